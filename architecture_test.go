@@ -1,0 +1,111 @@
+package quorate_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/quorate/quorate"
+
+// rooms lists every room of the library with the rooms that it may import:
+// those below it. A package belongs to the room with the longest matching path.
+var rooms = map[string][]string{
+	"":                       {},
+	"endpoint":               {},
+	"retry":                  {},
+	"internal/channel":       {"endpoint", "retry"},
+	"clientv3":               {"internal/channel", "retry"},
+	"clientv3/mock/fakeetcd": {},
+}
+
+// dependencies lists every module that is compiled into a program which uses
+// the library, with the reason for it. A new one is a decision: the promise is
+// that nobody downloads a server, or half of Kubernetes, for a client.
+var dependencies = map[string]string{
+	"github.com/coreos/go-semver":               "etcd's api: versions",
+	"github.com/coreos/go-systemd/v22":          "etcd's client/pkg: the default logger can write to journald",
+	"github.com/golang/protobuf":                "etcd's api: generated code",
+	"github.com/grpc-ecosystem/grpc-gateway/v2": "etcd's api: annotations of generated code",
+	"go.etcd.io/etcd/api/v3":                    "the wire: requests, responses, server errors",
+	"go.etcd.io/etcd/client/pkg/v3":             "TLS files, URLs and the default logger, as the official client has them",
+	"go.uber.org/multierr":                      "zap",
+	"go.uber.org/zap":                           "the logger in the API",
+	"golang.org/x/net":                          "grpc: HTTP/2",
+	"golang.org/x/sys":                          "grpc",
+	"golang.org/x/text":                         "grpc, through x/net",
+	"google.golang.org/genproto/googleapis/api": "etcd's api: annotations of generated code",
+	"google.golang.org/genproto/googleapis/rpc": "grpc: status",
+	"google.golang.org/grpc":                    "the transport",
+	"google.golang.org/protobuf":                "grpc",
+}
+
+// TestImportsGoDown holds every package to its room's allowance.
+func TestImportsGoDown(t *testing.T) {
+	var seen int
+	for _, pkg := range goList(t, "./...") {
+		from := room(pkg.ImportPath)
+		require.Contains(t, rooms, from, "%s is in no room: add it to DESIGN.md and to the table here", pkg.ImportPath)
+		for _, imported := range pkg.Imports {
+			if imported != module && !strings.HasPrefix(imported, module+"/") {
+				continue
+			}
+			to := room(imported)
+			seen++
+			require.True(t, from == to || slices.Contains(rooms[from], to),
+				"%s imports %s: the room %q may import only %q", pkg.ImportPath, imported, from, rooms[from])
+		}
+	}
+	require.NotZero(t, seen, "no import between packages of the module was found: the check looks at nothing")
+}
+
+// TestDependenciesGrowOnPurpose compares what is compiled into a user's program
+// with the list above, in both directions.
+func TestDependenciesGrowOnPurpose(t *testing.T) {
+	got := map[string]bool{}
+	for _, pkg := range goList(t, "-deps", "./...") {
+		if pkg.Module != nil && pkg.Module.Path != module {
+			got[pkg.Module.Path] = true
+		}
+	}
+	require.Equal(t, slices.Sorted(maps.Keys(dependencies)), slices.Sorted(maps.Keys(got)))
+}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+	Module     *struct{ Path string }
+}
+
+func goList(t *testing.T, args ...string) []listed {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Imports,Module"}, args...)...)
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	var pkgs []listed
+	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
+		var p listed
+		require.NoError(t, dec.Decode(&p))
+		pkgs = append(pkgs, p)
+	}
+	return pkgs
+}
+
+func room(importPath string) string {
+	path := strings.TrimPrefix(strings.TrimPrefix(importPath, module), "/")
+	longest := "(none)"
+	for name := range rooms {
+		if (path == name || (name != "" && strings.HasPrefix(path, name+"/"))) && (longest == "(none)" || len(name) > len(longest)) {
+			longest = name
+		}
+	}
+	return longest
+}

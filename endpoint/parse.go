@@ -1,0 +1,128 @@
+package endpoint
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"strings"
+	"unicode"
+)
+
+// Parse interprets an endpoint string. A bare host without a port is returned
+// unchanged, as the official client does; dialling it reports the missing port.
+//
+// It returns an error, which never shows a password, for an empty string,
+// whitespace and control characters (a Unix socket's path may hold spaces), a
+// malformed URL, a scheme other than http, https, unix and unixs, a URL
+// without a host, and a Unix socket without a path.
+func Parse(s string) (Endpoint, error) {
+	if s == "" {
+		return Endpoint{}, errors.New(`endpoint is empty: write "host:port" or "https://host:port"`)
+	}
+	e, err := interpret(s)
+	if err != nil {
+		return Endpoint{}, fmt.Errorf("endpoint %q: %w", redact(s), err)
+	}
+	e.Raw = s
+	return e, nil
+}
+
+func interpret(s string) (Endpoint, error) {
+	if s != strings.TrimSpace(s) {
+		return Endpoint{}, errors.New("it starts or ends with whitespace: remove it")
+	}
+	if sec, rest, ok := cutUnix(s); ok {
+		return parseUnix(sec, rest)
+	}
+	if strings.ContainsFunc(s, unprintable) {
+		return Endpoint{}, errUnprintable
+	}
+	if strings.Contains(s, "://") {
+		return parseURL(s)
+	}
+	return parseBare(s)
+}
+
+var errUnprintable = errors.New("it contains whitespace or a control character: remove it, and give several endpoints as separate strings")
+
+func unprintable(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
+
+// cutUnix splits a Unix socket endpoint into its security and what follows the
+// colon of its scheme.
+func cutUnix(s string) (sec Security, rest string, ok bool) {
+	if rest, ok = strings.CutPrefix(s, "unix:"); ok {
+		return Configured, rest, true
+	}
+	if rest, ok = strings.CutPrefix(s, "unixs:"); ok {
+		return TLS, rest, true
+	}
+	return Configured, "", false
+}
+
+// parseUnix interprets what follows "unix:" or "unixs:". etcd's older notation
+// unix://rel names the same socket as gRPC's unix:rel.
+func parseUnix(sec Security, rest string) (Endpoint, error) {
+	if p, ok := strings.CutPrefix(rest, "//"); ok && !strings.HasPrefix(p, "/") {
+		rest = p
+	}
+	address := "unix:" + rest
+	if strings.HasPrefix(rest, "/") {
+		if _, err := url.Parse(address); err != nil {
+			return Endpoint{}, errors.New(`its path is not a valid URL path: escape "%" as "%25", and leave control characters out`)
+		}
+	}
+	_, socket := DialTarget(address)
+	if strings.Trim(socket, "/") == "" {
+		return Endpoint{}, errors.New(`it names no socket: write "unix:relative/path" or "unix:///absolute/path"`)
+	}
+	if strings.ContainsFunc(socket, unicode.IsControl) {
+		return Endpoint{}, errors.New("its path contains a control character: remove it")
+	}
+	return Endpoint{Address: address, ServerName: path.Base(rest), Security: sec}, nil
+}
+
+func parseURL(s string) (Endpoint, error) {
+	u, err := url.Parse(s)
+	if err != nil {
+		return Endpoint{}, malformed(s, err)
+	}
+	sec := Plaintext
+	switch u.Scheme {
+	case "http":
+	case "https":
+		sec = TLS
+	default:
+		return Endpoint{}, fmt.Errorf(`unknown scheme %q: use http, https, unix or unixs, or write "host:port" alone`, u.Scheme)
+	}
+	if u.Host == "" {
+		return Endpoint{}, fmt.Errorf(`it has no host: write "%s://host:port"`, u.Scheme)
+	}
+	if strings.ContainsFunc(u.Host, unprintable) {
+		return Endpoint{}, errUnprintable
+	}
+	return Endpoint{Address: u.Host, ServerName: u.Host, Security: sec}, nil
+}
+
+// malformed explains why net/url refused s. The reason that net/url gives can
+// quote a part of a password, so it is left out if there may be one.
+func malformed(s string, err error) error {
+	const advice = `write "http://host:port", with an IPv6 address in brackets`
+	var reason *url.Error
+	if errors.As(err, &reason) && !strings.Contains(s, "@") {
+		return fmt.Errorf("it is not a valid URL (%w): %s", reason.Err, advice)
+	}
+	return errors.New("it is not a valid URL: " + advice)
+}
+
+func parseBare(s string) (Endpoint, error) {
+	for _, scheme := range []string{"http", "https"} {
+		if strings.HasPrefix(s, scheme+":") {
+			return Endpoint{}, fmt.Errorf(`it has no "//" after the scheme: write "%s://host:port"`, scheme)
+		}
+	}
+	if i := strings.IndexAny(s, "/?#@"); i >= 0 {
+		return Endpoint{}, fmt.Errorf(`%q does not belong into a bare address: write "host:port" alone, or a whole URL such as "https://host:port"`, s[i])
+	}
+	return Endpoint{Address: s, ServerName: s, Security: Configured}, nil
+}

@@ -1,0 +1,258 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/retry"
+)
+
+// outcome is how a scripted attempt ends.
+type outcome struct {
+	err    error
+	picked bool
+	sent   bool
+}
+
+var (
+	broken   = outcome{err: status.Error(codes.Unavailable, "error reading from server: EOF"), picked: true, sent: true}
+	unsent   = outcome{err: status.Error(codes.Unavailable, "transport is closing"), picked: true}
+	unpicked = outcome{err: status.Error(codes.Unavailable, "unknown picker")}
+	success  = outcome{picked: true, sent: true}
+)
+
+func answered(err error) outcome { return outcome{err: err, picked: true, sent: true} }
+
+// scriptedConn plays outcomes, and repeats the last one for ever.
+type scriptedConn struct {
+	grpc.ClientConnInterface
+	script []outcome
+	calls  int
+	during func(ctx context.Context)
+}
+
+func (c *scriptedConn) Invoke(ctx context.Context, _ string, _, _ any, _ ...grpc.CallOption) error {
+	o := c.script[min(c.calls, len(c.script)-1)]
+	c.calls++
+	a := attemptFrom(ctx)
+	if o.picked {
+		a.picked.Store(&picked{})
+	}
+	a.sent.Store(o.sent)
+	if c.during != nil {
+		c.during(ctx)
+	}
+	return o.err
+}
+
+func newTestCaller(conn grpc.ClientConnInterface, config *retry.Config) *caller {
+	s := newShared(Config{
+		Retry:  config,
+		Login:  func() Login { return Login{} },
+		Logger: zap.NewNop,
+	})
+	return &caller{shared: s, conn: conn, width: func() int { return 3 }}
+}
+
+func TestWriteIsSentAgainOnlyIfItNeverLeft(t *testing.T) {
+	put := &pb.PutRequest{Key: []byte("k")}
+	for name, tc := range map[string]struct {
+		script []outcome
+		calls  int
+		check  func(t *testing.T, err error)
+	}{
+		"connection broken":           {[]outcome{broken}, 1, isUnknown(codes.Unavailable)},
+		"pick not observed":           {[]outcome{unpicked}, 1, isUnknown(codes.Unavailable)},
+		"server says canceled":        {[]outcome{answered(status.Error(codes.Canceled, "context canceled"))}, 1, isUnknown(codes.Canceled)},
+		"server says deadline":        {[]outcome{answered(status.Error(codes.DeadlineExceeded, "context deadline exceeded"))}, 1, isUnknown(codes.DeadlineExceeded)},
+		"never left, then success":    {[]outcome{unsent, unsent, success}, 3, isNil},
+		"never left, then broken":     {[]outcome{unsent, broken, success}, 2, isUnknown(codes.Unavailable)},
+		"overloaded, then success":    {[]outcome{answered(rpctypes.ErrGRPCRequestTooManyRequests), success}, 2, isNil},
+		"closed under way":            {[]outcome{answered(errClosed)}, 1, isUnknown(codes.Canceled)},
+		"closed before it left":       {[]outcome{{err: errClosed, picked: true}}, 1, is(errClosed)},
+		"a definite failure":          {[]outcome{answered(rpctypes.ErrGRPCLeaseNotFound), success}, 1, is(rpctypes.ErrGRPCLeaseNotFound)},
+		"the server timed out":        {[]outcome{answered(rpctypes.ErrGRPCTimeout), success}, 1, is(rpctypes.ErrGRPCTimeout)},
+		"learner, then voter":         {[]outcome{answered(rpctypes.ErrGRPCNotSupportedForLearner), success}, 2, isNil},
+		"every endpoint is a learner": {[]outcome{answered(rpctypes.ErrGRPCNotSupportedForLearner)}, 3, is(rpctypes.ErrGRPCNotSupportedForLearner)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conn := &scriptedConn{script: tc.script}
+				err := newTestCaller(conn, nil).Invoke(t.Context(), pb.KV_Put_FullMethodName, put, &pb.PutResponse{})
+				assert.Equal(t, tc.calls, conn.calls)
+				tc.check(t, err)
+			})
+		})
+	}
+}
+
+func isNil(t *testing.T, err error) { t.Helper(); assert.NoError(t, err) }
+
+func is(want error) func(*testing.T, error) {
+	return func(t *testing.T, err error) { t.Helper(); assert.Equal(t, want, err) }
+}
+
+func isUnknown(code codes.Code) func(*testing.T, error) {
+	return func(t *testing.T, err error) {
+		t.Helper()
+		var unknown *retry.UnknownOutcomeError
+		require.ErrorAs(t, err, &unknown)
+		assert.Equal(t, pb.KV_Put_FullMethodName, unknown.Method)
+		assert.Equal(t, code, status.Code(err))
+	}
+}
+
+func rangeOn(c *caller, ctx context.Context) error {
+	return c.Invoke(ctx, pb.KV_Range_FullMethodName, &pb.RangeRequest{}, &pb.RangeResponse{})
+}
+
+func TestReadIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := &scriptedConn{script: []outcome{broken, unsent, answered(rpctypes.ErrGRPCNoLeader), answered(rpctypes.ErrGRPCTimeout), success}}
+		require.NoError(t, rangeOn(newTestCaller(conn, nil), t.Context()))
+		assert.Equal(t, 5, conn.calls)
+	})
+}
+
+func TestReadWithoutDeadlineHearsOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := &scriptedConn{script: []outcome{answered(rpctypes.ErrGRPCNoLeader)}}
+		start := time.Now()
+		err := rangeOn(newTestCaller(conn, nil), t.Context())
+		assert.Equal(t, rpctypes.ErrGRPCNoLeader, err)
+		assert.LessOrEqual(t, time.Since(start), patience)
+		assert.Greater(t, time.Since(start), patience/2)
+	})
+}
+
+// A retry that would come too late is not waited for: the caller gets the
+// reason, not a bare timeout.
+func TestReadFailsWithItsReasonBeforeTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := &scriptedConn{script: []outcome{answered(rpctypes.ErrGRPCNoLeader)}}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		assert.Equal(t, rpctypes.ErrGRPCNoLeader, rangeOn(newTestCaller(conn, nil), ctx))
+		assert.NoError(t, ctx.Err())
+	})
+}
+
+func TestCancelEndsTheWaitForARetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		conn := &scriptedConn{script: []outcome{answered(rpctypes.ErrGRPCNoLeader)}}
+		time.AfterFunc(700*time.Millisecond, cancel)
+		start := time.Now()
+		assert.Equal(t, codes.Canceled, status.Code(rangeOn(newTestCaller(conn, nil), ctx)))
+		assert.Equal(t, 700*time.Millisecond, time.Since(start))
+	})
+}
+
+func TestCloseEndsTheWaitForARetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := &scriptedConn{script: []outcome{answered(rpctypes.ErrGRPCNoLeader)}}
+		c := newTestCaller(conn, nil)
+		time.AfterFunc(700*time.Millisecond, func() { close(c.closed) })
+		start := time.Now()
+		assert.Equal(t, errClosed, rangeOn(c, t.Context()))
+		assert.Equal(t, 700*time.Millisecond, time.Since(start))
+	})
+}
+
+func TestMaxAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := retry.DefaultConfig()
+		config.Override(func(p *retry.Policy) { p.MaxAttempts = 4 })
+		conn := &scriptedConn{script: []outcome{broken}}
+		err := rangeOn(newTestCaller(conn, config), t.Context())
+		assert.Equal(t, codes.Unavailable, status.Code(err))
+		assert.Equal(t, 4, conn.calls)
+	})
+}
+
+func TestTrailRemembersAnAmbiguousAttempt(t *testing.T) {
+	revoke := func(t *testing.T, script ...outcome) (*Trail, error) {
+		conn := &scriptedConn{script: script}
+		ctx, trail := WithTrail(t.Context())
+		return trail, newTestCaller(conn, nil).Invoke(ctx, pb.Lease_LeaseRevoke_FullMethodName, &pb.LeaseRevokeRequest{ID: 1}, &pb.LeaseRevokeResponse{})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		trail, err := revoke(t, broken, answered(rpctypes.ErrGRPCLeaseNotFound))
+		assert.Equal(t, rpctypes.ErrGRPCLeaseNotFound, err)
+		assert.True(t, trail.Ambiguous())
+
+		trail, err = revoke(t, unsent, answered(rpctypes.ErrGRPCLeaseNotFound))
+		assert.Equal(t, rpctypes.ErrGRPCLeaseNotFound, err)
+		assert.False(t, trail.Ambiguous())
+	})
+}
+
+// An outage must not become a storm: once failures outweigh successes, a
+// waiting call makes about one attempt per maximum backoff.
+func TestOutageIsNotAStorm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := retry.DefaultConfig()
+		conn := &scriptedConn{script: []outcome{answered(rpctypes.ErrGRPCNoLeader)}}
+		c := newTestCaller(conn, config)
+		for range 10 { // exhausts the budget
+			_ = rangeOn(c, t.Context())
+		}
+		require.True(t, c.budget.Throttled())
+		before := conn.calls
+		_ = rangeOn(c, t.Context())
+		most := int(patience/(config.PolicyFor(pb.KV_Range_FullMethodName).MaxBackoff/2)) + 1
+		assert.LessOrEqual(t, conn.calls-before, most)
+	})
+}
+
+func TestARetryAvoidsTheConnectionThatFailed(t *testing.T) {
+	a, b := &fakeSubConn{name: "a"}, &fakeSubConn{name: "b"}
+	ring := &ringPicker{conns: []balancer.SubConn{a, a, b, a}}
+	p := observedPicker{ring}
+	at := &attempt{Context: t.Context()}
+	info := balancer.PickInfo{Ctx: at}
+
+	first, err := p.Pick(info)
+	require.NoError(t, err)
+	assert.Same(t, a, first.SubConn)
+	assert.False(t, at.evidence("").Sent)
+	first.Done(balancer.DoneInfo{BytesSent: true, Err: errors.New("broken")})
+	assert.True(t, at.evidence("").Sent)
+
+	at.next()
+	assert.True(t, at.evidence("").Sent, "nothing is known of an attempt before its pick")
+	second, err := p.Pick(info)
+	require.NoError(t, err)
+	assert.Same(t, b, second.SubConn)
+	second.Done(balancer.DoneInfo{})
+	assert.False(t, at.evidence("").Sent)
+}
+
+type fakeSubConn struct {
+	balancer.SubConn
+	name string
+}
+
+type ringPicker struct {
+	conns []balancer.SubConn
+	next  int
+}
+
+func (p *ringPicker) Pick(balancer.PickInfo) (balancer.PickResult, error) {
+	c := p.conns[p.next%len(p.conns)]
+	p.next++
+	return balancer.PickResult{SubConn: c}, nil
+}

@@ -1,0 +1,220 @@
+package channel
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+)
+
+// Every endpoint decides for itself whether it is spoken to in TLS, wherever it
+// stands in the list.
+func TestSecurityIsDecidedPerEndpoint(t *testing.T) {
+	ca := newAuthority(t)
+	plain := startMember(t, "http://", nil)
+	secure := startMember(t, "https://", ca.server(t))
+	bare := startMember(t, "", ca.server(t))
+	for _, eps := range [][]string{
+		{plain.endpoint, secure.endpoint, bare.endpoint},
+		{bare.endpoint, secure.endpoint, plain.endpoint},
+	} {
+		c := newTestChannel(t, Config{Endpoints: eps, TLS: &tls.Config{RootCAs: ca.pool}})
+		require.Eventually(t, func() bool {
+			require.NoError(t, get(t, c))
+			return plain.connections() > 0 && secure.connections() > 0 && bare.connections() > 0
+		}, 10*time.Second, time.Millisecond)
+		assert.False(t, plain.secure)
+		assert.True(t, secure.secure)
+		assert.True(t, bare.secure)
+	}
+	assert.Equal(t, strings.TrimPrefix(secure.endpoint, "https://"), secure.authorities[0])
+}
+
+// The CA that is trusted is the one of the handshake, not the one of the start.
+func TestRootsAreReadAtEachHandshake(t *testing.T) {
+	before, after := newAuthority(t), newAuthority(t)
+	m := startMember(t, "https://", after.server(t))
+	var pool atomic.Pointer[x509.CertPool]
+	pool.Store(before.pool)
+	c := newTestChannel(t, Config{
+		Endpoints: []string{m.endpoint},
+		TLS:       &tls.Config{RootCAs: before.pool},
+		Roots:     pool.Load,
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err := pb.NewKVClient(c.Conn()).Range(ctx, &pb.RangeRequest{})
+	require.Equal(t, codes.Unavailable, status.Code(err))
+	assert.Contains(t, err.Error(), "certificate signed by unknown authority")
+
+	pool.Store(after.pool)
+	assert.NoError(t, get(t, c))
+}
+
+func TestUnixSocket(t *testing.T) {
+	t.Chdir(t.TempDir())
+	lis, err := net.Listen("unix", "member.sock")
+	require.NoError(t, err)
+	m := &member{remotes: map[string]bool{}}
+	srv := grpc.NewServer()
+	pb.RegisterKVServer(srv, m)
+	go func() { _ = srv.Serve(lis) }()
+	defer srv.Stop()
+	c := newTestChannel(t, Config{Endpoints: []string{"unix://member.sock"}})
+	require.NoError(t, get(t, c))
+	assert.Equal(t, []string{"member.sock"}, m.authorities)
+}
+
+func TestSetEndpointsMovesCalls(t *testing.T) {
+	a, b := startMember(t, "http://", nil), startMember(t, "http://", nil)
+	c := newTestChannel(t, Config{Endpoints: []string{a.endpoint}})
+	require.NoError(t, get(t, c))
+	require.Equal(t, 1, a.calls)
+
+	c.SetEndpoints([]string{"ftp://nonsense", b.endpoint})
+	assert.Equal(t, []string{"ftp://nonsense", b.endpoint}, c.Endpoints())
+	require.Eventually(t, func() bool { return get(t, c) == nil && b.connections() == 1 }, 5*time.Second, time.Millisecond)
+	before := a.calls
+	for range 10 {
+		require.NoError(t, get(t, c))
+	}
+	assert.Equal(t, before, a.calls)
+}
+
+// Some programs reset a client's connections by setting no endpoints first.
+func TestSetNoEndpointsIsTolerated(t *testing.T) {
+	m := startMember(t, "http://", nil)
+	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}})
+	require.NoError(t, get(t, c))
+	c.SetEndpoints(nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err := pb.NewKVClient(c).Range(ctx, &pb.RangeRequest{}, grpc.WaitForReady(true))
+	assert.Equal(t, codes.DeadlineExceeded, status.Code(err))
+	c.SetEndpoints([]string{m.endpoint})
+	assert.NoError(t, get(t, c))
+}
+
+func TestNewNamesTheEndpointThatIsWrong(t *testing.T) {
+	_, err := New(Config{Endpoints: []string{"127.0.0.1:2379", "ftp://127.0.0.1:2379"}})
+	assert.ErrorContains(t, err, "ftp://127.0.0.1:2379")
+}
+
+func TestCallsByNameReuseTheirConnection(t *testing.T) {
+	m := startMember(t, "http://", nil)
+	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}})
+	for range 20 {
+		conn, err := c.At(m.endpoint)
+		require.NoError(t, err)
+		_, err = pb.NewMaintenanceClient(conn).Status(t.Context(), &pb.StatusRequest{})
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 20, m.calls)
+	assert.Equal(t, 1, m.connections())
+}
+
+func TestForgottenConnectionsAreDropped(t *testing.T) {
+	c := newTestChannel(t, Config{Endpoints: []string{"127.0.0.1:1"}})
+	for _, ep := range []string{"127.0.0.1:2", "127.0.0.1:3"} {
+		_, err := c.At(ep)
+		require.NoError(t, err)
+	}
+	forgotten := c.single.conns["127.0.0.1:2"]
+	forgotten.asked = time.Now().Add(-2 * singleForgotten)
+	_, err := c.At("127.0.0.1:4")
+	require.NoError(t, err)
+	assert.NotContains(t, c.single.conns, "127.0.0.1:2")
+	assert.Contains(t, c.single.conns, "127.0.0.1:3")
+	assert.Equal(t, connectivity.Shutdown, forgotten.GetState())
+}
+
+// A user's interceptors see each attempt once, and none of them, not even one
+// that replaces all others, can switch retry or tokens off.
+func TestInterceptorsSeeAttemptsAndCannotStopRetry(t *testing.T) {
+	m := startMember(t, "http://", nil)
+	var outer, inner int
+	failTwice := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		if outer++; outer <= 2 {
+			return status.Error(codes.Unavailable, "no")
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	}
+	count := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		inner++
+		return invoke(ctx, method, req, reply, cc, opts...)
+	}
+	c := newTestChannel(t, Config{
+		Endpoints:   []string{m.endpoint},
+		DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(failTwice), grpc.WithChainUnaryInterceptor(count)},
+	})
+	require.NoError(t, get(t, c))
+	assert.Equal(t, 3, outer)
+	assert.Equal(t, 1, inner)
+}
+
+func TestStaleTokenIsReplaced(t *testing.T) {
+	m := startMember(t, "http://", nil)
+	valid := "alice-1"
+	m.accepts = func(token string) bool { return token == valid }
+	c := newTestChannel(t, Config{
+		Endpoints: []string{m.endpoint},
+		Login:     func() Login { return Login{Username: "alice", Password: "secret"} },
+	})
+	require.NoError(t, c.Authenticate(t.Context()))
+	require.NoError(t, get(t, c))
+	require.Equal(t, 1, m.authenticates)
+
+	valid = "alice-2"
+	require.NoError(t, get(t, c))
+	assert.Equal(t, 2, m.authenticates)
+
+	t.Run("on a bare connection too", func(t *testing.T) {
+		valid = "alice-3"
+		require.NoError(t, get(t, c.Conn()))
+		assert.Equal(t, 3, m.authenticates)
+	})
+	t.Run("within bounds", func(t *testing.T) {
+		valid = "none"
+		assert.Equal(t, codes.Unauthenticated, status.Code(get(t, c)))
+		assert.Equal(t, 3+maxTokenRefreshes, m.authenticates)
+	})
+}
+
+func TestWrongPassword(t *testing.T) {
+	m := startMember(t, "http://", nil)
+	c := newTestChannel(t, Config{
+		Endpoints: []string{m.endpoint},
+		Login:     func() Login { return Login{Username: "alice", Password: "wrong"} },
+	})
+	assert.ErrorIs(t, c.Authenticate(t.Context()), rpctypes.ErrGRPCAuthFailed)
+	assert.Equal(t, 1, m.authenticates)
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	c := newTestChannel(t, Config{Endpoints: []string{"127.0.0.1:1"}})
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := pb.NewKVClient(c).Range(t.Context(), &pb.RangeRequest{}, grpc.WaitForReady(true))
+		waiting <- err
+	}()
+	require.Eventually(t, func() bool { return c.Conn().GetState() == connectivity.TransientFailure }, 10*time.Second, time.Millisecond)
+	require.NoError(t, c.Close())
+	assert.Equal(t, codes.Canceled, status.Code(<-waiting))
+	assert.Equal(t, codes.Canceled, status.Code(get(t, c)))
+	assert.Equal(t, codes.Canceled, status.Code(c.Close()))
+	_, err := c.At("127.0.0.1:1")
+	assert.Equal(t, codes.Canceled, status.Code(err))
+}

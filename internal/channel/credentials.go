@@ -1,0 +1,83 @@
+package channel
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/quorate/quorate/endpoint"
+)
+
+// transportCredentials secures each connection as its own endpoint asks: a
+// client may have http, https and unix endpoints side by side.
+type transportCredentials struct {
+	config *tls.Config                      // nil if the client has none
+	roots  func() *x509.CertPool            // read at each handshake; nil to use config's
+	secure credentials.TransportCredentials // config's, for what does not depend on the roots
+	plain  credentials.TransportCredentials
+	info   credentials.ProtocolInfo
+}
+
+// newTransportCredentials takes the TLS configuration of the client, if it has
+// one, and whether its first endpoints use TLS: grpc asks for one answer when
+// it checks options such as call credentials that insist on TLS.
+func newTransportCredentials(config *tls.Config, roots func() *x509.CertPool, anyTLS bool) credentials.TransportCredentials {
+	c := &transportCredentials{
+		config: config,
+		roots:  roots,
+		secure: credentials.NewTLS(config),
+		plain:  insecure.NewCredentials(),
+	}
+	c.info = c.plain.Info()
+	if anyTLS {
+		c.info = c.secure.Info()
+	}
+	return c
+}
+
+func (c *transportCredentials) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if !c.usesTLS(ctx) {
+		return c.plain.ClientHandshake(ctx, authority, conn)
+	}
+	return c.current().ClientHandshake(ctx, authority, conn)
+}
+
+func (c *transportCredentials) usesTLS(ctx context.Context) bool {
+	configured := c.config != nil
+	attrs := credentials.ClientHandshakeInfoFromContext(ctx).Attributes
+	if ep, ok := attrs.Value(endpointKey{}).(endpoint.Endpoint); ok {
+		return ep.UseTLS(configured)
+	}
+	return configured
+}
+
+// current returns TLS credentials with the certificate authorities of this moment.
+func (c *transportCredentials) current() credentials.TransportCredentials {
+	if c.roots == nil || c.config == nil {
+		return c.secure
+	}
+	config := c.config.Clone()
+	config.RootCAs = c.roots()
+	return credentials.NewTLS(config)
+}
+
+func (c *transportCredentials) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("client credentials cannot secure a server")
+}
+
+func (c *transportCredentials) Info() credentials.ProtocolInfo { return c.info }
+
+func (c *transportCredentials) Clone() credentials.TransportCredentials {
+	clone := *c
+	return &clone
+}
+
+func (c *transportCredentials) OverrideServerName(name string) error {
+	c.info.ServerName = name
+	return nil
+}

@@ -1,0 +1,33 @@
+package channel
+
+import (
+	"net"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestKernelKeepAliveIsOn(t *testing.T) {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer lis.Close()
+	conn, err := dial(t.Context(), lis.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	require.NoError(t, err)
+	option := func(level, name int) (v int) {
+		require.NoError(t, raw.Control(func(fd uintptr) {
+			v, err = syscall.GetsockoptInt(int(fd), level, name)
+			require.NoError(t, err)
+		}))
+		return v
+	}
+	assert.Equal(t, 1, option(syscall.SOL_SOCKET, syscall.SO_KEEPALIVE))
+	assert.Equal(t, int(keepAliveIdle.Seconds()), option(syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE))
+	assert.Equal(t, int(keepAliveInterval.Seconds()), option(syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL))
+	assert.Equal(t, keepAliveCount, option(syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT))
+	assert.Equal(t, int(userTimeout.Milliseconds()), option(syscall.IPPROTO_TCP, tcpUserTimeout))
+}

@@ -1,0 +1,84 @@
+package channel
+
+import (
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc/attributes"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/serviceconfig"
+
+	"github.com/quorate/quorate/endpoint"
+)
+
+// scheme is the target scheme of our channels, the official client's name for it.
+const scheme = "etcd-endpoints"
+
+// endpointKey is the address attribute under which the transport credentials
+// find the endpoint that they shake hands with.
+type endpointKey struct{}
+
+// endpointResolver gives one ClientConn the endpoints that were set last.
+type endpointResolver struct {
+	mu        sync.Mutex
+	endpoints []endpoint.Endpoint
+	conn      resolver.ClientConn // nil until grpc builds the resolver, and after it closed it
+	config    *serviceconfig.ParseResult
+}
+
+func newResolver(eps []endpoint.Endpoint) *endpointResolver {
+	return &endpointResolver{endpoints: eps}
+}
+
+func (r *endpointResolver) Scheme() string { return scheme }
+
+// Build is called when the channel leaves idleness, so possibly many times.
+func (r *endpointResolver) Build(_ resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.conn = cc
+	r.config = cc.ParseServiceConfig(serviceConfig)
+	r.publish()
+	return r, nil
+}
+
+// set replaces the endpoints. An empty set is allowed: calls then wait for the
+// next one.
+func (r *endpointResolver) set(eps []endpoint.Endpoint) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.endpoints = slices.Clone(eps)
+	if r.conn != nil {
+		r.publish()
+	}
+}
+
+// width returns the number of endpoints.
+func (r *endpointResolver) width() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.endpoints)
+}
+
+// publish needs the lock, which keeps updates in order.
+func (r *endpointResolver) publish() {
+	state := resolver.State{ServiceConfig: r.config}
+	for _, ep := range r.endpoints {
+		state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{
+			Addr:       ep.Address,
+			ServerName: ep.ServerName,
+			Attributes: attributes.New(endpointKey{}, ep),
+		}}})
+	}
+	// An error means that the policy refused the state (it does an empty one)
+	// and wants to be asked again, which the next set does.
+	_ = r.conn.UpdateState(state)
+}
+
+func (r *endpointResolver) ResolveNow(resolver.ResolveNowOptions) {}
+
+func (r *endpointResolver) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.conn = nil
+}

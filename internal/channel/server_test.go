@@ -1,0 +1,171 @@
+package channel
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+)
+
+// member is a gRPC server that answers Range and Status, checks tokens if it
+// was given some to accept, and counts connections.
+type member struct {
+	pb.UnimplementedKVServer
+	pb.UnimplementedMaintenanceServer
+	pb.UnimplementedAuthServer
+
+	endpoint string
+	server   *grpc.Server
+	accepts  func(token string) bool // nil: auth is off
+
+	mu            sync.Mutex
+	calls         int
+	authenticates int
+	authorities   []string
+	remotes       map[string]bool
+	secure        bool
+}
+
+func startMember(t *testing.T, scheme string, tlsConfig *tls.Config) *member {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	m := &member{endpoint: scheme + lis.Addr().String(), remotes: map[string]bool{}}
+	var opts []grpc.ServerOption
+	if tlsConfig != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(tlsConfig)))
+	}
+	m.server = grpc.NewServer(opts...)
+	pb.RegisterKVServer(m.server, m)
+	pb.RegisterMaintenanceServer(m.server, m)
+	pb.RegisterAuthServer(m.server, m)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = m.server.Serve(lis)
+	}()
+	t.Cleanup(func() { m.server.Stop(); <-done })
+	return m
+}
+
+func (m *member) note(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls++
+	md, _ := metadata.FromIncomingContext(ctx)
+	m.authorities = append(m.authorities, md.Get(":authority")...)
+	p, _ := peer.FromContext(ctx)
+	m.remotes[p.Addr.String()] = true
+	_, m.secure = p.AuthInfo.(credentials.TLSInfo)
+	if m.accepts == nil {
+		return nil
+	}
+	tokens := md.Get(rpctypes.TokenFieldNameGRPC)
+	if len(tokens) == 0 {
+		return rpctypes.ErrGRPCUserEmpty
+	}
+	if !m.accepts(tokens[0]) {
+		return rpctypes.ErrGRPCInvalidAuthToken
+	}
+	return nil
+}
+
+func (m *member) Range(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeResponse, error) {
+	return &pb.RangeResponse{Count: 1}, m.note(ctx)
+}
+
+func (m *member) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
+	return &pb.StatusResponse{Version: "3.7.3"}, m.note(ctx)
+}
+
+func (m *member) Authenticate(_ context.Context, r *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.authenticates++
+	if r.Password != "secret" {
+		return nil, rpctypes.ErrGRPCAuthFailed
+	}
+	return &pb.AuthenticateResponse{Token: r.Name + "-" + string(rune('0'+m.authenticates))}, nil
+}
+
+func (m *member) connections() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.remotes)
+}
+
+// authority makes certificates for tests.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pool *x509.CertPool
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
+	require.NoError(t, err)
+	cert, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(cert)
+	return &authority{cert: cert, key: key, pool: pool}
+}
+
+func (a *authority) server(t *testing.T) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "member"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, &key.PublicKey, a.key)
+	require.NoError(t, err)
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+}
+
+func newTestChannel(t *testing.T, cfg Config) *Channel {
+	t.Helper()
+	if cfg.Login == nil {
+		cfg.Login = func() Login { return Login{} }
+	}
+	cfg.Logger = zap.NewNop
+	c, err := New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func get(t *testing.T, c grpc.ClientConnInterface) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err := pb.NewKVClient(c).Range(ctx, &pb.RangeRequest{Key: []byte("k")}, grpc.WaitForReady(true))
+	return err
+}

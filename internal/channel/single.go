@@ -1,0 +1,92 @@
+package channel
+
+import (
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+)
+
+const (
+	// singleIdle is how long a connection to a single endpoint stays open
+	// without calls. Those who ask one member for its status tend to ask
+	// again, every few seconds.
+	singleIdle = 30 * time.Second
+
+	// singleForgotten is when a connection that nobody asked for is dropped
+	// altogether. It is far longer than a call can wait before it is sent.
+	singleForgotten = 10 * time.Minute
+)
+
+// singles keeps a connection for each endpoint that was called by name.
+type singles struct {
+	mu     sync.Mutex
+	conns  map[string]*single
+	closed bool
+}
+
+type single struct {
+	*grpc.ClientConn
+	asked time.Time
+}
+
+// At carries calls to one endpoint, which need not be one of the channel's.
+// The connection is kept for the next call and closes itself when it has not
+// been used for half a minute.
+func (c *Channel) At(ep string) (grpc.ClientConnInterface, error) {
+	conn, err := c.single.get(ep, func() (*grpc.ClientConn, error) {
+		return c.dial(ep, grpc.WithIdleTimeout(singleIdle))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.Over(conn), nil
+}
+
+func (s *singles) get(ep string, dial func() (*grpc.ClientConn, error)) (*grpc.ClientConn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	now := time.Now()
+	if conn, ok := s.conns[ep]; ok {
+		// A caller who names an endpoint wants it tried now, whatever was
+		// learnt about it before.
+		conn.ResetConnectBackoff()
+		conn.asked = now
+		return conn.ClientConn, nil
+	}
+	s.sweep(now)
+	conn, err := dial()
+	if err != nil {
+		return nil, err
+	}
+	if s.conns == nil {
+		s.conns = make(map[string]*single)
+	}
+	s.conns[ep] = &single{conn, now}
+	return conn, nil
+}
+
+// sweep drops what is forgotten, so that a client which sees many endpoints
+// come and go keeps none of them for ever. It needs the lock.
+func (s *singles) sweep(now time.Time) {
+	for ep, conn := range s.conns {
+		if now.Sub(conn.asked) > singleForgotten && conn.GetState() == connectivity.Idle {
+			_ = conn.Close() // it has nothing open that could fail
+			delete(s.conns, ep)
+		}
+	}
+}
+
+func (s *singles) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, conn := range s.conns {
+		_ = conn.Close() // only a second Close fails
+	}
+	s.conns = nil
+}

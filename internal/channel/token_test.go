@@ -1,0 +1,187 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// authServer hands out numbered tokens; it can be held and made to fail.
+type authServer struct {
+	mu    sync.Mutex
+	calls int
+	err   error
+	hold  chan struct{}
+}
+
+func (s *authServer) authenticate(ctx context.Context, _, _ string) (string, error) {
+	s.mu.Lock()
+	s.calls++
+	n, err, hold := s.calls, s.err, s.hold
+	s.mu.Unlock()
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+	return fmt.Sprintf("token-%d", n), err
+}
+
+func newTestTokens(srv *authServer, login Login) *tokenSource {
+	return &tokenSource{login: func() Login { return login }, authenticate: srv.authenticate}
+}
+
+var alice = Login{Username: "alice", Password: "secret"}
+
+func tokenOf(t *testing.T, s *tokenSource) string {
+	t.Helper()
+	md, err := s.GetRequestMetadata(t.Context())
+	require.NoError(t, err)
+	assert.NotEmpty(t, md[rpctypes.MetadataClientAPIVersionKey])
+	return md[rpctypes.TokenFieldNameGRPC]
+}
+
+func TestTokenIsFetchedOnceForManyStreams(t *testing.T) {
+	srv := &authServer{}
+	s := newTestTokens(srv, alice)
+	for range 10 {
+		require.NoError(t, s.ensure(t.Context()))
+	}
+	assert.Equal(t, 1, srv.calls)
+	assert.Equal(t, "token-1", tokenOf(t, s))
+}
+
+func TestConcurrentRefusalsFetchOneToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := &authServer{}
+		s := newTestTokens(srv, alice)
+		require.NoError(t, s.ensure(t.Context()))
+		stale := s.current.Load()
+		srv.hold = make(chan struct{})
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				again, err := s.replace(t.Context(), stale, rpctypes.ErrGRPCInvalidAuthToken)
+				assert.True(t, again)
+				assert.NoError(t, err)
+			})
+		}
+		synctest.Wait()
+		close(srv.hold)
+		wg.Wait()
+		assert.Equal(t, 2, srv.calls)
+		assert.Equal(t, "token-2", tokenOf(t, s))
+
+		// A call that comes late with the first token finds the second.
+		again, err := s.replace(t.Context(), stale, rpctypes.ErrGRPCInvalidAuthToken)
+		require.NoError(t, err)
+		assert.True(t, again)
+		assert.Equal(t, 2, srv.calls)
+	})
+}
+
+func TestOneCallersEndDoesNotFailAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := &authServer{hold: make(chan struct{})}
+		s := newTestTokens(srv, alice)
+		impatient, cancel := context.WithCancel(t.Context())
+		first := make(chan error, 1)
+		go func() { first <- s.ensure(impatient) }()
+		synctest.Wait()
+		second := make(chan error, 1)
+		go func() { second <- s.ensure(t.Context()) }()
+		synctest.Wait()
+		cancel()
+		assert.ErrorIs(t, <-first, context.Canceled)
+		close(srv.hold)
+		assert.NoError(t, <-second)
+		assert.Equal(t, 1, srv.calls)
+	})
+}
+
+// When nobody waits for a token any more the request ends, or synctest would
+// report its goroutine.
+func TestAbandonedFetchEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := &authServer{hold: make(chan struct{})}
+		s := newTestTokens(srv, alice)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.ensure(ctx) }()
+		synctest.Wait()
+		cancel()
+		assert.ErrorIs(t, <-done, context.Canceled)
+		synctest.Wait()
+		assert.Empty(t, tokenOf(t, s))
+	})
+}
+
+func TestTokenOfAClusterWithoutAuth(t *testing.T) {
+	srv := &authServer{err: rpctypes.ErrGRPCAuthNotEnabled}
+	s := newTestTokens(srv, alice)
+	require.NoError(t, s.ensure(t.Context()))
+	require.NoError(t, s.ensure(t.Context()))
+	assert.Equal(t, 1, srv.calls)
+	assert.Empty(t, tokenOf(t, s))
+
+	// Auth was enabled since: the server misses the token.
+	srv.err = nil
+	again, err := s.replace(t.Context(), s.current.Load(), rpctypes.ErrGRPCUserEmpty)
+	require.NoError(t, err)
+	assert.True(t, again)
+	assert.Equal(t, "token-2", tokenOf(t, s))
+}
+
+func TestWrongPasswordIsNotAskedForAgain(t *testing.T) {
+	srv := &authServer{err: rpctypes.ErrGRPCAuthFailed}
+	s := newTestTokens(srv, alice)
+	assert.Equal(t, rpctypes.ErrGRPCAuthFailed, s.ensure(t.Context()))
+	assert.Equal(t, 1, srv.calls)
+}
+
+func TestUsersOwnTokenIsNotRenewedButFollowed(t *testing.T) {
+	srv := &authServer{err: errors.New("must not be asked")}
+	login := Login{Token: "jwt-1"}
+	s := &tokenSource{login: func() Login { return login }, authenticate: srv.authenticate}
+	require.NoError(t, s.ensure(t.Context()))
+	used := s.current.Load()
+	assert.Equal(t, "jwt-1", tokenOf(t, s))
+
+	again, err := s.replace(t.Context(), used, rpctypes.ErrGRPCInvalidAuthToken)
+	require.NoError(t, err)
+	assert.False(t, again)
+
+	login.Token = "jwt-2"
+	again, err = s.replace(t.Context(), used, rpctypes.ErrGRPCInvalidAuthToken)
+	require.NoError(t, err)
+	assert.True(t, again)
+	assert.Equal(t, "jwt-2", tokenOf(t, s))
+	assert.Zero(t, srv.calls)
+}
+
+func TestCertificateClientRepeatsWhileUsersChange(t *testing.T) {
+	s := newTestTokens(&authServer{}, Login{})
+	again, err := s.replace(t.Context(), noToken, rpctypes.ErrGRPCAuthOldRevision)
+	require.NoError(t, err)
+	assert.True(t, again)
+	again, err = s.replace(t.Context(), noToken, rpctypes.ErrGRPCInvalidAuthToken)
+	require.NoError(t, err)
+	assert.False(t, again)
+}
+
+func TestAuthenticateCarriesNoToken(t *testing.T) {
+	s := newTestTokens(&authServer{}, alice)
+	require.NoError(t, s.ensure(t.Context()))
+	md, err := s.GetRequestMetadata(&attempt{Context: t.Context(), anonymous: true})
+	require.NoError(t, err)
+	assert.NotContains(t, md, rpctypes.TokenFieldNameGRPC)
+}

@@ -1,0 +1,79 @@
+package retry
+
+import "strconv"
+
+// Action is what to do after an attempt.
+type Action uint8
+
+const (
+	// Return the result to the caller as it is.
+	Return Action = iota
+	// ReturnUnknown returns the error as an *UnknownOutcomeError.
+	ReturnUnknown
+	// Again repeats the call after a backoff, on another endpoint if there is one.
+	Again
+	// Refresh obtains a new token and repeats the call. It is worth doing a few
+	// times per call at most: a cluster whose users are being changed may refuse
+	// a new token as well, but one that goes on refusing will not be persuaded.
+	Refresh
+
+	numActions = int(Refresh) + 1
+)
+
+var actionNames = [numActions]string{
+	Return: "Return", ReturnUnknown: "ReturnUnknown", Again: "Again", Refresh: "Refresh",
+}
+
+// String returns the name of the constant, or "Action(n)" for any other value.
+func (a Action) String() string {
+	if int(a) < numActions {
+		return actionNames[a]
+	}
+	return "Action(" + strconv.Itoa(int(a)) + ")"
+}
+
+// Decision is one line of the matrix that [Decide] reads.
+type Decision struct {
+	Class Class
+	// Mutating and Repeatable are the actions for calls of that safety.
+	Mutating, Repeatable Action
+	// Reason says in one sentence why.
+	Reason string
+}
+
+var decisions = [numClasses]Decision{
+	OK:         {OK, Return, Return, "There is a result."},
+	Definite:   {Definite, Return, Return, "The call failed, a repetition would fail alike, and nothing happened."},
+	NotSent:    {NotSent, Again, Again, "Nothing left the client, so sending it now is the first time."},
+	Refused:    {Refused, Again, Again, "Nothing was executed, and another member may accept."},
+	NoLeader:   {NoLeader, Again, Again, "Nothing was executed; another member may know a leader, and elections end."},
+	Overloaded: {Overloaded, Again, Again, "Nothing was executed; the backoff gives the server time."},
+	Token:      {Token, Refresh, Refresh, "Nothing was executed; a new token may be accepted."},
+	Ambiguous:  {Ambiguous, ReturnUnknown, Again, "It may have been executed: only a call that may be executed twice is repeated, and only if its code is in the policy's retryableStatusCodes."},
+	Executed:   {Executed, ReturnUnknown, Return, "A repetition would end the same way, and a write may have been done."},
+	Ended:      {Ended, Return, Return, "The caller does not wait any longer."},
+	Closed:     {Closed, Return, Return, "There is no connection any more, and there will be none."},
+}
+
+// Decisions returns the matrix that [Decide] reads, one line per class.
+func Decisions() []Decision {
+	return append([]Decision(nil), decisions[:]...)
+}
+
+// Decide tells what to do with a call of the given safety after an attempt of
+// the given class. A value that is no constant of its type is treated as the
+// most careful one: an unknown class as [Ambiguous], an unknown safety as
+// [Mutating].
+//
+// For a [Repeatable] call after an [Ambiguous] attempt the answer is [Again],
+// if [Policy.Retryable] agrees for the code ([CodeOf]); nothing in a policy can
+// make [Again] of any other answer.
+func Decide(c Class, s Safety) Action {
+	if int(c) >= numClasses {
+		c = Ambiguous
+	}
+	if s == Repeatable {
+		return decisions[c].Repeatable
+	}
+	return decisions[c].Mutating
+}

@@ -1,0 +1,50 @@
+package retry
+
+import (
+	"strings"
+
+	"google.golang.org/grpc/codes"
+)
+
+// LocalErrors returns the texts that grpc-go makes itself and that prove more
+// than their code. They are recognised by code and beginning. For all its other
+// texts the code says enough.
+func LocalErrors() []Rule {
+	return append([]Rule(nil), localErrors...)
+}
+
+var localErrors = []Rule{
+	{
+		Code: codes.Canceled, Message: "grpc: the client connection is closing", Prefix: true, Class: Closed,
+		Reason: "The channel was closed. A call that was under way then may have been executed.",
+	},
+	{
+		Code: codes.ResourceExhausted, Message: "trying to send message larger than max", Prefix: true, Class: Definite,
+		Reason: "The request is over the client's own limit: its stream was opened, but no message left. (A server over its limit for responses would say the same after executing; an etcd server sets no such limit.)",
+	},
+	{
+		Code: codes.Internal, Message: "grpc: error while marshaling", Prefix: true, Class: Definite,
+		Reason: "The request cannot be encoded: its stream was opened, but no message left.",
+	},
+	{
+		Code: codes.ResourceExhausted, Message: "grpc: received message larger than max", Prefix: true, Class: Executed,
+		Reason: "The response is over the client's limit, so the request was executed; or the request is over the server's, which says the same, and was not. Either way a repetition ends alike.",
+	},
+	{
+		Code: codes.Internal, Message: "grpc: failed to unmarshal the received message", Prefix: true, Class: Executed,
+		Reason: "The response cannot be decoded, so the request was executed; or the server could not decode the request, and says the same. Either way a repetition ends alike.",
+	},
+	{
+		Code: codes.Internal, Message: "cardinality violation: received no response message", Prefix: true, Class: Executed,
+		Reason: "The server reported success without a result.",
+	},
+}
+
+func lookupLocalError(code codes.Code, message string) (*Rule, bool) {
+	for i := range localErrors {
+		if r := &localErrors[i]; code == r.Code && strings.HasPrefix(message, r.Message) {
+			return r, true
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,197 @@
+package retry
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+)
+
+// authServer answers UserGet, and counts how often it did.
+type authServer struct {
+	pb.UnimplementedAuthServer
+	executed atomic.Int32
+	entered  chan struct{} // if not nil, UserGet announces itself here and waits for its context
+}
+
+func (s *authServer) UserGet(ctx context.Context, _ *pb.AuthUserGetRequest) (*pb.AuthUserGetResponse, error) {
+	s.executed.Add(1)
+	if s.entered != nil {
+		close(s.entered)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &pb.AuthUserGetResponse{Roles: []string{strings.Repeat("r", 100)}}, nil
+}
+
+// serve runs a gRPC server in memory and returns a channel to it.
+func serve(t *testing.T, s *authServer, serverOpts ...grpc.ServerOption) *grpc.ClientConn {
+	t.Helper()
+	listener := bufconn.Listen(1 << 16)
+	server := grpc.NewServer(serverOpts...)
+	if s != nil {
+		pb.RegisterAuthServer(server, s)
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		_ = server.Serve(listener)
+	}()
+	cc, err := grpc.NewClient("passthrough:///memory",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = cc.Close()
+		server.Stop()
+		<-stopped
+	})
+	return cc
+}
+
+// brokenCodec is a codec whose output nobody can decode.
+type brokenCodec struct{ encoding.Codec }
+
+func (brokenCodec) Marshal(any) ([]byte, error) { return []byte{0xff}, nil }
+
+func (brokenCodec) Unmarshal([]byte, any) error { return nil }
+
+func (brokenCodec) Name() string { return "proto" }
+
+// localErrorCases provoke every entry of LocalErrors in the released grpc-go,
+// and where the other side of the connection makes the same text, that too.
+var localErrorCases = []struct {
+	name     string
+	server   []grpc.ServerOption
+	call     []grpc.CallOption
+	user     string
+	closed   bool
+	absent   bool // the server does not know the service, and accepts anything
+	message  string
+	want     Class
+	executed int32
+}{
+	{name: "channel closed", closed: true, message: "grpc: the client connection is closing", want: Closed},
+	{
+		name: "request over the client's limit", call: []grpc.CallOption{grpc.MaxCallSendMsgSize(10)},
+		message: "trying to send message larger than max", want: Definite,
+	},
+	{
+		// No etcd server is configured like this; were it, the class would be
+		// wrong. The reason in the table says so.
+		name: "response over the server's limit", server: []grpc.ServerOption{grpc.MaxSendMsgSize(10)},
+		message: "trying to send message larger than max", want: Definite, executed: 1,
+	},
+	{
+		name: "request cannot be encoded", user: "\xff",
+		message: "grpc: error while marshaling", want: Definite,
+	},
+	{
+		name: "response over the client's limit", call: []grpc.CallOption{grpc.MaxCallRecvMsgSize(10)},
+		message: "grpc: received message larger than max", want: Executed, executed: 1,
+	},
+	{
+		name: "request over the server's limit", server: []grpc.ServerOption{grpc.MaxRecvMsgSize(10)},
+		message: "grpc: received message larger than max", want: Executed,
+	},
+	{
+		name: "response cannot be decoded", server: []grpc.ServerOption{grpc.ForceServerCodec(brokenCodec{})},
+		message: "grpc: failed to unmarshal the received message", want: Executed, executed: 1,
+	},
+	{
+		name: "request cannot be decoded", call: []grpc.CallOption{grpc.ForceCodec(brokenCodec{})},
+		message: "grpc: failed to unmarshal the received message", want: Executed,
+	},
+	{
+		name: "success without a response", absent: true,
+		server:  []grpc.ServerOption{grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error { return nil })},
+		message: "cardinality violation: received no response message", want: Executed,
+	},
+}
+
+func TestLocalErrorsAreThoseOfTheReleasedGRPC(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, tc := range localErrorCases {
+		seen[tc.message] = true
+		t.Run(tc.name, func(t *testing.T) {
+			auth := &authServer{}
+			registered := auth
+			if tc.absent {
+				registered = nil
+			}
+			cc := serve(t, registered, tc.server...)
+			if tc.closed {
+				require.NoError(t, cc.Close())
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			user := tc.user
+			if user == "" {
+				user = "a user with a long name"
+			}
+			_, err := pb.NewAuthClient(cc).UserGet(ctx, &pb.AuthUserGetRequest{Name: user}, tc.call...)
+			require.Error(t, err)
+			assert.Truef(t, strings.HasPrefix(status.Convert(err).Message(), tc.message), "%v", err)
+			assert.Equal(t, tc.want, Classify(err, Evidence{Sent: true}), "%v", err)
+			assert.Equal(t, tc.executed, auth.executed.Load())
+		})
+	}
+	for _, r := range LocalErrors() {
+		assert.True(t, seen[r.Message], "nothing provokes %q", r.Message)
+		assert.True(t, r.Prefix, r.Message)
+		assert.NotEmpty(t, r.Reason, r.Message)
+	}
+}
+
+// A call that is under way when its channel is closed may have been executed,
+// and is told the same as one that never started.
+func TestClosingTheChannelUnderACall(t *testing.T) {
+	auth := &authServer{entered: make(chan struct{})}
+	cc := serve(t, auth)
+	result := make(chan error, 1)
+	go func() {
+		_, err := pb.NewAuthClient(cc).UserGet(t.Context(), &pb.AuthUserGetRequest{Name: "u"})
+		result <- err
+	}()
+	<-auth.entered
+	require.NoError(t, cc.Close())
+	err := <-result
+	assert.Equal(t, Closed, Classify(err, Evidence{Sent: true}), "%v", err)
+	assert.Equal(t, OutcomeUnknown, OutcomeOf(err))
+}
+
+// What a server library says of a method that it does not have.
+func TestUnimplementedMethod(t *testing.T) {
+	_, err := pb.NewKVClient(serve(t, &authServer{})).Put(t.Context(), &pb.PutRequest{Key: []byte("k")})
+	require.Equal(t, codes.Unimplemented, status.Code(err))
+	assert.Equal(t, OutcomeNotExecuted, OutcomeOf(err))
+}
+
+// A picker's verdict and a connection that cannot be made arrive as statuses
+// too; nothing was sent.
+func TestConnectionThatCannotBeMade(t *testing.T) {
+	refused := errors.New("connection refused")
+	cc, err := grpc.NewClient("passthrough:///nowhere",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return nil, refused }))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, cc.Close()) }()
+	_, err = pb.NewKVClient(cc).Put(t.Context(), &pb.PutRequest{Key: []byte("k")})
+	require.ErrorContains(t, err, refused.Error())
+	class := Classify(err, Evidence{})
+	assert.Equal(t, NotSent, class)
+	assert.Equal(t, Again, Decide(class, Mutating))
+}

@@ -1,0 +1,135 @@
+package retry
+
+import pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+// Method is one RPC of etcd.
+type Method struct {
+	// Name is the full method, "/etcdserverpb.KV/Range".
+	Name string
+	// Safety of a call of this method; where ByContent is set, of a call whose
+	// content does not make it [Repeatable].
+	Safety Safety
+	// ByContent says in words which content makes a call [Repeatable]. It is
+	// empty where the method alone tells.
+	ByContent string
+	// Reason says in one sentence why.
+	Reason string
+
+	content func(req any) bool
+}
+
+const methodMemberPromote = pb.Cluster_MemberPromote_FullMethodName
+
+const (
+	readsOnly       = "It only reads."
+	writesKeys      = "It makes a revision each time, and a second execution may undo what others wrote in between."
+	changesCluster  = "A second execution may meet, and change, a membership that others changed in between."
+	changesAuth     = "A second execution may undo what another administrator did in between, and fails where the first succeeded."
+	streamOfEngine  = "Opening the stream again does no harm, but only its engine may, which carries the resume point."
+	namesItsOutcome = "The request names the state to reach; a second execution finds it reached."
+)
+
+// Methods returns every RPC of etcd's services with its safety, in the order
+// of the service descriptors. Any other method is [Mutating].
+func Methods() []Method {
+	return append([]Method(nil), methods...)
+}
+
+var methods = []Method{
+	{Name: pb.KV_Range_FullMethodName, Safety: Repeatable, Reason: readsOnly},
+	{
+		Name: pb.KV_RangeStream_FullMethodName, Safety: Repeatable,
+		Reason: "It only reads; once parts were delivered it is continued behind the last key at the revision of the first, not repeated.",
+	},
+	{Name: pb.KV_Put_FullMethodName, Reason: writesKeys},
+	{Name: pb.KV_DeleteRange_FullMethodName, Reason: writesKeys},
+	{
+		Name: pb.KV_Txn_FullMethodName, content: txnReads,
+		ByContent: "there is no put and no delete in either branch, at any depth of nesting",
+		Reason:    "With a write in it, it makes a revision each time, and a second execution may undo what others wrote in between.",
+	},
+	{
+		Name:   pb.KV_Compact_FullMethodName,
+		Reason: "A second execution fails with ErrCompacted where the first succeeded.",
+	},
+
+	{Name: pb.Watch_Watch_FullMethodName, Safety: Repeatable, Reason: streamOfEngine},
+
+	{
+		Name: pb.Lease_LeaseGrant_FullMethodName, content: grantHasID,
+		ByContent: "the request's ID is not 0, so that the client chose it",
+		Reason:    "Where the server chooses the id, every execution makes one more lease.",
+	},
+	{
+		Name: pb.Lease_LeaseRevoke_FullMethodName, Safety: Repeatable,
+		Reason: "A second execution fails with ErrLeaseNotFound, which says that the lease is gone as wanted.",
+	},
+	{
+		Name: pb.Lease_LeaseKeepAlive_FullMethodName, Safety: Repeatable,
+		Reason: streamOfEngine + " Renewing a lease twice does no harm.",
+	},
+	{Name: pb.Lease_LeaseTimeToLive_FullMethodName, Safety: Repeatable, Reason: readsOnly},
+	{Name: pb.Lease_LeaseLeases_FullMethodName, Safety: Repeatable, Reason: readsOnly},
+
+	{
+		Name:   pb.Cluster_MemberAdd_FullMethodName,
+		Reason: "The member's id is made of the time of the request, so a second execution is a second addition, or fails with ErrPeerURLExist.",
+	},
+	{Name: pb.Cluster_MemberRemove_FullMethodName, Reason: changesCluster},
+	{Name: pb.Cluster_MemberUpdate_FullMethodName, Reason: changesCluster},
+	{Name: pb.Cluster_MemberList_FullMethodName, Safety: Repeatable, Reason: readsOnly},
+	{
+		Name:   methodMemberPromote,
+		Reason: "A second execution fails with ErrMemberNotLearner where the first succeeded.",
+	},
+
+	{Name: pb.Maintenance_Alarm_FullMethodName, Safety: Repeatable, Reason: namesItsOutcome},
+	{Name: pb.Maintenance_Status_FullMethodName, Safety: Repeatable, Reason: readsOnly},
+	{
+		Name:   pb.Maintenance_Defragment_FullMethodName,
+		Reason: "It changes no data but blocks the member for its duration; a second one doubles that.",
+	},
+	{Name: pb.Maintenance_Hash_FullMethodName, Safety: Repeatable, Reason: readsOnly},
+	{Name: pb.Maintenance_HashKV_FullMethodName, Safety: Repeatable, Reason: readsOnly},
+	{
+		Name: pb.Maintenance_Snapshot_FullMethodName, Safety: Repeatable,
+		Reason: "It only reads; a broken one starts again from the beginning, since two snapshots are not parts of one.",
+	},
+	{
+		Name: pb.Maintenance_MoveLeader_FullMethodName, Safety: Repeatable,
+		Reason: "The request names the new leader; a second execution finds it in office.",
+	},
+	{
+		Name:   pb.Maintenance_Downgrade_FullMethodName,
+		Reason: "It starts or ends a job of the whole cluster.",
+	},
+
+	{Name: pb.Auth_AuthEnable_FullMethodName, Reason: changesAuth},
+	{Name: pb.Auth_AuthDisable_FullMethodName, Reason: changesAuth},
+	{Name: pb.Auth_AuthStatus_FullMethodName, Safety: Repeatable, Reason: readsOnly},
+	{
+		Name: pb.Auth_Authenticate_FullMethodName, Safety: Repeatable,
+		Reason: "Every execution makes a token; one that nobody received expires.",
+	},
+	{Name: pb.Auth_UserAdd_FullMethodName, Reason: changesAuth},
+	{Name: pb.Auth_UserGet_FullMethodName, Safety: Repeatable, Reason: readsOnly},
+	{Name: pb.Auth_UserList_FullMethodName, Safety: Repeatable, Reason: readsOnly},
+	{Name: pb.Auth_UserDelete_FullMethodName, Reason: changesAuth},
+	{Name: pb.Auth_UserChangePassword_FullMethodName, Reason: changesAuth},
+	{Name: pb.Auth_UserGrantRole_FullMethodName, Reason: changesAuth},
+	{Name: pb.Auth_UserRevokeRole_FullMethodName, Reason: changesAuth},
+	{Name: pb.Auth_RoleAdd_FullMethodName, Reason: changesAuth},
+	{Name: pb.Auth_RoleGet_FullMethodName, Safety: Repeatable, Reason: readsOnly},
+	{Name: pb.Auth_RoleList_FullMethodName, Safety: Repeatable, Reason: readsOnly},
+	{Name: pb.Auth_RoleDelete_FullMethodName, Reason: changesAuth},
+	{Name: pb.Auth_RoleGrantPermission_FullMethodName, Reason: changesAuth},
+	{Name: pb.Auth_RoleRevokePermission_FullMethodName, Reason: changesAuth},
+}
+
+var methodsByName = func() map[string]*Method {
+	byName := make(map[string]*Method, len(methods))
+	for i := range methods {
+		byName[methods[i].Name] = &methods[i]
+	}
+	return byName
+}()

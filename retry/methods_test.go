@@ -1,0 +1,97 @@
+package retry
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+)
+
+func TestMethodsAreExactlyThoseOfTheDescriptors(t *testing.T) {
+	var described []string
+	protoregistry.GlobalFiles.RangeFilesByPackage("etcdserverpb", func(file protoreflect.FileDescriptor) bool {
+		for i := range file.Services().Len() {
+			service := file.Services().Get(i)
+			for j := range service.Methods().Len() {
+				described = append(described, "/"+string(service.FullName())+"/"+string(service.Methods().Get(j).Name()))
+			}
+		}
+		return true
+	})
+	require.Greater(t, len(described), 40, "the descriptors were not found")
+	var listed []string
+	for _, m := range Methods() {
+		listed = append(listed, m.Name)
+		assert.NotEmpty(t, m.Reason, m.Name)
+		assert.Equal(t, m.ByContent != "", m.content != nil, m.Name)
+	}
+	assert.ElementsMatch(t, described, listed)
+}
+
+func TestSafetyOf(t *testing.T) {
+	repeatable := []string{
+		"KV/Range", "KV/RangeStream", "Cluster/MemberList", "Maintenance/Status", "Maintenance/Hash",
+		"Maintenance/HashKV", "Maintenance/Snapshot", "Maintenance/Alarm", "Maintenance/MoveLeader",
+		"Lease/LeaseTimeToLive", "Lease/LeaseLeases", "Lease/LeaseRevoke", "Auth/UserList", "Auth/UserGet",
+		"Auth/RoleGet", "Auth/RoleList", "Auth/AuthStatus", "Auth/Authenticate", "Watch/Watch", "Lease/LeaseKeepAlive",
+	}
+	want := make(map[string]Safety)
+	for _, name := range repeatable {
+		want["/etcdserverpb."+name] = Repeatable
+	}
+	for _, m := range Methods() {
+		assert.Equal(t, want[m.Name], SafetyOf(m.Name, nil), m.Name)
+		delete(want, m.Name)
+	}
+	assert.Empty(t, want, "these methods do not exist")
+	for _, name := range []string{"", "/", "/v3lockpb.Lock/Lock", "etcdserverpb.KV/Range", "/etcdserverpb.KV/Other"} {
+		assert.Equal(t, Mutating, SafetyOf(name, &pb.RangeRequest{}), name)
+	}
+}
+
+func TestSafetyByContent(t *testing.T) {
+	get := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{}}}
+	put := &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{}}}
+	del := &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{}}}
+	nested := func(txn *pb.TxnRequest) *pb.RequestOp {
+		return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: txn}}
+	}
+	branches := func(success, failure []*pb.RequestOp) *pb.TxnRequest {
+		return &pb.TxnRequest{Success: success, Failure: failure}
+	}
+	ops := func(ops ...*pb.RequestOp) []*pb.RequestOp { return ops }
+	txn, grant := pb.KV_Txn_FullMethodName, pb.Lease_LeaseGrant_FullMethodName
+
+	for _, tc := range []struct {
+		name   string
+		method string
+		req    any
+		want   Safety
+	}{
+		{"empty txn", txn, branches(nil, nil), Repeatable},
+		{"reads", txn, branches(ops(get, get), ops(get)), Repeatable},
+		{"put", txn, branches(ops(get, put), nil), Mutating},
+		{"delete in else", txn, branches(ops(get), ops(get, del)), Mutating},
+		{"nested reads", txn, branches(ops(nested(branches(ops(get), ops(nested(branches(ops(get), nil)))))), nil), Repeatable},
+		{"put deep in else", txn, branches(ops(nested(branches(nil, ops(get, nested(branches(nil, ops(put))))))), nil), Mutating},
+		{"nested delete in else", txn, branches(nil, ops(nested(branches(ops(del), nil)))), Mutating},
+		{"operation without content", txn, branches(ops(&pb.RequestOp{}), nil), Mutating},
+		{"nil operation", txn, branches(ops(nil), nil), Mutating},
+		{"nested nil txn", txn, branches(ops(nested(nil)), nil), Repeatable},
+		{"nil txn", txn, (*pb.TxnRequest)(nil), Mutating},
+		{"not a txn", txn, &pb.RangeRequest{}, Mutating},
+		{"no request", txn, nil, Mutating},
+		{"grant with id", grant, &pb.LeaseGrantRequest{ID: -7, TTL: 1}, Repeatable},
+		{"grant without id", grant, &pb.LeaseGrantRequest{TTL: 1}, Mutating},
+		{"nil grant", grant, (*pb.LeaseGrantRequest)(nil), Mutating},
+		{"not a grant", grant, branches(nil, nil), Mutating},
+		{"put is no txn", pb.KV_Put_FullMethodName, branches(nil, nil), Mutating},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			assert.Equal(t, tc.want, SafetyOf(tc.method, tc.req))
+		})
+	}
+}

@@ -1,0 +1,75 @@
+package retry
+
+import "strconv"
+
+// Outcome is what is known about the effect of a write.
+type Outcome uint8
+
+const (
+	// OutcomeUnknown says that it may or may not have been executed, or may still be.
+	OutcomeUnknown Outcome = iota
+	// OutcomeNotExecuted says that it was not executed and will not be.
+	OutcomeNotExecuted
+	// OutcomeExecuted says that it was executed.
+	OutcomeExecuted
+
+	numOutcomes = int(OutcomeExecuted) + 1
+)
+
+var outcomeNames = [numOutcomes]string{
+	OutcomeUnknown: "Unknown", OutcomeNotExecuted: "NotExecuted", OutcomeExecuted: "Executed",
+}
+
+// String returns "Unknown", "NotExecuted" or "Executed", or "Outcome(n)" for
+// any other value.
+func (o Outcome) String() string {
+	if int(o) < numOutcomes {
+		return outcomeNames[o]
+	}
+	return "Outcome(" + strconv.Itoa(int(o)) + ")"
+}
+
+// OutcomeOf tells what the error returned by a write (Put, Delete, a Txn that
+// writes: any [Mutating] call) says about its effect:
+//
+//   - nil: [OutcomeExecuted].
+//   - an error with which etcd refuses a request before executing it, such as
+//     rpctypes.ErrCompacted, bare, as a gRPC status or wrapped:
+//     [OutcomeNotExecuted].
+//   - everything else is [OutcomeUnknown]: an [*UnknownOutcomeError], a timeout
+//     of the server, a broken connection, an error that this package does not
+//     know. That includes a bare context.Canceled or
+//     context.DeadlineExceeded: a context that ended says nothing about a
+//     request that was under way.
+//
+// The answer is about this one call. It does not say that the state is as it
+// was: another client may have written the same. Of a [Repeatable] call that
+// changes something (Grant, Revoke, Alarm, MoveLeader) the client may have made
+// several attempts, and the error tells of the last one only.
+//
+// Of a call whose request never left, the client that carried it out knows
+// more than the error can tell; see [OutcomeOfAttempt].
+func OutcomeOf(err error) Outcome {
+	return OutcomeOfAttempt(err, Evidence{Sent: true})
+}
+
+// OutcomeOfAttempt is [OutcomeOf] for whoever has the evidence of the attempt:
+// when nothing was sent, and the error is not an [*UnknownOutcomeError] about
+// an earlier attempt, the outcome is [OutcomeNotExecuted] whatever the error is.
+func OutcomeOfAttempt(err error, ev Evidence) Outcome {
+	if err == nil {
+		return OutcomeExecuted
+	}
+	if isUnknownOutcome(err) {
+		return OutcomeUnknown
+	}
+	if !ev.Sent {
+		return OutcomeNotExecuted
+	}
+	switch classify(err, ev) {
+	case Definite, NotSent, Refused, NoLeader, Overloaded, Token:
+		return OutcomeNotExecuted
+	default:
+		return OutcomeUnknown
+	}
+}

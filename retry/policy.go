@@ -1,0 +1,117 @@
+package retry
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+// Policy is gRPC's retryPolicy, with gRPC's names. A field that is zero (for
+// RetryableStatusCodes: nil) stands for its default, so that Policy{} is the
+// default policy.
+//
+// A policy never decides whether a call may be sent twice; [Decide] does.
+type Policy struct {
+	// MaxAttempts bounds the attempts of a call, the first included; 0, the
+	// default, leaves the bound to the caller's context. A count is a poor
+	// bound for a cluster that elects a leader: a hundred refusals may take a
+	// second or a minute, and the caller knows how long an answer is worth
+	// waiting for. 1 means no repetition.
+	MaxAttempts int
+	// InitialBackoff is the upper bound of the delay before the first
+	// repetition. Default 10 ms: several round trips within a region, and
+	// little beside an election, which takes a second by etcd's defaults.
+	InitialBackoff time.Duration
+	// MaxBackoff is the bound that growing delays end at. Default 1 s, etcd's
+	// default election timeout: longer delays would add to an outage instead
+	// of waiting for its end.
+	MaxBackoff time.Duration
+	// BackoffMultiplier is the growth of the bound per repetition. Default 2:
+	// from 10 ms to 1 s in seven steps.
+	BackoffMultiplier float64
+	// Jitter is the fraction by which a delay varies: 0.2 means ±20 % of the
+	// bound, as gRFC A6 has it. 0, the default, means full jitter, uniform
+	// between nothing and the bound: clients that failed together come back
+	// spread over the whole interval. Values above 1 count as 1.
+	Jitter float64
+	// RetryableStatusCodes are the codes after which a [Repeatable] call is
+	// repeated although its attempt may have been executed ([Ambiguous]).
+	// Default: UNAVAILABLE, CANCELED, DEADLINE_EXCEEDED, with which etcd and
+	// broken connections end calls that succeed elsewhere. It has no influence
+	// on [Mutating] calls, nor on attempts that are certain not to have been
+	// executed, which are repeated whatever their code is.
+	RetryableStatusCodes []codes.Code
+}
+
+var defaultPolicy = Policy{
+	InitialBackoff:       10 * time.Millisecond,
+	MaxBackoff:           time.Second,
+	BackoffMultiplier:    2,
+	RetryableStatusCodes: []codes.Code{codes.Unavailable, codes.Canceled, codes.DeadlineExceeded},
+}
+
+// withDefaults replaces zero and impossible values.
+func (p Policy) withDefaults() Policy {
+	if p.InitialBackoff <= 0 {
+		p.InitialBackoff = defaultPolicy.InitialBackoff
+	}
+	if p.MaxBackoff <= 0 {
+		p.MaxBackoff = defaultPolicy.MaxBackoff
+	}
+	if !(p.BackoffMultiplier > 0) || math.IsInf(p.BackoffMultiplier, 1) {
+		p.BackoffMultiplier = defaultPolicy.BackoffMultiplier
+	}
+	if p.RetryableStatusCodes == nil {
+		p.RetryableStatusCodes = defaultPolicy.RetryableStatusCodes
+	}
+	return p
+}
+
+// Retryable reports whether a [Repeatable] call may be repeated after an
+// [Ambiguous] attempt that ended with code, see [CodeOf]. No other decision
+// depends on it.
+func (p Policy) Retryable(code codes.Code) bool {
+	return slices.Contains(p.withDefaults().RetryableStatusCodes, code)
+}
+
+// Delay returns how long to wait before the given repetition: 1 is the first,
+// and smaller numbers count as 1. The delay is drawn below the bound
+//
+//	min(MaxBackoff, InitialBackoff × BackoffMultiplier^(retry-1))
+//
+// with the jitter of the policy. When throttled (see [Budget]) it is drawn
+// between MaxBackoff/2 and 3/2 × MaxBackoff instead, whatever the number.
+func (p Policy) Delay(retry int, throttled bool) time.Duration {
+	p = p.withDefaults()
+	if throttled {
+		return scale(p.MaxBackoff, 0.5+rand.Float64())
+	}
+	bound := p.bound(retry)
+	if p.Jitter > 0 {
+		return scale(bound, 1+min(p.Jitter, 1)*(2*rand.Float64()-1))
+	}
+	return scale(bound, rand.Float64())
+}
+
+// bound computes in floating point, where growth ends at infinity instead of
+// wrapping around.
+func (p Policy) bound(retry int) time.Duration {
+	growth := math.Pow(p.BackoffMultiplier, float64(max(retry, 1)-1))
+	bound := float64(p.InitialBackoff) * growth
+	if bound >= float64(p.MaxBackoff) {
+		return p.MaxBackoff
+	}
+	return time.Duration(bound)
+}
+
+// scale multiplies a duration, within the range of durations.
+func scale(d time.Duration, factor float64) time.Duration {
+	product := float64(d) * factor
+	if product >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return time.Duration(product)
+}

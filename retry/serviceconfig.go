@@ -1,0 +1,197 @@
+package retry
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+type serviceConfigJSON struct {
+	MethodConfig    []methodConfigJSON `json:"methodConfig"`
+	RetryThrottling *throttlingJSON    `json:"retryThrottling"`
+}
+
+type methodConfigJSON struct {
+	Name        []nameJSON  `json:"name"`
+	RetryPolicy *policyJSON `json:"retryPolicy"`
+}
+
+type nameJSON struct {
+	Service string `json:"service"`
+	Method  string `json:"method"`
+}
+
+type policyJSON struct {
+	MaxAttempts          *int               `json:"maxAttempts"`
+	InitialBackoff       *string            `json:"initialBackoff"`
+	MaxBackoff           *string            `json:"maxBackoff"`
+	BackoffMultiplier    *float64           `json:"backoffMultiplier"`
+	RetryableStatusCodes *[]json.RawMessage `json:"retryableStatusCodes"`
+}
+
+type throttlingJSON struct {
+	MaxTokens  *float64 `json:"maxTokens"`
+	TokenRatio *float64 `json:"tokenRatio"`
+}
+
+// ParseServiceConfig reads retryPolicy and retryThrottling from a gRPC service
+// config in JSON, as documented in gRPC's service_config.proto:
+//
+//	{
+//	  "methodConfig": [{
+//	    "name": [{"service": "etcdserverpb.KV"}],
+//	    "retryPolicy": {"maxAttempts": 5, "initialBackoff": "0.025s", "maxBackoff": "2s",
+//	      "backoffMultiplier": 1.6, "retryableStatusCodes": ["UNAVAILABLE"]}
+//	  }],
+//	  "retryThrottling": {"maxTokens": 100, "tokenRatio": 0.1}
+//	}
+//
+// A name without method stands for the whole service, a name without either
+// for every method. The methodConfig that fits a method best is the only one
+// that counts for it, as in gRPC; whatever it, or the whole config, leaves out
+// has the value that [DefaultConfig] has. maxAttempts is not cut down to 5.
+//
+// All other fields belong to gRPC and are ignored. An error names the field
+// and what is allowed there.
+func ParseServiceConfig(js string) (*Config, error) {
+	var raw serviceConfigJSON
+	if err := json.Unmarshal([]byte(js), &raw); err != nil {
+		return nil, fmt.Errorf("service config: %w", err)
+	}
+	c := DefaultConfig()
+	c.byName = make(map[string]Policy)
+	seen := make(map[nameJSON]string)
+	for i, m := range raw.MethodConfig {
+		field := fmt.Sprintf("methodConfig[%d]", i)
+		policy, err := m.RetryPolicy.parse(field + ".retryPolicy")
+		if err != nil {
+			return nil, fmt.Errorf("service config: %w", err)
+		}
+		for j, name := range m.Name {
+			if err := c.assign(name, policy, fmt.Sprintf("%s.name[%d]", field, j), seen); err != nil {
+				return nil, fmt.Errorf("service config: %w", err)
+			}
+		}
+	}
+	var err error
+	if c.Throttling, err = raw.RetryThrottling.parse("retryThrottling"); err != nil {
+		return nil, fmt.Errorf("service config: %w", err)
+	}
+	return c, nil
+}
+
+// assign gives a policy to a name, which no other methodConfig may claim.
+func (c *Config) assign(name nameJSON, policy Policy, field string, seen map[nameJSON]string) error {
+	if name.Service == "" && name.Method != "" {
+		return fmt.Errorf("%s: method %q has no service; write both, or a service alone, or neither for the default", field, name.Method)
+	}
+	if first, ok := seen[name]; ok {
+		return fmt.Errorf("%s: service %q, method %q is named already by %s; each name may occur once", field, name.Service, name.Method, first)
+	}
+	seen[name] = field
+	if name.Service == "" {
+		c.Default = policy
+	} else {
+		c.byName[name.Service+"/"+name.Method] = policy
+	}
+	return nil
+}
+
+func (j *policyJSON) parse(field string) (Policy, error) {
+	p := clonePolicy(defaultPolicy)
+	if j == nil {
+		return p, nil
+	}
+	if j.MaxAttempts != nil {
+		if p.MaxAttempts = *j.MaxAttempts; p.MaxAttempts < 2 {
+			return p, fmt.Errorf("%s.maxAttempts: %d; it must be 2 or more, or be left out for no limit but the caller's context", field, p.MaxAttempts)
+		}
+	}
+	if err := parseBackoff(&p.InitialBackoff, j.InitialBackoff, field+".initialBackoff"); err != nil {
+		return p, err
+	}
+	if err := parseBackoff(&p.MaxBackoff, j.MaxBackoff, field+".maxBackoff"); err != nil {
+		return p, err
+	}
+	if j.BackoffMultiplier != nil {
+		if p.BackoffMultiplier = *j.BackoffMultiplier; p.BackoffMultiplier <= 0 {
+			return p, fmt.Errorf("%s.backoffMultiplier: %v; it must be greater than 0", field, p.BackoffMultiplier)
+		}
+	}
+	if j.RetryableStatusCodes == nil {
+		return p, nil
+	}
+	var err error
+	p.RetryableStatusCodes, err = parseCodes(*j.RetryableStatusCodes, field+".retryableStatusCodes")
+	return p, err
+}
+
+// protoDuration is the JSON form of google.protobuf.Duration.
+var protoDuration = regexp.MustCompile(`^-?[0-9]+(\.[0-9]{1,9})?s$`)
+
+func parseBackoff(into *time.Duration, text *string, field string) error {
+	if text == nil {
+		return nil
+	}
+	d, err := time.ParseDuration(*text)
+	if err != nil || !protoDuration.MatchString(*text) || d <= 0 {
+		return fmt.Errorf(`%s: %q; it must be a positive number of seconds with at most nine decimals, like "0.025s"`, field, *text)
+	}
+	*into = d
+	return nil
+}
+
+func parseCodes(raw []json.RawMessage, field string) ([]codes.Code, error) {
+	if len(raw) == 0 {
+		return nil, fmt.Errorf(`%s: empty; name at least one code, like "UNAVAILABLE", or leave the field out for the default`, field)
+	}
+	parsed := make([]codes.Code, len(raw))
+	for i, r := range raw {
+		code, ok := parseCode(r)
+		if !ok {
+			return nil, fmt.Errorf(`%s[%d]: %s; it must be the name of a gRPC status code other than OK, like "UNAVAILABLE", or its number, 1 to 16`, field, i, r)
+		}
+		parsed[i] = code
+	}
+	return parsed, nil
+}
+
+// parseCode accepts what gRPC accepts, and besides it the American spelling of
+// CANCELLED, and any case.
+func parseCode(raw json.RawMessage) (codes.Code, bool) {
+	text := strings.ToUpper(string(raw))
+	if text == `"CANCELED"` {
+		return codes.Canceled, true
+	}
+	if n, err := strconv.Atoi(text); err == nil && (n < 1 || n > int(codes.Unauthenticated)) {
+		return 0, false
+	}
+	var code codes.Code
+	if err := code.UnmarshalJSON([]byte(text)); err != nil || code == codes.OK {
+		return 0, false
+	}
+	return code, true
+}
+
+func (j *throttlingJSON) parse(field string) (Throttling, error) {
+	t := defaultThrottling
+	if j == nil {
+		return t, nil
+	}
+	if j.MaxTokens != nil {
+		if t.MaxTokens = *j.MaxTokens; t.MaxTokens <= 0 || t.MaxTokens > maxTokensLimit {
+			return t, fmt.Errorf("%s.maxTokens: %v; it must be greater than 0 and at most %d", field, t.MaxTokens, maxTokensLimit)
+		}
+	}
+	if j.TokenRatio != nil {
+		if t.TokenRatio = *j.TokenRatio; t.TokenRatio <= 0 {
+			return t, fmt.Errorf("%s.tokenRatio: %v; it must be greater than 0", field, t.TokenRatio)
+		}
+	}
+	return t, nil
+}
