@@ -18,6 +18,8 @@ const (
 	// endpoint that has not refused this call, and is pointless after that.
 	Refused
 	// NoLeader says that the member knows no leader and refused before executing.
+	// A caller who asked to hear that (metadata "hasleader") hears it when every
+	// endpoint has said it; for others the call waits for an election.
 	NoLeader
 	// Overloaded says that the server refused before executing because it is behind
 	// with its work; after a backoff it may accept.

@@ -89,4 +89,20 @@ var unnamedErrors = []Rule{
 		Code: codes.Unknown, Message: "etcdserver: unknown method", Class: Definite,
 		Reason: "The action of a Downgrade request is none that the server knows.",
 	},
+	{
+		Code: codes.Unknown, Message: "auth: permission denied", Class: Definite,
+		Reason: "The auth store's own text, which etcd up to 3.4 sends for Maintenance; checked before the handler runs.",
+	},
+	{
+		Code: codes.Unknown, Message: "auth: user name is empty", Class: Token,
+		Reason: "The same for a request without a credential.",
+	},
+	{
+		Code: codes.Unknown, Message: "auth: invalid auth token", Class: Token,
+		Reason: "The same for a token that has expired or that the member does not know.",
+	},
+	{
+		Code: codes.Unknown, Message: "auth: revision in header is old", Class: Token,
+		Reason: "The same for a token that is older than the last change of users or roles.",
+	},
 }

@@ -3,6 +3,7 @@ package channel
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/balancer"
 
@@ -27,8 +28,11 @@ type attempt struct {
 	avoid balancer.SubConn
 
 	picked atomic.Pointer[picked]
-	sent   atomic.Bool
-	token  atomic.Pointer[token]
+	// maySent counts the picks that are not known to have ended before a
+	// stream was created. A pick of whose end grpc tells nothing counts: it
+	// does not for a response of two messages where one is due, for instance.
+	maySent atomic.Int32
+	token   atomic.Pointer[token]
 }
 
 // picked remembers the connection of the latest pick.
@@ -55,10 +59,31 @@ func attemptFrom(ctx context.Context) *attempt {
 // is known of it.
 func (a *attempt) evidence(method string) retry.Evidence {
 	return retry.Evidence{
-		Sent:       a.sent.Load() || a.picked.Load() == nil,
-		ContextErr: a.Context.Err(),
+		Sent:       a.maySent.Load() > 0 || a.picked.Load() == nil,
+		ContextErr: a.ended(),
 		Method:     method,
 	}
+}
+
+// lateTimer bounds the wait for a context whose deadline has passed.
+const lateTimer = time.Second
+
+// ended returns the error of the context if it has ended. The server counts
+// the same deadline down, and under load its answer that the deadline has
+// passed is here before the context's timer has run: that is still the end of
+// the context.
+func (a *attempt) ended() error {
+	if err := a.Err(); err != nil {
+		return err
+	}
+	if end, ok := a.Deadline(); !ok || time.Now().Before(end) {
+		return nil
+	}
+	select {
+	case <-a.Done():
+	case <-time.After(lateTimer):
+	}
+	return a.Err()
 }
 
 // next prepares the record for another attempt, away from the connection of
@@ -68,7 +93,7 @@ func (a *attempt) next() {
 		a.avoid = p.conn
 	}
 	a.picked.Store(nil)
-	a.sent.Store(false)
+	a.maySent.Store(0)
 	a.token.Store(nil)
 }
 

@@ -3,7 +3,6 @@ package channel
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
@@ -12,19 +11,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/retry"
-)
-
-const (
-	// patience bounds the retries of a call whose context has no deadline. It
-	// is twice what a server with default timeouts waits for an election and a
-	// commit (7 s), so that a call outlives a change of leader, and a program
-	// that sets no deadlines still hears of an outage.
-	patience = 15 * time.Second
-
-	// maxTokenRefreshes bounds the tokens that one call may ask for. A cluster
-	// that refuses fresh tokens will not be persuaded, and each costs it a
-	// password hash.
-	maxTokenRefreshes = 3
 )
 
 // errClosed is what grpc answers to calls on a closed ClientConn.
@@ -59,6 +45,18 @@ func (s *shared) isClosed() bool {
 	}
 }
 
+// account keeps the retry budget: an answer, even a refusal of what was asked,
+// shows a server at work.
+func (s *shared) account(class retry.Class) {
+	switch class {
+	case retry.Definite, retry.Executed, retry.Token:
+		s.budget.Success()
+	case retry.NotSent, retry.Refused, retry.NoLeader, retry.Overloaded, retry.Ambiguous:
+		s.budget.Failure()
+	case retry.OK, retry.Ended, retry.Closed:
+	}
+}
+
 // Invoke carries out a unary call, in as many attempts as are safe and useful.
 func (c *caller) Invoke(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
 	call := c.newCall(ctx, method)
@@ -73,7 +71,7 @@ func (c *caller) Invoke(ctx context.Context, method string, req, reply any, opts
 func (c *caller) authenticate(ctx context.Context, method string, req, reply any) error {
 	call := c.newCall(ctx, method)
 	call.safety = retry.Repeatable
-	call.attempt.anonymous = true
+	call.anonymous = true
 	return call.run(func() error {
 		return c.conn.Invoke(&call.attempt, method, req, reply, grpc.WaitForReady(true))
 	})
@@ -82,75 +80,52 @@ func (c *caller) authenticate(ctx context.Context, method string, req, reply any
 // call is a unary call on its way through its attempts.
 type call struct {
 	attempt
-	*caller
-	method    string
-	safety    retry.Safety
-	policy    retry.Policy
-	start     time.Time
-	attempts  int
-	refreshes int
-	refusals  int
+	tries  Tries
+	safety retry.Safety
 }
 
 func (c *caller) newCall(ctx context.Context, method string) *call {
-	return &call{
-		attempt: attempt{Context: ctx},
-		caller:  c,
-		method:  method,
-		policy:  c.config.PolicyFor(method),
-		start:   time.Now(),
-	}
+	return &call{attempt: attempt{Context: ctx}, tries: c.newTries(method)}
 }
 
 // run makes attempts until one settles the call.
 func (c *call) run(try func() error) error {
+	s := c.tries.shared
 	for {
-		if c.isClosed() {
+		if s.isClosed() {
 			return errClosed
 		}
 		err := try()
-		c.attempts++
-		class := retry.Classify(err, c.evidence(c.method))
-		c.account(class)
-		again, err := c.settle(class, err)
-		if !again {
+		if err == nil {
+			s.budget.Success()
+			return nil
+		}
+		ev := c.evidence(c.tries.method)
+		class := retry.Classify(err, ev)
+		s.account(class)
+		if err := c.settle(class, ev, err); err != nil {
 			return err
 		}
 		c.next()
 	}
 }
 
-// account keeps the retry budget: an answer, even a refusal of what was asked,
-// shows a server at work.
-func (c *call) account(class retry.Class) {
-	switch class {
-	case retry.OK, retry.Definite, retry.Executed, retry.Token:
-		c.budget.Success()
-	case retry.NotSent, retry.Refused, retry.NoLeader, retry.Overloaded, retry.Ambiguous:
-		c.budget.Failure()
-	case retry.Ended, retry.Closed:
-	}
-}
-
-// settle decides what follows an attempt: another one, after what must happen
-// before it, or the call's result.
-func (c *call) settle(class retry.Class, err error) (again bool, result error) {
+// settle decides what follows a failed attempt. It returns nil when it is time
+// for another one, and otherwise the error that the call ends with.
+func (c *call) settle(class retry.Class, ev retry.Evidence, err error) error {
 	switch retry.Decide(class, c.safety) {
 	case retry.ReturnUnknown:
-		return false, c.unknown(err)
+		return c.unknown(err)
 	case retry.Refresh:
 		return c.refresh(err)
 	case retry.Again:
-		if !c.worthwhile(class, err) {
-			return false, err
-		}
-		return c.pause(err)
+		return c.tries.again(c.Context, class, err)
 	case retry.Return:
-		if class == retry.Closed && c.safety == retry.Mutating && c.evidence(c.method).Sent {
-			return false, c.unknown(err)
+		if class == retry.Closed && c.safety == retry.Mutating && ev.Sent {
+			return c.unknown(err)
 		}
 	}
-	return false, err
+	return err
 }
 
 // unknown says that the call may have been executed. An error of the server's
@@ -160,69 +135,21 @@ func (c *call) unknown(err error) error {
 	if errors.As(rpctypes.Error(err), &known) && retry.OutcomeOf(err) == retry.OutcomeUnknown {
 		return err
 	}
-	return &retry.UnknownOutcomeError{Method: c.method, Err: err}
-}
-
-// worthwhile reports whether another attempt can end differently.
-func (c *call) worthwhile(class retry.Class, err error) bool {
-	switch class {
-	case retry.Refused:
-		c.refusals++
-		return c.refusals < c.width()
-	case retry.Ambiguous:
-		if !c.policy.Retryable(retry.CodeOf(err)) {
-			return false
-		}
-		markAmbiguous(c.Context)
-	}
-	return true
+	return &retry.UnknownOutcomeError{Method: c.tries.method, Err: err}
 }
 
 // refresh replaces the token that the server refused.
-func (c *call) refresh(refusal error) (again bool, result error) {
-	if c.anonymous || c.refreshes >= maxTokenRefreshes {
-		return false, refusal
+func (c *call) refresh(refusal error) error {
+	if c.anonymous || c.tries.refreshes >= maxTokenRefreshes {
+		return refusal
 	}
-	c.refreshes++
-	ok, err := c.tokens.replace(c.Context, c.token.Load(), refusal)
+	replaced, err := c.tries.tokens.replace(c.Context, c.token.Load(), refusal)
 	switch {
 	case err != nil:
-		return false, err
-	case !ok:
-		return false, refusal
-	case c.refreshes == 1:
-		return true, nil
+		return err
+	case !replaced:
+		return refusal
 	default:
-		return c.pause(refusal)
-	}
-}
-
-// pause waits before the next attempt. It returns the error at once where the
-// call may have no more attempts, or the next one would come too late.
-func (c *call) pause(cause error) (again bool, result error) {
-	if c.policy.MaxAttempts > 0 && c.attempts >= c.policy.MaxAttempts {
-		return false, cause
-	}
-	delay := c.policy.Delay(c.attempts, c.budget.Throttled())
-	now := time.Now()
-	end, ok := c.Deadline()
-	if !ok {
-		end = c.start.Add(patience)
-	}
-	if now.Add(delay).After(end) {
-		return false, cause
-	}
-	if log := c.log().Check(zap.DebugLevel, "retrying a call"); log != nil {
-		log.Write(zap.String("method", c.method), zap.Int("attempt", c.attempts), zap.Duration("after", delay), zap.Error(cause))
-	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true, nil
-	case <-c.Done():
-		return false, status.FromContextError(c.Context.Err()).Err()
-	case <-c.closed:
-		return false, errClosed
+		return c.tries.again(c.Context, retry.Token, refusal)
 	}
 }

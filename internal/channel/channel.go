@@ -136,11 +136,11 @@ func (c *Channel) Over(conn grpc.ClientConnInterface) grpc.ClientConnInterface {
 	return &caller{shared: c.shared, conn: conn, width: func() int { return 1 }}
 }
 
-// Endpoints returns the endpoints in force, as they were given.
+// Endpoints returns the endpoints in force, as they were given. It is never nil.
 func (c *Channel) Endpoints() []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return slices.Clone(c.endpoints)
+	return append([]string{}, c.endpoints...)
 }
 
 // SetEndpoints replaces the endpoints. Connections to endpoints that stay are

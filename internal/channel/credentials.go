@@ -78,6 +78,6 @@ func (c *transportCredentials) Clone() credentials.TransportCredentials {
 }
 
 func (c *transportCredentials) OverrideServerName(name string) error {
-	c.info.ServerName = name
+	c.info.ServerName = name //nolint:staticcheck // the method is deprecated as well, but the interface has it
 	return nil
 }

@@ -56,10 +56,11 @@ func (p observedPicker) Pick(info balancer.PickInfo) (balancer.PickResult, error
 	if err != nil {
 		return res, err
 	}
+	a.maySent.Add(1)
 	done := res.Done
 	res.Done = func(info balancer.DoneInfo) {
-		if info.BytesSent {
-			a.sent.Store(true)
+		if !info.BytesSent {
+			a.maySent.Add(-1)
 		}
 		if done != nil {
 			done(info)

@@ -20,7 +20,7 @@ func (s *shared) rawUnary(ctx context.Context, method string, req, reply any, cc
 	a := &attempt{Context: ctx}
 	for refreshes := 0; ; refreshes++ {
 		err := invoke(a, method, req, reply, cc, opts...)
-		if refreshes == maxTokenRefreshes || retry.Classify(err, a.evidence(method)) != retry.Token {
+		if err == nil || refreshes == maxTokenRefreshes || retry.Classify(err, a.evidence(method)) != retry.Token {
 			return err
 		}
 		again, failure := s.tokens.replace(ctx, a.token.Load(), err)

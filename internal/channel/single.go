@@ -75,7 +75,7 @@ func (s *singles) get(ep string, dial func() (*grpc.ClientConn, error)) (*grpc.C
 func (s *singles) sweep(now time.Time) {
 	for ep, conn := range s.conns {
 		if now.Sub(conn.asked) > singleForgotten && conn.GetState() == connectivity.Idle {
-			_ = conn.Close() // it has nothing open that could fail
+			conn.Close()
 			delete(s.conns, ep)
 		}
 	}
@@ -86,7 +86,7 @@ func (s *singles) close() {
 	defer s.mu.Unlock()
 	s.closed = true
 	for _, conn := range s.conns {
-		_ = conn.Close() // only a second Close fails
+		conn.Close()
 	}
 	s.conns = nil
 }

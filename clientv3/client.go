@@ -1,0 +1,282 @@
+package clientv3
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/internal/channel"
+)
+
+var (
+	// ErrNoAvailableEndpoints is returned by New for a Config without endpoints.
+	ErrNoAvailableEndpoints = errors.New("etcdclient: no available endpoints")
+
+	// ErrOldCluster is returned by New for a cluster that is too old, see
+	// [Config.RejectOldCluster].
+	ErrOldCluster = errors.New("etcdclient: old cluster version")
+
+	// ErrMutuallyExclusiveCfg is returned by New for a Config with both a
+	// token and a user name or password.
+	ErrMutuallyExclusiveCfg = errors.New("Username/Password and Token configurations are mutually exclusive")
+)
+
+// errNoConnection is what calls of a client without a connection fail with.
+var errNoConnection = status.Error(codes.FailedPrecondition,
+	"etcdclient: this client has no connection: it was made by NewCtxClient, and the service that was called has not been set")
+
+// Client is a session with an etcd cluster. It is safe for concurrent use, and
+// one serves a whole program. Its services are the embedded interfaces; a
+// program may replace them by wrappers.
+type Client struct {
+	Cluster
+	KV
+	Lease
+	Auth
+	Maintenance
+
+	// Username, Password and Token are read whenever a token is needed, so a
+	// program may assign them to change what it authenticates with.
+	Username string
+	Password string
+	Token    string
+
+	cfg      Config
+	channel  *channel.Channel // nil in a client made by NewCtxClient
+	callOpts []grpc.CallOption
+	lg       atomic.Pointer[zap.Logger]
+
+	ctx        context.Context
+	cancel     context.CancelFunc
+	background sync.WaitGroup
+}
+
+// New creates a client. It does not wait for a connection, and works with a
+// cluster that is yet to start, except that it fetches a token if the
+// configuration has a user name and a password, and asks for versions if it
+// says RejectOldCluster; DialTimeout bounds these.
+//
+// Errors name the field of the configuration that is wrong, or are the
+// server's (rpctypes.ErrAuthFailed for a wrong password), or are
+// context.DeadlineExceeded when DialTimeout has passed.
+func New(cfg Config) (*Client, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	retryConfig, err := cfg.retryConfig()
+	if err != nil {
+		return nil, err
+	}
+	lg, err := cfg.logger()
+	if err != nil {
+		return nil, err
+	}
+	parent := cfg.Context
+	if parent == nil {
+		parent = context.Background()
+	}
+	c := newClient(parent)
+	c.cfg = cfg
+	c.Username, c.Password, c.Token = cfg.Username, cfg.Password, cfg.Token
+	c.callOpts = cfg.callOptions()
+	c.lg.Store(lg)
+	c.channel, err = channel.New(channel.Config{
+		Endpoints:   cfg.Endpoints,
+		TLS:         cfg.TLS,
+		Roots:       cfg.roots(),
+		Login:       c.login,
+		Retry:       retryConfig,
+		KeepAlive:   cfg.keepAlive(),
+		DialOptions: cfg.DialOptions,
+		Logger:      c.GetLogger,
+	})
+	if err != nil {
+		c.cancel()
+		return nil, err
+	}
+	c.Cluster = NewCluster(c)
+	c.KV = NewKV(c)
+	c.Lease = NewLease(c)
+	c.Auth = NewAuth(c)
+	c.Maintenance = NewMaintenance(c)
+	if err := c.greet(); err != nil {
+		_ = c.Close() // the reason to close it is what matters
+		return nil, err
+	}
+	if cfg.AutoSyncInterval > 0 {
+		c.background.Go(c.autoSync)
+	}
+	return c, nil
+}
+
+// NewFromURL creates a client with one endpoint and defaults.
+func NewFromURL(url string) (*Client, error) { return New(Config{Endpoints: []string{url}}) }
+
+// NewFromURLs creates a client with several endpoints and defaults.
+func NewFromURLs(urls []string) (*Client, error) { return New(Config{Endpoints: urls}) }
+
+// Option configures a client made by [NewCtxClient].
+type Option func(*Client)
+
+// WithZapLogger sets the logger; without it nothing is logged.
+func WithZapLogger(lg *zap.Logger) Option { return func(c *Client) { c.lg.Store(lg) } }
+
+// NewCtxClient creates a client without a connection, for programs that set
+// its services themselves, such as an embedded server. Services that they do
+// not set are nil. Its context is a child of ctx.
+func NewCtxClient(ctx context.Context, opts ...Option) *Client {
+	c := newClient(ctx)
+	c.lg.Store(zap.NewNop())
+	for _, opt := range opts {
+		opt(c)
+	}
+	return c
+}
+
+func newClient(parent context.Context) *Client {
+	c := new(Client)
+	c.ctx, c.cancel = context.WithCancel(parent)
+	return c
+}
+
+// greet does what New does over the network.
+func (c *Client) greet() error {
+	ctx := c.ctx
+	if c.cfg.DialTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.cfg.DialTimeout)
+		defer cancel()
+	}
+	if err := c.channel.Authenticate(ctx); err != nil {
+		return ContextError(ctx, err)
+	}
+	if c.cfg.RejectOldCluster {
+		return c.checkVersion(ctx)
+	}
+	return nil
+}
+
+func (c *Client) login() channel.Login {
+	return channel.Login{Username: c.Username, Password: c.Password, Token: c.Token}
+}
+
+// Close ends the client: its calls in flight, its background work and its
+// connections. Calls after it fail at once, with an error for which
+// IsConnCanceled is true. A second Close returns context.Canceled.
+func (c *Client) Close() error {
+	c.cancel()
+	if c.Lease != nil {
+		_ = c.Lease.Close() // it reports nothing that Close could act on
+	}
+	c.background.Wait()
+	if c.channel == nil {
+		return c.ctx.Err()
+	}
+	return ContextError(c.ctx, c.channel.Close())
+}
+
+// Ctx returns the client's context, which ends with Close. It is for calls
+// that must be made when another context has ended, such as a clean-up.
+func (c *Client) Ctx() context.Context { return c.ctx }
+
+// Endpoints returns the endpoints in force, as they were given. It is empty,
+// never nil, for a client without a connection.
+func (c *Client) Endpoints() []string {
+	if c.channel == nil {
+		return []string{}
+	}
+	return c.channel.Endpoints()
+}
+
+// SetEndpoints replaces the endpoints. Calls in flight finish where they are,
+// new ones go to the new endpoints. Endpoints that cannot be understood are
+// left out, with a warning in the log; with none left, calls wait for the next
+// SetEndpoints or the end of their context. It does nothing to a client
+// without a connection.
+func (c *Client) SetEndpoints(eps ...string) {
+	if c.channel != nil {
+		c.channel.SetEndpoints(eps)
+	}
+}
+
+// Dial returns a new connection to one endpoint, with the client's
+// configuration and token, for use with generated gRPC clients. Calls on it
+// are not retried. The caller closes it.
+func (c *Client) Dial(ep string) (*grpc.ClientConn, error) {
+	if c.channel == nil {
+		return nil, errNoConnection
+	}
+	return c.channel.Dial(ep)
+}
+
+// ActiveConnection returns the client's connection, for use with generated gRPC
+// clients. Calls on it go to any endpoint and are not retried. It is nil for a
+// client without a connection, and must not be closed.
+func (c *Client) ActiveConnection() *grpc.ClientConn {
+	if c.channel == nil {
+		return nil
+	}
+	return c.channel.Conn()
+}
+
+// WithLogger replaces the logger.
+//
+// Deprecated: use [Config.Logger] or [WithZapLogger].
+func (c *Client) WithLogger(lg *zap.Logger) *Client {
+	c.lg.Store(lg)
+	return c
+}
+
+// GetLogger returns the client's logger. It is meant for the packages beside
+// this one.
+func (c *Client) GetLogger() *zap.Logger { return c.lg.Load() }
+
+// transport carries the client's calls. It is never nil: calls of a client
+// that has no connection fail with an error that says so.
+func (c *Client) transport() grpc.ClientConnInterface {
+	if c == nil || c.channel == nil {
+		return noConnection{}
+	}
+	return c.channel
+}
+
+// at carries calls to one endpoint, over a connection that is kept for the next call.
+func (c *Client) at(ep string) (grpc.ClientConnInterface, error) {
+	if c == nil || c.channel == nil {
+		return nil, errNoConnection
+	}
+	return c.channel.At(ep)
+}
+
+// over carries calls over a connection that the user made.
+func (c *Client) over(conn grpc.ClientConnInterface) grpc.ClientConnInterface {
+	if c == nil || c.channel == nil {
+		return conn
+	}
+	return c.channel.Over(conn)
+}
+
+// tries decides when a stream of the given method is opened again.
+func (c *Client) tries(method string) *channel.Tries {
+	if c == nil || c.channel == nil {
+		return channel.DefaultTries(method)
+	}
+	return c.channel.Tries(method)
+}
+
+// noConnection is the transport of a client without a connection.
+type noConnection struct{}
+
+func (noConnection) Invoke(context.Context, string, any, any, ...grpc.CallOption) error {
+	return errNoConnection
+}
+
+func (noConnection) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+	return nil, errNoConnection
+}

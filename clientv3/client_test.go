@@ -1,0 +1,137 @@
+package clientv3
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/coreos/go-semver/semver"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/version"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func TestNewDoesNotWaitForAServer(t *testing.T) {
+	c, err := New(Config{Endpoints: []string{closedPort(t)}, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err = c.Get(ctx, "k")
+	assert.Equal(t, context.DeadlineExceeded, err)
+	require.NoError(t, c.Close())
+}
+
+func TestNewAuthenticatesWithinDialTimeout(t *testing.T) {
+	_, err := New(Config{
+		Endpoints: []string{closedPort(t)}, Username: "u", Password: "p",
+		DialTimeout: 100 * time.Millisecond, Logger: zap.NewNop(),
+	})
+	assert.Equal(t, context.DeadlineExceeded, err)
+}
+
+func TestNewEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	_, err := New(Config{Endpoints: []string{closedPort(t)}, Username: "u", Password: "p", Context: ctx, Logger: zap.NewNop()})
+	assert.Equal(t, context.Canceled, err)
+}
+
+func TestClose(t *testing.T) {
+	c, err := New(Config{Endpoints: []string{closedPort(t)}, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	inFlight := make(chan error, 1)
+	go func() {
+		_, err := c.Get(context.Background(), "k")
+		inFlight <- err
+	}()
+	require.NoError(t, c.Close())
+	assert.True(t, IsConnCanceled(<-inFlight))
+	assert.ErrorIs(t, c.Ctx().Err(), context.Canceled)
+	assert.Equal(t, context.Canceled, c.Close())
+
+	for name, call := range map[string]func() error{
+		"Get":    func() error { _, err := c.Get(context.Background(), "k"); return err },
+		"Put":    func() error { _, err := c.Put(context.Background(), "k", "v"); return err },
+		"Txn":    func() error { _, err := c.Txn(context.Background()).Commit(); return err },
+		"Grant":  func() error { _, err := c.Grant(context.Background(), 10); return err },
+		"Status": func() error { _, err := c.Status(context.Background(), "127.0.0.1:1"); return err },
+		"List":   func() error { _, err := c.MemberList(context.Background()); return err },
+		"Stream": func() error { _, err := c.GetStream(context.Background(), "k", WithPrefix()); return err },
+		"Users":  func() error { _, err := c.UserList(context.Background()); return err },
+		"Snapshot": func() error {
+			_, err := c.Snapshot(context.Background())
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.True(t, IsConnCanceled(call()), "got %v", err)
+		})
+	}
+}
+
+func TestClientWithoutConnection(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	lg := zap.NewExample()
+	c := NewCtxClient(ctx, WithZapLogger(lg))
+	assert.Same(t, lg, c.GetLogger())
+	assert.Empty(t, c.Endpoints())
+	c.SetEndpoints("127.0.0.1:1")
+	assert.Nil(t, c.ActiveConnection())
+	_, err := c.Dial("127.0.0.1:1")
+	assert.Equal(t, codes.FailedPrecondition, status.Code(err))
+
+	c.KV = NewKV(c)
+	_, err = c.Get(ctx, "k")
+	assert.ErrorContains(t, err, "NewCtxClient")
+	c.Maintenance = NewMaintenance(c)
+	_, err = c.Status(ctx, "127.0.0.1:1")
+	assert.ErrorContains(t, err, "NewCtxClient")
+	assert.Equal(t, context.Canceled, c.Close())
+}
+
+func TestLoggerOfAClient(t *testing.T) {
+	assert.NotNil(t, NewCtxClient(t.Context()).GetLogger())
+	lg := zap.NewExample()
+	assert.Same(t, lg, NewCtxClient(t.Context()).WithLogger(lg).GetLogger())
+
+	named, err := (&Config{LogConfig: &zap.Config{Encoding: "json", Level: zap.NewAtomicLevel()}}).logger()
+	require.NoError(t, err)
+	assert.NotNil(t, named)
+	_, err = (&Config{LogConfig: &zap.Config{}}).logger()
+	assert.ErrorContains(t, err, "LogConfig")
+	first, err := (&Config{}).logger()
+	require.NoError(t, err)
+	second, err := (&Config{}).logger()
+	require.NoError(t, err)
+	assert.Same(t, first, second, "the default logger is shared")
+}
+
+func TestNewFromURLs(t *testing.T) {
+	c, err := NewFromURLs([]string{"http://127.0.0.1:1", "http://127.0.0.1:2"})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"http://127.0.0.1:1", "http://127.0.0.1:2"}, c.Endpoints())
+	require.NoError(t, c.Close())
+	c, err = NewFromURL("http://127.0.0.1:1")
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+}
+
+func TestRejectOldCluster(t *testing.T) {
+	ep := startStatusServer(t, 1)
+	c, err := New(Config{Endpoints: []string{ep}, RejectOldCluster: true, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+
+	_, err = New(Config{Endpoints: []string{ep, closedPort(t)}, RejectOldCluster: true, DialTimeout: 200 * time.Millisecond, Logger: zap.NewNop()})
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestOldestSupportedIsTheMinorReleaseBefore(t *testing.T) {
+	current := semver.New(version.Version)
+	want := &semver.Version{Major: current.Major, Minor: current.Minor - 1}
+	assert.Equal(t, want, oldestSupported())
+}

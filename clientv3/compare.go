@@ -1,0 +1,110 @@
+package clientv3
+
+import pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+// CompareTarget names the property of a key that a comparison looks at.
+type CompareTarget int
+
+// CompareResult names the relation that a comparison asks for.
+type CompareResult int
+
+const (
+	// CompareVersion looks at the number of writes since the key was created.
+	CompareVersion CompareTarget = iota
+	// CompareCreated looks at the revision that created the key.
+	CompareCreated
+	// CompareModified looks at the revision that last wrote the key.
+	CompareModified
+	// CompareValue looks at the value.
+	CompareValue
+)
+
+// Value starts a comparison of the key's value, to be completed by [Compare] with
+// a string.
+func Value(key string) Cmp { return newCmp(key, pb.Compare_VALUE) }
+
+// Version starts a comparison of the number of writes since the key was created,
+// 0 for a key that does not exist. [Compare] completes it with an int or int64.
+func Version(key string) Cmp { return newCmp(key, pb.Compare_VERSION) }
+
+// CreateRevision starts a comparison of the revision that created the key, 0 for a
+// key that does not exist. [Compare] completes it with an int or int64.
+func CreateRevision(key string) Cmp { return newCmp(key, pb.Compare_CREATE) }
+
+// ModRevision starts a comparison of the revision that last wrote the key, 0 for a
+// key that does not exist. [Compare] completes it with an int or int64.
+func ModRevision(key string) Cmp { return newCmp(key, pb.Compare_MOD) }
+
+// LeaseValue starts a comparison of the key's lease, [NoLease] for a key without
+// one. [Compare] completes it with a [LeaseID], int or int64.
+func LeaseValue(key string) Cmp { return newCmp(key, pb.Compare_LEASE) }
+
+func newCmp(key string, target pb.Compare_CompareTarget) Cmp {
+	return Cmp{c: &pb.Compare{Key: []byte(key), Target: target}}
+}
+
+// Compare completes a comparison: the property that cmp names must be in the given
+// relation, one of "=", "!=", ">" and "<", to v. It returns a new comparison and
+// leaves cmp as it is. It panics when the relation is unknown, or when v has not
+// the type that the property asks for.
+func Compare(cmp Cmp, result string, v any) Cmp {
+	relation := mustCompareResult(result)
+	c := copyOrNewCompare(cmp.c)
+	c.Result = relation
+	switch c.Target {
+	case pb.Compare_VALUE:
+		c.TargetUnion = &pb.Compare_Value{Value: []byte(mustString(v))}
+	case pb.Compare_VERSION:
+		c.TargetUnion = &pb.Compare_Version{Version: mustInt64(v)}
+	case pb.Compare_CREATE:
+		c.TargetUnion = &pb.Compare_CreateRevision{CreateRevision: mustInt64(v)}
+	case pb.Compare_MOD:
+		c.TargetUnion = &pb.Compare_ModRevision{ModRevision: mustInt64(v)}
+	case pb.Compare_LEASE:
+		c.TargetUnion = &pb.Compare_Lease{Lease: mustInt64OrLeaseID(v)}
+	default:
+		panic("Unknown compare type")
+	}
+	return Cmp{c: c}
+}
+
+func mustCompareResult(relation string) pb.Compare_CompareResult {
+	switch relation {
+	case "=":
+		return pb.Compare_EQUAL
+	case "!=":
+		return pb.Compare_NOT_EQUAL
+	case ">":
+		return pb.Compare_GREATER
+	case "<":
+		return pb.Compare_LESS
+	default:
+		panic("Unknown result op")
+	}
+}
+
+func mustString(v any) string {
+	s, ok := v.(string)
+	if !ok {
+		panic("bad compare value")
+	}
+	return s
+}
+
+func mustInt64(v any) int64 {
+	switch n := v.(type) {
+	case int64:
+		return n
+	case int:
+		return int64(n)
+	default:
+		panic("bad value")
+	}
+}
+
+func mustInt64OrLeaseID(v any) int64 {
+	if id, ok := v.(LeaseID); ok {
+		return int64(id)
+	}
+	return mustInt64(v)
+}

@@ -1,0 +1,234 @@
+package clientv3
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"math"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/quorate/quorate/retry"
+)
+
+const (
+	// defaultKeepAliveTime is how long a connection with calls or streams on it
+	// may be silent before gRPC pings the server. It is the least that gRPC
+	// allows, and twice the least that an etcd server accepts (5 s).
+	defaultKeepAliveTime = 10 * time.Second
+
+	// defaultKeepAliveTimeout is how long the answer to a ping may take. A
+	// member starved of CPU answers late, and losing its connection fails every
+	// call on it.
+	defaultKeepAliveTimeout = 5 * time.Second
+
+	// defaultMaxCallSendMsgSize is the server's default limit for a request,
+	// 1.5 MiB, with room for what surrounds it: the server's refusal names the
+	// limit, gRPC's does not.
+	defaultMaxCallSendMsgSize = 2 << 20
+
+	// defaultMaxCallRecvMsgSize is no limit.
+	defaultMaxCallRecvMsgSize = math.MaxInt32
+)
+
+// Config configures a [Client]. Only Endpoints is required; the zero value of
+// every other field means a default that suits production.
+type Config struct {
+	// Endpoints are the addresses of the cluster's members, in any form that
+	// etcd accepts: "host:port", "http://host:port", "https://host:port",
+	// "unix:path", "unixs:path". Each one decides for itself whether its
+	// connections use TLS: http never, https and unixs always, the others if
+	// TLS is set.
+	Endpoints []string `json:"endpoints"`
+
+	// AutoSyncInterval is the time between updates of the endpoints from the
+	// cluster's membership, as [Client.Sync] does them. The first update runs
+	// soon after New; intervals vary by 10 %, so that clients started together
+	// do not ask together. 0, the default, disables auto-sync.
+	AutoSyncInterval time.Duration `json:"auto-sync-interval"`
+
+	// DialTimeout bounds what New does over the network: fetching a token and,
+	// with RejectOldCluster, asking for versions. 0, the default, leaves the
+	// bound to Context. Connections are made in the background and are not
+	// bounded by it.
+	DialTimeout time.Duration `json:"dial-timeout"`
+
+	// DialKeepAliveTime is the silence after which gRPC pings the server. The
+	// default is 10 s, and less is not possible. A negative value disables
+	// gRPC's pings; the kernel's keepalive, which notices a dead host within
+	// seconds on idle connections too, is always on.
+	DialKeepAliveTime time.Duration `json:"dial-keep-alive-time"`
+
+	// DialKeepAliveTimeout is how long to wait for the answer to a ping before
+	// the connection is closed. The default is 5 s.
+	DialKeepAliveTimeout time.Duration `json:"dial-keep-alive-timeout"`
+
+	// MaxCallSendMsgSize bounds a request, in bytes. The default is 2 MiB, a
+	// little over the server's own default (--max-request-bytes, 1.5 MiB). A
+	// larger request fails with codes.ResourceExhausted and is not sent.
+	MaxCallSendMsgSize int
+
+	// MaxCallRecvMsgSize bounds a response, in bytes. The default,
+	// math.MaxInt32, is right for almost everybody: a write whose response is
+	// refused for its size has been executed all the same.
+	MaxCallRecvMsgSize int
+
+	// TLS secures connections, see Endpoints. A configuration made by
+	// [NewClientConfig] follows changes of the certificate, key and CA files.
+	TLS *tls.Config
+
+	// Username and Password authenticate the client. New fetches a token with
+	// them, which is renewed when the server refuses it.
+	Username string `json:"username"`
+	Password string `json:"password"`
+
+	// Token is a JWT to authenticate with in place of Username and Password.
+	// The client cannot renew it; assign [Client.Token] to replace it.
+	Token string `json:"token"`
+
+	// RejectOldCluster makes New fail with ErrOldCluster if a member runs a
+	// version older than the minor release before this client's.
+	RejectOldCluster bool `json:"reject-old-cluster"`
+
+	// DialOptions are passed to gRPC after the client's own. Interceptors see
+	// every attempt of a call; retries and tokens do not depend on them.
+	DialOptions []grpc.DialOption
+
+	// Context is the parent of the client's context: when it ends, so does
+	// what the client does in the background. The default is
+	// context.Background().
+	Context context.Context
+
+	// Logger is used if set; otherwise one is built from LogConfig; otherwise
+	// the default logger is used, see [ClientLogLevel].
+	Logger    *zap.Logger
+	LogConfig *zap.Config
+
+	// PermitWithoutStream lets gRPC ping on connections without calls or
+	// streams. An etcd server answers that with a GOAWAY (too_many_pings)
+	// unless it is configured to allow it.
+	PermitWithoutStream bool `json:"permit-without-stream"`
+
+	// MaxUnaryRetries bounds the attempts of a unary call, the first included:
+	// 1 disables retries. 0, the default, leaves the bound to the call's
+	// context, or to 15 s where it has no deadline.
+	MaxUnaryRetries uint `json:"max-unary-retries"`
+
+	// BackoffWaitBetween is the delay before the first retry of a call, which
+	// grows with each further one. The default is 10 ms.
+	BackoffWaitBetween time.Duration `json:"backoff-wait-between"`
+
+	// BackoffJitterFraction is the fraction, between 0 and 1, by which a delay
+	// varies. The default, 0, means full jitter: a random part of the delay.
+	BackoffJitterFraction float64 `json:"backoff-jitter-fraction"`
+
+	// ServiceConfig is a gRPC service config in JSON, of which methodConfig's
+	// retryPolicy and retryThrottling are used, see package retry. The fields
+	// above, where set, take precedence over it.
+	ServiceConfig string `json:"service-config"`
+
+	// ca is where NewClientConfig got TLS.RootCAs from.
+	ca *caFile
+}
+
+// validate checks all that can be checked without doing anything. The errors
+// name the field.
+func (cfg *Config) validate() error {
+	switch {
+	case len(cfg.Endpoints) == 0:
+		return ErrNoAvailableEndpoints
+	case cfg.Token != "" && (cfg.Username != "" || cfg.Password != ""):
+		return ErrMutuallyExclusiveCfg
+	case cfg.AutoSyncInterval < 0:
+		return fmt.Errorf("AutoSyncInterval is %v: it cannot be negative; 0 disables auto-sync", cfg.AutoSyncInterval)
+	case cfg.DialTimeout < 0:
+		return fmt.Errorf("DialTimeout is %v: it cannot be negative; 0 means no timeout", cfg.DialTimeout)
+	case cfg.BackoffWaitBetween < 0:
+		return fmt.Errorf("BackoffWaitBetween is %v: it cannot be negative; 0 means the default", cfg.BackoffWaitBetween)
+	case cfg.BackoffJitterFraction < 0 || cfg.BackoffJitterFraction > 1:
+		return fmt.Errorf("BackoffJitterFraction is %v: it must be between 0 and 1", cfg.BackoffJitterFraction)
+	case cfg.MaxCallSendMsgSize < 0:
+		return fmt.Errorf("MaxCallSendMsgSize is %d bytes: it cannot be negative; 0 means the default", cfg.MaxCallSendMsgSize)
+	case cfg.MaxCallRecvMsgSize < 0:
+		return fmt.Errorf("MaxCallRecvMsgSize is %d bytes: it cannot be negative; 0 means the default", cfg.MaxCallRecvMsgSize)
+	case cfg.MaxCallRecvMsgSize > 0 && cfg.MaxCallSendMsgSize > cfg.MaxCallRecvMsgSize:
+		return fmt.Errorf("gRPC message recv limit (%d bytes) must be greater than send limit (%d bytes)", cfg.MaxCallRecvMsgSize, cfg.MaxCallSendMsgSize)
+	}
+	return nil
+}
+
+// retryConfig merges the service config with the fields that the official
+// client has for the same purpose.
+func (cfg *Config) retryConfig() (*retry.Config, error) {
+	rc := retry.DefaultConfig()
+	if cfg.ServiceConfig != "" {
+		var err error
+		if rc, err = retry.ParseServiceConfig(cfg.ServiceConfig); err != nil {
+			return nil, fmt.Errorf("ServiceConfig: %w", err)
+		}
+	}
+	rc.Override(func(p *retry.Policy) {
+		if cfg.MaxUnaryRetries > 0 {
+			p.MaxAttempts = int(min(cfg.MaxUnaryRetries, 1<<30))
+		}
+		if cfg.BackoffWaitBetween > 0 {
+			p.InitialBackoff = cfg.BackoffWaitBetween
+			p.MaxBackoff = max(p.MaxBackoff, cfg.BackoffWaitBetween)
+		}
+		if cfg.BackoffJitterFraction > 0 {
+			p.Jitter = cfg.BackoffJitterFraction
+		}
+	})
+	return rc, nil
+}
+
+func (cfg *Config) keepAlive() keepalive.ClientParameters {
+	p := keepalive.ClientParameters{
+		Time:                cfg.DialKeepAliveTime,
+		Timeout:             cfg.DialKeepAliveTimeout,
+		PermitWithoutStream: cfg.PermitWithoutStream,
+	}
+	if p.Time == 0 {
+		p.Time = defaultKeepAliveTime
+	}
+	if p.Timeout <= 0 {
+		p.Timeout = defaultKeepAliveTimeout
+	}
+	return p
+}
+
+func (cfg *Config) logger() (*zap.Logger, error) {
+	switch {
+	case cfg.Logger != nil:
+		return cfg.Logger, nil
+	case cfg.LogConfig != nil:
+		lg, err := cfg.LogConfig.Build()
+		if err != nil {
+			return nil, fmt.Errorf("LogConfig: %w", err)
+		}
+		return lg, nil
+	default:
+		return defaultLogger()
+	}
+}
+
+// callOptions are those of every call of the API. They are options of the
+// calls and not of the connection, because a user's own connections
+// ([Client.Dial]) keep gRPC's defaults.
+func (cfg *Config) callOptions() []grpc.CallOption {
+	send, recv := defaultMaxCallSendMsgSize, defaultMaxCallRecvMsgSize
+	if cfg.MaxCallSendMsgSize > 0 {
+		send = cfg.MaxCallSendMsgSize
+	}
+	if cfg.MaxCallRecvMsgSize > 0 {
+		recv = cfg.MaxCallRecvMsgSize
+	}
+	return []grpc.CallOption{
+		grpc.WaitForReady(true),
+		grpc.MaxCallSendMsgSize(send),
+		grpc.MaxCallRecvMsgSize(recv),
+	}
+}

@@ -1,0 +1,160 @@
+package clientv3
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+)
+
+func TestConfigErrorsNameTheField(t *testing.T) {
+	ok := Config{Endpoints: []string{"127.0.0.1:2379"}}
+	for name, tc := range map[string]struct {
+		change func(*Config)
+		want   string
+	}{
+		"no endpoints":        {func(c *Config) { c.Endpoints = nil }, "no available endpoints"},
+		"bad endpoint":        {func(c *Config) { c.Endpoints = []string{"ftp://x"} }, "ftp://x"},
+		"token and user":      {func(c *Config) { c.Token, c.Username = "t", "u" }, "mutually exclusive"},
+		"auto-sync":           {func(c *Config) { c.AutoSyncInterval = -1 }, "AutoSyncInterval"},
+		"dial timeout":        {func(c *Config) { c.DialTimeout = -1 }, "DialTimeout"},
+		"backoff":             {func(c *Config) { c.BackoffWaitBetween = -1 }, "BackoffWaitBetween"},
+		"jitter":              {func(c *Config) { c.BackoffJitterFraction = 1.1 }, "BackoffJitterFraction"},
+		"send size":           {func(c *Config) { c.MaxCallSendMsgSize = -1 }, "MaxCallSendMsgSize"},
+		"receive size":        {func(c *Config) { c.MaxCallRecvMsgSize = -1 }, "MaxCallRecvMsgSize"},
+		"receive below send":  {func(c *Config) { c.MaxCallSendMsgSize, c.MaxCallRecvMsgSize = 2, 1 }, "gRPC message recv limit"},
+		"service config":      {func(c *Config) { c.ServiceConfig = "{" }, "ServiceConfig"},
+		"service config bits": {func(c *Config) { c.ServiceConfig = `{"retryThrottling":{"maxTokens":0}}` }, "maxTokens"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := ok
+			tc.change(&cfg)
+			_, err := New(cfg)
+			assert.ErrorContains(t, err, tc.want)
+		})
+	}
+	c, err := New(ok)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+}
+
+func TestFieldsOverrideTheServiceConfig(t *testing.T) {
+	cfg := Config{
+		MaxUnaryRetries:       7,
+		BackoffWaitBetween:    3 * time.Second,
+		BackoffJitterFraction: 0.5,
+		ServiceConfig: `{"methodConfig":[{"name":[{"service":"etcdserverpb.KV"}],
+			"retryPolicy":{"maxAttempts":3,"backoffMultiplier":4,"maxBackoff":"2s"}}]}`,
+	}
+	rc, err := cfg.retryConfig()
+	require.NoError(t, err)
+	for _, method := range []string{pb.KV_Range_FullMethodName, pb.Cluster_MemberList_FullMethodName} {
+		p := rc.PolicyFor(method)
+		assert.Equal(t, 7, p.MaxAttempts)
+		assert.Equal(t, 3*time.Second, p.InitialBackoff)
+		assert.Equal(t, 3*time.Second, p.MaxBackoff)
+		assert.InDelta(t, 0.5, p.Jitter, 0)
+	}
+	assert.InDelta(t, 4.0, rc.PolicyFor(pb.KV_Range_FullMethodName).BackoffMultiplier, 0)
+
+	cfg = Config{MaxUnaryRetries: math.MaxUint}
+	rc, err = cfg.retryConfig()
+	require.NoError(t, err)
+	assert.Positive(t, rc.Default.MaxAttempts)
+}
+
+func TestKeepAliveDefaults(t *testing.T) {
+	assert.Equal(t, defaultKeepAliveTime, (&Config{}).keepAlive().Time)
+	assert.Equal(t, defaultKeepAliveTimeout, (&Config{}).keepAlive().Timeout)
+	assert.Negative(t, (&Config{DialKeepAliveTime: -1}).keepAlive().Time)
+	assert.Equal(t, time.Minute, (&Config{DialKeepAliveTime: time.Minute}).keepAlive().Time)
+}
+
+func TestCallOptionsFollowTheConfig(t *testing.T) {
+	want := []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(1000), grpc.MaxCallRecvMsgSize(2000)}
+	assert.Equal(t, want, (&Config{MaxCallSendMsgSize: 1000, MaxCallRecvMsgSize: 2000}).callOptions())
+	want = []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(2 << 20), grpc.MaxCallRecvMsgSize(math.MaxInt32)}
+	assert.Equal(t, want, (&Config{}).callOptions())
+}
+
+func TestConfigSpecClone(t *testing.T) {
+	assert.Nil(t, (*ConfigSpec)(nil).Clone())
+	spec := &ConfigSpec{
+		Endpoints:   []string{"a", "b"},
+		DialTimeout: time.Second,
+		Secure:      &SecureConfig{Cert: "c"},
+		Auth:        &AuthConfig{Username: "u"},
+	}
+	clone := spec.Clone()
+	require.Empty(t, cmp.Diff(spec, clone))
+	clone.Endpoints[0], clone.Secure.Cert, clone.Auth.Username = "x", "x", "x"
+	assert.Equal(t, "a", spec.Endpoints[0])
+	assert.Equal(t, "c", spec.Secure.Cert)
+	assert.Equal(t, "u", spec.Auth.Username)
+}
+
+func TestConfigSpecJSON(t *testing.T) {
+	spec := &ConfigSpec{
+		Endpoints: []string{"a"}, RequestTimeout: 1, DialTimeout: 2, KeepAliveTime: 3, KeepAliveTimeout: 4,
+		MaxCallSendMsgSize: 5, MaxCallRecvMsgSize: 6,
+		Secure: &SecureConfig{Cert: "c", Key: "k", Cacert: "ca", ServerName: "s", InsecureTransport: true, InsecureSkipVerify: true},
+		Auth:   &AuthConfig{Username: "u", Password: "p", Token: "t"},
+	}
+	text, err := json.Marshal(spec)
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"endpoints":["a"],"request-timeout":1,"dial-timeout":2,"keepalive-time":3,"keepalive-timeout":4,
+		"max-request-bytes":5,"max-recv-bytes":6,
+		"secure":{"cert":"c","key":"k","cacert":"ca","server-name":"s","insecure-transport":true,"insecure-skip-tls-verify":true},
+		"auth":{"username":"u","password":"p","token":"t"}}`, string(text))
+	back := new(ConfigSpec)
+	require.NoError(t, json.Unmarshal(text, back))
+	assert.Empty(t, cmp.Diff(spec, back))
+}
+
+func TestAuthConfigEmpty(t *testing.T) {
+	assert.True(t, AuthConfig{}.Empty())
+	assert.False(t, AuthConfig{Token: "t"}.Empty())
+}
+
+func TestNewClientConfig(t *testing.T) {
+	for name, tc := range map[string]struct {
+		secure *SecureConfig
+		want   func(t *testing.T, c *tls.Config)
+	}{
+		"nothing said": {nil, func(t *testing.T, c *tls.Config) { assert.Nil(t, c) }},
+		"empty":        {&SecureConfig{}, func(t *testing.T, c *tls.Config) { require.NotNil(t, c); assert.False(t, c.InsecureSkipVerify) }},
+		"plaintext":    {&SecureConfig{InsecureTransport: true}, func(t *testing.T, c *tls.Config) { assert.Nil(t, c) }},
+		"unverified": {&SecureConfig{InsecureTransport: true, InsecureSkipVerify: true}, func(t *testing.T, c *tls.Config) {
+			require.NotNil(t, c)
+			assert.True(t, c.InsecureSkipVerify)
+		}},
+		"server name": {&SecureConfig{ServerName: "etcd"}, func(t *testing.T, c *tls.Config) {
+			require.NotNil(t, c)
+			assert.Equal(t, "etcd", c.ServerName)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, err := NewClientConfig(&ConfigSpec{
+				Endpoints: []string{"a"}, DialTimeout: 1, KeepAliveTime: 2, KeepAliveTimeout: 3,
+				MaxCallSendMsgSize: 4, MaxCallRecvMsgSize: 5,
+				Secure: tc.secure, Auth: &AuthConfig{Username: "u", Password: "p"},
+			}, nil)
+			require.NoError(t, err)
+			tc.want(t, cfg.TLS)
+			cfg.TLS = nil
+			assert.Equal(t, &Config{
+				Endpoints: []string{"a"}, DialTimeout: 1, DialKeepAliveTime: 2, DialKeepAliveTimeout: 3,
+				MaxCallSendMsgSize: 4, MaxCallRecvMsgSize: 5, Username: "u", Password: "p",
+			}, cfg)
+		})
+	}
+	_, err := NewClientConfig(&ConfigSpec{Secure: &SecureConfig{Cacert: "no-such-file"}}, nil)
+	assert.ErrorContains(t, err, "no-such-file")
+}

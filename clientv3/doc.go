@@ -1,0 +1,30 @@
+// Package clientv3 is a client for etcd v3 with the API of
+// go.etcd.io/etcd/client/v3: the same names, types and results, and a
+// different behaviour when a member, a link or the whole cluster is in trouble.
+//
+// A program moves over by changing its import. Responses are defined types over
+// the same protobuf messages, so conversions such as (*pb.RangeResponse)(resp)
+// keep compiling.
+//
+// # Errors
+//
+// A call returns one of:
+//
+//   - an error that the server is known to send, bare and comparable with ==
+//     to the variables of go.etcd.io/etcd/api/v3/v3rpc/rpctypes;
+//   - ctx.Err(), bare, when the caller's context ended;
+//   - a *retry.UnknownOutcomeError for a write that may or may not have been
+//     executed: nothing sends it again, and only the caller can tell how to find
+//     out;
+//   - any other gRPC status as it is.
+//
+// Calls that may be repeated, reads above all, are repeated on another member until
+// the deadline of the caller's context, and without a deadline for fifteen seconds.
+//
+// # Resources
+//
+// A [Client] holds connections and goroutines until Close. It is safe for
+// concurrent use and meant to be shared. Streams handed to the caller
+// ([KV.GetStream], [Maintenance.SnapshotWithVersion]) hold theirs until they are
+// read to the end, their context ends, or the client is closed.
+package clientv3

@@ -1,0 +1,59 @@
+package clientv3
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/retry"
+)
+
+// errClientClosed is what grpc answers to calls on a closed connection.
+var errClientClosed = status.Error(codes.Canceled, "grpc: the client connection is closing")
+
+// ContextError turns the error of a call made with ctx into the error that the API
+// returns:
+//
+//   - a *retry.UnknownOutcomeError stays as it is, whatever caused it;
+//   - an error that the server is known to send becomes the rpctypes.EtcdError,
+//     comparable with ==;
+//   - a cancelled call, or one past its deadline, becomes ctx.Err() if it is ctx
+//     that ended;
+//   - everything else, nil included, stays as it is.
+func ContextError(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	var unknown *retry.UnknownOutcomeError
+	if errors.As(err, &unknown) {
+		return err
+	}
+	err = rpctypes.Error(err)
+	var known rpctypes.EtcdError
+	if errors.As(err, &known) {
+		return err
+	}
+	s, ok := status.FromError(err)
+	ended := ok && (s.Code() == codes.Canceled || s.Code() == codes.DeadlineExceeded)
+	if ended && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// IsConnCanceled reports whether err comes from a client or connection that was
+// closed. A call that its own caller cancelled looks the same.
+func IsConnCanceled(err error) bool {
+	if err == nil {
+		return false
+	}
+	if s, ok := status.FromError(err); ok {
+		return s.Code() == codes.Canceled || s.Message() == "transport is closing"
+	}
+	return errors.Is(err, context.Canceled) ||
+		strings.Contains(err.Error(), "grpc: the client connection is closing")
+}

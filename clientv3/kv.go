@@ -1,0 +1,141 @@
+package clientv3
+
+import (
+	"context"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+)
+
+// CompactResponse is the response to [KV.Compact].
+type CompactResponse pb.CompactionResponse
+
+// PutResponse is the response to [KV.Put].
+type PutResponse pb.PutResponse
+
+// GetResponse is the response to [KV.Get].
+type GetResponse pb.RangeResponse
+
+// DeleteResponse is the response to [KV.Delete].
+type DeleteResponse pb.DeleteRangeResponse
+
+// TxnResponse is the response to [Txn].
+type TxnResponse pb.TxnResponse
+
+// KV reads and writes keys. Keys and values are byte strings of any content.
+//
+// Get, and a Txn that only reads, are repeated after a fault for as long as ctx
+// allows. Put, Delete, Compact and a Txn that writes reach a server at most once:
+// they are sent again only when it is certain that they were not carried out, and
+// give a *retry.UnknownOutcomeError when that cannot be known.
+type KV interface {
+	// Put writes val to key.
+	Put(ctx context.Context, key, val string, opts ...OpOption) (*PutResponse, error)
+
+	// Get reads key, or the range that the options ask for, in one response. By
+	// default it is linearizable: it sees every write that was acknowledged before
+	// it began. A key that does not exist is not an error; Kvs is empty.
+	Get(ctx context.Context, key string, opts ...OpOption) (*GetResponse, error)
+
+	// GetStream reads like Get and delivers the result in chunks, so that neither
+	// side holds a large range as a whole. See [GetStreamChan] for what the channel
+	// delivers and how to stop early.
+	//
+	// All chunks show the store at one revision. When a stream breaks, the read
+	// goes on behind the last key delivered, on another member and at the same
+	// revision; the sum of the chunks is that of an unbroken stream. To know the
+	// revision beforehand costs a round trip, except with WithRev and for what arrives
+	// in one chunk: one key, a count, a limit of up to ten. A server without the
+	// RangeStream method (etcd before 3.7, the gRPC proxy) is read page by page
+	// instead. A sort order other than by key, and filters by revision, give
+	// codes.Unimplemented.
+	GetStream(ctx context.Context, key string, opts ...OpOption) (GetStreamChan, error)
+
+	// Delete deletes key, or the range that the options ask for.
+	Delete(ctx context.Context, key string, opts ...OpOption) (*DeleteResponse, error)
+
+	// Compact discards the history of all keys before revision rev. Reading or
+	// watching at such a revision then gives rpctypes.ErrCompacted, and so does
+	// compacting it again.
+	Compact(ctx context.Context, rev int64, opts ...CompactOption) (*CompactResponse, error)
+
+	// Do carries out one operation. It panics on an Op that none of the builders
+	// made.
+	Do(ctx context.Context, op Op) (OpResponse, error)
+
+	// Txn begins a transaction, to be sent with ctx.
+	Txn(ctx context.Context) Txn
+}
+
+type kv struct {
+	remote   pb.KVClient
+	client   *Client // nil when made from a KVClient alone
+	callOpts []grpc.CallOption
+}
+
+// NewKV returns the KV service of a client.
+func NewKV(c *Client) KV { return NewKVFromKVClient(RetryKVClient(c), c) }
+
+// NewKVFromKVClient returns the KV service over remote, with the call options of
+// c. c may be nil. Errors are handled by remote: one that is not of this package
+// repeats nothing.
+func NewKVFromKVClient(remote pb.KVClient, c *Client) KV {
+	return &kv{remote: remote, client: c, callOpts: callOptsOf(c)}
+}
+
+func (kv *kv) Put(ctx context.Context, key, val string, opts ...OpOption) (*PutResponse, error) {
+	return kv.put(ctx, OpPut(key, val, opts...))
+}
+
+func (kv *kv) Get(ctx context.Context, key string, opts ...OpOption) (*GetResponse, error) {
+	return kv.get(ctx, OpGet(key, opts...))
+}
+
+func (kv *kv) Delete(ctx context.Context, key string, opts ...OpOption) (*DeleteResponse, error) {
+	return kv.delete(ctx, OpDelete(key, opts...))
+}
+
+func (kv *kv) Compact(ctx context.Context, rev int64, opts ...CompactOption) (*CompactResponse, error) {
+	resp, err := invoke(ctx, kv.remote.Compact, OpCompact(rev, opts...).toRequest(), kv.callOpts)
+	return (*CompactResponse)(resp), err
+}
+
+func (kv *kv) Txn(ctx context.Context) Txn { return &txn{kv: kv, ctx: ctx} }
+
+func (kv *kv) Do(ctx context.Context, op Op) (OpResponse, error) {
+	switch op.t {
+	case tRange:
+		resp, err := kv.get(ctx, op)
+		return OpResponse{get: resp}, err
+	case tPut:
+		resp, err := kv.put(ctx, op)
+		return OpResponse{put: resp}, err
+	case tDeleteRange:
+		resp, err := kv.delete(ctx, op)
+		return OpResponse{del: resp}, err
+	case tTxn:
+		resp, err := invoke(ctx, kv.remote.Txn, op.toTxnRequest(), kv.callOpts)
+		return OpResponse{txn: (*TxnResponse)(resp)}, err
+	default:
+		panic("Unknown op")
+	}
+}
+
+func (kv *kv) get(ctx context.Context, op Op) (*GetResponse, error) {
+	if !op.IsSortOptionValid() {
+		return nil, rpctypes.ErrInvalidSortOption
+	}
+	resp, err := invoke(ctx, kv.remote.Range, op.toRangeRequest(), kv.callOpts)
+	return (*GetResponse)(resp), err
+}
+
+func (kv *kv) put(ctx context.Context, op Op) (*PutResponse, error) {
+	resp, err := invoke(ctx, kv.remote.Put, op.toPutRequest(), kv.callOpts)
+	return (*PutResponse)(resp), err
+}
+
+func (kv *kv) delete(ctx context.Context, op Op) (*DeleteResponse, error) {
+	resp, err := invoke(ctx, kv.remote.DeleteRange, op.toDeleteRequest(), kv.callOpts)
+	return (*DeleteResponse)(resp), err
+}

@@ -1,0 +1,84 @@
+package clientv3
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/internal/channel"
+)
+
+// maxGrantIDs bounds the ids that one Grant tries. A second one is needed when the
+// first lease ran out before its grant was known, which takes an outage longer than
+// the TTL; wanting more than a few means that the server answers nonsense.
+const maxGrantIDs = 3
+
+func (l *lessor) Grant(ctx context.Context, ttl int64) (*LeaseGrantResponse, error) {
+	var err error
+	for range maxGrantIDs {
+		var resp *LeaseGrantResponse
+		resp, err = l.grant(ctx, l.newID(), ttl)
+		if err == nil || !errors.Is(err, rpctypes.ErrLeaseExist) {
+			return resp, err
+		}
+	}
+	return nil, err
+}
+
+// grant creates the lease with the given id. The id is random, so if it is taken,
+// it was an earlier attempt of this call that created the lease and whose response
+// was lost. It returns ErrLeaseExist if that lease has ended since.
+func (l *lessor) grant(ctx context.Context, id LeaseID, ttl int64) (*LeaseGrantResponse, error) {
+	resp, err := invoke(ctx, l.remote.LeaseGrant, &pb.LeaseGrantRequest{ID: int64(id), TTL: ttl}, l.callOpts)
+	if err == nil {
+		return &LeaseGrantResponse{
+			ResponseHeader: resp.GetHeader(),
+			ID:             LeaseID(resp.ID),
+			TTL:            resp.TTL,
+			Error:          resp.Error,
+		}, nil
+	}
+	if !errors.Is(err, rpctypes.ErrLeaseExist) {
+		return nil, err
+	}
+	granted, ttlErr := l.TimeToLive(ctx, id)
+	if ttlErr != nil {
+		return nil, ttlErr
+	}
+	if granted.TTL <= 0 {
+		return nil, err
+	}
+	return &LeaseGrantResponse{ResponseHeader: granted.ResponseHeader, ID: id, TTL: granted.GrantedTTL}, nil
+}
+
+func (l *lessor) Revoke(ctx context.Context, id LeaseID) (*LeaseRevokeResponse, error) {
+	traced, trail := channel.WithTrail(ctx)
+	resp, err := invoke(traced, l.remote.LeaseRevoke, &pb.LeaseRevokeRequest{ID: int64(id)}, l.callOpts)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) && trail.Ambiguous() {
+		return l.revoked(ctx, id), nil
+	}
+	return (*LeaseRevokeResponse)(resp), err
+}
+
+// revoked makes the response to a revocation whose own response was lost. The lease
+// is gone, which is all that was asked for; the header is empty if no member can be
+// asked for one any more.
+func (l *lessor) revoked(ctx context.Context, id LeaseID) *LeaseRevokeResponse {
+	header := &pb.ResponseHeader{}
+	if gone, err := l.TimeToLive(ctx, id); err == nil {
+		header = gone.ResponseHeader
+	}
+	return &LeaseRevokeResponse{Header: header}
+}
+
+// randomLeaseID returns a positive id, as the server would choose one.
+func randomLeaseID() LeaseID {
+	for {
+		if id := LeaseID(rand.Int64()); id != NoLease {
+			return id
+		}
+	}
+}

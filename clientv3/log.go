@@ -1,0 +1,65 @@
+package clientv3
+
+import (
+	"log"
+	"os"
+	"sync"
+
+	"go.etcd.io/etcd/client/pkg/v3/logutil"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc/grpclog"
+)
+
+// debugEnv is the environment variable that sets the level of the default logger.
+const debugEnv = "ETCD_CLIENT_DEBUG"
+
+// ClientLogLevel returns the level of the logger that clients without one of their
+// own use: the zap level that the environment variable ETCD_CLIENT_DEBUG names, and
+// info if it is empty or "true". Another text also gives info, and a line on the
+// standard logger.
+func ClientLogLevel() zapcore.Level {
+	text := os.Getenv(debugEnv)
+	if text == "" || text == "true" {
+		return zapcore.InfoLevel
+	}
+	var level zapcore.Level
+	if err := level.Set(text); err != nil {
+		log.Printf("Invalid value for environment variable '%s'. Using default level: 'info'", debugEnv)
+		return zapcore.InfoLevel
+	}
+	return level
+}
+
+// SetLogger sets the logger of grpc, for the whole process.
+//
+// Deprecated: call grpclog.SetLoggerV2.
+func SetLogger(l grpclog.LoggerV2) { grpclog.SetLoggerV2(l) }
+
+// defaultLoggers holds one logger for each level: building one costs more than all
+// the rest of a client, and they are all alike.
+var defaultLoggers struct {
+	sync.Mutex
+	byLevel map[zapcore.Level]*zap.Logger
+}
+
+// defaultLogger returns the logger of clients that have none of their own. It is
+// shared and writes JSON to standard error.
+func defaultLogger() (*zap.Logger, error) {
+	level := ClientLogLevel()
+	defaultLoggers.Lock()
+	defer defaultLoggers.Unlock()
+	if lg, ok := defaultLoggers.byLevel[level]; ok {
+		return lg, nil
+	}
+	lg, err := logutil.CreateDefaultZapLogger(level)
+	if err != nil {
+		return nil, err
+	}
+	lg = lg.Named("etcd-client")
+	if defaultLoggers.byLevel == nil {
+		defaultLoggers.byLevel = make(map[zapcore.Level]*zap.Logger)
+	}
+	defaultLoggers.byLevel[level] = lg
+	return lg, nil
+}

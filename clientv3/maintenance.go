@@ -1,0 +1,207 @@
+package clientv3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+)
+
+// DefragmentResponse is the response to [Maintenance.Defragment].
+type DefragmentResponse pb.DefragmentResponse
+
+// AlarmResponse is the response to [Maintenance.AlarmList] and
+// [Maintenance.AlarmDisarm].
+type AlarmResponse pb.AlarmResponse
+
+// AlarmMember is an alarm and the member that raised it.
+type AlarmMember pb.AlarmMember
+
+// StatusResponse is the response to [Maintenance.Status].
+type StatusResponse pb.StatusResponse
+
+// HashKVResponse is the response to [Maintenance.HashKV].
+type HashKVResponse pb.HashKVResponse
+
+// MoveLeaderResponse is the response to [Maintenance.MoveLeader].
+type MoveLeaderResponse pb.MoveLeaderResponse
+
+// DowngradeResponse is the response to [Maintenance.Downgrade].
+type DowngradeResponse pb.DowngradeResponse
+
+// DowngradeAction says what [Maintenance.Downgrade] does.
+type DowngradeAction pb.DowngradeRequest_DowngradeAction
+
+const (
+	// DowngradeValidate checks whether the cluster could be downgraded.
+	DowngradeValidate = DowngradeAction(pb.DowngradeRequest_VALIDATE)
+	// DowngradeEnable begins a downgrade.
+	DowngradeEnable = DowngradeAction(pb.DowngradeRequest_ENABLE)
+	// DowngradeCancel gives up a downgrade that was begun.
+	DowngradeCancel = DowngradeAction(pb.DowngradeRequest_CANCEL)
+)
+
+// Maintenance looks after the members of the cluster. Methods that take an
+// endpoint go to that member alone, whether or not it is one of the client's
+// endpoints; the connection is kept for the next such call. The other methods go
+// to whichever member the client chooses.
+type Maintenance interface {
+	// AlarmList lists the alarms that are raised.
+	AlarmList(ctx context.Context) (*AlarmResponse, error)
+
+	// AlarmDisarm clears an alarm. A member id of 0 with AlarmType_NONE clears
+	// every alarm that AlarmList lists.
+	AlarmDisarm(ctx context.Context, m *AlarmMember) (*AlarmResponse, error)
+
+	// Defragment makes the member release the space that deleted keys took up in
+	// its database file. The member answers nothing else while it does: defragment
+	// one member at a time.
+	Defragment(ctx context.Context, endpoint string) (*DefragmentResponse, error)
+
+	// Status tells the state of the member.
+	Status(ctx context.Context, endpoint string) (*StatusResponse, error)
+
+	// HashKV returns a hash of the keys of the member as they were at the given
+	// revision, or as they are if it is 0. Members that hold the same data return
+	// the same hash for the same revision.
+	HashKV(ctx context.Context, endpoint string, rev int64) (*HashKVResponse, error)
+
+	// SnapshotWithVersion begins to download a snapshot of the database of one
+	// member. It returns when the first part has arrived; until then it is repeated
+	// after a fault for as long as ctx allows. See [SnapshotResponse] for how to
+	// read it.
+	SnapshotWithVersion(ctx context.Context) (*SnapshotResponse, error)
+
+	// Snapshot is SnapshotWithVersion without the header and version.
+	//
+	// Deprecated: use SnapshotWithVersion.
+	Snapshot(ctx context.Context) (io.ReadCloser, error)
+
+	// MoveLeader makes the leader hand over to the member with the given id. Only
+	// the leader can be asked: other members answer rpctypes.ErrNotLeader.
+	MoveLeader(ctx context.Context, transfereeID uint64) (*MoveLeaderResponse, error)
+
+	// Downgrade validates, begins or cancels the downgrade of the cluster to a
+	// version of the form "3.6.0". etcd 3.5 and later know it.
+	Downgrade(ctx context.Context, action DowngradeAction, version string) (*DowngradeResponse, error)
+}
+
+type maintenance struct {
+	remote   pb.MaintenanceClient
+	at       func(endpoint string) (pb.MaintenanceClient, error)
+	client   *Client // nil when made from a MaintenanceClient alone
+	callOpts []grpc.CallOption
+}
+
+// NewMaintenance returns the Maintenance service of a client.
+func NewMaintenance(c *Client) Maintenance {
+	return &maintenance{
+		remote: pb.NewMaintenanceClient(c.transport()),
+		at: func(endpoint string) (pb.MaintenanceClient, error) {
+			conn, err := c.at(endpoint)
+			if err != nil {
+				return nil, fmt.Errorf("failed to dial endpoint with maintenance client: %w", err)
+			}
+			return pb.NewMaintenanceClient(conn), nil
+		},
+		client:   c,
+		callOpts: callOptsOf(c),
+	}
+}
+
+// NewMaintenanceFromMaintenanceClient returns the Maintenance service over remote,
+// with the call options of c. c may be nil. Every call goes through remote,
+// whichever endpoint it names.
+func NewMaintenanceFromMaintenanceClient(remote pb.MaintenanceClient, c *Client) Maintenance {
+	return &maintenance{
+		remote:   remote,
+		at:       func(string) (pb.MaintenanceClient, error) { return remote, nil },
+		client:   c,
+		callOpts: callOptsOf(c),
+	}
+}
+
+func (m *maintenance) AlarmList(ctx context.Context) (*AlarmResponse, error) {
+	return m.alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET})
+}
+
+func (m *maintenance) AlarmDisarm(ctx context.Context, am *AlarmMember) (*AlarmResponse, error) {
+	if am == nil {
+		return nil, errors.New("etcdclient: no alarm to disarm: pass an AlarmMember, an empty one for all alarms")
+	}
+	if am.MemberID == 0 && am.Alarm == pb.AlarmType_NONE {
+		return m.disarmAll(ctx)
+	}
+	return m.disarm(ctx, am.MemberID, am.Alarm)
+}
+
+func (m *maintenance) disarmAll(ctx context.Context) (*AlarmResponse, error) {
+	listed, err := m.AlarmList(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := &AlarmResponse{}
+	for _, raised := range listed.Alarms {
+		resp, err := m.disarm(ctx, raised.MemberID, raised.Alarm)
+		if err != nil {
+			return nil, err
+		}
+		all.Alarms = append(all.Alarms, resp.Alarms...)
+	}
+	return all, nil
+}
+
+func (m *maintenance) disarm(ctx context.Context, member uint64, alarm pb.AlarmType) (*AlarmResponse, error) {
+	return m.alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: member, Alarm: alarm})
+}
+
+func (m *maintenance) alarm(ctx context.Context, req *pb.AlarmRequest) (*AlarmResponse, error) {
+	resp, err := invoke(ctx, m.remote.Alarm, req, m.callOpts)
+	return (*AlarmResponse)(resp), err
+}
+
+func (m *maintenance) Defragment(ctx context.Context, endpoint string) (*DefragmentResponse, error) {
+	member, err := m.at(endpoint)
+	if err != nil {
+		return nil, ContextError(ctx, err)
+	}
+	resp, err := invoke(ctx, member.Defragment, &pb.DefragmentRequest{}, m.callOpts)
+	return (*DefragmentResponse)(resp), err
+}
+
+func (m *maintenance) Status(ctx context.Context, endpoint string) (*StatusResponse, error) {
+	member, err := m.at(endpoint)
+	if err != nil {
+		return nil, ContextError(ctx, err)
+	}
+	resp, err := invoke(ctx, member.Status, &pb.StatusRequest{}, m.callOpts)
+	return (*StatusResponse)(resp), err
+}
+
+func (m *maintenance) HashKV(ctx context.Context, endpoint string, rev int64) (*HashKVResponse, error) {
+	member, err := m.at(endpoint)
+	if err != nil {
+		return nil, ContextError(ctx, err)
+	}
+	resp, err := invoke(ctx, member.HashKV, &pb.HashKVRequest{Revision: rev}, m.callOpts)
+	return (*HashKVResponse)(resp), err
+}
+
+func (m *maintenance) MoveLeader(ctx context.Context, transfereeID uint64) (*MoveLeaderResponse, error) {
+	resp, err := invoke(ctx, m.remote.MoveLeader, &pb.MoveLeaderRequest{TargetID: transfereeID}, m.callOpts)
+	return (*MoveLeaderResponse)(resp), err
+}
+
+func (m *maintenance) Downgrade(ctx context.Context, action DowngradeAction, version string) (*DowngradeResponse, error) {
+	switch action {
+	case DowngradeValidate, DowngradeEnable, DowngradeCancel:
+	default:
+		return nil, errors.New("etcdclient: unknown downgrade action")
+	}
+	req := &pb.DowngradeRequest{Action: pb.DowngradeRequest_DowngradeAction(action), Version: version}
+	resp, err := invoke(ctx, m.remote.Downgrade, req, m.callOpts)
+	return (*DowngradeResponse)(resp), err
+}

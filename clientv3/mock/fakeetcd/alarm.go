@@ -1,0 +1,84 @@
+package fakeetcd
+
+import (
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// listAlarms returns the active alarms of one type, or of all for NONE.
+func (ms *membership) listAlarms(t pb.AlarmType) []*pb.AlarmMember {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	var out []*pb.AlarmMember
+	for _, a := range ms.alarms {
+		if t == pb.AlarmType_NONE || a.Alarm == t {
+			out = append(out, proto.CloneOf(a))
+		}
+	}
+	return out
+}
+
+// activateAlarm returns the alarm, which may be active already.
+func (ms *membership) activateAlarm(id uint64, t pb.AlarmType) []*pb.AlarmMember {
+	if t == pb.AlarmType_NONE {
+		return nil
+	}
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	alarm := &pb.AlarmMember{MemberID: id, Alarm: t}
+	if ms.alarmLocked(alarm) < 0 {
+		ms.alarms = append(ms.alarms, proto.CloneOf(alarm))
+	}
+	return []*pb.AlarmMember{alarm}
+}
+
+// deactivateAlarm returns the alarm, nil if it was not active.
+func (ms *membership) deactivateAlarm(id uint64, t pb.AlarmType) []*pb.AlarmMember {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	alarm := &pb.AlarmMember{MemberID: id, Alarm: t}
+	i := ms.alarmLocked(alarm)
+	if i < 0 {
+		return nil
+	}
+	ms.alarms = slices.Delete(ms.alarms, i, i+1)
+	return []*pb.AlarmMember{alarm}
+}
+
+func (ms *membership) alarmLocked(alarm *pb.AlarmMember) int {
+	return slices.IndexFunc(ms.alarms, func(a *pb.AlarmMember) bool { return proto.Equal(a, alarm) })
+}
+
+func maintenanceAlarm(c *Call, r *pb.AlarmRequest) (*pb.AlarmResponse, error) {
+	resp := &pb.AlarmResponse{Header: &pb.ResponseHeader{}}
+	if err := c.admitAlarm(r); err != nil {
+		return nil, err
+	}
+	ms := c.cluster.membership
+	switch r.Action {
+	case pb.AlarmRequest_GET:
+		resp.Alarms = ms.listAlarms(r.Alarm)
+	case pb.AlarmRequest_ACTIVATE:
+		resp.Alarms = ms.activateAlarm(r.MemberID, r.Alarm)
+	case pb.AlarmRequest_DEACTIVATE:
+		resp.Alarms = ms.deactivateAlarm(r.MemberID, r.Alarm)
+	}
+	return resp, nil
+}
+
+// admitAlarm lets every user look, and only administrators change alarms.
+func (c *Call) admitAlarm(r *pb.AlarmRequest) error {
+	if err := c.propose(r); err != nil {
+		return err
+	}
+	user, err := c.user()
+	if err != nil {
+		return err
+	}
+	if r.Action == pb.AlarmRequest_GET {
+		return c.cluster.auth.RequireUser(user)
+	}
+	return c.cluster.auth.RequireAdmin(user)
+}

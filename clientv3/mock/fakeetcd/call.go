@@ -1,0 +1,173 @@
+package fakeetcd
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// errBroken ends a call whose answer cannot get through any more.
+var errBroken = status.Error(codes.Unavailable, "fakeetcd: a hook broke this call")
+
+// messagePrefix is the length of what gRPC puts before each message: a flag
+// and the size.
+const messagePrefix = 5
+
+// Call is one RPC that a member received. The exported fields must not be
+// changed. Its methods are for the hook that was given the call, and end with
+// it; BreakConn alone may also be called from elsewhere meanwhile.
+//
+// A hook runs in a goroutine of the server: it can use assert, but must not
+// call t.FailNow, and so not require.
+type Call struct {
+	// Member is the member that received the call.
+	Member *Member
+	// Method is the full name, such as "/etcdserverpb.KV/Put".
+	Method string
+	// Request is the request. It is nil for the streams on which the client
+	// sends requests as it goes, Watch and LeaseKeepAlive. A message whose type
+	// is not known to the program is an *emptypb.Empty that has the message as
+	// its unknown fields.
+	Request proto.Message
+	// Metadata is what the client sent along, such as "token" and "hasleader".
+	Metadata metadata.MD
+	// Number counts the calls of this method on all members, from 1.
+	Number int
+
+	cluster *Cluster
+	stream  grpc.ServerStream
+	method  method
+	conn    *conn
+	id      uint32 // of the HTTP/2 stream
+	record  *Record
+	onSend  func(proto.Message) bool
+	sent    sent
+
+	executed bool
+	result   answer
+	decided  bool // the hook chose the answer
+	answer   answer
+	ended    atomic.Bool // nothing may follow
+}
+
+// answer is what a call ends with.
+type answer struct {
+	message proto.Message
+	err     error
+}
+
+// Context returns the context of the call. It ends when the client gives up or
+// its deadline passes, and when the connection breaks.
+func (c *Call) Context() context.Context { return c.stream.Context() }
+
+// Execute has the member carry out the call and returns the result. Only the
+// first Execute does it; further ones return the same result. The result is
+// not sent: that is left to the hook's end, or to Answer.
+//
+// A call can be executed after its connection broke.
+//
+// The calls that answer with a stream (Watch, LeaseKeepAlive, Snapshot,
+// RangeStream) are served by Execute until they end, with all their
+// responses; it returns no message.
+func (c *Call) Execute() (proto.Message, error) {
+	if !c.executed {
+		c.executed = true
+		c.cluster.recorder.markExecuted(c.record)
+		c.result.message, c.result.err = c.execute()
+	}
+	return c.result.message, c.result.err
+}
+
+// Answer sets the answer, whether or not the call is executed. It is sent when
+// the hook returns. With an error there is no message; a status error reaches
+// the client as it is. Without either, the call ends with status OK and no
+// message, which clients report as codes.Internal for a call that has to have
+// one.
+func (c *Call) Answer(resp proto.Message, err error) {
+	c.decided = true
+	c.answer = answer{resp, err}
+}
+
+// SendHeader sends the response header with md at once, and returns when the
+// client's transport has read it. The error says why it could not.
+func (c *Call) SendHeader(md metadata.MD) error {
+	if err := c.stream.SendHeader(md); err != nil {
+		return err
+	}
+	c.sent.headers = 1
+	return c.conn.wait(c.Context(), c.id, c.sent)
+}
+
+// Send sends a response message at once, and returns when the client's
+// transport has read it. The error says why it could not. From then on the
+// hook answers for the call: it ends with status OK and nothing else, unless
+// Answer sets another end or Execute serves the rest of a stream.
+//
+// Sending a second message where the client expects one makes it fail; see
+// AnswerTwice.
+func (c *Call) Send(resp proto.Message) error {
+	c.decided = true
+	if err := c.stream.SendMsg(resp); err != nil {
+		return err
+	}
+	c.sent.headers = 1
+	c.sent.data += messagePrefix + proto.Size(resp)
+	return c.conn.wait(c.Context(), c.id, c.sent)
+}
+
+// AnswerTwice sends the message twice. The client of a call that has one
+// response, such as Put, fails with codes.Internal (a cardinality violation),
+// although the first message was a good answer.
+func (c *Call) AnswerTwice(resp proto.Message) error {
+	return errors.Join(c.Send(resp), c.Send(resp))
+}
+
+// Recv returns the next request of a stream on which the client sends requests
+// as it goes, and io.EOF when the client has sent its last. A hook that took
+// requests this way cannot have Execute serve them.
+func (c *Call) Recv() (proto.Message, error) {
+	req := c.method.newRequest()
+	if err := c.stream.RecvMsg(req); err != nil {
+		return nil, err
+	}
+	c.cluster.recorder.addRequest(c.record, req)
+	return req, nil
+}
+
+// OnSend sets a function that sees each response of a stream before Execute
+// sends it. It may wait, change the response, send others with Send, and break
+// the connection. If it returns false, the response is dropped.
+func (c *Call) OnSend(f func(resp proto.Message) bool) { c.onSend = f }
+
+// send sends a response of a stream that is being executed.
+func (c *Call) send(resp proto.Message) error {
+	if c.onSend != nil && !c.onSend(resp) {
+		return nil
+	}
+	if c.ended.Load() {
+		return errBroken
+	}
+	c.sent.headers = 1
+	c.sent.data += messagePrefix + proto.Size(resp)
+	return c.stream.SendMsg(resp)
+}
+
+// finish executes and answers the call as far as its hook left that open.
+func (c *Call) finish() error {
+	if c.ended.Load() {
+		return errBroken
+	}
+	if !c.decided {
+		c.Answer(c.Execute())
+	}
+	if c.answer.err != nil || c.answer.message == nil {
+		return c.answer.err
+	}
+	return c.stream.SendMsg(c.answer.message)
+}

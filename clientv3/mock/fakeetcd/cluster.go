@@ -1,0 +1,170 @@
+package fakeetcd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/auth"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/store"
+)
+
+// ClusterID is the cluster ID in every response header.
+const ClusterID = 0xfa4e
+
+// maxMembers is far beyond any real cluster, and small enough for a member's
+// index to fit into its ID.
+const maxMembers = 1000
+
+// Cluster is a fake etcd cluster. It is safe for concurrent use.
+type Cluster struct {
+	members    []*Member
+	membership *membership
+	store      *store.Store
+	auth       *auth.Store
+	arrival    sync.Mutex // held while a call gets its hook and its record
+	hooks      hooks
+	recorder   recorder
+
+	// background counts the goroutines that outlive the call that began them.
+	background sync.WaitGroup
+	serving    sync.WaitGroup
+
+	mu     sync.Mutex
+	onDial func(ctx context.Context, m *Member) error
+}
+
+// Start runs a cluster of n members over an empty store: revision 1, no users,
+// the first member leads. It fails if n is not between 1 and 1000. Close it
+// when done.
+func Start(n int) (*Cluster, error) {
+	if n < 1 || n > maxMembers {
+		return nil, fmt.Errorf("fakeetcd: a cluster of %d members cannot be started: ask for 1 to %d", n, maxMembers)
+	}
+	c := &Cluster{store: store.New(), auth: auth.New()}
+	for i := range n {
+		c.members = append(c.members, newMember(c, i))
+	}
+	c.membership = newMembership(c.members)
+	for _, m := range c.members {
+		c.serving.Go(func() {
+			// Serve ends only because Close stops the server.
+			_ = m.server.Serve(m.listener)
+		})
+	}
+	return c, nil
+}
+
+// Close breaks every connection, releases every held call and returns when all
+// goroutines of the cluster have ended. A hook that waits for something other
+// than Hold or the context of its Call delays it. A hook must not call it.
+func (c *Cluster) Close() {
+	for _, m := range c.members {
+		m.Stop()
+	}
+	for _, m := range c.members {
+		m.server.Stop()
+	}
+	c.serving.Wait()
+	c.background.Wait()
+}
+
+// Members returns the members that Start began, in order.
+func (c *Cluster) Members() []*Member { return slices.Clone(c.members) }
+
+// Member returns one of them, counted from 0.
+func (c *Cluster) Member(i int) *Member { return c.members[i] }
+
+// Endpoints returns the endpoints of all members, for clientv3.Config.Endpoints.
+func (c *Cluster) Endpoints() []string {
+	endpoints := make([]string, len(c.members))
+	for i, m := range c.members {
+		endpoints[i] = m.Endpoint()
+	}
+	return endpoints
+}
+
+// DialOptions returns the options that route connections to the members by
+// their address, for clientv3.Config.DialOptions. Transport credentials are
+// not among them.
+func (c *Cluster) DialOptions() []grpc.DialOption {
+	return []grpc.DialOption{grpc.WithContextDialer(c.DialContext)}
+}
+
+// OnDial sets a function that is called for each attempt to connect. It may
+// wait, until its context ends, and it may make the attempt fail by returning
+// an error. nil removes it.
+func (c *Cluster) OnDial(hook func(ctx context.Context, m *Member) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.onDial = hook
+}
+
+func (c *Cluster) dialHook() func(ctx context.Context, m *Member) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.onDial
+}
+
+func (c *Cluster) memberAt(address string) *Member {
+	for _, m := range c.members {
+		if m.addr == address {
+			return m
+		}
+	}
+	return nil
+}
+
+// Get returns the current value of a key, nil if it does not exist.
+func (c *Cluster) Get(key string) *mvccpb.KeyValue { return c.store.Get(key) }
+
+// Put writes a key without a call, and returns the revision that it got. The
+// key must not be empty.
+func (c *Cluster) Put(key, value string) (int64, error) {
+	resp, err := c.store.Put(&pb.PutRequest{Key: []byte(key), Value: []byte(value)})
+	if err != nil {
+		return 0, err
+	}
+	return resp.Header.Revision, nil
+}
+
+// PutCount returns how often a key was put by executed calls and by Put. It
+// counts on when the key is deleted, unlike the key's version.
+func (c *Cluster) PutCount(key string) int { return c.store.PutCount(key) }
+
+// Revision returns the revision of the store.
+func (c *Cluster) Revision() int64 { return c.store.Revision() }
+
+// ExpireLease ends a lease and deletes its keys, as time would. The error is
+// rpctypes.ErrGRPCLeaseNotFound if there is no such lease.
+func (c *Cluster) ExpireLease(id int64) error {
+	_, err := c.store.LeaseRevoke(&pb.LeaseRevokeRequest{ID: id})
+	return err
+}
+
+// InvalidateTokens ends all authentication tokens, as their expiry or a
+// restart of the cluster would: calls with one fail with
+// rpctypes.ErrGRPCInvalidAuthToken.
+func (c *Cluster) InvalidateTokens() { c.auth.InvalidateTokens() }
+
+// SetLeader makes m the leader of the next term, or leaves the cluster without
+// a leader if m is nil. Without one, streams opened with the metadata
+// "hasleader" end with rpctypes.ErrGRPCNoLeader at once, and calls that need a
+// quorum fail with rpctypes.ErrGRPCTimeout, as they do on a real server after
+// its request timeout.
+func (c *Cluster) SetLeader(m *Member) {
+	if m == nil {
+		c.membership.setLeader(0)
+		return
+	}
+	c.membership.setLeader(m.id)
+}
+
+// SetLearner makes m a learner, or a voter again. A learner serves only
+// Status, Snapshot and serializable reads.
+func (c *Cluster) SetLearner(m *Member, learner bool) { c.membership.setLearner(m.id, learner) }

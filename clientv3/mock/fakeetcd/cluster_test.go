@@ -1,0 +1,122 @@
+package fakeetcd
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+func TestMembership(t *testing.T) {
+	cluster := start(t, 2)
+	members := pb.NewClusterClient(dial(t, cluster.Member(0)))
+	list, err := members.MemberList(within(t), &pb.MemberListRequest{Linearizable: true})
+	require.NoError(t, err)
+	require.Len(t, list.Members, 2)
+	assert.Zero(t, list.Header.Revision, "the Cluster service has no revisions")
+	for i, m := range list.Members {
+		assert.Equal(t, cluster.Member(i).ID(), m.ID)
+		assert.Equal(t, cluster.Member(i).Name(), m.Name)
+		assert.Equal(t, []string{cluster.Member(i).Endpoint()}, m.ClientURLs)
+	}
+
+	added, err := members.MemberAdd(within(t), &pb.MemberAddRequest{PeerURLs: []string{"http://new:2380"}, IsLearner: true})
+	require.NoError(t, err)
+	assert.Len(t, added.Members, 3)
+	assert.Empty(t, added.Member.Name, "it has not started")
+	assert.True(t, added.Member.IsLearner)
+	id := added.Member.ID
+	updated, err := members.MemberUpdate(within(t), &pb.MemberUpdateRequest{ID: id, PeerURLs: []string{"http://newer:2380"}})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"http://newer:2380"}, updated.Members[2].PeerURLs)
+	promoted, err := members.MemberPromote(within(t), &pb.MemberPromoteRequest{ID: id})
+	require.NoError(t, err)
+	assert.False(t, promoted.Members[2].IsLearner)
+	removed, err := members.MemberRemove(within(t), &pb.MemberRemoveRequest{ID: id})
+	require.NoError(t, err)
+	assert.Len(t, removed.Members, 2)
+}
+
+func TestMembershipErrors(t *testing.T) {
+	cluster := start(t, 2)
+	members := pb.NewClusterClient(dial(t, cluster.Member(0)))
+	cluster.SetLearner(cluster.Member(1), true)
+	add := func(learner bool, urls ...string) error {
+		_, err := members.MemberAdd(within(t), &pb.MemberAddRequest{PeerURLs: urls, IsLearner: learner})
+		return err
+	}
+	wantError(t, rpctypes.ErrGRPCMemberBadURLs, add(false))
+	wantError(t, rpctypes.ErrGRPCMemberBadURLs, add(false, "new:2380"))
+	wantError(t, rpctypes.ErrGRPCPeerURLExist, add(false, "http://member-0.fakeetcd:2380"))
+	wantError(t, rpctypes.ErrGRPCTooManyLearners, add(true, "http://new:2380"))
+	_, err := members.MemberRemove(within(t), &pb.MemberRemoveRequest{ID: 1})
+	wantError(t, rpctypes.ErrGRPCMemberNotFound, err)
+	_, err = members.MemberUpdate(within(t), &pb.MemberUpdateRequest{ID: 1})
+	wantError(t, rpctypes.ErrGRPCMemberNotFound, err)
+	_, err = members.MemberPromote(within(t), &pb.MemberPromoteRequest{ID: 1})
+	wantError(t, rpctypes.ErrGRPCMemberNotFound, err)
+	_, err = members.MemberPromote(within(t), &pb.MemberPromoteRequest{ID: cluster.Member(0).ID()})
+	wantError(t, rpctypes.ErrGRPCMemberNotLearner, err)
+}
+
+func TestLearner(t *testing.T) {
+	cluster := start(t, 2)
+	learner := cluster.Member(1)
+	cluster.SetLearner(learner, true)
+	conn := dial(t, learner)
+	kv := pb.NewKVClient(conn)
+	_, err := kv.Put(within(t), put("k", "v"))
+	wantError(t, rpctypes.ErrGRPCNotSupportedForLearner, err)
+	_, err = kv.Range(within(t), get("k"))
+	wantError(t, rpctypes.ErrGRPCNotSupportedForLearner, err)
+	_, err = kv.Range(within(t), &pb.RangeRequest{Key: []byte("k"), Serializable: true})
+	require.NoError(t, err)
+	stream, err := kv.RangeStream(within(t), &pb.RangeRequest{Key: []byte("k"), Serializable: true})
+	require.NoError(t, err)
+	_, err = stream.Recv()
+	wantError(t, rpctypes.ErrGRPCNotSupportedForLearner, err)
+	status, err := pb.NewMaintenanceClient(conn).Status(within(t), &pb.StatusRequest{})
+	require.NoError(t, err)
+	assert.True(t, status.IsLearner)
+
+	cluster.SetLearner(learner, false)
+	_, err = kv.Put(within(t), put("k", "v"))
+	require.NoError(t, err)
+}
+
+func TestNoLeader(t *testing.T) {
+	cluster := start(t, 2)
+	conn := dial(t, cluster.Member(0))
+	kv := pb.NewKVClient(conn)
+	watch := openWatch(t, cluster.Member(0), "hasleader", "true")
+	watch.create(&pb.WatchCreateRequest{Key: []byte("k")})
+	watch.expect(&pb.WatchResponse{Header: at(1), Created: true})
+	keepAlive, err := pb.NewLeaseClient(conn).LeaseKeepAlive(outgoing(within(t), "hasleader", "true"))
+	require.NoError(t, err)
+	require.NoError(t, cluster.Wait(within(t), "LeaseKeepAlive", 1))
+
+	cluster.SetLeader(nil)
+	_, err = watch.Recv()
+	wantError(t, rpctypes.ErrGRPCNoLeader, err)
+	_, err = keepAlive.Recv()
+	wantError(t, rpctypes.ErrGRPCNoLeader, err)
+	_, err = kv.Put(within(t), put("k", "v"))
+	wantError(t, rpctypes.ErrGRPCTimeout, err)
+	_, err = kv.Range(within(t), get("k"))
+	wantError(t, rpctypes.ErrGRPCTimeout, err)
+	_, err = kv.Put(outgoing(within(t), "hasleader", "true"), put("k", "v"))
+	wantError(t, rpctypes.ErrGRPCNoLeader, err)
+	_, err = kv.Range(within(t), &pb.RangeRequest{Key: []byte("k"), Serializable: true})
+	require.NoError(t, err)
+	_, err = kv.Txn(within(t), &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{
+		RequestRange: &pb.RangeRequest{Key: []byte("k"), Serializable: true},
+	}}}})
+	require.NoError(t, err)
+
+	cluster.SetLeader(cluster.Member(1))
+	resp, err := kv.Put(outgoing(within(t), "hasleader", "true"), put("k", "v"))
+	require.NoError(t, err)
+	assert.EqualValues(t, firstTerm+2, resp.Header.RaftTerm)
+}

@@ -1,0 +1,188 @@
+package fakeetcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+)
+
+// errConnBroken is why waiting for a response to get through ends early.
+var errConnBroken = errors.New("fakeetcd: the connection is broken")
+
+// sent is how much of one stream's response the client's transport has read.
+type sent struct {
+	headers int // frames
+	data    int // bytes in DATA frames
+}
+
+// conn is a member's end of a connection. Bytes written to it are in the hands
+// of the client's transport when Write returns, because a pipe has no buffer.
+type conn struct {
+	net.Conn
+	member *Member
+	number int
+	closed chan struct{}
+
+	// writeMu is held while writing.
+	writeMu sync.Mutex
+
+	// mu guards the rest.
+	mu       sync.Mutex
+	closing  bool
+	in, out  frameScanner
+	opened   []uint32 // streams that no call has claimed yet, in order
+	progress map[uint32]sent
+	moved    chan struct{} // closed and replaced when progress changes
+	injected []byte        // frames that wait for the frame being written to end
+}
+
+func newConn(m *Member, number int, pipe net.Conn) *conn {
+	return &conn{
+		Conn:     pipe,
+		member:   m,
+		number:   number,
+		closed:   make(chan struct{}),
+		in:       frameScanner{skip: prefaceSize},
+		progress: make(map[uint32]sent),
+		moved:    make(chan struct{}),
+	}
+}
+
+// peerAddr is the client's address as a member sees it. It leads from a call's
+// context to the connection.
+type peerAddr struct{ conn *conn }
+
+func (a peerAddr) Network() string { return "pipe" }
+func (a peerAddr) String() string  { return fmt.Sprintf("client-%d", a.conn.number) }
+
+// RemoteAddr returns the client's address.
+func (c *conn) RemoteAddr() net.Addr { return peerAddr{c} }
+
+// LocalAddr returns the member's address.
+func (c *conn) LocalAddr() net.Addr { return addr(c.member.addr) }
+
+// Close closes both ends. What was not read yet is lost.
+func (c *conn) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return nil
+	}
+	c.closing = true
+	close(c.closed)
+	c.member.forget(c)
+	return c.Conn.Close()
+}
+
+// Read notes the streams that the client opens.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.in.feed(p[:n], func(f frame) {
+		if f.kind == frameHeaders {
+			c.opened = append(c.opened, f.stream)
+		}
+	})
+	return n, err
+}
+
+// Write notes how far each response got.
+func (c *conn) Write(p []byte) (int, error) {
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
+	n, err := c.writeLocked(p)
+	if err != nil {
+		return n, err
+	}
+	return n, c.writeInjectedLocked()
+}
+
+func (c *conn) writeLocked(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.out.feed(p[:n], func(f frame) {
+		s := c.progress[f.stream]
+		switch f.kind {
+		case frameHeaders:
+			s.headers++
+		case frameData:
+			s.data += f.length
+		default:
+			return
+		}
+		c.progress[f.stream] = s
+	})
+	close(c.moved)
+	c.moved = make(chan struct{})
+	return n, err
+}
+
+// writeInjectedLocked writes the injected frames, unless it would tear a frame.
+// Then the Write that ends the frame does it.
+func (c *conn) writeInjectedLocked() error {
+	c.mu.Lock()
+	if !c.out.between() || len(c.injected) == 0 {
+		c.mu.Unlock()
+		return nil
+	}
+	frames := c.injected
+	c.injected = nil
+	c.mu.Unlock()
+	_, err := c.writeLocked(frames)
+	return err
+}
+
+// inject writes a frame that the member's gRPC server knows nothing about.
+func (c *conn) inject(frame []byte) {
+	c.mu.Lock()
+	c.injected = append(c.injected, frame...)
+	c.mu.Unlock()
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
+	// An error means that the connection is closed, and the frame pointless.
+	_ = c.writeInjectedLocked()
+}
+
+// claim returns the stream of the call whose headers were just handled. gRPC
+// handles them in the order in which they are read.
+func (c *conn) claim() uint32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.opened) == 0 {
+		return 0
+	}
+	stream := c.opened[0]
+	c.opened = c.opened[1:]
+	return stream
+}
+
+// release forgets a stream.
+func (c *conn) release(stream uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.progress, stream)
+}
+
+// wait blocks until the client's transport has read as much of the stream's
+// response as is wanted.
+func (c *conn) wait(ctx context.Context, stream uint32, want sent) error {
+	for {
+		c.mu.Lock()
+		got, moved := c.progress[stream], c.moved
+		c.mu.Unlock()
+		if got.headers >= want.headers && got.data >= want.data {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-c.closed:
+			return errConnBroken
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,122 @@
+// Package auth is etcd's users, roles, tokens and permissions in memory.
+//
+// It answers the requests of the Auth service with the results and the errors
+// of an etcd 3.7 server that hands out simple tokens. Who may call it is for
+// the caller to check with Identify, RequireUser and RequireAdmin.
+package auth
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/authpb"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// root names both the user and the role that may do everything.
+const root = "root"
+
+type user struct {
+	password   string
+	noPassword bool
+	roles      map[string]bool
+}
+
+// Store holds the users and roles. It is safe for concurrent use.
+type Store struct {
+	mu       sync.Mutex
+	enabled  bool
+	revision uint64
+	users    map[string]*user
+	roles    map[string][]*authpb.Permission
+	tokens   map[string]string // to user names
+	issued   int
+}
+
+// New returns a store without users and roles, authentication disabled.
+func New() *Store {
+	return &Store{
+		revision: 1,
+		users:    make(map[string]*user),
+		roles:    make(map[string][]*authpb.Permission),
+		tokens:   make(map[string]string),
+	}
+}
+
+// Enable answers an AuthEnableRequest.
+func (s *Store) Enable(*pb.AuthEnableRequest) (*pb.AuthEnableResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.users[root]
+	switch {
+	case s.enabled:
+	case u == nil:
+		return nil, rpctypes.ErrGRPCRootUserNotExist
+	case !u.roles[root]:
+		return nil, rpctypes.ErrGRPCRootRoleNotExist
+	}
+	s.enabled = true
+	return &pb.AuthEnableResponse{Header: &pb.ResponseHeader{}}, nil
+}
+
+// Disable answers an AuthDisableRequest. It ends every token.
+func (s *Store) Disable(*pb.AuthDisableRequest) (*pb.AuthDisableResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.enabled {
+		s.enabled = false
+		s.changedLocked()
+		clear(s.tokens)
+	}
+	return &pb.AuthDisableResponse{Header: &pb.ResponseHeader{}}, nil
+}
+
+// Status answers an AuthStatusRequest.
+func (s *Store) Status(*pb.AuthStatusRequest) (*pb.AuthStatusResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &pb.AuthStatusResponse{
+		Header: &pb.ResponseHeader{}, Enabled: s.enabled, AuthRevision: s.revision,
+	}, nil
+}
+
+// Authenticate answers an AuthenticateRequest with a token.
+func (s *Store) Authenticate(r *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.enabled {
+		return nil, rpctypes.ErrGRPCAuthNotEnabled
+	}
+	u := s.users[r.Name]
+	switch {
+	case u == nil:
+		return nil, rpctypes.ErrGRPCAuthFailed
+	case u.noPassword:
+		return nil, errNoPassword
+	case u.password != r.Password:
+		return nil, rpctypes.ErrGRPCAuthFailed
+	}
+	s.issued++
+	token := fmt.Sprintf("token-of-%s.%d", r.Name, s.issued)
+	s.tokens[token] = r.Name
+	return &pb.AuthenticateResponse{Header: &pb.ResponseHeader{}, Token: token}, nil
+}
+
+// InvalidateTokens ends every token, as time or a restart of the server does.
+func (s *Store) InvalidateTokens() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.tokens)
+}
+
+func (s *Store) invalidateUserLocked(name string) {
+	maps.DeleteFunc(s.tokens, func(_, owner string) bool { return owner == name })
+}
+
+// changedLocked counts a change to users or roles.
+func (s *Store) changedLocked() { s.revision++ }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,119 @@
+package auth
+
+import (
+	"maps"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// errNoPassword is what etcd answers to a user without a password who tries to
+// authenticate with one: an error that it does not translate for the wire.
+var errNoPassword = status.Error(codes.Unknown, "auth: authentication failed, password was given for no password user")
+
+// UserAdd answers an AuthUserAddRequest.
+func (s *Store) UserAdd(r *pb.AuthUserAddRequest) (*pb.AuthUserAddResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.Name == "" {
+		return nil, rpctypes.ErrGRPCUserEmpty
+	}
+	if s.users[r.Name] != nil {
+		return nil, rpctypes.ErrGRPCUserAlreadyExist
+	}
+	s.users[r.Name] = &user{
+		password: r.Password, noPassword: r.GetOptions().GetNoPassword(), roles: make(map[string]bool),
+	}
+	s.changedLocked()
+	return &pb.AuthUserAddResponse{Header: &pb.ResponseHeader{}}, nil
+}
+
+// UserGet answers an AuthUserGetRequest.
+func (s *Store) UserGet(r *pb.AuthUserGetRequest) (*pb.AuthUserGetResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.users[r.Name]
+	if u == nil {
+		return nil, rpctypes.ErrGRPCUserNotFound
+	}
+	return &pb.AuthUserGetResponse{Header: &pb.ResponseHeader{}, Roles: sortedKeys(u.roles)}, nil
+}
+
+// UserList answers an AuthUserListRequest.
+func (s *Store) UserList(*pb.AuthUserListRequest) (*pb.AuthUserListResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &pb.AuthUserListResponse{Header: &pb.ResponseHeader{}, Users: sortedKeys(s.users)}, nil
+}
+
+// UserDelete answers an AuthUserDeleteRequest. It ends the user's tokens.
+func (s *Store) UserDelete(r *pb.AuthUserDeleteRequest) (*pb.AuthUserDeleteResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.enabled && r.Name == root {
+		return nil, rpctypes.ErrGRPCInvalidAuthMgmt
+	}
+	if s.users[r.Name] == nil {
+		return nil, rpctypes.ErrGRPCUserNotFound
+	}
+	delete(s.users, r.Name)
+	s.invalidateUserLocked(r.Name)
+	s.changedLocked()
+	return &pb.AuthUserDeleteResponse{Header: &pb.ResponseHeader{}}, nil
+}
+
+// UserChangePassword answers an AuthUserChangePasswordRequest. It ends the
+// user's tokens.
+func (s *Store) UserChangePassword(r *pb.AuthUserChangePasswordRequest) (*pb.AuthUserChangePasswordResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.users[r.Name]
+	if u == nil {
+		return nil, rpctypes.ErrGRPCUserNotFound
+	}
+	if !u.noPassword {
+		u.password = r.Password
+	}
+	s.invalidateUserLocked(r.Name)
+	s.changedLocked()
+	return &pb.AuthUserChangePasswordResponse{Header: &pb.ResponseHeader{}}, nil
+}
+
+// UserGrantRole answers an AuthUserGrantRoleRequest.
+func (s *Store) UserGrantRole(r *pb.AuthUserGrantRoleRequest) (*pb.AuthUserGrantRoleResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.users[r.User]
+	if u == nil {
+		return nil, rpctypes.ErrGRPCUserNotFound
+	}
+	if _, ok := s.roles[r.Role]; !ok && r.Role != root {
+		return nil, rpctypes.ErrGRPCRoleNotFound
+	}
+	if !u.roles[r.Role] {
+		u.roles[r.Role] = true
+		s.changedLocked()
+	}
+	return &pb.AuthUserGrantRoleResponse{Header: &pb.ResponseHeader{}}, nil
+}
+
+// UserRevokeRole answers an AuthUserRevokeRoleRequest.
+func (s *Store) UserRevokeRole(r *pb.AuthUserRevokeRoleRequest) (*pb.AuthUserRevokeRoleResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.enabled && r.Name == root && r.Role == root {
+		return nil, rpctypes.ErrGRPCInvalidAuthMgmt
+	}
+	u := s.users[r.Name]
+	if u == nil {
+		return nil, rpctypes.ErrGRPCUserNotFound
+	}
+	if !u.roles[r.Role] {
+		return nil, rpctypes.ErrGRPCRoleNotGranted
+	}
+	maps.DeleteFunc(u.roles, func(role string, _ bool) bool { return role == r.Role })
+	s.changedLocked()
+	return &pb.AuthUserRevokeRoleResponse{Header: &pb.ResponseHeader{}}, nil
+}

@@ -1,0 +1,88 @@
+package store
+
+import (
+	"hash/crc32"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/keyrange"
+)
+
+// Compact answers a CompactionRequest.
+func (s *Store) Compact(r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.Revision <= s.compacted {
+		return nil, rpctypes.ErrGRPCCompacted
+	}
+	if r.Revision > s.rev {
+		return nil, rpctypes.ErrGRPCFutureRev
+	}
+	s.compacted = r.Revision
+	s.log = slices.DeleteFunc(s.log, func(c change) bool { return c.kv.ModRevision < r.Revision })
+	for key, history := range s.keys {
+		if kept := compactHistory(history, r.Revision); len(kept) > 0 {
+			s.keys[key] = kept
+		} else {
+			delete(s.keys, key)
+		}
+	}
+	s.notifyLocked()
+	return &pb.CompactionResponse{Header: &pb.ResponseHeader{Revision: s.rev}}, nil
+}
+
+// compactHistory drops what nobody can read any more: everything before the
+// change that is visible at rev, and that one too if it is a deletion.
+func compactHistory(history []change, rev int64) []change {
+	first := 0
+	for i, c := range history {
+		if c.kv.ModRevision <= rev {
+			first = i
+			if c.deleted {
+				first = i + 1
+			}
+		}
+	}
+	return slices.Clone(history[first:])
+}
+
+// HashKV answers a HashKVRequest. Equal states have equal hashes; they are not
+// those of a real server.
+func (s *Store) HashKV(r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.checkRevision(r.Revision, s.rev); err != nil {
+		return nil, err
+	}
+	rev := r.Revision
+	if rev == 0 {
+		rev = s.rev
+	}
+	return &pb.HashKVResponse{
+		Header:          &pb.ResponseHeader{Revision: s.rev},
+		Hash:            crc32.ChecksumIEEE(s.encode(rev)),
+		CompactRevision: s.compacted,
+		HashRevision:    rev,
+	}, nil
+}
+
+// Encode returns all keys at the current revision as a marshalled
+// RangeResponse: what the fake has in place of a database file.
+func (s *Store) Encode() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.encode(s.rev)
+}
+
+func (s *Store) encode(rev int64) []byte {
+	all := &pb.RangeResponse{Kvs: s.rangeAt(keyrange.Of([]byte{0}, []byte{0}), rev)}
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(all)
+	if err != nil {
+		// Only a string that is not UTF-8 fails to marshal, and there is none.
+		return nil
+	}
+	return data
+}

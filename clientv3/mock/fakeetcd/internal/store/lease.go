@@ -1,0 +1,127 @@
+package store
+
+import (
+	"maps"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+const (
+	// minLeaseTTL in seconds is what a server with etcd's default timing
+	// (heartbeat 100 ms, election timeout 1 s) raises shorter leases to.
+	minLeaseTTL = 2
+	// maxLeaseTTL in seconds is the largest TTL that etcd grants.
+	maxLeaseTTL = 9_000_000_000
+	// chosenLeases is where the ids begin that the store chooses itself, far
+	// from the small numbers that tests use.
+	chosenLeases = 0x694d_0000_0000_0000
+)
+
+type lease struct {
+	ttl  int64 // seconds
+	keys map[string]bool
+}
+
+func (s *Store) attach(kv *mvccpb.KeyValue) {
+	if l := s.leases[kv.Lease]; l != nil {
+		l.keys[string(kv.Key)] = true
+	}
+}
+
+func (s *Store) detach(kv *mvccpb.KeyValue) {
+	if l := s.leases[kv.Lease]; l != nil {
+		delete(l.keys, string(kv.Key))
+	}
+}
+
+// LeaseGrant answers a LeaseGrantRequest. It chooses an id if the request has none.
+func (s *Store) LeaseGrant(r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.TTL > maxLeaseTTL {
+		return nil, rpctypes.ErrGRPCLeaseTTLTooLarge
+	}
+	id := r.ID
+	for id == 0 || r.ID == 0 && s.leases[id] != nil {
+		s.granted++
+		id = chosenLeases + s.granted
+	}
+	if s.leases[id] != nil {
+		return nil, rpctypes.ErrGRPCLeaseExist
+	}
+	l := &lease{ttl: max(r.TTL, minLeaseTTL), keys: make(map[string]bool)}
+	s.leases[id] = l
+	return &pb.LeaseGrantResponse{Header: &pb.ResponseHeader{Revision: s.rev}, ID: id, TTL: l.ttl}, nil
+}
+
+// LeaseRevoke answers a LeaseRevokeRequest. The keys of the lease go at one revision.
+func (s *Store) LeaseRevoke(r *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.leases[r.ID]
+	if l == nil {
+		return nil, rpctypes.ErrGRPCLeaseNotFound
+	}
+	b := &batch{s: s}
+	for _, key := range slices.Sorted(maps.Keys(l.keys)) {
+		b.delete(s.at(key, s.rev))
+	}
+	delete(s.leases, r.ID)
+	b.commit()
+	return &pb.LeaseRevokeResponse{Header: &pb.ResponseHeader{Revision: s.rev}}, nil
+}
+
+// LeaseTimeToLive answers a LeaseTimeToLiveRequest: TTL -1 for a lease that
+// does not exist, otherwise the granted TTL, since time does not pass.
+func (s *Store) LeaseTimeToLive(r *pb.LeaseTimeToLiveRequest) *pb.LeaseTimeToLiveResponse {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	resp := &pb.LeaseTimeToLiveResponse{Header: &pb.ResponseHeader{Revision: s.rev}, ID: r.ID, TTL: -1}
+	l := s.leases[r.ID]
+	if l == nil {
+		return resp
+	}
+	resp.TTL, resp.GrantedTTL = l.ttl, l.ttl
+	if r.Keys {
+		for _, key := range slices.Sorted(maps.Keys(l.keys)) {
+			resp.Keys = append(resp.Keys, []byte(key))
+		}
+	}
+	return resp
+}
+
+// LeaseRenew answers a LeaseKeepAliveRequest: TTL 0 for a lease that does not exist.
+func (s *Store) LeaseRenew(r *pb.LeaseKeepAliveRequest) *pb.LeaseKeepAliveResponse {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	resp := &pb.LeaseKeepAliveResponse{Header: &pb.ResponseHeader{Revision: s.rev}, ID: r.ID}
+	if l := s.leases[r.ID]; l != nil {
+		resp.TTL = l.ttl
+	}
+	return resp
+}
+
+// LeaseLeases lists the ids of all leases in order.
+func (s *Store) LeaseLeases() *pb.LeaseLeasesResponse {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	resp := &pb.LeaseLeasesResponse{Header: &pb.ResponseHeader{Revision: s.rev}}
+	for _, id := range slices.Sorted(maps.Keys(s.leases)) {
+		resp.Leases = append(resp.Leases, &pb.LeaseStatus{ID: id})
+	}
+	return resp
+}
+
+// LeaseKeys returns the keys that are attached to a lease, in order.
+func (s *Store) LeaseKeys(id int64) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.leases[id]
+	if l == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(l.keys))
+}

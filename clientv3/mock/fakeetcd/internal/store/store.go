@@ -1,0 +1,87 @@
+// Package store is a small etcd state machine in memory: keys with their
+// history, transactions, compaction and leases.
+//
+// It answers the requests of the KV and Lease services with the results and
+// the errors of an etcd 3.7 server. Response headers carry only the revision;
+// who the cluster and the member are is not the store's business. Time does
+// not pass: a lease lives until it is revoked.
+package store
+
+import (
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// change is one write to one key. It is never modified.
+type change struct {
+	kv      *mvccpb.KeyValue // of a deletion only Key and ModRevision are set
+	deleted bool
+}
+
+// Store holds the state. It is safe for concurrent use.
+type Store struct {
+	mu sync.Mutex
+	// rev is the revision of the last write. An empty store is at 1.
+	rev int64
+	// compacted is the revision of the last compaction, -1 if there was none.
+	compacted int64
+	// log holds every change since the last compaction in order.
+	log []change
+	// keys holds the history of each key in order.
+	keys map[string][]change
+	// puts counts how often each key was put, deletions notwithstanding.
+	puts   map[string]int
+	leases map[int64]*lease
+	// granted counts the lease ids that the store chose.
+	granted int64
+	// changed is closed and replaced whenever the state moves on.
+	changed chan struct{}
+}
+
+// New returns an empty store.
+func New() *Store {
+	return &Store{
+		rev:       1,
+		compacted: -1,
+		keys:      make(map[string][]change),
+		puts:      make(map[string]int),
+		leases:    make(map[int64]*lease),
+		changed:   make(chan struct{}),
+	}
+}
+
+// Revision returns the revision of the last write.
+func (s *Store) Revision() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rev
+}
+
+// Changed returns a channel that is closed when the store moves on from the
+// state that it has now: a write or a compaction.
+func (s *Store) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+// Get returns a copy of the key's current value, nil if it does not exist.
+func (s *Store) Get(key string) *mvccpb.KeyValue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return clone(s.at(key, s.rev))
+}
+
+// PutCount returns how often key was put, whether or not it still exists.
+func (s *Store) PutCount(key string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.puts[key]
+}
+
+// notifyLocked wakes whoever waits for a change.
+func (s *Store) notifyLocked() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}

@@ -1,0 +1,136 @@
+package store
+
+import (
+	"bytes"
+	"cmp"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/keyrange"
+)
+
+// plan is a transaction whose comparisons, nested ones included, were decided
+// against the state before any of its writes.
+type plan struct {
+	succeeded bool
+	ops       []*pb.RequestOp
+	nested    map[*pb.RequestOp]*plan
+}
+
+// Txn answers a TxnRequest.
+func (s *Store) Txn(r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	if err := checkTxn(r); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.decide(r)
+	if err := s.checkPlan(p); err != nil {
+		return nil, err
+	}
+	b := &batch{s: s}
+	resp := b.run(p)
+	b.commit()
+	resp.Header.Revision = s.rev
+	return resp, nil
+}
+
+func (s *Store) decide(r *pb.TxnRequest) *plan {
+	p := &plan{succeeded: true, ops: r.Success, nested: make(map[*pb.RequestOp]*plan)}
+	for _, c := range r.Compare {
+		if !s.holds(c) {
+			p.succeeded, p.ops = false, r.Failure
+			break
+		}
+	}
+	for _, op := range p.ops {
+		if t := op.GetRequestTxn(); t != nil {
+			p.nested[op] = s.decide(t)
+		}
+	}
+	return p
+}
+
+// checkPlan refuses the transaction as a whole if the state before it does not
+// allow one of its operations.
+func (s *Store) checkPlan(p *plan) error {
+	for _, op := range p.ops {
+		var err error
+		switch r := op.Request.(type) {
+		case *pb.RequestOp_RequestRange:
+			err = s.checkRevision(r.RequestRange.Revision, s.rev)
+		case *pb.RequestOp_RequestPut:
+			err = s.checkPutLocked(r.RequestPut, s.rev)
+		case *pb.RequestOp_RequestTxn:
+			err = s.checkPlan(p.nested[op])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run carries out a checked plan.
+func (b *batch) run(p *plan) *pb.TxnResponse {
+	resp := &pb.TxnResponse{Header: &pb.ResponseHeader{}, Succeeded: p.succeeded}
+	for _, op := range p.ops {
+		out := &pb.ResponseOp{}
+		switch r := op.Request.(type) {
+		case *pb.RequestOp_RequestRange:
+			out.Response = &pb.ResponseOp_ResponseRange{ResponseRange: b.s.rangeLocked(r.RequestRange, b.rev())}
+		case *pb.RequestOp_RequestPut:
+			out.Response = &pb.ResponseOp_ResponsePut{ResponsePut: b.put(r.RequestPut)}
+		case *pb.RequestOp_RequestDeleteRange:
+			out.Response = &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: b.deleteRange(r.RequestDeleteRange)}
+		case *pb.RequestOp_RequestTxn:
+			out.Response = &pb.ResponseOp_ResponseTxn{ResponseTxn: b.run(p.nested[op])}
+		}
+		resp.Responses = append(resp.Responses, out)
+	}
+	return resp
+}
+
+// holds reports whether a comparison is true for every key of its range.
+// Without any key it is tried on a key of zeros, and is false for a value.
+func (s *Store) holds(c *pb.Compare) bool {
+	kvs := s.rangeAt(keyrange.Of(c.Key, c.RangeEnd), s.rev)
+	if len(kvs) == 0 {
+		return c.Target != pb.Compare_VALUE && compareKV(c, &mvccpb.KeyValue{})
+	}
+	for _, kv := range kvs {
+		if !compareKV(c, kv) {
+			return false
+		}
+	}
+	return true
+}
+
+func compareKV(c *pb.Compare, kv *mvccpb.KeyValue) bool {
+	var order int
+	switch c.Target {
+	case pb.Compare_VALUE:
+		order = bytes.Compare(kv.Value, c.GetValue())
+	case pb.Compare_CREATE:
+		order = cmp.Compare(kv.CreateRevision, c.GetCreateRevision())
+	case pb.Compare_MOD:
+		order = cmp.Compare(kv.ModRevision, c.GetModRevision())
+	case pb.Compare_VERSION:
+		order = cmp.Compare(kv.Version, c.GetVersion())
+	case pb.Compare_LEASE:
+		order = cmp.Compare(kv.Lease, c.GetLease())
+	}
+	switch c.Result {
+	case pb.Compare_EQUAL:
+		return order == 0
+	case pb.Compare_NOT_EQUAL:
+		return order != 0
+	case pb.Compare_GREATER:
+		return order > 0
+	case pb.Compare_LESS:
+		return order < 0
+	default:
+		return true
+	}
+}

@@ -1,0 +1,124 @@
+package store
+
+import (
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/keyrange"
+)
+
+// batch is the writes that share one revision. The store is locked meanwhile.
+type batch struct {
+	s       *Store
+	changes int
+}
+
+// rev is the revision that reads inside the batch see.
+func (b *batch) rev() int64 {
+	if b.changes > 0 {
+		return b.s.rev + 1
+	}
+	return b.s.rev
+}
+
+// commit makes the batch visible, if it changed anything.
+func (b *batch) commit() {
+	if b.changes > 0 {
+		b.s.rev++
+		b.s.notifyLocked()
+	}
+}
+
+func (b *batch) record(c change) {
+	key := string(c.kv.Key)
+	b.s.keys[key] = append(b.s.keys[key], c)
+	b.s.log = append(b.s.log, c)
+	b.changes++
+}
+
+// Put answers a PutRequest.
+func (s *Store) Put(r *pb.PutRequest) (*pb.PutResponse, error) {
+	if err := checkPut(r); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.checkPutLocked(r, s.rev); err != nil {
+		return nil, err
+	}
+	b := &batch{s: s}
+	defer b.commit()
+	return b.put(r), nil
+}
+
+// checkPutLocked refuses a put that the state at rev does not allow.
+func (s *Store) checkPutLocked(r *pb.PutRequest, rev int64) error {
+	if r.Lease != 0 && s.leases[r.Lease] == nil {
+		return rpctypes.ErrGRPCLeaseNotFound
+	}
+	if (r.IgnoreValue || r.IgnoreLease) && s.at(string(r.Key), rev) == nil {
+		return rpctypes.ErrGRPCKeyNotFound
+	}
+	return nil
+}
+
+// put carries out a checked request.
+func (b *batch) put(r *pb.PutRequest) *pb.PutResponse {
+	key := string(r.Key)
+	prev := b.s.at(key, b.rev())
+	rev := b.s.rev + 1
+	kv := &mvccpb.KeyValue{
+		Key: []byte(key), Value: append([]byte(nil), r.Value...), Lease: r.Lease,
+		CreateRevision: rev, ModRevision: rev, Version: 1,
+	}
+	if prev != nil {
+		kv.CreateRevision, kv.Version = prev.CreateRevision, prev.Version+1
+		if r.IgnoreValue {
+			kv.Value = prev.Value
+		}
+		if r.IgnoreLease {
+			kv.Lease = prev.Lease
+		}
+		b.s.detach(prev)
+	}
+	b.s.attach(kv)
+	b.s.puts[key]++
+	b.record(change{kv: kv})
+
+	resp := &pb.PutResponse{Header: &pb.ResponseHeader{Revision: rev}}
+	if r.PrevKv {
+		resp.PrevKv = clone(prev)
+	}
+	return resp
+}
+
+// DeleteRange answers a DeleteRangeRequest.
+func (s *Store) DeleteRange(r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
+	if err := checkDelete(r); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := &batch{s: s}
+	defer b.commit()
+	return b.deleteRange(r), nil
+}
+
+// deleteRange carries out a checked request.
+func (b *batch) deleteRange(r *pb.DeleteRangeRequest) *pb.DeleteRangeResponse {
+	kvs := b.s.rangeAt(keyrange.Of(r.Key, r.RangeEnd), b.rev())
+	for _, kv := range kvs {
+		b.delete(kv)
+	}
+	resp := &pb.DeleteRangeResponse{Header: &pb.ResponseHeader{Revision: b.rev()}, Deleted: int64(len(kvs))}
+	if r.PrevKv {
+		resp.PrevKvs = cloneAll(kvs)
+	}
+	return resp
+}
+
+func (b *batch) delete(kv *mvccpb.KeyValue) {
+	b.s.detach(kv)
+	b.record(change{kv: &mvccpb.KeyValue{Key: kv.Key, ModRevision: b.s.rev + 1}, deleted: true})
+}

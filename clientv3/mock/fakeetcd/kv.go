@@ -1,0 +1,156 @@
+package fakeetcd
+
+import (
+	"bytes"
+	"math"
+
+	"go.etcd.io/etcd/api/v3/authpb"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+const rangeStreamMethod = "/etcdserverpb.KV/RangeStream"
+
+// firstChunk is how many keys the first response of a RangeStream has. Later
+// ones have twice as many as the one before while that was small, as in etcd.
+const firstChunk = 10
+
+func kvService() map[string]service {
+	return map[string]service{
+		"Range":       unary(checked, kvRange),
+		"RangeStream": streaming(checked, kvRangeStream),
+		"Put":         unary(checked, kvPut),
+		"DeleteRange": unary(checked, kvDeleteRange),
+		"Txn":         unary(checked, kvTxn),
+		"Compact":     unary(admins, kvCompact),
+	}
+}
+
+func kvRange(c *Call, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	if err := c.admitRange(r); err != nil {
+		return nil, err
+	}
+	return c.cluster.store.Range(r)
+}
+
+// admitRange checks quorum and permission of a read that is not in a Txn.
+func (c *Call) admitRange(r *pb.RangeRequest) error {
+	if !r.Serializable {
+		if err := c.quorum(); err != nil {
+			return err
+		}
+	}
+	return c.permit(authpb.Permission_READ, r.Key, r.RangeEnd)
+}
+
+func kvPut(c *Call, r *pb.PutRequest) (*pb.PutResponse, error) {
+	if err := c.propose(r); err != nil {
+		return nil, err
+	}
+	if err := c.permitPut(r); err != nil {
+		return nil, err
+	}
+	return c.cluster.store.Put(r)
+}
+
+func kvDeleteRange(c *Call, r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
+	if err := c.propose(r); err != nil {
+		return nil, err
+	}
+	if err := c.permitDelete(r); err != nil {
+		return nil, err
+	}
+	return c.cluster.store.DeleteRange(r)
+}
+
+func kvTxn(c *Call, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	if !serializable(r) {
+		if err := c.propose(r); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.permitTxn(r); err != nil {
+		return nil, err
+	}
+	return c.cluster.store.Txn(r)
+}
+
+// serializable reports whether r needs no quorum: it only has serializable
+// reads, and none nested.
+func serializable(r *pb.TxnRequest) bool {
+	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
+		for _, op := range branch {
+			if !op.GetRequestRange().GetSerializable() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func kvCompact(c *Call, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
+	if err := c.propose(r); err != nil {
+		return nil, err
+	}
+	return c.cluster.store.Compact(r)
+}
+
+// kvRangeStream sends a range in chunks, all read at the revision at which the
+// first was. Only the last has a header, and the count of all keys.
+func kvRangeStream(c *Call) error {
+	req := proto.CloneOf(c.Request.(*pb.RangeRequest))
+	if err := checkRangeStream(req); err != nil {
+		return err
+	}
+	if err := c.admitRange(req); err != nil {
+		return err
+	}
+	left := req.Limit
+	if left == 0 {
+		left = math.MaxInt64
+	}
+	var revision, sent int64
+	for chunk := int64(firstChunk); ; {
+		req.Limit = min(chunk, left)
+		resp, err := c.cluster.store.Range(req)
+		if err != nil {
+			return err
+		}
+		if revision == 0 {
+			revision = resp.Header.Revision
+		}
+		n := int64(len(resp.Kvs))
+		left -= n
+		if req.CountOnly || !resp.More || left == 0 {
+			resp.Header.Revision = revision
+			resp.Count += sent
+			c.fill(resp.Header, true)
+			return c.send(&pb.RangeStreamResponse{RangeResponse: resp})
+		}
+		sent += n
+		if err := c.send(&pb.RangeStreamResponse{RangeResponse: &pb.RangeResponse{Kvs: resp.Kvs}}); err != nil {
+			return err
+		}
+		if req.Revision == 0 {
+			req.Revision = revision
+		}
+		req.Key = append(bytes.Clone(resp.Kvs[n-1].Key), 0)
+		if proto.Size(resp) < maxRequestBytes/2 {
+			chunk *= 2
+		}
+	}
+}
+
+func checkRangeStream(r *pb.RangeRequest) error {
+	sorted := r.SortOrder != pb.RangeRequest_NONE &&
+		(r.SortTarget != pb.RangeRequest_KEY || r.SortOrder != pb.RangeRequest_ASCEND)
+	if sorted {
+		return status.Error(codes.Unimplemented, "RangeStream does not support custom sort orders")
+	}
+	if r.MinModRevision != 0 || r.MaxModRevision != 0 || r.MinCreateRevision != 0 || r.MaxCreateRevision != 0 {
+		return status.Error(codes.Unimplemented, "RangeStream does not support revision filters")
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package fakeetcd
+
+import (
+	"go.etcd.io/etcd/api/v3/authpb"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+func leaseService() map[string]service {
+	return map[string]service{
+		"LeaseGrant":      unary(users, leaseGrant),
+		"LeaseRevoke":     unary(users, leaseRevoke),
+		"LeaseTimeToLive": unary(users, leaseTimeToLive),
+		"LeaseLeases":     unary(users, leaseLeases),
+		"LeaseKeepAlive":  streaming(open, leaseKeepAlive),
+	}
+}
+
+func leaseGrant(c *Call, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
+	if err := c.propose(r); err != nil {
+		return nil, err
+	}
+	return c.cluster.store.LeaseGrant(r)
+}
+
+func leaseRevoke(c *Call, r *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
+	if err := c.propose(r); err != nil {
+		return nil, err
+	}
+	if err := c.permitLease(r.ID, authpb.Permission_WRITE); err != nil {
+		return nil, err
+	}
+	return c.cluster.store.LeaseRevoke(r)
+}
+
+func leaseTimeToLive(c *Call, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
+	if r.Keys {
+		if err := c.permitLease(r.ID, authpb.Permission_READ); err != nil {
+			return nil, err
+		}
+	}
+	return c.cluster.store.LeaseTimeToLive(r), nil
+}
+
+func leaseLeases(c *Call, _ *pb.LeaseLeasesRequest) (*pb.LeaseLeasesResponse, error) {
+	resp := c.cluster.store.LeaseLeases()
+	for _, l := range resp.Leases {
+		if err := c.permitLease(l.ID, authpb.Permission_READ); err != nil {
+			return nil, err
+		}
+	}
+	return resp, nil
+}
+
+func leaseKeepAlive(c *Call) error {
+	requests, lost := c.requests(), c.leaderLost()
+	for {
+		select {
+		case req, ok := <-requests:
+			if !ok {
+				return c.Context().Err()
+			}
+			if err := c.renew(req.(*pb.LeaseKeepAliveRequest)); err != nil {
+				return err
+			}
+		case <-lost:
+			return rpctypes.ErrGRPCNoLeader
+		case <-c.Context().Done():
+			return c.Context().Err()
+		}
+	}
+}
+
+// renew answers one keepalive: TTL 0 if the lease does not exist.
+func (c *Call) renew(r *pb.LeaseKeepAliveRequest) error {
+	user, err := c.user()
+	if err != nil {
+		return err
+	}
+	if err := c.cluster.auth.RequireUser(user); err != nil {
+		return err
+	}
+	if err := c.permitLease(r.ID, authpb.Permission_WRITE); err != nil {
+		return err
+	}
+	resp := c.cluster.store.LeaseRenew(r)
+	c.fill(resp.Header, true)
+	return c.send(resp)
+}

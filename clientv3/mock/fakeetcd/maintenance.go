@@ -1,0 +1,125 @@
+package fakeetcd
+
+import (
+	"crypto/sha256"
+	"regexp"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+const (
+	// The versions are those of the etcd release that the fake follows.
+	serverVersion  = "3.7.3"
+	storageVersion = "3.7.0"
+	clusterVersion = "3.7"
+	// dbQuota in bytes is etcd's default of --quota-backend-bytes.
+	dbQuota = 2 * 1024 * 1024 * 1024
+	// snapshotChunk in bytes is how etcd cuts a snapshot.
+	snapshotChunk = 32 * 1024
+	// pageSize in bytes divides the size of every database file.
+	pageSize = 4096
+)
+
+// versionFormat is a version to downgrade to: major.minor or major.minor.patch.
+var versionFormat = regexp.MustCompile(`^\d+\.\d+(\.\d+)?$`)
+
+func maintenanceService() map[string]service {
+	return map[string]service{
+		"Alarm":      unary(checked, maintenanceAlarm),
+		"Status":     unary(users, maintenanceStatus),
+		"Defragment": unary(admins, maintenanceDefragment),
+		"Hash":       unary(admins, maintenanceHash),
+		"HashKV":     unary(admins, maintenanceHashKV),
+		"Snapshot":   streaming(admins, maintenanceSnapshot),
+		"MoveLeader": unary(admins, maintenanceMoveLeader),
+		"Downgrade":  unary(admins, maintenanceDowngrade),
+	}
+}
+
+func maintenanceStatus(c *Call, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
+	ms, db := c.cluster.membership, c.cluster.database()
+	index := uint64(c.cluster.store.Revision())
+	resp := &pb.StatusResponse{
+		Header:           &pb.ResponseHeader{},
+		Version:          serverVersion,
+		StorageVersion:   storageVersion,
+		Leader:           ms.currentLeader(),
+		RaftTerm:         ms.currentTerm(),
+		RaftIndex:        index,
+		RaftAppliedIndex: index,
+		DbSize:           int64(len(db)),
+		DbSizeInUse:      int64(len(db)),
+		DbSizeQuota:      dbQuota,
+		IsLearner:        ms.isLearner(c.Member.id),
+		DowngradeInfo:    &pb.DowngradeInfo{},
+	}
+	if resp.Leader == 0 {
+		resp.Errors = append(resp.Errors, "etcdserver: no leader")
+	}
+	for _, a := range ms.listAlarms(pb.AlarmType_NONE) {
+		resp.Errors = append(resp.Errors, a.String())
+	}
+	return resp, nil
+}
+
+func maintenanceDefragment(*Call, *pb.DefragmentRequest) (*pb.DefragmentResponse, error) {
+	return &pb.DefragmentResponse{}, nil
+}
+
+func maintenanceHash(c *Call, _ *pb.HashRequest) (*pb.HashResponse, error) {
+	kv, err := c.cluster.store.HashKV(&pb.HashKVRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.HashResponse{Header: kv.Header, Hash: kv.Hash}, nil
+}
+
+func maintenanceHashKV(c *Call, r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
+	return c.cluster.store.HashKV(r)
+}
+
+// maintenanceMoveLeader works on the leader alone, as in etcd.
+func maintenanceMoveLeader(c *Call, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResponse, error) {
+	if err := c.cluster.membership.moveLeader(c.Member.id, r.TargetID); err != nil {
+		return nil, err
+	}
+	return &pb.MoveLeaderResponse{}, nil
+}
+
+// maintenanceDowngrade cancels what is not under way, as etcd does, and knows
+// no version to go down to.
+func maintenanceDowngrade(_ *Call, r *pb.DowngradeRequest) (*pb.DowngradeResponse, error) {
+	switch {
+	case r.Action == pb.DowngradeRequest_CANCEL:
+		return &pb.DowngradeResponse{Header: &pb.ResponseHeader{}, Version: clusterVersion}, nil
+	case !versionFormat.MatchString(r.Version):
+		return nil, rpctypes.ErrGRPCWrongDowngradeVersionFormat
+	default:
+		return nil, rpctypes.ErrGRPCInvalidDowngradeTargetVersion
+	}
+}
+
+// maintenanceSnapshot sends the database in chunks, and then its SHA-256
+// digest as a message of its own.
+func maintenanceSnapshot(c *Call) error {
+	db := c.cluster.database()
+	for rest := db; len(rest) > 0; {
+		n := min(snapshotChunk, len(rest))
+		resp := &pb.SnapshotResponse{Blob: rest[:n], RemainingBytes: uint64(len(rest) - n), Version: storageVersion}
+		if err := c.send(resp); err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	digest := sha256.Sum256(db)
+	return c.send(&pb.SnapshotResponse{Blob: digest[:], Version: storageVersion})
+}
+
+// database returns what stands for the database file: the keys, padded to at
+// least one whole page.
+func (c *Cluster) database() []byte {
+	data := c.store.Encode()
+	pages := max(1, (len(data)+pageSize-1)/pageSize)
+	return append(data, make([]byte, pages*pageSize-len(data))...)
+}

@@ -1,0 +1,145 @@
+package fakeetcd
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+func TestStatus(t *testing.T) {
+	cluster := start(t, 2)
+	maintenance := pb.NewMaintenanceClient(dial(t, cluster.Member(1)))
+	resp, err := maintenance.Status(within(t), &pb.StatusRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, "3.7.3", resp.Version)
+	assert.Equal(t, cluster.Member(0).ID(), resp.Leader)
+	assert.Equal(t, cluster.Member(1).ID(), resp.Header.MemberId)
+	assert.EqualValues(t, pageSize, resp.DbSize)
+	assert.Empty(t, resp.Errors)
+
+	alarm := &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: 7, Alarm: pb.AlarmType_NOSPACE}
+	_, err = maintenance.Alarm(within(t), alarm)
+	require.NoError(t, err)
+	cluster.SetLeader(nil)
+	resp, err = maintenance.Status(within(t), &pb.StatusRequest{})
+	require.NoError(t, err)
+	assert.Zero(t, resp.Leader)
+	require.Len(t, resp.Errors, 2)
+	assert.Equal(t, "etcdserver: no leader", resp.Errors[0])
+	assert.Contains(t, resp.Errors[1], "NOSPACE")
+}
+
+func TestAlarms(t *testing.T) {
+	cluster := start(t, 1)
+	maintenance := pb.NewMaintenanceClient(dial(t, cluster.Member(0)))
+	alarms := func(action pb.AlarmRequest_AlarmAction, id uint64, alarm pb.AlarmType) int {
+		resp, err := maintenance.Alarm(within(t), &pb.AlarmRequest{Action: action, MemberID: id, Alarm: alarm})
+		require.NoError(t, err)
+		return len(resp.Alarms)
+	}
+	assert.Zero(t, alarms(pb.AlarmRequest_ACTIVATE, 1, pb.AlarmType_NONE))
+	assert.Equal(t, 1, alarms(pb.AlarmRequest_ACTIVATE, 1, pb.AlarmType_NOSPACE))
+	assert.Equal(t, 1, alarms(pb.AlarmRequest_ACTIVATE, 1, pb.AlarmType_NOSPACE))
+	assert.Equal(t, 1, alarms(pb.AlarmRequest_ACTIVATE, 2, pb.AlarmType_CORRUPT))
+	assert.Equal(t, 2, alarms(pb.AlarmRequest_GET, 0, pb.AlarmType_NONE))
+	assert.Equal(t, 1, alarms(pb.AlarmRequest_GET, 0, pb.AlarmType_CORRUPT))
+	assert.Equal(t, 1, alarms(pb.AlarmRequest_DEACTIVATE, 1, pb.AlarmType_NOSPACE))
+	assert.Zero(t, alarms(pb.AlarmRequest_DEACTIVATE, 1, pb.AlarmType_NOSPACE))
+	assert.Equal(t, 1, alarms(pb.AlarmRequest_GET, 0, pb.AlarmType_NONE))
+}
+
+// TestSnapshot shows a snapshot of more than one chunk, and its digest.
+func TestSnapshot(t *testing.T) {
+	cluster := start(t, 1)
+	_, err := cluster.Put("k", string(bytes.Repeat([]byte("v"), 2*snapshotChunk)))
+	require.NoError(t, err)
+	stream, err := pb.NewMaintenanceClient(dial(t, cluster.Member(0))).Snapshot(within(t), &pb.SnapshotRequest{})
+	require.NoError(t, err)
+	responses := collect(t, stream)
+	require.Len(t, responses, 4)
+	var db []byte
+	for _, r := range responses[:3] {
+		db = append(db, r.Blob...)
+	}
+	assert.Len(t, db, 2*snapshotChunk+pageSize)
+	assert.EqualValues(t, snapshotChunk+pageSize, responses[0].RemainingBytes)
+	assert.Zero(t, responses[2].RemainingBytes)
+	digest := sha256.Sum256(db)
+	assert.Equal(t, digest[:], responses[3].Blob)
+	assert.Equal(t, storageVersion, responses[3].Version)
+}
+
+func TestHashes(t *testing.T) {
+	cluster := start(t, 2)
+	first := pb.NewMaintenanceClient(dial(t, cluster.Member(0)))
+	second := pb.NewMaintenanceClient(dial(t, cluster.Member(1)))
+	_, err := cluster.Put("k", "1")
+	require.NoError(t, err)
+	at2, err := first.HashKV(within(t), &pb.HashKVRequest{})
+	require.NoError(t, err)
+	_, err = cluster.Put("k", "2")
+	require.NoError(t, err)
+	at3, err := second.HashKV(within(t), &pb.HashKVRequest{})
+	require.NoError(t, err)
+	assert.NotEqual(t, at2.Hash, at3.Hash)
+	again, err := second.HashKV(within(t), &pb.HashKVRequest{Revision: 2})
+	require.NoError(t, err)
+	assert.Equal(t, at2.Hash, again.Hash)
+	assert.EqualValues(t, 2, again.HashRevision)
+	assert.EqualValues(t, -1, again.CompactRevision)
+	whole, err := first.Hash(within(t), &pb.HashRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, at3.Hash, whole.Hash)
+	_, err = first.HashKV(within(t), &pb.HashKVRequest{Revision: 9})
+	wantError(t, rpctypes.ErrGRPCFutureRev, err)
+}
+
+func TestMoveLeader(t *testing.T) {
+	cluster := start(t, 3)
+	leader := pb.NewMaintenanceClient(dial(t, cluster.Member(0)))
+	follower := pb.NewMaintenanceClient(dial(t, cluster.Member(1)))
+	cluster.SetLearner(cluster.Member(2), true)
+	_, err := follower.MoveLeader(within(t), &pb.MoveLeaderRequest{TargetID: cluster.Member(1).ID()})
+	wantError(t, rpctypes.ErrGRPCNotLeader, err)
+	for _, id := range []uint64{1, cluster.Member(2).ID()} {
+		_, err = leader.MoveLeader(within(t), &pb.MoveLeaderRequest{TargetID: id})
+		wantError(t, rpctypes.ErrGRPCBadLeaderTransferee, err)
+	}
+	_, err = leader.MoveLeader(within(t), &pb.MoveLeaderRequest{TargetID: cluster.Member(1).ID()})
+	require.NoError(t, err)
+	status, err := leader.Status(within(t), &pb.StatusRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, cluster.Member(1).ID(), status.Leader)
+	assert.EqualValues(t, firstTerm+1, status.RaftTerm)
+}
+
+func TestDefragmentAndDowngrade(t *testing.T) {
+	maintenance := pb.NewMaintenanceClient(dial(t, start(t, 1).Member(0)))
+	_, err := maintenance.Defragment(within(t), &pb.DefragmentRequest{})
+	require.NoError(t, err)
+	resp, err := maintenance.Downgrade(within(t), &pb.DowngradeRequest{Action: pb.DowngradeRequest_CANCEL})
+	require.NoError(t, err)
+	assert.Equal(t, "3.7", resp.Version)
+	_, err = maintenance.Downgrade(within(t), &pb.DowngradeRequest{Version: "three"})
+	wantError(t, rpctypes.ErrGRPCWrongDowngradeVersionFormat, err)
+	_, err = maintenance.Downgrade(within(t), &pb.DowngradeRequest{Version: "3.4.0"})
+	wantError(t, rpctypes.ErrGRPCInvalidDowngradeTargetVersion, err)
+}
+
+func TestHealth(t *testing.T) {
+	client := healthpb.NewHealthClient(dial(t, start(t, 1).Member(0)))
+	resp, err := client.Check(within(t), &healthpb.HealthCheckRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, healthpb.HealthCheckResponse_SERVING, resp.Status)
+	stream, err := client.Watch(within(t), &healthpb.HealthCheckRequest{})
+	require.NoError(t, err)
+	resp, err = stream.Recv()
+	require.NoError(t, err)
+	assert.Equal(t, healthpb.HealthCheckResponse_SERVING, resp.Status)
+}

@@ -1,0 +1,140 @@
+package fakeetcd
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// maxRecvBytes is the largest message that etcd's gRPC server takes by
+// default: --max-request-bytes, 1.5 MiB, and 512 KiB more for what surrounds it.
+const maxRecvBytes = maxRequestBytes + 512*1024
+
+// Member is one member of a Cluster. It is safe for concurrent use.
+type Member struct {
+	cluster  *Cluster
+	id       uint64
+	name     string
+	addr     string
+	server   *grpc.Server
+	listener *listener
+
+	mu    sync.Mutex
+	up    bool
+	conns map[*conn]struct{}
+	dials int
+}
+
+func newMember(c *Cluster, index int) *Member {
+	name := fmt.Sprintf("member-%d", index)
+	m := &Member{
+		cluster: c,
+		id:      ClusterID<<16 | uint64(index+1),
+		name:    name,
+		addr:    name + ".fakeetcd:2379",
+		up:      true,
+		conns:   make(map[*conn]struct{}),
+	}
+	m.listener = newListener(addr(m.addr))
+	m.server = grpc.NewServer(
+		grpc.UnknownServiceHandler(m.serve),
+		grpc.InTapHandle(claimStream),
+		grpc.MaxRecvMsgSize(maxRecvBytes),
+		grpc.MaxSendMsgSize(1<<31-1),
+		grpc.WaitForHandlers(true),
+	)
+	return m
+}
+
+// ID returns the member's ID.
+func (m *Member) ID() uint64 { return m.id }
+
+// Name returns the member's name, such as "member-0".
+func (m *Member) Name() string { return m.name }
+
+// Addr returns the host:port that DialContext knows the member by.
+func (m *Member) Addr() string { return m.addr }
+
+// Endpoint returns the member's endpoint, the one client URL that MemberList
+// shows for it: "http://" and its address.
+func (m *Member) Endpoint() string { return "http://" + m.addr }
+
+// Dial returns a bare gRPC connection to this member alone. The caller closes it.
+func (m *Member) Dial(opts ...grpc.DialOption) (*grpc.ClientConn, error) {
+	all := append(m.cluster.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	return grpc.NewClient("passthrough:///"+m.addr, append(all, opts...)...)
+}
+
+// Stop makes the member refuse connections, and breaks those that it has.
+// Calls under way are executed to their end, but no answer gets through.
+// Stopping twice does nothing.
+func (m *Member) Stop() {
+	m.mu.Lock()
+	m.up = false
+	m.mu.Unlock()
+	m.BreakConnections()
+}
+
+// Start makes a stopped member accept connections again.
+func (m *Member) Start() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.up = true
+}
+
+// BreakConnections closes every connection to the member, without a GOAWAY and
+// without delivering what is under way. Clients may connect again at once.
+func (m *Member) BreakConnections() {
+	m.mu.Lock()
+	conns := make([]*conn, 0, len(m.conns))
+	for c := range m.conns {
+		conns = append(conns, c)
+	}
+	m.mu.Unlock()
+	for _, c := range conns {
+		// Closing a pipe cannot fail.
+		_ = c.Close()
+	}
+}
+
+// Connections returns how many connections to the member are open.
+func (m *Member) Connections() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.conns)
+}
+
+// Dials returns how often clients tried to connect to the member.
+func (m *Member) Dials() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.dials
+}
+
+func (m *Member) countDial() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dials++
+}
+
+// admit makes pipe a connection of the member, unless it is stopped.
+func (m *Member) admit(pipe net.Conn) (*conn, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.up {
+		return nil, syscall.ECONNREFUSED
+	}
+	c := newConn(m, m.dials, pipe)
+	m.conns[c] = struct{}{}
+	return c, nil
+}
+
+func (m *Member) forget(c *conn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.conns, c)
+}

@@ -1,0 +1,206 @@
+package fakeetcd
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"sync"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/protobuf/proto"
+)
+
+// membership is who belongs to the cluster, who leads it, and its alarms.
+type membership struct {
+	mu      sync.Mutex
+	members []*pb.Member
+	added   uint64
+	leader  uint64 // 0 if there is none
+	term    uint64
+	lost    chan struct{} // closed when the leader is lost, replaced when there is one again
+	alarms  []*pb.AlarmMember
+}
+
+// firstTerm is the raft term of a new cluster: the first election of a real
+// one is usually won in term 2.
+const firstTerm = 2
+
+func newMembership(members []*Member) *membership {
+	ms := &membership{leader: members[0].id, term: firstTerm, lost: make(chan struct{})}
+	for i, m := range members {
+		ms.members = append(ms.members, &pb.Member{
+			ID:         m.id,
+			Name:       m.name,
+			PeerURLs:   []string{fmt.Sprintf("http://member-%d.fakeetcd:2380", i)},
+			ClientURLs: []string{m.Endpoint()},
+		})
+	}
+	return ms
+}
+
+func (ms *membership) setLeader(id uint64) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	switch {
+	case id == 0 && ms.leader != 0:
+		close(ms.lost)
+	case id != 0 && ms.leader == 0:
+		ms.lost = make(chan struct{})
+	}
+	ms.leader = id
+	ms.term++
+}
+
+func (ms *membership) hasLeader() bool {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	return ms.leader != 0
+}
+
+func (ms *membership) currentLeader() uint64 {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	return ms.leader
+}
+
+func (ms *membership) currentTerm() uint64 {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	return ms.term
+}
+
+// leaderLost returns a channel that is closed when the leader is lost, nil for
+// a stream that did not ask for that.
+func (c *Call) leaderLost() <-chan struct{} {
+	if !c.requiresLeader() {
+		return nil
+	}
+	ms := c.cluster.membership
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	return ms.lost
+}
+
+func (ms *membership) findLocked(id uint64) *pb.Member {
+	for _, m := range ms.members {
+		if m.ID == id {
+			return m
+		}
+	}
+	return nil
+}
+
+func (ms *membership) isLearner(id uint64) bool {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	return ms.findLocked(id).GetIsLearner()
+}
+
+func (ms *membership) setLearner(id uint64, learner bool) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	if m := ms.findLocked(id); m != nil {
+		m.IsLearner = learner
+	}
+}
+
+func (ms *membership) list() []*pb.Member {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	return ms.listLocked()
+}
+
+func (ms *membership) listLocked() []*pb.Member {
+	out := make([]*pb.Member, len(ms.members))
+	for i, m := range ms.members {
+		out[i] = proto.CloneOf(m)
+	}
+	return out
+}
+
+// add makes a member that has not started: without a name and client URLs.
+func (ms *membership) add(r *pb.MemberAddRequest) (*pb.Member, []*pb.Member, error) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	for _, m := range ms.members {
+		if slices.ContainsFunc(r.PeerURLs, func(u string) bool { return slices.Contains(m.PeerURLs, u) }) {
+			return nil, nil, rpctypes.ErrGRPCPeerURLExist
+		}
+		if r.IsLearner && m.IsLearner {
+			// etcd's default of --max-learners is 1.
+			return nil, nil, rpctypes.ErrGRPCTooManyLearners
+		}
+	}
+	ms.added++
+	m := &pb.Member{ID: ClusterID<<16 | (maxMembers + ms.added), PeerURLs: r.PeerURLs, IsLearner: r.IsLearner}
+	ms.members = append(ms.members, m)
+	return proto.CloneOf(m), ms.listLocked(), nil
+}
+
+func checkPeerURLs(urls []string) error {
+	if len(urls) == 0 {
+		return rpctypes.ErrGRPCMemberBadURLs
+	}
+	for _, s := range urls {
+		u, err := url.Parse(s)
+		if err != nil || u.Path != "" {
+			return rpctypes.ErrGRPCMemberBadURLs
+		}
+		if _, _, err := net.SplitHostPort(u.Host); err != nil {
+			return rpctypes.ErrGRPCMemberBadURLs
+		}
+	}
+	return nil
+}
+
+func (ms *membership) remove(id uint64) ([]*pb.Member, error) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	if ms.findLocked(id) == nil {
+		return nil, rpctypes.ErrGRPCMemberNotFound
+	}
+	ms.members = slices.DeleteFunc(ms.members, func(m *pb.Member) bool { return m.ID == id })
+	return ms.listLocked(), nil
+}
+
+func (ms *membership) update(r *pb.MemberUpdateRequest) ([]*pb.Member, error) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	m := ms.findLocked(r.ID)
+	if m == nil {
+		return nil, rpctypes.ErrGRPCMemberNotFound
+	}
+	m.PeerURLs = r.PeerURLs
+	return ms.listLocked(), nil
+}
+
+func (ms *membership) promote(id uint64) ([]*pb.Member, error) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	m := ms.findLocked(id)
+	switch {
+	case m == nil:
+		return nil, rpctypes.ErrGRPCMemberNotFound
+	case !m.IsLearner:
+		return nil, rpctypes.ErrGRPCMemberNotLearner
+	}
+	m.IsLearner = false
+	return ms.listLocked(), nil
+}
+
+// moveLeader hands the leadership from one member to another.
+func (ms *membership) moveLeader(from, to uint64) error {
+	if ms.currentLeader() != from {
+		return rpctypes.ErrGRPCNotLeader
+	}
+	ms.mu.Lock()
+	target := ms.findLocked(to)
+	ms.mu.Unlock()
+	if target == nil || target.IsLearner {
+		return rpctypes.ErrGRPCBadLeaderTransferee
+	}
+	ms.setLeader(to)
+	return nil
+}

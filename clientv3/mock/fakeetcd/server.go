@@ -1,0 +1,140 @@
+package fakeetcd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// streamKey is the context key of the HTTP/2 stream that carries a call.
+type streamKey struct{}
+
+// claimStream notes on which stream of its connection a call arrives. gRPC
+// calls it for each stream in order, before the next frame is read.
+func claimStream(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	return context.WithValue(ctx, streamKey{}, connOf(ctx).claim()), nil
+}
+
+// connOf returns the connection of a call. Members accept no other kind.
+func connOf(ctx context.Context) *conn {
+	p, _ := peer.FromContext(ctx)
+	return p.Addr.(peerAddr).conn
+}
+
+// serve handles every call of every service.
+func (m *Member) serve(_ any, stream grpc.ServerStream) error {
+	c, err := m.receive(stream)
+	if err != nil {
+		return err
+	}
+	defer c.conn.release(c.id)
+	if h := m.cluster.arrive(c); h != nil {
+		c.run(h)
+	}
+	return c.finish()
+}
+
+// arrive records a call and returns its hook, nil if there is none. Both happen
+// at once, so that calls get their hooks in the order of the record, and a test
+// that waited for a call knows that the call has its hook.
+func (c *Cluster) arrive(call *Call) *Hook {
+	c.arrival.Lock()
+	defer c.arrival.Unlock()
+	h := c.hooks.take(call.Method)
+	call.Number = c.recorder.add(call.record)
+	return h
+}
+
+// run gives the call to a hook. If the hook does not return, because it ended
+// its goroutine, the connection is broken so that the client does not wait.
+func (c *Call) run(h *Hook) {
+	returned := false
+	defer func() {
+		if !returned {
+			c.BreakConn()
+		}
+	}()
+	h.f(c)
+	returned = true
+}
+
+// receive reads a call's request, if it comes in one piece.
+func (m *Member) receive(stream grpc.ServerStream) (*Call, error) {
+	ctx := stream.Context()
+	fullName, _ := grpc.MethodFromServerStream(stream)
+	md, _ := metadata.FromIncomingContext(ctx)
+	id, _ := ctx.Value(streamKey{}).(uint32)
+	c := &Call{
+		Member: m, Method: fullName, Metadata: md,
+		cluster: m.cluster, stream: stream, method: lookup(fullName), conn: connOf(ctx), id: id,
+		record: &Record{Member: m, Method: fullName, Metadata: md.Copy()},
+	}
+	c.record.Peer = c.conn.RemoteAddr().String()
+	// Uncompressed, the size of a response on the wire is known beforehand.
+	if err := grpc.SetSendCompressor(ctx, "identity"); err != nil {
+		return nil, err
+	}
+	if !c.method.clientStreams {
+		c.Request = c.method.newRequest()
+		if err := stream.RecvMsg(c.Request); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = status.Error(codes.Internal, "fakeetcd: the call has no request")
+			}
+			return nil, err
+		}
+		c.record.Requests = []proto.Message{proto.Clone(c.Request)}
+	}
+	return c, nil
+}
+
+// method is how a method is decoded and carried out.
+type method struct {
+	service       service
+	request       protoreflect.MessageType
+	clientStreams bool
+}
+
+func (m method) newRequest() proto.Message { return m.request.New().Interface() }
+
+// lookup finds a method by its full name. Of a method that the program does
+// not know, it can only be said that its request is some message.
+func lookup(fullName string) method {
+	m := method{request: (&emptypb.Empty{}).ProtoReflect().Type(), service: unimplemented(fullName)}
+	if s, ok := services[fullName]; ok {
+		m.service = s
+	}
+	name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(fullName, "/"), "/", "."))
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
+	if err != nil {
+		return m
+	}
+	md, ok := d.(protoreflect.MethodDescriptor)
+	if !ok {
+		return m
+	}
+	m.clientStreams = md.IsStreamingClient()
+	if t, err := protoregistry.GlobalTypes.FindMessageByName(md.Input().FullName()); err == nil {
+		m.request = t
+	}
+	return m
+}
+
+// unimplemented is the service of a method that the fake does not have. Its
+// status is that of a server without it.
+func unimplemented(fullName string) service {
+	return service{access: open, call: func(*Call) (proto.Message, error) {
+		return nil, status.Errorf(codes.Unimplemented, "unknown method %s", fullName)
+	}}
+}

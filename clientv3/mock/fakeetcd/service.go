@@ -1,0 +1,212 @@
+package fakeetcd
+
+import (
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/store"
+)
+
+// maxRequestBytes is etcd's default of --max-request-bytes, 1.5 MiB: the
+// largest write that it takes.
+const maxRequestBytes = 1536 * 1024
+
+// access is who may call a method while authentication is enabled.
+type access int
+
+const (
+	// open is anybody, even with a token that is not valid. The streams look at
+	// the token only when a request comes.
+	open access = iota
+	// checked is anybody without a token or with a valid one; the method goes
+	// on to check permissions itself.
+	checked
+	// users is every user.
+	users
+	// admins is every user with the root role.
+	admins
+)
+
+// service carries out the calls of one method.
+type service struct {
+	access access
+	call   func(c *Call) (proto.Message, error)
+	// noRevision leaves the revision out of the response header.
+	noRevision bool
+}
+
+// unary makes a service of a function over typed messages.
+func unary[Q, R proto.Message](a access, f func(c *Call, req Q) (R, error)) service {
+	return service{access: a, call: func(c *Call) (proto.Message, error) {
+		resp, err := f(c, c.Request.(Q))
+		if err != nil {
+			return nil, err
+		}
+		return resp, nil
+	}}
+}
+
+// streaming makes a service of a function that sends its responses itself.
+func streaming(a access, f func(c *Call) error) service {
+	return service{access: a, call: func(c *Call) (proto.Message, error) { return nil, f(c) }}
+}
+
+// services holds the methods that a member has, by their full names.
+var services = allServices()
+
+func allServices() map[string]service {
+	all := make(map[string]service)
+	for prefix, methods := range map[string]map[string]service{
+		"/etcdserverpb.KV/":          kvService(),
+		"/etcdserverpb.Watch/":       watchService(),
+		"/etcdserverpb.Lease/":       leaseService(),
+		"/etcdserverpb.Cluster/":     clusterService(),
+		"/etcdserverpb.Auth/":        authService(),
+		"/etcdserverpb.Maintenance/": maintenanceService(),
+		"/grpc.health.v1.Health/":    healthService(),
+	} {
+		for name, s := range methods {
+			all[prefix+name] = s
+		}
+	}
+	return all
+}
+
+// execute carries out the call as an etcd member does: first the checks that
+// hold for every method, in the server's order, then the method itself.
+func (c *Call) execute() (proto.Message, error) {
+	s := c.method.service
+	if err := c.intercept(); err != nil {
+		return nil, err
+	}
+	if err := validate(c.Request); err != nil {
+		return nil, err
+	}
+	if err := c.authorize(s.access); err != nil {
+		return nil, err
+	}
+	resp, err := s.call(c)
+	if err != nil {
+		return nil, err
+	}
+	if r, ok := resp.(interface{ GetHeader() *pb.ResponseHeader }); ok {
+		c.fill(r.GetHeader(), !s.noRevision)
+	}
+	return resp, nil
+}
+
+// intercept refuses what this member cannot serve in its present role.
+func (c *Call) intercept() error {
+	ms := c.cluster.membership
+	if ms.isLearner(c.Member.id) && !servedByLearners(c) {
+		return rpctypes.ErrGRPCNotSupportedForLearner
+	}
+	if c.requiresLeader() && !ms.hasLeader() {
+		return rpctypes.ErrGRPCNoLeader
+	}
+	return nil
+}
+
+// validate refuses a request that is wrong whoever sends it.
+func validate(req proto.Message) error {
+	if r, ok := req.(*pb.MemberAddRequest); ok {
+		return checkPeerURLs(r.PeerURLs)
+	}
+	return store.Check(req)
+}
+
+// authorize refuses a caller who may not call the method at all.
+func (c *Call) authorize(a access) error {
+	if a == open {
+		return nil
+	}
+	user, err := c.user()
+	if err != nil {
+		return err
+	}
+	switch a {
+	case users:
+		return c.cluster.auth.RequireUser(user)
+	case admins:
+		return c.cluster.auth.RequireAdmin(user)
+	case open, checked:
+	}
+	return nil
+}
+
+// user returns the name of the user whose token the call carries.
+func (c *Call) user() (string, error) { return c.cluster.auth.Identify(c.Metadata) }
+
+func (c *Call) requiresLeader() bool {
+	v := c.Metadata.Get(rpctypes.MetadataRequireLeaderKey)
+	return len(v) > 0 && v[0] == rpctypes.MetadataHasLeader
+}
+
+func servedByLearners(c *Call) bool {
+	switch r := c.Request.(type) {
+	case *pb.StatusRequest, *pb.SnapshotRequest:
+		return true
+	case *pb.RangeRequest:
+		return r.Serializable && c.Method != rangeStreamMethod
+	default:
+		return false
+	}
+}
+
+// quorum fails, as a server does after its request timeout, if there is no
+// leader to agree with.
+func (c *Call) quorum() error {
+	if !c.cluster.membership.hasLeader() {
+		return rpctypes.ErrGRPCTimeout
+	}
+	return nil
+}
+
+// propose is quorum for a write, whose size is limited.
+func (c *Call) propose(req proto.Message) error {
+	if proto.Size(req) > maxRequestBytes {
+		return rpctypes.ErrGRPCRequestTooLarge
+	}
+	return c.quorum()
+}
+
+// fill completes a response header.
+func (c *Call) fill(h *pb.ResponseHeader, withRevision bool) {
+	if h == nil {
+		return
+	}
+	h.ClusterId, h.MemberId, h.RaftTerm = ClusterID, c.Member.id, c.cluster.membership.currentTerm()
+	if withRevision && h.Revision == 0 {
+		h.Revision = c.cluster.store.Revision()
+	}
+}
+
+// header returns the header of a response that is sent on a stream.
+func (c *Call) header() *pb.ResponseHeader {
+	h := &pb.ResponseHeader{}
+	c.fill(h, true)
+	return h
+}
+
+// requests reads the requests of a stream until the client has sent its last,
+// which closes the channel, or the stream ends.
+func (c *Call) requests() <-chan proto.Message {
+	out := make(chan proto.Message)
+	ctx := c.Context()
+	c.cluster.background.Go(func() {
+		defer close(out)
+		for {
+			req, err := c.Recv()
+			if err != nil {
+				return
+			}
+			select {
+			case out <- req:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return out
+}

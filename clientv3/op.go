@@ -1,0 +1,123 @@
+package clientv3
+
+type opType int
+
+const (
+	// The zero Op has no type and is rejected wherever an Op is carried out.
+	tRange opType = iota + 1
+	tPut
+	tDeleteRange
+	tTxn
+)
+
+// Op is one operation: a get, put, delete or txn for [KV.Do] and [Txn], or the
+// parameters of a watch. It is a value; build it with [OpGet], [OpPut],
+// [OpDelete], [OpTxn] or [OpWatch].
+type Op struct {
+	t   opType
+	key []byte
+	end []byte
+
+	// Get.
+	limit        int64
+	sort         *SortOption
+	serializable bool
+	keysOnly     bool
+	countOnly    bool
+	minModRev    int64
+	maxModRev    int64
+	minCreateRev int64
+	maxCreateRev int64
+
+	// Get and watch: the revision to read at, or to start from.
+	rev int64
+
+	// Watch, put and delete.
+	prevKV bool
+
+	// Watch.
+	fragment           bool
+	watchBufLogEnabled bool
+	progressNotify     bool
+	createdNotify      bool
+	filterPut          bool
+	filterDelete       bool
+
+	// Put.
+	val         []byte
+	leaseID     LeaseID
+	ignoreValue bool
+	ignoreLease bool
+
+	// Txn.
+	cmps    []Cmp
+	thenOps []Op
+	elseOps []Op
+
+	isOptsWithFromKey bool
+	isOptsWithPrefix  bool
+}
+
+// NewOp returns an Op that has an empty key and no type: something to apply
+// options to when only their effect is of interest. It cannot be carried out.
+func NewOp() *Op { return &Op{key: []byte{}} }
+
+// OpGet returns the operation that reads key, or the range that the options ask
+// for. It panics when both [WithPrefix] and [WithFromKey] are given.
+func OpGet(key string, opts ...OpOption) Op {
+	op := newOp(tRange, key, opts)
+	op.rejectTwoRanges()
+	return op
+}
+
+// OpPut returns the operation that writes val to key. It panics when given an
+// option that a put cannot have: a range, or one that only reads or watches have.
+func OpPut(key, val string, opts ...OpOption) Op {
+	op := Op{t: tPut, key: []byte(key), val: []byte(val)}
+	op.apply(opts)
+	op.reject(inPut)
+	return op
+}
+
+// OpDelete returns the operation that deletes key, or the range that the options
+// ask for. It panics when both [WithPrefix] and [WithFromKey] are given, and when
+// given an option that a delete cannot have: a lease, or one that only reads or
+// watches have.
+func OpDelete(key string, opts ...OpOption) Op {
+	op := newOp(tDeleteRange, key, opts)
+	op.rejectTwoRanges()
+	op.reject(inDelete)
+	return op
+}
+
+// OpTxn returns the operation that carries out thenOps if every comparison
+// holds, and elseOps otherwise. The comparisons are copied: changing one
+// afterwards does not change the operation.
+func OpTxn(cmps []Cmp, thenOps []Op, elseOps []Op) Op {
+	own := make([]Cmp, len(cmps))
+	for i := range cmps {
+		own[i] = cmps[i].Clone()
+	}
+	return Op{t: tTxn, cmps: own, thenOps: thenOps, elseOps: elseOps}
+}
+
+// OpWatch returns the parameters of a watch on key, or on the range that the
+// options ask for. It panics when given an option that a watch cannot have: a
+// lease, or one that only reads have.
+func OpWatch(key string, opts ...OpOption) Op {
+	op := newOp(tRange, key, opts)
+	op.reject(inWatch)
+	return op
+}
+
+func newOp(t opType, key string, opts []OpOption) Op {
+	op := Op{t: t, key: []byte(key)}
+	op.apply(opts)
+	return op
+}
+
+func (op *Op) apply(opts []OpOption) {
+	for _, opt := range opts {
+		opt(op)
+	}
+}

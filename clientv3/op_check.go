@@ -1,0 +1,54 @@
+package clientv3
+
+// opPlace is a set of the operations that check their options.
+type opPlace uint8
+
+const (
+	inPut opPlace = 1 << iota
+	inDelete
+	inWatch
+)
+
+var opPlaceNames = map[opPlace]string{inPut: "put", inDelete: "delete", inWatch: "watch"}
+
+// misplaced lists, in the order of the checks, what an option may have set and
+// the operations that cannot have it. The names are part of the panic's value,
+// which is that of the official client.
+var misplaced = [...]struct {
+	name  string
+	where opPlace
+	isSet func(*Op) bool
+}{
+	{"lease", inDelete | inWatch, func(op *Op) bool { return op.leaseID != NoLease }},
+	{"range", inPut, func(op *Op) bool { return op.end != nil }},
+	{"limit", inPut | inDelete | inWatch, func(op *Op) bool { return op.limit != 0 }},
+	{"revision", inPut | inDelete, func(op *Op) bool { return op.rev != 0 }},
+	{"sort", inPut | inDelete | inWatch, func(op *Op) bool { return op.sort != nil }},
+	{"serializable", inPut | inDelete | inWatch, func(op *Op) bool { return op.serializable }},
+	{"countOnly", inPut | inDelete | inWatch, func(op *Op) bool { return op.countOnly }},
+	{"mod revision filter", inPut | inDelete | inWatch, func(op *Op) bool {
+		return op.minModRev != 0 || op.maxModRev != 0
+	}},
+	{"create revision filter", inPut | inDelete | inWatch, func(op *Op) bool {
+		return op.minCreateRev != 0 || op.maxCreateRev != 0
+	}},
+	{"filter", inPut | inDelete, func(op *Op) bool { return op.filterPut || op.filterDelete }},
+	{"createdNotify", inPut | inDelete, func(op *Op) bool { return op.createdNotify }},
+}
+
+// reject panics when an option has set what the operation cannot have.
+func (op *Op) reject(place opPlace) {
+	for i := range misplaced {
+		if m := &misplaced[i]; m.where&place != 0 && m.isSet(op) {
+			panic("unexpected " + m.name + " in " + opPlaceNames[place])
+		}
+	}
+}
+
+// rejectTwoRanges panics when two options have set the range in ways that
+// exclude each other.
+func (op *Op) rejectTwoRanges() {
+	if op.isOptsWithPrefix && op.isOptsWithFromKey {
+		panic("`WithPrefix` and `WithFromKey` cannot be set at the same time, choose one")
+	}
+}

@@ -1,0 +1,25 @@
+package clientv3
+
+// WithProgressNotify makes the server tell a watch without events, every ten
+// minutes by default, up to which revision it has seen everything. Such a response
+// carries no events.
+func WithProgressNotify() OpOption { return func(op *Op) { op.progressNotify = true } }
+
+// WithCreatedNotify makes a watch deliver a response without events when the
+// server has created it.
+func WithCreatedNotify() OpOption { return func(op *Op) { op.createdNotify = true } }
+
+// WithFilterPut makes a watch leave out puts.
+func WithFilterPut() OpOption { return func(op *Op) { op.filterPut = true } }
+
+// WithFilterDelete makes a watch leave out deletes.
+func WithFilterDelete() OpOption { return func(op *Op) { op.filterDelete = true } }
+
+// WithFragment lets the server split a watch response that is larger than its
+// request limit (--max-request-bytes, 1.5 MiB by default, plus 512 bytes) into
+// several.
+func WithFragment() OpOption { return func(op *Op) { op.fragment = true } }
+
+// WithWatchBufLog makes a watch log when its responses wait long for a slow
+// reader.
+func WithWatchBufLog() OpOption { return func(op *Op) { op.watchBufLogEnabled = true } }

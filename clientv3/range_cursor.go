@@ -1,0 +1,114 @@
+package clientv3
+
+import (
+	"bytes"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// firstChunkKeys is the number of keys in the first chunk that etcd streams. A range
+// limited to that many arrives as one chunk.
+const firstChunkKeys = 10
+
+// rangeCursor is the position of a range that is read in parts, possibly by several
+// requests. It makes the parts add up to what one request would have returned.
+type rangeCursor struct {
+	op Op
+
+	// pin is the revision that all parts are read at, 0 while none is chosen. It is
+	// chosen for callers that did not.
+	pin int64
+
+	after     []byte // the last key delivered, nil before the first
+	delivered int64  // keys delivered
+	base      int64  // keys delivered when the current request was made
+}
+
+// plain reports whether the keys come in lexical order and none is left out: only
+// then does the last key tell where to go on.
+func (c *rangeCursor) plain() bool {
+	op := &c.op
+	sorted := op.sort != nil && (op.sort.Target != SortByKey || op.sort.Order != SortNone)
+	filtered := op.minModRev != 0 || op.maxModRev != 0 || op.minCreateRev != 0 || op.maxCreateRev != 0
+	return !sorted && !filtered
+}
+
+// onePart reports whether the range arrives in one part, if it arrives.
+func (c *rangeCursor) onePart() bool {
+	op := &c.op
+	return op.countOnly || len(op.end) == 0 || (op.limit > 0 && op.limit <= firstChunkKeys)
+}
+
+// needsPin reports whether a revision must be chosen before reading, so that the
+// range can be continued.
+func (c *rangeCursor) needsPin() bool {
+	return c.op.rev == 0 && c.pin == 0 && c.plain() && !c.onePart()
+}
+
+// pinRequest returns the request whose header tells the revision to read at. It
+// counts one key and not the range, which would cost the server a walk over it. Who
+// may read the range may read its first key.
+func (c *rangeCursor) pinRequest() *pb.RangeRequest {
+	return &pb.RangeRequest{Key: c.op.key, CountOnly: true, Serializable: c.op.serializable}
+}
+
+// resumable reports whether the range can be continued behind what was delivered.
+func (c *rangeCursor) resumable() bool {
+	return c.delivered == 0 || (c.plain() && (c.pin != 0 || c.op.rev != 0))
+}
+
+// unpin gives up the revision that was chosen, to choose another. It reports false
+// when the caller chose it, or keys have been delivered at it.
+func (c *rangeCursor) unpin() bool {
+	if c.pin == 0 || c.delivered > 0 {
+		return false
+	}
+	c.pin = 0
+	return true
+}
+
+// request returns the request for what is left.
+func (c *rangeCursor) request() *pb.RangeRequest {
+	c.base = c.delivered
+	r := c.op.toRangeRequest()
+	if c.pin != 0 {
+		r.Revision = c.pin
+	}
+	if c.after == nil {
+		return r
+	}
+	r.Key = append(bytes.Clone(c.after), 0) // the first key that is greater
+	if c.op.limit > 0 {
+		r.Limit = c.op.limit - c.delivered
+		if c.exhausted() {
+			r.Limit, r.CountOnly = 0, true
+		}
+	}
+	return r
+}
+
+// exhausted reports whether as many keys were delivered as the caller wants. What is
+// left to learn then is how many more there are.
+func (c *rangeCursor) exhausted() bool {
+	return c.op.limit > 0 && c.delivered >= c.op.limit
+}
+
+// advance takes in a part of the answer to the current request and returns it as the
+// caller gets it. last says that it is the last part of the range.
+func (c *rangeCursor) advance(part *pb.RangeResponse, last bool) *pb.RangeResponse {
+	chunk := &pb.RangeResponse{Kvs: part.GetKvs()}
+	if last {
+		chunk.Header = part.GetHeader()
+		if chunk.Header != nil && c.pin != 0 {
+			// Without a revision in the request, the header's is that of the data.
+			chunk.Header.Revision = c.pin
+		}
+		chunk.Count = c.base + part.GetCount()
+		chunk.More = part.GetMore() || (c.exhausted() && chunk.Count > c.delivered)
+	}
+	if n := len(chunk.Kvs); n > 0 {
+		c.after = bytes.Clone(chunk.Kvs[n-1].GetKey()) // the chunk will be the reader's
+		c.delivered += int64(n)
+	}
+	return chunk
+}

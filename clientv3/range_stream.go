@@ -1,0 +1,178 @@
+package clientv3
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/internal/channel"
+)
+
+// rangeStream carries out one GetStream, on a goroutine of its own.
+type rangeStream struct {
+	kv     *kv
+	ctx    context.Context // the caller's
+	cursor rangeCursor
+	tries  *channel.Tries
+	// out has room for one value, see fail.
+	out chan RangeStreamResponse
+
+	// pages is set when the server does not know the RangeStream method.
+	pages *rangePages
+	// unary says that the current read consists of unary calls. Those are repeated
+	// below, so their errors are final; streams are not.
+	unary bool
+	// done is set when the reader was given the last part.
+	done bool
+}
+
+func (s *rangeStream) run() {
+	defer close(s.out)
+	ctx, cancel := s.kv.whileOpen(s.ctx)
+	defer cancel()
+	for {
+		err := s.read(ctx)
+		if err == nil || s.done {
+			return
+		}
+		if err := s.recover(ctx, err); err != nil {
+			s.fail(ctx, err)
+			return
+		}
+	}
+}
+
+// read delivers what is left of the range, or as much of it as it can.
+func (s *rangeStream) read(ctx context.Context) error {
+	s.unary = true
+	if s.cursor.needsPin() {
+		resp, err := s.kv.remote.Range(ctx, s.cursor.pinRequest(), s.kv.callOpts...)
+		if err != nil {
+			return err
+		}
+		s.cursor.pin = resp.GetHeader().GetRevision()
+	}
+	if s.pages != nil {
+		return s.readPages(ctx)
+	}
+	s.unary = false
+	return s.readStream(ctx)
+}
+
+func (s *rangeStream) readStream(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := s.kv.remote.RangeStream(ctx, s.cursor.request(), s.kv.callOpts...)
+	if err != nil {
+		return err
+	}
+	for {
+		resp, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		part := resp.GetRangeResponse()
+		if err := s.deliver(ctx, part, part.GetHeader() != nil); err != nil {
+			return err
+		}
+	}
+}
+
+// recover decides what follows an error: nil means another read.
+func (s *rangeStream) recover(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case s.pages == nil && s.cursor.plain() && status.Code(err) == codes.Unimplemented:
+		s.pages = newRangePages()
+		return nil
+	case !s.cursor.resumable():
+		return err
+	case s.passing(err):
+		return s.tries.Pause(ctx, err)
+	case s.unary:
+		return err
+	default:
+		return s.tries.Next(ctx, err)
+	}
+}
+
+// passing reports whether err says that the revision cannot be read at, and another
+// read can do better.
+func (s *rangeStream) passing(err error) bool {
+	known := rpctypes.Error(err)
+	switch {
+	case errors.Is(known, rpctypes.ErrFutureRev):
+		// This member lags behind the one that served before. It will catch up, or
+		// another one is asked.
+		return s.cursor.unpin() || s.cursor.delivered > 0
+	case errors.Is(known, rpctypes.ErrCompacted):
+		// Compacted between choosing the revision and reading at it.
+		return s.cursor.unpin()
+	default:
+		return false
+	}
+}
+
+// deliver hands a part of the range to the reader.
+func (s *rangeStream) deliver(ctx context.Context, part *pb.RangeResponse, last bool) error {
+	s.tries.Progress()
+	if err := s.send(ctx, RangeStreamResponse{RangeResponse: s.cursor.advance(part, last)}); err != nil {
+		return err
+	}
+	s.done = last
+	return nil
+}
+
+func (s *rangeStream) send(ctx context.Context, r RangeStreamResponse) error {
+	select {
+	case s.out <- r:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// fail hands the error that ends the stream to the reader. It does not wait for a
+// reader once the context has ended: then the error takes the place of a chunk that
+// nobody has fetched.
+func (s *rangeStream) fail(ctx context.Context, err error) {
+	last := RangeStreamResponse{closeErr: ContextError(s.ctx, err)}
+	if s.send(ctx, last) == nil {
+		return
+	}
+	select {
+	case <-s.out:
+	default:
+	}
+	s.out <- last
+}
+
+// ended returns an error if ctx has ended or the client is closed.
+func (kv *kv) ended(ctx context.Context) error {
+	if kv.client != nil && kv.client.Ctx() != nil && kv.client.Ctx().Err() != nil {
+		return errClientClosed
+	}
+	return ctx.Err()
+}
+
+// whileOpen returns a context that ends with ctx, and when the client is closed.
+func (kv *kv) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if kv.client == nil || kv.client.Ctx() == nil {
+		return ctx, cancel
+	}
+	stop := context.AfterFunc(kv.client.Ctx(), cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}

@@ -1,0 +1,83 @@
+package clientv3_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// recorder is a connection that answers unary calls from a script and remembers
+// them. It makes the generated clients that the services are tested over.
+type recorder struct {
+	calls []call
+	// answer returns the reply or error for a call. Without it, or if it returns
+	// neither, the reply is empty.
+	answer func(c call) (proto.Message, error)
+}
+
+type call struct {
+	method string
+	req    proto.Message
+	ctx    context.Context
+	opts   int
+}
+
+func (r *recorder) Invoke(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
+	c := call{method: method, req: proto.Clone(req.(proto.Message)), ctx: ctx, opts: len(opts)}
+	r.calls = append(r.calls, c)
+	if r.answer == nil {
+		return nil
+	}
+	answer, err := r.answer(c)
+	if answer != nil {
+		proto.Merge(reply.(proto.Message), answer)
+	}
+	return err
+}
+
+func (r *recorder) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+	return nil, errors.New("the recorder has no streams")
+}
+
+// failing answers every call with err.
+func failing(err error) *recorder {
+	return &recorder{answer: func(call) (proto.Message, error) { return nil, err }}
+}
+
+// replying answers every call with reply.
+func replying(reply proto.Message) *recorder {
+	return &recorder{answer: func(call) (proto.Message, error) { return reply, nil }}
+}
+
+// only returns the one request that was sent.
+func (r *recorder) only(t *testing.T) call {
+	t.Helper()
+	require.Len(t, r.calls, 1)
+	return r.calls[0]
+}
+
+func (r *recorder) kv() clientv3.KV {
+	return clientv3.NewKVFromKVClient(pb.NewKVClient(r), nil)
+}
+
+func requireProto(t *testing.T, want, got proto.Message) {
+	t.Helper()
+	if !proto.Equal(want, got) { // Diff takes a second for a large range
+		require.Empty(t, cmp.Diff(want, got, protocmp.Transform()))
+		require.Fail(t, "different messages without a difference")
+	}
+}
+
+// header is the header of a response at revision rev.
+func header(rev int64) *pb.ResponseHeader {
+	return &pb.ResponseHeader{ClusterId: 1, MemberId: 2, RaftTerm: 3, Revision: rev}
+}

@@ -1,0 +1,121 @@
+package clientv3
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"hash"
+	"io"
+	"sync"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// snapshotReader reads a snapshot stream. It has no goroutine of its own: a read
+// that finds nothing left receives the next message, and flow control holds the
+// server back in between.
+type snapshotReader struct {
+	ctx    context.Context // the caller's
+	cancel context.CancelFunc
+	stream pb.Maintenance_SnapshotClient
+
+	closeOnce sync.Once
+	closed    chan struct{}
+
+	// mu guards what follows: one read at a time.
+	mu     sync.Mutex
+	left   []byte // received and not yet read
+	digest digestCheck
+	err    error // the result of every read from now on
+}
+
+func (r *snapshotReader) Read(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		if err := r.ended(); err != nil {
+			return 0, err
+		}
+		if len(r.left) > 0 || len(p) == 0 {
+			n := copy(p, r.left)
+			r.left = r.left[n:]
+			return n, nil
+		}
+		r.accept(r.stream.Recv())
+	}
+}
+
+// ended returns the error that further reads get, nil while there may be more.
+func (r *snapshotReader) ended() error {
+	if r.err != nil {
+		return r.err
+	}
+	select {
+	case <-r.closed:
+		r.err = io.ErrClosedPipe
+	case <-r.ctx.Done():
+		r.err = r.ctx.Err()
+		r.cancel()
+	default:
+	}
+	return r.err
+}
+
+// accept takes in what the stream delivered: a message, or the error that ends it.
+func (r *snapshotReader) accept(msg *pb.SnapshotResponse, err error) {
+	switch {
+	case err == nil:
+		r.left = msg.GetBlob()
+		r.digest.add(r.left)
+		return
+	case errors.Is(err, io.EOF):
+		r.err = r.digest.verdict()
+	case r.ended() == nil:
+		r.err = ContextError(r.ctx, err)
+	}
+	r.cancel()
+}
+
+// Close ends the stream. It is safe to call at any time and more than once.
+func (r *snapshotReader) Close() error {
+	r.closeOnce.Do(func() {
+		close(r.closed)
+		r.cancel()
+	})
+	return nil
+}
+
+// digestCheck hashes a stream that ends with the SHA-256 digest of all that comes
+// before. The last bytes seen may be the digest, so they are held back.
+type digestCheck struct {
+	sum  hash.Hash
+	tail []byte // at most sha256.Size bytes
+}
+
+func (d *digestCheck) add(p []byte) {
+	if d.sum == nil {
+		d.sum = sha256.New()
+		d.tail = make([]byte, 0, sha256.Size)
+	}
+	if len(p) >= sha256.Size {
+		body := p[:len(p)-sha256.Size]
+		d.sum.Write(d.tail)
+		d.sum.Write(body)
+		d.tail = append(d.tail[:0], p[len(body):]...)
+		return
+	}
+	if over := len(d.tail) + len(p) - sha256.Size; over > 0 {
+		d.sum.Write(d.tail[:over])
+		d.tail = d.tail[:copy(d.tail, d.tail[over:])]
+	}
+	d.tail = append(d.tail, p...)
+}
+
+// verdict returns io.EOF if the stream ended with its digest.
+func (d *digestCheck) verdict() error {
+	if len(d.tail) != sha256.Size || !bytes.Equal(d.sum.Sum(nil), d.tail) {
+		return ErrSnapshotDigest
+	}
+	return io.EOF
+}

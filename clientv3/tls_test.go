@@ -1,0 +1,79 @@
+package clientv3
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestRootsFollowTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	first, second := newCA(t, 1), newCA(t, 2)
+	write(t, path, first)
+	cfg, err := NewClientConfig(&ConfigSpec{Secure: &SecureConfig{Cacert: path}}, nil)
+	require.NoError(t, err)
+	roots := cfg.roots()
+	require.NotNil(t, roots)
+	assert.True(t, roots().Equal(poolOf(t, first)))
+
+	write(t, path, second)
+	assert.True(t, roots().Equal(poolOf(t, second)))
+
+	t.Run("what cannot be used leaves the last good one", func(t *testing.T) {
+		write(t, path, []byte("half a certif"))
+		assert.True(t, roots().Equal(poolOf(t, second)))
+		require.NoError(t, os.Remove(path))
+		assert.True(t, roots().Equal(poolOf(t, second)))
+		write(t, path, first)
+		assert.True(t, roots().Equal(poolOf(t, first)))
+	})
+	t.Run("what the user replaced is left alone", func(t *testing.T) {
+		cfg.TLS.RootCAs = x509.NewCertPool()
+		assert.Nil(t, cfg.roots())
+		cfg.TLS = &tls.Config{}
+		assert.Nil(t, cfg.roots())
+		cfg.TLS = nil
+		assert.Nil(t, cfg.roots())
+	})
+	assert.Nil(t, (&Config{TLS: &tls.Config{}}).roots())
+}
+
+// write also moves the modification time on, which a file system may record in
+// steps that are longer than the test.
+func write(t *testing.T, path string, content []byte) {
+	t.Helper()
+	modified := time.Now()
+	if st, err := os.Stat(path); err == nil {
+		modified = st.ModTime().Add(time.Second)
+	}
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	require.NoError(t, os.Chtimes(path, modified, modified))
+}
+
+func newCA(t *testing.T, serial int64) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(serial), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
+	require.NoError(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func poolOf(t *testing.T, pemBytes []byte) *x509.CertPool {
+	t.Helper()
+	pool := x509.NewCertPool()
+	require.True(t, pool.AppendCertsFromPEM(pemBytes))
+	return pool
+}

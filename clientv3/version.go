@@ -1,0 +1,55 @@
+package clientv3
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/coreos/go-semver/semver"
+	"go.etcd.io/etcd/api/v3/version"
+)
+
+// checkVersion fails with ErrOldCluster if a member is too old, and with its
+// error if a member cannot be asked.
+func (c *Client) checkVersion(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for _, ep := range c.Endpoints() {
+		wg.Go(func() {
+			if err := c.checkMember(ctx, ep); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+func (c *Client) checkMember(ctx context.Context, ep string) error {
+	resp, err := c.Status(ctx, ep)
+	if err != nil {
+		return err
+	}
+	v, err := semver.NewVersion(resp.Version)
+	if err != nil {
+		return fmt.Errorf("the member at %s reports the version %q: %w", ep, resp.Version, err)
+	}
+	if v.LessThan(*oldestSupported()) {
+		return ErrOldCluster
+	}
+	return nil
+}
+
+// oldestSupported is the minor release before the one whose API this client is
+// built on.
+func oldestSupported() *semver.Version {
+	v := semver.New(version.Version)
+	oldest := &semver.Version{Major: v.Major, Minor: v.Minor}
+	for _, known := range version.AllVersions {
+		if known.LessThan(semver.Version{Major: v.Major, Minor: v.Minor}) {
+			oldest = &semver.Version{Major: known.Major, Minor: known.Minor}
+		}
+	}
+	return oldest
+}

@@ -1,0 +1,227 @@
+package clientv3_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/retry"
+)
+
+// breakage is a way in which an answer can be kept from a client, with the code
+// that the client sees.
+type breakage struct {
+	name string
+	code codes.Code
+	end  func(t *testing.T, c *fakeetcd.Call)
+}
+
+var breakages = []breakage{
+	{"connection broken", codes.Unavailable, func(_ *testing.T, c *fakeetcd.Call) { c.BreakConn() }},
+	{"connection broken after the header", codes.Unavailable, func(t *testing.T, c *fakeetcd.Call) {
+		t.Helper()
+		assert.NoError(t, c.SendHeader(metadata.Pairs("k", "v")))
+		c.BreakConn()
+	}},
+	{"connection broken after the message", codes.Unavailable, func(t *testing.T, c *fakeetcd.Call) {
+		t.Helper()
+		resp, err := c.Execute()
+		assert.NoError(t, err)
+		assert.NoError(t, c.Send(resp))
+		c.BreakConn()
+	}},
+	{"stream reset, CANCEL", codes.Canceled, func(_ *testing.T, c *fakeetcd.Call) { c.ResetStream(fakeetcd.ResetCancel) }},
+	{"stream reset, INTERNAL_ERROR", codes.Internal, func(_ *testing.T, c *fakeetcd.Call) { c.ResetStream(fakeetcd.ResetInternal) }},
+	{"stream reset, ENHANCE_YOUR_CALM", codes.ResourceExhausted, func(_ *testing.T, c *fakeetcd.Call) { c.ResetStream(fakeetcd.ResetEnhanceYourCalm) }},
+	{"answered twice", codes.Internal, func(t *testing.T, c *fakeetcd.Call) {
+		t.Helper()
+		resp, err := c.Execute()
+		assert.NoError(t, err)
+		_ = c.AnswerTwice(resp) // the client may be gone before the second
+	}},
+	{"answered with nothing", codes.Internal, func(_ *testing.T, c *fakeetcd.Call) { c.Answer(nil, nil) }},
+	{"answered Canceled", codes.Canceled, answer(codes.Canceled, "context canceled")},
+	{"answered DeadlineExceeded", codes.DeadlineExceeded, answer(codes.DeadlineExceeded, "context deadline exceeded")},
+	{"answered Unavailable", codes.Unavailable, answer(codes.Unavailable, "the balancer is not in the mood")},
+	{"answered Unknown", codes.Unknown, answer(codes.Unknown, "what happened?")},
+	{"answered Internal", codes.Internal, answer(codes.Internal, "stack overflow")},
+	{"answered Aborted", codes.Aborted, answer(codes.Aborted, "conflict")},
+	{"answered DataLoss", codes.DataLoss, answer(codes.DataLoss, "disk")},
+}
+
+func answer(code codes.Code, message string) func(*testing.T, *fakeetcd.Call) {
+	return func(_ *testing.T, c *fakeetcd.Call) { c.Answer(nil, status.Error(code, message)) }
+}
+
+// writes are the calls of KV that change something.
+var writes = map[string]struct {
+	method string
+	call   func(ctx context.Context, c *Client) error
+}{
+	"Put":    {"Put", func(ctx context.Context, c *Client) error { _, err := c.Put(ctx, "k", "v"); return err }},
+	"Delete": {"DeleteRange", func(ctx context.Context, c *Client) error { _, err := c.Delete(ctx, "k"); return err }},
+	"Txn": {"Txn", func(ctx context.Context, c *Client) error {
+		_, err := c.Txn(ctx).Then(OpGet("k")).Else(OpPut("k", "v")).Commit()
+		return err
+	}},
+}
+
+// A write is received once, wherever its way is cut, and the caller is told
+// that nobody knows what became of it.
+func TestWriteIsReceivedOnce(t *testing.T) {
+	for name, w := range writes {
+		for _, b := range breakages {
+			for _, executed := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s/executed=%t", name, b.name, executed), func(t *testing.T) {
+					cluster, c := startFake(t, 3)
+					hook := cluster.Once(w.method, func(call *fakeetcd.Call) {
+						if executed {
+							_, err := call.Execute()
+							assert.NoError(t, err)
+						}
+						b.end(t, call)
+					})
+					err := w.call(t.Context(), c)
+					var unknown *retry.UnknownOutcomeError
+					require.ErrorAs(t, err, &unknown)
+					assert.Equal(t, b.code, status.Code(err))
+					assert.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
+					assert.Equal(t, 1, hook.Ran())
+
+					// Had it been sent again, it would have arrived before this.
+					_, err = c.Get(t.Context(), "k")
+					require.NoError(t, err)
+					assert.Equal(t, 1, cluster.Count(w.method))
+				})
+			}
+		}
+	}
+}
+
+// A read survives all of it.
+func TestReadSurvives(t *testing.T) {
+	for _, b := range breakages {
+		t.Run(b.name, func(t *testing.T) {
+			cluster, c := startFake(t, 3)
+			_, err := cluster.Put("k", "v")
+			require.NoError(t, err)
+			hook := cluster.Once("Range", func(call *fakeetcd.Call) { b.end(t, call) })
+			resp, err := c.Get(t.Context(), "k")
+			switch b.code {
+			case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
+				require.NoError(t, err)
+				assert.Equal(t, "v", string(resp.Kvs[0].Value))
+				assert.Equal(t, 2, cluster.Count("Range"))
+			default:
+				assert.Equal(t, b.code, status.Code(err), "nothing says that trying again would help")
+				assert.Equal(t, 1, cluster.Count("Range"))
+			}
+			assert.Equal(t, 1, hook.Ran())
+		})
+	}
+}
+
+// A transaction that only reads is a read.
+func TestReadOnlyTxnSurvives(t *testing.T) {
+	cluster, c := startFake(t, 3)
+	cluster.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
+	_, err := c.Txn(t.Context()).If(Compare(Version("k"), "=", 0)).Then(OpGet("k")).Else(OpTxn(nil, []Op{OpGet("k")}, nil)).Commit()
+	require.NoError(t, err)
+	assert.Equal(t, 2, cluster.Count("Txn"))
+}
+
+// A write that cannot leave waits until it can, and is not lost to an outage.
+func TestWriteThatNeverLeftIsSent(t *testing.T) {
+	cluster, c := startFake(t, 3)
+	for _, m := range cluster.Members() {
+		m.Stop()
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Put(t.Context(), "k", "v")
+		done <- err
+	}()
+	require.Eventually(t, func() bool { return cluster.Member(0).Dials() > 1 }, 20*time.Second, time.Millisecond, "it is being tried")
+	cluster.Member(1).Start()
+	require.NoError(t, <-done)
+	assert.Equal(t, 1, cluster.PutCount("k"))
+	assert.Equal(t, 1, cluster.Count("Put"))
+}
+
+// What a server refused before executing is sent again, once for each refusal.
+func TestWriteThatWasRefusedIsSentAgain(t *testing.T) {
+	for _, refusal := range []error{
+		status.Error(codes.ResourceExhausted, "etcdserver: too many requests"),
+		status.Error(codes.Unavailable, "etcdserver: no leader"),
+		status.Error(codes.FailedPrecondition, "etcdserver: rpc not supported for learner"),
+	} {
+		t.Run(status.Convert(refusal).Message(), func(t *testing.T) {
+			cluster, c := startFake(t, 3)
+			cluster.Once("Put", func(call *fakeetcd.Call) { call.Answer(nil, refusal) })
+			_, err := c.Put(t.Context(), "k", "v")
+			require.NoError(t, err)
+			assert.Equal(t, 2, cluster.Count("Put"))
+			assert.Equal(t, 1, cluster.PutCount("k"))
+		})
+	}
+}
+
+// A caller that gives up gets its own error, and the write is not sent again.
+func TestWriteWhoseCallerGivesUp(t *testing.T) {
+	for name, tc := range map[string]struct {
+		context func(context.Context) (context.Context, context.CancelFunc)
+		want    error
+	}{
+		"deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 50*time.Millisecond)
+		}, context.DeadlineExceeded},
+		"cancel": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(50*time.Millisecond, cancel)
+			return ctx, cancel
+		}, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, c := startFake(t, 3)
+			cluster.Once("Put", func(call *fakeetcd.Call) {
+				err := call.Hold(nil)
+				call.Answer(nil, status.FromContextError(err).Err())
+			})
+			ctx, cancel := tc.context(t.Context())
+			defer cancel()
+			_, err := c.Put(ctx, "k", "v")
+			assert.Equal(t, tc.want, err)
+			assert.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
+			assert.LessOrEqual(t, cluster.Count("Put"), 1)
+		})
+	}
+}
+
+// A write that is under way when the client is closed is not forgotten.
+func TestWriteUnderWayAtClose(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	cluster.Once("Put", func(call *fakeetcd.Call) {
+		err := call.Hold(nil)
+		call.Answer(nil, status.FromContextError(err).Err())
+	})
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Put(context.Background(), "k", "v")
+		done <- err
+	}()
+	require.NoError(t, cluster.Wait(t.Context(), "Put", 1))
+	require.NoError(t, c.Close())
+	err := <-done
+	assert.True(t, IsConnCanceled(err))
+	var unknown *retry.UnknownOutcomeError
+	assert.ErrorAs(t, err, &unknown)
+}

@@ -1,0 +1,128 @@
+package channel
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/retry"
+)
+
+var errGone = status.Error(codes.Unavailable, "connection reset by peer")
+
+func rangeTries(policy retry.Policy) *Tries {
+	t := DefaultTries(pb.KV_RangeStream_FullMethodName)
+	t.caller = newTestCaller(nil, nil) // a budget of its own
+	t.policy = policy
+	return t
+}
+
+func TestTriesAreBoundedByPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := rangeTries(retry.Policy{})
+		start := time.Now()
+		var err error
+		for err == nil {
+			err = a.Next(t.Context(), errGone)
+		}
+		require.Equal(t, errGone, err)
+		require.LessOrEqual(t, time.Since(start), patience)
+		require.Greater(t, time.Since(start), patience-2*time.Second, "a backoff of at most one second")
+	})
+}
+
+func TestTriesAreBoundedByTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		a := rangeTries(retry.Policy{})
+		start := time.Now()
+		var err error
+		for err == nil {
+			err = a.Next(ctx, errGone)
+		}
+		require.Equal(t, errGone, err, "the cause, and not that time ran out")
+		require.Greater(t, time.Since(start), time.Hour-2*time.Second)
+	})
+}
+
+func TestTriesStartOverAfterProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := rangeTries(retry.Policy{MaxAttempts: 3})
+		for range 10 {
+			require.NoError(t, a.Next(t.Context(), errGone))
+			require.NoError(t, a.Next(t.Context(), errGone))
+			a.Progress()
+		}
+		require.NoError(t, a.Next(t.Context(), errGone))
+		require.NoError(t, a.Next(t.Context(), errGone))
+		require.Equal(t, errGone, a.Next(t.Context(), errGone), "the third in a row was the last")
+	})
+}
+
+func TestTriesByClass(t *testing.T) {
+	learner := rpctypes.ErrGRPCNotSupportedForLearner
+	tests := []struct {
+		name  string
+		cause error
+		width int
+		again int // how often the stream is opened again, -1 for as long as time allows
+
+		requireLeader bool
+	}{
+		{"broken", errGone, 1, -1, false},
+		{"no leader", rpctypes.ErrGRPCNoLeader, 1, -1, false},
+		{"no leader, which the caller wants to hear", rpctypes.ErrGRPCNoLeader, 3, 2, true},
+		{"too many requests", rpctypes.ErrGRPCRequestTooManyRequests, 1, -1, false},
+		{"canceled by the server", status.Error(codes.Canceled, "canceled"), 1, -1, false},
+		{"stale token", rpctypes.ErrGRPCInvalidAuthToken, 3, maxTokenRefreshes, false},
+		{"refused by the only member", learner, 1, 0, false},
+		{"refused by members", learner, 3, 2, false},
+		{"code that is not retryable", status.Error(codes.Internal, "boom"), 3, 0, false},
+		{"definite", rpctypes.ErrGRPCPermissionDenied, 3, 0, false},
+		{"closed", status.Error(codes.Canceled, "grpc: the client connection is closing"), 3, 0, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := rangeTries(retry.Policy{})
+				a.width = func() int { return tt.width }
+				ctx := t.Context()
+				if tt.requireLeader {
+					ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
+				}
+				again := 0
+				for again < 5 && a.Next(ctx, tt.cause) == nil {
+					again++
+				}
+				if tt.again < 0 {
+					require.Equal(t, 5, again)
+					return
+				}
+				require.Equal(t, tt.again, again)
+				require.Equal(t, tt.cause, a.Next(ctx, tt.cause))
+			})
+		})
+	}
+}
+
+func TestTriesEndWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		a := rangeTries(retry.Policy{InitialBackoff: 10 * time.Second, MaxBackoff: 10 * time.Second, Jitter: 0.01})
+		time.AfterFunc(time.Second, cancel)
+		start := time.Now()
+		require.Equal(t, codes.Canceled, status.Code(a.Next(ctx, errGone)))
+		require.Equal(t, time.Second, time.Since(start))
+		require.Equal(t, errGone, a.Next(ctx, errGone), "an ended context is not waited for")
+		require.Equal(t, time.Second, time.Since(start))
+	})
+}
