@@ -1,5 +1,5 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
-.PHONY: build test lint generate lab fuzz tools
+.PHONY: build test lint generate lab fuzz-endpoint fuzz-errors fuzz-config bench
 
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
@@ -18,5 +18,12 @@ generate: ## renew generated pages
 lab: ## faults on a real cluster, used through Quorate; about two minutes
 	go run ./cmd/quorate lab
 
-fuzz: ## each fuzz target for half a minute
+fuzz-endpoint: ## one fuzz target for half a minute
 	go test ./endpoint -run '^$$' -fuzz FuzzParse -fuzztime 30s
+fuzz-errors:
+	go test ./retry -run '^$$' -fuzz FuzzClassify -fuzztime 30s
+fuzz-config:
+	go test ./retry -run '^$$' -fuzz FuzzParseServiceConfig -fuzztime 30s
+
+bench: ## what a call costs, beside bare gRPC
+	go test ./internal/channel -run '^$$' -bench Invoke -benchmem

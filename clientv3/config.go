@@ -113,8 +113,8 @@ type Config struct {
 	PermitWithoutStream bool `json:"permit-without-stream"`
 
 	// MaxUnaryRetries bounds the attempts of a unary call, the first included:
-	// 1 disables retries. 0, the default, leaves the bound to the call's
-	// context, or to 15 s where it has no deadline.
+	// 1 disables retries. 0, the default, leaves the bound to the deadline of
+	// the call's context; a call without one ends when it has failed for 15 s.
 	MaxUnaryRetries uint `json:"max-unary-retries"`
 
 	// BackoffWaitBetween is the delay before the first retry of a call, which

@@ -85,12 +85,15 @@ func NewClientConfig(confSpec *ConfigSpec, lg *zap.Logger) (*Config, error) {
 	if confSpec.Secure == nil {
 		return cfg, nil
 	}
+	if path := confSpec.Secure.Cacert; path != "" {
+		cfg.ca = newCAFile(path)
+	}
 	var err error
 	if cfg.TLS, err = confSpec.Secure.tlsConfig(lg); err != nil {
 		return nil, err
 	}
-	if confSpec.Secure.Cacert != "" {
-		cfg.ca = newCAFile(confSpec.Secure.Cacert, cfg.TLS.RootCAs)
+	if cfg.ca != nil {
+		cfg.ca.loaded(cfg.TLS.RootCAs)
 	}
 	return cfg, nil
 }

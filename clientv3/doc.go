@@ -19,7 +19,9 @@
 //   - any other gRPC status as it is.
 //
 // Calls that may be repeated, reads above all, are repeated on another member until
-// the deadline of the caller's context, and without a deadline for fifteen seconds.
+// the deadline of the caller's context; without a deadline they end when they have
+// failed for fifteen seconds. While no member can be reached at all, every call waits
+// for one, as long as its context lives: give calls a deadline.
 //
 // # Resources
 //

@@ -37,14 +37,24 @@ func (s *rangeStream) run() {
 	defer cancel()
 	for {
 		err := s.read(ctx)
-		if err == nil || s.done {
-			return
-		}
-		if err := s.recover(ctx, err); err != nil {
+		if !s.done && err != nil {
+			if err = s.recover(ctx, err); err == nil {
+				continue
+			}
 			s.fail(ctx, err)
-			return
+		} else if isVerdict(err) {
+			s.fail(ctx, err)
 		}
+		return
 	}
+}
+
+// isVerdict reports whether a server said err about the request. After the last part
+// nothing else matters: etcd checks once more then whether the caller may see what it
+// was sent.
+func isVerdict(err error) bool {
+	var known rpctypes.EtcdError
+	return errors.As(rpctypes.Error(err), &known)
 }
 
 // read delivers what is left of the range, or as much of it as it can.
@@ -64,16 +74,23 @@ func (s *rangeStream) read(ctx context.Context) error {
 	return s.readStream(ctx)
 }
 
+// errCutShort is the end of a stream without its last part, which some proxy must
+// have cut off. Reading on behind what came finds the rest, or that there is none.
+var errCutShort = status.Error(codes.Unavailable, "the range stream ended before its last part")
+
 func (s *rangeStream) readStream(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := s.kv.remote.RangeStream(ctx, s.cursor.request(), s.kv.callOpts...)
+	stream, err := s.kv.remote.RangeStream(s.tries.Track(ctx), s.cursor.request(), s.kv.callOpts...)
 	if err != nil {
 		return err
 	}
-	for {
+	for delivered := false; ; delivered = true {
 		resp, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
+			if delivered && !s.done && s.cursor.resumable() {
+				return errCutShort
+			}
 			return nil
 		}
 		if err != nil {

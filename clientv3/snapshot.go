@@ -7,6 +7,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/internal/channel"
 )
 
 // ErrSnapshotDigest is returned by the last read of a snapshot that does not match
@@ -39,7 +41,7 @@ type SnapshotResponse struct {
 func (m *maintenance) SnapshotWithVersion(ctx context.Context) (*SnapshotResponse, error) {
 	tries := m.client.tries(pb.Maintenance_Snapshot_FullMethodName)
 	for {
-		first, reader, err := openSnapshot(ctx, m.remote, m.callOpts)
+		first, reader, err := openSnapshot(ctx, tries, m.remote, m.callOpts)
 		if err == nil {
 			return &SnapshotResponse{
 				Header:   first.GetHeader(),
@@ -63,9 +65,9 @@ func (m *maintenance) Snapshot(ctx context.Context) (io.ReadCloser, error) {
 
 // openSnapshot opens a stream and waits for its first message, nil if there is none.
 func openSnapshot(
-	ctx context.Context, remote pb.MaintenanceClient, opts []grpc.CallOption,
+	ctx context.Context, tries *channel.Tries, remote pb.MaintenanceClient, opts []grpc.CallOption,
 ) (*pb.SnapshotResponse, *snapshotReader, error) {
-	streamCtx, cancel := context.WithCancel(ctx)
+	streamCtx, cancel := context.WithCancel(tries.Track(ctx))
 	stream, err := remote.Snapshot(streamCtx, &pb.SnapshotRequest{}, opts...)
 	if err != nil {
 		cancel()

@@ -12,7 +12,10 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/internal/channel"
 )
 
 const (
@@ -42,10 +45,10 @@ var errNoVoters = errors.New("etcdclient: no started voting member advertises a 
 // are new to it are tried first, and those that do not answer, or answer for
 // another cluster, never take the place of endpoints that do: the client then
 // keeps its working endpoints beside the advertised ones that work. It takes
-// the membership as it is if none of its endpoints works.
+// the membership as it is if it has no endpoint that works.
 //
-// It returns the error of the linearizable MemberList that it makes, and leaves
-// the endpoints as they are then.
+// It returns the error of the linearizable MemberList that it makes, or the end
+// of ctx, and leaves the endpoints as they are then.
 func (c *Client) Sync(ctx context.Context) error {
 	resp, err := c.MemberList(ctx)
 	if err != nil {
@@ -56,8 +59,11 @@ func (c *Client) Sync(ctx context.Context) error {
 		return errNoVoters
 	}
 	eps := c.reachable(ctx, resp.Header.GetClusterId(), advertised)
+	if err := ctx.Err(); err != nil {
+		return err // the probes were cut short, so their silence proves nothing
+	}
 	c.SetEndpoints(eps...)
-	c.GetLogger().Debug("set the endpoints from the membership", zap.Strings("endpoints", eps))
+	c.GetLogger().Debug("set the endpoints from the membership", zap.Strings("endpoints", channel.Redact(eps)))
 	return nil
 }
 
@@ -75,18 +81,28 @@ func voterURLs(members []*pb.Member) []string {
 func (c *Client) reachable(ctx context.Context, clusterID uint64, advertised []string) []string {
 	current := c.Endpoints()
 	fresh := without(advertised, current)
-	lost := without(fresh, c.probe(ctx, clusterID, fresh))
-	if len(lost) == 0 {
+	if len(fresh) == 0 {
 		return advertised
 	}
-	working := c.probe(ctx, clusterID, current)
-	if len(working) == 0 {
+	answering := c.probe(ctx, clusterID, append(fresh, current...))
+	lost := without(fresh, answering)
+	working := without(current, without(current, answering))
+	if len(working) == 0 && c.connected() {
+		working = current
+	}
+	if len(lost) == 0 || len(working) == 0 {
 		return advertised
 	}
 	c.GetLogger().Warn("members advertise client URLs that do not answer from here; keeping the endpoints that do",
-		zap.Strings("unreachable", lost), zap.Strings("kept", working))
+		zap.Strings("unreachable", channel.Redact(lost)), zap.Strings("kept", channel.Redact(working)))
 	usable := without(advertised, lost)
 	return append(usable, without(working, usable)...)
+}
+
+// connected reports whether the client has a connection to one of its endpoints.
+func (c *Client) connected() bool {
+	conn := c.ActiveConnection()
+	return conn != nil && conn.GetState() == connectivity.Ready
 }
 
 func without(all, drop []string) []string {

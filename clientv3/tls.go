@@ -19,13 +19,18 @@ type caFile struct {
 	size    int64
 }
 
-func newCAFile(path string, pool *x509.CertPool) *caFile {
-	f := &caFile{path: path, first: pool, pool: pool}
+// newCAFile is called before the file is first read, so that a change between
+// the two is not missed.
+func newCAFile(path string) *caFile {
+	f := &caFile{path: path}
 	if st, err := os.Stat(path); err == nil {
 		f.modTime, f.size = st.ModTime(), st.Size()
 	}
 	return f
 }
+
+// loaded notes what was read from the file.
+func (f *caFile) loaded(pool *x509.CertPool) { f.first, f.pool = pool, pool }
 
 // roots returns the authorities in the file, which is read when it has changed.
 // A file that is missing or unusable, perhaps because it is being written right

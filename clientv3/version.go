@@ -33,7 +33,7 @@ func (c *Client) checkMember(ctx context.Context, ep string) error {
 	}
 	v, err := semver.NewVersion(resp.Version)
 	if err != nil {
-		return fmt.Errorf("the member at %s reports the version %q: %w", ep, resp.Version, err)
+		return fmt.Errorf("member %x reports the version %q: %w", resp.Header.GetMemberId(), resp.Version, err)
 	}
 	if v.LessThan(*oldestSupported()) {
 		return ErrOldCluster

@@ -27,8 +27,9 @@ type Throttling struct {
 // error. Here the call waits, at the maximum backoff ([Policy.Delay]), and is
 // tried again: nobody's call fails because other calls did, and an outage still
 // costs the cluster no more than about one attempt per waiting call and
-// MaxBackoff. A call whose deadline would pass during that wait should end at
-// once with its last error, since waiting could not help it.
+// MaxBackoff. For that to be true a caller counts only failures that look like
+// an outage, those of calls that have failed on every endpoint, and lets a call
+// whose deadline leaves no time for the wait have its ordinary backoff.
 //
 // Its methods may be called concurrently and do not block. A nil *Budget is
 // never throttled.

@@ -57,8 +57,8 @@ var memberErrors = []Rule{
 		"Checked against the list of members before the change is proposed; the list is the same on every member."),
 	serverError("ErrGRPCMemberBadURLs", rpctypes.ErrGRPCMemberBadURLs, Definite, checkedOnReceipt),
 	serverError("ErrGRPCMemberNotFound", rpctypes.ErrGRPCMemberNotFound, Definite, checkedAtApply),
-	serverError("ErrGRPCMemberNotLearner", rpctypes.ErrGRPCMemberNotLearner, Definite,
-		"Only a learner is promoted. A follower that forwards MemberPromote repeats it itself, so that this may also mean that the first of its attempts did the work."),
+	serverError("ErrGRPCMemberNotLearner", rpctypes.ErrGRPCMemberNotLearner, Executed,
+		"Only a learner is promoted. A follower that forwards MemberPromote repeats it itself, so that this may also mean that the first of its attempts did the work; repeating is pointless either way."),
 	serverError("ErrGRPCLearnerNotReady", rpctypes.ErrGRPCLearnerNotReady, Definite,
 		"The leader compares the learner's progress before it proposes the promotion."),
 	serverError("ErrGRPCTooManyLearners", rpctypes.ErrGRPCTooManyLearners, Definite, checkedAtApply),
@@ -70,8 +70,8 @@ var memberErrors = []Rule{
 // They arrive with code Unknown.
 var unnamedErrors = []Rule{
 	{
-		Code: codes.Unknown, Message: "raft proposal dropped", Class: Refused,
-		Reason: "The member's own Raft refused the proposal before appending or forwarding it: no leader, a transfer of leadership under way, or too much uncommitted data.",
+		Code: codes.Unknown, Message: "raft proposal dropped", Class: Overloaded,
+		Reason: "The member's own Raft refused the proposal before appending or forwarding it: no leader, a transfer of leadership under way, or too much uncommitted data, all of which pass.",
 	},
 	{
 		Code: codes.Unknown, Message: "raft: stopped", Class: Ambiguous,

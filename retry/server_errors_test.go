@@ -126,6 +126,7 @@ func TestClassesOfServerErrors(t *testing.T) {
 		rpctypes.ErrGRPCAuthOldRevision:            Token,
 		rpctypes.ErrGRPCUserEmpty:                  Token,
 		rpctypes.ErrGRPCNoSpace:                    Executed,
+		rpctypes.ErrGRPCMemberNotLearner:           Executed,
 		rpctypes.ErrGRPCWatchCanceled:              Ambiguous,
 		rpctypes.ErrGRPCCanceled:                   Ambiguous,
 		rpctypes.ErrGRPCDeadlineExceeded:           Ambiguous,

@@ -10,29 +10,32 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// attempt is the record of one attempt of a call. It travels down to the
-// picker and to the call credentials as the attempt's context, and comes back
-// with what they saw: where the attempt went, with which token, and whether
-// anything of it can have left this process.
+// attempt is the record of one attempt of a call or one opening of a stream.
+// It travels down to the picker and to the call credentials as the attempt's
+// context, and comes back with what they saw: where the attempt went, with
+// which token, and whether anything of it can have left this process.
 //
-// One record serves all attempts of a unary call, one after the other. Its
-// fields are atomic because a stream's picks and ends may happen on goroutines
-// of grpc's.
+// Its fields are atomic because picks and ends may happen on goroutines of
+// grpc's, or of an interceptor that did not wait for its call.
 type attempt struct {
 	context.Context
 
 	// anonymous attempts carry no token: Authenticate itself.
 	anonymous bool
 
-	// avoid is the connection that the previous attempt failed on.
-	avoid balancer.SubConn
+	// avoid are the connections that the work failed on before. It is not
+	// changed while the attempt lasts.
+	avoid []balancer.SubConn
 
 	picked atomic.Pointer[picked]
 	// maySent counts the picks that are not known to have ended before a
 	// stream was created. A pick of whose end grpc tells nothing counts: it
 	// does not for a response of two messages where one is due, for instance.
 	maySent atomic.Int32
-	token   atomic.Pointer[token]
+	// over is set when the attempt is judged: from then on nothing is picked
+	// for it, so that "not sent" stays true.
+	over  atomic.Bool
+	token atomic.Pointer[token]
 }
 
 // picked remembers the connection of the latest pick.
@@ -54,10 +57,11 @@ func attemptFrom(ctx context.Context) *attempt {
 	return a
 }
 
-// evidence tells the error handler what is known of the attempt that just
-// ended. An attempt that was not picked by our policy counts as sent: nothing
-// is known of it.
+// evidence ends the attempt and tells the error handler what is known of it.
+// An attempt that was not picked by our policy counts as sent: nothing is
+// known of it.
 func (a *attempt) evidence(method string) retry.Evidence {
+	a.over.Store(true)
 	return retry.Evidence{
 		Sent:       a.maySent.Load() > 0 || a.picked.Load() == nil,
 		ContextErr: a.ended(),
@@ -86,36 +90,10 @@ func (a *attempt) ended() error {
 	return a.Err()
 }
 
-// next prepares the record for another attempt, away from the connection of
-// the last one.
-func (a *attempt) next() {
+// conn returns the connection that the attempt went to, nil if there is none.
+func (a *attempt) conn() balancer.SubConn {
 	if p := a.picked.Load(); p != nil {
-		a.avoid = p.conn
+		return p.conn
 	}
-	a.picked.Store(nil)
-	a.maySent.Store(0)
-	a.token.Store(nil)
-}
-
-// Trail collects what happened on the way of one call, for a caller that must
-// know more than its result. See [WithTrail].
-type Trail struct{ ambiguous atomic.Bool }
-
-// Ambiguous reports whether an attempt before the last one may have been
-// executed. The last one's result alone does not tell: a LeaseRevoke that was
-// repeated after a broken connection finds the lease gone.
-func (t *Trail) Ambiguous() bool { return t.ambiguous.Load() }
-
-type trailKey struct{}
-
-// WithTrail returns a context whose call records its way in the Trail.
-func WithTrail(ctx context.Context) (context.Context, *Trail) {
-	t := new(Trail)
-	return context.WithValue(ctx, trailKey{}, t), t
-}
-
-func markAmbiguous(ctx context.Context) {
-	if t, ok := ctx.Value(trailKey{}).(*Trail); ok {
-		t.ambiguous.Store(true)
-	}
+	return nil
 }

@@ -45,81 +45,71 @@ func (s *shared) isClosed() bool {
 	}
 }
 
-// account keeps the retry budget: an answer, even a refusal of what was asked,
-// shows a server at work.
-func (s *shared) account(class retry.Class) {
-	switch class {
-	case retry.Definite, retry.Executed, retry.Token:
-		s.budget.Success()
-	case retry.NotSent, retry.Refused, retry.NoLeader, retry.Overloaded, retry.Ambiguous:
-		s.budget.Failure()
-	case retry.OK, retry.Ended, retry.Closed:
-	}
-}
-
 // Invoke carries out a unary call, in as many attempts as are safe and useful.
 func (c *caller) Invoke(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
-	call := c.newCall(ctx, method)
-	call.safety = retry.SafetyOf(method, req)
-	return call.run(func() error {
-		return c.conn.Invoke(&call.attempt, method, req, reply, opts...)
+	call := c.newCall(ctx, method, retry.SafetyOf(method, req))
+	return call.run(func(a *attempt) error {
+		return c.conn.Invoke(a, method, req, reply, opts...)
 	})
 }
 
 // authenticate trades a name and a password for a token. It does not need one
 // itself, and may be repeated: a token more on the server hurts nobody.
 func (c *caller) authenticate(ctx context.Context, method string, req, reply any) error {
-	call := c.newCall(ctx, method)
-	call.safety = retry.Repeatable
-	call.anonymous = true
-	return call.run(func() error {
-		return c.conn.Invoke(&call.attempt, method, req, reply, grpc.WaitForReady(true))
+	call := c.newCall(ctx, method, retry.Repeatable)
+	call.first.anonymous = true
+	return call.run(func(a *attempt) error {
+		return c.conn.Invoke(a, method, req, reply, grpc.WaitForReady(true))
 	})
 }
 
 // call is a unary call on its way through its attempts.
 type call struct {
-	attempt
+	ctx    context.Context
 	tries  Tries
 	safety retry.Safety
+	first  attempt
 }
 
-func (c *caller) newCall(ctx context.Context, method string) *call {
-	return &call{attempt: attempt{Context: ctx}, tries: c.newTries(method)}
+func (c *caller) newCall(ctx context.Context, method string, safety retry.Safety) *call {
+	return &call{ctx: ctx, tries: c.newTries(method), safety: safety, first: attempt{Context: ctx}}
 }
 
 // run makes attempts until one settles the call.
-func (c *call) run(try func() error) error {
-	s := c.tries.shared
-	for {
-		if s.isClosed() {
+func (c *call) run(try func(*attempt) error) error {
+	for a := &c.first; ; a = c.next() {
+		if c.tries.isClosed() {
 			return errClosed
 		}
-		err := try()
+		err := try(a)
 		if err == nil {
-			s.budget.Success()
+			c.tries.budget.Success()
 			return nil
 		}
-		ev := c.evidence(c.tries.method)
-		class := retry.Classify(err, ev)
-		s.account(class)
-		if err := c.settle(class, ev, err); err != nil {
+		if err := c.settle(a, err); err != nil {
 			return err
 		}
-		c.next()
 	}
+}
+
+// next returns the record of another attempt. The one before keeps its own: an
+// interceptor may have given up waiting for it while grpc has not.
+func (c *call) next() *attempt {
+	return &attempt{Context: c.ctx, anonymous: c.first.anonymous, avoid: c.tries.failed}
 }
 
 // settle decides what follows a failed attempt. It returns nil when it is time
 // for another one, and otherwise the error that the call ends with.
-func (c *call) settle(class retry.Class, ev retry.Evidence, err error) error {
+func (c *call) settle(a *attempt, err error) error {
+	ev := a.evidence(c.tries.method)
+	class := c.tries.judge(retry.Classify(err, ev), a)
 	switch retry.Decide(class, c.safety) {
 	case retry.ReturnUnknown:
 		return c.unknown(err)
 	case retry.Refresh:
-		return c.refresh(err)
+		return c.refresh(a, err)
 	case retry.Again:
-		return c.tries.again(c.Context, class, err)
+		return c.tries.again(c.ctx, class, a.conn(), err)
 	case retry.Return:
 		if class == retry.Closed && c.safety == retry.Mutating && ev.Sent {
 			return c.unknown(err)
@@ -139,17 +129,17 @@ func (c *call) unknown(err error) error {
 }
 
 // refresh replaces the token that the server refused.
-func (c *call) refresh(refusal error) error {
-	if c.anonymous || c.tries.refreshes >= maxTokenRefreshes {
+func (c *call) refresh(a *attempt, refusal error) error {
+	if c.first.anonymous || c.tries.refreshes >= maxTokenRefreshes {
 		return refusal
 	}
-	replaced, err := c.tries.tokens.replace(c.Context, c.token.Load(), refusal)
+	replaced, err := c.tries.tokens.replace(c.ctx, a.token.Load(), refusal)
 	switch {
 	case err != nil:
 		return err
 	case !replaced:
 		return refusal
 	default:
-		return c.tries.again(c.Context, retry.Token, refusal)
+		return c.tries.again(c.ctx, retry.Token, a.conn(), refusal)
 	}
 }

@@ -25,6 +25,7 @@ type outcome struct {
 	err    error
 	picked bool
 	sent   bool
+	conn   balancer.SubConn
 }
 
 var (
@@ -49,7 +50,7 @@ func (c *scriptedConn) Invoke(ctx context.Context, _ string, _, _ any, _ ...grpc
 	c.calls++
 	a := attemptFrom(ctx)
 	if o.picked {
-		a.picked.Store(&picked{})
+		a.picked.Store(&picked{conn: o.conn})
 	}
 	if o.sent {
 		a.maySent.Store(1)
@@ -225,22 +226,41 @@ func TestARetryAvoidsTheConnectionThatFailed(t *testing.T) {
 	ring := &ringPicker{conns: []balancer.SubConn{a, a, b, a}}
 	p := observedPicker{ring}
 	at := &attempt{Context: t.Context()}
-	info := balancer.PickInfo{Ctx: at}
 
-	first, err := p.Pick(info)
+	first, err := p.Pick(balancer.PickInfo{Ctx: at})
 	require.NoError(t, err)
 	assert.Same(t, a, first.SubConn)
 	assert.True(t, at.evidence("").Sent, "a pick without an end may be anywhere")
 	first.Done(balancer.DoneInfo{BytesSent: true, Err: errors.New("broken")})
 	assert.True(t, at.evidence("").Sent)
 
-	at.next()
-	assert.True(t, at.evidence("").Sent, "nothing is known of an attempt before its pick")
-	second, err := p.Pick(info)
+	at = &attempt{Context: t.Context(), avoid: []balancer.SubConn{at.conn()}}
+	second, err := p.Pick(balancer.PickInfo{Ctx: at})
 	require.NoError(t, err)
 	assert.Same(t, b, second.SubConn)
 	second.Done(balancer.DoneInfo{})
 	assert.False(t, at.evidence("").Sent)
+
+	// When there is nothing else, what failed is tried again.
+	at = &attempt{Context: t.Context(), avoid: []balancer.SubConn{a, b}}
+	third, err := p.Pick(balancer.PickInfo{Ctx: at})
+	require.NoError(t, err)
+	assert.NotNil(t, third.SubConn)
+}
+
+func TestNothingIsKnownOfAnAttemptBeforeItsPick(t *testing.T) {
+	assert.True(t, (&attempt{Context: t.Context()}).evidence("").Sent)
+}
+
+// An interceptor may give up waiting for its call while grpc has not: what was
+// judged as not sent must not be sent after that.
+func TestNothingIsPickedForAnAttemptThatIsOver(t *testing.T) {
+	p := observedPicker{&ringPicker{conns: []balancer.SubConn{&fakeSubConn{name: "a"}}}}
+	a := &attempt{Context: t.Context()}
+	a.picked.Store(&picked{}) // it was queued
+	require.False(t, a.evidence("").Sent)
+	_, err := p.Pick(balancer.PickInfo{Ctx: a})
+	assert.Equal(t, errOver, err)
 }
 
 type fakeSubConn struct {

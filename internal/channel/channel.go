@@ -131,9 +131,23 @@ func (c *Channel) authenticate(ctx context.Context, name, password string) (stri
 // Conn returns the connection itself. Calls on it are not retried.
 func (c *Channel) Conn() *grpc.ClientConn { return c.conn }
 
-// Over carries calls over a connection that somebody else made, and closes.
+// Over carries calls over a connection to one endpoint that somebody else made,
+// and closes. They have a retry budget of their own: who asks a member in trouble
+// how it is must not slow down calls to the others.
 func (c *Channel) Over(conn grpc.ClientConnInterface) grpc.ClientConnInterface {
-	return &caller{shared: c.shared, conn: conn, width: func() int { return 1 }}
+	own := *c.shared
+	own.budget = retry.NewBudget(c.config.Throttling)
+	return &caller{shared: &own, conn: conn, width: func() int { return 1 }}
+}
+
+// Redact returns endpoints as they may be logged: without the passwords that
+// URLs can hold.
+func Redact(endpoints []string) []string {
+	redacted := make([]string, len(endpoints))
+	for i, s := range endpoints {
+		redacted[i] = endpoint.Endpoint{Raw: s}.String()
+	}
+	return redacted
 }
 
 // Endpoints returns the endpoints in force, as they were given. It is never nil.

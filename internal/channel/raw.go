@@ -12,13 +12,13 @@ import (
 // do not pass a caller. They are the user's own, with gRPC's usual semantics
 // and no retry, but for the token: a user cannot know when it must be renewed.
 
-// rawUnary is the outermost interceptor of our connections.
+// rawUnary is the first of the chained interceptors of our connections.
 func (s *shared) rawUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if attemptFrom(ctx) != nil {
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}
-	a := &attempt{Context: ctx}
 	for refreshes := 0; ; refreshes++ {
+		a := &attempt{Context: ctx}
 		err := invoke(a, method, req, reply, cc, opts...)
 		if err == nil || refreshes == maxTokenRefreshes || retry.Classify(err, a.evidence(method)) != retry.Token {
 			return err
@@ -30,16 +30,15 @@ func (s *shared) rawUnary(ctx context.Context, method string, req, reply any, cc
 		if !again {
 			return err
 		}
-		a.next()
 	}
 }
 
-// rawStream makes sure that a user's stream has a token.
-func (s *shared) rawStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	if attemptFrom(ctx) == nil {
-		if err := s.tokens.ensure(ctx); err != nil {
-			return nil, err
-		}
+// rawStream is the first of the chained stream interceptors.
+func (s *shared) rawStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if attemptFrom(ctx) != nil {
+		return streamer(ctx, desc, cc, method, opts...)
 	}
-	return open(ctx, desc, cc, method, opts...)
+	return s.openStream(ctx, method, func(ctx context.Context) (grpc.ClientStream, error) {
+		return streamer(ctx, desc, cc, method, opts...)
+	})
 }

@@ -39,7 +39,7 @@ func (r *endpointResolver) Build(_ resolver.Target, cc resolver.ClientConn, _ re
 	r.conn = cc
 	r.config = cc.ParseServiceConfig(serviceConfig)
 	r.publish()
-	return r, nil
+	return &builtResolver{r, cc}, nil
 }
 
 // set replaces the endpoints. An empty set is allowed: calls then wait for the
@@ -75,10 +75,19 @@ func (r *endpointResolver) publish() {
 	_ = r.conn.UpdateState(state)
 }
 
-func (r *endpointResolver) ResolveNow(resolver.ResolveNowOptions) {}
+// builtResolver is what one Build returned. Its Close may come after the next
+// Build, which it must not undo.
+type builtResolver struct {
+	*endpointResolver
+	built resolver.ClientConn
+}
 
-func (r *endpointResolver) Close() {
+func (r *builtResolver) ResolveNow(resolver.ResolveNowOptions) {}
+
+func (r *builtResolver) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.conn = nil
+	if r.conn == r.built {
+		r.conn = nil
+	}
 }

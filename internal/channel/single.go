@@ -28,6 +28,7 @@ type singles struct {
 
 type single struct {
 	*grpc.ClientConn
+	calls grpc.ClientConnInterface
 	asked time.Time
 }
 
@@ -35,16 +36,16 @@ type single struct {
 // The connection is kept for the next call and closes itself when it has not
 // been used for half a minute.
 func (c *Channel) At(ep string) (grpc.ClientConnInterface, error) {
-	conn, err := c.single.get(ep, func() (*grpc.ClientConn, error) {
-		return c.dial(ep, grpc.WithIdleTimeout(singleIdle))
+	return c.single.get(ep, func() (*single, error) {
+		conn, err := c.dial(ep, grpc.WithIdleTimeout(singleIdle))
+		if err != nil {
+			return nil, err
+		}
+		return &single{ClientConn: conn, calls: c.Over(conn)}, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return c.Over(conn), nil
 }
 
-func (s *singles) get(ep string, dial func() (*grpc.ClientConn, error)) (*grpc.ClientConn, error) {
+func (s *singles) get(ep string, dial func() (*single, error)) (grpc.ClientConnInterface, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -56,7 +57,7 @@ func (s *singles) get(ep string, dial func() (*grpc.ClientConn, error)) (*grpc.C
 		// learnt about it before.
 		conn.ResetConnectBackoff()
 		conn.asked = now
-		return conn.ClientConn, nil
+		return conn.calls, nil
 	}
 	s.sweep(now)
 	conn, err := dial()
@@ -66,8 +67,9 @@ func (s *singles) get(ep string, dial func() (*grpc.ClientConn, error)) (*grpc.C
 	if s.conns == nil {
 		s.conns = make(map[string]*single)
 	}
-	s.conns[ep] = &single{conn, now}
-	return conn, nil
+	conn.asked = now
+	s.conns[ep] = conn
+	return conn.calls, nil
 }
 
 // sweep drops what is forgotten, so that a client which sees many endpoints

@@ -10,17 +10,23 @@ import (
 
 // NewStream opens a stream with the token of the client, which is fetched if
 // there is none but not for every stream. It is not retried: what a broken
-// stream has delivered, and where to go on, only its owner knows.
+// stream has delivered, and where to go on, only its owner knows, see [Tries].
 func (c *caller) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	if err := c.tokens.ensure(ctx); err != nil {
+	return c.openStream(ctx, method, func(ctx context.Context) (grpc.ClientStream, error) {
+		return c.conn.NewStream(ctx, desc, method, opts...)
+	})
+}
+
+func (s *shared) openStream(ctx context.Context, method string, newStream func(context.Context) (grpc.ClientStream, error)) (grpc.ClientStream, error) {
+	if err := s.tokens.ensure(ctx); err != nil {
 		return nil, err
 	}
-	a := &attempt{Context: ctx}
-	s, err := c.conn.NewStream(a, desc, method, opts...)
+	a := open(ctx)
+	cs, err := newStream(a)
 	if err != nil {
 		return nil, err
 	}
-	return &stream{ClientStream: s, method: method, attempt: a, tokens: c.tokens}, nil
+	return &stream{ClientStream: cs, method: method, attempt: a, tokens: s.tokens}, nil
 }
 
 // stream forgets the token that its server refuses, so that the stream which

@@ -80,6 +80,9 @@ func (s *tokenSource) ensure(ctx context.Context) error {
 func (s *tokenSource) replace(ctx context.Context, used *token, refusal error) (bool, error) {
 	login := s.login()
 	switch {
+	case used != nil && used.value != "" && errors.Is(rpctypes.Error(refusal), rpctypes.ErrUserEmpty):
+		// It is the request that names no user; the token was there.
+		return false, nil
 	case login.Token != "":
 		s.adopt(login.Token)
 		return used == nil || used.value != login.Token, nil
@@ -91,6 +94,12 @@ func (s *tokenSource) replace(ctx context.Context, used *token, refusal error) (
 		s.drop(used)
 		return true, s.ensure(ctx)
 	}
+}
+
+// renewable reports whether a stream that was refused may be opened again with
+// better luck, see replace.
+func (s *tokenSource) renewable(refusal error) bool {
+	return s.login().password() || errors.Is(rpctypes.Error(refusal), rpctypes.ErrAuthOldRevision)
 }
 
 // adopt makes the user's own token the current one.

@@ -2,10 +2,12 @@ package channel
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -33,12 +35,14 @@ type Tries struct {
 	*caller
 	method string
 	policy retry.Policy
+	opened *attempt // the latest stream's
 
 	// Since the work last made progress:
 	failures  int
-	refusals  int
 	refreshes int
-	since     time.Time // of the first failure
+	since     time.Time          // of the first failure
+	failed    []balancer.SubConn // each connection that it failed on
+	refused   []balancer.SubConn // each connection whose member refused it
 }
 
 func (c *caller) newTries(method string) Tries {
@@ -61,32 +65,86 @@ func DefaultTries(method string) *Tries {
 	return detached.Tries(method)
 }
 
+type triesKey struct{}
+
+// Track returns a context to open the next stream with: it keeps away from the
+// connections that the work failed on.
+func (t *Tries) Track(ctx context.Context) context.Context {
+	return context.WithValue(ctx, triesKey{}, t)
+}
+
+// open makes the record of a stream that is about to be opened.
+func open(ctx context.Context) *attempt {
+	a := &attempt{Context: ctx}
+	if t, ok := ctx.Value(triesKey{}).(*Tries); ok {
+		a.avoid = t.failed
+		t.opened = a
+	}
+	return a
+}
+
 // Progress notes that the stream delivered something.
-func (t *Tries) Progress() { t.failures, t.refusals, t.refreshes = 0, 0, 0 }
+func (t *Tries) Progress() {
+	t.failures, t.refreshes, t.failed, t.refused = 0, 0, nil, nil
+}
 
 // Next decides what follows the error that ended a stream. It returns nil when
 // it is time to open the stream again, and otherwise the error that the work
 // ends with. Work without a deadline ends when it has failed for 15 s.
 func (t *Tries) Next(ctx context.Context, cause error) error {
-	class := retry.Classify(cause, retry.Evidence{Sent: true, ContextErr: ctx.Err(), Method: t.method})
-	t.account(class)
+	class := t.judge(retry.Classify(cause, retry.Evidence{Sent: true, ContextErr: ctx.Err(), Method: t.method}), t.opened)
 	switch retry.Decide(class, retry.Repeatable) {
-	case retry.Again, retry.Refresh:
-		return t.again(ctx, class, cause)
+	case retry.Refresh:
+		if !t.tokens.renewable(cause) {
+			return cause
+		}
+		return t.again(ctx, class, t.openedConn(), cause)
+	case retry.Again:
+		return t.again(ctx, class, t.openedConn(), cause)
 	default:
 		return cause
 	}
 }
 
+// Pause waits as Next does after an error that is passing, whatever its class.
+func (t *Tries) Pause(ctx context.Context, cause error) error {
+	return t.pause(ctx, t.openedConn(), cause)
+}
+
+func (t *Tries) openedConn() balancer.SubConn {
+	if t.opened == nil {
+		return nil
+	}
+	return t.opened.conn()
+}
+
+// judge corrects a class by what only the channel knows, and keeps the budget:
+// an answer, even a refusal of what was asked, shows a server at work.
+func (t *Tries) judge(class retry.Class, a *attempt) retry.Class {
+	switch class {
+	case retry.Closed:
+		// A proxy that is shutting down passes its own closing on.
+		if !t.isClosed() && a != nil && a.conn() != nil {
+			return retry.Ambiguous
+		}
+	case retry.Definite, retry.Executed, retry.Token:
+		t.budget.Success()
+	default:
+	}
+	return class
+}
+
 // again returns nil when it is time for another attempt, and the cause, or the
 // end of the context or the client, when there is none.
-func (t *Tries) again(ctx context.Context, class retry.Class, cause error) error {
+func (t *Tries) again(ctx context.Context, class retry.Class, conn balancer.SubConn, cause error) error {
 	switch class {
 	case retry.Refused:
-		return t.elsewhere(ctx, cause)
+		if t.refusedByAll(conn) {
+			return cause
+		}
 	case retry.NoLeader:
-		if requiresLeader(ctx) {
-			return t.elsewhere(ctx, cause)
+		if requiresLeader(ctx) && t.refusedByAll(conn) {
+			return cause
 		}
 	case retry.Token:
 		if t.refreshes++; t.refreshes > maxTokenRefreshes {
@@ -102,16 +160,16 @@ func (t *Tries) again(ctx context.Context, class retry.Class, cause error) error
 		markAmbiguous(ctx)
 	default:
 	}
-	return t.Pause(ctx, cause)
+	return t.pause(ctx, conn, cause)
 }
 
-// elsewhere is for refusals of a single member: they are final when as many
-// were heard as there are endpoints.
-func (t *Tries) elsewhere(ctx context.Context, cause error) error {
-	if t.refusals++; t.refusals >= t.width() {
-		return cause
+// refusedByAll notes a refusal that speaks for one member alone, and reports
+// whether every endpoint has said it.
+func (t *Tries) refusedByAll(conn balancer.SubConn) bool {
+	if conn == nil || !slices.Contains(t.refused, conn) {
+		t.refused = append(t.refused, conn)
 	}
-	return t.Pause(ctx, cause)
+	return len(t.refused) >= t.width()
 }
 
 // requiresLeader reports whether the caller would rather hear that there is no
@@ -121,15 +179,12 @@ func requiresLeader(ctx context.Context) bool {
 	return len(md.Get(rpctypes.MetadataRequireLeaderKey)) > 0
 }
 
-// Pause waits before another attempt, longer after each, and returns nil. It
+// pause waits before another attempt, longer after each, and returns nil. It
 // returns the cause at once where there may be no more attempts, or the next
 // one would come too late.
-func (t *Tries) Pause(ctx context.Context, cause error) error {
+func (t *Tries) pause(ctx context.Context, conn balancer.SubConn, cause error) error {
 	now := time.Now()
-	if t.failures == 0 {
-		t.since = now
-	}
-	t.failures++
+	t.fail(conn, now)
 	if t.policy.MaxAttempts > 0 && t.failures >= t.policy.MaxAttempts {
 		return cause
 	}
@@ -137,8 +192,8 @@ func (t *Tries) Pause(ctx context.Context, cause error) error {
 	if !ok {
 		end = t.since.Add(patience)
 	}
-	delay := t.policy.Delay(t.failures, t.budget.Throttled())
-	if now.Add(delay).After(end) {
+	delay, ok := t.delay(end.Sub(now))
+	if !ok {
 		return cause
 	}
 	if log := t.log().Check(zap.DebugLevel, "trying again"); log != nil {
@@ -154,4 +209,37 @@ func (t *Tries) Pause(ctx context.Context, cause error) error {
 	case <-t.closed:
 		return errClosed
 	}
+}
+
+// fail notes a failure. The attempts that are under way keep the list of
+// connections that they were given.
+func (t *Tries) fail(conn balancer.SubConn, now time.Time) {
+	if t.failures == 0 {
+		t.since = now
+	}
+	t.failures++
+	if conn != nil && !slices.Contains(t.failed, conn) {
+		t.failed = append(slices.Clip(t.failed), conn)
+	}
+	if t.exhausted() {
+		t.budget.Failure()
+	}
+}
+
+// exhausted reports whether the work has failed as often as there are
+// endpoints. One member in trouble is no outage: until then failures neither
+// count against the budget nor wait for it.
+func (t *Tries) exhausted() bool { return t.failures >= t.width() }
+
+// delay returns how long to wait, and whether that leaves time for another
+// attempt. Only its own failures end the work: if the budget's delay is too
+// long, the shorter one that it would have had is taken.
+func (t *Tries) delay(left time.Duration) (time.Duration, bool) {
+	if t.exhausted() && t.budget.Throttled() {
+		if d := t.policy.Delay(t.failures, true); d < left {
+			return d, true
+		}
+	}
+	d := t.policy.Delay(t.failures, false)
+	return d, d < left
 }

@@ -77,24 +77,29 @@ func TestTriesByClass(t *testing.T) {
 		again int // how often the stream is opened again, -1 for as long as time allows
 
 		requireLeader bool
+		password      bool
 	}{
-		{"broken", errGone, 1, -1, false},
-		{"no leader", rpctypes.ErrGRPCNoLeader, 1, -1, false},
-		{"no leader, which the caller wants to hear", rpctypes.ErrGRPCNoLeader, 3, 2, true},
-		{"too many requests", rpctypes.ErrGRPCRequestTooManyRequests, 1, -1, false},
-		{"canceled by the server", status.Error(codes.Canceled, "canceled"), 1, -1, false},
-		{"stale token", rpctypes.ErrGRPCInvalidAuthToken, 3, maxTokenRefreshes, false},
-		{"refused by the only member", learner, 1, 0, false},
-		{"refused by members", learner, 3, 2, false},
-		{"code that is not retryable", status.Error(codes.Internal, "boom"), 3, 0, false},
-		{"definite", rpctypes.ErrGRPCPermissionDenied, 3, 0, false},
-		{"closed", status.Error(codes.Canceled, "grpc: the client connection is closing"), 3, 0, false},
+		{"broken", errGone, 1, -1, false, false},
+		{"no leader", rpctypes.ErrGRPCNoLeader, 1, -1, false, false},
+		{"no leader, which the caller wants to hear", rpctypes.ErrGRPCNoLeader, 3, 2, true, false},
+		{"too many requests", rpctypes.ErrGRPCRequestTooManyRequests, 1, -1, false, false},
+		{"canceled by the server", status.Error(codes.Canceled, "canceled"), 1, -1, false, false},
+		{"stale token", rpctypes.ErrGRPCInvalidAuthToken, 3, maxTokenRefreshes, false, true},
+		{"a token that cannot be renewed", rpctypes.ErrGRPCInvalidAuthToken, 3, 0, false, false},
+		{"refused by the only member", learner, 1, 0, false, false},
+		{"refused by members", learner, 3, 2, false, false},
+		{"code that is not retryable", status.Error(codes.Internal, "boom"), 3, 0, false, false},
+		{"definite", rpctypes.ErrGRPCPermissionDenied, 3, 0, false, false},
+		{"closed", status.Error(codes.Canceled, "grpc: the client connection is closing"), 3, 0, false, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := rangeTries(retry.Policy{})
 				a.width = func() int { return tt.width }
+				if tt.password {
+					a.tokens.login = func() Login { return alice }
+				}
 				ctx := t.Context()
 				if tt.requireLeader {
 					ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)

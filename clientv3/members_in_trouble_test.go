@@ -1,0 +1,225 @@
+package clientv3_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// refuse makes members refuse all calls of a method.
+func refuse(cluster *fakeetcd.Cluster, method string, err error, members ...*fakeetcd.Member) {
+	cluster.On(method, func(call *fakeetcd.Call) {
+		for _, m := range members {
+			if call.Member == m {
+				call.Answer(nil, err)
+			}
+		}
+	})
+}
+
+// One member that refuses every call costs each caller that meets it a moment,
+// for as long as it lasts: it is no outage for which calls would have to wait.
+func TestOneBadMemberDoesNotSlowTheOthersDown(t *testing.T) {
+	cluster, c := startFake(t, 3)
+	refuse(cluster, "Range", rpctypes.ErrGRPCNoLeader, cluster.Member(0))
+	for range 400 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		start := time.Now()
+		_, err := c.Get(ctx, "k")
+		cancel()
+		require.NoError(t, err)
+		// A throttled call waits half a second at least.
+		require.Less(t, time.Since(start), 400*time.Millisecond)
+	}
+}
+
+// Many callers move around the same ring, and still each finds the one member
+// that serves it.
+func TestTheOnlyVoterIsFound(t *testing.T) {
+	cluster, c := startFake(t, 3)
+	refuse(cluster, "Range", rpctypes.ErrGRPCNotSupportedForLearner, cluster.Member(0), cluster.Member(1))
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			for range 15 {
+				_, err := c.Get(t.Context(), "k")
+				assert.NoError(t, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A caller who asked to hear that there is no leader does, once every member
+// has said so; one who did not waits for the election.
+func TestNoLeaderIsReportedToWhoAsked(t *testing.T) {
+	cluster, c := startFake(t, 3)
+	refuse(cluster, "Put", rpctypes.ErrGRPCNoLeader, cluster.Members()...)
+	_, err := c.Put(WithRequireLeader(t.Context()), "k", "v")
+	assert.Equal(t, rpctypes.ErrNoLeader, err)
+	assert.Equal(t, 3, cluster.Count("Put"))
+}
+
+// What passes is waited for even where there is only one member to ask.
+func TestDroppedProposalIsRepeated(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	cluster.Once("Put", func(call *fakeetcd.Call) {
+		call.Answer(nil, status.Error(codes.Unknown, "raft proposal dropped"))
+	})
+	_, err := c.Put(t.Context(), "k", "v")
+	require.NoError(t, err)
+	assert.Equal(t, 1, cluster.PutCount("k"))
+}
+
+// A proxy that is shutting down says of its own connection what grpc says of
+// ours when we close it.
+func TestAnothersClosingIsNotOurs(t *testing.T) {
+	cluster, c := startFake(t, 3)
+	cluster.Once("Range", func(call *fakeetcd.Call) {
+		call.Answer(nil, status.Error(codes.Canceled, "grpc: the client connection is closing"))
+	})
+	_, err := c.Get(t.Context(), "k")
+	require.NoError(t, err)
+	assert.Equal(t, 2, cluster.Count("Range"))
+}
+
+// An interceptor that gives up on a call which is still waiting to be sent must
+// not have it sent beside its repetition.
+func TestAbandonedWriteIsNotSentBesideItsRepetition(t *testing.T) {
+	cluster, err := fakeetcd.Start(1)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	cluster.Member(0).Stop()
+	var abandoned sync.WaitGroup
+	var calls atomic.Int32
+	impatient := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		if calls.Add(1) > 1 {
+			return invoke(ctx, method, req, reply, cc, opts...)
+		}
+		abandoned.Go(func() { _ = invoke(ctx, method, req, proto.Clone(reply.(proto.Message)), cc, opts...) })
+		time.Sleep(50 * time.Millisecond) // it is waiting for a connection now, or else never left either
+		return status.Error(codes.Unavailable, "circuit open")
+	}
+	c, err := New(Config{
+		Endpoints: cluster.Endpoints(), Logger: zap.NewNop(),
+		DialOptions: append(cluster.DialOptions(), grpc.WithChainUnaryInterceptor(impatient)),
+	})
+	require.NoError(t, err)
+	defer c.Close()
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Put(t.Context(), "k", "v")
+		done <- err
+	}()
+	require.Eventually(t, func() bool { return calls.Load() == 2 }, 20*time.Second, time.Millisecond)
+	cluster.Member(0).Start()
+	require.NoError(t, <-done)
+	abandoned.Wait()
+	assert.Equal(t, 1, cluster.PutCount("k"))
+}
+
+func fill(t *testing.T, cluster *fakeetcd.Cluster, keys int) {
+	t.Helper()
+	for i := range keys {
+		_, err := cluster.Put(fmt.Sprintf("k%03d", i), "v")
+		require.NoError(t, err)
+	}
+}
+
+func readRange(ctx context.Context, c *Client, opts ...OpOption) (*GetResponse, error) {
+	stream, err := c.GetStream(ctx, "k", append(opts, WithPrefix())...)
+	if err != nil {
+		return nil, err
+	}
+	return GetStreamToGetResponse(stream)
+}
+
+// A stream that ends without its last part is read on.
+func TestGetStreamThatWasCutShort(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	fill(t, cluster, 30)
+	cut := cluster.Once("RangeStream", func(call *fakeetcd.Call) {
+		sent := 0
+		call.OnSend(func(proto.Message) bool {
+			sent++
+			return sent == 1
+		})
+		_, _ = call.Execute()
+	})
+	resp, err := readRange(t.Context(), c)
+	require.NoError(t, err)
+	assert.Len(t, resp.Kvs, 30)
+	assert.Equal(t, int64(30), resp.Count)
+	assert.Equal(t, 1, cut.Ran())
+}
+
+// The server may take back what it has streamed: users changed meanwhile.
+func TestGetStreamThatIsTakenBack(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	fill(t, cluster, 30)
+	cluster.Once("RangeStream", func(call *fakeetcd.Call) {
+		_, _ = call.Execute()
+		call.Answer(nil, rpctypes.ErrGRPCPermissionDenied)
+	})
+	_, err := readRange(t.Context(), c)
+	assert.Equal(t, rpctypes.ErrPermissionDenied, err)
+}
+
+// A stream that met a member which lags behind goes to another one.
+func TestGetStreamKeepsAwayFromTheMemberThatFailed(t *testing.T) {
+	cluster, c := startFake(t, 2)
+	fill(t, cluster, 30)
+	refuse(cluster, "RangeStream", rpctypes.ErrGRPCFutureRev, cluster.Member(1))
+	for range 6 {
+		before := cluster.Count("RangeStream")
+		_, err := readRange(t.Context(), c, WithSerializable())
+		require.NoError(t, err)
+		assert.LessOrEqual(t, cluster.Count("RangeStream")-before, 2)
+		_, err = c.Get(t.Context(), "x") // changes whose turn it is
+		require.NoError(t, err)
+	}
+}
+
+// A stream on a bare connection finds out about a stale token as well.
+func TestRawStreamRenewsTheToken(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	_, err := c.UserAdd(t.Context(), "root", "secret")
+	require.NoError(t, err)
+	_, err = c.UserGrantRole(t.Context(), "root", "root")
+	require.NoError(t, err)
+	_, err = c.AuthEnable(t.Context())
+	require.NoError(t, err)
+	root, err := New(Config{
+		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
+		Username: "root", Password: "secret",
+	})
+	require.NoError(t, err)
+	defer root.Close()
+	snapshot := func() error {
+		stream, err := pb.NewMaintenanceClient(root.ActiveConnection()).Snapshot(t.Context(), &pb.SnapshotRequest{})
+		require.NoError(t, err)
+		_, err = stream.Recv()
+		return err
+	}
+	require.NoError(t, snapshot())
+	cluster.InvalidateTokens()
+	require.Equal(t, codes.Unauthenticated, status.Code(snapshot()), "gRPC's semantics: a raw stream is not retried")
+	require.NoError(t, snapshot(), "but the next one has a new token")
+	assert.Equal(t, 2, cluster.Count("Authenticate"))
+}

@@ -1,0 +1,82 @@
+package clientv3_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// Whatever is going on, Close ends it: no call hangs, no goroutine is left, and
+// the race detector has nothing to say.
+func TestCloseAmidEverything(t *testing.T) {
+	cluster, err := fakeetcd.Start(3)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	for range 3 {
+		c, err := New(Config{
+			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
+			AutoSyncInterval: 10 * time.Millisecond,
+		})
+		require.NoError(t, err)
+		stop := make(chan struct{})
+		var work sync.WaitGroup
+		for _, step := range disturbances(cluster, c) {
+			work.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), rand.N(40*time.Millisecond))
+					step(ctx)
+					cancel()
+				}
+			})
+		}
+		time.Sleep(300 * time.Millisecond)
+		require.NoError(t, c.Close())
+		close(stop)
+		ended := make(chan struct{})
+		go func() {
+			work.Wait()
+			close(ended)
+		}()
+		select {
+		case <-ended:
+		case <-time.After(30 * time.Second):
+			t.Fatal("calls hang after Close")
+		}
+	}
+}
+
+func disturbances(cluster *fakeetcd.Cluster, c *Client) []func(context.Context) {
+	return []func(context.Context){
+		func(context.Context) {
+			c.SetEndpoints(cluster.Endpoints()[:rand.N(4)]...)
+			time.Sleep(time.Millisecond)
+		},
+		func(context.Context) {
+			cluster.Member(rand.N(3)).BreakConnections()
+			time.Sleep(3 * time.Millisecond)
+		},
+		func(ctx context.Context) { _, _ = c.Status(ctx, cluster.Endpoints()[rand.N(3)]) },
+		func(ctx context.Context) { _, _ = readRange(ctx, c) },
+		func(ctx context.Context) {
+			if snapshot, err := c.Snapshot(ctx); err == nil {
+				_ = snapshot.Close()
+			}
+		},
+		func(ctx context.Context) { _, _ = c.Grant(ctx, 10) },
+		func(ctx context.Context) { _, _ = c.Put(ctx, "k", "v") },
+		func(ctx context.Context) { _, _ = c.Get(ctx, "k") },
+	}
+}
