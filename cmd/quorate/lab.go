@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/lab/check"
+	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/report"
+	"github.com/quorate/quorate/lab/scenario"
+)
+
+// scenarioRunner runs the experiment of the lab; [scenario.Run] is the real one.
+type scenarioRunner func(context.Context, scenario.Config) (report.Report, error)
+
+// labFlags are the flags of "quorate lab".
+type labFlags struct {
+	faults  []string
+	hold    time.Duration
+	members int
+	callers int
+	timeout time.Duration
+	seed    uint64
+	json    bool
+}
+
+func newLabCommand(run scenarioRunner) *cobra.Command {
+	var flags labFlags
+	cmd := &cobra.Command{
+		Use:   "lab",
+		Short: "Run a real etcd cluster, break it, and show what callers of Quorate see",
+		Long:  labHelp(),
+		Example: `  # Everything, about a minute and a half:
+  quorate lab
+
+  # Two faults, ten seconds each:
+  quorate lab --fault stop,blackhole --for 10s
+
+  # For a program; progress goes to standard error:
+  quorate lab --json > result.json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&flags.faults, "fault", nil, "inject only this `name`d fault; repeat it or separate names by commas, in the order wanted")
+	f.DurationVar(&flags.hold, "for", scenario.DefaultHold, "how long each fault is held")
+	f.IntVar(&flags.members, "members", scenario.DefaultMembers, "members of the cluster, 3 to 9")
+	f.IntVar(&flags.callers, "callers", scenario.DefaultCallers, "callers of each of the four kinds of call")
+	f.DurationVar(&flags.timeout, "timeout", scenario.DefaultCallTimeout, "deadline of each call")
+	f.Uint64Var(&flags.seed, "seed", 0, "seed of the choice of members and keys (default a new one; it is printed)")
+	f.BoolVar(&flags.json, "json", false, "print the result as JSON, progress on standard error")
+	return cmd
+}
+
+func labHelp() string {
+	var b strings.Builder
+	b.WriteString(`lab starts a cluster of real etcd processes on this machine, calls it through
+Quorate all the time (linearizable gets, serializable gets, puts and txns), and
+injects one fault after the other. Nothing needs to be installed, and nothing is
+left behind. At the end it prints, for each fault and kind of call, how many calls
+were completed, failed, or have an unknown outcome, the longest time without a
+completed call, and how long calls took (the median and the 99th percentile).
+
+A healthy spell comes first, as the yardstick. A fault's row goes on until the
+cluster is healed, the calls that met the fault have ended, and a recovery spell
+of ` + scenario.DefaultRecovery.String() + ` has passed.
+
+Every write is read back at the end. The exit status is 1 if one that had been
+acknowledged is missing, if one was applied twice or against what its caller was
+told, or if a linearizable read went backwards; the report then shows the
+evidence. It is 2 if the run could not go on, 128 and the number of the signal if
+one ended the run early (130 for Ctrl-C), and 0 otherwise.
+
+Ctrl-C ends the run early: the cluster is healed, checked and removed, and the
+table shows what was measured until then. A second Ctrl-C kills at once; files
+that are then left behind are removed by the next run.
+
+The numbers are what today's client does, with its default settings, on this
+machine; they are no promise. Calls balance round robin and nothing watches the
+members' health yet: a call that goes to a member which is hung, unreachable or
+cut off waits there until the fault ends, the member gives up or the call's
+deadline comes.
+
+Faults, in the order of a full run:
+`)
+	for _, f := range fault.All() {
+		fmt.Fprintf(&b, "  %-16s %s\n", f.Name, f.Summary)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// run runs the experiment and prints its result.
+func (f labFlags) run(cmd *cobra.Command, run scenarioRunner) error {
+	faults, err := f.check(cmd)
+	if err != nil {
+		return usageError{err: err, command: cmd.CommandPath()}
+	}
+	if !cmd.Flags().Changed("seed") {
+		f.seed = rand.Uint64()
+	}
+	progress := newProgress(cmd.ErrOrStderr())
+	rep, err := run(cmd.Context(), scenario.Config{
+		Members: f.members, Faults: faults, Hold: f.hold, Callers: f.callers, CallTimeout: f.timeout,
+		Seed: f.seed, Progress: progress.Show,
+	})
+	progress.Clear()
+	if printErr := f.print(cmd.OutOrStdout(), rep); printErr != nil {
+		return errors.Join(err, fmt.Errorf("print the result: %w", printErr))
+	}
+	if !rep.Verdict.OK() {
+		return errors.Join(violationError{rep.Verdict}, err)
+	}
+	if err == nil && rep.Interrupted {
+		return fmt.Errorf("the run was ended early: %w", context.Cause(cmd.Context()))
+	}
+	return err
+}
+
+// check returns the faults that were asked for, or what is wrong with the flags.
+// Zeros are refused here because to the scenario they mean the default.
+func (f labFlags) check(cmd *cobra.Command) ([]fault.Fault, error) {
+	if f.members == 0 || f.callers == 0 || f.hold == 0 || f.timeout == 0 {
+		return nil, errors.New("--members, --callers, --for and --timeout must be more than 0")
+	}
+	if cmd.Flags().Changed("fault") && len(f.faults) == 0 {
+		return nil, fmt.Errorf("--fault needs at least one name of %s", strings.Join(fault.Names(), ", "))
+	}
+	return fault.Parse(f.faults)
+}
+
+// print writes the result. A run that never began has no table.
+func (f labFlags) print(w io.Writer, rep report.Report) error {
+	if f.json {
+		return report.JSON(w, rep)
+	}
+	if len(rep.Rows) == 0 {
+		return nil
+	}
+	return report.Table(w, rep)
+}
+
+// violationError is what a run ends with whose check found something wrong.
+type violationError struct {
+	verdict check.Verdict
+}
+
+func (e violationError) Error() string {
+	first := e.verdict.Violations[0].Message
+	if n := e.verdict.Total(); n > 1 {
+		return fmt.Sprintf("%d violations, the first: %s", n, first)
+	}
+	return "violation: " + first
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/lab/load"
+	"github.com/quorate/quorate/lab/report"
+	"github.com/quorate/quorate/lab/scenario"
+)
+
+// short returns the real experiment with short spells, and with a directory of
+// its own, which must be empty afterwards.
+func short(t *testing.T) scenarioRunner {
+	dir := t.TempDir()
+	return func(ctx context.Context, cfg scenario.Config) (report.Report, error) {
+		cfg.Healthy, cfg.Recovery, cfg.Dir = time.Second, 500*time.Millisecond, dir
+		rep, err := scenario.Run(ctx, cfg)
+		assertNothingLeft(t, dir)
+		return rep, err
+	}
+}
+
+// assertNothingLeft checks that a run left no file and no process.
+func assertNothingLeft(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	assert.NoError(t, err)
+	assert.Empty(t, entries, "files left behind")
+	_, err = syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+	assert.ErrorIs(t, err, syscall.ECHILD, "processes left behind")
+}
+
+func TestLabPrintsATable(t *testing.T) {
+	status, stdout, stderr := execRoot(t.Context(), short(t), "lab", "--fault", "stop,kill", "--for", "1500ms", "--seed", "3")
+	require.Equal(t, exitOK, status, stderr)
+	lines := strings.Split(stdout, "\n")
+	require.Greater(t, len(lines), 13)
+	assert.Equal(t, strings.Fields("FAULT CALL COMPLETED ERRORS UNKNOWN LONGEST GAP P50 P99"), strings.Fields(lines[0]))
+	kinds := []string{"linearizable get", "serializable get", "put", "txn"}
+	for i, row := range []string{"healthy", "stop", "kill"} {
+		for j, kind := range kinds {
+			line, name := lines[1+4*i+j], ""
+			if j == 0 {
+				name = row
+			}
+			assert.Equal(t, name, strings.TrimSpace(line[:16]), line)
+			assert.Equal(t, kind, strings.TrimSpace(line[18:34]), line)
+			figures := strings.Fields(line[34:])
+			assert.Len(t, figures, 9, "three counts and three durations with their units: %q", line)
+			assert.NotEqual(t, "0", figures[0], "calls were completed: %q", line)
+		}
+	}
+	assert.Empty(t, lines[13])
+	assert.Contains(t, stdout, "none went backwards")
+	assert.Contains(t, stdout, "all are there at the end, each applied once")
+	assert.Contains(t, stdout, "The seed was 3.")
+	for _, want := range []string{"starting 3 members", "a follower, is stopped", "a follower, is killed", "reading back every write"} {
+		assert.Contains(t, stderr, want)
+	}
+}
+
+func TestLabPrintsJSON(t *testing.T) {
+	status, stdout, stderr := execRoot(t.Context(), short(t), "lab", "--fault=slow", "--for=500ms", "--callers=2", "--timeout=5s", "--json")
+	require.Equal(t, exitOK, status, stderr)
+	var result struct {
+		Setup struct {
+			CallersPerKind int     `json:"callers_per_kind"`
+			CallTimeoutMS  float64 `json:"call_timeout_ms"`
+		}
+		Rows []struct {
+			Name  string
+			Calls []struct {
+				Kind      string
+				Completed int
+			}
+		}
+		Check struct {
+			OK            bool
+			WritesAudited bool `json:"writes_audited"`
+		}
+	}
+	dec := json.NewDecoder(strings.NewReader(stdout))
+	require.NoError(t, dec.Decode(&result))
+	assert.False(t, dec.More(), "nothing but one object on standard output")
+	assert.Equal(t, 2, result.Setup.CallersPerKind)
+	assert.InDelta(t, 5000, result.Setup.CallTimeoutMS, 0)
+	require.Len(t, result.Rows, 2)
+	assert.Equal(t, "slow", result.Rows[1].Name)
+	require.Len(t, result.Rows[1].Calls, 4)
+	for _, c := range result.Rows[1].Calls {
+		assert.Positive(t, c.Completed, c.Kind)
+	}
+	assert.True(t, result.Check.OK)
+	assert.True(t, result.Check.WritesAudited)
+}
+
+// forgetful acknowledges every second put without making it.
+type forgetful struct {
+	load.Store
+	puts, revision atomic.Int64
+}
+
+func (f *forgetful) Put(ctx context.Context, key, value string) (int64, error) {
+	if f.puts.Add(1)%2 == 0 {
+		return f.revision.Load() + 1, nil
+	}
+	revision, err := f.Store.Put(ctx, key, value)
+	f.revision.Store(revision)
+	return revision, err
+}
+
+func TestLabFailsWhenAWriteIsLost(t *testing.T) {
+	run := func(ctx context.Context, cfg scenario.Config) (report.Report, error) {
+		cfg.Connect = func(endpoints []string) (scenario.Connection, error) {
+			conn, err := scenario.Quorate(endpoints)
+			conn.Store = &forgetful{Store: conn.Store}
+			return conn, err
+		}
+		return short(t)(ctx, cfg)
+	}
+	status, stdout, stderr := execRoot(t.Context(), run, "lab", "--fault", "slow", "--for", "500ms")
+	assert.Equal(t, exitViolation, status)
+	assert.Regexp(t, `(?m)^\d+ VIOLATIONS?:$`, stdout)
+	assert.Contains(t, stdout, "lost_write: put/")
+	assert.Contains(t, stderr, "quorate: ")
+	assert.Contains(t, stderr, "violations, the first: ")
+}
+
+func TestLabReportsFailure(t *testing.T) {
+	run := func(context.Context, scenario.Config) (report.Report, error) {
+		return report.Report{Failure: "no disk"}, errors.New("start the cluster: no disk")
+	}
+	status, stdout, stderr := execRoot(t.Context(), run, "lab")
+	assert.Equal(t, exitFailure, status)
+	assert.Empty(t, stdout, "no table without figures")
+	assert.Equal(t, "quorate: start the cluster: no disk\n", stderr)
+
+	status, stdout, _ = execRoot(t.Context(), run, "lab", "--json")
+	assert.Equal(t, exitFailure, status)
+	assert.Contains(t, stdout, `"failure": "no disk"`)
+}
+
+// awaitLine reads up to a line that contains a text.
+func awaitLine(t *testing.T, lines *bufio.Scanner, text string) {
+	t.Helper()
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), text) {
+			return
+		}
+	}
+	t.Fatalf("the program ended without a line that contains %q", text)
+}
+
+// TestLabEndsOnCtrlC runs the program itself and interrupts it.
+func TestLabEndsOnCtrlC(t *testing.T) {
+	dir := t.TempDir()
+	cmd, out := program(t, "quorate", dir, "lab", "--fault", "kill", "--for", "1m")
+	progress, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	log := bufio.NewScanner(progress)
+	awaitLine(t, log, "is killed")
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	var table bytes.Buffer
+	for out.Scan() {
+		table.WriteString(out.Text() + "\n")
+	}
+	require.Error(t, cmd.Wait(), table.String())
+	assert.Equal(t, 128+int(syscall.SIGINT), cmd.ProcessState.ExitCode())
+	for _, want := range []string{"healthy ", "\nkill ", "The run was ended early.", "all are there at the end"} {
+		assert.Contains(t, table.String(), want)
+	}
+	assertNothingLeft(t, dir)
+}

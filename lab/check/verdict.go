@@ -1,0 +1,114 @@
+package check
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/lab/history"
+)
+
+// Problem names a kind of violation, as the JSON report spells it.
+type Problem string
+
+const (
+	// LostWrite means that an acknowledged write is missing.
+	LostWrite Problem = "lost_write"
+	// WentBackwards means that a linearizable answer is older than one that had
+	// been given before the call was sent.
+	WentBackwards Problem = "went_backwards"
+	// AppliedTwice means that a write reached the store more than once.
+	AppliedTwice Problem = "applied_twice"
+	// RefusedApplied means that a write took effect although its caller was
+	// told that it had none.
+	RefusedApplied Problem = "refused_applied"
+	// TornTxn means that a txn's counter and the keys written beside it disagree.
+	TornTxn Problem = "torn_txn"
+	// WrongValue means that a key holds something that was never written to it.
+	WrongValue Problem = "wrong_value"
+)
+
+// maxKept bounds the violations of one problem that are kept with their
+// evidence; the others are only counted.
+const maxKept = 10
+
+// Violation is one broken promise, with the observations that prove it.
+type Violation struct {
+	// Problem is the kind of violation.
+	Problem Problem
+	// Message says what is wrong in one sentence.
+	Message string
+	// Evidence lists the calls that prove it, oldest first; empty if the
+	// message says it all.
+	Evidence []string
+}
+
+// Verdict is what a checker found. Reads are judged while the load runs; writes
+// when they are read back, which Audited tells.
+type Verdict struct {
+	// Audited reports whether the writes were read back to the end.
+	Audited bool
+	// AuditRevision is the revision at which they were read back.
+	AuditRevision int64
+	// AcknowledgedWrites, UnknownWrites and RefusedWrites count the writes by
+	// what their caller was told; a txn whose comparison did not hold counts as
+	// refused. Counted by the audit.
+	AcknowledgedWrites, UnknownWrites, RefusedWrites int64
+	// UnknownApplied counts the unknown writes that turned out to be applied.
+	UnknownApplied int64
+	// LinearizableAnswers counts the answers of linearizable gets, puts and txns that were judged.
+	LinearizableAnswers int64
+	// SerializableReads counts the answers of serializable gets.
+	SerializableReads int64
+	// MaxBehind is how many revisions a serializable get was behind at most;
+	// being behind is what such a read allows.
+	MaxBehind int64
+	// Violations holds at most ten of each problem.
+	Violations []Violation
+	// Counts has the number of violations of each problem, kept or not.
+	Counts map[Problem]int
+}
+
+// OK reports whether nothing is wrong with what was checked.
+func (v Verdict) OK() bool { return len(v.Violations) == 0 }
+
+// Total returns the number of violations, those that were not kept included.
+func (v Verdict) Total() int {
+	n := 0
+	for _, count := range v.Counts {
+		n += count
+	}
+	return n
+}
+
+func (v *Verdict) add(p Problem, message string, evidence ...history.Call) {
+	if v.Counts == nil {
+		v.Counts = map[Problem]int{}
+	}
+	v.Counts[p]++
+	if v.Counts[p] > maxKept {
+		return
+	}
+	violation := Violation{Problem: p, Message: message}
+	for _, call := range evidence {
+		violation.Evidence = append(violation.Evidence, describe(call))
+	}
+	v.Violations = append(v.Violations, violation)
+}
+
+// describe says in one line what a call saw, and when.
+func describe(call history.Call) string {
+	what := fmt.Sprintf("%s of %s by caller %d, from %s to %s: revision %d",
+		call.Kind, call.Key, call.Caller, at(call.Start), at(call.End), call.Revision)
+	switch {
+	case call.Kind == history.Put:
+		return what
+	case call.Kind == history.Txn && call.Applied:
+		return fmt.Sprintf("%s, counter set to %d", what, call.Want+1)
+	case call.Read.Found:
+		return fmt.Sprintf("%s, found %q of revision %d", what, call.Read.Value, call.Read.ModRevision)
+	default:
+		return what + ", found nothing"
+	}
+}
+
+func at(d time.Duration) string { return fmt.Sprintf("%.6fs", d.Seconds()) }

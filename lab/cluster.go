@@ -1,0 +1,263 @@
+package lab
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/lab/link"
+)
+
+// startTimeout bounds starting, and every other wait for the cluster, when the
+// caller's context does not. A cluster of three takes one to two seconds, and
+// several times that under the race detector.
+const startTimeout = time.Minute
+
+// Cluster is a running cluster. Its methods may be called from several goroutines.
+type Cluster struct {
+	cfg     Config
+	program executable
+	dir     *dataDir
+	tls     *certificates // nil without Config.TLS
+	output  *output       // nil without Config.Log
+	spawner *spawner
+	leash   leash
+	members []*Member
+	links   [][]*link.Link // from member to member, by index; nil from one to itself
+
+	closing sync.Once
+	closed  error
+}
+
+// leash is the pipe by which members notice the end of this process.
+type leash struct {
+	read, write *os.File
+}
+
+// Start starts a cluster and returns when all members serve and agree on a leader.
+// Before that it removes what crashed runs of this user left in Config.Dir. It
+// gives up when ctx ends, or after a minute; whatever it had started is gone then.
+// The cluster must be closed.
+func Start(ctx context.Context, cfg Config) (*Cluster, error) {
+	if err := checkPlatform(); err != nil {
+		return nil, err
+	}
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	sweep(cfg.Dir)
+	c := &Cluster{cfg: cfg}
+	if err := c.start(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context) error {
+	if err := c.prepare(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	results := make(chan error, len(c.members))
+	for _, m := range c.members {
+		go func() { results <- m.start(ctx) }()
+	}
+	var first error
+	for range c.members {
+		if err := <-results; err != nil && first == nil {
+			first = err
+			cancel(errors.New("another member failed to start"))
+		}
+	}
+	if first != nil {
+		return first
+	}
+	return c.WaitReady(ctx)
+}
+
+// prepare makes everything but the processes.
+func (c *Cluster) prepare(ctx context.Context) error {
+	var err error
+	if c.program, err = findExecutable(ctx, c.cfg); err != nil {
+		return err
+	}
+	if c.dir, err = newDataDir(c.cfg.Dir); err != nil {
+		return err
+	}
+	if c.cfg.TLS {
+		if c.tls, err = newCertificates(c.dir); err != nil {
+			return err
+		}
+	}
+	if c.cfg.Log != nil {
+		c.output = &output{to: c.cfg.Log}
+	}
+	if c.leash.read, c.leash.write, err = os.Pipe(); err != nil {
+		return fmt.Errorf("lab: %w", err)
+	}
+	c.spawner = newSpawner()
+	c.links = peerLinks(c.cfg.Members)
+	for i := range c.cfg.Members {
+		m := &Member{cluster: c, index: i, name: fmt.Sprintf("m%d", i+1)}
+		c.members = append(c.members, m)
+		if err := m.prepare(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// peerLinks makes a link for each ordered pair of n members.
+func peerLinks(n int) [][]*link.Link {
+	links := make([][]*link.Link, n)
+	for from := range links {
+		links[from] = make([]*link.Link, n)
+		for to := range links[from] {
+			if from != to {
+				links[from][to] = link.New("")
+			}
+		}
+	}
+	return links
+}
+
+// prepare makes the member's ends of its links.
+func (m *Member) prepare() error {
+	var err error
+	if m.ports, err = freePorts(); err != nil {
+		return err
+	}
+	if m.client, err = link.Listen(""); err != nil {
+		return fmt.Errorf("lab: %w", err)
+	}
+	peers := make(map[string]*link.Link)
+	for to, l := range m.cluster.links[m.index] {
+		if l != nil {
+			peers[peerAddress(to)] = l
+		}
+	}
+	if m.dialler, err = newDialler(peers); err != nil {
+		return err
+	}
+	if m.control, err = m.newControl(); err != nil {
+		return fmt.Errorf("lab: %w", err)
+	}
+	return nil
+}
+
+// Close kills the members, stopped ones too, and returns when their processes,
+// files, ports and the cluster's goroutines are gone. Closing again returns the
+// same result.
+func (c *Cluster) Close() error {
+	c.closing.Do(func() { c.closed = c.close() })
+	return c.closed
+}
+
+func (c *Cluster) close() error {
+	var errs []error
+	for _, m := range c.members {
+		errs = append(errs, m.retire())
+	}
+	for _, m := range c.members {
+		errs = append(errs, m.release())
+	}
+	for _, row := range c.links {
+		for _, l := range row {
+			if l != nil {
+				errs = append(errs, l.Close())
+			}
+		}
+	}
+	if c.spawner != nil {
+		c.spawner.close()
+	}
+	if c.leash.read != nil {
+		errs = append(errs, c.leash.read.Close(), c.leash.write.Close())
+	}
+	if c.dir != nil {
+		errs = append(errs, c.dir.remove())
+	}
+	return errors.Join(errs...)
+}
+
+// release gives up what prepare made.
+func (m *Member) release() error {
+	m.starting.Lock() // a start under way has noticed that the member is retired when this is free
+	defer m.starting.Unlock()
+	var errs []error
+	if m.control != nil {
+		errs = append(errs, m.control.Close())
+	}
+	if m.dialler != nil {
+		errs = append(errs, m.dialler.close())
+	}
+	if m.client != nil {
+		errs = append(errs, m.client.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Members returns the members in the order of their index.
+func (c *Cluster) Members() []*Member {
+	return append([]*Member(nil), c.members...)
+}
+
+// Endpoints returns the members' Endpoint URLs, in the order of Members.
+func (c *Cluster) Endpoints() []string {
+	endpoints := make([]string, 0, len(c.members))
+	for _, m := range c.members {
+		endpoints = append(endpoints, m.Endpoint())
+	}
+	return endpoints
+}
+
+// Dir returns the cluster's data directory, which exists until Close.
+func (c *Cluster) Dir() string { return c.dir.path }
+
+// TLSFiles returns the paths of the cluster's certificates and keys; all are empty
+// without Config.TLS.
+func (c *Cluster) TLSFiles() TLSFiles {
+	if c.tls == nil {
+		return TLSFiles{}
+	}
+	return c.tls.files
+}
+
+// ClientTLS returns a copy of a configuration that trusts the cluster's CA and
+// holds the client certificate; nil without Config.TLS. It expects the server name
+// localhost, whatever address is dialled.
+func (c *Cluster) ClientTLS() *tls.Config {
+	if c.tls == nil {
+		return nil
+	}
+	return c.tls.client.Clone()
+}
+
+func (c *Cluster) scheme() string {
+	if c.cfg.TLS {
+		return "https"
+	}
+	return "http"
+}
+
+// newControl makes the lab's own connection to the member.
+func (m *Member) newControl() (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+m.name,
+		grpc.WithContextDialer(m.dialControl),
+		grpc.WithTransportCredentials(transportCredentials(m.cluster.ClientTLS())),
+		grpc.WithConnectParams(controlConnect),
+		grpc.WithUnaryInterceptor(m.authenticated),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithIdleTimeout(0),
+	)
+}

@@ -1,0 +1,271 @@
+package lab_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/lab"
+)
+
+func ExampleStart() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cluster, err := lab.Start(ctx, lab.Config{Members: 3})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer cluster.Close()
+
+	old, err := cluster.Leader(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := old.Kill(); err != nil {
+		fmt.Println(err)
+		return
+	}
+	next, err := cluster.Leader(ctx)
+	fmt.Println(len(cluster.Endpoints()), "endpoints")
+	fmt.Println("another leader:", err == nil && next != old)
+	// Output:
+	// 3 endpoints
+	// another leader: true
+}
+
+func TestCloseLeavesNothing(t *testing.T) {
+	leaks := goleak.IgnoreCurrent()
+	dir := t.TempDir()
+	var log bytes.Buffer
+	c := start(t, lab.Config{Dir: dir, Log: &log, Args: []string{"--log-level=info"}})
+	require.DirExists(t, c.Dir())
+
+	var pids []int
+	var addresses []string
+	for _, m := range c.Members() {
+		assert.True(t, m.Alive())
+		pids = append(pids, m.PID())
+		addresses = append(addresses, hostPort(t, m.Endpoint()), hostPort(t, m.DirectEndpoint()))
+	}
+	require.NoError(t, c.Members()[2].Stop(), "a stopped member must not survive either")
+	require.NoError(t, c.Close())
+	require.NoError(t, c.Close(), "second close")
+
+	for i, m := range c.Members() {
+		assert.False(t, m.Alive())
+		requireNoProcess(t, pids[i])
+		assert.ErrorIs(t, m.Restart(within(t, soon)), lab.ErrClosed)
+		assert.Contains(t, log.String(), m.Name()+": {", "no log of the member was written")
+	}
+	for _, address := range addresses {
+		requireNobodyListens(t, address)
+	}
+	requireEmpty(t, dir)
+	goleak.VerifyNone(t, leaks)
+}
+
+func TestStartErrors(t *testing.T) {
+	for name, test := range map[string]struct {
+		cfg  lab.Config
+		want []string
+	}{
+		"every wrong field is named": {
+			lab.Config{Members: -1, Heartbeat: time.Microsecond, Election: time.Hour, ClientCertAuth: true},
+			[]string{"Config.Members", "Config.Heartbeat", "Config.Election", "Config.ClientCertAuth"},
+		},
+		"election too short":          {lab.Config{Heartbeat: time.Second}, []string{"Config.Election is 500ms", "5 heartbeats (5s)"}},
+		"flag of the lab":             {lab.Config{Args: []string{"--name", "x"}}, []string{"--name, which the lab sets itself"}},
+		"flag of the lab, value":      {lab.Config{Args: []string{"-data-dir=x"}}, []string{"-data-dir=x"}},
+		"no such binary":              {lab.Config{Binary: "/nonexistent/etcd"}, []string{"Config.Binary", "/nonexistent/etcd"}},
+		"binary is not etcd":          {lab.Config{Binary: "true"}, []string{"Config.Binary", "not an etcd server"}},
+		"no such directory":           {lab.Config{Dir: "/nonexistent"}, []string{"data directory", "/nonexistent"}},
+		"etcd refuses: its own words": {lab.Config{Args: []string{"--quota-backend-bytes=much"}}, []string{"ended while starting", "quota-backend-bytes"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.cfg.Dir == "" {
+				test.cfg.Dir = t.TempDir()
+				defer requireEmpty(t, test.cfg.Dir)
+			}
+			c, err := lab.Start(within(t, soon), test.cfg)
+			require.Error(t, err)
+			require.Nil(t, c)
+			for _, want := range test.want {
+				assert.ErrorContains(t, err, want)
+			}
+		})
+	}
+}
+
+func TestStartGivesUpWithContext(t *testing.T) {
+	dir := t.TempDir()
+	_, err := lab.Start(within(t, 50*time.Millisecond), lab.Config{Dir: dir})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	requireEmpty(t, dir)
+}
+
+func TestTLSCluster(t *testing.T) {
+	c := start(t, lab.Config{Members: 1, TLS: true, ClientCertAuth: true})
+	client := dial(t, c)
+	put(t, client, "k", "v")
+	requireValue(t, client, "k", "v")
+
+	assert.True(t, strings.HasPrefix(c.Endpoints()[0], "https://"))
+	files := c.TLSFiles()
+	for _, path := range []string{files.CA, files.ServerCert, files.ServerKey, files.ClientCert, files.ClientKey} {
+		assert.FileExists(t, path)
+	}
+	info, err := os.Stat(files.ClientKey)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+	anonymous := c.ClientTLS()
+	anonymous.Certificates = nil
+	nc, err := tls.Dial("tcp", hostPort(t, c.Endpoints()[0]), anonymous)
+	if err == nil { // TLS 1.3 tells the client with its first read
+		defer func() { _ = nc.Close() }()
+		_, err = nc.Read(make([]byte, 1))
+	}
+	assert.ErrorContains(t, err, "certificate required")
+}
+
+func TestPlainClusterHasNoTLS(t *testing.T) {
+	c := start(t, lab.Config{Members: 1})
+	assert.Nil(t, c.ClientTLS())
+	assert.Zero(t, c.TLSFiles())
+}
+
+func TestRestartFindsItsPortTaken(t *testing.T) {
+	c := start(t, lab.Config{Members: 1})
+	m := c.Members()[0]
+	put(t, dial(t, c), "k", "v")
+	before := m.DirectEndpoint()
+	require.NoError(t, m.Kill())
+	thief, err := net.Listen("tcp", hostPort(t, before))
+	require.NoError(t, err)
+	defer func() { _ = thief.Close() }()
+
+	require.NoError(t, m.Restart(within(t, soon)))
+	assert.NotEqual(t, before, m.DirectEndpoint())
+	requireValue(t, dial(t, c), "k", "v")
+}
+
+func TestAuthenticatedCluster(t *testing.T) {
+	ctx := within(t, soon)
+	c := start(t, lab.Config{Members: 1, Args: []string{"--bcrypt-cost=4"}})
+	m := c.Members()[0]
+	client := dial(t, c)
+	_, err := client.UserAdd(ctx, "root", "secret")
+	require.NoError(t, err)
+	_, err = client.RoleAdd(ctx, "root")
+	require.NoError(t, err)
+	_, err = client.UserGrantRole(ctx, "root", "root")
+	require.NoError(t, err)
+	c.SetCredentials("root", "secret")
+	require.NoError(t, c.WaitReady(ctx), "credentials before authentication is enabled")
+	_, err = client.AuthEnable(ctx)
+	require.NoError(t, err)
+	require.NoError(t, c.WaitReady(ctx))
+
+	require.NoError(t, m.Kill())
+	require.NoError(t, m.Restart(ctx))
+	require.NoError(t, c.WaitReady(ctx), "the token of before the restart is not replaced")
+
+	c.SetCredentials("", "")
+	_, err = m.Status(ctx)
+	assert.ErrorContains(t, err, "user name is empty")
+	require.NoError(t, m.Kill())
+	require.NoError(t, m.Restart(ctx), "a member that refuses serves")
+	c.SetCredentials("root", "wrong")
+	_, err = m.Status(ctx)
+	assert.ErrorContains(t, err, "authentication failed")
+	assert.NotContains(t, err.Error(), "wrong")
+}
+
+// etcd34 returns the path of an etcd 3.4 executable, and skips the test where there
+// is none.
+func etcd34(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("QUORATE_ETCD34")
+	if path == "" {
+		path = "/usr/bin/etcd"
+	}
+	_, err := os.Stat(path)
+	if err != nil && os.Getenv("QUORATE_REQUIRE_ETCD34") == "1" {
+		t.Fatalf("etcd 3.4 is required: %v", err)
+	}
+	if err != nil {
+		t.Skip("no etcd 3.4: install Debian's etcd-server, or set QUORATE_ETCD34 to the path of an executable")
+	}
+	return path
+}
+
+func TestEtcd34(t *testing.T) {
+	c := start(t, lab.Config{Binary: etcd34(t), TLS: true})
+	status, err := c.Members()[0].Status(within(t, soon))
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(status.Version, "3.4."), "version %s", status.Version)
+
+	client := dial(t, c)
+	put(t, client, "k", "v")
+	old := leader(t, c)
+	to := follower(t, c)
+	require.NoError(t, c.MoveLeader(within(t, soon), to))
+	require.NoError(t, old.Kill())
+	require.NoError(t, old.Restart(within(t, soon)))
+	require.NoError(t, c.WaitReady(within(t, soon)))
+	requireValue(t, client, "k", "v")
+
+	c.Isolate(to)
+	next := awaitOtherLeader(t, c, to)
+	put(t, dial(t, c, next.Endpoint()), "k", "isolated")
+	assert.Equal(t, "v", local(t, to, "k"))
+	c.Heal()
+	require.Eventually(t, func() bool { return local(t, to, "k") == "isolated" }, soon, 10*time.Millisecond)
+}
+
+// awaitOtherLeader waits until a member other than the given one leads.
+func awaitOtherLeader(t *testing.T, c *lab.Cluster, than *lab.Member) *lab.Member {
+	t.Helper()
+	var found *lab.Member
+	require.Eventually(t, func() bool {
+		found = leader(t, c)
+		return found != than
+	}, soon, 10*time.Millisecond)
+	return found
+}
+
+// The members must not be steered by what the parent's environment says to etcd and
+// to HTTP clients.
+func TestEnvironmentOfTheParent(t *testing.T) {
+	for name, value := range map[string]string{
+		"ETCD_NAME": "stray", "ETCD_DATA_DIR": "/nonexistent", "NOTIFY_SOCKET": "/nonexistent",
+		"https_proxy": "http://127.0.0.1:1", "NO_PROXY": "*", "no_proxy": "*", "ALL_PROXY": "http://127.0.0.1:1",
+	} {
+		t.Setenv(name, value)
+	}
+	c := start(t, lab.Config{Members: 2})
+	reply, err := pb.NewClusterClient(c.Members()[1].Conn()).MemberList(within(t, soon), &pb.MemberListRequest{})
+	require.NoError(t, err)
+	require.Len(t, reply.Members, 2)
+	for _, member := range reply.Members {
+		assert.Contains(t, c.Endpoints(), member.ClientURLs[0])
+		assert.Contains(t, []string{"m1", "m2"}, member.Name)
+	}
+	a, b := c.Members()[0], c.Members()[1]
+	assert.Positive(t, c.PeerLink(a, b).Stats().Accepted)
+	assert.Positive(t, c.PeerLink(b, a).Stats().Accepted)
+	assert.Nil(t, c.PeerLink(a, a))
+}

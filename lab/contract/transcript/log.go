@@ -1,0 +1,99 @@
+// Package transcript records what a program observes of a client, reduced to what must be equal between two clients
+// that were used the same way against two clusters of their own.
+package transcript
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Entry is one step of a program: what was done, what came back.
+type Entry struct {
+	// Step names the step. It begins with the scenario's name.
+	Step string
+	// Result is the result, rendered by field, without what differs from run to run by nature.
+	Result string
+	// Error describes the error, "" for nil.
+	Error string
+}
+
+// Log collects the entries of one scenario. It is for one goroutine.
+type Log struct {
+	scenario string
+	aliases  []string // pairs of text and alias
+	entries  []Entry
+}
+
+// Record runs a scenario and returns what it wrote. The error is one that the scenario could not go on with, see
+// [Log.Must].
+func Record(scenario string, run func(*Log)) (entries []Entry, err error) {
+	log := &Log{scenario: scenario}
+	defer func() {
+		entries = log.entries
+		if v := recover(); v != nil {
+			failure, ok := v.(obstacle)
+			if !ok {
+				panic(v)
+			}
+			err = fmt.Errorf("%s: after step %q: %w", scenario, log.last(), failure.error)
+		}
+	}()
+	run(log)
+	return log.entries, nil
+}
+
+// obstacle is what Must panics with.
+type obstacle struct{ error }
+
+// Must ends the scenario if err is not nil. It is for what has to work for the scenario to have a meaning.
+func (l *Log) Must(err error) {
+	if err != nil {
+		panic(obstacle{err})
+	}
+}
+
+// Alias writes name in place of text from now on, wherever text appears in results and errors.
+func (l *Log) Alias(text, name string) {
+	l.aliases = append(l.aliases, text, "<"+name+">")
+}
+
+// Step returns a function that records the outcome of a step, to be called with the results of a call:
+//
+//	log.Step("get")(client.Get(ctx, "key"))
+func (l *Log) Step(step string) func(result any, err error) {
+	return func(result any, err error) { l.add(step, l.render(result), err) }
+}
+
+// Error records a step that returns nothing but an error.
+func (l *Log) Error(step string, err error) { l.add(step, "", err) }
+
+// Value records something that was observed.
+func (l *Log) Value(step string, value any) { l.add(step, l.render(value), nil) }
+
+// Panic calls f and records the value that it panics with.
+func (l *Log) Panic(step string, f func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			l.add(step, "panic: "+l.render(v), nil)
+			return
+		}
+		l.add(step, "no panic", nil)
+	}()
+	f()
+}
+
+func (l *Log) add(step, result string, err error) {
+	names := strings.NewReplacer(l.aliases...)
+	l.entries = append(l.entries, Entry{
+		Step:   l.scenario + ": " + step,
+		Result: names.Replace(result),
+		Error:  names.Replace(describe(err)),
+	})
+}
+
+func (l *Log) last() string {
+	if len(l.entries) == 0 {
+		return "(none)"
+	}
+	return l.entries[len(l.entries)-1].Step
+}

@@ -1,0 +1,87 @@
+package lab_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/lab"
+)
+
+// crashDir names the environment variable that turns the test program into one that
+// starts a cluster in that directory and waits to be killed.
+const crashDir = "QUORATE_LAB_TEST_CRASH_DIR"
+
+func runUntilKilled(dir string) {
+	c, err := lab.Start(context.Background(), lab.Config{Dir: dir})
+	if err == nil {
+		err = c.Members()[0].Stop()
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	line := []string{c.Dir()}
+	for _, m := range c.Members() {
+		line = append(line, m.DirectEndpoint())
+	}
+	fmt.Println(strings.Join(line, " "))
+	select {}
+}
+
+// A program that is killed leaves no member, not even a stopped one, and the next
+// Start removes its files.
+func TestCrashedParent(t *testing.T) {
+	dir := t.TempDir()
+	program, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), crashDir+"="+dir)
+	cmd.Stderr = os.Stderr
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err)
+	left := strings.Fields(line)
+	require.Len(t, left, 4, "the program said: %s", line)
+	require.False(t, unlocked(filepath.Join(left[0], "m1.pid")), "m1 is not known to run")
+
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait() // reports the kill
+	for i, endpoint := range left[1:] {
+		pidFile := filepath.Join(left[0], fmt.Sprintf("m%d.pid", i+1))
+		require.Eventually(t, func() bool { return unlocked(pidFile) }, soon, 10*time.Millisecond, "member %d lives on", i+1)
+		requireNobodyListens(t, hostPort(t, endpoint))
+	}
+
+	require.DirExists(t, left[0])
+	c := start(t, lab.Config{Dir: dir, Members: 1})
+	assert.NoDirExists(t, left[0])
+	assert.DirExists(t, c.Dir())
+
+	other := start(t, lab.Config{Dir: dir, Members: 1})
+	assert.DirExists(t, c.Dir(), "the directory of a living owner was removed")
+	assert.DirExists(t, other.Dir())
+}
+
+// unlocked reports whether the process that locks a file while it lives is gone.
+func unlocked(path string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = file.Close() }()
+	return syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+}

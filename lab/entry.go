@@ -1,0 +1,42 @@
+package lab
+
+import (
+	"io"
+	"os"
+	"sync/atomic"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+// memberProgram is argument 0 of a member that is this program started again.
+// Unlike an environment variable it is not inherited by what the program starts in
+// its turn.
+const memberProgram = "quorate-lab-member"
+
+// leashFD is the first descriptor that a member inherits after standard input,
+// output and error: the read end of a pipe whose other end only the parent holds,
+// so that it ends with the parent.
+const leashFD = 3
+
+// mainCalled records that Main ran, without which a member would run the whole
+// program again.
+var mainCalled atomic.Bool
+
+// Main turns the process into an etcd member if a cluster started it as one, and
+// then does not return. In every other process it returns at once. It must be the
+// first statement of main or TestMain in every program that starts clusters.
+func Main() {
+	if len(os.Args) == 0 || os.Args[0] != memberProgram {
+		mainCalled.Store(true)
+		return
+	}
+	go exitWithParent()
+	etcdmain.Main(os.Args)
+	os.Exit(0)
+}
+
+// exitWithParent ends the process when the parent's end of the leash closes.
+func exitWithParent() {
+	_, _ = io.Copy(io.Discard, os.NewFile(leashFD, "leash"))
+	os.Exit(1)
+}

@@ -1,0 +1,90 @@
+// Package fault has the faults that the lab injects into a cluster, by name.
+//
+// A fault is injected with [Fault.Inject]. Whatever it was and however far it
+// got, [Heal] puts the cluster in good order again.
+package fault
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/quorate/quorate/lab"
+)
+
+// MinMembers is the smallest cluster that the faults are for: the largest loss
+// is one member, and a majority must remain.
+const MinMembers = 3
+
+// Scene is where a fault happens.
+type Scene struct {
+	// Cluster that it happens to. All its members must run and be ready.
+	Cluster *lab.Cluster
+	// Rand chooses the member that it happens to.
+	Rand *rand.Rand
+	// Note is told, in a few words, what is being done.
+	Note func(text string)
+}
+
+// Fault is something that goes wrong.
+type Fault struct {
+	// Name by which it is chosen, in lower case with hyphens.
+	Name string
+	// Summary says in half a sentence what happens.
+	Summary string
+
+	inject func(context.Context, Scene) error
+}
+
+// Inject makes the fault happen and returns when it has. An error says what
+// could not be done; part of the fault may then be in force, and Heal is due
+// all the same.
+func (f Fault) Inject(ctx context.Context, s Scene) error {
+	if err := f.inject(ctx, s); err != nil {
+		return fmt.Errorf("inject %s: %w", f.Name, err)
+	}
+	return nil
+}
+
+// All returns every fault, in the order in which a run injects them.
+func All() []Fault {
+	return []Fault{
+		{"kill", "a follower is killed (SIGKILL) and restarted at the end", kill},
+		{"stop", "a follower is stopped (SIGSTOP): its connections stay, it answers nothing", stop},
+		{"blackhole", "the clients' link to a follower takes bytes and delivers none", blackhole},
+		{"partition", "a follower is cut off from the other members, clients still reach it", partition},
+		{"slow", "everything a follower sends, to clients and members, arrives 200 ms later", slow},
+		{"leader-kill", "the leader is killed (SIGKILL) and restarted at the end", leaderKill},
+		{"rolling-restart", "each member in turn is terminated gracefully and restarted", rollingRestart},
+	}
+}
+
+// Names returns the names of all faults.
+func Names() []string {
+	all := All()
+	names := make([]string, len(all))
+	for i, f := range all {
+		names[i] = f.Name
+	}
+	return names
+}
+
+// Parse returns the faults of the given names, in their order; all of them for
+// no names. A name may occur twice. The error of an unknown name lists those
+// that there are.
+func Parse(names []string) ([]Fault, error) {
+	if len(names) == 0 {
+		return All(), nil
+	}
+	var faults []Fault
+	for _, name := range names {
+		i := slices.IndexFunc(All(), func(f Fault) bool { return f.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("unknown fault %q: the faults are %s", name, strings.Join(Names(), ", "))
+		}
+		faults = append(faults, All()[i])
+	}
+	return faults, nil
+}

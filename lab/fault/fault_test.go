@@ -1,0 +1,184 @@
+package fault_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/link"
+)
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	goleak.VerifyTestMain(m)
+}
+
+func TestParse(t *testing.T) {
+	all, err := fault.Parse(nil)
+	require.NoError(t, err)
+	assert.Len(t, all, 7)
+	some, err := fault.Parse([]string{"stop", "kill", "stop"})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"stop", "kill", "stop"}, names(some))
+	_, err = fault.Parse([]string{"kill", "flood"})
+	require.EqualError(t, err, `unknown fault "flood": the faults are kill, stop, blackhole, partition, slow, leader-kill, rolling-restart`)
+	for _, f := range fault.All() {
+		assert.Equal(t, strings.ToLower(f.Name), f.Name)
+		assert.NotEmpty(t, f.Summary)
+	}
+}
+
+func names(faults []fault.Fault) (out []string) {
+	for _, f := range faults {
+		out = append(out, f.Name)
+	}
+	return out
+}
+
+// look says what is out of order in a cluster, each in a word or two.
+func look(c *lab.Cluster, leader *lab.Member) []string {
+	var out []string
+	say := func(m *lab.Member, what string) {
+		role := "follower "
+		if m == leader {
+			role = "leader "
+		}
+		out = append(out, role+what)
+	}
+	for _, m := range c.Members() {
+		if !m.Alive() {
+			say(m, "dead")
+		}
+		if m.Stopped() {
+			say(m, "stopped")
+		}
+		if c.ClientLink(m).Condition(link.Forward).State == link.Blackholed &&
+			c.ClientLink(m).Condition(link.Reverse).State == link.Blackholed {
+			say(m, "unreachable")
+		}
+		if c.ClientLink(m).Condition(link.Reverse).Delay > 0 {
+			say(m, "late to clients")
+		}
+		others, cut, late := 0, 0, 0
+		for _, other := range c.Members() {
+			if other == m {
+				continue
+			}
+			others++
+			to, from := c.PeerLink(m, other), c.PeerLink(other, m)
+			if to.Condition(link.Both).State == link.Blackholed && from.Condition(link.Both).State == link.Blackholed {
+				cut++
+			}
+			if to.Condition(link.Forward).Delay > 0 && from.Condition(link.Reverse).Delay > 0 {
+				late++
+			}
+		}
+		if cut == others {
+			say(m, "isolated")
+		}
+		if late == others {
+			say(m, "late to members")
+		}
+	}
+	return out
+}
+
+func TestInjectAndHeal(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c, err := lab.Start(ctx, lab.Config{Dir: t.TempDir()})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, c.Close()) }()
+
+	effects := map[string][]string{
+		"kill":            {"follower dead"},
+		"stop":            {"follower stopped"},
+		"blackhole":       {"follower unreachable"},
+		"partition":       {"follower isolated"},
+		"slow":            {"follower late to clients", "follower late to members"},
+		"leader-kill":     {"leader dead"},
+		"rolling-restart": nil,
+	}
+	for _, f := range fault.All() {
+		t.Run(f.Name, func(t *testing.T) {
+			leader, err := c.Leader(ctx)
+			require.NoError(t, err)
+			before := pids(c)
+			var notes []string
+			s := fault.Scene{Cluster: c, Rand: rand.New(rand.NewPCG(1, 1)), Note: func(s string) { notes = append(notes, s) }}
+			require.NoError(t, f.Inject(ctx, s))
+			want, known := effects[f.Name]
+			require.True(t, known)
+			assert.Equal(t, want, look(c, leader))
+			assert.NotEmpty(t, notes)
+			if f.Name == "rolling-restart" {
+				for i, pid := range pids(c) {
+					assert.NotEqual(t, before[i], pid, "every member was restarted")
+				}
+			}
+			require.NoError(t, fault.Heal(ctx, s))
+			assert.Empty(t, look(c, leader))
+			assert.NoError(t, c.WaitReady(ctx))
+		})
+	}
+}
+
+func pids(c *lab.Cluster) (out []int) {
+	for _, m := range c.Members() {
+		out = append(out, m.PID())
+	}
+	return out
+}
+
+func TestFollowersAreChosenBySeed(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := lab.Start(ctx, lab.Config{Dir: t.TempDir()})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, c.Close()) }()
+	choices := func(seed uint64) (out []string) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		for range 8 {
+			f, err := fault.Parse([]string{"blackhole"})
+			require.NoError(t, err)
+			s := fault.Scene{Cluster: c, Rand: rng, Note: func(s string) { out = append(out, s) }}
+			require.NoError(t, f[0].Inject(ctx, s))
+			require.NoError(t, fault.Heal(ctx, s))
+		}
+		return out
+	}
+	first := choices(3)
+	assert.Equal(t, first, choices(3))
+	distinct := map[string]bool{}
+	for _, c := range first {
+		distinct[c] = true
+	}
+	assert.Len(t, distinct, 2, "both followers have their turn")
+}
+
+func TestInjectAndHealEndWithTheirContext(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := lab.Start(ctx, lab.Config{Dir: t.TempDir()})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, c.Close()) }()
+	ended, end := context.WithCancel(ctx)
+	var once sync.Once
+	s := fault.Scene{Cluster: c, Rand: rand.New(rand.NewPCG(1, 1)), Note: func(string) { once.Do(end) }}
+	rolling, err := fault.Parse([]string{"rolling-restart"})
+	require.NoError(t, err)
+	err = rolling[0].Inject(ended, s)
+	require.ErrorIs(t, err, context.Canceled)
+	assert.ErrorContains(t, err, "inject rolling-restart")
+	require.NoError(t, fault.Heal(ctx, s), "half a rolling restart can be healed")
+	assert.Empty(t, look(c, nil))
+}

@@ -1,0 +1,233 @@
+package lab_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/link"
+)
+
+// TestFaults shows each fault on one cluster, one after the other; each case leaves
+// the cluster whole.
+func TestFaults(t *testing.T) {
+	c := start(t, lab.Config{})
+	for name, fault := range map[string]func(*testing.T, *lab.Cluster){
+		"kill and restart":      testKillAndRestart,
+		"terminate and restart": testTerminateAndRestart,
+		"stop and continue":     testStopAndContinue,
+		"stopped leader":        testStoppedLeader,
+		"move leader":           testMoveLeader,
+		"lost majority":         testLostMajority,
+		"isolated follower":     testIsolatedFollower,
+		"isolated leader":       testIsolatedLeader,
+		"one way cut":           testOneWayCut,
+		"client link":           testClientLink,
+		"slow peer link":        testSlowPeerLink,
+	} {
+		whole := t.Run(name, func(t *testing.T) {
+			fault(t, c)
+			c.Heal()
+			require.NoError(t, c.WaitReady(within(t, soon)))
+		})
+		require.True(t, whole, "the next case would start from a broken cluster")
+	}
+}
+
+func testKillAndRestart(t *testing.T, c *lab.Cluster) {
+	m := leader(t, c)
+	put(t, dial(t, c, m.Endpoint()), "k", "before")
+	endpoint, pid := m.Endpoint(), m.PID()
+	require.NoError(t, m.Kill())
+	require.NoError(t, m.Kill(), "killing the dead")
+	assert.False(t, m.Alive())
+	requireNoProcess(t, pid)
+	assert.ErrorIs(t, m.Stop(), lab.ErrNotRunning)
+	assert.ErrorIs(t, m.Continue(), lab.ErrNotRunning)
+
+	next := leader(t, c)
+	require.NotEqual(t, m, next, "a dead leader")
+	put(t, dial(t, c, next.Endpoint()), "k", "meanwhile")
+	require.NoError(t, m.Restart(within(t, soon)))
+	assert.Equal(t, endpoint, m.Endpoint())
+	assert.ErrorIs(t, m.Restart(within(t, soon)), lab.ErrRunning)
+	requireValue(t, dial(t, c, endpoint), "k", "meanwhile")
+}
+
+func testTerminateAndRestart(t *testing.T, c *lab.Cluster) {
+	m := leader(t, c)
+	put(t, dial(t, c), "k", "kept")
+	require.NoError(t, m.Stop())
+	assert.ErrorIs(t, m.Terminate(within(t, soon)), lab.ErrStopped)
+	require.NoError(t, m.Continue())
+	require.NoError(t, m.Terminate(within(t, soon)))
+	require.NoError(t, m.Terminate(within(t, soon)), "terminating the dead")
+	assert.False(t, m.Alive())
+	require.NoError(t, m.Restart(within(t, soon)))
+	requireValue(t, dial(t, c, m.Endpoint()), "k", "kept")
+}
+
+func testStopAndContinue(t *testing.T, c *lab.Cluster) {
+	m := follower(t, c)
+	client := dial(t, c, m.Endpoint())
+	put(t, client, "k", "v")
+	require.NoError(t, m.Stop())
+	assert.True(t, m.Alive())
+	assert.True(t, m.Stopped())
+
+	finished := make(chan error, 1)
+	go func() {
+		_, err := client.Get(within(t, soon), "k", clientv3.WithSerializable())
+		finished <- err
+	}()
+	select {
+	case err := <-finished:
+		t.Fatalf("a stopped member answered: %v", err)
+	case <-time.After(hang):
+	}
+	require.NoError(t, m.Continue())
+	require.NoError(t, m.Continue(), "continuing the running")
+	assert.False(t, m.Stopped())
+	require.NoError(t, <-finished)
+}
+
+func testStoppedLeader(t *testing.T, c *lab.Cluster) {
+	m := leader(t, c)
+	require.NoError(t, m.Stop())
+	next := leader(t, c)
+	assert.NotEqual(t, m, next)
+	require.NoError(t, c.WaitReady(within(t, soon)), "stopped members do not count")
+	require.NoError(t, m.Continue())
+}
+
+func testMoveLeader(t *testing.T, c *lab.Cluster) {
+	for _, m := range c.Members() {
+		require.NoError(t, c.MoveLeader(within(t, soon), m))
+		assert.Equal(t, m, leader(t, c))
+		require.NoError(t, c.MoveLeader(within(t, soon), m), "to where it is")
+	}
+}
+
+func testLostMajority(t *testing.T, c *lab.Cluster) {
+	members := c.Members()
+	put(t, dial(t, c), "k", "kept")
+	require.NoError(t, members[0].Kill())
+	require.NoError(t, members[1].Kill())
+	requireLeaderless(t, members[2]) // if it led, it goes on to believe so for an election timeout
+	_, err := c.Leader(within(t, hang))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "no leader")
+	require.ErrorContains(t, err, "m3")
+
+	restarted := make(chan error, 2)
+	for _, m := range members[:2] {
+		go func() { restarted <- m.Restart(within(t, soon)) }()
+	}
+	require.NoError(t, <-restarted)
+	require.NoError(t, <-restarted)
+	requireValue(t, dial(t, c), "k", "kept")
+}
+
+func testIsolatedFollower(t *testing.T, c *lab.Cluster) {
+	leading, m := leader(t, c), follower(t, c)
+	client := dial(t, c, leading.Endpoint())
+	put(t, client, "k", "before")
+	require.Eventually(t, func() bool { return local(t, m, "k") == "before" }, soon, 10*time.Millisecond)
+	c.Isolate(m)
+	requireLeaderless(t, m)
+	put(t, client, "k", "without it")
+	assert.Equal(t, "before", local(t, m, "k"))
+
+	c.Heal()
+	require.Eventually(t, func() bool { return local(t, m, "k") == "without it" }, soon, 10*time.Millisecond)
+}
+
+func testIsolatedLeader(t *testing.T, c *lab.Cluster) {
+	m := leader(t, c)
+	c.Isolate(m)
+	next := awaitOtherLeader(t, c, m)
+	requireLeaderless(t, m)
+	put(t, dial(t, c, next.Endpoint()), "k", "new term")
+
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	_, err := dial(t, c, m.Endpoint()).Get(ctx, "k")
+	assert.Error(t, err, "a linearizable read of the minority")
+	c.Heal()
+	requireValue(t, dial(t, c, m.Endpoint()), "k", "new term")
+}
+
+func requireLeaderless(t *testing.T, m *lab.Member) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		status, err := m.Status(within(t, soon))
+		return err == nil && status.Leader == 0
+	}, soon, 10*time.Millisecond)
+}
+
+// A leader that hears everybody but is heard by nobody is replaced, which needs
+// directions apart: the leader's words travel forward on what it dials and backward
+// on what its peers dial.
+func testOneWayCut(t *testing.T, c *lab.Cluster) {
+	m := leader(t, c)
+	for _, other := range c.Members() {
+		if other != m {
+			c.PeerLink(m, other).Blackhole(link.Forward)
+			c.PeerLink(other, m).Blackhole(link.Reverse)
+		}
+	}
+	next := awaitOtherLeader(t, c, m)
+	put(t, dial(t, c, next.Endpoint()), "k", "unheard")
+	c.Heal()
+	requireValue(t, dial(t, c, m.Endpoint()), "k", "unheard")
+}
+
+func testClientLink(t *testing.T, c *lab.Cluster) {
+	m := c.Members()[0]
+	l := c.ClientLink(m)
+	client := dial(t, c, m.Endpoint())
+	put(t, client, "k", "v")
+
+	const latency = 300 * time.Millisecond
+	l.Delay(link.Reverse, latency)
+	began := time.Now()
+	requireValue(t, client, "k", "v")
+	assert.GreaterOrEqual(t, time.Since(began), latency)
+	assert.Less(t, time.Since(began), 10*latency)
+
+	l.Heal()
+	l.Blackhole(link.Both)
+	_, err := client.Get(within(t, hang), "k")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err = m.Status(within(t, soon))
+	require.NoError(t, err, "the lab's own way in is not the clients'")
+	l.Heal()
+	requireValue(t, client, "k", "v")
+
+	l.Cut()
+	_, err = client.Put(within(t, hang), "k", "lost")
+	require.Error(t, err)
+	l.Heal()
+	requireValue(t, client, "k", "v")
+}
+
+func testSlowPeerLink(t *testing.T, c *lab.Cluster) {
+	const latency = 100 * time.Millisecond // a fifth of the election timeout
+	leading := leader(t, c)
+	client := dial(t, c, leading.Endpoint())
+	put(t, client, "k", "fast")
+	for _, other := range c.Members() {
+		if other != leading {
+			c.PeerLink(leading, other).Delay(link.Both, latency)
+			c.PeerLink(other, leading).Delay(link.Both, latency)
+		}
+	}
+	began := time.Now()
+	put(t, client, "k", "slow")
+	assert.GreaterOrEqual(t, time.Since(began), 2*latency, "there and back")
+}

@@ -1,0 +1,138 @@
+// Package history says what one call of the lab's load did: its kind, the key
+// that it touched, when it ran and what came back.
+//
+// A [Call] is the only thing that the load, the checker and the meter share.
+// All times are offsets from the beginning of the run, on the monotonic clock.
+package history
+
+import (
+	"fmt"
+	"time"
+)
+
+// Kind is a kind of call.
+type Kind uint8
+
+const (
+	// LinearizableGet reads one key through the leader's quorum.
+	LinearizableGet Kind = iota
+	// SerializableGet reads one key from whatever state the asked member has.
+	SerializableGet
+	// Put writes a key that nobody ever writes again.
+	Put
+	// Txn increments the caller's counter if it still has the value that the
+	// caller last knew, and writes a key of its own beside it.
+	Txn
+	// NumKinds is the number of kinds.
+	NumKinds
+)
+
+var kindNames = [NumKinds]struct{ text, id string }{
+	LinearizableGet: {"linearizable get", "linearizable_get"},
+	SerializableGet: {"serializable get", "serializable_get"},
+	Put:             {"put", "put"},
+	Txn:             {"txn", "txn"},
+}
+
+// Kinds returns every kind, in the order in which reports list them.
+func Kinds() []Kind {
+	return []Kind{LinearizableGet, SerializableGet, Put, Txn}
+}
+
+// String returns the name for people, such as "linearizable get".
+func (k Kind) String() string {
+	if k >= NumKinds {
+		return fmt.Sprintf("Kind(%d)", uint8(k))
+	}
+	return kindNames[k].text
+}
+
+// ID returns the name for programs, such as "linearizable_get".
+func (k Kind) ID() string {
+	if k >= NumKinds {
+		return k.String()
+	}
+	return kindNames[k].id
+}
+
+// Writes reports whether a call of this kind may change the store.
+func (k Kind) Writes() bool { return k == Put || k == Txn }
+
+// Outcome says how a call ended.
+type Outcome uint8
+
+const (
+	// OK means that the call was answered.
+	OK Outcome = iota
+	// Failed means that the call ended with an error, and that it certainly had
+	// no effect if it is a write.
+	Failed
+	// Unknown means that the call was a write and may or may not have been
+	// executed.
+	Unknown
+	// Abandoned means that the run ended before the call did. The meter counts
+	// it nowhere; to the checker, a write that was abandoned is unknown.
+	Abandoned
+)
+
+// String returns "ok", "error", "unknown" or "abandoned".
+func (o Outcome) String() string {
+	switch o {
+	case OK:
+		return "ok"
+	case Failed:
+		return "error"
+	case Unknown:
+		return "unknown"
+	case Abandoned:
+		return "abandoned"
+	default:
+		return fmt.Sprintf("Outcome(%d)", uint8(o))
+	}
+}
+
+// Call is one call of the load. The fields up to Start are known when it is
+// invoked, the others once it has ended.
+type Call struct {
+	// Kind of the call.
+	Kind Kind
+	// Caller numbers the callers of one kind from 0.
+	Caller int
+	// Key is the key that a get reads, a put writes, or a txn writes beside its
+	// counter.
+	Key Key
+	// Want is the value at which a Txn expects its counter.
+	Want int64
+	// Start is when the call was invoked.
+	Start time.Duration
+
+	// End is when the call returned to its caller.
+	End time.Duration
+	// Outcome says how it ended.
+	Outcome Outcome
+	// Code names the error in a word or two, such as a gRPC status code; it is
+	// empty when Outcome is OK.
+	Code string
+	// Err is the error, nil when Outcome is OK.
+	Err error
+	// Revision is the store revision of the response header; 0 unless OK.
+	Revision int64
+	// Applied reports whether the comparison of a Txn held, so that it wrote.
+	Applied bool
+	// Read is what a get found, or what a Txn that was not applied found in its
+	// counter.
+	Read Reading
+	// Behind is how many revisions a SerializableGet was behind the newest
+	// revision known when it was invoked; the checker fills it in.
+	Behind int64
+}
+
+// Reading is what a read found at a key.
+type Reading struct {
+	// Found reports whether the key exists; the other fields are zero if not.
+	Found bool
+	// Value of the key.
+	Value string
+	// ModRevision is the revision of the last write to the key.
+	ModRevision int64
+}

@@ -1,0 +1,241 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/lab/link"
+)
+
+// soon bounds every wait for what must happen.
+const soon = 30 * time.Second
+
+func TestStartNeedsMain(t *testing.T) {
+	mainCalled.Store(false)
+	defer mainCalled.Store(true)
+	_, err := Start(context.Background(), Config{Dir: t.TempDir()})
+	require.ErrorContains(t, err, "call lab.Main()")
+	_, err = Config{Binary: "etcd"}.complete()
+	assert.NoError(t, err, "another executable needs no Main")
+}
+
+func TestEnvironment(t *testing.T) {
+	got := environment([]string{
+		"PATH=/bin", "ETCD_NAME=x", "ETCD_UNSUPPORTED_ARCH=riscv64", "HTTPS_PROXY=a", "https_proxy=b", "No_Proxy=*",
+		"http_proxy=c", "all_proxy=d", "REQUEST_METHOD=GET", "NOTIFY_SOCKET=/x", "MY_ETCD_NAME=kept",
+	}, "http://127.0.0.1:9")
+	assert.Equal(t, []string{
+		"PATH=/bin", "ETCD_UNSUPPORTED_ARCH=riscv64", "MY_ETCD_NAME=kept", "HTTPS_PROXY=http://127.0.0.1:9",
+	}, got)
+}
+
+func TestPrefixerWritesWholeLines(t *testing.T) {
+	var to bytes.Buffer
+	shared := &output{to: &to}
+	a, b := &prefixer{shared: shared, prefix: "a"}, &prefixer{shared: shared, prefix: "b"}
+	for _, write := range []struct {
+		p    *prefixer
+		text string
+	}{{a, "one\ntw"}, {b, "un"}, {a, "o\n\nthree"}, {b, "\n"}} {
+		n, err := io.WriteString(write.p, write.text)
+		require.NoError(t, err)
+		require.Equal(t, len(write.text), n)
+	}
+	assert.Equal(t, "a: one\na: two\na: \nb: un\n", to.String())
+}
+
+func TestLogTailIsOfThisRun(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m1.log")
+	for _, run := range []struct{ text, want string }{
+		{"first run\n", "first run"},
+		{"second run\n", "second run"},
+		{string(bytes.Repeat([]byte("x"), 2*logTail)), string(bytes.Repeat([]byte("x"), logTail))},
+	} {
+		log, err := openLog(path, "m1", nil)
+		require.NoError(t, err)
+		_, err = io.WriteString(log.writer, run.text)
+		require.NoError(t, err)
+		require.NoError(t, log.close())
+		assert.Equal(t, run.want, log.tail())
+	}
+}
+
+// orphan makes the directory of an owner that is gone, with a stopped process in it
+// that lives on.
+func orphan(t *testing.T, parent string) (dir string, process *exec.Cmd) {
+	t.Helper()
+	d, err := newDataDir(parent)
+	require.NoError(t, err)
+	lock, err := lockFile(d.join("m1"+memberLockSuffix), os.O_CREATE)
+	require.NoError(t, err)
+	cmd := exec.Command("sleep", "600")
+	cmd.ExtraFiles = []*os.File{lock}
+	require.NoError(t, cmd.Start())
+	_, err = lock.WriteString(strconv.Itoa(cmd.Process.Pid) + "\n")
+	require.NoError(t, err)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
+	require.NoError(t, lock.Close())
+	require.NoError(t, d.lock.Close())
+	return d.path, cmd
+}
+
+func TestSweepKillsOrphans(t *testing.T) {
+	parent := t.TempDir()
+	dir, process := orphan(t, parent)
+	ended := make(chan error, 1)
+	go func() { ended <- process.Wait() }()
+	sweep(parent)
+	select {
+	case <-ended:
+	case <-time.After(soon):
+		_ = process.Process.Kill()
+		<-ended
+		t.Fatal("the orphan was not killed")
+	}
+	assert.NoDirExists(t, dir)
+}
+
+func TestSweepSpares(t *testing.T) {
+	parent := t.TempDir()
+	living, err := newDataDir(parent)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, living.remove()) }()
+	unlocked := filepath.Join(parent, dirPrefix+"of-something-else")
+	require.NoError(t, os.MkdirAll(filepath.Join(unlocked, "data"), 0o700))
+	otherName := filepath.Join(parent, "other")
+	require.NoError(t, os.Mkdir(otherName, 0o700))
+	empty := filepath.Join(parent, dirPrefix+"empty")
+	require.NoError(t, os.Mkdir(empty, 0o700))
+
+	sweep(parent)
+	assert.DirExists(t, living.path, "its owner lives")
+	assert.DirExists(t, unlocked, "not a data directory")
+	assert.DirExists(t, otherName, "not a data directory")
+	assert.NoDirExists(t, empty, "left by a crash before locking")
+	sweep(filepath.Join(parent, "nonexistent"))
+}
+
+func TestSweepSparesOtherUsers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a directory to another user")
+	}
+	parent := t.TempDir()
+	d, err := newDataDir(parent)
+	require.NoError(t, err)
+	require.NoError(t, d.lock.Close())
+	const nobody = 65534
+	require.NoError(t, os.Chown(d.path, nobody, nobody))
+	sweep(parent)
+	require.DirExists(t, d.path)
+	require.NoError(t, os.Chown(d.path, 0, 0))
+	sweep(parent)
+	require.NoDirExists(t, d.path)
+}
+
+// A member ends with its parent even where the kernel does not see to it.
+func TestMemberFollowsLeash(t *testing.T) {
+	program, err := os.Executable()
+	require.NoError(t, err)
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	defer func() { _ = read.Close() }()
+	at, err := freePorts()
+	require.NoError(t, err)
+	cmd := exec.Command(program, "--data-dir="+t.TempDir(), "--log-level=error", "--unsafe-no-fsync",
+		"--listen-client-urls=http://"+at.client, "--advertise-client-urls=http://"+at.client, "--listen-peer-urls=http://"+at.peer)
+	cmd.Args[0] = memberProgram
+	cmd.ExtraFiles = []*os.File{read}
+	cmd.Env = environment(os.Environ(), "")
+	require.NoError(t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	defer func() { _ = cmd.Process.Kill() }()
+	require.Eventually(t, func() bool {
+		nc, err := net.Dial("tcp", at.client)
+		if err == nil {
+			_ = nc.Close()
+		}
+		return err == nil
+	}, soon, pollInterval)
+
+	require.NoError(t, write.Close())
+	select {
+	case err := <-ended:
+		assert.EqualError(t, err, "exit status 1")
+	case <-time.After(soon):
+		t.Error("the member runs without a leash")
+		_ = cmd.Process.Kill()
+		<-ended
+	}
+}
+
+func TestDialler(t *testing.T) {
+	const known = "192.0.2.1:2380"
+	peer, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = peer.Close() }()
+	l := link.New(peer.Addr().String())
+	defer func() { assert.NoError(t, l.Close()) }()
+	d, err := newDialler(map[string]*link.Link{known: l})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, d.close()) }()
+
+	for _, test := range []struct {
+		name, request, answer string
+	}{
+		{"unknown peer", "CONNECT 192.0.2.9:2380 HTTP/1.1\r\nHost: 192.0.2.9:2380\r\n\r\n", "HTTP/1.1 403 Forbidden\r\n"},
+		{"not CONNECT", "GET http://" + known + "/ HTTP/1.1\r\nHost: " + known + "\r\n\r\n", "HTTP/1.1 403 Forbidden\r\n"},
+		{"not HTTP", "\x16\x03\x01\r\n\r\n", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			nc := dialDialler(t, d, test.request)
+			answer, err := io.ReadAll(nc)
+			require.NoError(t, err)
+			assert.Equal(t, test.answer, string(answer[:min(len(answer), len(test.answer))]))
+			assert.Equal(t, test.answer == "", len(answer) == 0)
+		})
+	}
+	t.Run("peer", func(t *testing.T) {
+		nc := dialDialler(t, d, "CONNECT "+known+" HTTP/1.1\r\nHost: "+known+"\r\n\r\n")
+		far, err := peer.Accept()
+		require.NoError(t, err)
+		_, err = io.WriteString(far, "hello")
+		require.NoError(t, err)
+		require.NoError(t, far.Close())
+		all, err := io.ReadAll(nc)
+		require.NoError(t, err)
+		assert.Equal(t, "HTTP/1.1 200 OK\r\n\r\nhello", string(all))
+	})
+	t.Run("close does not wait for the silent", func(t *testing.T) {
+		silent := dialDialler(t, d, http.MethodConnect)
+		began := time.Now()
+		require.NoError(t, d.close())
+		assert.Less(t, time.Since(began), connectTimeout)
+		_, err := silent.Read(make([]byte, 1))
+		assert.Error(t, err)
+	})
+}
+
+func dialDialler(t *testing.T, d *dialler, request string) net.Conn {
+	t.Helper()
+	nc, err := net.Dial("tcp", d.listener.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = nc.Close() })
+	require.NoError(t, nc.SetDeadline(time.Now().Add(soon)))
+	_, err = io.WriteString(nc, request)
+	require.NoError(t, err)
+	return nc
+}

@@ -1,0 +1,23 @@
+// Package lab runs a cluster of real etcd processes on one machine, with every link
+// between them and to their clients under control.
+//
+// [Start] starts the members as processes of the running program itself, which
+// carries the etcd server, or of another etcd executable. They are therefore real
+// processes: [Member.Stop] freezes one as a hung host does, [Member.Kill] ends one
+// as a crash does. Clients reach a member through its [Cluster.ClientLink], and
+// every member reaches every other through a link of its own, [Cluster.PeerLink],
+// so that each way can be cut, blackholed, delayed and throttled alone; see package
+// link.
+//
+// A program, or the TestMain of a package, that starts a cluster calls [Main]
+// before anything else:
+//
+//	func TestMain(m *testing.M) {
+//		lab.Main()
+//		goleak.VerifyTestMain(m)
+//	}
+//
+// [Cluster.Close] leaves nothing behind. When the program crashes instead, the
+// kernel kills the members on Linux and they notice the end of a pipe elsewhere;
+// the next Start removes their files. Linux, macOS and the BSDs are supported.
+package lab

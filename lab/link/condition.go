@@ -1,0 +1,79 @@
+package link
+
+import "time"
+
+// Direction names the way that bytes travel over a link. Values combine with |.
+type Direction uint8
+
+const (
+	// Forward is from the side that dialled to the target.
+	Forward Direction = 1 << iota
+	// Reverse is from the target to the side that dialled.
+	Reverse
+	// Both is Forward and Reverse.
+	Both = Forward | Reverse
+)
+
+// State says whether a direction of a link carries bytes at all.
+type State uint8
+
+const (
+	// Open carries bytes, as slowly as Delay and Rate of the Condition demand.
+	Open State = iota
+	// Blackholed accepts bytes and delivers none. What was accepted is kept, in
+	// order, and delivered when the direction opens again, which is what TCP's
+	// retransmissions do after a partition. Ends of connections (FIN and RST) are
+	// bytes in this respect: the other side does not learn of them. After 16 MiB
+	// per connection no more bytes are accepted and the sender stalls, as it does
+	// on a full send buffer.
+	//
+	// The sender's kernel is acknowledged by the link, not by the target. Evidence
+	// that rests on missing acknowledgements (TCP keepalive, TCP_USER_TIMEOUT)
+	// therefore never appears.
+	Blackholed
+	// Cut resets the connections that exist and every new one at once. TCP cannot
+	// lose one direction this way: a cut in either direction cuts the link.
+	Cut
+)
+
+// String returns the name of the state in lower case.
+func (s State) String() string {
+	switch s {
+	case Open:
+		return "open"
+	case Blackholed:
+		return "blackholed"
+	case Cut:
+		return "cut"
+	default:
+		return "invalid"
+	}
+}
+
+// Condition is what a link does to the bytes of one direction. The zero value is a
+// link in good order.
+type Condition struct {
+	// State is Open, Blackholed or Cut.
+	State State
+	// Delay is added to the latency of every byte. It does not limit throughput, up
+	// to the 16 MiB per connection that may be under way at a time. Connecting
+	// itself is not delayed. Zero or less is none.
+	Delay time.Duration
+	// Rate limits the direction to so many bytes per second, all connections
+	// together. Zero or less is no limit.
+	Rate int
+}
+
+// Stats are counts since the link was made.
+type Stats struct {
+	// Accepted is the number of connections taken on, with those that are over.
+	Accepted uint64
+	// Refused is the number of connections that were reset without reaching the
+	// target: the link was cut, or the target did not listen.
+	Refused uint64
+	// Active is the number of connections now.
+	Active int
+	// ForwardBytes and ReverseBytes were delivered to the target and to the side
+	// that dialled.
+	ForwardBytes, ReverseBytes uint64
+}

@@ -1,0 +1,147 @@
+package link
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+)
+
+// readSize is how much is read from a socket at once: two full TLS records.
+const readSize = 32 << 10
+
+// conn is one connection through a link.
+type conn struct {
+	ctx      context.Context // ends when both sockets are closed or about to be
+	cancel   context.CancelFunc
+	forward  *queue // bytes from the client to the target
+	backward *queue // bytes from the target to the client
+
+	mu     sync.Mutex
+	client net.Conn
+	target net.Conn // nil until connected
+	closed bool
+}
+
+func newConn(parent context.Context, client net.Conn) *conn {
+	ctx, cancel := context.WithCancel(parent)
+	return &conn{ctx: ctx, cancel: cancel, forward: newQueue(), backward: newQueue(), client: client}
+}
+
+// attach adds the target's side. It returns false, and closes target, when the
+// connection is over already.
+func (c *conn) attach(target net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		reset(target)
+		return false
+	}
+	c.target = target
+	return true
+}
+
+// shut ends the connection on both sides, with RST when abort is true and with FIN
+// otherwise.
+func (c *conn) shut(abort bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.closed = true
+	c.cancel()
+	for _, side := range []net.Conn{c.client, c.target} {
+		switch {
+		case side == nil:
+		case abort:
+			reset(side)
+		default:
+			_ = side.Close()
+		}
+	}
+}
+
+// carry runs the connection from the time when target is attached until it is over.
+// The reader of the client's side runs already.
+func (c *conn) carry(forward, reverse *path) {
+	var all sync.WaitGroup
+	all.Go(func() { c.drain(c.forward, forward, c.target, c.backward) })
+	all.Go(func() { c.drain(c.backward, reverse, c.client, c.forward) })
+	var reader sync.WaitGroup
+	reader.Go(func() { c.fill(c.backward, c.target) })
+	all.Wait()
+	c.shut(false)
+	reader.Wait()
+}
+
+// fill reads from src into q until the connection ends.
+func (c *conn) fill(q *queue, src net.Conn) {
+	buf := make([]byte, readSize)
+	for {
+		n, err := src.Read(buf)
+		if n > 0 && !q.push(c.ctx.Done(), bytes.Clone(buf[:n])) {
+			return
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			q.finish(finished)
+			return
+		case err != nil:
+			q.finish(broken)
+			return
+		}
+	}
+}
+
+// drain delivers what is in q to dst as the path allows. When dst is found to be
+// gone, the other side is told through the queue back to it, so that the news, too,
+// is subject to the condition of its direction.
+func (c *conn) drain(q *queue, p *path, dst net.Conn, back *queue) {
+	for {
+		next, ok := q.pop(c.ctx.Done())
+		if !ok {
+			return
+		}
+		if next.end != lasting {
+			c.end(next, p, dst)
+			return
+		}
+		for rest := next.data; len(rest) > 0; {
+			n, ok := p.grant(c.ctx.Done(), next.arrived, len(rest))
+			if !ok {
+				return
+			}
+			written, err := dst.Write(rest[:n])
+			p.delivered.Add(uint64(written))
+			if err != nil {
+				back.finish(broken)
+				return
+			}
+			rest = rest[n:]
+		}
+	}
+}
+
+// end delivers the end of the connection to dst.
+func (c *conn) end(last chunk, p *path, dst net.Conn) {
+	if _, ok := p.grant(c.ctx.Done(), last.arrived, 0); !ok {
+		return
+	}
+	half, ok := dst.(interface{ CloseWrite() error })
+	if last.end == finished && ok {
+		_ = half.CloseWrite() // a side that is gone shows itself to its reader
+		return
+	}
+	c.shut(true)
+}
+
+// reset closes a connection so that its peer sees RST rather than FIN.
+func reset(nc net.Conn) {
+	if tcp, ok := nc.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = nc.Close()
+}

@@ -1,0 +1,123 @@
+package link
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// slice is how long a throttled direction transmits at a time; it bounds how much
+// is delivered in one burst.
+const slice = 50 * time.Millisecond
+
+// path is one direction of a link, shared by its connections.
+type path struct {
+	delivered atomic.Uint64
+
+	mu        sync.Mutex
+	condition Condition
+	changed   chan struct{} // closed and replaced when condition changes
+	free      time.Time     // when the bytes that were granted under a Rate have left
+}
+
+func newPath() *path {
+	return &path{changed: make(chan struct{})}
+}
+
+func (p *path) set(c Condition) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.condition == c {
+		return
+	}
+	p.condition = c
+	p.free = time.Time{}
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+func (p *path) get() (Condition, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.condition, p.changed
+}
+
+// awaitOpen blocks until the direction is open. It returns false when done closes
+// first.
+func (p *path) awaitOpen(done <-chan struct{}) bool {
+	for {
+		condition, changed := p.get()
+		if condition.State == Open {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-done:
+			return false
+		}
+	}
+}
+
+// grant blocks until bytes that arrived at the given time may be delivered, and
+// returns how many of n may go now: at least one, fewer than n on a throttled path.
+// n of 0 stands for the end of a connection, which waits like a byte. It returns
+// false when done closes first.
+func (p *path) grant(done <-chan struct{}, arrived time.Time, n int) (int, bool) {
+	for {
+		granted, wait, changed := p.reserve(arrived, n, time.Now())
+		if wait == 0 {
+			return granted, true
+		}
+		var timer *time.Timer
+		var expired <-chan time.Time
+		if wait > 0 {
+			timer = time.NewTimer(wait)
+			expired = timer.C
+		}
+		var ready, over bool
+		select {
+		case <-expired:
+			ready = granted > 0
+		case <-changed:
+		case <-done:
+			over = true
+		}
+		if timer != nil {
+			timer.Stop()
+		}
+		switch {
+		case over:
+			return 0, false
+		case ready:
+			return granted, true
+		}
+	}
+}
+
+// forever is the wait of a path that is not open: only a change of its condition
+// ends it, or the end of the connection, which on a cut path is near.
+const forever time.Duration = -1
+
+// reserve says how long to wait at the time now, and with how many bytes granted at
+// the end of that wait. None granted means to ask again after the wait. A
+// reservation is void once changed closes.
+func (p *path) reserve(arrived time.Time, n int, now time.Time) (granted int, wait time.Duration, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.condition
+	if c.State != Open {
+		return 0, forever, p.changed
+	}
+	if due := arrived.Add(c.Delay); c.Delay > 0 && due.After(now) {
+		return 0, due.Sub(now), p.changed
+	}
+	if c.Rate <= 0 || n == 0 {
+		return n, 0, p.changed
+	}
+	granted = min(n, max(1, int(float64(c.Rate)*slice.Seconds())))
+	if p.free.Before(now) {
+		p.free = now
+	}
+	p.free = p.free.Add(time.Duration(float64(granted) / float64(c.Rate) * float64(time.Second)))
+	return granted, max(p.free.Sub(now), 1), p.changed
+}

@@ -1,0 +1,154 @@
+package link
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// grants runs a path under a virtual clock until n bytes that arrived now have
+// passed, and returns when each run went.
+func grants(t *testing.T, p *path, n int) []time.Duration {
+	t.Helper()
+	start := time.Now()
+	var times []time.Duration
+	for n > 0 {
+		granted, ok := p.grant(t.Context().Done(), start, n)
+		if !assert.True(t, ok) || !assert.Positive(t, granted) {
+			break
+		}
+		n -= granted
+		times = append(times, time.Since(start))
+	}
+	return times
+}
+
+func TestGrant(t *testing.T) {
+	const ms = time.Millisecond
+	for name, test := range map[string]struct {
+		condition Condition
+		bytes     int
+		want      []time.Duration
+	}{
+		"open":               {Condition{}, 1000, []time.Duration{0}},
+		"delayed":            {Condition{Delay: 70 * ms}, 1000, []time.Duration{70 * ms}},
+		"throttled":          {Condition{Rate: 1000}, 120, []time.Duration{50 * ms, 100 * ms, 120 * ms}},
+		"delayed, throttled": {Condition{Delay: 70 * ms, Rate: 1000}, 100, []time.Duration{120 * ms, 170 * ms}},
+		"a byte a second":    {Condition{Rate: 1}, 2, []time.Duration{1000 * ms, 2000 * ms}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPath()
+				p.set(test.condition)
+				assert.Equal(t, test.want, grants(t, p, test.bytes))
+			})
+		})
+	}
+}
+
+func TestGrantFollowsChanges(t *testing.T) {
+	const change = 500 * time.Millisecond
+	for name, test := range map[string]struct {
+		before, after Condition
+		want          time.Duration
+	}{
+		"blackhole ends":             {Condition{State: Blackholed}, Condition{}, change},
+		"blackhole becomes a delay":  {Condition{State: Blackholed}, Condition{Delay: time.Minute}, time.Minute},
+		"delay becomes a blackhole":  {Condition{Delay: time.Second}, Condition{State: Blackholed}, time.Hour},
+		"delay ends":                 {Condition{Delay: time.Minute}, Condition{}, change},
+		"delay is less than waited":  {Condition{Delay: time.Minute}, Condition{Delay: time.Millisecond}, change},
+		"throttle ends":              {Condition{Rate: 1}, Condition{}, change},
+		"throttle is counted afresh": {Condition{Rate: 1}, Condition{Rate: 100}, change + slice},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPath()
+				p.set(test.before)
+				time.AfterFunc(change, func() { p.set(test.after) })
+				time.AfterFunc(time.Hour, func() { p.set(Condition{}) })
+				start := time.Now()
+				granted, ok := p.grant(t.Context().Done(), start, 5)
+				require.True(t, ok)
+				assert.Equal(t, 5, granted)
+				assert.Equal(t, test.want, time.Since(start))
+			})
+		})
+	}
+}
+
+func TestGrantEndsWithConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPath()
+		p.set(Condition{State: Blackholed})
+		done := make(chan struct{})
+		time.AfterFunc(time.Second, func() { close(done) })
+		_, ok := p.grant(done, time.Now(), 1)
+		assert.False(t, ok)
+		assert.False(t, p.awaitOpen(done))
+	})
+}
+
+func TestThrottleIsSharedByConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPath()
+		p.set(Condition{Rate: 1000})
+		start := time.Now()
+		finished := make(chan time.Duration, 2)
+		for range 2 {
+			go func() {
+				grants(t, p, 500)
+				finished <- time.Since(start)
+			}()
+		}
+		<-finished
+		assert.Equal(t, time.Second, <-finished)
+	})
+}
+
+func TestQueueBoundsBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		done := make(chan struct{})
+		for range 2 {
+			require.True(t, q.push(done, make([]byte, maxQueued/2)))
+		}
+		pushed := make(chan bool)
+		go func() { pushed <- q.push(done, []byte{1}) }()
+		synctest.Wait()
+		select {
+		case <-pushed:
+			t.Fatal("a full queue took more")
+		default:
+		}
+		_, ok := q.pop(done)
+		require.True(t, ok)
+		assert.True(t, <-pushed)
+
+		require.True(t, q.push(done, make([]byte, maxQueued/2-1)))
+		go func() { pushed <- q.push(done, []byte{1}) }()
+		synctest.Wait()
+		close(done)
+		assert.False(t, <-pushed, "push outlived the connection")
+	})
+}
+
+func TestQueueKeepsOrderAndFirstEnd(t *testing.T) {
+	q := newQueue()
+	done := make(chan struct{})
+	require.True(t, q.push(done, []byte("a")))
+	require.True(t, q.push(done, []byte("b")))
+	q.finish(finished)
+	q.finish(broken)
+	for _, want := range []chunk{{data: []byte("a")}, {data: []byte("b")}, {end: finished}} {
+		got, ok := q.pop(done)
+		require.True(t, ok)
+		assert.Equal(t, want.data, got.data)
+		assert.Equal(t, want.end, got.end)
+	}
+	close(done)
+	_, ok := q.pop(done)
+	assert.False(t, ok)
+}

@@ -1,0 +1,141 @@
+package lab_test
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/lab"
+)
+
+const (
+	// soon bounds every wait for what must happen; a passing test waits a small
+	// part of it.
+	soon = 30 * time.Second
+	// hang is how long a call is given that must not be answered.
+	hang = 400 * time.Millisecond
+)
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	if dir, ok := os.LookupEnv(crashDir); ok {
+		runUntilKilled(dir)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func start(t *testing.T, cfg lab.Config) *lab.Cluster {
+	t.Helper()
+	if cfg.Dir == "" {
+		cfg.Dir = t.TempDir()
+	}
+	c, err := lab.Start(within(t, 2*soon), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	return c
+}
+
+// dial returns an official client of the given endpoints, by default all of the
+// cluster's.
+func dial(t *testing.T, c *lab.Cluster, endpoints ...string) *clientv3.Client {
+	t.Helper()
+	if len(endpoints) == 0 {
+		endpoints = c.Endpoints()
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, TLS: c.ClientTLS(), Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func put(t *testing.T, client *clientv3.Client, key, value string) {
+	t.Helper()
+	_, err := client.Put(within(t, soon), key, value)
+	require.NoError(t, err)
+}
+
+func requireValue(t *testing.T, client *clientv3.Client, key, want string, opts ...clientv3.OpOption) {
+	t.Helper()
+	reply, err := client.Get(within(t, soon), key, opts...)
+	require.NoError(t, err)
+	require.Len(t, reply.Kvs, 1)
+	require.Equal(t, want, string(reply.Kvs[0].Value))
+}
+
+// local reads a key from the member alone, past the links: what it has applied so
+// far.
+func local(t *testing.T, m *lab.Member, key string) string {
+	t.Helper()
+	reply, err := pb.NewKVClient(m.Conn()).Range(within(t, soon), &pb.RangeRequest{Key: []byte(key), Serializable: true})
+	require.NoError(t, err)
+	if len(reply.Kvs) == 0 {
+		return ""
+	}
+	return string(reply.Kvs[0].Value)
+}
+
+func leader(t *testing.T, c *lab.Cluster) *lab.Member {
+	t.Helper()
+	m, err := c.Leader(within(t, soon))
+	require.NoError(t, err)
+	return m
+}
+
+func follower(t *testing.T, c *lab.Cluster) *lab.Member {
+	t.Helper()
+	leading := leader(t, c)
+	for _, m := range c.Members() {
+		if m != leading {
+			return m
+		}
+	}
+	t.Fatal("no follower")
+	return nil
+}
+
+func hostPort(t *testing.T, endpoint string) string {
+	t.Helper()
+	u, err := url.Parse(endpoint)
+	require.NoError(t, err)
+	return u.Host
+}
+
+func requireNobodyListens(t *testing.T, address string) {
+	t.Helper()
+	nc, err := net.DialTimeout("tcp", address, soon)
+	if err == nil {
+		_ = nc.Close()
+	}
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+}
+
+func requireNoProcess(t *testing.T, pid int) {
+	t.Helper()
+	require.Positive(t, pid)
+	require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "process %d exists", pid)
+}
+
+func requireEmpty(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}

@@ -1,0 +1,226 @@
+// Package measure turns the calls of a run into rows of figures: one row for
+// each stretch of time, in it one [Stats] for each kind of call.
+//
+// A call belongs to the row in which it was invoked, wherever it ended, so that
+// a fault answers for the calls that met it. A gap belongs to the row in which
+// it happened: it is the longest time between the row's beginning and its end
+// in which no call of the kind was completed, whenever those calls were invoked.
+package measure
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/lab/history"
+)
+
+// Stats holds the figures of one kind of call in one row.
+type Stats struct {
+	// Completed, Errors and Unknown count the calls that were answered, that
+	// failed, and that were writes and may or may not have been executed.
+	Completed, Errors, Unknown int64
+	// LongestGap is the longest time in which no call was completed.
+	LongestGap time.Duration
+	// P50, P99 and Max tell how long callers waited for the end of a call,
+	// whatever the outcome. P50 and P99 are at most 0.8 % too high, never too low.
+	P50, P99, Max time.Duration
+	// MaxBehind is how many revisions a serializable get was behind at most.
+	MaxBehind int64
+	// Codes counts the calls that were not completed by the code of their error.
+	Codes map[string]int64
+}
+
+// Calls returns the number of calls that ended.
+func (s Stats) Calls() int64 { return s.Completed + s.Errors + s.Unknown }
+
+// Row holds the figures of one stretch of the run.
+type Row struct {
+	// Name of the row: a fault, or "healthy".
+	Name string
+	// Notes tell what was done in the row, and when.
+	Notes []Note
+	// Start and End bound the row, as offsets from the beginning of the run.
+	Start, End time.Duration
+	// Open reports whether the row has not ended; End is then the present.
+	Open bool
+	// Kinds holds the figures, indexed by kind.
+	Kinds [history.NumKinds]Stats
+}
+
+// Note is something that was done to the cluster.
+type Note struct {
+	// At is when, as an offset from the beginning of the run.
+	At time.Duration
+	// Text says what was done.
+	Text string
+}
+
+// Meter takes in calls and keeps the rows. Its methods may be called
+// concurrently; the zero value is ready to use.
+type Meter struct {
+	mu      sync.Mutex
+	rows    []*row
+	samples map[string]string
+}
+
+type row struct {
+	name       string
+	notes      []Note
+	start, end time.Duration // end counts once open is false
+	open       bool
+	kinds      [history.NumKinds]tally
+}
+
+// tally gathers the figures of one kind of call in one row.
+type tally struct {
+	stats     Stats
+	durations histogram
+	// last is when a call was completed last, or when the row began.
+	last time.Duration
+}
+
+// Begin ends the current row, if there is one, and begins the next.
+func (m *Meter) Begin(name string, at time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.endRow(at)
+	r := &row{name: name, start: at, open: true}
+	for i := range r.kinds {
+		r.kinds[i].last = at
+	}
+	m.rows = append(m.rows, r)
+}
+
+// End ends the current row; calls that are invoked later are counted nowhere.
+func (m *Meter) End(at time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.endRow(at)
+}
+
+func (m *Meter) endRow(at time.Duration) {
+	r := m.current()
+	if r == nil {
+		return
+	}
+	for i := range r.kinds {
+		r.kinds[i].completed(at)
+	}
+	r.end, r.open = at, false
+}
+
+// current returns the row that has begun and not ended, or nil.
+func (m *Meter) current() *row {
+	if n := len(m.rows); n > 0 && m.rows[n-1].open {
+		return m.rows[n-1]
+	}
+	return nil
+}
+
+// Note adds a note to the current row; without one it is dropped.
+func (m *Meter) Note(at time.Duration, text string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.current(); r != nil {
+		r.notes = append(r.notes, Note{At: at, Text: text})
+	}
+}
+
+// Observe takes in a call that has ended. Abandoned calls, and those invoked
+// outside every row, are ignored.
+func (m *Meter) Observe(call history.Call) {
+	if call.Outcome == history.Abandoned {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.current(); r != nil && call.Outcome == history.OK {
+		r.kinds[call.Kind].completed(call.End)
+	}
+	for _, r := range slices.Backward(m.rows) {
+		if call.Start >= r.start {
+			if r.open || call.Start < r.end {
+				r.kinds[call.Kind].count(call)
+				m.sample(call)
+			}
+			return
+		}
+	}
+}
+
+// sample keeps the first error text of each code.
+func (m *Meter) sample(call history.Call) {
+	if call.Err == nil || m.samples[call.Code] != "" {
+		return
+	}
+	if m.samples == nil {
+		m.samples = map[string]string{}
+	}
+	m.samples[call.Code] = call.Err.Error()
+}
+
+// completed notes that a call was completed, or that the row ends. Two calls
+// that end within microseconds of each other may arrive in either order; the
+// later arrival of the earlier one changes nothing.
+func (t *tally) completed(at time.Duration) {
+	t.stats.LongestGap = max(t.stats.LongestGap, at-t.last)
+	t.last = max(t.last, at)
+}
+
+func (t *tally) count(call history.Call) {
+	s := &t.stats
+	switch call.Outcome {
+	case history.OK:
+		s.Completed++
+	case history.Unknown:
+		s.Unknown++
+	default:
+		s.Errors++
+	}
+	if call.Outcome != history.OK {
+		if s.Codes == nil {
+			s.Codes = map[string]int64{}
+		}
+		s.Codes[call.Code]++
+	}
+	s.MaxBehind = max(s.MaxBehind, call.Behind)
+	t.durations.add(call.End - call.Start)
+}
+
+// Rows returns the rows so far; the current one, if any, as if it ended now.
+func (m *Meter) Rows(now time.Duration) []Row {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	rows := make([]Row, 0, len(m.rows))
+	for _, r := range m.rows {
+		rows = append(rows, r.snapshot(now))
+	}
+	return rows
+}
+
+// ErrorSamples returns the first error text that was seen with each code.
+func (m *Meter) ErrorSamples() map[string]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.samples)
+}
+
+func (r *row) snapshot(now time.Duration) Row {
+	out := Row{Name: r.name, Notes: slices.Clone(r.notes), Start: r.start, End: r.end, Open: r.open}
+	if r.open {
+		out.End = now
+	}
+	for i := range r.kinds {
+		t := &r.kinds[i]
+		s := t.stats
+		if r.open {
+			s.LongestGap = max(s.LongestGap, now-t.last)
+		}
+		s.Codes = maps.Clone(s.Codes)
+		s.P50, s.P99, s.Max = t.durations.quantile(0.50), t.durations.quantile(0.99), t.durations.max
+		out.Kinds[i] = s
+	}
+	return out
+}

@@ -1,0 +1,310 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/lab/link"
+)
+
+// bindAttempts bounds how often a member is given new ports because others were
+// faster to take the old ones.
+const bindAttempts = 5
+
+// Errors of a member's methods.
+var (
+	// ErrNotRunning is returned for a member whose process does not exist: Restart
+	// starts it.
+	ErrNotRunning = errors.New("member is not running")
+	// ErrRunning is returned by Member.Restart for a member whose process exists:
+	// Kill or Terminate ends it.
+	ErrRunning = errors.New("member is running")
+	// ErrStopped is returned by Member.Terminate for a stopped member, which cannot
+	// act on a signal: Continue wakes it.
+	ErrStopped = errors.New("member is stopped")
+	// ErrClosed is returned after Cluster.Close.
+	ErrClosed = errors.New("cluster is closed")
+)
+
+// Member is one member of a cluster. Its methods may be called from several
+// goroutines.
+type Member struct {
+	cluster *Cluster
+	index   int
+	name    string
+	client  *link.Link       // from clients to this member
+	dialler *dialler         // hands what this member dials to peers
+	control *grpc.ClientConn // straight to the member
+	login   login
+
+	starting sync.Mutex // held while the process is being started
+
+	mu      sync.Mutex
+	id      uint64
+	ports   ports
+	process *process // the last run, nil before the first
+	stopped bool
+	retired bool // by Cluster.Close: nothing starts any more
+}
+
+// Name returns the member's etcd name: m1, m2, and so on.
+func (m *Member) Name() string { return m.name }
+
+// Index returns the member's place in Cluster.Members, from 0.
+func (m *Member) Index() int { return m.index }
+
+// Endpoint returns the URL at which clients reach the member through its link. It
+// stays the same for the life of the cluster, and is what the member advertises.
+func (m *Member) Endpoint() string {
+	return m.cluster.scheme() + "://" + m.client.Addr()
+}
+
+// DirectEndpoint returns the URL of the member itself, past its link. It may change
+// when the member restarts.
+func (m *Member) DirectEndpoint() string {
+	return m.cluster.scheme() + "://" + m.address()
+}
+
+// Conn returns a plain gRPC connection straight to the member, past the links. It
+// outlives restarts and belongs to the cluster: do not close it. It logs in as
+// Cluster.SetCredentials says.
+func (m *Member) Conn() *grpc.ClientConn { return m.control }
+
+// ID returns the member's etcd id, 0 before it was known to serve.
+func (m *Member) ID() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.id
+}
+
+// PID returns the process id of the member's last run, 0 if there was none.
+func (m *Member) PID() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.process == nil {
+		return 0
+	}
+	return m.process.cmd.Process.Pid
+}
+
+// Alive reports whether the member's process exists. A stopped member is alive; see
+// Stopped.
+func (m *Member) Alive() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.process != nil && m.process.alive()
+}
+
+// Stopped reports whether the member is frozen by Stop.
+func (m *Member) Stopped() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.process != nil && m.process.alive() && m.stopped
+}
+
+// Kill ends the member at once (SIGKILL), as a crash of the process would, and
+// returns when it is gone. Its data stays. Killing a member that is not running
+// does nothing.
+func (m *Member) Kill() error {
+	p := m.lastRun()
+	if p == nil {
+		return nil
+	}
+	if err := p.signal(os.Kill); err != nil {
+		return fmt.Errorf("lab: kill %s: %w", m.name, err)
+	}
+	<-p.released
+	return nil
+}
+
+// Stop freezes the member (SIGSTOP), as a hung host would: connections stay up and
+// are accepted by the kernel, nothing is answered. It fails with ErrNotRunning on a
+// member that is not running.
+func (m *Member) Stop() error { return m.freeze(true) }
+
+// Continue wakes a member frozen by Stop (SIGCONT). On a member that runs it does
+// nothing.
+func (m *Member) Continue() error { return m.freeze(false) }
+
+func (m *Member) freeze(stop bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	verb, signal := "continue", os.Signal(signalContinue)
+	if stop {
+		verb, signal = "stop", signalStop
+	}
+	if m.process == nil || !m.process.alive() {
+		return fmt.Errorf("lab: %s %s: %w", verb, m.name, ErrNotRunning)
+	}
+	err := m.process.signal(signal)
+	if err == nil && stop {
+		err = awaitStop(m.process.cmd.Process.Pid)
+	}
+	if err != nil {
+		return fmt.Errorf("lab: %s %s: %w", verb, m.name, err)
+	}
+	m.stopped = stop
+	return nil
+}
+
+// Terminate asks the member to end (SIGTERM), which lets it hand over leadership
+// and finish its calls, and waits until it is gone or ctx ends. Terminating a
+// member that is not running does nothing; a stopped one gives ErrStopped.
+func (m *Member) Terminate(ctx context.Context) error {
+	m.mu.Lock()
+	p, stopped := m.process, m.stopped
+	m.mu.Unlock()
+	if p == nil || !p.alive() {
+		return nil
+	}
+	if stopped {
+		return fmt.Errorf("lab: terminate %s: %w", m.name, ErrStopped)
+	}
+	if err := p.signal(signalTerminate); err != nil {
+		return fmt.Errorf("lab: terminate %s: %w", m.name, err)
+	}
+	select {
+	case <-p.released:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("lab: terminate %s: still running: %w", m.name, context.Cause(ctx))
+	}
+}
+
+// Restart starts a member that is not running again, on the same data and behind
+// the same links, and waits until it serves. A member serves only when a majority
+// runs: after the loss of a majority restart its members concurrently. When ctx, or
+// a minute, ends first, Restart returns an error and the member goes on starting;
+// when the process ends first, the error holds the last lines of its log. A running
+// member gives ErrRunning.
+func (m *Member) Restart(ctx context.Context) error {
+	if m.Alive() {
+		return fmt.Errorf("lab: restart %s: %w", m.name, ErrRunning)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return m.start(ctx)
+}
+
+// start runs the member's process and waits until it serves.
+func (m *Member) start(ctx context.Context) error {
+	m.starting.Lock()
+	defer m.starting.Unlock()
+	for range bindAttempts {
+		if last := m.lastRun(); last != nil && !last.alive() {
+			<-last.released
+		}
+		p, err := m.spawn()
+		if err != nil {
+			return err
+		}
+		select {
+		case <-p.serving:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("lab: %s does not serve yet: %w\n%s", m.name, context.Cause(ctx), p.log.tail())
+		case <-p.released:
+		}
+		lines := p.log.tail()
+		if !strings.Contains(lines, "address already in use") {
+			return fmt.Errorf("lab: %s ended while starting: %w\n%s", m.name, p.cause(), lines)
+		}
+		if err := m.movePorts(); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("lab: %s found no free port in %d attempts", m.name, bindAttempts)
+}
+
+// spawn starts the process and a goroutine that looks after it.
+func (m *Member) spawn() (*process, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.retired {
+		return nil, fmt.Errorf("lab: start %s: %w", m.name, ErrClosed)
+	}
+	if m.process != nil && m.process.alive() {
+		return nil, fmt.Errorf("lab: start %s: %w", m.name, ErrRunning)
+	}
+	c := m.cluster
+	log, err := openLog(c.dir.join(m.name+".log"), m.name, c.output)
+	if err != nil {
+		return nil, err
+	}
+	p, err := startProcess(c.spawner, c.command(m, m.ports), log, c.leash.read, c.dir.join(m.name+memberLockSuffix))
+	if err != nil {
+		return nil, errors.Join(err, log.close())
+	}
+	m.process, m.stopped = p, false
+	go m.supervise(p, m.ports)
+	return p, nil
+}
+
+// supervise lets peers reach the process, and clients when it serves. It breaks the
+// links when the process ends: the ports are free then, and may become those of
+// another cluster.
+func (m *Member) supervise(p *process, at ports) {
+	defer close(p.released)
+	m.cluster.aimPeers(m, at.peer)
+	if m.awaitServing(p) {
+		m.client.SetTarget(at.client)
+		close(p.serving)
+	}
+	<-p.exited
+	m.client.SetTarget("")
+	m.cluster.aimPeers(m, "")
+	_ = p.log.close() // every line has been written
+}
+
+// lastRun returns the member's process, which may be over, or nil if it never had
+// one.
+func (m *Member) lastRun() *process {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.process
+}
+
+func (m *Member) address() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ports.client
+}
+
+func (m *Member) movePorts() error {
+	p, err := freePorts()
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ports = p
+	return nil
+}
+
+// running reports whether the process exists and is not frozen.
+func (m *Member) running() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.process != nil && m.process.alive() && !m.stopped
+}
+
+// retire ends the member for good.
+func (m *Member) retire() error {
+	m.mu.Lock()
+	m.retired = true
+	m.mu.Unlock()
+	return m.Kill()
+}
+
+// dialControl connects to the member where it listens at present.
+func (m *Member) dialControl(ctx context.Context, _ string) (net.Conn, error) {
+	var dialer net.Dialer
+	return dialer.DialContext(ctx, "tcp", m.address())
+}

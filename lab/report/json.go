@@ -1,0 +1,194 @@
+package report
+
+import (
+	"encoding/json"
+	"io"
+	"math"
+	"time"
+
+	"github.com/quorate/quorate/lab/check"
+	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/measure"
+)
+
+// SchemaVersion is the "schema" field of the JSON report. It grows when a field
+// changes its meaning or goes; new fields may come without that.
+const SchemaVersion = 1
+
+// jsonReport is documented at [JSON].
+type jsonReport struct {
+	Schema       int               `json:"schema"`
+	Setup        jsonSetup         `json:"setup"`
+	Started      time.Time         `json:"started"`
+	DurationMS   float64           `json:"duration_ms"`
+	Interrupted  bool              `json:"interrupted"`
+	Failure      string            `json:"failure"`
+	Rows         []jsonRow         `json:"rows"`
+	ErrorSamples map[string]string `json:"error_samples"`
+	Check        jsonCheck         `json:"check"`
+}
+
+type jsonSetup struct {
+	Members        int     `json:"members"`
+	CallersPerKind int     `json:"callers_per_kind"`
+	PauseMS        float64 `json:"pause_ms"`
+	CallTimeoutMS  float64 `json:"call_timeout_ms"`
+	FaultHeldMS    float64 `json:"fault_held_ms"`
+	Seed           uint64  `json:"seed"`
+}
+
+type jsonRow struct {
+	Name    string      `json:"name"`
+	StartMS float64     `json:"start_ms"`
+	EndMS   float64     `json:"end_ms"`
+	Events  []jsonEvent `json:"events"`
+	Calls   []jsonCalls `json:"calls"`
+}
+
+type jsonEvent struct {
+	AtMS float64 `json:"at_ms"`
+	Text string  `json:"text"`
+}
+
+type jsonCalls struct {
+	Kind               string           `json:"kind"`
+	Completed          int64            `json:"completed"`
+	Errors             int64            `json:"errors"`
+	Unknown            int64            `json:"unknown"`
+	LongestGapMS       float64          `json:"longest_gap_ms"`
+	P50MS              float64          `json:"p50_ms"`
+	P99MS              float64          `json:"p99_ms"`
+	MaxMS              float64          `json:"max_ms"`
+	MaxRevisionsBehind int64            `json:"max_revisions_behind"`
+	ErrorCodes         map[string]int64 `json:"error_codes"`
+}
+
+type jsonCheck struct {
+	OK                  bool                  `json:"ok"`
+	WritesAudited       bool                  `json:"writes_audited"`
+	AuditRevision       int64                 `json:"audit_revision"`
+	AcknowledgedWrites  int64                 `json:"acknowledged_writes"`
+	RefusedWrites       int64                 `json:"refused_writes"`
+	UnknownWrites       int64                 `json:"unknown_writes"`
+	UnknownApplied      int64                 `json:"unknown_applied"`
+	LinearizableAnswers int64                 `json:"linearizable_answers"`
+	SerializableReads   int64                 `json:"serializable_reads"`
+	MaxRevisionsBehind  int64                 `json:"max_revisions_behind"`
+	ViolationCounts     map[check.Problem]int `json:"violation_counts"`
+	Violations          []jsonViolation       `json:"violations"`
+}
+
+type jsonViolation struct {
+	Problem  check.Problem `json:"problem"`
+	Message  string        `json:"message"`
+	Evidence []string      `json:"evidence"`
+}
+
+// JSON writes the report for programs: one indented object and a newline. Names
+// that end in _ms are milliseconds with three decimals, and moments (at, start,
+// end) count from "started". Every field is always present, if only as 0, "", []
+// or {}.
+//
+//	schema                        SchemaVersion
+//	setup                         what was run:
+//	  members, seed               of the cluster; of the choice of members and keys
+//	  callers_per_kind, pause_ms  callers of each kind, and the pause between their calls
+//	  call_timeout_ms             deadline of each call
+//	  fault_held_ms               how long each fault was held
+//	started                       when the load began, RFC 3339 in UTC
+//	duration_ms                   of the load
+//	interrupted                   whether the run was ended early on request
+//	failure                       why the run could not go on, or ""
+//	rows                          in the order in which they happened:
+//	  name                        "healthy" or the fault
+//	  start_ms, end_ms            when
+//	  events                      what was done: at_ms, text
+//	  calls                       one object for each kind of call:
+//	    kind                      linearizable_get, serializable_get, put, txn
+//	    completed                 calls that were answered
+//	    errors                    calls that failed, certainly without effect
+//	    unknown                   writes that may or may not have been executed
+//	    longest_gap_ms            longest time in the row without a completed call
+//	    p50_ms, p99_ms, max_ms    how long calls took, failed ones included; 0 without calls
+//	    max_revisions_behind      how stale a serializable_get was at most
+//	    error_codes               code → number, of errors and unknown
+//	error_samples                 code → the first error text seen with it
+//	check                         what the checker found:
+//	  ok                          no violation among what was checked
+//	  writes_audited              whether the writes were read back, at audit_revision
+//	  acknowledged_writes, refused_writes, unknown_writes
+//	                              writes by what their caller was told
+//	  unknown_applied             unknown writes that turned out to be applied
+//	  linearizable_answers        answers that were judged
+//	  serializable_reads          answers that may be old, max_revisions_behind at most
+//	  violation_counts            problem → number
+//	  violations                  at most ten of each problem: problem, message, evidence
+//	                              (a list of texts)
+//
+// The problems are the values of [check.Problem].
+func JSON(w io.Writer, r Report) error {
+	out := jsonReport{
+		Schema: SchemaVersion,
+		Setup: jsonSetup{
+			Members: r.Setup.Members, CallersPerKind: r.Setup.Callers, PauseMS: ms(r.Setup.Pause),
+			CallTimeoutMS: ms(r.Setup.CallTimeout), FaultHeldMS: ms(r.Setup.Hold), Seed: r.Setup.Seed,
+		},
+		Started: r.Started.UTC(), DurationMS: ms(r.Duration),
+		Interrupted: r.Interrupted, Failure: r.Failure,
+		Rows:         make([]jsonRow, 0, len(r.Rows)),
+		ErrorSamples: orEmpty(r.ErrorSamples),
+		Check:        jsonVerdict(r.Verdict),
+	}
+	for _, row := range r.Rows {
+		out.Rows = append(out.Rows, jsonOf(row))
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(out)
+}
+
+func jsonOf(row measure.Row) jsonRow {
+	out := jsonRow{Name: row.Name, StartMS: ms(row.Start), EndMS: ms(row.End), Events: make([]jsonEvent, 0, len(row.Notes))}
+	for _, n := range row.Notes {
+		out.Events = append(out.Events, jsonEvent{AtMS: ms(n.At), Text: n.Text})
+	}
+	for _, k := range history.Kinds() {
+		s := row.Kinds[k]
+		out.Calls = append(out.Calls, jsonCalls{
+			Kind: k.ID(), Completed: s.Completed, Errors: s.Errors, Unknown: s.Unknown,
+			LongestGapMS: ms(s.LongestGap), P50MS: ms(s.P50), P99MS: ms(s.P99), MaxMS: ms(s.Max),
+			MaxRevisionsBehind: s.MaxBehind, ErrorCodes: orEmpty(s.Codes),
+		})
+	}
+	return out
+}
+
+func jsonVerdict(v check.Verdict) jsonCheck {
+	out := jsonCheck{
+		OK: v.OK(), WritesAudited: v.Audited, AuditRevision: v.AuditRevision,
+		AcknowledgedWrites: v.AcknowledgedWrites, RefusedWrites: v.RefusedWrites,
+		UnknownWrites: v.UnknownWrites, UnknownApplied: v.UnknownApplied,
+		LinearizableAnswers: v.LinearizableAnswers, SerializableReads: v.SerializableReads,
+		MaxRevisionsBehind: v.MaxBehind, ViolationCounts: orEmpty(v.Counts),
+		Violations: make([]jsonViolation, 0, len(v.Violations)),
+	}
+	for _, violation := range v.Violations {
+		out.Violations = append(out.Violations, jsonViolation{
+			Problem: violation.Problem, Message: violation.Message, Evidence: append([]string{}, violation.Evidence...),
+		})
+	}
+	return out
+}
+
+// ms converts to milliseconds, to the microsecond.
+func ms(d time.Duration) float64 {
+	return math.Round(float64(d)/float64(time.Microsecond)) / 1000
+}
+
+func orEmpty[M ~map[K]V, K comparable, V any](m M) M {
+	if m == nil {
+		return M{}
+	}
+	return m
+}

@@ -1,0 +1,51 @@
+package report
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/measure"
+)
+
+// Snapshot is the state of a run that has not ended.
+type Snapshot struct {
+	// Elapsed since the load began, and about how long it will last in all.
+	Elapsed, Total time.Duration
+	// Phase says what is being done, such as "starting 3 members".
+	Phase string
+	// Rows so far; only the last one can be open.
+	Rows []measure.Row
+	// Violations found so far.
+	Violations int
+}
+
+// summary adds up the kinds of a row.
+type summary struct {
+	completed, errors, unknown int64
+	gap, p99                   time.Duration
+	gapKind                    history.Kind
+}
+
+// summarize adds the counts of all kinds and takes the worst of their gaps and
+// of their p99.
+func summarize(row measure.Row) summary {
+	var s summary
+	for _, k := range history.Kinds() {
+		stats := row.Kinds[k]
+		s.completed += stats.Completed
+		s.errors += stats.Errors
+		s.unknown += stats.Unknown
+		s.p99 = max(s.p99, stats.P99)
+		if stats.LongestGap > s.gap {
+			s.gap, s.gapKind = stats.LongestGap, k
+		}
+	}
+	return s
+}
+
+// String describes the sums in a line.
+func (s summary) String() string {
+	return fmt.Sprintf("%s completed, %s, %s unknown, longest gap %s (%s)",
+		count(s.completed), plural(s.errors, "error"), count(s.unknown), duration(s.gap), s.gapKind)
+}

@@ -1,0 +1,49 @@
+// Package report shows what a run of the lab measured: as a table for people,
+// as JSON for programs, and live while the run lasts.
+//
+// Everything here turns values into text; nothing reads a clock, a terminal or
+// the cluster.
+package report
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/lab/check"
+	"github.com/quorate/quorate/lab/measure"
+)
+
+// Setup says what was run, so that two reports can be compared.
+type Setup struct {
+	// Members of the cluster.
+	Members int
+	// Callers of each kind of call.
+	Callers int
+	// Pause of a caller between two calls.
+	Pause time.Duration
+	// CallTimeout is the deadline of each call.
+	CallTimeout time.Duration
+	// Hold is how long each fault is held.
+	Hold time.Duration
+	// Seed of the choices that the run made.
+	Seed uint64
+}
+
+// Report is the result of a run.
+type Report struct {
+	// Setup says what was run.
+	Setup Setup
+	// Started is when the load began; the offsets of the rows count from here.
+	Started time.Time
+	// Duration of the load.
+	Duration time.Duration
+	// Interrupted reports whether the run was ended early on request.
+	Interrupted bool
+	// Failure says why the run could not go on; empty if it could.
+	Failure string
+	// Rows in the order in which they happened.
+	Rows []measure.Row
+	// ErrorSamples has one error text for each code.
+	ErrorSamples map[string]string
+	// Verdict on the calls.
+	Verdict check.Verdict
+}

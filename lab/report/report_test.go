@@ -1,0 +1,177 @@
+package report_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/lab/check"
+	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/measure"
+	"github.com/quorate/quorate/lab/report"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden compares got with a file of testdata.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(path, got, 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err, "run the test with -update to write it")
+	assert.Empty(t, cmp.Diff(string(want), string(got)))
+}
+
+const ms = time.Millisecond
+
+// example is a run of which every field has a value.
+func example() report.Report {
+	healthy := measure.Row{Name: "healthy", End: 6 * time.Second}
+	for i, k := range history.Kinds() {
+		healthy.Kinds[k] = measure.Stats{
+			Completed: int64(3000 + i), LongestGap: 41 * ms, P50: 840 * time.Microsecond, P99: 8410 * time.Microsecond, Max: 23 * ms,
+		}
+	}
+	healthy.Kinds[history.SerializableGet].MaxBehind = 3
+	stop := measure.Row{
+		Name: "stop", Start: 6 * time.Second, End: 21500 * ms,
+		Notes: []measure.Note{{At: 6001 * ms, Text: "m2, a follower, stopped (SIGSTOP)"}, {At: 12001 * ms, Text: "healed"}},
+	}
+	stop.Kinds[history.LinearizableGet] = measure.Stats{
+		Completed: 1234567, Errors: 12, LongestGap: 6 * time.Second, P50: 1234 * time.Microsecond, P99: 10 * time.Second,
+		Max: 10001 * ms, Codes: map[string]int64{"DeadlineExceeded": 12},
+	}
+	stop.Kinds[history.Put] = measure.Stats{
+		Completed: 5, Errors: 1, Unknown: 11, LongestGap: 15500 * ms, P50: 5 * time.Second, P99: 10 * time.Second, Max: 10 * time.Second,
+		Codes: map[string]int64{"DeadlineExceeded": 11, "Unavailable": 1},
+	}
+	stop.Kinds[history.Txn] = measure.Stats{LongestGap: 15500 * ms}
+	stop.Kinds[history.SerializableGet] = measure.Stats{Completed: 1, LongestGap: 9 * time.Second, P50: ms, P99: ms, Max: ms, MaxBehind: 812}
+	return report.Report{
+		Setup:   report.Setup{Members: 3, Callers: 6, Pause: 5 * ms, CallTimeout: 10 * time.Second, Hold: 6 * time.Second, Seed: 7},
+		Started: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), Duration: 21500 * ms,
+		Rows: []measure.Row{healthy, stop},
+		ErrorSamples: map[string]string{
+			"DeadlineExceeded": "context deadline exceeded",
+			"Unavailable":      "rpc error: code = Unavailable desc = connection error: desc = \"transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused\"",
+		},
+		Verdict: check.Verdict{
+			Audited: true, AuditRevision: 9001, AcknowledgedWrites: 6013, UnknownWrites: 11, RefusedWrites: 2, UnknownApplied: 4,
+			LinearizableAnswers: 12345, SerializableReads: 3002, MaxBehind: 812,
+		},
+	}
+}
+
+// broken is the example with violations.
+func broken() report.Report {
+	r := example()
+	r.Interrupted = true
+	r.Verdict.Counts = map[check.Problem]int{check.LostWrite: 12, check.WentBackwards: 1}
+	r.Verdict.Violations = []check.Violation{
+		{Problem: check.LostWrite, Message: "put/0/1 was acknowledged at revision 3 and is missing at revision 9001"},
+		{
+			Problem: check.WentBackwards, Message: "linearizable get answered at revision 11 although revision 12 had been answered before it was sent",
+			Evidence: []string{
+				"put of put/0/0 by caller 0, from 0.001000s to 0.002000s: revision 12",
+				"linearizable get of put/0/0 by caller 0, from 0.003000s to 0.004000s: revision 11, found nothing",
+			},
+		},
+	}
+	return r
+}
+
+func TestTable(t *testing.T) {
+	failed := example()
+	failed.Failure = "the cluster was not ready 30s after kill was healed"
+	failed.Verdict.Audited = false
+	for name, r := range map[string]report.Report{
+		"table.txt": example(), "table_violations.txt": broken(), "table_failed.txt": failed, "table_empty.txt": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			require.NoError(t, report.Table(&b, r))
+			golden(t, name, b.Bytes())
+			for line := range strings.Lines(b.String()) {
+				assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 100, line)
+			}
+		})
+	}
+}
+
+func TestJSON(t *testing.T) {
+	for name, r := range map[string]report.Report{
+		"report.json": example(), "report_violations.json": broken(), "report_empty.json": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			require.NoError(t, report.JSON(&b, r))
+			golden(t, name, b.Bytes())
+		})
+	}
+}
+
+func TestLines(t *testing.T) {
+	rows := example().Rows
+	open := func(row measure.Row, notes int) measure.Row {
+		row.Open, row.Notes = true, row.Notes[:notes]
+		return row
+	}
+	healthy, begun, healed := open(rows[0], 0), open(rows[1], 1), open(rows[1], 2)
+	var b bytes.Buffer
+	l := report.NewLines(&b)
+	for _, s := range []report.Snapshot{
+		{Phase: "starting 3 members"},
+		{Phase: "starting 3 members"},
+		{Elapsed: time.Second, Phase: "healthy", Rows: []measure.Row{healthy}},
+		{Elapsed: 5 * time.Second, Phase: "healthy", Rows: []measure.Row{healthy}},
+		{Elapsed: 6100 * ms, Phase: "stop", Rows: []measure.Row{rows[0], begun}},
+		{Elapsed: 11 * time.Second, Phase: "stop", Rows: []measure.Row{rows[0], begun}},
+		{Elapsed: 12100 * ms, Phase: "recovering", Rows: []measure.Row{rows[0], healed}},
+		{Elapsed: 21500 * ms, Phase: "reading back every write", Rows: rows},
+		{Elapsed: 40 * time.Second, Phase: "reading back every write", Rows: rows},
+	} {
+		l.Show(s)
+	}
+	golden(t, "lines.txt", b.Bytes())
+}
+
+func TestScreen(t *testing.T) {
+	var b bytes.Buffer
+	width, height := 80, 24
+	s := report.NewScreen(&b, func() (int, int) { return width, height })
+	rows := example().Rows
+	rows[1].Open = true
+	s.Show(report.Snapshot{Phase: "starting 3 members"})
+	s.Show(report.Snapshot{Elapsed: time.Second, Total: 90 * time.Second, Phase: "healthy", Rows: rows[:1]})
+	s.Show(report.Snapshot{Elapsed: 65 * time.Second, Total: 60 * time.Second, Phase: "stop", Rows: rows, Violations: 2})
+	golden(t, "screen.txt", b.Bytes())
+
+	b.Reset()
+	width, height = 20, 4
+	s.Show(report.Snapshot{Rows: example().Rows})
+	out := b.String()
+	assert.True(t, strings.HasPrefix(out, "\x1b[8A\r\x1b[J"), "goes up the eight lines drawn before: %q", out)
+	drawn := strings.TrimPrefix(out, "\x1b[8A\r\x1b[J")
+	assert.Equal(t, 3, strings.Count(drawn, "\n"), "keeps within the height")
+	for line := range strings.Lines(drawn) {
+		assert.Less(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 20, "keeps within the width")
+	}
+
+	b.Reset()
+	s.Clear()
+	s.Clear()
+	assert.Equal(t, "\x1b[3A\r\x1b[J", b.String(), "clears once")
+}

@@ -1,0 +1,145 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/quorate/quorate/lab/check"
+	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/measure"
+)
+
+// pageWidth is the width in characters that the final table keeps to.
+const pageWidth = 100
+
+// sampleWidth bounds the text of an error: three lines of the page.
+const sampleWidth = 240
+
+const tableLine = "%-16s  %-16s  %9s  %7s  %7s  %11s  %9s  %9s"
+
+// Table writes the report for people, at most 100 characters wide.
+func Table(w io.Writer, r Report) error {
+	var b strings.Builder
+	writeLine(&b, fmt.Sprintf(tableLine, "FAULT", "CALL", "COMPLETED", "ERRORS", "UNKNOWN", "LONGEST GAP", "P50", "P99"))
+	for _, row := range r.Rows {
+		writeRow(&b, row)
+	}
+	b.WriteByte('\n')
+	for _, s := range []string{
+		"A call counts in the row in which it was sent. COMPLETED calls were answered; ERRORS certainly had no effect; " +
+			"UNKNOWN are writes that may or may not have been executed.",
+		"LONGEST GAP is the longest time in the row without a completed call of that kind. P50 and P99 are the times in " +
+			"which half of the calls, and 99 in 100, had ended, those that failed included. A caller waits for the end of " +
+			"one call before it makes the next, so a stall holds up few calls: it shows in the gap, not in P99.",
+		fmt.Sprintf("The cluster had %d members, the load %d callers of each kind, %v between calls and a deadline of %v. "+
+			"Faults were held for %v. The seed was %d.",
+			r.Setup.Members, r.Setup.Callers, r.Setup.Pause, r.Setup.CallTimeout, r.Setup.Hold, r.Setup.Seed),
+	} {
+		writeLine(&b, wrap(s, pageWidth, ""))
+	}
+	writeErrors(&b, r)
+	b.WriteByte('\n')
+	writeVerdict(&b, r)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func writeLine(b *strings.Builder, line string) {
+	b.WriteString(strings.TrimRight(line, " "))
+	b.WriteByte('\n')
+}
+
+func writeRow(b *strings.Builder, row measure.Row) {
+	name := clip(row.Name, 16)
+	for _, k := range history.Kinds() {
+		s := row.Kinds[k]
+		p50, p99 := "-", "-"
+		if s.Calls() > 0 {
+			p50, p99 = duration(s.P50), duration(s.P99)
+		}
+		writeLine(b, fmt.Sprintf(tableLine, name, k,
+			count(s.Completed), count(s.Errors), count(s.Unknown), duration(s.LongestGap), p50, p99))
+		name = ""
+	}
+}
+
+// writeErrors lists the codes of the calls that were not completed, the most
+// frequent first, with one text each.
+func writeErrors(b *strings.Builder, r Report) {
+	totals := map[string]int64{}
+	for _, row := range r.Rows {
+		for _, s := range row.Kinds {
+			for code, n := range s.Codes {
+				totals[code] += n
+			}
+		}
+	}
+	if len(totals) == 0 {
+		return
+	}
+	codes := slices.SortedFunc(maps.Keys(totals), func(x, y string) int {
+		return cmp.Or(cmp.Compare(totals[y], totals[x]), cmp.Compare(x, y))
+	})
+	b.WriteString("\nWhat the calls that were not completed returned:\n")
+	for _, code := range codes {
+		text := fmt.Sprintf("%s, such as: %s", code, clip(r.ErrorSamples[code], sampleWidth))
+		writeLine(b, fmt.Sprintf("  %7s  %s", count(totals[code]), wrap(text, pageWidth-11, "           ")))
+	}
+}
+
+func writeVerdict(b *strings.Builder, r Report) {
+	v := r.Verdict
+	for _, s := range verdictSentences(r) {
+		writeLine(b, wrap(s, pageWidth, ""))
+	}
+	if v.OK() {
+		return
+	}
+	fmt.Fprintf(b, "\n%s:\n", strings.ToUpper(plural(int64(v.Total()), "violation")))
+	for _, violation := range v.Violations {
+		writeLine(b, wrap(fmt.Sprintf("- %s: %s", violation.Problem, violation.Message), pageWidth, "  "))
+		for _, e := range violation.Evidence {
+			writeLine(b, "    "+wrap(e, pageWidth-4, "      "))
+		}
+	}
+	if hidden := v.Total() - len(v.Violations); hidden > 0 {
+		writeLine(b, fmt.Sprintf("and %s more.", count(int64(hidden))))
+	}
+}
+
+// verdictSentences says what was checked, what was not, and what came of it.
+func verdictSentences(r Report) []string {
+	v := r.Verdict
+	var out []string
+	switch {
+	case r.Failure != "":
+		out = append(out, "The run could not go on: "+r.Failure+".")
+	case r.Interrupted:
+		out = append(out, "The run was ended early.")
+	}
+	reads := count(v.LinearizableAnswers) + " linearizable answers (gets, puts, txns)"
+	if v.Counts[check.WentBackwards] == 0 {
+		out = append(out, reads+": none went backwards.")
+	} else {
+		out = append(out, fmt.Sprintf("%s: %s went backwards.", reads, count(int64(v.Counts[check.WentBackwards]))))
+	}
+	switch writes := count(v.AcknowledgedWrites) + " acknowledged writes"; {
+	case !v.Audited:
+		out = append(out, "The acknowledged writes were NOT read back, so this run says nothing about them.")
+	case v.Counts[check.LostWrite] == 0 && v.Counts[check.AppliedTwice] == 0:
+		out = append(out, writes+": all are there at the end, each applied once.")
+	default:
+		out = append(out, fmt.Sprintf("%s: %s missing, %s applied twice.", writes,
+			count(int64(v.Counts[check.LostWrite])), count(int64(v.Counts[check.AppliedTwice]))))
+	}
+	if v.Audited && v.UnknownWrites > 0 {
+		out = append(out, fmt.Sprintf("%s with an unknown outcome: %s turned out to be applied.",
+			plural(v.UnknownWrites, "write"), count(v.UnknownApplied)))
+	}
+	return append(out, fmt.Sprintf("Serializable gets were at most %s behind, which such reads may be.",
+		plural(v.MaxBehind, "revision")))
+}

@@ -1,0 +1,110 @@
+package scenario
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/report"
+)
+
+// Defaults of a Config. With all faults they make a run of about 90 seconds.
+const (
+	DefaultMembers     = 3
+	DefaultHold        = 7 * time.Second
+	DefaultHealthy     = 8 * time.Second
+	DefaultRecovery    = 3 * time.Second
+	DefaultCallers     = 6
+	DefaultPause       = 5 * time.Millisecond
+	DefaultCallTimeout = 10 * time.Second
+)
+
+// Limits of a Config.
+const (
+	maxMembers = 9
+	maxCallers = 1000
+	minHold    = 100 * time.Millisecond
+	maxHold    = time.Hour
+	maxTimeout = 10 * time.Minute
+)
+
+// Config describes a run. Fields that are zero have their default.
+type Config struct {
+	// Members of the cluster, 3 to 9. Default 3.
+	Members int
+	// Faults to inject, in order. Default none: use [fault.All] for all.
+	Faults []fault.Fault
+	// Healthy is how long the load runs before the first fault. Default 8 s.
+	Healthy time.Duration
+	// Hold is how long each fault is held, 100 ms to an hour. A fault that takes
+	// longer by itself, such as a rolling restart, is not cut short. Default 7 s.
+	Hold time.Duration
+	// Recovery is how long a fault's row goes on after the cluster is ready
+	// again and the calls that met the fault have ended. Default 3 s.
+	Recovery time.Duration
+	// Callers of each of the four kinds of call, 1 to 1000. Default 6.
+	Callers int
+	// Pause of a caller between two calls. Default 5 ms.
+	Pause time.Duration
+	// CallTimeout is the deadline of each call, at most ten minutes. Default 10 s.
+	CallTimeout time.Duration
+	// Seed of the choice of members and keys.
+	Seed uint64
+	// Dir is where the cluster keeps its files while it runs. Default os.TempDir().
+	Dir string
+	// Connect connects the load to the cluster. Default [Quorate].
+	Connect func(endpoints []string) (Connection, error)
+	// Progress, if set, is told twice a second how the run stands. It is never
+	// called concurrently.
+	Progress func(report.Snapshot)
+}
+
+// complete returns the configuration with its defaults, or an error that names
+// everything that is wrong with it.
+func (c Config) complete() (Config, error) {
+	c.Members = cmp.Or(c.Members, DefaultMembers)
+	c.Healthy = cmp.Or(c.Healthy, DefaultHealthy)
+	c.Hold = cmp.Or(c.Hold, DefaultHold)
+	c.Recovery = cmp.Or(c.Recovery, DefaultRecovery)
+	c.Callers = cmp.Or(c.Callers, DefaultCallers)
+	c.Pause = cmp.Or(c.Pause, DefaultPause)
+	c.CallTimeout = cmp.Or(c.CallTimeout, DefaultCallTimeout)
+	if c.Connect == nil {
+		c.Connect = Quorate
+	}
+	if c.Progress == nil {
+		c.Progress = func(report.Snapshot) {}
+	}
+	var wrong []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			wrong = append(wrong, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Members >= fault.MinMembers && c.Members <= maxMembers,
+		"the number of members must be %d to %d, so that a majority outlives the loss of one; it is %d",
+		fault.MinMembers, maxMembers, c.Members)
+	check(c.Hold >= minHold && c.Hold <= maxHold,
+		"the time for which a fault is held must be %v to %v; it is %v", minHold, maxHold, c.Hold)
+	check(c.Callers >= 1 && c.Callers <= maxCallers,
+		"the number of callers of each kind must be 1 to %d; it is %d", maxCallers, c.Callers)
+	check(c.CallTimeout > 0 && c.CallTimeout <= maxTimeout,
+		"the timeout of a call must be more than 0 and at most %v; it is %v", maxTimeout, c.CallTimeout)
+	check(c.Healthy > 0 && c.Recovery > 0 && c.Pause > 0,
+		"negative time: healthy %v, recovery %v, pause %v", c.Healthy, c.Recovery, c.Pause)
+	return c, errors.Join(wrong...)
+}
+
+// estimate says about how long the load will run.
+func (c Config) estimate() time.Duration {
+	const ready = time.Second // for the cluster to be ready again
+	return c.Healthy + time.Duration(len(c.Faults))*(c.Hold+ready+c.Recovery)
+}
+
+func (c Config) setup() report.Setup {
+	return report.Setup{
+		Members: c.Members, Callers: c.Callers, Pause: c.Pause, CallTimeout: c.CallTimeout, Hold: c.Hold, Seed: c.Seed,
+	}
+}

@@ -1,0 +1,30 @@
+package scenario
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab/load"
+)
+
+// Connection is how the load reaches the cluster.
+type Connection struct {
+	// Store that the load calls.
+	Store load.Store
+	// Close ends the connection.
+	Close func() error
+}
+
+// Quorate connects through Quorate's client, with its default policies: the
+// numbers of a run are what a program gets that sets nothing but endpoints.
+func Quorate(endpoints []string) (Connection, error) {
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: endpoints, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
+	})
+	if err != nil {
+		return Connection{}, err
+	}
+	return Connection{Store: load.NewStore(client), Close: client.Close}, nil
+}

@@ -1,0 +1,186 @@
+// Package scenario runs the lab's experiment: it starts a cluster, keeps it busy
+// with a load, injects one fault after the other, and reports what the callers
+// saw.
+//
+// # What belongs to which row
+//
+// The first row is a healthy spell, the yardstick for the others. Each fault has
+// a row of its own, and a call belongs to the row in which it was invoked. A row
+// begins a few milliseconds before its fault, as soon as the calls of the row
+// before have ended, so that they do not meet it. Then the fault is held and
+// healed, the cluster gets ready, every call that was invoked until then ends,
+// and a recovery spell follows; all of it is the fault's row. A caller that the
+// fault keeps busy therefore never thins out the load of the next row, and what
+// a fault does to the time after it is charged to that fault.
+//
+// # How it ends
+//
+// When the last row has ended the load stops, and every write is read back. A
+// run whose context ends first heals the cluster, reads back what was written
+// and reports the rows so far.
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/check"
+	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/load"
+	"github.com/quorate/quorate/lab/measure"
+	"github.com/quorate/quorate/lab/report"
+)
+
+const (
+	// readyTimeout bounds how long the cluster may take to be ready after a
+	// fault was healed. It takes about a second.
+	readyTimeout = 30 * time.Second
+	// injectTimeout bounds how long a fault may take to happen; a rolling
+	// restart takes one to three seconds for each member.
+	injectTimeout = time.Minute
+	// drainTimeout bounds the wait for the last calls of a run that was ended
+	// early.
+	drainTimeout = 2 * time.Second
+)
+
+// run is one run of the experiment.
+type run struct {
+	cfg     Config
+	began   atomic.Pointer[time.Time] // when the load began
+	scene   fault.Scene
+	load    *load.Load
+	meter   measure.Meter
+	checker *check.Checker
+	display *display
+}
+
+// Run runs the experiment. The report is valid, as far as it goes, even with an
+// error, and has no rows if the load never began. The error says why the run
+// could not go on; a violation found by the checker is none, see the report's
+// Verdict. The end of ctx ends the run early, which is no error either.
+//
+// When Run returns, the cluster is gone with its processes, ports and files.
+func Run(ctx context.Context, cfg Config) (rep report.Report, err error) {
+	cfg, err = cfg.complete()
+	if err != nil {
+		return report.Report{}, err
+	}
+	r := &run{cfg: cfg, checker: check.New()}
+	r.display = showProgress(cfg.Progress, r.snapshot)
+	defer r.display.close()
+
+	r.display.phase(fmt.Sprintf("starting %d members", cfg.Members))
+	cluster, err := lab.Start(ctx, lab.Config{Members: cfg.Members, Dir: cfg.Dir})
+	if err != nil {
+		return r.neverBegan(ctx, fmt.Errorf("start the cluster: %w", err))
+	}
+	defer func() { err = errors.Join(err, cluster.Close()) }()
+	r.scene = fault.Scene{Cluster: cluster, Rand: rand.New(rand.NewPCG(cfg.Seed, 0)), Note: r.note}
+
+	conn, err := cfg.Connect(cluster.Endpoints())
+	if err != nil {
+		return r.neverBegan(ctx, fmt.Errorf("connect to the cluster: %w", err))
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if err := r.firstContact(ctx, conn.Store); err != nil {
+		return r.neverBegan(ctx, err)
+	}
+	return r.measure(ctx, conn.Store)
+}
+
+// neverBegan reports a run that ended before its load began.
+func (r *run) neverBegan(ctx context.Context, err error) (report.Report, error) {
+	rep := report.Report{Setup: r.cfg.setup()}
+	rep.Interrupted = ended(ctx)
+	if rep.Interrupted {
+		return rep, nil
+	}
+	rep.Failure = err.Error()
+	return rep, err
+}
+
+// ended reports whether the run was asked to end early.
+func ended(ctx context.Context) bool { return ctx.Err() != nil }
+
+// firstContact makes sure that the client works, so that connecting is not
+// charged to the healthy row.
+func (r *run) firstContact(ctx context.Context, store load.Store) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	if _, err := store.Get(ctx, r.prefix(), false); err != nil {
+		return fmt.Errorf("the first call to the healthy cluster failed: %w", err)
+	}
+	return nil
+}
+
+// measure runs the load, with everything that happens to the cluster meanwhile,
+// and makes the report.
+func (r *run) measure(ctx context.Context, store load.Store) (report.Report, error) {
+	began := time.Now()
+	r.began.Store(&began)
+	r.load = load.Start(store, r, load.Config{
+		Callers: r.cfg.Callers, Pause: r.cfg.Pause, Timeout: r.cfg.CallTimeout,
+		Prefix: r.prefix(), Seed: r.cfg.Seed, Now: r.now,
+	})
+	err := r.spells(ctx)
+	interrupted := ended(ctx)
+	if interrupted {
+		err = nil
+	}
+	end := r.now()
+	r.meter.End(end)
+	err = errors.Join(err, r.windUp(context.WithoutCancel(ctx), store, err == nil && !interrupted))
+	rep := report.Report{
+		Setup: r.cfg.setup(), Started: began, Duration: end, Interrupted: interrupted,
+		Rows: r.meter.Rows(end), ErrorSamples: r.meter.ErrorSamples(), Verdict: r.checker.Verdict(),
+	}
+	if err != nil {
+		rep.Failure = err.Error()
+	}
+	return rep, err
+}
+
+// windUp ends the load and reads the writes back. A run that did not come to its
+// end is healed first, and its last calls are not waited for long.
+func (r *run) windUp(ctx context.Context, store load.Store, complete bool) error {
+	drain := r.cfg.CallTimeout
+	var err error
+	if !complete {
+		drain = drainTimeout
+		r.display.phase("healing the cluster")
+		err = r.heal(ctx)
+	}
+	stopping, cancel := context.WithTimeout(ctx, drain)
+	defer cancel()
+	r.load.Stop(stopping)
+	if err != nil {
+		return err
+	}
+	r.display.phase("reading back every write")
+	return r.audit(ctx, store)
+}
+
+// Invoke implements [load.Recorder]: the checker judges the call, the meter
+// counts it.
+func (r *run) Invoke(call history.Call) (returned func(history.Call)) {
+	ticket := r.checker.Invoke(call)
+	return func(call history.Call) {
+		call.Behind = r.checker.Return(ticket, call)
+		r.meter.Observe(call)
+	}
+}
+
+// now returns the time since the load began.
+func (r *run) now() time.Duration { return time.Since(*r.began.Load()) }
+
+// note adds a note to the current row.
+func (r *run) note(text string) { r.meter.Note(r.now(), text) }
+
+// prefix returns what all keys of the run begin with.
+func (r *run) prefix() string { return fmt.Sprintf("/quorate-lab/%016x/", r.cfg.Seed) }

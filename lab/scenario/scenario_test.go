@@ -1,0 +1,319 @@
+package scenario_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/check"
+	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/load"
+	"github.com/quorate/quorate/lab/report"
+	"github.com/quorate/quorate/lab/scenario"
+)
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	goleak.VerifyTestMain(m)
+}
+
+// quick is a configuration with short spells. When the test ends, nothing of
+// its clusters may be left: no file, no process, no listening port.
+func quick(t *testing.T, faults ...string) scenario.Config {
+	t.Helper()
+	chosen := []fault.Fault{}
+	for _, name := range faults {
+		parsed, err := fault.Parse([]string{name})
+		require.NoError(t, err)
+		chosen = append(chosen, parsed...)
+	}
+	dir := t.TempDir()
+	var endpoints []string
+	t.Cleanup(func() {
+		entries, err := os.ReadDir(dir)
+		assert.NoError(t, err)
+		assert.Empty(t, entries, "files left behind")
+		_, err = syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		assert.ErrorIs(t, err, syscall.ECHILD, "processes left behind")
+		for _, e := range endpoints {
+			u, err := url.Parse(e)
+			assert.NoError(t, err)
+			_, err = net.DialTimeout("tcp", u.Host, time.Second)
+			assert.Error(t, err, "port left behind: %s", e)
+		}
+	})
+	return scenario.Config{
+		Faults: chosen, Healthy: time.Second, Hold: 1500 * time.Millisecond, Recovery: 500 * time.Millisecond,
+		Seed: 1, Dir: dir,
+		Connect: func(e []string) (scenario.Connection, error) {
+			endpoints = e
+			return scenario.Quorate(e)
+		},
+	}
+}
+
+// through puts a store between the load and the client.
+func through(cfg scenario.Config, wrap func(load.Store) load.Store) scenario.Config {
+	connect := cfg.Connect
+	cfg.Connect = func(endpoints []string) (scenario.Connection, error) {
+		conn, err := connect(endpoints)
+		conn.Store = wrap(conn.Store)
+		return conn, err
+	}
+	return cfg
+}
+
+func TestRunMeasuresEveryRow(t *testing.T) {
+	cfg := quick(t, "stop", "leader-kill")
+	shown := 0
+	cfg.Progress = func(report.Snapshot) { shown++ }
+	rep, err := scenario.Run(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Len(t, rep.Rows, 3)
+	var previous time.Duration
+	for i, name := range []string{"healthy", "stop", "leader-kill"} {
+		row := rep.Rows[i]
+		assert.Equal(t, name, row.Name)
+		assert.False(t, row.Open)
+		assert.LessOrEqual(t, previous, row.Start)
+		previous = row.End
+		for _, k := range history.Kinds() {
+			assert.Positive(t, row.Kinds[k].Completed, "%s, %s", name, k)
+			assert.Positive(t, row.Kinds[k].P50)
+			assert.LessOrEqual(t, row.Kinds[k].P50, row.Kinds[k].P99)
+			assert.LessOrEqual(t, row.Kinds[k].P99, row.Kinds[k].Max)
+		}
+		if i > 0 {
+			assert.GreaterOrEqual(t, row.End-row.Start, 2*time.Second)
+			assert.Len(t, row.Notes, 4, "injected, healing, ready, calls ended: %v", row.Notes)
+		}
+	}
+	healthy := rep.Rows[0].Kinds
+	for _, k := range history.Kinds() {
+		assert.Zero(t, healthy[k].Errors+healthy[k].Unknown, "no fault is charged to the healthy row: %s", k)
+	}
+	assert.Greater(t, rep.Rows[1].Kinds[history.Put].Max, time.Second, "a put met the stopped member")
+	assert.True(t, rep.Verdict.OK(), "%+v", rep.Verdict.Violations)
+	assert.True(t, rep.Verdict.Audited)
+	assert.Positive(t, rep.Verdict.AcknowledgedWrites)
+	assert.Equal(t, report.Setup{
+		Members: 3, Callers: 6, Pause: 5 * time.Millisecond, CallTimeout: 10 * time.Second, Hold: 1500 * time.Millisecond, Seed: 1,
+	}, rep.Setup)
+	assert.Greater(t, shown, 10)
+}
+
+// runUntil runs the load alone until something is seen in it.
+func runUntil(t *testing.T, cfg scenario.Config, seen func(report.Snapshot) bool) report.Report {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	cfg.Healthy = time.Minute
+	cfg.Progress = func(s report.Snapshot) {
+		if seen(s) {
+			cancel()
+		}
+	}
+	rep, err := scenario.Run(ctx, cfg)
+	require.NoError(t, err, "a violation is a result, not a failure of the run")
+	require.True(t, rep.Interrupted, "was not seen within a minute")
+	return rep
+}
+
+// puts returns a condition of runUntil: so many puts were completed.
+func puts(n int64) func(report.Snapshot) bool {
+	return func(s report.Snapshot) bool {
+		return len(s.Rows) > 0 && s.Rows[0].Kinds[history.Put].Completed >= n
+	}
+}
+
+// liar is a store whose linearizable gets see a state that is seconds old. The
+// first ten tell the truth.
+type liar struct {
+	load.Store
+	gets atomic.Int64
+	old  atomic.Pointer[load.Answer]
+}
+
+func (l *liar) Get(ctx context.Context, key string, serializable bool) (load.Answer, error) {
+	a, err := l.Store.Get(ctx, key, serializable)
+	if err != nil || serializable {
+		return a, err
+	}
+	l.old.CompareAndSwap(nil, &a)
+	if l.gets.Add(1) > 10 {
+		a.Revision = l.old.Load().Revision
+	}
+	return a, nil
+}
+
+func TestRunFindsAStaleRead(t *testing.T) {
+	cfg := through(quick(t), func(s load.Store) load.Store { return &liar{Store: s} })
+	rep := runUntil(t, cfg, func(s report.Snapshot) bool { return s.Violations > 0 })
+	assert.Positive(t, rep.Verdict.Counts[check.WentBackwards])
+	assert.Zero(t, rep.Verdict.Counts[check.LostWrite])
+	for _, v := range rep.Verdict.Violations {
+		assert.Len(t, v.Evidence, 2, "both observations: %+v", v)
+	}
+}
+
+// eraser lists the keys without the first one that is asked for.
+type eraser struct{ load.Store }
+
+func (e eraser) List(ctx context.Context, page load.Page) (load.Listing, error) {
+	l, err := e.Store.List(ctx, page)
+	if page.Revision == 0 && len(l.Keys) > 100 {
+		l.Keys = append(l.Keys[:50], l.Keys[51:]...)
+	}
+	return l, err
+}
+
+func TestRunFindsAMissingWrite(t *testing.T) {
+	cfg := through(quick(t), func(s load.Store) load.Store { return eraser{s} })
+	rep := runUntil(t, cfg, puts(200))
+	require.False(t, rep.Verdict.OK())
+	assert.Equal(t, 1, rep.Verdict.Counts[check.LostWrite])
+}
+
+// repeater sends some puts twice, as a client does that retries on a guess.
+type repeater struct {
+	load.Store
+	puts atomic.Int64
+}
+
+func (r *repeater) Put(ctx context.Context, key, value string) (int64, error) {
+	revision, err := r.Store.Put(ctx, key, value)
+	if err == nil && r.puts.Add(1)%10 == 0 {
+		_, err = r.Store.Put(ctx, key, value)
+	}
+	return revision, err
+}
+
+func TestRunFindsAWriteAppliedTwice(t *testing.T) {
+	cfg := through(quick(t), func(s load.Store) load.Store { return &repeater{Store: s} })
+	rep := runUntil(t, cfg, puts(20))
+	assert.Positive(t, rep.Verdict.Counts[check.AppliedTwice])
+}
+
+func TestRunEndsEarly(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	cfg := quick(t, "kill", "stop")
+	cfg.Hold = time.Minute
+	cfg.Progress = func(s report.Snapshot) {
+		if n := len(s.Rows); n == 2 && len(s.Rows[1].Notes) > 0 {
+			cancel() // the member is dead or about to be
+		}
+	}
+	began := time.Now()
+	rep, err := scenario.Run(ctx, cfg)
+	require.NoError(t, err)
+	assert.Less(t, time.Since(began), 30*time.Second)
+	assert.True(t, rep.Interrupted)
+	require.Len(t, rep.Rows, 2)
+	assert.Positive(t, rep.Rows[0].Kinds[history.Put].Completed)
+	assert.True(t, rep.Verdict.Audited)
+	assert.True(t, rep.Verdict.OK())
+}
+
+func TestRunEndsBeforeItBegins(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	rep, err := scenario.Run(ctx, quick(t))
+	require.NoError(t, err)
+	assert.True(t, rep.Interrupted)
+	assert.Empty(t, rep.Rows)
+}
+
+// failing is a store some of whose calls fail.
+type failing struct {
+	load.Store
+	get, list error
+	listing   *load.Listing
+}
+
+func (f failing) Get(ctx context.Context, key string, serializable bool) (load.Answer, error) {
+	if f.get != nil {
+		return load.Answer{}, f.get
+	}
+	return f.Store.Get(ctx, key, serializable)
+}
+
+func (f failing) List(ctx context.Context, page load.Page) (load.Listing, error) {
+	if f.listing != nil {
+		return *f.listing, nil
+	}
+	if f.list != nil {
+		return load.Listing{}, f.list
+	}
+	return f.Store.List(ctx, page)
+}
+
+func TestRunFails(t *testing.T) {
+	boom := errors.New("boom")
+	tests := []struct {
+		name   string
+		damage func(*testing.T, scenario.Config) scenario.Config
+		want   string
+		rows   int
+	}{
+		{"no cluster", func(t *testing.T, cfg scenario.Config) scenario.Config {
+			cfg.Dir = "/dev/null/nowhere"
+			return cfg
+		}, "start the cluster: ", 0},
+		{"no connection", func(t *testing.T, cfg scenario.Config) scenario.Config {
+			cfg.Connect = func([]string) (scenario.Connection, error) { return scenario.Connection{}, boom }
+			return cfg
+		}, "connect to the cluster: boom", 0},
+		{"no first answer", func(t *testing.T, cfg scenario.Config) scenario.Config {
+			return through(cfg, func(s load.Store) load.Store { return failing{Store: s, get: boom} })
+		}, "the first call to the healthy cluster failed: boom", 0},
+		{"no audit", func(t *testing.T, cfg scenario.Config) scenario.Config {
+			return through(cfg, func(s load.Store) load.Store { return failing{Store: s, list: boom} })
+		}, "read the writes back from the healed cluster: boom", 1},
+		{"an endless audit", func(t *testing.T, cfg scenario.Config) scenario.Config {
+			return through(cfg, func(s load.Store) load.Store { return failing{Store: s, listing: &load.Listing{More: true}} })
+		}, "claims that there are more keys", 1},
+		{"a stranger's key", func(t *testing.T, cfg scenario.Config) scenario.Config {
+			keys := []load.Listed{{Key: "/elsewhere"}}
+			return through(cfg, func(s load.Store) load.Store { return failing{Store: s, listing: &load.Listing{Keys: keys}} })
+		}, `read the writes back: key "/elsewhere" is not below`, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			rep, err := scenario.Run(t.Context(), tt.damage(t, quick(t)))
+			require.ErrorContains(t, err, tt.want)
+			assert.Contains(t, rep.Failure, tt.want)
+			assert.Len(t, rep.Rows, tt.rows)
+			assert.False(t, rep.Verdict.Audited)
+			assert.False(t, rep.Interrupted)
+		})
+	}
+}
+
+func TestConfigErrors(t *testing.T) {
+	_, err := scenario.Run(t.Context(), scenario.Config{
+		Members: 10, Hold: 2 * time.Hour, Callers: 1001, CallTimeout: -1, Pause: -1,
+	})
+	require.Error(t, err)
+	for _, want := range []string{
+		"the number of members must be 3 to 9, so that a majority outlives the loss of one; it is 10",
+		"the time for which a fault is held must be 100ms to 1h0m0s; it is 2h0m0s",
+		"the number of callers of each kind must be 1 to 1000; it is 1001",
+		"the timeout of a call must be more than 0 and at most 10m0s; it is -1ns",
+		"negative time",
+	} {
+		assert.ErrorContains(t, err, want)
+	}
+}

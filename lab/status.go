@@ -1,0 +1,235 @@
+package lab
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// pollInterval is the pause between two looks at the state of a member.
+	pollInterval = 20 * time.Millisecond
+	// askTimeout bounds one question to one member. A member answers Status from
+	// memory in well under a millisecond; the rest is for a machine that is busy
+	// starting other members.
+	askTimeout = 2 * time.Second
+)
+
+// controlConnect makes the lab's own connections come back as fast as members do.
+var controlConnect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: pollInterval, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * pollInterval},
+	MinConnectTimeout: time.Second,
+}
+
+func transportCredentials(config *tls.Config) credentials.TransportCredentials {
+	if config == nil {
+		return insecure.NewCredentials()
+	}
+	return credentials.NewTLS(config)
+}
+
+// Status asks the member for its status, past the links. It fails when the member
+// does not answer within two seconds or before ctx ends; etcd 3.7 with
+// authentication enabled answers only after Cluster.SetCredentials.
+func (m *Member) Status(ctx context.Context) (*pb.StatusResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	reply, err := pb.NewMaintenanceClient(m.control).Status(ctx, &pb.StatusRequest{})
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.id = reply.GetHeader().GetMemberId()
+	return reply, nil
+}
+
+// awaitServing polls a process until it answers clients, and reports false when it
+// ends first.
+func (m *Member) awaitServing(p *process) bool {
+	for {
+		_, err := m.Status(context.Background())
+		if err == nil || answered(err) {
+			return p.alive()
+		}
+		select {
+		case <-p.exited:
+			return false
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// answered reports whether an error comes from a member that serves and refuses.
+func answered(err error) bool {
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.Unauthenticated, codes.PermissionDenied:
+		return true
+	default:
+		return false
+	}
+}
+
+// Leader returns the member that leads, asking the running members past the links
+// until one is known, ctx ends or a minute has passed. Where several claim to lead,
+// the one of the highest term does. A leader that was killed or stopped is not
+// returned, whatever its followers still believe; one that was isolated or has lost
+// its majority may be, until it or they have noticed, which takes up to twice the
+// election timeout.
+func (c *Cluster) Leader(ctx context.Context) (*Member, error) {
+	var leader *Member
+	err := poll(ctx, func(ctx context.Context) error {
+		var err error
+		leader, err = c.findLeader(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("lab: no leader: %w", err)
+	}
+	return leader, nil
+}
+
+// WaitReady returns when every running member serves and names the same running
+// member as the leader of the same term. Members that are killed or stopped do not
+// count. It fails when ctx ends or after a minute, and says what each member's
+// state was.
+func (c *Cluster) WaitReady(ctx context.Context) error {
+	if err := poll(ctx, c.checkReady); err != nil {
+		return fmt.Errorf("lab: cluster is not ready: %w", err)
+	}
+	return nil
+}
+
+// MoveLeader makes a member the leader and returns when it is. It fails when ctx
+// ends, after a minute, or at once when the cluster refuses.
+func (c *Cluster) MoveLeader(ctx context.Context, to *Member) error {
+	var refused error
+	err := poll(ctx, func(ctx context.Context) error {
+		leader, err := c.findLeader(ctx)
+		if err != nil || leader == to {
+			return err
+		}
+		_, err = pb.NewMaintenanceClient(leader.control).MoveLeader(ctx, &pb.MoveLeaderRequest{TargetID: to.ID()})
+		if err != nil && answered(err) {
+			refused = err
+			return nil
+		}
+		return errors.Join(fmt.Errorf("%s leads", leader.name), err)
+	})
+	if err = errors.Join(err, refused); err != nil {
+		return fmt.Errorf("lab: move leader to %s: %w", to.name, err)
+	}
+	return nil
+}
+
+// poll calls condition until it returns nil. When ctx, or startTimeout, ends first,
+// it returns the last error.
+func poll(ctx context.Context, condition func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	var last error
+	for {
+		if cause := context.Cause(ctx); cause != nil {
+			return errors.Join(cause, last)
+		}
+		err := condition(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err // an error that is not of the end of ctx says more
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// answer is what one member said when asked for its status.
+type answer struct {
+	member *Member
+	reply  *pb.StatusResponse
+	err    error
+}
+
+func (a answer) String() string {
+	if a.err != nil {
+		return fmt.Sprintf("%s: %v", a.member.name, a.err)
+	}
+	return fmt.Sprintf("%s: leader %x in term %d", a.member.name, a.reply.GetLeader(), a.reply.GetRaftTerm())
+}
+
+// ask asks all running members at the same time.
+func (c *Cluster) ask(ctx context.Context) []answer {
+	var answers []answer
+	for _, m := range c.members {
+		if m.running() {
+			answers = append(answers, answer{member: m})
+		}
+	}
+	var asked sync.WaitGroup
+	for i := range answers {
+		a := &answers[i]
+		asked.Go(func() { a.reply, a.err = a.member.Status(ctx) })
+	}
+	asked.Wait()
+	return answers
+}
+
+var errNoneRunning = errors.New("no member is running")
+
+func (c *Cluster) findLeader(ctx context.Context) (*Member, error) {
+	answers := c.ask(ctx)
+	if len(answers) == 0 {
+		return nil, errNoneRunning
+	}
+	var leader *Member
+	var term uint64
+	for _, a := range answers {
+		claimed := c.runningMember(a.reply.GetLeader())
+		if a.err == nil && claimed != nil && a.reply.GetRaftTerm() > term {
+			leader, term = claimed, a.reply.GetRaftTerm()
+		}
+	}
+	if leader == nil {
+		return nil, fmt.Errorf("%v", answers)
+	}
+	return leader, nil
+}
+
+func (c *Cluster) checkReady(ctx context.Context) error {
+	answers := c.ask(ctx)
+	if len(answers) == 0 {
+		return errNoneRunning
+	}
+	first := answers[0].reply
+	for _, a := range answers {
+		if a.err != nil || c.runningMember(a.reply.GetLeader()) == nil ||
+			a.reply.GetLeader() != first.GetLeader() || a.reply.GetRaftTerm() != first.GetRaftTerm() {
+			return fmt.Errorf("%v", answers)
+		}
+	}
+	return nil
+}
+
+// runningMember returns the running member of an etcd id, nil if there is none.
+func (c *Cluster) runningMember(id uint64) *Member {
+	for _, m := range c.members {
+		if id != 0 && m.ID() == id && m.running() {
+			return m
+		}
+	}
+	return nil
+}
