@@ -49,5 +49,7 @@
 // pass: leases and tokens live until ExpireLease and InvalidateTokens end
 // them, and progress is notified only on request. Watch responses are not
 // fragmented. Hashes and snapshots have the right form but not the content of
-// a real database. Connections are never encrypted.
+// a real database. Connections are never encrypted. Tests beside the project's
+// lab of real servers (lab/fakecheck) compare the two call by call, and list
+// the few answers that still differ.
 package fakeetcd

@@ -1,0 +1,132 @@
+package fakecheck_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+// divergence is a call that the fake answers differently from etcd.
+type divergence struct {
+	// what etcd does.
+	what string
+	// run ends with that call.
+	run func(s *session)
+	// etcd is how the call ends on etcd: nil if it succeeds.
+	etcd error
+}
+
+// divergences are those that are known, in the order in which they happen on one pair of servers. The programs of the
+// other tests stay away from them.
+var divergences = []divergence{
+	{
+		"accepts a first compaction of revision 0, and answers each HashKV of the latest revision with its hash",
+		func(s *session) {
+			s.call(&pb.CompactionRequest{Physical: true})
+			s.put("k", "1")
+			s.call(&pb.HashKVRequest{})
+		},
+		nil,
+	},
+	{
+		"keeps the hash made by a compaction, and answers with it although the revision is compacted meanwhile",
+		func(s *session) {
+			s.put("k", "2")
+			s.put("k", "3")
+			s.call(&pb.CompactionRequest{Revision: 2, Physical: true})
+			s.call(&pb.CompactionRequest{Revision: 3, Physical: true})
+			s.call(&pb.HashKVRequest{Revision: 2})
+		},
+		nil,
+	},
+	{
+		"takes a negative revision for the latest in a Range, and for a compacted one in a Txn",
+		func(s *session) {
+			s.call(&pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{
+				RequestRange: &pb.RangeRequest{Key: []byte("k"), Revision: -2},
+			}}}})
+		},
+		rpctypes.ErrGRPCCompacted,
+	},
+	{
+		"counts a watcher that met a compaction as one that lags, and notifies no progress on its stream any more",
+		func(s *session) {
+			s.watching(func(s *watchSession) {
+				s.create(&pb.WatchCreateRequest{Key: []byte("k"), StartRevision: 1})
+				s.receive(2)
+				s.create(key("k"))
+				s.receive(1)
+				s.progress()
+				s.cancel(1)
+				s.receive(1) // the answer to cancel, where the fake has one to progress
+			})
+		},
+		nil,
+	},
+	{
+		"knows the actions of Downgrade",
+		func(s *session) { s.call(&pb.DowngradeRequest{Action: 77, Version: "3.6.0"}) },
+		status.Error(codes.Unknown, "etcdserver: unknown method"),
+	},
+	{
+		"knows the health of the whole server alone",
+		func(s *session) { s.call(&healthpb.HealthCheckRequest{Service: "etcdserverpb.KV"}) },
+		status.Error(codes.NotFound, "unknown service"),
+	},
+	{
+		"names the method that it does not know in two parts",
+		func(s *session) {
+			s.callMethod(method{path: "/etcdserverpb.KV/Increment", response: rangeStream.response}, &pb.RangeRequest{})
+		},
+		status.Error(codes.Unimplemented, "unknown method Increment for service etcdserverpb.KV"),
+	},
+	{
+		"accepts no write while it has an alarm about space",
+		func(s *session) {
+			s.call(&pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: unknownID, Alarm: pb.AlarmType_NOSPACE})
+			s.put("k", "4")
+		},
+		rpctypes.ErrGRPCNoSpace,
+	},
+	{
+		"promotes no learner that has not caught up",
+		func(s *session) {
+			added := s.call(&pb.MemberAddRequest{PeerURLs: []string{"http://learner.test:2380"}, IsLearner: true})
+			for _, r := range added.Responses {
+				s.call(&pb.MemberPromoteRequest{ID: r.(*pb.MemberAddResponse).Member.ID})
+			}
+		},
+		rpctypes.ErrGRPCLearnerNotReady,
+	},
+}
+
+// TestDivergences shows that each is there. One that has gone is to be taken off the list, and its call to be made by
+// the programs of the other tests.
+func TestDivergences(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	etcd, fake := newSession(ctx, realEtcd(t)), newSession(ctx, fakeEtcd(t))
+	for _, d := range divergences {
+		d.run(etcd)
+		d.run(fake)
+		fromEtcd, fromFake := etcd.last(), fake.last()
+		assert.Equal(t, status.Code(d.etcd), fromEtcd.Code, "etcd %s", d.what)
+		assert.Equal(t, message(d.etcd), fromEtcd.Message, "etcd %s", d.what)
+		assert.NotEqual(t, codes.DeadlineExceeded, fromFake.Code, "etcd %s: the fake", d.what)
+		assert.False(t, fromEtcd.equal(fromFake), "etcd %s: so does the fake, %v", d.what, fromFake)
+	}
+}
+
+// last returns the last entry of the transcript, levelled.
+func (s *session) last() entry {
+	e := s.transcript[len(s.transcript)-1]
+	e.level()
+	return e
+}
