@@ -15,7 +15,7 @@ lint: ## golangci-lint at its pinned version, over all modules of the workspace
 generate: ## renew generated pages
 	go generate work
 
-lab: ## faults on a real cluster, used through Quorate; about two minutes
+lab: ## faults on a real cluster, used through Quorate; a minute and a half
 	go run ./cmd/quorate lab
 
 fuzz-endpoint: ## one fuzz target for half a minute
