@@ -33,6 +33,20 @@ func refuse(cluster *fakeetcd.Cluster, method string, err error, members ...*fak
 	})
 }
 
+// meetAll waits until the client has a connection to every member. Before that, it
+// has no choice between them.
+func meetAll(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+	t.Helper()
+	met := map[*fakeetcd.Member]bool{}
+	for len(met) < len(cluster.Members()) {
+		_, err := c.Get(t.Context(), "k")
+		require.NoError(t, err)
+		for _, call := range cluster.Calls("Range") {
+			met[call.Member] = true
+		}
+	}
+}
+
 // One member that refuses every call costs each caller that meets it a moment,
 // for as long as it lasts: it is no outage for which calls would have to wait.
 func TestOneBadMemberDoesNotSlowTheOthersDown(t *testing.T) {
@@ -70,6 +84,7 @@ func TestTheOnlyVoterIsFound(t *testing.T) {
 // has said so; one who did not waits for the election.
 func TestNoLeaderIsReportedToWhoAsked(t *testing.T) {
 	cluster, c := startFake(t, 3)
+	meetAll(t, cluster, c)
 	refuse(cluster, "Put", rpctypes.ErrGRPCNoLeader, cluster.Members()...)
 	_, err := c.Put(WithRequireLeader(t.Context()), "k", "v")
 	assert.Equal(t, rpctypes.ErrNoLeader, err)
@@ -185,6 +200,7 @@ func TestGetStreamThatIsTakenBack(t *testing.T) {
 func TestGetStreamKeepsAwayFromTheMemberThatFailed(t *testing.T) {
 	cluster, c := startFake(t, 2)
 	fill(t, cluster, 30)
+	meetAll(t, cluster, c)
 	refuse(cluster, "RangeStream", rpctypes.ErrGRPCFutureRev, cluster.Member(1))
 	for range 6 {
 		before := cluster.Count("RangeStream")
