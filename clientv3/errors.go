@@ -12,9 +12,6 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// errClientClosed is what grpc answers to calls on a closed connection.
-var errClientClosed = status.Error(codes.Canceled, "grpc: the client connection is closing")
-
 // ContextError turns the error of a call made with ctx into the error that the API
 // returns:
 //
@@ -33,8 +30,7 @@ func ContextError(ctx context.Context, err error) error {
 		return err
 	}
 	err = rpctypes.Error(err)
-	var known rpctypes.EtcdError
-	if errors.As(err, &known) {
+	if isServerError(err) {
 		return err
 	}
 	s, ok := status.FromError(err)
@@ -43,6 +39,13 @@ func ContextError(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	return err
+}
+
+// isServerError reports whether err, which rpctypes.Error has seen, is one that a
+// server is known to send.
+func isServerError(err error) bool {
+	var known rpctypes.EtcdError
+	return errors.As(err, &known)
 }
 
 // IsConnCanceled reports whether err comes from a client or connection that was

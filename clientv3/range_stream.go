@@ -42,19 +42,13 @@ func (s *rangeStream) run() {
 				continue
 			}
 			s.fail(ctx, err)
-		} else if isVerdict(err) {
+		} else if isServerError(rpctypes.Error(err)) {
+			// After the last part nothing else matters: etcd checks once more then
+			// whether the caller may see what it was sent.
 			s.fail(ctx, err)
 		}
 		return
 	}
-}
-
-// isVerdict reports whether a server said err about the request. After the last part
-// nothing else matters: etcd checks once more then whether the caller may see what it
-// was sent.
-func isVerdict(err error) bool {
-	var known rpctypes.EtcdError
-	return errors.As(rpctypes.Error(err), &known)
 }
 
 // read delivers what is left of the range, or as much of it as it can.
@@ -176,7 +170,7 @@ func (s *rangeStream) fail(ctx context.Context, err error) {
 // ended returns an error if ctx has ended or the client is closed.
 func (kv *kv) ended(ctx context.Context) error {
 	if kv.client != nil && kv.client.Ctx() != nil && kv.client.Ctx().Err() != nil {
-		return errClientClosed
+		return channel.ErrClosed
 	}
 	return ctx.Err()
 }

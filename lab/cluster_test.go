@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/etcd34"
 )
 
 func ExampleStart() {
@@ -194,26 +195,8 @@ func TestAuthenticatedCluster(t *testing.T) {
 	assert.NotContains(t, err.Error(), "wrong")
 }
 
-// etcd34 returns the path of an etcd 3.4 executable, and skips the test where there
-// is none.
-func etcd34(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("QUORATE_ETCD34")
-	if path == "" {
-		path = "/usr/bin/etcd"
-	}
-	_, err := os.Stat(path)
-	if err != nil && os.Getenv("QUORATE_REQUIRE_ETCD34") == "1" {
-		t.Fatalf("etcd 3.4 is required: %v", err)
-	}
-	if err != nil {
-		t.Skip("no etcd 3.4: install Debian's etcd-server, or set QUORATE_ETCD34 to the path of an executable")
-	}
-	return path
-}
-
 func TestEtcd34(t *testing.T) {
-	c := start(t, lab.Config{Binary: etcd34(t), TLS: true})
+	c := start(t, lab.Config{Binary: etcd34.Path(t), TLS: true})
 	status, err := c.Members()[0].Status(within(t, soon))
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(status.Version, "3.4."), "version %s", status.Version)

@@ -92,8 +92,16 @@ func (a *attempt) ended() error {
 
 // conn returns the connection that the attempt went to, nil if there is none.
 func (a *attempt) conn() balancer.SubConn {
-	if p := a.picked.Load(); p != nil {
-		return p.conn
+	if a == nil || a.picked.Load() == nil {
+		return nil
 	}
-	return nil
+	return a.picked.Load().conn
+}
+
+// usedToken returns the token that the attempt carried, nil if that is not known.
+func (a *attempt) usedToken() *token {
+	if a == nil {
+		return nil
+	}
+	return a.token.Load()
 }

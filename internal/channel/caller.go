@@ -13,8 +13,9 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// errClosed is what grpc answers to calls on a closed ClientConn.
-var errClosed = status.Error(codes.Canceled, "grpc: the client connection is closing")
+// ErrClosed is what calls on a closed Channel fail with: what grpc answers to
+// calls on a closed ClientConn.
+var ErrClosed = status.Error(codes.Canceled, "grpc: the client connection is closing")
 
 // caller carries out calls over one connection, by the rules of package retry.
 // It is the grpc.ClientConnInterface that the API client is built on.
@@ -79,7 +80,7 @@ func (c *caller) newCall(ctx context.Context, method string, safety retry.Safety
 func (c *call) run(try func(*attempt) error) error {
 	for a := &c.first; ; a = c.next() {
 		if c.tries.isClosed() {
-			return errClosed
+			return ErrClosed
 		}
 		err := try(a)
 		if err == nil {
@@ -107,9 +108,12 @@ func (c *call) settle(a *attempt, err error) error {
 	case retry.ReturnUnknown:
 		return c.unknown(err)
 	case retry.Refresh:
-		return c.refresh(a, err)
+		if a.anonymous {
+			return err
+		}
+		return c.tries.refresh(c.ctx, a, err)
 	case retry.Again:
-		return c.tries.again(c.ctx, class, a.conn(), err)
+		return c.tries.again(c.ctx, class, a, err)
 	case retry.Return:
 		if class == retry.Closed && c.safety == retry.Mutating && ev.Sent {
 			return c.unknown(err)
@@ -126,20 +130,4 @@ func (c *call) unknown(err error) error {
 		return err
 	}
 	return &retry.UnknownOutcomeError{Method: c.tries.method, Err: err}
-}
-
-// refresh replaces the token that the server refused.
-func (c *call) refresh(a *attempt, refusal error) error {
-	if c.first.anonymous || c.tries.refreshes >= maxTokenRefreshes {
-		return refusal
-	}
-	replaced, err := c.tries.tokens.replace(c.ctx, a.token.Load(), refusal)
-	switch {
-	case err != nil:
-		return err
-	case !replaced:
-		return refusal
-	default:
-		return c.tries.again(c.ctx, retry.Token, a.conn(), refusal)
-	}
 }

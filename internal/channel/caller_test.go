@@ -84,8 +84,8 @@ func TestWriteIsSentAgainOnlyIfItNeverLeft(t *testing.T) {
 		"never left, then success":    {[]outcome{unsent, unsent, success}, 3, isNil},
 		"never left, then broken":     {[]outcome{unsent, broken, success}, 2, isUnknown(codes.Unavailable)},
 		"overloaded, then success":    {[]outcome{answered(rpctypes.ErrGRPCRequestTooManyRequests), success}, 2, isNil},
-		"closed under way":            {[]outcome{answered(errClosed)}, 1, isUnknown(codes.Canceled)},
-		"closed before it left":       {[]outcome{{err: errClosed, picked: true}}, 1, is(errClosed)},
+		"closed under way":            {[]outcome{answered(ErrClosed)}, 1, isUnknown(codes.Canceled)},
+		"closed before it left":       {[]outcome{{err: ErrClosed, picked: true}}, 1, is(ErrClosed)},
 		"a definite failure":          {[]outcome{answered(rpctypes.ErrGRPCLeaseNotFound), success}, 1, is(rpctypes.ErrGRPCLeaseNotFound)},
 		"the server timed out":        {[]outcome{answered(rpctypes.ErrGRPCTimeout), success}, 1, is(rpctypes.ErrGRPCTimeout)},
 		"learner, then voter":         {[]outcome{answered(rpctypes.ErrGRPCNotSupportedForLearner), success}, 2, isNil},
@@ -170,7 +170,7 @@ func TestCloseEndsTheWaitForARetry(t *testing.T) {
 		c := newTestCaller(conn, nil)
 		time.AfterFunc(700*time.Millisecond, func() { close(c.closed) })
 		start := time.Now()
-		assert.Equal(t, errClosed, rangeOn(t.Context(), c))
+		assert.Equal(t, ErrClosed, rangeOn(t.Context(), c))
 		assert.Equal(t, 700*time.Millisecond, time.Since(start))
 	})
 }

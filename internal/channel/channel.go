@@ -180,7 +180,7 @@ func (c *Channel) SetEndpoints(endpoints []string) {
 // Close ends all connections. Calls in flight and calls to come fail at once
 // with codes.Canceled, and so does a second Close.
 func (c *Channel) Close() error {
-	err := errClosed
+	err := ErrClosed
 	c.closing.Do(func() {
 		close(c.closed)
 		c.single.close()

@@ -49,7 +49,7 @@ func (s *singles) get(ep string, dial func() (*single, error)) (grpc.ClientConnI
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, errClosed
+		return nil, ErrClosed
 	}
 	now := time.Now()
 	if conn, ok := s.conns[ep]; ok {

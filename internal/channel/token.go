@@ -96,12 +96,6 @@ func (s *tokenSource) replace(ctx context.Context, used *token, refusal error) (
 	}
 }
 
-// renewable reports whether a stream that was refused may be opened again with
-// better luck, see replace.
-func (s *tokenSource) renewable(refusal error) bool {
-	return s.login().password() || errors.Is(rpctypes.Error(refusal), rpctypes.ErrAuthOldRevision)
-}
-
 // adopt makes the user's own token the current one.
 func (s *tokenSource) adopt(value string) {
 	if t := s.current.Load(); t == nil || t.value != value {

@@ -95,12 +95,9 @@ func (t *Tries) Next(ctx context.Context, cause error) error {
 	class := t.judge(retry.Classify(cause, retry.Evidence{Sent: true, ContextErr: ctx.Err(), Method: t.method}), t.opened)
 	switch retry.Decide(class, retry.Repeatable) {
 	case retry.Refresh:
-		if !t.tokens.renewable(cause) {
-			return cause
-		}
-		return t.again(ctx, class, t.openedConn(), cause)
+		return t.refresh(ctx, t.opened, cause)
 	case retry.Again:
-		return t.again(ctx, class, t.openedConn(), cause)
+		return t.again(ctx, class, t.opened, cause)
 	default:
 		return cause
 	}
@@ -108,14 +105,7 @@ func (t *Tries) Next(ctx context.Context, cause error) error {
 
 // Pause waits as Next does after an error that is passing, whatever its class.
 func (t *Tries) Pause(ctx context.Context, cause error) error {
-	return t.pause(ctx, t.openedConn(), cause)
-}
-
-func (t *Tries) openedConn() balancer.SubConn {
-	if t.opened == nil {
-		return nil
-	}
-	return t.opened.conn()
+	return t.pause(ctx, t.opened, cause)
 }
 
 // judge corrects a class by what only the channel knows, and keeps the budget:
@@ -124,7 +114,7 @@ func (t *Tries) judge(class retry.Class, a *attempt) retry.Class {
 	switch class {
 	case retry.Closed:
 		// A proxy that is shutting down passes its own closing on.
-		if !t.isClosed() && a != nil && a.conn() != nil {
+		if !t.isClosed() && a.conn() != nil {
 			return retry.Ambiguous
 		}
 	case retry.Definite, retry.Executed, retry.Token:
@@ -134,24 +124,36 @@ func (t *Tries) judge(class retry.Class, a *attempt) retry.Class {
 	return class
 }
 
+// refresh replaces the token that the server refused, and is for the rest like
+// again. The first time there is no pause.
+func (t *Tries) refresh(ctx context.Context, a *attempt, refusal error) error {
+	if t.refreshes >= maxTokenRefreshes {
+		return refusal
+	}
+	replaced, err := t.tokens.replace(ctx, a.usedToken(), refusal)
+	if err != nil {
+		return err
+	}
+	if !replaced {
+		return refusal
+	}
+	if t.refreshes++; t.refreshes == 1 {
+		return nil
+	}
+	return t.pause(ctx, a, refusal)
+}
+
 // again returns nil when it is time for another attempt, and the cause, or the
 // end of the context or the client, when there is none.
-func (t *Tries) again(ctx context.Context, class retry.Class, conn balancer.SubConn, cause error) error {
+func (t *Tries) again(ctx context.Context, class retry.Class, a *attempt, cause error) error {
 	switch class {
 	case retry.Refused:
-		if t.refusedByAll(conn) {
+		if t.refusedByAll(a.conn()) {
 			return cause
 		}
 	case retry.NoLeader:
-		if requiresLeader(ctx) && t.refusedByAll(conn) {
+		if requiresLeader(ctx) && t.refusedByAll(a.conn()) {
 			return cause
-		}
-	case retry.Token:
-		if t.refreshes++; t.refreshes > maxTokenRefreshes {
-			return cause
-		}
-		if t.refreshes == 1 {
-			return nil
 		}
 	case retry.Ambiguous:
 		if !t.policy.Retryable(retry.CodeOf(cause)) {
@@ -160,7 +162,7 @@ func (t *Tries) again(ctx context.Context, class retry.Class, conn balancer.SubC
 		markAmbiguous(ctx)
 	default:
 	}
-	return t.pause(ctx, conn, cause)
+	return t.pause(ctx, a, cause)
 }
 
 // refusedByAll notes a refusal that speaks for one member alone, and reports
@@ -182,9 +184,9 @@ func requiresLeader(ctx context.Context) bool {
 // pause waits before another attempt, longer after each, and returns nil. It
 // returns the cause at once where there may be no more attempts, or the next
 // one would come too late.
-func (t *Tries) pause(ctx context.Context, conn balancer.SubConn, cause error) error {
+func (t *Tries) pause(ctx context.Context, a *attempt, cause error) error {
 	now := time.Now()
-	t.fail(conn, now)
+	t.fail(a.conn(), now)
 	if t.policy.MaxAttempts > 0 && t.failures >= t.policy.MaxAttempts {
 		return cause
 	}
@@ -207,7 +209,7 @@ func (t *Tries) pause(ctx context.Context, conn balancer.SubConn, cause error) e
 	case <-ctx.Done():
 		return status.FromContextError(ctx.Err()).Err()
 	case <-t.closed:
-		return errClosed
+		return ErrClosed
 	}
 }
 

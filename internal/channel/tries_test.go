@@ -98,7 +98,7 @@ func TestTriesByClass(t *testing.T) {
 				a := rangeTries(retry.Policy{})
 				a.width = func() int { return tt.width }
 				if tt.password {
-					a.tokens.login = func() Login { return alice }
+					a.tokens = newTestTokens(&authServer{}, alice)
 				}
 				ctx := t.Context()
 				if tt.requireLeader {

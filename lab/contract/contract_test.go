@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/quorate/quorate/lab/contract/official"
 	"github.com/quorate/quorate/lab/contract/quorate"
 	"github.com/quorate/quorate/lab/contract/transcript"
+	"github.com/quorate/quorate/lab/internal/etcd34"
 )
 
 func TestMain(m *testing.M) {
@@ -30,31 +30,12 @@ const patience = time.Minute
 // server is a version of etcd to test against.
 type server struct {
 	name   string
-	binary func(t *testing.T) string
+	binary func(t testing.TB) string
 }
 
 var servers = []server{
-	{"etcd 3.7", func(*testing.T) string { return "" }}, // the one built in
-	{"etcd 3.4", etcd34},
-}
-
-// etcd34 returns the path of an etcd 3.4 server, and skips the test when there is none.
-func etcd34(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("QUORATE_ETCD34")
-	if path == "" {
-		path = "/usr/bin/etcd"
-	}
-	_, err := os.Stat(path)
-	if err == nil {
-		return path
-	}
-	const advice = "no etcd 3.4 server: %v. Install one (Debian 12: apt-get install etcd-server) or name its path in QUORATE_ETCD34"
-	if os.Getenv("QUORATE_REQUIRE_ETCD34") == "1" {
-		t.Fatalf(advice, err)
-	}
-	t.Skipf(advice, err)
-	return ""
+	{"etcd 3.7", func(testing.TB) string { return "" }}, // the one built in
+	{"etcd 3.4", etcd34.Path},
 }
 
 // TestWithoutServer compares what the clients do by themselves.

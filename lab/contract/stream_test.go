@@ -12,13 +12,14 @@ import (
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/contract"
 	"github.com/quorate/quorate/lab/contract/quorate"
+	"github.com/quorate/quorate/lab/internal/etcd34"
 )
 
 // TestStreamsOfOldServers compares Quorate with itself: what it streams from etcd 3.4, page by page, is what it streams
 // from etcd 3.7. What cannot be read by pages is refused on both.
 func TestStreamsOfOldServers(t *testing.T) {
 	t.Parallel()
-	old := etcd34(t)
+	old := etcd34.Path(t)
 	var stream []contract.Scenario
 	for _, s := range quorate.Single() {
 		if s.Name == "stream" {
