@@ -5,8 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/balancer"
-
 	"github.com/quorate/quorate/retry"
 )
 
@@ -25,9 +23,10 @@ type attempt struct {
 
 	// avoid are the connections that the work failed on before. It is not
 	// changed while the attempt lasts.
-	avoid []balancer.SubConn
+	avoid []*connection
 
-	picked atomic.Pointer[picked]
+	// picked is the connection of the latest pick.
+	picked atomic.Pointer[connection]
 	// maySent counts the picks that are not known to have ended before a
 	// stream was created. A pick of whose end grpc tells nothing counts: it
 	// does not for a response of two messages where one is due, for instance.
@@ -37,9 +36,6 @@ type attempt struct {
 	over  atomic.Bool
 	token atomic.Pointer[token]
 }
-
-// picked remembers the connection of the latest pick.
-type picked struct{ conn balancer.SubConn }
 
 type attemptKey struct{}
 
@@ -91,11 +87,15 @@ func (a *attempt) ended() error {
 }
 
 // conn returns the connection that the attempt went to, nil if there is none.
-func (a *attempt) conn() balancer.SubConn {
-	if a == nil || a.picked.Load() == nil {
+func (a *attempt) conn() *connection {
+	if a == nil {
 		return nil
 	}
-	return a.picked.Load().conn
+	conn := a.picked.Load()
+	if conn == noConnection {
+		return nil
+	}
+	return conn
 }
 
 // usedToken returns the token that the attempt carried, nil if that is not known.

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"testing"
@@ -25,7 +26,7 @@ type outcome struct {
 	err    error
 	picked bool
 	sent   bool
-	conn   balancer.SubConn
+	conn   *connection
 }
 
 var (
@@ -50,7 +51,7 @@ func (c *scriptedConn) Invoke(ctx context.Context, _ string, _, _ any, _ ...grpc
 	c.calls++
 	a := attemptFrom(ctx)
 	if o.picked {
-		a.picked.Store(&picked{conn: o.conn})
+		a.picked.Store(cmp.Or(o.conn, noConnection))
 	}
 	if o.sent {
 		a.maySent.Store(1)
@@ -222,27 +223,28 @@ func TestOutageIsNotAStorm(t *testing.T) {
 }
 
 func TestARetryAvoidsTheConnectionThatFailed(t *testing.T) {
-	a, b := &fakeSubConn{name: "a"}, &fakeSubConn{name: "b"}
+	a, b := newConnections().fake("a"), newConnections().fake("b")
 	ring := &ringPicker{conns: []balancer.SubConn{a, a, b, a}}
 	p := observedPicker{ring}
 	at := &attempt{Context: t.Context()}
 
 	first, err := p.Pick(balancer.PickInfo{Ctx: at})
 	require.NoError(t, err)
-	assert.Same(t, a, first.SubConn)
+	assert.Same(t, a.SubConn, first.SubConn)
+	assert.Same(t, a, at.conn())
 	assert.True(t, at.evidence("").Sent, "a pick without an end may be anywhere")
 	first.Done(balancer.DoneInfo{BytesSent: true, Err: errors.New("broken")})
 	assert.True(t, at.evidence("").Sent)
 
-	at = &attempt{Context: t.Context(), avoid: []balancer.SubConn{at.conn()}}
+	at = &attempt{Context: t.Context(), avoid: []*connection{at.conn()}}
 	second, err := p.Pick(balancer.PickInfo{Ctx: at})
 	require.NoError(t, err)
-	assert.Same(t, b, second.SubConn)
+	assert.Same(t, b.SubConn, second.SubConn)
 	second.Done(balancer.DoneInfo{})
 	assert.False(t, at.evidence("").Sent)
 
 	// When there is nothing else, what failed is tried again.
-	at = &attempt{Context: t.Context(), avoid: []balancer.SubConn{a, b}}
+	at = &attempt{Context: t.Context(), avoid: []*connection{a, b}}
 	third, err := p.Pick(balancer.PickInfo{Ctx: at})
 	require.NoError(t, err)
 	assert.NotNil(t, third.SubConn)
@@ -255,9 +257,9 @@ func TestNothingIsKnownOfAnAttemptBeforeItsPick(t *testing.T) {
 // An interceptor may give up waiting for its call while grpc has not: what was
 // judged as not sent must not be sent after that.
 func TestNothingIsPickedForAnAttemptThatIsOver(t *testing.T) {
-	p := observedPicker{&ringPicker{conns: []balancer.SubConn{&fakeSubConn{name: "a"}}}}
+	p := observedPicker{&ringPicker{conns: []balancer.SubConn{newConnections().fake("a")}}}
 	a := &attempt{Context: t.Context()}
-	a.picked.Store(&picked{}) // it was queued
+	a.picked.Store(noConnection) // it was queued
 	require.False(t, a.evidence("").Sent)
 	_, err := p.Pick(balancer.PickInfo{Ctx: a})
 	assert.Equal(t, errOver, err)
@@ -266,6 +268,15 @@ func TestNothingIsPickedForAnAttemptThatIsOver(t *testing.T) {
 type fakeSubConn struct {
 	balancer.SubConn
 	name string
+}
+
+func (c *fakeSubConn) Shutdown() {}
+
+// fake adds a connection that grpc knows nothing of.
+func (s *connections) fake(name string) *connection {
+	c := s.add()
+	c.SubConn = &fakeSubConn{name: name}
+	return c
 }
 
 type ringPicker struct {

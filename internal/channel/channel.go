@@ -54,6 +54,7 @@ type Channel struct {
 	*caller
 	conn     *grpc.ClientConn
 	resolver *endpointResolver
+	streams  *Streams
 	options  []grpc.DialOption
 	single   singles
 
@@ -79,6 +80,10 @@ func New(cfg Config) (*Channel, error) {
 	c.options = dialOptions(cfg, s, parsed)
 	c.conn, err = grpc.NewClient(target(parsed), c.dialWith(c.resolver)...)
 	if err != nil {
+		return nil, err
+	}
+	if c.streams, err = c.newStreams(s, parsed); err != nil {
+		_ = c.conn.Close() // it has nothing to report
 		return nil, err
 	}
 	c.caller = &caller{shared: s, conn: c.conn, width: c.resolver.width}
@@ -135,9 +140,7 @@ func (c *Channel) Conn() *grpc.ClientConn { return c.conn }
 // and closes. They have a retry budget of their own: who asks a member in trouble
 // how it is must not slow down calls to the others.
 func (c *Channel) Over(conn grpc.ClientConnInterface) grpc.ClientConnInterface {
-	own := *c.shared
-	own.budget = retry.NewBudget(c.config.Throttling)
-	return &caller{shared: &own, conn: conn, width: func() int { return 1 }}
+	return &caller{shared: c.ownBudget(), conn: conn, width: func() int { return 1 }}
 }
 
 // Redact returns endpoints as they may be logged: without the passwords that
@@ -158,9 +161,10 @@ func (c *Channel) Endpoints() []string {
 }
 
 // SetEndpoints replaces the endpoints. Connections to endpoints that stay are
-// kept, those to others end after their last call. Endpoints that cannot be
-// understood are left out, with a warning in the log; with none left, calls
-// wait for the next SetEndpoints.
+// kept, those to others end after their last call; who has a stream on one of
+// these hears of it ([Tries.Removed]). Endpoints that cannot be understood are
+// left out, with a warning in the log; with none left, calls wait for the next
+// SetEndpoints.
 func (c *Channel) SetEndpoints(endpoints []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,15 +179,17 @@ func (c *Channel) SetEndpoints(endpoints []string) {
 		parsed = append(parsed, ep)
 	}
 	c.resolver.set(parsed)
+	c.streams.resolver.set(parsed)
 }
 
-// Close ends all connections. Calls in flight and calls to come fail at once
-// with codes.Canceled, and so does a second Close.
+// Close ends all connections. Calls and streams, in flight and to come, fail at
+// once with codes.Canceled, and so does a second Close.
 func (c *Channel) Close() error {
 	err := ErrClosed
 	c.closing.Do(func() {
 		close(c.closed)
 		c.single.close()
+		_ = c.streams.conn.Close() // it says what the other does
 		err = c.conn.Close()
 	})
 	return err

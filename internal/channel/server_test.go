@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,16 +25,19 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// member is a gRPC server that answers Range and Status, checks tokens if it
-// was given some to accept, and counts connections.
+// member is a gRPC server that answers Range, Status and Watch, checks tokens if
+// it was given some to accept, and counts connections.
 type member struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedMaintenanceServer
 	pb.UnimplementedAuthServer
+	pb.UnimplementedWatchServer
 
 	endpoint string
 	server   *grpc.Server
 	accepts  func(token string) bool // nil: auth is off
+	leader   atomic.Bool             // without it watches that require one are refused
+	accepted atomic.Int32            // TCP connections
 
 	mu            sync.Mutex
 	calls         int
@@ -48,6 +52,7 @@ func startMember(t *testing.T, scheme string, tlsConfig *tls.Config) *member {
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	m := &member{endpoint: scheme + lis.Addr().String(), remotes: map[string]bool{}}
+	m.leader.Store(true)
 	var opts []grpc.ServerOption
 	if tlsConfig != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(tlsConfig)))
@@ -56,10 +61,11 @@ func startMember(t *testing.T, scheme string, tlsConfig *tls.Config) *member {
 	pb.RegisterKVServer(m.server, m)
 	pb.RegisterMaintenanceServer(m.server, m)
 	pb.RegisterAuthServer(m.server, m)
+	pb.RegisterWatchServer(m.server, m)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = m.server.Serve(lis)
+		_ = m.server.Serve(countingListener{lis, &m.accepted})
 	}()
 	t.Cleanup(func() { m.server.Stop(); <-done })
 	return m
@@ -103,6 +109,42 @@ func (m *member) Authenticate(_ context.Context, r *pb.AuthenticateRequest) (*pb
 		return nil, rpctypes.ErrGRPCAuthFailed
 	}
 	return &pb.AuthenticateResponse{Token: r.Name + "-" + string(rune('0'+m.authenticates))}, nil
+}
+
+// Watch answers each request with the same, until the stream ends.
+func (m *member) Watch(ws pb.Watch_WatchServer) error {
+	if err := m.note(ws.Context()); err != nil {
+		return err
+	}
+	if requiresLeader(incomingAsOutgoing(ws.Context())) && !m.leader.Load() {
+		return rpctypes.ErrGRPCNoLeader
+	}
+	for {
+		if _, err := ws.Recv(); err != nil {
+			return err
+		}
+		if err := ws.Send(&pb.WatchResponse{Created: true}); err != nil {
+			return err
+		}
+	}
+}
+
+func incomingAsOutgoing(ctx context.Context) context.Context {
+	md, _ := metadata.FromIncomingContext(ctx)
+	return metadata.NewOutgoingContext(ctx, md)
+}
+
+type countingListener struct {
+	net.Listener
+	accepted *atomic.Int32
+}
+
+func (l countingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err == nil {
+		l.accepted.Add(1)
+	}
+	return conn, err
 }
 
 func (m *member) connections() int {

@@ -10,7 +10,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/retry"
 )
 
 // authServer hands out numbered tokens; it can be held and made to fail.
@@ -184,4 +187,40 @@ func TestAuthenticateCarriesNoToken(t *testing.T) {
 	md, err := s.GetRequestMetadata(&attempt{Context: t.Context(), anonymous: true})
 	require.NoError(t, err)
 	assert.NotContains(t, md, rpctypes.TokenFieldNameGRPC)
+}
+
+func TestDisown(t *testing.T) {
+	own := newToken("own")
+	tests := []struct {
+		name    string
+		login   Login
+		used    *token
+		refusal error
+		want    bool
+		kept    bool
+	}{
+		{"a token of a password", alice, own, rpctypes.ErrInvalidAuthToken, true, false},
+		{"a token that was replaced since", alice, newToken("older"), rpctypes.ErrInvalidAuthToken, true, true},
+		{"no token, where there can be one", alice, nil, rpctypes.ErrUserEmpty, true, true},
+		{"a request without a user, with a token", alice, own, rpctypes.ErrUserEmpty, false, true},
+		{"the only token there is", Login{Token: "own"}, own, rpctypes.ErrInvalidAuthToken, false, true},
+		{"a token that the user has replaced", Login{Token: "next"}, own, rpctypes.ErrInvalidAuthToken, true, true},
+		{"nobody's", Login{}, noToken, rpctypes.ErrUserEmpty, false, true},
+		{"a certificate, while users change", Login{}, noToken, rpctypes.ErrAuthOldRevision, true, true},
+		{"another refusal", alice, own, rpctypes.ErrPermissionDenied, false, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newTestTokens(&authServer{}, tt.login)
+			s.current.Store(own)
+			c := &caller{shared: &shared{config: retry.DefaultConfig(), tokens: s}}
+			tries := c.Tries(pb.Watch_Watch_FullMethodName)
+			if tt.used != nil {
+				tries.opened = &attempt{Context: t.Context()}
+				tries.opened.token.Store(tt.used)
+			}
+			assert.Equal(t, tt.want, tries.Disown(tt.refusal))
+			assert.Equal(t, tt.kept, s.current.Load() == own)
+		})
+	}
 }

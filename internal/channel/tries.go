@@ -2,12 +2,12 @@ package channel
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
-	"google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -37,12 +37,17 @@ type Tries struct {
 	policy retry.Policy
 	opened *attempt // the latest stream's
 
+	// endless work goes on for as long as its context lives.
+	endless bool
+
 	// Since the work last made progress:
-	failures  int
-	refreshes int
-	since     time.Time          // of the first failure
-	failed    []balancer.SubConn // each connection that it failed on
-	refused   []balancer.SubConn // each connection whose member refused it
+	failures   int
+	refreshes  int
+	since      time.Time     // of the first failure
+	failed     []*connection // each connection that it failed on
+	refused    refusals      // by members that cannot serve it at all
+	unled      refusals      // by those, and by members without a leader
+	leaderless bool          // every endpoint that can be reached is in unled
 }
 
 func (c *caller) newTries(method string) Tries {
@@ -83,14 +88,18 @@ func open(ctx context.Context) *attempt {
 	return a
 }
 
-// Progress notes that the stream delivered something.
+// Progress notes that the stream delivered something, which shows a server at
+// work.
 func (t *Tries) Progress() {
-	t.failures, t.refreshes, t.failed, t.refused = 0, 0, nil, nil
+	t.budget.Success()
+	t.failures, t.refreshes, t.failed = 0, 0, nil
+	t.refused, t.unled, t.leaderless = refusals{}, refusals{}, false
 }
 
 // Next decides what follows the error that ended a stream. It returns nil when
 // it is time to open the stream again, and otherwise the error that the work
-// ends with. Work without a deadline ends when it has failed for 15 s.
+// ends with. Work without a deadline ends when it has failed for 15 s, unless
+// it is [Tries.Endless].
 func (t *Tries) Next(ctx context.Context, cause error) error {
 	class := t.judge(retry.Classify(cause, retry.Evidence{Sent: true, ContextErr: ctx.Err(), Method: t.method}), t.opened)
 	switch retry.Decide(class, retry.Repeatable) {
@@ -132,7 +141,7 @@ func (t *Tries) refresh(ctx context.Context, a *attempt, refusal error) error {
 	}
 	replaced, err := t.tokens.replace(ctx, a.usedToken(), refusal)
 	if err != nil {
-		return err
+		return t.unrenewed(ctx, a, err)
 	}
 	if !replaced {
 		return refusal
@@ -146,32 +155,25 @@ func (t *Tries) refresh(ctx context.Context, a *attempt, refusal error) error {
 // again returns nil when it is time for another attempt, and the cause, or the
 // end of the context or the client, when there is none.
 func (t *Tries) again(ctx context.Context, class retry.Class, a *attempt, cause error) error {
+	conn := a.conn()
 	switch class {
 	case retry.Refused:
-		if t.refusedByAll(a.conn()) {
+		t.unled.add(conn)
+		if t.refused.add(conn); t.refused.byAll(conn, t.width()) {
 			return cause
 		}
 	case retry.NoLeader:
-		if requiresLeader(ctx) && t.refusedByAll(a.conn()) {
-			return cause
+		if t.unled.add(conn); t.unled.byAllReachable(conn, t.width()) {
+			return t.withoutLeader(ctx, a, cause)
 		}
 	case retry.Ambiguous:
-		if !t.policy.Retryable(retry.CodeOf(cause)) {
+		if !t.endless && !t.policy.Retryable(retry.CodeOf(cause)) {
 			return cause
 		}
 		markAmbiguous(ctx)
 	default:
 	}
 	return t.pause(ctx, a, cause)
-}
-
-// refusedByAll notes a refusal that speaks for one member alone, and reports
-// whether every endpoint has said it.
-func (t *Tries) refusedByAll(conn balancer.SubConn) bool {
-	if conn == nil || !slices.Contains(t.refused, conn) {
-		t.refused = append(t.refused, conn)
-	}
-	return len(t.refused) >= t.width()
 }
 
 // requiresLeader reports whether the caller would rather hear that there is no
@@ -187,17 +189,29 @@ func requiresLeader(ctx context.Context) bool {
 func (t *Tries) pause(ctx context.Context, a *attempt, cause error) error {
 	now := time.Now()
 	t.fail(a.conn(), now)
-	if t.policy.MaxAttempts > 0 && t.failures >= t.policy.MaxAttempts {
+	if t.policy.MaxAttempts > 0 && t.failures >= t.policy.MaxAttempts && !t.endless {
 		return cause
 	}
-	end, ok := ctx.Deadline()
-	if !ok {
-		end = t.since.Add(patience)
-	}
-	delay, ok := t.delay(end.Sub(now))
+	delay, ok := t.delay(t.left(ctx, now))
 	if !ok {
 		return cause
 	}
+	return t.wait(ctx, delay, cause)
+}
+
+// left returns how long the work may still go on.
+func (t *Tries) left(ctx context.Context, now time.Time) time.Duration {
+	if end, ok := ctx.Deadline(); ok {
+		return end.Sub(now)
+	}
+	if t.endless {
+		return math.MaxInt64
+	}
+	return t.since.Add(patience).Sub(now)
+}
+
+// wait returns nil after the delay, and otherwise the reason why it ended early.
+func (t *Tries) wait(ctx context.Context, delay time.Duration, cause error) error {
 	if log := t.log().Check(zap.DebugLevel, "trying again"); log != nil {
 		log.Write(zap.String("method", t.method), zap.Int("failures", t.failures), zap.Duration("after", delay), zap.Error(cause))
 	}
@@ -215,13 +229,13 @@ func (t *Tries) pause(ctx context.Context, a *attempt, cause error) error {
 
 // fail notes a failure. The attempts that are under way keep the list of
 // connections that they were given.
-func (t *Tries) fail(conn balancer.SubConn, now time.Time) {
+func (t *Tries) fail(conn *connection, now time.Time) {
 	if t.failures == 0 {
 		t.since = now
 	}
 	t.failures++
 	if conn != nil && !slices.Contains(t.failed, conn) {
-		t.failed = append(slices.Clip(t.failed), conn)
+		t.failed = append(slices.DeleteFunc(slices.Clone(t.failed), (*connection).isGone), conn)
 	}
 	if t.exhausted() {
 		t.budget.Failure()

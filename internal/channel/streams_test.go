@@ -1,0 +1,271 @@
+package channel
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// watch opens a stream and hears its first answer.
+func watch(ctx context.Context, conn grpc.ClientConnInterface) (pb.Watch_WatchClient, error) {
+	ws, err := pb.NewWatchClient(conn).Watch(ctx, grpc.WaitForReady(true))
+	if err != nil {
+		return nil, err
+	}
+	return ws, answer(ws)
+}
+
+func answer(ws pb.Watch_WatchClient) error {
+	if err := ws.Send(&pb.WatchRequest{}); err != nil {
+		_, err = ws.Recv()
+		return err
+	}
+	_, err := ws.Recv()
+	return err
+}
+
+// servedBy returns the endpoint that a stream went to.
+func servedBy(t *testing.T, ws pb.Watch_WatchClient) string {
+	t.Helper()
+	p, ok := peer.FromContext(ws.Context())
+	require.True(t, ok)
+	return "http://" + p.Addr.String()
+}
+
+func withDeadline(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func await(t *testing.T, ch <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(10 * time.Second):
+		t.Fatal("waited for 10 s")
+	}
+}
+
+func watchTries(c *Channel) *Tries {
+	return c.Streams().Tries(pb.Watch_Watch_FullMethodName).Endless()
+}
+
+func TestStreamsHaveConnectionsOfTheirOwn(t *testing.T) {
+	m := startMember(t, "http://", nil)
+	m.accepts = func(token string) bool { return token == "alice-1" }
+	var opened atomic.Int32
+	c := newTestChannel(t, Config{
+		Endpoints: []string{m.endpoint},
+		Login:     func() Login { return Login{Username: "alice", Password: "secret"} },
+		DialOptions: []grpc.DialOption{grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			opened.Add(1)
+			return streamer(ctx, desc, cc, method, opts...)
+		})},
+	})
+	require.NoError(t, get(t, c))
+	require.NoError(t, get(t, c))
+	assert.Equal(t, connectivity.Idle, c.Streams().conn.GetState())
+	assert.EqualValues(t, 1, m.accepted.Load(), "no stream, no connection")
+
+	ctx := withDeadline(t)
+	for range 3 {
+		_, err := watch(ctx, c.Streams())
+		require.NoError(t, err)
+	}
+	require.NoError(t, get(t, c))
+	assert.EqualValues(t, 2, m.accepted.Load())
+	assert.Equal(t, 2, m.connections(), "calls used one, streams the other")
+	assert.Equal(t, 1, m.authenticates, "one token for both")
+	assert.EqualValues(t, 3, opened.Load(), "the user's options hold for both")
+}
+
+func TestSetEndpointsMovesStreams(t *testing.T) {
+	a, b := startMember(t, "http://", nil), startMember(t, "http://", nil)
+	c := newTestChannel(t, Config{Endpoints: []string{a.endpoint}})
+	ctx, tries := withDeadline(t), watchTries(c)
+	onA, err := watch(tries.Track(ctx), c.Streams())
+	require.NoError(t, err)
+	require.Equal(t, a.endpoint, servedBy(t, onA))
+	removed := tries.Removed()
+
+	c.SetEndpoints([]string{b.endpoint, a.endpoint})
+	require.Eventually(t, func() bool {
+		ws, err := watch(ctx, c.Streams())
+		return err == nil && servedBy(t, ws) == b.endpoint
+	}, 5*time.Second, time.Millisecond)
+	select {
+	case <-removed:
+		t.Fatal("a is still an endpoint")
+	default:
+	}
+
+	c.SetEndpoints([]string{b.endpoint})
+	await(t, removed)
+	require.NoError(t, answer(onA), "whoever has a stream leaves it when it suits them")
+	onB, err := watch(tries.Track(ctx), c.Streams())
+	require.NoError(t, err)
+	assert.Equal(t, b.endpoint, servedBy(t, onB))
+
+	removed = tries.Removed()
+	c.SetEndpoints(nil)
+	await(t, removed)
+}
+
+func TestEndpointsSetBeforeTheFirstStream(t *testing.T) {
+	a, b := startMember(t, "http://", nil), startMember(t, "http://", nil)
+	c := newTestChannel(t, Config{Endpoints: []string{a.endpoint}})
+	c.SetEndpoints([]string{b.endpoint})
+	ws, err := watch(withDeadline(t), c.Streams())
+	require.NoError(t, err)
+	assert.Equal(t, b.endpoint, servedBy(t, ws))
+	assert.Zero(t, a.accepted.Load())
+}
+
+func TestRemovedIsNilForAStreamThatIsNotTracked(t *testing.T) {
+	m := startMember(t, "http://", nil)
+	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}})
+	tries := watchTries(c)
+	assert.Nil(t, tries.Removed())
+	_, err := watch(withDeadline(t), c.Streams())
+	require.NoError(t, err)
+	assert.Nil(t, tries.Removed())
+}
+
+// A stream that asks for a leader goes round all members, and one that does not
+// is served by any of them.
+func TestStreamOnAClusterWithoutLeader(t *testing.T) {
+	for _, members := range []int{1, 3} {
+		var eps []string
+		for range members {
+			m := startMember(t, "http://", nil)
+			m.leader.Store(false)
+			eps = append(eps, m.endpoint)
+		}
+		c := newTestChannel(t, Config{Endpoints: eps})
+		ctx, tries := withDeadline(t), watchTries(c)
+		requiring := metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
+		refusals := 0
+		for ; !tries.Leaderless(); refusals++ {
+			_, err := watch(tries.Track(requiring), c.Streams())
+			require.Equal(t, rpctypes.ErrGRPCNoLeader, err)
+			require.NoError(t, tries.Next(ctx, err))
+		}
+		_, err := watch(tries.Track(ctx), c.Streams())
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, refusals, members)
+	}
+}
+
+// With two of three members gone the third has no leader, and need not wait for
+// the others to say so.
+func TestStreamOnTheLastMember(t *testing.T) {
+	m := startMember(t, "http://", nil)
+	m.leader.Store(false)
+	c := newTestChannel(t, Config{Endpoints: []string{"127.0.0.1:1", m.endpoint, "127.0.0.1:2"}})
+	ctx, tries := withDeadline(t), watchTries(c)
+	requiring := metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
+	for !tries.Leaderless() {
+		_, err := watch(tries.Track(requiring), c.Streams())
+		require.Equal(t, rpctypes.ErrGRPCNoLeader, err)
+		require.NoError(t, tries.Next(ctx, err))
+	}
+}
+
+func TestStreamAvoidsTheMemberThatFailedIt(t *testing.T) {
+	a, b := startMember(t, "http://", nil), startMember(t, "http://", nil)
+	c := newTestChannel(t, Config{Endpoints: []string{a.endpoint, b.endpoint}})
+	ctx := withDeadline(t)
+	require.Eventually(t, func() bool {
+		_, err := watch(ctx, c.Streams())
+		require.NoError(t, err)
+		return a.connections() > 0 && b.connections() > 0
+	}, 5*time.Second, time.Millisecond)
+	for range 20 {
+		tries := watchTries(c)
+		var last string
+		for _, avoids := range []bool{false, true, false} {
+			ws, err := watch(tries.Track(ctx), c.Streams())
+			require.NoError(t, err)
+			if avoids {
+				assert.NotEqual(t, last, servedBy(t, ws))
+			}
+			last = servedBy(t, ws)
+			require.NoError(t, tries.Next(ctx, errGone))
+		}
+	}
+}
+
+// What failed is better than what is not there yet.
+func TestStreamDoesNotWaitForAConnectionBeingMade(t *testing.T) {
+	m := startMember(t, "http://", nil)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and says nothing
+	require.NoError(t, err)
+	defer silent.Close()
+	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint, silent.Addr().String()}})
+	ctx, tries := withDeadline(t), watchTries(c)
+	start := time.Now()
+	for range 3 {
+		ws, err := watch(tries.Track(ctx), c.Streams())
+		require.NoError(t, err)
+		require.Equal(t, m.endpoint, servedBy(t, ws))
+		require.NoError(t, tries.Next(ctx, rpctypes.ErrGRPCNoLeader))
+		require.False(t, tries.Leaderless(), "the other may have a leader")
+	}
+	assert.Less(t, time.Since(start), minConnectTimeout)
+}
+
+func TestCloseEndsStreams(t *testing.T) {
+	m := startMember(t, "http://", nil)
+	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}})
+	ctx, tries := withDeadline(t), watchTries(c)
+	ws, err := watch(tries.Track(ctx), c.Streams())
+	require.NoError(t, err)
+	removed := tries.Removed()
+	require.NoError(t, c.Close())
+	await(t, removed)
+	_, err = ws.Recv()
+	assert.Equal(t, codes.Canceled, status.Code(err))
+	assert.Equal(t, err, tries.Next(ctx, err), "there is nothing to open it over")
+	_, err = watch(ctx, c.Streams())
+	assert.Equal(t, ErrClosed, err)
+	assert.Equal(t, ErrClosed, get(t, c.Streams()))
+}
+
+func TestCloseBeforeTheFirstStream(t *testing.T) {
+	c := newTestChannel(t, Config{Endpoints: []string{"127.0.0.1:1"}})
+	require.NoError(t, c.Close())
+	_, err := watch(withDeadline(t), c.Streams())
+	assert.Equal(t, ErrClosed, err)
+}
+
+// A stream that is refused for ever must not slow down calls, nor calls it;
+// and one that delivers pays its failures back.
+func TestStreamsHaveABudgetOfTheirOwn(t *testing.T) {
+	c := newTestChannel(t, Config{Endpoints: []string{"127.0.0.1:1"}})
+	tries := watchTries(c)
+	for range 100 {
+		tries.fail(nil, time.Now())
+	}
+	assert.True(t, c.Streams().budget.Throttled())
+	assert.False(t, c.budget.Throttled())
+
+	for range 1000 {
+		tries.Progress()
+	}
+	assert.False(t, c.Streams().budget.Throttled())
+}
