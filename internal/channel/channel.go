@@ -189,8 +189,8 @@ func (c *Channel) Close() error {
 	c.closing.Do(func() {
 		close(c.closed)
 		c.single.close()
-		_ = c.streams.conn.Close() // it says what the other does
 		err = c.conn.Close()
+		c.streams.close()
 	})
 	return err
 }

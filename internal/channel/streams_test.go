@@ -269,3 +269,14 @@ func TestStreamsHaveABudgetOfTheirOwn(t *testing.T) {
 	}
 	assert.False(t, c.Streams().budget.Throttled())
 }
+
+func TestStreamsEndWithTheConnectionThatTheUserClosed(t *testing.T) {
+	c := newTestChannel(t, Config{Endpoints: []string{startMember(t, "http://", nil).endpoint}})
+	ws, err := watch(withDeadline(t), c.Streams())
+	require.NoError(t, err)
+	require.NoError(t, c.Conn().Close())
+	_, err = ws.Recv()
+	require.Equal(t, codes.Canceled, status.Code(err), "%v", err)
+	_, err = watch(withDeadline(t), c.Streams())
+	require.Equal(t, codes.Canceled, status.Code(err), "%v", err)
+}
