@@ -6,9 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 )
 
@@ -44,65 +42,6 @@ var divergences = []divergence{
 			s.call(&pb.HashKVRequest{Revision: 2})
 		},
 		nil,
-	},
-	{
-		"takes a negative revision for the latest in a Range, and for a compacted one in a Txn",
-		func(s *session) {
-			s.call(&pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{
-				RequestRange: &pb.RangeRequest{Key: []byte("k"), Revision: -2},
-			}}}})
-		},
-		rpctypes.ErrGRPCCompacted,
-	},
-	{
-		"counts a watcher that met a compaction as one that lags, and notifies no progress on its stream any more",
-		func(s *session) {
-			s.watching(func(s *watchSession) {
-				s.create(&pb.WatchCreateRequest{Key: []byte("k"), StartRevision: 1})
-				s.receive(2)
-				s.create(key("k"))
-				s.receive(1)
-				s.progress()
-				s.cancel(1)
-				s.receive(1) // the answer to cancel, where the fake has one to progress
-			})
-		},
-		nil,
-	},
-	{
-		"knows the actions of Downgrade",
-		func(s *session) { s.call(&pb.DowngradeRequest{Action: 77, Version: "3.6.0"}) },
-		status.Error(codes.Unknown, "etcdserver: unknown method"),
-	},
-	{
-		"knows the health of the whole server alone",
-		func(s *session) { s.call(&healthpb.HealthCheckRequest{Service: "etcdserverpb.KV"}) },
-		status.Error(codes.NotFound, "unknown service"),
-	},
-	{
-		"names the method that it does not know in two parts",
-		func(s *session) {
-			s.callMethod(method{path: "/etcdserverpb.KV/Increment", response: rangeStream.response}, &pb.RangeRequest{})
-		},
-		status.Error(codes.Unimplemented, "unknown method Increment for service etcdserverpb.KV"),
-	},
-	{
-		"accepts no write while it has an alarm about space",
-		func(s *session) {
-			s.call(&pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: unknownID, Alarm: pb.AlarmType_NOSPACE})
-			s.put("k", "4")
-		},
-		rpctypes.ErrGRPCNoSpace,
-	},
-	{
-		"promotes no learner that has not caught up",
-		func(s *session) {
-			added := s.call(&pb.MemberAddRequest{PeerURLs: []string{"http://learner.test:2380"}, IsLearner: true})
-			for _, r := range added.Responses {
-				s.call(&pb.MemberPromoteRequest{ID: r.(*pb.MemberAddResponse).Member.ID})
-			}
-		},
-		rpctypes.ErrGRPCLearnerNotReady,
 	},
 }
 

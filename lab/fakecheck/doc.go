@@ -15,8 +15,8 @@
 //
 //   - what the fake leaves out on purpose: time that passes, the contents of a database file, progress that nobody
 //     asked for;
-//   - what etcd decides by chance: how events are divided among the responses of a watch that is catching up, and the
-//     order of equal keys in a sort of more than twelve;
+//   - what etcd decides by chance: how events are divided among the responses of a watch that catches up with writes
+//     under way, and the order of equal keys in a sort of more than twelve;
 //   - crashes of etcd 3.7.3: a transaction must not put a key that it also deletes, but the check for that overlooks
 //     deletions of every key from one on. The server then panics at once if the put has ignore_value or ignore_lease;
 //     otherwise it loses the key when that very revision is compacted, and panics when it next reads it.

@@ -61,8 +61,13 @@ func (g *generator) value() []byte { return g.letter('p', numValues) }
 
 func (g *generator) leaseID() int64 { return 1 + g.Int64N(numLeases) }
 
-// near is a revision that may be present, compacted or in the future. It is never negative, see divergences.
-func (g *generator) near() int64 { return max(0, g.revision-12+g.Int64N(14)) }
+// near is a revision that may be present, compacted or in the future, and rarely negative.
+func (g *generator) near() int64 {
+	if g.oneIn(100) {
+		return -1 - g.Int64N(3)
+	}
+	return max(0, g.revision-12+g.Int64N(14))
+}
 
 // bound is a limit for a revision, mostly none.
 func (g *generator) bound() int64 {

@@ -24,6 +24,7 @@ func TestMembership(t *testing.T) {
 		for _, r := range s.call(&pb.MemberAddRequest{PeerURLs: []string{url}, IsLearner: true}).Responses {
 			learner := r.(*pb.MemberAddResponse).Member.ID
 			s.call(&pb.MemberListRequest{Linearizable: true})
+			s.call(&pb.MemberPromoteRequest{ID: learner})
 			s.call(&pb.MemberAddRequest{PeerURLs: []string{url, url + "3"}, IsLearner: true})
 			s.call(&pb.MemberAddRequest{PeerURLs: []string{"http://other.test:2380"}, IsLearner: true})
 			s.call(&pb.MoveLeaderRequest{TargetID: learner})
@@ -41,6 +42,6 @@ func TestMembership(t *testing.T) {
 		pb.Cluster_MemberRemove_FullMethodName, pb.Maintenance_MoveLeader_FullMethodName,
 	}, []error{
 		rpctypes.ErrGRPCPeerURLExist, rpctypes.ErrGRPCTooManyLearners, rpctypes.ErrGRPCMemberNotLearner,
-		rpctypes.ErrGRPCMemberNotFound, rpctypes.ErrGRPCBadLeaderTransferee,
+		rpctypes.ErrGRPCMemberNotFound, rpctypes.ErrGRPCBadLeaderTransferee, rpctypes.ErrGRPCLearnerNotReady,
 	})
 }

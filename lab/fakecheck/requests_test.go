@@ -105,11 +105,20 @@ func maintenanceRequests() []proto.Message {
 		alarm(pb.AlarmRequest_GET, pb.AlarmType_NONE),
 		alarm(pb.AlarmRequest_GET, pb.AlarmType_CORRUPT),
 		&pb.StatusRequest{},
+		&pb.PutRequest{Key: []byte("a")},
+		&pb.TxnRequest{Failure: []*pb.RequestOp{{Request: &pb.RequestOp_RequestTxn{RequestTxn: &pb.TxnRequest{
+			Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("a")}}}},
+		}}}}},
+		&pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestDeleteRange{
+			RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte("a")},
+		}}}},
+		&pb.LeaseGrantRequest{ID: scriptLease, TTL: leaseTTL},
 		alarm(pb.AlarmRequest_DEACTIVATE, pb.AlarmType_NOSPACE),
 		&pb.DowngradeRequest{Action: pb.DowngradeRequest_CANCEL},
 		&pb.DowngradeRequest{Version: "3.4.0"},
 		&pb.DowngradeRequest{Version: "3.7"},
 		&pb.DowngradeRequest{Version: "three"},
 		&pb.DowngradeRequest{Action: pb.DowngradeRequest_ENABLE, Version: "3.4.0"},
+		&pb.DowngradeRequest{Action: 77, Version: "3.6.0"},
 	}
 }

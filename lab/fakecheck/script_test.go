@@ -6,6 +6,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -49,7 +51,8 @@ func TestScript(t *testing.T) {
 		rpctypes.ErrGRPCPermissionNotGranted, rpctypes.ErrGRPCPermissionNotGiven,
 		rpctypes.ErrGRPCMemberNotFound, rpctypes.ErrGRPCMemberBadURLs, rpctypes.ErrGRPCBadLeaderTransferee,
 		rpctypes.ErrGRPCLeaseTTLTooLarge, rpctypes.ErrGRPCWrongDowngradeVersionFormat,
-		rpctypes.ErrGRPCInvalidDowngradeTargetVersion,
+		rpctypes.ErrGRPCInvalidDowngradeTargetVersion, rpctypes.ErrGRPCNoSpace,
+		status.Error(codes.Unknown, "etcdserver: unknown method"),
 	})
 }
 

@@ -125,5 +125,19 @@ func TestHealth(t *testing.T) {
 	t.Parallel()
 	requireAlike(t, realEtcd(t), fakeEtcd(t), func(s *session) {
 		s.call(&healthpb.HealthCheckRequest{})
+		s.call(&healthpb.HealthCheckRequest{Service: "etcdserverpb.KV"})
 	})
+}
+
+// TestUnknownMethods calls what no server has.
+func TestUnknownMethods(t *testing.T) {
+	t.Parallel()
+	transcript := requireAlike(t, realEtcd(t), fakeEtcd(t), func(s *session) {
+		for _, path := range []string{"/etcdserverpb.KV/Increment", "/etcdserverpb.Cache/Get"} {
+			s.callMethod(method{path: path, response: rangeStream.response}, &pb.RangeRequest{})
+		}
+	})
+	for _, e := range transcript {
+		require.Equal(t, codes.Unimplemented, e.Code, e.Message)
+	}
 }

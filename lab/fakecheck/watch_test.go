@@ -4,7 +4,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 )
 
@@ -132,14 +134,61 @@ func (s *watchSession) transaction() {
 	s.receive(1)
 }
 
-// compacted watches from revisions that are compacted, with ID 5, and from the first that is not, with ID 6. It
-// comes last: after it etcd notifies no progress on the stream, see divergences.
+// compacted watches from revisions that are compacted, with ID 5, and from the first that is not, with ID 6. The first
+// keeps its ID, and progress from being notified, until it is cancelled.
 func (s *watchSession) compacted() {
 	s.call(&pb.CompactionRequest{Revision: 6})
 	s.create(&pb.WatchCreateRequest{Key: []byte("a"), StartRevision: 3})
 	s.receive(2)
 	s.create(&pb.WatchCreateRequest{Key: []byte("a"), StartRevision: 6, PrevKv: true})
 	s.receive(2)
+	s.create(&pb.WatchCreateRequest{Key: []byte("a"), WatchId: 5}) // in use
+	s.receive(1)
+	s.progress() // has no answer
+	s.cancel(5)
+	s.receive(1)
+	s.progress()
+	s.receive(1)
 	s.cancel(6)
 	s.receive(1)
+}
+
+// refusedToken watches with a token that is none, on a stream of its own.
+func (s *session) refusedToken() {
+	s.tokens[mallory] = "made.1"
+	s.as(mallory)
+	s.watching(func(s *watchSession) {
+		s.create(key("a"))
+		s.receive(1)
+	})
+	s.as(nobody)
+	s.watching(func(s *watchSession) {
+		s.create(key("a"))
+		s.receive(1)
+	})
+}
+
+// TestWatchRefusedByAuth compares the reasons for which a caller's watches are refused, which are texts.
+func TestWatchRefusedByAuth(t *testing.T) {
+	t.Parallel()
+	transcript := requireAlike(t, realEtcd(t), fakeEtcd(t), func(s *session) {
+		s.script(authRequests())
+		s.enableAuth()
+		s.refusedToken()
+		s.as(alice)
+		s.watching(func(s *watchSession) {
+			s.create(key("a"))
+			s.receive(1)
+			s.create(key("other"))
+			s.receive(1)
+		})
+	})
+	reasons := make([]string, 0, 4)
+	for _, e := range transcript[len(transcript)-4:] {
+		require.Len(t, e.Responses, 1)
+		reasons = append(reasons, e.Responses[0].(*pb.WatchResponse).CancelReason)
+	}
+	require.Equal(t, []string{
+		rpctypes.ErrGRPCInvalidAuthToken.Error(), rpctypes.ErrGRPCUserEmpty.Error(), "", rpctypes.ErrGRPCPermissionDenied.Error(),
+	}, reasons)
 }

@@ -147,10 +147,13 @@ func (c *Call) OnSend(f func(resp proto.Message) bool) { c.onSend = f }
 
 // send sends a response of a stream that is being executed.
 func (c *Call) send(resp proto.Message) error {
+	if c.ended.Load() {
+		return errBroken
+	}
 	if c.onSend != nil && !c.onSend(resp) {
 		return nil
 	}
-	if c.ended.Load() {
+	if c.ended.Load() { // by onSend
 		return errBroken
 	}
 	c.sent.headers = 1

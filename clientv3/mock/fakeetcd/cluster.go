@@ -35,8 +35,9 @@ type Cluster struct {
 	background sync.WaitGroup
 	serving    sync.WaitGroup
 
-	mu     sync.Mutex
-	onDial func(ctx context.Context, m *Member) error
+	mu           sync.Mutex
+	onDial       func(ctx context.Context, m *Member) error
+	watchOptions WatchOptions
 }
 
 // Start runs a cluster of n members over an empty store: revision 1, no users,
@@ -47,6 +48,9 @@ func Start(n int) (*Cluster, error) {
 		return nil, fmt.Errorf("fakeetcd: a cluster of %d members cannot be started: ask for 1 to %d", n, maxMembers)
 	}
 	c := &Cluster{store: store.New(), auth: auth.New()}
+	if err := c.SetWatchOptions(WatchOptions{}); err != nil {
+		return nil, err
+	}
 	for i := range n {
 		c.members = append(c.members, newMember(c, i))
 	}
@@ -131,6 +135,14 @@ func (c *Cluster) Put(key, value string) (int64, error) {
 		return 0, err
 	}
 	return resp.Header.Revision, nil
+}
+
+// Compact drops what was before a revision, without a call. It fails if the
+// revision is compacted already (rpctypes.ErrGRPCCompacted) or still to come
+// (rpctypes.ErrGRPCFutureRev).
+func (c *Cluster) Compact(rev int64) error {
+	_, err := c.store.Compact(&pb.CompactionRequest{Revision: rev})
+	return err
 }
 
 // PutCount returns how often a key was put by executed calls and by Put. It

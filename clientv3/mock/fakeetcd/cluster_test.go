@@ -31,12 +31,20 @@ func TestMembership(t *testing.T) {
 	updated, err := members.MemberUpdate(within(t), &pb.MemberUpdateRequest{ID: id, PeerURLs: []string{"http://newer:2380"}})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"http://newer:2380"}, updated.Members[2].PeerURLs)
-	promoted, err := members.MemberPromote(within(t), &pb.MemberPromoteRequest{ID: id})
-	require.NoError(t, err)
-	assert.False(t, promoted.Members[2].IsLearner)
+	_, err = members.MemberPromote(within(t), &pb.MemberPromoteRequest{ID: id})
+	wantError(t, rpctypes.ErrGRPCLearnerNotReady, err)
 	removed, err := members.MemberRemove(within(t), &pb.MemberRemoveRequest{ID: id})
 	require.NoError(t, err)
 	assert.Len(t, removed.Members, 2)
+}
+
+func TestPromote(t *testing.T) {
+	cluster := start(t, 2)
+	members := pb.NewClusterClient(dial(t, cluster.Member(0)))
+	cluster.SetLearner(cluster.Member(1), true)
+	promoted, err := members.MemberPromote(within(t), &pb.MemberPromoteRequest{ID: cluster.Member(1).ID()})
+	require.NoError(t, err)
+	assert.False(t, promoted.Members[1].IsLearner)
 }
 
 func TestMembershipErrors(t *testing.T) {

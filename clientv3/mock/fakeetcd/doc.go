@@ -30,6 +30,19 @@
 // missing. ResetStream and Answer end a call with any status while its
 // connection lives. Hold keeps it waiting.
 //
+// # Scripting streams
+//
+// A watch or keepalive stream is one call. Execute serves it; OnSend then sees
+// each response and may hold it, change it, drop it, send others, or break the
+// stream or the connection. Or a hook serves the stream by hand, in any order
+// and with any nonsense: Recv returns the client's requests, Send sends
+// responses. Either way the client has what was sent when Send returns, so that
+// what comes next comes after it.
+//
+// Cluster.SetWatchOptions makes responses small, so that they are divided
+// sooner, has progress notified in intervals, and turns the members into
+// grpc-proxies.
+//
 // # Scripting connections
 //
 // Member.Stop refuses new connections and breaks the open ones, until
@@ -47,8 +60,9 @@
 //
 // The members share one store, so all are always up to date. Time does not
 // pass: leases and tokens live until ExpireLease and InvalidateTokens end
-// them, and progress is notified only on request. Watch responses are not
-// fragmented. Hashes and snapshots have the right form but not the content of
+// them, and progress is notified only on request, unless WatchOptions say
+// otherwise. A watch catches up without pauses, and its events wait in no
+// buffer that could be full. Hashes and snapshots have the right form but not the content of
 // a real database. Connections are never encrypted. Tests beside the project's
 // lab of real servers (lab/fakecheck) compare the two call by call, and list
 // the few answers that still differ.

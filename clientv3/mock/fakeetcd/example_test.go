@@ -7,6 +7,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
@@ -95,6 +96,60 @@ func ExampleCall_Answer() {
 	// /etcdserverpb.KV/Put executed: true
 	// /etcdserverpb.KV/Put executed: false
 	// /etcdserverpb.KV/Put executed: true
+}
+
+// A watch is served as etcd would, until the client has its first event. Then
+// its stream is reset.
+func ExampleCall_OnSend() {
+	cluster, _, end := connect()
+	defer end()
+	cluster.Once("Watch", func(c *fakeetcd.Call) {
+		c.OnSend(func(resp proto.Message) bool {
+			if len(resp.(*pb.WatchResponse).Events) == 0 {
+				return true
+			}
+			if err := c.Send(resp); err != nil {
+				fmt.Println(err)
+			}
+			c.ResetStream(fakeetcd.ResetCancel)
+			return false
+		})
+	})
+	for range 2 {
+		if _, err := cluster.Put("k", "v"); err != nil {
+			fmt.Println(err)
+		}
+	}
+
+	conn, err := cluster.Member(0).Dial()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer conn.Close()
+	stream, err := pb.NewWatchClient(conn).Watch(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	create := &pb.WatchCreateRequest{Key: []byte("k"), StartRevision: 2}
+	if err := stream.Send(&pb.WatchRequest{
+		RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: create},
+	}); err != nil {
+		fmt.Println(err)
+	}
+	for {
+		resp, err := stream.Recv()
+		if err != nil {
+			fmt.Println(status.Code(err))
+			return
+		}
+		fmt.Println("created:", resp.Created, "events:", len(resp.Events))
+	}
+	// Output:
+	// created: true events: 0
+	// created: false events: 2
+	// Canceled
 }
 
 // A member refuses connections while it is stopped.

@@ -1,17 +1,27 @@
 package fakeetcd
 
 import (
+	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 )
 
-// healthService always serves, as etcd's does outside a defragmentation.
+// healthService always serves, as etcd's does outside a defragmentation. It
+// knows the server as a whole, by the empty name, and none of its services.
 func healthService() map[string]service {
 	return map[string]service{
-		"Check": unary(open, func(*Call, *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+		"Check": unary(open, func(_ *Call, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+			if r.Service != "" {
+				return nil, status.Error(codes.NotFound, "unknown service")
+			}
 			return &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}, nil
 		}),
 		"Watch": streaming(open, func(c *Call) error {
-			if err := c.send(&healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}); err != nil {
+			resp := &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}
+			if c.Request.(*healthpb.HealthCheckRequest).Service != "" {
+				resp.Status = healthpb.HealthCheckResponse_SERVICE_UNKNOWN
+			}
+			if err := c.send(resp); err != nil {
 				return err
 			}
 			<-c.Context().Done()

@@ -6,6 +6,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 const (
@@ -20,6 +22,9 @@ const (
 	// pageSize in bytes divides the size of every database file.
 	pageSize = 4096
 )
+
+// errUnknownMethod is etcd's answer to an action that it does not know.
+var errUnknownMethod = status.Error(codes.Unknown, "etcdserver: unknown method")
 
 // versionFormat is a version to downgrade to: major.minor or major.minor.patch.
 var versionFormat = regexp.MustCompile(`^\d+\.\d+(\.\d+)?$`)
@@ -91,6 +96,8 @@ func maintenanceMoveLeader(c *Call, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResp
 // no version to go down to.
 func maintenanceDowngrade(_ *Call, r *pb.DowngradeRequest) (*pb.DowngradeResponse, error) {
 	switch {
+	case pb.DowngradeRequest_DowngradeAction_name[int32(r.Action)] == "":
+		return nil, errUnknownMethod
 	case r.Action == pb.DowngradeRequest_CANCEL:
 		return &pb.DowngradeResponse{Header: &pb.ResponseHeader{}, Version: clusterVersion}, nil
 	case !versionFormat.MatchString(r.Version):

@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 )
 
 func TestStatus(t *testing.T) {
@@ -132,12 +134,53 @@ func TestDefragmentAndDowngrade(t *testing.T) {
 	wantError(t, rpctypes.ErrGRPCInvalidDowngradeTargetVersion, err)
 }
 
+// TestNoSpace shows what is refused while there is an alarm about space: what
+// puts, not what reads or deletes.
+func TestNoSpace(t *testing.T) {
+	cluster := start(t, 1)
+	conn := dial(t, cluster.Member(0))
+	kv := pb.NewKVClient(conn)
+	alarm := &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: 7, Alarm: pb.AlarmType_NOSPACE}
+	_, err := pb.NewMaintenanceClient(conn).Alarm(within(t), alarm)
+	require.NoError(t, err)
+	nested := func(op *pb.RequestOp) *pb.TxnRequest {
+		return &pb.TxnRequest{Failure: []*pb.RequestOp{{Request: &pb.RequestOp_RequestTxn{
+			RequestTxn: &pb.TxnRequest{Success: []*pb.RequestOp{op}},
+		}}}}
+	}
+
+	_, err = kv.Put(within(t), put("k", "v"))
+	wantError(t, rpctypes.ErrGRPCNoSpace, err)
+	_, err = kv.Txn(within(t), nested(&pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: put("k", "v")}}))
+	wantError(t, rpctypes.ErrGRPCNoSpace, err)
+	_, err = pb.NewLeaseClient(conn).LeaseGrant(within(t), &pb.LeaseGrantRequest{TTL: 60})
+	wantError(t, rpctypes.ErrGRPCNoSpace, err)
+	_, err = kv.Txn(within(t), nested(&pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: get("k")}}))
+	require.NoError(t, err)
+	_, err = kv.DeleteRange(within(t), &pb.DeleteRangeRequest{Key: []byte("k")})
+	require.NoError(t, err)
+
+	alarm.Action = pb.AlarmRequest_DEACTIVATE
+	_, err = pb.NewMaintenanceClient(conn).Alarm(within(t), alarm)
+	require.NoError(t, err)
+	_, err = kv.Put(within(t), put("k", "v"))
+	require.NoError(t, err)
+}
+
 func TestHealth(t *testing.T) {
 	client := healthpb.NewHealthClient(dial(t, start(t, 1).Member(0)))
 	resp, err := client.Check(within(t), &healthpb.HealthCheckRequest{})
 	require.NoError(t, err)
 	assert.Equal(t, healthpb.HealthCheckResponse_SERVING, resp.Status)
-	stream, err := client.Watch(within(t), &healthpb.HealthCheckRequest{})
+	unknown := &healthpb.HealthCheckRequest{Service: "unknown"}
+	_, err = client.Check(within(t), unknown)
+	assert.Equal(t, codes.NotFound, status.Code(err))
+	stream, err := client.Watch(within(t), unknown)
+	require.NoError(t, err)
+	resp, err = stream.Recv()
+	require.NoError(t, err)
+	assert.Equal(t, healthpb.HealthCheckResponse_SERVICE_UNKNOWN, resp.Status)
+	stream, err = client.Watch(within(t), &healthpb.HealthCheckRequest{})
 	require.NoError(t, err)
 	resp, err = stream.Recv()
 	require.NoError(t, err)

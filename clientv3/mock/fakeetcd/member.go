@@ -5,10 +5,16 @@ import (
 	"net"
 	"sync"
 	"syscall"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
 )
+
+// minPingInterval is etcd's default of --grpc-keepalive-min-time: who pings more
+// often is sent away.
+const minPingInterval = 5 * time.Second
 
 // maxRecvBytes is the largest message that etcd's gRPC server takes by
 // default: --max-request-bytes, 1.5 MiB, and 512 KiB more for what surrounds it.
@@ -46,6 +52,7 @@ func newMember(c *Cluster, index int) *Member {
 		grpc.MaxRecvMsgSize(maxRecvBytes),
 		grpc.MaxSendMsgSize(1<<31-1),
 		grpc.WaitForHandlers(true),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingInterval}),
 	)
 	return m
 }

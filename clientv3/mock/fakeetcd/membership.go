@@ -185,6 +185,8 @@ func (ms *membership) promote(id uint64) ([]*pb.Member, error) {
 		return nil, rpctypes.ErrGRPCMemberNotFound
 	case !m.IsLearner:
 		return nil, rpctypes.ErrGRPCMemberNotLearner
+	case m.Name == "": // it has not started, and so not caught up
+		return nil, rpctypes.ErrGRPCLearnerNotReady
 	}
 	m.IsLearner = false
 	return ms.listLocked(), nil

@@ -135,6 +135,12 @@ func lookup(fullName string) method {
 // status is that of a server without it.
 func unimplemented(fullName string) service {
 	return service{access: open, call: func(*Call) (proto.Message, error) {
-		return nil, status.Errorf(codes.Unimplemented, "unknown method %s", fullName)
+		name, method, _ := strings.Cut(strings.TrimPrefix(fullName, "/"), "/")
+		for known := range services {
+			if strings.HasPrefix(known, "/"+name+"/") {
+				return nil, status.Errorf(codes.Unimplemented, "unknown method %s for service %s", method, name)
+			}
+		}
+		return nil, status.Errorf(codes.Unimplemented, "unknown service %s", name)
 	}}
 }

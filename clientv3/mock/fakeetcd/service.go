@@ -1,6 +1,8 @@
 package fakeetcd
 
 import (
+	"slices"
+
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
@@ -168,7 +170,28 @@ func (c *Call) propose(req proto.Message) error {
 	if proto.Size(req) > maxRequestBytes {
 		return rpctypes.ErrGRPCRequestTooLarge
 	}
-	return c.quorum()
+	if err := c.quorum(); err != nil {
+		return err
+	}
+	if needsSpace(req) && len(c.cluster.membership.listAlarms(pb.AlarmType_NOSPACE)) > 0 {
+		return rpctypes.ErrGRPCNoSpace
+	}
+	return nil
+}
+
+// needsSpace reports whether etcd refuses req while any member has an alarm
+// about space.
+func needsSpace(req proto.Message) bool {
+	switch r := req.(type) {
+	case *pb.PutRequest, *pb.LeaseGrantRequest:
+		return true
+	case *pb.TxnRequest:
+		return slices.ContainsFunc(slices.Concat(r.GetSuccess(), r.GetFailure()), func(op *pb.RequestOp) bool {
+			return op.GetRequestPut() != nil || needsSpace(op.GetRequestTxn())
+		})
+	default:
+		return false
+	}
 }
 
 // fill completes a response header.

@@ -1,59 +1,47 @@
 package fakeetcd
 
 import (
-	"errors"
 	"maps"
 	"slices"
+	"time"
 
-	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/keyrange"
 )
 
 // noWatcher is the watch ID of responses that belong to no watcher: refused
 // ones, and progress for all.
 const noWatcher = -1
 
-// Why etcd refuses a watcher, word for word: clients see only the text.
-var (
-	errEmptyRange  = errors.New("mvcc: watcher range is empty")
-	errDuplicateID = errors.New("mvcc: duplicate watch ID provided on the WatchStream")
-)
-
 func watchService() map[string]service {
 	return map[string]service{"Watch": streaming(open, watch)}
-}
-
-// watcher is one watch on a stream.
-type watcher struct {
-	id     int64
-	keys   keyrange.Range
-	prevKV bool
-	drop   map[mvccpb.Event_EventType]bool
-	start  int64 // as requested
-	next   int64 // first revision that was not sent yet
 }
 
 // watchStream is the watchers of one stream, by their IDs.
 type watchStream struct {
 	call     *Call
+	options  WatchOptions
 	watchers map[int64]*watcher
 	nextID   int64
+	pipeline pipeline
 }
 
 // watch serves a stream. One goroutine does everything, so what it sends is in
 // order: first the events up to a request, then the answer to it.
 func watch(c *Call) error {
-	ws := &watchStream{call: c, watchers: make(map[int64]*watcher)}
+	ws := &watchStream{call: c, options: c.cluster.currentWatchOptions(), watchers: make(map[int64]*watcher)}
+	defer ws.pipeline.stop()
+	progress, stop := ticks(ws.options.ProgressInterval)
+	defer stop()
 	requests, lost := c.requests(), c.leaderLost()
 	for {
 		changed := c.cluster.store.Changed()
 		if err := ws.sendEvents(); err != nil {
 			return err
+		}
+		if ws.behind() {
+			changed = closed
 		}
 		var err error
 		select {
@@ -65,6 +53,10 @@ func watch(c *Call) error {
 			}
 			err = ws.handle(req)
 		case <-changed:
+		case <-progress:
+			err = ws.notifyProgress()
+		case <-ws.pipeline.due():
+			err = ws.answerPipeline()
 		case <-lost:
 			err = rpctypes.ErrGRPCNoLeader
 		case <-c.Context().Done():
@@ -76,6 +68,22 @@ func watch(c *Call) error {
 	}
 }
 
+// closed is a channel that is ready at all times.
+var closed = func() <-chan struct{} {
+	ch := make(chan struct{})
+	close(ch)
+	return ch
+}()
+
+// ticks returns a channel that receives once in every interval, or never.
+func ticks(interval time.Duration) (<-chan time.Time, func()) {
+	if interval == 0 {
+		return nil, func() {}
+	}
+	ticker := time.NewTicker(interval)
+	return ticker.C, ticker.Stop
+}
+
 func (ws *watchStream) handle(req proto.Message) error {
 	// What happened before the request comes before the answer to it.
 	if err := ws.sendEvents(); err != nil {
@@ -83,6 +91,10 @@ func (ws *watchStream) handle(req proto.Message) error {
 	}
 	switch r := req.(*pb.WatchRequest).RequestUnion.(type) {
 	case *pb.WatchRequest_CreateRequest:
+		if ws.options.Proxy {
+			ws.pipeline.add(r.CreateRequest, ws.newProxyID(r.CreateRequest))
+			return nil
+		}
 		return ws.create(r.CreateRequest)
 	case *pb.WatchRequest_CancelRequest:
 		return ws.cancel(r.CancelRequest.WatchId)
@@ -100,65 +112,6 @@ func (ws *watchStream) send(resp *pb.WatchResponse) error {
 	return ws.call.send(resp)
 }
 
-func (ws *watchStream) create(r *pb.WatchCreateRequest) error {
-	if len(r.Key) == 0 {
-		// The empty key means the smallest that exists.
-		r.Key = []byte{0}
-	}
-	if reason := ws.refuse(r); reason != nil {
-		return ws.send(&pb.WatchResponse{
-			WatchId: noWatcher, Created: true, Canceled: true, CancelReason: reason.Error(),
-		})
-	}
-	header := ws.call.header()
-	w := &watcher{
-		id: ws.chooseID(r.WatchId), keys: keyrange.Of(r.Key, r.RangeEnd), prevKV: r.PrevKv,
-		drop: make(map[mvccpb.Event_EventType]bool), start: r.StartRevision, next: r.StartRevision,
-	}
-	if w.next == 0 {
-		w.next = header.Revision + 1
-	}
-	for _, f := range r.Filters {
-		switch f {
-		case pb.WatchCreateRequest_NOPUT:
-			w.drop[mvccpb.Event_PUT] = true
-		case pb.WatchCreateRequest_NODELETE:
-			w.drop[mvccpb.Event_DELETE] = true
-		}
-	}
-	ws.watchers[w.id] = w
-	return ws.send(&pb.WatchResponse{Header: header, WatchId: w.id, Created: true})
-}
-
-// refuse says why a watcher cannot be created, nil if it can.
-func (ws *watchStream) refuse(r *pb.WatchCreateRequest) error {
-	if r.StartRevision < 0 {
-		return rpctypes.ErrCompacted
-	}
-	if err := ws.call.permit(authpb.Permission_READ, r.Key, r.RangeEnd); err != nil {
-		return err
-	}
-	if keyrange.Of(r.Key, r.RangeEnd).Empty() {
-		return errEmptyRange
-	}
-	if r.WatchId != 0 && ws.watchers[r.WatchId] != nil {
-		return errDuplicateID
-	}
-	return nil
-}
-
-// chooseID returns the ID that the client wants, or for 0 the next free one.
-func (ws *watchStream) chooseID(want int64) int64 {
-	if want != 0 {
-		return want
-	}
-	for ws.watchers[ws.nextID] != nil {
-		ws.nextID++
-	}
-	ws.nextID++
-	return ws.nextID - 1
-}
-
 // cancel ignores an ID that is not in use, as etcd does.
 func (ws *watchStream) cancel(id int64) error {
 	if ws.watchers[id] == nil {
@@ -169,47 +122,60 @@ func (ws *watchStream) cancel(id int64) error {
 }
 
 // progress answers for all watchers together. Like etcd it says nothing if
-// there is none, or if one is to start at a revision still to come.
+// there is none, or if one is not up to date.
 func (ws *watchStream) progress() error {
+	if ws.options.Proxy || len(ws.watchers) == 0 {
+		return nil
+	}
 	header := ws.call.header()
 	for _, w := range ws.watchers {
-		if header.Revision < w.start {
+		if !w.upToDate(header.Revision) {
 			return nil
 		}
 		header.Revision = min(header.Revision, w.next-1)
 	}
-	if len(ws.watchers) == 0 {
-		return nil
-	}
 	return ws.send(&pb.WatchResponse{Header: header, WatchId: noWatcher})
 }
 
-// sendEvents brings every watcher up to date, each with one response.
-func (ws *watchStream) sendEvents() error {
-	for _, id := range slices.Sorted(maps.Keys(ws.watchers)) {
-		if err := ws.advance(ws.watchers[id]); err != nil {
+// notifyProgress answers for each watcher that asked for it once and for all.
+func (ws *watchStream) notifyProgress() error {
+	for _, w := range ws.inOrder() {
+		header := ws.call.header()
+		header.Revision = min(header.Revision, w.next-1)
+		due := w.notify && w.quiet && w.upToDate(header.Revision)
+		w.quiet = true
+		if !due {
+			continue
+		}
+		if err := ws.send(&pb.WatchResponse{Header: header, WatchId: w.id}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (ws *watchStream) advance(w *watcher) error {
-	events, rev, compacted := ws.call.cluster.store.Events(w.keys, w.next, w.prevKV)
-	if compacted != 0 {
-		delete(ws.watchers, w.id)
-		header := &pb.ResponseHeader{}
-		ws.call.fill(header, false)
-		return ws.send(&pb.WatchResponse{
-			Header: header, WatchId: w.id, Canceled: true, CompactRevision: compacted,
-		})
+// sendEvents brings up to date every watcher that has caught up before, and
+// each of the others nearer by one response.
+func (ws *watchStream) sendEvents() error {
+	for _, w := range ws.inOrder() {
+		if err := ws.advance(w); err != nil {
+			return err
+		}
 	}
-	w.next = max(w.next, rev+1)
-	events = slices.DeleteFunc(events, func(e *mvccpb.Event) bool { return w.drop[e.Type] })
-	if len(events) == 0 {
-		return nil
+	return nil
+}
+
+// behind reports whether a watcher has yet to catch up.
+func (ws *watchStream) behind() bool {
+	for _, w := range ws.watchers {
+		if w.behind {
+			return true
+		}
 	}
-	header := &pb.ResponseHeader{Revision: rev}
-	ws.call.fill(header, true)
-	return ws.send(&pb.WatchResponse{Header: header, WatchId: w.id, Events: events})
+	return false
+}
+
+// inOrder returns the watchers in the order of their IDs.
+func (ws *watchStream) inOrder() []*watcher {
+	return slices.SortedFunc(maps.Values(ws.watchers), func(a, b *watcher) int { return int(a.id - b.id) })
 }

@@ -22,7 +22,6 @@ func (s *Store) Compact(r *pb.CompactionRequest) (*pb.CompactionResponse, error)
 		return nil, rpctypes.ErrGRPCFutureRev
 	}
 	s.compacted = r.Revision
-	s.log = slices.DeleteFunc(s.log, func(c change) bool { return c.kv.ModRevision < r.Revision })
 	for key, history := range s.keys {
 		if kept := compactHistory(history, r.Revision); len(kept) > 0 {
 			s.keys[key] = kept

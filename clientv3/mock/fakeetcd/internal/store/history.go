@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -13,16 +14,15 @@ import (
 // at returns the value that key had at a revision, nil if it did not exist.
 func (s *Store) at(key string, rev int64) *mvccpb.KeyValue {
 	history := s.keys[key]
-	for i := len(history) - 1; i >= 0; i-- {
-		if c := history[i]; c.kv.ModRevision <= rev {
-			if c.deleted {
-				return nil
-			}
-			return c.kv
-		}
+	later, _ := slices.BinarySearchFunc(history, rev+1, compareRevision)
+	if later == 0 || history[later-1].deleted {
+		return nil
 	}
-	return nil
+	return history[later-1].kv
 }
+
+// compareRevision finds in an ordered list the first change that is not before rev.
+func compareRevision(c change, rev int64) int { return cmp.Compare(c.kv.ModRevision, rev) }
 
 // rangeAt returns what the keys of r held at a revision, in order.
 func (s *Store) rangeAt(r keyrange.Range, rev int64) []*mvccpb.KeyValue {
@@ -55,30 +55,69 @@ func cloneAll(kvs []*mvccpb.KeyValue) []*mvccpb.KeyValue {
 	return out
 }
 
-// Events returns the changes to the keys of r from revision from on, in order,
-// together with the revision up to which they are complete. With prevKV, each
-// carries the value before it, unless that is compacted.
-//
-// If from is below the last compaction, compacted is that compaction's
-// revision and there are no events.
-func (s *Store) Events(r keyrange.Range, from int64, prevKV bool) (events []*mvccpb.Event, rev, compacted int64) {
+// Query selects changes for Events.
+type Query struct {
+	Keys keyrange.Range
+	// From is the first revision that is wanted.
+	From int64
+	// PrevKV adds the value before each change, unless that is compacted.
+	PrevKV bool
+	// Limit bounds the revisions that have changes, 0 means all.
+	Limit int
+	// Compacted asks for changes even if they were compacted meanwhile: a server
+	// has handed them to its watchers by then.
+	Compacted bool
+}
+
+// Events is the answer to a Query.
+type Events struct {
+	// Events are in order. A revision is there as a whole or not at all.
+	Events []*mvccpb.Event
+	// Revision is that of the store.
+	Revision int64
+	// More is the first revision with changes that did not fit into the limit,
+	// 0 if there is none.
+	More int64
+	// Compacted is the revision of the last compaction if that is above From,
+	// and 0 otherwise. There are no events then.
+	Compacted int64
+}
+
+// Events returns the changes that q selects.
+func (s *Store) Events(q Query) Events {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if from < s.compacted {
-		return nil, s.rev, s.compacted
+	out := Events{Revision: s.rev}
+	if q.From < s.compacted && !q.Compacted {
+		out.Compacted = s.compacted
+		return out
 	}
-	for _, c := range s.log {
-		if c.kv.ModRevision < from || !r.Contains(string(c.kv.Key)) {
+	first, _ := slices.BinarySearchFunc(s.log, q.From, compareRevision)
+	revisions, last := 0, int64(0)
+	for _, c := range s.log[first:] {
+		if !q.Keys.Contains(string(c.kv.Key)) {
 			continue
 		}
-		ev := &mvccpb.Event{Type: mvccpb.Event_PUT, Kv: clone(c.kv)}
-		if c.deleted {
-			ev.Type = mvccpb.Event_DELETE
+		if rev := c.kv.ModRevision; rev != last {
+			if q.Limit > 0 && revisions == q.Limit {
+				out.More = rev
+				break
+			}
+			revisions++
+			last = rev
 		}
-		if prevKV && c.kv.ModRevision > s.compacted {
-			ev.PrevKv = clone(s.at(string(c.kv.Key), c.kv.ModRevision-1))
-		}
-		events = append(events, ev)
+		out.Events = append(out.Events, s.event(c, q.PrevKV))
 	}
-	return events, s.rev, 0
+	return out
+}
+
+func (s *Store) event(c change, prevKV bool) *mvccpb.Event {
+	ev := &mvccpb.Event{Type: mvccpb.Event_PUT, Kv: clone(c.kv)}
+	if c.deleted {
+		ev.Type = mvccpb.Event_DELETE
+	}
+	if prevKV && c.kv.ModRevision > s.compacted {
+		ev.PrevKv = clone(s.at(string(c.kv.Key), c.kv.ModRevision-1))
+	}
+	return ev
 }

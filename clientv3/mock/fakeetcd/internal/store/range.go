@@ -40,6 +40,15 @@ func (s *Store) checkRevision(rev, current int64) error {
 	}
 }
 
+// checkTxnRevision says whether rev can be read in a transaction, where etcd
+// takes a negative revision for a compacted one and not for the latest.
+func (s *Store) checkTxnRevision(rev int64) error {
+	if rev < 0 && rev < s.compacted {
+		return rpctypes.ErrGRPCCompacted
+	}
+	return s.checkRevision(rev, s.rev)
+}
+
 // rangeLocked answers a checked request while current is the latest revision.
 func (s *Store) rangeLocked(r *pb.RangeRequest, current int64) *pb.RangeResponse {
 	rev := r.Revision

@@ -26,7 +26,7 @@ type Store struct {
 	rev int64
 	// compacted is the revision of the last compaction, -1 if there was none.
 	compacted int64
-	// log holds every change since the last compaction in order.
+	// log holds every change in order, compacted ones too.
 	log []change
 	// keys holds the history of each key in order.
 	keys map[string][]change

@@ -245,23 +245,51 @@ func TestEvents(t *testing.T) {
 	mustPut(t, s, "a", "2")
 	mustDelete(t, s, "a", "")
 
-	events, rev, compacted := s.Events(keyrange.Of([]byte("a"), nil), 0, true)
-	assert.EqualValues(t, 5, rev)
-	assert.Zero(t, compacted)
+	all := s.Events(Query{Keys: keyrange.Of([]byte("a"), nil), PrevKV: true})
 	want := []*mvccpb.Event{
 		{Type: mvccpb.Event_PUT, Kv: kv("a", "1", 2, 2, 1)},
 		{Type: mvccpb.Event_PUT, Kv: kv("a", "2", 2, 4, 2), PrevKv: kv("a", "1", 2, 2, 1)},
 		{Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: []byte("a"), ModRevision: 5}, PrevKv: kv("a", "2", 2, 4, 2)},
 	}
-	assert.Empty(t, cmp.Diff(want, events, protocmp.Transform()))
+	assert.Empty(t, cmp.Diff(Events{Events: want, Revision: 5}, all, protocmp.Transform()))
 
 	_, err := s.Compact(&pb.CompactionRequest{Revision: 4})
 	require.NoError(t, err)
-	_, _, compacted = s.Events(keyrange.Of([]byte("a"), nil), 3, false)
-	assert.EqualValues(t, 4, compacted)
-	events, _, compacted = s.Events(keyrange.Of([]byte("a"), nil), 4, true)
-	assert.Zero(t, compacted)
-	assert.Len(t, events, 2)
+	assert.Equal(t, Events{Revision: 5, Compacted: 4}, s.Events(Query{Keys: keyrange.Of([]byte("a"), nil), From: 3}))
+	assert.Len(t, s.Events(Query{Keys: keyrange.Of([]byte("a"), nil), From: 3, Compacted: true}).Events, 2)
+	assert.Len(t, s.Events(Query{Keys: keyrange.Of([]byte("a"), nil), From: 4, PrevKV: true}).Events, 2)
+}
+
+// TestEventsLimit shows that a limit counts revisions, and only those that have
+// a change.
+func TestEventsLimit(t *testing.T) {
+	s := New()
+	for _, key := range []string{"a", "b", "a"} {
+		mustPut(t, s, key, "v")
+	}
+	_, err := s.Txn(&pb.TxnRequest{Success: []*pb.RequestOp{
+		{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("a")}}},
+		{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("aa")}}},
+	}})
+	require.NoError(t, err)
+	keys := keyrange.Of([]byte("a"), []byte("b"))
+	for _, tt := range []struct {
+		from         int64
+		limit, count int
+		more         int64
+	}{
+		{from: 0, limit: 0, count: 4},
+		{from: 0, limit: 1, count: 1, more: 4},
+		{from: 0, limit: 2, count: 2, more: 5},
+		{from: 3, limit: 1, count: 1, more: 5},
+		{from: 5, limit: 1, count: 2},
+		{from: 0, limit: 3, count: 4},
+		{from: 6, limit: 1, count: 0},
+	} {
+		found := s.Events(Query{Keys: keys, From: tt.from, Limit: tt.limit})
+		assert.Len(t, found.Events, tt.count, "%+v", tt)
+		assert.Equal(t, tt.more, found.More, "%+v", tt)
+	}
 }
 
 func TestCompactKeepsWhatIsVisible(t *testing.T) {

@@ -59,7 +59,7 @@ func (s *Store) checkPlan(p *plan) error {
 		var err error
 		switch r := op.Request.(type) {
 		case *pb.RequestOp_RequestRange:
-			err = s.checkRevision(r.RequestRange.Revision, s.rev)
+			err = s.checkTxnRevision(r.RequestRange.Revision)
 		case *pb.RequestOp_RequestPut:
 			err = s.checkPutLocked(r.RequestPut, s.rev)
 		case *pb.RequestOp_RequestTxn:

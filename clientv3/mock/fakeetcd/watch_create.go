@@ -1,0 +1,147 @@
+package fakeetcd
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/authpb"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/keyrange"
+)
+
+// Why etcd refuses a watcher, word for word: clients see only the text.
+var (
+	errEmptyRange  = errors.New("mvcc: watcher range is empty")
+	errDuplicateID = errors.New("mvcc: duplicate watch ID provided on the WatchStream")
+)
+
+func (ws *watchStream) create(r *pb.WatchCreateRequest) error {
+	if len(r.Key) == 0 {
+		// The empty key means the smallest that exists.
+		r.Key = []byte{0}
+	}
+	if reason := ws.refuse(r); reason != nil {
+		return ws.send(refusal(reason.Error()))
+	}
+	return ws.start(r, ws.chooseID(r.WatchId))
+}
+
+// start begins a watch that was not refused, and tells the client.
+func (ws *watchStream) start(r *pb.WatchCreateRequest, id int64) error {
+	header := ws.call.header()
+	ws.watchers[id] = newWatcher(r, id, header.Revision)
+	return ws.send(&pb.WatchResponse{Header: header, WatchId: id, Created: true})
+}
+
+func refusal(reason string) *pb.WatchResponse {
+	return &pb.WatchResponse{WatchId: noWatcher, Created: true, Canceled: true, CancelReason: reason}
+}
+
+// refuse says why a watcher cannot be created, nil if it can.
+func (ws *watchStream) refuse(r *pb.WatchCreateRequest) error {
+	if err := ws.refuseCaller(r); err != nil {
+		return err
+	}
+	if keyrange.Of(r.Key, r.RangeEnd).Empty() {
+		return errEmptyRange
+	}
+	if r.WatchId != 0 && ws.watchers[r.WatchId] != nil {
+		return errDuplicateID
+	}
+	return nil
+}
+
+// refuseCaller is what a server and a proxy refuse alike.
+func (ws *watchStream) refuseCaller(r *pb.WatchCreateRequest) error {
+	if r.StartRevision < 0 {
+		return rpctypes.ErrCompacted
+	}
+	return ws.call.permit(authpb.Permission_READ, r.Key, r.RangeEnd)
+}
+
+// chooseID returns the ID that the client wants, or for 0 the next free one.
+func (ws *watchStream) chooseID(want int64) int64 {
+	if want != 0 {
+		return want
+	}
+	for ws.watchers[ws.nextID] != nil {
+		ws.nextID++
+	}
+	ws.nextID++
+	return ws.nextID - 1
+}
+
+// pipelineDelay is how long a proxy waits for another create before it answers
+// those that it has. A client that pipelines has sent it by then.
+const pipelineDelay = 5 * time.Millisecond
+
+// pipeline is the creates that a proxy has not answered yet.
+type pipeline struct {
+	creates []proxyCreate
+	timer   *time.Timer
+}
+
+type proxyCreate struct {
+	request *pb.WatchCreateRequest
+	id      int64
+}
+
+func (p *pipeline) add(r *pb.WatchCreateRequest, id int64) {
+	p.creates = append(p.creates, proxyCreate{r, id})
+	p.stop()
+	p.timer = time.NewTimer(pipelineDelay)
+}
+
+// due returns the channel that says when to answer, nil while there is nothing.
+func (p *pipeline) due() <-chan time.Time {
+	if p.timer == nil {
+		return nil
+	}
+	return p.timer.C
+}
+
+func (p *pipeline) stop() {
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+	}
+}
+
+// newProxyID returns the ID of the next watch that a proxy accepts. What it
+// refuses uses up none.
+func (ws *watchStream) newProxyID(r *pb.WatchCreateRequest) int64 {
+	if ws.refuseCaller(r) != nil || keyrange.Of(r.Key, r.RangeEnd).Empty() {
+		return noWatcher
+	}
+	ws.nextID++
+	return ws.nextID - 1
+}
+
+// answerPipeline answers the last create first.
+func (ws *watchStream) answerPipeline() error {
+	creates := ws.pipeline.creates
+	ws.pipeline.creates = nil
+	ws.pipeline.stop()
+	for _, c := range slices.Backward(creates) {
+		if err := ws.answerAsProxy(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (ws *watchStream) answerAsProxy(c proxyCreate) error {
+	if c.id != noWatcher {
+		return ws.start(c.request, c.id)
+	}
+	reason := ""
+	if err := ws.refuseCaller(c.request); err != nil {
+		reason = rpctypes.Error(err).Error()
+	}
+	resp := refusal(reason)
+	resp.Header = &pb.ResponseHeader{} // of which nothing is known
+	return ws.send(resp)
+}

@@ -1,0 +1,221 @@
+package fakeetcd
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/protobuf/proto"
+)
+
+// startWatch runs a cluster of one member that serves watches as o says.
+func startWatch(t *testing.T, o WatchOptions) (*Cluster, watching) {
+	t.Helper()
+	cluster := start(t, 1)
+	require.NoError(t, cluster.SetWatchOptions(o))
+	return cluster, openWatch(t, cluster.Member(0))
+}
+
+func mustPut(t *testing.T, cluster *Cluster, key, value string) {
+	t.Helper()
+	_, err := cluster.Put(key, value)
+	require.NoError(t, err)
+}
+
+func (w watching) next() *pb.WatchResponse {
+	w.t.Helper()
+	resp, err := w.Recv()
+	require.NoError(w.t, err)
+	return resp
+}
+
+func TestWatchOptionsAreChecked(t *testing.T) {
+	cluster := start(t, 1)
+	for _, o := range []WatchOptions{{FragmentBytes: -1}, {BatchRevisions: -1}, {ProgressInterval: -1}} {
+		assert.ErrorContains(t, cluster.SetWatchOptions(o), "-1")
+	}
+}
+
+func TestWatchFragments(t *testing.T) {
+	const limit = 300
+	cluster, w := startWatch(t, WatchOptions{FragmentBytes: limit})
+	for _, size := range []int{100, 100, 100, 10, 10, 400, 10} {
+		mustPut(t, cluster, "k", strings.Repeat("x", size))
+	}
+	tests := []struct {
+		request *pb.WatchCreateRequest
+		want    []int // events in each response
+	}{
+		{&pb.WatchCreateRequest{Key: []byte("k"), StartRevision: 2, Fragment: true}, []int{2, 3, 1, 1}},
+		{&pb.WatchCreateRequest{Key: []byte("k"), StartRevision: 2}, []int{7}},
+		{&pb.WatchCreateRequest{Key: []byte("k"), StartRevision: 7, Fragment: true}, []int{1, 1}},
+		{&pb.WatchCreateRequest{Key: []byte("k"), StartRevision: 8, Fragment: true}, []int{1}},
+	}
+	for id, tt := range tests {
+		w.create(tt.request)
+		w.expect(&pb.WatchResponse{Header: at(8), WatchId: int64(id), Created: true})
+		var got []int
+		rev := tt.request.StartRevision
+		for more := true; more; {
+			resp := w.next()
+			got = append(got, len(resp.Events))
+			assert.EqualValues(t, id, resp.WatchId)
+			assert.EqualValues(t, 8, resp.Header.Revision)
+			if len(resp.Events) > 1 && tt.request.Fragment {
+				assert.Less(t, proto.Size(resp), limit)
+			}
+			for _, e := range resp.Events {
+				assert.Equal(t, rev, e.Kv.ModRevision)
+				rev++
+			}
+			more = resp.Fragment
+		}
+		assert.Equal(t, tt.want, got)
+	}
+}
+
+// TestWatchBatches shows what a watch receives that starts in the past: batches
+// first, whose headers are ahead of them, and then a response for each revision.
+func TestWatchBatches(t *testing.T) {
+	cluster, w := startWatch(t, WatchOptions{BatchRevisions: 2})
+	for i := range 5 {
+		mustPut(t, cluster, "k", fmt.Sprint(i))
+	}
+	w.create(&pb.WatchCreateRequest{Key: []byte("k"), StartRevision: 2})
+	w.expect(&pb.WatchResponse{Header: at(6), Created: true})
+	for _, want := range [][]*mvccpb.Event{
+		{putEvent("k", "0", 2, 2, 1), putEvent("k", "1", 2, 3, 2)},
+		{putEvent("k", "2", 2, 4, 3), putEvent("k", "3", 2, 5, 4)},
+		{putEvent("k", "4", 2, 6, 5)},
+	} {
+		w.expect(&pb.WatchResponse{Header: at(6), Events: want})
+	}
+	mustPut(t, cluster, "k", "5")
+	mustPut(t, cluster, "k", "6")
+	w.expect(&pb.WatchResponse{Header: at(7), Events: []*mvccpb.Event{putEvent("k", "5", 2, 7, 6)}})
+	w.expect(&pb.WatchResponse{Header: at(8), Events: []*mvccpb.Event{putEvent("k", "6", 2, 8, 7)}})
+}
+
+// TestWatchBatchesAndProgress asks for progress while a watcher has yet to catch
+// up, which is ignored, and when it has.
+func TestWatchBatchesAndProgress(t *testing.T) {
+	cluster := start(t, 1)
+	require.NoError(t, cluster.SetWatchOptions(WatchOptions{BatchRevisions: 1}))
+	mustPut(t, cluster, "k", "0")
+	mustPut(t, cluster, "k", "1")
+	reached, release := make(chan struct{}), make(chan struct{})
+	cluster.Once("Watch", func(c *Call) {
+		c.OnSend(func(resp proto.Message) bool {
+			if events := resp.(*pb.WatchResponse).Events; len(events) > 0 && events[0].Kv.ModRevision == 2 {
+				close(reached)
+				_ = c.Hold(release)
+			}
+			return true
+		})
+	})
+	w := openWatch(t, cluster.Member(0))
+	w.create(&pb.WatchCreateRequest{Key: []byte("k"), StartRevision: 2})
+	w.expect(&pb.WatchResponse{Header: at(3), Created: true})
+	<-reached
+	w.askProgress()
+	require.Eventually(t, func() bool { return len(cluster.Calls("Watch")[0].Requests) == 2 }, 20*time.Second, time.Millisecond)
+	close(release)
+	assert.Len(t, w.next().Events, 1)
+	assert.Len(t, w.next().Events, 1)
+	w.askProgress()
+	w.expect(&pb.WatchResponse{Header: at(3), WatchId: noWatcher})
+}
+
+func TestWatchProgressInterval(t *testing.T) {
+	cluster, w := startWatch(t, WatchOptions{ProgressInterval: 20 * time.Millisecond})
+	w.create(&pb.WatchCreateRequest{Key: []byte("quiet")})
+	w.create(&pb.WatchCreateRequest{Key: []byte("k"), ProgressNotify: true})
+	w.create(&pb.WatchCreateRequest{Key: []byte("k"), ProgressNotify: true, StartRevision: 100})
+	for id := range int64(3) {
+		w.expect(&pb.WatchResponse{Header: at(1), WatchId: id, Created: true})
+	}
+	w.expect(&pb.WatchResponse{Header: at(1), WatchId: 1})
+	w.expect(&pb.WatchResponse{Header: at(1), WatchId: 1})
+	mustPut(t, cluster, "other", "")
+	for resp := w.next(); resp.Header.Revision != 2; resp = w.next() {
+		assert.EqualValues(t, 1, resp.WatchId)
+	}
+}
+
+// TestWatchCompactedIsRegistered shows that a watcher which met a compaction
+// keeps its ID, and progress from being notified, until it is cancelled.
+func TestWatchCompactedIsRegistered(t *testing.T) {
+	cluster, w := startWatch(t, WatchOptions{})
+	mustPut(t, cluster, "k", "0")
+	mustPut(t, cluster, "k", "1")
+	require.NoError(t, cluster.Compact(3))
+	assert.Equal(t, rpctypes.ErrGRPCCompacted, cluster.Compact(3))
+	assert.Equal(t, rpctypes.ErrGRPCFutureRev, cluster.Compact(4))
+	w.create(&pb.WatchCreateRequest{Key: []byte("k"), StartRevision: 2, WatchId: 7})
+	w.expect(&pb.WatchResponse{Header: at(3), WatchId: 7, Created: true})
+	w.expect(&pb.WatchResponse{Header: at(0), WatchId: 7, Canceled: true, CompactRevision: 3})
+	w.create(&pb.WatchCreateRequest{Key: []byte("k"), WatchId: 7})
+	w.expect(&pb.WatchResponse{
+		Header: at(3), WatchId: noWatcher, Created: true, Canceled: true, CancelReason: errDuplicateID.Error(),
+	})
+	w.create(&pb.WatchCreateRequest{Key: []byte("k"), WatchId: 8})
+	w.expect(&pb.WatchResponse{Header: at(3), WatchId: 8, Created: true})
+	w.askProgress()
+	w.cancel(7)
+	w.expect(&pb.WatchResponse{Header: at(3), WatchId: 7, Canceled: true})
+	w.askProgress()
+	w.expect(&pb.WatchResponse{Header: at(3), WatchId: noWatcher})
+}
+
+// TestWatchUpToDateIsNotCompacted shows that a watch which had caught up is owed
+// what came before a compaction.
+func TestWatchUpToDateIsNotCompacted(t *testing.T) {
+	cluster := start(t, 1)
+	release := make(chan struct{})
+	cluster.Once("Watch", func(c *Call) {
+		c.OnSend(func(resp proto.Message) bool {
+			return resp.(*pb.WatchResponse).Created || c.Hold(release) == nil
+		})
+	})
+	w := openWatch(t, cluster.Member(0))
+	w.create(&pb.WatchCreateRequest{Key: []byte("k")})
+	w.expect(&pb.WatchResponse{Header: at(1), Created: true})
+	for range 3 {
+		mustPut(t, cluster, "k", "")
+	}
+	require.NoError(t, cluster.Compact(4))
+	close(release)
+	for rev := range int64(3) {
+		w.expect(&pb.WatchResponse{Header: at(2 + rev), Events: []*mvccpb.Event{putEvent("k", "", 2, 2+rev, 1+rev)}})
+	}
+}
+
+// TestWatchProxy shows how a proxy answers: in the order of its own IDs turned
+// round, to creates that come together.
+func TestWatchProxy(t *testing.T) {
+	cluster, w := startWatch(t, WatchOptions{Proxy: true})
+	for _, r := range []*pb.WatchCreateRequest{
+		{Key: []byte("a"), WatchId: 5},
+		{Key: []byte("b"), RangeEnd: []byte("a"), WatchId: 6},
+		{Key: []byte("b"), WatchId: 7},
+		{Key: []byte("c"), StartRevision: -1, WatchId: 8},
+	} {
+		w.create(r)
+	}
+	refused := &pb.WatchResponse{Header: at(0), WatchId: noWatcher, Created: true, Canceled: true}
+	compacted := proto.CloneOf(refused)
+	compacted.CancelReason = "etcdserver: mvcc: required revision has been compacted"
+	w.expect(compacted)
+	w.expect(&pb.WatchResponse{Header: at(1), WatchId: 1, Created: true})
+	w.expect(refused)
+	w.expect(&pb.WatchResponse{Header: at(1), WatchId: 0, Created: true})
+	w.askProgress() // has no answer
+	mustPut(t, cluster, "b", "")
+	w.expect(&pb.WatchResponse{Header: at(2), WatchId: 1, Events: []*mvccpb.Event{putEvent("b", "", 2, 2, 1)}})
+}

@@ -1,0 +1,155 @@
+package fakeetcd
+
+import (
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/keyrange"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/store"
+)
+
+// watcher is one watch on a stream.
+type watcher struct {
+	id       int64
+	keys     keyrange.Range
+	prevKV   bool
+	fragment bool
+	notify   bool
+	drop     map[mvccpb.Event_EventType]bool
+	start    int64 // as requested
+	next     int64 // first revision that was not sent yet
+
+	// behind is a watcher that started in the past and has not caught up.
+	behind bool
+	// compacted is a watcher that lost revisions to a compaction, and was told
+	// so. Its ID is in use until the client cancels it.
+	compacted bool
+	// quiet is a watcher that got no event since the last tick.
+	quiet bool
+}
+
+// newWatcher returns the watcher that r asks for, while the store is at rev.
+func newWatcher(r *pb.WatchCreateRequest, id, rev int64) *watcher {
+	w := &watcher{
+		id: id, keys: keyrange.Of(r.Key, r.RangeEnd),
+		prevKV: r.PrevKv, fragment: r.Fragment, notify: r.ProgressNotify,
+		drop:  make(map[mvccpb.Event_EventType]bool),
+		start: r.StartRevision, next: r.StartRevision,
+		behind: r.StartRevision != 0 && r.StartRevision <= rev,
+		quiet:  true,
+	}
+	if w.next == 0 {
+		w.next = rev + 1
+	}
+	for _, f := range r.Filters {
+		switch f {
+		case pb.WatchCreateRequest_NOPUT:
+			w.drop[mvccpb.Event_PUT] = true
+		case pb.WatchCreateRequest_NODELETE:
+			w.drop[mvccpb.Event_DELETE] = true
+		}
+	}
+	return w
+}
+
+// upToDate reports whether w can be told of progress while the store is at rev.
+func (w *watcher) upToDate(rev int64) bool { return !w.behind && !w.compacted && rev >= w.start }
+
+// advance sends what happened since the last time: to a watcher that is behind
+// one batch, to others a response for each revision.
+func (ws *watchStream) advance(w *watcher) error {
+	if w.compacted {
+		return nil
+	}
+	q := store.Query{Keys: w.keys, From: w.next, PrevKV: w.prevKV, Compacted: !w.behind}
+	if w.behind {
+		q.Limit = ws.options.BatchRevisions
+	}
+	found := ws.call.cluster.store.Events(q)
+	if found.Compacted != 0 {
+		w.compacted, w.behind = true, false
+		header := &pb.ResponseHeader{}
+		ws.call.fill(header, false)
+		return ws.send(&pb.WatchResponse{
+			Header: header, WatchId: w.id, Canceled: true, CompactRevision: found.Compacted,
+		})
+	}
+	if w.behind {
+		return ws.sendBatch(w, found)
+	}
+	w.next = max(w.next, found.Revision+1)
+	for len(found.Events) > 0 {
+		n := sameRevision(found.Events)
+		if err := ws.sendTo(w, found.Events[:n], found.Events[0].Kv.ModRevision); err != nil {
+			return err
+		}
+		found.Events = found.Events[n:]
+	}
+	return nil
+}
+
+// sendBatch sends a response whose header is ahead of its events.
+func (ws *watchStream) sendBatch(w *watcher, found store.Events) error {
+	w.next, w.behind = found.Revision+1, found.More != 0
+	if w.behind {
+		w.next = found.More
+	}
+	return ws.sendTo(w, found.Events, found.Revision)
+}
+
+// sameRevision counts the events at the start that have one revision.
+func sameRevision(events []*mvccpb.Event) int {
+	n := slices.IndexFunc(events, func(e *mvccpb.Event) bool { return e.Kv.ModRevision != events[0].Kv.ModRevision })
+	if n < 0 {
+		return len(events)
+	}
+	return n
+}
+
+// sendTo sends those of the events that w wants, if there are any.
+func (ws *watchStream) sendTo(w *watcher, events []*mvccpb.Event, rev int64) error {
+	events = slices.DeleteFunc(slices.Clone(events), func(e *mvccpb.Event) bool { return w.drop[e.Type] })
+	if len(events) == 0 {
+		return nil
+	}
+	w.quiet = false
+	header := &pb.ResponseHeader{Revision: rev}
+	ws.call.fill(header, true)
+	resp := &pb.WatchResponse{Header: header, WatchId: w.id, Events: events}
+	if !w.fragment || ws.options.Proxy {
+		return ws.send(resp)
+	}
+	for _, part := range fragments(resp, ws.options.FragmentBytes) {
+		if err := ws.send(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fragments divides a response of limit bytes or more into parts that are
+// smaller, as far as its events are. All but the last are marked.
+func fragments(resp *pb.WatchResponse, limit int) []*pb.WatchResponse {
+	if proto.Size(resp) < limit {
+		return []*pb.WatchResponse{resp}
+	}
+	var parts []*pb.WatchResponse
+	for rest := resp.Events; len(rest) > 0; {
+		part := &pb.WatchResponse{Header: proto.CloneOf(resp.Header), WatchId: resp.WatchId, Fragment: true}
+		n, size := 0, proto.Size(part)
+		for n < len(rest) {
+			size += proto.Size(&pb.WatchResponse{Events: rest[n : n+1]})
+			if n > 0 && size >= limit {
+				break
+			}
+			n++
+		}
+		part.Events, rest = rest[:n], rest[n:]
+		parts = append(parts, part)
+	}
+	parts[len(parts)-1].Fragment = false
+	return parts
+}
