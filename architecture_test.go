@@ -17,11 +17,17 @@ const module = "github.com/quorate/quorate"
 // rooms lists every room of the library with the rooms that it may import:
 // those below it. A package belongs to the room with the longest matching path.
 var rooms = map[string][]string{
-	"":                       {},
-	"endpoint":               {},
-	"retry":                  {},
-	"internal/channel":       {"endpoint", "retry"},
-	"clientv3":               {"internal/channel", "retry"},
+	"":                        {},
+	"endpoint":                {},
+	"retry":                   {},
+	"internal/channel":        {"endpoint", "retry"},
+	"clientv3/internal/watch": {},
+	"clientv3/internal/lease": {},
+	"clientv3/internal/wire":  {},
+	"clientv3": {
+		"internal/channel", "retry",
+		"clientv3/internal/watch", "clientv3/internal/lease", "clientv3/internal/wire",
+	},
 	"clientv3/mock/fakeetcd": {},
 }
 

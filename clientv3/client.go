@@ -38,6 +38,7 @@ type Client struct {
 	Cluster
 	KV
 	Lease
+	Watcher
 	Auth
 	Maintenance
 
@@ -103,6 +104,7 @@ func New(cfg Config) (*Client, error) {
 	c.Cluster = NewCluster(c)
 	c.KV = NewKV(c)
 	c.Lease = NewLease(c)
+	c.Watcher = NewWatcher(c)
 	c.Auth = NewAuth(c)
 	c.Maintenance = NewMaintenance(c)
 	if err := c.greet(); err != nil {
@@ -171,6 +173,9 @@ func (c *Client) login() channel.Login {
 // IsConnCanceled is true. A second Close returns context.Canceled.
 func (c *Client) Close() error {
 	c.cancel()
+	if c.Watcher != nil {
+		_ = c.Watcher.Close() // it reports nothing that Close could act on
+	}
 	if c.Lease != nil {
 		_ = c.Lease.Close() // it reports nothing that Close could act on
 	}
@@ -268,6 +273,22 @@ func (c *Client) tries(method string) *channel.Tries {
 		return channel.DefaultTries(method)
 	}
 	return c.channel.Tries(method)
+}
+
+// streamTransport carries the client's watch streams, like transport.
+func (c *Client) streamTransport() grpc.ClientConnInterface {
+	if c == nil || c.channel == nil {
+		return noConnection{}
+	}
+	return c.channel.Streams()
+}
+
+// streamTries is tries for streams over streamTransport.
+func (c *Client) streamTries(method string) *channel.Tries {
+	if c == nil || c.channel == nil {
+		return channel.DefaultTries(method)
+	}
+	return c.channel.Streams().Tries(method)
 }
 
 // noConnection is the transport of a client without a connection.

@@ -125,6 +125,12 @@ type Config struct {
 	// varies. The default, 0, means full jitter: a random part of the delay.
 	BackoffJitterFraction float64 `json:"backoff-jitter-fraction"`
 
+	// MaxWatchBufferBytes bounds what one watch holds for a reader who is slower
+	// than its events, in bytes of memory. Past it the watch pauses, and goes on
+	// where it stopped when half of that is read, see [Watcher]. The default is
+	// 16 MiB.
+	MaxWatchBufferBytes int `json:"max-watch-buffer-bytes"`
+
 	// ServiceConfig is a gRPC service config in JSON, of which methodConfig's
 	// retryPolicy and retryThrottling are used, see package retry. The fields
 	// above, where set, take precedence over it.
@@ -154,6 +160,8 @@ func (cfg *Config) validate() error {
 		return fmt.Errorf("MaxCallSendMsgSize is %d bytes: it cannot be negative; 0 means the default", cfg.MaxCallSendMsgSize)
 	case cfg.MaxCallRecvMsgSize < 0:
 		return fmt.Errorf("MaxCallRecvMsgSize is %d bytes: it cannot be negative; 0 means the default", cfg.MaxCallRecvMsgSize)
+	case cfg.MaxWatchBufferBytes < 0:
+		return fmt.Errorf("MaxWatchBufferBytes is %d bytes: it cannot be negative; 0 means the default", cfg.MaxWatchBufferBytes)
 	case cfg.MaxCallRecvMsgSize > 0 && cfg.MaxCallSendMsgSize > cfg.MaxCallRecvMsgSize:
 		return fmt.Errorf("gRPC message recv limit (%d bytes) must be greater than send limit (%d bytes)", cfg.MaxCallRecvMsgSize, cfg.MaxCallSendMsgSize)
 	}

@@ -5,7 +5,11 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/clientv3/internal/lease"
+	"github.com/quorate/quorate/internal/channel"
 )
 
 // LeaseID identifies a lease.
@@ -63,8 +67,8 @@ type LeaseLeasesResponse struct {
 	Leases []LeaseStatus `json:"leases"`
 }
 
-// Lease grants and revokes leases. All methods are repeated after a fault for as
-// long as ctx allows.
+// Lease grants leases, keeps them alive, and revokes them. All methods are repeated
+// after a fault for as long as ctx allows.
 type Lease interface {
 	// Grant creates a lease that lasts ttl seconds. The client chooses its id, so
 	// that a repeated request cannot create a second lease. When the first request
@@ -84,7 +88,46 @@ type Lease interface {
 	// Leases lists all leases.
 	Leases(ctx context.Context) (*LeaseLeasesResponse, error)
 
-	// Close releases what the service holds. It revokes nothing. It returns nil.
+	// KeepAlive keeps a lease alive until ctx ends, and delivers the answers. It
+	// does not wait for the first one. A renewal is sent a third of the TTL after
+	// the one before, whether or not the channel is read: it holds 16 responses,
+	// and what does not fit is dropped, with a line in the log.
+	//
+	// All leases of a client share one stream. When its member does not answer,
+	// loses its leader, or leaves, the stream is opened elsewhere, within a third of
+	// the shortest TTL concerned, and what is unanswered is sent again. A lease
+	// outlives every outage that is shorter than what is left of its TTL.
+	//
+	// The channel is closed when
+	//
+	//   - the server says that there is no such lease, or [Lease.Revoke] of this
+	//     service has ended it,
+	//   - the TTL has passed since the last request that was answered was sent: the
+	//     lease may have ended,
+	//   - no first answer came for DialTimeout plus 1 s, or for 5 s if there is no
+	//     DialTimeout; a lease that this service granted has at least its TTL,
+	//   - ctx was made by [WithRequireLeader] and every endpoint that can be reached
+	//     says that it knows no leader,
+	//   - ctx ends, or Close is called.
+	//
+	// [WithLeaseMonitor] tells which of these it was, and until when the lease
+	// certainly lives. After Close the channel is closed from the beginning, and the
+	// error is an [ErrKeepAliveHalted]; there is no other error.
+	//
+	// Several KeepAlives of one lease share its renewals; each has a channel of its
+	// own.
+	KeepAlive(ctx context.Context, id LeaseID) (<-chan *LeaseKeepAliveResponse, error)
+
+	// KeepAliveOnce renews a lease once. The request goes over the stream that
+	// KeepAlive uses, and is sent again after a fault until ctx ends; without a
+	// deadline it waits for as long as no member answers. If there is no such lease
+	// the error is rpctypes.ErrLeaseNotFound. If the server refuses the request,
+	// for want of permission for instance, it is the server's error. After Close the
+	// request has a stream of its own.
+	KeepAliveOnce(ctx context.Context, id LeaseID) (*LeaseKeepAliveResponse, error)
+
+	// Close ends all KeepAlives; their channels are closed. It revokes nothing. It
+	// returns nil.
 	Close() error
 }
 
@@ -92,16 +135,35 @@ type lessor struct {
 	remote   pb.LeaseClient
 	callOpts []grpc.CallOption
 	newID    func() LeaseID
+	tries    func() *channel.Tries
+	engine   *lease.Engine
+	drops    dropLog
 }
 
 // NewLease returns the Lease service of a client.
-func NewLease(c *Client) Lease { return NewLeaseFromLeaseClient(RetryLeaseClient(c), c, 0) }
+func NewLease(c *Client) Lease {
+	return NewLeaseFromLeaseClient(RetryLeaseClient(c), c, c.cfg.DialTimeout+time.Second)
+}
 
 // NewLeaseFromLeaseClient returns the Lease service over remote, with the call
-// options of c. c may be nil. The duration bounds how long a keepalive waits for its
-// first response; no other method uses it.
-func NewLeaseFromLeaseClient(remote pb.LeaseClient, c *Client, _ time.Duration) Lease {
-	return &lessor{remote: remote, callOpts: callOptsOf(c), newID: randomLeaseID}
+// options and the logger of c. c may be nil. A KeepAlive of a lease that this
+// service did not grant is given up if its first answer takes longer than
+// keepAliveTimeout; 1 s, or nothing, stands for 5 s.
+func NewLeaseFromLeaseClient(remote pb.LeaseClient, c *Client, keepAliveTimeout time.Duration) Lease {
+	log := func() *zap.Logger { return loggerOf(c) }
+	tries := func() *channel.Tries { return c.tries(pb.Lease_LeaseKeepAlive_FullMethodName).Endless() }
+	return &lessor{
+		remote:   remote,
+		callOpts: callOptsOf(c),
+		newID:    randomLeaseID,
+		tries:    tries,
+		engine: lease.New(lease.Config{
+			Streams:     &leaseStreams{Tries: tries(), remote: remote, opts: callOptsOf(c)},
+			FirstAnswer: firstAnswer(keepAliveTimeout),
+			Logger:      log,
+		}),
+		drops: dropLog{log: log},
+	}
 }
 
 func (l *lessor) TimeToLive(ctx context.Context, id LeaseID, opts ...LeaseOption) (*LeaseTimeToLiveResponse, error) {
@@ -130,4 +192,7 @@ func (l *lessor) Leases(ctx context.Context) (*LeaseLeasesResponse, error) {
 	return &LeaseLeasesResponse{ResponseHeader: resp.GetHeader(), Leases: leases}, nil
 }
 
-func (l *lessor) Close() error { return nil }
+func (l *lessor) Close() error {
+	l.engine.Close(ErrKeepAliveHalted{Reason: context.Canceled})
+	return nil
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -32,8 +33,10 @@ func (l *lessor) Grant(ctx context.Context, ttl int64) (*LeaseGrantResponse, err
 // it was an earlier attempt of this call that created the lease and whose response
 // was lost. It returns ErrLeaseExist if that lease has ended since.
 func (l *lessor) grant(ctx context.Context, id LeaseID, ttl int64) (*LeaseGrantResponse, error) {
+	start := time.Now()
 	resp, err := invoke(ctx, l.remote.LeaseGrant, &pb.LeaseGrantRequest{ID: int64(id), TTL: ttl}, l.callOpts)
 	if err == nil {
+		l.engine.Granted(start, resp.ID, resp.TTL)
 		return &LeaseGrantResponse{
 			ResponseHeader: resp.GetHeader(),
 			ID:             LeaseID(resp.ID),
@@ -51,12 +54,16 @@ func (l *lessor) grant(ctx context.Context, id LeaseID, ttl int64) (*LeaseGrantR
 	if granted.TTL <= 0 {
 		return nil, err
 	}
+	l.engine.Granted(start, int64(id), granted.GrantedTTL)
 	return &LeaseGrantResponse{ResponseHeader: granted.ResponseHeader, ID: id, TTL: granted.GrantedTTL}, nil
 }
 
 func (l *lessor) Revoke(ctx context.Context, id LeaseID) (*LeaseRevokeResponse, error) {
 	traced, trail := channel.WithTrail(ctx)
 	resp, err := invoke(traced, l.remote.LeaseRevoke, &pb.LeaseRevokeRequest{ID: int64(id)}, l.callOpts)
+	if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		l.engine.Revoked(int64(id))
+	}
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) && trail.Ambiguous() {
 		return l.revoked(ctx, id), nil
 	}

@@ -16,7 +16,7 @@ func WithFilterPut() OpOption { return func(op *Op) { op.filterPut = true } }
 func WithFilterDelete() OpOption { return func(op *Op) { op.filterDelete = true } }
 
 // WithFragment lets the server split a watch response that is larger than its
-// request limit (--max-request-bytes, 1.5 MiB by default, plus 512 bytes) into
+// request limit (--max-request-bytes, 1.5 MiB by default, plus 512 KiB) into
 // several.
 func WithFragment() OpOption { return func(op *Op) { op.fragment = true } }
 

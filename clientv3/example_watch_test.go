@@ -1,0 +1,98 @@
+package clientv3_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// The state of some keys, and every change from there on: read them, then watch from
+// the revision after the one that was read.
+func ExampleWatcher_Watch() {
+	client, stop := newExampleClient()
+	defer stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	if _, err := client.Put(ctx, "config/color", "blue"); err != nil {
+		panic(err)
+	}
+	state, err := client.Get(ctx, "config/", clientv3.WithPrefix())
+	if err != nil {
+		panic(err)
+	}
+	changes := client.Watch(ctx, "config/", clientv3.WithPrefix(), clientv3.WithRev(state.Header.Revision+1))
+
+	if _, err := client.Put(ctx, "config/color", "green"); err != nil {
+		panic(err)
+	}
+	if _, err := client.Delete(ctx, "config/color"); err != nil {
+		panic(err)
+	}
+	for seen := 0; seen < 2; {
+		resp := <-changes
+		if err := resp.Err(); err != nil {
+			panic(err)
+		}
+		for _, ev := range resp.Events {
+			fmt.Printf("%s %s %s\n", ev.Type, ev.Kv.Key, ev.Kv.Value)
+			seen++
+		}
+	}
+	// Output:
+	// PUT config/color green
+	// DELETE config/color
+}
+
+// A watch ends when what it needs is compacted. Then the program reads the keys
+// anew, and watches from there.
+func ExampleWatchResponse_Err() {
+	client, stop := newExampleClient()
+	defer stop()
+	ctx := context.Background()
+
+	var last int64
+	for range 5 {
+		resp, err := client.Put(ctx, "key", "value")
+		if err != nil {
+			panic(err)
+		}
+		last = resp.Header.Revision
+	}
+	if _, err := client.Compact(ctx, last); err != nil {
+		panic(err)
+	}
+	for resp := range client.Watch(ctx, "key", clientv3.WithRev(1)) {
+		if errors.Is(resp.Err(), rpctypes.ErrCompacted) {
+			fmt.Println("history begins at", resp.CompactRevision, "now")
+		}
+	}
+	// Output:
+	// history begins at 6 now
+}
+
+// Progress tells up to which revision a watch has delivered everything, also when
+// nothing has changed.
+func ExampleWatcher_RequestProgress() {
+	client, stop := newExampleClient()
+	defer stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	changes := client.Watch(ctx, "quiet")
+	put, err := client.Put(ctx, "other", "value")
+	if err != nil {
+		panic(err)
+	}
+	if err := client.RequestProgress(ctx); err != nil {
+		panic(err)
+	}
+	resp := <-changes
+	fmt.Println(resp.IsProgressNotify(), resp.Header.Revision >= put.Header.Revision)
+	// Output:
+	// true true
+}

@@ -1,0 +1,321 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func TestKeptAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeStreams{}
+		e, logs := startEngine(t, f)
+		p := subscribe(t, e, t.Context(), 1, Subscriber{})
+		time.Sleep(time.Hour)
+		require.False(t, p.isClosed())
+		require.Equal(t, 1, f.count())
+		requests := f.last().requests()
+		for i, r := range requests[1:] {
+			interval := r.at.Sub(requests[i].at)
+			require.LessOrEqual(t, interval, ttl/3, "never later than a third of the TTL")
+			if i > 0 {
+				require.GreaterOrEqual(t, interval, ttl/3*31/32)
+			}
+		}
+		require.InDelta(t, 182, len(requests), 3)
+		require.Len(t, requests, p.delivered())
+		require.Equal(t, requests[len(requests)-1].at.Add(ttl), p.valid())
+		require.Zero(t, logs.Len())
+	})
+}
+
+// A server that stops, as under SIGSTOP, takes requests and answers nothing.
+func TestSilentStreamIsReopened(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		send func(s *fakeStream) error
+	}{
+		{"requests are lost", func(*fakeStream) error { return nil }},
+		{"sending blocks", func(s *fakeStream) error {
+			<-s.ctx.Done()
+			return s.ctx.Err()
+		}},
+	} {
+		for _, ttl := range []time.Duration{2 * time.Second, 6 * time.Second, time.Minute} {
+			t.Run(tt.name+"/"+ttl.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					start := time.Now()
+					f := &fakeStreams{onSend: func(s *fakeStream, id int64) error {
+						if s.number == 1 && time.Since(start) > time.Minute {
+							return tt.send(s)
+						}
+						s.answer(id, ttl)
+						return nil
+					}}
+					e, logs := startEngine(t, f)
+					p := subscribe(t, e, t.Context(), 1, Subscriber{})
+					time.Sleep(3 * time.Minute)
+					require.False(t, p.isClosed())
+					require.Equal(t, 2, f.count())
+					first := f.stream(0).requests()
+					second := f.stream(1).requests()[0]
+					lost := first[len(first)-1]
+					assert.LessOrEqual(t, second.at.Sub(lost.at), ttl/3)
+					ends, _ := f.ends()
+					require.Len(t, ends, 1)
+					require.Equal(t, codes.Unavailable, status.Code(ends[0]))
+					require.Zero(t, logs.Len(), "one change of streams is no outage")
+				})
+			})
+		}
+	}
+}
+
+func TestOpeningThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeStreams{onOpen: func(ctx context.Context, n int) error {
+			if n < 3 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}}
+		e, _ := startEngine(t, f)
+		start := time.Now()
+		p := subscribe(t, e, t.Context(), 1, Subscriber{})
+		time.Sleep(2*maxSilence + time.Second)
+		require.Equal(t, 3, f.count())
+		require.Equal(t, start.Add(2*maxSilence), f.last().requests()[0].at)
+		require.Equal(t, 1, p.delivered())
+	})
+}
+
+// An outage that is shorter than what is left of the TTL is outlived; after a
+// longer one the lease is given up when its TTL has passed, and not later.
+func TestOutage(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		lasts time.Duration
+		lives bool
+	}{
+		{"shorter than the TTL", ttl - time.Second, true},
+		{"longer than the TTL", ttl + time.Second, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var up time.Time
+				f := &fakeStreams{
+					onOpen: func(context.Context, int) error {
+						if time.Now().Before(up) {
+							return errBroken
+						}
+						return nil
+					},
+					onNext: func(ctx context.Context, _ error) error { return wait(ctx, 2*time.Hour) },
+				}
+				e, logs := startEngine(t, f)
+				start := time.Now()
+				p := subscribe(t, e, t.Context(), 1, Subscriber{})
+				synctest.Wait()
+				require.Equal(t, 1, p.delivered())
+				up = start.Add(tt.lasts)
+				f.last().broken <- errBroken
+				time.Sleep(2 * time.Hour)
+				require.Equal(t, tt.lives, !p.isClosed())
+				require.NotZero(t, logs.FilterMessageSnippet("is down").Len())
+				if tt.lives {
+					require.Equal(t, 1, logs.FilterMessageSnippet("is up again").Len())
+					require.Less(t, f.count(), 50, "it is hurried, and does not hammer")
+					return
+				}
+				require.ErrorIs(t, p.cause, ErrUnanswered)
+				require.ErrorIs(t, p.cause, errBroken)
+				require.Equal(t, start.Add(ttl), p.valid())
+			})
+		})
+	}
+}
+
+func TestGivenUpAtTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeStreams{onNext: func(ctx context.Context, _ error) error { return wait(ctx, time.Hour) }}
+		e, _ := startEngine(t, f)
+		p := subscribe(t, e, t.Context(), 1, Subscriber{})
+		start := time.Now()
+		synctest.Wait()
+		f.onOpen = func(context.Context, int) error { return errBroken }
+		f.last().broken <- errBroken
+		<-p.closed
+		require.Equal(t, ttl, time.Since(start))
+	})
+}
+
+func TestRefusalPausesAndGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeStreams{
+			onSend: func(s *fakeStream, id int64) error {
+				if id == 1 {
+					s.broken <- rpctypes.ErrGRPCPermissionDenied
+					return nil
+				}
+				s.answer(id, ttl)
+				return nil
+			},
+			onNext: func(_ context.Context, err error) error { return err },
+		}
+		e, _ := startEngine(t, f)
+		once := subscribe(t, e, t.Context(), 1, Subscriber{Once: true})
+		<-once.closed
+		require.Equal(t, rpctypes.ErrGRPCPermissionDenied, once.cause)
+
+		other := subscribe(t, e, t.Context(), 2, Subscriber{})
+		refused := subscribe(t, e, t.Context(), 1, Subscriber{})
+		time.Sleep(time.Hour)
+		require.True(t, refused.isClosed())
+		require.ErrorIs(t, refused.cause, rpctypes.ErrPermissionDenied)
+		require.False(t, other.isClosed())
+		synctest.Wait()
+		ends, pauses := f.ends()
+		require.Len(t, ends, pauses)
+	})
+}
+
+func TestEndOfTheClientHalts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		closed := errors.New("closed")
+		f := &fakeStreams{
+			onOpen:  func(context.Context, int) error { return errBroken },
+			onNext:  func(_ context.Context, err error) error { return err },
+			onPause: func(context.Context, error) error { return closed },
+		}
+		e, _ := startEngine(t, f)
+		p := subscribe(t, e, t.Context(), 1, Subscriber{})
+		<-p.closed
+		require.Equal(t, closed, p.cause)
+		require.Equal(t, closed, e.Subscribe(t.Context(), 1, &Subscriber{Sink: p}))
+		require.Equal(t, 1, p.closes)
+		require.Equal(t, 1, f.count())
+	})
+}
+
+func TestStreamMovesFromARemovedEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeStreams{}
+		e, logs := startEngine(t, f)
+		p := subscribe(t, e, t.Context(), 1, Subscriber{})
+		time.Sleep(time.Second)
+		close(f.last().removed)
+		time.Sleep(maxMove)
+		synctest.Wait()
+		require.Equal(t, 2, f.count())
+		ends, _ := f.ends()
+		require.Empty(t, ends, "it is no fault")
+		require.Error(t, f.stream(0).ctx.Err())
+		require.NoError(t, f.stream(1).ctx.Err())
+		time.Sleep(10 * ttl)
+		require.False(t, p.isClosed())
+		require.Equal(t, 2, f.count())
+		require.Zero(t, logs.Len())
+	})
+}
+
+func TestLeaderlessIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeStreams{
+			onOpen:     func(context.Context, int) error { return rpctypes.ErrGRPCNoLeader },
+			onNext:     func(ctx context.Context, _ error) error { return wait(ctx, time.Second) },
+			leaderless: func() bool { return true },
+		}
+		e, _ := startEngine(t, f)
+		strict := subscribe(t, e, t.Context(), 1, Subscriber{RequireLeader: true})
+		patient := subscribe(t, e, t.Context(), 1, Subscriber{})
+		<-strict.closed
+		require.Equal(t, rpctypes.ErrNoLeader, strict.cause)
+		require.False(t, patient.isClosed())
+	})
+}
+
+func TestContextEndsASubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeStreams{}
+		e, _ := startEngine(t, f)
+		ctx, cancel := context.WithCancel(t.Context())
+		p := subscribe(t, e, ctx, 1, Subscriber{})
+		q := subscribe(t, e, t.Context(), 1, Subscriber{})
+		time.Sleep(ttl)
+		cancel()
+		<-p.closed
+		require.Equal(t, context.Canceled, p.cause)
+		before := q.delivered()
+		time.Sleep(ttl)
+		require.False(t, q.isClosed())
+		require.Greater(t, q.delivered(), before)
+		require.Less(t, p.delivered(), q.delivered())
+	})
+}
+
+// Nothing runs before there is a lease, and no stream is opened that no lease
+// needs.
+func TestNothingToDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeStreams{}
+		e, _ := startEngine(t, f)
+		e.Granted(time.Now(), 1, 60)
+		e.Revoked(1)
+		time.Sleep(time.Hour)
+		require.Zero(t, f.count())
+		ctx, cancel := context.WithCancel(t.Context())
+		p := subscribe(t, e, ctx, 1, Subscriber{})
+		synctest.Wait()
+		cancel()
+		<-p.closed
+		f.last().broken <- errBroken
+		time.Sleep(time.Hour)
+		require.Equal(t, 1, f.count())
+		subscribe(t, e, t.Context(), 1, Subscriber{})
+		synctest.Wait()
+		require.Equal(t, 2, f.count())
+	})
+}
+
+func TestClose(t *testing.T) {
+	f := &fakeStreams{onSend: func(s *fakeStream, _ int64) error {
+		<-s.ctx.Done() // the writer is stuck
+		return s.ctx.Err()
+	}}
+	e, _ := startEngine(t, f)
+	p := subscribe(t, e, t.Context(), 1, Subscriber{})
+	q := subscribe(t, e, t.Context(), 2, Subscriber{Once: true})
+	over := errors.New("over")
+	e.Close(over)
+	e.Close(errors.New("again"))
+	for _, s := range []*tape{p, q} {
+		require.Equal(t, 1, s.closes)
+		require.Equal(t, over, s.cause)
+	}
+	require.Equal(t, over, e.Subscribe(t.Context(), 3, &Subscriber{Sink: p}))
+
+	unused, _ := startEngine(t, &fakeStreams{})
+	unused.Close(over)
+}
+
+// A lease costs no goroutine, nor does a context that can end.
+func TestNoGoroutineForALease(t *testing.T) {
+	f := &fakeStreams{}
+	e, _ := startEngine(t, f)
+	subscribe(t, e, t.Context(), 0, Subscriber{})
+	before := runtime.NumGoroutine()
+	for id := range int64(1000) {
+		subscribe(t, e, t.Context(), id, Subscriber{})
+	}
+	require.Less(t, runtime.NumGoroutine(), before+10)
+}

@@ -1,0 +1,240 @@
+package lease
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// fakeStreams opens streams to a server that the test plays.
+type fakeStreams struct {
+	mu       sync.Mutex
+	opened   []*fakeStream
+	progress int
+	next     []error // what Next was told
+	pauses   int
+
+	// These say what happens; all may be nil.
+	onOpen     func(ctx context.Context, n int) error // n counts from 1
+	onSend     func(s *fakeStream, id int64) error
+	onNext     func(ctx context.Context, err error) error
+	onPause    func(ctx context.Context, err error) error
+	leaderless func() bool
+}
+
+// fakeStream is one of its streams.
+type fakeStream struct {
+	ctx     context.Context
+	number  int
+	removed chan struct{}
+	answers chan *pb.LeaseKeepAliveResponse
+	broken  chan error
+
+	mu   sync.Mutex
+	sent []sent
+}
+
+type sent struct {
+	id int64
+	at time.Time
+}
+
+func (f *fakeStreams) Open(ctx context.Context) (Stream, error) {
+	f.mu.Lock()
+	s := &fakeStream{
+		ctx: ctx, number: len(f.opened) + 1, removed: make(chan struct{}),
+		answers: make(chan *pb.LeaseKeepAliveResponse, 100_000), broken: make(chan error, 1),
+	}
+	f.opened = append(f.opened, s)
+	f.mu.Unlock()
+	if f.onOpen != nil {
+		if err := f.onOpen(ctx, s.number); err != nil {
+			return nil, err
+		}
+	}
+	return &fakeClient{s, f}, nil
+}
+
+func (f *fakeStreams) Progress() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.progress++
+}
+
+func (f *fakeStreams) Next(ctx context.Context, err error) error {
+	f.mu.Lock()
+	f.next = append(f.next, err)
+	f.mu.Unlock()
+	if f.onNext != nil {
+		return f.onNext(ctx, err)
+	}
+	return nil
+}
+
+func (f *fakeStreams) Pause(ctx context.Context, err error) error {
+	f.mu.Lock()
+	f.pauses++
+	f.mu.Unlock()
+	if f.onPause != nil {
+		return f.onPause(ctx, err)
+	}
+	return wait(ctx, time.Second)
+}
+
+func (f *fakeStreams) Leaderless() bool { return f.leaderless != nil && f.leaderless() }
+
+func (f *fakeStreams) Removed() <-chan struct{} { return f.last().removed }
+
+func (f *fakeStreams) last() *fakeStream {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.opened[len(f.opened)-1]
+}
+
+// stream returns one of the streams that were opened, counted from 0.
+func (f *fakeStreams) stream(n int) *fakeStream {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.opened[n]
+}
+
+// ends returns what the streams ended with, and how many of these ends were
+// followed by a Pause.
+func (f *fakeStreams) ends() (errs []error, pauses int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append(errs, f.next...), f.pauses
+}
+
+func (f *fakeStreams) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.opened)
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// fakeClient is the client's end of a stream.
+type fakeClient struct {
+	*fakeStream
+	streams *fakeStreams
+}
+
+func (c *fakeClient) Send(r *pb.LeaseKeepAliveRequest) error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.sent = append(c.sent, sent{r.ID, time.Now()})
+	c.mu.Unlock()
+	if c.streams.onSend == nil {
+		c.answer(r.ID, ttl)
+		return nil
+	}
+	return c.streams.onSend(c.fakeStream, r.ID)
+}
+
+func (c *fakeClient) Recv() (*pb.LeaseKeepAliveResponse, error) {
+	select {
+	case resp := <-c.answers:
+		return resp, nil
+	case err := <-c.broken:
+		return nil, err
+	case <-c.ctx.Done():
+		return nil, c.ctx.Err()
+	}
+}
+
+func (s *fakeStream) answer(id int64, ttl time.Duration) {
+	s.answers <- answerOf(id, int64(ttl/time.Second))
+}
+
+func (s *fakeStream) requests() []sent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]sent(nil), s.sent...)
+}
+
+// tape is a Sink for subscribers of an engine.
+type tape struct {
+	mu         sync.Mutex
+	validUntil time.Time
+	answers    int
+	closes     int
+	cause      error
+	closed     chan struct{}
+}
+
+func (t *tape) Valid(renewed time.Time, ttl time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.validUntil = renewed.Add(ttl)
+}
+
+func (t *tape) Deliver(*pb.LeaseKeepAliveResponse) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.answers++
+}
+
+func (t *tape) Close(cause error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closes++; t.closes == 1 {
+		t.cause = cause
+		close(t.closed)
+	}
+}
+
+// valid returns until when the lease is known to live.
+func (t *tape) valid() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.validUntil
+}
+
+func (t *tape) delivered() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.answers
+}
+
+func (t *tape) isClosed() bool {
+	select {
+	case <-t.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// startEngine returns an engine that is closed at the end of the test, and what it
+// logs.
+func startEngine(t *testing.T, f *fakeStreams) (*Engine, *observer.ObservedLogs) {
+	core, logs := observer.New(zapcore.InfoLevel)
+	lg := zap.New(core)
+	e := New(Config{Streams: f, FirstAnswer: firstAnswer, Logger: func() *zap.Logger { return lg }})
+	t.Cleanup(func() { e.Close(context.Canceled) })
+	return e, logs
+}
+
+func subscribe(t *testing.T, e *Engine, ctx context.Context, id int64, s Subscriber) *tape { //nolint:revive // t comes first
+	p := &tape{closed: make(chan struct{})}
+	s.Sink = p
+	require.NoError(t, e.Subscribe(ctx, id, &s))
+	return p
+}

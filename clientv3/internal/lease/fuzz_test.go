@@ -1,0 +1,169 @@
+package lease
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// fuzzLeases is how many leases there are, few enough to meet each other often.
+const fuzzLeases = 4
+
+// maxSteps bounds how long a sequence the fuzzer tries: longer ones find nothing
+// that shorter ones do not.
+const maxSteps = 200
+
+// request is one that the fuzzed machine's server has received.
+type request struct {
+	id   int64
+	sent time.Time
+}
+
+// world is a machine, with a server and users that do what a fuzzer says, and what
+// is known of each lease without asking the machine.
+type world struct {
+	*rig
+	probes   []*probe
+	stream   []request           // unanswered on the stream that is open
+	proven   map[int64]time.Time // until when each lease was shown to live
+	earliest map[int64]time.Time // when each may be renewed again
+}
+
+// FuzzMachine holds the machine to its promises, whatever happens in which order:
+//
+//   - nobody is told that a lease lives longer than TTL after the sending of a
+//     request that was answered,
+//   - every subscriber is closed once, and hears nothing after that,
+//   - on one stream, no request is sent while another one of the same lease is
+//     unanswered, nor before it is due,
+//   - the queues are in order, and every lease is in the one of its state.
+//
+// Two bytes are one step: what happens, and to whom or for how long.
+func FuzzMachine(f *testing.F) {
+	f.Add([]byte{0, 1, 3, 0, 4, 0, 5, 1, 7, 200})
+	f.Add([]byte{0, 1, 1, 1, 3, 0, 4, 0, 2, 0, 5, 9, 4, 0, 5, 9, 10, 1})
+	f.Add([]byte{9, 1, 0, 1, 3, 0, 4, 0, 6, 0, 8, 0, 7, 255, 7, 255})
+	f.Fuzz(func(t *testing.T, steps []byte) {
+		w := &world{rig: newRig(t), proven: map[int64]time.Time{}, earliest: map[int64]time.Time{}}
+		steps = steps[:min(len(steps), 2*maxSteps)]
+		for len(steps) > 1 {
+			w.step(steps[0], steps[1])
+			w.check()
+			w.checkProbes()
+			steps = steps[2:]
+		}
+		w.m.Close(context.Canceled)
+		for _, p := range w.probes {
+			require.Equal(t, 1, p.closed)
+		}
+	})
+}
+
+func (w *world) step(what, n byte) {
+	id := int64(n % fuzzLeases)
+	w.drawn = float64(n) / 255
+	switch what % 13 {
+	case 0:
+		w.join(id, Subscriber{RequireLeader: n&4 != 0})
+	case 1:
+		w.join(id, Subscriber{Once: true})
+	case 2:
+		if len(w.probes) > 0 {
+			w.leave(w.probes[int(n)%len(w.probes)], context.Canceled)
+		}
+	case 3:
+		w.connect()
+	case 4:
+		w.send(int(n%fuzzLeases) + 1)
+	case 5:
+		w.answerNext(int(n))
+	case 6:
+		w.lose(errBroken)
+	case 7:
+		w.pass(time.Duration(n) * ttl / 500)
+	case 8:
+		w.lose(rpctypes.ErrGRPCPermissionDenied)
+		w.m.Refused(w.now, rpctypes.ErrGRPCPermissionDenied)
+	case 9:
+		w.m.Granted(w.now, w.now, id, int64(n))
+		w.proven[id] = w.later(w.proven[id], w.now.Add(time.Duration(n)*time.Second))
+	case 10:
+		w.m.Revoked(w.now, id)
+	case 11:
+		w.m.Leaderless(w.now)
+	case 12:
+		if err := w.m.Silent(w.now); err != nil {
+			require.NotEmpty(w.t, w.stream, "a stream that owes nothing may be silent")
+			w.lose(err)
+		}
+	}
+}
+
+func (w *world) join(id int64, s Subscriber) {
+	known := w.state(id) != Gone && w.state(id) != Abandoned
+	w.probes = append(w.probes, w.subscribe(id, s))
+	if s.Once || !known {
+		delete(w.earliest, id)
+	}
+}
+
+// send has requests taken and sent.
+func (w *world) send(n int) {
+	for _, id := range w.m.Take(w.now, make([]int64, 0, n)) {
+		for _, r := range w.stream {
+			require.NotEqual(w.t, r.id, id, "a request is unanswered")
+		}
+		if due, ok := w.earliest[id]; ok {
+			require.False(w.t, w.now.Before(due), "lease %d is sent before it is due", id)
+		}
+		delete(w.earliest, id)
+		w.stream = append(w.stream, request{id, w.now})
+	}
+}
+
+// answerNext answers a request: mostly the oldest, but proxies change the order.
+func (w *world) answerNext(n int) {
+	if len(w.stream) == 0 {
+		w.answer(int64(n%fuzzLeases), time.Duration(n)*time.Second) // nobody asked
+		return
+	}
+	i := n % 16 / 12 % len(w.stream)
+	r := w.stream[i]
+	w.stream = append(w.stream[:i:i], w.stream[i+1:]...)
+	ttl := time.Duration(n/16) * 4 * time.Second
+	if ttl > 0 {
+		w.proven[r.id] = w.later(w.proven[r.id], r.sent.Add(ttl))
+	}
+	repeats := w.state(r.id) == Repeating
+	w.answer(r.id, ttl)
+	if ttl > 0 && !repeats {
+		w.earliest[r.id] = r.sent.Add(ttl/6 - window(ttl))
+	}
+}
+
+func (w *world) lose(err error) {
+	w.stream = nil
+	clear(w.earliest)
+	w.m.Lost(w.now, err)
+}
+
+func (w *world) later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func (w *world) checkProbes() {
+	for _, p := range w.probes {
+		if p.closed > 1 || (p.closed == 1) != (p.lease == nil) {
+			w.t.Fatalf("closed %d times", p.closed)
+		}
+		if p.validUntil.After(w.proven[p.id]) {
+			w.t.Fatalf("lease %d is claimed to live until %v, proven is %v", p.id, p.validUntil, w.proven[p.id])
+		}
+	}
+}

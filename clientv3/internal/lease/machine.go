@@ -1,0 +1,337 @@
+package lease
+
+import (
+	"slices"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// Machine decides when which lease is renewed, and who hears of it. Times that
+// are passed to it must not go backwards. It is not safe for concurrent use.
+type Machine struct {
+	epoch       time.Time
+	now         instant
+	firstAnswer time.Duration
+	random      func() float64
+
+	leases    map[int64]*entry
+	waiting   queue // Waiting, by when they are due
+	due       queue // Due, by deadline
+	sent      queue // Awaiting and Repeating, by deadline
+	abandoned queue // Abandoned, in no order
+	grants    grants
+
+	requests uint64 // how many requests were sent
+	phase    phase
+	lastErr  error         // of the latest stream
+	oldest   *entry        // the lease that a lost stream owed the next answer for
+	quiet    instant       // since when the stream, or its opening, owes something
+	shortest time.Duration // the shortest TTL since nothing was due or unanswered
+	moveAt   instant       // when the stream leaves an endpoint that was removed
+}
+
+// entry is one lease.
+type entry struct {
+	id      int64
+	index   int32 // in the queue of its state
+	keepers int32 // the subscribers that do not want one answer only
+	state   State
+	// crowd says that the latest request was not, or will not be, sent at a time
+	// of the lease's own.
+	crowd   bool
+	request uint64 // the number of the latest request
+	sent    instant
+	due     instant
+	// renewed is when the request was sent that ttl is counted from; ttl is 0 if
+	// nothing is known.
+	renewed instant
+	ttl     time.Duration
+	// deadline is when the keepers give up, never if there are none.
+	deadline    instant
+	subscribers []*Subscriber
+	first       [1]*Subscriber // holds subscribers while there is one, as mostly
+}
+
+// NewMachine returns a Machine without leases. Its time starts at epoch. A lease
+// of which nothing is known is given up when it has no answer after firstAnswer.
+// random returns numbers between 0 and 1.
+func NewMachine(epoch time.Time, firstAnswer time.Duration, random func() float64) *Machine {
+	return &Machine{
+		epoch:       epoch,
+		firstAnswer: firstAnswer,
+		random:      random,
+		leases:      make(map[int64]*entry),
+		shortest:    maxSilence * silenceShare,
+		moveAt:      never,
+	}
+}
+
+func (m *Machine) at(now time.Time) { m.now = instant(now.Sub(m.epoch)) }
+
+// queueOf returns where the leases of a state are, and by what time.
+func (m *Machine) queueOf(l *entry) (*queue, instant) {
+	switch l.state {
+	case Waiting:
+		return &m.waiting, l.due
+	case Due:
+		return &m.due, l.deadline
+	case Awaiting, Repeating:
+		return &m.sent, l.deadline
+	case Abandoned:
+		return &m.abandoned, 0
+	default:
+		return nil, never
+	}
+}
+
+// move changes the state of a lease. It is also called to put the lease to
+// another place in its queue.
+func (m *Machine) move(l *entry, to State) {
+	demanded := m.demands()
+	if q, _ := m.queueOf(l); q != nil {
+		q.remove(l)
+	}
+	l.state = to
+	if q, when := m.queueOf(l); q != nil {
+		q.push(l, when)
+	} else {
+		delete(m.leases, l.id)
+	}
+	if !demanded && m.demands() {
+		m.quiet = m.now
+	}
+	switch {
+	case to == Due:
+		m.shortest = min(m.shortest, m.ttlOf(l))
+	case len(m.due)+len(m.sent)+len(m.abandoned) == 0:
+		m.shortest = maxSilence * silenceShare
+	}
+}
+
+// ttlOf returns the TTL of a lease, or an idea of it.
+func (m *Machine) ttlOf(l *entry) time.Duration {
+	if l.ttl > 0 {
+		return l.ttl
+	}
+	return m.firstAnswer
+}
+
+// Granted notes that a lease was granted for ttl seconds by a request that was
+// sent at the given time.
+func (m *Machine) Granted(now, sent time.Time, id, ttl int64) {
+	m.at(now)
+	if ttl > 0 {
+		m.grants.add(m.now, id, grant{sent: instant(sent.Sub(m.epoch)), ttl: seconds(ttl)})
+	}
+}
+
+// Subscribe adds a subscriber to a lease, which has to be renewed at once if it is
+// not being kept alive already, or if the subscriber wants one answer.
+func (m *Machine) Subscribe(now time.Time, id int64, s *Subscriber) {
+	m.at(now)
+	l, known := m.leases[id]
+	if !known {
+		granted := m.grants.take(id)
+		l = &entry{
+			id: id, state: Gone, crowd: true, deadline: never,
+			renewed: granted.sent, ttl: granted.ttl,
+		}
+		l.subscribers = l.first[:0]
+		m.leases[id] = l
+	}
+	s.lease = l
+	s.from = l.request + 1
+	l.subscribers = append(l.subscribers, s)
+	if !s.Once {
+		m.keep(l)
+	}
+	switch l.state {
+	case Gone:
+		m.move(l, Due)
+	case Waiting:
+		if s.Once {
+			m.move(l, Due)
+		}
+	case Awaiting:
+		if s.Once {
+			m.move(l, Repeating)
+		} else {
+			s.from = l.request
+		}
+	case Abandoned:
+		m.move(l, Repeating)
+	default:
+	}
+	if l.ttl > 0 {
+		s.Sink.Valid(m.epoch.Add(time.Duration(l.renewed)), l.ttl)
+	}
+}
+
+// keep adds a keeper. The first one sets the time by which an answer must come:
+// not before the lease is known to live no longer.
+func (m *Machine) keep(l *entry) {
+	if l.keepers++; l.keepers > 1 {
+		return
+	}
+	l.deadline = m.now.add(m.firstAnswer)
+	if l.ttl > 0 {
+		l.deadline = max(l.deadline, l.renewed.add(l.ttl))
+	}
+	if l.state != Gone {
+		m.move(l, l.state)
+	}
+}
+
+// Unsubscribe ends a subscription, if it has not ended yet.
+func (m *Machine) Unsubscribe(now time.Time, s *Subscriber, cause error) {
+	m.at(now)
+	l := s.lease
+	if l == nil {
+		return
+	}
+	m.endThose(l, cause, func(other *Subscriber) bool { return other == s })
+	m.settle(l)
+}
+
+// Revoked notes that a lease was revoked.
+func (m *Machine) Revoked(now time.Time, id int64) {
+	m.at(now)
+	m.grants.take(id)
+	if l, known := m.leases[id]; known {
+		l.ttl = 0
+		m.endThose(l, rpctypes.ErrLeaseNotFound, func(*Subscriber) bool { return true })
+		m.settle(l)
+	}
+}
+
+// endThose ends some subscriptions of a lease. The state of the lease is left to
+// the caller.
+func (m *Machine) endThose(l *entry, cause error, which func(*Subscriber) bool) {
+	l.subscribers = slices.DeleteFunc(l.subscribers, func(s *Subscriber) bool {
+		if !which(s) {
+			return false
+		}
+		if !s.Once {
+			l.keepers--
+		}
+		s.end(cause)
+		return true
+	})
+	if l.keepers == 0 {
+		l.deadline = never
+	}
+}
+
+// settle gives a lease the state that follows from who is left.
+func (m *Machine) settle(l *entry) {
+	switch {
+	case len(l.subscribers) > 0 && l.state == Repeating && !l.repeats():
+		m.move(l, Awaiting)
+	case len(l.subscribers) > 0:
+		m.move(l, l.state) // the deadline may have changed
+	case l.state.unanswered():
+		m.move(l, Abandoned)
+	default:
+		m.move(l, Gone)
+	}
+}
+
+// repeats reports whether somebody waits for a request after the latest.
+func (l *entry) repeats() bool {
+	return slices.ContainsFunc(l.subscribers, func(s *Subscriber) bool { return !s.wants(l) })
+}
+
+// Answered takes the answer to a request. One that nobody asked for on this stream
+// proves nothing, and is dropped.
+func (m *Machine) Answered(now time.Time, resp *pb.LeaseKeepAliveResponse) {
+	m.at(now)
+	m.quiet, m.lastErr = m.now, nil
+	l, known := m.leases[resp.ID]
+	if !known || !l.state.unanswered() {
+		return
+	}
+	if ttl := seconds(resp.TTL); ttl > 0 {
+		m.renew(l, ttl, resp)
+	} else {
+		m.bury(l, resp)
+	}
+	switch {
+	case len(l.subscribers) == 0:
+		m.move(l, Gone)
+	case l.repeats():
+		l.crowd = true
+		m.move(l, Due)
+	default:
+		l.due = max(l.sent.add(interval(m.ttlOf(l), l.crowd, m.random())), m.now)
+		l.crowd = false
+		m.move(l, Waiting)
+	}
+}
+
+// renew tells those for whom the answer is that the lease lives. If it comes so late
+// that it proves nothing any more, the deadline stays what it was for an unknown
+// lease, and the next request is due at once.
+func (m *Machine) renew(l *entry, ttl time.Duration, resp *pb.LeaseKeepAliveResponse) {
+	renewed := m.epoch.Add(time.Duration(l.sent))
+	once := false
+	for _, s := range l.subscribers {
+		if !s.wants(l) {
+			continue
+		}
+		l.renewed, l.ttl = l.sent, ttl
+		if end := l.sent.add(ttl); l.keepers > 0 && end > m.now {
+			l.deadline = end
+		}
+		s.Sink.Valid(renewed, ttl)
+		s.Sink.Deliver(resp)
+		once = once || s.Once
+	}
+	if once {
+		m.endThose(l, nil, func(s *Subscriber) bool { return s.Once && s.wants(l) })
+	}
+}
+
+// bury tells those for whom the answer is that there is no such lease.
+func (m *Machine) bury(l *entry, resp *pb.LeaseKeepAliveResponse) {
+	l.ttl = 0
+	for _, s := range l.subscribers {
+		if s.Once && s.wants(l) {
+			s.Sink.Deliver(resp)
+		}
+	}
+	m.endThose(l, rpctypes.ErrLeaseNotFound, func(s *Subscriber) bool { return s.wants(l) })
+}
+
+// Advance does what is due: it makes leases Due, and gives up those whose time
+// has passed.
+func (m *Machine) Advance(now time.Time) {
+	m.at(now)
+	if _, when := m.waiting.next(); when <= m.now {
+		for l, when := m.waiting.next(); l != nil && when <= m.now.add(window(m.ttlOf(l))); l, when = m.waiting.next() {
+			l.crowd = l.crowd || m.phase != open
+			m.move(l, Due)
+		}
+	}
+	for _, q := range []*queue{&m.due, &m.sent} {
+		for l, when := q.next(); l != nil && when <= m.now; l, when = q.next() {
+			m.endThose(l, unanswered(m.lastErr), func(s *Subscriber) bool { return !s.Once })
+			m.settle(l)
+		}
+	}
+}
+
+// Close ends all subscriptions.
+func (m *Machine) Close(cause error) {
+	for _, l := range m.leases {
+		m.endThose(l, cause, func(*Subscriber) bool { return true })
+	}
+	clear(m.leases)
+	m.waiting, m.due, m.sent, m.abandoned = nil, nil, nil, nil
+	m.grants = grants{}
+	m.phase, m.moveAt = down, never
+}
+
+// Wanted reports whether there are leases to keep alive.
+func (m *Machine) Wanted() bool { return len(m.leases) > 0 }

@@ -1,0 +1,448 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+var errBroken = status.Error(codes.Unavailable, "the connection broke")
+
+// setUps bring lease 1 into each state. All but Gone and Abandoned have a keeper
+// that requires a leader.
+var setUps = map[State]func(*rig){
+	Gone: func(r *rig) { r.connect() },
+	Due:  func(r *rig) { r.subscribe(1, Subscriber{RequireLeader: true}) },
+	Awaiting: func(r *rig) {
+		r.subscribe(1, Subscriber{RequireLeader: true})
+		r.connect()
+		r.take()
+	},
+	Repeating: func(r *rig) {
+		r.subscribe(1, Subscriber{RequireLeader: true})
+		r.connect()
+		r.take()
+		r.once(1)
+	},
+	Abandoned: func(r *rig) {
+		p := r.keep(1)
+		r.connect()
+		r.take()
+		r.leave(p, context.Canceled)
+	},
+	Waiting: func(r *rig) {
+		r.subscribe(1, Subscriber{RequireLeader: true})
+		r.connect()
+		r.take()
+		r.answer(1, ttl)
+	},
+}
+
+// TestTransitions is the table of what follows from what.
+func TestTransitions(t *testing.T) {
+	for _, row := range []struct {
+		event string
+		do    func(*rig)
+		to    map[State]State
+	}{
+		{
+			"a keeper comes", func(r *rig) { r.keep(1) },
+			map[State]State{Gone: Due, Waiting: Waiting, Due: Due, Awaiting: Awaiting, Repeating: Repeating, Abandoned: Repeating},
+		},
+		{
+			"somebody wants one answer", func(r *rig) { r.once(1) },
+			map[State]State{Gone: Due, Waiting: Due, Due: Due, Awaiting: Repeating, Repeating: Repeating, Abandoned: Repeating},
+		},
+		{
+			"everybody leaves", func(r *rig) {
+				if l := r.m.leases[1]; l != nil {
+					for _, s := range slices.Clone(l.subscribers) {
+						r.m.Unsubscribe(r.now, s, context.Canceled)
+					}
+				}
+			},
+			map[State]State{Gone: Gone, Waiting: Gone, Due: Gone, Awaiting: Abandoned, Repeating: Abandoned, Abandoned: Abandoned},
+		},
+		{
+			"it is sent", func(r *rig) {
+				r.connect()
+				r.take()
+			},
+			map[State]State{Gone: Gone, Waiting: Waiting, Due: Awaiting, Awaiting: Awaiting, Repeating: Repeating, Abandoned: Abandoned},
+		},
+		{
+			"the answer: it lives", func(r *rig) { r.answer(1, ttl) },
+			map[State]State{Gone: Gone, Waiting: Waiting, Due: Due, Awaiting: Waiting, Repeating: Due, Abandoned: Gone},
+		},
+		{
+			"the answer: there is no such lease", func(r *rig) { r.answer(1, 0) },
+			map[State]State{Gone: Gone, Waiting: Waiting, Due: Due, Awaiting: Gone, Repeating: Due, Abandoned: Gone},
+		},
+		{
+			"a third of the TTL passes", func(r *rig) { r.pass(ttl / 3) },
+			map[State]State{Gone: Gone, Waiting: Due, Due: Due, Awaiting: Awaiting, Repeating: Repeating, Abandoned: Abandoned},
+		},
+		{
+			"the deadline passes", func(r *rig) { r.pass(ttl) },
+			map[State]State{Gone: Gone, Waiting: Gone, Due: Gone, Awaiting: Abandoned, Repeating: Repeating, Abandoned: Abandoned},
+		},
+		{
+			"the stream breaks", func(r *rig) { r.m.Lost(r.now, errBroken) },
+			map[State]State{Gone: Gone, Waiting: Waiting, Due: Due, Awaiting: Due, Repeating: Due, Abandoned: Gone},
+		},
+		{
+			"the server refuses the request", func(r *rig) {
+				r.m.Lost(r.now, rpctypes.ErrGRPCPermissionDenied)
+				r.m.Refused(r.now, rpctypes.ErrGRPCPermissionDenied)
+			},
+			map[State]State{Gone: Gone, Waiting: Waiting, Due: Due, Awaiting: Waiting, Repeating: Waiting, Abandoned: Gone},
+		},
+		{
+			"it is revoked", func(r *rig) { r.m.Revoked(r.now, 1) },
+			map[State]State{Gone: Gone, Waiting: Gone, Due: Gone, Awaiting: Abandoned, Repeating: Abandoned, Abandoned: Abandoned},
+		},
+		{
+			"nobody knows a leader", func(r *rig) { r.m.Leaderless(r.now) },
+			map[State]State{Gone: Gone, Waiting: Gone, Due: Gone, Awaiting: Abandoned, Repeating: Repeating, Abandoned: Abandoned},
+		},
+		{
+			"the engine is closed", func(r *rig) { r.m.Close(context.Canceled) },
+			map[State]State{Gone: Gone, Waiting: Gone, Due: Gone, Awaiting: Gone, Repeating: Gone, Abandoned: Gone},
+		},
+	} {
+		require.Len(t, row.to, numStates, row.event)
+		for from, to := range row.to {
+			t.Run(row.event+"/"+from.String(), func(t *testing.T) {
+				r := newRig(t)
+				setUps[from](r)
+				require.Equal(t, from, r.state(1))
+				r.check()
+				row.do(r)
+				require.Equal(t, to.String(), r.state(1).String())
+				r.check()
+			})
+		}
+	}
+}
+
+func TestValidityCountsFromTheRequest(t *testing.T) {
+	r := newRig(t)
+	p := r.keep(1)
+	r.connect()
+	sent := r.now
+	r.take()
+	r.pass(7 * time.Second)
+	r.answer(1, ttl)
+	require.Equal(t, []int64{60}, p.ttls)
+	require.Equal(t, sent, p.renewed)
+	require.Equal(t, sent.Add(ttl), p.validUntil)
+
+	// No stream from here on: the lease is given up when the server's time may
+	// have run out, not 7 s later.
+	r.m.Lost(r.now, errBroken)
+	r.now = sent
+	r.pass(ttl - time.Nanosecond)
+	require.Zero(t, p.closed)
+	r.pass(time.Nanosecond)
+	require.Equal(t, 1, p.closed)
+	require.ErrorIs(t, p.cause, ErrUnanswered)
+	require.ErrorIs(t, p.cause, errBroken)
+	require.Equal(t, Gone, r.state(1))
+}
+
+func TestRenewalIsDueAfterAThirdOfTheTTL(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		crowd bool
+		drawn float64
+		after time.Duration
+	}{
+		{"at its own time, at the latest", false, 0, ttl / 3},
+		{"at its own time, at the earliest", false, 1, ttl / 3 * 31 / 32},
+		{"out of a crowd, at the latest", true, 0, ttl / 3},
+		{"out of a crowd, at the earliest", true, 1, ttl / 6},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			r.renewed(1)
+			if !tt.crowd {
+				r.pass(ttl / 3)
+				require.Equal(t, []int64{1}, r.take())
+			} else {
+				r.m.Lost(r.now, errBroken)
+				r.pass(ttl / 3)
+				r.connect()
+				require.Equal(t, []int64{1}, r.take())
+			}
+			r.drawn = tt.drawn
+			sent := r.now
+			r.pass(time.Second)
+			r.answer(1, ttl)
+			wake, ok := r.m.Wake()
+			require.True(t, ok)
+			require.Equal(t, tt.after, wake.Sub(sent))
+		})
+	}
+}
+
+func TestLeasesDueTogetherGoTogether(t *testing.T) {
+	r := newRig(t)
+	for id := range int64(4) {
+		r.renewed(id)
+		r.pass(window(ttl) * 3 / 4)
+	}
+	first := r.epoch.Add(ttl / 3)
+	wake, ok := r.m.Wake()
+	require.True(t, ok)
+	require.Equal(t, first, wake)
+	r.now = first.Add(-time.Nanosecond)
+	r.pass(0)
+	require.Empty(t, r.take(), "nothing is due")
+	r.pass(time.Nanosecond)
+	require.Equal(t, []int64{0, 1}, r.take(), "what is due soon after, and nothing else")
+	r.pass(window(ttl) * 3 / 2)
+	require.Equal(t, []int64{2, 3}, r.take())
+}
+
+func TestUnansweredIsNotSentAgainOnTheSameStream(t *testing.T) {
+	r := newRig(t)
+	p := r.renewed(1)
+	r.pass(ttl / 3)
+	require.Equal(t, []int64{1}, r.take())
+	sent := r.now
+	for r.now.Before(sent.Add(ttl/2 - time.Second)) {
+		r.pass(time.Second)
+		require.Empty(t, r.take())
+	}
+	r.m.Lost(r.now, errBroken)
+	require.Empty(t, r.take(), "there is no stream")
+	r.connect()
+	require.Equal(t, []int64{1}, r.take(), "on another stream it is sent at once")
+	r.answer(1, ttl)
+	require.Equal(t, r.now, p.renewed)
+	require.Len(t, p.ttls, 2)
+}
+
+// An answer that takes longer than the interval is followed by the next request at
+// once, not by those that were missed.
+func TestLateAnswer(t *testing.T) {
+	r := newRig(t)
+	r.renewed(1)
+	r.pass(ttl / 3)
+	r.take()
+	r.pass(ttl / 2)
+	r.answer(1, ttl)
+	r.pass(0)
+	require.Equal(t, []int64{1}, r.take())
+	require.Empty(t, r.take())
+}
+
+// A first answer that comes when the time it proves is over is not the end: the
+// lease may be alive, and the next answer tells.
+func TestAnswerThatProvesNothing(t *testing.T) {
+	r := newRig(t)
+	p := r.keep(1)
+	r.connect()
+	r.take()
+	r.pass(3 * time.Second)
+	r.answer(1, 2*time.Second)
+	require.Equal(t, r.now.Add(-time.Second), p.validUntil)
+	r.pass(0)
+	require.Zero(t, p.closed)
+	require.Equal(t, []int64{1}, r.take())
+	r.answer(1, 2*time.Second)
+	require.Equal(t, r.now.Add(2*time.Second), p.validUntil)
+	r.pass(2 * time.Second)
+	require.Equal(t, 1, p.closed)
+}
+
+func TestMostUrgentFirst(t *testing.T) {
+	r := newRig(t)
+	for id, seconds := range map[int64]time.Duration{1: 90, 2: 60, 3: 120} {
+		r.keep(id)
+		r.connect()
+		r.take()
+		r.answer(id, seconds*time.Second)
+	}
+	r.m.Lost(r.now, errBroken)
+	r.pass(40 * time.Second)
+	require.Equal(t, 5*time.Second, r.m.Pause(r.now), "a quarter of what is left to the shortest")
+	r.connect()
+	require.Equal(t, []int64{2, 1, 3}, r.take())
+	require.Greater(t, r.m.Pause(r.now), 24*time.Hour, "nothing is urgent")
+}
+
+func TestTakeFillsWhatItIsGiven(t *testing.T) {
+	r := newRig(t)
+	for id := range int64(5) {
+		r.keep(id)
+	}
+	r.connect()
+	require.Len(t, r.m.Take(r.now, make([]int64, 0, 3)), 3)
+	require.True(t, r.m.Sendable())
+	require.Len(t, r.m.Take(r.now, make([]int64, 0, 3)), 2)
+	require.False(t, r.m.Sendable())
+}
+
+func TestOnceIsNotAnsweredByAnEarlierRequest(t *testing.T) {
+	r := newRig(t)
+	k := r.keep(1)
+	r.connect()
+	r.take()
+	o := r.once(1)
+	r.answer(1, ttl)
+	require.Len(t, k.ttls, 1)
+	require.Empty(t, o.ttls)
+	r.pass(time.Second)
+	require.Equal(t, []int64{1}, r.take())
+	r.answer(1, 30*time.Second)
+	require.Equal(t, []int64{30}, o.ttls)
+	require.Equal(t, 1, o.closed)
+	require.NoError(t, o.cause)
+	require.Zero(t, k.closed)
+	require.Equal(t, []int64{60, 30}, k.ttls)
+}
+
+func TestOnceLeavesNothingBehind(t *testing.T) {
+	r := newRig(t)
+	o := r.once(1)
+	r.pass(time.Hour)
+	require.Zero(t, o.closed, "its context alone bounds it")
+	r.connect()
+	require.Equal(t, []int64{1}, r.take())
+	r.answer(1, ttl)
+	require.Equal(t, 1, o.closed)
+	require.False(t, r.m.Wanted())
+	_, ok := r.m.Wake()
+	require.False(t, ok)
+
+	o = r.once(1)
+	r.take()
+	r.answer(1, 0)
+	require.Equal(t, []int64{0}, o.ttls)
+	require.Equal(t, rpctypes.ErrLeaseNotFound, o.cause)
+	require.False(t, r.m.Wanted())
+}
+
+// The answer to a request that was sent for somebody else, before the lease was
+// revoked, says nothing to who comes after that.
+func TestKeeperAfterRevoke(t *testing.T) {
+	r := newRig(t)
+	before := r.renewed(1)
+	r.pass(ttl / 3)
+	r.take()
+	r.m.Revoked(r.now, 1)
+	require.Equal(t, rpctypes.ErrLeaseNotFound, before.cause)
+
+	after := r.keep(1)
+	require.Zero(t, after.validUntil)
+	require.Empty(t, r.take(), "one request is unanswered")
+	r.answer(1, ttl)
+	require.Empty(t, after.ttls)
+	require.Zero(t, after.validUntil)
+	require.Equal(t, []int64{1}, r.take())
+	r.answer(1, 0)
+	require.Equal(t, rpctypes.ErrLeaseNotFound, after.cause)
+	require.Equal(t, 1, after.closed)
+	require.Equal(t, 1, before.closed)
+	require.False(t, r.m.Wanted())
+}
+
+// The one who leaves while the lease is being renewed takes nothing from the
+// other, nor does the lease go on when both have left.
+func TestSubscriberThatLeaves(t *testing.T) {
+	r := newRig(t)
+	p, q := r.renewed(1), r.keep(1)
+	require.Equal(t, p.validUntil, q.validUntil, "what is known is told to who comes later")
+	r.pass(ttl / 3)
+	r.take()
+	r.leave(p, context.Canceled)
+	r.answer(1, ttl)
+	require.Equal(t, 1, p.closed)
+	require.Equal(t, context.Canceled, p.cause)
+	require.Len(t, p.ttls, 1)
+	require.Len(t, q.ttls, 1)
+	require.Zero(t, q.closed)
+	r.leave(p, errors.New("again"))
+	require.Equal(t, 1, p.closed)
+	r.leave(q, context.Canceled)
+	require.False(t, r.m.Wanted())
+}
+
+func TestFirstAnswerDeadline(t *testing.T) {
+	t.Run("of an unknown lease", func(t *testing.T) {
+		r := newRig(t)
+		p := r.keep(1)
+		r.pass(firstAnswer)
+		require.Equal(t, ErrUnanswered, p.cause)
+	})
+	t.Run("of a lease whose TTL is longer", func(t *testing.T) {
+		r := newRig(t)
+		r.m.Granted(r.now, r.now, 1, 600)
+		r.pass(time.Second)
+		p := r.keep(1)
+		require.Equal(t, r.epoch, p.renewed)
+		require.Equal(t, r.epoch.Add(10*time.Minute), p.validUntil)
+		r.pass(10*time.Minute - time.Second - 1)
+		require.Zero(t, p.closed)
+		r.pass(1)
+		require.Equal(t, 1, p.closed)
+	})
+	t.Run("of a lease whose TTL is shorter", func(t *testing.T) {
+		r := newRig(t)
+		r.m.Granted(r.now, r.now, 1, 2)
+		p := r.keep(1)
+		r.pass(firstAnswer - 1)
+		require.Zero(t, p.closed)
+		r.pass(1)
+		require.Equal(t, 1, p.closed)
+	})
+	t.Run("of a lease that was revoked", func(t *testing.T) {
+		r := newRig(t)
+		r.m.Granted(r.now, r.now, 1, 600)
+		r.m.Revoked(r.now, 1)
+		p := r.keep(1)
+		require.Zero(t, p.validUntil)
+		r.pass(firstAnswer)
+		require.Equal(t, 1, p.closed)
+	})
+}
+
+func TestGrantsAreForgotten(t *testing.T) {
+	r := newRig(t)
+	for id := range int64(3 * maxGrants) {
+		r.m.Granted(r.now, r.now, id, 1)
+		r.now = r.now.Add(time.Millisecond)
+	}
+	require.Less(t, len(r.m.grants.byID), 4000, "leases that are over")
+	for id := range int64(3 * maxGrants) {
+		r.m.Granted(r.now, r.now, id, math.MaxInt64)
+	}
+	require.LessOrEqual(t, len(r.m.grants.byID), maxGrants, "leases that last")
+	r.m.Granted(r.now, r.now, 7, 0)
+	require.Positive(t, r.m.grants.take(3*maxGrants-1).ttl)
+}
+
+// The longest TTLs must not turn round into short ones.
+func TestEndlessTTL(t *testing.T) {
+	for _, seconds := range []int64{9e9, math.MaxInt64} {
+		r := newRig(t)
+		p := r.keep(1)
+		r.connect()
+		r.take()
+		r.m.Answered(r.now, answerOf(1, seconds))
+		r.check()
+		r.pass(24 * time.Hour)
+		require.Empty(t, r.take())
+		require.Zero(t, p.closed)
+		require.True(t, p.validUntil.After(r.now.Add(24*365*time.Hour)))
+	}
+}

@@ -1,0 +1,84 @@
+package lease
+
+// queue holds the leases of one state, ordered by the time at which something has
+// to be done for them. It is a heap in which each node has four children: half as
+// deep as one with two, and of the leases themselves it touches only those that
+// change their place, since the times stand in the heap.
+type queue []queued
+
+type queued struct {
+	when  instant
+	lease *entry
+}
+
+const children = 4
+
+// next returns the lease whose time comes first, nil if there is none.
+func (q queue) next() (*entry, instant) {
+	if len(q) == 0 {
+		return nil, never
+	}
+	return q[0].lease, q[0].when
+}
+
+// push adds a lease.
+func (q *queue) push(l *entry, when instant) {
+	*q = append(*q, queued{})
+	q.up(len(*q)-1, queued{when, l})
+}
+
+// remove takes a lease out.
+func (q *queue) remove(l *entry) {
+	i, last := int(l.index), len(*q)-1
+	moved := (*q)[last]
+	(*q)[last] = queued{} // does not hold the lease in memory
+	*q = (*q)[:last]
+	if i == last {
+		return
+	}
+	if i > 0 && moved.when < (*q)[(i-1)/children].when {
+		q.up(i, moved)
+	} else {
+		q.down(i, moved)
+	}
+}
+
+// up places an item at i or above it.
+func (q queue) up(i int, item queued) {
+	for i > 0 {
+		parent := (i - 1) / children
+		if q[parent].when <= item.when {
+			break
+		}
+		q.put(i, q[parent])
+		i = parent
+	}
+	q.put(i, item)
+}
+
+// down places an item at i or below it.
+func (q queue) down(i int, item queued) {
+	for {
+		first := children*i + 1
+		if first >= len(q) {
+			break
+		}
+		least := first
+		for child := first + 1; child < min(first+children, len(q)); child++ {
+			if q[child].when < q[least].when {
+				least = child
+			}
+		}
+		if item.when <= q[least].when {
+			break
+		}
+		q.put(i, q[least])
+		i = least
+	}
+	q.put(i, item)
+}
+
+func (q queue) put(i int, item queued) {
+	q[i] = item
+	item.lease.index = int32(i)
+}

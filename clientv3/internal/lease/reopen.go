@@ -1,0 +1,87 @@
+package lease
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// prepareNext returns nil when it is time to open another stream. Its error says
+// that there will be none.
+func (e *Engine) prepareNext(cause error) error {
+	ctx, cancel := e.hurry()
+	defer cancel()
+	err := e.config.Streams.Next(ctx, cause)
+	if e.config.Streams.Leaderless() {
+		e.update(e.machine.Leaderless)
+	}
+	if err == nil || ctx.Err() != nil {
+		return nil
+	}
+	e.update(func(now time.Time) { e.machine.Refused(now, err) })
+	if err := e.config.Streams.Pause(ctx, cause); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// hurry returns a context that ends with the engine, or earlier if a lease cannot
+// wait for the pause to end.
+func (e *Engine) hurry() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(e.ctx)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	longest := e.machine.Pause(now)
+	e.pause = pause{timer: time.AfterFunc(longest, cancel), end: now.Add(longest)}
+	return ctx, func() {
+		cancel()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.pause.timer.Stop()
+		e.pause = pause{}
+	}
+}
+
+// pause is the wait for the next attempt to open a stream.
+type pause struct {
+	timer *time.Timer // nil if there is no pause
+	end   time.Time   // when it ends at the latest
+}
+
+// shorten makes a pause end earlier, if it has to.
+func (p *pause) shorten(end time.Time) {
+	if end.Before(p.end) {
+		p.end = end
+		p.timer.Reset(time.Until(end))
+	}
+}
+
+// outage logs that the stream is down, once and not for each attempt.
+type outage struct {
+	log      func() *zap.Logger
+	since    time.Time
+	attempts int
+}
+
+// note notes a failed attempt. One that is followed by a success is ordinary:
+// members restart.
+func (o *outage) note(err error) {
+	switch o.attempts++; o.attempts {
+	case 1:
+		o.since = time.Now()
+		o.log().Debug("lease keepalive stream ended; opening another", zap.Error(err))
+	case 2:
+		o.log().Warn("lease keepalive stream is down; trying to open another", zap.Error(err))
+	}
+}
+
+// end notes that the stream answers.
+func (o *outage) end() {
+	if o.attempts > 1 {
+		o.log().Info("lease keepalive stream is up again",
+			zap.Duration("after", time.Since(o.since)), zap.Int("attempts", o.attempts))
+	}
+	o.attempts = 0
+}

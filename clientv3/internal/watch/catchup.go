@@ -1,0 +1,265 @@
+package watch
+
+import (
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+const (
+	// fullBatch is the number of revisions that etcd sends a watcher which is
+	// behind in one response. It sends one response every 100 ms, however far the
+	// watcher is behind, so several watchers that start at different revisions
+	// catch up several times faster.
+	fullBatch = 1000
+
+	// worthwhile is the number of revisions ahead from which on a watch is split:
+	// fewer come in half a second.
+	worthwhile = 4 * fullBatch
+
+	// maxQuiet is how many pulses, 50 ms each, may pass without a sign of any part.
+	maxQuiet = 100
+
+	// maxParts bounds the parts of one watch. More would fill etcd's buffer of 128
+	// responses for the stream.
+	maxParts = 64
+)
+
+// plan is how a watch that is behind is to be split.
+type plan struct {
+	head  int64 // the store's revision
+	step  int64 // revisions in a part
+	parts int   // at the same time
+}
+
+// planCatchup looks at a batch of events and at the store's revision when it was
+// sent. A full batch means that there is more, and how dense its events were tells
+// how much.
+func planCatchup(head int64, events []*mvccpb.Event, budget int) (plan, bool) {
+	from, last := events[0].GetKv().GetModRevision(), events[len(events)-1].GetKv().GetModRevision()
+	span := last - from + 1
+	if span <= 0 || head-last < worthwhile {
+		return plan{}, false
+	}
+	distinct, bytes := int64(0), 0
+	for i, ev := range events {
+		bytes += eventSize(ev)
+		if i == 0 || ev.GetKv().GetModRevision() != events[i-1].GetKv().GetModRevision() {
+			distinct++
+		}
+	}
+	ahead := distinct * (head - last) / span
+	full := distinct >= fullBatch*9/10 // etcd applies filters to a batch that it has filled
+	if !full || ahead < worthwhile {
+		return plan{}, false
+	}
+	p := plan{head: head, step: span}
+	if distinct < span {
+		p.step = span * 19 / 20 // the next stretch may be denser by chance
+	}
+	p.parts = min(maxParts, budget/bytes, int((head-last)/p.step)+1)
+	return p, p.parts > 1
+}
+
+// part is a stretch of a watch that is caught up with by a subscription of its
+// own. What comes before its turn is held.
+type part struct {
+	sub  *subscription
+	end  int64 // the first revision that is not its own; 0 if it has no end
+	held []batch
+	size int
+	done bool
+	over *pb.WatchResponse // the server ended the subscription
+}
+
+type batch struct {
+	header *pb.ResponseHeader
+	events []*mvccpb.Event
+}
+
+// catchup splits a watch that is behind into parts, and puts them together
+// again. Revisions are never changed and parts end between revisions, so what
+// comes out is what a single subscription would have delivered.
+//
+// It is a pure state machine: subscriptions that are to be added and removed
+// are given to its stage, events in their order to its outlet.
+type catchup struct {
+	plan   plan
+	parts  []*part
+	next   int64 // the first revision that is in no part yet; 0 if there is none
+	held   int   // bytes
+	quiet  int   // pulses without a sign
+	budget int
+	stage  stage
+}
+
+// stage is where subscriptions are added and removed, and where events go.
+type stage interface {
+	open(from int64) *subscription
+	close(*subscription)
+	emit(*pb.ResponseHeader, []*mvccpb.Event)
+}
+
+// newCatchup goes on with what sub is about to deliver.
+func newCatchup(p plan, sub *subscription, budget int, st stage) *catchup {
+	c := &catchup{plan: p, budget: budget, stage: st, next: sub.next}
+	c.parts = append(c.parts, &part{sub: sub})
+	c.next = c.endOf(c.parts[0], sub.next)
+	c.fill()
+	return c
+}
+
+// endOf bounds a part that begins at from, and returns where the next begins.
+// The last part, which reaches beyond the head, has no end.
+func (c *catchup) endOf(p *part, from int64) int64 {
+	if from+c.plan.step > c.plan.head {
+		p.end = 0
+	} else {
+		p.end = from + c.plan.step
+	}
+	return p.end
+}
+
+// fill opens parts until there are as many as planned. It opens none while more
+// is held than the budget allows.
+func (c *catchup) fill() {
+	for c.next != 0 && len(c.parts) < c.plan.parts && (c.held <= c.budget || len(c.parts) == 0) {
+		p := &part{sub: c.stage.open(c.next)}
+		c.next = c.endOf(p, c.next)
+		c.parts = append(c.parts, p)
+	}
+}
+
+// current is the subscription whose events come next.
+func (c *catchup) current() *subscription { return c.parts[0].sub }
+
+// finished reports whether there is nothing left to put together.
+func (c *catchup) finished() bool { return len(c.parts) == 1 && c.next == 0 }
+
+func (c *catchup) find(s *subscription) *part {
+	for _, p := range c.parts {
+		if p.sub == s {
+			return p
+		}
+	}
+	return nil
+}
+
+// events takes in what the subscription of a part has delivered.
+func (c *catchup) events(s *subscription, h *pb.ResponseHeader, events []*mvccpb.Event) {
+	p := c.find(s)
+	if p == nil {
+		return
+	}
+	c.quiet = 0
+	own := events
+	if p.end != 0 {
+		for len(own) > 0 && own[len(own)-1].GetKv().GetModRevision() >= p.end {
+			own = own[:len(own)-1]
+		}
+	}
+	if len(own) > 0 {
+		c.take(p, h, own)
+	}
+	if p.end != 0 && s.next >= p.end && c.find(s) == p {
+		c.complete(p)
+	}
+}
+
+func (c *catchup) take(p *part, h *pb.ResponseHeader, events []*mvccpb.Event) {
+	if p == c.parts[0] {
+		c.stage.emit(h, events)
+		return
+	}
+	p.held = append(p.held, batch{h, events})
+	for _, ev := range events {
+		p.size += eventSize(ev)
+		c.held += eventSize(ev)
+	}
+	c.shed()
+}
+
+// shed gives up the parts furthest ahead while more is held than the budget
+// allows. They are opened again later.
+func (c *catchup) shed() {
+	for c.held > c.budget && len(c.parts) > 2 {
+		last := c.parts[len(c.parts)-1]
+		c.parts = c.parts[:len(c.parts)-1]
+		c.drop(last)
+		c.next = c.parts[len(c.parts)-1].end
+	}
+}
+
+func (c *catchup) drop(p *part) {
+	c.held -= p.size
+	p.held, p.size = nil, 0
+	c.stage.close(p.sub)
+}
+
+// progress takes in that a subscription has delivered everything up to rev.
+func (c *catchup) progress(s *subscription, rev int64) {
+	c.quiet = 0
+	if p := c.find(s); p != nil && p.end != 0 && rev+1 >= p.end {
+		c.complete(p)
+	}
+}
+
+// complete ends a part that has delivered all of its revisions.
+func (c *catchup) complete(p *part) {
+	if p.done {
+		return
+	}
+	p.done = true
+	c.stage.close(p.sub)
+	c.turn()
+}
+
+// canceled notes that the server has ended a subscription. It returns the
+// reason when it is the current one's turn to deliver what is not there.
+func (c *catchup) canceled(s *subscription, resp *pb.WatchResponse) *pb.WatchResponse {
+	p := c.find(s)
+	if p == nil || p.done {
+		return nil
+	}
+	p.over = resp
+	return c.failure()
+}
+
+// failure returns why the watch cannot go on, nil while it can.
+func (c *catchup) failure() *pb.WatchResponse {
+	if p := c.parts[0]; !p.done {
+		return p.over
+	}
+	return nil
+}
+
+// turn goes on to the next part for as long as the current one is done.
+func (c *catchup) turn() {
+	for c.parts[0].done {
+		c.parts = c.parts[1:]
+		c.fill()
+		first := c.parts[0]
+		c.held -= first.size
+		for _, b := range first.held {
+			c.stage.emit(b.header, b.events)
+		}
+		first.held, first.size = nil, 0
+	}
+	c.fill()
+}
+
+// pulse is called at intervals, and reports whether nothing has come for so long
+// that nothing will: something between here and the server swallows progress.
+func (c *catchup) pulse() bool {
+	c.quiet++
+	return c.quiet > maxQuiet
+}
+
+// abandon closes every part and returns the first revision that was not
+// delivered.
+func (c *catchup) abandon() int64 {
+	next := c.parts[0].sub.next
+	for _, p := range c.parts {
+		c.drop(p)
+	}
+	return next
+}

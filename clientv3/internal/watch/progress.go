@@ -1,0 +1,122 @@
+package watch
+
+import (
+	"math"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// maxInFlight bounds the answers to progress requests that a server can have
+// under way: etcd's watch stream buffers 128 responses and sends one.
+const maxInFlight = 129
+
+// progressLedger counts the progress requests of a stream and their answers. A
+// server answers each at most once, in order, and not at all while any watcher
+// on the stream is behind or starts in the future.
+//
+// Before etcd 3.4.25 and 3.5.8 it answered at once, whatever it had yet to send,
+// and the answer could overtake events of earlier revisions. Such a server gives
+// itself away: it also answers on a stream without watchers, where later ones
+// have nothing to say. So every stream begins with a request, and if an answer
+// comes before the reply to the first create, progress for all is passed on to
+// callers who asked for it, as they would get it from that server anyway, and
+// moves nothing here.
+type progressLedger struct {
+	wanted bool // by a caller, while there was no stream
+	hasty  bool // the server answers before it has sent everything
+	sent   int  // on this stream, without an answer so far
+	notify int  // answers to come until those are due that no caller asked for
+}
+
+// inFlight is how many answers may still come to the requests made so far.
+func (p *progressLedger) inFlight() uint8 { return uint8(min(p.sent, maxInFlight, math.MaxUint8)) }
+
+// reset forgets the stream. What callers asked for is asked again on the next.
+func (p *progressLedger) reset() { *p = progressLedger{wanted: p.wanted || p.notify > 0} }
+
+// requestProgress asks the server up to where everything has been sent. With
+// notify the answer is for the callers, otherwise it only moves the points
+// where watches resume.
+func (ss *session) requestProgress(notify bool) {
+	p := &ss.progress
+	if !ss.connected || !ss.greeted || len(ss.queue) > 0 {
+		p.wanted = p.wanted || notify
+		return
+	}
+	if ss.mode == serial && !notify {
+		return // etcd's grpc-proxy logs an error for every progress request
+	}
+	p.wanted = false
+	if n := len(ss.out); n == 0 || ss.out[n-1].GetProgressRequest() == nil {
+		ss.send(progressRequest())
+		p.sent++
+	}
+	if notify {
+		p.notify = max(p.sent, 1)
+	}
+}
+
+// progressForAll takes in progress that the server reports for all watchers of
+// the stream at once.
+//
+// It holds for those that existed when the server answered. etcd sends the
+// confirmation of a create past such answers: one that was made before the
+// watcher existed can arrive after its confirmation. If its revision is above
+// the one in the confirmation it was made later; otherwise the watcher has to
+// wait until all answers that may have been under way have come.
+func (ss *session) progressForAll(resp *pb.WatchResponse) {
+	rev := resp.GetHeader().GetRevision()
+	if resp.Canceled || len(resp.Events) > 0 || rev <= 0 {
+		return
+	}
+	p := &ss.progress
+	if !ss.greeted {
+		p.hasty = true
+		return
+	}
+	if p.sent == 0 {
+		return // an answer to nothing
+	}
+	notify := p.notify > 0
+	p.sent--
+	p.notify = max(p.notify-1, 0)
+	if p.hasty {
+		ss.passOn(resp.GetHeader(), notify)
+		return
+	}
+	doubted := false
+	for _, s := range ss.live {
+		if s.partial != nil {
+			continue // it is in the middle of a batch, so this cannot be for it
+		}
+		if rev > s.created {
+			s.doubt = 0
+		}
+		if s.doubt > 0 {
+			s.doubt--
+			if rev >= s.next {
+				doubted = true
+				continue
+			}
+		}
+		if s.advance(rev) {
+			s.owner.progress(s, resp.GetHeader(), notify)
+		}
+	}
+	if doubted {
+		ss.requestProgress(notify)
+	}
+}
+
+// passOn tells callers what a hasty server says.
+func (ss *session) passOn(h *pb.ResponseHeader, notify bool) {
+	for _, s := range ss.live {
+		if notify && h.GetRevision()+1 >= s.next {
+			s.owner.progress(s, h, true)
+		}
+	}
+}
+
+// splittable reports whether a watch can be put together from parts: the end of
+// one without events shows by progress alone.
+func (ss *session) splittable() bool { return ss.mode == pipelined && !ss.progress.hasty }

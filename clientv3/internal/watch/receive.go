@@ -1,0 +1,138 @@
+package watch
+
+import pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+// receive takes in a response. An error means that the stream must be given up:
+// the peer has said something that cannot be understood.
+func (ss *session) receive(resp *pb.WatchResponse) error {
+	switch {
+	case resp.Created:
+		return ss.created(resp)
+	case resp.WatchId == invalidID:
+		ss.progressForAll(resp)
+		return nil
+	case resp.Canceled:
+		return ss.canceled(resp)
+	default:
+		return ss.deliver(resp)
+	}
+}
+
+// created matches a reply with the oldest create that is under way.
+func (ss *session) created(resp *pb.WatchResponse) error {
+	refused := resp.WatchId == invalidID || resp.Canceled
+	if !refused && ss.live[resp.WatchId] != nil {
+		if ss.mode == serial {
+			ss.distrust = true
+			return disorder("watch id %d was given twice", resp.WatchId)
+		}
+		return nil // said before
+	}
+	if len(ss.pending) == 0 {
+		return disorder("watch %d was created, and nobody asked for it", resp.WatchId)
+	}
+	head := ss.pending[0]
+	if !refused {
+		if err := ss.settleMode(head.id, resp.WatchId); err != nil {
+			return err
+		}
+	}
+	ss.greeted = true
+	ss.pending = ss.pending[1:]
+	if len(ss.pending) == 0 {
+		ss.pending = nil
+	}
+	err := ss.conclude(head.sub, resp, refused)
+	ss.flush()
+	return err
+}
+
+// settleMode learns from the first reply how the peer treats ids, and checks
+// the others.
+func (ss *session) settleMode(want, got int64) error {
+	switch ss.mode {
+	case probing:
+		ss.mode = pipelined
+		if got != want {
+			ss.mode = serial
+		}
+	case pipelined:
+		if got != want {
+			ss.distrust = true
+			return disorder("watch %d was created in place of %d", got, want)
+		}
+	case serial:
+	}
+	return nil
+}
+
+// conclude ends a create request. Nobody may be interested any more.
+func (ss *session) conclude(s *subscription, resp *pb.WatchResponse, refused bool) error {
+	if !refused {
+		ss.highest = max(ss.highest, resp.WatchId)
+	}
+	switch {
+	case s == nil && refused:
+		return nil
+	case s == nil:
+		ss.send(cancelRequest(resp.WatchId))
+		return nil
+	case refused:
+		if err := s.step(end); err != nil {
+			return err
+		}
+		s.owner.refused(s, resp)
+		return nil
+	}
+	if err := s.step(confirm); err != nil {
+		return err
+	}
+	s.id = resp.WatchId
+	s.created = resp.GetHeader().GetRevision()
+	if s.next == 0 && s.created > 0 {
+		s.next = s.created + 1
+	}
+	ss.live[s.id] = s
+	s.owner.created(s, resp.GetHeader())
+	return nil
+}
+
+// canceled ends a watcher that the server has given up. After a compaction the
+// server keeps a record of it, on account of which it answers no progress
+// request for the whole stream, until it is told to cancel it.
+func (ss *session) canceled(resp *pb.WatchResponse) error {
+	s := ss.live[resp.WatchId]
+	if s == nil {
+		return nil // cancelled by us
+	}
+	delete(ss.live, s.id)
+	if resp.CompactRevision != 0 {
+		ss.send(cancelRequest(s.id))
+	}
+	if err := s.step(end); err != nil {
+		return err
+	}
+	s.owner.canceled(s, resp)
+	return nil
+}
+
+// deliver hands events or progress to the watcher that they are for.
+func (ss *session) deliver(resp *pb.WatchResponse) error {
+	s := ss.live[resp.WatchId]
+	if s == nil {
+		if resp.WatchId > ss.highest {
+			return disorder("response for watch %d, which is not created yet", resp.WatchId)
+		}
+		return nil // on its way when it was cancelled
+	}
+	if len(resp.Events) == 0 && !resp.Fragment && s.partial == nil {
+		if rev := resp.GetHeader().GetRevision(); rev > 0 && s.advance(rev) {
+			s.owner.progress(s, resp.GetHeader(), true)
+		}
+		return nil
+	}
+	if events := s.accept(resp); len(events) > 0 {
+		s.owner.events(s, resp.GetHeader(), events)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package watch
+
+import (
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// Request is what a caller wants to watch.
+type Request struct {
+	// Key and End are the range, as etcd encodes it.
+	Key, End []byte
+	// Rev is the first revision to deliver; 0 means from now on.
+	Rev int64
+	// Filters are the kinds of events to leave out.
+	Filters []pb.WatchCreateRequest_FilterType
+	// PrevKV, Fragment and ProgressNotify are asked of the server.
+	PrevKV, Fragment, ProgressNotify bool
+	// CreatedNotify asks for a response when the watch is created.
+	CreatedNotify bool
+	// LogSlowReader asks for a line in the log when responses wait long for
+	// their reader.
+	LogSlowReader bool
+}
+
+// Response is what a caller gets.
+type Response struct {
+	Header          *pb.ResponseHeader
+	Events          []*mvccpb.Event
+	Created         bool
+	Canceled        bool
+	CompactRevision int64
+	CancelReason    string
+	// Err is set if it was not the server that ended the watch.
+	Err error
+}
+
+// eventOverhead is what an event weighs besides its bytes: two structs, their
+// pointers and slices.
+const eventOverhead = 256
+
+// size is about what the response occupies in memory.
+func (r *Response) size() int {
+	n := eventOverhead
+	for _, ev := range r.Events {
+		n += eventSize(ev)
+	}
+	return n
+}
+
+func eventSize(ev *mvccpb.Event) int {
+	n := eventOverhead + len(ev.GetKv().GetKey()) + len(ev.GetKv().GetValue())
+	if prev := ev.GetPrevKv(); prev != nil {
+		n += eventOverhead + len(prev.GetKey()) + len(prev.GetValue())
+	}
+	return n
+}
+
+// create is the request for a subscription with the given id, from rev on.
+func (r *Request) create(id, rev int64) *pb.WatchRequest {
+	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
+		WatchId:        id,
+		Key:            r.Key,
+		RangeEnd:       r.End,
+		StartRevision:  rev,
+		Filters:        r.Filters,
+		PrevKv:         r.PrevKV,
+		Fragment:       r.Fragment,
+		ProgressNotify: r.ProgressNotify,
+	}}}
+}
+
+func cancelRequest(id int64) *pb.WatchRequest {
+	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{
+		CancelRequest: &pb.WatchCancelRequest{WatchId: id},
+	}}
+}
+
+func progressRequest() *pb.WatchRequest {
+	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{
+		ProgressRequest: &pb.WatchProgressRequest{},
+	}}
+}

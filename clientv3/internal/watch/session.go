@@ -1,0 +1,177 @@
+package watch
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// mode is how many creates may be under way on a stream.
+type mode uint8
+
+const (
+	// probing: one, because it is not known yet whether the peer echoes ids.
+	probing mode = iota
+	// pipelined: any number, because it does.
+	pipelined
+	// serial: one, because it does not.
+	serial
+)
+
+// invalidID is the id in responses that belong to no single watcher.
+const invalidID = -1
+
+// session speaks the protocol of the watch service over one stream at a time.
+// It is a pure state machine: what it wants to send gathers in out, what it
+// learns goes to the owners of the subscriptions.
+type session struct {
+	connected bool
+	mode      mode
+	distrust  bool  // the peer has confused ids before: never pipeline again
+	lastID    int64 // chosen
+	highest   int64 // confirmed on this stream, -1 if there is none
+	greeted   bool  // the server has answered the first create of this stream
+
+	queue   []*subscription // wanted, in this order
+	pending []creation      // under way, in this order
+	live    map[int64]*subscription
+	out     []*pb.WatchRequest
+
+	progress progressLedger
+}
+
+// creation is a create request under way. Its subscription is nil if nobody wants
+// it any more.
+type creation struct {
+	id  int64
+	sub *subscription
+}
+
+func newSession() *session { return &session{live: make(map[int64]*subscription), highest: -1} }
+
+// disorder is the error of a stream whose peer does not keep to the protocol.
+func disorder(format string, args ...any) error {
+	return status.Error(codes.Unavailable, "etcdclient: watch stream reset: "+fmt.Sprintf(format, args...))
+}
+
+// connect begins a new stream, with a question that a server answers only if its
+// progress is not to be trusted, see progressLedger.
+func (ss *session) connect() {
+	ss.connected, ss.greeted = true, false
+	ss.send(progressRequest())
+	ss.mode = probing
+	if ss.distrust {
+		ss.mode = serial
+	}
+	ss.flush()
+}
+
+// disconnect ends the stream. What was on it is queued for the next one.
+func (ss *session) disconnect() {
+	ss.connected = false
+	ss.out = nil
+	waiting := ss.queue
+	ss.queue = nil
+	for _, id := range slices.Sorted(maps.Keys(ss.live)) {
+		ss.requeue(ss.live[id])
+	}
+	for _, a := range ss.pending {
+		if a.sub != nil {
+			ss.requeue(a.sub)
+		}
+	}
+	for _, s := range waiting {
+		s.listed = false
+		if s.state == queued {
+			ss.requeue(s)
+		}
+	}
+	clear(ss.live)
+	ss.pending = nil
+	ss.highest = -1
+	ss.progress.reset()
+}
+
+func (ss *session) requeue(s *subscription) {
+	_ = s.step(lose) // possible in every state
+	ss.enqueue(s)
+}
+
+func (ss *session) enqueue(s *subscription) {
+	if !s.listed {
+		s.listed = true
+		ss.queue = append(ss.queue, s)
+	}
+}
+
+// add wants a subscription on the stream.
+func (ss *session) add(s *subscription) {
+	_ = s.step(add) // possible in every state
+	if s.state == queued {
+		ss.enqueue(s)
+	}
+	ss.flush()
+}
+
+// remove does not want it any more. Its owner hears nothing of it from then on.
+func (ss *session) remove(s *subscription) {
+	switch s.state {
+	case asked:
+		if i, ok := ss.findPending(s.id); ok {
+			ss.pending[i].sub = nil
+		}
+	case live:
+		delete(ss.live, s.id)
+		ss.send(cancelRequest(s.id))
+	case parked, queued:
+	}
+	_ = s.step(remove) // possible in every state
+}
+
+func (ss *session) findPending(id int64) (int, bool) {
+	return slices.BinarySearchFunc(ss.pending, id, func(a creation, id int64) int { return cmp.Compare(a.id, id) })
+}
+
+// flush asks for what is queued, as far as the mode allows.
+func (ss *session) flush() {
+	for ss.connected && len(ss.queue) > 0 && (ss.mode == pipelined || len(ss.pending) == 0) {
+		s := ss.queue[0]
+		ss.queue[0] = nil
+		ss.queue = ss.queue[1:]
+		s.listed = false
+		if s.state != queued {
+			continue
+		}
+		_ = s.step(ask) // possible when queued
+		ss.lastID++
+		s.id = ss.lastID
+		s.doubt = ss.progress.inFlight()
+		ss.pending = append(ss.pending, creation{s.id, s})
+		ss.send(s.req.create(s.id, s.next))
+	}
+	if len(ss.queue) > 0 {
+		return
+	}
+	ss.queue = nil
+	if ss.progress.wanted {
+		ss.requestProgress(true)
+	}
+}
+
+func (ss *session) send(req *pb.WatchRequest) {
+	if ss.connected {
+		ss.out = append(ss.out, req)
+	}
+}
+
+// take returns what is to be sent next.
+func (ss *session) take() []*pb.WatchRequest {
+	out := ss.out
+	ss.out = nil
+	return out
+}

@@ -1,0 +1,211 @@
+package watch
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/metadata"
+)
+
+// maxRefusals bounds the tokens that are tried for one watch.
+const maxRefusals = 3
+
+// shard is some of the watches of a group, on one stream.
+type shard struct {
+	engine *Engine
+	key    string
+	bulk   bool // for watches that catch up
+	leader bool // the callers want to hear if there is no leader
+	conn   Connector
+	// superseded tells the writer that there is a stream with a newer token.
+	superseded chan struct{}
+	// ctx has the values and the metadata of the first caller, and ends with the
+	// shard.
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu       sync.Mutex
+	session  *session
+	watchers map[*watcher]struct{}
+	splits   int // watches that are catching up
+	traffic  traffic
+	opened   time.Time     // when the stream was, zero without one
+	stale    time.Time     // since when the stream's token is refused, zero if it is not
+	wake     chan struct{} // the writer's, nil without a stream
+	later    []func()      // for the reader to do without the lock
+}
+
+func newShard(ctx context.Context, e *Engine, key string, bulk bool) *shard {
+	sh := &shard{
+		engine: e, key: key, bulk: bulk, leader: requiresLeader(ctx), conn: e.cfg.Connect(),
+		superseded: make(chan struct{}, 1),
+		session:    newSession(), watchers: make(map[*watcher]struct{}),
+	}
+	sh.ctx, sh.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return sh
+}
+
+// metadataKey names the group of a caller: those who send different metadata
+// must not share a stream.
+func metadataKey(ctx context.Context) string {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	if len(md) == 0 {
+		return ""
+	}
+	var key strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(md)) {
+		key.WriteString(name)
+		for _, value := range md[name] {
+			key.WriteByte(1)
+			key.WriteString(value)
+		}
+		key.WriteByte(0)
+	}
+	return key.String()
+}
+
+func requiresLeader(ctx context.Context) bool {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	return len(md.Get(rpctypes.MetadataRequireLeaderKey)) > 0
+}
+
+// accepts reports whether another watch can be put on the shard.
+func (sh *shard) accepts() bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.stale.IsZero() && len(sh.watchers) < maxWatchers && !sh.traffic.busy(time.Now())
+}
+
+func (sh *shard) splitting() bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.splits > 0
+}
+
+// adopt takes in a watch. It needs the lock.
+func (sh *shard) adopt(w *watcher) {
+	w.shard.Store(sh)
+	sh.watchers[w] = struct{}{}
+	if w.phase != paused {
+		sh.session.add(w.current)
+	}
+	sh.signal()
+}
+
+// signal wakes the writer if there is something to send. It needs the lock.
+func (sh *shard) signal() {
+	if len(sh.session.out) == 0 {
+		return
+	}
+	select {
+	case sh.wake <- struct{}{}:
+	default:
+	}
+}
+
+// renew moves a watch to a new stream, if the server refused it because of the
+// stream's token and another token can be had. It needs the lock, and is called
+// by the reader.
+func (sh *shard) renew(w *watcher, resp *pb.WatchResponse) bool {
+	if resp.CancelReason == "" || w.refusals >= maxRefusals {
+		return false
+	}
+	if !sh.conn.Disown(refusal(resp.CancelReason)) {
+		return false
+	}
+	w.refusals++
+	w.refusedBy = sh
+	if sh.stale.IsZero() {
+		sh.stale = time.Now()
+	}
+	next := w.stop()
+	w.current = newSubscription(&w.req, w, next)
+	sh.later = append(sh.later, func() { sh.engine.moveToNewer(w, sh) })
+	return true
+}
+
+// newerThan reports whether another watch can be put on the shard, whose stream
+// is opened after the given time.
+func (sh *shard) newerThan(t time.Time) bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.stale.IsZero() && len(sh.watchers) < maxWatchers && (sh.opened.IsZero() || sh.opened.After(t))
+}
+
+// evacuateSoon is called when there is a stream with a token that is accepted.
+func (sh *shard) evacuateSoon() {
+	select {
+	case sh.superseded <- struct{}{}:
+	default:
+	}
+}
+
+// evacuate moves the watches that are still on a stream whose token is refused
+// to one that can take further ones, and so ends the stream.
+func (sh *shard) evacuate() {
+	sh.mu.Lock()
+	remaining := slices.Collect(maps.Keys(sh.watchers))
+	stale := !sh.stale.IsZero()
+	sh.mu.Unlock()
+	if !stale {
+		return // it was opened again since
+	}
+	for _, w := range remaining {
+		sh.engine.moveToNewer(w, sh)
+	}
+}
+
+// receive takes in a response, and then does what needs the shard unlocked.
+func (sh *shard) receive(resp *pb.WatchResponse) error {
+	sh.mu.Lock()
+	if len(resp.Events) > 0 {
+		sh.traffic.add(len(resp.Events), time.Now())
+	}
+	err := sh.session.receive(resp)
+	later := sh.later
+	sh.later = nil
+	empty := len(sh.watchers) == 0
+	sh.signal()
+	sh.mu.Unlock()
+	for _, f := range later {
+		f()
+	}
+	if empty {
+		sh.engine.retire(sh)
+	}
+	return err
+}
+
+// fail ends all watches with the error that ended their stream for good.
+func (sh *shard) fail(err error) {
+	sh.engine.mu.Lock()
+	sh.engine.remove(sh)
+	sh.engine.mu.Unlock()
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for w := range sh.watchers {
+		w.end(Response{Header: &pb.ResponseHeader{}, Canceled: true, Err: err})
+	}
+	sh.cancel()
+}
+
+// close ends all watches because the engine is closed.
+func (sh *shard) close() {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for w := range sh.watchers {
+		w.detach()
+		w.buffer.drop()
+		w.release()
+		if w.leave != nil {
+			w.leave()
+		}
+	}
+	sh.cancel()
+}

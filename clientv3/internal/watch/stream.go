@@ -1,0 +1,246 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/metadata"
+)
+
+const (
+	// freshness is how often a stream asks for progress of its own accord, so that
+	// a watch of keys which nobody writes can resume after a compaction. etcd's
+	// tools and Kubernetes keep five minutes of history or more.
+	freshness = time.Minute
+
+	// splitPulse is how often a stream asks for progress while a watch on it
+	// catches up: a part without events ends with it.
+	splitPulse = 50 * time.Millisecond
+
+	// proven is the age from which on any response shows that a stream works. One
+	// that breaks sooner, and without having delivered an event, counts as a
+	// failure, and the next waits longer.
+	proven = time.Second
+
+	// maxMoveDelay bounds the random time that a stream stays on an endpoint that
+	// was removed: streams of many clients move one by one.
+	maxMoveDelay = time.Second
+
+	// leaderRetry is how long a stream stays on a member without a leader before
+	// one with a leader is looked for again.
+	leaderRetry = 5 * time.Second
+)
+
+// Connector opens streams one after the other, and decides what follows the end
+// of each. It is used by one goroutine, but for Removed.
+type Connector interface {
+	// Open opens a stream, away from those that failed before.
+	Open(ctx context.Context) (pb.Watch_WatchClient, error)
+	// Next returns nil when it is time to open another stream, and otherwise the
+	// error that the watches end with.
+	Next(ctx context.Context, cause error) error
+	// Progress notes that the stream works.
+	Progress()
+	// Leaderless reports whether every endpoint has said that it knows no leader.
+	Leaderless() bool
+	// Removed is closed when the stream's endpoint is none of the client's any more.
+	Removed() <-chan struct{}
+	// Disown is told that the server refused a request for the stream's token, and
+	// reports whether another stream would carry another token.
+	Disown(refusal error) bool
+}
+
+// errMove ends a stream that is to be opened elsewhere.
+var errMove = errors.New("the stream moves")
+
+// run opens one stream after the other until the shard ends.
+//
+// Every stream asks the server to say when it has lost its leader, whether or
+// not the callers want to hear of it: the stream then moves. Where no endpoint
+// knows a leader, callers who do not mind are served without one for a while.
+func (sh *shard) run() {
+	defer sh.cancel()
+	strict := true
+	for {
+		err := sh.attempt(strict)
+		switch {
+		case sh.ctx.Err() != nil:
+			return
+		case errors.Is(err, errMove):
+			strict = true
+			continue
+		}
+		if err := sh.conn.Next(sh.ctx, err); err != nil {
+			if sh.ctx.Err() == nil {
+				sh.fail(err)
+			}
+			return
+		}
+		strict = sh.leader || !sh.conn.Leaderless()
+	}
+}
+
+// attempt opens a stream and reads it to its end.
+func (sh *shard) attempt(strict bool) error {
+	ctx, cancel := context.WithCancelCause(sh.ctx)
+	defer cancel(nil)
+	asking := ctx
+	if strict {
+		asking = askForLeader(ctx)
+	}
+	stream, err := sh.conn.Open(asking)
+	if err != nil {
+		return err
+	}
+	wake := sh.connect()
+	defer sh.disconnect()
+	wr := &writer{
+		sh: sh, ctx: ctx, stream: stream, wake: wake, move: func() { cancel(errMove) },
+		removed: sh.conn.Removed(), settled: make(chan (<-chan struct{}), 1),
+	}
+	if !strict {
+		wr.leave = time.After(leaderRetry)
+	}
+	sh.engine.running.Go(wr.run)
+	return sh.read(ctx, stream, wr.settled)
+}
+
+// read takes in responses until the stream ends. With the first one it is
+// settled where the stream is: until then grpc may move it.
+func (sh *shard) read(ctx context.Context, stream pb.Watch_WatchClient, settled chan<- (<-chan struct{})) error {
+	opened := time.Now()
+	for first := true; ; first = false {
+		resp, err := stream.Recv()
+		if err == nil {
+			err = sh.receive(resp)
+		}
+		switch {
+		case err == nil:
+		case errors.Is(context.Cause(ctx), errMove):
+			return errMove
+		default:
+			return err
+		}
+		if first {
+			settled <- sh.conn.Removed()
+		}
+		if len(resp.Events) > 0 || time.Since(opened) > proven {
+			sh.conn.Progress()
+		}
+	}
+}
+
+func askForLeader(ctx context.Context) context.Context {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	md = md.Copy()
+	if md == nil {
+		md = metadata.MD{}
+	}
+	md.Set(rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
+	return metadata.NewOutgoingContext(ctx, md)
+}
+
+func (sh *shard) connect() chan struct{} {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.wake = make(chan struct{}, 1)
+	sh.opened, sh.stale = time.Now(), time.Time{}
+	sh.session.connect()
+	sh.signal()
+	return sh.wake
+}
+
+func (sh *shard) disconnect() {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.wake = nil
+	sh.opened = time.Time{}
+	sh.session.disconnect()
+}
+
+// writer sends what a stream's session wants to say, and keeps its times.
+type writer struct {
+	sh      *shard
+	ctx     context.Context
+	stream  pb.Watch_WatchClient
+	wake    chan struct{}
+	settled chan (<-chan struct{})
+	removed <-chan struct{}
+	leave   <-chan time.Time
+	move    func()
+
+	evacuation <-chan time.Time
+}
+
+func (wr *writer) run() {
+	pulse := time.NewTimer(wr.interval())
+	defer pulse.Stop()
+	asked := time.Now()
+	for {
+		for _, req := range wr.sh.take(wr.wake) {
+			if wr.stream.Send(req) != nil {
+				return // the reader hears why
+			}
+		}
+		select {
+		case <-wr.ctx.Done():
+			return
+		case <-wr.wake:
+		case wr.removed = <-wr.settled:
+		case <-pulse.C:
+			asked = time.Now()
+			wr.sh.askProgress()
+		case <-wr.removed:
+			wr.removed = nil
+			wr.sh.askProgress()
+			wr.leave = time.After(rand.N(maxMoveDelay))
+		case <-wr.leave:
+			wr.move()
+			return
+		case <-wr.sh.superseded:
+			wr.evacuation = time.After(rand.N(maxMoveDelay))
+		case <-wr.evacuation:
+			wr.sh.evacuate()
+		}
+		pulse.Reset(time.Until(asked.Add(wr.interval())))
+	}
+}
+
+// interval varies by 10 %, so that clients do not ask in step.
+func (wr *writer) interval() time.Duration {
+	if wr.sh.splitting() {
+		return splitPulse
+	}
+	return freshness*9/10 + rand.N(freshness/5)
+}
+
+// take returns what is to be sent on the stream whose writer waits for wake.
+func (sh *shard) take(wake chan struct{}) []*pb.WatchRequest {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.wake != wake {
+		return nil
+	}
+	return sh.session.take()
+}
+
+// askProgress moves the points where watches resume.
+func (sh *shard) askProgress() {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if len(sh.session.live) > 0 {
+		sh.session.requestProgress(false)
+	}
+	if sh.splits == 0 {
+		return
+	}
+	for w := range sh.watchers {
+		if w.catchup != nil && w.catchup.pulse() {
+			w.rejoin()
+		}
+	}
+}

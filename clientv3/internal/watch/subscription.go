@@ -1,0 +1,144 @@
+package watch
+
+import (
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// state is where a subscription stands with its session.
+type state uint8
+
+const (
+	// parked: it is not wanted on the stream.
+	parked state = iota
+	// queued: it is wanted, and has not been asked for.
+	queued
+	// asked: its create request is under way.
+	asked
+	// live: the server has confirmed it.
+	live
+
+	numStates = int(live) + 1
+)
+
+var stateNames = [numStates]string{parked: "parked", queued: "queued", asked: "asked", live: "live"}
+
+func (s state) String() string { return stateNames[s] }
+
+// trigger is what changes the state of a subscription.
+type trigger uint8
+
+const (
+	// add: it is wanted.
+	add trigger = iota
+	// remove: it is not wanted any more.
+	remove
+	// ask: its create request is given to the writer.
+	ask
+	// confirm: the server created it.
+	confirm
+	// end: the server refused or cancelled it.
+	end
+	// lose: the stream broke.
+	lose
+
+	numTriggers = int(lose) + 1
+)
+
+var triggerNames = [numTriggers]string{
+	add: "add", remove: "remove", ask: "ask", confirm: "confirm", end: "end", lose: "lose",
+}
+
+func (t trigger) String() string { return triggerNames[t] }
+
+// impossible marks the pairs that cannot meet.
+const impossible = 255
+
+// transitions says what each trigger does in each state.
+var transitions = [numStates][numTriggers]state{
+	parked: {add: queued, remove: parked, ask: impossible, confirm: impossible, end: impossible, lose: parked},
+	queued: {add: queued, remove: parked, ask: asked, confirm: impossible, end: impossible, lose: queued},
+	asked:  {add: asked, remove: parked, ask: impossible, confirm: live, end: parked, lose: queued},
+	live:   {add: live, remove: parked, ask: impossible, confirm: impossible, end: parked, lose: queued},
+}
+
+// subscription is one watcher on a server, or the wish for one. It outlives
+// streams: what it has accepted decides where the next stream goes on.
+type subscription struct {
+	req   *Request
+	owner owner
+
+	state  state
+	listed bool // it is in the session's queue, perhaps without being wanted
+	// doubt counts the progress responses for all watchers that may have been
+	// on their way before the server created this subscription, see session.
+	doubt uint8
+
+	id      int64 // on the stream: as asked for, or as the server chose
+	next    int64 // the first revision not accepted yet; 0 if that is not known
+	created int64 // the store's revision when the server created it, or later
+	partial []*mvccpb.Event
+}
+
+// owner is told what becomes of a subscription. It is called by the session,
+// and may add and remove subscriptions meanwhile.
+type owner interface {
+	// created: the server has it. It is called once for each stream.
+	created(*subscription, *pb.ResponseHeader)
+	// refused: the server did not create it. It is parked.
+	refused(*subscription, *pb.WatchResponse)
+	// events: the next events, complete revisions, none of them seen before.
+	events(*subscription, *pb.ResponseHeader, []*mvccpb.Event)
+	// progress: everything up to the header's revision has been accepted.
+	// Notify says whether callers are to hear of it.
+	progress(s *subscription, h *pb.ResponseHeader, notify bool)
+	// canceled: the server ended it. It is parked.
+	canceled(*subscription, *pb.WatchResponse)
+}
+
+func newSubscription(req *Request, o owner, next int64) *subscription {
+	return &subscription{req: req, owner: o, next: next}
+}
+
+// step changes the state. The error of an impossible step breaks the stream, so
+// that the session starts again from what is certain.
+func (s *subscription) step(t trigger) error {
+	to := transitions[s.state][t]
+	if to == impossible {
+		return disorder("%v of a subscription that is %v", t, s.state)
+	}
+	if to != live {
+		s.partial = nil
+	}
+	s.state = to
+	return nil
+}
+
+// accept takes in a batch of events and returns those that are new.
+func (s *subscription) accept(resp *pb.WatchResponse) []*mvccpb.Event {
+	events := resp.Events
+	if resp.Fragment || s.partial != nil {
+		s.partial = append(s.partial, events...)
+		if resp.Fragment {
+			return nil
+		}
+		events, s.partial = s.partial, nil
+	}
+	for len(events) > 0 && events[0].GetKv().GetModRevision() < s.next {
+		events = events[1:]
+	}
+	if len(events) > 0 {
+		s.next = max(s.next, events[len(events)-1].GetKv().GetModRevision()+1)
+	}
+	return events
+}
+
+// advance takes in progress up to rev, and reports whether it is news: before
+// 3.4.31 and 3.5.13 etcd also sent progress from before the start.
+func (s *subscription) advance(rev int64) bool {
+	if rev+1 < s.next {
+		return false
+	}
+	s.next = rev + 1
+	return true
+}

@@ -1,0 +1,47 @@
+package clientv3
+
+import (
+	"context"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// renewAlone renews a lease over a stream of its own, because the one for all was
+// closed. The official client allows that, and there are programs which give up
+// a lease in that order.
+func (l *lessor) renewAlone(ctx context.Context, id LeaseID) (*LeaseKeepAliveResponse, error) {
+	for tries := l.tries(); ; {
+		resp, err := l.askAlone(tries.Track(ctx), id)
+		switch {
+		case err == nil && resp.TTL <= 0:
+			return nil, rpctypes.ErrLeaseNotFound
+		case err == nil:
+			return keepAliveResponse(resp), nil
+		}
+		if err := tries.Next(ctx, err); err != nil {
+			return nil, ContextError(ctx, err)
+		}
+	}
+}
+
+func (l *lessor) askAlone(ctx context.Context, id LeaseID) (*pb.LeaseKeepAliveResponse, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := l.remote.LeaseKeepAlive(ctx, l.callOpts...)
+	if err != nil {
+		return nil, err
+	}
+	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
+		return nil, streamError(stream, err)
+	}
+	return stream.Recv()
+}
+
+// streamError returns why a stream takes no message: sending tells only that.
+func streamError(stream pb.Lease_LeaseKeepAliveClient, err error) error {
+	if _, cause := stream.Recv(); cause != nil {
+		return cause
+	}
+	return err
+}

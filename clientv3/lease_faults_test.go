@@ -1,0 +1,323 @@
+package clientv3_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+func TestKeepAliveWhoseConnectionBreaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 3)
+		id := grant(t, c)
+		ch := keepAlive(t, t.Context(), c, id)
+		for i := range 10 {
+			time.Sleep(leaseTTL / 3 * time.Second)
+			require.NotZero(t, requireAlive(t, ch), i)
+			for _, m := range cluster.Members() {
+				m.BreakConnections()
+			}
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		assert.Equal(t, 11, cluster.Count("LeaseKeepAlive"))
+	})
+}
+
+// The answer is lost with its connection: the request is sent again at once, and
+// only on the next stream.
+func TestKeepAliveWhoseAnswerIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 3)
+		id := grant(t, c)
+		cluster.Once("LeaseKeepAlive", func(call *fakeetcd.Call) {
+			call.OnSend(func(proto.Message) bool {
+				call.BreakConn()
+				return false
+			})
+			_, _ = call.Execute()
+		})
+		ch := keepAlive(t, t.Context(), c, id)
+		time.Sleep(time.Second)
+		require.Equal(t, 1, requireAlive(t, ch))
+		require.Equal(t, 2, keepalives(cluster, id))
+	})
+}
+
+// A member that takes everything and answers nothing, as under SIGSTOP, holds a
+// lease up for less than a third of its TTL.
+func TestKeepAliveOnAMemberThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 3)
+		meetAll(t, cluster, c)
+		var hangs *fakeetcd.Member
+		cluster.On("LeaseKeepAlive", func(call *fakeetcd.Call) {
+			if hangs == nil {
+				hangs = call.Member
+			}
+			if call.Member == hangs {
+				_ = call.Hold(nil)
+			}
+		})
+		id := grant(t, c)
+		start := time.Now()
+		var m LeaseMonitor
+		ch := keepAlive(t, WithLeaseMonitor(t.Context(), &m), c, id)
+		resp := <-ch
+		require.Equal(t, int64(leaseTTL), resp.TTL)
+		require.LessOrEqual(t, time.Since(start), leaseTTL/3*time.Second)
+		time.Sleep(5 * leaseTTL * time.Second)
+		require.NotZero(t, requireAlive(t, ch))
+		calls := cluster.Calls("LeaseKeepAlive")
+		require.Len(t, calls, 2, "it stays where it is served")
+		require.NotEqual(t, hangs, calls[1].Member)
+	})
+}
+
+// Validity counts from the request: the server may have counted from then on.
+func TestLateAnswerProlongsFromItsRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 1)
+		id := grant(t, c)
+		release := make(chan struct{})
+		var m LeaseMonitor
+		ch := keepAlive(t, WithLeaseMonitor(t.Context(), &m), c, id)
+		<-ch
+		cluster.Member(0).BreakConnections()
+		synctest.Wait()
+		cluster.On("LeaseKeepAlive", func(call *fakeetcd.Call) {
+			call.OnSend(func(proto.Message) bool { return call.Hold(release) == nil })
+			_, _ = call.Execute()
+		})
+		before := m.LastRenewal()
+		time.Sleep(leaseTTL * time.Second / 3)
+		sent := time.Now()
+		time.Sleep(time.Second)
+		require.Equal(t, before, m.LastRenewal(), "sent, and not answered")
+		close(release)
+		<-ch
+		require.True(t, m.LastRenewal().After(before))
+		require.False(t, m.LastRenewal().After(sent))
+		require.Equal(t, leaseTTL*time.Second, m.Deadline().Sub(m.LastRenewal()))
+	})
+}
+
+// From the lost cluster on, the channel is open as long as the lease is certain to
+// live, and no longer.
+func TestKeepAliveIsGivenUpAtTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 3)
+		id := grant(t, c)
+		var m LeaseMonitor
+		ch := keepAlive(t, WithLeaseMonitor(t.Context(), &m), c, id)
+		<-ch
+		time.Sleep(leaseTTL / 2 * time.Second)
+		for _, member := range cluster.Members() {
+			member.Stop()
+		}
+		drain(ch)
+		for range ch {
+			t.Error("no member is there to answer")
+		}
+		require.Equal(t, m.Deadline(), time.Now())
+		require.ErrorIs(t, m.Err(), ErrLeaseUnanswered)
+	})
+}
+
+// A lease that this client granted has its TTL, not DialTimeout and a second.
+func TestGrantedLeaseOutlivesTheFirstAnswerDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 1)
+		var m LeaseMonitor
+		granted := time.Now()
+		id := grant(t, c)
+		cluster.Member(0).Stop()
+		ch := keepAlive(t, WithLeaseMonitor(t.Context(), &m), c, id)
+		unknown := keepAlive(t, t.Context(), c, id+1)
+		require.Equal(t, granted.Add(leaseTTL*time.Second), m.Deadline())
+		time.Sleep(leaseTTL / 2 * time.Second)
+		requireAlive(t, ch)
+		requireEnded(t, unknown)
+		cluster.Member(0).Start()
+		time.Sleep(leaseTTL / 4 * time.Second)
+		require.NotZero(t, requireAlive(t, ch))
+		time.Sleep(leaseTTL * time.Second)
+		require.NotZero(t, requireAlive(t, ch))
+	})
+}
+
+func rootClient(t *testing.T, cluster *fakeetcd.Cluster, c *Client) *Client {
+	t.Helper()
+	_, err := c.UserAdd(t.Context(), "root", "secret")
+	require.NoError(t, err)
+	_, err = c.UserGrantRole(t.Context(), "root", "root")
+	require.NoError(t, err)
+	_, err = c.AuthEnable(t.Context())
+	require.NoError(t, err)
+	return userClient(t, cluster, "root")
+}
+
+func userClient(t *testing.T, cluster *fakeetcd.Cluster, name string) *Client {
+	t.Helper()
+	c, err := New(Config{
+		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
+		Username: name, Password: "secret",
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestKeepAliveOutlivesItsToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 3)
+		root := rootClient(t, cluster, c)
+		id := grant(t, root)
+		ch := keepAlive(t, t.Context(), root, id)
+		require.Equal(t, 1, requireAlive(t, ch))
+		require.Equal(t, 1, cluster.Count("Authenticate"))
+		for i := range 3 {
+			cluster.InvalidateTokens()
+			time.Sleep(leaseTTL / 3 * time.Second)
+			require.NotZero(t, requireAlive(t, ch))
+			require.Equal(t, 2+i, cluster.Count("Authenticate"))
+			require.Equal(t, 2+i, cluster.Count("LeaseKeepAlive"))
+		}
+		for range 20 {
+			_, err := root.KeepAliveOnce(t.Context(), id)
+			require.NoError(t, err)
+		}
+		require.Equal(t, 4, cluster.Count("Authenticate"), "one-shots cost no token")
+	})
+}
+
+// The server ends the stream of all for the sake of one lease whose keys the user
+// may not write. The others live on.
+func TestKeepAliveBesideOneThatIsDenied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 1)
+		_, err := c.UserAdd(t.Context(), "user", "secret")
+		require.NoError(t, err)
+		root := rootClient(t, cluster, c)
+		denied, allowed := grant(t, root), grant(t, root)
+		_, err = root.Put(t.Context(), "secret", "", WithLease(denied))
+		require.NoError(t, err)
+
+		user := userClient(t, cluster, "user")
+		_, err = user.KeepAliveOnce(t.Context(), denied)
+		require.Equal(t, rpctypes.ErrPermissionDenied, err)
+		var m LeaseMonitor
+		chDenied := keepAlive(t, WithLeaseMonitor(t.Context(), &m), user, denied)
+		chAllowed := keepAlive(t, t.Context(), user, allowed)
+		time.Sleep(3 * leaseTTL * time.Second)
+		requireEnded(t, chDenied)
+		require.ErrorIs(t, m.Err(), ErrLeaseUnanswered)
+		require.ErrorIs(t, m.Err(), rpctypes.ErrPermissionDenied)
+		require.NotZero(t, requireAlive(t, chAllowed))
+	})
+}
+
+func TestKeepAliveFollowsTheEndpoints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 3)
+		id := grant(t, c)
+		ch := keepAlive(t, t.Context(), c, id)
+		<-ch
+		for i, m := range cluster.Members() {
+			c.SetEndpoints(m.Endpoint())
+			time.Sleep(2 * time.Second)
+			calls := cluster.Calls("LeaseKeepAlive")
+			require.Equal(t, m, calls[len(calls)-1].Member)
+			require.LessOrEqual(t, len(calls), i+2)
+			time.Sleep(leaseTTL * time.Second)
+			require.NotZero(t, requireAlive(t, ch))
+		}
+	})
+}
+
+// A change of members that stop one after the other, with requests under way at
+// all times.
+func TestKeepAliveThroughARollingRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 3)
+		var channels []<-chan *LeaseKeepAliveResponse
+		for range 100 {
+			channels = append(channels, keepAlive(t, t.Context(), c, grant(t, c)))
+		}
+		for range 3 {
+			for _, m := range cluster.Members() {
+				m.Stop()
+				time.Sleep(leaseTTL / 4 * time.Second)
+				m.Start()
+				time.Sleep(leaseTTL / 4 * time.Second)
+			}
+			for _, ch := range channels {
+				require.GreaterOrEqual(t, requireAlive(t, ch), 3)
+			}
+		}
+	})
+}
+
+// An answer that nobody asked for, a second answer, and answers in another order
+// belong to no other lease.
+func TestKeepAliveWithAProxyThatMixesAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 1)
+		a, b := grant(t, c), grant(t, c)
+		cluster.On("LeaseKeepAlive", func(call *fakeetcd.Call) {
+			for {
+				first, err := call.Recv()
+				if err != nil {
+					return
+				}
+				second, err := call.Recv()
+				if err != nil {
+					return
+				}
+				for _, req := range []proto.Message{second, second, first} {
+					id := req.(*pb.LeaseKeepAliveRequest).ID
+					_ = call.Send(&pb.LeaseKeepAliveResponse{Header: &pb.ResponseHeader{}, ID: id, TTL: leaseTTL})
+				}
+				_ = call.Send(&pb.LeaseKeepAliveResponse{Header: &pb.ResponseHeader{}, ID: 7})
+			}
+		})
+		chA, chB := keepAlive(t, t.Context(), c, a), keepAlive(t, t.Context(), c, b)
+		synctest.Wait()
+		require.Equal(t, 1, requireAlive(t, chA))
+		require.Equal(t, 1, requireAlive(t, chB))
+	})
+}
+
+// One who leaves while a renewal is under way disturbs nobody.
+func TestKeepAliveThatEndsInTheMiddle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 1)
+		id := grant(t, c)
+		release := make(chan struct{})
+		cluster.Once("LeaseKeepAlive", func(call *fakeetcd.Call) {
+			call.OnSend(func(proto.Message) bool { return call.Hold(release) == nil })
+			_, _ = call.Execute()
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ch := keepAlive(t, ctx, c, id)
+		require.Zero(t, requireAlive(t, ch))
+		cancel()
+		requireEnded(t, ch)
+		again := keepAlive(t, t.Context(), c, id)
+		require.Zero(t, requireAlive(t, again))
+		close(release)
+		require.Equal(t, 1, requireAlive(t, again), "by a request of its own")
+		require.Equal(t, 2, keepalives(cluster, id))
+	})
+}

@@ -1,0 +1,206 @@
+package clientv3
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/quorate/quorate/clientv3/internal/lease"
+	"github.com/quorate/quorate/internal/channel"
+)
+
+// LeaseResponseChSize is how many responses the channels of [Lease.KeepAlive]
+// hold. It is a variable for tests only, and must not be changed while a
+// KeepAlive is being called.
+var LeaseResponseChSize = 16
+
+// LeaseKeepAliveResponse is the response to one keepalive. Those who keep the same
+// lease alive may share its header, and must not change it.
+type LeaseKeepAliveResponse struct {
+	*pb.ResponseHeader
+	// ID identifies the lease.
+	ID LeaseID
+	// TTL is for how long the lease was prolonged, in seconds.
+	TTL int64
+}
+
+// ErrKeepAliveHalted says that no lease is kept alive any more, because the Lease
+// or its client was closed.
+type ErrKeepAliveHalted struct { //nolint:errname // the name is the official API's
+	// Reason is context.Canceled after Close, and otherwise what ended the client.
+	Reason error
+}
+
+// Error returns the text, with that of the reason.
+func (e ErrKeepAliveHalted) Error() string {
+	if e.Reason == nil {
+		return "etcdclient: leases keep alive halted"
+	}
+	return "etcdclient: leases keep alive halted: " + e.Reason.Error()
+}
+
+// Unwrap returns the reason.
+func (e ErrKeepAliveHalted) Unwrap() error { return e.Reason }
+
+// defaultFirstAnswer is how long the first answer may take with a client that has
+// no DialTimeout.
+const defaultFirstAnswer = 5 * time.Second
+
+// firstAnswer returns how long the first answer may take. NewLease adds a second
+// to the client's DialTimeout, so that a second means that there is none.
+func firstAnswer(keepAliveTimeout time.Duration) time.Duration {
+	if keepAliveTimeout <= 0 || keepAliveTimeout == time.Second {
+		return defaultFirstAnswer
+	}
+	return keepAliveTimeout
+}
+
+func (l *lessor) KeepAlive(ctx context.Context, id LeaseID) (<-chan *LeaseKeepAliveResponse, error) {
+	k := &keeper{
+		ch:      make(chan *LeaseKeepAliveResponse, LeaseResponseChSize),
+		monitor: leaseMonitorOf(ctx),
+		drops:   &l.drops,
+	}
+	k.subscriber = lease.Subscriber{Sink: k, RequireLeader: requiresLeader(ctx)}
+	k.monitor.begin()
+	if err := ctx.Err(); err != nil {
+		k.Close(err)
+		return k.ch, nil
+	}
+	if err := l.engine.Subscribe(ctx, int64(id), &k.subscriber); err != nil {
+		k.Close(err)
+		return k.ch, err
+	}
+	return k.ch, nil
+}
+
+func (l *lessor) KeepAliveOnce(ctx context.Context, id LeaseID) (*LeaseKeepAliveResponse, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	o := &once{done: make(chan struct{})}
+	o.subscriber = lease.Subscriber{Sink: o, Once: true, RequireLeader: requiresLeader(ctx)}
+	if l.engine.Subscribe(ctx, int64(id), &o.subscriber) != nil {
+		return l.renewAlone(ctx, id)
+	}
+	<-o.done
+	return o.resp, ContextError(ctx, o.err)
+}
+
+// requiresLeader reports whether ctx was made by [WithRequireLeader].
+func requiresLeader(ctx context.Context) bool {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	return slices.Contains(md.Get(rpctypes.MetadataRequireLeaderKey), rpctypes.MetadataHasLeader)
+}
+
+// keeper passes on what becomes of a lease to the channel of a KeepAlive.
+type keeper struct {
+	subscriber lease.Subscriber
+	ch         chan *LeaseKeepAliveResponse
+	monitor    *LeaseMonitor
+	drops      *dropLog
+}
+
+func (k *keeper) Valid(renewed time.Time, ttl time.Duration) { k.monitor.valid(renewed, ttl) }
+
+// Deliver drops a response for which there is no room: the lease is kept alive
+// whether or not the channel is read.
+func (k *keeper) Deliver(resp *pb.LeaseKeepAliveResponse) {
+	if cap(k.ch) > 0 && len(k.ch) == cap(k.ch) {
+		k.drops.note(k.ch, resp)
+		return
+	}
+	select {
+	case k.ch <- keepAliveResponse(resp):
+	default:
+		k.drops.note(k.ch, resp)
+	}
+}
+
+// Close also takes back what was not read of a lease that is gone: it tells of a
+// time to live that is over.
+func (k *keeper) Close(cause error) {
+	k.monitor.end(cause)
+	for gone := errors.Is(cause, rpctypes.ErrLeaseNotFound); gone; {
+		select {
+		case <-k.ch:
+		default:
+			gone = false
+		}
+	}
+	close(k.ch)
+}
+
+// once keeps the answer for a KeepAliveOnce.
+type once struct {
+	subscriber lease.Subscriber
+	resp       *LeaseKeepAliveResponse
+	err        error
+	done       chan struct{}
+}
+
+func (o *once) Valid(time.Time, time.Duration)          {}
+func (o *once) Deliver(resp *pb.LeaseKeepAliveResponse) { o.resp = keepAliveResponse(resp) }
+
+func (o *once) Close(cause error) {
+	o.err = cause
+	close(o.done)
+}
+
+func keepAliveResponse(resp *pb.LeaseKeepAliveResponse) *LeaseKeepAliveResponse {
+	return &LeaseKeepAliveResponse{ResponseHeader: resp.GetHeader(), ID: LeaseID(resp.ID), TTL: resp.TTL}
+}
+
+// dropLogInterval is the least time between two lines about dropped responses.
+const dropLogInterval = time.Minute
+
+// dropLog logs that responses are dropped, of all leases together and not for each.
+type dropLog struct {
+	log func() *zap.Logger
+
+	mu      sync.Mutex
+	dropped int // since the last line
+	last    time.Time
+}
+
+func (d *dropLog) note(ch chan *LeaseKeepAliveResponse, resp *pb.LeaseKeepAliveResponse) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.dropped++
+	if !d.last.IsZero() && time.Since(d.last) < dropLogInterval {
+		return
+	}
+	d.log().Warn("lease keepalive response queue is full; dropping response send",
+		zap.Int("queue-size", len(ch)), zap.Int("queue-capacity", cap(ch)),
+		zap.Int64("lease-id", resp.ID), zap.Int("dropped", d.dropped))
+	d.dropped, d.last = 0, time.Now()
+}
+
+// leaseStreams opens the keepalive streams of a client.
+type leaseStreams struct {
+	*channel.Tries
+	remote pb.LeaseClient
+	opts   []grpc.CallOption
+}
+
+// Open asks every stream to end when its member loses its leader: the leases are
+// then renewed through another one.
+func (s *leaseStreams) Open(ctx context.Context) (lease.Stream, error) {
+	return s.remote.LeaseKeepAlive(s.Track(WithRequireLeader(ctx)), s.opts...)
+}
+
+// Pause fails only when there will be no more streams.
+func (s *leaseStreams) Pause(ctx context.Context, cause error) error {
+	if err := s.Tries.Pause(ctx, cause); err != nil {
+		return ErrKeepAliveHalted{Reason: err}
+	}
+	return nil
+}

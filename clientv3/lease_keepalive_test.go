@@ -1,0 +1,395 @@
+package clientv3_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/grpc/metadata"
+
+	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// leaseTTL is that of the leases in these tests, in seconds.
+const leaseTTL = 60
+
+func grant(t *testing.T, lease Lease) LeaseID {
+	t.Helper()
+	resp, err := lease.Grant(t.Context(), leaseTTL)
+	require.NoError(t, err)
+	return resp.ID
+}
+
+func keepAlive(t *testing.T, ctx context.Context, lease Lease, id LeaseID) <-chan *LeaseKeepAliveResponse {
+	t.Helper()
+	ch, err := lease.KeepAlive(ctx, id)
+	require.NoError(t, err)
+	return ch
+}
+
+// drain takes what a channel holds, and reports whether it is closed.
+func drain(ch <-chan *LeaseKeepAliveResponse) (n int, closed bool) {
+	for {
+		select {
+		case _, ok := <-ch:
+			if !ok {
+				return n, true
+			}
+			n++
+		default:
+			return n, false
+		}
+	}
+}
+
+func requireAlive(t *testing.T, ch <-chan *LeaseKeepAliveResponse) (n int) {
+	t.Helper()
+	synctest.Wait()
+	n, closed := drain(ch)
+	require.False(t, closed)
+	return n
+}
+
+func requireEnded(t *testing.T, ch <-chan *LeaseKeepAliveResponse) {
+	t.Helper()
+	synctest.Wait()
+	_, closed := drain(ch)
+	require.True(t, closed)
+}
+
+// keepalives counts the keepalives of a lease that reached a member.
+func keepalives(cluster *fakeetcd.Cluster, id LeaseID) (n int) {
+	for _, call := range cluster.Calls("LeaseKeepAlive") {
+		for _, req := range call.Requests {
+			if req.(*pb.LeaseKeepAliveRequest).ID == int64(id) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func TestKeepAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 3)
+		id := grant(t, c)
+		ch := keepAlive(t, t.Context(), c, id)
+		resp := <-ch
+		require.Equal(t, id, resp.ID)
+		require.Equal(t, int64(leaseTTL), resp.TTL)
+		require.NotZero(t, resp.Revision)
+		other := keepAlive(t, t.Context(), c, id)
+		time.Sleep(5 * time.Minute)
+		require.InDelta(t, 15, requireAlive(t, ch), 1)
+		require.InDelta(t, 15, requireAlive(t, other), 1)
+		require.InDelta(t, 16, keepalives(cluster, id), 1, "they share the renewals")
+		calls := cluster.Calls("LeaseKeepAlive")
+		require.Len(t, calls, 1)
+		require.Equal(t, []string{"true"}, calls[0].Metadata.Get("hasleader"))
+	})
+}
+
+func TestKeepAliveEndsWithTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 1)
+		expired, revoked, unknown := grant(t, c), grant(t, c), LeaseID(7)
+		monitors := map[LeaseID]*LeaseMonitor{expired: {}, revoked: {}, unknown: {}}
+		channels := map[LeaseID]<-chan *LeaseKeepAliveResponse{}
+		for id, m := range monitors {
+			channels[id] = keepAlive(t, WithLeaseMonitor(t.Context(), m), c, id)
+		}
+		n, closed := 0, false
+		synctest.Wait()
+		n, closed = drain(channels[unknown])
+		require.True(t, closed)
+		require.Zero(t, n)
+
+		_, err := c.Revoke(t.Context(), revoked)
+		require.NoError(t, err)
+		requireEnded(t, channels[revoked])
+		require.NoError(t, cluster.ExpireLease(int64(expired)))
+		requireAlive(t, channels[expired])
+		time.Sleep(leaseTTL / 3 * time.Second)
+		requireEnded(t, channels[expired])
+		for _, m := range monitors {
+			require.Equal(t, rpctypes.ErrLeaseNotFound, m.Err())
+		}
+		again := keepAlive(t, t.Context(), c, revoked)
+		requireEnded(t, again)
+	})
+}
+
+// #22081, #22094: whoever leaves, it is their channel that is closed, and nothing
+// goes on when all have left.
+func TestKeepAliveClosesTheRightChannel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 1)
+		id := grant(t, c)
+		strict := keepAlive(t, WithRequireLeader(t.Context()), c, id)
+		first, leaveFirst := context.WithCancel(t.Context())
+		second, leaveSecond := context.WithCancel(t.Context())
+		defer leaveSecond()
+		chFirst, chSecond := keepAlive(t, first, c, id), keepAlive(t, second, c, id)
+
+		cluster.SetLeader(nil)
+		time.Sleep(2 * time.Second)
+		requireEnded(t, strict)
+		requireAlive(t, chFirst)
+		requireAlive(t, chSecond)
+		cluster.SetLeader(cluster.Member(0))
+
+		leaveFirst()
+		requireEnded(t, chFirst)
+		requireAlive(t, chSecond)
+		time.Sleep(leaseTTL * time.Second)
+		require.NotZero(t, requireAlive(t, chSecond))
+
+		leaveSecond()
+		requireEnded(t, chSecond)
+		before := keepalives(cluster, id)
+		time.Sleep(10 * leaseTTL * time.Second)
+		require.Equal(t, before, keepalives(cluster, id))
+	})
+}
+
+func TestOnlyWhoRequiredALeaderHearsThatThereIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 3)
+		meetAll(t, cluster, c)
+		id := grant(t, c)
+		var m LeaseMonitor
+		strict := keepAlive(t, WithLeaseMonitor(WithRequireLeader(t.Context()), &m), c, id)
+		patient := keepAlive(t, t.Context(), c, id)
+		cluster.SetLeader(nil)
+		time.Sleep(5 * time.Second)
+		requireEnded(t, strict)
+		require.Equal(t, rpctypes.ErrNoLeader, m.Err())
+		_, err := c.KeepAliveOnce(WithRequireLeader(t.Context()), id)
+		require.Equal(t, rpctypes.ErrNoLeader, err)
+
+		time.Sleep(leaseTTL/2*time.Second - 10*time.Second)
+		requireAlive(t, patient)
+		cluster.SetLeader(cluster.Member(1))
+		time.Sleep(2 * leaseTTL * time.Second)
+		require.NotZero(t, requireAlive(t, patient), "an election shorter than the TTL is outlived")
+	})
+}
+
+// uncomparable is a context that cannot be the key of a map.
+type uncomparable struct {
+	context.Context
+	_ []int
+}
+
+func TestKeepAliveWithAnUncomparableContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c := startFake(t, 1)
+		id := grant(t, c)
+		ctx, cancel := context.WithCancel(t.Context())
+		ch := keepAlive(t, uncomparable{Context: ctx}, c, id)
+		other := keepAlive(t, uncomparable{Context: t.Context()}, c, id)
+		require.Equal(t, 1, requireAlive(t, ch))
+		cancel()
+		requireEnded(t, ch)
+		requireAlive(t, other)
+		_, err := c.KeepAliveOnce(uncomparable{Context: t.Context()}, id)
+		require.NoError(t, err)
+	})
+}
+
+func TestKeepAliveAfterTheContext(t *testing.T) {
+	_, c := startFake(t, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var m LeaseMonitor
+	ch, err := c.KeepAlive(WithLeaseMonitor(ctx, &m), 1)
+	require.NoError(t, err)
+	_, ok := <-ch
+	require.False(t, ok)
+	require.Equal(t, context.Canceled, m.Err())
+	_, err = c.KeepAliveOnce(ctx, 1)
+	require.Equal(t, context.Canceled, err)
+}
+
+func TestKeepAliveAfterClose(t *testing.T) {
+	for name, end := range map[string]func(c *Client){
+		"of the lease":  func(c *Client) { assert.NoError(t, c.Lease.Close()) },
+		"of the client": func(c *Client) { assert.NoError(t, c.Close()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, c := startFake(t, 1)
+			var m LeaseMonitor
+			open := keepAlive(t, WithLeaseMonitor(t.Context(), &m), c, grant(t, c))
+			<-open
+			end(c)
+			_, ok := <-open
+			require.False(t, ok)
+			require.ErrorAs(t, m.Err(), &ErrKeepAliveHalted{})
+
+			ch, err := c.KeepAlive(t.Context(), 1)
+			require.Equal(t, ErrKeepAliveHalted{Reason: context.Canceled}, err)
+			require.EqualError(t, err, "etcdclient: leases keep alive halted: context canceled")
+			require.True(t, IsConnCanceled(err))
+			_, ok = <-ch
+			require.False(t, ok)
+			require.NoError(t, c.Lease.Close())
+		})
+	}
+	require.EqualError(t, ErrKeepAliveHalted{}, "etcdclient: leases keep alive halted")
+}
+
+func TestKeepAliveOnceAfterClose(t *testing.T) {
+	cluster, c := startFake(t, 3)
+	id := grant(t, c)
+	require.NoError(t, c.Lease.Close())
+	resp, err := c.KeepAliveOnce(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, id, resp.ID)
+	require.Equal(t, int64(leaseTTL), resp.TTL)
+	_, err = c.KeepAliveOnce(t.Context(), id+1)
+	require.Equal(t, rpctypes.ErrLeaseNotFound, err)
+
+	broken := cluster.Once("LeaseKeepAlive", func(call *fakeetcd.Call) { call.BreakConn() })
+	_, err = c.KeepAliveOnce(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, 1, broken.Ran())
+
+	require.NoError(t, c.Close())
+	_, err = c.KeepAliveOnce(t.Context(), id)
+	require.True(t, IsConnCanceled(err), "%v", err)
+}
+
+// The lease is kept alive whether or not the channel is read, and the log says so
+// once.
+func TestKeepAliveThatIsNotRead(t *testing.T) {
+	for _, size := range []int{16, 0} {
+		old := LeaseResponseChSize
+		LeaseResponseChSize = size
+		defer func() { LeaseResponseChSize = old }()
+		synctest.Test(t, func(t *testing.T) {
+			cluster, err := fakeetcd.Start(1)
+			require.NoError(t, err)
+			defer cluster.Close()
+			core, logs := observer.New(zap.WarnLevel)
+			c, err := New(Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.New(core)})
+			require.NoError(t, err)
+			defer c.Close()
+			id := grant(t, c)
+			ch := keepAlive(t, t.Context(), c, id)
+			time.Sleep(20 * leaseTTL / 3 * time.Second)
+			require.InDelta(t, 21, keepalives(cluster, id), 1)
+			require.Equal(t, size, requireAlive(t, ch))
+			full := logs.FilterMessage("lease keepalive response queue is full; dropping response send").All()
+			require.NotEmpty(t, full)
+			require.LessOrEqual(t, len(full), 20*leaseTTL/3/60+1, "a line a minute")
+			require.Equal(t, int64(size), full[0].ContextMap()["queue-capacity"])
+			require.Len(t, full, logs.Len())
+		})
+	}
+}
+
+func TestKeepAliveOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 1)
+		id := grant(t, c)
+		for range 50 {
+			resp, err := c.KeepAliveOnce(t.Context(), id)
+			require.NoError(t, err)
+			require.Equal(t, id, resp.ID)
+			require.Equal(t, int64(leaseTTL), resp.TTL)
+		}
+		require.Equal(t, 1, cluster.Count("LeaseKeepAlive"), "one stream for all")
+		time.Sleep(10 * leaseTTL * time.Second)
+		require.Equal(t, 50, keepalives(cluster, id), "nothing goes on by itself")
+
+		_, err := c.KeepAliveOnce(t.Context(), 7)
+		require.Equal(t, rpctypes.ErrLeaseNotFound, err)
+	})
+}
+
+// While no member can be reached a KeepAliveOnce waits, and does not spin.
+func TestKeepAliveOnceInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 1)
+		id := grant(t, c)
+		broken := cluster.On("LeaseKeepAlive", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCTimeout) })
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		start := time.Now()
+		_, err := c.KeepAliveOnce(ctx, id)
+		require.Equal(t, context.DeadlineExceeded, err)
+		require.Equal(t, 20*time.Second, time.Since(start))
+		require.Less(t, cluster.Count("LeaseKeepAlive"), 100)
+
+		go func() {
+			time.Sleep(time.Second)
+			broken.Remove()
+		}()
+		_, err = c.KeepAliveOnce(t.Context(), id)
+		require.NoError(t, err)
+	})
+}
+
+func TestLeaseWithoutAClient(t *testing.T) {
+	cluster, err := fakeetcd.Start(1)
+	require.NoError(t, err)
+	defer cluster.Close()
+	conn, err := cluster.Member(0).Dial()
+	require.NoError(t, err)
+	defer conn.Close()
+	lease := NewLeaseFromLeaseClient(pb.NewLeaseClient(conn), nil, time.Second)
+	id := grant(t, lease)
+	ch := keepAlive(t, t.Context(), lease, id)
+	require.Equal(t, id, (<-ch).ID)
+	cluster.Member(0).BreakConnections()
+	_, err = lease.KeepAliveOnce(t.Context(), id)
+	require.NoError(t, err)
+	require.NoError(t, lease.Close())
+	_, closed := drain(ch)
+	require.True(t, closed)
+}
+
+func TestLeaseWithoutAConnection(t *testing.T) {
+	lease := NewLease(NewCtxClient(t.Context()))
+	defer lease.Close()
+	_, err := lease.KeepAliveOnce(t.Context(), 1)
+	require.ErrorContains(t, err, "this client has no connection")
+}
+
+// What a user of the context sees is the engine's stream, and not that of each
+// call.
+func TestKeepAliveMetadata(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "mine", "1")
+	<-keepAlive(t, ctx, c, grant(t, c))
+	require.Empty(t, cluster.Calls("LeaseKeepAlive")[0].Metadata.Get("mine"))
+}
+
+func TestHaltedUnwraps(t *testing.T) {
+	reason := errors.New("why")
+	require.ErrorIs(t, ErrKeepAliveHalted{Reason: reason}, reason)
+}
+
+func TestRevokeTakesBackWhatWasNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c := startFake(t, 1)
+		id, other := grant(t, c), grant(t, c)
+		ch, alive := keepAlive(t, t.Context(), c, id), keepAlive(t, t.Context(), c, other)
+		synctest.Wait()
+		_, err := c.Revoke(t.Context(), id)
+		require.NoError(t, err)
+		n, closed := drain(ch)
+		require.True(t, closed)
+		require.Zero(t, n, "what a renewal said is not true any more")
+		require.Equal(t, 1, requireAlive(t, alive))
+	})
+}

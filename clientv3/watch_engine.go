@@ -1,0 +1,144 @@
+package clientv3
+
+import (
+	"context"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/clientv3/internal/watch"
+	"github.com/quorate/quorate/clientv3/internal/wire"
+	"github.com/quorate/quorate/internal/channel"
+)
+
+// defaultMaxWatchBufferBytes holds a burst of several seconds for a reader who
+// takes a thousand events of a few KiB a second, and is little beside what a
+// program holds that reads so much.
+const defaultMaxWatchBufferBytes = 16 << 20
+
+// NewWatcher returns the Watcher service of a client. Its streams have
+// connections of their own, which are made with the first watch.
+func NewWatcher(c *Client) Watcher {
+	return newWatcher(pb.NewWatchClient(c.streamTransport()), c, c.streamTries)
+}
+
+// NewWatchFromWatchClient returns the Watcher service over wc, with the call
+// options of c. c may be nil.
+func NewWatchFromWatchClient(wc pb.WatchClient, c *Client) Watcher {
+	return newWatcher(wc, c, channel.DefaultTries)
+}
+
+func newWatcher(remote pb.WatchClient, c *Client, tries func(method string) *channel.Tries) Watcher {
+	opts := append([]grpc.CallOption{wire.WatchCodec()}, callOptsOf(c)...)
+	return &watcher{watch.New(watch.Config{
+		MaxBuffer: maxWatchBufferOf(c),
+		Logger:    func() *zap.Logger { return loggerOf(c) },
+		Connect: func() watch.Connector {
+			return &watchConnector{
+				Tries:  tries(pb.Watch_Watch_FullMethodName).Endless(),
+				remote: remote,
+				opts:   opts,
+			}
+		},
+	})}
+}
+
+func maxWatchBufferOf(c *Client) int {
+	if c == nil || c.cfg.MaxWatchBufferBytes == 0 {
+		return defaultMaxWatchBufferBytes
+	}
+	return c.cfg.MaxWatchBufferBytes
+}
+
+// loggerOf returns the client's logger at the moment; a service may have no client.
+func loggerOf(c *Client) *zap.Logger {
+	if c == nil || c.GetLogger() == nil {
+		return zap.NewNop()
+	}
+	return c.GetLogger()
+}
+
+// watchConnector opens the watch streams of one shard.
+type watchConnector struct {
+	*channel.Tries
+	remote pb.WatchClient
+	opts   []grpc.CallOption
+}
+
+func (wc *watchConnector) Open(ctx context.Context) (pb.Watch_WatchClient, error) {
+	return wc.remote.Watch(wc.Track(ctx), wc.opts...)
+}
+
+type watcher struct {
+	engine *watch.Engine
+}
+
+func (w *watcher) Watch(ctx context.Context, key string, opts ...OpOption) WatchChan {
+	op := OpWatch(key, opts...)
+	sink := watchSink{ctx: ctx, ch: make(chan WatchResponse, 1)}
+	w.engine.Watch(ctx, watchRequest(&op), sink)
+	return sink.ch
+}
+
+func watchRequest(op *Op) watch.Request {
+	req := watch.Request{
+		Key: op.key, End: op.end, Rev: op.rev,
+		PrevKV: op.prevKV, Fragment: op.fragment, ProgressNotify: op.progressNotify,
+		CreatedNotify: op.createdNotify, LogSlowReader: op.watchBufLogEnabled,
+	}
+	if op.filterPut {
+		req.Filters = append(req.Filters, pb.WatchCreateRequest_NOPUT)
+	}
+	if op.filterDelete {
+		req.Filters = append(req.Filters, pb.WatchCreateRequest_NODELETE)
+	}
+	return req
+}
+
+func (w *watcher) RequestProgress(ctx context.Context) error { return w.engine.RequestProgress(ctx) }
+
+func (w *watcher) Close() error {
+	w.engine.Close()
+	return nil
+}
+
+// watchSink is the channel that a caller of Watch reads.
+type watchSink struct {
+	ctx context.Context
+	ch  chan WatchResponse
+}
+
+func (s watchSink) Offer(r watch.Response) bool {
+	select {
+	case s.ch <- toWatchResponse(&r):
+		return true
+	default:
+		return false
+	}
+}
+
+func (s watchSink) Put(r watch.Response, stop <-chan struct{}) bool {
+	select {
+	case s.ch <- toWatchResponse(&r):
+		return true
+	case <-s.ctx.Done():
+		return false
+	case <-stop:
+		return false
+	}
+}
+
+func (s watchSink) Close() { close(s.ch) }
+
+func toWatchResponse(r *watch.Response) WatchResponse {
+	return WatchResponse{
+		Header:          r.Header,
+		Events:          r.Events,
+		CompactRevision: r.CompactRevision,
+		Canceled:        r.Canceled,
+		Created:         r.Created,
+		CancelReason:    r.CancelReason,
+		closeErr:        r.Err,
+	}
+}

@@ -1,0 +1,85 @@
+package clientv3_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// leaderWishes are the contexts of callers who want to hear of a lost leader, and of those who do not.
+var leaderWishes = map[string]func(context.Context) context.Context{
+	"leader not asked for": func(ctx context.Context) context.Context { return ctx },
+	"leader required":      WithRequireLeader,
+}
+
+// TestWatchAvoidsMembersWithoutLeader has one member of three know a leader.
+func TestWatchAvoidsMembersWithoutLeader(t *testing.T) {
+	for wish, with := range leaderWishes {
+		t.Run(wish, func(t *testing.T) {
+			cluster, c := startFake(t, 3)
+			cluster.On("Watch", func(call *fakeetcd.Call) {
+				if call.Member != cluster.Member(1) {
+					call.Answer(nil, rpctypes.ErrGRPCNoLeader)
+				}
+			})
+			w := c.Watch(with(within(t)), "k")
+			requireRevs(t, w, 2, put(t, cluster, "k", 3))
+		})
+	}
+}
+
+// TestWatchMovesWhenTheLeaderIsLost has the member that serves a watch lose its leader.
+func TestWatchMovesWhenTheLeaderIsLost(t *testing.T) {
+	for wish, with := range leaderWishes {
+		t.Run(wish, func(t *testing.T) {
+			cluster, c := startFake(t, 3)
+			streams := scriptWatches(t, cluster, 1)
+			starting := startWatch(with(within(t)), c, "k")
+			s := take(t, streams)
+			require.Equal(t, []string{rpctypes.MetadataHasLeader}, s.Metadata.Get(rpctypes.MetadataRequireLeaderKey))
+			s.created(s.createRequest().WatchId, 1)
+			w := started(t, starting)
+			s.fail(rpctypes.ErrGRPCNoLeader)
+			requireRevs(t, w, 2, put(t, cluster, "k", 3))
+			require.NotEqual(t, s.Member, cluster.Calls("Watch")[1].Member)
+		})
+	}
+}
+
+// TestWatchWithoutAnyLeader has no member know a leader. A caller who did not ask still receives what was committed, and
+// goes on when there is a leader again; one who did is told.
+func TestWatchWithoutAnyLeader(t *testing.T) {
+	for _, members := range []int{1, 3} {
+		t.Run(fmt.Sprintf("%d members", members), func(t *testing.T) {
+			cluster, c := startFake(t, members)
+			last := put(t, cluster, "k", 3)
+			cluster.SetLeader(nil)
+			w := c.Watch(within(t), "k", WithRev(2))
+			requireRevs(t, w, 2, last)
+			requireEnd(t, c.Watch(WithRequireLeader(within(t)), "k", WithRev(2)), rpctypes.ErrNoLeader)
+
+			cluster.SetLeader(cluster.Member(0))
+			requireRevs(t, w, last+1, put(t, cluster, "k", 3))
+			requireRevs(t, c.Watch(WithRequireLeader(within(t)), "k", WithRev(2)), 2, last+3)
+		})
+	}
+}
+
+// TestWatchLosesTheOnlyLeader takes the leader away from a running watch.
+func TestWatchLosesTheOnlyLeader(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	asked := c.Watch(WithRequireLeader(within(t)), "k")
+	other := c.Watch(within(t), "k")
+	last := put(t, cluster, "k", 2)
+	requireRevs(t, asked, 2, last)
+	requireRevs(t, other, 2, last)
+	cluster.SetLeader(nil)
+	requireEnd(t, asked, rpctypes.ErrNoLeader)
+	requireRevs(t, other, last+1, put(t, cluster, "k", 2))
+}

@@ -1,0 +1,234 @@
+package clientv3_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/metadata"
+
+	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// streamEnds reports each watch stream that has ended at its server.
+func streamEnds(cluster *fakeetcd.Cluster) <-chan *fakeetcd.Member {
+	ends := make(chan *fakeetcd.Member, 100)
+	cluster.On("Watch", func(call *fakeetcd.Call) {
+		_, _ = call.Execute() // says that the client has left
+		ends <- call.Member
+	})
+	return ends
+}
+
+func ended(t *testing.T, ends <-chan *fakeetcd.Member) *fakeetcd.Member {
+	t.Helper()
+	select {
+	case m := <-ends:
+		return m
+	case <-time.After(watchPatience):
+		require.Fail(t, "no stream has ended")
+		return nil
+	}
+}
+
+// TestWatchStreamEndsWithItsLastWatch shows that a cancelled watch is cancelled at the server, and the last one ends the
+// stream.
+func TestWatchStreamEndsWithItsLastWatch(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	ends := streamEnds(cluster)
+	firstCtx, cancelFirst := contextUntil(t)
+	lastCtx, cancelLast := contextUntil(t)
+	first, last := c.Watch(firstCtx, "a"), c.Watch(lastCtx, "b")
+	cancelFirst()
+	requireClosed(t, first)
+	require.Eventually(t, func() bool { return len(cancelRequests(cluster)) == 1 }, watchPatience, time.Millisecond)
+	requireRevs(t, last, 2, put(t, cluster, "b", 1))
+	require.Empty(t, ends)
+	cancelLast()
+	requireClosed(t, last)
+	require.Equal(t, cluster.Member(0), ended(t, ends))
+
+	w := c.Watch(within(t), "c")
+	requireRevs(t, w, 3, put(t, cluster, "c", 1))
+}
+
+// TestWatchLeavesARemovedEndpoint takes the endpoint of a stream from the client.
+func TestWatchLeavesARemovedEndpoint(t *testing.T) {
+	cluster, c := startFake(t, 2)
+	ends := streamEnds(cluster)
+	w := c.Watch(within(t), "k")
+	requireRevs(t, w, 2, put(t, cluster, "k", 1))
+	from, to := cluster.Member(0), cluster.Member(1)
+	if cluster.Calls("Watch")[0].Member == to {
+		from, to = to, from
+	}
+	begun := time.Now()
+	c.SetEndpoints(to.Endpoint())
+	require.Equal(t, from, ended(t, ends))
+	require.Less(t, time.Since(begun), 5*time.Second, "it takes a second")
+	last := put(t, cluster, "k", 5)
+	requireRevs(t, w, 3, last)
+	require.Equal(t, to, cluster.Calls("Watch")[1].Member)
+}
+
+// TestWatchContextEnds shows that a watch whose context ends is closed without a last response, whatever it is doing.
+func TestWatchContextEnds(t *testing.T) {
+	t.Run("before the call", func(t *testing.T) {
+		cluster, c := startFake(t, 1)
+		ctx, cancel := contextUntil(t)
+		cancel()
+		requireClosed(t, c.Watch(ctx, "k"))
+		require.Zero(t, cluster.Count("Watch"))
+	})
+	t.Run("while it is being created", func(t *testing.T) {
+		cluster, c := startFake(t, 1)
+		streams := scriptWatches(t, cluster, 1)
+		ctx, cancel := contextUntil(t)
+		starting := startWatch(ctx, c, "k")
+		take(t, streams).createRequest()
+		cancel()
+		requireClosed(t, started(t, starting))
+	})
+	t.Run("without a connection", func(t *testing.T) {
+		cluster, c := startFake(t, 1)
+		cluster.Member(0).Stop()
+		ctx, cancel := contextUntil(t)
+		starting := startWatch(ctx, c, "k")
+		time.AfterFunc(20*time.Millisecond, cancel)
+		requireClosed(t, started(t, starting))
+	})
+	t.Run("with events unread", func(t *testing.T) {
+		cluster, c := startFake(t, 1)
+		ctx, cancel := contextUntil(t)
+		w := c.Watch(ctx, "k")
+		put(t, cluster, "k", 100)
+		cancel()
+		for range w { // ends
+		}
+	})
+	t.Run("at its deadline", func(t *testing.T) {
+		_, c := startFake(t, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		requireClosed(t, c.Watch(ctx, "k"))
+	})
+}
+
+// TestWatchClose closes the watcher, and the client, while watches are running, being created and unread.
+func TestWatchClose(t *testing.T) {
+	for name, closing := range map[string]func(*Client) error{
+		"watcher": func(c *Client) error { return c.Watcher.Close() },
+		"client":  func(c *Client) error { return c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, c := startFake(t, 1)
+			running := c.Watch(within(t), "k")
+			unread := c.Watch(within(t), "k")
+			requireRevs(t, running, 2, put(t, cluster, "k", 1))
+			streams := scriptWatches(t, cluster, 1)
+			creating := startWatch(metadata.AppendToOutgoingContext(within(t), "stream", "other"), c, "k")
+			take(t, streams).createRequest()
+
+			require.NoError(t, closing(c))
+			for _, w := range []WatchChan{running, unread, started(t, creating)} {
+				for range w { // ends
+				}
+			}
+			requireClosed(t, c.Watch(within(t), "k"))
+			require.Error(t, c.RequestProgress(within(t)))
+			require.NoError(t, c.Watcher.Close())
+		})
+	}
+}
+
+// TestWatchRequestProgress shows who hears of the progress that is asked for.
+func TestWatchRequestProgress(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	require.NoError(t, c.RequestProgress(within(t)), "without any watch")
+	require.Zero(t, cluster.Count("Watch"))
+
+	tenant := metadata.AppendToOutgoingContext(within(t), "tenant", "a")
+	first, second := c.Watch(tenant, "a"), c.Watch(tenant, "b")
+	other := c.Watch(within(t), "c")
+	rev := put(t, cluster, "elsewhere", 3)
+	require.NoError(t, c.RequestProgress(tenant))
+	for _, w := range []WatchChan{first, second} {
+		resp, ok := next(t, w)
+		require.True(t, ok)
+		require.True(t, resp.IsProgressNotify())
+		require.Equal(t, rev, resp.Header.Revision)
+	}
+	for range 20 {
+		require.NoError(t, c.RequestProgress(metadata.AppendToOutgoingContext(within(t), "tenant", "nobody")))
+	}
+	require.Equal(t, 2, cluster.Count("Watch"), "no stream is opened for it")
+	requireRevs(t, other, rev+1, put(t, cluster, "c", 1))
+
+	gone, cancel := contextUntil(t)
+	cancel()
+	require.Equal(t, context.Canceled, c.RequestProgress(gone))
+}
+
+// TestWatchProgressAfterCompaction shows that a watch which met a compaction does not keep the others from hearing of
+// progress, as it does on etcd until it is cancelled.
+func TestWatchProgressAfterCompaction(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	rev := put(t, cluster, "k", 3)
+	require.NoError(t, cluster.Compact(rev))
+	w := c.Watch(within(t), "k")
+	resp, ok := next(t, c.Watch(within(t), "k", WithRev(2)))
+	require.True(t, ok)
+	require.Equal(t, rev, resp.CompactRevision)
+	require.NoError(t, c.RequestProgress(within(t)))
+	resp, ok = next(t, w)
+	require.True(t, ok)
+	require.True(t, resp.IsProgressNotify())
+	require.Equal(t, rev, resp.Header.Revision)
+}
+
+// TestWatchProgressNotify has the server tell of progress by itself, and the stream lost. The watch resumes from there,
+// although what came before has been compacted.
+func TestWatchProgressNotify(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{ProgressInterval: 10 * time.Millisecond}))
+	w := c.Watch(within(t), "k", WithProgressNotify())
+	rev := put(t, cluster, "elsewhere", 5)
+	for {
+		resp, ok := next(t, w)
+		require.True(t, ok)
+		require.True(t, resp.IsProgressNotify())
+		if resp.Header.Revision == rev {
+			break
+		}
+	}
+	cluster.Member(0).Stop()
+	last := put(t, cluster, "k", 2)
+	require.NoError(t, cluster.Compact(rev+1))
+	cluster.Member(0).Start()
+	revs, _ := readTo(t, w, last)
+	require.Equal(t, sequence(rev+1, last), revs)
+}
+
+// TestWatchFromWatchClient watches over a connection of the caller's, without a client.
+func TestWatchFromWatchClient(t *testing.T) {
+	cluster, err := fakeetcd.Start(1)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	conn, err := cluster.Member(0).Dial()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	watcher := NewWatchFromWatchClient(pb.NewWatchClient(conn), nil)
+	t.Cleanup(func() { require.NoError(t, watcher.Close()) })
+
+	w := watcher.Watch(within(t), "k")
+	requireRevs(t, w, 2, put(t, cluster, "k", 2))
+	cluster.Member(0).BreakConnections()
+	requireRevs(t, w, 4, put(t, cluster, "k", 2))
+	require.NoError(t, watcher.RequestProgress(within(t)))
+	resp, ok := next(t, w)
+	require.True(t, ok)
+	require.Equal(t, "progress 5", told(&resp))
+}

@@ -1,0 +1,138 @@
+package clientv3_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/protobuf/proto"
+
+	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// How many revisions a watch is behind in these tests: enough that the client reads several parts of the history at the
+// same time.
+const (
+	backlog      = 20_000
+	smallBacklog = 8_000
+)
+
+// startBehind starts a cluster with a backlog of puts, of ten keys in turn.
+func startBehind(t *testing.T, backlog int) (cluster *fakeetcd.Cluster, c *Client, last int64) {
+	t.Helper()
+	cluster, c = startFake(t, 3)
+	for i := range backlog {
+		var err error
+		last, err = cluster.Put(fmt.Sprintf("k%d", i%10), fmt.Sprint(i))
+		require.NoError(t, err)
+	}
+	return cluster, c, last
+}
+
+// onEvents calls f with each response that has events, on all streams, and its number.
+func onEvents(cluster *fakeetcd.Cluster, f func(call *fakeetcd.Call, n int)) {
+	var n atomic.Int32
+	cluster.On("Watch", func(call *fakeetcd.Call) {
+		call.OnSend(func(resp proto.Message) bool {
+			if len(resp.(*pb.WatchResponse).Events) > 0 {
+				f(call, int(n.Add(1)))
+			}
+			return true
+		})
+	})
+}
+
+// TestWatchReplay reads a backlog, undisturbed and with streams that are lost. It is delivered as a single watcher would
+// have delivered it: the whole, in order, once.
+func TestWatchReplay(t *testing.T) {
+	tests := map[string]func(call *fakeetcd.Call, n int){
+		"undisturbed": func(*fakeetcd.Call, int) {},
+		"connection broken": func(call *fakeetcd.Call, n int) {
+			if n == 3 || n == 10 {
+				call.BreakConn()
+			}
+		},
+		"stream reset again and again": func(call *fakeetcd.Call, n int) {
+			if n%5 == 0 && n <= 20 {
+				call.ResetStream(fakeetcd.ResetRefused)
+			}
+		},
+	}
+	for name, f := range tests {
+		t.Run(name, func(t *testing.T) {
+			cluster, c, last := startBehind(t, backlog)
+			onEvents(cluster, f)
+			w := c.Watch(within(t), "k", WithPrefix(), WithRev(2))
+			requireRevs(t, w, 2, last)
+			requireRevs(t, w, last+1, put(t, cluster, "k", 3))
+		})
+	}
+}
+
+// TestWatchReplayOptions reads a backlog with each option that changes what is delivered.
+func TestWatchReplayOptions(t *testing.T) {
+	tests := map[string]struct {
+		opts []OpOption
+		want func(i int) bool // the i-th put
+	}{
+		"one key":  {[]OpOption{WithRev(2)}, func(i int) bool { return i%10 == 1 }},
+		"range":    {[]OpOption{WithRev(2), WithRange("k4")}, func(i int) bool { return i%10 >= 1 && i%10 < 4 }},
+		"late":     {[]OpOption{WithRev(2_000), WithFromKey()}, func(i int) bool { return i >= 1_998 && i%10 >= 1 }},
+		"prev":     {[]OpOption{WithRev(2), WithFromKey(), WithPrevKV()}, func(i int) bool { return i%10 >= 1 }},
+		"fragment": {[]OpOption{WithRev(2), WithFromKey(), WithFragment()}, func(i int) bool { return i%10 >= 1 }},
+	}
+	cluster, c, _ := startBehind(t, smallBacklog)
+	require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{FragmentBytes: 5000}))
+	end, err := cluster.Put("k1", "end")
+	require.NoError(t, err)
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var want []int64
+			for i := range smallBacklog {
+				if tt.want(i) {
+					want = append(want, int64(i+2))
+				}
+			}
+			revs, others := readTo(t, c.Watch(within(t), "k1", tt.opts...), end)
+			require.Empty(t, others)
+			require.Equal(t, append(want, end), revs)
+		})
+	}
+}
+
+// TestWatchReplayAndCompaction compacts most of the backlog while it is being read. What has been delivered by then has
+// no gap, and the reason follows.
+func TestWatchReplayAndCompaction(t *testing.T) {
+	const compacted = 15_000
+	for _, at := range []int{1, 2, 5} {
+		t.Run(fmt.Sprintf("at response %d", at), func(t *testing.T) {
+			cluster, c, _ := startBehind(t, backlog)
+			onEvents(cluster, func(_ *fakeetcd.Call, n int) {
+				if n == at {
+					_ = cluster.Compact(compacted)
+				}
+			})
+			w := c.Watch(within(t), "k", WithPrefix(), WithRev(2))
+			reached := int64(1)
+			for {
+				resp, ok := next(t, w)
+				require.True(t, ok)
+				if resp.Err() != nil {
+					require.Equal(t, rpctypes.ErrCompacted, resp.Err())
+					require.EqualValues(t, compacted, resp.CompactRevision)
+					break
+				}
+				for _, e := range resp.Events {
+					reached++
+					require.Equal(t, reached, e.Kv.ModRevision)
+				}
+			}
+			requireClosed(t, w)
+			require.Less(t, reached, int64(compacted))
+		})
+	}
+}

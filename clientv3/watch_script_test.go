@@ -1,0 +1,295 @@
+package clientv3_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
+
+	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// watchPatience is far above what anything that a watch test waits for takes.
+const watchPatience = time.Minute
+
+// within returns a context that ends long after the test should have.
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), watchPatience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// scriptedStream is a watch stream that the test serves by hand.
+type scriptedStream struct {
+	*fakeetcd.Call
+	t    *testing.T
+	done chan struct{}
+}
+
+// scriptWatches makes the test serve the next n watch streams. Those that follow are served as etcd would, so that
+// whatever a script did, a watch has to end up with all events.
+func scriptWatches(t *testing.T, cluster *fakeetcd.Cluster, n int) <-chan *scriptedStream {
+	streams := make(chan *scriptedStream, n)
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	for range n {
+		cluster.Once("Watch", func(call *fakeetcd.Call) {
+			s := &scriptedStream{call, t, make(chan struct{})}
+			streams <- s
+			select {
+			case <-s.done:
+			case <-over:
+			}
+		})
+	}
+	return streams
+}
+
+// take returns the next stream that the client opens.
+func take(t *testing.T, streams <-chan *scriptedStream) *scriptedStream {
+	t.Helper()
+	select {
+	case s := <-streams:
+		return s
+	case <-time.After(watchPatience):
+		require.Fail(t, "the client opens no stream")
+		return nil
+	}
+}
+
+// request returns the client's next request.
+func (s *scriptedStream) request() *pb.WatchRequest {
+	s.t.Helper()
+	late := time.AfterFunc(watchPatience, s.BreakConn)
+	defer late.Stop()
+	req, err := s.Recv()
+	require.NoError(s.t, err, "the client sends no request")
+	return req.(*pb.WatchRequest)
+}
+
+// substance is request, apart from requests for progress: the client may make some of its own accord.
+func (s *scriptedStream) substance() *pb.WatchRequest {
+	s.t.Helper()
+	req := s.request()
+	for req.GetProgressRequest() != nil {
+		req = s.request()
+	}
+	return req
+}
+
+func (s *scriptedStream) createRequest() *pb.WatchCreateRequest {
+	s.t.Helper()
+	req := s.substance().GetCreateRequest()
+	require.NotNil(s.t, req, "the request is to create a watch")
+	return req
+}
+
+func (s *scriptedStream) cancelRequest() int64 {
+	s.t.Helper()
+	req := s.substance().GetCancelRequest()
+	require.NotNil(s.t, req, "the request is to cancel a watch")
+	return req.WatchId
+}
+
+func (s *scriptedStream) progressRequest() {
+	s.t.Helper()
+	require.NotNil(s.t, s.request().GetProgressRequest(), "the request is for progress")
+}
+
+// respond sends a response, unless the client has left the stream because of what came before.
+func (s *scriptedStream) respond(resp *pb.WatchResponse) {
+	if resp.Header == nil {
+		resp.Header = &pb.ResponseHeader{ClusterId: fakeetcd.ClusterID, MemberId: s.Member.ID(), RaftTerm: 2}
+	}
+	_ = s.Send(resp)
+}
+
+func (s *scriptedStream) created(id, rev int64) {
+	s.respond(&pb.WatchResponse{Header: header(rev), WatchId: id, Created: true})
+}
+
+func (s *scriptedStream) refused(reason string) {
+	s.respond(&pb.WatchResponse{
+		Header: header(1), WatchId: InvalidWatchID, Created: true, Canceled: true, CancelReason: reason,
+	})
+}
+
+func (s *scriptedStream) canceled(id, rev int64) {
+	s.respond(&pb.WatchResponse{Header: header(rev), WatchId: id, Canceled: true})
+}
+
+func (s *scriptedStream) compacted(id, rev int64) {
+	s.respond(&pb.WatchResponse{WatchId: id, Canceled: true, CompactRevision: rev})
+}
+
+func (s *scriptedStream) progress(rev int64) {
+	s.respond(&pb.WatchResponse{Header: header(rev), WatchId: InvalidWatchID})
+}
+
+// events sends puts of a key, one at each revision.
+func (s *scriptedStream) events(id int64, key string, revs ...int64) {
+	resp := &pb.WatchResponse{Header: header(revs[len(revs)-1]), WatchId: id}
+	for _, rev := range revs {
+		resp.Events = append(resp.Events, &Event{Kv: &mvccpb.KeyValue{Key: []byte(key), ModRevision: rev}})
+	}
+	s.respond(resp)
+}
+
+// end resets the stream.
+func (s *scriptedStream) end() {
+	s.ResetStream(fakeetcd.ResetRefused)
+	close(s.done)
+}
+
+// fail ends the stream with an error.
+func (s *scriptedStream) fail(err error) {
+	s.Answer(nil, err)
+	close(s.done)
+}
+
+// startWatch calls Watch, which returns when the watch has been created.
+func startWatch(ctx context.Context, w Watcher, key string, opts ...OpOption) <-chan WatchChan {
+	started := make(chan WatchChan, 1)
+	go func() { started <- w.Watch(ctx, key, opts...) }()
+	return started
+}
+
+func started(t *testing.T, ch <-chan WatchChan) WatchChan {
+	t.Helper()
+	select {
+	case w := <-ch:
+		return w
+	case <-time.After(watchPatience):
+		require.Fail(t, "Watch does not return")
+		return nil
+	}
+}
+
+// next returns the next response of a watch, and whether there is one.
+func next(t *testing.T, w WatchChan) (resp WatchResponse, ok bool) {
+	t.Helper()
+	select {
+	case resp, ok = <-w:
+		return resp, ok
+	case <-time.After(watchPatience):
+		require.Fail(t, "the watch delivers nothing")
+		return WatchResponse{}, false
+	}
+}
+
+// told is a response as tests compare them.
+func told(resp *WatchResponse) string {
+	switch {
+	case resp.Err() != nil:
+		return fmt.Sprint("error ", resp.Err())
+	case resp.Created:
+		return "created"
+	case resp.IsProgressNotify():
+		return fmt.Sprint("progress ", resp.Header.Revision)
+	default:
+		return fmt.Sprint("events ", len(resp.Events))
+	}
+}
+
+// readTo reads the events of a watch up to a revision, and checks that they ascend, that no revision is split, and that
+// there is nothing else but what is allowed to be: it returns the revisions and the other responses.
+func readTo(t *testing.T, w WatchChan, last int64) (revs []int64, others []string) {
+	t.Helper()
+	var reached int64
+	for reached < last {
+		resp, ok := next(t, w)
+		require.True(t, ok, "the watch ended after revision %d", reached)
+		require.NotNil(t, resp.Header)
+		if len(resp.Events) == 0 {
+			others = append(others, told(&resp))
+			require.NoError(t, resp.Err())
+			continue
+		}
+		require.Greater(t, resp.Events[0].Kv.ModRevision, reached, "a revision is repeated or split")
+		for _, e := range resp.Events {
+			if e.Kv.ModRevision < reached {
+				require.Fail(t, "revisions do not ascend", "%d after %d", e.Kv.ModRevision, reached)
+			}
+			reached = e.Kv.ModRevision
+			revs = append(revs, reached)
+		}
+	}
+	return revs, others
+}
+
+// requireRevs reads a watch, and fails unless it delivers every revision from one to another exactly once and nothing
+// else.
+func requireRevs(t *testing.T, w WatchChan, first, last int64) {
+	t.Helper()
+	revs, others := readTo(t, w, last)
+	require.Equal(t, sequence(first, last), revs)
+	require.Empty(t, others)
+}
+
+func sequence(first, last int64) []int64 {
+	var revs []int64
+	for rev := first; rev <= last; rev++ {
+		revs = append(revs, rev)
+	}
+	return revs
+}
+
+// requireEnd fails unless the last response of a watch is an error, and the only one left. It returns it.
+func requireEnd(t *testing.T, w WatchChan, want error) WatchResponse {
+	t.Helper()
+	resp, ok := next(t, w)
+	require.True(t, ok, "a watch that fails says why")
+	require.Equal(t, want, resp.Err())
+	require.True(t, resp.Canceled)
+	require.Empty(t, resp.Events)
+	requireClosed(t, w)
+	return resp
+}
+
+func requireClosed(t *testing.T, w WatchChan) {
+	t.Helper()
+	resp, ok := next(t, w)
+	require.False(t, ok, "the channel is closed: %s", told(&resp))
+}
+
+// put writes a key n times, and returns the revision of the last.
+func put(t *testing.T, cluster *fakeetcd.Cluster, key string, n int) (rev int64) {
+	t.Helper()
+	for i := range n {
+		var err error
+		rev, err = cluster.Put(key, fmt.Sprint(i))
+		require.NoError(t, err)
+	}
+	return rev
+}
+
+// onResponse lets f see the responses of the next watch stream, before each is sent.
+func onResponse(cluster *fakeetcd.Cluster, f func(call *fakeetcd.Call, resp *pb.WatchResponse) bool) *fakeetcd.Hook {
+	return cluster.Once("Watch", func(call *fakeetcd.Call) {
+		call.OnSend(func(resp proto.Message) bool { return f(call, resp.(*pb.WatchResponse)) })
+	})
+}
+
+// breaks are the ways in which a stream is lost.
+var breaks = map[string]func(*fakeetcd.Call){
+	"connection broken":  (*fakeetcd.Call).BreakConn,
+	"stream reset":       func(c *fakeetcd.Call) { c.ResetStream(fakeetcd.ResetInternal) },
+	"stream reset early": func(c *fakeetcd.Call) { c.ResetStream(fakeetcd.ResetRefused) },
+	"stream cancelled":   func(c *fakeetcd.Call) { c.ResetStream(fakeetcd.ResetCancel) },
+	"server overloaded":  func(c *fakeetcd.Call) { c.ResetStream(fakeetcd.ResetEnhanceYourCalm) },
+}
+
+// sendThen sends a response, and then loses the stream.
+func sendThen(t *testing.T, call *fakeetcd.Call, resp *pb.WatchResponse, lose func(*fakeetcd.Call)) bool {
+	assert.NoError(t, call.Send(resp))
+	lose(call)
+	return false
+}

@@ -1,0 +1,171 @@
+package clientv3_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/metadata"
+
+	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+const (
+	// slowBuffer is the bound for what a watch holds in these tests.
+	slowBuffer = 64 << 10
+	// slowValue and slowPuts are many times that.
+	slowValue = 4 << 10
+	slowPuts  = 200
+)
+
+// startSlow starts a cluster and a client that holds little for slow readers.
+func startSlow(t *testing.T) (*fakeetcd.Cluster, *Client) {
+	t.Helper()
+	cluster, err := fakeetcd.Start(1)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	c, err := New(Config{
+		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), MaxWatchBufferBytes: slowBuffer,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return cluster, c
+}
+
+// overflow has one watch read nothing while there are far more events than the client holds for it, and another one
+// read them all. It returns the first when the client has given up its place on the server.
+func overflow(t *testing.T, cluster *fakeetcd.Cluster, c *Client) (slow WatchChan, last int64) {
+	t.Helper()
+	slow = c.Watch(within(t), "k")
+	fast := c.Watch(within(t), "k")
+	last = putLarge(t, cluster, fast)
+	require.Eventually(t, func() bool { return len(cancelRequests(cluster)) == 1 }, watchPatience, time.Millisecond)
+	require.Equal(t, 1, cluster.Count("Watch"), "the others are not disturbed")
+	return slow, last
+}
+
+// putLarge writes many large values, which one watch reads as they come.
+func putLarge(t *testing.T, cluster *fakeetcd.Cluster, fast WatchChan) (last int64) {
+	t.Helper()
+	value := strings.Repeat("x", slowValue)
+	for range slowPuts {
+		var err error
+		last, err = cluster.Put("k", value)
+		require.NoError(t, err)
+		requireRevs(t, fast, last, last)
+	}
+	return last
+}
+
+// cancelRequests returns the ids that the client cancelled on any stream.
+func cancelRequests(cluster *fakeetcd.Cluster) []int64 {
+	var ids []int64
+	for _, call := range cluster.Calls("Watch") {
+		for _, req := range call.Requests {
+			if r := req.(*pb.WatchRequest).GetCancelRequest(); r != nil {
+				ids = append(ids, r.WatchId)
+			}
+		}
+	}
+	return ids
+}
+
+func TestWatchSlowReader(t *testing.T) {
+	cluster, c := startSlow(t)
+	slow, last := overflow(t, cluster, c)
+	requireRevs(t, slow, 2, last)
+	requireRevs(t, slow, last+1, put(t, cluster, "k", 3))
+}
+
+func TestWatchSlowReaderLosesItsStream(t *testing.T) {
+	cluster, c := startSlow(t)
+	slow, last := overflow(t, cluster, c)
+	cluster.Member(0).BreakConnections()
+	requireRevs(t, slow, 2, last)
+}
+
+func TestWatchSlowReaderLeaves(t *testing.T) {
+	cluster, c := startSlow(t)
+	ctx, cancel := contextUntil(t)
+	slow := c.Watch(ctx, "k")
+	putLarge(t, cluster, c.Watch(within(t), "k"))
+	cancel()
+	require.Eventually(t, func() bool {
+		_, open := <-slow
+		return !open
+	}, watchPatience, time.Millisecond)
+}
+
+// TestWatchSlowReaderAndCompaction compacts what a slow reader has yet to be sent. It receives what the client held for
+// it, without a gap, and then the reason.
+func TestWatchSlowReaderAndCompaction(t *testing.T) {
+	cluster, c := startSlow(t)
+	slow, last := overflow(t, cluster, c)
+	require.NoError(t, cluster.Compact(last))
+	reached := int64(1)
+	for {
+		resp, ok := next(t, slow)
+		require.True(t, ok)
+		if resp.Err() != nil {
+			require.Equal(t, rpctypes.ErrCompacted, resp.Err())
+			require.Equal(t, last, resp.CompactRevision)
+			require.Contains(t, resp.CancelReason, "MaxWatchBufferBytes")
+			require.Contains(t, resp.CancelReason, fmt.Sprint(slowBuffer))
+			break
+		}
+		require.Len(t, resp.Events, 1)
+		reached++
+		require.Equal(t, reached, resp.Events[0].Kv.ModRevision)
+	}
+	requireClosed(t, slow)
+	require.Greater(t, reached, int64(slowBuffer/slowValue))
+	require.Less(t, reached, int64(2*slowBuffer/slowValue), "what is held is bounded")
+}
+
+// TestWatchBlockedSend has a server that does not read the stream, so that sending on it blocks. Every call returns when
+// its own context ends, and callers on other streams are not concerned.
+func TestWatchBlockedSend(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	release := make(chan struct{})
+	cluster.Once("Watch", func(call *fakeetcd.Call) {
+		assert.NoError(t, call.Hold(release))
+		call.ResetStream(fakeetcd.ResetRefused)
+	})
+	large := strings.Repeat("x", 1<<20) // far more than the window of a stream
+	patient := startWatch(within(t), c, large)
+	require.NoError(t, cluster.Wait(within(t), "Watch", 1))
+	for i := range 10 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		requireClosed(t, started(t, startWatch(ctx, c, fmt.Sprintf("%s%d", large, i))))
+		require.NoError(t, c.RequestProgress(within(t)))
+		cancel()
+	}
+	other := c.Watch(metadata.AppendToOutgoingContext(within(t), "stream", "other"), "k")
+	requireRevs(t, other, 2, put(t, cluster, "k", 1))
+	_, err := c.Get(within(t), "k")
+	require.NoError(t, err)
+
+	close(release)
+	last := put(t, cluster, large, 1)
+	w := started(t, patient)
+	last = max(last, put(t, cluster, large, 1))
+	_, others := readTo(t, w, last)
+	for _, other := range others {
+		require.Contains(t, other, "progress", "which was asked for")
+	}
+}
+
+// contextUntil returns a context that the test ends.
+func contextUntil(t *testing.T) (context.Context, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(within(t))
+	t.Cleanup(cancel)
+	return ctx, cancel
+}
