@@ -22,6 +22,7 @@ type difference struct {
 
 const (
 	unknownMethod = "unknown method RangeStream"
+	passedOn      = "the header and the reason in the server's refusal of a watch are passed on"
 	readByPage    = "a range is read page by page from a server that cannot stream it"
 )
 
@@ -38,6 +39,25 @@ var deliberate = []difference{
 	{
 		"alice: get with the new password", "etcd 3.4", "context deadline exceeded", "",
 		"etcd 3.4 refuses an Authenticate that carries a stale token; the official client sends one along, without end",
+	},
+	{
+		"keepalive end: unused service: afterwards, error", "", `halted"`, `halted: context canceled"`,
+		"why a service takes no keepalive is told, whether it ever kept one alive or not",
+	},
+	{
+		"afterwards, error", "", `halted: context canceled"`, "is:   context.Canceled",
+		"the reason is wrapped, so that errors.Is finds it",
+	},
+	{
+		"outage: quiet: events", "", `"outage/unread"`, `"outage/after"`,
+		"a watch from now on never sees what was there before it; the official client repeats the last revision when it resumes",
+	},
+	{"watch refused", "", "Canceled: true", "CancelReason: ", passedOn},
+	{"denied watch", "", "Canceled: true", "CancelReason: ", passedOn},
+	{"anonymous: watch", "", "Canceled: true", "CancelReason: ", passedOn},
+	{
+		"request progress afterwards", "", `"no stream found for context"`, `"etcdclient: the watcher is closed: no stream found for context"`,
+		"the error says what is the matter",
 	},
 	{"stream: empty key", "etcd 3.4", unknownMethod, "key is not provided", readByPage},
 	{"stream: future revision", "etcd 3.4", unknownMethod, "future revision", readByPage},

@@ -29,13 +29,14 @@ const patience = time.Minute
 
 // server is a version of etcd to test against.
 type server struct {
-	name   string
-	binary func(t testing.TB) string
+	name         string
+	binary       func(t testing.TB) string
+	progressFlag string
 }
 
 var servers = []server{
-	{"etcd 3.7", func(testing.TB) string { return "" }}, // the one built in
-	{"etcd 3.4", etcd34.Path},
+	{"etcd 3.7", func(testing.TB) string { return "" }, "--watch-progress-notify-interval"}, // the one built in
+	{"etcd 3.4", etcd34.Path, "--experimental-watch-progress-notify-interval"},
 }
 
 // TestWithoutServer compares what the clients do by themselves.
@@ -55,12 +56,20 @@ func TestOneMember(t *testing.T) {
 					Members: 1,
 					TLS:     secure,
 					Binary:  s.binary(t),
-					Args:    []string{"--bcrypt-cost=4"}, // the lowest: logins are many here
+					Args: []string{
+						"--bcrypt-cost=4", // the lowest: logins are many here
+						s.progressFlag + "=500ms",
+					},
 				}
 				compare(t, s.name, official.Single(), quorate.Single(), playOn(cfg))
 			})
 		}
 	}
+}
+
+// TestAlone runs what changes something of the whole process. It is not parallel to any other test.
+func TestAlone(t *testing.T) {
+	compare(t, "etcd 3.7", official.Alone(), quorate.Alone(), playOn(lab.Config{Members: 1}))
 }
 
 // TestThreeMembers runs what depends on there being several members.
@@ -119,6 +128,7 @@ func playOn(cfg lab.Config) player {
 			Files:     cluster.TLSFiles(),
 			Freeze:    onEach(cluster.Members(), freeze),
 			Thaw:      onEach(cluster.Members(), (*lab.Member).Continue),
+			Outage:    func(meanwhile func()) error { return outage(ctx, cluster, meanwhile) },
 			Maroon: func() (string, error) {
 				members := cluster.Members()
 				return members[0].Endpoint(), onEach(members[1:], (*lab.Member).Kill)()
@@ -126,6 +136,19 @@ func playOn(cfg lab.Config) player {
 		}
 		return play(site)(ctx, scenarios)
 	}
+}
+
+// outage ends the first member, as a follower, for as long as meanwhile takes.
+func outage(ctx context.Context, cluster *lab.Cluster, meanwhile func()) error {
+	first := cluster.Members()[0]
+	if err := cluster.MoveLeader(ctx, cluster.Members()[1]); err != nil {
+		return err
+	}
+	if err := first.Kill(); err != nil {
+		return err
+	}
+	meanwhile()
+	return first.Restart(ctx)
 }
 
 func onEach(members []*lab.Member, act func(*lab.Member) error) func() error {

@@ -18,6 +18,8 @@ type Site struct {
 	Files lab.TLSFiles
 	// Freeze stops all members without closing their connections, as a hung host would; Thaw lets them go on.
 	Freeze, Thaw func() error
+	// Outage ends the first member, which does not lead then, and starts it again when meanwhile has returned.
+	Outage func(meanwhile func()) error
 	// Maroon ends all members but one, and returns the endpoint of that one.
 	Maroon func() (endpoint string, err error)
 }

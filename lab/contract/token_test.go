@@ -100,8 +100,13 @@ func readAll(t *testing.T, c *clientv3.Client) {
 	require.Len(t, resp.Kvs, 1)
 }
 
-// startWithAuth starts a member with authentication on and root's password "secret".
 func startWithAuth(t *testing.T, args []string) (endpoint string) {
+	t.Helper()
+	return clusterWithAuth(t, args).Endpoints()[0]
+}
+
+// clusterWithAuth starts a member with authentication on and root's password "secret".
+func clusterWithAuth(t *testing.T, args []string) *lab.Cluster {
 	t.Helper()
 	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1, Args: append(args, "--bcrypt-cost=4")})
 	require.NoError(t, err)
@@ -113,7 +118,8 @@ func startWithAuth(t *testing.T, args []string) (endpoint string) {
 	require.NoError(t, err)
 	_, err = c.AuthEnable(t.Context())
 	require.NoError(t, err)
-	return cluster.Endpoints()[0]
+	cluster.SetCredentials("root", "secret")
+	return cluster
 }
 
 func connect(t *testing.T, cfg clientv3.Config) *clientv3.Client {

@@ -37,6 +37,8 @@ func authOn(ctx context.Context, site contract.Site, log *transcript.Log) {
 	alice := login(site, log, "alice", "changed")
 	defer end(alice, log)
 	asUser(ctx, alice, log)
+	watchesAsUser(ctx, anonymous, alice, log)
+	keepAlivesAsUser(ctx, anonymous, alice, log)
 	changes(ctx, site, log, root, alice)
 	coreWithToken(ctx, root, log)
 }
@@ -66,7 +68,7 @@ func withoutUser(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("anonymous: put")(c.Put(ctx, "a/1", "1"))
 	log.Step("anonymous: txn")(c.Txn(ctx).Then(clientv3.OpPut("a/1", "1")).Commit())
 	log.Step("anonymous: stream")(gather(c.GetStream(ctx, "a/1")))
-	log.Step("anonymous: grant")(c.Grant(ctx, 60))
+	log.Step("anonymous: grant")(c.Grant(ctx, 3600))
 	log.Step("anonymous: member list")(c.MemberList(ctx))
 	log.Step("anonymous: member remove")(c.MemberRemove(ctx, 1))
 	log.Step("anonymous: status")(c.Status(ctx, c.Endpoints()[0]))
@@ -115,7 +117,7 @@ func changes(ctx context.Context, site contract.Site, log *transcript.Log, root,
 	log.Step("root: change password")(root.UserChangePassword(ctx, "alice", "new"))
 	log.Step("alice: get with the old password")(alice.Get(ctx, "a/1"))
 	alice.Password = "new"
-	withDeadline(ctx, time.Second, func(ctx context.Context) { log.Step("alice: get with the new password")(alice.Get(ctx, "a/1")) })
+	withDeadline(ctx, 5*time.Second, func(ctx context.Context) { log.Step("alice: get with the new password")(alice.Get(ctx, "a/1")) })
 
 	cfg := config(site)
 	token, err := root.Authenticate(ctx, "alice", "new")
@@ -143,7 +145,7 @@ func coreWithToken(ctx context.Context, root *clientv3.Client, log *transcript.L
 	log.Step("root: txn")(root.Txn(ctx).If(clientv3.Compare(clientv3.Value("core"), "=", "1")).Then(clientv3.OpPut("core", "2")).Commit())
 	log.Step("root: failing put")(root.Put(ctx, "", ""))
 	log.Step("root: stream")(gather(root.GetStream(ctx, "core")))
-	grant, err := root.Grant(ctx, 60)
+	grant, err := root.Grant(ctx, 3600)
 	log.Must(err)
 	log.Step("root: put with lease")(root.Put(ctx, "core", "3", clientv3.WithLease(grant.ID)))
 	log.Step("root: time to live")(root.TimeToLive(ctx, grant.ID, clientv3.WithAttachedKeys()))

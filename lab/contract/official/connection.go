@@ -96,11 +96,19 @@ func constructors(ctx context.Context, site contract.Site, log *transcript.Log) 
 		log.Step(name + "KV error")(kv.Get(ctx, "constructors", clientv3.WithRev(1<<40)))
 		log.Step(name + "txn")(kv.Txn(ctx).Then(clientv3.OpGet("constructors")).Commit())
 		lease := clientv3.NewLeaseFromLeaseClient(pb.NewLeaseClient(conn), client, time.Second)
-		log.Step(name + "lease")(lease.Grant(ctx, 60))
+		log.Step(name + "lease")(lease.Grant(ctx, 3600))
 		log.Step(name + "lease error")(lease.Revoke(ctx, 12345))
+		log.Step(name + "lease kept alive once")(lease.KeepAliveOnce(ctx, grant(ctx, c, log, 3600)))
+		renewed(log, name+"lease kept alive", keep(ctx, lease, log, grant(ctx, c, log, 3600)))
 		log.Error(name+"lease close", lease.Close())
 		cluster := clientv3.NewClusterFromClusterClient(pb.NewClusterClient(conn), client)
 		log.Step(name + "cluster")(cluster.MemberList(ctx))
+		watcher := clientv3.NewWatchFromWatchClient(pb.NewWatchClient(conn), client)
+		watch := watcher.Watch(ctx, "constructors")
+		putAll(ctx, c, log, name, "constructors")
+		receive(log, name+"watch", watch)
+		log.Error(name+"watch close", watcher.Close())
+		receive(log, name+"watch end", watch)
 		auth := clientv3.NewAuthFromAuthClient(pb.NewAuthClient(conn), client)
 		log.Step(name + "auth")(auth.AuthStatus(ctx))
 	}
@@ -120,13 +128,27 @@ func constructors(ctx context.Context, site contract.Site, log *transcript.Log) 
 	log.Step("new auth")(clientv3.NewAuth(c).AuthStatus(ctx))
 	log.Step("new maintenance")(clientv3.NewMaintenance(c).AlarmList(ctx))
 	lease := clientv3.NewLease(c)
-	log.Step("new lease")(lease.Grant(ctx, 60))
+	log.Step("new lease")(lease.Grant(ctx, 3600))
 	log.Error("new lease close", lease.Close())
+	watcher := clientv3.NewWatcher(c)
+	log.Error("new watcher: request progress", watcher.RequestProgress(ctx))
+	log.Error("new watcher close", watcher.Close())
 
 	// A service of the client may be replaced by a wrapper.
 	c.KV = &counting{KV: c.KV}
 	log.Step("wrapped")(c.Get(ctx, "constructors"))
 	log.Value("calls of the wrapper", c.KV.(*counting).gets)
+	c.Watcher = &closed{Watcher: c.Watcher}
+	receive(log, "wrapped watch", c.Watch(ctx, "constructors"))
+}
+
+// closed is a Watcher that a program puts in place of the client's: all its watches have ended.
+type closed struct{ clientv3.Watcher }
+
+func (*closed) Watch(context.Context, string, ...clientv3.OpOption) clientv3.WatchChan {
+	ch := make(chan clientv3.WatchResponse)
+	close(ch)
+	return ch
 }
 
 // counting is a KV that a program puts in place of the client's.

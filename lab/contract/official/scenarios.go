@@ -1,5 +1,5 @@
-// Package official is a program that uses the official etcd client, the part of it that consists of unary calls and of
-// streams that end, and writes down what it observes. Package quorate is the same program with another import.
+// Package official is a program that uses the official etcd client and writes down what it observes. Package quorate is
+// the same program with another import.
 package official
 
 import (
@@ -47,6 +47,19 @@ func Single() []contract.Scenario {
 		use("snapshot", snapshots),
 		use("downgrade", downgrades),
 		use("lease", leases),
+		use("keepalive", keepAlives),
+		{Name: "keepalive end", Run: keepAlivesEnd},
+		use("watch range", watchRanges),
+		use("watch event", watchEvents),
+		use("watch lease", watchLeases),
+		use("watch many", manyWatches),
+		use("watch late", watchLate),
+		use("watch revision", watchRevisions),
+		use("watch compacted", watchCompacted), // etcd 3.4 answers a negative revision only once something is compacted
+		use("watch refused", watchRefused),
+		use("watch large", watchLarge),
+		use("watch progress", watchProgress),
+		{Name: "watch end", Run: watchEnds},
 		{Name: "cluster", Run: members},
 		{Name: "connection", Run: connections},
 		{Name: "constructors", Run: constructors},
@@ -66,8 +79,15 @@ func Several() []contract.Scenario {
 		{Name: "members", Run: severalMembers},
 		{Name: "endpoints", Run: endpoints},
 		{Name: "leadership", Run: leadership},
+		{Name: "outage", Run: outage},
 		{Name: "no quorum", Run: noQuorum},
 	}
+}
+
+// Alone returns the scenarios that change what is of the whole process, for a new cluster of one member. Nothing else may
+// use the client meanwhile.
+func Alone() []contract.Scenario {
+	return []contract.Scenario{use("unbuffered", unbuffered)}
 }
 
 // use makes a scenario of a function that needs no more than a client.

@@ -59,7 +59,7 @@ func alarms(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("list")(c.AlarmList(ctx))
 	log.Step("put")(c.Put(ctx, "alarm", "1"))
 	log.Step("txn")(c.Txn(ctx).Then(clientv3.OpPut("alarm", "1")).Commit())
-	log.Step("grant")(c.Grant(ctx, 60))
+	log.Step("grant")(c.Grant(ctx, 3600))
 	log.Step("get")(c.Get(ctx, "alarm"))
 	log.Step("status")(c.Status(ctx, c.Endpoints()[0]))
 	log.Step("disarm")(c.AlarmDisarm(ctx, &clientv3.AlarmMember{MemberID: member, Alarm: pb.AlarmType_NOSPACE}))

@@ -18,7 +18,11 @@ func noQuorum(ctx context.Context, site contract.Site, log *transcript.Log) {
 	const patience = 500 * time.Millisecond
 	c := open(site, log)
 	defer end(c, log)
+	begun := begin(ctx, c, log)
+	defer begun.end()
 	log.Step("put")(c.Put(ctx, "quorum", "1"))
+	receive(log, "watch", begun.watch)
+	receive(log, "leader required: watch before", begun.leaderWatch)
 	endpoint, err := site.Maroon()
 	log.Must(err)
 	c.SetEndpoints(endpoint)
@@ -52,6 +56,46 @@ func noQuorum(ctx context.Context, site contract.Site, log *transcript.Log) {
 		_, err := c.Put(clientv3.WithRequireLeader(ctx), "quorum", "2")
 		log.Value("leader required, cancelled: put", noLeaderOrEnd(err))
 	})
+	cancelled(func(ctx context.Context) {
+		_, err := c.KeepAliveOnce(ctx, begun.id)
+		log.Value("cancelled: keep alive once", noLeaderOrEnd(err))
+	})
+	begun.lost(log)
+	cancelled(func(ctx context.Context) { receive(log, "cancelled: watch", c.Watch(ctx, "quorum")) })
+	watch := c.Watch(clientv3.WithRequireLeader(ctx), "quorum")
+	receive(log, "leader required: watch", watch)
+	receive(log, "leader required: watch: end", watch)
+}
+
+// begun is what a program watched and kept alive when it lost its cluster, as a caller who requires a leader and as one
+// who does not.
+type begun struct {
+	end                       context.CancelFunc
+	id                        clientv3.LeaseID
+	watch, leaderWatch        clientv3.WatchChan
+	keepalive, leaderRequired renewals
+}
+
+func begin(ctx context.Context, c *clientv3.Client, log *transcript.Log) *begun {
+	ctx, cancel := context.WithCancel(ctx)
+	b := &begun{end: cancel, id: grant(ctx, c, log, 3600)}
+	leader := clientv3.WithRequireLeader(ctx)
+	b.watch, b.leaderWatch = c.Watch(ctx, "quorum"), c.Watch(leader, "quorum")
+	b.keepalive, b.leaderRequired = keep(ctx, c, log, b.id), keep(leader, c, log, b.id)
+	renewed(log, "begun: keepalive", b.keepalive)
+	return b
+}
+
+// lost records which of them have ended: those who require a leader.
+func (b *begun) lost(log *transcript.Log) {
+	receive(log, "leader required: watch that was there", b.leaderWatch)
+	receive(log, "leader required: watch that was there: end", b.leaderWatch)
+	ended(log, "leader required: keepalive", b.leaderRequired)
+	log.Value("watch that was there: over", over(b.watch))
+	log.Value("keepalive: over", over(b.keepalive))
+	b.end()
+	receive(log, "watch that was there: end", b.watch)
+	ended(log, "keepalive: end", b.keepalive)
 }
 
 func noLeaderOrEnd(err error) bool {
@@ -64,4 +108,18 @@ func count(resp *clientv3.MemberListResponse, err error) (int, error) {
 		return 0, err
 	}
 	return len(resp.Members), nil
+}
+
+// over reports whether a channel is closed, passing over what is in it.
+func over[T any](ch <-chan T) bool {
+	for {
+		select {
+		case _, open := <-ch:
+			if !open {
+				return true
+			}
+		default:
+			return false
+		}
+	}
 }

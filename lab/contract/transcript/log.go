@@ -35,7 +35,7 @@ func Record(scenario string, run func(*Log)) (entries []Entry, err error) {
 			if !ok {
 				panic(v)
 			}
-			err = fmt.Errorf("%s: after step %q: %w", scenario, log.last(), failure.error)
+			err = fmt.Errorf("%s: %w", scenario, failure.error)
 		}
 	}()
 	run(log)
@@ -48,7 +48,7 @@ type obstacle struct{ error }
 // Must ends the scenario if err is not nil. It is for what has to work for the scenario to have a meaning.
 func (l *Log) Must(err error) {
 	if err != nil {
-		panic(obstacle{err})
+		panic(obstacle{fmt.Errorf("after step %q: %w", l.last(), err)})
 	}
 }
 

@@ -6,6 +6,7 @@ var varying = map[string]string{
 	"AuthenticateResponse.Token":      "random",
 	"KeyValue.Lease":                  "chosen at random",
 	"LeaseGrantResponse.ID":           "chosen at random",
+	"LeaseKeepAliveResponse.ID":       "chosen at random",
 	"LeaseStatus.ID":                  "chosen at random",
 	"LeaseTimeToLiveResponse.ID":      "chosen at random",
 	"LeaseTimeToLiveResponse.TTL":     "seconds that are left",

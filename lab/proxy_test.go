@@ -1,0 +1,79 @@
+package lab_test
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/etcd34"
+)
+
+func startProxy(t *testing.T, c *lab.Cluster) *lab.Proxy {
+	t.Helper()
+	p, err := lab.StartProxy(within(t, 2*soon), c)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, p.Close()) })
+	return p
+}
+
+func TestProxy(t *testing.T) {
+	for name, binary := range map[string]func(testing.TB) string{
+		"built in": func(testing.TB) string { return "" },
+		"etcd 3.4": etcd34.Path,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, lab.Config{Members: 1, Binary: binary(t)})
+			p := startProxy(t, c)
+			client := dial(t, c, p.Endpoint())
+			put(t, client, "k", "v")
+			requireValue(t, client, "k", "v")
+
+			assert.ErrorIs(t, p.Restart(within(t, soon)), lab.ErrRunning)
+			endpoint, pid := p.Endpoint(), p.PID()
+			require.NoError(t, p.Kill())
+			requireNoProcess(t, pid)
+			require.NoError(t, p.Kill(), "second kill")
+			require.NoError(t, p.Restart(within(t, soon)))
+			assert.Equal(t, endpoint, p.Endpoint())
+			requireValue(t, client, "k", "v")
+		})
+	}
+}
+
+func TestProxyCloseLeavesNothing(t *testing.T) {
+	leaks := goleak.IgnoreCurrent()
+	dir := t.TempDir()
+	c := start(t, lab.Config{Members: 1, Dir: dir})
+	p := startProxy(t, c)
+	pid, address := p.PID(), hostPort(t, p.Endpoint())
+	require.NoError(t, p.Close())
+	require.NoError(t, p.Close(), "second close")
+	requireNoProcess(t, pid)
+	requireNobodyListens(t, address)
+	assert.ErrorContains(t, p.Restart(within(t, soon)), "the proxy is closed")
+
+	orphan := startProxy(t, c)
+	require.NoError(t, c.Close())
+	ended := func() bool { return errors.Is(syscall.Kill(orphan.PID(), 0), syscall.ESRCH) }
+	require.Eventually(t, ended, soon, 10*time.Millisecond, "a proxy outlives its cluster")
+	require.NoError(t, orphan.Close())
+	requireEmpty(t, dir)
+	goleak.VerifyNone(t, leaks)
+}
+
+func TestStartProxyErrors(t *testing.T) {
+	c := start(t, lab.Config{Members: 1, TLS: true})
+	_, err := lab.StartProxy(within(t, soon), c)
+	require.ErrorContains(t, err, "Config.TLS")
+
+	c = start(t, lab.Config{Members: 1})
+	require.NoError(t, c.Members()[0].Kill())
+	_, err = lab.StartProxy(within(t, hang), c)
+	require.ErrorContains(t, err, "does not serve")
+}
