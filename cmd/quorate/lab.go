@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/lab/check"
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/report"
 	"github.com/quorate/quorate/lab/scenario"
@@ -52,7 +51,7 @@ func newLabCommand(run scenarioRunner) *cobra.Command {
 	f.StringSliceVar(&flags.faults, "fault", nil, "inject only this `name`d fault; repeat it or separate names by commas, in the order wanted")
 	f.DurationVar(&flags.hold, "for", scenario.DefaultHold, "how long each fault is held")
 	f.IntVar(&flags.members, "members", scenario.DefaultMembers, "members of the cluster, 3 to 9")
-	f.IntVar(&flags.callers, "callers", scenario.DefaultCallers, "callers of each of the four kinds of call")
+	f.IntVar(&flags.callers, "callers", scenario.DefaultCallers, "callers of each of the four kinds of call, and number of watches and of leases")
 	f.DurationVar(&flags.timeout, "timeout", scenario.DefaultCallTimeout, "deadline of each call")
 	f.Uint64Var(&flags.seed, "seed", 0, "seed of the choice of members and keys (default a new one; it is printed)")
 	f.BoolVar(&flags.json, "json", false, "print the result as JSON, progress on standard error")
@@ -62,19 +61,24 @@ func newLabCommand(run scenarioRunner) *cobra.Command {
 func labHelp() string {
 	var b strings.Builder
 	b.WriteString(`lab starts a cluster of real etcd processes on this machine, calls it through
-Quorate all the time (linearizable gets, serializable gets, puts and txns), and
-injects one fault after the other. Nothing needs to be installed, and nothing is
-left behind. At the end it prints, for each fault and kind of call, how many calls
-were completed, failed, or have an unknown outcome, the longest time without a
-completed call, and how long calls took (the median and the 99th percentile).
+Quorate all the time (linearizable gets, serializable gets, puts and txns), watches
+what is written, keeps leases, and injects one fault after the other. Nothing needs
+to be installed, and nothing is left behind. At the end it prints, for each fault
+and kind of call, how many calls were completed, failed, or have an unknown outcome,
+the longest time without a completed call, and how long calls took (the median and
+the 99th percentile). A second table shows, for each fault, how late events were
+delivered, for how long a watch was silent although it owed an event, how many
+events were lost, and how many leases were kept and expired.
 
 A healthy spell comes first, as the yardstick. A fault's row goes on until the
 cluster is healed, the calls that met the fault have ended, and a recovery spell
 of ` + scenario.DefaultRecovery.String() + ` has passed.
 
-Every write is read back at the end. The exit status is 1 if one that had been
-acknowledged is missing, if one was applied twice or against what its caller was
-told, or if a linearizable read went backwards; the report then shows the
+Every write is read back at the end, and every event of every watch is held against
+what was read. The exit status is 1 if a write that had been acknowledged is
+missing, if one was applied twice or against what its caller was told, if a
+linearizable read went backwards, or if a watch lost, repeated, disordered or
+changed an event, or ended without a good reason; the report then shows the
 evidence. It is 2 if the run could not go on, 128 and the number of the signal if
 one ended the run early (130 for Ctrl-C), and 0 otherwise.
 
@@ -114,8 +118,8 @@ func (f labFlags) run(cmd *cobra.Command, run scenarioRunner) error {
 	if printErr := f.print(cmd.OutOrStdout(), rep); printErr != nil {
 		return errors.Join(err, fmt.Errorf("print the result: %w", printErr))
 	}
-	if !rep.Verdict.OK() {
-		return errors.Join(violationError{rep.Verdict}, err)
+	if !rep.OK() {
+		return errors.Join(violationError{rep}, err)
 	}
 	if err == nil && rep.Interrupted {
 		return fmt.Errorf("the run was ended early: %w", context.Cause(cmd.Context()))
@@ -146,14 +150,19 @@ func (f labFlags) print(w io.Writer, rep report.Report) error {
 	return report.Table(w, rep)
 }
 
-// violationError is what a run ends with whose check found something wrong.
+// violationError is what a run ends with whose checks found something wrong.
 type violationError struct {
-	verdict check.Verdict
+	report report.Report
 }
 
 func (e violationError) Error() string {
-	first := e.verdict.Violations[0].Message
-	if n := e.verdict.Total(); n > 1 {
+	var first string
+	if calls := e.report.Verdict.Violations; len(calls) > 0 {
+		first = calls[0].Message
+	} else {
+		first = e.report.Watches.Verdict.Violations[0].Message
+	}
+	if n := e.report.Violations(); n > 1 {
 		return fmt.Sprintf("%d violations, the first: %s", n, first)
 	}
 	return "violation: " + first

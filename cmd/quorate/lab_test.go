@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -17,8 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/lab/load"
+	"github.com/quorate/quorate/lab/measure"
 	"github.com/quorate/quorate/lab/report"
 	"github.com/quorate/quorate/lab/scenario"
+	"github.com/quorate/quorate/lab/watchcheck"
 )
 
 // short returns the real experiment with short spells, and with a directory of
@@ -64,6 +67,17 @@ func TestLabPrintsATable(t *testing.T) {
 		}
 	}
 	assert.Empty(t, lines[13])
+	head := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, "SILENCE  LOST") })
+	require.Positive(t, head, stdout)
+	assert.Equal(t, strings.Fields("FAULT DELIVERED P50 P99 MAX SILENCE LOST ENDED KEPT EXPIRED MARGIN"), strings.Fields(lines[head]))
+	for i, row := range []string{"healthy", "stop", "kill"} {
+		figures := strings.Fields(lines[head+1+i])
+		require.Len(t, figures, 16, "five counts and five durations with their units: %q", figures)
+		assert.Equal(t, row, figures[0])
+		assert.NotEqual(t, "0", figures[1], "events were delivered")
+		assert.Equal(t, "0", figures[10], "and none was lost")
+	}
+	assert.Contains(t, stdout, "none was lost, repeated, out of order or untrue")
 	assert.Contains(t, stdout, "none went backwards")
 	assert.Contains(t, stdout, "all are there at the end, each applied once")
 	assert.Contains(t, stdout, "The seed was 3.")
@@ -91,6 +105,11 @@ func TestLabPrintsJSON(t *testing.T) {
 			OK            bool
 			WritesAudited bool `json:"writes_audited"`
 		}
+		WatchCheck struct {
+			OK      bool
+			Watches int
+			Events  int
+		} `json:"watch_check"`
 	}
 	dec := json.NewDecoder(strings.NewReader(stdout))
 	require.NoError(t, dec.Decode(&result))
@@ -105,6 +124,9 @@ func TestLabPrintsJSON(t *testing.T) {
 	}
 	assert.True(t, result.Check.OK)
 	assert.True(t, result.Check.WritesAudited)
+	assert.True(t, result.WatchCheck.OK)
+	assert.Equal(t, 2, result.WatchCheck.Watches)
+	assert.Positive(t, result.WatchCheck.Events)
 }
 
 // forgetful acknowledges every second put without making it.
@@ -137,6 +159,26 @@ func TestLabFailsWhenAWriteIsLost(t *testing.T) {
 	assert.Contains(t, stdout, "lost_write: put/")
 	assert.Contains(t, stderr, "quorate: ")
 	assert.Contains(t, stderr, "violations, the first: ")
+}
+
+func TestLabFailsWhenAWatchIsWrong(t *testing.T) {
+	broken := watchcheck.Violation{Promise: watchcheck.Reliable, Message: "2 events are missing", Evidence: []string{"response 7"}}
+	run := func(context.Context, scenario.Config) (report.Report, error) {
+		return report.Report{
+			Rows: []measure.Row{{Name: "healthy"}},
+			Watches: report.WatchCheck{Verdict: watchcheck.Verdict{
+				Watches: 1, Events: 10, Violations: []watchcheck.Violation{broken}, Counts: map[watchcheck.Promise]int{watchcheck.Reliable: 1},
+			}},
+		}, nil
+	}
+	status, stdout, stderr := execRoot(t.Context(), run, "lab")
+	assert.Equal(t, exitViolation, status)
+	assert.Contains(t, stdout, "1 VIOLATION:\n- watch, reliable: 2 events are missing\n    response 7\n")
+	assert.Equal(t, "quorate: violation: 2 events are missing\n", stderr)
+
+	status, stdout, _ = execRoot(t.Context(), run, "lab", "--json")
+	assert.Equal(t, exitViolation, status)
+	assert.Contains(t, stdout, `"promise": "reliable"`)
 }
 
 func TestLabReportsFailure(t *testing.T) {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/lab/soak"
 )
 
 // newRootCommand returns the command "quorate" with its subcommands.
@@ -23,7 +25,7 @@ the callers saw.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(labCommand, newVersionCommand())
+	root.AddCommand(labCommand, newSoakCommand(soak.Run), newVersionCommand())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{err: err, command: cmd.CommandPath()}
 	})

@@ -1,8 +1,11 @@
-// Package history says what one call of the lab's load did: its kind, the key
-// that it touched, when it ran and what came back.
+// Package history says what the lab saw: of one call its kind, the key that it
+// touched, when it ran and what came back ([Call]); of one watch what its reader
+// took from the channel ([Watch]); of a lease what its keeper was told
+// ([LeaseEvent]).
 //
-// A [Call] is the only thing that the load, the checker and the meter share.
-// All times are offsets from the beginning of the run, on the monotonic clock.
+// These are the only things that those who make a load, those who check it and
+// those who measure it share. All times are offsets from the beginning of the run,
+// on the monotonic clock.
 package history
 
 import (

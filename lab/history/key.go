@@ -56,6 +56,23 @@ func (k Key) Path(prefix string) string { return prefix + k.String() }
 // so that a value which strayed to another key is recognised.
 func (k Key) Value() string { return k.String() }
 
+// Written returns the key that an event of the load wrote, named so that no two
+// events of a run have the same name: for a counter, Seq is the value that it was
+// set to. It is an error if the load writes no such event.
+func Written(prefix string, e Event) (Key, error) {
+	if e.Type != PutEvent {
+		return Key{}, fmt.Errorf("%v: the load deletes nothing", e)
+	}
+	k, err := ParseKey(prefix, e.Key)
+	if err != nil || k.Space != Counters {
+		return k, err
+	}
+	if k.Seq, err = strconv.ParseInt(e.Value, 10, 64); err != nil {
+		return Key{}, fmt.Errorf("%v: the counter's value: %w", e, err)
+	}
+	return k, nil
+}
+
 // ParseKey is the inverse of [Key.Path].
 func ParseKey(prefix, path string) (Key, error) {
 	name, ok := strings.CutPrefix(path, prefix)

@@ -47,7 +47,7 @@ func (g *getter) next() history.Call {
 }
 
 func (g *getter) send(ctx context.Context, call *history.Call) error {
-	a, err := g.load.store.Get(ctx, call.Key.Path(g.load.cfg.Prefix), g.kind == history.SerializableGet)
+	a, err := g.load.services.Store.Get(ctx, call.Key.Path(g.load.cfg.Prefix), g.kind == history.SerializableGet)
 	call.Revision, call.Read = a.Revision, a.Read
 	return err
 }
@@ -68,7 +68,7 @@ func (p *putter) next() history.Call {
 }
 
 func (p *putter) send(ctx context.Context, call *history.Call) error {
-	revision, err := p.load.store.Put(ctx, call.Key.Path(p.load.cfg.Prefix), call.Key.Value())
+	revision, err := p.load.services.Store.Put(ctx, call.Key.Path(p.load.cfg.Prefix), call.Key.Value())
 	call.Revision = revision
 	return err
 }
@@ -97,7 +97,7 @@ func (i *incrementer) next() history.Call {
 
 func (i *incrementer) send(ctx context.Context, call *history.Call) error {
 	prefix := i.load.cfg.Prefix
-	a, err := i.load.store.Increment(ctx, Increment{
+	a, err := i.load.services.Store.Increment(ctx, Increment{
 		Counter: history.CounterOf(i.index).Path(prefix), Want: call.Want,
 		Key: call.Key.Path(prefix), Value: call.Key.Value(),
 	})

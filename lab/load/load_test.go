@@ -22,11 +22,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// book records every call.
+// book records everything.
 type book struct {
 	mu      sync.Mutex
 	invoked int
 	calls   []history.Call
+	watches []*page
+	leases  []history.LeaseEvent
 }
 
 func (b *book) Invoke(history.Call) func(history.Call) {
@@ -48,11 +50,26 @@ func (b *book) of(k history.Kind) []history.Call {
 }
 
 func start(store Store, rec Recorder, callers int) *Load {
+	return startAll(Services{Store: store}, rec, callers)
+}
+
+func startAll(services Services, rec Recorder, callers int) *Load {
+	return startWithin(context.Background(), services, rec, callers)
+}
+
+func startWithin(ctx context.Context, services Services, rec Recorder, callers int) *Load {
 	began := time.Now()
-	return Start(store, rec, Config{
+	return Start(ctx, services, rec, Config{
 		Callers: callers, Pause: 5 * time.Millisecond, Timeout: 10 * time.Second,
-		Prefix: "/lab/", Seed: 1, Now: func() time.Duration { return time.Since(began) },
+		Prefix: "/lab/", Revision: 2, LeasePrefix: "/leases/", LeaseTTL: 3 * time.Second,
+		Seed: 1, Now: func() time.Duration { return time.Since(began) },
 	})
+}
+
+// end ends a load altogether.
+func end(ctx context.Context, l *Load) {
+	l.Stop(ctx)
+	l.EndWatches()
 }
 
 func TestEveryKindIsCalledAtItsPace(t *testing.T) {
@@ -60,7 +77,7 @@ func TestEveryKindIsCalledAtItsPace(t *testing.T) {
 		store, b := newMemory(), &book{}
 		l := start(store, b, 2)
 		time.Sleep(time.Second)
-		l.Stop(t.Context())
+		end(t.Context(), l)
 		for _, k := range history.Kinds() {
 			calls := b.of(k)
 			assert.InDelta(t, 400, len(calls), 4, "two callers with 5 ms between calls: %s", k)
@@ -84,6 +101,36 @@ func TestEveryKindIsCalledAtItsPace(t *testing.T) {
 	})
 }
 
+func TestCallersBeginWhenWatchesAndLeasesStand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, store := &book{}, newMemory()
+		slow := &renter{store: store, grantErr: errors.New("not yet"), renewals: 100}
+		l := startAll(Services{Store: store, Watcher: &script{}, Lessor: slow}, b, 1)
+		assert.Len(t, b.ofLease(history.LeaseGranted), 1)
+		time.Sleep(time.Second)
+		end(t.Context(), l)
+		require.NotEmpty(t, b.calls)
+		for _, c := range b.calls {
+			require.GreaterOrEqual(t, c.Start, b.ofLease(history.LeaseGranted)[0].At)
+			require.GreaterOrEqual(t, c.Start, b.watches[0].returned)
+		}
+	})
+}
+
+func TestCallersDoNotWaitForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		b := &book{}
+		began := time.Now()
+		l := startWithin(ctx, Services{Store: newMemory(), Lessor: &renter{never: true}}, b, 1)
+		assert.Equal(t, time.Second, time.Since(began))
+		time.Sleep(time.Second)
+		end(t.Context(), l)
+		assert.NotEmpty(t, b.calls)
+	})
+}
+
 func TestKeysAreWrittenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, b := newMemory(), &book{}
@@ -96,7 +143,7 @@ func TestKeysAreWrittenOnce(t *testing.T) {
 		}
 		l := start(store, b, 3)
 		time.Sleep(time.Second)
-		l.Stop(t.Context())
+		end(t.Context(), l)
 		refused := 0
 		for _, c := range b.of(history.Txn) {
 			if c.Outcome == history.OK && !c.Applied {
@@ -128,7 +175,7 @@ func TestStopWaitsForCallsUnderWay(t *testing.T) {
 		}
 		l := start(store, b, 1)
 		time.Sleep(500 * time.Millisecond)
-		l.Stop(t.Context())
+		end(t.Context(), l)
 		assert.Len(t, b.calls, 4)
 		for _, c := range b.calls {
 			assert.Equal(t, history.OK, c.Outcome)
@@ -146,7 +193,7 @@ func TestStopCutsShortWhenTold(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		l.Stop(ctx)
+		end(ctx, l)
 		assert.Equal(t, time.Second, time.Since(began))
 		require.Len(t, b.calls, 4)
 		for _, c := range b.calls {
@@ -163,7 +210,7 @@ func TestCallsHaveADeadline(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		l.Stop(ctx)
+		end(ctx, l)
 		for _, k := range history.Kinds() {
 			first := b.of(k)[0]
 			want := history.Failed
@@ -203,7 +250,7 @@ func TestSettleWaitsForEarlierCallsOnly(t *testing.T) {
 		began = time.Now()
 		require.NoError(t, l.Settle(t.Context()))
 		assert.Less(t, time.Since(began), 20*time.Millisecond)
-		l.Stop(t.Context())
+		end(t.Context(), l)
 	})
 }
 

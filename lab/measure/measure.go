@@ -1,10 +1,22 @@
-// Package measure turns the calls of a run into rows of figures: one row for
-// each stretch of time, in it one [Stats] for each kind of call.
+// Package measure turns what a run saw into rows of figures: one row for each
+// stretch of time, in it one [Stats] for each kind of call, and the [WatchStats]
+// and [LeaseStats] of all watches and leases.
 //
 // A call belongs to the row in which it was invoked, wherever it ended, so that
 // a fault answers for the calls that met it. A gap belongs to the row in which
 // it happened: it is the longest time between the row's beginning and its end
 // in which no call of the kind was completed, whenever those calls were invoked.
+//
+// A delivered event belongs to the row in which its write was invoked, for the
+// same reason, and so does one that is missing. Its delay is the time from the
+// acknowledgement of the write to the moment when the reader of the watch took the
+// event from the channel; 0 if the event was there first. A write whose outcome is
+// unknown was never acknowledged; there the delay counts from its invocation. A
+// silence belongs to the row in which it happened: it is the longest time in which
+// a watch delivered nothing although it owed something, a change whose write had
+// been acknowledged.
+//
+// What happens to a lease belongs to the row in which its keeper was told.
 package measure
 
 import (
@@ -45,8 +57,11 @@ type Row struct {
 	Start, End time.Duration
 	// Open reports whether the row has not ended; End is then the present.
 	Open bool
-	// Kinds holds the figures, indexed by kind.
+	// Kinds holds the figures of the calls, indexed by kind.
 	Kinds [history.NumKinds]Stats
+	// Watches holds the figures of all watches, Leases those of all leases.
+	Watches WatchStats
+	Leases  LeaseStats
 }
 
 // Note is something that was done to the cluster.
@@ -57,12 +72,14 @@ type Note struct {
 	Text string
 }
 
-// Meter takes in calls and keeps the rows. Its methods may be called
+// Meter takes in what happens and keeps the rows. Its methods may be called
 // concurrently; the zero value is ready to use.
 type Meter struct {
 	mu      sync.Mutex
 	rows    []*row
 	samples map[string]string
+	watches watches
+	leases  int64 // held at present
 }
 
 type row struct {
@@ -71,6 +88,8 @@ type row struct {
 	start, end time.Duration // end counts once open is false
 	open       bool
 	kinds      [history.NumKinds]tally
+	watches    watchTally
+	leases     leaseTally
 }
 
 // tally gathers the figures of one kind of call in one row.
@@ -87,6 +106,8 @@ func (m *Meter) Begin(name string, at time.Duration) {
 	defer m.mu.Unlock()
 	m.endRow(at)
 	r := &row{name: name, start: at, open: true}
+	r.leases.held = m.leases
+	m.watches.begin(at)
 	for i := range r.kinds {
 		r.kinds[i].last = at
 	}
@@ -108,6 +129,7 @@ func (m *Meter) endRow(at time.Duration) {
 	for i := range r.kinds {
 		r.kinds[i].completed(at)
 	}
+	r.watches.silent(m.watches.silence(at))
 	r.end, r.open = at, false
 }
 
@@ -129,36 +151,46 @@ func (m *Meter) Note(at time.Duration, text string) {
 }
 
 // Observe takes in a call that has ended. Abandoned calls, and those invoked
-// outside every row, are ignored.
+// outside every row, are not counted.
 func (m *Meter) Observe(call history.Call) {
-	if call.Outcome == history.Abandoned {
-		return
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.current(); r != nil && call.Outcome == history.OK {
 		r.kinds[call.Kind].completed(call.End)
 	}
-	for _, r := range slices.Backward(m.rows) {
-		if call.Start >= r.start {
-			if r.open || call.Start < r.end {
-				r.kinds[call.Kind].count(call)
-				m.sample(call)
-			}
-			return
-		}
+	r := m.rowAt(call.Start)
+	if r == nil {
+		return
+	}
+	m.watches.settle(call, r)
+	if call.Outcome != history.Abandoned {
+		r.kinds[call.Kind].count(call)
+		m.sample(call.Code, call.Err)
 	}
 }
 
+// rowAt returns the row that a moment lies in, or nil.
+func (m *Meter) rowAt(at time.Duration) *row {
+	for _, r := range slices.Backward(m.rows) {
+		if at >= r.start {
+			if r.open || at < r.end {
+				return r
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
 // sample keeps the first error text of each code.
-func (m *Meter) sample(call history.Call) {
-	if call.Err == nil || m.samples[call.Code] != "" {
+func (m *Meter) sample(code string, err error) {
+	if err == nil || m.samples[code] != "" {
 		return
 	}
 	if m.samples == nil {
 		m.samples = map[string]string{}
 	}
-	m.samples[call.Code] = call.Err.Error()
+	m.samples[code] = err.Error()
 }
 
 // completed notes that a call was completed, or that the row ends. Two calls
@@ -180,13 +212,17 @@ func (t *tally) count(call history.Call) {
 		s.Errors++
 	}
 	if call.Outcome != history.OK {
-		if s.Codes == nil {
-			s.Codes = map[string]int64{}
-		}
-		s.Codes[call.Code]++
+		increment(&s.Codes, call.Code)
 	}
 	s.MaxBehind = max(s.MaxBehind, call.Behind)
 	t.durations.add(call.End - call.Start)
+}
+
+func increment(counts *map[string]int64, code string) {
+	if *counts == nil {
+		*counts = map[string]int64{}
+	}
+	(*counts)[code]++
 }
 
 // Rows returns the rows so far; the current one, if any, as if it ended now.
@@ -197,10 +233,18 @@ func (m *Meter) Rows(now time.Duration) []Row {
 	for _, r := range m.rows {
 		rows = append(rows, r.snapshot(now))
 	}
+	if r := m.current(); r != nil {
+		stats := &rows[len(rows)-1].Watches
+		stats.LongestSilence = max(stats.LongestSilence, m.watches.silence(now))
+	}
+	for r, n := range m.watches.undelivered() {
+		rows[slices.Index(m.rows, r)].Watches.Undelivered = n
+	}
 	return rows
 }
 
-// ErrorSamples returns the first error text that was seen with each code.
+// ErrorSamples returns the first error text that was seen with each code. The
+// codes of watches have "watch " before them here, those of leases "lease ".
 func (m *Meter) ErrorSamples() map[string]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -222,5 +266,6 @@ func (r *row) snapshot(now time.Duration) Row {
 		s.P50, s.P99, s.Max = t.durations.quantile(0.50), t.durations.quantile(0.99), t.durations.max
 		out.Kinds[i] = s
 	}
+	out.Watches, out.Leases = r.watches.snapshot(), r.leases.snapshot()
 	return out
 }

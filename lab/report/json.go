@@ -26,6 +26,7 @@ type jsonReport struct {
 	Rows         []jsonRow         `json:"rows"`
 	ErrorSamples map[string]string `json:"error_samples"`
 	Check        jsonCheck         `json:"check"`
+	WatchCheck   jsonWatchCheck    `json:"watch_check"`
 }
 
 type jsonSetup struct {
@@ -34,6 +35,7 @@ type jsonSetup struct {
 	PauseMS        float64 `json:"pause_ms"`
 	CallTimeoutMS  float64 `json:"call_timeout_ms"`
 	FaultHeldMS    float64 `json:"fault_held_ms"`
+	LeaseTTLMS     float64 `json:"lease_ttl_ms"`
 	Seed           uint64  `json:"seed"`
 }
 
@@ -43,6 +45,8 @@ type jsonRow struct {
 	EndMS   float64     `json:"end_ms"`
 	Events  []jsonEvent `json:"events"`
 	Calls   []jsonCalls `json:"calls"`
+	Watches jsonWatches `json:"watches"`
+	Leases  jsonLeases  `json:"leases"`
 }
 
 type jsonEvent struct {
@@ -93,8 +97,10 @@ type jsonViolation struct {
 //	setup                         what was run:
 //	  members, seed               of the cluster; of the choice of members and keys
 //	  callers_per_kind, pause_ms  callers of each kind, and the pause between their calls
+//	                              and how many watches and leases there were
 //	  call_timeout_ms             deadline of each call
 //	  fault_held_ms               how long each fault was held
+//	  lease_ttl_ms                time to live of each lease
 //	started                       when the load began, RFC 3339 in UTC
 //	duration_ms                   of the load
 //	interrupted                   whether the run was ended early on request
@@ -112,7 +118,25 @@ type jsonViolation struct {
 //	    p50_ms, p99_ms, max_ms    how long calls took, failed ones included; 0 without calls
 //	    max_revisions_behind      how stale a serializable_get was at most
 //	    error_codes               code → number, of errors and unknown
-//	error_samples                 code → the first error text seen with it
+//	  watches                     all watches together:
+//	    delivered                 events that readers took
+//	    delay_p50_ms, delay_p99_ms, delay_max_ms
+//	                              from the acknowledgement of the write, or from its
+//	                              invocation if the outcome was unknown; 0 without events
+//	    longest_silence_ms        longest time in which a watch delivered nothing although
+//	                              it owed an event
+//	    lost                      events that were owed and never delivered
+//	    ended                     watches that ended by themselves
+//	    error_codes               code → number, of ended
+//	  leases                      all leases together:
+//	    kept                      held in the row, and did not expire in it
+//	    expired                   lost by their keepers
+//	    renewals                  keepalives that were answered
+//	    smallest_margin_ms        least time left when a renewal arrived; 0 without renewals
+//	    failures                  attempts to get a lease that came to nothing
+//	    error_codes               code → number, of expired and failures
+//	error_samples                 code → the first error text seen with it; codes of watches
+//	                              and leases have "watch " and "lease " before them
 //	check                         what the checker found:
 //	  ok                          no violation among what was checked
 //	  writes_audited              whether the writes were read back, at audit_revision
@@ -125,19 +149,30 @@ type jsonViolation struct {
 //	  violations                  at most ten of each problem: problem, message, evidence
 //	                              (a list of texts)
 //
-// The problems are the values of [check.Problem].
+//	watch_check                   what the check of the watches found:
+//	  ok                          no violation among what was checked
+//	  skipped                     why there was no check although there were watches, or ""
+//	  through_revision            revision up to which they were checked
+//	  watches, events             that were checked
+//	  violation_counts            promise → number
+//	  violations                  at most ten of each promise: promise, message, evidence
+//
+// The problems are the values of [check.Problem], the promises those of
+// [watchcheck.Promise].
 func JSON(w io.Writer, r Report) error {
 	out := jsonReport{
 		Schema: SchemaVersion,
 		Setup: jsonSetup{
 			Members: r.Setup.Members, CallersPerKind: r.Setup.Callers, PauseMS: ms(r.Setup.Pause),
-			CallTimeoutMS: ms(r.Setup.CallTimeout), FaultHeldMS: ms(r.Setup.Hold), Seed: r.Setup.Seed,
+			CallTimeoutMS: ms(r.Setup.CallTimeout), FaultHeldMS: ms(r.Setup.Hold), LeaseTTLMS: ms(r.Setup.LeaseTTL),
+			Seed: r.Setup.Seed,
 		},
 		Started: r.Started.UTC(), DurationMS: ms(r.Duration),
 		Interrupted: r.Interrupted, Failure: r.Failure,
 		Rows:         make([]jsonRow, 0, len(r.Rows)),
 		ErrorSamples: orEmpty(r.ErrorSamples),
 		Check:        jsonVerdict(r.Verdict),
+		WatchCheck:   jsonWatchVerdict(r.Watches),
 	}
 	for _, row := range r.Rows {
 		out.Rows = append(out.Rows, jsonOf(row))
@@ -161,6 +196,7 @@ func jsonOf(row measure.Row) jsonRow {
 			MaxRevisionsBehind: s.MaxBehind, ErrorCodes: orEmpty(s.Codes),
 		})
 	}
+	out.Watches, out.Leases = jsonWatchesOf(row.Watches), jsonLeasesOf(row.Leases)
 	return out
 }
 

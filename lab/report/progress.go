@@ -25,12 +25,14 @@ type summary struct {
 	completed, errors, unknown int64
 	gap, p99                   time.Duration
 	gapKind                    history.Kind
+	silence                    time.Duration
+	expired                    int64
 }
 
 // summarize adds the counts of all kinds and takes the worst of their gaps and
-// of their p99.
+// of their p99; silence and expired are those of the watches and leases.
 func summarize(row measure.Row) summary {
-	var s summary
+	s := summary{silence: row.Watches.LongestSilence, expired: row.Leases.Expired}
 	for _, k := range history.Kinds() {
 		stats := row.Kinds[k]
 		s.completed += stats.Completed
@@ -46,6 +48,7 @@ func summarize(row measure.Row) summary {
 
 // String describes the sums in a line.
 func (s summary) String() string {
-	return fmt.Sprintf("%s completed, %s, %s unknown, longest gap %s (%s)",
-		count(s.completed), plural(s.errors, "error"), count(s.unknown), duration(s.gap), s.gapKind)
+	return fmt.Sprintf("%s completed, %s, %s unknown, longest gap %s (%s), silence %s, %s expired",
+		count(s.completed), plural(s.errors, "error"), count(s.unknown), duration(s.gap), s.gapKind,
+		duration(s.silence), plural(s.expired, "lease"))
 }

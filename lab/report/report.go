@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/lab/check"
 	"github.com/quorate/quorate/lab/measure"
+	"github.com/quorate/quorate/lab/watchcheck"
 )
 
 // Setup says what was run, so that two reports can be compared.
@@ -24,6 +25,8 @@ type Setup struct {
 	CallTimeout time.Duration
 	// Hold is how long each fault is held.
 	Hold time.Duration
+	// LeaseTTL is the time to live of each lease.
+	LeaseTTL time.Duration
 	// Seed of the choices that the run made.
 	Seed uint64
 }
@@ -46,4 +49,24 @@ type Report struct {
 	ErrorSamples map[string]string
 	// Verdict on the calls.
 	Verdict check.Verdict
+	// Watches is the verdict on the watches.
+	Watches WatchCheck
+}
+
+// OK reports whether nothing is wrong with what was checked, calls and watches.
+func (r Report) OK() bool { return r.Verdict.OK() && r.Watches.Verdict.OK() }
+
+// Violations returns the number of violations, of calls and watches.
+func (r Report) Violations() int { return r.Verdict.Total() + r.Watches.Verdict.Total() }
+
+// WatchCheck is what came of the check of the watches. Its zero value is that of a
+// run without watches, or of one that failed before they could be checked.
+type WatchCheck struct {
+	// Verdict on what the readers saw.
+	Verdict watchcheck.Verdict
+	// Through is the revision up to which they were checked.
+	Through int64
+	// Skipped says why they were not checked; empty if they were, or if there were
+	// none.
+	Skipped string
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/measure"
 	"github.com/quorate/quorate/lab/report"
+	"github.com/quorate/quorate/lab/watchcheck"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -46,6 +47,8 @@ func example() report.Report {
 		}
 	}
 	healthy.Kinds[history.SerializableGet].MaxBehind = 3
+	healthy.Watches = measure.WatchStats{Delivered: 12006, DelayP50: 120 * time.Microsecond, DelayP99: 2 * ms, DelayMax: 9 * ms, LongestSilence: 11 * ms}
+	healthy.Leases = measure.LeaseStats{Kept: 6, Renewals: 36, SmallestMargin: 1998 * ms}
 	stop := measure.Row{
 		Name: "stop", Start: 6 * time.Second, End: 21500 * ms,
 		Notes: []measure.Note{{At: 6001 * ms, Text: "m2, a follower, stopped (SIGSTOP)"}, {At: 12001 * ms, Text: "healed"}},
@@ -60,18 +63,30 @@ func example() report.Report {
 	}
 	stop.Kinds[history.Txn] = measure.Stats{LongestGap: 15500 * ms}
 	stop.Kinds[history.SerializableGet] = measure.Stats{Completed: 1, LongestGap: 9 * time.Second, P50: ms, P99: ms, Max: ms, MaxBehind: 812}
+	stop.Watches = measure.WatchStats{
+		Delivered: 1234567, DelayP50: 0, DelayP99: 5900 * ms, DelayMax: 6001 * ms, LongestSilence: 6 * time.Second,
+		Ended: 1, Codes: map[string]int64{"Unavailable": 1},
+	}
+	stop.Leases = measure.LeaseStats{Kept: 6, Expired: 2, Renewals: 30, Failures: 1, Codes: map[string]int64{"keepalive ended": 2, "DeadlineExceeded": 1}}
 	return report.Report{
-		Setup:   report.Setup{Members: 3, Callers: 6, Pause: 5 * ms, CallTimeout: 10 * time.Second, Hold: 6 * time.Second, Seed: 7},
+		Setup: report.Setup{
+			Members: 3, Callers: 6, Pause: 5 * ms, CallTimeout: 10 * time.Second, Hold: 6 * time.Second,
+			LeaseTTL: 3 * time.Second, Seed: 7,
+		},
 		Started: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), Duration: 21500 * ms,
 		Rows: []measure.Row{healthy, stop},
 		ErrorSamples: map[string]string{
-			"DeadlineExceeded": "context deadline exceeded",
-			"Unavailable":      "rpc error: code = Unavailable desc = connection error: desc = \"transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused\"",
+			"DeadlineExceeded":       "context deadline exceeded",
+			"Unavailable":            "rpc error: code = Unavailable desc = connection error: desc = \"transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused\"",
+			"watch Unavailable":      "etcdserver: no leader",
+			"lease keepalive ended":  "no answer within the TTL",
+			"lease DeadlineExceeded": "context deadline exceeded",
 		},
 		Verdict: check.Verdict{
 			Audited: true, AuditRevision: 9001, AcknowledgedWrites: 6013, UnknownWrites: 11, RefusedWrites: 2, UnknownApplied: 4,
 			LinearizableAnswers: 12345, SerializableReads: 3002, MaxBehind: 812,
 		},
+		Watches: report.WatchCheck{Verdict: watchcheck.Verdict{Watches: 6, Responses: 24000, Events: 24012}, Through: 9001},
 	}
 }
 
@@ -90,6 +105,12 @@ func broken() report.Report {
 			},
 		},
 	}
+	r.Rows[1].Watches.Undelivered = 3
+	r.Watches.Verdict.Counts = map[watchcheck.Promise]int{watchcheck.Reliable: 1, watchcheck.Ordered: 11}
+	r.Watches.Verdict.Violations = []watchcheck.Violation{{
+		Promise: watchcheck.Reliable, Watch: 3, Revision: 17, Message: "watch 3 of /a from revision 2: it reached revision 40 and 3 events are missing, the first is put /a at revision 17",
+		Evidence: []string{"response 7 at 1.000000s, header revision 40: 1 events, revisions 40 to 40"},
+	}}
 	return r
 }
 
@@ -97,8 +118,12 @@ func TestTable(t *testing.T) {
 	failed := example()
 	failed.Failure = "the cluster was not ready 30s after kill was healed"
 	failed.Verdict.Audited = false
+	failed.Watches = report.WatchCheck{}
+	skipped := example()
+	skipped.Watches = report.WatchCheck{Skipped: "what the callers were told is not what the store holds"}
 	for name, r := range map[string]report.Report{
 		"table.txt": example(), "table_violations.txt": broken(), "table_failed.txt": failed, "table_empty.txt": {},
+		"table_skipped.txt": skipped,
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b bytes.Buffer

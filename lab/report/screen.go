@@ -54,7 +54,8 @@ func (s *Screen) erase() string {
 	return fmt.Sprintf("\x1b[%dA\r\x1b[J", s.drawn)
 }
 
-const screenLine = "%-16s  %10s  %7s  %7s  %11s  %9s"
+// screenLine fits on a terminal of 80 characters.
+const screenLine = "%-15s  %9s  %6s  %7s  %7s  %7s  %7s  %7s"
 
 // screenLines draws one line for each row, so that a run of every fault fits
 // on a terminal of 24 lines.
@@ -66,15 +67,11 @@ func screenLines(s Snapshot) []string {
 	if len(s.Rows) == 0 {
 		return lines
 	}
-	lines = append(lines, fmt.Sprintf(screenLine, "FAULT", "COMPLETED", "ERRORS", "UNKNOWN", "LONGEST GAP", "WORST P99"))
+	lines = append(lines, fmt.Sprintf(screenLine, "FAULT", "COMPLETED", "ERRORS", "UNKNOWN", "GAP", "P99", "SILENCE", "EXPIRED"))
 	for _, row := range s.Rows {
 		sum := summarize(row)
-		line := fmt.Sprintf(screenLine, row.Name,
-			count(sum.completed), count(sum.errors), count(sum.unknown), duration(sum.gap), duration(sum.p99))
-		if row.Open {
-			line += "  <- now"
-		}
-		lines = append(lines, line)
+		lines = append(lines, fmt.Sprintf(screenLine, row.Name, count(sum.completed), count(sum.errors), count(sum.unknown),
+			duration(sum.gap), duration(sum.p99), duration(sum.silence), count(sum.expired)))
 	}
 	lines = append(lines, "", lastNote(s.Rows))
 	if s.Violations > 0 {

@@ -24,20 +24,13 @@ const tableLine = "%-16s  %-16s  %9s  %7s  %7s  %11s  %9s  %9s"
 // Table writes the report for people, at most 100 characters wide.
 func Table(w io.Writer, r Report) error {
 	var b strings.Builder
-	writeLine(&b, fmt.Sprintf(tableLine, "FAULT", "CALL", "COMPLETED", "ERRORS", "UNKNOWN", "LONGEST GAP", "P50", "P99"))
-	for _, row := range r.Rows {
-		writeRow(&b, row)
-	}
+	writeCalls(&b, r)
+	writeWatches(&b, r)
 	b.WriteByte('\n')
 	for _, s := range []string{
-		"A call counts in the row in which it was sent. COMPLETED calls were answered; ERRORS certainly had no effect; " +
-			"UNKNOWN are writes that may or may not have been executed.",
-		"LONGEST GAP is the longest time in the row without a completed call of that kind. P50 and P99 are the times in " +
-			"which half of the calls, and 99 in 100, had ended, those that failed included. A caller waits for the end of " +
-			"one call before it makes the next, so a stall holds up few calls: it shows in the gap, not in P99.",
-		fmt.Sprintf("The cluster had %d members, the load %d callers of each kind, %v between calls and a deadline of %v. "+
-			"Faults were held for %v. The seed was %d.",
-			r.Setup.Members, r.Setup.Callers, r.Setup.Pause, r.Setup.CallTimeout, r.Setup.Hold, r.Setup.Seed),
+		fmt.Sprintf("The cluster had %d members, the load %d callers of each kind, %v between calls and a deadline of %v, "+
+			"and as many watches, and leases with a TTL of %v. Faults were held for %v. The seed was %d.",
+			r.Setup.Members, r.Setup.Callers, r.Setup.Pause, r.Setup.CallTimeout, r.Setup.LeaseTTL, r.Setup.Hold, r.Setup.Seed),
 	} {
 		writeLine(&b, wrap(s, pageWidth, ""))
 	}
@@ -46,6 +39,24 @@ func Table(w io.Writer, r Report) error {
 	writeVerdict(&b, r)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// writeCalls writes the table of the calls, and what its words mean.
+func writeCalls(b *strings.Builder, r Report) {
+	writeLine(b, fmt.Sprintf(tableLine, "FAULT", "CALL", "COMPLETED", "ERRORS", "UNKNOWN", "LONGEST GAP", "P50", "P99"))
+	for _, row := range r.Rows {
+		writeRow(b, row)
+	}
+	b.WriteByte('\n')
+	for _, s := range []string{
+		"A call counts in the row in which it was sent. COMPLETED calls were answered; ERRORS certainly had no effect; " +
+			"UNKNOWN are writes that may or may not have been executed.",
+		"LONGEST GAP is the longest time in the row without a completed call of that kind. P50 and P99 are the times in " +
+			"which half of the calls, and 99 in 100, had ended, those that failed included. A caller waits for the end of " +
+			"one call before it makes the next, so a stall holds up few calls: it shows in the gap, not in P99.",
+	} {
+		writeLine(b, wrap(s, pageWidth, ""))
+	}
 }
 
 func writeLine(b *strings.Builder, line string) {
@@ -67,16 +78,16 @@ func writeRow(b *strings.Builder, row measure.Row) {
 	}
 }
 
-// writeErrors lists the codes of the calls that were not completed, the most
-// frequent first, with one text each.
+// writeErrors lists the codes of the calls that were not completed, of watches that
+// ended and leases that expired, the most frequent first, with one text each.
 func writeErrors(b *strings.Builder, r Report) {
 	totals := map[string]int64{}
 	for _, row := range r.Rows {
 		for _, s := range row.Kinds {
-			for code, n := range s.Codes {
-				totals[code] += n
-			}
+			addCodes(totals, "", s.Codes)
 		}
+		addCodes(totals, "watch ", row.Watches.Codes)
+		addCodes(totals, "lease ", row.Leases.Codes)
 	}
 	if len(totals) == 0 {
 		return
@@ -84,30 +95,45 @@ func writeErrors(b *strings.Builder, r Report) {
 	codes := slices.SortedFunc(maps.Keys(totals), func(x, y string) int {
 		return cmp.Or(cmp.Compare(totals[y], totals[x]), cmp.Compare(x, y))
 	})
-	b.WriteString("\nWhat the calls that were not completed returned:\n")
+	b.WriteString("\nWhat was not completed, ended by itself or expired:\n")
 	for _, code := range codes {
-		text := fmt.Sprintf("%s, such as: %s", code, clip(r.ErrorSamples[code], sampleWidth))
+		text := code
+		if sample := r.ErrorSamples[code]; sample != "" {
+			text = fmt.Sprintf("%s, such as: %s", code, clip(sample, sampleWidth))
+		}
 		writeLine(b, fmt.Sprintf("  %7s  %s", count(totals[code]), wrap(text, pageWidth-11, "           ")))
 	}
 }
 
+func addCodes(totals map[string]int64, prefix string, codes map[string]int64) {
+	for code, n := range codes {
+		totals[prefix+code] += n
+	}
+}
+
 func writeVerdict(b *strings.Builder, r Report) {
-	v := r.Verdict
-	for _, s := range verdictSentences(r) {
+	for _, s := range append(verdictSentences(r), watchSentences(r)...) {
 		writeLine(b, wrap(s, pageWidth, ""))
 	}
-	if v.OK() {
+	if r.OK() {
 		return
 	}
-	fmt.Fprintf(b, "\n%s:\n", strings.ToUpper(plural(int64(v.Total()), "violation")))
-	for _, violation := range v.Violations {
-		writeLine(b, wrap(fmt.Sprintf("- %s: %s", violation.Problem, violation.Message), pageWidth, "  "))
-		for _, e := range violation.Evidence {
-			writeLine(b, "    "+wrap(e, pageWidth-4, "      "))
-		}
+	fmt.Fprintf(b, "\n%s:\n", strings.ToUpper(plural(int64(r.Violations()), "violation")))
+	for _, violation := range r.Verdict.Violations {
+		writeViolation(b, string(violation.Problem), violation.Message, violation.Evidence)
 	}
-	if hidden := v.Total() - len(v.Violations); hidden > 0 {
+	for _, violation := range r.Watches.Verdict.Violations {
+		writeViolation(b, "watch, "+string(violation.Promise), violation.Message, violation.Evidence)
+	}
+	if hidden := r.Violations() - len(r.Verdict.Violations) - len(r.Watches.Verdict.Violations); hidden > 0 {
 		writeLine(b, fmt.Sprintf("and %s more.", count(int64(hidden))))
+	}
+}
+
+func writeViolation(b *strings.Builder, what, message string, evidence []string) {
+	writeLine(b, wrap(fmt.Sprintf("- %s: %s", what, message), pageWidth, "  "))
+	for _, e := range evidence {
+		writeLine(b, "    "+wrap(e, pageWidth-4, "      "))
 	}
 }
 

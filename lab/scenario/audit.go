@@ -18,31 +18,36 @@ const (
 )
 
 // audit reads back every key of the run, all at the revision that the first page
-// is read at, and lets the checker compare.
-func (r *run) audit(ctx context.Context, store load.Store) error {
+// is read at, and lets the checker compare. It returns what the watches are to be
+// held against.
+func (r *run) audit(ctx context.Context, store load.Store) (*reference, error) {
 	audit := r.checker.Audit()
-	prefix := r.prefix()
-	page := load.Page{From: prefix, End: prefixEnd(prefix), Limit: pageSize}
+	ref := newReference(r.prefix(), r.seen.cutAt())
+	from, end := history.Scope{All: true}.Range(r.prefix())
+	page := load.Page{From: from, End: end, Limit: pageSize}
 	for {
 		listing, err := readPage(ctx, store, page)
 		if err != nil {
-			return fmt.Errorf("read the writes back from the healed cluster: %w", err)
+			return nil, fmt.Errorf("read the writes back from the healed cluster: %w", err)
 		}
 		page.Revision = listing.Revision
 		for _, kv := range listing.Keys {
-			key, err := history.ParseKey(prefix, kv.Key)
+			key, err := history.ParseKey(r.prefix(), kv.Key)
 			if err != nil {
-				return fmt.Errorf("read the writes back: %w", err)
+				return nil, fmt.Errorf("read the writes back: %w", err)
 			}
-			audit.See(check.Stored{Key: key, Value: kv.Value, ModRevision: kv.ModRevision, Version: kv.Version})
+			stored := check.Stored{Key: key, Value: kv.Value, ModRevision: kv.ModRevision, Version: kv.Version}
+			audit.See(stored)
+			ref.see(stored)
 			page.From = kv.Key + "\x00"
 		}
 		if !listing.More {
 			audit.Finish(listing.Revision)
-			return nil
+			ref.revision = listing.Revision
+			return ref, nil
 		}
 		if len(listing.Keys) == 0 {
-			return fmt.Errorf("read the writes back: an empty page after %q claims that there are more keys", page.From)
+			return nil, fmt.Errorf("read the writes back: an empty page after %q claims that there are more keys", page.From)
 		}
 	}
 }
@@ -52,7 +57,3 @@ func readPage(ctx context.Context, store load.Store, page load.Page) (load.Listi
 	defer cancel()
 	return store.List(ctx, page)
 }
-
-// prefixEnd returns the first key after all that begin with a prefix, which ends
-// in a slash.
-func prefixEnd(prefix string) string { return prefix[:len(prefix)-1] + string(rune('/'+1)) }

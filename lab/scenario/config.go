@@ -44,7 +44,8 @@ type Config struct {
 	// Recovery is how long a fault's row goes on after the cluster is ready
 	// again and the calls that met the fault have ended. Default 3 s.
 	Recovery time.Duration
-	// Callers of each of the four kinds of call, 1 to 1000. Default 6.
+	// Callers of each of the four kinds of call, 1 to 1000, and with them the number
+	// of watches and of leases. Default 6.
 	Callers int
 	// Pause of a caller between two calls. Default 5 ms.
 	Pause time.Duration
@@ -105,6 +106,7 @@ func (c Config) estimate() time.Duration {
 
 func (c Config) setup() report.Setup {
 	return report.Setup{
-		Members: c.Members, Callers: c.Callers, Pause: c.Pause, CallTimeout: c.CallTimeout, Hold: c.Hold, Seed: c.Seed,
+		Members: c.Members, Callers: c.Callers, Pause: c.Pause, CallTimeout: c.CallTimeout, Hold: c.Hold,
+		LeaseTTL: leaseTTL, Seed: c.Seed,
 	}
 }

@@ -11,8 +11,9 @@ import (
 
 // Connection is how the load reaches the cluster.
 type Connection struct {
-	// Store that the load calls.
-	Store load.Store
+	// Services that the load uses. Without a Watcher or a Lessor there are no
+	// watches or leases.
+	load.Services
 	// Close ends the connection.
 	Close func() error
 }
@@ -26,5 +27,6 @@ func Quorate(endpoints []string) (Connection, error) {
 	if err != nil {
 		return Connection{}, err
 	}
-	return Connection{Store: load.NewStore(client), Close: client.Close}, nil
+	services := load.Services{Store: load.NewStore(client), Watcher: load.NewWatcher(client), Lessor: load.NewLessor(client)}
+	return Connection{Services: services, Close: client.Close}, nil
 }

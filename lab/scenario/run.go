@@ -1,6 +1,6 @@
 // Package scenario runs the lab's experiment: it starts a cluster, keeps it busy
-// with a load, injects one fault after the other, and reports what the callers
-// saw.
+// with a load, injects one fault after the other, and reports what the callers,
+// the readers of watches and the keepers of leases saw.
 //
 // # What belongs to which row
 //
@@ -15,9 +15,10 @@
 //
 // # How it ends
 //
-// When the last row has ended the load stops, and every write is read back. A
-// run whose context ends first heals the cluster, reads back what was written
-// and reports the rows so far.
+// When the last row has ended the callers stop, and every write is read back. What
+// is read is also what the watches are held against, as soon as they have delivered
+// everything that they owe, or failed to in 20 seconds. A run whose context ends
+// first heals the cluster, does the same, and reports the rows so far.
 package scenario
 
 import (
@@ -47,6 +48,11 @@ const (
 	// drainTimeout bounds the wait for the last calls of a run that was ended
 	// early.
 	drainTimeout = 2 * time.Second
+	// leaseTTL is the time to live of each lease: three times what a cluster of the
+	// lab needs to replace its leader, so that such a loss can be survived, and less
+	// than half of what a fault is held by default, so that staying with a member
+	// which does not answer cannot.
+	leaseTTL = 3 * time.Second
 )
 
 // run is one run of the experiment.
@@ -57,6 +63,7 @@ type run struct {
 	load    *load.Load
 	meter   measure.Meter
 	checker *check.Checker
+	seen    *seen
 	display *display
 }
 
@@ -71,7 +78,7 @@ func Run(ctx context.Context, cfg Config) (rep report.Report, err error) {
 	if err != nil {
 		return report.Report{}, err
 	}
-	r := &run{cfg: cfg, checker: check.New()}
+	r := &run{cfg: cfg, checker: check.New(), seen: newSeen(cfg.Callers)}
 	r.display = showProgress(cfg.Progress, r.snapshot)
 	defer r.display.close()
 
@@ -88,10 +95,11 @@ func Run(ctx context.Context, cfg Config) (rep report.Report, err error) {
 		return r.neverBegan(ctx, fmt.Errorf("connect to the cluster: %w", err))
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	if err := r.firstContact(ctx, conn.Store); err != nil {
+	revision, err := r.firstContact(ctx, conn.Store)
+	if err != nil {
 		return r.neverBegan(ctx, err)
 	}
-	return r.measure(ctx, conn.Store)
+	return r.measure(ctx, conn.Services, revision)
 }
 
 // neverBegan reports a run that ended before its load began.
@@ -109,24 +117,31 @@ func (r *run) neverBegan(ctx context.Context, err error) (report.Report, error) 
 func ended(ctx context.Context) bool { return ctx.Err() != nil }
 
 // firstContact makes sure that the client works, so that connecting is not
-// charged to the healthy row.
-func (r *run) firstContact(ctx context.Context, store load.Store) error {
+// charged to the healthy row, and returns the revision that the store is at.
+func (r *run) firstContact(ctx context.Context, store load.Store) (revision int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	if _, err := store.Get(ctx, r.prefix(), false); err != nil {
-		return fmt.Errorf("the first call to the healthy cluster failed: %w", err)
+	answer, err := store.Get(ctx, r.prefix(), false)
+	if err != nil {
+		return 0, fmt.Errorf("the first call to the healthy cluster failed: %w", err)
 	}
-	return nil
+	return answer.Revision, nil
 }
 
-// measure runs the load, with everything that happens to the cluster meanwhile,
-// and makes the report.
-func (r *run) measure(ctx context.Context, store load.Store) (report.Report, error) {
+// measure runs the load on a store that is at the given revision, with everything
+// that happens to the cluster meanwhile, and makes the report.
+func (r *run) measure(ctx context.Context, services load.Services, revision int64) (report.Report, error) {
+	if services.Watcher != nil {
+		r.meter.Watch(history.Scopes(r.cfg.Callers))
+	}
 	began := time.Now()
 	r.began.Store(&began)
-	r.load = load.Start(store, r, load.Config{
+	starting, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	r.load = load.Start(starting, services, r, load.Config{
 		Callers: r.cfg.Callers, Pause: r.cfg.Pause, Timeout: r.cfg.CallTimeout,
-		Prefix: r.prefix(), Seed: r.cfg.Seed, Now: r.now,
+		Prefix: r.prefix(), Revision: revision + 1, LeasePrefix: r.leasePrefix(), LeaseTTL: leaseTTL,
+		Seed: r.cfg.Seed, Now: r.now,
 	})
 	err := r.spells(ctx)
 	interrupted := ended(ctx)
@@ -135,10 +150,11 @@ func (r *run) measure(ctx context.Context, store load.Store) (report.Report, err
 	}
 	end := r.now()
 	r.meter.End(end)
-	err = errors.Join(err, r.windUp(context.WithoutCancel(ctx), store, err == nil && !interrupted))
+	watches, windUpErr := r.windUp(context.WithoutCancel(ctx), services, err == nil && !interrupted)
+	err = errors.Join(err, windUpErr)
 	rep := report.Report{
 		Setup: r.cfg.setup(), Started: began, Duration: end, Interrupted: interrupted,
-		Rows: r.meter.Rows(end), ErrorSamples: r.meter.ErrorSamples(), Verdict: r.checker.Verdict(),
+		Rows: r.meter.Rows(end), ErrorSamples: r.meter.ErrorSamples(), Verdict: r.checker.Verdict(), Watches: watches,
 	}
 	if err != nil {
 		rep.Failure = err.Error()
@@ -146,9 +162,10 @@ func (r *run) measure(ctx context.Context, store load.Store) (report.Report, err
 	return rep, err
 }
 
-// windUp ends the load and reads the writes back. A run that did not come to its
-// end is healed first, and its last calls are not waited for long.
-func (r *run) windUp(ctx context.Context, store load.Store, complete bool) error {
+// windUp ends the load, reads the writes back and checks the watches. A run that did
+// not come to its end is healed first, and its last calls are not waited for long.
+func (r *run) windUp(ctx context.Context, services load.Services, complete bool) (report.WatchCheck, error) {
+	defer r.load.EndWatches()
 	drain := r.cfg.CallTimeout
 	var err error
 	if !complete {
@@ -160,21 +177,29 @@ func (r *run) windUp(ctx context.Context, store load.Store, complete bool) error
 	defer cancel()
 	r.load.Stop(stopping)
 	if err != nil {
-		return err
+		return report.WatchCheck{}, err
 	}
 	r.display.phase("reading back every write")
-	return r.audit(ctx, store)
+	ref, err := r.audit(ctx, services.Store)
+	if err != nil || services.Watcher == nil {
+		return report.WatchCheck{}, err
+	}
+	return r.judgeWatches(ctx, ref)
 }
 
 // Invoke implements [load.Recorder]: the checker judges the call, the meter
 // counts it.
 func (r *run) Invoke(call history.Call) (returned func(history.Call)) {
 	ticket := r.checker.Invoke(call)
+	r.meter.Invoke(call)
 	return func(call history.Call) {
 		call.Behind = r.checker.Return(ticket, call)
 		r.meter.Observe(call)
 	}
 }
+
+// Lease implements [load.Recorder].
+func (r *run) Lease(e history.LeaseEvent) { r.meter.Lease(e) }
 
 // now returns the time since the load began.
 func (r *run) now() time.Duration { return time.Since(*r.began.Load()) }
@@ -182,5 +207,8 @@ func (r *run) now() time.Duration { return time.Since(*r.began.Load()) }
 // note adds a note to the current row.
 func (r *run) note(text string) { r.meter.Note(r.now(), text) }
 
-// prefix returns what all keys of the run begin with.
+// prefix returns what all keys begin with that callers write.
 func (r *run) prefix() string { return fmt.Sprintf("/quorate-lab/%016x/", r.cfg.Seed) }
+
+// leasePrefix returns what all keys begin with that are attached to leases.
+func (r *run) leasePrefix() string { return fmt.Sprintf("/quorate-lab-leases/%016x/", r.cfg.Seed) }

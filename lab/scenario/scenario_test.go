@@ -3,6 +3,7 @@ package scenario_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"net"
 	"net/url"
 	"os"
@@ -20,8 +21,10 @@ import (
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/load"
+	"github.com/quorate/quorate/lab/measure"
 	"github.com/quorate/quorate/lab/report"
 	"github.com/quorate/quorate/lab/scenario"
+	"github.com/quorate/quorate/lab/watchcheck"
 )
 
 func TestMain(m *testing.M) {
@@ -89,6 +92,11 @@ func TestRunMeasuresEveryRow(t *testing.T) {
 		assert.False(t, row.Open)
 		assert.LessOrEqual(t, previous, row.Start)
 		previous = row.End
+		assert.Positive(t, row.Watches.Delivered, name)
+		assert.Zero(t, row.Watches.Undelivered, name)
+		assert.LessOrEqual(t, row.Watches.DelayP50, row.Watches.DelayP99, name)
+		assert.LessOrEqual(t, row.Watches.DelayP99, row.Watches.DelayMax, name)
+		assert.Positive(t, row.Leases.Renewals, name)
 		for _, k := range history.Kinds() {
 			assert.Positive(t, row.Kinds[k].Completed, "%s, %s", name, k)
 			assert.Positive(t, row.Kinds[k].P50)
@@ -100,6 +108,8 @@ func TestRunMeasuresEveryRow(t *testing.T) {
 			assert.Len(t, row.Notes, 4, "injected, healing, ready, calls ended: %v", row.Notes)
 		}
 	}
+	assert.EqualValues(t, 6, rep.Rows[0].Leases.Kept)
+	assert.Zero(t, rep.Rows[0].Leases.Expired)
 	healthy := rep.Rows[0].Kinds
 	for _, k := range history.Kinds() {
 		assert.Zero(t, healthy[k].Errors+healthy[k].Unknown, "no fault is charged to the healthy row: %s", k)
@@ -108,8 +118,14 @@ func TestRunMeasuresEveryRow(t *testing.T) {
 	assert.True(t, rep.Verdict.OK(), "%+v", rep.Verdict.Violations)
 	assert.True(t, rep.Verdict.Audited)
 	assert.Positive(t, rep.Verdict.AcknowledgedWrites)
+	assert.True(t, rep.OK(), "%+v", rep.Watches.Verdict.Violations)
+	assert.EqualValues(t, 6, rep.Watches.Verdict.Watches, "none ended by itself")
+	assert.Greater(t, rep.Watches.Verdict.Events, rep.Verdict.AcknowledgedWrites, "two of them are on every key")
+	assert.Equal(t, rep.Verdict.AuditRevision, rep.Watches.Through)
+	assert.Empty(t, rep.Watches.Skipped)
 	assert.Equal(t, report.Setup{
-		Members: 3, Callers: 6, Pause: 5 * time.Millisecond, CallTimeout: 10 * time.Second, Hold: 1500 * time.Millisecond, Seed: 1,
+		Members: 3, Callers: 6, Pause: 5 * time.Millisecond, CallTimeout: 10 * time.Second, Hold: 1500 * time.Millisecond,
+		LeaseTTL: 3 * time.Second, Seed: 1,
 	}, rep.Setup)
 	assert.Greater(t, shown, 10)
 }
@@ -186,6 +202,46 @@ func TestRunFindsAMissingWrite(t *testing.T) {
 	assert.Equal(t, 1, rep.Verdict.Counts[check.LostWrite])
 }
 
+// meddler is a watcher that swallows the 20th response of each watch, and after the
+// 40th repeats the one before.
+type meddler struct{ load.Watcher }
+
+func (m meddler) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[history.WatchResponse] {
+	responses := m.Watcher.Watch(ctx, req)
+	return func(yield func(history.WatchResponse) bool) {
+		var previous history.WatchResponse
+		n := 0
+		for resp := range responses {
+			if n++; n != 20 && !yield(resp) {
+				return
+			}
+			if n == 40 && !yield(previous) {
+				return
+			}
+			previous = resp
+		}
+	}
+}
+
+func TestRunFindsWhatAWatchDoesWrong(t *testing.T) {
+	cfg := quick(t)
+	connect := cfg.Connect
+	cfg.Connect = func(endpoints []string) (scenario.Connection, error) {
+		conn, err := connect(endpoints)
+		conn.Watcher = meddler{conn.Watcher}
+		return conn, err
+	}
+	rep := runUntil(t, cfg, func(s report.Snapshot) bool {
+		return len(s.Rows) > 0 && s.Rows[0].Watches.Delivered > 1000
+	})
+	assert.True(t, rep.Verdict.OK(), "the calls are not to blame: %+v", rep.Verdict.Violations)
+	assert.False(t, rep.OK())
+	found := rep.Watches.Verdict
+	assert.Positive(t, found.Counts[watchcheck.Reliable], "%+v", found.Violations)
+	assert.Positive(t, found.Counts[watchcheck.Unique], "%+v", found.Violations)
+	assert.Positive(t, rep.Rows[0].Watches.Undelivered)
+}
+
 // repeater sends some puts twice, as a client does that retries on a guess.
 type repeater struct {
 	load.Store
@@ -204,6 +260,24 @@ func TestRunFindsAWriteAppliedTwice(t *testing.T) {
 	cfg := through(quick(t), func(s load.Store) load.Store { return &repeater{Store: s} })
 	rep := runUntil(t, cfg, puts(20))
 	assert.Positive(t, rep.Verdict.Counts[check.AppliedTwice])
+	assert.Contains(t, rep.Watches.Skipped, "not what the store holds", "there is nothing to hold the watches against")
+	assert.True(t, rep.Watches.Verdict.OK())
+}
+
+func TestRunWithoutWatchesAndLeases(t *testing.T) {
+	cfg := quick(t)
+	connect := cfg.Connect
+	cfg.Connect = func(endpoints []string) (scenario.Connection, error) {
+		conn, err := connect(endpoints)
+		conn.Watcher, conn.Lessor = nil, nil
+		return conn, err
+	}
+	rep := runUntil(t, cfg, puts(20))
+	assert.True(t, rep.OK())
+	assert.True(t, rep.Verdict.Audited)
+	assert.Equal(t, report.WatchCheck{}, rep.Watches)
+	assert.Equal(t, measure.WatchStats{}, rep.Rows[0].Watches)
+	assert.Equal(t, measure.LeaseStats{}, rep.Rows[0].Leases)
 }
 
 func TestRunEndsEarly(t *testing.T) {

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/lab/report"
+	"github.com/quorate/quorate/lab/soak"
+)
+
+// soakRunner takes and checks the history of a run; [soak.Run] is the real one.
+type soakRunner func(context.Context, soak.Config) (soak.Result, error)
+
+// soakFlags are the flags of "quorate soak".
+type soakFlags struct {
+	duration time.Duration
+	members  int
+	watches  int
+	writers  int
+	seed     uint64
+}
+
+func newSoakCommand(run soakRunner) *cobra.Command {
+	var flags soakFlags
+	cmd := &cobra.Command{
+		Use:   "soak",
+		Short: "Watch a real etcd cluster under faults, and check every event that arrives",
+		Long: `soak starts a cluster of real etcd processes on this machine, writes to it, and
+watches it through Quorate in every way the API has, while members are killed,
+stopped and cut off, leadership moves, history is compacted, and the clients'
+links are cut, delayed and blackholed, in a random order. Nothing needs to be
+installed, and nothing is left behind.
+
+The history of the store is recorded beside that, from the members themselves. At
+the end every watch is held against it: were its events ordered, unique, complete,
+was no revision split, did it begin where it should, were bookmarks and previous
+values true, did it end once and for a reason.
+
+The exit status is 1 if a promise was broken; the result then shows the responses
+that prove it. It is 2 if the run could not go on, 128 and the number of the signal
+if one ended the run early (130 for Ctrl-C), and 0 otherwise.
+
+Ctrl-C ends the faults: the cluster is healed, the watches are checked, and the
+cluster is removed. A second Ctrl-C kills at once.`,
+		Example: `  # A minute:
+  quorate soak
+
+  # Longer, with the choices of an earlier run:
+  quorate soak --duration 10m --seed 7`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
+	}
+	f := cmd.Flags()
+	f.DurationVar(&flags.duration, "duration", soak.DefaultDuration, "how long faults are injected")
+	f.IntVar(&flags.members, "members", soak.DefaultMembers, "members of the cluster, 3 to 9")
+	f.IntVar(&flags.watches, "watches", soak.DefaultWatches, "watches at a time")
+	f.IntVar(&flags.writers, "writers", soak.DefaultWriters, "writers at a time")
+	f.Uint64Var(&flags.seed, "seed", 0, "seed of all choices (default a new one; it is printed)")
+	return cmd
+}
+
+// run takes and checks a history, and prints the result; the log goes to standard
+// error.
+func (f soakFlags) run(cmd *cobra.Command, run soakRunner) error {
+	if f.duration == 0 || f.members == 0 || f.watches == 0 || f.writers == 0 {
+		return usageError{
+			err: errors.New("--duration, --members, --watches and --writers must be more than 0"), command: cmd.CommandPath(),
+		}
+	}
+	if !cmd.Flags().Changed("seed") {
+		f.seed = rand.Uint64()
+	}
+	result, err := run(cmd.Context(), soak.Config{
+		Duration: f.duration, Members: f.members, Watches: f.watches, Writers: f.writers, Seed: f.seed, Log: cmd.ErrOrStderr(),
+	})
+	if result.Verdict.Watches > 0 {
+		if _, printErr := fmt.Fprint(cmd.OutOrStdout(), result); printErr != nil {
+			return errors.Join(err, fmt.Errorf("print the result: %w", printErr))
+		}
+	}
+	if !result.Verdict.OK() {
+		return errors.Join(violationError{report.Report{Watches: report.WatchCheck{Verdict: result.Verdict}}}, err)
+	}
+	if err == nil && result.Interrupted {
+		return fmt.Errorf("the run was ended early: %w", context.Cause(cmd.Context()))
+	}
+	return err
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/quorate/quorate/lab/soak"
+	"github.com/quorate/quorate/lab/watchcheck"
+)
+
+// execSoak runs the command "soak" over a runner that only answers.
+func execSoak(ctx context.Context, result soak.Result, err error, args ...string) (status int, stdout, stderr string, asked soak.Config) {
+	cmd := newSoakCommand(func(_ context.Context, cfg soak.Config) (soak.Result, error) {
+		asked = cfg
+		result.Seed = cfg.Seed
+		return result, err
+	})
+	var out, errOut bytes.Buffer
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(args)
+	cmd.SetOut(&out)
+	cmd.SetErr(&errOut)
+	status = execute(ctx, cmd)
+	return status, out.String(), errOut.String(), asked
+}
+
+func TestSoakExitStatus(t *testing.T) {
+	good := soak.Result{Members: 3, Verdict: watchcheck.Verdict{Watches: 7, Events: 99}}
+	bad := good
+	bad.Verdict.Counts = map[watchcheck.Promise]int{watchcheck.Reliable: 2}
+	bad.Verdict.Violations = []watchcheck.Violation{{Promise: watchcheck.Reliable, Message: "an event is missing", Evidence: []string{"response 3"}}}
+	early := good
+	early.Interrupted = true
+	interrupted, interrupt := context.WithCancelCause(t.Context())
+	interrupt(signalError{syscall.SIGINT})
+
+	tests := []struct {
+		name   string
+		ctx    context.Context
+		result soak.Result
+		err    error
+		status int
+		stdout string
+		stderr string
+	}{
+		{"good", t.Context(), good, nil, exitOK, "every promise was kept", ""},
+		{"violations", t.Context(), bad, nil, exitViolation, "reliable: an event is missing\n    response 3\n", "2 violations, the first: an event is missing"},
+		{"failure", t.Context(), soak.Result{}, errors.New("no disk"), exitFailure, "", "quorate: no disk\n"},
+		{"interrupted", interrupted, early, nil, 130, "every promise was kept", "the run was ended early: interrupt"},
+		{"violations and interrupted", interrupted, bad, nil, exitViolation, "reliable      2\n", "2 violations"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			status, stdout, stderr, _ := execSoak(tt.ctx, tt.result, tt.err)
+			assert.Equal(t, tt.status, status)
+			assert.Contains(t, stdout, tt.stdout)
+			assert.Contains(t, stderr, tt.stderr)
+		})
+	}
+}
+
+func TestSoakFlags(t *testing.T) {
+	_, stdout, _, asked := execSoak(t.Context(), soak.Result{Verdict: watchcheck.Verdict{Watches: 1}}, nil,
+		"--duration", "10m", "--members", "5", "--watches", "9", "--writers", "2", "--seed", "42")
+	assert.NotNil(t, asked.Log)
+	asked.Log = nil
+	assert.Equal(t, soak.Config{Duration: 10 * time.Minute, Members: 5, Watches: 9, Writers: 2, Seed: 42}, asked)
+	assert.Contains(t, stdout, "seed 42")
+
+	_, _, _, first := execSoak(t.Context(), soak.Result{}, nil)
+	_, _, _, second := execSoak(t.Context(), soak.Result{}, nil)
+	assert.NotEqual(t, first.Seed, second.Seed, "each run has a seed of its own")
+
+	status, _, stderr, _ := execSoak(t.Context(), soak.Result{}, nil, "--members", "0")
+	assert.Equal(t, exitFailure, status)
+	assert.Contains(t, stderr, "--duration, --members, --watches and --writers must be more than 0")
+}
+
+func TestSoakRefusesBadConfig(t *testing.T) {
+	status, stdout, stderr := execRoot(t.Context(), short(t), "soak", "--members", "2", "--watches", "-1")
+	assert.Equal(t, exitFailure, status)
+	assert.Empty(t, stdout)
+	assert.Contains(t, stderr, "the number of members must be 3 to 9")
+	assert.Contains(t, stderr, "the number of watches must be 1 to 1000; it is -1")
+}

@@ -1,0 +1,216 @@
+package history
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// EventType says what an event did to its key.
+type EventType uint8
+
+const (
+	// PutEvent wrote the key.
+	PutEvent EventType = iota
+	// DeleteEvent deleted it, by a delete, a txn or the end of a lease.
+	DeleteEvent
+)
+
+// String returns "put" or "delete".
+func (t EventType) String() string {
+	switch t {
+	case PutEvent:
+		return "put"
+	case DeleteEvent:
+		return "delete"
+	default:
+		return fmt.Sprintf("EventType(%d)", uint8(t))
+	}
+}
+
+// KeyValue is a key at one revision, as etcd tells it.
+type KeyValue struct {
+	Key, Value string
+	// CreateRevision is the revision that brought the key into being, ModRevision
+	// that of its last write, and Version counts the writes from the one to the
+	// other. For a delete only ModRevision is set, to the revision of the delete.
+	CreateRevision, ModRevision, Version int64
+	// Lease that the key is attached to, 0 for none.
+	Lease int64
+}
+
+// Event is one change of one key.
+type Event struct {
+	// Type of the change.
+	Type EventType
+	// KeyValue is the key after the change.
+	KeyValue
+	// Prev is the key before the change, nil if it was not delivered.
+	Prev *KeyValue
+}
+
+// IsCreate reports whether the event claims to have brought its key into being.
+func (e Event) IsCreate() bool { return e.Type == PutEvent && e.CreateRevision == e.ModRevision }
+
+// String returns the event in a few words: "put /a at revision 12".
+func (e Event) String() string {
+	return fmt.Sprintf("%s %s at revision %d", e.Type, e.Key, e.ModRevision)
+}
+
+// WatchRequest is what a reader asked for.
+type WatchRequest struct {
+	// Key and RangeEnd name the keys as they do on the wire: an empty RangeEnd
+	// means the key alone, "\x00" every key from Key on.
+	Key, RangeEnd string
+	// StartRevision is the first revision wanted, 0 for what comes after the call.
+	StartRevision int64
+	// PrevKV, ProgressNotify, CreatedNotify and Fragment are the options of these
+	// names.
+	PrevKV, ProgressNotify, CreatedNotify, Fragment bool
+	// NoPut and NoDelete filter out the events of a type.
+	NoPut, NoDelete bool
+	// RequireLeader tells that the reader would rather be told than wait when its
+	// member has no leader.
+	RequireLeader bool
+}
+
+// Covers reports whether a key is among those watched.
+func (r WatchRequest) Covers(key string) bool {
+	switch r.RangeEnd {
+	case "":
+		return key == r.Key
+	case "\x00":
+		return key >= r.Key
+	default:
+		return key >= r.Key && key < r.RangeEnd
+	}
+}
+
+// Matches reports whether an event is among those wanted, wherever it lies in
+// time.
+func (r WatchRequest) Matches(e Event) bool {
+	if e.Type == PutEvent && r.NoPut || e.Type == DeleteEvent && r.NoDelete {
+		return false
+	}
+	return r.Covers(e.Key)
+}
+
+// String returns the request in a few words: "/a from revision 12, prev_kv".
+func (r WatchRequest) String() string {
+	var b strings.Builder
+	switch r.RangeEnd {
+	case "":
+		b.WriteString(r.Key)
+	case "\x00":
+		fmt.Fprintf(&b, "[%q, …)", r.Key)
+	default:
+		fmt.Fprintf(&b, "[%q, %q)", r.Key, r.RangeEnd)
+	}
+	if r.StartRevision != 0 {
+		fmt.Fprintf(&b, " from revision %d", r.StartRevision)
+	}
+	for _, option := range []struct {
+		set  bool
+		name string
+	}{
+		{r.PrevKV, "prev_kv"},
+		{r.ProgressNotify, "progress_notify"},
+		{r.CreatedNotify, "created_notify"},
+		{r.Fragment, "fragment"},
+		{r.NoPut, "no_put"},
+		{r.NoDelete, "no_delete"},
+		{r.RequireLeader, "require_leader"},
+	} {
+		if option.set {
+			b.WriteString(", " + option.name)
+		}
+	}
+	return b.String()
+}
+
+// WatchResponse is one response as the reader took it from its channel.
+type WatchResponse struct {
+	// At is when the reader took it.
+	At time.Duration
+	// Revision is that of the response header.
+	Revision int64
+	// Events in the order in which they were delivered.
+	Events []Event
+	// Created marks the answer to CreatedNotify.
+	Created bool
+	// Canceled marks the last response of a watch that failed.
+	Canceled bool
+	// CompactRevision is the oldest revision left, in the last response of a watch
+	// that needed an older one.
+	CompactRevision int64
+	// Err is what the client gives as the reason for the end, nil in every response
+	// but the last.
+	Err error
+}
+
+// IsProgress reports whether the response is a bookmark: it tells nothing but that
+// every event up to its Revision has been delivered.
+func (r WatchResponse) IsProgress() bool {
+	return len(r.Events) == 0 && !r.Created && !r.IsTerminal() && r.Revision != 0
+}
+
+// IsTerminal reports whether the response says that the watch has failed.
+func (r WatchResponse) IsTerminal() bool {
+	return r.Canceled || r.CompactRevision != 0 || r.Err != nil
+}
+
+// Ending says how the reader of a watch parted from it.
+type Ending uint8
+
+const (
+	// StillOpen means that the watch was open, and being read, when the run ended.
+	StillOpen Ending = iota
+	// LeftByReader means that the reader ended the watch's context, or closed the
+	// client, before the channel was closed.
+	LeftByReader
+	// EndedByItself means that the channel was closed although its reader's context
+	// lived.
+	EndedByItself
+)
+
+// String returns "open", "left" or "ended".
+func (e Ending) String() string {
+	switch e {
+	case StillOpen:
+		return "open"
+	case LeftByReader:
+		return "left"
+	case EndedByItself:
+		return "ended"
+	default:
+		return fmt.Sprintf("Ending(%d)", uint8(e))
+	}
+}
+
+// Watch is one watch as its reader saw it, from the call to the end of its
+// channel. Reconnections of the client below are none of its business: all of them
+// together are one watch.
+type Watch struct {
+	// ID numbers the watches of a run.
+	ID int
+	// Request that the reader made.
+	Request WatchRequest
+	// Asked is when the reader called Watch, Returned when the call returned.
+	Asked, Returned time.Duration
+	// StartedBy is a revision that was certainly written after Watch had returned,
+	// 0 if none is known. A watch without a StartRevision owes every event from it
+	// on; without it, it is only held to what follows its own first response.
+	StartedBy int64
+	// ProgressRequested tells that somebody may have called RequestProgress for the
+	// stream of this watch, so that bookmarks come although it did not ask for them.
+	ProgressRequested bool
+	// Responses in the order in which the reader took them.
+	Responses []WatchResponse
+	// End says how it ended, and Ended when; for an open watch, when reading
+	// stopped.
+	End   Ending
+	Ended time.Duration
+}
+
+// String returns the watch in a few words: "watch 3 of /a from revision 12".
+func (w Watch) String() string { return fmt.Sprintf("watch %d of %s", w.ID, w.Request) }

@@ -1,0 +1,42 @@
+package load
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/quorate/quorate/lab/history"
+)
+
+// Services are what the load uses of a client. Without a Watcher it watches
+// nothing, without a Lessor it keeps no leases.
+type Services struct {
+	Store   Store
+	Watcher Watcher
+	Lessor  Lessor
+}
+
+// Watcher is what the lab asks of a client's watches. [NewWatcher] makes one of a
+// Quorate client.
+type Watcher interface {
+	// Watch begins a watch and returns what its reader takes from the channel,
+	// response by response, until the channel is closed. The time of arrival is left
+	// for the reader to fill in. The end of ctx ends the watch; whoever stops reading
+	// before the last response must end it.
+	Watch(ctx context.Context, req history.WatchRequest) iter.Seq[history.WatchResponse]
+}
+
+// Lessor is what the lab asks of a client's leases. [NewLessor] makes one of a
+// Quorate client.
+type Lessor interface {
+	// Grant creates a lease and returns its id and the time to live that the server
+	// chose, which may be longer than the one asked for.
+	Grant(ctx context.Context, ttl time.Duration) (id int64, granted time.Duration, err error)
+	// Attach writes a key that goes when the lease does.
+	Attach(ctx context.Context, id int64, key, value string) error
+	// KeepAlive keeps a lease alive and returns the time to live in each answer. When
+	// the client ends the keepalive, an error says why, if the client does, and is the
+	// last to come. The end of ctx ends it too; whoever stops reading before must end
+	// ctx.
+	KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Duration, error]
+}

@@ -1,0 +1,207 @@
+package measure
+
+import (
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/lab/history"
+)
+
+// written returns the keys that a call writes if it is executed, as
+// [history.Written] names them.
+func written(call history.Call) []history.Key {
+	switch call.Kind {
+	case history.Put:
+		return []history.Key{call.Key}
+	case history.Txn:
+		counter := history.CounterOf(call.Key.Caller)
+		counter.Seq = call.Want + 1
+		return []history.Key{counter, call.Key}
+	default:
+		return nil
+	}
+}
+
+// watches matches writes with their deliveries.
+type watches struct {
+	debtors []debtor
+	// writes holds those that have not been delivered by every watch that is to
+	// deliver them. One that was never told to its caller, and not executed, stays.
+	writes map[history.Key]*write
+}
+
+// debtor is a watch that may owe events.
+type debtor struct {
+	scope history.Scope
+	// owed counts the acknowledged changes that it has yet to deliver, and since is
+	// when it began to owe one or delivered something last, whichever was later.
+	owed  int64
+	since time.Duration
+}
+
+// write is a change of one key.
+type write struct {
+	row        *row
+	start, end time.Duration // end counts once it is acknowledged
+	returned   bool          // the caller has been told something
+	confirmed  bool          // the caller has been told that it was executed
+	doubtful   bool          // an invocation of it ended with an unknown outcome
+	deliveries []delivery
+	counted    int // deliveries that were counted
+}
+
+// delivery is when a watch delivered a write.
+type delivery struct {
+	watch int
+	at    time.Duration
+}
+
+// owing returns watches of the given scopes that owe nothing.
+func owing(scopes []history.Scope) watches {
+	w := watches{debtors: make([]debtor, len(scopes)), writes: map[history.Key]*write{}}
+	for i, s := range scopes {
+		w.debtors[i].scope = s
+	}
+	return w
+}
+
+// invoke notes that a key is about to be written. A counter may be set to the same
+// value by a second call when the outcome of the first is unknown.
+func (w *watches) invoke(key history.Key, r *row, at time.Duration) {
+	if again := w.writes[key]; again != nil {
+		again.returned = false
+		return
+	}
+	if len(w.debtors) > 0 {
+		w.writes[key] = &write{row: r, start: at}
+	}
+}
+
+// settle notes what the caller of a write was told.
+func (w *watches) settle(call history.Call, r *row) {
+	for _, key := range written(call) {
+		wr := w.writes[key]
+		if wr == nil {
+			continue
+		}
+		wr.returned = true
+		switch {
+		case call.Outcome == history.OK && (call.Kind == history.Put || call.Applied):
+			wr.row, wr.confirmed, wr.start, wr.end = r, true, call.Start, call.End
+			w.charge(key, wr)
+		case call.Outcome == history.Unknown || call.Outcome == history.Abandoned:
+			wr.doubtful = true
+		}
+		if !wr.confirmed && !wr.doubtful {
+			delete(w.writes, key)
+			continue
+		}
+		wr.count()
+		w.forget(key, wr)
+	}
+}
+
+// charge makes every watch that has not delivered an acknowledged write owe it.
+func (w *watches) charge(key history.Key, wr *write) {
+	for i := range w.debtors {
+		d := &w.debtors[i]
+		if !d.scope.Includes(key) || wr.deliveredBy(i) {
+			continue
+		}
+		if d.owed == 0 {
+			d.since = max(d.since, wr.end)
+		}
+		d.owed++
+	}
+}
+
+// deliver notes that a watch delivered something, and returns how long it had been
+// silent while it owed something.
+func (w *watches) deliver(watch int, keys []history.Key, at time.Duration) (silence time.Duration) {
+	d := &w.debtors[watch]
+	if d.owed > 0 {
+		silence = at - d.since
+	}
+	d.since = at
+	for _, key := range keys {
+		wr := w.writes[key]
+		if wr == nil || wr.deliveredBy(watch) {
+			continue
+		}
+		wr.deliveries = append(wr.deliveries, delivery{watch, at})
+		wr.count()
+		if wr.confirmed {
+			d.owed--
+		}
+		w.forget(key, wr)
+	}
+	return silence
+}
+
+// forget drops a write that has been delivered by all, once its caller was told.
+func (w *watches) forget(key history.Key, wr *write) {
+	if !wr.returned {
+		return
+	}
+	for i := range w.debtors {
+		if w.debtors[i].scope.Includes(key) && !wr.deliveredBy(i) {
+			return
+		}
+	}
+	delete(w.writes, key)
+}
+
+// begin makes silences begin anew, with a row.
+func (w *watches) begin(at time.Duration) {
+	for i := range w.debtors {
+		w.debtors[i].since = max(w.debtors[i].since, at)
+	}
+}
+
+// silence returns for how long the most silent watch has owed something.
+func (w *watches) silence(now time.Duration) time.Duration {
+	var longest time.Duration
+	for _, d := range w.debtors {
+		if d.owed > 0 {
+			longest = max(longest, now-d.since)
+		}
+	}
+	return longest
+}
+
+// undelivered counts what is owed by the row that it belongs to.
+func (w *watches) undelivered() map[*row]int64 {
+	owed := map[*row]int64{}
+	for key, wr := range w.writes {
+		if !wr.confirmed {
+			continue
+		}
+		for i, d := range w.debtors {
+			if d.scope.Includes(key) && !wr.deliveredBy(i) {
+				owed[wr.row]++
+			}
+		}
+	}
+	return owed
+}
+
+func (wr *write) deliveredBy(watch int) bool {
+	return slices.ContainsFunc(wr.deliveries, func(d delivery) bool { return d.watch == watch })
+}
+
+// count counts the deliveries that have not been counted, as soon as it is known
+// what their delay counts from.
+func (wr *write) count() {
+	if !wr.returned {
+		return
+	}
+	began := wr.start
+	if wr.confirmed {
+		began = wr.end
+	}
+	for _, d := range wr.deliveries[wr.counted:] {
+		wr.row.watches.stats.Delivered++
+		wr.row.watches.delays.add(d.at - began)
+	}
+	wr.counted = len(wr.deliveries)
+}

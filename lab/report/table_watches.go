@@ -1,0 +1,75 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/quorate/quorate/lab/measure"
+)
+
+const watchLine = "%-15s  %9s  %7s  %7s  %7s  %7s  %4s  %5s  %4s  %7s  %7s"
+
+// writeWatches writes the table of the watches and leases, and what its words mean.
+func writeWatches(b *strings.Builder, r Report) {
+	b.WriteByte('\n')
+	writeLine(b, fmt.Sprintf(watchLine, "", "WATCHES:", "DELAY", "", "", "", "", "", "LEASES:", "", ""))
+	writeLine(b, fmt.Sprintf(watchLine,
+		"FAULT", "DELIVERED", "P50", "P99", "MAX", "SILENCE", "LOST", "ENDED", "KEPT", "EXPIRED", "MARGIN"))
+	for _, row := range r.Rows {
+		writeWatchRow(b, row)
+	}
+	b.WriteByte('\n')
+	for _, s := range []string{
+		"An event counts in the row in which its write was sent, once for each watch that DELIVERED it. DELAY is the time " +
+			"from the acknowledgement of the write, or from its sending if the outcome was unknown, to the delivery of the " +
+			"event; 0 if the event was first. SILENCE is the longest time in the row in which a watch delivered nothing " +
+			"although it owed an event, whose write had been acknowledged. LOST events were owed and never delivered; ENDED " +
+			"watches ended by themselves, and their readers watched again.",
+		"KEPT leases were held in the row and did not expire in it. MARGIN is the least time that a lease had left when a " +
+			"renewal arrived.",
+	} {
+		writeLine(b, wrap(s, pageWidth, ""))
+	}
+}
+
+func writeWatchRow(b *strings.Builder, row measure.Row) {
+	w, l := row.Watches, row.Leases
+	p50, p99, most, margin := "-", "-", "-", "-"
+	if w.Delivered > 0 {
+		p50, p99, most = duration(w.DelayP50), duration(w.DelayP99), duration(w.DelayMax)
+	}
+	if l.Renewals > 0 {
+		margin = duration(l.SmallestMargin)
+	}
+	writeLine(b, fmt.Sprintf(watchLine, clip(row.Name, 15), count(w.Delivered), p50, p99, most, duration(w.LongestSilence),
+		count(w.Undelivered), count(w.Ended), count(l.Kept), count(l.Expired), margin))
+}
+
+// watchSentences says what was checked of the watches, and what came of it.
+func watchSentences(r Report) []string {
+	c, v := r.Watches, r.Watches.Verdict
+	if c.Skipped != "" {
+		return []string{"The watches were NOT checked: " + c.Skipped + "."}
+	}
+	if v.Watches == 0 {
+		return nil
+	}
+	what := fmt.Sprintf("%s of %s, up to revision %d", plural(v.Events, "event"), watches(v.Watches), c.Through)
+	if v.OK() {
+		return []string{what + ": none was lost, repeated, out of order or untrue."}
+	}
+	broken := make([]string, 0, len(v.Counts))
+	for _, promise := range slices.Sorted(maps.Keys(v.Counts)) {
+		broken = append(broken, fmt.Sprintf("%s: %d", promise, v.Counts[promise]))
+	}
+	return []string{fmt.Sprintf("%s: promises were broken (%s).", what, strings.Join(broken, ", "))}
+}
+
+func watches(n int64) string {
+	if n == 1 {
+		return "1 watch"
+	}
+	return count(n) + " watches"
+}

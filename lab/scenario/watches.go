@@ -1,0 +1,197 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/load"
+	"github.com/quorate/quorate/lab/report"
+	"github.com/quorate/quorate/lab/watchcheck"
+)
+
+const (
+	// maxSeen bounds the events that are kept to be judged at the end: some 200 MB.
+	// A run of all faults sees a quarter of it.
+	maxSeen = 1_000_000
+	// settleTimeout bounds the wait for what the watches still owe when the cluster
+	// has been healed and nothing is written any more. It is longer than a client
+	// may take to notice that a connection is dead.
+	settleTimeout = 20 * time.Second
+	// settlePoll is the time between two looks at whether they still owe something.
+	settlePoll = 10 * time.Millisecond
+)
+
+// seen keeps what the readers of the watches saw.
+type seen struct {
+	mu      sync.Mutex
+	watches []*history.Watch
+	room    int // for further events
+	cut     bool
+	// newest is the highest revision kept, and reached that of each reader, whether
+	// kept or not.
+	newest  int64
+	reached []int64
+}
+
+func newSeen(readers int) *seen { return &seen{room: maxSeen, reached: make([]int64, readers)} }
+
+// watch adds a watch; nil is returned when no more are kept.
+func (s *seen) watch(req history.WatchRequest, asked time.Duration) *history.Watch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cut {
+		return nil
+	}
+	w := &history.Watch{ID: len(s.watches), Request: req, Asked: asked}
+	s.watches = append(s.watches, w)
+	return w
+}
+
+// response adds a response to a watch, which may be nil.
+func (s *seen) response(reader int, w *history.Watch, resp history.WatchResponse) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range resp.Events {
+		s.reached[reader] = max(s.reached[reader], e.ModRevision)
+	}
+	s.cut = s.cut || len(resp.Events) > s.room
+	if w == nil || s.cut {
+		return
+	}
+	s.room -= len(resp.Events)
+	s.newest = max(s.newest, s.reached[reader])
+	w.Responses = append(w.Responses, resp)
+}
+
+// cutAt returns the last revision of which something was kept, if not everything
+// was.
+func (s *seen) cutAt() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cut {
+		return s.newest
+	}
+	return math.MaxInt64
+}
+
+// behind reports whether a reader has not seen the newest change of its scope.
+func (s *seen) behind(scopes []history.Scope, newest map[history.Scope]int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, scope := range scopes {
+		if s.reached[i] < newest[scope] {
+			return true
+		}
+	}
+	return false
+}
+
+// watchLog records one watch; it implements [load.WatchLog].
+type watchLog struct {
+	run    *run
+	reader int
+	watch  *history.Watch // nil if it is not kept
+}
+
+// Watch implements [load.Recorder].
+func (r *run) Watch(reader int, req history.WatchRequest, asked time.Duration) load.WatchLog {
+	return &watchLog{run: r, reader: reader, watch: r.seen.watch(req, asked)}
+}
+
+// Returned implements [load.WatchLog].
+func (l *watchLog) Returned(at time.Duration) {
+	if l.watch != nil {
+		l.watch.Returned = at
+	}
+}
+
+// Delivered implements [load.WatchLog].
+func (l *watchLog) Delivered(resp history.WatchResponse) {
+	l.run.seen.response(l.reader, l.watch, resp)
+	keys := make([]history.Key, 0, len(resp.Events))
+	for _, e := range resp.Events {
+		if key, err := history.Written(l.run.prefix(), e); err == nil { // what is none of ours is for the check to report
+			keys = append(keys, key)
+		}
+	}
+	l.run.meter.Deliver(l.reader, keys, resp.At)
+}
+
+// Ended implements [load.WatchLog].
+func (l *watchLog) Ended(end load.WatchEnd) {
+	if end.Ending == history.EndedByItself {
+		l.run.meter.EndWatch(end.Code, end.Err)
+	}
+	if l.watch != nil {
+		l.watch.End, l.watch.Ended = end.Ending, end.At
+	}
+}
+
+// judgeWatches waits until the watches have delivered what they owe, ends them and
+// holds what they delivered against the reference.
+func (r *run) judgeWatches(ctx context.Context, ref *reference) (report.WatchCheck, error) {
+	r.display.phase("waiting for the watches")
+	r.settleWatches(ctx, ref)
+	r.load.EndWatches()
+	if !r.checker.Verdict().OK() {
+		return report.WatchCheck{Skipped: "what the callers were told is not what the store holds"}, nil
+	}
+	r.display.phase("checking the watches")
+	return r.seen.judge(ref)
+}
+
+// settleWatches returns when every watch has delivered the newest change in its
+// scope, and after settleTimeout at the latest.
+func (r *run) settleWatches(ctx context.Context, ref *reference) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	scopes := history.Scopes(r.cfg.Callers)
+	for r.seen.behind(scopes, ref.newest) {
+		if sleep(ctx, settlePoll) != nil {
+			return
+		}
+	}
+}
+
+// judge holds the watches against the reference. They must have ended.
+func (s *seen) judge(ref *reference) (report.WatchCheck, error) {
+	out := report.WatchCheck{Through: min(ref.revision, s.cutAt())}
+	against := watchcheck.Reference{Events: ref.complete(), Through: out.Through}
+	if !s.cut {
+		against.Settled = out.Through
+	}
+	watches := make([]history.Watch, len(s.watches))
+	for i, w := range s.watches {
+		watches[i] = *w
+		watches[i].Responses = upTo(out.Through, w.Responses)
+		if s.cut { // nobody looked at what came later, the end included
+			watches[i].End = history.StillOpen
+		}
+	}
+	var err error
+	if out.Verdict, err = watchcheck.Check(against, watches); err != nil {
+		return report.WatchCheck{}, fmt.Errorf("check the watches: %w", err)
+	}
+	return out, nil
+}
+
+// upTo returns the responses without what is later than a revision, which can only
+// be a write of unknown outcome that was executed at the very last.
+func upTo(through int64, responses []history.WatchResponse) []history.WatchResponse {
+	for i, resp := range responses {
+		late := slices.IndexFunc(resp.Events, func(e history.Event) bool { return e.ModRevision > through })
+		switch {
+		case late == 0:
+			return responses[:i]
+		case late > 0:
+			resp.Events = resp.Events[:late]
+			return append(slices.Clone(responses[:i]), resp)
+		}
+	}
+	return responses
+}

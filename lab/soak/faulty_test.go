@@ -1,0 +1,93 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/watchcheck"
+)
+
+// faulty is a client that spoils some of what a sound one delivers. It may keep a
+// response back, and give more than one for one.
+type faulty struct {
+	Client
+	spoil func(n int64, r history.WatchResponse) []history.WatchResponse
+	n     atomic.Int64 // responses with events so far, of all watches
+}
+
+func (f *faulty) Watch(ctx context.Context, r history.WatchRequest) Next {
+	next := f.Client.Watch(ctx, r)
+	var waiting []history.WatchResponse
+	return func(ctx context.Context) (history.WatchResponse, bool, error) {
+		for len(waiting) == 0 {
+			response, open, err := next(ctx)
+			if !open || err != nil {
+				return response, open, err
+			}
+			waiting = []history.WatchResponse{response}
+			if len(response.Events) > 0 {
+				waiting = f.spoil(f.n.Add(1), response)
+			}
+		}
+		first := waiting[0]
+		waiting = waiting[1:]
+		return first, true, nil
+	}
+}
+
+// nowAndThen spoils one response in a hundred, in three ways by turns.
+func nowAndThen(n int64, r history.WatchResponse) []history.WatchResponse {
+	switch n % 300 {
+	case 100:
+		return nil
+	case 200:
+		return []history.WatchResponse{r, r}
+	case 0:
+		return []history.WatchResponse{r, {Revision: r.Revision, Canceled: true, Err: errors.New("enough")}}
+	default:
+		return []history.WatchResponse{r}
+	}
+}
+
+// silent delivers nothing any more from some point on.
+func silent(n int64, r history.WatchResponse) []history.WatchResponse {
+	if n > 500 {
+		return nil
+	}
+	return []history.WatchResponse{r}
+}
+
+// TestFaultyClientsAreFound puts something that breaks promises between the readers
+// and a sound client.
+func TestFaultyClientsAreFound(t *testing.T) {
+	tests := []struct {
+		name  string
+		spoil func(int64, history.WatchResponse) []history.WatchResponse
+		want  []watchcheck.Promise
+	}{
+		{"now and then", nowAndThen, []watchcheck.Promise{watchcheck.Reliable, watchcheck.Unique, watchcheck.Terminal}},
+		{"silent", silent, []watchcheck.Promise{watchcheck.Reliable}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			result, err := Run(t.Context(), Config{
+				Duration: 4 * time.Second, Seed: *seed, Dir: t.TempDir(), SettleTimeout: time.Second,
+				Connect: func(endpoints []string) (Client, error) {
+					sound, err := Quorate(endpoints)
+					return &faulty{Client: sound, spoil: tt.spoil}, err
+				},
+			})
+			require.NoError(t, err)
+			for _, p := range tt.want {
+				assert.Positive(t, result.Verdict.Counts[p], "%s: %v", p, result)
+			}
+		})
+	}
+}
