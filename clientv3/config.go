@@ -127,8 +127,8 @@ type Config struct {
 
 	// MaxWatchBufferBytes bounds what one watch holds for a reader who is slower
 	// than its events, in bytes of memory. Past it the watch pauses, and goes on
-	// where it stopped when half of that is read, see [Watcher]. The default is
-	// 16 MiB.
+	// where it stopped when half of that is read, see [Watcher]. A watch that is
+	// catching up may hold as much again. The default is 16 MiB.
 	MaxWatchBufferBytes int `json:"max-watch-buffer-bytes"`
 
 	// ServiceConfig is a gRPC service config in JSON, of which methodConfig's

@@ -46,18 +46,18 @@ type Watcher interface {
 	//   - a revision that it has yet to deliver was compacted (rpctypes.ErrCompacted),
 	//   - the server refuses it, for want of permission for instance
 	//     (rpctypes.ErrPermissionDenied),
-	//   - ctx was made by [WithRequireLeader] and no endpoint knows a leader
-	//     (rpctypes.ErrNoLeader),
-	//   - the client was closed.
+	//   - ctx was made by [WithRequireLeader] and no endpoint that can be reached
+	//     knows a leader (rpctypes.ErrNoLeader).
 	//
 	// A reader who is slow holds up nobody. What it has not read yet is kept, up to
 	// Config.MaxWatchBufferBytes; past that the watch pauses, and goes on when the
-	// reader has caught up. Only if the revision at which it paused has been
+	// reader has read half of it. Only if the revision at which it paused has been
 	// compacted by then does it end with rpctypes.ErrCompacted and a CancelReason
 	// that says so.
 	//
-	// When ctx ends the channel is closed, without a last response. A program must
-	// end ctx when it no longer reads the channel. If ctx has ended before the call,
+	// When ctx ends, or the watcher or its client is closed, the channel is closed
+	// without a last response. A program must end ctx when it no longer reads the
+	// channel. If ctx has ended before the call,
 	// or the watcher is closed, the channel is closed from the beginning.
 	Watch(ctx context.Context, key string, opts ...OpOption) WatchChan
 

@@ -150,7 +150,8 @@ func (b *buffer) settle(size int) bool {
 // abandon ends the buffer because nobody takes anything any more.
 func (b *buffer) abandon() {
 	b.mu.Lock()
-	b.pumping = false
-	b.mu.Unlock()
-	b.drop()
+	defer b.mu.Unlock()
+	b.pumping, b.last = false, true
+	b.waiting, b.bytes = nil, 0
+	b.closeIdle()
 }

@@ -88,6 +88,7 @@ type catchup struct {
 	next   int64 // the first revision that is in no part yet; 0 if there is none
 	held   int   // bytes
 	quiet  int   // pulses without a sign
+	newest *pb.ResponseHeader
 	budget int
 	stage  stage
 }
@@ -167,7 +168,7 @@ func (c *catchup) events(s *subscription, h *pb.ResponseHeader, events []*mvccpb
 
 func (c *catchup) take(p *part, h *pb.ResponseHeader, events []*mvccpb.Event) {
 	if p == c.parts[0] {
-		c.stage.emit(h, events)
+		c.emit(h, events)
 		return
 	}
 	p.held = append(p.held, batch{h, events})
@@ -176,6 +177,16 @@ func (c *catchup) take(p *part, h *pb.ResponseHeader, events []*mvccpb.Event) {
 		c.held += eventSize(ev)
 	}
 	c.shed()
+}
+
+// emit passes events on. Their header tells the store's revision when they were
+// sent, and does not go back because some were held.
+func (c *catchup) emit(h *pb.ResponseHeader, events []*mvccpb.Event) {
+	if c.newest.GetRevision() > h.GetRevision() {
+		h = c.newest
+	}
+	c.newest = h
+	c.stage.emit(h, events)
 }
 
 // shed gives up the parts furthest ahead while more is held than the budget
@@ -240,7 +251,7 @@ func (c *catchup) turn() {
 		first := c.parts[0]
 		c.held -= first.size
 		for _, b := range first.held {
-			c.stage.emit(b.header, b.events)
+			c.emit(b.header, b.events)
 		}
 		first.held, first.size = nil, 0
 	}

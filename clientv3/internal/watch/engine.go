@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -16,7 +17,10 @@ const maxWatchers = 1000
 
 // maxSplits bounds the parts of all watches that catch up at the same time, each
 // of which makes etcd read history.
-const maxSplits = 4 * maxParts
+const maxSplits = maxBulk * maxParts
+
+// maxBulk bounds the streams of a group for watches that catch up.
+const maxBulk = 4
 
 // ErrClosed is the error of calls to an engine that was closed.
 var ErrClosed = errors.New("etcdclient: the watcher is closed: no stream found for context")
@@ -37,6 +41,8 @@ type Engine struct {
 	closed  chan struct{}
 	running sync.WaitGroup
 	parts   atomic.Int64 // of watches that catch up
+
+	pauseLogged atomic.Int64 // when, in Unix nanoseconds
 
 	// mu guards groups, and the assignment of watchers to shards. It is taken
 	// before the lock of a shard, never after.
@@ -75,12 +81,12 @@ func (e *Engine) enter(ctx context.Context, w *watcher) bool {
 	}
 	sh := e.pick(key)
 	if sh == nil {
-		sh = e.newShard(ctx, key, false)
+		sh = e.newShard(context.WithoutCancel(ctx), key, false)
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.adopt(w)
-	w.leave = context.AfterFunc(ctx, w.cancel)
+	w.unlisten = context.AfterFunc(ctx, w.cancel)
 	return true
 }
 
@@ -95,72 +101,83 @@ func (e *Engine) pick(key string) *shard {
 	return nil
 }
 
-// pickBulk returns a shard for a watch that catches up. It needs the engine's lock.
-func (e *Engine) pickBulk(key string) *shard {
-	for _, sh := range e.groups[key] {
-		if sh.bulk && sh.accepts() && !sh.splitting() {
-			return sh
-		}
-	}
-	return nil
-}
-
 // newShard needs the engine's lock.
-func (e *Engine) newShard(ctx context.Context, key string, bulk bool) *shard {
-	sh := newShard(ctx, e, key, bulk)
+func (e *Engine) newShard(base context.Context, key string, bulk bool) *shard {
+	sh := newShard(base, e, key, bulk)
 	e.groups[key] = append(e.groups[key], sh)
 	e.running.Go(sh.run)
 	return sh
 }
 
-// move takes a watch from its shard to another of the same group, if it is still
-// there, and calls then with the locks of both.
-func (e *Engine) move(w *watcher, from *shard, pick func(key string) *shard, bulk bool, then func(to *shard)) {
+// target finds or makes the shard that a watch moves to, nil if there is none at
+// the moment. It is called with the engine's lock.
+type target func(e *Engine, from *shard) *shard
+
+// ordinary is the target of a watch that has caught up.
+func ordinary(e *Engine, from *shard) *shard {
+	if to := e.pick(from.key); to != nil {
+		return to
+	}
+	return e.newShard(from.base, from.key, false)
+}
+
+// apart is the target of a watch that is to be split. There are few such shards in
+// a group: proxies and balancers limit the streams of a connection.
+func apart(e *Engine, from *shard) *shard {
+	count := 0
+	for _, sh := range e.groups[from.key] {
+		if !sh.bulk {
+			continue
+		}
+		if count++; sh.accepts() && !sh.splitting() {
+			return sh
+		}
+	}
+	if count >= maxBulk {
+		return nil
+	}
+	return e.newShard(from.base, from.key, true)
+}
+
+// move takes a watch from its shard to another of the same group, unless it has
+// ended or moved meanwhile.
+func (e *Engine) move(w *watcher, from *shard, to target) {
+	e.moveAnd(w, from, to, func(*shard) {})
+}
+
+// moveAnd calls then with the lock of the watch's new shard.
+func (e *Engine) moveAnd(w *watcher, from *shard, to target, then func(*shard)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.groups == nil {
 		return
 	}
-	to := pick(from.key)
-	if to == nil {
-		to = e.newShard(from.ctx, from.key, bulk)
+	if sh := to(e, from); sh != nil {
+		e.transfer(w, from, sh, then)
 	}
+}
+
+// transfer needs the engine's lock.
+func (e *Engine) transfer(w *watcher, from, to *shard, then func(*shard)) {
 	from.mu.Lock()
 	defer from.mu.Unlock()
-	if to == from {
-		if w.phase != ended && w.shard.Load() == from {
-			then(to)
-		}
-		return
+	if to != from {
+		to.mu.Lock()
+		defer to.mu.Unlock()
 	}
-	to.mu.Lock()
-	defer to.mu.Unlock()
 	if w.phase != ended && w.shard.Load() == from {
-		next := w.stop()
-		delete(from.watchers, w)
-		w.current = newSubscription(&w.req, w, next)
-		to.adopt(w)
+		if to != from {
+			next := w.stop()
+			delete(from.watchers, w)
+			w.current = newSubscription(&w.req, w, next)
+			to.adopt(w)
+		}
 		then(to)
+		from.signal()
 		to.signal()
 	}
 	e.retireLocked(from)
 	e.retireLocked(to)
-}
-
-// moveToNewer moves a watch to a stream that is younger than the refusal of its
-// shard's token.
-func (e *Engine) moveToNewer(w *watcher, from *shard) {
-	from.mu.Lock()
-	since := from.stale
-	from.mu.Unlock()
-	e.move(w, from, func(key string) *shard {
-		for _, sh := range e.groups[key] {
-			if !sh.bulk && sh != from && sh.newerThan(since) {
-				return sh
-			}
-		}
-		return nil
-	}, false, func(*shard) {})
 }
 
 // catchUp splits a watch that is behind, on a stream apart from the others.
@@ -170,13 +187,13 @@ func (e *Engine) catchUp(w *watcher, from *shard, p plan) {
 		return
 	}
 	started := false
-	e.move(w, from, e.pickBulk, true, func(to *shard) {
+	e.moveAnd(w, from, apart, func(to *shard) {
 		if w.phase != following || w.catchup != nil {
 			return
 		}
 		started = true
 		to.splits++
-		w.catchup = newCatchup(p, w.current, e.cfg.MaxBuffer, w)
+		w.catchup = newCatchup(p, w.current, e.cfg.MaxBuffer, (*splitting)(w))
 	})
 	if !started {
 		e.parts.Add(int64(-p.parts))
@@ -203,19 +220,15 @@ func (e *Engine) retireLocked(sh *shard) {
 
 // remove takes a shard out of its group. It needs the engine's lock.
 func (e *Engine) remove(sh *shard) {
-	rest := e.groups[sh.key][:0:0]
-	for _, other := range e.groups[sh.key] {
-		if other != sh {
-			rest = append(rest, other)
-		}
-	}
 	if e.groups == nil {
 		return
 	}
-	e.groups[sh.key] = rest
+	rest := slices.DeleteFunc(slices.Clone(e.groups[sh.key]), func(other *shard) bool { return other == sh })
 	if len(rest) == 0 {
 		delete(e.groups, sh.key)
+		return
 	}
+	e.groups[sh.key] = rest
 }
 
 // RequestProgress asks for progress on behalf of all watches whose callers have

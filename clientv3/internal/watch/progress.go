@@ -24,7 +24,7 @@ const maxInFlight = 129
 type progressLedger struct {
 	wanted bool // by a caller, while there was no stream
 	hasty  bool // the server answers before it has sent everything
-	sent   int  // on this stream, without an answer so far
+	sent   int  // after the first create of this stream, without an answer so far
 	notify int  // answers to come until those are due that no caller asked for
 }
 
@@ -52,7 +52,7 @@ func (ss *session) requestProgress(notify bool) {
 		p.sent++
 	}
 	if notify {
-		p.notify = max(p.sent, 1)
+		p.notify = min(max(p.sent, 1), 2) // one of the engine's own may be answered first
 	}
 }
 
@@ -95,16 +95,18 @@ func (ss *session) progressForAll(resp *pb.WatchResponse) {
 		if s.doubt > 0 {
 			s.doubt--
 			if rev >= s.next {
+				s.owed = s.owed || notify
 				doubted = true
 				continue
 			}
 		}
 		if s.advance(rev) {
-			s.owner.progress(s, resp.GetHeader(), notify)
+			s.owner.progress(s, resp.GetHeader(), notify || s.owed)
+			s.owed = false
 		}
 	}
 	if doubted {
-		ss.requestProgress(notify)
+		ss.requestProgress(false)
 	}
 }
 

@@ -36,8 +36,10 @@ type session struct {
 	lastID    int64 // chosen
 	highest   int64 // confirmed on this stream, -1 if there is none
 	greeted   bool  // the server has answered the first create of this stream
+	held      bool  // nothing more is asked for on this stream
 
-	queue   []*subscription // wanted, in this order
+	queue   []*subscription // wanted, in this order; some have been removed since
+	gone    int             // how many of the queue
 	pending []creation      // under way, in this order
 	live    map[int64]*subscription
 	out     []*pb.WatchRequest
@@ -62,7 +64,7 @@ func disorder(format string, args ...any) error {
 // connect begins a new stream, with a question that a server answers only if its
 // progress is not to be trusted, see progressLedger.
 func (ss *session) connect() {
-	ss.connected, ss.greeted = true, false
+	ss.connected, ss.greeted, ss.held = true, false, false
 	ss.send(progressRequest())
 	ss.mode = probing
 	if ss.distrust {
@@ -76,7 +78,7 @@ func (ss *session) disconnect() {
 	ss.connected = false
 	ss.out = nil
 	waiting := ss.queue
-	ss.queue = nil
+	ss.queue, ss.gone = nil, 0
 	for _, id := range slices.Sorted(maps.Keys(ss.live)) {
 		ss.requeue(ss.live[id])
 	}
@@ -111,6 +113,9 @@ func (ss *session) enqueue(s *subscription) {
 
 // add wants a subscription on the stream.
 func (ss *session) add(s *subscription) {
+	if s.state == parked && s.listed {
+		ss.gone--
+	}
 	_ = s.step(add) // possible in every state
 	if s.state == queued {
 		ss.enqueue(s)
@@ -128,10 +133,27 @@ func (ss *session) remove(s *subscription) {
 	case live:
 		delete(ss.live, s.id)
 		ss.send(cancelRequest(s.id))
-	case parked, queued:
+	case queued:
+		ss.gone++
+	case parked:
 	}
 	_ = s.step(remove) // possible in every state
+	if ss.gone > len(ss.queue)/2 {
+		ss.sweep()
+	}
 }
+
+// sweep takes what was removed out of the queue. Without a stream nothing else does.
+func (ss *session) sweep() {
+	ss.gone = 0
+	ss.queue = slices.DeleteFunc(ss.queue, func(s *subscription) bool {
+		s.listed = s.state == queued
+		return !s.listed
+	})
+}
+
+// hold stops asking for anything on this stream.
+func (ss *session) hold() { ss.held = true }
 
 func (ss *session) findPending(id int64) (int, bool) {
 	return slices.BinarySearchFunc(ss.pending, id, func(a creation, id int64) int { return cmp.Compare(a.id, id) })
@@ -139,12 +161,13 @@ func (ss *session) findPending(id int64) (int, bool) {
 
 // flush asks for what is queued, as far as the mode allows.
 func (ss *session) flush() {
-	for ss.connected && len(ss.queue) > 0 && (ss.mode == pipelined || len(ss.pending) == 0) {
+	for ss.connected && !ss.held && len(ss.queue) > 0 && (ss.mode == pipelined || len(ss.pending) == 0) {
 		s := ss.queue[0]
 		ss.queue[0] = nil
 		ss.queue = ss.queue[1:]
 		s.listed = false
 		if s.state != queued {
+			ss.gone--
 			continue
 		}
 		_ = s.step(ask) // possible when queued

@@ -2,9 +2,9 @@ package watch
 
 import (
 	"context"
+	"encoding/binary"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -12,9 +12,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/metadata"
 )
-
-// maxRefusals bounds the tokens that are tried for one watch.
-const maxRefusals = 3
 
 // shard is some of the watches of a group, on one stream.
 type shard struct {
@@ -25,8 +22,9 @@ type shard struct {
 	conn   Connector
 	// superseded tells the writer that there is a stream with a newer token.
 	superseded chan struct{}
-	// ctx has the values and the metadata of the first caller, and ends with the
-	// shard.
+	// base has the values and the metadata of the first caller, and does not end;
+	// ctx is made of it, and ends with the shard.
+	base   context.Context
 	ctx    context.Context
 	cancel context.CancelFunc
 
@@ -41,13 +39,13 @@ type shard struct {
 	later    []func()      // for the reader to do without the lock
 }
 
-func newShard(ctx context.Context, e *Engine, key string, bulk bool) *shard {
+func newShard(base context.Context, e *Engine, key string, bulk bool) *shard {
 	sh := &shard{
-		engine: e, key: key, bulk: bulk, leader: requiresLeader(ctx), conn: e.cfg.Connect(),
+		engine: e, key: key, bulk: bulk, leader: requiresLeader(base), conn: e.cfg.Connect(), base: base,
 		superseded: make(chan struct{}, 1),
 		session:    newSession(), watchers: make(map[*watcher]struct{}),
 	}
-	sh.ctx, sh.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	sh.ctx, sh.cancel = context.WithCancel(base)
 	return sh
 }
 
@@ -58,16 +56,21 @@ func metadataKey(ctx context.Context) string {
 	if len(md) == 0 {
 		return ""
 	}
-	var key strings.Builder
+	var key []byte
 	for _, name := range slices.Sorted(maps.Keys(md)) {
-		key.WriteString(name)
+		key = appendField(key, name)
+		key = binary.AppendUvarint(key, uint64(len(md[name])))
 		for _, value := range md[name] {
-			key.WriteByte(1)
-			key.WriteString(value)
+			key = appendField(key, value)
 		}
-		key.WriteByte(0)
 	}
-	return key.String()
+	return string(key)
+}
+
+// appendField appends a text with its length in front: values of metadata may
+// hold any byte.
+func appendField(key []byte, text string) []byte {
+	return append(binary.AppendUvarint(key, uint64(len(text))), text...)
 }
 
 func requiresLeader(ctx context.Context) bool {
@@ -106,58 +109,6 @@ func (sh *shard) signal() {
 	select {
 	case sh.wake <- struct{}{}:
 	default:
-	}
-}
-
-// renew moves a watch to a new stream, if the server refused it because of the
-// stream's token and another token can be had. It needs the lock, and is called
-// by the reader.
-func (sh *shard) renew(w *watcher, resp *pb.WatchResponse) bool {
-	if resp.CancelReason == "" || w.refusals >= maxRefusals {
-		return false
-	}
-	if !sh.conn.Disown(refusal(resp.CancelReason)) {
-		return false
-	}
-	w.refusals++
-	w.refusedBy = sh
-	if sh.stale.IsZero() {
-		sh.stale = time.Now()
-	}
-	next := w.stop()
-	w.current = newSubscription(&w.req, w, next)
-	sh.later = append(sh.later, func() { sh.engine.moveToNewer(w, sh) })
-	return true
-}
-
-// newerThan reports whether another watch can be put on the shard, whose stream
-// is opened after the given time.
-func (sh *shard) newerThan(t time.Time) bool {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	return sh.stale.IsZero() && len(sh.watchers) < maxWatchers && (sh.opened.IsZero() || sh.opened.After(t))
-}
-
-// evacuateSoon is called when there is a stream with a token that is accepted.
-func (sh *shard) evacuateSoon() {
-	select {
-	case sh.superseded <- struct{}{}:
-	default:
-	}
-}
-
-// evacuate moves the watches that are still on a stream whose token is refused
-// to one that can take further ones, and so ends the stream.
-func (sh *shard) evacuate() {
-	sh.mu.Lock()
-	remaining := slices.Collect(maps.Keys(sh.watchers))
-	stale := !sh.stale.IsZero()
-	sh.mu.Unlock()
-	if !stale {
-		return // it was opened again since
-	}
-	for _, w := range remaining {
-		sh.engine.moveToNewer(w, sh)
 	}
 }
 
@@ -203,8 +154,8 @@ func (sh *shard) close() {
 		w.detach()
 		w.buffer.drop()
 		w.release()
-		if w.leave != nil {
-			w.leave()
+		if w.unlisten != nil {
+			w.unlisten()
 		}
 	}
 	sh.cancel()

@@ -3,7 +3,6 @@ package watch
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -12,23 +11,10 @@ import (
 )
 
 const (
-	// freshness is how often a stream asks for progress of its own accord, so that
-	// a watch of keys which nobody writes can resume after a compaction. etcd's
-	// tools and Kubernetes keep five minutes of history or more.
-	freshness = time.Minute
-
-	// splitPulse is how often a stream asks for progress while a watch on it
-	// catches up: a part without events ends with it.
-	splitPulse = 50 * time.Millisecond
-
 	// proven is the age from which on any response shows that a stream works. One
 	// that breaks sooner, and without having delivered an event, counts as a
 	// failure, and the next waits longer.
 	proven = time.Second
-
-	// maxMoveDelay bounds the random time that a stream stays on an endpoint that
-	// was removed: streams of many clients move one by one.
-	maxMoveDelay = time.Second
 
 	// leaderRetry is how long a stream stays on a member without a leader before
 	// one with a leader is looked for again.
@@ -36,7 +22,7 @@ const (
 )
 
 // Connector opens streams one after the other, and decides what follows the end
-// of each. It is used by one goroutine, but for Removed.
+// of each. It is used by one goroutine.
 type Connector interface {
 	// Open opens a stream, away from those that failed before.
 	Open(ctx context.Context) (pb.Watch_WatchClient, error)
@@ -118,18 +104,23 @@ func (sh *shard) read(ctx context.Context, stream pb.Watch_WatchClient, settled 
 		if err == nil {
 			err = sh.receive(resp)
 		}
+		worked := time.Since(opened) > proven
 		switch {
 		case err == nil:
+			worked = worked || len(resp.Events) > 0
 		case errors.Is(context.Cause(ctx), errMove):
 			return errMove
 		default:
+			worked = worked && !first // it lived long, if quietly
+		}
+		if worked {
+			sh.conn.Progress()
+		}
+		if err != nil {
 			return err
 		}
 		if first {
 			settled <- sh.conn.Removed()
-		}
-		if len(resp.Events) > 0 || time.Since(opened) > proven {
-			sh.conn.Progress()
 		}
 	}
 }
@@ -160,87 +151,4 @@ func (sh *shard) disconnect() {
 	sh.wake = nil
 	sh.opened = time.Time{}
 	sh.session.disconnect()
-}
-
-// writer sends what a stream's session wants to say, and keeps its times.
-type writer struct {
-	sh      *shard
-	ctx     context.Context
-	stream  pb.Watch_WatchClient
-	wake    chan struct{}
-	settled chan (<-chan struct{})
-	removed <-chan struct{}
-	leave   <-chan time.Time
-	move    func()
-
-	evacuation <-chan time.Time
-}
-
-func (wr *writer) run() {
-	pulse := time.NewTimer(wr.interval())
-	defer pulse.Stop()
-	asked := time.Now()
-	for {
-		for _, req := range wr.sh.take(wr.wake) {
-			if wr.stream.Send(req) != nil {
-				return // the reader hears why
-			}
-		}
-		select {
-		case <-wr.ctx.Done():
-			return
-		case <-wr.wake:
-		case wr.removed = <-wr.settled:
-		case <-pulse.C:
-			asked = time.Now()
-			wr.sh.askProgress()
-		case <-wr.removed:
-			wr.removed = nil
-			wr.sh.askProgress()
-			wr.leave = time.After(rand.N(maxMoveDelay))
-		case <-wr.leave:
-			wr.move()
-			return
-		case <-wr.sh.superseded:
-			wr.evacuation = time.After(rand.N(maxMoveDelay))
-		case <-wr.evacuation:
-			wr.sh.evacuate()
-		}
-		pulse.Reset(time.Until(asked.Add(wr.interval())))
-	}
-}
-
-// interval varies by 10 %, so that clients do not ask in step.
-func (wr *writer) interval() time.Duration {
-	if wr.sh.splitting() {
-		return splitPulse
-	}
-	return freshness*9/10 + rand.N(freshness/5)
-}
-
-// take returns what is to be sent on the stream whose writer waits for wake.
-func (sh *shard) take(wake chan struct{}) []*pb.WatchRequest {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if sh.wake != wake {
-		return nil
-	}
-	return sh.session.take()
-}
-
-// askProgress moves the points where watches resume.
-func (sh *shard) askProgress() {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if len(sh.session.live) > 0 {
-		sh.session.requestProgress(false)
-	}
-	if sh.splits == 0 {
-		return
-	}
-	for w := range sh.watchers {
-		if w.catchup != nil && w.catchup.pulse() {
-			w.rejoin()
-		}
-	}
 }

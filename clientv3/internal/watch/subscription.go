@@ -70,9 +70,11 @@ type subscription struct {
 
 	state  state
 	listed bool // it is in the session's queue, perhaps without being wanted
-	// doubt counts the progress responses for all watchers that may have been
-	// on their way before the server created this subscription, see session.
+	// doubt counts the progress responses for all watchers that may have been on
+	// their way before the server created this one, see progressForAll, and owed
+	// says that its caller was to hear of one.
 	doubt uint8
+	owed  bool
 
 	id      int64 // on the stream: as asked for, or as the server chose
 	next    int64 // the first revision not accepted yet; 0 if that is not known

@@ -38,7 +38,7 @@ type watcher struct {
 	// refusedBy is the shard where the latest refusal was.
 	refusedBy *shard
 	ready     chan struct{} // closed when Watch may return; nil after that
-	leave     func() bool   // stops listening to the caller's context
+	unlisten  func() bool   // stops listening to the caller's context
 }
 
 func newWatcher(req Request, sink Sink) *watcher {
@@ -87,7 +87,7 @@ func (w *watcher) events(s *subscription, h *pb.ResponseHeader, events []*mvccpb
 		w.afterCatchup()
 		return
 	}
-	w.emit(h, events)
+	w.push(Response{Header: h, Events: events})
 	w.considerPause()
 	if w.phase == following {
 		w.considerCatchup(h, events)
@@ -110,19 +110,9 @@ func (w *watcher) progress(s *subscription, h *pb.ResponseHeader, notify bool) {
 
 // refused implements owner.
 func (w *watcher) refused(s *subscription, resp *pb.WatchResponse) {
-	if w.shard.Load().renew(w, resp) {
-		return
-	}
-	if w.catchup != nil || resp.CancelReason == "" {
+	if !w.shard.Load().renew(w, resp) {
 		w.canceled(s, resp)
-		return
 	}
-	w.end(Response{
-		Header:       header(resp.GetHeader()),
-		Canceled:     true,
-		CancelReason: resp.CancelReason,
-		Err:          refusal(resp.CancelReason),
-	})
 }
 
 // canceled implements owner.
@@ -132,12 +122,22 @@ func (w *watcher) canceled(s *subscription, resp *pb.WatchResponse) {
 			return
 		}
 	}
-	w.end(Response{
+	w.end(w.lastResponse(resp))
+}
+
+// lastResponse is what the caller gets when the server has refused or cancelled
+// the watch.
+func (w *watcher) lastResponse(resp *pb.WatchResponse) Response {
+	r := Response{
 		Header:          header(resp.GetHeader()),
 		Canceled:        true,
 		CompactRevision: resp.CompactRevision,
 		CancelReason:    w.reason(resp),
-	})
+	}
+	if resp.Created && resp.CancelReason != "" {
+		r.Err = refusal(resp.CancelReason)
+	}
+	return r
 }
 
 // reason is the server's, and an explanation where it was the caller's pace
@@ -162,60 +162,6 @@ func (w *watcher) push(r Response) {
 	w.buffer.push(r, w.startPump)
 }
 
-// emit implements stage: the next events for the caller.
-func (w *watcher) emit(h *pb.ResponseHeader, events []*mvccpb.Event) {
-	w.push(Response{Header: h, Events: events})
-}
-
-// open implements stage.
-func (w *watcher) open(from int64) *subscription {
-	s := newSubscription(&w.req, w, from)
-	w.session().add(s)
-	return s
-}
-
-// close implements stage.
-func (w *watcher) close(s *subscription) { w.session().remove(s) }
-
-// considerCatchup looks whether the watch should be split. That is done when
-// the shard's lock is free, because it moves to another one.
-func (w *watcher) considerCatchup(h *pb.ResponseHeader, events []*mvccpb.Event) {
-	sh := w.shard.Load()
-	if w.unsplit || !sh.session.splittable() {
-		return
-	}
-	if p, ok := planCatchup(h.GetRevision(), events, sh.engine.cfg.MaxBuffer); ok {
-		sh.later = append(sh.later, func() { sh.engine.catchUp(w, sh, p) })
-	}
-}
-
-// afterCatchup looks at what has become of a split watch.
-func (w *watcher) afterCatchup() {
-	w.current = w.catchup.current()
-	switch failure := w.catchup.failure(); {
-	case failure != nil:
-		w.canceled(w.current, failure)
-	case w.catchup.finished():
-		w.endCatchup()
-	}
-	w.considerPause()
-}
-
-// rejoin goes on without parts: the server at the other end, or something
-// between, does not tell when a part without events has ended.
-func (w *watcher) rejoin() {
-	next := w.stop()
-	w.unsplit = true
-	w.current = newSubscription(&w.req, w, next)
-	w.session().add(w.current)
-}
-
-func (w *watcher) endCatchup() {
-	w.shard.Load().engine.parts.Add(int64(-w.catchup.plan.parts))
-	w.shard.Load().splits--
-	w.catchup = nil
-}
-
 // considerPause takes the watch off the stream when too much waits for the caller.
 func (w *watcher) considerPause() {
 	sh := w.shard.Load()
@@ -225,7 +171,7 @@ func (w *watcher) considerPause() {
 	next := w.stop()
 	w.phase = paused
 	w.current = newSubscription(&w.req, w, next)
-	sh.engine.logPause(&w.req, next)
+	sh.later = append(sh.later, func() { sh.engine.logPause(&w.req, next) })
 	if !w.buffer.awaitRoom(sh.engine.cfg.MaxBuffer / 2) {
 		w.resume()
 	}
@@ -261,8 +207,8 @@ func (w *watcher) end(r Response) {
 	w.detach()
 	w.buffer.finish(r, w.startPump)
 	w.release()
-	if w.leave != nil {
-		w.leave()
+	if w.unlisten != nil {
+		w.unlisten()
 	}
 }
 

@@ -1,0 +1,230 @@
+package watch
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// reading is a Sink with a channel as a caller of Watch has it. It notices every
+// use after its end.
+type reading struct {
+	ch     chan Response
+	left   chan struct{}
+	closes atomic.Int32
+}
+
+func newReading() *reading {
+	return &reading{ch: make(chan Response, 1), left: make(chan struct{})}
+}
+
+func (s *reading) Offer(r Response) bool {
+	select {
+	case s.ch <- r:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *reading) Put(r Response, stop <-chan struct{}) bool {
+	select {
+	case s.ch <- r:
+		return true
+	case <-s.left:
+		return false
+	case <-stop:
+		return false
+	}
+}
+
+func (s *reading) Close() {
+	if s.closes.Add(1) == 1 {
+		close(s.ch)
+	}
+}
+
+// buffered is a buffer with what pumps it.
+type buffered struct {
+	buffer
+	*reading
+	stop   chan struct{}
+	waited []time.Duration
+	rooms  atomic.Int32
+	pumps  sync.WaitGroup
+}
+
+func newBuffered() *buffered {
+	b := &buffered{reading: newReading(), stop: make(chan struct{})}
+	b.sink = b.reading
+	return b
+}
+
+func (b *buffered) start() {
+	b.pumps.Go(func() {
+		b.pump(b.stop, func(d time.Duration) { b.waited = append(b.waited, d) }, func() { b.rooms.Add(1) })
+	})
+}
+
+// numbered returns a response that can be told from others.
+func numbered(n int64) Response { return Response{Header: at(n)} }
+
+// rest reads until the sink is closed.
+func (b *buffered) rest() []int64 {
+	var got []int64
+	for r := range b.ch {
+		got = append(got, r.Header.Revision)
+	}
+	return got
+}
+
+func (b *buffered) isPumping() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.pumping
+}
+
+func TestBufferNeedsNoGoroutineWhileThereIsRoom(t *testing.T) {
+	b := newBuffered()
+	never := func() { t.Fatal("a goroutine is started") }
+	for n := range int64(10) {
+		b.push(numbered(n), never)
+		assert.Equal(t, n, (<-b.ch).Header.Revision)
+	}
+	assert.Zero(t, b.held())
+	b.finish(numbered(10), never)
+	b.push(numbered(11), never)
+	assert.Equal(t, []int64{10}, b.rest())
+	b.drop()
+	assert.EqualValues(t, 1, b.closes.Load())
+}
+
+func TestBufferWaitsForASlowReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBuffered()
+		for n := range int64(4) {
+			b.push(numbered(n), b.start)
+		}
+		synctest.Wait()
+		assert.Equal(t, 3*eventOverhead, b.held(), "what is in the reader's hands is not held, what waits for it is")
+		for range 4 {
+			time.Sleep(time.Second)
+			<-b.ch
+			synctest.Wait()
+		}
+		assert.Zero(t, b.held())
+		assert.False(t, b.isPumping(), "an idle watch has no goroutine")
+		assert.Equal(t, []time.Duration{time.Second, time.Second, time.Second}, b.waited)
+		b.push(numbered(4), func() { t.Error("there is room again") })
+		b.drop()
+		assert.Equal(t, []int64{4}, b.rest())
+	})
+}
+
+func TestTheLastResponseIsHeldUntilItIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBuffered()
+		b.push(numbered(1), b.start)
+		b.push(numbered(2), b.start)
+		b.finish(numbered(3), b.start)
+		b.push(numbered(4), b.start)
+		time.Sleep(24 * time.Hour)
+		assert.Zero(t, b.closes.Load())
+		assert.Equal(t, []int64{1, 2, 3}, b.rest())
+		synctest.Wait()
+		assert.EqualValues(t, 1, b.closes.Load())
+	})
+}
+
+func TestDropLosesWhatIsWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBuffered()
+		for n := range int64(4) {
+			b.push(numbered(n), b.start)
+		}
+		synctest.Wait()
+		b.drop()
+		assert.Zero(t, b.held())
+		assert.Zero(t, b.closes.Load(), "the goroutine uses the sink")
+		close(b.left)
+		synctest.Wait()
+		assert.EqualValues(t, 1, b.closes.Load())
+		assert.Equal(t, []int64{0}, b.rest())
+	})
+}
+
+func TestPumpEndsWithTheEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBuffered()
+		for n := range int64(4) {
+			b.push(numbered(n), b.start)
+		}
+		close(b.stop)
+		synctest.Wait()
+		assert.EqualValues(t, 1, b.closes.Load())
+		assert.Zero(t, b.held())
+		b.push(numbered(9), b.start)
+		assert.Equal(t, []int64{0}, b.rest())
+	})
+}
+
+func TestAwaitRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBuffered()
+		for n := range int64(6) {
+			b.push(numbered(n), b.start)
+		}
+		synctest.Wait()
+		require.False(t, b.awaitRoom(5*eventOverhead), "there is room")
+		require.True(t, b.awaitRoom(2*eventOverhead))
+		for i, rooms := range []int32{0, 0, 1, 1, 1} {
+			<-b.ch
+			synctest.Wait()
+			assert.Equal(t, rooms, b.rooms.Load(), "%d taken", i+1)
+		}
+		b.drop()
+		assert.Len(t, b.rest(), 1)
+	})
+}
+
+// TestBufferUnderContention lets a buffer be filled, emptied and ended from
+// several sides at once.
+func TestBufferUnderContention(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		pushes, leaves, drops := rng.Int64N(200), rng.IntN(3) == 0, rng.IntN(3) == 0
+		b := newBuffered()
+		var users sync.WaitGroup
+		users.Go(func() {
+			for n := range pushes {
+				b.push(numbered(n), b.start)
+				if n%16 == 0 {
+					b.awaitRoom(4 * eventOverhead)
+				}
+			}
+			b.finish(numbered(pushes), b.start)
+		})
+		if leaves {
+			users.Go(func() { close(b.left); b.drop() })
+		}
+		if drops {
+			users.Go(func() { close(b.stop); b.drop() })
+		}
+		got := b.rest()
+		users.Wait()
+		b.pumps.Wait()
+		require.EqualValues(t, 1, b.closes.Load(), "seed %d", seed)
+		require.False(t, b.isPumping(), "seed %d", seed)
+		require.True(t, slices.IsSorted(got), "seed %d", seed)
+		if !leaves && !drops {
+			require.Len(t, got, int(pushes)+1, "seed %d", seed)
+		}
+	}
+}

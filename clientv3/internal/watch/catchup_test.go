@@ -1,0 +1,153 @@
+package watch
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// FuzzCatchup splits a watch in any way, and lets the servers of its parts be as
+// fast or slow, and compact as much, as they like.
+func FuzzCatchup(f *testing.F) {
+	f.Fuzz(func(t *testing.T, data []byte) { catchUpLike(t, data) })
+}
+
+func catchUpLike(t *testing.T, data []byte) {
+	if len(data) > maxInput {
+		return
+	}
+	sw := newSplitWatch(t, data)
+	sw.split()
+	for sw.in.more() && !sw.ended {
+		sw.step()
+	}
+	sw.finish()
+}
+
+func TestCatchupAtRandom(t *testing.T) {
+	for seed := range uint64(300) {
+		catchUpLike(t, randomBytes(seed, 1000))
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+// parts returns a watch of "a" that is split into parts of 10 revisions, each of
+// which has one event.
+func inParts(t *testing.T, head, parts, budget int) *splitWatch {
+	sw := newSplitWatch(t, nil)
+	sw.hist = newHistory()
+	for sw.hist.rev() < int64(head) {
+		sw.hist.write("a")
+	}
+	sw.next = 2
+	sw.opened = nil
+	sw.sub = sw.open(2)
+	sw.c = newCatchup(plan{head: int64(head), step: 10, parts: parts}, sw.sub, budget, sw)
+	return sw
+}
+
+func (sw *splitWatch) openedAt() []int64 {
+	var starts []int64
+	for _, s := range sw.opened {
+		starts = append(starts, sw.starts[s])
+	}
+	return starts
+}
+
+func TestPartsFollowOneAnother(t *testing.T) {
+	sw := inParts(t, 60, 3, 1<<20)
+	assert.Equal(t, []int64{2, 12, 22}, sw.openedAt())
+	sw.deliver(sw.opened[1], 1000)
+	assert.Equal(t, []int64{2, 22}, sw.openedAt(), "it has delivered all of its own, and the next must wait")
+	assert.EqualValues(t, 2, sw.next)
+	sw.deliver(sw.opened[0], 4)
+	assert.EqualValues(t, 6, sw.next, "what is due is not held")
+	sw.deliver(sw.opened[0], 1000)
+	assert.EqualValues(t, 22, sw.next)
+	assert.Equal(t, []int64{22, 32, 42}, sw.openedAt())
+	sw.finish()
+	assert.EqualValues(t, 61, sw.next)
+}
+
+func TestProgressEndsAPart(t *testing.T) {
+	sw := inParts(t, 60, 3, 1<<20)
+	first := sw.opened[0]
+	sw.deliver(first, 8)
+	sw.hist.events[10], sw.hist.events[11] = nil, nil // others' revisions
+	sw.progress(first, 10)
+	assert.EqualValues(t, 11, first.next)
+	assert.Equal(t, []int64{2, 12, 22}, sw.openedAt(), "revision 11 is still to come")
+	sw.progress(first, 11)
+	assert.Equal(t, []int64{12, 22, 32}, sw.openedAt())
+	sw.finish()
+	assert.EqualValues(t, 61, sw.next)
+}
+
+func TestTheNextPartIsOpenedWhereTheLastOneEnds(t *testing.T) {
+	for head := 2; head < 50; head++ {
+		sw := inParts(t, head, 2, 1<<20)
+		sw.finish()
+		require.EqualValues(t, head+1, sw.next)
+	}
+}
+
+func TestCompactionTakesTheOldestPartFirst(t *testing.T) {
+	sw := inParts(t, 60, 3, 1<<20)
+	sw.hist.compacted = 20
+	sw.deliver(sw.opened[1], 1000)
+	assert.False(t, sw.ended, "it is not its turn")
+	sw.deliver(sw.opened[1], 1000)
+	assert.False(t, sw.ended)
+	sw.deliver(sw.opened[0], 1000)
+	assert.True(t, sw.ended)
+	assert.Empty(t, sw.opened)
+	assert.EqualValues(t, 2, sw.next)
+}
+
+func TestACompactedPartEndsTheWatchAtItsTurn(t *testing.T) {
+	sw := inParts(t, 60, 3, 1<<20)
+	first := sw.opened[0]
+	sw.deliver(first, 9) // its server is at revision 11
+	sw.hist.compacted = 15
+	sw.deliver(sw.opened[1], 1000)
+	assert.False(t, sw.ended)
+	sw.hist.compacted = 0 // the first part's server had sent the rest before
+	sw.deliver(first, 1000)
+	assert.True(t, sw.ended)
+	assert.EqualValues(t, 12, sw.next, "everything before is delivered")
+}
+
+// What was given up for want of room is opened again when there is some, not at
+// once, only to be given up again.
+func TestAPartThatWasGivenUpWaitsForRoom(t *testing.T) {
+	sw := inParts(t, 60, 3, 15*eventOverhead)
+	sw.deliver(sw.opened[1], 1000)
+	for range 20 {
+		if last := sw.opened[len(sw.opened)-1]; sw.starts[last] == 22 {
+			sw.deliver(last, 1000)
+		}
+	}
+	assert.LessOrEqual(t, len(sw.starts), 4, "subscriptions that were opened")
+	sw.finish()
+	assert.EqualValues(t, 61, sw.next)
+}
+
+// Any sign of a part shows that others may come.
+func TestPulse(t *testing.T) {
+	sw := inParts(t, 60, 3, 1<<20)
+	quiet := func(why string) {
+		for n := range maxQuiet {
+			require.False(t, sw.c.pulse(), "%d pulses after %s", n+1, why)
+		}
+	}
+	quiet("the split")
+	sw.deliver(sw.opened[1], 1)
+	quiet("an event")
+	sw.hist.events[2] = nil // another's revision
+	sw.progress(sw.opened[0], 2)
+	quiet("progress")
+	assert.True(t, sw.c.pulse())
+}

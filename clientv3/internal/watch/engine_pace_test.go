@@ -1,0 +1,258 @@
+package watch
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAWatchFarBehindCatchesUpInParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		c.write(20_000, "b")
+		c.write(5_000, "z") // nobody watches it
+		c.write(10, "b", "c")
+		e := c.engine(t)
+		beside := watch(t.Context(), e, all(0))
+		<-beside.returned
+		w := watch(t.Context(), e, all(2))
+		start := time.Now()
+		got := w.read(20_020)
+		assert.Less(t, time.Since(start), time.Second, "a serial watch takes two")
+		require.Len(t, got, 20_020)
+		assertRevisions(t, 2, 20_001, got[:20_000])
+		synctest.Wait()
+		assert.Equal(t, []int{2}, c.watchers(), "one is left of the parts, and it is back with the others")
+		assert.Zero(t, e.parts.Load())
+		c.write(1, "b")
+		assert.Equal(t, []int64{25_012}, w.read(1))
+		assert.Equal(t, []int64{25_012}, beside.read(1))
+	})
+}
+
+func TestCatchingUpSurvivesABrokenStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		c.write(20_000, "b")
+		e := c.engine(t)
+		w := watch(t.Context(), e, all(2))
+		got := w.read(1000)
+		for range 3 {
+			for _, st := range c.live() {
+				st.breakDown()
+			}
+			got = append(got, w.read(2000)...)
+		}
+		got = append(got, w.read(20_000-len(got))...)
+		assertRevisions(t, 2, 20_001, got)
+		w.cancel()
+		synctest.Wait()
+		assert.Zero(t, e.parts.Load())
+		assert.Empty(t, c.live())
+	})
+}
+
+// fill is how many responses with one event exceed what a watch may hold.
+const fill = 1<<20/(2*eventOverhead) + 100
+
+func TestASlowReaderIsTakenOffTheStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		e := c.engine(t)
+		slow, quick := watch(t.Context(), e, all(0)), watch(t.Context(), e, all(0))
+		<-slow.returned
+		<-quick.returned
+		var got []int64
+		for range 4 {
+			c.write(fill, "b")
+			got = append(got, quick.read(fill)...)
+		}
+		assertRevisions(t, 2, 4*fill+1, got) // nobody else is held up
+		synctest.Wait()
+		assert.Equal(t, []int{1}, c.watchers())
+		assertRevisions(t, 2, 4*fill+1, slow.read(4*fill))
+		synctest.Wait()
+		c.write(1, "b")
+		assert.Equal(t, []int64{4*fill + 2}, slow.read(1))
+	})
+}
+
+func TestASlowReaderHearsWhatItsPaceHasCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		e := c.engine(t)
+		w := watch(t.Context(), e, all(0))
+		<-w.returned
+		c.write(2*fill, "b")
+		synctest.Wait()
+		c.compact(2 * fill)
+		var last Response
+		seen := int64(1)
+		for r := range w.ch {
+			if last = r; len(r.Events) > 0 {
+				seen++
+				require.Equal(t, []int64{seen}, revisions(r.Events))
+			}
+		}
+		assert.Less(t, seen, int64(2*fill))
+		assert.EqualValues(t, 2*fill, last.CompactRevision)
+		assert.Contains(t, last.CancelReason, "MaxWatchBufferBytes")
+	})
+}
+
+func TestAPausedWatchThatIsCancelledLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		e := c.engine(t)
+		w := watch(t.Context(), e, all(0))
+		<-w.returned
+		c.write(2*fill, "b")
+		synctest.Wait()
+		assert.Equal(t, []int{0}, c.watchers())
+		w.cancel()
+		synctest.Wait()
+		assert.Empty(t, c.live())
+		assert.EqualValues(t, 1, w.closes.Load())
+	})
+}
+
+func TestASlowReaderOfASplitWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		c.write(20_000, "b")
+		e := c.engine(t)
+		w := watch(t.Context(), e, all(2))
+		time.Sleep(time.Minute)
+		assert.Zero(t, e.parts.Load(), "its parts are given up")
+		assertRevisions(t, 2, 20_001, w.read(20_000))
+	})
+}
+
+func TestCompactionDuringCatchup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		c.write(20_000, "b")
+		e := c.engine(t)
+		w := watch(t.Context(), e, all(2))
+		got := w.read(1000)
+		for _, st := range c.live() {
+			st.breakDown()
+		}
+		c.compact(15_000)
+		var last Response
+		for r := range w.ch {
+			last = r
+			got = append(got, revisions(r.Events)...)
+		}
+		assertRevisions(t, 2, int64(len(got))+1, got)
+		assert.EqualValues(t, 15_000, last.CompactRevision)
+		synctest.Wait()
+		assert.Zero(t, e.parts.Load())
+		assert.Empty(t, c.live())
+	})
+}
+
+// TestCatchingUpMovesToAnotherKindOfServer is about a cluster of mixed versions,
+// or one where only some endpoints are behind a proxy.
+func TestCatchingUpMovesToAnotherKindOfServer(t *testing.T) {
+	for name, become := range map[string]func(*server){
+		"hasty": func(sv *server) { sv.hasty = true },
+		"proxy": func(sv *server) { sv.proxy = true },
+		"mute":  func(sv *server) { sv.mute = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster()
+				c.write(8_000, "b")
+				c.write(4_000, "z") // parts without events end by progress alone
+				c.write(8_000, "b")
+				e := c.engine(t)
+				w := watch(t.Context(), e, all(2))
+				got := w.read(1000)
+				c.serve(become)
+				for len(got) < 16_000 {
+					time.Sleep(10 * time.Millisecond)
+					require.NoError(t, e.RequestProgress(t.Context()))
+					r := <-w.ch
+					got = append(got, revisions(r.Events)...)
+				}
+				assertRevisions(t, 2, 8_001, got[:8_000])
+				assertRevisions(t, 12_002, 20_001, got[8_000:])
+			})
+		})
+	}
+}
+
+// TestAPartWithoutASignIsNotAwaitedForEver is about a proxy that swallows
+// progress: what ends parts without events never comes.
+func TestAPartWithoutASignIsNotAwaitedForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		c.become = func(sv *server) { sv.mute = true }
+		c.write(8_000, "b")
+		c.write(6_000, "z")
+		e := c.engine(t)
+		w := watch(t.Context(), e, all(2))
+		got := w.read(8_000)
+		synctest.Wait()
+		require.Positive(t, e.parts.Load())
+		quiet := time.Now()
+		for e.parts.Load() > 0 {
+			time.Sleep(splitPulse)
+			synctest.Wait()
+		}
+		assert.InDelta(t, maxQuiet*splitPulse, time.Since(quiet), float64(time.Second))
+		assert.Equal(t, []int{1}, c.watchers(), "it goes on without parts")
+		c.write(1, "b")
+		got = append(got, w.read(1)...)
+
+		c.live()[0].breakDown()
+		c.write(8_000, "b")
+		start := time.Now()
+		for len(got) < 16_001 {
+			require.Zero(t, e.parts.Load(), "it is not split again")
+			got = append(got, w.read(1)...)
+		}
+		assertRevisions(t, 2, 8_001, got[:8_000])
+		assertRevisions(t, 14_002, 22_002, got[8_000:])
+		assert.Less(t, time.Since(start), maxQuiet*splitPulse/2)
+	})
+}
+
+func TestAServerThatCannotSplitGetsTheWholeWatch(t *testing.T) {
+	for name, become := range map[string]func(*server){
+		"hasty": func(sv *server) { sv.hasty = true },
+		"proxy": func(sv *server) { sv.proxy = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster()
+				c.write(20_000, "b")
+				e := c.engine(t)
+				c.open = func(context.Context) error {
+					if c.opened == 1 { // the next stream is for the parts
+						assert.Positive(t, e.parts.Load())
+						c.become = become
+					}
+					return nil
+				}
+				w := watch(t.Context(), e, all(2))
+				got := w.read(1000)
+				synctest.Wait()
+				assert.Zero(t, e.parts.Load())
+				assert.Equal(t, []int{2}, c.ids())
+				assert.Equal(t, []int{1}, c.watchers())
+				c.serve(nil)
+				for len(got) < 20_000 {
+					require.Zero(t, e.parts.Load(), "it is not split again")
+					got = append(got, w.read(1)...)
+				}
+				assertRevisions(t, 2, 20_001, got)
+			})
+		})
+	}
+}

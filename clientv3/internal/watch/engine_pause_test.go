@@ -1,0 +1,132 @@
+package watch
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// unread returns a cluster at revision 101, and what a response with an event of
+// one of the next revisions weighs.
+func unread() (*cluster, int) {
+	c := newCluster()
+	c.write(100, "z")
+	probe := newHistory()
+	probe.events = append(probe.events, c.hist.events[2:]...)
+	probe.write("b")
+	return c, (&Response{Events: probe.between(&Request{Key: []byte("b")}, 0, probe.rev())}).size()
+}
+
+// TestAWatchPausesAndGoesOnAtItsBounds: eight responses may wait, and at four the
+// watch goes on. One more is in the caller's channel.
+func TestAWatchPausesAndGoesOnAtItsBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, size := unread()
+		core, logs := observer.New(zap.WarnLevel)
+		e := c.engineWith(t, 8*size, zap.New(core))
+		w := watches(t, e, 1)[0]
+		next := int64(102)
+		for range 5 {
+			read := func(n int) {
+				assertRevisions(t, next, next+int64(n)-1, w.read(n))
+				next += int64(n)
+				synctest.Wait()
+			}
+			c.write(9, "b")
+			synctest.Wait()
+			require.Equal(t, []int{1}, c.watchers(), "eight wait")
+			c.write(1, "b")
+			synctest.Wait()
+			require.Equal(t, []int{0}, c.watchers(), "nine do")
+			c.write(3, "b")
+			read(4)
+			require.Equal(t, []int{0}, c.watchers(), "five do")
+			read(1)
+			require.Equal(t, []int{1}, c.watchers(), "four do")
+			assert.Equal(t, next+5, c.live()[0].srv.watchers[0].start, "where it paused")
+			read(8)
+			time.Sleep(slowReaderInterval)
+		}
+		require.Equal(t, 5, logs.Len(), "a line for each pause, if it is not too soon after another")
+		fields := logs.All()[0].ContextMap()
+		assert.EqualValues(t, 112, fields["next-revision"])
+		assert.EqualValues(t, 8*size, fields["max-unread-bytes"])
+		assert.Equal(t, 1, c.opened)
+	})
+}
+
+// However little a watch may hold, what it holds when it pauses reaches the caller,
+// and then it goes on.
+func TestHoweverLittleAWatchMayHold(t *testing.T) {
+	for _, maxBuffer := range []int{0, 1, eventOverhead, 3 * eventOverhead, 10 * eventOverhead} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster()
+			c.write(2500, "b") // sent 1000 revisions at a time
+			e := c.engineWith(t, maxBuffer, zap.NewNop())
+			behind, live := watch(t.Context(), e, all(2)), watches(t, e, 1)[0]
+			c.write(10, "b")
+			var got []int64
+			for len(got) < 2510 {
+				time.Sleep(time.Second)
+				got = append(got, behind.read(1)...)
+			}
+			assertRevisions(t, 2, 2511, got)
+			assertRevisions(t, 2502, 2511, live.read(10))
+			synctest.Wait()
+			c.write(1, "b")
+			assert.Equal(t, []int64{2512}, behind.read(1))
+			assert.Equal(t, []int64{2512}, live.read(1))
+			assert.Zero(t, e.parts.Load())
+		})
+	}
+}
+
+func TestAPausedWatchIsNotAskedForOnTheNextStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, size := unread()
+		e := c.engineWith(t, 2*size, zap.NewNop())
+		calls := watches(t, e, 2)
+		paused, other := calls[0], calls[1]
+		for rev := range int64(5) {
+			c.write(1, "b")
+			require.Equal(t, []int64{102 + rev}, other.read(1))
+		}
+		c.live()[0].breakDown()
+		time.Sleep(time.Second)
+		assert.Equal(t, []int{2}, c.ids())
+		assert.Equal(t, []int{1}, c.watchers())
+		assertRevisions(t, 102, 106, paused.read(5))
+		synctest.Wait()
+		assert.Equal(t, []int{2}, c.watchers())
+	})
+}
+
+// A slow reader pauses and goes on all the time, while streams break.
+func TestPausesAmongBrokenStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, size := unread()
+		core, logs := observer.New(zap.WarnLevel)
+		e := c.engineWith(t, 3*size, zap.New(core))
+		w := watches(t, e, 1)[0]
+		var got []int64
+		written := 0
+		for round := range 100 {
+			c.write(1+round%11, "b")
+			written += 1 + round%11
+			if round%7 == 0 {
+				c.live()[0].breakDown()
+			}
+			got = append(got, w.read(min(round%7, written-len(got)))...)
+			time.Sleep(time.Duration(round%5) * 50 * time.Millisecond)
+		}
+		got = append(got, w.read(written-len(got))...)
+		assertRevisions(t, 102, 101+int64(written), got)
+		assert.Greater(t, logs.Len(), 1, "pauses, one in five seconds told")
+		assert.Equal(t, 16, c.opened)
+	})
+}

@@ -1,0 +1,270 @@
+package watch
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+func TestWatchReturnsWhenItsContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		c.open = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		e := c.engine(t)
+		w := watch(t.Context(), e, all(0))
+		synctest.Wait()
+		select {
+		case <-w.returned:
+			t.Fatal("there is no stream, and the watch was not created")
+		default:
+		}
+		w.cancel()
+		<-w.returned
+		_, ok := <-w.ch
+		assert.False(t, ok, "no response, and a closed channel")
+
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		again := watch(ctx, e, all(0))
+		<-again.returned
+		assert.EqualValues(t, 1, again.closes.Load())
+	})
+}
+
+func TestABlockedSendHoldsUpNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		e := c.engine(t)
+		other := metadata.AppendToOutgoingContext(t.Context(), "group", "other")
+		blocked := t.Context()
+		c.send = func(ctx context.Context) {
+			if md, _ := metadata.FromOutgoingContext(ctx); len(md.Get("group")) == 0 {
+				<-ctx.Done()
+			}
+		}
+		first := watch(blocked, e, all(0))
+		synctest.Wait()
+		second := watch(blocked, e, all(0))
+		third := watch(other, e, all(0))
+		<-third.returned
+		second.cancel()
+		<-second.returned
+		require.NoError(t, e.RequestProgress(blocked))
+		c.write(1, "b")
+		assert.Equal(t, []int64{2}, third.read(1))
+		e.Close()
+		<-first.returned
+		assert.EqualValues(t, 1, first.closes.Load())
+	})
+}
+
+func TestTheLastWatchClosesTheStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		e := c.engine(t)
+		a, b := watch(t.Context(), e, all(0)), watch(t.Context(), e, all(0))
+		<-a.returned
+		<-b.returned
+		assert.Equal(t, []int{2}, c.watchers())
+		a.cancel()
+		synctest.Wait()
+		assert.Equal(t, []int{1}, c.watchers(), "the server hears at once")
+		b.cancel()
+		synctest.Wait()
+		assert.Empty(t, c.live())
+		w := watch(t.Context(), e, all(0))
+		<-w.returned
+		assert.Len(t, c.live(), 1)
+	})
+}
+
+func TestStreamsAreSharded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		e := c.engine(t)
+		calls := make([]*call, 2*maxWatchers+1)
+		for i := range calls {
+			calls[i] = watch(t.Context(), e, all(0))
+		}
+		for _, w := range calls {
+			<-w.returned
+		}
+		assert.ElementsMatch(t, []int{maxWatchers, maxWatchers, 1}, c.watchers())
+		group := watch(metadata.AppendToOutgoingContext(t.Context(), "group", "other"), e, all(0))
+		<-group.returned
+		assert.Len(t, c.watchers(), 4, "other metadata, another stream")
+		c.write(1, "b")
+		for _, w := range append(calls, group) {
+			assert.Equal(t, []int64{2}, w.read(1))
+		}
+		calls[0].cancel()
+		synctest.Wait()
+		last := watch(t.Context(), e, all(0))
+		<-last.returned
+		assert.ElementsMatch(t, []int{maxWatchers, maxWatchers, 1, 1}, c.watchers(), "a place is taken again")
+	})
+}
+
+func TestABusyStreamTakesNoMoreWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		e := c.engine(t)
+		heavy := watch(t.Context(), e, all(0))
+		<-heavy.returned
+		for range busy / 1000 {
+			c.write(1000, "b")
+			assert.Len(t, heavy.read(1000), 1000)
+		}
+		time.Sleep(time.Second)
+		beside := watch(t.Context(), e, all(0))
+		<-beside.returned
+		assert.Equal(t, []int{1, 1}, c.watchers())
+		beside.cancel()
+		time.Sleep(3 * time.Second)
+		calm := watch(t.Context(), e, all(0))
+		<-calm.returned
+		assert.Equal(t, []int{2}, c.watchers())
+	})
+}
+
+func TestBrokenStreamsAreResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		e := c.engine(t)
+		w := watch(t.Context(), e, Request{Key: []byte("a"), End: []byte("z"), CreatedNotify: true})
+		assert.True(t, (<-w.ch).Created)
+		for range 3 {
+			c.write(2, "b")
+			c.live()[0].breakDown()
+			c.write(1, "b")
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, []int64{2, 3, 4, 5, 6, 7, 8, 9, 10}, w.read(9))
+		assert.Equal(t, []error{errBroken, errBroken, errBroken}, c.causes)
+	})
+}
+
+func TestAFinalErrorEndsAllWatchesOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		final := status.Error(codes.PermissionDenied, "enough")
+		c.next = func(error) error { return final }
+		e := c.engine(t)
+		calls := []*call{watch(t.Context(), e, all(0)), watch(t.Context(), e, all(0)), watch(t.Context(), e, all(0))}
+		for _, w := range calls {
+			<-w.returned
+		}
+		c.write(2, "b")
+		c.live()[0].breakDown()
+		time.Sleep(time.Hour) // nobody reads
+		for _, w := range calls {
+			assert.Equal(t, []int64{2, 3}, w.read(2))
+			last := <-w.ch
+			assert.True(t, last.Canceled)
+			assert.Equal(t, final, last.Err)
+			_, ok := <-w.ch
+			assert.False(t, ok)
+			assert.EqualValues(t, 1, w.closes.Load())
+		}
+		c.next = nil
+		w := watch(t.Context(), e, all(0))
+		<-w.returned
+		c.write(1, "b")
+		assert.Equal(t, []int64{4}, w.read(1), "the engine goes on")
+	})
+}
+
+func TestClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		e := c.engine(t)
+		w := watch(t.Context(), e, all(0))
+		<-w.returned
+		c.write(5, "b")
+		synctest.Wait()
+		e.Close()
+		e.Close()
+		assert.Empty(t, w.read(5)[1:], "what was waiting is lost")
+		late := watch(t.Context(), e, all(0))
+		<-late.returned
+		assert.EqualValues(t, 1, late.closes.Load())
+		assert.ErrorIs(t, e.RequestProgress(t.Context()), ErrClosed)
+		w.cancel()
+		synctest.Wait()
+		assert.Empty(t, c.live())
+	})
+}
+
+func TestRequestProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		e := c.engine(t)
+		other := metadata.AppendToOutgoingContext(t.Context(), "group", "other")
+		require.NoError(t, e.RequestProgress(t.Context()), "without a watch nothing is asked")
+		assert.Zero(t, c.opened)
+		w, o := watch(t.Context(), e, all(0)), watch(other, e, all(0))
+		<-w.returned
+		<-o.returned
+		c.write(1, "b")
+		<-w.ch
+		<-o.ch
+		require.NoError(t, e.RequestProgress(t.Context()))
+		r := <-w.ch
+		assert.Empty(t, r.Events)
+		assert.EqualValues(t, 2, r.Header.Revision)
+		synctest.Wait()
+		assert.Empty(t, o.ch, "another group did not ask")
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		assert.ErrorIs(t, e.RequestProgress(ended), context.Canceled)
+	})
+}
+
+// TestCloseDuringEverything closes an engine while watches come and go, streams
+// break and move, the store is written and callers read or do not.
+func TestCloseDuringEverything(t *testing.T) {
+	for seed := range uint64(40) {
+		c := newCluster()
+		c.disown = true
+		e := c.engine(t)
+		rng := rand.New(rand.NewPCG(seed, 2))
+		var users sync.WaitGroup
+		var calls []*call
+		for i := range 20 {
+			w := watch(t.Context(), e, all(int64(rng.IntN(3))))
+			calls = append(calls, w)
+			if i%2 == 0 {
+				users.Go(func() {
+					for range w.ch {
+					}
+				})
+			}
+		}
+		users.Go(func() { c.write(100, "b") })
+		users.Go(func() { calls[0].cancel(); calls[1].cancel() })
+		users.Go(c.remove)
+		users.Go(func() {
+			for _, st := range c.live() {
+				st.breakDown()
+			}
+		})
+		users.Go(func() { _ = e.RequestProgress(t.Context()) })
+		time.Sleep(time.Duration(rng.IntN(2000)) * time.Microsecond)
+		e.Close()
+		users.Wait()
+		for _, w := range calls {
+			<-w.returned
+			w.cancel()
+			assert.EqualValues(t, 1, w.closes.Load(), "seed %d", seed)
+		}
+	}
+}

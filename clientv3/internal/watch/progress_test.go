@@ -1,0 +1,249 @@
+package watch
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestProgressForOne(t *testing.T) {
+	sc := connected(t)
+	fs := sc.follows(2)
+	sc.hears(created(1, 10), created(2, 10), progressed(2, 12), progressed(2, 11), happened(2, 12, 13))
+	assert.Equal(t, []string{"created"}, fs[0].was())
+	assert.Equal(t, []string{"created", "progress 12, asked for", "events [13]"}, fs[1].was())
+}
+
+func TestProgressForAllIsForTheCallersWhoAsked(t *testing.T) {
+	sc := connected(t)
+	fs := sc.follows(2)
+	sc.hears(created(1, 10), created(2, 10))
+	sc.sends("create 1 from 0", "create 2 from 0")
+	for _, tc := range []struct {
+		asks  []bool // whether for callers
+		sends []string
+		hears []int64
+		told  []string
+	}{
+		{[]bool{false}, []string{"progress?"}, []int64{11}, []string{"progress 11"}},
+		{[]bool{true}, []string{"progress?"}, []int64{12}, []string{"progress 12, asked for"}},
+		{[]bool{false}, []string{"progress?"}, []int64{13}, []string{"progress 13"}},
+		{[]bool{true, true, false}, []string{"progress?"}, []int64{14}, []string{"progress 14, asked for"}},
+		{[]bool{false, true}, []string{"progress?"}, []int64{15}, []string{"progress 15, asked for"}},
+		{[]bool{false}, []string{"progress?"}, []int64{16}, []string{"progress 16"}},
+	} {
+		fs[0].was()
+		fs[1].was()
+		for _, notify := range tc.asks {
+			sc.ss.requestProgress(notify)
+		}
+		sc.sends(tc.sends...)
+		for _, rev := range tc.hears {
+			sc.hears(progressed(invalidID, rev))
+		}
+		assert.Equal(t, tc.told, fs[0].was(), "%+v", tc)
+		assert.Equal(t, tc.told, fs[1].was(), "%+v", tc)
+	}
+}
+
+// A server answers requests in order, each at most once.
+func TestProgressAskedForWhileAnotherAnswerIsDue(t *testing.T) {
+	sc := connected(t)
+	f := sc.follow(0)
+	sc.hears(created(1, 10))
+	sc.sends("create 1 from 0")
+	sc.ss.requestProgress(false)
+	sc.sends("progress?")
+	sc.ss.requestProgress(true)
+	sc.sends("progress?")
+	sc.hears(progressed(invalidID, 10), progressed(invalidID, 10))
+	sc.learns(10)
+	assert.Equal(t, []string{"created", "progress 10, asked for", "progress 10, asked for", "progress 10"}, f.was())
+}
+
+func TestProgressRequestsWait(t *testing.T) {
+	sc := connected(t)
+	sc.follows(3)
+	sc.ss.requestProgress(false) // the next one is soon enough
+	sc.ss.requestProgress(true)
+	sc.sends("create 1 from 0")
+	sc.hears(created(1, 10))
+	sc.sends("create 2 from 0", "create 3 from 0", "progress?")
+	sc.reconnect() // the answer is still due
+	sc.sends("create 4 from 11")
+	sc.hears(created(4, 12))
+	sc.sends("create 5 from 0", "create 6 from 0", "progress?")
+	sc.hears(progressed(invalidID, 13))
+	sc.reconnect()
+	sc.sends("create 7 from 14")
+	sc.hears(created(7, 14))
+	sc.sends("create 8 from 0", "create 9 from 0")
+}
+
+// TestProgressFromBeforeTheWatch is about an answer that the server computed
+// before it created a watcher, and sent after the confirmation.
+func TestProgressFromBeforeTheWatch(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		asked int // requests before the create
+		later int // and after its confirmation
+		hears []int64
+		sends []string
+		told  []string
+		next  int64
+	}{
+		{"asked for afterwards", 0, 1, []int64{10}, nil, []string{"progress 10"}, 11},
+		{"perhaps from before", 1, 0, []int64{10}, []string{"progress?"}, nil, 5},
+		{"and the next is not", 1, 0, []int64{10, 10}, []string{"progress?"}, []string{"progress 10"}, 11},
+		{"nor is one that is under way", 1, 1, []int64{10, 10}, []string{"progress?"}, []string{"progress 10"}, 11},
+		{"newer than the watcher", 1, 0, []int64{11}, nil, []string{"progress 11"}, 12},
+		{"two from before", 2, 0, []int64{9, 10}, []string{"progress?"}, nil, 5},
+		{"two, and one is newer", 2, 0, []int64{11, 11}, nil, []string{"progress 11", "progress 11"}, 12},
+		{"from before the start", 1, 1, []int64{3, 10}, nil, []string{"progress 10"}, 11},
+		{"up to the start", 1, 1, []int64{4, 10}, nil, []string{"progress 4", "progress 10"}, 11},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			sc := connected(t)
+			first := sc.follow(0)
+			sc.hears(created(1, 2))
+			sc.sends("create 1 from 0")
+			ask := func(times int) {
+				for range times {
+					sc.ss.requestProgress(false)
+					sc.sends("progress?")
+				}
+			}
+			ask(tc.asked)
+			f := sc.follow(5)
+			sc.sends("create 2 from 5")
+			sc.hears(created(2, 10))
+			ask(tc.later)
+			f.was()
+			for _, rev := range tc.hears {
+				sc.hears(progressed(invalidID, rev))
+			}
+			sc.sends(tc.sends...)
+			assert.Equal(t, tc.told, f.was())
+			assert.Equal(t, tc.next, f.sub.next)
+			assert.Len(t, first.was(), 1+len(tc.hears), "the first watch was there all the time")
+		})
+	}
+}
+
+func TestDoubtEndsWithTheStream(t *testing.T) {
+	sc := connected(t)
+	sc.follow(0)
+	sc.hears(created(1, 2))
+	sc.ss.requestProgress(false)
+	f := sc.follow(5)
+	sc.hears(created(2, 10))
+	sc.reconnect()
+	sc.hears(created(3, 10), created(4, 10))
+	sc.learns(10)
+	assert.EqualValues(t, 11, f.sub.next)
+}
+
+// Whether an answer holds for a watch is decided by counting requests, so one to no
+// request holds for none.
+func TestAnAnswerToNothingMovesNothing(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		heard func(*script)
+		told  []string
+		next  int64
+	}{
+		{"never asked", func(sc *script) { sc.hears(progressed(invalidID, 20)) }, nil, 5},
+		{"duplicated", func(sc *script) { sc.learns(20); sc.hears(progressed(invalidID, 30)) }, []string{"progress 20"}, 21},
+		{"asked for and duplicated", func(sc *script) {
+			sc.ss.requestProgress(true)
+			sc.ss.take()
+			sc.hears(progressed(invalidID, 20), progressed(invalidID, 30))
+		}, []string{"progress 20, asked for"}, 21},
+		{"asked on another stream", func(sc *script) {
+			sc.ss.requestProgress(false)
+			sc.reconnect()
+			sc.hears(created(2, 10), progressed(invalidID, 20))
+		}, []string{"created"}, 5},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			sc := connected(t)
+			f := sc.follow(5)
+			sc.hears(created(1, 10))
+			f.was()
+			tc.heard(sc)
+			assert.Equal(t, tc.told, f.was())
+			assert.Equal(t, tc.next, f.sub.next)
+			f.was()
+			sc.learns(40)
+			assert.Equal(t, []string{"progress 40"}, f.was(), "the next answer counts")
+		})
+	}
+}
+
+// etcd's grpc-proxy logs an error for every progress request, so it gets none but
+// those of callers.
+func TestSerialAsksForProgressForCallersOnly(t *testing.T) {
+	sc := connected(t)
+	f := sc.follow(5)
+	sc.sends("create 1 from 5")
+	sc.hears(created(0, 10))
+	sc.ss.requestProgress(false)
+	sc.sends()
+	sc.ss.requestProgress(true)
+	sc.sends("progress?")
+	sc.hears(progressed(invalidID, 20))
+	assert.Equal(t, []string{"created", "progress 20, asked for"}, f.was())
+	assert.EqualValues(t, 21, f.sub.next)
+}
+
+// TestAHastyServer is about servers that answer on a stream without watchers.
+// Their progress moves nothing. Callers who asked for it get it.
+func TestAHastyServer(t *testing.T) {
+	sc := connected(t)
+	f := sc.follow(5)
+	sc.hears(progressed(invalidID, 9), created(1, 10))
+	sc.sends("create 1 from 5")
+	assert.False(t, sc.ss.splittable())
+	sc.ss.requestProgress(false)
+	sc.sends("progress?")
+	sc.hears(progressed(invalidID, 11))
+	sc.ss.requestProgress(true)
+	sc.sends("progress?")
+	sc.hears(progressed(invalidID, 12), happened(1, 7))
+	assert.Equal(t, []string{"created", "progress 12, asked for", "events [7]"}, f.was())
+	sc.hears(progressed(1, 15))
+	assert.EqualValues(t, 16, f.sub.next, "progress for one watch comes after its events")
+	sc.reconnect()
+	sc.hears(created(2, 20))
+	sc.learns(20)
+	assert.EqualValues(t, 21, f.sub.next, "another server is believed")
+	assert.True(t, sc.ss.splittable())
+}
+
+// A server that is not hasty answers requests that follow the first create, and
+// its answer may arrive before the confirmation.
+func TestNoProgressRequestBeforeTheFirstReply(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		sc := &script{t, newSession()}
+		f := sc.follow(5)
+		if before {
+			sc.ss.requestProgress(true)
+		}
+		sc.connect()
+		if !before {
+			sc.ss.requestProgress(true)
+		}
+		sc.sends("create 1 from 5")
+		sc.hears(created(1, 10))
+		sc.sends("progress?")
+		sc.hears(progressed(invalidID, 10))
+		assert.Equal(t, []string{"created", "progress 10, asked for"}, f.was())
+	}
+}
+
+func TestInFlightIsBounded(t *testing.T) {
+	for sent, want := range map[int]uint8{0: 0, 1: 1, 128: 128, 129: 129, 130: 129, 256: 129, 1 << 40: 129} {
+		p := progressLedger{sent: sent}
+		assert.Equal(t, want, p.inFlight(), "%d sent", sent)
+	}
+}

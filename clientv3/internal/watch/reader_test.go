@@ -1,0 +1,85 @@
+package watch
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// reader owns a subscription, and holds what it is given against the history of
+// the store.
+type reader struct {
+	t    *testing.T
+	hist *history
+	sub  *subscription
+
+	hasty  func() bool // progress for all may be untrue, and is
+	wanted bool
+	over   bool  // the server refused or cancelled it
+	next   int64 // the first revision not delivered yet; 0 if that is not known
+}
+
+func newReader(t *testing.T, h *history, req Request) *reader {
+	r := &reader{t: t, hist: h, next: req.Rev, hasty: func() bool { return false }}
+	r.sub = newSubscription(&req, r, req.Rev)
+	return r
+}
+
+// heard checks that the reader is to hear anything at all.
+func (r *reader) heard(s *subscription) {
+	require.Same(r.t, r.sub, s, "the subscription of another owner")
+	require.True(r.t, r.wanted, "the owner of a subscription that was removed hears nothing")
+}
+
+func (r *reader) created(s *subscription, h *pb.ResponseHeader) {
+	r.heard(s)
+	require.Equal(r.t, live, s.state)
+	if r.next == 0 {
+		r.next = h.GetRevision() + 1
+	}
+}
+
+func (r *reader) refused(s *subscription, resp *pb.WatchResponse) {
+	r.heard(s)
+	require.Equal(r.t, parked, s.state)
+	require.Equal(r.t, denied, string(s.req.Key), "refused: %v", resp)
+	r.wanted, r.over = false, true
+}
+
+func (r *reader) events(s *subscription, _ *pb.ResponseHeader, events []*mvccpb.Event) {
+	r.heard(s)
+	require.NotEmpty(r.t, events)
+	last := events[len(events)-1].Kv.ModRevision
+	want := r.hist.between(s.req, r.next, last)
+	require.Empty(r.t, cmp.Diff(values(want), values(events)), "the history from revision %d on", r.next)
+	r.next = last + 1
+	require.Equal(r.t, r.next, s.next, "where to resume")
+}
+
+func (r *reader) progress(s *subscription, h *pb.ResponseHeader, notify bool) {
+	r.heard(s)
+	require.LessOrEqual(r.t, h.Revision, r.hist.rev())
+	if notify && r.hasty() && s.next == r.next {
+		return // it was passed on, and has moved nothing
+	}
+	r.claim(h.Revision)
+	require.Equal(r.t, r.next, s.next, "where to resume")
+}
+
+// claim checks that there was nothing to deliver up to a revision.
+func (r *reader) claim(rev int64) {
+	require.GreaterOrEqual(r.t, rev+1, r.next, "progress goes backwards")
+	missing := r.hist.between(r.sub.req, r.next, rev)
+	require.Empty(r.t, values(missing), "progress up to revision %d hides what was not delivered", rev)
+	r.next = rev + 1
+}
+
+func (r *reader) canceled(s *subscription, resp *pb.WatchResponse) {
+	r.heard(s)
+	require.Equal(r.t, parked, s.state)
+	require.Greater(r.t, resp.CompactRevision, r.next, "revisions that are wanted must have been compacted")
+	r.wanted, r.over = false, true
+}

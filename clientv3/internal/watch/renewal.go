@@ -1,0 +1,97 @@
+package watch
+
+import (
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// maxRefusals bounds the tokens that are tried for one watch.
+const maxRefusals = 3
+
+// renew moves a watch to a new stream, if the server refused it because of the
+// stream's token and another token can be had. It needs the lock, and is called
+// by the reader.
+func (sh *shard) renew(w *watcher, resp *pb.WatchResponse) bool {
+	if resp.CancelReason == "" || w.refusals >= maxRefusals {
+		return false
+	}
+	if !sh.conn.Disown(refusal(resp.CancelReason)) {
+		return false
+	}
+	w.refusals++
+	w.refusedBy = sh
+	next := w.stop()
+	w.current = newSubscription(&w.req, w, next)
+	sh.later = append(sh.later, func() { sh.engine.move(w, sh, newer) })
+	if sh.stale.IsZero() {
+		sh.stale = time.Now()
+		sh.session.hold()
+		sh.later = append(sh.later, sh.moveQueued)
+	}
+	return true
+}
+
+// moveQueued moves the watches that the stream's token would be refused for.
+func (sh *shard) moveQueued() {
+	for _, w := range sh.those(func(w *watcher) bool { return w.current.state == queued }) {
+		sh.engine.move(w, sh, newer)
+	}
+}
+
+// those returns the watches of the shard that have a property.
+func (sh *shard) those(have func(*watcher) bool) []*watcher {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	var some []*watcher
+	for w := range sh.watchers {
+		if have(w) {
+			some = append(some, w)
+		}
+	}
+	return some
+}
+
+// newer is the target of a watch that was refused: a stream that is younger than
+// the refusal.
+func newer(e *Engine, from *shard) *shard {
+	from.mu.Lock()
+	since := from.stale
+	from.mu.Unlock()
+	for _, sh := range e.groups[from.key] {
+		if !sh.bulk && sh != from && sh.newerThan(since) {
+			return sh
+		}
+	}
+	return e.newShard(from.base, from.key, false)
+}
+
+// newerThan reports whether another watch can be put on the shard, whose stream
+// is opened after the given time.
+func (sh *shard) newerThan(t time.Time) bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.stale.IsZero() && len(sh.watchers) < maxWatchers && (sh.opened.IsZero() || sh.opened.After(t))
+}
+
+// evacuateSoon is called when there is a stream with a token that is accepted.
+func (sh *shard) evacuateSoon() {
+	select {
+	case sh.superseded <- struct{}{}:
+	default:
+	}
+}
+
+// evacuate moves the watches that are still on a stream whose token is refused
+// to one that can take further ones, and so ends the stream.
+func (sh *shard) evacuate() {
+	sh.mu.Lock()
+	stale := !sh.stale.IsZero()
+	sh.mu.Unlock()
+	if !stale {
+		return // it was opened again since
+	}
+	for _, w := range sh.those(func(*watcher) bool { return true }) {
+		sh.engine.move(w, sh, newer)
+	}
+}

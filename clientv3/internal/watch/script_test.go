@@ -1,0 +1,188 @@
+package watch
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// script leads a session by hand: it says what the server says, and looks at what
+// the session sends.
+type script struct {
+	t  *testing.T
+	ss *session
+}
+
+// connected returns a script whose session has a stream.
+func connected(t *testing.T) *script {
+	sc := &script{t, newSession()}
+	sc.connect()
+	return sc
+}
+
+// follow adds a subscription, from a revision on.
+func (sc *script) follow(rev int64) *follower {
+	f := &follower{}
+	f.sub = newSubscription(&Request{Key: []byte("k")}, f, rev)
+	sc.ss.add(f.sub)
+	return f
+}
+
+// follows adds as many subscriptions.
+func (sc *script) follows(n int) []*follower {
+	fs := make([]*follower, n)
+	for i := range fs {
+		fs[i] = sc.follow(0)
+	}
+	return fs
+}
+
+// sends checks what the session has sent since the last time.
+func (sc *script) sends(want ...string) {
+	sc.t.Helper()
+	var got []string
+	for _, req := range sc.ss.take() {
+		switch {
+		case req.GetCreateRequest() != nil:
+			got = append(got, fmt.Sprintf("create %d from %d", req.GetCreateRequest().WatchId, req.GetCreateRequest().StartRevision))
+		case req.GetCancelRequest() != nil:
+			got = append(got, fmt.Sprintf("cancel %d", req.GetCancelRequest().WatchId))
+		case req.GetProgressRequest() != nil:
+			got = append(got, "progress?")
+		}
+	}
+	assert.Equal(sc.t, want, got)
+}
+
+// hears lets the session take in what a server says.
+func (sc *script) hears(resps ...*pb.WatchResponse) {
+	sc.t.Helper()
+	for _, resp := range resps {
+		require.NoError(sc.t, sc.ss.receive(resp), "%v", resp)
+	}
+}
+
+// learns lets the session ask for progress, and hear it for all watchers.
+func (sc *script) learns(rev int64) {
+	sc.t.Helper()
+	sc.ss.requestProgress(false)
+	out := sc.ss.take()
+	require.NotEmpty(sc.t, out, "nothing was asked")
+	require.NotNil(sc.t, out[len(out)-1].GetProgressRequest())
+	sc.hears(progressed(invalidID, rev))
+}
+
+// breaks lets the session take in what must not be said, and opens another stream.
+func (sc *script) breaks(resp *pb.WatchResponse, why string) {
+	sc.t.Helper()
+	require.ErrorContains(sc.t, sc.ss.receive(resp), why)
+	sc.reconnect()
+}
+
+func (sc *script) reconnect() {
+	sc.ss.disconnect()
+	sc.connect()
+}
+
+// connect opens a stream. It begins with a question of its own.
+func (sc *script) connect() {
+	sc.ss.connect()
+	require.NotNil(sc.t, sc.ss.out[0].GetProgressRequest())
+	sc.ss.out = sc.ss.out[1:]
+}
+
+// follower owns a subscription, and notes what it is told.
+type follower struct {
+	sub  *subscription
+	told []string
+	then func() // when it is told something
+}
+
+func (f *follower) note(format string, args ...any) {
+	f.told = append(f.told, fmt.Sprintf(format, args...))
+	if f.then != nil {
+		f.then()
+	}
+}
+
+// was returns what the follower was told since the last time.
+func (f *follower) was() []string {
+	told := f.told
+	f.told = nil
+	return told
+}
+
+func (f *follower) created(*subscription, *pb.ResponseHeader) { f.note("created") }
+
+func (f *follower) refused(_ *subscription, r *pb.WatchResponse) {
+	f.note("refused: %s", r.CancelReason)
+}
+
+func (f *follower) events(_ *subscription, _ *pb.ResponseHeader, events []*mvccpb.Event) {
+	f.note("events %v", revisions(events))
+}
+
+func (f *follower) progress(_ *subscription, h *pb.ResponseHeader, notify bool) {
+	if notify {
+		f.note("progress %d, asked for", h.Revision)
+		return
+	}
+	f.note("progress %d", h.Revision)
+}
+
+func (f *follower) canceled(_ *subscription, r *pb.WatchResponse) {
+	f.note("canceled, compacted %d", r.CompactRevision)
+}
+
+// What a server says.
+
+func created(id, rev int64) *pb.WatchResponse {
+	return &pb.WatchResponse{Header: at(rev), WatchId: id, Created: true}
+}
+
+func refused(reason string) *pb.WatchResponse {
+	return &pb.WatchResponse{Header: at(1), WatchId: invalidID, Created: true, Canceled: true, CancelReason: reason}
+}
+
+func canceled(id int64) *pb.WatchResponse {
+	return &pb.WatchResponse{Header: at(1), WatchId: id, Canceled: true}
+}
+
+func compacted(id, rev int64) *pb.WatchResponse {
+	return &pb.WatchResponse{Header: at(0), WatchId: id, Canceled: true, CompactRevision: rev}
+}
+
+func progressed(id, rev int64) *pb.WatchResponse {
+	return &pb.WatchResponse{Header: at(rev), WatchId: id}
+}
+
+func happened(id int64, revs ...int64) *pb.WatchResponse {
+	return &pb.WatchResponse{Header: at(revs[len(revs)-1]), WatchId: id, Events: eventsAt(revs...)}
+}
+
+func fragment(id int64, revs ...int64) *pb.WatchResponse {
+	r := happened(id, revs...)
+	r.Fragment = true
+	return r
+}
+
+// eventsAt returns an event for each revision.
+func eventsAt(revs ...int64) []*mvccpb.Event {
+	events := make([]*mvccpb.Event, 0, len(revs))
+	for _, rev := range revs {
+		events = append(events, &mvccpb.Event{Kv: &mvccpb.KeyValue{Key: []byte("k"), ModRevision: rev}})
+	}
+	return events
+}
+
+func revisions(events []*mvccpb.Event) []int64 {
+	var revs []int64
+	for _, ev := range events {
+		revs = append(revs, ev.GetKv().GetModRevision())
+	}
+	return revs
+}

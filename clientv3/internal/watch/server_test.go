@@ -1,0 +1,255 @@
+package watch
+
+import (
+	"errors"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// denied is a key that nobody may watch.
+const denied = "denied"
+
+// server models etcd's side of one watch stream, step by step: requests are
+// handled in order, confirmations and events go through queues of their own,
+// which are emptied in any order, events of an unconfirmed watcher wait for the
+// confirmation, and the queue of events has a bound.
+type server struct {
+	hist      *history
+	revisions int  // in a batch for a watcher that is behind
+	room      int  // in the queue of events
+	fragment  int  // events in a fragment
+	proxy     bool // chooses ids itself
+	mute      bool // something on the way swallows progress requests
+	hasty     bool // answers progress requests before it has sent everything, as old servers do
+
+	watchers  []*served
+	ids       map[int64]bool // ever given
+	confirmed map[int64]bool
+	early     map[int64][]*pb.WatchResponse // events that wait for the confirmation
+	control   []*pb.WatchResponse
+	events    []*pb.WatchResponse
+	sent      []*pb.WatchResponse // on their way to the client
+}
+
+// served is a watcher of the server.
+type served struct {
+	id, start int64
+	next      int64 // the first revision that it was not told of
+	req       *Request
+	synced    bool
+	compacted bool
+	blocked   *pb.WatchResponse // there was no room for it
+}
+
+func newServer(h *history) *server {
+	return &server{
+		hist: h, revisions: 1000, room: 128, fragment: 2,
+		ids: make(map[int64]bool), confirmed: make(map[int64]bool), early: make(map[int64][]*pb.WatchResponse),
+	}
+}
+
+var errIDReused = errors.New("a watch id was used twice on a stream")
+
+// handle takes in a request. Meanwhile is done after a watcher was created, and
+// before the revision for its confirmation is read.
+func (sv *server) handle(req *pb.WatchRequest, meanwhile func()) error {
+	switch {
+	case req.GetCreateRequest() != nil:
+		return sv.create(req.GetCreateRequest(), meanwhile)
+	case req.GetCancelRequest() != nil:
+		sv.cancel(req.GetCancelRequest().WatchId)
+	case req.GetProgressRequest() != nil:
+		sv.answer()
+	}
+	return nil
+}
+
+func (sv *server) create(r *pb.WatchCreateRequest, meanwhile func()) error {
+	id := r.WatchId
+	if sv.proxy {
+		id = int64(len(sv.ids))
+	} else if sv.ids[id] {
+		return errIDReused
+	}
+	if string(r.Key) == denied {
+		sv.control = append(sv.control, &pb.WatchResponse{
+			Header: at(sv.hist.rev()), WatchId: invalidID, Created: true, Canceled: true, CancelReason: "permission denied",
+		})
+		return nil
+	}
+	sv.ids[id] = true
+	w := &served{
+		id: id, start: r.StartRevision, next: r.StartRevision,
+		req: &Request{Key: r.Key, End: r.RangeEnd, Fragment: r.Fragment},
+	}
+	w.synced = w.start == 0 || w.start > sv.hist.rev()
+	if w.start == 0 {
+		w.next = sv.hist.rev() + 1
+	}
+	sv.watchers = append(sv.watchers, w)
+	if meanwhile != nil {
+		meanwhile()
+	}
+	sv.control = append(sv.control, &pb.WatchResponse{Header: at(sv.hist.rev()), WatchId: id, Created: true})
+	return nil
+}
+
+// answer answers a progress request.
+func (sv *server) answer() {
+	switch {
+	case sv.mute:
+	case sv.hasty:
+		sv.control = append(sv.control, progressed(invalidID, sv.hist.rev()))
+	default:
+		sv.progress(sv.watchers, invalidID)
+	}
+}
+
+func (sv *server) find(id int64) *served {
+	for _, w := range sv.watchers {
+		if w.id == id {
+			return w
+		}
+	}
+	return nil
+}
+
+func (sv *server) cancel(id int64) {
+	w := sv.find(id)
+	if w == nil {
+		return
+	}
+	sv.watchers = slices.DeleteFunc(sv.watchers, func(o *served) bool { return o == w })
+	sv.control = append(sv.control, &pb.WatchResponse{Header: at(sv.hist.rev()), WatchId: id, Canceled: true})
+}
+
+// progress answers for all of the watchers, if they are up to date, there is any,
+// and there is room.
+func (sv *server) progress(watchers []*served, id int64) {
+	for _, w := range watchers {
+		if !w.synced || sv.hist.rev() < w.start {
+			return
+		}
+	}
+	if len(watchers) > 0 {
+		sv.enqueue(&pb.WatchResponse{Header: at(sv.hist.rev()), WatchId: id})
+	}
+}
+
+func (sv *server) enqueue(resp *pb.WatchResponse) bool {
+	if len(sv.events) >= sv.room {
+		return false
+	}
+	sv.events = append(sv.events, resp)
+	return true
+}
+
+// notify tells the watchers that are up to date of the latest revision.
+func (sv *server) notify() {
+	rev := sv.hist.rev()
+	for _, w := range sv.watchers {
+		events := sv.hist.between(w.req, rev, rev)
+		if !w.synced || rev < w.next || len(events) == 0 {
+			continue
+		}
+		sv.tell(w, &pb.WatchResponse{Header: at(rev), WatchId: w.id, Events: events})
+		w.next = rev + 1
+	}
+}
+
+func (sv *server) tell(w *served, resp *pb.WatchResponse) {
+	if !sv.enqueue(resp) {
+		w.synced, w.blocked = false, resp
+	}
+}
+
+// sync sends a batch to each watcher that is behind.
+func (sv *server) sync() {
+	for _, w := range sv.watchers {
+		switch {
+		case w.synced || w.compacted:
+		case w.blocked != nil:
+			if sv.enqueue(w.blocked) {
+				w.blocked = nil
+				w.synced = w.next > sv.hist.rev()
+			}
+		case w.next < sv.hist.compacted:
+			w.compacted = sv.enqueue(&pb.WatchResponse{
+				Header: at(0), WatchId: w.id, Canceled: true, CompactRevision: sv.hist.compacted,
+			})
+		default:
+			sv.catchUp(w)
+		}
+	}
+}
+
+func (sv *server) catchUp(w *served) {
+	events, more := sv.hist.batch(w.req, w.next, sv.revisions)
+	w.next, w.synced = sv.hist.rev()+1, more == 0
+	if more != 0 {
+		w.next = more
+	}
+	if len(events) > 0 {
+		sv.tell(w, &pb.WatchResponse{Header: at(sv.hist.rev()), WatchId: w.id, Events: events})
+	}
+}
+
+// sendControl sends the oldest confirmation, and the events that waited for it.
+func (sv *server) sendControl() {
+	if len(sv.control) == 0 {
+		return
+	}
+	c := sv.control[0]
+	sv.control = sv.control[1:]
+	sv.sent = append(sv.sent, c)
+	switch {
+	case c.WatchId == invalidID:
+	case c.Canceled:
+		delete(sv.confirmed, c.WatchId)
+	case c.Created:
+		sv.confirmed[c.WatchId] = true
+		sv.sent = append(sv.sent, sv.early[c.WatchId]...)
+		delete(sv.early, c.WatchId)
+	}
+}
+
+// sendEvents sends the oldest events or progress.
+func (sv *server) sendEvents() {
+	if len(sv.events) == 0 {
+		return
+	}
+	r := sv.events[0]
+	sv.events = sv.events[1:]
+	if r.WatchId != invalidID && !sv.confirmed[r.WatchId] {
+		sv.early[r.WatchId] = append(sv.early[r.WatchId], r)
+		return
+	}
+	if w := sv.find(r.WatchId); w == nil || !w.req.Fragment || len(r.Events) <= sv.fragment {
+		sv.sent = append(sv.sent, r)
+		return
+	}
+	for rest := r.Events; len(rest) > 0; {
+		n := min(sv.fragment, len(rest))
+		sv.sent = append(sv.sent, &pb.WatchResponse{
+			Header: r.Header, WatchId: r.WatchId, Events: rest[:n:n], Fragment: n < len(rest),
+		})
+		rest = rest[n:]
+	}
+}
+
+// receive returns what arrives next at the client, nil if nothing does.
+func (sv *server) receive() *pb.WatchResponse {
+	if len(sv.sent) == 0 {
+		return nil
+	}
+	r := sv.sent[0]
+	sv.sent = sv.sent[1:]
+	return r
+}
+
+// idle reports whether the server has nothing left to say.
+func (sv *server) idle() bool {
+	behind := slices.ContainsFunc(sv.watchers, func(w *served) bool { return !w.synced && !w.compacted })
+	return !behind && len(sv.control)+len(sv.events)+len(sv.sent) == 0
+}

@@ -1,0 +1,66 @@
+package watch
+
+import (
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// splitting is the stage of a watcher's catchup.
+type splitting watcher
+
+var _ stage = (*splitting)(nil)
+
+func (sp *splitting) open(from int64) *subscription {
+	w := (*watcher)(sp)
+	s := newSubscription(&w.req, w, from)
+	w.session().add(s)
+	return s
+}
+
+func (sp *splitting) close(s *subscription) { (*watcher)(sp).session().remove(s) }
+
+func (sp *splitting) emit(h *pb.ResponseHeader, events []*mvccpb.Event) {
+	(*watcher)(sp).push(Response{Header: h, Events: events})
+}
+
+// considerCatchup looks whether the watch should be split. That is done when
+// the shard's lock is free, because it moves to another one.
+func (w *watcher) considerCatchup(h *pb.ResponseHeader, events []*mvccpb.Event) {
+	sh := w.shard.Load()
+	slow := w.buffer.held() > sh.engine.cfg.MaxBuffer/8 // it is the caller who takes the time
+	if slow || w.unsplit || !sh.session.splittable() {
+		return
+	}
+	if p, ok := planCatchup(h.GetRevision(), events, sh.engine.cfg.MaxBuffer); ok {
+		sh.later = append(sh.later, func() { sh.engine.catchUp(w, sh, p) })
+	}
+}
+
+// afterCatchup looks at what has become of a split watch.
+func (w *watcher) afterCatchup() {
+	w.current = w.catchup.current()
+	switch failure := w.catchup.failure(); {
+	case failure != nil:
+		w.canceled(w.current, failure)
+	case w.catchup.finished():
+		w.endCatchup()
+		sh := w.shard.Load()
+		sh.later = append(sh.later, func() { sh.engine.move(w, sh, ordinary) })
+	}
+	w.considerPause()
+}
+
+// rejoin goes on without parts: the server at the other end, or something
+// between, does not tell when a part without events has ended.
+func (w *watcher) rejoin() {
+	next := w.stop()
+	w.unsplit = true
+	w.current = newSubscription(&w.req, w, next)
+	w.session().add(w.current)
+}
+
+func (w *watcher) endCatchup() {
+	w.shard.Load().engine.parts.Add(int64(-w.catchup.plan.parts))
+	w.shard.Load().splits--
+	w.catchup = nil
+}

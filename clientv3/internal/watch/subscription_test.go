@@ -1,0 +1,103 @@
+package watch
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func TestTransitions(t *testing.T) {
+	const never = "impossible"
+	table := map[state]map[trigger]string{
+		parked: {add: "queued", remove: "parked", ask: never, confirm: never, end: never, lose: "parked"},
+		queued: {add: "queued", remove: "parked", ask: "asked", confirm: never, end: never, lose: "queued"},
+		asked:  {add: "asked", remove: "parked", ask: never, confirm: "live", end: "parked", lose: "queued"},
+		live:   {add: "live", remove: "parked", ask: never, confirm: never, end: "parked", lose: "queued"},
+	}
+	require.Len(t, table, numStates)
+	for from, row := range table {
+		require.Len(t, row, numTriggers)
+		for tr, want := range row {
+			t.Run(from.String()+" "+tr.String(), func(t *testing.T) {
+				s := &subscription{state: from}
+				err := s.step(tr)
+				if want != never {
+					require.NoError(t, err)
+					assert.Equal(t, want, s.state.String())
+					return
+				}
+				assert.Equal(t, codes.Unavailable, status.Code(err), "the stream is opened again")
+				assert.ErrorContains(t, err, tr.String()+" of a subscription that is "+from.String())
+				assert.Equal(t, from, s.state, "nothing has changed")
+			})
+		}
+	}
+}
+
+func TestStepForgetsFragments(t *testing.T) {
+	for _, tr := range []trigger{remove, end, lose} {
+		s := &subscription{state: live}
+		s.accept(&pb.WatchResponse{Fragment: true, Events: eventsAt(5)})
+		require.NotEmpty(t, s.partial)
+		require.NoError(t, s.step(tr))
+		assert.Nil(t, s.partial, "%v", tr)
+	}
+}
+
+func TestAccept(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		next  int64
+		given []int64
+		want  []int64
+		after int64
+	}{
+		{"new", 5, []int64{5, 5, 7}, []int64{5, 5, 7}, 8},
+		{"start not known", 0, []int64{3}, []int64{3}, 4},
+		{"seen before", 5, []int64{3, 4}, nil, 5},
+		{"partly seen before", 5, []int64{4, 4, 5, 5}, []int64{5, 5}, 6},
+		{"nothing", 5, nil, nil, 5},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := &subscription{next: tc.next}
+			got := s.accept(&pb.WatchResponse{Header: at(100), Events: eventsAt(tc.given...)})
+			assert.Equal(t, tc.want, revisions(got))
+			assert.Equal(t, tc.after, s.next, "the header of a batch proves nothing")
+		})
+	}
+}
+
+func TestAcceptFragments(t *testing.T) {
+	s := &subscription{next: 4}
+	fragment := func(more bool, revs ...int64) []int64 {
+		return revisions(s.accept(&pb.WatchResponse{Fragment: more, Events: eventsAt(revs...)}))
+	}
+	assert.Nil(t, fragment(true, 3, 4))
+	assert.Nil(t, fragment(true, 4))
+	assert.Nil(t, fragment(true))
+	assert.EqualValues(t, 4, s.next, "a fragment may end within a revision")
+	assert.Equal(t, []int64{4, 4, 4, 6}, fragment(false, 4, 6))
+	assert.EqualValues(t, 7, s.next)
+	assert.Equal(t, []int64{7}, fragment(false, 7))
+}
+
+func TestAdvance(t *testing.T) {
+	for _, tc := range []struct {
+		next, rev int64
+		news      bool
+		after     int64
+	}{
+		{5, 3, false, 5}, // from before the start
+		{5, 4, true, 5},
+		{5, 9, true, 10},
+		{0, 9, true, 10},
+	} {
+		s := &subscription{next: tc.next}
+		assert.Equal(t, tc.news, s.advance(tc.rev), "%+v", tc)
+		assert.Equal(t, tc.after, s.next, "%+v", tc)
+	}
+}
