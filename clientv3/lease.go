@@ -95,8 +95,10 @@ type Lease interface {
 	//
 	// All leases of a client share one stream. When its member does not answer,
 	// loses its leader, or leaves, the stream is opened elsewhere, within a third of
-	// the shortest TTL concerned, and what is unanswered is sent again. A lease
-	// outlives every outage that is shorter than what is left of its TTL.
+	// the shortest TTL concerned, and what is unanswered is sent again. Where all
+	// members are slow to answer, each next stream is given more time. A lease
+	// outlives an outage that ends before its TTL does by more than the longest pause
+	// between two attempts, 1.5 s by default.
 	//
 	// The channel is closed when
 	//
@@ -105,10 +107,14 @@ type Lease interface {
 	//   - the TTL has passed since the last request that was answered was sent: the
 	//     lease may have ended,
 	//   - no first answer came for DialTimeout plus 1 s, or for 5 s if there is no
-	//     DialTimeout; a lease that this service granted has at least its TTL,
+	//     DialTimeout; a lease that this service has granted or renewed has at least
+	//     what is left of its TTL,
 	//   - ctx was made by [WithRequireLeader] and every endpoint that can be reached
 	//     says that it knows no leader,
 	//   - ctx ends, or Close is called.
+	//
+	// What was not read until then can still be read, unless the lease does not exist
+	// any more: then unread answers are taken back, as none of them is true any more.
 	//
 	// [WithLeaseMonitor] tells which of these it was, and until when the lease
 	// certainly lives. After Close the channel is closed from the beginning, and the
@@ -122,8 +128,8 @@ type Lease interface {
 	// KeepAlive uses, and is sent again after a fault until ctx ends; without a
 	// deadline it waits for as long as no member answers. If there is no such lease
 	// the error is rpctypes.ErrLeaseNotFound. If the server refuses the request,
-	// for want of permission for instance, it is the server's error. After Close the
-	// request has a stream of its own.
+	// for want of permission for instance, it is the server's error. After Close, or
+	// when Close comes in the middle of it, the request has a stream of its own.
 	KeepAliveOnce(ctx context.Context, id LeaseID) (*LeaseKeepAliveResponse, error)
 
 	// Close ends all KeepAlives; their channels are closed. It revokes nothing. It
@@ -194,5 +200,6 @@ func (l *lessor) Leases(ctx context.Context) (*LeaseLeasesResponse, error) {
 
 func (l *lessor) Close() error {
 	l.engine.Close(ErrKeepAliveHalted{Reason: context.Canceled})
+	l.drops.writing.Wait()
 	return nil
 }

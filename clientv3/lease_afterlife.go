@@ -8,7 +8,7 @@ import (
 )
 
 // renewAlone renews a lease over a stream of its own, because the one for all was
-// closed. The official client allows that, and there are programs which give up
+// closed, before the call or in the middle of it. The official client allows that, and there are programs which give up
 // a lease in that order.
 func (l *lessor) renewAlone(ctx context.Context, id LeaseID) (*LeaseKeepAliveResponse, error) {
 	for tries := l.tries(); ; {

@@ -92,6 +92,9 @@ func (l *lessor) KeepAliveOnce(ctx context.Context, id LeaseID) (*LeaseKeepAlive
 		return l.renewAlone(ctx, id)
 	}
 	<-o.done
+	if errors.As(o.err, &ErrKeepAliveHalted{}) {
+		return l.renewAlone(ctx, id)
+	}
 	return o.resp, ContextError(ctx, o.err)
 }
 
@@ -163,8 +166,10 @@ func keepAliveResponse(resp *pb.LeaseKeepAliveResponse) *LeaseKeepAliveResponse 
 const dropLogInterval = time.Minute
 
 // dropLog logs that responses are dropped, of all leases together and not for each.
+// The leases do not wait for the log.
 type dropLog struct {
-	log func() *zap.Logger
+	log     func() *zap.Logger
+	writing sync.WaitGroup // at most a line a minute
 
 	mu      sync.Mutex
 	dropped int // since the last line
@@ -178,10 +183,14 @@ func (d *dropLog) note(ch chan *LeaseKeepAliveResponse, resp *pb.LeaseKeepAliveR
 	if !d.last.IsZero() && time.Since(d.last) < dropLogInterval {
 		return
 	}
-	d.log().Warn("lease keepalive response queue is full; dropping response send",
+	fields := []zap.Field{
 		zap.Int("queue-size", len(ch)), zap.Int("queue-capacity", cap(ch)),
-		zap.Int64("lease-id", resp.ID), zap.Int("dropped", d.dropped))
+		zap.Int64("lease-id", resp.ID), zap.Int("dropped", d.dropped),
+	}
 	d.dropped, d.last = 0, time.Now()
+	d.writing.Go(func() {
+		d.log().Warn("lease keepalive response queue is full; dropping response send", fields...)
+	})
 }
 
 // leaseStreams opens the keepalive streams of a client.

@@ -36,6 +36,9 @@ func (m *LeaseMonitor) LastRenewal() time.Time {
 // revokes it: LastRenewal plus the TTL that was answered. The server counts from
 // a moment after the request was sent, so it never ends the lease earlier. It is
 // the zero time if LastRenewal is.
+//
+// The time is one of the monotonic clock, which on most systems stands still while
+// the machine is suspended: after that a lease may have ended before its Deadline.
 func (m *LeaseMonitor) Deadline() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

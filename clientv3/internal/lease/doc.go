@@ -17,13 +17,13 @@
 //
 // A renewal is due a third of the TTL after the one before was sent, or a little
 // earlier: leases that are due at about the same time go together, and each is
-// drawn a little forward, so that clients which began together drift apart. A lease whose
-// latest request was not sent at a time of its own, because it is new or its
-// stream broke, draws from the whole second half of that third.
+// drawn a little forward, so that clients which began together drift apart. A lease
+// whose latest request was not sent at a time of its own, because it is new or was
+// sent again together with others, draws from the whole second half of that third.
 //
 // At most one request of a lease is unanswered on a stream: answers come in the
 // order of requests, so that a second one would only wait behind the first. When
 // the stream is lost, everything unanswered is sent again on the next one, the
 // lease that ends soonest first. A stream is also given up when it owes answers
-// and stays silent, see [Machine.Silent].
+// and stays silent, see [Machine.Silent], unless members are known to be slow.
 package lease

@@ -39,7 +39,6 @@ type Engine struct {
 	timer   *time.Timer // calls tick; nil until there is something to wait for
 	armed   time.Time   // when it does, zero if it does not
 	link    link
-	pause   pause
 }
 
 // New returns an Engine that does nothing yet.
@@ -155,9 +154,6 @@ func (e *Engine) arrangeLocked(now time.Time) {
 	}
 	if wake, ok := e.machine.Wake(); ok && (e.armed.IsZero() || wake.Before(e.armed)) {
 		e.armLocked(wake, wake.Sub(now))
-	}
-	if e.pause.timer != nil {
-		e.pause.shorten(now.Add(e.machine.Pause(now)))
 	}
 }
 

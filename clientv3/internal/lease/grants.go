@@ -2,13 +2,14 @@ package lease
 
 import "time"
 
-// maxGrants bounds what is remembered of leases that were granted and not kept
-// alive, to about 2 MB. Past it everything is forgotten, which only means that
+// maxGrants bounds what is remembered of leases that nobody keeps alive, to about
+// 2 MB. Past it everything is forgotten, which only means that
 // such a lease is given as long for its first answer as an unknown one.
 const maxGrants = 1 << 15
 
-// grants remembers when leases were granted, and for how long. A lease that is
-// then kept alive does not depend on how soon its first request is answered.
+// grants remembers when leases were granted, or renewed by those who have left, and
+// for how long. A lease that is then kept alive does not depend on how soon its first
+// request is answered.
 type grants struct {
 	byID  map[int64]grant
 	sweep int // the size at which those that are over are removed

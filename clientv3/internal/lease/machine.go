@@ -26,10 +26,16 @@ type Machine struct {
 	requests uint64 // how many requests were sent
 	phase    phase
 	lastErr  error         // of the latest stream
-	oldest   *entry        // the lease that a lost stream owed the next answer for
+	owed     bool          // the stream that was lost owed answers
+	oldest   *entry        // the lease it owed the next one for; nil if it is Gone
 	quiet    instant       // since when the stream, or its opening, owes something
 	shortest time.Duration // the shortest TTL since nothing was due or unanswered
 	moveAt   instant       // when the stream leaves an endpoint that was removed
+
+	// tolerance is how long a stream may be silent because others were, and slow
+	// when that was last of use.
+	tolerance time.Duration
+	slow      instant
 }
 
 // entry is one lease.
@@ -97,7 +103,7 @@ func (m *Machine) move(l *entry, to State) {
 	if q, when := m.queueOf(l); q != nil {
 		q.push(l, when)
 	} else {
-		delete(m.leases, l.id)
+		m.forget(l)
 	}
 	if !demanded && m.demands() {
 		m.quiet = m.now
@@ -107,6 +113,18 @@ func (m *Machine) move(l *entry, to State) {
 		m.shortest = min(m.shortest, m.ttlOf(l))
 	case len(m.due)+len(m.sent)+len(m.abandoned) == 0:
 		m.shortest = maxSilence * silenceShare
+	}
+}
+
+// forget drops a lease, but for the time that it is certain to live: somebody may
+// come back to it.
+func (m *Machine) forget(l *entry) {
+	delete(m.leases, l.id)
+	if m.oldest == l {
+		m.oldest = nil
+	}
+	if l.ttl > 0 && l.renewed.add(l.ttl) > m.now {
+		m.grants.add(m.now, l.id, grant{sent: l.renewed, ttl: l.ttl})
 	}
 }
 
@@ -247,9 +265,13 @@ func (l *entry) repeats() bool {
 // proves nothing, and is dropped.
 func (m *Machine) Answered(now time.Time, resp *pb.LeaseKeepAliveResponse) {
 	m.at(now)
-	m.quiet, m.lastErr = m.now, nil
 	l, known := m.leases[resp.ID]
-	if !known || !l.state.unanswered() {
+	asked := known && l.state.unanswered()
+	if asked {
+		m.pace(m.ttlOf(l))
+	}
+	m.quiet, m.lastErr = m.now, nil
+	if !asked {
 		return
 	}
 	if ttl := seconds(resp.TTL); ttl > 0 {
@@ -330,7 +352,7 @@ func (m *Machine) Close(cause error) {
 	clear(m.leases)
 	m.waiting, m.due, m.sent, m.abandoned = nil, nil, nil, nil
 	m.grants = grants{}
-	m.phase, m.moveAt = down, never
+	m.phase, m.moveAt, m.oldest = down, never, nil
 }
 
 // Wanted reports whether there are leases to keep alive.

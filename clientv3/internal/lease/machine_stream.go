@@ -1,7 +1,7 @@
 package lease
 
 import (
-	"fmt"
+	"math"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -15,6 +15,7 @@ import (
 func (m *Machine) Opening(now time.Time) {
 	m.at(now)
 	m.phase, m.quiet, m.moveAt = opening, m.now, never
+	m.owed, m.oldest = false, nil
 }
 
 // Opened notes that requests can be sent.
@@ -30,20 +31,30 @@ func (m *Machine) Lost(now time.Time, err error) {
 	if m.phase == down {
 		return
 	}
+	if m.silent() {
+		m.tolerate()
+	}
 	m.phase, m.lastErr, m.moveAt = down, err, never
-	m.oldest = nil
-	for _, q := range []*queue{&m.sent, &m.abandoned} {
-		for len(*q) > 0 {
-			l := (*q)[len(*q)-1].lease
-			if m.oldest == nil || l.request < m.oldest.request {
-				m.oldest = l
+	m.blame()
+	crowd := len(m.due)+len(m.sent)+len(m.abandoned) > 1
+	for len(m.sent) > 0 {
+		l := m.sent[len(m.sent)-1].lease
+		l.crowd = l.crowd || crowd
+		m.move(l, Due)
+	}
+	for len(m.abandoned) > 0 {
+		m.move(m.abandoned[len(m.abandoned)-1].lease, Gone)
+	}
+}
+
+// blame notes for which lease the stream owed the next answer.
+func (m *Machine) blame() {
+	m.owed, m.oldest = len(m.sent)+len(m.abandoned) > 0, nil
+	for _, q := range []queue{m.sent, m.abandoned} {
+		for _, owed := range q {
+			if m.oldest == nil || owed.lease.request < m.oldest.request {
+				m.oldest = owed.lease
 			}
-			if l.state == Abandoned {
-				m.move(l, Gone)
-				continue
-			}
-			l.crowd = true
-			m.move(l, Due)
 		}
 	}
 }
@@ -51,31 +62,36 @@ func (m *Machine) Lost(now time.Time, err error) {
 // Refused notes that the error which the stream was lost with was no fault: the
 // same request would meet it again. Answers come in the order of requests, so it
 // was the oldest one that was refused, or if there was none the stream itself.
+// PermissionDenied may be about the keys of one lease; any other refusal is about
+// all, and whoever wants one answer hears of it.
 //
 // A lease that was refused may still be alive, and the refusal may be taken back,
 // as when a role is being changed. It is set aside for a while, so that the others
 // are not held up by it.
 func (m *Machine) Refused(now time.Time, err error) {
 	m.at(now)
-	refused := func(s *Subscriber) bool { return s.Once }
-	if m.oldest == nil {
+	owed, l := m.owed, m.oldest
+	m.owed, m.oldest = false, nil
+	if !owed || status.Code(err) != codes.PermissionDenied {
 		for _, q := range append(queue(nil), m.due...) {
-			m.endThose(q.lease, err, refused)
-			m.settle(q.lease)
+			m.refuse(q.lease, err)
 		}
+	}
+	if l == nil || l.state != Due {
 		return
 	}
-	l := m.oldest
-	m.oldest = nil
-	if l.state != Due {
-		return
-	}
-	m.endThose(l, err, refused)
-	m.settle(l)
+	m.refuse(l, err)
 	if l.state == Due {
-		l.due = m.now.add(min(m.ttlOf(l)/3, l.deadline.sub(m.now)/4))
+		aside := min(m.ttlOf(l)/3, l.deadline.sub(m.now)/pauseShare)
+		l.due = min(m.now.add(max(aside, minPauseOf(m.ttlOf(l)))), l.deadline)
 		m.move(l, Waiting)
 	}
+}
+
+// refuse tells those who want one answer that there is none.
+func (m *Machine) refuse(l *entry, err error) {
+	m.endThose(l, err, func(s *Subscriber) bool { return s.Once })
+	m.settle(l)
 }
 
 // Leaderless ends the subscriptions of those who wanted to hear that no endpoint
@@ -109,37 +125,6 @@ func (m *Machine) Take(now time.Time, ids []int64) []int64 {
 	return ids
 }
 
-// demands reports whether the stream, or its opening, owes something.
-func (m *Machine) demands() bool {
-	switch m.phase {
-	case opening:
-		return len(m.due) > 0
-	case open:
-		return len(m.sent)+len(m.abandoned) > 0
-	default:
-		return false
-	}
-}
-
-// patience is how long the stream may owe something and stay silent.
-func (m *Machine) patience() time.Duration { return min(m.shortest/silenceShare, maxSilence) }
-
-// Silent returns an error if the stream has to be given up: it owes answers, and
-// has given none for a quarter of the TTL of the shortest lease concerned, or for
-// 2 s. The same holds for opening one. It is silence that counts, not the age of a
-// request: a server works through a long queue one by one.
-func (m *Machine) Silent(now time.Time) error {
-	m.at(now)
-	if !m.demands() || m.now < m.quiet.add(m.patience()) {
-		return nil
-	}
-	what := "answered no keepalive"
-	if m.phase == opening {
-		what = "opened no keepalive stream"
-	}
-	return status.Error(codes.Unavailable, fmt.Sprintf("etcdclient: the endpoint %s for %v", what, m.patience()))
-}
-
 // Removed notes that the endpoint of the stream is no longer one of the client's.
 func (m *Machine) Removed(now time.Time) {
 	m.at(now)
@@ -155,11 +140,22 @@ func (m *Machine) Moving(now time.Time) bool {
 }
 
 // Pause returns how long to wait at most before the next attempt to open a stream:
-// a quarter of the time that is left to the lease which ends soonest.
+// a quarter of the time that is left to the lease which ends soonest, but not less
+// than a certain part of its TTL, and up to half as much more, so that clients
+// which lost their streams together do not come back together.
 func (m *Machine) Pause(now time.Time) time.Duration {
 	m.at(now)
-	_, end := m.due.next()
-	return max(end.sub(m.now)/4, minPause)
+	l, end := m.due.next()
+	for _, q := range m.waiting {
+		if q.lease.deadline < end {
+			l, end = q.lease, q.lease.deadline
+		}
+	}
+	if l == nil {
+		return math.MaxInt64
+	}
+	least := max(end.sub(m.now)/pauseShare, minPauseOf(m.ttlOf(l)))
+	return least + time.Duration(m.random()*float64(least)/2)
 }
 
 // Wake returns when time itself is next a reason to act: to call Advance, Silent

@@ -26,35 +26,18 @@ func (e *Engine) prepareNext(cause error) error {
 	return nil
 }
 
-// hurry returns a context that ends with the engine, or earlier if a lease cannot
-// wait for the pause to end.
+// hurry returns a context that ends with the engine, or when no lease can wait
+// longer for another stream. It has no deadline: Streams would take that for the
+// end of all attempts, and wait for none that comes after it.
 func (e *Engine) hurry() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(e.ctx)
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	now := time.Now()
-	longest := e.machine.Pause(now)
-	e.pause = pause{timer: time.AfterFunc(longest, cancel), end: now.Add(longest)}
+	longest := e.machine.Pause(time.Now())
+	e.mu.Unlock()
+	ctx, cancel := context.WithCancel(e.ctx)
+	timer := time.AfterFunc(longest, cancel)
 	return ctx, func() {
+		timer.Stop()
 		cancel()
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.pause.timer.Stop()
-		e.pause = pause{}
-	}
-}
-
-// pause is the wait for the next attempt to open a stream.
-type pause struct {
-	timer *time.Timer // nil if there is no pause
-	end   time.Time   // when it ends at the latest
-}
-
-// shorten makes a pause end earlier, if it has to.
-func (p *pause) shorten(end time.Time) {
-	if end.Before(p.end) {
-		p.end = end
-		p.timer.Reset(time.Until(end))
 	}
 }
 

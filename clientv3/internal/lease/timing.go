@@ -32,18 +32,32 @@ const (
 	steadySpread = 1.0 / 32
 
 	// silenceShare is the part of the TTL for which a stream may owe answers and
-	// stay silent. With a fault just after a renewal the next request is sent
-	// after a third of the TTL, the stream given up after another quarter, and
-	// there is time left to try two members more.
+	// stay silent, unless members are known to be slow, see patience. With a fault
+	// just after a renewal the next request is sent after a third of the TTL, the
+	// stream given up after another quarter, the one after it when three quarters
+	// of the rest are over, and there is time left to try a third member.
 	silenceShare = 4
 
-	// maxSilence bounds that for long leases. A leader that lives answers at once,
-	// and an election takes less by etcd's defaults.
+	// maxSilence bounds that for long leases. A member with a leader answers within
+	// milliseconds. One that has lost its leader ends the stream by itself, after
+	// three election timeouts: 3 s by etcd's defaults.
 	maxSilence = 2 * time.Second
 
-	// minPause is the least time between two attempts that a lease's end is reason
-	// enough to shorten.
-	minPause = 20 * time.Millisecond
+	// maxTolerance bounds how slow members are believed to be.
+	maxTolerance = time.Minute
+
+	// pauseShare is the part of the time left to a lease that it may wait for the
+	// next attempt to open a stream, and minPauseShare the part of its TTL that it
+	// has to wait in any case: thousands of leases that end one after the other
+	// must not have streams opened all the time, when nobody answers on them.
+	pauseShare    = 4
+	minPauseShare = 32
+
+	// minPause is the least such wait of a lease of 2 s or more.
+	minPause = 250 * time.Millisecond
+
+	// minWindow is the least window of a lease of 6 s or more.
+	minWindow = 125 * time.Millisecond
 
 	// maxMove is how long a stream stays at most with an endpoint that was removed.
 	// It is spread below that: what removed the endpoint tells all clients at once.
@@ -64,8 +78,19 @@ func interval(ttl time.Duration, crowd bool, r float64) time.Duration {
 // window returns how much earlier than due a lease may be renewed to go together
 // with another. A batch wakes everybody on its way once, here and on the server, and
 // that is most of what a small one costs. With 20 s between renewals there are two
-// batches a second at most, of any number of leases, for 1.5 % more requests.
-func window(ttl time.Duration) time.Duration { return ttl / 3 / 32 }
+// batches a second at most, of any number of leases, for 1.5 % more requests; with 2 s
+// there are eight, for 3 %.
+func window(ttl time.Duration) time.Duration {
+	third := ttl / 3
+	return max(third/32, min(third/16, minWindow))
+}
+
+// minPauseOf returns the least time that a lease waits for the next attempt to open
+// a stream. An eighth of the TTL leaves four attempts between a renewal that is due
+// and the end of the lease.
+func minPauseOf(ttl time.Duration) time.Duration {
+	return max(ttl/minPauseShare, min(minPause, ttl/8))
+}
 
 // seconds turns a TTL into a duration, and one that is too long for that into the
 // longest there is.

@@ -21,12 +21,22 @@ func (e *Engine) write() {
 			removed = e.link.removed
 			e.mu.Unlock()
 		case <-removed:
+			e.leave(removed)
 			removed = nil
-			e.update(e.machine.Removed)
 		case <-e.ctx.Done():
 			return
 		}
 	}
+}
+
+// leave has the stream moved if it is the one whose endpoint was removed, and not
+// one that has been opened since.
+func (e *Engine) leave(removed <-chan struct{}) {
+	e.update(func(now time.Time) {
+		if e.link.removed == removed {
+			e.machine.Removed(now)
+		}
+	})
 }
 
 // sendDue sends until nothing is due or the stream fails, of which the reader
@@ -45,13 +55,14 @@ func (e *Engine) sendDue() {
 	}
 }
 
-// take makes the next requests. They are made anew each time, all at once:
+// take makes the next requests, none if the engine has ended. They are made anew each time, all at once:
 // interceptors may look at a message after it was sent.
 func (e *Engine) take() (Stream, []pb.LeaseKeepAliveRequest) {
 	var stream Stream
+	e.batch = e.batch[:0]
 	e.update(func(now time.Time) {
 		stream = e.link.stream
-		e.batch = e.machine.Take(now, e.batch[:0])
+		e.batch = e.machine.Take(now, e.batch)
 	})
 	requests := make([]pb.LeaseKeepAliveRequest, len(e.batch))
 	for i, id := range e.batch {

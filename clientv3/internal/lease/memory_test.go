@@ -1,0 +1,158 @@
+package lease
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// What is known of a lease outlives its last subscriber, as long as the lease is
+// certain to.
+func TestLeaseIsRemembered(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		after func(r *rig)
+		known bool
+	}{
+		{"one answer was wanted", func(r *rig) {
+			r.once(1)
+			r.take()
+			r.answer(1, ttl)
+		}, true},
+		{"the keeper left", func(r *rig) { r.leave(r.renewed(1), context.Canceled) }, true},
+		{"the keeper left before an answer", func(r *rig) {
+			r.m.Granted(r.now, r.now, 1, int64(ttl/time.Second))
+			p := r.keep(1)
+			r.take()
+			r.leave(p, context.Canceled)
+			r.answer(1, ttl)
+		}, true},
+		{"it was found to be gone", func(r *rig) {
+			r.renewed(1)
+			r.pass(ttl / 3)
+			r.take()
+			r.answer(1, 0)
+		}, false},
+		{"it was revoked", func(r *rig) {
+			r.renewed(1)
+			r.m.Revoked(r.now, 1)
+		}, false},
+		{"it was revoked later", func(r *rig) {
+			r.leave(r.renewed(1), context.Canceled)
+			r.m.Revoked(r.now, 1)
+		}, false},
+		{"it was revoked with a request unanswered", func(r *rig) {
+			r.renewed(1)
+			r.pass(ttl / 3)
+			r.take()
+			r.m.Revoked(r.now, 1)
+			r.answer(1, ttl)
+		}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			r.connect()
+			tt.after(r)
+			require.Equal(t, Gone, r.state(1))
+			until := r.epoch.Add(ttl)
+			r.pass(time.Second)
+			p := r.keep(1)
+			if !tt.known {
+				require.Zero(t, p.validUntil)
+				require.Equal(t, r.m.now.add(firstAnswer), r.m.leases[1].deadline)
+				return
+			}
+			require.Equal(t, until, p.validUntil)
+			require.Equal(t, instant(ttl), r.m.leases[1].deadline)
+		})
+	}
+}
+
+// A lease that is gone is not held in memory by the stream that owed it an answer.
+func TestLostStreamForgetsItsLeases(t *testing.T) {
+	r := newRig(t)
+	p := r.keep(1)
+	r.connect()
+	r.take()
+	r.m.Lost(r.now, errBroken)
+	require.NotNil(t, r.m.oldest)
+	r.leave(p, context.Canceled)
+	require.Nil(t, r.m.oldest)
+
+	r.keep(2)
+	r.connect()
+	r.take()
+	r.m.Lost(r.now, errBroken)
+	r.connect()
+	require.Nil(t, r.m.oldest, "and nobody is refused for an earlier stream")
+}
+
+// A refusal that cannot be about one lease is told to all who want one answer, at
+// once.
+func TestRefusalOfAll(t *testing.T) {
+	for _, tt := range []struct {
+		err error
+		all bool
+	}{
+		{rpctypes.ErrGRPCPermissionDenied, false},
+		{rpctypes.ErrGRPCAuthFailed, true},
+		{status.Error(codes.Unauthenticated, "who are you?"), true},
+	} {
+		r := newRig(t)
+		k := r.keep(1)
+		r.connect()
+		r.take()
+		first, second := r.once(2), r.once(3)
+		r.take()
+		r.answer(1, ttl)
+		r.m.Lost(r.now, tt.err)
+		require.Contains(t, []int64{2, 3}, r.m.oldest.id)
+		r.m.Refused(r.now, tt.err)
+		r.check()
+		require.Equal(t, tt.all, first.closed+second.closed == 2, tt.err)
+		require.Zero(t, k.closed)
+	}
+}
+
+// The pauses of an outage are bounded by what is left, and never short.
+func TestPause(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		ttl   time.Duration
+		left  time.Duration
+		drawn float64
+		want  time.Duration
+	}{
+		{"much is left", time.Minute, 40 * time.Second, 0, 10 * time.Second},
+		{"much is left, at the latest", time.Minute, 40 * time.Second, 1, 15 * time.Second},
+		{"little is left", time.Minute, time.Millisecond, 0, time.Minute / 32},
+		{"little is left, at the latest", time.Minute, time.Millisecond, 1, time.Minute / 32 * 3 / 2},
+		{"little is left of 6 s", 6 * time.Second, time.Millisecond, 0, minPause},
+		{"little is left of 1 s", time.Second, time.Millisecond, 0, time.Second / 8},
+	} {
+		for _, waits := range []bool{false, true} {
+			t.Run(tt.name, func(t *testing.T) {
+				r := newRig(t)
+				r.keep(2) // has more time
+				r.connect()
+				r.take()
+				r.answer(2, time.Hour)
+				r.keep(1)
+				r.take()
+				r.answer(1, tt.ttl)
+				r.now = r.now.Add(tt.ttl - tt.left)
+				if !waits {
+					r.pass(0)
+				}
+				r.m.Lost(r.now, errBroken)
+				r.drawn = tt.drawn
+				require.Equal(t, tt.want, r.m.Pause(r.now))
+			})
+		}
+	}
+}

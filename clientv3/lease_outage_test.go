@@ -1,0 +1,168 @@
+package clientv3_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"google.golang.org/protobuf/proto"
+
+	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// Members that answer every keepalive just before the next would be due keep the
+// lease, and the stream once it is known.
+func TestKeepAliveOnSlowMembers(t *testing.T) {
+	for _, ttl := range []int64{2, 6, leaseTTL} {
+		t.Run(fmt.Sprint(ttl), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				whole := time.Duration(ttl) * time.Second
+				cluster, c := startFake(t, 3)
+				granted, err := c.Grant(t.Context(), ttl)
+				require.NoError(t, err)
+				cluster.On("LeaseKeepAlive", func(call *fakeetcd.Call) {
+					call.OnSend(func(proto.Message) bool {
+						time.Sleep(whole / 3 * 9 / 10)
+						return true
+					})
+					_, _ = call.Execute()
+				})
+				ch := keepAlive(t, t.Context(), c, granted.ID)
+				time.Sleep(3 * whole)
+				learned := cluster.Count("LeaseKeepAlive")
+				time.Sleep(10 * whole)
+				require.GreaterOrEqual(t, requireAlive(t, ch), 16)
+				require.Equal(t, learned, cluster.Count("LeaseKeepAlive"))
+			})
+		})
+	}
+}
+
+// In an outage in which streams can be opened and then fail, leases that end one
+// after the other do not have them opened more often than calls are repeated.
+func TestOutageOfManyLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 2000
+		cluster, c := startFake(t, 3)
+		channels := make([]<-chan *LeaseKeepAliveResponse, n)
+		for i := range channels {
+			channels[i] = keepAlive(t, t.Context(), c, grant(t, c))
+			time.Sleep(leaseTTL * time.Second / n)
+		}
+		cluster.On("LeaseKeepAlive", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCNoLeader) })
+		for _, m := range cluster.Members() {
+			m.BreakConnections()
+		}
+		const window = 10 * time.Second
+		for passed := time.Duration(0); passed < leaseTTL*time.Second; passed += window {
+			before := cluster.Count("LeaseKeepAlive")
+			time.Sleep(window)
+			require.LessOrEqual(t, cluster.Count("LeaseKeepAlive")-before, 30, "from %v on", passed)
+		}
+		time.Sleep(time.Second)
+		for _, ch := range channels {
+			requireEnded(t, ch)
+		}
+	})
+}
+
+// Close comes at any moment after the first answer, with the first request of another
+// lease under way.
+func TestCloseWhileALeaseIsRenewed(t *testing.T) {
+	cluster, err := fakeetcd.Start(1)
+	require.NoError(t, err)
+	defer cluster.Close()
+	for range 300 {
+		c, err := New(Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop()})
+		require.NoError(t, err)
+		first, second := grant(t, c), grant(t, c)
+		<-keepAlive(t, t.Context(), c, first)
+		ch := keepAlive(t, t.Context(), c, second)
+		require.NoError(t, c.Close())
+		for range ch {
+		}
+	}
+}
+
+// A KeepAliveOnce that Close comes in the middle of goes on by itself, if the client
+// still lives.
+func TestKeepAliveOnceThroughClose(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(c *Client) error
+		want assert.ErrorAssertionFunc
+	}{
+		{"of the lease", func(c *Client) error { return c.Lease.Close() }, assert.NoError},
+		{"of the client", func(c *Client) error { return c.Close() }, func(t assert.TestingT, err error, _ ...any) bool {
+			return assert.True(t, IsConnCanceled(err), "%v", err)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster, c := startFake(t, 1)
+				id := grant(t, c)
+				cluster.Once("LeaseKeepAlive", func(call *fakeetcd.Call) { _ = call.Hold(nil) })
+				var once sync.WaitGroup
+				once.Go(func() {
+					_, err := c.KeepAliveOnce(t.Context(), id)
+					tt.want(t, err)
+				})
+				synctest.Wait()
+				require.NoError(t, tt.end(c))
+				once.Wait()
+			})
+		})
+	}
+}
+
+// A log that blocks holds up no lease.
+func TestBlockedLogHoldsUpNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, err := fakeetcd.Start(1)
+		require.NoError(t, err)
+		defer cluster.Close()
+		release := make(chan struct{})
+		c, err := New(Config{
+			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(),
+			Logger: zap.New(blockedCore{zapcore.NewNopCore(), release}),
+		})
+		require.NoError(t, err)
+		defer c.Close()
+		defer close(release)
+		unread, read := grant(t, c), grant(t, c)
+		keepAlive(t, t.Context(), c, unread)
+		ch := keepAlive(t, t.Context(), c, read)
+		for range 20 {
+			time.Sleep(leaseTTL / 2 * time.Second)
+			require.NotZero(t, requireAlive(t, ch))
+		}
+	})
+}
+
+// blockedCore blocks for warnings.
+type blockedCore struct {
+	zapcore.Core
+	release chan struct{}
+}
+
+func (b blockedCore) Enabled(level zapcore.Level) bool { return level == zapcore.WarnLevel }
+
+func (b blockedCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if !b.Enabled(e.Level) {
+		return checked
+	}
+	return checked.AddCore(e, b)
+}
+
+func (b blockedCore) Write(zapcore.Entry, []zapcore.Field) error {
+	<-b.release
+	return nil
+}
