@@ -1,5 +1,6 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
-.PHONY: build test lint generate lab fuzz-endpoint fuzz-errors fuzz-config bench
+.PHONY: build test lint generate lab soak bench bench-calls bench-leases \
+	fuzz-endpoint fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-wire
 
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
@@ -10,13 +11,16 @@ test: ## the whole test suite: real etcd servers, race detector
 	go test -race work
 
 lint: ## golangci-lint at its pinned version, over all modules of the workspace
-	go run $(GOLANGCI_LINT) run ./... ./lab/... ./cmd/quorate/...
+	go run $(GOLANGCI_LINT) run ./... ./lab/... ./cmd/quorate/... ./bench/...
 
 generate: ## renew generated pages
 	go generate work
 
 lab: ## faults on a real cluster, used through Quorate; a minute and a half
 	go run ./cmd/quorate lab
+
+soak: ## watches under random faults for ten minutes, every delivery checked
+	go run ./cmd/quorate soak --duration 10m
 
 fuzz-endpoint: ## one fuzz target for half a minute
 	go test ./endpoint -run '^$$' -fuzz FuzzParse -fuzztime 30s
@@ -25,5 +29,23 @@ fuzz-errors:
 fuzz-config:
 	go test ./retry -run '^$$' -fuzz FuzzParseServiceConfig -fuzztime 30s
 
-bench: ## what a call costs, beside bare gRPC
+# Minimizing is bounded, because by default it takes most of the time.
+fuzz-watch:
+	go test ./clientv3/internal/watch -run '^$$' -fuzz '^FuzzSession$$' -fuzztime 30s -fuzzminimizetime 20x
+fuzz-watch-hostile:
+	go test ./clientv3/internal/watch -run '^$$' -fuzz '^FuzzSessionHostile$$' -fuzztime 30s -fuzzminimizetime 20x
+fuzz-watch-catchup:
+	go test ./clientv3/internal/watch -run '^$$' -fuzz '^FuzzCatchup$$' -fuzztime 30s -fuzzminimizetime 20x
+fuzz-lease:
+	go test ./clientv3/internal/lease -run '^$$' -fuzz FuzzMachine -fuzztime 30s -fuzzminimizetime 5s
+fuzz-wire:
+	go test ./clientv3/internal/wire -run '^$$' -fuzz FuzzDecode -fuzztime 30s
+
+bench: ## watches and leases beside the official client; ten minutes
+	go run ./bench
+
+bench-calls: ## what a call costs, beside bare gRPC
 	go test ./internal/channel -run '^$$' -bench Invoke -benchmem
+
+bench-leases: ## what a renewal costs
+	go test ./clientv3/internal/lease -run '^$$' -bench . -benchmem

@@ -77,9 +77,9 @@ of ` + scenario.DefaultRecovery.String() + ` has passed.
 Every write is read back at the end, and every event of every watch is held against
 what was read. The exit status is 1 if a write that had been acknowledged is
 missing, if one was applied twice or against what its caller was told, if a
-linearizable read went backwards, or if a watch lost, repeated, disordered or
-changed an event, or ended without a good reason; the report then shows the
-evidence. It is 2 if the run could not go on, 128 and the number of the signal if
+linearizable read went backwards, if a watch lost, repeated, disordered or
+changed an event, or ended without a good reason, or if a lease had ended while the
+client still claimed it to live; the report then shows the evidence. It is 2 if the run could not go on, 128 and the number of the signal if
 one ended the run early (130 for Ctrl-C), and 0 otherwise.
 
 Ctrl-C ends the run early: the cluster is healed, checked and removed, and the
@@ -90,7 +90,7 @@ The numbers are what today's client does, with its default settings, on this
 machine; they are no promise. Calls balance round robin and nothing watches the
 members' health yet: a call that goes to a member which is hung, unreachable or
 cut off waits there until the fault ends, the member gives up or the call's
-deadline comes.
+deadline comes, and a watch on a hung member is silent until gRPC's pings find out.
 
 Faults, in the order of a full run:
 `)

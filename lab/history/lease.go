@@ -49,9 +49,9 @@ type LeaseEvent struct {
 	Kind LeaseEventKind
 	// At is when the keeper was told.
 	At time.Duration
-	// Margin is how much of the lease's time was left when a LeaseRenewed arrived,
-	// counted from the arrival of the renewal before, or from the sending of the
-	// grant for the first one. It is negative when none was left.
+	// Margin is how much was left, when a LeaseRenewed arrived, of the time for which
+	// the client had claimed the lease to live before. It is negative when none was
+	// left.
 	Margin time.Duration
 	// Code says why a LeaseExpired or LeaseFailed happened.
 	Code string
@@ -59,3 +59,32 @@ type LeaseEvent struct {
 	// client gave one.
 	Err error
 }
+
+// LeaseClaim is what a client claims of a lease.
+type LeaseClaim struct {
+	// At is when the keeper heard it: an answer to a keepalive arrived, or the grant.
+	At time.Duration
+	// Until is until when the lease is claimed to live. After the grant that is a TTL
+	// from its sending.
+	Until time.Duration
+}
+
+// LeaseLook is one linearizable read of the key that is attached to a lease.
+type LeaseLook struct {
+	// Lease is the id of the lease, and Key its key, which nobody ever deletes.
+	Lease int64
+	Key   string
+	// Asked is when the read was sent, Answered when it returned.
+	Asked, Answered time.Duration
+	// Revision is the store revision of the answer.
+	Revision int64
+	// Found reports whether the key was there.
+	Found bool
+	// Claim is what the client claimed of the lease when the read had returned.
+	Claim LeaseClaim
+}
+
+// Refutes reports whether the look shows the claim to be false: the key was gone, and
+// the lease with it, at some moment before the end of the time for which it was
+// claimed to live.
+func (l LeaseLook) Refutes() bool { return !l.Found && l.Answered < l.Claim.Until }

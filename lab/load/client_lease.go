@@ -22,7 +22,7 @@ func (l clientLessor) Grant(ctx context.Context, ttl time.Duration) (id int64, g
 	if err != nil {
 		return 0, 0, err
 	}
-	return int64(resp.ID), seconds(resp.TTL), nil
+	return int64(resp.ID), time.Duration(resp.TTL) * time.Second, nil
 }
 
 func (l clientLessor) Attach(ctx context.Context, id int64, key, value string) error {
@@ -30,23 +30,26 @@ func (l clientLessor) Attach(ctx context.Context, id int64, key, value string) e
 	return err
 }
 
-func (l clientLessor) KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Duration, error] {
+func (l clientLessor) Revoke(ctx context.Context, id int64) error {
+	_, err := l.leases.Revoke(ctx, clientv3.LeaseID(id))
+	return err
+}
+
+func (l clientLessor) KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Time, error] {
 	monitor := &clientv3.LeaseMonitor{}
 	renewals, err := l.leases.KeepAlive(clientv3.WithLeaseMonitor(ctx, monitor), clientv3.LeaseID(id))
-	return func(yield func(time.Duration, error) bool) {
+	return func(yield func(time.Time, error) bool) {
 		if err != nil {
-			yield(0, err)
+			yield(time.Time{}, err)
 			return
 		}
-		for r := range renewals {
-			if !yield(seconds(r.TTL), nil) {
+		for range renewals {
+			if !yield(monitor.Deadline(), nil) {
 				return
 			}
 		}
 		if reason := monitor.Err(); reason != nil {
-			yield(0, reason)
+			yield(time.Time{}, reason)
 		}
 	}
 }
-
-func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }

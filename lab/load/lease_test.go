@@ -1,9 +1,12 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,10 +24,26 @@ func (b *book) Lease(e history.LeaseEvent) {
 	b.leases = append(b.leases, e)
 }
 
-// renter is a Lessor in memory, for one keeper. Its leases have a TTL of 4 s; they
-// are renewed each second.
+func (b *book) Look(l history.LeaseLook) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.looks = append(b.looks, l)
+}
+
+// answerTime is how long a renter's keepalive is under way.
+const answerTime = 100 * time.Millisecond
+
+// renter is a Lessor in memory, for one keeper. Its leases have a TTL of 4 s; a
+// keepalive is sent each second, or as often as every says, and the claim counts from
+// then.
 type renter struct {
 	store *memory
+	every time.Duration
+	// attachErr, if set, is what the first Attach fails with, and does so before it is
+	// executed if lost is set.
+	attachErr error
+	lost      bool
+	revoked   []int64
 	// grantErr, if set, is what the first Grant fails with; never makes each wait for
 	// the end of its context.
 	grantErr error
@@ -51,25 +70,37 @@ func (r *renter) Grant(ctx context.Context, ttl time.Duration) (int64, time.Dura
 }
 
 func (r *renter) Attach(ctx context.Context, id int64, key, _ string) error {
-	return r.store.do(ctx, history.Put, func() {
+	err := r.attachErr
+	r.attachErr = nil
+	if err != nil && r.lost {
+		return err
+	}
+	return errors.Join(err, r.store.do(ctx, history.Put, func() {
 		r.store.revision++
 		r.store.keys[key] = Listed{Key: key, ModRevision: r.store.revision, Value: "of a lease", Version: id}
-	})
+	}))
 }
 
-func (r *renter) KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Duration, error] {
-	return func(yield func(time.Duration, error) bool) {
+func (r *renter) Revoke(_ context.Context, id int64) error {
+	r.revoked = append(r.revoked, id)
+	return nil
+}
+
+func (r *renter) KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Time, error] {
+	return func(yield func(time.Time, error) bool) {
 		for n := 0; id > 1 || n < r.renewals; n++ {
-			if !yield(4*time.Second, nil) {
+			sent := time.Now()
+			sleep(ctx, answerTime)
+			if ctx.Err() != nil || !yield(sent.Add(4*time.Second), nil) {
 				return
 			}
-			sleep(ctx, time.Second)
+			sleep(ctx, cmp.Or(r.every, time.Second)-answerTime)
 			if ctx.Err() != nil {
 				return
 			}
 		}
 		if r.reason != nil {
-			yield(0, r.reason)
+			yield(time.Time{}, r.reason)
 		}
 	}
 }
@@ -104,9 +135,10 @@ func TestKeepersStartAnewWhenTheKeepaliveEnds(t *testing.T) {
 		assert.Equal(t, 3010*time.Millisecond+regrantPause+10*time.Millisecond, granted[1].At)
 		renewed := b.ofLease(history.LeaseRenewed)
 		require.GreaterOrEqual(t, len(renewed), 4)
-		assert.Equal(t, 3990*time.Millisecond, renewed[0].Margin, "counted from the sending of the grant")
-		assert.Equal(t, 3*time.Second, renewed[1].Margin, "counted from the renewal before")
-		assert.Contains(t, store.keys, "/leases/0")
+		assert.Equal(t, 3990*time.Millisecond-answerTime, renewed[0].Margin, "counted from the sending of the grant")
+		assert.Equal(t, 3*time.Second-answerTime, renewed[1].Margin, "the client's claim, counted from the sending before")
+		assert.Contains(t, store.keys, "/leases/0/1")
+		assert.Contains(t, store.keys, "/leases/0/2", "each lease has a key of its own")
 	})
 }
 
@@ -116,7 +148,7 @@ func TestKeepersStartAnewWhenTheKeyIsGone(t *testing.T) {
 		l := startAll(Services{Store: store, Lessor: &renter{store: store, renewals: 100}}, b, 1)
 		time.Sleep(1200 * time.Millisecond)
 		store.mu.Lock()
-		delete(store.keys, "/leases/0")
+		delete(store.keys, "/leases/0/1")
 		store.mu.Unlock()
 		time.Sleep(time.Second)
 		end(t.Context(), l)
@@ -124,7 +156,70 @@ func TestKeepersStartAnewWhenTheKeyIsGone(t *testing.T) {
 		require.Len(t, expired, 1)
 		assert.Equal(t, history.LeaseEvent{Kind: history.LeaseExpired, At: 1510 * time.Millisecond, Code: history.KeyGone}, expired[0])
 		assert.Len(t, b.ofLease(history.LeaseGranted), 2)
+
+		require.GreaterOrEqual(t, len(b.looks), 3)
+		claim := history.LeaseClaim{At: 1010*time.Millisecond + answerTime, Until: 5010 * time.Millisecond}
+		lost := history.LeaseLook{
+			Lease: 1, Key: "/leases/0/1", Asked: 1510 * time.Millisecond, Answered: 1510 * time.Millisecond,
+			Revision: b.looks[2].Revision, Claim: claim,
+		}
+		assert.Equal(t, lost, b.looks[2])
+		assert.True(t, lost.Refutes())
+		for i, look := range b.looks {
+			assert.Equal(t, i == 2, look.Refutes(), "%+v", look)
+		}
 	})
+}
+
+// The server knows before the client's claim has ended that there is no such lease.
+func TestKeepersLookWhenAKeepaliveEndsTooSoon(t *testing.T) {
+	for name, gone := range map[string]bool{"the key is gone": true, "the key is there": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, store := &book{}, newMemory()
+				l := startAll(Services{Store: store, Lessor: &renter{
+					store: store, every: 800 * time.Millisecond, renewals: 1, reason: rpctypes.ErrLeaseNotFound,
+				}}, b, 1)
+				time.Sleep(700 * time.Millisecond)
+				if gone {
+					store.mu.Lock()
+					delete(store.keys, "/leases/0/1")
+					store.mu.Unlock()
+				}
+				time.Sleep(time.Second)
+				end(t.Context(), l)
+				looks := map[bool]int{}
+				for _, look := range b.looks {
+					if look.Lease == 1 {
+						looks[look.Refutes()]++
+					}
+				}
+				assert.Len(t, b.ofLease(history.LeaseExpired), 1)
+				want := map[bool]int{false: 1} // in its turn
+				want[gone]++                   // at the end
+				assert.Equal(t, want, looks)
+			})
+		})
+	}
+}
+
+func TestKeepersRevokeALeaseWithoutAKey(t *testing.T) {
+	for name, lost := range map[string]bool{"nothing was written": true, "it may have been written": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, store := &book{}, newMemory()
+				r := &renter{store: store, attachErr: rpctypes.ErrTimeout, lost: lost, renewals: 100}
+				l := startAll(Services{Store: store, Lessor: r}, b, 1)
+				end(t.Context(), l)
+				assert.Equal(t, []int64{1}, r.revoked)
+				require.GreaterOrEqual(t, len(b.leases), 2)
+				assert.Equal(t, history.LeaseFailed, b.leases[0].Kind)
+				assert.Equal(t, "Unavailable", b.leases[0].Code)
+				assert.Equal(t, history.LeaseGranted, b.leases[1].Kind)
+				assert.Contains(t, store.keys, "/leases/0/2")
+			})
+		})
+	}
 }
 
 func TestKeepersWithoutALeaseTryAgain(t *testing.T) {
@@ -148,9 +243,39 @@ func TestKeepersWhoseLooksFailGoOn(t *testing.T) {
 		store.mu.Lock()
 		store.after = func(history.Kind) error { return errors.New("no answer") }
 		store.mu.Unlock()
-		time.Sleep(3 * time.Second)
+		time.Sleep(3*time.Second + answerTime)
 		end(t.Context(), l)
+		assert.Empty(t, b.looks, "a look that fails says nothing")
 		assert.Empty(t, b.ofLease(history.LeaseExpired))
 		assert.Len(t, b.ofLease(history.LeaseRenewed), 4)
 	})
+}
+
+// A look that nobody answers is given up, and the next one is made.
+func TestKeepersAreNotBlindedForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, store := &book{}, newMemory()
+		var gets atomic.Int64
+		l := startAll(Services{Store: silentOn{store, "/leases/", &gets}, Lessor: &renter{store: store, renewals: 100}}, b, 1)
+		time.Sleep(2*lookEvery + lookTimeout + lookEvery/2)
+		end(t.Context(), l)
+		assert.EqualValues(t, 2, gets.Load())
+		require.Len(t, b.looks, 1)
+		assert.Equal(t, lookEvery+lookTimeout+lookEvery+10*time.Millisecond, b.looks[0].Asked)
+	})
+}
+
+// silentOn is a store that does not answer the first get of a key with the prefix.
+type silentOn struct {
+	*memory
+	prefix string
+	gets   *atomic.Int64
+}
+
+func (s silentOn) Get(ctx context.Context, key string, serializable bool) (Answer, error) {
+	if strings.HasPrefix(key, s.prefix) && s.gets.Add(1) == 1 {
+		<-ctx.Done()
+		return Answer{}, ctx.Err()
+	}
+	return s.memory.Get(ctx, key, serializable)
 }

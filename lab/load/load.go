@@ -11,9 +11,10 @@
 // on with another from where it stood; so all of them are due every change in
 // their scope.
 //
-// Each lease has a keeper, who attaches a key to it and keeps it alive. The lease
-// is lost when the client ends the keepalive, or when the key, which the keeper
-// reads twice a second, is gone; the keeper then starts anew.
+// Each lease has a keeper, who attaches a key of its own to it and keeps it alive.
+// The lease is lost when the client ends the keepalive, or when the key, which the
+// keeper reads twice a second, is gone; the keeper then starts anew. What each read
+// found is recorded beside what the client claimed of the lease at that time.
 package load
 
 import (
@@ -62,6 +63,8 @@ type Recorder interface {
 	Watch(reader int, req history.WatchRequest, asked time.Duration) WatchLog
 	// Lease is called when something has happened to a lease.
 	Lease(history.LeaseEvent)
+	// Look is called when the keeper of a lease has looked at its key.
+	Look(history.LeaseLook)
 }
 
 // Load is a running load. Make one with [Start].

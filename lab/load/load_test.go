@@ -29,6 +29,7 @@ type book struct {
 	calls   []history.Call
 	watches []*page
 	leases  []history.LeaseEvent
+	looks   []history.LeaseLook
 }
 
 func (b *book) Invoke(history.Call) func(history.Call) {

@@ -34,9 +34,11 @@ type Lessor interface {
 	Grant(ctx context.Context, ttl time.Duration) (id int64, granted time.Duration, err error)
 	// Attach writes a key that goes when the lease does.
 	Attach(ctx context.Context, id int64, key, value string) error
-	// KeepAlive keeps a lease alive and returns the time to live in each answer. When
-	// the client ends the keepalive, an error says why, if the client does, and is the
-	// last to come. The end of ctx ends it too; whoever stops reading before must end
-	// ctx.
-	KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Duration, error]
+	// Revoke ends a lease. The keys that are attached to it go.
+	Revoke(ctx context.Context, id int64) error
+	// KeepAlive keeps a lease alive and returns, with each answer, until when the
+	// client then claims the lease to live. When the client ends the keepalive, an
+	// error says why, if the client does, and is the last to come. The end of ctx ends
+	// it too; whoever stops reading before must end ctx.
+	KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Time, error]
 }

@@ -25,13 +25,13 @@ type WatchLog interface {
 
 // WatchEnd says how a watch ended.
 type WatchEnd struct {
-	// Ending is [history.EndedByItself], or [history.StillOpen] if the load ended the
-	// watches.
+	// Ending is [history.StillOpen] if the load ended the watch before its last
+	// response said that it had failed, and otherwise [history.EndedByItself].
 	Ending history.Ending
 	// At is when the reader found the channel closed.
 	At time.Duration
 	// Code names the error of the last response, such as a gRPC status code; empty
-	// if the load ended the watches.
+	// for a watch that is StillOpen.
 	Code string
 	// Err is the error of the last response, nil if it had none.
 	Err error
@@ -71,16 +71,18 @@ func (r *reader) watch(ctx context.Context) {
 	responses := r.load.services.Watcher.Watch(ctx, r.req)
 	log.Returned(now())
 	r.stood.Do(r.load.stands)
+	failed := false
 	end := WatchEnd{Ending: history.EndedByItself, Code: noReason}
 	for resp := range responses {
 		resp.At = now()
 		r.advance(resp)
 		log.Delivered(resp)
+		failed = failed || resp.IsTerminal()
 		if resp.Err != nil {
 			end.Code, end.Err = code(resp.Err), resp.Err
 		}
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !failed { // a watch that has failed did so whatever happened then
 		end = WatchEnd{Ending: history.StillOpen}
 	}
 	end.At = now()

@@ -139,3 +139,38 @@ func TestReadersGoOnWhereTheirWatchEnded(t *testing.T) {
 		assert.Equal(t, wrote(2, 3).Events, b.watches[0].responses[0].Events)
 	})
 }
+
+// A watch that fails at the moment at which the load ends it has failed.
+func TestReadersWhoseWatchFailedAsTheyLeft(t *testing.T) {
+	for name, tt := range map[string]struct {
+		last history.WatchResponse
+		want history.Ending
+	}{
+		"failed":     {history.WatchResponse{Revision: 9, Canceled: true, Err: rpctypes.ErrPermissionDenied}, history.EndedByItself},
+		"compacted":  {history.WatchResponse{Revision: 9, CompactRevision: 8}, history.EndedByItself},
+		"not failed": {wrote(2), history.StillOpen},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &book{}
+				l := startAll(Services{Store: newMemory(), Watcher: lastWord{tt.last}}, b, 1)
+				time.Sleep(time.Second)
+				end(t.Context(), l)
+				require.Len(t, b.watches, 1)
+				require.Len(t, b.watches[0].ends, 1)
+				assert.Equal(t, tt.want, b.watches[0].ends[0].Ending)
+				assert.Equal(t, tt.last.Err, b.watches[0].ends[0].Err)
+			})
+		})
+	}
+}
+
+// lastWord is a Watcher whose watches respond once, as their context ends.
+type lastWord struct{ resp history.WatchResponse }
+
+func (w lastWord) Watch(ctx context.Context, _ history.WatchRequest) iter.Seq[history.WatchResponse] {
+	return func(yield func(history.WatchResponse) bool) {
+		<-ctx.Done()
+		yield(w.resp)
+	}
+}

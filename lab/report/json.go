@@ -76,6 +76,7 @@ type jsonCheck struct {
 	UnknownWrites       int64                 `json:"unknown_writes"`
 	UnknownApplied      int64                 `json:"unknown_applied"`
 	LinearizableAnswers int64                 `json:"linearizable_answers"`
+	LeaseLooks          int64                 `json:"lease_looks"`
 	SerializableReads   int64                 `json:"serializable_reads"`
 	MaxRevisionsBehind  int64                 `json:"max_revisions_behind"`
 	ViolationCounts     map[check.Problem]int `json:"violation_counts"`
@@ -132,7 +133,8 @@ type jsonViolation struct {
 //	    kept                      held in the row, and did not expire in it
 //	    expired                   lost by their keepers
 //	    renewals                  keepalives that were answered
-//	    smallest_margin_ms        least time left when a renewal arrived; 0 without renewals
+//	    smallest_margin_ms        least time left, by what the client claimed, when a renewal
+//	                              arrived; 0 without renewals
 //	    failures                  attempts to get a lease that came to nothing
 //	    error_codes               code → number, of expired and failures
 //	error_samples                 code → the first error text seen with it; codes of watches
@@ -144,6 +146,8 @@ type jsonViolation struct {
 //	                              writes by what their caller was told
 //	  unknown_applied             unknown writes that turned out to be applied
 //	  linearizable_answers        answers that were judged
+//	  lease_looks                 reads of the keys of leases, which must be there as long as
+//	                              the client claims that the lease lives
 //	  serializable_reads          answers that may be old, max_revisions_behind at most
 //	  violation_counts            problem → number
 //	  violations                  at most ten of each problem: problem, message, evidence
@@ -157,8 +161,8 @@ type jsonViolation struct {
 //	  violation_counts            promise → number
 //	  violations                  at most ten of each promise: promise, message, evidence
 //
-// The problems are the values of [check.Problem], the promises those of
-// [watchcheck.Promise].
+// The problems are the values of [check.Problem] and [LeaseEndedEarly], the promises
+// those of [watchcheck.Promise].
 func JSON(w io.Writer, r Report) error {
 	out := jsonReport{
 		Schema: SchemaVersion,
@@ -171,7 +175,7 @@ func JSON(w io.Writer, r Report) error {
 		Interrupted: r.Interrupted, Failure: r.Failure,
 		Rows:         make([]jsonRow, 0, len(r.Rows)),
 		ErrorSamples: orEmpty(r.ErrorSamples),
-		Check:        jsonVerdict(r.Verdict),
+		Check:        jsonVerdict(r),
 		WatchCheck:   jsonWatchVerdict(r.Watches),
 	}
 	for _, row := range r.Rows {
@@ -200,12 +204,13 @@ func jsonOf(row measure.Row) jsonRow {
 	return out
 }
 
-func jsonVerdict(v check.Verdict) jsonCheck {
+func jsonVerdict(r Report) jsonCheck {
+	v := r.Verdict
 	out := jsonCheck{
 		OK: v.OK(), WritesAudited: v.Audited, AuditRevision: v.AuditRevision,
 		AcknowledgedWrites: v.AcknowledgedWrites, RefusedWrites: v.RefusedWrites,
 		UnknownWrites: v.UnknownWrites, UnknownApplied: v.UnknownApplied,
-		LinearizableAnswers: v.LinearizableAnswers, SerializableReads: v.SerializableReads,
+		LinearizableAnswers: v.LinearizableAnswers, LeaseLooks: r.LeaseLooks, SerializableReads: v.SerializableReads,
 		MaxRevisionsBehind: v.MaxBehind, ViolationCounts: orEmpty(v.Counts),
 		Violations: make([]jsonViolation, 0, len(v.Violations)),
 	}

@@ -47,16 +47,28 @@ type Report struct {
 	Rows []measure.Row
 	// ErrorSamples has one error text for each code.
 	ErrorSamples map[string]string
-	// Verdict on the calls.
+	// Verdict on the calls, and on what the client claimed of its leases, see
+	// [LeaseEndedEarly].
 	Verdict check.Verdict
+	// LeaseLooks counts the linearizable reads of the keys of leases, which show
+	// whether a lease lives as long as the client claims.
+	LeaseLooks int64
 	// Watches is the verdict on the watches.
 	Watches WatchCheck
 }
 
-// OK reports whether nothing is wrong with what was checked, calls and watches.
+// LeaseEndedEarly means that the key of a lease was gone while the client claimed the
+// lease to live. Either the client counted wrongly or the server ended the lease before
+// its time. etcd does that when a leader was paused for longer than the TTL and goes on:
+// it ends the leases that expired by its own count, renewed or not. No fault of the lab
+// pauses a leader.
+const LeaseEndedEarly check.Problem = "lease_ended_early"
+
+// OK reports whether nothing is wrong with what was checked: calls, leases and
+// watches.
 func (r Report) OK() bool { return r.Verdict.OK() && r.Watches.Verdict.OK() }
 
-// Violations returns the number of violations, of calls and watches.
+// Violations returns the number of violations, of calls, leases and watches.
 func (r Report) Violations() int { return r.Verdict.Total() + r.Watches.Verdict.Total() }
 
 // WatchCheck is what came of the check of the watches. Its zero value is that of a

@@ -86,7 +86,8 @@ func example() report.Report {
 			Audited: true, AuditRevision: 9001, AcknowledgedWrites: 6013, UnknownWrites: 11, RefusedWrites: 2, UnknownApplied: 4,
 			LinearizableAnswers: 12345, SerializableReads: 3002, MaxBehind: 812,
 		},
-		Watches: report.WatchCheck{Verdict: watchcheck.Verdict{Watches: 6, Responses: 24000, Events: 24012}, Through: 9001},
+		LeaseLooks: 252,
+		Watches:    report.WatchCheck{Verdict: watchcheck.Verdict{Watches: 6, Responses: 24000, Events: 24012}, Through: 9001},
 	}
 }
 
@@ -94,7 +95,7 @@ func example() report.Report {
 func broken() report.Report {
 	r := example()
 	r.Interrupted = true
-	r.Verdict.Counts = map[check.Problem]int{check.LostWrite: 12, check.WentBackwards: 1}
+	r.Verdict.Counts = map[check.Problem]int{check.LostWrite: 12, check.WentBackwards: 1, report.LeaseEndedEarly: 1}
 	r.Verdict.Violations = []check.Violation{
 		{Problem: check.LostWrite, Message: "put/0/1 was acknowledged at revision 3 and is missing at revision 9001"},
 		{
@@ -102,6 +103,13 @@ func broken() report.Report {
 			Evidence: []string{
 				"put of put/0/0 by caller 0, from 0.001000s to 0.002000s: revision 12",
 				"linearizable get of put/0/0 by caller 0, from 0.003000s to 0.004000s: revision 11, found nothing",
+			},
+		},
+		{
+			Problem: report.LeaseEndedEarly, Message: "lease 2a had ended by 3.000000s, and the client claimed it to live until 4.000000s",
+			Evidence: []string{
+				"claimed at 1.000000s to live until 4.000000s",
+				"linearizable get of /l/0/2a, from 2.900000s to 3.000000s: revision 7, found nothing",
 			},
 		},
 	}

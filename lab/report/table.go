@@ -112,7 +112,7 @@ func addCodes(totals map[string]int64, prefix string, codes map[string]int64) {
 }
 
 func writeVerdict(b *strings.Builder, r Report) {
-	for _, s := range append(verdictSentences(r), watchSentences(r)...) {
+	for _, s := range slices.Concat(verdictSentences(r), watchSentences(r), leaseSentences(r)) {
 		writeLine(b, wrap(s, pageWidth, ""))
 	}
 	if r.OK() {

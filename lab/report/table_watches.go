@@ -28,7 +28,7 @@ func writeWatches(b *strings.Builder, r Report) {
 			"although it owed an event, whose write had been acknowledged. LOST events were owed and never delivered; ENDED " +
 			"watches ended by themselves, and their readers watched again.",
 		"KEPT leases were held in the row and did not expire in it. MARGIN is the least time that a lease had left when a " +
-			"renewal arrived.",
+			"renewal arrived, as the client itself claimed.",
 	} {
 		writeLine(b, wrap(s, pageWidth, ""))
 	}
@@ -65,6 +65,18 @@ func watchSentences(r Report) []string {
 		broken = append(broken, fmt.Sprintf("%s: %d", promise, v.Counts[promise]))
 	}
 	return []string{fmt.Sprintf("%s: promises were broken (%s).", what, strings.Join(broken, ", "))}
+}
+
+// leaseSentences says what was checked of the leases, and what came of it.
+func leaseSentences(r Report) []string {
+	if r.LeaseLooks == 0 {
+		return nil
+	}
+	looks := plural(r.LeaseLooks, "look") + " at keys of leases"
+	if early := r.Verdict.Counts[LeaseEndedEarly]; early > 0 {
+		return []string{fmt.Sprintf("%s: %s gone while the client claimed that the lease lives.", looks, count(int64(early)))}
+	}
+	return []string{looks + ": none was gone while the client claimed that the lease lives."}
 }
 
 func watches(n int64) string {

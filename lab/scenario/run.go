@@ -63,6 +63,7 @@ type run struct {
 	load    *load.Load
 	meter   measure.Meter
 	checker *check.Checker
+	claims  claims
 	seen    *seen
 	display *display
 }
@@ -154,7 +155,7 @@ func (r *run) measure(ctx context.Context, services load.Services, revision int6
 	err = errors.Join(err, windUpErr)
 	rep := report.Report{
 		Setup: r.cfg.setup(), Started: began, Duration: end, Interrupted: interrupted,
-		Rows: r.meter.Rows(end), ErrorSamples: r.meter.ErrorSamples(), Verdict: r.checker.Verdict(), Watches: watches,
+		Rows: r.meter.Rows(end), ErrorSamples: r.meter.ErrorSamples(), Verdict: r.verdict(), LeaseLooks: r.claims.judged(), Watches: watches,
 	}
 	if err != nil {
 		rep.Failure = err.Error()
@@ -197,9 +198,6 @@ func (r *run) Invoke(call history.Call) (returned func(history.Call)) {
 		r.meter.Observe(call)
 	}
 }
-
-// Lease implements [load.Recorder].
-func (r *run) Lease(e history.LeaseEvent) { r.meter.Lease(e) }
 
 // now returns the time since the load began.
 func (r *run) now() time.Duration { return time.Since(*r.began.Load()) }

@@ -108,6 +108,7 @@ func TestRunMeasuresEveryRow(t *testing.T) {
 			assert.Len(t, row.Notes, 4, "injected, healing, ready, calls ended: %v", row.Notes)
 		}
 	}
+	assert.Greater(t, rep.LeaseLooks, int64(20), "twice a second at six keys")
 	assert.EqualValues(t, 6, rep.Rows[0].Leases.Kept)
 	assert.Zero(t, rep.Rows[0].Leases.Expired)
 	healthy := rep.Rows[0].Kinds
@@ -240,6 +241,39 @@ func TestRunFindsWhatAWatchDoesWrong(t *testing.T) {
 	assert.Positive(t, found.Counts[watchcheck.Reliable], "%+v", found.Violations)
 	assert.Positive(t, found.Counts[watchcheck.Unique], "%+v", found.Violations)
 	assert.Positive(t, rep.Rows[0].Watches.Undelivered)
+}
+
+// boaster is a lessor that keeps no lease alive, and claims that it does.
+type boaster struct{ load.Lessor }
+
+func (boaster) KeepAlive(ctx context.Context, _ int64) iter.Seq2[time.Time, error] {
+	return func(yield func(time.Time, error) bool) {
+		for ctx.Err() == nil && yield(time.Now().Add(time.Minute), nil) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}
+}
+
+func TestRunFindsALeaseThatEndedEarly(t *testing.T) {
+	cfg := quick(t)
+	connect := cfg.Connect
+	cfg.Connect = func(endpoints []string) (scenario.Connection, error) {
+		conn, err := connect(endpoints)
+		conn.Lessor = boaster{conn.Lessor}
+		return conn, err
+	}
+	rep := runUntil(t, cfg, func(s report.Snapshot) bool { return s.Violations > 0 })
+	assert.False(t, rep.OK())
+	found := rep.Verdict.Counts[report.LeaseEndedEarly]
+	require.Positive(t, found)
+	assert.Equal(t, found, rep.Violations(), "nothing else is wrong: %+v", rep.Verdict.Violations)
+	for _, v := range rep.Verdict.Violations {
+		assert.Len(t, v.Evidence, 2, "the claim and the read: %+v", v)
+	}
+	assert.Empty(t, rep.Watches.Skipped, "the calls are not to blame")
 }
 
 // repeater sends some puts twice, as a client does that retries on a guess.

@@ -24,6 +24,9 @@ const (
 	settleTimeout = 20 * time.Second
 	// settlePoll is the time between two looks at whether they still owe something.
 	settlePoll = 10 * time.Millisecond
+	// settleGrace is how long the watches are read on when they owe nothing more, so
+	// that what is delivered twice is seen.
+	settleGrace = 300 * time.Millisecond
 )
 
 // seen keeps what the readers of the watches saw.
@@ -66,6 +69,20 @@ func (s *seen) response(reader int, w *history.Watch, resp history.WatchResponse
 	s.room -= len(resp.Events)
 	s.newest = max(s.newest, s.reached[reader])
 	w.Responses = append(w.Responses, resp)
+}
+
+// ended notes how a watch ended, which may be nil. If it was cut before, nobody has
+// looked at what led to its end: it counts as open then.
+func (s *seen) ended(w *history.Watch, end load.WatchEnd) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w == nil {
+		return
+	}
+	w.Ended = end.At
+	if !s.cut {
+		w.End = end.Ending
+	}
 }
 
 // cutAt returns the last revision of which something was kept, if not everything
@@ -127,9 +144,7 @@ func (l *watchLog) Ended(end load.WatchEnd) {
 	if end.Ending == history.EndedByItself {
 		l.run.meter.EndWatch(end.Code, end.Err)
 	}
-	if l.watch != nil {
-		l.watch.End, l.watch.Ended = end.Ending, end.At
-	}
+	l.run.seen.ended(l.watch, end)
 }
 
 // judgeWatches waits until the watches have delivered what they owe, ends them and
@@ -142,11 +157,20 @@ func (r *run) judgeWatches(ctx context.Context, ref *reference) (report.WatchChe
 		return report.WatchCheck{Skipped: "what the callers were told is not what the store holds"}, nil
 	}
 	r.display.phase("checking the watches")
-	return r.seen.judge(ref)
+	return r.seen.judge(ref, r.lost())
 }
 
-// settleWatches returns when every watch has delivered the newest change in its
-// scope, and after settleTimeout at the latest.
+// lost returns how many events the watches owe.
+func (r *run) lost() int64 {
+	var n int64
+	for _, row := range r.meter.Rows(r.now()) {
+		n += row.Watches.Undelivered
+	}
+	return n
+}
+
+// settleWatches returns settleGrace after every watch has delivered the newest change
+// in its scope, and after settleTimeout at the latest.
 func (r *run) settleWatches(ctx context.Context, ref *reference) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -156,10 +180,12 @@ func (r *run) settleWatches(ctx context.Context, ref *reference) {
 			return
 		}
 	}
+	_ = sleep(ctx, settleGrace) // no longer than settleTimeout in all
 }
 
-// judge holds the watches against the reference. They must have ended.
-func (s *seen) judge(ref *reference) (report.WatchCheck, error) {
+// judge holds the watches, which must have ended, against the reference. lost is how
+// many events they owe, whether their responses were kept or not.
+func (s *seen) judge(ref *reference, lost int64) (report.WatchCheck, error) {
 	out := report.WatchCheck{Through: min(ref.revision, s.cutAt())}
 	against := watchcheck.Reference{Events: ref.complete(), Through: out.Through}
 	if !s.cut {
@@ -169,15 +195,29 @@ func (s *seen) judge(ref *reference) (report.WatchCheck, error) {
 	for i, w := range s.watches {
 		watches[i] = *w
 		watches[i].Responses = upTo(out.Through, w.Responses)
-		if s.cut { // nobody looked at what came later, the end included
-			watches[i].End = history.StillOpen
-		}
 	}
 	var err error
 	if out.Verdict, err = watchcheck.Check(against, watches); err != nil {
 		return report.WatchCheck{}, fmt.Errorf("check the watches: %w", err)
 	}
+	if s.cut && lost > 0 {
+		addLost(&out.Verdict, lost, out.Through)
+	}
 	return out, nil
+}
+
+// addLost adds to a verdict what the count of the deliveries shows and the responses
+// that were kept may not: that some never came.
+func addLost(v *watchcheck.Verdict, lost, through int64) {
+	if v.Counts == nil {
+		v.Counts = map[watchcheck.Promise]int{}
+	}
+	v.Counts[watchcheck.Reliable]++
+	v.Violations = append(v.Violations, watchcheck.Violation{
+		Promise: watchcheck.Reliable,
+		Message: fmt.Sprintf("%d events were owed and never delivered; what was delivered after revision %d was not kept, so that "+
+			"which events they are is known in part at most", lost, through),
+	})
 }
 
 // upTo returns the responses without what is later than a revision, which can only

@@ -3,6 +3,7 @@ package scenario
 import (
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/quorate/quorate/lab/check"
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/load"
+	"github.com/quorate/quorate/lab/report"
 	"github.com/quorate/quorate/lab/watchcheck"
 )
 
@@ -102,7 +105,7 @@ func TestSeenIsJudged(t *testing.T) {
 			s := newSeen(1)
 			w := s.watch(everything, time.Second)
 			deliver(s, 0, w, tt.deliver...)
-			got, err := s.judge(refOf(s))
+			got, err := s.judge(refOf(s), 0)
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, got.Verdict.Counts, "%v", got.Verdict.Violations)
 			assert.EqualValues(t, 4, got.Through)
@@ -120,15 +123,87 @@ func TestSeenIsBounded(t *testing.T) {
 	deliver(s, 1, second, puts()...)
 	assert.Len(t, second.Responses, 1)
 	assert.Nil(t, s.watch(everything, 0), "nobody would look at what it delivers")
-	first.End = history.EndedByItself
+	s.ended(first, load.WatchEnd{Ending: history.EndedByItself, At: time.Second})
+	s.ended(nil, load.WatchEnd{Ending: history.EndedByItself})
+	assert.Equal(t, time.Second, first.Ended)
 
-	got, err := s.judge(refOf(s))
+	got, err := s.judge(refOf(s), 0)
 	require.NoError(t, err)
 	assert.True(t, got.Verdict.OK(), "what was not kept is not missed: %v", got.Verdict.Violations)
 	assert.EqualValues(t, 4, got.Through)
 	assert.EqualValues(t, 4, got.Verdict.Events)
 	scopes := []history.Scope{{All: true}, {All: true}}
 	assert.False(t, s.behind(scopes, refOf(s).newest), "what was not kept was delivered all the same")
+}
+
+// A watch that ended before the cut ended, as it always did.
+func TestEndsBeforeTheCutAreJudged(t *testing.T) {
+	s := newSeen(2)
+	s.room = 4
+	everything := history.WatchRequest{Key: "/p/", RangeEnd: "/p0", StartRevision: 2}
+	first, second := s.watch(everything, 0), s.watch(everything, 0)
+	deliver(s, 0, first, puts()...)
+	s.ended(first, load.WatchEnd{Ending: history.EndedByItself, At: time.Second})
+	deliver(s, 1, second, puts()...)
+	got, err := s.judge(refOf(s), 0)
+	require.NoError(t, err)
+	assert.Equal(t, map[watchcheck.Promise]int{watchcheck.Terminal: 1}, got.Verdict.Counts, "it gave no reason: %v", got.Verdict.Violations)
+}
+
+func TestWhatIsLostAfterTheCutIsAViolation(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		room int
+		lost int64
+		want bool
+	}{
+		{"after the cut", 2, 3, false},
+		{"nothing lost", 2, 0, true},
+		{"without a cut the check knows better", 100, 3, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSeen(1)
+			s.room = tt.room
+			w := s.watch(history.WatchRequest{Key: "/p/", RangeEnd: "/p0", StartRevision: 2}, 0)
+			deliver(s, 0, w, puts()...)
+			got, err := s.judge(refOf(s), tt.lost)
+			require.NoError(t, err)
+			rep := report.Report{Watches: got}
+			assert.Equal(t, tt.want, rep.OK())
+			if !tt.want {
+				require.Len(t, got.Verdict.Violations, 1)
+				assert.Equal(t, 1, rep.Violations())
+				assert.Contains(t, got.Verdict.Violations[0].Message, "3 events were owed and never delivered")
+			}
+		})
+	}
+}
+
+func TestSettledWatchesAreReadOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSeen(1)
+		r := &run{cfg: Config{Callers: 1}, seen: s}
+		w := s.watch(history.WatchRequest{Key: "/p/", RangeEnd: "/p0", StartRevision: 2}, 0)
+		ref := refOf(s)
+		const last = 50 * time.Millisecond
+		time.AfterFunc(last, func() { deliver(s, 0, w, puts()...) })
+		time.AfterFunc(last+settleGrace/2, func() { deliver(s, 0, w, puts()[2]) })
+		began := time.Now()
+		r.settleWatches(t.Context(), ref)
+		assert.InDelta(t, last+settleGrace, time.Since(began), float64(settlePoll))
+		got, err := s.judge(ref, 0)
+		require.NoError(t, err)
+		assert.Equal(t, map[watchcheck.Promise]int{watchcheck.Unique: 1}, got.Verdict.Counts, "%v", got.Verdict.Violations)
+	})
+}
+
+func TestWatchesThatNeverSettleAreNotAwaitedForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSeen(1)
+		began := time.Now()
+		(&run{cfg: Config{Callers: 1}, seen: s}).settleWatches(t.Context(), refOf(s))
+		assert.Equal(t, settleTimeout, time.Since(began))
+	})
 }
 
 func TestBehind(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package official is a program that uses the official etcd client and writes down what it observes. Package quorate is
-// the same program with another import.
+// Package official is a program that uses an etcd client and writes down what it observes. In package official that is
+// the official client; in package quorate, which is generated from it, it is Quorate's.
 package official
 
 import (

@@ -1,0 +1,63 @@
+// Package client is the one interface through which the cases use an etcd client.
+//
+// Package official implements it with the official client. Package quorate is
+// generated from that by changing the import, so that both do the same around the
+// calls that are measured. The adapters allocate nothing for a response.
+package client
+
+import (
+	"context"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/grpc"
+)
+
+//go:generate go run github.com/quorate/quorate/lab/contract/reimport official quorate
+
+// Config is how a client is made. Everything else has the client's own default,
+// but for the logger, which discards, and a DialTimeout of a minute.
+type Config struct {
+	Endpoints   []string
+	DialOptions []grpc.DialOption
+}
+
+// Opener makes a client, which must be closed.
+type Opener func(Config) (Client, error)
+
+// Client is what the cases need of an etcd client.
+type Client interface {
+	// Put writes a key and returns the revision.
+	Put(ctx context.Context, key, value string) (int64, error)
+	// Watch makes a watch and returns when the client says that it exists.
+	Watch(ctx context.Context, key string, opts WatchOptions) Watch
+	// Grant makes a lease of ttl seconds and returns its id.
+	Grant(ctx context.Context, ttl int64) (int64, error)
+	// KeepAlive renews a lease until ctx ends.
+	KeepAlive(ctx context.Context, lease int64) (Renewals, error)
+	// SetEndpoints replaces the endpoints.
+	SetEndpoints(endpoints ...string)
+	// Close ends the client and all that it holds.
+	Close()
+}
+
+// WatchOptions says what a watch watches.
+type WatchOptions struct {
+	// Prefix makes the key a prefix.
+	Prefix bool
+	// Revision is the first revision wanted, 0 for what comes next.
+	Revision int64
+}
+
+// Watch is a watch that is being read.
+type Watch interface {
+	// Next waits for the next response and returns its events. It returns the
+	// error of a watch that has failed, and ErrClosed after the last response.
+	Next() ([]*mvccpb.Event, error)
+}
+
+// Renewals are the answers to the keepalives of a lease.
+type Renewals interface {
+	// Drain takes the answers that have come and does not wait. It returns how
+	// many they are, and ErrClosed if no more will come.
+	Drain() (int, error)
+}

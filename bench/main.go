@@ -1,0 +1,124 @@
+// Command bench measures Quorate side by side with the official etcd client,
+// against the same real servers in the same run, and prints medians and ratios.
+//
+//	go run ./bench                    everything, a quarter of an hour
+//	go run ./bench --run 'create|idle'
+//	go run ./bench --short            small sizes, a minute, to see that it works
+//	go run ./bench --json > bench.json
+//
+// Exit status: 0 when all cases were run, whatever they showed; 1 when one could
+// not be, or a client lost, repeated or reordered something; 2 for bad usage.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"github.com/quorate/quorate/bench/cases"
+	"github.com/quorate/quorate/bench/report"
+	"github.com/quorate/quorate/bench/runner"
+	"github.com/quorate/quorate/lab"
+)
+
+// Exit statuses.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+const defaultRepeat = 5
+
+func main() {
+	lab.Main()    // in a member of a cluster this does not return
+	runner.Main() // nor this in the process of a client
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+// options are those of the command line.
+type options struct {
+	runner.Config
+	json bool
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	say := func(what ...any) {
+		_, _ = fmt.Fprintln(stderr, fmt.Sprint(what...)) // nobody is left to hear that it failed
+	}
+	opts, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		say("bench: ", err)
+		return exitUsage
+	}
+	opts.Progress = func(what string) { say(what) }
+	rep, err := runner.Run(ctx, opts.Config)
+	write := report.Table
+	if opts.json {
+		write = report.JSON
+	}
+	if err = errors.Join(err, write(stdout, rep)); err != nil {
+		say("bench: ", err)
+		return exitFailure
+	}
+	return exitOK
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var opts options
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	pattern := flags.String("run", "", "run only the cases whose name matches the `regexp`: "+strings.Join(names(), ", "))
+	flags.IntVar(&opts.Repeat, "repeat", defaultRepeat, "samples of each case with each client; at most 3 are taken of those that take long")
+	flags.BoolVar(&opts.Short, "short", false, "small sizes, and one sample unless --repeat says otherwise")
+	flags.BoolVar(&opts.json, "json", false, "print JSON, with every sample")
+	if err := flags.Parse(args); err != nil {
+		return opts, err
+	}
+	repeatSet := false
+	flags.Visit(func(f *flag.Flag) { repeatSet = repeatSet || f.Name == "repeat" })
+	if opts.Short && !repeatSet {
+		opts.Repeat = 1
+	}
+	if opts.Repeat < 1 {
+		return opts, fmt.Errorf("--repeat must be 1 at least; it is %d", opts.Repeat)
+	}
+	if flags.NArg() > 0 {
+		return opts, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	matches, err := regexp.Compile(*pattern)
+	if err != nil {
+		return opts, fmt.Errorf("--run: %w", err)
+	}
+	for _, c := range cases.All() {
+		if matches.MatchString(c.Name) {
+			opts.Cases = append(opts.Cases, c)
+		}
+	}
+	if len(opts.Cases) == 0 {
+		return opts, fmt.Errorf("no case matches --run %q; there are %s", *pattern, strings.Join(names(), ", "))
+	}
+	return opts, nil
+}
+
+func names() []string {
+	all := cases.All()
+	out := make([]string, 0, len(all))
+	for _, c := range all {
+		out = append(out, c.Name)
+	}
+	return out
+}

@@ -1,0 +1,15 @@
+package runner
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/lab"
+)
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	Main()
+	goleak.VerifyTestMain(m)
+}

@@ -1,0 +1,66 @@
+package scenario
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/quorate/quorate/lab/check"
+	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/report"
+)
+
+func look(found bool, answered, until time.Duration) history.LeaseLook {
+	return history.LeaseLook{
+		Lease: 0x2a, Key: "/l/0/2a", Asked: 2 * time.Second, Answered: answered, Revision: 7, Found: found,
+		Claim: history.LeaseClaim{At: time.Second, Until: until},
+	}
+}
+
+func TestClaimsAreJudged(t *testing.T) {
+	tests := []struct {
+		name string
+		look history.LeaseLook
+		want int
+	}{
+		{"the key is there", look(true, 3*time.Second, 4*time.Second), 0},
+		{"the key outlives the claim", look(true, 5*time.Second, 4*time.Second), 0},
+		{"the key is gone before the claim has ended", look(false, 3*time.Second, 4*time.Second), 1},
+		{"the claim has ended", look(false, 5*time.Second, 4*time.Second), 0},
+		{"the claim ends as the read returns", look(false, 4*time.Second, 4*time.Second), 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var c claims
+			c.judge(tt.look)
+			got := c.addTo(check.Verdict{})
+			assert.EqualValues(t, 1, c.judged())
+			assert.Equal(t, tt.want, got.Total())
+			assert.Equal(t, tt.want == 0, got.OK())
+		})
+	}
+}
+
+func TestRefutedClaimsAreShown(t *testing.T) {
+	var c claims
+	for range maxRefuted + 3 {
+		c.judge(look(false, 3*time.Second, 4*time.Second))
+	}
+	before := check.Verdict{
+		Violations: []check.Violation{{Problem: check.LostWrite, Message: "gone"}}, Counts: map[check.Problem]int{check.LostWrite: 1},
+	}
+	got := c.addTo(before)
+	assert.Equal(t, map[check.Problem]int{check.LostWrite: 1, report.LeaseEndedEarly: maxRefuted + 3}, got.Counts)
+	assert.Len(t, got.Violations, 1+maxRefuted)
+	assert.Equal(t, check.Violation{
+		Problem: report.LeaseEndedEarly,
+		Message: "lease 2a had ended by 3.000000s, and the client claimed it to live until 4.000000s",
+		Evidence: []string{
+			"claimed at 1.000000s to live until 4.000000s",
+			"linearizable get of /l/0/2a, from 2.000000s to 3.000000s: revision 7, found nothing",
+		},
+	}, got.Violations[1])
+	assert.Len(t, before.Violations, 1, "the verdict on the calls stays")
+	assert.Len(t, before.Counts, 1)
+}
