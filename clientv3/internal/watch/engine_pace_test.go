@@ -34,6 +34,21 @@ func TestAWatchFarBehindCatchesUpInParts(t *testing.T) {
 	})
 }
 
+// The server is told at once that a watch has moved to another stream.
+func TestTheStreamThatAWatchLeavesToCatchUpHearsOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		c.write(50_000, "b")
+		e := c.engine(t)
+		watches(t, e, 1)
+		w := watch(t.Context(), e, all(2))
+		<-w.ch
+		synctest.Wait()
+		require.Positive(t, e.parts.Load())
+		assert.Equal(t, 1, c.watchers()[0], "of the stream that it left")
+	})
+}
+
 func TestCatchingUpSurvivesABrokenStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()

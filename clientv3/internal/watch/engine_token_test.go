@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/zap"
 )
 
 // withTokens returns a cluster where another token can be had, and where it takes
@@ -196,131 +195,6 @@ func TestTokensRefusedOneAfterTheOther(t *testing.T) {
 	})
 }
 
-func TestStreamsDoNotOverflowWhenTheOthersFollow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := withTokens()
-		e := c.engine(t)
-		watches(t, e, maxWatchers/2)
-		c.expire()
-		watches(t, e, maxWatchers/2)
-		watches(t, e, maxWatchers/4)
-		assert.Equal(t, []int{maxWatchers / 2, maxWatchers * 3 / 4}, c.watchers())
-		time.Sleep(maxMoveDelay + 10*time.Millisecond)
-		synctest.Wait()
-		assert.Equal(t, []int{maxWatchers, maxWatchers / 4}, c.watchers())
-		assert.Equal(t, []int{2, 3}, c.ids())
-	})
-}
-
-// TestTheOthersFollow is about watches that a server has on a stream whose token
-// it refuses: they could stay, but the stream would be one more, for ever.
-func TestTheOthersFollow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := withTokens()
-		e := c.engineWith(t, 8*eventOverhead, zap.NewNop())
-		calls, slow := watches(t, e, 20), watches(t, e, 1)[0]
-		quiet := watch(t.Context(), e, Request{Key: []byte("z")})
-		<-quiet.returned
-		for rev := range int64(20) {
-			c.write(1, "b")
-			for _, w := range calls {
-				require.Equal(t, []int64{2 + rev}, w.read(1))
-			}
-		}
-		synctest.Wait()
-		require.Equal(t, []int{21}, c.watchers(), "one has paused")
-		before := c.live()[0]
-
-		c.expire()
-		opens := make(chan struct{})
-		c.open = func(context.Context) error { <-opens; return nil }
-		w := watch(t.Context(), e, all(0))
-		time.Sleep(time.Minute)
-		assert.Equal(t, []int{1}, c.ids(), "they stay until another token is known to be accepted")
-		close(opens)
-		<-w.returned
-		assert.Equal(t, []int{21, 1}, c.watchers())
-		c.write(1, "b")
-		time.Sleep(maxMoveDelay + time.Millisecond)
-		synctest.Wait()
-		assert.Equal(t, []int{22}, c.watchers())
-		assert.Error(t, before.ctx.Err(), "the old stream has ended")
-		assert.Empty(t, c.causes, "which is no failure")
-		c.write(1, "b", "z")
-		for _, o := range calls {
-			assert.Equal(t, []int64{22, 23}, o.read(2))
-		}
-		assert.Equal(t, []int64{22, 23}, w.read(2))
-		assert.Equal(t, []int64{23}, quiet.read(1))
-		assertRevisions(t, 2, 23, slow.read(22))
-		time.Sleep(time.Hour)
-		assert.Equal(t, []int{2}, c.ids())
-		assert.Equal(t, []int{23}, c.watchers())
-	})
-}
-
-func TestTheOthersFollowAfterAWhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		stayed, tries := 0, 20
-		for range tries {
-			c := withTokens()
-			e := c.engine(t)
-			watches(t, e, 1)
-			c.expire()
-			watches(t, e, 1)
-			time.Sleep(maxMoveDelay / 2)
-			if len(c.live()) == 2 {
-				stayed++
-			}
-			e.Close()
-		}
-		assert.Positive(t, stayed)
-		assert.Less(t, stayed, tries, "clients do not move in step")
-	})
-}
-
-func TestAStreamThatIsOpenedAgainCarriesAnotherToken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := withTokens()
-		e := c.engine(t)
-		old := watches(t, e, 1)[0]
-		c.expire()
-		w := watches(t, e, 1)[0]
-		w.cancel()
-		synctest.Wait()
-		c.live()[0].breakDown()
-		time.Sleep(2 * maxMoveDelay)
-		watches(t, e, 1)
-		assert.Equal(t, []int{2}, c.watchers(), "no stream beside it is needed")
-		assert.Equal(t, 3, c.opened, "nor did its watches leave it")
-		c.write(1, "b")
-		assert.Equal(t, []int64{2}, old.read(1))
-	})
-}
-
-// TestAStreamThatIsBeingOpenedAgainStays is about one that breaks while a refused
-// watch is on its way to another.
-func TestAStreamThatIsBeingOpenedAgainStays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := withTokens()
-		e := c.engine(t)
-		watches(t, e, 1)
-		c.expire()
-		opens := make(chan struct{})
-		c.open = func(context.Context) error { <-opens; return nil }
-		w := watch(t.Context(), e, all(0))
-		synctest.Wait()
-		c.live()[0].breakDown()
-		time.Sleep(time.Second) // both wait for a stream, the refused one's first
-		opens <- struct{}{}
-		<-w.returned
-		opens <- struct{}{}
-		time.Sleep(2 * maxMoveDelay)
-		assert.Equal(t, []int{2, 3}, c.ids())
-		assert.Equal(t, []int{1, 1}, c.watchers())
-	})
-}
-
 func TestATokenIsRefusedDuringCatchup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withTokens()
@@ -338,5 +212,38 @@ func TestATokenIsRefusedDuringCatchup(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, e.parts.Load())
 		assert.Equal(t, []int{1}, c.watchers())
+	})
+}
+
+// Streams that were opened at the same time carry the same token: they are no help.
+func TestStreamsThatAreBeingOpenedCarryNoOtherToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := withTokens()
+		e := c.engine(t)
+		const streams = 5
+		var kept, others []*call
+		for range streams {
+			calls := watches(t, e, maxWatchers)
+			kept, others = append(kept, calls[0]), append(others, calls[1:]...)
+		}
+		for _, w := range others {
+			w.cancel()
+		}
+		synctest.Wait()
+		require.Equal(t, []int{1, 1, 1, 1, 1}, c.watchers())
+		c.expire()
+		c.late = streams
+		c.open = func(context.Context) error { time.Sleep(10 * time.Millisecond); return nil }
+		for _, st := range c.live() {
+			st.breakDown()
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		c.write(1, "b")
+		for _, w := range kept {
+			r := <-w.ch
+			assert.NoError(t, r.Err)
+			assert.Equal(t, []int64{2}, revisions(r.Events))
+		}
 	})
 }

@@ -46,6 +46,9 @@ func whereabouts(ss *session) (map[*subscription]state, error) {
 			places[s] = queued
 		}
 	}
+	if gone := len(listed) - len(places); gone != ss.gone {
+		return nil, fmt.Errorf("%d of the queue were removed, %d are accounted for", gone, ss.gone)
+	}
 	place := func(s *subscription, id int64, where state) error {
 		if places[s] != parked || s.state != where || s.id != id {
 			return fmt.Errorf("%v as watch %d, and also %v: %+v", where, id, places[s], s)

@@ -130,6 +130,27 @@ func TestProgressFromBeforeTheWatch(t *testing.T) {
 	}
 }
 
+// A watch for which a caller's answer may be from before its time gets the next one
+// in its place, which the engine asks for.
+func TestACallersAnswerInDoubtIsMadeUpFor(t *testing.T) {
+	sc := connected(t)
+	first := sc.follow(0)
+	sc.hears(created(1, 2))
+	sc.ss.take()
+	sc.ss.requestProgress(true)
+	sc.sends("progress?")
+	f := sc.follow(5)
+	sc.sends("create 2 from 5")
+	sc.hears(created(2, 10), progressed(invalidID, 10))
+	sc.sends("progress?")
+	assert.Equal(t, []string{"created"}, f.was())
+	sc.hears(progressed(invalidID, 10))
+	assert.Equal(t, []string{"progress 10, asked for"}, f.was())
+	sc.learns(11)
+	assert.Equal(t, []string{"progress 11"}, f.was(), "once")
+	assert.Equal(t, []string{"created", "progress 10, asked for", "progress 10", "progress 11"}, first.was())
+}
+
 func TestDoubtEndsWithTheStream(t *testing.T) {
 	sc := connected(t)
 	sc.follow(0)

@@ -20,7 +20,6 @@ func (sh *shard) renew(w *watcher, resp *pb.WatchResponse) bool {
 		return false
 	}
 	w.refusals++
-	w.refusedBy = sh
 	next := w.stop()
 	w.current = newSubscription(&w.req, w, next)
 	sh.later = append(sh.later, func() { sh.engine.move(w, sh, newer) })
@@ -32,11 +31,15 @@ func (sh *shard) renew(w *watcher, resp *pb.WatchResponse) bool {
 	return true
 }
 
-// moveQueued moves the watches that the stream's token would be refused for.
+// moveQueued moves the watches for which the stream's token would be refused next.
 func (sh *shard) moveQueued() {
 	for _, w := range sh.those(func(w *watcher) bool { return w.current.state == queued }) {
 		sh.engine.move(w, sh, newer)
 	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.session.release() // what comes late is refused, and moves in its turn
+	sh.signal()
 }
 
 // those returns the watches of the shard that have a property.
@@ -74,6 +77,32 @@ func (sh *shard) newerThan(t time.Time) bool {
 	return sh.stale.IsZero() && len(sh.watchers) < maxWatchers && (sh.opened.IsZero() || sh.opened.After(t))
 }
 
+// accept notes that the server has created a watch on the stream, and so accepts
+// its token. It needs the lock, and is called by the reader.
+func (sh *shard) accept() {
+	if !sh.accepted {
+		sh.accepted = true
+		sh.later = append(sh.later, func() { sh.engine.supersede(sh) })
+	}
+}
+
+// supersede has the streams of the group left whose tokens are refused.
+func (e *Engine) supersede(by *shard) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, sh := range e.groups[by.key] {
+		if sh.isStale() {
+			sh.evacuateSoon()
+		}
+	}
+}
+
+func (sh *shard) isStale() bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return !sh.stale.IsZero()
+}
+
 // evacuateSoon is called when there is a stream with a token that is accepted.
 func (sh *shard) evacuateSoon() {
 	select {
@@ -85,10 +114,7 @@ func (sh *shard) evacuateSoon() {
 // evacuate moves the watches that are still on a stream whose token is refused
 // to one that can take further ones, and so ends the stream.
 func (sh *shard) evacuate() {
-	sh.mu.Lock()
-	stale := !sh.stale.IsZero()
-	sh.mu.Unlock()
-	if !stale {
+	if !sh.isStale() {
 		return // it was opened again since
 	}
 	for _, w := range sh.those(func(*watcher) bool { return true }) {

@@ -36,7 +36,7 @@ type session struct {
 	lastID    int64 // chosen
 	highest   int64 // confirmed on this stream, -1 if there is none
 	greeted   bool  // the server has answered the first create of this stream
-	held      bool  // nothing more is asked for on this stream
+	held      bool  // nothing is asked for at the moment
 
 	queue   []*subscription // wanted, in this order; some have been removed since
 	gone    int             // how many of the queue
@@ -154,6 +154,12 @@ func (ss *session) sweep() {
 
 // hold stops asking for anything on this stream.
 func (ss *session) hold() { ss.held = true }
+
+// release ends a hold.
+func (ss *session) release() {
+	ss.held = false
+	ss.flush()
+}
 
 func (ss *session) findPending(id int64) (int, bool) {
 	return slices.BinarySearchFunc(ss.pending, id, func(a creation, id int64) int { return cmp.Compare(a.id, id) })

@@ -148,6 +148,30 @@ func TestRemoveAndAddAgainGetsAnotherID(t *testing.T) {
 	assert.EqualValues(t, 13, fs[1].sub.next)
 }
 
+// A stream that is held asks for nothing more. What it has goes on, and so does
+// everything on the next one.
+func TestHold(t *testing.T) {
+	sc := connected(t)
+	fs := sc.follows(3)
+	sc.sends("create 1 from 0")
+	sc.ss.hold()
+	sc.hears(created(1, 10))
+	sc.sends()
+	more := sc.follow(5)
+	sc.ss.remove(fs[2].sub)
+	sc.hears(happened(1, 11))
+	sc.sends()
+	assert.Equal(t, []string{"created", "events [11]"}, fs[0].was())
+	sc.reconnect()
+	sc.sends("create 2 from 12")
+	sc.hears(created(2, 12))
+	sc.sends("create 3 from 0", "create 4 from 5")
+	sc.hears(created(3, 12), created(4, 12))
+	assert.Equal(t, []string{"created"}, fs[1].was())
+	assert.Empty(t, fs[2].was())
+	assert.Equal(t, []string{"created"}, more.was())
+}
+
 func TestOwnersMayAddAndRemoveWhenTold(t *testing.T) {
 	sc := connected(t)
 	fs := sc.follows(3)

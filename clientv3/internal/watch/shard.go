@@ -34,6 +34,7 @@ type shard struct {
 	splits   int // watches that are catching up
 	traffic  traffic
 	opened   time.Time     // when the stream was, zero without one
+	accepted bool          // the server has created a watch on the stream
 	stale    time.Time     // since when the stream's token is refused, zero if it is not
 	wake     chan struct{} // the writer's, nil without a stream
 	later    []func()      // for the reader to do without the lock

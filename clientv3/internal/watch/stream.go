@@ -139,7 +139,7 @@ func (sh *shard) connect() chan struct{} {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.wake = make(chan struct{}, 1)
-	sh.opened, sh.stale = time.Now(), time.Time{}
+	sh.opened, sh.stale, sh.accepted = time.Now(), time.Time{}, false
 	sh.session.connect()
 	sh.signal()
 	return sh.wake

@@ -35,10 +35,8 @@ type watcher struct {
 	resumed  bool          // since it was paused nothing has come
 	unsplit  bool          // it must not be split again
 	refusals uint8         // of tokens, in a row
-	// refusedBy is the shard where the latest refusal was.
-	refusedBy *shard
-	ready     chan struct{} // closed when Watch may return; nil after that
-	unlisten  func() bool   // stops listening to the caller's context
+	ready    chan struct{} // closed when Watch may return; nil after that
+	unlisten func() bool   // stops listening to the caller's context
 }
 
 func newWatcher(req Request, sink Sink) *watcher {
@@ -54,10 +52,7 @@ func (w *watcher) session() *session { return w.shard.Load().session }
 // created implements owner.
 func (w *watcher) created(_ *subscription, h *pb.ResponseHeader) {
 	w.refusals = 0
-	if w.refusedBy != nil {
-		w.refusedBy.evacuateSoon()
-		w.refusedBy = nil
-	}
+	w.shard.Load().accept()
 	if w.catchup != nil && !w.session().splittable() {
 		w.rejoin()
 	}
