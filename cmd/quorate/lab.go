@@ -79,8 +79,9 @@ what was read. The exit status is 1 if a write that had been acknowledged is
 missing, if one was applied twice or against what its caller was told, if a
 linearizable read went backwards, if a watch lost, repeated, disordered or
 changed an event, or ended without a good reason, or if a lease had ended while the
-client still claimed it to live; the report then shows the evidence. It is 2 if the run could not go on, 128 and the number of the signal if
-one ended the run early (130 for Ctrl-C), and 0 otherwise.
+client still claimed it to live; the report then shows the evidence. It is 2 if
+the run could not go on, 128 and the number of the signal if one ended the run
+early (130 for Ctrl-C), and 0 otherwise.
 
 Ctrl-C ends the run early: the cluster is healed, checked and removed, and the
 table shows what was measured until then. A second Ctrl-C kills at once; files
