@@ -25,8 +25,9 @@ type splitWatch struct {
 	starts map[*subscription]int64 // of the parts
 	sent   map[*subscription]int64 // the first revision that the part's server has not sent
 
-	next  int64 // the first revision that was not emitted
-	ended bool
+	next   int64 // the first revision that was not emitted
+	header int64 // the store's revision when the latest was
+	ended  bool
 }
 
 func newSplitWatch(t *testing.T, data []byte) *splitWatch {
@@ -77,6 +78,10 @@ func (sw *splitWatch) emit(h *pb.ResponseHeader, events []*mvccpb.Event) {
 		sw.t.Fatalf("not what a single subscription delivers from revision %d on: %s", sw.next, diff)
 	}
 	sw.next = last + 1
+	if h.Revision < max(sw.header, last) {
+		sw.t.Fatalf("the store was at revision %d, and before at %d, and had sent events up to %d", h.Revision, sw.header, last)
+	}
+	sw.header = h.Revision
 }
 
 func (sw *splitWatch) step() {

@@ -167,6 +167,9 @@ func (w *watcher) considerPause() {
 	w.phase = paused
 	w.current = newSubscription(&w.req, w, next)
 	sh.later = append(sh.later, func() { sh.engine.logPause(&w.req, next) })
+	if sh.bulk {
+		sh.later = append(sh.later, func() { sh.engine.move(w, sh, ordinary) })
+	}
 	if !w.buffer.awaitRoom(sh.engine.cfg.MaxBuffer / 2) {
 		w.resume()
 	}

@@ -1,0 +1,155 @@
+package watch
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestWhatCountsAsProgressWhenAStreamEnds is about streams on which nothing
+// happens, such as those that a balancer resets when they are idle, or whose member
+// loses its leader. They lived, so the failures of those before are forgotten before
+// it is decided what follows.
+func TestWhatCountsAsProgressWhenAStreamEnds(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		created bool
+		lived   time.Duration
+		worked  int32
+	}{
+		{"it lived long", true, 2 * proven, 1},
+		{"it lived long, and never answered", false, 2 * proven, 0},
+		{"it broke soon", true, proven / 2, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster()
+				if !tc.created {
+					c.send = func(ctx context.Context) { <-ctx.Done() }
+				}
+				var before []int32 // calls of Progress, each time Next was called
+				c.next = func(error) error {
+					before = append(before, c.worked.Load())
+					return nil
+				}
+				e := c.engine(t)
+				watch(t.Context(), e, all(0))
+				for range 3 {
+					time.Sleep(tc.lived)
+					require.Len(t, c.live(), 1)
+					c.live()[0].breakDown()
+					synctest.Wait()
+				}
+				assert.Equal(t, []int32{tc.worked, 2 * tc.worked, 3 * tc.worked}, before)
+			})
+		})
+	}
+}
+
+// A stream that moves has not failed, and shows nothing of where it goes.
+func TestAMoveIsNoProgress(t *testing.T) {
+	mute := func(sv *server) { sv.mute = true }
+	t.Run("off an endpoint that was removed", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster()
+			c.become = mute
+			watches(t, c.engine(t), 1)
+			time.Sleep(2 * proven)
+			c.remove()
+			time.Sleep(2 * maxMoveDelay)
+			assert.Equal(t, []int{2}, c.ids())
+			assert.Zero(t, c.worked.Load())
+			assert.Empty(t, c.causes)
+		})
+	})
+	t.Run("off a member without a leader", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster()
+			c.become = mute
+			c.noLeads.Store(true)
+			watches(t, c.engine(t), 1)
+			time.Sleep(10 * leaderRetry)
+			synctest.Wait()
+			assert.Greater(t, c.ids()[0], 5)
+			assert.Zero(t, c.worked.Load(), "that every endpoint is without a leader is not forgotten")
+		})
+	})
+}
+
+// queued returns how long the queues of all sessions are together.
+func (e *Engine) queued() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	sum := 0
+	for _, shards := range e.groups {
+		for _, sh := range shards {
+			sh.mu.Lock()
+			sum += len(sh.session.queue)
+			sh.mu.Unlock()
+		}
+	}
+	return sum
+}
+
+func TestWatchesThatComeAndGoDuringAnOutageLeaveNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		up := make(chan struct{})
+		c.open = func(ctx context.Context) error {
+			select {
+			case <-up:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		e := c.engine(t)
+		stays := watch(t.Context(), e, all(0))
+		synctest.Wait()
+		for range 1000 {
+			w := watch(t.Context(), e, all(0))
+			synctest.Wait()
+			w.cancel()
+			<-w.returned
+			require.LessOrEqual(t, e.queued(), 3)
+		}
+		close(up)
+		<-stays.returned
+		assert.Equal(t, []int{1}, c.watchers())
+		c.write(1, "b")
+		assert.Equal(t, []int64{2}, stays.read(1))
+	})
+}
+
+// TestTheQueueHasRoomForFewThatAreGone adds and removes at random while there is no
+// stream, and then asks for what is wanted, once.
+func TestTheQueueHasRoomForFewThatAreGone(t *testing.T) {
+	for seed := range uint64(20) {
+		in := &choices{randomBytes(seed, 1000)}
+		ss := newSession()
+		subs := make([]*subscription, 20)
+		for i := range subs {
+			subs[i] = newSubscription(&Request{Key: []byte("k")}, &follower{}, 1)
+		}
+		wanted := make(map[*subscription]bool)
+		for in.more() {
+			s := subs[in.below(len(subs))]
+			if in.below(2) == 0 {
+				ss.add(s)
+				wanted[s] = true
+			} else {
+				ss.remove(s)
+				delete(wanted, s)
+			}
+			require.LessOrEqual(t, len(ss.queue), 2*len(wanted), "seed %d", seed)
+		}
+		sc := &script{t, ss}
+		sc.connect()
+		sc.hears(created(1, 1))
+		require.Len(t, ss.take(), len(wanted), "seed %d", seed)
+	}
+}

@@ -1,0 +1,100 @@
+package watch
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// askedFor counts the progress that a follower was told because callers asked.
+func askedFor(told []string) int {
+	n := 0
+	for _, s := range told {
+		if strings.HasSuffix(s, "asked for") {
+			n++
+		}
+	}
+	return n
+}
+
+// asksInVain lets the session ask for progress as often, and hear nothing: a watch
+// on the stream is behind, or starts in the future.
+func (sc *script) asksInVain(times int) {
+	for range times {
+		sc.ss.requestProgress(false)
+		sc.sends("progress?")
+	}
+}
+
+func TestUnansweredRequestsAreNotMadeUpFor(t *testing.T) {
+	sc := connected(t)
+	f := sc.follow(0)
+	sc.hears(created(1, 1))
+	sc.sends("create 1 from 0")
+	sc.asksInVain(100)
+	f.was()
+	sc.ss.requestProgress(true)
+	sc.sends("progress?")
+	sc.hears(progressed(invalidID, 5))
+	assert.Equal(t, []string{"progress 5, asked for"}, f.was())
+	for rev := range int64(90) {
+		sc.learns(6 + rev)
+	}
+	told := f.was()
+	assert.Len(t, told, 90)
+	assert.LessOrEqual(t, askedFor(told), 1, "one answer that was under way may have come first")
+}
+
+// TestDoubtIsSettledQuietly is about a watch that was created while many answers
+// may have been under way. The session asks until it is sure; the other watches
+// have had the answer long before.
+func TestDoubtIsSettledQuietly(t *testing.T) {
+	sc := connected(t)
+	first := sc.follow(0)
+	sc.hears(created(1, 1))
+	sc.sends("create 1 from 0")
+	sc.asksInVain(200)
+	second, third := sc.follow(3), sc.follow(3)
+	sc.sends("create 2 from 3", "create 3 from 3")
+	sc.hears(created(2, 9), created(3, 9))
+	for _, f := range []*follower{first, second, third} {
+		f.was()
+	}
+	sc.ss.requestProgress(true)
+	rounds := 0
+	for len(sc.ss.take()) > 0 {
+		rounds++
+		sc.hears(progressed(invalidID, 9))
+	}
+	assert.LessOrEqual(t, rounds, maxInFlight+1)
+	assert.LessOrEqual(t, askedFor(first.was()), 2)
+	for _, f := range []*follower{second, third} {
+		assert.Equal(t, []string{"progress 9, asked for"}, f.was(), "it was owed an answer, and got one it can trust")
+		assert.EqualValues(t, 10, f.sub.next)
+	}
+	sc.learns(10)
+	for _, f := range []*follower{first, second, third} {
+		assert.Equal(t, []string{"progress 10"}, f.was())
+	}
+}
+
+// Nobody is told of answers that nobody asked for, in doubt or not.
+func TestDoubtThatConcernsNoCaller(t *testing.T) {
+	sc := connected(t)
+	first := sc.follow(0)
+	sc.hears(created(1, 1))
+	sc.sends("create 1 from 0")
+	sc.asksInVain(3)
+	second := sc.follow(3)
+	sc.sends("create 2 from 3")
+	sc.hears(created(2, 9))
+	first.was()
+	second.was()
+	sc.hears(progressed(invalidID, 9))
+	for len(sc.ss.take()) > 0 {
+		sc.hears(progressed(invalidID, 9))
+	}
+	assert.Zero(t, askedFor(first.was()))
+	assert.Equal(t, []string{"progress 9"}, second.was())
+}
