@@ -189,7 +189,8 @@ func TestTokensRefusedOneAfterTheOther(t *testing.T) {
 			watches(t, e, 1)
 			time.Sleep(3 * maxMoveDelay)
 			assert.Equal(t, []int{4}, c.watchers())
-			assert.Len(t, c.disowns, 3, "one refusal of each token")
+			assert.GreaterOrEqual(t, len(c.disowns), 3, "each token is refused")
+			assert.LessOrEqual(t, len(c.disowns), 6, "a watch may be on its way to a stream when that one's token expires")
 			e.Close()
 		}
 	})
