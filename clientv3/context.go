@@ -8,8 +8,8 @@ import (
 )
 
 // WithRequireLeader makes calls and streams with the returned context fail with
-// rpctypes.ErrNoLeader on a member that knows no leader, instead of waiting for
-// one. Other outgoing metadata of ctx is kept.
+// rpctypes.ErrNoLeader when no endpoint that can be reached knows a leader, instead
+// of waiting for one. Other outgoing metadata of ctx is kept.
 func WithRequireLeader(ctx context.Context) context.Context {
 	md, ok := metadata.FromOutgoingContext(ctx)
 	if !ok {

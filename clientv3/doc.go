@@ -28,5 +28,7 @@
 // A [Client] holds connections and goroutines until Close. It is safe for
 // concurrent use and meant to be shared. Streams handed to the caller
 // ([KV.GetStream], [Maintenance.SnapshotWithVersion]) hold theirs until they are
-// read to the end, their context ends, or the client is closed.
+// read to the end, their context ends, or the client is closed. A watch and a
+// keepalive live as long as their context; they share a few streams, and have no
+// goroutine of their own unless a watch's reader is slower than its events.
 package clientv3
