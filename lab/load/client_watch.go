@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"iter"
+	"unique"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -21,17 +22,19 @@ func (w clientWatcher) Watch(ctx context.Context, req history.WatchRequest) iter
 	if req.RequireLeader {
 		ctx = clientv3.WithRequireLeader(ctx)
 	}
-	responses := w.watcher.Watch(ctx, req.Key, watchOptions(req)...)
+	responses := w.watcher.Watch(ctx, req.Key, WatchOptions(req)...)
 	return func(yield func(history.WatchResponse) bool) {
 		for resp := range responses {
-			if !yield(watchResponse(resp)) {
+			if !yield(WatchResponse(resp)) {
 				return
 			}
 		}
 	}
 }
 
-func watchOptions(req history.WatchRequest) []clientv3.OpOption {
+// WatchOptions spells a request in the options of the client. RequireLeader is not
+// among them: it is a property of the context.
+func WatchOptions(req history.WatchRequest) []clientv3.OpOption {
 	opts := []clientv3.OpOption{clientv3.WithRev(req.StartRevision)}
 	for _, o := range []struct {
 		set    bool
@@ -52,29 +55,37 @@ func watchOptions(req history.WatchRequest) []clientv3.OpOption {
 	return opts
 }
 
-func watchResponse(resp clientv3.WatchResponse) history.WatchResponse {
-	out := history.WatchResponse{
+// WatchResponse turns a response of the client into one of a history.
+func WatchResponse(resp clientv3.WatchResponse) history.WatchResponse {
+	return history.WatchResponse{
 		Revision: resp.Header.GetRevision(), Created: resp.Created, Canceled: resp.Canceled,
-		CompactRevision: resp.CompactRevision, Err: resp.Err(),
-		Events: make([]history.Event, len(resp.Events)),
+		CompactRevision: resp.CompactRevision, Err: resp.Err(), Events: Events(resp.Events),
 	}
-	for i, e := range resp.Events {
-		event := history.Event{KeyValue: keyValue(e.Kv)}
-		if e.Type == clientv3.EventTypeDelete {
-			event.Type = history.DeleteEvent
+}
+
+// Events turns events as a server sends them into those of a history. Many watches
+// see the same ones, so equal texts are kept once.
+func Events(from []*mvccpb.Event) []history.Event {
+	if len(from) == 0 {
+		return nil
+	}
+	events := make([]history.Event, len(from))
+	for i, e := range from {
+		events[i].KeyValue = keyValue(e.Kv)
+		if e.Type == mvccpb.Event_DELETE {
+			events[i].Type = history.DeleteEvent
 		}
 		if e.PrevKv != nil {
 			prev := keyValue(e.PrevKv)
-			event.Prev = &prev
+			events[i].Prev = &prev
 		}
-		out.Events[i] = event
 	}
-	return out
+	return events
 }
 
 func keyValue(kv *mvccpb.KeyValue) history.KeyValue {
 	return history.KeyValue{
-		Key: string(kv.Key), Value: string(kv.Value),
-		CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Version: kv.Version, Lease: kv.Lease,
+		Key: unique.Make(string(kv.GetKey())).Value(), Value: unique.Make(string(kv.GetValue())).Value(),
+		CreateRevision: kv.GetCreateRevision(), ModRevision: kv.GetModRevision(), Version: kv.GetVersion(), Lease: kv.GetLease(),
 	}
 }

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
-	"unique"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/load"
 )
 
 // dialTimeout is what the clients of a run are configured with.
@@ -79,80 +78,16 @@ func (q *quorate) Close() error {
 
 func (q *quorate) Watch(ctx context.Context, r history.WatchRequest) Next {
 	c := q.clients[q.next.Add(1)%uint64(len(q.clients))]
-	channel := c.Watch(ctx, r.Key, options(r)...)
+	channel := c.Watch(ctx, r.Key, load.WatchOptions(r)...)
 	return func(ctx context.Context) (history.WatchResponse, bool, error) {
 		select {
 		case response, open := <-channel:
 			if !open {
 				return history.WatchResponse{}, false, nil
 			}
-			return history.WatchResponse{
-				Revision: response.Header.GetRevision(), Events: events(response.Events),
-				Created: response.Created, Canceled: response.Canceled, CompactRevision: response.CompactRevision,
-				Err: response.Err(),
-			}, true, nil
+			return load.WatchResponse(response), true, nil
 		case <-ctx.Done():
 			return history.WatchResponse{}, false, ctx.Err()
 		}
-	}
-}
-
-// options spells a request in the options of the client.
-func options(r history.WatchRequest) []clientv3.OpOption {
-	var opts []clientv3.OpOption
-	switch r.RangeEnd {
-	case "":
-	case "\x00":
-		opts = append(opts, clientv3.WithFromKey())
-	default:
-		opts = append(opts, clientv3.WithRange(r.RangeEnd))
-	}
-	if r.StartRevision != 0 {
-		opts = append(opts, clientv3.WithRev(r.StartRevision))
-	}
-	for _, o := range []struct {
-		wanted bool
-		option func() clientv3.OpOption
-	}{
-		{r.PrevKV, clientv3.WithPrevKV},
-		{r.ProgressNotify, clientv3.WithProgressNotify},
-		{r.CreatedNotify, clientv3.WithCreatedNotify},
-		{r.Fragment, clientv3.WithFragment},
-		{r.NoPut, clientv3.WithFilterPut},
-		{r.NoDelete, clientv3.WithFilterDelete},
-	} {
-		if o.wanted {
-			opts = append(opts, o.option())
-		}
-	}
-	return opts
-}
-
-// events turns the events of a response into those of a history.
-func events(from []*mvccpb.Event) []history.Event {
-	if len(from) == 0 {
-		return nil
-	}
-	out := make([]history.Event, len(from))
-	for i, e := range from {
-		out[i].KeyValue = keyValue(e.Kv)
-		if e.Type == mvccpb.Event_DELETE {
-			out[i].Type = history.DeleteEvent
-		}
-		if e.PrevKv != nil {
-			previous := keyValue(e.PrevKv)
-			out[i].Prev = &previous
-		}
-	}
-	return out
-}
-
-// keyValue turns one key-value into that of a history. All watches together keep one
-// copy of each key and value.
-func keyValue(kv *mvccpb.KeyValue) history.KeyValue {
-	return history.KeyValue{
-		Key: unique.Make(string(kv.GetKey())).Value(), Value: unique.Make(string(kv.GetValue())).Value(),
-		CreateRevision: kv.GetCreateRevision(), ModRevision: kv.GetModRevision(), Version: kv.GetVersion(),
-		Lease: kv.GetLease(),
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/load"
 )
 
 var officialFor = flag.Duration("official", 0, "how long to run with the official client; 0 skips it")
@@ -60,7 +61,7 @@ func (c theirs) Watch(ctx context.Context, r history.WatchRequest) Next {
 				return history.WatchResponse{}, false, nil
 			}
 			return history.WatchResponse{
-				Revision: response.Header.GetRevision(), Events: events(response.Events),
+				Revision: response.Header.GetRevision(), Events: load.Events(response.Events),
 				Created: response.Created, Canceled: response.Canceled, CompactRevision: response.CompactRevision,
 				Err: response.Err(),
 			}, true, nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/load"
 )
 
 // reopenPause is the pause before a stream to a member that ended is opened again.
@@ -128,7 +129,7 @@ func (r *recorder) stream(ctx context.Context, m *lab.Member) error {
 		if response.GetCanceled() {
 			return errors.New(response.GetCancelReason())
 		}
-		if next, err = r.take(next, events(response.GetEvents())); err != nil {
+		if next, err = r.take(next, load.Events(response.GetEvents())); err != nil {
 			return err
 		}
 	}
