@@ -78,11 +78,11 @@ func TestWatcherPassesResponsesOn(t *testing.T) {
 	}}
 	known := history.KeyValue{Key: "k", Value: "v", CreateRevision: 2, ModRevision: 3, Version: 2, Lease: 9}
 	assert.Equal(t, []history.WatchResponse{
-		{Revision: 2, Created: true, Events: []history.Event{}},
+		{Revision: 2, Created: true},
 		{Revision: 4, Events: []history.Event{
 			{KeyValue: known},
 			{Type: history.DeleteEvent, KeyValue: history.KeyValue{Key: "k", ModRevision: 4}, Prev: &known},
 		}},
-		{Revision: 5, Canceled: true, CompactRevision: 5, Err: rpctypes.ErrCompacted, Events: []history.Event{}},
+		{Revision: 5, Canceled: true, CompactRevision: 5, Err: rpctypes.ErrCompacted},
 	}, slices.Collect(NewWatcher(a).Watch(t.Context(), history.WatchRequest{Key: "k"})))
 }
