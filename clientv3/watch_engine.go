@@ -66,7 +66,10 @@ type watchConnector struct {
 	opts   []grpc.CallOption
 }
 
-func (wc *watchConnector) Open(ctx context.Context) (pb.Watch_WatchClient, error) {
+func (wc *watchConnector) Open(ctx context.Context, leader bool) (pb.Watch_WatchClient, error) {
+	if leader {
+		ctx = WithRequireLeader(ctx)
+	}
 	return wc.remote.Watch(wc.Track(ctx), wc.opts...)
 }
 

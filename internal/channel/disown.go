@@ -1,12 +1,6 @@
 package channel
 
-import (
-	"errors"
-
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-
-	"github.com/quorate/quorate/retry"
-)
+import "github.com/quorate/quorate/retry"
 
 // Disown is told that the server refused, in a message on the latest stream,
 // what was asked of it there. If that is for the sake of the token which the
@@ -17,20 +11,4 @@ func (t *Tries) Disown(refusal error) bool {
 		return false
 	}
 	return t.tokens.disown(t.opened.usedToken(), refusal)
-}
-
-// disown is replace without waiting for the other token.
-func (s *tokenSource) disown(used *token, refusal error) bool {
-	login := s.login()
-	switch {
-	case used != nil && used.value != "" && errors.Is(refusal, rpctypes.ErrUserEmpty):
-		return false
-	case login.Token != "":
-		return used == nil || used.value != login.Token
-	case login.password():
-		s.drop(used)
-		return true
-	default:
-		return errors.Is(refusal, rpctypes.ErrAuthOldRevision)
-	}
 }

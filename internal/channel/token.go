@@ -78,21 +78,29 @@ func (s *tokenSource) ensure(ctx context.Context) error {
 // may be repeated: with another token, or because the server's answer does not
 // depend on one.
 func (s *tokenSource) replace(ctx context.Context, used *token, refusal error) (bool, error) {
+	if !s.disown(used, refusal) {
+		return false, nil
+	}
+	return true, s.ensure(ctx)
+}
+
+// disown is replace without waiting for the other token: the next ensure
+// fetches it.
+func (s *tokenSource) disown(used *token, refusal error) bool {
 	login := s.login()
 	switch {
 	case used != nil && used.value != "" && errors.Is(rpctypes.Error(refusal), rpctypes.ErrUserEmpty):
 		// It is the request that names no user; the token was there.
-		return false, nil
+		return false
 	case login.Token != "":
-		s.adopt(login.Token)
-		return used == nil || used.value != login.Token, nil
+		return used == nil || used.value != login.Token
 	case !login.password():
 		// A client known by its certificate has no token that could be stale,
 		// but it too meets a server whose users are being changed.
-		return errors.Is(rpctypes.Error(refusal), rpctypes.ErrAuthOldRevision), nil
+		return errors.Is(rpctypes.Error(refusal), rpctypes.ErrAuthOldRevision)
 	default:
 		s.drop(used)
-		return true, s.ensure(ctx)
+		return true
 	}
 }
 

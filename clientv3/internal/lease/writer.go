@@ -55,8 +55,8 @@ func (e *Engine) sendDue() {
 	}
 }
 
-// take makes the next requests, none if the engine has ended. They are made anew each time, all at once:
-// interceptors may look at a message after it was sent.
+// take makes the next requests, none if the engine has ended. They are made anew
+// each time, all at once: interceptors may look at a message after it was sent.
 func (e *Engine) take() (Stream, []pb.LeaseKeepAliveRequest) {
 	var stream Stream
 	e.batch = e.batch[:0]

@@ -85,6 +85,11 @@ func (b *buffer) finish(r Response, start func()) {
 func (b *buffer) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.discard()
+}
+
+// discard needs the lock.
+func (b *buffer) discard() {
 	b.last = true
 	b.waiting, b.bytes = nil, 0
 	b.closeIdle()
@@ -151,7 +156,6 @@ func (b *buffer) settle(size int) bool {
 func (b *buffer) abandon() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pumping, b.last = false, true
-	b.waiting, b.bytes = nil, 0
-	b.closeIdle()
+	b.pumping = false
+	b.discard()
 }

@@ -102,31 +102,28 @@ type stage interface {
 
 // newCatchup goes on with what sub is about to deliver.
 func newCatchup(p plan, sub *subscription, budget int, st stage) *catchup {
-	c := &catchup{plan: p, budget: budget, stage: st, next: sub.next}
-	c.parts = append(c.parts, &part{sub: sub})
-	c.next = c.endOf(c.parts[0], sub.next)
+	c := &catchup{plan: p, budget: budget, stage: st}
+	c.extend(sub, sub.next)
 	c.fill()
 	return c
 }
 
-// endOf bounds a part that begins at from, and returns where the next begins.
-// The last part, which reaches beyond the head, has no end.
-func (c *catchup) endOf(p *part, from int64) int64 {
-	if from+c.plan.step > c.plan.head {
-		p.end = 0
-	} else {
-		p.end = from + c.plan.step
+// extend adds the part that begins at from. The last one, which reaches beyond the
+// head, has no end.
+func (c *catchup) extend(sub *subscription, from int64) {
+	p := &part{sub: sub}
+	if end := from + c.plan.step; end <= c.plan.head {
+		p.end = end
 	}
-	return p.end
+	c.parts = append(c.parts, p)
+	c.next = p.end
 }
 
 // fill opens parts until there are as many as planned. It opens none while more
 // is held than the budget allows.
 func (c *catchup) fill() {
 	for c.next != 0 && len(c.parts) < c.plan.parts && (c.held <= c.budget || len(c.parts) == 0) {
-		p := &part{sub: c.stage.open(c.next)}
-		c.next = c.endOf(p, c.next)
-		c.parts = append(c.parts, p)
+		c.extend(c.stage.open(c.next), c.next)
 	}
 }
 
@@ -172,10 +169,12 @@ func (c *catchup) take(p *part, h *pb.ResponseHeader, events []*mvccpb.Event) {
 		return
 	}
 	p.held = append(p.held, batch{h, events})
+	size := 0
 	for _, ev := range events {
-		p.size += eventSize(ev)
-		c.held += eventSize(ev)
+		size += eventSize(ev)
 	}
+	p.size += size
+	c.held += size
 	c.shed()
 }
 

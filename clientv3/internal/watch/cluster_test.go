@@ -58,14 +58,14 @@ func (c *cluster) engineWith(t *testing.T, maxBuffer int, logger *zap.Logger) *E
 	return e
 }
 
-func (c *cluster) Open(ctx context.Context) (pb.Watch_WatchClient, error) {
+func (c *cluster) Open(ctx context.Context, leader bool) (pb.Watch_WatchClient, error) {
 	if c.open != nil {
 		if err := c.open(ctx); err != nil {
 			return nil, err
 		}
 	}
 	md, _ := metadata.FromOutgoingContext(ctx)
-	strict := len(md.Get(rpctypes.MetadataRequireLeaderKey)) > 0
+	strict := leader || len(md.Get(rpctypes.MetadataRequireLeaderKey)) > 0
 	if strict && c.noLeads.Load() {
 		return nil, rpctypes.ErrGRPCNoLeader
 	}

@@ -1,10 +1,6 @@
 package watch
 
-import (
-	"math"
-
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-)
+import pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 // maxInFlight bounds the answers to progress requests that a server can have
 // under way: etcd's watch stream buffers 128 responses and sends one.
@@ -29,7 +25,7 @@ type progressLedger struct {
 }
 
 // inFlight is how many answers may still come to the requests made so far.
-func (p *progressLedger) inFlight() uint8 { return uint8(min(p.sent, maxInFlight, math.MaxUint8)) }
+func (p *progressLedger) inFlight() uint8 { return uint8(min(p.sent, maxInFlight)) }
 
 // reset forgets the stream. What callers asked for is asked again on the next.
 func (p *progressLedger) reset() { *p = progressLedger{wanted: p.wanted || p.notify > 0} }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/metadata"
 )
 
@@ -18,7 +17,6 @@ type shard struct {
 	engine *Engine
 	key    string
 	bulk   bool // for watches that catch up
-	leader bool // the callers want to hear if there is no leader
 	conn   Connector
 	// superseded tells the writer that there is a stream with a newer token.
 	superseded chan struct{}
@@ -42,7 +40,7 @@ type shard struct {
 
 func newShard(base context.Context, e *Engine, key string, bulk bool) *shard {
 	sh := &shard{
-		engine: e, key: key, bulk: bulk, leader: requiresLeader(base), conn: e.cfg.Connect(), base: base,
+		engine: e, key: key, bulk: bulk, conn: e.cfg.Connect(), base: base,
 		superseded: make(chan struct{}, 1),
 		session:    newSession(), watchers: make(map[*watcher]struct{}),
 	}
@@ -72,11 +70,6 @@ func metadataKey(ctx context.Context) string {
 // hold any byte.
 func appendField(key []byte, text string) []byte {
 	return append(binary.AppendUvarint(key, uint64(len(text))), text...)
-}
-
-func requiresLeader(ctx context.Context) bool {
-	md, _ := metadata.FromOutgoingContext(ctx)
-	return len(md.Get(rpctypes.MetadataRequireLeaderKey)) > 0
 }
 
 // accepts reports whether another watch can be put on the shard.

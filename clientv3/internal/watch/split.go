@@ -27,11 +27,12 @@ func (sp *splitting) emit(h *pb.ResponseHeader, events []*mvccpb.Event) {
 // the shard's lock is free, because it moves to another one.
 func (w *watcher) considerCatchup(h *pb.ResponseHeader, events []*mvccpb.Event) {
 	sh := w.shard.Load()
-	slow := w.buffer.held() > sh.engine.cfg.MaxBuffer/8 // it is the caller who takes the time
-	if slow || w.unsplit || !sh.session.splittable() {
+	if w.unsplit || !sh.session.splittable() {
 		return
 	}
-	if p, ok := planCatchup(h.GetRevision(), events, sh.engine.cfg.MaxBuffer); ok {
+	p, behind := planCatchup(h.GetRevision(), events, sh.engine.cfg.MaxBuffer)
+	slow := behind && w.buffer.held() > sh.engine.cfg.MaxBuffer/8 // it is the caller who takes the time
+	if behind && !slow {
 		sh.later = append(sh.later, func() { sh.engine.catchUp(w, sh, p) })
 	}
 }

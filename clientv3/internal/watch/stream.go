@@ -6,8 +6,6 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/metadata"
 )
 
 const (
@@ -24,8 +22,9 @@ const (
 // Connector opens streams one after the other, and decides what follows the end
 // of each. It is used by one goroutine.
 type Connector interface {
-	// Open opens a stream, away from those that failed before.
-	Open(ctx context.Context) (pb.Watch_WatchClient, error)
+	// Open opens a stream, away from those that failed before. With leader it asks
+	// the server to end it when there is no leader.
+	Open(ctx context.Context, leader bool) (pb.Watch_WatchClient, error)
 	// Next returns nil when it is time to open another stream, and otherwise the
 	// error that the watches end with.
 	Next(ctx context.Context, cause error) error
@@ -66,7 +65,7 @@ func (sh *shard) run() {
 			}
 			return
 		}
-		strict = sh.leader || !sh.conn.Leaderless()
+		strict = !sh.conn.Leaderless()
 	}
 }
 
@@ -74,11 +73,7 @@ func (sh *shard) run() {
 func (sh *shard) attempt(strict bool) error {
 	ctx, cancel := context.WithCancelCause(sh.ctx)
 	defer cancel(nil)
-	asking := ctx
-	if strict {
-		asking = askForLeader(ctx)
-	}
-	stream, err := sh.conn.Open(asking)
+	stream, err := sh.conn.Open(ctx, strict)
 	if err != nil {
 		return err
 	}
@@ -123,16 +118,6 @@ func (sh *shard) read(ctx context.Context, stream pb.Watch_WatchClient, settled 
 			settled <- sh.conn.Removed()
 		}
 	}
-}
-
-func askForLeader(ctx context.Context) context.Context {
-	md, _ := metadata.FromOutgoingContext(ctx)
-	md = md.Copy()
-	if md == nil {
-		md = metadata.MD{}
-	}
-	md.Set(rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
-	return metadata.NewOutgoingContext(ctx, md)
 }
 
 func (sh *shard) connect() chan struct{} {
