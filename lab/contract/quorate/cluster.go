@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	clientv3 "github.com/quorate/quorate/clientv3"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -31,37 +32,50 @@ func members(ctx context.Context, site contract.Site, log *transcript.Log) {
 	log.Must(err)
 	self := list.Members[0]
 
-	log.Step("add with a bad URL")(c.MemberAdd(ctx, []string{"not a URL"}))
-	log.Step("add with a bad scheme")(c.MemberAdd(ctx, []string{"ftp://192.0.2.9:2380"}))
-	log.Step("add without a port")(c.MemberAdd(ctx, []string{"http://192.0.2.9"}))
-	log.Step("add with a path")(c.MemberAdd(ctx, []string{"http://192.0.2.9:2380/path"}))
-	log.Step("add without URLs")(c.MemberAdd(ctx, nil))
-	log.Step("add with a URL in use")(c.MemberAdd(ctx, self.PeerURLs))
-	log.Step("add a learner with a bad URL")(c.MemberAddAsLearner(ctx, []string{"not a URL"}))
-	log.Step("update with a bad URL")(c.MemberUpdate(ctx, self.ID, []string{"not a URL"}))
-	log.Step("update without URLs")(c.MemberUpdate(ctx, self.ID, nil))
-	log.Step("update an unknown member")(c.MemberUpdate(ctx, 12345, []string{"http://192.0.2.9:2380"}))
-	log.Step("update to the same URLs")(c.MemberUpdate(ctx, self.ID, self.PeerURLs))
-	log.Step("remove an unknown member")(c.MemberRemove(ctx, 12345))
-	log.Step("remove the only member")(c.MemberRemove(ctx, self.ID))
-	log.Step("promote an unknown member")(c.MemberPromote(ctx, 12345))
-	log.Step("promote a voter")(c.MemberPromote(ctx, self.ID))
-	learner(ctx, c, log)
+	change := func(step string) func(any, error) {
+		settle(ctx, c, log)
+		return log.Step(step)
+	}
+	change("add with a bad URL")(c.MemberAdd(ctx, []string{"not a URL"}))
+	change("add with a bad scheme")(c.MemberAdd(ctx, []string{"ftp://192.0.2.9:2380"}))
+	change("add without a port")(c.MemberAdd(ctx, []string{"http://192.0.2.9"}))
+	change("add with a path")(c.MemberAdd(ctx, []string{"http://192.0.2.9:2380/path"}))
+	change("add without URLs")(c.MemberAdd(ctx, nil))
+	change("add with a URL in use")(c.MemberAdd(ctx, self.PeerURLs))
+	change("add a learner with a bad URL")(c.MemberAddAsLearner(ctx, []string{"not a URL"}))
+	change("update with a bad URL")(c.MemberUpdate(ctx, self.ID, []string{"not a URL"}))
+	change("update without URLs")(c.MemberUpdate(ctx, self.ID, nil))
+	change("update an unknown member")(c.MemberUpdate(ctx, 12345, []string{"http://192.0.2.9:2380"}))
+	change("update to the same URLs")(c.MemberUpdate(ctx, self.ID, self.PeerURLs))
+	change("remove an unknown member")(c.MemberRemove(ctx, 12345))
+	change("remove the only member")(c.MemberRemove(ctx, self.ID))
+	change("promote an unknown member")(c.MemberPromote(ctx, 12345))
+	change("promote a voter")(c.MemberPromote(ctx, self.ID))
+	learner(ctx, c, log, change)
 }
 
-func learner(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+// settle waits until another change of the members can be asked for: etcd 3.4 answers one before its raft is done with
+// it, and silently drops the next if it comes in between. A put that has been applied came after.
+func settle(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	_, err := c.Put(ctx, "members", "settled")
+	log.Must(err)
+}
+
+func learner(ctx context.Context, c *clientv3.Client, log *transcript.Log, change func(step string) func(any, error)) {
+	settle(ctx, c, log)
 	added, err := c.MemberAddAsLearner(ctx, []string{"http://192.0.2.9:2380"})
 	log.Must(err)
 	log.Value("added learner", added.Member)
 	log.Value("members after adding", byName(added.Members))
-	log.Step("add a second learner")(c.MemberAddAsLearner(ctx, []string{"http://192.0.2.10:2380"}))
-	log.Step("promote a learner that never started")(c.MemberPromote(ctx, added.Member.ID))
+	change("add a second learner")(c.MemberAddAsLearner(ctx, []string{"http://192.0.2.10:2380"}))
+	change("promote a learner that never started")(c.MemberPromote(ctx, added.Member.ID))
+	settle(ctx, c, log)
 	updated, err := c.MemberUpdate(ctx, added.Member.ID, []string{"http://192.0.2.9:2380", "http://192.0.2.9:2381"})
 	log.Must(err)
 	log.Value("members after updating", byName(updated.Members))
-	log.Step("remove the learner")(c.MemberRemove(ctx, added.Member.ID))
-	log.Step("remove the learner again")(c.MemberRemove(ctx, added.Member.ID))
-	log.Step("promote the removed learner")(c.MemberPromote(ctx, added.Member.ID))
+	change("remove the learner")(c.MemberRemove(ctx, added.Member.ID))
+	change("remove the learner again")(c.MemberRemove(ctx, added.Member.ID))
+	change("promote the removed learner")(c.MemberPromote(ctx, added.Member.ID))
 	log.Step("list")(c.MemberList(ctx))
 }
 
@@ -88,12 +102,18 @@ func severalMembers(ctx context.Context, site contract.Site, log *transcript.Log
 	log.Must(err)
 	log.Value("added", added.Member)
 	log.Value("members after adding", byName(added.Members))
+	awaitNextSecond() // within one second it would be the id that etcd finds in use, which it computes from the URL and the time
 	log.Step("add one that is there")(c.MemberAdd(ctx, []string{"http://192.0.2.9:2380"}))
 	log.Step("put with a member that never started")(c.Put(ctx, "several", "2"))
 	removed, err := c.MemberRemove(ctx, added.Member.ID)
 	log.Must(err)
 	log.Value("members after removing", byName(removed.Members))
+	settle(ctx, c, log)
 	log.Step("remove again")(c.MemberRemove(ctx, added.Member.ID))
+}
+
+func awaitNextSecond() {
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
 }
 
 // leadership asks members that lead, and members that do not, to hand over.
