@@ -28,7 +28,21 @@ var rooms = map[string][]string{
 		"internal/channel", "retry",
 		"clientv3/internal/watch", "clientv3/internal/lease", "clientv3/internal/wire",
 	},
-	"clientv3/mock/fakeetcd": {},
+	"clientv3/mock/fakeetcd":        {},
+	"clientv3/mock/mockserver":      {},
+	"clientv3/clientv3util":         {"clientv3"},
+	"clientv3/concurrency":          {"clientv3"},
+	"clientv3/credentials":          {"internal/channel"},
+	"clientv3/experimental/recipes": {"clientv3", "clientv3/concurrency"},
+	"clientv3/kubernetes":           {"clientv3"},
+	"clientv3/leasing":              {"clientv3", "clientv3/concurrency"},
+	"clientv3/mirror":               {"clientv3"},
+	"clientv3/namespace":            {"clientv3"},
+	"clientv3/naming/endpoints":     {"clientv3"},
+	"clientv3/naming/resolver":      {"clientv3", "clientv3/naming/endpoints"},
+	"clientv3/ordering":             {"clientv3"},
+	"clientv3/snapshot":             {"clientv3"},
+	"clientv3/yaml":                 {"clientv3"},
 }
 
 // dependencies lists every module that is compiled into a program which uses
