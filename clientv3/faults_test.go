@@ -132,11 +132,17 @@ func TestGetStreamFromServersThatCannot(t *testing.T) {
 	})
 	stream, err := c.GetStream(t.Context(), "k", WithPrefix())
 	require.NoError(t, err)
+	_, err = GetStreamToGetResponse(stream)
+	require.Equal(t, codes.Unimplemented, status.Code(err), "%v", err)
+	require.Zero(t, cluster.Count("Range"))
+
+	stream, err = c.GetStream(t.Context(), "k", WithPrefix(), WithPageFallback())
+	require.NoError(t, err)
 	got, err := GetStreamToGetResponse(stream)
 	require.NoError(t, err)
 	require.Len(t, got.Kvs, 250)
 	require.Equal(t, int64(250), got.Count)
-	require.Equal(t, 1, cluster.Count("RangeStream"))
+	require.Equal(t, 2, cluster.Count("RangeStream"))
 }
 
 func TestSnapshotOverConnectionsThatBreak(t *testing.T) {

@@ -20,11 +20,31 @@ import (
 
 var errBroken = status.Error(codes.Unavailable, "connection reset by peer")
 
-// readStream reads a stream to its end, checks what holds for every stream, and
-// returns its sum.
+// streamingKV returns a KV over s that knows that its server streams.
+func streamingKV(t *testing.T, s *rangeStore) KV {
+	t.Helper()
+	kv := NewKVFromKVClient(s, nil)
+	script := s.onChunk
+	s.onChunk = nil
+	stream, err := kv.GetStream(t.Context(), "any")
+	require.NoError(t, err)
+	_, err = GetStreamToGetResponse(stream)
+	require.NoError(t, err)
+	s.onChunk, s.streams = script, nil
+	return kv
+}
+
+// readStream reads a stream of s to its end, by a KV that has read one before.
 func readStream(t *testing.T, s *rangeStore, key string, opts ...OpOption) (*pb.RangeResponse, error) {
 	t.Helper()
-	stream, err := NewKVFromKVClient(s, nil).GetStream(t.Context(), key, opts...)
+	return readStreamOf(t, streamingKV(t, s), key, opts...)
+}
+
+// readStreamOf reads a stream to its end, checks what holds for every stream, and
+// returns its sum.
+func readStreamOf(t *testing.T, kv KV, key string, opts ...OpOption) (*pb.RangeResponse, error) {
+	t.Helper()
+	stream, err := kv.GetStream(t.Context(), key, opts...)
 	require.NoError(t, err)
 	copied := make(chan RangeStreamResponse, 1000)
 	var last []byte
@@ -155,6 +175,51 @@ func TestGetStreamWithoutPin(t *testing.T) {
 			requireProto(t, tt.want, streams[1])
 		})
 	}
+}
+
+func TestFirstGetStreamOfAKV(t *testing.T) {
+	t.Run("of many parts is begun again at a revision", func(t *testing.T) {
+		s := newRangeStore(25)
+		s.onChunk = func(stream, chunk int) error {
+			if stream == 1 && chunk == 2 {
+				s.clear()
+				return errBroken
+			}
+			return nil
+		}
+		got, err := readStreamOf(t, NewKVFromKVClient(s, nil), "k", WithPrefix())
+		require.NoError(t, err)
+		require.Len(t, got.Kvs, 25)
+		streams, ranges := s.sent()
+		require.Len(t, ranges, 1)
+		require.Len(t, streams, 3)
+		require.Equal(t, []int64{0, 25, 25}, []int64{streams[0].Revision, streams[1].Revision, streams[2].Revision})
+	})
+	t.Run("of one part costs one call", func(t *testing.T) {
+		s := newRangeStore(3)
+		got, err := readStreamOf(t, NewKVFromKVClient(s, nil), "k", WithPrefix())
+		require.NoError(t, err)
+		require.Len(t, got.Kvs, 3)
+		streams, ranges := s.sent()
+		require.Len(t, streams, 1)
+		require.Empty(t, ranges)
+	})
+	t.Run("from a server that cannot costs one call", func(t *testing.T) {
+		s := oldStore(25)
+		_, err := readStreamOf(t, NewKVFromKVClient(s, nil), "k", WithPrefix())
+		require.Equal(t, codes.Unimplemented, status.Code(err), "%v", err)
+		streams, ranges := s.sent()
+		require.Len(t, streams, 1)
+		require.Empty(t, ranges)
+	})
+	t.Run("from a server that cannot, by pages", func(t *testing.T) {
+		s := oldStore(25)
+		got, err := readStreamOf(t, NewKVFromKVClient(s, nil), "k", WithPrefix(), WithPageFallback())
+		require.NoError(t, err)
+		require.Len(t, got.Kvs, 25)
+		streams, _ := s.sent()
+		require.Len(t, streams, 1)
+	})
 }
 
 func TestGetStreamThatCannotResume(t *testing.T) {

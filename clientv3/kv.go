@@ -2,6 +2,7 @@ package clientv3
 
 import (
 	"context"
+	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -46,10 +47,11 @@ type KV interface {
 	// goes on behind the last key delivered, on another member and at the same
 	// revision; the sum of the chunks is that of an unbroken stream. To know the
 	// revision beforehand costs a round trip, except with WithRev and for what arrives
-	// in one chunk: one key, a count, a limit of up to ten. A server without the
-	// RangeStream method (etcd before 3.7, the gRPC proxy) is read page by page
-	// instead. A sort order other than by key, and filters by revision, give
-	// codes.Unimplemented.
+	// in one chunk: one key, a count, a limit of up to ten.
+	//
+	// A server without the RangeStream method (etcd before 3.7, the gRPC proxy) gives
+	// codes.Unimplemented, see [WithPageFallback]; so do a sort order other than by
+	// key, and filters by revision.
 	GetStream(ctx context.Context, key string, opts ...OpOption) (GetStreamChan, error)
 
 	// Delete deletes key, or the range that the options ask for.
@@ -72,6 +74,8 @@ type kv struct {
 	remote   pb.KVClient
 	client   *Client // nil when made from a KVClient alone
 	callOpts []grpc.CallOption
+
+	streams atomic.Bool // the server is known to have the RangeStream method
 }
 
 // NewKV returns the KV service of a client.

@@ -169,6 +169,8 @@ func readRange(ctx context.Context, c *Client, opts ...OpOption) (*GetResponse, 
 func TestGetStreamThatWasCutShort(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	fill(t, cluster, 30)
+	_, err := readRange(t.Context(), c) // from now on the client knows that the server streams
+	require.NoError(t, err)
 	cut := cluster.Once("RangeStream", func(call *fakeetcd.Call) {
 		sent := 0
 		call.OnSend(func(proto.Message) bool {
@@ -188,11 +190,13 @@ func TestGetStreamThatWasCutShort(t *testing.T) {
 func TestGetStreamThatIsTakenBack(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	fill(t, cluster, 30)
+	_, err := readRange(t.Context(), c) // from now on the client knows that the server streams
+	require.NoError(t, err)
 	cluster.Once("RangeStream", func(call *fakeetcd.Call) {
 		_, _ = call.Execute()
 		call.Answer(nil, rpctypes.ErrGRPCPermissionDenied)
 	})
-	_, err := readRange(t.Context(), c)
+	_, err = readRange(t.Context(), c)
 	assert.Equal(t, rpctypes.ErrPermissionDenied, err)
 }
 

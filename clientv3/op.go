@@ -28,6 +28,7 @@ type Op struct {
 	maxModRev    int64
 	minCreateRev int64
 	maxCreateRev int64
+	pageFallback bool // GetStream
 
 	// Get and watch: the revision to read at, or to start from.
 	rev int64

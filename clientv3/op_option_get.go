@@ -42,6 +42,12 @@ func WithMinCreateRev(rev int64) OpOption { return func(op *Op) { op.minCreateRe
 // WithMaxCreateRev leaves out of a get the keys created after the given revision.
 func WithMaxCreateRev(rev int64) OpOption { return func(op *Op) { op.maxCreateRev = rev } }
 
+// WithPageFallback makes [KV.GetStream] read the range page by page, at one revision,
+// from a server that has no RangeStream method (etcd before 3.7, the gRPC proxy).
+// Without it such a server's codes.Unimplemented ends the stream. It does nothing for
+// a sort order other than by key and for filters by revision, which no server streams.
+func WithPageFallback() OpOption { return func(op *Op) { op.pageFallback = true } }
+
 // WithFirstCreate gets the key with the prefix given that was created first.
 func WithFirstCreate() []OpOption { return withTop(SortByCreateRevision, SortAscend) }
 

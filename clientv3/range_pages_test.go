@@ -45,7 +45,7 @@ func TestPagesAddUpToTheRange(t *testing.T) {
 			s := oldStore(keys)
 			want, err := s.eval(rangeRequestOf(t, OpGet("k", opts...)))
 			require.NoError(t, err)
-			got, err := readStream(t, s, "k", opts...)
+			got, err := readStream(t, s, "k", append(opts, WithPageFallback())...)
 			require.NoError(t, err)
 			requireProto(t, want, got)
 
@@ -73,7 +73,7 @@ func TestPagesAreReadAtOneRevision(t *testing.T) {
 		}
 		return nil
 	}
-	got, err := readStream(t, s, "k", WithPrefix())
+	got, err := readStream(t, s, "k", WithPrefix(), WithPageFallback())
 	require.NoError(t, err)
 	requireProto(t, want, got)
 	streams, _ := s.sent()
@@ -95,7 +95,7 @@ func TestPagesTakeOverABrokenStream(t *testing.T) {
 		}
 		return nil
 	}
-	got, err := readStream(t, s, "k", WithPrefix(), WithLimit(400))
+	got, err := readStream(t, s, "k", WithPrefix(), WithLimit(400), WithPageFallback())
 	require.NoError(t, err)
 	requireProto(t, want, got)
 }
@@ -108,7 +108,7 @@ func TestPagesEndWithAnError(t *testing.T) {
 		}
 		return nil
 	}
-	_, err := readStream(t, s, "k", WithPrefix())
+	_, err := readStream(t, s, "k", WithPrefix(), WithPageFallback())
 	require.Equal(t, rpctypes.ErrCompacted, err, "%v", err)
 	_, ranges := s.sent()
 	require.Len(t, ranges, 4)
@@ -121,7 +121,7 @@ func TestPagesFollowTheSizeOfTheValues(t *testing.T) {
 	for _, kv := range s.history[keys] {
 		kv.Value = large
 	}
-	got, err := readStream(t, s, "k", WithPrefix())
+	got, err := readStream(t, s, "k", WithPrefix(), WithPageFallback())
 	require.NoError(t, err)
 	require.Len(t, got.Kvs, keys)
 	_, ranges := s.sent()
@@ -133,7 +133,7 @@ func TestPagesFollowTheSizeOfTheValues(t *testing.T) {
 	require.Equal(t, []int64{100, 50, 25, 25, 25, 25, 25, 25}, limits)
 
 	s = oldStore(2500)
-	_, err = readStream(t, s, "k", WithPrefix())
+	_, err = readStream(t, s, "k", WithPrefix(), WithPageFallback())
 	require.NoError(t, err)
 	_, ranges = s.sent()
 	limits = nil

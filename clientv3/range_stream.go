@@ -54,7 +54,7 @@ func (s *rangeStream) run() {
 // read delivers what is left of the range, or as much of it as it can.
 func (s *rangeStream) read(ctx context.Context) error {
 	s.unary = true
-	if s.cursor.needsPin() {
+	if s.cursor.needsPin() && (s.kv.streams.Load() || s.pages != nil) {
 		resp, err := s.kv.remote.Range(ctx, s.cursor.pinRequest(), s.kv.callOpts...)
 		if err != nil {
 			return err
@@ -71,6 +71,12 @@ func (s *rangeStream) read(ctx context.Context) error {
 // errCutShort is the end of a stream without its last part, which some proxy must
 // have cut off. Reading on behind what came finds the rest, or that there is none.
 var errCutShort = status.Error(codes.Unavailable, "the range stream ended before its last part")
+
+// errUnpinned ends the first stream of a KV if it has more than one part: now that
+// the server is known to stream, the revision is chosen, and the stream begun anew.
+// To choose it before would cost servers that do not stream a call for nothing, and
+// programs that read from them in another way may have no such call.
+var errUnpinned = errors.New("the range has several parts and no revision")
 
 func (s *rangeStream) readStream(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -90,7 +96,11 @@ func (s *rangeStream) readStream(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		s.kv.streams.Store(true)
 		part := resp.GetRangeResponse()
+		if s.cursor.needsPin() && part.GetHeader() == nil {
+			return errUnpinned
+		}
 		if err := s.deliver(ctx, part, part.GetHeader() != nil); err != nil {
 			return err
 		}
@@ -102,7 +112,9 @@ func (s *rangeStream) recover(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case s.pages == nil && s.cursor.plain() && status.Code(err) == codes.Unimplemented:
+	case errors.Is(err, errUnpinned):
+		return nil
+	case s.pages == nil && s.cursor.op.pageFallback && s.cursor.plain() && status.Code(err) == codes.Unimplemented:
 		s.pages = newRangePages()
 		return nil
 	case !s.cursor.resumable():

@@ -20,11 +20,7 @@ type difference struct {
 	why               string
 }
 
-const (
-	unknownMethod = "unknown method RangeStream"
-	passedOn      = "the header and the reason in the server's refusal of a watch are passed on"
-	readByPage    = "a range is read page by page from a server that cannot stream it"
-)
+const passedOn = "the header and the reason in the server's refusal of a watch are passed on"
 
 // deliberate lists all differences that are wanted. The first that fits a step is the one that must be found there.
 var deliberate = []difference{
@@ -59,12 +55,6 @@ var deliberate = []difference{
 		"request progress afterwards", "", `"no stream found for context"`, `"etcdclient: the watcher is closed: no stream found for context"`,
 		"the error says what is the matter",
 	},
-	{"stream: empty key", "etcd 3.4", unknownMethod, "key is not provided", readByPage},
-	{"stream: future revision", "etcd 3.4", unknownMethod, "future revision", readByPage},
-	{"stream at a compacted revision", "etcd 3.4", unknownMethod, "has been compacted", readByPage},
-	{"anonymous: stream", "etcd 3.4", unknownMethod, "user name is empty", readByPage},
-	{"denied stream", "etcd 3.4", unknownMethod, "permission denied", readByPage},
-	{"stream", "etcd 3.4", unknownMethod, "", readByPage},
 }
 
 // requireAlike fails the test for every step whose outcomes differ without being listed, and for every listed
