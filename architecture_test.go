@@ -31,8 +31,8 @@ var rooms = map[string][]string{
 	"clientv3/mock/fakeetcd":        {},
 	"clientv3/mock/mockserver":      {},
 	"clientv3/clientv3util":         {"clientv3"},
-	"clientv3/concurrency":          {"clientv3"},
-	"clientv3/credentials":          {"internal/channel"},
+	"clientv3/concurrency":          {"clientv3", "retry"},
+	"clientv3/credentials":          {},
 	"clientv3/experimental/recipes": {"clientv3", "clientv3/concurrency"},
 	"clientv3/kubernetes":           {"clientv3"},
 	"clientv3/leasing":              {"clientv3", "clientv3/concurrency"},
@@ -41,7 +41,7 @@ var rooms = map[string][]string{
 	"clientv3/naming/endpoints":     {"clientv3"},
 	"clientv3/naming/resolver":      {"clientv3", "clientv3/naming/endpoints"},
 	"clientv3/ordering":             {"clientv3"},
-	"clientv3/snapshot":             {"clientv3"},
+	"clientv3/snapshot":             {"clientv3", "endpoint"},
 	"clientv3/yaml":                 {"clientv3"},
 }
 
@@ -57,6 +57,7 @@ var dependencies = map[string]string{
 	"go.etcd.io/etcd/client/pkg/v3":             "TLS files, URLs and the default logger, as the official client has them",
 	"go.uber.org/multierr":                      "zap",
 	"go.uber.org/zap":                           "the logger in the API",
+	"go.yaml.in/yaml/v2":                        "sigs.k8s.io/yaml",
 	"golang.org/x/net":                          "grpc: HTTP/2",
 	"golang.org/x/sys":                          "grpc",
 	"golang.org/x/text":                         "grpc, through x/net",
@@ -64,6 +65,7 @@ var dependencies = map[string]string{
 	"google.golang.org/genproto/googleapis/rpc": "grpc: status",
 	"google.golang.org/grpc":                    "the transport",
 	"google.golang.org/protobuf":                "grpc",
+	"sigs.k8s.io/yaml":                          "clientv3/yaml: configuration files as the official client reads them",
 }
 
 // TestImportsGoDown holds every package to its room's allowance.

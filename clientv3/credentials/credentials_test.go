@@ -1,0 +1,119 @@
+package credentials_test
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/quorate/quorate/clientv3/credentials"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestTokenIsFollowed(t *testing.T) {
+	bundle := credentials.NewPerRPCCredentialBundle()
+	attached := bundle.PerRPCCredentials()
+	require.False(t, attached.RequireTransportSecurity())
+	md, err := attached.GetRequestMetadata(t.Context(), "https://etcd")
+	require.NoError(t, err)
+	require.Empty(t, md, "before there is a token")
+	for _, token := range []string{"first", "second", "", "third"} {
+		bundle.UpdateAuthToken(token)
+		md, err := attached.GetRequestMetadata(t.Context(), "https://etcd")
+		require.NoError(t, err)
+		if token == "" {
+			require.Empty(t, md)
+			continue
+		}
+		require.Equal(t, map[string]string{rpctypes.TokenFieldNameGRPC: token}, md)
+	}
+}
+
+func attachedToken(t *testing.T, bundle credentials.PerRPCCredentialsBundle) string {
+	t.Helper()
+	md, err := bundle.PerRPCCredentials().GetRequestMetadata(t.Context())
+	assert.NoError(t, err)
+	return md[rpctypes.TokenFieldNameGRPC]
+}
+
+// TestMetadataIsTheCallers: what one caller adds to its metadata, no other call sends.
+func TestMetadataIsTheCallers(t *testing.T) {
+	bundle := credentials.NewPerRPCCredentialBundle()
+	bundle.UpdateAuthToken("t")
+	md, err := bundle.PerRPCCredentials().GetRequestMetadata(t.Context())
+	require.NoError(t, err)
+	md["x-added"] = "1"
+	md, err = bundle.PerRPCCredentials().GetRequestMetadata(t.Context())
+	require.NoError(t, err)
+	require.Len(t, md, 1)
+}
+
+// TestTokenIsNotPrinted fails with the official package, whose credentials print their fields.
+func TestTokenIsNotPrinted(t *testing.T) {
+	const secret = "s3cret-token"
+	bundle := credentials.NewPerRPCCredentialBundle()
+	bundle.UpdateAuthToken(secret)
+	core, logs := observer.New(zap.DebugLevel)
+	for _, v := range []any{bundle, bundle.PerRPCCredentials()} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+			assert.NotContains(t, fmt.Sprintf(verb, v), secret, verb)
+		}
+		encoded, err := json.Marshal(v)
+		require.NoError(t, err)
+		assert.NotContains(t, string(encoded), secret)
+		zap.New(core).Info("credentials", zap.Any("any", v), zap.Reflect("reflect", v))
+	}
+	require.NotZero(t, logs.Len())
+	for _, entry := range logs.All() {
+		assert.NotContains(t, fmt.Sprintf("%+v", entry.ContextMap()), secret)
+	}
+}
+
+// TestConcurrentUpdate: every call has one of the tokens, whole.
+func TestConcurrentUpdate(t *testing.T) {
+	bundle := credentials.NewPerRPCCredentialBundle()
+	bundle.UpdateAuthToken(strings.Repeat("a", 100))
+	var updates, reads sync.WaitGroup
+	stop := make(chan struct{})
+	for _, letter := range []string{"a", "b"} {
+		updates.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					bundle.UpdateAuthToken(strings.Repeat(letter, 100))
+				}
+			}
+		})
+		reads.Go(func() {
+			for range 1000 {
+				token := attachedToken(t, bundle)
+				assert.Equal(t, strings.Repeat(token[:1], 100), token)
+			}
+		})
+	}
+	reads.Wait()
+	close(stop)
+	updates.Wait()
+}
+
+func TestTransportCredential(t *testing.T) {
+	cfg := &tls.Config{ServerName: "etcd.example"}
+	creds := credentials.NewTransportCredential(cfg)
+	require.Equal(t, "tls", creds.Info().SecurityProtocol)
+	require.Equal(t, "etcd.example", creds.Info().ServerName) //nolint:staticcheck // there is no other way to see it
+	cfg.ServerName = "changed"
+	require.Equal(t, "etcd.example", creds.Clone().Info().ServerName) //nolint:staticcheck // as above
+	require.Equal(t, "tls", credentials.NewTransportCredential(nil).Info().SecurityProtocol)
+}

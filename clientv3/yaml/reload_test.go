@@ -1,0 +1,95 @@
+package yaml_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/yaml"
+)
+
+// whoami answers each read with one key: the name in the certificate of the client.
+type whoami struct{ pb.UnimplementedKVServer }
+
+func (whoami) Range(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeResponse, error) {
+	p, _ := peer.FromContext(ctx)
+	name := p.AuthInfo.(credentials.TLSInfo).State.PeerCertificates[0].Subject.CommonName
+	return &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{{Key: []byte(name)}}}, nil
+}
+
+// serve starts a server that trusts an authority, and has its own certificate of it.
+func serve(t *testing.T, address string, ca *authority) *grpc.Server {
+	t.Helper()
+	listener, err := net.Listen("tcp", address)
+	require.NoError(t, err)
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{ca.issue(t, "server")},
+		ClientCAs:    ca.pool(),
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+	})))
+	pb.RegisterKVServer(server, whoami{})
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		<-done
+	})
+	return server
+}
+
+// freeAddress returns an address that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// TestRotation replaces the authority and every certificate while a client runs. With the official
+// function's configuration it never connects again.
+func TestRotation(t *testing.T) {
+	dir := t.TempDir()
+	first, second := newAuthority(t, 1), newAuthority(t, 2)
+	first.write(t, dir, "first client")
+	address := freeAddress(t)
+	path := filepath.Join(dir, "etcd.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(
+		"endpoints: ['"+address+"']\n"+
+			"cert-file: "+filepath.Join(dir, "client.crt")+"\n"+
+			"key-file: "+filepath.Join(dir, "client.key")+"\n"+
+			"trusted-ca-file: "+filepath.Join(dir, "ca.crt")+"\n"), 0o600))
+	cfg, err := yaml.NewConfig(path)
+	require.NoError(t, err)
+	cfg.Logger = zap.NewNop()
+	client, err := clientv3.New(*cfg)
+	require.NoError(t, err)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+
+	server := serve(t, address, first)
+	resp, err := client.Get(ctx, "k")
+	require.NoError(t, err)
+	require.Equal(t, "first client", string(resp.Kvs[0].Key))
+	server.Stop()
+
+	second.write(t, dir, "second client")
+	serve(t, address, second)
+	resp, err = client.Get(ctx, "k")
+	require.NoError(t, err)
+	require.Equal(t, "second client", string(resp.Kvs[0].Key))
+}
