@@ -1,0 +1,93 @@
+package endpoints_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/clientv3/naming/endpoints"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is far above what anything that a test waits for takes.
+const patience = time.Minute
+
+// start runs a cluster of two members over one store. The client knows the first
+// one alone, so that a test can take that away and go on writing through the other.
+func start(t *testing.T) (cluster *fakeetcd.Cluster, client, other *clientv3.Client) {
+	t.Helper()
+	cluster, err := fakeetcd.Start(2)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	return cluster, connect(t, cluster, 0), connect(t, cluster, 1)
+}
+
+func connect(t *testing.T, cluster *fakeetcd.Cluster, member int) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:   []string{cluster.Member(member).Endpoint()},
+		DialOptions: cluster.DialOptions(),
+		Logger:      zap.NewNop(),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func newManager(t *testing.T, client *clientv3.Client, target string) endpoints.Manager {
+	t.Helper()
+	m, err := endpoints.NewManager(client, target)
+	require.NoError(t, err)
+	return m
+}
+
+// within returns a context that ends long after the test should have.
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// next returns what the channel delivers next.
+func next(t *testing.T, ch endpoints.WatchChannel) []*endpoints.Update {
+	t.Helper()
+	select {
+	case updates, ok := <-ch:
+		require.True(t, ok, "the channel is closed")
+		return updates
+	case <-time.After(patience):
+		require.Fail(t, "the channel delivers nothing")
+		return nil
+	}
+}
+
+func requireClosed(t *testing.T, ch endpoints.WatchChannel) {
+	t.Helper()
+	late := time.After(patience)
+	for {
+		select {
+		case _, ok := <-ch:
+			if !ok {
+				return
+			}
+		case <-late:
+			require.Fail(t, "the channel is not closed")
+		}
+	}
+}
+
+func add(key, addr string) *endpoints.Update {
+	return &endpoints.Update{Op: endpoints.Add, Key: key, Endpoint: endpoints.Endpoint{Addr: addr}}
+}
+
+func gone(key string) *endpoints.Update {
+	return &endpoints.Update{Op: endpoints.Delete, Key: key}
+}

@@ -1,0 +1,119 @@
+package endpoints_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/clientv3/naming/endpoints"
+)
+
+func TestNewManagerRefuses(t *testing.T) {
+	_, client, _ := start(t)
+	_, err := endpoints.NewManager(nil, "svc")
+	require.ErrorContains(t, err, "client")
+	_, err = endpoints.NewManager(client, "")
+	require.ErrorContains(t, err, "target")
+}
+
+func TestRegister(t *testing.T) {
+	cluster, client, _ := start(t)
+	m := newManager(t, client, "svc")
+	require.NoError(t, m.AddEndpoint(within(t), "svc/a", endpoints.Endpoint{Addr: "1.2.3.4:5", Metadata: "blue"}))
+	require.JSONEq(t, `{"Op":0,"Addr":"1.2.3.4:5","Metadata":"blue"}`, string(cluster.Get("svc/a").Value))
+
+	before := cluster.Revision()
+	require.NoError(t, m.Update(within(t), []*endpoints.UpdateWithOpts{
+		endpoints.NewAddUpdateOpts("svc/b", endpoints.Endpoint{Addr: "b"}),
+		endpoints.NewDeleteUpdateOpts("svc/a"),
+	}))
+	require.Equal(t, before+1, cluster.Revision(), "one transaction")
+	require.Nil(t, cluster.Get("svc/a"))
+
+	require.NoError(t, m.DeleteEndpoint(within(t), "svc/b"))
+	require.NoError(t, m.DeleteEndpoint(within(t), "svc/b"), "there need not be one")
+	require.Nil(t, cluster.Get("svc/b"))
+}
+
+func TestRegisterWithLease(t *testing.T) {
+	cluster, client, _ := start(t)
+	lease, err := client.Grant(within(t), 60)
+	require.NoError(t, err)
+	m := newManager(t, client, "svc")
+	require.NoError(t, m.AddEndpoint(within(t), "svc/a", endpoints.Endpoint{Addr: "a"}, clientv3.WithLease(lease.ID)))
+	require.NoError(t, cluster.ExpireLease(int64(lease.ID)))
+	all, err := m.List(within(t))
+	require.NoError(t, err)
+	require.Empty(t, all)
+}
+
+func TestUpdateRefuses(t *testing.T) {
+	cluster, client, _ := start(t)
+	m := newManager(t, client, "svc")
+	a := endpoints.Endpoint{Addr: "a"}
+	for name, tt := range map[string]struct {
+		update *endpoints.UpdateWithOpts
+		says   string
+	}{
+		"key of another target": {endpoints.NewAddUpdateOpts("svc2/a", a), `"svc/"`},
+		"key without a slash":   {endpoints.NewDeleteUpdateOpts("svc"), `"svc/"`},
+		"unknown operation":     {&endpoints.UpdateWithOpts{Update: endpoints.Update{Op: 7, Key: "svc/a"}}, "7"},
+		"metadata":              {endpoints.NewAddUpdateOpts("svc/a", endpoints.Endpoint{Metadata: func() {}}), "svc/a"},
+		"nothing":               {nil, "update 1 is nil"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := m.Update(within(t), []*endpoints.UpdateWithOpts{endpoints.NewAddUpdateOpts("svc/good", a), tt.update})
+			assert.Equal(t, codes.InvalidArgument, status.Code(err))
+			assert.ErrorContains(t, err, tt.says)
+		})
+	}
+	require.Zero(t, cluster.Count("Txn"), "nothing was sent")
+}
+
+func TestList(t *testing.T) {
+	cluster, client, _ := start(t)
+	for key, value := range map[string]string{
+		"svc/a":   `{"Op":0,"Addr":"a","Metadata":{"weight":3}}`,
+		"svc/bad": `127.0.0.1:80`,
+		"svc/c/d": `{"Addr":"c"}`,
+		"svc":     `{"Addr":"not below it"}`,
+		"svc2/e":  `{"Addr":"of another target"}`,
+		"other":   `{"Addr":"other"}`,
+	} {
+		_, err := cluster.Put(key, value)
+		require.NoError(t, err)
+	}
+	all, err := newManager(t, client, "svc").List(within(t))
+	require.NoError(t, err)
+	require.Equal(t, endpoints.Key2EndpointMap{
+		"svc/a":   {Addr: "a", Metadata: map[string]any{"weight": 3.0}},
+		"svc/c/d": {Addr: "c"},
+	}, all)
+
+	all, err = newManager(t, client, "none").List(within(t))
+	require.NoError(t, err)
+	require.NotNil(t, all)
+	require.Empty(t, all)
+}
+
+// Other targets, and those who do without a quorum, depend on these two.
+func TestErrorsAndReadsAreTheServers(t *testing.T) {
+	cluster, client, _ := start(t)
+	m := newManager(t, client, "svc")
+	cluster.SetLeader(nil)
+	_, err := m.List(within(t))
+	require.NoError(t, err, "a list needs no quorum")
+
+	cluster.SetLeader(cluster.Member(0))
+	cluster.On("Range", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+	_, err = m.List(within(t))
+	require.Equal(t, rpctypes.ErrPermissionDenied, err)
+	_, err = m.NewWatchChannel(within(t))
+	require.Equal(t, rpctypes.ErrPermissionDenied, err)
+}

@@ -1,0 +1,235 @@
+package endpoints_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/clientv3/naming/endpoints"
+)
+
+// createRequest receives the request that creates a watch on a stream that a test serves,
+// and returns the watch's id.
+func createRequest(c *fakeetcd.Call) (int64, error) {
+	for {
+		req, err := c.Recv()
+		if err != nil {
+			return 0, err
+		}
+		if create := req.(*pb.WatchRequest).GetCreateRequest(); create != nil {
+			return create.WatchId, nil
+		}
+	}
+}
+
+// register writes endpoints through a manager of its own.
+func register(t *testing.T, client *clientv3.Client, updates ...*endpoints.UpdateWithOpts) {
+	t.Helper()
+	require.NoError(t, newManager(t, client, "svc").Update(within(t), updates))
+}
+
+func adding(name, addr string) *endpoints.UpdateWithOpts {
+	return endpoints.NewAddUpdateOpts("svc/"+name, endpoints.Endpoint{Addr: addr})
+}
+
+func deleting(name string) *endpoints.UpdateWithOpts {
+	return endpoints.NewDeleteUpdateOpts("svc/" + name)
+}
+
+func TestWatch(t *testing.T) {
+	cluster, client, _ := start(t)
+	register(t, client, adding("b", "b"), adding("a", "a"))
+	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
+	require.NoError(t, err)
+	require.Equal(t, []*endpoints.Update{add("svc/a", "a"), add("svc/b", "b")}, next(t, ch))
+
+	_, err = cluster.Put("svc2/x", `{"Addr":"of another target"}`)
+	require.NoError(t, err)
+	_, err = cluster.Put("svc/a", "what is this?")
+	require.NoError(t, err)
+	register(t, client, adding("b", "b2"), deleting("a"), adding("c", "c"))
+	require.ElementsMatch(t, []*endpoints.Update{add("svc/b", "b2"), gone("svc/a"), add("svc/c", "c")}, next(t, ch))
+}
+
+func TestWatchOfNothingYet(t *testing.T) {
+	_, client, _ := start(t)
+	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
+	require.NoError(t, err)
+	register(t, client, adding("a", "a"))
+	require.Equal(t, []*endpoints.Update{add("svc/a", "a")}, next(t, ch))
+}
+
+// What happened while etcd was away is gone from the history: the endpoints are
+// listed again.
+func TestWatchOutlivesCompaction(t *testing.T) {
+	cluster, client, other := start(t)
+	register(t, client, adding("changed", "1"), adding("gone", "2"), adding("same", "3"), adding("spoilt", "4"))
+	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
+	require.NoError(t, err)
+	require.Len(t, next(t, ch), 4)
+	require.NoError(t, cluster.Wait(within(t), "Watch", 1))
+
+	cluster.Member(0).Stop()
+	register(t, other, adding("changed", "5"), deleting("gone"), adding("new", "6"))
+	register(t, other, adding("same", "3"))
+	_, err = cluster.Put("svc/spoilt", "{")
+	require.NoError(t, err)
+	require.NoError(t, cluster.Compact(cluster.Revision()))
+	cluster.Member(0).Start()
+
+	require.Equal(t, []*endpoints.Update{
+		add("svc/changed", "5"), add("svc/new", "6"), gone("svc/gone"),
+	}, next(t, ch))
+	register(t, other, adding("later", "7"))
+	require.Equal(t, []*endpoints.Update{add("svc/later", "7")}, next(t, ch))
+}
+
+// The server refuses the watch for a while.
+func TestWatchOutlivesARefusal(t *testing.T) {
+	cluster, client, _ := start(t)
+	refuse := func(c *fakeetcd.Call) {
+		if _, err := createRequest(c); err != nil {
+			return
+		}
+		_ = c.Send(&pb.WatchResponse{
+			Header: &pb.ResponseHeader{Revision: 1}, WatchId: -1, Created: true, Canceled: true,
+			CancelReason: rpctypes.ErrGRPCPermissionDenied.Error(),
+		})
+		<-c.Context().Done()
+	}
+	refused := cluster.On("Watch", refuse)
+	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
+	require.NoError(t, err)
+	require.NoError(t, cluster.Wait(within(t), "Range", 3), "the endpoints are listed again and again")
+	refused.Remove()
+	register(t, client, adding("a", "a"))
+	require.Equal(t, []*endpoints.Update{add("svc/a", "a")}, next(t, ch))
+}
+
+// A list that fails is made again.
+func TestWatchOutlivesAListThatFails(t *testing.T) {
+	cluster, client, other := start(t)
+	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
+	require.NoError(t, err)
+	require.NoError(t, cluster.Wait(within(t), "Watch", 1))
+	cluster.Member(0).Stop()
+	register(t, other, adding("b", "b"))
+	register(t, other, adding("a", "a"))
+	require.NoError(t, cluster.Compact(cluster.Revision()))
+	for range 3 {
+		cluster.Once("Range", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCCorrupt) })
+	}
+	cluster.Member(0).Start()
+	require.Equal(t, []*endpoints.Update{add("svc/a", "a"), add("svc/b", "b")}, next(t, ch))
+}
+
+// A member that is behind must not take back what was delivered.
+func TestWatchDoesNotGoBack(t *testing.T) {
+	cluster, client, other := start(t)
+	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
+	require.NoError(t, err)
+	register(t, client, adding("a", "a"))
+	require.Equal(t, []*endpoints.Update{add("svc/a", "a")}, next(t, ch))
+
+	cluster.Member(0).Stop()
+	register(t, other, adding("b", "b"))
+	register(t, other, adding("c", "c"))
+	require.NoError(t, cluster.Compact(cluster.Revision()))
+	stale := cluster.Once("Range", func(c *fakeetcd.Call) {
+		assert.True(t, c.Request.(*pb.RangeRequest).Serializable)
+		c.Answer(&pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 1}}, nil)
+	})
+	cluster.Member(0).Start()
+	require.Equal(t, []*endpoints.Update{add("svc/b", "b"), add("svc/c", "c")}, next(t, ch))
+	require.Equal(t, 1, stale.Ran())
+}
+
+// The cluster was restored from a backup: its revision is lower, and what it says
+// counts.
+func TestWatchOfARestoredCluster(t *testing.T) {
+	cluster, client, _ := start(t)
+	register(t, client, adding("a", "a"))
+	watched := make(chan *fakeetcd.Call, 1)
+	cluster.Once("Watch", func(c *fakeetcd.Call) {
+		id, err := createRequest(c)
+		if !assert.NoError(t, err) {
+			return
+		}
+		_ = c.Send(&pb.WatchResponse{Header: &pb.ResponseHeader{Revision: 100}, WatchId: id, Created: true})
+		_ = c.Send(&pb.WatchResponse{
+			Header: &pb.ResponseHeader{Revision: 100}, WatchId: id, Canceled: true, CompactRevision: 100,
+		})
+		watched <- c
+		<-c.Context().Done()
+	})
+	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
+	require.NoError(t, err)
+	require.Equal(t, []*endpoints.Update{add("svc/a", "a")}, next(t, ch))
+	<-watched
+	register(t, client, deleting("a"))
+	require.Equal(t, []*endpoints.Update{gone("svc/a")}, next(t, ch))
+}
+
+// Nobody reads the channel, neither before its context ends nor after. That the
+// goroutine behind it is gone, goleak tells at the end of all tests.
+func TestWatchWithoutReader(t *testing.T) {
+	cluster, client, _ := start(t)
+	register(t, client, adding("a", "a"))
+	ctx, cancel := context.WithCancel(within(t))
+	sent := make(chan struct{}, 10)
+	cluster.Once("Watch", func(c *fakeetcd.Call) {
+		c.OnSend(func(resp proto.Message) bool {
+			if err := c.Send(resp); err == nil {
+				sent <- struct{}{}
+			}
+			return false
+		})
+	})
+	_, err := newManager(t, client, "svc").NewWatchChannel(ctx)
+	require.NoError(t, err)
+	<-sent // created
+	for range 3 {
+		register(t, client, adding("b", "b"))
+		<-sent
+	}
+	cancel()
+}
+
+func TestWatchEndsWithItsClient(t *testing.T) {
+	_, client, other := start(t)
+	register(t, client, adding("a", "a"))
+	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
+	require.NoError(t, err)
+	register(t, other, adding("b", "b"))
+	require.NoError(t, client.Close())
+	requireClosed(t, ch)
+	_, err = newManager(t, client, "svc").NewWatchChannel(within(t))
+	require.True(t, clientv3.IsConnCanceled(err), "%v", err)
+}
+
+// The client is closed while its member is away.
+func TestWatchEndsInAnOutage(t *testing.T) {
+	for name, end := range map[string]func(cancel func(), client *clientv3.Client){
+		"context": func(cancel func(), _ *clientv3.Client) { cancel() },
+		"client":  func(_ func(), client *clientv3.Client) { _ = client.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, client, _ := start(t)
+			ctx, cancel := context.WithCancel(within(t))
+			defer cancel()
+			ch, err := newManager(t, client, "svc").NewWatchChannel(ctx)
+			require.NoError(t, err)
+			require.NoError(t, cluster.Wait(within(t), "Watch", 1))
+			cluster.Member(0).Stop()
+			end(cancel, client)
+			requireClosed(t, ch)
+		})
+	}
+}

@@ -1,0 +1,44 @@
+package registry
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b backoff
+		wait := func() time.Duration {
+			began := time.Now()
+			b.wait(t.Context())
+			return time.Since(began)
+		}
+		bounds := []time.Duration{
+			100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond,
+			1600 * time.Millisecond, 3200 * time.Millisecond, 6400 * time.Millisecond, maxDelay, maxDelay,
+		}
+		for _, bound := range bounds {
+			took := wait()
+			assert.GreaterOrEqual(t, took, bound/2)
+			assert.Less(t, took, bound)
+		}
+		b.reset()
+		require.Less(t, wait(), firstDelay)
+	})
+}
+
+func TestBackoffEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := backoff{last: maxDelay}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		b.wait(ctx)
+		require.Equal(t, time.Second, time.Since(began))
+	})
+}

@@ -1,0 +1,62 @@
+package registry
+
+import (
+	"encoding/json"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// Prefix returns what the keys of all endpoints of a target begin with. The slash
+// keeps the target "svc" apart from "svc2".
+func Prefix(target string) string { return target + "/" }
+
+// Endpoint is what is registered under a key.
+type Endpoint struct {
+	Addr     string
+	Metadata any
+}
+
+// record is the value of a key, in JSON. The form is that of naming.Update in
+// grpc-go up to 1.29, and every etcd client since 3.1 reads and writes it.
+type record struct {
+	// Op was the operation of an update. The value of a key always has 0, for an
+	// addition; readers ignore it.
+	Op       uint8
+	Addr     string
+	Metadata any
+}
+
+// Encode returns the value of the key under which e is registered. It fails if the
+// metadata has no form in JSON.
+func Encode(e Endpoint) (string, error) {
+	value, err := json.Marshal(record{Addr: e.Addr, Metadata: e.Metadata})
+	return string(value), err
+}
+
+func decode(value []byte) (Endpoint, error) {
+	var r record
+	err := json.Unmarshal(value, &r)
+	return Endpoint{Addr: r.Addr, Metadata: r.Metadata}, err
+}
+
+// Decode returns the endpoint that a key holds. Of a value that cannot be
+// understood it says so in the client's log and returns false.
+func Decode(client *clientv3.Client, kv *mvccpb.KeyValue) (Endpoint, bool) {
+	e, err := decode(kv.Value)
+	if err != nil {
+		Logger(client).Warn("a registered endpoint cannot be understood and is ignored",
+			zap.ByteString("key", kv.Key), zap.Error(err))
+	}
+	return e, err == nil
+}
+
+// Logger returns the client's logger. It is never nil.
+func Logger(client *clientv3.Client) *zap.Logger {
+	if lg := client.GetLogger(); lg != nil {
+		return lg
+	}
+	return zap.NewNop()
+}

@@ -1,0 +1,143 @@
+package naming_test
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/naming/endpoints"
+	"github.com/quorate/quorate/clientv3/naming/resolver"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	officialclient "go.etcd.io/etcd/client/v3"
+	official "go.etcd.io/etcd/client/v3/naming/endpoints"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
+)
+
+// serve runs a gRPC server and returns its address.
+func serve(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := grpc.NewServer()
+	healthpb.RegisterHealthServer(server, health.NewServer())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		assert.NoError(t, <-served)
+	})
+	return listener.Addr().String()
+}
+
+func dial(t *testing.T, client *clientv3.Client, service string) *grpc.ClientConn {
+	t.Helper()
+	b, err := resolver.NewBuilder(client)
+	require.NoError(t, err)
+	conn, err := grpc.NewClient("etcd:///"+service, grpc.WithResolvers(b),
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// ask makes a call and returns the address of the server that answered.
+func ask(t *testing.T, ctx context.Context, conn *grpc.ClientConn) string {
+	t.Helper()
+	var p peer.Peer
+	_, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true), grpc.Peer(&p))
+	require.NoError(t, err)
+	return p.Addr.String()
+}
+
+// askUntil makes calls until the server answers, and says which others may.
+func askUntil(t *testing.T, conn *grpc.ClientConn, server string, others ...string) {
+	t.Helper()
+	for ctx := within(t); ; {
+		addr := ask(t, ctx, conn)
+		if addr == server {
+			return
+		}
+		require.Contains(t, others, addr)
+	}
+}
+
+// While etcd cannot be reached, a server leaves, another comes, and the history is
+// compacted. Calls go on meanwhile, and find the new server afterwards.
+func TestResolverOutlivesAnOutage(t *testing.T) {
+	const service = "outage"
+	client, behind := connect(t), connectPastTheLink(t)
+	manager, err := endpoints.NewManager(behind, service)
+	require.NoError(t, err)
+	before, after := serve(t), serve(t)
+	require.NoError(t, manager.AddEndpoint(within(t), service+"/before", endpoints.Endpoint{Addr: before}))
+	conn := dial(t, client, service)
+	askUntil(t, conn, before)
+
+	link := cluster.ClientLink(cluster.Members()[0])
+	link.Cut()
+	require.NoError(t, manager.DeleteEndpoint(within(t), service+"/before"))
+	require.NoError(t, manager.AddEndpoint(within(t), service+"/after", endpoints.Endpoint{Addr: after}))
+	resp, err := behind.Get(within(t), "any")
+	require.NoError(t, err)
+	_, err = behind.Compact(within(t), resp.Header.Revision)
+	require.NoError(t, err)
+	for range 20 {
+		require.Equal(t, before, ask(t, within(t), conn), "it keeps what it knows")
+	}
+	link.Heal()
+	askUntil(t, conn, after, before)
+}
+
+// An endpoint goes with the lease of its server.
+func TestEndpointGoesWithItsLease(t *testing.T) {
+	const service = "leased"
+	client := connect(t)
+	manager, err := endpoints.NewManager(client, service)
+	require.NoError(t, err)
+	lease, err := client.Grant(within(t), 1)
+	require.NoError(t, err)
+	require.NoError(t, manager.AddEndpoint(within(t), service+"/a", endpoints.Endpoint{Addr: "a"}, clientv3.WithLease(lease.ID)))
+	changes, err := manager.NewWatchChannel(within(t))
+	require.NoError(t, err)
+	require.Equal(t, []*endpoints.Update{
+		{Op: endpoints.Add, Key: service + "/a", Endpoint: endpoints.Endpoint{Addr: "a"}},
+	}, <-changes)
+	require.Equal(t, []*endpoints.Update{{Op: endpoints.Delete, Key: service + "/a"}}, <-changes)
+}
+
+// Programs with the official client and with this one find each other.
+func TestSharedWithTheOfficialClient(t *testing.T) {
+	const service = "shared"
+	theirs, err := officialclient.New(officialclient.Config{
+		Endpoints: cluster.Endpoints(), Logger: zap.NewNop(),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = theirs.Close() })
+	their, err := official.NewManager(theirs, service)
+	require.NoError(t, err)
+	our, err := endpoints.NewManager(connect(t), service)
+	require.NoError(t, err)
+
+	metadata := map[string]any{"zone": "a", "weight": 3.0}
+	require.NoError(t, their.AddEndpoint(within(t), service+"/theirs", official.Endpoint{Addr: "1", Metadata: metadata}))
+	require.NoError(t, our.AddEndpoint(within(t), service+"/ours", endpoints.Endpoint{Addr: "2", Metadata: metadata}))
+	ourList, err := our.List(within(t))
+	require.NoError(t, err)
+	require.Equal(t, endpoints.Key2EndpointMap{
+		service + "/theirs": {Addr: "1", Metadata: metadata}, service + "/ours": {Addr: "2", Metadata: metadata},
+	}, ourList)
+	theirList, err := their.List(within(t))
+	require.NoError(t, err)
+	require.Len(t, theirList, len(ourList))
+	for key, e := range theirList {
+		require.Equal(t, ourList[key], endpoints.Endpoint(e))
+	}
+}
