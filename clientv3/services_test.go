@@ -2,8 +2,10 @@ package clientv3_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -320,4 +322,19 @@ func TestAlarmDisarmAllStopsAtAnError(t *testing.T) {
 
 	_, err = m.AlarmDisarm(t.Context(), nil)
 	require.ErrorContains(t, err, "no alarm to disarm")
+}
+
+// Callers of one endpoint share its connection, from the first call on.
+func TestStatusForManyCallersAtOnce(t *testing.T) {
+	for range 20 {
+		cluster, c := startFake(t, 1)
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				_, err := c.Status(t.Context(), cluster.Endpoints()[0])
+				assert.NoError(t, err)
+			})
+		}
+		all.Wait()
+	}
 }

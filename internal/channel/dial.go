@@ -41,15 +41,19 @@ func dialOptions(cfg Config, s *shared, eps []endpoint.Endpoint) []grpc.DialOpti
 		// An idle channel would close its connections under open streams' feet
 		// and pay for a new connection with the first call after a quiet hour.
 		grpc.WithIdleTimeout(0),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: reconnectDelay, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxReconnectDelay},
-			MinConnectTimeout: minConnectTimeout,
-		}),
+		reconnecting(maxReconnectDelay),
 	}
 	if cfg.KeepAlive.Time > 0 {
 		opts = append(opts, grpc.WithKeepaliveParams(cfg.KeepAlive))
 	}
 	return append(opts, cfg.DialOptions...)
+}
+
+func reconnecting(maxDelay time.Duration) grpc.DialOption {
+	return grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: reconnectDelay, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxDelay},
+		MinConnectTimeout: minConnectTimeout,
+	})
 }
 
 func (c *Channel) dialWith(r resolver.Builder, more ...grpc.DialOption) []grpc.DialOption {

@@ -14,6 +14,10 @@ const (
 	// again, every few seconds.
 	singleIdle = 30 * time.Second
 
+	// maxSingleReconnectDelay is short: a caller who names an endpoint wants it
+	// tried now, whatever was learnt about it before.
+	maxSingleReconnectDelay = 500 * time.Millisecond
+
 	// singleForgotten is when a connection that nobody asked for is dropped
 	// altogether. It is far longer than a call can wait before it is sent.
 	singleForgotten = 10 * time.Minute
@@ -37,7 +41,7 @@ type single struct {
 // been used for half a minute.
 func (c *Channel) At(ep string) (grpc.ClientConnInterface, error) {
 	return c.single.get(ep, func() (*single, error) {
-		conn, err := c.dial(ep, grpc.WithIdleTimeout(singleIdle))
+		conn, err := c.dial(ep, grpc.WithIdleTimeout(singleIdle), reconnecting(maxSingleReconnectDelay))
 		if err != nil {
 			return nil, err
 		}
@@ -53,9 +57,6 @@ func (s *singles) get(ep string, dial func() (*single, error)) (grpc.ClientConnI
 	}
 	now := time.Now()
 	if conn, ok := s.conns[ep]; ok {
-		// A caller who names an endpoint wants it tried now, whatever was
-		// learnt about it before.
-		conn.ResetConnectBackoff()
 		conn.asked = now
 		return conn.calls, nil
 	}

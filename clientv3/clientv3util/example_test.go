@@ -1,0 +1,78 @@
+package clientv3util_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/clientv3util"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// newExampleClient returns a client of an etcd that lives in memory. A program passes
+// its endpoints to clientv3.New and nothing else.
+func newExampleClient() (*clientv3.Client, func()) {
+	cluster, err := fakeetcd.Start(1)
+	if err != nil {
+		panic(err)
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:   cluster.Endpoints(),
+		DialOptions: cluster.DialOptions(),
+	})
+	if err != nil {
+		panic(err)
+	}
+	return client, func() {
+		if err := client.Close(); err != nil {
+			panic(err)
+		}
+		cluster.Close()
+	}
+}
+
+// A key is created, unless somebody else was faster.
+func ExampleKeyMissing() {
+	client, stop := newExampleClient()
+	defer stop()
+
+	for _, name := range []string{"ann", "bob"} {
+		resp, err := client.Txn(context.Background()).
+			If(clientv3util.KeyMissing("owner")).
+			Then(clientv3.OpPut("owner", name)).
+			Commit()
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(name, "created it:", resp.Succeeded)
+	}
+	// Output:
+	// ann created it: true
+	// bob created it: false
+}
+
+// A key is changed, but not created.
+func ExampleKeyExists() {
+	client, stop := newExampleClient()
+	defer stop()
+	ctx := context.Background()
+
+	update := func(value string) {
+		resp, err := client.Txn(ctx).
+			If(clientv3util.KeyExists("color")).
+			Then(clientv3.OpPut("color", value)).
+			Commit()
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println("changed to", value+":", resp.Succeeded)
+	}
+	update("red")
+	if _, err := client.Put(ctx, "color", "blue"); err != nil {
+		panic(err)
+	}
+	update("red")
+	// Output:
+	// changed to red: false
+	// changed to red: true
+}

@@ -1,0 +1,113 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+const (
+	// pagesAhead bounds what is held for a reader who is slower than the cluster, such
+	// as one that writes every key somewhere else.
+	pagesAhead = 64
+
+	// For every page the server counts all keys that are left, so that pages must not
+	// be small, and holds the page in memory, so that they must not be large either.
+	firstPageKeys = 100
+	maxPageKeys   = 1000
+	pageBytes     = 1 << 20
+)
+
+// errNoProgress keeps a base from being read for ever, or from looking complete.
+var errNoProgress = errors.New("mirror: the server says that more keys follow, and returned none")
+
+func (s *syncer) SyncBase(ctx context.Context) (<-chan *clientv3.GetResponse, chan error) {
+	pages := make(chan *clientv3.GetResponse, pagesAhead)
+	errs := make(chan error, 1)
+	end := func(err error) {
+		if err != nil {
+			errs <- err
+		}
+		close(pages)
+		close(errs)
+	}
+	if err := s.choose(ctx); err != nil {
+		end(err)
+		return pages, errs
+	}
+	b := base{client: s.client, rev: s.rev.Load(), start: s.start(), end: clientv3.GetPrefixRangeEnd(s.prefix), limit: firstPageKeys}
+	go func() { end(b.deliver(ctx, pages)) }()
+	return pages, errs
+}
+
+// start returns the first key that there can be.
+func (s *syncer) start() string {
+	if s.prefix == "" {
+		return "\x00"
+	}
+	return s.prefix
+}
+
+// choose chooses a revision if none is known. It asks with a key that whoever may
+// read the base may read.
+func (s *syncer) choose(ctx context.Context) error {
+	if s.rev.Load() != 0 {
+		return nil
+	}
+	resp, err := s.client.Get(ctx, s.start(), clientv3.WithCountOnly())
+	if err != nil {
+		return err
+	}
+	s.rev.CompareAndSwap(0, resp.Header.GetRevision())
+	return nil
+}
+
+// base reads a range at a revision.
+type base struct {
+	client *clientv3.Client
+	rev    int64
+	start  string // the first key of the next page
+	end    string
+	limit  int // of the next page
+}
+
+func (b *base) deliver(ctx context.Context, pages chan<- *clientv3.GetResponse) error {
+	for {
+		page, err := b.client.Get(ctx, b.start, clientv3.WithRange(b.end), clientv3.WithRev(b.rev),
+			clientv3.WithLimit(int64(b.limit)), clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend))
+		if err != nil {
+			return err
+		}
+		// Once it is delivered, the page is the reader's to change.
+		more := page.More
+		if more {
+			if err := b.advance(page); err != nil {
+				return err
+			}
+		}
+		select {
+		case pages <- page:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if !more {
+			return nil
+		}
+	}
+}
+
+// advance moves behind a page that is not the last one.
+func (b *base) advance(page *clientv3.GetResponse) error {
+	if len(page.Kvs) == 0 {
+		return errNoProgress
+	}
+	b.start = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+	size := 1
+	for _, kv := range page.Kvs {
+		size += len(kv.Key) + len(kv.Value)
+	}
+	fitting := b.limit * pageBytes / size
+	b.limit = max(min(fitting, 2*b.limit, maxPageKeys), 1)
+	return nil
+}

@@ -1,0 +1,275 @@
+package mirror_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mirror"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+func putKeys(t *testing.T, cluster *fakeetcd.Cluster, prefix string, n int) {
+	t.Helper()
+	for i := range n {
+		_, err := cluster.Put(fmt.Sprintf("%s%04d", prefix, i), "v")
+		require.NoError(t, err)
+	}
+}
+
+// collect reads a base to its end.
+func collect(pages <-chan *clientv3.GetResponse, errs <-chan error) (keys []string, err error) {
+	for page := range pages {
+		for _, kv := range page.Kvs {
+			keys = append(keys, string(kv.Key))
+		}
+	}
+	return keys, <-errs
+}
+
+func TestSyncBase(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	putKeys(t, cluster, "a", 3)
+	putKeys(t, cluster, "b", 250)
+	putKeys(t, cluster, "\xff\xff", 2)
+	for name, tt := range map[string]struct {
+		prefix      string
+		rev         int64
+		n           int
+		first, last string
+	}{
+		"all keys":       {"", 0, 255, "a0000", "\xff\xff0001"},
+		"prefix":         {"b", 0, 250, "b0000", "b0249"},
+		"prefix of 0xff": {"\xff", 0, 2, "\xff\xff0000", "\xff\xff0001"},
+		"nothing":        {"x", 0, 0, "", ""},
+		"revision":       {"", 5, 4, "a0000", "b0000"},
+		"negative":       {"a", -5, 3, "a0000", "a0002"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pages, errs := mirror.NewSyncer(c, tt.prefix, tt.rev).SyncBase(t.Context())
+			keys, err := collect(pages, errs)
+			require.NoError(t, err)
+			require.Len(t, keys, tt.n)
+			require.IsIncreasing(t, append([]string{""}, keys...))
+			if tt.n > 0 {
+				require.Equal(t, tt.first, keys[0])
+				require.Equal(t, tt.last, keys[tt.n-1])
+			}
+		})
+	}
+}
+
+// TestSyncBaseIsOneState writes between the pages.
+func TestSyncBaseIsOneState(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	putKeys(t, cluster, "k", 2000)
+	base := cluster.Revision()
+	cluster.On("Range", func(call *fakeetcd.Call) {
+		_, err := call.Execute()
+		assert.NoError(t, err)
+		_, err = cluster.Put(fmt.Sprintf("k%04d.new", 100*call.Number), "v")
+		assert.NoError(t, err)
+	})
+	s := mirror.NewSyncer(c, "", 0)
+	var sizes []int
+	pages, errs := s.SyncBase(t.Context())
+	for page := range pages {
+		sizes = append(sizes, len(page.Kvs))
+		for _, kv := range page.Kvs {
+			assert.LessOrEqual(t, kv.ModRevision, base)
+		}
+		assert.Equal(t, len(sizes) < 5, page.More)
+	}
+	require.NoError(t, <-errs)
+	require.Equal(t, []int{100, 200, 400, 800, 500}, sizes)
+	for _, call := range cluster.Calls("Range")[1:] {
+		require.Equal(t, base, call.Request().(*pb.RangeRequest).Revision)
+	}
+
+	pages, errs = s.SyncBase(t.Context())
+	keys, err := collect(pages, errs)
+	require.NoError(t, err)
+	require.Len(t, keys, 2000, "the revision is that of the Syncer")
+}
+
+// TestPagesOfLargeValues keeps pages near 1 MiB.
+func TestPagesOfLargeValues(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	for i := range 300 {
+		_, err := cluster.Put(fmt.Sprintf("k%03d", i), strings.Repeat("v", 100_000))
+		require.NoError(t, err)
+	}
+	pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(t.Context())
+	var sizes []int
+	for page := range pages {
+		sizes = append(sizes, len(page.Kvs))
+	}
+	require.NoError(t, <-errs)
+	require.Equal(t, 100, sizes[0])
+	for _, size := range sizes[1 : len(sizes)-1] {
+		require.Equal(t, 10, size)
+	}
+}
+
+// TestPagesAreTheReaders changes every page that it gets.
+func TestPagesAreTheReaders(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	putKeys(t, cluster, "k", 2000)
+	pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(t.Context())
+	n := 0
+	for page := range pages {
+		n += len(page.Kvs)
+		for _, kv := range page.Kvs {
+			kv.Key = append(kv.Key[:0], "renamed"...)
+		}
+		page.Kvs, page.More = nil, false
+	}
+	require.NoError(t, <-errs)
+	require.Equal(t, 2000, n)
+}
+
+func TestSyncBaseErrors(t *testing.T) {
+	for name, tt := range map[string]struct {
+		at   int // which read fails
+		fail error
+		want error
+		keys int
+	}{
+		"no revision":  {1, rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrPermissionDenied, 0},
+		"first page":   {2, rpctypes.ErrGRPCCompacted, rpctypes.ErrCompacted, 0},
+		"second page":  {3, rpctypes.ErrGRPCCompacted, rpctypes.ErrCompacted, 100},
+		"another page": {4, rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrPermissionDenied, 300},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, c := startFake(t, 1)
+			putKeys(t, cluster, "k", 2000)
+			cluster.Nth("Range", tt.at, func(call *fakeetcd.Call) { call.Answer(nil, tt.fail) })
+			pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(t.Context())
+			keys, err := collect(pages, errs)
+			require.Equal(t, tt.want, err)
+			require.Len(t, keys, tt.keys, "what was read before is delivered")
+			_, open := <-errs
+			require.False(t, open)
+		})
+	}
+}
+
+func TestSyncBaseOfACompactedRevision(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	putKeys(t, cluster, "k", 2000)
+	cluster.Nth("Range", 3, func(*fakeetcd.Call) {
+		_, err := cluster.Put("more", "v")
+		assert.NoError(t, err)
+		assert.NoError(t, cluster.Compact(cluster.Revision()))
+	})
+	pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(t.Context())
+	keys, err := collect(pages, errs)
+	require.Equal(t, rpctypes.ErrCompacted, err)
+	require.Len(t, keys, 100)
+
+	pages, errs = mirror.NewSyncer(c, "", 100).SyncBase(t.Context())
+	_, err = collect(pages, errs)
+	require.Equal(t, rpctypes.ErrCompacted, err)
+}
+
+// TestSyncBaseOfAServerThatLies would otherwise go on for ever, or panic.
+func TestSyncBaseOfAServerThatLies(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	cluster.Nth("Range", 2, func(call *fakeetcd.Call) {
+		call.Answer(&pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 1}, More: true}, nil)
+	})
+	pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(t.Context())
+	keys, err := collect(pages, errs)
+	require.ErrorContains(t, err, "more keys follow, and returned none")
+	require.Empty(t, keys)
+}
+
+// TestAbandonedSyncBase ends the context of a base that nobody reads, when it can go
+// no further.
+func TestAbandonedSyncBase(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	putKeys(t, cluster, "k", 2000)
+	const pagesAhead = 64
+	cluster.On("Range", func(call *fakeetcd.Call) {
+		resp, err := call.Execute()
+		if r, ok := resp.(*pb.RangeResponse); ok && assert.NoError(t, err) && len(r.Kvs) > 0 {
+			r.Kvs, r.More = r.Kvs[:1], true
+		}
+	})
+	_, err := c.Get(t.Context(), "k") // connected
+	require.NoError(t, err)
+	leaks := goleak.IgnoreCurrent()
+	ctx, cancel := context.WithCancel(t.Context())
+	pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(ctx)
+	// One read before it, one for the revision, and one for the page that has no room.
+	require.NoError(t, cluster.Wait(t.Context(), "Range", 2+pagesAhead+1))
+	cancel()
+	goleak.VerifyNone(t, leaks)
+	keys, err := collect(pages, errs)
+	require.Equal(t, context.Canceled, err, "whoever reads it after all learns that it is not complete")
+	require.LessOrEqual(t, len(keys), pagesAhead)
+}
+
+func TestSyncBaseEndsWithTheContext(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	putKeys(t, cluster, "k", 2000)
+	for name, at := range map[string]int{"no revision": 1, "first page": 2, "second page": 3} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cluster.Nth("Range", at, func(call *fakeetcd.Call) {
+				cancel()
+				_ = call.Hold(nil)
+			})
+			pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(ctx)
+			_, err := collect(pages, errs)
+			require.Equal(t, context.Canceled, err)
+		})
+	}
+}
+
+func TestSyncBaseOfAClosedClient(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	putKeys(t, cluster, "k", 2000)
+	cluster.Nth("Range", 3, func(call *fakeetcd.Call) { _ = call.Hold(nil) })
+	pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(t.Context())
+	<-pages
+	require.NoError(t, c.Close())
+	_, err := collect(pages, errs)
+	require.True(t, clientv3.IsConnCanceled(err), "%v", err)
+}
+
+// limited is a KV that fails after some reads, with an error that is nobody's status.
+type limited struct {
+	clientv3.KV
+	left *int
+}
+
+var errWorn = errors.New("worn out")
+
+func (l limited) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if *l.left--; *l.left < 0 {
+		return nil, errWorn
+	}
+	return l.KV.Get(ctx, key, opts...)
+}
+
+// TestSyncBaseUsesTheClientsKV is for programs that replaced it by a wrapper.
+func TestSyncBaseUsesTheClientsKV(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	putKeys(t, cluster, "k", 2000)
+	left := 3
+	c.KV = limited{c.KV, &left}
+	pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(t.Context())
+	keys, err := collect(pages, errs)
+	require.Equal(t, errWorn, err)
+	require.Len(t, keys, 300)
+}

@@ -1,0 +1,78 @@
+package mirror_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mirror"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// newExampleClient returns a client of an etcd that lives in memory. A program passes
+// its endpoints to clientv3.New and nothing else.
+func newExampleClient() (*clientv3.Client, func()) {
+	cluster, err := fakeetcd.Start(1)
+	if err != nil {
+		panic(err)
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:   cluster.Endpoints(),
+		DialOptions: cluster.DialOptions(),
+	})
+	if err != nil {
+		panic(err)
+	}
+	return client, func() {
+		if err := client.Close(); err != nil {
+			panic(err)
+		}
+		cluster.Close()
+	}
+}
+
+// A map is filled with the keys of a cluster and kept up to date.
+func Example() {
+	client, stop := newExampleClient()
+	defer stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for _, key := range []string{"color/door", "color/roof"} {
+		if _, err := client.Put(ctx, key, "red"); err != nil {
+			panic(err)
+		}
+	}
+
+	colors := map[string]string{}
+	syncer := mirror.NewSyncer(client, "color/", 0)
+	pages, errs := syncer.SyncBase(ctx)
+	for page := range pages {
+		for _, kv := range page.Kvs {
+			colors[string(kv.Key)] = string(kv.Value)
+		}
+	}
+	if err := <-errs; err != nil {
+		panic(err) // the map is not complete
+	}
+	fmt.Println(colors)
+
+	updates := syncer.SyncUpdates(ctx)
+	if _, err := client.Put(ctx, "color/door", "blue"); err != nil {
+		panic(err)
+	}
+	resp := <-updates
+	if err := resp.Err(); err != nil {
+		panic(err) // changes are lost: begin anew
+	}
+	for _, event := range resp.Events {
+		if event.Type == clientv3.EventTypeDelete {
+			delete(colors, string(event.Kv.Key))
+			continue
+		}
+		colors[string(event.Kv.Key)] = string(event.Kv.Value)
+	}
+	fmt.Println(colors)
+	// Output:
+	// map[color/door:red color/roof:red]
+	// map[color/door:blue color/roof:red]
+}

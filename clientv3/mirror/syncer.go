@@ -1,0 +1,70 @@
+// Package mirror copies the keys of a cluster and follows their changes.
+//
+//	syncer := mirror.NewSyncer(client, "app/", 0)
+//	pages, errs := syncer.SyncBase(ctx)
+//	for page := range pages {
+//		… // copy page.Kvs
+//	}
+//	if err := <-errs; err != nil {
+//		… // what was copied is not all
+//	}
+//	for resp := range syncer.SyncUpdates(ctx) {
+//		… // check resp.Err(), apply resp.Events
+//	}
+//
+// The base and the updates together leave out nothing: the base is the state at one
+// revision, and the updates begin with the next.
+package mirror
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// Syncer delivers the keys of a cluster at one revision, and all changes since. It is
+// safe for concurrent use.
+type Syncer interface {
+	// SyncBase reads all keys at the revision of the Syncer, in lexical order and
+	// page by page. If the Syncer has no revision yet, it takes on the latest one,
+	// before SyncBase returns.
+	//
+	// Both channels are closed when the last page has been delivered or something
+	// has failed. Then the second one has the error, if there is one, and the pages
+	// so far are not all: rpctypes.ErrCompacted if the revision was compacted
+	// meanwhile, ctx.Err() if ctx has ended. Read the pages first, and then the
+	// error: SyncBase is at most 64 pages ahead of its reader, of about 1 MiB each.
+	//
+	// A reader that stops early must end ctx.
+	SyncBase(ctx context.Context) (<-chan *clientv3.GetResponse, chan error)
+
+	// SyncUpdates watches all changes since the revision of the Syncer. It panics if
+	// there is none: call it after SyncBase, unless NewSyncer was given one. The
+	// watch is as the client's [clientv3.Watcher] has it; it ends with
+	// rpctypes.ErrCompacted if changes are gone that it has yet to deliver.
+	SyncUpdates(ctx context.Context) clientv3.WatchChan
+}
+
+type syncer struct {
+	client *clientv3.Client
+	prefix string
+	rev    atomic.Int64 // 0 until it is known
+}
+
+// NewSyncer returns a Syncer of the keys that begin with prefix, or of all keys if it
+// is empty. rev is the revision of the base, which the updates come after. 0, or less,
+// stands for the latest one when SyncBase is first called.
+func NewSyncer(c *clientv3.Client, prefix string, rev int64) Syncer {
+	s := &syncer{client: c, prefix: prefix}
+	s.rev.Store(max(rev, 0))
+	return s
+}
+
+func (s *syncer) SyncUpdates(ctx context.Context) clientv3.WatchChan {
+	rev := s.rev.Load()
+	if rev == 0 {
+		panic("unexpected revision = 0. Calling SyncUpdates before SyncBase finishes?")
+	}
+	return s.client.Watch(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev+1))
+}

@@ -1,0 +1,170 @@
+package namespace_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/clientv3/namespace"
+)
+
+func TestGetStream(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	for i := range 100 {
+		for _, prefix := range []string{"ns", "ns/", "ns0"} {
+			_, err := cluster.Put(fmt.Sprintf("%s%02d", prefix, i), "v")
+			require.NoError(t, err)
+		}
+	}
+	kv := namespace.NewKV(c, "ns/")
+	for name, tt := range map[string]struct {
+		key   string
+		opts  []clientv3.OpOption
+		first string
+		n     int
+	}{
+		"all":      {"", []clientv3.OpOption{clientv3.WithPrefix()}, "00", 100},
+		"prefix":   {"3", []clientv3.OpOption{clientv3.WithPrefix()}, "30", 10},
+		"from key": {"30", []clientv3.OpOption{clientv3.WithFromKey()}, "30", 70},
+		"range":    {"30", []clientv3.OpOption{clientv3.WithRange("50")}, "30", 20},
+		"one":      {"42", nil, "42", 1},
+		"limit":    {"", []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithLimit(33)}, "00", 33},
+		"rev":      {"", []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithRev(61)}, "00", 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stream, err := kv.GetStream(t.Context(), tt.key, tt.opts...)
+			require.NoError(t, err)
+			got, err := clientv3.GetStreamToGetResponse(stream)
+			require.NoError(t, err)
+			want, err := kv.Get(t.Context(), tt.key, tt.opts...)
+			require.NoError(t, err)
+			require.Len(t, got.Kvs, tt.n)
+			require.Equal(t, tt.first, string(got.Kvs[0].Key))
+			for i := range want.Kvs {
+				require.Equal(t, string(want.Kvs[i].Key), string(got.Kvs[i].Key))
+			}
+			require.Equal(t, want.Count, got.Count)
+			require.Equal(t, want.More, got.More)
+			require.NotNil(t, got.Header)
+		})
+	}
+}
+
+func TestGetStreamErrors(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	kv := namespace.NewKV(c, "ns/")
+	cluster.On("RangeStream", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+	stream, err := kv.GetStream(t.Context(), "k")
+	require.NoError(t, err)
+	_, err = clientv3.GetStreamToGetResponse(stream)
+	require.Equal(t, rpctypes.ErrPermissionDenied, err)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	stream, err = kv.GetStream(ctx, "k")
+	require.Nil(t, stream)
+	require.Equal(t, context.Canceled, err)
+}
+
+func TestAbandonedGetStream(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	for i := range 200 {
+		_, err := cluster.Put(fmt.Sprintf("ns/%03d", i), "v")
+		require.NoError(t, err)
+	}
+	_, err := c.Get(t.Context(), "k") // connected
+	require.NoError(t, err)
+	leaks := goleak.IgnoreCurrent()
+	ctx, cancel := context.WithCancel(t.Context())
+	stream, err := namespace.NewKV(c, "ns/").GetStream(ctx, "", clientv3.WithPrefix())
+	require.NoError(t, err)
+	<-stream
+	cancel()
+	goleak.VerifyNone(t, leaks)
+}
+
+// streaming is a KV whose stream is the channel that the test made.
+type streaming struct {
+	clientv3.KV
+	in clientv3.GetStreamChan
+}
+
+func (s streaming) GetStream(context.Context, string, ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
+	return s.in, nil
+}
+
+func chunk(key string) clientv3.RangeStreamResponse {
+	return clientv3.RangeStreamResponse{RangeResponse: &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{{Key: []byte("ns/" + key)}}}}
+}
+
+func lastChunk(key string) clientv3.RangeStreamResponse {
+	last := chunk(key)
+	last.Header, last.Count, last.More = &pb.ResponseHeader{Revision: 7}, 9, true
+	return last
+}
+
+// failedChunk is the end of a stream with an error, which only clientv3 can make.
+func failedChunk(t *testing.T, c *clientv3.Client) clientv3.RangeStreamResponse {
+	ctx, cancel := context.WithCancel(t.Context())
+	stream, err := c.GetStream(ctx, "k")
+	require.NoError(t, err)
+	cancel()
+	last := <-stream
+	require.Equal(t, context.Canceled, last.Err())
+	return last
+}
+
+// TestGetStreamThatEndsUnread ends the context of a stream of which nothing has been
+// read yet. Whoever reads it then must find all of it or an error, never a part.
+func TestGetStreamThatEndsUnread(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	cluster.On("RangeStream", func(call *fakeetcd.Call) { _ = call.Hold(nil) })
+	failed := failedChunk(t, c)
+	for name, tt := range map[string]struct {
+		chunks []clientv3.RangeStreamResponse
+		err    error
+	}{
+		"complete":             {[]clientv3.RangeStreamResponse{chunk("a"), chunk("b"), chunk("c"), lastChunk("d")}, nil},
+		"broken off":           {[]clientv3.RangeStreamResponse{chunk("a"), chunk("b"), chunk("c"), failed}, context.Canceled},
+		"error right after":    {[]clientv3.RangeStreamResponse{chunk("a"), failed}, context.Canceled},
+		"chunks past an error": {[]clientv3.RangeStreamResponse{failed, chunk("a"), chunk("b")}, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				in := make(chan clientv3.RangeStreamResponse, len(tt.chunks))
+				for _, part := range tt.chunks {
+					in <- part
+				}
+				close(in)
+				ctx, cancel := context.WithCancel(t.Context())
+				stream, err := namespace.NewKV(streaming{in: in}, "ns/").GetStream(ctx, "k")
+				require.NoError(t, err)
+				synctest.Wait()
+				cancel()
+				synctest.Wait() // the goroutine has ended, or the test's end says so
+				resp, err := clientv3.GetStreamToGetResponse(stream)
+				require.Equal(t, tt.err, err)
+				if tt.err != nil {
+					return
+				}
+				var keys []string
+				for _, kv := range resp.Kvs {
+					keys = append(keys, string(kv.Key))
+				}
+				require.Equal(t, []string{"a", "b", "c", "d"}, keys)
+				require.EqualValues(t, 7, resp.Header.Revision)
+				require.EqualValues(t, 9, resp.Count)
+				require.True(t, resp.More)
+			})
+		})
+	}
+}

@@ -1,0 +1,146 @@
+package ordering
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// maxPause is the longest pause between two attempts of one read. A member that is
+// behind needs longer than that to catch up, and ten reads a second do not hinder it.
+const maxPause = 100 * time.Millisecond
+
+type kvOrdering struct {
+	kv        clientv3.KV
+	violation OrderViolationFunc
+	seen      atomic.Int64 // the highest revision that any response had
+}
+
+// NewKV returns a KV that returns no response whose header has a lower revision than
+// a response that it returned before the request began. Writes count as seen like
+// reads do. All requests but Compact go through kv.Do and kv.GetStream.
+//
+// When kv answers with less, orderViolationFunc decides. A read, and a transaction
+// that can only read, is sent again for as long as it returns nil: the first time at
+// once, then after pauses that grow to 100 ms, and until ctx ends. Anything else was
+// carried out and is never sent again; the error is that of orderViolationFunc, or
+// one that wraps [ErrNoGreaterRev]. A write whose revision is too low happens only
+// when the store itself has gone back, restored from a backup for example.
+//
+// GetStream chooses the revision to read at by a read of its own before, which costs a
+// round trip, so that what it delivers is never older, either. A reader who stops
+// early must end its context; to close the client is not enough.
+func NewKV(kv clientv3.KV, orderViolationFunc OrderViolationFunc) clientv3.KV {
+	return &kvOrdering{kv: kv, violation: orderViolationFunc}
+}
+
+func (kv *kvOrdering) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+	resp, err := kv.Do(ctx, clientv3.OpPut(key, val, opts...))
+	return resp.Put(), err
+}
+
+func (kv *kvOrdering) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	resp, err := kv.Do(ctx, clientv3.OpGet(key, opts...))
+	return resp.Get(), err
+}
+
+func (kv *kvOrdering) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+	resp, err := kv.Do(ctx, clientv3.OpDelete(key, opts...))
+	return resp.Del(), err
+}
+
+func (kv *kvOrdering) Compact(ctx context.Context, rev int64, opts ...clientv3.CompactOption) (*clientv3.CompactResponse, error) {
+	resp, err := kv.kv.Compact(ctx, rev, opts...)
+	if err == nil {
+		kv.saw(resp.Header.GetRevision())
+	}
+	return resp, err
+}
+
+func (kv *kvOrdering) Txn(ctx context.Context) clientv3.Txn {
+	return &txn{kv: kv, ctx: ctx, shape: kv.kv.Txn(ctx)}
+}
+
+func (kv *kvOrdering) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	prevRev := kv.seen.Load()
+	for attempt := 1; ; attempt++ {
+		resp, err := kv.kv.Do(ctx, op)
+		if err != nil {
+			return clientv3.OpResponse{}, err
+		}
+		rev := revisionOf(resp)
+		if rev >= prevRev {
+			kv.saw(rev)
+			return resp, nil
+		}
+		if err := kv.violation(op, resp, prevRev); err != nil {
+			return clientv3.OpResponse{}, err
+		}
+		if !onlyReads(op) {
+			return clientv3.OpResponse{}, fmt.Errorf("%w: the operation was carried out at revision %d, after %d had been seen",
+				ErrNoGreaterRev, rev, prevRev)
+		}
+		if err := pause(ctx, attempt); err != nil {
+			return clientv3.OpResponse{}, err
+		}
+	}
+}
+
+func (kv *kvOrdering) saw(rev int64) {
+	for seen := kv.seen.Load(); rev > seen; seen = kv.seen.Load() {
+		if kv.seen.CompareAndSwap(seen, rev) {
+			return
+		}
+	}
+}
+
+func revisionOf(resp clientv3.OpResponse) int64 {
+	var header *pb.ResponseHeader
+	switch {
+	case resp.Get() != nil:
+		header = resp.Get().Header
+	case resp.Put() != nil:
+		header = resp.Put().Header
+	case resp.Del() != nil:
+		header = resp.Del().Header
+	case resp.Txn() != nil:
+		header = resp.Txn().Header
+	}
+	return header.GetRevision()
+}
+
+// onlyReads reports whether the operation cannot change anything, whatever its
+// comparisons decide.
+func onlyReads(op clientv3.Op) bool {
+	if !op.IsTxn() {
+		return op.IsGet()
+	}
+	_, thenOps, elseOps := op.Txn()
+	for _, ops := range [][]clientv3.Op{thenOps, elseOps} {
+		for _, op := range ops {
+			if !onlyReads(op) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// pause waits after a number of failed attempts, or returns the error of ctx. There is
+// no wait after the first: a rotation over the endpoints most likely leads to a better
+// one.
+func pause(ctx context.Context, attempts int) error {
+	timer := time.NewTimer(min(time.Duration((attempts-1)*(attempts-1))*time.Millisecond, maxPause))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,156 @@
+package ordering
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// GetStream reads at a revision that it has made sure of, so it need not hold back
+// the keys until the header at the end of the stream tells what revision they have.
+func (kv *kvOrdering) GetStream(ctx context.Context, key string, opts ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
+	op := clientv3.OpGet(key, opts...)
+	header, err := kv.header(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	if op.Rev() == 0 {
+		clientv3.WithRev(header.GetRevision())(&op)
+	}
+	source := &streamSource{kv: kv, op: op, header: header}
+	return clientv3.NewKVFromKVClient(source, nil).GetStream(ctx, key, as(op))
+}
+
+// header reads the first key of what op reads, and nothing of it but the header.
+func (kv *kvOrdering) header(ctx context.Context, op clientv3.Op) (*pb.ResponseHeader, error) {
+	opts := []clientv3.OpOption{clientv3.WithCountOnly()}
+	if op.IsSerializable() {
+		opts = append(opts, clientv3.WithSerializable())
+	}
+	resp, err := kv.Get(ctx, string(op.KeyBytes()), opts...)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Header, nil
+}
+
+// as returns the option that makes any operation the given one.
+func as(op clientv3.Op) clientv3.OpOption {
+	return func(o *clientv3.Op) { *o = op }
+}
+
+// streamSource is the server of one GetStream: the reads of clientv3's GetStream go
+// through it to the wrapped KV, and have the header that was read before.
+type streamSource struct {
+	pb.KVClient // nil: GetStream calls nothing but what is below
+
+	kv     *kvOrdering
+	op     clientv3.Op
+	header *pb.ResponseHeader
+}
+
+// part returns the operation for a part of the range.
+func (s *streamSource) part(req *pb.RangeRequest) clientv3.Op {
+	op := s.op
+	op.WithKeyBytes(req.Key)
+	op.WithRangeBytes(req.RangeEnd)
+	clientv3.WithLimit(req.Limit)(&op)
+	if req.CountOnly {
+		clientv3.WithCountOnly()(&op)
+	}
+	return op
+}
+
+// Range reads a page, where the range cannot be streamed.
+func (s *streamSource) Range(ctx context.Context, req *pb.RangeRequest, _ ...grpc.CallOption) (*pb.RangeResponse, error) {
+	resp, err := s.kv.Do(ctx, s.part(req))
+	if err != nil {
+		return nil, err
+	}
+	return s.dated((*pb.RangeResponse)(resp.Get())), nil
+}
+
+func (s *streamSource) RangeStream(ctx context.Context, req *pb.RangeRequest, _ ...grpc.CallOption) (pb.KV_RangeStreamClient, error) {
+	stream := &rangeStream{source: s, ctx: ctx, op: s.part(req)}
+	return stream, stream.open()
+}
+
+// dated gives the header to a response that has one. What was read at a revision
+// must not claim a later one: programs watch from the revision after it.
+func (s *streamSource) dated(resp *pb.RangeResponse) *pb.RangeResponse {
+	if resp.GetHeader() == nil {
+		return resp
+	}
+	return &pb.RangeResponse{Header: s.header, Kvs: resp.Kvs, More: resp.More, Count: resp.Count}
+}
+
+// rangeStream receives from the wrapped KV.
+type rangeStream struct {
+	grpc.ClientStream // nil: GetStream calls nothing but Recv
+
+	source   *streamSource
+	ctx      context.Context
+	op       clientv3.Op
+	in       clientv3.GetStreamChan
+	received bool
+	refusals int
+}
+
+func (r *rangeStream) open() error {
+	in, err := r.source.kv.kv.GetStream(r.ctx, string(r.op.KeyBytes()), as(r.op))
+	r.in = in
+	return err
+}
+
+func (r *rangeStream) Recv() (*pb.RangeStreamResponse, error) {
+	for {
+		part, err := r.receive()
+		if err == nil {
+			r.received = true
+			return &pb.RangeStreamResponse{RangeResponse: r.source.dated(part)}, nil
+		}
+		if r.received || !r.lags(err) {
+			return nil, err
+		}
+		if err := r.reopen(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (r *rangeStream) receive() (*pb.RangeResponse, error) {
+	select {
+	case chunk, open := <-r.in:
+		if !open {
+			return nil, io.EOF
+		}
+		return chunk.RangeResponse, chunk.Err()
+	case <-r.ctx.Done():
+		return nil, r.ctx.Err()
+	}
+}
+
+// lags reports whether err says that the member asked has not reached the revision
+// yet, although another one has.
+func (r *rangeStream) lags(err error) bool {
+	return errors.Is(rpctypes.Error(err), rpctypes.ErrFutureRev) && r.op.Rev() <= r.source.header.GetRevision()
+}
+
+// reopen tries again after a member that lags, if the OrderViolationFunc agrees.
+func (r *rangeStream) reopen() error {
+	unknown := &clientv3.GetResponse{Header: &pb.ResponseHeader{}}
+	if err := r.source.kv.violation(r.op, unknown.OpResponse(), r.op.Rev()); err != nil {
+		return err
+	}
+	r.refusals++
+	if err := pause(r.ctx, r.refusals); err != nil {
+		return err
+	}
+	return r.open()
+}

@@ -1,0 +1,215 @@
+package ordering_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/clientv3/ordering"
+)
+
+// revisions makes members report revisions of their own.
+type revisions struct {
+	cluster *fakeetcd.Cluster
+	mu      sync.Mutex
+	of      map[*fakeetcd.Member]int64
+}
+
+func setRevisions(t *testing.T, cluster *fakeetcd.Cluster, of ...int64) *revisions {
+	r := &revisions{cluster: cluster}
+	r.set(of...)
+	for _, method := range []string{"Range", "Status"} {
+		cluster.On(method, func(call *fakeetcd.Call) {
+			resp, err := call.Execute()
+			if !assert.NoError(t, err) {
+				return
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			resp.(interface{ GetHeader() *pb.ResponseHeader }).GetHeader().Revision = r.of[call.Member]
+		})
+	}
+	return r
+}
+
+func (r *revisions) set(of ...int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.of = map[*fakeetcd.Member]int64{}
+	for i, rev := range of {
+		r.of[r.cluster.Member(i)] = rev
+	}
+}
+
+func read(t *testing.T, kv clientv3.KV) (int64, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	resp, err := kv.Get(ctx, "k", clientv3.WithSerializable())
+	return (*pb.RangeResponse)(resp).GetHeader().GetRevision(), err
+}
+
+// TestSwitchNeverWearsOut has one member behind for many reads, none of which fails:
+// there always is one that is not.
+func TestSwitchNeverWearsOut(t *testing.T) {
+	cluster, c := startFake(t, 3)
+	setRevisions(t, cluster, 7, 3, 7)
+	kv := ordering.NewKV(c, ordering.NewOrderViolationSwitchEndpointClosure(c))
+	for {
+		if rev, err := read(t, kv); rev == 7 {
+			require.NoError(t, err)
+			break
+		}
+	}
+	stale := 0
+	for range 100 {
+		before := cluster.Count("Range")
+		rev, err := read(t, kv)
+		require.NoError(t, err)
+		require.EqualValues(t, 7, rev)
+		stale += cluster.Count("Range") - before - 1
+	}
+	require.Greater(t, stale, 20, "the member that is behind was asked")
+	require.Equal(t, cluster.Endpoints(), c.Endpoints())
+}
+
+// TestSwitchRecovers has all members behind, and catching up one after the other.
+func TestSwitchRecovers(t *testing.T) {
+	cluster, c := startFake(t, 3)
+	members := setRevisions(t, cluster, 7, 7, 7)
+	kv := ordering.NewKV(c, ordering.NewOrderViolationSwitchEndpointClosure(c))
+	_, err := read(t, kv)
+	require.NoError(t, err)
+
+	members.set(6, 5, 4)
+	for range 5 {
+		_, err = read(t, kv)
+		require.Equal(t, ordering.ErrNoGreaterRev, err)
+	}
+	members.set(6, 8, 4)
+	for range 5 {
+		rev, err := read(t, kv)
+		require.NoError(t, err)
+		require.EqualValues(t, 8, rev)
+	}
+	require.Equal(t, cluster.Endpoints(), c.Endpoints())
+}
+
+// TestSwitchOfOneEndpoint is the client that is left with a member that is cut off.
+func TestSwitchOfOneEndpoint(t *testing.T) {
+	cluster, c := startFake(t, 2)
+	setRevisions(t, cluster, 7, 3)
+	f := ordering.NewOrderViolationSwitchEndpointClosure(c)
+	ask := func(prevRev int64) error { return f(clientv3.OpGet("k"), clientv3.OpResponse{}, prevRev) }
+	c.SetEndpoints(cluster.Member(1).Endpoint())
+	require.Equal(t, ordering.ErrNoGreaterRev, ask(4))
+	require.NoError(t, ask(3))
+	c.SetEndpoints(cluster.Endpoints()...)
+	require.NoError(t, ask(7))
+	require.Equal(t, ordering.ErrNoGreaterRev, ask(8))
+}
+
+func TestSwitchWithoutConnection(t *testing.T) {
+	c := clientv3.NewCtxClient(t.Context())
+	f := ordering.NewOrderViolationSwitchEndpointClosure(c)
+	require.Equal(t, ordering.ErrNoGreaterRev, f(clientv3.OpGet("k"), clientv3.OpResponse{}, 1))
+
+	_, closed := startFake(t, 3)
+	f = ordering.NewOrderViolationSwitchEndpointClosure(closed)
+	require.NoError(t, closed.Close())
+	require.Equal(t, ordering.ErrNoGreaterRev, f(clientv3.OpGet("k"), clientv3.OpResponse{}, 1))
+}
+
+// inBubble runs a test on fake time, with a cluster whose members answer Status when
+// and what answer says.
+func inBubble(t *testing.T, answer func(call *fakeetcd.Call) (after time.Duration, revision int64),
+	test func(cluster *fakeetcd.Cluster, ask func(prevRev int64) error),
+) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 3)
+		cluster.On("Status", func(call *fakeetcd.Call) {
+			after, revision := answer(call)
+			select {
+			case <-time.After(after):
+			case <-call.Context().Done():
+			}
+			call.Answer(proto.Message(&pb.StatusResponse{Header: &pb.ResponseHeader{Revision: revision}}), nil)
+		})
+		f := ordering.NewOrderViolationSwitchEndpointClosure(c)
+		test(cluster, func(prevRev int64) error { return f(clientv3.OpGet("k"), clientv3.OpResponse{}, prevRev) })
+	})
+}
+
+func TestSwitchDoesNotWaitForTheHung(t *testing.T) {
+	answer := func(call *fakeetcd.Call) (time.Duration, int64) {
+		if call.Member.Name() == "member-1" {
+			return time.Hour, 9
+		}
+		return 0, 5
+	}
+	inBubble(t, answer, func(_ *fakeetcd.Cluster, ask func(int64) error) {
+		began := time.Now()
+		require.NoError(t, ask(5))
+		require.Less(t, time.Since(began), 100*time.Millisecond)
+		began = time.Now()
+		require.Equal(t, ordering.ErrNoGreaterRev, ask(6))
+		require.InDelta(t, time.Second, time.Since(began), float64(100*time.Millisecond))
+	})
+}
+
+func TestSwitchRemembersForASecond(t *testing.T) {
+	answer := func(*fakeetcd.Call) (time.Duration, int64) { return 0, 5 }
+	inBubble(t, answer, func(cluster *fakeetcd.Cluster, ask func(int64) error) {
+		for range 100 {
+			require.NoError(t, ask(5))
+			require.NoError(t, ask(4))
+		}
+		require.LessOrEqual(t, cluster.Count("Status"), 3)
+		asked := cluster.Count("Status")
+		time.Sleep(time.Second)
+		require.NoError(t, ask(5))
+		require.Greater(t, cluster.Count("Status"), asked, "members may be gone since")
+		require.Equal(t, ordering.ErrNoGreaterRev, ask(6))
+		asked = cluster.Count("Status")
+		require.Equal(t, ordering.ErrNoGreaterRev, ask(6))
+		require.Equal(t, asked+3, cluster.Count("Status"), "an outage is not remembered")
+	})
+}
+
+func TestSwitchSharesQuestions(t *testing.T) {
+	answer := func(*fakeetcd.Call) (time.Duration, int64) { return 100 * time.Millisecond, 5 }
+	inBubble(t, answer, func(cluster *fakeetcd.Cluster, ask func(int64) error) {
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() { assert.Equal(t, ordering.ErrNoGreaterRev, ask(6)) })
+		}
+		all.Wait()
+		require.Equal(t, 3, cluster.Count("Status"))
+	})
+}
+
+// TestSwitchSharesNoHalfAnswers has a question for little end with the first answer,
+// while one for more waits for it.
+func TestSwitchSharesNoHalfAnswers(t *testing.T) {
+	answer := func(call *fakeetcd.Call) (time.Duration, int64) {
+		if call.Member.Name() == "member-0" {
+			return 100 * time.Millisecond, 5
+		}
+		return 500 * time.Millisecond, 9
+	}
+	inBubble(t, answer, func(_ *fakeetcd.Cluster, ask func(int64) error) {
+		var all sync.WaitGroup
+		all.Go(func() { assert.NoError(t, ask(5)) })
+		synctest.Wait()
+		all.Go(func() { assert.NoError(t, ask(9)) })
+		all.Wait()
+	})
+}
