@@ -1,0 +1,161 @@
+package concurrency
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// claims lists who of a session is at which key: the places of mutexes and elections that
+// try to get it, or have it. All those with one prefix share one key, because its name is
+// made of the prefix and the lease. The zero value is ready to use.
+//
+// Whoever deletes a key spares what another place has, and meanwhile nobody begins to use
+// the key: who came in between would take one for its own that is about to go.
+type claims struct {
+	mu    sync.Mutex
+	byKey map[string]*claim
+}
+
+type claim struct {
+	// users are the places at the key, each with the revision that created the key it
+	// has: 0 while it tries.
+	users   map[*place]int64
+	removal chan struct{} // closed at the end of the removal in progress, nil if there is none
+
+	// settled receives when a place no longer tries. It is nil if the key is not swept.
+	settled    chan struct{}
+	sweptUntil time.Time
+}
+
+// enter counts a place in, as one that tries. It waits for the end of a removal; the error
+// is that of ctx.
+func (c *claims) enter(ctx context.Context, p *place) error {
+	for {
+		removal := c.tryEnter(p)
+		if removal == nil {
+			return nil
+		}
+		select {
+		case <-removal:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// tryEnter returns nil if it has counted the place in, and otherwise what to wait for.
+func (c *claims) tryEnter(p *place) (removal <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := c.atLocked(p.key)
+	if cl.removal != nil {
+		return cl.removal
+	}
+	cl.users[p] = 0
+	return nil
+}
+
+// hold says that the place has the key that was created at rev.
+func (c *claims) hold(p *place, rev int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := c.atLocked(p.key)
+	cl.users[p] = rev
+	cl.settleLocked()
+}
+
+// leave counts a place out.
+func (c *claims) leave(p *place) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := c.atLocked(p.key)
+	delete(cl.users, p)
+	cl.settleLocked()
+	c.forgetLocked(p.key)
+}
+
+// remove begins a removal by one of the places, or by none of them, and tells which keys
+// other places have. It is refused while another one tries. The caller ends the removal by
+// calling end, before it leaves.
+func (c *claims) remove(key string, by *place) (spared []int64, end func(), begun bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := c.atLocked(key)
+	defer c.forgetLocked(key)
+	if cl.removal != nil {
+		return nil, nil, false
+	}
+	for p, rev := range cl.users {
+		switch {
+		case p == by:
+		case rev == 0:
+			return nil, nil, false
+		default:
+			spared = append(spared, rev)
+		}
+	}
+	cl.removal = make(chan struct{})
+	return spared, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		close(cl.removal)
+		cl.removal = nil
+		c.forgetLocked(key)
+	}, true
+}
+
+// sweep says that the key is swept until then. It returns nil if it is swept already, and
+// otherwise a channel that receives when a place no longer tries.
+func (c *claims) sweep(key string, until time.Time) (settled <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := c.atLocked(key)
+	cl.sweptUntil = until
+	if cl.settled != nil {
+		return nil
+	}
+	cl.settled = make(chan struct{}, 1)
+	return cl.settled
+}
+
+// endSweep returns for how long the key is still to be swept. If it is no more, that has
+// ended.
+func (c *claims) endSweep(key string) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := c.atLocked(key)
+	left := time.Until(cl.sweptUntil)
+	if left <= 0 {
+		cl.settled = nil
+		c.forgetLocked(key)
+	}
+	return left
+}
+
+func (c *claims) atLocked(key string) *claim {
+	if c.byKey == nil {
+		c.byKey = make(map[string]*claim)
+	}
+	if c.byKey[key] == nil {
+		c.byKey[key] = &claim{users: make(map[*place]int64)}
+	}
+	return c.byKey[key]
+}
+
+// forgetLocked forgets a key that is of no interest any more.
+func (c *claims) forgetLocked(key string) {
+	if cl := c.byKey[key]; len(cl.users) == 0 && cl.removal == nil && cl.settled == nil {
+		delete(c.byKey, key)
+	}
+}
+
+func (cl *claim) settleLocked() {
+	if cl.settled == nil {
+		return
+	}
+	select {
+	case cl.settled <- struct{}{}:
+	default:
+	}
+}

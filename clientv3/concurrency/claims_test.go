@@ -1,0 +1,81 @@
+package concurrency
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// requireRefused shows that the key cannot be removed by the place.
+func requireRefused(t *testing.T, c *claims, by *place) {
+	t.Helper()
+	_, _, begun := c.remove("k", by)
+	require.False(t, begun)
+}
+
+func TestClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c claims
+		one, other, third := &place{key: "k"}, &place{key: "k"}, &place{key: "k"}
+		require.NoError(t, c.enter(t.Context(), one))
+		require.NoError(t, c.enter(t.Context(), other))
+		requireRefused(t, &c, one)
+		requireRefused(t, &c, nil)
+		c.hold(other, 7)
+		spared, end, begun := c.remove("k", one)
+		require.True(t, begun)
+		require.Equal(t, []int64{7}, spared)
+		requireRefused(t, &c, one)
+
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.Equal(t, context.Canceled, c.enter(ended, third))
+		entered := make(chan error, 1)
+		go func() { entered <- c.enter(t.Context(), third) }()
+		synctest.Wait()
+		require.Empty(t, entered, "it waits for the end of the removal")
+		end()
+		require.NoError(t, <-entered)
+		for _, p := range []*place{one, other, third} {
+			require.NotEmpty(t, c.byKey)
+			c.leave(p)
+		}
+		require.Empty(t, c.byKey)
+
+		_, end, begun = c.remove("k", nil)
+		require.True(t, begun)
+		end()
+		require.Empty(t, c.byKey)
+	})
+}
+
+func TestClaimsOfASweptKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c claims
+		settled := c.sweep("k", time.Now().Add(time.Minute))
+		require.Nil(t, c.sweep("k", time.Now().Add(time.Hour)), "once is enough")
+		one, other := &place{key: "k"}, &place{key: "k"}
+		require.NoError(t, c.enter(t.Context(), one))
+		require.NoError(t, c.enter(t.Context(), other))
+		require.Empty(t, settled)
+		c.hold(one, 1)
+		<-settled
+		c.leave(one)
+		c.leave(other)
+		<-settled
+		require.Empty(t, settled, "both in one")
+		_, end, begun := c.remove("k", nil)
+		require.True(t, begun)
+		end()
+		require.Empty(t, settled, "the removal was the sweeper's own")
+
+		require.Equal(t, time.Hour, c.endSweep("k"))
+		time.Sleep(time.Hour)
+		require.Zero(t, c.endSweep("k"))
+		require.Empty(t, c.byKey)
+		require.NotNil(t, c.sweep("k", time.Now().Add(time.Minute)))
+	})
+}

@@ -1,0 +1,147 @@
+package concurrency
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+const (
+	// cleanupTimeout is how long a failed call goes on to delete its key: the second in
+	// which the client notices that a member does not answer, and two of etcd's election
+	// timeouts, 1 s by default, for a leader that has to be replaced.
+	cleanupTimeout = 3 * time.Second
+
+	// sweepFor is how long a key is swept. What a network holds up is given up after that
+	// time (Linux, net.ipv4.tcp_retries2); a member that is stopped for longer is a rarity
+	// that a lasting watch for each such key would be too much for.
+	sweepFor = 15 * time.Minute
+
+	// sweepAgain is the pause of a sweeper after an error. Nobody waits for it but those
+	// who wait for the key to go.
+	sweepAgain = time.Second
+)
+
+// cleanup returns a context for undoing what a call with the context ctx has done,
+// whether or not that has ended: it keeps the values of ctx, credentials among them. It
+// lasts for cleanupTimeout, or the TTL if that is shorter: a cluster that cannot be reached
+// for so long ends the session itself, and its keys with it.
+func (s *Session) cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), min(s.opts.ttlDuration(), cleanupTimeout))
+}
+
+// stray returns comparisons that hold if the key exists, goes with the session, and is none
+// of those to be spared, which are told by the revisions that created them.
+func (s *Session) stray(key string, spared []int64) []clientv3.Cmp {
+	cmps := make([]clientv3.Cmp, 0, 1+len(spared))
+	cmps = append(cmps, clientv3.Compare(clientv3.LeaseValue(key), "=", s.id))
+	for _, rev := range spared {
+		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(key), "!=", rev))
+	}
+	return cmps
+}
+
+// leftBehind logs a key that could not be deleted.
+func (s *Session) leftBehind(key string, err error) {
+	s.client.GetLogger().Warn("key of a failed lock or campaign could not be deleted yet; it goes with the session at the latest",
+		zap.String("key", key), zap.Int64("lease-id", int64(s.id)), zap.Error(err))
+}
+
+// sweepers counts the goroutines that sweep.
+type sweepers struct {
+	mu      sync.Mutex // no sweeper begins when ctx has ended
+	running sync.WaitGroup
+}
+
+func (sw *sweepers) begin(ctx context.Context, run func()) {
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	if ctx.Err() == nil {
+		sw.running.Go(run)
+	}
+}
+
+// wait returns when no sweeper runs any more. The context of begin has ended.
+func (sw *sweepers) wait() {
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	sw.running.Wait()
+}
+
+// sweep has the session delete a key, from now on and for sweepFor, whenever the key exists
+// and is none that a mutex or election of the session has. It is for a key that could not
+// be deleted, and for one that a request may yet put whose outcome is unknown: a member
+// that was stopped with it carries it out when it goes on, and the lock would be nobody's.
+//
+// A session does so for its own lease only. With a lease that it was given, another
+// session that has it as well could have the key.
+func (s *Session) sweep(key string) {
+	if s.opts.leaseID != clientv3.NoLease {
+		return
+	}
+	if settled := s.claims.sweep(key, time.Now().Add(sweepFor)); settled != nil {
+		s.sweepers.begin(s.ctx, func() { s.runSweeper(key, settled) })
+	}
+}
+
+func (s *Session) runSweeper(key string, settled <-chan struct{}) {
+	for !s.sweepUntilFault(key, settled) && pause(s.ctx, sweepAgain) {
+		continue
+	}
+}
+
+// sweepUntilFault returns false when the key could not be deleted or is no longer watched,
+// and true when it need not be swept any more.
+func (s *Session) sweepUntilFault(key string, settled <-chan struct{}) (done bool) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	appeared := s.client.Watch(ctx, key, clientv3.WithFilterDelete())
+	over := time.NewTimer(sweepFor)
+	defer over.Stop()
+	for s.swept(key) {
+		left := s.claims.endSweep(key)
+		if left <= 0 {
+			return true
+		}
+		over.Reset(left)
+		select {
+		case <-settled:
+		case <-over.C:
+		case _, open := <-appeared:
+			if !open {
+				return false
+			}
+		}
+	}
+	return false
+}
+
+// swept deletes the key if it is nobody's. It reports whether that has been done, or is for
+// later, when nobody tries to get the key.
+func (s *Session) swept(key string) bool {
+	spared, end, begun := s.claims.remove(key, nil)
+	if !begun {
+		return true
+	}
+	defer end()
+	ctx, cancel := context.WithTimeout(s.ctx, cleanupTimeout)
+	defer cancel()
+	_, err := s.remove(ctx, key, s.stray(key, spared)...)
+	return err == nil
+}
+
+// pause reports whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,169 @@
+package concurrency
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// errWatchClosed is returned when a watch ends without saying why, which a watcher that
+// was closed does.
+var errWatchClosed = errors.New("concurrency: the watch was closed")
+
+// contest tries to get the key: enter puts it, and wait returns when it is the first.
+// A failure leaves things as they were before, as far as the cluster can be reached.
+//
+// The error is ErrSessionExpired if the session was lost or the own key was, and that of
+// ctx if ctx has ended.
+func (p *place) contest(
+	ctx context.Context, enter func(context.Context) (view, error), wait func(context.Context, view) error,
+) error {
+	s := p.session
+	if s.lost() {
+		return ErrSessionExpired
+	}
+	bound, release := s.bind(ctx)
+	defer release()
+	had := p.rev
+	if err := s.claims.enter(bound, p); err != nil {
+		return p.reason(ctx, err)
+	}
+	p.claimed = true
+	v, err := enter(bound)
+	if p.unsure {
+		s.sweep(p.key)
+	}
+	if err != nil && had != 0 { // nothing was learnt: it stays as it was
+		p.rev = had
+		s.claims.hold(p, had)
+		return p.reason(ctx, err)
+	}
+	if err == nil {
+		err = wait(bound, v)
+	}
+	if err == nil && (s.lost() || p.rev == 0) {
+		err = ErrSessionExpired
+	}
+	if err != nil {
+		p.withdraw(ctx)
+		return p.reason(ctx, err)
+	}
+	s.claims.hold(p, p.rev)
+	return nil
+}
+
+// reason returns what to tell the caller, whose context is ctx, about err.
+func (p *place) reason(ctx context.Context, err error) error {
+	if p.session.lost() {
+		return ErrSessionExpired
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// await returns when the own key is the first of the queue, having read it to be so at
+// one revision.
+func (p *place) await(ctx context.Context, v view) (view, error) {
+	for v.ahead != nil {
+		if err := p.change(ctx, v); err != nil {
+			return view{}, err
+		}
+		var err error
+		if v, err = p.look(ctx); err != nil {
+			return view{}, err
+		}
+	}
+	return v, nil
+}
+
+// change returns nil when the own key or the one ahead may have been deleted since the
+// view was taken. What happened is for the next look to find out.
+func (p *place) change(ctx context.Context, v view) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// Other keys of the queue are not watched: each deletion would wake everybody.
+	since := []clientv3.OpOption{clientv3.WithRev(v.header.Revision + 1), clientv3.WithFilterPut()}
+	own := p.session.client.Watch(ctx, p.key, since...)
+	ahead := p.session.client.Watch(ctx, string(v.ahead.Key), since...)
+	for {
+		var resp clientv3.WatchResponse
+		var open bool
+		select {
+		case resp, open = <-own:
+		case resp, open = <-ahead:
+		}
+		err := resp.Err()
+		switch {
+		case !open && ctx.Err() != nil:
+			return ctx.Err()
+		case !open:
+			return errWatchClosed
+		case errors.Is(err, rpctypes.ErrCompacted):
+			return nil // the watch cannot tell any more, a look can
+		case err != nil:
+			return err
+		case len(resp.Events) > 0:
+			return nil
+		}
+	}
+}
+
+// withdraw gives up the place. The key is deleted if there is one, or if a request could
+// have put it, unless another place of the session has it. It ignores that ctx has ended.
+// When the session is lost there is nothing to delete: the lease ends by itself.
+func (p *place) withdraw(ctx context.Context) {
+	s := p.session
+	rev, unsure := p.rev, p.unsure
+	p.rev, p.unsure, p.claimed = 0, false, false
+	defer s.claims.leave(p)
+	if s.lost() || (rev == 0 && !unsure) {
+		return
+	}
+	spared, end, begun := s.claims.remove(p.key, p)
+	if !begun {
+		return
+	}
+	defer end()
+	meant := s.stray(p.key, spared)
+	if rev != 0 {
+		meant = append(meant, clientv3.Compare(clientv3.CreateRevision(p.key), "=", rev))
+	}
+	ctx, cancel := s.cleanup(ctx)
+	defer cancel()
+	if _, err := s.remove(ctx, p.key, meant...); err != nil {
+		s.leftBehind(p.key, err)
+		s.sweep(p.key)
+	}
+}
+
+// release deletes a key that was won, and with success gives up the place.
+func (p *place) release(ctx context.Context, key string, rev int64) (*clientv3.TxnResponse, error) {
+	end := func() {}
+	if _, e, begun := p.session.claims.remove(p.key, p); begun {
+		end = e
+	}
+	resp, err := p.session.remove(ctx, key, clientv3.Compare(clientv3.CreateRevision(key), "=", rev))
+	end()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, err
+	}
+	p.forfeit()
+	return resp, nil
+}
+
+// forfeit gives up the place of a key that is gone.
+func (p *place) forfeit() {
+	p.rev = 0
+	if p.claimed {
+		p.claimed = false
+		p.session.claims.leave(p)
+	}
+}

@@ -1,0 +1,156 @@
+package concurrency
+
+import (
+	"context"
+	"errors"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+var (
+	// ErrElectionNotLeader is returned by [Election.Proclaim] when the election was not
+	// won, or the office was lost.
+	ErrElectionNotLeader = errors.New("election: not leader")
+
+	// ErrElectionNoLeader is returned by [Election.Leader] when nobody is the leader.
+	ErrElectionNoLeader = errors.New("election: no leader")
+)
+
+// Election is an office that one session at a time has, the leader, who publishes a
+// value. Leader and Observe are safe for concurrent use, everything else is for one
+// goroutine at a time.
+//
+// Elections of one session with the same prefix are one candidate, as mutexes are one
+// lock.
+type Election struct {
+	place place
+
+	leading bool
+	key     string // the leader key, empty if it was lost
+	rev     int64  // that created the leader key
+	header  *pb.ResponseHeader
+}
+
+// NewElection returns the election named pfx. Its keys are pfx, a slash and the lease of
+// each session in hexadecimal digits. Everything below pfx and the slash counts as a
+// candidate, so the names of elections must not lie below each other.
+func NewElection(s *Session, pfx string) *Election {
+	return &Election{place: newPlace(s, pfx+"/")}
+}
+
+// ResumeElection returns an election that is already won, with the leader key and the
+// revision that created it, such as a process had before it was restarted. Nothing is
+// checked before the first call. Unlike NewElection it takes pfx as it is, without
+// adding a slash.
+func ResumeElection(s *Session, pfx string, leaderKey string, leaderRev int64) *Election {
+	e := &Election{place: newPlace(s, pfx), leading: true, key: leaderKey, rev: leaderRev}
+	if e.place.key == leaderKey {
+		e.place.rev, e.place.claimed = leaderRev, true
+		s.claims.hold(&e.place, leaderRev)
+	}
+	return e
+}
+
+// Campaign waits to become the leader, in the order of arrival, and returns nil when it
+// was shown to be. Where the session has a candidate already, with another value, the
+// value is replaced, and observers see it if it is the leader.
+//
+// The errors are those of [Mutex.Lock], and [ErrElectionNotLeader] if the session's
+// candidate went while its value was being replaced. The candidate is then withdrawn as
+// a lock is. An election that was won before and could not be asked about remains won.
+func (e *Election) Campaign(ctx context.Context, val string) error {
+	var header *pb.ResponseHeader
+	err := e.place.contest(ctx,
+		func(ctx context.Context) (view, error) { return e.place.enqueue(ctx, val) },
+		func(ctx context.Context, v view) (err error) {
+			header = v.header
+			if v.own != nil && string(v.own.Value) != val {
+				if header, err = e.place.replace(ctx, e.place.key, e.place.rev, val); err != nil {
+					return err
+				}
+			}
+			_, err = e.place.await(ctx, v)
+			return err
+		})
+	switch {
+	case err == nil:
+		e.leading, e.key, e.rev, e.header = true, e.place.key, e.place.rev, header
+	case e.place.rev == 0 && e.key == e.place.key:
+		e.leading, e.key = false, ""
+	}
+	return err
+}
+
+// Proclaim gives the leader a new value. The error is [ErrElectionNotLeader] for an
+// election that is not won, or not any more. A *retry.UnknownOutcomeError says that the
+// value may have been replaced.
+func (e *Election) Proclaim(ctx context.Context, val string) error {
+	if !e.leading {
+		return ErrElectionNotLeader
+	}
+	header, err := e.place.replace(ctx, e.key, e.rev, val)
+	if errors.Is(err, ErrElectionNotLeader) {
+		e.leading, e.key = false, ""
+		e.place.forfeit()
+	}
+	if err == nil {
+		e.header = header
+	}
+	return err
+}
+
+// replace writes a new value to the candidate that was created at rev.
+func (p *place) replace(ctx context.Context, key string, rev int64, val string) (*pb.ResponseHeader, error) {
+	resp, err := p.session.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(key), "=", rev)).
+		Then(clientv3.OpPut(key, val, clientv3.WithLease(p.session.id))).
+		Commit()
+	if err != nil {
+		return nil, err
+	}
+	if !resp.Succeeded {
+		return nil, ErrElectionNotLeader
+	}
+	return resp.Header, nil
+}
+
+// Resign gives up the office, so that the next candidate becomes the leader. It does
+// nothing for an election that is not won. After an error the election counts as won,
+// and Resign may be called again.
+func (e *Election) Resign(ctx context.Context) error {
+	if !e.leading {
+		return nil
+	}
+	resp, err := e.place.release(ctx, e.key, e.rev)
+	if err != nil {
+		return err
+	}
+	e.leading, e.key, e.header = false, "", resp.Header
+	return nil
+}
+
+// Leader returns the leader: a response with one key, whose value is the leader's. The
+// error is [ErrElectionNoLeader] if there is none.
+func (e *Election) Leader(ctx context.Context) (*clientv3.GetResponse, error) {
+	resp, err := e.place.session.client.Get(ctx, e.place.prefix, clientv3.WithFirstCreate()...)
+	if err != nil {
+		return nil, err
+	}
+	if len(resp.Kvs) == 0 {
+		return nil, ErrElectionNoLeader
+	}
+	return resp, nil
+}
+
+// Key returns the leader key, and an empty string if the election is not won.
+func (e *Election) Key() string { return e.key }
+
+// Rev returns the revision that created the leader key. It stays when the office is
+// given up, until the next Campaign.
+func (e *Election) Rev() int64 { return e.rev }
+
+// Header returns the header of the response to the last successful request of Campaign,
+// Proclaim or Resign that wrote.
+func (e *Election) Header() *pb.ResponseHeader { return e.header }

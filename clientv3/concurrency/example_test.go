@@ -1,0 +1,232 @@
+package concurrency_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// connect returns a client of a cluster in memory.
+func connect() (client *clientv3.Client, stop func()) {
+	cluster, err := fakeetcd.Start(3)
+	if err != nil {
+		panic(err)
+	}
+	client, err = clientv3.New(clientv3.Config{
+		Endpoints:   cluster.Endpoints(),
+		DialOptions: cluster.DialOptions(),
+	})
+	if err != nil {
+		panic(err)
+	}
+	return client, func() {
+		if err := client.Close(); err != nil {
+			panic(err)
+		}
+		cluster.Close()
+	}
+}
+
+// Two processes, each with its session, take turns.
+func ExampleMutex_Lock() {
+	client, stop := connect()
+	defer stop()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+
+	var processes sync.WaitGroup
+	for range 2 {
+		processes.Go(func() {
+			session, err := concurrency.NewSession(client, concurrency.WithTTL(10))
+			if err != nil {
+				panic(err)
+			}
+			defer session.Close()
+
+			mutex := concurrency.NewMutex(session, "locks/report")
+			if err := mutex.Lock(ctx); err != nil {
+				panic(err)
+			}
+			fmt.Println("locked")
+			fmt.Println("unlocked")
+			if err := mutex.Unlock(ctx); err != nil {
+				panic(err)
+			}
+		})
+	}
+	processes.Wait()
+	// Output:
+	// locked
+	// unlocked
+	// locked
+	// unlocked
+}
+
+func ExampleMutex_TryLock() {
+	client, stop := connect()
+	defer stop()
+	ctx := context.Background()
+
+	for range 2 {
+		session, err := concurrency.NewSession(client)
+		if err != nil {
+			panic(err)
+		}
+		defer session.Close()
+		err = concurrency.NewMutex(session, "locks/report").TryLock(ctx)
+		fmt.Println(errors.Is(err, concurrency.ErrLocked))
+	}
+	// Output:
+	// false
+	// true
+}
+
+// A write that the server carries out only while the lock is held: whoever was paused
+// for too long cannot do harm.
+func ExampleMutex_IsOwner() {
+	client, stop := connect()
+	defer stop()
+	ctx := context.Background()
+
+	session, err := concurrency.NewSession(client)
+	if err != nil {
+		panic(err)
+	}
+	mutex := concurrency.NewMutex(session, "locks/report")
+	if err := mutex.Lock(ctx); err != nil {
+		panic(err)
+	}
+	write := func() {
+		resp, err := client.Txn(ctx).If(mutex.IsOwner()).Then(clientv3.OpPut("report", "done")).Commit()
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println("written:", resp.Succeeded)
+	}
+	write()
+	if err := session.Close(); err != nil {
+		panic(err)
+	}
+	write()
+	// Output:
+	// written: true
+	// written: false
+}
+
+func ExampleElection() {
+	client, stop := connect()
+	defer stop()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+
+	session, err := concurrency.NewSession(client, concurrency.WithTTL(10))
+	if err != nil {
+		panic(err)
+	}
+	defer session.Close()
+	election := concurrency.NewElection(session, "elections/scheduler")
+	leaders := election.Observe(ctx)
+
+	if err := election.Campaign(ctx, "10.0.0.1"); err != nil {
+		panic(err)
+	}
+	fmt.Println("leader:", string((<-leaders).Kvs[0].Value))
+	if err := election.Proclaim(ctx, "10.0.0.1:8080"); err != nil {
+		panic(err)
+	}
+	fmt.Println("leader:", string((<-leaders).Kvs[0].Value))
+	if err := election.Resign(ctx); err != nil {
+		panic(err)
+	}
+	_, err = election.Leader(ctx)
+	fmt.Println(err)
+	// Output:
+	// leader: 10.0.0.1
+	// leader: 10.0.0.1:8080
+	// election: no leader
+}
+
+// A program that goes on with a new session when its own is lost.
+func ExampleSession_Recreate() {
+	client, stop := connect()
+	defer stop()
+	ctx := context.Background()
+
+	session, err := concurrency.NewSession(client, concurrency.WithTTL(10))
+	if err != nil {
+		panic(err)
+	}
+	// Somebody revokes the lease, or the cluster cannot be reached for 10 s.
+	if _, err := client.Revoke(ctx, session.Lease()); err != nil {
+		panic(err)
+	}
+
+	<-session.Done()
+	var ended *concurrency.SessionEndedError
+	if errors.As(session.Err(), &ended) {
+		fmt.Println(ended.Cause)
+	}
+	session, err = session.Recreate(ctx)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(session.Err())
+	fmt.Println(session.Close())
+	// Output:
+	// etcdserver: requested lease not found
+	// <nil>
+	// <nil>
+}
+
+// An amount is moved from one account to another, by many at the same time.
+func ExampleNewSTM() {
+	client, stop := connect()
+	defer stop()
+	ctx := context.Background()
+	if _, err := client.Put(ctx, "accounts/ann", "100"); err != nil {
+		panic(err)
+	}
+
+	transfer := func(stm concurrency.STM) error {
+		ann, err := strconv.Atoi(stm.Get("accounts/ann"))
+		if err != nil {
+			return err
+		}
+		bob := 0
+		if stm.Rev("accounts/bob") != 0 {
+			if bob, err = strconv.Atoi(stm.Get("accounts/bob")); err != nil {
+				return err
+			}
+		}
+		stm.Put("accounts/ann", strconv.Itoa(ann-5))
+		stm.Put("accounts/bob", strconv.Itoa(bob+5))
+		return nil
+	}
+	var tellers sync.WaitGroup
+	for range 10 {
+		tellers.Go(func() {
+			if _, err := concurrency.NewSTM(client, transfer); err != nil {
+				panic(err)
+			}
+		})
+	}
+	tellers.Wait()
+
+	accounts, err := client.Get(ctx, "accounts/", clientv3.WithPrefix())
+	if err != nil {
+		panic(err)
+	}
+	for _, kv := range accounts.Kvs {
+		fmt.Println(string(kv.Key), string(kv.Value))
+	}
+	// Output:
+	// accounts/ann 50
+	// accounts/bob 50
+}

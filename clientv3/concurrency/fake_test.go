@@ -1,0 +1,143 @@
+package concurrency_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3"
+	. "github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// fake is a scripted cluster and a client of it.
+type fake struct {
+	*fakeetcd.Cluster
+	client *clientv3.Client
+}
+
+// withFake runs a test on a fake cluster, in a bubble whose time passes only when
+// everybody waits: a wait for ever is a deadlock that the bubble reports, and what takes
+// seconds takes none.
+func withFake(t *testing.T, members int, test func(t *testing.T, f fake)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, err := fakeetcd.Start(members)
+		require.NoError(t, err)
+		t.Cleanup(cluster.Close)
+		f := fake{Cluster: cluster}
+		f.client = f.newClient(t)
+		test(t, f)
+	})
+}
+
+func (f fake) newClient(t *testing.T) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: f.Endpoints(), DialOptions: f.DialOptions(), Logger: zap.NewNop(),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// session returns a session that ends with the test.
+func (f fake) session(t *testing.T, opts ...SessionOption) *Session {
+	t.Helper()
+	s, err := NewSession(f.client, opts...)
+	require.NoError(t, err)
+	t.Cleanup(s.Orphan)
+	return s
+}
+
+// stop makes the cluster unreachable, and start ends that.
+func (f fake) stop() {
+	for _, m := range f.Members() {
+		m.Stop()
+	}
+}
+
+func (f fake) start() {
+	for _, m := range f.Members() {
+		m.Start()
+	}
+}
+
+// keys returns the keys below a prefix in the order of their creation.
+func (f fake) keys(t *testing.T, prefix string) []string {
+	t.Helper()
+	resp, err := f.client.Get(t.Context(), prefix, clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	require.NoError(t, err)
+	keys := make([]string, len(resp.Kvs))
+	for i, kv := range resp.Kvs {
+		keys[i] = string(kv.Key)
+	}
+	return keys
+}
+
+// keyOf returns the key that the session has below a prefix.
+func keyOf(s *Session, prefix string) string { return fmt.Sprintf("%s/%x", prefix, int64(s.Lease())) }
+
+// goes runs f, and returns the channel of its result once it waits for something.
+func goes(f func() error) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- f() }()
+	synctest.Wait()
+	return result
+}
+
+// requireWaiting shows that f has not returned, nor is about to.
+func requireWaiting(t *testing.T, result <-chan error) {
+	t.Helper()
+	synctest.Wait()
+	require.Empty(t, result)
+}
+
+// requireNow returns the result of f, which must have returned without time passing.
+func requireNow(t *testing.T, result <-chan error) error {
+	t.Helper()
+	synctest.Wait()
+	require.NotEmpty(t, result, "still waiting")
+	return <-result
+}
+
+// lock returns a mutex that has the lock.
+func lock(t *testing.T, s *Session, prefix string) *Mutex {
+	t.Helper()
+	m := NewMutex(s, prefix)
+	require.NoError(t, m.Lock(t.Context()))
+	return m
+}
+
+// owns reports whether the server says that the mutex has the lock.
+func owns(t *testing.T, c *clientv3.Client, m *Mutex) bool {
+	t.Helper()
+	resp, err := c.Txn(t.Context()).If(m.IsOwner()).Commit()
+	require.NoError(t, err)
+	return resp.Succeeded
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// writes reports whether a call is a transaction that writes.
+func writes(call *fakeetcd.Call) bool {
+	txn, _ := call.Request.(*pb.TxnRequest)
+	for _, op := range txn.GetSuccess() {
+		if op.GetRequestPut() != nil || op.GetRequestDeleteRange() != nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,256 @@
+package concurrency_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/quorate/quorate/clientv3"
+	. "github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// holdAnswer executes a call whose answer never comes.
+func holdAnswer(call *fakeetcd.Call) {
+	_, _ = call.Execute()
+	_ = call.Hold(nil)
+}
+
+// The key was written, and the caller's time is up before anybody says so.
+func TestLockWhoseAnswerIsLateLeavesNoKey(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		s := f.session(t)
+		m := NewMutex(s, "lock")
+		held := f.Once("Txn", holdAnswer)
+		start := time.Now()
+		require.Equal(t, context.DeadlineExceeded, m.Lock(within(t, time.Second)))
+		require.Equal(t, time.Second, time.Since(start))
+		require.Equal(t, 1, held.Ran())
+		require.Equal(t, 1, f.PutCount(keyOf(s, "lock")))
+		require.Empty(t, f.keys(t, "lock"))
+		require.Equal(t, ErrLockReleased, m.Unlock(t.Context()))
+		require.NoError(t, NewMutex(f.session(t), "lock").TryLock(t.Context()))
+	})
+}
+
+func TestLockWhoseAnswerIsLost(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		for _, method := range []func(*Mutex, context.Context) error{(*Mutex).Lock, (*Mutex).TryLock} {
+			m := NewMutex(f.session(t), "lock")
+			lost := f.Once("Txn", func(call *fakeetcd.Call) {
+				_, err := call.Execute()
+				assert.NoError(t, err)
+				call.BreakConn()
+			})
+			require.NoError(t, method(m, t.Context()))
+			require.Equal(t, 1, lost.Ran())
+			require.True(t, owns(t, f.client, m))
+			require.NoError(t, m.Unlock(t.Context()))
+		}
+	})
+}
+
+func TestUnlockWhoseAnswerIsLost(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		m := lock(t, f.session(t), "lock")
+		lost := f.Once("Txn", func(call *fakeetcd.Call) {
+			_, err := call.Execute()
+			assert.NoError(t, err)
+			call.BreakConn()
+		})
+		require.NoError(t, m.Unlock(t.Context()))
+		require.Equal(t, 1, lost.Ran())
+		require.Empty(t, f.keys(t, "lock"))
+	})
+}
+
+// The cluster goes away while a lock is waited for. The key is then deleted when it comes
+// back, and nobody waits for that.
+func TestCleanupIsBounded(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		core, logs := observer.New(zap.WarnLevel)
+		clientv3.WithZapLogger(zap.New(core))(f.client)
+		s := f.session(t)
+		m := NewMutex(s, "lock")
+		holder, other := lock(t, f.session(t), "lock"), NewMutex(f.session(t), "other")
+		waiting := goes(func() error { return m.Lock(within(t, 5*time.Second)) })
+		start := time.Now()
+		f.stop()
+		require.Equal(t, context.DeadlineExceeded, <-waiting)
+		require.LessOrEqual(t, time.Since(start), 8*time.Second, "3 s after the context has ended")
+		require.Equal(t, ErrLockReleased, m.Unlock(t.Context()))
+
+		start = time.Now()
+		require.Equal(t, context.DeadlineExceeded, other.Lock(within(t, 5*time.Second)))
+		require.LessOrEqual(t, time.Since(start), 8*time.Second)
+
+		notes := logs.FilterFieldKey("key").All()
+		require.Len(t, notes, 2)
+		require.Equal(t, keyOf(s, "lock"), notes[0].ContextMap()["key"])
+
+		f.start()
+		time.Sleep(10 * time.Second)
+		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
+	})
+}
+
+// A member is stopped with the request in its hands, and carries it out when everything
+// is long over.
+func TestLockThatComesTrueTooLateIsNobodys(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		release := make(chan struct{})
+		late := f.Once("Txn", func(call *fakeetcd.Call) {
+			call.BreakConn()
+			<-release
+			_, err := call.Execute()
+			assert.NoError(t, err)
+		})
+		s := f.session(t)
+		m := NewMutex(s, "lock")
+		require.NoError(t, m.Lock(t.Context()))
+		require.Equal(t, 1, late.Ran())
+		require.True(t, owns(t, f.client, m))
+		require.NoError(t, m.Unlock(t.Context()))
+
+		close(release)
+		synctest.Wait()
+		require.Equal(t, 2, f.PutCount(keyOf(s, "lock")), "the late one has put the key")
+		require.Empty(t, f.keys(t, "lock"))
+
+		again := lock(t, s, "lock")
+		synctest.Wait()
+		require.True(t, owns(t, f.client, again), "a key that somebody is at is not swept")
+		require.NoError(t, again.Unlock(t.Context()))
+	})
+}
+
+// It comes true after the session has locked again: the key that is there is the lock.
+func TestLateLockDoesNotDisturbTheNext(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		s := f.session(t)
+		release := make(chan struct{})
+		f.Once("Txn", func(call *fakeetcd.Call) {
+			<-release
+			_, err := call.Execute()
+			assert.NoError(t, err)
+		})
+		require.Equal(t, context.DeadlineExceeded, NewMutex(s, "lock").Lock(within(t, time.Second)))
+		m := lock(t, s, "lock")
+		rev := f.Get(m.Key()).CreateRevision
+		close(release)
+		time.Sleep(time.Minute)
+		require.True(t, owns(t, f.client, m))
+		require.Equal(t, rev, f.Get(m.Key()).CreateRevision)
+		require.NoError(t, m.Unlock(t.Context()))
+		synctest.Wait()
+		require.Empty(t, f.keys(t, "lock"))
+	})
+}
+
+// A lock that the session has is not deleted because another attempt at it has failed.
+func TestFailedLockDoesNotTakeTheLockFromItsSession(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		s := f.session(t)
+		m := lock(t, s, "lock")
+		for _, other := range []*Mutex{NewMutex(s, "lock"), m} {
+			held := f.Once("Txn", holdAnswer)
+			require.Equal(t, context.DeadlineExceeded, other.Lock(within(t, time.Second)))
+			require.Equal(t, 1, held.Ran())
+			time.Sleep(time.Minute)
+			require.True(t, owns(t, f.client, m))
+		}
+		require.NoError(t, m.Unlock(t.Context()))
+		require.Empty(t, f.keys(t, "lock"))
+	})
+}
+
+// A mutex that has lost its key and does not know it does not keep that of another.
+func TestLockThatGivesUpIsNotKeptByALostOne(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		s := f.session(t)
+		lost := lock(t, s, "lock")
+		_, err := f.client.Delete(t.Context(), lost.Key())
+		require.NoError(t, err)
+		holder := lock(t, f.session(t), "lock")
+		require.Equal(t, context.DeadlineExceeded, NewMutex(s, "lock").Lock(within(t, time.Second)))
+		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
+		require.Equal(t, context.DeadlineExceeded, lost.Lock(within(t, time.Second)))
+		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
+		require.Equal(t, ErrLockReleased, lost.Unlock(t.Context()))
+	})
+}
+
+// It is swept for a quarter of an hour.
+func TestSweepingEnds(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		s := f.session(t)
+		f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
+		m := lock(t, s, "lock")
+		require.NoError(t, m.Unlock(t.Context()))
+		key := keyOf(s, "lock")
+		put := func() {
+			_, err := f.client.Put(t.Context(), key, "", clientv3.WithLease(s.Lease()))
+			require.NoError(t, err)
+			synctest.Wait()
+		}
+		put()
+		require.Nil(t, f.Get(key))
+		f.stop()
+		time.Sleep(10 * time.Second)
+		f.start()
+		time.Sleep(14 * time.Minute)
+		put()
+		require.Nil(t, f.Get(key))
+		time.Sleep(time.Minute)
+		put()
+		require.NotNil(t, f.Get(key))
+
+		// An attempt that fails again begins it again.
+		f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
+		require.NoError(t, NewMutex(s, "lock").TryLock(t.Context()))
+		time.Sleep(time.Minute)
+		require.NotNil(t, f.Get(key), "it has the lock")
+	})
+}
+
+// Sweeping does not outlast its session.
+func TestSweepingEndsWithItsSession(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		s := f.session(t)
+		f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
+		m := lock(t, s, "lock")
+		f.stop()
+		require.Equal(t, context.DeadlineExceeded, m.Unlock(within(t, time.Second)))
+		start := time.Now()
+		s.Orphan()
+		require.Zero(t, time.Since(start))
+	})
+}
+
+// Whoever locks while a failed Lock of the same session cleans up gets a key of its own.
+func TestLockWaitsForACleanupOfItsSession(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		s := f.session(t)
+		lock(t, f.session(t), "lock")
+		ctx, cancel := context.WithCancel(t.Context())
+		failing := goes(func() error { return NewMutex(s, "lock").Lock(ctx) })
+		release := make(chan struct{})
+		removal := f.Once("Txn", func(call *fakeetcd.Call) { _ = call.Hold(release) })
+		cancel()
+		synctest.Wait()
+		require.Equal(t, 1, removal.Ran())
+
+		first := f.Get(keyOf(s, "lock")).CreateRevision
+		next := goes(func() error { return NewMutex(s, "lock").Lock(t.Context()) })
+		close(release)
+		require.Equal(t, context.Canceled, requireNow(t, failing))
+		requireWaiting(t, next)
+		require.Greater(t, f.Get(keyOf(s, "lock")).CreateRevision, first)
+	})
+}

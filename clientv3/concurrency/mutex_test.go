@@ -1,0 +1,209 @@
+package concurrency_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	. "github.com/quorate/quorate/clientv3/concurrency"
+)
+
+func TestFreeLockTakesOneRequest(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		s := f.session(t)
+		m := NewMutex(s, "lock")
+		require.Empty(t, m.Key())
+		require.NoError(t, m.Lock(t.Context()))
+		require.Equal(t, 1, f.Count("Txn"))
+		require.Zero(t, f.Count("Range")+f.Count("Watch"))
+		require.Equal(t, keyOf(s, "lock"), m.Key())
+		require.Equal(t, f.Get(m.Key()).CreateRevision, m.Header().Revision)
+		require.Empty(t, f.Get(m.Key()).Value)
+		require.Equal(t, int64(s.Lease()), f.Get(m.Key()).Lease)
+		require.True(t, owns(t, f.client, m))
+
+		require.NoError(t, m.Unlock(t.Context()))
+		require.Empty(t, f.keys(t, "lock"))
+		require.False(t, owns(t, f.client, m))
+	})
+}
+
+func TestLockIsHadInTheOrderOfArrival(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		first := lock(t, f.session(t), "lock")
+		mutexes := make([]*Mutex, 3)
+		waiting := make([]<-chan error, len(mutexes))
+		for i := range mutexes {
+			mutexes[i] = NewMutex(f.session(t), "lock")
+			waiting[i] = goes(func() error { return mutexes[i].Lock(t.Context()) })
+		}
+		token := first.Header().Revision
+		require.NoError(t, first.Unlock(t.Context()))
+		for i, m := range mutexes {
+			require.NoError(t, requireNow(t, waiting[i]), i)
+			require.True(t, owns(t, f.client, m), i)
+			require.Greater(t, m.Header().Revision, token, "the fencing token grows")
+			for _, later := range waiting[i+1:] {
+				requireWaiting(t, later)
+			}
+			token = m.Header().Revision
+			require.NoError(t, m.Unlock(t.Context()))
+		}
+	})
+}
+
+// A waiter whose predecessor goes waits for the one before that.
+func TestLockWaitsForAllAhead(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		holder := lock(t, f.session(t), "lock")
+		between := f.session(t)
+		gone := goes(func() error { return NewMutex(between, "lock").Lock(t.Context()) })
+		last := goes(func() error { return NewMutex(f.session(t), "lock").Lock(t.Context()) })
+		require.NoError(t, f.ExpireLease(int64(between.Lease())))
+		require.ErrorIs(t, requireNow(t, gone), ErrSessionExpired)
+		requireWaiting(t, last)
+		require.NoError(t, holder.Unlock(t.Context()))
+		require.NoError(t, requireNow(t, last))
+	})
+}
+
+// Waiting costs nothing while the lock is held, however many others come and go.
+func TestWaitingForALockDoesNotPoll(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		holder := lock(t, f.session(t), "lock")
+		waiting := goes(func() error { return NewMutex(f.session(t), "lock").Lock(t.Context()) })
+		before := f.Count("Txn") + f.Count("Range")
+		time.Sleep(time.Hour)
+		requireWaiting(t, waiting)
+		require.Equal(t, before, f.Count("Txn")+f.Count("Range"))
+		require.NoError(t, holder.Unlock(t.Context()))
+		require.NoError(t, requireNow(t, waiting))
+		require.Equal(t, before+2, f.Count("Txn"), "the unlock, and one look")
+	})
+}
+
+func TestMutexOfTheSameSessionIsTheSameLock(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		s := f.session(t)
+		one, other := lock(t, s, "lock"), lock(t, s, "lock")
+		require.NoError(t, NewMutex(s, "lock").TryLock(t.Context()))
+		require.Equal(t, one.Key(), other.Key())
+		require.NoError(t, one.Unlock(t.Context()))
+		require.False(t, owns(t, f.client, other))
+		require.NoError(t, other.Unlock(t.Context()))
+	})
+}
+
+func TestTryLock(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		one, other := NewMutex(f.session(t), "lock"), NewMutex(f.session(t), "lock")
+		require.NoError(t, one.TryLock(t.Context()))
+		require.True(t, owns(t, f.client, one))
+		require.NoError(t, one.TryLock(t.Context()), "a lock that is had already")
+
+		synctest.Wait()
+		before, rev := f.Count("*"), f.Revision()
+		require.Equal(t, ErrLocked, other.TryLock(t.Context()))
+		require.Equal(t, before+1, f.Count("*"))
+		require.Equal(t, rev, f.Revision(), "nothing was written")
+		require.Equal(t, ErrLockReleased, other.Unlock(t.Context()))
+		require.False(t, owns(t, f.client, other))
+
+		require.NoError(t, one.Unlock(t.Context()))
+		require.NoError(t, other.TryLock(t.Context()))
+		require.Equal(t, []string{other.Key()}, f.keys(t, "lock"))
+	})
+}
+
+// The place of another mutex of the same session is not taken from it.
+func TestTryLockLeavesTheSessionsPlaceInTheQueue(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		holder := lock(t, f.session(t), "lock")
+		s := f.session(t)
+		waiting := goes(func() error { return NewMutex(s, "lock").Lock(t.Context()) })
+		require.Equal(t, ErrLocked, NewMutex(s, "lock").TryLock(t.Context()))
+		requireWaiting(t, waiting)
+		require.NoError(t, holder.Unlock(t.Context()))
+		require.NoError(t, requireNow(t, waiting))
+	})
+}
+
+func TestUnlock(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		s := f.session(t)
+		m := NewMutex(s, "lock")
+		require.Equal(t, ErrLockReleased, m.Unlock(t.Context()), "never locked")
+		require.NoError(t, m.Lock(t.Context()))
+
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.Equal(t, context.Canceled, m.Unlock(ended))
+		require.True(t, owns(t, f.client, m), "an Unlock that failed has not unlocked")
+		require.NoError(t, m.Unlock(t.Context()))
+		require.Equal(t, ErrLockReleased, m.Unlock(t.Context()))
+
+		require.NoError(t, m.Lock(t.Context()))
+		require.NoError(t, f.ExpireLease(int64(s.Lease())))
+		require.NoError(t, m.Unlock(t.Context()), "a lock that was lost")
+	})
+}
+
+// Whoever has a key of the same name, it is not the one that was locked.
+func TestUnlockDeletesOnlyItsOwnKey(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		m := lock(t, f.session(t), "lock")
+		key := m.Key()
+		_, err := f.client.Delete(t.Context(), key)
+		require.NoError(t, err)
+		_, err = f.client.Put(t.Context(), key, "another's")
+		require.NoError(t, err)
+		require.NoError(t, m.Unlock(t.Context()))
+		require.Equal(t, "another's", string(f.Get(key).GetValue()))
+	})
+}
+
+func TestLockPassesOnWhatTheServerRefuses(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		s := f.session(t)
+		s.Orphan()
+		require.NoError(t, f.ExpireLease(int64(s.Lease())))
+		m := NewMutex(s, "lock")
+		before := f.Count("Txn")
+		require.Equal(t, rpctypes.ErrLeaseNotFound, m.Lock(t.Context()))
+		require.Equal(t, before+1, f.Count("Txn"), "there is nothing to clean up")
+		require.Equal(t, ErrLockReleased, m.Unlock(t.Context()))
+	})
+}
+
+func TestLocker(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		s := f.session(t)
+		l := NewLocker(s, "lock")
+		l.Lock()
+		require.Equal(t, []string{keyOf(s, "lock")}, f.keys(t, "lock"))
+		l.Unlock()
+		require.Empty(t, f.keys(t, "lock"))
+		require.PanicsWithValue(t, ErrLockReleased, l.Unlock)
+		require.NoError(t, s.Close())
+		require.PanicsWithValue(t, ErrSessionExpired, l.Lock)
+	})
+}
+
+// The names of locks may hold anything.
+func TestLockNames(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		for _, name := range []string{"", "/", "\x00", "\xff\xff", "lock", "lock/", "löck", strings.Repeat("n", 5000)} {
+			s := f.session(t)
+			m := lock(t, s, name)
+			require.Equal(t, keyOf(s, name), m.Key())
+			require.Equal(t, ErrLocked, NewMutex(f.session(t), name).TryLock(t.Context()), "%.10q", name)
+			require.NoError(t, m.Unlock(t.Context()))
+		}
+		synctest.Wait()
+	})
+}

@@ -1,0 +1,168 @@
+package concurrency
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// observeAgain is the pause of an observer after an error. What can be repeated the
+// client has repeated by then, for fifteen seconds as a rule.
+const observeAgain = time.Second
+
+// Observe returns a channel that delivers the leader, as [Election.Leader] does, and
+// then every new leader and every new value of the leader, in their order. Leaders and
+// values that were soon replaced may be left out; the last one never is.
+//
+// It goes on through faults, by reading the leader again where a watch has ended. The
+// channel is closed when ctx ends, or the client is closed, or the server refuses to
+// show the election (rpctypes.ErrPermissionDenied), or there is no leader of the cluster
+// and ctx was made by [clientv3.WithRequireLeader]. A program must end ctx when it no
+// longer reads the channel.
+func (e *Election) Observe(ctx context.Context) <-chan *clientv3.GetResponse {
+	o := &observer{
+		client: e.place.session.client,
+		prefix: e.place.prefix,
+		ch:     make(chan *clientv3.GetResponse),
+	}
+	go o.run(ctx)
+	return o.ch
+}
+
+// observer delivers the leaders of an election.
+type observer struct {
+	client *clientv3.Client
+	prefix string
+	ch     chan *clientv3.GetResponse
+	// key and rev are the leader key that was delivered last, and the revision of its
+	// value.
+	key string
+	rev int64
+}
+
+// run follows one leader after the other, until ctx or the client has ended.
+func (o *observer) run(ctx context.Context) {
+	defer close(o.ch)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(o.client.Ctx(), cancel)()
+	for {
+		err := o.follow(ctx)
+		if ctx.Err() != nil || !passing(err) {
+			return
+		}
+		if err != nil && !pause(ctx, observeAgain) {
+			return
+		}
+	}
+}
+
+// follow delivers one leader and its values. It returns nil when the leader key is gone,
+// or when only another read can tell.
+func (o *observer) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	resp, err := o.client.Get(ctx, o.prefix, clientv3.WithFirstCreate()...)
+	if err == nil && len(resp.Kvs) == 0 {
+		resp, err = o.firstCandidate(ctx, resp.Header.Revision+1)
+	}
+	if err != nil || resp == nil || !o.deliver(ctx, resp) {
+		return err
+	}
+	leader := string(resp.Kvs[0].Key)
+	return each(ctx, o.client.Watch(ctx, leader, clientv3.WithRev(resp.Header.Revision+1)),
+		func(header *pb.ResponseHeader, ev *clientv3.Event) bool {
+			return ev.Type != clientv3.EventTypeDelete && o.deliver(ctx, response(header, ev.Kv))
+		})
+}
+
+// firstCandidate waits for the first candidate from rev on, before which there was none:
+// whoever it is, is the leader. It returns nil if only another read can tell.
+func (o *observer) firstCandidate(ctx context.Context, rev int64) (leader *clientv3.GetResponse, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	puts := o.client.Watch(ctx, o.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev), clientv3.WithFilterDelete())
+	err = each(ctx, puts, func(header *pb.ResponseHeader, ev *clientv3.Event) bool {
+		leader = response(header, ev.Kv)
+		return false
+	})
+	return leader, err
+}
+
+// each calls f for the events of a watch while it returns true. It returns nil when f has
+// returned false, or when the watch cannot tell any more because of a compaction.
+func each(ctx context.Context, watch clientv3.WatchChan, f func(*pb.ResponseHeader, *clientv3.Event) bool) error {
+	for resp := range watch {
+		err := resp.Err()
+		if errors.Is(err, rpctypes.ErrCompacted) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, ev := range resp.Events {
+			if !f(resp.Header, ev) {
+				return nil
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return errWatchClosed
+}
+
+// response makes what a read would have returned at the revision of kv.
+func response(header *pb.ResponseHeader, kv *mvccpb.KeyValue) *clientv3.GetResponse {
+	header = proto.CloneOf(header)
+	header.Revision = kv.ModRevision
+	return &clientv3.GetResponse{Header: header, Kvs: []*mvccpb.KeyValue{kv}, Count: 1}
+}
+
+// deliver hands on a leader, unless it was the last one delivered. It reports whether ctx
+// goes on.
+func (o *observer) deliver(ctx context.Context, resp *clientv3.GetResponse) bool {
+	kv := resp.Kvs[0]
+	if string(kv.Key) == o.key && kv.ModRevision == o.rev {
+		return true
+	}
+	select {
+	case o.ch <- resp:
+		o.key, o.rev = string(kv.Key), kv.ModRevision
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// passing reports whether it is worth going on after err, which may be nil: whether the
+// next read may succeed.
+func passing(err error) bool {
+	if errors.Is(err, rpctypes.ErrNoLeader) { // only a context that asks for it gets this
+		return false
+	}
+	switch code(err) {
+	case codes.Canceled, codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.Unimplemented:
+		return false
+	default:
+		return true
+	}
+}
+
+// code returns the gRPC code of an error of the client.
+func code(err error) codes.Code {
+	var known rpctypes.EtcdError
+	if errors.As(err, &known) {
+		return known.Code()
+	}
+	return status.Code(err)
+}

@@ -1,0 +1,221 @@
+package concurrency_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3"
+	. "github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// requireObserved returns the next leader observed, which must have this value.
+func requireObserved(t *testing.T, ch <-chan *clientv3.GetResponse, value string) *clientv3.GetResponse {
+	t.Helper()
+	select {
+	case resp, open := <-ch:
+		require.True(t, open, "the channel is closed")
+		require.Len(t, resp.Kvs, 1)
+		require.Equal(t, value, string(resp.Kvs[0].Value))
+		require.GreaterOrEqual(t, resp.Header.Revision, resp.Kvs[0].ModRevision)
+		return resp
+	case <-time.After(time.Hour):
+		require.Fail(t, "nothing observed", "instead of %q", value)
+		return nil
+	}
+}
+
+// requireNothing shows that nothing is observed now or later.
+func requireNothing(t *testing.T, ch <-chan *clientv3.GetResponse) {
+	t.Helper()
+	select {
+	case resp, open := <-ch:
+		require.Fail(t, "observed", "%v %v", resp, open)
+	case <-time.After(time.Minute):
+	}
+}
+
+func requireChannelClosed(t *testing.T, ch <-chan *clientv3.GetResponse) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case resp, open := <-ch:
+		require.False(t, open, "%v", resp)
+	default:
+		require.Fail(t, "the channel is open")
+	}
+}
+
+func TestObserve(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		ctx, cancel := context.WithCancel(t.Context())
+		e := NewElection(f.session(t), "office")
+		ch := e.Observe(ctx)
+		requireNothing(t, ch)
+
+		require.NoError(t, e.Campaign(t.Context(), "one"))
+		last := requireObserved(t, ch, "one")
+		require.Equal(t, e.Key(), string(last.Kvs[0].Key))
+		requireNothing(t, ch)
+		for _, value := range []string{"two", "three", "three"} {
+			require.NoError(t, e.Proclaim(t.Context(), value))
+			resp := requireObserved(t, ch, value)
+			require.Greater(t, resp.Header.Revision, last.Header.Revision)
+			last = resp
+		}
+
+		other := NewElection(f.session(t), "office")
+		won := goes(func() error { return other.Campaign(t.Context(), "other") })
+		requireNothing(t, ch)
+		require.NoError(t, e.Resign(t.Context()))
+		requireObserved(t, ch, "other")
+		require.NoError(t, <-won)
+		require.NoError(t, other.Resign(t.Context()))
+		requireNothing(t, ch)
+		require.NoError(t, e.Campaign(t.Context(), "again"))
+		requireObserved(t, ch, "again")
+
+		cancel()
+		requireChannelClosed(t, ch)
+	})
+}
+
+// An observer who comes later begins with the leader there is; one who reads late misses
+// nothing of one leader.
+func TestObserveReadLate(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		e := NewElection(f.session(t), "office")
+		require.NoError(t, e.Campaign(t.Context(), "0"))
+		ch := e.Observe(t.Context())
+		synctest.Wait()
+		for i := range 20 {
+			require.NoError(t, e.Proclaim(t.Context(), strconv.Itoa(i+1)))
+		}
+		for i := range 21 {
+			requireObserved(t, ch, strconv.Itoa(i))
+		}
+	})
+}
+
+func TestObserveSurvivesOutages(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		e := NewElection(f.session(t, WithTTL(100000)), "office")
+		ch := e.Observe(t.Context())
+		for i := range 3 {
+			f.stop()
+			time.Sleep(time.Minute)
+			f.start()
+			value := strconv.Itoa(i)
+			require.NoError(t, e.Campaign(t.Context(), value))
+			requireObserved(t, ch, value)
+		}
+		requireNothing(t, ch)
+	})
+}
+
+// What happened meanwhile was compacted: the leader is read again, and not told twice.
+func TestObserveSurvivesACompaction(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		s := f.session(t, WithTTL(100000))
+		e := NewElection(s, "office")
+		compactInAnOutage := func(meanwhile func()) {
+			synctest.Wait()
+			f.stop()
+			meanwhile()
+			_, err := f.Put("other", "")
+			require.NoError(t, err)
+			require.NoError(t, f.Compact(f.Revision()))
+			f.start()
+		}
+		put := func(value string) func() {
+			return func() {
+				_, err := f.Put(keyOf(s, "office"), value)
+				require.NoError(t, err)
+			}
+		}
+		ch := e.Observe(t.Context())
+		compactInAnOutage(put("one"))
+		requireObserved(t, ch, "one")
+		compactInAnOutage(put("two"))
+		requireObserved(t, ch, "two")
+		compactInAnOutage(func() {})
+		requireNothing(t, ch)
+		put("three")()
+		requireObserved(t, ch, "three")
+	})
+}
+
+// The server cancels each watch for a reason of its own. The observer reads again, in
+// intervals.
+func TestObserveSurvivesCancelledWatches(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		e := NewElection(f.session(t, WithTTL(100000)), "office")
+		cancelWatches(f, "a reason of its own")
+		ch := e.Observe(t.Context())
+		for _, value := range []string{"one", "two"} {
+			require.NoError(t, e.Campaign(t.Context(), value))
+			requireObserved(t, ch, value)
+			requireNothing(t, ch)
+		}
+		require.Less(t, f.Count("Range"), 200, "one a second")
+	})
+}
+
+// A proxy may send the events of one revision and no header of its own.
+func TestObserveOfAnEmptyCancellation(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		f.On("Watch", func(call *fakeetcd.Call) {
+			call.OnSend(func(resp proto.Message) bool {
+				w := resp.(*pb.WatchResponse)
+				if w.Created {
+					w.Canceled, w.Header = true, nil
+				}
+				return true
+			})
+			_, _ = call.Execute() // ends with the client's stream
+		})
+		ch := NewElection(f.session(t), "office").Observe(t.Context())
+		requireNothing(t, ch)
+	})
+}
+
+func TestObserveEndsWhenItIsRefused(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		f.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+		requireChannelClosed(t, NewElection(f.session(t), "office").Observe(t.Context()))
+	})
+}
+
+func TestObserveEndsWithItsClient(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		c := f.newClient(t)
+		s, err := NewSession(c)
+		require.NoError(t, err)
+		ch := NewElection(s, "office").Observe(t.Context())
+		synctest.Wait()
+		require.NoError(t, c.Close())
+		requireChannelClosed(t, ch)
+		<-s.Done()
+		requireChannelClosed(t, NewElection(s, "office").Observe(t.Context()))
+	})
+}
+
+// Whoever asks for a leader of the cluster is told by the end that there is none.
+func TestObserveWithRequireLeader(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		ch := NewElection(f.session(t), "office").Observe(clientv3.WithRequireLeader(t.Context()))
+		synctest.Wait()
+		f.SetLeader(nil)
+		f.Member(0).BreakConnections()
+		time.Sleep(time.Minute)
+		requireChannelClosed(t, ch)
+	})
+}

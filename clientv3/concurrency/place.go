@@ -1,0 +1,146 @@
+package concurrency
+
+import (
+	"context"
+	"fmt"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/retry"
+)
+
+// maxTries bounds how often a conditional write is sent whose outcome is unknown. Sent
+// again it finds out what became of it; if that fails repeatedly, it is not one broken
+// connection that is in the way.
+const maxTries = 3
+
+// place is a session's place in the queue below a prefix: its own key, whose name ends
+// in the lease, and the keys that were created before it.
+type place struct {
+	session *Session
+	prefix  string
+	key     string
+	// rev is the revision that created the key, and with which the key is meant: a later
+	// key of the same name is another one. 0 if nothing is known of it.
+	rev int64
+	// unsure says that a request to put the key may have been carried out, or may yet be.
+	unsure bool
+	// claimed says that this place is among the session's claims.
+	claimed bool
+}
+
+func newPlace(s *Session, prefix string) place {
+	return place{session: s, prefix: prefix, key: fmt.Sprintf("%s%x", prefix, s.Lease())}
+}
+
+// view is what one transaction has shown of the queue.
+type view struct {
+	header *pb.ResponseHeader
+	// own is the own key if it existed before, nil if it did not.
+	own *mvccpb.KeyValue
+	// ahead is a key that was created before the own one, the last of them as a rule.
+	// nil if the own key is the first.
+	ahead *mvccpb.KeyValue
+}
+
+// lastAhead returns the options that get the key of a prefix that was created last.
+func lastAhead(more ...clientv3.OpOption) []clientv3.OpOption {
+	return append(append(clientv3.WithLastCreate(), clientv3.WithKeysOnly()), more...)
+}
+
+// enqueue makes the own key the last of the queue, unless it stands there already.
+func (p *place) enqueue(ctx context.Context, value string) (view, error) {
+	return p.put(ctx, clientv3.Compare(clientv3.CreateRevision(p.key), "=", 0), value)
+}
+
+// takeFree makes the own key the only one of the queue, and does nothing if there is
+// another.
+func (p *place) takeFree(ctx context.Context, value string) (view, error) {
+	free := clientv3.Compare(clientv3.CreateRevision(p.prefix).WithPrefix(), "=", 0)
+	return p.put(ctx, free, value)
+}
+
+// put writes the own key under a condition that does not hold if the key exists, and
+// reads what there is of the queue.
+func (p *place) put(ctx context.Context, cond clientv3.Cmp, value string) (view, error) {
+	first := append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())
+	p.rev = 0
+	resp, unsure, err := p.session.commit(ctx, func() clientv3.Txn {
+		return p.session.client.Txn(ctx).If(cond).
+			Then(clientv3.OpGet(p.prefix, lastAhead()...), clientv3.OpPut(p.key, value, clientv3.WithLease(p.session.id))).
+			Else(clientv3.OpGet(p.prefix, first...), clientv3.OpGet(p.key))
+	})
+	p.unsure = unsure
+	if err != nil {
+		return view{}, err
+	}
+	v := view{header: resp.Header, ahead: firstKey(resp, 0)}
+	if resp.Succeeded {
+		p.rev = resp.Header.Revision
+		return v, nil
+	}
+	if v.own = firstKey(resp, 1); v.own == nil {
+		return v, nil
+	}
+	p.rev = v.own.CreateRevision
+	if v.ahead.GetCreateRevision() == p.rev {
+		v.ahead = nil
+	}
+	return v, nil
+}
+
+// look reads the own key and the one before it, at one revision. The error is
+// ErrSessionExpired if the own key is gone.
+func (p *place) look(ctx context.Context) (view, error) {
+	resp, err := p.session.client.Txn(ctx).Then(
+		clientv3.OpGet(p.prefix, lastAhead(clientv3.WithMaxCreateRev(p.rev-1))...),
+		clientv3.OpGet(p.key, clientv3.WithKeysOnly()),
+	).Commit()
+	if err != nil {
+		return view{}, err
+	}
+	v := view{header: resp.Header, ahead: firstKey(resp, 0), own: firstKey(resp, 1)}
+	if v.own == nil || v.own.CreateRevision != p.rev {
+		p.rev = 0
+		return view{}, ErrSessionExpired
+	}
+	return v, nil
+}
+
+// firstKey returns the first key of the i-th response, which is to a get.
+func firstKey(resp *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
+	if kvs := resp.Responses[i].GetResponseRange().GetKvs(); len(kvs) > 0 {
+		return kvs[0]
+	}
+	return nil
+}
+
+// remove deletes a key under conditions that say which key of that name is meant.
+func (s *Session) remove(ctx context.Context, key string, meant ...clientv3.Cmp) (*clientv3.TxnResponse, error) {
+	resp, _, err := s.commit(ctx, func() clientv3.Txn {
+		return s.client.Txn(ctx).If(meant...).Then(clientv3.OpDelete(key))
+	})
+	return resp, err
+}
+
+// commit carries out a transaction whose condition no longer holds when it was carried
+// out, so that it may be repeated. It reports as well whether one of the requests may
+// have been carried out, or may yet be, without anybody having been told: that can be
+// said of every request during which ctx ended.
+func (s *Session) commit(
+	ctx context.Context, txn func() clientv3.Txn,
+) (resp *clientv3.TxnResponse, unsure bool, err error) {
+	for range maxTries {
+		if resp, err = txn().Commit(); err == nil {
+			return resp, unsure, nil
+		}
+		unknown := retry.OutcomeOf(err) == retry.OutcomeUnknown
+		unsure = unsure || unknown
+		if !unknown || ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, unsure, err
+}

@@ -1,0 +1,273 @@
+package concurrency_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/quorate/quorate/clientv3"
+	. "github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// requireEnded waits for the end of the session and returns why it ended.
+func requireEnded(t *testing.T, s *Session) *SessionEndedError {
+	t.Helper()
+	<-s.Done()
+	require.Equal(t, context.Canceled, s.Ctx().Err())
+	var ended *SessionEndedError
+	require.ErrorAs(t, s.Err(), &ended)
+	require.Equal(t, s.Lease(), ended.Lease)
+	require.Equal(t, context.Cause(s.Ctx()), ended.Cause)
+	return ended
+}
+
+func TestSessionTellsWhyItEnded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		end  func(t *testing.T, f fake, s *Session, cancel context.CancelFunc)
+		want error
+	}{
+		"orphaned": {
+			func(_ *testing.T, _ fake, s *Session, _ context.CancelFunc) { s.Orphan() }, ErrSessionOrphaned,
+		},
+		"closed": {
+			func(t *testing.T, _ fake, s *Session, _ context.CancelFunc) { require.NoError(t, s.Close()) }, ErrSessionClosed,
+		},
+		"closed when it was orphaned": {
+			func(t *testing.T, _ fake, s *Session, _ context.CancelFunc) {
+				s.Orphan()
+				require.NoError(t, s.Close())
+			}, ErrSessionOrphaned,
+		},
+		"expired": {
+			func(t *testing.T, f fake, s *Session, _ context.CancelFunc) {
+				require.NoError(t, f.ExpireLease(int64(s.Lease())))
+			}, rpctypes.ErrLeaseNotFound,
+		},
+		"unanswered": {
+			func(_ *testing.T, f fake, _ *Session, _ context.CancelFunc) { f.stop() }, clientv3.ErrLeaseUnanswered,
+		},
+		"its context": {
+			func(_ *testing.T, _ fake, _ *Session, cancel context.CancelFunc) { cancel() }, context.Canceled,
+		},
+		"its client": {
+			func(t *testing.T, f fake, _ *Session, _ context.CancelFunc) {
+				require.NoError(t, f.client.Lease.Close())
+			},
+			clientv3.ErrKeepAliveHalted{Reason: context.Canceled},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withFake(t, 1, func(t *testing.T, f fake) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				s := f.session(t, WithContext(ctx), WithTTL(30))
+				time.Sleep(25 * time.Second)
+				require.NoError(t, s.Err())
+				require.NoError(t, s.Ctx().Err())
+				require.Empty(t, s.Done())
+				lived := time.Now()
+
+				tt.end(t, f, s, cancel)
+				ended := requireEnded(t, s)
+				require.ErrorIs(t, s.Err(), tt.want)
+				require.WithinRange(t, ended.LastRenewal, lived.Add(-10*time.Second), lived, "a third of the TTL")
+				require.ErrorContains(t, ended, ended.LastRenewal.Format(time.RFC3339Nano))
+				require.ErrorContains(t, ended, tt.want.Error())
+			})
+		})
+	}
+}
+
+func TestSessionOfALeaseThatDoesNotExist(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		s := f.session(t, WithLease(-1))
+		ended := requireEnded(t, s)
+		require.Equal(t, rpctypes.ErrLeaseNotFound, ended.Cause)
+		require.Zero(t, ended.LastRenewal)
+		require.ErrorContains(t, ended, "never renewed")
+	})
+}
+
+func TestSessionKeepsItsLeaseAlive(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		s := f.session(t)
+		require.Same(t, f.client, s.Client())
+		resp, err := f.client.TimeToLive(t.Context(), s.Lease())
+		require.NoError(t, err)
+		require.Equal(t, int64(60), resp.GrantedTTL)
+		time.Sleep(time.Hour)
+		require.NoError(t, s.Err())
+	})
+}
+
+func TestSessionOptions(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		core, logs := observer.New(zap.WarnLevel)
+		clientv3.WithZapLogger(zap.New(core))(f.client)
+		s := f.session(t, WithTTL(90), WithTTL(0), WithTTL(-1))
+		require.Equal(t, 2, logs.Len())
+		resp, err := f.client.TimeToLive(t.Context(), s.Lease())
+		require.NoError(t, err)
+		require.Equal(t, int64(90), resp.GrantedTTL)
+
+		shared := f.session(t, WithLease(s.Lease()))
+		require.Equal(t, s.Lease(), shared.Lease())
+		require.Equal(t, 1, f.Count("LeaseGrant"))
+	})
+}
+
+func TestNewSessionFails(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := NewSession(f.client, WithContext(ended))
+		require.Equal(t, context.Canceled, err)
+
+		_, err = NewSession(f.client, WithTTL(clientv3.MaxLeaseTTL+1))
+		require.Equal(t, rpctypes.ErrLeaseTTLTooLarge, err)
+
+		require.NoError(t, f.client.Lease.Close())
+		_, err = NewSession(f.client)
+		require.ErrorAs(t, err, &clientv3.ErrKeepAliveHalted{})
+		require.Equal(t, 1, f.Count("LeaseRevoke"), "the lease that was granted is not left")
+	})
+}
+
+// noKeepAlive is a Lease of a program's own that does not keep alive, without saying why.
+type noKeepAlive struct {
+	clientv3.Lease
+	ch chan *clientv3.LeaseKeepAliveResponse
+}
+
+func (l noKeepAlive) KeepAlive(context.Context, clientv3.LeaseID) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
+	return l.ch, nil
+}
+
+func TestSessionOverALeaseThatGivesNoReasons(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		lease := f.client.Lease
+		f.client.Lease = noKeepAlive{Lease: lease}
+		_, err := NewSession(f.client)
+		require.ErrorContains(t, err, "no longer kept alive")
+
+		ch := make(chan *clientv3.LeaseKeepAliveResponse)
+		f.client.Lease = noKeepAlive{Lease: lease, ch: ch}
+		s := f.session(t)
+		close(ch)
+		require.ErrorContains(t, requireEnded(t, s), "no longer kept alive")
+	})
+}
+
+func TestCloseRevokesTheLease(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		s := f.session(t)
+		m := lock(t, s, "lock")
+		require.NoError(t, s.Close())
+		require.Nil(t, f.Get(m.Key()))
+		require.Equal(t, rpctypes.ErrLeaseNotFound, s.Close())
+	})
+}
+
+func TestCloseTakesNoLongerThanTheTTL(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		s := f.session(t, WithTTL(7))
+		f.On("LeaseRevoke", func(call *fakeetcd.Call) { _ = call.Hold(nil) })
+		start := time.Now()
+		require.Equal(t, context.DeadlineExceeded, s.Close())
+		require.Equal(t, 7*time.Second, time.Since(start))
+	})
+}
+
+func TestCloseHeedsTheSessionsContext(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := f.session(t, WithContext(ctx))
+		cancel()
+		require.Equal(t, context.Canceled, s.Close())
+		require.Zero(t, f.Count("LeaseRevoke"))
+	})
+}
+
+func TestOrphanLeavesTheLease(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		s := f.session(t)
+		m := lock(t, s, "lock")
+		s.Orphan()
+		synctest.Wait()
+		require.True(t, owns(t, f.client, m))
+		renewals := func() (n int) {
+			for _, r := range f.Calls("LeaseKeepAlive") {
+				n += len(r.Requests)
+			}
+			return n
+		}
+		before := renewals()
+		time.Sleep(time.Hour)
+		require.Equal(t, before, renewals())
+		require.Zero(t, f.Count("LeaseRevoke"))
+	})
+}
+
+func TestRecreate(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		s := f.session(t, WithTTL(30), WithContext(ctx))
+		require.NoError(t, f.ExpireLease(int64(s.Lease())))
+		<-s.Done()
+
+		again, err := s.Recreate(within(t, time.Second))
+		require.NoError(t, err)
+		require.NotEqual(t, s.Lease(), again.Lease())
+		grant := f.Calls("LeaseGrant")[1].Request().(*pb.LeaseGrantRequest)
+		require.Equal(t, int64(30), grant.TTL)
+		time.Sleep(time.Minute)
+		require.NoError(t, again.Err(), "the context of Recreate is for the call only")
+		require.Error(t, s.Err())
+
+		m := lock(t, again, "lock")
+		require.Equal(t, keyOf(again, "lock"), m.Key())
+
+		cancel()
+		<-again.Done()
+		_, err = again.Recreate(t.Context())
+		require.Equal(t, context.Canceled, err)
+	})
+}
+
+func TestRecreateOfAGivenLease(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		given := f.session(t)
+		s := f.session(t, WithLease(given.Lease()))
+		again, err := s.Recreate(t.Context())
+		require.NoError(t, err)
+		defer again.Orphan()
+		require.NotEqual(t, given.Lease(), again.Lease())
+		require.NoError(t, s.Err(), "a session that has not ended remains as it is")
+
+		f.stop()
+		_, err = s.Recreate(within(t, time.Second))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
+// The client may be closed first.
+func TestSessionEndsWithItsClient(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		c := f.newClient(t)
+		s, err := NewSession(c)
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+		requireEnded(t, s)
+		s.Orphan()
+		require.Error(t, s.Close())
+	})
+}

@@ -1,0 +1,221 @@
+package concurrency_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	. "github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/retry"
+)
+
+func TestSTMOfAFunctionThatFails(t *testing.T) {
+	onLevels(t, allLevels, func(t *testing.T, f fake, level STMOption) {
+		want := errors.New("no")
+		resp, err := NewSTM(f.client, func(s STM) error {
+			s.Get("a")
+			s.Put("k", "v")
+			return want
+		}, level)
+		require.Nil(t, resp)
+		require.Equal(t, want, err)
+		require.Nil(t, f.Get("k"))
+	})
+}
+
+// A panic is for the caller, who may recover it.
+func TestSTMPanicReachesTheCaller(t *testing.T) {
+	onLevels(t, allLevels, func(t *testing.T, f fake, level STMOption) {
+		for _, value := range []any{"oh", errors.New("oh"), 1} {
+			require.PanicsWithValue(t, value, func() {
+				_, _ = NewSTM(f.client, func(s STM) error {
+					s.Get("k")
+					panic(value)
+				}, level)
+			})
+		}
+		require.Zero(t, f.PutCount("k"))
+	})
+}
+
+// So is a Goexit, as of t.FailNow.
+func TestSTMGoexitEndsTheCaller(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = NewSTM(f.client, func(STM) error {
+				runtime.Goexit()
+				return nil
+			})
+			assert.Fail(t, "it has returned")
+		}()
+		<-done
+	})
+}
+
+// A function cannot go on after a read that failed, whatever it recovers.
+func TestSTMThatRecoversAFailedRead(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		f.On("Txn", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+		_, err := NewSTM(f.client, func(s STM) error {
+			defer func() { assert.NotNil(t, recover()) }()
+			s.Get("k")
+			return nil
+		})
+		require.Equal(t, rpctypes.ErrPermissionDenied, err)
+		require.PanicsWithValue(t, "its own", func() {
+			_, _ = NewSTM(f.client, func(s STM) error {
+				defer func() {
+					_ = recover()
+					panic("its own")
+				}()
+				s.Get("k")
+				return nil
+			})
+		})
+	})
+}
+
+func TestSTMWithinSTM(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		_, err := NewSTM(f.client, func(outer STM) error {
+			_, err := NewSTM(f.client, func(inner STM) error {
+				inner.Put("inner", "1")
+				return nil
+			})
+			outer.Put("outer", "1")
+			return err
+		})
+		require.NoError(t, err)
+
+		f.Nth("Txn", 1, func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+		_, err = NewSTM(f.client, func(outer STM) error {
+			_, err := NewSTM(f.client, func(STM) error {
+				outer.Get("outer's read, which fails within inner")
+				return nil
+			})
+			return err
+		})
+		require.Equal(t, rpctypes.ErrPermissionDenied, err)
+	})
+}
+
+func TestSTMAbortContext(t *testing.T) {
+	onLevels(t, allLevels, func(t *testing.T, f fake, level STMOption) {
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := NewSTM(f.client, func(s STM) error {
+			cancel()
+			s.Put("k", "v")
+			return nil
+		}, level, WithAbortContext(ctx))
+		require.Equal(t, context.Canceled, err)
+		require.Nil(t, f.Get("k"))
+
+		_, err = NewSTM(f.client, func(s STM) error {
+			s.Get("k")
+			assert.Fail(t, "the read has returned")
+			return nil
+		}, level, WithAbortContext(ctx))
+		require.Equal(t, context.Canceled, err)
+	})
+}
+
+// A transaction that conflicts for ever ends with its context.
+func TestSTMThatNeverCommits(t *testing.T) {
+	onLevels(t, conflictFree, func(t *testing.T, f fake, level STMOption) {
+		_, err := NewSTM(f.client, func(s STM) error {
+			s.Get("k")
+			f.put(t, "k", "")
+			time.Sleep(20 * time.Millisecond)
+			return nil
+		}, level, WithAbortContext(within(t, time.Second)))
+		require.Equal(t, context.DeadlineExceeded, err)
+	})
+}
+
+// Repeated, it could be committed twice.
+func TestSTMWhoseCommitIsNotAnsweredIsNotRepeated(t *testing.T) {
+	onLevels(t, allLevels, func(t *testing.T, f fake, level STMOption) {
+		f.Once("Txn", func(call *fakeetcd.Call) {
+			_, err := call.Execute()
+			assert.NoError(t, err)
+			call.BreakConn()
+		})
+		_, err := NewSTM(f.client, func(s STM) error {
+			s.Put("k", "v")
+			return nil
+		}, level)
+		var unknown *retry.UnknownOutcomeError
+		require.ErrorAs(t, err, &unknown)
+		require.Equal(t, 1, f.PutCount("k"))
+	})
+}
+
+// A member that lags behind does not know the revision of the snapshot yet.
+func TestSTMOnAMemberThatLags(t *testing.T) {
+	onLevels(t, conflictFree[:2], func(t *testing.T, f fake, level STMOption) {
+		f.put(t, "b", "1")
+		f.On("Txn", func(call *fakeetcd.Call) {
+			for _, op := range call.Request.(*pb.TxnRequest).Success {
+				if op.GetRequestRange().GetSerializable() {
+					call.Answer(nil, rpctypes.ErrGRPCFutureRev)
+				}
+			}
+		})
+		_, err := NewSTM(f.client, func(s STM) error {
+			s.Get("a")
+			assert.Equal(t, "1", s.Get("b"))
+			return nil
+		}, level)
+		require.NoError(t, err)
+	})
+}
+
+// The revision of the snapshot is compacted between two reads: a new one is taken.
+func TestSTMWhoseSnapshotIsCompacted(t *testing.T) {
+	onLevels(t, conflictFree[:2], func(t *testing.T, f fake, level STMOption) {
+		runs := 0
+		_, err := NewSTM(f.client, func(s STM) error {
+			s.Get("a")
+			if runs++; runs == 1 {
+				f.put(t, "b", "new")
+				assert.NoError(t, f.Compact(f.Revision()))
+			}
+			assert.Equal(t, "new", s.Get("b"))
+			return nil
+		}, level)
+		require.NoError(t, err)
+		require.Equal(t, 2, runs)
+	})
+}
+
+// The number of keys that are read is bounded by what is compared, not by repeating them.
+func TestSTMReadCommittedReadsManyKeys(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		_, err := NewSTM(f.client, func(s STM) error {
+			for i := range 300 {
+				s.Get(strconv.Itoa(i))
+			}
+			s.Put("k", "v")
+			return nil
+		}, WithIsolation(ReadCommitted))
+		require.NoError(t, err)
+		_, err = NewSTM(f.client, func(s STM) error {
+			for i := range 300 {
+				s.Get(strconv.Itoa(i))
+			}
+			return nil
+		})
+		require.Equal(t, rpctypes.ErrTooManyOps, err)
+	})
+}

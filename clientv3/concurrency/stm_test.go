@@ -1,0 +1,289 @@
+package concurrency_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/quorate/quorate/clientv3"
+	. "github.com/quorate/quorate/clientv3/concurrency"
+)
+
+var allLevels = []Isolation{SerializableSnapshot, Serializable, RepeatableReads, ReadCommitted}
+
+// conflictFree are the levels that lose no update.
+var conflictFree = allLevels[:3]
+
+// onLevels runs a test on each isolation level.
+func onLevels(t *testing.T, levels []Isolation, test func(t *testing.T, f fake, level STMOption)) {
+	t.Helper()
+	for _, level := range levels {
+		t.Run(strconv.Itoa(int(level)), func(t *testing.T) {
+			withFake(t, 3, func(t *testing.T, f fake) { test(t, f, WithIsolation(level)) })
+		})
+	}
+}
+
+// put writes a key past the transactions.
+func (f fake) put(t *testing.T, key, value string) {
+	t.Helper()
+	_, err := f.Put(key, value)
+	require.NoError(t, err)
+}
+
+// reads returns how many transactions were received that only read.
+func (f fake) reads() (n int) {
+	for _, r := range f.Calls("Txn") {
+		if txn := r.Request().(*pb.TxnRequest); len(txn.Compare) == 0 && txn.Success[0].GetRequestRange() != nil {
+			n++
+		}
+	}
+	return n
+}
+
+func TestSTMReadsAndWrites(t *testing.T) {
+	onLevels(t, allLevels, func(t *testing.T, f fake, level STMOption) {
+		f.put(t, "old", "1")
+		f.put(t, "gone", "2")
+		rev := f.Get("old").ModRevision
+		resp, err := NewSTM(f.client, func(s STM) error {
+			assert.Empty(t, s.Get())
+			assert.Empty(t, s.Get("missing"))
+			assert.Zero(t, s.Rev("missing"))
+			assert.Equal(t, "1", s.Get("old"))
+			assert.Equal(t, rev, s.Rev("old"))
+			s.Put("old", "3")
+			assert.Equal(t, "3", s.Get("old"))
+			assert.Equal(t, rev, s.Rev("old"), "what is put has no revision yet")
+			s.Del("gone")
+			assert.Empty(t, s.Get("gone"))
+			s.Put("new", "first")
+			s.Put("new", "last")
+			s.Put("never", "x")
+			s.Del("never")
+			return nil
+		}, level)
+		require.NoError(t, err)
+		require.True(t, resp.Succeeded)
+		require.Equal(t, f.Revision(), resp.Header.Revision)
+		require.Equal(t, "3", string(f.Get("old").Value))
+		require.Equal(t, "last", string(f.Get("new").Value))
+		require.Nil(t, f.Get("gone"))
+		require.Nil(t, f.Get("never"))
+	})
+}
+
+func TestSTMPutTakesOptions(t *testing.T) {
+	onLevels(t, allLevels, func(t *testing.T, f fake, level STMOption) {
+		s := f.session(t)
+		_, err := NewSTM(f.client, func(stm STM) error {
+			stm.Put("k", "v", clientv3.WithLease(s.Lease()))
+			return nil
+		}, level)
+		require.NoError(t, err)
+		require.Equal(t, int64(s.Lease()), f.Get("k").Lease)
+	})
+}
+
+func TestSTMOfNothing(t *testing.T) {
+	onLevels(t, allLevels, func(t *testing.T, f fake, level STMOption) {
+		resp, err := NewSTM(f.client, func(STM) error { return nil }, level)
+		require.NoError(t, err)
+		require.True(t, resp.Succeeded)
+		require.Equal(t, f.Revision(), resp.Header.Revision)
+	})
+}
+
+func TestSTMGetOfSeveralKeys(t *testing.T) {
+	onLevels(t, allLevels, func(t *testing.T, f fake, level STMOption) {
+		f.put(t, "a", "1")
+		f.put(t, "b", "2")
+		_, err := NewSTM(f.client, func(s STM) error {
+			assert.Equal(t, "2", s.Get("b"))
+			assert.Equal(t, "1", s.Get("a", "b", "c", "c"), "the value of the first")
+			s.Put("b", "3")
+			assert.Equal(t, "1", s.Get("a", "b"))
+			assert.Equal(t, "3", s.Get("b", "a"))
+			assert.Empty(t, s.Get("c", "d"))
+			return nil
+		}, level)
+		require.NoError(t, err)
+		require.Equal(t, 3, f.reads(), "b, then a and c, then d")
+	})
+}
+
+func TestSTMPrefetch(t *testing.T) {
+	onLevels(t, allLevels, func(t *testing.T, f fake, level STMOption) {
+		f.put(t, "a", "1")
+		_, err := NewSTM(f.client, func(s STM) error {
+			s.Put("sum", s.Get("a")+s.Get("b"))
+			return nil
+		}, level, WithPrefetch("a"), WithPrefetch("b", "c"))
+		require.NoError(t, err)
+		require.Equal(t, 2, f.Count("Txn"), "one that reads and one that commits")
+		require.Equal(t, "1", string(f.Get("sum").Value))
+	})
+}
+
+// What was read changes before the commit: the function runs again, with what it needs
+// already there.
+func TestSTMIsRepeatedAfterAConflict(t *testing.T) {
+	onLevels(t, conflictFree, func(t *testing.T, f fake, level STMOption) {
+		f.put(t, "k", "1")
+		var seen []string
+		_, err := NewSTM(f.client, func(s STM) error {
+			seen = append(seen, s.Get("k"))
+			if len(seen) < 3 {
+				f.put(t, "k", strconv.Itoa(len(seen)+1))
+			}
+			s.Put("k", seen[len(seen)-1]+"!")
+			s.Put("runs", strconv.Itoa(len(seen)))
+			return nil
+		}, level)
+		require.NoError(t, err)
+		require.Equal(t, []string{"1", "2", "3"}, seen)
+		require.Equal(t, "3!", string(f.Get("k").Value))
+		require.Equal(t, "3", string(f.Get("runs").Value))
+		require.Equal(t, 1, f.PutCount("runs"))
+		require.Equal(t, 4, f.Count("Txn"), "one that reads, and a commit for each run")
+	})
+}
+
+// A prefetched key is protected like one that was read.
+func TestSTMPrefetchedKeysAreRead(t *testing.T) {
+	onLevels(t, conflictFree, func(t *testing.T, f fake, level STMOption) {
+		runs := 0
+		_, err := NewSTM(f.client, func(STM) error {
+			if runs++; runs == 1 {
+				f.put(t, "k", "changed")
+			}
+			return nil
+		}, level, WithPrefetch("k"))
+		require.NoError(t, err)
+		require.Equal(t, 2, runs)
+	})
+}
+
+func TestSTMLevels(t *testing.T) {
+	for _, tt := range []struct {
+		level Isolation
+		// runs after: a key read, a key written blindly was changed by others
+		afterRead, afterWrite int
+		// snapshot says that all reads show one revision.
+		snapshot bool
+	}{
+		{SerializableSnapshot, 2, 2, true},
+		{Serializable, 2, 1, true},
+		{RepeatableReads, 2, 1, false},
+		{ReadCommitted, 1, 1, false},
+	} {
+		t.Run(strconv.Itoa(int(tt.level)), func(t *testing.T) {
+			withFake(t, 1, func(t *testing.T, f fake) {
+				runs := func(changed string) (n int) {
+					_, err := NewSTM(f.client, func(s STM) error {
+						s.Get("read")
+						if n++; n == 1 {
+							f.put(t, changed, "changed")
+						}
+						s.Put("written", "by the transaction")
+						return nil
+					}, WithIsolation(tt.level))
+					require.NoError(t, err)
+					return n
+				}
+				require.Equal(t, tt.afterRead, runs("read"))
+				require.Equal(t, tt.afterWrite, runs("written"))
+				require.Equal(t, 1, runs("unrelated"))
+
+				f.put(t, "b", "before")
+				var first, again string
+				_, err := NewSTM(f.client, func(s STM) error {
+					s.Get("a")
+					f.put(t, "b", "after")
+					first = s.Get("b")
+					f.put(t, "b", "later")
+					again = s.Get("b")
+					return errors.New("enough")
+				}, WithIsolation(tt.level))
+				require.EqualError(t, err, "enough")
+				require.Equal(t, tt.snapshot, first == "before", first)
+				require.Equal(t, first, again, "a key that was read stays what it was")
+			})
+		})
+	}
+}
+
+// The run after a conflict shows one revision as well, although some of it was read with
+// the commit that failed, and some is read anew.
+func TestSTMShowsOneRevisionAfterAConflict(t *testing.T) {
+	onLevels(t, conflictFree[:2], func(t *testing.T, f fake, level STMOption) {
+		both := func() {
+			_, err := f.client.Txn(t.Context()).Then(
+				clientv3.OpPut("a", strconv.FormatInt(f.Revision(), 10)),
+				clientv3.OpPut("b", strconv.FormatInt(f.Revision(), 10)),
+			).Commit()
+			require.NoError(t, err)
+		}
+		both()
+		runs := 0
+		_, err := NewSTM(f.client, func(s STM) error {
+			runs++
+			if runs == 1 {
+				s.Get("a")
+				both()
+				return nil
+			}
+			if runs == 2 {
+				both()
+			}
+			b := s.Get("b")
+			assert.Equal(t, b, s.Get("a"))
+			return nil
+		}, level)
+		require.NoError(t, err)
+		require.Equal(t, 3, runs)
+	})
+}
+
+func TestSTMUnknownIsolation(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		_, err := NewSTM(f.client, func(STM) error { return nil }, WithIsolation(4))
+		require.ErrorContains(t, err, "unknown isolation level 4")
+		require.Zero(t, f.Count("Txn"))
+	})
+}
+
+func TestDeprecatedConstructors(t *testing.T) {
+	type constructor = func(context.Context, *clientv3.Client, func(STM) error) (*clientv3.TxnResponse, error)
+	for i, newSTM := range []constructor{NewSTMSerializable, NewSTMRepeatable, NewSTMReadCommitted} {
+		withFake(t, 1, func(t *testing.T, f fake) {
+			runs := 0
+			_, err := newSTM(t.Context(), f.client, func(s STM) error {
+				s.Get("a")
+				s.Get("b")
+				if runs++; runs == 1 {
+					f.put(t, "a", "changed")
+				}
+				return nil
+			})
+			require.NoError(t, err)
+			require.Equal(t, []int{2, 2, 1}[i], runs)
+			revs := make([]int64, 0, 2)
+			for _, r := range f.Calls("Txn")[:2] {
+				revs = append(revs, r.Request().(*pb.TxnRequest).Success[0].GetRequestRange().Revision)
+			}
+			require.Equal(t, i == 0, !slices.Equal(revs, []int64{0, 0}), "Serializable reads a snapshot")
+
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			_, err = newSTM(ended, f.client, func(STM) error { return nil })
+			require.Equal(t, context.Canceled, err)
+		})
+	}
+}
