@@ -1,0 +1,306 @@
+package leasing_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/leasing"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// Each test here fails with the official package.
+
+// patience is far above what anything here takes; what hangs is ended by it.
+const patience = 20 * time.Second
+
+const prefix = "_leasing/"
+
+func startFake(t *testing.T) *fakeetcd.Cluster {
+	t.Helper()
+	cluster, err := fakeetcd.Start(1)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	return cluster
+}
+
+func newClient(t *testing.T, cluster *fakeetcd.Cluster) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func newKV(t *testing.T, c *clientv3.Client, opts ...concurrency.SessionOption) clientv3.KV {
+	t.Helper()
+	kv, closeKV, err := leasing.NewKV(c, prefix, opts...)
+	require.NoError(t, err)
+	t.Cleanup(closeKV)
+	return kv
+}
+
+// own makes kv own a key, and returns what it then has in memory.
+func own(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, key string) {
+	t.Helper()
+	_, err := kv.Get(t.Context(), key)
+	require.NoError(t, err)
+	require.NotNil(t, cluster.Get(prefix+key), "the key is not owned")
+	requireFromMemory(t, cluster, kv, key)
+}
+
+func requireFromMemory(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, key string) {
+	t.Helper()
+	before := requests(cluster)
+	_, err := kv.Get(t.Context(), key)
+	require.NoError(t, err)
+	require.Equal(t, before, requests(cluster), "%q was not answered from memory", key)
+}
+
+// awaitOwned waits until a key is answered from memory: kv takes what it had to give
+// up only after a while.
+func awaitOwned(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, key string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		before := requests(cluster)
+		_, err := kv.Get(t.Context(), key)
+		return err == nil && requests(cluster) == before
+	}, patience, 10*time.Millisecond, "%q is never owned", key)
+}
+
+func requests(cluster *fakeetcd.Cluster) int { return cluster.Count("Range") + cluster.Count("Txn") }
+
+// requireTruth fails unless kv answers what the server holds.
+func requireTruth(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, key string) {
+	t.Helper()
+	resp, err := kv.Get(t.Context(), key)
+	require.NoError(t, err)
+	want := cluster.Get(key)
+	if want == nil {
+		require.Empty(t, resp.Kvs)
+		return
+	}
+	require.Len(t, resp.Kvs, 1)
+	require.Equal(t, want.String(), resp.Kvs[0].String())
+}
+
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A write of a key that nobody owns is carried out once.
+func TestWriteIsCarriedOutOnce(t *testing.T) {
+	cluster := startFake(t)
+	kv := newKV(t, newClient(t, cluster))
+	_, err := kv.Put(t.Context(), "k", "v")
+	require.NoError(t, err)
+	require.Equal(t, 1, cluster.PutCount("k"))
+
+	resp, err := kv.Delete(t.Context(), "k", clientv3.WithPrevKV())
+	require.NoError(t, err)
+	require.Equal(t, int64(1), resp.Deleted)
+	require.Len(t, resp.PrevKvs, 1)
+}
+
+// A write whose answer is lost is not sent again.
+func TestWriteWhoseAnswerIsLostIsNotRepeated(t *testing.T) {
+	cluster := startFake(t)
+	kv := newKV(t, newClient(t, cluster))
+	own(t, cluster, kv, "k")
+	cluster.Once("Txn", func(c *fakeetcd.Call) {
+		_, err := c.Execute()
+		assert.NoError(t, err)
+		c.BreakConn()
+	})
+	_, err := kv.Put(t.Context(), "k", "v")
+	require.Error(t, err)
+	requireTruth(t, cluster, kv, "k")
+	require.Equal(t, 1, cluster.PutCount("k"))
+}
+
+// After a range delete whose answer is lost, none of its keys is in memory.
+func TestRangeDeleteWhoseAnswerIsLost(t *testing.T) {
+	cluster := startFake(t)
+	kv := newKV(t, newClient(t, cluster))
+	keys := []string{"k/a", "k/b", "k/c"}
+	for _, key := range keys {
+		_, err := cluster.Put(key, "v")
+		require.NoError(t, err)
+		own(t, cluster, kv, key)
+	}
+	// The first transaction or read finds the owned keys, a later one deletes.
+	cluster.On("Txn", func(c *fakeetcd.Call) {
+		_, err := c.Execute()
+		assert.NoError(t, err)
+		if cluster.Get("k/a") == nil {
+			c.BreakConn()
+		}
+	})
+	_, err := kv.Delete(t.Context(), "k/", clientv3.WithPrefix())
+	require.Error(t, err)
+	for _, key := range keys {
+		requireTruth(t, cluster, kv, key)
+	}
+}
+
+// A delete of everything from a key on asks the owners of the keys there.
+func TestDeleteFromKeyAsksOwners(t *testing.T) {
+	cluster := startFake(t)
+	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
+	_, err := cluster.Put("k", "v")
+	require.NoError(t, err)
+	own(t, cluster, owner, "k")
+	_, err = other.Delete(within(t), "a", clientv3.WithFromKey())
+	require.NoError(t, err)
+	require.Nil(t, cluster.Get("k"))
+	requireTruth(t, cluster, owner, "k")
+}
+
+// A range in which leasing keys lie is deleted only when nobody owns anything: also
+// the leasing keys of keys outside of it would be deleted.
+func TestDeleteOfLeasingKeysAsksOwners(t *testing.T) {
+	cluster := startFake(t)
+	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
+	own(t, cluster, owner, "A") // sorts before the prefix
+	own(t, cluster, other, "B")
+	_, err := other.Delete(within(t), "_", clientv3.WithFromKey())
+	require.NoError(t, err)
+	for _, kv := range []clientv3.KV{owner, other} {
+		for _, key := range []string{"A", "B"} {
+			before := requests(cluster)
+			requireTruth(t, cluster, kv, key)
+			require.Greater(t, requests(cluster), before, "%q was answered from memory, and is not owned", key)
+		}
+	}
+}
+
+// What a put keeps is kept in memory as well.
+func TestPutThatKeepsTheValue(t *testing.T) {
+	cluster := startFake(t)
+	kv := newKV(t, newClient(t, cluster))
+	_, err := cluster.Put("k", "kept")
+	require.NoError(t, err)
+	own(t, cluster, kv, "k")
+	_, err = kv.Put(t.Context(), "k", "", clientv3.WithIgnoreValue())
+	require.NoError(t, err)
+	requireFromMemory(t, cluster, kv, "k")
+	requireTruth(t, cluster, kv, "k")
+}
+
+// A key that is attached to a lease vanishes without a write, so it is not owned.
+func TestPutWithLeaseEndsOwnership(t *testing.T) {
+	cluster := startFake(t)
+	client := newClient(t, cluster)
+	kv := newKV(t, client)
+	lease, err := client.Grant(t.Context(), 60)
+	require.NoError(t, err)
+	for name, write := range map[string]func(key string) error{
+		"put": func(key string) error {
+			_, err := kv.Put(t.Context(), key, "v", clientv3.WithLease(lease.ID))
+			return err
+		},
+		"txn": func(key string) error {
+			_, err := kv.Txn(t.Context()).Then(clientv3.OpPut(key, "v", clientv3.WithLease(lease.ID))).Commit()
+			return err
+		},
+	} {
+		own(t, cluster, kv, name)
+		require.NoError(t, write(name))
+		requireTruth(t, cluster, kv, name)
+	}
+	require.NoError(t, cluster.ExpireLease(int64(lease.ID)))
+	requireTruth(t, cluster, kv, "put")
+	requireTruth(t, cluster, kv, "txn")
+}
+
+// A comparison of a key that does not exist comes out as on the server.
+func TestComparisonOfAbsentKey(t *testing.T) {
+	cluster := startFake(t)
+	kv := newKV(t, newClient(t, cluster))
+	own(t, cluster, kv, "absent")
+	for _, c := range []clientv3.Cmp{
+		clientv3.Compare(clientv3.Value("absent"), "=", ""),
+		clientv3.Compare(clientv3.Value("absent"), "!=", "x"),
+		clientv3.Compare(clientv3.Version("absent"), "=", 5),
+		clientv3.Compare(clientv3.ModRevision("absent"), "<", 5),
+		clientv3.Compare(clientv3.LeaseValue("absent"), "=", 7),
+	} {
+		want, err := newClient(t, cluster).Txn(t.Context()).If(c).Commit()
+		require.NoError(t, err)
+		got, err := kv.Txn(t.Context()).If(c).Then(clientv3.OpGet("absent")).Else(clientv3.OpGet("absent")).Commit()
+		require.NoError(t, err)
+		require.Equal(t, want.Succeeded, got.Succeeded, "%v", c)
+	}
+}
+
+// The options of the get that takes ownership hold for its own answer, whether or
+// not it gets it.
+func TestOptionsOfFirstGet(t *testing.T) {
+	cluster := startFake(t)
+	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
+	_, err := cluster.Put("k", "v")
+	require.NoError(t, err)
+	own(t, cluster, owner, "k")
+	resp, err := other.Get(t.Context(), "k", clientv3.WithKeysOnly())
+	require.NoError(t, err)
+	require.Empty(t, resp.Kvs[0].Value)
+}
+
+// The end of the context of the get that took ownership ends nothing else: the owner
+// still hears, after the watch has broken with a gap, that the key is wanted.
+func TestRevocationIsHeardAfterGap(t *testing.T) {
+	cluster := startFake(t)
+	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := owner.Get(ctx, "k")
+	require.NoError(t, err)
+	cancel()
+
+	// New watch streams are refused until there is a gap.
+	refuse := cluster.On("Watch", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCNoLeader) })
+	cluster.Member(0).BreakConnections()
+	written := make(chan error, 1)
+	go func() {
+		_, err := other.Put(within(t), "k", "v")
+		written <- err
+	}()
+	require.Eventually(t, func() bool {
+		l := cluster.Get(prefix + "k")
+		return l != nil && string(l.Value) == "REVOKE"
+	}, patience, time.Millisecond)
+	for i := range 3 {
+		_, err := cluster.Put(fmt.Sprint("filler", i), "v")
+		require.NoError(t, err)
+	}
+	require.NoError(t, cluster.Compact(cluster.Revision()))
+	refuse.Remove()
+
+	require.NoError(t, <-written)
+	requireTruth(t, cluster, owner, "k")
+	require.Less(t, cluster.Count("Range"), 100, "the server was asked over and over")
+}
+
+// Closing gives the keys back at once.
+func TestCloseGivesUpKeys(t *testing.T) {
+	cluster := startFake(t)
+	kv, closeKV, err := leasing.NewKV(newClient(t, cluster), prefix)
+	require.NoError(t, err)
+	own(t, cluster, kv, "k")
+	closeKV()
+	require.Nil(t, cluster.Get(prefix+"k"))
+
+	_, err = newKV(t, newClient(t, cluster)).Put(within(t), "k", "v")
+	require.NoError(t, err)
+}

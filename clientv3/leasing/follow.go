@@ -1,0 +1,84 @@
+package leasing
+
+import (
+	"context"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// watchLeasingKeys follows what happens to all leasing keys, until the session
+// ends. When the watch breaks, nothing is served until the leasing keys have been
+// listed and the watch goes on from there. The first time that is done, or when it
+// cannot be, nil is sent to ready.
+func (k *kv) watchLeasingKeys(s *session, ready chan<- error) {
+	var pause backoff
+	var reported bool
+	for s.ctx.Err() == nil {
+		rev, err := k.resync(s)
+		if ready != nil && (err == nil || permanent(err)) {
+			ready <- nil
+			ready = nil
+		}
+		var seen bool
+		if err == nil {
+			seen, err = k.followEvents(s.ctx, rev+1)
+		}
+		k.cache.suspend()
+		if seen {
+			pause, reported = backoff{}, false
+		}
+		if !reported && s.ctx.Err() == nil {
+			reported = true
+			k.client.GetLogger().Warn("leasing keys cannot be watched; nothing is cached until they can",
+				zap.String("prefix", k.prefix), zap.Error(err))
+		}
+		_ = pause.wait(s.ctx) // the loop sees that it has ended
+	}
+	if ready != nil {
+		ready <- nil
+	}
+}
+
+// resync lists the leasing keys, and switches the cache on as of the revision that
+// it returns.
+func (k *kv) resync(s *session) (rev int64, err error) {
+	resp, err := k.remote.Get(s.ctx, k.prefix, clientv3.WithPrefix())
+	if err != nil {
+		return 0, err
+	}
+	k.releases.add(k.cache.resync(&s.tenure, resp.Kvs, resp.Header.Revision)...)
+	return resp.Header.Revision, nil
+}
+
+// followEvents watches the leasing keys from a revision on until the watch ends. It
+// returns whether anything came before that, and why it ended, nil if it is ctx.
+func (k *kv) followEvents(ctx context.Context, rev int64) (seen bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for resp := range k.client.Watch(ctx, k.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev)) {
+		if err := resp.Err(); err != nil {
+			return seen, err
+		}
+		seen = true
+		for _, ev := range resp.Events {
+			k.leasingKeyEvent(ev)
+		}
+	}
+	return seen, nil
+}
+
+func (k *kv) leasingKeyEvent(ev *clientv3.Event) {
+	key := string(ev.Kv.Key[len(k.prefix):])
+	switch {
+	case ev.Type == mvccpb.Event_DELETE:
+		k.cache.disown(key, ev.Kv.ModRevision)
+	case string(ev.Kv.Value) == revoked:
+		l := leasingKey{string(ev.Kv.Key), ev.Kv.CreateRevision}
+		if k.cache.revokeEvent(key, l.rev, clientv3.LeaseID(ev.Kv.Lease)) {
+			k.releases.add(l)
+		}
+	}
+}

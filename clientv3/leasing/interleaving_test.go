@@ -1,0 +1,299 @@
+package leasing_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/retry"
+)
+
+// held is a call that was carried out, and whose answer waits.
+type held struct {
+	executed, release chan struct{}
+}
+
+// holdAnswer holds the answer to the next Txn.
+func holdAnswer(t *testing.T, cluster *fakeetcd.Cluster) *held {
+	h := &held{executed: make(chan struct{}), release: make(chan struct{})}
+	cluster.Once("Txn", func(c *fakeetcd.Call) {
+		_, err := c.Execute()
+		assert.NoError(t, err)
+		close(h.executed)
+		assert.NoError(t, c.Hold(h.release))
+	})
+	return h
+}
+
+func (h *held) await(t *testing.T) {
+	t.Helper()
+	select {
+	case <-h.executed:
+	case <-time.After(patience):
+		t.Fatal("the transaction was not carried out")
+	}
+}
+
+func put(kv clientv3.KV, key, value string) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := kv.Put(context.Background(), key, value)
+		done <- err
+	}()
+	return done
+}
+
+func requireEnd(t *testing.T, done <-chan error) {
+	t.Helper()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(patience):
+		t.Fatal("the call did not return")
+	}
+}
+
+// Ownership is revoked, and the key written, before the owner has the answer that
+// made it one.
+func TestRevokedBeforeOwned(t *testing.T) {
+	cluster := startFake(t)
+	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
+	_, err := cluster.Put("k", "old")
+	require.NoError(t, err)
+	h := holdAnswer(t, cluster)
+	first := make(chan error, 1)
+	go func() {
+		_, err := owner.Get(context.Background(), "k")
+		first <- err
+	}()
+	h.await(t)
+	requireEnd(t, put(other, "k", "new"))
+	close(h.release)
+	requireEnd(t, first)
+
+	requireTruth(t, cluster, owner, "k")
+	require.Equal(t, "new", string(cluster.Get("k").Value))
+}
+
+// The owner's write is carried out, everybody sees it, and the owner itself has no
+// answer yet.
+func TestWriteInFlightIsNotHidden(t *testing.T) {
+	cluster := startFake(t)
+	owner := newKV(t, newClient(t, cluster))
+	own(t, cluster, owner, "k")
+	h := holdAnswer(t, cluster)
+	written := put(owner, "k", "new")
+	h.await(t)
+	requireTruth(t, cluster, owner, "k")
+	resp, err := owner.Txn(t.Context()).If(clientv3.Compare(clientv3.Version("k"), "=", 1)).Commit()
+	require.NoError(t, err)
+	require.True(t, resp.Succeeded)
+
+	close(h.release)
+	requireEnd(t, written)
+	requireFromMemory(t, cluster, owner, "k")
+	requireTruth(t, cluster, owner, "k")
+}
+
+// Two writes of the owner are answered in the other order.
+func TestAnswersOvertakeEachOther(t *testing.T) {
+	cluster := startFake(t)
+	owner := newKV(t, newClient(t, cluster))
+	own(t, cluster, owner, "k")
+	h := holdAnswer(t, cluster)
+	first := put(owner, "k", "first")
+	h.await(t)
+	requireEnd(t, put(owner, "k", "second"))
+	requireTruth(t, cluster, owner, "k")
+	close(h.release)
+	requireEnd(t, first)
+
+	requireFromMemory(t, cluster, owner, "k")
+	requireTruth(t, cluster, owner, "k")
+	require.Equal(t, "second", string(cluster.Get("k").Value))
+}
+
+// The connection of a write breaks, and the server carries it out, or tries to, long
+// after the key is owned again.
+func TestLateWriteIsFencedOff(t *testing.T) {
+	t.Parallel()
+	cluster := startFake(t)
+	owner := newKV(t, newClient(t, cluster))
+	own(t, cluster, owner, "k")
+	release, late := make(chan struct{}), make(chan proto.Message, 1)
+	cluster.Once("Txn", func(c *fakeetcd.Call) {
+		c.BreakConn()
+		<-release
+		resp, err := c.Execute()
+		assert.NoError(t, err)
+		late <- resp
+	})
+	defer func() {
+		select {
+		case <-release:
+		default:
+			close(release)
+		}
+	}()
+	_, err := owner.Put(t.Context(), "k", "late")
+	var unknown *retry.UnknownOutcomeError
+	require.ErrorAs(t, err, &unknown)
+	requireTruth(t, cluster, owner, "k")
+	awaitOwned(t, cluster, owner, "k")
+
+	close(release)
+	require.False(t, (<-late).(*pb.TxnResponse).Succeeded)
+	requireFromMemory(t, cluster, owner, "k")
+	requireTruth(t, cluster, owner, "k")
+}
+
+// The answer to the acquisition is lost. The get is answered nevertheless, the
+// leasing key that was created disturbs nobody, and later the key is owned.
+func TestAcquisitionWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	cluster := startFake(t)
+	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
+	cluster.Once("Txn", func(c *fakeetcd.Call) {
+		_, err := c.Execute()
+		assert.NoError(t, err)
+		c.BreakConn()
+	})
+	requireTruth(t, cluster, owner, "k")
+	require.NotNil(t, cluster.Get(prefix+"k"))
+	requireEnd(t, put(other, "k", "v"))
+	requireTruth(t, cluster, owner, "k")
+	requireEnd(t, put(owner, "k", "w"))
+	requireTruth(t, cluster, owner, "k")
+	awaitOwned(t, cluster, owner, "k")
+	requireTruth(t, cluster, owner, "k")
+}
+
+// Somebody deletes the leasing key by hand, and the news of it does not arrive. The
+// owner's writes find it out.
+func TestLeasingKeyDeletedByHand(t *testing.T) {
+	cluster := startFake(t)
+	cluster.On("Watch", func(c *fakeetcd.Call) {
+		c.OnSend(func(resp proto.Message) bool { return len(resp.(*pb.WatchResponse).Events) == 0 })
+	})
+	client := newClient(t, cluster)
+	owner := newKV(t, client)
+	for i, write := range []func(key string) error{
+		func(key string) error { _, err := owner.Put(within(t), key, "v"); return err },
+		func(key string) error { _, err := owner.Delete(within(t), key); return err },
+		func(key string) error {
+			_, err := owner.Delete(within(t), key, clientv3.WithPrefix())
+			return err
+		},
+	} {
+		key := fmt.Sprint("k", i)
+		own(t, cluster, owner, key)
+		_, err := client.Delete(t.Context(), prefix+key)
+		require.NoError(t, err)
+		require.NoError(t, write(key))
+		before := requests(cluster)
+		requireTruth(t, cluster, owner, key)
+		require.Greater(t, requests(cluster), before, "%q was answered from memory, and is not owned", key)
+	}
+}
+
+// The same, and the news arrives.
+func TestLeasingKeyDeletedByHandIsHeard(t *testing.T) {
+	cluster := startFake(t)
+	client := newClient(t, cluster)
+	owner := newKV(t, client)
+	own(t, cluster, owner, "k")
+	_, err := client.Delete(t.Context(), prefix+"k")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		before := requests(cluster)
+		_, err := owner.Get(t.Context(), "k")
+		return err == nil && requests(cluster) > before
+	}, patience, time.Millisecond)
+}
+
+// The watch breaks with a gap. Until the leasing keys have been listed, nothing is
+// answered from memory; afterwards what is still owned is.
+func TestGap(t *testing.T) {
+	cluster := startFake(t)
+	owner := newKV(t, newClient(t, cluster))
+	own(t, cluster, owner, "kept")
+	own(t, cluster, owner, "lost")
+	listing, release := make(chan struct{}), make(chan struct{})
+	hold := cluster.On("Range", func(c *fakeetcd.Call) {
+		if string(c.Request.(*pb.RangeRequest).Key) == prefix {
+			close(listing)
+			assert.NoError(t, c.Hold(release))
+		}
+	})
+	refuse := cluster.On("Watch", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCNoLeader) })
+	cluster.Member(0).BreakConnections()
+	_, err := newClient(t, cluster).Delete(t.Context(), prefix+"lost")
+	require.NoError(t, err)
+	for range 2 {
+		_, err := cluster.Put("filler", "v")
+		require.NoError(t, err)
+	}
+	require.NoError(t, cluster.Compact(cluster.Revision()))
+	refuse.Remove()
+	select {
+	case <-listing:
+	case <-time.After(patience):
+		t.Fatal("the leasing keys are not listed")
+	}
+	hold.Remove()
+	for _, key := range []string{"kept", "lost"} {
+		before := requests(cluster)
+		requireTruth(t, cluster, owner, key)
+		require.Greater(t, requests(cluster), before, "%q was answered from memory in the gap", key)
+	}
+	close(release)
+	awaitOwned(t, cluster, owner, "kept")
+	before := requests(cluster)
+	requireTruth(t, cluster, owner, "lost")
+	require.Greater(t, requests(cluster), before)
+}
+
+// The request to give up a key is repeated when its answer is lost, the deletion of
+// the leasing key as well; the write itself is not.
+func TestRevocationIsRepeated(t *testing.T) {
+	cluster := startFake(t)
+	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
+	own(t, cluster, owner, "k")
+	broken := cluster.On("Txn", func(c *fakeetcd.Call) {
+		req := c.Request.(*pb.TxnRequest)
+		if len(req.Compare) > 0 || c.Number%2 == 0 {
+			return
+		}
+		c.BreakConn()
+	})
+	requireEnd(t, put(other, "k", "v"))
+	require.Greater(t, broken.Ran(), 3)
+	require.Equal(t, 1, cluster.PutCount("k"))
+	requireTruth(t, cluster, owner, "k")
+}
+
+// A leasing key that an acquisition without an answer left behind is removed, so that
+// the key can be owned.
+func TestOrphanIsRemoved(t *testing.T) {
+	t.Parallel()
+	cluster := startFake(t)
+	owner := newKV(t, newClient(t, cluster))
+	cluster.Once("Txn", func(c *fakeetcd.Call) {
+		_, err := c.Execute()
+		assert.NoError(t, err)
+		c.BreakConn()
+	})
+	requireTruth(t, cluster, owner, "k")
+	orphan := cluster.Get(prefix + "k").CreateRevision
+	awaitOwned(t, cluster, owner, "k")
+	require.Greater(t, cluster.Get(prefix+"k").CreateRevision, orphan)
+}

@@ -1,0 +1,130 @@
+package leasing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/concurrency"
+)
+
+// kv is a clientv3.KV that caches single keys it owns.
+type kv struct {
+	client      *clientv3.Client
+	remote      clientv3.KV
+	prefix      string // of leasing keys
+	sessionOpts []concurrency.SessionOption
+	cache       *cache
+	releases    releaseQueue
+
+	ctx        context.Context // ends with close or the client
+	cancel     context.CancelFunc
+	background sync.WaitGroup
+}
+
+// NewKV returns a KV which answers gets of single keys from a cache, as
+// linearizable as the server would, and the function that ends it. All clients
+// that write a key must do so through a KV of this package, or of the official
+// client, with the same prefix; the package documentation tells why.
+//
+// Leasing keys are stored below prefix, which must not be empty and should end in
+// a separator. With authentication, the user needs permission to read and write the
+// whole of it; without, nothing is cached. The options are those of the session
+// whose lease the leasing keys are attached to, 60 s by default.
+//
+// NewKV returns when it has a session, and waits for as long as the cluster cannot
+// be reached. The error is one that waiting does not cure, or that of the client's
+// context or the one in the options.
+//
+// The returned function must be called, and is never nil. It gives up all leasing
+// keys by revoking the session's lease; when no member answers within a second,
+// they end with the lease. A lease that came from concurrency.WithLease is not
+// revoked, its leasing keys are deleted one by one. Afterwards the KV refuses
+// writes with context.Canceled, and reads from the server.
+func NewKV(cl *clientv3.Client, prefix string, opts ...concurrency.SessionOption) (clientv3.KV, func(), error) {
+	if prefix == "" {
+		return nil, func() {}, errors.New(
+			"leasing: the prefix of the leasing keys is empty: they would be the keys themselves; name one, such as \"_leasing/\"")
+	}
+	k := newKV(cl, prefix, opts)
+	ready := make(chan error, 1)
+	k.background.Go(func() { k.keepSession(ready) })
+	k.background.Go(k.release)
+	if err := <-ready; err != nil {
+		k.close()
+		return nil, func() {}, fmt.Errorf("leasing: no session: %w", err)
+	}
+	return k, k.close, nil
+}
+
+func newKV(cl *clientv3.Client, prefix string, opts []concurrency.SessionOption) *kv {
+	k := &kv{
+		client:      cl,
+		remote:      cl.KV,
+		prefix:      prefix,
+		sessionOpts: opts,
+		cache:       newCache(prefix),
+		releases:    newReleaseQueue(),
+	}
+	k.ctx, k.cancel = context.WithCancel(cl.Ctx())
+	return k
+}
+
+func (k *kv) close() {
+	k.cancel()
+	k.background.Wait()
+}
+
+func (k *kv) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	return k.get(ctx, clientv3.OpGet(key, opts...))
+}
+
+func (k *kv) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+	return k.put(ctx, clientv3.OpPut(key, val, opts...))
+}
+
+func (k *kv) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+	return k.delete(ctx, clientv3.OpDelete(key, opts...))
+}
+
+// GetStream is not supported: its error has codes.Unimplemented.
+func (k *kv) GetStream(context.Context, string, ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
+	return nil, status.Error(codes.Unimplemented, "leasing: GetStream is not supported; call it on the client")
+}
+
+func (k *kv) Compact(ctx context.Context, rev int64, opts ...clientv3.CompactOption) (*clientv3.CompactResponse, error) {
+	return k.remote.Compact(ctx, rev, opts...)
+}
+
+func (k *kv) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	switch {
+	case op.IsGet():
+		resp, err := k.get(ctx, op)
+		return resp.OpResponse(), err
+	case op.IsPut():
+		resp, err := k.put(ctx, op)
+		return resp.OpResponse(), err
+	case op.IsDelete():
+		resp, err := k.delete(ctx, op)
+		return resp.OpResponse(), err
+	case op.IsTxn():
+		cmps, thenOps, elseOps := op.Txn()
+		resp, err := k.Txn(ctx).If(cmps...).Then(thenOps...).Else(elseOps...).Commit()
+		return resp.OpResponse(), err
+	default:
+		return clientv3.OpResponse{}, errors.New("leasing: Do of an Op that none of OpGet, OpPut, OpDelete and OpTxn made")
+	}
+}
+
+// leasingKey returns the leasing key of a key.
+func (k *kv) leasingKey(key string) string { return k.prefix + key }
+
+// isLeasingKey reports whether a key is itself a leasing key. Those change without
+// any guard, so they are never cached.
+func (k *kv) isLeasingKey(key string) bool { return strings.HasPrefix(key, k.prefix) }

@@ -1,0 +1,256 @@
+package leasing
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+func newTestKV(t *testing.T) (*fakeetcd.Cluster, *clientv3.Client, *kv) {
+	t.Helper()
+	cluster, err := fakeetcd.Start(1)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	k, closeKV, err := NewKV(client, "_leasing/")
+	require.NoError(t, err)
+	t.Cleanup(closeKV)
+	return cluster, client, k.(*kv)
+}
+
+func (c *cache) setClock(now func() time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = now
+}
+
+// The lease runs out while the owner is looking up the key: after it has found it,
+// and before it returns it. Then somebody else owns and writes the key.
+func TestLeaseEndsDuringGet(t *testing.T) {
+	cluster, client, owner := newTestKV(t)
+	_, err := cluster.Put("k", "old")
+	require.NoError(t, err)
+	for range 2 {
+		_, err = owner.Get(t.Context(), "k")
+		require.NoError(t, err)
+	}
+	var asked int
+	owner.cache.setClock(func() time.Time {
+		asked++
+		if asked == 1 { // the clock is read: what it says is too late already
+			_, err := client.Put(t.Context(), "k", "new")
+			require.NoError(t, err)
+		}
+		return time.Now().Add(time.Minute)
+	})
+	resp, err := owner.Get(t.Context(), "k")
+	require.NoError(t, err)
+	require.NotZero(t, asked)
+	require.Equal(t, "new", string(resp.Kvs[0].Value))
+
+	resp2, err := owner.Txn(t.Context()).Then(clientv3.OpGet("k")).Commit()
+	require.NoError(t, err)
+	require.Equal(t, "new", string(resp2.Responses[0].GetResponseRange().Kvs[0].Value))
+}
+
+func TestWithin(t *testing.T) {
+	const ttl = 10 * time.Second
+	for name, tt := range map[string]struct {
+		monotonic, wall time.Duration
+		want            bool
+	}{
+		"at once":           {0, 0, true},
+		"before the margin": {9899 * time.Millisecond, 9899 * time.Millisecond, true},
+		"in the margin":     {9900 * time.Millisecond, 9900 * time.Millisecond, false},
+		"suspended":         {time.Second, time.Hour, false},
+		"wall set back":     {time.Hour, time.Second, false},
+		"wall set far back": {time.Second, -time.Hour, true},
+	} {
+		require.Equal(t, tt.want, within(ttl, tt.monotonic, tt.wall), name)
+	}
+}
+
+func TestObserveKeepsTheNewest(t *testing.T) {
+	c := newCache("m/")
+	for _, rev := range []int64{5, 10, 7} {
+		c.observe(&pb.ResponseHeader{Revision: rev})
+	}
+	require.Equal(t, int64(10), c.header.Revision)
+}
+
+func TestCoolOff(t *testing.T) {
+	c := newCoolOff()
+	start := time.Unix(100, 0)
+	at := start.Add
+	c.add("a", at(0))
+	c.add("b", at(time.Second))
+	c.add("a", at(time.Second))
+	require.True(t, c.has("a", at(2*time.Second)), "its second time has not passed")
+	require.True(t, c.has("b", at(2*time.Second)))
+	require.False(t, c.has("c", at(2*time.Second)))
+	require.False(t, c.has("a", at(3*time.Second)))
+	require.False(t, c.has("b", at(3*time.Second)))
+	require.Empty(t, c.until)
+	require.Empty(t, c.queue)
+}
+
+func TestSpans(t *testing.T) {
+	k := &kv{prefix: "m/"}
+	put := func(key string) clientv3.Op { return clientv3.OpPut(key, "") }
+	del := clientv3.OpDelete
+	all := span{begin: "m/", end: "m0", exclusive: true}
+	for name, tt := range map[string]struct {
+		op   clientv3.Op
+		want []span
+	}{
+		"one key":                       {put("k"), []span{{begin: "m/k"}}},
+		"range":                         {del("a", clientv3.WithRange("c")), []span{{begin: "m/a", end: "m/c"}}},
+		"prefix":                        {del("a/", clientv3.WithPrefix()), []span{{begin: "m/a/", end: "m/a0"}}},
+		"from key, behind the prefix":   {del("n", clientv3.WithFromKey()), []span{{begin: "m/n", end: "m0"}}},
+		"from key, before the prefix":   {del("a", clientv3.WithFromKey()), []span{all}},
+		"everything":                    {del("", clientv3.WithPrefix()), []span{all}},
+		"range that ends at the prefix": {del("a", clientv3.WithRange("m/")), []span{{begin: "m/a", end: "m/m/"}}},
+		"range that ends in the prefix": {del("a", clientv3.WithRange("m/b")), []span{all}},
+		"range that begins in it":       {del("m/b", clientv3.WithRange("z")), []span{all}},
+		"range that begins at its end":  {del("m0", clientv3.WithRange("z")), []span{{begin: "m/m0", end: "m/z"}}},
+		"get":                           {clientv3.OpGet("k"), nil},
+		"txn, both branches, each once": {clientv3.OpTxn(nil, []clientv3.Op{put("a"), del("b")}, []clientv3.Op{put("a")}), []span{{begin: "m/a"}, {begin: "m/b"}}},
+		"txn in a txn, and what it reads": {
+			clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpTxn(nil, nil, []clientv3.Op{put("a"), clientv3.OpGet("x")})}, nil),
+			[]span{{begin: "m/a"}},
+		},
+	} {
+		require.Equal(t, tt.want, k.spansOf(tt.op), name)
+	}
+}
+
+// Whatever is asked of one key, memory answers as the server does.
+func TestMemoryAnswersAsTheServer(t *testing.T) {
+	t.Parallel()
+	cluster, client, owner := newTestKV(t)
+	for range 3 {
+		_, err := cluster.Put("there", "value")
+		require.NoError(t, err)
+	}
+	for _, key := range []string{"there", "absent"} {
+		_, err := owner.Get(t.Context(), key)
+		require.NoError(t, err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 500 {
+		op := randomGet(random)
+		want, wantErr := client.Do(t.Context(), op)
+		before := cluster.Count("Range") + cluster.Count("Txn")
+		got, err := owner.Do(t.Context(), op)
+		require.Equal(t, wantErr, err)
+		require.Equal(t, before, cluster.Count("Range")+cluster.Count("Txn"))
+		require.True(t, proto.Equal((*pb.RangeResponse)(want.Get()), (*pb.RangeResponse)(got.Get())),
+			"%+v\nserver %v\nmemory %v", op, want.Get(), got.Get())
+
+		cmps := randomCmps(random)
+		wantTxn, err := client.Txn(t.Context()).If(cmps...).Then(op).Else(op, op).Commit()
+		require.NoError(t, err)
+		before = cluster.Count("Txn")
+		gotTxn, err := owner.Txn(t.Context()).If(cmps...).Then(op).Else(op, op).Commit()
+		require.NoError(t, err)
+		require.Equal(t, before, cluster.Count("Txn"))
+		require.True(t, proto.Equal((*pb.TxnResponse)(wantTxn), (*pb.TxnResponse)(gotTxn)),
+			"%v\nserver %v\nmemory %v", cmps, wantTxn, gotTxn)
+	}
+}
+
+func randomKey(random *rand.Rand) string { return []string{"there", "absent"}[random.IntN(2)] }
+
+func randomGet(random *rand.Rand) clientv3.Op {
+	all := []clientv3.OpOption{
+		clientv3.WithKeysOnly(), clientv3.WithCountOnly(), clientv3.WithSerializable(), clientv3.WithLimit(1),
+		clientv3.WithSort(clientv3.SortByValue, clientv3.SortDescend),
+		clientv3.WithMinModRev(random.Int64N(6)), clientv3.WithMaxModRev(random.Int64N(6)),
+		clientv3.WithMinCreateRev(random.Int64N(6)), clientv3.WithMaxCreateRev(random.Int64N(6)),
+	}
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return clientv3.OpGet(randomKey(random), all[:random.IntN(4)]...)
+}
+
+func randomCmps(random *rand.Rand) []clientv3.Cmp {
+	cmps := make([]clientv3.Cmp, random.IntN(3))
+	for i := range cmps {
+		key, relation := randomKey(random), []string{"=", "!=", "<", ">"}[random.IntN(4)]
+		n := random.Int64N(6)
+		switch random.IntN(5) {
+		case 0:
+			cmps[i] = clientv3.Compare(clientv3.Value(key), relation, []string{"", "value", "z"}[random.IntN(3)])
+		case 1:
+			cmps[i] = clientv3.Compare(clientv3.Version(key), relation, n)
+		case 2:
+			cmps[i] = clientv3.Compare(clientv3.CreateRevision(key), relation, n)
+		case 3:
+			cmps[i] = clientv3.Compare(clientv3.ModRevision(key), relation, n)
+		default:
+			cmps[i] = clientv3.Compare(clientv3.LeaseValue(key), relation, n)
+		}
+	}
+	return cmps
+}
+
+// Writes answer as those of a plain client do.
+func TestWritesAnswerAsTheServer(t *testing.T) {
+	for i, op := range []clientv3.Op{
+		clientv3.OpPut("k", "new", clientv3.WithPrevKV()),
+		clientv3.OpPut("fresh", "v", clientv3.WithPrevKV()),
+		clientv3.OpPut("", "v"),
+		clientv3.OpPut("fresh", "", clientv3.WithIgnoreValue()),
+		clientv3.OpPut("k", "v", clientv3.WithLease(4711)),
+		clientv3.OpDelete("k", clientv3.WithPrevKV()),
+		clientv3.OpDelete("k", clientv3.WithPrefix(), clientv3.WithPrevKV()),
+		clientv3.OpDelete("fresh"),
+		clientv3.OpTxn(
+			[]clientv3.Cmp{clientv3.Compare(clientv3.Value("k"), "=", "v")},
+			[]clientv3.Op{clientv3.OpPut("k", "new"), clientv3.OpGet("k"), clientv3.OpDelete("absent")}, nil),
+		clientv3.OpTxn(
+			[]clientv3.Cmp{clientv3.Compare(clientv3.Value("k"), "=", "x")},
+			[]clientv3.Op{clientv3.OpPut("k", "new")}, []clientv3.Op{clientv3.OpGet("k")}),
+		clientv3.OpTxn(nil, nil, nil),
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			answers := make([]clientv3.OpResponse, 2)
+			errs := make([]error, 2)
+			for i := range answers {
+				cluster, client, k := newTestKV(t)
+				_, err := cluster.Put("k", "v")
+				require.NoError(t, err)
+				_, err = k.Get(t.Context(), "k") // own it: the revision is the same for both
+				require.NoError(t, err)
+				using := []clientv3.KV{client, k}[i]
+				answers[i], errs[i] = using.Do(t.Context(), op)
+				if i == 1 {
+					resp, err := k.Get(t.Context(), "k")
+					require.NoError(t, err)
+					want, err := client.Get(t.Context(), "k")
+					require.NoError(t, err)
+					require.Equal(t, fmt.Sprint(want.Kvs), fmt.Sprint(resp.Kvs))
+				}
+			}
+			require.Equal(t, errs[0], errs[1])
+			require.Equal(t, message(answers[0]), message(answers[1]))
+		})
+	}
+}
+
+// message returns a response as text.
+func message(r clientv3.OpResponse) string {
+	return fmt.Sprint((*pb.PutResponse)(r.Put()), (*pb.DeleteRangeResponse)(r.Del()), (*pb.TxnResponse)(r.Txn()))
+}

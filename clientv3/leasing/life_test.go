@@ -1,0 +1,385 @@
+package leasing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/leasing"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// The lease ends, though the client keeps it alive: as after an operator's mistake.
+// The KV goes on with a new one.
+func TestSessionIsReplaced(t *testing.T) {
+	t.Parallel()
+	cluster := startFake(t)
+	owner := newKV(t, newClient(t, cluster), concurrency.WithTTL(2))
+	own(t, cluster, owner, "k")
+	lost := cluster.Get(prefix + "k").Lease
+	require.NoError(t, cluster.ExpireLease(lost))
+	_, err := cluster.Put("k", "by somebody else")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, err := owner.Get(t.Context(), "k")
+		l := cluster.Get(prefix + "k")
+		return err == nil && l != nil && l.Lease != lost
+	}, patience, 10*time.Millisecond)
+	awaitOwned(t, cluster, owner, "k")
+	requireTruth(t, cluster, owner, "k")
+}
+
+// Waiting for an owner who does not answer ends with the caller's context, and
+// nothing is written then.
+func TestWaitForOwnerEndsWithContext(t *testing.T) {
+	cluster := startFake(t)
+	client := newClient(t, cluster)
+	_, err := client.Put(t.Context(), prefix+"k", "") // an owner who has died
+	require.NoError(t, err)
+	kv := newKV(t, client)
+	for name, write := range map[string]func(ctx context.Context) error{
+		"put":    func(ctx context.Context) error { _, err := kv.Put(ctx, "k", "v"); return err },
+		"delete": func(ctx context.Context) error { _, err := kv.Delete(ctx, "k", clientv3.WithPrefix()); return err },
+		"txn": func(ctx context.Context) error {
+			_, err := kv.Txn(ctx).Then(clientv3.OpPut("k", "v")).Commit()
+			return err
+		},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		watches := cluster.Count("Watch")
+		before := countRevokes(cluster)
+		go func() { done <- write(ctx) }()
+		require.Eventually(t, func() bool { return countRevokes(cluster) > before }, patience, time.Millisecond, name)
+		cancel()
+		require.Equal(t, context.Canceled, <-done, name)
+		require.LessOrEqual(t, cluster.Count("Watch"), watches+2)
+	}
+	require.Nil(t, cluster.Get("k"))
+}
+
+// countRevokes returns how often the leasing key of k was asked for.
+func countRevokes(cluster *fakeetcd.Cluster) int { return cluster.PutCount(prefix + "k") }
+
+// A write meets more leasing keys than one transaction has room for: own ones, and
+// those of others.
+func TestManyOwners(t *testing.T) {
+	t.Parallel()
+	cluster := startFake(t)
+	client := newClient(t, cluster)
+	mine, theirs := newKV(t, client), newKV(t, newClient(t, cluster))
+	const n = 300
+	for i := range n {
+		key := fmt.Sprintf("k/%03d", i)
+		_, err := cluster.Put(key, "v")
+		require.NoError(t, err)
+		own(t, cluster, []clientv3.KV{mine, theirs}[i%2], key)
+	}
+	resp, err := mine.Delete(within(t), "k/", clientv3.WithPrefix())
+	require.NoError(t, err)
+	require.Equal(t, int64(n), resp.Deleted)
+	for i := range n {
+		requireTruth(t, cluster, mine, fmt.Sprintf("k/%03d", i))
+		requireTruth(t, cluster, theirs, fmt.Sprintf("k/%03d", i))
+	}
+}
+
+// While the leasing keys cannot be watched, everything works, and nothing is cached.
+func TestLeasingKeysCannotBeWatched(t *testing.T) {
+	cluster := startFake(t)
+	cluster.On("Watch", func(c *fakeetcd.Call) {
+		c.Answer(nil, status.Error(codes.PermissionDenied, "etcdserver: permission denied"))
+	})
+	kv := newKV(t, newClient(t, cluster))
+	requireEnd(t, put(kv, "k", "v"))
+	requireTruth(t, cluster, kv, "k")
+}
+
+func TestLeasingKeysCannotBeListed(t *testing.T) {
+	cluster := startFake(t)
+	cluster.On("Range", func(c *fakeetcd.Call) {
+		if string(c.Request.(*pb.RangeRequest).Key) == prefix {
+			c.Answer(nil, status.Error(codes.PermissionDenied, "etcdserver: permission denied"))
+		}
+	})
+	kv := newKV(t, newClient(t, cluster))
+	requireEnd(t, put(kv, "k", "v"))
+	for range 2 {
+		before := cluster.Count("Range")
+		requireTruth(t, cluster, kv, "k")
+		require.Greater(t, cluster.Count("Range"), before)
+	}
+}
+
+func TestNewKVErrors(t *testing.T) {
+	cluster := startFake(t)
+	client := newClient(t, cluster)
+	kv, closeKV, err := leasing.NewKV(client, "")
+	require.ErrorContains(t, err, "prefix")
+	require.Nil(t, kv)
+	closeKV()
+
+	cluster.Once("LeaseGrant", func(c *fakeetcd.Call) {
+		c.Answer(nil, status.Error(codes.PermissionDenied, "etcdserver: permission denied"))
+	})
+	_, closeKV, err = leasing.NewKV(client, prefix)
+	require.ErrorContains(t, err, "permission denied")
+	closeKV()
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, closeKV, err = leasing.NewKV(client, prefix, concurrency.WithContext(ended))
+	require.ErrorIs(t, err, context.Canceled)
+	closeKV()
+
+	require.NoError(t, client.Close())
+	_, closeKV, err = leasing.NewKV(client, prefix)
+	require.ErrorIs(t, err, context.Canceled)
+	closeKV()
+}
+
+// Closing takes no longer than it must when nobody answers.
+func TestCloseWithoutServer(t *testing.T) {
+	t.Parallel()
+	cluster := startFake(t)
+	kv, closeKV, err := leasing.NewKV(newClient(t, cluster), prefix)
+	require.NoError(t, err)
+	own(t, cluster, kv, "k")
+	cluster.Member(0).Stop()
+	done := make(chan struct{})
+	go func() {
+		closeKV()
+		closeKV()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatal("close hangs")
+	}
+	_, err = kv.Put(t.Context(), "k", "v")
+	require.Equal(t, context.Canceled, err)
+	cluster.Member(0).Start()
+	requireTruth(t, cluster, kv, "k")
+}
+
+// A lease of the user's is kept, and its leasing keys are deleted.
+func TestCloseKeepsLeaseOfUser(t *testing.T) {
+	cluster := startFake(t)
+	client := newClient(t, cluster)
+	lease, err := client.Grant(t.Context(), 60)
+	require.NoError(t, err)
+	kv, closeKV, err := leasing.NewKV(client, prefix, concurrency.WithLease(lease.ID))
+	require.NoError(t, err)
+	own(t, cluster, kv, "k")
+	closeKV()
+	require.Nil(t, cluster.Get(prefix+"k"))
+	_, err = client.Put(t.Context(), "mine", "v", clientv3.WithLease(lease.ID))
+	require.NoError(t, err)
+}
+
+// There is no such lease: nothing is owned, and everything works.
+func TestSessionWithoutLease(t *testing.T) {
+	cluster := startFake(t)
+	kv := newKV(t, newClient(t, cluster), concurrency.WithLease(4711))
+	requireEnd(t, put(kv, "k", "v"))
+	for range 2 {
+		requireTruth(t, cluster, kv, "k")
+	}
+	require.Nil(t, cluster.Get(prefix+"k"))
+}
+
+// The context in the options ends, and the session with it.
+func TestSessionEndsWithContext(t *testing.T) {
+	cluster := startFake(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	kv := newKV(t, newClient(t, cluster), concurrency.WithContext(ctx))
+	own(t, cluster, kv, "k")
+	cancel()
+	require.Eventually(t, func() bool { return cluster.Get(prefix+"k") == nil }, patience, time.Millisecond)
+	requireEnd(t, put(kv, "k", "v"))
+	requireTruth(t, cluster, kv, "k")
+}
+
+// The client is closed while a write waits for an owner.
+func TestClientClosedWhileWaiting(t *testing.T) {
+	cluster := startFake(t)
+	_, err := cluster.Put(prefix+"k", "") // an owner who has died
+	require.NoError(t, err)
+	for _, phase := range []string{"asking", "waiting"} {
+		client := newClient(t, cluster)
+		kv := newKV(t, client)
+		asked := make(chan struct{})
+		cluster.Nth("Txn", 2, func(c *fakeetcd.Call) {
+			if phase == "waiting" {
+				_, err := c.Execute()
+				assert.NoError(t, err)
+			}
+			close(asked)
+			if phase == "asking" {
+				<-c.Context().Done()
+			}
+		})
+		written := put(kv, "k", "v")
+		<-asked
+		require.NoError(t, client.Close())
+		select {
+		case err := <-written:
+			require.Error(t, err, phase)
+		case <-time.After(patience):
+			t.Fatal("the write did not return: " + phase)
+		}
+	}
+	require.Nil(t, cluster.Get("k"))
+}
+
+// What a KV had been told is never newer than what its memory says later.
+func TestRevisionNeverGoesBack(t *testing.T) {
+	cluster := startFake(t)
+	kv := newKV(t, newClient(t, cluster))
+	own(t, cluster, kv, "k")
+	written, err := kv.Put(t.Context(), "another", "v")
+	require.NoError(t, err)
+	before := requests(cluster)
+	resp, err := kv.Get(t.Context(), "k")
+	require.NoError(t, err)
+	txn, err := kv.Txn(t.Context()).Then(clientv3.OpGet("k")).Commit()
+	require.NoError(t, err)
+	require.Equal(t, before, requests(cluster))
+	require.Equal(t, written.Header.Revision, resp.Header.Revision)
+	require.Equal(t, written.Header.Revision, txn.Header.Revision)
+}
+
+// One comparison that does not hold decides, also beside one of which nothing is
+// known.
+func TestFalseComparisonDecides(t *testing.T) {
+	cluster := startFake(t)
+	kv := newKV(t, newClient(t, cluster))
+	own(t, cluster, kv, "k")
+	before := requests(cluster)
+	resp, err := kv.Txn(t.Context()).If(
+		clientv3.Compare(clientv3.Version("unknown"), "=", 0),
+		clientv3.Compare(clientv3.Version("k"), "=", 1),
+	).Then(clientv3.OpPut("k", "v")).Else(clientv3.OpGet("k")).Commit()
+	require.NoError(t, err)
+	require.False(t, resp.Succeeded)
+	require.Len(t, resp.Responses, 1)
+	require.Equal(t, before, requests(cluster))
+}
+
+// A key that somebody else owns is not asked for with each get: an attempt to own it
+// costs the cluster as much as a write.
+func TestForeignKeyCoolsOff(t *testing.T) {
+	cluster := startFake(t)
+	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
+	own(t, cluster, owner, "k")
+	requireTruth(t, cluster, other, "k")
+	attempts := cluster.Count("Txn")
+	for range 3 {
+		requireTruth(t, cluster, other, "k")
+	}
+	require.Equal(t, attempts, cluster.Count("Txn"))
+}
+
+func TestEndedContext(t *testing.T) {
+	cluster := startFake(t)
+	kv := newKV(t, newClient(t, cluster))
+	own(t, cluster, kv, "k")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := kv.Get(ctx, "k")
+	require.Equal(t, context.Canceled, err)
+	_, err = kv.Txn(ctx).Then(clientv3.OpGet("k")).Commit()
+	require.Equal(t, context.Canceled, err)
+	_, err = kv.Put(ctx, "k", "v")
+	require.ErrorIs(t, err, context.Canceled)
+	require.Nil(t, cluster.Get("k"))
+}
+
+func TestWhatIsNotCached(t *testing.T) {
+	cluster := startFake(t)
+	kv := newKV(t, newClient(t, cluster))
+	own(t, cluster, kv, "k")
+	_, err := kv.GetStream(t.Context(), "k")
+	require.Equal(t, codes.Unimplemented, status.Code(err))
+	_, err = kv.Do(t.Context(), clientv3.Op{})
+	require.ErrorContains(t, err, "OpGet")
+	_, err = kv.Compact(t.Context(), cluster.Revision())
+	require.NoError(t, err)
+	for range 2 {
+		for _, op := range []clientv3.Op{
+			clientv3.OpGet(prefix + "absent"),
+			clientv3.OpGet(""),
+			clientv3.OpGet("k", clientv3.WithRev(cluster.Revision())),
+			clientv3.OpGet("k", clientv3.WithPrefix()),
+			clientv3.OpGet("k", clientv3.WithLimit(-1)),
+			clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpGet("k"), clientv3.OpTxn(nil, nil, nil)}, nil),
+			clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Version("k").WithPrefix(), "=", 0)}, nil, nil),
+		} {
+			before := requests(cluster)
+			_, err := kv.Do(t.Context(), op)
+			require.Equal(t, op.IsGet() && len(op.KeyBytes()) == 0, err != nil)
+			require.Greater(t, requests(cluster), before)
+		}
+	}
+	require.Nil(t, cluster.Get(prefix+prefix+"absent"), "a leasing key was owned")
+	_, err = kv.Get(t.Context(), "unowned", clientv3.WithSerializable())
+	require.NoError(t, err)
+	require.Nil(t, cluster.Get(prefix+"unowned"))
+}
+
+// The program has replaced the Lease by one that does not tell until when a lease
+// lives. Then nothing is answered from memory.
+func TestLeaseThatTellsNoDeadline(t *testing.T) {
+	cluster := startFake(t)
+	client := newClient(t, cluster)
+	client.Lease = forgetfulLease{client.Lease}
+	kv := newKV(t, client)
+	_, err := cluster.Put("k", "v")
+	require.NoError(t, err)
+	for range 2 {
+		before := requests(cluster)
+		requireTruth(t, cluster, kv, "k")
+		require.Greater(t, requests(cluster), before)
+	}
+}
+
+type forgetfulLease struct{ clientv3.Lease }
+
+func (l forgetfulLease) KeepAlive(
+	ctx context.Context, id clientv3.LeaseID,
+) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
+	return l.Lease.KeepAlive(clientv3.WithLeaseMonitor(ctx, &clientv3.LeaseMonitor{}), id)
+}
+
+var errBrokenGrant = errors.New("cannot grant")
+
+type brokenGrant struct {
+	clientv3.Lease
+	left int
+}
+
+func (l *brokenGrant) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
+	if l.left--; l.left >= 0 {
+		return nil, errBrokenGrant
+	}
+	return l.Lease.Grant(ctx, ttl)
+}
+
+// NewKV waits for as long as waiting may help.
+func TestNewKVWaits(t *testing.T) {
+	cluster := startFake(t)
+	client := newClient(t, cluster)
+	client.Lease = &brokenGrant{client.Lease, 2}
+	own(t, cluster, newKV(t, client), "k")
+}

@@ -1,0 +1,136 @@
+package leasing
+
+import (
+	"bytes"
+	"context"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// get answers from the cache if it can, and otherwise from the server; then it
+// takes ownership of the key on the way, if nothing speaks against it.
+func (k *kv) get(ctx context.Context, op clientv3.Op) (*clientv3.GetResponse, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	key := string(op.KeyBytes())
+	if !cacheable(op) || k.isLeasingKey(key) {
+		return k.read(ctx, op)
+	}
+	if resp := k.cache.get(key, op); resp != nil {
+		return resp, nil
+	}
+	if op.IsSerializable() {
+		return k.read(ctx, op)
+	}
+	a := k.cache.beginAcquire(key)
+	if a == nil {
+		return k.read(ctx, op)
+	}
+	resp, err := k.acquire(ctx, a)
+	if err != nil {
+		// The read itself may be repeated, whatever became of the leasing key.
+		return k.read(ctx, op)
+	}
+	return answer(resp.Header, onlyKV(resp.Responses[0]), op), nil
+}
+
+// cacheable reports whether an answer for op can be made of what the cache knows:
+// the present state of one key.
+func cacheable(op clientv3.Op) bool {
+	return op.IsGet() && len(op.KeyBytes()) > 0 && len(op.RangeBytes()) == 0 &&
+		op.Rev() == 0 && op.Limit() >= 0 && op.IsSortOptionValid()
+}
+
+// read reads from the server.
+func (k *kv) read(ctx context.Context, op clientv3.Op) (*clientv3.GetResponse, error) {
+	resp, err := k.remote.Do(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	k.cache.observe(resp.Get().Header)
+	return resp.Get(), nil
+}
+
+// acquire reads a key and, in the same transaction, creates its leasing key. It
+// does not if there is one, or if the key is attached to a lease: then the key can
+// vanish without anybody asking the owner.
+func (k *kv) acquire(ctx context.Context, a *acquisition) (*clientv3.TxnResponse, error) {
+	lkey := k.leasingKey(a.key)
+	resp, err := k.remote.Txn(ctx).
+		If(
+			clientv3.Compare(clientv3.CreateRevision(lkey), "=", 0),
+			clientv3.Compare(clientv3.LeaseValue(a.key), "=", clientv3.NoLease),
+		).
+		Then(clientv3.OpGet(a.key), clientv3.OpPut(lkey, "", clientv3.WithLease(a.tenure.lease))).
+		Else(clientv3.OpGet(a.key), clientv3.OpGet(lkey)).
+		Commit()
+	if err != nil {
+		k.cache.endAcquire(a)
+		return nil, err
+	}
+	k.cache.observe(resp.Header)
+	if !resp.Succeeded {
+		l := onlyKV(resp.Responses[1])
+		if k.cache.endAcquire(a) && l != nil && clientv3.LeaseID(l.Lease) == a.tenure.lease {
+			// Created by an acquisition whose answer was lost, or about to be
+			// released. It cannot be taken over: see doc.go, "Fences".
+			k.releases.add(leasingKey{name: lkey, rev: l.CreateRevision})
+		}
+		return resp, nil
+	}
+	k.cache.insert(a, onlyKV(resp.Responses[0]), resp.Header.Revision)
+	return resp, nil
+}
+
+// onlyKV returns the key of a read of one key, nil if it does not exist.
+func onlyKV(resp *pb.ResponseOp) *mvccpb.KeyValue {
+	kvs := resp.GetResponseRange().GetKvs()
+	if len(kvs) == 0 {
+		return nil
+	}
+	return kvs[0]
+}
+
+// answer returns what the server would answer to a get of one key. The response
+// shares nothing with its arguments. A nil item is a key that does not exist.
+func answer(header *pb.ResponseHeader, item *mvccpb.KeyValue, op clientv3.Op) *clientv3.GetResponse {
+	resp := &clientv3.GetResponse{Header: &pb.ResponseHeader{
+		ClusterId: header.GetClusterId(),
+		MemberId:  header.GetMemberId(),
+		Revision:  header.GetRevision(),
+		RaftTerm:  header.GetRaftTerm(),
+	}}
+	if item == nil {
+		return resp
+	}
+	resp.Count = 1
+	if op.IsCountOnly() || filteredOut(item, op) {
+		return resp
+	}
+	own := &mvccpb.KeyValue{
+		Key:            bytes.Clone(item.Key),
+		CreateRevision: item.CreateRevision,
+		ModRevision:    item.ModRevision,
+		Version:        item.Version,
+		Lease:          item.Lease,
+	}
+	if !op.IsKeysOnly() {
+		own.Value = bytes.Clone(item.Value)
+	}
+	resp.Kvs = []*mvccpb.KeyValue{own}
+	return resp
+}
+
+func filteredOut(item *mvccpb.KeyValue, op clientv3.Op) bool {
+	return outside(item.ModRevision, op.MinModRev(), op.MaxModRev()) ||
+		outside(item.CreateRevision, op.MinCreateRev(), op.MaxCreateRev())
+}
+
+// outside reports whether rev is not within the limits; 0 is no limit.
+func outside(rev, lowest, highest int64) bool {
+	return lowest != 0 && rev < lowest || highest != 0 && rev > highest
+}

@@ -1,0 +1,66 @@
+package leasing
+
+import (
+	"context"
+	"sync"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// releaseQueue holds the leasing keys that this client has given up and has yet to
+// delete.
+type releaseQueue struct {
+	mu      sync.Mutex
+	pending map[string]int64 // creation revision by name
+	more    chan struct{}    // holds a token while there may be some
+}
+
+func newReleaseQueue() releaseQueue {
+	return releaseQueue{pending: map[string]int64{}, more: make(chan struct{}, 1)}
+}
+
+// add enters leasing keys. Of two incarnations of one only the later can exist.
+func (q *releaseQueue) add(keys ...leasingKey) {
+	if len(keys) == 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, l := range keys {
+		q.pending[l.name] = max(q.pending[l.name], l.rev)
+	}
+	select {
+	case q.more <- struct{}{}:
+	default:
+	}
+}
+
+// take empties the queue.
+func (q *releaseQueue) take() []leasingKey {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	keys := make([]leasingKey, 0, len(q.pending))
+	for name, rev := range q.pending {
+		keys = append(keys, leasingKey{name, rev})
+	}
+	clear(q.pending)
+	return keys
+}
+
+// release deletes what comes into the queue, until the KV is closed.
+func (k *kv) release() {
+	for {
+		select {
+		case <-k.releases.more:
+			// An error says that the KV is closed, or that the server refuses: then
+			// the leasing keys end with their lease.
+			_ = k.deleteKeys(k.ctx, k.releases.take())
+		case <-k.ctx.Done():
+			return
+		}
+	}
+}
+
+func (k *kv) deleteKeys(ctx context.Context, keys []leasingKey) error {
+	return k.eachIf(ctx, keys, func(lkey string) clientv3.Op { return clientv3.OpDelete(lkey) })
+}

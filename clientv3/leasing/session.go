@@ -1,0 +1,164 @@
+package leasing
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/concurrency"
+)
+
+// farewell bounds how long a session takes to give up its leasing keys. Without an
+// answer they end with the lease.
+const farewell = time.Second
+
+// session is the lease that the leasing keys are attached to.
+type session struct {
+	tenure
+	inner *concurrency.Session
+	// granted says that the lease was made for this session.
+	granted bool
+	monitor clientv3.LeaseMonitor
+	// ctx ends when the session has.
+	ctx    context.Context
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when the goroutine that watches over it has ended
+}
+
+// openSession begins a session.
+func (k *kv) openSession() (*session, error) {
+	ctx, cancel := context.WithCancel(k.ctx)
+	lease := &sessionLease{Lease: k.client.Lease, until: ctx}
+	facade := clientv3.NewCtxClient(ctx, clientv3.WithZapLogger(k.client.GetLogger()))
+	facade.Lease = lease
+	inner, err := concurrency.NewSession(facade, k.sessionOpts...)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	s := &session{inner: inner, granted: lease.granted, ctx: ctx, cancel: cancel, ended: make(chan struct{})}
+	s.tenure = tenure{lease: inner.Lease(), aliveAt: s.certain}
+	// It shares the renewals of the session's own KeepAlive, and tells what that
+	// does not: until when the lease certainly lives.
+	renewals, err := k.client.KeepAlive(clientv3.WithLeaseMonitor(ctx, &s.monitor), s.lease)
+	if err != nil {
+		cancel()
+		inner.Orphan()
+		return nil, err
+	}
+	go s.follow(renewals)
+	return s, nil
+}
+
+// follow ends the session's context when the lease is no longer kept alive.
+func (s *session) follow(renewals <-chan *clientv3.LeaseKeepAliveResponse) {
+	defer close(s.ended)
+	defer s.cancel()
+	for {
+		select {
+		case _, ok := <-renewals:
+			if !ok {
+				return
+			}
+		case <-s.inner.Done():
+			return
+		}
+	}
+}
+
+// driftShare is the part of a TTL that is not used: a clock that runs a hundredth
+// slower than the server's still ends before it. Quartz clocks, and those that NTP
+// steers, stay within a thousandth.
+const driftShare = 100
+
+// certain reports whether the lease certainly lives at a moment, which must be the
+// present or past.
+func (s *session) certain(now time.Time) bool {
+	if s.ctx.Err() != nil {
+		return false
+	}
+	// In this order: a renewal in between lengthens the TTL by as much as it came later.
+	renewed := s.monitor.LastRenewal()
+	ttl := s.monitor.Deadline().Sub(renewed)
+	return !renewed.IsZero() && within(ttl, now.Sub(renewed), now.Round(0).Sub(renewed.Round(0)))
+}
+
+// within reports whether a lease lives whose renewal was sent so long ago by the
+// monotonic clock and by the wall clock. Both are asked: the first may have stood
+// still while the machine was suspended, the second may have been set back.
+func within(ttl, monotonic, wall time.Duration) bool {
+	return max(monotonic, wall) < ttl-ttl/driftShare
+}
+
+// keepSession opens one session after the other until the KV is closed. The result
+// of the first is sent to ready.
+func (k *kv) keepSession(ready chan<- error) {
+	var pause backoff
+	for k.ctx.Err() == nil {
+		s, err := k.openSession()
+		switch {
+		case err == nil:
+			k.serve(s, ready)
+			ready = nil
+			if !s.monitor.LastRenewal().IsZero() { // otherwise there was no such lease
+				pause = backoff{}
+			}
+		case ready != nil && (permanent(err) || k.ctx.Err() == nil && contextEnded(err)):
+			ready <- err
+			return
+		}
+		_ = pause.wait(k.ctx) // the loop sees that it has ended
+	}
+	if ready != nil {
+		ready <- k.ctx.Err()
+	}
+}
+
+// contextEnded reports whether err is that of a context. If the KV lives, it is the one
+// in the options.
+func contextEnded(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// serve uses a session until it ends.
+func (k *kv) serve(s *session, ready chan<- error) {
+	k.cache.start(&s.tenure)
+	k.watchLeasingKeys(s, ready)
+	owned := k.cache.stop()
+	s.cancel()
+	s.inner.Orphan()
+	<-s.ended
+	k.giveUp(s, owned)
+}
+
+// giveUp removes the leasing keys of a session that has ended, so that others need
+// not wait for its lease to end.
+func (k *kv) giveUp(s *session, owned []leasingKey) {
+	ctx, cancel := context.WithTimeout(k.client.Ctx(), farewell)
+	defer cancel()
+	// Either error leaves the leasing keys to the end of the lease.
+	if s.granted {
+		_, _ = k.client.Revoke(ctx, s.lease)
+		return
+	}
+	_ = k.deleteKeys(ctx, owned)
+}
+
+// sessionLease is the Lease that a session is made with. It notes whether the lease
+// was granted for it, which the options do not show, and ends a grant with the KV
+// whatever context the options have.
+type sessionLease struct {
+	clientv3.Lease
+	until   context.Context
+	granted bool
+}
+
+func (l *sessionLease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.until, cancel)()
+	resp, err := l.Lease.Grant(ctx, ttl)
+	l.granted = err == nil
+	return resp, err
+}

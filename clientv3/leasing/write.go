@@ -1,0 +1,259 @@
+package leasing
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+func (k *kv) put(ctx context.Context, op clientv3.Op) (*clientv3.PutResponse, error) {
+	resp, err := k.write(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	put := resp.Responses[0].GetResponsePut()
+	put.Header = resp.Header
+	return (*clientv3.PutResponse)(put), nil
+}
+
+func (k *kv) delete(ctx context.Context, op clientv3.Op) (*clientv3.DeleteResponse, error) {
+	resp, err := k.write(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	del := resp.Responses[0].GetResponseDeleteRange()
+	del.Header = resp.Header
+	return (*clientv3.DeleteResponse)(del), nil
+}
+
+// write carries out op, which writes, once nobody else owns what it may change. The
+// first response in the result is that of op.
+//
+// op is sent again only after a transaction that certainly did not carry it out.
+func (k *kv) write(ctx context.Context, op clientv3.Op) (*clientv3.TxnResponse, error) {
+	for spans := k.spansOf(op); ; {
+		if err := k.ctx.Err(); err != nil {
+			return nil, err
+		}
+		w := k.cache.beginWrite(spans)
+		resp, err := k.send(ctx, op, w)
+		if err != nil {
+			k.releases.add(k.cache.abandon(w)...)
+			return nil, err
+		}
+		if resp.Succeeded {
+			k.releases.add(k.cache.commit(w, resp.Header, w.refreshed(resp))...)
+			return resp, nil
+		}
+		if err := k.makeWay(ctx, w, resp); err != nil {
+			return nil, err
+		}
+		spans = w.spans
+	}
+}
+
+// send carries out op, and reads the owned keys again, if the guards of w hold.
+// Otherwise it reads the leasing keys that stand in the way.
+func (k *kv) send(ctx context.Context, op clientv3.Op, w *write) (*clientv3.TxnResponse, error) {
+	guards := make([]clientv3.Cmp, len(w.spans))
+	list := make([]clientv3.Op, len(w.spans))
+	for i, s := range w.spans {
+		guards[i], list[i] = s.guard(), s.list()
+	}
+	thenOps := []clientv3.Op{op}
+	if refresh := w.refresh(); len(refresh) > 0 {
+		thenOps = append(thenOps, clientv3.OpTxn(nil, refresh, nil))
+	}
+	return k.remote.Txn(ctx).If(guards...).Then(thenOps...).Else(list...).Commit()
+}
+
+// makeWay has the leasing keys given up that kept w from being carried out, and
+// waits until they are gone.
+func (k *kv) makeWay(ctx context.Context, w *write, resp *clientv3.TxnResponse) error {
+	k.cache.observe(resp.Header)
+	own, foreign := k.cache.yield(w, resp.Responses)
+	k.releases.add(own...)
+	if err := k.requestRevoke(ctx, foreign); err != nil {
+		return err
+	}
+	return k.awaitDeletion(ctx, append(own, foreign...), resp.Header.Revision)
+}
+
+// write is a write in flight.
+type write struct {
+	spans []span
+	// entries are the owned keys that the write may change. While it is in flight
+	// they are not served.
+	entries []*entry
+}
+
+// minRefresh is how many owned keys a write reads again at least; beyond, it is as
+// many as the write has guards. A server limits the operations of a transaction, to
+// 128 by default, and ownership of a wide range must not make a small write too
+// large.
+const minRefresh = 16
+
+// refresh returns the reads by which a transaction tells what its own writes made
+// of the owned keys. That cannot be told from the operations alone: a put may keep
+// the old value, or attach the key to a lease. Nor can it from a read of keys alone,
+// which says nothing of leases.
+func (w *write) refresh() []clientv3.Op {
+	reads := make([]clientv3.Op, w.refreshes())
+	for i := range reads {
+		reads[i] = clientv3.OpGet(w.entries[i].key)
+	}
+	return reads
+}
+
+func (w *write) refreshes() int {
+	return min(len(w.entries), max(minRefresh, len(w.spans)))
+}
+
+// refreshed returns what the first entries hold after the transaction.
+func (w *write) refreshed(resp *clientv3.TxnResponse) []*mvccpb.KeyValue {
+	if len(resp.Responses) < 2 {
+		return nil
+	}
+	reads := resp.Responses[1].GetResponseTxn().GetResponses()
+	items := make([]*mvccpb.KeyValue, len(reads))
+	for i, r := range reads {
+		items[i] = onlyKV(r)
+	}
+	return items
+}
+
+// beginWrite begins a write. It must be ended by commit, abandon or yield.
+func (c *cache) beginWrite(spans []span) *write {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := &write{spans: slices.Clone(spans)}
+	seen := map[*entry]bool{}
+	for i := range w.spans {
+		s := &w.spans[i]
+		in := c.entriesInLocked(*s)
+		if s.end == "" {
+			s.floor = 0
+			for _, e := range in {
+				s.floor = e.rev
+			}
+		}
+		for _, e := range in {
+			if !seen[e] {
+				seen[e] = true
+				e.writers++
+				w.entries = append(w.entries, e)
+			}
+		}
+	}
+	return w
+}
+
+func (c *cache) entriesInLocked(s span) []*entry {
+	if s.end == "" {
+		if e := c.entries[s.begin[len(c.prefix):]]; e != nil {
+			return []*entry{e}
+		}
+		return nil
+	}
+	var in []*entry
+	for key, e := range c.entries {
+		if s.contains(c.prefix + key) {
+			in = append(in, e)
+		}
+	}
+	return in
+}
+
+// disproves reports whether the guards of the write, since they held, show that
+// there is no such leasing key: somebody else deleted it.
+func (w *write) disproves(l leasingKey) bool {
+	return slices.ContainsFunc(w.spans, func(s span) bool { return s.contains(l.name) && l.rev > s.floor })
+}
+
+// commit ends a write that was carried out. items are what the first of its entries
+// hold since; the others are given up, as are keys that are attached to a lease now.
+// It returns the leasing keys to release.
+func (c *cache) commit(w *write, h *pb.ResponseHeader, items []*mvccpb.KeyValue) (release []leasingKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.observeLocked(h)
+	for i, e := range w.entries {
+		e.writers--
+		if c.entries[e.key] != e {
+			continue
+		}
+		l := c.leasingKeyOf(e)
+		if i >= len(items) || items[i] != nil && items[i].Lease != 0 || w.disproves(l) {
+			c.disownLocked(e.key, e.rev)
+			release = append(release, l)
+			continue
+		}
+		if h.GetRevision() >= e.at { // and not overtaken by the answer to a later write
+			e.item, e.at = items[i], h.GetRevision()
+		}
+	}
+	return release
+}
+
+// abandon ends a write of which nobody knows whether it was, or will be, carried
+// out. Its entries are given up; it returns their leasing keys, to be released.
+func (c *cache) abandon(w *write) (release []leasingKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range w.entries {
+		e.writers--
+		c.disownLocked(e.key, e.rev)
+		release = append(release, c.leasingKeyOf(e))
+	}
+	return release
+}
+
+// yield ends a write that was not carried out because of the leasing keys that
+// listed shows, span by span. It forgets what turns out not to be owned, and
+// returns which leasing keys have to go: this client's own, and those of others.
+// For a range it notes up to which revision those were created that may stay.
+func (c *cache) yield(w *write, listed []*pb.ResponseOp) (own, foreign []leasingKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kept, gone := map[string]int64{}, map[string]bool{}
+	for i := range w.spans {
+		s := &w.spans[i]
+		s.floor = 0
+		lowest := int64(math.MaxInt64) // of those that have to go
+		for _, l := range listed[i].GetResponseRange().GetKvs() {
+			key, name := string(l.Key[len(c.prefix):]), leasingKey{string(l.Key), l.CreateRevision}
+			ours := c.tenure != nil && clientv3.LeaseID(l.Lease) == c.tenure.lease
+			if ours && !s.exclusive && string(l.Value) != revoked && c.ownsLocked(key, l.CreateRevision) {
+				kept[key] = l.CreateRevision
+				s.floor = max(s.floor, l.CreateRevision)
+				continue
+			}
+			lowest = min(lowest, l.CreateRevision)
+			if gone[name.name] {
+				continue
+			}
+			gone[name.name] = true
+			c.disownLocked(key, l.CreateRevision)
+			if ours {
+				own = append(own, name)
+			} else {
+				foreign = append(foreign, name)
+			}
+		}
+		if s.floor >= lowest {
+			s.floor = 0 // the guard must not hold before they have gone
+		}
+	}
+	for _, e := range w.entries {
+		e.writers--
+		if kept[e.key] != e.rev || gone[c.prefix+e.key] {
+			c.disownLocked(e.key, e.rev)
+		}
+	}
+	return own, foreign
+}
