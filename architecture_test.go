@@ -33,7 +33,7 @@ var rooms = map[string][]string{
 	"clientv3/clientv3util":             {"clientv3"},
 	"clientv3/concurrency":              {"clientv3", "retry"},
 	"clientv3/credentials":              {},
-	"clientv3/experimental/recipes":     {"clientv3", "clientv3/concurrency"},
+	"clientv3/experimental/recipes":     {"clientv3", "clientv3/concurrency", "retry"},
 	"clientv3/kubernetes":               {"clientv3"},
 	"clientv3/leasing":                  {"clientv3", "clientv3/concurrency"},
 	"clientv3/mirror":                   {"clientv3"},

@@ -22,7 +22,7 @@ import (
 // The file appears under its name, in place of one that was there, when it is
 // complete: the SHA-256 digest that ends it has been checked, and it has been
 // written to disk. Until then the data is in a file beside it whose name ends in
-// ".part", which is removed on any error. Only the user may read and write the
+// ".part", which is removed on any error; a process that is killed leaves it. Only the user may read and write the
 // file. Downloads to one path at the same time do not disturb each other; the last
 // to finish stays.
 //

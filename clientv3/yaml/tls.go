@@ -24,7 +24,8 @@ func (f tlsFields) config() (*clientv3.Config, error) {
 	if f.InsecureTransport {
 		return new(clientv3.Config), nil
 	}
-	if err := f.checkCertificate(); err != nil {
+	certificates, err := f.certificates()
+	if err != nil {
 		return nil, err
 	}
 	ca, caField := f.TrustedCAFile, "trusted-ca-file"
@@ -44,22 +45,24 @@ func (f tlsFields) config() (*clientv3.Config, error) {
 		return nil, fmt.Errorf("%s: %s holds no certificate in PEM", caField, ca)
 	}
 	cfg.TLS.MinVersion = tls.VersionTLS12
+	cfg.TLS.Certificates = certificates // to look at: connections read the files again
 	return cfg, nil
 }
 
-// checkCertificate checks all that NewClientConfig will, whose errors do not tell
-// the certificate from the authorities.
-func (f tlsFields) checkCertificate() error {
+// certificates returns the client's certificate, if there is one. It checks all that
+// NewClientConfig will, whose errors do not tell the certificate from the authorities.
+func (f tlsFields) certificates() ([]tls.Certificate, error) {
 	switch {
 	case f.CertFile == "" && f.KeyFile == "":
-		return nil
+		return nil, nil
 	case f.KeyFile == "":
-		return errors.New("key-file: it is missing, and the certificate in cert-file is of no use without its key")
+		return nil, errors.New("key-file: it is missing, and the certificate in cert-file is of no use without its key")
 	case f.CertFile == "":
-		return errors.New("cert-file: it is missing, and the key in key-file is of no use without its certificate")
+		return nil, errors.New("cert-file: it is missing, and the key in key-file is of no use without its certificate")
 	}
-	if _, err := tls.LoadX509KeyPair(f.CertFile, f.KeyFile); err != nil {
-		return fmt.Errorf("cert-file and key-file: %w", err)
+	certificate, err := tls.LoadX509KeyPair(f.CertFile, f.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("cert-file and key-file: %w", err)
 	}
-	return nil
+	return []tls.Certificate{certificate}, nil
 }

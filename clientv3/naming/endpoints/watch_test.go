@@ -151,6 +151,42 @@ func TestWatchDoesNotGoBack(t *testing.T) {
 	require.Equal(t, 1, stale.Ran())
 }
 
+// Nor when all that it is behind of are events, and no compaction tells.
+func TestWatchDoesNotGoBackAfterEvents(t *testing.T) {
+	cluster, client, _ := start(t)
+	refuse := make(chan struct{})
+	cluster.Once("Watch", func(c *fakeetcd.Call) {
+		sent := make(chan *pb.WatchResponse, 1)
+		c.OnSend(func(resp proto.Message) bool {
+			if r := resp.(*pb.WatchResponse); len(r.Events) > 0 {
+				sent <- r
+			}
+			return true
+		})
+		go func() {
+			<-refuse
+			r := <-sent
+			_ = c.Send(&pb.WatchResponse{
+				Header: r.Header, WatchId: r.WatchId, Canceled: true, CancelReason: rpctypes.ErrGRPCPermissionDenied.Error(),
+			})
+		}()
+		_, _ = c.Execute()
+	})
+	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
+	require.NoError(t, err)
+	register(t, client, adding("a", "a"))
+	require.Equal(t, []*endpoints.Update{add("svc/a", "a")}, next(t, ch))
+
+	stale := cluster.Once("Range", func(c *fakeetcd.Call) {
+		c.Answer(&pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 1}}, nil)
+	})
+	close(refuse)
+	require.NoError(t, cluster.Wait(within(t), "Range", 3))
+	require.Equal(t, 1, stale.Ran())
+	register(t, client, adding("b", "b"))
+	require.Equal(t, []*endpoints.Update{add("svc/b", "b")}, next(t, ch))
+}
+
 // The cluster was restored from a backup: its revision is lower, and what it says
 // counts.
 func TestWatchOfARestoredCluster(t *testing.T) {
@@ -175,6 +211,11 @@ func TestWatchOfARestoredCluster(t *testing.T) {
 	<-watched
 	register(t, client, deleting("a"))
 	require.Equal(t, []*endpoints.Update{gone("svc/a")}, next(t, ch))
+	var serializable []bool
+	for _, list := range cluster.Calls("Range") {
+		serializable = append(serializable, list.Request().(*pb.RangeRequest).Serializable)
+	}
+	require.Equal(t, []bool{true, true, false}, serializable, "one member's word is not enough")
 }
 
 // Nobody reads the channel, neither before its context ends nor after. That the

@@ -15,9 +15,11 @@
 //
 // # Addresses
 //
-// Each key is one resolver.Endpoint with one address, in the order of the keys.
-// Values that cannot be understood, or have no address, are left out, with a
-// warning in the client's log. Metadata is not passed on.
+// Each key is one resolver.Endpoint with one address. Every channel has an order of
+// its own, which it keeps, so that channels of which each uses the first address, as
+// gRPC's do by default, are spread over all. Values that cannot be understood, or have
+// no address, are left out, with a warning in the client's log. Metadata is not passed
+// on.
 //
 // # Faults
 //

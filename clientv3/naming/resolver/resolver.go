@@ -1,9 +1,11 @@
 package resolver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 
@@ -44,7 +46,7 @@ func (b builder) Build(target gresolver.Target, cc gresolver.ClientConn, _ greso
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &etcdResolver{
-		client: b.client, service: service, cc: cc, addrs: map[string]string{},
+		client: b.client, service: service, cc: cc, addrs: map[string]string{}, order: maphash.MakeSeed(),
 		cancel: cancel, done: make(chan struct{}),
 	}
 	go r.run(ctx)
@@ -57,6 +59,7 @@ type etcdResolver struct {
 	service string
 	cc      gresolver.ClientConn
 	addrs   map[string]string // by key
+	order   maphash.Seed      // of the endpoints, see endpoints
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -103,9 +106,14 @@ func (r *etcdResolver) Failed(err error) {
 	r.cc.ReportError(status.Error(codes.Unavailable, fmt.Sprintf("resolver: service %q: %v", r.service, err)))
 }
 
+// endpoints returns all endpoints, in an order that is another one for each channel, so
+// that those that use the first do not all use the same, and does not change with what
+// is registered.
 func (r *etcdResolver) endpoints() []gresolver.Endpoint {
 	all := make([]gresolver.Endpoint, 0, len(r.addrs))
-	for _, key := range slices.Sorted(maps.Keys(r.addrs)) {
+	for _, key := range slices.SortedFunc(maps.Keys(r.addrs), func(a, b string) int {
+		return cmp.Compare(maphash.String(r.order, a), maphash.String(r.order, b))
+	}) {
 		all = append(all, gresolver.Endpoint{Addresses: []gresolver.Address{{Addr: r.addrs[key]}}})
 	}
 	return all

@@ -1,0 +1,177 @@
+package concurrency_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/clientv3"
+	. "github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// deletes reports whether a call is a transaction that deletes.
+func deletes(call *fakeetcd.Call) bool {
+	txn, _ := call.Request.(*pb.TxnRequest)
+	for _, op := range txn.GetSuccess() {
+		if op.GetRequestDeleteRange() != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// delayDelete has a member stop with the next request to delete a key in its hands. It
+// carries it out when it goes on, which resume makes it do.
+func delayDelete(t *testing.T, f fake, received func(*fakeetcd.Call)) (resume func()) {
+	t.Helper()
+	var stopped atomic.Bool
+	release := make(chan struct{})
+	f.On("Txn", func(call *fakeetcd.Call) {
+		if !deletes(call) || stopped.Swap(true) {
+			return
+		}
+		received(call)
+		<-release
+		_, err := call.Execute()
+		assert.NoError(t, err)
+	})
+	return func() {
+		require.True(t, stopped.Load())
+		close(release)
+		synctest.Wait()
+	}
+}
+
+// The deletion of a failed Lock is carried out when the session has locked again.
+func TestLateCleanupDoesNotDeleteTheNextLock(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		s := f.session(t)
+		f.Once("Txn", holdAnswer)
+		resume := delayDelete(t, f, (*fakeetcd.Call).BreakConn)
+		require.Equal(t, context.DeadlineExceeded, NewMutex(s, "lock").Lock(within(t, time.Second)))
+		synctest.Wait()
+		require.Empty(t, f.keys(t, "lock"))
+
+		m := lock(t, s, "lock")
+		resume()
+		require.True(t, owns(t, f.client, m))
+	})
+}
+
+// So is an Unlock that had failed. Lock has the key put anew, which it does not delete.
+func TestLateUnlockDoesNotDeleteTheNextLock(t *testing.T) {
+	for name, next := range map[string]func(s *Session, m *Mutex) *Mutex{
+		"the same mutex": func(_ *Session, m *Mutex) *Mutex { return m },
+		"another mutex":  func(s *Session, _ *Mutex) *Mutex { return NewMutex(s, "lock") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withFake(t, 3, func(t *testing.T, f fake) {
+				s := f.session(t)
+				m := lock(t, s, "lock")
+				resume := delayDelete(t, f, func(*fakeetcd.Call) {})
+				require.Equal(t, context.DeadlineExceeded, m.Unlock(within(t, time.Second)))
+				m = next(s, m)
+				require.NoError(t, m.Lock(t.Context()))
+				resume()
+				require.True(t, owns(t, f.client, m))
+				require.NoError(t, m.Unlock(t.Context()))
+				require.Empty(t, f.keys(t, "lock"))
+			})
+		})
+	}
+}
+
+func TestLateResignDoesNotDeleteTheNextCandidate(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		e := NewElection(f.session(t), "office")
+		require.NoError(t, e.Campaign(t.Context(), "one"))
+		resume := delayDelete(t, f, func(*fakeetcd.Call) {})
+		require.Equal(t, context.DeadlineExceeded, e.Resign(within(t, time.Second)))
+		require.NoError(t, e.Campaign(t.Context(), "two"))
+		resume()
+		requireLeader(t, e, "two")
+	})
+}
+
+// A mutex gives up and leaves its key to another of its session, which then learns nothing
+// of it.
+func TestLockThatGivesUpIsNotForgottenByAnother(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		holder := lock(t, f.session(t), "lock")
+		s := f.session(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		waiting := goes(func() error { return NewMutex(s, "lock").Lock(ctx) })
+		release := make(chan struct{})
+		f.Once("Txn", func(call *fakeetcd.Call) {
+			_ = call.Hold(release)
+			call.Answer(nil, rpctypes.ErrGRPCPermissionDenied)
+		})
+		refused := goes(func() error { return NewMutex(s, "lock").TryLock(t.Context()) })
+		cancel()
+		require.Equal(t, context.Canceled, requireNow(t, waiting))
+		require.Equal(t, []string{holder.Key(), keyOf(s, "lock")}, f.keys(t, "lock"))
+		close(release)
+		require.Equal(t, rpctypes.ErrPermissionDenied, requireNow(t, refused))
+		synctest.Wait()
+		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
+	})
+}
+
+// Who may not delete a key does not ask for ever.
+func TestSweepingEndsWhenItIsRefused(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		lock(t, f.session(t), "lock")
+		s := f.session(t)
+		waiting := goes(func() error { return NewMutex(s, "lock").Lock(within(t, time.Second)) })
+		f.On("Txn", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+		require.Equal(t, context.DeadlineExceeded, <-waiting)
+		time.Sleep(time.Hour)
+		before := f.Count("Txn")
+		require.Less(t, before, 2000)
+		time.Sleep(time.Hour)
+		require.Equal(t, before, f.Count("Txn"))
+	})
+}
+
+// slowWatcher takes a second to notice that a context has ended.
+type slowWatcher struct {
+	clientv3.Watcher
+	returned atomic.Bool
+}
+
+func (w *slowWatcher) Watch(ctx context.Context, _ string, _ ...clientv3.OpOption) clientv3.WatchChan {
+	<-ctx.Done()
+	time.Sleep(time.Second)
+	w.returned.Store(true)
+	ch := make(chan clientv3.WatchResponse)
+	close(ch)
+	return ch
+}
+
+// Nothing of the session runs any more when Orphan or Close has returned.
+func TestTheEndOfASessionWaitsForItsSweepers(t *testing.T) {
+	for name, end := range map[string]func(*Session) error{
+		"Orphan": func(s *Session) error { s.Orphan(); return nil },
+		"Close":  (*Session).Close,
+	} {
+		t.Run(name, func(t *testing.T) {
+			withFake(t, 1, func(t *testing.T, f fake) {
+				w := &slowWatcher{Watcher: f.client.Watcher}
+				f.client.Watcher = w
+				s := f.session(t)
+				f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
+				lock(t, s, "lock")
+				require.NoError(t, end(s))
+				require.True(t, w.returned.Load())
+			})
+		})
+	}
+}

@@ -1,0 +1,230 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/concurrency"
+)
+
+var (
+	errEntered    = errors.New("recipe: this DoubleBarrier was entered: leave it first, or make another one for another participant")
+	errNotEntered = errors.New("recipe: this DoubleBarrier was not entered")
+)
+
+// DoubleBarrier has processes begin something together, and end it together.
+//
+// A process that dies is out of it when its session's lease ends. If that was before the
+// barrier opened, another one has to enter in its place; afterwards the others do not
+// wait for it when they leave.
+//
+// A DoubleBarrier is one participant. It is not safe for concurrent use.
+type DoubleBarrier struct {
+	session *concurrency.Session
+	key     string
+	count   int
+
+	me *member // nil if not entered
+	// ready is the revision at which the barrier opened. Those who entered with us have
+	// keys older than that.
+	ready int64
+	// leaving says that the own key may be gone because Leave has deleted it.
+	leaving bool
+}
+
+// NewDoubleBarrier returns a participant, over a session, in the barrier for count
+// participants whose keys begin with key and a slash.
+func NewDoubleBarrier(s *concurrency.Session, key string, count int) *DoubleBarrier {
+	return &DoubleBarrier{session: s, key: key, count: count}
+}
+
+func (b *DoubleBarrier) waitersPrefix() string { return b.key + "/waiters" }
+
+func (b *DoubleBarrier) readyKey() string { return b.key + "/ready" }
+
+// Enter waits until as many participants have entered as the barrier is for. The error is
+// [ErrTooManyClients] if that many have entered already, some of which may be about to
+// leave.
+func (b *DoubleBarrier) Enter() error {
+	if b.me != nil {
+		return errEntered
+	}
+	return whileSession(b.session, b.enter)
+}
+
+func (b *DoubleBarrier) enter(ctx context.Context) error {
+	waiters, err := b.waiters(ctx)
+	if err != nil {
+		return err
+	}
+	if len(waiters.Kvs) >= b.count {
+		return ErrTooManyClients
+	}
+	me, err := join(ctx, b.session, b.waitersPrefix())
+	if err != nil {
+		return err
+	}
+	ready, err := b.open(ctx, me)
+	if err != nil {
+		discard(b.session, me.key)
+		return err
+	}
+	b.me, b.ready, b.leaving = me, ready, false
+	return nil
+}
+
+// waiters gets the keys of all participants, oldest first.
+func (b *DoubleBarrier) waiters(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	opts = append(opts, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	return b.session.Client().Get(ctx, b.waitersPrefix()+"/", opts...)
+}
+
+// open opens the barrier if the own key completes the number, and otherwise waits until
+// another participant does. It returns the revision at which the barrier opened.
+func (b *DoubleBarrier) open(ctx context.Context, me *member) (int64, error) {
+	waiters, err := b.waiters(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if len(waiters.Kvs) >= b.count {
+		switch last := waiters.Kvs[b.count-1].CreateRevision; {
+		case me.rev > last:
+			return 0, ErrTooManyClients
+		case me.rev == last:
+			return b.announce(ctx, me)
+		}
+	}
+	var ready int64
+	if err := me.whilePresent(ctx, func(ctx context.Context) (err error) {
+		ready, err = b.waitReady(ctx, me)
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	return ready, b.confirm(ctx, me)
+}
+
+// announce lets everybody in, and returns the revision at which the barrier opened.
+func (b *DoubleBarrier) announce(ctx context.Context, me *member) (int64, error) {
+	isShut := clientv3.Compare(clientv3.ModRevision(b.readyKey()), "<", me.rev)
+	resp, _, err := commit(ctx, func() clientv3.Txn {
+		return b.session.Client().Txn(ctx).If(me.exists(), isShut).
+			Then(clientv3.OpPut(b.readyKey(), "")).
+			Else(clientv3.OpGet(me.key, clientv3.WithKeysOnly()), clientv3.OpGet(b.readyKey()))
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case resp.Succeeded:
+		return resp.Header.Revision, nil
+	case !me.found(resp.Responses[0].GetResponseRange().Kvs):
+		return 0, lostKeyError(b.session, me.key)
+	}
+	return resp.Responses[1].GetResponseRange().Kvs[0].ModRevision, nil
+}
+
+// waitReady waits until the barrier is opened with the own key in it. What is left of an
+// earlier time is older than that.
+func (b *DoubleBarrier) waitReady(ctx context.Context, me *member) (int64, error) {
+	client, rev := b.session.Client(), me.rev
+	for {
+		ev, err := waitPut(ctx, client, b.readyKey(), rev)
+		if err == nil {
+			return ev.Kv.ModRevision, nil
+		}
+		if !errors.Is(err, rpctypes.ErrCompacted) {
+			return 0, err
+		}
+		resp, err := client.Get(ctx, b.readyKey())
+		if err != nil {
+			return 0, err
+		}
+		if len(resp.Kvs) > 0 && resp.Kvs[0].ModRevision > me.rev {
+			return resp.Kvs[0].ModRevision, nil
+		}
+		rev = resp.Header.Revision
+	}
+}
+
+// confirm returns an error if the own key is gone, and so may not have been counted.
+func (b *DoubleBarrier) confirm(ctx context.Context, me *member) error {
+	resp, err := b.session.Client().Get(ctx, me.key, clientv3.WithKeysOnly())
+	if err == nil && !me.found(resp.Kvs) {
+		err = lostKeyError(b.session, me.key)
+	}
+	return err
+}
+
+// Leave waits until everybody who entered with this participant has left or died. The
+// error says if this participant is taken for dead itself, as its key was gone before; the
+// others may have left without it, and it may enter anew if the session lives. After other
+// errors Leave may be called again.
+//
+// The oldest key stays until all others are gone: the younger ones go at once, and their
+// owners wait for the oldest.
+func (b *DoubleBarrier) Leave() error {
+	if b.me == nil {
+		return errNotEntered
+	}
+	if err := whileSession(b.session, b.leave); err != nil {
+		return err
+	}
+	b.me = nil
+	return nil
+}
+
+func (b *DoubleBarrier) leave(ctx context.Context) error {
+	isMine := func(kv *mvccpb.KeyValue) bool { return kv.CreateRevision == b.me.rev }
+	for {
+		waiters, err := b.waiters(ctx, clientv3.WithMaxCreateRev(b.ready))
+		if err != nil {
+			return err
+		}
+		n := len(waiters.Kvs)
+		if !b.leaving && !slices.ContainsFunc(waiters.Kvs, isMine) {
+			err := lostKeyError(b.session, b.me.key)
+			b.me = nil
+			return err
+		}
+		if n == 0 {
+			return nil
+		}
+		oldest, next := waiters.Kvs[0], waiters.Kvs[n-1]
+		switch {
+		case !isMine(oldest):
+			if err := b.withdraw(ctx); err != nil {
+				return err
+			}
+			next = oldest
+		case n == 1:
+			return b.shut(ctx)
+		}
+		if err := waitGone(ctx, b.session.Client(), next, waiters.Header.Revision); err != nil {
+			return err
+		}
+	}
+}
+
+// withdraw deletes the own key.
+func (b *DoubleBarrier) withdraw(ctx context.Context) error {
+	b.leaving = true
+	return b.me.delete(ctx)
+}
+
+// shut deletes the last participant's key, and with it the one that opened the barrier,
+// unless it has been opened anew.
+func (b *DoubleBarrier) shut(ctx context.Context) error {
+	b.leaving = true
+	_, err := b.session.Client().Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(b.readyKey()), "=", b.ready)).
+		Then(clientv3.OpDelete(b.readyKey()), clientv3.OpDelete(b.me.key)).
+		Else(clientv3.OpDelete(b.me.key)).
+		Commit()
+	return err
+}

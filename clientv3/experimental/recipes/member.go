@@ -1,0 +1,81 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/concurrency"
+)
+
+// member is a session that takes part in something by a key of its own.
+type member struct {
+	session *concurrency.Session
+	*EphemeralKV
+}
+
+// join puts a key for the session below a prefix. If it fails there is no key.
+func join(ctx context.Context, s *concurrency.Session, prefix string) (*member, error) {
+	kv, err := createEphemeral(ctx, s, prefix)
+	if err != nil {
+		return nil, err
+	}
+	return &member{s, kv}, nil
+}
+
+// exists compares the key with the one that was put.
+func (m *member) exists() clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(m.key), "=", m.rev)
+}
+
+// found reports whether the key was there when it was read.
+func (m *member) found(kvs []*mvccpb.KeyValue) bool {
+	return len(kvs) == 1 && kvs[0].CreateRevision == m.rev
+}
+
+// whilePresent carries out work, which waits, for as long as the key lives. When it is lost
+// the context of the work ends, and the error says so.
+func (m *member) whilePresent(ctx context.Context, work func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		err := waitGone(ctx, m.session.Client(), &mvccpb.KeyValue{Key: []byte(m.key), CreateRevision: m.rev}, m.rev)
+		if err == nil {
+			err = lostKeyError(m.session, m.key)
+		}
+		cancel(err)
+	}()
+	err := causeOf(ctx, work(ctx))
+	cancel(nil)
+	<-watched
+	return err
+}
+
+// whileSession carries out work for as long as the session lives. When it is lost the
+// context of the work ends, and the error says so.
+func whileSession(s *concurrency.Session, work func(ctx context.Context) error) error {
+	if err := sessionError(s); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(s.Client().Ctx())
+	defer cancel(nil)
+	defer context.AfterFunc(s.Ctx(), func() {
+		if err := sessionError(s); err != nil {
+			cancel(err)
+		}
+	})()
+	return causeOf(ctx, work(ctx))
+}
+
+// causeOf returns the reason for which ctx was cancelled, if there is one, in place of what
+// work with ctx made of it.
+func causeOf(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if err == nil || errors.Is(ctx.Err(), cause) {
+		return err
+	}
+	return cause
+}

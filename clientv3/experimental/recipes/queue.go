@@ -1,0 +1,67 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// Queue is a queue for any number of readers and writers. Its elements are the keys below
+// keyPrefix and a slash, so no queue's prefix may be followed by a slash in that of
+// another. It is safe for concurrent use.
+type Queue struct {
+	client *clientv3.Client
+	prefix string
+}
+
+// NewQueue returns the queue whose keys begin with keyPrefix and a slash.
+func NewQueue(client *clientv3.Client, keyPrefix string) *Queue { return &Queue{client, keyPrefix} }
+
+// Enqueue puts an element at the end of the queue, at most once.
+func (q *Queue) Enqueue(val string) error { return createUnique(q.client, q.prefix, val) }
+
+// Dequeue takes the element that has been in the queue longest, and waits for one if
+// there is none. Each element is taken by one call. With an error that leaves the outcome
+// unknown an element may have been taken that nobody gets.
+func (q *Queue) Dequeue() (string, error) {
+	return dequeue(q.client, q.prefix+"/", clientv3.WithFirstRev())
+}
+
+// dequeue takes the key below a prefix that the options get first.
+func dequeue(c *clientv3.Client, prefix string, first []clientv3.OpOption) (string, error) {
+	ctx := c.Ctx()
+	for {
+		resp, err := c.Get(ctx, prefix, first...)
+		if err != nil {
+			return "", err
+		}
+		if len(resp.Kvs) == 0 {
+			_, err = waitPut(ctx, c, prefix, resp.Header.Revision, clientv3.WithPrefix())
+			if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+				return "", err
+			}
+			continue
+		}
+		taken, err := take(ctx, c, resp.Kvs[0])
+		if err != nil {
+			return "", err
+		}
+		if taken {
+			return string(resp.Kvs[0].Value), nil
+		}
+	}
+}
+
+// take deletes a key that was read, and reports whether it was still there, unchanged.
+func take(ctx context.Context, c *clientv3.Client, kv *mvccpb.KeyValue) (bool, error) {
+	key := string(kv.Key)
+	return commitOnce(ctx, func() clientv3.Txn {
+		return c.Txn(ctx).
+			If(clientv3.Compare(clientv3.ModRevision(key), "=", kv.ModRevision)).
+			Then(clientv3.OpDelete(key))
+	})
+}
