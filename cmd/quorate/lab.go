@@ -120,7 +120,7 @@ func (f labFlags) run(cmd *cobra.Command, run scenarioRunner) error {
 		return errors.Join(err, fmt.Errorf("print the result: %w", printErr))
 	}
 	if !rep.OK() {
-		return errors.Join(violationError{rep}, err)
+		return errors.Join(violations(rep), err)
 	}
 	if err == nil && rep.Interrupted {
 		return fmt.Errorf("the run was ended early: %w", context.Cause(cmd.Context()))
@@ -153,18 +153,24 @@ func (f labFlags) print(w io.Writer, rep report.Report) error {
 
 // violationError is what a run ends with whose checks found something wrong.
 type violationError struct {
-	report report.Report
+	total int
+	first string // the message of the first one
 }
 
 func (e violationError) Error() string {
-	var first string
-	if calls := e.report.Verdict.Violations; len(calls) > 0 {
-		first = calls[0].Message
+	if e.total > 1 {
+		return fmt.Sprintf("%d violations, the first: %s", e.total, e.first)
+	}
+	return "violation: " + e.first
+}
+
+// violations returns the violations of a report, which must have some, as an error.
+func violations(rep report.Report) violationError {
+	e := violationError{total: rep.Violations()}
+	if calls := rep.Verdict.Violations; len(calls) > 0 {
+		e.first = calls[0].Message
 	} else {
-		first = e.report.Watches.Verdict.Violations[0].Message
+		e.first = rep.Watches.Verdict.Violations[0].Message
 	}
-	if n := e.report.Violations(); n > 1 {
-		return fmt.Sprintf("%d violations, the first: %s", n, first)
-	}
-	return "violation: " + first
+	return e
 }

@@ -155,7 +155,7 @@ func TestLabFailsWhenAWriteIsLost(t *testing.T) {
 	}
 	status, stdout, stderr := execRoot(t.Context(), run, "lab", "--fault", "slow", "--for", "500ms")
 	assert.Equal(t, exitViolation, status)
-	assert.Regexp(t, `(?m)^\d+ VIOLATIONS?:$`, stdout)
+	assert.Regexp(t, `(?m)^[\d,]+ VIOLATIONS?:$`, stdout)
 	assert.Contains(t, stdout, "lost_write: put/")
 	assert.Contains(t, stderr, "quorate: ")
 	assert.Contains(t, stderr, "violations, the first: ")

@@ -9,14 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/lab/report"
 	"github.com/quorate/quorate/lab/soak"
 )
 
 // soakRunner takes and checks the history of a run; [soak.Run] is the real one.
 type soakRunner func(context.Context, soak.Config) (soak.Result, error)
 
-// soakFlags are the flags of "quorate soak".
+// soakFlags are the flags of "quorate soak watches".
 type soakFlags struct {
 	duration time.Duration
 	members  int
@@ -25,12 +24,29 @@ type soakFlags struct {
 	seed     uint64
 }
 
-func newSoakCommand(run soakRunner) *cobra.Command {
+// newSoakCommand returns the command "soak", which does what its subcommand "watches"
+// does.
+func newSoakCommand(watches soakRunner, locks locksRunner) *cobra.Command {
+	cmd := newWatchesCommand(watches)
+	cmd.Use = "soak"
+	cmd.Short = "Use a real etcd cluster under faults for long, and check what comes of it"
+	cmd.Long = `soak without a subcommand is "soak watches".
+
+` + cmd.Long
+	cmd.Example += `
+
+  # Locks in place of watches:
+  quorate soak locks --duration 10m`
+	cmd.AddCommand(newWatchesCommand(watches), newLocksCommand(locks))
+	return cmd
+}
+
+func newWatchesCommand(run soakRunner) *cobra.Command {
 	var flags soakFlags
 	cmd := &cobra.Command{
-		Use:   "soak",
+		Use:   "watches",
 		Short: "Watch a real etcd cluster under faults, and check every event that arrives",
-		Long: `soak starts a cluster of real etcd processes on this machine, writes to it, and
+		Long: `watches starts a cluster of real etcd processes on this machine, writes to it, and
 watches it through Quorate in every way the API has, while members are killed,
 stopped and cut off, leadership moves, history is compacted, and the clients'
 links are cut, delayed and blackholed, in a random order. Nothing needs to be
@@ -78,15 +94,34 @@ func (f soakFlags) run(cmd *cobra.Command, run soakRunner) error {
 	result, err := run(cmd.Context(), soak.Config{
 		Duration: f.duration, Members: f.members, Watches: f.watches, Writers: f.writers, Seed: f.seed, Log: cmd.ErrOrStderr(),
 	})
-	if result.Verdict.Watches > 0 {
-		if _, printErr := fmt.Fprint(cmd.OutOrStdout(), result); printErr != nil {
+	out := soakResult{text: result, checked: result.Verdict.Watches > 0, interrupted: result.Interrupted}
+	if !result.Verdict.OK() {
+		out.violations = violationError{result.Verdict.Total(), result.Verdict.Violations[0].Message}
+	}
+	return out.conclude(cmd, err)
+}
+
+// soakResult is what a run of "soak" came to, whichever it was.
+type soakResult struct {
+	text fmt.Stringer
+	// checked tells that there is a text to print.
+	checked, interrupted bool
+	// violations has a total of 0 if every promise was kept.
+	violations violationError
+}
+
+// conclude prints the result, and returns the error that the command ends with; err is
+// that of the run.
+func (r soakResult) conclude(cmd *cobra.Command, err error) error {
+	if r.checked {
+		if _, printErr := fmt.Fprint(cmd.OutOrStdout(), r.text); printErr != nil {
 			return errors.Join(err, fmt.Errorf("print the result: %w", printErr))
 		}
 	}
-	if !result.Verdict.OK() {
-		return errors.Join(violationError{report.Report{Watches: report.WatchCheck{Verdict: result.Verdict}}}, err)
+	if r.violations.total > 0 {
+		return errors.Join(r.violations, err)
 	}
-	if err == nil && result.Interrupted {
+	if err == nil && r.interrupted {
 		return fmt.Errorf("the run was ended early: %w", context.Cause(cmd.Context()))
 	}
 	return err

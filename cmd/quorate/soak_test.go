@@ -20,7 +20,7 @@ func execSoak(ctx context.Context, result soak.Result, err error, args ...string
 		asked = cfg
 		result.Seed = cfg.Seed
 		return result, err
-	})
+	}, nil)
 	var out, errOut bytes.Buffer
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(args)
@@ -80,6 +80,17 @@ func TestSoakFlags(t *testing.T) {
 	status, _, stderr, _ := execSoak(t.Context(), soak.Result{}, nil, "--members", "0")
 	assert.Equal(t, exitFailure, status)
 	assert.Contains(t, stderr, "--duration, --members, --watches and --writers must be more than 0")
+}
+
+// TestSoakIsWatches holds "soak" and "soak watches" to be the same.
+func TestSoakIsWatches(t *testing.T) {
+	_, _, _, one := execSoak(t.Context(), soak.Result{}, nil, "--seed", "42", "--watches", "9")
+	_, _, _, other := execSoak(t.Context(), soak.Result{}, nil, "watches", "--seed", "42", "--watches", "9")
+	one.Log, other.Log = nil, nil
+	assert.Equal(t, one, other)
+	status, _, stderr, _ := execSoak(t.Context(), soak.Result{}, nil, "leases")
+	assert.Equal(t, exitFailure, status)
+	assert.Contains(t, stderr, `unknown command "leases" for "soak"`)
 }
 
 func TestSoakRefusesBadConfig(t *testing.T) {

@@ -182,3 +182,27 @@ func TestInjectAndHealEndWithTheirContext(t *testing.T) {
 	require.NoError(t, fault.Heal(ctx, s), "half a rolling restart can be healed")
 	assert.Empty(t, look(c, nil))
 }
+
+// TestStormLeavesTheClusterWell ends a storm when its first fault is injected.
+func TestStormLeavesTheClusterWell(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := lab.Start(ctx, lab.Config{Dir: t.TempDir()})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, c.Close()) }()
+	for seed := range uint64(3) {
+		raging, end := context.WithCancel(ctx)
+		s := fault.Scene{Cluster: c, Rand: rand.New(rand.NewPCG(seed, 1)), Note: func(string) { end() }}
+		storm := fault.NewStorm(s, rand.New(rand.NewPCG(seed, 2)))
+		require.NoError(t, storm.Run(raging))
+		assert.Len(t, storm.Tally().Faults, 1)
+		assert.Zero(t, storm.Tally().NotInjected)
+		assert.Empty(t, look(c, nil))
+	}
+}
+
+func TestTallyInWords(t *testing.T) {
+	assert.Equal(t, "all-killed 1, kill 2, not injected 3, connections cut 4",
+		fault.Tally{Faults: map[string]int{"kill": 2, "all-killed": 1}, NotInjected: 3, Cuts: 4}.String())
+	assert.Equal(t, "not injected 0, connections cut 0", fault.Tally{}.String())
+}

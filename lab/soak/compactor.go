@@ -9,6 +9,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/pace"
+	"github.com/quorate/quorate/lab/record"
 )
 
 const (
@@ -25,7 +27,7 @@ const (
 // compactor compacts the history now and then.
 type compactor struct {
 	cluster *lab.Cluster
-	rec     *recorder
+	rec     *record.Recorder
 
 	mu   sync.Mutex
 	made []int64 // with those whose outcome is unknown
@@ -33,12 +35,12 @@ type compactor struct {
 
 // run compacts until ctx ends.
 func (c *compactor) run(ctx context.Context, rng *rand.Rand) {
-	for sleep(ctx, between(rng, shortestEra, longestEra)) == nil {
+	for pace.Sleep(ctx, pace.Between(rng, shortestEra, longestEra)) == nil {
 		leave := rng.Int64N(shortHistory)
 		if rng.IntN(2) == 0 {
 			leave = rng.Int64N(longHistory)
 		}
-		if revision := c.rec.revision() - leave; revision > c.last() {
+		if revision := c.rec.Revision() - leave; revision > c.last() {
 			c.compact(ctx, rng, revision)
 		}
 	}

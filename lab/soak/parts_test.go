@@ -2,7 +2,6 @@ package soak
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -12,61 +11,13 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/watchcheck"
 )
 
 func event(key string, revision int64) history.Event {
 	return history.Event{KeyValue: history.KeyValue{Key: key, ModRevision: revision}}
-}
-
-func TestRecorderTakesEachRevisionOnce(t *testing.T) {
-	r := &recorder{changed: make(chan struct{})}
-	next, err := r.take(2, []history.Event{event("a", 2), event("b", 2), event("a", 3)})
-	require.NoError(t, err)
-	assert.EqualValues(t, 4, next)
-	next, err = r.take(2, []history.Event{event("a", 2), event("b", 2)}) // as another member tells it
-	require.NoError(t, err)
-	assert.EqualValues(t, 3, next)
-	_, err = r.take(3, []history.Event{event("a", 3), event("c", 4)})
-	require.NoError(t, err)
-	assert.Equal(t, []history.Event{event("a", 2), event("b", 2), event("a", 3), event("c", 4)}, r.all())
-	assert.EqualValues(t, 4, r.revision())
-}
-
-func TestRecorderTrustsNobody(t *testing.T) {
-	tests := []struct {
-		name string
-		next int64
-		came []history.Event
-		want string
-	}{
-		{"a gap", 4, []history.Event{event("a", 5)}, "its stream went from revision 3 to 5"},
-		{"another key", 2, []history.Event{event("a", 2), event("x", 2)}, "it tells of revision 2 as"},
-		{"half a revision", 2, []history.Event{event("a", 2)}, "it tells of revision 2 as"},
-		{"another event at the end", 3, []history.Event{event("b", 3)}, "it tells of revision 3 as"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			r := &recorder{changed: make(chan struct{})}
-			_, err := r.take(2, []history.Event{event("a", 2), event("b", 2), event("a", 3)})
-			require.NoError(t, err)
-			_, err = r.take(tt.next, tt.came)
-			require.ErrorContains(t, err, tt.want)
-			assert.ErrorAs(t, err, new(disagreement))
-		})
-	}
-}
-
-func TestRecorderAwait(t *testing.T) {
-	r := &recorder{changed: make(chan struct{})}
-	ended, end := context.WithCancelCause(t.Context())
-	end(errors.New("too late"))
-	require.EqualError(t, r.await(ended, 2), "the recorder is at revision 1 and waits for 2: too late")
-	go func() { _, _ = r.take(2, []history.Event{event("a", 2)}) }()
-	require.NoError(t, r.await(t.Context(), 2))
-	go r.fail(errors.New("members disagree"))
-	require.EqualError(t, r.await(t.Context(), 3), "members disagree")
 }
 
 func TestWrittenAfter(t *testing.T) {
@@ -86,13 +37,6 @@ func TestLastOwed(t *testing.T) {
 	assert.Zero(t, lastOwed(events, a, 5, 5), "none in between")
 	assert.Zero(t, lastOwed(events, a, 0, 6), "nothing is known of the start")
 	assert.Zero(t, lastOwed(events, history.WatchRequest{Key: "c"}, 2, 6))
-}
-
-func TestEventsThrough(t *testing.T) {
-	events := []history.Event{event("a", 2), event("b", 3), event("a", 4)}
-	assert.Len(t, eventsThrough(events, 3), 2)
-	assert.Len(t, eventsThrough(events, 4), 3)
-	assert.Empty(t, eventsThrough(events, 1))
 }
 
 func TestReadingKnowsWhereToGoOn(t *testing.T) {
@@ -169,7 +113,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 }
 
 func TestResultShowsTheEvidence(t *testing.T) {
-	r := Result{Members: 3, Seed: 7, Faults: map[string]int{"kill": 2, "all-killed": 1}, Cuts: 5}
+	r := Result{Members: 3, Seed: 7}
+	r.Tally = fault.Tally{Faults: map[string]int{"kill": 2, "all-killed": 1}, Cuts: 5}
 	r.Verdict = watchcheck.Verdict{Watches: 2, Counts: map[watchcheck.Promise]int{watchcheck.Unique: 3}, Violations: []watchcheck.Violation{
 		{Promise: watchcheck.Unique, Message: "put a came again", Evidence: []string{"response 4"}},
 	}}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/internal/pace"
 )
 
 // group is a number of watches whose contexts have the same outgoing metadata, and
@@ -91,12 +92,12 @@ func newPlan(rng *rand.Rand, known news) plan {
 
 // behave chooses how long and how fast a watch is read.
 func (p *plan) behave(rng *rand.Rand) {
-	p.life, p.pause = between(rng, shortestLife, longestLife), 0
+	p.life, p.pause = pace.Between(rng, shortestLife, longestLife), 0
 	if rng.IntN(5) == 0 {
-		p.life = between(rng, longestLife, veryLongLife)
+		p.life = pace.Between(rng, longestLife, veryLongLife)
 	}
 	if rng.IntN(6) == 0 {
-		p.pause = between(rng, 0, longestPause)
+		p.pause = pace.Between(rng, 0, longestPause)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/internal/pace"
 )
 
 const (
@@ -87,7 +88,7 @@ func (r *readers) reader(rng *rand.Rand) {
 		} else {
 			p = newPlan(rng, r.known())
 		}
-		if sleep(r.ctx, between(rng, 0, longestBreak)) != nil {
+		if pace.Sleep(r.ctx, pace.Between(rng, 0, longestBreak)) != nil {
 			return
 		}
 	}
@@ -131,7 +132,7 @@ func (r *readers) drain(ctx context.Context, x *reading, next Next) error {
 		}
 		x.take(response, r.now())
 		if x.plan.pause > 0 && !r.settling() {
-			if err := sleep(ctx, x.plan.pause); err != nil {
+			if err := pace.Sleep(ctx, x.plan.pause); err != nil {
 				return err
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/internal/pace"
 )
 
 const (
@@ -61,7 +62,7 @@ func watch(client Client, n int, seed uint64, now func() time.Duration, known fu
 // requestProgress asks for bookmarks of a group all the time. A call that fails
 // promises nothing.
 func (r *readers) requestProgress(g group, rng *rand.Rand) {
-	for sleep(r.ctx, between(rng, leastProgress, mostProgress)) == nil {
+	for pace.Sleep(r.ctx, pace.Between(rng, leastProgress, mostProgress)) == nil {
 		ctx, cancel := context.WithTimeout(g.context(r.ctx), progressTimeout)
 		_ = r.client.RequestProgress(ctx)
 		cancel()

@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/watchcheck"
 )
@@ -25,13 +26,10 @@ type Result struct {
 
 	// Duration from the beginning to the check.
 	Duration time.Duration
-	// Faults counts the faults by name, and NotInjected those of them that failed to
-	// happen, at least in part.
-	Faults      map[string]int
-	NotInjected int
-	// Cuts counts the times that all connections of clients to a member were reset
-	// beside the faults, and Compactions those attempted.
-	Cuts, Compactions int
+	// Tally counts the faults.
+	fault.Tally
+	// Compactions that were attempted.
+	Compactions int
 	// Revisions and Events that the store went through.
 	Revisions, Events int64
 	// Watches by how they ended: left by their readers, ended for compaction, for
@@ -44,9 +42,9 @@ type Result struct {
 // count fills in what there is to count.
 func (res *Result) count(r *run, watches []history.Watch, revision int64) {
 	res.Duration = r.now()
-	res.Faults, res.NotInjected, res.Cuts = r.trouble.counts, r.trouble.failed, r.trouble.cuts
+	res.Tally = r.storm.Tally()
 	res.Compactions = len(r.compactor.all())
-	res.Revisions, res.Events = revision, int64(len(r.rec.all()))
+	res.Revisions, res.Events = revision, int64(len(r.rec.Events()))
 	for i := range watches {
 		w := &watches[i]
 		var last history.WatchResponse
@@ -77,11 +75,7 @@ func (res Result) String() string {
 	}
 	fmt.Fprintf(&b, "%d members, seed %d, %s\n", res.Members, res.Seed, res.Duration.Round(time.Second))
 	fmt.Fprintf(&b, "store      %d revisions, %d events, %d compactions\n", res.Revisions, res.Events, res.Compactions)
-	fmt.Fprintf(&b, "faults     ")
-	for _, name := range slices.Sorted(maps.Keys(res.Faults)) {
-		fmt.Fprintf(&b, "%s %d, ", name, res.Faults[name])
-	}
-	fmt.Fprintf(&b, "not injected %d, connections cut %d\n", res.NotInjected, res.Cuts)
+	fmt.Fprintf(&b, "faults     %v\n", res.Tally)
 	fmt.Fprintf(&b, "watches    %d: left %d, compacted %d, no leader %d, otherwise ended %d, open to the end %d\n",
 		v.Watches, res.Left, res.Compacted, res.NoLeader, res.Ended, res.Open)
 	fmt.Fprintf(&b, "delivered  %d events in %d responses, %d bookmarks\n", v.Events, v.Responses, v.Bookmarks)

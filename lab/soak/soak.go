@@ -28,6 +28,7 @@ import (
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/record"
 	"github.com/quorate/quorate/lab/watchcheck"
 )
 
@@ -60,11 +61,11 @@ type run struct {
 	began     time.Time
 	cluster   *lab.Cluster
 	kv        *clientv3.Client
-	rec       *recorder
+	rec       *record.Recorder
 	writers   *writers
 	readers   *readers
 	compactor *compactor
-	trouble   *trouble
+	storm     *fault.Storm
 	result    Result
 }
 
@@ -112,8 +113,8 @@ func (r *run) inCluster(ctx context.Context) (err error) {
 		return fmt.Errorf("start the cluster: %w", err)
 	}
 	defer func() { err = errors.Join(err, r.cluster.Close()) }()
-	r.rec = record(r.cluster)
-	defer r.rec.stop()
+	r.rec = record.Start(r.cluster)
+	defer r.rec.Stop()
 	if r.kv, err = newClient(r.cluster.Endpoints(), 0); err != nil {
 		return fmt.Errorf("connect the writers: %w", err)
 	}
@@ -134,10 +135,7 @@ func (r *run) inCluster(ctx context.Context) (err error) {
 func (r *run) underFaults(ctx context.Context, client Client) ([]history.Watch, int64, error) {
 	seed := r.cfg.Seed
 	r.compactor = &compactor{cluster: r.cluster, rec: r.rec}
-	r.trouble = &trouble{
-		scene:  fault.Scene{Cluster: r.cluster, Rand: r.rng(faultStream), Note: r.note},
-		counts: map[string]int{},
-	}
+	r.storm = fault.NewStorm(fault.Scene{Cluster: r.cluster, Rand: r.rng(faultStream), Note: r.note}, r.rng(cutStream))
 	r.writers = write(r.kv, r.cfg.Writers, seed, r.now)
 	r.readers = watch(client, r.cfg.Watches, seed, r.now, r.known)
 	err := r.faults(ctx)
@@ -156,9 +154,8 @@ func (r *run) faults(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Duration)
 	defer cancel()
 	var beside sync.WaitGroup
-	beside.Go(func() { r.trouble.breakConnections(ctx, r.rng(cutStream)) })
 	beside.Go(func() { r.compactor.run(ctx, r.rng(compactorStream)) })
-	err := r.trouble.faults(ctx)
+	err := r.storm.Run(ctx)
 	cancel()
 	beside.Wait()
 	return err
@@ -171,7 +168,7 @@ func (r *run) settle() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	events := r.rec.all()
+	events := r.rec.Events()
 	after := r.writers.writtenAfter()
 	r.readers.settle(r.cfg.SettleTimeout, func(request history.WatchRequest, returned time.Duration) int64 {
 		start := request.StartRevision
@@ -199,12 +196,7 @@ func lastOwed(events []history.Event, request history.WatchRequest, start, end i
 func (r *run) recorded() (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
 	defer cancel()
-	response, err := r.kv.Get(ctx, keyPrefix, clientv3.WithCountOnly())
-	if err != nil {
-		return 0, fmt.Errorf("ask the healed cluster for its revision: %w", err)
-	}
-	revision := response.Header.GetRevision()
-	return revision, r.rec.await(ctx, revision)
+	return r.rec.CatchUp(ctx)
 }
 
 // check holds what the readers saw against the record.
@@ -221,7 +213,7 @@ func (r *run) check(watches []history.Watch, settled int64) error {
 		}
 	}
 	reference := watchcheck.Reference{
-		Events: eventsThrough(r.rec.all(), through), Through: through, Settled: settled, Compactions: r.compactor.all(),
+		Events: record.Through(r.rec.Events(), through), Through: through, Settled: settled, Compactions: r.compactor.all(),
 	}
 	verdict, err := watchcheck.Check(reference, watches)
 	if err != nil {
@@ -232,16 +224,8 @@ func (r *run) check(watches []history.Watch, settled int64) error {
 	return nil
 }
 
-// eventsThrough returns the events up to a revision: a lease may have ended since.
-func eventsThrough(events []history.Event, revision int64) []history.Event {
-	for len(events) > 0 && events[len(events)-1].ModRevision > revision {
-		events = events[:len(events)-1]
-	}
-	return events
-}
-
 func (r *run) known() news {
-	return news{revision: r.rec.revision(), compacted: r.compactor.last()}
+	return news{revision: r.rec.Revision(), compacted: r.compactor.last()}
 }
 
 func (r *run) now() time.Duration { return time.Since(r.began) }
@@ -251,21 +235,4 @@ func (r *run) rng(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(r.cfg.
 // note writes a line to the log.
 func (r *run) note(text string) {
 	_, _ = fmt.Fprintf(r.cfg.Log, "%7.1fs  %s\n", r.now().Seconds(), text)
-}
-
-// between returns a random time from shortest up to longest.
-func between(rng *rand.Rand, shortest, longest time.Duration) time.Duration {
-	return shortest + time.Duration(rng.Int64N(int64(longest-shortest)))
-}
-
-// sleep returns after d, or with the error of ctx when that ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab/internal/pace"
 )
 
 const (
@@ -87,7 +88,7 @@ func (w *writers) end() {
 }
 
 func (w *writers) run(ctx context.Context, index int, rng *rand.Rand) {
-	for n := 0; sleep(ctx, between(rng, 0, 2*writePause)) == nil; n++ {
+	for n := 0; pace.Sleep(ctx, pace.Between(rng, 0, 2*writePause)) == nil; n++ {
 		sent := w.now()
 		revision, err := w.one(ctx, rng, value(rng, index, n))
 		if err == nil && revision > 0 {
@@ -101,15 +102,15 @@ func (w *writers) run(ctx context.Context, index int, rng *rand.Rand) {
 // bursts puts a great many small values now and then, as fast as it can, so that
 // watches fall far behind.
 func (w *writers) bursts(ctx context.Context, rng *rand.Rand) {
-	quiet := between(rng, firstBurst/2, firstBurst)
-	for n := 0; sleep(ctx, quiet) == nil; n++ {
+	quiet := pace.Between(rng, firstBurst/2, firstBurst)
+	for n := 0; pace.Sleep(ctx, quiet) == nil; n++ {
 		var lanes sync.WaitGroup
 		for lane := range burstLanes {
 			key, each := randomKey(rng), (burstSize/2+rng.IntN(burstSize/2))/burstLanes
 			lanes.Go(func() { w.burst(ctx, key, fmt.Sprintf("burst %d-%d", n, lane), each) })
 		}
 		lanes.Wait()
-		quiet = between(rng, shortestQuiet, longestQuiet)
+		quiet = pace.Between(rng, shortestQuiet, longestQuiet)
 	}
 }
 

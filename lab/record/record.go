@@ -1,4 +1,6 @@
-package soak
+// Package record records the history of a cluster's store, revision by revision,
+// past the links and the client under test.
+package record
 
 import (
 	"context"
@@ -22,15 +24,17 @@ const reopenPause = 50 * time.Millisecond
 // everything is the key and the range end of all keys.
 var everything = []byte{0}
 
-// recorder records every event of the store. It watches all keys on every member at
+// Recorder records every event of the store. It watches all keys on every member at
 // the same time, past the links and without a client library, takes each revision
 // from the member that tells it first, and compares what the others tell.
 //
 // It is certain to be complete: revisions have no gaps in etcd, so it takes only
-// the one that follows the last, and history is compacted only up to what it has.
-type recorder struct {
-	cancel context.CancelFunc
-	work   sync.WaitGroup
+// the one that follows the last. Whoever compacts the history must not go beyond
+// [Recorder.Revision]. Its methods may be called from several goroutines.
+type Recorder struct {
+	cluster *lab.Cluster
+	cancel  context.CancelFunc
+	work    sync.WaitGroup
 
 	mu      sync.Mutex
 	events  []history.Event
@@ -39,34 +43,48 @@ type recorder struct {
 	err     error
 }
 
-// record starts a recorder. It must be stopped.
-func record(cluster *lab.Cluster) *recorder {
+// Start starts a recorder. It must be stopped, before the cluster is closed.
+func Start(cluster *lab.Cluster) *Recorder {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &recorder{cancel: cancel, changed: make(chan struct{})}
+	r := &Recorder{cluster: cluster, cancel: cancel, changed: make(chan struct{})}
 	for _, m := range cluster.Members() {
 		r.work.Go(func() { r.follow(ctx, m) })
 	}
 	return r
 }
 
-// stop ends the recorder.
-func (r *recorder) stop() {
+// Stop ends the recorder. What it has recorded stays.
+func (r *Recorder) Stop() {
 	r.cancel()
 	r.work.Wait()
 }
 
-// revision returns the last revision that is recorded.
-func (r *recorder) revision() int64 {
+// Revision returns the last revision that is recorded, 1 in the beginning.
+func (r *Recorder) Revision() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last()
 }
 
-func (r *recorder) last() int64 { return int64(len(r.begins)) + 1 }
+func (r *Recorder) last() int64 { return int64(len(r.begins)) + 1 }
+
+// CatchUp waits until the recorder has come to the current revision of the store, and
+// returns that. The members must be in good order. It fails when ctx ends first, or
+// when the recorder has found that members disagree.
+func (r *Recorder) CatchUp(ctx context.Context) (int64, error) {
+	member := r.cluster.Members()[0]
+	request := &pb.RangeRequest{Key: everything, RangeEnd: everything, CountOnly: true}
+	response, err := pb.NewKVClient(member.Conn()).Range(ctx, request)
+	if err != nil {
+		return 0, fmt.Errorf("ask %s for its revision: %w", member.Name(), err)
+	}
+	revision := response.GetHeader().GetRevision()
+	return revision, r.await(ctx, revision)
+}
 
 // await returns when a revision is recorded. It fails when ctx ends first, or when
 // the recorder has found that members disagree.
-func (r *recorder) await(ctx context.Context, revision int64) error {
+func (r *Recorder) await(ctx context.Context, revision int64) error {
 	for {
 		r.mu.Lock()
 		last, err, changed := r.last(), r.err, r.changed
@@ -82,15 +100,46 @@ func (r *recorder) await(ctx context.Context, revision int64) error {
 	}
 }
 
-// all returns the events so far. They must not be changed.
-func (r *recorder) all() []history.Event {
+// AwaitDeletion returns when it is recorded that a key was deleted after a revision.
+// It fails as CatchUp does.
+func (r *Recorder) AwaitDeletion(ctx context.Context, key string, after int64) error {
+	for next := after + 1; ; next++ {
+		if err := r.await(ctx, next); err != nil {
+			return err
+		}
+		for _, e := range r.at(next) {
+			if e.Type == history.DeleteEvent && e.Key == key {
+				return nil
+			}
+		}
+	}
+}
+
+// at returns the events of a revision that is recorded.
+func (r *Recorder) at(revision int64) []history.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.eventsOf(revision)
+}
+
+func (r *Recorder) eventsOf(revision int64) []history.Event {
+	begin, end := r.begins[revision-2], len(r.events)
+	if revision < r.last() {
+		end = r.begins[revision-1]
+	}
+	return r.events[begin:end:end]
+}
+
+// Events returns the events so far, in the order of their revisions. They must not be
+// changed.
+func (r *Recorder) Events() []history.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.events[:len(r.events):len(r.events)]
 }
 
 // follow keeps a stream to a member until ctx ends.
-func (r *recorder) follow(ctx context.Context, m *lab.Member) {
+func (r *Recorder) follow(ctx context.Context, m *lab.Member) {
 	for ctx.Err() == nil {
 		err := r.stream(ctx, m)
 		var wrong disagreement
@@ -106,14 +155,14 @@ func (r *recorder) follow(ctx context.Context, m *lab.Member) {
 }
 
 // stream takes events from a member until the stream ends.
-func (r *recorder) stream(ctx context.Context, m *lab.Member) error {
+func (r *Recorder) stream(ctx context.Context, m *lab.Member) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := pb.NewWatchClient(m.Conn()).Watch(ctx, grpc.MaxCallRecvMsgSize(math.MaxInt32))
 	if err != nil {
 		return err
 	}
-	next := r.revision() + 1
+	next := r.Revision() + 1
 	create := &pb.WatchCreateRequest{Key: everything, RangeEnd: everything, StartRevision: next}
 	if err := stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: create}}); err != nil {
 		return err
@@ -123,8 +172,8 @@ func (r *recorder) stream(ctx context.Context, m *lab.Member) error {
 		if err != nil {
 			return err
 		}
-		if c := response.GetCompactRevision(); c > r.revision()+1 {
-			return disagreement{fmt.Errorf("history was compacted to revision %d and the recorder has come to %d", c, r.revision())}
+		if c := response.GetCompactRevision(); c > r.Revision()+1 {
+			return disagreement{fmt.Errorf("history was compacted to revision %d and the recorder has come to %d", c, r.Revision())}
 		}
 		if response.GetCanceled() {
 			return errors.New(response.GetCancelReason())
@@ -140,7 +189,7 @@ type disagreement struct{ error }
 
 // take adds what a stream brought, whose next revision is the given one, and
 // returns its next revision after that.
-func (r *recorder) take(next int64, came []history.Event) (int64, error) {
+func (r *Recorder) take(next int64, came []history.Event) (int64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for begin := 0; begin < len(came); {
@@ -161,18 +210,14 @@ func (r *recorder) take(next int64, came []history.Event) (int64, error) {
 }
 
 // add adds a revision, or compares it if it is there.
-func (r *recorder) add(revision int64, came []history.Event) error {
+func (r *Recorder) add(revision int64, came []history.Event) error {
 	if revision > r.last() {
 		r.begins = append(r.begins, len(r.events))
 		r.events = append(r.events, came...)
 		r.wake()
 		return nil
 	}
-	begin, end := r.begins[revision-2], len(r.events)
-	if revision < r.last() {
-		end = r.begins[revision-1]
-	}
-	known := r.events[begin:end]
+	known := r.eventsOf(revision)
 	same := len(known) == len(came)
 	for i := range came {
 		same = same && known[i].Type == came[i].Type && known[i].KeyValue == came[i].KeyValue
@@ -183,14 +228,23 @@ func (r *recorder) add(revision int64, came []history.Event) error {
 	return nil
 }
 
-func (r *recorder) fail(err error) {
+func (r *Recorder) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.err = errors.Join(r.err, err)
 	r.wake()
 }
 
-func (r *recorder) wake() {
+func (r *Recorder) wake() {
 	close(r.changed)
 	r.changed = make(chan struct{})
+}
+
+// Through returns the events, which are in the order of their revisions, up to a
+// revision.
+func Through(events []history.Event, revision int64) []history.Event {
+	for len(events) > 0 && events[len(events)-1].ModRevision > revision {
+		events = events[:len(events)-1]
+	}
+	return events
 }

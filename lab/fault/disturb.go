@@ -1,0 +1,88 @@
+package fault
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/lab/link"
+)
+
+const (
+	// terminateTimeout bounds the end of a member that is asked to end.
+	terminateTimeout = 20 * time.Second
+	// clientDelay is what the links of all clients add in the fault of that name.
+	clientDelay = 100 * time.Millisecond
+)
+
+// disturbances returns the faults of a storm: those of All, and others that are
+// harder or that leave nothing to measure. A rolling restart takes too much of a
+// storm, because a member that has watches open takes seven seconds to end when it
+// is asked to; the fault terminate does it to one member instead.
+func disturbances() []Fault {
+	return append(
+		slices.DeleteFunc(All(), func(f Fault) bool { return f.Name == "rolling-restart" }),
+		Fault{"move-leader", "leadership moves to another member, or to the same", moveLeader},
+		Fault{"terminate", "a member is terminated gracefully and restarted at the end", terminateOne},
+		Fault{"no-quorum", "every member is cut off from the others", noQuorum},
+		Fault{"all-killed", "all members are killed (SIGKILL) and restarted at the end", allKilled},
+		Fault{"clients-cut", "the clients' links to all members are cut", onClientLinks("are cut", (*link.Link).Cut)},
+		Fault{
+			"clients-delayed", "the clients' links to all members add 100 ms each way",
+			onClientLinks("are delayed", func(l *link.Link) { l.Delay(link.Both, clientDelay) }),
+		},
+		Fault{
+			"clients-deaf", "the clients' links carry nothing to clients",
+			onClientLinks("carry nothing to clients", func(l *link.Link) { l.Blackhole(link.Reverse) }),
+		},
+	)
+}
+
+func moveLeader(ctx context.Context, s Scene) error {
+	members := s.Cluster.Members()
+	to := members[s.Rand.IntN(len(members))]
+	s.Note("leadership moves to " + to.Name())
+	return s.Cluster.MoveLeader(ctx, to)
+}
+
+// terminateOne asks a member to end and kills it when that takes too long.
+func terminateOne(ctx context.Context, s Scene) error {
+	members := s.Cluster.Members()
+	m := members[s.Rand.IntN(len(members))]
+	s.Note(m.Name() + " is terminated")
+	ctx, cancel := context.WithTimeout(ctx, terminateTimeout)
+	defer cancel()
+	if m.Terminate(ctx) != nil {
+		return m.Kill()
+	}
+	return nil
+}
+
+func noQuorum(_ context.Context, s Scene) error {
+	s.Note("every member is cut off from the others")
+	for _, m := range s.Cluster.Members() {
+		s.Cluster.Isolate(m)
+	}
+	return nil
+}
+
+func allKilled(_ context.Context, s Scene) error {
+	s.Note("all members are killed")
+	for _, m := range s.Cluster.Members() {
+		if err := m.Kill(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onClientLinks returns a fault of the clients' links to all members.
+func onClientLinks(what string, do func(*link.Link)) func(context.Context, Scene) error {
+	return func(_ context.Context, s Scene) error {
+		s.Note("the clients' links " + what)
+		for _, m := range s.Cluster.Members() {
+			do(s.Cluster.ClientLink(m))
+		}
+		return nil
+	}
+}

@@ -1,0 +1,90 @@
+package locks
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/quorate/quorate/lab/fault"
+)
+
+// Defaults of a Config.
+const (
+	DefaultDuration   = time.Minute
+	DefaultMembers    = 3
+	DefaultContenders = 16
+	DefaultLocks      = 6
+
+	DefaultSettleTimeout = 45 * time.Second
+)
+
+// Limits of a Config.
+const (
+	maxMembers    = 9
+	maxContenders = 200
+	maxLocks      = 100
+	maxDuration   = time.Hour
+)
+
+// Config describes a run. Fields that are zero have their default.
+type Config struct {
+	// Duration is how long faults are injected, at most an hour. What a run needs
+	// beside that, to start and to settle at the end, is some twenty seconds. Default
+	// one minute.
+	Duration time.Duration
+	// Members of the cluster, 3 to 9. Default 3.
+	Members int
+	// Contenders is how many programs contend for the locks, at most 200. Each has a
+	// client of its own and a link of its own to every member. Default 16.
+	Contenders int
+	// Locks is how many there are to contend for, mutexes and elections by turns, at
+	// most 100. Default 6.
+	Locks int
+	// SettleTimeout is how long every contender may take in the end to take a lock
+	// once more, when all members and links are well. Half a second is usual, and a
+	// few more where the lease of an abandoned session must expire first; a
+	// contender who has none by then counts as stuck. Default 45 s.
+	SettleTimeout time.Duration
+	// Seed of every choice: faults, locks, what holders do. Two runs of a seed choose
+	// alike and still differ, because time is real.
+	Seed uint64
+	// Dir is where the cluster keeps its files while it runs. Default os.TempDir().
+	Dir string
+	// Connect connects one contender. Default [Quorate].
+	Connect func(endpoints []string) (Client, error)
+	// Log, if set, is told in lines what is being done to the cluster.
+	Log io.Writer
+}
+
+// complete returns the configuration with its defaults, or an error that names
+// everything that is wrong with it.
+func (c Config) complete() (Config, error) {
+	c.Duration = cmp.Or(c.Duration, DefaultDuration)
+	c.Members = cmp.Or(c.Members, DefaultMembers)
+	c.Contenders = cmp.Or(c.Contenders, DefaultContenders)
+	c.Locks = cmp.Or(c.Locks, DefaultLocks)
+	c.SettleTimeout = cmp.Or(c.SettleTimeout, DefaultSettleTimeout)
+	if c.Connect == nil {
+		c.Connect = Quorate
+	}
+	if c.Log == nil {
+		c.Log = io.Discard
+	}
+	var wrong []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			wrong = append(wrong, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Duration > 0 && c.Duration <= maxDuration, "the duration must be more than 0 and at most %v; it is %v", maxDuration, c.Duration)
+	check(c.Members >= fault.MinMembers && c.Members <= maxMembers,
+		"the number of members must be %d to %d, so that a majority outlives the loss of one; it is %d",
+		fault.MinMembers, maxMembers, c.Members)
+	check(c.Contenders >= 1 && c.Contenders <= maxContenders,
+		"the number of contenders must be 1 to %d; it is %d", maxContenders, c.Contenders)
+	check(c.Locks >= 1 && c.Locks <= maxLocks, "the number of locks must be 1 to %d; it is %d", maxLocks, c.Locks)
+	check(c.SettleTimeout > 0, "the time to settle must be more than 0; it is %v", c.SettleTimeout)
+	return c, errors.Join(wrong...)
+}

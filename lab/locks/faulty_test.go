@@ -1,0 +1,181 @@
+package locks
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab/locks/lockcheck"
+)
+
+// faulty is a client of Quorate whose locks are spoiled.
+type faulty struct {
+	quorate
+	// session makes of a session one that is spoiled.
+	session func(s session) Session
+	// life returns the context that a session lives as long as.
+	life func(ctx context.Context) context.Context
+}
+
+func (f faulty) Session(ctx context.Context, ttl int) (Session, error) {
+	s, err := f.quorate.Session(f.life(ctx), ttl)
+	if err != nil {
+		return nil, err
+	}
+	return f.session(s.(session)), nil
+}
+
+// hasty sessions have locks that do not wait: they queue and call that success.
+type hasty struct{ session }
+
+func (s hasty) Handle(_ lockcheck.Style, name string) Handle {
+	return &queued{client: s.Client(), key: fmt.Sprintf("%s/%x", name, s.Lease()), lease: s.Session.Lease()}
+}
+
+type queued struct {
+	client   *clientv3.Client
+	key      string
+	lease    clientv3.LeaseID
+	revision int64
+}
+
+func (q *queued) Take(ctx context.Context) error {
+	response, err := q.client.Put(ctx, q.key, "", clientv3.WithLease(q.lease))
+	if err == nil {
+		q.revision = response.Header.GetRevision()
+	}
+	return err
+}
+
+func (q *queued) Guard() Guard {
+	return guard(q.client, clientv3.Compare(clientv3.CreateRevision(q.key), "=", q.revision))
+}
+
+func (q *queued) Give(ctx context.Context) error {
+	_, err := q.client.Delete(ctx, q.key)
+	return err
+}
+
+// trusting sessions have locks whose holders write without a guard.
+type trusting struct{ session }
+
+func (s trusting) Handle(style lockcheck.Style, name string) Handle {
+	return unguarded{s.session.Handle(style, name), s.Client()}
+}
+
+type unguarded struct {
+	Handle
+	client *clientv3.Client
+}
+
+func (u unguarded) Guard() Guard {
+	g := u.Handle.Guard()
+	g.Write = func(ctx context.Context, key, value string) (bool, int64, error) {
+		response, err := u.client.Put(ctx, key, value)
+		if err != nil {
+			return false, 0, err
+		}
+		return true, response.Header.GetRevision(), nil
+	}
+	return g
+}
+
+// lying sessions have guards that deny every fourth write which they made.
+type lying struct {
+	Session
+	writes *atomic.Int64
+}
+
+func (s lying) Handle(style lockcheck.Style, name string) Handle {
+	return denying{s.Session.Handle(style, name), s.writes}
+}
+
+type denying struct {
+	Handle
+	writes *atomic.Int64
+}
+
+func (d denying) Guard() Guard {
+	g := d.Handle.Guard()
+	write := g.Write
+	g.Write = func(ctx context.Context, key, value string) (bool, int64, error) {
+		accepted, revision, err := write(ctx, key, value)
+		return accepted && d.writes.Add(1)%4 != 0, revision, err
+	}
+	return g
+}
+
+// hoarding sessions never let go of a lock, and live until the end of their client.
+type hoarding struct {
+	session
+	done <-chan struct{}
+}
+
+func (s hoarding) Done() <-chan struct{} { return s.done }
+
+func (s hoarding) Orphan() {}
+
+func (s hoarding) Close() error { return nil }
+
+func (s hoarding) Handle(style lockcheck.Style, name string) Handle {
+	return kept{s.session.Handle(style, name)}
+}
+
+type kept struct{ Handle }
+
+func (kept) Give(context.Context) error { return nil }
+
+// TestFaultyLocksAreFound puts locks that break promises in the place of sound ones. What the runs take is mostly
+// waiting, so they go side by side.
+func TestFaultyLocksAreFound(t *testing.T) {
+	t.Parallel()
+	same := func(ctx context.Context) context.Context { return ctx }
+	tests := []struct {
+		name   string
+		locks  int // few, so that contenders meet, or many, so that they get to write
+		client func(sound quorate) Client
+		want   []lockcheck.Promise
+	}{
+		{"hasty and lying", DefaultLocks, func(sound quorate) Client {
+			writes := new(atomic.Int64)
+			return faulty{sound, func(s session) Session { return lying{hasty{s}, writes} }, same}
+		}, []lockcheck.Promise{lockcheck.Acquired, lockcheck.Guarded, lockcheck.Truthful}},
+		{"trusting", DefaultContenders, func(sound quorate) Client {
+			return faulty{sound, func(s session) Session { return trusting{s} }, same}
+		}, []lockcheck.Promise{lockcheck.Guarded}},
+		{"hoarding", DefaultLocks, func(sound quorate) Client {
+			over := make(chan struct{})
+			close(over)
+			return faulty{
+				sound, func(s session) Session { return hoarding{s, over} },
+				func(context.Context) context.Context { return sound.Ctx() },
+			}
+		}, []lockcheck.Promise{lockcheck.Released, lockcheck.Live}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			result, err := Run(t.Context(), Config{
+				Duration: 5 * time.Second, Locks: tt.locks, Seed: *seed, Dir: t.TempDir(), SettleTimeout: 2 * time.Second,
+				Connect: func(endpoints []string) (Client, error) {
+					sound, err := Quorate(endpoints)
+					if err != nil {
+						return nil, err
+					}
+					return tt.client(sound.(quorate)), nil
+				},
+			})
+			require.NoError(t, err)
+			for _, p := range tt.want {
+				assert.Positive(t, result.Verdict.Counts[p], "%s: %v", p, result)
+			}
+			t.Log(result.Verdict.Counts)
+		})
+	}
+}
