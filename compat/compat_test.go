@@ -1,0 +1,123 @@
+package compat_test
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/compat/internal/api"
+	"github.com/quorate/quorate/compat/internal/shim"
+	"github.com/quorate/quorate/compat/internal/source"
+)
+
+func tree(t *testing.T) source.Tree {
+	t.Helper()
+	tree, err := source.Find()
+	require.NoError(t, err)
+	return tree
+}
+
+// TestShimIsFresh generates the shim in memory and compares it with what is committed.
+func TestShimIsFresh(t *testing.T) {
+	tree := tree(t)
+	pairs, err := tree.Pairs()
+	require.NoError(t, err)
+	want, err := shim.Generate(pairs)
+	require.NoError(t, err)
+	got := goFiles(t, tree.Shim())
+	for name := range got {
+		require.Contains(t, want, name, "compat/clientv3/%s is left over: run %s in the root", name, shim.Command)
+	}
+	for name, content := range want {
+		requireFresh(t, "compat/clientv3/"+name, string(content), got[name])
+	}
+}
+
+// TestAPIIsTheOfficialOne holds the API that the shim gives to the official client's.
+func TestAPIIsTheOfficialOne(t *testing.T) {
+	reports, err := api.Check(tree(t))
+	require.NoError(t, err)
+	t.Log("\n" + api.Table(reports))
+	var identifiers int
+	for _, r := range reports {
+		require.Empty(t, r.Missing, r.Path)
+		require.Empty(t, r.Incompatible, r.Path)
+		t.Log(r.String())
+		identifiers += r.Identifiers
+	}
+	require.Greater(t, identifiers, 270, "the official client exports about 280 identifiers: the check looks at too few")
+	page, err := os.ReadFile("additions.md")
+	require.NoError(t, err)
+	requireFresh(t, "compat/additions.md", api.Page(reports), string(page))
+}
+
+// TestConsumer runs the program that is written against the official client over the shim, plain and with the race
+// detector, which compiles and links it anew.
+func TestConsumer(t *testing.T) {
+	modfile := overShim(t, tree(t))
+	for name, flags := range map[string][]string{"plain": nil, "race": {"-race"}} {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"test", "-modfile", modfile, "-tags", "overshim", "-count=1", "-v"}, flags...)
+			out := goCommand(t, append(args, "./consumer")...)
+			require.Contains(t, out, "--- PASS: TestAssignedVariableIsOne")
+		})
+	}
+}
+
+// requireFresh compares a generated file with the committed one, and shows the first line that differs.
+func requireFresh(t *testing.T, name, want, got string) {
+	t.Helper()
+	if want == got {
+		return
+	}
+	old := strings.Split(got, "\n")
+	for i, line := range strings.Split(want, "\n") {
+		if i >= len(old) || old[i] != line {
+			t.Fatalf("%s is stale from line %d, which should be %q: run %s in the root", name, i+1, line, shim.Command)
+		}
+	}
+	t.Fatalf("%s is stale, it is too long: run %s in the root", name, shim.Command)
+}
+
+// overShim returns the path of a copy of this module's go.mod that replaces the official client.
+func overShim(t *testing.T, tree source.Tree) string {
+	t.Helper()
+	modfile := filepath.Join(t.TempDir(), "overshim.mod")
+	for _, extension := range []string{"mod", "sum"} {
+		content, err := os.ReadFile("go." + extension)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(strings.TrimSuffix(modfile, "mod")+extension, content, 0o644))
+	}
+	goCommand(t, "mod", "edit", "-replace", source.Official+"="+tree.Shim(), modfile)
+	return modfile
+}
+
+// goCommand runs the go command in this directory outside the workspace, and returns what it printed.
+func goCommand(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Env = source.Environ()
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "go %s\n%s", strings.Join(args, " "), out)
+	return string(out)
+}
+
+// goFiles returns the Go files below a directory by their slash-separated path.
+func goFiles(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	require.NoError(t, fs.WalkDir(os.DirFS(dir), ".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" {
+			return err
+		}
+		content, err := os.ReadFile(filepath.Join(dir, path))
+		files[path] = string(content)
+		return err
+	}))
+	return files
+}

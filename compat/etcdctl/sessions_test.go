@@ -1,0 +1,166 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/lab"
+	"github.com/stretchr/testify/require"
+)
+
+// TestSessions runs the commands that go on until they are told to end.
+func TestSessions(t *testing.T) {
+	c := start(t, lab.Config{Members: 1})
+	for name, test := range map[string]func(*testing.T, etcdctl){
+		"watch":                 testWatch,
+		"watch with a command":  testWatchCommand,
+		"watch interactively":   testWatchInteractive,
+		"lock":                  testLock,
+		"lock with a command":   testLockCommand,
+		"lock of a dead holder": testLockOfDeadHolder,
+		"elect":                 testElect,
+		"lease keep-alive":      testKeepAlive,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, on(c))
+		})
+	}
+}
+
+// revision returns the revision that the next write gets at the earliest.
+func revision(t *testing.T, ctl etcdctl) string {
+	t.Helper()
+	vars := map[string]string{}
+	const want = "\"ClusterID\" : <_>\n\"MemberID\" : <_>\n\"Revision\" : <rev>\n\"RaftTerm\" : <_>\n\"More\" : false\n\"Count\" : 0\n"
+	require.True(t, match(want, ctl.ok(t, "get", "none", "--write-out=fields"), vars))
+	var rev int
+	_, err := fmt.Sscan(vars["rev"], &rev)
+	require.NoError(t, err)
+	return fmt.Sprint(rev + 1)
+}
+
+// testWatch has the watch begin in the past, so that nothing depends on how soon it
+// is there.
+func testWatch(t *testing.T, ctl etcdctl) {
+	watch := ctl.begin(t, "watch", "watch/", "--prefix", "--prev-kv", "--rev="+revision(t, ctl))
+	ctl.ok(t, "put", "watch/a", "1")
+	ctl.ok(t, "put", "watch/a", "2")
+	ctl.ok(t, "del", "watch/", "--prefix")
+	watch.expect("PUT", "watch/a", "1", "PUT", "watch/a", "1", "watch/a", "2", "DELETE", "watch/a", "2", "watch/a", "")
+	watch.silent()
+}
+
+func testWatchCommand(t *testing.T, ctl etcdctl) {
+	watch := ctl.begin(t, "watch", "exec", "--rev="+revision(t, ctl), "--", "sh", "-c", "echo $ETCD_WATCH_EVENT_TYPE $ETCD_WATCH_KEY $ETCD_WATCH_VALUE")
+	ctl.ok(t, "put", "exec", "1")
+	watch.expect("PUT", "exec", "1", `"PUT" "exec" "1"`)
+}
+
+func testWatchInteractive(t *testing.T, ctl etcdctl) {
+	rev := revision(t, ctl)
+	watch := ctl.begin(t, "watch", "--interactive")
+	watch.say("watch first --rev " + rev)
+	ctl.ok(t, "put", "first", "1")
+	watch.expect("PUT", "first", "1")
+	watch.say("watch second --rev " + rev)
+	ctl.ok(t, "put", "second", "2")
+	watch.expect("PUT", "second", "2")
+	watch.say("progress")
+	select {
+	case line := <-watch.lines:
+		require.True(t, strings.HasPrefix(line, "progress notify: "), line)
+	case <-time.After(soon):
+		require.FailNow(t, "no progress notification")
+	}
+}
+
+// waiting returns when a prefix has n keys: so many sessions hold a lock or wait
+// for it.
+func waiting(t *testing.T, ctl etcdctl, prefix string, n int) {
+	t.Helper()
+	eventually(t, func() bool { return strings.Count(ctl.ok(t, "get", prefix, "--prefix", "--keys-only"), prefix) == n })
+}
+
+// held returns what a session has printed of the key that it holds.
+func held(t *testing.T, s *session, prefix string) {
+	t.Helper()
+	select {
+	case line, ok := <-s.lines:
+		require.True(t, ok && strings.HasPrefix(line, prefix), "%s printed %q", s.name, line)
+	case <-time.After(soon):
+		require.FailNow(t, "not held", s.name)
+	}
+}
+
+func testLock(t *testing.T, ctl etcdctl) {
+	first := ctl.begin(t, "lock", "lock")
+	held(t, first, "lock/")
+	first.expect("")
+	second := ctl.begin(t, "lock", "lock")
+	waiting(t, ctl, "lock/", 2)
+	second.silent()
+	first.signal(syscall.SIGINT)
+	first.end(0)
+	held(t, second, "lock/")
+	second.expect("")
+	second.signal(syscall.SIGTERM)
+	second.end(0)
+	require.Empty(t, ctl.ok(t, "get", "lock/", "--prefix"))
+}
+
+func testLockCommand(t *testing.T, ctl etcdctl) {
+	got := ctl.run(t, "", "lock", "guard", "--", "sh", "-c", "echo key $ETCD_LOCK_KEY; exit 7")
+	require.Equal(t, 7, got.status, got.stderr)
+	require.Regexp(t, `^key guard/[0-9a-f]+\n$`, got.stdout)
+	require.Empty(t, ctl.ok(t, "get", "guard/", "--prefix"), "the lock is still held")
+}
+
+// testLockOfDeadHolder has the lease of a killed holder expire.
+func testLockOfDeadHolder(t *testing.T, ctl etcdctl) {
+	dead := ctl.begin(t, "lock", "orphan", "--ttl=2")
+	held(t, dead, "orphan/")
+	heir := ctl.begin(t, "lock", "orphan", "--ttl=2")
+	waiting(t, ctl, "orphan/", 2)
+	heir.silent()
+	dead.signal(syscall.SIGKILL)
+	held(t, heir, "orphan/")
+	waiting(t, ctl, "orphan/", 1)
+}
+
+func testElect(t *testing.T, ctl etcdctl) {
+	first := ctl.begin(t, "elect", "election", "one")
+	held(t, first, "election/")
+	first.expect("one")
+	observer := ctl.begin(t, "elect", "election", "--listen")
+	held(t, observer, "election/")
+	observer.expect("one")
+	second := ctl.begin(t, "elect", "election", "two")
+	waiting(t, ctl, "election/", 2)
+	second.silent()
+	first.signal(syscall.SIGTERM)
+	first.end(0)
+	held(t, second, "election/")
+	second.expect("two")
+	held(t, observer, "election/")
+	observer.expect("two")
+	observer.signal(syscall.SIGINT)
+	observer.end(0)
+	second.signal(syscall.SIGINT)
+	second.end(0)
+	require.Empty(t, ctl.ok(t, "get", "election/", "--prefix"))
+}
+
+func testKeepAlive(t *testing.T, ctl etcdctl) {
+	vars := map[string]string{}
+	require.True(t, match("lease <id> granted with TTL(3s)\n", ctl.ok(t, "lease", "grant", "3"), vars))
+	keeper := ctl.begin(t, "lease", "keep-alive", vars["id"])
+	kept := fmt.Sprintf("lease %s keepalived with TTL(3)", vars["id"])
+	keeper.expect(kept, kept, kept)
+	ctl.ok(t, "lease", "revoke", vars["id"])
+	keeper.expect(fmt.Sprintf("lease %s expired or revoked.", vars["id"]))
+	keeper.end(0)
+}

@@ -1,0 +1,146 @@
+package shim
+
+import (
+	"fmt"
+	"go/types"
+	"strings"
+
+	"github.com/quorate/quorate/compat/internal/source"
+)
+
+// writer collects the declarations of one package, by the kind that they have there.
+type writer struct {
+	from    *source.Package
+	docs    docs
+	imports imports
+
+	consts, vars, types group
+	linked, funcs       strings.Builder
+}
+
+// group is declarations of one keyword, which stand between parentheses unless there is only one.
+type group []struct{ doc, decl string }
+
+func (g *group) add(doc, format string, args ...any) {
+	*g = append(*g, struct{ doc, decl string }{doc, fmt.Sprintf(format, args...)})
+}
+
+func (g *group) block(keyword string) string {
+	var b strings.Builder
+	for _, d := range *g {
+		if len(*g) == 1 {
+			return fmt.Sprintf("%s%s %s\n", d.doc, keyword, d.decl)
+		}
+		fmt.Fprintf(&b, "%s%s\n", d.doc, d.decl)
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s (\n%s)\n", keyword, b.String())
+}
+
+func newWriter(from *source.Package) *writer {
+	return &writer{from: from, docs: readDocs(from), imports: newImports(from)}
+}
+
+// declare adds the declaration that forwards to one exported object of ours.
+func (w *writer) declare(object types.Object) error {
+	doc, name := w.docs[object.Name()], object.Name()
+	switch object := object.(type) {
+	case *types.Const:
+		w.consts.add(doc, "%s = %s.%[1]s", name, forwarded)
+	case *types.TypeName:
+		params, args := w.typeParams(typeParamsOf(object))
+		w.types.add(doc, "%s%s = %s.%s%s", name, params, forwarded, name, args)
+	case *types.Var:
+		return w.declareVar(doc, object)
+	case *types.Func:
+		return w.declareFunc(doc, object)
+	default:
+		return fmt.Errorf("%s.%s is a %T, which cannot be forwarded", w.from.Path(), name, object)
+	}
+	return nil
+}
+
+// declareVar copies an error and links any other variable.
+func (w *writer) declareVar(doc string, v *types.Var) error {
+	if types.Implements(v.Type(), errorType) {
+		w.vars.add(doc, "%s = %s.%[1]s", v.Name(), forwarded)
+		return nil
+	}
+	if err := w.nameable(v, v.Type()); err != nil {
+		return err
+	}
+	w.imports.add("unsafe", "_")
+	if doc != "" {
+		doc += "//\n"
+	}
+	name, typ := v.Name(), types.TypeString(v.Type(), w.imports.qualify)
+	fmt.Fprintf(&w.linked, "%s//go:linkname %s %s.%s\nvar %s %s\n\n", doc, name, w.from.Path(), name, name, typ)
+	return nil
+}
+
+func (w *writer) declareFunc(doc string, f *types.Func) error {
+	signature := f.Signature()
+	if err := w.nameable(f, signature); err != nil {
+		return err
+	}
+	named, args, err := named(signature)
+	if err != nil {
+		return fmt.Errorf("%s.%s: %w", w.from.Path(), f.Name(), err)
+	}
+	typeParams, typeArgs := w.typeParams(signature.TypeParams())
+	written := strings.TrimPrefix(types.TypeString(named, w.imports.qualify), "func")
+	result := ""
+	if signature.Results().Len() > 0 {
+		result = "return "
+	}
+	fmt.Fprintf(&w.funcs, "%sfunc %s%s%s {\n%s%s.%s%s(%s)\n}\n\n",
+		doc, f.Name(), typeParams, written, result, forwarded, f.Name(), typeArgs, args)
+	return nil
+}
+
+// named returns the signature with a name for every parameter, and the arguments that pass all of them on.
+func named(signature *types.Signature) (*types.Signature, string, error) {
+	params := make([]*types.Var, signature.Params().Len())
+	names := make([]string, len(params))
+	for i := range params {
+		param := signature.Params().At(i)
+		names[i] = param.Name()
+		if names[i] == "" || names[i] == "_" {
+			names[i] = fmt.Sprintf("arg%d", i)
+		}
+		if names[i] == forwarded {
+			return nil, "", fmt.Errorf("a parameter is called %s, as the import that the call goes to", forwarded)
+		}
+		params[i] = types.NewParam(param.Pos(), param.Pkg(), names[i], param.Type())
+	}
+	args := strings.Join(names, ", ")
+	if signature.Variadic() {
+		args += "..."
+	}
+	// Type parameters are written by the caller: a signature that has them cannot be built from another's.
+	return types.NewSignatureType(nil, nil, nil, types.NewTuple(params...), signature.Results(), signature.Variadic()), args, nil
+}
+
+// typeParams returns a list of type parameters as it is declared, and as it is passed on.
+func (w *writer) typeParams(list *types.TypeParamList) (params, args string) {
+	if list.Len() == 0 {
+		return "", ""
+	}
+	var declared, passed []string
+	for param := range list.TypeParams() {
+		declared = append(declared, param.Obj().Name()+" "+types.TypeString(param.Constraint(), w.imports.qualify))
+		passed = append(passed, param.Obj().Name())
+	}
+	return "[" + strings.Join(declared, ", ") + "]", "[" + strings.Join(passed, ", ") + "]"
+}
+
+func typeParamsOf(name *types.TypeName) *types.TypeParamList {
+	if t, ok := name.Type().(interface{ TypeParams() *types.TypeParamList }); ok {
+		return t.TypeParams()
+	}
+	return nil
+}
+
+var errorType = types.Universe.Lookup("error").Type().Underlying().(*types.Interface)

@@ -1,0 +1,148 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/packages"
+)
+
+// Package is one compiled package.
+type Package struct {
+	*types.Package
+	// Fset and Files are the source, with comments. They are set for packages of ours only.
+	Fset  *token.FileSet
+	Files []*ast.File
+}
+
+// Pair is a package of the official client and its counterpart.
+type Pair struct {
+	Official *types.Package
+	// Quorate is nil where the official package exports nothing, so that there is nothing to forward.
+	Quorate *Package
+}
+
+// Pairs loads every public package of the official client, in the order of their import paths, with our package at the
+// same place. It fails when one of ours is missing or does not compile.
+func (t Tree) Pairs() ([]Pair, error) {
+	official, err := t.official()
+	if err != nil {
+		return nil, err
+	}
+	var patterns []string
+	for _, pkg := range official {
+		if len(Exported(pkg)) > 0 {
+			patterns = append(patterns, path.Join(Quorate, Relative(pkg.Path())))
+		}
+	}
+	ours, err := t.quorate(patterns)
+	if err != nil {
+		return nil, err
+	}
+	pairs := make([]Pair, len(official))
+	for i, pkg := range official {
+		pairs[i] = Pair{Official: pkg, Quorate: ours[Relative(pkg.Path())]}
+	}
+	return pairs, nil
+}
+
+// Exported returns the names of what a package exports, sorted.
+func Exported(pkg *types.Package) []string {
+	var names []string
+	for _, name := range pkg.Scope().Names() {
+		if token.IsExported(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (t Tree) official() ([]*types.Package, error) {
+	loaded, err := load(t.Compat(), packages.LoadTypes, Official+"/...")
+	if err != nil {
+		return nil, err
+	}
+	var public []*types.Package
+	for _, pkg := range loaded {
+		if !internal(pkg.PkgPath) {
+			public = append(public, pkg.Types)
+		}
+	}
+	if len(public) == 0 {
+		return nil, fmt.Errorf("no packages match %s/... in %s", Official, t.Compat())
+	}
+	slices.SortFunc(public, func(a, b *types.Package) int { return strings.Compare(a.Path(), b.Path()) })
+	return public, nil
+}
+
+// quorate loads packages of ours with their source, by relative path.
+func (t Tree) quorate(patterns []string) (map[string]*Package, error) {
+	loaded, err := load(t.Root, packages.LoadTypes|packages.NeedSyntax|packages.NeedTypesInfo, patterns...)
+	if err != nil {
+		return nil, err
+	}
+	byPath := make(map[string]*Package)
+	for _, pkg := range loaded {
+		byPath[Relative(pkg.PkgPath)] = &Package{Package: pkg.Types, Fset: pkg.Fset, Files: pkg.Syntax}
+	}
+	return byPath, nil
+}
+
+// LoadShim compiles the shim and our packages that it forwards to. Both share one type checker's world, so that a type
+// of the shim is identical to ours if and only if it is an alias of it.
+func (t Tree) LoadShim(pairs []Pair) (shim, ours map[string]*types.Package, err error) {
+	patterns := []string{"./..."}
+	for _, pair := range pairs {
+		if pair.Quorate != nil {
+			patterns = append(patterns, pair.Quorate.Path())
+		}
+	}
+	loaded, err := load(t.Shim(), packages.LoadTypes, patterns...)
+	if err != nil {
+		return nil, nil, err
+	}
+	shim, ours = make(map[string]*types.Package), make(map[string]*types.Package)
+	for _, pkg := range loaded {
+		side := ours
+		if ToOfficial(pkg.PkgPath) == pkg.PkgPath {
+			side = shim
+		}
+		side[Relative(pkg.PkgPath)] = pkg.Types
+	}
+	return shim, ours, nil
+}
+
+func load(dir string, mode packages.LoadMode, patterns ...string) ([]*packages.Package, error) {
+	pkgs, err := packages.Load(&packages.Config{Mode: mode, Dir: dir, Env: Environ()}, patterns...)
+	if err != nil {
+		return nil, fmt.Errorf("loading %s in %s: %w", strings.Join(patterns, " "), dir, err)
+	}
+	var errs []error
+	for _, pkg := range pkgs {
+		problem := "does not compile"
+		if len(pkg.GoFiles) == 0 {
+			problem = "is missing"
+		}
+		for _, e := range pkg.Errors {
+			// Advice to download what is part of this repository helps nobody.
+			message, _, _ := strings.Cut(e.Error(), "; to add it:")
+			errs = append(errs, fmt.Errorf("package %s %s: %s", pkg.PkgPath, problem, message))
+		}
+	}
+	return pkgs, errors.Join(errs...)
+}
+
+func internal(importPath string) bool {
+	for segment := range strings.SplitSeq(importPath, "/") {
+		if segment == "internal" {
+			return true
+		}
+	}
+	return false
+}

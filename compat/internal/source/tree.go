@@ -1,0 +1,80 @@
+// Package source loads the APIs that the shim stands between: the official client at the version that compat/go.mod
+// pins, and Quorate's client in this checkout. Each is loaded in its own module and outside the workspace, as its users
+// compile it.
+package source
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	// Official is the import path of the official client, which is the shim's too.
+	Official = "go.etcd.io/etcd/client/v3"
+	// Quorate is the import path of our client. Each package of the official client has its counterpart below it, at
+	// the same relative path.
+	Quorate = "github.com/quorate/quorate/clientv3"
+
+	compat = "github.com/quorate/quorate/compat"
+)
+
+// Tree is a checkout of the repository.
+type Tree struct {
+	// Root is the directory of the root module.
+	Root string
+}
+
+// Find returns the checkout that the current directory is in. It asks the go command, so it works wherever packages of
+// the module compat are run and tested.
+func Find() (Tree, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", compat).Output()
+	if err != nil {
+		return Tree{}, fmt.Errorf("looking for module %s: %w", compat, describe(err))
+	}
+	return Tree{Root: filepath.Dir(strings.TrimSpace(string(out)))}, nil
+}
+
+// Compat returns the directory of the module compat.
+func (t Tree) Compat() string { return filepath.Join(t.Root, "compat") }
+
+// Shim returns the directory of the generated module.
+func (t Tree) Shim() string { return filepath.Join(t.Root, "compat", "clientv3") }
+
+// Environ returns the environment of a go command that must not see the workspace.
+func Environ() []string { return append(os.Environ(), "GOWORK=off") }
+
+// Relative returns the part of a package's import path below its module's, official or ours: "" for the client itself.
+func Relative(importPath string) string {
+	for _, prefix := range []string{Official, Quorate} {
+		if importPath == prefix {
+			return ""
+		}
+		if below, ok := strings.CutPrefix(importPath, prefix+"/"); ok {
+			return below
+		}
+	}
+	return importPath
+}
+
+// ToOfficial returns the import path at which users of the official client find one of our packages. Paths of other
+// packages stay.
+func ToOfficial(importPath string) string {
+	if importPath != Quorate && !strings.HasPrefix(importPath, Quorate+"/") {
+		return importPath
+	}
+	return path.Join(Official, Relative(importPath))
+}
+
+// describe adds what a command wrote to its standard error.
+func describe(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && len(exit.Stderr) > 0 {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	return err
+}
