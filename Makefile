@@ -1,5 +1,6 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
-.PHONY: build test lint generate lab soak bench bench-calls bench-leases \
+.PHONY: build test lint generate lab soak soak-locks conformance dependents etcdctl shim-tests shim-tests-short \
+	bench bench-calls bench-leases \
 	fuzz-endpoint fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-wire
 
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -10,8 +11,9 @@ build: ## compile everything
 test: ## the whole test suite: real etcd servers, race detector
 	go test -race work
 
-lint: ## golangci-lint at its pinned version, over all modules of the workspace
-	go run $(GOLANGCI_LINT) run ./... ./lab/... ./cmd/quorate/... ./bench/...
+lint: ## golangci-lint at its pinned version, over all modules
+	go run $(GOLANGCI_LINT) run ./... ./lab/... ./cmd/quorate/... ./bench/... ./compat/...
+	for m in conformance compat/etcdctl compat/dependents; do (cd $$m && GOWORK=off go run $(GOLANGCI_LINT) run ./...) || exit 1; done
 
 generate: ## renew generated pages
 	go generate work
@@ -21,6 +23,27 @@ lab: ## faults on a real cluster, used through Quorate; a minute and a half
 
 soak: ## watches under random faults for ten minutes, every delivery checked
 	go run ./cmd/quorate soak --duration 10m
+
+soak-locks: ## locks and elections under random faults for five minutes, every success and guarded write checked
+	go run ./cmd/quorate soak locks --duration 5m
+
+conformance: ## etcd's own suite of client tests over Quorate, all nine packages; five minutes
+	cd conformance && GOWORK=off go run .
+
+dependents: ## the etcd tests of CoreDNS, Trillian and k8s.io/apiserver over Quorate; three minutes
+	cd conformance && GOWORK=off go run . --suite dependents
+
+etcdctl: ## build etcd's etcdctl over Quorate: ./compat/etcdctl/etcdctl
+	cd compat/etcdctl && GOWORK=off go build .
+
+shim-tests: conformance dependents ## all of the above, and every command of etcdctl on real clusters
+	cd conformance && GOWORK=off go test .
+	cd compat/etcdctl && GOWORK=off go test .
+
+shim-tests-short: ## the same without what is slow; CI runs this
+	cd conformance && GOWORK=off go test . && GOWORK=off go run . --short --parallel 3 && GOWORK=off go run . --suite dependents --short
+	cd compat/etcdctl && GOWORK=off go test -short .
+	cd compat/dependents && GOWORK=off go run .
 
 fuzz-endpoint: ## one fuzz target for half a minute
 	go test ./endpoint -run '^$$' -fuzz FuzzParse -fuzztime 30s

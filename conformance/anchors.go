@@ -1,0 +1,11 @@
+//go:build anchors
+
+// The suite is run by its import path and never imported by the program. This file keeps the modules that its tests need
+// in go.mod, and their checksums in go.sum; its build tag is never set.
+
+package main
+
+import (
+	_ "go.etcd.io/etcd/tests/v3/framework/integration"
+	_ "go.etcd.io/etcd/tests/v3/integration/clientv3"
+)

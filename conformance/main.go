@@ -1,0 +1,151 @@
+// Command conformance runs etcd's own suite of client tests over Quorate, and the etcd
+// tests of programs that use the official client.
+//
+// The suite is go.etcd.io/etcd/tests/v3/integration/clientv3, nine packages, as
+// etcd released it: it comes from the module proxy, and go.sum pins its content.
+// In place of the official client it is compiled with compat/clientv3, which is
+// Quorate under the official client's name; the servers are etcd's own. No test
+// is changed, and none is left out unless --short, --run or an argument asks for
+// it.
+//
+//	go run .                       all of it, six minutes
+//	go run . --short               without the slowest tests, four minutes
+//	go run . --short --parallel 3  as CI runs it, two minutes
+//	go run . --count 2             twice in a row
+//	go run . lease watch           these packages only
+//	go run . --run Leasing lease   these tests only
+//	go run . --official            with the official client, to compare
+//	go run . --suite dependents    the tests of CoreDNS, Trillian and k8s.io/apiserver
+//
+// It runs in its own directory. Exit status: 0 if all tests passed and are as
+// many as the suite has; 1 if not; 2 if they could not be run, or for bad usage.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"strings"
+	"syscall"
+)
+
+// Exit statuses.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	opts, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return exitOK
+	}
+	var ok bool
+	if err == nil {
+		ok, err = conform(ctx, opts, stdout, stderr)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("interrupted: %w", context.Cause(ctx))
+	}
+	switch {
+	case err != nil:
+		_, _ = fmt.Fprintln(stderr, "conformance:", err) // nobody is left to hear that it failed
+		return exitUsage
+	case !ok:
+		return exitFailed
+	}
+	return exitOK
+}
+
+// options are those of the command line.
+type options struct {
+	selection
+	count    int
+	parallel int
+	official bool
+	log      string
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var opts options
+	flags := flag.NewFlagSet("conformance", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() {
+		_, _ = fmt.Fprint(stderr, "Usage: conformance [flags] [package...]\n\n")
+		for _, s := range suites {
+			_, _ = fmt.Fprintf(stderr, "Packages of %s: %s\n\n", s.name, strings.Join(names(s.packages), " "))
+		}
+		_, _ = fmt.Fprint(stderr, "Flags:\n")
+		flags.PrintDefaults()
+	}
+	name := flags.String("suite", etcdSuite.name, "run the tests of `etcd`, or those of the client's dependents")
+	flags.StringVar(&opts.run, "run", "", "run only the tests whose name matches the `regexp`; their number is not checked then")
+	flags.IntVar(&opts.count, "count", 1, "run everything `n` times in a row")
+	flags.IntVar(&opts.parallel, "parallel", 1, "run the tests of `n` packages at a time: faster, but processors may become scarce")
+	flags.BoolVar(&opts.short, "short", false, "leave out the slowest tests, and one that needs idle processors")
+	flags.BoolVar(&opts.official, "official", false, "run over the official client instead")
+	flags.StringVar(&opts.log, "log", "", "write all that the tests print to the `file`, as lines of \"go test -json\"")
+	if err := flags.Parse(args); err != nil {
+		return options{}, err
+	}
+	if opts.count < 1 || opts.parallel < 1 {
+		return options{}, fmt.Errorf("--count is %d and --parallel %d: both must be at least 1", opts.count, opts.parallel)
+	}
+	if _, err := regexp.Compile(opts.run); err != nil {
+		return options{}, fmt.Errorf("--run: %w", err)
+	}
+	var err error
+	if opts.suite, err = suiteNamed(*name); err != nil {
+		return options{}, err
+	}
+	opts.packages, err = opts.suite.choose(flags.Args())
+	return opts, err
+}
+
+// conform runs the suite as often as asked, and reports whether all was well each
+// time.
+func conform(ctx context.Context, opts options, stdout, stderr io.Writer) (ok bool, err error) {
+	b, err := newBuild(ctx, opts.suite, opts.official)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, b.remove()) }()
+	if opts.suite.etcd != "" {
+		stop, err := startEtcd(ctx, opts.suite.etcd)
+		if err != nil {
+			return false, err
+		}
+		defer stop()
+	}
+	log := io.Discard
+	if opts.log != "" {
+		file, err := os.Create(opts.log)
+		if err != nil {
+			return false, fmt.Errorf("--log: %w", err)
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		log = file
+	}
+	ok = true
+	for range opts.count {
+		well, err := b.round(ctx, opts, streams{stdout: stdout, stderr: stderr, log: log})
+		if err != nil {
+			return false, err
+		}
+		ok = ok && well
+	}
+	return ok, nil
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// suite is a set of tests that were written for the official client.
+type suite struct {
+	name, title string
+	// dir is the module in which the tests are compiled, shim and checkout what its
+	// replace lines put in the place of the client and of Quorate.
+	dir, shim, checkout string
+	// released are the modules that the tests are of, and the versions that their
+	// numbers below were counted in.
+	released map[string]string
+	// root is the path that the names of the packages are below.
+	root string
+	// fixtures are folders of the module "tests" that its tests look for above the one
+	// that they run in.
+	fixtures []string
+	tags     string // build tags
+	// etcd is where the tests expect a server; "" if they start their own.
+	etcd     string
+	packages []suitePackage
+}
+
+var suites = []suite{etcdSuite, dependentsSuite}
+
+// modules returns the paths of the modules that say what the suite is compiled with.
+func (s suite) modules() []string {
+	return append(slices.Sorted(maps.Keys(s.released)), clientModule, quorateModule)
+}
+
+// suiteNamed returns the suite with a name.
+func suiteNamed(name string) (suite, error) {
+	var known []string
+	for _, s := range suites {
+		if s.name == name {
+			return s, nil
+		}
+		known = append(known, s.name)
+	}
+	return suite{}, fmt.Errorf("there is no suite %q: the suites are %s", name, strings.Join(known, ", "))
+}
+
+// suitePackage is one package of the suite.
+type suitePackage struct {
+	// name is the path below the suite's root; "." is the root.
+	name string
+	// tests is how many tests and examples with output the package has.
+	tests int
+	// skips is how many of them skip themselves: they ask for a server built with fail
+	// points, or are marked as broken.
+	skips int
+	// slow are the tests that the short form leaves out: each takes three seconds or
+	// more, and what it shows of the client, a faster one shows too.
+	slow []string
+	// racy are tests that the short form leaves out because they fail now and then,
+	// with the official client too, where processors are scarce.
+	racy []string
+}
+
+func (s suite) importPath(p suitePackage) string { return path.Join(s.root, p.name) }
+
+// choose returns the packages of the suite with the given names; all of them for no
+// names.
+func (s suite) choose(wanted []string) ([]suitePackage, error) {
+	for _, name := range wanted {
+		if !slices.Contains(names(s.packages), name) {
+			return nil, fmt.Errorf("the suite has no package %q: its packages are %s", name, strings.Join(names(s.packages), ", "))
+		}
+	}
+	if len(wanted) == 0 {
+		return s.packages, nil
+	}
+	var chosen []suitePackage
+	for _, p := range s.packages {
+		if slices.Contains(wanted, p.name) {
+			chosen = append(chosen, p)
+		}
+	}
+	return chosen, nil
+}
+
+func names(packages []suitePackage) []string {
+	all := make([]string, 0, len(packages))
+	for _, p := range packages {
+		all = append(all, p.name)
+	}
+	return all
+}
+
+// selection is what is run of a suite.
+type selection struct {
+	suite    suite
+	packages []suitePackage
+	run      string // regular expression of the tests' names; "" matches all
+	short    bool
+}
+
+// arguments returns the arguments of "go test" for the selection.
+func (s selection) arguments() []string {
+	var args []string
+	if s.suite.tags != "" {
+		args = append(args, "-tags="+s.suite.tags)
+	}
+	if s.run != "" {
+		args = append(args, "-run="+s.run)
+	}
+	if s.short {
+		var omitted []string
+		for _, p := range s.packages {
+			omitted = slices.Concat(omitted, p.slow, p.racy)
+		}
+		if len(omitted) > 0 {
+			args = append(args, "-skip=^("+strings.Join(omitted, "|")+")$")
+		}
+	}
+	for _, p := range s.packages {
+		args = append(args, s.suite.importPath(p))
+	}
+	return args
+}
+
+// audit returns what is wrong with the numbers of a package's tests: an empty run
+// must not pass for a good one. With --run the number is anybody's.
+func (s selection) audit(p suitePackage, r result) error {
+	want := p.tests
+	if s.short {
+		want -= len(p.slow) + len(p.racy)
+	}
+	got := r.passed + r.failed + r.skipped
+	switch {
+	case s.run != "":
+		return nil
+	case got != want:
+		return fmt.Errorf("%d tests ran, want %d", got, want)
+	case r.skipped > p.skips:
+		return fmt.Errorf("%d tests were skipped, want at most %d", r.skipped, p.skips)
+	}
+	return nil
+}

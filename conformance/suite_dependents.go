@@ -1,0 +1,32 @@
+package main
+
+// dependentsSuite is the etcd tests of well-known programs that use the official
+// client, those that need nothing but an etcd server. They are compiled in
+// compat/dependents, whose replace line puts them on Quorate.
+var dependentsSuite = suite{
+	name:     "dependents",
+	title:    "The etcd tests of users of the client",
+	dir:      "../compat/dependents",
+	shim:     "../clientv3",
+	checkout: "../..",
+	released: map[string]string{
+		"github.com/coredns/coredns": "v1.15.0",
+		"github.com/google/trillian": "v1.8.0",
+		"k8s.io/apiserver":           "v0.37.2",
+	},
+	tags: "etcd", // CoreDNS keeps its tests behind it
+	etcd: "localhost:2379",
+	packages: []suitePackage{
+		{name: "github.com/coredns/coredns/plugin/etcd", tests: 10},
+		{name: "github.com/google/trillian/quota/etcd/etcdqm", tests: 5},
+		{name: "github.com/google/trillian/quota/etcd/quotaapi", tests: 14},
+		{name: "github.com/google/trillian/quota/etcd/storage", tests: 12},
+		{name: "k8s.io/apiserver/pkg/storage/etcd3/metrics", tests: 7},
+		{name: "k8s.io/apiserver/pkg/storage/etcd3/preflight", tests: 8},
+		{name: "k8s.io/apiserver/pkg/storage/etcd3", tests: 70, slow: []string{
+			"TestWatch",
+			"TestCreateWithTTL",
+			"TestGuaranteedUpdateWithTTL",
+		}},
+	},
+}
