@@ -4,11 +4,12 @@ import (
 	"context"
 	"testing"
 
-	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/stretchr/testify/require"
 	official "go.etcd.io/etcd/client/v3"
 	officialconcurrency "go.etcd.io/etcd/client/v3/concurrency"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/concurrency"
 )
 
 // mutex, election and stm are what the packages have in common.

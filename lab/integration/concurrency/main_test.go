@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/clientv3"
 	"github.com/stretchr/testify/require"
 	official "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
 )
 

@@ -7,9 +7,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/quorate/quorate/clientv3"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/quorate/quorate/clientv3"
 )
 
 // history is what the callers of one run were told, and what had been told before.

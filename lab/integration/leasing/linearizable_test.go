@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/concurrency"
-	"github.com/quorate/quorate/clientv3/leasing"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/leasing"
 	"github.com/quorate/quorate/lab/link"
 )
 

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/clientv3"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
+	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
 )
 

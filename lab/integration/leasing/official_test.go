@@ -4,11 +4,12 @@ import (
 	"context"
 	"testing"
 
-	"github.com/quorate/quorate/clientv3/leasing"
 	"github.com/stretchr/testify/require"
 	official "go.etcd.io/etcd/client/v3"
 	officialleasing "go.etcd.io/etcd/client/v3/leasing"
 	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3/leasing"
 )
 
 // A program of the official client owns keys that one of Quorate writes, and the other

@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/mirror"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mirror"
 	"github.com/quorate/quorate/lab"
 )
 

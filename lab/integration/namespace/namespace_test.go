@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/namespace"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -19,6 +17,8 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/namespace"
 	"github.com/quorate/quorate/lab"
 )
 

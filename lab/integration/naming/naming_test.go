@@ -5,9 +5,6 @@ import (
 	"net"
 	"testing"
 
-	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/naming/endpoints"
-	"github.com/quorate/quorate/clientv3/naming/resolver"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	officialclient "go.etcd.io/etcd/client/v3"
@@ -18,6 +15,10 @@ import (
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/peer"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/naming/endpoints"
+	"github.com/quorate/quorate/clientv3/naming/resolver"
 )
 
 // serve runs a gRPC server and returns its address.

@@ -8,15 +8,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/concurrency"
-	recipe "github.com/quorate/quorate/clientv3/experimental/recipes"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	officialclient "go.etcd.io/etcd/client/v3"
 	officialconcurrency "go.etcd.io/etcd/client/v3/concurrency"
 	official "go.etcd.io/etcd/client/v3/experimental/recipes"
 	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/concurrency"
+	recipe "github.com/quorate/quorate/clientv3/experimental/recipes"
 )
 
 func connectOfficial(t *testing.T) *officialclient.Client {
