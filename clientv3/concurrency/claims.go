@@ -22,6 +22,9 @@ type claim struct {
 	// has: 0 while it tries.
 	users   map[*place]int64
 	removal chan struct{} // closed at the end of the removal in progress, nil if there is none
+	// doomed is the revision of the last key whose deletion nobody has confirmed: a request
+	// may yet delete it. 0 if a later key was put.
+	doomed int64
 
 	// settled receives when a place no longer tries. It is nil if the key is not swept.
 	settled    chan struct{}
@@ -62,10 +65,13 @@ func (c *claims) hold(p *place, rev int64) {
 	defer c.mu.Unlock()
 	cl := c.atLocked(p.key)
 	cl.users[p] = rev
+	if rev > cl.doomed {
+		cl.doomed = 0
+	}
 	cl.settleLocked()
 }
 
-// leave counts a place out.
+// leave counts a place out, if it is in.
 func (c *claims) leave(p *place) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,6 +109,22 @@ func (c *claims) remove(key string, by *place) (spared []int64, end func(), begu
 		cl.removal = nil
 		c.forgetLocked(key)
 	}, true
+}
+
+// doom says that a request may yet delete the key that was created at rev.
+func (c *claims) doom(key string, rev int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := c.atLocked(key)
+	cl.doomed = max(cl.doomed, rev)
+}
+
+// doomed reports whether a request may yet delete the key that was created at rev.
+func (c *claims) doomed(key string, rev int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := c.byKey[key]
+	return cl != nil && rev <= cl.doomed
 }
 
 // sweep says that the key is swept until then. It returns nil if it is swept already, and
@@ -145,7 +167,7 @@ func (c *claims) atLocked(key string) *claim {
 
 // forgetLocked forgets a key that is of no interest any more.
 func (c *claims) forgetLocked(key string) {
-	if cl := c.byKey[key]; len(cl.users) == 0 && cl.removal == nil && cl.settled == nil {
+	if cl := c.byKey[key]; len(cl.users) == 0 && cl.removal == nil && cl.settled == nil && cl.doomed == 0 {
 		delete(c.byKey, key)
 	}
 }

@@ -79,3 +79,23 @@ func TestClaimsOfASweptKey(t *testing.T) {
 		require.NotNil(t, c.sweep("k", time.Now().Add(time.Minute)))
 	})
 }
+
+func TestClaimsOfADoomedKey(t *testing.T) {
+	var c claims
+	p := &place{key: "k"}
+	require.False(t, c.doomed("k", 1))
+	require.Empty(t, c.byKey)
+	require.NoError(t, c.enter(t.Context(), p))
+	c.doom("k", 7)
+	c.doom("k", 5)
+	c.hold(p, 7) // it had the key before, and could not release it
+	c.leave(p)
+	require.True(t, c.doomed("k", 5), "a later key has been seen, it is gone")
+	require.True(t, c.doomed("k", 7))
+	require.False(t, c.doomed("k", 8))
+	require.NoError(t, c.enter(t.Context(), p))
+	c.hold(p, 8)
+	require.False(t, c.doomed("k", 7))
+	c.leave(p)
+	require.Empty(t, c.byKey)
+}

@@ -2,6 +2,7 @@ package concurrency
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,15 +35,25 @@ func (s *Session) cleanup(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(context.WithoutCancel(ctx), min(s.opts.ttlDuration(), cleanupTimeout))
 }
 
-// stray returns comparisons that hold if the key exists, goes with the session, and is none
-// of those to be spared, which are told by the revisions that created them.
-func (s *Session) stray(key string, spared []int64) []clientv3.Cmp {
-	cmps := make([]clientv3.Cmp, 0, 1+len(spared))
-	cmps = append(cmps, clientv3.Compare(clientv3.LeaseValue(key), "=", s.id))
-	for _, rev := range spared {
-		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(key), "!=", rev))
+// discard deletes the key that was created at rev, unless that is to be spared. If rev is 0
+// it is the key that goes with the session now. That is read first: a request to delete
+// whatever key there is could be carried out late, and delete that of a later lock.
+func (s *Session) discard(ctx context.Context, key string, rev int64, spared []int64) error {
+	if rev == 0 {
+		resp, err := s.client.Get(ctx, key) // the server leaves the lease out with WithKeysOnly
+		if err != nil {
+			return err
+		}
+		if len(resp.Kvs) == 0 || resp.Kvs[0].Lease != int64(s.id) {
+			return nil
+		}
+		rev = resp.Kvs[0].CreateRevision
 	}
-	return cmps
+	if slices.Contains(spared, rev) {
+		return nil
+	}
+	_, err := s.remove(ctx, key, rev)
+	return err
 }
 
 // leftBehind logs a key that could not be deleted.
@@ -120,8 +131,8 @@ func (s *Session) sweepUntilFault(key string, settled <-chan struct{}) (done boo
 	return false
 }
 
-// swept deletes the key if it is nobody's. It reports whether that has been done, or is for
-// later, when nobody tries to get the key.
+// swept deletes the key if it is nobody's. It reports whether that has been done, or is
+// refused, or is for later, when nobody tries to get the key.
 func (s *Session) swept(key string) bool {
 	spared, end, begun := s.claims.remove(key, nil)
 	if !begun {
@@ -130,8 +141,8 @@ func (s *Session) swept(key string) bool {
 	defer end()
 	ctx, cancel := context.WithTimeout(s.ctx, cleanupTimeout)
 	defer cancel()
-	_, err := s.remove(ctx, key, s.stray(key, spared)...)
-	return err == nil
+	err := s.discard(ctx, key, 0, spared)
+	return err == nil || !passing(err)
 }
 
 // pause reports whether ctx goes on.

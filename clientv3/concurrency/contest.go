@@ -31,7 +31,6 @@ func (p *place) contest(
 	if err := s.claims.enter(bound, p); err != nil {
 		return p.reason(ctx, err)
 	}
-	p.claimed = true
 	v, err := enter(bound)
 	if p.unsure {
 		s.sweep(p.key)
@@ -119,23 +118,20 @@ func (p *place) change(ctx context.Context, v view) error {
 func (p *place) withdraw(ctx context.Context) {
 	s := p.session
 	rev, unsure := p.rev, p.unsure
-	p.rev, p.unsure, p.claimed = 0, false, false
+	p.rev, p.unsure = 0, false
 	defer s.claims.leave(p)
 	if s.lost() || (rev == 0 && !unsure) {
 		return
 	}
 	spared, end, begun := s.claims.remove(p.key, p)
-	if !begun {
+	if !begun { // another place tries, and may end without having seen the key
+		s.sweep(p.key)
 		return
 	}
 	defer end()
-	meant := s.stray(p.key, spared)
-	if rev != 0 {
-		meant = append(meant, clientv3.Compare(clientv3.CreateRevision(p.key), "=", rev))
-	}
 	ctx, cancel := s.cleanup(ctx)
 	defer cancel()
-	if _, err := s.remove(ctx, p.key, meant...); err != nil {
+	if err := s.discard(ctx, p.key, rev, spared); err != nil {
 		s.leftBehind(p.key, err)
 		s.sweep(p.key)
 	}
@@ -147,7 +143,7 @@ func (p *place) release(ctx context.Context, key string, rev int64) (*clientv3.T
 	if _, e, begun := p.session.claims.remove(p.key, p); begun {
 		end = e
 	}
-	resp, err := p.session.remove(ctx, key, clientv3.Compare(clientv3.CreateRevision(key), "=", rev))
+	resp, err := p.session.remove(ctx, key, rev)
 	end()
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -162,8 +158,5 @@ func (p *place) release(ctx context.Context, key string, rev int64) (*clientv3.T
 // forfeit gives up the place of a key that is gone.
 func (p *place) forfeit() {
 	p.rev = 0
-	if p.claimed {
-		p.claimed = false
-		p.session.claims.leave(p)
-	}
+	p.session.claims.leave(p)
 }

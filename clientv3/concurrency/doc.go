@@ -29,6 +29,9 @@
 // were given their lease ([WithLease]), do nothing in the background: such a key goes
 // when the lease ends, or is used when the session takes part again.
 //
+// A deletion may come late as well. None deletes a key that was put after it was sent, and a
+// key for which one may yet come is not used again: Lock and Campaign put another.
+//
 // # Transactions
 //
 // [NewSTM] runs a function that reads and writes keys as if nobody else did, and

@@ -47,7 +47,7 @@ func NewElection(s *Session, pfx string) *Election {
 func ResumeElection(s *Session, pfx string, leaderKey string, leaderRev int64) *Election {
 	e := &Election{place: newPlace(s, pfx), leading: true, key: leaderKey, rev: leaderRev}
 	if e.place.key == leaderKey {
-		e.place.rev, e.place.claimed = leaderRev, true
+		e.place.rev = leaderRev
 		s.claims.hold(&e.place, leaderRev)
 	}
 	return e

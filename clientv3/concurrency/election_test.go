@@ -191,7 +191,7 @@ func TestCampaignThatIsNotAnsweredChangesNothing(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		e := NewElection(f.session(t), "office")
 		require.NoError(t, e.Campaign(t.Context(), "one"))
-		f.Once("Txn", func(call *fakeetcd.Call) { _ = call.Hold(nil) })
+		f.Once("Txn", func(call *fakeetcd.Call) { neverAnswer(call) })
 		require.Equal(t, context.DeadlineExceeded, e.Campaign(within(t, time.Second), "two"))
 		require.NoError(t, e.Proclaim(t.Context(), "three"))
 		requireLeader(t, e, "three")
@@ -242,7 +242,7 @@ func TestResumeElection(t *testing.T) {
 
 		require.NoError(t, e.Campaign(t.Context(), "three"))
 		resumed = ResumeElection(s, "office/", e.Key(), e.Rev())
-		f.Once("Txn", func(call *fakeetcd.Call) { _ = call.Hold(nil) })
+		f.Once("Txn", func(call *fakeetcd.Call) { neverAnswer(call) })
 		require.Equal(t, context.DeadlineExceeded, resumed.Campaign(within(t, time.Second), "x"))
 		requireLeader(t, e, "three")
 		require.NoError(t, resumed.Resign(t.Context()))

@@ -141,3 +141,10 @@ func writes(call *fakeetcd.Call) bool {
 	}
 	return false
 }
+
+// neverAnswer holds a call until its client has given up for certain: at the moment of its
+// deadline an answer could still arrive.
+func neverAnswer(call *fakeetcd.Call) {
+	<-call.Context().Done()
+	time.Sleep(time.Second)
+}

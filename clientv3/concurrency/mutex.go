@@ -98,7 +98,9 @@ func (m *Mutex) acquire(
 
 // Unlock releases the lock. Of a lock that was lost there is nothing to release, which
 // is no error. The error is [ErrLockReleased] for a mutex that is not locked. After any
-// other error the lock counts as held, and Unlock may be called again.
+// other error the lock counts as held, and Unlock may be called again. A Lock of the session
+// after that goes to the end of the queue with a new key, if the request may yet delete the
+// old one.
 func (m *Mutex) Unlock(ctx context.Context) error {
 	if m.rev <= 0 {
 		return ErrLockReleased

@@ -19,7 +19,7 @@ import (
 // holdAnswer executes a call whose answer never comes.
 func holdAnswer(call *fakeetcd.Call) {
 	_, _ = call.Execute()
-	_ = call.Hold(nil)
+	neverAnswer(call)
 }
 
 // The key was written, and the caller's time is up before anybody says so.
@@ -226,7 +226,7 @@ func TestSweepingEndsWithItsSession(t *testing.T) {
 		f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
 		m := lock(t, s, "lock")
 		f.stop()
-		require.Equal(t, context.DeadlineExceeded, m.Unlock(within(t, time.Second)))
+		require.Error(t, m.Unlock(within(t, time.Second)))
 		start := time.Now()
 		s.Orphan()
 		require.Zero(t, time.Since(start))
@@ -252,5 +252,22 @@ func TestLockWaitsForACleanupOfItsSession(t *testing.T) {
 		require.Equal(t, context.Canceled, requireNow(t, failing))
 		requireWaiting(t, next)
 		require.Greater(t, f.Get(keyOf(s, "lock")).CreateRevision, first)
+	})
+}
+
+// So does whoever locks while an Unlock of the same session is under way.
+func TestLockWaitsForAnUnlockOfItsSession(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		s := f.session(t)
+		m, next := lock(t, s, "lock"), NewMutex(s, "lock")
+		release := make(chan struct{})
+		f.Once("Txn", func(call *fakeetcd.Call) { _ = call.Hold(release) })
+		unlocking := goes(func() error { return m.Unlock(t.Context()) })
+		locking := goes(func() error { return next.Lock(t.Context()) })
+		requireWaiting(t, locking)
+		close(release)
+		require.NoError(t, requireNow(t, unlocking))
+		require.NoError(t, requireNow(t, locking))
+		require.True(t, owns(t, f.client, next))
 	})
 }

@@ -145,7 +145,7 @@ func (o *observer) deliver(ctx context.Context, resp *clientv3.GetResponse) bool
 }
 
 // passing reports whether it is worth going on after err, which may be nil: whether the
-// next read may succeed.
+// next attempt may succeed.
 func passing(err error) bool {
 	if errors.Is(err, rpctypes.ErrNoLeader) { // only a context that asks for it gets this
 		return false

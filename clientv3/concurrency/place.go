@@ -27,8 +27,6 @@ type place struct {
 	rev int64
 	// unsure says that a request to put the key may have been carried out, or may yet be.
 	unsure bool
-	// claimed says that this place is among the session's claims.
-	claimed bool
 }
 
 func newPlace(s *Session, prefix string) place {
@@ -63,16 +61,29 @@ func (p *place) takeFree(ctx context.Context, value string) (view, error) {
 }
 
 // put writes the own key under a condition that does not hold if the key exists, and
-// reads what there is of the queue.
+// reads what there is of the queue. A key that a request may yet delete is not taken for
+// the own one: it is deleted first.
 func (p *place) put(ctx context.Context, cond clientv3.Cmp, value string) (view, error) {
+	p.rev, p.unsure = 0, false
+	for {
+		v, err := p.putOnce(ctx, cond, value)
+		if err != nil || v.own == nil || !p.session.claims.doomed(p.key, p.rev) {
+			return v, err
+		}
+		if _, err := p.session.remove(ctx, p.key, p.rev); err != nil {
+			return view{}, err
+		}
+	}
+}
+
+func (p *place) putOnce(ctx context.Context, cond clientv3.Cmp, value string) (view, error) {
 	first := append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())
-	p.rev = 0
 	resp, unsure, err := p.session.commit(ctx, func() clientv3.Txn {
 		return p.session.client.Txn(ctx).If(cond).
 			Then(clientv3.OpGet(p.prefix, lastAhead()...), clientv3.OpPut(p.key, value, clientv3.WithLease(p.session.id))).
 			Else(clientv3.OpGet(p.prefix, first...), clientv3.OpGet(p.key))
 	})
-	p.unsure = unsure
+	p.unsure = p.unsure || unsure
 	if err != nil {
 		return view{}, err
 	}
@@ -117,21 +128,29 @@ func firstKey(resp *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
 	return nil
 }
 
-// remove deletes a key under conditions that say which key of that name is meant.
-func (s *Session) remove(ctx context.Context, key string, meant ...clientv3.Cmp) (*clientv3.TxnResponse, error) {
-	resp, _, err := s.commit(ctx, func() clientv3.Txn {
-		return s.client.Txn(ctx).If(meant...).Then(clientv3.OpDelete(key))
+// remove deletes the key of that name that was created at rev.
+func (s *Session) remove(ctx context.Context, key string, rev int64) (*clientv3.TxnResponse, error) {
+	resp, unsure, err := s.commit(ctx, func() clientv3.Txn {
+		return s.client.Txn(ctx).
+			If(clientv3.Compare(clientv3.CreateRevision(key), "=", rev)).
+			Then(clientv3.OpDelete(key))
 	})
+	if err != nil && unsure {
+		s.claims.doom(key, rev)
+	}
 	return resp, err
 }
 
 // commit carries out a transaction whose condition no longer holds when it was carried
 // out, so that it may be repeated. It reports as well whether one of the requests may
 // have been carried out, or may yet be, without anybody having been told: that can be
-// said of every request during which ctx ended.
+// said of every request during which ctx ended. With a ctx that has ended nothing is sent.
 func (s *Session) commit(
 	ctx context.Context, txn func() clientv3.Txn,
 ) (resp *clientv3.TxnResponse, unsure bool, err error) {
+	if err = ctx.Err(); err != nil {
+		return nil, false, err
+	}
 	for range maxTries {
 		if resp, err = txn().Commit(); err == nil {
 			return resp, unsure, nil

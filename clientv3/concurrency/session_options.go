@@ -42,9 +42,11 @@ func WithTTL(ttl int) SessionOption {
 
 // WithLease makes the session keep an existing lease alive, for instance that of the
 // process that ran before a restart, whose locks and offices it then has. Sessions
-// that share a lease share its keys. A lease that does not exist makes a session that
-// ends at once. The TTL remains that of the lease; [WithTTL] then only bounds
-// [Session.Close].
+// that share a lease share its keys, and do not know of each other: what one gives up,
+// another may have had. A session that goes on after its lease was given away also deletes
+// keys of failed calls of its own that appear later, see the package comment; [Session.Orphan]
+// ends that. A lease that does not exist makes a session that ends at once. The TTL remains
+// that of the lease; [WithTTL] then only bounds [Session.Close].
 func WithLease(leaseID clientv3.LeaseID) SessionOption {
 	return func(so *sessionOptions, _ *zap.Logger) { so.leaseID = leaseID }
 }

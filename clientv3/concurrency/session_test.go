@@ -179,7 +179,7 @@ func TestCloseRevokesTheLease(t *testing.T) {
 func TestCloseTakesNoLongerThanTheTTL(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t, WithTTL(7))
-		f.On("LeaseRevoke", func(call *fakeetcd.Call) { _ = call.Hold(nil) })
+		f.On("LeaseRevoke", func(call *fakeetcd.Call) { neverAnswer(call) })
 		start := time.Now()
 		require.Equal(t, context.DeadlineExceeded, s.Close())
 		require.Equal(t, 7*time.Second, time.Since(start))
