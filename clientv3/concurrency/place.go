@@ -8,13 +8,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/retry"
+	"github.com/quorate/quorate/clientv3/internal/settle"
 )
-
-// maxTries bounds how often a conditional write is sent whose outcome is unknown. Sent
-// again it finds out what became of it; if that fails repeatedly, it is not one broken
-// connection that is in the way.
-const maxTries = 3
 
 // place is a session's place in the queue below a prefix: its own key, whose name ends
 // in the lease, and the keys that were created before it.
@@ -78,12 +73,12 @@ func (p *place) put(ctx context.Context, cond clientv3.Cmp, value string) (view,
 
 func (p *place) putOnce(ctx context.Context, cond clientv3.Cmp, value string) (view, error) {
 	first := append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())
-	resp, unsure, err := p.session.commit(ctx, func() clientv3.Txn {
+	resp, unsure, err := settle.Commit(ctx, func() clientv3.Txn {
 		return p.session.client.Txn(ctx).If(cond).
 			Then(clientv3.OpGet(p.prefix, lastAhead()...), clientv3.OpPut(p.key, value, clientv3.WithLease(p.session.id))).
 			Else(clientv3.OpGet(p.prefix, first...), clientv3.OpGet(p.key))
 	})
-	p.unsure = p.unsure || unsure
+	p.unsure = p.unsure || unsure != nil
 	if err != nil {
 		return view{}, err
 	}
@@ -130,36 +125,13 @@ func firstKey(resp *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
 
 // remove deletes the key of that name that was created at rev.
 func (s *Session) remove(ctx context.Context, key string, rev int64) (*clientv3.TxnResponse, error) {
-	resp, unsure, err := s.commit(ctx, func() clientv3.Txn {
+	resp, unsure, err := settle.Commit(ctx, func() clientv3.Txn {
 		return s.client.Txn(ctx).
 			If(clientv3.Compare(clientv3.CreateRevision(key), "=", rev)).
 			Then(clientv3.OpDelete(key))
 	})
-	if err != nil && unsure {
+	if err != nil && unsure != nil {
 		s.claims.doom(key, rev)
 	}
 	return resp, err
-}
-
-// commit carries out a transaction whose condition no longer holds when it was carried
-// out, so that it may be repeated. It reports as well whether one of the requests may
-// have been carried out, or may yet be, without anybody having been told: that can be
-// said of every request during which ctx ended. With a ctx that has ended nothing is sent.
-func (s *Session) commit(
-	ctx context.Context, txn func() clientv3.Txn,
-) (resp *clientv3.TxnResponse, unsure bool, err error) {
-	if err = ctx.Err(); err != nil {
-		return nil, false, err
-	}
-	for range maxTries {
-		if resp, err = txn().Commit(); err == nil {
-			return resp, unsure, nil
-		}
-		unknown := retry.OutcomeOf(err) == retry.OutcomeUnknown
-		unsure = unsure || unknown
-		if !unknown || ctx.Err() != nil {
-			break
-		}
-	}
-	return nil, unsure, err
 }

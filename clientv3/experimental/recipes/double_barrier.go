@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/settle"
 )
 
 var (
@@ -113,7 +114,7 @@ func (b *DoubleBarrier) open(ctx context.Context, me *member) (int64, error) {
 // announce lets everybody in, and returns the revision at which the barrier opened.
 func (b *DoubleBarrier) announce(ctx context.Context, me *member) (int64, error) {
 	isShut := clientv3.Compare(clientv3.ModRevision(b.readyKey()), "<", me.rev)
-	resp, _, err := commit(ctx, func() clientv3.Txn {
+	resp, _, err := settle.Commit(ctx, func() clientv3.Txn {
 		return b.session.Client().Txn(ctx).If(me.exists(), isShut).
 			Then(clientv3.OpPut(b.readyKey(), "")).
 			Else(clientv3.OpGet(me.key, clientv3.WithKeysOnly()), clientv3.OpGet(b.readyKey()))

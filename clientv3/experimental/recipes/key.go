@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/settle"
 )
 
 // RemoteKV is a key that this package has put. It is not safe for concurrent use.
@@ -109,7 +110,7 @@ func createUnique(c *clientv3.Client, prefix, val string) error {
 func createEphemeral(ctx context.Context, s *concurrency.Session, prefix string) (*EphemeralKV, error) {
 	for {
 		key := uniqueKey(prefix)
-		resp, unsure, err := commit(ctx, func() clientv3.Txn {
+		resp, unsure, err := settle.Commit(ctx, func() clientv3.Txn {
 			return s.Client().Txn(ctx).If(isFree(key)).
 				Then(clientv3.OpPut(key, "", clientv3.WithLease(s.Lease()))).
 				Else(clientv3.OpGet(key))
