@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -148,6 +149,9 @@ func TestSecondSignalKills(t *testing.T) {
 
 // TestHangup checks the signal that a closed terminal may send more than once.
 func TestHangup(t *testing.T) {
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP) // under nohup the program would inherit that it is ignored
+	defer signal.Stop(caught)
 	cmd, out := program(t, "waiter", t.TempDir())
 	require.NoError(t, cmd.Start())
 	require.True(t, out.Scan())
