@@ -11,6 +11,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab/internal/onemember"
 )
 
 // history is what the callers of one run were told, and what had been told before.
@@ -71,7 +72,7 @@ type truth map[string][]state
 // readTruth watches the keys below a prefix from the beginning to the present.
 func readTruth(t *testing.T, c *clientv3.Client, prefix string) truth {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), onemember.Patience)
 	defer cancel()
 	last, err := c.Put(ctx, prefix+"end", "end")
 	require.NoError(t, err)

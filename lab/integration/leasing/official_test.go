@@ -10,13 +10,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3/leasing"
+	"github.com/quorate/quorate/lab/internal/onemember"
 )
 
 // A program of the official client owns keys that one of Quorate writes, and the other
 // way round: they share the leasing keys.
 func TestWithOfficialClient(t *testing.T) {
 	prefix := newPrefix(t)
-	ours, closeOurs, err := leasing.NewKV(newClient(t, endpoint), prefix+"leasing/")
+	ours, closeOurs, err := leasing.NewKV(onemember.Client(t, endpoint), prefix+"leasing/")
 	require.NoError(t, err)
 	defer closeOurs()
 	c, err := official.New(official.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
@@ -25,7 +26,7 @@ func TestWithOfficialClient(t *testing.T) {
 	theirs, closeTheirs, err := officialleasing.NewKV(c, prefix+"leasing/")
 	require.NoError(t, err)
 	defer closeTheirs()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), onemember.Patience)
 	defer cancel()
 
 	for _, key := range []string{"a", "b"} {
