@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 const (
@@ -100,7 +101,7 @@ func (s *Session) sweep(key string) {
 }
 
 func (s *Session) runSweeper(key string, settled <-chan struct{}) {
-	for !s.sweepUntilFault(key, settled) && pause(s.ctx, sweepAgain) {
+	for !s.sweepUntilFault(key, settled) && pause.For(s.ctx, sweepAgain) == nil {
 		continue
 	}
 }
@@ -143,16 +144,4 @@ func (s *Session) swept(key string) bool {
 	defer cancel()
 	err := s.discard(ctx, key, 0, spared)
 	return err == nil || !passing(err)
-}
-
-// pause reports whether ctx goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -9,10 +9,11 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/retry"
 )
 
 // observeAgain is the pause of an observer after an error. What can be repeated the
@@ -60,7 +61,7 @@ func (o *observer) run(ctx context.Context) {
 		if ctx.Err() != nil || !passing(err) {
 			return
 		}
-		if err != nil && !pause(ctx, observeAgain) {
+		if err != nil && pause.For(ctx, observeAgain) != nil {
 			return
 		}
 	}
@@ -150,19 +151,10 @@ func passing(err error) bool {
 	if errors.Is(err, rpctypes.ErrNoLeader) { // only a context that asks for it gets this
 		return false
 	}
-	switch code(err) {
+	switch retry.CodeOf(err) {
 	case codes.Canceled, codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.Unimplemented:
 		return false
 	default:
 		return true
 	}
-}
-
-// code returns the gRPC code of an error of the client.
-func code(err error) codes.Code {
-	var known rpctypes.EtcdError
-	if errors.As(err, &known) {
-		return known.Code()
-	}
-	return status.Code(err)
 }

@@ -9,6 +9,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // maxPause is the longest pause between two attempts of one read. A member that is
@@ -85,7 +86,7 @@ func (kv *kvOrdering) Do(ctx context.Context, op clientv3.Op) (clientv3.OpRespon
 			return clientv3.OpResponse{}, fmt.Errorf("%w: the operation was carried out at revision %d, after %d had been seen",
 				ErrNoGreaterRev, rev, prevRev)
 		}
-		if err := pause(ctx, attempt); err != nil {
+		if err := pause.For(ctx, pauseAfter(attempt)); err != nil {
 			return clientv3.OpResponse{}, err
 		}
 	}
@@ -131,16 +132,8 @@ func onlyReads(op clientv3.Op) bool {
 	return true
 }
 
-// pause waits after a number of failed attempts, or returns the error of ctx. There is
-// no wait after the first: a rotation over the endpoints most likely leads to a better
-// one.
-func pause(ctx context.Context, attempts int) error {
-	timer := time.NewTimer(min(time.Duration((attempts-1)*(attempts-1))*time.Millisecond, maxPause))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return ctx.Err()
-	}
+// pauseAfter returns how long to wait after a number of failed attempts. There is no wait
+// after the first: a rotation over the endpoints most likely leads to a better one.
+func pauseAfter(attempts int) time.Duration {
+	return min(time.Duration((attempts-1)*(attempts-1))*time.Millisecond, maxPause)
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // GetStream reads at a revision that it has made sure of, so it need not hold back
@@ -149,7 +150,7 @@ func (r *rangeStream) reopen() error {
 		return err
 	}
 	r.refusals++
-	if err := pause(r.ctx, r.refusals); err != nil {
+	if err := pause.For(r.ctx, pauseAfter(r.refusals)); err != nil {
 		return err
 	}
 	return r.open()

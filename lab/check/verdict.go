@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/internal/tally"
 )
 
 // Problem names a kind of violation, as the JSON report spells it.
@@ -26,10 +27,6 @@ const (
 	// WrongValue means that a key holds something that was never written to it.
 	WrongValue Problem = "wrong_value"
 )
-
-// maxKept bounds the violations of one problem that are kept with their
-// evidence; the others are only counted.
-const maxKept = 10
 
 // Violation is one broken promise, with the observations that prove it.
 type Violation struct {
@@ -73,19 +70,11 @@ func (v Verdict) OK() bool { return len(v.Violations) == 0 }
 
 // Total returns the number of violations, those that were not kept included.
 func (v Verdict) Total() int {
-	n := 0
-	for _, count := range v.Counts {
-		n += count
-	}
-	return n
+	return tally.Total(v.Counts)
 }
 
 func (v *Verdict) add(p Problem, message string, evidence ...history.Call) {
-	if v.Counts == nil {
-		v.Counts = map[Problem]int{}
-	}
-	v.Counts[p]++
-	if v.Counts[p] > maxKept {
+	if !tally.Add(&v.Counts, p) {
 		return
 	}
 	violation := Violation{Problem: p, Message: message}

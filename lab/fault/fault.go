@@ -18,6 +18,18 @@ import (
 // is one member, and a majority must remain.
 const MinMembers = 3
 
+// maxMembers is the largest cluster that the lab starts.
+const maxMembers = 9
+
+// CheckMembers returns an error unless the faults are for clusters of n members.
+func CheckMembers(n int) error {
+	if n < MinMembers || n > maxMembers {
+		return fmt.Errorf("the number of members must be %d to %d, so that a majority outlives the loss of one; it is %d",
+			MinMembers, maxMembers, n)
+	}
+	return nil
+}
+
 // Scene is where a fault happens.
 type Scene struct {
 	// Cluster that it happens to. All its members must run and be ready.

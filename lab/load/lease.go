@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/internal/pace"
 )
 
 const (
@@ -39,7 +40,7 @@ func (k *keeper) run(ctx context.Context) {
 		case ctx.Err() == nil:
 			k.tell(history.LeaseEvent{Kind: history.LeaseFailed, Code: code(err), Err: err})
 		}
-		sleep(ctx, regrantPause)
+		_ = pace.Sleep(ctx, regrantPause)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/internal/pace"
 )
 
 const (
@@ -94,7 +95,7 @@ func (h *holding) latestClaim() history.LeaseClaim {
 // guard looks at the key every now and then until ctx ends, or the key is gone.
 func (h *holding) guard(ctx context.Context) (gone bool) {
 	for {
-		sleep(ctx, lookEvery)
+		_ = pace.Sleep(ctx, lookEvery)
 		if ctx.Err() != nil {
 			return false
 		}

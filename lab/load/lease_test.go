@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/internal/pace"
 )
 
 func (b *book) Lease(e history.LeaseEvent) {
@@ -90,11 +91,11 @@ func (r *renter) KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Time, e
 	return func(yield func(time.Time, error) bool) {
 		for n := 0; id > 1 || n < r.renewals; n++ {
 			sent := time.Now()
-			sleep(ctx, answerTime)
+			_ = pace.Sleep(ctx, answerTime)
 			if ctx.Err() != nil || !yield(sent.Add(4*time.Second), nil) {
 				return
 			}
-			sleep(ctx, cmp.Or(r.every, time.Second)-answerTime)
+			_ = pace.Sleep(ctx, cmp.Or(r.every, time.Second)-answerTime)
 			if ctx.Err() != nil {
 				return
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/internal/pace"
 )
 
 // rewatchPause is how long a reader waits before it watches again when its watch
@@ -58,7 +59,7 @@ func (l *Load) newReader(index int, scope history.Scope) *reader {
 func (r *reader) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		r.watch(ctx)
-		sleep(ctx, rewatchPause)
+		_ = pace.Sleep(ctx, rewatchPause)
 	}
 }
 
@@ -98,14 +99,4 @@ func (r *reader) advance(resp history.WatchResponse) {
 		next = resp.Events[n-1].ModRevision + 1
 	}
 	r.req.StartRevision = max(r.req.StartRevision, next, resp.CompactRevision)
-}
-
-// sleep returns after d, or when ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

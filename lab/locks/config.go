@@ -22,7 +22,6 @@ const (
 
 // Limits of a Config.
 const (
-	maxMembers    = 9
 	maxContenders = 200
 	maxLocks      = 100
 	maxDuration   = time.Hour
@@ -72,16 +71,13 @@ func (c Config) complete() (Config, error) {
 	if c.Log == nil {
 		c.Log = io.Discard
 	}
-	var wrong []error
+	wrong := []error{fault.CheckMembers(c.Members)}
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
 			wrong = append(wrong, fmt.Errorf(format, args...))
 		}
 	}
 	check(c.Duration > 0 && c.Duration <= maxDuration, "the duration must be more than 0 and at most %v; it is %v", maxDuration, c.Duration)
-	check(c.Members >= fault.MinMembers && c.Members <= maxMembers,
-		"the number of members must be %d to %d, so that a majority outlives the loss of one; it is %d",
-		fault.MinMembers, maxMembers, c.Members)
 	check(c.Contenders >= 1 && c.Contenders <= maxContenders,
 		"the number of contenders must be 1 to %d; it is %d", maxContenders, c.Contenders)
 	check(c.Locks >= 1 && c.Locks <= maxLocks, "the number of locks must be 1 to %d; it is %d", maxLocks, c.Locks)

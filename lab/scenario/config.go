@@ -23,7 +23,6 @@ const (
 
 // Limits of a Config.
 const (
-	maxMembers = 9
 	maxCallers = 1000
 	minHold    = 100 * time.Millisecond
 	maxHold    = time.Hour
@@ -78,15 +77,12 @@ func (c Config) complete() (Config, error) {
 	if c.Progress == nil {
 		c.Progress = func(report.Snapshot) {}
 	}
-	var wrong []error
+	wrong := []error{fault.CheckMembers(c.Members)}
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
 			wrong = append(wrong, fmt.Errorf(format, args...))
 		}
 	}
-	check(c.Members >= fault.MinMembers && c.Members <= maxMembers,
-		"the number of members must be %d to %d, so that a majority outlives the loss of one; it is %d",
-		fault.MinMembers, maxMembers, c.Members)
 	check(c.Hold >= minHold && c.Hold <= maxHold,
 		"the time for which a fault is held must be %v to %v; it is %v", minHold, maxHold, c.Hold)
 	check(c.Callers >= 1 && c.Callers <= maxCallers,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/internal/pace"
 )
 
 // healthyRow is the name of the first row.
@@ -14,7 +15,7 @@ const healthyRow = "healthy"
 // spells goes through the rows: a healthy spell, then each fault.
 func (r *run) spells(ctx context.Context) error {
 	r.begin(healthyRow)
-	if err := sleep(ctx, r.cfg.Healthy); err != nil {
+	if err := pace.Sleep(ctx, r.cfg.Healthy); err != nil {
 		return err
 	}
 	for _, f := range r.cfg.Faults {
@@ -42,7 +43,7 @@ func (r *run) face(ctx context.Context, f fault.Fault) error {
 	if err := r.inject(ctx, f); err != nil {
 		return err
 	}
-	if err := sleep(ctx, time.Until(held)); err != nil {
+	if err := pace.Sleep(ctx, time.Until(held)); err != nil {
 		return err
 	}
 	r.display.phase(f.Name + ": healing")
@@ -57,7 +58,7 @@ func (r *run) face(ctx context.Context, f fault.Fault) error {
 	}
 	r.note("the calls that met the fault have ended")
 	r.display.phase(f.Name + ": recovering")
-	return sleep(ctx, r.cfg.Recovery)
+	return pace.Sleep(ctx, r.cfg.Recovery)
 }
 
 func (r *run) inject(ctx context.Context, f fault.Fault) error {
@@ -70,16 +71,4 @@ func (r *run) heal(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready after %v", readyTimeout))
 	defer cancel()
 	return fault.Heal(ctx, r.scene)
-}
-
-// sleep returns after d, or with the error of ctx when that ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/load"
 	"github.com/quorate/quorate/lab/report"
 	"github.com/quorate/quorate/lab/watchcheck"
@@ -176,11 +177,11 @@ func (r *run) settleWatches(ctx context.Context, ref *reference) {
 	defer cancel()
 	scopes := history.Scopes(r.cfg.Callers)
 	for r.seen.behind(scopes, ref.newest) {
-		if sleep(ctx, settlePoll) != nil {
+		if pace.Sleep(ctx, settlePoll) != nil {
 			return
 		}
 	}
-	_ = sleep(ctx, settleGrace) // no longer than settleTimeout in all
+	_ = pace.Sleep(ctx, settleGrace) // no longer than settleTimeout in all
 }
 
 // judge holds the watches, which must have ended, against the reference. lost is how

@@ -22,7 +22,6 @@ const (
 
 // Limits of a Config.
 const (
-	maxMembers  = 9
 	maxWatches  = 1000
 	maxWriters  = 100
 	maxDuration = time.Hour
@@ -71,16 +70,13 @@ func (c Config) complete() (Config, error) {
 	if c.Log == nil {
 		c.Log = io.Discard
 	}
-	var wrong []error
+	wrong := []error{fault.CheckMembers(c.Members)}
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
 			wrong = append(wrong, fmt.Errorf(format, args...))
 		}
 	}
 	check(c.Duration > 0 && c.Duration <= maxDuration, "the duration must be more than 0 and at most %v; it is %v", maxDuration, c.Duration)
-	check(c.Members >= fault.MinMembers && c.Members <= maxMembers,
-		"the number of members must be %d to %d, so that a majority outlives the loss of one; it is %d",
-		fault.MinMembers, maxMembers, c.Members)
 	check(c.Watches >= 1 && c.Watches <= maxWatches, "the number of watches must be 1 to %d; it is %d", maxWatches, c.Watches)
 	check(c.Writers >= 1 && c.Writers <= maxWriters, "the number of writers must be 1 to %d; it is %d", maxWriters, c.Writers)
 	check(c.SettleTimeout > 0, "the time to settle must be more than 0; it is %v", c.SettleTimeout)

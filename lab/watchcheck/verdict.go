@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/internal/tally"
 )
 
 // Promise names what a watch promises its reader, as reports spell it.
@@ -59,9 +60,6 @@ const (
 )
 
 const (
-	// maxKept bounds the violations of one promise that are kept with their
-	// evidence; the others are only counted.
-	maxKept = 10
 	// maxEvidence bounds the responses kept for one violation.
 	maxEvidence = 4
 	// maxShown bounds the bytes of a value in a message.
@@ -98,11 +96,7 @@ func (v Verdict) OK() bool { return len(v.Violations) == 0 }
 
 // Total returns the number of violations, those that were not kept included.
 func (v Verdict) Total() int {
-	n := 0
-	for _, count := range v.Counts {
-		n += count
-	}
-	return n
+	return tally.Total(v.Counts)
 }
 
 // count counts what there is to judge of a watch.
@@ -120,11 +114,7 @@ func (v *Verdict) count(w *history.Watch) {
 // add counts a violation and keeps it, with the numbered responses, if there are
 // not too many of its kind.
 func (v *Verdict) add(w *history.Watch, p Promise, revision int64, message string, responses ...int) {
-	if v.Counts == nil {
-		v.Counts = map[Promise]int{}
-	}
-	v.Counts[p]++
-	if v.Counts[p] > maxKept {
+	if !tally.Add(&v.Counts, p) {
 		return
 	}
 	violation := Violation{Promise: p, Watch: w.ID, Revision: revision, Message: fmt.Sprintf("%v: %s", w, message)}

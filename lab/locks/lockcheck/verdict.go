@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/quorate/quorate/lab/internal/tally"
 )
 
 // Promise names what a lock promises those who use it, as reports spell it.
@@ -35,10 +37,6 @@ const (
 	Live Promise = "live"
 )
 
-// maxKept bounds the violations of one promise that are kept with their message;
-// the others are only counted.
-const maxKept = 10
-
 // Violation is one broken promise.
 type Violation struct {
 	// Promise that was broken.
@@ -62,11 +60,7 @@ func (v Verdict) OK() bool { return len(v.Violations) == 0 }
 
 // Total returns the number of violations, those that were not kept included.
 func (v Verdict) Total() int {
-	n := 0
-	for _, count := range v.Counts {
-		n += count
-	}
-	return n
+	return tally.Total(v.Counts)
 }
 
 // String returns the verdict in lines: that all is well, or the number of violations
@@ -88,11 +82,7 @@ func (v Verdict) String() string {
 
 // add counts a violation, and keeps it if there are not too many of its kind.
 func (v *Verdict) add(p Promise, revision int64, format string, args ...any) {
-	if v.Counts == nil {
-		v.Counts = map[Promise]int{}
-	}
-	v.Counts[p]++
-	if v.Counts[p] <= maxKept {
+	if tally.Add(&v.Counts, p) {
 		v.Violations = append(v.Violations, Violation{Promise: p, Revision: revision, Message: fmt.Sprintf(format, args...)})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 const (
@@ -32,10 +34,5 @@ func (b *backoff) next() time.Duration {
 // wait returns when the next delay has passed, or ctx has ended.
 func (b *backoff) wait(ctx context.Context) {
 	half := b.next() / 2
-	timer := time.NewTimer(half + rand.N(half))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	_ = pause.For(ctx, half+rand.N(half)) // the caller sees that it has ended
 }
