@@ -1,5 +1,5 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
-.PHONY: build test lint generate lab soak soak-locks conformance dependents etcdctl shim-tests shim-tests-short \
+.PHONY: build test lint generate lab soak soak-locks soak-linear conformance dependents etcdctl shim-tests shim-tests-short \
 	bench bench-calls bench-leases \
 	fuzz-endpoint fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-wire
 
@@ -12,7 +12,7 @@ test: ## the whole test suite: real etcd servers, race detector
 	go test -race work
 
 lint: ## golangci-lint at its pinned version, over all modules
-	go run $(GOLANGCI_LINT) run ./... ./lab/... ./cmd/quorate/... ./bench/... ./compat/...
+	go run $(GOLANGCI_LINT) run ./... ./lab/... ./cmd/quorate/... ./bench/... ./compat/... ./metrics/prometheus/... ./metrics/otel/...
 	for m in conformance compat/etcdctl compat/dependents; do (cd $$m && GOWORK=off go run $(GOLANGCI_LINT) run ./...) || exit 1; done
 
 generate: ## renew generated pages
@@ -26,6 +26,9 @@ soak: ## watches under random faults for ten minutes, every delivery checked
 
 soak-locks: ## locks and elections under random faults for five minutes, every success and guarded write checked
 	go run ./cmd/quorate soak locks --duration 5m
+
+soak-linear: ## reads, writes and transactions under random faults for ten minutes, checked to be linearizable
+	go run ./cmd/quorate soak linear --for 10m
 
 conformance: ## etcd's own suite of client tests over Quorate, all nine packages; five minutes
 	cd conformance && GOWORK=off go run .

@@ -11,7 +11,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/internal/channel"
+	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/observe/outage"
 )
 
 var (
@@ -50,6 +53,7 @@ type Client struct {
 
 	cfg      Config
 	channel  *channel.Channel // nil in a client made by NewCtxClient
+	outages  *outage.Reporter // nil in the same
 	callOpts []grpc.CallOption
 	lg       atomic.Pointer[zap.Logger]
 
@@ -87,17 +91,22 @@ func New(cfg Config) (*Client, error) {
 	c.Username, c.Password, c.Token = cfg.Username, cfg.Password, cfg.Token
 	c.callOpts = cfg.callOptions()
 	c.lg.Store(lg)
+	c.outages = outage.New(c.GetLogger)
 	c.channel, err = channel.New(channel.Config{
-		Endpoints:   cfg.Endpoints,
-		TLS:         cfg.TLS,
-		Roots:       cfg.roots(),
-		Login:       c.login,
-		Retry:       retryConfig,
-		KeepAlive:   cfg.keepAlive(),
-		DialOptions: cfg.DialOptions,
-		Logger:      c.GetLogger,
+		Endpoints:     cfg.Endpoints,
+		TLS:           cfg.TLS,
+		Roots:         cfg.roots(),
+		Login:         c.login,
+		Retry:         retryConfig,
+		Balancing:     channel.Balancing{Strategy: cfg.Balancer},
+		ServiceConfig: cfg.ServiceConfig,
+		KeepAlive:     cfg.keepAlive(),
+		DialOptions:   cfg.DialOptions,
+		Logger:        c.GetLogger,
+		Observer:      observe.Multi(cfg.Observer, c.outages),
 	})
 	if err != nil {
+		c.outages.Close()
 		c.cancel()
 		return nil, err
 	}
@@ -183,7 +192,19 @@ func (c *Client) Close() error {
 	if c.channel == nil {
 		return c.ctx.Err()
 	}
+	c.outages.Close()
 	return ContextError(c.ctx, c.channel.Close())
+}
+
+// EndpointStatus returns what the client knows of each endpoint, in the order of their
+// names: its state with the evidence for it, the latest error that it gave or caused,
+// and what it last said of itself. It asks nobody, see [Maintenance.Status] for that. It
+// is empty for a client without a connection, and until the first call.
+func (c *Client) EndpointStatus() []health.Status {
+	if c.channel == nil {
+		return nil
+	}
+	return c.channel.Statuses()
 }
 
 // Ctx returns the client's context, which ends with Close. It is for calls

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -94,7 +95,8 @@ type Config struct {
 	RejectOldCluster bool `json:"reject-old-cluster"`
 
 	// DialOptions are passed to gRPC after the client's own. Interceptors see
-	// every attempt of a call; retries and tokens do not depend on them.
+	// every attempt of a call, and a read's hedge beside the attempt that it backs
+	// up; retries and tokens do not depend on them.
 	DialOptions []grpc.DialOption
 
 	// Context is the parent of the client's context: when it ends, so does
@@ -131,10 +133,23 @@ type Config struct {
 	// catching up may hold as much again. The default is 16 MiB.
 	MaxWatchBufferBytes int `json:"max-watch-buffer-bytes"`
 
+	// Balancer is the strategy that chooses the endpoint of each call among those that
+	// can serve it: "round_robin", "pinned", "leader", "nearest" or "p2c"; each has a
+	// package below balancer that says when to use it. Default: that of ServiceConfig,
+	// and without one "round_robin".
+	Balancer string `json:"balancer"`
+
 	// ServiceConfig is a gRPC service config in JSON, of which methodConfig's
-	// retryPolicy and retryThrottling are used, see package retry. The fields
-	// above, where set, take precedence over it.
+	// retryPolicy and hedgingPolicy, retryThrottling and hedgingThrottling are
+	// used, see package retry, and loadBalancingConfig, see package balancer. The
+	// fields above, where set, take precedence over it.
 	ServiceConfig string `json:"service-config"`
+
+	// Observer, if set, is told what the client does and finds: which endpoints are
+	// used, ejected and readmitted, what is repeated, moved or lost. Its methods are
+	// called on the way of calls and must return at once; see package observe, and
+	// docs/observing.md for metrics. nil, the default, costs nothing.
+	Observer observe.Observer `json:"-"`
 
 	// ca is where NewClientConfig got TLS.RootCAs from.
 	ca *caFile

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3/internal/lease"
 	"github.com/quorate/quorate/internal/channel"
+	"github.com/quorate/quorate/observe"
 )
 
 // LeaseID identifies a lease.
@@ -157,6 +158,7 @@ func NewLease(c *Client) Lease {
 // keepAliveTimeout; 1 s, or nothing, stands for 5 s.
 func NewLeaseFromLeaseClient(remote pb.LeaseClient, c *Client, keepAliveTimeout time.Duration) Lease {
 	log := func() *zap.Logger { return loggerOf(c) }
+	told := observerOf(c)
 	tries := func() *channel.Tries { return c.tries(pb.Lease_LeaseKeepAlive_FullMethodName).Endless() }
 	return &lessor{
 		remote:   remote,
@@ -167,6 +169,10 @@ func NewLeaseFromLeaseClient(remote pb.LeaseClient, c *Client, keepAliveTimeout 
 			Streams:     &leaseStreams{Tries: tries(), remote: remote, opts: callOptsOf(c)},
 			FirstAnswer: firstAnswer(keepAliveTimeout),
 			Logger:      log,
+			Renewed: func(r lease.Renewal) {
+				told.LeaseRenewed(observe.LeaseRenewal{ID: r.ID, Margin: r.Margin, TTL: r.TTL})
+			},
+			Lost: func(l lease.Loss) { told.LeaseLost(observe.LeaseLoss{ID: l.ID, Err: l.Err}) },
 		}),
 		drops: dropLog{log: log},
 	}

@@ -31,7 +31,7 @@ func TestKeepAliveWhoseConnectionBreaks(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		time.Sleep(time.Second)
+		time.Sleep(4 * time.Second) // a stream that was idle waits for up to 3 s
 		assert.Equal(t, 11, cluster.Count("LeaseKeepAlive"))
 	})
 }

@@ -2,6 +2,7 @@ package clientv3
 
 import (
 	"context"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/zap"
@@ -10,6 +11,7 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/watch"
 	"github.com/quorate/quorate/clientv3/internal/wire"
 	"github.com/quorate/quorate/internal/channel"
+	"github.com/quorate/quorate/observe"
 )
 
 // defaultMaxWatchBufferBytes holds a burst of several seconds for a reader who
@@ -39,6 +41,7 @@ func newWatcher(remote pb.WatchClient, c *Client, tries func(method string) *cha
 				Tries:  tries(pb.Watch_Watch_FullMethodName).Endless(),
 				remote: remote,
 				opts:   opts,
+				told:   observerOf(c),
 			}
 		},
 	})}
@@ -59,11 +62,20 @@ func loggerOf(c *Client) *zap.Logger {
 	return c.GetLogger()
 }
 
+// observerOf returns the client's observer, and one that does nothing if there is none.
+func observerOf(c *Client) observe.Observer {
+	if c == nil || c.cfg.Observer == nil {
+		return observe.None{}
+	}
+	return c.cfg.Observer
+}
+
 // watchConnector opens the watch streams of one shard.
 type watchConnector struct {
 	*channel.Tries
 	remote pb.WatchClient
 	opts   []grpc.CallOption
+	told   observe.Observer
 }
 
 func (wc *watchConnector) Open(ctx context.Context, leader bool) (pb.Watch_WatchClient, error) {
@@ -71,6 +83,10 @@ func (wc *watchConnector) Open(ctx context.Context, leader bool) (pb.Watch_Watch
 		ctx = WithRequireLeader(ctx)
 	}
 	return wc.remote.Watch(wc.Track(ctx), wc.opts...)
+}
+
+func (wc *watchConnector) Resumed(watches int, gap time.Duration) {
+	wc.told.WatchResumed(observe.WatchResumption{Endpoint: wc.Endpoint(), Watches: watches, Gap: gap})
 }
 
 type watcher struct {

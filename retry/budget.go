@@ -76,6 +76,24 @@ func (b *Budget) Failure() {
 	b.add(-tokenUnit)
 }
 
+// Take takes one token for an attempt that can be left out, such as a hedge, and
+// reports whether there was one. Of a budget that is never throttled there always
+// is one.
+func (b *Budget) Take() bool {
+	if b == nil || b.full == 0 {
+		return true
+	}
+	for {
+		old := b.tokens.Load()
+		if old < tokenUnit {
+			return false
+		}
+		if b.tokens.CompareAndSwap(old, old-tokenUnit) {
+			return true
+		}
+	}
+}
+
 // Throttled reports whether half of the tokens or fewer are left.
 func (b *Budget) Throttled() bool {
 	return b != nil && b.full > 0 && 2*b.tokens.Load() <= b.full

@@ -12,13 +12,15 @@ import (
 )
 
 type serviceConfigJSON struct {
-	MethodConfig    []methodConfigJSON `json:"methodConfig"`
-	RetryThrottling *throttlingJSON    `json:"retryThrottling"`
+	MethodConfig      []methodConfigJSON `json:"methodConfig"`
+	RetryThrottling   *throttlingJSON    `json:"retryThrottling"`
+	HedgingThrottling *throttlingJSON    `json:"hedgingThrottling"`
 }
 
 type methodConfigJSON struct {
-	Name        []nameJSON  `json:"name"`
-	RetryPolicy *policyJSON `json:"retryPolicy"`
+	Name          []nameJSON   `json:"name"`
+	RetryPolicy   *policyJSON  `json:"retryPolicy"`
+	HedgingPolicy *hedgingJSON `json:"hedgingPolicy"`
 }
 
 type nameJSON struct {
@@ -39,16 +41,19 @@ type throttlingJSON struct {
 	TokenRatio *float64 `json:"tokenRatio"`
 }
 
-// ParseServiceConfig reads retryPolicy and retryThrottling from a gRPC service
-// config in JSON, as documented in gRPC's service_config.proto:
+// ParseServiceConfig reads retryPolicy, hedgingPolicy and retryThrottling from a
+// gRPC service config in JSON, as documented in gRPC's service_config.proto, and
+// beside them hedgingThrottling, which has the fields of retryThrottling:
 //
 //	{
 //	  "methodConfig": [{
 //	    "name": [{"service": "etcdserverpb.KV"}],
 //	    "retryPolicy": {"maxAttempts": 5, "initialBackoff": "0.025s", "maxBackoff": "2s",
-//	      "backoffMultiplier": 1.6, "retryableStatusCodes": ["UNAVAILABLE"]}
+//	      "backoffMultiplier": 1.6, "retryableStatusCodes": ["UNAVAILABLE"]},
+//	    "hedgingPolicy": {"maxAttempts": 2, "hedgingDelay": "0.050s", "nonFatalStatusCodes": ["INTERNAL"]}
 //	  }],
-//	  "retryThrottling": {"maxTokens": 100, "tokenRatio": 0.1}
+//	  "retryThrottling": {"maxTokens": 100, "tokenRatio": 0.1},
+//	  "hedgingThrottling": {"maxTokens": 20, "tokenRatio": 0.05}
 //	}
 //
 // A name without method stands for the whole service, a name without either
@@ -64,29 +69,40 @@ func ParseServiceConfig(js string) (*Config, error) {
 		return nil, fmt.Errorf("service config: %w", err)
 	}
 	c := DefaultConfig()
-	c.byName = make(map[string]Policy)
+	c.byName = make(map[string]policies)
 	seen := make(map[nameJSON]string)
 	for i, m := range raw.MethodConfig {
 		field := fmt.Sprintf("methodConfig[%d]", i)
-		policy, err := m.RetryPolicy.parse(field + ".retryPolicy")
+		p, err := m.policies(field)
 		if err != nil {
 			return nil, fmt.Errorf("service config: %w", err)
 		}
 		for j, name := range m.Name {
-			if err := c.assign(name, policy, fmt.Sprintf("%s.name[%d]", field, j), seen); err != nil {
+			if err := c.assign(name, p, fmt.Sprintf("%s.name[%d]", field, j), seen); err != nil {
 				return nil, fmt.Errorf("service config: %w", err)
 			}
 		}
 	}
 	var err error
-	if c.Throttling, err = raw.RetryThrottling.parse("retryThrottling"); err != nil {
+	if c.Throttling, err = raw.RetryThrottling.parse("retryThrottling", defaultThrottling); err != nil {
+		return nil, fmt.Errorf("service config: %w", err)
+	}
+	if c.HedgingThrottling, err = raw.HedgingThrottling.parse("hedgingThrottling", defaultHedgingThrottling); err != nil {
 		return nil, fmt.Errorf("service config: %w", err)
 	}
 	return c, nil
 }
 
-// assign gives a policy to a name, which no other methodConfig may claim.
-func (c *Config) assign(name nameJSON, policy Policy, field string, seen map[nameJSON]string) error {
+func (m *methodConfigJSON) policies(field string) (p policies, err error) {
+	if p.retry, err = m.RetryPolicy.parse(field + ".retryPolicy"); err != nil {
+		return p, err
+	}
+	p.hedging, err = m.HedgingPolicy.parse(field + ".hedgingPolicy")
+	return p, err
+}
+
+// assign gives policies to a name, which no other methodConfig may claim.
+func (c *Config) assign(name nameJSON, p policies, field string, seen map[nameJSON]string) error {
 	if name.Service == "" && name.Method != "" {
 		return fmt.Errorf("%s: method %q has no service; write both, or a service alone, or neither for the default", field, name.Method)
 	}
@@ -95,9 +111,9 @@ func (c *Config) assign(name nameJSON, policy Policy, field string, seen map[nam
 	}
 	seen[name] = field
 	if name.Service == "" {
-		c.Default = policy
+		c.Default, c.Hedging = p.retry, p.hedging
 	} else {
-		c.byName[name.Service+"/"+name.Method] = policy
+		c.byName[name.Service+"/"+name.Method] = p
 	}
 	return nil
 }
@@ -178,8 +194,7 @@ func parseCode(raw json.RawMessage) (codes.Code, bool) {
 	return code, true
 }
 
-func (j *throttlingJSON) parse(field string) (Throttling, error) {
-	t := defaultThrottling
+func (j *throttlingJSON) parse(field string, t Throttling) (Throttling, error) {
 	if j == nil {
 		return t, nil
 	}

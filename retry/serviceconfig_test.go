@@ -79,7 +79,10 @@ func TestParseServiceConfigErrors(t *testing.T) {
 	}
 	names := func(names string) string { return fmt.Sprintf(`{"methodConfig": [{"name": [%s]}]}`, names) }
 	throttling := func(fields string) string { return fmt.Sprintf(`{"retryThrottling": {%s}}`, fields) }
-	const at = "methodConfig[1].retryPolicy."
+	hedging := func(fields string) string {
+		return fmt.Sprintf(`{"methodConfig": [{"name": [{}], "hedgingPolicy": {%s}}]}`, fields)
+	}
+	const at, at2 = "methodConfig[1].retryPolicy.", "methodConfig[0].hedgingPolicy."
 	for _, tc := range []struct {
 		js   string
 		want []string // parts of the error: the field, what is allowed
@@ -115,6 +118,11 @@ func TestParseServiceConfigErrors(t *testing.T) {
 		{names(`{"service": "s"}, {"service": "s"}`), []string{"methodConfig[0].name[1]", `"s"`, "methodConfig[0].name[0]", "once"}},
 		{names(`{}, {"service": "s"}, {}`), []string{"methodConfig[0].name[2]", "methodConfig[0].name[0]"}},
 		{names(`{"service": "s", "method": "m"}, {"service": "s", "method": "m"}`), []string{"name[1]", `"m"`}},
+		{hedging(`"maxAttempts": 0`), []string{at2 + "maxAttempts: 0", "1 to switch hedging off"}},
+		{hedging(`"hedgingDelay": "-1s"`), []string{at2 + `hedgingDelay: "-1s"`, "positive number of seconds"}},
+		{hedging(`"hedgingDelay": 1`), []string{"hedgingDelay", "number"}},
+		{hedging(`"nonFatalStatusCodes": ["GONE"]`), []string{at2 + "nonFatalStatusCodes[0]", `"GONE"`}},
+		{`{"hedgingThrottling": {"tokenRatio": -1}}`, []string{"hedgingThrottling.tokenRatio: -1", "greater than 0"}},
 		{throttling(`"maxTokens": 0`), []string{"retryThrottling.maxTokens: 0", "at most 1000"}},
 		{throttling(`"maxTokens": 1000.5`), []string{"retryThrottling.maxTokens: 1000.5", "at most 1000"}},
 		{throttling(`"tokenRatio": 0`), []string{"retryThrottling.tokenRatio: 0", "greater than 0"}},

@@ -182,7 +182,9 @@ func TestCallsWithAnEndedContextSendNothing(t *testing.T) {
 		s := f.session(t, WithTTL(100000))
 		held, free := lock(t, s, "held"), NewMutex(s, "free")
 		synctest.Wait()
-		before := f.Count("*")
+		// The keepalive stream is quiet, and so its member is asked now and then how it is.
+		calls := func() int { return f.Count("*") - f.Count("Status") }
+		before := calls()
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.Equal(t, context.Canceled, free.Lock(ended))
@@ -191,7 +193,7 @@ func TestCallsWithAnEndedContextSendNothing(t *testing.T) {
 		require.Equal(t, context.Canceled, held.Lock(ended))
 		require.Equal(t, context.Canceled, held.Unlock(ended))
 		time.Sleep(time.Minute)
-		require.Equal(t, before, f.Count("*"))
+		require.Equal(t, before, calls())
 
 		rev := f.Get(held.Key()).CreateRevision
 		require.NoError(t, held.Lock(t.Context()))

@@ -262,7 +262,8 @@ func TestOptionsOfFirstGet(t *testing.T) {
 // still hears, after the watch has broken with a gap, that the key is wanted.
 func TestRevocationIsHeardAfterGap(t *testing.T) {
 	cluster := startFake(t)
-	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
+	client := newClient(t, cluster)
+	owner, other := newKV(t, newClient(t, cluster)), newKV(t, client)
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := owner.Get(ctx, "k")
 	require.NoError(t, err)
@@ -271,6 +272,8 @@ func TestRevocationIsHeardAfterGap(t *testing.T) {
 	// New watch streams are refused until there is a gap.
 	refuse := cluster.On("Watch", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCNoLeader) })
 	cluster.Member(0).BreakConnections()
+	_, err = client.Get(t.Context(), "any") // a write on the broken connection would be lost with it
+	require.NoError(t, err)
 	written := make(chan error, 1)
 	go func() {
 		_, err := other.Put(within(t), "k", "v")

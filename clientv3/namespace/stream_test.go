@@ -81,7 +81,9 @@ func TestAbandonedGetStream(t *testing.T) {
 		_, err := cluster.Put(fmt.Sprintf("ns/%03d", i), "v")
 		require.NoError(t, err)
 	}
-	_, err := c.Get(t.Context(), "k") // connected
+	whole, err := c.GetStream(t.Context(), "k") // connected
+	require.NoError(t, err)
+	_, err = clientv3.GetStreamToGetResponse(whole)
 	require.NoError(t, err)
 	leaks := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithCancel(t.Context())

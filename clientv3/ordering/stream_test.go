@@ -164,7 +164,9 @@ func TestGetStreamEndsWithTheContext(t *testing.T) {
 func TestAbandonedGetStream(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	putKeys(t, cluster, 200)
-	_, err := c.Get(t.Context(), "k") // connected
+	first, err := c.GetStream(t.Context(), "k", clientv3.WithPrefix()) // connects
+	require.NoError(t, err)
+	_, err = clientv3.GetStreamToGetResponse(first)
 	require.NoError(t, err)
 	leaks := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithCancel(t.Context())

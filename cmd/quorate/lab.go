@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/quorate/quorate/lab/compare"
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/report"
 	"github.com/quorate/quorate/lab/scenario"
@@ -28,6 +29,8 @@ type labFlags struct {
 	timeout time.Duration
 	seed    uint64
 	json    bool
+	compare bool
+	out     string
 }
 
 func newLabCommand(run scenarioRunner) *cobra.Command {
@@ -43,8 +46,11 @@ func newLabCommand(run scenarioRunner) *cobra.Command {
   quorate lab --fault stop,blackhole --for 10s
 
   # For a program; progress goes to standard error:
-  quorate lab --json > result.json`,
-		Args: cobra.NoArgs,
+  quorate lab --json > result.json
+
+  # The official client and Quorate under the same faults, as a page with timelines:
+  quorate lab --compare --out failover.html`,
+		Args: flags.checkArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
 	}
 	f := cmd.Flags()
@@ -55,6 +61,8 @@ func newLabCommand(run scenarioRunner) *cobra.Command {
 	f.DurationVar(&flags.timeout, "timeout", scenario.DefaultCallTimeout, "deadline of each call")
 	f.Uint64Var(&flags.seed, "seed", 0, "seed of the choice of members and keys (default a new one; it is printed)")
 	f.BoolVar(&flags.json, "json", false, "print the result as JSON, progress on standard error")
+	f.BoolVar(&flags.compare, "compare", false, "run the official client, the same tuned, and Quorate, one after the other, and compare")
+	f.StringVar(&flags.out, "out", defaultPage, "with --compare: the `file` to write the HTML page to")
 	return cmd
 }
 
@@ -87,15 +95,25 @@ Ctrl-C ends the run early: the cluster is healed, checked and removed, and the
 table shows what was measured until then. A second Ctrl-C kills at once; files
 that are then left behind are removed by the next run.
 
-The numbers are what today's client does, with its default settings, on this
-machine; they are no promise. Calls balance round robin and nothing watches the
-members' health yet: a call that goes to a member which is hung, unreachable or
-cut off waits there until the fault ends, the member gives up or the call's
-deadline comes, and a watch on a hung member is silent until gRPC's pings find out.
+The numbers are what the client does with its default settings on this machine; they
+are no promise.
+
+--compare puts three clients through the same faults, each on a fresh cluster with
+the same seed: the official etcd client as it comes, the same client tuned with
+keepalive and WithRequireLeader, and Quorate. It prints a table and writes one HTML
+file that needs no network, with a timeline of each fault, the clients side by side.
+Each fault is then held for ` + compare.DefaultHold.String() + ` unless --for says otherwise, and the faults
+are ` + strings.Join(names(compare.DefaultFaults()), ", ") + `
+unless --fault names others: about seven minutes. The exit status tells of Quorate's
+own run; what the checks find wrong with the official client is only shown.
 
 Faults, in the order of a full run:
 `)
-	for _, f := range fault.All() {
+	for _, f := range fault.Default() {
+		fmt.Fprintf(&b, "  %-16s %s\n", f.Name, f.Summary)
+	}
+	b.WriteString("\nFaults that happen only when they are named:\n")
+	for _, f := range fault.All()[len(fault.Default()):] {
 		fmt.Fprintf(&b, "  %-16s %s\n", f.Name, f.Summary)
 	}
 	return strings.TrimRight(b.String(), "\n")
@@ -110,11 +128,23 @@ func (f labFlags) run(cmd *cobra.Command, run scenarioRunner) error {
 	if !cmd.Flags().Changed("seed") {
 		f.seed = rand.Uint64()
 	}
+	if f.compare && !cmd.Flags().Changed("for") {
+		f.hold = compare.DefaultHold
+	}
+	cfg := scenario.Config{
+		Members: f.members, Faults: faults, Hold: f.hold, Callers: f.callers, CallTimeout: f.timeout, Seed: f.seed,
+	}
+	if f.compare {
+		return f.runComparison(cmd, cfg, run)
+	}
+	return f.runQuorate(cmd, cfg, run)
+}
+
+// runQuorate runs the experiment with Quorate alone.
+func (f labFlags) runQuorate(cmd *cobra.Command, cfg scenario.Config, run scenarioRunner) error {
 	progress := newProgress(cmd.ErrOrStderr())
-	rep, err := run(cmd.Context(), scenario.Config{
-		Members: f.members, Faults: faults, Hold: f.hold, Callers: f.callers, CallTimeout: f.timeout,
-		Seed: f.seed, Progress: progress.Show,
-	})
+	cfg.Progress = progress.Show
+	rep, err := run(cmd.Context(), cfg)
 	progress.Clear()
 	if printErr := f.print(cmd.OutOrStdout(), rep); printErr != nil {
 		return errors.Join(err, fmt.Errorf("print the result: %w", printErr))
@@ -123,9 +153,17 @@ func (f labFlags) run(cmd *cobra.Command, run scenarioRunner) error {
 		return errors.Join(violations(rep), err)
 	}
 	if err == nil && rep.Interrupted {
-		return fmt.Errorf("the run was ended early: %w", context.Cause(cmd.Context()))
+		return endedEarly(cmd.Context())
 	}
 	return err
+}
+
+// checkArgs refuses arguments; the name of a page is easily taken for one.
+func (f *labFlags) checkArgs(cmd *cobra.Command, args []string) error {
+	if f.compare && len(args) > 0 {
+		return usageError{err: fmt.Errorf("--compare takes no file by itself; write --compare --out %s", args[0]), command: cmd.CommandPath()}
+	}
+	return cobra.NoArgs(cmd, args)
 }
 
 // check returns the faults that were asked for, or what is wrong with the flags.
@@ -137,7 +175,21 @@ func (f labFlags) check(cmd *cobra.Command) ([]fault.Fault, error) {
 	if cmd.Flags().Changed("fault") && len(f.faults) == 0 {
 		return nil, fmt.Errorf("--fault needs at least one name of %s", strings.Join(fault.Names(), ", "))
 	}
+	if cmd.Flags().Changed("out") && !f.compare {
+		return nil, errors.New("--out is for --compare")
+	}
+	if f.compare && len(f.faults) == 0 {
+		return compare.DefaultFaults(), nil
+	}
 	return fault.Parse(f.faults)
+}
+
+func names(faults []fault.Fault) []string {
+	out := make([]string, len(faults))
+	for i, f := range faults {
+		out[i] = f.Name
+	}
+	return out
 }
 
 // print writes the result. A run that never began has no table.

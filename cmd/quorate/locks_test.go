@@ -20,7 +20,7 @@ func execLocks(ctx context.Context, result locks.Result, err error, args ...stri
 		asked = cfg
 		result.Seed = cfg.Seed
 		return result, err
-	})
+	}, nil)
 	var out, errOut bytes.Buffer
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(append([]string{"locks"}, args...))

@@ -72,7 +72,7 @@ func TestBadUsage(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"lab", "--fault", "flood"}, `unknown fault "flood": the faults are kill, stop, blackhole, partition, slow, leader-kill, rolling-restart`},
+		{[]string{"lab", "--fault", "flood"}, `unknown fault "flood": the faults are kill, stop, blackhole, partition, slow, leader-kill, rolling-restart, defrag`},
 		{[]string{"lab", "--fault", "kill,"}, `unknown fault "": the faults are kill`},
 		{[]string{"lab", "--fault="}, "--fault needs at least one name"},
 		{[]string{"lab", "--for", "soon"}, `invalid argument "soon" for "--for" flag`},
@@ -104,7 +104,7 @@ func TestHelp(t *testing.T) {
 	}
 	status, stdout, _ := execRoot(t.Context(), short(t), "lab", "--help")
 	assert.Equal(t, exitOK, status)
-	for _, want := range []string{"--fault", "--for", "--members", "--json", "rolling-restart", "Ctrl-C", "exit status", "Examples:"} {
+	for _, want := range []string{"--fault", "--for", "--members", "--json", "rolling-restart", "majority-lost", "--compare", "--out", "Ctrl-C", "exit status", "Examples:"} {
 		assert.Contains(t, stdout, want)
 	}
 	for line := range strings.Lines(stdout) {

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/quorate/quorate/lab/linear"
 	"github.com/quorate/quorate/lab/locks"
 	"github.com/quorate/quorate/lab/soak"
 )
@@ -26,7 +27,7 @@ the callers saw.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(labCommand, newSoakCommand(soak.Run, locks.Run), newVersionCommand())
+	root.AddCommand(labCommand, newSoakCommand(soak.Run, locks.Run, linear.Run), newVersionCommand())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{err: err, command: cmd.CommandPath()}
 	})

@@ -26,7 +26,7 @@ type soakFlags struct {
 
 // newSoakCommand returns the command "soak", which does what its subcommand "watches"
 // does.
-func newSoakCommand(watches soakRunner, locks locksRunner) *cobra.Command {
+func newSoakCommand(watches soakRunner, locks locksRunner, linear linearRunner) *cobra.Command {
 	cmd := newWatchesCommand(watches)
 	cmd.Use = "soak"
 	cmd.Short = "Use a real etcd cluster under faults for long, and check what comes of it"
@@ -36,8 +36,11 @@ func newSoakCommand(watches soakRunner, locks locksRunner) *cobra.Command {
 	cmd.Example += `
 
   # Locks in place of watches:
-  quorate soak locks --duration 10m`
-	cmd.AddCommand(newWatchesCommand(watches), newLocksCommand(locks))
+  quorate soak locks --duration 10m
+
+  # Reads and writes:
+  quorate soak linear --for 10m`
+	cmd.AddCommand(newWatchesCommand(watches), newLocksCommand(locks), newLinearCommand(linear))
 	return cmd
 }
 

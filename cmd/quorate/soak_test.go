@@ -20,7 +20,7 @@ func execSoak(ctx context.Context, result soak.Result, err error, args ...string
 		asked = cfg
 		result.Seed = cfg.Seed
 		return result, err
-	}, nil)
+	}, nil, nil)
 	var out, errOut bytes.Buffer
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(args)

@@ -2,14 +2,15 @@ package channel
 
 import (
 	"context"
-	"errors"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -24,15 +25,24 @@ type caller struct {
 	conn grpc.ClientConnInterface
 	// width is how many endpoints a call can choose from.
 	width func() int
+	// lane is that of calls and streams whose traits name none.
+	lane balancer.Lane
 }
 
 // shared is what all callers of one client have in common.
 type shared struct {
 	config *retry.Config
 	budget *retry.Budget
+	hedges *retry.Budget
 	tokens *tokenSource
 	log    func() *zap.Logger
 	closed chan struct{}
+
+	table    *health.Table
+	writes   *writes // nil where none are overtaken
+	observer observe.Observer
+	// name returns what the client was given for an endpoint.
+	name func(*balancer.Endpoint) string
 }
 
 var _ grpc.ClientConnInterface = (*caller)(nil)
@@ -47,87 +57,25 @@ func (s *shared) isClosed() bool {
 }
 
 // Invoke carries out a unary call, in as many attempts as are safe and useful.
+// User interceptors see each of them once, a hedge like any other: it runs beside
+// the attempt that it backs up.
 func (c *caller) Invoke(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
-	call := c.newCall(ctx, method, retry.SafetyOf(method, req))
-	return call.run(func(a *attempt) error {
-		return c.conn.Invoke(a, method, req, reply, opts...)
-	})
+	return c.newCall(ctx, method, req, reply, opts).run()
 }
 
 // authenticate trades a name and a password for a token. It does not need one
 // itself, and may be repeated: a token more on the server hurts nobody.
 func (c *caller) authenticate(ctx context.Context, method string, req, reply any) error {
-	call := c.newCall(ctx, method, retry.Repeatable)
+	call := c.newCall(ctx, method, req, reply, []grpc.CallOption{grpc.WaitForReady(true)})
 	call.first.anonymous = true
-	return call.run(func(a *attempt) error {
-		return c.conn.Invoke(a, method, req, reply, grpc.WaitForReady(true))
-	})
+	return call.run()
 }
 
-// call is a unary call on its way through its attempts.
-type call struct {
-	ctx    context.Context
-	tries  Tries
-	safety retry.Safety
-	first  attempt
-}
-
-func (c *caller) newCall(ctx context.Context, method string, safety retry.Safety) *call {
-	return &call{ctx: ctx, tries: c.newTries(method), safety: safety, first: attempt{Context: ctx}}
-}
-
-// run makes attempts until one settles the call.
-func (c *call) run(try func(*attempt) error) error {
-	for a := &c.first; ; a = c.next() {
-		if c.tries.isClosed() {
-			return ErrClosed
-		}
-		err := try(a)
-		if err == nil {
-			c.tries.budget.Success()
-			return nil
-		}
-		if err := c.settle(a, err); err != nil {
-			return err
-		}
+// traitsOf returns the traits of a call over this caller.
+func (c *caller) traitsOf(method string, req any) traits {
+	t := traitsOf(method, req)
+	if t.lane == balancer.Calls {
+		t.lane = c.lane
 	}
-}
-
-// next returns the record of another attempt. The one before keeps its own: an
-// interceptor may have given up waiting for it while grpc has not.
-func (c *call) next() *attempt {
-	return &attempt{Context: c.ctx, anonymous: c.first.anonymous, avoid: c.tries.failed}
-}
-
-// settle decides what follows a failed attempt. It returns nil when it is time
-// for another one, and otherwise the error that the call ends with.
-func (c *call) settle(a *attempt, err error) error {
-	ev := a.evidence(c.tries.method)
-	class := c.tries.judge(retry.Classify(err, ev), a)
-	switch retry.Decide(class, c.safety) {
-	case retry.ReturnUnknown:
-		return c.unknown(err)
-	case retry.Refresh:
-		if a.anonymous {
-			return err
-		}
-		return c.tries.refresh(c.ctx, a, err)
-	case retry.Again:
-		return c.tries.again(c.ctx, class, a, err)
-	case retry.Return:
-		if class == retry.Closed && c.safety == retry.Mutating && ev.Sent {
-			return c.unknown(err)
-		}
-	}
-	return err
-}
-
-// unknown says that the call may have been executed. An error of the server's
-// own that says so already stays as it is, because programs compare it.
-func (c *call) unknown(err error) error {
-	var known rpctypes.EtcdError
-	if errors.As(rpctypes.Error(err), &known) && retry.OutcomeOf(err) == retry.OutcomeUnknown {
-		return err
-	}
-	return &retry.UnknownOutcomeError{Method: c.tries.method, Err: err}
+	return t
 }

@@ -14,10 +14,11 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/balancer"
+	gbalancer "google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -26,7 +27,7 @@ type outcome struct {
 	err    error
 	picked bool
 	sent   bool
-	conn   *connection
+	ep     *balancer.Endpoint
 }
 
 var (
@@ -51,7 +52,7 @@ func (c *scriptedConn) Invoke(ctx context.Context, _ string, _, _ any, _ ...grpc
 	c.calls++
 	a := attemptFrom(ctx)
 	if o.picked {
-		a.picked.Store(cmp.Or(o.conn, noConnection))
+		a.picked.Store(cmp.Or(o.ep, noEndpoint))
 	}
 	if o.sent {
 		a.maySent.Store(1)
@@ -222,70 +223,41 @@ func TestOutageIsNotAStorm(t *testing.T) {
 	})
 }
 
-func TestARetryAvoidsTheConnectionThatFailed(t *testing.T) {
-	a, b := newConnections().fake("a"), newConnections().fake("b")
-	ring := &ringPicker{conns: []balancer.SubConn{a, a, b, a}}
-	p := observedPicker{ring}
-	at := &attempt{Context: t.Context()}
-
-	first, err := p.Pick(balancer.PickInfo{Ctx: at})
+func TestARetryAvoidsTheEndpointThatFailed(t *testing.T) {
+	p := newPeers(t, "a", "b")
+	first := newAttempt(t)
+	result, err := p.pickFor(first)
 	require.NoError(t, err)
-	assert.Same(t, a.SubConn, first.SubConn)
-	assert.Same(t, a, at.conn())
-	assert.True(t, at.evidence("").Sent, "a pick without an end may be anywhere")
-	first.Done(balancer.DoneInfo{BytesSent: true, Err: errors.New("broken")})
-	assert.True(t, at.evidence("").Sent)
+	assert.True(t, first.evidence("").Sent, "a pick without an end may be anywhere")
+	result.Done(gbalancer.DoneInfo{BytesSent: true, Err: errors.New("broken")})
+	assert.True(t, first.evidence("").Sent)
 
-	at = &attempt{Context: t.Context(), avoid: []*connection{at.conn()}}
-	second, err := p.Pick(balancer.PickInfo{Ctx: at})
-	require.NoError(t, err)
-	assert.Same(t, b.SubConn, second.SubConn)
-	second.Done(balancer.DoneInfo{})
-	assert.False(t, at.evidence("").Sent)
+	for range 10 {
+		second := newAttempt(t)
+		second.Avoid = []*balancer.Endpoint{first.endpoint()}
+		result, err := p.pickFor(second)
+		require.NoError(t, err)
+		assert.NotSame(t, first.endpoint(), second.endpoint())
+		result.Done(gbalancer.DoneInfo{})
+		assert.False(t, second.evidence("").Sent)
+	}
 
 	// When there is nothing else, what failed is tried again.
-	at = &attempt{Context: t.Context(), avoid: []*connection{a, b}}
-	third, err := p.Pick(balancer.PickInfo{Ctx: at})
-	require.NoError(t, err)
-	assert.NotNil(t, third.SubConn)
+	assert.NotNil(t, p.pick(p.of("a", "b")...).endpoint())
 }
 
 func TestNothingIsKnownOfAnAttemptBeforeItsPick(t *testing.T) {
-	assert.True(t, (&attempt{Context: t.Context()}).evidence("").Sent)
+	assert.True(t, newAttempt(t).evidence("").Sent)
 }
 
 // An interceptor may give up waiting for its call while grpc has not: what was
 // judged as not sent must not be sent after that.
 func TestNothingIsPickedForAnAttemptThatIsOver(t *testing.T) {
-	p := observedPicker{&ringPicker{conns: []balancer.SubConn{newConnections().fake("a")}}}
-	a := &attempt{Context: t.Context()}
-	a.picked.Store(noConnection) // it was queued
+	p := newPeers(t, "a")
+	a := newAttempt(t)
+	a.NotPicked() // it was queued
 	require.False(t, a.evidence("").Sent)
-	_, err := p.Pick(balancer.PickInfo{Ctx: a})
+	_, err := p.pickFor(a)
 	assert.Equal(t, errOver, err)
-}
-
-type fakeSubConn struct {
-	balancer.SubConn
-	name string
-}
-
-func (c *fakeSubConn) Shutdown() {}
-
-// fake adds a connection that grpc knows nothing of.
-func (s *connections) fake(name string) *connection {
-	c := s.add()
-	c.SubConn = &fakeSubConn{name: name}
-	return c
-}
-
-type ringPicker struct {
-	conns []balancer.SubConn
-	next  int
-}
-
-func (p *ringPicker) Pick(balancer.PickInfo) (balancer.PickResult, error) {
-	c := p.conns[p.next%len(p.conns)]
-	p.next++
-	return balancer.PickResult{SubConn: c}, nil
+	assert.False(t, a.evidence("").Sent)
 }

@@ -18,7 +18,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/endpoint"
+	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/health/etcdprobe"
+	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -36,8 +40,19 @@ type Config struct {
 	// Login is asked whenever a token is needed.
 	Login func() Login
 
-	// Retry is the retry policy; nil means [retry.DefaultConfig].
+	// Retry holds the policies for retries and hedges; nil means
+	// [retry.DefaultConfig].
 	Retry *retry.Config
+
+	// Balancing chooses the strategy by which calls are spread over the endpoints.
+	Balancing Balancing
+
+	// ServiceConfig is the user's gRPC service config, of which loadBalancingConfig
+	// is read here, unless Balancing names a strategy.
+	ServiceConfig string
+
+	// Observer is told what the channel does; nil for nobody.
+	Observer observe.Observer
 
 	// KeepAlive configures gRPC's pings; a Time of 0 switches them off.
 	KeepAlive keepalive.ClientParameters
@@ -57,6 +72,7 @@ type Channel struct {
 	streams  *Streams
 	options  []grpc.DialOption
 	single   singles
+	names    *names
 
 	mu        sync.RWMutex
 	endpoints []string
@@ -65,29 +81,39 @@ type Channel struct {
 }
 
 // New builds a channel. It does not connect: that happens with the first call.
-// The error names the endpoint that cannot be understood, or is grpc's about a
-// dial option.
+// The error names the endpoint or the strategy that cannot be understood, or is
+// grpc's about a dial option.
 func New(cfg Config) (*Channel, error) {
 	parsed, err := parseAll(cfg.Endpoints)
 	if err != nil {
 		return nil, err
 	}
-	c := &Channel{
-		resolver:  newResolver(parsed),
-		endpoints: slices.Clone(cfg.Endpoints),
+	serviceConfig, err := cfg.Balancing.serviceConfig(cfg.ServiceConfig)
+	if err != nil {
+		return nil, err
 	}
 	s := newShared(cfg)
+	c := &Channel{names: new(names), endpoints: slices.Clone(cfg.Endpoints)}
+	c.names.set(parsed)
+	s.name = c.names.of
+	s.writes = &writes{table: s.table}
+	c.resolver = newResolver(parsed, serviceConfig, &balancer.Options{
+		Table:    s.table,
+		Prober:   etcdprobe.Prober{},
+		Liveness: etcdprobe.Prober{StatusOnly: true},
+		Judge:    judge,
+		Fault:    isFault,
+		Events:   newEvents(cfg.Observer, c.names),
+	})
 	c.options = dialOptions(cfg, s, parsed)
 	c.conn, err = grpc.NewClient(target(parsed), c.dialWith(c.resolver)...)
 	if err != nil {
 		return nil, err
 	}
-	if c.streams, err = c.newStreams(s, parsed); err != nil {
-		_ = c.conn.Close() // it has nothing to report
-		return nil, err
-	}
 	c.caller = &caller{shared: s, conn: c.conn, width: c.resolver.width}
+	c.streams = newStreams(c.caller)
 	s.tokens.authenticate = c.authenticate
+	s.observer.EndpointsSet(shown(parsed))
 	return c, nil
 }
 
@@ -96,12 +122,20 @@ func newShared(cfg Config) *shared {
 	if config == nil {
 		config = retry.DefaultConfig()
 	}
+	observer := cfg.Observer
+	if observer == nil {
+		observer = observe.None{}
+	}
 	return &shared{
-		config: config,
-		budget: retry.NewBudget(config.Throttling),
-		tokens: &tokenSource{login: cfg.Login},
-		log:    cfg.Logger,
-		closed: make(chan struct{}),
+		config:   config,
+		budget:   retry.NewBudget(config.Throttling),
+		hedges:   retry.NewBudget(config.HedgingThrottling),
+		tokens:   &tokenSource{login: cfg.Login},
+		log:      cfg.Logger,
+		closed:   make(chan struct{}),
+		table:    health.NewTable(),
+		observer: observer,
+		name:     new(names).of,
 	}
 }
 
@@ -140,7 +174,10 @@ func (c *Channel) Conn() *grpc.ClientConn { return c.conn }
 // and closes. They have a retry budget of their own: who asks a member in trouble
 // how it is must not slow down calls to the others.
 func (c *Channel) Over(conn grpc.ClientConnInterface) grpc.ClientConnInterface {
-	return &caller{shared: c.ownBudget(), conn: conn, width: func() int { return 1 }}
+	own := c.ownBudget()
+	// Who names a member waits for that one, whatever the others do.
+	own.writes, own.table = nil, health.NewTable()
+	return &caller{shared: own, conn: conn, width: func() int { return 1 }}
 }
 
 // Redact returns endpoints as they may be logged: without the passwords that
@@ -178,8 +215,23 @@ func (c *Channel) SetEndpoints(endpoints []string) {
 		}
 		parsed = append(parsed, ep)
 	}
+	c.names.set(parsed)
+	c.observer.EndpointsSet(shown(parsed))
 	c.resolver.set(parsed)
-	c.streams.resolver.set(parsed)
+}
+
+// Health returns what is known of the endpoints. They have the names by which they
+// are dialled there; [Channel.Statuses] has those that the client was given.
+func (c *Channel) Health() *health.Table { return c.table }
+
+// Statuses returns what is known of each endpoint, under the name that the client was
+// given, without passwords.
+func (c *Channel) Statuses() []health.Status {
+	all := c.table.All()
+	for i := range all {
+		all[i].Endpoint = c.names.ofAddress(all[i].Endpoint)
+	}
+	return all
 }
 
 // Close ends all connections. Calls and streams, in flight and to come, fail at
@@ -190,7 +242,7 @@ func (c *Channel) Close() error {
 		close(c.closed)
 		c.single.close()
 		err = c.conn.Close()
-		c.streams.close()
+		c.observer.EndpointsSet(nil)
 	})
 	return err
 }

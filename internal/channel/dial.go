@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/resolver"
 
+	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/endpoint"
 )
 
@@ -33,7 +34,7 @@ func dialOptions(cfg Config, s *shared, eps []endpoint.Endpoint) []grpc.DialOpti
 	anyTLS := slices.ContainsFunc(eps, func(ep endpoint.Endpoint) bool { return ep.UseTLS(cfg.TLS != nil) })
 	opts := []grpc.DialOption{
 		grpc.WithContextDialer(dial),
-		grpc.WithTransportCredentials(newTransportCredentials(cfg.TLS, cfg.Roots, anyTLS)),
+		grpc.WithTransportCredentials(balancer.Credentials(newTransportCredentials(cfg.TLS, cfg.Roots, anyTLS))),
 		grpc.WithPerRPCCredentials(s.tokens),
 		grpc.WithChainUnaryInterceptor(s.rawUnary),
 		grpc.WithChainStreamInterceptor(s.rawStream),
@@ -67,6 +68,11 @@ func target(eps []endpoint.Endpoint) string {
 	return scheme + ":///" + url.PathEscape(eps[0].ServerName)
 }
 
+// singleServiceConfig is that of connections to one endpoint. Its policy is given
+// nothing to probe with: who names an endpoint wants that one's answer, however
+// long it takes, as a defragmentation does.
+const singleServiceConfig = `{"loadBalancingConfig":[{"` + balancer.Prefix + DefaultStrategy + `":{}}]}`
+
 // Dial returns a new connection to one endpoint, with the channel's options
 // and token. The caller closes it. Calls on it are not retried.
 func (c *Channel) Dial(ep string) (*grpc.ClientConn, error) { return c.dial(ep) }
@@ -76,5 +82,6 @@ func (c *Channel) dial(ep string, more ...grpc.DialOption) (*grpc.ClientConn, er
 	if err != nil {
 		return nil, err
 	}
-	return grpc.NewClient(target(parsed), c.dialWith(newResolver(parsed), more...)...)
+	r := newResolver(parsed, singleServiceConfig, nil)
+	return grpc.NewClient(target(parsed), c.dialWith(r, more...)...)
 }

@@ -38,16 +38,16 @@ func (t *Tries) Leaderless() bool { return t.leaderless }
 // It is also closed when the client is. It is nil, which blocks for ever, if
 // it is not known where the stream went, because it was not opened with
 // [Tries.Track] over a [Channel] or [Streams].
-//
-// Until a stream has delivered its first message grpc may move it to another
-// endpoint, if the member did not look at it. Who reads Removed before that
-// should do so again after it.
 func (t *Tries) Removed() <-chan struct{} {
-	if conn := t.opened.conn(); conn != nil {
-		return conn.gone
+	if ep := t.opened.endpoint(); ep != nil {
+		return ep.Gone()
 	}
 	return nil
 }
+
+// Endpoint returns where the latest stream went, by the name that the client was
+// given, without passwords; "" if that is not known.
+func (t *Tries) Endpoint() string { return t.name(t.opened.endpoint()) }
 
 // withoutLeader goes on when no endpoint has a leader. The first time, endless
 // work can be done in another way, for which there is nothing to wait.
@@ -58,9 +58,10 @@ func (t *Tries) withoutLeader(ctx context.Context, a *attempt, cause error) erro
 	case requiresLeader(ctx):
 		return cause
 	case known || !t.endless:
-		return t.pause(ctx, a, cause)
+		return t.pause(ctx, retry.NoLeader, a, cause)
 	}
-	t.fail(a.conn(), time.Now())
+	t.fail(a.endpoint(), cause, time.Now())
+	t.retried(retry.NoLeader, a, cause)
 	return t.wait(ctx, t.policy.Delay(1, false), cause)
 }
 
@@ -71,5 +72,5 @@ func (t *Tries) unrenewed(ctx context.Context, a *attempt, err error) error {
 	if !t.endless || retry.Decide(class, retry.Repeatable) != retry.Again {
 		return err
 	}
-	return t.pause(ctx, a, err)
+	return t.pause(ctx, class, a, err)
 }

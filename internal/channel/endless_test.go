@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -112,45 +113,44 @@ func TestEndlessWorkOutlivesAnOutageOfAuthentication(t *testing.T) {
 }
 
 // scriptedTries are those of endless work whose streams go where on says.
-func scriptedTries() (tries *Tries, on func(*connection)) {
+func scriptedTries() (tries *Tries, on func(*balancer.Endpoint)) {
 	tries = rangeTries(retry.Policy{}).Endless()
-	return tries, func(conn *connection) {
-		tries.opened = &attempt{Context: context.Background()}
-		tries.opened.picked.Store(conn)
+	return tries, func(ep *balancer.Endpoint) {
+		tries.opened = new(attempt)
+		tries.opened.picked.Store(ep)
 	}
 }
 
 func TestLeaderless(t *testing.T) {
 	noLeader, learner := rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCNotSupportedForLearner
 	type step struct {
-		on         int // connection, counted from 0
+		on         string // endpoint
 		cause      error
 		leaderless bool
 	}
 	tests := []struct {
 		name  string
-		lost  []int // connections that cannot be established
+		lost  []string // endpoints that cannot be connected to
 		steps []step
 	}{
-		{"every member says it", nil, []step{{0, noLeader, false}, {1, noLeader, false}, {2, noLeader, true}}},
-		{"one member says it again and again", nil, []step{{0, noLeader, false}, {0, noLeader, false}, {0, noLeader, false}}},
-		{"others are only broken", nil, []step{{0, noLeader, false}, {1, errGone, false}, {2, errGone, false}}},
-		{"a learner has no say", nil, []step{{0, noLeader, false}, {1, learner, false}, {2, noLeader, true}}},
-		{"members that cannot be reached have no say", []int{1, 2}, []step{{0, noLeader, true}}},
-		{"one that can be reached has", []int{1}, []step{{0, noLeader, false}, {2, noLeader, true}}},
-		{"and it stays so", []int{1, 2}, []step{{0, noLeader, true}, {0, errGone, true}, {0, noLeader, true}}},
+		{"every member says it", nil, []step{{"a", noLeader, false}, {"b", noLeader, false}, {"c", noLeader, true}}},
+		{"one member says it again and again", nil, []step{{"a", noLeader, false}, {"a", noLeader, false}, {"a", noLeader, false}}},
+		{"others are only broken", nil, []step{{"a", noLeader, false}, {"b", errGone, false}, {"c", errGone, false}}},
+		{"a learner has no say", nil, []step{{"a", noLeader, false}, {"b", learner, false}, {"c", noLeader, true}}},
+		{"members that cannot be reached have no say", []string{"b", "c"}, []step{{"a", noLeader, true}}},
+		{"one that can be reached has", []string{"b"}, []step{{"a", noLeader, false}, {"c", noLeader, true}}},
+		{"and it stays so", []string{"b", "c"}, []step{{"a", noLeader, true}, {"a", errGone, true}, {"a", noLeader, true}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				peers := newConnections()
-				conns := []*connection{peers.fake("0"), peers.fake("1"), peers.fake("2")}
-				for _, i := range tt.lost {
-					conns[i].note(connectivity.TransientFailure)
+				p := newPeers(t, "a", "b", "c")
+				for _, address := range tt.lost {
+					p.become(address, connectivity.TransientFailure)
 				}
 				tries, on := scriptedTries()
 				for i, s := range tt.steps {
-					on(conns[s.on])
+					on(p.endpoints[s.on])
 					require.NoError(t, tries.Next(t.Context(), s.cause))
 					require.Equal(t, s.leaderless, tries.Leaderless(), "step %d", i)
 				}
@@ -166,7 +166,7 @@ func TestLeaderless(t *testing.T) {
 func TestNoPauseBeforeAStreamWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries, on := scriptedTries()
-		on(newConnections().fake("only"))
+		on(newPeers(t, "only").endpoints["only"])
 		for range 100 { // exhausts the budget
 			require.NoError(t, tries.Next(t.Context(), errGone))
 		}
@@ -187,12 +187,11 @@ func TestNoPauseBeforeAStreamWithoutLeader(t *testing.T) {
 func TestRequiredLeaderIsMissedByAllReachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
-		peers := newConnections()
-		a, b := peers.fake("a"), peers.fake("b")
+		p := newPeers(t, "a", "b")
 		tries, on := scriptedTries()
-		on(a)
+		on(p.endpoints["a"])
 		require.NoError(t, tries.Next(ctx, rpctypes.ErrGRPCNoLeader))
-		b.note(connectivity.TransientFailure)
+		p.become("b", connectivity.TransientFailure)
 		assert.Equal(t, rpctypes.ErrGRPCNoLeader, tries.Next(ctx, rpctypes.ErrGRPCNoLeader))
 	})
 }
@@ -201,15 +200,14 @@ func TestRequiredLeaderIsMissedByAllReachable(t *testing.T) {
 // the last word.
 func TestALearnersRefusalWaitsForVoters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		peers := newConnections()
-		learner, voter := peers.fake("learner"), peers.fake("voter")
-		voter.note(connectivity.TransientFailure)
+		p := newPeers(t, "learner", "voter")
+		p.become("voter", connectivity.TransientFailure)
 		tries, on := scriptedTries()
-		on(learner)
+		on(p.endpoints["learner"])
 		for range 20 {
 			require.NoError(t, tries.Next(t.Context(), rpctypes.ErrGRPCNotSupportedForLearner))
 		}
-		voter.Shutdown()
+		p.set("learner")
 		assert.Equal(t, rpctypes.ErrGRPCNotSupportedForLearner, tries.Next(t.Context(), rpctypes.ErrGRPCNotSupportedForLearner))
 	})
 }
@@ -221,16 +219,34 @@ func TestDefaultTriesOfEndlessWork(t *testing.T) {
 	assert.True(t, tries.Leaderless())
 }
 
-func TestConnectionsThatAreGoneAreForgotten(t *testing.T) {
+// An endpoint that refused and was removed does not stand for the one that took
+// its place.
+func TestRefusalsOfEndpointsThatAreGoneDoNotCount(t *testing.T) {
+	p := newPeers(t, "a", "b", "c")
+	a, b, c := p.endpoints["a"], p.endpoints["b"], p.endpoints["c"]
+	var r refusals
+	r.add(a)
+	p.set("b", "c")
+	r.add(b)
+	r.add(b)
+	assert.False(t, r.byAll(b, 2))
+	r.add(c)
+	assert.True(t, r.byAll(c, 2))
+	assert.Equal(t, []*balancer.Endpoint{b, c}, r.endpoints)
+
+	p.set()
+	assert.False(t, r.byAll(c, 2), "there may be others in a moment")
+}
+
+func TestEndpointsThatAreGoneAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		peers := newConnections()
+		p := newPeers(t, "a", "b", "c")
 		tries, on := scriptedTries()
-		for range 10 {
-			conn := peers.fake("")
-			on(conn)
+		for _, address := range []string{"a", "b", "c"} {
+			on(p.endpoints[address])
 			require.NoError(t, tries.Next(t.Context(), errGone))
-			conn.Shutdown()
+			p.set("c")
 		}
-		assert.Len(t, tries.failed, 1)
+		assert.Equal(t, p.of("c"), tries.failed)
 	})
 }

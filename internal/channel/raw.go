@@ -18,9 +18,15 @@ func (s *shared) rawUnary(ctx context.Context, method string, req, reply any, cc
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}
 	for refreshes := 0; ; refreshes++ {
-		a := &attempt{Context: ctx}
+		a := new(attempt)
+		a.start(ctx, traitsOf(method, req))
 		err := invoke(a, method, req, reply, cc, opts...)
-		if err == nil || refreshes == maxTokenRefreshes || retry.Classify(err, a.evidence(method)) != retry.Token {
+		a.release()
+		if err == nil {
+			return nil
+		}
+		ev, err := a.outcome(method, err)
+		if refreshes == maxTokenRefreshes || retry.Classify(err, ev) != retry.Token {
 			return err
 		}
 		again, failure := s.tokens.replace(ctx, a.token.Load(), err)
@@ -38,7 +44,7 @@ func (s *shared) rawStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.
 	if attemptFrom(ctx) != nil {
 		return streamer(ctx, desc, cc, method, opts...)
 	}
-	return s.openStream(ctx, method, func(ctx context.Context) (grpc.ClientStream, error) {
-		return streamer(ctx, desc, cc, method, opts...)
+	return s.openStream(ctx, method, traitsOf(method, nil), func(a *attempt) (grpc.ClientStream, error) {
+		return streamer(a, desc, cc, method, opts...)
 	})
 }

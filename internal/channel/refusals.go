@@ -1,35 +1,62 @@
 package channel
 
-import "slices"
+import (
+	"slices"
 
-// refusals are the connections whose members refused a piece of work, for
-// reasons that speak for one member alone.
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
+)
+
+// refusals are the endpoints whose members refused a piece of work, for reasons
+// that speak for one member alone.
 type refusals struct {
-	conns   []*connection
-	unknown int // refusals over connections that are not ours
+	endpoints []*balancer.Endpoint
+	unknown   int // refusals of which it is not known whose they are
 }
 
-func (r *refusals) add(conn *connection) {
-	if conn == nil {
+func (r *refusals) add(ep *balancer.Endpoint) {
+	if ep == nil {
 		r.unknown++
-	} else if !slices.Contains(r.conns, conn) {
-		r.conns = append(slices.DeleteFunc(r.conns, (*connection).isGone), conn)
+	} else if !slices.Contains(r.endpoints, ep) {
+		r.endpoints = append(slices.DeleteFunc(r.endpoints, isGone), ep)
 	}
 }
 
-// byAll reports whether every endpoint has refused, conn's member as the last
-// one. Where connections are not known, width refusals are taken for that.
-func (r *refusals) byAll(conn *connection, width int) bool {
-	if conn == nil {
-		return r.unknown >= width
-	}
-	return conn.peers.allIn(r.conns, false)
+// byAll reports whether every endpoint has refused, ep's member as the last one.
+// Where endpoints are not known, width refusals are taken for that.
+func (r *refusals) byAll(ep *balancer.Endpoint, width int) bool {
+	return r.complete(ep, width, func(*balancer.Endpoint) bool { return false })
 }
 
 // byAllReachable is like byAll, but endpoints that cannot be reached have no say.
-func (r *refusals) byAllReachable(conn *connection, width int) bool {
-	if conn == nil {
+func (r *refusals) byAllReachable(ep *balancer.Endpoint, width int) bool {
+	return r.complete(ep, width, func(other *balancer.Endpoint) bool {
+		return other.Unreachable() || other.State() == health.Dead
+	})
+}
+
+// complete reports whether every endpoint has refused that is not excused. Of a
+// client whose endpoints are being replaced, and which has none at the moment,
+// nothing is known.
+func (r *refusals) complete(ep *balancer.Endpoint, width int, excused func(*balancer.Endpoint) bool) bool {
+	if ep == nil {
 		return r.unknown >= width
 	}
-	return conn.peers.allIn(r.conns, true)
+	siblings := ep.Siblings()
+	for _, other := range siblings {
+		if !slices.Contains(r.endpoints, other) && !excused(other) {
+			return false
+		}
+	}
+	return len(siblings) > 0
+}
+
+// isGone reports whether an endpoint is no longer one of the client's.
+func isGone(ep *balancer.Endpoint) bool {
+	select {
+	case <-ep.Gone():
+		return true
+	default:
+		return false
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/serviceconfig"
 
+	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/endpoint"
 )
 
@@ -20,14 +21,17 @@ type endpointKey struct{}
 
 // endpointResolver gives one ClientConn the endpoints that were set last.
 type endpointResolver struct {
+	serviceConfig string
+	options       *balancer.Options // nil for the policy's defaults
+
 	mu        sync.Mutex
 	endpoints []endpoint.Endpoint
 	conn      resolver.ClientConn // nil until grpc builds the resolver, and after it closed it
 	config    *serviceconfig.ParseResult
 }
 
-func newResolver(eps []endpoint.Endpoint) *endpointResolver {
-	return &endpointResolver{endpoints: eps}
+func newResolver(eps []endpoint.Endpoint, serviceConfig string, options *balancer.Options) *endpointResolver {
+	return &endpointResolver{endpoints: eps, serviceConfig: serviceConfig, options: options}
 }
 
 func (r *endpointResolver) Scheme() string { return scheme }
@@ -37,7 +41,7 @@ func (r *endpointResolver) Build(_ resolver.Target, cc resolver.ClientConn, _ re
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.conn = cc
-	r.config = cc.ParseServiceConfig(serviceConfig)
+	r.config = cc.ParseServiceConfig(r.serviceConfig)
 	r.publish()
 	return &builtResolver{r, cc}, nil
 }
@@ -69,6 +73,9 @@ func (r *endpointResolver) publish() {
 			ServerName: ep.ServerName,
 			Attributes: attributes.New(endpointKey{}, ep),
 		}}})
+	}
+	if r.options != nil {
+		state = balancer.WithOptions(state, r.options)
 	}
 	// An error means that the policy refused the state (it does an empty one)
 	// and wants to be asked again, which the next set does.

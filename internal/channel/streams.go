@@ -1,13 +1,9 @@
 package channel
 
 import (
-	"context"
-	"sync"
-
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/connectivity"
 
-	"github.com/quorate/quorate/endpoint"
+	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -21,62 +17,18 @@ import (
 // that is refused for as long as it is tried must not make calls wait that
 // others would serve, and failing calls must not hold up the stream that keeps
 // leases alive.
-type Streams struct {
-	*caller
-	conn     *grpc.ClientConn
-	main     *grpc.ClientConn // the Channel's own
-	resolver *endpointResolver
-
-	following sync.Once
-	running   sync.WaitGroup
-	closing   sync.Once
-}
+type Streams struct{ *caller }
 
 var _ grpc.ClientConnInterface = (*Streams)(nil)
 
 // Streams returns what carries the channel's long-lived streams, the same each time.
 func (c *Channel) Streams() *Streams { return c.streams }
 
-func (c *Channel) newStreams(s *shared, eps []endpoint.Endpoint) (*Streams, error) {
-	r := newResolver(eps)
-	conn, err := grpc.NewClient(target(eps), c.dialWith(r)...)
-	if err != nil {
-		return nil, err
-	}
-	return &Streams{
-		caller:   &caller{shared: s.ownBudget(), conn: conn, width: r.width},
-		conn:     conn,
-		main:     c.conn,
-		resolver: r,
-	}, nil
-}
-
-// NewStream opens a stream like that of the Channel.
-func (s *Streams) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	s.following.Do(func() { s.running.Go(s.follow) })
-	return s.caller.NewStream(ctx, desc, method, opts...)
-}
-
-// follow closes the connections when the Channel's are closed, even by those
-// who were given them ([Channel.Conn]) and know of no others.
-func (s *Streams) follow() {
-	for state := s.main.GetState(); state != connectivity.Shutdown; state = s.main.GetState() {
-		s.main.WaitForStateChange(context.Background(), state)
-	}
-	s.closeConn()
-}
-
-// closeConn closes the connections, once: of two calls at the same time grpc
-// lets the second cut short what the first has begun.
-func (s *Streams) closeConn() {
-	s.closing.Do(func() { _ = s.conn.Close() }) // it has nothing to report
-}
-
-// close is called when the Channel's own connections are closed.
-func (s *Streams) close() {
-	s.following.Do(func() {})
-	s.closeConn()
-	s.running.Wait()
+func newStreams(calls *caller) *Streams {
+	own := *calls
+	own.shared = calls.ownBudget()
+	own.lane = balancer.Streams
+	return &Streams{&own}
 }
 
 // ownBudget returns a copy whose callers share a budget of their own.

@@ -3,14 +3,16 @@ package channel
 import (
 	"context"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -43,11 +45,20 @@ type Tries struct {
 	// Since the work last made progress:
 	failures   int
 	refreshes  int
-	since      time.Time     // of the first failure
-	failed     []*connection // each connection that it failed on
-	refused    refusals      // by members that cannot serve it at all
-	unled      refusals      // by those, and by members without a leader
-	leaderless bool          // every endpoint that can be reached is in unled
+	since      time.Time            // of the first failure
+	failed     []*balancer.Endpoint // each endpoint that it failed on
+	latest     failure              // that is not moved away from yet
+	woken      time.Time            // when a pause last ended early
+	improved   <-chan struct{}      // closed by an improvement since the latest attempt began
+	refused    refusals             // by members that cannot serve it at all
+	unled      refusals             // by those, and by members without a leader
+	leaderless bool                 // every endpoint that can be reached is in unled
+}
+
+// failure is an error of an endpoint.
+type failure struct {
+	at  *balancer.Endpoint // nil if there was none
+	err error
 }
 
 func (c *caller) newTries(method string) Tries {
@@ -73,17 +84,22 @@ func DefaultTries(method string) *Tries {
 type triesKey struct{}
 
 // Track returns a context to open the next stream with: it keeps away from the
-// connections that the work failed on.
+// endpoints that the work failed on.
 func (t *Tries) Track(ctx context.Context) context.Context {
 	return context.WithValue(ctx, triesKey{}, t)
 }
 
-// open makes the record of a stream that is about to be opened.
-func open(ctx context.Context) *attempt {
-	a := &attempt{Context: ctx}
-	if t, ok := ctx.Value(triesKey{}).(*Tries); ok {
-		a.avoid = t.failed
-		t.opened = a
+// next prepares the record of another attempt.
+func (t *Tries) next(a *attempt) *attempt {
+	a.Avoid = t.failed
+	t.improved = t.table.Improved()
+	if from := t.latest; from.at != nil {
+		t.latest = failure{}
+		a.moved = func(to *balancer.Endpoint) {
+			if to != from.at {
+				t.observer.FailedOver(observe.Failover{Method: t.method, From: t.name(from.at), To: t.name(to), Err: from.err})
+			}
+		}
 	}
 	return a
 }
@@ -92,7 +108,7 @@ func open(ctx context.Context) *attempt {
 // work.
 func (t *Tries) Progress() {
 	t.budget.Success()
-	t.failures, t.refreshes, t.failed = 0, 0, nil
+	t.failures, t.refreshes, t.failed, t.latest = 0, 0, nil, failure{}
 	t.refused, t.unled, t.leaderless = refusals{}, refusals{}, false
 }
 
@@ -101,7 +117,7 @@ func (t *Tries) Progress() {
 // ends with. Work without a deadline ends when it has failed for 15 s, unless
 // it is [Tries.Endless].
 func (t *Tries) Next(ctx context.Context, cause error) error {
-	class := t.judge(retry.Classify(cause, retry.Evidence{Sent: true, ContextErr: ctx.Err(), Method: t.method}), t.opened)
+	class := t.judge(t.classify(ctx, cause), t.opened)
 	switch retry.Decide(class, retry.Repeatable) {
 	case retry.Refresh:
 		return t.refresh(ctx, t.opened, cause)
@@ -114,7 +130,12 @@ func (t *Tries) Next(ctx context.Context, cause error) error {
 
 // Pause waits as Next does after an error that is passing, whatever its class.
 func (t *Tries) Pause(ctx context.Context, cause error) error {
-	return t.pause(ctx, t.opened, cause)
+	return t.pause(ctx, t.classify(ctx, cause), t.opened, cause)
+}
+
+// classify names the class of an error that ended a stream.
+func (t *Tries) classify(ctx context.Context, cause error) retry.Class {
+	return retry.Classify(cause, retry.Evidence{Sent: true, ContextErr: ctx.Err(), Method: t.method})
 }
 
 // judge corrects a class by what only the channel knows, and keeps the budget:
@@ -123,7 +144,7 @@ func (t *Tries) judge(class retry.Class, a *attempt) retry.Class {
 	switch class {
 	case retry.Closed:
 		// A proxy that is shutting down passes its own closing on.
-		if !t.isClosed() && a.conn() != nil {
+		if !t.isClosed() && a.endpoint() != nil {
 			return retry.Ambiguous
 		}
 	case retry.Definite, retry.Executed, retry.Token:
@@ -147,23 +168,24 @@ func (t *Tries) refresh(ctx context.Context, a *attempt, refusal error) error {
 		return refusal
 	}
 	if t.refreshes++; t.refreshes == 1 {
+		t.retried(retry.Token, a, refusal)
 		return nil
 	}
-	return t.pause(ctx, a, refusal)
+	return t.pause(ctx, retry.Token, a, refusal)
 }
 
 // again returns nil when it is time for another attempt, and the cause, or the
 // end of the context or the client, when there is none.
 func (t *Tries) again(ctx context.Context, class retry.Class, a *attempt, cause error) error {
-	conn := a.conn()
+	ep := a.endpoint()
 	switch class {
 	case retry.Refused:
-		t.unled.add(conn)
-		if t.refused.add(conn); t.refused.byAll(conn, t.width()) {
+		t.unled.add(ep)
+		if t.refused.add(ep); t.refused.byAll(ep, t.width()) {
 			return cause
 		}
 	case retry.NoLeader:
-		if t.unled.add(conn); t.unled.byAllReachable(conn, t.width()) {
+		if t.unled.add(ep); t.unled.byAllReachable(ep, t.width()) {
 			return t.withoutLeader(ctx, a, cause)
 		}
 	case retry.Ambiguous:
@@ -173,7 +195,7 @@ func (t *Tries) again(ctx context.Context, class retry.Class, a *attempt, cause 
 		markAmbiguous(ctx)
 	default:
 	}
-	return t.pause(ctx, a, cause)
+	return t.pause(ctx, class, a, cause)
 }
 
 // requiresLeader reports whether the caller would rather hear that there is no
@@ -186,9 +208,9 @@ func requiresLeader(ctx context.Context) bool {
 // pause waits before another attempt, longer after each, and returns nil. It
 // returns the cause at once where there may be no more attempts, or the next
 // one would come too late.
-func (t *Tries) pause(ctx context.Context, a *attempt, cause error) error {
+func (t *Tries) pause(ctx context.Context, class retry.Class, a *attempt, cause error) error {
 	now := time.Now()
-	t.fail(a.conn(), now)
+	t.fail(a.endpoint(), cause, now)
 	if t.policy.MaxAttempts > 0 && t.failures >= t.policy.MaxAttempts && !t.endless {
 		return cause
 	}
@@ -196,7 +218,29 @@ func (t *Tries) pause(ctx context.Context, a *attempt, cause error) error {
 	if !ok {
 		return cause
 	}
+	t.retried(class, a, cause)
+	if t.wasIdle(a) {
+		return t.rest(ctx, max(delay, rand.N(idleSpread)), cause)
+	}
 	return t.wait(ctx, delay, cause)
+}
+
+// idleSpread is the time over which streams that were idle are opened again. When a
+// member dies, every client of it looks for another one at the same instant; those of
+// whom nothing was asked for a while can leave room for the others.
+const idleSpread = 3 * time.Second
+
+// wasIdle reports whether a stream that was idle is to be opened again for the first
+// time.
+func (t *Tries) wasIdle(a *attempt) bool {
+	return t.endless && t.failures == 1 && a != nil && a.idle.Load()
+}
+
+// retried tells the observer that there will be another attempt.
+func (t *Tries) retried(class retry.Class, a *attempt, cause error) {
+	t.observer.Retried(observe.Retry{
+		Method: t.method, Endpoint: t.name(a.endpoint()), Class: class.String(), Err: cause,
+	})
 }
 
 // left returns how long the work may still go on.
@@ -210,35 +254,24 @@ func (t *Tries) left(ctx context.Context, now time.Time) time.Duration {
 	return t.since.Add(patience).Sub(now)
 }
 
-// wait returns nil after the delay, and otherwise the reason why it ended early.
-func (t *Tries) wait(ctx context.Context, delay time.Duration, cause error) error {
-	if log := t.log().Check(zap.DebugLevel, "trying again"); log != nil {
-		log.Write(zap.String("method", t.method), zap.Int("failures", t.failures), zap.Duration("after", delay), zap.Error(cause))
-	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return status.FromContextError(ctx.Err()).Err()
-	case <-t.closed:
-		return ErrClosed
-	}
-}
-
-// fail notes a failure. The attempts that are under way keep the list of
-// connections that they were given.
-func (t *Tries) fail(conn *connection, now time.Time) {
+// fail notes a failure.
+func (t *Tries) fail(ep *balancer.Endpoint, cause error, now time.Time) {
 	if t.failures == 0 {
 		t.since = now
 	}
 	t.failures++
-	if conn != nil && !slices.Contains(t.failed, conn) {
-		t.failed = append(slices.DeleteFunc(slices.Clone(t.failed), (*connection).isGone), conn)
-	}
+	t.latest = failure{ep, cause}
+	t.avoid(ep)
 	if t.exhausted() {
 		t.budget.Failure()
+	}
+}
+
+// avoid keeps further attempts away from an endpoint. The attempts that are under
+// way keep the list that they were given.
+func (t *Tries) avoid(ep *balancer.Endpoint) {
+	if ep != nil && !slices.Contains(t.failed, ep) {
+		t.failed = append(slices.DeleteFunc(slices.Clone(t.failed), isGone), ep)
 	}
 }
 

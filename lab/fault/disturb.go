@@ -15,13 +15,13 @@ const (
 	clientDelay = 100 * time.Millisecond
 )
 
-// disturbances returns the faults of a storm: those of All, and others that are
+// disturbances returns the faults of a storm: those of Default, and others that are
 // harder or that leave nothing to measure. A rolling restart takes too much of a
 // storm, because a member that has watches open takes seven seconds to end when it
 // is asked to; the fault terminate does it to one member instead.
 func disturbances() []Fault {
 	return append(
-		slices.DeleteFunc(All(), func(f Fault) bool { return f.Name == "rolling-restart" }),
+		slices.DeleteFunc(Default(), func(f Fault) bool { return f.Name == "rolling-restart" }),
 		Fault{"move-leader", "leadership moves to another member, or to the same", moveLeader},
 		Fault{"terminate", "a member is terminated gracefully and restarted at the end", terminateOne},
 		Fault{"no-quorum", "every member is cut off from the others", noQuorum},

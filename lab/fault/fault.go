@@ -10,12 +10,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/quorate/quorate/lab"
 )
 
-// MinMembers is the smallest cluster that the faults are for: the largest loss
-// is one member, and a majority must remain.
+// MinMembers is the smallest cluster that the faults are for: of all faults but one
+// the largest loss is one member, and a majority must remain.
 const MinMembers = 3
 
 // maxMembers is the largest cluster that the lab starts.
@@ -38,6 +39,9 @@ type Scene struct {
 	Rand *rand.Rand
 	// Note is told, in a few words, what is being done.
 	Note func(text string)
+	// Hold is how long a fault goes on that is a thing being done rather than a state,
+	// such as defragmentation. Default 5 s. The others are held by whoever injects them.
+	Hold time.Duration
 }
 
 // Fault is something that goes wrong.
@@ -60,8 +64,9 @@ func (f Fault) Inject(ctx context.Context, s Scene) error {
 	return nil
 }
 
-// All returns every fault, in the order in which a run injects them.
-func All() []Fault {
+// Default returns the faults of a run that names none, in the order in which it
+// injects them.
+func Default() []Fault {
 	return []Fault{
 		{"kill", "a follower is killed (SIGKILL) and restarted at the end", kill},
 		{"stop", "a follower is stopped (SIGSTOP): its connections stay, it answers nothing", stop},
@@ -71,6 +76,19 @@ func All() []Fault {
 		{"leader-kill", "the leader is killed (SIGKILL) and restarted at the end", leaderKill},
 		{"rolling-restart", "each member in turn is terminated gracefully and restarted", rollingRestart},
 	}
+}
+
+// All returns every fault: the default ones, and those that happen only when they are
+// named.
+func All() []Fault {
+	return append(Default(),
+		Fault{"defrag", "a follower is defragmented, over and over", defrag},
+		Fault{"leader-stop", "the leader is stopped (SIGSTOP): its connections stay, it answers nothing", leaderStop},
+		Fault{"leader-blackhole", "the clients' link to the leader takes bytes and delivers none", leaderBlackhole},
+		Fault{"leader-partition", "the leader is cut off from the other members, clients still reach it", leaderPartition},
+		Fault{"leader-move", "leadership moves to a follower", leaderMove},
+		Fault{"majority-lost", "a majority is killed; one of them comes back after 3 s, the others at the end", majorityLost},
+	)
 }
 
 // Names returns the names of all faults.
@@ -83,12 +101,12 @@ func Names() []string {
 	return names
 }
 
-// Parse returns the faults of the given names, in their order; all of them for
-// no names. A name may occur twice. The error of an unknown name lists those
+// Parse returns the faults of the given names, in their order; those of [Default]
+// for no names. A name may occur twice. The error of an unknown name lists those
 // that there are.
 func Parse(names []string) ([]Fault, error) {
 	if len(names) == 0 {
-		return All(), nil
+		return Default(), nil
 	}
 	var faults []Fault
 	for _, name := range names {

@@ -23,14 +23,16 @@ func TestMain(m *testing.M) {
 }
 
 func TestParse(t *testing.T) {
-	all, err := fault.Parse(nil)
+	unnamed, err := fault.Parse(nil)
 	require.NoError(t, err)
-	assert.Len(t, all, 7)
+	assert.Equal(t, names(fault.Default()), names(unnamed))
+	assert.Len(t, unnamed, 7)
 	some, err := fault.Parse([]string{"stop", "kill", "stop"})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"stop", "kill", "stop"}, names(some))
 	_, err = fault.Parse([]string{"kill", "flood"})
-	require.EqualError(t, err, `unknown fault "flood": the faults are kill, stop, blackhole, partition, slow, leader-kill, rolling-restart`)
+	require.EqualError(t, err, `unknown fault "flood": the faults are kill, stop, blackhole, partition, slow, leader-kill, `+
+		`rolling-restart, defrag, leader-stop, leader-blackhole, leader-partition, leader-move, majority-lost`)
 	for _, f := range fault.All() {
 		assert.Equal(t, strings.ToLower(f.Name), f.Name)
 		assert.NotEmpty(t, f.Summary)
@@ -100,13 +102,41 @@ func TestInjectAndHeal(t *testing.T) {
 	defer func() { assert.NoError(t, c.Close()) }()
 
 	effects := map[string][]string{
-		"kill":            {"follower dead"},
-		"stop":            {"follower stopped"},
-		"blackhole":       {"follower unreachable"},
-		"partition":       {"follower isolated"},
-		"slow":            {"follower late to clients", "follower late to members"},
-		"leader-kill":     {"leader dead"},
-		"rolling-restart": nil,
+		"kill":             {"follower dead"},
+		"stop":             {"follower stopped"},
+		"blackhole":        {"follower unreachable"},
+		"partition":        {"follower isolated"},
+		"slow":             {"follower late to clients", "follower late to members"},
+		"leader-kill":      {"leader dead"},
+		"rolling-restart":  nil,
+		"defrag":           nil,
+		"leader-stop":      {"leader stopped"},
+		"leader-blackhole": {"leader unreachable"},
+		"leader-partition": {"leader isolated"},
+		"leader-move":      nil,
+	}
+	// further says what else there is to see of a fault.
+	further := map[string]func(t *testing.T, leader *lab.Member, before []int){
+		"rolling-restart": func(t *testing.T, _ *lab.Member, before []int) {
+			for i, pid := range pids(c) {
+				assert.NotEqual(t, before[i], pid, "every member was restarted")
+			}
+		},
+		"leader-move": func(t *testing.T, leader *lab.Member, _ []int) {
+			now, err := c.Leader(ctx)
+			require.NoError(t, err)
+			assert.NotEqual(t, leader.Name(), now.Name())
+		},
+		"majority-lost": func(t *testing.T, _ *lab.Member, before []int) {
+			assert.Len(t, look(c, nil), 1, "one is dead")
+			same := 0
+			for i, pid := range pids(c) {
+				if c.Members()[i].Alive() && pid == before[i] {
+					same++
+				}
+			}
+			assert.Equal(t, 1, same, "one survived, and the other one that lives was restarted")
+		},
 	}
 	for _, f := range fault.All() {
 		t.Run(f.Name, func(t *testing.T) {
@@ -114,17 +144,24 @@ func TestInjectAndHeal(t *testing.T) {
 			require.NoError(t, err)
 			before := pids(c)
 			var notes []string
-			s := fault.Scene{Cluster: c, Rand: rand.New(rand.NewPCG(1, 1)), Note: func(s string) { notes = append(notes, s) }}
-			require.NoError(t, f.Inject(ctx, s))
-			want, known := effects[f.Name]
-			require.True(t, known)
-			assert.Equal(t, want, look(c, leader))
-			assert.NotEmpty(t, notes)
-			if f.Name == "rolling-restart" {
-				for i, pid := range pids(c) {
-					assert.NotEqual(t, before[i], pid, "every member was restarted")
-				}
+			s := fault.Scene{
+				Cluster: c, Rand: rand.New(rand.NewPCG(1, 1)), Note: func(s string) { notes = append(notes, s) }, Hold: time.Second,
 			}
+			began := time.Now()
+			require.NoError(t, f.Inject(ctx, s))
+			if f.Name == "defrag" {
+				assert.GreaterOrEqual(t, time.Since(began), s.Hold, "it goes on for as long as it is held")
+			}
+			want, known := effects[f.Name]
+			check := further[f.Name]
+			require.True(t, known || check != nil)
+			if known {
+				assert.Equal(t, want, look(c, leader))
+			}
+			if check != nil {
+				check(t, leader, before)
+			}
+			assert.NotEmpty(t, notes)
 			require.NoError(t, fault.Heal(ctx, s))
 			assert.Empty(t, look(c, leader))
 			assert.NoError(t, c.WaitReady(ctx))

@@ -26,17 +26,23 @@ func stop(ctx context.Context, s Scene) error {
 }
 
 func blackhole(ctx context.Context, s Scene) error {
-	return onFollower(ctx, s, "is blackholed for clients", func(m *lab.Member) error {
-		s.Cluster.ClientLink(m).Blackhole(link.Both)
-		return nil
-	})
+	return onFollower(ctx, s, "is blackholed for clients", s.silence)
 }
 
 func partition(ctx context.Context, s Scene) error {
-	return onFollower(ctx, s, "is cut off from the other members", func(m *lab.Member) error {
-		s.Cluster.Isolate(m)
-		return nil
-	})
+	return onFollower(ctx, s, "is cut off from the other members", s.isolate)
+}
+
+// silence makes the clients' link to a member swallow everything.
+func (s Scene) silence(m *lab.Member) error {
+	s.Cluster.ClientLink(m).Blackhole(link.Both)
+	return nil
+}
+
+// isolate cuts a member off from the others.
+func (s Scene) isolate(m *lab.Member) error {
+	s.Cluster.Isolate(m)
+	return nil
 }
 
 // slow delays what a follower sends. A message from one member to another is sent
@@ -62,15 +68,6 @@ func onFollower(ctx context.Context, s Scene, what string, do func(*lab.Member) 
 	}
 	s.Note(m.Name() + ", a follower, " + what)
 	return do(m)
-}
-
-func leaderKill(ctx context.Context, s Scene) error {
-	m, err := s.Cluster.Leader(ctx)
-	if err != nil {
-		return err
-	}
-	s.Note(fmt.Sprintf("%s, the leader, is killed", m.Name()))
-	return m.Kill()
 }
 
 func rollingRestart(ctx context.Context, s Scene) error {

@@ -33,6 +33,9 @@ type Stats struct {
 	// Completed, Errors and Unknown count the calls that were answered, that
 	// failed, and that were writes and may or may not have been executed.
 	Completed, Errors, Unknown int64
+	// Held counts the calls that were completed while the row's fault was in force,
+	// whenever they were invoked; 0 in a row without a fault.
+	Held int64
 	// LongestGap is the longest time in which no call was completed.
 	LongestGap time.Duration
 	// P50, P99 and Max tell how long callers waited for the end of a call,
@@ -53,6 +56,10 @@ type Row struct {
 	Name string
 	// Notes tell what was done in the row, and when.
 	Notes []Note
+	// Fault is when the row's fault was in force; zero without one.
+	Fault Span
+	// Moments are the injection of the fault and each report of a new leader, in order.
+	Moments []Moment
 	// Start and End bound the row, as offsets from the beginning of the run.
 	Start, End time.Duration
 	// Open reports whether the row has not ended; End is then the present.
@@ -79,12 +86,16 @@ type Meter struct {
 	rows    []*row
 	samples map[string]string
 	watches watches
-	leases  int64 // held at present
+	// timeline is what is drawn; nil for nothing.
+	timeline *Timeline
+	leases   int64 // held at present
 }
 
 type row struct {
 	name       string
 	notes      []Note
+	span       Span
+	moments    []*moment
 	start, end time.Duration // end counts once open is false
 	open       bool
 	kinds      [history.NumKinds]tally
@@ -119,6 +130,7 @@ func (m *Meter) End(at time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.endRow(at)
+	m.watches.drawOwed(at)
 }
 
 func (m *Meter) endRow(at time.Duration) {
@@ -130,6 +142,9 @@ func (m *Meter) endRow(at time.Duration) {
 		r.kinds[i].completed(at)
 	}
 	r.watches.silent(m.watches.silence(at))
+	if r.span.From > 0 && r.span.To == 0 {
+		r.span.To = at
+	}
 	r.end, r.open = at, false
 }
 
@@ -156,12 +171,13 @@ func (m *Meter) Observe(call history.Call) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.current(); r != nil && call.Outcome == history.OK {
-		r.kinds[call.Kind].completed(call.End)
+		r.complete(call)
 	}
 	r := m.rowAt(call.Start)
 	if r == nil {
 		return
 	}
+	m.timeline.call(call)
 	m.watches.settle(call, r)
 	if call.Outcome != history.Abandoned {
 		r.kinds[call.Kind].count(call)
@@ -191,6 +207,18 @@ func (m *Meter) sample(code string, err error) {
 		m.samples = map[string]string{}
 	}
 	m.samples[code] = err.Error()
+}
+
+// complete takes in a call that was completed in the row.
+func (r *row) complete(call history.Call) {
+	t := &r.kinds[call.Kind]
+	t.completed(call.End)
+	if r.span.contains(call.End) {
+		t.stats.Held++
+	}
+	for _, m := range r.moments {
+		m.completed(call)
+	}
 }
 
 // completed notes that a call was completed, or that the row ends. Two calls
@@ -267,5 +295,9 @@ func (r *row) snapshot(now time.Duration) Row {
 		out.Kinds[i] = s
 	}
 	out.Watches, out.Leases = r.watches.snapshot(), r.leases.snapshot()
+	out.Fault = r.span
+	for _, m := range r.moments {
+		out.Moments = append(out.Moments, m.snapshot())
+	}
 	return out
 }

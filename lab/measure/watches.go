@@ -21,6 +21,8 @@ type WatchStats struct {
 	// Undelivered counts the events that are owed and have not been delivered, once
 	// for each watch that owes them. When the watches have been ended they are lost.
 	Undelivered int64
+	// Repeated counts the events that a watch delivered again, or behind later ones.
+	Repeated int64
 	// Ended counts the watches that ended by themselves, and Codes by which error.
 	Ended int64
 	Codes map[string]int64
@@ -49,6 +51,7 @@ func (m *Meter) Watch(scopes []history.Scope) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.watches = owing(scopes)
+	m.watches.timeline = m.timeline
 }
 
 // Invoke notes that a call is about to be sent. Whoever calls it calls Observe too,
@@ -71,6 +74,11 @@ func (m *Meter) Deliver(watch int, keys []history.Key, at time.Duration) {
 	silence := m.watches.deliver(watch, keys, at)
 	if r := m.current(); r != nil {
 		r.watches.silent(silence)
+		if len(keys) > 0 {
+			for _, moment := range r.moments {
+				moment.watches.see(watch, at-moment.At)
+			}
+		}
 	}
 }
 

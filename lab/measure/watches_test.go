@@ -70,14 +70,19 @@ func TestDelayCountsFromTheAcknowledgement(t *testing.T) {
 		{"an unknown outcome has none", func(m *watched) {
 			m.put(0, 10*ms, 20*ms, history.Unknown)
 			m.Deliver(1, []history.Key{putKey(0)}, 27*ms)
-		}, 17 * ms},
+		}, 0},
+		{"an unknown outcome that another watch saw before", func(m *watched) {
+			m.put(0, 10*ms, 20*ms, history.Unknown)
+			m.Deliver(0, []history.Key{putKey(0)}, 27*ms)
+			m.Deliver(1, []history.Key{putKey(0)}, 30*ms)
+		}, 3 * ms},
 		{"nor has one that is told later", func(m *watched) {
 			c := call(10*ms, 20*ms, history.Unknown)
 			c.Key = putKey(0)
 			m.Invoke(c)
 			m.Deliver(1, []history.Key{putKey(0)}, 12*ms)
 			m.Observe(c)
-		}, 2 * ms},
+		}, 0},
 		{"a second delivery counts for nothing", func(m *watched) {
 			m.put(0, 10*ms, 20*ms, history.OK)
 			m.Deliver(1, []history.Key{putKey(0)}, 27*ms)
@@ -89,9 +94,11 @@ func TestDelayCountsFromTheAcknowledgement(t *testing.T) {
 			m := watching()
 			tt.put(m)
 			s := m.stats(t, 100*ms)
-			assert.EqualValues(t, 1, s.Delivered)
+			assert.Positive(t, s.Delivered)
 			assert.Equal(t, tt.delay, s.DelayMax)
-			assert.GreaterOrEqual(t, s.DelayP50, tt.delay)
+			if s.Delivered == 1 {
+				assert.GreaterOrEqual(t, s.DelayP50, tt.delay)
+			}
 			assert.LessOrEqual(t, s.DelayP99, tt.delay+tt.delay/100)
 		})
 	}
@@ -214,7 +221,7 @@ func TestIncrementTriedAgain(t *testing.T) {
 		{"the first was executed", func(m *watched) {
 			m.Deliver(2, []history.Key{counterAt(1)}, 50*ms)
 			m.txn(1, 0, 60*ms, 70*ms, history.OK, false)
-		}, 40 * ms},
+		}, 0},
 		{"the second was executed", func(m *watched) {
 			m.txn(1, 0, 60*ms, 70*ms, history.OK, true)
 			m.Deliver(2, []history.Key{counterAt(1)}, 75*ms)
@@ -226,7 +233,7 @@ func TestIncrementTriedAgain(t *testing.T) {
 			m.Invoke(c)
 			m.Deliver(2, []history.Key{counterAt(1)}, 65*ms)
 			m.Observe(c)
-		}, 55 * ms},
+		}, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

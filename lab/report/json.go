@@ -123,7 +123,8 @@ type jsonViolation struct {
 //	    delivered                 events that readers took
 //	    delay_p50_ms, delay_p99_ms, delay_max_ms
 //	                              from the acknowledgement of the write, or from its
-//	                              invocation if the outcome was unknown; 0 without events
+//	                              first delivery to any watch if the outcome was unknown;
+//	                              0 without events
 //	    longest_silence_ms        longest time in which a watch delivered nothing although
 //	                              it owed an event
 //	    lost                      events that were owed and never delivered

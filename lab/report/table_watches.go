@@ -23,8 +23,8 @@ func writeWatches(b *strings.Builder, r Report) {
 	b.WriteByte('\n')
 	for _, s := range []string{
 		"An event counts in the row in which its write was sent, once for each watch that DELIVERED it. DELAY is the time " +
-			"from the acknowledgement of the write, or from its sending if the outcome was unknown, to the delivery of the " +
-			"event; 0 if the event was first. SILENCE is the longest time in the row in which a watch delivered nothing " +
+			"from the acknowledgement of the write, or from its first delivery to any watch if the outcome was unknown, to the " +
+			"delivery of the event; 0 if the event was first. SILENCE is the longest time in the row in which a watch delivered nothing " +
 			"although it owed an event, whose write had been acknowledged. LOST events were owed and never delivered; ENDED " +
 			"watches ended by themselves, and their readers watched again.",
 		"KEPT leases were held in the row and did not expire in it. MARGIN is the least time that a lease had left when a " +

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/measure"
 	"github.com/quorate/quorate/lab/report"
 )
 
@@ -33,7 +34,7 @@ const (
 type Config struct {
 	// Members of the cluster, 3 to 9. Default 3.
 	Members int
-	// Faults to inject, in order. Default none: use [fault.All] for all.
+	// Faults to inject, in order. Default none: see [fault.Default] and [fault.All].
 	Faults []fault.Fault
 	// Healthy is how long the load runs before the first fault. Default 8 s.
 	Healthy time.Duration
@@ -56,6 +57,9 @@ type Config struct {
 	Dir string
 	// Connect connects the load to the cluster. Default [Quorate].
 	Connect func(endpoints []string) (Connection, error)
+	// Timeline, if set, is drawn while the load runs. It may be read when the run has
+	// ended.
+	Timeline *measure.Timeline
 	// Progress, if set, is told twice a second how the run stands. It is never
 	// called concurrently.
 	Progress func(report.Snapshot)
@@ -92,6 +96,12 @@ func (c Config) complete() (Config, error) {
 	check(c.Healthy > 0 && c.Recovery > 0 && c.Pause > 0,
 		"negative time: healthy %v, recovery %v, pause %v", c.Healthy, c.Recovery, c.Pause)
 	return c, errors.Join(wrong...)
+}
+
+// Validate returns what is wrong with the configuration, as [Run] does, or nil.
+func (c Config) Validate() error {
+	_, err := c.complete()
+	return err
 }
 
 // estimate says about how long the load will run.

@@ -14,6 +14,13 @@ type Connection struct {
 	// Services that the load uses. Without a Watcher or a Lessor there are no
 	// watches or leases.
 	load.Services
+	// RequireLeader says that every watch asks to be told when its member has no leader,
+	// so that it may end for that.
+	RequireLeader bool
+	// States returns what the client says of each of its endpoints now, the endpoints
+	// named as they were given to it. Nil if it does not say. It is called every 50 ms
+	// while a timeline is drawn, and not after Close.
+	States func() map[string]string
 	// Close ends the connection.
 	Close func() error
 }
@@ -28,5 +35,12 @@ func Quorate(endpoints []string) (Connection, error) {
 		return Connection{}, err
 	}
 	services := load.Services{Store: load.NewStore(client), Watcher: load.NewWatcher(client), Lessor: load.NewLessor(client)}
-	return Connection{Services: services, Close: client.Close}, nil
+	states := func() map[string]string {
+		known := make(map[string]string)
+		for _, s := range client.EndpointStatus() {
+			known[s.Endpoint] = s.State.String()
+		}
+		return known
+	}
+	return Connection{Services: services, States: states, Close: client.Close}, nil
 }

@@ -66,6 +66,8 @@ type run struct {
 	claims  claims
 	seen    *seen
 	display *display
+	// requireLeader says that every watch asks for a leader.
+	requireLeader bool
 }
 
 // Run runs the experiment. The report is valid, as far as it goes, even with an
@@ -89,7 +91,7 @@ func Run(ctx context.Context, cfg Config) (rep report.Report, err error) {
 		return r.neverBegan(ctx, fmt.Errorf("start the cluster: %w", err))
 	}
 	defer func() { err = errors.Join(err, cluster.Close()) }()
-	r.scene = fault.Scene{Cluster: cluster, Rand: rand.New(rand.NewPCG(cfg.Seed, 0)), Note: r.note}
+	r.scene = fault.Scene{Cluster: cluster, Rand: rand.New(rand.NewPCG(cfg.Seed, 0)), Note: r.note, Hold: cfg.Hold}
 
 	conn, err := cfg.Connect(cluster.Endpoints())
 	if err != nil {
@@ -100,7 +102,7 @@ func Run(ctx context.Context, cfg Config) (rep report.Report, err error) {
 	if err != nil {
 		return r.neverBegan(ctx, err)
 	}
-	return r.measure(ctx, conn.Services, revision)
+	return r.measure(ctx, conn, revision)
 }
 
 // neverBegan reports a run that ended before its load began.
@@ -131,12 +133,16 @@ func (r *run) firstContact(ctx context.Context, store load.Store) (revision int6
 
 // measure runs the load on a store that is at the given revision, with everything
 // that happens to the cluster meanwhile, and makes the report.
-func (r *run) measure(ctx context.Context, services load.Services, revision int64) (report.Report, error) {
+func (r *run) measure(ctx context.Context, conn Connection, revision int64) (report.Report, error) {
+	services := conn.Services
+	r.requireLeader = conn.RequireLeader
 	if services.Watcher != nil {
 		r.meter.Watch(history.Scopes(r.cfg.Callers))
 	}
+	r.meter.Draw(r.cfg.Timeline)
 	began := time.Now()
 	r.began.Store(&began)
+	defer r.observe(ctx, conn, revision+1)()
 	starting, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	r.load = load.Start(starting, services, r, load.Config{

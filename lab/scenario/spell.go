@@ -40,6 +40,7 @@ func (r *run) face(ctx context.Context, f fault.Fault) error {
 		return err
 	}
 	held := time.Now().Add(r.cfg.Hold)
+	r.meter.Inject(r.now())
 	if err := r.inject(ctx, f); err != nil {
 		return err
 	}
@@ -47,10 +48,12 @@ func (r *run) face(ctx context.Context, f fault.Fault) error {
 		return err
 	}
 	r.display.phase(f.Name + ": healing")
+	r.meter.Heal(r.now())
 	r.note("healing begins")
 	if err := r.heal(ctx); err != nil {
 		return err
 	}
+	r.meter.Ready(r.now())
 	r.note("all members are ready")
 	r.display.phase(f.Name + ": waiting for the calls that met it")
 	if err := r.load.Settle(ctx); err != nil {

@@ -56,20 +56,26 @@ func (s *seen) watch(req history.WatchRequest, asked time.Duration) *history.Wat
 	return w
 }
 
-// response adds a response to a watch, which may be nil.
-func (s *seen) response(reader int, w *history.Watch, resp history.WatchResponse) {
+// response adds a response to a watch, which may be nil. It returns how many of its
+// events the reader had seen before, or later ones than they are.
+func (s *seen) response(reader int, w *history.Watch, resp history.WatchResponse) (repeated int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	before := s.reached[reader]
 	for _, e := range resp.Events {
+		if e.ModRevision <= before {
+			repeated++
+		}
 		s.reached[reader] = max(s.reached[reader], e.ModRevision)
 	}
 	s.cut = s.cut || len(resp.Events) > s.room
 	if w == nil || s.cut {
-		return
+		return repeated
 	}
 	s.room -= len(resp.Events)
 	s.newest = max(s.newest, s.reached[reader])
 	w.Responses = append(w.Responses, resp)
+	return repeated
 }
 
 // ended notes how a watch ended, which may be nil. If it was cut before, nobody has
@@ -118,6 +124,7 @@ type watchLog struct {
 
 // Watch implements [load.Recorder].
 func (r *run) Watch(reader int, req history.WatchRequest, asked time.Duration) load.WatchLog {
+	req.RequireLeader = req.RequireLeader || r.requireLeader
 	return &watchLog{run: r, reader: reader, watch: r.seen.watch(req, asked)}
 }
 
@@ -130,7 +137,9 @@ func (l *watchLog) Returned(at time.Duration) {
 
 // Delivered implements [load.WatchLog].
 func (l *watchLog) Delivered(resp history.WatchResponse) {
-	l.run.seen.response(l.reader, l.watch, resp)
+	if repeated := l.run.seen.response(l.reader, l.watch, resp); repeated > 0 {
+		l.run.meter.Repeat(repeated)
+	}
 	keys := make([]history.Key, 0, len(resp.Events))
 	for _, e := range resp.Events {
 		if key, err := history.Written(l.run.prefix(), e); err == nil { // what is none of ours is for the check to report

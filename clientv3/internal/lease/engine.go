@@ -18,6 +18,11 @@ type Config struct {
 	FirstAnswer time.Duration
 	// Logger returns the logger.
 	Logger func() *zap.Logger
+	// Renewed, if set, is told of renewals, and Lost of leases that had keepers and are
+	// gone. They are called without locks, perhaps at the same time, and must not
+	// block.
+	Renewed func(Renewal)
+	Lost    func(Loss)
 }
 
 // Engine keeps leases alive. It starts working with the first subscriber, and has
@@ -117,17 +122,21 @@ func (e *Engine) startLocked() {
 }
 
 // update tells the machine something, unless the engine has ended.
-func (e *Engine) update(f func(now time.Time)) {
+func (e *Engine) update(f func(now time.Time)) { e.report(e.apply(f)) }
+
+// apply is update without its report. It returns the leases that were lost.
+func (e *Engine) apply(f func(now time.Time)) []Loss {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.halted != nil {
-		return
+		return nil
 	}
 	now := time.Now()
 	f(now)
 	if e.started {
 		e.arrangeLocked(now)
 	}
+	return e.machine.TakeLost()
 }
 
 // tick tells the machine that time has passed.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -99,8 +100,16 @@ func (e *Engine) receive(ctx context.Context, stream Stream, outage *outage) err
 			e.follow(ctx, stream) // until now grpc may have moved it
 			outage.end()
 		}
-		e.update(func(now time.Time) { e.machine.Answered(now, resp) })
+		e.answered(resp)
 	}
+}
+
+// answered hands an answer to the machine.
+func (e *Engine) answered(resp *pb.LeaseKeepAliveResponse) {
+	var renewal Renewal
+	var known bool
+	e.update(func(now time.Time) { renewal, known = e.machine.Answered(now, resp) })
+	e.reportRenewal(renewal, known)
 }
 
 // follow gives the writer the stream and what tells that it has to move, unless

@@ -24,6 +24,7 @@ type Machine struct {
 	grants    grants
 
 	requests uint64 // how many requests were sent
+	lost     []Loss // that nobody took yet
 	phase    phase
 	lastErr  error         // of the latest stream
 	owed     bool          // the stream that was lost owed answers
@@ -261,21 +262,24 @@ func (l *entry) repeats() bool {
 	return slices.ContainsFunc(l.subscribers, func(s *Subscriber) bool { return !s.wants(l) })
 }
 
-// Answered takes the answer to a request. One that nobody asked for on this stream
-// proves nothing, and is dropped.
-func (m *Machine) Answered(now time.Time, resp *pb.LeaseKeepAliveResponse) {
+// Answered takes the answer to a request, and returns the renewal that it is, or false
+// if it is none or the end of the lease was not known. An answer that nobody asked for on
+// this stream proves nothing, and is dropped.
+func (m *Machine) Answered(now time.Time, resp *pb.LeaseKeepAliveResponse) (renewal Renewal, known bool) {
 	m.at(now)
-	l, known := m.leases[resp.ID]
-	asked := known && l.state.unanswered()
+	l := m.leases[resp.ID]
+	asked := l != nil && l.state.unanswered()
 	if asked {
 		m.pace(m.ttlOf(l))
 	}
 	m.quiet, m.lastErr = m.now, nil
 	if !asked {
-		return
+		return Renewal{}, false
 	}
 	if ttl := seconds(resp.TTL); ttl > 0 {
-		m.renew(l, ttl, resp)
+		renewal = Renewal{ID: l.id, TTL: ttl}
+		renewal.Margin, known = m.margin(l)
+		known = m.renew(l, ttl, resp) && known
 	} else {
 		m.bury(l, resp)
 	}
@@ -290,12 +294,13 @@ func (m *Machine) Answered(now time.Time, resp *pb.LeaseKeepAliveResponse) {
 		l.crowd = false
 		m.move(l, Waiting)
 	}
+	return renewal, known
 }
 
-// renew tells those for whom the answer is that the lease lives. If it comes so late
-// that it proves nothing any more, the deadline stays what it was for an unknown
-// lease, and the next request is due at once.
-func (m *Machine) renew(l *entry, ttl time.Duration, resp *pb.LeaseKeepAliveResponse) {
+// renew tells those for whom the answer is that the lease lives, and reports whether
+// there is one. If it comes so late that it proves nothing any more, the deadline stays
+// what it was for an unknown lease, and the next request is due at once.
+func (m *Machine) renew(l *entry, ttl time.Duration, resp *pb.LeaseKeepAliveResponse) (wanted bool) {
 	renewed := m.epoch.Add(time.Duration(l.sent))
 	once := false
 	for _, s := range l.subscribers {
@@ -308,11 +313,12 @@ func (m *Machine) renew(l *entry, ttl time.Duration, resp *pb.LeaseKeepAliveResp
 		}
 		s.Sink.Valid(renewed, ttl)
 		s.Sink.Deliver(resp)
-		once = once || s.Once
+		once, wanted = once || s.Once, true
 	}
 	if once {
 		m.endThose(l, nil, func(s *Subscriber) bool { return s.Once && s.wants(l) })
 	}
+	return wanted
 }
 
 // bury tells those for whom the answer is that there is no such lease.
@@ -323,7 +329,16 @@ func (m *Machine) bury(l *entry, resp *pb.LeaseKeepAliveResponse) {
 			s.Sink.Deliver(resp)
 		}
 	}
-	m.endThose(l, rpctypes.ErrLeaseNotFound, func(s *Subscriber) bool { return s.wants(l) })
+	m.lose(l, rpctypes.ErrLeaseNotFound, func(s *Subscriber) bool { return s.wants(l) })
+}
+
+// lose is endThose for a lease that is gone, or may be.
+func (m *Machine) lose(l *entry, cause error, which func(*Subscriber) bool) {
+	keepers := l.keepers
+	m.endThose(l, cause, which)
+	if l.keepers < keepers {
+		m.lost = append(m.lost, Loss{ID: l.id, Err: cause})
+	}
 }
 
 // Advance does what is due: it makes leases Due, and gives up those whose time
@@ -338,7 +353,7 @@ func (m *Machine) Advance(now time.Time) {
 	}
 	for _, q := range []*queue{&m.due, &m.sent} {
 		for l, when := q.next(); l != nil && when <= m.now; l, when = q.next() {
-			m.endThose(l, unanswered(m.lastErr), func(s *Subscriber) bool { return !s.Once })
+			m.lose(l, unanswered(m.lastErr), func(s *Subscriber) bool { return !s.Once })
 			m.settle(l)
 		}
 	}

@@ -42,6 +42,13 @@ type cluster struct {
 	noLeads atomic.Bool // no endpoint has a leader
 	worked  atomic.Int32
 	causes  []error // that Next was given
+
+	resumed []resumption // that Resumed was told
+}
+
+type resumption struct {
+	watches int
+	gap     time.Duration
 }
 
 func newCluster() *cluster { return &cluster{hist: newHistory(), gone: make(chan struct{})} }
@@ -117,6 +124,19 @@ func (c *cluster) Disown(refusal error) bool {
 	defer c.mu.Unlock()
 	c.disowns = append(c.disowns, refusal)
 	return c.disown
+}
+
+func (c *cluster) Resumed(watches int, gap time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.resumed = append(c.resumed, resumption{watches, gap})
+}
+
+// resumptions returns what Resumed was told.
+func (c *cluster) resumptions() []resumption {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.resumed)
 }
 
 // serve replaces the servers by others: all streams break.

@@ -83,7 +83,19 @@ func (sh *shard) accept() {
 	if !sh.accepted {
 		sh.accepted = true
 		sh.later = append(sh.later, func() { sh.engine.supersede(sh) })
+		sh.goOn()
 	}
+}
+
+// goOn tells that the watches of a stream that ended go on. It needs the lock, and is
+// called by the reader.
+func (sh *shard) goOn() {
+	if sh.interrupted.IsZero() {
+		return
+	}
+	watches, gap := len(sh.watchers), time.Since(sh.interrupted)
+	sh.interrupted = time.Time{}
+	sh.later = append(sh.later, func() { sh.conn.Resumed(watches, gap) })
 }
 
 // supersede has the streams of the group left whose tokens are refused.

@@ -31,11 +31,13 @@ type shard struct {
 	watchers map[*watcher]struct{}
 	splits   int // watches that are catching up
 	traffic  traffic
-	opened   time.Time     // when the stream was, zero without one
-	accepted bool          // the server has created a watch on the stream
-	stale    time.Time     // since when the stream's token is refused, zero if it is not
-	wake     chan struct{} // the writer's, nil without a stream
-	later    []func()      // for the reader to do without the lock
+	opened   time.Time // when the stream was, zero without one
+	accepted bool      // the server has created a watch on the stream
+	// interrupted is when the latest stream with watches on it ended, zero if they go on.
+	interrupted time.Time
+	stale       time.Time     // since when the stream's token is refused, zero if it is not
+	wake        chan struct{} // the writer's, nil without a stream
+	later       []func()      // for the reader to do without the lock
 }
 
 func newShard(base context.Context, e *Engine, key string, bulk bool) *shard {

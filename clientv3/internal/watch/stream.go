@@ -37,6 +37,10 @@ type Connector interface {
 	// Disown is told that the server refused a request for the stream's token, and
 	// reports whether another stream would carry another token.
 	Disown(refusal error) bool
+	// Resumed is told that watches go on on the latest stream: how many there are on it,
+	// and how long after the end of the one before the server created the first of them.
+	// It must not block.
+	Resumed(watches int, gap time.Duration)
 }
 
 // errMove ends a stream that is to be opened elsewhere.
@@ -133,6 +137,9 @@ func (sh *shard) connect() chan struct{} {
 func (sh *shard) disconnect() {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	if sh.accepted {
+		sh.interrupted = time.Now()
+	}
 	sh.wake = nil
 	sh.opened = time.Time{}
 	sh.session.disconnect()

@@ -1,0 +1,83 @@
+package balancer
+
+import (
+	"time"
+
+	"google.golang.org/grpc/balancer"
+
+	"github.com/quorate/quorate/health"
+)
+
+// flight is an attempt of a call, from its pick to its end.
+type flight struct {
+	ep    *Endpoint
+	line  *line
+	call  Call
+	a     *Attempt
+	gauge *gauge
+	start time.Time
+
+	// Guarded by the lock of the endpoint's traffic:
+	next, prev *flight
+	told       bool      // its Observer, that it is overdue
+	doubt      time.Time // when its silence becomes suspicious
+}
+
+// begin takes an attempt that was picked under way.
+func (p *policy) begin(l *line, call Call, a *Attempt) *flight {
+	ep := l.ep
+	f := &flight{ep: ep, line: l, call: call, a: a, gauge: ep.gauges.get(call.Class, &p.classes), start: time.Now()}
+	if call.Lane == Calls {
+		ep.inFlight.Add(1)
+		ep.depart(f)
+	}
+	return f
+}
+
+// end is gRPC's notice that the attempt is over. A zero DoneInfo means that the
+// connection went away before anything was sent.
+func (f *flight) end(info balancer.DoneInfo) {
+	ep := f.ep
+	answered := info.BytesReceived || (info.Err == nil && info.BytesSent)
+	if f.call.Lane == Calls {
+		ep.inFlight.Add(-1)
+		ep.land(f, answered)
+	}
+	if f.a.Observer != nil {
+		f.a.Observer.Ended(info.BytesSent)
+	}
+	now := time.Now()
+	took := now.Sub(f.start)
+	if answered {
+		f.answered(now, took, info.Err)
+	}
+	p := ep.policy
+	if p.learner != nil && (info.BytesSent || info.Err != nil) {
+		p.learner.Done(ep, Result{
+			Call: f.call, Took: took, Err: info.Err, Answered: answered,
+			Failed: info.Err != nil && p.options().Fault(info.Err),
+		})
+	}
+}
+
+// answered takes in what the end of a call shows of its endpoint.
+func (f *flight) answered(now time.Time, took time.Duration, err error) {
+	ep, p := f.ep, f.ep.policy
+	f.line.hear(now)
+	if err != nil {
+		if kind, ok := p.options().Judge(err); ok {
+			p.note(ep, health.Evidence{Kind: kind, At: now, Err: err, Detail: f.call.Method})
+			return
+		}
+		ep.entry.Failed(err, now)
+	} else if f.call.Need == Full {
+		ep.served.Store(now.UnixNano())
+	}
+	if f.call.Lane == Calls {
+		f.gauge.answered(now, took)
+		ep.took.observe(took)
+	}
+	if ep.State() == health.Unknown {
+		p.note(ep, health.Evidence{Kind: health.Answered, At: now})
+	}
+}

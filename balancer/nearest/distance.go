@@ -1,0 +1,68 @@
+package nearest
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/balancer/roundrobin"
+)
+
+const (
+	// gain is the least weight of a new measurement. At a sixteenth the smoothed latency
+	// of calls whose latency varies as much as an exponential distribution does is within
+	// a fifth of its mean most of the time.
+	gain = 1.0 / 16
+	// memory is how old an estimate is when it has lost most of its weight (1 - 1/e), so
+	// that one measurement is enough where there are few.
+	memory = 10 * time.Second
+	// slow is what a failed call counts as, and the most that any counts as. One failure
+	// adds a sixteenth of it, 62 ms, which is more than the way to any other endpoint: the
+	// next call goes elsewhere. It takes about 64 successes to come back.
+	slow = time.Second
+)
+
+// distance is what is known of one endpoint: its smoothed latency.
+type distance struct {
+	turn roundrobin.Turn
+
+	latency atomic.Int64 // nanoseconds, 0 if unknown
+	mu      sync.Mutex   // held to change the latency
+	at      time.Time    // when it was changed
+}
+
+// smoothed returns the latency, 0 if nothing is known.
+func (d *distance) smoothed() time.Duration { return time.Duration(d.latency.Load()) }
+
+// measured takes in the latency of a call.
+func (d *distance) measured(took time.Duration, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.update(took, now)
+}
+
+// givenUp takes in a call that its caller gave up, unanswered. That shows something only
+// if the answer would have come later than usual. An endpoint of which nothing is known
+// counts as slow then: it is not to be tried by the next call again.
+func (d *distance) givenUp(took time.Duration, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch known := d.smoothed(); {
+	case known == 0:
+		d.update(slow, now)
+	case took > known:
+		d.update(took, now)
+	}
+}
+
+// update needs the lock.
+func (d *distance) update(took time.Duration, now time.Time) {
+	took = max(took, 1)
+	if known := d.smoothed(); known != 0 {
+		weight := max(gain, 1-math.Exp(-float64(now.Sub(d.at))/float64(memory)))
+		took = known + time.Duration(weight*float64(took-known))
+	}
+	d.latency.Store(int64(took))
+	d.at = now
+}

@@ -1,0 +1,257 @@
+package nearest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
+)
+
+const ms = time.Millisecond
+
+var epoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// bed is a strategy with endpoints that it keeps distances of, and a clock.
+type bed struct {
+	*strategy
+	eps       []*balancer.Endpoint
+	distances map[*balancer.Endpoint]*distance
+	elapsed   time.Duration
+}
+
+func newBed(n int) *bed {
+	b := &bed{distances: make(map[*balancer.Endpoint]*distance)}
+	b.strategy = build(func() time.Time { return epoch.Add(b.elapsed) },
+		func(ep *balancer.Endpoint) *distance { return b.distances[ep] })
+	table := health.NewTable()
+	for i := range n {
+		name := fmt.Sprint(i)
+		ep := balancer.Detached(name, table.Acquire(name))
+		b.eps = append(b.eps, ep)
+		b.distances[ep] = b.Attach(ep).(*distance)
+	}
+	return b
+}
+
+// answers tells the strategy how long a call to each endpoint took.
+func (b *bed) answers(took ...time.Duration) {
+	for i, d := range took {
+		b.Done(b.eps[i], balancer.Result{Took: d, Answered: true})
+	}
+}
+
+// picks returns how often each endpoint is picked for a call that explores nothing.
+func (b *bed) picks(fit []*balancer.Endpoint, n int) map[string]int {
+	counts := make(map[string]int)
+	for range n {
+		counts[b.Pick(balancer.Call{Lane: balancer.Streams}, fit).Address()]++
+	}
+	return counts
+}
+
+func TestTheNearestIsUsed(t *testing.T) {
+	b := newBed(3)
+	b.answers(2*ms, ms, 3*ms)
+	for _, lane := range []balancer.Lane{balancer.Calls, balancer.Streams, balancer.Bulk} {
+		for range 20 {
+			assert.Equal(t, "1", b.Pick(balancer.Call{Lane: lane}, b.eps).Address(), "lane %d", lane)
+		}
+	}
+	assert.Equal(t, map[string]int{"0": 20}, b.picks([]*balancer.Endpoint{b.eps[0], b.eps[2]}, 20), "the nearest is not fit")
+}
+
+func TestTakingOver(t *testing.T) {
+	for _, tc := range []struct {
+		held, other time.Duration
+		want        bool
+	}{
+		{10 * ms, 10 * ms, false},
+		{10 * ms, 8100 * time.Microsecond, false},
+		{10 * ms, 8 * ms, true},
+		{10 * ms, 20 * ms, false},
+		{900 * time.Microsecond, 710 * time.Microsecond, false}, // by 21 %, and 0.19 ms
+		{900 * time.Microsecond, 700 * time.Microsecond, true},  // by 22 %, and 0.2 ms
+		{300 * time.Microsecond, 110 * time.Microsecond, false},
+		{1300 * time.Microsecond, 300 * time.Microsecond, true}, // from another zone to one's own
+	} {
+		t.Run(fmt.Sprintf("%v against %v", tc.other, tc.held), func(t *testing.T) {
+			b := newBed(2)
+			b.answers(tc.held)
+			require.Equal(t, map[string]int{"0": 1}, b.picks(b.eps, 1))
+			b.Done(b.eps[1], balancer.Result{Took: tc.other, Answered: true})
+			want := map[string]int{"0": 10}
+			if tc.want {
+				want = map[string]int{"1": 10}
+			}
+			assert.Equal(t, want, b.picks(b.eps, 10))
+		})
+	}
+}
+
+func TestOneCallIn64GoesRound(t *testing.T) {
+	b := newBed(3)
+	b.answers(2*ms, ms, 3*ms)
+	counts := make(map[string]int)
+	for range 64 * 30 {
+		counts[b.Pick(balancer.Call{}, b.eps).Address()]++
+	}
+	assert.Equal(t, map[string]int{"0": 10, "1": 64*30 - 20, "2": 10}, counts)
+}
+
+func TestOthersAreFoundOutAbout(t *testing.T) {
+	b := newBed(2)
+	b.answers(2*ms, 5*ms)
+	require.Equal(t, map[string]int{"0": 1}, b.picks(b.eps, 1))
+	latency := map[string]time.Duration{"0": 2 * ms, "1": ms} // the other one has come nearer
+	for range 1000 {                                          // 10 s
+		ep := b.Pick(balancer.Call{}, b.eps)
+		b.elapsed += 10 * ms
+		b.Done(ep, balancer.Result{Took: latency[ep.Address()], Answered: true})
+	}
+	require.Equal(t, map[string]int{"0": 1}, b.picks(b.eps, 1), "it takes longer to be believed")
+	for range 5000 {
+		ep := b.Pick(balancer.Call{}, b.eps)
+		b.elapsed += 10 * ms
+		b.Done(ep, balancer.Result{Took: latency[ep.Address()], Answered: true})
+	}
+	assert.Equal(t, map[string]int{"1": 1}, b.picks(b.eps, 1))
+}
+
+func TestUnmeasuredEndpointsAreTriedOnceAtATime(t *testing.T) {
+	b := newBed(3)
+	for i := range b.eps {
+		ep := b.Pick(balancer.Call{}, b.eps)
+		require.Equal(t, b.eps[i], ep)
+		ep.Start()
+	}
+	counts := make(map[string]int)
+	for range 30 {
+		counts[b.Pick(balancer.Call{}, b.eps).Address()]++
+	}
+	assert.Equal(t, map[string]int{"0": 10, "1": 10, "2": 10}, counts, "no answer is here yet")
+	b.Done(b.eps[1], balancer.Result{Took: ms, Answered: true})
+	b.eps[1].Finish()
+	assert.Equal(t, b.eps[1], b.Pick(balancer.Call{}, b.eps), "the others' first calls are under way")
+	b.eps[0].Finish()
+	assert.Equal(t, b.eps[1], b.Pick(balancer.Call{Lane: balancer.Streams}, b.eps), "a stream tells nothing")
+	assert.Equal(t, b.eps[0], b.Pick(balancer.Call{}, b.eps))
+}
+
+func TestWhatResultsShow(t *testing.T) {
+	const took = 16 * ms // what is known before
+	unavailable := errors.New("unavailable")
+	for _, tc := range []struct {
+		name   string
+		result balancer.Result
+		want   time.Duration
+	}{
+		{"later", balancer.Result{Took: 32 * ms, Answered: true}, 17 * ms},
+		{"sooner", balancer.Result{Took: 0, Answered: true}, 15 * ms},
+		{"answered with an error of the request's", balancer.Result{Took: 32 * ms, Answered: true, Err: unavailable}, 17 * ms},
+		{"failed at once", balancer.Result{Took: 1, Answered: true, Err: unavailable, Failed: true}, took + (slow-took)/16},
+		{"failed late", balancer.Result{Took: time.Hour, Err: unavailable, Failed: true}, took + (slow-took)/16},
+		{"waited on purpose", balancer.Result{Took: time.Hour, Answered: true}, took + (slow-took)/16},
+		{"given up early", balancer.Result{Took: ms, Err: context.Canceled}, took},
+		{"given up late", balancer.Result{Took: 32 * ms, Err: context.Canceled}, 17 * ms},
+		{"a stream", balancer.Result{Call: balancer.Call{Lane: balancer.Streams}, Took: time.Hour, Answered: true}, took},
+		{"a stream that failed", balancer.Result{Call: balancer.Call{Lane: balancer.Streams}, Failed: true, Err: unavailable}, took + (slow-took)/16},
+		{"bulk", balancer.Result{Call: balancer.Call{Lane: balancer.Bulk}, Took: time.Hour, Answered: true}, took},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBed(1)
+			b.answers(took)
+			b.Done(b.eps[0], tc.result)
+			assert.InDelta(t, tc.want, b.distances[b.eps[0]].smoothed(), 10)
+		})
+	}
+}
+
+func TestOldEstimatesWeighLess(t *testing.T) {
+	b := newBed(1)
+	b.answers(100 * ms)
+	b.elapsed = memory
+	b.answers(10 * ms)
+	assert.InDelta(t, 43*ms, b.distances[b.eps[0]].smoothed(), float64(ms), "10 + 90/e")
+}
+
+func TestFailingEndpointIsLeftAndComesBack(t *testing.T) {
+	b := newBed(2)
+	b.answers(ms, 20*ms)
+	require.Equal(t, map[string]int{"0": 1}, b.picks(b.eps, 1))
+	b.Done(b.eps[0], balancer.Result{Took: 1, Failed: true, Err: errors.New("unavailable")})
+	require.Equal(t, map[string]int{"1": 10}, b.picks(b.eps, 10))
+	for range 64 {
+		b.answers(ms)
+	}
+	assert.Equal(t, map[string]int{"0": 10}, b.picks(b.eps, 10))
+}
+
+func TestUnmeasuredAndGivenUpIsSlow(t *testing.T) {
+	b := newBed(2)
+	b.answers(10 * ms)
+	b.Done(b.eps[1], balancer.Result{Took: ms, Err: context.Canceled})
+	assert.Equal(t, b.eps[0], b.Pick(balancer.Call{}, b.eps))
+}
+
+// TestNeedsHaveTheirOwn has a learner nearest, which only some calls can use: the calls
+// do not move each other.
+func TestNeedsHaveTheirOwn(t *testing.T) {
+	b := newBed(3)
+	b.answers(ms, 10*ms, 10*ms)
+	for range 10 {
+		assert.Equal(t, b.eps[0], b.Pick(balancer.Call{Need: balancer.Local, Lane: balancer.Streams}, b.eps))
+		assert.Equal(t, b.eps[1], b.Pick(balancer.Call{Lane: balancer.Streams}, b.eps[1:]))
+		b.answers(ms, 10*ms, 9*ms) // better, not by enough to move
+	}
+}
+
+func TestEndpointsWithoutDistances(t *testing.T) {
+	s := Builder.Build(nil)
+	b := newBed(3)
+	counts := make(map[string]int)
+	for range 30 {
+		ep := s.Pick(balancer.Call{}, b.eps)
+		s.(balancer.Learner).Done(ep, balancer.Result{Took: 1, Answered: true})
+		counts[ep.Address()]++
+	}
+	assert.Equal(t, map[string]int{"0": 10, "1": 10, "2": 10}, counts)
+	assert.Equal(t, "nearest", Builder.Name)
+}
+
+func TestConcurrentPicksAndResults(t *testing.T) {
+	b := newBed(3)
+	s := build(time.Now, func(ep *balancer.Endpoint) *distance { return b.distances[ep] })
+	latency := map[string]time.Duration{"0": 5 * ms, "1": ms, "2": 10 * ms}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range 2000 {
+				call := balancer.Call{Need: balancer.Need(i % 2)}
+				ep := s.Pick(call, b.eps)
+				ep.Start()
+				noise := 0.5 + rand.Float64()
+				s.Done(ep, balancer.Result{Call: call, Took: time.Duration(noise * float64(latency[ep.Address()])), Answered: true})
+				ep.Finish()
+			}
+		})
+	}
+	wg.Wait()
+	assert.Equal(t, b.eps[1], s.Pick(balancer.Call{Lane: balancer.Streams}, b.eps))
+}
+
+func TestPickDoesNotAllocate(t *testing.T) {
+	b := newBed(3)
+	pickAndEnd := func() {
+		b.Done(b.Pick(balancer.Call{}, b.eps), balancer.Result{Took: ms, Answered: true})
+	}
+	assert.Zero(t, testing.AllocsPerRun(200, pickAndEnd))
+}

@@ -1,0 +1,262 @@
+package p2c
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
+)
+
+// bed is a strategy with endpoints that it keeps records for, and a clock.
+type bed struct {
+	*strategy
+	eps     []*balancer.Endpoint
+	records map[*balancer.Endpoint]*record
+	elapsed time.Duration
+}
+
+func newBed(n int) *bed {
+	b := &bed{records: make(map[*balancer.Endpoint]*record)}
+	b.strategy = build(func() time.Time { return epoch.Add(b.elapsed) }, rand.New(rand.NewPCG(1, 2)).IntN,
+		func(ep *balancer.Endpoint) *record { return b.records[ep] })
+	table := health.NewTable()
+	for i := range n {
+		name := fmt.Sprint(i)
+		ep := balancer.Detached(name, table.Acquire(name))
+		b.eps = append(b.eps, ep)
+		b.records[ep] = b.Attach(ep).(*record)
+	}
+	return b
+}
+
+// answers tells the strategy how long a call to each endpoint took.
+func (b *bed) answers(took ...time.Duration) {
+	for i, d := range took {
+		b.Done(b.eps[i], balancer.Result{Took: d, Answered: true})
+	}
+}
+
+func (b *bed) picks(call balancer.Call, n int) map[string]int {
+	counts := make(map[string]int)
+	for range n {
+		counts[b.Pick(call, b.eps).Address()]++
+	}
+	return counts
+}
+
+func TestFewAreAllCompared(t *testing.T) {
+	for n := 2; n <= compareAll; n++ {
+		b := newBed(n)
+		b.answers([]time.Duration{10 * time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 9 * time.Millisecond}[:n]...)
+		assert.Equal(t, map[string]int{"1": 100}, b.picks(balancer.Call{}, 100), "%d endpoints", n)
+	}
+}
+
+func TestOfManyTwoAreCompared(t *testing.T) {
+	b := newBed(5)
+	b.answers(10*time.Millisecond, 20*time.Millisecond, 30*time.Millisecond, 40*time.Millisecond, 50*time.Millisecond)
+	counts := b.picks(balancer.Call{}, 10_000)
+	// Of the 10 pairs the best one is in 4, the next best one in 3 without it, and so on.
+	for i, share := range []float64{0.4, 0.3, 0.2, 0.1, 0} {
+		assert.InDelta(t, share*10_000, counts[fmt.Sprint(i)], 300, "endpoint %d", i)
+	}
+}
+
+func TestCallsUnderWayCount(t *testing.T) {
+	b := newBed(2)
+	b.answers(10*time.Millisecond, 25*time.Millisecond)
+	var order []string
+	for range 4 {
+		ep := b.Pick(balancer.Call{}, b.eps)
+		ep.Start()
+		order = append(order, ep.Address())
+	}
+	assert.Equal(t, []string{"0", "0", "1", "0"}, order, "costs 10|25, 20|25, 30|25, 30|50")
+	b.eps[0].Finish()
+	b.eps[0].Finish()
+	assert.Equal(t, "0", b.Pick(balancer.Call{}, b.eps).Address())
+}
+
+func TestEqualsAreEquallyLikely(t *testing.T) {
+	for _, n := range []int{2, 3, 4, 10} {
+		b := newBed(n)
+		for _, count := range b.picks(balancer.Call{}, n*1000) {
+			assert.InDelta(t, 1000, count, 200, "%d endpoints", n)
+		}
+	}
+}
+
+func TestWhatResultsShow(t *testing.T) {
+	const took = 5 * time.Millisecond // what is known before
+	unavailable := errors.New("unavailable")
+	for _, tc := range []struct {
+		name   string
+		result balancer.Result
+		want   time.Duration
+	}{
+		{"higher", balancer.Result{Took: time.Second / 2, Answered: true}, time.Second / 2},
+		{"lower", balancer.Result{Took: time.Millisecond, Answered: true}, took},
+		{"answered with an error of the request's", balancer.Result{Took: time.Second / 2, Answered: true, Err: unavailable}, time.Second / 2},
+		{"failed at once", balancer.Result{Took: 1, Answered: true, Err: unavailable, Failed: true}, failure},
+		{"failed late", balancer.Result{Took: 3 * time.Second, Err: unavailable, Failed: true}, 3 * time.Second},
+		{"failed very late", balancer.Result{Took: time.Hour, Err: unavailable, Failed: true}, longest},
+		{"waited on purpose", balancer.Result{Took: time.Hour, Answered: true}, longest},
+		{"given up early", balancer.Result{Took: time.Millisecond, Err: context.Canceled}, took},
+		{"given up late", balancer.Result{Took: time.Second / 2, Err: context.Canceled}, time.Second / 2},
+		{"a stream", balancer.Result{Call: balancer.Call{Lane: balancer.Streams}, Took: time.Hour, Answered: true}, took},
+		{"a stream that failed", balancer.Result{Call: balancer.Call{Lane: balancer.Streams}, Took: time.Hour, Failed: true, Err: unavailable}, failure},
+		{"bulk", balancer.Result{Call: balancer.Call{Lane: balancer.Bulk}, Took: time.Hour, Answered: true}, took},
+		{"bulk that failed", balancer.Result{Call: balancer.Call{Lane: balancer.Bulk}, Took: time.Hour, Failed: true, Err: unavailable}, failure},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBed(1)
+			b.answers(took)
+			b.Done(b.eps[0], tc.result)
+			assert.InEpsilon(t, float64(tc.want), b.records[b.eps[0]].latency.at(b.instant()), 1e-6)
+		})
+	}
+}
+
+func TestFailingEndpointIsTriedAgain(t *testing.T) {
+	b := newBed(2)
+	b.answers(10 * time.Millisecond)
+	b.Done(b.eps[1], balancer.Result{Took: 1, Failed: true, Err: errors.New("unavailable")})
+	b.elapsed = 45 * time.Second
+	b.answers(10 * time.Millisecond)
+	assert.Equal(t, map[string]int{"0": 100}, b.picks(balancer.Call{}, 100))
+	b.elapsed = 47 * time.Second
+	b.answers(10 * time.Millisecond)
+	assert.Equal(t, map[string]int{"1": 100}, b.picks(balancer.Call{}, 100))
+}
+
+func TestNewEndpoint(t *testing.T) {
+	t.Run("starts at the mean of the others", func(t *testing.T) {
+		b := newBed(3)
+		b.answers(10*time.Millisecond, 30*time.Millisecond) // harmonic mean 15 ms
+		assert.Equal(t, map[string]int{"0": 100}, b.picks(balancer.Call{}, 100))
+		b.eps[0].Start()
+		assert.Equal(t, map[string]int{"2": 100}, b.picks(balancer.Call{}, 100))
+	})
+	t.Run("is not given more before its first answer", func(t *testing.T) {
+		b := newBed(3)
+		b.answers(10*time.Millisecond, 30*time.Millisecond)
+		b.eps[2].Start()
+		b.eps[0].Start()
+		b.eps[0].Start()
+		b.eps[1].Start()
+		assert.Equal(t, map[string]int{"0": 100}, b.picks(balancer.Call{}, 100), "costs 30, 60, 200")
+	})
+	t.Run("is preferred to one that fails", func(t *testing.T) {
+		b := newBed(2)
+		b.Done(b.eps[0], balancer.Result{Took: 1, Failed: true, Err: errors.New("unavailable")})
+		b.eps[1].Start()
+		assert.Equal(t, map[string]int{"1": 100}, b.picks(balancer.Call{}, 100))
+	})
+	t.Run("is left alone if its first call was given up", func(t *testing.T) {
+		b := newBed(2)
+		b.answers(10 * time.Millisecond)
+		b.Done(b.eps[1], balancer.Result{Took: time.Millisecond, Err: context.Canceled})
+		assert.Equal(t, map[string]int{"0": 100}, b.picks(balancer.Call{}, 100))
+	})
+	t.Run("is what it shows to be", func(t *testing.T) {
+		b := newBed(2)
+		b.answers(10*time.Millisecond, time.Millisecond)
+		assert.Equal(t, map[string]int{"1": 100}, b.picks(balancer.Call{}, 100))
+	})
+}
+
+func TestKnowledgeOutlivesFits(t *testing.T) {
+	b := newBed(3)
+	b.answers(10*time.Millisecond, 20*time.Millisecond, time.Millisecond)
+	require.Equal(t, b.eps[2], b.Pick(balancer.Call{}, b.eps))
+	require.Equal(t, b.eps[0], b.Pick(balancer.Call{}, b.eps[:2]))
+	require.Equal(t, b.eps[1], b.Pick(balancer.Call{}, b.eps[1:2]))
+	assert.Equal(t, b.eps[2], b.Pick(balancer.Call{}, b.eps))
+}
+
+func TestStreamsAreGivenOutInTurn(t *testing.T) {
+	b := newBed(3)
+	b.answers(time.Millisecond, time.Second, time.Second)
+	assert.Equal(t, map[string]int{"0": 10, "1": 10, "2": 10}, b.picks(balancer.Call{Lane: balancer.Streams}, 30))
+}
+
+func TestLongIdleEndpointsShareByLoad(t *testing.T) {
+	b := newBed(2)
+	b.answers(time.Millisecond, time.Second)
+	b.elapsed = 24 * time.Hour
+	b.eps[0].Start()
+	assert.Equal(t, map[string]int{"1": 100}, b.picks(balancer.Call{}, 100))
+}
+
+func TestEndpointsWithoutRecords(t *testing.T) {
+	s := Builder.Build(nil)
+	b := newBed(5)
+	b.eps[0].Start()
+	for range 1000 {
+		ep := s.Pick(balancer.Call{}, b.eps)
+		s.(balancer.Learner).Done(ep, balancer.Result{Took: 1, Answered: true})
+		assert.NotEqual(t, b.eps[0], ep, "the only one with a call under way")
+	}
+	assert.Equal(t, "p2c", Builder.Name)
+}
+
+func TestConcurrentPicksAndResults(t *testing.T) {
+	for _, n := range []int{3, 10} {
+		b := newBed(n)
+		s := build(time.Now, rand.IntN, b.record)
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for i := range 1000 {
+					call := balancer.Call{Lane: balancer.Lane(i % 3)}
+					ep := s.Pick(call, b.eps[i%2:])
+					ep.Start()
+					ep.Finish()
+					s.Done(ep, balancer.Result{Call: call, Took: time.Duration(i), Answered: i%5 > 0, Failed: i%7 == 0})
+				}
+			})
+		}
+		wg.Wait()
+		for _, ep := range b.eps {
+			assert.Zero(t, ep.InFlight())
+			assert.InDelta(t, float64(failure), b.records[ep].latency.at(s.instant()), 0.5*float64(failure), "each has failed just now")
+		}
+	}
+}
+
+func TestPickDoesNotAllocate(t *testing.T) {
+	for _, n := range []int{1, 3, 10} {
+		b := newBed(n)
+		pickAndEnd := func() {
+			b.Done(b.Pick(balancer.Call{}, b.eps), balancer.Result{Took: 5 * time.Millisecond, Answered: true})
+		}
+		assert.Zero(t, testing.AllocsPerRun(100, pickAndEnd), "%d endpoints", n)
+	}
+}
+
+func BenchmarkPick(b *testing.B) {
+	for _, n := range []int{3, 100} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			bed := newBed(n)
+			s := build(time.Now, rand.IntN, bed.record)
+			for _, ep := range bed.eps {
+				s.Done(ep, balancer.Result{Took: 5 * time.Millisecond, Answered: true})
+			}
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					s.Pick(balancer.Call{}, bed.eps)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,206 @@
+package p2c
+
+import (
+	"container/heap"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/balancer/roundrobin"
+	"github.com/quorate/quorate/health"
+)
+
+// The simulation: clients that each make a call at even intervals, rate times a second, of
+// servers that work on any number of calls at once. It runs in virtual time, and the same
+// seed gives the same run of p2c.
+const (
+	clients = 10
+	rate    = 200
+	gap     = time.Second / rate
+	length  = 10 * time.Second
+	healthy = 5 * time.Millisecond
+)
+
+// scenario says how servers behave.
+type scenario struct {
+	servers int
+	// mean is that of the exponentially distributed time that a call takes which begins
+	// at a moment; nil means that all are healthy.
+	mean func(server int, at time.Duration) time.Duration
+	// fails says that a server fails calls, each after 0.2 ms. It may be nil.
+	fails func(server int) bool
+	// present says that a server can be used. It may be nil; it is asked every tick.
+	present func(server int, at time.Duration) bool
+}
+
+const (
+	tick        = 50 * time.Millisecond
+	failingTime = 200 * time.Microsecond
+)
+
+// outcome is what the calls of some runs came to.
+type outcome struct {
+	took            []time.Duration // of those that succeeded, sorted
+	calls, failures int
+}
+
+// percentile returns that of the latencies of the calls that succeeded, in milliseconds.
+func (o outcome) percentile(p float64) float64 {
+	return o.took[int(float64(len(o.took)-1)*p/100)].Seconds() * 1000
+}
+
+func (o outcome) failed() float64 { return 100 * float64(o.failures) / float64(o.calls) }
+
+// simulate runs a scenario once for each of the seeds, and returns what came of all calls.
+func simulate(sc scenario, strategy func(*world) balancer.Strategy) outcome {
+	var all outcome
+	for seed := range seeds {
+		w := newWorld(sc, uint64(seed), strategy)
+		w.run()
+		all.took = append(all.took, w.took...)
+		all.calls += w.calls
+		all.failures += w.failures
+	}
+	slices.Sort(all.took)
+	return all
+}
+
+// world is one run.
+type world struct {
+	scenario
+	rng      *rand.Rand
+	elapsed  time.Duration
+	agenda   agenda
+	clients  []*client
+	memories map[*balancer.Endpoint]any
+	outcome
+}
+
+type client struct {
+	strategy balancer.Strategy
+	all, fit []*balancer.Endpoint
+}
+
+var epoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func (w *world) now() time.Time { return epoch.Add(w.elapsed) }
+
+// record is where p2c finds what it keeps for an endpoint.
+func (w *world) record(ep *balancer.Endpoint) *record {
+	rec, _ := w.memories[ep].(*record)
+	return rec
+}
+
+func newWorld(sc scenario, seed uint64, strategy func(*world) balancer.Strategy) *world {
+	w := &world{scenario: sc, rng: rand.New(rand.NewPCG(seed, 1)), memories: make(map[*balancer.Endpoint]any)}
+	for range clients {
+		c := &client{strategy: strategy(w)}
+		table := health.NewTable()
+		for server := range sc.servers {
+			name := string(rune('a' + server))
+			ep := balancer.Detached(name, table.Acquire(name))
+			if a, ok := c.strategy.(balancer.Attacher); ok {
+				w.memories[ep] = a.Attach(ep)
+			}
+			c.all = append(c.all, ep)
+		}
+		w.clients = append(w.clients, c)
+		w.after(time.Duration(w.rng.Int64N(int64(gap))), func() { w.arrive(c) })
+	}
+	w.refit()
+	return w
+}
+
+// run goes on until no client makes calls any more, and the last one has ended.
+func (w *world) run() {
+	for len(w.agenda) > 0 {
+		next := heap.Pop(&w.agenda).(appointment)
+		w.elapsed = next.at
+		next.do()
+	}
+}
+
+func (w *world) after(d time.Duration, do func()) {
+	heap.Push(&w.agenda, appointment{w.elapsed + d, do})
+}
+
+// refit gives every client the endpoints that are present, in a new slice as the policy
+// does, and comes back after a tick.
+func (w *world) refit() {
+	for _, c := range w.clients {
+		c.fit = nil
+		for server, ep := range c.all {
+			if w.present == nil || w.present(server, w.elapsed) {
+				c.fit = append(c.fit, ep)
+			}
+		}
+	}
+	if w.present != nil && w.elapsed < length {
+		w.after(tick, w.refit)
+	}
+}
+
+// arrive makes a call, and comes back for the client's next.
+func (w *world) arrive(c *client) {
+	if w.elapsed >= length {
+		return
+	}
+	w.after(gap, func() { w.arrive(c) })
+	call := balancer.Call{Method: "/test/Call", Class: "/test/Call"}
+	ep := c.strategy.Pick(call, c.fit)
+	r := w.serve(slices.Index(c.all, ep))
+	r.Call = call
+	ep.Start()
+	w.after(r.Took, func() {
+		ep.Finish()
+		w.calls++
+		if r.Failed {
+			w.failures++
+		} else {
+			w.took = append(w.took, r.Took)
+		}
+		if l, ok := c.strategy.(balancer.Learner); ok {
+			l.Done(ep, r)
+		}
+	})
+}
+
+func (w *world) serve(server int) balancer.Result {
+	if w.fails != nil && w.fails(server) {
+		return balancer.Result{Took: failingTime, Err: status.Error(codes.Unavailable, "broken"), Answered: true, Failed: true}
+	}
+	mean := healthy
+	if w.mean != nil {
+		mean = w.mean(server, w.elapsed)
+	}
+	return balancer.Result{Took: time.Duration(w.rng.ExpFloat64() * float64(mean)), Answered: true}
+}
+
+// agenda holds what will happen, the next thing first.
+type agenda []appointment
+
+type appointment struct {
+	at time.Duration
+	do func()
+}
+
+func (a agenda) Len() int           { return len(a) }
+func (a agenda) Less(i, j int) bool { return a[i].at < a[j].at }
+func (a agenda) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
+func (a *agenda) Push(x any)        { *a = append(*a, x.(appointment)) }
+
+func (a *agenda) Pop() any {
+	old := *a
+	last := old[len(old)-1]
+	*a = old[:len(old)-1]
+	return last
+}
+
+// roundRobinIn builds what p2c is compared with.
+func roundRobinIn(*world) balancer.Strategy { return roundrobin.Builder.Build(nil) }
+
+func p2cIn(w *world) balancer.Strategy { return build(w.now, w.rng.IntN, w.record) }

@@ -1,0 +1,87 @@
+package pinned
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/balancer"
+)
+
+// pin is the endpoint in use, which both forms keep.
+type pin struct {
+	endpoint atomic.Pointer[balancer.Endpoint]
+	last     atomic.Pointer[unpinned]
+	env
+}
+
+// env is what a pin depends on besides its endpoints' states.
+type env struct {
+	now                func() time.Time
+	random             func(n int) int // at least 0, less than n
+	ready, unreachable func(*balancer.Endpoint) bool
+}
+
+var realEnv = env{
+	now: time.Now, random: rand.IntN,
+	ready: (*balancer.Endpoint).Ready, unreachable: (*balancer.Endpoint).Unreachable,
+}
+
+type unpinned struct {
+	endpoint *balancer.Endpoint
+	reason   Reason
+	at       time.Time
+}
+
+// Pinned returns the endpoint that is in use, nil if none is.
+func (p *pin) Pinned() *balancer.Endpoint { return p.endpoint.Load() }
+
+// LastUnpin returns the endpoint that was last given up, why, and when.
+func (p *pin) LastUnpin() (ep *balancer.Endpoint, reason Reason, at time.Time) {
+	last := p.last.Load()
+	if last == nil {
+		return nil, None, time.Time{}
+	}
+	return last.endpoint, last.reason, last.at
+}
+
+// move pins next, which may be nil, in place of the endpoint that was pinned, which may
+// be nil as well, for a reason. It reports whether that was still the one pinned.
+func (p *pin) move(from, next *balancer.Endpoint, reason Reason) bool {
+	if !p.endpoint.CompareAndSwap(from, next) {
+		return false
+	}
+	if from != nil {
+		p.last.Store(&unpinned{from, reason, p.now()})
+	}
+	return true
+}
+
+// against returns what speaks against an endpoint that is, or was, connected.
+func (p *pin) against(ep *balancer.Endpoint) Reason {
+	if reason := byState[ep.State()]; reason != None {
+		return reason
+	}
+	if !p.ready(ep) {
+		return Disconnected
+	}
+	return None
+}
+
+// sound returns one of the endpoints that are connected and have nothing against them,
+// nil if there is none.
+func (p *pin) sound(eps []*balancer.Endpoint) *balancer.Endpoint {
+	if len(eps) == 0 {
+		return nil
+	}
+	begin := p.random(len(eps))
+	for i := range eps {
+		if ep := eps[(begin+i)%len(eps)]; p.against(ep) == None {
+			return ep
+		}
+	}
+	return nil
+}
+
+// some returns one of the endpoints, of which there is at least one.
+func (p *pin) some(eps []*balancer.Endpoint) *balancer.Endpoint { return eps[p.random(len(eps))] }

@@ -1,0 +1,101 @@
+// Package pinned is the strategy "pinned": all calls go to one endpoint, until there is a
+// reason to leave it. A client then sees one server's order of things, servers keep few
+// connections, or few busy ones, and what a server caches for a client stays useful.
+//
+// It has two forms, after the two generations of etcd's client that worked like this:
+//
+//		{"loadBalancingConfig": [{"quorate_pinned": {"form": "race"}}]}
+//
+//	  - "race", the default, as clientv3-grpc1.7: it races to connect to all endpoints,
+//	    keeps the first that is connected and fit, and drops the others. One connection,
+//	    and all of them for as long as a race lasts. A change of endpoint costs the time
+//	    that it takes to connect.
+//	  - "first_of_all", as clientv3-grpc1.0: it stays connected to all endpoints and uses
+//	    the first that was fit. A change of endpoint costs nothing.
+//
+// An endpoint is left for a [Reason], which [Pin] tells, and nothing keeps it from being
+// pinned again as soon as the policy finds it fit: there is no list of bad endpoints, and
+// no time that one has to wait on it. Nor does the client go back to an endpoint that has
+// recovered, for its own sake.
+//
+// Endpoints of which something can still be had, as serializable reads of a member that
+// has no leader, are used for that until another is pinned.
+//
+// Do not use it where the load of a client matters: it is one endpoint's, and after an
+// endpoint was restarted nobody comes back to it until another one fails. Few clients
+// with many calls each are better off with round_robin or p2c. With "race" the policy has
+// no second endpoint to compare with and none to hedge to: it notices faults by silence
+// and probes alone.
+package pinned
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/serviceconfig"
+
+	"github.com/quorate/quorate/balancer"
+)
+
+// Form is one of the two ways to pin an endpoint.
+type Form string
+
+const (
+	// Race connects to all, keeps the first, and drops the others. It is the default.
+	Race Form = "race"
+	// FirstOfAll stays connected to all and uses one.
+	FirstOfAll Form = "first_of_all"
+)
+
+// Config is the strategy's part of a service config.
+type Config struct {
+	serviceconfig.LoadBalancingConfig `json:"-"`
+
+	// Form is Race if empty.
+	Form Form `json:"form"`
+}
+
+// Pin is implemented by the strategies that Builder builds.
+type Pin interface {
+	balancer.Strategy
+	// Pinned returns the endpoint that is in use, nil if none is.
+	Pinned() *balancer.Endpoint
+	// LastUnpin returns the endpoint that was last given up, why, and when; nil, None and
+	// the zero time if none was.
+	LastUnpin() (ep *balancer.Endpoint, reason Reason, at time.Time)
+}
+
+// Builder builds the strategy "pinned", in the form that its [Config] says.
+var Builder = balancer.Builder{Name: "pinned", Build: build, Parse: parse}
+
+var (
+	_ Pin                = (*firstOfAll)(nil)
+	_ Pin                = (*race)(nil)
+	_ balancer.Selective = (*race)(nil)
+)
+
+func build(config serviceconfig.LoadBalancingConfig) balancer.Strategy {
+	if c, ok := config.(*Config); ok && c.Form == FirstOfAll {
+		return &firstOfAll{pin{env: realEnv}}
+	}
+	return &race{pin: pin{env: realEnv}}
+}
+
+// parse reads the strategy's part of a service config. It leaves the fields that it does
+// not know to the policy.
+func parse(js []byte) (serviceconfig.LoadBalancingConfig, error) {
+	c := &Config{Form: Race}
+	if err := json.Unmarshal(js, c); err != nil {
+		return nil, err
+	}
+	switch c.Form {
+	case Race, FirstOfAll:
+		return c, nil
+	case "":
+		c.Form = Race
+		return c, nil
+	default:
+		return nil, fmt.Errorf("form must be %q or %q; it is %q", Race, FirstOfAll, c.Form)
+	}
+}

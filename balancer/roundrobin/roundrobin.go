@@ -1,0 +1,38 @@
+// Package roundrobin is the strategy "round_robin": each call goes to the endpoint whose
+// turn it is. It is the default, and it fits most services: endpoints that are alike,
+// calls that cost about the same.
+//
+// There is one connection to every endpoint.
+//
+// Do not use it where endpoints differ in speed, or where one may slow down without
+// failing: every endpoint gets the same share, so that the slowest one sets the tail of
+// the latency. Package p2c measures what that costs. Where each client should keep few
+// connections, see package pinned.
+package roundrobin
+
+import (
+	"google.golang.org/grpc/serviceconfig"
+
+	"github.com/quorate/quorate/balancer"
+)
+
+// Builder builds the strategy "round_robin". It has no configuration of its own.
+var Builder = balancer.Builder{
+	Name:  "round_robin",
+	Build: func(serviceconfig.LoadBalancingConfig) balancer.Strategy { return newStrategy() },
+}
+
+type strategy struct{ rotation *Rotation }
+
+var (
+	_ balancer.Strategy = (*strategy)(nil)
+	_ balancer.Attacher = (*strategy)(nil)
+)
+
+func newStrategy() *strategy { return &strategy{NewRotation(nil)} }
+
+func (s *strategy) Pick(_ balancer.Call, fit []*balancer.Endpoint) *balancer.Endpoint {
+	return s.rotation.Next(fit)
+}
+
+func (*strategy) Attach(*balancer.Endpoint) any { return new(Turn) }

@@ -1,0 +1,192 @@
+package roundrobin
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
+)
+
+func endpoints(n int) []*balancer.Endpoint {
+	table := health.NewTable()
+	eps := make([]*balancer.Endpoint, n)
+	for i := range eps {
+		name := fmt.Sprint(i)
+		eps[i] = balancer.Detached(name, table.Acquire(name))
+	}
+	return eps
+}
+
+// rotationOf returns a rotation that has a turn for each endpoint.
+func rotationOf(eps []*balancer.Endpoint) *Rotation {
+	turns := make(map[*balancer.Endpoint]*Turn)
+	for _, ep := range eps {
+		turns[ep] = new(Turn)
+	}
+	return NewRotation(func(ep *balancer.Endpoint) *Turn { return turns[ep] })
+}
+
+// picks returns how often each endpoint is picked in n picks, the i-th of fit(i).
+func picks(r *Rotation, n int, fit func(i int) []*balancer.Endpoint) map[*balancer.Endpoint]int {
+	counts := make(map[*balancer.Endpoint]int)
+	for i := range n {
+		counts[r.Next(fit(i))]++
+	}
+	return counts
+}
+
+func TestGoesRoundInOrder(t *testing.T) {
+	for _, n := range []int{1, 2, 3, window, window + 1, 3*window + 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			eps := endpoints(n)
+			for _, r := range []*Rotation{rotationOf(eps), NewRotation(nil)} {
+				var order []string
+				for range n {
+					order = append(order, r.Next(eps).Address())
+				}
+				var begin int
+				_, err := fmt.Sscan(order[0], &begin)
+				require.NoError(t, err)
+				for i := range 2 * n {
+					assert.Equal(t, fmt.Sprint((begin+i)%n), order[i%n])
+					assert.Equal(t, order[i%n], r.Next(eps).Address(), "round %d", i/n+1)
+				}
+			}
+		})
+	}
+}
+
+func TestBeginsAnywhere(t *testing.T) {
+	eps := endpoints(4)
+	first := make(map[*balancer.Endpoint]int)
+	for range 400 { // none of 4 is left out but with probability 4 * 0.75^400
+		first[Builder.Build(nil).Pick(balancer.Call{}, eps)]++
+	}
+	assert.Len(t, first, 4)
+}
+
+// TestFairWhenFitChanges has fits change with rhythms that a counter falls in step with:
+// one endpoint would get nothing. Nobody loses more calls in a row that it is fit for
+// than there are others, each of which goes before it once.
+func TestFairWhenFitChanges(t *testing.T) {
+	a := endpoints(4)
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, tc := range []struct {
+		name string
+		fit  func(i int) []*balancer.Endpoint
+		want []int // of 1200 picks, by endpoint; nil for any
+	}{
+		{"every other call can use two of three", inTurn(a[:3], a[:2]), []int{450, 450, 300, 0}},
+		{"two pairs that share one", inTurn(a[:2], a[1:3]), []int{400, 400, 400, 0}},
+		{"two pairs apart", inTurn(a[:2], a[2:]), []int{300, 300, 300, 300}},
+		{"one has every other call to itself", inTurn(a[:3], a[:1]), []int{800, 200, 200, 0}},
+		{"one flaps with the calls", inTurn(a, a, a, a[:3], a[:3], a[:3]), []int{333, 333, 333, 200}},
+		{"at random", func(int) []*balancer.Endpoint {
+			from := random.IntN(4)
+			return a[from : from+1+random.IntN(4-from)]
+		}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := rotationOf(a)
+			counts, lost := make(map[*balancer.Endpoint]int), make(map[*balancer.Endpoint]int)
+			for i := range 1200 {
+				fit := tc.fit(i)
+				picked := r.Next(fit)
+				for _, ep := range fit {
+					lost[ep]++
+					require.LessOrEqual(t, lost[ep], len(a), "pick %d: endpoint %s has lost all calls for long", i, ep.Address())
+				}
+				lost[picked] = 0
+				counts[picked]++
+			}
+			for i, want := range tc.want {
+				assert.InDelta(t, want, counts[a[i]], 3, "endpoint %d", i)
+			}
+		})
+	}
+}
+
+// inTurn gives each call the next one of fits.
+func inTurn(fits ...[]*balancer.Endpoint) func(int) []*balancer.Endpoint {
+	return func(i int) []*balancer.Endpoint { return fits[i%len(fits)] }
+}
+
+func TestManyFairWhenOneFlaps(t *testing.T) {
+	const n, rounds = 40, 100
+	eps := endpoints(n)
+	counts := picks(rotationOf(eps), n*rounds, func(i int) []*balancer.Endpoint {
+		if i%2 == 0 {
+			return eps
+		}
+		return eps[:n-1]
+	})
+	for _, ep := range eps[:n-1] {
+		assert.InDelta(t, rounds, counts[ep], 0.2*rounds, "endpoint %s", ep.Address())
+	}
+}
+
+func TestNewEndpointGetsNoMoreThanItsShare(t *testing.T) {
+	eps := endpoints(5)
+	r := rotationOf(eps)
+	picks(r, 4000, func(int) []*balancer.Endpoint { return eps[:4] })
+	for ep, n := range picks(r, 50, func(int) []*balancer.Endpoint { return eps }) {
+		assert.Equal(t, 10, n, "endpoint %s", ep.Address())
+	}
+}
+
+func TestConcurrentPicksAreFair(t *testing.T) {
+	const goroutines, each = 8, 3000
+	eps := endpoints(3)
+	r := rotationOf(eps)
+	var counts sync.Map
+	var wg sync.WaitGroup
+	for range goroutines {
+		wg.Go(func() {
+			for range each {
+				n, _ := counts.LoadOrStore(r.Next(eps), new(atomic.Int64))
+				n.(*atomic.Int64).Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	for _, ep := range eps {
+		n, ok := counts.Load(ep)
+		require.True(t, ok)
+		assert.InDelta(t, goroutines*each/3, n.(*atomic.Int64).Load(), 0.02*goroutines*each, "endpoint %s", ep.Address())
+	}
+}
+
+func TestPickDoesNotAllocate(t *testing.T) {
+	eps := endpoints(3)
+	r := rotationOf(eps)
+	assert.Zero(t, testing.AllocsPerRun(100, func() { r.Next(eps) }))
+}
+
+func TestStrategyAttachesTurns(t *testing.T) {
+	s := Builder.Build(nil)
+	assert.Equal(t, "round_robin", Builder.Name)
+	require.Implements(t, (*balancer.Attacher)(nil), s)
+	assert.IsType(t, (*Turn)(nil), s.(balancer.Attacher).Attach(endpoints(1)[0]))
+}
+
+func BenchmarkPick(b *testing.B) {
+	for _, n := range []int{3, 100} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			eps := endpoints(n)
+			r := rotationOf(eps)
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					r.Next(eps)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,182 @@
+package balancer
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/health"
+)
+
+// conclude ends a round: what was not answered speaks too, if others show that it is not
+// the network, the cluster or this process that is silent.
+func (i *inquiry) conclude(targets map[*line]balancer.SubConn, start time.Time) {
+	var silent []*line
+	for l := range targets {
+		if !l.heardSince(start) {
+			silent = append(silent, l)
+		}
+	}
+	now := time.Now()
+	switch {
+	case len(silent) == len(targets):
+		if i.p.othersAlive(i.ep, i.began) {
+			i.p.note(i.ep, health.Evidence{Kind: health.Missed, At: now, Detail: "probe not answered"})
+		}
+	default:
+		i.mute(silent)
+		i.idleServer(start, now)
+	}
+	i.giveUp()
+}
+
+// mute closes lines that are silent while another line to the same endpoint is not: the
+// connection is broken, and not the server.
+func (i *inquiry) mute(silent []*line) {
+	for _, l := range i.ep.lines {
+		if !slices.Contains(silent, l) {
+			l.missed = 0
+			continue
+		}
+		if l.missed++; l.missed >= health.MissesToDead {
+			l.missed = 0
+			i.p.hangUp(l, status.Error(codes.Unavailable, "the connection does not answer, others to the same endpoint do"))
+		}
+	}
+}
+
+// idleServer holds it against a server that it lives and does not do its work.
+func (i *inquiry) idleServer(start, now time.Time) {
+	if i.ep.servedSince(start) {
+		i.stalled = 0
+		return
+	}
+	if i.stalled++; i.stalled >= stallRounds && i.p.othersServe(i.ep, i.began) {
+		i.p.note(i.ep, health.Evidence{
+			Kind: health.Stalled, At: now, Detail: fmt.Sprintf("alive, and serves nothing for %v", now.Sub(i.began).Round(time.Millisecond)),
+		})
+	}
+}
+
+// giveUp closes the connections of an endpoint that cannot answer what is under way to
+// it, once another one is known to serve.
+func (i *inquiry) giveUp() {
+	if i.ep.State() != health.Dead {
+		i.giveUpStuck()
+		return
+	}
+	if i.reset {
+		return // a connection made since then has an inquiry of its own
+	}
+	i.hangUp(i.ep.Health())
+}
+
+// giveUpStuck does so with an endpoint that lives, and cannot answer. That the others can
+// may show long before a round of probes ends: when the leader is cut off from its peers
+// they cannot either, until they have elected another.
+func (i *inquiry) giveUpStuck() {
+	st := i.ep.Health()
+	switch st.State {
+	case health.Lagging, health.NoLeader:
+		if !i.ep.resetIn.Equal(st.Since) && i.p.othersServe(i.ep, st.Since) {
+			i.hangUp(st)
+		}
+	default:
+	}
+}
+
+func (i *inquiry) hangUp(st *health.Status) {
+	i.reset, i.ep.resetIn = true, st.Since
+	i.ep.hangUp(status.Errorf(codes.Unavailable, "endpoint %s was given up: it is %v (%s)", i.ep.address, st.State, st.Evidence.Detail))
+}
+
+// hangUp closes all connections of the endpoint under the calls and streams on them.
+func (e *Endpoint) hangUp(reason error) {
+	for _, l := range e.lines {
+		e.policy.hangUp(l, reason)
+	}
+	e.policy.options().Events.Reset(e, reason)
+}
+
+// hangUp closes a line's connection. What is on it ends by that; its owners are told as
+// well, for connections that the policy does not know.
+func (p *policy) hangUp(l *line, reason error) {
+	flights, flows := l.ep.on(l)
+	if !l.socket.close() {
+		p.mu.Lock()
+		if l.sc != nil {
+			l.shut()
+			if l.lane == Calls && l.ep.ctx.Err() == nil {
+				p.open(l)
+			}
+		}
+		p.mu.Unlock()
+	}
+	for _, f := range flights {
+		if f.a.Observer != nil {
+			f.a.Observer.Cut(reason)
+		}
+	}
+	for _, f := range flows {
+		if f.cut != nil {
+			f.cut(reason)
+		}
+	}
+}
+
+// others returns the connected endpoints but one.
+func (p *policy) others(ep *Endpoint) []*Endpoint {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var others []*Endpoint
+	for _, other := range p.endpoints {
+		if other != ep && other.lines[Calls].ready.Load() {
+			others = append(others, other)
+		}
+	}
+	return others
+}
+
+// hasOther reports whether another endpoint serves at least as well as ep, by what is
+// known.
+func (p *policy) hasOther(ep *Endpoint) bool {
+	mine := rank(ep.State(), Full)
+	return slices.ContainsFunc(p.others(ep), func(other *Endpoint) bool {
+		r := rank(other.State(), Full)
+		return r <= mine && r <= rank(health.Suspected, Full)
+	})
+}
+
+// othersAlive reports whether another endpoint was heard since.
+func (p *policy) othersAlive(ep *Endpoint, since time.Time) bool {
+	return slices.ContainsFunc(p.others(ep), func(other *Endpoint) bool { return other.lines[Calls].heardSince(since) })
+}
+
+// othersServe reports whether another endpoint has done its work since, and is in order.
+func (p *policy) othersServe(ep *Endpoint, since time.Time) bool {
+	return slices.ContainsFunc(p.others(ep), func(other *Endpoint) bool {
+		return other.servedSince(since) && rank(other.State(), Full) <= rank(health.Suspected, Full)
+	})
+}
+
+// askOthers has another endpoint probed if none has shown lately that it serves.
+func (i *inquiry) askOthers(wait time.Duration) {
+	others := i.p.others(i.ep)
+	if len(others) == 0 || i.p.othersServe(i.ep, time.Now().Add(-wait)) {
+		return
+	}
+	slices.SortStableFunc(others, func(a, b *Endpoint) int { return rank(a.State(), Full) - rank(b.State(), Full) })
+	other := others[i.asked%len(others)]
+	i.asked++
+	i.p.mu.Lock()
+	l := other.lines[Calls]
+	sc, ready := l.sc, l.ready.Load()
+	i.p.mu.Unlock()
+	if ready {
+		i.send(l, sc, i.p.options().Prober, wait)
+	}
+}

@@ -1,0 +1,186 @@
+package lease
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+)
+
+// renewal sends what is due, and answers it for lease 1 after a while.
+func (r *rig) renewal(after time.Duration) (Renewal, bool) {
+	r.t.Helper()
+	require.Equal(r.t, []int64{1}, r.take())
+	r.now = r.now.Add(after)
+	return r.m.Answered(r.now, &pb.LeaseKeepAliveResponse{ID: 1, TTL: int64(ttl / time.Second)})
+}
+
+func TestMarginOfARenewal(t *testing.T) {
+	r := newRig(t)
+	r.keep(1)
+	r.connect()
+	_, known := r.renewal(time.Second)
+	require.False(t, known, "nothing was known of the lease")
+
+	r.pass(ttl/3 - time.Second)
+	got, known := r.renewal(2 * time.Second)
+	require.True(t, known)
+	require.Equal(t, Renewal{ID: 1, Margin: ttl*2/3 - 2*time.Second, TTL: ttl}, got, "it counts from when the first one was sent")
+
+	r.pass(ttl/3 - 2*time.Second)
+	require.Equal(t, []int64{1}, r.take())
+	r.m.Lost(r.now, errBroken)
+	r.pass(time.Second)
+	r.connect()
+	got, known = r.renewal(ttl * 2 / 3)
+	require.True(t, known)
+	require.Equal(t, -time.Second, got.Margin, "the answer came after the end that was known, and proves that the lease lives")
+}
+
+func TestMarginOfAGrantedLease(t *testing.T) {
+	r := newRig(t)
+	r.m.Granted(r.now, r.now.Add(-time.Second), 1, int64(ttl/time.Second))
+	r.keep(1)
+	r.connect()
+	got, known := r.renewal(time.Second)
+	require.True(t, known)
+	require.Equal(t, ttl-2*time.Second, got.Margin)
+}
+
+func TestAnswersWithoutAMargin(t *testing.T) {
+	for name, prepare := range map[string]func(r *rig){
+		"nobody asked": func(*rig) {},
+		"nobody is interested any more": func(r *rig) {
+			p := r.renewed(1)
+			r.pass(ttl / 3)
+			r.take()
+			r.leave(p, context.Canceled)
+		},
+		"the lease is gone": func(r *rig) {
+			r.renewed(1)
+			r.pass(ttl / 3)
+			r.take()
+			r.m.Revoked(r.now, 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			prepare(r)
+			_, known := r.m.Answered(r.now, &pb.LeaseKeepAliveResponse{ID: 1, TTL: int64(ttl / time.Second)})
+			require.False(t, known)
+		})
+	}
+}
+
+func TestLostLeases(t *testing.T) {
+	for name, tt := range map[string]struct {
+		do   func(r *rig)
+		want error
+	}{
+		"the server does not know it": {func(r *rig) {
+			r.renewed(1)
+			r.pass(ttl / 3)
+			r.take()
+			r.answer(1, 0)
+		}, rpctypes.ErrLeaseNotFound},
+		"its time passed": {func(r *rig) {
+			r.renewed(1)
+			r.pass(ttl / 3)
+			r.pass(ttl)
+		}, ErrUnanswered},
+		"its time passed on a stream that broke": {func(r *rig) {
+			r.renewed(1)
+			r.m.Lost(r.now, errBroken)
+			r.pass(ttl / 3)
+			r.pass(ttl)
+		}, errBroken},
+		"two keepers are one loss": {func(r *rig) {
+			r.renewed(1)
+			r.keep(1)
+			r.pass(ttl / 3)
+			r.pass(ttl)
+		}, ErrUnanswered},
+		"it was to be renewed once": {func(r *rig) {
+			r.once(1)
+			r.connect()
+			r.take()
+			r.answer(1, 0)
+		}, nil},
+		"it was revoked": {func(r *rig) {
+			r.renewed(1)
+			r.m.Revoked(r.now, 1)
+		}, nil},
+		"its keeper left": {func(r *rig) { r.leave(r.renewed(1), context.Canceled) }, nil},
+		"the engine is closed": {func(r *rig) {
+			r.renewed(1)
+			r.m.Close(context.Canceled)
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			tt.do(r)
+			lost := r.m.TakeLost()
+			if tt.want == nil {
+				require.Empty(t, lost)
+				return
+			}
+			require.Len(t, lost, 1)
+			require.EqualValues(t, 1, lost[0].ID)
+			require.ErrorIs(t, lost[0].Err, tt.want)
+			require.Empty(t, r.m.TakeLost(), "it is told once")
+		})
+	}
+}
+
+// Whoever is told may come back to the engine.
+func TestEngineTellsWithoutItsLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var renewals []Renewal
+		var losses []Loss
+		var e *Engine
+		f := &fakeStreams{onSend: func(s *fakeStream, id int64) error {
+			answer := &pb.LeaseKeepAliveResponse{ID: id, TTL: int64(ttl / time.Second)}
+			mu.Lock()
+			defer mu.Unlock()
+			if len(renewals) == 3 {
+				answer.TTL = 0
+			}
+			s.answers <- answer
+			return nil
+		}}
+		e = New(Config{
+			Streams: f, FirstAnswer: firstAnswer, Logger: zap.NewNop,
+			Renewed: func(r Renewal) {
+				e.Granted(time.Now(), 2, 1)
+				mu.Lock()
+				defer mu.Unlock()
+				renewals = append(renewals, r)
+			},
+			Lost: func(l Loss) {
+				e.Revoked(2)
+				mu.Lock()
+				defer mu.Unlock()
+				losses = append(losses, l)
+			},
+		})
+		defer e.Close(context.Canceled)
+		p := subscribe(t, e, t.Context(), 1, Subscriber{})
+		time.Sleep(10 * ttl)
+		require.True(t, p.isClosed())
+		mu.Lock()
+		defer mu.Unlock()
+		require.Len(t, renewals, 3)
+		for _, r := range renewals {
+			require.EqualValues(t, 1, r.ID)
+			require.GreaterOrEqual(t, r.Margin, ttl*2/3)
+		}
+		require.Equal(t, []Loss{{ID: 1, Err: rpctypes.ErrLeaseNotFound}}, losses)
+	})
+}

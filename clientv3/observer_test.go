@@ -1,0 +1,122 @@
+package clientv3_test
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+
+	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/observe"
+)
+
+// streamEvents remembers what an observer hears of watches and leases.
+type streamEvents struct {
+	observe.None
+	mu       sync.Mutex
+	resumed  []observe.WatchResumption
+	renewals []observe.LeaseRenewal
+	losses   []observe.LeaseLoss
+}
+
+func (s *streamEvents) WatchResumed(e observe.WatchResumption) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resumed = append(s.resumed, e)
+}
+
+func (s *streamEvents) LeaseRenewed(e observe.LeaseRenewal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.renewals = append(s.renewals, e)
+}
+
+func (s *streamEvents) LeaseLost(e observe.LeaseLoss) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.losses = append(s.losses, e)
+}
+
+// startObserved returns a client of a fake cluster, and what its observer hears.
+func startObserved(t *testing.T) (*fakeetcd.Cluster, *Client, *streamEvents) {
+	t.Helper()
+	cluster, err := fakeetcd.Start(3)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	events := new(streamEvents)
+	c, err := New(Config{
+		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(), Observer: events,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return cluster, c, events
+}
+
+func TestObserverHearsOfWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c, events := startObserved(t)
+		w := c.Watch(t.Context(), "k")
+		c.Watch(t.Context(), "another")
+		put(t, cluster, "k", 1)
+		requireRevs(t, w, 2, 2)
+		require.Empty(t, events.resumed)
+		for _, m := range cluster.Members() {
+			m.BreakConnections()
+		}
+		put(t, cluster, "k", 1)
+		requireRevs(t, w, 3, 3)
+		synctest.Wait()
+		events.mu.Lock()
+		defer events.mu.Unlock()
+		require.Len(t, events.resumed, 1)
+		require.Equal(t, 2, events.resumed[0].Watches)
+		require.Less(t, events.resumed[0].Gap, 10*time.Second)
+	})
+}
+
+func TestObserverHearsOfLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c, events := startObserved(t)
+		id := grant(t, c)
+		ch := keepAlive(t, t.Context(), c, id)
+		time.Sleep(10 * leaseTTL * time.Second)
+		requireAlive(t, ch)
+		events.mu.Lock()
+		defer events.mu.Unlock()
+		require.GreaterOrEqual(t, len(events.renewals), 30)
+		require.Empty(t, events.losses)
+		for _, r := range events.renewals {
+			require.Equal(t, int64(id), r.ID)
+			require.Equal(t, leaseTTL*time.Second, r.TTL)
+			require.GreaterOrEqual(t, r.Margin, r.TTL*2/3-time.Second)
+			require.LessOrEqual(t, r.Margin, r.TTL)
+		}
+	})
+}
+
+// A lease that ends behind the client's back is lost; one that it revokes is not.
+func TestObserverHearsOfLostLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c, events := startObserved(t)
+		kept, revoked := grant(t, c), grant(t, c)
+		ch := keepAlive(t, t.Context(), c, kept)
+		requireAlive(t, ch)
+		requireAlive(t, keepAlive(t, t.Context(), c, revoked))
+		_, err := c.Revoke(t.Context(), revoked)
+		require.NoError(t, err)
+		behind := NewLease(c)
+		defer behind.Close()
+		_, err = behind.Revoke(t.Context(), kept)
+		require.NoError(t, err)
+		time.Sleep(leaseTTL * time.Second)
+		requireEnded(t, ch)
+		events.mu.Lock()
+		defer events.mu.Unlock()
+		require.Equal(t, []observe.LeaseLoss{{ID: int64(kept), Err: rpctypes.ErrLeaseNotFound}}, events.losses)
+	})
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/lab/check"
+	"github.com/quorate/quorate/lab/compare"
+	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/measure"
+	"github.com/quorate/quorate/lab/report"
+	"github.com/quorate/quorate/lab/report/comparison"
+	"github.com/quorate/quorate/lab/scenario"
+)
+
+// pretend is an experiment that never happened; change is given its report and the
+// number of the client, from 0.
+func pretend(change func(client int, rep *report.Report) error) scenarioRunner {
+	client := -1
+	return func(_ context.Context, cfg scenario.Config) (report.Report, error) {
+		client++
+		rows := []measure.Row{{Name: "healthy", End: time.Second}}
+		rows[0].Kinds[history.LinearizableGet].Completed = 100
+		for _, f := range cfg.Faults {
+			row := measure.Row{Name: f.Name, Fault: measure.Span{From: 2 * time.Second, To: 2*time.Second + cfg.Hold}}
+			row.Start, row.End = row.Fault.From, row.Fault.To
+			row.Kinds[history.LinearizableGet].Held = int64(100 * cfg.Hold / time.Second)
+			rows = append(rows, row)
+		}
+		rep := report.Report{Setup: report.Setup{Members: cfg.Members, Hold: cfg.Hold, Seed: cfg.Seed}, Rows: rows}
+		return rep, change(client, &rep)
+	}
+}
+
+func asItIs(int, *report.Report) error { return nil }
+
+// violate breaks a promise.
+func violate(rep *report.Report) {
+	rep.Verdict = check.Verdict{
+		Violations: []check.Violation{{Problem: check.LostWrite, Message: "put/0/1 is missing"}},
+		Counts:     map[check.Problem]int{check.LostWrite: 1},
+	}
+}
+
+// compareInto runs "quorate lab --compare" with further arguments, and returns the page
+// too, empty if there is none.
+func compareInto(t *testing.T, run scenarioRunner, args ...string) (status int, stdout, stderr, page string) {
+	t.Helper()
+	dir := t.TempDir()
+	out := filepath.Join(dir, "page.html")
+	status, stdout, stderr = execRoot(t.Context(), run, append([]string{"lab", "--compare", "--out", out}, args...)...)
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	if len(entries) == 0 {
+		return status, stdout, stderr, ""
+	}
+	require.Len(t, entries, 1, "nothing but the page")
+	info, err := entries[0].Info()
+	require.NoError(t, err)
+	assert.EqualValues(t, 0o644, info.Mode())
+	content, err := os.ReadFile(out)
+	require.NoError(t, err)
+	assert.Contains(t, stderr, "The timelines are in "+out)
+	return status, stdout, stderr, string(content)
+}
+
+func TestCompareWritesThePageAndPrintsTheTable(t *testing.T) {
+	var seen []scenario.Config
+	run := func(ctx context.Context, cfg scenario.Config) (report.Report, error) {
+		seen = append(seen, cfg)
+		return pretend(asItIs)(ctx, cfg)
+	}
+	status, stdout, stderr, page := compareInto(t, run, "--seed", "9")
+	require.Equal(t, exitOK, status, stderr)
+	require.Len(t, seen, 3)
+	for _, cfg := range seen {
+		assert.Equal(t, names(compare.DefaultFaults()), names(cfg.Faults))
+		assert.Equal(t, compare.DefaultHold, cfg.Hold)
+		assert.EqualValues(t, 9, cfg.Seed)
+	}
+	for _, want := range []string{"leader-partition", "Official client, tuned", "100 %"} {
+		assert.Contains(t, page, want)
+	}
+	assert.Contains(t, stdout, "LONGEST")
+	assert.Contains(t, stdout, "The\nseed was 9.")
+	assert.Contains(t, stderr, "Quorate (3 of 3): ")
+
+	seen = nil
+	status, _, stderr, _ = compareInto(t, run, "--fault", "stop,slow", "--for", "3s", "--callers", "2", "--timeout", "4s")
+	require.Equal(t, exitOK, status, stderr)
+	assert.Equal(t, []string{"stop", "slow"}, names(seen[0].Faults))
+	assert.Equal(t, 3*time.Second, seen[0].Hold)
+	assert.Equal(t, 2, seen[0].Callers)
+	assert.Equal(t, 4*time.Second, seen[0].CallTimeout)
+}
+
+func TestComparePrintsJSON(t *testing.T) {
+	status, stdout, stderr, page := compareInto(t, pretend(asItIs), "--json", "--fault", "stop")
+	require.Equal(t, exitOK, status, stderr)
+	var d comparison.Document
+	require.NoError(t, json.Unmarshal([]byte(stdout), &d))
+	require.Len(t, d.Clients, 3)
+	assert.InDelta(t, 100, d.Clients[2].Runs[0].Figures.Calls["linearizable_get"].CompletedPercent, 0)
+	assert.NotEmpty(t, page, "the page is written all the same")
+}
+
+func TestCompareJudgesQuorateOnly(t *testing.T) {
+	status, stdout, stderr, page := compareInto(t, pretend(func(client int, rep *report.Report) error {
+		if client == 0 {
+			violate(rep)
+		}
+		return nil
+	}))
+	assert.Equal(t, exitOK, status, stderr)
+	assert.Contains(t, stdout, "Official client: the checks found 1 broken promises.")
+	assert.Contains(t, page, "put/0/1 is missing")
+
+	status, _, stderr, page = compareInto(t, pretend(func(client int, rep *report.Report) error {
+		if client == 2 {
+			violate(rep)
+		}
+		return nil
+	}))
+	assert.Equal(t, exitViolation, status)
+	assert.Contains(t, stderr, "quorate: violation: put/0/1 is missing\n")
+	assert.NotEmpty(t, page)
+}
+
+func TestCompareReportsFailure(t *testing.T) {
+	status, stdout, stderr, page := compareInto(t, pretend(func(client int, rep *report.Report) error {
+		if client == 1 {
+			rep.Failure = "no disk"
+			return errors.New("start the cluster: no disk")
+		}
+		return nil
+	}))
+	assert.Equal(t, exitFailure, status)
+	assert.Contains(t, stderr, "quorate: Official client, tuned: start the cluster: no disk\n")
+	assert.Contains(t, stdout, "the run could not go on: no disk")
+	assert.Contains(t, page, "the run could not go on: no disk")
+}
+
+func TestCompareEndsEarly(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	run := pretend(func(_ int, rep *report.Report) error {
+		cancel(signalError{syscall.SIGINT})
+		rep.Interrupted = true
+		return nil
+	})
+	out := filepath.Join(t.TempDir(), "page.html")
+	status, stdout, stderr := execRoot(ctx, run, "lab", "--compare", "--out", out)
+	assert.Equal(t, 128+int(syscall.SIGINT), status)
+	assert.Contains(t, stdout, "The comparison was ended early.")
+	assert.Contains(t, stderr, "Official client (1 of 3)")
+	assert.NotContains(t, stderr, "(2 of 3)")
+	assert.FileExists(t, out)
+}
+
+func TestCompareBadUsage(t *testing.T) {
+	dir := t.TempDir()
+	never := func(context.Context, scenario.Config) (report.Report, error) {
+		panic("nothing is run before the usage is known to be good")
+	}
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--out", "x.html"}, "--out is for --compare"},
+		{[]string{"--compare", "--out", ""}, "--out needs the name of a file"},
+		{[]string{"--compare", "--out", dir}, "--out names a directory"},
+		{[]string{"--compare", "--out", filepath.Join(dir, "nowhere", "x.html")}, "--out cannot be written: "},
+		{[]string{"--compare", "--fault", "flood"}, `unknown fault "flood"`},
+		{[]string{"--compare", "page.html"}, "--compare takes no file by itself; write --compare --out page.html"},
+	} {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			status, stdout, stderr := execRoot(t.Context(), never, append([]string{"lab"}, tt.args...)...)
+			assert.Equal(t, exitFailure, status)
+			assert.Empty(t, stdout)
+			assert.Contains(t, stderr, tt.want)
+			assert.Contains(t, stderr, `See "quorate lab --help"`)
+		})
+	}
+}
+
+// TestABadSettingIsNoFault is what the experiment itself refuses.
+func TestABadSettingIsNoFault(t *testing.T) {
+	status, _, stderr, page := compareInto(t, scenario.Run, "--members", "2")
+	assert.Equal(t, exitFailure, status)
+	assert.Contains(t, stderr, "the number of members must be 3 to 9")
+	assert.Empty(t, page)
+}

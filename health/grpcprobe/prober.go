@@ -1,0 +1,67 @@
+// Package grpcprobe asks gRPC servers how they are by the standard health service,
+// grpc.health.v1, for [health].
+//
+// For etcd members use etcdprobe: their health service says NOT_SERVING only while they
+// defragment their store, and that only if the feature gate StopGRPCServiceOnDefrag is on.
+// A member that has lost its leader is SERVING.
+package grpcprobe
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/health"
+)
+
+// Prober probes gRPC servers. It has no state, and may be used by any number of
+// goroutines.
+type Prober struct {
+	// Service is the name of the service that is asked for. "", the default, is the server
+	// as a whole.
+	Service string
+}
+
+var _ health.Prober = Prober{}
+
+// Probe calls Check, and tells what the answer shows:
+//
+//	SERVING                     Served
+//	NOT_SERVING                 Refusing
+//	any other status            Refusing, with an error that names it
+//	error NOT_FOUND             Refusing: the server does not know the Service
+//	error UNIMPLEMENTED         Served: there is no health service, and gRPC takes such a
+//	                            server for healthy (gRFC A17)
+//	any other error of a server Answered
+//
+// It tells nothing if there is no answer, as [health.FromServer] sees it.
+func (p Prober) Probe(ctx context.Context, conn grpc.ClientConnInterface, tell func(health.Report)) {
+	resp, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{Service: p.Service})
+	switch status.Code(err) {
+	case codes.OK:
+		tell(p.report(resp.GetStatus()))
+	case codes.Unimplemented:
+		tell(health.Report{Kind: health.Served})
+	case codes.NotFound:
+		tell(health.Report{Kind: health.Refusing, Err: fmt.Errorf("the server has no service %q: %w", p.Service, err)})
+	default:
+		if health.FromServer(err) {
+			tell(health.Report{Kind: health.Answered, Err: err})
+		}
+	}
+}
+
+func (p Prober) report(s healthpb.HealthCheckResponse_ServingStatus) health.Report {
+	switch s {
+	case healthpb.HealthCheckResponse_SERVING:
+		return health.Report{Kind: health.Served}
+	case healthpb.HealthCheckResponse_NOT_SERVING:
+		return health.Report{Kind: health.Refusing}
+	default:
+		return health.Report{Kind: health.Refusing, Err: fmt.Errorf("the health of service %q is %v", p.Service, s)}
+	}
+}

@@ -1,0 +1,127 @@
+package grpcprobe_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	grpchealth "google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/health/grpcprobe"
+)
+
+// serve runs a gRPC server with the health service, unless it is nil, and returns a
+// connection to it.
+func serve(t *testing.T, service healthpb.HealthServer) *grpc.ClientConn {
+	t.Helper()
+	listener := bufconn.Listen(64 * 1024)
+	server := grpc.NewServer()
+	if service != nil {
+		healthpb.RegisterHealthServer(server, service)
+	}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	conn, err := grpc.NewClient("passthrough:///server",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		conn.Close()
+		server.Stop()
+		assert.NoError(t, <-done)
+	})
+	return conn
+}
+
+func probe(ctx context.Context, p grpcprobe.Prober, conn grpc.ClientConnInterface) []health.Report {
+	var reports []health.Report
+	p.Probe(ctx, conn, func(r health.Report) { reports = append(reports, r) })
+	return reports
+}
+
+func TestProbeOfARealServer(t *testing.T) {
+	server := grpchealth.NewServer()
+	conn := serve(t, server)
+	tests := []struct {
+		name, service string
+		status        healthpb.HealthCheckResponse_ServingStatus
+		want          health.Kind
+		err           string
+	}{
+		{"serving", "", healthpb.HealthCheckResponse_SERVING, health.Served, ""},
+		{"not serving", "", healthpb.HealthCheckResponse_NOT_SERVING, health.Refusing, ""},
+		{"unknown", "", healthpb.HealthCheckResponse_UNKNOWN, health.Refusing, `the health of service "" is UNKNOWN`},
+		{"a service", "shop", healthpb.HealthCheckResponse_SERVING, health.Served, ""},
+		{"a service that does not serve", "shop", healthpb.HealthCheckResponse_NOT_SERVING, health.Refusing, ""},
+		{
+			"a service that is unknown", "shop", healthpb.HealthCheckResponse_SERVICE_UNKNOWN, health.Refusing,
+			`the health of service "shop" is SERVICE_UNKNOWN`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			server.SetServingStatus(tt.service, tt.status)
+			reports := probe(t.Context(), grpcprobe.Prober{Service: tt.service}, conn)
+			require.Len(t, reports, 1)
+			assert.Equal(t, tt.want, reports[0].Kind)
+			assert.Nil(t, reports[0].Role)
+			if tt.err == "" {
+				assert.NoError(t, reports[0].Err)
+			} else {
+				assert.EqualError(t, reports[0].Err, tt.err)
+			}
+		})
+	}
+	t.Run("a service that was never registered", func(t *testing.T) {
+		reports := probe(t.Context(), grpcprobe.Prober{Service: "nowhere"}, conn)
+		require.Len(t, reports, 1)
+		assert.Equal(t, health.Refusing, reports[0].Kind)
+		assert.ErrorContains(t, reports[0].Err, `the server has no service "nowhere"`)
+		assert.Equal(t, codes.NotFound, status.Code(reports[0].Err))
+	})
+}
+
+func TestProbeWithoutAHealthService(t *testing.T) {
+	assert.Equal(t, []health.Report{{Kind: health.Served}}, probe(t.Context(), grpcprobe.Prober{}, serve(t, nil)))
+}
+
+// scripted is a health service that answers with an error, or not at all.
+type scripted struct {
+	healthpb.UnimplementedHealthServer
+	err error
+}
+
+func (s scripted) Check(ctx context.Context, _ *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestProbeErrors(t *testing.T) {
+	denied := status.Error(codes.PermissionDenied, "no")
+	reports := probe(t.Context(), grpcprobe.Prober{}, serve(t, scripted{err: denied}))
+	require.Len(t, reports, 1)
+	assert.Equal(t, health.Answered, reports[0].Kind)
+	assert.Equal(t, codes.PermissionDenied, status.Code(reports[0].Err))
+
+	assert.Empty(t, probe(t.Context(), grpcprobe.Prober{}, serve(t, scripted{err: status.Error(codes.Unavailable, "")})),
+		"it looks like a broken connection")
+
+	hung := serve(t, scripted{})
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	assert.Empty(t, probe(ctx, grpcprobe.Prober{}, hung))
+	assert.Error(t, ctx.Err(), "it returned when ctx had ended")
+}

@@ -1,0 +1,233 @@
+package channel
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/health"
+)
+
+// inBubble runs a test with a scripted cluster of three and a channel to it that
+// has met all members, and knows how fast they are.
+func inBubble(t *testing.T, change func(*Config), test func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, err := fakeetcd.Start(3)
+		require.NoError(t, err)
+		defer cluster.Close()
+		w := new(witness)
+		cfg := Config{
+			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(),
+			Login: func() Login { return Login{} }, Logger: zap.NewNop, Observer: w,
+		}
+		if change != nil {
+			change(&cfg)
+		}
+		c, err := New(cfg)
+		require.NoError(t, err)
+		defer func() { _ = c.Close() }()
+		for range 60 {
+			require.NoError(t, readK(t, c))
+			_, err := pb.NewKVClient(c).Put(t.Context(), &pb.PutRequest{Key: []byte("k")})
+			require.NoError(t, err)
+			time.Sleep(time.Millisecond)
+		}
+		w.mu.Lock()
+		w.picks, w.sent, w.won = nil, nil, nil
+		w.mu.Unlock()
+		test(t, cluster, c, w)
+	})
+}
+
+func readK(t *testing.T, c *Channel) error {
+	t.Helper()
+	_, err := pb.NewKVClient(c).Range(t.Context(), &pb.RangeRequest{Key: []byte("k")}, grpc.WaitForReady(true))
+	return err
+}
+
+// holdOn has one member take calls of a method and never answer.
+func holdOn(cluster *fakeetcd.Cluster, m *fakeetcd.Member, method string) *fakeetcd.Hook {
+	return cluster.On(method, func(call *fakeetcd.Call) {
+		if call.Member == m {
+			_ = call.Hold(nil)
+		}
+	})
+}
+
+func TestReadsAreHedgedAwayFromASilentMember(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
+		held := holdOn(cluster, cluster.Member(0), "Range")
+		for range 9 {
+			start := time.Now()
+			require.NoError(t, readK(t, c))
+			assert.LessOrEqual(t, time.Since(start), 30*time.Millisecond)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		require.NotEmpty(t, w.won)
+		assert.Equal(t, w.sent, w.won)
+		for _, h := range w.won {
+			assert.Equal(t, cluster.Member(0).Endpoint(), h.First)
+			assert.NotEqual(t, h.First, h.Second)
+		}
+		assert.Empty(t, w.retries)
+		assert.Positive(t, held.Ran())
+	})
+}
+
+// A member whose calls are all hedged away is found out all the same.
+func TestAFrozenMemberIsEjectedWhileReadsAreHedged(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
+		for _, method := range []string{"Range", "Put", "Status", "Check"} {
+			holdOn(cluster, cluster.Member(0), method)
+		}
+		var slowest time.Duration
+		for begin := time.Now(); time.Since(begin) < 3*time.Second; time.Sleep(5 * time.Millisecond) {
+			start := time.Now()
+			require.NoError(t, readK(t, c))
+			slowest = max(slowest, time.Since(start))
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		assert.Less(t, slowest, time.Second)
+		require.NotEmpty(t, w.ejected)
+		assert.Equal(t, cluster.Member(0).Endpoint(), w.ejected[0].Endpoint)
+	})
+}
+
+// A quiet stream has its member probed now and then, until it has ended.
+func TestTheRhythmOfStreamsIsWatched(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+		probes := func() int {
+			synctest.Wait()
+			return cluster.Count("Status") + cluster.Count("Check")
+		}
+		for _, byOwner := range []bool{true, false} {
+			before := probes()
+			release := make(chan struct{})
+			cluster.Once("Watch", func(call *fakeetcd.Call) {
+				assert.NoError(t, call.Send(&pb.WatchResponse{Created: true}))
+				if call.Hold(release) == nil {
+					call.Answer(nil, status.Error(codes.Aborted, "that is all"))
+				}
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			ws, err := pb.NewWatchClient(c.Streams()).Watch(ctx, grpc.WaitForReady(true))
+			require.NoError(t, err)
+			_, err = ws.Recv()
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+			during := probes()
+			assert.Greater(t, during, before)
+			if byOwner {
+				cancel()
+			} else {
+				close(release)
+				_, err = ws.Recv()
+				require.Equal(t, codes.Aborted, status.Code(err))
+			}
+			time.Sleep(time.Minute)
+			assert.LessOrEqual(t, probes(), during+1)
+			cancel()
+		}
+	})
+}
+
+func TestEjectionsAreTold(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
+		told := false
+		cluster.On("Range", func(call *fakeetcd.Call) {
+			if call.Member == cluster.Member(1) && !told {
+				told = true
+				call.Answer(nil, rpctypes.ErrGRPCNoLeader)
+			}
+		})
+		for range 3 {
+			require.NoError(t, readK(t, c))
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		require.Len(t, w.ejected, 1)
+		assert.Equal(t, cluster.Member(1).Endpoint(), w.ejected[0].Endpoint)
+		assert.Equal(t, health.NoLeader, w.ejected[0].State)
+		require.Len(t, w.readmits, 1)
+		assert.Equal(t, cluster.Member(1).Endpoint(), w.readmits[0].Endpoint)
+		require.Len(t, w.retries, 1)
+		assert.Equal(t, "NoLeader", w.retries[0].Class)
+		require.Len(t, w.failovers, 1)
+		assert.Equal(t, cluster.Member(1).Endpoint(), w.failovers[0].From)
+	})
+}
+
+func TestInterceptorsSeeTheHedge(t *testing.T) {
+	var mu sync.Mutex
+	var seen, at []time.Duration
+	var start time.Time
+	counting := func(cfg *Config) {
+		start = time.Now()
+		cfg.DialOptions = append(cfg.DialOptions, grpc.WithChainUnaryInterceptor(
+			func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				mu.Lock()
+				seen = append(seen, time.Since(start))
+				mu.Unlock()
+				return invoke(ctx, method, req, reply, cc, opts...)
+			}))
+	}
+	inBubble(t, counting, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
+		holdOn(cluster, cluster.Member(0), "Range")
+		for len(w.won) == 0 {
+			seen = nil
+			require.NoError(t, readK(t, c))
+		}
+		at = seen
+	})
+	require.Len(t, at, 2)
+	assert.GreaterOrEqual(t, at[1]-at[0], 20*time.Millisecond)
+}
+
+func TestWritesAreNotHedged(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
+		before := cluster.Count("Put")
+		release := make(chan struct{})
+		cluster.On("Put", func(call *fakeetcd.Call) { _ = call.Hold(release) })
+		time.AfterFunc(300*time.Millisecond, func() { close(release) })
+		_, err := pb.NewKVClient(c).Put(t.Context(), &pb.PutRequest{Key: []byte("k")})
+		require.NoError(t, err)
+		assert.Equal(t, before+1, cluster.Count("Put"))
+		assert.Empty(t, w.sent)
+	})
+}
+
+func TestObserverOfAChannel(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
+		for _, s := range c.Statuses() {
+			assert.Equal(t, health.Serving, s.State)
+			assert.Contains(t, cluster.Endpoints(), s.Endpoint)
+		}
+		assert.Len(t, c.Health().All(), 3)
+		require.NoError(t, readK(t, c))
+		w.mu.Lock()
+		require.Len(t, w.picks, 1)
+		assert.Contains(t, cluster.Endpoints(), w.picks[0].Endpoint)
+		assert.Equal(t, pb.KV_Range_FullMethodName, w.picks[0].Method)
+		w.mu.Unlock()
+		c.SetEndpoints(cluster.Endpoints()[:2])
+		require.NoError(t, c.Close())
+		assert.Equal(t, [][]string{cluster.Endpoints(), cluster.Endpoints()[:2], nil}, w.endpoints)
+	})
+}

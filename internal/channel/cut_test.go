@@ -1,0 +1,148 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/retry"
+)
+
+var errDead = errors.New("the endpoint is dead")
+
+// An attempt that is cut ends at once, for a reason that is not its caller's.
+func TestAnAttemptIsCut(t *testing.T) {
+	put := goPut
+	get := func(ctx context.Context, c *caller) *underWay { return goRange(ctx, c) }
+	for _, tt := range []struct {
+		name string
+		call func(context.Context, *caller) *underWay
+		sent bool
+		// Whether the call is sent again.
+		again bool
+	}{
+		{"a write that may have left", put, true, false},
+		{"a write that never left", put, false, true},
+		{"a read that may have left", get, true, true},
+		{"a read that never left", get, false, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conn := newHeldConn("a", "b")
+				w := new(witness)
+				c := newTestCaller(conn, nil)
+				c.observer = w
+				start := time.Now()
+				call := tt.call(t.Context(), c)
+				first := conn.latest(t, 1)
+				if !tt.sent {
+					first.Ended(false)
+				}
+				first.Cut(errDead)
+				if !tt.again {
+					require.True(t, call.ended())
+					isUnknown(codes.Unavailable)(t, call.err)
+					assert.ErrorContains(t, call.err, errDead.Error())
+					require.Len(t, w.unknown, 1)
+					assert.Equal(t, "a", w.unknown[0].Endpoint)
+					assert.Equal(t, pb.KV_Put_FullMethodName, w.unknown[0].Method)
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+				second := conn.latest(t, 2)
+				assert.Equal(t, conn.endpoints[:1], second.Avoid)
+				second.answer <- nil
+				require.True(t, call.ended())
+				require.NoError(t, call.err)
+				assert.LessOrEqual(t, time.Since(start), 10*time.Millisecond)
+				assert.Empty(t, w.unknown)
+				require.Len(t, w.retries, 1)
+				assert.Equal(t, "a", w.retries[0].Endpoint)
+				require.Len(t, w.failovers, 1)
+				assert.Equal(t, observe.Failover{
+					Method: w.retries[0].Method, From: "a", To: "b", Err: w.retries[0].Err,
+				}, w.failovers[0])
+				assert.ErrorContains(t, w.failovers[0].Err, errDead.Error())
+			})
+		})
+	}
+}
+
+// What the server said counts more than that the attempt was cut, and so does the
+// caller's own end.
+func TestWhatCountsMoreThanACut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := &scriptedConn{
+			script: []outcome{answered(status.Error(codes.PermissionDenied, "etcdserver: permission denied"))},
+			during: func(ctx context.Context) { attemptFrom(ctx).Cut(errDead) },
+		}
+		assert.Equal(t, codes.PermissionDenied, status.Code(rangeOn(t.Context(), newTestCaller(conn, nil))))
+
+		ctx, cancel := context.WithCancel(t.Context())
+		conn = &scriptedConn{script: []outcome{answered(status.Error(codes.Canceled, "context canceled"))}, during: func(ctx context.Context) {
+			attemptFrom(ctx).Cut(errDead)
+			cancel()
+		}}
+		assert.Equal(t, codes.Canceled, status.Code(rangeOn(ctx, newTestCaller(conn, nil))))
+		assert.Equal(t, 1, conn.calls)
+	})
+}
+
+// An attempt that has ended is not tied to its caller's context any more, and
+// nothing can be made of it.
+func TestAttemptsAreReleased(t *testing.T) {
+	conn := &scriptedConn{script: []outcome{unsent, success}}
+	var attempts []*attempt
+	conn.during = func(ctx context.Context) { attempts = append(attempts, attemptFrom(ctx)) }
+	require.NoError(t, rangeOn(t.Context(), newTestCaller(conn, nil)))
+	require.Len(t, attempts, 2)
+	for _, a := range attempts {
+		assert.ErrorIs(t, a.Err(), context.Canceled)
+		assert.Equal(t, errOver, a.Picked(noEndpoint))
+	}
+}
+
+func TestACutStream(t *testing.T) {
+	m := startMember(t, "http://", nil)
+	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}})
+	ctx, tries := withDeadline(t), watchTries(c)
+	ws, err := watch(tries.Track(ctx), c.Streams())
+	require.NoError(t, err)
+	tries.opened.Cut(errDead)
+	_, err = ws.Recv()
+	assert.Equal(t, codes.Unavailable, status.Code(err))
+	assert.ErrorContains(t, err, errDead.Error())
+	assert.Equal(t, retry.Ambiguous, tries.classify(ctx, err))
+	require.NoError(t, tries.Next(ctx, err))
+	_, err = watch(tries.Track(ctx), c.Streams())
+	require.NoError(t, err)
+}
+
+// A stream whose connection is lost before its server saw it ends, and does not wait
+// in grpc for another one.
+func TestAnOpenedStreamStays(t *testing.T) {
+	p := newPeers(t, "a", "b")
+	a := p.pick()
+	a.opened.Store(true)
+	_, err := p.pickFor(a)
+	assert.Equal(t, errStays, err)
+	assert.Equal(t, retry.Ambiguous, retry.Classify(err, retry.Evidence{Sent: true}))
+
+	p.become("a", connectivity.TransientFailure)
+	p.become("b", connectivity.TransientFailure)
+	_, err = p.pickFor(a)
+	require.Error(t, err)
+	_, err = a.outcome("", status.FromContextError(a.Err()).Err())
+	assert.Equal(t, codes.Unavailable, status.Code(err))
+	assert.ErrorContains(t, err, status.Convert(errStays).Message())
+}

@@ -1,0 +1,354 @@
+package channel
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/retry"
+)
+
+// hedgedRead begins a read whose first attempt is overdue.
+func hedgedRead(t *testing.T, c *caller, conn *heldConn) (call *underWay, first, second *held) {
+	t.Helper()
+	call = goRange(t.Context(), c)
+	first = conn.latest(t, 1)
+	first.Overdue()
+	second = conn.latest(t, 2)
+	return call, first, second
+}
+
+func TestTheHedgeWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := newHeldConn("a", "b")
+		w := new(witness)
+		c := newTestCaller(conn, nil)
+		c.observer = w
+		call, first, second := hedgedRead(t, c, conn)
+		assert.Equal(t, conn.endpoints[:1], second.Avoid)
+		assert.Equal(t, first.Class, second.Class)
+		assert.NotSame(t, first.reply, second.reply)
+		assert.NotSame(t, first.req, second.req)
+
+		second.count(7)
+		require.True(t, call.ended())
+		require.NoError(t, call.err)
+		assert.EqualValues(t, 7, call.reply.Count)
+		assert.Equal(t, errOutrun, context.Cause(first))
+		event := observe.Hedge{Method: pb.KV_Range_FullMethodName, First: "a", Second: "b"}
+		assert.Equal(t, []observe.Hedge{event}, w.sent)
+		assert.Equal(t, []observe.Hedge{event}, w.won)
+		assert.Empty(t, w.retries)
+		assert.Len(t, conn.attempts(), 2)
+	})
+}
+
+func TestTheFirstAttemptWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := newHeldConn("a", "b")
+		w := new(witness)
+		c := newTestCaller(conn, nil)
+		c.observer = w
+		call, first, second := hedgedRead(t, c, conn)
+		first.count(3)
+		require.True(t, call.ended())
+		require.NoError(t, call.err)
+		assert.EqualValues(t, 3, call.reply.Count)
+		assert.Equal(t, errNotNeeded, context.Cause(second))
+		assert.Empty(t, w.won)
+	})
+}
+
+// What ends a call whose attempts fail, in the order in which they do.
+func TestErrorsOfHedgedReads(t *testing.T) {
+	unavailable := status.Error(codes.Unavailable, "error reading from server: EOF")
+	internal := status.Error(codes.Internal, "boom")
+	const first, second = 0, 1
+	type step struct {
+		attempt int
+		err     error
+	}
+	for _, tt := range []struct {
+		name  string
+		steps []step
+		// The call ends with want, or goes on with again attempts more.
+		want  error
+		again int
+	}{
+		{"the first is waited for", []step{{second, unavailable}, {first, nil}}, nil, 0},
+		{"the second is waited for", []step{{first, unavailable}, {second, nil}}, nil, 0},
+		{"no leader, then an answer", []step{{first, rpctypes.ErrGRPCNoLeader}, {second, nil}}, nil, 0},
+		{"a verdict of the first", []step{{first, rpctypes.ErrGRPCPermissionDenied}}, rpctypes.ErrGRPCPermissionDenied, 0},
+		{"the first is compacted", []step{{first, rpctypes.ErrGRPCCompacted}}, rpctypes.ErrGRPCCompacted, 0},
+		{"the second lags behind", []step{{second, rpctypes.ErrGRPCFutureRev}, {first, nil}}, nil, 0},
+		{"a verdict of the second, then the first breaks", []step{{second, rpctypes.ErrGRPCFutureRev}, {first, unavailable}}, nil, 1},
+		{"both break", []step{{first, unavailable}, {second, unavailable}}, nil, 1},
+		{"both break, the second first", []step{{second, unavailable}, {first, unavailable}}, nil, 1},
+		{"an error that is not repeated waits all the same", []step{{first, internal}, {second, nil}}, nil, 0},
+		{"and counts in the end", []step{{first, internal}, {second, unavailable}}, internal, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conn := newHeldConn("a", "b", "c")
+				c := newTestCaller(conn, nil)
+				call, _, _ := hedgedRead(t, c, conn)
+				attempts := conn.attempts()
+				for i, s := range tt.steps {
+					require.False(t, call.ended(), "before step %d", i)
+					attempts[s.attempt].answer <- s.err
+				}
+				if tt.again > 0 {
+					require.False(t, call.ended())
+					time.Sleep(time.Second)
+					third := conn.latest(t, 2+tt.again)
+					assert.ElementsMatch(t, conn.endpoints[:2], third.Avoid)
+					third.Overdue()
+					assert.Len(t, conn.attempts(), 3, "one hedge for a call")
+					third.count(1)
+				}
+				require.True(t, call.ended())
+				assert.Equal(t, tt.want, call.err)
+			})
+		})
+	}
+}
+
+func TestNonFatalStatusCodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config, err := retry.ParseServiceConfig(`{"methodConfig": [{"name": [{}],
+			"hedgingPolicy": {"nonFatalStatusCodes": ["OUT_OF_RANGE"]}}]}`)
+		require.NoError(t, err)
+		conn := newHeldConn("a", "b")
+		call, first, second := hedgedRead(t, newTestCaller(conn, config), conn)
+		first.answer <- rpctypes.ErrGRPCCompacted
+		require.False(t, call.ended())
+		second.count(2)
+		require.True(t, call.ended())
+		assert.NoError(t, call.err)
+	})
+}
+
+// The end of the caller's context ends both attempts, and is told as what it is.
+func TestCancelEndsAHedgedRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := newHeldConn("a", "b")
+		ctx, cancel := context.WithCancel(t.Context())
+		call := goRange(ctx, newTestCaller(conn, nil))
+		first := conn.latest(t, 1)
+		first.Overdue()
+		second := conn.latest(t, 2)
+		cancel()
+		require.True(t, call.ended())
+		assert.Equal(t, codes.Canceled, status.Code(call.err))
+		assert.Error(t, second.Err())
+		assert.Len(t, conn.attempts(), 2)
+	})
+}
+
+func TestDeadlineWhileOnlyTheHedgeIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := newHeldConn("a", "b")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		call := goRange(ctx, newTestCaller(conn, nil))
+		first := conn.latest(t, 1)
+		first.Overdue()
+		conn.latest(t, 2)
+		first.answer <- status.Error(codes.Unavailable, "gone")
+		require.False(t, call.ended())
+		<-call.done
+		assert.Equal(t, codes.DeadlineExceeded, status.Code(call.err))
+	})
+}
+
+func TestHedgingBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := retry.DefaultConfig()
+		config.HedgingThrottling = retry.Throttling{MaxTokens: 3, TokenRatio: 0.25}
+		conn := newHeldConn("a", "b")
+		c := newTestCaller(conn, config)
+		hedged := func() bool {
+			before := len(conn.attempts())
+			call := goRange(t.Context(), c)
+			first := conn.latest(t, before+1)
+			first.Overdue()
+			made := len(conn.attempts()) - before
+			first.count(1)
+			require.True(t, call.ended())
+			return made == 2
+		}
+		var sent []bool
+		for range 12 {
+			sent = append(sent, hedged())
+		}
+		assert.Equal(t, []bool{true, true, true, false, true, false, false, false, true, false, false, false}, sent,
+			"three at once, and one in four reads after that")
+	})
+}
+
+func TestWhatIsNotHedged(t *testing.T) {
+	off, err := retry.ParseServiceConfig(`{"methodConfig": [{"name": [{}], "hedgingPolicy": {"maxAttempts": 1}}]}`)
+	require.NoError(t, err)
+	read := func(c *caller, ctx context.Context, opts ...grpc.CallOption) error {
+		return c.Invoke(ctx, pb.KV_Range_FullMethodName, &pb.RangeRequest{}, &pb.RangeResponse{}, opts...)
+	}
+	call := func(method string, req, reply any) func(*caller, context.Context) error {
+		return func(c *caller, ctx context.Context) error { return c.Invoke(ctx, method, req, reply) }
+	}
+	put := &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{}}}}}
+	for name, tt := range map[string]struct {
+		config *retry.Config
+		call   func(*caller, context.Context) error
+	}{
+		"a put":    {nil, call(pb.KV_Put_FullMethodName, &pb.PutRequest{}, &pb.PutResponse{})},
+		"a txn":    {nil, call(pb.KV_Txn_FullMethodName, put, &pb.TxnResponse{})},
+		"a revoke": {nil, call(pb.Lease_LeaseRevoke_FullMethodName, &pb.LeaseRevokeRequest{}, &pb.LeaseRevokeResponse{})},
+		"a hash":   {nil, call(pb.Maintenance_HashKV_FullMethodName, &pb.HashKVRequest{}, &pb.HashKVResponse{})},
+		"a header for the caller": {nil, func(c *caller, ctx context.Context) error {
+			return read(c, ctx, grpc.WaitForReady(true), grpc.Header(new(metadata.MD)))
+		}},
+		"a peer for the caller": {nil, func(c *caller, ctx context.Context) error { return read(c, ctx, grpc.Peer(new(peer.Peer))) }},
+		"switched off":          {off, func(c *caller, ctx context.Context) error { return read(c, ctx) }},
+		"no protobuf":           {nil, call(pb.KV_Range_FullMethodName, &pb.RangeRequest{}, new([]byte))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conn := newHeldConn("a", "b")
+				c := newTestCaller(conn, tt.config)
+				done := make(chan error)
+				go func() { done <- tt.call(c, t.Context()) }()
+				first := conn.latest(t, 1)
+				first.Overdue()
+				assert.Len(t, conn.attempts(), 1)
+				first.answer <- nil
+				require.NoError(t, <-done)
+			})
+		})
+	}
+}
+
+func TestReadsThatAreHedged(t *testing.T) {
+	get := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{}}}
+	for method, tt := range map[string]struct{ req, reply any }{
+		pb.KV_Txn_FullMethodName:                {&pb.TxnRequest{Success: []*pb.RequestOp{get}}, &pb.TxnResponse{}},
+		pb.Lease_LeaseTimeToLive_FullMethodName: {&pb.LeaseTimeToLiveRequest{}, &pb.LeaseTimeToLiveResponse{}},
+		pb.Cluster_MemberList_FullMethodName:    {&pb.MemberListRequest{}, &pb.MemberListResponse{}},
+	} {
+		t.Run(method, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conn := newHeldConn("a", "b")
+				call := goCall(t.Context(), newTestCaller(conn, nil), method, tt.req, tt.reply)
+				conn.latest(t, 1).Overdue()
+				conn.latest(t, 2).answer <- nil
+				require.True(t, call.ended())
+				require.NoError(t, call.err)
+			})
+		})
+	}
+}
+
+// A policy's delay is the least; what was answered before it is over is not hedged.
+func TestHedgingDelay(t *testing.T) {
+	config, err := retry.ParseServiceConfig(`{"methodConfig": [{"name": [{}], "hedgingPolicy": {"hedgingDelay": "0.3s"}}]}`)
+	require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		conn := newHeldConn("a", "b")
+		c := newTestCaller(conn, config)
+		call := goRange(t.Context(), c)
+		first := conn.latest(t, 1)
+		time.Sleep(100 * time.Millisecond)
+		first.Overdue()
+		first.Overdue()
+		time.Sleep(199 * time.Millisecond)
+		require.Len(t, conn.attempts(), 1)
+		time.Sleep(time.Millisecond)
+		conn.latest(t, 2).count(1)
+		require.True(t, call.ended())
+
+		call = goRange(t.Context(), c)
+		third := conn.latest(t, 3)
+		third.Overdue()
+		third.count(1)
+		require.True(t, call.ended())
+		time.Sleep(time.Second)
+		assert.Len(t, conn.attempts(), 3)
+	})
+}
+
+// A hedge that would go to the same endpoint is none.
+func TestNoHedgeToTheSameEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := newHeldConn("only")
+		w := new(witness)
+		c := newTestCaller(conn, nil)
+		c.observer = w
+		call := goRange(t.Context(), c)
+		first := conn.latest(t, 1)
+		first.Overdue()
+		require.Len(t, conn.attempts(), 1)
+		first.count(1)
+		require.True(t, call.ended())
+		assert.Empty(t, w.sent)
+	})
+}
+
+// After the call its request is the caller's again, whatever the hedge is at.
+func TestTheHedgeHasItsOwnRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := newHeldConn("a", "b")
+		c := newTestCaller(conn, nil)
+		req := &pb.RangeRequest{Key: []byte("k")}
+		call := goCall(t.Context(), c, pb.KV_Range_FullMethodName, req, &pb.RangeResponse{})
+		first := conn.latest(t, 1)
+		first.Overdue()
+		second := conn.latest(t, 2)
+		first.answer <- nil
+		require.True(t, call.ended())
+		req.Key[0] = 'x'
+		assert.Equal(t, "k", string(second.req.(*pb.RangeRequest).Key))
+	})
+}
+
+// A loser that is cancelled costs the budget for retries nothing.
+func TestLosersAreNoFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := newHeldConn("a", "b")
+		c := newTestCaller(conn, nil)
+		c.hedges = nil // no bound
+		for i := range 200 {
+			call := goRange(t.Context(), c)
+			conn.latest(t, 2*i+1).Overdue()
+			conn.latest(t, 2*i+2).count(1)
+			require.True(t, call.ended())
+			require.NoError(t, call.err)
+		}
+		c.budget.Failure()
+		assert.False(t, c.budget.Throttled())
+	})
+}
+
+func TestMoveMessage(t *testing.T) {
+	from := &pb.RangeResponse{
+		Header: &pb.ResponseHeader{Revision: 4}, Count: 2, More: true,
+		Kvs: []*mvccpb.KeyValue{{Key: []byte("a")}, {Key: []byte("b"), Value: []byte("v")}},
+	}
+	from.ProtoReflect().SetUnknown([]byte{0xf8, 0x07, 0x01})
+	want := proto.Clone(from)
+	into := &pb.RangeResponse{Count: 9, Kvs: []*mvccpb.KeyValue{{Key: []byte("partial")}}}
+	moveMessage(into, from)
+	assert.True(t, proto.Equal(want, into), "%v", into)
+}

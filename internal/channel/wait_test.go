@@ -1,0 +1,136 @@
+package channel
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/retry"
+)
+
+// lazy is a policy whose pauses are far longer than tests wait.
+var lazy = retry.Policy{InitialBackoff: time.Minute, MaxBackoff: time.Minute, Jitter: 0.01}
+
+// improve has an endpoint serve again.
+func improve(t *health.Table) {
+	ep := t.Acquire("a")
+	defer ep.Release()
+	ep.Note(health.Evidence{Kind: health.Refusing, At: time.Now()})
+	ep.Note(health.Evidence{Kind: health.Served, At: time.Now()})
+}
+
+func TestAPauseEndsWhenAnEndpointImproves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := rangeTries(lazy).Endless()
+		time.AfterFunc(700*time.Millisecond, func() { improve(tries.table) })
+		start := time.Now()
+		require.NoError(t, tries.Next(t.Context(), rpctypes.ErrGRPCNoLeader))
+		assert.GreaterOrEqual(t, time.Since(start), 700*time.Millisecond)
+		assert.LessOrEqual(t, time.Since(start), 700*time.Millisecond+wakeSpread)
+	})
+}
+
+// What improved while the attempt was under way that failed is not missed.
+func TestAnImprovementDuringAnAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := rangeTries(lazy).Endless()
+		tries.next(newAttempt(t))
+		improve(tries.table)
+		start := time.Now()
+		require.NoError(t, tries.Next(t.Context(), rpctypes.ErrGRPCNoLeader))
+		assert.LessOrEqual(t, time.Since(start), wakeSpread)
+	})
+}
+
+// An endpoint that comes and goes does not make a storm of the calls that wait.
+func TestEndpointsThatComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := rangeTries(lazy).Endless()
+		stop := make(chan struct{})
+		go func() {
+			tick := time.NewTicker(5 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+					improve(tries.table)
+				case <-stop:
+					return
+				}
+			}
+		}()
+		start, attempts := time.Now(), 0
+		for ; time.Since(start) < time.Minute; attempts++ {
+			tries.next(newAttempt(t))
+			require.NoError(t, tries.Next(t.Context(), rpctypes.ErrGRPCNoLeader))
+		}
+		close(stop)
+		assert.LessOrEqual(t, attempts, int(time.Minute/wakeSpacing)+1)
+		assert.Greater(t, attempts, int(time.Minute/(wakeSpacing+2*wakeSpread)), "none of them waits long")
+	})
+}
+
+// Calls that wait together do not come back at the same instant.
+func TestWakingIsSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCaller(nil, nil)
+		var at [50]time.Duration
+		start := time.Now()
+		for i := range at {
+			go func() {
+				tries := c.Tries("/s/m").Endless()
+				tries.policy = lazy
+				if tries.Next(t.Context(), errGone) == nil {
+					at[i] = time.Since(start)
+				}
+			}()
+		}
+		synctest.Wait()
+		improve(c.table)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		seen := map[time.Duration]bool{}
+		for _, d := range at {
+			assert.Less(t, d, wakeSpread)
+			seen[d] = true
+		}
+		assert.Greater(t, len(seen), len(at)/2)
+	})
+}
+
+// electionConn has no leader until there is one.
+type electionConn struct {
+	grpc.ClientConnInterface
+	led atomic.Bool
+}
+
+func (c *electionConn) Invoke(context.Context, string, any, any, ...grpc.CallOption) error {
+	if c.led.Load() {
+		return nil
+	}
+	return rpctypes.ErrGRPCNoLeader
+}
+
+// A call goes on soon after a leader exists, however long its pauses were by then.
+func TestACallGoesOnWhenThereIsALeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := new(electionConn)
+		c := newTestCaller(conn, nil)
+		start := time.Now()
+		const election = 7 * time.Second
+		time.AfterFunc(election, func() {
+			conn.led.Store(true)
+			c.table.Acquire("a").Learned(health.Role{ID: 1, Leader: 2, Term: 3}, time.Now())
+		})
+		require.NoError(t, rangeOn(t.Context(), c))
+		assert.Less(t, time.Since(start), election+wakeSpread+wakeSpacing)
+	})
+}

@@ -1,0 +1,169 @@
+package channel
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+
+	"github.com/quorate/quorate/health"
+)
+
+// overtaker is a caller whose writes can be overtaken.
+func overtaker() (*heldConn, *caller) {
+	conn := newHeldConn("a", "b", "c")
+	c := newTestCaller(conn, nil)
+	c.writes = &writes{table: c.table}
+	return conn, c
+}
+
+// read has a linearizable read answered in a term.
+func read(t *testing.T, conn *heldConn, c *caller, term uint64) {
+	t.Helper()
+	n := len(conn.attempts())
+	call := goRange(t.Context(), c)
+	a := conn.latest(t, n+1)
+	a.reply.(*pb.RangeResponse).Header = &pb.ResponseHeader{RaftTerm: term}
+	a.answer <- nil
+	require.True(t, call.ended())
+}
+
+func TestOvertakenWrites(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		known   uint64 // the term when the write begins
+		learn   func(t *testing.T, conn *heldConn, c *caller)
+		isGiven bool // up
+	}{
+		{"a read shows the new term", 5, func(t *testing.T, conn *heldConn, c *caller) { read(t, conn, c, 6) }, true},
+		{"a member knows the new leader", 5, func(_ *testing.T, _ *heldConn, c *caller) {
+			c.table.Acquire("a").Learned(health.Role{ID: 1, Leader: 2, Term: 6}, time.Now())
+		}, true},
+		{"a candidate has a new term", 5, func(_ *testing.T, _ *heldConn, c *caller) {
+			c.table.Acquire("a").Learned(health.Role{ID: 1, Term: 6}, time.Now())
+		}, false},
+		{"the term is the same", 5, func(t *testing.T, conn *heldConn, c *caller) { read(t, conn, c, 5) }, false},
+		{"nothing was known", 0, func(t *testing.T, conn *heldConn, c *caller) { read(t, conn, c, 6) }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conn, c := overtaker()
+				if tt.known > 0 {
+					read(t, conn, c, tt.known)
+				}
+				older := goPut(t.Context(), c)
+				olderAttempt := conn.latest(t, len(conn.attempts()))
+				time.Sleep(10 * time.Second)
+				require.False(t, older.ended(), "slow, and no reason to think that it is lost")
+
+				tt.learn(t, conn, c)
+				time.Sleep(300 * time.Millisecond)
+				younger := goPut(t.Context(), c)
+				youngerAttempt := conn.latest(t, len(conn.attempts()))
+				time.Sleep(overtakenAfter - 310*time.Millisecond)
+				require.False(t, older.ended())
+				time.Sleep(2*overtakenTick + 20*time.Millisecond)
+				if tt.isGiven {
+					require.True(t, older.ended())
+					isUnknown(codes.Unavailable)(t, older.err)
+					assert.ErrorContains(t, older.err, errOvertaken.Error())
+				}
+				time.Sleep(10 * time.Second)
+				require.False(t, younger.ended())
+				youngerAttempt.answer <- nil
+				require.True(t, younger.ended())
+				require.NoError(t, younger.err)
+				if !tt.isGiven {
+					olderAttempt.answer <- nil
+					require.True(t, older.ended())
+					require.NoError(t, older.err)
+				}
+			})
+		})
+	}
+}
+
+// A write that is waiting for an endpoint is not lost with the old leader.
+func TestAWriteThatNeverLeftIsSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, c := overtaker()
+		read(t, conn, c, 5)
+		call := goPut(t.Context(), c)
+		conn.latest(t, 2).Ended(false)
+		read(t, conn, c, 6)
+		time.Sleep(2 * overtakenAfter)
+		require.False(t, call.ended())
+		conn.latest(t, 4).answer <- nil
+		require.True(t, call.ended())
+		require.NoError(t, call.err)
+	})
+}
+
+// A compaction takes its time, and so may a call to a member that was named.
+func TestWhatIsNotOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, c := overtaker()
+		read(t, conn, c, 5)
+		compaction := goCall(t.Context(), c, pb.KV_Compact_FullMethodName, &pb.CompactionRequest{}, &pb.CompactionResponse{})
+		compacting := conn.latest(t, 2)
+		named := newHeldConn("a")
+		over := (&Channel{caller: c}).Over(named).(*caller)
+		put := goPut(t.Context(), over)
+		read(t, conn, c, 6)
+		time.Sleep(time.Minute)
+		require.False(t, compaction.ended())
+		require.False(t, put.ended())
+		compacting.answer <- nil
+		named.latest(t, 1).answer <- nil
+		require.True(t, compaction.ended())
+		require.True(t, put.ended())
+	})
+}
+
+// The list stays in order, whichever write ends first.
+func TestWritesUnderWay(t *testing.T) {
+	w := &writes{table: health.NewTable()}
+	attempts := make([]*attempt, 4)
+	for i := range attempts {
+		attempts[i] = newAttempt(t)
+		w.add(attempts[i])
+	}
+	order := func() (forward, backward []*attempt) {
+		for a := w.first; a != nil; a = a.queued.next {
+			forward = append(forward, a)
+		}
+		for a := w.last; a != nil; a = a.queued.prev {
+			backward = append([]*attempt{a}, backward...)
+		}
+		return forward, backward
+	}
+	left := attempts
+	for _, i := range []int{1, 2, 0, 0} { // from the middle, the end, the beginning
+		w.remove(left[i])
+		left = append(append([]*attempt{}, left[:i]...), left[i+1:]...)
+		forward, backward := order()
+		require.ElementsMatch(t, left, forward)
+		require.Equal(t, forward, backward)
+	}
+	assert.Nil(t, w.first)
+	assert.Nil(t, w.last)
+}
+
+// No timer runs while there is no write.
+func TestIdleWritesDoNotTick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, c := overtaker()
+		call := goPut(t.Context(), c)
+		conn.latest(t, 1).answer <- nil
+		require.True(t, call.ended())
+		time.Sleep(2 * overtakenTick)
+		synctest.Wait()
+		c.writes.mu.Lock()
+		defer c.writes.mu.Unlock()
+		assert.False(t, c.writes.ticking)
+	})
+}

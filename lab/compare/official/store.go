@@ -1,0 +1,80 @@
+package official
+
+import (
+	"context"
+	"strconv"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/load"
+)
+
+// store implements [load.Store].
+type store struct {
+	kv clientv3.KV
+}
+
+func (s store) Get(ctx context.Context, key string, serializable bool) (load.Answer, error) {
+	var opts []clientv3.OpOption
+	if serializable {
+		opts = append(opts, clientv3.WithSerializable())
+	}
+	resp, err := s.kv.Get(ctx, key, opts...)
+	if err != nil {
+		return load.Answer{}, err
+	}
+	a := load.Answer{Revision: resp.Header.GetRevision()}
+	for _, kv := range resp.Kvs {
+		a.Read = history.Reading{Found: true, Value: string(kv.Value), ModRevision: kv.ModRevision}
+	}
+	return a, nil
+}
+
+func (s store) Put(ctx context.Context, key, value string) (int64, error) {
+	resp, err := s.kv.Put(ctx, key, value)
+	if err != nil {
+		return 0, err
+	}
+	return resp.Header.GetRevision(), nil
+}
+
+func (s store) Increment(ctx context.Context, inc load.Increment) (load.Answer, error) {
+	hasValue := clientv3.Compare(clientv3.Value(inc.Counter), "=", strconv.FormatInt(inc.Want, 10))
+	if inc.Want == 0 {
+		hasValue = clientv3.Compare(clientv3.CreateRevision(inc.Counter), "=", 0)
+	}
+	resp, err := s.kv.Txn(ctx).
+		If(hasValue).
+		Then(clientv3.OpPut(inc.Counter, strconv.FormatInt(inc.Want+1, 10)), clientv3.OpPut(inc.Key, inc.Value)).
+		Else(clientv3.OpGet(inc.Counter)).
+		Commit()
+	if err != nil {
+		return load.Answer{}, err
+	}
+	a := load.Answer{Revision: resp.Header.GetRevision(), Applied: resp.Succeeded}
+	for _, r := range resp.Responses {
+		for _, kv := range r.GetResponseRange().GetKvs() {
+			a.Read = history.Reading{Found: true, Value: string(kv.Value), ModRevision: kv.ModRevision}
+		}
+	}
+	return a, nil
+}
+
+func (s store) List(ctx context.Context, page load.Page) (load.Listing, error) {
+	resp, err := s.kv.Get(ctx, page.From,
+		clientv3.WithRange(page.End), clientv3.WithLimit(page.Limit), clientv3.WithRev(page.Revision))
+	if err != nil {
+		return load.Listing{}, err
+	}
+	out := load.Listing{Revision: page.Revision, More: resp.More}
+	if out.Revision == 0 {
+		out.Revision = resp.Header.GetRevision()
+	}
+	for _, kv := range resp.Kvs {
+		out.Keys = append(out.Keys, load.Listed{
+			Key: string(kv.Key), Value: string(kv.Value), ModRevision: kv.ModRevision, Version: kv.Version,
+		})
+	}
+	return out, nil
+}

@@ -1,0 +1,62 @@
+package failover_test
+
+import (
+	"context"
+	"flag"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/health"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/quorate/quorate/lab"
+)
+
+var busyFor = flag.Duration("busy", 10*time.Second, "for how long TestABusyMachineEjectsNobody keeps all cores busy")
+
+// A process that is short of CPU hears answers late. That is nobody's fault but its own.
+func TestABusyMachineEjectsNobody(t *testing.T) {
+	c := start(t)
+	w := connect(t, c, "")
+	tr := begin(t, c, w, ttl)
+	before := accepted(c)
+	w.reset()
+	ctx, cancel := context.WithTimeout(t.Context(), *busyFor)
+	defer cancel()
+	keepBusy(ctx, 2*runtime.GOMAXPROCS(0))
+	visits, after := w.visits(), accepted(c)
+	tr.finish(t)
+
+	t.Logf("%d gets, slowest %v; %d puts, slowest %v; states %v", len(tr.gets), slowest(tr.gets), len(tr.puts), slowest(tr.puts), visits)
+	requireTraffic(t, tr.gets)
+	assert.Zero(t, visits[health.Dead])
+	assert.Zero(t, visits[health.Lagging])
+	assert.Equal(t, before, after, "no connection was made anew")
+	assert.Empty(t, tr.failedPuts())
+}
+
+// keepBusy has n goroutines compute until ctx ends.
+func keepBusy(ctx context.Context, n int) {
+	var busy sync.WaitGroup
+	for range n {
+		busy.Go(func() {
+			for ctx.Err() == nil {
+				for x := range 1_000_000 {
+					runtime.KeepAlive(x * x)
+				}
+			}
+		})
+	}
+	busy.Wait()
+}
+
+// accepted returns how many connections each member was ever asked for by clients.
+func accepted(c *lab.Cluster) []uint64 {
+	var counts []uint64
+	for _, m := range c.Members() {
+		counts = append(counts, c.ClientLink(m).Stats().Accepted)
+	}
+	return counts
+}

@@ -1,0 +1,73 @@
+// Package failover_test has programs use clusters of three real members while these are
+// killed, frozen, cut off, slowed down and restarted, and judges what the programs saw of
+// it. Budgets are about three times what is promised of an idle machine, because these
+// tests run on busy ones.
+package failover_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/lab"
+)
+
+const (
+	// patience bounds every wait for what must happen; a passing test waits a small part
+	// of it.
+	patience = 30 * time.Second
+	// glance is the pause between two looks at what is waited for.
+	glance = 10 * time.Millisecond
+)
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	goleak.VerifyTestMain(m)
+}
+
+func start(t *testing.T) *lab.Cluster {
+	t.Helper()
+	c, err := lab.Start(t.Context(), lab.Config{Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	return c
+}
+
+// connect returns who observes a client of all members. The service config may be empty.
+func connect(t *testing.T, c *lab.Cluster, serviceConfig string) *witness {
+	t.Helper()
+	w := newWitness(t, c)
+	var err error
+	w.client, err = clientv3.New(clientv3.Config{
+		Endpoints: c.Endpoints(), Observer: w, ServiceConfig: serviceConfig, Logger: zap.NewNop(),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = w.client.Close() })
+	return w
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func leaderOf(t *testing.T, c *lab.Cluster) *lab.Member {
+	t.Helper()
+	m, err := c.Leader(within(t, patience))
+	require.NoError(t, err)
+	return m
+}
+
+func followerOf(t *testing.T, c *lab.Cluster) *lab.Member {
+	t.Helper()
+	leader := leaderOf(t, c)
+	return c.Members()[(leader.Index()+1)%len(c.Members())]
+}

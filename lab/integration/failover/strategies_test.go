@@ -1,0 +1,145 @@
+package failover_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/link"
+)
+
+const (
+	get = pb.KV_Range_FullMethodName
+	put = pb.KV_Put_FullMethodName
+
+	// sample is how many picks are judged at least.
+	sample = 300
+)
+
+// Each strategy does what its name says, counted in connections and in picks.
+func TestStrategies(t *testing.T) {
+	c := start(t)
+	for name, test := range map[string]func(*testing.T, *lab.Cluster){
+		"round_robin":  testRoundRobin,
+		"race":         testRace,
+		"first_of_all": testFirstOfAll,
+		"leader":       testLeader,
+		"nearest":      testNearest,
+		"p2c":          testP2C,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, c) })
+	}
+}
+
+// use has callers make calls, and a watch, with the policy of a service config.
+func use(t *testing.T, c *lab.Cluster, policy string) *witness {
+	t.Helper()
+	t.Cleanup(func() { // after the client is closed
+		require.Eventually(t, func() bool { return connections(c) == 0 }, patience, glance)
+		c.Heal()
+	})
+	w := connect(t, c, `{"loadBalancingConfig": [`+policy+`]}`)
+	newTraffic(w.client).call(t)
+	openWatch(t, w.client, "elsewhere")
+	return w
+}
+
+// connections returns how many connections clients have to the members.
+func connections(c *lab.Cluster) int {
+	n := 0
+	for _, m := range c.Members() {
+		n += c.ClientLink(m).Stats().Active
+	}
+	return n
+}
+
+// requireConnections waits for the connections that calls have, and the one that the watch has.
+func requireConnections(t *testing.T, c *lab.Cluster, calls int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return connections(c) == calls+1 }, patience, glance,
+		"calls should have %d connections, and the watch one of its own", calls)
+}
+
+// shares returns what part of the calls of a method each member is given from now on, by
+// its name.
+func shares(t *testing.T, w *witness, method string) map[string]float64 {
+	t.Helper()
+	w.reset()
+	var counts map[string]int
+	total := 0
+	require.Eventually(t, func() bool {
+		counts, total = w.picked(method), 0
+		for _, n := range counts {
+			total += n
+		}
+		return total >= sample
+	}, patience, glance)
+	parts := map[string]float64{}
+	for name, n := range counts {
+		parts[name] = float64(n) / float64(total)
+	}
+	return parts
+}
+
+func testRoundRobin(t *testing.T, c *lab.Cluster) {
+	w := use(t, c, `{"quorate_round_robin": {}}`)
+	requireConnections(t, c, 3)
+	parts := shares(t, w, get)
+	for _, m := range c.Members() {
+		assert.InDelta(t, 1.0/3, parts[m.Name()], 0.1)
+	}
+}
+
+func testRace(t *testing.T, c *lab.Cluster) {
+	w := use(t, c, `{"quorate_pinned": {"form": "race"}}`)
+	requireConnections(t, c, 1)
+	assert.Len(t, shares(t, w, get), 1, "one member is used")
+}
+
+func testFirstOfAll(t *testing.T, c *lab.Cluster) {
+	w := use(t, c, `{"quorate_pinned": {"form": "first_of_all"}}`)
+	requireConnections(t, c, 3)
+	assert.Len(t, shares(t, w, get), 1, "one member is used")
+}
+
+func testLeader(t *testing.T, c *lab.Cluster) {
+	w := use(t, c, `{"quorate_leader": {}}`)
+	requireConnections(t, c, 3)
+	leader, next := leaderOf(t, c), followerOf(t, c)
+	assert.Equal(t, map[string]float64{leader.Name(): 1}, shares(t, w, put))
+	assert.Greater(t, shares(t, w, get)[leader.Name()], 0.95, "all reads but for hedges")
+
+	require.NoError(t, c.MoveLeader(within(t, patience), next))
+	w.say("%s leads", next.Name())
+	time.Sleep(time.Second) // within which the client has to follow
+	assert.Equal(t, map[string]float64{next.Name(): 1}, shares(t, w, put))
+}
+
+func testNearest(t *testing.T, c *lab.Cluster) {
+	near := c.Members()[1]
+	for _, m := range others(c, near) {
+		c.ClientLink(m).Delay(link.Reverse, 30*time.Millisecond)
+	}
+	w := use(t, c, `{"quorate_nearest": {}}`)
+	requireConnections(t, c, 3)
+	// One call in 64 goes round.
+	assert.Greater(t, shares(t, w, get)[near.Name()], 0.9)
+}
+
+// A member that is 80 ms late is in order, and p2c prefers others; one that is 200 ms late is
+// Slow, and avoided whatever the strategy.
+func testP2C(t *testing.T, c *lab.Cluster) {
+	for _, delay := range []time.Duration{80 * time.Millisecond, 200 * time.Millisecond} {
+		t.Run(delay.String(), func(t *testing.T) {
+			late := followerOf(t, c)
+			c.ClientLink(late).Delay(link.Reverse, delay)
+			w := use(t, c, `{"quorate_p2c": {}}`)
+			requireConnections(t, c, 3)
+			assert.Less(t, shares(t, w, get)[late.Name()], 0.1)
+		})
+	}
+}

@@ -1,0 +1,167 @@
+package failover_test
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/observe"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/lab"
+)
+
+// witness observes a client. Its log is printed if the test fails.
+type witness struct {
+	observe.None
+	client *clientv3.Client
+	began  time.Time
+	names  map[string]string // endpoint → name of the member
+
+	mu      sync.Mutex
+	log     []string
+	visited map[health.State]int
+	picks   map[pick]int
+	hedges  int
+	unknown map[string]int // by member
+}
+
+// pick is what a member was picked for.
+type pick struct {
+	member string
+	method string
+}
+
+func newWitness(t *testing.T, c *lab.Cluster) *witness {
+	w := &witness{
+		began: time.Now(), names: map[string]string{}, visited: map[health.State]int{}, picks: map[pick]int{}, unknown: map[string]int{},
+	}
+	for _, m := range c.Members() {
+		w.names[m.Endpoint()] = m.Name()
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for _, line := range w.log {
+				t.Log(line)
+			}
+		}
+	})
+	return w
+}
+
+// note needs the lock.
+func (w *witness) note(format string, args ...any) {
+	w.log = append(w.log, fmt.Sprintf("%7.3f ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
+}
+
+func (w *witness) say(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.note(format, args...)
+}
+
+func (w *witness) Picked(p observe.Pick) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.picks[pick{w.names[p.Endpoint], p.Method}]++
+}
+
+func (w *witness) StateChanged(c health.Change) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.visited[c.To]++
+	w.note("%s: %v → %v (%v)", w.names[c.Endpoint], c.From, c.To, c.Evidence)
+}
+
+func (w *witness) HedgeSent(observe.Hedge) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hedges++
+}
+
+func (w *witness) Retried(r observe.Retry) {
+	w.say("%s: %s again (%s): %v", w.names[r.Endpoint], r.Method, r.Class, r.Err)
+}
+
+func (w *witness) OutcomeUnknown(u observe.UnknownOutcome) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unknown[w.names[u.Endpoint]]++
+	w.note("%s: %s: outcome unknown: %v", w.names[u.Endpoint], u.Method, u.Err)
+}
+
+func (w *witness) WatchResumed(r observe.WatchResumption) {
+	w.say("%s: %d watches resumed after %v", w.names[r.Endpoint], r.Watches, r.Gap)
+}
+
+func (w *witness) LeaseLost(l observe.LeaseLoss) { w.say("lease lost: %v", l.Err) }
+
+// picked returns how often each member was picked for a method since the last reset.
+func (w *witness) picked(method string) map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	counts := map[string]int{}
+	for p, n := range w.picks {
+		if p.method == method {
+			counts[p.member] += n
+		}
+	}
+	return counts
+}
+
+// reset forgets what was picked, hedged and visited.
+func (w *witness) reset() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.picks)
+	clear(w.visited)
+	w.hedges = 0
+}
+
+// hedged returns how many hedges were sent since the last reset.
+func (w *witness) hedged() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.hedges
+}
+
+// visits returns how often any endpoint came into each state since the last reset.
+func (w *witness) visits() map[health.State]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.visited)
+}
+
+// unknownAt returns how many outcomes are unknown, by member.
+func (w *witness) unknownAt() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.unknown)
+}
+
+// status returns what the client says of a member.
+func (w *witness) status(m *lab.Member) health.Status {
+	for _, s := range w.client.EndpointStatus() {
+		if s.Endpoint == m.Endpoint() {
+			return s
+		}
+	}
+	return health.Status{}
+}
+
+// awaitUse waits until the client holds that the members serve, and sends gets to each.
+func (w *witness) awaitUse(t *testing.T, members ...*lab.Member) {
+	t.Helper()
+	for _, m := range members {
+		require.Eventually(t, func() bool { return w.status(m).State == health.Serving }, patience, glance, "%s is not used as one that serves", m.Name())
+		before := w.picked(get)[m.Name()]
+		require.Eventually(t, func() bool { return w.picked(get)[m.Name()] > before+callers },
+			patience, glance, "%s gets no calls", m.Name())
+	}
+}

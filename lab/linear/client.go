@@ -1,0 +1,105 @@
+package linear
+
+import (
+	"context"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab/linear/model"
+)
+
+// Client is the client that is put to the test.
+type Client interface {
+	// Do makes one operation on the keys of a group, whose names it is given.
+	Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error)
+	// Close ends the client.
+	Close() error
+}
+
+// Quorate connects through a client of Quorate as it comes: but for the endpoints and
+// a logger that says nothing, every field of its configuration has its default.
+func Quorate(endpoints []string) (Client, error) {
+	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})
+	if err != nil {
+		return nil, err
+	}
+	return quorate{c}, nil
+}
+
+type quorate struct {
+	*clientv3.Client
+}
+
+// Do makes plain gets, puts and deletes by the methods of those names.
+func (c quorate) Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
+	switch request.Kind {
+	case model.Get, model.SerializableGet:
+		return c.get(ctx, keys, request)
+	case model.Put:
+		return c.put(ctx, keys, request)
+	case model.Delete:
+		return c.remove(ctx, keys, request)
+	case model.Snapshot, model.Txn:
+		return c.txn(ctx, keys, request)
+	default:
+		return model.Response{}, fmt.Errorf("no such operation: %v", request)
+	}
+}
+
+func (c quorate) get(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
+	var opts []clientv3.OpOption
+	if request.Kind == model.SerializableGet {
+		opts = append(opts, clientv3.WithSerializable())
+	}
+	response, err := c.Get(ctx, keys[request.Then[0].Key], opts...)
+	if err != nil {
+		return model.Response{}, err
+	}
+	return plain(response.Header.GetRevision(), model.Result{KV: first(response.Kvs)}), nil
+}
+
+func (c quorate) put(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
+	act := request.Then[0]
+	response, err := c.Put(ctx, keys[act.Key], act.Value, options(act)...)
+	if err != nil {
+		return model.Response{}, err
+	}
+	return plain(response.Header.GetRevision(), model.Result{KV: shown(response.PrevKv)}), nil
+}
+
+func (c quorate) remove(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
+	act := request.Then[0]
+	response, err := c.Delete(ctx, keys[act.Key], options(act)...)
+	if err != nil {
+		return model.Response{}, err
+	}
+	return plain(response.Header.GetRevision(), model.Result{KV: first(response.PrevKvs), Deleted: response.Deleted}), nil
+}
+
+func (c quorate) txn(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
+	response, err := c.Txn(ctx).
+		If(comparisons(keys, request.If)...).
+		Then(operations(keys, request.Then)...).
+		Else(operations(keys, request.Else)...).
+		Commit()
+	if err != nil {
+		return model.Response{}, err
+	}
+	out := model.Response{Revision: response.Header.GetRevision(), Succeeded: response.Succeeded}
+	for _, r := range response.Responses {
+		var result model.Result
+		switch {
+		case r.GetResponseRange() != nil:
+			result.KV = first(r.GetResponseRange().GetKvs())
+		case r.GetResponsePut() != nil:
+			result.KV = shown(r.GetResponsePut().GetPrevKv())
+		case r.GetResponseDeleteRange() != nil:
+			result.KV = first(r.GetResponseDeleteRange().GetPrevKvs())
+			result.Deleted = r.GetResponseDeleteRange().GetDeleted()
+		}
+		out.Results = append(out.Results, result)
+	}
+	return out, nil
+}

@@ -1,0 +1,70 @@
+package linear
+
+import (
+	"context"
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/linear/model"
+)
+
+var (
+	seed     = flag.Uint64("seed", 1, "seed of the runs")
+	duration = flag.Duration("linear", 15*time.Second, "how long TestLinear injects faults")
+)
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	goleak.VerifyTestMain(m)
+}
+
+// TestLinear is the short form of "quorate soak linear".
+func TestLinear(t *testing.T) {
+	result, err := Run(t.Context(), Config{Duration: *duration, Seed: *seed, Dir: t.TempDir(), PageDir: t.ArtifactDir(), Log: t.Output()})
+	require.NoError(t, err)
+	require.True(t, result.Verdict.OK(), "%v", result)
+	t.Log("\n" + result.String())
+	for kind, n := range result.Operations {
+		assert.Positive(t, n[model.Answered], "no answer to a %v", model.Kind(kind))
+	}
+	assert.Positive(t, result.Refused, "no comparison was in vain")
+	assert.Positive(t, result.Sum(true, model.Failed), "no write was refused")
+	assert.Positive(t, result.Sum(true, model.Unknown), "no outcome was unknown")
+}
+
+// lines calls a function with the number of each write.
+type lines struct {
+	n     int
+	wrote func(n int)
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.n++
+	l.wrote(l.n)
+	return len(p), nil
+}
+
+// TestRunEndsEarly ends a run when its first fault is injected, which is the second
+// line of the log.
+func TestRunEndsEarly(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	log := &lines{wrote: func(n int) {
+		if n == 2 {
+			cancel()
+		}
+	}}
+	result, err := Run(ctx, Config{Duration: time.Hour, Seed: *seed, Dir: t.TempDir(), PageDir: t.ArtifactDir(), Log: log})
+	require.NoError(t, err)
+	assert.True(t, result.Interrupted)
+	assert.Len(t, result.Faults, 1)
+	assert.True(t, result.Verdict.OK(), "%v", result)
+	assert.Positive(t, result.Groups, "what was done until then is checked")
+}

@@ -1,0 +1,102 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// Verdict says whether a history is linearizable.
+type Verdict uint8
+
+const (
+	// Linearizable means that one order explains every answer.
+	Linearizable Verdict = iota
+	// Violated means that no order does.
+	Violated
+	// Undecided means that the time was up before either was found.
+	Undecided
+)
+
+// String returns "linearizable", "violated" or "undecided".
+func (v Verdict) String() string {
+	switch v {
+	case Linearizable:
+		return "linearizable"
+	case Violated:
+		return "violated"
+	default:
+		return "undecided"
+	}
+}
+
+// Finding is what a check found.
+type Finding struct {
+	Verdict Verdict
+	// Unseen is how many writes of unknown outcome left no value that anyone saw.
+	// Each of them took effect once or not at all.
+	Unseen int
+	// Message says, of a violation, which answer fits nowhere.
+	Message string
+
+	model porcupine.Model
+	info  porcupine.LinearizationInfo
+}
+
+// Check checks a history for as long as timeout. The time that it takes grows with the
+// number of operations, and doubles with every write of unknown outcome that may have
+// taken effect unseen. An error says what is wrong with the history itself.
+func Check(h History, timeout time.Duration) (Finding, error) {
+	if err := h.validate(); err != nil {
+		return Finding{}, fmt.Errorf("check a history: %w", err)
+	}
+	p := newPlan(h)
+	finding := Finding{Unseen: len(p.loose), model: p.model()}
+	operations := p.operations()
+	// This form also ends the search before it returns.
+	outcome, info := porcupine.CheckOperationsVerbose(finding.model, operations, timeout)
+	switch outcome {
+	case porcupine.Ok:
+	case porcupine.Unknown:
+		finding.Verdict = Undecided
+		finding.Message = fmt.Sprintf("%d operations, %d of them writes of unknown outcome that nobody saw, are not decided in %v",
+			len(operations), len(p.loose), timeout)
+	default:
+		finding.Verdict, finding.info = Violated, info
+		finding.Message = p.explain(info)
+	}
+	return finding, nil
+}
+
+// explain says which placed operation no order gets past.
+func (p *plan) explain(info porcupine.LinearizationInfo) string {
+	var furthest state
+	for _, partial := range info.PartialLinearizationsOperations()[0] {
+		at := state{}
+		for _, operation := range partial {
+			at, _ = p.step(at, operation.Input.(*step))
+		}
+		if at.next > furthest.next {
+			furthest = at
+		}
+	}
+	stuck := p.placed[furthest.next]
+	why := "the store before it: " + furthest.store.String()
+	if _, fits := p.step(furthest, stuck); fits {
+		why = "by its revision it comes before an operation that had returned when it was called"
+	}
+	return fmt.Sprintf("%d of %d answers fit, and then client %d, called at %v: %v; %s",
+		furthest.next, len(p.placed), stuck.Client, stuck.Call, stuck, why)
+}
+
+// Visualize writes a page for browsers that shows the history of a violation and how
+// far the operations of it fit. It needs nothing else, the network included.
+func (f Finding) Visualize(w io.Writer) error {
+	if f.Verdict != Violated {
+		return errors.New("visualize: only violations can be shown; the history is " + f.Verdict.String())
+	}
+	return porcupine.Visualize(f.model, f.info, w)
+}

@@ -1,0 +1,369 @@
+package model
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is far above what the histories here take.
+const patience = time.Minute
+
+// kv is the key as it is after its first write, and rewritten after a later one.
+func kv(value string, revision int64) KV { return rewritten(value, revision, revision, 1) }
+
+func rewritten(value string, created, modified, version int64) KV {
+	return KV{Value: value, CreateRevision: created, ModRevision: modified, Version: version}
+}
+
+// during gives an operation its time and, with it, a client of its own, since
+// operations of a test overlap at will.
+func during(call, ret int, op Operation) Operation {
+	op.Client, op.Call, op.Return = call, time.Duration(call), time.Duration(ret)
+	return op
+}
+
+func answer(kind Kind, act Act, revision int64, result Result) Operation {
+	return Operation{
+		Request:  Request{Kind: kind, Then: []Act{act}},
+		Response: Response{Revision: revision, Succeeded: true, Results: []Result{result}},
+	}
+}
+
+func get(key int, revision int64, is KV) Operation {
+	return answer(Get, Act{Key: key}, revision, Result{KV: is})
+}
+
+func serializable(key int, revision int64, is KV) Operation {
+	return answer(SerializableGet, Act{Key: key}, revision, Result{KV: is})
+}
+
+func put(key int, value string, revision int64) Operation {
+	return answer(Put, Act{Verb: Write, Key: key, Value: value}, revision, Result{})
+}
+
+func putOver(key int, value string, revision int64, was KV) Operation {
+	return answer(Put, Act{Verb: Write, Key: key, Value: value, Prev: true}, revision, Result{KV: was})
+}
+
+func remove(key int, revision, deleted int64) Operation {
+	return answer(Delete, Act{Verb: Remove, Key: key}, revision, Result{Deleted: deleted})
+}
+
+func txn(request Request, revision int64, succeeded bool, results ...Result) Operation {
+	request.Kind = Txn
+	return Operation{Request: request, Response: Response{Revision: revision, Succeeded: succeeded, Results: results}}
+}
+
+func unknown(op Operation) Operation {
+	op.Outcome, op.Response, op.Err = Unknown, Response{}, "the connection broke"
+	return op
+}
+
+func failed(op Operation) Operation {
+	op.Outcome, op.Response, op.Err = Failed, Response{}, "refused"
+	return op
+}
+
+var (
+	writeBoth = Request{Then: []Act{{Verb: Write, Key: 0, Value: "x"}, {Verb: Write, Key: 1, Value: "y"}}}
+	readBoth  = []Act{{Key: 0}, {Key: 1}}
+)
+
+func snapshot(revision int64, first, second KV) Operation {
+	return Operation{
+		Request:  Request{Kind: Snapshot, Then: readBoth},
+		Response: Response{Revision: revision, Succeeded: true, Results: []Result{{KV: first}, {KV: second}}},
+	}
+}
+
+// swap is a txn that puts a value on key 0 if the comparison holds, and reads it
+// otherwise.
+func swap(value string, compare Compare) Request {
+	return Request{If: []Compare{compare}, Then: []Act{{Verb: Write, Value: value}}, Else: []Act{{}}}
+}
+
+func TestLinearizable(t *testing.T) {
+	tests := map[string][]Operation{
+		"nothing": nil,
+		"a read after a write": {
+			during(1, 2, put(0, "x", 5)), during(3, 4, get(0, 5, kv("x", 5))),
+		},
+		"a read beside a write sees it or not": {
+			during(1, 9, put(0, "x", 5)), during(2, 8, get(0, 4, KV{})), during(3, 7, get(0, 6, kv("x", 5))),
+		},
+		"writes beside each other take effect in either order": {
+			during(1, 9, put(0, "x", 6)), during(2, 8, put(0, "y", 5)), during(10, 11, get(0, 6, rewritten("x", 5, 6, 2))),
+		},
+		"a write, a delete, and a write": {
+			during(1, 2, put(0, "x", 5)), during(3, 4, remove(0, 6, 1)), during(5, 6, get(0, 6, KV{})),
+			during(7, 8, remove(0, 6, 0)), during(9, 10, put(0, "y", 7)), during(11, 12, get(0, 7, kv("y", 7))),
+		},
+		"what was there before": {
+			during(1, 2, putOver(0, "x", 5, KV{})), during(3, 4, putOver(0, "y", 6, kv("x", 5))),
+			during(5, 6, answer(Delete, Act{Verb: Remove, Prev: true}, 7, Result{Deleted: 1, KV: rewritten("y", 5, 6, 2)})),
+		},
+		"a failed write that nobody sees": {
+			during(1, 2, failed(put(0, "x", 0))), during(3, 4, get(0, 5, KV{})),
+		},
+		"an unknown write that never takes effect": {
+			during(1, 2, unknown(put(0, "x", 0))), during(3, 4, get(0, 5, KV{})), during(5, 6, put(0, "y", 6)),
+			during(7, 8, get(0, 6, kv("y", 6))),
+		},
+		"an unknown write that takes effect at once": {
+			during(1, 2, unknown(put(0, "x", 0))), during(3, 4, get(0, 5, kv("x", 5))),
+		},
+		"an unknown write that takes effect after it was found missing": {
+			during(1, 2, unknown(put(0, "x", 0))), during(3, 4, get(0, 5, KV{})), during(5, 6, put(0, "y", 6)),
+			during(7, 8, get(0, 6, kv("y", 6))), during(9, 10, get(0, 8, rewritten("x", 6, 8, 2))),
+		},
+		"an unknown write that nobody sees, but counts": {
+			during(1, 2, unknown(put(0, "x", 0))), during(3, 4, put(0, "y", 6)), during(5, 6, get(0, 6, rewritten("y", 5, 6, 2))),
+		},
+		"an unknown delete that took effect": {
+			during(1, 2, put(0, "x", 5)), during(3, 4, unknown(remove(0, 0, 0))), during(5, 6, get(0, 6, KV{})),
+		},
+		"an unknown delete that takes effect late": {
+			during(1, 2, put(0, "x", 5)), during(3, 4, unknown(remove(0, 0, 0))), during(5, 6, get(0, 5, kv("x", 5))),
+			during(7, 8, get(0, 9, KV{})),
+		},
+		"an unknown delete of what is not there": {
+			during(1, 2, unknown(remove(0, 0, 0))), during(3, 4, get(0, 6, KV{})),
+		},
+		"an unknown txn that is seen on both keys": {
+			during(1, 2, unknown(txn(writeBoth, 0, true))), during(3, 4, snapshot(5, kv("x", 5), kv("y", 5))),
+		},
+		"an unknown txn that nobody sees, but on which another one depends": {
+			during(1, 2, unknown(put(0, "x", 0))),
+			during(3, 4, txn(swap("y", Compare{Target: Value, Value: "x"}), 6, true, Result{})),
+		},
+		"a txn whose comparison does not hold": {
+			during(1, 2, put(0, "x", 5)),
+			during(3, 4, txn(swap("y", Compare{Target: ModRevision, Number: 4}), 5, false, Result{KV: kv("x", 5)})),
+			during(5, 6, txn(swap("z", Compare{Target: Value, Value: "x", NotEqual: true}), 5, false, Result{KV: kv("x", 5)})),
+		},
+		"a value compared on an absent key": {
+			during(1, 2, txn(swap("y", Compare{Target: Value, Value: "x", NotEqual: true}), 5, false, Result{})),
+		},
+		"txns whose comparisons hold": {
+			during(1, 2, txn(swap("y", Compare{Target: CreateRevision}), 5, true, Result{})),
+			during(3, 4, txn(swap("z", Compare{Target: Version, Number: 1}), 6, true, Result{})),
+			during(5, 6, txn(swap("w", Compare{Target: ModRevision, Number: 6}), 7, true, Result{})),
+			during(7, 8, txn(swap("v", Compare{Target: CreateRevision, Number: 5}), 8, true, Result{})),
+		},
+		"a txn that reads before it writes": {
+			during(1, 2, put(0, "x", 5)),
+			during(3, 4, txn(Request{Then: []Act{{}, {Verb: Write, Value: "y"}, {}}}, 6, true,
+				Result{KV: kv("x", 5)}, Result{}, Result{KV: rewritten("y", 5, 6, 2)})),
+		},
+		"a serializable read of the past": {
+			during(1, 2, put(0, "x", 5)), during(3, 4, put(0, "y", 6)), during(5, 6, serializable(0, 5, kv("x", 5))),
+			during(7, 8, serializable(0, 2, KV{})), during(9, 10, serializable(0, 6, rewritten("y", 5, 6, 2))),
+		},
+		"a txn whose other branch is refused": {
+			during(1, 2, txn(Request{
+				If: []Compare{{Target: Version, Number: 1}}, Then: []Act{{Verb: Write, Value: "x", Orphan: true}}, Else: []Act{{}},
+			}, 5, false, Result{})),
+		},
+		"a refused write of unknown outcome": {
+			during(1, 2, unknown(answer(Put, Act{Verb: Write, Value: "x", Orphan: true}, 0, Result{}))), during(3, 4, get(0, 7, KV{})),
+		},
+		"failed and unknown reads": {
+			during(1, 2, failed(get(0, 0, KV{}))), during(1, 2, unknown(get(0, 0, KV{}))),
+		},
+	}
+	for name, operations := range tests {
+		t.Run(name, func(t *testing.T) {
+			finding, err := Check(History{Operations: operations}, patience)
+			require.NoError(t, err)
+			assert.Equal(t, Linearizable, finding.Verdict, finding.Message)
+			require.ErrorContains(t, finding.Visualize(&bytes.Buffer{}), "the history is linearizable")
+		})
+	}
+}
+
+func TestViolated(t *testing.T) {
+	tests := map[string]struct {
+		operations []Operation
+		stuck      string // what the message says of the answer that fits nowhere
+	}{
+		"a lost write": {[]Operation{
+			during(1, 2, put(0, "x", 5)), during(3, 4, get(0, 6, KV{})),
+		}, "get a → absent, at revision 6; the store before it: a=x (version 1, created at 5, modified at 5), b absent, c absent"},
+		"a lost write, overwritten": {[]Operation{
+			during(1, 2, put(0, "x", 5)), during(3, 4, putOver(0, "y", 6, KV{})),
+		}, "put a=y → absent, at revision 6"},
+		"a write that took effect twice": {[]Operation{
+			during(1, 2, put(0, "x", 6)), during(3, 4, get(0, 6, rewritten("x", 5, 6, 2))),
+		}, "get a → x (version 2"},
+		"a write that took effect once more later": {[]Operation{
+			during(1, 2, put(0, "x", 5)), during(3, 4, get(0, 5, kv("x", 5))), during(5, 6, get(0, 7, rewritten("x", 5, 7, 2))),
+		}, "modified at 7), at revision 7"},
+		"an unknown write that took effect twice": {[]Operation{
+			during(1, 2, unknown(put(0, "x", 0))), during(3, 4, get(0, 5, kv("x", 5))), during(5, 6, get(0, 7, rewritten("x", 5, 7, 2))),
+		}, "get a → x (version 2"},
+		"an unknown write that took effect unseen, twice": {[]Operation{
+			during(1, 2, unknown(put(0, "x", 0))), during(3, 4, put(0, "y", 7)), during(5, 6, get(0, 7, rewritten("y", 5, 7, 3))),
+		}, "get a → y (version 3"},
+		"an unknown write that is overwritten and back": {[]Operation{
+			during(1, 2, unknown(put(0, "x", 0))), during(3, 4, get(0, 5, kv("x", 5))), during(5, 6, put(0, "y", 6)),
+			during(7, 8, get(0, 6, rewritten("y", 5, 6, 2))), during(9, 10, get(0, 8, rewritten("x", 5, 8, 3))),
+		}, "get a → x (version 3"},
+		"an unknown write that is undone": {[]Operation{
+			during(1, 2, unknown(put(0, "x", 0))), during(3, 4, get(0, 5, kv("x", 5))), during(5, 6, get(0, 6, KV{})),
+		}, "get a → absent, at revision 6"},
+		"an unknown write that is seen before it was made": {[]Operation{
+			during(1, 2, get(0, 5, kv("x", 5))), during(3, 4, unknown(put(0, "x", 0))),
+		}, "by its revision it comes before an operation that had returned when it was called"},
+		"an unknown delete that took effect twice": {[]Operation{
+			during(1, 2, put(0, "x", 5)), during(3, 4, unknown(remove(0, 0, 0))), during(5, 6, get(0, 6, KV{})),
+			during(7, 8, put(0, "y", 7)), during(9, 10, get(0, 8, KV{})),
+		}, "get a → absent, at revision 8"},
+		"half of an unknown txn": {[]Operation{
+			during(1, 2, unknown(txn(writeBoth, 0, true))), during(3, 4, snapshot(5, kv("x", 5), KV{})),
+		}, "snapshot get a, get b → x"},
+		"an unknown txn whose comparison did not hold": {[]Operation{
+			during(1, 2, put(0, "x", 5)), during(3, 4, unknown(txn(swap("y", Compare{Target: Version}), 0, true))),
+			during(5, 6, get(0, 6, rewritten("y", 5, 6, 2))),
+		}, "but its value was seen at revision 6"},
+		"a failed write that took effect": {[]Operation{
+			during(1, 2, failed(put(0, "x", 0))), during(3, 4, get(0, 5, kv("x", 5))),
+		}, "get a → x"},
+		"a failed write that took effect unseen": {[]Operation{
+			during(1, 2, failed(put(0, "x", 0))), during(3, 4, put(0, "y", 6)), during(5, 6, get(0, 6, rewritten("y", 5, 6, 2))),
+		}, "get a → y (version 2"},
+		"a failed delete that took effect": {[]Operation{
+			during(1, 2, put(0, "x", 5)), during(3, 4, failed(remove(0, 0, 0))), during(5, 6, get(0, 6, KV{})),
+		}, "get a → absent"},
+		"a stale read": {[]Operation{
+			during(1, 2, put(0, "x", 5)), during(3, 4, put(0, "y", 6)), during(5, 6, get(0, 5, kv("x", 5))),
+		}, "by its revision it comes before an operation that had returned"},
+		"a read of a value that nobody wrote": {[]Operation{
+			during(1, 2, get(0, 5, kv("x", 5))),
+		}, "0 of 1 answers fit, and then client 1, called at 1ns: get a"},
+		"reads whose revisions go back": {[]Operation{
+			during(1, 2, get(0, 6, KV{})), during(3, 4, get(1, 5, KV{})),
+		}, "get b → absent, at revision 5; by its revision"},
+		"a write whose revision is of the past": {[]Operation{
+			during(1, 2, put(0, "x", 6)), during(3, 4, put(1, "y", 5)),
+		}, "put b=y → at revision 5; by its revision"},
+		"two writes of one revision": {[]Operation{
+			during(1, 2, put(0, "x", 5)), during(1, 2, put(1, "y", 5)),
+		}, "put b=y → at revision 5; the store"},
+		"half of a txn": {[]Operation{
+			during(1, 2, txn(writeBoth, 5, true, Result{}, Result{})), during(3, 4, snapshot(5, kv("x", 5), KV{})),
+		}, "snapshot get a, get b"},
+		"a txn that succeeds against its comparison": {[]Operation{
+			during(1, 2, put(0, "x", 5)), during(3, 4, txn(swap("y", Compare{Target: ModRevision, Number: 4}), 6, true, Result{})),
+		}, "txn if mod(a)=4 then put a=y else get a → succeeded, at revision 6"},
+		"a txn that does not succeed though its comparison holds": {[]Operation{
+			during(1, 2, put(0, "x", 5)),
+			during(3, 4, txn(swap("y", Compare{Target: Value, Value: "x"}), 5, false, Result{KV: kv("x", 5)})),
+		}, "not succeeded"},
+		"a wrong previous value": {[]Operation{
+			during(1, 2, put(0, "x", 5)), during(3, 4, put(0, "y", 6)), during(5, 6, putOver(0, "z", 7, kv("x", 5))),
+		}, "put a=z → x"},
+		"a previous value that nobody asked for": {[]Operation{
+			during(1, 2, answer(Put, Act{Verb: Write, Value: "x"}, 5, Result{KV: kv("y", 4)})),
+		}, "put a=x → y"},
+		"a wrong create revision": {[]Operation{
+			during(1, 2, put(0, "x", 5)), during(3, 4, get(0, 5, rewritten("x", 4, 5, 1))),
+		}, "created at 4"},
+		"the create revision of an unknown write that came later": {[]Operation{
+			during(1, 2, get(0, 5, KV{})), during(3, 4, unknown(put(0, "x", 0))), during(5, 6, put(0, "y", 8)),
+			during(7, 8, get(0, 8, rewritten("y", 5, 8, 2))),
+		}, "get a → y (version 2, created at 5"},
+		"a delete that deleted nothing": {[]Operation{
+			during(1, 2, put(0, "x", 5)), during(3, 4, remove(0, 5, 0)),
+		}, "delete a → deleted 0"},
+		"a delete of what is not there": {[]Operation{
+			during(1, 2, remove(0, 5, 1)),
+		}, "delete a → deleted 1"},
+		"a serializable read of a state that never was": {[]Operation{
+			during(1, 2, put(0, "x", 5)), during(3, 4, put(0, "y", 6)), during(5, 6, serializable(0, 6, kv("x", 5))),
+		}, "serializable get get a"},
+		"a serializable read of the future": {[]Operation{
+			during(1, 2, serializable(0, 5, kv("x", 5))), during(3, 4, put(0, "x", 5)),
+		}, "by its revision"},
+		"a refused write that is answered": {[]Operation{
+			during(1, 2, answer(Put, Act{Verb: Write, Value: "x", Orphan: true}, 5, Result{})),
+		}, "put a=x under no lease there is"},
+		"a refused write of unknown outcome that took effect": {[]Operation{
+			during(1, 2, unknown(answer(Put, Act{Verb: Write, Value: "x", Orphan: true}, 0, Result{}))), during(3, 4, put(0, "y", 6)),
+			during(5, 6, get(0, 6, rewritten("y", 5, 6, 2))),
+		}, "get a → y (version 2"},
+		"results that are missing": {[]Operation{
+			during(1, 2, txn(writeBoth, 5, true)),
+		}, "txn put a=x, put b=y → at revision 5"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			finding, err := Check(History{Operations: tt.operations}, patience)
+			require.NoError(t, err)
+			require.Equal(t, Violated, finding.Verdict)
+			assert.Contains(t, finding.Message, tt.stuck)
+			var page bytes.Buffer
+			require.NoError(t, finding.Visualize(&page))
+			assert.Contains(t, page.String(), "<html")
+		})
+	}
+}
+
+// TestClaimedRevisions holds an unknown write to the revisions that are left to it.
+func TestClaimedRevisions(t *testing.T) {
+	operations := []Operation{
+		during(1, 2, put(1, "w", 4)), during(3, 4, unknown(put(0, "x", 0))), during(5, 6, put(0, "y", 7)),
+		during(7, 8, get(0, 7, rewritten("y", 5, 7, 2))),
+	}
+	for claims, want := range map[string]Verdict{"": Linearizable, "6": Linearizable, "5 6": Violated} {
+		finding, err := Check(History{Operations: operations, Claimed: func(revision int64) bool {
+			return strings.Contains(claims, string(rune('0'+revision)))
+		}}, patience)
+		require.NoError(t, err)
+		assert.Equal(t, want, finding.Verdict, "claimed: %s", claims)
+		assert.Equal(t, 1, finding.Unseen)
+	}
+}
+
+// TestUndecided gives the search no time for a history that needs some.
+func TestUndecided(t *testing.T) {
+	operations := []Operation{during(0, 1, put(0, "first", 5))}
+	for i := range 40 {
+		operations = append(operations, during(2, 3, unknown(put(i%Keys, "unknown"+string(rune('A'+i)), 0))))
+	}
+	operations = append(operations, during(4, 5, get(0, 500, rewritten("unknownA", 5, 300, 60))))
+	finding, err := Check(History{Operations: operations}, time.Millisecond)
+	require.NoError(t, err)
+	assert.Equal(t, Undecided, finding.Verdict)
+	assert.Contains(t, finding.Message, "39 of them writes of unknown outcome that nobody saw, are not decided in 1ms")
+	assert.Equal(t, "undecided", finding.Verdict.String())
+}
+
+func TestBadHistories(t *testing.T) {
+	tests := map[string]struct {
+		operation Operation
+		want      string
+	}{
+		"an end before the beginning": {during(2, 1, get(0, 5, KV{})), "operation 0 ends at 1ns, before it begins at 2ns"},
+		"no such outcome":             {Operation{Outcome: 7}, "has the outcome 7"},
+		"no such key":                 {get(Keys, 5, KV{}), "uses the key 3: keys are 0 to 2"},
+		"no such key compared":        {txn(Request{If: []Compare{{Key: -1}}}, 5, true), "compares the key -1"},
+		"a value twice": {
+			txn(Request{Then: []Act{{Verb: Write, Value: "x"}}, Else: []Act{{Verb: Write, Value: "x"}}}, 5, true),
+			`the value "x", which was written before`,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := Check(History{Operations: []Operation{tt.operation}}, patience)
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}

@@ -1,0 +1,97 @@
+package model
+
+import (
+	"github.com/anishathalye/porcupine"
+)
+
+// state is where the search stands. It is comparable, which is how porcupine finds
+// out that it has been somewhere before.
+type state struct {
+	// next is the rank of the placed operation that comes next, and spent how many
+	// loose writes have taken effect since the one before it.
+	next, spent int
+	store       store
+}
+
+// model returns the sequential specification that the search goes by.
+func (p *plan) model() porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return state{} },
+		Step: func(from, input, _ any) (bool, any) {
+			to, ok := p.step(from.(state), input.(*step))
+			return ok, to
+		},
+		DescribeOperation: func(input, _ any) string { return input.(*step).String() },
+		DescribeState:     func(s any) string { return s.(state).store.String() },
+	}
+}
+
+// step returns the state after an operation, and whether the operation can take
+// effect in the state with the response that it has.
+func (p *plan) step(from state, s *step) (state, bool) {
+	switch s.fate {
+	case placed:
+		return p.place(from, s)
+	case loose:
+		return p.apply(from, s)
+	default:
+		return from, true
+	}
+}
+
+// place lets a placed operation take effect.
+func (p *plan) place(from state, s *step) (state, bool) {
+	if s.rank != from.next {
+		return from, false
+	}
+	if s.wrote && s.rank > 0 && s.response.Revision <= p.placed[s.rank-1].response.Revision {
+		return from, false // two writes have one revision
+	}
+	if from.store.holds(s.Request.If) != s.response.Succeeded {
+		return from, false
+	}
+	after, changed, ok := from.store.perform(
+		s.Request.branch(s.response.Succeeded), s.response.Results, exactly(s.response.Revision))
+	return state{next: from.next + 1, store: after}, ok && changed == s.wrote
+}
+
+// apply lets a loose write take effect. After the last answer it makes no difference
+// whether it does, so there it is always possible, which is also the place of one that
+// never does. Before that it is only of use if it changes something.
+func (p *plan) apply(from state, s *step) (state, bool) {
+	if from.next == len(p.placed) {
+		return from, true
+	}
+	if from.spent >= p.room[from.next] {
+		return from, false
+	}
+	revision := p.between(from.next)
+	revision.first += int64(from.spent)
+	after, changed, ok := from.store.perform(s.Request.branch(from.store.holds(s.Request.If)), nil, revision)
+	return state{next: from.next, spent: from.spent + 1, store: after}, ok && changed
+}
+
+// operations returns the history as porcupine takes it. A write of unknown outcome has
+// a row of its own in pictures, because its client goes on before it ends.
+func (p *plan) operations() []porcupine.Operation {
+	rows := 0
+	for _, steps := range [][]*step{p.placed, p.void} {
+		for _, s := range steps {
+			rows = max(rows, s.Client+1)
+		}
+	}
+	var operations []porcupine.Operation
+	for _, steps := range [][]*step{p.placed, p.loose, p.void} {
+		for _, s := range steps {
+			row := s.Client
+			if s.Outcome == Unknown {
+				row = rows
+				rows++
+			}
+			operations = append(operations, porcupine.Operation{
+				ClientId: row, Input: s, Call: int64(s.begin), Return: int64(s.end),
+			})
+		}
+	}
+	return operations
+}

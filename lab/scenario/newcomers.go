@@ -1,0 +1,126 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/internal/pace"
+	"github.com/quorate/quorate/lab/load"
+	"github.com/quorate/quorate/lab/measure"
+)
+
+// newcomerPause is how long a newcomer waits before it tries again, and the watch of
+// what newcomers put before it is opened again.
+const newcomerPause = 5 * time.Millisecond
+
+// newcomers are callers who begin when a new leader is reported. The callers of the load
+// may be waiting then for the end of calls that went to the old one, which says nothing
+// about the calls that a program makes from now on. What newcomers put lies apart from
+// what the load writes, and no check judges it.
+type newcomers struct {
+	services load.Services
+	meter    *measure.Meter
+	now      func() time.Duration
+	prefix   string        // of their keys, ending in a slash
+	callers  int           // of each kind, at each report
+	timeout  time.Duration // of each call
+
+	ctx   context.Context // they outlive the call that announces them
+	end   context.CancelFunc
+	group sync.WaitGroup
+}
+
+// welcome returns newcomers who begin when they are told to, and opens a watch of what
+// they put, from a revision on. finish ends it all.
+func (r *run) welcome(ctx context.Context, services load.Services, revision int64) *newcomers {
+	n := &newcomers{
+		services: services, meter: &r.meter, now: r.now, prefix: fmt.Sprintf("/quorate-lab-new/%016x/", r.cfg.Seed),
+		callers: r.cfg.Callers, timeout: r.cfg.CallTimeout,
+	}
+	n.ctx, n.end = context.WithCancel(ctx)
+	if services.Watcher != nil {
+		n.group.Go(func() { n.watch(revision) })
+	}
+	return n
+}
+
+// begin makes callers get and put, each until it has succeeded.
+func (n *newcomers) begin(since time.Duration) {
+	for i := range n.callers {
+		key := fmt.Sprintf("%s%d/%d", n.prefix, since.Nanoseconds(), i)
+		n.group.Go(func() {
+			n.try(func(ctx context.Context) error {
+				_, err := n.services.Store.Get(ctx, key, false)
+				return err
+			}, func(at time.Duration) { n.meter.NewGet(since, i, at) })
+		})
+		n.group.Go(func() {
+			n.try(func(ctx context.Context) error {
+				_, err := n.services.Store.Put(ctx, key, key)
+				return err
+			}, func(at time.Duration) { n.meter.NewPut(since, i, at) })
+		})
+	}
+}
+
+// try makes a call until it succeeds, and tells when it has.
+func (n *newcomers) try(call func(context.Context) error, done func(at time.Duration)) {
+	for n.ctx.Err() == nil {
+		ctx, cancel := context.WithTimeout(n.ctx, n.timeout)
+		err := call(ctx)
+		at := n.now()
+		cancel()
+		if err == nil {
+			done(at)
+			return
+		}
+		_ = pace.Sleep(n.ctx, newcomerPause)
+	}
+}
+
+// watch tells when what newcomers put is delivered.
+func (n *newcomers) watch(revision int64) {
+	req := history.WatchRequest{Key: n.prefix, RangeEnd: n.prefix[:len(n.prefix)-1] + "0", StartRevision: revision}
+	for n.ctx.Err() == nil {
+		n.read(&req)
+		_ = pace.Sleep(n.ctx, newcomerPause)
+	}
+}
+
+// read reads one watch to its end, and moves the request to where the next is to begin.
+func (n *newcomers) read(req *history.WatchRequest) {
+	ctx, cancel := context.WithCancel(n.ctx)
+	defer cancel()
+	for resp := range n.services.Watcher.Watch(ctx, *req) {
+		at := n.now()
+		for _, e := range resp.Events {
+			if since, caller, ok := n.parse(e.Key); ok {
+				n.meter.NewEvent(since, caller, at)
+			}
+			req.StartRevision = max(req.StartRevision, e.ModRevision+1)
+		}
+		req.StartRevision = max(req.StartRevision, resp.CompactRevision)
+	}
+}
+
+// parse returns which newcomer puts a key, and since when.
+func (n *newcomers) parse(key string) (since time.Duration, caller int, ok bool) {
+	moment, number, _ := strings.Cut(strings.TrimPrefix(key, n.prefix), "/")
+	ns, err := strconv.ParseInt(moment, 10, 64)
+	if err != nil {
+		return 0, 0, false
+	}
+	caller, err = strconv.Atoi(number)
+	return time.Duration(ns), caller, err == nil
+}
+
+// finish ends the newcomers that have not succeeded, and the watch.
+func (n *newcomers) finish() {
+	n.end()
+	n.group.Wait()
+}

@@ -1,0 +1,73 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/pace"
+	"github.com/quorate/quorate/lab/measure"
+)
+
+// askEvery is the time between two questions to a member about its leader. A moment
+// at which a leader was reported is therefore up to 20 ms late. It is asked all the
+// time, so that it costs the healthy row what it costs the others.
+const askEvery = 20 * time.Millisecond
+
+// observe watches the members, and the client's view of them if it has one, and makes
+// newcomers begin when a new leader is reported, until the function that it returns is
+// called. The end of ctx ends it too.
+func (r *run) observe(ctx context.Context, conn Connection, revision int64) (end func()) {
+	newcomers := r.welcome(ctx, conn.Services, revision)
+	ctx, cancel := context.WithCancel(ctx)
+	var observers sync.WaitGroup
+	var known leadership
+	for _, m := range r.scene.Cluster.Members() {
+		observers.Go(func() { r.askForLeader(ctx, m, &known, newcomers) })
+	}
+	if conn.States != nil && r.cfg.Timeline != nil {
+		observers.Go(func() { r.askForStates(ctx, conn.States) })
+	}
+	return func() {
+		cancel()
+		observers.Wait()
+		newcomers.finish()
+	}
+}
+
+// askForLeader asks a member all the time who leads, past the links. A member that
+// does not answer is asked again.
+func (r *run) askForLeader(ctx context.Context, m *lab.Member, known *leadership, newcomers *newcomers) {
+	for ctx.Err() == nil {
+		status, err := m.Status(ctx)
+		if err == nil && known.report(m.Index(), status.GetLeader(), status.GetRaftTerm()) {
+			newcomers.begin(r.newLeader(m, status.GetLeader()))
+		}
+		_ = pace.Sleep(ctx, askEvery)
+	}
+}
+
+// newLeader notes that a member reports a leader that none has reported before, and
+// returns when.
+func (r *run) newLeader(reporter *lab.Member, id uint64) (at time.Duration) {
+	name := fmt.Sprintf("member %x", id)
+	for _, m := range r.scene.Cluster.Members() {
+		if m.ID() == id {
+			name = m.Name()
+		}
+	}
+	now := r.now()
+	r.meter.Lead(now, name, reporter.Name())
+	r.meter.Note(now, fmt.Sprintf("%s reports that %s leads", reporter.Name(), name))
+	return now
+}
+
+// askForStates draws what the client says of its endpoints.
+func (r *run) askForStates(ctx context.Context, states func() map[string]string) {
+	for ctx.Err() == nil {
+		r.meter.States(r.now(), states())
+		_ = pace.Sleep(ctx, measure.Bucket)
+	}
+}

@@ -1,0 +1,19 @@
+// Package otel turns what a client does and finds into OpenTelemetry metrics.
+//
+//	observer, err := otel.New(provider, otel.Options{Client: "orders"})
+//	…
+//	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Observer: observer})
+//
+// Several clients share a provider, and are told apart by the attribute
+// "quorate.client.name", which each should have one of its own of: endpoint states of
+// clients with the same name are not added up by every exporter. The metrics are listed
+// in docs/observing.md of the library.
+//
+// # Cardinality
+//
+// The attribute "quorate.endpoint.name" has a value for each endpoint that the client has
+// had. States are reported for those that it has at the moment; OpenTelemetry has no way
+// to drop a counter, so programs whose endpoints come and go by the thousands should drop
+// the attribute with a view. What goes to an endpoint that is none of the client's, such
+// as a Status call to a member by its address, counts for "other".
+package otel

@@ -1,0 +1,225 @@
+package otel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/observe"
+)
+
+// The attributes of the metrics.
+const (
+	clientKey   = attribute.Key("quorate.client.name")
+	endpointKey = attribute.Key("quorate.endpoint.name")
+	stateKey    = attribute.Key("quorate.endpoint.state")
+	reasonKey   = attribute.Key("quorate.ejection.reason")
+	laneKey     = attribute.Key("quorate.lane")
+	classKey    = attribute.Key("quorate.retry.class")
+	methodKey   = attribute.Key("rpc.method")
+)
+
+// other stands for all endpoints that are none of the client's.
+const other = "other"
+
+// Options configures an [Observer].
+type Options struct {
+	// Client is the value of the attribute "quorate.client.name", which tells the clients
+	// of a provider apart. The default is "", without the attribute.
+	Client string
+}
+
+// Observer is an [observe.Observer] that counts in OpenTelemetry metrics.
+type Observer struct {
+	observe.None
+	*instruments
+	client   []attribute.KeyValue // the client's name, if it has one
+	plain    metric.MeasurementOption
+	callback metric.Registration
+
+	picked sync.Map // of endpoint to *lanes
+
+	mu     sync.Mutex
+	states observe.States
+}
+
+var _ observe.Observer = (*Observer)(nil)
+
+// New returns the Observer of one client. The error says that the provider is missing, or
+// is the provider's about an instrument.
+func New(provider metric.MeterProvider, opts Options) (*Observer, error) {
+	if provider == nil {
+		return nil, errors.New("otel: no meter provider: pass otel.GetMeterProvider() or one of your own")
+	}
+	meter := provider.Meter(scope)
+	instruments, err := newInstruments(meter)
+	if err != nil {
+		return nil, fmt.Errorf("making the metrics: %w", err)
+	}
+	o := &Observer{instruments: instruments}
+	if opts.Client != "" {
+		o.client = []attribute.KeyValue{clientKey.String(opts.Client)}
+	}
+	o.plain = o.with()
+	if o.callback, err = meter.RegisterCallback(o.observeStates, o.state); err != nil {
+		return nil, fmt.Errorf("making the metrics: %w", err)
+	}
+	return o, nil
+}
+
+// Close ends the reports of endpoint states. What was counted stays. It returns the
+// provider's error. A client that is closed tells that it has no endpoints any more, after
+// which there are no states to report either.
+func (o *Observer) Close() error { return o.callback.Unregister() }
+
+// with returns the attributes of one measurement.
+func (o *Observer) with(attributes ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(append(attributes, o.client...)...))
+}
+
+// observeStates reports the states at the moment.
+func (o *Observer) observeStates(_ context.Context, to metric.Observer) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, ep := range o.states.Endpoints() {
+		current, _ := o.states.Of(ep)
+		for state := health.Unknown; state <= health.Dead; state++ {
+			var value int64
+			if state == current {
+				value = 1
+			}
+			to.ObserveInt64(o.state, value, o.with(endpointKey.String(ep), stateKey.String(state.String())))
+		}
+	}
+	return nil
+}
+
+// EndpointsSet ends the reports of the states of endpoints that are removed.
+func (o *Observer) EndpointsSet(endpoints []string) {
+	o.mu.Lock()
+	removed := o.states.Set(endpoints)
+	o.mu.Unlock()
+	for _, ep := range removed {
+		o.picked.Delete(ep)
+	}
+}
+
+// lanes are the attributes of picks of an endpoint.
+type lanes struct{ calls, streams, bulk []metric.AddOption }
+
+// Picked counts a pick.
+func (o *Observer) Picked(e observe.Pick) {
+	options, ok := o.picked.Load(e.Endpoint)
+	if !ok {
+		options = o.optionsOf(e.Endpoint)
+	}
+	with := options.(*lanes)
+	option := with.calls
+	switch e.Lane {
+	case observe.LaneStreams:
+		option = with.streams
+	case observe.LaneBulk:
+		option = with.bulk
+	case observe.LaneCalls:
+	}
+	o.picks.Add(context.Background(), 1, option...)
+}
+
+// optionsOf makes the attributes of picks of an endpoint, and keeps those of the client's
+// own.
+func (o *Observer) optionsOf(endpoint string) *lanes {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	known := o.states.Has(endpoint)
+	name := endpoint
+	if !known {
+		name = other
+	}
+	option := func(lane observe.Lane) []metric.AddOption {
+		return []metric.AddOption{o.with(endpointKey.String(name), laneKey.String(string(lane)))}
+	}
+	options := &lanes{
+		calls: option(observe.LaneCalls), streams: option(observe.LaneStreams), bulk: option(observe.LaneBulk),
+	}
+	if known {
+		o.picked.Store(endpoint, options)
+	}
+	return options
+}
+
+// endpoint returns the attribute for an endpoint.
+func (o *Observer) endpoint(name string) attribute.KeyValue {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.states.Has(name) {
+		name = other
+	}
+	return endpointKey.String(name)
+}
+
+// StateChanged keeps the state of an endpoint, and counts how it came into it.
+func (o *Observer) StateChanged(c health.Change) {
+	o.mu.Lock()
+	known := o.states.Change(c)
+	o.mu.Unlock()
+	if known {
+		o.count(o.changes, 1, endpointKey.String(c.Endpoint), stateKey.String(c.To.String()))
+	}
+}
+
+func (o *Observer) count(counter metric.Int64Counter, n int, attributes ...attribute.KeyValue) {
+	counter.Add(context.Background(), int64(n), o.with(attributes...))
+}
+
+// Ejected counts an ejection.
+func (o *Observer) Ejected(e observe.Ejection) {
+	o.count(o.ejections, 1, o.endpoint(e.Endpoint), reasonKey.String(e.Evidence.Kind.String()))
+}
+
+// Readmitted counts a readmission.
+func (o *Observer) Readmitted(e observe.Readmission) {
+	o.count(o.readmissions, 1, o.endpoint(e.Endpoint))
+}
+
+// Retried counts a retry.
+func (o *Observer) Retried(e observe.Retry) {
+	o.count(o.retries, 1, method(e.Method), classKey.String(e.Class))
+}
+
+// FailedOver counts a failover for the endpoint that was left.
+func (o *Observer) FailedOver(e observe.Failover) { o.count(o.failovers, 1, o.endpoint(e.From)) }
+
+// HedgeSent counts a hedge.
+func (o *Observer) HedgeSent(e observe.Hedge) { o.count(o.hedges, 1, method(e.Method)) }
+
+// HedgeWon counts a hedge that won.
+func (o *Observer) HedgeWon(e observe.Hedge) { o.count(o.hedgeWins, 1, method(e.Method)) }
+
+// OutcomeUnknown counts an unknown outcome.
+func (o *Observer) OutcomeUnknown(e observe.UnknownOutcome) { o.count(o.unknown, 1, method(e.Method)) }
+
+// WatchResumed counts the watches of a stream, and measures how long they stood still.
+func (o *Observer) WatchResumed(e observe.WatchResumption) {
+	o.count(o.watches, e.Watches)
+	o.gap.Record(context.Background(), e.Gap.Seconds(), o.plain)
+}
+
+// LeaseRenewed measures a margin. One that is negative counts as 0, because a histogram is
+// not for negative values.
+func (o *Observer) LeaseRenewed(e observe.LeaseRenewal) {
+	o.margin.Record(context.Background(), max(e.Margin.Seconds(), 0), o.plain)
+}
+
+// LeaseLost counts a lost lease.
+func (o *Observer) LeaseLost(observe.LeaseLoss) { o.count(o.leasesLost, 1) }
+
+// method returns the attribute for a method.
+func method(full string) attribute.KeyValue {
+	return methodKey.String(strings.TrimPrefix(full, "/"))
+}

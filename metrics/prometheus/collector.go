@@ -1,0 +1,117 @@
+package prometheus
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/health"
+)
+
+// collector is what a registry has of this package: one for all clients.
+type collector struct {
+	metrics
+
+	mu        sync.Mutex
+	observers map[*Observer]struct{} // that are open
+}
+
+// register returns the collector of a registry, which is made with the first client.
+func register(reg prometheus.Registerer) (*collector, error) {
+	c := &collector{metrics: newMetrics(), observers: make(map[*Observer]struct{})}
+	err := reg.Register(c)
+	var known prometheus.AlreadyRegisteredError
+	switch {
+	case err == nil:
+		return c, nil
+	case !errors.As(err, &known):
+		return nil, fmt.Errorf("registering the metrics: %w", err)
+	}
+	if c, ok := known.ExistingCollector.(*collector); ok {
+		return c, nil
+	}
+	return nil, fmt.Errorf("registering the metrics: the registry has others of the same names: %w", err)
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.state
+	for _, m := range c.all() {
+		m.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	for _, m := range c.all() {
+		m.Collect(ch)
+	}
+	for ep, clients := range c.states() {
+		for state := health.Unknown; state <= health.Dead; state++ {
+			ch <- prometheus.MustNewConstMetric(c.state, prometheus.GaugeValue, float64(clients[state]),
+				ep.client, ep.endpoint, state.String())
+		}
+	}
+}
+
+// clientEndpoint is an endpoint of the clients of one name.
+type clientEndpoint struct{ client, endpoint string }
+
+// states counts the clients that hold each endpoint to be in each state.
+func (c *collector) states() map[clientEndpoint]map[health.State]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make(map[clientEndpoint]map[health.State]int)
+	for o := range c.observers {
+		for endpoint, state := range o.current() {
+			ep := clientEndpoint{o.client, endpoint}
+			if all[ep] == nil {
+				all[ep] = make(map[health.State]int)
+			}
+			all[ep][state]++
+		}
+	}
+	return all
+}
+
+func (c *collector) add(o *Observer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.observers[o] = struct{}{}
+}
+
+// remove drops an observer, but not what was counted by it.
+func (c *collector) remove(o *Observer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.observers, o)
+}
+
+// forget drops what was counted for endpoints, unless other clients of the name have them.
+func (c *collector) forget(client string, endpoints []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, ep := range endpoints {
+		if c.has(client, ep) {
+			continue
+		}
+		for _, vec := range c.byEndpoint() {
+			vec.DeletePartialMatch(prometheus.Labels{"client": client, "endpoint": ep})
+		}
+	}
+}
+
+// has reports whether a client of the name has an endpoint. It needs the lock.
+func (c *collector) has(client, endpoint string) bool {
+	for o := range c.observers {
+		if o.client != client {
+			continue
+		}
+		if _, ok := o.current()[endpoint]; ok {
+			return true
+		}
+	}
+	return false
+}

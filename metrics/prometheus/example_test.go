@@ -1,0 +1,39 @@
+package prometheus_test
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/health"
+	quorateprom "github.com/quorate/quorate/metrics/prometheus"
+	"github.com/quorate/quorate/observe"
+)
+
+func ExampleNew() {
+	registry := prometheus.NewRegistry()
+	observer, err := quorateprom.New(registry, quorateprom.Options{Client: "orders"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer observer.Close()
+
+	// Given to a client as Config.Observer, this is what it hears:
+	observer.EndpointsSet([]string{"10.0.0.1:2379"})
+	observer.StateChanged(health.Change{Endpoint: "10.0.0.1:2379", To: health.Serving})
+	observer.Retried(observe.Retry{Method: "/etcdserverpb.KV/Range", Class: "NotSent"})
+
+	families, err := registry.Gather()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, family := range families {
+		fmt.Println(family.GetName())
+	}
+	// Output:
+	// quorate_client_endpoint_state
+	// quorate_client_endpoint_state_changes_total
+	// quorate_client_retries_total
+}

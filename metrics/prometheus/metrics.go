@@ -1,0 +1,71 @@
+package prometheus
+
+import "github.com/prometheus/client_golang/prometheus"
+
+var (
+	// marginBuckets reach from a lease whose renewal comes too late to one of minutes. The
+	// usual margin is two thirds of the TTL.
+	marginBuckets = []float64{0, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300}
+
+	// gapBuckets reach from a stream that moves to an outage of a minute.
+	gapBuckets = []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
+)
+
+// metrics are those of all clients in a registry.
+type metrics struct {
+	picks, ejections, readmissions, changes, failovers *prometheus.CounterVec // by endpoint
+	retries, hedges, hedgesWon, unknown                *prometheus.CounterVec // by method
+	watches, leasesLost                                *prometheus.CounterVec
+	gap, margin                                        *prometheus.HistogramVec
+
+	state *prometheus.Desc
+}
+
+func newMetrics() metrics {
+	return metrics{
+		picks:        counter("picks_total", "Attempts of calls and openings of streams that were given the endpoint.", "endpoint", "lane"),
+		ejections:    counter("ejections_total", "Times that the endpoint was taken out of use, by the kind of evidence.", "endpoint", "reason"),
+		readmissions: counter("readmissions_total", "Times that the endpoint was taken back into use.", "endpoint"),
+		changes:      counter("endpoint_state_changes_total", "Times that the endpoint came into the state.", "endpoint", "state"),
+		failovers:    counter("failovers_total", "Calls and streams that failed at the endpoint and went on at another one.", "endpoint"),
+		retries:      counter("retries_total", "Attempts that failed and were repeated, by the class of the error.", "method", "class"),
+		hedges:       counter("hedges_total", "Reads that were sent to a second endpoint.", "method"),
+		hedgesWon:    counter("hedges_won_total", "Reads that the second endpoint answered first.", "method"),
+		unknown:      counter("unknown_outcomes_total", "Writes that failed and may have been executed.", "method"),
+		watches:      counter("watches_resumed_total", "Watches that went on on another stream."),
+		leasesLost:   counter("leases_lost_total", "Leases that were to be kept alive and ended, or may have."),
+		gap: histogram("watch_gap_seconds",
+			"Time from the end of a watch stream until its watches went on on another one.", gapBuckets),
+		margin: histogram("lease_margin_seconds",
+			"Time that was left to a lease when its renewal arrived; 0 if none was.", marginBuckets),
+		state: prometheus.NewDesc(name("endpoint_state"),
+			"How many clients of the name hold the endpoint to be in the state: 1 for its state and 0 for the others, with one client.",
+			[]string{"client", "endpoint", "state"}, nil),
+	}
+}
+
+func name(metric string) string { return prometheus.BuildFQName("quorate", "client", metric) }
+
+func counter(metric, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name(metric), Help: help},
+		append([]string{"client"}, labels...))
+}
+
+func histogram(metric, help string, buckets []float64) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name(metric), Help: help, Buckets: buckets},
+		[]string{"client"})
+}
+
+// byEndpoint returns the metrics that have an endpoint.
+func (m *metrics) byEndpoint() []*prometheus.CounterVec {
+	return []*prometheus.CounterVec{m.picks, m.ejections, m.readmissions, m.changes, m.failovers}
+}
+
+// all returns all metrics but the state.
+func (m *metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{
+		m.picks, m.ejections, m.readmissions, m.changes, m.failovers,
+		m.retries, m.hedges, m.hedgesWon, m.unknown,
+		m.watches, m.leasesLost, m.gap, m.margin,
+	}
+}

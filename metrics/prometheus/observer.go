@@ -1,0 +1,191 @@
+package prometheus
+
+import (
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/observe"
+)
+
+// other stands for all endpoints that are none of the client's.
+const other = "other"
+
+// Options configures an [Observer].
+type Options struct {
+	// Client is the value of the label "client", which tells the clients of a registry
+	// apart. The default is "", which Prometheus takes for no label.
+	Client string
+}
+
+// Observer is an [observe.Observer] that counts in Prometheus metrics.
+type Observer struct {
+	observe.None
+	shared *collector // by the clients of a registry
+	client string
+
+	picked sync.Map // of endpoint to *lanes
+
+	mu     sync.Mutex
+	states observe.States
+}
+
+var _ observe.Observer = (*Observer)(nil)
+
+// New returns the Observer of one client, and registers the metrics if the registry does
+// not have them yet. The error says that reg is missing, or that it has other metrics of
+// these names.
+func New(reg prometheus.Registerer, opts Options) (*Observer, error) {
+	if reg == nil {
+		return nil, errors.New("prometheus: no registerer: pass prometheus.DefaultRegisterer or a registry of your own")
+	}
+	c, err := register(reg)
+	if err != nil {
+		return nil, err
+	}
+	o := &Observer{shared: c, client: opts.Client}
+	c.add(o)
+	return o, nil
+}
+
+// Close drops the states of the client's endpoints. What was counted stays. A client
+// that is closed tells that it has no endpoints any more, which has the same effect, so
+// that only an Observer that was never used with one has to be closed.
+func (o *Observer) Close() { o.shared.remove(o) }
+
+// lanes are the pick counters of an endpoint.
+type lanes struct{ calls, streams, bulk prometheus.Counter }
+
+// EndpointsSet drops what there is of endpoints that are removed.
+func (o *Observer) EndpointsSet(endpoints []string) {
+	o.mu.Lock()
+	removed := o.states.Set(endpoints)
+	o.mu.Unlock()
+	for _, ep := range removed {
+		o.picked.Delete(ep)
+	}
+	o.shared.forget(o.client, removed)
+}
+
+// Picked counts a pick. For an endpoint that was picked before it allocates nothing.
+func (o *Observer) Picked(e observe.Pick) {
+	counters, ok := o.picked.Load(e.Endpoint)
+	if !ok {
+		counters = o.countersOf(e.Endpoint)
+	}
+	switch l := counters.(*lanes); e.Lane {
+	case observe.LaneStreams:
+		l.streams.Inc()
+	case observe.LaneBulk:
+		l.bulk.Inc()
+	default:
+		l.calls.Inc()
+	}
+}
+
+// countersOf makes the pick counters of an endpoint, and keeps those of the client's own.
+func (o *Observer) countersOf(endpoint string) *lanes {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	label := o.labelLocked(endpoint)
+	counters := &lanes{
+		calls:   o.shared.picks.WithLabelValues(o.client, label, string(observe.LaneCalls)),
+		streams: o.shared.picks.WithLabelValues(o.client, label, string(observe.LaneStreams)),
+		bulk:    o.shared.picks.WithLabelValues(o.client, label, string(observe.LaneBulk)),
+	}
+	if label == endpoint {
+		o.picked.Store(endpoint, counters)
+	}
+	return counters
+}
+
+func (o *Observer) labelLocked(endpoint string) string {
+	if o.states.Has(endpoint) {
+		return endpoint
+	}
+	return other
+}
+
+// count counts something of an endpoint. It holds the lock so that what is removed is not
+// made again by those who are late.
+func (o *Observer) count(vec *prometheus.CounterVec, endpoint string, labels ...string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	vec.WithLabelValues(append([]string{o.client, o.labelLocked(endpoint)}, labels...)...).Inc()
+}
+
+// current returns the state of each endpoint.
+func (o *Observer) current() map[string]health.State {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := make(map[string]health.State)
+	for _, ep := range o.states.Endpoints() {
+		all[ep], _ = o.states.Of(ep)
+	}
+	return all
+}
+
+// StateChanged keeps the state of an endpoint, and counts how it came into it.
+func (o *Observer) StateChanged(c health.Change) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.states.Change(c) {
+		o.shared.changes.WithLabelValues(o.client, c.Endpoint, c.To.String()).Inc()
+	}
+}
+
+// Ejected counts an ejection.
+func (o *Observer) Ejected(e observe.Ejection) {
+	o.count(o.shared.ejections, e.Endpoint, e.Evidence.Kind.String())
+}
+
+// Readmitted counts a readmission.
+func (o *Observer) Readmitted(e observe.Readmission) {
+	o.count(o.shared.readmissions, e.Endpoint)
+}
+
+// Retried counts a retry.
+func (o *Observer) Retried(e observe.Retry) {
+	o.shared.retries.WithLabelValues(o.client, method(e.Method), e.Class).Inc()
+}
+
+// FailedOver counts a failover for the endpoint that was left.
+func (o *Observer) FailedOver(e observe.Failover) {
+	o.count(o.shared.failovers, e.From)
+}
+
+// HedgeSent counts a hedge.
+func (o *Observer) HedgeSent(e observe.Hedge) {
+	o.shared.hedges.WithLabelValues(o.client, method(e.Method)).Inc()
+}
+
+// HedgeWon counts a hedge that won.
+func (o *Observer) HedgeWon(e observe.Hedge) {
+	o.shared.hedgesWon.WithLabelValues(o.client, method(e.Method)).Inc()
+}
+
+// OutcomeUnknown counts an unknown outcome.
+func (o *Observer) OutcomeUnknown(e observe.UnknownOutcome) {
+	o.shared.unknown.WithLabelValues(o.client, method(e.Method)).Inc()
+}
+
+// WatchResumed counts the watches of a stream, and measures how long they stood still.
+func (o *Observer) WatchResumed(e observe.WatchResumption) {
+	o.shared.watches.WithLabelValues(o.client).Add(float64(e.Watches))
+	o.shared.gap.WithLabelValues(o.client).Observe(e.Gap.Seconds())
+}
+
+// LeaseRenewed measures a margin. One that is negative counts as 0, because the sum of a
+// histogram must not fall.
+func (o *Observer) LeaseRenewed(e observe.LeaseRenewal) {
+	o.shared.margin.WithLabelValues(o.client).Observe(max(e.Margin.Seconds(), 0))
+}
+
+// LeaseLost counts a lost lease.
+func (o *Observer) LeaseLost(observe.LeaseLoss) { o.shared.leasesLost.WithLabelValues(o.client).Inc() }
+
+// method returns the label value for a method.
+func method(full string) string { return strings.TrimPrefix(full, "/") }

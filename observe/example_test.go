@@ -1,0 +1,34 @@
+package observe_test
+
+import (
+	"fmt"
+
+	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/observe"
+)
+
+// ejections tells people which endpoints are not used. It implements what it needs and
+// leaves the rest to None.
+type ejections struct{ observe.None }
+
+func (ejections) Ejected(e observe.Ejection) {
+	fmt.Printf("%s is %v (%v)\n", e.Endpoint, e.State, e.Evidence.Kind)
+}
+
+func (ejections) Readmitted(e observe.Readmission) {
+	fmt.Printf("%s is back\n", e.Endpoint)
+}
+
+func ExampleObserver() {
+	var o observe.Observer = ejections{}
+
+	// What a client does with it:
+	o.Picked(observe.Pick{Endpoint: "10.0.0.2:2379", Method: "/etcdserverpb.KV/Range", Lane: observe.LaneCalls})
+	o.Ejected(observe.Ejection{
+		Endpoint: "10.0.0.2:2379", State: health.Dead, Evidence: health.Evidence{Kind: health.Missed},
+	})
+	o.Readmitted(observe.Readmission{Endpoint: "10.0.0.2:2379"})
+	// Output:
+	// 10.0.0.2:2379 is dead (probe missed)
+	// 10.0.0.2:2379 is back
+}

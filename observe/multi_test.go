@@ -1,0 +1,94 @@
+package observe_test
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/observe"
+)
+
+// recorder remembers what it was told.
+type recorder struct {
+	observe.None
+	events []any
+}
+
+func (r *recorder) note(e any) { r.events = append(r.events, e) }
+
+func (r *recorder) EndpointsSet(e []string)                 { r.note(e) }
+func (r *recorder) Picked(e observe.Pick)                   { r.note(e) }
+func (r *recorder) StateChanged(e health.Change)            { r.note(e) }
+func (r *recorder) Ejected(e observe.Ejection)              { r.note(e) }
+func (r *recorder) Readmitted(e observe.Readmission)        { r.note(e) }
+func (r *recorder) Retried(e observe.Retry)                 { r.note(e) }
+func (r *recorder) FailedOver(e observe.Failover)           { r.note(e) }
+func (r *recorder) HedgeSent(e observe.Hedge)               { r.note(e) }
+func (r *recorder) HedgeWon(e observe.Hedge)                { r.note(e) }
+func (r *recorder) OutcomeUnknown(e observe.UnknownOutcome) { r.note(e) }
+func (r *recorder) WatchResumed(e observe.WatchResumption)  { r.note(e) }
+func (r *recorder) LeaseRenewed(e observe.LeaseRenewal)     { r.note(e) }
+func (r *recorder) LeaseLost(e observe.LeaseLoss)           { r.note(e) }
+
+// TestMultiTellsAll calls every method of the interface, those to come included.
+func TestMultiTellsAll(t *testing.T) {
+	events := reflect.TypeFor[observe.Observer]()
+	called := 0
+	for i := range events.NumMethod() {
+		method := events.Method(i)
+		if !method.IsExported() {
+			continue
+		}
+		called++
+		t.Run(method.Name, func(t *testing.T) {
+			first, second := new(recorder), new(recorder)
+			multi := observe.Multi(first, nil, second)
+			event := reflect.New(method.Type.In(0)).Elem()
+			reflect.ValueOf(multi).MethodByName(method.Name).Call([]reflect.Value{event})
+			require.Equal(t, []any{event.Interface()}, first.events)
+			require.Equal(t, first.events, second.events)
+		})
+	}
+	require.Equal(t, 13, called)
+}
+
+func TestMultiKeepsTheOrder(t *testing.T) {
+	var order []string
+	named := func(name string) observe.Observer {
+		return &called{f: func() { order = append(order, name) }}
+	}
+	observe.Multi(observe.Multi(named("a"), named("b")), observe.None{}, named("c")).HedgeSent(observe.Hedge{})
+	require.Equal(t, []string{"a", "b", "c"}, order)
+}
+
+type called struct {
+	observe.None
+	f func()
+}
+
+func (c *called) HedgeSent(observe.Hedge) { c.f() }
+
+func TestMultiOfFew(t *testing.T) {
+	require.Nil(t, observe.Multi())
+	require.Nil(t, observe.Multi(nil, observe.None{}))
+	r := new(recorder)
+	require.Same(t, r, observe.Multi(nil, r, observe.None{}))
+}
+
+func TestPickAllocatesNothing(t *testing.T) {
+	var count counter
+	o := observe.Multi(&count, &count)
+	pick := observe.Pick{Endpoint: "10.0.0.1:2379", Method: "/etcdserverpb.KV/Range", Lane: observe.LaneCalls}
+	assert.Zero(t, testing.AllocsPerRun(100, func() { o.Picked(pick) }))
+	assert.Positive(t, count.n)
+}
+
+type counter struct {
+	observe.None
+	n int
+}
+
+func (c *counter) Picked(observe.Pick) { c.n++ }

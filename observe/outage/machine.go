@@ -1,0 +1,207 @@
+package outage
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/observe"
+)
+
+// machine decides what is worth a line. It has no I/O, goroutines or clock: it is told
+// what happened and at which time, and returns lines. Times that are passed to it must
+// not go backwards. It is not safe for concurrent use.
+type machine struct {
+	states    observe.States
+	endpoints map[string]*episode
+	cluster   episode
+	lines     []line // that nobody took yet
+}
+
+func newMachine() *machine { return &machine{endpoints: make(map[string]*episode)} }
+
+// set replaces the endpoints. Outages of those that are removed are over.
+func (m *machine) set(now time.Time, endpoints []string) {
+	m.lapse(now)
+	for _, ep := range m.states.Set(endpoints) {
+		m.forget(now, ep)
+	}
+	m.judge(now)
+}
+
+// change takes in what is held of an endpoint.
+func (m *machine) change(now time.Time, c health.Change) {
+	m.lapse(now)
+	if !m.states.Change(c) {
+		m.forget(now, c.Endpoint)
+		m.judge(now)
+		return
+	}
+	e := m.endpoints[c.Endpoint]
+	if e == nil {
+		e = new(episode)
+		m.endpoints[c.Endpoint] = e
+	}
+	switch c.To {
+	case health.Lagging, health.NoLeader, health.NotServing, health.Dead:
+		e.fails(now)
+		e.state, e.evidence = c.To, c.Evidence
+		e.note(now, tally{lastErr: c.Evidence.Err})
+	case health.Serving, health.Slow, health.Learner:
+		e.serves(now)
+	case health.Unknown, health.Suspected, health.Draining:
+	}
+	m.judge(now)
+}
+
+// forget drops an endpoint that was removed.
+func (m *machine) forget(now time.Time, ep string) {
+	e := m.endpoints[ep]
+	delete(m.endpoints, ep)
+	if e == nil || !e.phase.told() || e.covered {
+		return
+	}
+	if e.phase == out {
+		e.back = now
+	}
+	m.lines = append(m.lines, line{kind: endpointRemoved, endpoint: ep, episode: *e})
+}
+
+// judge decides whether the cluster serves. It stays what it was as long as no endpoint
+// serves and one may.
+func (m *machine) judge(now time.Time) {
+	down, open := 0, false
+	for _, ep := range m.states.Endpoints() {
+		state, _ := m.states.Of(ep)
+		e := m.endpoints[ep]
+		switch {
+		case e != nil && e.phase.down():
+			down++
+		case state == health.Serving, state == health.Slow, state == health.Suspected:
+			m.cluster.serves(now)
+			return
+		case state != health.Learner:
+			open = true
+		}
+	}
+	if down > 0 && !open {
+		m.cluster.fails(now)
+	}
+}
+
+// note counts what was tried because of an endpoint, "" if that is not known.
+func (m *machine) note(now time.Time, ep string, t tally) {
+	m.cluster.note(now, t)
+	if e := m.endpoints[ep]; e != nil {
+		e.note(now, t)
+	}
+}
+
+// advance does what is due, and returns what is to be told.
+func (m *machine) advance(now time.Time) []line {
+	m.lapse(now)
+	lines := m.lines
+	m.lines = nil
+	return lines
+}
+
+// lapse does what is due.
+func (m *machine) lapse(now time.Time) {
+	if when, ok := m.cluster.due(); ok && !when.After(now) {
+		m.clusterLapses()
+	}
+	for _, ep := range m.states.Endpoints() {
+		e := m.endpoints[ep]
+		if e == nil {
+			continue
+		}
+		if when, ok := m.due(e); ok && !when.After(now) {
+			m.endpointLapses(ep, e)
+		}
+	}
+}
+
+// wake returns when advance is to be called, and false if there is no reason to.
+func (m *machine) wake(now time.Time) (time.Time, bool) {
+	if len(m.lines) > 0 {
+		return now, true
+	}
+	wake, any := m.cluster.due()
+	for _, e := range m.endpoints {
+		if when, ok := m.due(e); ok && (!any || when.Before(wake)) {
+			wake, any = when, true
+		}
+	}
+	return wake, any
+}
+
+// due returns when the phase of an endpoint lapses. While it is open whether the whole
+// cluster is out no endpoint is told to be.
+func (m *machine) due(e *episode) (time.Time, bool) {
+	open := m.cluster.phase == failing || m.cluster.phase == wavering
+	if e.phase == failing && open {
+		return time.Time{}, false
+	}
+	return e.due()
+}
+
+func (m *machine) endpointLapses(ep string, e *episode) {
+	was := e.phase
+	e.lapses()
+	switch {
+	case was == failing && m.cluster.phase.told():
+		e.covered = true
+	case was == failing:
+		m.lines = append(m.lines, line{kind: endpointOut, endpoint: ep, episode: *e})
+	case was == recovering && !e.covered:
+		m.lines = append(m.lines, line{kind: endpointBack, endpoint: ep, episode: *e})
+	}
+}
+
+func (m *machine) clusterLapses() {
+	was := m.cluster.phase
+	m.cluster.lapses()
+	switch was {
+	case failing:
+		m.lines = append(m.lines, line{kind: clusterOut, episode: m.cluster, members: m.cover()})
+	case recovering:
+		m.lines = append(m.lines, line{kind: clusterBack, episode: m.cluster, members: m.uncover()})
+	default:
+	}
+}
+
+// cover has the line about the cluster tell of all endpoints, which it returns.
+func (m *machine) cover() []member {
+	var all []member
+	for _, ep := range m.states.Endpoints() {
+		e := m.endpoints[ep]
+		if e == nil || !e.phase.down() {
+			continue
+		}
+		if e.phase == failing {
+			e.lapses()
+			e.covered = true
+		}
+		all = append(all, member{ep, e.state, e.evidence})
+	}
+	return all
+}
+
+// uncover ends the outages of those who are back with the cluster, and returns those who
+// are not.
+func (m *machine) uncover() []member {
+	var rest []member
+	for _, ep := range m.states.Endpoints() {
+		e := m.endpoints[ep]
+		if e == nil {
+			continue
+		}
+		if e.covered && e.phase == recovering {
+			e.lapses()
+		}
+		e.covered = false
+		if e.phase == out {
+			rest = append(rest, member{ep, e.state, e.evidence})
+		}
+	}
+	return rest
+}

@@ -1,0 +1,194 @@
+package outage_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/observe/outage"
+)
+
+var errReset = errors.New("connection reset")
+
+// newReporter returns a reporter whose client has three endpoints that serve, and what it
+// logs.
+func newReporter(t *testing.T) (*outage.Reporter, *observer.ObservedLogs) {
+	core, logs := observer.New(zapcore.DebugLevel)
+	lg := zap.New(core)
+	r := outage.New(func() *zap.Logger { return lg })
+	t.Cleanup(r.Close)
+	r.EndpointsSet([]string{"a", "b", "c"})
+	for _, ep := range []string{"a", "b", "c"} {
+		is(r, ep, health.Serving)
+	}
+	return r, logs
+}
+
+func is(r *outage.Reporter, ep string, to health.State) {
+	r.StateChanged(health.Change{Endpoint: ep, To: to, Evidence: health.Evidence{Kind: health.Missed, Err: errReset, Detail: "twice"}})
+}
+
+func messages(logs *observer.ObservedLogs) []string {
+	var all []string
+	for _, entry := range logs.All() {
+		all = append(all, fmt.Sprintf("%v: %s", entry.Level, entry.Message))
+	}
+	return all
+}
+
+func TestLinesOfAnEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, logs := newReporter(t)
+		began := time.Now()
+		is(r, "b", health.Dead)
+		r.Retried(observe.Retry{Endpoint: "b", Err: errReset})
+		time.Sleep(20 * time.Second)
+		for range 3 {
+			r.FailedOver(observe.Failover{From: "b", To: "c", Err: errReset})
+		}
+		r.HedgeSent(observe.Hedge{First: "b", Second: "a"})
+		r.OutcomeUnknown(observe.UnknownOutcome{Endpoint: "b", Err: errors.New("the last one")})
+		is(r, "b", health.Serving)
+		time.Sleep(time.Minute)
+
+		require.Equal(t, []string{"warn: an endpoint is out", "info: an endpoint serves again"}, messages(logs))
+		require.Equal(t, map[string]any{
+			"endpoint": "b", "state": "dead", "evidence": "probe missed", "detail": "twice", "since": began,
+			"retries": int64(1), "failovers": int64(0), "hedges": int64(0), "unknown-outcomes": int64(0),
+			"last-error": "connection reset",
+		}, logs.All()[0].ContextMap())
+		require.Equal(t, map[string]any{
+			"endpoint": "b", "state": "dead", "evidence": "probe missed", "detail": "twice", "since": began,
+			"out-for": 20 * time.Second, "flaps": int64(0),
+			"retries": int64(1), "failovers": int64(3), "hedges": int64(1), "unknown-outcomes": int64(1),
+			"last-error": "the last one",
+		}, logs.All()[1].ContextMap())
+	})
+}
+
+func TestLinesOfTheCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, logs := newReporter(t)
+		for _, ep := range []string{"a", "b", "c"} {
+			is(r, ep, health.NoLeader)
+		}
+		time.Sleep(time.Minute)
+		is(r, "a", health.Serving)
+		time.Sleep(time.Minute)
+		r.EndpointsSet([]string{"a", "b"})
+		time.Sleep(time.Minute)
+		r.EndpointsSet([]string{"a"})
+		time.Sleep(time.Minute)
+
+		require.Equal(t, []string{
+			"warn: no endpoint can serve", "info: the cluster serves again",
+			"info: an endpoint that was out has been removed", "info: an endpoint that was out has been removed",
+		}, messages(logs))
+		var told []map[string]any
+		for _, entry := range logs.All() {
+			told = append(told, entry.ContextMap())
+		}
+		require.Equal(t, []any{
+			"a: no leader (probe missed: twice: connection reset)",
+			"b: no leader (probe missed: twice: connection reset)",
+			"c: no leader (probe missed: twice: connection reset)",
+		}, told[0]["endpoints"])
+		require.Equal(t, time.Minute, told[1]["out-for"])
+		require.Len(t, told[1]["still-out"], 2)
+		require.Equal(t, "c", told[2]["endpoint"])
+		require.Equal(t, "b", told[3]["endpoint"])
+	})
+}
+
+// A log that blocks holds up nobody who tells the reporter something, and no line is lost
+// or out of turn.
+func TestLogThatBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zapcore.DebugLevel)
+		unblock := make(chan struct{})
+		blocking := zap.New(core, zap.Hooks(func(zapcore.Entry) error {
+			<-unblock
+			return nil
+		}))
+		r := outage.New(func() *zap.Logger { return blocking })
+		defer r.Close()
+		r.EndpointsSet([]string{"a", "b"})
+		is(r, "a", health.Serving)
+		is(r, "b", health.Dead)
+		time.Sleep(time.Minute)
+		started := time.Now()
+		is(r, "b", health.Serving)
+		time.Sleep(time.Minute)
+		is(r, "b", health.Dead)
+		require.Equal(t, time.Minute, time.Since(started))
+		require.Len(t, logs.All(), 1)
+		close(unblock)
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{
+			"warn: an endpoint is out", "info: an endpoint serves again", "warn: an endpoint is out",
+		}, messages(logs))
+	})
+}
+
+func TestCloseInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, logs := newReporter(t)
+		is(r, "a", health.Dead)
+		time.Sleep(time.Minute)
+		is(r, "b", health.Dead)
+		r.Close()
+		r.Close()
+		is(r, "c", health.Dead)
+		r.EndpointsSet(nil)
+		time.Sleep(time.Hour)
+		require.Len(t, logs.All(), 1)
+	})
+}
+
+// TestConcurrentUse is for the race detector.
+func TestConcurrentUse(t *testing.T) {
+	r, logs := newReporter(t)
+	var tellers sync.WaitGroup
+	for range 4 {
+		tellers.Go(func() {
+			for i := range 1000 {
+				is(r, "b", []health.State{health.Dead, health.Serving}[i%2])
+				r.Retried(observe.Retry{Endpoint: "b", Err: errReset})
+			}
+		})
+	}
+	tellers.Wait()
+	r.Close()
+	require.LessOrEqual(t, len(logs.All()), 2)
+}
+
+func ExampleReporter() {
+	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "msg", LevelKey: "level", EncodeLevel: zapcore.LowercaseLevelEncoder})
+	lines := make(chan string, 1)
+	lg := zap.New(zapcore.NewCore(encoder, zapcore.AddSync(discard{}), zapcore.InfoLevel), zap.Hooks(func(e zapcore.Entry) error {
+		lines <- e.Level.String() + ": " + e.Message
+		return nil
+	}))
+
+	r := outage.New(func() *zap.Logger { return lg })
+	defer r.Close()
+	r.EndpointsSet([]string{"10.0.0.1:2379", "10.0.0.2:2379"})
+	r.StateChanged(health.Change{Endpoint: "10.0.0.1:2379", To: health.Serving})
+	r.StateChanged(health.Change{Endpoint: "10.0.0.2:2379", To: health.Dead})
+	fmt.Println(<-lines)
+	// Output: warn: an endpoint is out
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
