@@ -1,5 +1,5 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
-.PHONY: build test lint generate lab soak soak-locks soak-linear conformance dependents etcdctl shim-tests shim-tests-short \
+.PHONY: build test lint generate lab compare page-check soak soak-locks soak-linear conformance dependents etcdctl shim-tests shim-tests-short \
 	bench bench-calls bench-leases \
 	fuzz-endpoint fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-wire
 
@@ -20,6 +20,12 @@ generate: ## renew generated pages
 
 lab: ## faults on a real cluster, used through Quorate; a minute and a half
 	go run ./cmd/quorate lab
+
+compare: ## the official client and Quorate under the same faults, as one HTML page; seven minutes
+	go run ./cmd/quorate lab --compare
+
+page-check: ## the page of a comparison in a real headless browser (Chromium); fails without one
+	go run ./lab/report/comparison/pagecheck
 
 soak: ## watches under random faults for ten minutes, every delivery checked
 	go run ./cmd/quorate soak --duration 10m

@@ -112,12 +112,14 @@ func (i *inquiry) send(l *line, sc balancer.SubConn, prober health.Prober, patie
 func (i *inquiry) await(wait time.Duration, enough func() bool) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	look := time.NewTicker(stuckLook)
-	defer look.Stop()
 	for !enough() {
+		var look <-chan time.Time
+		if i.stuck() {
+			look = time.After(stuckLook)
+		}
 		select {
 		case <-i.news:
-		case <-look.C:
+		case <-look:
 			i.giveUpStuck()
 		case <-timer.C:
 			return
@@ -171,12 +173,7 @@ func (i *inquiry) rest() {
 		i.idle++
 		pause = jittered(min(pause<<min(i.idle, 8), probeRest))
 	}
-	timer := time.NewTimer(time.Until(i.last.Add(pause)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-i.ep.ctx.Done():
-	}
+	i.await(time.Until(i.last.Add(pause)), func() bool { return false })
 }
 
 // wanted reports whether calls were made recently.

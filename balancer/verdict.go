@@ -79,14 +79,16 @@ func (i *inquiry) giveUp() {
 // may show long before a round of probes ends: when the leader is cut off from its peers
 // they cannot either, until they have elected another.
 func (i *inquiry) giveUpStuck() {
-	st := i.ep.Health()
-	switch st.State {
-	case health.Lagging, health.NoLeader:
-		if !i.ep.resetIn.Equal(st.Since) && i.p.othersServe(i.ep, st.Since) {
-			i.hangUp(st)
-		}
-	default:
+	if st := i.ep.Health(); i.stuck() && i.p.othersServe(i.ep, st.Since) {
+		i.hangUp(st)
 	}
+}
+
+// stuck reports whether the endpoint lives, cannot answer, and was not given up in this
+// state.
+func (i *inquiry) stuck() bool {
+	st := i.ep.Health()
+	return (st.State == health.Lagging || st.State == health.NoLeader) && !i.ep.resetIn.Equal(st.Since)
 }
 
 func (i *inquiry) hangUp(st *health.Status) {

@@ -56,8 +56,8 @@ func (c *call) try(a *attempt) error {
 	a.start(c.ctx, c.traits)
 	defer a.release()
 	err := c.send(a)
-	if err == nil && c.traits.need == balancer.Full {
-		c.tries.writes.learn(c.reply)
+	if err == nil && c.traits.need == balancer.Full && c.tries.writes.learn(c.reply) {
+		a.endpoint().RolesChanged()
 	}
 	return err
 }

@@ -125,20 +125,23 @@ func (w *writes) tick() {
 }
 
 // learn notes the term in which a reply was made, if it is of a call that a leader
-// was needed for.
-func (w *writes) learn(reply any) {
+// was needed for, and reports whether it is a new one.
+func (w *writes) learn(reply any) bool {
 	if w == nil {
-		return
+		return false
 	}
 	r, ok := reply.(interface{ GetHeader() *pb.ResponseHeader })
 	if !ok {
-		return
+		return false
 	}
-	if term := r.GetHeader().GetRaftTerm(); term > w.term.Load() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.learnLocked(term, time.Now())
+	term := r.GetHeader().GetRaftTerm()
+	if term <= w.term.Load() {
+		return false
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.learnLocked(term, time.Now())
+	return true
 }
 
 func (w *writes) learnLocked(term uint64, now time.Time) {

@@ -1,6 +1,8 @@
 package failover_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -85,6 +87,8 @@ func shares(t *testing.T, w *witness, method string) map[string]float64 {
 	return parts
 }
 
+func largest(parts map[string]float64) float64 { return slices.Max(slices.Collect(maps.Values(parts))) }
+
 func testRoundRobin(t *testing.T, c *lab.Cluster) {
 	w := use(t, c, `{"quorate_round_robin": {}}`)
 	requireConnections(t, c, 3)
@@ -103,7 +107,7 @@ func testRace(t *testing.T, c *lab.Cluster) {
 func testFirstOfAll(t *testing.T, c *lab.Cluster) {
 	w := use(t, c, `{"quorate_pinned": {"form": "first_of_all"}}`)
 	requireConnections(t, c, 3)
-	assert.Len(t, shares(t, w, get), 1, "one member is used")
+	assert.Greater(t, largest(shares(t, w, get)), 0.95, "one member is used, but for hedges")
 }
 
 func testLeader(t *testing.T, c *lab.Cluster) {
