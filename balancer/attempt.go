@@ -61,8 +61,8 @@ type Observer interface {
 	// Overdue is called at most once after Picked, when the answer takes longer than
 	// those of its class do, and another endpoint can serve the call.
 	Overdue()
-	// Cut is called when the endpoint turned out to be unable to answer, and the
-	// connection could not be closed under the attempt: it should end with that reason.
+	// Cut is called when the endpoint turned out to be unable to answer. The attempt
+	// should end with that reason; its connection is closed right afterwards.
 	Cut(reason error)
 }
 

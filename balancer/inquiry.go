@@ -56,7 +56,9 @@ func (i *inquiry) round() bool {
 		i.send(l, sc, i.p.options().Prober, 4*wait)
 	}
 	i.askOthers(wait)
-	i.await(wait, func() bool { return i.ep.servedSince(start) && heardAll(targets, start) })
+	i.await(wait, func() bool {
+		return heardAll(targets, start) && (i.ep.servedSince(start) || time.Since(start) >= i.pace())
+	})
 	if i.fair(start, wait) {
 		i.conclude(targets, start)
 	}
@@ -107,8 +109,8 @@ func (i *inquiry) send(l *line, sc balancer.SubConn, prober health.Prober, patie
 	})
 }
 
-// await returns when enough is known, or the time is up. An endpoint that is stuck is given
-// up meanwhile, as soon as another one is seen to serve.
+// await returns when enough is known, or the time is up. An endpoint that lags is given up
+// meanwhile, as soon as another one is seen to serve.
 func (i *inquiry) await(wait time.Duration, enough func() bool) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -120,7 +122,7 @@ func (i *inquiry) await(wait time.Duration, enough func() bool) {
 		select {
 		case <-i.news:
 		case <-look:
-			i.giveUpStuck()
+			i.giveUpLagging()
 		case <-timer.C:
 			return
 		case <-i.ep.ctx.Done():
@@ -162,11 +164,20 @@ func (p *policy) late(ep *Endpoint) time.Duration {
 	return max(slowFloor, slowFactor*usual[len(usual)/2])
 }
 
+// pace returns how long a round of an endpoint lasts that was heard. One that says itself
+// that it has no leader need not be given longer because calls take long elsewhere.
+func (i *inquiry) pace() time.Duration {
+	if i.ep.State() == health.NoLeader {
+		return probeRound
+	}
+	return i.p.probeRound()
+}
+
 // rest waits until it is time for another round. While somebody wants the endpoint that
 // is at once after a full round; otherwise the pauses grow.
 func (i *inquiry) rest() {
 	now := time.Now()
-	pause := i.p.probeRound()
+	pause := i.pace()
 	if i.p.wanted(now) {
 		i.idle = 0
 	} else {

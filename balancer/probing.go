@@ -19,8 +19,8 @@ const (
 	// while nobody waits for it.
 	probeRest = 5 * time.Second
 
-	// stuckLook is how often it is looked whether an endpoint that is alive and cannot
-	// serve is to be given up, because others serve.
+	// stuckLook is how often it is looked whether others serve, while an endpoint is alive
+	// and cannot.
 	stuckLook = 25 * time.Millisecond
 
 	// stallRounds is in how many rounds in a row a server that is alive must have failed

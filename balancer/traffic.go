@@ -236,8 +236,8 @@ type Flow struct {
 }
 
 // OpenFlow notes that a stream was opened on the endpoint, in a lane. cut, if it is not
-// nil, is called when the endpoint turned out to be unable to go on with it, and the
-// connection could not be closed under it; it must not block.
+// nil, is called when the endpoint turned out to be unable to go on with it, right before
+// the connection is closed under it; it must not block.
 func (e *Endpoint) OpenFlow(lane Lane, cut func(reason error)) *Flow {
 	f := &Flow{ep: e, cut: cut, opened: time.Now()}
 	if e.policy == nil {

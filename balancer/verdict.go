@@ -22,16 +22,15 @@ func (i *inquiry) conclude(targets map[*line]balancer.SubConn, start time.Time) 
 		}
 	}
 	now := time.Now()
+	gone := len(silent) == len(targets) && i.p.othersAlive(i.ep, i.began)
 	switch {
-	case len(silent) == len(targets):
-		if i.p.othersAlive(i.ep, i.began) {
-			i.p.note(i.ep, health.Evidence{Kind: health.Missed, At: now, Detail: "probe not answered"})
-		}
-	default:
+	case gone:
+		i.p.note(i.ep, health.Evidence{Kind: health.Missed, At: now, Detail: "probe not answered"})
+	case len(silent) < len(targets):
 		i.mute(silent)
 		i.idleServer(start, now)
 	}
-	i.giveUp()
+	i.giveUp(gone)
 }
 
 // mute closes lines that are silent while another line to the same endpoint is not: the
@@ -63,24 +62,25 @@ func (i *inquiry) idleServer(start, now time.Time) {
 }
 
 // giveUp closes the connections of an endpoint that cannot answer what is under way to
-// it, once another one is known to serve.
-func (i *inquiry) giveUp() {
-	if i.ep.State() != health.Dead {
-		i.giveUpStuck()
-		return
+// it, once another one is known to serve. An endpoint can be Dead because it takes no new
+// connections, and finish what it has: a server that ends gracefully. So it must be silent
+// as well.
+func (i *inquiry) giveUp(silent bool) {
+	switch st := i.ep.Health(); {
+	case st.State == health.Dead && silent && !i.reset: // a connection made since then has an inquiry of its own
+		i.hangUp(st)
+	case i.stuck() && i.p.othersServe(i.ep, st.Since):
+		i.hangUp(st)
 	}
-	if i.reset {
-		return // a connection made since then has an inquiry of its own
-	}
-	i.hangUp(i.ep.Health())
 }
 
-// giveUpStuck does so with an endpoint that lives, and cannot answer. That the others can
-// may show long before a round of probes ends: when the leader is cut off from its peers
-// they cannot either, until they have elected another.
-func (i *inquiry) giveUpStuck() {
-	if st := i.ep.Health(); i.stuck() && i.p.othersServe(i.ep, st.Since) {
-		i.hangUp(st)
+// giveUpLagging does so in the midst of a round. When the leader is cut off from its peers
+// these serve once they have elected another, which may be just after the verdict on the
+// old one. A member that says that it has no leader has the rest of the round to hear of
+// one, as the others have.
+func (i *inquiry) giveUpLagging() {
+	if i.ep.State() == health.Lagging {
+		i.giveUp(false)
 	}
 }
 
@@ -93,7 +93,7 @@ func (i *inquiry) stuck() bool {
 
 func (i *inquiry) hangUp(st *health.Status) {
 	i.reset, i.ep.resetIn = true, st.Since
-	i.ep.hangUp(status.Errorf(codes.Unavailable, "endpoint %s was given up: it is %v (%s)", i.ep.address, st.State, st.Evidence.Detail))
+	i.ep.hangUp(status.Errorf(codes.Unavailable, "endpoint %s was given up: it is %v (%v)", i.ep.address, st.State, st.Evidence))
 }
 
 // hangUp closes all connections of the endpoint under the calls and streams on them.
@@ -104,20 +104,10 @@ func (e *Endpoint) hangUp(reason error) {
 	e.policy.options().Events.Reset(e, reason)
 }
 
-// hangUp closes a line's connection. What is on it ends by that; its owners are told as
-// well, for connections that the policy does not know.
+// hangUp closes a line's connection. The owners of what is on it are told before, so that
+// they know why it ends, and for connections that the policy does not know.
 func (p *policy) hangUp(l *line, reason error) {
 	flights, flows := l.ep.on(l)
-	if !l.socket.close() {
-		p.mu.Lock()
-		if l.sc != nil {
-			l.shut()
-			if l.lane == Calls && l.ep.ctx.Err() == nil {
-				p.open(l)
-			}
-		}
-		p.mu.Unlock()
-	}
 	for _, f := range flights {
 		if f.a.Observer != nil {
 			f.a.Observer.Cut(reason)
@@ -128,6 +118,18 @@ func (p *policy) hangUp(l *line, reason error) {
 			f.cut(reason)
 		}
 	}
+	if l.socket.close() {
+		return
+	}
+	p.mu.Lock()
+	if l.sc != nil {
+		l.shut()
+		if l.lane == Calls && l.ep.ctx.Err() == nil {
+			p.open(l)
+		}
+	}
+	p.mu.Unlock()
+	p.publish()
 }
 
 // others returns the connected endpoints but one.

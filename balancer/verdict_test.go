@@ -2,6 +2,7 @@ package balancer_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -78,9 +79,9 @@ func TestServerWithoutLeader(t *testing.T) {
 	require.NoError(t, c.call(t.Context()))
 }
 
-// Where calls usually take long, rounds of probes do too, and what is known before the end
-// of one counts at once.
-func TestStuckServerIsGivenUpWithinARound(t *testing.T) {
+// Where calls usually take long, rounds of probes do too; but not for a server that says
+// itself that it cannot serve, while others do.
+func TestServerWithoutLeaderIsGivenUpSoon(t *testing.T) {
 	servers := []*server{startServer(t), startServer(t)}
 	c := connect(t, roundRobin, servers...)
 	c.meetAll(t, servers...)
@@ -88,21 +89,48 @@ func TestStuckServerIsGivenUpWithinARound(t *testing.T) {
 		s.long.Store(int64(350 * time.Millisecond))
 	}
 	var calls sync.WaitGroup
+	slow := balancer.WithAttempt(t.Context(), &balancer.Attempt{Class: "slow"})
 	for range 40 {
-		calls.Go(func() { assert.NoError(t, c.call(t.Context())) })
+		calls.Go(func() { assert.NoError(t, c.call(slow)) })
 	}
 	calls.Wait()
 	for _, s := range servers {
 		s.long.Store(0)
 	}
+	stop := load(c, 1, 10*time.Second)
 	servers[0].refuse.Store(&errNoLeader)
-	for range 2 {
-		_ = c.call(t.Context())
-	}
 	requireState(t, c, servers[0], health.NoLeader)
 	start := time.Now()
 	require.Eventually(t, func() bool { return c.events.resetCount() > 0 }, 10*time.Second, time.Millisecond)
-	assert.Less(t, time.Since(start), 700*time.Millisecond, "a round takes a second")
+	assert.Less(t, time.Since(start), 700*time.Millisecond, "rounds take a second")
+	stop()
+}
+
+// A server that ends gracefully takes no new connections, and finishes what it has.
+func TestWhatAServerFinishesIsNotCut(t *testing.T) {
+	servers := []*server{startServer(t), startServer(t)}
+	c := connect(t, roundRobin, servers...)
+	c.meetAll(t, servers...)
+	picked := &recorder{}
+	ctx := balancer.WithAttempt(t.Context(), &balancer.Attempt{Lane: balancer.Streams, Observer: picked})
+	stream, err := pb.NewTestServiceClient(c.ClientConn).StreamingOutputCall(ctx, &pb.StreamingOutputCallRequest{})
+	require.NoError(t, err)
+	_, err = stream.Recv()
+	require.NoError(t, err)
+	victim := serverAt(servers, picked.endpoint())
+	others := slices.DeleteFunc(slices.Clone(picked.endpoint().Siblings()), func(ep *balancer.Endpoint) bool { return ep == picked.endpoint() })
+	victim.long.Store(int64(time.Second))
+	before := victim.calls.Load()
+	call := make(chan error, 1)
+	go func() { call <- c.call(balancer.WithAttempt(t.Context(), &balancer.Attempt{Avoid: others})) }()
+	require.Eventually(t, func() bool { return victim.calls.Load() > before }, 10*time.Second, time.Millisecond)
+	stop := load(c, 1, 10*time.Second)
+	go victim.grpc.GracefulStop()
+	requireState(t, c, victim, health.Dead)
+	require.NoError(t, <-call)
+	_, failed := stop()
+	assert.Zero(t, failed)
+	assert.Zero(t, c.events.resetCount())
 }
 
 // A connection that is broken without a word is closed; the endpoint stays in use.

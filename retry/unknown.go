@@ -14,7 +14,9 @@ import (
 //
 // For gRPC it looks like its cause: status.Code, status.FromError and
 // rpctypes.ErrorDesc return the cause's code and message, and errors.Is and
-// errors.As reach the cause.
+// errors.As reach the cause. A write that was given up because its endpoint did
+// not answer is rpctypes.ErrTimeout for errors.Is, whoever noticed: the member
+// itself, or the client.
 type UnknownOutcomeError struct {
 	// Method is the full method of the call, "/package.Service/Method".
 	Method string

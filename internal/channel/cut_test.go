@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
@@ -52,6 +53,7 @@ func TestAnAttemptIsCut(t *testing.T) {
 				if !tt.again {
 					require.True(t, call.ended())
 					isUnknown(codes.Unavailable)(t, call.err)
+					require.ErrorIs(t, call.err, rpctypes.ErrTimeout)
 					assert.ErrorContains(t, call.err, errDead.Error())
 					require.Len(t, w.unknown, 1)
 					assert.Equal(t, "a", w.unknown[0].Endpoint)

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/health"
 	"github.com/stretchr/testify/assert"
 
+	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/lab"
 )
 

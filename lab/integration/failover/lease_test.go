@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/clientv3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/clientv3"
 )
 
 // ttl is that of leases, in seconds: no longer than faults are held, so that a lease which

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/clientv3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
 )
 

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/health"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/lab"
 )
 

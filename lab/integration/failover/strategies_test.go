@@ -126,7 +126,7 @@ func testLeader(t *testing.T, c *lab.Cluster) {
 func testNearest(t *testing.T, c *lab.Cluster) {
 	near := c.Members()[1]
 	for _, m := range others(c, near) {
-		c.ClientLink(m).Delay(link.Reverse, 30*time.Millisecond)
+		c.ClientLink(m).Delay(link.Reverse, 80*time.Millisecond)
 	}
 	w := use(t, c, `{"quorate_nearest": {}}`)
 	requireConnections(t, c, 3)

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/clientv3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/clientv3"
 )
 
 // watch is one watch, from its beginning to its end, with all that it delivered.

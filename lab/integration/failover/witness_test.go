@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/health"
-	"github.com/quorate/quorate/observe"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/observe"
 )
 
 // witness observes a client. Its log is printed if the test fails.
