@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,10 @@ type Endpoint struct {
 	lines     [lanes]*line
 	ctx       context.Context // ends when the endpoint is gone
 	leave     context.CancelFunc
+
+	// unwanted says that the strategy wants no connection to the endpoint.
+	unwanted atomic.Bool
+	noting   sync.Mutex // keeps events in the order of the changes
 
 	inFlight atomic.Int64
 	took     smoothed     // of the calls that were answered

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/health"
 )
@@ -38,7 +40,7 @@ func (p *policy) begin(l *line, call Call, a *Attempt) *flight {
 // connection went away before anything was sent.
 func (f *flight) end(info balancer.DoneInfo) {
 	ep := f.ep
-	answered := info.BytesReceived || (info.Err == nil && info.BytesSent)
+	answered := info.BytesSent && (info.Err == nil || (info.BytesReceived && !endedHere(info.Err)))
 	if f.call.Lane == Calls {
 		ep.inFlight.Add(-1)
 		ep.land(f, answered)
@@ -52,12 +54,24 @@ func (f *flight) end(info balancer.DoneInfo) {
 		f.answered(now, took, info.Err)
 	}
 	p := ep.policy
+	if p.options().Prober == nil && needsProbes(ep.State()) && (answered || !ep.busy()) {
+		// Nobody can be asked. It was silent for as long as that lasted.
+		p.note(ep, health.Evidence{Kind: health.Served, At: now, Detail: "nothing waits for an answer"})
+	}
+	ep.retire()
 	if p.learner != nil && (info.BytesSent || info.Err != nil) {
 		p.learner.Done(ep, Result{
 			Call: f.call, Took: took, Err: info.Err, Answered: answered,
 			Failed: info.Err != nil && p.options().Fault(info.Err),
 		})
 	}
+}
+
+// endedHere reports whether an error may be that of a call which this side gave up. A
+// server may have begun to answer it.
+func endedHere(err error) bool {
+	code := status.Code(err)
+	return code == codes.Canceled || code == codes.DeadlineExceeded
 }
 
 // answered takes in what the end of a call shows of its endpoint.

@@ -13,15 +13,18 @@ import (
 
 // inquiry is the probing of one endpoint, from its first round to its last.
 type inquiry struct {
-	p     *policy
-	ep    *Endpoint
-	began time.Time
+	p  *policy
+	ep *Endpoint
 
 	asked   int  // how often others were
 	idle    int  // rounds in a row in which nobody wanted the endpoint
 	stalled int  // rounds in a row in which it lived and did not serve
-	reset   bool // its connections were closed under what was on them
-	last    time.Time
+	reset   bool // it is dead, and its connections were closed under what was on them
+
+	silentFrom time.Time // when the first of the latest silent rounds began, zero after a word
+	stallBegan time.Time // the same of the stalled rounds
+
+	last time.Time
 
 	news     chan struct{} // has room for one; something was told
 	underWay sync.WaitGroup
@@ -29,7 +32,7 @@ type inquiry struct {
 
 // glance asks once, in the cheap way. An endpoint that does not answer becomes a suspect.
 func (i *inquiry) glance() {
-	targets := i.targets()
+	targets := i.quietLines()
 	if len(targets) == 0 {
 		return
 	}
@@ -41,6 +44,22 @@ func (i *inquiry) glance() {
 	if !heardAll(targets, start) && i.fair(start, wait) {
 		i.p.note(i.ep, health.Evidence{Kind: health.Missed, At: time.Now(), Detail: "no answer on a quiet connection"})
 	}
+}
+
+// quietLines returns the lines to glance at: those with streams, whose silence says nothing,
+// and without any that of the calls. A connection that carries nothing is nobody's loss.
+func (i *inquiry) quietLines() map[*line]balancer.SubConn {
+	all := i.targets()
+	quiet := make(map[*line]balancer.SubConn)
+	for l, sc := range all {
+		if _, flows := i.ep.on(l); len(flows) > 0 {
+			quiet[l] = sc
+		}
+	}
+	if len(quiet) == 0 && all[i.ep.lines[Calls]] != nil {
+		quiet[i.ep.lines[Calls]] = all[i.ep.lines[Calls]]
+	}
+	return quiet
 }
 
 // round asks whether the endpoint does its work, and draws conclusions from the answers,
@@ -178,13 +197,24 @@ func (i *inquiry) pace() time.Duration {
 func (i *inquiry) rest() {
 	now := time.Now()
 	pause := i.pace()
-	if i.p.wanted(now) {
+	if i.p.wanted(now) && !i.settled() {
 		i.idle = 0
 	} else {
 		i.idle++
 		pause = jittered(min(pause<<min(i.idle, 8), probeRest))
 	}
 	i.await(time.Until(i.last.Add(pause)), func() bool { return false })
+}
+
+// settled reports whether the endpoint is what it is by its own word, while others serve:
+// a learner waits for its promotion, perhaps for ever, and nobody for the learner.
+func (i *inquiry) settled() bool {
+	switch i.ep.State() {
+	case health.Learner, health.NotServing:
+		return i.p.hasOther(i.ep)
+	default:
+		return false
+	}
 }
 
 // wanted reports whether calls were made recently.

@@ -7,7 +7,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/health"
 )
@@ -86,6 +88,24 @@ func (p *policy) lineChanged(l *line, sc balancer.SubConn, s balancer.SubConnSta
 		p.connected(l)
 	}
 	p.publish()
+	if l.lane == Streams && s.ConnectivityState != connectivity.Ready {
+		l.leave()
+	}
+}
+
+// errLeaving is why a stream has to move whose connection takes no others.
+var errLeaving = status.Error(codes.Unavailable, "the connection is lost, or the server closes it")
+
+// leave has the streams on the line end, once there is no connection for new ones. Either
+// it is lost, and they have ended, or the server is leaving (GOAWAY): it would let them go
+// on until it is gone itself. Bulk may come to its end before that, and is left alone.
+func (l *line) leave() {
+	_, flows := l.ep.on(l)
+	for _, f := range flows {
+		if f.cut != nil {
+			f.cut(errLeaving)
+		}
+	}
 }
 
 // noteLine takes a connection's new state in, and returns what it shows of the endpoint.

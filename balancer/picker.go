@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"errors"
+	"math/rand/v2"
 	"slices"
 
 	"google.golang.org/grpc/balancer"
@@ -74,17 +75,24 @@ func (p *policy) publish() {
 	p.cc.UpdateState(balancer.State{ConnectivityState: state, Picker: k})
 }
 
-// connectWanted connects the endpoints that the strategy wants, and no others. It needs
+// connectWanted connects the endpoints that the strategy wants, and no others, in random
+// order: the first stream goes where there is a connection, and others follow it there, so
+// that most streams of all clients would be on the endpoint that is named first. It needs
 // the lock.
 func (p *policy) connectWanted() {
 	wanted := p.endpoints
 	if s, ok := p.strategy.(Selective); ok {
 		wanted = s.Wanted(p.endpoints)
 	}
-	for _, ep := range p.endpoints {
+	for _, n := range rand.Perm(len(p.endpoints)) {
+		ep := p.endpoints[n]
 		if slices.Contains(wanted, ep) {
+			ep.unwanted.Store(false)
 			p.open(ep.lines[Calls])
 			continue
+		}
+		if ep.unwanted.Store(true); ep.busy() {
+			continue // until nothing is under way: a suspect must be found dead, and its calls freed
 		}
 		for _, l := range ep.lines {
 			l.shut()
@@ -236,6 +244,8 @@ func (p *policy) openLane(call Call, fit []*Endpoint) error {
 	for _, ep := range fit {
 		l := ep.lines[call.Lane]
 		switch {
+		case ep.ctx.Err() != nil:
+			// It was removed after the picker was made.
 		case l.ready.Load(), l.state == connectivity.Connecting:
 			return balancer.ErrNoSubConnAvailable // it is on its way
 		case l.failing.Load() && l.state == connectivity.TransientFailure:

@@ -94,8 +94,12 @@ func (noEvents) Reset(*Endpoint, error)           {}
 func (p *policy) UpdateClientConnState(s balancer.ClientConnState) error {
 	p.configure(s)
 	endpoints := unique(s.ResolverState.Endpoints)
+	removed := p.missing(endpoints)
+	for _, ep := range removed {
+		p.note(ep, health.Evidence{Kind: health.Removed, At: time.Now()})
+	}
 	p.mu.Lock()
-	removed := p.replace(endpoints)
+	p.replace(endpoints)
 	p.resolving = nil
 	var err error
 	if len(endpoints) == 0 {
@@ -104,7 +108,6 @@ func (p *policy) UpdateClientConnState(s balancer.ClientConnState) error {
 	}
 	p.mu.Unlock()
 	for _, ep := range removed {
-		p.note(ep, health.Evidence{Kind: health.Removed, At: time.Now()})
 		p.drain(ep)
 	}
 	p.publish()
@@ -153,27 +156,38 @@ func identity(addrs []resolver.Address) string {
 	return id
 }
 
-// replace makes eps the endpoints, and returns those that are gone. It needs the lock.
-func (p *policy) replace(eps []resolver.Endpoint) (removed []*Endpoint) {
+// missing returns the endpoints that are not among eps.
+func (p *policy) missing(eps []resolver.Endpoint) []*Endpoint {
+	named := make(map[string]bool, len(eps))
+	for _, r := range eps {
+		named[identity(r.Addresses)] = true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var missing []*Endpoint
+	for _, ep := range p.endpoints {
+		if !named[identity(ep.addresses)] {
+			missing = append(missing, ep)
+		}
+	}
+	return missing
+}
+
+// replace makes eps the endpoints, and keeps those that it knows. It needs the lock.
+func (p *policy) replace(eps []resolver.Endpoint) {
 	known := make(map[string]*Endpoint, len(p.endpoints))
 	for _, ep := range p.endpoints {
 		known[identity(ep.addresses)] = ep
 	}
 	now := make([]*Endpoint, 0, len(eps))
 	for _, r := range eps {
-		id := identity(r.Addresses)
-		ep := known[id]
+		ep := known[identity(r.Addresses)]
 		if ep == nil {
 			ep = p.newEndpoint(r)
 		}
-		delete(known, id)
 		now = append(now, ep)
 	}
 	p.endpoints = now
-	for _, ep := range known {
-		removed = append(removed, ep)
-	}
-	return removed
 }
 
 func (p *policy) newEndpoint(r resolver.Endpoint) *Endpoint {
@@ -266,11 +280,15 @@ var errDrained = errors.New("the endpoint was removed, and its time to drain is 
 
 // note adds to what is known of an endpoint, and does what follows from it.
 func (p *policy) note(ep *Endpoint, ev health.Evidence) {
+	ep.noting.Lock()
 	change := ep.entry.Note(ev)
+	if change.From != change.To {
+		p.options().Events.Changed(ep, change)
+	}
+	ep.noting.Unlock()
 	if change.From == change.To {
 		return
 	}
-	p.options().Events.Changed(ep, change)
 	p.publish()
 	p.probe(ep, investigate)
 	p.askRoles(ep)

@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -22,6 +23,10 @@ const (
 	// stuckLook is how often it is looked whether others serve, while an endpoint is alive
 	// and cannot.
 	stuckLook = 25 * time.Millisecond
+
+	// maxAsked bounds where an inquiry begins to ask others, so that a thousand clients of
+	// an endpoint in trouble do not all ask the same one.
+	maxAsked = 1 << 10
 
 	// stallRounds is in how many rounds in a row a server that is alive must have failed
 	// to do its work before that is held against it.
@@ -115,11 +120,13 @@ func (p *policy) probe(ep *Endpoint, s scope) {
 
 // run probes an endpoint until nothing more is to be found out.
 func (p *policy) run(ep *Endpoint, s scope) {
-	i := &inquiry{p: p, ep: ep, began: time.Now(), news: make(chan struct{}, 1)}
+	i := &inquiry{p: p, ep: ep, asked: rand.IntN(maxAsked), news: make(chan struct{}, 1)}
 	if s == look {
 		i.glance()
 	}
-	for needsProbes(ep.State()) && i.round() {
+	// Without a connection for calls there is nothing to find out that the next one would
+	// not show.
+	for needsProbes(ep.State()) && ep.Ready() && i.round() {
 		i.rest()
 	}
 	i.underWay.Wait()

@@ -278,9 +278,11 @@ func (c *conn) state(servers ...*server) resolver.State {
 	for i, s := range servers {
 		addrs[i] = s.addr()
 	}
-	return stateOf(&balancer.Options{
-		Table: c.table, Prober: c.prober, Liveness: grpcprobe.Prober{}, Events: c.events, Judge: judge,
-	}, addrs...)
+	o := &balancer.Options{Table: c.table, Prober: c.prober, Events: c.events, Judge: judge}
+	if c.prober != nil {
+		o.Liveness = grpcprobe.Prober{}
+	}
+	return stateOf(o, addrs...)
 }
 
 func (c *conn) call(ctx context.Context) error {

@@ -42,7 +42,10 @@ type traffic struct {
 	unanswered map[*gauge]time.Time
 	flows      map[*Flow]struct{}
 	timer      *time.Timer
-	quiet      time.Duration
+	// quiet is for how long nothing must be heard before it is looked after a stream, and
+	// looked when that was done last.
+	quiet  time.Duration
+	looked time.Time
 	// due is when the timer will fire, zero while it is not set. It is changed with the
 	// lock held.
 	due atomic.Pointer[time.Time]
@@ -116,7 +119,7 @@ func (e *Endpoint) look(at, now time.Time) {
 
 // inspect looks for calls that are overdue, and for silence.
 func (e *Endpoint) inspect() {
-	now := time.Now()
+	now, other := time.Now(), e.policy.hasOther(e)
 	e.traffic.mu.Lock()
 	due := e.traffic.due.Load()
 	if due == nil {
@@ -128,7 +131,7 @@ func (e *Endpoint) inspect() {
 		e.traffic.mu.Unlock()
 		return
 	}
-	overdue, next, suspicion := e.lookAtCalls(now)
+	overdue, next, suspicion := e.lookAtCalls(now, other)
 	at, detail, quiet := e.lookAtFlows(now)
 	if !at.IsZero() {
 		next = earliest(next, at)
@@ -148,23 +151,26 @@ func (e *Endpoint) inspect() {
 	} else if quiet {
 		p.probe(e, look)
 	}
-	if len(overdue) > 0 && p.hasOther(e) {
-		for _, f := range overdue {
-			f.a.Observer.Overdue()
-		}
+	for _, f := range overdue {
+		f.a.Observer.Overdue()
 	}
 }
 
 // lookAtCalls returns the calls whose Observers are to be told, when to look again, and
-// what is suspicious. It needs the lock.
-func (e *Endpoint) lookAtCalls(now time.Time) (overdue []*flight, next time.Time, suspicion string) {
+// what is suspicious. Overdue are only calls that another endpoint could serve. It needs
+// the lock.
+func (e *Endpoint) lookAtCalls(now time.Time, other bool) (overdue []*flight, next time.Time, suspicion string) {
 	for f := e.traffic.first; f != nil; f = f.next {
 		if !f.told && f.a.Observer != nil {
 			at := f.start.Add(f.gauge.latency.HedgeAfter())
-			if f.told = !now.Before(at); f.told {
-				overdue = append(overdue, f)
-			} else {
+			switch {
+			case now.Before(at):
 				next = earliest(next, at)
+			case other:
+				f.told = true
+				overdue = append(overdue, f)
+			default:
+				next = earliest(next, now.Add(starved))
 			}
 		}
 		if !now.Before(f.doubt) {
@@ -202,14 +208,18 @@ func (e *Endpoint) lookAtFlows(now time.Time) (next time.Time, suspicion string,
 		if at := f.rhythm.SuspectAt(); !at.IsZero() {
 			next = earliest(next, at)
 		}
-		if !f.line.heardSince(now.Add(-e.traffic.quiet)) {
-			f.line.hear(now) // so that it is not probed again at once
-			quiet = true
+		at := f.heardAt()
+		if e.traffic.looked.After(at) {
+			at = e.traffic.looked
 		}
-		next = earliest(next, f.heardAt().Add(e.traffic.quiet))
+		if at = at.Add(e.traffic.quiet); !now.Before(at) {
+			quiet = true
+			at = now.Add(e.traffic.quiet)
+		}
+		next = earliest(next, at)
 	}
 	if quiet {
-		e.traffic.quiet = jittered(quietProbe)
+		e.traffic.looked, e.traffic.quiet = now, jittered(quietProbe)
 	}
 	return next, suspicion, quiet
 }
@@ -245,7 +255,6 @@ func (e *Endpoint) OpenFlow(lane Lane, cut func(reason error)) *Flow {
 	}
 	f.line = e.lines[lane]
 	now := f.opened
-	f.line.hear(now)
 	e.traffic.mu.Lock()
 	defer e.traffic.mu.Unlock()
 	if e.traffic.flows == nil {
@@ -299,8 +308,9 @@ func (f *Flow) Idle() bool {
 // Close notes that the stream has ended.
 func (f *Flow) Close() {
 	f.ep.traffic.mu.Lock()
-	defer f.ep.traffic.mu.Unlock()
 	delete(f.ep.traffic.flows, f)
+	f.ep.traffic.mu.Unlock()
+	f.ep.retire()
 }
 
 func (f *Flow) heardAt() time.Time { return time.Unix(0, f.line.heard.Load()) }
@@ -310,6 +320,20 @@ func (e *Endpoint) wanted(now time.Time) bool {
 	e.traffic.mu.Lock()
 	defer e.traffic.mu.Unlock()
 	return e.traffic.first != nil || now.Sub(e.traffic.departed) < recently
+}
+
+// busy reports whether anything is under way.
+func (e *Endpoint) busy() bool {
+	e.traffic.mu.Lock()
+	defer e.traffic.mu.Unlock()
+	return e.traffic.first != nil || len(e.traffic.flows) > 0
+}
+
+// retire closes the connections of an endpoint that is unwanted once nothing is under way.
+func (e *Endpoint) retire() {
+	if e.unwanted.Load() && !e.busy() {
+		e.policy.publish()
+	}
 }
 
 // on returns what is under way on a line.

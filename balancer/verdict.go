@@ -22,7 +22,12 @@ func (i *inquiry) conclude(targets map[*line]balancer.SubConn, start time.Time) 
 		}
 	}
 	now := time.Now()
-	gone := len(silent) == len(targets) && i.p.othersAlive(i.ep, i.began)
+	if len(silent) < len(targets) {
+		i.silentFrom = time.Time{}
+	} else if i.silentFrom.IsZero() {
+		i.silentFrom = start
+	}
+	gone := len(silent) == len(targets) && i.p.othersAlive(i.ep, i.silentFrom)
 	switch {
 	case gone:
 		i.p.note(i.ep, health.Evidence{Kind: health.Missed, At: now, Detail: "probe not answered"})
@@ -54,9 +59,12 @@ func (i *inquiry) idleServer(start, now time.Time) {
 		i.stalled = 0
 		return
 	}
-	if i.stalled++; i.stalled >= stallRounds && i.p.othersServe(i.ep, i.began) {
+	if i.stalled++; i.stalled == 1 {
+		i.stallBegan = start
+	}
+	if i.stalled >= stallRounds && i.p.othersServe(i.ep, i.stallBegan) {
 		i.p.note(i.ep, health.Evidence{
-			Kind: health.Stalled, At: now, Detail: fmt.Sprintf("alive, and serves nothing for %v", now.Sub(i.began).Round(time.Millisecond)),
+			Kind: health.Stalled, At: now, Detail: fmt.Sprintf("alive, and serves nothing for %v", now.Sub(i.stallBegan).Round(time.Millisecond)),
 		})
 	}
 }
@@ -66,7 +74,9 @@ func (i *inquiry) idleServer(start, now time.Time) {
 // connections, and finish what it has: a server that ends gracefully. So it must be silent
 // as well.
 func (i *inquiry) giveUp(silent bool) {
-	switch st := i.ep.Health(); {
+	st := i.ep.Health()
+	i.reset = i.reset && st.State == health.Dead
+	switch {
 	case st.State == health.Dead && silent && !i.reset: // a connection made since then has an inquiry of its own
 		i.hangUp(st)
 	case i.stuck() && i.p.othersServe(i.ep, st.Since):
@@ -92,7 +102,7 @@ func (i *inquiry) stuck() bool {
 }
 
 func (i *inquiry) hangUp(st *health.Status) {
-	i.reset, i.ep.resetIn = true, st.Since
+	i.reset, i.ep.resetIn = st.State == health.Dead, st.Since
 	i.ep.hangUp(status.Errorf(codes.Unavailable, "endpoint %s was given up: it is %v (%v)", i.ep.address, st.State, st.Evidence))
 }
 

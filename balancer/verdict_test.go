@@ -226,3 +226,26 @@ type overdue struct {
 }
 
 func (o *overdue) Overdue() { o.told <- struct{}{} }
+
+// A server that ends gracefully lets streams go on, which should leave it nevertheless.
+func TestStreamLeavesAServerThatIsLeaving(t *testing.T) {
+	servers := []*server{startServer(t), startServer(t)}
+	c := connect(t, roundRobin, servers...)
+	c.meetAll(t, servers...)
+	picked := &recorder{}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ctx = balancer.WithAttempt(ctx, &balancer.Attempt{Lane: balancer.Streams, Observer: picked})
+	stream, err := pb.NewTestServiceClient(c.ClientConn).StreamingOutputCall(ctx, &pb.StreamingOutputCallRequest{})
+	require.NoError(t, err)
+	_, err = stream.Recv()
+	require.NoError(t, err)
+	told := make(chan error, 1)
+	flow := picked.endpoint().OpenFlow(balancer.Streams, func(reason error) {
+		told <- reason
+		cancel()
+	})
+	defer flow.Close()
+	serverAt(servers, picked.endpoint()).grpc.GracefulStop() // returns when the stream has ended
+	assert.Equal(t, codes.Unavailable, status.Code(<-told))
+}

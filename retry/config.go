@@ -38,7 +38,7 @@ const maxTokensLimit = 1000
 
 var (
 	defaultThrottling        = Throttling{MaxTokens: 100, TokenRatio: 0.1}
-	defaultHedgingThrottling = Throttling{MaxTokens: 20, TokenRatio: 0.05}
+	defaultHedgingThrottling = Throttling{MaxTokens: 100, TokenRatio: 0.05}
 )
 
 // DefaultConfig returns the configuration in force when none is given: the

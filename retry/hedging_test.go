@@ -47,7 +47,7 @@ func TestHedgingByDefault(t *testing.T) {
 	var none *Config
 	assert.True(t, none.HedgingFor("/etcdserverpb.KV/Range").Enabled())
 	assert.True(t, DefaultConfig().HedgingFor("/etcdserverpb.KV/Range").Enabled())
-	assert.Equal(t, Throttling{MaxTokens: 20, TokenRatio: 0.05}, DefaultConfig().HedgingThrottling)
+	assert.Equal(t, Throttling{MaxTokens: 100, TokenRatio: 0.05}, DefaultConfig().HedgingThrottling)
 }
 
 // However many take at the same time, no more is taken than there was.

@@ -176,7 +176,7 @@ func (a *attempt) outcome(method string, err error) (retry.Evidence, error) {
 	}
 	switch retry.Classify(err, ev) {
 	case retry.Ambiguous, retry.NotSent:
-		return ev, &givenUp{status.Convert(reason).Message()}
+		return ev, &givenUpError{status.Convert(reason).Message()}
 	default:
 		return ev, err
 	}

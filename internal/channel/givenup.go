@@ -9,11 +9,11 @@ import (
 // givenUp is the end of an attempt that was cut: its endpoint did not answer, and
 // will not be waited for. That is what a member says of itself with ErrTimeout when
 // its peers do not answer, so for programs that compare errors it is the same.
-type givenUp struct{ reason string }
+type givenUpError struct{ reason string }
 
-func (e *givenUp) Error() string { return e.GRPCStatus().Err().Error() }
+func (e *givenUpError) Error() string { return e.GRPCStatus().Err().Error() }
 
 // GRPCStatus makes it Unavailable for gRPC, like a connection that broke.
-func (e *givenUp) GRPCStatus() *status.Status { return status.New(codes.Unavailable, e.reason) }
+func (e *givenUpError) GRPCStatus() *status.Status { return status.New(codes.Unavailable, e.reason) }
 
-func (e *givenUp) Is(target error) bool { return target == error(rpctypes.ErrTimeout) }
+func (e *givenUpError) Is(target error) bool { return target == rpctypes.ErrTimeout }

@@ -60,8 +60,8 @@ type Report struct {
 // LeaseEndedEarly means that the key of a lease was gone while the client claimed the
 // lease to live. Either the client counted wrongly or the server ended the lease before
 // its time. etcd does that when a leader was paused for longer than the TTL and goes on:
-// it ends the leases that expired by its own count, renewed or not. No fault of the lab
-// pauses a leader.
+// it ends the leases that expired by its own count, renewed or not; of the lab's faults
+// only leader-stop could show it.
 const LeaseEndedEarly check.Problem = "lease_ended_early"
 
 // OK reports whether nothing is wrong with what was checked: calls, leases and

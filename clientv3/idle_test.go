@@ -1,0 +1,229 @@
+package clientv3_test
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// Clients know nothing of each other, so that what idleClients of them cost is scaled up
+// to what a population of idlePopulation does. More of them than these have more
+// goroutines than the race detector takes.
+const (
+	idleClients    = 120
+	idlePopulation = 10_000
+)
+
+// idleStreams are the methods of the two streams that each idle client has.
+var idleStreams = []string{pb.Watch_Watch_FullMethodName, pb.Lease_LeaseKeepAlive_FullMethodName}
+
+// idleClient has one watch, of a key that nobody writes, and one lease.
+type idleClient struct {
+	watch WatchChan
+	lease <-chan *LeaseKeepAliveResponse
+}
+
+// startIdle starts clients over the time between two renewals of a lease: those of real
+// programs did not start at the same instant either.
+func startIdle(t *testing.T, cluster *fakeetcd.Cluster) []idleClient {
+	t.Helper()
+	clients := make([]idleClient, idleClients)
+	for i := range clients {
+		c, err := New(Config{
+			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
+		})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		watch := c.Watch(t.Context(), "k", WithCreatedNotify())
+		created, ok := next(t, watch)
+		require.True(t, ok && created.Created)
+		clients[i] = idleClient{watch: watch, lease: keepAlive(t, t.Context(), c, grant(t, c))}
+		time.Sleep(leaseTTL * time.Second / 3 / idleClients)
+	}
+	return clients
+}
+
+// streamBook keeps account of the watch and keepalive streams at the members.
+type streamBook struct {
+	mu sync.Mutex
+	// open counts the streams at each member, and opened tells when those were opened
+	// that were since the last reset, by their methods.
+	open   map[*fakeetcd.Member]int
+	opened map[string][]time.Time
+	// renewed is when each lease was renewed last, and apart the longest time between
+	// two renewals of the same lease.
+	renewed map[int64]time.Time
+	apart   time.Duration
+}
+
+func keepStreamBook(cluster *fakeetcd.Cluster) *streamBook {
+	b := &streamBook{
+		open: make(map[*fakeetcd.Member]int), opened: make(map[string][]time.Time), renewed: make(map[int64]time.Time),
+	}
+	for _, method := range idleStreams {
+		cluster.On(method, func(call *fakeetcd.Call) {
+			b.begin(call)
+			defer b.end(call)
+			call.OnSend(b.sent)
+			_, _ = call.Execute()
+		})
+	}
+	return b
+}
+
+func (b *streamBook) begin(call *fakeetcd.Call) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open[call.Member]++
+	b.opened[call.Method] = append(b.opened[call.Method], time.Now())
+}
+
+func (b *streamBook) end(call *fakeetcd.Call) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open[call.Member]--
+}
+
+func (b *streamBook) sent(resp proto.Message) bool {
+	renewal, ok := resp.(*pb.LeaseKeepAliveResponse)
+	if !ok {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if last, known := b.renewed[renewal.ID]; known {
+		b.apart = max(b.apart, time.Since(last))
+	}
+	b.renewed[renewal.ID] = time.Now()
+	return true
+}
+
+// forgetOpened begins a new list of openings, and returns how many streams are open now.
+func (b *streamBook) forgetOpened() map[*fakeetcd.Member]int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.opened)
+	return maps.Clone(b.open)
+}
+
+func (b *streamBook) openings() map[string][]time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.opened)
+}
+
+// requireRenewed checks that no lease had to wait for its renewal for longer than it lives.
+func (b *streamBook) requireRenewed(t *testing.T) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	require.Len(t, b.renewed, idleClients)
+	for _, last := range b.renewed {
+		b.apart = max(b.apart, time.Since(last))
+	}
+	require.Less(t, b.apart, leaseTTL*time.Second)
+}
+
+// costs returns what each member was asked so far: each call counts, probes included, and
+// each request on a stream. The answer is part of what it answers.
+func costs(cluster *fakeetcd.Cluster) map[*fakeetcd.Member]int {
+	asked := make(map[*fakeetcd.Member]int)
+	for _, call := range cluster.Calls() {
+		asked[call.Member]++
+		if slices.Contains(idleStreams, call.Method) {
+			asked[call.Member] += len(call.Requests)
+		}
+	}
+	return asked
+}
+
+// rates lets time pass, and returns what the members are asked in a second by a whole
+// population.
+func rates(cluster *fakeetcd.Cluster, d time.Duration) map[*fakeetcd.Member]float64 {
+	before := costs(cluster)
+	time.Sleep(d)
+	rates := make(map[*fakeetcd.Member]float64)
+	for m, asked := range costs(cluster) {
+		rates[m] = float64(asked-before[m]) / d.Seconds() * idlePopulation / idleClients
+	}
+	return rates
+}
+
+// assertCheap checks the rates of a population.
+func assertCheap(t *testing.T, rates map[*fakeetcd.Member]float64) {
+	t.Helper()
+	for m, rate := range rates {
+		t.Logf("%d clients ask %s %.0f times a second", idlePopulation, m.Name(), rate)
+	}
+	for m, rate := range rates {
+		assert.Less(t, rate, 1000.0, "%s is asked too much by %d clients", m.Name(), idlePopulation)
+	}
+}
+
+// requireSpread checks that streams are opened over 2 s at least.
+func requireSpread(t *testing.T, what string, opened []time.Time) {
+	t.Helper()
+	first, last := slices.MinFunc(opened, time.Time.Compare), slices.MaxFunc(opened, time.Time.Compare)
+	require.GreaterOrEqual(t, last.Sub(first), 2*time.Second, "%d streams of %s", len(opened), what)
+}
+
+// requireNoPeak checks that in no half second more than three times as many streams are
+// opened as in the mean of those in which streams are opened.
+func requireNoPeak(t *testing.T, opened []time.Time) {
+	t.Helper()
+	const width = time.Second / 2
+	first, last := slices.MinFunc(opened, time.Time.Compare), slices.MaxFunc(opened, time.Time.Compare)
+	bins := make([]int, last.Sub(first)/width+1)
+	for _, at := range opened {
+		bins[at.Sub(first)/width]++
+	}
+	t.Logf("streams opened in each %v: %v", width, bins)
+	require.LessOrEqual(t, float64(slices.Max(bins)), 3*float64(len(opened))/float64(len(bins)), "%v", bins)
+}
+
+// Ten thousand clients with nothing to do cost a member fewer than a thousand cheap calls
+// a second. When a member dies, theirs do not all meet the others at the same instant;
+// still none loses its lease, or an event.
+func TestIdleClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, err := fakeetcd.Start(3)
+		require.NoError(t, err)
+		t.Cleanup(cluster.Close)
+		book := keepStreamBook(cluster)
+		clients := startIdle(t, cluster)
+		assertCheap(t, rates(cluster, 3*time.Minute))
+
+		open := book.forgetOpened()
+		victim := slices.MaxFunc(cluster.Members(), func(a, b *fakeetcd.Member) int { return open[a] - open[b] })
+		victim.Stop()
+		first := put(t, cluster, "k", 1)
+		assertCheap(t, rates(cluster, 3*time.Minute))
+		last := put(t, cluster, "k", 1)
+		synctest.Wait()
+
+		var all []time.Time
+		for method, opened := range book.openings() {
+			requireSpread(t, method, opened)
+			all = append(all, opened...)
+		}
+		require.Len(t, all, open[victim], "each stream of %s is opened once more", victim.Name())
+		requireNoPeak(t, all)
+		book.requireRenewed(t)
+		for _, c := range clients {
+			requireRevs(t, c.watch, first, last)
+			requireAlive(t, c.lease)
+		}
+	})
+}
