@@ -33,7 +33,7 @@ type Endpoint struct {
 	gauges   gauges
 
 	traffic traffic
-	probing probing
+	probing atomic.Bool // an inquiry is under way, of which there is one at a time
 	// resetIn is when the state began in which the connections were closed last. It
 	// belongs to the inquiry.
 	resetIn time.Time
@@ -77,9 +77,7 @@ func (e *Endpoint) Siblings() []*Endpoint {
 	if e.policy == nil {
 		return []*Endpoint{e}
 	}
-	e.policy.mu.Lock()
-	defer e.policy.mu.Unlock()
-	return e.policy.endpoints
+	return e.policy.all()
 }
 
 // Gone returns a channel that is closed when the endpoint is no longer one of the

@@ -219,8 +219,5 @@ func (i *inquiry) settled() bool {
 
 // wanted reports whether calls were made recently.
 func (p *policy) wanted(now time.Time) bool {
-	p.mu.Lock()
-	endpoints := p.endpoints
-	p.mu.Unlock()
-	return slices.ContainsFunc(endpoints, func(ep *Endpoint) bool { return ep.wanted(now) })
+	return slices.ContainsFunc(p.all(), func(ep *Endpoint) bool { return ep.wanted(now) })
 }

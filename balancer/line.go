@@ -101,11 +101,7 @@ var errLeaving = status.Error(codes.Unavailable, "the connection is lost, or the
 // on until it is gone itself. Bulk may come to its end before that, and is left alone.
 func (l *line) leave() {
 	_, flows := l.ep.on(l)
-	for _, f := range flows {
-		if f.cut != nil {
-			f.cut(errLeaving)
-		}
-	}
+	cutAll(flows, errLeaving)
 }
 
 // noteLine takes a connection's new state in, and returns what it shows of the endpoint.

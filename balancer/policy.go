@@ -133,6 +133,13 @@ func (p *policy) configure(s balancer.ClientConnState) {
 	p.learner, _ = p.strategy.(Learner)
 }
 
+// all returns the endpoints. The slice must not be changed.
+func (p *policy) all() []*Endpoint {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.endpoints
+}
+
 // unique returns the endpoints that have an address, each once.
 func unique(eps []resolver.Endpoint) []resolver.Endpoint {
 	seen := make(map[string]bool, len(eps))
@@ -162,15 +169,7 @@ func (p *policy) missing(eps []resolver.Endpoint) []*Endpoint {
 	for _, r := range eps {
 		named[identity(r.Addresses)] = true
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var missing []*Endpoint
-	for _, ep := range p.endpoints {
-		if !named[identity(ep.addresses)] {
-			missing = append(missing, ep)
-		}
-	}
-	return missing
+	return slices.DeleteFunc(slices.Clone(p.all()), func(ep *Endpoint) bool { return named[identity(ep.addresses)] })
 }
 
 // replace makes eps the endpoints, and keeps those that it knows. It needs the lock.

@@ -2,7 +2,6 @@ package balancer
 
 import (
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/quorate/quorate/health"
@@ -46,28 +45,6 @@ const (
 	investigate              // probes until the endpoint serves, or is gone
 )
 
-// probing guards that an endpoint is investigated once at a time.
-type probing struct {
-	mu     sync.Mutex
-	active bool
-}
-
-func (p *probing) begin() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.active {
-		return false
-	}
-	p.active = true
-	return true
-}
-
-func (p *probing) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.active = false
-}
-
 // suspect makes an endpoint a suspect because of its silence.
 func (p *policy) suspect(ep *Endpoint, now time.Time, why string) {
 	p.note(ep, health.Evidence{Kind: health.Silent, At: now, Detail: why})
@@ -106,13 +83,13 @@ func (p *policy) connected(l *line) {
 
 // probe begins to probe an endpoint, if there is anything to find out.
 func (p *policy) probe(ep *Endpoint, s scope) {
-	if p.options().Prober == nil || (s == investigate && !needsProbes(ep.State())) || !ep.probing.begin() {
+	if p.options().Prober == nil || (s == investigate && !needsProbes(ep.State())) || !ep.probing.CompareAndSwap(false, true) {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		ep.probing.end()
+		ep.probing.Store(false)
 		return
 	}
 	p.probes.Go(func() { p.run(ep, s) })
@@ -130,7 +107,7 @@ func (p *policy) run(ep *Endpoint, s scope) {
 		i.rest()
 	}
 	i.underWay.Wait()
-	ep.probing.end()
+	ep.probing.Store(false)
 	if needsProbes(ep.State()) && ep.Ready() && ep.ctx.Err() == nil {
 		p.probe(ep, investigate) // it connected while this ended
 	}

@@ -18,10 +18,7 @@ func (p *policy) askRoles(changed *Endpoint) {
 	if _, ok := p.strategy.(RoleAware); !ok {
 		return
 	}
-	p.mu.Lock()
-	endpoints := p.endpoints
-	p.mu.Unlock()
-	for _, ep := range endpoints {
+	for _, ep := range p.all() {
 		if ep != changed && rank(ep.State(), Full) <= rank(health.Suspected, Full) {
 			p.probe(ep, look)
 		}

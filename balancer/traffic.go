@@ -313,6 +313,15 @@ func (f *Flow) Close() {
 	f.ep.retire()
 }
 
+// cutAll tells the owners of streams why these end.
+func cutAll(flows []*Flow, reason error) {
+	for _, f := range flows {
+		if f.cut != nil {
+			f.cut(reason)
+		}
+	}
+}
+
 func (f *Flow) heardAt() time.Time { return time.Unix(0, f.line.heard.Load()) }
 
 // wanted reports whether somebody called the endpoint recently, or waits for it.

@@ -123,11 +123,7 @@ func (p *policy) hangUp(l *line, reason error) {
 			f.a.Observer.Cut(reason)
 		}
 	}
-	for _, f := range flows {
-		if f.cut != nil {
-			f.cut(reason)
-		}
-	}
+	cutAll(flows, reason)
 	if l.socket.close() {
 		return
 	}
@@ -144,15 +140,7 @@ func (p *policy) hangUp(l *line, reason error) {
 
 // others returns the connected endpoints but one.
 func (p *policy) others(ep *Endpoint) []*Endpoint {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var others []*Endpoint
-	for _, other := range p.endpoints {
-		if other != ep && other.lines[Calls].ready.Load() {
-			others = append(others, other)
-		}
-	}
-	return others
+	return slices.DeleteFunc(slices.Clone(p.all()), func(other *Endpoint) bool { return other == ep || !other.Ready() })
 }
 
 // hasOther reports whether another endpoint serves at least as well as ep, by what is
