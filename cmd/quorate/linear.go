@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,11 +13,9 @@ type linearRunner func(context.Context, linear.Config) (linear.Result, error)
 
 // linearFlags are the flags of "quorate soak linear".
 type linearFlags struct {
-	duration time.Duration
-	members  int
-	callers  int
-	seed     uint64
-	pages    string
+	soakFlags
+	callers int
+	pages   string
 }
 
 func newLinearCommand(run linearRunner) *cobra.Command {
@@ -58,11 +53,9 @@ cluster is removed. A second Ctrl-C kills at once.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
 	}
 	f := cmd.Flags()
-	f.DurationVar(&flags.duration, "for", linear.DefaultDuration, "how long faults are injected")
-	f.DurationVar(&flags.duration, "duration", linear.DefaultDuration, "the same as --for, by the name that other soaks have for it")
-	f.IntVar(&flags.members, "members", linear.DefaultMembers, "members of the cluster, 3 to 9")
+	flags.add(f, linear.DefaultDuration, linear.DefaultMembers)
+	f.DurationVar(&flags.duration, "for", linear.DefaultDuration, "the same as --duration")
 	f.IntVar(&flags.callers, "callers", linear.DefaultCallers, "operations that are under way at a time")
-	f.Uint64Var(&flags.seed, "seed", 0, "seed of all choices (default a new one; it is printed)")
 	f.StringVar(&flags.pages, "pages", ".", "directory for the pages that show violations")
 	return cmd
 }
@@ -70,13 +63,8 @@ cluster is removed. A second Ctrl-C kills at once.`,
 // run takes and checks the histories, and prints the result; the log goes to standard
 // error.
 func (f linearFlags) run(cmd *cobra.Command, run linearRunner) error {
-	if f.duration == 0 || f.members == 0 || f.callers == 0 {
-		return usageError{
-			err: errors.New("--for, --members and --callers must be more than 0"), command: cmd.CommandPath(),
-		}
-	}
-	if !cmd.Flags().Changed("seed") {
-		f.seed = rand.Uint64()
+	if err := f.complete(cmd, "--for, --members and --callers", f.callers); err != nil {
+		return err
 	}
 	result, err := run(cmd.Context(), linear.Config{
 		Duration: f.duration, Members: f.members, Callers: f.callers, Seed: f.seed, PageDir: f.pages, Log: cmd.ErrOrStderr(),

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,13 +19,8 @@ func execLinear(
 		result.Seed = cfg.Seed
 		return result, err
 	})
-	var out, errOut bytes.Buffer
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs(append([]string{"linear"}, args...))
-	cmd.SetOut(&out)
-	cmd.SetErr(&errOut)
-	status = execute(ctx, cmd)
-	return status, out.String(), errOut.String(), asked
+	status, stdout, stderr = execCommand(ctx, cmd, append([]string{"linear"}, args...))
+	return status, stdout, stderr, asked
 }
 
 func TestLinearExitStatus(t *testing.T) {
@@ -38,32 +30,13 @@ func TestLinearExitStatus(t *testing.T) {
 	bad.Verdict.Violations = []linear.Violation{{Promise: linear.Linearizable, Message: "a lost write", Page: "group7.html"}}
 	early := good
 	early.Interrupted = true
-	interrupted, interrupt := context.WithCancelCause(t.Context())
-	interrupt(signalError{syscall.SIGINT})
-
-	tests := []struct {
-		name   string
-		ctx    context.Context
-		result linear.Result
-		err    error
-		status int
-		stdout string
-		stderr string
-	}{
-		{"good", t.Context(), good, nil, exitOK, "every answer is linearizable", ""},
-		{"violations", t.Context(), bad, nil, exitViolation, "linearizable: a lost write\n    see group7.html\n", "2 violations, the first: a lost write"},
-		{"failure", t.Context(), linear.Result{}, errors.New("no disk"), exitFailure, "", "quorate: no disk\n"},
-		{"interrupted", interrupted, early, nil, 130, "every answer is linearizable", "the run was ended early: interrupt"},
-		{"violations and interrupted", interrupted, bad, nil, exitViolation, "linearizable  2\n", "2 violations"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			status, stdout, stderr, _ := execLinear(tt.ctx, tt.result, tt.err)
-			assert.Equal(t, tt.status, status)
-			assert.Contains(t, stdout, tt.stdout)
-			assert.Contains(t, stderr, tt.stderr)
-		})
-	}
+	checkExitStatus(t, func(ctx context.Context, r linear.Result, err error) (int, string, string) {
+		status, stdout, stderr, _ := execLinear(ctx, r, err)
+		return status, stdout, stderr
+	}, soakOutcomes[linear.Result]{
+		good: good, early: early, bad: bad,
+		kept: "every answer is linearizable", shown: "linearizable: a lost write\n    see group7.html\n", counted: "linearizable  2\n", first: "2 violations, the first: a lost write",
+	})
 }
 
 func TestLinearFlags(t *testing.T) {

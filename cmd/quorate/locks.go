@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,11 +13,9 @@ type locksRunner func(context.Context, locks.Config) (locks.Result, error)
 
 // locksFlags are the flags of "quorate soak locks".
 type locksFlags struct {
-	duration   time.Duration
-	members    int
+	soakFlags
 	contenders int
 	locks      int
-	seed       uint64
 }
 
 func newLocksCommand(run locksRunner) *cobra.Command {
@@ -58,24 +53,17 @@ cluster is removed. A second Ctrl-C kills at once.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
 	}
 	f := cmd.Flags()
-	f.DurationVar(&flags.duration, "duration", locks.DefaultDuration, "how long faults are injected")
-	f.IntVar(&flags.members, "members", locks.DefaultMembers, "members of the cluster, 3 to 9")
+	flags.add(f, locks.DefaultDuration, locks.DefaultMembers)
 	f.IntVar(&flags.contenders, "contenders", locks.DefaultContenders, "clients that contend for the locks")
 	f.IntVar(&flags.locks, "locks", locks.DefaultLocks, "mutexes and elections, by turns")
-	f.Uint64Var(&flags.seed, "seed", 0, "seed of all choices (default a new one; it is printed)")
 	return cmd
 }
 
 // run takes and checks a history, and prints the result; the log goes to standard
 // error.
 func (f locksFlags) run(cmd *cobra.Command, run locksRunner) error {
-	if f.duration == 0 || f.members == 0 || f.contenders == 0 || f.locks == 0 {
-		return usageError{
-			err: errors.New("--duration, --members, --contenders and --locks must be more than 0"), command: cmd.CommandPath(),
-		}
-	}
-	if !cmd.Flags().Changed("seed") {
-		f.seed = rand.Uint64()
+	if err := f.complete(cmd, "--duration, --members, --contenders and --locks", f.contenders, f.locks); err != nil {
+		return err
 	}
 	result, err := run(cmd.Context(), locks.Config{
 		Duration: f.duration, Members: f.members, Contenders: f.contenders, Locks: f.locks, Seed: f.seed, Log: cmd.ErrOrStderr(),

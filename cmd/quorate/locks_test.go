@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,13 +18,8 @@ func execLocks(ctx context.Context, result locks.Result, err error, args ...stri
 		result.Seed = cfg.Seed
 		return result, err
 	}, nil)
-	var out, errOut bytes.Buffer
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs(append([]string{"locks"}, args...))
-	cmd.SetOut(&out)
-	cmd.SetErr(&errOut)
-	status = execute(ctx, cmd)
-	return status, out.String(), errOut.String(), asked
+	status, stdout, stderr = execCommand(ctx, cmd, append([]string{"locks"}, args...))
+	return status, stdout, stderr, asked
 }
 
 func TestLocksExitStatus(t *testing.T) {
@@ -37,32 +29,13 @@ func TestLocksExitStatus(t *testing.T) {
 	bad.Verdict.Violations = []lockcheck.Violation{{Promise: lockcheck.Guarded, Message: "a write of a former holder"}}
 	early := good
 	early.Interrupted = true
-	interrupted, interrupt := context.WithCancelCause(t.Context())
-	interrupt(signalError{syscall.SIGINT})
-
-	tests := []struct {
-		name   string
-		ctx    context.Context
-		result locks.Result
-		err    error
-		status int
-		stdout string
-		stderr string
-	}{
-		{"good", t.Context(), good, nil, exitOK, "every promise was kept", ""},
-		{"violations", t.Context(), bad, nil, exitViolation, "guarded: a write of a former holder\n", "2 violations, the first: a write of a former holder"},
-		{"failure", t.Context(), locks.Result{}, errors.New("no disk"), exitFailure, "", "quorate: no disk\n"},
-		{"interrupted", interrupted, early, nil, 130, "every promise was kept", "the run was ended early: interrupt"},
-		{"violations and interrupted", interrupted, bad, nil, exitViolation, "guarded       2\n", "2 violations"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			status, stdout, stderr, _ := execLocks(tt.ctx, tt.result, tt.err)
-			assert.Equal(t, tt.status, status)
-			assert.Contains(t, stdout, tt.stdout)
-			assert.Contains(t, stderr, tt.stderr)
-		})
-	}
+	checkExitStatus(t, func(ctx context.Context, r locks.Result, err error) (int, string, string) {
+		status, stdout, stderr, _ := execLocks(ctx, r, err)
+		return status, stdout, stderr
+	}, soakOutcomes[locks.Result]{
+		good: good, early: early, bad: bad,
+		kept: "every promise was kept", shown: "guarded: a write of a former holder\n", counted: "guarded       2\n", first: "2 violations, the first: a write of a former holder",
+	})
 }
 
 func TestLocksFlags(t *testing.T) {

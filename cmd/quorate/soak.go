@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/quorate/quorate/lab/soak"
 )
@@ -15,13 +17,38 @@ import (
 // soakRunner takes and checks the history of a run; [soak.Run] is the real one.
 type soakRunner func(context.Context, soak.Config) (soak.Result, error)
 
-// soakFlags are the flags of "quorate soak watches".
+// soakFlags are the flags that every soak has.
 type soakFlags struct {
 	duration time.Duration
 	members  int
-	watches  int
-	writers  int
 	seed     uint64
+}
+
+// add declares the flags with their defaults.
+func (f *soakFlags) add(flags *pflag.FlagSet, duration time.Duration, members int) {
+	flags.DurationVar(&f.duration, "duration", duration, "how long faults are injected")
+	flags.IntVar(&f.members, "members", members, "members of the cluster, 3 to 9")
+	flags.Uint64Var(&f.seed, "seed", 0, "seed of all choices (default a new one; it is printed)")
+}
+
+// complete chooses a seed if none was given. Its error names the flags that must not be
+// 0, of which counts are those of the one soak: to a Config 0 means its default, but who
+// writes it means none.
+func (f *soakFlags) complete(cmd *cobra.Command, names string, counts ...int) error {
+	if f.duration == 0 || f.members == 0 || slices.Contains(counts, 0) {
+		return usageError{err: errors.New(names + " must be more than 0"), command: cmd.CommandPath()}
+	}
+	if !cmd.Flags().Changed("seed") {
+		f.seed = rand.Uint64()
+	}
+	return nil
+}
+
+// watchesFlags are the flags of "quorate soak watches".
+type watchesFlags struct {
+	soakFlags
+	watches int
+	writers int
 }
 
 // newSoakCommand returns the command "soak", which does what its subcommand "watches"
@@ -45,7 +72,7 @@ func newSoakCommand(watches soakRunner, locks locksRunner, linear linearRunner) 
 }
 
 func newWatchesCommand(run soakRunner) *cobra.Command {
-	var flags soakFlags
+	var flags watchesFlags
 	cmd := &cobra.Command{
 		Use:   "watches",
 		Short: "Watch a real etcd cluster under faults, and check every event that arrives",
@@ -75,24 +102,17 @@ cluster is removed. A second Ctrl-C kills at once.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
 	}
 	f := cmd.Flags()
-	f.DurationVar(&flags.duration, "duration", soak.DefaultDuration, "how long faults are injected")
-	f.IntVar(&flags.members, "members", soak.DefaultMembers, "members of the cluster, 3 to 9")
+	flags.add(f, soak.DefaultDuration, soak.DefaultMembers)
 	f.IntVar(&flags.watches, "watches", soak.DefaultWatches, "watches at a time")
 	f.IntVar(&flags.writers, "writers", soak.DefaultWriters, "writers at a time")
-	f.Uint64Var(&flags.seed, "seed", 0, "seed of all choices (default a new one; it is printed)")
 	return cmd
 }
 
 // run takes and checks a history, and prints the result; the log goes to standard
 // error.
-func (f soakFlags) run(cmd *cobra.Command, run soakRunner) error {
-	if f.duration == 0 || f.members == 0 || f.watches == 0 || f.writers == 0 {
-		return usageError{
-			err: errors.New("--duration, --members, --watches and --writers must be more than 0"), command: cmd.CommandPath(),
-		}
-	}
-	if !cmd.Flags().Changed("seed") {
-		f.seed = rand.Uint64()
+func (f watchesFlags) run(cmd *cobra.Command, run soakRunner) error {
+	if err := f.complete(cmd, "--duration, --members, --watches and --writers", f.watches, f.writers); err != nil {
+		return err
 	}
 	result, err := run(cmd.Context(), soak.Config{
 		Duration: f.duration, Members: f.members, Watches: f.watches, Writers: f.writers, Seed: f.seed, Log: cmd.ErrOrStderr(),

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,13 +18,8 @@ func execSoak(ctx context.Context, result soak.Result, err error, args ...string
 		result.Seed = cfg.Seed
 		return result, err
 	}, nil, nil)
-	var out, errOut bytes.Buffer
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs(args)
-	cmd.SetOut(&out)
-	cmd.SetErr(&errOut)
-	status = execute(ctx, cmd)
-	return status, out.String(), errOut.String(), asked
+	status, stdout, stderr = execCommand(ctx, cmd, args)
+	return status, stdout, stderr, asked
 }
 
 func TestSoakExitStatus(t *testing.T) {
@@ -37,32 +29,13 @@ func TestSoakExitStatus(t *testing.T) {
 	bad.Verdict.Violations = []watchcheck.Violation{{Promise: watchcheck.Reliable, Message: "an event is missing", Evidence: []string{"response 3"}}}
 	early := good
 	early.Interrupted = true
-	interrupted, interrupt := context.WithCancelCause(t.Context())
-	interrupt(signalError{syscall.SIGINT})
-
-	tests := []struct {
-		name   string
-		ctx    context.Context
-		result soak.Result
-		err    error
-		status int
-		stdout string
-		stderr string
-	}{
-		{"good", t.Context(), good, nil, exitOK, "every promise was kept", ""},
-		{"violations", t.Context(), bad, nil, exitViolation, "reliable: an event is missing\n    response 3\n", "2 violations, the first: an event is missing"},
-		{"failure", t.Context(), soak.Result{}, errors.New("no disk"), exitFailure, "", "quorate: no disk\n"},
-		{"interrupted", interrupted, early, nil, 130, "every promise was kept", "the run was ended early: interrupt"},
-		{"violations and interrupted", interrupted, bad, nil, exitViolation, "reliable      2\n", "2 violations"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			status, stdout, stderr, _ := execSoak(tt.ctx, tt.result, tt.err)
-			assert.Equal(t, tt.status, status)
-			assert.Contains(t, stdout, tt.stdout)
-			assert.Contains(t, stderr, tt.stderr)
-		})
-	}
+	checkExitStatus(t, func(ctx context.Context, r soak.Result, err error) (int, string, string) {
+		status, stdout, stderr, _ := execSoak(ctx, r, err)
+		return status, stdout, stderr
+	}, soakOutcomes[soak.Result]{
+		good: good, early: early, bad: bad,
+		kept: "every promise was kept", shown: "reliable: an event is missing\n    response 3\n", counted: "reliable      2\n", first: "2 violations, the first: an event is missing",
+	})
 }
 
 func TestSoakFlags(t *testing.T) {

@@ -2,12 +2,10 @@ package linear
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"io"
 	"time"
 
-	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/internal/limits"
 )
 
 // Defaults of a Config.
@@ -21,8 +19,7 @@ const (
 
 // Limits of a Config.
 const (
-	maxCallers  = 64
-	maxDuration = time.Hour
+	maxCallers = 64
 )
 
 // Config describes a run. Fields that are zero have their default.
@@ -67,14 +64,10 @@ func (c Config) complete() (Config, error) {
 	if c.Log == nil {
 		c.Log = io.Discard
 	}
-	wrong := []error{fault.CheckMembers(c.Members)}
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
-		}
-	}
-	check(c.Duration > 0 && c.Duration <= maxDuration, "the duration must be more than 0 and at most %v; it is %v", maxDuration, c.Duration)
-	check(c.Callers >= 1 && c.Callers <= maxCallers, "the number of callers must be 1 to %d; it is %d", maxCallers, c.Callers)
-	check(c.CheckTimeout > 0, "the time for a check must be more than 0; it is %v", c.CheckTimeout)
-	return c, errors.Join(wrong...)
+	var check limits.Check
+	check.Members(c.Members)
+	check.Duration(c.Duration)
+	check.Number("callers", c.Callers, maxCallers)
+	check.That(c.CheckTimeout > 0, "the time for a check must be more than 0; it is %v", c.CheckTimeout)
+	return c, check.Err()
 }

@@ -2,12 +2,10 @@ package locks
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"io"
 	"time"
 
-	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/internal/limits"
 )
 
 // Defaults of a Config.
@@ -24,7 +22,6 @@ const (
 const (
 	maxContenders = 200
 	maxLocks      = 100
-	maxDuration   = time.Hour
 )
 
 // Config describes a run. Fields that are zero have their default.
@@ -71,16 +68,11 @@ func (c Config) complete() (Config, error) {
 	if c.Log == nil {
 		c.Log = io.Discard
 	}
-	wrong := []error{fault.CheckMembers(c.Members)}
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
-		}
-	}
-	check(c.Duration > 0 && c.Duration <= maxDuration, "the duration must be more than 0 and at most %v; it is %v", maxDuration, c.Duration)
-	check(c.Contenders >= 1 && c.Contenders <= maxContenders,
-		"the number of contenders must be 1 to %d; it is %d", maxContenders, c.Contenders)
-	check(c.Locks >= 1 && c.Locks <= maxLocks, "the number of locks must be 1 to %d; it is %d", maxLocks, c.Locks)
-	check(c.SettleTimeout > 0, "the time to settle must be more than 0; it is %v", c.SettleTimeout)
-	return c, errors.Join(wrong...)
+	var check limits.Check
+	check.Members(c.Members)
+	check.Duration(c.Duration)
+	check.Number("contenders", c.Contenders, maxContenders)
+	check.Number("locks", c.Locks, maxLocks)
+	check.That(c.SettleTimeout > 0, "the time to settle must be more than 0; it is %v", c.SettleTimeout)
+	return c, check.Err()
 }

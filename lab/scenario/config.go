@@ -2,11 +2,10 @@ package scenario
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/internal/limits"
 	"github.com/quorate/quorate/lab/measure"
 	"github.com/quorate/quorate/lab/report"
 )
@@ -81,21 +80,16 @@ func (c Config) complete() (Config, error) {
 	if c.Progress == nil {
 		c.Progress = func(report.Snapshot) {}
 	}
-	wrong := []error{fault.CheckMembers(c.Members)}
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
-		}
-	}
-	check(c.Hold >= minHold && c.Hold <= maxHold,
+	var check limits.Check
+	check.Members(c.Members)
+	check.That(c.Hold >= minHold && c.Hold <= maxHold,
 		"the time for which a fault is held must be %v to %v; it is %v", minHold, maxHold, c.Hold)
-	check(c.Callers >= 1 && c.Callers <= maxCallers,
-		"the number of callers of each kind must be 1 to %d; it is %d", maxCallers, c.Callers)
-	check(c.CallTimeout > 0 && c.CallTimeout <= maxTimeout,
+	check.Number("callers of each kind", c.Callers, maxCallers)
+	check.That(c.CallTimeout > 0 && c.CallTimeout <= maxTimeout,
 		"the timeout of a call must be more than 0 and at most %v; it is %v", maxTimeout, c.CallTimeout)
-	check(c.Healthy > 0 && c.Recovery > 0 && c.Pause > 0,
+	check.That(c.Healthy > 0 && c.Recovery > 0 && c.Pause > 0,
 		"negative time: healthy %v, recovery %v, pause %v", c.Healthy, c.Recovery, c.Pause)
-	return c, errors.Join(wrong...)
+	return c, check.Err()
 }
 
 // Validate returns what is wrong with the configuration, as [Run] does, or nil.

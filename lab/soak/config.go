@@ -2,12 +2,10 @@ package soak
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"io"
 	"time"
 
-	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/internal/limits"
 )
 
 // Defaults of a Config.
@@ -22,9 +20,8 @@ const (
 
 // Limits of a Config.
 const (
-	maxWatches  = 1000
-	maxWriters  = 100
-	maxDuration = time.Hour
+	maxWatches = 1000
+	maxWriters = 100
 )
 
 // Config describes a run. Fields that are zero have their default.
@@ -70,15 +67,11 @@ func (c Config) complete() (Config, error) {
 	if c.Log == nil {
 		c.Log = io.Discard
 	}
-	wrong := []error{fault.CheckMembers(c.Members)}
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
-		}
-	}
-	check(c.Duration > 0 && c.Duration <= maxDuration, "the duration must be more than 0 and at most %v; it is %v", maxDuration, c.Duration)
-	check(c.Watches >= 1 && c.Watches <= maxWatches, "the number of watches must be 1 to %d; it is %d", maxWatches, c.Watches)
-	check(c.Writers >= 1 && c.Writers <= maxWriters, "the number of writers must be 1 to %d; it is %d", maxWriters, c.Writers)
-	check(c.SettleTimeout > 0, "the time to settle must be more than 0; it is %v", c.SettleTimeout)
-	return c, errors.Join(wrong...)
+	var check limits.Check
+	check.Members(c.Members)
+	check.Duration(c.Duration)
+	check.Number("watches", c.Watches, maxWatches)
+	check.Number("writers", c.Writers, maxWriters)
+	check.That(c.SettleTimeout > 0, "the time to settle must be more than 0; it is %v", c.SettleTimeout)
+	return c, check.Err()
 }

@@ -1,0 +1,44 @@
+// Package limits gathers what is wrong with a configuration, so that its user is told
+// of everything at once.
+package limits
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/lab/fault"
+)
+
+// MaxDuration is for how long faults may be injected.
+const MaxDuration = time.Hour
+
+// Check gathers what is wrong. The zero value has found nothing.
+type Check struct{ wrong []error }
+
+// That notes what is wrong, unless ok.
+func (c *Check) That(ok bool, format string, args ...any) {
+	if !ok {
+		c.wrong = append(c.wrong, fmt.Errorf(format, args...))
+	}
+}
+
+// Number notes a number of what that is not 1 to limit.
+func (c *Check) Number(of string, n, limit int) {
+	c.That(n >= 1 && n <= limit, "the number of %s must be 1 to %d; it is %d", of, limit, n)
+}
+
+// Members notes a number of members that faults cannot be injected into.
+func (c *Check) Members(n int) {
+	if err := fault.CheckMembers(n); err != nil {
+		c.wrong = append(c.wrong, err)
+	}
+}
+
+// Duration notes a duration of faults that is not above 0, or above [MaxDuration].
+func (c *Check) Duration(d time.Duration) {
+	c.That(d > 0 && d <= MaxDuration, "the duration must be more than 0 and at most %v; it is %v", MaxDuration, d)
+}
+
+// Err returns all that was found, nil if nothing was.
+func (c *Check) Err() error { return errors.Join(c.wrong...) }
