@@ -16,11 +16,11 @@ import (
 
 const (
 	// maxReturn is how long after there is a leader again everything works: 0.5 s, by
-	// three.
-	maxReturn = 1500 * time.Millisecond
+	// seven.
+	maxReturn = 3500 * time.Millisecond
 	// maxOvertaken is how long after that a put is given up which went to the old leader
-	// and was lost with it: 1.25 s, by three.
-	maxOvertaken = 3750 * time.Millisecond
+	// and was lost with it: 1.25 s, by four.
+	maxOvertaken = 5 * time.Second
 )
 
 func TestCallsOutliveTheLossOfAMajority(t *testing.T) {
@@ -89,7 +89,8 @@ func requireTimeouts(t *testing.T, client *clientv3.Client) {
 		began := time.Now()
 		err := call(within(t, short))
 		assert.Equal(t, context.DeadlineExceeded, err, name)
-		assert.InDelta(t, short.Seconds(), time.Since(began).Seconds(), 0.5, "%s waits within its deadline", name)
+		assert.Greater(t, time.Since(began), short/2, "%s waits for its deadline", name)
+		assert.Less(t, time.Since(began), 3*short, "%s ends with its deadline", name)
 	}
 }
 

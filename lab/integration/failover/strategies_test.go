@@ -2,7 +2,6 @@ package failover_test
 
 import (
 	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -67,18 +66,22 @@ func requireConnections(t *testing.T, c *lab.Cluster, calls int) {
 }
 
 // shares returns what part of the calls of a method each member is given from now on, by
-// its name.
+// its name, in a sample during which the client changed its mind of none of them: on a busy
+// machine any member is a suspect now and then, and left for a moment, by every strategy.
 func shares(t *testing.T, w *witness, method string) map[string]float64 {
 	t.Helper()
 	w.reset()
 	var counts map[string]int
 	total := 0
 	require.Eventually(t, func() bool {
+		if len(w.visits()) > 0 {
+			w.reset()
+		}
 		counts, total = w.picked(method), 0
 		for _, n := range counts {
 			total += n
 		}
-		return total >= sample
+		return total >= sample && len(w.visits()) == 0
 	}, patience, glance)
 	parts := map[string]float64{}
 	for name, n := range counts {
@@ -86,8 +89,6 @@ func shares(t *testing.T, w *witness, method string) map[string]float64 {
 	}
 	return parts
 }
-
-func largest(parts map[string]float64) float64 { return slices.Max(slices.Collect(maps.Values(parts))) }
 
 func testRoundRobin(t *testing.T, c *lab.Cluster) {
 	w := use(t, c, `{"quorate_round_robin": {}}`)
@@ -107,7 +108,7 @@ func testRace(t *testing.T, c *lab.Cluster) {
 func testFirstOfAll(t *testing.T, c *lab.Cluster) {
 	w := use(t, c, `{"quorate_pinned": {"form": "first_of_all"}}`)
 	requireConnections(t, c, 3)
-	assert.Greater(t, largest(shares(t, w, get)), 0.95, "one member is used, but for hedges")
+	assert.Len(t, shares(t, w, get), 1, "one member is used")
 }
 
 func testLeader(t *testing.T, c *lab.Cluster) {
@@ -115,12 +116,11 @@ func testLeader(t *testing.T, c *lab.Cluster) {
 	requireConnections(t, c, 3)
 	leader, next := leaderOf(t, c), followerOf(t, c)
 	assert.Equal(t, map[string]float64{leader.Name(): 1}, shares(t, w, put))
-	assert.Greater(t, shares(t, w, get)[leader.Name()], 0.95, "all reads but for hedges")
+	assert.Equal(t, map[string]float64{leader.Name(): 1}, shares(t, w, get))
 
 	require.NoError(t, c.MoveLeader(within(t, patience), next))
 	w.say("%s leads", next.Name())
-	time.Sleep(time.Second) // within which the client has to follow
-	assert.Equal(t, map[string]float64{next.Name(): 1}, shares(t, w, put))
+	require.Eventually(t, func() bool { return maps.Equal(map[string]float64{next.Name(): 1}, shares(t, w, put)) }, patience, glance)
 }
 
 func testNearest(t *testing.T, c *lab.Cluster) {

@@ -30,7 +30,7 @@ type witness struct {
 	unknown map[string]int // by member
 }
 
-// pick is what a member was picked for.
+// pick is what a member was picked for, other than hedges.
 type pick struct {
 	member string
 	method string
@@ -79,10 +79,12 @@ func (w *witness) StateChanged(c health.Change) {
 	w.note("%s: %v → %v (%v)", w.names[c.Endpoint], c.From, c.To, c.Evidence)
 }
 
-func (w *witness) HedgeSent(observe.Hedge) {
+// HedgeSent takes a hedge back from the picks, which are counted for calls.
+func (w *witness) HedgeSent(h observe.Hedge) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hedges++
+	w.picks[pick{w.names[h.Second], h.Method}]--
 }
 
 func (w *witness) Retried(r observe.Retry) {
@@ -108,8 +110,8 @@ func (w *witness) picked(method string) map[string]int {
 	defer w.mu.Unlock()
 	counts := map[string]int{}
 	for p, n := range w.picks {
-		if p.method == method {
-			counts[p.member] += n
+		if p.method == method && n > 0 {
+			counts[p.member] = n
 		}
 	}
 	return counts
