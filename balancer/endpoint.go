@@ -25,7 +25,8 @@ type Endpoint struct {
 
 	// unwanted says that the strategy wants no connection to the endpoint.
 	unwanted atomic.Bool
-	noting   sync.Mutex // keeps events in the order of the changes
+	weight   atomic.Uint32 // 0 for the default
+	noting   sync.Mutex    // keeps events in the order of the changes
 
 	inFlight atomic.Int64
 	took     smoothed     // of the calls that were answered

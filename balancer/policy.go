@@ -38,6 +38,7 @@ type policy struct {
 	closed    bool
 	draining  map[*time.Timer]func()
 	probes    sync.WaitGroup
+	weighted  atomic.Bool // endpoints differ in weight
 
 	ctx  context.Context // ends with the policy
 	stop context.CancelFunc
@@ -187,6 +188,7 @@ func (p *policy) replace(eps []resolver.Endpoint) {
 		now = append(now, ep)
 	}
 	p.endpoints = now
+	p.weigh(eps)
 }
 
 func (p *policy) newEndpoint(r resolver.Endpoint) *Endpoint {

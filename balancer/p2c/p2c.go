@@ -148,7 +148,8 @@ func (s *strategy) cheapest(fit []*balancer.Endpoint) *balancer.Endpoint {
 }
 
 // cost is the time that a call to ep may take, in nanoseconds: that of one call, for each
-// that is under way and for this one.
+// that is under way and for this one; by its weight, so that one of twice the weight may
+// have twice as many under way.
 func (s *strategy) cost(ep *balancer.Endpoint, fit []*balancer.Endpoint, at instant) float64 {
 	latency, inFlight := float64(least), ep.InFlight()
 	if rec := s.record(ep); rec != nil {
@@ -157,7 +158,7 @@ func (s *strategy) cost(ep *balancer.Endpoint, fit []*balancer.Endpoint, at inst
 			latency = s.stranger(fit, inFlight, at)
 		}
 	}
-	return max(latency, float64(least)) * float64(inFlight+1)
+	return max(latency, float64(least)) * float64(inFlight+1) / float64(ep.Weight())
 }
 
 // stranger returns what an endpoint of which nothing is known is thought to take.

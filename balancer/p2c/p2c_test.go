@@ -86,6 +86,19 @@ func TestCallsUnderWayCount(t *testing.T) {
 	assert.Equal(t, "0", b.Pick(balancer.Call{}, b.eps).Address())
 }
 
+func TestWeightsDivideCosts(t *testing.T) {
+	b := newBed(2)
+	b.answers(10*time.Millisecond, 10*time.Millisecond)
+	b.eps[0].SetWeight(3)
+	for underWay, want := range []string{"0", "0", "1"} { // 3 to 1 is even, and drawn by lot
+		if want == "1" {
+			b.eps[0].Start()
+		}
+		assert.Equal(t, map[string]int{want: 100}, b.picks(balancer.Call{}, 100), "%d under way", underWay)
+		b.eps[0].Start()
+	}
+}
+
 func TestEqualsAreEquallyLikely(t *testing.T) {
 	for _, n := range []int{2, 3, 4, 10} {
 		b := newBed(n)

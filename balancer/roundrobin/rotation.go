@@ -21,18 +21,21 @@ const window = 8
 // some can serve this kind of call, a counter alone would meet the same ones again and
 // again. So the endpoint that has waited longest is taken: of all if there are eight or
 // fewer, else of eight. Of n calls that it is fit for an endpoint then gets at least one,
-// n being the number of endpoints, up to eight.
+// n being the number of endpoints, up to eight. Where endpoints differ in weight see
+// [balancer.SetWeight]: each gets its share of the calls that it is fit for.
 //
 // Its methods may be called concurrently and never block.
 type Rotation struct {
 	turnOf  func(*balancer.Endpoint) *Turn
 	tickets atomic.Uint64
+	clock   clock
 }
 
 // Turn is what a Rotation keeps for an endpoint. The zero value is one that has not had
 // its turn yet.
 type Turn struct {
 	ticket atomic.Uint64 // that of the latest turn, 0 for none
+	end    atomic.Uint64 // of the latest turn on the clock of weighted turns
 }
 
 // NewRotation returns a Rotation. turnOf returns where the Turn of an endpoint is kept;
@@ -58,6 +61,9 @@ func (r *Rotation) Next(fit []*balancer.Endpoint) *balancer.Endpoint {
 		return fit[0]
 	}
 	ticket := r.tickets.Add(1)
+	if fit[0].Weighted() {
+		return r.weighted(fit, ticket)
+	}
 	for {
 		ep, turn, before := r.longestWaiting(fit, ticket)
 		if turn == nil || turn.ticket.CompareAndSwap(before, ticket) {

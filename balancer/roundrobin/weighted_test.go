@@ -1,0 +1,82 @@
+package roundrobin
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/quorate/quorate/balancer"
+)
+
+func weighing(weights ...uint32) []*balancer.Endpoint {
+	eps := endpoints(len(weights))
+	for i, w := range weights {
+		eps[i].SetWeight(w)
+	}
+	return eps
+}
+
+func TestSharesAreByWeight(t *testing.T) {
+	for _, weights := range [][]uint32{{2, 1}, {5, 3, 2}, {100, 1, 1}, {10, 7, 3, 3, 1}, {3, 1, 1}, {50, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}} {
+		t.Run(fmt.Sprint(weights), func(t *testing.T) {
+			const rounds = 100
+			sum := 0
+			for _, w := range weights {
+				sum += int(w)
+			}
+			eps := weighing(weights...)
+			counts := picks(rotationOf(eps), rounds*sum, inTurn(eps))
+			for i, w := range weights {
+				assert.InDelta(t, rounds*int(w), counts[eps[i]], 2, "weight %d", w)
+			}
+		})
+	}
+}
+
+// Whatever stretch of a round's length is looked at, each endpoint has its share in it.
+func TestWeightedTurnsAreSpread(t *testing.T) {
+	weights := []uint32{5, 3, 1, 1}
+	eps := weighing(weights...)
+	r := rotationOf(eps)
+	picks(r, 40, inTurn(eps))
+	for range 100 {
+		counts := picks(r, 10, inTurn(eps))
+		r.Next(eps)
+		for i, w := range weights {
+			assert.InDelta(t, w, counts[eps[i]], 1, "endpoint %d", i)
+		}
+	}
+}
+
+// An endpoint that returns gets its share, and not what it has missed.
+func TestWeightedTurnsThatWereMissedAreLost(t *testing.T) {
+	eps := weighing(4, 2, 2)
+	r := rotationOf(eps)
+	picks(r, 4000, inTurn(eps[:2]))
+	counts := picks(r, 80, inTurn(eps))
+	for i, want := range []int{40, 20, 20} {
+		assert.InDelta(t, want, counts[eps[i]], 2, "endpoint %d", i)
+	}
+}
+
+func TestConcurrentWeightedPicks(t *testing.T) {
+	const goroutines, each = 8, 3000
+	eps := weighing(3, 1)
+	r := rotationOf(eps)
+	var heavy atomic.Int64
+	var wg sync.WaitGroup
+	for range goroutines {
+		wg.Go(func() {
+			for range each {
+				if r.Next(eps) == eps[0] {
+					heavy.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	assert.InDelta(t, 0.75*goroutines*each, heavy.Load(), 0.02*goroutines*each)
+}

@@ -1,0 +1,56 @@
+package balancer
+
+import "google.golang.org/grpc/resolver"
+
+// DefaultWeight is that of an endpoint to which the resolver gives none.
+const DefaultWeight = 1
+
+// MaxWeight is the largest weight. Larger ones count as this one.
+const MaxWeight = 1 << 16
+
+type weightKey struct{}
+
+// SetWeight returns the endpoint with a weight, which resolvers set: of two endpoints the
+// one with twice the weight gets twice the calls from round_robin, and p2c lets it have
+// twice the calls under way. Other strategies take no account of it. 0 means
+// [DefaultWeight]; to take an endpoint out of service, leave it out.
+func SetWeight(ep resolver.Endpoint, weight uint32) resolver.Endpoint {
+	ep.Attributes = ep.Attributes.WithValue(weightKey{}, weight)
+	return ep
+}
+
+// WeightOf returns the weight that an endpoint was given, from 1 to [MaxWeight].
+func WeightOf(ep resolver.Endpoint) uint32 {
+	weight, _ := ep.Attributes.Value(weightKey{}).(uint32)
+	if weight == 0 {
+		return DefaultWeight
+	}
+	return min(weight, MaxWeight)
+}
+
+// Weight returns the endpoint's weight, from 1 to [MaxWeight].
+func (e *Endpoint) Weight() uint32 { return max(e.weight.Load(), DefaultWeight) }
+
+// SetWeight changes the weight of a detached endpoint, as the resolver does for others.
+func (e *Endpoint) SetWeight(weight uint32) { e.weight.Store(min(weight, MaxWeight)) }
+
+// Weighted reports whether endpoints of the ClientConn differ in weight. One that is
+// detached speaks for itself: it says so if its weight is not [DefaultWeight].
+func (e *Endpoint) Weighted() bool {
+	if e.policy == nil {
+		return e.Weight() != DefaultWeight
+	}
+	return e.policy.weighted.Load()
+}
+
+// weigh takes in the weights that the resolver gives. It needs the lock, and the endpoints
+// in the order of eps.
+func (p *policy) weigh(eps []resolver.Endpoint) {
+	weighted := false
+	for i, ep := range p.endpoints {
+		weight := WeightOf(eps[i])
+		ep.weight.Store(weight)
+		weighted = weighted || weight != WeightOf(eps[0])
+	}
+	p.weighted.Store(weighted)
+}
