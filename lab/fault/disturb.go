@@ -15,14 +15,13 @@ const (
 	clientDelay = 100 * time.Millisecond
 )
 
-// disturbances returns the faults of a storm: those of Default, and others that are
-// harder or that leave nothing to measure. A rolling restart takes too much of a
+// disturbances returns the faults of a storm: all, and others that are harder or that
+// leave nothing to measure. A rolling restart takes too much of a
 // storm, because a member that has watches open takes seven seconds to end when it
 // is asked to; the fault terminate does it to one member instead.
 func disturbances() []Fault {
 	return append(
-		slices.DeleteFunc(Default(), func(f Fault) bool { return f.Name == "rolling-restart" }),
-		Fault{"move-leader", "leadership moves to another member, or to the same", moveLeader},
+		slices.DeleteFunc(All(), func(f Fault) bool { return f.Name == "rolling-restart" }),
 		Fault{"terminate", "a member is terminated gracefully and restarted at the end", terminateOne},
 		Fault{"no-quorum", "every member is cut off from the others", noQuorum},
 		Fault{"all-killed", "all members are killed (SIGKILL) and restarted at the end", allKilled},
@@ -36,13 +35,6 @@ func disturbances() []Fault {
 			onClientLinks("carry nothing to clients", func(l *link.Link) { l.Blackhole(link.Reverse) }),
 		},
 	)
-}
-
-func moveLeader(ctx context.Context, s Scene) error {
-	members := s.Cluster.Members()
-	to := members[s.Rand.IntN(len(members))]
-	s.Note("leadership moves to " + to.Name())
-	return s.Cluster.MoveLeader(ctx, to)
 }
 
 // terminateOne asks a member to end and kills it when that takes too long.

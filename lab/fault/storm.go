@@ -59,8 +59,10 @@ func (t Tally) String() string {
 }
 
 // NewStorm returns a storm over a scene. The scene's Rand chooses the faults and
-// cuts the connections, so that the one does not change what the other draws.
+// cuts the connections, so that the one does not change what the other draws. Its Hold is
+// the storm's own.
 func NewStorm(scene Scene, cuts *rand.Rand) *Storm {
+	scene.Hold = longestHold
 	return &Storm{scene: scene, cuts: cuts, tally: Tally{Faults: map[string]int{}}}
 }
 
