@@ -1,7 +1,7 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
-.PHONY: build test lint generate lab compare page-check soak soak-locks soak-linear conformance dependents etcdctl shim-tests shim-tests-short \
+.PHONY: build test lint generate keepalive-test lab compare page-check soak soak-locks soak-linear conformance dependents etcdctl shim-tests shim-tests-short \
 	bench bench-calls bench-leases \
-	fuzz-endpoint fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-wire
+	fuzz-endpoint fuzz-keepalive fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-wire
 
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
@@ -54,6 +54,10 @@ shim-tests-short: ## the same without what is slow; CI runs this
 	cd compat/etcdctl && GOWORK=off go test -short .
 	cd compat/dependents && GOWORK=off go run .
 
+keepalive-test: ## accepted pairs draw no GOAWAY in three idle minutes, over real TCP and on a real etcd; six minutes
+	go test ./keepalive -count=1 -v -run '^TestIdleOverTCP$$' -idle 3m
+	go test ./lab/integration/keepalive -count=1 -v -run '^TestIdleOnEtcd$$' -idle 3m
+
 fuzz-endpoint: ## one fuzz target for half a minute
 	go test ./endpoint -run '^$$' -fuzz FuzzParse -fuzztime 30s
 fuzz-errors:
@@ -68,6 +72,8 @@ fuzz-watch-hostile:
 	go test ./clientv3/internal/watch -run '^$$' -fuzz '^FuzzSessionHostile$$' -fuzztime 30s -fuzzminimizetime 20x
 fuzz-watch-catchup:
 	go test ./clientv3/internal/watch -run '^$$' -fuzz '^FuzzCatchup$$' -fuzztime 30s -fuzzminimizetime 20x
+fuzz-keepalive:
+	go test ./keepalive -run '^$$' -fuzz FuzzParse -fuzztime 30s
 fuzz-lease:
 	go test ./clientv3/internal/lease -run '^$$' -fuzz FuzzMachine -fuzztime 30s -fuzzminimizetime 5s
 fuzz-wire:

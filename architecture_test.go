@@ -26,6 +26,8 @@ var rooms = map[string][]string{
 	"observe":                 {"health"},
 	"observe/outage":          {"observe", "health"},
 	"internal/channel":        {"endpoint", "retry", "health", "balancer", "observe", "internal/pause"},
+	"keepalive":               {},
+	"pool":                    {},
 	"clientv3/internal/watch": {},
 	"clientv3/internal/lease": {},
 	"clientv3/internal/wire":  {},

@@ -1,0 +1,208 @@
+package keepalive
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+)
+
+// How calls are repeated. gRPC allows five attempts at most; with these the fifth
+// comes about 3.3 s after the first, not counting the time in which there is no
+// server at all, which attempts do not use up.
+const (
+	maxAttempts       = 5
+	initialBackoff    = 100 * time.Millisecond
+	maxBackoff        = 2 * time.Second
+	backoffMultiplier = 3
+
+	// A channel on which 500 calls more have failed than a tenth of those that
+	// succeeded repeats nothing until that is better: a server in trouble is not to be
+	// drowned. gRPC allows 1000 tokens at most, of which half must be left.
+	throttleTokens = 1000
+	throttleRatio  = 0.1
+
+	defaultCallTimeout = 30 * time.Second
+)
+
+// How a connection is made again.
+const (
+	reconnectDelay    = 100 * time.Millisecond
+	maxReconnectDelay = 3 * time.Second
+	minConnectTimeout = 5 * time.Second
+)
+
+// Calls says what shall become of calls when their server restarts. It turns that into
+// an ordinary gRPC service config, which any channel and any policy can use.
+//
+// A method is written as in generated code, "/pkg.Service/Method"; the first slash may
+// be missing. "/pkg.Service/" stands for all methods of a service but those that
+// are named by themselves. Name unary methods only: Timeout would end a stream.
+// What is not named is left to gRPC: it fails at once while no connection is
+// there.
+type Calls struct {
+	// Repeatable are methods that may be executed twice: reads, and writes that the
+	// server recognizes. They wait while no server can be reached and are sent again, to
+	// another server if there is one, when they fail with Unavailable: up to five
+	// attempts. They fail only if the server is away for longer than their deadline.
+	//
+	// A call whose context is canceled or has expired is not sent again, nor one that
+	// fails with any other code.
+	Repeatable []string
+
+	// Once are methods that must not be executed twice. They wait for a connection
+	// too. If one breaks under a call, the call fails with Unavailable, once, and nobody
+	// knows whether it was executed.
+	Once []string
+
+	// Timeout is the deadline of named calls that bring none, or a later one.
+	// 0: 30 s. Without it they would wait for ever for a server that never comes
+	// back.
+	Timeout time.Duration
+
+	// Policy is the name of a load-balancing policy that is registered with gRPC
+	// when the channel is made, such as quorate_round_robin of balancer/policies.
+	// Empty: gRPC's default, pick_first.
+	Policy string
+
+	// MaxRequest is the longest request that is kept to be sent again, in bytes; a longer
+	// one is sent once. 0: 4 MiB, which is the longest that a gRPC server accepts by
+	// default (gRPC's own default here is 256 KiB). At most 64 MiB.
+	MaxRequest int
+}
+
+// DialOptions returns what the client gives to grpc.NewClient: the service config as a
+// default, MaxRequest, and how to connect again after a loss (after 0.1 s, then in
+// steps up to 3 s; gRPC's default grows to 2 min). A resolver that brings a service
+// config of its own, as xDS does, replaces the default.
+func (c Calls) DialOptions() ([]grpc.DialOption, error) {
+	config, err := c.ServiceConfig()
+	if err != nil {
+		return nil, err
+	}
+	keep := c.MaxRequest
+	if keep == 0 {
+		keep = defaultMessageSize
+	}
+	return []grpc.DialOption{
+		grpc.WithDefaultServiceConfig(config),
+		grpc.WithDefaultCallOptions(grpc.MaxRetryRPCBufferSize(keep)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: reconnectDelay, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxReconnectDelay},
+			MinConnectTimeout: minConnectTimeout,
+		}),
+	}, nil
+}
+
+type serviceConfig struct {
+	LoadBalancing []map[string]struct{} `json:"loadBalancingConfig,omitempty"`
+	Methods       []methodConfig        `json:"methodConfig"`
+	Throttling    *throttling           `json:"retryThrottling,omitempty"`
+}
+
+type methodConfig struct {
+	Names        []methodName `json:"name"`
+	WaitForReady bool         `json:"waitForReady"`
+	Timeout      string       `json:"timeout"`
+	Retry        *retryPolicy `json:"retryPolicy,omitempty"`
+}
+
+type methodName struct {
+	Service string `json:"service"`
+	Method  string `json:"method,omitempty"`
+}
+
+type retryPolicy struct {
+	MaxAttempts       int      `json:"maxAttempts"`
+	InitialBackoff    string   `json:"initialBackoff"`
+	MaxBackoff        string   `json:"maxBackoff"`
+	BackoffMultiplier float64  `json:"backoffMultiplier"`
+	Codes             []string `json:"retryableStatusCodes"`
+}
+
+type throttling struct {
+	MaxTokens  int     `json:"maxTokens"`
+	TokenRatio float64 `json:"tokenRatio"`
+}
+
+// ServiceConfig returns the service config as JSON, or an error that names the method
+// or the field which is wrong.
+func (c Calls) ServiceConfig() (string, error) {
+	repeatable, once, err := c.names()
+	if err != nil {
+		return "", err
+	}
+	timeout := seconds(orDefault(c.Timeout, defaultCallTimeout))
+	var config serviceConfig
+	if c.Policy != "" {
+		config.LoadBalancing = []map[string]struct{}{{c.Policy: {}}}
+	}
+	if len(repeatable) > 0 {
+		config.Methods = append(config.Methods, methodConfig{Names: repeatable, WaitForReady: true, Timeout: timeout, Retry: &retryPolicy{
+			MaxAttempts:       maxAttempts,
+			InitialBackoff:    seconds(initialBackoff),
+			MaxBackoff:        seconds(maxBackoff),
+			BackoffMultiplier: backoffMultiplier,
+			Codes:             []string{"UNAVAILABLE"},
+		}})
+		config.Throttling = &throttling{MaxTokens: throttleTokens, TokenRatio: throttleRatio}
+	}
+	if len(once) > 0 {
+		config.Methods = append(config.Methods, methodConfig{Names: once, WaitForReady: true, Timeout: timeout})
+	}
+	text, err := json.Marshal(config)
+	return string(text), err
+}
+
+// names returns the methods of both lists, and everything that is wrong with c.
+func (c Calls) names() (repeatable, once []methodName, err error) {
+	faults := []error{within("Calls.Timeout", c.Timeout, 1), c.checkMaxRequest()}
+	if len(c.Repeatable)+len(c.Once) == 0 {
+		faults = append(faults, errors.New("keepalive: Calls: no method is named: put those that may be executed twice into Repeatable, others into Once"))
+	}
+	seen := make(map[methodName]string)
+	read := func(list string, methods []string) (names []methodName) {
+		for i, m := range methods {
+			field := fmt.Sprintf("Calls.%s[%d]", list, i)
+			name, err := parseMethod(m)
+			if first, ok := seen[name]; err == nil && ok {
+				err = fmt.Errorf("%q is named already by %s", m, first)
+			}
+			if err != nil {
+				faults = append(faults, fmt.Errorf("keepalive: %s: %w", field, err))
+				continue
+			}
+			seen[name] = field
+			names = append(names, name)
+		}
+		return names
+	}
+	repeatable = read("Repeatable", c.Repeatable)
+	once = read("Once", c.Once)
+	return repeatable, once, errors.Join(faults...)
+}
+
+func (c Calls) checkMaxRequest() error {
+	if c.MaxRequest < 0 || c.MaxRequest > maxMessageSize {
+		return fmt.Errorf("keepalive: Calls.MaxRequest: %d; it must be 1 to %d bytes (64 MiB), or 0 for 4 MiB", c.MaxRequest, maxMessageSize)
+	}
+	return nil
+}
+
+func parseMethod(m string) (methodName, error) {
+	service, method, ok := strings.Cut(strings.TrimPrefix(m, "/"), "/")
+	if !ok || service == "" || strings.ContainsAny(method, "/* ") {
+		return methodName{}, fmt.Errorf(`%q; write "/pkg.Service/Method", or "/pkg.Service/" for all methods of a service`, m)
+	}
+	return methodName{Service: service, Method: method}, nil
+}
+
+// seconds writes a positive duration as service configs do, exactly.
+func seconds(d time.Duration) string {
+	text := fmt.Sprintf("%d.%09d", d/time.Second, d%time.Second)
+	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".") + "s"
+}

@@ -1,0 +1,105 @@
+package keepalive_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+
+	"github.com/quorate/quorate/keepalive"
+)
+
+// Both ends take their options from one pair, and from one Sizes. The client also
+// says which calls may be repeated when the server restarts.
+func Example() {
+	pair, sizes := keepalive.Datacenter(), keepalive.Sizes{MaxResponse: 16 << 20}
+
+	serverOptions, err := pair.ServerOptions()
+	must(err)
+	sizeOptions, err := sizes.ServerOptions()
+	must(err)
+	server := grpc.NewServer(append(serverOptions, sizeOptions...)...)
+	testgrpc.RegisterTestServiceServer(server, quietService{})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(err)
+	go server.Serve(listener)
+	defer server.Stop()
+
+	dialOptions, err := pair.DialOptions()
+	must(err)
+	sizeDialOptions, err := sizes.DialOptions()
+	must(err)
+	callOptions, err := keepalive.Calls{
+		Repeatable: []string{testgrpc.TestService_EmptyCall_FullMethodName},
+		Once:       []string{testgrpc.TestService_UnaryCall_FullMethodName},
+	}.DialOptions()
+	must(err)
+	dialOptions = append(append(dialOptions, sizeDialOptions...), callOptions...)
+	conn, err := grpc.NewClient("passthrough:///"+listener.Addr().String(),
+		append(dialOptions, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	must(err)
+	defer conn.Close()
+
+	_, err = testgrpc.NewTestServiceClient(conn).EmptyCall(context.Background(), &testgrpc.Empty{})
+	fmt.Println(err)
+	fmt.Println(pair)
+	// Output:
+	// <nil>
+	// client.time=10s client.timeout=5s client.permit_without_stream=true server.min_time=5s server.permit_without_stream=true server.time=30s server.timeout=10s
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// What many write into a client does not go with a server that nobody configured.
+func ExampleCheck() {
+	client := keepalive.Client{Time: 10 * time.Second, Timeout: 3 * time.Second, PermitWithoutStream: true}
+	err := keepalive.Check(client, keepalive.Server{})
+	var tooMany *keepalive.TooManyPingsError
+	if errors.As(err, &tooMany) {
+		fmt.Printf("ping %d after %v\n", tooMany.Pings, tooMany.After)
+	}
+	fmt.Println(err)
+	// Output:
+	// ping 4 after 40s
+	// keepalive: too_many_pings: while no call is under way the client pings every 10s (Client.Time) and the server allows a ping every 2h0m0s (because Server.PermitWithoutStream is false): it ends the connection at the 4th ping in a row, 40s after the last traffic; grpc-go then doubles Client.Time and loses 10 connections until the server is content; set Client.PermitWithoutStream to false and Client.Time to at least 5m0s, or Server.PermitWithoutStream to true and Server.MinTime to at most 10s
+}
+
+// A flag or a configuration file names a preset, and may change parts of it.
+func ExampleParse() {
+	pair, err := keepalive.Parse("load-balancer server.max_connection_age=1h server.max_connection_age_grace=1m longest_call=30s")
+	fmt.Println(pair.Server.MaxConnectionAge, err)
+	_, err = keepalive.Parse("load-balancer server.max_connection_age_grace=10s longest_call=30s")
+	fmt.Println(err)
+	// Output:
+	// 1h0m0s <nil>
+	// keepalive: Server.MaxConnectionAgeGrace: 10s; a call of 30s (LongestCall) that begins while the GOAWAY is on its way would be cut: set it to at least 31s, or to 0 for no limit
+}
+
+// Settings for clientv3 are checked against etcd's own. 2 s, as for its discovery, is
+// not what gRPC would do.
+func ExampleEtcd() {
+	pair := keepalive.Etcd()
+	fmt.Println(pair.Validate())
+	pair.Client.Time = 2 * time.Second
+	fmt.Println(pair.Validate())
+	// Output:
+	// <nil>
+	// keepalive: Client.Time: 2s; grpc-go raises it to 10s: write that, or more
+}
+
+// The service config can also be given to a resolver, or to another language.
+func ExampleCalls() {
+	config, err := keepalive.Calls{Once: []string{"/shop.Orders/Place"}, Timeout: 5 * time.Second}.ServiceConfig()
+	fmt.Println(config, err)
+	// Output:
+	// {"methodConfig":[{"name":[{"service":"shop.Orders","method":"Place"}],"waitForReady":true,"timeout":"5s"}]} <nil>
+}

@@ -1,0 +1,129 @@
+package keepalive
+
+import (
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+)
+
+// Client is the client's end of a pair. It has the fields of gRPC's
+// ClientParameters, to which it can be converted.
+type Client struct {
+	// Time is how long a connection may be without anything received before the
+	// client pings. 0: no pings. The least is 10 s, because grpc-go raises
+	// what is less to that.
+	Time time.Duration
+
+	// Timeout is how long the client waits for any sign of life after a ping before
+	// it closes the connection. On Linux it is also the connection's TCP_USER_TIMEOUT:
+	// sent data that stays unacknowledged that long ends it. 0: 20 s, grpc's
+	// default. The least is 1 s: a pause of either process must not look like its end.
+	Timeout time.Duration
+
+	// PermitWithoutStream lets the client ping while no call is under way. The
+	// server has to permit that too.
+	PermitWithoutStream bool
+}
+
+// Server is the server's end of a pair: gRPC's ServerParameters and its
+// EnforcementPolicy.
+type Server struct {
+	// MinTime is how often a client may ping; more often is punished. 0: 5 min,
+	// grpc's default.
+	MinTime time.Duration
+
+	// PermitWithoutStream allows pings at MinTime on connections without a call. If
+	// false, the server punishes a second ping there within 2 hours.
+	PermitWithoutStream bool
+
+	// Time is how long a connection may be without anything received before the
+	// server pings. No client punishes that. 0: 2 hours, grpc's default. The least is
+	// 1 s.
+	Time time.Duration
+
+	// Timeout is how long the server waits after its ping, and its connections'
+	// TCP_USER_TIMEOUT. 0: 20 s, grpc's default. The least is 1 s.
+	Timeout time.Duration
+
+	// MaxConnectionIdle is how long a connection may be without a call before the
+	// server sends it away. Pings do not count. 0: no limit.
+	MaxConnectionIdle time.Duration
+
+	// MaxConnectionAge is how old a connection grows, give or take 10 %, before the
+	// server sends it away in order: clients then resolve and connect again, perhaps to
+	// other servers. 0: no limit. The least is 1 s.
+	MaxConnectionAge time.Duration
+
+	// MaxConnectionAgeGrace is how long calls may still run after MaxConnectionAge.
+	// What takes longer is cut and fails with Unavailable, streams too. 0: no limit.
+	MaxConnectionAgeGrace time.Duration
+}
+
+// Pair is what both ends of a connection are set to, and what is known of the
+// connection. The zero Pair is grpc's defaults: a client that does not ping.
+type Pair struct {
+	Client Client
+	Server Server
+
+	// IdleTimeout is the shortest time after which something on the path (NAT, a
+	// firewall, a load balancer) forgets a connection that carries nothing. Validate
+	// sees to it that pings come before. 0: nothing on the path does that.
+	IdleTimeout time.Duration
+
+	// LongestCall is how long the longest unary call may take, usually its deadline.
+	// Validate sees to it that MaxConnectionAgeGrace does not cut such a call. 0: not
+	// checked.
+	LongestCall time.Duration
+}
+
+// grpc-go's defaults, from its internal/transport/defaults.go.
+const (
+	defaultMinTime    = 5 * time.Minute
+	defaultServerTime = 2 * time.Hour
+	defaultTimeout    = 20 * time.Second
+)
+
+func orDefault(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}
+
+// DialOptions returns what the client gives to grpc.NewClient, or the error of
+// [Pair.Validate]. A pair without Client.Time needs no options.
+func (p Pair) DialOptions() ([]grpc.DialOption, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	// gRPC takes a Time of 0 for one of 10 s when it is given the option.
+	if p.Client.Time == 0 {
+		return nil, nil
+	}
+	c := p.Client
+	c.Timeout = orDefault(c.Timeout, defaultTimeout)
+	return []grpc.DialOption{grpc.WithKeepaliveParams(keepalive.ClientParameters(c))}, nil
+}
+
+// ServerOptions returns what the server gives to grpc.NewServer, or the error of
+// [Pair.Validate].
+func (p Pair) ServerOptions() ([]grpc.ServerOption, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	s := p.Server
+	return []grpc.ServerOption{
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle:     s.MaxConnectionIdle,
+			MaxConnectionAge:      s.MaxConnectionAge,
+			MaxConnectionAgeGrace: s.MaxConnectionAgeGrace,
+			Time:                  orDefault(s.Time, defaultServerTime),
+			Timeout:               orDefault(s.Timeout, defaultTimeout),
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime:             orDefault(s.MinTime, defaultMinTime),
+			PermitWithoutStream: s.PermitWithoutStream,
+		}),
+	}, nil
+}

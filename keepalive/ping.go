@@ -1,0 +1,162 @@
+package keepalive
+
+import (
+	"fmt"
+	"time"
+)
+
+// What a grpc-go server does to pings, from internal/transport/http2_server.go.
+const (
+	// maxPingStrikes is how many forbidden pings the server lets pass.
+	maxPingStrikes = 2
+
+	// idlePingInterval is how often a client may ping without a call if the server
+	// does not permit that.
+	idlePingInterval = 2 * time.Hour
+)
+
+// enforcement is the ping policy of a grpc-go server, applied to a connection on which
+// the server sends nothing. (Headers, data or trailers that it sends clear the
+// strikes, and the next ping is not judged.) Times are counted from the
+// connection's begin.
+type enforcement struct {
+	server   Server
+	pinged   bool
+	lastPing time.Duration
+	strikes  int
+}
+
+// allowed is the shortest time between two pings that draws no strike.
+func (s Server) allowed(stream bool) time.Duration {
+	if !stream && !s.PermitWithoutStream {
+		return idlePingInterval
+	}
+	return orDefault(s.MinTime, defaultMinTime)
+}
+
+// ping says that a ping has arrived, and reports whether the server answers it with
+// a GOAWAY too_many_pings.
+func (e *enforcement) ping(at time.Duration, stream bool) bool {
+	tooSoon := e.pinged && at-e.lastPing < e.server.allowed(stream)
+	e.pinged, e.lastPing = true, at
+	if tooSoon {
+		e.strikes++
+	}
+	return e.strikes > maxPingStrikes
+}
+
+// endure returns when the server ends a connection on which nothing but the client's
+// pings is sent, and how many there were. ok is false if it never does.
+func endure(c Client, s Server, stream bool) (after time.Duration, pings int, ok bool) {
+	if c.Time == 0 || !stream && !c.PermitWithoutStream {
+		return 0, 0, false
+	}
+	e := enforcement{server: s}
+	// The client pings when it has received nothing for Time, and the answer to its
+	// ping counts: at the server, two pings are never closer than Time, and on a
+	// fast network hardly farther. If the second of them draws no strike, none will.
+	for {
+		pings++
+		after += c.Time
+		if e.ping(after, stream) {
+			return after, pings, true
+		}
+		if pings > 1 && e.strikes == 0 {
+			return 0, 0, false
+		}
+	}
+}
+
+// TooManyPingsError says that a server would end the connections of a client for its
+// pings, with GOAWAY ENHANCE_YOUR_CALM, too_many_pings.
+type TooManyPingsError struct {
+	// Client and Server are the ends that do not fit.
+	Client Client
+	Server Server
+
+	// Stream says on which connections it happens: on those with a call that is quiet,
+	// such as a stream without messages, or else on those without any call.
+	Stream bool
+
+	// Allowed is the time that the server wants between two pings there.
+	Allowed time.Duration
+
+	// Pings is the number of the ping that the server answers with the GOAWAY, and After
+	// is when: the time since the connection was made, if nothing else is sent on it.
+	// After a call it may come one ping sooner.
+	Pings int
+	After time.Duration
+
+	// Connections is how many connections in a row a client loses in this way until
+	// it has learned: grpc-go doubles Client.Time after each.
+	Connections int
+}
+
+// Error explains the reason and names the ways out.
+func (e *TooManyPingsError) Error() string {
+	where, costs := "while no call is under way", ""
+	if e.Stream {
+		where, costs = "while a call is under way", " and the call fails with Unavailable"
+	}
+	text := fmt.Sprintf("keepalive: too_many_pings: %s the client pings every %v (Client.Time) and the server allows a ping every %v (%s): "+
+		"it ends the connection at the %dth ping in a row, %v after the last traffic%s",
+		where, e.Client.Time, e.Allowed, e.rule(), e.Pings, e.After, costs)
+	if e.Connections > 1 {
+		text += fmt.Sprintf("; grpc-go then doubles Client.Time and loses %d connections until the server is content", e.Connections)
+	}
+	return text + "; " + e.remedy()
+}
+
+func (e *TooManyPingsError) rule() string {
+	if e.Stream || e.Server.PermitWithoutStream {
+		if e.Server.MinTime == 0 {
+			return "grpc's default Server.MinTime"
+		}
+		return "Server.MinTime"
+	}
+	return "because Server.PermitWithoutStream is false"
+}
+
+func (e *TooManyPingsError) remedy() string {
+	if e.Stream || e.Server.PermitWithoutStream {
+		return fmt.Sprintf("set Client.Time to at least %v, or Server.MinTime to at most %v", e.Allowed, e.Client.Time)
+	}
+	least := max(orDefault(e.Server.MinTime, defaultMinTime), e.Client.Time)
+	if least == e.Client.Time {
+		return "set Client.PermitWithoutStream to false, or Server.PermitWithoutStream to true"
+	}
+	return fmt.Sprintf("set Client.PermitWithoutStream to false and Client.Time to at least %v, or Server.PermitWithoutStream to true and Server.MinTime to at most %v",
+		least, e.Client.Time)
+}
+
+// checkPings returns a TooManyPingsError for ends that pass their own checks.
+//
+// Two connections are the worst there are: one without a call, and one with a call on
+// which the server sends nothing. Whatever else happens on a connection makes
+// pings later or clears strikes, so that mixtures of the two draw a GOAWAY only if
+// one of them does.
+func checkPings(c Client, s Server) error {
+	for _, stream := range []bool{false, true} {
+		after, pings, tooMany := endure(c, s, stream)
+		if !tooMany {
+			continue
+		}
+		return &TooManyPingsError{
+			Client: c, Server: s, Stream: stream,
+			Allowed: s.allowed(stream), Pings: pings, After: after, Connections: lessons(c, s, stream),
+		}
+	}
+	return nil
+}
+
+// lessons counts the GOAWAYs after which a client has doubled its Time often enough.
+func lessons(c Client, s Server, stream bool) int {
+	n := 0
+	for {
+		if _, _, tooMany := endure(c, s, stream); !tooMany {
+			return n
+		}
+		n++
+		c.Time *= 2
+	}
+}

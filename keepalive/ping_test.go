@@ -1,0 +1,299 @@
+package keepalive_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/connectivity"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+
+	"github.com/quorate/quorate/keepalive"
+)
+
+// founding holds the values of the founding documents: a client that pings every
+// 10 s without a stream, and a server that nobody configured.
+var founding = keepalive.Pair{
+	Client: keepalive.Client{Time: 10 * time.Second, Timeout: 3 * time.Second, PermitWithoutStream: true},
+}
+
+func presets() map[string]keepalive.Pair {
+	return map[string]keepalive.Pair{
+		"datacenter":    keepalive.Datacenter(),
+		"load-balancer": keepalive.LoadBalancer(),
+		"stock":         keepalive.Stock(),
+		"etcd":          keepalive.Etcd(),
+	}
+}
+
+func TestFoundingValuesAreRefused(t *testing.T) {
+	err := founding.Validate()
+	var tooMany *keepalive.TooManyPingsError
+	require.ErrorAs(t, err, &tooMany)
+	assert.False(t, tooMany.Stream)
+	assert.Equal(t, 2*time.Hour, tooMany.Allowed)
+	assert.Equal(t, 4, tooMany.Pings)
+	assert.Equal(t, 40*time.Second, tooMany.After)
+	_, err = founding.DialOptions()
+	require.ErrorAs(t, err, &tooMany)
+	_, err = founding.ServerOptions()
+	require.ErrorAs(t, err, &tooMany)
+
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipeNet(0)
+		dial, server := rawOptions(founding)
+		conn, stop := p.serve(t, quietService{}, dial, server)
+		defer stop()
+		connect(t, conn)
+		begin := time.Now()
+		time.Sleep(time.Minute)
+		goAways := p.tooManyPings()
+		require.Len(t, goAways, 1)
+		assert.Equal(t, tooMany.After, goAways[0].Sub(begin), "grpc-go itself, in virtual time")
+		assert.Len(t, p.toServer.all(framePing, "keepalive"), tooMany.Pings)
+	})
+}
+
+// TestPresetsLiveInPeace leaves each preset alone for three hours, then with a quiet
+// stream for three hours, then with calls at random.
+func TestPresetsLiveInPeace(t *testing.T) {
+	for name, pair := range presets() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPipeNet(50 * time.Millisecond)
+				dial, server := options(t, pair)
+				conn, stop := p.serve(t, quietService{}, dial, server)
+				defer stop()
+				connect(t, conn)
+				time.Sleep(3 * time.Hour)
+				idlePings := len(p.toServer.all(framePing, "keepalive"))
+				assert.Equal(t, pair.Client.PermitWithoutStream, idlePings > 0)
+
+				client := testgrpc.NewTestServiceClient(conn)
+				ctx, cancel := context.WithCancel(t.Context())
+				stream, err := client.FullDuplexCall(ctx)
+				require.NoError(t, err)
+				time.Sleep(3 * time.Hour)
+				cancel()
+				_, err = stream.Recv()
+				require.ErrorContains(t, err, "context canceled", "nothing else has ended the stream")
+				assert.Greater(t, len(p.toServer.all(framePing, "keepalive")), idlePings, "it did ping")
+
+				traffic(t, client, pair.Client.Time, 3*time.Hour, rand.New(rand.NewPCG(1, 2)))
+				assert.Empty(t, p.tooManyPings())
+				if pair.Server.MaxConnectionAge == 0 {
+					assert.Equal(t, 1, p.dialCount(), "one connection has lasted")
+				}
+			})
+		})
+	}
+}
+
+// traffic makes calls and quiet streams at random, for about the given time.
+func traffic(t *testing.T, client testgrpc.TestServiceClient, rhythm, total time.Duration, rnd *rand.Rand) {
+	t.Helper()
+	for end := time.Now().Add(total); time.Now().Before(end); {
+		time.Sleep(time.Duration(rnd.Int64N(int64(2*rhythm) + 1)))
+		switch rnd.IntN(3) {
+		case 0:
+			_, err := client.EmptyCall(t.Context(), &testgrpc.Empty{})
+			require.NoError(t, err)
+		case 1:
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err := client.FullDuplexCall(ctx)
+			require.NoError(t, err)
+			time.Sleep(time.Duration(rnd.Int64N(int64(4*rhythm) + 1)))
+			cancel()
+		case 2:
+			time.Sleep(4 * rhythm)
+		}
+	}
+}
+
+// TestVerdictsAreThoseOfGRPC compares Check with what a real client and a real server do
+// in virtual time, for random settings on a network with random latency: a refused
+// pair draws the GOAWAY that was foretold, an accepted one draws none whatever is sent.
+func TestVerdictsAreThoseOfGRPC(t *testing.T) {
+	refused, accepted := 0, 0
+	for seed := range uint64(150) {
+		rnd := rand.New(rand.NewPCG(seed, 7))
+		pair := randomPair(rnd)
+		latency := time.Duration(rnd.IntN(3)) * 40 * time.Millisecond
+		var tooMany *keepalive.TooManyPingsError
+		err := keepalive.Check(pair.Client, pair.Server)
+		if err == nil {
+			accepted++
+		} else {
+			require.ErrorAs(t, err, &tooMany)
+			refused++
+		}
+		t.Run(fmt.Sprintf("%d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				t.Logf("%v; latency %v; %v", pair, latency, err)
+				p := newPipeNet(latency)
+				dial, server := rawOptions(pair)
+				conn, stop := p.serve(t, quietService{}, dial, server)
+				defer stop()
+				connect(t, conn)
+				if tooMany == nil {
+					obey(t, p, testgrpc.NewTestServiceClient(conn), pair, rnd)
+				} else {
+					offend(t, p, testgrpc.NewTestServiceClient(conn), tooMany, latency)
+				}
+			})
+		})
+	}
+	assert.Greater(t, refused, 30)
+	assert.Greater(t, accepted, 30)
+}
+
+func randomPair(rnd *rand.Rand) keepalive.Pair {
+	times := []time.Duration{10 * time.Second, 11 * time.Second, time.Minute, 5 * time.Minute, 5*time.Minute + time.Second, 2 * time.Hour, 3 * time.Hour}
+	minTimes := append([]time.Duration{0, time.Second, 59 * time.Second}, times...)
+	return keepalive.Pair{
+		Client: keepalive.Client{
+			Time:                times[rnd.IntN(len(times))],
+			Timeout:             time.Duration(5+rnd.IntN(40)) * time.Second,
+			PermitWithoutStream: rnd.IntN(2) == 0,
+		},
+		Server: keepalive.Server{
+			MinTime:             minTimes[rnd.IntN(len(minTimes))],
+			PermitWithoutStream: rnd.IntN(2) == 0,
+			Time:                24 * time.Hour,
+		},
+	}
+}
+
+func obey(t *testing.T, p *pipeNet, client testgrpc.TestServiceClient, pair keepalive.Pair, rnd *rand.Rand) {
+	t.Helper()
+	time.Sleep(6 * pair.Client.Time)
+	traffic(t, client, pair.Client.Time, 60*pair.Client.Time, rnd)
+	assert.Empty(t, p.tooManyPings())
+	assert.Equal(t, 1, p.dialCount())
+}
+
+func offend(t *testing.T, p *pipeNet, client testgrpc.TestServiceClient, foretold *keepalive.TooManyPingsError, latency time.Duration) {
+	t.Helper()
+	if foretold.Stream {
+		_, err := client.FullDuplexCall(t.Context())
+		require.NoError(t, err)
+	}
+	begin := time.Now()
+	time.Sleep(foretold.After + time.Minute)
+	goAways := p.tooManyPings()
+	require.Len(t, goAways, 1)
+	// Each ping waits for the answer to the one before.
+	assert.WithinRange(t, goAways[0], begin.Add(foretold.After-4*latency), begin.Add(foretold.After+20*latency))
+}
+
+// TestConnectionsUntilTheServerIsContent lets grpc-go learn by doubling, and counts.
+func TestConnectionsUntilTheServerIsContent(t *testing.T) {
+	pair := founding
+	pair.Server = keepalive.Server{MinTime: time.Minute, PermitWithoutStream: true}
+	var foretold *keepalive.TooManyPingsError
+	require.ErrorAs(t, pair.Validate(), &foretold)
+	assert.Equal(t, 3, foretold.Connections)
+
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipeNet(0)
+		dial, server := rawOptions(pair)
+		conn, stop := p.serve(t, quietService{}, dial, server)
+		defer stop()
+		for range 10 {
+			connect(t, conn)
+			time.Sleep(10 * time.Minute)
+		}
+		assert.Len(t, p.tooManyPings(), foretold.Connections)
+		assert.Equal(t, foretold.Connections+1, p.dialCount())
+	})
+}
+
+// TestServersPingsAreNoExcuse shows why Check does not count on the server's own
+// pings: they usually come first and keep the client from pinging, but a server that
+// receives something does not ping.
+func TestServersPingsAreNoExcuse(t *testing.T) {
+	pair := founding
+	pair.Server = keepalive.Server{Time: 5 * time.Second}
+	require.Error(t, pair.Validate())
+	sizes := keepalive.Sizes{StaticStreamWindow: 1 << 20, StaticConnWindow: 1 << 20}
+	noEstimator, err := sizes.ServerOptions()
+	require.NoError(t, err)
+
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipeNet(0)
+		dial, server := rawOptions(pair)
+		conn, stop := p.serve(t, quietService{}, dial, append(server, noEstimator...))
+		defer stop()
+		connect(t, conn)
+		time.Sleep(10 * time.Minute)
+		require.Empty(t, p.tooManyPings(), "the server's pings come first")
+
+		stream, err := testgrpc.NewTestServiceClient(conn).FullDuplexCall(t.Context())
+		require.NoError(t, err)
+		for range 60 {
+			if stream.Send(&testgrpc.StreamingOutputCallRequest{}) != nil {
+				break
+			}
+			time.Sleep(time.Second)
+		}
+		require.Len(t, p.tooManyPings(), 1, "a slow upload silences them")
+	})
+}
+
+// TestCallsCanceledAtBirth shows the gap that Check documents, and what closes it.
+func TestCallsCanceledAtBirth(t *testing.T) {
+	open, closed := keepalive.Etcd(), keepalive.Etcd()
+	closed.Server.PermitWithoutStream = true
+	assert.NotZero(t, goAwaysOfCanceledCalls(t, open))
+	assert.Zero(t, goAwaysOfCanceledCalls(t, closed))
+}
+
+func goAwaysOfCanceledCalls(t *testing.T, pair keepalive.Pair) (n int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipeNet(0)
+		dial, server := options(t, pair)
+		conn, stop := p.serve(t, quietService{}, dial, server)
+		defer stop()
+		connect(t, conn)
+		for range 500 {
+			time.Sleep(25 * time.Second)
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err := testgrpc.NewTestServiceClient(conn).FullDuplexCall(ctx)
+			cancel()
+			require.NoError(t, err)
+		}
+		n = len(p.tooManyPings())
+	})
+	return n
+}
+
+// TestSilentPeerIsNoticed holds presets to Client.Time + Client.Timeout, without a call
+// if they may ping then, and else with one.
+func TestSilentPeerIsNoticed(t *testing.T) {
+	for name, pair := range presets() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPipeNet(time.Millisecond)
+				dial, server := options(t, pair)
+				conn, stop := p.serve(t, quietService{}, dial, server)
+				defer stop()
+				connect(t, conn)
+				if !pair.Client.PermitWithoutStream {
+					_, err := testgrpc.NewTestServiceClient(conn).FullDuplexCall(t.Context())
+					require.NoError(t, err)
+				}
+				time.Sleep(3 * pair.Client.Time / 2)
+				p.silent.Store(true)
+				begin := time.Now()
+				require.True(t, conn.WaitForStateChange(t.Context(), connectivity.Ready))
+				assert.LessOrEqual(t, time.Since(begin), pair.Client.Time+pair.Client.Timeout)
+			})
+		})
+	}
+}

@@ -1,0 +1,218 @@
+package keepalive_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+
+	"github.com/quorate/quorate/keepalive"
+)
+
+// patience is how long tests wait for what must happen.
+const patience = 30 * time.Second
+
+// countingService takes a few milliseconds for each call, and counts executions:
+// those of EmptyCall together, those of UnaryCall by the request's payload.
+type countingService struct {
+	testgrpc.UnimplementedTestServiceServer
+	empty atomic.Int64
+	mu    sync.Mutex
+	unary map[string]int
+}
+
+const handlerTime = 10 * time.Millisecond
+
+func (s *countingService) EmptyCall(context.Context, *testgrpc.Empty) (*testgrpc.Empty, error) {
+	s.empty.Add(1)
+	time.Sleep(handlerTime)
+	return &testgrpc.Empty{}, nil
+}
+
+func (s *countingService) UnaryCall(_ context.Context, r *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
+	s.mu.Lock()
+	s.unary[string(r.GetPayload().GetBody())]++
+	s.mu.Unlock()
+	time.Sleep(handlerTime)
+	return &testgrpc.SimpleResponse{}, nil
+}
+
+// tcpServer is a gRPC server that is started and stopped on one address.
+type tcpServer struct {
+	addr    string
+	service testgrpc.TestServiceServer
+	options []grpc.ServerOption
+	srv     *grpc.Server
+	served  chan error
+}
+
+func (s *tcpServer) start(t *testing.T) {
+	t.Helper()
+	if s.addr == "" {
+		s.addr = "127.0.0.1:0"
+	}
+	var lis net.Listener
+	// While the server is down, another process may use the port for a moment.
+	require.Eventually(t, func() bool {
+		l, err := net.Listen("tcp", s.addr)
+		if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
+			t.Error(err)
+		}
+		lis = l
+		return err == nil
+	}, patience, 10*time.Millisecond)
+	s.addr = lis.Addr().String()
+	srv, served := grpc.NewServer(s.options...), make(chan error, 1)
+	testgrpc.RegisterTestServiceServer(srv, s.service)
+	go func() { served <- srv.Serve(lis) }()
+	s.srv, s.served = srv, served
+}
+
+func (s *tcpServer) stop(graceful bool) {
+	if graceful {
+		s.srv.GracefulStop()
+	} else {
+		s.srv.Stop()
+	}
+	<-s.served
+}
+
+// TestTwentyRestartsFailNoRepeatableCall restarts a server under load, in turn with
+// GracefulStop and with Stop. Calls that are named as repeatable all succeed; calls
+// that are named to be made once are executed once at most, and those that a Stop
+// broke are reported, once. A channel without Calls shows what happens otherwise.
+func TestTwentyRestartsFailNoRepeatableCall(t *testing.T) {
+	for _, policy := range []string{"pick_first", "quorate_round_robin"} {
+		t.Run(policy, func(t *testing.T) { restarts(t, policy) })
+	}
+}
+
+func restarts(t *testing.T, policy string) {
+	const times, callers = 20, 4
+	service := &countingService{unary: make(map[string]int)}
+	server := &tcpServer{service: service}
+	server.start(t)
+	options, err := keepalive.Calls{
+		Repeatable: []string{testgrpc.TestService_EmptyCall_FullMethodName},
+		Once:       []string{testgrpc.TestService_UnaryCall_FullMethodName},
+		Timeout:    2 * patience,
+		Policy:     policy,
+	}.DialOptions()
+	require.NoError(t, err)
+	conn := dialTCP(t, server.addr, options...)
+	plain := dialTCP(t, server.addr)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	repeatable, waitRepeatable := load(ctx, callers, emptyCall(conn))
+	ids := &identified{client: testgrpc.NewTestServiceClient(conn)}
+	once, waitOnce := load(ctx, callers, ids.call)
+	plainIDs := &identified{client: testgrpc.NewTestServiceClient(plain), prefix: "plain "}
+	unnamed, waitUnnamed := load(ctx, 1, impatient(plainIDs.call))
+
+	for i := range times {
+		awaitProgress(t, repeatable, once)
+		server.stop(i%2 == 0)
+		time.Sleep(handlerTime)
+		server.start(t)
+	}
+	awaitProgress(t, repeatable, once)
+	cancel()
+	waitRepeatable()
+	waitOnce()
+	waitUnnamed()
+	server.stop(true)
+
+	count := repeatable.count()
+	assert.NoError(t, repeatable.first)
+	assert.Equal(t, map[codes.Code]int{codes.OK: count[codes.OK]}, count)
+	assert.Greater(t, service.empty.Load(), int64(count[codes.OK]), "some were executed twice: they are repeatable")
+
+	broken := once.count()
+	t.Logf("repeatable %v; once %v; unnamed %v", count, broken, unnamed.count())
+	assert.Equal(t, map[codes.Code]int{codes.OK: broken[codes.OK], codes.Unavailable: broken[codes.Unavailable]}, broken)
+	assert.Positive(t, broken[codes.Unavailable])
+	assert.LessOrEqual(t, broken[codes.Unavailable], times/2*callers, "one for each call that a Stop may have met")
+	for id, n := range service.unary {
+		assert.Equal(t, 1, n, "executions of call %s", id)
+	}
+	for _, id := range ids.succeeded() {
+		assert.Contains(t, service.unary, id)
+	}
+	assert.Positive(t, unnamed.count()[codes.Unavailable], "without Calls, restarts are seen")
+}
+
+func dialTCP(t *testing.T, addr string, more ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+addr, append(more, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// identified makes UnaryCalls that each carry a name of their own.
+type identified struct {
+	client testgrpc.TestServiceClient
+	prefix string
+	next   atomic.Int64
+	mu     sync.Mutex
+	ok     []string
+}
+
+func (c *identified) call(ctx context.Context) error {
+	id := c.prefix + strconv.FormatInt(c.next.Add(1), 10)
+	_, err := c.client.UnaryCall(ctx, &testgrpc.SimpleRequest{Payload: &testgrpc.Payload{Body: []byte(id)}})
+	if err == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.ok = append(c.ok, id)
+	}
+	return err
+}
+
+func (c *identified) succeeded() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ok
+}
+
+// impatient pauses after a call that failed at once.
+func impatient(call func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := call(ctx)
+		if err != nil {
+			time.Sleep(handlerTime)
+		}
+		return err
+	}
+}
+
+// awaitProgress waits until each load has had successes since it was called.
+func awaitProgress(t *testing.T, loads ...*outcomes) {
+	t.Helper()
+	const enough = 20
+	before := make([]int, len(loads))
+	for i, o := range loads {
+		before[i] = o.count()[codes.OK]
+	}
+	require.Eventually(t, func() bool {
+		for i, o := range loads {
+			if o.count()[codes.OK] < before[i]+enough {
+				return false
+			}
+		}
+		return true
+	}, patience, 5*time.Millisecond)
+}

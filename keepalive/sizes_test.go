@@ -1,0 +1,214 @@
+package keepalive_test
+
+import (
+	"context"
+	"io"
+	"math"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/keepalive"
+)
+
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+)
+
+func TestSizesAreBounded(t *testing.T) {
+	for name, tc := range map[string]struct {
+		sizes keepalive.Sizes
+		want  string // part of the error; empty: valid
+	}{
+		"zero":                 {},
+		"largest":              {sizes: keepalive.Sizes{MaxRequest: 64 * mib, MaxResponse: 64 * mib, StaticStreamWindow: 8 * mib, StaticConnWindow: 8 * mib, MaxConcurrentStreams: math.MaxUint32}},
+		"smallest":             {sizes: keepalive.Sizes{MaxRequest: 1, MaxResponse: 1, StaticStreamWindow: 64 * kib, StaticConnWindow: 64 * kib, MaxConcurrentStreams: 1}},
+		"request too large":    {sizes: keepalive.Sizes{MaxRequest: 64*mib + 1}, want: "Sizes.MaxRequest: 67108865; it must be 1 to 67108864 bytes (64 MiB)"},
+		"response too large":   {sizes: keepalive.Sizes{MaxResponse: math.MaxInt32}, want: "Sizes.MaxResponse: 2147483647"},
+		"negative":             {sizes: keepalive.Sizes{MaxResponse: -1}, want: "Sizes.MaxResponse: -1"},
+		"window too large":     {sizes: keepalive.Sizes{StaticStreamWindow: 1 << 30, StaticConnWindow: 1 << 30}, want: "Sizes.StaticStreamWindow: 1073741824; it must be 65536 to 8388608 bytes"},
+		"window too small":     {sizes: keepalive.Sizes{StaticStreamWindow: 64 * kib, StaticConnWindow: 1}, want: "Sizes.StaticConnWindow: 1"},
+		"only one window":      {sizes: keepalive.Sizes{StaticStreamWindow: mib}, want: "only one of StaticStreamWindow and StaticConnWindow is set"},
+		"window never used up": {sizes: keepalive.Sizes{StaticStreamWindow: 2 * mib, StaticConnWindow: mib}, want: "StaticConnWindow: 1048576 is less than StaticStreamWindow, 2097152"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := tc.sizes.Validate()
+			_, dialErr := tc.sizes.DialOptions()
+			_, serverErr := tc.sizes.ServerOptions()
+			assert.Equal(t, err, dialErr)
+			assert.Equal(t, err, serverErr)
+			if tc.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+func sizeOptions(t *testing.T, s keepalive.Sizes) ([]grpc.DialOption, []grpc.ServerOption) {
+	t.Helper()
+	dial, err := s.DialOptions()
+	require.NoError(t, err)
+	server, err := s.ServerOptions()
+	require.NoError(t, err)
+	return dial, server
+}
+
+// echoService answers UnaryCall with as many bytes as asked for.
+type echoService struct {
+	testgrpc.UnimplementedTestServiceServer
+	executed atomic.Int64
+}
+
+func (s *echoService) UnaryCall(_ context.Context, r *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
+	s.executed.Add(1)
+	return &testgrpc.SimpleResponse{Payload: &testgrpc.Payload{Body: make([]byte, r.GetResponseSize())}}, nil
+}
+
+// TestTooLongIsRefusedByWhoMakesIt also pins the default of 4 MiB in both directions.
+func TestTooLongIsRefusedByWhoMakesIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		service := &echoService{}
+		p := newPipeNet(0)
+		dial, server := sizeOptions(t, keepalive.Sizes{MaxRequest: mib})
+		conn, stop := p.serve(t, service, dial, server)
+		defer stop()
+		call := func(request, response int) error {
+			_, err := testgrpc.NewTestServiceClient(conn).UnaryCall(t.Context(), &testgrpc.SimpleRequest{
+				ResponseSize: int32(response),
+				Payload:      &testgrpc.Payload{Body: make([]byte, request)},
+			})
+			return err
+		}
+		const room = 64 // for the rest of the message
+		require.NoError(t, call(mib-room, 4*mib-room))
+		require.Equal(t, int64(1), service.executed.Load())
+
+		err := call(mib+1, 0)
+		assert.Equal(t, codes.ResourceExhausted, status.Code(err))
+		require.ErrorContains(t, err, "trying to send message larger than max")
+		assert.Equal(t, int64(1), service.executed.Load(), "not executed")
+
+		err = call(0, 4*mib+1)
+		assert.Equal(t, codes.ResourceExhausted, status.Code(err))
+		require.ErrorContains(t, err, "trying to send message larger than max", "it is the server that says so")
+	})
+}
+
+// floodService sends as much as it may, up to total, and counts.
+type floodService struct {
+	testgrpc.UnimplementedTestServiceServer
+	message, total int64
+	accepted       atomic.Int64
+}
+
+func (s *floodService) StreamingOutputCall(_ *testgrpc.StreamingOutputCallRequest, stream testgrpc.TestService_StreamingOutputCallServer) error {
+	m := &testgrpc.StreamingOutputCallResponse{Payload: &testgrpc.Payload{Body: make([]byte, s.message)}}
+	for s.accepted.Load() < s.total {
+		if err := stream.Send(m); err != nil {
+			return err
+		}
+		s.accepted.Add(s.message)
+	}
+	return nil
+}
+
+// TestSlowReaderIsBounded lets a server send to a client that does not read, over real
+// TCP. What the server gets rid of is in the memory of either.
+func TestSlowReaderIsBounded(t *testing.T) {
+	const (
+		message = 32 * kib
+		// What the sender holds for a stream: 64 KiB that grpc-go lets wait, the
+		// message that exceeds it, and the next.
+		waiting = 64*kib + 2*message
+	)
+	for name, tc := range map[string]struct {
+		sizes  keepalive.Sizes
+		window int64
+		warm   bool // a fast reader comes first, and makes grpc-go's windows grow
+	}{
+		"sized by grpc": {window: 16 * mib},
+		"grown by grpc": {window: 16 * mib, warm: true},
+		"64 KiB":        {sizes: keepalive.Sizes{StaticStreamWindow: 64 * kib, StaticConnWindow: 64 * kib}, window: 64 * kib},
+		"1 MiB":         {sizes: keepalive.Sizes{StaticStreamWindow: mib, StaticConnWindow: 2 * mib}, window: mib},
+		"8 MiB":         {sizes: keepalive.Sizes{StaticStreamWindow: 8 * mib, StaticConnWindow: 8 * mib}, window: 8 * mib},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dial, server := sizeOptions(t, tc.sizes)
+			service := &floodService{message: message, total: 64 * mib}
+			s := &tcpServer{service: service, options: server}
+			s.start(t)
+			defer s.stop(false)
+			conn := dialTCP(t, s.addr, dial...)
+			if tc.warm {
+				readAll(t, conn)
+				service.accepted.Store(0)
+			}
+			_, err := testgrpc.NewTestServiceClient(conn).StreamingOutputCall(t.Context(), &testgrpc.StreamingOutputCallRequest{})
+			require.NoError(t, err)
+
+			least := int64(64 * kib)
+			if tc.sizes.StaticStreamWindow > 0 {
+				least = tc.window - message
+			}
+			accepted := settled(t, &service.accepted, least)
+			t.Logf("the server could send %d KiB", accepted/kib)
+			assert.LessOrEqual(t, accepted, tc.window+waiting)
+		})
+	}
+}
+
+func readAll(t *testing.T, conn *grpc.ClientConn) {
+	t.Helper()
+	stream, err := testgrpc.NewTestServiceClient(conn).StreamingOutputCall(t.Context(), &testgrpc.StreamingOutputCallRequest{})
+	require.NoError(t, err)
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	require.ErrorIs(t, err, io.EOF)
+}
+
+// settled waits until n has reached least and does not grow any more.
+func settled(t *testing.T, n *atomic.Int64, least int64) int64 {
+	t.Helper()
+	last, since := int64(0), time.Now()
+	require.Eventually(t, func() bool {
+		if now := n.Load(); now != last {
+			last, since = now, time.Now()
+		}
+		return last >= least && time.Since(since) > 500*time.Millisecond
+	}, patience, 10*time.Millisecond)
+	return last
+}
+
+// TestEstimatorStaysOn looks for the pings by which grpc-go measures the product of
+// bandwidth and delay: they are there unless windows are fixed.
+func TestEstimatorStaysOn(t *testing.T) {
+	for want, sizes := range map[bool]keepalive.Sizes{
+		true:  {MaxRequest: mib, MaxConcurrentStreams: 10},
+		false: {StaticStreamWindow: mib, StaticConnWindow: mib},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPipeNet(10 * time.Millisecond)
+			dial, server := sizeOptions(t, sizes)
+			conn, stop := p.serve(t, &echoService{}, dial, server)
+			defer stop()
+			_, err := testgrpc.NewTestServiceClient(conn).UnaryCall(t.Context(), &testgrpc.SimpleRequest{
+				ResponseSize: 32 * kib, Payload: &testgrpc.Payload{Body: make([]byte, 32*kib)},
+			})
+			require.NoError(t, err)
+			assert.Equal(t, want, len(p.toServer.all(framePing, "other")) > 0, "the client's pings")
+			assert.Equal(t, want, len(p.fromSrv.all(framePing, "other")) > 0, "the server's pings")
+		})
+	}
+}

@@ -1,0 +1,138 @@
+package keepalive
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// minClientTime is grpc-go's own limit (internal.KeepaliveMinPingTime).
+	minClientTime = 10 * time.Second
+
+	// minDuration is the least of all other durations. grpc-go raises Server.Time to
+	// it, and a server with a MaxConnectionAge of less than 10 ns panics.
+	minDuration = time.Second
+
+	// maxDuration keeps sums of times away from the end of time.Duration, which
+	// grpc-go does not watch.
+	maxDuration = 365 * 24 * time.Hour
+
+	// goAwaySlack is how much later than the GOAWAY a call may begin: it is on its way
+	// while the GOAWAY is.
+	goAwaySlack = time.Second
+)
+
+// Check returns nil if a client and a server with these settings can live together, a
+// [*TooManyPingsError] if the server would end the client's connections for its
+// pings, or an error that names a field which is wrong by itself. Several errors come
+// joined; errors.As finds each.
+//
+// The answer does not depend on what is sent on the connections, and does not count on
+// other settings to hide the fault: a server whose own pings or MaxConnectionIdle
+// usually come before the client's fourth ping is no reason to allow that ping.
+//
+// One traffic escapes it, where neither end permits pings without a stream, as in
+// [Stock] and [Etcd]. The client then pings when a call ends a long silence, and if the
+// call is canceled in that instant, the ping arrives after its end. The third such call
+// in a row without a response to any other draws the GOAWAY. A server that permits
+// pings without a stream has no such gap, so permit it wherever the server is yours.
+func Check(c Client, s Server) error {
+	if err := errors.Join(append(c.faults(), s.faults()...)...); err != nil {
+		return err
+	}
+	return checkPings(c, s)
+}
+
+// Validate returns nil if the pair works, and otherwise what is wrong: what [Check]
+// finds, pings too rare for IdleTimeout, and a MaxConnectionAgeGrace too short for
+// LongestCall. Several errors come joined.
+func (p Pair) Validate() error {
+	faults := p.Client.faults()
+	faults = append(faults, p.Server.faults()...)
+	faults = append(faults,
+		within("IdleTimeout", p.IdleTimeout, minDuration),
+		within("LongestCall", p.LongestCall, 1))
+	if err := errors.Join(faults...); err != nil {
+		return err
+	}
+	return errors.Join(checkPings(p.Client, p.Server), p.checkIdleTimeout(), p.checkGrace())
+}
+
+func (c Client) faults() []error {
+	var faults []error
+	if c.Time == 0 && (c.Timeout != 0 || c.PermitWithoutStream) {
+		faults = append(faults, errors.New("keepalive: Client.Time is 0, so there are no pings: set it, or leave Client.Timeout and Client.PermitWithoutStream out"))
+	}
+	if c.Time > 0 && c.Time < minClientTime {
+		faults = append(faults, fmt.Errorf("keepalive: Client.Time: %v; grpc-go raises it to %v: write that, or more", c.Time, minClientTime))
+	} else {
+		faults = append(faults, within("Client.Time", c.Time, minClientTime))
+	}
+	return append(faults, within("Client.Timeout", c.Timeout, minDuration))
+}
+
+func (s Server) faults() []error {
+	faults := []error{
+		within("Server.MinTime", s.MinTime, 1),
+		within("Server.Time", s.Time, minDuration),
+		within("Server.Timeout", s.Timeout, minDuration),
+		within("Server.MaxConnectionIdle", s.MaxConnectionIdle, minDuration),
+		within("Server.MaxConnectionAge", s.MaxConnectionAge, minDuration),
+		within("Server.MaxConnectionAgeGrace", s.MaxConnectionAgeGrace, minDuration),
+	}
+	if s.MaxConnectionAgeGrace != 0 && s.MaxConnectionAge == 0 {
+		faults = append(faults, errors.New("keepalive: Server.MaxConnectionAgeGrace has no effect without Server.MaxConnectionAge: set both or neither"))
+	}
+	return faults
+}
+
+// within reports a duration that is neither 0 nor between least and maxDuration.
+func within(field string, d, least time.Duration) error {
+	switch {
+	case d == 0 || d >= least && d <= maxDuration:
+		return nil
+	case d > maxDuration:
+		return fmt.Errorf("keepalive: %s: %v; it must be at most %v, and 0 where it shall never come", field, d, maxDuration)
+	default:
+		return fmt.Errorf("keepalive: %s: %v; it must be at least %v, or 0 for the default", field, d, least)
+	}
+}
+
+// checkIdleTimeout sees to it that something crosses a quiet connection before it is
+// forgotten.
+func (p Pair) checkIdleTimeout() error {
+	if p.IdleTimeout == 0 {
+		return nil
+	}
+	streams := orDefault(p.Server.Time, defaultServerTime)
+	if p.Client.Time > 0 {
+		streams = min(streams, p.Client.Time)
+	}
+	if streams >= p.IdleTimeout {
+		return fmt.Errorf("keepalive: IdleTimeout: a quiet stream is forgotten after %v, the first ping comes after %v: set Client.Time or Server.Time to less than %v, half of it if you can",
+			p.IdleTimeout, streams, p.IdleTimeout)
+	}
+	idle := orDefault(p.Server.Time, defaultServerTime)
+	if p.Client.PermitWithoutStream {
+		idle = min(idle, p.Client.Time)
+	}
+	if p.Server.MaxConnectionIdle > 0 {
+		idle = min(idle, p.Server.MaxConnectionIdle)
+	}
+	if idle >= p.IdleTimeout {
+		return fmt.Errorf("keepalive: IdleTimeout: a connection without calls is forgotten after %v, and nothing is sent on it for %v: "+
+			"permit pings without a stream on both ends, or set Server.Time or Server.MaxConnectionIdle to less than %v", p.IdleTimeout, idle, p.IdleTimeout)
+	}
+	return nil
+}
+
+// checkGrace sees to it that an aged connection lives as long as its calls.
+func (p Pair) checkGrace() error {
+	grace, need := p.Server.MaxConnectionAgeGrace, p.LongestCall+goAwaySlack
+	if grace == 0 || p.LongestCall == 0 || grace >= need {
+		return nil
+	}
+	return fmt.Errorf("keepalive: Server.MaxConnectionAgeGrace: %v; a call of %v (LongestCall) that begins while the GOAWAY is on its way would be cut: set it to at least %v, or to 0 for no limit",
+		grace, p.LongestCall, need)
+}

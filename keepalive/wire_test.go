@@ -1,0 +1,286 @@
+package keepalive_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	grpckeepalive "google.golang.org/grpc/keepalive"
+
+	"github.com/quorate/quorate/keepalive"
+)
+
+// Types of HTTP/2 frames that tests look at.
+const (
+	framePing   = 6
+	frameGoAway = 7
+)
+
+// frame is a ping (no answers) or a GOAWAY that crossed the wire.
+type frame struct {
+	at    time.Time
+	kind  byte
+	debug string
+}
+
+// tap collects the frames of one direction, over all connections.
+type tap struct {
+	mu     sync.Mutex
+	frames []frame
+}
+
+func (t *tap) add(f frame) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.frames = append(t.frames, f)
+}
+
+func (t *tap) all(kind byte, debug string) []time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var times []time.Time
+	for _, f := range t.frames {
+		if f.kind == kind && f.debug == debug {
+			times = append(times, f.at)
+		}
+	}
+	return times
+}
+
+// reader splits a stream of bytes into frames.
+type reader struct {
+	tap  *tap
+	buf  bytes.Buffer
+	skip int
+}
+
+func (r *reader) feed(b []byte) {
+	n := min(r.skip, len(b))
+	r.skip -= n
+	r.buf.Write(b[n:])
+	for {
+		head := r.buf.Bytes()
+		if len(head) < 9 {
+			return
+		}
+		length := int(binary.BigEndian.Uint32(append([]byte{0}, head[:3]...)))
+		if len(head) < 9+length {
+			return
+		}
+		f := r.buf.Next(9 + length)
+		switch kind, ack, payload := f[3], f[4]&1 != 0, f[9:]; {
+		case kind == framePing && !ack:
+			r.tap.add(frame{at: time.Now(), kind: kind, debug: pingKind(payload)})
+		case kind == frameGoAway:
+			r.tap.add(frame{at: time.Now(), kind: kind, debug: string(payload[8:])})
+		}
+	}
+}
+
+// pingKind tells grpc's keepalive pings, which carry zeros, from its others.
+func pingKind(payload []byte) string {
+	if bytes.Equal(payload, make([]byte, 8)) {
+		return "keepalive"
+	}
+	return "other"
+}
+
+// tappedConn is the client's end of a connection.
+type tappedConn struct {
+	net.Conn
+	received, sent *reader
+}
+
+func (c *tappedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.received.feed(b[:n])
+	return n, err
+}
+
+func (c *tappedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.sent.feed(b[:n])
+	return n, err
+}
+
+// pipeNet is a network of pipes with one server on it. It works in synctest bubbles.
+type pipeNet struct {
+	latency  time.Duration
+	silent   atomic.Bool // what is on its way is lost, with latency only
+	conns    chan net.Conn
+	closed   chan struct{}
+	once     sync.Once
+	carriers sync.WaitGroup
+	fromSrv  tap
+	toServer tap
+	mu       sync.Mutex
+	dials    int
+}
+
+func newPipeNet(latency time.Duration) *pipeNet {
+	return &pipeNet{latency: latency, conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+func (p *pipeNet) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipeNet) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipeNet) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+func (p *pipeNet) dial(ctx context.Context, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	if p.latency > 0 {
+		client = p.delayed(client)
+	}
+	select {
+	case p.conns <- server:
+	case <-p.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	p.mu.Lock()
+	p.dials++
+	p.mu.Unlock()
+	const preface = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+	return &tappedConn{Conn: client, received: &reader{tap: &p.fromSrv}, sent: &reader{tap: &p.toServer, skip: preface}}, nil
+}
+
+// delayed returns a connection whose bytes reach conn later, and the other way round.
+func (p *pipeNet) delayed(conn net.Conn) net.Conn {
+	near, far := net.Pipe()
+	p.carriers.Go(func() { p.carry(far, conn) })
+	p.carriers.Go(func() { p.carry(conn, far) })
+	return near
+}
+
+func (p *pipeNet) carry(from, to net.Conn) {
+	defer from.Close()
+	defer to.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		time.Sleep(p.latency)
+		if p.silent.Load() {
+			continue
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (p *pipeNet) tooManyPings() []time.Time { return p.fromSrv.all(frameGoAway, "too_many_pings") }
+
+func (p *pipeNet) dialCount() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dials
+}
+
+// quietService answers EmptyCall at once, and leaves FullDuplexCall open without a
+// message until the client ends it.
+type quietService struct {
+	testgrpc.UnimplementedTestServiceServer
+}
+
+func (quietService) EmptyCall(context.Context, *testgrpc.Empty) (*testgrpc.Empty, error) {
+	return &testgrpc.Empty{}, nil
+}
+
+func (quietService) FullDuplexCall(s testgrpc.TestService_FullDuplexCallServer) error {
+	for {
+		if _, err := s.Recv(); err != nil {
+			return nil //nolint:nilerr // the client has ended the stream, as it should
+		}
+	}
+}
+
+// rawOptions gives grpc the values as they are, for pairs that are refused.
+func rawOptions(p keepalive.Pair) ([]grpc.DialOption, []grpc.ServerOption) {
+	s := p.Server
+	var dial []grpc.DialOption
+	if p.Client.Time > 0 {
+		dial = append(dial, grpc.WithKeepaliveParams(grpckeepalive.ClientParameters(p.Client)))
+	}
+	return dial, []grpc.ServerOption{
+		grpc.KeepaliveParams(grpckeepalive.ServerParameters{
+			MaxConnectionIdle: s.MaxConnectionIdle, MaxConnectionAge: s.MaxConnectionAge,
+			MaxConnectionAgeGrace: s.MaxConnectionAgeGrace, Time: s.Time, Timeout: s.Timeout,
+		}),
+		grpc.KeepaliveEnforcementPolicy(grpckeepalive.EnforcementPolicy{MinTime: s.MinTime, PermitWithoutStream: s.PermitWithoutStream}),
+	}
+}
+
+// options gives grpc what the pair does.
+func options(t *testing.T, p keepalive.Pair) ([]grpc.DialOption, []grpc.ServerOption) {
+	t.Helper()
+	dial, err := p.DialOptions()
+	require.NoError(t, err)
+	server, err := p.ServerOptions()
+	require.NoError(t, err)
+	return dial, server
+}
+
+// listenAndServe runs a server on p until stop.
+func (p *pipeNet) listenAndServe(service testgrpc.TestServiceServer, options []grpc.ServerOption) (stop func()) {
+	srv := grpc.NewServer(options...)
+	testgrpc.RegisterTestServiceServer(srv, service)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(p) }()
+	return func() {
+		srv.Stop()
+		<-served
+		p.carriers.Wait()
+	}
+}
+
+// serve runs a server on p and returns a channel to it. stop ends both.
+func (p *pipeNet) serve(t *testing.T, service testgrpc.TestServiceServer, dial []grpc.DialOption, server []grpc.ServerOption) (conn *grpc.ClientConn, stop func()) {
+	t.Helper()
+	stopServer := p.listenAndServe(service, server)
+	conn, err := grpc.NewClient("passthrough:///pipe", append([]grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(p.dial),
+		grpc.WithIdleTimeout(0),
+	}, dial...)...)
+	require.NoError(t, err)
+	return conn, func() {
+		conn.Close()
+		stopServer()
+	}
+}
+
+// connect waits until conn is connected.
+func connect(t *testing.T, conn *grpc.ClientConn) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	conn.Connect()
+	for s := conn.GetState(); s != connectivity.Ready; s = conn.GetState() {
+		require.True(t, conn.WaitForStateChange(ctx, s), "still %v", s)
+	}
+}
