@@ -1,7 +1,7 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
 .PHONY: build test lint generate keepalive-test lab compare page-check soak soak-locks soak-linear conformance dependents etcdctl shim-tests shim-tests-short \
 	bench bench-calls bench-leases \
-	fuzz-endpoint fuzz-keepalive fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-wire
+	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-keepalive fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-wire
 
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
@@ -12,8 +12,8 @@ test: ## the whole test suite: real etcd servers, race detector
 	go test -race work
 
 lint: ## golangci-lint at its pinned version, over all modules
-	go run $(GOLANGCI_LINT) run ./... ./lab/... ./cmd/quorate/... ./bench/... ./compat/... ./metrics/prometheus/... ./metrics/otel/...
-	for m in conformance compat/etcdctl compat/dependents; do (cd $$m && GOWORK=off go run $(GOLANGCI_LINT) run ./...) || exit 1; done
+	go run $(GOLANGCI_LINT) run ./... ./lab/... ./cmd/quorate/... ./bench/... ./compat/... ./metrics/prometheus/... ./metrics/otel/... ./resolver/kubernetes/...
+	for m in conformance compat/etcdctl compat/dependents lab/kube/apiserver; do (cd $$m && GOWORK=off go run $(GOLANGCI_LINT) run ./...) || exit 1; done
 
 generate: ## renew generated pages
 	go generate work
@@ -72,6 +72,10 @@ fuzz-watch-hostile:
 	go test ./clientv3/internal/watch -run '^$$' -fuzz '^FuzzSessionHostile$$' -fuzztime 30s -fuzzminimizetime 20x
 fuzz-watch-catchup:
 	go test ./clientv3/internal/watch -run '^$$' -fuzz '^FuzzCatchup$$' -fuzztime 30s -fuzzminimizetime 20x
+fuzz-dns:
+	go test ./resolver/dns -run '^$$' -fuzz FuzzTarget -fuzztime 30s
+fuzz-dns-answers:
+	go test ./resolver/dns -run '^$$' -fuzz FuzzTap -fuzztime 30s
 fuzz-keepalive:
 	go test ./keepalive -run '^$$' -fuzz FuzzParse -fuzztime 30s
 fuzz-lease:

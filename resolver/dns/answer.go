@@ -1,0 +1,101 @@
+package dns
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// backend is what one connection is made to.
+type backend struct {
+	addrs []netip.Addr
+	// The rest is of an SRV record.
+	host string
+	port uint16
+	SRV
+}
+
+func (b backend) equal(o backend) bool {
+	return b.host == o.host && b.port == o.port && b.SRV == o.SRV && slices.Equal(b.addrs, o.addrs)
+}
+
+func (b backend) compare(o backend) int {
+	return cmp.Or(
+		cmp.Compare(b.Priority, o.Priority),
+		cmp.Compare(b.host, o.host),
+		cmp.Compare(b.port, o.port),
+		slices.CompareFunc(b.addrs, o.addrs, netip.Addr.Compare),
+		cmp.Compare(b.Weight, o.Weight),
+	)
+}
+
+// answer is what a lookup found, in a stable order.
+type answer struct {
+	backends []backend
+	ttl      time.Duration // unknownTTL if it is not known
+	// lacks is the family whose addresses could not be looked up, FamilyAuto if none.
+	lacks Family
+}
+
+// addresses is what was found of one host.
+type addresses struct {
+	all   []netip.Addr // those of the preferred family first
+	lacks Family
+	ttl   time.Duration
+}
+
+// newAddresses puts what was found into a stable order. The system's preference between the
+// families stays; that within a family depends on what else there is, and would have all
+// clients on a host prefer the same backend anyway.
+func newAddresses(found []netip.Addr) addresses {
+	all := make([]netip.Addr, 0, len(found))
+	for _, a := range found {
+		all = append(all, a.Unmap())
+	}
+	if len(all) == 0 {
+		return addresses{}
+	}
+	preferred := familyOf(all[0])
+	slices.SortFunc(all, func(a, b netip.Addr) int {
+		if fa, fb := familyOf(a), familyOf(b); fa != fb {
+			if fa == preferred {
+				return -1
+			}
+			return 1
+		}
+		return a.Compare(b)
+	})
+	return addresses{all: slices.Compact(all)}
+}
+
+// backends says which addresses are one backend, see FamilyAuto.
+func (a addresses) backends(f Family) []backend {
+	if len(a.all) == 0 {
+		return nil
+	}
+	first := familyOf(a.all[0])
+	others := slices.IndexFunc(a.all, func(x netip.Addr) bool { return familyOf(x) != first })
+	used := a.all
+	if f == FamilyAuto && others >= 0 {
+		if others == 1 && len(a.all) == 2 {
+			return []backend{{addrs: a.all}}
+		}
+		used = a.all[:others]
+	}
+	list := make([]backend, len(used))
+	for i, addr := range used {
+		list[i] = backend{addrs: []netip.Addr{addr}}
+	}
+	slices.SortFunc(list, backend.compare)
+	return list
+}
+
+// best returns the backends of the best priority; they are sorted by it.
+func best(list []backend) []backend {
+	worse := slices.IndexFunc(list, func(b backend) bool { return b.Priority != list[0].Priority })
+	if worse < 0 {
+		return list
+	}
+	return list[:worse]
+}

@@ -1,0 +1,88 @@
+package dns
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"google.golang.org/grpc/grpclog"
+	"google.golang.org/grpc/resolver"
+)
+
+var logger = grpclog.Component("quorate-dns")
+
+// NewBuilder returns a resolver builder for grpc.WithResolvers. All channels that are to
+// share lookups have to be given the same one. It holds nothing that must be closed: each
+// lookup ends with the last channel that needs it.
+//
+// The error names the field of cfg that is wrong.
+func NewBuilder(cfg Config) (resolver.Builder, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	server := ""
+	if cfg.Server != "" {
+		server, _ = parseServer(cfg.Server) // validate has looked
+	}
+	return &builder{cfg: cfg, server: server, registry: newRegistry(cfg)}, nil
+}
+
+type builder struct {
+	cfg      Config
+	server   string
+	registry *registry
+}
+
+var (
+	_ resolver.Builder            = (*builder)(nil)
+	_ resolver.AuthorityOverrider = (*builder)(nil)
+)
+
+func (b *builder) Scheme() string { return b.cfg.Scheme }
+
+// OverrideAuthority returns what gRPC would take, the target's host and port, except that it
+// is the domain for SRV records: a certificate is not for "_grpc._tcp.example.com".
+func (*builder) OverrideAuthority(t resolver.Target) string { return authorityOf(t) }
+
+// Build begins to look the target up, or joins those that do so already; it waits for
+// nothing. The error says what is wrong with the target; gRPC fails calls with it.
+func (b *builder) Build(t resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
+	parsed, err := parseTarget(t)
+	if err != nil {
+		return nil, err
+	}
+	if parsed.server == "" {
+		parsed.server = b.server
+	} else if b.cfg.Resolver != nil {
+		return nil, fmt.Errorf("dns: bad target %q: it names a DNS server, but Config.Resolver answers all lookups; leave the server out", t.String())
+	}
+	if parsed.literal.IsValid() {
+		one := []backend{{addrs: []netip.Addr{parsed.literal}}}
+		return startChannel(cc, parsed.port, newFeed(news{backends: one, listed: true}), nil, func() {}, b.schedule()), nil
+	}
+	p := b.registry.acquire(parsed.question)
+	return startChannel(cc, parsed.port, p.feed, p.resolveNow, func() { b.registry.release(p) }, b.schedule()), nil
+}
+
+func (b *builder) schedule() schedule {
+	return schedule{interval: b.cfg.Interval, floor: b.cfg.MinInterval}
+}
+
+// endpoints is list as gRPC has it. port is that of backends that have none of their own.
+func endpoints(list []backend, port uint16) []resolver.Endpoint {
+	all := make([]resolver.Endpoint, len(list))
+	for i, b := range list {
+		at := port
+		if b.port != 0 {
+			at = b.port
+			all[i] = b.annotate(all[i])
+		}
+		for _, a := range b.addrs {
+			addr := net.JoinHostPort(a.String(), strconv.Itoa(int(at)))
+			all[i].Addresses = append(all[i].Addresses, resolver.Address{Addr: addr})
+		}
+	}
+	return all
+}

@@ -1,0 +1,239 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc/grpclog"
+	"google.golang.org/grpc/resolver"
+)
+
+// log is what the package writes to gRPC's log.
+var log = &lines{}
+
+func TestMain(m *testing.M) {
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(log, io.Discard, io.Discard))
+	goleak.VerifyTestMain(m)
+}
+
+// lines keeps the lines of this package.
+type lines struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	if _, line, ok := strings.Cut(string(b), "[quorate-dns]"); ok {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.all = append(l.all, strings.TrimSpace(line))
+	}
+	return len(b), nil
+}
+
+// about returns the lines that contain s.
+func (l *lines) about(s string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(l.all), func(line string) bool { return !strings.Contains(line, s) })
+}
+
+var (
+	errServerFailure = &net.DNSError{Err: "server misbehaving", IsTemporary: true}
+	errNoSuchHost    = &net.DNSError{Err: "no such host", IsNotFound: true}
+)
+
+// script is a Resolver that answers what it is told to.
+type script struct {
+	mu    sync.Mutex
+	addrs map[string][]netip.Addr
+	srvs  map[string][]*net.SRV
+	errs  map[string]error
+	slow  time.Duration
+	asked map[string][]time.Time // by name
+}
+
+func newScript() *script {
+	return &script{
+		addrs: map[string][]netip.Addr{}, srvs: map[string][]*net.SRV{},
+		errs: map[string]error{}, asked: map[string][]time.Time{},
+	}
+}
+
+// has lets name have addresses.
+func (s *script) has(name string, addrs ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.addrs[name] = parse(addrs...)
+	delete(s.errs, name)
+}
+
+func (s *script) hasSRV(name string, records ...*net.SRV) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.srvs[name] = records
+	delete(s.errs, name)
+}
+
+// fails lets lookups of name fail.
+func (s *script) fails(name string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.errs[name] = err
+}
+
+// takes lets each lookup last.
+func (s *script) takes(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slow = d
+}
+
+// times returns when name was asked for.
+func (s *script) times(name string) []time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]time.Time(nil), s.asked[name]...)
+}
+
+func (s *script) ask(ctx context.Context, name string) error {
+	s.mu.Lock()
+	s.asked[name] = append(s.asked[name], time.Now())
+	slow := s.slow
+	s.mu.Unlock()
+	select {
+	case <-time.After(slow):
+	case <-ctx.Done():
+		return &net.DNSError{Err: "i/o timeout", Name: name, IsTimeout: true}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.errs[name]; err != nil {
+		var d *net.DNSError
+		if errors.As(err, &d) {
+			named := *d
+			named.Name = name
+			return &named
+		}
+		return err
+	}
+	return nil
+}
+
+func (s *script) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	if err := s.ask(ctx, host); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []netip.Addr
+	for _, a := range s.addrs[host] {
+		if network == "ip" || network == familyOf(a).network() {
+			found = append(found, a)
+		}
+	}
+	return found, nil
+}
+
+func (s *script) LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error) {
+	if service != "" {
+		name = "_" + service + "._" + proto + "." + name
+	}
+	if err := s.ask(ctx, name); err != nil {
+		return "", nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return name, append([]*net.SRV(nil), s.srvs[name]...), nil
+}
+
+func parse(addrs ...string) []netip.Addr {
+	list := make([]netip.Addr, len(addrs))
+	for i, a := range addrs {
+		list[i] = netip.MustParseAddr(a)
+	}
+	return list
+}
+
+// clientConn takes note of what a channel is told.
+type clientConn struct {
+	resolver.ClientConn
+	mu     sync.Mutex
+	lists  []string // addresses: endpoints separated by blanks, addresses by commas
+	last   resolver.State
+	errs   []string
+	refuse error
+}
+
+func (c *clientConn) UpdateState(s resolver.State) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = s
+	c.lists = append(c.lists, written(s))
+	return c.refuse
+}
+
+func (c *clientConn) ReportError(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.errs = append(c.errs, err.Error())
+}
+
+func (c *clientConn) takes(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refuse = err
+}
+
+// told returns all lists and errors so far.
+func (c *clientConn) told() (lists, errs []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.lists...), append([]string(nil), c.errs...)
+}
+
+func written(s resolver.State) string {
+	all := make([]string, len(s.Endpoints))
+	for i, e := range s.Endpoints {
+		addrs := make([]string, len(e.Addresses))
+		for j, a := range e.Addresses {
+			addrs[j] = a.Addr
+		}
+		all[i] = strings.Join(addrs, ",")
+	}
+	return strings.Join(all, " ")
+}
+
+func parseURL(t *testing.T, s string) resolver.Target {
+	t.Helper()
+	u, err := url.Parse(s)
+	require.NoError(t, err)
+	return resolver.Target{URL: *u}
+}
+
+func newBuilder(t *testing.T, cfg Config) resolver.Builder {
+	t.Helper()
+	b, err := NewBuilder(cfg)
+	require.NoError(t, err)
+	return b
+}
+
+// open builds a resolver for a target; the caller closes it.
+func open(t *testing.T, b resolver.Builder, target string) (resolver.Resolver, *clientConn) {
+	t.Helper()
+	cc := &clientConn{}
+	r, err := b.Build(parseURL(t, target), cc, resolver.BuildOptions{})
+	require.NoError(t, err)
+	return r, cc
+}

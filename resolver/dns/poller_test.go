@@ -1,0 +1,388 @@
+package dns
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/resolver"
+)
+
+// keeping is the end of what is reported of a list that stays.
+func keeping(n int) string { return fmt.Sprintf(" (keeping the last good list, of %d)", n) }
+
+// A change is seen within an interval, and what has not changed is not published again.
+func TestPolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		s.has("svc", "10.0.0.2", "10.0.0.1")
+		r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///svc:80")
+		defer r.Close()
+		synctest.Wait()
+		lists, _ := cc.told()
+		require.Equal(t, []string{"10.0.0.1:80 10.0.0.2:80"}, lists)
+
+		time.Sleep(10 * time.Minute)
+		times := s.times("svc")
+		require.Greater(t, len(times), 100)
+		for i := 2; i < len(times); i++ {
+			gap := times[i].Sub(times[i-1])
+			assert.True(t, 4500*time.Millisecond <= gap && gap <= 5*time.Second, gap)
+		}
+		s.has("svc", "10.0.0.3", "10.0.0.2", "10.0.0.1")
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		lists, errs := cc.told()
+		require.Equal(t, []string{"10.0.0.1:80 10.0.0.2:80", "10.0.0.1:80 10.0.0.2:80 10.0.0.3:80"}, lists)
+		require.Empty(t, errs)
+	})
+}
+
+// A hundred channels cause as many lookups as one, and each has its own port.
+func TestLookupsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		s.has("svc", "10.0.0.1")
+		s.takes(50 * time.Millisecond)
+		b := newBuilder(t, Config{Resolver: s})
+		var channels []resolver.Resolver
+		var ccs []*clientConn
+		for i := range 100 {
+			r, cc := open(t, b, fmt.Sprintf("dns:///SVC:%d", 1000+i%2))
+			channels, ccs = append(channels, r), append(ccs, cc)
+		}
+		time.Sleep(30 * time.Second)
+		for i, cc := range ccs {
+			lists, _ := cc.told()
+			require.Equal(t, []string{fmt.Sprintf("10.0.0.1:%d", 1000+i%2)}, lists)
+		}
+		require.LessOrEqual(t, len(s.times("svc")), 8, "30 s have 6 intervals of 4.5 s, a first lookup and a short first interval")
+		require.GreaterOrEqual(t, len(s.times("svc")), 6)
+
+		// One that joins has the answer at once.
+		n := len(s.times("svc"))
+		r, cc := open(t, b, "dns:///svc")
+		synctest.Wait()
+		lists, _ := cc.told()
+		require.Equal(t, []string{"10.0.0.1:443"}, lists)
+		require.Len(t, s.times("svc"), n)
+
+		// All but one leave: lookups go on. All leave: they end.
+		for _, c := range channels {
+			c.Close()
+		}
+		time.Sleep(10 * time.Second)
+		require.Greater(t, len(s.times("svc")), n)
+		r.Close()
+		n = len(s.times("svc"))
+		time.Sleep(time.Minute)
+		require.Len(t, s.times("svc"), n)
+	})
+}
+
+// Each host, and each DNS server, has lookups of its own.
+func TestDifferentQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		s.has("a", "10.0.0.1")
+		s.has("b", "10.0.0.2")
+		s.fails("b", errServerFailure)
+		b := newBuilder(t, Config{Resolver: s})
+		first, one := open(t, b, "dns:///a:80")
+		defer first.Close()
+		second, two := open(t, b, "dns:///b:80")
+		defer second.Close()
+		synctest.Wait()
+		lists, errs := one.told()
+		require.Equal(t, []string{"10.0.0.1:80"}, lists)
+		require.Empty(t, errs)
+		lists, errs = two.told()
+		require.Empty(t, lists)
+		require.Equal(t, []string{`dns: looking up the addresses of "b": server misbehaving`}, errs)
+	})
+}
+
+// The last good list stays while the server fails; that is reported once for each reason.
+func TestFailuresKeepTheList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		s.has("svc", "10.0.0.1", "10.0.0.2")
+		b := newBuilder(t, Config{Resolver: s})
+		r, cc := open(t, b, "dns:///svc:80")
+		defer r.Close()
+		time.Sleep(time.Minute)
+		began := time.Now()
+		s.fails("svc", errServerFailure)
+		time.Sleep(10 * time.Minute)
+		failed := `dns: looking up the addresses of "svc": server misbehaving` + keeping(2)
+		lists, errs := cc.told()
+		require.Equal(t, []string{"10.0.0.1:80 10.0.0.2:80"}, lists)
+		require.Equal(t, []string{failed}, errs)
+
+		var retries []time.Duration
+		var last time.Time
+		for _, at := range s.times("svc") {
+			if last.After(began) {
+				retries = append(retries, at.Sub(last).Truncate(time.Second))
+			}
+			last = at
+		}
+		require.Equal(t, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second}, retries[:5])
+
+		// Who joins now is told of both.
+		joined, late := open(t, b, "dns:///svc:81")
+		defer joined.Close()
+		synctest.Wait()
+		lists, errs = late.told()
+		require.Equal(t, []string{"10.0.0.1:81 10.0.0.2:81"}, lists)
+		require.Equal(t, []string{failed}, errs)
+
+		// A server that is silent is another problem.
+		s.takes(time.Minute)
+		time.Sleep(time.Minute)
+		_, errs = cc.told()
+		require.Equal(t, []string{failed, `dns: looking up the addresses of "svc": no answer within 5s` + keeping(2)}, errs)
+
+		s.takes(0)
+		s.has("svc", "10.0.0.1")
+		time.Sleep(time.Minute)
+		lists, errs = cc.told()
+		require.Equal(t, []string{"10.0.0.1:80 10.0.0.2:80", "10.0.0.1:80"}, lists)
+		require.Len(t, errs, 2)
+	})
+}
+
+// Without a list, calls have to be told why.
+func TestFailureFromTheBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		s.fails("svc", errors.New("no route to host"))
+		r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///svc:80")
+		defer r.Close()
+		time.Sleep(time.Minute)
+		lists, errs := cc.told()
+		require.Empty(t, lists)
+		require.Equal(t, []string{`dns: looking up the addresses of "svc": no route to host`}, errs)
+		s.has("svc", "10.0.0.1")
+		time.Sleep(6 * time.Second)
+		lists, _ = cc.told()
+		require.Equal(t, []string{"10.0.0.1:80"}, lists)
+	})
+}
+
+// That there is nothing is believed when it was said three times, and is then published.
+func TestEmptyAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		s.has("svc", "10.0.0.1")
+		r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///svc:80")
+		defer r.Close()
+		time.Sleep(time.Minute)
+		s.fails("svc", errNoSuchHost)
+		empty := `dns: "svc" has no addresses: no such host`
+		time.Sleep(8900 * time.Millisecond) // one or two answers: the third is 9 s after the first, or later
+		lists, errs := cc.told()
+		require.Equal(t, []string{"10.0.0.1:80"}, lists)
+		require.Equal(t, []string{empty + keeping(1)}, errs)
+
+		time.Sleep(6200 * time.Millisecond) // 15.1 s have three
+		lists, errs = cc.told()
+		require.Equal(t, []string{"10.0.0.1:80", ""}, lists)
+		require.Equal(t, []string{empty + keeping(1), empty}, errs)
+
+		s.has("svc") // an answer without addresses is the same thing
+		time.Sleep(time.Minute)
+		lists, _ = cc.told()
+		require.Equal(t, []string{"10.0.0.1:80", ""}, lists)
+		s.has("svc", "10.0.0.2")
+		time.Sleep(5 * time.Second)
+		lists, _ = cc.told()
+		require.Equal(t, []string{"10.0.0.1:80", "", "10.0.0.2:80"}, lists)
+	})
+}
+
+// The log has a line when trouble begins, when backends are given up, and when it ends.
+func TestLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		s.has("logged", "10.0.0.1")
+		b := newBuilder(t, Config{Resolver: s})
+		before := len(log.about(`"logged"`)) // of earlier runs
+		for range 10 {
+			r, _ := open(t, b, "dns:///logged:80")
+			defer r.Close()
+		}
+		time.Sleep(time.Minute)
+		for _, err := range []error{errServerFailure, errNoSuchHost} {
+			s.fails("logged", err)
+			time.Sleep(time.Hour)
+		}
+		s.has("logged", "10.0.0.1", "10.0.0.2")
+		time.Sleep(time.Hour)
+		require.Equal(t, []string{
+			`dns: looking up the addresses of "logged": server misbehaving` + keeping(1),
+			`dns: "logged" has no addresses: no such host`,
+			`dns: "logged" is looked up again, with 2 backends`,
+		}, log.about(`"logged"`)[before:])
+	})
+}
+
+// Channels come and go while the answers change, and gRPC asks for more.
+func TestStorm(t *testing.T) {
+	s := newScript()
+	s.has("svc", "10.0.0.1")
+	s.hasSRV(srvName, srvRecord("svc", 1, 0, 0))
+	b := newBuilder(t, Config{Resolver: s, Interval: 10 * time.Millisecond})
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for n := range 100 {
+				target := []string{"dns:///svc:80", "dns:///" + srvName, "dns:///none:80", "dns:///10.0.0.1:80"}[(i+n)%4]
+				cc := &clientConn{}
+				r, err := b.Build(parseURL(t, target), cc, resolver.BuildOptions{})
+				if !assert.NoError(t, err) {
+					return
+				}
+				r.ResolveNow(resolver.ResolveNowOptions{})
+				time.Sleep(time.Duration(n%5) * time.Millisecond)
+				s.has("svc", fmt.Sprintf("10.0.0.%d", n+1))
+				r.Close()
+			}
+		})
+	}
+	wg.Wait()
+	require.Empty(t, b.(*builder).running())
+}
+
+// However often gRPC asks, there is at most one lookup in MinInterval, and the first is at once.
+func TestResolveNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		s.has("svc", "10.0.0.1")
+		b := newBuilder(t, Config{Resolver: s, Interval: time.Hour})
+		var channels []resolver.Resolver
+		for range 10 {
+			r, _ := open(t, b, "dns:///svc:80")
+			defer r.Close()
+			channels = append(channels, r)
+		}
+		time.Sleep(10 * time.Second)
+		require.Len(t, s.times("svc"), 1)
+		began := time.Now()
+		for range 1000 {
+			for _, r := range channels {
+				r.ResolveNow(resolver.ResolveNowOptions{})
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		times := s.times("svc")[1:]
+		require.Equal(t, began, times[0], "the first is at once")
+		require.GreaterOrEqual(t, len(times), 10, "10 s")
+		require.LessOrEqual(t, len(times), 11)
+		for i := 1; i < len(times); i++ {
+			require.GreaterOrEqual(t, times[i].Sub(times[i-1]), time.Second)
+		}
+		// What was asked for while the last one could not be yet, follows.
+		time.Sleep(time.Minute)
+		require.LessOrEqual(t, len(s.times("svc")), 13)
+	})
+}
+
+// A channel that goes idle and wakes up goes on with what is still good, without a lookup.
+func TestIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		s.has("svc", "10.0.0.1")
+		b := newBuilder(t, Config{Resolver: s})
+		for range 60 {
+			r, cc := open(t, b, "dns:///svc:80")
+			synctest.Wait()
+			lists, errs := cc.told()
+			require.Equal(t, []string{"10.0.0.1:80"}, lists)
+			require.Empty(t, errs)
+			r.Close()
+			time.Sleep(time.Second)
+		}
+		require.LessOrEqual(t, len(s.times("svc")), 21, "an answer lasts for at least half an interval")
+		require.GreaterOrEqual(t, len(s.times("svc")), 11)
+
+		// What is older is not used.
+		time.Sleep(6 * time.Second)
+		s.has("svc", "10.0.0.2")
+		r, cc := open(t, b, "dns:///svc:80")
+		synctest.Wait()
+		lists, _ := cc.told()
+		require.Equal(t, []string{"10.0.0.2:80"}, lists)
+		r.Close()
+		time.Sleep(time.Minute)
+		b.(*builder).registry.sweep()
+		require.Empty(t, b.(*builder).registry.rested)
+	})
+}
+
+// Close does not wait for a lookup, and nothing is told after it.
+func TestCloseDuringALookup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		s.has("svc", "10.0.0.1")
+		s.takes(time.Second)
+		b := newBuilder(t, Config{Resolver: s})
+		began := time.Now()
+		r, cc := open(t, b, "dns:///svc:80")
+		r.Close()
+		require.Equal(t, began, time.Now())
+		time.Sleep(10 * time.Second)
+		lists, errs := cc.told()
+		require.Empty(t, lists)
+		require.Empty(t, errs)
+		require.Empty(t, b.(*builder).registry.pollers)
+	})
+}
+
+// A list that gRPC does not take is published again, ever more rarely.
+// Where there was none before, it is enough to report that there is none.
+func TestRefusedLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		s.has("svc", "10.0.0.1")
+		s.fails("none", errNoSuchHost)
+		b := newBuilder(t, Config{Resolver: s})
+		for _, target := range []string{"dns:///svc:80", "dns:///10.0.0.1:80"} {
+			cc := &clientConn{refuse: balancer.ErrBadResolverState}
+			r, err := b.Build(parseURL(t, target), cc, resolver.BuildOptions{})
+			require.NoError(t, err)
+			r.ResolveNow(resolver.ResolveNowOptions{})
+			time.Sleep(10 * time.Minute)
+			lists, _ := cc.told()
+			require.Less(t, len(lists), 130)
+			require.Greater(t, len(lists), 100)
+			cc.takes(nil)
+			time.Sleep(10 * time.Second)
+			lists, _ = cc.told()
+			n := len(lists)
+			time.Sleep(time.Hour)
+			lists, _ = cc.told()
+			require.Len(t, lists, n)
+			r.Close()
+		}
+		cc := &clientConn{refuse: balancer.ErrBadResolverState}
+		r, err := b.Build(parseURL(t, "dns:///none:80"), cc, resolver.BuildOptions{})
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		lists, errs := cc.told()
+		require.Empty(t, lists)
+		require.Equal(t, []string{`dns: "none" has no addresses: no such host`}, errs)
+		r.Close()
+	})
+}
+
+func TestServerInTargetNeedsOurResolver(t *testing.T) {
+	_, err := newBuilder(t, Config{Resolver: newScript()}).Build(parseURL(t, "dns://10.0.0.10/svc:80"), &clientConn{}, resolver.BuildOptions{})
+	require.EqualError(t, err, `dns: bad target "dns://10.0.0.10/svc:80": it names a DNS server, but Config.Resolver answers all lookups; leave the server out`)
+}

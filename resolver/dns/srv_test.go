@@ -1,0 +1,135 @@
+package dns
+
+import (
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/balancer"
+)
+
+const srvName = "_grpc._tcp.svc"
+
+func srvRecord(target string, port, priority, weight uint16) *net.SRV {
+	return &net.SRV{Target: target, Port: port, Priority: priority, Weight: weight}
+}
+
+// Each target is one backend with all its addresses; the best priority that has any is used.
+func TestSRV(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		s.hasSRV(srvName,
+			srvRecord("B.svc.", 2, 10, 30), srvRecord("a.svc.", 1, 10, 70), srvRecord("a.svc.", 1, 10, 70), // one twice
+			srvRecord("gone.svc.", 1, 0, 1), srvRecord("backup.svc.", 9, 20, 0))
+		s.has("a.svc.", "2001:db8::1", "10.0.0.1")
+		s.has("b.svc.", "10.0.0.2", "10.0.0.3")
+		s.has("backup.svc.", "10.0.0.9")
+		s.fails("gone.svc.", errNoSuchHost)
+		r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///"+srvName)
+		defer r.Close()
+		all, everything := open(t, newBuilder(t, Config{Resolver: s, Backups: true, Family: FamilyIPv4}), "dns:///"+srvName)
+		defer all.Close()
+		synctest.Wait()
+		lists, errs := cc.told()
+		require.Equal(t, []string{"10.0.0.1:1,[2001:db8::1]:1 10.0.0.2:2,10.0.0.3:2"}, lists)
+		require.Empty(t, errs)
+		weight, ok := SRVOf(cc.last.Endpoints[0])
+		require.True(t, ok)
+		require.Equal(t, SRV{Priority: 10, Weight: 70}, weight)
+		require.EqualValues(t, 70, balancer.WeightOf(cc.last.Endpoints[0]))
+		require.EqualValues(t, 30, balancer.WeightOf(cc.last.Endpoints[1]))
+		_, ok = SRVOf(resolver.Endpoint{})
+		require.False(t, ok)
+		require.Len(t, s.times("a.svc."), 2, "once for each builder")
+
+		lists, _ = everything.told()
+		require.Equal(t, []string{"10.0.0.1:1 10.0.0.2:2,10.0.0.3:2 10.0.0.9:9"}, lists)
+
+		// The addresses of a target that cannot be looked up stay; one that is gone is gone.
+		s.fails("a.svc.", errServerFailure)
+		s.fails("b.svc.", errNoSuchHost)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		lists, _ = cc.told()
+		require.Equal(t, "10.0.0.1:1,[2001:db8::1]:1", lists[len(lists)-1])
+
+		// Another weight is news.
+		s.hasSRV(srvName, srvRecord("a.svc.", 1, 10, 71))
+		n := len(lists)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		lists, _ = cc.told()
+		require.Len(t, lists, n+1)
+
+		// None of the best is left.
+		s.hasSRV(srvName, srvRecord("b.svc.", 2, 10, 30), srvRecord("backup.svc.", 9, 20, 0))
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		lists, errs = cc.told()
+		require.Equal(t, "10.0.0.9:9", lists[len(lists)-1])
+		require.Empty(t, errs)
+	})
+}
+
+func TestSRVFaults(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		prepare func(s *script)
+		want    string
+	}{
+		{"no records", func(s *script) { s.fails(srvName, errNoSuchHost) }, `dns: "_grpc._tcp.svc" has no SRV records: no such host`},
+		{"no service", func(s *script) { s.hasSRV(srvName, srvRecord(".", 0, 0, 0)) }, `dns: "_grpc._tcp.svc" has no SRV records: no usable SRV records`},
+		{"failure", func(s *script) { s.fails(srvName, errServerFailure) }, `dns: looking up the SRV records of "_grpc._tcp.svc": server misbehaving`},
+		{"targets gone", func(s *script) {
+			s.hasSRV(srvName, srvRecord("a.svc.", 1, 0, 0))
+			s.fails("a.svc.", errNoSuchHost)
+		}, `dns: "_grpc._tcp.svc" has no SRV records: "a.svc.": no such host`},
+		{"a failure counts more than what is gone", func(s *script) {
+			s.hasSRV(srvName, srvRecord("a.svc.", 1, 0, 0), srvRecord("b.svc.", 1, 0, 0))
+			s.fails("a.svc.", errNoSuchHost)
+			s.fails("b.svc.", errServerFailure)
+		}, `dns: looking up the SRV records of "_grpc._tcp.svc": "b.svc.": server misbehaving`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScript()
+				c.prepare(s)
+				r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///"+srvName)
+				defer r.Close()
+				synctest.Wait()
+				lists, errs := cc.told()
+				require.Equal(t, []string{c.want}, errs)
+				require.Empty(t, lists)
+			})
+		})
+	}
+}
+
+// Targets are looked up eight at a time, and all of them within one timeout.
+func TestManyTargets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		var records []*net.SRV
+		for i := range 80 {
+			name := string(rune('a'+i/10)) + string(rune('a'+i%10)) + ".svc."
+			records = append(records, srvRecord(name, 1, 0, 0))
+			s.has(name, "10.0.0.1")
+		}
+		s.hasSRV(srvName, records...)
+		s.takes(100 * time.Millisecond)
+		r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///"+srvName)
+		defer r.Close()
+		time.Sleep(1099 * time.Millisecond)
+		lists, _ := cc.told()
+		require.Empty(t, lists)
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		lists, _ = cc.told()
+		require.Len(t, lists, 1, "100 ms for the records, and ten times for their targets")
+		require.Len(t, cc.last.Endpoints, 80)
+	})
+}

@@ -1,0 +1,184 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/resolver"
+)
+
+// question is what is looked up together, for all channels that want it.
+type question struct {
+	server string // "host:port" of a DNS server, "" for the system's
+	name   string
+	srv    bool
+}
+
+// target is what a channel wants.
+type target struct {
+	question
+	literal netip.Addr // the address, if it needs no lookup
+	port    uint16     // of all backends; 0 if SRV records say so
+	// authority is what gRPC's calls say that they want, and what certificates are checked
+	// against.
+	authority string
+}
+
+// parseTarget understands the forms that the package comment lists.
+func parseTarget(t resolver.Target) (target, error) {
+	fail := func(err error) (target, error) {
+		return target{}, fmt.Errorf("dns: bad target %q: %w", t.URL.Redacted(), err)
+	}
+	if t.URL.User != nil {
+		return fail(errors.New("a user name means nothing here; the form is dns://server:port/host:port"))
+	}
+	if t.URL.RawQuery != "" || t.URL.Fragment != "" {
+		return fail(errors.New("there may be nothing after host:port"))
+	}
+	var server string
+	if t.URL.Host != "" {
+		var err error
+		if server, err = parseServer(t.URL.Host); err != nil {
+			return fail(err)
+		}
+	}
+	if t.Endpoint() == "" {
+		return fail(errors.New("it names no host; the form is dns:///host:port, with three slashes, or dns://server/host:port"))
+	}
+	parsed, err := parseEndpoint(t.Endpoint())
+	if err != nil {
+		return fail(err)
+	}
+	parsed.server = server
+	return parsed, nil
+}
+
+func parseEndpoint(endpoint string) (target, error) {
+	host, port, err := splitHostPort(endpoint, defaultPort)
+	if err != nil {
+		return target{}, err
+	}
+	if literal, err := netip.ParseAddr(host); err == nil {
+		if zone := literal.Zone(); strings.ContainsFunc(zone, func(r rune) bool { return r != '.' && !nameRune(r) }) {
+			return target{}, fmt.Errorf("%q is no name of a network interface", zone)
+		}
+		return target{literal: literal.Unmap(), port: port, authority: strings.ReplaceAll(endpoint, "%", "%25")}, nil
+	}
+	if err := checkName(host); err != nil {
+		return target{}, err
+	}
+	host = strings.ToLower(host)
+	domain, isSRV := cutService(host)
+	if !isSRV {
+		authority := endpoint
+		if strings.HasPrefix(endpoint, ":") {
+			authority = "localhost" + endpoint
+		}
+		return target{question: question{name: host}, port: port, authority: authority}, nil
+	}
+	if strings.Contains(endpoint, ":") {
+		return target{}, fmt.Errorf("%q is the name of SRV records, which have the ports; leave %q out", host, endpoint[strings.LastIndexByte(endpoint, ':'):])
+	}
+	return target{question: question{name: host, srv: true}, authority: strings.TrimSuffix(domain, ".")}, nil
+}
+
+// cutService returns what follows "_service._proto." in name, if it begins so.
+func cutService(name string) (domain string, ok bool) {
+	service, rest, _ := strings.Cut(name, ".")
+	proto, domain, _ := strings.Cut(rest, ".")
+	ok = len(service) > 1 && service[0] == '_' && len(proto) > 1 && proto[0] == '_' && domain != ""
+	return domain, ok
+}
+
+// parseServer returns the address of a DNS server with its port.
+func parseServer(s string) (string, error) {
+	host, port, err := splitHostPort(s, defaultServerPort)
+	if err != nil {
+		return "", fmt.Errorf("DNS server %q: %w", s, err)
+	}
+	if _, err := netip.ParseAddr(host); err != nil {
+		if err := checkName(host); err != nil {
+			return "", fmt.Errorf("DNS server %q: %w", s, err)
+		}
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port))), nil
+}
+
+// services knows the system's names of ports. Go's own resolver reads them from a file.
+var services = &net.Resolver{PreferGo: true}
+
+// splitHostPort understands "host", "host:port", ":port", and IPv6 addresses with brackets
+// and, if there is no port, without.
+func splitHostPort(s string, otherwise uint16) (host string, port uint16, err error) {
+	if _, err := netip.ParseAddr(s); err == nil {
+		return s, otherwise, nil
+	}
+	if inner, ok := strings.CutPrefix(s, "["); ok && strings.HasSuffix(inner, "]") {
+		inner = strings.TrimSuffix(inner, "]")
+		if a, err := netip.ParseAddr(inner); err != nil || !a.Is6() {
+			return "", 0, fmt.Errorf("%q is no IPv6 address", s)
+		}
+		return inner, otherwise, nil
+	}
+	if !strings.Contains(s, ":") {
+		return s, otherwise, nil
+	}
+	host, portName, err := net.SplitHostPort(s)
+	if err != nil {
+		return "", 0, fmt.Errorf("%q is not host:port; an IPv6 address with a port needs brackets: [::1]:%d", s, otherwise)
+	}
+	if host == "" {
+		host = "localhost"
+	}
+	if portName == "" {
+		return "", 0, fmt.Errorf("%q ends with a colon; a port has to follow, or leave the colon out for %d", s, otherwise)
+	}
+	number, err := services.LookupPort(context.Background(), "tcp", portName)
+	if err != nil || number == 0 {
+		return "", 0, fmt.Errorf("%q is no TCP port; it has to be a number from 1 to 65535, or a name in the system's list of services", portName)
+	}
+	return host, uint16(number), nil
+}
+
+// checkName says why name is no domain name, by the rule of package net, which would
+// otherwise say that there is no such host.
+func checkName(name string) error {
+	if len(strings.TrimSuffix(name, ".")) > 253 {
+		return fmt.Errorf("a name of %d bytes is too long; 253 are allowed", len(name))
+	}
+	for label := range strings.SplitSeq(strings.TrimSuffix(name, "."), ".") {
+		switch {
+		case label == "":
+			return fmt.Errorf("%q is no domain name: a label is empty", name)
+		case len(label) > 63:
+			return fmt.Errorf("%q is no domain name: a label has more than 63 bytes", name)
+		case label[0] == '-' || label[len(label)-1] == '-':
+			return fmt.Errorf("%q is no domain name: the label %q begins or ends with '-'", name, label)
+		}
+		for _, r := range label {
+			if !nameRune(r) {
+				return fmt.Errorf("%q is no domain name: %q is not allowed; international names are written in Punycode", name, r)
+			}
+		}
+	}
+	return nil
+}
+
+func nameRune(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_'
+}
+
+// authorityOf is for OverrideAuthority, which must return something valid in any case.
+func authorityOf(t resolver.Target) string {
+	parsed, err := parseTarget(t)
+	if err != nil {
+		return url.PathEscape(t.Endpoint()) // no call will be made
+	}
+	return parsed.authority
+}

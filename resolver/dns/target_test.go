@@ -1,0 +1,86 @@
+package dns
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/resolver"
+)
+
+func TestTargets(t *testing.T) {
+	host := func(server, name string, port uint16, authority string) target {
+		return target{question: question{server: server, name: name}, port: port, authority: authority}
+	}
+	literal := func(addr string, port uint16, authority string) target {
+		return target{literal: netip.MustParseAddr(addr), port: port, authority: authority}
+	}
+	srv := func(server, name, authority string) target {
+		return target{question: question{server: server, name: name, srv: true}, authority: authority}
+	}
+	for s, want := range map[string]target{
+		"dns:///greeter.prod:50051":         host("", "greeter.prod", 50051, "greeter.prod:50051"),
+		"dns:greeter.prod:50051":            host("", "greeter.prod", 50051, "greeter.prod:50051"),
+		"dns:///greeter":                    host("", "greeter", 443, "greeter"),
+		"dns:///Greeter.Example.com.:1":     host("", "greeter.example.com.", 1, "Greeter.Example.com.:1"),
+		"dns:///greeter:https":              host("", "greeter", 443, "greeter:https"),
+		"dns:///:50051":                     host("", "localhost", 50051, "localhost:50051"),
+		"dns:///_odd.example.com:1":         host("", "_odd.example.com", 1, "_odd.example.com:1"),
+		"dns://10.0.0.10/greeter:1":         host("10.0.0.10:53", "greeter", 1, "greeter:1"),
+		"dns://ns.example.com:5353/a":       host("ns.example.com:5353", "a", 443, "a"),
+		"dns://[::1]/a":                     host("[::1]:53", "a", 443, "a"),
+		"dns://[::1]:5353/a":                host("[::1]:5353", "a", 443, "a"),
+		"dns:///10.1.2.3:80":                literal("10.1.2.3", 80, "10.1.2.3:80"),
+		"dns:///10.1.2.3":                   literal("10.1.2.3", 443, "10.1.2.3"),
+		"dns:///[2001:db8::1]:80":           literal("2001:db8::1", 80, "[2001:db8::1]:80"),
+		"dns:///[2001:db8::1]":              literal("2001:db8::1", 443, "[2001:db8::1]"),
+		"dns:///2001:db8::1":                literal("2001:db8::1", 443, "2001:db8::1"),
+		"dns:///[fe80::1%25eth0]:80":        literal("fe80::1%eth0", 80, "[fe80::1%25eth0]:80"),
+		"dns:///[::ffff:10.1.2.3]:80":       literal("10.1.2.3", 80, "[::ffff:10.1.2.3]:80"),
+		"dns:///_grpc._tcp.Svc.ns":          srv("", "_grpc._tcp.svc.ns", "svc.ns"),
+		"dns:///_grpc._tcp.a.example.com.":  srv("", "_grpc._tcp.a.example.com.", "a.example.com"),
+		"dns://127.0.0.1:53/_grpc._tcp.svc": srv("127.0.0.1:53", "_grpc._tcp.svc", "svc"),
+	} {
+		got, err := parseTarget(parseURL(t, s))
+		require.NoError(t, err, s)
+		if want.literal.IsValid() {
+			want.server, got.server = "", ""
+		}
+		assert.Equal(t, want, got, s)
+		assert.Equal(t, want.authority, newBuilder(t, Config{}).(resolver.AuthorityOverrider).OverrideAuthority(parseURL(t, s)), s)
+	}
+}
+
+func TestBadTargets(t *testing.T) {
+	long := strings.Repeat("a", 64)
+	for s, want := range map[string]string{
+		"dns:///":                    "it names no host; the form is dns:///host:port, with three slashes, or dns://server/host:port",
+		"dns://greeter:50051":        "it names no host; the form is dns:///host:port, with three slashes, or dns://server/host:port",
+		"dns://me:secret@ns/a":       "a user name means nothing here; the form is dns://server:port/host:port",
+		"dns:///a:1?b=c":             "there may be nothing after host:port",
+		"dns:///a:":                  `"a:" ends with a colon; a port has to follow, or leave the colon out for 443`,
+		"dns:///a:0":                 `"0" is no TCP port; it has to be a number from 1 to 65535, or a name in the system's list of services`,
+		"dns:///a:65536":             `"65536" is no TCP port; it has to be a number from 1 to 65535, or a name in the system's list of services`,
+		"dns:///a:1:2":               `"a:1:2" is not host:port; an IPv6 address with a port needs brackets: [::1]:443`,
+		"dns:///[fe80::1%25a%20b]:1": `"a b" is no name of a network interface`,
+		"dns:///[a]":                 `"[a]" is no IPv6 address`,
+		"dns:///a/b":                 `"a/b" is no domain name: '/' is not allowed; international names are written in Punycode`,
+		"dns:///bücher.example":      `"bücher.example" is no domain name: 'ü' is not allowed; international names are written in Punycode`,
+		"dns:///a..b":                `"a..b" is no domain name: a label is empty`,
+		"dns:///-a.b":                `"-a.b" is no domain name: the label "-a" begins or ends with '-'`,
+		"dns:///" + long:             `"` + long + `" is no domain name: a label has more than 63 bytes`,
+		"dns:///_grpc._tcp.svc:80":   `"_grpc._tcp.svc" is the name of SRV records, which have the ports; leave ":80" out`,
+	} {
+		_, err := parseTarget(parseURL(t, s))
+		if assert.Error(t, err, s) {
+			assert.True(t, strings.HasSuffix(err.Error(), ": "+want), "%s: %v", s, err)
+			assert.NotContains(t, err.Error(), "secret")
+		}
+	}
+	_, err := parseTarget(parseURL(t, "dns:///"+strings.Repeat("a.", 127)+"a"))
+	require.ErrorContains(t, err, "is too long; 253 are allowed")
+	// gRPC asks for an authority before it builds the resolver, and cannot be given an error.
+	require.Equal(t, "a%2Fb", authorityOf(parseURL(t, "dns:///a/b")))
+}

@@ -1,0 +1,362 @@
+package dns
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/dns/dnsmessage"
+	"google.golang.org/grpc/resolver"
+)
+
+// patience is far above what any of these tests takes.
+const patience = 30 * time.Second
+
+// wireServer is a DNS server on a UDP and a TCP port of the same number.
+type wireServer struct {
+	addr  string
+	reply func(q dnsmessage.Question, tcp bool) *dnsmessage.Message // nil: no reply
+	conns sync.WaitGroup
+}
+
+func startWireServer(t *testing.T, reply func(q dnsmessage.Question, tcp bool) *dnsmessage.Message) *wireServer {
+	t.Helper()
+	packets, listener := listen(t)
+	s := &wireServer{addr: packets.LocalAddr().String(), reply: reply}
+	s.conns.Go(func() { s.servePackets(packets) })
+	s.conns.Go(func() { s.serveStreams(listener) })
+	t.Cleanup(func() {
+		_ = packets.Close()
+		_ = listener.Close()
+		s.conns.Wait()
+	})
+	return s
+}
+
+// listen finds a port that is free for both.
+func listen(t *testing.T) (net.PacketConn, net.Listener) {
+	t.Helper()
+	for range 100 {
+		packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+		require.NoError(t, err)
+		if listener, err := net.Listen("tcp", packets.LocalAddr().String()); err == nil {
+			return packets, listener
+		}
+		_ = packets.Close()
+	}
+	require.FailNow(t, "no port is free for both UDP and TCP")
+	return nil, nil
+}
+
+func (s *wireServer) servePackets(conn net.PacketConn) {
+	b := make([]byte, 4096)
+	for {
+		n, from, err := conn.ReadFrom(b)
+		if err != nil {
+			return
+		}
+		if out := s.answer(b[:n], false); out != nil {
+			_, _ = conn.WriteTo(out, from)
+		}
+	}
+}
+
+func (s *wireServer) serveStreams(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		s.conns.Go(func() {
+			defer conn.Close()
+			var size [2]byte
+			for {
+				if _, err := io.ReadFull(conn, size[:]); err != nil {
+					return
+				}
+				b := make([]byte, binary.BigEndian.Uint16(size[:]))
+				if _, err := io.ReadFull(conn, b); err != nil {
+					return
+				}
+				out := s.answer(b, true)
+				for _, part := range [][]byte{binary.BigEndian.AppendUint16(nil, uint16(len(out))), out[:5], out[5:]} {
+					_, _ = conn.Write(part) // as TCP may cut it
+				}
+			}
+		})
+	}
+}
+
+func (s *wireServer) answer(b []byte, tcp bool) []byte {
+	var m dnsmessage.Message
+	if m.Unpack(b) != nil || len(m.Questions) != 1 {
+		return nil
+	}
+	reply := s.reply(m.Questions[0], tcp)
+	if reply == nil {
+		return nil
+	}
+	reply.ID, reply.Response, reply.RecursionAvailable = m.ID, true, true
+	reply.Questions = m.Questions
+	out, err := reply.Pack()
+	if err != nil {
+		panic(err)
+	}
+	return out
+}
+
+func (s *wireServer) config() Config { return Config{Server: s.addr}.withDefaults() }
+
+func (s *wireServer) ask(t *testing.T, q question, before ...backend) (answer, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	q.server = s.addr
+	return s.config().ask(ctx, q, before)
+}
+
+func header(name string, ttl uint32) dnsmessage.ResourceHeader {
+	return dnsmessage.ResourceHeader{Name: dnsmessage.MustNewName(name), Class: dnsmessage.ClassINET, TTL: ttl}
+}
+
+func addr(name, a string, ttl uint32) dnsmessage.Resource {
+	parsed := netip.MustParseAddr(a)
+	if parsed.Is4() {
+		return dnsmessage.Resource{Header: header(name, ttl), Body: &dnsmessage.AResource{A: parsed.As4()}}
+	}
+	return dnsmessage.Resource{Header: header(name, ttl), Body: &dnsmessage.AAAAResource{AAAA: parsed.As16()}}
+}
+
+func alias(name, to string, ttl uint32) dnsmessage.Resource {
+	return dnsmessage.Resource{Header: header(name, ttl), Body: &dnsmessage.CNAMEResource{CNAME: dnsmessage.MustNewName(to)}}
+}
+
+func service(name, target string, port uint16, ttl uint32) dnsmessage.Resource {
+	return dnsmessage.Resource{Header: header(name, ttl), Body: &dnsmessage.SRVResource{Target: dnsmessage.MustNewName(target), Port: port}}
+}
+
+func fails(code dnsmessage.RCode) *dnsmessage.Message {
+	return &dnsmessage.Message{Header: dnsmessage.Header{RCode: code}}
+}
+
+func listed(a answer) string {
+	return written(resolver.State{Endpoints: endpoints(a.backends, 80)})
+}
+
+// The TTL is the least of all records of all answers.
+func TestTTL(t *testing.T) {
+	s := startWireServer(t, func(q dnsmessage.Question, _ bool) *dnsmessage.Message {
+		name := q.Name.String()
+		switch {
+		case name == "plain.test." && q.Type == dnsmessage.TypeA:
+			return &dnsmessage.Message{Answers: []dnsmessage.Resource{addr(name, "10.0.0.2", 30), addr(name, "10.0.0.1", 20)}}
+		case name == "alias.test." && q.Type == dnsmessage.TypeA:
+			return &dnsmessage.Message{Answers: []dnsmessage.Resource{alias(name, "plain.test.", 7), addr("plain.test.", "10.0.0.1", 20)}}
+		case name == "alias.test.":
+			return &dnsmessage.Message{Answers: []dnsmessage.Resource{alias(name, "plain.test.", 3)}}
+		case name == "dual.test." && q.Type == dnsmessage.TypeA:
+			return &dnsmessage.Message{Answers: []dnsmessage.Resource{addr(name, "127.0.0.1", 30)}}
+		case name == "dual.test.":
+			return &dnsmessage.Message{Answers: []dnsmessage.Resource{addr(name, "::1", 12)}}
+		case name == "zero.test." && q.Type == dnsmessage.TypeA:
+			return &dnsmessage.Message{Answers: []dnsmessage.Resource{addr(name, "10.0.0.1", 0)}}
+		}
+		return &dnsmessage.Message{}
+	})
+	for name, want := range map[string]struct {
+		list string
+		ttl  time.Duration
+	}{
+		"plain.test.": {"10.0.0.1:80 10.0.0.2:80", 20 * time.Second},
+		"alias.test.": {"10.0.0.1:80", 7 * time.Second},
+		"zero.test.":  {"10.0.0.1:80", 0},
+	} {
+		a, err := s.ask(t, question{name: name})
+		require.NoError(t, err, name)
+		require.Equal(t, want.list, listed(a), name)
+		require.Equal(t, want.ttl, a.ttl, name)
+	}
+	a, err := s.ask(t, question{name: "dual.test."})
+	require.NoError(t, err)
+	require.Len(t, a.backends, 1)
+	require.ElementsMatch(t, parse("127.0.0.1", "::1"), a.backends[0].addrs)
+	require.Equal(t, 12*time.Second, a.ttl)
+}
+
+// What does not fit into a packet comes over TCP, and its TTLs count.
+func TestTCP(t *testing.T) {
+	s := startWireServer(t, func(q dnsmessage.Question, tcp bool) *dnsmessage.Message {
+		m := &dnsmessage.Message{}
+		if q.Type != dnsmessage.TypeA {
+			return m
+		}
+		if !tcp {
+			m.Truncated = true
+			m.Answers = []dnsmessage.Resource{addr(q.Name.String(), "10.0.0.1", 1)}
+			return m
+		}
+		for i := range 200 {
+			m.Answers = append(m.Answers, addr(q.Name.String(), netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}).String(), 60))
+		}
+		return m
+	})
+	a, err := s.ask(t, question{name: "big.test."})
+	require.NoError(t, err)
+	require.Len(t, a.backends, 200)
+	require.Equal(t, time.Minute, a.ttl)
+}
+
+// Addresses that come along with SRV records save the lookups of the targets, if they do for all.
+func TestAddressesThatComeAlong(t *testing.T) {
+	var mu sync.Mutex
+	asked := map[string]int{}
+	s := startWireServer(t, func(q dnsmessage.Question, _ bool) *dnsmessage.Message {
+		mu.Lock()
+		defer mu.Unlock()
+		name := q.Name.String()
+		asked[name]++
+		srv := []dnsmessage.Resource{service(name, "A.test.", 1, 30), service(name, "b.test.", 2, 30)}
+		switch {
+		case name == "_all._tcp.test.":
+			return &dnsmessage.Message{Answers: srv, Additionals: []dnsmessage.Resource{
+				addr("a.test.", "10.0.0.1", 30), addr("B.test.", "2001:db8::2", 8), addr("b.test.", "10.0.0.2", 30),
+			}}
+		case name == "_some._tcp.test.":
+			return &dnsmessage.Message{Answers: srv, Additionals: []dnsmessage.Resource{addr("a.test.", "10.0.0.1", 30)}}
+		case name == "a.test." && q.Type == dnsmessage.TypeA:
+			return &dnsmessage.Message{Answers: []dnsmessage.Resource{addr(name, "10.0.0.1", 30)}}
+		case name == "b.test." && q.Type == dnsmessage.TypeA:
+			return &dnsmessage.Message{Answers: []dnsmessage.Resource{addr(name, "10.0.0.2", 9)}}
+		case name == "b.test.":
+			return &dnsmessage.Message{Answers: []dnsmessage.Resource{addr(name, "2001:db8::2", 30)}}
+		}
+		return &dnsmessage.Message{}
+	})
+	const both = "10.0.0.1:1 10.0.0.2:2,[2001:db8::2]:2"
+	a, err := s.ask(t, question{name: "_all._tcp.test.", srv: true})
+	require.NoError(t, err)
+	require.Equal(t, both, listed(a))
+	require.Equal(t, 8*time.Second, a.ttl)
+	mu.Lock()
+	require.Equal(t, map[string]int{"_all._tcp.test.": 1}, asked)
+	mu.Unlock()
+
+	a, err = s.ask(t, question{name: "_some._tcp.test.", srv: true})
+	require.NoError(t, err)
+	require.Equal(t, both, listed(a))
+	require.Equal(t, 9*time.Second, a.ttl)
+}
+
+// A family that cannot be looked up is missed only if addresses of it are known.
+func TestHalfAnAnswer(t *testing.T) {
+	var mu sync.Mutex
+	broken := dnsmessage.TypeAAAA
+	s := startWireServer(t, func(q dnsmessage.Question, _ bool) *dnsmessage.Message {
+		mu.Lock()
+		defer mu.Unlock()
+		switch q.Type {
+		case broken:
+			return fails(dnsmessage.RCodeServerFailure)
+		case dnsmessage.TypeA:
+			return &dnsmessage.Message{Answers: []dnsmessage.Resource{addr(q.Name.String(), "10.0.0.1", 30)}}
+		default:
+			return &dnsmessage.Message{Answers: []dnsmessage.Resource{addr(q.Name.String(), "2001:db8::1", 30)}}
+		}
+	})
+	a, err := s.ask(t, question{name: "svc.test."})
+	require.NoError(t, err)
+	require.Equal(t, "10.0.0.1:80", listed(a))
+	require.Equal(t, FamilyIPv6, a.lacks)
+	mu.Lock()
+	broken = dnsmessage.TypeA
+	mu.Unlock()
+	a, err = s.ask(t, question{name: "svc.test."})
+	require.NoError(t, err)
+	require.Equal(t, "[2001:db8::1]:80", listed(a))
+	require.Equal(t, FamilyIPv4, a.lacks)
+}
+
+// REFUSED is no answer, even where package net makes "no such host" of it.
+func TestFailuresOnTheWire(t *testing.T) {
+	var mu sync.Mutex
+	replies := map[dnsmessage.Type]dnsmessage.RCode{}
+	s := startWireServer(t, func(q dnsmessage.Question, _ bool) *dnsmessage.Message {
+		mu.Lock()
+		defer mu.Unlock()
+		return fails(replies[q.Type])
+	})
+	for _, c := range []struct {
+		a, aaaa dnsmessage.RCode
+		none    bool
+	}{
+		{dnsmessage.RCodeNameError, dnsmessage.RCodeNameError, true},
+		{dnsmessage.RCodeSuccess, dnsmessage.RCodeSuccess, true},
+		{dnsmessage.RCodeServerFailure, dnsmessage.RCodeServerFailure, false},
+		{dnsmessage.RCodeSuccess, dnsmessage.RCodeServerFailure, false},
+		{dnsmessage.RCodeRefused, dnsmessage.RCodeRefused, false},
+		{dnsmessage.RCodeNotImplemented, dnsmessage.RCodeSuccess, false},
+		{dnsmessage.RCodeSuccess, dnsmessage.RCodeRefused, false},
+	} {
+		mu.Lock()
+		replies[dnsmessage.TypeA], replies[dnsmessage.TypeAAAA], replies[dnsmessage.TypeSRV] = c.a, c.aaaa, c.aaaa
+		mu.Unlock()
+		_, err := s.ask(t, question{name: "svc.test."})
+		require.Error(t, err)
+		require.Equal(t, c.none, isNone(err), "%v, %v: %v", c.a, c.aaaa, err)
+		_, err = s.ask(t, question{name: "_a._tcp.svc.test.", srv: true})
+		require.Equal(t, c.aaaa == dnsmessage.RCodeSuccess || c.aaaa == dnsmessage.RCodeNameError, isNone(err), "%v: %v", c.aaaa, err)
+	}
+}
+
+// A lookup that is given up leaves nothing that waits for the server.
+func TestSilentServer(t *testing.T) {
+	var asked sync.Once
+	reached := make(chan struct{})
+	s := startWireServer(t, func(dnsmessage.Question, bool) *dnsmessage.Message {
+		asked.Do(func() { close(reached) })
+		return nil
+	})
+	r, cc := open(t, newBuilder(t, Config{Server: s.addr}), "dns:///_a._tcp.silent.test.")
+	select {
+	case <-reached:
+	case <-time.After(patience):
+		require.FailNow(t, "no query came")
+	}
+	r.Close()
+	lists, errs := cc.told()
+	require.Empty(t, lists)
+	require.Empty(t, errs)
+
+	short := s.config()
+	short.Timeout = 300 * time.Millisecond
+	_, err := short.ask(t.Context(), question{server: s.addr, name: "silent.test."}, nil)
+	require.EqualError(t, &problem{explain(question{server: s.addr, name: "silent.test."}, short.Timeout, err)},
+		`dns: looking up the addresses of "silent.test.": no answer within 300ms (DNS server `+s.addr+`)`)
+}
+
+// The first server of resolv.conf(5) may be silent for good.
+func TestQueryTakesAThirdOfTheTimeout(t *testing.T) {
+	s := startWireServer(t, func(dnsmessage.Question, bool) *dnsmessage.Message { return nil })
+	cfg := s.config()
+	cfg.Timeout = 3 * time.Second
+	r, _ := cfg.resolverFor(s.addr)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	conn, err := r.(*net.Resolver).Dial(ctx, "udp", "192.0.2.1:53")
+	require.NoError(t, err)
+	defer conn.Close()
+	require.Implements(t, (*net.PacketConn)(nil), conn)
+	began := time.Now()
+	require.NoError(t, conn.SetDeadline(began.Add(patience)))
+	_, err = conn.Read(make([]byte, 1))
+	var timeout net.Error
+	require.ErrorAs(t, err, &timeout)
+	require.True(t, timeout.Timeout())
+	require.Less(t, time.Since(began), patience/2)
+}
