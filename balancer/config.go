@@ -82,9 +82,16 @@ type config struct {
 	drainTimeout time.Duration
 	prober       health.Prober
 	strategy     serviceconfig.LoadBalancingConfig
+
+	// source is the object that it was parsed from. A string, because configs are compared.
+	source string
 }
 
-var defaultConfig = config{drainTimeout: DefaultDrainTimeout}
+// MarshalJSON returns what the config was parsed from. Policies that have this one below
+// them, those of xDS for example, pass its config on as JSON.
+func (c config) MarshalJSON() ([]byte, error) { return []byte(c.source), nil }
+
+var defaultConfig = config{drainTimeout: DefaultDrainTimeout, source: "{}"}
 
 // parse reads a service config's object for a policy:
 //
@@ -105,6 +112,7 @@ func parse(b Builder, js json.RawMessage) (serviceconfig.LoadBalancingConfig, er
 		return nil, fmt.Errorf("%s%s: %w", Prefix, b.Name, err)
 	}
 	c := defaultConfig
+	c.source = string(js)
 	if fields.DrainTimeout != nil {
 		d := new(durationpb.Duration)
 		if err := protojson.Unmarshal(fields.DrainTimeout, d); err != nil || d.AsDuration() <= 0 {

@@ -26,4 +26,11 @@
 // No endpoint is ejected unless another one has just shown that it serves. When all are
 // silent it is the network, the cluster or this very process that is in trouble, and to
 // close connections would only take answers away that are on their way.
+//
+// # How connections come back
+//
+// A connection that is lost is made again at once, and after failures with gRPC's backoff
+// (grpc.WithConnectParams). An endpoint that can be connected to again cuts the backoff of the
+// others short, once. And while nothing is connected at all there are two attempts a second
+// to each endpoint, for half a minute.
 package balancer

@@ -120,6 +120,7 @@ func (p *policy) noteLine(l *line, sc balancer.SubConn, s balancer.SubConnState)
 	case connectivity.Ready:
 		wasFailing := l.failing.Swap(false)
 		l.renewed, l.err = false, nil
+		p.darkSince = time.Time{}
 		evidence = append(evidence, health.Evidence{Kind: health.Connected, At: now})
 		if wasFailing {
 			p.renewOthers(l)
@@ -127,6 +128,9 @@ func (p *policy) noteLine(l *line, sc balancer.SubConn, s balancer.SubConnState)
 	case connectivity.TransientFailure:
 		l.err = s.ConnectionError
 		l.failing.Store(true)
+		if l.lane == Calls {
+			p.dark(l)
+		}
 		evidence = append(evidence, health.Evidence{Kind: health.ConnectFailed, At: now, Err: s.ConnectionError})
 	case connectivity.Idle:
 		if was == connectivity.Ready {
@@ -149,9 +153,8 @@ func (p *policy) renewOthers(l *line) {
 			if other == l || other.state != connectivity.TransientFailure || other.renewed {
 				continue
 			}
-			other.sc.Shutdown()
-			other.sc, other.state, other.renewed = nil, connectivity.Idle, true
-			p.open(other)
+			other.renewed = true
+			p.reopen(other)
 		}
 	}
 }

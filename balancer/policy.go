@@ -3,6 +3,7 @@ package balancer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,7 @@ type policy struct {
 	config    config
 	endpoints []*Endpoint // replaced, never changed
 	resolving error       // the resolver's, while it has given no endpoints
+	darkSince time.Time   // since when there is no connection for calls, zero if there is one
 	closed    bool
 	draining  map[*time.Timer]func()
 	probes    sync.WaitGroup
@@ -210,7 +212,8 @@ func (p *policy) newEndpoint(r resolver.Endpoint) *Endpoint {
 func (p *policy) ResolverError(err error) {
 	p.mu.Lock()
 	if len(p.endpoints) == 0 {
-		p.resolving = err
+		// Without its status, which would end calls that wait for endpoints.
+		p.resolving = fmt.Errorf("%v", err) //nolint:errorlint // it must not be found
 	}
 	p.mu.Unlock()
 	p.publish()

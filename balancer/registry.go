@@ -14,7 +14,23 @@ import (
 // A connection made with other credentials is closed gracefully, and the calls on it
 // are told ([Observer.Cut]).
 func Credentials(creds credentials.TransportCredentials) credentials.TransportCredentials {
+	if x, ok := creds.(xdsCredentials); ok {
+		return registeringXDS{registering{creds}, x}
+	}
 	return registering{creds}
+}
+
+// xdsCredentials are those of grpc's package credentials/xds. To these only gRPC hands what
+// the control plane says of security; others are used as they are.
+type xdsCredentials interface{ UsesXDS() bool }
+
+type registeringXDS struct {
+	registering
+	xdsCredentials
+}
+
+func (r registeringXDS) Clone() credentials.TransportCredentials {
+	return Credentials(r.TransportCredentials.Clone())
 }
 
 type registering struct {

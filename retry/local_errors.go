@@ -19,6 +19,10 @@ var localErrors = []Rule{
 		Reason: "The channel was closed. A call that was under way then may have been executed.",
 	},
 	{
+		Code: codes.Unavailable, Message: "the connection is draining", Prefix: true, Class: Refused,
+		Reason: "The server ended the connection and named the last stream that it will process; the call's is a later one. grpc-go repeats such a call once by itself.",
+	},
+	{
 		Code: codes.ResourceExhausted, Message: "trying to send message larger than max", Prefix: true, Class: Definite,
 		Reason: "The request is over the client's own limit: its stream was opened, but no message left. (A server over its limit for responses would say the same after executing; an etcd server sets no such limit.)",
 	},

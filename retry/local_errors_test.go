@@ -149,6 +149,7 @@ func TestLocalErrorsAreThoseOfTheReleasedGRPC(t *testing.T) {
 			assert.Equal(t, tc.executed, auth.executed.Load())
 		})
 	}
+	seen[requireDraining(t)] = true
 	for _, r := range LocalErrors() {
 		assert.True(t, seen[r.Message], "nothing provokes %q", r.Message)
 		assert.True(t, r.Prefix, r.Message)

@@ -17,9 +17,10 @@ func newRootCommand(labCommand *cobra.Command) *cobra.Command {
 
 Start with "quorate lab": it runs a real etcd cluster on this machine, uses it
 through Quorate while members are killed, stopped and cut off, and prints what
-the callers saw.`,
+the callers saw. "quorate resolve" shows where a gRPC target leads.`,
 		Example: `  quorate lab
   quorate lab --fault stop,partition --for 10s
+  quorate resolve dns:///billing.shop.svc.cluster.local:8080 --health
   quorate version`,
 		Args:          cobra.NoArgs,
 		SilenceErrors: true, // main prints them
@@ -27,7 +28,7 @@ the callers saw.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(labCommand, newSoakCommand(soak.Run, locks.Run, linear.Run), newVersionCommand())
+	root.AddCommand(labCommand, newSoakCommand(soak.Run, locks.Run, linear.Run), newResolveCommand(), newVersionCommand())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{err: err, command: cmd.CommandPath()}
 	})

@@ -21,6 +21,7 @@ type server struct {
 	fragment  int  // events in a fragment
 	proxy     bool // chooses ids itself
 	mute      bool // something on the way swallows progress requests
+	deaf      bool // answers nothing at all
 	hasty     bool // answers progress requests before it has sent everything, as old servers do
 
 	watchers  []*served
@@ -55,6 +56,7 @@ var errIDReused = errors.New("a watch id was used twice on a stream")
 // before the revision for its confirmation is read.
 func (sv *server) handle(req *pb.WatchRequest, meanwhile func()) error {
 	switch {
+	case sv.deaf:
 	case req.GetCreateRequest() != nil:
 		return sv.create(req.GetCreateRequest(), meanwhile)
 	case req.GetCancelRequest() != nil:

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"strings"
 
+	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/naming/internal/registry"
+	"github.com/quorate/quorate/internal/registry"
 )
 
 type manager struct {
@@ -74,7 +75,7 @@ func (m *manager) DeleteEndpoint(ctx context.Context, key string, opts ...client
 }
 
 func (m *manager) List(ctx context.Context) (Key2EndpointMap, error) {
-	changes, err := registry.NewFollower(m.client, m.target).List(ctx)
+	changes, err := registry.NewFollower(m.client, m.target, 0).List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -86,12 +87,15 @@ func (m *manager) List(ctx context.Context) (Key2EndpointMap, error) {
 }
 
 func (m *manager) NewWatchChannel(ctx context.Context) (WatchChannel, error) {
-	follower := registry.NewFollower(m.client, m.target)
+	follower := registry.NewFollower(m.client, m.target, 0)
 	first, err := follower.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w := watch{ctx: ctx, closed: m.client.Ctx().Done(), updates: make(chan []*Update, 1)}
+	w := watch{
+		ctx: ctx, closed: m.client.Ctx().Done(), updates: make(chan []*Update, 1),
+		log: registry.Logger(m.client).With(zap.String("target", m.target)),
+	}
 	w.Changed(first)
 	go func() {
 		defer close(w.updates)
@@ -105,6 +109,7 @@ type watch struct {
 	ctx     context.Context
 	closed  <-chan struct{}
 	updates chan []*Update
+	log     *zap.Logger
 }
 
 func (w watch) Changed(changes []registry.Change) {
@@ -125,4 +130,8 @@ func (w watch) Changed(changes []registry.Change) {
 	}
 }
 
-func (watch) Failed(error) {} // the Follower logs it, and goes on
+func (w watch) Lost(err error) {
+	w.log.Warn("endpoints are watched out of touch with etcd; those known may be out of date", zap.Error(err))
+}
+
+func (w watch) Regained() { w.log.Info("endpoints are watched in touch with etcd again") }

@@ -13,19 +13,10 @@
 // are ignored: it is the client given to NewBuilder that says which cluster is
 // asked.
 //
-// # Addresses
+// # What it is
 //
-// Each key is one resolver.Endpoint with one address. Every channel has an order of
-// its own, which it keeps, so that channels of which each uses the first address, as
-// gRPC's do by default, are spread over all. Values that cannot be understood, or have
-// no address, are left out, with a warning in the client's log. Metadata is not passed
-// on.
-//
-// # Faults
-//
-// The channel is told of every change within milliseconds. While etcd cannot be
-// reached it keeps the endpoints that it has, and when a watch is broken, by a
-// compaction for instance, the endpoints are read anew. Dialling does not wait for
-// etcd. If the endpoints cannot be read, or there are none, the channel is told,
-// so that its calls fail with the reason, unless they wait for ready.
+// This is package resolver/etcd under the official client's name, and everything said there
+// of endpoints, metadata and faults holds here. It differs in one thing: every channel has an
+// order of endpoints of its own, which it keeps, so that channels of which each uses the
+// first address, as gRPC's do by default, are spread over all.
 package resolver

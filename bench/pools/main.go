@@ -1,0 +1,114 @@
+// Command pools measures the pools side by side with what they replace, in the same run,
+// and prints medians and their ratios to the first line of each table.
+//
+//	go run ./bench/pools                     everything, three minutes
+//	go run ./bench/pools --run 'limit|mixed'
+//	go run ./bench/pools --short             a few seconds, to see that it works
+//
+// The pool of gRPC connections (grpcpool) is compared with one connection, and with several
+// that calls go to in turn, which is what pools of connections usually do. The pool of
+// resources (pool) is compared with jackc/puddle. Clients and servers share the machine.
+//
+// Exit status: 0 when all cases were run, whatever they showed; 1 when one could not be; 2
+// for bad usage.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"runtime"
+	"syscall"
+)
+
+// Exit statuses.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+const defaultRepeat = 5
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+// options are those of the command line.
+type options struct {
+	matches *regexp.Regexp
+	repeat  int
+	short   bool
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	say := func(what ...any) {
+		_, _ = fmt.Fprintln(stderr, fmt.Sprint(what...)) // nobody is left to hear that it failed
+	}
+	opts, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		say("pools: ", err)
+		return exitUsage
+	}
+	text := fmt.Sprintf("Medians of %d. %s on %s/%s with %d CPUs.\n", opts.repeat, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	for _, c := range cases() {
+		if !opts.matches.MatchString(c.name) {
+			continue
+		}
+		rows, err := c.measure(ctx, opts, func(what string) { say(what) })
+		if err != nil {
+			say("pools: ", c.name, ": ", err)
+			return exitFailure
+		}
+		text += "\n" + table(c, rows)
+	}
+	if _, err := io.WriteString(stdout, text); err != nil {
+		say("pools: ", err)
+		return exitFailure
+	}
+	return exitOK
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var opts options
+	flags := flag.NewFlagSet("pools", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	pattern := flags.String("run", "", "run only the cases whose name matches the `regexp`")
+	flags.IntVar(&opts.repeat, "repeat", defaultRepeat, "samples of each contender")
+	flags.BoolVar(&opts.short, "short", false, "short samples, and one unless --repeat says otherwise")
+	if err := flags.Parse(args); err != nil {
+		return opts, err
+	}
+	repeatSet := false
+	flags.Visit(func(f *flag.Flag) { repeatSet = repeatSet || f.Name == "repeat" })
+	if opts.short && !repeatSet {
+		opts.repeat = 1
+	}
+	if opts.repeat < 1 {
+		return opts, fmt.Errorf("--repeat must be 1 at least; it is %d", opts.repeat)
+	}
+	if flags.NArg() > 0 {
+		return opts, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	var err error
+	if opts.matches, err = regexp.Compile(*pattern); err != nil {
+		return opts, fmt.Errorf("--run: %w", err)
+	}
+	for _, c := range cases() {
+		if opts.matches.MatchString(c.name) {
+			return opts, nil
+		}
+	}
+	return opts, fmt.Errorf("no case matches --run %q", *pattern)
+}

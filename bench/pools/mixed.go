@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	pb "google.golang.org/grpc/interop/grpc_testing"
+)
+
+const (
+	bulkStreams = 4 // of 4 MB messages, one after the other
+	smallUsers  = 4
+)
+
+// stream is one that moves large messages until its context ends.
+type stream func(ctx context.Context, client pb.TestServiceClient) error
+
+// mixed: small calls on a link that large messages fill, compared with the same link idle.
+func mixed(name string, large stream) measurement {
+	c := measurement{
+		name:    name,
+		about:   "4 callers of small unary calls beside 4 streams of 4 MB messages, a link of 60 MB/s and 2 ms",
+		metrics: []metric{{"p99", milliseconds}, {"p50", milliseconds}, {"calls/s", perSecond}},
+		long:    2 * time.Second, short: 200 * time.Millisecond,
+	}
+	idle := oneConnection()
+	idle.name = "one connection, the link idle"
+	c.contenders = []contender{beside(idle, nil)}
+	for _, d := range []dialer{oneConnection(), inTurn(2), inTurn(4), pooled()} {
+		c.contenders = append(c.contenders, beside(d, large))
+	}
+	c.contenders[len(c.contenders)-1].target = &target{metric: 0, bound: 2}
+	return c
+}
+
+// beside measures small calls beside large streams; without any if large is nil.
+func beside(d dialer, large stream) contender {
+	return contender{name: d.name, sample: func(ctx context.Context, length time.Duration) ([]float64, error) {
+		address, stop, err := serve(server{})
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
+		link, err := newWire(address)
+		if err != nil {
+			return nil, err
+		}
+		defer link.close() //nolint:errcheck // the sample is taken
+		conn, err := d.dial(link.address())
+		if err != nil {
+			return nil, err
+		}
+		defer conn.Close() //nolint:errcheck // only a second Close fails
+		client := pb.NewTestServiceClient(conn)
+
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		var streams sync.WaitGroup
+		if large != nil {
+			for range bulkStreams {
+				streams.Go(func() {
+					if err := large(ctx, client); ctx.Err() == nil {
+						cancel(err)
+					}
+				})
+			}
+			time.Sleep(length / 4) // they fill what they can fill
+		}
+		seen, err := smallCalls(ctx, client, smallUsers, length)
+		cancel(nil)
+		streams.Wait()
+		return []float64{seen.p99, seen.p50, seen.perSecond}, err
+	}}
+}
+
+func upload(ctx context.Context, client pb.TestServiceClient) error {
+	s, err := client.StreamingInputCall(ctx)
+	if err != nil {
+		return err
+	}
+	message := &pb.StreamingInputCallRequest{Payload: &pb.Payload{Body: make([]byte, bulk)}}
+	for {
+		if err := s.Send(message); err == io.EOF { //nolint:errorlint // gRPC returns it bare
+			_, err = s.CloseAndRecv()
+			return err
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+func download(ctx context.Context, client pb.TestServiceClient) error {
+	s, err := client.StreamingOutputCall(ctx, &pb.StreamingOutputCallRequest{})
+	if err != nil {
+		return err
+	}
+	for {
+		if _, err := s.Recv(); err != nil {
+			return err
+		}
+	}
+}

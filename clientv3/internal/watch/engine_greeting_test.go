@@ -1,0 +1,43 @@
+package watch
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// A stream on which nothing is ever answered is given up, as a failure of its endpoint.
+func TestStreamThatIsNeverAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		c.become = func(s *server) { s.deaf = c.opened == 0 }
+		w := watch(t.Context(), c.engine(t), all(0))
+		time.Sleep(maxGreeting - time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, []int{1}, c.ids())
+		time.Sleep(time.Second)
+		<-w.returned
+		assert.Equal(t, []int{2}, c.ids())
+		require.Len(t, c.causes, 1)
+		assert.Equal(t, codes.Unavailable, status.Code(c.causes[0]))
+		assert.ErrorContains(t, c.causes[0], "nothing was answered")
+		c.write(1, "b")
+		assert.Equal(t, []int64{2}, w.read(1))
+	})
+}
+
+// One on which something was answered may be silent for as long as it likes.
+func TestStreamThatWasAnsweredOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		w := watch(t.Context(), c.engine(t), all(0))
+		<-w.returned
+		time.Sleep(10 * maxGreeting)
+		assert.Equal(t, []int{1}, c.ids())
+	})
+}

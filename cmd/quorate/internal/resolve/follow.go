@@ -1,0 +1,109 @@
+// Package resolve follows what a target resolves to, and how the endpoints are.
+package resolve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/serviceconfig"
+)
+
+// Update is what a resolver said.
+type Update struct {
+	At time.Time
+	// Endpoints are all that there are, in order of their first addresses.
+	Endpoints []resolver.Endpoint
+	// Err is what the resolver reports in place of endpoints; those that it published last
+	// are still used then.
+	Err error
+}
+
+// Names returns what the endpoints are called in changes of their states.
+func (u Update) Names() map[string]bool {
+	names := make(map[string]bool, len(u.Endpoints))
+	for _, ep := range u.Endpoints {
+		names[name(ep)] = true
+	}
+	return names
+}
+
+// Follow has a resolver resolve a target until ctx ends, and hands over what it says. It
+// returns the resolver's error if it refuses the target, and ctx's cause otherwise.
+func Follow(ctx context.Context, b resolver.Builder, target string, hand func(Update)) error {
+	u, err := url.Parse(target)
+	if err != nil {
+		return fmt.Errorf("target %q: %w", target, err)
+	}
+	cc := &listener{hand: hand}
+	r, err := b.Build(resolver.Target{URL: *u}, cc, resolver.BuildOptions{DialCreds: insecure.NewCredentials()})
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	r.Close()
+	return context.Cause(ctx)
+}
+
+// listener is a channel that only listens to its resolver.
+type listener struct {
+	mu   sync.Mutex
+	hand func(Update)
+}
+
+var _ resolver.ClientConn = (*listener)(nil)
+
+func (l *listener) say(u Update) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u.At = time.Now()
+	l.hand(u)
+}
+
+// UpdateState hands over the endpoints.
+func (l *listener) UpdateState(s resolver.State) error {
+	eps := slices.Clone(s.Endpoints)
+	if len(eps) == 0 {
+		for _, a := range s.Addresses {
+			eps = append(eps, resolver.Endpoint{Addresses: []resolver.Address{a}, Attributes: a.BalancerAttributes}) //nolint:staticcheck // what older resolvers use
+		}
+	}
+	eps = slices.DeleteFunc(eps, func(ep resolver.Endpoint) bool { return len(ep.Addresses) == 0 })
+	slices.SortStableFunc(eps, func(a, b resolver.Endpoint) int { return strings.Compare(name(a), name(b)) })
+	l.say(Update{Endpoints: eps})
+	return nil
+}
+
+// ReportError hands over the error.
+func (l *listener) ReportError(err error) {
+	if err == nil {
+		err = errors.New("the resolver reports an error, and does not say which")
+	}
+	l.say(Update{Err: err})
+}
+
+// NewAddress is how resolvers published addresses once.
+func (l *listener) NewAddress(addrs []resolver.Address) {
+	_ = l.UpdateState(resolver.State{Addresses: addrs})
+}
+
+// ParseServiceConfig ignores service configs: they do not change where a target leads.
+func (*listener) ParseServiceConfig(string) *serviceconfig.ParseResult {
+	return &serviceconfig.ParseResult{}
+}
+
+// name is what an endpoint is called: its addresses.
+func name(ep resolver.Endpoint) string {
+	addrs := make([]string, len(ep.Addresses))
+	for i, a := range ep.Addresses {
+		addrs[i] = a.Addr
+	}
+	return strings.Join(addrs, " | ")
+}

@@ -1,0 +1,151 @@
+package resolve
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/health"
+)
+
+const (
+	// DefaultProbeEvery is the pause between two probes of an endpoint.
+	DefaultProbeEvery = time.Second
+	// probeTimeout is how long a probe waits for an answer. A second probe without one makes
+	// the endpoint Dead.
+	probeTimeout = time.Second
+)
+
+// Probes keeps asking endpoints how they are.
+type Probes struct {
+	prober health.Prober
+	creds  credentials.TransportCredentials
+	every  time.Duration
+	table  *health.Table
+
+	ctx     context.Context
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	asked   map[string]context.CancelFunc // by name
+}
+
+// NewProbes returns Probes of no endpoint. What they learn is told to changed, until Close.
+func NewProbes(prober health.Prober, creds credentials.TransportCredentials, every time.Duration, changed func(health.Change)) *Probes {
+	p := &Probes{prober: prober, creds: creds, every: every, table: health.NewTable(), asked: map[string]context.CancelFunc{}}
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	p.table.Subscribe(changed)
+	return p
+}
+
+// Close ends all probes.
+func (p *Probes) Close() {
+	p.stop()
+	p.running.Wait()
+}
+
+// Ask has these endpoints asked from now on, and no others. It is called by one goroutine.
+func (p *Probes) Ask(eps []resolver.Endpoint) {
+	wanted := map[string]bool{}
+	for _, ep := range eps {
+		id := name(ep)
+		wanted[id] = true
+		if p.asked[id] != nil {
+			continue
+		}
+		ctx, cancel := context.WithCancel(p.ctx)
+		p.asked[id] = cancel
+		p.running.Go(func() { p.watch(ctx, id, ep) })
+	}
+	for id, cancel := range p.asked {
+		if !wanted[id] {
+			cancel()
+			delete(p.asked, id)
+		}
+	}
+}
+
+// watch asks an endpoint until ctx ends.
+func (p *Probes) watch(ctx context.Context, id string, ep resolver.Endpoint) {
+	a := &asker{prober: p.prober, entry: p.table.Acquire(id)}
+	defer a.entry.Release()
+	var err error
+	if a.conn, err = p.connect(ep, a.remember); err != nil {
+		a.note(health.ConnectFailed, err)
+		return
+	}
+	defer func() { _ = a.conn.Close() }()
+	for ctx.Err() == nil {
+		a.ask(ctx)
+		select {
+		case <-ctx.Done():
+		case <-time.After(p.every):
+		}
+	}
+}
+
+// connect returns a channel to one endpoint, which is dialed again as often as it is asked.
+// The server's name is the endpoint's first address, unless the resolver gave one.
+func (p *Probes) connect(ep resolver.Endpoint, remember grpc.UnaryClientInterceptor) (*grpc.ClientConn, error) {
+	target := manual.NewBuilderWithScheme("endpoint")
+	target.InitialState(resolver.State{Endpoints: []resolver.Endpoint{ep}})
+	return grpc.NewClient("endpoint:///"+ep.Addresses[0].Addr, grpc.WithResolvers(target),
+		grpc.WithTransportCredentials(p.creds), grpc.WithUnaryInterceptor(remember), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{BaseDelay: p.every, Multiplier: 1, MaxDelay: p.every}, MinConnectTimeout: probeTimeout,
+		}))
+}
+
+// asker asks one endpoint.
+type asker struct {
+	prober health.Prober
+	entry  *health.Entry
+	conn   *grpc.ClientConn
+	mu     sync.Mutex
+	err    error // of the latest call of the prober
+}
+
+// remember keeps how the prober's calls end, as it does not say why it learnt nothing.
+func (a *asker) remember(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	err := invoke(ctx, method, req, reply, cc, opts...)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.err = err
+	return err
+}
+
+func (a *asker) lastErr() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.err
+}
+
+func (a *asker) note(kind health.Kind, err error) {
+	a.entry.Note(health.Evidence{Kind: kind, At: time.Now(), Err: err})
+}
+
+// ask asks once, and notes the answer or that there was none.
+func (a *asker) ask(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	told := false
+	a.prober.Probe(limited, a.conn, func(r health.Report) {
+		told = true
+		a.note(r.Kind, r.Err)
+	})
+	switch {
+	case told || ctx.Err() != nil:
+	case a.conn.GetState() == connectivity.TransientFailure:
+		a.note(health.ConnectFailed, errors.New(status.Convert(a.lastErr()).Message()))
+	default:
+		a.note(health.Missed, nil)
+	}
+}

@@ -1,0 +1,155 @@
+package resolve
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/resolver/etcd"
+)
+
+// View shows what is learnt. Its methods are called one at a time.
+type View interface {
+	Update(Update)
+	Change(at time.Time, c health.Change)
+}
+
+// clock is how times of day are written.
+const clock = "15:04:05.000"
+
+// Text is a View for people: a line for each update, and below it a line for each endpoint
+// that came or went.
+type Text struct {
+	out   io.Writer
+	known map[string]string // name → description
+	last  string            // headline
+}
+
+// NewText returns a Text that writes to out.
+func NewText(out io.Writer) *Text { return &Text{out: out, known: map[string]string{}} }
+
+// Update shows what has changed; nothing if nothing has.
+func (t *Text) Update(u Update) {
+	if u.Err != nil {
+		t.headline(u.At, "error: "+u.Err.Error())
+		return
+	}
+	now := make(map[string]string, len(u.Endpoints))
+	for _, ep := range u.Endpoints {
+		now[name(ep)] = describe(ep)
+	}
+	t.headline(u.At, count(len(now)))
+	for _, id := range slices.Sorted(maps.Keys(t.known)) {
+		if _, ok := now[id]; !ok {
+			t.line("  - " + id)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(now)) {
+		switch before, ok := t.known[id]; {
+		case !ok:
+			t.line("  + " + id + now[id])
+		case before != now[id]:
+			t.line("  ~ " + id + now[id])
+		}
+	}
+	t.known = now
+}
+
+// Change shows the new state of an endpoint.
+func (t *Text) Change(at time.Time, c health.Change) {
+	t.line(fmt.Sprintf("%s  %s is %v (%v)", at.Format(clock), c.Endpoint, c.To, c.Evidence))
+}
+
+// headline writes a line, unless it is what the last one said.
+func (t *Text) headline(at time.Time, text string) {
+	if text != t.last || !strings.HasPrefix(text, "error") {
+		t.line(at.Format(clock) + "  " + text)
+	}
+	t.last = text
+}
+
+// line writes one; that nobody reads any more is found out by who waits for the end.
+func (t *Text) line(text string) { _, _ = fmt.Fprintln(t.out, text) }
+
+func count(n int) string {
+	if n == 1 {
+		return "1 endpoint"
+	}
+	return fmt.Sprintf("%d endpoints", n)
+}
+
+// describe returns what is said of an endpoint besides its addresses, with space before it.
+func describe(ep resolver.Endpoint) string {
+	var b strings.Builder
+	if weight := balancer.WeightOf(ep); weight != balancer.DefaultWeight {
+		fmt.Fprintf(&b, "  weight %d", weight)
+	}
+	if metadata := etcd.Metadata(ep); metadata != nil {
+		js, err := json.Marshal(metadata)
+		if err != nil {
+			js = fmt.Appendf(nil, "%v", metadata)
+		}
+		fmt.Fprintf(&b, "  %s", js)
+	}
+	return b.String()
+}
+
+// JSON is a View for programs: an object a line.
+type JSON struct{ encoder *json.Encoder }
+
+// NewJSON returns a JSON that writes to out.
+func NewJSON(out io.Writer) JSON { return JSON{json.NewEncoder(out)} }
+
+type jsonEndpoint struct {
+	Addresses []string `json:"addresses"`
+	Weight    uint32   `json:"weight"`
+	Metadata  any      `json:"metadata,omitempty"`
+}
+
+type jsonUpdate struct {
+	Time      time.Time      `json:"time"`
+	Endpoints []jsonEndpoint `json:"endpoints"` // [] for none; absent in errors
+}
+
+type jsonError struct {
+	Time  time.Time `json:"time"`
+	Error string    `json:"error"`
+}
+
+type jsonChange struct {
+	Time     time.Time    `json:"time"`
+	Endpoint string       `json:"endpoint"`
+	State    health.State `json:"state"`
+	Evidence string       `json:"evidence"`
+}
+
+// Update writes {"time", "endpoints"}, or {"time", "error"}.
+func (j JSON) Update(u Update) {
+	if u.Err != nil {
+		j.write(jsonError{u.At, u.Err.Error()})
+		return
+	}
+	eps := make([]jsonEndpoint, len(u.Endpoints))
+	for i, ep := range u.Endpoints {
+		eps[i] = jsonEndpoint{Weight: balancer.WeightOf(ep), Metadata: etcd.Metadata(ep)}
+		for _, a := range ep.Addresses {
+			eps[i].Addresses = append(eps[i].Addresses, a.Addr)
+		}
+	}
+	j.write(jsonUpdate{u.At, eps})
+}
+
+// Change writes {"time", "endpoint", "state", "evidence"}.
+func (j JSON) Change(at time.Time, c health.Change) {
+	j.write(jsonChange{at, c.Endpoint, c.To, c.Evidence.String()})
+}
+
+func (j JSON) write(v any) { _ = j.encoder.Encode(v) }

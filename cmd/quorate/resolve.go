@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/cmd/quorate/internal/resolve"
+	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/health/etcdprobe"
+	"github.com/quorate/quorate/health/grpcprobe"
+)
+
+// resolveFlags are the flags of "quorate resolve".
+type resolveFlags struct {
+	source sourceFlags
+
+	once       bool
+	hold       time.Duration
+	json       bool
+	health     string
+	service    string
+	healthTLS  bool
+	healthCA   string
+	probeEvery time.Duration
+}
+
+func newResolveCommand() *cobra.Command {
+	var flags resolveFlags
+	cmd := &cobra.Command{
+		Use:   "resolve TARGET",
+		Short: "Show what a gRPC target resolves to, live, and how the endpoints are",
+		Long: `resolve shows what a gRPC target resolves to, and every change of it, until it
+is interrupted. Targets are
+
+  etcd:///billing                    endpoints registered in etcd below "billing"
+  kubernetes:///billing.shop:grpc    ready endpoints of a Kubernetes service
+  dns:///billing.shop.svc:8080       addresses of a name, as of a headless service
+  dns:///_grpc._tcp.billing.shop.svc addresses and ports from SRV records
+  static:///10.0.0.1:80,10.0.0.2:80  these
+
+With --health every endpoint is asked how it is, every second, over a connection of
+its own: with grpc.health.v1, or as a member of an etcd cluster.`,
+		Example: `  quorate resolve etcd:///billing --endpoints http://10.0.0.1:2379
+  quorate resolve kubernetes:///billing.shop:grpc --health
+  quorate resolve dns:///billing.shop.svc.cluster.local:8080 --once --json
+  quorate resolve static:///10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379 --health=etcd`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{fmt.Errorf("resolve takes one target, not %d", len(args)), cmd.CommandPath()}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args[0]) },
+	}
+	flags.register(cmd)
+	return cmd
+}
+
+func (f *resolveFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.BoolVar(&f.once, "once", false, "end with the first answer: status 0 for endpoints, 2 for none or an error")
+	fs.DurationVar(&f.hold, "for", 0, "end after this time (default: never)")
+	fs.BoolVar(&f.json, "json", false, "print an object a line, for programs")
+	fs.StringVar(&f.health, "health", "", "ask the endpoints how they are: \"grpc\" for grpc.health.v1, \"etcd\" for members of a cluster")
+	fs.Lookup("health").NoOptDefVal = "grpc"
+	fs.StringVar(&f.service, "service", "", "`name` that grpc.health.v1 is asked for (default: the server as a whole)")
+	fs.BoolVar(&f.healthTLS, "health-tls", false, "ask the endpoints over TLS")
+	fs.StringVar(&f.healthCA, "health-cacert", "", "`file` with the certificate authorities of the endpoints; implies --health-tls")
+	fs.DurationVar(&f.probeEvery, "health-every", resolve.DefaultProbeEvery, "pause between two questions to an endpoint")
+	f.source.register(fs)
+}
+
+// prober returns who asks endpoints, nil if nobody does.
+func (f *resolveFlags) prober() (health.Prober, error) {
+	switch f.health {
+	case "":
+		return nil, nil
+	case "grpc":
+		return grpcprobe.Prober{Service: f.service}, nil
+	case "etcd":
+		return etcdprobe.Prober{}, nil
+	default:
+		return nil, fmt.Errorf("--health=%s: it is \"grpc\" or \"etcd\"", f.health)
+	}
+}
+
+func (f *resolveFlags) credentials() (credentials.TransportCredentials, error) {
+	switch {
+	case f.healthCA != "":
+		return credentials.NewClientTLSFromFile(f.healthCA, "")
+	case f.healthTLS:
+		return credentials.NewTLS(nil), nil
+	default:
+		return insecure.NewCredentials(), nil
+	}
+}
+
+func (f *resolveFlags) run(cmd *cobra.Command, target string) error {
+	prober, err := f.prober()
+	if err != nil {
+		return usageError{err, cmd.CommandPath()}
+	}
+	if f.probeEvery <= 0 || f.hold < 0 {
+		return usageError{errors.New("--health-every must be positive, and --for not negative"), cmd.CommandPath()}
+	}
+	creds, err := f.credentials()
+	if err != nil {
+		return fmt.Errorf("--health-cacert: %w", err)
+	}
+	b, release, err := f.source.builder(target)
+	if err != nil {
+		return usageError{err, cmd.CommandPath()}
+	}
+	defer release()
+	ctx := cmd.Context()
+	if f.hold > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, f.hold, errShown)
+		defer cancel()
+	}
+	err = f.show(ctx, cmd.OutOrStdout(), b, target, prober, creds)
+	if errors.Is(err, errShown) {
+		return nil
+	}
+	return err
+}
+
+// errShown ends a command that has shown what it was to show.
+var errShown = errors.New("shown")
+
+// show shows what the target resolves to, and how the endpoints are if there is a prober,
+// until ctx ends, or for the first answer.
+func (f *resolveFlags) show(
+	ctx context.Context, out io.Writer, b resolver.Builder, target string, prober health.Prober, creds credentials.TransportCredentials,
+) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	s := &shower{view: resolve.NewText(out)}
+	if f.json {
+		s.view = resolve.NewJSON(out)
+	}
+	if f.once {
+		s.first = end
+	}
+	if prober != nil {
+		s.probes = resolve.NewProbes(prober, creds, f.probeEvery, s.changed)
+		defer s.probes.Close()
+	}
+	return resolve.Follow(ctx, b, target, s.updated)
+}
+
+// shower gives to a view what is learnt, in order.
+type shower struct {
+	probes *resolve.Probes // nil if nobody asks
+	first  func(error)     // ends the command with the first answer; nil if it goes on
+
+	mu      sync.Mutex
+	view    resolve.View
+	unasked map[string]bool // endpoints whose first state is awaited
+}
+
+func (s *shower) updated(u resolve.Update) {
+	s.mu.Lock()
+	if s.first == nil || u.Err == nil { // else the command's own error says it
+		s.view.Update(u)
+	}
+	if s.first != nil {
+		s.unasked = u.Names()
+		switch {
+		case u.Err != nil:
+			s.first(u.Err)
+		case len(u.Endpoints) == 0:
+			s.first(errors.New("the target resolves to no endpoint"))
+		case s.probes == nil:
+			s.first(errShown)
+		}
+	}
+	s.mu.Unlock()
+	if s.probes != nil && u.Err == nil {
+		s.probes.Ask(u.Endpoints)
+	}
+}
+
+func (s *shower) changed(c health.Change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.view.Change(time.Now(), c)
+	delete(s.unasked, c.Endpoint)
+	if s.first != nil && len(s.unasked) == 0 {
+		s.first(errShown)
+	}
+}

@@ -1,0 +1,43 @@
+package registry
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b Backoff
+		wait := func(took time.Duration) time.Duration {
+			began := time.Now()
+			b.Wait(t.Context(), took)
+			return time.Since(began)
+		}
+		bounds := []time.Duration{
+			100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond,
+			1600 * time.Millisecond, 3200 * time.Millisecond, 6400 * time.Millisecond, maxDelay, maxDelay,
+		}
+		for _, bound := range bounds {
+			took := wait(maxDelay - 1)
+			assert.GreaterOrEqual(t, took, bound/2)
+			assert.Less(t, took, bound)
+		}
+		require.Less(t, wait(maxDelay), firstDelay, "an attempt that took long begins anew")
+	})
+}
+
+func TestBackoffEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := Backoff{last: maxDelay}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		b.Wait(ctx, 0)
+		require.Equal(t, time.Second, time.Since(began))
+	})
+}

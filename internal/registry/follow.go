@@ -1,0 +1,125 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// listTimeout bounds one attempt to list, which the client repeats by itself after a
+// fault. It is longer than any delay between attempts, so that an outage, however long,
+// does not make these grow.
+const listTimeout = maxDelay + 5*time.Second
+
+// ErrClientClosed is returned when there is nothing to follow any more.
+var ErrClientClosed = errors.New("the etcd client was closed")
+
+var errWatchClosed = errors.New("the watch was closed")
+
+// Follow tells o of all changes from the last List on, or from a list that it makes
+// itself if there was none. Whenever the watch breaks, because what it needs was
+// compacted for instance, it lists anew. Between attempts it waits as [Backoff] says.
+//
+// It returns when ctx ends, with its error, or when the client is closed, with
+// ErrClientClosed.
+func (f *Follower) Follow(ctx context.Context, o Observer) error {
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(f.client.Ctx(), cancel)()
+
+	f.sight.observer = o
+	var delay Backoff
+	for {
+		began := time.Now()
+		err := f.listAndWatch(watching, o)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case f.client.Ctx().Err() != nil:
+			return ErrClientClosed
+		case errors.Is(err, rpctypes.ErrCompacted), isSilence(err):
+			f.sight.cloud() // a list makes up for the one, and the other is told when it lasts
+		default:
+			f.sight.refused(err)
+		}
+		delay.Wait(watching, time.Since(began))
+	}
+}
+
+// isSilence reports whether etcd cannot be reached, in place of a refusal.
+func isSilence(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	code := status.Code(err)
+	if etcdErr := (rpctypes.EtcdError{}); errors.As(err, &etcdErr) {
+		code = etcdErr.Code()
+	}
+	switch code {
+	case codes.Unavailable, codes.DeadlineExceeded:
+		return true
+	default:
+		return false
+	}
+}
+
+// listAndWatch returns why it cannot go on.
+func (f *Follower) listAndWatch(ctx context.Context, o Observer) error {
+	f.sight.cloud()
+	if !f.listed {
+		var changes []Change
+		var err error
+		f.sight.during(func() {
+			listing, cancel := context.WithTimeout(ctx, listTimeout)
+			defer cancel()
+			changes, err = f.List(listing)
+		})
+		if err != nil {
+			return fmt.Errorf("listing the endpoints below %q: %w", f.prefix, err)
+		}
+		o.Changed(changes)
+	}
+	f.listed = false
+	if err := f.watch(ctx, o); err != nil {
+		return fmt.Errorf("watching the endpoints below %q: %w", f.prefix, err)
+	}
+	return nil
+}
+
+func (f *Follower) watch(ctx context.Context, o Observer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var responses clientv3.WatchChan
+	f.sight.during(func() {
+		responses = f.client.Watch(ctx, f.prefix, clientv3.WithPrefix(), clientv3.WithRev(f.rev+1), clientv3.WithCreatedNotify())
+	})
+	looks := time.NewTicker(lookInterval)
+	defer looks.Stop()
+	for {
+		select {
+		case <-looks.C:
+			f.sight.look()
+		case resp, ok := <-responses:
+			if !ok {
+				return errWatchClosed
+			}
+			if err := resp.Err(); err != nil {
+				f.rev = max(f.rev, resp.CompactRevision)
+				return err
+			}
+			if resp.Created {
+				f.sight.clear()
+			}
+			if changes := f.apply(resp.Events); len(changes) > 0 {
+				o.Changed(changes)
+			}
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/health"
+)
+
+const (
+	// lookInterval is the time between two looks at what the client knows of its
+	// endpoints. A look reads a table.
+	lookInterval = 500 * time.Millisecond
+
+	// DefaultTolerance is how long etcd may be out of sight before that is told. What is
+	// shorter is an election or a connection that is made again, and of no concern to
+	// who has a list.
+	DefaultTolerance = time.Second
+
+	// suspicionLimit is how long all endpoints may be suspects before they count as out.
+	// The client's probes tell a dead one from a slow one in half a second if another one
+	// answers; when all are silent they stay suspects.
+	suspicionLimit = 3 * time.Second
+)
+
+// errUnanswered is told when nothing is known of the endpoints that would say more.
+var errUnanswered = errors.New("etcd does not answer")
+
+// sight is whether a Follower is in touch with etcd, and what its observer was told of it.
+// It is clear while a watch is established and endpoints serve. The zero value is clear.
+type sight struct {
+	statuses  func() []health.Status
+	observer  Observer
+	tolerance time.Duration
+
+	since    time.Time // when it became cloudy, zero while it is clear
+	watching bool      // a watch was established, which the client keeps up by itself
+	told     string    // why the observer believes that it is cloudy, "" if it does not
+}
+
+// cloud begins what only an established watch ends.
+func (s *sight) cloud() {
+	s.watching = false
+	s.begin()
+}
+
+func (s *sight) begin() {
+	if s.since.IsZero() {
+		s.since = time.Now()
+	}
+}
+
+// clear is called when a watch is established.
+func (s *sight) clear() {
+	s.watching, s.since = true, time.Time{}
+	if s.told != "" {
+		s.told = ""
+		s.observer.Regained()
+	}
+}
+
+// refused tells of an error with which etcd answered.
+func (s *sight) refused(err error) {
+	s.cloud()
+	s.tell(err.Error(), err)
+}
+
+// during runs f, which waits for an answer, and looks around meanwhile.
+func (s *sight) during(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	looks := time.NewTicker(lookInterval)
+	defer looks.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-looks.C:
+			s.look()
+		}
+	}
+}
+
+// look takes in what the client knows of its endpoints.
+func (s *sight) look() {
+	now := time.Now()
+	view, worst := judge(s.statuses(), now)
+	switch {
+	case view == out:
+		s.begin()
+	case view == serving && s.watching:
+		s.clear()
+	}
+	if s.since.IsZero() || now.Sub(s.since) < s.tolerance {
+		return
+	}
+	if view == out {
+		s.tell(worst.State.String(), fmt.Errorf("etcd cannot be reached: no endpoint serves; %s is %v (%v)",
+			worst.Endpoint, worst.State, worst.Evidence))
+	} else if s.told == "" {
+		s.tell(errUnanswered.Error(), errUnanswered)
+	}
+}
+
+// tell tells the observer, unless it knows that reason.
+func (s *sight) tell(reason string, err error) {
+	if s.told == reason {
+		return
+	}
+	s.told = reason
+	s.observer.Lost(err)
+}
+
+// view is what can be said of a cluster from its endpoints.
+type view uint8
+
+const (
+	unclear view = iota // nothing is known of an endpoint that may serve
+	serving             // at least one endpoint serves
+	out                 // none does
+)
+
+// judge returns what can be said of the cluster, and for one that is out an endpoint that
+// shows it.
+func judge(statuses []health.Status, now time.Time) (view, health.Status) {
+	v := unclear
+	var worst health.Status
+	open := false
+	for _, st := range statuses {
+		switch st.State {
+		case health.Serving, health.Slow:
+			return serving, health.Status{}
+		case health.Suspected:
+			if now.Sub(st.Since) < suspicionLimit {
+				return serving, health.Status{}
+			}
+			v, worst = out, st
+		case health.Lagging, health.NoLeader, health.NotServing, health.Dead:
+			v, worst = out, st
+		case health.Learner, health.Draining: // serve nothing, and show nothing
+		default:
+			open = true
+		}
+	}
+	if open {
+		return unclear, health.Status{}
+	}
+	return v, worst
+}

@@ -1,0 +1,159 @@
+package registry
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/health"
+)
+
+func TestJudge(t *testing.T) {
+	now := time.Now()
+	in := func(s health.State) health.Status { return health.Status{State: s, Since: now.Add(-time.Hour)} }
+	fresh := health.Status{State: health.Suspected, Since: now.Add(-suspicionLimit + 1)}
+	tests := map[string]struct {
+		statuses []health.Status
+		want     view
+	}{
+		"no endpoint is known":    {nil, unclear},
+		"nothing is known":        {[]health.Status{in(health.Unknown)}, unclear},
+		"one serves":              {[]health.Status{in(health.Dead), in(health.Serving)}, serving},
+		"one is slow":             {[]health.Status{in(health.Slow), in(health.NoLeader)}, serving},
+		"a suspect":               {[]health.Status{in(health.Dead), fresh}, serving},
+		"an old suspect":          {[]health.Status{in(health.Dead), in(health.Suspected)}, out},
+		"all are dead":            {[]health.Status{in(health.Dead), in(health.Dead)}, out},
+		"no leader":               {[]health.Status{in(health.NoLeader)}, out},
+		"stuck":                   {[]health.Status{in(health.Lagging)}, out},
+		"not serving":             {[]health.Status{in(health.NotServing)}, out},
+		"one may serve":           {[]health.Status{in(health.Dead), in(health.Unknown)}, unclear},
+		"a learner is no help":    {[]health.Status{in(health.Dead), in(health.Learner)}, out},
+		"learners show nothing":   {[]health.Status{in(health.Learner)}, unclear},
+		"removed ones do neither": {[]health.Status{in(health.Draining), in(health.Dead)}, out},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, worst := judge(tt.statuses, now)
+			assert.Equal(t, tt.want, got)
+			assert.Equal(t, tt.want == out, worst.State != health.Unknown, "an example is named: %v", worst)
+		})
+	}
+}
+
+// scene is a sight over states that a test sets.
+type scene struct {
+	sight
+	state health.Status
+	told  []string
+}
+
+func newScene() *scene {
+	s := &scene{state: health.Status{Endpoint: "a:1", State: health.Serving}}
+	s.sight = sight{statuses: func() []health.Status { return []health.Status{s.state} }, observer: s, tolerance: DefaultTolerance}
+	return s
+}
+
+func (s *scene) Changed([]Change) {}
+func (s *scene) Lost(err error)   { s.told = append(s.told, err.Error()) }
+func (s *scene) Regained()        { s.told = append(s.told, "regained") }
+
+// pass lets time pass, with looks.
+func (s *scene) pass(d time.Duration) {
+	for ; d > 0; d -= lookInterval {
+		time.Sleep(lookInterval)
+		s.look()
+	}
+}
+
+// take returns what was told since the last take.
+func (s *scene) take() []string {
+	told := s.told
+	s.told = nil
+	return told
+}
+
+func TestSightIsQuietWhileAllIsWell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		s.cloud()
+		s.clear()
+		s.pass(time.Hour)
+		require.Empty(t, s.take())
+	})
+}
+
+func TestSightTellsOnceOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		s.clear()
+		s.state.State = health.Dead
+		s.state.Evidence = health.Evidence{Kind: health.ConnectFailed, Err: errors.New("connection refused")}
+		s.pass(DefaultTolerance)
+		require.Empty(t, s.take(), "it may be over soon")
+		s.pass(time.Minute)
+		require.Equal(t, []string{
+			"etcd cannot be reached: no endpoint serves; a:1 is dead (connect failed: connection refused)",
+		}, s.take())
+		s.state.Evidence.Err = errors.New("another one")
+		s.pass(time.Minute)
+		require.Empty(t, s.take(), "that is no news")
+		s.state.State = health.NoLeader
+		s.pass(time.Second)
+		require.Len(t, s.take(), 1, "that is")
+		s.state.State = health.Unknown
+		s.pass(time.Minute)
+		require.Empty(t, s.take(), "it is being connected to")
+		s.state.State = health.Serving
+		s.pass(lookInterval)
+		require.Equal(t, []string{"regained"}, s.take())
+	})
+}
+
+func TestSightToleratesAnElection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		s.clear()
+		for range 100 {
+			s.state.State = health.NoLeader
+			s.pass(DefaultTolerance)
+			s.state.State = health.Serving
+			s.pass(lookInterval)
+		}
+		require.Empty(t, s.take())
+	})
+}
+
+// Endpoints that serve are no proof of being in touch before there is a watch.
+func TestSightWaitsForTheWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		s.cloud()
+		s.pass(time.Minute)
+		require.Equal(t, []string{errUnanswered.Error()}, s.take())
+		s.refused(errors.New("permission denied"))
+		s.refused(errors.New("permission denied"))
+		require.Equal(t, []string{"permission denied"}, s.take())
+		s.pass(time.Minute)
+		require.Empty(t, s.take(), "what was refused says more")
+		s.clear()
+		require.Equal(t, []string{"regained"}, s.take())
+		s.clear()
+		require.Empty(t, s.take())
+	})
+}
+
+func TestSightLooksWhileItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		s.state.State = health.Unknown
+		s.cloud()
+		s.during(func() { time.Sleep(DefaultTolerance / 2) })
+		require.Empty(t, s.take())
+		s.during(func() { time.Sleep(DefaultTolerance) })
+		require.Equal(t, []string{errUnanswered.Error()}, s.take())
+	})
+}

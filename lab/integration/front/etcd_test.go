@@ -1,0 +1,231 @@
+package front_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/link"
+	"github.com/quorate/quorate/observe"
+)
+
+// proxied is a cluster of three members behind nginx.
+type proxied struct {
+	cluster *lab.Cluster
+	nginx   *nginx
+	ways    []*link.Link // to each address of nginx
+}
+
+// startProxied starts a cluster, with a site of the documentation, and replacements, before it.
+func startProxied(t *testing.T, name string, replacements ...string) *proxied {
+	t.Helper()
+	c, err := lab.Start(t.Context(), lab.Config{Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	for i, m := range c.Members() {
+		replacements = append(replacements, fmt.Sprintf("10.0.0.%d:2379", i+1), c.ClientLink(m).Addr())
+	}
+	p := &proxied{cluster: c, nginx: startNginx(t, site(t, name, replacements...))}
+	for _, address := range p.nginx.addresses {
+		way, err := link.Listen(address)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, way.Close()) })
+		p.ways = append(p.ways, way)
+	}
+	return p
+}
+
+func (p *proxied) endpoints() []string {
+	var endpoints []string
+	for _, way := range p.ways {
+		endpoints = append(endpoints, way.Addr())
+	}
+	return endpoints
+}
+
+// term returns the cluster's.
+func (p *proxied) term(t *testing.T) uint64 {
+	t.Helper()
+	status, err := p.cluster.Members()[0].Status(within(t, patience))
+	require.NoError(t, err)
+	return status.GetRaftTerm()
+}
+
+// connect returns a client, and who observes it.
+func connect(t *testing.T, strategy string, endpoints ...string) (*clientv3.Client, *witness) {
+	t.Helper()
+	w := &witness{began: time.Now()}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(strings.Join(w.log, "\n"))
+		}
+	})
+	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Balancer: strategy, Observer: w, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	return client, w
+}
+
+// witness observes a client. Its log is printed if the test fails.
+type witness struct {
+	observe.None
+	began time.Time
+
+	mu      sync.Mutex
+	log     []string
+	states  []health.State // that endpoints came to
+	resumed int            // how often watches were
+}
+
+func (w *witness) say(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = append(w.log, fmt.Sprintf("%7.3f ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
+}
+
+func (w *witness) StateChanged(c health.Change) {
+	w.say("%s: %v → %v (%v)", c.Endpoint, c.From, c.To, c.Evidence)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.states = append(w.states, c.To)
+}
+
+func (w *witness) Retried(r observe.Retry) { w.say("%s again (%s): %v", r.Method, r.Class, r.Err) }
+
+func (w *witness) OutcomeUnknown(u observe.UnknownOutcome) {
+	w.say("%s: outcome unknown: %v", u.Method, u.Err)
+}
+
+func (w *witness) WatchResumed(r observe.WatchResumption) {
+	w.say("watch resumed after %v", r.Gap)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.resumed++
+}
+
+func (w *witness) resumptions() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.resumed
+}
+
+func (w *witness) saw(s health.State) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Contains(w.states, s)
+}
+
+// A watch, a lease, gets and puts live through connections that are replaced all the time,
+// streams that are cut, and what happens to nginx and the members behind it.
+func TestEtcdBehindNginx(t *testing.T) {
+	p := startProxied(t, "etcd.conf",
+		"keepalive_requests 1000000;", fmt.Sprintf("keepalive_requests %d;", perConnection),
+		"grpc_read_timeout 10s;", "grpc_read_timeout 2s;",
+		"grpc_read_timeout 60s;", "grpc_read_timeout 2s;", "client_body_timeout 60s;", "client_body_timeout 2s;",
+	)
+	client, _ := connect(t, "", p.endpoints()...)
+	tr := begin(t, client)
+	term := p.term(t)
+	tr.flows(t, 5*perConnection)
+	assert.GreaterOrEqual(t, p.ways[0].Stats().Accepted, uint64(5), "connections are replaced")
+	for _, err := range tr.unknown() {
+		// A machine that is too slow for its cluster is no fault of the proxy's.
+		assert.True(t, p.term(t) != term || strings.Contains(err.Error(), "504"), "a put whose outcome is unknown, without a fault: %v", err)
+	}
+
+	p.nginx.reload(t)
+	tr.flows(t, 3*perConnection)
+	p.nginx.stop(t)
+	p.nginx.start(t)
+	tr.flows(t, perConnection)
+
+	killed, frozen := p.cluster.Members()[0], p.cluster.Members()[1]
+	require.NoError(t, killed.Kill())
+	tr.flows(t, perConnection)
+	require.NoError(t, killed.Restart(within(t, patience)))
+	require.NoError(t, frozen.Stop())
+	tr.flows(t, perConnection)
+	require.NoError(t, frozen.Continue())
+	tr.finish(t)
+}
+
+// A watch of what does not change is cut again and again, and misses nothing.
+func TestAnIdleWatchBehindNginx(t *testing.T) {
+	const cuts = 2
+	p := startProxied(t, "etcd.conf", "grpc_read_timeout 60s;", "grpc_read_timeout 1s;")
+	client, w := connect(t, "", p.endpoints()...)
+	ctx := within(t, 4*patience)
+	events := client.Watch(ctx, "idle")
+	for n := range cuts {
+		require.Eventually(t, func() bool { return w.resumptions() > n }, patience, glance, "the watch is not cut")
+		_, err := client.Put(ctx, "idle", fmt.Sprint(n))
+		require.NoError(t, err)
+		resp := <-events
+		require.NoError(t, resp.Err())
+		require.Len(t, resp.Events, 1)
+		assert.Equal(t, fmt.Sprint(n), string(resp.Events[0].Kv.Value))
+		assert.Equal(t, int64(n+1), resp.Events[0].Kv.Version)
+	}
+}
+
+// Two addresses with the same members behind both are two endpoints to a client, who sees
+// each of them change its role with every answer.
+func TestManyMembersAreOneEndpoint(t *testing.T) {
+	p := startProxied(t, "etcd.conf")
+	other, err := link.Listen(p.nginx.address)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, other.Close()) })
+	client, _ := connect(t, "leader", p.ways[0].Addr(), other.Addr())
+	tr := begin(t, client)
+	tr.flows(t, 200)
+	for range 2 {
+		leader, err := p.cluster.Leader(within(t, patience))
+		require.NoError(t, err)
+		next := p.cluster.Members()[(leader.Index()+1)%3]
+		require.NoError(t, p.cluster.MoveLeader(within(t, patience), next))
+		tr.flows(t, 200)
+	}
+	tr.finish(t)
+	require.Eventually(t, func() bool {
+		return !slices.ContainsFunc(client.EndpointStatus(), func(s health.Status) bool {
+			return s.State != health.Serving || s.Role.ID == 0
+		})
+	}, patience, glance, "both serve, and have the role of who answered last: %v", client.EndpointStatus())
+}
+
+// With an address for each member the client knows the members, and leaves one that hangs,
+// although nginx does not.
+func TestAnAddressForEachMember(t *testing.T) {
+	p := startProxied(t, "members.conf")
+	client, w := connect(t, "leader", p.endpoints()...)
+	tr := begin(t, client)
+	tr.flows(t, 100)
+	leader, err := p.cluster.Leader(within(t, patience))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		statuses := client.EndpointStatus()
+		for i, m := range p.cluster.Members() {
+			n := slices.IndexFunc(statuses, func(s health.Status) bool { return s.Endpoint == p.ways[i].Addr() })
+			if n < 0 || statuses[n].Role.ID != m.ID() || statuses[n].Role.Leader != leader.ID() {
+				return false
+			}
+		}
+		return true
+	}, patience, glance, "each endpoint is its member")
+
+	require.NoError(t, leader.Stop())
+	tr.flows(t, 200)
+	assert.True(t, w.saw(health.Dead), "the endpoint of the leader that hangs")
+	require.NoError(t, leader.Continue())
+	tr.finish(t)
+}

@@ -1,0 +1,93 @@
+package front_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/balancer"
+	_ "github.com/quorate/quorate/balancer/policies"
+	"github.com/quorate/quorate/lab/link"
+)
+
+// perConnection is how many requests nginx takes on a connection before it sends a GOAWAY,
+// without the announcement that would let requests on their way arrive.
+const perConnection = 100
+
+// retryPolicy repeats calls that a connection's end refused. It is for services whose calls
+// may be executed twice.
+const retryPolicy = `"methodConfig": [{"name": [{"service": "grpc.testing.TestService"}], "retryPolicy": {
+	"maxAttempts": 5, "initialBackoff": "0.01s", "maxBackoff": "0.1s", "backoffMultiplier": 2,
+	"retryableStatusCodes": ["UNAVAILABLE"]}}]`
+
+// behindNginx returns two servers and the way to the nginx before them.
+func behindNginx(t *testing.T, replacements ...string) ([]*server, *link.Link) {
+	t.Helper()
+	servers := startServers(t, 2)
+	n := startNginx(t, site(t, "grpc.conf", append([]string{
+		"10.0.0.1:50051", servers[0].addr(), "10.0.0.2:50051", servers[1].addr(),
+		"keepalive_requests 100000;", fmt.Sprintf("keepalive_requests %d;", perConnection),
+	}, replacements...)...))
+	way, err := link.Listen(n.address)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, way.Close()) })
+	return servers, way
+}
+
+// dial connects to a target with a policy.
+func dial(t *testing.T, target, policy, methodConfig string, opts ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	serviceConfig := fmt.Sprintf(`{"loadBalancingConfig": [{%q: {}}]}`, policy)
+	if methodConfig != "" {
+		serviceConfig = fmt.Sprintf(`{"loadBalancingConfig": [{%q: {}}], %s}`, policy, methodConfig)
+	}
+	conn, err := grpc.NewClient(target, append([]grpc.DialOption{
+		grpc.WithTransportCredentials(balancer.Credentials(insecure.NewCredentials())),
+		grpc.WithDefaultServiceConfig(serviceConfig),
+	}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
+	return conn
+}
+
+// Calls of a service whose clients make fewer at a time than a connection takes in all do
+// not notice that it is replaced all the time.
+func TestCallsDoNotNoticeGOAWAYs(t *testing.T) {
+	const callers, calls = 16, 30 * perConnection
+	for _, policy := range []string{"quorate_round_robin", "pick_first"} {
+		t.Run(policy, func(t *testing.T) {
+			servers, way := behindNginx(t)
+			var s storm
+			s.run(dial(t, "passthrough:///"+way.Addr(), policy, retryPolicy), callers, calls)
+			assert.Empty(t, s.errors)
+			assert.GreaterOrEqual(t, way.Stats().Accepted, uint64(calls/perConnection), "connections are replaced")
+			assert.Len(t, executed(servers), calls)
+		})
+	}
+}
+
+// When more calls are under way than a connection takes, some are refused by one connection
+// and then by the next. grpc repeats a call by itself once.
+func TestACallIsRefusedByTwoConnections(t *testing.T) {
+	const callers, calls = 4 * perConnection, 30 * perConnection
+	servers, way := behindNginx(t)
+	var s storm
+	s.run(dial(t, "passthrough:///"+way.Addr(), "quorate_round_robin", ""), callers, calls)
+	t.Logf("%d of %d calls failed", len(s.errors), calls)
+	assert.NotEmpty(t, s.errors)
+	for _, err := range s.errors {
+		assert.Equal(t, codes.Unavailable, status.Code(err))
+		assert.Equal(t, "the connection is draining", status.Convert(err).Message())
+	}
+	times := executed(servers)
+	assert.Len(t, times, len(s.ok), "no call that failed was executed")
+	for payload := range s.ok {
+		assert.Equal(t, 1, times[payload])
+	}
+}

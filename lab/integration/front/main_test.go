@@ -1,0 +1,33 @@
+// Package front_test has programs use the library through what stands in front of servers:
+// an nginx process, and grpc's xDS resolver with a control plane in this process.
+package front_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/lab"
+)
+
+const (
+	// patience bounds every wait for what must happen; a passing test waits a small part
+	// of it.
+	patience = 30 * time.Second
+	// glance is the pause between two looks at what is waited for.
+	glance = 10 * time.Millisecond
+)
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	goleak.VerifyTestMain(m)
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,162 @@
+package front_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// nginx is a process of its own, which serves one site on addresses of 127.0.0.1.
+type nginx struct {
+	path, dir string
+	address   string   // the first of
+	addresses []string // which it serves
+	process   *os.Process
+	ended     chan struct{}
+}
+
+// program is what surrounds a site's configuration: everything under the directory that is
+// the process's prefix, and nothing that needs privileges.
+const program = `
+%s
+daemon off;
+worker_processes 2;
+worker_shutdown_timeout 2s;
+pid nginx.pid;
+error_log error.log info;
+events { worker_connections 512; }
+http {
+    access_log off;
+    client_body_temp_path temp;
+    proxy_temp_path temp;
+    fastcgi_temp_path temp;
+    uwsgi_temp_path temp;
+    scgi_temp_path temp;
+    include site.conf;
+}
+`
+
+// nginxPath returns where nginx is. Without it the test is skipped, and fails if
+// QUORATE_REQUIRE_NGINX is 1.
+func nginxPath(t testing.TB) string {
+	t.Helper()
+	for _, name := range []string{"nginx", "/usr/sbin/nginx"} { // whose folder is not in every user's PATH
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	const advice = "no nginx here. Install it (Debian: apt-get install nginx-light)"
+	if os.Getenv("QUORATE_REQUIRE_NGINX") == "1" {
+		t.Fatal(advice)
+	}
+	t.Skip(advice)
+	return ""
+}
+
+// listens is where a site says which ports it is on.
+var listens = regexp.MustCompile(`(?m)^    listen (\d+)`)
+
+// startNginx serves a site, on ports of this machine's choice.
+func startNginx(t *testing.T, site string) *nginx {
+	t.Helper()
+	n := &nginx{path: nginxPath(t), dir: t.TempDir()}
+	for _, match := range listens.FindAllStringSubmatch(site, -1) {
+		address := freeAddress(t)
+		_, port, err := net.SplitHostPort(address)
+		require.NoError(t, err)
+		site = strings.ReplaceAll(site, "listen "+match[1], "listen "+address)
+		site = strings.ReplaceAll(site, "\n    "+match[1]+" ", "\n    "+port+" ") // in a map of ports
+		n.addresses = append(n.addresses, address)
+	}
+	n.address = n.addresses[0]
+	user := ""
+	if os.Geteuid() == 0 {
+		user = "user root;" // workers of root's would be another user, who cannot enter the directory
+	}
+	n.write(t, "nginx.conf", fmt.Sprintf(program, user))
+	n.write(t, "site.conf", site)
+	n.start(t)
+	t.Cleanup(func() {
+		n.stop(t)
+		if t.Failed() {
+			log, _ := os.ReadFile(filepath.Join(n.dir, "error.log"))
+			t.Logf("nginx wrote:\n%s", log[max(0, len(log)-8<<10):])
+		}
+	})
+	return n
+}
+
+func (n *nginx) write(t *testing.T, name, content string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(n.dir, name), []byte(content), 0o600))
+}
+
+// start returns when nginx accepts connections.
+func (n *nginx) start(t *testing.T) {
+	t.Helper()
+	cmd := exec.Command(n.path, "-p", n.dir, "-c", "nginx.conf", "-e", "error.log")
+	cmd.SysProcAttr = attributes()
+	started, ended := make(chan error), make(chan struct{})
+	go func() {
+		defer close(ended)
+		runtime.LockOSThread() // with which the process ends, and which therefore lasts
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+	}()
+	require.NoError(t, <-started)
+	n.process, n.ended = cmd.Process, ended
+	require.Eventually(t, func() bool {
+		conn, err := net.Dial("tcp", n.address)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil || n.over()
+	}, patience, glance, "nginx does not accept connections")
+	require.False(t, n.over(), "nginx does not accept its configuration")
+}
+
+func (n *nginx) over() bool {
+	select {
+	case <-n.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop ends nginx and its connections at once.
+func (n *nginx) stop(t *testing.T) {
+	t.Helper()
+	if n.process != nil {
+		require.NoError(t, n.process.Signal(syscall.SIGTERM))
+		<-n.ended
+		n.process = nil
+	}
+}
+
+// reload has new workers take over from the old ones, which end when their connections do,
+// or when their time to shut down is over.
+func (n *nginx) reload(t *testing.T) {
+	t.Helper()
+	require.NoError(t, n.process.Signal(syscall.SIGHUP))
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}

@@ -1,0 +1,136 @@
+package front_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	grpchealth "google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+
+	"github.com/quorate/quorate/lab/link"
+)
+
+// server is a gRPC server, reached through a link.
+type server struct {
+	pb.UnimplementedTestServiceServer
+	link  *link.Link
+	calls atomic.Int64
+
+	mu   sync.Mutex
+	seen map[string]int // how often each request was executed, by its payload
+}
+
+func startServer(t *testing.T, creds credentials.TransportCredentials) *server {
+	t.Helper()
+	s := &server{seen: map[string]int{}}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	g := grpc.NewServer(grpc.Creds(creds), grpc.WaitForHandlers(true))
+	pb.RegisterTestServiceServer(g, s)
+	healthpb.RegisterHealthServer(g, grpchealth.NewServer())
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(listener) }()
+	t.Cleanup(func() {
+		g.Stop()
+		assert.NoError(t, <-served)
+	})
+	s.link, err = link.Listen(listener.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.link.Close()) })
+	return s
+}
+
+func startServers(t *testing.T, n int) []*server {
+	t.Helper()
+	servers := make([]*server, n)
+	for i := range servers {
+		servers[i] = startServer(t, insecure.NewCredentials())
+	}
+	return servers
+}
+
+func (s *server) addr() string { return s.link.Addr() }
+
+func (s *server) UnaryCall(_ context.Context, req *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+	s.calls.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen[string(req.GetPayload().GetBody())]++
+	return &pb.SimpleResponse{Username: s.addr()}, nil
+}
+
+// FullDuplexCall answers each message with as many bytes as it holds.
+func (s *server) FullDuplexCall(stream grpc.BidiStreamingServer[pb.StreamingOutputCallRequest, pb.StreamingOutputCallResponse]) error {
+	for {
+		req, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(&pb.StreamingOutputCallResponse{Payload: req.GetPayload()}); err != nil {
+			return err
+		}
+	}
+}
+
+// storm is many calls at a time, and what became of them.
+type storm struct {
+	next   atomic.Int64
+	mu     sync.Mutex
+	errors []error
+	ok     map[string]bool // by payload
+}
+
+// run makes calls, from as many goroutines as there are callers.
+func (s *storm) run(conn *grpc.ClientConn, callers, calls int) {
+	s.ok = map[string]bool{}
+	client := pb.NewTestServiceClient(conn)
+	var running sync.WaitGroup
+	for range callers {
+		running.Go(func() {
+			for {
+				n := s.next.Add(1)
+				if n > int64(calls) {
+					return
+				}
+				s.call(client, fmt.Sprintf("%p/%d", s, n))
+			}
+		})
+	}
+	running.Wait()
+}
+
+func (s *storm) call(client pb.TestServiceClient, payload string) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_, err := client.UnaryCall(ctx, &pb.SimpleRequest{Payload: &pb.Payload{Body: []byte(payload)}})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.errors = append(s.errors, err)
+		return
+	}
+	s.ok[payload] = true
+}
+
+// executed returns how often each request was, on all servers together.
+func executed(servers []*server) map[string]int {
+	sum := map[string]int{}
+	for _, s := range servers {
+		s.mu.Lock()
+		for payload, n := range s.seen {
+			sum[payload] += n
+		}
+		s.mu.Unlock()
+	}
+	return sum
+}

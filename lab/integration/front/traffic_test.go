@@ -1,0 +1,226 @@
+package front_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/retry"
+)
+
+const (
+	callers  = 4
+	pause    = 2 * time.Millisecond
+	deadline = 20 * time.Second // of a call, which none should need
+)
+
+// put is one that has ended.
+type put struct {
+	key      string
+	revision int64 // 0 if it failed
+	err      error
+}
+
+// traffic is what a program does with a client: gets and puts, a watch of what is put, and
+// a lease.
+type traffic struct {
+	client *clientv3.Client
+	stop   chan struct{}
+	end    sync.Once
+
+	running, watching sync.WaitGroup
+	endWatch          context.CancelFunc
+	monitor           clientv3.LeaseMonitor
+	lease             clientv3.LeaseID
+	succeeded         atomic.Int64
+
+	mu        sync.Mutex
+	puts      []put
+	failed    []error // gets
+	delivered []*clientv3.Event
+	watchErr  error
+}
+
+const prefix = "traffic/"
+
+// begin starts the traffic, with a watch and a lease that stand.
+func begin(t *testing.T, client *clientv3.Client) *traffic {
+	t.Helper()
+	tr := &traffic{client: client, stop: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	tr.endWatch = cancel
+	t.Cleanup(tr.halt)
+	tr.watch(ctx, t)
+	tr.keepLease(ctx, t)
+	for i := range callers {
+		tr.running.Go(func() { tr.repeat(func(n int) { tr.put(fmt.Sprintf("%s%d/%d", prefix, i, n)) }) })
+		tr.running.Go(func() { tr.repeat(func(int) { tr.get() }) })
+	}
+	return tr
+}
+
+func (tr *traffic) watch(ctx context.Context, t *testing.T) {
+	t.Helper()
+	responses := tr.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	select {
+	case resp := <-responses:
+		require.True(t, resp.Created, "%v", resp.Err())
+	case <-time.After(patience):
+		require.Fail(t, "the watch does not stand")
+	}
+	tr.watching.Go(func() {
+		for resp := range responses {
+			tr.mu.Lock()
+			tr.delivered = append(tr.delivered, resp.Events...)
+			tr.watchErr = resp.Err()
+			tr.mu.Unlock()
+		}
+	})
+}
+
+func (tr *traffic) keepLease(ctx context.Context, t *testing.T) {
+	t.Helper()
+	granted, err := tr.client.Grant(within(t, patience), 10)
+	require.NoError(t, err)
+	tr.lease = granted.ID
+	_, err = tr.client.Put(within(t, patience), "lease", "", clientv3.WithLease(tr.lease))
+	require.NoError(t, err)
+	renewals, err := tr.client.KeepAlive(clientv3.WithLeaseMonitor(ctx, &tr.monitor), tr.lease)
+	require.NoError(t, err)
+	tr.watching.Go(func() {
+		for range renewals { // until it is closed
+			continue
+		}
+	})
+}
+
+func (tr *traffic) repeat(call func(n int)) {
+	for n := 0; ; n++ {
+		select {
+		case <-tr.stop:
+			return
+		case <-time.After(pause):
+			call(n)
+		}
+	}
+}
+
+func (tr *traffic) put(key string) {
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
+	p := put{key: key}
+	resp, err := tr.client.Put(ctx, key, key)
+	if p.err = err; err == nil {
+		p.revision = resp.Header.Revision
+		tr.succeeded.Add(1)
+	}
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.puts = append(tr.puts, p)
+}
+
+func (tr *traffic) get() {
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
+	if _, err := tr.client.Get(ctx, "lease"); err != nil {
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		tr.failed = append(tr.failed, err)
+	}
+}
+
+// flows returns when so many puts more have succeeded, and the watch has delivered them.
+func (tr *traffic) flows(t *testing.T, more int64) {
+	t.Helper()
+	enough := tr.succeeded.Load() + more
+	require.Eventually(t, func() bool { return tr.succeeded.Load() >= enough }, patience, glance, "puts do not succeed")
+	tr.delivers(t)
+}
+
+// delivers returns when the watch has delivered all puts that had succeeded before.
+func (tr *traffic) delivers(t *testing.T) {
+	t.Helper()
+	tr.mu.Lock()
+	revision := tr.acknowledged()
+	tr.mu.Unlock()
+	require.Eventually(t, func() bool {
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		return len(tr.delivered) > 0 && tr.delivered[len(tr.delivered)-1].Kv.ModRevision >= revision
+	}, patience, glance, "the watch does not deliver")
+}
+
+// acknowledged returns the revision of the latest put. It needs the lock.
+func (tr *traffic) acknowledged() int64 {
+	var latest int64
+	for _, p := range tr.puts {
+		latest = max(latest, p.revision)
+	}
+	return latest
+}
+
+// unknown returns the errors of the puts that have failed so far.
+func (tr *traffic) unknown() []error {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	var errs []error
+	for _, p := range tr.puts {
+		if p.err != nil {
+			errs = append(errs, p.err)
+		}
+	}
+	return errs
+}
+
+// quiet ends the callers, after the calls that are under way.
+func (tr *traffic) quiet() {
+	tr.end.Do(func() { close(tr.stop) })
+	tr.running.Wait()
+}
+
+func (tr *traffic) halt() {
+	tr.quiet()
+	tr.endWatch()
+	tr.watching.Wait()
+}
+
+// finish ends the traffic and checks what holds whatever happened: gets do not fail, puts
+// fail only if they may have been executed, the watch delivers each put once and in order,
+// and the lease lives.
+func (tr *traffic) finish(t *testing.T) {
+	t.Helper()
+	tr.flows(t, callers)
+	tr.quiet()
+	tr.delivers(t)
+	assert.True(t, time.Now().Before(tr.monitor.Deadline()), "the lease lives: %v", tr.monitor.Err())
+	tr.halt()
+	assert.Empty(t, tr.failed, "gets")
+	assert.NoError(t, tr.watchErr)
+	revisions, seen := map[string]int64{}, map[string]bool{}
+	for _, p := range tr.puts {
+		revisions[p.key] = p.revision
+		if p.err != nil {
+			assert.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(p.err), "put: %v", p.err)
+		}
+	}
+	last := int64(0)
+	for _, e := range tr.delivered {
+		assert.Greater(t, e.Kv.ModRevision, last, "events come in order, and once")
+		last = e.Kv.ModRevision
+		assert.Equal(t, int64(1), e.Kv.Version, "%s was put twice", e.Kv.Key)
+		if revision := revisions[string(e.Kv.Key)]; revision != 0 {
+			assert.Equal(t, revision, e.Kv.ModRevision)
+		}
+		seen[string(e.Kv.Key)] = true
+	}
+	for _, p := range tr.puts {
+		assert.True(t, p.err != nil || seen[p.key], "%s was put at revision %d and not delivered", p.key, p.revision)
+	}
+}

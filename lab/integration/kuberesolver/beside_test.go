@@ -1,0 +1,195 @@
+package kuberesolver_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/sercand/kuberesolver/v6"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/resolver"
+	"k8s.io/client-go/rest"
+)
+
+// settled is how long a resolver may take to arrive at what is right, before what it has
+// is taken for its answer.
+const settled = 5 * time.Second
+
+// away is how long the API server is gone.
+const away = 10 * time.Second
+
+// finding is what one resolver made of the cases that both can take part in.
+type finding struct {
+	atFirst, touched, deleted, scaledToZero int      // endpoints
+	families                                []string // every list, its endpoints joined by a space
+	delays                                  delays
+	afterRestart                            time.Duration // 0: not seen
+	refused                                 string        // the error of a call without the role
+	refusedAfter                            time.Duration
+}
+
+// TestBesideKuberesolver runs the same steps with kuberesolver v6.0.1, on the same API
+// server, and logs what both made of them. Only ours is judged.
+func TestBesideKuberesolver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a comparison, with waits for what does not come")
+	}
+	shared := startReal(t)
+	ours := find(t, newScene(t, shared, "ours"), func(s *scene) resolver.Builder { return s.builder(t) })
+	theirs := find(t, newScene(t, shared, "theirs"), func(s *scene) resolver.Builder {
+		return kuberesolver.NewBuilder(newKubeClient(t, s.config), "kubernetes")
+	})
+	t.Log("\n" + table(ours, theirs))
+
+	require.Equal(t, []int{250, 250, 200, 0}, []int{ours.atFirst, ours.touched, ours.deleted, ours.scaledToZero})
+	require.Equal(t, []string{"10.1.0.1:8080|[fd00::1]:8080"}, ours.families)
+	require.Less(t, ours.delays.quantile(0.5), seenWithin)
+	require.NotZero(t, ours.afterRestart)
+	require.Contains(t, ours.refused, "forbidden")
+}
+
+// find runs the steps with one resolver.
+func find(t *testing.T, s *scene, newBuilder func(*scene) resolver.Builder) finding {
+	t.Helper()
+	var f finding
+	s.threeSlices(t)
+	w := watch(t, newBuilder(s), s.target())
+	f.atFirst = settle(w, 250)
+	touched := s.slice("c", pods(3, 50)...)
+	touched.Annotations = map[string]string{"touched": "yes"}
+	s.set(t, touched)
+	// With no change to wait for, an answer that is right must stay so.
+	w.wait(settled, func() bool { return len(w.latest()) != 250 })
+	f.touched = len(w.latest())
+	s.delete(t, "c")
+	f.deleted = settle(w, 200)
+	s.set(t, s.slice("a"))
+	s.set(t, s.slice("b"))
+	f.scaledToZero = settle(w, 0)
+	s.delete(t, "a")
+	s.delete(t, "b")
+
+	f.families = s.findFamilies(t, newBuilder(s))
+	f.delays = measure(t, s, w, changes)
+	f.afterRestart = s.findRestart(t, w)
+	f.refused, f.refusedAfter = s.findRefusal(t, newBuilder(s))
+	return f
+}
+
+// settle returns the number of endpoints when it is the wanted one, or has had enough
+// time to be.
+func settle(w *witness, want int) int {
+	w.wait(settled, func() bool { latest := w.latest(); return latest != nil && len(latest) == want })
+	return len(w.latest())
+}
+
+// findFamilies returns every list that is published for one pod with an address of each
+// family.
+func (s *scene) findFamilies(t *testing.T, b resolver.Builder) []string {
+	t.Helper()
+	addresses := map[string]string{"four": "10.1.0.1", "six": "fd00::1"}
+	for name, address := range addresses {
+		slice := s.slice(name, address)
+		slice.Endpoints[0].TargetRef = podWith("pod-1")
+		s.set(t, slice)
+	}
+	w := watch(t, b, s.target())
+	w.wait(time.Second, func() bool { return len(w.all()) >= len(addresses) })
+	lists := w.all()
+	for name := range addresses {
+		s.delete(t, name)
+	}
+	texts := make([]string, len(lists))
+	for i, u := range lists {
+		texts[i] = strings.Join(u.endpoints, " ")
+	}
+	return texts
+}
+
+// findRestart returns how long after the restart of a server that was away for ten seconds
+// a change is seen.
+func (s *scene) findRestart(t *testing.T, w *witness) time.Duration {
+	t.Helper()
+	require.NoError(t, s.kill())
+	time.Sleep(away)
+	require.NoError(t, s.restart(within(t, patience)))
+	ready := time.Now()
+	address := pods(9, 1)[0]
+	s.set(t, s.slice("a", address))
+	if !w.wait(patience, func() bool { return strings.Join(w.latest(), "") == at(address)[0] }) {
+		return 0
+	}
+	return time.Since(ready)
+}
+
+// findRefusal returns what a call of a new channel fails with when the role is missing,
+// within two seconds, and after what time.
+func (s *scene) findRefusal(t *testing.T, b resolver.Builder) (string, time.Duration) {
+	t.Helper()
+	s.revoke(t, s.namespace)
+	conn := fleet{}.connect(t, b, s.target())
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	began := time.Now()
+	_, err := call(ctx, conn)
+	require.Error(t, err)
+	return err.Error(), time.Since(began)
+}
+
+func table(ours, theirs finding) string {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	row := func(what string, cell func(finding) any) {
+		_, _ = fmt.Fprintf(w, "%s\t%v\t%v\n", what, cell(ours), cell(theirs))
+	}
+	_, _ = fmt.Fprintln(w, "\tquorate\tkuberesolver v6.0.1")
+	row("250 endpoints in 3 slices", func(f finding) any { return f.atFirst })
+	row("after a touch of the slice with 50", func(f finding) any { return f.touched })
+	row("after its deletion, 200 are left", func(f finding) any { return f.deleted })
+	row("after scaling to zero", func(f finding) any { return f.scaledToZero })
+	row("a pod with IPv4 and IPv6", func(f finding) any { return strings.Join(f.families, ", then ") })
+	row("a change is seen after", func(f finding) any { return f.delays })
+	row("after 10 s without API server a change is seen after", func(f finding) any { return f.afterRestart.Round(time.Millisecond) })
+	row("a call without the role fails after", func(f finding) any { return f.refusedAfter.Round(time.Millisecond) })
+	_ = w.Flush()
+	for _, f := range []struct {
+		name string
+		finding
+	}{{"quorate", ours}, {"kuberesolver", theirs}} {
+		_, _ = fmt.Fprintf(&text, "without the role, %s: %s\n", f.name, f.refused)
+	}
+	return text.String()
+}
+
+// kubeClient is the API server as kuberesolver wants it.
+type kubeClient struct {
+	*http.Client
+	host, token string
+}
+
+func newKubeClient(t *testing.T, config *rest.Config) *kubeClient {
+	t.Helper()
+	token, err := os.ReadFile(config.BearerTokenFile)
+	require.NoError(t, err)
+	transport, err := rest.TransportFor(rest.AnonymousClientConfig(config))
+	require.NoError(t, err)
+	return &kubeClient{Client: &http.Client{Transport: transport}, host: config.Host, token: string(token)}
+}
+
+// Host returns the URL of the API server.
+func (c *kubeClient) Host() string { return c.host }
+
+// GetRequest returns a request that bears the token.
+func (c *kubeClient) GetRequest(url string) (*http.Request, error) {
+	req, err := http.NewRequest(http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+c.token)
+	return req, nil
+}

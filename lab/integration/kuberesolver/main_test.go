@@ -1,0 +1,46 @@
+// Package kuberesolver_test runs the resolver of Kubernetes services against a real
+// kube-apiserver, if there is one, and always against the fake of package
+// fakeapiserver: the same cases, which judge what a gRPC channel sees.
+//
+// The variable QUORATE_KUBE_APISERVER names the real one; without it those tests are
+// skipped. `make kube-test` builds it and runs everything, with an API server that stands
+// still for 100 seconds and a comparison with kuberesolver; `make kube-test-short`, which
+// CI runs, leaves these two out and takes a minute and a half.
+package kuberesolver_test
+
+import (
+	"context"
+	"flag"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/lab"
+)
+
+const (
+	// patience bounds every wait for what must happen; a passing test waits a small
+	// part of it.
+	patience = time.Minute
+	// glance is the pause between two looks at what is waited for.
+	glance = 10 * time.Millisecond
+)
+
+// stopped is how long the API server stands still in the case about it.
+var stopped = flag.Duration("stopped", 3*time.Second, "how long an API server stands still")
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	goleak.VerifyTestMain(m,
+		// Its goroutine stays when it is closed while an event arrives; see
+		// TestBesideKuberesolver.
+		goleak.IgnoreAnyFunction("github.com/sercand/kuberesolver/v6.(*streamWatcher).receive"))
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,158 @@
+package kuberesolver_test
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/quorate/quorate/lab/kube"
+)
+
+// shortWatches has an API server end a watch after three to six seconds.
+const shortWatches = "--min-request-timeout=3"
+
+// real is a kube-apiserver over etcd, which all cases share, each in a namespace of its
+// own.
+type real struct {
+	plane  *kube.ControlPlane
+	tokens string // directory of the clients' tokens
+	args   []string
+}
+
+// startReal starts the control plane, or skips the test where there is no executable.
+func startReal(t *testing.T) *real {
+	t.Helper()
+	if os.Getenv(kube.BinaryEnv) == "" {
+		t.Skipf("%s names no kube-apiserver: `make kube-test` builds one and runs this", kube.BinaryEnv)
+	}
+	plane, err := kube.Start(t.Context(), kube.Config{Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(plane.LogTail())
+		}
+		assert.NoError(t, plane.Close())
+	})
+	return &real{plane: plane, tokens: t.TempDir()}
+}
+
+// mend has the next case find the server in order.
+func (r *real) mend(t *testing.T) {
+	if r.plane.Continue() == nil && r.args == nil {
+		return
+	}
+	r.args = nil
+	assert.NoError(t, r.plane.Kill())
+	assert.NoError(t, r.plane.Restart(context.WithoutCancel(t.Context())))
+}
+
+func (r *real) tokenFile(namespace string) string { return filepath.Join(r.tokens, namespace) }
+
+func (r *real) admit(t *testing.T, namespace string) *rest.Config {
+	t.Cleanup(func() { r.mend(t) })
+	require.NoError(t, r.plane.CreateNamespace(within(t, patience), namespace))
+	return r.allow(t, namespace, roleManifest)
+}
+
+func (r *real) admitEverywhere(t *testing.T) *rest.Config {
+	require.NoError(t, r.plane.CreateNamespace(within(t, patience), accountHome))
+	return r.allow(t, accountHome, clusterManifest)
+}
+
+// allow applies a manifest, and returns the configuration of the client that it is for.
+func (r *real) allow(t *testing.T, namespace, name string) *rest.Config {
+	ctx := within(t, patience)
+	require.NoError(t, r.plane.ApplyManifest(ctx, namespace, manifest(t, name)))
+	token, err := r.plane.Token(ctx, namespace, account)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(r.tokenFile(namespace), []byte(token), 0o600))
+	r.awaitAnswer(t, namespace, http.StatusOK)
+	return r.plane.ConfigForFile(r.tokenFile(namespace))
+}
+
+func (r *real) put(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
+	return r.plane.Apply(ctx, slice)
+}
+
+func (r *real) remove(ctx context.Context, namespace, name string) error {
+	return r.plane.Delete(ctx, discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), namespace, name)
+}
+
+func (r *real) kill() error { return r.plane.Kill() }
+
+func (r *real) restart(ctx context.Context) error { return r.plane.Restart(ctx, r.args...) }
+
+func (r *real) stop() error { return r.plane.Stop() }
+
+func (r *real) resume() error { return r.plane.Continue() }
+
+func (r *real) hangUp() {
+	r.plane.Link().Cut()
+	r.plane.Link().Heal()
+}
+
+func (r *real) shortenWatches(ctx context.Context) error {
+	if err := r.plane.Kill(); err != nil {
+		return err
+	}
+	r.args = []string{shortWatches}
+	return r.restart(ctx)
+}
+
+func (r *real) forget(ctx context.Context) error {
+	_, err := r.plane.Compact(ctx)
+	return err
+}
+
+func (r *real) revoke(t *testing.T, namespace string) {
+	require.NoError(t, r.plane.DeleteManifest(within(t, patience), namespace, manifest(t, roleManifest), "RoleBinding"))
+	r.awaitAnswer(t, namespace, http.StatusForbidden)
+}
+
+func (r *real) grant(t *testing.T, namespace string) {
+	require.NoError(t, r.plane.ApplyManifest(within(t, patience), namespace, manifest(t, roleManifest)))
+	r.awaitAnswer(t, namespace, http.StatusOK)
+}
+
+func (r *real) rotate(t *testing.T, namespace string) func() {
+	ctx := within(t, patience)
+	require.NoError(t, r.plane.DeleteServiceAccount(ctx, namespace, account))
+	require.NoError(t, r.plane.CreateServiceAccount(ctx, namespace, account))
+	token, err := r.plane.Token(ctx, namespace, account)
+	require.NoError(t, err)
+	r.awaitAnswer(t, namespace, http.StatusUnauthorized)
+	return func() {
+		replaceFile(t, r.tokenFile(namespace), token)
+		r.awaitAnswer(t, namespace, http.StatusOK)
+	}
+}
+
+// awaitAnswer waits until a watch with the token in the client's file is answered with a
+// status.
+func (r *real) awaitAnswer(t *testing.T, namespace string, code int) {
+	t.Helper()
+	token, err := os.ReadFile(r.tokenFile(namespace))
+	require.NoError(t, err)
+	config := r.plane.ConfigFor(string(token))
+	client, err := rest.HTTPClientFor(config)
+	require.NoError(t, err)
+	defer client.CloseIdleConnections()
+	url := config.Host + "/apis/discovery.k8s.io/v1/namespaces/" + namespace + "/endpointslices?watch=true&timeoutSeconds=1"
+	eventually(t, func() bool {
+		req, err := http.NewRequestWithContext(within(t, patience), http.MethodGet, url, http.NoBody)
+		require.NoError(t, err)
+		resp, err := client.Do(req)
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == code
+	}, "the token of %s is answered with %d", namespace, code)
+}

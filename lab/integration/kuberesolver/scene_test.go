@@ -1,0 +1,146 @@
+package kuberesolver_test
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/quorate/quorate/resolver/kubernetes"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/resolver"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// service and portName are what the clients of a scene ask for.
+	service  = "users"
+	portName = "grpc"
+	// port is the pods' port of that name.
+	port = 8080
+)
+
+// scene is what a case happens in: a namespace of an API server, and a client there.
+type scene struct {
+	server
+	namespace string
+	config    *rest.Config
+	wire      *wire
+}
+
+func newScene(t *testing.T, s server, namespace string) *scene {
+	t.Helper()
+	sc := &scene{server: s, namespace: namespace, wire: newWire(), config: s.admit(t, namespace)}
+	sc.config.WrapTransport = sc.wire.wrap
+	return sc
+}
+
+// target is the service's.
+func (s *scene) target() string {
+	return fmt.Sprintf("kubernetes:///%s.%s:%s", service, s.namespace, portName)
+}
+
+// builder returns the resolver's builder, with a configuration that may be changed before.
+func (s *scene) builder(t *testing.T, change ...func(*kubernetes.Config)) resolver.Builder {
+	t.Helper()
+	config := kubernetes.Config{REST: s.config}
+	for _, c := range change {
+		c(&config)
+	}
+	b, err := kubernetes.NewBuilder(config)
+	require.NoError(t, err)
+	return b
+}
+
+// watch resolves the service for a witness.
+func (s *scene) watch(t *testing.T, change ...func(*kubernetes.Config)) *witness {
+	t.Helper()
+	return watch(t, s.builder(t, change...), s.target())
+}
+
+// set puts a slice.
+func (s *scene) set(t *testing.T, slice *discoveryv1.EndpointSlice) {
+	t.Helper()
+	require.NoError(t, s.put(within(t, patience), slice))
+}
+
+// delete removes a slice.
+func (s *scene) delete(t *testing.T, name string) {
+	t.Helper()
+	require.NoError(t, s.remove(within(t, patience), s.namespace, name))
+}
+
+// slice returns a slice of the service with ready pods at these addresses.
+func (s *scene) slice(name string, addresses ...string) *discoveryv1.EndpointSlice {
+	number, text := int32(port), portName
+	slice := &discoveryv1.EndpointSlice{
+		TypeMeta: metav1.TypeMeta{APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: "EndpointSlice"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.namespace, Name: name,
+			Labels: map[string]string{discoveryv1.LabelServiceName: service},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: &text, Port: &number}},
+		Endpoints:   []discoveryv1.Endpoint{},
+	}
+	for _, address := range addresses {
+		if net.ParseIP(address).To4() == nil {
+			slice.AddressType = discoveryv1.AddressTypeIPv6
+		}
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+			Addresses:  []string{address},
+			Conditions: conditions(true, true, false),
+		})
+	}
+	return slice
+}
+
+func conditions(ready, serving, terminating bool) discoveryv1.EndpointConditions {
+	return discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &terminating}
+}
+
+// pods returns n addresses of the network 10.net.0.0/16.
+func pods(network, n int) []string {
+	addresses := make([]string, n)
+	for i := range addresses {
+		addresses[i] = fmt.Sprintf("10.%d.%d.%d", network, i/250, i%250+1)
+	}
+	return addresses
+}
+
+// at returns the endpoints that pods have, one for each, in one family.
+func at(addresses ...string) []string {
+	endpoints := make([]string, len(addresses))
+	for i, address := range addresses {
+		endpoints[i] = net.JoinHostPort(address, strconv.Itoa(port))
+	}
+	return endpoints
+}
+
+// unsafeInName is what the names of tests hold and those of namespaces must not.
+var unsafeInName = regexp.MustCompile(`[^a-z0-9]+`)
+
+// runCases runs all of them, each in a namespace of its own, on the server that start
+// returns.
+func runCases(t *testing.T, start func(*testing.T) server) {
+	require.NotEmpty(t, cases)
+	for _, name := range slices.Sorted(maps.Keys(cases)) {
+		t.Run(name, func(t *testing.T) {
+			namespace := strings.Trim(unsafeInName.ReplaceAllString(strings.ToLower(name), "-"), "-")
+			cases[name](t, newScene(t, start(t), namespace))
+		})
+	}
+}
+
+// podWith returns the reference to a pod that its endpoints have.
+func podWith(uid types.UID) *corev1.ObjectReference {
+	return &corev1.ObjectReference{Kind: "Pod", UID: uid}
+}

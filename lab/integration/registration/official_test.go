@@ -1,0 +1,62 @@
+package registration_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	officialclient "go.etcd.io/etcd/client/v3"
+	official "go.etcd.io/etcd/client/v3/naming/endpoints"
+	officialresolver "go.etcd.io/etcd/client/v3/naming/resolver"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/quorate/quorate/lab/internal/onemember"
+	"github.com/quorate/quorate/resolver/etcd"
+)
+
+// connectOfficially returns the official client.
+func connectOfficially(t *testing.T) *officialclient.Client {
+	t.Helper()
+	c, err := officialclient.New(officialclient.Config{Endpoints: cluster.Endpoints(), Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Programs with the official client find what is registered here, and the other way round.
+func TestOfficialClient(t *testing.T) {
+	const name = "official"
+	ours, theirs := connect(t), connectOfficially(t)
+	manager, err := official.NewManager(theirs, name)
+	require.NoError(t, err)
+	_, a := serve(t)
+	_, b := serve(t)
+
+	r := register(t, ours, etcd.Registration{
+		Service: name, Address: a, AdditionalAddresses: []string{"[::1]:1"}, Weight: 3, Metadata: map[string]any{"zone": "a"},
+	})
+	all, err := manager.List(onemember.Context(t))
+	require.NoError(t, err)
+	require.Equal(t, official.Key2EndpointMap{
+		name + "/" + a: {Addr: a, Metadata: map[string]any{"zone": "a", "weight": 3.0, "additionalAddresses": []any{"[::1]:1"}}},
+	}, all)
+	builder, err := officialresolver.NewBuilder(theirs)
+	require.NoError(t, err)
+	conn, err := grpc.NewClient("etcd:///"+name, grpc.WithResolvers(builder),
+		grpc.WithDefaultServiceConfig(policy), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer conn.Close()
+	callUntilOnly(t, conn, a)
+
+	// What the official client writes is what this package writes.
+	require.NoError(t, manager.AddEndpoint(onemember.Context(t), name+"/"+b, official.Endpoint{Addr: b, Metadata: []string{"of", "theirs"}}))
+	callUntilOnly(t, dial(t, ours, name), a, b)
+	written, err := ours.Get(onemember.Context(t), name+"/"+b)
+	require.NoError(t, err)
+	require.NoError(t, r.Withdraw(onemember.Context(t)))
+	register(t, ours, etcd.Registration{Service: name, Address: b, Metadata: []string{"of", "theirs"}})
+	again, err := ours.Get(onemember.Context(t), name+"/"+b)
+	require.NoError(t, err)
+	require.Equal(t, string(written.Kvs[0].Value), string(again.Kvs[0].Value))
+}

@@ -1,0 +1,177 @@
+package registration_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	testpb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/peer"
+
+	"github.com/quorate/quorate/balancer"
+	_ "github.com/quorate/quorate/balancer/policies"
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab/internal/onemember"
+	"github.com/quorate/quorate/resolver/etcd"
+)
+
+const policy = `{"loadBalancingConfig":[{"quorate_round_robin":{}}]}`
+
+// serveEnv has the test program be a service: its value is an endpoint of etcd.
+const serveEnv = "QUORATE_LAB_SERVE"
+
+// deadly is the service of processes that are killed.
+const deadly = "deadly"
+
+// service answers every call.
+type service struct {
+	testpb.UnimplementedTestServiceServer
+}
+
+func (service) EmptyCall(context.Context, *testpb.Empty) (*testpb.Empty, error) {
+	return &testpb.Empty{}, nil
+}
+
+func newServer() *grpc.Server {
+	s := grpc.NewServer()
+	testpb.RegisterTestServiceServer(s, service{})
+	return s
+}
+
+// serveUntilKilled registers a server, tells its address, and serves until its standard
+// input ends, which is when its parent does. It returns the exit code.
+func serveUntilKilled(endpoint string) int {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	go func() { _ = newServer().Serve(listener) }()
+	client, err := clientv3.New(quiet(endpoint))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if _, err := etcd.Register(context.Background(), client, etcd.Registration{
+		Service: deadly, Address: listener.Addr().String(), TTL: shortTTL,
+	}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println(listener.Addr())
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return 1
+}
+
+// serve runs a server until the test ends it, or at its end.
+func serve(t *testing.T) (server *grpc.Server, addr string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server = newServer()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		assert.NoError(t, <-served)
+	})
+	return server, listener.Addr().String()
+}
+
+// dial returns a channel to a service, with one of our policies.
+func dial(t *testing.T, client *clientv3.Client, name string, opts ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	b, err := etcd.NewBuilder(client, etcd.Config{})
+	require.NoError(t, err)
+	conn, err := grpc.NewClient("etcd:///"+name, append([]grpc.DialOption{
+		grpc.WithResolvers(b), grpc.WithDefaultServiceConfig(policy),
+		grpc.WithTransportCredentials(balancer.Credentials(insecure.NewCredentials())),
+	}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// call makes a call and returns the address of the server that answered.
+func call(ctx context.Context, conn *grpc.ClientConn, opts ...grpc.CallOption) (string, error) {
+	var p peer.Peer
+	if _, err := testpb.NewTestServiceClient(conn).EmptyCall(ctx, &testpb.Empty{}, append(opts, grpc.Peer(&p))...); err != nil {
+		return "", err
+	}
+	return p.Addr.String(), nil
+}
+
+// callUntilOnly makes calls until as many in a row as it takes to be sure were answered by
+// these servers, each of them, and no others.
+func callUntilOnly(t *testing.T, conn *grpc.ClientConn, servers ...string) {
+	t.Helper()
+	ctx := onemember.Context(t)
+	for {
+		answered := map[string]bool{}
+		for range 10 * len(servers) {
+			addr, err := call(ctx, conn, grpc.WaitForReady(true))
+			require.NoError(t, err)
+			answered[addr] = true
+		}
+		only := len(answered) == len(servers)
+		for _, s := range servers {
+			only = only && answered[s]
+		}
+		if only {
+			return
+		}
+	}
+}
+
+// load is made by callers that call without a pause.
+type load struct {
+	done   atomic.Int64
+	stop   context.CancelFunc
+	ended  sync.WaitGroup
+	mu     sync.Mutex
+	failed []error
+}
+
+const callers = 16
+
+func startLoad(t *testing.T, conns ...*grpc.ClientConn) *load {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &load{stop: cancel}
+	for i := range callers {
+		l.ended.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := call(context.WithoutCancel(ctx), conns[i%len(conns)]); err != nil {
+					l.mu.Lock()
+					l.failed = append(l.failed, err)
+					l.mu.Unlock()
+				}
+				l.done.Add(1)
+			}
+		})
+	}
+	t.Cleanup(l.end)
+	return l
+}
+
+// end returns when the last call has ended.
+func (l *load) end() {
+	l.stop()
+	l.ended.Wait()
+}
+
+// more waits until so many more calls have ended.
+func (l *load) more(t *testing.T, n int64) {
+	t.Helper()
+	until := l.done.Load() + n
+	require.Eventually(t, func() bool { return l.done.Load() >= until }, onemember.Patience, glance)
+}

@@ -1,0 +1,83 @@
+package kube
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// Admin returns the configuration of a client that may do everything. Each call
+// returns a new one.
+func (c *ControlPlane) Admin() *rest.Config { return c.ConfigFor(c.files.admin) }
+
+// ConfigFor returns the configuration of a client with a bearer token.
+func (c *ControlPlane) ConfigFor(token string) *rest.Config {
+	return &rest.Config{
+		Host:            c.URL(),
+		BearerToken:     token,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: c.files.certificate()},
+		// The limits of client-go, 5 requests a second, are for programs that share
+		// an API server.
+		QPS: -1,
+	}
+}
+
+// ConfigForFile returns the configuration of a client that reads its bearer token
+// from a file, again and again, as a pod does.
+func (c *ControlPlane) ConfigForFile(path string) *rest.Config {
+	config := c.ConfigFor("")
+	config.BearerTokenFile = path
+	return config
+}
+
+// newAdmin returns a client and the transport below it. client-go would share one
+// transport among all clients of a server, whose connections nobody may close.
+func (c *ControlPlane) newAdmin() (dynamic.Interface, *http.Transport, error) {
+	config := c.Admin()
+	transport, err := c.newTransport()
+	if err != nil {
+		return nil, nil, err
+	}
+	authorized, err := rest.HTTPWrappersForConfig(config, transport)
+	if err != nil {
+		return nil, nil, fmt.Errorf("kube: %w", err)
+	}
+	client, err := dynamic.NewForConfigAndClient(config, &http.Client{Transport: authorized})
+	if err != nil {
+		return nil, nil, fmt.Errorf("kube: %w", err)
+	}
+	return client, transport, nil
+}
+
+// newTransport returns a transport that leads to the API server wherever it listens
+// at present, past the link.
+func (c *ControlPlane) newTransport() (*http.Transport, error) {
+	text, err := os.ReadFile(c.files.certificate())
+	if err != nil {
+		return nil, fmt.Errorf("kube: certificate of the API server: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("kube: %s holds no certificate", c.files.certificate())
+	}
+	return &http.Transport{
+		DialContext:       c.dial,
+		TLSClientConfig:   &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+		ForceAttemptHTTP2: true,
+	}, nil
+}
+
+func (c *ControlPlane) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	c.mu.Lock()
+	address := c.address
+	c.mu.Unlock()
+	var dialer net.Dialer
+	return dialer.DialContext(ctx, network, address)
+}

@@ -1,0 +1,85 @@
+package kube
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+)
+
+// keyBits is the size of the key that signs the tokens of service accounts: the
+// least that is still accepted everywhere, because it is made anew for each run.
+const keyBits = 2048
+
+// files are what a kube-apiserver reads and writes.
+type files struct {
+	dir    string
+	certs  string // directory of its self-signed certificate
+	key    string // signs the tokens of service accounts
+	tokens string // static tokens
+	log    string
+	admin  string // the administrator's token, itself
+}
+
+// newFiles makes a key and a token for the administrator in a new directory of
+// parent.
+func newFiles(parent string) (files, error) {
+	dir, err := os.MkdirTemp(parent, "kube-apiserver-")
+	if err != nil {
+		return files{}, fmt.Errorf("kube: %w", err)
+	}
+	f := files{
+		dir:    dir,
+		certs:  filepath.Join(dir, "certs"),
+		key:    filepath.Join(dir, "service-account.key"),
+		tokens: filepath.Join(dir, "tokens.csv"),
+		log:    filepath.Join(dir, "kube-apiserver.log"),
+		admin:  rand.Text(),
+	}
+	key, err := rsa.GenerateKey(rand.Reader, keyBits)
+	if err != nil {
+		return files{}, fmt.Errorf("kube: key of service accounts: %w", err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
+	if err := os.WriteFile(f.key, text, 0o600); err != nil {
+		return files{}, fmt.Errorf("kube: %w", err)
+	}
+	// token, user, uid, groups
+	line := f.admin + `,admin,admin,"system:masters"` + "\n"
+	if err := os.WriteFile(f.tokens, []byte(line), 0o600); err != nil {
+		return files{}, fmt.Errorf("kube: %w", err)
+	}
+	return f, nil
+}
+
+// certificate is the file with the certificate that kube-apiserver signs for itself
+// when it first starts, and that its clients trust.
+func (f files) certificate() string { return filepath.Join(f.certs, "apiserver.crt") }
+
+// flags returns the command line of an API server that listens on address.
+func (c *ControlPlane) flags(address string, args []string) ([]string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("kube: %w", err)
+	}
+	flags := []string{
+		"--etcd-servers=" + c.etcd.Endpoints()[0],
+		"--bind-address=" + host,
+		"--secure-port=" + port,
+		"--cert-dir=" + c.files.certs,
+		"--service-cluster-ip-range=10.0.0.0/24",
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + c.files.key,
+		"--service-account-signing-key-file=" + c.files.key,
+		"--token-auth-file=" + c.files.tokens,
+		"--authorization-mode=RBAC",
+		// It would post the API server's own address, which nobody needs here.
+		"--endpoint-reconciler-type=none",
+	}
+	flags = append(flags, c.cfg.Args...)
+	return append(flags, args...), nil
+}

@@ -1,0 +1,236 @@
+package kube
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+)
+
+const (
+	// bindAttempts bounds how often the API server is given a new port because
+	// somebody else was faster to take the old one.
+	bindAttempts = 5
+	// logTail is how much of the API server's log an error holds, in bytes.
+	logTail = 4 << 10
+)
+
+// process is one run of a kube-apiserver.
+type process struct {
+	cmd    *exec.Cmd
+	log    string        // path of what it wrote
+	exited chan struct{} // closed when it is gone and err is set
+	err    error
+}
+
+// spawn starts a process with its output going to a new file at log.
+func spawn(cmd *exec.Cmd, log string) (*process, error) {
+	output, err := os.Create(log)
+	if err != nil {
+		return nil, fmt.Errorf("kube: %w", err)
+	}
+	defer func() { _ = output.Close() }() // the process has its copy
+	cmd.Stdout, cmd.Stderr = output, output
+	cmd.SysProcAttr = childAttributes()
+	p := &process{cmd: cmd, log: log, exited: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		// Linux kills the child when the thread that started it ends.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+			close(p.exited)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("kube: start %s: %w", cmd.Path, err)
+	}
+	return p, nil
+}
+
+func (p *process) alive() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// signal sends a signal. A process that is gone already is no error.
+func (p *process) signal(s os.Signal) error {
+	err := p.cmd.Process.Signal(s)
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}
+
+// cause says how a process that is gone ended.
+func (p *process) cause() error {
+	if p.err != nil {
+		return p.err
+	}
+	return errors.New("exit status 0")
+}
+
+// tail returns the last bytes of the process's log, for an error.
+func (p *process) tail() string {
+	file, err := os.Open(p.log)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return ""
+	}
+	text, err := io.ReadAll(io.NewSectionReader(file, max(0, info.Size()-logTail), logTail))
+	if err != nil {
+		return ""
+	}
+	return string(bytes.TrimSpace(text))
+}
+
+// Restart starts the API server, on the same data and at the same URL, with the
+// flags of Config.Args and then args, which only this run has. It returns when the
+// API server is ready. When ctx, or two minutes, end first, the process is killed and
+// the error holds the last lines of its log. While a process runs it fails with
+// ErrRunning.
+func (c *ControlPlane) Restart(ctx context.Context, args ...string) error {
+	if err := checkArgs("args", args); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	c.starting.Lock()
+	defer c.starting.Unlock()
+	for range bindAttempts {
+		address, err := freeAddress()
+		if err != nil {
+			return err
+		}
+		p, err := c.run(address, args)
+		if err != nil {
+			return err
+		}
+		if err = c.awaitReady(ctx, p); err == nil {
+			c.link.SetTarget(address)
+			return nil
+		}
+		_ = p.signal(os.Kill)
+		<-p.exited
+		if ctx.Err() != nil || !strings.Contains(p.tail(), "address already in use") {
+			return fmt.Errorf("kube: kube-apiserver is not ready: %w\n%s", err, p.tail())
+		}
+	}
+	return fmt.Errorf("kube: kube-apiserver found no free port in %d attempts", bindAttempts)
+}
+
+// run starts a process that listens on address.
+func (c *ControlPlane) run(address string, args []string) (*process, error) {
+	flags, err := c.flags(address, args)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, fmt.Errorf("kube: restart: %w", ErrClosed)
+	}
+	if c.process != nil && c.process.alive() {
+		return nil, fmt.Errorf("kube: restart: %w", ErrRunning)
+	}
+	cmd := exec.Command(c.cfg.Binary, flags...)
+	cmd.Dir = c.files.dir
+	p, err := spawn(cmd, c.files.log)
+	if err != nil {
+		return nil, err
+	}
+	c.process, c.address = p, address
+	return p, nil
+}
+
+// Kill ends the API server at once (SIGKILL), a frozen one too, as a crash would, and
+// returns when it is gone. Its data stays in etcd. Without a process it does nothing.
+func (c *ControlPlane) Kill() error {
+	c.mu.Lock()
+	p := c.process
+	c.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	if err := p.signal(os.Kill); err != nil {
+		return fmt.Errorf("kube: kill: %w", err)
+	}
+	<-p.exited
+	// The port may become somebody else's.
+	c.link.SetTarget("")
+	return nil
+}
+
+// Stop freezes the API server (SIGSTOP), as a hung host would: connections stay up and
+// are accepted by the kernel, nothing is answered. Without a process it fails with
+// ErrNotRunning.
+func (c *ControlPlane) Stop() error {
+	p, err := c.running("stop")
+	if err != nil {
+		return err
+	}
+	if err := p.signal(signalStop); err != nil {
+		return fmt.Errorf("kube: stop: %w", err)
+	}
+	return awaitStop(p.cmd.Process.Pid)
+}
+
+// Continue wakes an API server frozen by Stop (SIGCONT). On one that runs it does
+// nothing; without a process it fails with ErrNotRunning.
+func (c *ControlPlane) Continue() error {
+	p, err := c.running("continue")
+	if err != nil {
+		return err
+	}
+	if err := p.signal(signalContinue); err != nil {
+		return fmt.Errorf("kube: continue: %w", err)
+	}
+	return nil
+}
+
+func (c *ControlPlane) running(verb string) (*process, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.process == nil || !c.process.alive() {
+		return nil, fmt.Errorf("kube: %s: %w", verb, ErrNotRunning)
+	}
+	return c.process, nil
+}
+
+// LogTail returns the last lines that the API server logged in its last run.
+func (c *ControlPlane) LogTail() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.process == nil {
+		return ""
+	}
+	return c.process.tail()
+}
+
+// freeAddress returns an address on which nobody listened a moment ago. Another
+// process may take it before the API server does, which Restart notices.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("kube: no free port: %w", err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String(), nil
+}

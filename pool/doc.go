@@ -1,0 +1,60 @@
+// Package pool keeps resources that are costly to make, connections above all, and lends
+// each to one borrower at a time.
+//
+//	conns, err := pool.New(pool.Config[net.Conn]{
+//		Create:      func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) },
+//		Destroy:     func(c net.Conn) { _ = c.Close() },
+//		MaxSize:     16,
+//		MaxIdleTime: time.Minute,
+//	})
+//	...
+//	r, err := conns.Acquire(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	defer r.Release() // or r.Discard(), if the connection broke
+//	use(r.Value())
+//
+// For gRPC there is something better. A gRPC connection carries many calls at a time, so
+// that lending it to one is a waste: see the package grpcpool.
+//
+// # How it lends
+//
+// The resource that was used last is lent first: what is not needed becomes old, and is
+// given up. A [Config].Check can look at a resource before. Who cannot be served waits,
+// first come, first served; or gets [ErrFull], see [Config].WhenFull.
+//
+// Create, Destroy and Check run without locks: while a server takes long to be connected to,
+// borrowing and releasing go on. Create runs in a goroutine of its own, so that an Acquire
+// whose context ends returns at once, and what comes too late for it serves the next. A
+// goroutine exists while Create runs, and none otherwise: what expires is found by a
+// timer, which is set only while something can expire.
+//
+// # When something goes wrong
+//
+//   - Create fails: that Acquire gets the error, and nothing is tried again on its behalf.
+//     For [Config].MinSize it is tried again after 1 s, 2 s, 4 s and so on up to a minute.
+//   - Create hangs: it counts as a resource until [Config].CreateTimeout ends its context.
+//   - Check fails: the resource is destroyed, and another is borrowed or made in its place.
+//   - Release twice, or Discard after Release: does nothing, even if the resource has
+//     another borrower by now. [Stats].StaleReleases counts it.
+//   - Close: who waits gets [ErrClosed] at once. What is borrowed is destroyed when it is
+//     released. Closing twice does no harm.
+//
+// # For users of silenceper/pool
+//
+//	InitialCap           Config.MinSize; it is kept, not only made at the beginning
+//	MaxCap               Config.MaxSize
+//	MaxIdle              Config.MaxIdle
+//	Factory              Config.Create, with a context
+//	Close                Config.Destroy
+//	Ping                 Config.Check, Config.CheckAfter
+//	IdleTimeout          Config.MaxIdleTime, found by a timer rather than by the next Get
+//	Get()                Acquire(ctx); it waits, or fails at once with WhenFull: Fail
+//	Put(conn)            Resource.Release()
+//	Close(conn)          Resource.Discard(), which lets another Acquire go on
+//	Release()            Close(), which lets all of them go on
+//	Len()                Stats().Idle
+//
+// For shimingyah/pool, which is one of gRPC connections, see the package grpcpool.
+package pool

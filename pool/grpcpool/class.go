@@ -1,0 +1,88 @@
+package grpcpool
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+)
+
+// Class is a class of traffic. Each has connections of its own, so that the calls of one
+// never wait behind the bytes of another.
+type Class uint8
+
+const (
+	// Unary is the class of unary calls with small messages.
+	Unary Class = iota
+	// Bulk is the class of calls that move many bytes: unary calls with a large request,
+	// and what [UseClass] or [Config].Methods puts there.
+	Bulk
+	// Streams is the class of streaming calls. Streams whose messages are large should be
+	// put into Bulk if others, of which many are long-lived, must stay quick.
+	Streams
+
+	classes = 3
+)
+
+// String returns the name of the class in lower case.
+func (c Class) String() string {
+	switch c {
+	case Unary:
+		return "unary"
+	case Bulk:
+		return "bulk"
+	case Streams:
+		return "streams"
+	default:
+		return fmt.Sprintf("class %d", uint8(c))
+	}
+}
+
+func (c Class) valid() bool { return c < classes }
+
+// UseClass returns a call option that puts a call into a class, whatever its method and
+// size. It goes before [Config].Methods. On a connection that is not a [ClientConn] it does
+// nothing.
+func UseClass(c Class) grpc.CallOption { return classOption{class: c} }
+
+type classOption struct {
+	grpc.EmptyCallOption
+	class Class
+}
+
+// classifier says which class a call belongs to.
+type classifier struct {
+	methods   map[string]Class // by full name, or by "/package.Service/"
+	bulkBytes int              // negative: size does not matter
+}
+
+// classOf returns the class of a call. Of a stream, the request is nil.
+func (c *classifier) classOf(method string, request any, usual Class, opts []grpc.CallOption) Class {
+	for _, o := range slices.Backward(opts) {
+		if o, ok := o.(classOption); ok {
+			return o.class
+		}
+	}
+	if class, ok := c.listed(method); ok {
+		return class
+	}
+	if usual == Unary && c.bulkBytes >= 0 {
+		if m, ok := request.(proto.Message); ok && proto.Size(m) >= c.bulkBytes {
+			return Bulk
+		}
+	}
+	return usual
+}
+
+func (c *classifier) listed(method string) (Class, bool) {
+	if len(c.methods) == 0 {
+		return 0, false
+	}
+	if class, ok := c.methods[method]; ok {
+		return class, true
+	}
+	class, ok := c.methods[method[:strings.LastIndexByte(method, '/')+1]]
+	return class, ok
+}

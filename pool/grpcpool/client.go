@@ -1,0 +1,183 @@
+package grpcpool
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+)
+
+// ErrClosed is the error of a call that comes after Close or waits for a connection until
+// then. Its code is Canceled, which gRPC gives calls on a connection that is closed.
+var ErrClosed = status.Error(codes.Canceled, "grpcpool: the pool is closed")
+
+// ClientConn is a pool of gRPC channels to one target. Generated clients take it as they
+// take a *grpc.ClientConn. Its methods may be called from several goroutines.
+type ClientConn struct {
+	target     string
+	classifier classifier
+	groups     [classes]*group
+
+	mu     sync.Mutex
+	closed bool
+}
+
+var _ grpc.ClientConnInterface = (*ClientConn)(nil)
+
+// NewClient returns a pool for a target, which it does not connect to yet, as
+// grpc.NewClient does not. All of its channels have the dial options: interceptors see
+// each call once, and each channel has a resolver and a load balancing policy of its own.
+//
+// It fails if the configuration is not valid, naming the field, and where grpc.NewClient
+// does.
+func NewClient(target string, config Config, opts ...grpc.DialOption) (*ClientConn, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	config = config.withDefaults()
+	p := &ClientConn{
+		target:     target,
+		classifier: classifier{methods: maps.Clone(config.Methods), bulkBytes: config.BulkBytes},
+	}
+	opts = opts[:len(opts):len(opts)]
+	dial := func(limits *streamLimits) (*grpc.ClientConn, error) {
+		if config.TransportCredentials == nil {
+			return grpc.NewClient(target, opts...)
+		}
+		tapped := grpc.WithTransportCredentials(tapping{config.TransportCredentials, limits})
+		return grpc.NewClient(target, append(opts, tapped)...)
+	}
+	for class := range p.groups {
+		p.groups[class] = newGroup(Class(class), config, dial)
+	}
+	if err := p.groups[Unary].openFirst(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Invoke makes a unary call on a connection of its class. It waits while the servers allow
+// no more streams on any, and no other can be opened; a wait that outlasts ctx ends with
+// its code, DeadlineExceeded or Canceled. After Close it returns [ErrClosed].
+func (p *ClientConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	g, c, err := p.acquire(ctx, p.classifier.classOf(method, args, Unary, opts))
+	if err != nil {
+		return err
+	}
+	defer g.release(c)
+	return c.cc.Invoke(ctx, method, args, reply, opts...)
+}
+
+// NewStream opens a stream on a connection of its class, and waits for one as Invoke does.
+// The stream counts on its connection until it ends in one of the ways that
+// grpc.ClientConn.NewStream lists: its owner reads it to an error or to its only reply, or
+// ends ctx. An owner who does neither leaks it, as with gRPC itself.
+func (p *ClientConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	g, c, err := p.acquire(ctx, p.classifier.classOf(method, nil, Streams, opts))
+	if err != nil {
+		return nil, err
+	}
+	opened := false
+	defer func() {
+		if !opened {
+			g.release(c)
+		}
+	}()
+	cs, err := c.cc.NewStream(ctx, desc, method, opts...)
+	if err != nil {
+		return nil, err
+	}
+	opened = true
+	return newStream(ctx, cs, !desc.ServerStreams, func() { g.release(c) }), nil
+}
+
+func (p *ClientConn) acquire(ctx context.Context, class Class) (*group, *conn, error) {
+	if !class.valid() {
+		return nil, nil, status.Errorf(codes.InvalidArgument, "grpcpool: there is no %v; use Unary, Bulk or Streams", class)
+	}
+	g := p.groups[class]
+	c, err := g.acquire(ctx)
+	return g, c, err
+}
+
+// Ready connects the connections that the classes keep, those of Unary if none is named,
+// and returns when each of these connections has been ready. It is for a program that wants
+// its first calls to be quick, or not to start without its server. It returns an error with
+// that of ctx in it when that ends first, and [ErrClosed] after Close.
+func (p *ClientConn) Ready(ctx context.Context, class ...Class) error {
+	if len(class) == 0 {
+		class = []Class{Unary}
+	}
+	for _, c := range class {
+		if !c.valid() {
+			return fmt.Errorf("grpcpool: there is no %v; use Unary, Bulk or Streams", c)
+		}
+	}
+	var kept []*conn
+	for _, c := range class {
+		conns, err := p.groups[c].openKept()
+		if err != nil {
+			return err
+		}
+		kept = append(kept, conns...)
+	}
+	for _, c := range kept {
+		if err := p.awaitReady(ctx, c.cc); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *ClientConn) awaitReady(ctx context.Context, cc *grpc.ClientConn) error {
+	for {
+		state := cc.GetState()
+		switch state {
+		case connectivity.Ready:
+			return nil
+		case connectivity.Idle:
+			cc.Connect()
+		case connectivity.Shutdown:
+			if p.isClosed() {
+				return ErrClosed
+			}
+			return nil // given up as not needed, so there are others
+		default:
+		}
+		if !cc.WaitForStateChange(ctx, state) {
+			return fmt.Errorf("grpcpool: a connection to %q is not ready, its state is %s: %w", p.target, state, ctx.Err())
+		}
+	}
+}
+
+// Close ends all calls and streams, wakes those that wait for a connection with
+// [ErrClosed], and returns when all that the pool has started has ended. What was in flight
+// gets gRPC's error for it: of code Canceled, or Unavailable if the end of the transport
+// is noticed first. A second Close does nothing and returns ErrClosed, as that of a
+// *grpc.ClientConn returns an error.
+func (p *ClientConn) Close() error {
+	p.mu.Lock()
+	again := p.closed
+	p.closed = true
+	p.mu.Unlock()
+	if again {
+		return ErrClosed
+	}
+	var all sync.WaitGroup
+	for _, g := range p.groups {
+		all.Go(g.close)
+	}
+	all.Wait()
+	return nil
+}
+
+func (p *ClientConn) isClosed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
+}

@@ -1,0 +1,116 @@
+package grpcpool_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/pool/grpcpool"
+)
+
+// TestCloseEndsEverything: what waits, what is in flight, and what comes.
+func TestCloseEndsEverything(t *testing.T) {
+	s := startServer(t, grpc.MaxConcurrentStreams(5))
+	conn, client := open(t, s, grpcpool.Config{Unary: grpcpool.Bounds{Max: 1}})
+	s.holdCalls()
+	stream := openEcho(t, t.Context(), client)
+	var c calls
+	c.start(12, emptyCall(t, client))
+	eventually(t, "five calls in flight, seven waiting", func() bool {
+		stats := conn.Stats().Unary
+		return stats.InFlight == 5 && stats.Waiting == 7
+	})
+	require.NoError(t, conn.Close())
+	for _, err := range c.wait() {
+		assert.Equal(t, codes.Canceled, status.Code(err), "%v", err)
+	}
+	_, err := stream.Recv()
+	assert.Equal(t, codes.Canceled, status.Code(err))
+
+	assert.Equal(t, grpcpool.ErrClosed, conn.Close(), "again")
+	assert.Equal(t, grpcpool.ErrClosed, emptyCall(t, client)())
+	_, err = client.FullDuplexCall(t.Context())
+	assert.Equal(t, grpcpool.ErrClosed, err)
+	assert.Equal(t, grpcpool.ErrClosed, conn.Ready(t.Context()))
+	stats := conn.Stats()
+	assert.Empty(t, stats.Unary.Connections)
+	assert.Zero(t, stats.Unary.InFlight)
+	assert.Zero(t, stats.Streams.InFlight)
+	assert.Zero(t, stats.Unary.Waiting)
+	assert.Equal(t, stats.Unary.Opened, stats.Unary.Closed)
+}
+
+// TestReadyEndsWithClose: Ready waits for a server that is not there, until Close.
+func TestReadyEndsWithClose(t *testing.T) {
+	s := startServer(t)
+	s.lis.setRefusing(true)
+	conn, _ := open(t, s, grpcpool.Config{})
+	var c calls
+	c.start(1, func() error { return conn.Ready(t.Context(), grpcpool.Unary, grpcpool.Bulk) })
+	eventually(t, "it tries", func() bool { return s.lis.accepted() > 0 })
+	require.NoError(t, conn.Close())
+	assert.Equal(t, []error{grpcpool.ErrClosed}, c.wait())
+	assert.ErrorContains(t, conn.Ready(t.Context(), 5), "there is no class 5; use Unary, Bulk or Streams")
+}
+
+func TestCloseUnused(t *testing.T) {
+	conn, _ := open(t, startServer(t), grpcpool.Config{})
+	require.NoError(t, conn.Close())
+}
+
+// TestCloseStorm: calls beside Close end with an error of gRPC's, and nothing is left.
+func TestCloseStorm(t *testing.T) {
+	s := startServer(t, grpc.MaxConcurrentStreams(2))
+	for range 30 {
+		conn, client := open(t, s, grpcpool.Config{IdleTimeout: time.Millisecond})
+		var all sync.WaitGroup
+		for i := range 16 {
+			all.Go(func() {
+				for {
+					err := emptyCall(t, client)()
+					if i%2 == 0 {
+						err = streamOnce(t.Context(), client)
+					}
+					if err != nil {
+						assert.Contains(t, []codes.Code{codes.Canceled, codes.Unavailable}, status.Code(err), "%v", err)
+						return
+					}
+				}
+			})
+		}
+		eventually(t, "calls are made", func() bool { return conn.Stats().Unary.Calls > 30 })
+		var closing sync.WaitGroup
+		for range 3 {
+			closing.Go(func() { _ = conn.Close() })
+		}
+		closing.Wait()
+		all.Wait()
+		eventually(t, "nothing is counted", func() bool {
+			stats := conn.Stats()
+			return stats.Unary.InFlight == 0 && stats.Streams.InFlight == 0
+		})
+	}
+}
+
+func streamOnce(ctx context.Context, client pb.TestServiceClient) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := client.FullDuplexCall(ctx)
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(&pb.StreamingOutputCallRequest{}); err != nil {
+		_, err = stream.Recv()
+		return err
+	}
+	_, err = stream.Recv()
+	return err
+}

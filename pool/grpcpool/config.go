@@ -1,0 +1,131 @@
+package grpcpool
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+)
+
+const (
+	// DefaultMaxConnections bounds the connections of a class when [Bounds].Max is 0.
+	// Eight of them carry 800 calls at a time to a server that allows 100 streams on
+	// each, the least of the usual limits (Kestrel 100, nginx 128, Go's net/http 250;
+	// grpc-go's servers have none).
+	DefaultMaxConnections = 8
+	// DefaultBulkBytes is the size of a request from which a unary call is bulk when
+	// [Config].BulkBytes is 0: 64 KiB, the window that an HTTP/2 stream starts with. A
+	// larger message can have to wait for the server, and what is behind it with it.
+	DefaultBulkBytes = 64 << 10
+	// DefaultIdleTimeout is for how long a connection must not have been needed before it
+	// is given up when [Config].IdleTimeout is 0. It is long beside what a connection
+	// costs to make, and short beside the 30 minutes after which gRPC itself lets an idle
+	// connection go.
+	DefaultIdleTimeout = 5 * time.Minute
+)
+
+// assumedStreams is the limit that a connection is taken to have until its server has
+// told it, and if nobody can hear that. It is grpc-go's own assumption, and the least
+// that RFC 9113, 6.5.2 recommends.
+const assumedStreams = 100
+
+// Config is the configuration of a [ClientConn]. The zero value is one with the right
+// defaults, but for TransportCredentials, which should be given.
+type Config struct {
+	// TransportCredentials secures the connections, as grpc.WithTransportCredentials does,
+	// which must not be given as well. Given here, the pool hears how many streams at a
+	// time the server allows on each connection, and opens as many connections as that
+	// makes useful. Credentials among the dial options work too, but leave it to guess:
+	// it takes the limit to be 100. To hear costs no allocation and no time to speak of,
+	// but a plaintext connection keeps gRPC's read buffer while idle, 32 KB by default.
+	TransportCredentials credentials.TransportCredentials
+
+	// Unary, Bulk and Streams bound the number of connections of each class.
+	Unary, Bulk, Streams Bounds
+
+	// Methods says which class the calls of a method belong to, by the method's full name,
+	// "/package.Service/Method", or for all of a service "/package.Service/". The exact
+	// name goes before that of the service. Default: streaming methods are of class
+	// Streams, others of class Unary, or of Bulk for their size. Unary methods whose
+	// replies are large should be listed, because that is not known before.
+	Methods map[string]Class
+	// BulkBytes is the size of a protobuf request, in bytes, from which a call of a unary
+	// method that is not in Methods is Bulk. Default: [DefaultBulkBytes]. Negative: its
+	// size makes no request bulk.
+	BulkBytes int
+
+	// StreamsPerConnection bounds the calls and streams at a time on one connection, below
+	// the server's own limit. More of them wait, once the class has all its connections.
+	// Set it if a load balancing policy below has several connections and puts all calls
+	// on one of them: the pool adds up the limits of what is connected. Default: the
+	// server's limits alone.
+	StreamsPerConnection int
+
+	// IdleTimeout is for how long fewer connections must have sufficed before one is given
+	// up. It is closed when the last call and the last stream on it has ended. Default:
+	// [DefaultIdleTimeout]. Negative: connections are kept.
+	IdleTimeout time.Duration
+}
+
+// Bounds bound the number of connections of a class.
+type Bounds struct {
+	// Min is how many connections the class has from its first call on. Default: 1.
+	Min int
+	// Max is how many it has at most, draining ones included. Default:
+	// [DefaultMaxConnections], or Min if that is more.
+	Max int
+}
+
+// validate names the first field that is wrong, and says what it should be.
+func (c Config) validate() error {
+	for class, b := range c.bounds() {
+		switch name := fieldOf(Class(class)); {
+		case b.Min < 0:
+			return fmt.Errorf("grpcpool: Config.%s.Min is %d; it must be 1 or more, or 0 for 1", name, b.Min)
+		case b.Max < 0:
+			return fmt.Errorf("grpcpool: Config.%s.Max is %d; it must be 1 or more, or 0 for %d", name, b.Max, DefaultMaxConnections)
+		case b.Max > 0 && b.Max < b.Min:
+			return fmt.Errorf("grpcpool: Config.%s.Max is %d, less than its Min, %d; raise Max or leave it out", name, b.Max, b.Min)
+		}
+	}
+	if c.StreamsPerConnection < 0 {
+		return fmt.Errorf("grpcpool: Config.StreamsPerConnection is %d; it must be 1 or more, or 0 for the server's limit alone", c.StreamsPerConnection)
+	}
+	for method, class := range c.Methods {
+		if !class.valid() {
+			return fmt.Errorf("grpcpool: Config.Methods[%q] is %v; it must be Unary, Bulk or Streams", method, class)
+		}
+		if rest, ok := strings.CutPrefix(method, "/"); !ok || strings.Count(rest, "/") != 1 || rest[0] == '/' {
+			return fmt.Errorf("grpcpool: Config.Methods has the key %q; it must be a full method name as \"/package.Service/Method\", or \"/package.Service/\"", method)
+		}
+	}
+	return nil
+}
+
+// withDefaults returns the configuration with a value in every field that has a default.
+func (c Config) withDefaults() Config {
+	for _, b := range []*Bounds{&c.Unary, &c.Bulk, &c.Streams} {
+		b.Min = max(b.Min, 1)
+		if b.Max == 0 {
+			b.Max = max(DefaultMaxConnections, b.Min)
+		}
+	}
+	if c.BulkBytes == 0 {
+		c.BulkBytes = DefaultBulkBytes
+	}
+	if c.IdleTimeout == 0 {
+		c.IdleTimeout = DefaultIdleTimeout
+	}
+	return c
+}
+
+func (c Config) bounds() [classes]Bounds {
+	return [classes]Bounds{Unary: c.Unary, Bulk: c.Bulk, Streams: c.Streams}
+}
+
+// fieldOf returns the name of the field for the bounds of a class.
+func fieldOf(c Class) string {
+	name := c.String()
+	return strings.ToUpper(name[:1]) + name[1:]
+}

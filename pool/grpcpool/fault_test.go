@@ -1,0 +1,159 @@
+package grpcpool_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/pool/grpcpool"
+)
+
+func quickReconnect() grpc.DialOption {
+	return grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond},
+		MinConnectTimeout: patience,
+	})
+}
+
+// TestUnreachable: all calls get gRPC's error, and no connection is opened for their number.
+func TestUnreachable(t *testing.T) {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, lis.Close())
+	conn, err := grpcpool.NewClient("passthrough:///"+lis.Addr().String(), grpcpool.Config{TransportCredentials: insecure.NewCredentials()})
+	require.NoError(t, err)
+	defer conn.Close()
+	var c calls
+	c.start(300, emptyCall(t, testClient(conn)))
+	for _, err := range c.wait() {
+		assert.Equal(t, codes.Unavailable, status.Code(err))
+		assert.ErrorContains(t, err, "connection refused")
+	}
+	assert.Len(t, conn.Stats().Unary.Connections, 1)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err = conn.Ready(ctx)
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorContains(t, err, lis.Addr().String())
+}
+
+// TestWaitForReady: calls that may wait go through when there is a server.
+func TestWaitForReady(t *testing.T) {
+	s := startServer(t, grpc.MaxConcurrentStreams(10))
+	s.lis.setRefusing(true)
+	conn, client := open(t, s, grpcpool.Config{}, quickReconnect())
+	require.Equal(t, codes.Unavailable, status.Code(emptyCall(t, client)()))
+	var c calls
+	c.start(40, emptyCall(t, client, grpc.WaitForReady(true)))
+	eventually(t, "all calls wait", func() bool { return conn.Stats().Unary.Calls == 41 })
+	s.lis.setRefusing(false)
+	c.requireOK(t)
+	assert.Zero(t, conn.Stats().Unary.InFlight)
+}
+
+// TestLostConnectionIsAvoided: of two connections one is lost and cannot be made again. No
+// call fails, as long as the other one has room.
+func TestLostConnectionIsAvoided(t *testing.T) {
+	s := startServer(t, grpc.MaxConcurrentStreams(50))
+	conn, client := open(t, s, grpcpool.Config{Unary: grpcpool.Bounds{Min: 2, Max: 2}}, quickReconnect())
+	require.NoError(t, conn.Ready(t.Context()))
+	require.Equal(t, 2, s.lis.accepted())
+	s.lis.setRefusing(true)
+	s.lis.cut(0)
+	eventually(t, "the loss is noticed", func() bool { return ready(conn) == 1 })
+	for range 100 {
+		require.NoError(t, emptyCall(t, client)())
+	}
+
+	// More calls than the one can carry: they wait for it rather than fail on the other.
+	s.holdCalls()
+	var c calls
+	c.start(80, emptyCall(t, client))
+	eventually(t, "one is full", func() bool { n, _ := s.now(); return n == 50 })
+	eventually(t, "the rest waits", func() bool { return conn.Stats().Unary.Waiting == 30 })
+	s.letGo()
+	c.requireOK(t)
+
+	// The connection is used again when it is back.
+	s.lis.setRefusing(false)
+	s.holdCalls()
+	c = calls{}
+	c.start(80, emptyCall(t, client))
+	eventually(t, "all calls reach the server", func() bool { n, conns := s.now(); return n == 80 && conns == 2 })
+	s.letGo()
+	c.requireOK(t)
+}
+
+func ready(conn *grpcpool.ClientConn) int {
+	n := 0
+	for _, c := range conn.Stats().Unary.Connections {
+		if c.State == connectivity.Ready {
+			n++
+		}
+	}
+	return n
+}
+
+// TestServerCyclesConnections: a server that bounds the age of connections fails no call.
+func TestServerCyclesConnections(t *testing.T) {
+	s := startServer(t, grpc.MaxConcurrentStreams(4),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: 50 * time.Millisecond}))
+	conn, client := open(t, s, grpcpool.Config{IdleTimeout: 100 * time.Millisecond})
+	stream := openEcho(t, t.Context(), client)
+	var c calls
+	cycled := func() bool { return s.connections() > 10 }
+	c.start(16, func() error {
+		for !cycled() {
+			if err := emptyCall(t, client)(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	c.requireOK(t)
+	echo(t, stream)
+	finish(t, stream)
+	assert.Zero(t, conn.Stats().Unary.InFlight)
+}
+
+// TestChannelIdle: connections that gRPC has let go are made again.
+func TestChannelIdle(t *testing.T) {
+	s := startServer(t, grpc.MaxConcurrentStreams(10))
+	conn, client := open(t, s, grpcpool.Config{}, grpc.WithIdleTimeout(100*time.Millisecond))
+	for range 3 {
+		s.holdCalls()
+		var c calls
+		c.start(25, emptyCall(t, client))
+		eventually(t, "all calls reach the server", func() bool { n, _ := s.now(); return n == 25 })
+		s.letGo()
+		c.requireOK(t)
+		eventually(t, "the channels are idle", func() bool { return ready(conn) == 0 })
+	}
+	assert.Len(t, conn.Stats().Unary.Connections, 3)
+}
+
+// TestInterceptorsSeeEachCallOnce holds the pool to doing nothing to a call.
+func TestInterceptorsSeeEachCallOnce(t *testing.T) {
+	seen := 0
+	_, client := open(t, startServer(t), grpcpool.Config{}, grpc.WithUnaryInterceptor(
+		func(ctx context.Context, method string, in, out any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			seen++
+			assert.Equal(t, pb.TestService_EmptyCall_FullMethodName, method)
+			return next(ctx, method, in, out, cc, opts...)
+		}))
+	require.NoError(t, emptyCall(t, client)())
+	assert.Equal(t, 1, seen)
+}

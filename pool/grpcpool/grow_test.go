@@ -1,0 +1,203 @@
+package grpcpool_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/pool/grpcpool"
+)
+
+// TestGrowsWithTheServersLimit: as many connections as the limit makes useful, and all
+// calls are in the hands of the server at once. A connection more would be of no use.
+func TestGrowsWithTheServersLimit(t *testing.T) {
+	serverTLS, clientTLS := tlsCredentials(t)
+	for _, tt := range []struct {
+		name    string
+		server  []grpc.ServerOption
+		config  grpcpool.Config
+		calls   int
+		want    int // connections
+		maximum int // calls on one of them
+	}{
+		{
+			name: "100", server: []grpc.ServerOption{grpc.MaxConcurrentStreams(100)},
+			calls: 256, want: 3, maximum: 100,
+		},
+		{
+			name: "100 under TLS", server: []grpc.ServerOption{grpc.MaxConcurrentStreams(100), grpc.Creds(serverTLS)},
+			config: grpcpool.Config{TransportCredentials: clientTLS},
+			calls:  256, want: 3, maximum: 100,
+		},
+		{
+			name: "more than gRPC assumes", server: []grpc.ServerOption{grpc.MaxConcurrentStreams(250)},
+			calls: 256, want: 2, maximum: 250,
+		},
+		{
+			name: "less than gRPC assumes", server: []grpc.ServerOption{grpc.MaxConcurrentStreams(7)},
+			calls: 30, want: 5, maximum: 7,
+		},
+		{
+			name: "none", calls: 300, want: 1, maximum: 300,
+		},
+		{
+			name: "the user's", config: grpcpool.Config{StreamsPerConnection: 20},
+			calls: 50, want: 3, maximum: 20,
+		},
+		{
+			name: "the user's is more than the server's", server: []grpc.ServerOption{grpc.MaxConcurrentStreams(10)},
+			config: grpcpool.Config{StreamsPerConnection: 20},
+			calls:  50, want: 5, maximum: 10,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := startServer(t, tt.server...)
+			conn, client := open(t, s, tt.config)
+			s.holdCalls()
+			var c calls
+			c.start(tt.calls, emptyCall(t, client))
+			eventually(t, "all calls reach the server", func() bool { n, _ := s.now(); return n == tt.calls })
+			stats := conn.Stats().Unary
+			assert.Len(t, stats.Connections, tt.want)
+			assert.Equal(t, tt.want, s.connections())
+			assert.LessOrEqual(t, s.mostOnOne(), tt.maximum)
+			assert.Equal(t, tt.calls, stats.InFlight)
+			assert.Zero(t, stats.Waiting)
+			s.letGo()
+			c.requireOK(t)
+			assert.Zero(t, conn.Stats().Unary.InFlight)
+		})
+	}
+}
+
+// TestWaitersInOrder: with all connections that there may be full, calls wait in the pool,
+// and go on in the order in which they came.
+func TestWaitersInOrder(t *testing.T) {
+	s := startServer(t, grpc.MaxConcurrentStreams(1))
+	conn, client := open(t, s, grpcpool.Config{Unary: grpcpool.Bounds{Max: 1}})
+	s.holdCalls()
+	var c calls
+	c.start(1, emptyCall(t, client))
+	eventually(t, "the connection is full", func() bool { n, _ := s.now(); return n == 1 })
+
+	const waiting = 20
+	var want []int32
+	for i := range int32(waiting) {
+		want = append(want, i)
+		c.start(1, func() error {
+			_, err := client.UnaryCall(t.Context(), &pb.SimpleRequest{ResponseSize: i})
+			return err
+		})
+		eventually(t, "the call waits", func() bool { return conn.Stats().Unary.Waiting == len(want) })
+	}
+	s.letGo()
+	c.requireOK(t)
+	assert.Equal(t, want, s.sizes)
+	stats := conn.Stats().Unary
+	assert.EqualValues(t, waiting+1, stats.Calls)
+	assert.GreaterOrEqual(t, stats.Waited, uint64(waiting))
+	assert.Positive(t, stats.WaitTime)
+	assert.Len(t, stats.Connections, 1)
+	assert.Equal(t, 1, stats.Connections[0].StreamLimit)
+}
+
+// TestWaitEndsWithContext: the code is gRPC's, the text says what was waited for, and the
+// place in the queue is free again.
+func TestWaitEndsWithContext(t *testing.T) {
+	s := startServer(t, grpc.MaxConcurrentStreams(1))
+	conn, client := open(t, s, grpcpool.Config{Unary: grpcpool.Bounds{Max: 1}})
+	s.holdCalls()
+	var c calls
+	c.start(1, emptyCall(t, client))
+	eventually(t, "the connection is full", func() bool { n, _ := s.now(); return n == 1 })
+
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err := client.EmptyCall(ctx, nil)
+	assert.Equal(t, codes.DeadlineExceeded, status.Code(err))
+	assert.ErrorContains(t, err, "the unary class has 1 calls in flight on 1 connections, of at most 1")
+
+	ctx, cancel = context.WithCancel(t.Context())
+	var canceled calls
+	canceled.start(1, func() error { _, err := client.EmptyCall(ctx, nil); return err })
+	eventually(t, "the call waits", func() bool { return conn.Stats().Unary.Waiting == 1 })
+	cancel()
+	assert.Equal(t, codes.Canceled, status.Code(canceled.wait()[0]))
+	assert.Zero(t, conn.Stats().Unary.Waiting)
+
+	s.letGo()
+	c.requireOK(t)
+	require.NoError(t, emptyCall(t, client)())
+}
+
+// TestUnknownLimit: with credentials among the dial options nobody hears the limit. The
+// usual one is assumed, but no call is held back for it.
+func TestUnknownLimit(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		max   int
+		conns int
+	}{
+		{"room to grow", 0, 2},
+		{"none", 1, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := startServer(t)
+			conn, err := grpcpool.NewClient("passthrough:///"+s.addr, grpcpool.Config{Unary: grpcpool.Bounds{Max: tt.max}},
+				grpc.WithTransportCredentials(insecure.NewCredentials()))
+			require.NoError(t, err)
+			defer conn.Close()
+			s.holdCalls()
+			var c calls
+			c.start(150, emptyCall(t, testClient(conn)))
+			eventually(t, "all calls reach the server", func() bool { n, _ := s.now(); return n == 150 })
+			assert.Len(t, conn.Stats().Unary.Connections, tt.conns)
+			assert.Zero(t, conn.Stats().Unary.Connections[0].StreamLimit)
+			s.letGo()
+			c.requireOK(t)
+		})
+	}
+}
+
+// TestSeveralBackends: the limits of a channel's connections are added up.
+func TestSeveralBackends(t *testing.T) {
+	a := startServer(t, grpc.MaxConcurrentStreams(10))
+	b := startServer(t, grpc.MaxConcurrentStreams(10))
+	conn, err := grpcpool.NewClient("static:///both", grpcpool.Config{TransportCredentials: insecure.NewCredentials()},
+		grpc.WithResolvers(static{a.addr, b.addr}),
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"round_robin": {}}]}`))
+	require.NoError(t, err)
+	defer conn.Close()
+	client := testClient(conn)
+	require.NoError(t, conn.Ready(t.Context()))
+	eventually(t, "both backends have told their limits", func() bool { return conn.Stats().Unary.Connections[0].StreamLimit == 20 })
+	eventually(t, "both backends are used", func() bool {
+		require.NoError(t, emptyCall(t, client)())
+		return a.connections() == 1 && b.connections() == 1
+	})
+	a.holdCalls()
+	b.holdCalls()
+	inside := func() int {
+		inA, _ := a.now()
+		inB, _ := b.now()
+		return inA + inB
+	}
+	var c calls
+	c.start(20, emptyCall(t, client))
+	eventually(t, "20 calls reach the servers", func() bool { return inside() == 20 })
+	assert.Len(t, conn.Stats().Unary.Connections, 1)
+	c.start(1, emptyCall(t, client))
+	eventually(t, "the next call has a new channel", func() bool { return inside() == 21 })
+	assert.Len(t, conn.Stats().Unary.Connections, 2)
+	a.letGo()
+	b.letGo()
+	c.requireOK(t)
+}

@@ -1,0 +1,314 @@
+package grpcpool_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"math/big"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/peer"
+
+	"github.com/quorate/quorate/pool/grpcpool"
+)
+
+// patience is how long a test waits for what has to happen.
+const patience = 30 * time.Second
+
+// server is a gRPC server that holds its calls on request, and knows which connection each
+// has come on.
+type server struct {
+	pb.UnimplementedTestServiceServer
+
+	addr string
+	grpc *grpc.Server
+	lis  *listener
+
+	mu      sync.Mutex
+	hold    chan struct{}  // closed to let calls end; nil: they end at once
+	inside  map[string]int // calls and streams inside handlers, by connection
+	most    map[string]int // the most there were at a time
+	served  map[string]int // by connection
+	methods map[string]map[string]bool
+	sizes   []int32 // of the responses that UnaryCall was asked for, in this order
+}
+
+func startServer(t *testing.T, opts ...grpc.ServerOption) *server {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &server{
+		addr: lis.Addr().String(), lis: &listener{Listener: lis},
+		inside: map[string]int{}, most: map[string]int{}, served: map[string]int{}, methods: map[string]map[string]bool{},
+	}
+	s.grpc = grpc.NewServer(append(opts, grpc.WaitForHandlers(true))...)
+	pb.RegisterTestServiceServer(s.grpc, s)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = s.grpc.Serve(s.lis) })
+	t.Cleanup(func() {
+		s.letGo()
+		s.grpc.Stop()
+		serving.Wait()
+	})
+	return s
+}
+
+// holdCalls makes calls stay until letGo.
+func (s *server) holdCalls() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hold = make(chan struct{})
+}
+
+func (s *server) letGo() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hold != nil {
+		close(s.hold)
+		s.hold = nil
+	}
+}
+
+// enter counts a call in, and returns what counts it out.
+func (s *server) enter(ctx context.Context, method string) (leave func(), hold chan struct{}) {
+	p, _ := peer.FromContext(ctx)
+	from := p.Addr.String()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inside[from]++
+	s.most[from] = max(s.most[from], s.inside[from])
+	s.served[from]++
+	if s.methods[method] == nil {
+		s.methods[method] = map[string]bool{}
+	}
+	s.methods[method][from] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.inside[from]--
+	}, s.hold
+}
+
+func (s *server) stay(ctx context.Context, method string) {
+	leave, hold := s.enter(ctx, method)
+	defer leave()
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (s *server) EmptyCall(ctx context.Context, in *pb.Empty) (*pb.Empty, error) {
+	s.stay(ctx, "EmptyCall")
+	return in, nil
+}
+
+func (s *server) UnaryCall(ctx context.Context, in *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+	s.mu.Lock()
+	s.sizes = append(s.sizes, in.ResponseSize)
+	s.mu.Unlock()
+	s.stay(ctx, "UnaryCall")
+	return &pb.SimpleResponse{Payload: &pb.Payload{Body: make([]byte, in.ResponseSize)}}, nil
+}
+
+// FullDuplexCall echoes.
+func (s *server) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) error {
+	leave, _ := s.enter(stream.Context(), "FullDuplexCall")
+	defer leave()
+	for {
+		in, err := stream.Recv()
+		if err != nil {
+			return nil // the client has ended the stream
+		}
+		if in.ResponseStatus != nil {
+			return grpcError(in.ResponseStatus)
+		}
+		if err := stream.Send(&pb.StreamingOutputCallResponse{Payload: in.Payload}); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *server) StreamingInputCall(stream pb.TestService_StreamingInputCallServer) error {
+	leave, _ := s.enter(stream.Context(), "StreamingInputCall")
+	defer leave()
+	for {
+		if _, err := stream.Recv(); err != nil {
+			return stream.SendAndClose(&pb.StreamingInputCallResponse{})
+		}
+	}
+}
+
+// now returns how many calls and streams are inside handlers, and on how many connections.
+func (s *server) now() (calls, conns int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.inside {
+		calls += n
+		if n > 0 {
+			conns++
+		}
+	}
+	return calls, conns
+}
+
+// connections returns how many connections have carried a call.
+func (s *server) connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.served)
+}
+
+// mostOnOne returns the most calls there were at a time on one connection.
+func (s *server) mostOnOne() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	most := 0
+	for _, n := range s.most {
+		most = max(most, n)
+	}
+	return most
+}
+
+// carriers returns the connections that have carried calls of a method.
+func (s *server) carriers(method string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var conns []string
+	for c := range s.methods[method] {
+		conns = append(conns, c)
+	}
+	return conns
+}
+
+// listener can refuse connections, and close those that it has taken.
+type listener struct {
+	net.Listener
+	mu     sync.Mutex
+	conns  []net.Conn
+	refuse bool
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		l.mu.Lock()
+		refuse := l.refuse
+		l.conns = append(l.conns, c)
+		l.mu.Unlock()
+		if !refuse {
+			return c, nil
+		}
+		_ = c.Close()
+	}
+}
+
+func (l *listener) setRefusing(refuse bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refuse = refuse
+}
+
+// accepted returns how many connections were made, refused ones included.
+func (l *listener) accepted() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.conns)
+}
+
+// cut closes the i-th connection.
+func (l *listener) cut(i int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.conns[i].Close()
+}
+
+// open returns a pool for the server, with insecure credentials if the configuration has
+// none.
+func open(t *testing.T, s *server, config grpcpool.Config, opts ...grpc.DialOption) (*grpcpool.ClientConn, pb.TestServiceClient) {
+	t.Helper()
+	if config.TransportCredentials == nil {
+		config.TransportCredentials = insecure.NewCredentials()
+	}
+	conn, err := grpcpool.NewClient("passthrough:///"+s.addr, config, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn, pb.NewTestServiceClient(conn)
+}
+
+// calls makes calls in the background, and returns their errors once they have ended.
+type calls struct {
+	all  sync.WaitGroup
+	mu   sync.Mutex
+	errs []error
+}
+
+func (c *calls) start(n int, call func() error) {
+	for range n {
+		c.all.Go(func() {
+			err := call()
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.errs = append(c.errs, err)
+		})
+	}
+}
+
+func (c *calls) wait() []error {
+	c.all.Wait()
+	return c.errs
+}
+
+func (c *calls) requireOK(t *testing.T) {
+	t.Helper()
+	for _, err := range c.wait() {
+		require.NoError(t, err)
+	}
+}
+
+func emptyCall(t *testing.T, client pb.TestServiceClient, opts ...grpc.CallOption) func() error {
+	return func() error {
+		_, err := client.EmptyCall(t.Context(), &pb.Empty{}, opts...)
+		return err
+	}
+}
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	require.Eventually(t, condition, patience, time.Millisecond, what)
+}
+
+// tlsCredentials returns credentials of a server and of a client that trusts it.
+func tlsCredentials(t *testing.T) (forServer, forClient credentials.TransportCredentials) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"server.test"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	cert, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	roots.AddCert(cert)
+	forServer = credentials.NewServerTLSFromCert(&tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key})
+	return forServer, credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "server.test", MinVersion: tls.VersionTLS12})
+}

@@ -1,0 +1,102 @@
+package grpcpool
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// Of HTTP/2, RFC 9113: the header of a frame (4.1) and the SETTINGS frame (6.5).
+const (
+	frameHeaderLen             = 9
+	frameSettings         byte = 0x4
+	flagAck               byte = 0x1
+	settingLen                 = 6
+	settingMaxConcurrent       = 0x3
+	unlimited                  = math.MaxUint32 // the limit of a server that sends none
+	positionType               = 3
+	positionFlags              = 4
+	positionSettingValues      = 2
+)
+
+// settingsReader finds in the bytes that a server sends how many streams at a time it
+// allows. The bytes come in pieces of any size.
+type settingsReader struct {
+	// found is called with each limit that the server sets, and once with unlimited if it
+	// begins without setting one.
+	found func(limit uint32)
+
+	buf    [frameHeaderLen]byte // of a frame header, or of a setting
+	filled int                  // bytes in buf
+	left   int                  // bytes of the payload that are still to come
+	inside bool                 // the payload is that of a SETTINGS frame
+	first  bool                 // and it is the first frame
+	limit  uint32               // what this frame has said so far
+	told   bool                 // it has said something
+	frames bool                 // there was a frame before
+	off    bool                 // this is not HTTP/2
+}
+
+// read takes the next bytes.
+func (r *settingsReader) read(p []byte) {
+	for len(p) > 0 && !r.off {
+		switch {
+		case r.left > 0 && !r.inside: // a frame of another type
+			n := min(len(p), r.left)
+			r.left -= n
+			p = p[n:]
+		case r.left > 0:
+			if p = r.fill(p, settingLen); r.filled == settingLen {
+				r.filled = 0
+				r.left -= settingLen
+				r.setting()
+			}
+		default:
+			if p = r.fill(p, frameHeaderLen); r.filled == frameHeaderLen {
+				r.filled = 0
+				r.header()
+			}
+		}
+	}
+}
+
+// fill moves bytes of p to the buffer until that holds n, and returns the rest.
+func (r *settingsReader) fill(p []byte, n int) []byte {
+	moved := copy(r.buf[r.filled:n], p)
+	r.filled += moved
+	return p[moved:]
+}
+
+// header begins a frame. The first one of a server is SETTINGS, and the settings in a
+// frame are whole; a peer for which that is not so does not speak HTTP/2.
+func (r *settingsReader) header() {
+	r.left = int(r.buf[0])<<16 | int(r.buf[1])<<8 | int(r.buf[2])
+	settings := r.buf[positionType] == frameSettings && r.buf[positionFlags]&flagAck == 0
+	r.first, r.frames = !r.frames, true
+	r.inside, r.told = settings, false
+	if (r.first && !settings) || (settings && r.left%settingLen != 0) {
+		r.off = true
+		return
+	}
+	if settings && r.left == 0 {
+		r.settled()
+	}
+}
+
+func (r *settingsReader) setting() {
+	if binary.BigEndian.Uint16(r.buf[:]) == settingMaxConcurrent {
+		r.limit, r.told = binary.BigEndian.Uint32(r.buf[positionSettingValues:]), true
+	}
+	if r.left == 0 {
+		r.settled()
+	}
+}
+
+// settled is called at the end of a SETTINGS frame.
+func (r *settingsReader) settled() {
+	switch {
+	case r.told:
+		r.found(r.limit)
+	case r.first:
+		r.found(unlimited)
+	}
+}

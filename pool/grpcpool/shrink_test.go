@@ -1,0 +1,155 @@
+package grpcpool_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/pool/grpcpool"
+)
+
+func draining(s grpcpool.ClassStats) int {
+	n := 0
+	for _, c := range s.Connections {
+		if c.Draining {
+			n++
+		}
+	}
+	return n
+}
+
+// TestShrinkCutsNoStream: of three connections with streams two are given up, and live as
+// long as their streams.
+func TestShrinkCutsNoStream(t *testing.T) {
+	s := startServer(t, grpc.MaxConcurrentStreams(2))
+	conn, client := open(t, s, grpcpool.Config{IdleTimeout: 20 * time.Millisecond})
+	var streams []pb.TestService_FullDuplexCallClient
+	for range 6 {
+		streams = append(streams, openEcho(t, t.Context(), client))
+	}
+	require.Len(t, conn.Stats().Streams.Connections, 3)
+	// The first connection was full before the second was opened, and so on.
+	for _, i := range []int{1, 3, 5} {
+		finish(t, streams[i])
+	}
+	eventually(t, "three streams need two connections", func() bool { return draining(conn.Stats().Streams) == 1 })
+	finish(t, streams[2])
+	eventually(t, "two need one", func() bool {
+		stats := conn.Stats().Streams
+		return len(stats.Connections)-draining(stats) == 1
+	})
+	for _, i := range []int{0, 4} {
+		echo(t, streams[i])
+		finish(t, streams[i])
+	}
+	eventually(t, "one connection is left", func() bool { return len(conn.Stats().Streams.Connections) == 1 })
+	assert.EqualValues(t, 2, conn.Stats().Streams.Closed)
+	finish(t, openEcho(t, t.Context(), client))
+}
+
+// TestDrainingIsTakenBack: before a new connection is opened.
+func TestDrainingIsTakenBack(t *testing.T) {
+	s := startServer(t, grpc.MaxConcurrentStreams(4))
+	conn, client := open(t, s, grpcpool.Config{IdleTimeout: 20 * time.Millisecond})
+	var streams []pb.TestService_FullDuplexCallClient
+	for range 8 {
+		streams = append(streams, openEcho(t, t.Context(), client))
+	}
+	require.Len(t, conn.Stats().Streams.Connections, 2)
+	var left []pb.TestService_FullDuplexCallClient
+	for i, stream := range streams {
+		if i%4 == 0 { // one stream stays on each
+			left = append(left, stream)
+		} else {
+			finish(t, stream)
+		}
+	}
+	eventually(t, "one drains", func() bool { return draining(conn.Stats().Streams) == 1 })
+	for range 6 {
+		left = append(left, openEcho(t, t.Context(), client))
+	}
+	assert.EqualValues(t, 2, conn.Stats().Streams.Opened)
+	for _, stream := range left {
+		finish(t, stream)
+	}
+}
+
+// TestMinIsKept: connections that the class keeps are not given up.
+func TestMinIsKept(t *testing.T) {
+	s := startServer(t, grpc.MaxConcurrentStreams(1))
+	conn, client := open(t, s, grpcpool.Config{IdleTimeout: 10 * time.Millisecond, Streams: grpcpool.Bounds{Min: 2, Max: 4}})
+	require.NoError(t, conn.Ready(t.Context(), grpcpool.Streams))
+	assert.Equal(t, 2, s.lis.accepted())
+	var streams []pb.TestService_FullDuplexCallClient
+	for range 4 {
+		streams = append(streams, openEcho(t, t.Context(), client))
+	}
+	for _, stream := range streams {
+		finish(t, stream)
+	}
+	eventually(t, "two are left", func() bool { return len(conn.Stats().Streams.Connections) == 2 })
+	for range 2 {
+		streams = append(streams, openEcho(t, t.Context(), client))
+	}
+	assert.EqualValues(t, 4, conn.Stats().Streams.Opened)
+	finish(t, streams[4])
+	finish(t, streams[5])
+}
+
+// TestStorm: calls, streams, contexts that end, growth and shrinking all at the same time.
+// No call fails but for its own context, and no count is off in the end.
+func TestStorm(t *testing.T) {
+	s := startServer(t, grpc.MaxConcurrentStreams(3))
+	conn, client := open(t, s, grpcpool.Config{IdleTimeout: time.Millisecond})
+	stop, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	var all sync.WaitGroup
+	worker := func(work func(ctx context.Context) error) {
+		all.Go(func() {
+			for i := 0; stop.Err() == nil; i++ {
+				long := patience
+				if i%5 == 4 {
+					long = time.Duration(i%700) * time.Microsecond
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), long)
+				if err := work(ctx); long == patience {
+					assert.NoError(t, err)
+				} else if err != nil {
+					assert.Equal(t, codes.DeadlineExceeded, status.Code(err), "%v", err)
+				}
+				cancel()
+			}
+		})
+	}
+	for range 12 {
+		worker(func(ctx context.Context) error {
+			_, err := client.EmptyCall(ctx, &pb.Empty{})
+			return err
+		})
+		worker(func(ctx context.Context) error { return streamOnce(ctx, client) })
+	}
+	all.Go(func() {
+		for stop.Err() == nil {
+			conn.Stats()
+			time.Sleep(2 * time.Millisecond) // moments without calls let connections go
+		}
+	})
+	all.Wait()
+	eventually(t, "nothing is in flight, and one connection left in each class", func() bool {
+		stats := conn.Stats()
+		return stats.Unary.InFlight == 0 && stats.Streams.InFlight == 0 &&
+			len(stats.Unary.Connections) == 1 && len(stats.Streams.Connections) == 1
+	})
+	stats := conn.Stats()
+	assert.Zero(t, stats.Unary.Waiting)
+	assert.Greater(t, stats.Unary.Opened, uint64(1))
+	t.Logf("unary: %d calls, %d connections; streams: %d, %d", stats.Unary.Calls, stats.Unary.Opened, stats.Streams.Calls, stats.Streams.Opened)
+}

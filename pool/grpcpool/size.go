@@ -1,0 +1,157 @@
+package grpcpool
+
+import (
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/connectivity"
+)
+
+// closeDelay is for how long a connection is left open that was given up. A stream whose
+// context has ended is not counted any more, while gRPC is still ending it; on a connection
+// that is closed its owner would get the error for that, instead of the context's.
+const closeDelay = time.Second
+
+// open adds a connection, which gRPC makes in the background if connect is true, and with
+// the first call otherwise. It is called with the lock held, and does no I/O.
+func (g *group) open(connect bool) error {
+	limits := newStreamLimits(g.heard)
+	cc, err := g.dial(limits)
+	if err != nil {
+		return err
+	}
+	g.conns = append(g.conns, &conn{cc: cc, limits: limits})
+	g.counters.opened++
+	g.armShrinker()
+	if connect {
+		g.background.Go(cc.Connect)
+	}
+	return nil
+}
+
+// grow opens as many connections as those that wait need beyond what is coming, and one
+// for the call that is about to. It reports whether it opened one. It does not where that
+// would not help: while another cannot be made, and if the server allows no streams at all.
+func (g *group) grow(s *survey) bool {
+	if s.failing != nil || s.each == 0 {
+		return false
+	}
+	grown := false
+	for need := max(g.waiters.Len(), 1) - s.coming; need > 0 && len(g.conns) < g.bounds.Max; need -= s.each {
+		if g.open(true) != nil {
+			break
+		}
+		grown = true
+	}
+	return grown
+}
+
+// reclaim gives calls to a draining connection again, that with the most in flight, and
+// reports whether there was one.
+func (g *group) reclaim() bool {
+	var best *conn
+	for _, c := range g.conns {
+		if c.draining && (best == nil || c.inFlight > best.inFlight) {
+			best = c
+		}
+	}
+	if best == nil {
+		return false
+	}
+	best.draining = false
+	g.armShrinker()
+	return true
+}
+
+// armShrinker sees to it that shrink runs while there are connections to give up. It is
+// called with the lock held.
+func (g *group) armShrinker() {
+	if g.shrinker == nil && g.idle > 0 && g.active() > g.bounds.Min {
+		g.peak = g.inFlight + g.waiters.Len()
+		g.shrinker = time.AfterFunc(g.idle, g.shrink)
+	}
+}
+
+// shrink lets those connections drain that were not needed since it ran last.
+func (g *group) shrink() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shrinker = nil
+	if g.closed {
+		return
+	}
+	each := max(g.expected(), 1)
+	needed := max(g.bounds.Min, (g.peak+each-1)/each)
+	for n := g.active() - needed; n > 0; n-- {
+		g.drain()
+	}
+	g.armShrinker()
+}
+
+func (g *group) active() int {
+	n := 0
+	for _, c := range g.conns {
+		if !c.draining {
+			n++
+		}
+	}
+	return n
+}
+
+// drain takes a connection out of use: one that is not connected before others, and then
+// that with the least in flight.
+func (g *group) drain() {
+	var worst *conn
+	for _, c := range g.conns {
+		if !c.draining && (worst == nil || costsLess(c, worst)) {
+			worst = c
+		}
+	}
+	worst.draining = true
+	if worst.inFlight == 0 {
+		g.remove(worst)
+	}
+}
+
+func costsLess(a, b *conn) bool {
+	aReady, bReady := a.cc.GetState() == connectivity.Ready, b.cc.GetState() == connectivity.Ready
+	if aReady != bReady {
+		return !aReady
+	}
+	return a.inFlight < b.inFlight
+}
+
+// remove gives up a connection on which nothing is in flight. It is closed a little later.
+func (g *group) remove(c *conn) {
+	g.conns = slices.DeleteFunc(g.conns, func(other *conn) bool { return other == c })
+	g.counters.closed++
+	g.background.Go(func() {
+		select {
+		case <-time.After(closeDelay):
+		case <-g.closing:
+		}
+		c.cc.Close()
+	})
+}
+
+// openFirst adds the first connection, which is made with the first call.
+func (g *group) openFirst() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.open(false)
+}
+
+// openKept opens the connections that the group keeps, and returns those that it has.
+func (g *group) openKept() ([]*conn, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil, ErrClosed
+	}
+	for g.active() < g.bounds.Min {
+		if err := g.open(true); err != nil {
+			return nil, unavailable(err)
+		}
+	}
+	return slices.Clone(g.conns), nil
+}

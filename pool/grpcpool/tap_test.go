@@ -1,0 +1,119 @@
+package grpcpool
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+// tapped returns a connection with the tap of some limits on it, and its other end.
+func tapped(t *testing.T, creds credentials.TransportCredentials) (conn, server net.Conn) {
+	t.Helper()
+	raw, server := net.Pipe()
+	conn, _, err := creds.ClientHandshake(t.Context(), "", raw)
+	require.NoError(t, err)
+	t.Cleanup(func() { _, _ = conn.Close(), server.Close() })
+	return conn, server
+}
+
+// receive has the server send and the client read.
+func receive(t *testing.T, conn, server net.Conn, bytes []byte) {
+	t.Helper()
+	go func() { _, _ = server.Write(bytes) }()
+	for left := len(bytes); left > 0; {
+		n, err := conn.Read(make([]byte, 7))
+		require.NoError(t, err)
+		left -= n
+	}
+}
+
+func TestTapAddsUpLimits(t *testing.T) {
+	var told []int
+	limits := newStreamLimits(func(limit int) { told = append(told, limit) })
+	creds := tapping{insecure.NewCredentials(), limits}
+	_, known := limits.total()
+	assert.False(t, known)
+
+	first, firstServer := tapped(t, creds)
+	_, known = limits.total()
+	assert.False(t, known, "nothing was said")
+	receive(t, first, firstServer, settings(limit(10)))
+	second, secondServer := tapped(t, creds.Clone())
+	receive(t, second, secondServer, settings(limit(5)))
+	total, known := limits.total()
+	assert.Equal(t, 15, total)
+	assert.True(t, known)
+
+	receive(t, first, firstServer, slices.Concat(frame(0x6, 0, make([]byte, 8)...), settings(limit(20))))
+	total, _ = limits.total()
+	assert.Equal(t, 25, total, "a limit was changed")
+	assert.Equal(t, []int{10, 5, 20}, told)
+
+	require.NoError(t, first.Close())
+	total, _ = limits.total()
+	assert.Equal(t, 5, total)
+	require.NoError(t, secondServer.Close())
+	_, err := second.Read(make([]byte, 1))
+	require.Error(t, err)
+	_, known = limits.total()
+	assert.False(t, known, "a connection that is lost counts no more than one that is closed")
+
+	limits.set(first.(*tap), 7)
+	_, known = limits.total()
+	assert.False(t, known, "what comes too late is not heard")
+	assert.Len(t, told, 3)
+}
+
+func TestTapOfUnlimited(t *testing.T) {
+	limits := newStreamLimits(func(int) {})
+	for range 3 {
+		conn, server := tapped(t, tapping{insecure.NewCredentials(), limits})
+		receive(t, conn, server, settings())
+	}
+	total, _ := limits.total()
+	assert.Equal(t, 3*plenty, total)
+}
+
+// strange are credentials that refuse, and say that they come from xDS.
+type strange struct {
+	credentials.TransportCredentials
+	err error
+}
+
+func (s strange) UsesXDS() bool { return true }
+
+func (s strange) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, s.err
+}
+
+func TestTapKeepsWhatCredentialsAre(t *testing.T) {
+	refused := errors.New("refused")
+	creds := tapping{strange{insecure.NewCredentials(), refused}, newStreamLimits(func(int) {})}
+	_, _, err := creds.ClientHandshake(t.Context(), "", nil)
+	assert.Equal(t, refused, err)
+	assert.True(t, creds.UsesXDS())
+	assert.False(t, tapping{insecure.NewCredentials(), nil}.UsesXDS())
+	assert.Equal(t, "insecure", creds.Info().SecurityProtocol)
+}
+
+// TestNoConnectionAtAll: gRPC refuses at the second time what it took at the first.
+func TestNoConnectionAtAll(t *testing.T) {
+	g := newGroup(Bulk, Config{}.withDefaults(), func(*streamLimits) (*grpc.ClientConn, error) { return nil, errors.New("no resolver") })
+	_, err := g.acquire(t.Context())
+	assert.Equal(t, codes.Unavailable, status.Code(err))
+	assert.ErrorContains(t, err, "no resolver")
+	_, err = g.openKept()
+	assert.Equal(t, codes.Unavailable, status.Code(err))
+	assert.Zero(t, g.inFlight)
+	g.close()
+}

@@ -1,0 +1,256 @@
+package pool
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// ErrClosed is the error of Acquire on a pool that is closed, or was while it waited.
+var ErrClosed = errors.New("pool: closed")
+
+// ErrFull is the error of Acquire if there is no resource to borrow, there may be no more,
+// and [Config].WhenFull is [Fail].
+var ErrFull = errors.New("pool: all resources are borrowed, and there may be no more")
+
+// Pool keeps resources that are costly to make, and lends each to one borrower at a time.
+// Its methods may be called from several goroutines.
+type Pool[T any] struct {
+	config Config[T]
+	timed  bool               // it matters when a resource was used
+	ctx    context.Context    // that of Close
+	cancel context.CancelFunc // ends ctx
+
+	mu       sync.Mutex
+	closed   bool
+	size     int        // resources, and those that are being made or destroyed
+	building int        // are being made
+	dying    int        // are being destroyed
+	idle     []*item[T] // nobody uses them; the one that was used last is last
+	waiters  list.List  // of *waiter[T], in the order in which they came; then none is idle
+	leases   uint64     // how often resources were lent
+	keeper   keeper
+	counters counters
+}
+
+// item is a resource.
+type item[T any] struct {
+	value   T
+	expires time.Time // when it is too old; zero: never
+	used    time.Time // when it was released, or made; zero if that is not needed
+	fresh   bool      // it was made for its first borrower, and has not been idle
+	lease   uint64    // of its borrower; 0: it has none. Guarded by the pool's lock.
+}
+
+// waiter is an Acquire that waits for a resource.
+type waiter[T any] struct {
+	ctx   context.Context
+	since time.Time
+	place *list.Element  // nil once it has been given something
+	given chan result[T] // buffered: one result, ever
+}
+
+type result[T any] struct {
+	item *item[T]
+	err  error
+}
+
+// New returns a pool, and begins to make MinSize resources. It fails if the configuration
+// is not valid, naming the field. The pool must be closed.
+func New[T any](config Config[T]) (*Pool[T], error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	p := &Pool[T]{config: config.withDefaults()}
+	p.timed = config.MaxIdleTime > 0 || config.CheckAfter > 0
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refill()
+	return p, nil
+}
+
+// Acquire borrows a resource: the one that was used last, or one that is made for the
+// call while there are fewer than MaxSize. It must be released or discarded.
+//
+// If there are as many as there may be, Acquire waits, first come, first served, or returns
+// [ErrFull], see [Config].WhenFull. It returns [ErrClosed] when the pool is closed, also if
+// that happens while it waits; the error of Create for a resource that was to be made for it;
+// and when ctx ends, an error that errors.Is recognises as that of ctx.
+func (p *Pool[T]) Acquire(ctx context.Context) (Resource[T], error) {
+	it, err := p.next(ctx)
+	for err == nil {
+		fault := p.inspect(ctx, it)
+		if fault == sound {
+			return Resource[T]{pool: p, item: it, lease: it.lease}, nil
+		}
+		it, err = p.replace(ctx, it, fault)
+	}
+	return Resource[T]{}, err
+}
+
+// next borrows a resource that has not been inspected.
+func (p *Pool[T]) next(ctx context.Context) (*item[T], error) {
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
+	}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, ErrClosed
+	}
+	p.counters.acquired++
+	if it := p.pop(); it != nil {
+		p.mu.Unlock()
+		return it, nil
+	}
+	room := p.size < p.config.MaxSize
+	if spare := p.building > p.waiters.Len(); !room && !spare && p.config.WhenFull == Fail {
+		p.counters.full++
+		p.mu.Unlock()
+		return nil, ErrFull
+	}
+	w := p.newWaiter(ctx)
+	w.place = p.waiters.PushBack(w)
+	if room {
+		p.size++
+		p.build(w)
+	}
+	p.mu.Unlock()
+	return p.await(w)
+}
+
+func (p *Pool[T]) newWaiter(ctx context.Context) *waiter[T] {
+	p.counters.waited++
+	return &waiter[T]{ctx: ctx, since: time.Now(), given: make(chan result[T], 1)}
+}
+
+// pop lends the resource that was used last, if one is idle.
+func (p *Pool[T]) pop() *item[T] {
+	last := len(p.idle) - 1
+	if last < 0 {
+		return nil
+	}
+	it := p.idle[last]
+	p.idle[last] = nil
+	p.idle = p.idle[:last]
+	p.lend(it)
+	return it
+}
+
+func (p *Pool[T]) lend(it *item[T]) {
+	p.leases++
+	it.lease = p.leases
+}
+
+func (p *Pool[T]) await(w *waiter[T]) (*item[T], error) {
+	select {
+	case got := <-w.given:
+		return got.item, got.err
+	case <-w.ctx.Done():
+	}
+	p.mu.Lock()
+	if w.place != nil {
+		p.counters.canceled++
+		p.served(w)
+		p.mu.Unlock()
+		return nil, ended(w.ctx)
+	}
+	p.mu.Unlock()
+	got := <-w.given
+	if got.err != nil {
+		return nil, got.err
+	}
+	p.giveBack(got.item, got.item.lease, sound)
+	return nil, ended(w.ctx)
+}
+
+// served takes a waiter out of the queue.
+func (p *Pool[T]) served(w *waiter[T]) {
+	p.waiters.Remove(w.place)
+	w.place = nil
+	p.counters.waitTime += time.Since(w.since)
+}
+
+// offer gives a resource to who has waited for the longest, or keeps it for the next. It
+// returns why the resource is to be destroyed instead, sound if it is not. It is called
+// with the lock held.
+func (p *Pool[T]) offer(it *item[T]) fault {
+	it.lease = 0
+	if p.closed {
+		return poolClosed
+	}
+	if front := p.waiters.Front(); front != nil {
+		w := front.Value.(*waiter[T])
+		p.served(w)
+		p.lend(it)
+		w.given <- result[T]{item: it}
+		return sound
+	}
+	if len(p.idle) >= p.config.MaxIdle {
+		return tooManyIdle
+	}
+	it.fresh = false
+	p.idle = append(p.idle, it)
+	p.watch(it)
+	return sound
+}
+
+// giveBack ends a loan. It does nothing but count if that has ended before.
+func (p *Pool[T]) giveBack(it *item[T], lease uint64, why fault) {
+	var now time.Time
+	if p.timed || !it.expires.IsZero() {
+		now = time.Now()
+	}
+	p.mu.Lock()
+	if it.lease != lease {
+		p.counters.stale++
+		p.mu.Unlock()
+		return
+	}
+	it.fresh, it.used = false, now
+	if why == sound && !it.expires.IsZero() && !now.Before(it.expires) {
+		why = tooOld
+	}
+	if why == sound {
+		why = p.offer(it)
+	}
+	if why != sound {
+		it.lease = 0
+		p.dying++
+	}
+	p.mu.Unlock()
+	if why != sound {
+		p.destroy(it, why)
+	}
+}
+
+// Close ends the pool. Those that wait get [ErrClosed], as do those that come; idle
+// resources are destroyed before Close returns, and borrowed ones when they are released.
+// Those that are being made are destroyed when they have been, unless Create gives up: its
+// context ends. Close does not wait for these. Closing twice does no harm.
+func (p *Pool[T]) Close() {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle = nil
+	p.dying += len(idle)
+	p.closed = true
+	for p.waiters.Len() > 0 {
+		w := p.waiters.Front().Value.(*waiter[T])
+		p.served(w)
+		w.given <- result[T]{err: ErrClosed}
+	}
+	p.keeper.stop()
+	p.mu.Unlock()
+	p.cancel()
+	for _, it := range idle {
+		p.destroy(it, poolClosed)
+	}
+}
+
+func ended(ctx context.Context) error {
+	return fmt.Errorf("pool: no resource could be acquired: %w", ctx.Err())
+}

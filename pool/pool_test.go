@@ -1,0 +1,466 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/pool"
+)
+
+type config = pool.Config[*thing]
+
+// outcome is that of an Acquire in the background.
+type outcome struct {
+	r   pool.Resource[*thing]
+	err error
+	at  time.Time
+}
+
+// acquiring acquires in the background. Inside a bubble it has begun to wait when
+// acquiring returns.
+func acquiring(ctx context.Context, p *pool.Pool[*thing]) <-chan outcome {
+	done := make(chan outcome, 1)
+	go func() {
+		r, err := p.Acquire(ctx)
+		done <- outcome{r, err, time.Now()}
+	}()
+	synctest.Wait()
+	return done
+}
+
+// inBubble runs a test in virtual time.
+func inBubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+func TestLastUsedFirst(t *testing.T) {
+	p, f := newPool(t, nil)
+	a, b, c := acquire(t, p), acquire(t, p), acquire(t, p)
+	a.Release()
+	c.Release()
+	b.Release()
+	assert.Equal(t, b.Value(), acquire(t, p).Value())
+	assert.Equal(t, c.Value(), acquire(t, p).Value())
+	assert.Equal(t, a.Value(), acquire(t, p).Value())
+	made, _, _ := f.counts()
+	assert.Equal(t, 3, made)
+}
+
+// TestWaitersInOrder: first come, first served.
+func TestWaitersInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := newPool(t, func(c *config) { c.MaxSize = 1 })
+		held := acquire(t, p)
+		var waiting []<-chan outcome
+		for range 5 {
+			waiting = append(waiting, acquiring(t.Context(), p))
+		}
+		assert.Equal(t, 5, p.Stats().Waiting)
+		for i, w := range waiting {
+			held.Release()
+			synctest.Wait()
+			for _, later := range waiting[i+1:] {
+				assert.Empty(t, later)
+			}
+			held = (<-w).r
+		}
+		held.Release()
+	})
+}
+
+func TestFull(t *testing.T) {
+	p, _ := newPool(t, func(c *config) { c.MaxSize, c.WhenFull = 1, pool.Fail })
+	r := acquire(t, p)
+	_, err := p.Acquire(t.Context())
+	assert.ErrorIs(t, err, pool.ErrFull)
+	assert.EqualValues(t, 1, p.Stats().Full)
+	r.Release()
+	acquire(t, p).Release()
+}
+
+// TestFullButBeingMade: what is made for nobody is worth waiting for.
+func TestFullButBeingMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, f := newPool(t, func(c *config) {
+			c.MinSize, c.MaxSize, c.WhenFull = 1, 1, pool.Fail
+			create := c.Create
+			c.Create = func(ctx context.Context) (*thing, error) {
+				time.Sleep(time.Second)
+				return create(ctx)
+			}
+		})
+		synctest.Wait()
+		first := acquiring(t.Context(), p)
+		_, err := p.Acquire(t.Context())
+		assert.ErrorIs(t, err, pool.ErrFull, "it is spoken for")
+		got := <-first
+		require.NoError(t, got.err)
+		got.r.Release()
+		made, _, _ := f.counts()
+		assert.Equal(t, 1, made)
+	})
+}
+
+func TestContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := newPool(t, func(c *config) { c.MaxSize = 1 })
+		held := acquire(t, p)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := p.Acquire(ctx)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, time.Second, time.Since(began))
+
+		held.Release()
+		_, err = p.Acquire(ctx)
+		assert.ErrorIs(t, err, context.DeadlineExceeded, "even if there is something to borrow")
+		stats := p.Stats()
+		assert.EqualValues(t, 1, stats.Canceled)
+		assert.Equal(t, 1, stats.Idle)
+		assert.Zero(t, stats.Waiting)
+	})
+}
+
+// TestLateResourceServesTheNext: who gives up waiting for Create leaves it to the next.
+func TestLateResourceServesTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		p, f := newPool(t, func(c *config) {
+			create := c.Create
+			c.Create = func(ctx context.Context) (*thing, error) {
+				assert.Equal(t, "trace", ctx.Value(key{}))
+				return create(ctx)
+			}
+		})
+		f.set(func(f *things) { f.gate = make(chan struct{}) })
+		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, "trace"), time.Second)
+		defer cancel()
+		_, err := p.Acquire(ctx)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 1, p.Stats().Creating)
+		close(f.gate)
+		synctest.Wait()
+		assert.Equal(t, 1, p.Stats().Idle)
+		acquire(t, p).Release()
+		made, _, _ := f.counts()
+		assert.Equal(t, 1, made)
+	})
+}
+
+// TestCreateBlocksNobody: while Create and Destroy hang, borrowing and releasing go on.
+func TestCreateBlocksNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, f := newPool(t, func(c *config) { c.MaxSize = 3 })
+		a, b := acquire(t, p), acquire(t, p)
+		f.set(func(f *things) { f.gate, f.dieGate = make(chan struct{}), make(chan struct{}) })
+		waiting := acquiring(t.Context(), p)
+		discarded := make(chan struct{})
+		go func() { b.Discard(); close(discarded) }()
+		synctest.Wait()
+		assert.Equal(t, 1, p.Stats().Creating)
+		assert.Equal(t, 1, p.Stats().Destroying)
+
+		began := time.Now()
+		for range 10 {
+			a.Release() // to who waits, the first time
+			if waiting != nil {
+				a = (<-waiting).r
+				waiting = nil
+				continue
+			}
+			a = acquire(t, p)
+		}
+		assert.Zero(t, time.Since(began))
+		a.Release()
+		close(f.gate)
+		close(f.dieGate)
+		<-discarded
+	})
+}
+
+func TestCreateFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, f := newPool(t, func(c *config) { c.MaxSize = 2 })
+		held := acquire(t, p)
+		f.set(func(f *things) { f.err, f.gate = errBroken, make(chan struct{}) })
+		own := acquiring(t.Context(), p)
+		other := acquiring(t.Context(), p) // has nothing coming: there may be no more
+		close(f.gate)
+		assert.Equal(t, errBroken, (<-own).err)
+		assert.Equal(t, errBroken, (<-other).err, "there was room for it after the first failure")
+		assert.Equal(t, 1, p.Stats().Size)
+		assert.EqualValues(t, 2, p.Stats().CreateErrors)
+		f.set(func(f *things) { f.err, f.gate = nil, nil })
+		acquire(t, p).Release()
+		held.Release()
+	})
+}
+
+func TestCreateTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, f := newPool(t, func(c *config) { c.CreateTimeout = time.Minute })
+		f.set(func(f *things) { f.gate = make(chan struct{}) })
+		got := <-acquiring(t.Context(), p)
+		assert.ErrorIs(t, got.err, context.DeadlineExceeded)
+		assert.Zero(t, p.Stats().Size)
+	})
+}
+
+// TestDiscardLetsAnotherGoOn: and so does a resource that Check finds broken.
+func TestDiscardLetsAnotherGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, f := newPool(t, func(c *config) { c.MaxSize = 1 })
+		r := acquire(t, p)
+		waiting := acquiring(t.Context(), p)
+		r.Discard()
+		got := <-waiting
+		require.NoError(t, got.err)
+		assert.NotSame(t, r.Value(), got.r.Value())
+		got.r.Release()
+		_, _, most := f.counts()
+		assert.Equal(t, 1, most, "the old one was gone before the new one came")
+		assert.EqualValues(t, 1, p.Stats().Destroyed.Discarded)
+	})
+}
+
+func TestCheck(t *testing.T) {
+	inBubble(t, "idle", func(t *testing.T) {
+		p, f := checkedPool(t, 0)
+		a, b := acquire(t, p), acquire(t, p)
+		a.Value().broken = true
+		b.Release()
+		a.Release()
+		got := acquire(t, p)
+		assert.Equal(t, b.Value(), got.Value())
+		got.Release()
+		assert.EqualValues(t, 1, p.Stats().Destroyed.CheckFailed)
+		_, alive, _ := f.counts()
+		assert.Equal(t, 1, alive)
+	})
+	inBubble(t, "all", func(t *testing.T) {
+		p, f := checkedPool(t, 0)
+		a, b := acquire(t, p), acquire(t, p)
+		a.Value().broken, b.Value().broken = true, true
+		a.Release()
+		b.Release()
+		acquire(t, p).Release()
+		made, alive, _ := f.counts()
+		assert.Equal(t, 3, made)
+		assert.Equal(t, 1, alive)
+	})
+	inBubble(t, "handed over, and its waiter stays first", func(t *testing.T) {
+		p, f := newPool(t, func(c *config) {
+			c.MaxSize = 1
+			c.Check = func(_ context.Context, x *thing) error {
+				if x.broken {
+					return errBroken
+				}
+				return nil
+			}
+		})
+		r := acquire(t, p)
+		first, second := acquiring(t.Context(), p), acquiring(t.Context(), p)
+		r.Value().broken = true
+		r.Release()
+		got := <-first
+		require.NoError(t, got.err)
+		assert.Equal(t, 2, got.r.Value().id)
+		assert.Empty(t, second)
+		got.r.Release()
+		(<-second).r.Release()
+		_, _, most := f.counts()
+		assert.Equal(t, 1, most)
+	})
+	inBubble(t, "made before anybody asked", func(t *testing.T) {
+		var made []*thing
+		f := &things{t: t}
+		p, err := pool.New(config{Destroy: f.destroy, Check: f.check, MinSize: 1, Create: func(ctx context.Context) (*thing, error) {
+			x, err := f.create(ctx)
+			made = append(made, x)
+			return x, err
+		}})
+		require.NoError(t, err)
+		defer p.Close()
+		synctest.Wait()
+		made[0].broken = true
+		r := acquire(t, p)
+		assert.NotSame(t, made[0], r.Value())
+		r.Release()
+	})
+	inBubble(t, "only what was idle for long", func(t *testing.T) {
+		p, _ := checkedPool(t, time.Minute)
+		r := acquire(t, p)
+		r.Value().broken = true
+		r.Release()
+		time.Sleep(time.Minute - 1)
+		again := acquire(t, p)
+		assert.Equal(t, r.Value(), again.Value())
+		again.Release()
+		time.Sleep(time.Minute)
+		other := acquire(t, p)
+		assert.NotSame(t, r.Value(), other.Value())
+		other.Release()
+	})
+	inBubble(t, "the caller's context ends", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		p, _ := newPool(t, func(c *config) {
+			c.Check = func(ctx context.Context, _ *thing) error {
+				cancel()
+				return ctx.Err()
+			}
+		})
+		acquire(t, p).Release()
+		_, err := p.Acquire(ctx)
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.Zero(t, p.Stats().Size)
+	})
+	inBubble(t, "panic", func(t *testing.T) {
+		p, _ := newPool(t, func(c *config) {
+			c.MaxSize = 1
+			c.Check = func(context.Context, *thing) error { panic(errBroken) }
+		})
+		acquire(t, p).Release()
+		assert.PanicsWithValue(t, errBroken, func() { _, _ = p.Acquire(t.Context()) })
+		assert.Zero(t, p.Stats().Size)
+	})
+}
+
+func checkedPool(t *testing.T, after time.Duration) (*pool.Pool[*thing], *things) {
+	f := &things{t: t}
+	p, err := pool.New(config{Create: f.create, Destroy: f.destroy, Check: f.check, CheckAfter: after})
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p, f
+}
+
+// TestReleaseTwice: the second time does nothing, even to who has the resource by then.
+func TestReleaseTwice(t *testing.T) {
+	p, f := newPool(t, func(c *config) { c.MaxSize, c.WhenFull = 1, pool.Fail })
+	first := acquire(t, p)
+	first.Release()
+	first.Release()
+	assert.Equal(t, 1, p.Stats().Idle)
+
+	second := acquire(t, p)
+	require.Equal(t, first.Value(), second.Value())
+	first.Release()
+	first.Discard()
+	_, err := p.Acquire(t.Context())
+	assert.ErrorIs(t, err, pool.ErrFull, "it is still lent")
+	assert.EqualValues(t, 3, p.Stats().StaleReleases)
+	second.Discard()
+	second.Release()
+	_, alive, _ := f.counts()
+	assert.Zero(t, alive)
+	assert.EqualValues(t, 4, p.Stats().StaleReleases)
+}
+
+func TestZeroResource(t *testing.T) {
+	var r pool.Resource[int]
+	r.Release()
+	r.Discard()
+	assert.Zero(t, r.Value())
+}
+
+// TestClose: it wakes who waits, ends what is idle, and leaves what is borrowed to Release.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, f := newPool(t, func(c *config) { c.MaxSize = 3 })
+		held, broken, idle := acquire(t, p), acquire(t, p), acquire(t, p)
+		full := acquiring(t.Context(), p)
+		idle.Discard() // makes room
+		require.NoError(t, (<-full).err)
+		again := acquiring(t.Context(), p)
+		p.Close()
+		assert.Equal(t, pool.ErrClosed, (<-again).err)
+		_, err := p.Acquire(t.Context())
+		assert.Equal(t, pool.ErrClosed, err)
+		p.Close()
+
+		_, alive, _ := f.counts()
+		assert.Equal(t, 3, alive, "all are borrowed")
+		held.Release()
+		broken.Discard()
+		held.Release()
+		_, alive, _ = f.counts()
+		assert.Equal(t, 1, alive)
+		stats := p.Stats()
+		assert.Equal(t, 1, stats.Borrowed)
+		assert.EqualValues(t, 1, stats.Destroyed.PoolClosed)
+	})
+}
+
+func TestCloseDestroysIdle(t *testing.T) {
+	p, f := newPool(t, func(c *config) { c.MinSize = 2 })
+	a, b := acquire(t, p), acquire(t, p)
+	a.Release()
+	b.Release()
+	p.Close()
+	assert.Eventually(t, func() bool { _, alive, _ := f.counts(); return alive == 0 }, 30*time.Second, time.Millisecond)
+}
+
+// TestCloseEndsCreate: its context ends, and what it makes all the same is destroyed.
+func TestCloseEndsCreate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := make(chan struct{})
+		p, f := newPool(t, func(c *config) {
+			create := c.Create
+			c.Create = func(ctx context.Context) (*thing, error) {
+				<-ctx.Done()
+				<-late
+				return create(context.WithoutCancel(ctx))
+			}
+		})
+		waiting := acquiring(t.Context(), p)
+		p.Close()
+		assert.Equal(t, pool.ErrClosed, (<-waiting).err)
+		close(late)
+		synctest.Wait()
+		made, alive, _ := f.counts()
+		assert.Equal(t, 1, made)
+		assert.Zero(t, alive)
+		assert.Zero(t, p.Stats().Size)
+	})
+}
+
+func TestConfigErrors(t *testing.T) {
+	make1 := func(context.Context) (int, error) { return 1, nil }
+	type config = pool.Config[int]
+	for _, tt := range []struct {
+		config config
+		want   string
+	}{
+		{config{}, "Config.Create is missing; it must make a resource"},
+		{config{Create: make1, MaxSize: -1}, "Config.MaxSize is negative; leave it out for its default"},
+		{config{Create: make1, MinSize: -1}, "Config.MinSize is negative"},
+		{config{Create: make1, MaxIdle: -1}, "Config.MaxIdle is negative"},
+		{config{Create: make1, MaxIdleTime: -1}, "Config.MaxIdleTime is negative"},
+		{config{Create: make1, MaxLifetime: -1}, "Config.MaxLifetime is negative"},
+		{config{Create: make1, CheckAfter: -1}, "Config.CheckAfter is negative"},
+		{config{Create: make1, CreateTimeout: -1}, "Config.CreateTimeout is negative"},
+		{config{Create: make1, MinSize: 3, MaxSize: 2}, "Config.MinSize is 3, more than MaxSize, 2; raise MaxSize or leave it out"},
+		{config{Create: make1, MinSize: 3, MaxIdle: 2}, "Config.MinSize is 3, more than MaxIdle, 2; raise MaxIdle or leave it out"},
+		{config{Create: make1, WhenFull: 2}, "Config.WhenFull is 2; it must be Wait or Fail"},
+	} {
+		_, err := pool.New(tt.config)
+		assert.ErrorContains(t, err, "pool: "+tt.want)
+	}
+}
+
+// TestCreateErrorIsBare: callers compare it.
+func TestCreateErrorIsBare(t *testing.T) {
+	broken := errors.New("no server")
+	p, err := pool.New(pool.Config[int]{Create: func(context.Context) (int, error) { return 0, broken }})
+	require.NoError(t, err)
+	defer p.Close()
+	_, err = p.Acquire(t.Context())
+	assert.Equal(t, broken, err)
+}

@@ -1,0 +1,85 @@
+package pool
+
+import "time"
+
+// Stats is the state of a pool at one moment, and what was counted since it was made.
+type Stats struct {
+	// Size is how many resources there are, with those that are being made or destroyed.
+	Size int
+	// Idle, Borrowed, Creating and Destroying are the parts of it.
+	Idle, Borrowed, Creating, Destroying int
+	// Waiting is the number of calls of Acquire that wait.
+	Waiting int
+
+	// Acquired is the number of calls of Acquire, but for those after Close or whose
+	// context had ended before.
+	Acquired uint64
+	// Waited is how many of these had to wait, with those that still do.
+	Waited uint64
+	// WaitTime is for how long they did, together, without those that still do.
+	WaitTime time.Duration
+	// Canceled is how many waited until their context ended.
+	Canceled uint64
+	// Full is how many got ErrFull.
+	Full uint64
+
+	// Created and CreateErrors are how often Create made a resource and did not.
+	Created, CreateErrors uint64
+	// Destroyed is the number of resources that were destroyed, by reason.
+	Destroyed Destroyed
+	// StaleReleases is how often Release or Discard was called for a loan that had ended.
+	StaleReleases uint64
+}
+
+// Destroyed counts resources that were destroyed, by reason.
+type Destroyed struct {
+	// CheckFailed is how many failed their Check.
+	CheckFailed uint64
+	// TooOld is how many reached MaxLifetime.
+	TooOld uint64
+	// IdleTooLong is how many reached MaxIdleTime.
+	IdleTooLong uint64
+	// TooManyIdle is how many were released while MaxIdle others were idle.
+	TooManyIdle uint64
+	// Discarded is how many their borrower discarded.
+	Discarded uint64
+	// PoolClosed is how many ended with the pool.
+	PoolClosed uint64
+}
+
+type counters struct {
+	acquired, waited, canceled, full, created, createErrors, stale uint64
+	waitTime                                                       time.Duration
+	destroyed                                                      [faults]uint64
+}
+
+// Stats returns the state of the pool.
+func (p *Pool[T]) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := &p.counters
+	return Stats{
+		Size:          p.size,
+		Idle:          len(p.idle),
+		Borrowed:      p.size - len(p.idle) - p.building - p.dying,
+		Creating:      p.building,
+		Destroying:    p.dying,
+		Waiting:       p.waiters.Len(),
+		Acquired:      c.acquired,
+		Waited:        c.waited,
+		WaitTime:      c.waitTime,
+		Canceled:      c.canceled,
+		Full:          c.full,
+		Created:       c.created,
+		CreateErrors:  c.createErrors,
+		StaleReleases: c.stale,
+		Destroyed: Destroyed{
+			CheckFailed: c.destroyed[checkFailed],
+			TooOld:      c.destroyed[tooOld],
+			IdleTooLong: c.destroyed[idleTooLong],
+			TooManyIdle: c.destroyed[tooManyIdle],
+			Discarded:   c.destroyed[discarded],
+			PoolClosed:  c.destroyed[poolClosed],
+		},
+	}
+}

@@ -1,0 +1,143 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/pool"
+)
+
+// thing is a resource that notices what it must not live to see.
+type thing struct {
+	id        int
+	mu        sync.Mutex
+	borrowed  bool
+	destroyed bool
+	broken    bool
+}
+
+// things makes and destroys resources, and counts them.
+type things struct {
+	t *testing.T
+
+	mu        sync.Mutex
+	made      int
+	alive     int
+	most      int // alive at a time
+	destroyed []int
+	err       error         // of Create
+	gate      chan struct{} // Create waits until it is closed, if it is not nil
+	dieGate   chan struct{} // so does Destroy
+}
+
+var errBroken = errors.New("broken")
+
+func (f *things) create(ctx context.Context) (*thing, error) {
+	f.mu.Lock()
+	err, gate := f.err, f.gate
+	f.mu.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.made++
+	f.alive++
+	f.most = max(f.most, f.alive)
+	return &thing{id: f.made}, nil
+}
+
+func (f *things) destroy(x *thing) {
+	f.mu.Lock()
+	gate := f.dieGate
+	f.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	assert.False(f.t, x.destroyed, "%d is destroyed twice", x.id)
+	assert.False(f.t, x.borrowed, "%d is destroyed under its borrower", x.id)
+	x.destroyed = true
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.alive--
+	f.destroyed = append(f.destroyed, x.id)
+}
+
+func (f *things) check(_ context.Context, x *thing) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.broken {
+		return errBroken
+	}
+	return nil
+}
+
+func (f *things) set(change func(*things)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+}
+
+func (f *things) counts() (made, alive, most int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.made, f.alive, f.most
+}
+
+// gone returns what was destroyed, in this order.
+func (f *things) gone() []int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.destroyed)
+}
+
+// use holds a resource for as long as do takes.
+func use(t *testing.T, r pool.Resource[*thing], do func()) {
+	t.Helper()
+	x := r.Value()
+	x.mu.Lock()
+	assert.False(t, x.borrowed, "%d is lent twice", x.id)
+	assert.False(t, x.destroyed, "%d is lent after its end", x.id)
+	x.borrowed = true
+	x.mu.Unlock()
+	do()
+	x.mu.Lock()
+	x.borrowed = false
+	x.mu.Unlock()
+}
+
+// newPool returns a pool of things that is closed at the end, and then nothing is alive.
+func newPool(t *testing.T, change func(*pool.Config[*thing])) (*pool.Pool[*thing], *things) {
+	t.Helper()
+	f := &things{t: t}
+	config := pool.Config[*thing]{Create: f.create, Destroy: f.destroy}
+	if change != nil {
+		change(&config)
+	}
+	p, err := pool.New(config)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p, f
+}
+
+func acquire(t *testing.T, p *pool.Pool[*thing]) pool.Resource[*thing] {
+	t.Helper()
+	r, err := p.Acquire(t.Context())
+	require.NoError(t, err)
+	return r
+}

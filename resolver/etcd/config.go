@@ -1,0 +1,47 @@
+package etcd
+
+import (
+	"fmt"
+	"time"
+
+	gresolver "google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// Scheme is that of the targets: "etcd:///billing".
+const Scheme = "etcd"
+
+// Config configures a resolver. The zero value is right for almost everybody.
+type Config struct {
+	// ReportAfter is how long etcd may be out of reach before the channel is told, and gRPC's
+	// log. The default, 1 s, is longer than the election of a leader in a healthy network
+	// and than it takes to make a lost connection again, so that neither is told; and short
+	// enough that calls with the usual deadlines of seconds, made before there is any
+	// list, fail with the reason and not with a bare DeadlineExceeded.
+	ReportAfter time.Duration
+}
+
+func (c Config) validate() error {
+	if c.ReportAfter < 0 {
+		return fmt.Errorf("etcd: ReportAfter is %v: it cannot be negative; 0 means 1s", c.ReportAfter)
+	}
+	return nil
+}
+
+// NewBuilder returns a resolver builder for targets with the scheme "etcd", for
+// grpc.WithResolvers. The client must stay open for as long as channels use it.
+// The error names the field of the configuration that is wrong, or says that there is no
+// client.
+//
+// Build begins to follow the endpoints of a target, and waits for nothing. Its error has
+// codes.InvalidArgument: the target names no service.
+func NewBuilder(client *clientv3.Client, cfg Config) (gresolver.Builder, error) {
+	if err := checkClient(client); err != nil {
+		return nil, err
+	}
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return builder{client, cfg}, nil
+}

@@ -1,0 +1,99 @@
+package etcd_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	gresolver "google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/resolver/etcd"
+)
+
+// seen is what a balancer finds in an endpoint.
+type seen struct {
+	key      string
+	addrs    []string
+	weight   uint32
+	metadata any
+}
+
+func look(ep gresolver.Endpoint) seen {
+	s := seen{key: etcd.Key(ep), weight: balancer.WeightOf(ep), metadata: etcd.Metadata(ep)}
+	for _, a := range ep.Addresses {
+		s.addrs = append(s.addrs, a.Addr)
+	}
+	return s
+}
+
+func TestEndpoints(t *testing.T) {
+	type object = map[string]any
+	tests := map[string]struct {
+		value string
+		want  seen
+	}{
+		"bare":      {`{"Addr":"a:1"}`, seen{addrs: []string{"a:1"}, weight: 1}},
+		"official":  {`{"Op":0,"Addr":"a:1","Metadata":null}`, seen{addrs: []string{"a:1"}, weight: 1}},
+		"text":      {`{"Addr":"a:1","Metadata":"m"}`, seen{addrs: []string{"a:1"}, weight: 1, metadata: "m"}},
+		"list":      {`{"Addr":"a:1","Metadata":[1]}`, seen{addrs: []string{"a:1"}, weight: 1, metadata: []any{1.0}}},
+		"weight":    {`{"Addr":"a:1","Metadata":{"weight":3}}`, seen{addrs: []string{"a:1"}, weight: 3, metadata: object{"weight": 3.0}}},
+		"big":       {`{"Addr":"a:1","Metadata":{"weight":4e9}}`, seen{addrs: []string{"a:1"}, weight: balancer.MaxWeight, metadata: object{"weight": 4e9}}},
+		"too big":   {`{"Addr":"a:1","Metadata":{"weight":5e9}}`, seen{addrs: []string{"a:1"}, weight: 1, metadata: object{"weight": 5e9}}},
+		"fraction":  {`{"Addr":"a:1","Metadata":{"weight":1.5}}`, seen{addrs: []string{"a:1"}, weight: 1, metadata: object{"weight": 1.5}}},
+		"negative":  {`{"Addr":"a:1","Metadata":{"weight":-3}}`, seen{addrs: []string{"a:1"}, weight: 1, metadata: object{"weight": -3.0}}},
+		"zero":      {`{"Addr":"a:1","Metadata":{"weight":0}}`, seen{addrs: []string{"a:1"}, weight: 1, metadata: object{"weight": 0.0}}},
+		"in words":  {`{"Addr":"a:1","Metadata":{"weight":"3"}}`, seen{addrs: []string{"a:1"}, weight: 1, metadata: object{"weight": "3"}}},
+		"addresses": {`{"Addr":"a:1","Metadata":{"additionalAddresses":["b:1","a:1","c:1"]}}`, seen{addrs: []string{"a:1", "b:1", "c:1"}, weight: 1, metadata: object{"additionalAddresses": []any{"b:1", "a:1", "c:1"}}}},
+		"not all":   {`{"Addr":"a:1","Metadata":{"additionalAddresses":["b:1",7]}}`, seen{addrs: []string{"a:1"}, weight: 1, metadata: object{"additionalAddresses": []any{"b:1", 7.0}}}},
+		"an empty":  {`{"Addr":"a:1","Metadata":{"additionalAddresses":[""]}}`, seen{addrs: []string{"a:1"}, weight: 1, metadata: object{"additionalAddresses": []any{""}}}},
+		"no list":   {`{"Addr":"a:1","Metadata":{"additionalAddresses":"b:1"}}`, seen{addrs: []string{"a:1"}, weight: 1, metadata: object{"additionalAddresses": "b:1"}}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			cluster, client, _ := start(t)
+			_, err := cluster.Put("svc/x", tt.value)
+			require.NoError(t, err)
+			c := newChannel()
+			resolve(t, client, "etcd:///svc", c)
+			c.state(t)
+			got := <-c.endpoints
+			require.Len(t, got, 1)
+			tt.want.key = "svc/x"
+			require.Equal(t, tt.want, look(got[0]))
+		})
+	}
+}
+
+// An address that is registered twice is one endpoint: the one that was written last.
+func TestAddressIsRegisteredTwice(t *testing.T) {
+	cluster, client, _ := start(t)
+	put := func(key, value string) {
+		t.Helper()
+		_, err := cluster.Put(key, value)
+		require.NoError(t, err)
+	}
+	put("svc/b", `{"Addr":"1","Metadata":"old"}`)
+	put("svc/a", `{"Addr":"1","Metadata":"new"}`)
+	put("svc/c", `{"Addr":"2"}`)
+	c := newChannel()
+	resolve(t, client, "etcd:///svc", c)
+	next := func() []seen {
+		c.state(t)
+		var all []seen
+		for _, ep := range <-c.endpoints {
+			all = append(all, look(ep))
+		}
+		return all
+	}
+	other := seen{key: "svc/c", addrs: []string{"2"}, weight: 1}
+	require.Equal(t, []seen{{key: "svc/a", addrs: []string{"1"}, weight: 1, metadata: "new"}, other}, next())
+	put("svc/b", `{"Addr":"1","Metadata":"newer"}`)
+	require.Equal(t, []seen{{key: "svc/b", addrs: []string{"1"}, weight: 1, metadata: "newer"}, other}, next())
+	register(t, client, "svc", map[string]string{"b": ""})
+	require.Equal(t, []seen{{key: "svc/a", addrs: []string{"1"}, weight: 1, metadata: "new"}, other}, next())
+}
+
+func TestEndpointsOfOthers(t *testing.T) {
+	require.Empty(t, etcd.Key(gresolver.Endpoint{}))
+	require.Nil(t, etcd.Metadata(gresolver.Endpoint{}))
+}

@@ -1,0 +1,296 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/registry"
+)
+
+var (
+	// ErrDeleted is why a registration is Lost whose key was deleted while its lease lives.
+	ErrDeleted = errors.New("the key was deleted by somebody else")
+
+	// ErrSuperseded is returned by updates while another registration has the key.
+	ErrSuperseded = errors.New("another registration has the key")
+
+	// ErrWithdrawn is returned by updates after [Registrar.Withdraw].
+	ErrWithdrawn = errors.New("the registration was withdrawn")
+)
+
+// cleanupTimeout bounds what Register does about a lease that it has no use for. The lease
+// ends by itself.
+const cleanupTimeout = time.Second
+
+// Registrar keeps one endpoint registered. It is safe for concurrent use.
+//
+// The endpoint is kept under a lease. When that is lost, because etcd could not be reached for
+// longer than the TTL or because somebody revoked it, or when the key is deleted, the endpoint
+// is registered again: at once, and then with delays that grow from 0.1 to 10 s for as long as
+// etcd refuses it. While etcd cannot be reached it is tried all the time. [Registration.Notify]
+// and [Registrar.State] tell. It needs permission to write the key, and to read it if it is to
+// notice that the key was deleted or taken.
+//
+// Of several registrations of one key the one that was made last has it. The others
+// notice, leave it alone, and take its place if it goes.
+type Registrar struct {
+	client *clientv3.Client
+	reg    Registration // as it was made
+	key    string
+	ctx    context.Context // ends with the registration
+	cancel context.CancelFunc
+	done   chan struct{} // closed when nothing is done any more but by Withdraw
+
+	// leases may have the key attached. They belong to Register, then to the goroutine until
+	// done, and then to who holds revoking.
+	leases   []clientv3.LeaseID
+	revoking sync.Mutex
+
+	kick chan struct{} // has room for one: the value is to be written
+
+	mu      sync.Mutex
+	updated Registration  // reg with all updates
+	value   string        // what is to be in etcd for updated
+	version int           // of the value, counted by updates
+	written int           // the version that was last seen in etcd
+	event   Event         // the latest
+	before  bool          // it was lost or superseded
+	news    chan struct{} // closed and replaced with every change of written or event
+}
+
+// Register puts an endpoint into etcd and keeps it there until [Registrar.Withdraw], or until the
+// client is closed. It returns when the endpoint is there; ctx bounds that, and nothing else. A
+// ctx without a deadline lets it try for as long as a call of the client does, some 15 s.
+//
+// Another registration of the same key is replaced: it is one that an earlier process has left
+// behind, or will notice. [Registration.Notify] is told before Register returns.
+//
+// A program that closes the client without a Withdraw leaves the endpoint in etcd for the TTL.
+//
+// The error names the field that is wrong, or is that of the client. The endpoint is not in
+// etcd then, or not for longer than the TTL.
+func Register(ctx context.Context, client *clientv3.Client, registration Registration) (*Registrar, error) {
+	if err := checkClient(client); err != nil {
+		return nil, err
+	}
+	reg := registration.clone()
+	if err := reg.validate(); err != nil {
+		return nil, err
+	}
+	value, err := reg.value()
+	if err != nil {
+		return nil, err
+	}
+	r := &Registrar{
+		client: client, reg: reg, key: reg.key(), updated: reg, value: value,
+		done: make(chan struct{}), kick: make(chan struct{}, 1), news: make(chan struct{}),
+	}
+	r.ctx, r.cancel = context.WithCancel(client.Ctx())
+	t, err := r.first(ctx)
+	if err != nil {
+		r.cancel()
+		return nil, fmt.Errorf("etcd: registering %q: %w", r.key, err)
+	}
+	go r.run(t)
+	return r, nil
+}
+
+// first registers the endpoint for the first time.
+func (r *Registrar) first(ctx context.Context) (*tenure, error) {
+	t, err := r.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.take(ctx); err != nil {
+		t.close()
+		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+		_, _ = r.client.Revoke(cleaning, t.lease) // the lease ends by itself, only later
+		return nil, err
+	}
+	r.tell(Event{State: Registered, Lease: t.lease})
+	return t, nil
+}
+
+// run keeps the endpoint registered, under one lease after the other.
+func (r *Registrar) run(t *tenure) {
+	defer close(r.done)
+	var delay registry.Backoff
+	for r.ctx.Err() == nil {
+		began := time.Now()
+		err := r.serve(t)
+		t = nil
+		if r.ctx.Err() == nil {
+			r.tell(Event{State: Lost, Lease: r.State().Lease, Err: err})
+			delay.Wait(r.ctx, time.Since(began))
+		}
+	}
+	if r.client.Ctx().Err() != nil {
+		r.tell(Event{State: Lost, Lease: r.State().Lease, Err: registry.ErrClientClosed})
+	}
+}
+
+// serve has the endpoint registered in a tenure, or a new one for nil, and returns why that
+// has ended.
+func (r *Registrar) serve(t *tenure) (err error) {
+	if t == nil {
+		if t, err = r.open(r.ctx); err != nil {
+			return err
+		}
+	}
+	return t.serve()
+}
+
+// State returns the latest event.
+func (r *Registrar) State() Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.event
+}
+
+// Key returns the key of the endpoint in etcd.
+func (r *Registrar) Key() string { return r.key }
+
+// tell notes what has become of the registration, and passes it on if it is new.
+func (r *Registrar) tell(e Event) {
+	r.mu.Lock()
+	known := e.State == r.event.State && fmt.Sprint(e.Err) == fmt.Sprint(r.event.Err)
+	if !known {
+		e.Again = e.State == Registered && r.before
+		r.before = r.before || e.State != Registered // it was registered before anything else
+		r.event = e
+		r.announce()
+	}
+	r.mu.Unlock()
+	if !known && r.reg.Notify != nil {
+		r.reg.Notify(e)
+	}
+}
+
+// announce wakes up those who wait for an update. It needs the lock.
+func (r *Registrar) announce() {
+	close(r.news)
+	r.news = make(chan struct{})
+}
+
+// SetWeight changes the weight, see [Registration.Weight], and returns when that is in etcd.
+//
+// If ctx ends before, the error says why it is not there yet; it will be written when that is
+// possible, unless another update replaces it. So it will be after [ErrSuperseded]. Errors that
+// name a field change nothing.
+func (r *Registrar) SetWeight(ctx context.Context, weight uint32) error {
+	return r.update(ctx, func(reg *Registration) { reg.Weight = weight })
+}
+
+// SetMetadata changes the metadata, see [Registration.Metadata], and returns when that is in
+// etcd. Errors are those of SetWeight.
+func (r *Registrar) SetMetadata(ctx context.Context, metadata any) error {
+	return r.update(ctx, func(reg *Registration) { reg.Metadata = metadata })
+}
+
+func (r *Registrar) update(ctx context.Context, change func(*Registration)) error {
+	version, err := r.set(change)
+	if err != nil {
+		return err
+	}
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+	for {
+		r.mu.Lock()
+		written, event, news := r.written, r.event, r.news
+		r.mu.Unlock()
+		var err error
+		switch {
+		case written >= version:
+			return nil
+		case r.client.Ctx().Err() != nil:
+			err = registry.ErrClientClosed
+		case r.ctx.Err() != nil:
+			err = ErrWithdrawn
+		case event.State == Superseded:
+			err = ErrSuperseded
+		}
+		if err != nil {
+			return fmt.Errorf("etcd: %q is not updated: %w", r.key, err)
+		}
+		select {
+		case <-news:
+		case <-r.done:
+		case <-ctx.Done():
+			if err = ctx.Err(); event.Err != nil {
+				err = fmt.Errorf("%w (%w)", err, event.Err)
+			}
+			return fmt.Errorf("etcd: %q is not updated yet: it is %v: %w", r.key, event.State, err)
+		}
+	}
+}
+
+// set changes what is to be written, and returns its version.
+func (r *Registrar) set(change func(*Registration)) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := r.updated
+	change(&next)
+	if err := next.validate(); err != nil {
+		return 0, err
+	}
+	value, err := next.value()
+	if err != nil {
+		return 0, err
+	}
+	r.updated, r.value = next, value
+	r.version++
+	return r.version, nil
+}
+
+// wanted returns what is to be written.
+func (r *Registrar) wanted() (value string, version int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.value, r.version
+}
+
+// wrote notes that a version is in etcd.
+func (r *Registrar) wrote(version int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if version > r.written {
+		r.written = version
+		r.announce()
+	}
+}
+
+// Withdraw takes the endpoint out of etcd, for good. It revokes the lease, so it cannot
+// delete a key that another registration has, and a write that is still under way cannot
+// bring the endpoint back. A second call does what the first one could not.
+//
+// The error says that etcd could not be reached before ctx ended: the endpoint
+// then goes with its lease, the TTL after the last renewal.
+func (r *Registrar) Withdraw(ctx context.Context) error {
+	r.cancel()
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return fmt.Errorf("etcd: withdrawing %q: %w", r.key, ctx.Err())
+	}
+	r.revoking.Lock()
+	defer r.revoking.Unlock()
+	var failed error
+	for len(r.leases) > 0 && failed == nil {
+		if _, err := r.client.Revoke(ctx, r.leases[0]); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			failed = fmt.Errorf("etcd: withdrawing %q, which goes in %d s at most: %w", r.key, r.reg.seconds(), err)
+			break
+		}
+		r.leases = r.leases[1:]
+	}
+	r.tell(Event{State: Withdrawn, Lease: r.State().Lease, Err: failed})
+	return failed
+}

@@ -1,0 +1,309 @@
+package etcd_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/resolver/etcd"
+)
+
+const (
+	key   = "svc/10.0.0.1:1"
+	value = `{"Op":0,"Addr":"10.0.0.1:1","Metadata":null}`
+)
+
+// registered is a registration with its events.
+type registered struct {
+	*etcd.Registrar
+	events chan etcd.Event
+}
+
+// registration returns one whose events go to the channel.
+func registration() (etcd.Registration, chan etcd.Event) {
+	events := make(chan etcd.Event, 1000)
+	return etcd.Registration{Service: "svc", Address: "10.0.0.1:1", Notify: func(e etcd.Event) { events <- e }}, events
+}
+
+// enrol registers the endpoint with the key, and returns when its key is watched as well.
+func enrol(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) registered {
+	t.Helper()
+	reg, events := registration()
+	watches := cluster.Count("Watch")
+	r, err := etcd.Register(within(t), client, reg)
+	require.NoError(t, err)
+	e := registered{r, events}
+	require.False(t, e.expect(t, etcd.Registered).Again)
+	require.NoError(t, cluster.Wait(within(t), "Watch", watches+1))
+	return e
+}
+
+// expect returns the next event, which must be of the state.
+func (r registered) expect(t *testing.T, state etcd.State) etcd.Event {
+	t.Helper()
+	select {
+	case e := <-r.events:
+		require.Equal(t, state, e.State, "%v", e.Err)
+		return e
+	case <-time.After(patience):
+		require.Fail(t, "no event", "waiting for %v", state)
+		return etcd.Event{}
+	}
+}
+
+// The answer to the first write is lost.
+func TestFirstWriteIsUnsettled(t *testing.T) {
+	cluster, client, _ := start(t)
+	cluster.Once("Put", func(c *fakeetcd.Call) {
+		_, _ = c.Execute()
+		c.BreakConn()
+	})
+	r := enrol(t, cluster, client)
+	require.Equal(t, 2, cluster.PutCount(key))
+	require.EqualValues(t, r.State().Lease, cluster.Get(key).Lease)
+}
+
+// A registration that fails leaves no lease behind.
+func TestRegisterFails(t *testing.T) {
+	cluster, client, _ := start(t)
+	cluster.On("Put", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+	reg, events := registration()
+	_, err := etcd.Register(within(t), client, reg)
+	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
+	require.ErrorContains(t, err, `registering "svc/10.0.0.1:1"`)
+	require.Equal(t, 1, cluster.Count("LeaseRevoke"))
+	leases, err := client.Leases(within(t))
+	require.NoError(t, err)
+	require.Empty(t, leases.Leases)
+	require.Empty(t, events)
+}
+
+func TestRegisterIsBounded(t *testing.T) {
+	cluster, client, _ := start(t)
+	cluster.Member(0).Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := etcd.Register(ctx, client, etcd.Registration{Service: "svc", Address: "a:1"})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestLeaseExpires(t *testing.T) {
+	cluster, client, _ := start(t)
+	r := enrol(t, cluster, client)
+	first := r.State()
+	refused := cluster.On("LeaseGrant", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCNoSpace) })
+	require.NoError(t, cluster.ExpireLease(int64(first.Lease)))
+	require.Equal(t, rpctypes.ErrLeaseNotFound, r.expect(t, etcd.Lost).Err)
+	require.Equal(t, rpctypes.ErrNoSpace, r.expect(t, etcd.Lost).Err)
+	require.Nil(t, cluster.Get(key))
+	refused.Remove()
+	again := r.expect(t, etcd.Registered)
+	require.True(t, again.Again)
+	require.NotEqual(t, first.Lease, again.Lease)
+	require.JSONEq(t, value, string(cluster.Get(key).Value))
+	require.EqualValues(t, again.Lease, cluster.Get(key).Lease)
+}
+
+// Somebody deletes the key; the lease lives.
+func TestKeyIsDeleted(t *testing.T) {
+	cluster, client, other := start(t)
+	r := enrol(t, cluster, client)
+	lease := r.State().Lease
+	for range 3 {
+		_, err := other.Delete(within(t), key)
+		require.NoError(t, err)
+		require.Equal(t, etcd.ErrDeleted, r.expect(t, etcd.Lost).Err)
+		require.Equal(t, etcd.Event{State: etcd.Registered, Again: true, Lease: lease}, r.expect(t, etcd.Registered))
+		require.EqualValues(t, lease, cluster.Get(key).Lease)
+	}
+}
+
+// The watch of the key is of no use: it needs what was compacted. The key is read again.
+func TestKeyIsDeletedAndCompacted(t *testing.T) {
+	cluster, client, other := start(t)
+	r := enrol(t, cluster, client)
+	cluster.Member(0).Stop()
+	_, err := other.Delete(within(t), key)
+	require.NoError(t, err)
+	_, err = cluster.Put("other", "")
+	require.NoError(t, err)
+	require.NoError(t, cluster.Compact(cluster.Revision()))
+	cluster.Member(0).Start()
+	require.Eventually(t, func() bool { return cluster.Get(key) != nil }, patience, glance)
+	require.EqualValues(t, r.State().Lease, cluster.Get(key).Lease)
+}
+
+func TestUpdates(t *testing.T) {
+	cluster, client, _ := start(t)
+	r := enrol(t, cluster, client)
+	require.NoError(t, r.SetWeight(within(t), 5))
+	require.JSONEq(t, `{"Op":0,"Addr":"10.0.0.1:1","Metadata":{"weight":5}}`, string(cluster.Get(key).Value))
+	require.ErrorContains(t, r.SetMetadata(within(t), "text"), "Metadata is a string")
+	require.ErrorContains(t, r.SetWeight(within(t), 1<<30), "Weight is 1073741824")
+	require.NoError(t, r.SetMetadata(within(t), map[string]string{"zone": "a"}))
+	require.JSONEq(t, `{"Op":0,"Addr":"10.0.0.1:1","Metadata":{"weight":5,"zone":"a"}}`, string(cluster.Get(key).Value))
+	require.NoError(t, r.SetWeight(within(t), 0))
+	require.JSONEq(t, `{"Op":0,"Addr":"10.0.0.1:1","Metadata":{"zone":"a"}}`, string(cluster.Get(key).Value))
+	require.EqualValues(t, r.State().Lease, cluster.Get(key).Lease)
+	require.Empty(t, r.events)
+
+	require.NoError(t, r.Withdraw(within(t)))
+	require.ErrorIs(t, r.SetWeight(within(t), 1), etcd.ErrWithdrawn)
+}
+
+// An update that cannot be written is written when it can be.
+func TestUpdateIsRefused(t *testing.T) {
+	cluster, client, _ := start(t)
+	r := enrol(t, cluster, client)
+	refused := cluster.On("Txn", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCNoSpace) })
+	ctx, cancel := context.WithCancel(within(t))
+	go func() {
+		assert.NoError(t, cluster.Wait(t.Context(), "Txn", 2))
+		cancel()
+	}()
+	err := r.SetWeight(ctx, 5)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
+	require.ErrorContains(t, err, "not updated yet: it is registered")
+	require.JSONEq(t, value, string(cluster.Get(key).Value))
+	require.Equal(t, rpctypes.ErrNoSpace, r.expect(t, etcd.Registered).Err)
+	refused.Remove()
+	require.NoError(t, r.expect(t, etcd.Registered).Err)
+	require.JSONEq(t, `{"Op":0,"Addr":"10.0.0.1:1","Metadata":{"weight":5}}`, string(cluster.Get(key).Value))
+}
+
+// A write is still on its way when the endpoint is withdrawn: it must not bring it back.
+func TestWriteMeetsWithdrawal(t *testing.T) {
+	cluster, client, other := start(t)
+	r := enrol(t, cluster, client)
+	held, executed := make(chan struct{}), make(chan error, 1)
+	late, release := context.WithCancel(t.Context())
+	defer release()
+	cluster.Once("Txn", func(c *fakeetcd.Call) {
+		close(held)
+		<-late.Done()
+		_, err := c.Execute()
+		executed <- err
+	})
+	_, err := other.Delete(within(t), key)
+	require.NoError(t, err)
+	<-held
+	updated := make(chan error, 1)
+	go func() { updated <- r.SetWeight(t.Context(), 5) }()
+	require.NoError(t, r.Withdraw(within(t)))
+	require.ErrorIs(t, <-updated, etcd.ErrWithdrawn)
+	release()
+	require.ErrorContains(t, <-executed, "requested lease not found")
+	require.Nil(t, cluster.Get(key))
+}
+
+// Another process takes the key between two requests of an update.
+func TestUpdateMeetsAnotherRegistration(t *testing.T) {
+	cluster, client, other := start(t)
+	r := enrol(t, cluster, client)
+	var newer registered
+	cluster.Once("Txn", func(c *fakeetcd.Call) {
+		newer = enrol(t, cluster, other)
+		_, _ = c.Execute()
+	})
+	require.ErrorIs(t, r.SetWeight(within(t), 5), etcd.ErrSuperseded)
+	r.expect(t, etcd.Superseded)
+	require.JSONEq(t, value, string(cluster.Get(key).Value))
+	require.EqualValues(t, newer.State().Lease, cluster.Get(key).Lease)
+}
+
+// What an earlier process has left behind is replaced, and not taken away by the end of its lease.
+func TestPredecessorsKey(t *testing.T) {
+	cluster, client, other := start(t)
+	lease, err := other.Grant(within(t), 60)
+	require.NoError(t, err)
+	_, err = other.Put(within(t), key, "what it wrote", clientv3.WithLease(lease.ID))
+	require.NoError(t, err)
+	r := enrol(t, cluster, client)
+	require.NoError(t, cluster.ExpireLease(int64(lease.ID)))
+	require.EqualValues(t, r.State().Lease, cluster.Get(key).Lease)
+	require.NoError(t, r.Withdraw(within(t)))
+	require.Nil(t, cluster.Get(key))
+	require.Equal(t, []etcd.Event{{State: etcd.Withdrawn, Lease: r.State().Lease}}, []etcd.Event{r.expect(t, etcd.Withdrawn)})
+}
+
+// A superseded registration waits for its turn, whatever becomes of its own lease.
+func TestSupersededLeaseExpires(t *testing.T) {
+	cluster, client, other := start(t)
+	r := enrol(t, cluster, client)
+	newer := enrol(t, cluster, other)
+	superseded := r.expect(t, etcd.Superseded)
+	require.NoError(t, cluster.ExpireLease(int64(superseded.Lease)))
+	require.ErrorIs(t, r.SetWeight(within(t), 2), etcd.ErrSuperseded)
+	require.EqualValues(t, newer.State().Lease, cluster.Get(key).Lease)
+	require.NoError(t, newer.Withdraw(within(t)))
+	require.Eventually(t, func() bool { return r.State().State == etcd.Registered }, patience, glance)
+	require.JSONEq(t, `{"Op":0,"Addr":"10.0.0.1:1","Metadata":{"weight":2}}`, string(cluster.Get(key).Value))
+}
+
+// The first withdrawal cannot reach etcd, the second one can.
+func TestWithdrawalIsRepeated(t *testing.T) {
+	cluster, client, _ := start(t)
+	r := enrol(t, cluster, client)
+	cluster.Member(0).Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := r.Withdraw(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "which goes in 10 s at most")
+	require.Error(t, r.expect(t, etcd.Withdrawn).Err)
+	require.NotNil(t, cluster.Get(key))
+	cluster.Member(0).Start()
+	require.NoError(t, r.Withdraw(within(t)))
+	require.NoError(t, r.expect(t, etcd.Withdrawn).Err)
+	require.Nil(t, cluster.Get(key))
+	require.NoError(t, r.Withdraw(within(t)))
+	require.Equal(t, 1, cluster.Count("LeaseRevoke"))
+}
+
+// Permission to write alone is enough, but the key cannot be watched.
+func TestKeyCannotBeRead(t *testing.T) {
+	cluster, client, _ := start(t)
+	refused := cluster.On("Range", func(c *fakeetcd.Call) {
+		if string(c.Request.(*pb.RangeRequest).Key) == key {
+			c.Answer(nil, rpctypes.ErrGRPCPermissionDenied)
+			return
+		}
+		_, _ = c.Execute()
+	})
+	reg, events := registration()
+	registrar, err := etcd.Register(within(t), client, reg)
+	require.NoError(t, err)
+	r := registered{registrar, events}
+	require.NoError(t, r.expect(t, etcd.Registered).Err)
+	require.Equal(t, rpctypes.ErrPermissionDenied, r.expect(t, etcd.Registered).Err)
+	refused.Remove()
+	e := r.expect(t, etcd.Registered)
+	require.NoError(t, e.Err)
+	require.False(t, e.Again)
+}
+
+func TestRegistrationEndsWithItsClient(t *testing.T) {
+	cluster, client, _ := start(t)
+	r := enrol(t, cluster, client)
+	require.NoError(t, client.Close())
+	require.ErrorContains(t, r.expect(t, etcd.Lost).Err, "client was closed")
+	require.ErrorContains(t, r.SetWeight(within(t), 2), "client was closed")
+	require.Error(t, r.Withdraw(within(t)))
+}
+
+func TestStates(t *testing.T) {
+	for state, want := range map[etcd.State]string{
+		0: "State(0)", etcd.Registered: "registered", etcd.Lost: "lost", etcd.Superseded: "superseded",
+		etcd.Withdrawn: "withdrawn", etcd.Withdrawn + 1: "State(5)",
+	} {
+		require.Equal(t, want, state.String())
+	}
+}

@@ -1,0 +1,199 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/registry"
+)
+
+const (
+	// DefaultTTL is for how long callers are shown a server that has died. The lease is
+	// renewed every third of it, so it outlives a leader's election and the loss of a
+	// member together, about five seconds at most with etcd's defaults, and a renewal that is
+	// late besides. Servers that end in good order are gone at once, whatever the TTL.
+	DefaultTTL = 10 * time.Second
+
+	// minTTL is the least that a lease can have. The server raises it to one and a half
+	// times its election timeout, 2 s by default.
+	minTTL = time.Second
+
+	// DefaultDrainPause is what a resolver needs to hear of a withdrawal, a few
+	// milliseconds, with much room for callers that are short of CPU. Callers that do not
+	// hear of it in time are told by GOAWAY.
+	DefaultDrainPause = time.Second
+)
+
+// Registration says what is registered, and how. Service and Address are required.
+type Registration struct {
+	// Service is the name that callers dial, "billing" for "etcd:///billing". It may contain
+	// slashes, but not at its ends.
+	Service string
+
+	// Address is where callers reach the server, "host:port" or "unix:path". It must
+	// mean the same to them as to the server: an unspecified host (":443", "0.0.0.0:443") is an
+	// error.
+	Address string
+
+	// AdditionalAddresses are further ones of the same server, for instance that of
+	// another IP family. Callers try them in order. They are put into the metadata, see
+	// the package comment.
+	AdditionalAddresses []string
+
+	// Metadata is anything that has a form in JSON. Callers get it with [Metadata]. With
+	// a Weight or AdditionalAddresses it has to be nil or a JSON object (a map or a
+	// struct), so that there is a place for these, and must not have members by their names.
+	Metadata any
+
+	// Weight is the share of calls that the server is to get, see balancer.SetWeight, at most
+	// balancer.MaxWeight. 0 says nothing, which counts as 1. To take a server out of
+	// service, withdraw it.
+	Weight uint32
+
+	// Name is what distinguishes the key from those of the service's other servers. With
+	// the default, Address, a server that is started again at the same address replaces
+	// what one that crashed has left behind.
+	Name string
+
+	// TTL is that of the lease, in whole seconds, rounded up. The default is
+	// DefaultTTL, the least 1 s, which the server raises to 2 s by its own defaults.
+	TTL time.Duration
+
+	// Notify, if set, is told of every change of state. It is called by one goroutine at a
+	// time, which does nothing else meanwhile, must return soon, and must not call the
+	// Registrar's methods but [Registrar.State].
+	Notify func(Event)
+
+	// DrainPause is the time that [Registrar.Shutdown] gives callers to turn to other
+	// servers, after the withdrawal and before the server closes connections. The
+	// default is DefaultDrainPause; a negative value means none.
+	DrainPause time.Duration
+
+	// Drained, if set, is called by [Registrar.Shutdown] after the DrainPause, and returns
+	// when the server may stop, for instance when it has no calls left. An error is
+	// returned by Shutdown, which goes on.
+	Drained func(context.Context) error
+}
+
+// validate checks all that can be checked without etcd. The errors name the field.
+func (r *Registration) validate() error {
+	switch {
+	case r.Service == "":
+		return errors.New("etcd: Service is empty: it is the name that callers dial")
+	case strings.Trim(r.Service, "/") != r.Service:
+		return fmt.Errorf("etcd: Service is %q: it must not begin or end with a slash", r.Service)
+	case r.TTL != 0 && r.TTL < minTTL:
+		return fmt.Errorf("etcd: TTL is %v: it must be at least %v; 0 means %v", r.TTL, minTTL, DefaultTTL)
+	case r.Weight > balancer.MaxWeight:
+		return fmt.Errorf("etcd: Weight is %d: it must be at most %d", r.Weight, balancer.MaxWeight)
+	}
+	if err := checkAddress(r.Address); err != nil {
+		return fmt.Errorf("etcd: Address is %q: %w", r.Address, err)
+	}
+	for i, addr := range r.AdditionalAddresses {
+		if err := checkAddress(addr); err != nil {
+			return fmt.Errorf("etcd: AdditionalAddresses[%d] is %q: %w", i, addr, err)
+		}
+	}
+	return nil
+}
+
+func checkAddress(addr string) error {
+	if strings.HasPrefix(addr, "unix:") || strings.HasPrefix(addr, "unix-abstract:") {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return errors.New(`it must have the form "host:port"`)
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		return errors.New("it has no host that others could connect to; name the one by which callers reach the server")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return errors.New("its port must be a number from 1 to 65535")
+	}
+	return nil
+}
+
+// clone returns a copy that the caller's changes do not reach, but for the Metadata.
+func (r Registration) clone() Registration {
+	r.AdditionalAddresses = slices.Clone(r.AdditionalAddresses)
+	return r
+}
+
+func (r *Registration) key() string {
+	return registry.Prefix(r.Service) + cmp.Or(r.Name, r.Address)
+}
+
+// seconds returns the TTL as a lease has it.
+func (r *Registration) seconds() int64 {
+	ttl := cmp.Or(r.TTL, DefaultTTL)
+	return int64((ttl + time.Second - 1) / time.Second)
+}
+
+// value returns what is written to etcd.
+func (r *Registration) value() (string, error) {
+	md, err := r.metadata()
+	if err != nil {
+		return "", err
+	}
+	value, err := registry.Encode(registry.Endpoint{Addr: r.Address, Metadata: md})
+	if err != nil {
+		return "", fmt.Errorf("etcd: Metadata has no form in JSON: %w", err)
+	}
+	return value, nil
+}
+
+// metadata returns the Metadata with what is put into it.
+func (r *Registration) metadata() (any, error) {
+	added := map[string]any{}
+	if r.Weight > 0 {
+		added[weightMember] = r.Weight
+	}
+	if len(r.AdditionalAddresses) > 0 {
+		added[addressesMember] = r.AdditionalAddresses
+	}
+	if len(added) == 0 || r.Metadata == nil {
+		if len(added) > 0 {
+			return added, nil
+		}
+		return r.Metadata, nil
+	}
+	text, err := json.Marshal(r.Metadata)
+	if err != nil {
+		return nil, fmt.Errorf("etcd: Metadata has no form in JSON: %w", err)
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(text, &object); err != nil {
+		return nil, fmt.Errorf("etcd: Metadata is a %T: with Weight or AdditionalAddresses it must be nil or a JSON object, a map or a struct", r.Metadata)
+	}
+	for name, member := range object {
+		if _, twice := added[name]; twice {
+			return nil, fmt.Errorf("etcd: Metadata has a member %q, which the Registration has a field for: set one of the two", name)
+		}
+		added[name] = member
+	}
+	return added, nil
+}
+
+// checkClient says what a client lacks.
+func checkClient(client *clientv3.Client) error {
+	switch {
+	case client == nil:
+		return errors.New("etcd: the client is nil; give one that clientv3.New returned")
+	case client.KV == nil || client.Watcher == nil || client.Lease == nil:
+		return errors.New("etcd: the client has no KV, Watcher or Lease service; give one that clientv3.New returned")
+	}
+	return nil
+}

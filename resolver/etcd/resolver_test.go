@@ -1,0 +1,273 @@
+package etcd_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	gresolver "google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/resolver/etcd"
+)
+
+func TestBuilder(t *testing.T) {
+	_, err := etcd.NewBuilder(nil, etcd.Config{})
+	require.ErrorContains(t, err, "client")
+
+	_, err = etcd.NewBuilder(clientv3.NewCtxClient(t.Context()), etcd.Config{})
+	require.ErrorContains(t, err, "KV, Watcher or Lease")
+
+	_, client, _ := start(t)
+	_, err = etcd.NewBuilder(client, etcd.Config{ReportAfter: -1})
+	require.ErrorContains(t, err, "ReportAfter is -1ns")
+	b, err := etcd.NewBuilder(client, etcd.Config{})
+	require.NoError(t, err)
+	require.Equal(t, etcd.Scheme, b.Scheme())
+}
+
+func TestTargets(t *testing.T) {
+	_, client, _ := start(t)
+	for service, addr := range map[string]string{"svc": "1:1", "eu/svc": "2:2", "svc2": "3:3", "svc/": "4:4", "a b": "5:5"} {
+		register(t, client, service, map[string]string{"a": addr})
+	}
+	tests := map[string]string{
+		"etcd:///svc":                "1:1",
+		"etcd:svc":                   "1:1",
+		"etcd:/svc":                  "1:1",
+		"etcd://some.authority/svc":  "1:1",
+		"etcd:///svc?a=query#ignore": "1:1",
+		"etcd:///eu/svc":             "2:2",
+		"etcd:///svc2":               "3:3",
+		"etcd:///a%20b":              "5:5",
+	}
+	for target, addr := range tests {
+		t.Run(target, func(t *testing.T) {
+			c := newChannel()
+			resolve(t, client, target, c)
+			assert.Contains(t, c.state(t), addr)
+		})
+	}
+	for _, target := range []string{"etcd:///", "etcd://svc", "etcd:"} {
+		t.Run(target, func(t *testing.T) {
+			b, err := etcd.NewBuilder(client, etcd.Config{})
+			require.NoError(t, err)
+			_, err = b.Build(parse(t, target), newChannel(), gresolver.BuildOptions{})
+			require.Equal(t, codes.InvalidArgument, status.Code(err), "%v", err)
+			require.ErrorContains(t, err, "etcd:///service")
+		})
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	cluster, client, _ := start(t)
+	for key, value := range map[string]string{
+		"svc/bad":     "127.0.0.1:1",
+		"svc/nowhere": `{"Addr":"","Metadata":"m"}`,
+		"svc2/a":      `{"Addr":"of another service"}`,
+	} {
+		_, err := cluster.Put(key, value)
+		require.NoError(t, err)
+	}
+	register(t, client, "svc", map[string]string{"d": "4", "a": "9", "c": "3", "b": "2"})
+	c := newChannel()
+	resolve(t, client, "etcd:///svc", c)
+	require.Equal(t, []string{"9", "2", "3", "4"}, c.state(t), "in the order of the keys")
+	register(t, client, "svc", map[string]string{"b": "", "aa": "1", "d": "5"})
+	require.Equal(t, []string{"9", "1", "3", "5"}, c.state(t))
+	require.Empty(t, c.errs)
+}
+
+// Without endpoints the channel is told so, from the first moment on.
+func TestNoEndpoints(t *testing.T) {
+	_, client, _ := start(t)
+	c := newChannel()
+	resolve(t, client, "etcd:///svc", c)
+	requireNone := func() {
+		t.Helper()
+		require.Empty(t, c.state(t))
+		err := c.failure(t)
+		require.EqualError(t, err, `etcd: service "svc": no endpoint is registered`)
+		require.Equal(t, codes.Unknown, status.Code(err), "calls that wait for ready go on waiting")
+	}
+	requireNone()
+	register(t, client, "svc", map[string]string{"a": "1"})
+	require.Equal(t, []string{"1"}, c.state(t))
+	register(t, client, "svc", map[string]string{"a": ""})
+	requireNone()
+}
+
+// Build returns at once, and the channel learns why it has no endpoints.
+func TestEtcdIsAwayFromTheStart(t *testing.T) {
+	t.Parallel()
+	cluster, client, other := start(t)
+	register(t, other, "svc", map[string]string{"a": "1"})
+	cluster.Member(0).Stop()
+	c := newChannel()
+	began := time.Now()
+	resolve(t, client, "etcd:///svc", c)
+	assert.Less(t, time.Since(began), time.Second)
+	require.ErrorContains(t, c.failure(t), "etcd cannot be reached")
+	cluster.Member(0).Start()
+	require.Equal(t, []string{"1"}, c.state(t))
+}
+
+func TestEtcdRefuses(t *testing.T) {
+	cluster, client, _ := start(t)
+	register(t, client, "svc", map[string]string{"a": "1"})
+	refused := cluster.On("Range", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+	c := newChannel()
+	resolve(t, client, "etcd:///svc", c)
+	require.ErrorContains(t, c.failure(t), "permission denied")
+	require.NoError(t, cluster.Wait(within(t), "Range", 3), "it goes on asking")
+	refused.Remove()
+	require.Equal(t, []string{"1"}, c.state(t))
+	require.Empty(t, c.errs, "it is told once")
+}
+
+// In an outage the channel keeps what it has. Afterwards, what the watch needs has
+// been compacted.
+func TestOutageAndCompaction(t *testing.T) {
+	cluster, client, other := start(t)
+	register(t, client, "svc", map[string]string{"a": "1", "b": "2"})
+	c := newChannel()
+	resolve(t, client, "etcd:///svc", c)
+	require.Equal(t, []string{"1", "2"}, c.state(t))
+	require.NoError(t, cluster.Wait(within(t), "Watch", 1))
+
+	cluster.Member(0).Stop()
+	register(t, other, "svc", map[string]string{"a": ""})
+	register(t, other, "svc", map[string]string{"c": "3"})
+	require.NoError(t, cluster.Compact(cluster.Revision()))
+	require.Empty(t, c.states, "it keeps the endpoints that it has")
+	cluster.Member(0).Start()
+
+	require.Equal(t, []string{"2", "3"}, c.state(t))
+	register(t, other, "svc", map[string]string{"d": "4"})
+	require.Equal(t, []string{"2", "3", "4"}, c.state(t))
+	require.Empty(t, c.errs, "a compaction is no reason to trouble the channel")
+}
+
+// An outage is told once, with the list that stays in use, and so is its end. Nothing is
+// published for it.
+func TestOutageIsTold(t *testing.T) {
+	service := fmt.Sprintf("told-%d", time.Now().UnixNano()) // whose lines are those of this run
+	cluster, client, other := start(t)
+	register(t, client, service, map[string]string{"a": "1", "b": "2"})
+	c := newChannel()
+	resolve(t, client, "etcd:///"+service, c)
+	require.Equal(t, []string{"1", "2"}, c.state(t))
+	require.NoError(t, cluster.Wait(within(t), "Watch", 1))
+
+	cluster.Member(0).Stop()
+	err := c.failure(t)
+	require.ErrorContains(t, err, "etcd cannot be reached: no endpoint serves")
+	require.ErrorContains(t, err, "the last list, of 2, stays in use")
+	cluster.Member(0).Start()
+	require.Eventually(t, func() bool { return len(grpcLog.lines(service)) == 2 }, patience, glance)
+	require.Contains(t, grpcLog.lines(service)[0], "etcd cannot be reached")
+	require.Contains(t, grpcLog.lines(service)[1], "in touch with etcd again")
+	require.Empty(t, c.states)
+	require.Empty(t, c.errs)
+	register(t, other, service, map[string]string{"a": ""})
+	require.Equal(t, []string{"2"}, c.state(t))
+}
+
+// While etcd is away that is why there are no endpoints; afterwards it is that there are none.
+func TestOutageOfAnEmptyList(t *testing.T) {
+	cluster, client, _ := start(t)
+	c := newChannel()
+	resolve(t, client, "etcd:///svc", c)
+	require.ErrorContains(t, c.failure(t), "no endpoint is registered")
+	require.NoError(t, cluster.Wait(within(t), "Watch", 1))
+	cluster.Member(0).Stop()
+	require.ErrorContains(t, c.failure(t), "etcd cannot be reached")
+	cluster.Member(0).Start()
+	require.ErrorContains(t, c.failure(t), "no endpoint is registered")
+}
+
+// A value that is written again changes nothing for the channel.
+func TestEqualListsArePublishedOnce(t *testing.T) {
+	cluster, client, _ := start(t)
+	c := newChannel()
+	put := func(value string) {
+		t.Helper()
+		_, err := cluster.Put("svc/a", value)
+		require.NoError(t, err)
+	}
+	put(`{"Addr":"1","Metadata":{"x":[1]}}`)
+	resolve(t, client, "etcd:///svc", c)
+	require.Equal(t, []string{"1"}, c.state(t))
+	require.NoError(t, cluster.Wait(within(t), "Watch", 1))
+	put(`{"Addr":"1","Metadata":{"x":[1]}}`)
+	put(`{"Addr":"1","Metadata":{ "x" : [1.0] }}`)
+	put(`{"Addr":"2"}`)
+	require.Equal(t, []string{"2"}, c.state(t))
+}
+
+func TestClientIsClosed(t *testing.T) {
+	cluster, client, _ := start(t)
+	register(t, client, "svc", map[string]string{"a": "1"})
+	c := newChannel()
+	resolve(t, client, "etcd:///svc", c)
+	require.Equal(t, []string{"1"}, c.state(t))
+	require.NoError(t, cluster.Wait(within(t), "Watch", 1))
+	require.NoError(t, client.Close())
+	require.ErrorContains(t, c.failure(t), "the etcd client was closed")
+	require.Empty(t, c.states, "what it knows may still be right")
+}
+
+// Close returns only when the channel will not be told anything any more.
+func TestCloseWaits(t *testing.T) {
+	_, client, _ := start(t)
+	register(t, client, "svc", map[string]string{"a": "1"})
+	c := newChannel()
+	entered, release := make(chan struct{}), make(chan struct{})
+	c.before = func() {
+		close(entered)
+		<-release
+	}
+	r := resolve(t, client, "etcd:///svc", c)
+	<-entered
+	closed := make(chan struct{})
+	go func() {
+		r.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+		require.Fail(t, "Close returned while the channel was being told something")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(release)
+	<-closed
+	register(t, client, "svc", map[string]string{"b": "2"})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	require.Equal(t, 1, c.calls)
+}
+
+func TestResolveNow(t *testing.T) {
+	cluster, client, _ := start(t)
+	register(t, client, "svc", map[string]string{"a": "1"})
+	c := newChannel()
+	r := resolve(t, client, "etcd:///svc", c)
+	require.Equal(t, []string{"1"}, c.state(t))
+	before := cluster.Count("Range")
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() { r.ResolveNow(gresolver.ResolveNowOptions{}) })
+	}
+	wg.Wait()
+	r.Close()
+	r.ResolveNow(gresolver.ResolveNowOptions{})
+	r.Close()
+	require.Equal(t, before, cluster.Count("Range"))
+}

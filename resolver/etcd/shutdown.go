@@ -1,0 +1,75 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/internal/pause"
+)
+
+// withdrawalTimeout bounds the part that the withdrawal has in a shutdown, so that an outage of
+// etcd does not keep a server from finishing its calls.
+const withdrawalTimeout = 5 * time.Second
+
+// Server is what Shutdown needs of a *grpc.Server.
+type Server interface {
+	// GracefulStop refuses new calls and returns when those under way are done.
+	GracefulStop()
+	// Stop ends all calls, and with them GracefulStop.
+	Stop()
+}
+
+// Shutdown ends a server in the order in which no caller notices:
+//
+//  1. the endpoint is withdrawn, so that callers turn to other servers;
+//  2. the [Registration.DrainPause] passes, and [Registration.Drained] returns;
+//  3. GracefulStop: the server refuses new calls, which gRPC makes elsewhere, and
+//     finishes those under way.
+//
+// When ctx ends the server is stopped at once, wherever it is in this. The withdrawal gets a
+// third of the time until ctx's deadline, and 5 s at most.
+//
+// The error joins those of the withdrawal, of Drained, and that calls had to be ended.
+// The server has stopped in any case.
+func (r *Registrar) Shutdown(ctx context.Context, server Server) error {
+	withdrawing, cancel := context.WithTimeout(ctx, withdrawalTime(ctx))
+	errs := []error{r.Withdraw(withdrawing)}
+	cancel()
+	if d := cmp.Or(r.reg.DrainPause, DefaultDrainPause); d > 0 {
+		_ = pause.For(ctx, d) // when ctx ends early, stop sees it
+	}
+	if r.reg.Drained != nil && ctx.Err() == nil {
+		if err := r.reg.Drained(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("etcd: %q: Drained: %w", r.key, err))
+		}
+	}
+	return errors.Join(append(errs, stop(ctx, server))...)
+}
+
+func withdrawalTime(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return withdrawalTimeout
+	}
+	return min(time.Until(deadline)/3, withdrawalTimeout)
+}
+
+// stop returns when the server has stopped.
+func stop(ctx context.Context, server Server) error {
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		server.GracefulStop()
+	}()
+	select {
+	case <-stopped:
+		return nil
+	case <-ctx.Done():
+		server.Stop()
+		<-stopped
+		return fmt.Errorf("etcd: the server was stopped before it had finished its calls: %w", ctx.Err())
+	}
+}

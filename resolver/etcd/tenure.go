@@ -1,0 +1,194 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/registry"
+	"github.com/quorate/quorate/retry"
+)
+
+var (
+	errKeepAliveEnded = errors.New("the lease is no longer kept alive")
+	errWatchClosed    = errors.New("the watch of the key was closed")
+)
+
+// tenure is the time of one lease, in which the key is had or waited for.
+type tenure struct {
+	r     *Registrar
+	lease clientv3.LeaseID
+	rev   int64 // up to which it is known what became of the key
+
+	missing bool // the key was not there, and nobody was told what followed from that
+
+	ctx     context.Context // ends with the lease, as far as is known; its cause is why
+	end     context.CancelCauseFunc
+	kept    chan struct{} // closed when nothing keeps the lease alive any more
+	monitor clientv3.LeaseMonitor
+}
+
+// open begins a tenure. ctx bounds the grant of the lease.
+func (r *Registrar) open(ctx context.Context) (*tenure, error) {
+	granted, err := r.client.Grant(ctx, r.reg.seconds())
+	if err != nil {
+		return nil, err
+	}
+	t := &tenure{r: r, lease: granted.ID, kept: make(chan struct{})}
+	t.ctx, t.end = context.WithCancelCause(r.ctx)
+	r.leases = append(r.leases, t.lease)
+	alive, err := r.client.KeepAlive(clientv3.WithLeaseMonitor(t.ctx, &t.monitor), t.lease)
+	if err != nil {
+		t.end(err)
+		return nil, err
+	}
+	go t.keep(alive)
+	return t, nil
+}
+
+// keep ends the tenure when its lease is no longer kept alive.
+func (t *tenure) keep(alive <-chan *clientv3.LeaseKeepAliveResponse) {
+	defer close(t.kept)
+	for range alive { // what matters is when the channel is closed
+	}
+	cause := t.monitor.Err()
+	if cause == nil {
+		cause = errKeepAliveEnded
+	}
+	t.end(cause)
+}
+
+// close stops to keep the lease alive.
+func (t *tenure) close() {
+	t.end(context.Canceled)
+	<-t.kept
+}
+
+// take puts the endpoint into etcd, whoever has the key.
+func (t *tenure) take(ctx context.Context) error {
+	var delay registry.Backoff
+	for {
+		began := time.Now()
+		value, version := t.r.wanted()
+		_, err := t.r.client.Put(ctx, t.r.key, value, clientv3.WithLease(t.lease))
+		if err == nil {
+			t.r.wrote(version)
+			return nil
+		}
+		if retry.OutcomeOf(err) != retry.OutcomeUnknown || ctx.Err() != nil {
+			return err
+		}
+		delay.Wait(ctx, time.Since(began)) // and put it again, which can do no harm
+	}
+}
+
+// serve has the key, or waits for it, until the lease is lost, and returns why it is.
+func (t *tenure) serve() error {
+	defer t.close()
+	var delay registry.Backoff
+	for {
+		began := time.Now()
+		err := t.hold()
+		switch {
+		case t.ctx.Err() != nil:
+			return context.Cause(t.ctx)
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			return err
+		case err != nil:
+			t.trouble(err)
+			delay.Wait(t.ctx, time.Since(began))
+		}
+	}
+}
+
+// trouble tells why the key cannot be looked at or written.
+func (t *tenure) trouble(err error) {
+	e := t.r.State()
+	if e.Err = err; t.missing {
+		e.State = Lost
+	}
+	t.r.tell(e)
+}
+
+// hold returns nil when the key has changed, or is to be changed.
+func (t *tenure) hold() error {
+	owned, err := t.claim()
+	if err != nil {
+		return err
+	}
+	if t.missing && t.r.State().State == Registered {
+		t.r.tell(Event{State: Lost, Lease: t.lease, Err: ErrDeleted})
+	}
+	t.missing = false
+	state := Superseded
+	if owned {
+		state = Registered
+	}
+	t.r.tell(Event{State: state, Lease: t.lease})
+	return t.watch()
+}
+
+// claim makes the key and its value what they should be, unless another registration has the
+// key.
+func (t *tenure) claim() (owned bool, err error) {
+	for t.ctx.Err() == nil {
+		resp, err := t.r.client.Get(t.ctx, t.r.key)
+		if err != nil {
+			return false, err
+		}
+		t.rev = resp.Header.Revision
+		value, version := t.r.wanted()
+		var modified int64
+		t.missing = t.missing || len(resp.Kvs) == 0
+		if len(resp.Kvs) > 0 {
+			kv := resp.Kvs[0]
+			modified = kv.ModRevision
+			owner := clientv3.LeaseID(kv.Lease)
+			if !slices.Contains(t.r.leases, owner) {
+				t.r.leases = []clientv3.LeaseID{t.lease}
+				return false, nil
+			}
+			if owner == t.lease && string(kv.Value) == value {
+				t.r.wrote(version)
+				return true, nil
+			}
+		}
+		put, err := t.r.client.Txn(t.ctx).
+			If(clientv3.Compare(clientv3.ModRevision(t.r.key), "=", modified)).
+			Then(clientv3.OpPut(t.r.key, value, clientv3.WithLease(t.lease))).
+			Commit()
+		if err != nil {
+			return false, err
+		}
+		if put.Succeeded {
+			t.rev = put.Header.Revision
+			t.r.leases = []clientv3.LeaseID{t.lease} // no other one has the key any more
+			t.r.wrote(version)
+			return true, nil
+		}
+	}
+	return false, context.Cause(t.ctx)
+}
+
+// watch returns nil when somebody has changed the key, or an update is to be written.
+func (t *tenure) watch() error {
+	ctx, cancel := context.WithCancel(t.ctx)
+	defer cancel()
+	changes := t.r.client.Watch(ctx, t.r.key, clientv3.WithRev(t.rev+1))
+	select {
+	case <-t.r.kick:
+		return nil
+	case resp, ok := <-changes:
+		if !ok {
+			return errWatchClosed
+		}
+		if err := resp.Err(); err != nil {
+			return err
+		}
+		return nil
+	}
+}

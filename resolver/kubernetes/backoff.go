@@ -1,0 +1,40 @@
+package kubernetes
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	// firstPause is the pause after the second failure in a row: the first is followed by an
+	// attempt at once.
+	firstPause = 100 * time.Millisecond
+	growth     = 1.6
+	jitter     = 0.2
+	// longestUnreachable bounds the pauses while no connection can be made: the attempts cost
+	// no API server anything, and one that is back is to be used soon.
+	longestUnreachable = time.Second
+)
+
+// backoff counts failures and says how long to wait after each.
+type backoff struct {
+	longest  time.Duration
+	failures int
+	next     time.Duration
+}
+
+func (b *backoff) reset() { b.failures, b.next = 0, 0 }
+
+// pause counts a failure, and returns the time to wait before the next attempt.
+func (b *backoff) pause() time.Duration {
+	b.failures++
+	switch b.failures {
+	case 1:
+		return 0
+	case 2:
+		b.next = firstPause
+	default:
+		b.next = min(time.Duration(float64(b.next)*growth), b.longest)
+	}
+	return time.Duration(float64(b.next) * (1 + jitter*(2*rand.Float64()-1)))
+}

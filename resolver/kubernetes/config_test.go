@@ -1,0 +1,138 @@
+package kubernetes
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+func restNowhere() *rest.Config { return &rest.Config{Host: "https://127.0.0.1:1"} }
+
+func TestConfigValidate(t *testing.T) {
+	assert.NoError(t, Config{}.validate())
+	assert.NoError(t, Config{Scheme: "k8s+v2", Namespace: "shop", Zone: "a", Node: "n", MaxBackoff: firstPause}.validate())
+	for want, c := range map[string]Config{
+		"kubernetes: Config.Scheme":      {Scheme: "Kubernetes"},
+		`Scheme "k8s:" is no URL scheme`: {Scheme: "k8s:"},
+		`Scheme "8s" is no URL scheme`:   {Scheme: "8s"},
+		`Namespace "a.b" is no name`:     {Namespace: "a.b"},
+		"MaxBackoff is 1ms: use at":      {MaxBackoff: time.Millisecond},
+		"MaxBackoff is -1s: use at":      {MaxBackoff: -time.Second},
+	} {
+		assert.ErrorContains(t, c.validate(), want)
+	}
+	all := Config{Scheme: "-", Namespace: "-", MaxBackoff: -1}.validate()
+	for _, field := range []string{"Scheme", "Namespace", "MaxBackoff"} {
+		assert.ErrorContains(t, all, field)
+	}
+}
+
+func TestNewBuilderValidates(t *testing.T) {
+	_, err := NewBuilder(Config{REST: restNowhere(), Scheme: "-"})
+	assert.ErrorContains(t, err, "Scheme")
+	_, err = NewBuilder(Config{REST: &rest.Config{Host: "https://a", TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(t.TempDir(), "none")}}})
+	assert.ErrorContains(t, err, "Config.REST cannot be used")
+	b, err := NewBuilder(Config{REST: restNowhere(), Scheme: "k8s"})
+	require.NoError(t, err)
+	assert.Equal(t, "k8s", b.Scheme())
+	b, err = NewBuilder(Config{REST: restNowhere()})
+	require.NoError(t, err)
+	assert.Equal(t, "kubernetes", b.Scheme())
+}
+
+func TestNoAPIServer(t *testing.T) {
+	_, err := newBuilder(Config{}, nowhere(t), quick())
+	assert.ErrorContains(t, err, "set Config.REST or KUBECONFIG")
+}
+
+func TestServiceAccountThatCannotBeUsed(t *testing.T) {
+	s := nowhere(t)
+	s.inCluster = func() (*rest.Config, error) { return nil, errors.New("open token: no such file") }
+	_, err := newBuilder(Config{}, s, quick())
+	assert.ErrorContains(t, err, "automountServiceAccountToken")
+}
+
+const kubeconfig = `
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: k, namespace: from-context}}]
+clusters: [{name: k, cluster: {server: "https://127.0.0.1:1"}}]
+`
+
+// withKubeconfig adds a kubeconfig to surroundings.
+func withKubeconfig(t *testing.T, s surroundings, text string) surroundings {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	t.Setenv("KUBECONFIG", file)
+	s.kubeconfig = here().kubeconfig
+	return s
+}
+
+func TestKubeconfigThatCannotBeUsed(t *testing.T) {
+	_, err := newBuilder(Config{}, withKubeconfig(t, nowhere(t), "{"), quick())
+	assert.ErrorContains(t, err, "kubernetes: the kubeconfig cannot be used")
+	assert.False(t, clientcmd.IsEmptyConfig(err))
+}
+
+func TestNamespaceOfTargetsThatNameNone(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "namespace")
+	require.NoError(t, os.WriteFile(file, []byte("of-pod\n"), 0o600))
+	for want, c := range map[string]struct {
+		config          Config
+		pod, kubeconfig bool
+	}{
+		"configured":   {config: Config{Namespace: "configured"}, pod: true, kubeconfig: true},
+		"of-pod":       {pod: true, kubeconfig: true},
+		"from-context": {kubeconfig: true},
+		"default":      {config: Config{REST: restNowhere()}, kubeconfig: true},
+	} {
+		s := nowhere(t)
+		if c.pod {
+			s.namespaceFile = file
+		}
+		if c.kubeconfig {
+			s = withKubeconfig(t, s, kubeconfig)
+		}
+		b, err := newBuilder(c.config, s, quick())
+		require.NoError(t, err, want)
+		assert.Equal(t, want, b.namespace)
+	}
+}
+
+func TestInClusterComesBeforeKubeconfig(t *testing.T) {
+	s := withKubeconfig(t, nowhere(t), kubeconfig)
+	s.inCluster = func() (*rest.Config, error) { return &rest.Config{Host: "https://in-cluster"}, nil }
+	c, err := s.complete(Config{})
+	require.NoError(t, err)
+	assert.Equal(t, "https://in-cluster", c.REST.Host)
+}
+
+func TestConfigIsCopied(t *testing.T) {
+	mine := restNowhere()
+	b := newTestBuilder(t, Config{REST: mine}, quick())
+	mine.Host = "https://changed"
+	assert.Equal(t, "https://127.0.0.1:1", b.links.config.Host)
+	assert.Nil(t, mine.GroupVersion)
+}
+
+func TestBackoff(t *testing.T) {
+	b := backoff{longest: time.Second}
+	assert.Zero(t, b.pause(), "the first attempt follows at once")
+	least, most := b.pause(), time.Duration(0)
+	assert.InDelta(t, firstPause, least, jitter*float64(firstPause)+1)
+	for range 50 {
+		most = max(most, b.pause())
+	}
+	assert.InDelta(t, time.Second, most, jitter*float64(time.Second)+1)
+	b.reset()
+	assert.Zero(t, b.pause())
+}

@@ -1,0 +1,98 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var (
+	// errEnded is the orderly end of a watch: the server ends each after some time.
+	errEnded = errors.New("the API server ended the watch")
+	// errExpired says that a watch cannot go on where the last one was.
+	errExpired = errors.New("the API server no longer has the history since the last change")
+	// errNoWatchList says that the server does not stream lists.
+	errNoWatchList = errors.New("the API server does not stream lists")
+	// errSilent says that a watch brought not even bookmarks.
+	errSilent = errors.New("the API server sent nothing for too long")
+	// errNoAnswer says that a request was not answered.
+	errNoAnswer = errors.New("the API server did not answer in time")
+)
+
+// statusError turns the Status in a watch's ERROR event into an error.
+func statusError(status *metav1.Status) error {
+	err := &apierrors.StatusError{ErrStatus: *status}
+	if expired(err) {
+		return fmt.Errorf("%w: %w", errExpired, err)
+	}
+	return err
+}
+
+// expired reports whether a resource version is of no use to the server: it is older than
+// the history, or newer than all of it, as after the restoration of a backup.
+func expired(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}
+
+// code returns the HTTP status of an answer, 0 if there was none.
+func code(err error) int {
+	var api apierrors.APIStatus
+	if errors.As(err, &api) {
+		return int(api.Status().Code)
+	}
+	return 0
+}
+
+// refused reports whether the server refused the request. Asking over another connection
+// does not change that, unless it did not like the token; after errors of its own (5xx)
+// another connection may lead to another server.
+func refused(err error) bool {
+	c := code(err)
+	return c >= 400 && c < 500 && c != http.StatusUnauthorized
+}
+
+// unreachable reports whether no connection could be made.
+func unreachable(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// retryAfter returns how long the server asks to be left alone, at most half a minute.
+func retryAfter(err error) time.Duration {
+	seconds, ok := apierrors.SuggestsClientDelay(err)
+	if !ok {
+		return 0
+	}
+	return min(time.Duration(seconds)*time.Second, 30*time.Second)
+}
+
+// explain says what a caller should know: what could not be done for which service, why, and
+// what to do about it. verb is what was asked of the API server.
+func explain(err error, verb string, service serviceKey) error {
+	switch code(err) {
+	case http.StatusForbidden:
+		return fmt.Errorf(`kubernetes: no permission to %s endpointslices.discovery.k8s.io for %v: grant the verb %q on apiGroup "discovery.k8s.io", resource "endpointslices", by a Role in namespace %q: %w`,
+			verb, service, verb, service.namespace, err)
+	case http.StatusUnauthorized:
+		return fmt.Errorf("kubernetes: the API server does not accept the credentials with which to %s endpointslices for %v: the token or certificate is missing, expired or of another cluster: %w",
+			verb, service, err)
+	case http.StatusNotFound:
+		return fmt.Errorf("kubernetes: cannot %s endpointslices for %v: this is no API server, or one before Kubernetes 1.21, which has no discovery.k8s.io/v1: %w",
+			verb, service, err)
+	}
+	return fmt.Errorf("kubernetes: cannot %s endpointslices for %v: %w", verb, service, err)
+}
+
+// cause returns why a request was cancelled, if it was us who cancelled it.
+func cause(ctx context.Context, err error) error {
+	if own := context.Cause(ctx); own != nil {
+		return own
+	}
+	return err
+}

@@ -1,0 +1,38 @@
+// Package fakeapiserver is a small Kubernetes API server in memory, for tests of what
+// watches EndpointSlices.
+//
+// It serves endpointslices of discovery.k8s.io/v1 and nothing else, over HTTPS and HTTP/2,
+// with the errors, resource versions, selectors, bookmarks and streamed lists of the real
+// one, so that client-go works with it:
+//
+//	server, err := fakeapiserver.Start()
+//	…
+//	defer server.Close()
+//	builder, err := kubernetes.NewBuilder(kubernetes.Config{REST: server.RESTConfig()})
+//
+// # Objects
+//
+// Create, Update, Patch and Delete change EndpointSlices, and so do POST, PUT, PATCH (merge
+// patches) and DELETE over HTTP. Nothing is validated beyond names and conflicts, and no
+// controller interferes.
+//
+// # Faults
+//
+// EndWatches and SetWatchDuration end watches as a server does that has served them for long
+// enough. Compact forgets history, ExpireWatches tells open watches that theirs is gone: both
+// are status 410. Deny answers verbs with 403, SetTokens all other tokens with 401. Hang holds
+// every connection, old and new, without a byte, like a stopped process or a host that is
+// gone; BreakConnections resets them; Stop refuses new ones as well, until Restart. RotateCA
+// changes the certificate that later connections see. SetWatchList makes it an older server.
+//
+// # Looking at what happened
+//
+// Requests lists every request, Count counts those of a verb, Wait waits for them. Watches and
+// Connections count what is open.
+//
+// # Where it differs from kube-apiserver
+//
+// Resource versions begin at 1 and count the changes of EndpointSlices. Lists are never
+// divided. Answers are in JSON. There is no admission, no discovery document, no OpenAPI. Bookmarks
+// come once in a minute, exactly, and SetBookmarkInterval changes that.
+package fakeapiserver

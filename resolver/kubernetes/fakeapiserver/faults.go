@@ -1,0 +1,132 @@
+package fakeapiserver
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// WatchList says what the server makes of a watch that asks for the list as its first events.
+type WatchList int
+
+const (
+	// WatchListServed streams lists, as Kubernetes does from 1.34 on.
+	WatchListServed WatchList = iota
+	// WatchListRefused answers 422, as servers do that know the feature but have it switched off.
+	WatchListRefused
+	// WatchListUnknown ignores the request for it, as servers before 1.27 do: the objects come,
+	// and no bookmark ends them.
+	WatchListUnknown
+)
+
+// rules are what tests have asked for.
+type rules struct {
+	tokens    []string // none: all are accepted
+	denied    map[string]bool
+	watchList WatchList
+	bookmarks time.Duration
+	duration  time.Duration
+}
+
+func newRules() rules {
+	return rules{denied: make(map[string]bool), bookmarks: time.Minute}
+}
+
+func (s *Server) current() rules {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.rules
+	r.tokens, r.denied = slices.Clone(r.tokens), maps.Clone(r.denied)
+	return r
+}
+
+// Deny answers requests of these verbs with 403, from now on. With no verbs it denies all.
+// Open watches live on, as they do when a role is taken away.
+func (s *Server) Deny(verbs ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(verbs) == 0 {
+		verbs = allVerbs
+	}
+	for _, verb := range verbs {
+		s.rules.denied[verb] = true
+	}
+}
+
+// Allow ends what Deny began, for these verbs, or for all.
+func (s *Server) Allow(verbs ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(verbs) == 0 {
+		verbs = allVerbs
+	}
+	for _, verb := range verbs {
+		delete(s.rules.denied, verb)
+	}
+}
+
+// SetTokens answers 401 to requests, from now on, that do not bear one of these tokens. With
+// none it accepts everyone, as at the start. Open watches live on.
+func (s *Server) SetTokens(tokens ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rules.tokens = slices.Clone(tokens)
+}
+
+// SetWatchList changes how later watches are served that ask for the list.
+func (s *Server) SetWatchList(w WatchList) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rules.watchList = w
+}
+
+// SetBookmarkInterval changes how often later watches that ask for bookmarks get one: each
+// minute at the start, never if d is 0. The bookmark that ends a streamed list always comes.
+func (s *Server) SetBookmarkInterval(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rules.bookmarks = d
+}
+
+// SetWatchDuration ends each later watch d after it began, never if d is 0.
+func (s *Server) SetWatchDuration(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rules.duration = d
+}
+
+// EndWatches ends all open watches, in the orderly way of a server that has served them for
+// long enough. They show nothing that changes afterwards.
+func (s *Server) EndWatches() { s.store.endWatches(false) }
+
+// ExpireWatches ends all open watches with status 410: their place in the history is gone.
+func (s *Server) ExpireWatches() { s.store.endWatches(true) }
+
+// Compact forgets the history of changes, and counts one change that nobody sees, so that
+// every watch that is to go on from a resource version known before gets status 410. Open
+// watches live on.
+func (s *Server) Compact() { s.store.compact() }
+
+// Hang holds all connections, open and new: they are accepted, and no byte passes in either
+// direction until Resume. Clients see what they see of a stopped process.
+func (s *Server) Hang() { s.gate.close() }
+
+// Resume ends what Hang began. What was held is served now.
+func (s *Server) Resume() { s.gate.open() }
+
+// BreakConnections resets all connections. New ones are accepted.
+func (s *Server) BreakConnections() { s.gate.reset() }
+
+// RotateCA gives the server a new certificate, which later connections see and which only the
+// new CAData verifies.
+func (s *Server) RotateCA() error {
+	cert, err := newCertificate()
+	if err != nil {
+		return fmt.Errorf("fakeapiserver: making a certificate: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cert = cert
+	return nil
+}

@@ -1,0 +1,176 @@
+package fakeapiserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// Server is a running API server. Its methods may be called concurrently.
+type Server struct {
+	store   *store
+	gate    *gate
+	journal *journal
+	address string
+
+	mu     sync.Mutex
+	cert   *certificate
+	http   *http.Server // nil while stopped
+	served chan struct{}
+	closed bool
+	rules  rules
+
+	handlers sync.WaitGroup
+}
+
+// Start runs an API server on a free port of the loopback interface. It is empty, accepts
+// every token and allows every verb.
+func Start() (*Server, error) {
+	cert, err := newCertificate()
+	if err != nil {
+		return nil, fmt.Errorf("fakeapiserver: making a certificate: %w", err)
+	}
+	s := &Server{
+		store:   newStore(),
+		gate:    &gate{conns: make(map[*conn]struct{})},
+		journal: newJournal(),
+		address: "127.0.0.1:0",
+		cert:    cert,
+		rules:   newRules(),
+	}
+	if err := s.Restart(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Restart begins to listen again after Stop, on the same port. It does nothing if the server
+// runs, and fails if it is closed or the port is taken.
+func (s *Server) Restart() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errors.New("fakeapiserver: the server is closed: Start another one")
+	}
+	if s.http != nil {
+		return nil
+	}
+	inner, err := net.Listen("tcp", s.address)
+	if err != nil {
+		return fmt.Errorf("fakeapiserver: %w", err)
+	}
+	s.address = inner.Addr().String()
+	server := &http.Server{
+		Handler:           s.handler(),
+		TLSConfig:         &tls.Config{GetCertificate: s.certificate, MinVersion: tls.VersionTLS12},
+		ReadHeaderTimeout: time.Minute,
+		// Broken handshakes are what tests are about.
+		ErrorLog: log.New(io.Discard, "", 0),
+	}
+	served := make(chan struct{})
+	s.http, s.served = server, served
+	go func() {
+		defer close(served)
+		// It ends with Stop.
+		_ = server.ServeTLS(&listener{Listener: inner, gate: s.gate}, "", "")
+	}()
+	return nil
+}
+
+// Stop breaks all connections and refuses new ones until Restart. Objects and their history
+// stay. It does nothing if the server is stopped.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	server, served := s.http, s.served
+	s.http = nil
+	s.mu.Unlock()
+	if server == nil {
+		return
+	}
+	_ = server.Close()
+	<-served
+	s.gate.reset()
+}
+
+// Close ends the server and waits for what it was doing. It may be called again.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.Resume()
+	s.Stop()
+	s.handlers.Wait()
+}
+
+// URL returns the server's, such as https://127.0.0.1:41234. It stays the same.
+func (s *Server) URL() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return "https://" + s.address
+}
+
+// CAData returns the certificate, in PEM, by which the server is verified now.
+func (s *Server) CAData() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]byte(nil), s.cert.ca...)
+}
+
+// RESTConfig returns a configuration of client-go for this server, with the first of the
+// tokens of SetTokens if there are any.
+func (s *Server) RESTConfig() *rest.Config {
+	cfg := &rest.Config{
+		Host:            s.URL(),
+		TLSClientConfig: rest.TLSClientConfig{CAData: s.CAData()},
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.rules.tokens) > 0 {
+		cfg.BearerToken = s.rules.tokens[0]
+	}
+	return cfg
+}
+
+// enter counts a request that is being served. It returns false if the server is closed.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.handlers.Add(1)
+	}
+	return !s.closed
+}
+
+func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &s.cert.pair, nil
+}
+
+// Watches returns how many watches are open.
+func (s *Server) Watches() int { return s.store.watches() }
+
+// Connections returns how many connections are open.
+func (s *Server) Connections() int { return s.gate.connections() }
+
+// Requests returns all requests that have arrived, in the order of arrival.
+func (s *Server) Requests() []Request { return s.journal.all() }
+
+// Count returns how many requests of a verb (list, watch, get, create, update, patch or
+// delete) have arrived, refused ones included.
+func (s *Server) Count(verb string) int { return s.journal.count(verb) }
+
+// Wait waits until n requests of a verb have arrived in all. It returns the error of ctx if
+// that ends first.
+func (s *Server) Wait(ctx context.Context, verb string, n int) error {
+	return s.journal.wait(ctx, verb, n)
+}

@@ -1,0 +1,112 @@
+package fakeapiserver_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
+)
+
+const (
+	patience = 30 * time.Second
+	tick     = 5 * time.Millisecond
+)
+
+func start(t *testing.T) *fakeapiserver.Server {
+	t.Helper()
+	server, err := fakeapiserver.Start()
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	return server
+}
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// client is client-go's own, over a transport that ends with the test.
+func client(t *testing.T, config *rest.Config) *discoveryclient.DiscoveryV1Client {
+	t.Helper()
+	tlsConfig, err := rest.TLSConfigFor(config)
+	require.NoError(t, err)
+	transport := &http.Transport{TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	authorized, err := rest.HTTPWrappersForConfig(config, transport)
+	require.NoError(t, err)
+	c, err := discoveryclient.NewForConfigAndClient(config, &http.Client{Transport: authorized})
+	require.NoError(t, err)
+	return c
+}
+
+func slice(name string, labels ...string) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{}}, AddressType: discoveryv1.AddressTypeIPv4}
+	for _, label := range labels {
+		s.Labels[discoveryv1.LabelServiceName] = label
+	}
+	return s
+}
+
+func create(t *testing.T, server *fakeapiserver.Server, slices ...*discoveryv1.EndpointSlice) {
+	t.Helper()
+	for _, s := range slices {
+		_, err := server.Create(s)
+		require.NoError(t, err)
+	}
+}
+
+// open opens a watch that is stopped with the test.
+func open(t *testing.T, c *discoveryclient.DiscoveryV1Client, options metav1.ListOptions) watch.Interface {
+	t.Helper()
+	w, err := c.EndpointSlices("shop").Watch(within(t), options)
+	require.NoError(t, err)
+	t.Cleanup(w.Stop)
+	return w
+}
+
+// next returns the next event, or false if the watch has ended.
+func next(t *testing.T, w watch.Interface) (watch.Event, bool) {
+	t.Helper()
+	select {
+	case e, ok := <-w.ResultChan():
+		return e, ok
+	case <-time.After(patience):
+		require.Fail(t, "no event")
+		return watch.Event{}, false
+	}
+}
+
+// expect takes the next event, which must be of this type and about this object.
+func expect(t *testing.T, w watch.Interface, kind watch.EventType, name string) *discoveryv1.EndpointSlice {
+	t.Helper()
+	e, ok := next(t, w)
+	require.True(t, ok, "the watch has ended")
+	require.Equal(t, kind, e.Type, "%v", e.Object)
+	object, ok := e.Object.(*discoveryv1.EndpointSlice)
+	require.True(t, ok, "%T", e.Object)
+	require.Equal(t, name, object.Name)
+	return object
+}
+
+// expectEnd fails if there is another event.
+func expectEnd(t *testing.T, w watch.Interface) {
+	t.Helper()
+	e, ok := next(t, w)
+	require.False(t, ok, "%v", e)
+}
+
+func streamed() metav1.ListOptions {
+	yes := true
+	return metav1.ListOptions{AllowWatchBookmarks: true, SendInitialEvents: &yes, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
+}

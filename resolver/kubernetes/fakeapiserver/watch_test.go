@@ -1,0 +1,140 @@
+package fakeapiserver_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
+)
+
+func TestStreamedList(t *testing.T) {
+	server := start(t)
+	create(t, server, slice("b", "users"), slice("a", "users"), slice("c", "others"))
+	options := streamed()
+	options.LabelSelector = "kubernetes.io/service-name=users"
+	w := open(t, client(t, server.RESTConfig()), options)
+	expect(t, w, watch.Added, "a")
+	expect(t, w, watch.Added, "b")
+	end := expect(t, w, watch.Bookmark, "")
+	assert.Equal(t, "true", end.Annotations[metav1.InitialEventsAnnotationKey])
+	assert.Equal(t, "4", end.ResourceVersion)
+
+	// What changes comes as it looks through the selector.
+	patch := func(name, label string) {
+		_, err := server.Patch("shop", name, []byte(`{"metadata":{"labels":{"kubernetes.io/service-name":"`+label+`"}}}`))
+		require.NoError(t, err)
+	}
+	patch("a", "users")
+	expect(t, w, watch.Modified, "a")
+	patch("a", "others")
+	left := expect(t, w, watch.Deleted, "a")
+	assert.Equal(t, "users", left.Labels["kubernetes.io/service-name"])
+	assert.Equal(t, "6", left.ResourceVersion)
+	patch("c", "users")
+	expect(t, w, watch.Added, "c")
+	require.NoError(t, server.Delete("shop", "a")) // not seen
+	require.NoError(t, server.Delete("shop", "b"))
+	gone := expect(t, w, watch.Deleted, "b")
+	assert.Equal(t, "9", gone.ResourceVersion)
+	assert.Equal(t, 1, server.Watches())
+}
+
+func TestWatchGoesOnFromVersion(t *testing.T) {
+	server := start(t)
+	create(t, server, slice("a"), slice("b"), slice("c"))
+	c := client(t, server.RESTConfig())
+	w := open(t, c, metav1.ListOptions{ResourceVersion: "2"})
+	expect(t, w, watch.Added, "b")
+	expect(t, w, watch.Added, "c")
+	server.EndWatches()
+	expectEnd(t, w)
+	anyVersion := open(t, c, metav1.ListOptions{})
+	for _, name := range []string{"a", "b", "c"} {
+		expect(t, anyVersion, watch.Added, name)
+	}
+}
+
+func TestHistoryIsGone(t *testing.T) {
+	server := start(t)
+	create(t, server, slice("a"))
+	c := client(t, server.RESTConfig())
+	open1 := open(t, c, metav1.ListOptions{ResourceVersion: "2"})
+	server.Compact()
+	for _, w := range []watch.Interface{open(t, c, metav1.ListOptions{ResourceVersion: "2"}), open1} {
+		if w == open1 {
+			server.ExpireWatches()
+		}
+		e, ok := next(t, w)
+		require.True(t, ok)
+		require.Equal(t, watch.Error, e.Type)
+		assert.True(t, apierrors.IsResourceExpired(apierrors.FromObject(e.Object)), "%v", e.Object)
+		expectEnd(t, w)
+	}
+	fresh := open(t, c, streamed())
+	expect(t, fresh, watch.Added, "a")
+	version := expect(t, fresh, watch.Bookmark, "").ResourceVersion
+	later := open(t, c, metav1.ListOptions{ResourceVersion: version})
+	create(t, server, slice("b"))
+	expect(t, later, watch.Added, "b")
+}
+
+func TestBookmarks(t *testing.T) {
+	server := start(t)
+	server.SetBookmarkInterval(5 * time.Millisecond)
+	c := client(t, server.RESTConfig())
+	w := open(t, c, metav1.ListOptions{ResourceVersion: "1", AllowWatchBookmarks: true, LabelSelector: "no=match"})
+	assert.Equal(t, "1", expect(t, w, watch.Bookmark, "").ResourceVersion)
+	create(t, server, slice("a"))
+	require.Eventually(t, func() bool { return expect(t, w, watch.Bookmark, "").ResourceVersion == "2" }, patience, tick)
+	without := open(t, c, metav1.ListOptions{ResourceVersion: "2"})
+	create(t, server, slice("b"))
+	expect(t, without, watch.Added, "b")
+}
+
+func TestWatchesEnd(t *testing.T) {
+	server := start(t)
+	c := client(t, server.RESTConfig())
+	limit := int64(1)
+	byClient := open(t, c, metav1.ListOptions{ResourceVersion: "1", TimeoutSeconds: &limit})
+	server.SetWatchDuration(10 * time.Millisecond)
+	byServer := open(t, c, metav1.ListOptions{ResourceVersion: "1"})
+	expectEnd(t, byServer)
+	expectEnd(t, byClient)
+	require.Eventually(t, func() bool { return server.Watches() == 0 }, patience, tick)
+}
+
+func TestOlderServers(t *testing.T) {
+	server := start(t)
+	create(t, server, slice("a"))
+	c := client(t, server.RESTConfig())
+	server.SetWatchList(fakeapiserver.WatchListRefused)
+	_, err := c.EndpointSlices("shop").Watch(within(t), streamed())
+	assert.True(t, apierrors.IsInvalid(err), err)
+	server.SetWatchList(fakeapiserver.WatchListUnknown)
+	w := open(t, c, streamed())
+	expect(t, w, watch.Added, "a")
+	create(t, server, slice("b")) // and no bookmark before it
+	expect(t, w, watch.Added, "b")
+}
+
+func TestWatchRefusesNonsense(t *testing.T) {
+	server := start(t)
+	c := client(t, server.RESTConfig()).EndpointSlices("shop")
+	options := streamed()
+	options.ResourceVersionMatch = ""
+	_, err := c.Watch(within(t), options)
+	assert.True(t, apierrors.IsInvalid(err), err)
+	for _, version := range []string{"x", "-1"} {
+		_, err = c.Watch(within(t), metav1.ListOptions{ResourceVersion: version})
+		assert.True(t, apierrors.IsBadRequest(err), err)
+	}
+	_, err = c.Watch(within(t), metav1.ListOptions{LabelSelector: "a=(b"})
+	assert.True(t, apierrors.IsBadRequest(err), err)
+	assert.Zero(t, server.Watches())
+}

@@ -1,0 +1,354 @@
+package kubernetes
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/resolver"
+	"k8s.io/client-go/rest"
+
+	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
+)
+
+const tick = 5 * time.Millisecond
+
+// followed starts a server with one slice and a channel that has got it.
+func followed(t *testing.T, tm timing) (*fakeapiserver.Server, *channel) {
+	t.Helper()
+	server := startServer(t)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, tm), c, "kubernetes:///users.shop")
+	c.awaitAddresses(t, "10.0.0.1:80")
+	return server, c
+}
+
+func TestWatchEndsOften(t *testing.T) {
+	tm := quick()
+	tm.steady = 20 * time.Millisecond
+	server := startServer(t)
+	server.SetWatchDuration(60 * time.Millisecond)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: server.RESTConfig(), MaxBackoff: time.Hour}, tm), c, "kubernetes:///users.shop")
+	for i := range 100 {
+		host := fmt.Sprintf("10.0.1.%d", i+1)
+		update(t, server, slice("users", "a", 80, host))
+		c.awaitAddresses(t, host+":80")
+	}
+	// With pauses that grow, thirty watches would take far longer than a test may.
+	require.NoError(t, server.Wait(within(t), "watch", 30))
+	_, errs := c.counts()
+	assert.Zero(t, errs, "an ended watch is no error")
+	lists := 0
+	for _, r := range server.Requests() {
+		if r.Query.Get("sendInitialEvents") == "true" {
+			lists++
+		}
+	}
+	assert.Equal(t, 1, lists, "a watch goes on where the last one was")
+	assert.Equal(t, 1, server.Connections())
+}
+
+func TestChangesBetweenWatches(t *testing.T) {
+	server, c := followed(t, quick())
+	for i := range 10 {
+		host := fmt.Sprintf("10.0.1.%d", i+1)
+		server.EndWatches()
+		update(t, server, slice("users", "a", 80, host))
+		c.awaitAddresses(t, host+":80")
+	}
+	create(t, server, slice("users", "b", 80, "10.0.2.1"))
+	c.awaitCount(t, 2)
+	server.BreakConnections()
+	require.NoError(t, server.Delete("shop", "b"))
+	c.awaitCount(t, 1)
+}
+
+func TestExpiredHistory(t *testing.T) {
+	for name, expire := range map[string]func(*fakeapiserver.Server){
+		"while resuming": func(s *fakeapiserver.Server) { s.Compact(); s.EndWatches() },
+		"mid-stream":     func(s *fakeapiserver.Server) { s.ExpireWatches() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, c := followed(t, quick())
+			create(t, server, slice("users", "b", 80, "10.0.0.2"))
+			c.awaitCount(t, 2)
+			server.Deny("watch") // so that the deletion is not seen
+			expire(server)
+			require.Eventually(t, func() bool { return server.Watches() == 0 }, patience, tick)
+			require.NoError(t, server.Delete("shop", "b"))
+			server.Compact()
+			_, errs := c.counts()
+			server.Allow("watch")
+			c.awaitAddresses(t, "10.0.0.1:80")
+			states, _, _ := c.look()
+			for _, s := range states {
+				assert.NotEmpty(t, s.Endpoints, "the list is kept meanwhile")
+			}
+			_, after, _ := c.look()
+			for _, err := range after[errs:] {
+				assert.NotContains(t, err.Error(), "resource version", "history that is gone is no failure")
+			}
+		})
+	}
+}
+
+func TestPermissionIsMissing(t *testing.T) {
+	server := startServer(t)
+	server.Deny()
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
+	c.awaitError(t, 0, "no permission to watch endpointslices.discovery.k8s.io", `service "users" in namespace "shop"`, "Role", `cannot watch resource "endpointslices"`)
+	require.NoError(t, server.Wait(within(t), "watch", 4))
+	states, errs := c.counts()
+	assert.Zero(t, states)
+	assert.Equal(t, 1, errs, "the same error is reported once")
+	server.Allow("watch")
+	c.awaitAddresses(t, "10.0.0.1:80")
+}
+
+func TestPermissionIsLost(t *testing.T) {
+	server, c := followed(t, quick())
+	server.Deny()
+	update(t, server, slice("users", "a", 80, "10.0.0.2"))
+	c.awaitAddresses(t, "10.0.0.2:80") // open watches live on
+	server.EndWatches()
+	c.awaitError(t, 0, "last known endpoints stay in use", "no permission to watch")
+	c.awaitAddresses(t, "10.0.0.2:80")
+	update(t, server, slice("users", "a", 80, "10.0.0.3"))
+	server.Allow("watch")
+	c.awaitAddresses(t, "10.0.0.3:80")
+	assert.Zero(t, server.Count("list"))
+}
+
+func TestPermissionIsLostWithoutEndpoints(t *testing.T) {
+	server := startServer(t)
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
+	c.awaitError(t, 0, "has no EndpointSlices")
+	server.Deny()
+	server.EndWatches()
+	c.awaitError(t, 0, "has no EndpointSlices", "last known", "no permission to watch")
+}
+
+func TestServerWithoutStreamedLists(t *testing.T) {
+	for name, mode := range map[string]fakeapiserver.WatchList{"refused": fakeapiserver.WatchListRefused, "unknown": fakeapiserver.WatchListUnknown} {
+		t.Run(name, func(t *testing.T) {
+			tm := quick()
+			tm.listed = 200 * time.Millisecond
+			server := startServer(t)
+			server.SetWatchList(mode)
+			create(t, server, slice("users", "a", 80, "10.0.0.1"))
+			c := newChannel()
+			build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, tm), c, "kubernetes:///users.shop")
+			c.awaitAddresses(t, "10.0.0.1:80")
+			update(t, server, slice("users", "a", 80, "10.0.0.2"))
+			c.awaitAddresses(t, "10.0.0.2:80")
+			server.EndWatches()
+			update(t, server, slice("users", "a", 80, "10.0.0.3"))
+			c.awaitAddresses(t, "10.0.0.3:80")
+			assert.Equal(t, 1, server.Count("list"))
+			server.ExpireWatches()
+			require.NoError(t, server.Wait(within(t), "list", 2))
+			update(t, server, slice("users", "a", 80, "10.0.0.4"))
+			c.awaitAddresses(t, "10.0.0.4:80")
+			_, errs := c.counts()
+			assert.Zero(t, errs)
+		})
+	}
+}
+
+func TestServerWithoutStreamedListsAndPermissionToList(t *testing.T) {
+	server := startServer(t)
+	server.SetWatchList(fakeapiserver.WatchListRefused)
+	server.Deny("list")
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
+	c.awaitError(t, 0, "no permission to list", `grant the verb "list"`)
+	server.SetWatchList(fakeapiserver.WatchListServed) // it was updated
+	c.awaitAddresses(t, "10.0.0.1:80")
+}
+
+func TestServerIsAwayAndBack(t *testing.T) {
+	server, c := followed(t, quick())
+	server.Stop()
+	c.awaitError(t, 0, "last known endpoints stay in use", "connection refused")
+	update(t, server, slice("users", "a", 80, "10.0.0.2"))
+	require.NoError(t, server.Restart())
+	c.awaitAddresses(t, "10.0.0.2:80")
+	states, _ := c.counts()
+	assert.Equal(t, 2, states)
+}
+
+func TestServerIsAwayAtFirst(t *testing.T) {
+	server := startServer(t)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	server.Stop()
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
+	c.awaitError(t, 0, "cannot watch endpointslices", "connection refused")
+	require.NoError(t, server.Restart())
+	c.awaitAddresses(t, "10.0.0.1:80")
+}
+
+func TestServerHangs(t *testing.T) {
+	tm := quick()
+	tm.ping, tm.pong, tm.answer = 300*time.Millisecond, 700*time.Millisecond, 500*time.Millisecond
+	server, c := followed(t, tm)
+	server.Hang()
+	c.awaitError(t, 0, "last known endpoints stay in use", "did not answer in time")
+	update(t, server, slice("users", "a", 80, "10.0.0.2"))
+	server.Resume()
+	c.awaitAddresses(t, "10.0.0.2:80")
+}
+
+func TestCloseWhileServerHangs(t *testing.T) {
+	server := startServer(t)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, defaultTiming())
+	following, connecting := newChannel(), newChannel()
+	r, err := b.Build(target(t, "kubernetes:///users.shop"), following, resolver.BuildOptions{})
+	require.NoError(t, err)
+	following.awaitAddresses(t, "10.0.0.1:80")
+	server.Hang()
+	other := newTestBuilder(t, Config{REST: server.RESTConfig()}, defaultTiming())
+	q, err := other.Build(target(t, "kubernetes:///users.shop"), connecting, resolver.BuildOptions{})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return server.Connections() == 2 }, patience, tick)
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		r.Close()
+		q.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(patience):
+		require.Fail(t, "Close waits for a server that hangs")
+	}
+	assert.Empty(t, b.feeds)
+}
+
+func TestSilentWatchIsMadeAgain(t *testing.T) {
+	tm := quick()
+	tm.silence, tm.steady = 300*time.Millisecond, 100*time.Millisecond
+	server := startServer(t)
+	server.SetBookmarkInterval(0)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, tm), c, "kubernetes:///users.shop")
+	require.NoError(t, server.Wait(within(t), "watch", 3))
+	for _, r := range server.Requests() {
+		assert.Equal(t, "true", r.Query.Get("sendInitialEvents"), "nothing that was known before is relied on")
+	}
+	update(t, server, slice("users", "a", 80, "10.0.0.2"))
+	c.awaitAddresses(t, "10.0.0.2:80")
+	states, errs := c.counts()
+	assert.Equal(t, 2, states)
+	assert.Zero(t, errs)
+}
+
+func TestBookmarksKeepWatchAlive(t *testing.T) {
+	tm := quick()
+	tm.silence = 500 * time.Millisecond
+	server := startServer(t)
+	server.SetBookmarkInterval(20 * time.Millisecond)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, tm), c, "kubernetes:///users.shop")
+	c.awaitAddresses(t, "10.0.0.1:80")
+	// A machine that stalls for long enough can break the silence, but not every time.
+	deadline := time.Now().Add(patience)
+	for before := -1; before != server.Count("watch"); {
+		require.True(t, time.Now().Before(deadline), "no watch lasts for longer than the silence that is allowed")
+		before = server.Count("watch")
+		time.Sleep(3 * tm.silence)
+	}
+}
+
+func TestBookmarksMovePlaceToGoOnFrom(t *testing.T) {
+	server := startServer(t)
+	server.SetBookmarkInterval(20 * time.Millisecond)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
+	c.awaitAddresses(t, "10.0.0.1:80")
+	other := slice("others", "b", 80, "10.0.0.9")
+	create(t, server, other)
+	stored, err := server.Get("shop", "b") // which no event tells the watch
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		server.EndWatches()
+		requests := server.Requests()
+		return requests[len(requests)-1].Query.Get("resourceVersion") == stored.ResourceVersion
+	}, patience, 200*time.Millisecond)
+}
+
+func TestTokenRotation(t *testing.T) {
+	server := startServer(t)
+	server.SetTokens("old")
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	file := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(file, []byte("old"), 0o600))
+	config := server.RESTConfig()
+	config.BearerToken, config.BearerTokenFile = "old", file
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: config}, quick()), c, "kubernetes:///users.shop")
+	c.awaitAddresses(t, "10.0.0.1:80")
+
+	server.SetTokens("new")
+	server.EndWatches()
+	c.awaitError(t, 0, "does not accept the credentials", "last known endpoints stay in use")
+	require.NoError(t, os.WriteFile(file, []byte("new"), 0o600))
+	update(t, server, slice("users", "a", 80, "10.0.0.2"))
+	c.awaitAddresses(t, "10.0.0.2:80")
+	_, errs, _ := c.look()
+	for _, err := range errs {
+		assert.NotContains(t, err.Error(), "old")
+		assert.NotContains(t, err.Error(), "new")
+	}
+}
+
+func TestCARotation(t *testing.T) {
+	server := startServer(t)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	require.NoError(t, os.WriteFile(file, server.CAData(), 0o600))
+	config := &rest.Config{Host: server.URL(), TLSClientConfig: rest.TLSClientConfig{CAFile: file}}
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: config}, quick()), c, "kubernetes:///users.shop")
+	c.awaitAddresses(t, "10.0.0.1:80")
+
+	require.NoError(t, server.RotateCA())
+	server.BreakConnections()
+	c.awaitError(t, 0, "certificate", "last known endpoints stay in use")
+	require.NoError(t, os.WriteFile(file, server.CAData(), 0o600))
+	update(t, server, slice("users", "a", 80, "10.0.0.2"))
+	c.awaitAddresses(t, "10.0.0.2:80")
+}
+
+func TestHTTP1(t *testing.T) {
+	server := startServer(t)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	config := server.RESTConfig()
+	config.NextProtos = []string{"http/1.1"}
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: config}, quick()), c, "kubernetes:///users.shop")
+	c.awaitAddresses(t, "10.0.0.1:80")
+	update(t, server, slice("users", "a", 80, "10.0.0.2"))
+	c.awaitAddresses(t, "10.0.0.2:80")
+	assert.Equal(t, "HTTP/1.1", server.Requests()[0].Protocol)
+}
+
+func TestHTTP2(t *testing.T) {
+	server, _ := followed(t, quick())
+	assert.Equal(t, "HTTP/2.0", server.Requests()[0].Protocol)
+}

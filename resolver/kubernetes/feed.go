@@ -1,0 +1,172 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/grpclog"
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+var logger = grpclog.Component("kubernetes-resolver")
+
+// view is what a feed knows. It is not changed once it is published.
+type view struct {
+	listed bool                         // slices are all there are, or were when err began
+	slices []*discoveryv1.EndpointSlice // by name
+	err    error                        // why they may be out of date, nil if they are not
+}
+
+// feed follows the slices of one service for all channels that use it.
+type feed struct {
+	service serviceKey
+	links   *links
+	timing  timing
+
+	cancel context.CancelFunc
+	done   chan struct{}
+	users  int // guarded by builder.mu
+
+	mu      sync.Mutex
+	view    view
+	changed chan struct{} // closed and replaced with each view
+
+	// What follows belongs to run.
+	known     *inventory
+	listFirst bool // the server does not stream lists
+	link      *link
+	pauses    backoff
+	steady    bool // the current attempt has been of use
+	outage    outage
+}
+
+// outage is the time in which attempts fail.
+type outage struct {
+	since  time.Time // zero: there is none
+	logged bool
+}
+
+func startFeed(service serviceKey, l *links, longest time.Duration) *feed {
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &feed{
+		service: service, links: l, timing: l.timing,
+		cancel: cancel, done: make(chan struct{}), changed: make(chan struct{}),
+		known: newInventory(), pauses: backoff{longest: longest},
+	}
+	go f.run(ctx)
+	return f
+}
+
+// stop ends the feed, and returns when nothing of it is left.
+func (f *feed) stop() {
+	f.cancel()
+	<-f.done
+}
+
+// look returns the current view, and a channel that is closed when there is another one.
+func (f *feed) look() (view, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.view, f.changed
+}
+
+func (f *feed) update(change func(*view)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(&f.view)
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *feed) run(ctx context.Context) {
+	defer close(f.done)
+	defer f.unlink(false)
+	for {
+		verb, err := f.attempt(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		timer := time.NewTimer(f.judge(verb, err))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// judge draws the consequences of the end of an attempt, and returns how long to wait before
+// the next one.
+func (f *feed) judge(verb string, err error) time.Duration {
+	if f.steady {
+		f.pauses.reset()
+	}
+	pause := f.pauses.pause()
+	switch {
+	case errors.Is(err, errEnded):
+		return pause
+	case errors.Is(err, errExpired):
+		f.known.version = ""
+		return pause
+	case errors.Is(err, errNoWatchList):
+		f.listFirst = true
+		return 0
+	case errors.Is(err, errSilent):
+		// Not a failure yet. What was missed, if anything, is seen by listing anew.
+		f.known.version = ""
+		f.unlink(true)
+		return pause
+	}
+	if verb == "list" {
+		f.listFirst = false // the verb may be missing, or the server another one by now
+	}
+	if !refused(err) {
+		f.unlink(true)
+	}
+	f.fail(explain(err, verb, f.service))
+	if unreachable(err) {
+		return min(pause, longestUnreachable)
+	}
+	return max(pause, retryAfter(err))
+}
+
+// fail publishes why the view may be out of date.
+func (f *feed) fail(err error) {
+	if f.outage.since.IsZero() {
+		f.outage.since = time.Now()
+	} else if !f.outage.logged {
+		// The second failure in a row: a single one is an ordinary restart.
+		f.outage.logged = true
+		logger.Warningf("%v; attempts go on", err)
+	}
+	f.update(func(v *view) { v.err = err })
+}
+
+// succeed publishes that the view is complete and up to date.
+func (f *feed) succeed() {
+	if f.outage.logged {
+		logger.Infof("kubernetes: %v is followed again, after %v", f.service, time.Since(f.outage.since).Round(time.Millisecond))
+	}
+	f.outage = outage{}
+	f.publish()
+}
+
+func (f *feed) publish() {
+	set := f.known.sorted()
+	f.update(func(v *view) { *v = view{listed: true, slices: set} })
+}
+
+// unlink gives the link back, and retires it if something is wrong with it.
+func (f *feed) unlink(retire bool) {
+	if f.link == nil {
+		return
+	}
+	if retire {
+		f.links.retire(f.link)
+	}
+	f.links.release(f.link)
+	f.link = nil
+}

@@ -1,0 +1,154 @@
+package kubernetes
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+)
+
+// links makes connections to the API server. All watches of a Builder share one, until
+// something is wrong with it: then it is retired, those who still use it may go on, and the
+// next one reads certificates and tokens anew from their files.
+type links struct {
+	config *rest.Config
+	timing timing
+
+	mu      sync.Mutex
+	current *link
+}
+
+// link is a client of the API server, over connections that are its own.
+type link struct {
+	client *rest.RESTClient
+	dialer *dialer // nil if the user brought a transport
+	users  int     // guarded by links.mu
+}
+
+func newLinks(config *rest.Config, t timing) (*links, error) {
+	config = rest.CopyConfig(config)
+	config.Timeout, config.QPS, config.RateLimiter = 0, -1, nil
+	config.APIPath, config.GroupVersion = "/apis", &discoveryv1.SchemeGroupVersion
+	config.NegotiatedSerializer = serializers()
+	config.AcceptContentTypes, config.ContentType = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	if config.UserAgent == "" {
+		config.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	l := &links{config: config, timing: t}
+	first, err := l.open()
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes: Config.REST cannot be used: %w", err)
+	}
+	first.close()
+	return l, nil
+}
+
+// serializers decode the Status of errors. All else is plain JSON.
+func serializers() runtime.NegotiatedSerializer {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	return serializer.NewCodecFactory(scheme).WithoutConversion()
+}
+
+// acquire returns the link that is in use, or a new one. It has to be released.
+func (l *links) acquire() (*link, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == nil {
+		k, err := l.open()
+		if err != nil {
+			return nil, err
+		}
+		l.current = k
+	}
+	l.current.users++
+	return l.current, nil
+}
+
+// release gives a link back, whose connections are closed with its last user.
+func (l *links) release(k *link) {
+	l.mu.Lock()
+	k.users--
+	last := k.users == 0
+	if last && l.current == k {
+		l.current = nil
+	}
+	l.mu.Unlock()
+	if last {
+		k.close()
+	}
+}
+
+// retire lets nobody else begin to use a link.
+func (l *links) retire(k *link) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == k {
+		l.current = nil
+	}
+}
+
+func (l *links) open() (*link, error) {
+	tc, err := l.config.TransportConfig()
+	if err != nil {
+		return nil, err
+	}
+	k := new(link)
+	base := tc.Transport
+	if base == nil {
+		k.dialer = newDialer(tc.DialHolder)
+		if base, err = l.transport(tc, k.dialer); err != nil {
+			k.close()
+			return nil, err
+		}
+	}
+	if base, err = transport.HTTPWrappersForConfig(tc, base); err == nil {
+		k.client, err = rest.RESTClientForConfigAndClient(l.config, &http.Client{Transport: base})
+	}
+	if err != nil {
+		k.close()
+		return nil, err
+	}
+	return k, nil
+}
+
+// transport returns one of HTTP/2, where nobody has switched that off, which finds out by
+// pings whether the other side is still there.
+func (l *links) transport(tc *transport.Config, d *dialer) (*http.Transport, error) {
+	tlsConfig, err := transport.TLSConfigFor(tc)
+	if err != nil {
+		return nil, err
+	}
+	proxy := http.ProxyFromEnvironment
+	if tc.Proxy != nil {
+		proxy = tc.Proxy
+	}
+	return &http.Transport{
+		Proxy:               proxy,
+		DialContext:         d.dial,
+		TLSClientConfig:     tlsConfig,
+		TLSHandshakeTimeout: 10 * time.Second,
+		IdleConnTimeout:     l.timing.idle,
+		DisableCompression:  tc.DisableCompression,
+		ForceAttemptHTTP2:   len(tc.TLS.NextProtos) == 0 || slices.Contains(tc.TLS.NextProtos, "h2"),
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: l.timing.ping, PingTimeout: l.timing.pong},
+	}, nil
+}
+
+func (k *link) close() {
+	if k.dialer != nil {
+		k.dialer.close()
+	}
+}
+
+var errLinkClosed = errors.New("the connection to the API server was given up")

@@ -1,0 +1,97 @@
+package kubernetes
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/resolver"
+	"k8s.io/client-go/rest"
+)
+
+func TestOwnDialer(t *testing.T) {
+	server := startServer(t)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	config := server.RESTConfig()
+	var dialled atomic.Int32
+	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialled.Add(1)
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: config}, quick()), c, "kubernetes:///users.shop")
+	c.awaitAddresses(t, "10.0.0.1:80")
+	assert.Positive(t, dialled.Load())
+}
+
+func TestOwnTransport(t *testing.T) {
+	server := startServer(t)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	tlsConfig, err := rest.TLSConfigFor(server.RESTConfig())
+	require.NoError(t, err)
+	transport := &http.Transport{TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true}
+	defer transport.CloseIdleConnections()
+	b := newTestBuilder(t, Config{REST: &rest.Config{Host: server.URL(), Transport: transport}}, quick())
+	c := newChannel()
+	r, err := b.Build(target(t, "kubernetes:///users.shop"), c, resolver.BuildOptions{})
+	require.NoError(t, err)
+	c.awaitAddresses(t, "10.0.0.1:80")
+	server.BreakConnections()
+	update(t, server, slice("users", "a", 80, "10.0.0.2"))
+	c.awaitAddresses(t, "10.0.0.2:80")
+	r.Close()
+	require.Eventually(t, func() bool { return server.Watches() == 0 }, patience, tick)
+}
+
+func TestOwnSettingsThatWouldEndWatches(t *testing.T) {
+	server := startServer(t)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	config := server.RESTConfig()
+	config.Timeout = 1 // nanosecond
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: config}, quick()), c, "kubernetes:///users.shop")
+	c.awaitAddresses(t, "10.0.0.1:80")
+	_, errs := c.counts()
+	assert.Zero(t, errs)
+}
+
+func TestLinkIsRenewed(t *testing.T) {
+	server := startServer(t)
+	l, err := newLinks(server.RESTConfig(), quick())
+	require.NoError(t, err)
+	one, err := l.acquire()
+	require.NoError(t, err)
+	two, err := l.acquire()
+	require.NoError(t, err)
+	assert.Same(t, one, two)
+	l.retire(one)
+	three, err := l.acquire()
+	require.NoError(t, err)
+	assert.NotSame(t, one, three)
+	l.retire(one) // again, by its other user: that touches nobody
+	assert.Same(t, three, l.current)
+	l.release(one)
+	l.release(two)
+	assert.Error(t, two.dialer.ctx.Err(), "closed with its last user")
+	assert.NoError(t, three.dialer.ctx.Err())
+	l.release(three)
+	assert.Nil(t, l.current)
+}
+
+func TestDialerThatIsClosed(t *testing.T) {
+	server := startServer(t)
+	address := server.URL()[len("https://"):]
+	d := newDialer(nil)
+	conn, err := d.dial(t.Context(), "tcp", address)
+	require.NoError(t, err)
+	d.close()
+	_, err = conn.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, net.ErrClosed)
+	assert.Error(t, conn.Close())
+	_, err = d.dial(t.Context(), "tcp", address)
+	assert.ErrorIs(t, err, context.Canceled)
+}

@@ -1,0 +1,84 @@
+package kubernetes
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// podNamespaceFile is where the kubelet puts the namespace of a pod.
+const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// surroundings are what a process finds out about where it runs.
+type surroundings struct {
+	inCluster     func() (*rest.Config, error)
+	kubeconfig    clientcmd.ClientConfig
+	namespaceFile string
+}
+
+func here() surroundings {
+	return surroundings{
+		inCluster: rest.InClusterConfig,
+		kubeconfig: clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+			clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{}),
+		namespaceFile: podNamespaceFile,
+	}
+}
+
+// complete returns the configuration with the API server and the namespace filled in.
+func (s surroundings) complete(c Config) (Config, error) {
+	given := c.REST != nil
+	if given {
+		c.REST = rest.CopyConfig(c.REST)
+	} else {
+		found, err := s.find()
+		if err != nil {
+			return c, err
+		}
+		c.REST = found
+	}
+	if c.Namespace == "" {
+		c.Namespace = s.namespace(given)
+	}
+	return c, nil
+}
+
+// find returns how to reach the API server when nobody said it.
+func (s surroundings) find() (*rest.Config, error) {
+	cfg, err := s.inCluster()
+	if err == nil {
+		return cfg, nil
+	}
+	if !errors.Is(err, rest.ErrNotInCluster) {
+		return nil, fmt.Errorf("kubernetes: this is a pod, but its service account cannot be used (is automountServiceAccountToken off?): %w", err)
+	}
+	cfg, err = s.kubeconfig.ClientConfig()
+	if err == nil {
+		return cfg, nil
+	}
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("kubernetes: no API server: this is not a pod, and neither KUBECONFIG nor ~/.kube/config leads to one: set Config.REST or KUBECONFIG")
+	}
+	return nil, fmt.Errorf("kubernetes: the kubeconfig cannot be used: %w", err)
+}
+
+// namespace returns that of the pod, of the kubeconfig's context unless the API server was
+// given, or the default one.
+func (s surroundings) namespace(given bool) string {
+	// An error means that this is not a pod.
+	if raw, err := os.ReadFile(s.namespaceFile); err == nil {
+		if name := strings.TrimSpace(string(raw)); name != "" {
+			return name
+		}
+	}
+	if !given {
+		if name, _, err := s.kubeconfig.Namespace(); err == nil && name != "" {
+			return name
+		}
+	}
+	return "default"
+}

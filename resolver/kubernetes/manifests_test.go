@@ -1,0 +1,79 @@
+package kubernetes
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// manifest is all that the files may hold.
+type manifest struct {
+	rbacv1.ClusterRole `json:",inline"`
+	Subjects           []rbacv1.Subject `json:"subjects"`
+	RoleRef            rbacv1.RoleRef   `json:"roleRef"`
+}
+
+func readManifests(t *testing.T, file string) map[string]manifest {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("manifests", file))
+	require.NoError(t, err)
+	byKind := make(map[string]manifest)
+	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return byKind
+		}
+		require.NoError(t, err)
+		var m manifest
+		require.NoError(t, yaml.UnmarshalStrict(document, &m))
+		byKind[m.Kind] = m
+	}
+}
+
+func TestManifests(t *testing.T) {
+	for file, kinds := range map[string][2]string{
+		"role.yaml":        {"Role", "RoleBinding"},
+		"clusterrole.yaml": {"ClusterRole", "ClusterRoleBinding"},
+	} {
+		m := readManifests(t, file)
+		require.Len(t, m, 3, file)
+		account, role, binding := m["ServiceAccount"], m[kinds[0]], m[kinds[1]]
+		assert.Equal(t, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kinds[0], Name: role.Name}, binding.RoleRef, file)
+		assert.Equal(t, []rbacv1.Subject{{Kind: "ServiceAccount", Name: account.Name, Namespace: account.Namespace}}, binding.Subjects, file)
+		assert.Equal(t, []rbacv1.PolicyRule{{
+			APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: usedVerbs(t),
+		}}, role.Rules, file)
+	}
+}
+
+// usedVerbs returns what the resolver asks of the API server through a life with everything
+// in it: changes, ended watches, lost history, broken connections.
+func usedVerbs(t *testing.T) []string {
+	t.Helper()
+	server, c := followed(t, quick())
+	for i, fault := range []func(){server.EndWatches, server.ExpireWatches, server.BreakConnections, server.Compact, server.EndWatches} {
+		fault()
+		create(t, server, slice("users", string(rune('b'+i)), 80, "10.0.1."+string(rune('1'+i))))
+		c.awaitCount(t, i+2)
+	}
+	seen := make(map[string]bool)
+	var verbs []string
+	for _, r := range server.Requests() {
+		assert.Equal(t, "shop", r.Namespace)
+		if !seen[r.Verb] {
+			seen[r.Verb] = true
+			verbs = append(verbs, r.Verb)
+		}
+	}
+	return verbs
+}

@@ -1,0 +1,252 @@
+package kubernetes
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"google.golang.org/grpc/resolver"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// pod changes an endpoint into that of a pod.
+func pod(e discoveryv1.Endpoint, uid string) discoveryv1.Endpoint {
+	e.TargetRef = &corev1.ObjectReference{Kind: "Pod", UID: types.UID(uid)}
+	return e
+}
+
+func endpointIn(host string, conditions discoveryv1.EndpointConditions) discoveryv1.Endpoint {
+	return discoveryv1.Endpoint{Addresses: []string{host}, Conditions: conditions}
+}
+
+func conditions(ready, serving, terminating *bool) discoveryv1.EndpointConditions {
+	return discoveryv1.EndpointConditions{Ready: ready, Serving: serving, Terminating: terminating}
+}
+
+// backends returns the addresses of each endpoint.
+func backends(endpoints []resolver.Endpoint) [][]string {
+	all := make([][]string, len(endpoints))
+	for i, e := range endpoints {
+		for _, a := range e.Addresses {
+			all[i] = append(all[i], a.Addr)
+		}
+	}
+	return all
+}
+
+func named(p port) destination {
+	return destination{service: serviceKey{namespace: "shop", name: "users"}, port: p}
+}
+
+func TestResolveMergesSlices(t *testing.T) {
+	set := []*discoveryv1.EndpointSlice{
+		slice("users", "b", 80, "10.0.0.10", "10.0.0.9"),
+		slice("users", "a", 80, "10.0.0.2", "10.0.0.9"), // one that is moving from slice to slice
+		slice("users", "c", 81, "10.0.0.1"),
+	}
+	got := resolve(set, named(port{name: "grpc"}), place{})
+	assert.Equal(t, [][]string{{"10.0.0.1:81"}, {"10.0.0.2:80"}, {"10.0.0.9:80"}, {"10.0.0.10:80"}}, backends(got.endpoints))
+	assert.NoError(t, got.empty)
+	assert.Empty(t, got.doubt)
+}
+
+func TestResolveOrderDoesNotDependOnSlices(t *testing.T) {
+	one, two := slice("users", "a", 80, "10.0.0.3", "10.0.0.1"), slice("users", "b", 80, "10.0.0.2")
+	x := resolve([]*discoveryv1.EndpointSlice{one, two}, named(port{}), place{})
+	y := resolve([]*discoveryv1.EndpointSlice{two, one}, named(port{}), place{})
+	assert.True(t, sameEndpoints(x.endpoints, y.endpoints))
+	assert.Len(t, x.endpoints, 3)
+}
+
+func TestResolveDualStack(t *testing.T) {
+	yes := conditions(ptr(true), nil, nil)
+	four := slice("users", "four", 80)
+	four.Endpoints = []discoveryv1.Endpoint{pod(endpointIn("10.0.0.2", yes), "u2"), pod(endpointIn("10.0.0.1", yes), "u1")}
+	six := slice("users", "six", 80)
+	six.AddressType = discoveryv1.AddressTypeIPv6
+	six.Endpoints = []discoveryv1.Endpoint{pod(endpointIn("fd00::1", yes), "u1"), pod(endpointIn("fd00::2", yes), "u2"), pod(endpointIn("fd00::3", yes), "u3")}
+	want := [][]string{{"10.0.0.1:80", "[fd00::1]:80"}, {"10.0.0.2:80", "[fd00::2]:80"}, {"[fd00::3]:80"}}
+	for _, set := range [][]*discoveryv1.EndpointSlice{{four, six}, {six, four}} {
+		assert.Equal(t, want, backends(resolve(set, named(port{}), place{}).endpoints))
+	}
+}
+
+func TestResolveSeveralAddressesOfOneEndpoint(t *testing.T) {
+	s := slice("users", "a", 80)
+	s.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.2", "10.0.0.1"}}, {Addresses: []string{"10.0.0.3"}}}
+	got := resolve([]*discoveryv1.EndpointSlice{s}, named(port{}), place{})
+	assert.Equal(t, [][]string{{"10.0.0.1:80", "10.0.0.2:80"}, {"10.0.0.3:80"}}, backends(got.endpoints))
+}
+
+func TestResolvePorts(t *testing.T) {
+	udp := corev1.ProtocolUDP
+	several := slice("users", "a", 80, "10.0.0.1")
+	several.Ports = []discoveryv1.EndpointPort{
+		{Name: ptr("dns"), Port: ptr(int32(53)), Protocol: &udp},
+		{Name: ptr("any")}, // of no use without a number
+		{Name: ptr("grpc"), Port: ptr(int32(8080))},
+		{Name: ptr("metrics"), Port: ptr(int32(9090))},
+	}
+	unnamed := slice("users", "b", 80, "10.0.0.2")
+	unnamed.Ports[0].Name = nil
+	portless := slice("users", "c", 80, "10.0.0.3")
+	portless.Ports = nil
+	onlyUDP := slice("users", "d", 80, "10.0.0.4")
+	onlyUDP.Ports = []discoveryv1.EndpointPort{{Name: ptr("dns"), Port: ptr(int32(53)), Protocol: &udp}}
+
+	for name, c := range map[string]struct {
+		set   []*discoveryv1.EndpointSlice
+		port  port
+		want  [][]string
+		empty string
+		doubt string
+	}{
+		"first":                 {set: []*discoveryv1.EndpointSlice{several, unnamed}, want: [][]string{{"10.0.0.1:8080"}, {"10.0.0.2:80"}}},
+		"first, slice has none": {set: []*discoveryv1.EndpointSlice{unnamed, portless}, want: [][]string{{"10.0.0.2:80"}}},
+		"named":                 {set: []*discoveryv1.EndpointSlice{several, unnamed}, port: port{name: "metrics"}, want: [][]string{{"10.0.0.1:9090"}}},
+		"named, absent":         {set: []*discoveryv1.EndpointSlice{several, unnamed}, port: port{name: "nosuch"}, empty: `has no TCP port named "nosuch": its ports are 80, grpc (8080), metrics (9090)`},
+		"named, UDP":            {set: []*discoveryv1.EndpointSlice{several}, port: port{name: "dns"}, empty: `has no TCP port named "dns": its ports are grpc (8080), metrics (9090)`},
+		"number of a port":      {set: []*discoveryv1.EndpointSlice{several}, port: port{number: 9090}, want: [][]string{{"10.0.0.1:9090"}}},
+		"number of no port":     {set: []*discoveryv1.EndpointSlice{several}, port: port{number: 80}, want: [][]string{{"10.0.0.1:80"}}, doubt: "asked for at port 80, and its pods have grpc (8080), metrics (9090)"},
+		"number, no ports":      {set: []*discoveryv1.EndpointSlice{portless}, port: port{number: 80}, want: [][]string{{"10.0.0.3:80"}}},
+		"first, no ports":       {set: []*discoveryv1.EndpointSlice{portless}, empty: "have no TCP port, as those of headless Services without ports"},
+		"named, no ports":       {set: []*discoveryv1.EndpointSlice{portless}, port: port{name: "grpc"}, empty: "have no TCP port, as those of headless Services without ports"},
+		"first, only UDP":       {set: []*discoveryv1.EndpointSlice{onlyUDP}, empty: "have no TCP port"},
+		"different per slice":   {set: []*discoveryv1.EndpointSlice{slice("users", "x", 1, "10.0.0.1"), slice("users", "y", 2, "10.0.0.2")}, port: port{name: "grpc"}, want: [][]string{{"10.0.0.1:1"}, {"10.0.0.2:2"}}},
+	} {
+		got := resolve(c.set, named(c.port), place{})
+		if c.empty != "" {
+			assert.Empty(t, got.endpoints, name)
+			assert.ErrorContains(t, got.empty, c.empty, name)
+			assert.ErrorContains(t, got.empty, `service "users" in namespace "shop"`, name)
+			continue
+		}
+		assert.NoError(t, got.empty, name)
+		assert.Equal(t, c.want, backends(got.endpoints), name)
+		if c.doubt == "" {
+			assert.Empty(t, got.doubt, name)
+		}
+		assert.Contains(t, got.doubt, c.doubt, name)
+	}
+}
+
+func TestResolveConditions(t *testing.T) {
+	yes, no := ptr(true), ptr(false)
+	ready, unknown := conditions(yes, yes, no), conditions(nil, nil, nil)
+	notReady, leaving, gone := conditions(no, no, no), conditions(no, yes, yes), conditions(no, no, yes)
+	published := conditions(yes, no, yes) // publishNotReadyAddresses
+	for name, c := range map[string]struct {
+		of   []discoveryv1.EndpointConditions
+		want []string
+	}{
+		"ready":                               {of: []discoveryv1.EndpointConditions{ready, notReady}, want: []string{"10.0.0.0:80"}},
+		"nothing said":                        {of: []discoveryv1.EndpointConditions{unknown, notReady}, want: []string{"10.0.0.0:80"}},
+		"published though not ready":          {of: []discoveryv1.EndpointConditions{published, leaving}, want: []string{"10.0.0.0:80"}},
+		"leaving beside ready":                {of: []discoveryv1.EndpointConditions{leaving, ready}, want: []string{"10.0.0.1:80"}},
+		"leaving, nothing better":             {of: []discoveryv1.EndpointConditions{leaving, gone, notReady, leaving}, want: []string{"10.0.0.0:80", "10.0.0.3:80"}},
+		"serving is not said, of one leaving": {of: []discoveryv1.EndpointConditions{conditions(no, nil, yes)}, want: []string{"10.0.0.0:80"}},
+		"serving, not ready, not leaving":     {of: []discoveryv1.EndpointConditions{conditions(no, yes, no)}},
+		"none":                                {of: []discoveryv1.EndpointConditions{notReady, gone}},
+	} {
+		s := slice("users", "a", 80)
+		for i, of := range c.of {
+			s.Endpoints = append(s.Endpoints, endpointIn("10.0.0."+strconv.Itoa(i), of))
+		}
+		got := resolve([]*discoveryv1.EndpointSlice{s}, named(port{}), place{})
+		var list []string
+		for _, b := range backends(got.endpoints) {
+			list = append(list, b...)
+		}
+		assert.Equal(t, c.want, list, name)
+		if len(c.want) == 0 {
+			assert.ErrorContains(t, got.empty, "none of the ", name)
+		}
+	}
+}
+
+func TestResolveEmpty(t *testing.T) {
+	assert.ErrorContains(t, resolve(nil, named(port{}), place{}).empty, `service "users" in namespace "shop" has no EndpointSlices`)
+	scaled := slice("users", "a", 80)
+	assert.ErrorContains(t, resolve([]*discoveryv1.EndpointSlice{scaled}, named(port{}), place{}).empty, "has no endpoints")
+	assert.ErrorContains(t, resolve([]*discoveryv1.EndpointSlice{scaled}, named(port{name: "grpc"}), place{}).empty, "has no endpoints")
+	assert.ErrorContains(t, resolve([]*discoveryv1.EndpointSlice{scaled}, named(port{number: 90}), place{}).empty, "has no endpoints")
+	scaled.Ports = nil // as the controller writes it when there is no pod
+	assert.ErrorContains(t, resolve([]*discoveryv1.EndpointSlice{scaled}, named(port{name: "grpc"}), place{}).empty, "has no endpoints")
+	two := slice("users", "a", 80, "10.0.0.1", "10.0.0.2")
+	two.Endpoints[0].Conditions.Ready, two.Endpoints[1].Conditions.Ready = ptr(false), ptr(false)
+	assert.ErrorContains(t, resolve([]*discoveryv1.EndpointSlice{two}, named(port{}), place{}).empty, "none of the 2 endpoints")
+}
+
+// hintedEndpoint has hints for zones and nodes, comma-separated.
+func hintedEndpoint(host string, ready bool, zones, nodes []string) discoveryv1.Endpoint {
+	e := endpointIn(host, conditions(&ready, nil, nil))
+	if zones == nil && nodes == nil {
+		return e
+	}
+	e.Hints = new(discoveryv1.EndpointHints)
+	for _, z := range zones {
+		e.Hints.ForZones = append(e.Hints.ForZones, discoveryv1.ForZone{Name: z})
+	}
+	for _, n := range nodes {
+		e.Hints.ForNodes = append(e.Hints.ForNodes, discoveryv1.ForNode{Name: n})
+	}
+	return e
+}
+
+func TestResolveHints(t *testing.T) {
+	a, b := []string{"a"}, []string{"b"}
+	n1, n2 := []string{"n1"}, []string{"n2"}
+	for name, c := range map[string]struct {
+		endpoints []discoveryv1.Endpoint
+		here      place
+		want      []string
+	}{
+		"zone":                         {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, nil), hintedEndpoint("10.0.0.2", true, b, nil)}, here: place{zone: "a"}, want: []string{"10.0.0.1:80"}},
+		"zone not known":               {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, nil), hintedEndpoint("10.0.0.2", true, b, nil)}, want: []string{"10.0.0.1:80", "10.0.0.2:80"}},
+		"no hint for the zone":         {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, nil), hintedEndpoint("10.0.0.2", true, b, nil)}, here: place{zone: "c"}, want: []string{"10.0.0.1:80", "10.0.0.2:80"}},
+		"one without hints":            {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, nil), hintedEndpoint("10.0.0.2", true, nil, nil)}, here: place{zone: "a"}, want: []string{"10.0.0.1:80", "10.0.0.2:80"}},
+		"one not ready without hints":  {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, nil), hintedEndpoint("10.0.0.2", false, nil, nil), hintedEndpoint("10.0.0.3", true, b, nil)}, here: place{zone: "a"}, want: []string{"10.0.0.1:80"}},
+		"only a not ready one matches": {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", false, a, nil), hintedEndpoint("10.0.0.2", true, b, nil)}, here: place{zone: "a"}, want: []string{"10.0.0.2:80"}},
+		"one for several zones":        {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, []string{"b", "a"}, nil), hintedEndpoint("10.0.0.2", true, b, nil)}, here: place{zone: "a"}, want: []string{"10.0.0.1:80"}},
+		"node before zone":             {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, n1), hintedEndpoint("10.0.0.2", true, a, n2)}, here: place{zone: "a", node: "n2"}, want: []string{"10.0.0.2:80"}},
+		"none for the node, so zone":   {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, n1), hintedEndpoint("10.0.0.2", true, b, n2)}, here: place{zone: "b", node: "n3"}, want: []string{"10.0.0.2:80"}},
+		"one without node hints":       {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, n1), hintedEndpoint("10.0.0.2", true, a, nil)}, here: place{zone: "a", node: "n1"}, want: []string{"10.0.0.1:80", "10.0.0.2:80"}},
+		"node only":                    {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, nil, n1), hintedEndpoint("10.0.0.2", true, nil, n2)}, here: place{node: "n1"}, want: []string{"10.0.0.1:80"}},
+		"node not known":               {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, nil, n1), hintedEndpoint("10.0.0.2", true, nil, n2)}, here: place{zone: "a"}, want: []string{"10.0.0.1:80", "10.0.0.2:80"}},
+	} {
+		s := slice("users", "a", 80)
+		s.Endpoints = c.endpoints
+		var list []string
+		for _, addresses := range backends(resolve([]*discoveryv1.EndpointSlice{s}, named(port{}), c.here).endpoints) {
+			list = append(list, addresses...)
+		}
+		assert.Equal(t, c.want, list, name)
+	}
+}
+
+func TestHintsOfLeavingEndpointsAreNotUsed(t *testing.T) {
+	s := slice("users", "a", 80)
+	for i, zone := range []string{"a", "b"} {
+		e := hintedEndpoint("10.0.0."+strconv.Itoa(i), false, []string{zone}, nil)
+		e.Conditions = conditions(ptr(false), ptr(true), ptr(true))
+		s.Endpoints = append(s.Endpoints, e)
+	}
+	assert.Len(t, resolve([]*discoveryv1.EndpointSlice{s}, named(port{}), place{zone: "a"}).endpoints, 2)
+}
+
+func TestHintsAcrossSlices(t *testing.T) {
+	one, two := slice("users", "one", 80), slice("users", "two", 80)
+	one.Endpoints = []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, []string{"a"}, nil)}
+	two.Endpoints = []discoveryv1.Endpoint{hintedEndpoint("10.0.0.2", true, nil, nil)}
+	assert.Len(t, resolve([]*discoveryv1.EndpointSlice{one, two}, named(port{}), place{zone: "a"}).endpoints, 2,
+		"a slice that was not reached by the hints yet switches them off")
+}
+
+func TestResolveNames(t *testing.T) {
+	s := slice("users", "a", 80, "b.example", "fd00::1", "a.example", "10.0.0.1")
+	s.AddressType = discoveryv1.AddressTypeFQDN
+	got := resolve([]*discoveryv1.EndpointSlice{s}, named(port{}), place{})
+	assert.Equal(t, [][]string{{"10.0.0.1:80"}, {"[fd00::1]:80"}, {"a.example:80"}, {"b.example:80"}}, backends(got.endpoints))
+}

@@ -1,0 +1,67 @@
+package kubernetes
+
+import (
+	"slices"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// place is where this process runs. What is empty is not known, and its hints are not used.
+type place struct{ zone, node string }
+
+// choose follows the hints of ready entries by the rules of kube-proxy: those for the node if
+// every entry has some and at least one is for this node; else those for the zone, in the
+// same way; else none. Hints say nothing about entries that serve their last calls.
+func (p place) choose(entries []entry, ready bool) []entry {
+	if !ready {
+		return entries
+	}
+	if near, ok := hinted(entries, p.node, nodesOf); ok {
+		return near
+	}
+	if near, ok := hinted(entries, p.zone, zonesOf); ok {
+		return near
+	}
+	return entries
+}
+
+// hinted returns the entries with a hint for name, and false if there is none, or if an
+// entry has no hints of this kind: then the hints are being changed, or were withdrawn.
+func hinted(entries []entry, name string, hints func(*discoveryv1.EndpointHints) []string) ([]entry, bool) {
+	if name == "" {
+		return nil, false
+	}
+	var near []entry
+	for _, e := range entries {
+		names := hints(e.hints)
+		if len(names) == 0 {
+			return nil, false
+		}
+		if slices.Contains(names, name) {
+			near = append(near, e)
+		}
+	}
+	return near, len(near) > 0
+}
+
+func zonesOf(h *discoveryv1.EndpointHints) []string {
+	if h == nil {
+		return nil
+	}
+	names := make([]string, len(h.ForZones))
+	for i, z := range h.ForZones {
+		names[i] = z.Name
+	}
+	return names
+}
+
+func nodesOf(h *discoveryv1.EndpointHints) []string {
+	if h == nil {
+		return nil
+	}
+	names := make([]string, len(h.ForNodes))
+	for i, n := range h.ForNodes {
+		names[i] = n.Name
+	}
+	return names
+}

@@ -1,0 +1,108 @@
+package kubernetes
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// port is which of a service's ports a target asks for: a name, a number, or, as the zero
+// value, the first.
+type port struct {
+	name   string
+	number int32
+}
+
+func (p port) String() string {
+	switch {
+	case p.name != "":
+		return fmt.Sprintf("port named %q", p.name)
+	case p.number != 0:
+		return fmt.Sprintf("port %d", p.number)
+	}
+	return "port"
+}
+
+func parsePort(text string) (port, error) {
+	if text == "" {
+		return port{}, fmt.Errorf("nothing follows the colon, where a port is expected: leave the colon out for the first port")
+	}
+	if strings.Trim(text, "0123456789") == "" {
+		number, err := strconv.Atoi(text)
+		if err != nil || number < 1 || number > 65535 {
+			return port{}, fmt.Errorf("port %s is not between 1 and 65535", text)
+		}
+		return port{number: int32(number)}, nil
+	}
+	if reasons := validation.IsDNS1123Label(text); len(reasons) > 0 {
+		return port{}, fmt.Errorf("%q cannot be the name of a port: %s", text, reasons[0])
+	}
+	return port{name: text}, nil
+}
+
+// in returns the number of the port in a slice, or false if the slice does not have it. A
+// number needs not be one of the slice's: pods may listen where no Service points to.
+func (p port) in(slice *discoveryv1.EndpointSlice) (int32, bool) {
+	if p.number != 0 {
+		return p.number, true
+	}
+	for i := range slice.Ports {
+		if q := &slice.Ports[i]; usable(q) && (p.name == "" || q.Name != nil && *q.Name == p.name) {
+			return *q.Port, true
+		}
+	}
+	return 0, false
+}
+
+// usable reports whether a connection can be made to a port. The protocol is TCP unless said
+// otherwise, and a port without a number stands for all of them.
+func usable(p *discoveryv1.EndpointPort) bool {
+	return p.Port != nil && (p.Protocol == nil || *p.Protocol == corev1.ProtocolTCP)
+}
+
+// declared is a port that slices have.
+type declared struct {
+	number int32
+	name   string
+}
+
+func (d declared) String() string {
+	if d.name == "" {
+		return strconv.Itoa(int(d.number))
+	}
+	return fmt.Sprintf("%s (%d)", d.name, d.number)
+}
+
+// declaredPorts returns the TCP ports of all slices, each once, by number.
+func declaredPorts(set []*discoveryv1.EndpointSlice) []declared {
+	var all []declared
+	for _, slice := range set {
+		for i := range slice.Ports {
+			if p := &slice.Ports[i]; usable(p) {
+				d := declared{number: *p.Port}
+				if p.Name != nil {
+					d.name = *p.Name
+				}
+				all = append(all, d)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b declared) int {
+		return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.name, b.name))
+	})
+	return slices.Compact(all)
+}
+
+func joinPorts(ports []declared) string {
+	texts := make([]string, len(ports))
+	for i, p := range ports {
+		texts[i] = p.String()
+	}
+	return strings.Join(texts, ", ")
+}

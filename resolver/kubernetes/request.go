@@ -1,0 +1,104 @@
+package kubernetes
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// request is one GET of EndpointSlices under a watchdog: it is cancelled when nothing has
+// come for as long as its current phase allows.
+type request struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	dog    *time.Timer
+	body   io.ReadCloser
+	in     *json.Decoder
+}
+
+// event is one of a watch: an object, or a bookmark that has a version and no object.
+type event struct {
+	kind    watch.EventType
+	object  *discoveryv1.EndpointSlice
+	listEnd bool // of a streamed list
+}
+
+// get sends a request and waits for the head of its answer. The request has to be closed.
+func (k *link) get(ctx context.Context, service serviceKey, parameters map[string]string, patience time.Duration) (*request, error) {
+	r := new(request)
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	r.dog = time.AfterFunc(patience, func() { r.cancel(errNoAnswer) })
+	get := k.client.Get().Namespace(service.namespace).Resource("endpointslices").MaxRetries(0)
+	get.Param("labelSelector", labels.Set{discoveryv1.LabelServiceName: service.name}.String())
+	for name, value := range parameters {
+		get.Param(name, value)
+	}
+	body, err := get.Stream(r.ctx)
+	if err != nil {
+		err = cause(r.ctx, err)
+		r.close()
+		return nil, err
+	}
+	r.body = body
+	r.in = json.NewDecoder(bufio.NewReader(body))
+	return r, nil
+}
+
+// close ends the request.
+func (r *request) close() {
+	r.dog.Stop()
+	r.cancel(context.Canceled)
+	if r.body != nil {
+		_ = r.body.Close()
+	}
+}
+
+// within cancels the request with err if nothing comes for d.
+func (r *request) within(d time.Duration, err error) {
+	r.dog.Stop()
+	r.dog = time.AfterFunc(d, func() { r.cancel(err) })
+}
+
+// list reads the answer to a list.
+func (r *request) list() (*discoveryv1.EndpointSliceList, error) {
+	all := new(discoveryv1.EndpointSliceList)
+	if err := r.in.Decode(all); err != nil {
+		return nil, cause(r.ctx, fmt.Errorf("the list of the API server cannot be read: %w", err))
+	}
+	return all, nil
+}
+
+// next reads the next event of a watch. The error is errEnded when the server has ended it.
+func (r *request) next() (event, error) {
+	var raw metav1.WatchEvent
+	if err := r.in.Decode(&raw); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = errEnded
+		}
+		return event{}, cause(r.ctx, err)
+	}
+	if raw.Type == string(watch.Error) {
+		status := new(metav1.Status)
+		if err := json.Unmarshal(raw.Object.Raw, status); err != nil {
+			return event{}, fmt.Errorf("an error event of the API server cannot be read: %w", err)
+		}
+		return event{}, statusError(status)
+	}
+	object := new(discoveryv1.EndpointSlice)
+	if err := json.Unmarshal(raw.Object.Raw, object); err != nil {
+		return event{}, fmt.Errorf("an event of the API server cannot be read: %w", err)
+	}
+	object.ManagedFields = nil // a third of the memory, and of no use
+	end, _ := strconv.ParseBool(object.Annotations[metav1.InitialEventsAnnotationKey])
+	return event{kind: watch.EventType(raw.Type), object: object, listEnd: end}, nil
+}

@@ -1,0 +1,270 @@
+package kubernetes
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/resolver"
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// hosts returns n addresses in 10.net.0.0/16.
+func hosts(net, n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf("10.%d.%d.%d", net, i/250, i%250+1)
+	}
+	return list
+}
+
+func TestSlicesAreMerged(t *testing.T) {
+	server := startServer(t)
+	create(t, server, slice("users", "a", 80, hosts(1, 100)...), slice("users", "b", 80, hosts(2, 100)...), slice("users", "c", 80, hosts(3, 50)...))
+	create(t, server, slice("others", "d", 80, "10.9.0.1"))
+	elsewhere := slice("users", "a", 80, "10.9.0.2")
+	elsewhere.Namespace = "elsewhere"
+	create(t, server, elsewhere)
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop:grpc")
+	c.awaitCount(t, 250)
+	states, errs := c.counts()
+	assert.Equal(t, 1, states, "nothing is published before the list is complete")
+	assert.Zero(t, errs)
+
+	t.Run("a touched slice leaves the others", func(t *testing.T) {
+		_, err := server.Patch("shop", "c", []byte(`{"metadata":{"annotations":{"touched":"yes"}}}`))
+		require.NoError(t, err)
+		update(t, server, slice("users", "c", 80, hosts(3, 51)...))
+		c.awaitCount(t, 251)
+		states, _ := c.counts()
+		assert.Equal(t, 2, states, "a list that is the same is not published again")
+	})
+	t.Run("a deleted slice takes its endpoints with it", func(t *testing.T) {
+		require.NoError(t, server.Delete("shop", "a"))
+		c.awaitCount(t, 151)
+	})
+	t.Run("a slice that goes to another service as well", func(t *testing.T) {
+		_, err := server.Patch("shop", "b", []byte(`{"metadata":{"labels":{"kubernetes.io/service-name":"others"}}}`))
+		require.NoError(t, err)
+		c.awaitCount(t, 51)
+	})
+	assert.Equal(t, 1, server.Count("watch"))
+	assert.Zero(t, server.Count("list"), "the verb watch is enough")
+}
+
+func TestScaleToZeroAndBack(t *testing.T) {
+	server := startServer(t)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
+	c.awaitAddresses(t, "10.0.0.1:80")
+	update(t, server, slice("users", "a", 80))
+	c.awaitAddresses(t)
+	c.awaitError(t, 0, "has no endpoints", "scaled to zero")
+	states, _, _ := c.look()
+	assert.NotNil(t, states[len(states)-1].Endpoints, "grpc takes nil for a resolver that knows only addresses")
+	update(t, server, slice("users", "a", 80, "10.0.0.2"))
+	c.awaitAddresses(t, "10.0.0.2:80")
+}
+
+func TestServiceThatDoesNotExist(t *testing.T) {
+	server := startServer(t)
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: server.RESTConfig(), Namespace: "shop"}, quick()), c, "kubernetes:///users")
+	c.awaitAddresses(t)
+	c.awaitError(t, 0, `service "users" in namespace "shop" has no EndpointSlices`)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	c.awaitAddresses(t, "10.0.0.1:80")
+}
+
+func TestNamedPortAppears(t *testing.T) {
+	server := startServer(t)
+	s := slice("users", "a", 80, "10.0.0.1")
+	create(t, server, s)
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop:admin")
+	c.awaitAddresses(t)
+	c.awaitError(t, 0, `no TCP port named "admin"`, "grpc (80)")
+	s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: ptr("admin"), Port: ptr(int32(81))})
+	update(t, server, s)
+	c.awaitAddresses(t, "10.0.0.1:81")
+}
+
+func TestHintsAreFollowed(t *testing.T) {
+	server := startServer(t)
+	s := slice("users", "a", 80)
+	s.Endpoints = []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, []string{"a"}, nil), hintedEndpoint("10.0.0.2", true, []string{"b"}, nil)}
+	create(t, server, s)
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: server.RESTConfig(), Zone: "b"}, quick()), c, "kubernetes:///users.shop")
+	c.awaitAddresses(t, "10.0.0.2:80")
+	s.Endpoints[0].Hints = nil
+	update(t, server, s)
+	c.awaitAddresses(t, "10.0.0.1:80", "10.0.0.2:80")
+}
+
+func TestChannelsShareWatchAndConnection(t *testing.T) {
+	server := startServer(t)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"), slice("orders", "b", 80, "10.0.0.2"))
+	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
+	var built sync.WaitGroup
+	channels := make([]*channel, 100)
+	for i := range channels {
+		channels[i] = newChannel()
+		built.Go(func() {
+			service := []string{"users", "orders"}[i%2]
+			r, err := b.Build(target(t, "kubernetes:///"+service+".shop"), channels[i], resolver.BuildOptions{})
+			if assert.NoError(t, err) {
+				t.Cleanup(r.Close)
+			}
+		})
+	}
+	built.Wait()
+	for _, c := range channels {
+		c.awaitCount(t, 1)
+	}
+	update(t, server, slice("users", "a", 80, "10.0.0.1", "10.0.0.3"))
+	for i, c := range channels {
+		c.awaitCount(t, 2-i%2)
+	}
+	assert.Equal(t, 2, server.Count("watch"))
+	require.Eventually(t, func() bool { return server.Connections() == 1 }, patience, tick)
+}
+
+func TestLastCloseEndsWatch(t *testing.T) {
+	server := startServer(t)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
+	for round := range 3 {
+		one, two := newChannel(), newChannel()
+		first, err := b.Build(target(t, "kubernetes:///users.shop"), one, resolver.BuildOptions{})
+		require.NoError(t, err)
+		second, err := b.Build(target(t, "kubernetes:///users.shop:8080"), two, resolver.BuildOptions{})
+		require.NoError(t, err)
+		one.awaitAddresses(t, "10.0.0.1:80")
+		two.awaitAddresses(t, "10.0.0.1:8080")
+		first.Close()
+		assert.Len(t, b.feeds, 1)
+		second.Close()
+		assert.Empty(t, b.feeds)
+		assert.Nil(t, b.links.current)
+		require.Equal(t, round+1, server.Count("watch"))
+		require.Eventually(t, func() bool { return server.Watches() == 0 && server.Connections() == 0 }, patience, tick)
+	}
+}
+
+func TestCloseDuringEvents(t *testing.T) {
+	server := startServer(t)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
+	stop := make(chan struct{})
+	var changes sync.WaitGroup
+	changes.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				if _, err := server.Update(slice("users", "a", 80, fmt.Sprintf("10.0.0.%d", i%200+1))); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	})
+	for range 50 {
+		c := newChannel()
+		r, err := b.Build(target(t, "kubernetes:///users.shop"), c, resolver.BuildOptions{})
+		require.NoError(t, err)
+		c.await(t, "some states", func(states []resolver.State, _ []error) bool { return len(states) > 2 })
+		r.Close()
+		before, _ := c.counts()
+		after, _ := c.counts()
+		assert.Equal(t, before, after, "nothing is published after Close")
+	}
+	close(stop)
+	changes.Wait()
+}
+
+func TestCloseAtOnce(t *testing.T) {
+	server := startServer(t)
+	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
+	var closed sync.WaitGroup
+	for range 50 {
+		closed.Go(func() {
+			r, err := b.Build(target(t, "kubernetes:///users.shop"), newChannel(), resolver.BuildOptions{})
+			if assert.NoError(t, err) {
+				r.ResolveNow(resolver.ResolveNowOptions{})
+				r.Close()
+			}
+		})
+	}
+	closed.Wait()
+	assert.Empty(t, b.feeds)
+}
+
+func TestRefusedStateIsPublishedAgain(t *testing.T) {
+	server := startServer(t)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	c := newChannel()
+	refusals := 0
+	c.refuse = func(resolver.State) error {
+		if refusals++; refusals <= 3 {
+			return balancer.ErrBadResolverState
+		}
+		return nil
+	}
+	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
+	c.await(t, "the fourth attempt", func(states []resolver.State, _ []error) bool { return len(states) == 4 })
+	update(t, server, slice("users", "a", 80, "10.0.0.2"))
+	c.awaitAddresses(t, "10.0.0.2:80")
+	states, _ := c.counts()
+	assert.Equal(t, 5, states, "what was accepted is not published again")
+}
+
+func TestEmptyListIsNotRepeated(t *testing.T) {
+	server := startServer(t)
+	create(t, server, slice("users", "a", 80))
+	c := newChannel()
+	c.refuse = func(resolver.State) error { return balancer.ErrBadResolverState }
+	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
+	c.awaitError(t, 0, "has no endpoints")
+	c.refuse = nil
+	update(t, server, slice("users", "a", 80, "10.0.0.2"))
+	c.awaitAddresses(t, "10.0.0.2:80")
+	states, _ := c.counts()
+	assert.Equal(t, 2, states)
+}
+
+func TestSlowChannelHoldsUpNobody(t *testing.T) {
+	server := startServer(t)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
+	slow, other := newChannel(), newChannel()
+	slow.entered, slow.leave = make(chan struct{}), make(chan struct{})
+	build(t, b, slow, "kubernetes:///users.shop")
+	build(t, b, other, "kubernetes:///users.shop")
+	<-slow.entered
+	for i := range 3 {
+		host := fmt.Sprintf("10.0.0.%d", i+2)
+		update(t, server, slice("users", "a", 80, host))
+		other.awaitAddresses(t, host+":80")
+	}
+	slow.leave <- struct{}{}
+	<-slow.entered
+	slow.leave <- struct{}{}
+	slow.awaitAddresses(t, "10.0.0.4:80")
+	states, _ := slow.counts()
+	assert.Equal(t, 2, states, "what was overtaken is not published")
+}
+
+func TestBuildRefusesTarget(t *testing.T) {
+	b := newTestBuilder(t, Config{REST: restNowhere()}, quick())
+	_, err := b.Build(target(t, "kubernetes:///users:80:90"), newChannel(), resolver.BuildOptions{})
+	assert.ErrorContains(t, err, "two colons")
+	assert.Empty(t, b.feeds)
+}

@@ -1,0 +1,160 @@
+package kubernetes
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+func TestRPC(t *testing.T) {
+	server, one := startServer(t), startBackend(t)
+	create(t, server, slice("users", "a", one.port, one.host))
+	_, client := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop:grpc")
+	_, err := client.EmptyCall(within(t), new(testgrpc.Empty))
+	require.NoError(t, err)
+
+	two := startBackend(t)
+	update(t, server, slice("users", "a", two.port, two.host))
+	require.Eventually(t, func() bool {
+		var p peer.Peer
+		_, err := client.EmptyCall(t.Context(), new(testgrpc.Empty), grpc.Peer(&p))
+		return assert.NoError(t, err) && p.Addr.String() == resolverAddress(two)
+	}, patience, tick)
+}
+
+func resolverAddress(b *backend) string { return netAddress{host: b.host, port: b.port}.String() }
+
+func TestRPCErrorSaysWhatIsWrong(t *testing.T) {
+	server := startServer(t)
+	s := slice("users", "a", 80, "10.0.0.1")
+	s.Endpoints[0].Conditions.Ready = ptr(false)
+	create(t, server, s, slice("orders", "b", 80))
+	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
+	for text, want := range map[string]string{
+		"kubernetes:///users.shop":        "none of the 1 endpoints of service \"users\" in namespace \"shop\" is ready",
+		"kubernetes:///users.shop:nosuch": `has no TCP port named "nosuch"`,
+		"kubernetes:///orders.shop":       "has no endpoints",
+		"kubernetes:///orders.nowhere":    "has no EndpointSlices",
+		"kubernetes:///users:80:90":       "two colons",
+	} {
+		// grpc's round_robin has a text of its own when it has no endpoints.
+		_, client := connect(t, b, text, grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"pick_first":{}}]}`))
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, err := client.EmptyCall(t.Context(), new(testgrpc.Empty))
+			assert.Equal(c, codes.Unavailable, status.Code(err))
+			assert.ErrorContains(c, err, want)
+		}, patience, tick, text)
+	}
+}
+
+func TestRPCErrorNamesMissingPermission(t *testing.T) {
+	server := startServer(t)
+	server.Deny()
+	_, client := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop:grpc")
+	_, err := client.EmptyCall(within(t), new(testgrpc.Empty))
+	assert.Equal(t, codes.Unavailable, status.Code(err))
+	for _, part := range []string{"no permission to watch", "endpointslices", `"users"`, `"shop"`, "Role"} {
+		assert.ErrorContains(t, err, part)
+	}
+}
+
+func TestRPCsGoOnWhilePermissionIsLost(t *testing.T) {
+	server, one := startServer(t), startBackend(t)
+	create(t, server, slice("users", "a", one.port, one.host))
+	_, client := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop")
+	_, err := client.EmptyCall(within(t), new(testgrpc.Empty))
+	require.NoError(t, err)
+	server.Deny()
+	server.EndWatches()
+	require.NoError(t, server.Wait(within(t), "watch", 4))
+	for range 100 {
+		_, err := client.EmptyCall(within(t), new(testgrpc.Empty))
+		require.NoError(t, err)
+	}
+}
+
+func TestIdleChannel(t *testing.T) {
+	server, one := startServer(t), startBackend(t)
+	create(t, server, slice("users", "a", one.port, one.host))
+	conn, client := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop", grpc.WithIdleTimeout(time.Second))
+	for round := range 3 {
+		_, err := client.EmptyCall(within(t), new(testgrpc.Empty))
+		require.NoError(t, err)
+		require.Equal(t, round+1, server.Count("watch"))
+		awaitState(t, conn, connectivity.Idle)
+		require.Eventually(t, func() bool { return server.Watches() == 0 && server.Connections() == 0 }, patience, tick,
+			"an idle channel costs the API server nothing")
+		server.EndWatches() // of nobody
+	}
+}
+
+func awaitState(t *testing.T, conn *grpc.ClientConn, want connectivity.State) {
+	t.Helper()
+	ctx := within(t)
+	for s := conn.GetState(); s != want; s = conn.GetState() {
+		require.True(t, conn.WaitForStateChange(ctx, s), "still %v", s)
+	}
+}
+
+func TestCloseChannelWhileServerHangs(t *testing.T) {
+	server := startServer(t)
+	server.Hang()
+	conn, client := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := client.EmptyCall(ctx, new(testgrpc.Empty))
+	assert.Equal(t, codes.DeadlineExceeded, status.Code(err))
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = conn.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(patience):
+		require.Fail(t, "Close waits for a server that hangs")
+	}
+}
+
+// authorities remembers what servers were called.
+type authorities struct {
+	testgrpc.UnimplementedTestServiceServer
+	names chan string
+}
+
+func (a *authorities) EmptyCall(ctx context.Context, _ *testgrpc.Empty) (*testgrpc.Empty, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	a.names <- md.Get(":authority")[0]
+	return new(testgrpc.Empty), nil
+}
+
+func TestServerName(t *testing.T) {
+	server := startServer(t)
+	a := &authorities{names: make(chan string, 1)}
+	port := serve(t, a)
+	create(t, server, slice("users", "a", port, "127.0.0.1"))
+	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
+	for text, c := range map[string]struct {
+		opts []grpc.DialOption
+		want string
+	}{
+		"kubernetes:///users.shop:grpc":              {want: "users.shop"},
+		"kubernetes://shop/users":                    {want: "users.shop"},
+		"kubernetes:///users.shop.svc.cluster.local": {opts: []grpc.DialOption{grpc.WithAuthority("mine")}, want: "mine"},
+	} {
+		_, client := connect(t, b, text, c.opts...)
+		_, err := client.EmptyCall(within(t), new(testgrpc.Empty))
+		require.NoError(t, err)
+		assert.Equal(t, c.want, <-a.names, text)
+	}
+}

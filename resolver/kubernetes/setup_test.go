@@ -1,0 +1,274 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/serviceconfig"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
+)
+
+// patience is how long a test waits for what has to happen.
+const patience = 30 * time.Second
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func startServer(t *testing.T) *fakeapiserver.Server {
+	t.Helper()
+	server, err := fakeapiserver.Start()
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	return server
+}
+
+// quick are times for tests: unused connections go soon, and a machine that stalls for some
+// seconds is not taken for an API server that hangs.
+func quick() timing {
+	t := defaultTiming()
+	t.answer, t.listed = 20*time.Second, 20*time.Second
+	t.ping, t.pong = 5*time.Second, 20*time.Second
+	t.idle = 300 * time.Millisecond
+	return t
+}
+
+// nowhere are surroundings that are neither a pod nor have a kubeconfig.
+func nowhere(t *testing.T) surroundings {
+	t.Helper()
+	t.Setenv("KUBECONFIG", t.TempDir()+"/none")
+	s := here()
+	s.inCluster = func() (*rest.Config, error) { return nil, rest.ErrNotInCluster }
+	s.namespaceFile = t.TempDir() + "/none"
+	return s
+}
+
+func newTestBuilder(t *testing.T, cfg Config, tm timing) *builder {
+	t.Helper()
+	if cfg.MaxBackoff == 0 {
+		cfg.MaxBackoff = 300 * time.Millisecond
+	}
+	b, err := newBuilder(cfg, nowhere(t), tm)
+	require.NoError(t, err)
+	return b
+}
+
+func target(t *testing.T, text string) resolver.Target {
+	t.Helper()
+	u, err := url.Parse(text)
+	require.NoError(t, err)
+	return resolver.Target{URL: *u}
+}
+
+// channel is a resolver.ClientConn that remembers what it was told.
+type channel struct {
+	mu      sync.Mutex
+	states  []resolver.State
+	errs    []error
+	told    chan struct{} // closed and replaced with each
+	refuse  func(resolver.State) error
+	entered chan struct{} // if not nil, UpdateState waits between entered and leave
+	leave   chan struct{}
+}
+
+func newChannel() *channel { return &channel{told: make(chan struct{})} }
+
+func (c *channel) note(add func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	add()
+	close(c.told)
+	c.told = make(chan struct{})
+}
+
+func (c *channel) UpdateState(s resolver.State) error {
+	if c.entered != nil {
+		c.entered <- struct{}{}
+		<-c.leave
+	}
+	c.note(func() { c.states = append(c.states, s) })
+	if c.refuse != nil {
+		return c.refuse(s)
+	}
+	return nil
+}
+
+func (c *channel) ReportError(err error) { c.note(func() { c.errs = append(c.errs, err) }) }
+
+func (c *channel) NewAddress([]resolver.Address) {}
+
+func (c *channel) ParseServiceConfig(string) *serviceconfig.ParseResult { return nil }
+
+func (c *channel) look() (states []resolver.State, errs []error, told <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.states), slices.Clone(c.errs), c.told
+}
+
+// await waits until what the channel was told satisfies ok.
+func (c *channel) await(t *testing.T, what string, ok func(states []resolver.State, errs []error) bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		states, errs, told := c.look()
+		if ok(states, errs) {
+			return
+		}
+		select {
+		case <-told:
+		case <-deadline:
+			require.Failf(t, "waited in vain", "for %s; %d states, the last %v; errors %v", what, len(states), addressesOf(states), errs)
+		}
+	}
+}
+
+// addressesOf returns the addresses of the last state.
+func addressesOf(states []resolver.State) []string {
+	if len(states) == 0 {
+		return nil
+	}
+	list := []string{}
+	for _, e := range states[len(states)-1].Endpoints {
+		for _, a := range e.Addresses {
+			list = append(list, a.Addr)
+		}
+	}
+	return list
+}
+
+func (c *channel) awaitAddresses(t *testing.T, want ...string) {
+	t.Helper()
+	c.await(t, fmt.Sprint(want), func(states []resolver.State, _ []error) bool {
+		return len(states) > 0 && slices.Equal(addressesOf(states), want)
+	})
+}
+
+func (c *channel) awaitCount(t *testing.T, n int) {
+	t.Helper()
+	c.await(t, fmt.Sprint(n, " addresses"), func(states []resolver.State, _ []error) bool {
+		return len(states) > 0 && len(addressesOf(states)) == n
+	})
+}
+
+// awaitError waits for an error after the first n that contains all texts, and returns how
+// many there have been.
+func (c *channel) awaitError(t *testing.T, n int, texts ...string) {
+	t.Helper()
+	c.await(t, fmt.Sprintf("an error with %q", texts), func(_ []resolver.State, errs []error) bool {
+		return slices.ContainsFunc(errs[min(n, len(errs)):], func(err error) bool { return containsAll(err.Error(), texts...) })
+	})
+}
+
+func (c *channel) counts() (states, errs int) {
+	s, e, _ := c.look()
+	return len(s), len(e)
+}
+
+func build(t *testing.T, b *builder, c *channel, text string) resolver.Resolver {
+	t.Helper()
+	r, err := b.Build(target(t, text), c, resolver.BuildOptions{})
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	return r
+}
+
+// slice returns an EndpointSlice of a service with one port and ready endpoints.
+func slice(service, name string, port int32, hosts ...string) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr("grpc"), Port: &port}},
+	}
+	for _, host := range hosts {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
+			Addresses:  []string{host},
+			Conditions: discoveryv1.EndpointConditions{Ready: ptr(true)},
+		})
+	}
+	return s
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func create(t *testing.T, server *fakeapiserver.Server, slices ...*discoveryv1.EndpointSlice) {
+	t.Helper()
+	for _, s := range slices {
+		_, err := server.Create(s)
+		require.NoError(t, err)
+	}
+}
+
+func update(t *testing.T, server *fakeapiserver.Server, s *discoveryv1.EndpointSlice) {
+	t.Helper()
+	_, err := server.Update(s)
+	require.NoError(t, err)
+}
+
+// backend is a gRPC server on a port of the loopback interface.
+type backend struct {
+	testgrpc.UnimplementedTestServiceServer
+	host string
+	port int32
+}
+
+func (b *backend) EmptyCall(context.Context, *testgrpc.Empty) (*testgrpc.Empty, error) {
+	return new(testgrpc.Empty), nil
+}
+
+func startBackend(t *testing.T) *backend {
+	t.Helper()
+	b := &backend{host: "127.0.0.1"}
+	b.port = serve(t, b)
+	return b
+}
+
+// serve runs a gRPC server and returns its port.
+func serve(t *testing.T, service testgrpc.TestServiceServer) int32 {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := grpc.NewServer()
+	testgrpc.RegisterTestServiceServer(server, service)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(l)
+	}()
+	t.Cleanup(func() {
+		server.Stop()
+		<-served
+	})
+	return int32(l.Addr().(*net.TCPAddr).Port)
+}
+
+const roundRobin = `{"loadBalancingConfig":[{"round_robin":{}}]}`
+
+func connect(t *testing.T, b resolver.Builder, text string, opts ...grpc.DialOption) (*grpc.ClientConn, testgrpc.TestServiceClient) {
+	t.Helper()
+	opts = append([]grpc.DialOption{
+		grpc.WithResolvers(b), grpc.WithDefaultServiceConfig(roundRobin), grpc.WithNoProxy(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	}, opts...)
+	conn, err := grpc.NewClient(text, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn, testgrpc.NewTestServiceClient(conn)
+}
