@@ -1,7 +1,8 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
-.PHONY: build test lint generate kube-apiserver kube-test kube-test-short keepalive-test lab compare page-check soak soak-locks soak-linear conformance dependents etcdctl shim-tests shim-tests-short \
-	bench bench-calls bench-leases \
-	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-keepalive fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-wire
+.PHONY: build test lint generate lab compare page-check soak soak-locks soak-linear \
+	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents etcdctl shim-tests shim-tests-short \
+	bench bench-pools bench-calls bench-leases \
+	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-keepalive fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target fuzz-wire
 
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
@@ -92,11 +93,18 @@ fuzz-keepalive:
 	go test ./keepalive -run '^$$' -fuzz FuzzParse -fuzztime 30s
 fuzz-lease:
 	go test ./clientv3/internal/lease -run '^$$' -fuzz FuzzMachine -fuzztime 30s -fuzzminimizetime 5s
+fuzz-settings:
+	go test ./pool/grpcpool -run '^$$' -fuzz FuzzSettingsReader -fuzztime 30s
+fuzz-target:
+	cd resolver/kubernetes && go test . -run '^$$' -fuzz FuzzParseTarget -fuzztime 30s
 fuzz-wire:
 	go test ./clientv3/internal/wire -run '^$$' -fuzz FuzzDecode -fuzztime 30s
 
 bench: ## watches and leases beside the official client; ten minutes
 	go run ./bench
+
+bench-pools: ## connection pools beside one connection, blind rotation and puddle; five minutes
+	go run ./bench/pools
 
 bench-calls: ## what a call costs, beside bare gRPC
 	go test ./internal/channel -run '^$$' -bench Invoke -benchmem

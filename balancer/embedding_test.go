@@ -38,7 +38,9 @@ func TestConfigsSurviveJSON(t *testing.T) {
 }
 
 // controlled stands for the credentials of xDS.
-type controlled struct{ credentials.TransportCredentials }
+type controlled struct {
+	credentials.TransportCredentials
+}
 
 func (controlled) UsesXDS() bool { return true }
 

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/quorate/quorate/pool/grpcpool"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/quorate/quorate/pool/grpcpool"
 )
 
 // channel is a way to reach a server.

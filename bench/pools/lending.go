@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/puddle/v2"
+
 	generic "github.com/quorate/quorate/pool"
 )
 

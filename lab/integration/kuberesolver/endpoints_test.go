@@ -4,10 +4,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/quorate/quorate/resolver/kubernetes"
 	"github.com/stretchr/testify/require"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate/quorate/resolver/kubernetes"
 )
 
 // threeSlices puts 250 endpoints, as they are divided into slices of at most 100.

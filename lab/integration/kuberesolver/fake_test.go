@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
 	"github.com/stretchr/testify/require"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
+
+	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
 )
 
 // fake is the API server in this process.

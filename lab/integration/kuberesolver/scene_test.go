@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorate/quorate/resolver/kubernetes"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/resolver"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/quorate/quorate/resolver/kubernetes"
 )
 
 const (
