@@ -18,11 +18,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"regexp"
-	"strings"
 	"syscall"
 
 	"github.com/quorate/quorate/bench/cases"
+	"github.com/quorate/quorate/bench/internal/selection"
 	"github.com/quorate/quorate/bench/report"
 	"github.com/quorate/quorate/bench/runner"
 	"github.com/quorate/quorate/lab"
@@ -34,8 +33,6 @@ const (
 	exitFailure = 1
 	exitUsage   = 2
 )
-
-const defaultRepeat = 5
 
 func main() {
 	lab.Main()    // in a member of a cluster this does not return
@@ -79,37 +76,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func parse(args []string, stderr io.Writer) (options, error) {
 	var opts options
+	var chosen selection.Flags
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	pattern := flags.String("run", "", "run only the cases whose name matches the `regexp`: "+strings.Join(names(), ", "))
-	flags.IntVar(&opts.Repeat, "repeat", defaultRepeat, "samples of each case with each client; at most 3 are taken of those that take long")
-	flags.BoolVar(&opts.Short, "short", false, "small sizes, and one sample unless --repeat says otherwise")
+	chosen.Register(flags, names())
 	flags.BoolVar(&opts.json, "json", false, "print JSON, with every sample")
-	if err := flags.Parse(args); err != nil {
+	selects, err := chosen.Parse(flags, args, names())
+	if err != nil {
 		return opts, err
 	}
-	repeatSet := false
-	flags.Visit(func(f *flag.Flag) { repeatSet = repeatSet || f.Name == "repeat" })
-	if opts.Short && !repeatSet {
-		opts.Repeat = 1
-	}
-	if opts.Repeat < 1 {
-		return opts, fmt.Errorf("--repeat must be 1 at least; it is %d", opts.Repeat)
-	}
-	if flags.NArg() > 0 {
-		return opts, fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	}
-	matches, err := regexp.Compile(*pattern)
-	if err != nil {
-		return opts, fmt.Errorf("--run: %w", err)
-	}
+	opts.Repeat, opts.Short = chosen.Repeat, chosen.Short
 	for _, c := range cases.All() {
-		if matches.MatchString(c.Name) {
+		if selects(c.Name) {
 			opts.Cases = append(opts.Cases, c)
 		}
-	}
-	if len(opts.Cases) == 0 {
-		return opts, fmt.Errorf("no case matches --run %q; there are %s", *pattern, strings.Join(names(), ", "))
 	}
 	return opts, nil
 }

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/bench/cases"
+	"github.com/quorate/quorate/bench/internal/selection"
 	"github.com/quorate/quorate/bench/runner"
 	"github.com/quorate/quorate/lab"
 )
@@ -44,10 +45,10 @@ func TestParse(t *testing.T) {
 		repeat int
 		short  bool
 	}{
-		{nil, len(cases.All()), defaultRepeat, false},
+		{nil, len(cases.All()), selection.DefaultRepeat, false},
 		{[]string{"--short"}, len(cases.All()), 1, true},
 		{[]string{"--short", "--repeat", "3"}, len(cases.All()), 3, true},
-		{[]string{"--run", "^(idle|live)$"}, 2, defaultRepeat, false},
+		{[]string{"--run", "^(idle|live)$"}, 2, selection.DefaultRepeat, false},
 	}
 	for _, tt := range tests {
 		opts, err := parse(tt.args, &bytes.Buffer{})

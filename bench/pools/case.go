@@ -56,13 +56,13 @@ func cases() []measurement {
 // all of them.
 func (c measurement) measure(ctx context.Context, opts options, progress func(string)) ([]row, error) {
 	d := c.long
-	if opts.short {
+	if opts.Short {
 		d = c.short
 	}
 	samples := make([][][]float64, len(c.contenders))
-	for round := range opts.repeat {
+	for round := range opts.Repeat {
 		for i, contender := range c.contenders {
-			progress(fmt.Sprintf("%s: %s, %d of %d", c.name, contender.name, round+1, opts.repeat))
+			progress(fmt.Sprintf("%s: %s, %d of %d", c.name, contender.name, round+1, opts.Repeat))
 			values, err := contender.sample(ctx, d)
 			if err = errors.Join(err, ctx.Err()); err != nil {
 				return nil, fmt.Errorf("%s: %w", contender.name, err)

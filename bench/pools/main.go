@@ -21,9 +21,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"regexp"
 	"runtime"
 	"syscall"
+
+	"github.com/quorate/quorate/bench/internal/selection"
 )
 
 // Exit statuses.
@@ -32,8 +33,6 @@ const (
 	exitFailure = 1
 	exitUsage   = 2
 )
-
-const defaultRepeat = 5
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -44,9 +43,8 @@ func main() {
 
 // options are those of the command line.
 type options struct {
-	matches *regexp.Regexp
-	repeat  int
-	short   bool
+	selection.Flags
+	selects func(name string) bool
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -61,9 +59,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		say("pools: ", err)
 		return exitUsage
 	}
-	text := fmt.Sprintf("Medians of %d. %s on %s/%s with %d CPUs.\n", opts.repeat, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	text := fmt.Sprintf("Medians of %d. %s on %s/%s with %d CPUs.\n", opts.Repeat, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	for _, c := range cases() {
-		if !opts.matches.MatchString(c.name) {
+		if !opts.selects(c.name) {
 			continue
 		}
 		rows, err := c.measure(ctx, opts, func(what string) { say(what) })
@@ -84,31 +82,17 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var opts options
 	flags := flag.NewFlagSet("pools", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	pattern := flags.String("run", "", "run only the cases whose name matches the `regexp`")
-	flags.IntVar(&opts.repeat, "repeat", defaultRepeat, "samples of each contender")
-	flags.BoolVar(&opts.short, "short", false, "short samples, and one unless --repeat says otherwise")
-	if err := flags.Parse(args); err != nil {
-		return opts, err
-	}
-	repeatSet := false
-	flags.Visit(func(f *flag.Flag) { repeatSet = repeatSet || f.Name == "repeat" })
-	if opts.short && !repeatSet {
-		opts.repeat = 1
-	}
-	if opts.repeat < 1 {
-		return opts, fmt.Errorf("--repeat must be 1 at least; it is %d", opts.repeat)
-	}
-	if flags.NArg() > 0 {
-		return opts, fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	}
+	opts.Register(flags, names())
 	var err error
-	if opts.matches, err = regexp.Compile(*pattern); err != nil {
-		return opts, fmt.Errorf("--run: %w", err)
+	opts.selects, err = opts.Parse(flags, args, names())
+	return opts, err
+}
+
+func names() []string {
+	all := cases()
+	out := make([]string, len(all))
+	for i, c := range all {
+		out[i] = c.name
 	}
-	for _, c := range cases() {
-		if opts.matches.MatchString(c.name) {
-			return opts, nil
-		}
-	}
-	return opts, fmt.Errorf("no case matches --run %q", *pattern)
+	return out
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/bench/internal/selection"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -62,7 +64,7 @@ func TestMeasure(t *testing.T) {
 			{name: "third", sample: samples(8, 8, 8), target: &target{bound: 2, least: true}},
 		},
 	}
-	rows, err := c.measure(t.Context(), options{repeat: 3}, func(string) {})
+	rows, err := c.measure(t.Context(), options{Flags: selection.Flags{Repeat: 3}}, func(string) {})
 	require.NoError(t, err)
 	assert.Equal(t, []row{{[]float64{4}, []float64{1}}, {[]float64{8}, []float64{2}}, {[]float64{8}, []float64{2}}}, rows)
 	text := table(c, rows)
@@ -72,7 +74,7 @@ func TestMeasure(t *testing.T) {
 	broken := errors.New("broken")
 	c.contenders[1].sample = func(context.Context, time.Duration) ([]float64, error) { return nil, broken }
 	c.contenders[0].sample = samples(1)
-	_, err = c.measure(t.Context(), options{repeat: 1}, func(string) {})
+	_, err = c.measure(t.Context(), options{Flags: selection.Flags{Repeat: 1}}, func(string) {})
 	assert.ErrorIs(t, err, broken)
 	assert.ErrorContains(t, err, "second: ")
 }
