@@ -2,6 +2,8 @@ package balancer_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -19,14 +21,19 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// dialer counts the attempts to reach an address.
+// dialer counts the attempts to reach an address; all of them if it has none, and reaches
+// nothing then.
 type dialer struct {
 	addr     string
 	attempts atomic.Int64
 }
 
 func (d *dialer) dial(ctx context.Context, addr string) (net.Conn, error) {
-	if addr == d.addr {
+	switch d.addr {
+	case "":
+		d.attempts.Add(1)
+		return nil, errors.New("nothing is reached")
+	case addr:
 		d.attempts.Add(1)
 	}
 	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
@@ -64,6 +71,49 @@ func TestHurriesWhileNothingIsConnected(t *testing.T) {
 	assert.NoError(t, err)
 }
 
+// When the last connection is lost, what failed long ago is not left to its backoff either.
+func TestHurriesToEndpointsThatFailedBefore(t *testing.T) {
+	up, down := startServer(t), startServer(t)
+	down.grpc.Stop()
+	d := &dialer{addr: down.addr()}
+	r := manual.NewBuilderWithScheme("test")
+	r.InitialState(stateOf(nil, up.addr()))
+	conn := connectSlowly(t, d, r)
+	client := pb.NewTestServiceClient(conn)
+	_, err := client.EmptyCall(t.Context(), &pb.Empty{}, grpc.WaitForReady(true))
+	require.NoError(t, err)
+	r.UpdateState(stateOf(nil, up.addr(), down.addr()))
+	require.Eventually(t, func() bool { return d.attempts.Load() >= 1 }, 30*time.Second, 10*time.Millisecond)
+	up.grpc.Stop()
+	require.Eventually(t, func() bool { return conn.GetState() != connectivity.Ready }, 30*time.Second, 10*time.Millisecond)
+
+	lis, err := net.Listen("tcp", down.addr())
+	require.NoError(t, err)
+	down.serve(lis)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	_, err = client.EmptyCall(ctx, &pb.Empty{}, grpc.WaitForReady(true))
+	assert.NoError(t, err)
+}
+
+// Many endpoints share what few have.
+func TestHurriesNoMoreForMany(t *testing.T) {
+	const n = 40
+	addrs := make([]string, n)
+	for i := range addrs {
+		addrs[i] = fmt.Sprintf("10.0.0.%d:80", i)
+	}
+	var d dialer
+	r := manual.NewBuilderWithScheme("test")
+	r.InitialState(stateOf(nil, addrs...))
+	conn := connectSlowly(t, &d, r)
+	began := time.Now()
+	conn.Connect()
+	// One of them has had its third attempt then.
+	require.Eventually(t, func() bool { return d.attempts.Load() > 2*n }, 30*time.Second, 10*time.Millisecond)
+	assert.Greater(t, time.Since(began), 2*n/10*300*time.Millisecond)
+}
+
 // Where something is connected they are.
 func TestDoesNotHurryWhileAnotherIsConnected(t *testing.T) {
 	up, down := startServer(t), startServer(t)
@@ -74,10 +124,10 @@ func TestDoesNotHurryWhileAnotherIsConnected(t *testing.T) {
 	conn := connectSlowly(t, d, r)
 	_, err := pb.NewTestServiceClient(conn).EmptyCall(t.Context(), &pb.Empty{}, grpc.WaitForReady(true))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return d.attempts.Load() >= 1 }, 30*time.Second, 10*time.Millisecond)
+	before := d.attempts.Load() // more than one if the other took its time
 	time.Sleep(1500 * time.Millisecond)
-	// One attempt, and one at once when the other endpoint was connected.
-	assert.LessOrEqual(t, d.attempts.Load(), int64(2))
+	// One that was under way, which fails now.
+	assert.LessOrEqual(t, d.attempts.Load(), before+1)
 }
 
 // A resolver's error is shown to calls, but for those that wait, whatever its type.
@@ -85,7 +135,7 @@ func TestCallsWaitWhileTheResolverFails(t *testing.T) {
 	s := startServer(t)
 	r := manual.NewBuilderWithScheme("test")
 	r.InitialState(stateOf(nil)) // without a list gRPC asks no policy what to do with an error
-	conn := connectSlowly(t, &dialer{}, r)
+	conn := connectSlowly(t, &dialer{addr: "none"}, r)
 	conn.Connect()
 	require.Eventually(t, func() bool { return conn.GetState() == connectivity.TransientFailure }, 30*time.Second, time.Millisecond)
 	r.CC().ReportError(status.Error(codes.PermissionDenied, "no permission to watch"))

@@ -120,7 +120,6 @@ func (p *policy) noteLine(l *line, sc balancer.SubConn, s balancer.SubConnState)
 	case connectivity.Ready:
 		wasFailing := l.failing.Swap(false)
 		l.renewed, l.err = false, nil
-		p.darkSince = time.Time{}
 		evidence = append(evidence, health.Evidence{Kind: health.Connected, At: now})
 		if wasFailing {
 			p.renewOthers(l)
@@ -129,7 +128,7 @@ func (p *policy) noteLine(l *line, sc balancer.SubConn, s balancer.SubConnState)
 		l.err = s.ConnectionError
 		l.failing.Store(true)
 		if l.lane == Calls {
-			p.dark(l)
+			p.hurry(l)
 		}
 		evidence = append(evidence, health.Evidence{Kind: health.ConnectFailed, At: now, Err: s.ConnectionError})
 	case connectivity.Idle:

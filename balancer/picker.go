@@ -58,6 +58,7 @@ func (p *policy) publish() {
 	p.connectWanted()
 	k := &picker{p: p, lines: make(map[*Endpoint]*[lanes]balancer.SubConn)}
 	state, err := p.connectivity()
+	p.darken(state)
 	for _, ep := range p.endpoints {
 		if !ep.lines[Calls].ready.Load() {
 			continue

@@ -60,7 +60,8 @@ func (s *server) serve(lis net.Listener) {
 	s.grpc = grpc.NewServer(grpc.WaitForHandlers(true))
 	pb.RegisterTestServiceServer(s.grpc, s)
 	healthpb.RegisterHealthServer(s.grpc, s)
-	go func() { _ = s.grpc.Serve(freezing{lis, s}) }()
+	srv := s.grpc // it may be replaced before the goroutine runs
+	go func() { _ = srv.Serve(freezing{lis, s}) }()
 }
 
 func (s *server) addr() string { return s.lis.Addr().String() }

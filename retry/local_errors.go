@@ -20,7 +20,7 @@ var localErrors = []Rule{
 	},
 	{
 		Code: codes.Unavailable, Message: "the connection is draining", Prefix: true, Class: Refused,
-		Reason: "The server ended the connection and named the last stream that it will process; the call's is a later one. grpc-go repeats such a call once by itself.",
+		Reason: "The server ended the connection and named the last stream that it will process; the call's is a later one. grpc-go repeats such a call once by itself. (A proxy that passes on what its own connection said has not executed the call either: etcd's repeats no write that it has sent.)",
 	},
 	{
 		Code: codes.ResourceExhausted, Message: "trying to send message larger than max", Prefix: true, Class: Definite,

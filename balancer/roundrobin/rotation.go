@@ -35,7 +35,7 @@ type Rotation struct {
 // its turn yet.
 type Turn struct {
 	ticket atomic.Uint64 // that of the latest turn, 0 for none
-	end    atomic.Uint64 // of the latest turn on the clock of weighted turns
+	end    atomic.Uint64 // of the latest turn on the clock of weighted turns, 0 for none
 }
 
 // NewRotation returns a Rotation. turnOf returns where the Turn of an endpoint is kept;
@@ -47,6 +47,7 @@ func NewRotation(turnOf func(*balancer.Endpoint) *Turn) *Rotation {
 	}
 	r := &Rotation{turnOf: turnOf}
 	r.tickets.Store(uint64(rand.Uint32()))
+	r.clock.now.Store(quantum) // 0 is the end of no turn
 	return r
 }
 

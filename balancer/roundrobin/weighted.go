@@ -10,17 +10,25 @@ import (
 // takes a w-th of it.
 const quantum = 1 << 32
 
-// clock goes forward with the turns that are taken: it shows when the latest one began.
+// maxLead is further ahead of the clock than a turn ends: that is one turn, and one more for
+// each pick that is under way and has not advanced the clock yet.
+const maxLead = 64 * quantum
+
+// clock goes forward with the turns that are taken: it shows when the latest one began. It
+// goes round, after 2^33 picks of two endpoints at the earliest.
 type clock struct{ now atomic.Uint64 }
 
 func (c *clock) advance(to uint64) {
 	for {
 		now := c.now.Load()
-		if to <= now || c.now.CompareAndSwap(now, to) {
+		if lead(to, now) <= 0 || c.now.CompareAndSwap(now, to) {
 			return
 		}
 	}
 }
+
+// lead returns how far a time is ahead of another one, negative if it is behind.
+func lead(to, from uint64) int64 { return int64(to - from) } //nolint:gosec // the clock goes round
 
 // candidate is an endpoint with the turn that it would have next.
 type candidate struct {
@@ -55,7 +63,7 @@ func (r *Rotation) first(fit []*balancer.Endpoint, begin int) candidate {
 		if c.turn == nil {
 			return c
 		}
-		if i == 0 || c.end < best.end {
+		if i == 0 || lead(c.end, best.end) < 0 {
 			best = c
 		}
 	}
@@ -71,6 +79,10 @@ func (r *Rotation) candidate(ep *balancer.Endpoint, now uint64) candidate {
 	}
 	c.cost = quantum / uint64(ep.Weight())
 	c.before = c.turn.end.Load()
-	c.end = max(c.before+c.cost, now)
+	c.end = c.before + c.cost
+	// What seems to be far ahead is half the clock behind, or more.
+	if d := lead(c.end, now); c.before == 0 || d < 0 || d > maxLead {
+		c.end = now
+	}
 	return c
 }

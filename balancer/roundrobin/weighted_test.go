@@ -2,6 +2,7 @@ package roundrobin
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -79,4 +80,27 @@ func TestConcurrentWeightedPicks(t *testing.T) {
 	}
 	wg.Wait()
 	assert.InDelta(t, 0.75*goroutines*each, heavy.Load(), 0.02*goroutines*each)
+}
+
+// The clock goes round after some thousand million turns. Neither that nor how long an
+// endpoint has been away may be noticed.
+func TestWeightedTurnsOutliveTheClock(t *testing.T) {
+	const start = math.MaxUint64 - 10*quantum // goes round in the tenth round
+	for name, end := range map[string]uint64{
+		"with the others": start, "never before": 0, "half a clock behind": start - 1<<63 + 5*quantum,
+	} {
+		t.Run(name, func(t *testing.T) {
+			eps := weighing(3, 2, 1)
+			r := rotationOf(eps)
+			r.clock.now.Store(start)
+			for _, ep := range eps[:2] {
+				r.turnOf(ep).end.Store(start)
+			}
+			r.turnOf(eps[2]).end.Store(end)
+			counts := picks(r, 600, inTurn(eps))
+			for i, want := range []int{300, 200, 100} {
+				assert.InDelta(t, want, counts[eps[i]], 3, "endpoint %d", i)
+			}
+		})
+	}
 }

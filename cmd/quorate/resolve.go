@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,10 +55,13 @@ its own: with grpc.health.v1, or as a member of an etcd cluster.`,
   quorate resolve dns:///billing.shop.svc.cluster.local:8080 --once --json
   quorate resolve static:///10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379 --health=etcd`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError{fmt.Errorf("resolve takes one target, not %d", len(args)), cmd.CommandPath()}
+			switch {
+			case len(args) == 1:
+				return nil
+			case flags.health != "" && (slices.Contains(args, "grpc") || slices.Contains(args, "etcd")):
+				return usageError{errors.New("a kind of --health is joined to it: --health=grpc or --health=etcd"), cmd.CommandPath()}
 			}
-			return nil
+			return usageError{fmt.Errorf("resolve takes one target, not %d", len(args)), cmd.CommandPath()}
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args[0]) },
 	}
@@ -69,7 +73,7 @@ func (f *resolveFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.BoolVar(&f.once, "once", false, "end with the first answer: status 0 for endpoints, 2 for none or an error")
-	fs.DurationVar(&f.hold, "for", 0, "end after this time (default: never)")
+	fs.DurationVar(&f.hold, "for", 0, "end after this time (default: never); with --once the longest time to wait")
 	fs.BoolVar(&f.json, "json", false, "print an object a line, for programs")
 	fs.StringVar(&f.health, "health", "", "ask the endpoints how they are: \"grpc\" for grpc.health.v1, \"etcd\" for members of a cluster")
 	fs.Lookup("health").NoOptDefVal = "grpc"
@@ -124,8 +128,12 @@ func (f *resolveFlags) run(cmd *cobra.Command, target string) error {
 	defer release()
 	ctx := cmd.Context()
 	if f.hold > 0 {
+		over := errShown
+		if f.once {
+			over = fmt.Errorf("no answer within %v (--for)", f.hold)
+		}
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, f.hold, errShown)
+		ctx, cancel = context.WithTimeoutCause(ctx, f.hold, over)
 		defer cancel()
 	}
 	err = f.show(ctx, cmd.OutOrStdout(), b, target, prober, creds)
@@ -145,7 +153,8 @@ func (f *resolveFlags) show(
 ) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	s := &shower{view: resolve.NewText(out)}
+	out = reader{out, end}
+	s := &shower{view: resolve.NewText(out), answered: map[string]bool{}}
 	if f.json {
 		s.view = resolve.NewJSON(out)
 	}
@@ -159,14 +168,30 @@ func (f *resolveFlags) show(
 	return resolve.Follow(ctx, b, target, s.updated)
 }
 
+// reader is who reads what is shown. When there is none any more, the command ends.
+type reader struct {
+	io.Writer
+	end func(error)
+}
+
+// Write writes to the reader.
+func (r reader) Write(b []byte) (int, error) {
+	n, err := r.Writer.Write(b)
+	if err != nil {
+		r.end(fmt.Errorf("nobody reads what is shown: %w", err))
+	}
+	return n, err
+}
+
 // shower gives to a view what is learnt, in order.
 type shower struct {
 	probes *resolve.Probes // nil if nobody asks
 	first  func(error)     // ends the command with the first answer; nil if it goes on
 
-	mu      sync.Mutex
-	view    resolve.View
-	unasked map[string]bool // endpoints whose first state is awaited
+	mu       sync.Mutex
+	view     resolve.View
+	wanted   map[string]bool // endpoints that there are
+	answered map[string]bool // those whose first state is known, also of endpoints that went
 }
 
 func (s *shower) updated(u resolve.Update) {
@@ -175,14 +200,14 @@ func (s *shower) updated(u resolve.Update) {
 		s.view.Update(u)
 	}
 	if s.first != nil {
-		s.unasked = u.Names()
+		s.wanted = u.Names()
 		switch {
 		case u.Err != nil:
 			s.first(u.Err)
 		case len(u.Endpoints) == 0:
 			s.first(errors.New("the target resolves to no endpoint"))
-		case s.probes == nil:
-			s.first(errShown)
+		default:
+			s.finish()
 		}
 	}
 	s.mu.Unlock()
@@ -195,8 +220,18 @@ func (s *shower) changed(c health.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.view.Change(time.Now(), c)
-	delete(s.unasked, c.Endpoint)
-	if s.first != nil && len(s.unasked) == 0 {
-		s.first(errShown)
+	s.answered[c.Endpoint] = true
+	if s.first != nil {
+		s.finish()
 	}
+}
+
+// finish ends the command if the first answer is whole. It needs the lock.
+func (s *shower) finish() {
+	for name := range s.wanted {
+		if s.probes != nil && !s.answered[name] {
+			return
+		}
+	}
+	s.first(errShown)
 }

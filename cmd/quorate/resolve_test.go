@@ -13,30 +13,38 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	grpchealth "google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
+	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/lab"
 )
 
 // backend is a gRPC server that has the health service.
-func backend(t *testing.T) (addr string, health *grpchealth.Server, srv *grpc.Server) {
+func backend(t *testing.T) (addr string, service *grpchealth.Server, srv *grpc.Server) {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	srv, health = grpc.NewServer(), grpchealth.NewServer()
-	healthpb.RegisterHealthServer(srv, health)
+	srv, service = grpc.NewServer(), grpchealth.NewServer()
+	healthpb.RegisterHealthServer(srv, service)
 	go func() { _ = srv.Serve(lis) }()
 	t.Cleanup(srv.Stop)
-	return lis.Addr().String(), health, srv
+	return lis.Addr().String(), service, srv
 }
+
+// patience is far above what any of these tests takes.
+const patience = time.Minute
 
 // live runs a command until the test ends, and returns the lines that it prints.
 func live(t *testing.T, args ...string) *bufio.Scanner {
 	t.Helper()
-	ctx, cancel := context.WithCancelCause(t.Context())
+	limited, end := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithCancelCause(limited)
 	r, w := io.Pipe()
 	cmd := newResolveCommand()
 	cmd.SetArgs(args)
@@ -46,11 +54,13 @@ func live(t *testing.T, args ...string) *bufio.Scanner {
 	go func() {
 		defer close(ended)
 		execute(ctx, cmd)
+		_ = w.Close()
 	}()
 	t.Cleanup(func() {
 		cancel(errShown)
 		_ = r.Close()
 		<-ended
+		end()
 	})
 	return bufio.NewScanner(r)
 }
@@ -73,14 +83,14 @@ func requireLine(t *testing.T, lines *bufio.Scanner, want ...string) {
 }
 
 func TestResolveShowsHowEndpointsAre(t *testing.T) {
-	a, health, _ := backend(t)
+	a, service, _ := backend(t)
 	b, _, srv := backend(t)
 	lines := live(t, "static:///"+a+","+b, "--health", "--health-every", "20ms")
 	requireLine(t, lines, "2 endpoints")
 	requireLine(t, lines, "+ "+b)
 	requireLine(t, lines, " is serving (served)")
 	requireLine(t, lines, " is serving (served)")
-	health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
+	service.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	requireLine(t, lines, a+" is not serving (refusing)")
 	srv.Stop()
 	requireLine(t, lines, b+" is dead (connect failed", "connection refused")
@@ -123,6 +133,7 @@ func TestResolveOnce(t *testing.T) {
 		{"consul:///billing", exitFailure, "", `scheme "consul"`},
 		{"billing", exitFailure, "", "has no scheme"},
 		{"", exitFailure, "", "resolve takes one target"},
+		{"static:///" + a + " --health etcd", exitFailure, "", "--health=etcd"},
 		{"static:///" + a + " --health=http", exitFailure, "", `it is "grpc" or "etcd"`},
 		{"static:///" + a + " --health-every 0s", exitFailure, "", "--health-every must be positive"},
 		{"static:///" + a + " --health-cacert nosuch.pem", exitFailure, "", "--health-cacert: open nosuch.pem"},
@@ -130,7 +141,7 @@ func TestResolveOnce(t *testing.T) {
 		{"etcd:///billing --user root", exitFailure, "", passwordVariable},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			status, stdout, stderr := execCommand(ctx, newResolveCommand(), strings.Fields(tt.args))
 			assert.Equal(t, tt.status, status)
@@ -160,4 +171,56 @@ func TestResolveJSON(t *testing.T) {
 	var change struct{ Endpoint, State, Evidence string }
 	require.NoError(t, lines.Decode(&change))
 	assert.Equal(t, struct{ Endpoint, State, Evidence string }{a, "serving", "served"}, change)
+}
+
+// With --once, --for bounds how long the answer is waited for.
+func TestResolveOnceWithoutAnAnswer(t *testing.T) {
+	deaf, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = deaf.Close() }()
+	status, _, stderr := execCommand(t.Context(), newResolveCommand(),
+		[]string{"dns:///a.example.:80", "--server", deaf.LocalAddr().String(), "--once", "--for", "1ms"})
+	assert.Equal(t, exitFailure, status)
+	assert.Contains(t, stderr, "no answer within 1ms (--for)")
+}
+
+// It ends when nobody reads any more.
+func TestResolveWithoutAReader(t *testing.T) {
+	r, w := io.Pipe()
+	require.NoError(t, r.Close())
+	var f resolveFlags
+	target := manual.NewBuilderWithScheme("test")
+	target.InitialState(resolver.State{})
+	assert.ErrorIs(t, f.show(t.Context(), w, target, "test:///x", nil, nil), io.ErrClosedPipe)
+}
+
+// silence answers for one endpoint, and for others never.
+type silence struct{ except string }
+
+func (p silence) Probe(ctx context.Context, conn grpc.ClientConnInterface, tell func(health.Report)) {
+	if strings.HasSuffix(conn.(*grpc.ClientConn).Target(), p.except) {
+		tell(health.Report{Kind: health.Served})
+		return
+	}
+	<-ctx.Done()
+}
+
+// An endpoint that goes is not waited for.
+func TestResolveOnceWhileEndpointsGo(t *testing.T) {
+	r := manual.NewBuilderWithScheme("test")
+	a, b := resolver.Endpoint{Addresses: []resolver.Address{{Addr: "a:1"}}}, resolver.Endpoint{Addresses: []resolver.Address{{Addr: "b:1"}}}
+	r.InitialState(resolver.State{Endpoints: []resolver.Endpoint{a, b}})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	out, in := io.Pipe()
+	ended := make(chan error, 1)
+	f := resolveFlags{once: true, probeEvery: time.Second}
+	go func() {
+		ended <- f.show(ctx, in, r, "test:///x", silence{"a:1"}, insecure.NewCredentials())
+		_ = in.Close()
+	}()
+	requireLine(t, bufio.NewScanner(out), "a:1 is serving")
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	r.UpdateState(resolver.State{Endpoints: []resolver.Endpoint{a}})
+	assert.ErrorIs(t, <-ended, errShown)
 }

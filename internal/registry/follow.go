@@ -44,8 +44,10 @@ func (f *Follower) Follow(ctx context.Context, o Observer) error {
 			return ctx.Err()
 		case f.client.Ctx().Err() != nil:
 			return ErrClientClosed
-		case errors.Is(err, rpctypes.ErrCompacted), isSilence(err):
-			f.sight.cloud() // a list makes up for the one, and the other is told when it lasts
+		case errors.Is(err, rpctypes.ErrCompacted):
+			f.sight.cloud() // a list makes up for it
+		case isSilence(err):
+			f.sight.unanswered(err)
 		default:
 			f.sight.refused(err)
 		}

@@ -66,6 +66,15 @@ func (s *sight) refused(err error) {
 	s.tell(err.Error(), err)
 }
 
+// unanswered takes in an error that says that etcd cannot answer, and tells of it when that
+// lasts.
+func (s *sight) unanswered(err error) {
+	s.cloud()
+	if s.told == "" && time.Since(s.since) >= s.tolerance {
+		s.tell(err.Error(), err)
+	}
+}
+
 // during runs f, which waits for an answer, and looks around meanwhile.
 func (s *sight) during(f func()) {
 	done := make(chan struct{})

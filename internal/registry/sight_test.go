@@ -146,6 +146,24 @@ func TestSightWaitsForTheWatch(t *testing.T) {
 	})
 }
 
+// Attempts that fail at once leave no time for a look.
+func TestSightTellsOfWhatFailsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		s.clear()
+		s.unanswered(errors.New("no leader"))
+		time.Sleep(DefaultTolerance - 1)
+		s.unanswered(errors.New("no leader"))
+		require.Empty(t, s.take(), "it may be over soon")
+		time.Sleep(time.Nanosecond)
+		s.unanswered(errors.New("no leader"))
+		s.unanswered(errors.New("timed out"))
+		require.Equal(t, []string{"no leader"}, s.take())
+		s.clear()
+		require.Equal(t, []string{"regained"}, s.take())
+	})
+}
+
 func TestSightLooksWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene()

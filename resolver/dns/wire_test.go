@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -244,7 +246,7 @@ func TestAddressesThatComeAlong(t *testing.T) {
 	require.Equal(t, both, listed(a))
 	require.Equal(t, 8*time.Second, a.ttl)
 	mu.Lock()
-	require.Equal(t, map[string]int{"_all._tcp.test.": 1}, asked)
+	require.Equal(t, []string{"_all._tcp.test."}, slices.Collect(maps.Keys(asked))) // twice if the reply was late
 	mu.Unlock()
 
 	a, err = s.ask(t, question{name: "_some._tcp.test.", srv: true})

@@ -50,8 +50,9 @@
 // go on, because it was compacted: then the endpoints are read anew. Neither dialling nor a
 // channel that wakes from being idle waits for etcd.
 //
-// An empty list is published as such and reported, so that calls fail at once and say why,
-// unless they wait for ready.
+// An empty list is published as such and reported, so that calls fail at once, unless they
+// wait for ready. What they fail with says why if the policy passes it on, as the quorate_
+// policies and pick_first do; gRPC's own round_robin has "no children to pick from" instead.
 //
 // While etcd is away the channel keeps the last list. After a second of it that is reported,
 // and gRPC's log gets a line, and another one when it is over. It is known from what the

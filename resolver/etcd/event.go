@@ -17,7 +17,7 @@ const (
 	// Superseded endpoints have lost their key to another registration. That is left alone,
 	// and if it goes they are registered again.
 	Superseded
-	// Withdrawn endpoints are not registered any more, by [Registrar.Withdraw].
+	// Withdrawn endpoints are not kept registered any more, by [Registrar.Withdraw].
 	Withdrawn
 )
 

@@ -42,7 +42,7 @@ func serve(t *testing.T) string {
 
 func dial(t *testing.T, client *clientv3.Client, opts ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	b, err := etcd.NewBuilder(client, etcd.Config{})
+	b, err := etcd.NewBuilder(client, unhurried)
 	require.NoError(t, err)
 	opts = append(opts, grpc.WithResolvers(b), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	conn, err := grpc.NewClient("etcd:///svc", opts...)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/registry"
+	"github.com/quorate/quorate/retry"
 )
 
 var (
@@ -24,15 +25,22 @@ var (
 	ErrWithdrawn = errors.New("the registration was withdrawn")
 )
 
-// cleanupTimeout bounds what Register does about a lease that it has no use for. The lease
-// ends by itself.
-const cleanupTimeout = time.Second
+const (
+	// registerTimeout bounds Register if its ctx does not: a cluster that neither refuses the
+	// endpoint nor says that it took it could keep it busy for ever. The client gives up
+	// sooner on one that does not answer at all, and says why.
+	registerTimeout = 30 * time.Second
+
+	// cleanupTimeout bounds what Register does about leases that it has no use for, which
+	// end by themselves, and how long Withdraw waits for Notify to return when its ctx has ended.
+	cleanupTimeout = time.Second
+)
 
 // Registrar keeps one endpoint registered. It is safe for concurrent use.
 //
 // The endpoint is kept under a lease. When that is lost, because etcd could not be reached for
 // longer than the TTL or because somebody revoked it, or when the key is deleted, the endpoint
-// is registered again: at once, and then with delays that grow from 0.1 to 10 s for as long as
+// is registered again: within 0.1 s, and then with delays that grow to 10 s for as long as
 // etcd refuses it. While etcd cannot be reached it is tried all the time. [Registration.Notify]
 // and [Registrar.State] tell. It needs permission to write the key, and to read it if it is to
 // notice that the key was deleted or taken.
@@ -45,12 +53,11 @@ type Registrar struct {
 	key    string
 	ctx    context.Context // ends with the registration
 	cancel context.CancelFunc
-	done   chan struct{} // closed when nothing is done any more but by Withdraw
 
-	// leases may have the key attached. They belong to Register, then to the goroutine until
-	// done, and then to who holds revoking.
-	leases   []clientv3.LeaseID
-	revoking sync.Mutex
+	// leases may have the key attached. They belong to who has put something into owned:
+	// Register for the goroutine until that ends, and then one Withdraw after the other.
+	leases []clientv3.LeaseID
+	owned  chan struct{} // has room for one
 
 	kick chan struct{} // has room for one: the value is to be written
 
@@ -65,8 +72,9 @@ type Registrar struct {
 }
 
 // Register puts an endpoint into etcd and keeps it there until [Registrar.Withdraw], or until the
-// client is closed. It returns when the endpoint is there; ctx bounds that, and nothing else. A
-// ctx without a deadline lets it try for as long as a call of the client does, some 15 s.
+// client is closed. It returns when the endpoint is there; ctx bounds that, and nothing else. With
+// a ctx without a deadline it fails after some 15 s if etcd cannot be reached, as any call of
+// the client does, and after 30 s in any case.
 //
 // Another registration of the same key is replaced: it is one that an earlier process has left
 // behind, or will notice. [Registration.Notify] is told before Register returns.
@@ -79,6 +87,9 @@ func Register(ctx context.Context, client *clientv3.Client, registration Registr
 	if err := checkClient(client); err != nil {
 		return nil, err
 	}
+	if client.Lease == nil {
+		return nil, errors.New("etcd: the client has no Lease service; give one that clientv3.New returned")
+	}
 	reg := registration.clone()
 	if err := reg.validate(); err != nil {
 		return nil, err
@@ -89,9 +100,10 @@ func Register(ctx context.Context, client *clientv3.Client, registration Registr
 	}
 	r := &Registrar{
 		client: client, reg: reg, key: reg.key(), updated: reg, value: value,
-		done: make(chan struct{}), kick: make(chan struct{}, 1), news: make(chan struct{}),
+		owned: make(chan struct{}, 1), kick: make(chan struct{}, 1), news: make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancel(client.Ctx())
+	r.owned <- struct{}{}
 	t, err := r.first(ctx)
 	if err != nil {
 		r.cancel()
@@ -101,26 +113,49 @@ func Register(ctx context.Context, client *clientv3.Client, registration Registr
 	return r, nil
 }
 
-// first registers the endpoint for the first time.
+// first registers the endpoint for the first time: it writes whoever has the key. If it is not
+// known what becomes of that write, it writes again under another lease and revokes the first
+// one, which keeps a write that is late from replacing a newer registration.
 func (r *Registrar) first(ctx context.Context) (*tenure, error) {
-	t, err := r.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := t.take(ctx); err != nil {
-		t.close()
-		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, registerTimeout)
 		defer cancel()
-		_, _ = r.client.Revoke(cleaning, t.lease) // the lease ends by itself, only later
-		return nil, err
 	}
-	r.tell(Event{State: Registered, Lease: t.lease})
-	return t, nil
+	var delay registry.Backoff
+	for {
+		began := time.Now()
+		t, err := r.open(ctx)
+		if err != nil {
+			r.discard(ctx, r.leases)
+			return nil, err
+		}
+		if err = t.take(ctx); err == nil {
+			r.discard(ctx, r.leases[:len(r.leases)-1])
+			r.tell(Event{State: Registered, Lease: t.lease})
+			return t, nil
+		}
+		t.close()
+		if retry.OutcomeOf(err) != retry.OutcomeUnknown || ctx.Err() != nil {
+			r.discard(ctx, r.leases)
+			return nil, err
+		}
+		delay.Wait(ctx, time.Since(began))
+	}
+}
+
+// discard revokes leases, if it can be done soon: they end by themselves, only later.
+func (r *Registrar) discard(ctx context.Context, leases []clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	for _, lease := range leases {
+		_, _ = r.client.Revoke(ctx, lease) // Withdraw tries again
+	}
 }
 
 // run keeps the endpoint registered, under one lease after the other.
 func (r *Registrar) run(t *tenure) {
-	defer close(r.done)
+	defer func() { <-r.owned }()
 	var delay registry.Backoff
 	for r.ctx.Err() == nil {
 		began := time.Now()
@@ -204,6 +239,7 @@ func (r *Registrar) update(ctx context.Context, change func(*Registration)) erro
 	default:
 	}
 	for {
+		ended := ctx.Err() // looked at first: what it finds is not older than that
 		r.mu.Lock()
 		written, event, news := r.written, r.event, r.news
 		r.mu.Unlock()
@@ -217,20 +253,26 @@ func (r *Registrar) update(ctx context.Context, change func(*Registration)) erro
 			err = ErrWithdrawn
 		case event.State == Superseded:
 			err = ErrSuperseded
+		case ended != nil:
+			return notYet(r.key, event, ended)
 		}
 		if err != nil {
 			return fmt.Errorf("etcd: %q is not updated: %w", r.key, err)
 		}
 		select {
 		case <-news:
-		case <-r.done:
+		case <-r.ctx.Done():
 		case <-ctx.Done():
-			if err = ctx.Err(); event.Err != nil {
-				err = fmt.Errorf("%w (%w)", err, event.Err)
-			}
-			return fmt.Errorf("etcd: %q is not updated yet: it is %v: %w", r.key, event.State, err)
 		}
 	}
+}
+
+// notYet returns the error of an update whose ctx has ended.
+func notYet(key string, event Event, ended error) error {
+	if event.Err != nil {
+		ended = fmt.Errorf("%w (%w)", ended, event.Err)
+	}
+	return fmt.Errorf("etcd: %q is not updated yet: it is %v: %w", key, event.State, ended)
 }
 
 // set changes what is to be written, and returns its version.
@@ -273,24 +315,48 @@ func (r *Registrar) wrote(version int) {
 // bring the endpoint back. A second call does what the first one could not.
 //
 // The error says that etcd could not be reached before ctx ended: the endpoint
-// then goes with its lease, the TTL after the last renewal.
+// then goes with its lease, the TTL after the last renewal. With a ctx that had ended before
+// the call nothing is sent: the lease is not renewed any more, and that is all.
 func (r *Registrar) Withdraw(ctx context.Context) error {
 	r.cancel()
-	select {
-	case <-r.done:
-	case <-ctx.Done():
-		return fmt.Errorf("etcd: withdrawing %q: %w", r.key, ctx.Err())
+	if err := r.own(ctx); err != nil {
+		return r.notWithdrawn(err)
 	}
-	r.revoking.Lock()
-	defer r.revoking.Unlock()
-	var failed error
-	for len(r.leases) > 0 && failed == nil {
+	defer func() { <-r.owned }()
+	err := r.revoke(ctx)
+	r.tell(Event{State: Withdrawn, Lease: r.State().Lease, Err: err})
+	return err
+}
+
+// own waits until the leases belong to nobody, and takes them. A canceled goroutine lets go of
+// them at once, unless Notify takes its time, and is waited for even if ctx has ended.
+func (r *Registrar) own(ctx context.Context) error {
+	select {
+	case r.owned <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(cleanupTimeout)
+	defer late.Stop()
+	select {
+	case r.owned <- struct{}{}:
+		return nil
+	case <-late.C:
+		return ctx.Err()
+	}
+}
+
+// revoke ends all leases that may have the key attached.
+func (r *Registrar) revoke(ctx context.Context) error {
+	for len(r.leases) > 0 {
 		if _, err := r.client.Revoke(ctx, r.leases[0]); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			failed = fmt.Errorf("etcd: withdrawing %q, which goes in %d s at most: %w", r.key, r.reg.seconds(), err)
-			break
+			return r.notWithdrawn(err)
 		}
 		r.leases = r.leases[1:]
 	}
-	r.tell(Event{State: Withdrawn, Lease: r.State().Lease, Err: failed})
-	return failed
+	return nil
+}
+
+func (r *Registrar) notWithdrawn(err error) error {
+	return fmt.Errorf("etcd: withdrawing %q, which goes in %d s at most: %w", r.key, r.reg.seconds(), err)
 }

@@ -3,6 +3,7 @@ package etcd_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -70,19 +71,46 @@ func TestFirstWriteIsUnsettled(t *testing.T) {
 	require.EqualValues(t, r.State().Lease, cluster.Get(key).Lease)
 }
 
-// A registration that fails leaves no lease behind.
-func TestRegisterFails(t *testing.T) {
-	cluster, client, _ := start(t)
-	cluster.On("Put", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
-	reg, events := registration()
-	_, err := etcd.Register(within(t), client, reg)
-	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
-	require.ErrorContains(t, err, `registering "svc/10.0.0.1:1"`)
-	require.Equal(t, 1, cluster.Count("LeaseRevoke"))
-	leases, err := client.Leases(within(t))
+// The first write gets lost on its way, and arrives when a newer registration has the key.
+func TestFirstWriteIsLate(t *testing.T) {
+	cluster, client, other := start(t)
+	late, release := context.WithCancel(t.Context())
+	defer release()
+	executed := make(chan error, 1)
+	cluster.Once("Put", func(c *fakeetcd.Call) {
+		c.BreakConn()
+		<-late.Done()
+		_, err := c.Execute()
+		executed <- err
+	})
+	older := enrol(t, cluster, client)
+	newer := enrol(t, cluster, other)
+	older.expect(t, etcd.Superseded)
+	release()
+	require.ErrorContains(t, <-executed, "requested lease not found")
+	require.EqualValues(t, newer.State().Lease, cluster.Get(key).Lease)
+	require.NoError(t, older.Withdraw(within(t)))
+	require.NoError(t, newer.Withdraw(within(t)))
+	leases, err := other.Leases(within(t))
 	require.NoError(t, err)
 	require.Empty(t, leases.Leases)
-	require.Empty(t, events)
+}
+
+// A registration that fails leaves no lease behind.
+func TestRegisterFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client, _ := start(t)
+		cluster.On("Put", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+		reg, events := registration()
+		_, err := etcd.Register(within(t), client, reg)
+		require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
+		require.ErrorContains(t, err, `registering "svc/10.0.0.1:1"`)
+		require.Equal(t, 1, cluster.Count("LeaseRevoke"))
+		leases, err := client.Leases(within(t))
+		require.NoError(t, err)
+		require.Empty(t, leases.Leases)
+		require.Empty(t, events)
+	})
 }
 
 func TestRegisterIsBounded(t *testing.T) {
@@ -92,6 +120,24 @@ func TestRegisterIsBounded(t *testing.T) {
 	defer cancel()
 	_, err := etcd.Register(ctx, client, etcd.Registration{Service: "svc", Address: "a:1"})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+// A cluster whose leader lives but commits nothing renews leases, and times writes out.
+func TestRegisterIsBoundedByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client, _ := start(t)
+		cluster.On("Put", func(c *fakeetcd.Call) {
+			time.Sleep(7 * time.Second)
+			c.Answer(nil, rpctypes.ErrGRPCTimeout)
+		})
+		began := time.Now()
+		_, err := etcd.Register(t.Context(), client, etcd.Registration{Service: "svc", Address: "a:1"})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 30*time.Second, time.Since(began))
+		leases, err := client.Leases(within(t))
+		require.NoError(t, err)
+		require.Empty(t, leases.Leases)
+	})
 }
 
 func TestLeaseExpires(t *testing.T) {
@@ -246,26 +292,6 @@ func TestSupersededLeaseExpires(t *testing.T) {
 	require.NoError(t, newer.Withdraw(within(t)))
 	require.Eventually(t, func() bool { return r.State().State == etcd.Registered }, patience, glance)
 	require.JSONEq(t, `{"Op":0,"Addr":"10.0.0.1:1","Metadata":{"weight":2}}`, string(cluster.Get(key).Value))
-}
-
-// The first withdrawal cannot reach etcd, the second one can.
-func TestWithdrawalIsRepeated(t *testing.T) {
-	cluster, client, _ := start(t)
-	r := enrol(t, cluster, client)
-	cluster.Member(0).Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	err := r.Withdraw(ctx)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorContains(t, err, "which goes in 10 s at most")
-	require.Error(t, r.expect(t, etcd.Withdrawn).Err)
-	require.NotNil(t, cluster.Get(key))
-	cluster.Member(0).Start()
-	require.NoError(t, r.Withdraw(within(t)))
-	require.NoError(t, r.expect(t, etcd.Withdrawn).Err)
-	require.Nil(t, cluster.Get(key))
-	require.NoError(t, r.Withdraw(within(t)))
-	require.Equal(t, 1, cluster.Count("LeaseRevoke"))
 }
 
 // Permission to write alone is enough, but the key cannot be watched.

@@ -38,7 +38,8 @@ const (
 // Registration says what is registered, and how. Service and Address are required.
 type Registration struct {
 	// Service is the name that callers dial, "billing" for "etcd:///billing". It may contain
-	// slashes, but not at its ends.
+	// slashes, but not at its ends. Those who dial "eu" also find what is registered as
+	// "eu/billing": the keys of the one begin with those of the other.
 	Service string
 
 	// Address is where callers reach the server, "host:port" or "unix:path". It must
@@ -139,7 +140,11 @@ func (r *Registration) key() string {
 // seconds returns the TTL as a lease has it.
 func (r *Registration) seconds() int64 {
 	ttl := cmp.Or(r.TTL, DefaultTTL)
-	return int64((ttl + time.Second - 1) / time.Second)
+	seconds := int64(ttl / time.Second)
+	if ttl%time.Second > 0 {
+		seconds++
+	}
+	return seconds
 }
 
 // value returns what is written to etcd.
@@ -187,13 +192,13 @@ func (r *Registration) metadata() (any, error) {
 	return added, nil
 }
 
-// checkClient says what a client lacks.
+// checkClient says what a client lacks for resolving.
 func checkClient(client *clientv3.Client) error {
 	switch {
 	case client == nil:
 		return errors.New("etcd: the client is nil; give one that clientv3.New returned")
-	case client.KV == nil || client.Watcher == nil || client.Lease == nil:
-		return errors.New("etcd: the client has no KV, Watcher or Lease service; give one that clientv3.New returned")
+	case client.KV == nil || client.Watcher == nil:
+		return errors.New("etcd: the client has no KV or Watcher service; give one that clientv3.New returned")
 	}
 	return nil
 }

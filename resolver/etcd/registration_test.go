@@ -1,10 +1,13 @@
 package etcd_test
 
 import (
+	"errors"
+	"math"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/clientv3"
@@ -122,4 +125,7 @@ func TestTTL(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, resp.GrantedTTL)
 	}
+	_, client, _ := start(t)
+	_, err := etcd.Register(within(t), client, etcd.Registration{Service: "svc", Address: "a:1", TTL: math.MaxInt64})
+	require.Equal(t, rpctypes.ErrLeaseTTLTooLarge, errors.Unwrap(err), "the server's limit counts")
 }

@@ -25,7 +25,7 @@ func (b builder) Build(target gresolver.Target, cc gresolver.ClientConn, _ greso
 	service := target.Endpoint()
 	if service == "" {
 		return nil, status.Errorf(codes.InvalidArgument,
-			"etcd: the target %q names no service; it has to have the form etcd:///service", target.URL.String())
+			"etcd: the target %q names no service; it has to have the form etcd:///service", target.URL.Redacted())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &etcdResolver{
@@ -75,9 +75,9 @@ func (r *etcdResolver) run(ctx context.Context) {
 // Changed implements registry.Observer.
 func (r *etcdResolver) Changed(changes []registry.Change) {
 	for _, c := range changes {
-		delete(r.listed, c.Key)
 		switch {
 		case c.Deleted:
+			delete(r.listed, c.Key)
 		case c.Endpoint.Addr == "":
 			r.log.Warn("a registered endpoint has no address and is ignored", zap.String("key", c.Key))
 		default:

@@ -1,7 +1,6 @@
 package etcd_test
 
 import (
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -23,7 +22,7 @@ func TestBuilder(t *testing.T) {
 	require.ErrorContains(t, err, "client")
 
 	_, err = etcd.NewBuilder(clientv3.NewCtxClient(t.Context()), etcd.Config{})
-	require.ErrorContains(t, err, "KV, Watcher or Lease")
+	require.ErrorContains(t, err, "KV or Watcher")
 
 	_, client, _ := start(t)
 	_, err = etcd.NewBuilder(client, etcd.Config{ReportAfter: -1})
@@ -104,19 +103,36 @@ func TestNoEndpoints(t *testing.T) {
 	requireNone()
 }
 
-// Build returns at once, and the channel learns why it has no endpoints.
-func TestEtcdIsAwayFromTheStart(t *testing.T) {
-	t.Parallel()
-	cluster, client, other := start(t)
-	register(t, other, "svc", map[string]string{"a": "1"})
-	cluster.Member(0).Stop()
+// A client that was put together by hand, with what resolving takes.
+func TestClientOfServices(t *testing.T) {
+	_, client, _ := start(t)
+	register(t, client, "svc", map[string]string{"a": "1"})
+	parts := clientv3.NewCtxClient(t.Context())
+	parts.KV, parts.Watcher = client.KV, client.Watcher
 	c := newChannel()
-	began := time.Now()
-	resolve(t, client, "etcd:///svc", c)
-	assert.Less(t, time.Since(began), time.Second)
-	require.ErrorContains(t, c.failure(t), "etcd cannot be reached")
-	cluster.Member(0).Start()
+	resolve(t, parts, "etcd:///svc", c)
 	require.Equal(t, []string{"1"}, c.state(t))
+	register(t, client, "svc", map[string]string{"b": "2"})
+	require.Equal(t, []string{"1", "2"}, c.state(t))
+	_, err := etcd.Register(within(t), parts, etcd.Registration{Service: "svc", Address: "a:1"})
+	require.ErrorContains(t, err, "no Lease service")
+}
+
+// A value without an address counts for as little as one that cannot be understood.
+func TestAddressIsLost(t *testing.T) {
+	cluster, client, _ := start(t)
+	register(t, client, "svc", map[string]string{"a": "1", "b": "2"})
+	c := newChannel()
+	resolve(t, client, "etcd:///svc", c)
+	require.Equal(t, []string{"1", "2"}, c.state(t))
+	for key, value := range map[string]string{"svc/a": `{"Addr":""}`, "svc/b": "what is this?"} {
+		_, err := cluster.Put(key, value)
+		require.NoError(t, err)
+	}
+	register(t, client, "svc", map[string]string{"c": "3"})
+	require.Equal(t, []string{"1", "2", "3"}, c.state(t))
+	register(t, client, "svc", map[string]string{"a": ""})
+	require.Equal(t, []string{"2", "3"}, c.state(t))
 }
 
 func TestEtcdRefuses(t *testing.T) {
@@ -153,44 +169,6 @@ func TestOutageAndCompaction(t *testing.T) {
 	register(t, other, "svc", map[string]string{"d": "4"})
 	require.Equal(t, []string{"2", "3", "4"}, c.state(t))
 	require.Empty(t, c.errs, "a compaction is no reason to trouble the channel")
-}
-
-// An outage is told once, with the list that stays in use, and so is its end. Nothing is
-// published for it.
-func TestOutageIsTold(t *testing.T) {
-	service := fmt.Sprintf("told-%d", time.Now().UnixNano()) // whose lines are those of this run
-	cluster, client, other := start(t)
-	register(t, client, service, map[string]string{"a": "1", "b": "2"})
-	c := newChannel()
-	resolve(t, client, "etcd:///"+service, c)
-	require.Equal(t, []string{"1", "2"}, c.state(t))
-	require.NoError(t, cluster.Wait(within(t), "Watch", 1))
-
-	cluster.Member(0).Stop()
-	err := c.failure(t)
-	require.ErrorContains(t, err, "etcd cannot be reached: no endpoint serves")
-	require.ErrorContains(t, err, "the last list, of 2, stays in use")
-	cluster.Member(0).Start()
-	require.Eventually(t, func() bool { return len(grpcLog.lines(service)) == 2 }, patience, glance)
-	require.Contains(t, grpcLog.lines(service)[0], "etcd cannot be reached")
-	require.Contains(t, grpcLog.lines(service)[1], "in touch with etcd again")
-	require.Empty(t, c.states)
-	require.Empty(t, c.errs)
-	register(t, other, service, map[string]string{"a": ""})
-	require.Equal(t, []string{"2"}, c.state(t))
-}
-
-// While etcd is away that is why there are no endpoints; afterwards it is that there are none.
-func TestOutageOfAnEmptyList(t *testing.T) {
-	cluster, client, _ := start(t)
-	c := newChannel()
-	resolve(t, client, "etcd:///svc", c)
-	require.ErrorContains(t, c.failure(t), "no endpoint is registered")
-	require.NoError(t, cluster.Wait(within(t), "Watch", 1))
-	cluster.Member(0).Stop()
-	require.ErrorContains(t, c.failure(t), "etcd cannot be reached")
-	cluster.Member(0).Start()
-	require.ErrorContains(t, c.failure(t), "no endpoint is registered")
 }
 
 // A value that is written again changes nothing for the channel.

@@ -33,8 +33,12 @@ type Server interface {
 // third of the time until ctx's deadline, and 5 s at most.
 //
 // The error joins those of the withdrawal, of Drained, and that calls had to be ended.
-// The server has stopped in any case.
+// The server has stopped in any case. Without a server nothing is done: that is what
+// [Registrar.Withdraw] is for.
 func (r *Registrar) Shutdown(ctx context.Context, server Server) error {
+	if server == nil {
+		return errors.New("etcd: Shutdown has no server; call Withdraw if there is none to stop")
+	}
 	withdrawing, cancel := context.WithTimeout(ctx, withdrawalTime(ctx))
 	errs := []error{r.Withdraw(withdrawing)}
 	cancel()

@@ -102,6 +102,13 @@ func TestShutdownWaitsUntilDrained(t *testing.T) {
 	})
 }
 
+func TestShutdownWithoutServer(t *testing.T) {
+	cluster, client, _ := start(t)
+	r := enrol(t, cluster, client)
+	require.ErrorContains(t, r.Shutdown(within(t), nil), "has no server; call Withdraw")
+	require.NotNil(t, cluster.Get(key))
+}
+
 func TestShutdownWithoutPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := shutDown(t, time.Minute, 0, etcd.Registration{DrainPause: -1}, nothing)

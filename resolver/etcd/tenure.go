@@ -10,7 +10,6 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/registry"
-	"github.com/quorate/quorate/retry"
 )
 
 var (
@@ -70,20 +69,12 @@ func (t *tenure) close() {
 
 // take puts the endpoint into etcd, whoever has the key.
 func (t *tenure) take(ctx context.Context) error {
-	var delay registry.Backoff
-	for {
-		began := time.Now()
-		value, version := t.r.wanted()
-		_, err := t.r.client.Put(ctx, t.r.key, value, clientv3.WithLease(t.lease))
-		if err == nil {
-			t.r.wrote(version)
-			return nil
-		}
-		if retry.OutcomeOf(err) != retry.OutcomeUnknown || ctx.Err() != nil {
-			return err
-		}
-		delay.Wait(ctx, time.Since(began)) // and put it again, which can do no harm
+	value, version := t.r.wanted()
+	_, err := t.r.client.Put(ctx, t.r.key, value, clientv3.WithLease(t.lease))
+	if err == nil {
+		t.r.wrote(version)
 	}
+	return err
 }
 
 // serve has the key, or waits for it, until the lease is lost, and returns why it is.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -40,4 +41,30 @@ func TestStreamThatWasAnsweredOnce(t *testing.T) {
 		time.Sleep(10 * maxGreeting)
 		assert.Equal(t, []int{1}, c.ids())
 	})
+}
+
+// A stream on which nothing is asked for, as its watches are paused, need not answer. Its
+// time begins when one goes on.
+func TestStreamThatIsAskedLate(t *testing.T) {
+	for _, after := range []time.Duration{maxGreeting - time.Millisecond, 3 * maxGreeting / 2} {
+		synctest.Test(t, func(t *testing.T) {
+			c, size := unread()
+			c.become = func(s *server) { s.deaf = c.opened == 1 }
+			w := watches(t, c.engineWith(t, 8*size, zap.NewNop()), 1)[0]
+			c.write(10, "b")
+			synctest.Wait()
+			require.Equal(t, []int{0}, c.watchers(), "it is paused")
+			c.live()[0].breakDown()
+			time.Sleep(after)
+			require.Equal(t, []int{2}, c.ids())
+			w.read(10)
+			time.Sleep(maxGreeting - time.Millisecond)
+			synctest.Wait()
+			assert.Equal(t, []int{2}, c.ids())
+			time.Sleep(maxGreeting + time.Second)
+			assert.Equal(t, []int{3}, c.ids())
+			c.write(1, "b")
+			assert.Equal(t, []int64{112}, w.read(1))
+		})
+	}
 }

@@ -17,11 +17,6 @@ const (
 	// leaderRetry is how long a stream stays on a member without a leader before
 	// one with a leader is looked for again.
 	leaderRetry = 5 * time.Second
-
-	// maxGreeting is how long the first create on a stream may be unanswered. A member that
-	// works answers it at once, whatever else it does, and one that does not is noticed by
-	// others sooner, unless a proxy stands before it that answers probes by other members.
-	maxGreeting = 10 * time.Second
 )
 
 // Connector opens streams one after the other, and decides what follows the end
@@ -50,9 +45,6 @@ type Connector interface {
 
 // errMove ends a stream that is to be opened elsewhere.
 var errMove = errors.New("the stream moves")
-
-// errUngreeted ends a stream on which nothing was ever answered.
-var errUngreeted = disorder("nothing was answered on it for %v", maxGreeting)
 
 // run opens one stream after the other until the shard ends.
 //
@@ -91,12 +83,8 @@ func (sh *shard) attempt(strict bool) error {
 	}
 	wake := sh.connect()
 	defer sh.disconnect()
-	greeting := time.AfterFunc(maxGreeting, func() {
-		if sh.ungreeted(wake) {
-			cancel(errUngreeted)
-		}
-	})
-	defer greeting.Stop()
+	greeting := sh.awaitGreeting(wake, func() { cancel(errUngreeted) })
+	defer greeting.stop()
 	wr := &writer{
 		sh: sh, ctx: ctx, stream: stream, wake: wake, move: func() { cancel(errMove) },
 		removed: sh.conn.Removed(), settled: make(chan (<-chan struct{}), 1),
@@ -148,14 +136,6 @@ func (sh *shard) connect() chan struct{} {
 	sh.session.connect()
 	sh.signal()
 	return sh.wake
-}
-
-// ungreeted reports whether the stream whose writer waits for wake lasts, and a create on it
-// waits for the first answer.
-func (sh *shard) ungreeted(wake chan struct{}) bool {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	return sh.wake == wake && !sh.session.greeted && len(sh.session.pending) > 0
 }
 
 func (sh *shard) disconnect() {

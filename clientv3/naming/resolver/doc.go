@@ -17,6 +17,10 @@
 //
 // This is package resolver/etcd under the official client's name, and everything said there
 // of endpoints, metadata and faults holds here. It differs in one thing: every channel has an
-// order of endpoints of its own, which it keeps, so that channels of which each uses the
-// first address, as gRPC's do by default, are spread over all.
+// order of endpoints of its own, which it keeps until it is idle, so that channels of which
+// each uses the first address, as gRPC's do by default, are spread over all.
+//
+// Programs that come from the official client may notice that Build waits for nothing, and
+// that calls made while nothing is registered fail at once: there they wait for the first
+// endpoint until their deadline, as they do here with grpc.WaitForReady.
 package resolver

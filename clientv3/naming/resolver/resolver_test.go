@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -105,9 +106,11 @@ func TestBuilder(t *testing.T) {
 }
 
 func TestNoEndpoints(t *testing.T) {
-	c := resolve(t, connect(t), "etcd:///svc")
-	require.Empty(t, c.state(t))
-	require.ErrorContains(t, <-c.errs, `service "svc": no endpoint is registered`)
+	synctest.Test(t, func(t *testing.T) {
+		c := resolve(t, connect(t), "etcd:///svc")
+		require.Empty(t, c.state(t))
+		require.ErrorContains(t, <-c.errs, `service "svc": no endpoint is registered`)
+	})
 }
 
 // Channels that use the first address, as gRPC's do by default, must not all use the

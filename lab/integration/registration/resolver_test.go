@@ -17,8 +17,14 @@ import (
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
-// glance is the pause between two looks at what is waited for.
-const glance = 10 * time.Millisecond
+const (
+	// glance is the pause between two looks at what is waited for.
+	glance = 10 * time.Millisecond
+
+	// away is what calls are told in an outage. Which of the two it is depends on whether an
+	// attempt to connect has failed in the first second.
+	away = "etcd (cannot be reached|does not answer)"
+)
 
 // While etcd is away a server leaves, another one comes, and what the watch needs is
 // compacted. Calls go on meanwhile, and find the new server as soon as etcd is back.
@@ -68,7 +74,7 @@ func TestEtcdIsDownFromTheStart(t *testing.T) {
 	defer cancel()
 	_, err := call(ctx, conn)
 	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
-	require.ErrorContains(t, err, `etcd: service "down": etcd cannot be reached`)
+	require.Regexp(t, `etcd: service "down": `+away, err.Error())
 
 	heal()
 	callUntilOnly(t, conn, addr)
@@ -96,7 +102,7 @@ func TestIdleChannel(t *testing.T) {
 	defer cancel()
 	_, err := call(ctx, conn)
 	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
-	require.ErrorContains(t, err, "etcd cannot be reached")
+	require.Regexp(t, away, err.Error())
 	heal()
 	callUntilOnly(t, conn, b)
 }
