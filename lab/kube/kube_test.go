@@ -64,6 +64,7 @@ func TestConfigIsChecked(t *testing.T) {
 // A program that is no API server ends, or prints something: the error shows it, and
 // nothing stays behind.
 func TestStartFailsWithTheLog(t *testing.T) {
+	t.Setenv("LC_ALL", "C") // it prints in English
 	dir := t.TempDir()
 	_, err := kube.Start(within(t), kube.Config{Binary: "ls", Dir: dir})
 	assert.ErrorContains(t, err, "exit status")

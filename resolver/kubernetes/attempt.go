@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -18,17 +19,21 @@ func (f *feed) attempt(ctx context.Context) (verb string, err error) {
 			return "watch", err
 		}
 	}
-	switch {
-	case f.known.version != "":
-		return "watch", f.resume(ctx)
-	case f.listFirst:
-		if err := f.list(ctx); err != nil {
-			return "list", err
+	if f.known.version != "" {
+		if err := f.resume(ctx); !errors.Is(err, errExpired) {
+			return "watch", err
 		}
-		return "watch", f.resume(ctx)
-	default:
+		// As after each restart of the API server. The list is asked for at once, however
+		// long the pauses have become meanwhile.
+		f.known.version = ""
+	}
+	if !f.listFirst {
 		return "watch", f.watchList(ctx)
 	}
+	if err := f.list(ctx); err != nil {
+		return "list", err
+	}
+	return "watch", f.resume(ctx)
 }
 
 // watchList streams the list and then its changes. The verb watch is enough for it.
@@ -46,22 +51,38 @@ func (f *feed) watchList(ctx context.Context) error {
 		return err
 	}
 	defer r.close()
-	whole := newInventory()
-	for {
-		r.within(f.timing.listed, errNoWatchList)
-		e, err := r.next()
-		if err != nil {
-			return err
-		}
-		whole.apply(e)
-		if e.listEnd {
-			whole.version = e.object.ResourceVersion
-			break
-		}
+	whole, err := f.streamed(r)
+	if err != nil {
+		return err
 	}
 	f.known = whole
 	f.succeed()
 	return f.follow(r)
+}
+
+// streamed returns what a watch brings up to the end of the list. Servers that do not stream
+// lists send changes without end, so that only slices that are new count as progress.
+func (f *feed) streamed(r *request) (*inventory, error) {
+	whole := newInventory()
+	r.within(f.timing.listed, errNoWatchList)
+	for most := 0; ; {
+		e, err := r.next()
+		switch {
+		case errors.Is(err, errEnded), errors.Is(err, errExpired):
+			// Not in the order of things here, and to be reported.
+			return nil, fmt.Errorf("%w: %s", errIncomplete, err.Error())
+		case err != nil:
+			return nil, err
+		case e.listEnd:
+			whole.version = e.object.ResourceVersion
+			return whole, nil
+		}
+		whole.apply(e)
+		if len(whole.slices) > most {
+			most = len(whole.slices)
+			r.within(f.timing.listed, errNoWatchList)
+		}
+	}
 }
 
 // list asks for all slices at once, of servers that do not stream them.
@@ -71,6 +92,7 @@ func (f *feed) list(ctx context.Context) error {
 		return err
 	}
 	defer r.close()
+	r.within(f.timing.silence, errNoAnswer) // it may be large, and the way narrow
 	all, err := r.list()
 	if err != nil {
 		return err

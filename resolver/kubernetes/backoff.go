@@ -18,23 +18,23 @@ const (
 
 // backoff counts failures and says how long to wait after each.
 type backoff struct {
-	longest  time.Duration
 	failures int
 	next     time.Duration
 }
 
 func (b *backoff) reset() { b.failures, b.next = 0, 0 }
 
-// pause counts a failure, and returns the time to wait before the next attempt.
-func (b *backoff) pause() time.Duration {
+// pause counts a failure, and returns the time to wait before the next attempt. It is never
+// above longest, and neither is what later pauses grow from.
+func (b *backoff) pause(longest time.Duration) time.Duration {
 	b.failures++
 	switch b.failures {
 	case 1:
 		return 0
 	case 2:
-		b.next = firstPause
+		b.next = min(firstPause, longest)
 	default:
-		b.next = min(time.Duration(float64(b.next)*growth), b.longest)
+		b.next = min(time.Duration(float64(b.next)*growth), longest)
 	}
-	return time.Duration(float64(b.next) * (1 + jitter*(2*rand.Float64()-1)))
+	return time.Duration(float64(b.next) * (1 - jitter*rand.Float64()))
 }

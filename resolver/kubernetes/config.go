@@ -57,10 +57,10 @@ type Config struct {
 	Scheme string
 
 	// MaxBackoff is the longest pause between two requests to an API server that refuses them
-	// or fails. Pauses begin at none, then 100 ms, and grow by 1.6 each, with a jitter of 20 %.
-	// While no connection can be made they are at most a second. A Retry-After of
-	// the API server is respected beyond it. If it is zero, it is DefaultMaxBackoff; the
-	// least is 100 ms.
+	// or fails. Pauses begin at none, then 100 ms, and grow by 1.6 each, and each is made
+	// shorter by up to 20 % at random. While no connection can be made they are at most a
+	// second. A Retry-After of the API server is respected beyond it, up to 30 s. If it is
+	// zero, it is DefaultMaxBackoff; the least is 100 ms.
 	MaxBackoff time.Duration
 }
 

@@ -125,14 +125,22 @@ func TestConfigIsCopied(t *testing.T) {
 }
 
 func TestBackoff(t *testing.T) {
-	b := backoff{longest: time.Second}
-	assert.Zero(t, b.pause(), "the first attempt follows at once")
-	least, most := b.pause(), time.Duration(0)
-	assert.InDelta(t, firstPause, least, jitter*float64(firstPause)+1)
-	for range 50 {
-		most = max(most, b.pause())
+	var b backoff
+	between := func(longest, low, high time.Duration) {
+		t.Helper()
+		got := b.pause(longest)
+		assert.GreaterOrEqual(t, got, low)
+		assert.LessOrEqual(t, got, high)
 	}
-	assert.InDelta(t, time.Second, most, jitter*float64(time.Second)+1)
+	assert.Zero(t, b.pause(time.Second), "the first attempt follows at once")
+	between(time.Second, firstPause*8/10, firstPause)
+	between(time.Second, firstPause*12/10, firstPause*16/10)
+	for range 50 {
+		b.pause(time.Second)
+	}
+	between(time.Second, 800*time.Millisecond, time.Second)
+	between(time.Minute, 1200*time.Millisecond, 1600*time.Millisecond)
+	between(firstPause, firstPause*8/10, firstPause)
 	b.reset()
-	assert.Zero(t, b.pause())
+	assert.Zero(t, b.pause(time.Second))
 }

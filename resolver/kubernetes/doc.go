@@ -38,10 +38,11 @@
 // # Endpoints
 //
 // All slices of a service are merged. A pod is one endpoint (by its UID) with all its
-// addresses, IPv4 before IPv6. Endpoints are used that are ready, or where nothing is said;
-// if there are none, those that are terminating and still serving, as kube-proxy does. Hints
-// are followed if Config.Zone or Config.Node is set. The order is that of the addresses; a
-// list that is equal to the last one is not published again.
+// addresses, IPv4 before IPv6, and no address is in two endpoints. Addresses are used that
+// are ready, or where nothing is said; if there are none, those that are terminating and
+// still serving, as kube-proxy does. Hints are followed if Config.Zone or Config.Node is set.
+// The order is that of the addresses; a list that is equal to the last one is not published
+// again.
 //
 // If there are no endpoints, an empty list is published and the reason reported: no slices,
 // no endpoints, none ready, no such port. Calls fail with it, at codes.Unavailable, unless
@@ -66,8 +67,9 @@
 // the channels, and is a line in grpc's log when it begins and when it ends. Attempts go on
 // with pauses of at most Config.MaxBackoff, a second if no connection can be made.
 //   - Watches that the server ends are made again at once, from where they were.
-//   - If the history since then is gone (status 410), the list is streamed anew, and replaces
-//     the last one when it is complete.
+//   - If the history since then is gone (status 410), as after most restarts of the API
+//     server, the list is streamed anew, at once, and replaces the last one when it is
+//     complete.
 //   - A server that hangs is found out by an HTTP/2 ping after 15 s of silence, within 5 s. A
 //     request that is not answered is given up after 15 s.
 //   - A watch without events for two minutes, not even the bookmarks of every minute, is made

@@ -19,6 +19,8 @@ var (
 	errExpired = errors.New("the API server no longer has the history since the last change")
 	// errNoWatchList says that the server does not stream lists.
 	errNoWatchList = errors.New("the API server does not stream lists")
+	// errIncomplete says that a streamed list came to an end before its end.
+	errIncomplete = errors.New("the watch ended before the list was complete")
 	// errSilent says that a watch brought not even bookmarks.
 	errSilent = errors.New("the API server sent nothing for too long")
 	// errNoAnswer says that a request was not answered.
@@ -77,8 +79,12 @@ func retryAfter(err error) time.Duration {
 func explain(err error, verb string, service serviceKey) error {
 	switch code(err) {
 	case http.StatusForbidden:
-		return fmt.Errorf(`kubernetes: no permission to %s endpointslices.discovery.k8s.io for %v: grant the verb %q on apiGroup "discovery.k8s.io", resource "endpointslices", by a Role in namespace %q: %w`,
-			verb, service, verb, service.namespace, err)
+		why := ""
+		if verb == "list" {
+			why = ", because the API server does not stream lists, or not in time"
+		}
+		return fmt.Errorf(`kubernetes: no permission to %s endpointslices.discovery.k8s.io for %v: grant the verb %q on apiGroup "discovery.k8s.io", resource "endpointslices", by a Role in namespace %q%s: %w`,
+			verb, service, verb, service.namespace, why, err)
 	case http.StatusUnauthorized:
 		return fmt.Errorf("kubernetes: the API server does not accept the credentials with which to %s endpointslices for %v: the token or certificate is missing, expired or of another cluster: %w",
 			verb, service, err)

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/resolver"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
@@ -30,9 +32,9 @@ func followed(t *testing.T, tm timing) (*fakeapiserver.Server, *channel) {
 
 func TestWatchEndsOften(t *testing.T) {
 	tm := quick()
-	tm.steady = 20 * time.Millisecond
+	tm.steady = 10 * time.Millisecond
 	server := startServer(t)
-	server.SetWatchDuration(60 * time.Millisecond)
+	server.SetWatchDuration(150 * time.Millisecond)
 	create(t, server, slice("users", "a", 80, "10.0.0.1"))
 	c := newChannel()
 	build(t, newTestBuilder(t, Config{REST: server.RESTConfig(), MaxBackoff: time.Hour}, tm), c, "kubernetes:///users.shop")
@@ -41,8 +43,8 @@ func TestWatchEndsOften(t *testing.T) {
 		update(t, server, slice("users", "a", 80, host))
 		c.awaitAddresses(t, host+":80")
 	}
-	// With pauses that grow, thirty watches would take far longer than a test may.
-	require.NoError(t, server.Wait(within(t), "watch", 30))
+	// With pauses that grow, so many watches would take far longer than a test may.
+	require.NoError(t, server.Wait(within(t), "watch", 18))
 	_, errs := c.counts()
 	assert.Zero(t, errs, "an ended watch is no error")
 	lists := 0
@@ -165,6 +167,46 @@ func TestServerWithoutStreamedLists(t *testing.T) {
 	}
 }
 
+// A server that knows nothing of streamed lists goes on to send changes.
+func TestBusyServerWithoutStreamedLists(t *testing.T) {
+	tm := quick()
+	tm.listed = 200 * time.Millisecond
+	server := startServer(t)
+	server.SetWatchList(fakeapiserver.WatchListUnknown)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	stop := make(chan struct{})
+	var changes sync.WaitGroup
+	defer changes.Wait()
+	defer close(stop)
+	changes.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(tick):
+				_, err := server.Update(slice("users", "a", 80, "10.0.0.1"))
+				assert.NoError(t, err)
+			}
+		}
+	})
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, tm), c, "kubernetes:///users.shop")
+	c.awaitAddresses(t, "10.0.0.1:80")
+}
+
+// Nothing but the bookmark ends a streamed list, whatever somebody writes into a slice.
+func TestSliceThatLooksLikeEndOfList(t *testing.T) {
+	server := startServer(t)
+	odd := slice("users", "a", 80, "10.0.0.1")
+	odd.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	create(t, server, odd, slice("users", "b", 80, "10.0.0.2"))
+	c := newChannel()
+	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
+	c.awaitAddresses(t, "10.0.0.1:80", "10.0.0.2:80")
+	states, _ := c.counts()
+	assert.Equal(t, 1, states)
+}
+
 func TestServerWithoutStreamedListsAndPermissionToList(t *testing.T) {
 	server := startServer(t)
 	server.SetWatchList(fakeapiserver.WatchListRefused)
@@ -172,7 +214,7 @@ func TestServerWithoutStreamedListsAndPermissionToList(t *testing.T) {
 	create(t, server, slice("users", "a", 80, "10.0.0.1"))
 	c := newChannel()
 	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
-	c.awaitError(t, 0, "no permission to list", `grant the verb "list"`)
+	c.awaitError(t, 0, "no permission to list", `grant the verb "list"`, "does not stream lists")
 	server.SetWatchList(fakeapiserver.WatchListServed) // it was updated
 	c.awaitAddresses(t, "10.0.0.1:80")
 }
@@ -211,15 +253,17 @@ func TestServerHangs(t *testing.T) {
 }
 
 func TestCloseWhileServerHangs(t *testing.T) {
+	tm := defaultTiming()
+	tm.answer, tm.ping = time.Hour, time.Hour // so that nothing but Close ends requests
 	server := startServer(t)
 	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, defaultTiming())
+	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, tm)
 	following, connecting := newChannel(), newChannel()
 	r, err := b.Build(target(t, "kubernetes:///users.shop"), following, resolver.BuildOptions{})
 	require.NoError(t, err)
 	following.awaitAddresses(t, "10.0.0.1:80")
 	server.Hang()
-	other := newTestBuilder(t, Config{REST: server.RESTConfig()}, defaultTiming())
+	other := newTestBuilder(t, Config{REST: server.RESTConfig()}, tm)
 	q, err := other.Build(target(t, "kubernetes:///users.shop"), connecting, resolver.BuildOptions{})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return server.Connections() == 2 }, patience, tick)

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ type feed struct {
 	service serviceKey
 	links   *links
 	timing  timing
+	longest time.Duration // of the pauses between attempts
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -51,9 +53,9 @@ type outage struct {
 func startFeed(service serviceKey, l *links, longest time.Duration) *feed {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &feed{
-		service: service, links: l, timing: l.timing,
+		service: service, links: l, timing: l.timing, longest: longest,
 		cancel: cancel, done: make(chan struct{}), changed: make(chan struct{}),
-		known: newInventory(), pauses: backoff{longest: longest},
+		known: newInventory(),
 	}
 	go f.run(ctx)
 	return f
@@ -104,7 +106,11 @@ func (f *feed) judge(verb string, err error) time.Duration {
 	if f.steady {
 		f.pauses.reset()
 	}
-	pause := f.pauses.pause()
+	longest := f.longest
+	if unreachable(err) {
+		longest = min(longest, longestUnreachable)
+	}
+	pause := f.pauses.pause(longest)
 	switch {
 	case errors.Is(err, errEnded):
 		return pause
@@ -120,16 +126,13 @@ func (f *feed) judge(verb string, err error) time.Duration {
 		f.unlink(true)
 		return pause
 	}
-	if verb == "list" {
-		f.listFirst = false // the verb may be missing, or the server another one by now
+	if verb == "list" && code(err) == http.StatusForbidden {
+		f.listFirst = false // only the verb watch is granted: the server may stream lists by now
 	}
 	if !refused(err) {
 		f.unlink(true)
 	}
 	f.fail(explain(err, verb, f.service))
-	if unreachable(err) {
-		return min(pause, longestUnreachable)
-	}
 	return max(pause, retryAfter(err))
 }
 

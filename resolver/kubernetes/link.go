@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -137,7 +136,7 @@ func (l *links) transport(tc *transport.Config, d *dialer) (*http.Transport, err
 		Proxy:               proxy,
 		DialContext:         d.dial,
 		TLSClientConfig:     tlsConfig,
-		TLSHandshakeTimeout: 10 * time.Second,
+		TLSHandshakeTimeout: l.timing.answer,
 		IdleConnTimeout:     l.timing.idle,
 		DisableCompression:  tc.DisableCompression,
 		ForceAttemptHTTP2:   len(tc.TLS.NextProtos) == 0 || slices.Contains(tc.TLS.NextProtos, "h2"),

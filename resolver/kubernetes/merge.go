@@ -3,7 +3,6 @@ package kubernetes
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"google.golang.org/grpc/resolver"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // resolution is what the slices of a service come to for one target.
@@ -32,38 +32,53 @@ func resolve(set []*discoveryv1.EndpointSlice, d destination, here place) resolu
 
 // entry is one address of one endpoint of one slice.
 type entry struct {
-	backend string // the pod's UID, or the address where there is none
+	backend backendKey
 	address netAddress
 	ready   bool
 	leaving bool // serving its last calls: serving and terminating
 	hints   *discoveryv1.EndpointHints
 }
 
-// netAddress is an address to connect to, and its host for sorting.
+// backendKey is what the addresses of an endpoint lead to: a pod, by its UID, or where that is
+// not said whatever has the first address.
+type backendKey struct {
+	uid  types.UID
+	host string
+}
+
+// netAddress is an address to connect to.
 type netAddress struct {
 	host string
+	ip   netip.Addr // the host, for sorting, if it is no name
 	port int32
+}
+
+func newNetAddress(host string, port int32) netAddress {
+	ip, _ := netip.ParseAddr(host) // else it is a name
+	return netAddress{host: host, ip: ip, port: port}
 }
 
 func (a netAddress) String() string { return net.JoinHostPort(a.host, strconv.Itoa(int(a.port))) }
 
 // compare puts IPv4 before IPv6, both in the order of their bytes, and names last.
 func (a netAddress) compare(b netAddress) int {
-	x, errX := netip.ParseAddr(a.host)
-	y, errY := netip.ParseAddr(b.host)
 	switch {
-	case errX == nil && errY != nil:
+	case a.ip.IsValid() && !b.ip.IsValid():
 		return -1
-	case errX != nil && errY == nil:
+	case !a.ip.IsValid() && b.ip.IsValid():
 		return 1
 	}
-	return cmp.Or(x.Compare(y), cmp.Compare(a.host, b.host), cmp.Compare(a.port, b.port))
+	return cmp.Or(a.ip.Compare(b.ip), cmp.Compare(a.host, b.host), cmp.Compare(a.port, b.port))
 }
 
 // entriesOf returns what the slices that have the port consist of. All addresses of an
 // endpoint lead to the same backend, says the API.
 func entriesOf(set []*discoveryv1.EndpointSlice, p port) []entry {
-	var all []entry
+	size := 0
+	for _, slice := range set {
+		size += len(slice.Endpoints)
+	}
+	all := make([]entry, 0, size)
 	for _, slice := range set {
 		number, ok := p.in(slice)
 		if !ok {
@@ -72,7 +87,7 @@ func entriesOf(set []*discoveryv1.EndpointSlice, p port) []entry {
 		for i := range slice.Endpoints {
 			e := &slice.Endpoints[i]
 			for _, host := range e.Addresses {
-				all = append(all, newEntry(e, e.Addresses[0], netAddress{host: host, port: number}))
+				all = append(all, newEntry(e, e.Addresses[0], newNetAddress(host, number)))
 			}
 		}
 	}
@@ -85,17 +100,18 @@ func newEntry(e *discoveryv1.Endpoint, first string, address netAddress) entry {
 	ready := c.Ready == nil || *c.Ready
 	serving := c.Serving == nil || *c.Serving
 	terminating := c.Terminating != nil && *c.Terminating
-	backend := "address " + first
+	of := backendKey{host: first}
 	if e.TargetRef != nil && e.TargetRef.UID != "" {
-		backend = "uid " + string(e.TargetRef.UID)
+		of = backendKey{uid: e.TargetRef.UID}
 	}
-	return entry{backend: backend, address: address, ready: ready, leaving: !ready && serving && terminating, hints: e.Hints}
+	return entry{backend: of, address: address, ready: ready, leaving: !ready && serving && terminating, hints: e.Hints}
 }
 
 // available returns the entries that are ready and true, or if there are none those that
 // serve their last calls and false, as kube-proxy does: they are better than nothing while
 // the last pods go.
 func available(all []entry) (entries []entry, ready bool) {
+	entries = make([]entry, 0, len(all))
 	var leaving []entry
 	for _, e := range all {
 		switch {
@@ -112,25 +128,26 @@ func available(all []entry) (entries []entry, ready bool) {
 }
 
 // group makes one endpoint of all addresses of a backend, which may be in several slices: one
-// for each IP family, and for a moment two while it moves from one slice to another.
+// for each IP family, and for a moment two while it moves from one slice to another. Each
+// address is in one endpoint, also while a pod and its successor both have it. The entries
+// get another order.
 func group(entries []entry) []resolver.Endpoint {
-	backends := make(map[string][]netAddress)
-	for _, e := range entries {
-		backends[e.backend] = append(backends[e.backend], e.address)
-	}
-	for name, addresses := range backends {
-		slices.SortFunc(addresses, netAddress.compare)
-		backends[name] = slices.Compact(addresses)
-	}
-	sorted := slices.SortedFunc(maps.Values(backends), func(a, b []netAddress) int {
-		return slices.CompareFunc(a, b, netAddress.compare)
+	slices.SortFunc(entries, func(a, b entry) int {
+		return cmp.Or(a.address.compare(b.address), cmp.Compare(a.backend.uid, b.backend.uid), cmp.Compare(a.backend.host, b.backend.host))
 	})
-	endpoints := make([]resolver.Endpoint, len(sorted))
-	for i, addresses := range sorted {
-		endpoints[i].Addresses = make([]resolver.Address, len(addresses))
-		for j, address := range addresses {
-			endpoints[i].Addresses[j].Addr = address.String()
+	endpoints := make([]resolver.Endpoint, 0, len(entries))
+	index := make(map[backendKey]int, len(entries))
+	for i, e := range entries {
+		if i > 0 && e.address == entries[i-1].address {
+			continue
 		}
+		at, known := index[e.backend]
+		if !known {
+			at = len(endpoints)
+			index[e.backend] = at
+			endpoints = append(endpoints, resolver.Endpoint{})
+		}
+		endpoints[at].Addresses = append(endpoints[at].Addresses, resolver.Address{Addr: e.address.String()})
 	}
 	return endpoints
 }

@@ -1,6 +1,8 @@
 package kubernetes
 
 import (
+	"math/rand/v2"
+	"net/netip"
 	"strconv"
 	"testing"
 
@@ -70,6 +72,55 @@ func TestResolveDualStack(t *testing.T) {
 	want := [][]string{{"10.0.0.1:80", "[fd00::1]:80"}, {"10.0.0.2:80", "[fd00::2]:80"}, {"[fd00::3]:80"}}
 	for _, set := range [][]*discoveryv1.EndpointSlice{{four, six}, {six, four}} {
 		assert.Equal(t, want, backends(resolve(set, named(port{}), place{}).endpoints))
+	}
+}
+
+// The slices of a pod's families are changed one after the other. No address is used that is
+// not said to be ready, and none is lost that is.
+func TestResolveDualStackBetweenChanges(t *testing.T) {
+	yes, no, going := conditions(ptr(true), nil, nil), conditions(ptr(false), nil, nil), conditions(ptr(false), ptr(true), ptr(true))
+	for name, c := range map[string]struct {
+		four, six discoveryv1.EndpointConditions
+		want      [][]string
+	}{
+		"becomes ready":  {four: yes, six: no, want: [][]string{{"10.0.0.1:80"}}},
+		"is terminating": {four: going, six: yes, want: [][]string{{"[fd00::1]:80"}}},
+		"last to go":     {four: going, six: going, want: [][]string{{"10.0.0.1:80", "[fd00::1]:80"}}},
+	} {
+		four, six := slice("users", "four", 80), slice("users", "six", 80)
+		four.Endpoints = []discoveryv1.Endpoint{pod(endpointIn("10.0.0.1", c.four), "u1")}
+		six.Endpoints = []discoveryv1.Endpoint{pod(endpointIn("fd00::1", c.six), "u1")}
+		got := resolve([]*discoveryv1.EndpointSlice{four, six}, named(port{}), place{})
+		assert.Equal(t, c.want, backends(got.endpoints), name)
+	}
+}
+
+// A pod that is gone and its successor can share an address until all slices are changed.
+func TestResolveAddressOfTwoPods(t *testing.T) {
+	yes := conditions(ptr(true), nil, nil)
+	old, six, fresh := slice("users", "a", 80), slice("users", "b", 80), slice("users", "c", 80)
+	old.Endpoints = []discoveryv1.Endpoint{pod(endpointIn("10.0.0.1", yes), "u1")}
+	six.Endpoints = []discoveryv1.Endpoint{pod(endpointIn("fd00::1", yes), "u2")}
+	fresh.Endpoints = []discoveryv1.Endpoint{pod(endpointIn("10.0.0.1", yes), "u2"), pod(endpointIn("10.0.0.1", yes), "u3")}
+	got := resolve([]*discoveryv1.EndpointSlice{old, six, fresh}, named(port{}), place{})
+	assert.Equal(t, [][]string{{"10.0.0.1:80"}, {"[fd00::1]:80"}}, backends(got.endpoints))
+}
+
+// A thousand slices are the pods of the largest clusters.
+func BenchmarkResolve(b *testing.B) {
+	set := make([]*discoveryv1.EndpointSlice, 1000)
+	for i := range set {
+		set[i] = slice("users", strconv.Itoa(i), 80)
+		for j := range 100 {
+			host := netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), byte(j)}).String()
+			set[i].Endpoints = append(set[i].Endpoints, pod(endpointIn(host, conditions(ptr(true), nil, nil)), host))
+		}
+	}
+	rand.Shuffle(len(set), func(i, j int) { set[i], set[j] = set[j], set[i] })
+	for b.Loop() {
+		if got := resolve(set, named(port{}), place{}); len(got.endpoints) != 100_000 {
+			b.Fatal(len(got.endpoints))
+		}
 	}
 }
 

@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 )
 
 // request is one GET of EndpointSlices under a watchdog: it is cancelled when nothing has
@@ -43,7 +43,7 @@ func (k *link) get(ctx context.Context, service serviceKey, parameters map[strin
 	for name, value := range parameters {
 		get.Param(name, value)
 	}
-	body, err := get.Stream(r.ctx)
+	body, err := stream(r.ctx, get)
 	if err != nil {
 		err = cause(r.ctx, err)
 		r.close()
@@ -52,6 +52,44 @@ func (k *link) get(ctx context.Context, service serviceKey, parameters map[strin
 	r.body = body
 	r.in = json.NewDecoder(bufio.NewReader(body))
 	return r, nil
+}
+
+// reaction is how long a transport may take to give up a request that is cancelled. The user's
+// own parts of it, such as a plugin for credentials, may know nothing of the request.
+const reaction = time.Second
+
+// stream sends a request and returns the body of its answer. It returns soon after the end of
+// ctx, whatever the transport does.
+func stream(ctx context.Context, get *rest.Request) (io.ReadCloser, error) {
+	type answer struct {
+		body io.ReadCloser
+		err  error
+	}
+	answered, left := make(chan answer), make(chan struct{})
+	go func() {
+		body, err := get.Stream(ctx)
+		select {
+		case answered <- answer{body, err}:
+		case <-left:
+			if err == nil {
+				_ = body.Close()
+			}
+		}
+	}()
+	select {
+	case a := <-answered:
+		return a.body, a.err
+	case <-ctx.Done():
+	}
+	patience := time.NewTimer(reaction)
+	defer patience.Stop()
+	select {
+	case a := <-answered:
+		return a.body, a.err
+	case <-patience.C:
+		close(left)
+		return nil, ctx.Err()
+	}
 }
 
 // close ends the request.
@@ -84,6 +122,8 @@ func (r *request) next() (event, error) {
 	if err := r.in.Decode(&raw); err != nil {
 		if errors.Is(err, io.EOF) {
 			err = errEnded
+		} else {
+			err = fmt.Errorf("the watch broke off: %w", err)
 		}
 		return event{}, cause(r.ctx, err)
 	}
@@ -99,6 +139,7 @@ func (r *request) next() (event, error) {
 		return event{}, fmt.Errorf("an event of the API server cannot be read: %w", err)
 	}
 	object.ManagedFields = nil // a third of the memory, and of no use
-	end, _ := strconv.ParseBool(object.Annotations[metav1.InitialEventsAnnotationKey])
-	return event{kind: watch.EventType(raw.Type), object: object, listEnd: end}, nil
+	e := event{kind: watch.EventType(raw.Type), object: object}
+	e.listEnd = e.kind == watch.Bookmark && object.Annotations[metav1.InitialEventsAnnotationKey] == "true"
+	return e, nil
 }

@@ -2,7 +2,9 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"google.golang.org/grpc/resolver"
@@ -29,7 +31,7 @@ func startResolver(b *builder, d destination, cc resolver.ClientConn) *channelRe
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &channelResolver{
 		builder: b, feed: b.follow(d.service), destination: d, cc: cc,
-		cancel: cancel, done: make(chan struct{}), pauses: backoff{longest: b.longest},
+		cancel: cancel, done: make(chan struct{}),
 	}
 	go r.run(ctx)
 	return r
@@ -50,18 +52,33 @@ func (r *channelResolver) run(ctx context.Context) {
 	defer close(r.done)
 	for ctx.Err() == nil {
 		v, changed := r.feed.look()
-		var again <-chan time.Time
-		stop := func() bool { return false }
-		if !r.give(v) {
-			timer := time.NewTimer(max(r.pauses.pause(), firstPause))
-			again, stop = timer.C, timer.Stop
+		began := time.Now()
+		accepted := r.give(v)
+		// A list of a hundred thousand endpoints takes a tenth of a second. When changes come
+		// all the time, no more than half of it is spent on them.
+		wait(ctx, min(time.Since(began), longestRest), nil)
+		if accepted {
+			wait(ctx, never, changed)
+		} else {
+			wait(ctx, max(r.pauses.pause(r.builder.longest), firstPause), changed)
 		}
-		select {
-		case <-changed:
-		case <-again:
-		case <-ctx.Done():
-		}
-		stop()
+	}
+}
+
+const (
+	// longestRest bounds the rest after a list that the channel was slow to take.
+	longestRest = time.Second
+	never       = math.MaxInt64
+)
+
+// wait returns after d, with the end of ctx, or when changed is closed.
+func wait(ctx context.Context, d time.Duration, changed <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-changed:
+	case <-ctx.Done():
 	}
 }
 
@@ -125,13 +142,14 @@ func (r *channelResolver) log(now resolution) {
 	r.logged = now
 }
 
-// report tells the channel an error, once.
+// report tells the channel an error, once, and nothing but its text: if a status of grpc is
+// wrapped in it, as from a dialer of the user's, calls that wait for ready would end.
 func (r *channelResolver) report(err error) {
 	switch {
 	case err == nil:
 		r.reported = ""
 	case err.Error() != r.reported:
 		r.reported = err.Error()
-		r.cc.ReportError(err)
+		r.cc.ReportError(errors.New(r.reported))
 	}
 }

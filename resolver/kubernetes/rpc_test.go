@@ -107,9 +107,11 @@ func awaitState(t *testing.T, conn *grpc.ClientConn, want connectivity.State) {
 }
 
 func TestCloseChannelWhileServerHangs(t *testing.T) {
+	tm := quick()
+	tm.answer = time.Hour // so that nothing but Close ends requests
 	server := startServer(t)
 	server.Hang()
-	conn, client := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop")
+	conn, client := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, tm), "kubernetes:///users.shop")
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, err := client.EmptyCall(ctx, new(testgrpc.Empty))

@@ -6,10 +6,11 @@ import "time"
 type timing struct {
 	// answer is how long a request may take to be answered, connecting included.
 	answer time.Duration
-	// listed is how long a streamed list may be silent before its end. A server that knows
-	// nothing of streamed lists never ends one.
+	// listed is how long a streamed list may bring nothing new before its end. A server that
+	// knows nothing of streamed lists never ends one.
 	listed time.Duration
-	// silence is how long a watch may be without events: bookmarks come once in a minute.
+	// silence is how long a watch may be without events: bookmarks come once in a minute. It
+	// bounds as well how long a list may take to be read.
 	silence time.Duration
 	// A connection that brings nothing for ping is asked, and dead if it does not answer
 	// within pong. client-go's own values, 30 s and 15 s, can only be set for a process.

@@ -68,7 +68,7 @@ func TestIdleOnEtcd(t *testing.T) {
 	offending := dial(t, addr, grpc.WithKeepaliveParams(grpckeepalive.ClientParameters(refused.Client)))
 
 	begin := time.Now()
-	within, stop := context.WithTimeout(t.Context(), *idle)
+	within, stop := context.WithTimeout(t.Context(), *idle+patience)
 	defer stop()
 	require.True(t, offending.WaitForStateChange(within, connectivity.Ready), "etcd has ended the connection")
 	t.Logf("foretold for %v, came after %v", foretold.After, time.Since(begin))

@@ -128,12 +128,12 @@ func (s *scene) findRestart(t *testing.T, w *witness) time.Duration {
 }
 
 // findRefusal returns what a call of a new channel fails with when the role is missing,
-// within two seconds, and after what time.
+// within the time to settle, and after what time.
 func (s *scene) findRefusal(t *testing.T, b resolver.Builder) (string, time.Duration) {
 	t.Helper()
 	s.revoke(t, s.namespace)
 	conn := fleet{}.connect(t, b, s.target())
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), settled)
 	defer cancel()
 	began := time.Now()
 	_, err := call(ctx, conn)

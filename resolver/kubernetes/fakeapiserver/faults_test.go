@@ -3,6 +3,8 @@ package fakeapiserver_test
 import (
 	"context"
 	"errors"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,10 +64,10 @@ func TestHang(t *testing.T) {
 	w := open(t, c, metav1.ListOptions{ResourceVersion: "1"})
 	server.Hang()
 	create(t, server, slice("a"))
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
 	for _, each := range []*discoveryclient.DiscoveryV1Client{c, client(t, server.RESTConfig())} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		_, err := each.EndpointSlices("shop").List(ctx, metav1.ListOptions{})
+		cancel()
 		assert.ErrorIs(t, err, context.DeadlineExceeded, "old and new connections hang")
 	}
 	select {
@@ -83,11 +85,7 @@ func TestBreakConnections(t *testing.T) {
 	w := open(t, c, metav1.ListOptions{ResourceVersion: "1"})
 	require.Equal(t, 1, server.Connections())
 	server.BreakConnections()
-	for {
-		if _, ok := next(t, w); !ok {
-			break
-		}
-	}
+	drain(t, w)
 	_, err := c.EndpointSlices("shop").List(within(t), metav1.ListOptions{})
 	assert.NoError(t, err)
 }
@@ -97,10 +95,11 @@ func TestStopAndRestart(t *testing.T) {
 	create(t, server, slice("a"))
 	url := server.URL()
 	c := client(t, server.RESTConfig())
-	open(t, c, metav1.ListOptions{ResourceVersion: "1"})
+	w := open(t, c, metav1.ListOptions{ResourceVersion: "1"})
 	server.Stop()
 	server.Stop()
 	assert.Zero(t, server.Connections())
+	drain(t, w) // after it the client knows that its connection is broken
 	_, err := c.EndpointSlices("shop").List(within(t), metav1.ListOptions{})
 	assert.ErrorContains(t, err, "refused")
 	create(t, server, slice("b"))
@@ -110,6 +109,24 @@ func TestStopAndRestart(t *testing.T) {
 	list, err := c.EndpointSlices("shop").List(within(t), metav1.ListOptions{})
 	require.NoError(t, err)
 	assert.Len(t, list.Items, 2)
+}
+
+func TestRestartWaitsForPort(t *testing.T) {
+	server := start(t)
+	server.Stop()
+	other, err := net.Listen("tcp", strings.TrimPrefix(server.URL(), "https://"))
+	require.NoError(t, err)
+	restarted := make(chan error, 1)
+	go func() { restarted <- server.Restart() }()
+	select {
+	case err := <-restarted:
+		require.Fail(t, "the port is taken", "%v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	require.NoError(t, other.Close())
+	require.NoError(t, <-restarted)
+	_, err = client(t, server.RESTConfig()).EndpointSlices("shop").List(within(t), metav1.ListOptions{})
+	assert.NoError(t, err)
 }
 
 func TestRotateCA(t *testing.T) {

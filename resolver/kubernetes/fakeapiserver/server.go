@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -54,7 +55,8 @@ func Start() (*Server, error) {
 }
 
 // Restart begins to listen again after Stop, on the same port. It does nothing if the server
-// runs, and fails if it is closed or the port is taken.
+// runs, and fails if it is closed, or if somebody else has taken the port and does not give it
+// back within ten seconds.
 func (s *Server) Restart() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +66,7 @@ func (s *Server) Restart() error {
 	if s.http != nil {
 		return nil
 	}
-	inner, err := net.Listen("tcp", s.address)
+	inner, err := listen(s.address)
 	if err != nil {
 		return fmt.Errorf("fakeapiserver: %w", err)
 	}
@@ -84,6 +86,21 @@ func (s *Server) Restart() error {
 		_ = server.ServeTLS(&listener{Listener: inner, gate: s.gate}, "", "")
 	}()
 	return nil
+}
+
+// portPatience is how long Restart waits for a port that is taken.
+const portPatience = 10 * time.Second
+
+// listen waits for the port, which anybody may use for a moment while the server is stopped.
+func listen(address string) (net.Listener, error) {
+	deadline := time.Now().Add(portPatience)
+	for {
+		l, err := net.Listen("tcp", address)
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(deadline) {
+			return l, err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // Stop breaks all connections and refuses new ones until Restart. Objects and their history

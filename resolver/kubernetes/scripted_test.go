@@ -1,0 +1,306 @@
+package kubernetes
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/status"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+)
+
+// script is an API server that answers as a test says, for tests in virtual time.
+type script func(out io.Writer, r *http.Request) error
+
+// RoundTrip runs the script. What it writes is the answer, with status 200; an error in
+// place of the first byte is that of the request.
+func (s script) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, out := io.Pipe()
+	begun := make(chan error, 1)
+	w := &scriptWriter{PipeWriter: out, begun: begun}
+	go func() {
+		err := s(w, r)
+		w.begin(err)
+		_ = out.CloseWithError(err)
+	}()
+	go func() {
+		<-r.Context().Done()
+		_ = out.CloseWithError(r.Context().Err())
+	}()
+	if err := <-begun; err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r}, nil
+}
+
+type scriptWriter struct {
+	*io.PipeWriter
+	once  sync.Once
+	begun chan<- error
+}
+
+func (w *scriptWriter) begin(err error) { w.once.Do(func() { w.begun <- err }) }
+
+func (w *scriptWriter) Write(b []byte) (int, error) {
+	w.begin(nil)
+	if len(b) == 0 {
+		return 0, nil
+	}
+	return w.PipeWriter.Write(b)
+}
+
+// begin sends the head of the answer.
+func begin(out io.Writer) { _, _ = out.Write(nil) }
+
+// tell sends an event of a watch.
+func tell(out io.Writer, kind watch.EventType, object any) {
+	raw, err := json.Marshal(object)
+	if err == nil {
+		err = json.NewEncoder(out).Encode(metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: raw}})
+	}
+	_ = err // the client has gone
+}
+
+// tellList streams a list of one slice, up to its end.
+func tellList(out io.Writer, version int, s *discoveryv1.EndpointSlice) {
+	tell(out, watch.Added, s)
+	tell(out, watch.Bookmark, &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
+		ResourceVersion: fmt.Sprint(version), Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+	}})
+}
+
+func tellExpired(out io.Writer) {
+	tell(out, watch.Error, &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version"})
+}
+
+// last keeps an answer open for d, or until the client leaves it.
+func last(r *http.Request, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-r.Context().Done():
+		return r.Context().Err()
+	}
+}
+
+const forever = 1000 * time.Hour
+
+func streamsWhole(r *http.Request) bool { return r.URL.Query().Get("sendInitialEvents") == "true" }
+
+// underScript runs a test in virtual time, with a channel of the service "users".
+func underScript(t *testing.T, s script, test func(t *testing.T, c *channel)) {
+	t.Helper()
+	underScriptWith(t, s, 0, test)
+}
+
+// underScriptWith does so with a channel that takes some time for each list.
+func underScriptWith(t *testing.T, s script, cost time.Duration, test func(t *testing.T, c *channel)) {
+	t.Helper()
+	config := Config{REST: &rest.Config{Host: "https://scripted", Transport: s}}
+	around := nowhere(t)
+	synctest.Test(t, func(t *testing.T) {
+		b, err := newBuilder(config, around, defaultTiming())
+		require.NoError(t, err)
+		c := newChannel()
+		c.refuse = func(resolver.State) error {
+			time.Sleep(cost)
+			return nil
+		}
+		build(t, b, c, "kubernetes:///users.shop")
+		test(t, c)
+	})
+}
+
+func TestStreamedListThatIsCutOff(t *testing.T) {
+	for name, cut := range map[string]func(io.Writer){
+		"in the orderly way": func(io.Writer) {},
+		"by status 410":      tellExpired,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int32
+			underScript(t, func(out io.Writer, _ *http.Request) error {
+				asked.Add(1)
+				tell(out, watch.Added, slice("users", "a", 80, "10.0.0.1"))
+				cut(out)
+				return nil
+			}, func(t *testing.T, c *channel) {
+				c.awaitError(t, 0, "before the list was complete")
+				time.Sleep(10 * time.Minute)
+				states, errs := c.counts()
+				assert.Zero(t, states, "a part of a list is not published")
+				assert.Equal(t, 1, errs)
+				assert.Less(t, asked.Load(), int32(200), "pauses grow")
+			})
+		})
+	}
+}
+
+// A restarted API server has no history of the time before. The list is asked for at once,
+// however long the pauses have become.
+func TestBackFromLongOutage(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	// Virtual time begins with the year 2000.
+	back := time.Date(2000, 1, 1, 0, 10, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		starting int32 // requests that are refused before it is ready
+		within   time.Duration
+	}{
+		"ready":       {within: longestUnreachable},
+		"not ready":   {starting: 1, within: longestUnreachable + 2*time.Second},
+		"not for two": {starting: 2, within: longestUnreachable + 5*time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked, starting atomic.Int32
+			starting.Store(c.starting)
+			underScript(t, func(out io.Writer, r *http.Request) error {
+				switch {
+				case asked.Add(1) == 1:
+					tellList(out, 5, slice("users", "a", 80, "10.0.0.1"))
+					return last(r, 2*time.Second)
+				case time.Now().Before(back):
+					return refused
+				case starting.Add(-1) >= 0:
+					return io.ErrUnexpectedEOF
+				case streamsWhole(r):
+					tellList(out, 9, slice("users", "a", 80, "10.0.0.2"))
+					return last(r, forever)
+				default:
+					tellExpired(out)
+					return nil
+				}
+			}, func(t *testing.T, ch *channel) {
+				ch.awaitAddresses(t, "10.0.0.1:80")
+				time.Sleep(time.Until(back))
+				ch.awaitAddresses(t, "10.0.0.2:80")
+				assert.LessOrEqual(t, time.Since(back), c.within)
+			})
+		})
+	}
+}
+
+func oneSlice(hosts ...string) *discoveryv1.EndpointSliceList {
+	return &discoveryv1.EndpointSliceList{
+		ListMeta: metav1.ListMeta{ResourceVersion: "5"},
+		Items:    []discoveryv1.EndpointSlice{*slice("users", "a", 80, hosts...)},
+	}
+}
+
+func TestListThatTakesLong(t *testing.T) {
+	underScript(t, func(out io.Writer, r *http.Request) error {
+		switch {
+		case streamsWhole(r):
+			begin(out) // and never the end of the list
+		case r.URL.Query().Get("watch") == "":
+			begin(out)
+			if err := last(r, time.Minute); err != nil {
+				return err
+			}
+			return json.NewEncoder(out).Encode(oneSlice("10.0.0.1"))
+		default:
+			begin(out)
+		}
+		return last(r, forever)
+	}, func(t *testing.T, c *channel) {
+		time.Sleep(2 * time.Minute)
+		c.awaitAddresses(t, "10.0.0.1:80")
+		_, errs := c.counts()
+		assert.Zero(t, errs)
+	})
+}
+
+// A large list costs a channel time. Changes that come all the time do not take it all.
+func TestChangesInRapidSuccession(t *testing.T) {
+	const cost, pace = 50 * time.Millisecond, 10 * time.Millisecond
+	underScriptWith(t, func(out io.Writer, r *http.Request) error {
+		tellList(out, 5, slice("users", "a", 80, "10.0.0.1"))
+		for i := range 1000 {
+			tell(out, watch.Modified, slice("users", "a", 80, fmt.Sprintf("10.1.%d.%d", i/250, i%250)))
+			if err := last(r, pace); err != nil {
+				return err
+			}
+		}
+		return last(r, forever)
+	}, cost, func(t *testing.T, c *channel) {
+		c.awaitAddresses(t, "10.1.3.249:80")
+		states, _ := c.counts()
+		assert.Less(t, states, int(1000*pace/cost)*6/10)
+	})
+}
+
+// What is known of an old server stays known when a list fails.
+func TestListIsAskedForAgain(t *testing.T) {
+	var lists, streamed atomic.Int32
+	underScript(t, func(out io.Writer, r *http.Request) error {
+		switch {
+		case streamsWhole(r):
+			streamed.Add(1)
+		case r.URL.Query().Get("watch") != "":
+		case lists.Add(1) < 4:
+			return io.ErrUnexpectedEOF
+		default:
+			return json.NewEncoder(out).Encode(oneSlice("10.0.0.1"))
+		}
+		begin(out)
+		return last(r, forever)
+	}, func(t *testing.T, c *channel) {
+		c.awaitAddresses(t, "10.0.0.1:80")
+		assert.EqualValues(t, 1, streamed.Load())
+	})
+}
+
+// Calls that wait for ready would end with an error that has a status of its own.
+func TestReportedErrorsHaveNoStatus(t *testing.T) {
+	underScript(t, func(io.Writer, *http.Request) error {
+		return status.Error(codes.PermissionDenied, "the tunnel is closed")
+	}, func(t *testing.T, c *channel) {
+		c.awaitError(t, 0, "the tunnel is closed")
+		_, errs, _ := c.look()
+		_, has := status.FromError(errs[0])
+		assert.False(t, has)
+		assert.True(t, strings.HasPrefix(errs[0].Error(), "kubernetes: "))
+	})
+}
+
+// A plugin for credentials, for instance, knows nothing of the request that waits for it.
+func TestTransportThatHangs(t *testing.T) {
+	var release chan struct{} // made in virtual time
+	config := Config{REST: &rest.Config{Host: "https://scripted", Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+		<-release
+		return nil, io.ErrUnexpectedEOF
+	})}}
+	around := nowhere(t)
+	synctest.Test(t, func(t *testing.T) {
+		release = make(chan struct{})
+		defer close(release)
+		b, err := newBuilder(config, around, defaultTiming())
+		require.NoError(t, err)
+		c := newChannel()
+		r, err := b.Build(target(t, "kubernetes:///users.shop"), c, resolver.BuildOptions{})
+		require.NoError(t, err)
+		c.awaitError(t, 0, "did not answer in time")
+		closing := time.Now()
+		r.Close()
+		assert.LessOrEqual(t, time.Since(closing), reaction)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
