@@ -32,5 +32,5 @@
 // A connection that is lost is made again at once, and after failures with gRPC's backoff
 // (grpc.WithConnectParams). An endpoint that can be connected to again cuts the backoff of the
 // others short, once. And while nothing is connected at all there are two attempts a second
-// to each endpoint, for half a minute.
+// to each endpoint, twenty in all at most, for half a minute.
 package balancer
