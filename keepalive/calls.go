@@ -29,6 +29,9 @@ const (
 	defaultCallTimeout = 30 * time.Second
 )
 
+// messageHeader is how many bytes gRPC puts before each message, and keeps with it.
+const messageHeader = 5
+
 // How a connection is made again.
 const (
 	reconnectDelay    = 100 * time.Millisecond
@@ -90,7 +93,7 @@ func (c Calls) DialOptions() ([]grpc.DialOption, error) {
 	}
 	return []grpc.DialOption{
 		grpc.WithDefaultServiceConfig(config),
-		grpc.WithDefaultCallOptions(grpc.MaxRetryRPCBufferSize(keep)),
+		grpc.WithDefaultCallOptions(grpc.MaxRetryRPCBufferSize(keep + messageHeader)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: reconnectDelay, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxReconnectDelay},
 			MinConnectTimeout: minConnectTimeout,

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/keepalive"
 )
@@ -110,6 +111,7 @@ func TestRepeatedOrNot(t *testing.T) {
 		"repeatable, with a large request":   {calls: keepalive.Calls{Repeatable: []string{unary}}, refusals: 4, want: codes.OK, attempts: 5},
 		"repeatable, refused for good":       {calls: keepalive.Calls{Repeatable: []string{unary}}, refusals: 9, want: codes.Unavailable, attempts: 5},
 		"repeatable, longer than MaxRequest": {calls: keepalive.Calls{Repeatable: []string{unary}, MaxRequest: kib}, refusals: 1, want: codes.Unavailable, attempts: 1},
+		"repeatable, as long as MaxRequest":  {calls: keepalive.Calls{Repeatable: []string{unary}, MaxRequest: proto.Size(large)}, refusals: 1, want: codes.OK, attempts: 2},
 		"once":                               {calls: keepalive.Calls{Once: []string{unary}}, refusals: 1, want: codes.Unavailable, attempts: 1},
 		"once, in a repeatable service":      {calls: keepalive.Calls{Repeatable: []string{"/grpc.testing.TestService/"}, Once: []string{unary}}, refusals: 1, want: codes.Unavailable, attempts: 1},
 		"another method is repeatable":       {calls: keepalive.Calls{Repeatable: []string{empty}}, refusals: 1, want: codes.Unavailable, attempts: 1},

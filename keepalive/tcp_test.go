@@ -79,7 +79,7 @@ func offendOverTCP(t *testing.T) (check func()) {
 		case d := <-lasted:
 			t.Logf("foretold for %v, came after %v", foretold.After, d)
 			assert.GreaterOrEqual(t, d, foretold.After-time.Second)
-		default:
+		case <-time.After(patience):
 			t.Error("the founding values have drawn no GOAWAY")
 		}
 		s.stop(false)

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 )
@@ -16,24 +17,34 @@ func (p *Pool[T]) build(w *waiter[T]) {
 		ctx = w.ctx
 	}
 	go func() {
-		it, err := p.create(ctx)
-		if err != nil {
-			p.failed(w, err)
-			return
-		}
-		p.mu.Lock()
-		p.building--
-		p.counters.created++
-		p.keeper.succeeded()
-		why := p.offer(it)
-		if why != sound {
-			p.dying++
-		}
-		p.mu.Unlock()
-		if why != sound {
-			p.destroy(it, why)
-		}
+		it, err := (*item[T])(nil), errNotReturned
+		defer func() { p.built(w, it, err) }()
+		it, err = p.create(ctx)
 	}()
+}
+
+// errNotReturned is the error of a Create that ends its goroutine, as the FailNow of a test
+// does.
+var errNotReturned = errors.New("pool: Config.Create has not returned: it ended its goroutine")
+
+// built takes what Create has made, or its error.
+func (p *Pool[T]) built(w *waiter[T], it *item[T], err error) {
+	if err != nil {
+		p.failed(w, err)
+		return
+	}
+	p.mu.Lock()
+	p.building--
+	p.counters.created++
+	p.keeper.succeeded()
+	why := p.offer(it)
+	if why != sound {
+		p.dying++
+	}
+	p.mu.Unlock()
+	if why != sound {
+		p.destroy(it, why)
+	}
 }
 
 // create calls Create with the values of ctx, and the end of the pool's context.
@@ -48,10 +59,10 @@ func (p *Pool[T]) create(ctx context.Context) (*item[T], error) {
 	now := time.Now()
 	it := &item[T]{value: value, used: now, fresh: true}
 	if life := p.config.MaxLifetime; life > 0 {
-		if jitter := p.config.LifetimeJitter; jitter > 0 {
-			life += rand.N(jitter)
-		}
 		it.expires = now.Add(life)
+		if jitter := p.config.LifetimeJitter; jitter > 0 {
+			it.expires = it.expires.Add(rand.N(jitter)) // the sum of the durations may be too long for one
+		}
 	}
 	return it, nil
 }
@@ -105,9 +116,16 @@ func (p *Pool[T]) replace(ctx context.Context, it *item[T], why fault) (*item[T]
 	it.lease = 0
 	p.dying++
 	p.mu.Unlock()
+	destroyed := false
+	defer func() {
+		if !destroyed { // Destroy panics
+			p.gone(why)
+		}
+	}()
 	if p.config.Destroy != nil {
 		p.config.Destroy(it.value)
 	}
+	destroyed = true
 
 	p.mu.Lock()
 	p.dying--
@@ -133,11 +151,16 @@ func (p *Pool[T]) replace(ctx context.Context, it *item[T], why fault) (*item[T]
 	return p.await(w)
 }
 
-// destroy gives up a resource that is counted among the dying.
+// destroy gives up a resource that is counted among the dying. It counts no more
+// even if Destroy panics.
 func (p *Pool[T]) destroy(it *item[T], why fault) {
+	defer p.gone(why)
 	if p.config.Destroy != nil {
 		p.config.Destroy(it.value)
 	}
+}
+
+func (p *Pool[T]) gone(why fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dying--

@@ -34,7 +34,8 @@ type Config[T any] struct {
 	// Create makes a resource. It is called in a goroutine of its own; its context has the
 	// values of that of the Acquire which it is for, but neither its deadline nor its end:
 	// a resource that comes too late for one is there for the next. The context ends with
-	// CreateTimeout, and when the pool is closed.
+	// CreateTimeout, and when the pool is closed. A panic of Create cannot be recovered from
+	// by who called Acquire: it ends the program.
 	Create func(context.Context) (T, error)
 	// Destroy gives up what a resource holds. It is called once for each resource, and the
 	// resource counts until it returns, so that there are never more than MaxSize. Default:

@@ -34,6 +34,8 @@
 //
 //   - Create fails: that Acquire gets the error, and nothing is tried again on its behalf.
 //     For [Config].MinSize it is tried again after 1 s, 2 s, 4 s and so on up to a minute.
+//   - Destroy or Check panics: whoever called Acquire, Release or Discard gets the panic, and
+//     the resource is gone.
 //   - Create hangs: it counts as a resource until [Config].CreateTimeout ends its context.
 //   - Check fails: the resource is destroyed, and another is borrowed or made in its place.
 //   - Release twice, or Discard after Release: does nothing, even if the resource has

@@ -1,7 +1,7 @@
 // Command pools measures the pools side by side with what they replace, in the same run,
 // and prints medians and their ratios to the first line of each table.
 //
-//	go run ./bench/pools                     everything, three minutes
+//	go run ./bench/pools                     everything, five minutes
 //	go run ./bench/pools --run 'limit|mixed'
 //	go run ./bench/pools --short             a few seconds, to see that it works
 //

@@ -62,20 +62,20 @@ func (g *group) survey() survey {
 			continue
 		}
 		s.active++
-		switch c.cc.GetState() {
+		switch c.state() {
 		case connectivity.Ready:
 			s.ready = lighter(s.ready, c)
 			capacity, known := g.capacity(c)
-			if c.inFlight < capacity {
+			if c.current() < capacity {
 				s.free = lighter(s.free, c)
 			}
 			s.guessed = s.guessed || !known
 		case connectivity.Idle, connectivity.Connecting:
 			s.making++
-			if c.inFlight == 0 {
+			if c.current() == 0 {
 				s.pending = c
 			}
-			s.coming += max(s.each-c.inFlight, 0)
+			s.coming += max(s.each-c.current(), 0)
 		default:
 			s.failing = lighter(s.failing, c)
 		}
@@ -83,9 +83,34 @@ func (g *group) survey() survey {
 	return s
 }
 
+// state returns gRPC's state of a connection, but Connecting as soon as the network connection
+// is left: gRPC says so a moment later. One that is connected has told its limit. It is called
+// with the lock held.
+//
+// A channel that is Idle closes its network connections itself, and says Idle first: those that
+// there were before are left. It may also say so a moment longer than it is; so what was
+// retired counts again if it turns out that there is nothing else.
+func (c *conn) state() connectivity.State {
+	latest := c.limits.latest()
+	state := c.cc.GetState()
+	_, known := c.limits.total()
+	switch {
+	case state == connectivity.Idle:
+		c.limits.retire(latest)
+	case state == connectivity.Ready && !known:
+		c.limits.revive()
+		_, known = c.limits.total()
+	}
+	c.catchUp()
+	if state == connectivity.Ready && c.age > 0 && !known {
+		return connectivity.Connecting
+	}
+	return state
+}
+
 // lighter returns the connection with fewer calls in flight, the first if they are equal.
 func lighter(a, b *conn) *conn {
-	if a == nil || b.inFlight < a.inFlight {
+	if a == nil || b.current() < a.current() {
 		return b
 	}
 	return a

@@ -32,6 +32,9 @@ var _ grpc.ClientConnInterface = (*ClientConn)(nil)
 // NewClient returns a pool for a target, which it does not connect to yet, as
 // grpc.NewClient does not. All of its channels have the dial options: interceptors see
 // each call once, and each channel has a resolver and a load balancing policy of its own.
+// A call has its place on a connection before its interceptors run, and keeps it while they
+// do: one that itself makes calls should make them on another ClientConn, or in another class
+// ([UseClass]), because those of the same class may wait for the places of their callers.
 //
 // It fails if the configuration is not valid, naming the field, and where grpc.NewClient
 // does.
@@ -65,12 +68,12 @@ func NewClient(target string, config Config, opts ...grpc.DialOption) (*ClientCo
 // no more streams on any, and no other can be opened; a wait that outlasts ctx ends with
 // its code, DeadlineExceeded or Canceled. After Close it returns [ErrClosed].
 func (p *ClientConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	g, c, err := p.acquire(ctx, p.classifier.classOf(method, args, Unary, opts))
+	g, at, err := p.acquire(ctx, p.classifier.classOf(method, args, Unary, opts), opts)
 	if err != nil {
 		return err
 	}
-	defer g.release(c)
-	return c.cc.Invoke(ctx, method, args, reply, opts...)
+	defer g.release(at)
+	return at.conn.cc.Invoke(ctx, method, args, reply, opts...)
 }
 
 // NewStream opens a stream on a connection of its class, and waits for one as Invoke does.
@@ -78,31 +81,41 @@ func (p *ClientConn) Invoke(ctx context.Context, method string, args, reply any,
 // grpc.ClientConn.NewStream lists: its owner reads it to an error or to its only reply, or
 // ends ctx. An owner who does neither leaks it, as with gRPC itself.
 func (p *ClientConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	g, c, err := p.acquire(ctx, p.classifier.classOf(method, nil, Streams, opts))
+	g, at, err := p.acquire(ctx, p.classifier.classOf(method, nil, Streams, opts), opts)
 	if err != nil {
 		return nil, err
 	}
 	opened := false
 	defer func() {
 		if !opened {
-			g.release(c)
+			g.release(at)
 		}
 	}()
-	cs, err := c.cc.NewStream(ctx, desc, method, opts...)
+	cs, err := at.conn.cc.NewStream(ctx, desc, method, opts...)
 	if err != nil {
 		return nil, err
 	}
 	opened = true
-	return newStream(ctx, cs, !desc.ServerStreams, func() { g.release(c) }), nil
+	return newStream(ctx, cs, !desc.ServerStreams, func() { g.release(at) }), nil
 }
 
-func (p *ClientConn) acquire(ctx context.Context, class Class) (*group, *conn, error) {
-	if !class.valid() {
-		return nil, nil, status.Errorf(codes.InvalidArgument, "grpcpool: there is no %v; use Unary, Bulk or Streams", class)
+// acquire counts a call on a connection of its class. If it cannot, the call has ended, and
+// its options are told so as gRPC does it.
+func (p *ClientConn) acquire(ctx context.Context, class Class, opts []grpc.CallOption) (g *group, at place, err error) {
+	if class.valid() {
+		g = p.groups[class]
+		at, err = g.acquire(ctx)
+	} else {
+		err = status.Errorf(codes.InvalidArgument, "grpcpool: there is no %v; use Unary, Bulk or Streams", class)
 	}
-	g := p.groups[class]
-	c, err := g.acquire(ctx)
-	return g, c, err
+	if err != nil {
+		for _, o := range opts {
+			if o, ok := o.(grpc.OnFinishCallOption); ok {
+				o.OnFinish(err)
+			}
+		}
+	}
+	return g, at, err
 }
 
 // Ready connects the connections that the classes keep, those of Unary if none is named,
@@ -118,30 +131,33 @@ func (p *ClientConn) Ready(ctx context.Context, class ...Class) error {
 			return fmt.Errorf("grpcpool: there is no %v; use Unary, Bulk or Streams", c)
 		}
 	}
-	var kept []*conn
+	kept := make(map[*conn]*group)
 	for _, c := range class {
-		conns, err := p.groups[c].openKept()
+		g := p.groups[c]
+		conns, err := g.openKept()
 		if err != nil {
 			return err
 		}
-		kept = append(kept, conns...)
+		for _, c := range conns {
+			kept[c] = g
+		}
 	}
-	for _, c := range kept {
-		if err := p.awaitReady(ctx, c.cc); err != nil {
+	for c, g := range kept {
+		if err := p.awaitReady(ctx, g, c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *ClientConn) awaitReady(ctx context.Context, cc *grpc.ClientConn) error {
+func (p *ClientConn) awaitReady(ctx context.Context, g *group, c *conn) error {
 	for {
-		state := cc.GetState()
+		state := c.cc.GetState()
 		switch state {
 		case connectivity.Ready:
 			return nil
 		case connectivity.Idle:
-			cc.Connect()
+			g.connect(c)
 		case connectivity.Shutdown:
 			if p.isClosed() {
 				return ErrClosed
@@ -149,7 +165,7 @@ func (p *ClientConn) awaitReady(ctx context.Context, cc *grpc.ClientConn) error 
 			return nil // given up as not needed, so there are others
 		default:
 		}
-		if !cc.WaitForStateChange(ctx, state) {
+		if !c.cc.WaitForStateChange(ctx, state) {
 			return fmt.Errorf("grpcpool: a connection to %q is not ready, its state is %s: %w", p.target, state, ctx.Err())
 		}
 	}

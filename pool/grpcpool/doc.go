@@ -35,15 +35,16 @@
 // first of: a stream that ends, a new connection that is ready. No call is sent into the queue
 // of a connection that is full while another might have room. While the class has no
 // connection yet, the first call is put on the one that is being made, and others wait until
-// it has told its limit. A stream counts until it ends.
+// it has told its limit. A stream counts until it ends; on a connection that the server has
+// sent away (GOAWAY), or that is lost, it takes no place from what comes after.
 //
 // When fewer connections have been enough for [Config].IdleTimeout, one that is too many
 // drains: it is given no calls, and closed when the last on it has ended. Nothing is cut. If
 // calls become more in the meantime, it is taken back before a new one is opened.
 //
 // There are no goroutines but gRPC's own, except while calls wait for a connection to be
-// made, and for a second after one was given up. A call that need not wait costs a fifth of a microsecond more than without the pool,
-// and no allocation.
+// made, and for a second after one was given up. A call that need not wait costs a fifth of a
+// microsecond more than without the pool, and no allocation.
 //
 // # Under a fault
 //

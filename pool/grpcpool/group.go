@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 )
 
@@ -41,8 +42,27 @@ type conn struct {
 	cc       *grpc.ClientConn
 	limits   *streamLimits
 	inFlight int
+	left     int  // of inFlight, those on network connections that are lost or take no new streams
+	age      int  // how many network connections were left
 	draining bool // it is given no more calls, and closed after the last
 	watched  bool // by a goroutine, see watch
+}
+
+// current returns how many calls are in flight on what a new call would be sent on.
+func (c *conn) current() int { return c.inFlight - c.left }
+
+// catchUp takes note of network connections that were left. What is in flight stays on them,
+// and what comes goes to another one.
+func (c *conn) catchUp() {
+	if age := int(c.limits.ages.Load()); age != c.age {
+		c.age, c.left = age, c.inFlight
+	}
+}
+
+// place is what a call has on a connection.
+type place struct {
+	conn *conn
+	age  int // of the connection when the call came
 }
 
 // waiter is a call that waits for a connection that may carry it.
@@ -53,8 +73,8 @@ type waiter struct {
 
 // grant is what a waiter waits for: a connection, on which it is counted, or an error.
 type grant struct {
-	conn *conn
-	err  error
+	place place
+	err   error
 }
 
 func newGroup(class Class, config Config, dial func(*streamLimits) (*grpc.ClientConn, error)) *group {
@@ -68,41 +88,41 @@ func newGroup(class Class, config Config, dial func(*streamLimits) (*grpc.Client
 	}
 }
 
-// acquire returns the connection for a call, which is counted on it until release. It
+// acquire returns a place for a call, which is counted on its connection until release. It
 // blocks while all connections that could carry the call are full, and others are being
 // made or may not be.
-func (g *group) acquire(ctx context.Context) (*conn, error) {
+func (g *group) acquire(ctx context.Context) (place, error) {
 	g.mu.Lock()
 	if g.closed {
 		g.mu.Unlock()
-		return nil, ErrClosed
+		return place{}, ErrClosed
 	}
 	g.counters.calls++
 	g.peak = max(g.peak, g.inFlight+g.waiters.Len()+1)
 	if g.waiters.Len() == 0 {
 		if c, err := g.choose(); c != nil || err != nil {
-			g.take(c)
+			got := g.take(c)
 			g.mu.Unlock()
-			return c, err
+			return got, err
 		}
 	}
 	w := &waiter{since: time.Now(), given: make(chan grant, 1)}
-	place := g.waiters.PushBack(w)
+	queued := g.waiters.PushBack(w)
 	g.counters.waited++
 	g.dispatch()
 	g.mu.Unlock()
 
 	select {
 	case got := <-w.given:
-		return got.conn, got.err
+		return got.place, got.err
 	case <-ctx.Done():
-		return nil, g.leave(ctx, w, place)
+		return place{}, g.leave(ctx, w, queued)
 	}
 }
 
 // leave takes a waiter out whose context has ended. If it was given a connection at the
 // same moment, it gives that back.
-func (g *group) leave(ctx context.Context, w *waiter, place *list.Element) error {
+func (g *group) leave(ctx context.Context, w *waiter, queued *list.Element) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	select {
@@ -110,9 +130,9 @@ func (g *group) leave(ctx context.Context, w *waiter, place *list.Element) error
 		if got.err != nil {
 			return got.err
 		}
-		g.put(got.conn)
+		g.put(got.place)
 	default:
-		g.waiters.Remove(place)
+		g.waiters.Remove(queued)
 		g.counters.waitTime += time.Since(w.since)
 		g.settle()
 	}
@@ -122,26 +142,31 @@ func (g *group) leave(ctx context.Context, w *waiter, place *list.Element) error
 }
 
 // release ends what acquire began.
-func (g *group) release(c *conn) {
+func (g *group) release(p place) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.put(c)
+	g.put(p)
 }
 
-// take counts a call on a connection. It is called with the lock held.
-func (g *group) take(c *conn) {
+// take counts a call on a connection, if there is one. It is called with the lock held.
+func (g *group) take(c *conn) place {
 	if c == nil {
-		return
+		return place{}
 	}
 	c.inFlight++
 	g.inFlight++
+	return place{c, c.age}
 }
 
 // put takes a call off a connection, and lets others onto it. It is called with the lock
 // held.
-func (g *group) put(c *conn) {
+func (g *group) put(p place) {
+	c := p.conn
 	c.inFlight--
 	g.inFlight--
+	if p.age < c.age {
+		c.left--
+	}
 	if g.closed {
 		return
 	}
@@ -159,14 +184,13 @@ func (g *group) dispatch() {
 		if c == nil && err == nil {
 			break
 		}
-		g.take(c)
-		g.give(g.waiters.Front(), grant{c, err})
+		g.give(g.waiters.Front(), grant{g.take(c), err})
 	}
 	g.settle()
 }
 
-func (g *group) give(place *list.Element, what grant) {
-	w := g.waiters.Remove(place).(*waiter)
+func (g *group) give(queued *list.Element, what grant) {
+	w := g.waiters.Remove(queued).(*waiter)
 	g.counters.waitTime += time.Since(w.since)
 	w.given <- what
 }
@@ -177,6 +201,24 @@ func (g *group) heard(limit int) {
 	defer g.mu.Unlock()
 	g.limit, g.heardLimit = limit, true
 	g.dispatch()
+}
+
+// leaves is called when the network connection of c is lost, or its server has sent it away.
+func (g *group) leaves(c *conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c.catchUp()
+	g.dispatch()
+}
+
+// connect connects a channel that is idle.
+func (g *group) connect(c *conn) {
+	g.mu.Lock()
+	idle := c.state() == connectivity.Idle
+	g.mu.Unlock()
+	if idle {
+		c.cc.Connect()
+	}
 }
 
 // close ends all calls and waiters. Those that wait, and those that come, get ErrClosed;

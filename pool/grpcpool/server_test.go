@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"math/big"
 	"net"
 	"sync"
@@ -48,6 +49,11 @@ func startServer(t *testing.T, opts ...grpc.ServerOption) *server {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+	return serveOn(t, lis, opts...)
+}
+
+func serveOn(t *testing.T, lis net.Listener, opts ...grpc.ServerOption) *server {
+	t.Helper()
 	s := &server{
 		addr: lis.Addr().String(), lis: &listener{Listener: lis},
 		inside: map[string]int{}, most: map[string]int{}, served: map[string]int{}, methods: map[string]map[string]bool{},
@@ -130,8 +136,10 @@ func (s *server) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) erro
 	defer leave()
 	for {
 		in, err := stream.Recv()
-		if err != nil {
-			return nil // the client has ended the stream
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err // of the context: an end without error could reach the client before its own
 		}
 		if in.ResponseStatus != nil {
 			return grpcError(in.ResponseStatus)

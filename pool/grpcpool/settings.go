@@ -5,10 +5,12 @@ import (
 	"math"
 )
 
-// Of HTTP/2, RFC 9113: the header of a frame (4.1) and the SETTINGS frame (6.5).
+// Of HTTP/2, RFC 9113: the header of a frame (4.1), the SETTINGS frame (6.5) and the GOAWAY
+// frame (6.8).
 const (
 	frameHeaderLen             = 9
 	frameSettings         byte = 0x4
+	frameGoAway           byte = 0x7
 	flagAck               byte = 0x1
 	settingLen                 = 6
 	settingMaxConcurrent       = 0x3
@@ -19,11 +21,13 @@ const (
 )
 
 // settingsReader finds in the bytes that a server sends how many streams at a time it
-// allows. The bytes come in pieces of any size.
+// allows, and when it allows no new ones. The bytes come in pieces of any size.
 type settingsReader struct {
 	// found is called with each limit that the server sets, and once with unlimited if it
 	// begins without setting one.
 	found func(limit uint32)
+	// leaving is called with each GOAWAY.
+	leaving func()
 
 	buf    [frameHeaderLen]byte // of a frame header, or of a setting
 	filled int                  // bytes in buf
@@ -79,6 +83,9 @@ func (r *settingsReader) header() {
 	}
 	if settings && r.left == 0 {
 		r.settled()
+	}
+	if r.buf[positionType] == frameGoAway {
+		r.leaving()
 	}
 }
 

@@ -62,7 +62,7 @@ func TestSettingsReader(t *testing.T) {
 // limits returns what a reader finds in bytes that come in pieces.
 func limits(stream []byte, piece func(left int) int) []uint32 {
 	var found []uint32
-	r := settingsReader{found: func(limit uint32) { found = append(found, limit) }}
+	r := settingsReader{found: func(limit uint32) { found = append(found, limit) }, leaving: func() {}}
 	for len(stream) > 0 {
 		n := piece(len(stream))
 		r.read(stream[:n])

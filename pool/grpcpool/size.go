@@ -15,12 +15,14 @@ const closeDelay = time.Second
 // open adds a connection, which gRPC makes in the background if connect is true, and with
 // the first call otherwise. It is called with the lock held, and does no I/O.
 func (g *group) open(connect bool) error {
-	limits := newStreamLimits(g.heard)
-	cc, err := g.dial(limits)
+	c := new(conn)
+	c.limits = newStreamLimits(g.heard, func() { g.leaves(c) })
+	cc, err := g.dial(c.limits)
 	if err != nil {
 		return err
 	}
-	g.conns = append(g.conns, &conn{cc: cc, limits: limits})
+	c.cc = cc
+	g.conns = append(g.conns, c)
 	g.counters.opened++
 	g.armShrinker()
 	if connect {

@@ -14,21 +14,32 @@ import (
 const plenty = 1 << 20
 
 // streamLimits are the limits of the network connections that one gRPC channel has open.
-// There are several if its target has several backends, or if one connection is being
-// replaced: after GOAWAY its streams live on, on what they had.
+// There are several if its target has several backends.
+//
+// After GOAWAY a connection takes no new streams, and those on it live on. If it was the only
+// one, its limit counts no more. If there are others it does until the connection ends, because
+// nobody can say which of the channel's streams are on it.
 type streamLimits struct {
 	// heard is called without locks held when a server has set a limit.
 	heard func(limit int)
-	sum   atomic.Int64 // of those that are known; unheard if none is
+	// left is called without locks held when the only connection takes no new streams, or is
+	// lost.
+	left func()
+	sum  atomic.Int64 // of those that are known; unheard if none is
+	// ages counts how often the network connections of the channel were left. It is ahead of
+	// what left tells.
+	ages atomic.Int64
 
-	mu    sync.Mutex
-	conns map[*tap]int
+	mu      sync.Mutex
+	conns   map[*tap]int
+	retired map[*tap]int // see retire
+	last    int64        // number of the latest connection
 }
 
 const unheard = -1
 
-func newStreamLimits(heard func(limit int)) *streamLimits {
-	l := &streamLimits{heard: heard, conns: make(map[*tap]int)}
+func newStreamLimits(heard func(limit int), left func()) *streamLimits {
+	l := &streamLimits{heard: heard, left: left, conns: make(map[*tap]int), retired: make(map[*tap]int)}
 	l.sum.Store(unheard)
 	return l
 }
@@ -43,7 +54,13 @@ func (l *streamLimits) total() (n int, known bool) {
 func (l *streamLimits) set(t *tap, limit int) {
 	l.mu.Lock()
 	over := t.over
-	if !over {
+	if _, retired := l.retired[t]; retired {
+		l.retired[t] = limit
+	} else if !over {
+		if t.number == 0 {
+			l.last++
+			t.number = l.last
+		}
 		l.conns[t] = limit
 		l.add()
 	}
@@ -53,12 +70,77 @@ func (l *streamLimits) set(t *tap, limit int) {
 	}
 }
 
-func (l *streamLimits) remove(t *tap) {
+// latest returns the number of the latest connection.
+func (l *streamLimits) latest() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.last
+}
+
+// retire takes note that the connections up to a number are of no use any more, though they
+// have not ended yet.
+func (l *streamLimits) retire(upTo int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	some := false
+	for t, limit := range l.conns {
+		if t.number <= upTo {
+			some = true
+			l.retired[t] = limit
+			delete(l.conns, t)
+		}
+	}
+	if some {
+		l.add()
+		l.ages.Add(1)
+	}
+}
+
+// revive takes note that there is a connection, though none is known but what was retired.
+func (l *streamLimits) revive() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.conns) > 0 || len(l.retired) == 0 {
+		return
+	}
+	l.conns, l.retired = l.retired, l.conns
+	l.add()
+}
+
+// leave takes note of a GOAWAY.
+func (l *streamLimits) leave(t *tap) {
+	l.mu.Lock()
+	_, counts := l.conns[t]
+	only := counts && len(l.conns) == 1
+	delete(l.retired, t)
+	if only {
+		t.over = true
+		delete(l.conns, t)
+		l.add()
+		l.ages.Add(1)
+	}
+	l.mu.Unlock()
+	if only {
+		l.left()
+	}
+}
+
+// remove takes note of the end of a connection.
+func (l *streamLimits) remove(t *tap) {
+	l.mu.Lock()
+	_, counts := l.conns[t]
 	t.over = true
 	delete(l.conns, t)
+	delete(l.retired, t)
 	l.add()
+	only := counts && len(l.conns) == 0
+	if only {
+		l.ages.Add(1)
+	}
+	l.mu.Unlock()
+	if only {
+		l.left()
+	}
 }
 
 func (l *streamLimits) add() {
@@ -86,6 +168,7 @@ func (t tapping) ClientHandshake(ctx context.Context, authority string, raw net.
 	}
 	tapped := &tap{Conn: conn, limits: t.limits}
 	tapped.settings.found = func(limit uint32) { t.limits.set(tapped, int(min(limit, plenty))) }
+	tapped.settings.leaving = func() { t.limits.leave(tapped) }
 	return tapped, info, nil
 }
 
@@ -106,7 +189,9 @@ type tap struct {
 	net.Conn
 	limits   *streamLimits
 	settings settingsReader // used by the one goroutine that reads
-	over     bool           // guarded by limits.mu
+	// Guarded by limits.mu:
+	over   bool
+	number int64 // from 1, in the order in which limits were set first
 }
 
 func (t *tap) Read(p []byte) (int, error) {

@@ -39,7 +39,8 @@ func receive(t *testing.T, conn, server net.Conn, bytes []byte) {
 
 func TestTapAddsUpLimits(t *testing.T) {
 	var told []int
-	limits := newStreamLimits(func(limit int) { told = append(told, limit) })
+	left := 0
+	limits := newStreamLimits(func(limit int) { told = append(told, limit) }, func() { left++ })
 	creds := tapping{insecure.NewCredentials(), limits}
 	_, known := limits.total()
 	assert.False(t, known)
@@ -59,11 +60,25 @@ func TestTapAddsUpLimits(t *testing.T) {
 	assert.Equal(t, 25, total, "a limit was changed")
 	assert.Equal(t, []int{10, 5, 20}, told)
 
+	goAway := frame(0x7, 0, make([]byte, 8)...)
+	receive(t, first, firstServer, goAway)
+	total, _ = limits.total()
+	assert.Equal(t, 25, total, "its streams cannot be told from those of the other")
 	require.NoError(t, first.Close())
 	total, _ = limits.total()
 	assert.Equal(t, 5, total)
+
+	third, thirdServer := tapped(t, creds)
+	receive(t, third, thirdServer, settings(limit(1)))
+	require.NoError(t, third.Close())
+	assert.Zero(t, left, "there is another one")
+	receive(t, second, secondServer, slices.Concat(goAway, goAway, settings(limit(50))))
+	_, known = limits.total()
+	assert.False(t, known, "what it allows is no use")
+	assert.Equal(t, 1, left)
 	require.NoError(t, secondServer.Close())
 	_, err := second.Read(make([]byte, 1))
+	assert.Equal(t, 1, left, "only once")
 	require.Error(t, err)
 	_, known = limits.total()
 	assert.False(t, known, "a connection that is lost counts no more than one that is closed")
@@ -71,11 +86,11 @@ func TestTapAddsUpLimits(t *testing.T) {
 	limits.set(first.(*tap), 7)
 	_, known = limits.total()
 	assert.False(t, known, "what comes too late is not heard")
-	assert.Len(t, told, 3)
+	assert.Len(t, told, 4)
 }
 
 func TestTapOfUnlimited(t *testing.T) {
-	limits := newStreamLimits(func(int) {})
+	limits := newStreamLimits(func(int) {}, func() {})
 	for range 3 {
 		conn, server := tapped(t, tapping{insecure.NewCredentials(), limits})
 		receive(t, conn, server, settings())
@@ -98,7 +113,7 @@ func (s strange) ClientHandshake(context.Context, string, net.Conn) (net.Conn, c
 
 func TestTapKeepsWhatCredentialsAre(t *testing.T) {
 	refused := errors.New("refused")
-	creds := tapping{strange{insecure.NewCredentials(), refused}, newStreamLimits(func(int) {})}
+	creds := tapping{strange{insecure.NewCredentials(), refused}, newStreamLimits(func(int) {}, func() {})}
 	_, _, err := creds.ClientHandshake(t.Context(), "", nil)
 	assert.Equal(t, refused, err)
 	assert.True(t, creds.UsesXDS())

@@ -10,8 +10,9 @@ import (
 // while there are waiters, and only then. It is called with the lock held, after each change
 // of the waiters or of the connections.
 //
-// One that is connected need not be watched. It is full, or there would be no waiters; when
-// it is lost the calls on it end, and each end of a call leads here.
+// One that carries calls need not be watched. It is full, or there would be no waiters; when
+// it is lost the calls on it end, and each end of a call leads here. One that is connected
+// and carries none has a server that allows none, and is watched until it is lost.
 func (g *group) settle() {
 	if g.waiters.Len() == 0 {
 		if g.unwatch != nil {
@@ -21,13 +22,18 @@ func (g *group) settle() {
 		return
 	}
 	for _, c := range g.conns {
-		if !c.watched && c.cc.GetState() != connectivity.Ready {
+		if !c.watched && !c.carries() {
 			g.watch(c)
 		}
 	}
 }
 
-// watch lets waiters go on when the state of a connection changes, until it is connected or
+// carries reports whether a connection is connected and has calls on it.
+func (c *conn) carries() bool {
+	return c.current() > 0 && c.state() == connectivity.Ready
+}
+
+// watch lets waiters go on when the state of a connection changes, until it carries calls or
 // nobody waits. It is called with the lock held.
 func (g *group) watch(c *conn) {
 	if g.unwatch == nil {
@@ -38,12 +44,13 @@ func (g *group) watch(c *conn) {
 	g.background.Go(func() {
 		for state := c.cc.GetState(); ; state = c.cc.GetState() {
 			if state == connectivity.Idle {
-				c.cc.Connect()
+				g.connect(c)
 			}
 			g.mu.Lock()
 			g.dispatch()
+			carries := c.carries()
 			g.mu.Unlock()
-			if state == connectivity.Ready || state == connectivity.Shutdown || !c.cc.WaitForStateChange(ctx, state) {
+			if carries || state == connectivity.Shutdown || !c.cc.WaitForStateChange(ctx, state) {
 				break
 			}
 		}
