@@ -3,8 +3,9 @@ package main
 import (
 	"testing"
 
-	"github.com/quorate/quorate/lab"
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/lab"
 )
 
 // cheapPasswords is etcd's flag for the lowest cost of a login.

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorate/quorate/lab"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/lab"
 )
 
 // threeMembers starts a cluster of three whose membership can be changed at once:

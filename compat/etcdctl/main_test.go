@@ -14,10 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/lab"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/lab"
 )
 
 // soon bounds every wait for what must happen; a passing test waits a small part

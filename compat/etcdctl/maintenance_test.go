@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/lab"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
+
+	"github.com/quorate/quorate/lab"
 )
 
 // TestSnapshotSave saves a snapshot and looks at the file: it is a database with

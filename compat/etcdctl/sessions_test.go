@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/lab"
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/lab"
 )
 
 // TestSessions runs the commands that go on until they are told to end.
