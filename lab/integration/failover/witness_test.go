@@ -3,6 +3,7 @@ package failover_test
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ type witness struct {
 	mu      sync.Mutex
 	log     []string
 	visited map[health.State]int
+	moved   map[string]bool // members of which the client has changed its mind
 	picks   map[pick]int
 	hedges  int
 	unknown map[string]int // by member
@@ -38,7 +40,7 @@ type pick struct {
 
 func newWitness(t *testing.T, c *lab.Cluster) *witness {
 	w := &witness{
-		began: time.Now(), names: map[string]string{}, visited: map[health.State]int{}, picks: map[pick]int{}, unknown: map[string]int{},
+		began: time.Now(), names: map[string]string{}, visited: map[health.State]int{}, moved: map[string]bool{}, picks: map[pick]int{}, unknown: map[string]int{},
 	}
 	for _, m := range c.Members() {
 		w.names[m.Endpoint()] = m.Name()
@@ -76,6 +78,7 @@ func (w *witness) StateChanged(c health.Change) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.visited[c.To]++
+	w.moved[w.names[c.Endpoint]] = c.From != health.Unknown || w.moved[w.names[c.Endpoint]]
 	w.note("%s: %v → %v (%v)", w.names[c.Endpoint], c.From, c.To, c.Evidence)
 }
 
@@ -123,6 +126,7 @@ func (w *witness) reset() {
 	defer w.mu.Unlock()
 	clear(w.picks)
 	clear(w.visited)
+	clear(w.moved)
 	w.hedges = 0
 }
 
@@ -138,6 +142,14 @@ func (w *witness) visits() map[health.State]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.visited)
+}
+
+// calm reports whether the client has not changed its mind of any of the members since the
+// last reset.
+func (w *witness) calm(members []*lab.Member) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !slices.ContainsFunc(members, func(m *lab.Member) bool { return w.moved[m.Name()] })
 }
 
 // unknownAt returns how many outcomes are unknown, by member.
