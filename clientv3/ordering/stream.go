@@ -101,6 +101,7 @@ type rangeStream struct {
 	in       clientv3.GetStreamChan
 	received bool
 	refusals int
+	whole    bool // it is read by one call, see reopen
 }
 
 func (r *rangeStream) open() error {
@@ -126,6 +127,9 @@ func (r *rangeStream) Recv() (*pb.RangeStreamResponse, error) {
 }
 
 func (r *rangeStream) receive() (*pb.RangeResponse, error) {
+	if r.whole {
+		return r.read()
+	}
 	select {
 	case chunk, open := <-r.in:
 		if !open {
@@ -137,13 +141,27 @@ func (r *rangeStream) receive() (*pb.RangeResponse, error) {
 	}
 }
 
+// read reads the range by one call.
+func (r *rangeStream) read() (*pb.RangeResponse, error) {
+	if r.received {
+		return nil, io.EOF
+	}
+	resp, err := r.source.kv.kv.Do(r.ctx, r.op)
+	return (*pb.RangeResponse)(resp.Get()), err
+}
+
+// maxStreams is how many streams are opened after the first one that was refused.
+const maxStreams = 12
+
 // lags reports whether err says that the member asked has not reached the revision
 // yet, although another one has.
 func (r *rangeStream) lags(err error) bool {
 	return errors.Is(rpctypes.Error(err), rpctypes.ErrFutureRev) && r.op.Rev() <= r.source.header.GetRevision()
 }
 
-// reopen tries again after a member that lags, if the OrderViolationFunc agrees.
+// reopen tries again after a member that lags, if the OrderViolationFunc agrees. Streams of a
+// client share a connection, and the next one may well meet the same member; calls go round. So
+// after some streams it is calls.
 func (r *rangeStream) reopen() error {
 	unknown := &clientv3.GetResponse{Header: &pb.ResponseHeader{}}
 	if err := r.source.kv.violation(r.op, unknown.OpResponse(), r.op.Rev()); err != nil {
@@ -152,6 +170,10 @@ func (r *rangeStream) reopen() error {
 	r.refusals++
 	if err := pause.For(r.ctx, pauseAfter(r.refusals)); err != nil {
 		return err
+	}
+	if r.refusals > maxStreams {
+		r.whole = true
+		return nil
 	}
 	return r.open()
 }

@@ -162,7 +162,7 @@ func TestFaultyLocksAreFound(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			result, err := Run(t.Context(), Config{
-				Duration: 5 * time.Second, Locks: tt.locks, Seed: *seed, Dir: t.TempDir(), SettleTimeout: 2 * time.Second,
+				Duration: 10 * time.Second, Locks: tt.locks, Seed: *seed, Dir: t.TempDir(), SettleTimeout: 2 * time.Second,
 				Connect: func(endpoints []string) (Client, error) {
 					sound, err := Quorate(endpoints)
 					if err != nil {
