@@ -19,12 +19,13 @@ type faulty struct {
 	quorate
 	// session makes of a session one that is spoiled.
 	session func(s session) Session
-	// life returns the context that a session lives as long as.
-	life func(ctx context.Context) context.Context
+	// live returns the context that a session lives as long as, and its time to live
+	// in seconds.
+	live func(ctx context.Context, ttl int) (context.Context, int)
 }
 
 func (f faulty) Session(ctx context.Context, ttl int) (Session, error) {
-	s, err := f.quorate.Session(f.life(ctx), ttl)
+	s, err := f.quorate.Session(f.live(ctx, ttl))
 	if err != nil {
 		return nil, err
 	}
@@ -63,23 +64,32 @@ func (q *queued) Give(ctx context.Context) error {
 }
 
 // trusting sessions have locks whose holders write without a guard.
-type trusting struct{ session }
+type trusting struct {
+	session
+	broke func()
+}
 
 func (s trusting) Handle(style lockcheck.Style, name string) Handle {
-	return unguarded{s.session.Handle(style, name), s.Client()}
+	return unguarded{s.session.Handle(style, name), s.Client(), s.broke}
 }
 
 type unguarded struct {
 	Handle
 	client *clientv3.Client
+	broke  func()
 }
 
 func (u unguarded) Guard() Guard {
 	g := u.Handle.Guard()
 	g.Write = func(ctx context.Context, key, value string) (bool, int64, error) {
-		response, err := u.client.Put(ctx, key, value)
+		owner := clientv3.Compare(clientv3.CreateRevision(g.Claim.Key), "=", g.Claim.Revision)
+		put := clientv3.OpPut(key, value)
+		response, err := u.client.Txn(ctx).If(owner).Then(put).Else(put).Commit()
 		if err != nil {
 			return false, 0, err
+		}
+		if !response.Succeeded {
+			u.broke()
 		}
 		return true, response.Header.GetRevision(), nil
 	}
@@ -90,15 +100,17 @@ func (u unguarded) Guard() Guard {
 type lying struct {
 	Session
 	writes *atomic.Int64
+	broke  func()
 }
 
 func (s lying) Handle(style lockcheck.Style, name string) Handle {
-	return denying{s.Session.Handle(style, name), s.writes}
+	return denying{s.Session.Handle(style, name), s.writes, s.broke}
 }
 
 type denying struct {
 	Handle
 	writes *atomic.Int64
+	broke  func()
 }
 
 func (d denying) Guard() Guard {
@@ -106,15 +118,24 @@ func (d denying) Guard() Guard {
 	write := g.Write
 	g.Write = func(ctx context.Context, key, value string) (bool, int64, error) {
 		accepted, revision, err := write(ctx, key, value)
-		return accepted && d.writes.Add(1)%4 != 0, revision, err
+		if accepted && d.writes.Add(1)%4 == 0 {
+			accepted = false
+			d.broke()
+		}
+		return accepted, revision, err
 	}
 	return g
 }
 
+// hoardingTTL is the time to live of a hoarding session in seconds: longer than a busy machine can keep a client from
+// renewing it.
+const hoardingTTL = 60
+
 // hoarding sessions never let go of a lock, and live until the end of their client.
 type hoarding struct {
 	session
-	done <-chan struct{}
+	done  <-chan struct{}
+	broke func()
 }
 
 func (s hoarding) Done() <-chan struct{} { return s.done }
@@ -124,51 +145,67 @@ func (s hoarding) Orphan() {}
 func (s hoarding) Close() error { return nil }
 
 func (s hoarding) Handle(style lockcheck.Style, name string) Handle {
-	return kept{s.session.Handle(style, name)}
+	return kept{s.session.Handle(style, name), s.broke}
 }
 
-type kept struct{ Handle }
+type kept struct {
+	Handle
+	broke func()
+}
 
-func (kept) Give(context.Context) error { return nil }
+func (k kept) Give(context.Context) error {
+	k.broke()
+	return nil
+}
 
-// TestFaultyLocksAreFound puts locks that break promises in the place of sound ones. What the runs take is mostly
-// waiting, so they go side by side.
+// TestFaultyLocksAreFound puts locks that break promises in the place of sound ones. A run lasts until promises
+// were broken often enough, however long that takes where the machine is busy. What the runs take is mostly waiting, so
+// they go side by side.
 func TestFaultyLocksAreFound(t *testing.T) {
 	t.Parallel()
-	same := func(ctx context.Context) context.Context { return ctx }
+	same := func(ctx context.Context, ttl int) (context.Context, int) { return ctx, ttl }
+	var writes atomic.Int64
+	over := make(chan struct{})
+	close(over)
 	tests := []struct {
 		name   string
 		locks  int // few, so that contenders meet, or many, so that they get to write
-		client func(sound quorate) Client
+		broken int // times that a promise is to be broken
+		client func(sound quorate, broke func()) Client
 		want   []lockcheck.Promise
 	}{
-		{"hasty and lying", DefaultLocks, func(sound quorate) Client {
-			writes := new(atomic.Int64)
-			return faulty{sound, func(s session) Session { return lying{hasty{s}, writes} }, same}
+		{"hasty and lying", DefaultLocks, 20, func(sound quorate, broke func()) Client {
+			return faulty{sound, func(s session) Session { return lying{hasty{s}, &writes, broke} }, same}
 		}, []lockcheck.Promise{lockcheck.Acquired, lockcheck.Guarded, lockcheck.Truthful}},
-		{"trusting", DefaultContenders, func(sound quorate) Client {
-			return faulty{sound, func(s session) Session { return trusting{s} }, same}
+		{"trusting", DefaultContenders, 5, func(sound quorate, broke func()) Client {
+			return faulty{sound, func(s session) Session { return trusting{s, broke} }, same}
 		}, []lockcheck.Promise{lockcheck.Guarded}},
-		{"hoarding", DefaultLocks, func(sound quorate) Client {
-			over := make(chan struct{})
-			close(over)
+		{"hoarding", DefaultLocks, 3, func(sound quorate, broke func()) Client {
 			return faulty{
-				sound, func(s session) Session { return hoarding{s, over} },
-				func(context.Context) context.Context { return sound.Ctx() },
+				sound, func(s session) Session { return hoarding{s, over, broke} },
+				func(context.Context, int) (context.Context, int) { return sound.Ctx(), hoardingTTL },
 			}
 		}, []lockcheck.Promise{lockcheck.Released, lockcheck.Live}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			result, err := Run(t.Context(), Config{
-				Duration: 10 * time.Second, Locks: tt.locks, Seed: *seed, Dir: t.TempDir(), SettleTimeout: 2 * time.Second,
+			ctx, enough := context.WithCancel(t.Context())
+			defer enough()
+			var broken atomic.Int64
+			broke := func() {
+				if broken.Add(1) == int64(tt.broken) {
+					enough()
+				}
+			}
+			result, err := Run(ctx, Config{
+				Duration: 3 * time.Minute, Locks: tt.locks, Seed: *seed, Dir: t.TempDir(), SettleTimeout: 2 * time.Second,
 				Connect: func(endpoints []string) (Client, error) {
 					sound, err := Quorate(endpoints)
 					if err != nil {
 						return nil, err
 					}
-					return tt.client(sound.(quorate)), nil
+					return tt.client(sound.(quorate), broke), nil
 				},
 			})
 			require.NoError(t, err)

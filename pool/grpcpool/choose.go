@@ -91,13 +91,13 @@ func (g *group) survey() survey {
 // there were before are left. It may also say so a moment longer than it is; so what was
 // retired counts again if it turns out that there is nothing else.
 func (c *conn) state() connectivity.State {
-	latest := c.limits.latest()
+	latest := c.limits.last.Load()
 	state := c.cc.GetState()
 	_, known := c.limits.total()
 	switch {
 	case state == connectivity.Idle:
 		c.limits.retire(latest)
-	case state == connectivity.Ready && !known:
+	case state == connectivity.Ready && !known && c.limits.ages.Load() > 0:
 		c.limits.revive()
 		_, known = c.limits.total()
 	}

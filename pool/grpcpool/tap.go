@@ -29,11 +29,11 @@ type streamLimits struct {
 	// ages counts how often the network connections of the channel were left. It is ahead of
 	// what left tells.
 	ages atomic.Int64
+	last atomic.Int64 // number of the latest connection
 
 	mu      sync.Mutex
 	conns   map[*tap]int
 	retired map[*tap]int // see retire
-	last    int64        // number of the latest connection
 }
 
 const unheard = -1
@@ -58,8 +58,7 @@ func (l *streamLimits) set(t *tap, limit int) {
 		l.retired[t] = limit
 	} else if !over {
 		if t.number == 0 {
-			l.last++
-			t.number = l.last
+			t.number = l.last.Add(1)
 		}
 		l.conns[t] = limit
 		l.add()
@@ -68,13 +67,6 @@ func (l *streamLimits) set(t *tap, limit int) {
 	if !over {
 		l.heard(limit)
 	}
-}
-
-// latest returns the number of the latest connection.
-func (l *streamLimits) latest() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.last
 }
 
 // retire takes note that the connections up to a number are of no use any more, though they
