@@ -282,6 +282,12 @@ func (p *policy) drain(ep *Endpoint) {
 
 var errDrained = errors.New("the endpoint was removed, and its time to drain is over")
 
+// restores reports whether an endpoint that was shown not to serve may be used again.
+func restores(c health.Change) bool {
+	usable := rank(health.Suspected, Full)
+	return rank(c.From, Full) > usable && rank(c.To, Full) <= usable
+}
+
 // note adds to what is known of an endpoint, and does what follows from it.
 func (p *policy) note(ep *Endpoint, ev health.Evidence) {
 	ep.noting.Lock()
@@ -292,6 +298,9 @@ func (p *policy) note(ep *Endpoint, ev health.Evidence) {
 	ep.noting.Unlock()
 	if change.From == change.To {
 		return
+	}
+	if f, ok := p.strategy.(Forgiver); ok && restores(change) {
+		f.Restored(ep)
 	}
 	p.publish()
 	p.probe(ep, investigate)

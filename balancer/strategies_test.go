@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	_ "github.com/quorate/quorate/balancer/policies"
+	"github.com/quorate/quorate/health"
 )
 
 func connections(servers []*server) (open int64) {
@@ -76,4 +77,19 @@ func TestPinnedServerDies(t *testing.T) {
 			}
 		})
 	}
+}
+
+// p2c leaves alone what failed, for longer than a server needs that was frozen and is back.
+func TestRestoredServerIsUsedAgain(t *testing.T) {
+	servers := []*server{startServer(t), startServer(t)}
+	c := connect(t, `{"quorate_p2c":{}}`, servers...)
+	c.meetAll(t, servers...)
+	stop := load(c, 4, 10*time.Second)
+	defer stop()
+	servers[0].freeze()
+	requireState(t, c, servers[0], health.Dead)
+	servers[0].thaw()
+	requireState(t, c, servers[0], health.Serving)
+	before := servers[0].calls.Load()
+	require.Eventually(t, func() bool { return servers[0].calls.Load() > before+100 }, 15*time.Second, time.Millisecond)
 }

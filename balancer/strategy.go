@@ -10,7 +10,7 @@ import (
 // policy found fit. The policy does everything else: it connects, watches, probes,
 // ejects and re-admits.
 //
-// Pick and Done are called concurrently and must be fast; they must not block.
+// Pick, Done and Restored are called concurrently and must be fast; they must not block.
 // All other methods, of the optional interfaces as well, are called one at a time.
 type Strategy interface {
 	// Pick returns one of fit, which holds at least one endpoint, in the order in which
@@ -43,6 +43,13 @@ type Result struct {
 // each attempt that left for the endpoint that Pick chose for it.
 type Learner interface {
 	Done(ep *Endpoint, r Result)
+}
+
+// Forgiver is implemented by strategies that hold against endpoints what they have shown.
+// Restored is called when an endpoint may be used again that was shown not
+// to serve: what was learnt before says nothing of it now.
+type Forgiver interface {
+	Restored(ep *Endpoint)
 }
 
 // Selective is implemented by strategies that do not want a connection to every endpoint.

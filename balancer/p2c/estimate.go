@@ -49,6 +49,9 @@ func (e *estimate) at(now instant) float64 {
 // begin sets the latency if nothing is known yet.
 func (e *estimate) begin(nanos float64, now instant) { e.word.CompareAndSwap(0, pack(nanos, now)) }
 
+// forget makes it know nothing.
+func (e *estimate) forget() { e.word.Store(0) }
+
 // observe takes in the latency of a call: a higher one counts at once, a lower one the
 // more, the older the estimate is.
 func (e *estimate) observe(nanos float64, now instant) {

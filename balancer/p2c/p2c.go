@@ -15,7 +15,8 @@
 //     happens to its connections. One that flaps does not make the others strangers.
 //   - A call that fails counts as one of at least a second. An endpoint that fails at
 //     once is otherwise the fastest of all, and gets everything.
-//   - An endpoint that is new starts at the mean of the others: neither feared nor flooded.
+//   - An endpoint that is new, or was shown not to serve and is back, starts at the mean of
+//     the others: neither feared nor flooded.
 //
 // The test of the package measures these in virtual time, against round robin. It prints
 // its table with
@@ -88,6 +89,7 @@ var (
 	_ balancer.Strategy = (*strategy)(nil)
 	_ balancer.Attacher = (*strategy)(nil)
 	_ balancer.Learner  = (*strategy)(nil)
+	_ balancer.Forgiver = (*strategy)(nil)
 )
 
 func newStrategy() *strategy { return build(time.Now, rand.IntN, remembered) }
@@ -210,6 +212,13 @@ func (s *strategy) Done(ep *balancer.Endpoint, r balancer.Result) {
 	default: // given up: the answer takes at least so long
 		rec.latency.begin(float64(max(took, unproven)), s.instant())
 		rec.latency.raise(float64(took), s.instant())
+	}
+}
+
+// Restored forgets how long calls took that hung or failed with the endpoint.
+func (s *strategy) Restored(ep *balancer.Endpoint) {
+	if rec := s.record(ep); rec != nil {
+		rec.latency.forget()
 	}
 }
 

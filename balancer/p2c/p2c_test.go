@@ -151,6 +151,16 @@ func TestFailingEndpointIsTriedAgain(t *testing.T) {
 	assert.Equal(t, map[string]int{"1": 100}, b.picks(balancer.Call{}, 100))
 }
 
+func TestRestoredEndpointIsAsNew(t *testing.T) {
+	b := newBed(2)
+	b.answers(10*time.Millisecond, 10*time.Millisecond)
+	b.Done(b.eps[1], balancer.Result{Took: 5 * time.Second, Failed: true, Err: errors.New("given up")})
+	b.eps[0].Start()
+	assert.Equal(t, map[string]int{"0": 100}, b.picks(balancer.Call{}, 100))
+	b.Restored(b.eps[1])
+	assert.Equal(t, map[string]int{"1": 100}, b.picks(balancer.Call{}, 100))
+}
+
 func TestNewEndpoint(t *testing.T) {
 	t.Run("starts at the mean of the others", func(t *testing.T) {
 		b := newBed(3)
