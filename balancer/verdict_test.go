@@ -102,7 +102,7 @@ func TestServerWithoutLeaderIsGivenUpSoon(t *testing.T) {
 	requireState(t, c, servers[0], health.NoLeader)
 	start := time.Now()
 	require.Eventually(t, func() bool { return c.events.resetCount() > 0 }, 10*time.Second, time.Millisecond)
-	assert.Less(t, time.Since(start), 700*time.Millisecond, "rounds take a second")
+	assert.Less(t, time.Since(start), 950*time.Millisecond, "rounds take a second")
 	stop()
 }
 
@@ -205,8 +205,8 @@ func TestOverdue(t *testing.T) {
 	for range 100 {
 		require.NoError(t, c.call(t.Context()))
 	}
-	servers[0].delay.Store(int64(time.Second))
-	servers[1].delay.Store(int64(time.Second))
+	servers[0].delay.Store(int64(3 * time.Second))
+	servers[1].delay.Store(int64(3 * time.Second))
 	late := &overdue{told: make(chan struct{}, 2)}
 	start := time.Now()
 	done := make(chan struct{})
@@ -215,7 +215,7 @@ func TestOverdue(t *testing.T) {
 		_ = c.call(balancer.WithAttempt(context.Background(), &balancer.Attempt{Observer: late}))
 	}()
 	<-late.told
-	assert.Less(t, time.Since(start), 900*time.Millisecond)
+	assert.Less(t, time.Since(start), 2*time.Second)
 	<-done
 	assert.Empty(t, late.told, "told once")
 }

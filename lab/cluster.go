@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/quorate/quorate/lab/internal/child"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -26,7 +27,7 @@ type Cluster struct {
 	dir     *dataDir
 	tls     *certificates // nil without Config.TLS
 	output  *output       // nil without Config.Log
-	spawner *spawner
+	spawner *child.Spawner
 	leash   leash
 	members []*Member
 	links   [][]*link.Link // from member to member, by index; nil from one to itself
@@ -105,7 +106,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if c.leash.read, c.leash.write, err = os.Pipe(); err != nil {
 		return fmt.Errorf("lab: %w", err)
 	}
-	c.spawner = newSpawner()
+	c.spawner = child.NewSpawner()
 	c.links = peerLinks(c.cfg.Members)
 	for i := range c.cfg.Members {
 		m := &Member{cluster: c, index: i, name: fmt.Sprintf("m%d", i+1)}
@@ -179,7 +180,7 @@ func (c *Cluster) close() error {
 		}
 	}
 	if c.spawner != nil {
-		c.spawner.close()
+		c.spawner.Close()
 	}
 	if c.leash.read != nil {
 		errs = append(errs, c.leash.read.Close(), c.leash.write.Close())

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"sync"
+
+	"github.com/quorate/quorate/lab/internal/child"
 )
 
 // logTail is how much of a member's log an error holds, in bytes.
@@ -47,21 +49,7 @@ func (l *memberLog) close() error { return l.file.Close() }
 // tail returns the last bytes of this run's log, for an error. It works after
 // close.
 func (l *memberLog) tail() string {
-	file, err := os.Open(l.file.Name())
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = file.Close() }()
-	info, err := file.Stat()
-	if err != nil {
-		return ""
-	}
-	from := max(l.start, info.Size()-logTail)
-	text, err := io.ReadAll(io.NewSectionReader(file, from, info.Size()-from))
-	if err != nil {
-		return ""
-	}
-	return string(bytes.TrimSpace(text))
+	return child.Tail(l.file.Name(), l.start, logTail)
 }
 
 // prefixer writes whole lines to a shared output, each with a prefix.

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"sync"
 
 	"google.golang.org/grpc"
 
+	"github.com/quorate/quorate/lab/internal/child"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -91,7 +91,7 @@ func (m *Member) PID() int {
 	if m.process == nil {
 		return 0
 	}
-	return m.process.cmd.Process.Pid
+	return m.process.PID()
 }
 
 // Alive reports whether the member's process exists. A stopped member is alive; see
@@ -99,14 +99,14 @@ func (m *Member) PID() int {
 func (m *Member) Alive() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.process != nil && m.process.alive()
+	return m.process != nil && m.process.Alive()
 }
 
 // Stopped reports whether the member is frozen by Stop.
 func (m *Member) Stopped() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.process != nil && m.process.alive() && m.stopped
+	return m.process != nil && m.process.Alive() && m.stopped
 }
 
 // Kill ends the member at once (SIGKILL), as a crash of the process would, and
@@ -117,7 +117,7 @@ func (m *Member) Kill() error {
 	if p == nil {
 		return nil
 	}
-	if err := p.signal(os.Kill); err != nil {
+	if err := p.Kill(); err != nil {
 		return fmt.Errorf("lab: kill %s: %w", m.name, err)
 	}
 	<-p.released
@@ -136,18 +136,14 @@ func (m *Member) Continue() error { return m.freeze(false) }
 func (m *Member) freeze(stop bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	verb, signal := "continue", os.Signal(signalContinue)
+	verb, act := "continue", (*child.Process).Continue
 	if stop {
-		verb, signal = "stop", signalStop
+		verb, act = "stop", (*child.Process).Freeze
 	}
-	if m.process == nil || !m.process.alive() {
+	if m.process == nil || !m.process.Alive() {
 		return fmt.Errorf("lab: %s %s: %w", verb, m.name, ErrNotRunning)
 	}
-	err := m.process.signal(signal)
-	if err == nil && stop {
-		err = awaitStop(m.process.cmd.Process.Pid)
-	}
-	if err != nil {
+	if err := act(m.process.Process); err != nil {
 		return fmt.Errorf("lab: %s %s: %w", verb, m.name, err)
 	}
 	m.stopped = stop
@@ -161,13 +157,13 @@ func (m *Member) Terminate(ctx context.Context) error {
 	m.mu.Lock()
 	p, stopped := m.process, m.stopped
 	m.mu.Unlock()
-	if p == nil || !p.alive() {
+	if p == nil || !p.Alive() {
 		return nil
 	}
 	if stopped {
 		return fmt.Errorf("lab: terminate %s: %w", m.name, ErrStopped)
 	}
-	if err := p.signal(signalTerminate); err != nil {
+	if err := p.Terminate(); err != nil {
 		return fmt.Errorf("lab: terminate %s: %w", m.name, err)
 	}
 	select {
@@ -198,7 +194,7 @@ func (m *Member) start(ctx context.Context) error {
 	m.starting.Lock()
 	defer m.starting.Unlock()
 	for range bindAttempts {
-		if last := m.lastRun(); last != nil && !last.alive() {
+		if last := m.lastRun(); last != nil && !last.Alive() {
 			<-last.released
 		}
 		p, err := m.spawn()
@@ -214,7 +210,7 @@ func (m *Member) start(ctx context.Context) error {
 		}
 		lines := p.log.tail()
 		if !strings.Contains(lines, "address already in use") {
-			return fmt.Errorf("lab: %s ended while starting: %w\n%s", m.name, p.cause(), lines)
+			return fmt.Errorf("lab: %s ended while starting: %w\n%s", m.name, p.Cause(), lines)
 		}
 		if err := m.movePorts(); err != nil {
 			return err
@@ -230,7 +226,7 @@ func (m *Member) spawn() (*process, error) {
 	if m.retired {
 		return nil, fmt.Errorf("lab: start %s: %w", m.name, ErrClosed)
 	}
-	if m.process != nil && m.process.alive() {
+	if m.process != nil && m.process.Alive() {
 		return nil, fmt.Errorf("lab: start %s: %w", m.name, ErrRunning)
 	}
 	c := m.cluster
@@ -257,7 +253,7 @@ func (m *Member) supervise(p *process, at ports) {
 		m.client.SetTarget(at.client)
 		close(p.serving)
 	}
-	<-p.exited
+	<-p.Exited()
 	m.client.SetTarget("")
 	m.cluster.aimPeers(m, "")
 	_ = p.log.close() // every line has been written
@@ -292,7 +288,7 @@ func (m *Member) movePorts() error {
 func (m *Member) running() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.process != nil && m.process.alive() && !m.stopped
+	return m.process != nil && m.process.Alive() && !m.stopped
 }
 
 // retire ends the member for good.

@@ -8,13 +8,6 @@ import (
 	"syscall"
 )
 
-// The signals that a member is sent.
-const (
-	signalStop      = syscall.SIGSTOP
-	signalContinue  = syscall.SIGCONT
-	signalTerminate = syscall.SIGTERM
-)
-
 // checkPlatform returns an error where clusters cannot run.
 func checkPlatform() error { return nil }
 

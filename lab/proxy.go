@@ -14,6 +14,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 
+	"github.com/quorate/quorate/lab/internal/child"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -24,7 +25,7 @@ type Proxy struct {
 	cluster *Cluster
 	name    string
 	client  *link.Link // from clients to the proxy
-	spawner *spawner
+	spawner *child.Spawner
 
 	starting sync.Mutex // held while the process is being started
 
@@ -56,7 +57,7 @@ func StartProxy(ctx context.Context, cluster *Cluster) (*Proxy, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lab: %w", err), client.Close())
 	}
-	p := &Proxy{cluster: cluster, name: "proxy-" + port, client: client, spawner: newSpawner()}
+	p := &Proxy{cluster: cluster, name: "proxy-" + port, client: client, spawner: child.NewSpawner()}
 	if err := p.Restart(ctx); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -73,7 +74,7 @@ func (p *Proxy) Link() *link.Link { return p.client }
 // PID returns the process id of the proxy's last run, 0 if there was none.
 func (p *Proxy) PID() int {
 	if run := p.lastRun(); run != nil {
-		return run.cmd.Process.Pid
+		return run.PID()
 	}
 	return 0
 }
@@ -85,7 +86,7 @@ func (p *Proxy) Kill() error {
 	if run == nil {
 		return nil
 	}
-	if err := run.signal(os.Kill); err != nil {
+	if err := run.Kill(); err != nil {
 		return fmt.Errorf("lab: kill %s: %w", p.name, err)
 	}
 	<-run.released
@@ -113,7 +114,7 @@ func (p *Proxy) Restart(ctx context.Context) error {
 		case <-run.released:
 		}
 		if lines := run.log.tail(); !strings.Contains(lines, "address already in use") {
-			return fmt.Errorf("lab: %s ended while starting: %w\n%s", p.name, run.cause(), lines)
+			return fmt.Errorf("lab: %s ended while starting: %w\n%s", p.name, run.Cause(), lines)
 		}
 	}
 	return fmt.Errorf("lab: %s found no free port in %d attempts", p.name, bindAttempts)
@@ -133,7 +134,7 @@ func (p *Proxy) close() error {
 	killed := p.Kill()
 	p.starting.Lock() // a start under way has noticed that the proxy is retired when this is free
 	defer p.starting.Unlock()
-	p.spawner.close()
+	p.spawner.Close()
 	return errors.Join(killed, p.client.Close())
 }
 
@@ -150,7 +151,7 @@ func (p *Proxy) spawn() (*process, error) {
 	if p.retired {
 		return nil, fmt.Errorf("lab: start %s: the proxy is closed", p.name)
 	}
-	if p.process != nil && p.process.alive() {
+	if p.process != nil && p.process.Alive() {
 		return nil, fmt.Errorf("lab: start %s: %w", p.name, ErrRunning)
 	}
 	at, err := freePorts()
@@ -179,7 +180,7 @@ func (p *Proxy) supervise(run *process, address string) {
 		p.client.SetTarget(address)
 		close(run.serving)
 	}
-	<-run.exited
+	<-run.Exited()
 	p.client.SetTarget("")
 	_ = run.log.close() // every line has been written
 }
@@ -193,7 +194,7 @@ func (p *Proxy) awaitServing(run *process, address string) bool {
 		grpc.WithDisableServiceConfig(),
 	)
 	if err != nil {
-		_ = run.signal(os.Kill) // without a connection nobody would notice that it serves
+		_ = run.Kill() // without a connection nobody would notice that it serves
 		return false
 	}
 	defer func() { _ = conn.Close() }()
@@ -202,10 +203,10 @@ func (p *Proxy) awaitServing(run *process, address string) bool {
 		_, err := pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{})
 		cancel()
 		if err == nil || answered(err) {
-			return run.alive()
+			return run.Alive()
 		}
 		select {
-		case <-run.exited:
+		case <-run.Exited():
 			return false
 		case <-time.After(pollInterval):
 		}

@@ -61,10 +61,10 @@ func (m *Member) awaitServing(p *process) bool {
 	for {
 		_, err := m.Status(context.Background())
 		if err == nil || answered(err) {
-			return p.alive()
+			return p.Alive()
 		}
 		select {
-		case <-p.exited:
+		case <-p.Exited():
 			return false
 		case <-time.After(pollInterval):
 		}

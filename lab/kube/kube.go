@@ -38,6 +38,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/child"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -124,12 +125,13 @@ func checkArgs(source string, args []string) error {
 // ControlPlane is a running control plane. Its methods may be called from several
 // goroutines.
 type ControlPlane struct {
-	cfg   Config
-	etcd  *lab.Cluster
-	files files
-	link  *link.Link // from clients to the API server
-	http  *http.Transport
-	admin dynamic.Interface
+	cfg     Config
+	etcd    *lab.Cluster
+	spawner *child.Spawner
+	files   files
+	link    *link.Link // from clients to the API server
+	http    *http.Transport
+	admin   dynamic.Interface
 
 	starting sync.Mutex // held while the process is being started, and by Close
 
@@ -150,7 +152,7 @@ func Start(ctx context.Context, cfg Config) (*ControlPlane, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	c := &ControlPlane{cfg: cfg}
+	c := &ControlPlane{cfg: cfg, spawner: child.NewSpawner()}
 	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -189,6 +191,7 @@ func (c *ControlPlane) Close() error {
 		return nil
 	}
 	errs := []error{killed}
+	c.spawner.Close()
 	if c.http != nil {
 		c.http.CloseIdleConnections()
 	}

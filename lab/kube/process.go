@@ -1,16 +1,14 @@
 package kube
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
+
+	"github.com/quorate/quorate/lab/internal/child"
 )
 
 const (
@@ -23,83 +21,27 @@ const (
 
 // process is one run of a kube-apiserver.
 type process struct {
-	cmd    *exec.Cmd
-	log    string        // path of what it wrote
-	exited chan struct{} // closed when it is gone and err is set
-	err    error
+	*child.Process
+	log string // path of what it wrote
 }
 
 // spawn starts a process with its output going to a new file at log.
-func spawn(cmd *exec.Cmd, log string) (*process, error) {
+func spawn(s *child.Spawner, cmd *exec.Cmd, log string) (*process, error) {
 	output, err := os.Create(log)
 	if err != nil {
 		return nil, fmt.Errorf("kube: %w", err)
 	}
 	defer func() { _ = output.Close() }() // the process has its copy
 	cmd.Stdout, cmd.Stderr = output, output
-	cmd.SysProcAttr = childAttributes()
-	p := &process{cmd: cmd, log: log, exited: make(chan struct{})}
-	started := make(chan error, 1)
-	go func() {
-		// Linux kills the child when the thread that started it ends.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			p.err = cmd.Wait()
-			close(p.exited)
-		}
-	}()
-	if err := <-started; err != nil {
+	run, err := s.Start(cmd)
+	if err != nil {
 		return nil, fmt.Errorf("kube: start %s: %w", cmd.Path, err)
 	}
-	return p, nil
-}
-
-func (p *process) alive() bool {
-	select {
-	case <-p.exited:
-		return false
-	default:
-		return true
-	}
-}
-
-// signal sends a signal. A process that is gone already is no error.
-func (p *process) signal(s os.Signal) error {
-	err := p.cmd.Process.Signal(s)
-	if errors.Is(err, os.ErrProcessDone) {
-		return nil
-	}
-	return err
-}
-
-// cause says how a process that is gone ended.
-func (p *process) cause() error {
-	if p.err != nil {
-		return p.err
-	}
-	return errors.New("exit status 0")
+	return &process{Process: run, log: log}, nil
 }
 
 // tail returns the last bytes of the process's log, for an error.
-func (p *process) tail() string {
-	file, err := os.Open(p.log)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = file.Close() }()
-	info, err := file.Stat()
-	if err != nil {
-		return ""
-	}
-	text, err := io.ReadAll(io.NewSectionReader(file, max(0, info.Size()-logTail), logTail))
-	if err != nil {
-		return ""
-	}
-	return string(bytes.TrimSpace(text))
-}
+func (p *process) tail() string { return child.Tail(p.log, 0, logTail) }
 
 // Restart starts the API server, on the same data and at the same URL, with the
 // flags of Config.Args and then args, which only this run has. It returns when the
@@ -127,8 +69,8 @@ func (c *ControlPlane) Restart(ctx context.Context, args ...string) error {
 			c.link.SetTarget(address)
 			return nil
 		}
-		_ = p.signal(os.Kill)
-		<-p.exited
+		_ = p.Kill()
+		<-p.Exited()
 		if ctx.Err() != nil || !strings.Contains(p.tail(), "address already in use") {
 			return fmt.Errorf("kube: kube-apiserver is not ready: %w\n%s", err, p.tail())
 		}
@@ -147,12 +89,12 @@ func (c *ControlPlane) run(address string, args []string) (*process, error) {
 	if c.closed {
 		return nil, fmt.Errorf("kube: restart: %w", ErrClosed)
 	}
-	if c.process != nil && c.process.alive() {
+	if c.process != nil && c.process.Alive() {
 		return nil, fmt.Errorf("kube: restart: %w", ErrRunning)
 	}
 	cmd := exec.Command(c.cfg.Binary, flags...)
 	cmd.Dir = c.files.dir
-	p, err := spawn(cmd, c.files.log)
+	p, err := spawn(c.spawner, cmd, c.files.log)
 	if err != nil {
 		return nil, err
 	}
@@ -169,10 +111,10 @@ func (c *ControlPlane) Kill() error {
 	if p == nil {
 		return nil
 	}
-	if err := p.signal(os.Kill); err != nil {
+	if err := p.Kill(); err != nil {
 		return fmt.Errorf("kube: kill: %w", err)
 	}
-	<-p.exited
+	<-p.Exited()
 	// The port may become somebody else's.
 	c.link.SetTarget("")
 	return nil
@@ -186,10 +128,10 @@ func (c *ControlPlane) Stop() error {
 	if err != nil {
 		return err
 	}
-	if err := p.signal(signalStop); err != nil {
+	if err := p.Freeze(); err != nil {
 		return fmt.Errorf("kube: stop: %w", err)
 	}
-	return awaitStop(p.cmd.Process.Pid)
+	return nil
 }
 
 // Continue wakes an API server frozen by Stop (SIGCONT). On one that runs it does
@@ -199,7 +141,7 @@ func (c *ControlPlane) Continue() error {
 	if err != nil {
 		return err
 	}
-	if err := p.signal(signalContinue); err != nil {
+	if err := p.Continue(); err != nil {
 		return fmt.Errorf("kube: continue: %w", err)
 	}
 	return nil
@@ -208,7 +150,7 @@ func (c *ControlPlane) Continue() error {
 func (c *ControlPlane) running(verb string) (*process, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.process == nil || !c.process.alive() {
+	if c.process == nil || !c.process.Alive() {
 		return nil, fmt.Errorf("kube: %s: %w", verb, ErrNotRunning)
 	}
 	return c.process, nil

