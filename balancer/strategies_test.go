@@ -79,17 +79,22 @@ func TestPinnedServerDies(t *testing.T) {
 	}
 }
 
-// p2c leaves alone what failed, for longer than a server needs that was frozen and is back.
+// Strategies that learn leave alone what failed, for longer than a server needs that was frozen and is back.
 func TestRestoredServerIsUsedAgain(t *testing.T) {
-	servers := []*server{startServer(t), startServer(t)}
-	c := connect(t, `{"quorate_p2c":{}}`, servers...)
-	c.meetAll(t, servers...)
-	stop := load(c, 4, 10*time.Second)
-	defer stop()
-	servers[0].freeze()
-	requireState(t, c, servers[0], health.Dead)
-	servers[0].thaw()
-	requireState(t, c, servers[0], health.Serving)
-	before := servers[0].calls.Load()
-	require.Eventually(t, func() bool { return servers[0].calls.Load() > before+100 }, 15*time.Second, time.Millisecond)
+	for _, config := range []string{`{"quorate_p2c":{}}`, `{"quorate_nearest":{}}`} {
+		t.Run(config, func(t *testing.T) {
+			servers := []*server{startServer(t), startServer(t)}
+			servers[1].delay.Store(int64(10 * time.Millisecond))
+			c := connect(t, config, servers...)
+			c.meetAll(t, servers...)
+			stop := load(c, 4, 10*time.Second)
+			defer stop()
+			servers[0].freeze()
+			requireState(t, c, servers[0], health.Dead)
+			servers[0].thaw()
+			requireState(t, c, servers[0], health.Serving)
+			before := servers[0].calls.Load()
+			require.Eventually(t, func() bool { return servers[0].calls.Load() > before+500 }, 15*time.Second, time.Millisecond)
+		})
+	}
 }

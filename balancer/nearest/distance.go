@@ -19,7 +19,8 @@ const (
 	memory = 10 * time.Second
 	// slow is what a failed call counts as, and the most that any counts as. One failure
 	// adds a sixteenth of it, 62 ms, which is more than the way to any other endpoint: the
-	// next call goes elsewhere. It takes about 64 successes to come back.
+	// next call goes elsewhere. It takes about 64 successes to come back, and one if the
+	// endpoint was shown not to serve meanwhile.
 	slow = time.Second
 )
 
@@ -34,6 +35,13 @@ type distance struct {
 
 // smoothed returns the latency, 0 if nothing is known.
 func (d *distance) smoothed() time.Duration { return time.Duration(d.latency.Load()) }
+
+// forget makes the distance unknown.
+func (d *distance) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.latency.Store(0)
+}
 
 // measured takes in the latency of a call.
 func (d *distance) measured(took time.Duration, now time.Time) {

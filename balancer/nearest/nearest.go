@@ -57,6 +57,7 @@ var (
 	_ balancer.Strategy = (*strategy)(nil)
 	_ balancer.Attacher = (*strategy)(nil)
 	_ balancer.Learner  = (*strategy)(nil)
+	_ balancer.Forgiver = (*strategy)(nil)
 )
 
 func newStrategy() *strategy { return build(time.Now, remembered) }
@@ -159,5 +160,12 @@ func (s *strategy) Done(ep *balancer.Endpoint, r balancer.Result) {
 		d.measured(min(r.Took, slow), s.now())
 	default:
 		d.givenUp(min(r.Took, slow), s.now())
+	}
+}
+
+// Restored has the next call measure the endpoint anew.
+func (s *strategy) Restored(ep *balancer.Endpoint) {
+	if d := s.distant(ep); d != nil {
+		d.forget()
 	}
 }

@@ -195,6 +195,17 @@ func TestFailingEndpointIsLeftAndComesBack(t *testing.T) {
 	assert.Equal(t, map[string]int{"0": 10}, b.picks(b.eps, 10))
 }
 
+func TestRestoredEndpointIsMeasuredAnew(t *testing.T) {
+	b := newBed(2)
+	b.answers(ms, 20*ms)
+	b.Done(b.eps[0], balancer.Result{Took: time.Second, Failed: true, Err: errors.New("given up")})
+	require.Equal(t, map[string]int{"1": 10}, b.picks(b.eps, 10))
+	b.Restored(b.eps[0])
+	require.Equal(t, b.eps[0], b.Pick(balancer.Call{}, b.eps))
+	b.answers(ms)
+	assert.Equal(t, map[string]int{"0": 10}, b.picks(b.eps, 10))
+}
+
 func TestUnmeasuredAndGivenUpIsSlow(t *testing.T) {
 	b := newBed(2)
 	b.answers(10 * ms)
