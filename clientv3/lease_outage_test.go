@@ -99,11 +99,12 @@ func TestCloseWhileALeaseIsRenewed(t *testing.T) {
 func TestKeepAliveOnceThroughClose(t *testing.T) {
 	for _, tt := range []struct {
 		name string
+		held func(cluster *fakeetcd.Cluster, method string, hold func(*fakeetcd.Call)) *fakeetcd.Hook
 		end  func(c *Client) error
 		want assert.ErrorAssertionFunc
 	}{
-		{"of the lease", func(c *Client) error { return c.Lease.Close() }, assert.NoError},
-		{"of the client", func(c *Client) error { return c.Close() }, func(t assert.TestingT, err error, _ ...any) bool {
+		{"of the lease", (*fakeetcd.Cluster).Once, func(c *Client) error { return c.Lease.Close() }, assert.NoError},
+		{"of the client", (*fakeetcd.Cluster).On, func(c *Client) error { return c.Close() }, func(t assert.TestingT, err error, _ ...any) bool {
 			return assert.True(t, IsConnCanceled(err), "%v", err)
 		}},
 	} {
@@ -111,7 +112,7 @@ func TestKeepAliveOnceThroughClose(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cluster, c := startFake(t, 1)
 				id := grant(t, c)
-				cluster.Once("LeaseKeepAlive", func(call *fakeetcd.Call) { _ = call.Hold(nil) })
+				tt.held(cluster, "LeaseKeepAlive", func(call *fakeetcd.Call) { _ = call.Hold(nil) })
 				var once sync.WaitGroup
 				once.Go(func() {
 					_, err := c.KeepAliveOnce(t.Context(), id)
