@@ -15,8 +15,8 @@ import (
 // For gRPC it looks like its cause: status.Code, status.FromError and
 // rpctypes.ErrorDesc return the cause's code and message, and errors.Is and
 // errors.As reach the cause. A write that was given up because its endpoint did
-// not answer is rpctypes.ErrTimeout for errors.Is, whoever noticed: the member
-// itself, or the client.
+// not answer is rpctypes.ErrTimeout for errors.Is, and its status message begins
+// with that error's text, whoever noticed: the member itself, or the client.
 type UnknownOutcomeError struct {
 	// Method is the full method of the call, "/package.Service/Method".
 	Method string

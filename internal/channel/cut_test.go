@@ -54,7 +54,7 @@ func TestAnAttemptIsCut(t *testing.T) {
 					require.True(t, call.ended())
 					isUnknown(codes.Unavailable)(t, call.err)
 					require.ErrorIs(t, call.err, rpctypes.ErrTimeout)
-					assert.ErrorContains(t, call.err, errDead.Error())
+					assert.Equal(t, "etcdserver: request timed out: "+errDead.Error(), status.Convert(call.err).Message())
 					require.Len(t, w.unknown, 1)
 					assert.Equal(t, "a", w.unknown[0].Endpoint)
 					assert.Equal(t, pb.KV_Put_FullMethodName, w.unknown[0].Method)

@@ -85,11 +85,11 @@ func TestWithoutALeader(t *testing.T) {
 		assert.False(t, c.live()[0].strict, "those who did not ask for a leader are served without one")
 		c.write(1, "b")
 
-		time.Sleep(leaderRetry + time.Second)
+		time.Sleep(maxLeaderRetry + time.Second)
 		assert.False(t, c.live()[0].strict, "there is still none")
 		c.write(1, "b")
 		c.noLeads.Store(false)
-		time.Sleep(leaderRetry + time.Second)
+		time.Sleep(maxLeaderRetry + time.Second)
 		require.Len(t, c.live(), 1)
 		assert.True(t, c.live()[0].strict)
 		c.write(1, "b")
@@ -97,6 +97,25 @@ func TestWithoutALeader(t *testing.T) {
 		strict := c.live()[0]
 		time.Sleep(time.Hour)
 		assert.Equal(t, []*stream{strict}, c.live())
+	})
+}
+
+func TestAShortElectionIsSoonOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		c.noLeads.Store(true)
+		w := watch(t.Context(), c.engine(t), all(0))
+		<-w.returned
+		for _, without := range []time.Duration{0, time.Minute, 0} { // a long election does not count at the next
+			time.Sleep(without)
+			require.False(t, c.live()[0].strict)
+			c.noLeads.Store(false)
+			time.Sleep(max(2*minLeaderRetry, min(without, maxLeaderRetry)+proven))
+			require.True(t, c.live()[0].strict, "after %v without a leader", without)
+			c.noLeads.Store(true)
+			c.live()[0].breakDown()
+			time.Sleep(minLeaderRetry / 2)
+		}
 	})
 }
 

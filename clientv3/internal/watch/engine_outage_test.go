@@ -72,7 +72,7 @@ func TestAMoveIsNoProgress(t *testing.T) {
 			c.become = mute
 			c.noLeads.Store(true)
 			watches(t, c.engine(t), 1)
-			time.Sleep(10 * leaderRetry)
+			time.Sleep(10 * maxLeaderRetry)
 			synctest.Wait()
 			assert.Greater(t, c.ids()[0], 5)
 			assert.Zero(t, c.worked.Load(), "that every endpoint is without a leader is not forgotten")

@@ -14,9 +14,11 @@ const (
 	// failure, and the next waits longer.
 	proven = time.Second
 
-	// leaderRetry is how long a stream stays on a member without a leader before
-	// one with a leader is looked for again.
-	leaderRetry = 5 * time.Second
+	// minLeaderRetry is how long a stream stays on a member without a leader before
+	// one with a leader is looked for again: few elections take longer. While none is
+	// found it doubles, up to maxLeaderRetry.
+	minLeaderRetry = 500 * time.Millisecond
+	maxLeaderRetry = 5 * time.Second
 )
 
 // Connector opens streams one after the other, and decides what follows the end
@@ -53,9 +55,16 @@ var errMove = errors.New("the stream moves")
 // knows a leader, callers who do not mind are served without one for a while.
 func (sh *shard) run() {
 	defer sh.cancel()
-	strict := true
+	strict, retry := true, minLeaderRetry
 	for {
-		err := sh.attempt(strict)
+		began := time.Now()
+		err := sh.attempt(strict, retry)
+		switch {
+		case !strict:
+			retry = min(2*retry, maxLeaderRetry)
+		case time.Since(began) > proven:
+			retry = minLeaderRetry
+		}
 		switch {
 		case sh.ctx.Err() != nil:
 			return
@@ -73,8 +82,9 @@ func (sh *shard) run() {
 	}
 }
 
-// attempt opens a stream and reads it to its end.
-func (sh *shard) attempt(strict bool) error {
+// attempt opens a stream and reads it to its end. One that does without a leader ends
+// after the time that is given.
+func (sh *shard) attempt(strict bool, leaderRetry time.Duration) error {
 	ctx, cancel := context.WithCancelCause(sh.ctx)
 	defer cancel(nil)
 	stream, err := sh.conn.Open(ctx, strict)
