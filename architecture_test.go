@@ -71,7 +71,7 @@ var dependencies = map[string]string{
 	"go.uber.org/zap":                           "the logger in the API",
 	"go.yaml.in/yaml/v2":                        "sigs.k8s.io/yaml",
 	"golang.org/x/net":                          "grpc: HTTP/2; resolver/dns: DNS messages",
-	"golang.org/x/sys":                          "grpc",
+	"golang.org/x/sys":                          "grpc; balancer: how far the kernel has come with a connection",
 	"golang.org/x/text":                         "grpc, through x/net",
 	"google.golang.org/genproto/googleapis/api": "etcd's api: annotations of generated code",
 	"google.golang.org/genproto/googleapis/rpc": "grpc: status",

@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"context"
 	"time"
 
 	"google.golang.org/grpc/balancer"
@@ -18,6 +19,8 @@ type flight struct {
 	a     *Attempt
 	gauge *gauge
 	start time.Time
+	// deadline is the call's, zero if it has none.
+	deadline time.Time
 
 	// Guarded by the lock of the endpoint's traffic:
 	next, prev *flight
@@ -26,9 +29,10 @@ type flight struct {
 }
 
 // begin takes an attempt that was picked under way.
-func (p *policy) begin(l *line, call Call, a *Attempt) *flight {
+func (p *policy) begin(ctx context.Context, l *line, call Call, a *Attempt) *flight {
 	ep := l.ep
 	f := &flight{ep: ep, line: l, call: call, a: a, gauge: ep.gauges.get(call.Class, &p.classes), start: time.Now()}
+	f.deadline, _ = ctx.Deadline()
 	if call.Lane == Calls {
 		ep.inFlight.Add(1)
 		ep.depart(f)
@@ -74,12 +78,19 @@ func endedHere(err error) bool {
 	return code == codes.Canceled || code == codes.DeadlineExceeded
 }
 
+// expired reports whether it is the end of the call's own time that the server speaks of
+// where it says that it waited for others in vain: servers count the deadlines of their
+// callers down. Patient callers, or probes, will see whether it works.
+func (f *flight) expired(kind health.Kind, now time.Time) bool {
+	return kind == health.Stalled && !f.deadline.IsZero() && !now.Before(f.deadline)
+}
+
 // answered takes in what the end of a call shows of its endpoint.
 func (f *flight) answered(now time.Time, took time.Duration, err error) {
 	ep, p := f.ep, f.ep.policy
 	f.line.hear(now)
 	if err != nil {
-		if kind, ok := p.options().Judge(err); ok {
+		if kind, ok := p.options().Judge(err); ok && !f.expired(kind, now) {
 			p.note(ep, health.Evidence{Kind: kind, At: now, Err: err, Detail: f.call.Method})
 			return
 		}

@@ -71,7 +71,9 @@ func (i *inquiry) round() bool {
 	}
 	start, wait := time.Now(), i.p.probeRound()
 	i.last = start
+	before := make(map[*line]progress, len(targets))
 	for l, sc := range targets {
+		before[l] = l.socket.progress()
 		i.send(l, sc, i.p.options().Prober, 4*wait)
 	}
 	i.askOthers(wait)
@@ -79,7 +81,7 @@ func (i *inquiry) round() bool {
 		return heardAll(targets, start) && (i.ep.servedSince(start) || time.Since(start) >= i.pace())
 	})
 	if i.fair(start, wait) {
-		i.conclude(targets, start)
+		i.conclude(before, start)
 	}
 	return true
 }

@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +25,9 @@ type line struct {
 	state connectivity.State
 	// renewed is set while failing, once the backoff was cut short.
 	renewed bool
-	err     error // of the latest failed attempt
+	// late is set while connecting, once that has taken too long to be waited for.
+	late bool
+	err  error // of the latest failed attempt
 
 	// ready and failing are for those who do not have the lock: whether there is a
 	// connection, and whether the latest attempt to make one failed.
@@ -60,6 +63,33 @@ func (p *policy) open(l *line) {
 	sc.Connect()
 }
 
+// expect sees to it that nobody waits for a connection that is not made within the time of
+// the probes that would find the endpoint dead: streams go elsewhere then, and the endpoint
+// becomes a suspect. It needs the policy's lock.
+func (p *policy) expect(l *line) {
+	sc, patience := l.sc, health.MissesToDead*p.probeRound()
+	due := time.Now().Add(patience)
+	time.AfterFunc(patience, func() {
+		now := time.Now()
+		p.mu.Lock()
+		waiting := !p.closed && l.sc == sc && l.state == connectivity.Connecting && !l.late
+		starving := now.Sub(due) > starved
+		if waiting && starving {
+			p.expect(l) // what is waited for may be here, and unread
+		}
+		late := waiting && !starving
+		l.late = l.late || late
+		p.mu.Unlock()
+		if !late {
+			return
+		}
+		p.publish()
+		if p.options().Prober != nil {
+			p.suspect(l.ep, now, fmt.Sprintf("not connected within %v", patience.Round(time.Millisecond)))
+		}
+	})
+}
+
 // shut ends the line's connection gracefully: streams on it may go on. It needs the
 // policy's lock.
 func (l *line) shut() {
@@ -67,7 +97,7 @@ func (l *line) shut() {
 		return
 	}
 	l.sc.Shutdown()
-	l.sc, l.state, l.renewed, l.err = nil, connectivity.Idle, false, nil
+	l.sc, l.state, l.renewed, l.late, l.err = nil, connectivity.Idle, false, false, nil
 	l.ready.Store(false)
 	l.failing.Store(false)
 }
@@ -113,6 +143,7 @@ func (p *policy) noteLine(l *line, sc balancer.SubConn, s balancer.SubConnState)
 	}
 	was := l.state
 	l.state = s.ConnectivityState
+	l.late = l.late && l.state == connectivity.Connecting
 	l.ready.Store(l.state == connectivity.Ready)
 	var evidence []health.Evidence
 	now := time.Now()

@@ -197,7 +197,7 @@ func (k *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 		}
 		return balancer.PickResult{}, err
 	}
-	f := k.p.begin(ep.lines[call.Lane], call, a)
+	f := k.p.begin(info.Ctx, ep.lines[call.Lane], call, a)
 	if a.Observer != nil {
 		if err := a.Observer.Picked(ep); err != nil {
 			f.end(balancer.DoneInfo{})
@@ -247,6 +247,8 @@ func (p *policy) openLane(call Call, fit []*Endpoint) error {
 		switch {
 		case ep.ctx.Err() != nil:
 			// It was removed after the picker was made.
+		case l.late:
+			err = balancer.ErrNoSubConnAvailable // it may still come, but another may come sooner
 		case l.ready.Load(), l.state == connectivity.Connecting:
 			return balancer.ErrNoSubConnAvailable // it is on its way
 		case l.failing.Load() && l.state == connectivity.TransientFailure:
@@ -264,8 +266,11 @@ func (p *policy) openLane(call Call, fit []*Endpoint) error {
 	l := p.strategy.Pick(call, candidates).lines[call.Lane]
 	if l.sc != nil {
 		l.sc.Connect()
-		l.state = connectivity.Connecting
 	}
 	p.open(l)
+	if l.sc != nil {
+		l.state = connectivity.Connecting
+		p.expect(l)
+	}
 	return balancer.ErrNoSubConnAvailable
 }

@@ -240,10 +240,20 @@ func (e *events) reached(s health.State) int {
 	return n
 }
 
-var errNoLeader = status.Error(codes.FailedPrecondition, "no leader")
+var (
+	errNoLeader = status.Error(codes.FailedPrecondition, "no leader")
+	errInVain   = status.Error(codes.Aborted, "waited in vain")
+)
 
 func judge(err error) (health.Kind, bool) {
-	return health.Leaderless, status.Code(err) == codes.FailedPrecondition
+	switch status.Code(err) {
+	case codes.FailedPrecondition:
+		return health.Leaderless, true
+	case codes.Aborted:
+		return health.Stalled, true
+	default:
+		return 0, false
+	}
 }
 
 func stateOf(o *balancer.Options, addrs ...string) resolver.State {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -13,27 +12,37 @@ import (
 )
 
 // conclude ends a round: what was not answered speaks too, if others show that it is not
-// the network, the cluster or this process that is silent.
-func (i *inquiry) conclude(targets map[*line]balancer.SubConn, start time.Time) {
+// the network, the cluster or this process that is silent. A line that carried something
+// else meanwhile is neither silent nor heard: the answer may be behind that. before is how
+// far the lines had come when they were asked.
+func (i *inquiry) conclude(before map[*line]progress, start time.Time) {
 	var silent []*line
-	for l := range targets {
-		if !l.heardSince(start) {
+	heard, laden := 0, false
+	for l, was := range before {
+		switch {
+		case l.heardSince(start):
+			heard++
+		case l.socket.progress().carriedSince(was):
+			laden = true
+		default:
 			silent = append(silent, l)
 		}
 	}
 	now := time.Now()
-	if len(silent) < len(targets) {
+	if heard > 0 || laden {
 		i.silentFrom = time.Time{}
 	} else if i.silentFrom.IsZero() {
 		i.silentFrom = start
 	}
-	gone := len(silent) == len(targets) && i.p.othersAlive(i.ep, i.silentFrom)
+	gone := heard == 0 && !laden && i.p.othersAlive(i.ep, i.silentFrom)
 	switch {
 	case gone:
 		i.p.note(i.ep, health.Evidence{Kind: health.Missed, At: now, Detail: "probe not answered"})
-	case len(silent) < len(targets):
+	case heard > 0:
 		i.mute(silent)
-		i.idleServer(start, now)
+		if !laden {
+			i.idleServer(start, now)
+		}
 	}
 	i.giveUp(gone)
 }

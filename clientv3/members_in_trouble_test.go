@@ -245,3 +245,34 @@ func TestRawStreamRenewsTheToken(t *testing.T) {
 	require.NoError(t, snapshot(), "but the next one has a new token")
 	assert.Equal(t, 2, cluster.Count("Authenticate"))
 }
+
+// An endpoint that is no etcd server, but a web server that has its address now, or a
+// proxy that knows of no such service, is found out by its first answer. Nobody is told
+// of it.
+func TestEndpointThatIsNoEtcd(t *testing.T) {
+	cluster, c := startFake(t, 3)
+	meetAll(t, cluster, c)
+	var asked atomic.Int64
+	web := cluster.Member(0)
+	for _, method := range []string{"Range", "Put", "LeaseGrant", "Watch"} {
+		cluster.On(method, func(call *fakeetcd.Call) {
+			if call.Member == web {
+				asked.Add(1)
+				call.Answer(nil, status.Error(codes.PermissionDenied, "unexpected HTTP status code received from server: 403 (Forbidden)"))
+			}
+		})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for range 100 {
+		_, err := c.Put(ctx, "k", "v")
+		require.NoError(t, err)
+		_, err = c.Get(ctx, "k")
+		require.NoError(t, err)
+		_, err = c.Grant(ctx, 10)
+		require.NoError(t, err)
+	}
+	assert.LessOrEqual(t, asked.Load(), int64(20), "a third of all calls went there")
+	watch := <-c.Watch(ctx, "k", WithRev(1))
+	require.NoError(t, watch.Err())
+}

@@ -70,7 +70,8 @@ func classify(err error, ev Evidence) Class {
 
 // CodeOf returns the code of an error for [Policy.Retryable]. It is that of
 // [ServerErrors] where the text is known, since the status on the wire may have
-// lost it, and the status code otherwise; nil has code OK.
+// lost it, Unavailable where no gRPC server answered ([SpeaksNoGRPC]), and the
+// status code otherwise; nil has code OK.
 func CodeOf(err error) codes.Code {
 	if err == nil {
 		return codes.OK
@@ -78,6 +79,9 @@ func CodeOf(err error) codes.Code {
 	code, msg := codeAndMessage(err)
 	if r, ok := lookupServerError(code, msg, ""); ok {
 		return r.Code
+	}
+	if SpeaksNoGRPC(err) {
+		return codes.Unavailable
 	}
 	return code
 }

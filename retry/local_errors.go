@@ -13,7 +13,33 @@ func LocalErrors() []Rule {
 	return append([]Rule(nil), localErrors...)
 }
 
+// notGRPC is how grpc-go begins when what answered does not speak gRPC: a server of
+// another kind, or a proxy, in the place of the server that was called.
+const notGRPC = "unexpected HTTP status code received from server: "
+
+// SpeaksNoGRPC reports whether an error shows that the endpoint does not speak gRPC:
+// a web server has its address, or a proxy that does not know where to pass calls on
+// to. What HTTP itself has for a server that is away for a while (429, 502, 503, 504;
+// their code is Unavailable) does not count.
+func SpeaksNoGRPC(err error) bool {
+	if err == nil {
+		return false
+	}
+	code, msg := codeAndMessage(err)
+	return code != codes.Unavailable && strings.HasPrefix(msg, notGRPC)
+}
+
+// refusedByHTTP is why what HTTP calls a bad request, or an unauthorized, forbidden, unknown
+// or not allowed one, was not executed. Others of its errors, 408 among them, come from
+// proxies that have passed the request on.
+const refusedByHTTP = "A web server, or a proxy that does not pass the call on, has refused it; no gRPC server answers so."
+
 var localErrors = []Rule{
+	{Code: codes.Internal, Message: notGRPC + "400", Prefix: true, Class: Refused, Reason: refusedByHTTP},
+	{Code: codes.Unauthenticated, Message: notGRPC + "401", Prefix: true, Class: Refused, Reason: refusedByHTTP},
+	{Code: codes.PermissionDenied, Message: notGRPC + "403", Prefix: true, Class: Refused, Reason: refusedByHTTP},
+	{Code: codes.Unimplemented, Message: notGRPC + "404", Prefix: true, Class: Refused, Reason: refusedByHTTP},
+	{Code: codes.Unknown, Message: notGRPC + "405", Prefix: true, Class: Refused, Reason: refusedByHTTP},
 	{
 		Code: codes.Canceled, Message: "grpc: the client connection is closing", Prefix: true, Class: Closed,
 		Reason: "The channel was closed. A call that was under way then may have been executed.",

@@ -31,8 +31,13 @@ var verdicts = func() map[string]health.Kind {
 // judge says what an error that a member answered shows of it; ok is false if it
 // shows nothing.
 func judge(err error) (kind health.Kind, ok bool) {
-	kind, ok = verdicts[rpctypes.ErrorDesc(err)]
-	return kind, ok
+	if kind, ok = verdicts[rpctypes.ErrorDesc(err)]; ok {
+		return kind, true
+	}
+	if retry.SpeaksNoGRPC(err) {
+		return health.Refusing, true // it is no member
+	}
+	return 0, false
 }
 
 // isFault reports whether an error is the server's or the network's fault, and not

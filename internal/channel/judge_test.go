@@ -30,6 +30,8 @@ func TestJudge(t *testing.T) {
 		{rpctypes.ErrGRPCRequestTooManyRequests, 0, false},
 		{rpctypes.ErrGRPCInvalidAuthToken, 0, false},
 		{status.Error(codes.Unavailable, "transport is closing"), 0, false},
+		{status.Error(codes.PermissionDenied, "unexpected HTTP status code received from server: 403 (Forbidden)"), health.Refusing, true},
+		{status.Error(codes.Unavailable, "unexpected HTTP status code received from server: 502 (Bad Gateway)"), 0, false},
 	} {
 		kind, ok := judge(tt.err)
 		assert.Equal(t, tt.ok, ok, "%v", tt.err)

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/locks/lockcheck"
 )
 
 var (
@@ -61,6 +62,7 @@ func TestRunEndsEarly(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, result.Interrupted)
 	assert.Len(t, result.Faults, 1)
-	assert.True(t, result.Verdict.OK(), "%v", result)
+	// On a machine that other tests keep busy sessions of 2 s do not last, and not all take a lock in the end.
+	assert.Equal(t, result.Verdict.Counts[lockcheck.Live], result.Verdict.Total(), "%v", result)
 	assert.Positive(t, result.Taken(), "what was done until then is checked")
 }

@@ -43,7 +43,7 @@ func maintenanceService() map[string]service {
 }
 
 func maintenanceStatus(c *Call, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
-	ms, db := c.cluster.membership, c.cluster.database()
+	ms, size := c.cluster.membership, int64(paged(c.cluster.store.EncodedSize()))
 	index := uint64(c.cluster.store.Revision())
 	resp := &pb.StatusResponse{
 		Header:           &pb.ResponseHeader{},
@@ -53,8 +53,8 @@ func maintenanceStatus(c *Call, _ *pb.StatusRequest) (*pb.StatusResponse, error)
 		RaftTerm:         ms.currentTerm(),
 		RaftIndex:        index,
 		RaftAppliedIndex: index,
-		DbSize:           int64(len(db)),
-		DbSizeInUse:      int64(len(db)),
+		DbSize:           size,
+		DbSizeInUse:      size,
 		DbSizeQuota:      dbQuota,
 		IsLearner:        ms.isLearner(c.Member.id),
 		DowngradeInfo:    &pb.DowngradeInfo{},
@@ -127,6 +127,8 @@ func maintenanceSnapshot(c *Call) error {
 // least one whole page.
 func (c *Cluster) database() []byte {
 	data := c.store.Encode()
-	pages := max(1, (len(data)+pageSize-1)/pageSize)
-	return append(data, make([]byte, pages*pageSize-len(data))...)
+	return append(data, make([]byte, paged(len(data))-len(data))...)
 }
+
+// paged returns the size of a database file with so many bytes in it: whole pages.
+func paged(size int) int { return max(1, (size+pageSize-1)/pageSize) * pageSize }

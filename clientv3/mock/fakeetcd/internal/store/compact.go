@@ -76,9 +76,19 @@ func (s *Store) Encode() []byte {
 	return s.encode(s.rev)
 }
 
+// EncodedSize returns the length of what Encode would return.
+func (s *Store) EncodedSize() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return proto.Size(s.all(s.rev))
+}
+
+func (s *Store) all(rev int64) *pb.RangeResponse {
+	return &pb.RangeResponse{Kvs: s.rangeAt(keyrange.Of([]byte{0}, []byte{0}), rev)}
+}
+
 func (s *Store) encode(rev int64) []byte {
-	all := &pb.RangeResponse{Kvs: s.rangeAt(keyrange.Of([]byte{0}, []byte{0}), rev)}
-	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(all)
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(s.all(rev))
 	if err != nil {
 		// Only a string that is not UTF-8 fails to marshal, and there is none.
 		return nil

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package balancer
+
+import "net"
+
+func progressOf(net.Conn) progress { return progress{} }
