@@ -71,9 +71,9 @@ func (i *inquiry) round() bool {
 	}
 	start, wait := time.Now(), i.p.probeRound()
 	i.last = start
-	before := make(map[*line]progress, len(targets))
+	before := make(map[*line]backlog, len(targets))
 	for l, sc := range targets {
-		before[l] = l.socket.progress()
+		before[l] = l.socket.backlog()
 		i.send(l, sc, i.p.options().Prober, 4*wait)
 	}
 	i.askOthers(wait)

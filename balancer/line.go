@@ -36,12 +36,18 @@ type line struct {
 	socket socket
 	// heard is when the server was last heard on the line, in nanoseconds since the epoch.
 	heard atomic.Int64
+	// received counts the bytes that arrived, arrived is when the latest did, and known how
+	// many there were when the server was last heard.
+	received, arrived, known atomic.Int64
 	// missed counts the rounds in a row in which the line alone was silent. It belongs to
 	// the inquiry.
 	missed int
 }
 
-func (l *line) hear(now time.Time) { l.heard.Store(now.UnixNano()) }
+func (l *line) hear(now time.Time) {
+	l.heard.Store(now.UnixNano())
+	l.known.Store(l.received.Load())
+}
 
 func (l *line) heardSince(t time.Time) bool { return l.heard.Load() >= t.UnixNano() }
 

@@ -4,4 +4,4 @@ package balancer
 
 import "net"
 
-func progressOf(net.Conn) progress { return progress{} }
+func backlogOf(net.Conn) backlog { return backlog{} }

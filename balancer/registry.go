@@ -40,6 +40,7 @@ type registering struct {
 func (r registering) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if l := lineOf(credentials.ClientHandshakeInfoFromContext(ctx)); l != nil {
 		l.socket.set(conn)
+		conn = counted{conn, l}
 	}
 	return r.TransportCredentials.ClientHandshake(ctx, authority, conn)
 }

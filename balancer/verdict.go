@@ -13,34 +13,33 @@ import (
 
 // conclude ends a round: what was not answered speaks too, if others show that it is not
 // the network, the cluster or this process that is silent. A line that carried something
-// else meanwhile is neither silent nor heard: the answer may be behind that. before is how
-// far the lines had come when they were asked.
-func (i *inquiry) conclude(before map[*line]progress, start time.Time) {
+// else meanwhile is neither silent nor heard: the answer may be behind that. before is what
+// waited to be sent on each line when it was asked.
+func (i *inquiry) conclude(before map[*line]backlog, start time.Time) {
 	var silent []*line
-	heard, laden := 0, false
+	heard, busy, now := 0, false, time.Now()
 	for l, was := range before {
 		switch {
 		case l.heardSince(start):
 			heard++
-		case l.socket.progress().carriedSince(was):
-			laden = true
+		case l.receiving(now) || l.socket.backlog().movedSince(was):
+			busy = true
 		default:
 			silent = append(silent, l)
 		}
 	}
-	now := time.Now()
-	if heard > 0 || laden {
+	if heard > 0 || busy {
 		i.silentFrom = time.Time{}
 	} else if i.silentFrom.IsZero() {
 		i.silentFrom = start
 	}
-	gone := heard == 0 && !laden && i.p.othersAlive(i.ep, i.silentFrom)
+	gone := heard == 0 && !busy && i.p.othersAlive(i.ep, i.silentFrom)
 	switch {
 	case gone:
 		i.p.note(i.ep, health.Evidence{Kind: health.Missed, At: now, Detail: "probe not answered"})
 	case heard > 0:
 		i.mute(silent)
-		if !laden {
+		if !busy {
 			i.idleServer(start, now)
 		}
 	}

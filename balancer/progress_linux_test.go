@@ -1,0 +1,70 @@
+package balancer
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// connected returns both ends of a TCP connection. What is sent to the peer is its own to
+// read, as slowly as it likes.
+func connected(t *testing.T) (conn net.Conn, peer *net.TCPConn) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, listener.Close()) }()
+	conn, err = net.Dial("tcp", listener.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	accepted, err := listener.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = accepted.Close() })
+	return conn, accepted.(*net.TCPConn)
+}
+
+// A peer that takes what it is sent, if slowly, is at work. One that takes no more is not,
+// nor is one whose kernel takes all there is.
+func TestBacklog(t *testing.T) {
+	conn, peer := connected(t)
+	s := &socket{}
+	assert.Zero(t, s.backlog(), "there is no connection yet")
+	s.set(conn)
+	before := s.backlog()
+	_, err := conn.Write(make([]byte, 10*laden))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return s.backlog().acked >= before.acked+10*laden }, 10*time.Second, time.Millisecond)
+	assert.False(t, s.backlog().movedSince(before), "nothing waits")
+
+	require.NoError(t, peer.SetReadBuffer(64<<10))
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		_, _ = conn.Write(make([]byte, 64<<20)) // until the connection is closed
+	}()
+	var full backlog
+	require.Eventually(t, func() bool {
+		was := full
+		full = s.backlog()
+		return full.unsent > 0 && full == was
+	}, 10*time.Second, 100*time.Millisecond, "the peer takes no more")
+	assert.False(t, s.backlog().movedSince(full))
+	require.Eventually(t, func() bool {
+		_, err := io.CopyN(io.Discard, peer, 64<<10)
+		require.NoError(t, err)
+		return s.backlog().movedSince(full)
+	}, 10*time.Second, time.Millisecond, "it goes on")
+	require.NoError(t, conn.Close())
+	<-written
+	assert.Zero(t, s.backlog(), "closed")
+}
+
+func TestBacklogIsOfTCP(t *testing.T) {
+	conn, peer := net.Pipe()
+	assert.Zero(t, backlogOf(conn))
+	require.NoError(t, conn.Close())
+	require.NoError(t, peer.Close())
+}
