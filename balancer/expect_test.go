@@ -8,35 +8,18 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/interop/grpc_testing"
-	"google.golang.org/grpc/resolver/manual"
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/health"
 )
-
-// connectPatiently is connect with an hour for each attempt to connect.
-func connectPatiently(t *testing.T, servers ...*server) *conn {
-	t.Helper()
-	c := &conn{resolver: manual.NewBuilderWithScheme("test"), table: health.NewTable(), events: &events{}, prober: working{}}
-	c.resolver.InitialState(c.state(servers...))
-	var err error
-	c.ClientConn, err = grpc.NewClient("test:///", grpc.WithResolvers(c.resolver),
-		grpc.WithTransportCredentials(balancer.Credentials(insecure.NewCredentials())),
-		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[`+roundRobin+`]}`), grpc.WithDisableRetry(),
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Hour}))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	return c
-}
 
 // The first stream of all needs a connection, and the endpoint that is chosen for it
 // accepts no others than it has. Nobody waits for that until the attempt to connect has
 // timed out.
 func TestStreamDoesNotWaitForAConnectionThatHangs(t *testing.T) {
 	servers := []*server{startServer(t), startServer(t)}
-	c := connectPatiently(t, servers...)
+	c := connectWithin(t, time.Hour, roundRobin, working{}, servers...)
 	c.meetAll(t, servers...)
 	for _, s := range servers {
 		s.freezeOnly(2)

@@ -77,16 +77,7 @@ func (p *policy) expect(l *line) {
 	due := time.Now().Add(patience)
 	time.AfterFunc(patience, func() {
 		now := time.Now()
-		p.mu.Lock()
-		waiting := !p.closed && l.sc == sc && l.state == connectivity.Connecting && !l.late
-		starving := now.Sub(due) > starved
-		if waiting && starving {
-			p.expect(l) // what is waited for may be here, and unread
-		}
-		late := waiting && !starving
-		l.late = l.late || late
-		p.mu.Unlock()
-		if !late {
+		if !p.markLate(l, sc, now.Sub(due)) {
 			return
 		}
 		p.publish()
@@ -94,6 +85,22 @@ func (p *policy) expect(l *line) {
 			p.suspect(l.ep, now, fmt.Sprintf("not connected within %v", patience.Round(time.Millisecond)))
 		}
 	})
+}
+
+// markLate notes that a connection that was expected has not come about, if it has not:
+// by is how long ago it was due.
+func (p *policy) markLate(l *line, sc balancer.SubConn, by time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || l.sc != sc || l.state != connectivity.Connecting || l.late {
+		return false
+	}
+	if by > starved {
+		p.expect(l) // what is waited for may be here, and unread
+		return false
+	}
+	l.late = true
+	return true
 }
 
 // shut ends the line's connection gracefully: streams on it may go on. It needs the

@@ -272,13 +272,19 @@ func connect(t *testing.T, config string, servers ...*server) *conn {
 
 func connectProbing(t *testing.T, config string, prober health.Prober, servers ...*server) *conn {
 	t.Helper()
+	return connectWithin(t, time.Second, config, prober, servers...)
+}
+
+// connectWithin gives each attempt to connect that time.
+func connectWithin(t *testing.T, timeout time.Duration, config string, prober health.Prober, servers ...*server) *conn {
+	t.Helper()
 	c := &conn{resolver: manual.NewBuilderWithScheme("test"), table: health.NewTable(), events: &events{}, prober: prober}
 	c.resolver.InitialState(c.state(servers...))
 	var err error
 	c.ClientConn, err = grpc.NewClient("test:///", grpc.WithResolvers(c.resolver),
 		grpc.WithTransportCredentials(balancer.Credentials(insecure.NewCredentials())),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[`+config+`]}`), grpc.WithDisableRetry(),
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second}))
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: timeout}))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c

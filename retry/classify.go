@@ -80,7 +80,7 @@ func CodeOf(err error) codes.Code {
 	if r, ok := lookupServerError(code, msg, ""); ok {
 		return r.Code
 	}
-	if SpeaksNoGRPC(err) {
+	if speaksNoGRPC(code, msg) {
 		return codes.Unavailable
 	}
 	return code

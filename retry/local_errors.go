@@ -25,7 +25,10 @@ func SpeaksNoGRPC(err error) bool {
 	if err == nil {
 		return false
 	}
-	code, msg := codeAndMessage(err)
+	return speaksNoGRPC(codeAndMessage(err))
+}
+
+func speaksNoGRPC(code codes.Code, msg string) bool {
 	return code != codes.Unavailable && strings.HasPrefix(msg, notGRPC)
 }
 
