@@ -21,10 +21,12 @@ const (
 	// allows, and twice the least that an etcd server accepts (5 s).
 	defaultKeepAliveTime = 10 * time.Second
 
-	// defaultKeepAliveTimeout is how long the answer to a ping may take. A
-	// member starved of CPU answers late, and losing its connection fails every
-	// call on it.
-	defaultKeepAliveTimeout = 5 * time.Second
+	// defaultKeepAliveTimeout is how long the answer to a ping may take: gRPC's
+	// own default. Pings are a backstop behind the balancer's prober, which needs a
+	// witness before it closes a connection; a network that is away for 10 s must not
+	// end every connection at once. gRPC also makes it the kernel's TCP_USER_TIMEOUT
+	// (gRFC A18).
+	defaultKeepAliveTimeout = 20 * time.Second
 
 	// defaultMaxCallSendMsgSize is the server's default limit for a request,
 	// 1.5 MiB, with room for what surrounds it: the server's refusal names the
@@ -59,12 +61,16 @@ type Config struct {
 
 	// DialKeepAliveTime is the silence after which gRPC pings the server. The
 	// default is 10 s, and less is not possible. A negative value disables
-	// gRPC's pings; the kernel's keepalive, which notices a dead host within
-	// seconds on idle connections too, is always on.
+	// gRPC's pings; the kernel's keepalive, which gives a host up after 20 s
+	// without a sign of life, on idle connections too, is always on. Neither is how
+	// a dead member is found in the first place: see package balancer.
 	DialKeepAliveTime time.Duration `json:"dial-keep-alive-time"`
 
-	// DialKeepAliveTimeout is how long to wait for the answer to a ping before
-	// the connection is closed. The default is 5 s.
+	// DialKeepAliveTimeout is how long to wait for the answer to a ping, and on
+	// Linux for the acknowledgement of sent data (TCP_USER_TIMEOUT), before the
+	// connection is closed. The default is 20 s, gRPC's own. Less than the network's
+	// longest interruption ends all connections at once when it happens, and makes
+	// the outcome of writes that are under way unknown.
 	DialKeepAliveTimeout time.Duration `json:"dial-keep-alive-timeout"`
 
 	// MaxCallSendMsgSize bounds a request, in bytes. The default is 2 MiB, a

@@ -81,7 +81,7 @@ func Stock() Pair {
 //	err := pair.Validate()
 func Etcd() Pair {
 	return Pair{
-		Client: Client{Time: 10 * time.Second, Timeout: 5 * time.Second},
+		Client: Client{Time: 10 * time.Second, Timeout: 20 * time.Second},
 		Server: Server{MinTime: 5 * time.Second, Time: 2 * time.Hour, Timeout: 20 * time.Second},
 	}
 }

@@ -13,18 +13,21 @@ import (
 	"github.com/quorate/quorate/endpoint"
 )
 
-// How a lost connection is made again: at once, then in steps that grow to
-// maxReconnectDelay, so that a member which restarts is used again within
-// seconds, and one that is gone costs little.
+// How a lost connection is made again: after reconnectDelay, and then after full
+// jitter, a delay that is uniform between 0 and a cap which grows by 1.6 up to
+// maxReconnectDelay. gRPC adds ±Jitter to a delay and takes a fraction of at most
+// the whole, so full jitter is Jitter 1 around half of the cap; its first delay has
+// no jitter. 10,000 clients of a dead member make 2,000 connection attempts a second,
+// evenly spread, each of which the member's kernel refuses with one packet.
 const (
 	reconnectDelay    = 100 * time.Millisecond
-	maxReconnectDelay = 3 * time.Second
+	maxReconnectDelay = 10 * time.Second
 
-	// minConnectTimeout bounds one attempt to connect, TLS and HTTP/2 settings
-	// included. A stopped process still accepts TCP, so without it (grpc's
-	// default is 20 s) each attempt on one would take that long. 3 s leave a
-	// TLS handshake its four round trips at 700 ms each.
-	minConnectTimeout = 3 * time.Second
+	// minConnectTimeout is how long an attempt may take, TLS and HTTP/2 settings
+	// included; gRPC's default. A member that restarts below thousands of TLS clients
+	// queues their handshakes: who gives up early throws its turn away and comes back.
+	// connectTimeout bounds the part before TLS.
+	minConnectTimeout = 20 * time.Second
 )
 
 // dialOptions are those of every connection of the client, the user's last, so
@@ -51,10 +54,15 @@ func dialOptions(cfg Config, s *shared, eps []endpoint.Endpoint) []grpc.DialOpti
 }
 
 func reconnecting(maxDelay time.Duration) grpc.DialOption {
-	return grpc.WithConnectParams(grpc.ConnectParams{
-		Backoff:           backoff.Config{BaseDelay: reconnectDelay, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxDelay},
+	return grpc.WithConnectParams(connectParams(maxDelay))
+}
+
+// connectParams reconnects with full jitter, after maxDelay at the latest.
+func connectParams(maxDelay time.Duration) grpc.ConnectParams {
+	return grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: reconnectDelay, Multiplier: 1.6, Jitter: 1, MaxDelay: maxDelay / 2},
 		MinConnectTimeout: minConnectTimeout,
-	})
+	}
 }
 
 func (c *Channel) dialWith(r resolver.Builder, more ...grpc.DialOption) []grpc.DialOption {

@@ -2,32 +2,58 @@ package channel
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/quorate/quorate/endpoint"
 )
 
-// How soon the kernel gives up a connection whose peer is gone without a word.
-// A host that vanishes behind an idle connection was noticed after 1.6 s with
-// probes each second, where gRPC's keepalive, which cannot ask more often than
-// every 10 s, needed 11.5 s. The probes cost the peer's kernel a few packets and
-// its etcd nothing: the server's ping policy never sees them.
+// The kernel's timers are a backstop. The balancer's prober ejects a member
+// within a second, and only with a witness; these end a connection whose peer is
+// gone after 20 s, and a network that is away for 10 s ends none. A probe costs
+// the peer's kernel one packet and its etcd nothing: the server's ping policy
+// never sees it.
 const (
-	keepAliveIdle     = time.Second
-	keepAliveInterval = time.Second
-	keepAliveCount    = 3
+	// keepAliveIdle is TCP_KEEPIDLE of tcp(7), keepAliveInterval TCP_KEEPINTVL and
+	// keepAliveCount TCP_KEEPCNT. The probes of an idle connection span 12 s, so at
+	// least one of them is outside of an outage of 10 s, and the connection ends
+	// 5 s + 5·3 s after its last byte.
+	keepAliveIdle     = 5 * time.Second
+	keepAliveInterval = 3 * time.Second
+	keepAliveCount    = 5
 
-	// userTimeout bounds how long sent data may stay unacknowledged
-	// (TCP_USER_TIMEOUT). grpc replaces it by the keepalive timeout.
-	userTimeout = 3 * time.Second
+	// userTimeout is TCP_USER_TIMEOUT of tcp(7): how long sent data may stay
+	// unacknowledged. It equals gRPC's default keepalive timeout (20 s,
+	// keepalive.ClientParameters.Timeout), by which gRPC replaces it on connections
+	// with pings (gRFC A18). With the least retransmission timeout (200 ms) the kernel
+	// retransmits after 6.2 and 12.6 s, so data that an outage of 10 s held up arrives
+	// in time.
+	userTimeout = 20 * time.Second
 )
 
-// dial connects to an address as an Endpoint gives it. Proxy variables of the
-// environment do not apply: an etcd client that leaves through an HTTP proxy by
-// surprise is an outage that nobody understands.
-func dial(ctx context.Context, address string) (net.Conn, error) {
-	d := net.Dialer{
+const (
+	// attemptDelay is the head start of one address of a name over the next, the
+	// Connection Attempt Delay that RFC 8305 recommends.
+	attemptDelay = 250 * time.Millisecond
+
+	// connectTimeout bounds the TCP handshake with one address: three SYNs, sent
+	// after 0, 1 and 3 s. The kernel would wait for the fourth until 7 s and for the
+	// fifth until 15 s, and so find a network late that is back.
+	connectTimeout = 5 * time.Second
+)
+
+// dialer connects to endpoints. Its functions are replaced in tests.
+type dialer struct {
+	lookup  func(ctx context.Context, host string) ([]net.IPAddr, error)
+	connect func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+var systemDialer = dialer{
+	lookup: net.DefaultResolver.LookupIPAddr,
+	connect: (&net.Dialer{
+		Timeout: connectTimeout,
 		KeepAliveConfig: net.KeepAliveConfig{
 			Enable:   true,
 			Idle:     keepAliveIdle,
@@ -35,7 +61,124 @@ func dial(ctx context.Context, address string) (net.Conn, error) {
 			Count:    keepAliveCount,
 		},
 		Control: setUserTimeout,
-	}
+	}).DialContext,
+}
+
+// dial connects to an address as an Endpoint gives it. It ignores the proxy
+// variables of the environment: etcd's client does, and a proxy that nobody
+// configured for etcd is an outage that nobody understands.
+func dial(ctx context.Context, address string) (net.Conn, error) {
+	return systemDialer.dial(ctx, address)
+}
+
+func (d dialer) dial(ctx context.Context, address string) (net.Conn, error) {
 	network, addr := endpoint.DialTarget(address)
-	return d.DialContext(ctx, network, addr)
+	if network != "tcp" {
+		return d.connect(ctx, network, addr)
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || host == "" || isIP(host) {
+		return d.connect(ctx, network, addr) // an error of the address is the net package's to tell
+	}
+	ips, err := d.lookup(ctx, host)
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+	}
+	addrs := make([]string, 0, len(ips))
+	for _, ip := range interleave(ips) {
+		addrs = append(addrs, net.JoinHostPort(ip.String(), port))
+	}
+	return d.dialFirst(ctx, host, addrs)
+}
+
+func isIP(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil
+}
+
+// interleave alternates between the address families, beginning with that of the
+// first address (RFC 8305, section 4).
+func interleave(ips []net.IPAddr) []net.IPAddr {
+	if len(ips) == 0 {
+		return nil
+	}
+	var first, second []net.IPAddr
+	for _, ip := range ips {
+		if isIPv4(ip) == isIPv4(ips[0]) {
+			first = append(first, ip)
+		} else {
+			second = append(second, ip)
+		}
+	}
+	mixed := make([]net.IPAddr, 0, len(ips))
+	for i := range max(len(first), len(second)) {
+		mixed = append(mixed, first[min(i, len(first)):min(i+1, len(first))]...)
+		mixed = append(mixed, second[min(i, len(second)):min(i+1, len(second))]...)
+	}
+	return mixed
+}
+
+func isIPv4(ip net.IPAddr) bool { return ip.IP.To4() != nil }
+
+// dialResult is the end of one connection attempt.
+type dialResult struct {
+	conn net.Conn
+	err  error
+}
+
+// dialFirst connects to the addresses of a host. The next attempt begins when
+// one has failed, or attemptDelay after it began; the first connection wins, and
+// the others are closed. The error is that of the first attempt that failed.
+func (d dialer) dialFirst(ctx context.Context, host string, addrs []string) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan dialResult)
+	start := func(addr string) {
+		conn, err := d.connect(ctx, "tcp", addr)
+		select {
+		case results <- dialResult{conn, err}:
+		case <-ctx.Done():
+			if conn != nil {
+				_ = conn.Close() // another attempt won; nothing was sent on this one
+			}
+		}
+	}
+	var first error
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for begun, failed := 0, 0; failed < len(addrs); {
+		select {
+		case <-next.C:
+			if begun < len(addrs) {
+				go start(addrs[begun])
+				begun++
+				next.Reset(attemptDelay)
+			}
+		case r := <-results:
+			if r.err == nil {
+				return r.conn, nil
+			}
+			if failed++; first == nil {
+				first = r.err
+			}
+			next.Reset(0)
+		case <-ctx.Done():
+			return nil, unreached(host, addrs, first, ctx.Err())
+		}
+	}
+	return nil, unreached(host, addrs, first, nil)
+}
+
+// unreached is the error for a name none of whose addresses can be connected to.
+func unreached(host string, addrs []string, first, ended error) error {
+	switch {
+	case len(addrs) == 0:
+		return &net.DNSError{Err: "no addresses", Name: host, IsNotFound: true}
+	case first == nil:
+		return fmt.Errorf("connect to %s, %d addresses: %w", host, len(addrs), ended)
+	case len(addrs) == 1:
+		return first
+	default:
+		return fmt.Errorf("none of the %d addresses of %s can be connected to, the first one because of: %w", len(addrs), host, first)
+	}
 }

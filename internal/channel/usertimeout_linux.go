@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// tcpUserTimeout is TCP_USER_TIMEOUT of linux/tcp.h, which package syscall lacks.
+// tcpUserTimeout is TCP_USER_TIMEOUT of linux/tcp.h; package syscall lacks it.
 const tcpUserTimeout = 18
 
 func setUserTimeout(network, _ string, conn syscall.RawConn) error {

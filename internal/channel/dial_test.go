@@ -1,0 +1,63 @@
+package channel
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+func TestReconnectingUsesFullJitter(t *testing.T) {
+	p := connectParams(maxReconnectDelay)
+	assert.InDelta(t, 1, p.Backoff.Jitter, 0)
+	assert.Equal(t, maxReconnectDelay, 2*p.Backoff.MaxDelay, "jitter doubles the largest delay")
+	assert.GreaterOrEqual(t, p.Backoff.BaseDelay, 100*time.Millisecond)
+}
+
+// A member below thousands of clients takes long to shake hands with each of them.
+func TestASlowHandshakeIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, err := fakeetcd.Start(1)
+		require.NoError(t, err)
+		defer cluster.Close()
+		const handshake = 15 * time.Second
+		cluster.OnDial(func(ctx context.Context, _ *fakeetcd.Member) error {
+			select {
+			case <-time.After(handshake):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		c, err := New(Config{
+			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(),
+			Login: func() Login { return Login{} }, Logger: zap.NewNop,
+		})
+		require.NoError(t, err)
+		defer func() { _ = c.Close() }()
+		start := time.Now()
+		require.NoError(t, readK(t, c))
+		assert.Less(t, time.Since(start), handshake+time.Second)
+		assert.Equal(t, 1, cluster.Member(0).Dials())
+	})
+}
+
+// A member that is gone for long costs it, and its network, little.
+func TestADeadMemberIsTriedSeldom(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, _ *Channel, _ *witness) {
+		dead := cluster.Member(0)
+		dead.Stop()
+		time.Sleep(time.Minute)
+		before := dead.Dials()
+		time.Sleep(time.Hour)
+		mean := time.Hour / time.Duration(max(1, dead.Dials()-before))
+		assert.Greater(t, mean, 4*time.Second)
+		assert.Less(t, mean, maxReconnectDelay)
+	})
+}
