@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/channel"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/observe/outage"
+	"github.com/quorate/quorate/retry"
 )
 
 var (
@@ -25,8 +26,8 @@ var (
 	// [Config.RejectOldCluster].
 	ErrOldCluster = errors.New("etcdclient: old cluster version")
 
-	// ErrMutuallyExclusiveCfg is returned by New for a Config with both a
-	// token and a user name or password.
+	// ErrMutuallyExclusiveCfg is returned by New, bare or wrapped, for a Config with
+	// more than one of a token, a user name or password, and a TokenSource.
 	ErrMutuallyExclusiveCfg = errors.New("Username/Password and Token configurations are mutually exclusive")
 )
 
@@ -45,15 +46,19 @@ type Client struct {
 	Auth
 	Maintenance
 
-	// Username, Password and Token are read whenever a token is needed, so a
-	// program may assign them to change what it authenticates with.
+	// Username, Password and Token are what Config said. They are read whenever a
+	// token is needed, until the first [Client.SetToken] or [Client.SetCredentials].
+	// To assign them is a data race while calls, watches or leases are under way:
+	// use these methods, which are safe at any time.
 	Username string
 	Password string
 	Token    string
 
 	cfg      Config
-	channel  *channel.Channel // nil in a client made by NewCtxClient
-	outages  *outage.Reporter // nil in the same
+	replaced atomic.Pointer[channel.Login] // what SetToken and SetCredentials set
+	leftOut  atomic.Pointer[string]        // the endpoints that Sync warned of last
+	channel  *channel.Channel              // nil in a client made by NewCtxClient
+	outages  *outage.Reporter              // nil in the same
 	callOpts []grpc.CallOption
 	lg       atomic.Pointer[zap.Logger]
 
@@ -64,12 +69,12 @@ type Client struct {
 
 // New creates a client. It does not wait for a connection, and works with a
 // cluster that is yet to start, except that it fetches a token if the
-// configuration has a user name and a password, and asks for versions if it
-// says RejectOldCluster; DialTimeout bounds these.
+// configuration has a user name and a password or a TokenSource, and asks for
+// versions if it says RejectOldCluster; DialTimeout bounds these.
 //
 // Errors name the field of the configuration that is wrong, or are the
-// server's (rpctypes.ErrAuthFailed for a wrong password), or are
-// context.DeadlineExceeded when DialTimeout has passed.
+// server's (rpctypes.ErrAuthFailed for a wrong password), or wrap the
+// TokenSource's, or are context.DeadlineExceeded when DialTimeout has passed.
 func New(cfg Config) (*Client, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -92,19 +97,11 @@ func New(cfg Config) (*Client, error) {
 	c.callOpts = cfg.callOptions()
 	c.lg.Store(lg)
 	c.outages = outage.New(c.GetLogger)
-	c.channel, err = channel.New(channel.Config{
-		Endpoints:     cfg.Endpoints,
-		TLS:           cfg.TLS,
-		Roots:         cfg.roots(),
-		Login:         c.login,
-		Retry:         retryConfig,
-		Balancing:     channel.Balancing{Strategy: cfg.Balancer},
-		ServiceConfig: cfg.ServiceConfig,
-		KeepAlive:     cfg.keepAlive(),
-		DialOptions:   cfg.DialOptions,
-		Logger:        c.GetLogger,
-		Observer:      observe.Multi(cfg.Observer, c.outages),
-	})
+	c.channel, err = channel.New(c.channelConfig(retryConfig))
+	if err == nil && cfg.AllowInsecureSync && cfg.authenticates() && c.channel.Secured() {
+		_ = c.channel.Close() // it has done nothing yet
+		err = errInsecureSync
+	}
 	if err != nil {
 		c.outages.Close()
 		c.cancel()
@@ -124,6 +121,24 @@ func New(cfg Config) (*Client, error) {
 		c.background.Go(c.autoSync)
 	}
 	return c, nil
+}
+
+func (c *Client) channelConfig(retryConfig *retry.Config) channel.Config {
+	return channel.Config{
+		Endpoints:         c.cfg.Endpoints,
+		TLS:               c.cfg.TLS,
+		Roots:             c.cfg.roots(),
+		AllowInsecureSync: c.cfg.AllowInsecureSync,
+		Login:             c.login,
+		TokenSource:       c.cfg.TokenSource,
+		Retry:             retryConfig,
+		Balancing:         channel.Balancing{Strategy: c.cfg.Balancer},
+		ServiceConfig:     c.cfg.ServiceConfig,
+		KeepAlive:         c.cfg.keepAlive(),
+		DialOptions:       c.cfg.DialOptions,
+		Logger:            c.GetLogger,
+		Observer:          observe.Multi(c.cfg.Observer, c.outages),
+	}
 }
 
 // NewFromURL creates a client with one endpoint and defaults.
@@ -173,8 +188,34 @@ func (c *Client) greet() error {
 	return nil
 }
 
+// SetToken replaces what the client authenticates with by a token (a JWT): the one
+// before, a user name and a password, or [Config.TokenSource], which is not called any
+// more. "" means no token. Calls and streams that begin after it carry the token; a
+// stream that is open keeps its own until the server refuses that. It is safe for
+// concurrent use.
+func (c *Client) SetToken(token string) { c.setLogin(channel.Login{Token: token}) }
+
+// SetCredentials replaces what the client authenticates with by a user name and a
+// password, as [Client.SetToken] does by a token. It does not check them: the next call
+// fetches a token with them, and fails with rpctypes.ErrAuthFailed if they are wrong.
+func (c *Client) SetCredentials(username, password string) {
+	c.setLogin(channel.Login{Username: username, Password: password})
+}
+
+func (c *Client) setLogin(login channel.Login) {
+	c.replaced.Store(&login)
+	if c.channel != nil {
+		c.channel.LoginChanged()
+	}
+}
+
 func (c *Client) login() channel.Login {
-	return channel.Login{Username: c.Username, Password: c.Password, Token: c.Token}
+	if login := c.replaced.Load(); login != nil {
+		return *login
+	}
+	return channel.Login{
+		Username: c.Username, Password: c.Password, Token: c.Token, FromSource: c.cfg.TokenSource != nil,
+	}
 }
 
 // Close ends the client: its calls in flight, its background work and its
@@ -225,6 +266,10 @@ func (c *Client) Endpoints() []string {
 // left out, with a warning in the log; with none left, calls wait for the next
 // SetEndpoints or the end of their context. It does nothing to a client
 // without a connection.
+//
+// The program names these endpoints itself, so http URLs among them are used even
+// by a client with TLS ([Config.AllowInsecureSync] is about others), and a change of
+// the scheme alone, from http to https, makes a new connection.
 func (c *Client) SetEndpoints(eps ...string) {
 	if c.channel != nil {
 		c.channel.SetEndpoints(eps)

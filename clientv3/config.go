@@ -3,6 +3,7 @@ package clientv3
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -44,7 +45,9 @@ type Config struct {
 	// etcd accepts: "host:port", "http://host:port", "https://host:port",
 	// "unix:path", "unixs:path". Each one decides for itself whether its
 	// connections use TLS: http never, https and unixs always, the others if
-	// TLS is set.
+	// TLS is set. A client with TLS set, or with an endpoint that uses it, sends no
+	// token and no password to one in clear: the call fails with
+	// codes.Unauthenticated, and is not repeated.
 	Endpoints []string `json:"endpoints"`
 
 	// AutoSyncInterval is the time between updates of the endpoints from the
@@ -93,7 +96,7 @@ type Config struct {
 	Password string `json:"password"`
 
 	// Token is a JWT to authenticate with in place of Username and Password.
-	// The client cannot renew it; assign [Client.Token] to replace it.
+	// The client cannot renew it; [Client.SetToken] replaces it.
 	Token string `json:"token"`
 
 	// RejectOldCluster makes New fail with ErrOldCluster if a member runs a
@@ -122,7 +125,9 @@ type Config struct {
 
 	// MaxUnaryRetries bounds the attempts of a unary call, the first included:
 	// 1 disables retries. 0, the default, leaves the bound to the deadline of
-	// the call's context; a call without one ends when it has failed for 15 s.
+	// the call's context. A call without one ends with its last error when it has
+	// failed for 15 s. To wait for a connection is no failure: while no endpoint can
+	// be reached, every call waits until its context ends, whatever this says.
 	MaxUnaryRetries uint `json:"max-unary-retries"`
 
 	// BackoffWaitBetween is the delay before the first retry of a call, which
@@ -157,6 +162,24 @@ type Config struct {
 	// docs/observing.md for metrics. nil, the default, costs nothing.
 	Observer observe.Observer `json:"-"`
 
+	// AllowInsecureSync lets [Client.Sync] and auto-sync take http URLs that members
+	// advertise into a client that has TLS set or an endpoint that uses it. By
+	// default such a client leaves them out, with a warning in the log: whoever
+	// controls the membership, or the network on the way to such a URL, reads and
+	// forges all that the client does there. Tokens and passwords are not sent in
+	// clear all the same, so New refuses it beside Username, Token or TokenSource.
+	// Endpoints that the program names itself do not need it.
+	AllowInsecureSync bool `json:"allow-insecure-sync"`
+
+	// TokenSource returns a JWT, for tokens that rotate, in place of Token, Username
+	// and Password. It is called by New, within DialTimeout, and after that when the
+	// server has refused the last token: return another one then. It is never called
+	// concurrently, and one answer serves all calls that wait for it. Its context ends
+	// when none of them waits any more; it must return then. Its error fails these
+	// calls, wrapped, while watches and leases ask again after a pause. It must not
+	// use the client.
+	TokenSource func(ctx context.Context) (string, error) `json:"-"`
+
 	// ca is where NewClientConfig got TLS.RootCAs from.
 	ca *caFile
 }
@@ -169,6 +192,8 @@ func (cfg *Config) validate() error {
 		return ErrNoAvailableEndpoints
 	case cfg.Token != "" && (cfg.Username != "" || cfg.Password != ""):
 		return ErrMutuallyExclusiveCfg
+	case cfg.TokenSource != nil && (cfg.Token != "" || cfg.Username != "" || cfg.Password != ""):
+		return errTokenSources
 	case cfg.AutoSyncInterval < 0:
 		return fmt.Errorf("AutoSyncInterval is %v: it cannot be negative; 0 disables auto-sync", cfg.AutoSyncInterval)
 	case cfg.DialTimeout < 0:
@@ -187,6 +212,20 @@ func (cfg *Config) validate() error {
 		return fmt.Errorf("gRPC message recv limit (%d bytes) must be greater than send limit (%d bytes)", cfg.MaxCallRecvMsgSize, cfg.MaxCallSendMsgSize)
 	}
 	return nil
+}
+
+// errTokenSources is returned by New for a Config with a TokenSource and something else
+// to authenticate with.
+var errTokenSources = fmt.Errorf("TokenSource is set beside Token, Username or Password: %w", ErrMutuallyExclusiveCfg)
+
+// errInsecureSync is returned by New for a Config whose endpoints in clear, which
+// AllowInsecureSync lets in, could not serve the calls of a user.
+var errInsecureSync = errors.New("AllowInsecureSync is set beside Username, Token or TokenSource: " +
+	"a client with TLS sends no token in clear, so calls to the endpoints that it lets in would fail")
+
+// authenticates reports whether calls carry a token.
+func (cfg *Config) authenticates() bool {
+	return cfg.Username != "" || cfg.Token != "" || cfg.TokenSource != nil
 }
 
 // retryConfig merges the service config with the fields that the official

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,8 +35,17 @@ const (
 	syncJitter = 0.1
 )
 
-// errNoVoters is returned by Sync when the membership would leave no endpoint.
-var errNoVoters = errors.New("etcdclient: no started voting member advertises a client URL; the endpoints stay as they are")
+var (
+	// errNoVoters is returned by Sync when the membership would leave no endpoint.
+	errNoVoters = errors.New("etcdclient: no started voting member advertises a client URL; the endpoints stay as they are")
+
+	// errNoneSecure is returned by Sync when all that members advertise is in clear,
+	// and the client may not take that.
+	errNoneSecure = errors.New("etcdclient: all client URLs that the members advertise are in clear, and the client uses TLS; the endpoints stay as they are: " +
+		insecureAdvice)
+)
+
+const insecureAdvice = "have the members advertise https URLs (--advertise-client-urls), or set Config.AllowInsecureSync"
 
 // Sync replaces the endpoints by the client URLs that the cluster's members
 // advertise. Learners, which serve few requests, and members that have not
@@ -47,41 +57,86 @@ var errNoVoters = errors.New("etcdclient: no started voting member advertises a 
 // keeps its working endpoints beside the advertised ones that work. It takes
 // the membership as it is if it has no endpoint that works.
 //
+// A client that has TLS configured, or an endpoint that uses it, is not taken to
+// plaintext: http URLs that the program did not name itself, in Config.Endpoints or by
+// SetEndpoints, are left out and not connected to, with a warning in the log that names
+// them, unless [Config.AllowInsecureSync] is set.
+//
 // It returns the error of the linearizable MemberList that it makes, or the end
-// of ctx, and leaves the endpoints as they are then.
+// of ctx, or an error that says why the members advertise nothing that the client can
+// use, and leaves the endpoints as they are then.
 func (c *Client) Sync(ctx context.Context) error {
 	resp, err := c.MemberList(ctx)
 	if err != nil {
 		return err
 	}
-	advertised := voterURLs(resp.Members)
-	if len(advertised) == 0 {
+	found := c.advertised(resp.Members)
+	c.warnOfPlaintext(found.inClear)
+	switch {
+	case len(found.usable) > 0:
+	case len(found.inClear) > 0:
+		return errNoneSecure
+	default:
 		return errNoVoters
 	}
-	eps := c.reachable(ctx, resp.Header.GetClusterId(), advertised)
+	eps := c.reachable(ctx, resp.Header.GetClusterId(), found)
 	if err := ctx.Err(); err != nil {
 		return err // the probes were cut short, so their silence proves nothing
 	}
-	c.SetEndpoints(eps...)
+	c.setFoundEndpoints(eps)
 	c.GetLogger().Debug("set the endpoints from the membership", zap.Strings("endpoints", channel.Redact(eps)))
 	return nil
 }
 
-func voterURLs(members []*pb.Member) []string {
-	var urls []string
+// advertisement is what the voting members that have started advertise.
+type advertisement struct {
+	usable  []string
+	inClear []string // left out
+	// hidden says that nothing is usable of some member.
+	hidden bool
+}
+
+func (c *Client) advertised(members []*pb.Member) advertisement {
+	var a advertisement
 	for _, m := range members {
-		if m.Name != "" && !m.IsLearner {
-			urls = append(urls, m.ClientURLs...)
+		if m.Name == "" || m.IsLearner {
+			continue
 		}
+		usable, inClear := m.ClientURLs, []string(nil)
+		if c.channel != nil {
+			usable, inClear = c.channel.SplitFound(m.ClientURLs)
+		}
+		a.usable = append(a.usable, usable...)
+		a.inClear = append(a.inClear, inClear...)
+		a.hidden = a.hidden || len(usable) == 0 && len(inClear) > 0
 	}
-	return urls
+	return a
+}
+
+// setFoundEndpoints replaces the endpoints by some that the program did not name.
+func (c *Client) setFoundEndpoints(eps []string) {
+	if c.channel != nil {
+		c.channel.SetFoundEndpoints(eps)
+	}
+}
+
+// warnOfPlaintext names the endpoints that were left out, once until they change.
+func (c *Client) warnOfPlaintext(inClear []string) {
+	names := strings.Join(channel.Redact(inClear), " ")
+	if last := c.leftOut.Swap(&names); names == "" || last != nil && *last == names {
+		return
+	}
+	c.GetLogger().Warn("members advertise client URLs in clear, and the client uses TLS; leaving these URLs out",
+		zap.Strings("left-out", channel.Redact(inClear)), zap.String("advice", insecureAdvice))
 }
 
 // reachable chooses the next endpoints among the advertised and the current ones.
-func (c *Client) reachable(ctx context.Context, clusterID uint64, advertised []string) []string {
-	current := c.Endpoints()
+// Current ones that work are kept while something advertised does not, or a member is
+// hidden: they may be that member.
+func (c *Client) reachable(ctx context.Context, clusterID uint64, found advertisement) []string {
+	advertised, current := found.usable, c.Endpoints()
 	fresh := without(advertised, current)
-	if len(fresh) == 0 {
+	if len(fresh) == 0 && !found.hidden {
 		return advertised
 	}
 	answering := c.probe(ctx, clusterID, append(fresh, current...))
@@ -90,11 +145,13 @@ func (c *Client) reachable(ctx context.Context, clusterID uint64, advertised []s
 	if len(working) == 0 && c.connected() {
 		working = current
 	}
-	if len(lost) == 0 || len(working) == 0 {
+	if len(lost) == 0 && !found.hidden || len(working) == 0 {
 		return advertised
 	}
-	c.GetLogger().Warn("members advertise client URLs that do not answer from here; keeping the endpoints that do",
-		zap.Strings("unreachable", channel.Redact(lost)), zap.Strings("kept", channel.Redact(working)))
+	if len(lost) > 0 {
+		c.GetLogger().Warn("members advertise client URLs that do not answer from here; keeping the endpoints that do",
+			zap.Strings("unreachable", channel.Redact(lost)), zap.Strings("kept", channel.Redact(working)))
+	}
 	usable := without(advertised, lost)
 	return append(usable, without(working, usable)...)
 }

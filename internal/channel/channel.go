@@ -37,8 +37,16 @@ type Config struct {
 	// handshake in place of those in TLS.
 	Roots func() *x509.CertPool
 
+	// AllowInsecureSync lets a client with TLS take endpoints in clear that the program
+	// did not name, see [Channel.SetFoundEndpoints].
+	AllowInsecureSync bool
+
 	// Login is asked whenever a token is needed.
 	Login func() Login
+
+	// TokenSource returns a token when [Login.FromSource] says so. It is not called
+	// concurrently.
+	TokenSource func(ctx context.Context) (string, error)
 
 	// Retry holds the policies for retries and hedges; nil means
 	// [retry.DefaultConfig].
@@ -73,6 +81,7 @@ type Channel struct {
 	options  []grpc.DialOption
 	single   singles
 	names    *names
+	security *security
 
 	mu        sync.RWMutex
 	endpoints []string
@@ -93,11 +102,11 @@ func New(cfg Config) (*Channel, error) {
 		return nil, err
 	}
 	s := newShared(cfg)
-	c := &Channel{names: new(names), endpoints: slices.Clone(cfg.Endpoints)}
+	c := &Channel{names: new(names), security: newSecurity(cfg), endpoints: slices.Clone(cfg.Endpoints)}
 	c.names.set(parsed)
 	s.name = c.names.of
 	s.writes = &writes{table: s.table}
-	c.resolver = newResolver(parsed, serviceConfig, &balancer.Options{
+	c.resolver = newResolver(parsed, c.security.tls, serviceConfig, &balancer.Options{
 		Table:    s.table,
 		Prober:   etcdprobe.Prober{},
 		Liveness: etcdprobe.Prober{StatusOnly: true},
@@ -112,7 +121,7 @@ func New(cfg Config) (*Channel, error) {
 	}
 	c.caller = &caller{shared: s, conn: c.conn, width: c.resolver.width}
 	c.streams = newStreams(c.caller)
-	s.tokens.authenticate = c.authenticate
+	s.tokens.authenticate, s.tokens.secured, s.tokens.name = c.authenticate, c.Secured, c.names.of
 	s.observer.EndpointsSet(shown(parsed))
 	return c, nil
 }
@@ -130,7 +139,7 @@ func newShared(cfg Config) *shared {
 		config:   config,
 		budget:   retry.NewBudget(config.Throttling),
 		hedges:   retry.NewBudget(config.HedgingThrottling),
-		tokens:   &tokenSource{login: cfg.Login},
+		tokens:   newTokenSource(cfg),
 		log:      cfg.Logger,
 		closed:   make(chan struct{}),
 		table:    health.NewTable(),
@@ -154,8 +163,8 @@ func parseAll(endpoints []string) ([]endpoint.Endpoint, error) {
 	return parsed, nil
 }
 
-// Authenticate fetches a token if the user gave a name and a password. It
-// fails with the server's refusal, or with the context's end.
+// Authenticate fetches a token if the user gave a name and a password, or a token
+// source. It fails with the server's refusal, the source's error, or the context's end.
 func (c *Channel) Authenticate(ctx context.Context) error { return c.tokens.ensure(ctx) }
 
 func (c *Channel) authenticate(ctx context.Context, name, password string) (string, error) {
@@ -205,6 +214,12 @@ func (c *Channel) Endpoints() []string {
 func (c *Channel) SetEndpoints(endpoints []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.security.name(endpoints)
+	c.setEndpoints(endpoints)
+}
+
+// setEndpoints needs the lock.
+func (c *Channel) setEndpoints(endpoints []string) {
 	c.endpoints = slices.Clone(endpoints)
 	var parsed []endpoint.Endpoint
 	for _, s := range endpoints {

@@ -14,8 +14,10 @@ import (
 )
 
 // transportCredentials secures each connection as its own endpoint asks: a
-// client may have http, https and unix endpoints side by side.
+// client may have http, https and unix endpoints side by side. Which of them it
+// may have is [security]'s to say.
 type transportCredentials struct {
+	anyTLS bool                             // the client has an endpoint with TLS from the start
 	config *tls.Config                      // nil if the client has none
 	roots  func() *x509.CertPool            // read at each handshake; nil to use config's
 	secure credentials.TransportCredentials // config's, for what does not depend on the roots
@@ -28,6 +30,7 @@ type transportCredentials struct {
 // it checks options such as call credentials that insist on TLS.
 func newTransportCredentials(config *tls.Config, roots func() *x509.CertPool, anyTLS bool) credentials.TransportCredentials {
 	c := &transportCredentials{
+		anyTLS: anyTLS,
 		config: config,
 		roots:  roots,
 		secure: credentials.NewTLS(config),
@@ -47,13 +50,14 @@ func (c *transportCredentials) ClientHandshake(ctx context.Context, authority st
 	return c.current().ClientHandshake(ctx, authority, conn)
 }
 
+// usesTLS obeys the address. One that says nothing comes from a resolver that is not
+// ours, and nobody named it: a client with TLS speaks to it in TLS.
 func (c *transportCredentials) usesTLS(ctx context.Context) bool {
-	configured := c.config != nil
 	attrs := credentials.ClientHandshakeInfoFromContext(ctx).Attributes
-	if ep, ok := attrs.Value(endpointKey{}).(endpoint.Endpoint); ok {
-		return ep.UseTLS(configured)
+	if s, ok := attrs.Value(securityKey{}).(endpoint.Security); ok {
+		return s == endpoint.TLS
 	}
-	return configured
+	return c.config != nil || c.anyTLS
 }
 
 // current returns TLS credentials with the certificate authorities of this moment.

@@ -90,6 +90,6 @@ func (c *Channel) dial(ep string, more ...grpc.DialOption) (*grpc.ClientConn, er
 	if err != nil {
 		return nil, err
 	}
-	r := newResolver(parsed, singleServiceConfig, nil)
+	r := newResolver(parsed, c.security.tls, singleServiceConfig, nil)
 	return grpc.NewClient(target(parsed), c.dialWith(r, more...)...)
 }

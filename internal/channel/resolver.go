@@ -15,12 +15,18 @@ import (
 // scheme is the target scheme of our channels, the official client's name for it.
 const scheme = "etcd-endpoints"
 
-// endpointKey is the address attribute under which the transport credentials
-// find the endpoint that they shake hands with.
-type endpointKey struct{}
+// securityKey is the address attribute that says how connections to the address
+// are secured: endpoint.TLS or endpoint.Plaintext. The transport credentials obey
+// it, and the balancer takes attributes for a part of an endpoint's identity, so it
+// holds nothing that a mere renaming changes.
+type securityKey struct{}
+
+// String is shown in gRPC's log.
+func (securityKey) String() string { return "security" }
 
 // endpointResolver gives one ClientConn the endpoints that were set last.
 type endpointResolver struct {
+	tls           bool // the client has a TLS configuration
 	serviceConfig string
 	options       *balancer.Options // nil for the policy's defaults
 
@@ -30,8 +36,8 @@ type endpointResolver struct {
 	config    *serviceconfig.ParseResult
 }
 
-func newResolver(eps []endpoint.Endpoint, serviceConfig string, options *balancer.Options) *endpointResolver {
-	return &endpointResolver{endpoints: eps, serviceConfig: serviceConfig, options: options}
+func newResolver(eps []endpoint.Endpoint, tls bool, serviceConfig string, options *balancer.Options) *endpointResolver {
+	return &endpointResolver{endpoints: eps, tls: tls, serviceConfig: serviceConfig, options: options}
 }
 
 func (r *endpointResolver) Scheme() string { return scheme }
@@ -71,7 +77,7 @@ func (r *endpointResolver) publish() {
 		state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{
 			Addr:       ep.Address,
 			ServerName: ep.ServerName,
-			Attributes: attributes.New(endpointKey{}, ep),
+			Attributes: attributes.New(securityKey{}, securityOf(ep, r.tls)),
 		}}})
 	}
 	if r.options != nil {
@@ -80,6 +86,13 @@ func (r *endpointResolver) publish() {
 	// An error means that the policy refused the state (it does an empty one)
 	// and wants to be asked again, which the next set does.
 	_ = r.conn.UpdateState(state)
+}
+
+func securityOf(ep endpoint.Endpoint, configured bool) endpoint.Security {
+	if ep.UseTLS(configured) {
+		return endpoint.TLS
+	}
+	return endpoint.Plaintext
 }
 
 // builtResolver is what one Build returned. Its Close may come after the next

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -8,26 +9,37 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/api/v3/version"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/balancer"
 )
 
-// Login is what the user gave to authenticate with: a name and a password, or
-// a token (JWT) made elsewhere, or nothing.
+// Login is what the user gave to authenticate with: a name and a password, or a
+// token (JWT) made elsewhere, or where to fetch such a token, or nothing.
 type Login struct {
 	Username, Password string
 	Token              string
+	// FromSource has tokens fetched from [Config.TokenSource].
+	FromSource bool
 }
 
 func (l Login) password() bool { return l.Username != "" && l.Password != "" }
 
+// fetches reports whether there is a way to a new token.
+func (l Login) fetches() bool { return l.FromSource || l.password() }
+
 // token is a credential together with the request metadata that carries it.
 type token struct {
 	value    string
+	login    Login // that it was got with
 	metadata map[string]string
 }
 
-func newToken(value string) *token {
-	t := &token{value: value, metadata: map[string]string{
+func newToken(value string, login Login) *token {
+	t := &token{value: value, login: login, metadata: map[string]string{
 		rpctypes.MetadataClientAPIVersionKey: version.APIVersion,
 	}}
 	if value != "" {
@@ -37,41 +49,61 @@ func newToken(value string) *token {
 }
 
 // noToken carries the API version alone.
-var noToken = newToken("")
+var noToken = newToken("", Login{})
 
 // tokenSource holds the token of a client. It is fetched once for all calls
-// and streams and kept until the server refuses it; however many calls find
-// out at the same time, one Authenticate replaces it.
+// and streams and kept until the server refuses it or the login changes; however
+// many calls find out at the same time, one fetch replaces it.
 type tokenSource struct {
 	login        func() Login
 	authenticate func(ctx context.Context, name, password string) (string, error)
+	source       func(ctx context.Context) (string, error) // the user's; nil if there is none
+	sourceBusy   chan struct{}                             // full while source is called
+
+	// secured reports whether tokens and passwords may not travel in clear; name is
+	// that of an endpoint. nil for no such rule.
+	secured func() bool
+	name    func(*balancer.Endpoint) string
 
 	current atomic.Pointer[token] // nil when there is none, or it was refused
 
-	mu     sync.Mutex
-	flight *flight // the Authenticate under way, if there is one
+	mu      sync.Mutex
+	pending *tokenFetch // the fetch under way, if there is one
 }
 
-// flight is one Authenticate and those who wait for it. It ends early when
-// nobody waits any more.
-type flight struct {
+func newTokenSource(cfg Config) *tokenSource {
+	return &tokenSource{login: cfg.Login, source: cfg.TokenSource, sourceBusy: make(chan struct{}, 1)}
+}
+
+// tokenFetch is one way to the authentication service and those who wait for it. It
+// ends early when nobody waits any more.
+type tokenFetch struct {
+	login   Login
 	waiters int
 	cancel  context.CancelFunc
 	done    chan struct{}
-	err     error
+
+	// Once done is closed:
+	err        error
+	superseded bool // the login changed meanwhile, and the token was dropped
 }
 
 // ensure fetches a token if there should be one and is none.
 func (s *tokenSource) ensure(ctx context.Context) error {
-	login := s.login()
-	if login.Token != "" {
-		s.adopt(login.Token)
-		return nil
+	for {
+		login := s.login()
+		t := s.current.Load()
+		switch {
+		case t != nil && t.login == login, login.Token == "" && !login.fetches():
+			return nil
+		case login.Token != "":
+			s.adopt()
+			return nil
+		}
+		if superseded, err := s.fetch(ctx, login); !superseded {
+			return err
+		}
 	}
-	if !login.password() || s.current.Load() != nil {
-		return nil
-	}
-	return s.fetch(ctx)
 }
 
 // replace is called when the server refused used, and reports whether the call
@@ -94,7 +126,7 @@ func (s *tokenSource) disown(used *token, refusal error) bool {
 		return false
 	case login.Token != "":
 		return used == nil || used.value != login.Token
-	case !login.password():
+	case !login.fetches():
 		// A client known by its certificate has no token that could be stale,
 		// but it too meets a server whose users are being changed.
 		return errors.Is(rpctypes.Error(refusal), rpctypes.ErrAuthOldRevision)
@@ -105,10 +137,26 @@ func (s *tokenSource) disown(used *token, refusal error) bool {
 }
 
 // adopt makes the user's own token the current one.
-func (s *tokenSource) adopt(value string) {
-	if t := s.current.Load(); t == nil || t.value != value {
-		s.current.Store(newToken(value))
+func (s *tokenSource) adopt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending = nil
+	if login := s.login(); login.Token != "" {
+		s.current.Store(newToken(login.Token, login))
 	}
+}
+
+// loginChanged forgets the token of the login before, at once.
+func (s *tokenSource) loginChanged() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending = nil
+	login := s.login()
+	if login.Token == "" {
+		s.current.Store(nil)
+		return
+	}
+	s.current.Store(newToken(login.Token, login))
 }
 
 // drop forgets a token that was refused, unless another has taken its place.
@@ -118,83 +166,158 @@ func (s *tokenSource) drop(used *token) {
 	}
 }
 
-// fetch joins the Authenticate under way, or starts one. One caller's end
-// never fails another's fetch.
-func (s *tokenSource) fetch(ctx context.Context) error {
+// fetch joins the fetch under way for the login, or starts one. One caller's end
+// never fails another's fetch. It reports whether the login changed meanwhile.
+func (s *tokenSource) fetch(ctx context.Context, login Login) (superseded bool, err error) {
 	s.mu.Lock()
-	if s.current.Load() != nil {
+	if t := s.current.Load(); t != nil && t.login == login {
 		s.mu.Unlock()
-		return nil
+		return false, nil
 	}
-	if s.flight == nil {
-		s.flight = s.depart()
+	if s.pending == nil || s.pending.login != login {
+		s.pending = s.start(login)
 	}
-	f := s.flight
+	f := s.pending
 	f.waiters++
 	s.mu.Unlock()
 
 	select {
 	case <-f.done:
-		return f.err
+		return f.superseded, f.err
 	case <-ctx.Done():
-		s.leave(f)
-		return ctx.Err()
+		s.abandon(f)
+		return false, ctx.Err()
 	}
 }
 
-// depart needs the lock.
-func (s *tokenSource) depart() *flight {
+// start needs the lock.
+func (s *tokenSource) start(login Login) *tokenFetch {
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &flight{cancel: cancel, done: make(chan struct{})}
-	login := s.login()
+	f := &tokenFetch{login: login, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer cancel()
-		value, err := s.authenticate(ctx, login.Username, login.Password)
-		if errors.Is(rpctypes.Error(err), rpctypes.ErrAuthNotEnabled) {
-			value, err = "", nil
-		}
+		value, err := s.obtain(ctx, login)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if err == nil {
-			s.current.Store(newToken(value))
-		}
 		f.err = err
-		if s.flight == f {
-			s.flight = nil
+		if f.superseded = s.pending != f; !f.superseded {
+			s.pending = nil
+			if err == nil {
+				s.current.Store(newToken(value, login))
+			}
 		}
 		close(f.done)
 	}()
 	return f
 }
 
-func (s *tokenSource) leave(f *flight) {
+// obtain asks for a token, which is empty where the cluster needs none.
+func (s *tokenSource) obtain(ctx context.Context, login Login) (string, error) {
+	if login.FromSource {
+		return s.askSource(ctx)
+	}
+	value, err := s.authenticate(ctx, login.Username, login.Password)
+	if errors.Is(rpctypes.Error(err), rpctypes.ErrAuthNotEnabled) {
+		return "", nil
+	}
+	return value, err
+}
+
+// askSource calls the user's source, which is not called while it is still running.
+func (s *tokenSource) askSource(ctx context.Context) (string, error) {
+	select {
+	case s.sourceBusy <- struct{}{}:
+		defer func() { <-s.sourceBusy }()
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	value, err := s.source(ctx)
+	switch {
+	case err != nil:
+		return "", &tokenSourceError{err}
+	case value == "":
+		return "", &tokenSourceError{errEmptyToken}
+	default:
+		return value, nil
+	}
+}
+
+var errEmptyToken = errors.New("it returned an empty token: return an error where there is none")
+
+// tokenSourceError is an error of the user's source. Whatever status it wraps, it is
+// the source that is out of order and not the call.
+type tokenSourceError struct{ err error }
+
+func (e *tokenSourceError) Error() string { return "etcdclient: Config.TokenSource: " + e.err.Error() }
+
+func (e *tokenSourceError) Unwrap() error { return e.err }
+
+// GRPCStatus makes the error a passing one for streams that are opened again.
+func (e *tokenSourceError) GRPCStatus() *status.Status {
+	return status.New(codes.Unavailable, e.Error())
+}
+
+func (s *tokenSource) abandon(f *tokenFetch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f.waiters--; f.waiters == 0 && s.flight == f {
-		s.flight = nil
-		f.cancel()
+	if f.waiters--; f.waiters > 0 {
+		return
 	}
+	f.cancel()
+	if s.pending == f {
+		s.pending = nil
+	}
+}
+
+// LoginChanged has calls that begin from now on use the login that [Config.Login]
+// returns now.
+func (c *Channel) LoginChanged() { c.tokens.loginChanged() }
+
+// Invoke carries out a unary call, for which it fetches a token first if there
+// should be one and is none. See [retry] for how often it is repeated.
+func (c *Channel) Invoke(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
+	if err := c.tokens.ensure(ctx); err != nil {
+		return err
+	}
+	return c.caller.Invoke(ctx, method, req, reply, opts...)
 }
 
 var _ credentials.PerRPCCredentials = (*tokenSource)(nil)
 
 // GetRequestMetadata implements credentials.PerRPCCredentials: every request
-// says which API version its client was built for, and who is asking.
+// says which API version its client was built for, and who is asking. It fails
+// where a secret would travel in clear and may not.
 func (s *tokenSource) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
 	a := attemptFrom(ctx)
-	if a != nil && a.anonymous {
-		return noToken.metadata, nil
-	}
 	t := s.current.Load()
-	if t == nil {
+	if t == nil || a != nil && a.anonymous {
 		t = noToken
 	}
-	if a != nil {
+	if s.secured != nil && s.secured() && inClear(ctx) {
+		if a == nil {
+			return noToken.metadata, nil // a probe, which needs no token
+		}
+		if err := s.refuseInClear(ctx, a, t); err != nil {
+			return nil, err
+		}
+	}
+	if a != nil && !a.anonymous {
 		a.token.Store(t)
 	}
 	return t.metadata, nil
 }
 
-// RequireTransportSecurity implements credentials.PerRPCCredentials. etcd
-// accepts tokens over plaintext, and so did its client always.
+// refuseInClear returns an error if the attempt would send a token or a password.
+func (s *tokenSource) refuseInClear(ctx context.Context, a *attempt, t *token) error {
+	what := "the token"
+	if info, _ := credentials.RequestInfoFromContext(ctx); withPassword[info.Method] {
+		what = "a password"
+	} else if t.value == "" {
+		return nil
+	}
+	return errInClear(what, cmp.Or(s.name(a.endpoint()), "an endpoint"))
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials. etcd accepts
+// tokens in clear, and a client that is not secured sends them.
 func (s *tokenSource) RequireTransportSecurity() bool { return false }

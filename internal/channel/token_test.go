@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -190,7 +192,7 @@ func TestAuthenticateCarriesNoToken(t *testing.T) {
 }
 
 func TestDisown(t *testing.T) {
-	own := newToken("own")
+	own := newToken("own", Login{})
 	tests := []struct {
 		name    string
 		login   Login
@@ -200,7 +202,7 @@ func TestDisown(t *testing.T) {
 		kept    bool
 	}{
 		{"a token of a password", alice, own, rpctypes.ErrInvalidAuthToken, true, false},
-		{"a token that was replaced since", alice, newToken("older"), rpctypes.ErrInvalidAuthToken, true, true},
+		{"a token that was replaced since", alice, newToken("older", Login{}), rpctypes.ErrInvalidAuthToken, true, true},
 		{"no token, where there can be one", alice, nil, rpctypes.ErrUserEmpty, true, true},
 		{"a request without a user, with a token", alice, own, rpctypes.ErrUserEmpty, false, true},
 		{"the only token there is", Login{Token: "own"}, own, rpctypes.ErrInvalidAuthToken, false, true},
@@ -223,4 +225,141 @@ func TestDisown(t *testing.T) {
 			assert.Equal(t, tt.kept, s.current.Load() == own)
 		})
 	}
+}
+
+// jwtSource hands out numbered tokens; it can be held and made to fail.
+type jwtSource struct {
+	authServer
+	running, most int
+}
+
+func (s *jwtSource) fetch(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	s.running++
+	s.most = max(s.most, s.running)
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.running--
+	}()
+	return s.authenticate(ctx, "", "")
+}
+
+func newSourceTokens(src *jwtSource) *tokenSource {
+	return newTokenSource(Config{Login: func() Login { return Login{FromSource: true} }, TokenSource: src.fetch})
+}
+
+func TestTokenSourceIsAskedOnceForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := new(jwtSource)
+		s := newSourceTokens(src)
+		require.NoError(t, s.ensure(t.Context()))
+		require.NoError(t, s.ensure(t.Context()))
+		assert.Equal(t, "token-1", tokenOf(t, s))
+		stale := s.current.Load()
+		src.hold = make(chan struct{})
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				again, err := s.replace(t.Context(), stale, rpctypes.ErrGRPCInvalidAuthToken)
+				assert.True(t, again)
+				assert.NoError(t, err)
+			})
+		}
+		synctest.Wait()
+		close(src.hold)
+		wg.Wait()
+		assert.Equal(t, 2, src.calls)
+		assert.Equal(t, "token-2", tokenOf(t, s))
+	})
+}
+
+// Even a source that ignores its context, and that nobody waits for any more, is not
+// called a second time before it returns.
+func TestTokenSourceIsNeverCalledConcurrently(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := new(jwtSource)
+		release := make(chan struct{})
+		s := newTokenSource(Config{
+			Login: func() Login { return Login{FromSource: true} },
+			TokenSource: func(context.Context) (string, error) {
+				<-release
+				return src.fetch(context.Background())
+			},
+		})
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			require.ErrorIs(t, s.ensure(ctx), context.DeadlineExceeded)
+			cancel()
+		}
+		close(release)
+		require.NoError(t, s.ensure(t.Context()))
+		synctest.Wait()
+		assert.Equal(t, 1, src.most)
+		assert.Equal(t, 2, src.calls, "the abandoned call, and one for who waited")
+	})
+}
+
+func TestErrorsOfTheTokenSource(t *testing.T) {
+	src := new(jwtSource)
+	s := newSourceTokens(src)
+	src.err = errors.New("vault is sealed")
+	err := s.ensure(t.Context())
+	require.ErrorIs(t, err, src.err)
+	assert.EqualError(t, err, "etcdclient: Config.TokenSource: vault is sealed")
+
+	s.source = func(context.Context) (string, error) { return "", nil }
+	assert.ErrorIs(t, s.ensure(t.Context()), errEmptyToken)
+}
+
+func TestLoginChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, login := new(authServer), alice
+		s := newTestTokens(srv, alice)
+		s.login = func() Login { return login }
+		require.NoError(t, s.ensure(t.Context()))
+
+		login = Login{Username: "bob", Password: "secret"}
+		s.loginChanged()
+		assert.Empty(t, tokenOf(t, s), "nothing is done in alice's name any more")
+		require.NoError(t, s.ensure(t.Context()))
+		assert.Equal(t, "token-2", tokenOf(t, s))
+
+		login = Login{Token: "jwt"}
+		s.loginChanged()
+		assert.Equal(t, "jwt", tokenOf(t, s))
+
+		login = Login{}
+		s.loginChanged()
+		require.NoError(t, s.ensure(t.Context()))
+		assert.Empty(t, tokenOf(t, s))
+	})
+}
+
+// Who waits for a token when the login changes gets that of the new login.
+func TestLoginChangedWhileATokenIsFetched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var login atomic.Pointer[Login]
+		login.Store(&alice)
+		asked := make(chan string, 2)
+		hold := make(chan struct{})
+		s := &tokenSource{
+			login: func() Login { return *login.Load() },
+			authenticate: func(_ context.Context, name, _ string) (string, error) {
+				asked <- name
+				<-hold
+				return name + "'s", nil
+			},
+		}
+		done := make(chan error, 1)
+		go func() { done <- s.ensure(t.Context()) }()
+		synctest.Wait()
+		login.Store(&Login{Username: "bob", Password: "secret"})
+		s.loginChanged()
+		close(hold)
+		require.NoError(t, <-done)
+		assert.Equal(t, "bob's", tokenOf(t, s))
+		assert.Equal(t, []string{"alice", "bob"}, []string{<-asked, <-asked})
+	})
 }

@@ -1,0 +1,254 @@
+package clientv3_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	. "github.com/quorate/quorate/clientv3"
+)
+
+// identity is a server's certificate, which is its own authority.
+type identity struct {
+	server *tls.Config
+	client *tls.Config // trusts it
+}
+
+func newIdentity(t *testing.T) identity {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "member"}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
+	require.NoError(t, err)
+	cert, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(cert)
+	return identity{
+		server: &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}},
+		client: &tls.Config{RootCAs: pool},
+	}
+}
+
+// realMember is a member behind a real socket.
+type realMember struct {
+	pb.UnimplementedKVServer
+	pb.UnimplementedMaintenanceServer
+	pb.UnimplementedAuthServer
+	pb.UnimplementedClusterServer
+
+	addr     string
+	accepted atomic.Int32 // connections
+
+	mu      sync.Mutex
+	members [][]string // the client URLs that it says the members have
+	tokens  []string
+}
+
+func (m *realMember) advertise(members ...[]string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.members = members
+}
+
+// start serves on an address; tlsConfig is nil for plaintext.
+func (m *realMember) start(t *testing.T, addr string, tlsConfig *tls.Config) (stop func()) {
+	t.Helper()
+	lis, err := net.Listen("tcp", addr)
+	require.NoError(t, err)
+	m.addr = lis.Addr().String()
+	var opts []grpc.ServerOption
+	if tlsConfig != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(tlsConfig)))
+	}
+	s := grpc.NewServer(opts...)
+	pb.RegisterKVServer(s, m)
+	pb.RegisterMaintenanceServer(s, m)
+	pb.RegisterAuthServer(s, m)
+	pb.RegisterClusterServer(s, m)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Serve(acceptCounter{lis, &m.accepted})
+	}()
+	stop = sync.OnceFunc(func() { s.Stop(); <-done })
+	t.Cleanup(stop)
+	return stop
+}
+
+type acceptCounter struct {
+	net.Listener
+	accepted *atomic.Int32
+}
+
+func (l acceptCounter) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err == nil {
+		l.accepted.Add(1)
+	}
+	return conn, err
+}
+
+func (m *realMember) note(ctx context.Context) *pb.ResponseHeader {
+	md, _ := metadata.FromIncomingContext(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tokens = append(m.tokens, md.Get(rpctypes.TokenFieldNameGRPC)...)
+	return &pb.ResponseHeader{ClusterId: 1}
+}
+
+func (m *realMember) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
+	return &pb.StatusResponse{Header: m.note(ctx), Leader: 1}, nil
+}
+
+func (m *realMember) Range(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeResponse, error) {
+	return &pb.RangeResponse{Header: m.note(ctx)}, nil
+}
+
+func (m *realMember) MemberList(ctx context.Context, _ *pb.MemberListRequest) (*pb.MemberListResponse, error) {
+	resp := &pb.MemberListResponse{Header: m.note(ctx)}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, urls := range m.members {
+		resp.Members = append(resp.Members, &pb.Member{Name: "m", ClientURLs: urls})
+	}
+	return resp, nil
+}
+
+func (m *realMember) Authenticate(context.Context, *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {
+	return &pb.AuthenticateResponse{Token: "token"}, nil
+}
+
+func newTLSClient(t *testing.T, cfg Config) (*Client, *observer.ObservedLogs) {
+	t.Helper()
+	core, logs := observer.New(zap.WarnLevel)
+	cfg.Logger, cfg.DialTimeout = zap.New(core), 20*time.Second
+	c, err := New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c, logs
+}
+
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestSyncTakesNoTLSClientToPlaintext(t *testing.T) {
+	id := newIdentity(t)
+	plain, secure := new(realMember), new(realMember)
+	plain.start(t, "127.0.0.1:0", nil)
+	secure.start(t, "127.0.0.1:0", id.server)
+	inClear, inTLS := "http://"+plain.addr, "https://"+secure.addr
+	secure.advertise([]string{inTLS, inClear})
+
+	t.Run("left out", func(t *testing.T) {
+		c, logs := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.client, Username: "root", Password: "hunter2"})
+		for range 2 {
+			require.NoError(t, c.Sync(soon(t)))
+			assert.Equal(t, []string{inTLS}, c.Endpoints())
+		}
+		_, err := c.Get(soon(t), "k")
+		require.NoError(t, err)
+		assert.Zero(t, plain.accepted.Load(), "not even probed")
+		require.Equal(t, 1, logs.Len(), "one warning, until there is something else to warn of")
+		assert.Equal(t, []any{inClear}, logs.All()[0].ContextMap()["left-out"])
+		assert.Contains(t, logs.All()[0].ContextMap()["advice"], "AllowInsecureSync")
+	})
+	t.Run("nothing else is advertised", func(t *testing.T) {
+		secure.advertise([]string{inClear})
+		c, _ := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.client})
+		assert.ErrorContains(t, c.Sync(soon(t)), "in clear")
+		assert.Equal(t, []string{inTLS}, c.Endpoints())
+		assert.Zero(t, plain.accepted.Load())
+	})
+	t.Run("nothing else is advertised by one member", func(t *testing.T) {
+		other := new(realMember)
+		other.start(t, "127.0.0.1:0", id.server)
+		secure.advertise([]string{"https://" + other.addr}, []string{inClear})
+		c, _ := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.client})
+		require.NoError(t, c.Sync(soon(t)))
+		assert.Equal(t, []string{"https://" + other.addr, inTLS}, c.Endpoints(), "the one that works may be that member's")
+		assert.Zero(t, plain.accepted.Load())
+	})
+	t.Run("named by the program", func(t *testing.T) {
+		secure.advertise([]string{inTLS, inClear})
+		plain.advertise([]string{inTLS, inClear})
+		c, logs := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.client})
+		c.SetEndpoints(inTLS, inClear)
+		require.NoError(t, c.Sync(soon(t)))
+		assert.Equal(t, []string{inTLS, inClear}, c.Endpoints())
+		assert.Zero(t, logs.Len())
+	})
+	t.Run("allowed", func(t *testing.T) {
+		c, _ := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.client, AllowInsecureSync: true})
+		require.NoError(t, c.Sync(soon(t)))
+		assert.Equal(t, []string{inTLS, inClear}, c.Endpoints())
+	})
+	assert.Empty(t, plain.tokens)
+}
+
+func TestAllowInsecureSyncIsNotForUsers(t *testing.T) {
+	for _, cfg := range []Config{
+		{Endpoints: []string{"https://127.0.0.1:1"}, Username: "root", Password: "hunter2"},
+		{Endpoints: []string{"127.0.0.1:1"}, TLS: &tls.Config{}, Token: "jwt"},
+	} {
+		cfg.AllowInsecureSync, cfg.Logger = true, zap.NewNop()
+		_, err := New(cfg)
+		assert.ErrorContains(t, err, "AllowInsecureSync")
+	}
+	c, err := New(Config{Endpoints: []string{"http://127.0.0.1:1"}, Token: "jwt", AllowInsecureSync: true, Logger: zap.NewNop()})
+	require.NoError(t, err, "it changes nothing for a client without TLS")
+	require.NoError(t, c.Close())
+}
+
+// The caller of a client with TLS learns at once that its password is not sent in clear.
+func TestPasswordIsNotSentInClear(t *testing.T) {
+	plain := new(realMember)
+	plain.start(t, "127.0.0.1:0", nil)
+	ep := "http://" + plain.addr
+	cfg := Config{
+		Endpoints: []string{ep}, TLS: &tls.Config{}, Username: "root", Password: "hunter2",
+		DialTimeout: 20 * time.Second, Logger: zap.NewNop(),
+	}
+	_, err := New(cfg)
+	require.Equal(t, codes.Unauthenticated, status.Code(err), "%v", err)
+	assert.ErrorContains(t, err, ep)
+	assert.NotContains(t, err.Error(), "hunter2")
+
+	cfg.TLS = nil // without TLS it is sent, as the official client does
+	c, err := New(cfg)
+	require.NoError(t, err)
+	_, err = c.Get(soon(t), "k")
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	assert.Equal(t, []string{"token"}, plain.tokens)
+}

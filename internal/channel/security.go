@@ -1,0 +1,118 @@
+package channel
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/endpoint"
+)
+
+// security decides what a client may do in clear.
+//
+// A client is secured if it has a TLS configuration, or if the program named an
+// endpoint that uses TLS. A secured client connects in clear only to endpoints that
+// the program named itself, and sends no token and no password in clear at all.
+type security struct {
+	tls           bool // the client has a TLS configuration
+	allowInsecure bool // [Config.AllowInsecureSync]
+
+	secured atomic.Bool
+
+	mu    sync.Mutex
+	named map[string]bool // the addresses in clear that the program named last
+}
+
+func newSecurity(cfg Config) *security {
+	s := &security{tls: cfg.TLS != nil, allowInsecure: cfg.AllowInsecureSync}
+	s.name(cfg.Endpoints)
+	return s
+}
+
+// name takes in the endpoints that the program named, in place of those before. None
+// at all, by which programs reset connections, change nothing.
+func (s *security) name(endpoints []string) {
+	if len(endpoints) == 0 {
+		return
+	}
+	named, secured := make(map[string]bool), s.tls
+	for _, raw := range endpoints {
+		ep, err := endpoint.Parse(raw)
+		switch {
+		case err != nil: // whoever sets it reports it
+		case ep.UseTLS(s.tls):
+			secured = true
+		default:
+			named[ep.Address] = true
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.named = named
+	s.secured.Store(secured)
+}
+
+// split divides endpoints that the program did not name into those that the client
+// may use and those that it may not, because they are in clear.
+func (s *security) split(endpoints []string) (usable, inClear []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.allowInsecure || !s.secured.Load() {
+		return endpoints, nil
+	}
+	for _, raw := range endpoints {
+		ep, err := endpoint.Parse(raw)
+		if err == nil && !ep.UseTLS(s.tls) && !s.named[ep.Address] {
+			inClear = append(inClear, raw)
+		} else {
+			usable = append(usable, raw)
+		}
+	}
+	return usable, inClear
+}
+
+// Secured reports whether the client has a TLS configuration, or the program named
+// an endpoint that uses TLS. It sends no token and no password in clear then.
+func (c *Channel) Secured() bool { return c.security.secured.Load() }
+
+// SplitFound divides endpoints that the program did not name itself, but the cluster
+// advertises, into those that the client may use and those that it may not: a
+// secured client takes none in clear.
+func (c *Channel) SplitFound(endpoints []string) (usable, inClear []string) {
+	return c.security.split(endpoints)
+}
+
+// SetFoundEndpoints is [Channel.SetEndpoints] for endpoints that the program did not
+// name itself. It leaves out those that [Channel.SplitFound] does.
+func (c *Channel) SetFoundEndpoints(endpoints []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	usable, _ := c.security.split(endpoints) // again: the program may have named others since
+	c.setEndpoints(usable)
+}
+
+// withPassword are the methods whose requests carry a password.
+var withPassword = map[string]bool{
+	pb.Auth_Authenticate_FullMethodName:       true,
+	pb.Auth_UserAdd_FullMethodName:            true,
+	pb.Auth_UserChangePassword_FullMethodName: true,
+}
+
+// inClear reports whether the request of ctx goes over a connection that does not
+// keep it secret.
+func inClear(ctx context.Context) bool {
+	info, _ := credentials.RequestInfoFromContext(ctx)
+	return credentials.CheckSecurityLevel(info.AuthInfo, credentials.PrivacyAndIntegrity) != nil
+}
+
+// errInClear refuses to send a secret to an endpoint in clear. Its code proves that
+// the call was not sent and that a repetition would fail as well.
+func errInClear(what, endpoint string) error {
+	return status.Errorf(codes.Unauthenticated, "etcdclient: %s is not sent to %s in clear, because the client is configured for TLS: "+
+		"name the endpoint by an https URL, or configure the client without TLS and https endpoints", what, endpoint)
+}

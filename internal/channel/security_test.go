@@ -1,0 +1,175 @@
+package channel
+
+import (
+	"crypto/tls"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/serviceconfig"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/endpoint"
+)
+
+// published is a ClientConn that keeps the state it was given.
+type published struct {
+	resolver.ClientConn
+	state resolver.State
+}
+
+func (p *published) ParseServiceConfig(string) *serviceconfig.ParseResult { return nil }
+
+func (p *published) UpdateState(s resolver.State) error {
+	p.state = s
+	return nil
+}
+
+func publishedAddress(t *testing.T, raw string, tls bool) resolver.Address {
+	t.Helper()
+	ep, err := endpoint.Parse(raw)
+	require.NoError(t, err)
+	p := new(published)
+	_, err = newResolver([]endpoint.Endpoint{ep}, tls, "", nil).Build(resolver.Target{}, p, resolver.BuildOptions{})
+	require.NoError(t, err)
+	return p.state.Endpoints[0].Addresses[0]
+}
+
+// An address is the same one if its security is, however the endpoint is written.
+func TestSecurityIsAPartOfTheAddress(t *testing.T) {
+	for _, tc := range []struct {
+		a, b string
+		tls  bool
+		same bool
+	}{
+		{"http://h:1", "https://h:1", true, false},
+		{"http://h:1", "https://h:1", false, false},
+		{"http://h:1", "h:1", true, false},
+		{"http://h:1", "h:1", false, true},
+		{"https://h:1", "h:1", true, true},
+		{"https://h:1", "h:1", false, false},
+		{"http://h:1", "http://me:secret@h:1/path", true, true},
+		{"unix:s", "unixs:s", true, true},
+		{"unix:s", "unixs:s", false, false},
+	} {
+		t.Run(fmt.Sprintf("%s and %s, TLS %v", tc.a, tc.b, tc.tls), func(t *testing.T) {
+			a, b := publishedAddress(t, tc.a, tc.tls), publishedAddress(t, tc.b, tc.tls)
+			assert.Equal(t, tc.same, a.Equal(b))
+			assert.NotContains(t, a.Attributes.String()+b.Attributes.String(), "%!", "gRPC logs them")
+			assert.NotContains(t, b.Attributes.String(), "secret")
+		})
+	}
+}
+
+func TestWhatASecuredClientMayUse(t *testing.T) {
+	found := []string{"https://a:1", "http://b:1", "c:1", "unix:s", "nonsense://d"}
+	for name, tc := range map[string]struct {
+		cfg     Config
+		next    []string // SetEndpoints
+		inClear []string
+	}{
+		"no TLS": {cfg: Config{Endpoints: []string{"http://x:1"}}},
+		"TLS": {
+			cfg:     Config{Endpoints: []string{"x:1"}, TLS: &tls.Config{}},
+			inClear: []string{"http://b:1"},
+		},
+		"TLS, and all endpoints in clear": {
+			cfg:     Config{Endpoints: []string{"http://x:1"}, TLS: &tls.Config{}},
+			inClear: []string{"http://b:1"},
+		},
+		"an https endpoint": {
+			cfg:     Config{Endpoints: []string{"http://x:1", "https://y:1"}},
+			inClear: []string{"http://b:1", "c:1", "unix:s"},
+		},
+		"the program named it": {
+			cfg:     Config{Endpoints: []string{"b:1", "https://y:1"}},
+			inClear: []string{"c:1", "unix:s"},
+		},
+		"the program named it later": {
+			cfg:  Config{Endpoints: []string{"https://y:1"}, TLS: &tls.Config{}},
+			next: []string{"http://b:1"},
+		},
+		"the program went over to https": {
+			cfg:     Config{Endpoints: []string{"http://b:1"}},
+			next:    []string{"https://b:1"},
+			inClear: []string{"http://b:1", "c:1", "unix:s"},
+		},
+		"allowed": {cfg: Config{Endpoints: []string{"x:1"}, TLS: &tls.Config{}, AllowInsecureSync: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newTestChannel(t, tc.cfg)
+			if tc.next != nil {
+				c.SetEndpoints(tc.next)
+			}
+			secured := c.Secured()
+			c.SetEndpoints(nil)
+			assert.Equal(t, secured, c.Secured(), "a reset of connections takes nothing back")
+
+			usable, inClear := c.SplitFound(found)
+			assert.Equal(t, tc.inClear, inClear)
+			c.SetFoundEndpoints(found)
+			assert.Equal(t, usable, c.Endpoints())
+			assert.Equal(t, secured, c.Secured(), "what is found changes no rule")
+		})
+	}
+}
+
+// A client with TLS sends no secret in clear, whoever named the endpoint, and says so
+// at once. Without a secret, the endpoint is used.
+func TestSecretsDoNotTravelInClear(t *testing.T) {
+	var login Login
+	m := startMember(t, "http://", nil)
+	ca := newAuthority(t)
+	secure := startMember(t, "https://", ca.server(t))
+	c := newTestChannel(t, Config{
+		Endpoints: []string{m.endpoint}, TLS: &tls.Config{RootCAs: ca.pool}, Login: func() Login { return login },
+	})
+	require.NoError(t, get(t, c))
+	var tokens int
+	m.mu.Lock()
+	m.accepts = func(string) bool { tokens++; return true }
+	m.mu.Unlock()
+
+	refused := func(err error, what string) {
+		t.Helper()
+		assert.Equal(t, codes.Unauthenticated, status.Code(err), "%v", err)
+		assert.ErrorContains(t, err, what+" is not sent to "+m.endpoint+" in clear")
+		assert.NotContains(t, err.Error(), "secret")
+	}
+	_, err := pb.NewAuthClient(c).UserChangePassword(t.Context(), &pb.AuthUserChangePasswordRequest{Name: "a", Password: "secret"})
+	refused(err, "a password")
+	login = alice
+	refused(c.Authenticate(t.Context()), "a password")
+	refused(get(t, c), "a password")
+	login = Login{Token: "secret-jwt"}
+	refused(get(t, c), "the token")
+	refused(get(t, c.Conn()), "the token")
+	ws, err := pb.NewWatchClient(c.Streams()).Watch(t.Context())
+	if err == nil {
+		_, err = ws.Recv()
+	}
+	refused(err, "the token")
+	at, err := c.At(m.endpoint)
+	require.NoError(t, err)
+	_, err = pb.NewMaintenanceClient(at).Status(t.Context(), &pb.StatusRequest{})
+	refused(err, "the token")
+	m.mu.Lock()
+	assert.Zero(t, tokens)
+	assert.Zero(t, m.authenticates)
+	m.mu.Unlock()
+
+	c.SetEndpoints([]string{secure.endpoint})
+	require.NoError(t, get(t, c))
+}
+
+// Probes go over connections in clear as well, without the token.
+func TestProbesInClearCarryNoToken(t *testing.T) {
+	s := newTestTokens(&authServer{}, alice)
+	require.NoError(t, s.ensure(t.Context()))
+	s.secured = func() bool { return true }
+	assert.Empty(t, tokenOf(t, s))
+}
