@@ -19,9 +19,20 @@
 //   - any other gRPC status as it is.
 //
 // Calls that may be repeated, reads above all, are repeated on another member until
-// the deadline of the caller's context; without a deadline they end when they have
-// failed for fifteen seconds. While no member can be reached at all, every call waits
-// for one, as long as its context lives: give calls a deadline.
+// the deadline of the caller's context.
+//
+// A call without a deadline ends with its last error when it has failed for 15 s on
+// endpoints that can be reached. While no endpoint can be reached it waits, without a
+// bound, until its context ends: give calls a deadline.
+//
+// # Security
+//
+// Each endpoint says whether its connections use TLS, see [Config.Endpoints]. A client
+// that has TLS configured, or an endpoint that uses it, is not taken to plaintext by
+// what the cluster advertises ([Config.AllowInsecureSync]), and sends no token and no
+// password over a connection in clear: such a call fails with codes.Unauthenticated and
+// an error that names the endpoint. Tokens rotate with [Config.TokenSource] and
+// [Client.SetToken].
 //
 // # Resources
 //
