@@ -68,7 +68,7 @@ const (
 var (
 	// ErrLeaseUnanswered is why a KeepAlive ended whose lease may have ended: its TTL has passed since the last request that was answered.
 	ErrLeaseUnanswered = quorate.ErrLeaseUnanswered
-	// ErrMutuallyExclusiveCfg is returned by New for a Config with both a token and a user name or password.
+	// ErrMutuallyExclusiveCfg is returned by New, bare or wrapped, for a Config with more than one of a token, a user name or password, and a TokenSource.
 	ErrMutuallyExclusiveCfg = quorate.ErrMutuallyExclusiveCfg
 	// ErrNoAvailableEndpoints is returned by New for a Config without endpoints.
 	ErrNoAvailableEndpoints = quorate.ErrNoAvailableEndpoints
