@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -38,16 +39,19 @@ func TestWatchAvoidsMembersWithoutLeader(t *testing.T) {
 func TestWatchMovesWhenTheLeaderIsLost(t *testing.T) {
 	for wish, with := range leaderWishes {
 		t.Run(wish, func(t *testing.T) {
-			cluster, c := startFake(t, 3)
-			streams := scriptWatches(t, cluster, 1)
-			starting := startWatch(with(within(t)), c, "k")
-			s := take(t, streams)
-			require.Equal(t, []string{rpctypes.MetadataHasLeader}, s.Metadata.Get(rpctypes.MetadataRequireLeaderKey))
-			s.created(s.createRequest().WatchId, 1)
-			w := started(t, starting)
-			s.fail(rpctypes.ErrGRPCNoLeader)
-			requireRevs(t, w, 2, put(t, cluster, "k", 3))
-			require.NotEqual(t, s.Member, cluster.Calls("Watch")[1].Member)
+			synctest.Test(t, func(t *testing.T) {
+				cluster, c := startFake(t, 3)
+				streams := scriptWatches(t, cluster, 1)
+				starting := startWatch(with(t.Context()), c, "k")
+				s := take(t, streams)
+				require.Equal(t, []string{rpctypes.MetadataHasLeader}, s.Metadata.Get(rpctypes.MetadataRequireLeaderKey))
+				s.created(s.createRequest().WatchId, 1)
+				w := started(t, starting)
+				synctest.Wait() // the client is connected to all members
+				s.fail(rpctypes.ErrGRPCNoLeader)
+				requireRevs(t, w, 2, put(t, cluster, "k", 3))
+				require.NotEqual(t, s.Member, cluster.Calls("Watch")[1].Member)
+			})
 		})
 	}
 }

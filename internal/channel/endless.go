@@ -14,7 +14,9 @@ import (
 // patience nor the policy's MaxAttempts end it, nor does an error after which
 // the policy repeats no call: opening such a stream again is always safe, and
 // its owner knows where to go on. Pauses stay within the policy's MaxBackoff,
-// or one and a half times that while the budget throttles.
+// or one and a half times that while the budget throttles. The first failure
+// since the last Progress costs no backoff: a stream that breaks is opened
+// again at once, or within 100 ms if it was quiet, see [Tries.Wake].
 //
 // What still ends it is the context, its deadline included; the end of the
 // client; an error that another attempt would meet again, such as
@@ -22,7 +24,7 @@ import (
 // refusal by every endpoint, as learners give it; and, for a context that
 // requires a leader, ErrNoLeader from every endpoint that can be reached.
 func (t *Tries) Endless() *Tries {
-	t.endless = true
+	t.endless, t.wake = true, make(chan struct{}, 1)
 	return t
 }
 

@@ -3,7 +3,6 @@ package channel
 import (
 	"context"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -32,7 +31,7 @@ const (
 // Tries decides after each failure of one piece of work whether it is tried
 // again, and waits until it is time to. It serves calls, and the owners of
 // streams, who alone know where a broken one goes on. It is not safe for
-// concurrent use.
+// concurrent use, but for [Tries.Wake].
 type Tries struct {
 	*caller
 	method string
@@ -41,6 +40,7 @@ type Tries struct {
 
 	// endless work goes on for as long as its context lives.
 	endless bool
+	wake    chan struct{} // holds a Wake since the latest opening; nil unless endless
 
 	// Since the work last made progress:
 	failures   int
@@ -48,7 +48,7 @@ type Tries struct {
 	since      time.Time            // of the first failure
 	failed     []*balancer.Endpoint // each endpoint that it failed on
 	latest     failure              // that is not moved away from yet
-	woken      time.Time            // when a pause last ended early
+	woken      time.Time            // when a pause last ended early, or was left out
 	improved   <-chan struct{}      // closed by an improvement since the latest attempt began
 	refused    refusals             // by members that cannot serve it at all
 	unled      refusals             // by those, and by members without a leader
@@ -93,6 +93,10 @@ func (t *Tries) Track(ctx context.Context) context.Context {
 func (t *Tries) next(a *attempt) *attempt {
 	a.Avoid = t.failed
 	t.improved = t.table.Improved()
+	select {
+	case <-t.wake:
+	default:
+	}
 	if from := t.latest; from.at != nil {
 		t.latest = failure{}
 		a.moved = func(to *balancer.Endpoint) {
@@ -219,21 +223,10 @@ func (t *Tries) pause(ctx context.Context, class retry.Class, a *attempt, cause 
 		return cause
 	}
 	t.retried(class, a, cause)
-	if t.wasIdle(a) {
-		return t.rest(ctx, max(delay, rand.N(idleSpread)), cause)
+	if t.reopensAtOnce(now) {
+		return t.reopen(ctx, a, cause)
 	}
 	return t.wait(ctx, delay, cause)
-}
-
-// idleSpread is the time over which streams that were idle are opened again. When a
-// member dies, every client of it looks for another one at the same instant; those of
-// whom nothing was asked for a while can leave room for the others.
-const idleSpread = 3 * time.Second
-
-// wasIdle reports whether a stream that was idle is to be opened again for the first
-// time.
-func (t *Tries) wasIdle(a *attempt) bool {
-	return t.endless && t.failures == 1 && a != nil && a.idle.Load()
 }
 
 // retried tells the observer that there will be another attempt.

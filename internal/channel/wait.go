@@ -15,7 +15,7 @@ const (
 	wakeSpread = 50 * time.Millisecond
 
 	// wakeSpacing is the least time between two pauses of the same work that end
-	// early. An endpoint that comes and goes costs each call that waits four attempts
+	// early or are left out. An endpoint that comes and goes costs each call that waits four attempts
 	// a second at most; and with the spread, a call goes on within 0.3 s of the
 	// improvement that it waits for.
 	wakeSpacing = 250 * time.Millisecond
@@ -29,16 +29,46 @@ func (t *Tries) wait(ctx context.Context, delay time.Duration, cause error) erro
 	if improved == nil {
 		improved = t.table.Improved()
 	}
-	return t.sleep(ctx, delay, improved, cause)
+	return t.sleep(ctx, delay, improved, nil, cause)
 }
 
-// rest is like wait, but lasts for all of the delay.
-func (t *Tries) rest(ctx context.Context, delay time.Duration, cause error) error {
-	t.improved = nil
-	return t.sleep(ctx, delay, nil, cause)
+// idleSpread is the time over which quiet streams are opened again: when a member
+// dies, all of its clients lose theirs in the same instant.
+const idleSpread = 100 * time.Millisecond
+
+// Wake ends the spread before a quiet stream is opened again: somebody waits for the
+// stream. It ends no backoff, which protects servers that fail repeatedly, however many
+// callers wait. A Wake between the end of a stream and Next is not lost; one before the
+// latest opening has no effect. Any goroutine may call it.
+func (t *Tries) Wake() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
 }
 
-func (t *Tries) sleep(ctx context.Context, delay time.Duration, improved <-chan struct{}, cause error) error {
+// reopensAtOnce reports whether there is no backoff after a failure at the given time:
+// if it is the first since the stream last worked. Streams that break again and again
+// just after they work, and those that have exhausted the budget, back off.
+func (t *Tries) reopensAtOnce(now time.Time) bool {
+	throttled := t.exhausted() && t.budget.Throttled()
+	return t.endless && t.failures == 1 && !throttled && now.Sub(t.woken) >= wakeSpacing
+}
+
+// reopen returns nil when it is time to replace a stream that broke: at once, or within
+// the spread if the stream was quiet. A stream that the balancer cut is not spread, since
+// each client finds the fault at a time of its own.
+func (t *Tries) reopen(ctx context.Context, a *attempt, cause error) error {
+	t.woken = time.Now()
+	var spread time.Duration
+	if a != nil && a.idle.Load() && a.cutReason() == nil {
+		spread = rand.N(idleSpread)
+	}
+	return t.sleep(ctx, spread, nil, t.wake, cause)
+}
+
+// sleep returns nil after the delay, soon after an improvement, or with a wake.
+func (t *Tries) sleep(ctx context.Context, delay time.Duration, improved, wake <-chan struct{}, cause error) error {
 	if log := t.log().Check(zap.DebugLevel, "trying again"); log != nil {
 		log.Write(zap.String("method", t.method), zap.Int("failures", t.failures), zap.Duration("after", delay), zap.Error(cause))
 	}
@@ -48,6 +78,8 @@ func (t *Tries) sleep(ctx context.Context, delay time.Duration, improved <-chan 
 	for {
 		select {
 		case <-timer.C:
+			return nil
+		case <-wake:
 			return nil
 		case <-improved:
 			improved = nil

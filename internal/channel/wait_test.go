@@ -27,9 +27,17 @@ func improve(t *health.Table) {
 	ep.Note(health.Evidence{Kind: health.Served, At: time.Now()})
 }
 
+// failing returns the Tries of endless work that has failed once, and has long pauses.
+func failing(t *testing.T) *Tries {
+	t.Helper()
+	tries := rangeTries(lazy).Endless()
+	require.NoError(t, tries.Next(t.Context(), errGone))
+	return tries
+}
+
 func TestAPauseEndsWhenAnEndpointImproves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tries := rangeTries(lazy).Endless()
+		tries := failing(t)
 		time.AfterFunc(700*time.Millisecond, func() { improve(tries.table) })
 		start := time.Now()
 		require.NoError(t, tries.Next(t.Context(), rpctypes.ErrGRPCNoLeader))
@@ -41,7 +49,8 @@ func TestAPauseEndsWhenAnEndpointImproves(t *testing.T) {
 // What improved while the attempt was under way that failed is not missed.
 func TestAnImprovementDuringAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tries := rangeTries(lazy).Endless()
+		tries := failing(t)
+		time.Sleep(wakeSpacing)
 		tries.next(newAttempt(t))
 		improve(tries.table)
 		start := time.Now()
@@ -88,11 +97,14 @@ func TestWakingIsSpread(t *testing.T) {
 			go func() {
 				tries := c.Tries("/s/m").Endless()
 				tries.policy = lazy
+				_ = tries.Next(t.Context(), errGone) // at once
 				if tries.Next(t.Context(), errGone) == nil {
 					at[i] = time.Since(start)
 				}
 			}()
 		}
+		time.Sleep(wakeSpacing)
+		start = start.Add(wakeSpacing)
 		synctest.Wait()
 		improve(c.table)
 		time.Sleep(time.Second)
