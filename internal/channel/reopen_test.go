@@ -104,8 +104,8 @@ func TestWakeEndsTheSpread(t *testing.T) {
 	}
 }
 
-// Whoever waited for a stream that was opened meanwhile does not hurry the next one.
-func TestWakeIsForgottenWhenAStreamOpens(t *testing.T) {
+// Whoever waited for a stream that worked meanwhile does not hurry the next one.
+func TestWakeIsForgottenWhenAStreamWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var longest time.Duration
 		for range 20 {

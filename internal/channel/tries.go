@@ -40,7 +40,7 @@ type Tries struct {
 
 	// endless work goes on for as long as its context lives.
 	endless bool
-	wake    chan struct{} // holds a Wake since the latest opening; nil unless endless
+	wake    chan struct{} // holds a Wake since the latest Progress; nil unless endless
 
 	// Since the work last made progress:
 	failures   int
@@ -93,10 +93,6 @@ func (t *Tries) Track(ctx context.Context) context.Context {
 func (t *Tries) next(a *attempt) *attempt {
 	a.Avoid = t.failed
 	t.improved = t.table.Improved()
-	select {
-	case <-t.wake:
-	default:
-	}
 	if from := t.latest; from.at != nil {
 		t.latest = failure{}
 		a.moved = func(to *balancer.Endpoint) {
@@ -112,6 +108,10 @@ func (t *Tries) next(a *attempt) *attempt {
 // work.
 func (t *Tries) Progress() {
 	t.budget.Success()
+	select {
+	case <-t.wake:
+	default:
+	}
 	t.failures, t.refreshes, t.failed, t.latest = 0, 0, nil, failure{}
 	t.refused, t.unled, t.leaderless = refusals{}, refusals{}, false
 }

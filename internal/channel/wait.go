@@ -39,7 +39,7 @@ const idleSpread = 100 * time.Millisecond
 // Wake ends the spread before a quiet stream is opened again: somebody waits for the
 // stream. It ends no backoff, which protects servers that fail repeatedly, however many
 // callers wait. A Wake between the end of a stream and Next is not lost; one before the
-// latest opening has no effect. Any goroutine may call it.
+// latest Progress has no effect. Any goroutine may call it.
 func (t *Tries) Wake() {
 	select {
 	case t.wake <- struct{}{}:

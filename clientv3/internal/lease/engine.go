@@ -161,6 +161,9 @@ func (e *Engine) arrangeLocked(now time.Time) {
 	if e.machine.Wanted() {
 		signal(e.wanted)
 	}
+	if e.machine.Waits() {
+		e.config.Streams.Wake()
+	}
 	if wake, ok := e.machine.Wake(); ok && (e.armed.IsZero() || wake.Before(e.armed)) {
 		e.armLocked(wake, wake.Sub(now))
 	}

@@ -20,6 +20,7 @@ type fakeStreams struct {
 	progress int
 	next     []error // what Next was told
 	pauses   int
+	wakes    int
 
 	// These say what happens; all may be nil.
 	onOpen     func(ctx context.Context, n int) error // n counts from 1
@@ -86,6 +87,21 @@ func (f *fakeStreams) Pause(ctx context.Context, err error) error {
 		return f.onPause(ctx, err)
 	}
 	return wait(ctx, time.Second)
+}
+
+func (f *fakeStreams) Wake() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.wakes++
+}
+
+// woken returns how often Wake was called since the last time.
+func (f *fakeStreams) woken() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.wakes
+	f.wakes = 0
+	return n
 }
 
 func (f *fakeStreams) Leaderless() bool { return f.leaderless != nil && f.leaderless() }

@@ -110,6 +110,9 @@ func (m *Machine) Leaderless(now time.Time) {
 // Sendable reports whether there are requests to take.
 func (m *Machine) Sendable() bool { return m.phase == open && len(m.due) > 0 }
 
+// Waits reports whether there are requests, and no stream that takes them.
+func (m *Machine) Waits() bool { return m.phase == down && len(m.due) > 0 }
+
 // Take appends to ids the leases to renew now, those that end soonest first, and
 // returns it when it is as long as its capacity or all are in it. They count as
 // sent.

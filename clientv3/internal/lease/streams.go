@@ -12,8 +12,8 @@ type Stream interface {
 	Recv() (*pb.LeaseKeepAliveResponse, error)
 }
 
-// Streams opens streams, and decides what follows when they end. It is used by
-// one goroutine.
+// Streams opens streams, and decides what follows when they end. One goroutine uses
+// it, but for Wake.
 type Streams interface {
 	// Open opens a stream that ends with ctx.
 	Open(ctx context.Context) (Stream, error)
@@ -26,6 +26,9 @@ type Streams interface {
 	// Pause waits as Next does, but whatever the error is. Its own error says that
 	// ctx has ended, or that there will be no more streams.
 	Pause(ctx context.Context, err error) error
+	// Wake says that a request waits for the next stream: it is opened at once, unless
+	// streams fail repeatedly. Any goroutine may call it. It must not block.
+	Wake()
 	// Leaderless reports whether every endpoint has said, since the last Progress,
 	// that it knows no leader.
 	Leaderless() bool

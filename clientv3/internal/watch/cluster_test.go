@@ -41,6 +41,7 @@ type cluster struct {
 	disowns []error     // that Disown was given
 	noLeads atomic.Bool // no endpoint has a leader
 	worked  atomic.Int32
+	wakes   atomic.Int32
 	causes  []error // that Next was given
 
 	resumed []resumption // that Resumed was told
@@ -108,6 +109,8 @@ func (c *cluster) Next(ctx context.Context, cause error) error {
 		return ctx.Err()
 	}
 }
+
+func (c *cluster) Wake() { c.wakes.Add(1) }
 
 func (c *cluster) Progress() { c.worked.Add(1) }
 

@@ -245,6 +245,7 @@ func (e *Engine) RequestProgress(ctx context.Context) error {
 	for _, sh := range e.groups[metadataKey(ctx)] {
 		sh.mu.Lock()
 		sh.session.requestProgress(true)
+		sh.hurry()
 		sh.signal()
 		sh.mu.Unlock()
 	}

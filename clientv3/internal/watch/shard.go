@@ -94,7 +94,15 @@ func (sh *shard) adopt(w *watcher) {
 	if w.phase != paused {
 		sh.session.add(w.current)
 	}
+	sh.hurry()
 	sh.signal()
+}
+
+// hurry has the next stream opened soon if there is none. It needs the lock.
+func (sh *shard) hurry() {
+	if sh.wake == nil {
+		sh.conn.Wake()
+	}
 }
 
 // signal wakes the writer if there is something to send. It needs the lock.

@@ -22,7 +22,7 @@ const (
 )
 
 // Connector opens streams one after the other, and decides what follows the end
-// of each. It is used by one goroutine.
+// of each. One goroutine uses it, but for Wake.
 type Connector interface {
 	// Open opens a stream, away from those that failed before. With leader it asks
 	// the server to end it when there is no leader.
@@ -30,6 +30,9 @@ type Connector interface {
 	// Next returns nil when it is time to open another stream, and otherwise the
 	// error that the watches end with.
 	Next(ctx context.Context, cause error) error
+	// Wake says that a caller waits for the next stream: it is opened at once, unless
+	// streams fail repeatedly. Any goroutine may call it. It must not block.
+	Wake()
 	// Progress notes that the stream works.
 	Progress()
 	// Leaderless reports whether every endpoint has said that it knows no leader.
@@ -157,4 +160,20 @@ func (sh *shard) disconnect() {
 	sh.wake = nil
 	sh.opened = time.Time{}
 	sh.session.disconnect()
+	if sh.isAwaited() {
+		sh.conn.Wake()
+	}
+}
+
+// isAwaited reports whether a caller waits for an answer. It needs the lock.
+func (sh *shard) isAwaited() bool {
+	if sh.session.progress.wanted {
+		return true
+	}
+	for w := range sh.watchers {
+		if w.phase == opening {
+			return true
+		}
+	}
+	return false
 }
