@@ -32,6 +32,7 @@ type cluster struct {
 	token   int           // the one that servers accept
 	late    int           // streams to come that still carry the one before
 	asked   int           // progress requests
+	creates int           // requests, of ranges that are not empty
 	become  func(*server) // what kind of server another stream meets
 
 	open    func(ctx context.Context) error // before each stream
@@ -42,7 +43,8 @@ type cluster struct {
 	noLeads atomic.Bool // no endpoint has a leader
 	worked  atomic.Int32
 	wakes   atomic.Int32
-	causes  []error // that Next was given
+	tries   atomic.Int32 // streams that were to be opened, where the test counts them
+	causes  []error      // that Next was given
 
 	resumed []resumption // that Resumed was told
 }
@@ -126,7 +128,7 @@ func (c *cluster) Disown(refusal error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.disowns = append(c.disowns, refusal)
-	return c.disown
+	return c.disown && refusal.Error() != emptyRange
 }
 
 func (c *cluster) Resumed(watches int, gap time.Duration) {
@@ -142,11 +144,16 @@ func (c *cluster) resumptions() []resumption {
 	return slices.Clone(c.resumed)
 }
 
+// turn replaces the servers by others for streams to come.
+func (c *cluster) turn(become func(*server)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.become = become
+}
+
 // serve replaces the servers by others: all streams break.
 func (c *cluster) serve(become func(*server)) {
-	c.mu.Lock()
-	c.become = become
-	c.mu.Unlock()
+	c.turn(become)
 	for _, st := range c.live() {
 		st.breakDown()
 	}
@@ -248,6 +255,9 @@ func (st *stream) Send(req *pb.WatchRequest) error {
 	defer st.c.mu.Unlock()
 	if req.GetProgressRequest() != nil {
 		st.c.asked++
+	}
+	if r := req.GetCreateRequest(); r != nil && !bytes.Equal(r.Key, r.RangeEnd) {
+		st.c.creates++
 	}
 	if reason := st.refusal(req.GetCreateRequest()); reason != "" {
 		st.srv.control = append(st.srv.control, refused(reason))

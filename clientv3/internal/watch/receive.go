@@ -20,7 +20,7 @@ func (ss *session) receive(resp *pb.WatchResponse) error {
 
 // created matches a reply with the oldest create that is under way.
 func (ss *session) created(resp *pb.WatchResponse) error {
-	refused := resp.WatchId == invalidID || resp.Canceled
+	refused := isRefused(resp)
 	if !refused && ss.live[resp.WatchId] != nil {
 		if ss.mode == serial {
 			ss.distrust = true

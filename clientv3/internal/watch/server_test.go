@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 
@@ -9,6 +10,9 @@ import (
 
 // denied is a key that nobody may watch.
 const denied = "denied"
+
+// emptyRange is why etcd refuses a watch of nothing.
+const emptyRange = "mvcc: watcher range is empty"
 
 // server models etcd's side of one watch stream, step by step: requests are
 // handled in order, confirmations and events go through queues of their own,
@@ -22,6 +26,7 @@ type server struct {
 	proxy     bool // chooses ids itself
 	mute      bool // something on the way swallows progress requests
 	deaf      bool // answers nothing at all
+	lax       bool // creates a watch of an empty range
 	hasty     bool // answers progress requests before it has sent everything, as old servers do
 
 	watchers  []*served
@@ -78,6 +83,10 @@ func (sv *server) create(r *pb.WatchCreateRequest, meanwhile func()) error {
 		sv.control = append(sv.control, &pb.WatchResponse{
 			Header: at(sv.hist.rev()), WatchId: invalidID, Created: true, Canceled: true, CancelReason: "permission denied",
 		})
+		return nil
+	}
+	if bytes.Equal(r.RangeEnd, r.Key) && !sv.lax {
+		sv.control = append(sv.control, refused(emptyRange))
 		return nil
 	}
 	sv.ids[id] = true

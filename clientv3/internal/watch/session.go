@@ -177,8 +177,7 @@ func (ss *session) flush() {
 			continue
 		}
 		_ = s.step(ask) // possible when queued
-		ss.lastID++
-		s.id = ss.lastID
+		s.id = ss.nextID()
 		s.doubt = ss.progress.inFlight()
 		ss.pending = append(ss.pending, creation{s.id, s})
 		ss.send(s.req.create(s.id, s.next))
@@ -190,6 +189,12 @@ func (ss *session) flush() {
 	if ss.progress.wanted {
 		ss.requestProgress(true)
 	}
+}
+
+// nextID returns an id that was never used.
+func (ss *session) nextID() int64 {
+	ss.lastID++
+	return ss.lastID
 }
 
 func (ss *session) send(req *pb.WatchRequest) {

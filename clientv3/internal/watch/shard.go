@@ -17,7 +17,6 @@ type shard struct {
 	engine *Engine
 	key    string
 	bulk   bool // for watches that catch up
-	conn   Connector
 	// superseded tells the writer that there is a stream with a newer token.
 	superseded chan struct{}
 	// base has the values and the metadata of the first caller, and does not end;
@@ -27,6 +26,7 @@ type shard struct {
 	cancel context.CancelFunc
 
 	mu       sync.Mutex
+	conn     Connector // of the latest stream; only run changes it
 	session  *session
 	watchers map[*watcher]struct{}
 	splits   int // watches that are catching up

@@ -8,18 +8,10 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-const (
-	// proven is the age from which on any response shows that a stream works. One
-	// that breaks sooner, and without having delivered an event, counts as a
-	// failure, and the next waits longer.
-	proven = time.Second
-
-	// minLeaderRetry is how long a stream stays on a member without a leader before
-	// one with a leader is looked for again: few elections take longer. While none is
-	// found it doubles, up to maxLeaderRetry.
-	minLeaderRetry = 500 * time.Millisecond
-	maxLeaderRetry = 5 * time.Second
-)
+// proven is the age from which on any response shows that a stream works. One
+// that breaks sooner, and without having delivered an event, counts as a
+// failure, and the next waits longer.
+const proven = time.Second
 
 // Connector opens streams one after the other, and decides what follows the end
 // of each. One goroutine uses it, but for Wake.
@@ -51,101 +43,132 @@ type Connector interface {
 // errMove ends a stream that is to be opened elsewhere.
 var errMove = errors.New("the stream moves")
 
+// link is a stream, and what opened it.
+type link struct {
+	conn   Connector
+	ctx    context.Context // the stream's
+	cancel context.CancelCauseFunc
+	stream pb.Watch_WatchClient // nil until it is open
+	opened time.Time
+}
+
+func (sh *shard) newLink(conn Connector) *link {
+	ctx, cancel := context.WithCancelCause(sh.ctx)
+	return &link{conn: conn, ctx: ctx, cancel: cancel}
+}
+
+// open opens the stream. With leader the server ends it when there is no leader.
+func (l *link) open(leader bool) (err error) {
+	if l.stream, err = l.conn.Open(l.ctx, leader); err != nil {
+		l.cancel(nil)
+	}
+	l.opened = time.Now()
+	return err
+}
+
 // run opens one stream after the other until the shard ends.
 //
-// Every stream asks the server to say when it has lost its leader, whether or
-// not the callers want to hear of it: the stream then moves. Where no endpoint
-// knows a leader, callers who do not mind are served without one for a while.
+// Every stream requires a leader, whether or not the callers do: a member that loses
+// its leader then ends the stream, which moves. Where no endpoint has a leader, callers
+// who do not require one are served without, while a leader is searched for.
 func (sh *shard) run() {
 	defer sh.cancel()
-	strict, retry := true, minLeaderRetry
-	for {
-		began := time.Now()
-		err := sh.attempt(strict, retry)
-		switch {
-		case !strict:
-			retry = min(2*retry, maxLeaderRetry)
-		case time.Since(began) > proven:
-			retry = minLeaderRetry
-		}
+	search := &leaderSearch{sh: sh, bound: minLeaderRetry}
+	leader := true
+	for next := sh.newLink(sh.conn); ; {
+		accepted, err := sh.attempt(next, leader, search)
 		switch {
 		case sh.ctx.Err() != nil:
 			return
-		case errors.Is(err, errMove):
-			strict = true
+		case accepted != nil:
+			next, leader = accepted, true
 			continue
-		}
-		if err := sh.conn.Next(sh.ctx, err); err != nil {
-			if sh.ctx.Err() == nil {
-				sh.fail(err)
+		case errors.Is(err, errMove):
+			leader = true
+		default:
+			if err := sh.conn.Next(sh.ctx, err); err != nil {
+				if sh.ctx.Err() == nil {
+					sh.fail(err)
+				}
+				return
 			}
-			return
+			leader = !sh.conn.Leaderless()
 		}
-		strict = !sh.conn.Leaderless()
+		next = sh.newLink(sh.conn)
 	}
 }
 
-// attempt opens a stream and reads it to its end. One that does without a leader ends
-// after the time that is given.
-func (sh *shard) attempt(strict bool, leaderRetry time.Duration) error {
-	ctx, cancel := context.WithCancelCause(sh.ctx)
-	defer cancel(nil)
-	stream, err := sh.conn.Open(ctx, strict)
-	if err != nil {
-		return err
+// attempt opens a stream, unless it is open, and serves it to its end. Instead of the
+// end of a stream without a leader it may return one that was accepted meanwhile.
+func (sh *shard) attempt(l *link, leader bool, search *leaderSearch) (accepted *link, err error) {
+	if l.stream == nil {
+		if err := l.open(leader); err != nil {
+			return nil, err
+		}
 	}
-	wake := sh.connect()
+	if !leader {
+		return search.serveMeanwhile(l)
+	}
+	err = sh.serve(l)
+	if time.Since(l.opened) > proven {
+		search.bound = minLeaderRetry
+	}
+	return nil, err
+}
+
+// serve carries the watches on a stream until it ends, and returns why it did.
+func (sh *shard) serve(l *link) error {
+	defer l.cancel(nil)
+	wake := sh.connect(l)
 	defer sh.disconnect()
-	greeting := sh.awaitGreeting(wake, func() { cancel(errUngreeted) })
+	greeting := sh.awaitGreeting(wake, func() { l.cancel(errUngreeted) })
 	defer greeting.stop()
 	wr := &writer{
-		sh: sh, ctx: ctx, stream: stream, wake: wake, move: func() { cancel(errMove) },
-		removed: sh.conn.Removed(), settled: make(chan (<-chan struct{}), 1),
-	}
-	if !strict {
-		wr.leave = time.After(leaderRetry)
+		sh: sh, ctx: l.ctx, stream: l.stream, wake: wake, move: func() { l.cancel(errMove) },
+		removed: l.conn.Removed(), settled: make(chan (<-chan struct{}), 1),
 	}
 	sh.engine.running.Go(wr.run)
-	return sh.read(ctx, stream, wr.settled)
+	return sh.read(l, wr.settled)
 }
 
 // read takes in responses until the stream ends. With the first one it is
 // settled where the stream is: until then grpc may move it.
-func (sh *shard) read(ctx context.Context, stream pb.Watch_WatchClient, settled chan<- (<-chan struct{})) error {
-	opened := time.Now()
+func (sh *shard) read(l *link, settled chan<- (<-chan struct{})) error {
 	for first := true; ; first = false {
-		resp, err := stream.Recv()
+		resp, err := l.stream.Recv()
 		if err == nil {
 			err = sh.receive(resp)
 		}
-		worked := time.Since(opened) > proven
+		worked := time.Since(l.opened) > proven
 		switch {
 		case err == nil:
 			worked = worked || len(resp.Events) > 0
-		case errors.Is(context.Cause(ctx), errMove):
+		case errors.Is(context.Cause(l.ctx), errMove):
 			return errMove
-		case errors.Is(context.Cause(ctx), errUngreeted):
+		case errors.Is(context.Cause(l.ctx), errUngreeted):
 			return errUngreeted
 		default:
 			worked = worked && !first // it lived long, if quietly
 		}
 		if worked {
-			sh.conn.Progress()
+			l.conn.Progress()
 		}
 		if err != nil {
 			return err
 		}
 		if first {
-			settled <- sh.conn.Removed()
+			settled <- l.conn.Removed()
 		}
 	}
 }
 
-func (sh *shard) connect() chan struct{} {
+// connect has the session speak on a stream.
+func (sh *shard) connect(l *link) chan struct{} {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	sh.conn = l.conn
 	sh.wake = make(chan struct{}, 1)
-	sh.opened, sh.stale, sh.accepted = time.Now(), time.Time{}, false
+	sh.opened, sh.stale, sh.accepted = l.opened, time.Time{}, false
 	sh.session.connect()
 	sh.signal()
 	return sh.wake

@@ -1,0 +1,173 @@
+package watch
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// leaderless returns a cluster without a leader and an engine with watches that are
+// served all the same. The stream that serves them is the only one. Once there is a
+// leader, led is called before each stream is opened, if it is not nil.
+func leaderless(t *testing.T, n int, led func(context.Context, *cluster) error) (*cluster, []*call) {
+	t.Helper()
+	c := newCluster()
+	c.noLeads.Store(true)
+	c.open = func(ctx context.Context) error {
+		c.tries.Add(1)
+		if led == nil || c.noLeads.Load() {
+			return nil
+		}
+		return led(ctx, c)
+	}
+	calls := watches(t, c.engine(t), n)
+	require.Len(t, c.live(), 1)
+	require.False(t, c.live()[0].strict)
+	return c, calls
+}
+
+// requireLed checks that the cluster is left with one stream, which requires a leader, and
+// that it carries the watches and nothing else.
+func requireLed(t *testing.T, c *cluster, watches int) {
+	t.Helper()
+	synctest.Wait()
+	require.Len(t, c.live(), 1)
+	require.True(t, c.live()[0].strict)
+	require.Equal(t, []int{watches}, c.watchers())
+}
+
+// Without a leader watches stay where they are, however long it takes, and move once when
+// there is one again.
+func TestWatchesStayUntilThereIsALeader(t *testing.T) {
+	const n, outage = 200, time.Minute
+	for name, become := range map[string]func(*server){
+		"etcd":  nil,
+		"hasty": func(sv *server) { sv.hasty = true },
+		"lax":   func(sv *server) { sv.lax = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, calls := leaderless(t, n, nil)
+				c.turn(become)
+				tries := c.tries.Load()
+				for range int(outage / time.Second) {
+					time.Sleep(time.Second)
+					c.write(1, "b")
+				}
+				assert.Equal(t, n, c.creates)
+				tries = c.tries.Load() - tries
+				assert.Less(t, tries, int32(60))
+				assert.Greater(t, tries, int32(15))
+
+				c.noLeads.Store(false)
+				time.Sleep(maxLeaderRetry)
+				requireLed(t, c, n)
+				assert.Equal(t, 2*n, c.creates)
+				c.write(5, "b")
+				last := int64(1 + outage/time.Second + 5)
+				for _, w := range calls {
+					assertRevisions(t, 2, last, w.read(int(last-1)))
+				}
+			})
+		})
+	}
+}
+
+// A proxy numbers watches by itself.
+func TestWatchesMoveToALeaderBehindAProxy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, calls := leaderless(t, 5, nil)
+		c.turn(func(sv *server) { sv.proxy, sv.lax = true, true })
+		c.noLeads.Store(false)
+		time.Sleep(maxLeaderRetry)
+		requireLed(t, c, 5)
+		c.write(3, "b")
+		for _, w := range calls {
+			assertRevisions(t, 2, 4, w.read(3))
+		}
+	})
+}
+
+// A server that accepts a stream and answers nothing does not get the watches.
+func TestWatchesDoNotMoveToAServerThatDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, calls := leaderless(t, 2, nil)
+		c.turn(func(sv *server) { sv.deaf = true })
+		c.noLeads.Store(false)
+		time.Sleep(10 * maxGreeting)
+		c.write(1, "b")
+		for _, w := range calls {
+			assert.Equal(t, []int64{2}, w.read(1))
+		}
+		assert.Equal(t, 2, c.creates)
+		assert.LessOrEqual(t, len(c.live()), 2)
+		assert.Less(t, c.opened, 12, "each try is given up after a while")
+		c.turn(nil)
+		time.Sleep(maxGreeting + maxLeaderRetry)
+		requireLed(t, c, 2)
+	})
+}
+
+// A server that refuses the token of the stream does not get the watches.
+func TestWatchesDoNotMoveToAStreamWhoseTokenIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := leaderless(t, 2, nil)
+		c.mu.Lock()
+		c.disown, c.late = true, 2
+		c.mu.Unlock()
+		c.expire()
+		c.noLeads.Store(false)
+		time.Sleep(3 * maxLeaderRetry)
+		requireLed(t, c, 2)
+		assert.Len(t, c.disowns, 3, "two tokens were refused, and a watch of nothing")
+		assert.Equal(t, 4, c.creates)
+	})
+}
+
+// The stream without a leader breaks at the moment at which one with a leader is accepted.
+func TestAStreamBreaksWhileALeaderIsFound(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			c, calls := leaderless(t, 1, func(_ context.Context, c *cluster) error {
+				for _, st := range c.live() {
+					st.breakDown()
+				}
+				return nil
+			})
+			c.noLeads.Store(false)
+			c.write(1, "b")
+			time.Sleep(maxLeaderRetry)
+			c.write(1, "b")
+			assertRevisions(t, 2, 3, calls[0].read(2))
+			synctest.Wait()
+			assert.Len(t, c.live(), 1)
+		})
+	}
+}
+
+// Whatever the search waits for, it ends with the watches.
+func TestTheSearchForALeaderEndsWithTheWatches(t *testing.T) {
+	block := func(ctx context.Context, _ *cluster) error { <-ctx.Done(); return ctx.Err() }
+	deaf := func(_ context.Context, c *cluster) error {
+		c.turn(func(sv *server) { sv.deaf = true })
+		return nil
+	}
+	for name, led := range map[string]func(context.Context, *cluster) error{
+		"while it pauses": nil, "while it opens": block, "while it waits for an answer": deaf,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, calls := leaderless(t, 1, led)
+				c.noLeads.Store(led == nil)
+				time.Sleep(minLeaderRetry + maxGreeting/2)
+				calls[0].cancel()
+				synctest.Wait()
+				assert.Empty(t, c.live())
+			})
+		})
+	}
+}

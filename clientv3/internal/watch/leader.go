@@ -1,0 +1,99 @@
+package watch
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// The search for a leader pauses for a random time below a bound, which doubles with
+// each try. Few elections take longer than the first bound.
+const (
+	minLeaderRetry = 500 * time.Millisecond
+	maxLeaderRetry = 5 * time.Second
+)
+
+// leaderSearch looks for a member with a leader while watches are served without one.
+// It tries streams that require a leader, and leaves the watches where they are until a
+// server accepts such a stream: otherwise each try would create all watches again.
+type leaderSearch struct {
+	sh    *shard
+	bound time.Duration // of the next pause
+}
+
+// serveMeanwhile serves a stream without a leader. It returns the stream with a leader
+// that the watches go on with, or why the one without ended.
+func (ls *leaderSearch) serveMeanwhile(l *link) (accepted *link, err error) {
+	ctx, cancel := context.WithCancel(ls.sh.ctx)
+	found := make(chan *link, 1)
+	ls.sh.engine.running.Go(func() {
+		other := ls.find(ctx)
+		if other != nil {
+			l.cancel(errMove)
+		}
+		found <- other
+	})
+	err = ls.sh.serve(l)
+	cancel()
+	return <-found, err
+}
+
+// find returns a stream that a member with a leader has accepted, nil once ctx ends.
+func (ls *leaderSearch) find(ctx context.Context) *link {
+	conn := ls.sh.engine.cfg.Connect()
+	for {
+		select {
+		case <-time.After(rand.N(ls.bound)):
+		case <-ctx.Done():
+			return nil
+		}
+		ls.bound = min(2*ls.bound, maxLeaderRetry)
+		if l := ls.try(ctx, conn); l != nil {
+			return l
+		}
+	}
+}
+
+// try returns a new stream if a server accepts it. It lives on when ctx ends.
+func (ls *leaderSearch) try(ctx context.Context, conn Connector) *link {
+	l := ls.sh.newLink(conn)
+	abandon := context.AfterFunc(ctx, func() { l.cancel(nil) })
+	timer := time.AfterFunc(maxGreeting, func() { l.cancel(errUngreeted) })
+	accepted := l.open(true) == nil && l.isAccepted(ls.sh.nextID())
+	inTime, wanted := timer.Stop(), abandon()
+	if accepted && inTime && wanted {
+		return l
+	}
+	l.cancel(nil)
+	return nil
+}
+
+// isAccepted waits for a first response, which shows that the server has accepted the
+// stream: etcd ends a stream that requires a leader at once if there is none, and sends
+// no header before the first response. So the client asks for a watch of an empty range,
+// which servers refuse, and nothing stays behind. The id is not used otherwise.
+func (l *link) isAccepted(id int64) bool {
+	nothing := Request{Key: []byte{1}, End: []byte{1}}
+	_ = l.stream.Send(nothing.create(id, 0)) // Recv returns why it failed
+	resp, err := l.stream.Recv()
+	switch {
+	case err != nil:
+		return false
+	case resp.Created && isRefused(resp):
+		return resp.CancelReason == "" || !l.conn.Disown(refusal(resp.CancelReason))
+	default:
+		return l.stream.Send(cancelRequest(resp.WatchId)) == nil
+	}
+}
+
+// isRefused reports whether a reply to a create says that there is no watch.
+func isRefused(resp *pb.WatchResponse) bool { return resp.WatchId == invalidID || resp.Canceled }
+
+// nextID returns a watch id for a stream that the session does not speak on yet.
+func (sh *shard) nextID() int64 {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.session.nextID()
+}
