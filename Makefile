@@ -1,7 +1,7 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
 .PHONY: build test lint generate lab compare page-check soak soak-locks soak-linear \
 	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents etcdctl shim-tests shim-tests-short \
-	bench bench-pools bench-calls bench-leases \
+	bench bench-fleet bench-pools bench-calls bench-leases \
 	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-keepalive fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target fuzz-wire
 
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -102,6 +102,9 @@ fuzz-wire:
 
 bench: ## watches and leases beside the official client; ten minutes
 	go run ./bench
+
+bench-fleet: ## what a hundred clients cost a cluster, in health and under faults, beside the official client; ten minutes
+	go run ./bench/fleet
 
 bench-pools: ## connection pools beside one connection, blind rotation and puddle; five minutes
 	go run ./bench/pools

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/bench/client"
+	"github.com/quorate/quorate/bench/internal/cputime"
 	"github.com/quorate/quorate/bench/wire"
 )
 
@@ -61,7 +62,9 @@ func keepLeases(ctx context.Context, site Site) (Sample, error) {
 		ttl = shortLeaseTTL
 	}
 	seen := wire.NewRenewals(site.Size)
-	c, err := site.Open(client.Config{Endpoints: site.Endpoints, DialOptions: []grpc.DialOption{seen.DialOption()}})
+	c, err := site.Open(client.Config{
+		Endpoints: site.Endpoints, DialOptions: []grpc.DialOption{seen.DialOption()}, DialTimeout: patience,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -75,11 +78,11 @@ func keepLeases(ctx context.Context, site Site) (Sample, error) {
 		return nil, err
 	}
 
-	start, cpu := time.Now(), cpuTime()
+	start, cpu := time.Now(), cputime.Used()
 	if err := pause(ctx, whole); err != nil {
 		return nil, err
 	}
-	took, cpu := time.Since(start), cpuTime()-cpu
+	took, cpu := time.Since(start), cputime.Used()-cpu
 	timing := seen.Timing(start, start.Add(took))
 
 	if err := allRenewed(kept); err != nil {

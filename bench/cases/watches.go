@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -14,6 +15,11 @@ import (
 // spotChecks bounds the watches of which it is checked that they work.
 const spotChecks = 100
 
+// patience is the DialTimeout of the clients. No case dials under it, but it is
+// also how long a lease waits for its first renewal, by default 5 s, which on a busy
+// machine is too short for thousands of new leases.
+const patience = time.Minute
+
 // first is the key of the watch that openConnected makes.
 const first = "first"
 
@@ -22,7 +28,7 @@ func key(i int) string { return fmt.Sprintf("%s%05d", Prefix, i) }
 // openConnected makes a client that has a connection, a watch and its stream, so
 // that what is measured next is not the making of these.
 func openConnected(ctx context.Context, site Site, opts ...grpc.DialOption) (client.Client, error) {
-	c, err := site.Open(client.Config{Endpoints: site.Endpoints, DialOptions: opts})
+	c, err := site.Open(client.Config{Endpoints: site.Endpoints, DialOptions: opts, DialTimeout: patience})
 	if err != nil {
 		return nil, err
 	}

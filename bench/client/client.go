@@ -7,6 +7,7 @@ package client
 
 import (
 	"context"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/grpc"
@@ -15,10 +16,13 @@ import (
 //go:generate go run github.com/quorate/quorate/lab/contract/reimport official quorate
 
 // Config is how a client is made. Everything else has the client's own default,
-// but for the logger, which discards, and a DialTimeout of a minute.
+// but for the logger, which discards.
 type Config struct {
 	Endpoints   []string
 	DialOptions []grpc.DialOption
+	// DialTimeout is that of the client. It also bounds how long a lease waits for
+	// its first renewal. 0 is the client's own default.
+	DialTimeout time.Duration
 }
 
 // Opener makes a client, which must be closed.
@@ -26,6 +30,8 @@ type Opener func(Config) (Client, error)
 
 // Client is what the cases need of an etcd client.
 type Client interface {
+	// Get reads a key with a linearizable read.
+	Get(ctx context.Context, key string) error
 	// Put writes a key and returns the revision.
 	Put(ctx context.Context, key, value string) (int64, error)
 	// Watch makes a watch and returns when the client says that it exists.

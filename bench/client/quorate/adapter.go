@@ -5,7 +5,6 @@ package quorate
 
 import (
 	"context"
-	"time"
 
 	clientv3 "github.com/quorate/quorate/clientv3"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -14,16 +13,11 @@ import (
 	"github.com/quorate/quorate/bench/client"
 )
 
-// patience is the DialTimeout of the clients. No case dials under it, but it is
-// also how long a lease waits for its first renewal, by default 5 s, which on a busy
-// machine is too short for thousands of new leases.
-const patience = time.Minute
-
 // Open makes a client.
 func Open(cfg client.Config) (client.Client, error) {
 	c, err := clientv3.New(clientv3.Config{
 		Endpoints:   cfg.Endpoints,
-		DialTimeout: patience,
+		DialTimeout: cfg.DialTimeout,
 		DialOptions: cfg.DialOptions,
 		Logger:      zap.NewNop(),
 	})
@@ -35,6 +29,11 @@ func Open(cfg client.Config) (client.Client, error) {
 
 type adapter struct {
 	*clientv3.Client
+}
+
+func (a adapter) Get(ctx context.Context, key string) error {
+	_, err := a.Client.Get(ctx, key)
+	return err
 }
 
 func (a adapter) Put(ctx context.Context, key, value string) (int64, error) {

@@ -1,14 +1,15 @@
 //go:build unix
 
-package cases
+// Package cputime measures the CPU time of the running process.
+package cputime
 
 import (
 	"syscall"
 	"time"
 )
 
-// cpuTime returns the CPU time, user and system, that this process has taken.
-func cpuTime() time.Duration {
+// Used returns the CPU time, user and system, that this process has used.
+func Used() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
 		return 0
