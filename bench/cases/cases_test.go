@@ -85,6 +85,8 @@ func TestExpect(t *testing.T) {
 // answers are renewals of a lease, -1 for those of a lease that has ended.
 type answers int
 
+func (a answers) Next() error { return nil }
+
 func (a answers) Drain() (int, error) {
 	if a < 0 {
 		return 0, client.ErrClosed

@@ -63,6 +63,8 @@ type Watch interface {
 
 // Renewals are the answers to the keepalives of a lease.
 type Renewals interface {
+	// Next waits for the next answer. It returns ErrClosed if no more will come.
+	Next() error
 	// Drain takes the answers that have come and does not wait. It returns how
 	// many they are, and ErrClosed if no more will come.
 	Drain() (int, error)

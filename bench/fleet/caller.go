@@ -18,8 +18,8 @@ const (
 	key = prefix + "key"
 	// openTimeout bounds the first calls of a client.
 	openTimeout = 30 * time.Second
-	// watchRetry is the pause after a watch has failed.
-	watchRetry = time.Second
+	// retryPause is the pause after a watch or a lease is lost.
+	retryPause = time.Second
 )
 
 // tally counts what the clients of a process do.
@@ -73,7 +73,7 @@ func (c *caller) keepWatch(ctx context.Context, events client.Watch) {
 			continue
 		}
 		c.tally.watchesLost.Add(1)
-		if !pause(ctx, watchRetry) {
+		if !pause(ctx, retryPause) {
 			return
 		}
 		events = c.watch(ctx)
@@ -82,18 +82,24 @@ func (c *caller) keepWatch(ctx context.Context, events client.Watch) {
 
 // keepLease grants a new lease when the client gives one up.
 func (c *caller) keepLease(ctx context.Context, renewals client.Renewals) {
-	for pause(ctx, c.ttl/3) {
-		if renewals != nil {
-			if _, err := renewals.Drain(); err == nil {
-				continue
-			}
-			c.tally.leasesLost.Add(1)
+	for ctx.Err() == nil {
+		if renewals.Next() == nil || ctx.Err() != nil {
+			continue
 		}
-		granted, err := c.grant(ctx)
-		if renewals = granted; err != nil {
-			renewals = nil // grant again after the next pause
+		c.tally.leasesLost.Add(1)
+		renewals = c.grantAgain(ctx, renewals)
+	}
+}
+
+// grantAgain grants a lease until that succeeds. It returns the lost one when ctx ends
+// first.
+func (c *caller) grantAgain(ctx context.Context, lost client.Renewals) client.Renewals {
+	for pause(ctx, retryPause) {
+		if renewals, err := c.grant(ctx); err == nil {
+			return renewals
 		}
 	}
+	return lost
 }
 
 // makeGets makes gets while the load asks for them.

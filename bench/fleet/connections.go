@@ -45,20 +45,34 @@ func (c *connectionCounter) stop() connections {
 func (c *connectionCounter) run(begun connections) {
 	ticker := time.NewTicker(connectionInterval)
 	defer ticker.Stop()
-	last, at := begun, time.Now()
+	counts, times := []connections{begun}, []time.Time{time.Now()}
 	for running := true; running; {
 		select {
 		case <-ticker.C:
 		case <-c.done:
 			running = false
 		}
-		now, elapsed := c.now(), time.Since(at)
-		// A late tick covers more than one interval.
-		share := min(1, connectionInterval.Seconds()/elapsed.Seconds())
-		c.result.peak = max(c.result.peak, (now.opened-last.opened)*share)
-		last, at = now, at.Add(elapsed)
+		counts, times = append(counts, c.now()), append(times, time.Now())
 	}
-	c.result.opened, c.result.refused = last.opened-begun.opened, last.refused-begun.refused
+	last := counts[len(counts)-1]
+	c.result = connections{opened: last.opened - begun.opened, refused: last.refused - begun.refused, peak: peak(counts, times)}
+}
+
+// peak returns the most connections opened in one interval. A connection counts as
+// opened until it is refused, a moment later; no count can therefore be right that is
+// higher than a later one.
+func peak(counts []connections, times []time.Time) float64 {
+	var highest float64
+	next := counts[len(counts)-1].opened
+	for i := len(counts) - 2; i >= 0; i-- {
+		opened := min(counts[i].opened, next)
+		elapsed := times[i+1].Sub(times[i])
+		// A late reading covers more than one interval.
+		share := min(1, connectionInterval.Seconds()/elapsed.Seconds())
+		highest = max(highest, (next-opened)*share)
+		next = opened
+	}
+	return highest
 }
 
 // now returns the counts since the links were made.

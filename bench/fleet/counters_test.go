@@ -87,5 +87,21 @@ func TestCountConnections(t *testing.T) {
 	assert.InDelta(t, 3, got.opened, 0)
 	assert.InDelta(t, 3, got.refused, 0)
 	assert.Positive(t, got.peak)
-	assert.LessOrEqual(t, got.peak, 6.0)
+	assert.LessOrEqual(t, got.peak, 3.0)
+}
+
+// TestPeakWithoutRefused: connections that are counted before they are refused, and a
+// late reading.
+func TestPeakWithoutRefused(t *testing.T) {
+	at := func(readings ...float64) (counts []connections, times []time.Time) {
+		for i, opened := range readings {
+			counts = append(counts, connections{opened: opened})
+			times = append(times, time.Unix(0, 0).Add(time.Duration(i)*connectionInterval))
+		}
+		return counts, times
+	}
+	assert.InDelta(t, 4, peak(at(0, 30, 1, 5, 25, 6)), 0)
+	counts, times := at(0, 8)
+	times[1] = times[1].Add(3 * connectionInterval)
+	assert.InDelta(t, 2, peak(counts, times), 1e-9)
 }

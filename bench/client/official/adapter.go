@@ -84,6 +84,13 @@ func (w watch) Next() ([]*mvccpb.Event, error) {
 
 type renewals <-chan *clientv3.LeaseKeepAliveResponse
 
+func (r renewals) Next() error {
+	if _, ok := <-r; !ok {
+		return client.ErrClosed
+	}
+	return nil
+}
+
 func (r renewals) Drain() (int, error) {
 	for n := 0; ; n++ {
 		select {
