@@ -103,7 +103,7 @@ fuzz-wire:
 bench: ## watches and leases beside the official client; ten minutes
 	go run ./bench
 
-bench-fleet: ## what a hundred clients cost a cluster, in health and under faults, beside the official client; ten minutes
+bench-fleet: ## what a hundred clients cost a cluster, in health and under faults, beside the official client; nine minutes
 	go run ./bench/fleet
 
 bench-pools: ## connection pools beside one connection, blind rotation and puddle; five minutes

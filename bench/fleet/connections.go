@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -69,7 +70,7 @@ func peak(counts []connections, times []time.Time) float64 {
 		elapsed := times[i+1].Sub(times[i])
 		// A late reading covers more than one interval.
 		share := min(1, connectionInterval.Seconds()/elapsed.Seconds())
-		highest = max(highest, (next-opened)*share)
+		highest = max(highest, math.Round((next-opened)*share))
 		next = opened
 	}
 	return highest
