@@ -14,18 +14,19 @@ import (
 
 const module = "github.com/quorate/quorate"
 
-// rooms lists every room of the library with the rooms that it may import:
-// those below it. A package belongs to the room with the longest matching path.
-var rooms = map[string][]string{
+// layers lists every layer of the library with the layers that it may import:
+// those below it. A package belongs to the layer with the longest matching path.
+var layers = map[string][]string{
 	"":                        {},
 	"endpoint":                {},
 	"retry":                   {},
 	"internal/pause":          {},
 	"health":                  {},
 	"balancer":                {"health"},
+	"internal/leader":         {"balancer", "health"},
 	"observe":                 {"health"},
 	"observe/outage":          {"observe", "health"},
-	"internal/channel":        {"endpoint", "retry", "health", "balancer", "observe", "internal/pause"},
+	"internal/channel":        {"endpoint", "retry", "health", "balancer", "observe", "internal/leader", "internal/pause"},
 	"keepalive":               {},
 	"pool":                    {},
 	"clientv3/internal/watch": {},
@@ -80,20 +81,20 @@ var dependencies = map[string]string{
 	"sigs.k8s.io/yaml":                          "clientv3/yaml: configuration files as the official client reads them",
 }
 
-// TestImportsGoDown holds every package to its room's allowance.
+// TestImportsGoDown checks that every package imports only the layers that its own may.
 func TestImportsGoDown(t *testing.T) {
 	var seen int
 	for _, pkg := range goList(t, "./...") {
-		from := room(pkg.ImportPath)
-		require.Contains(t, rooms, from, "%s is in no room: add it to DESIGN.md and to the table here", pkg.ImportPath)
+		from := layer(pkg.ImportPath)
+		require.Contains(t, layers, from, "%s is in no layer: add it to DESIGN.md and to the table here", pkg.ImportPath)
 		for _, imported := range pkg.Imports {
 			if imported != module && !strings.HasPrefix(imported, module+"/") {
 				continue
 			}
-			to := room(imported)
+			to := layer(imported)
 			seen++
-			require.True(t, from == to || slices.Contains(rooms[from], to),
-				"%s imports %s: the room %q may import only %q", pkg.ImportPath, imported, from, rooms[from])
+			require.True(t, from == to || slices.Contains(layers[from], to),
+				"%s imports %s: the layer %q may import only %q", pkg.ImportPath, imported, from, layers[from])
 		}
 	}
 	require.NotZero(t, seen, "no import between packages of the module was found: the check looks at nothing")
@@ -133,10 +134,10 @@ func goList(t *testing.T, args ...string) []listed {
 	return pkgs
 }
 
-func room(importPath string) string {
+func layer(importPath string) string {
 	path := strings.TrimPrefix(strings.TrimPrefix(importPath, module), "/")
 	longest := "(none)"
-	for name := range rooms {
+	for name := range layers {
 		if (path == name || (name != "" && strings.HasPrefix(path, name+"/"))) && (longest == "(none)" || len(name) > len(longest)) {
 			longest = name
 		}

@@ -1,6 +1,12 @@
 package balancer
 
-import "context"
+import (
+	"context"
+	"sync/atomic"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
 
 // Need says what a call asks of an endpoint.
 type Need uint8
@@ -12,57 +18,63 @@ const (
 	// Local service: what the endpoint can do by itself. For etcd these are serializable
 	// reads.
 	Local
-
-	needs = int(Local) + 1
 )
 
-// Lane says which of the connections to an endpoint a call uses. A lane but the first
-// has a connection only once a call asked for it.
-type Lane uint8
+// ConnClass is the class of connection that a call uses. Classes other than Calls get a
+// connection of their own only when it is wanted.
+type ConnClass uint8
 
 const (
 	// Calls are short: the default.
-	Calls Lane = iota
-	// Streams live long and should not wait behind bytes that others move.
+	Calls ConnClass = iota
+	// Streams live long. They share the connection of the calls until they are heavy:
+	// until more than a mebibyte arrives on it within a second.
 	Streams
-	// Bulk moves many bytes: snapshots, large ranges.
+	// Bulk moves many bytes: snapshots, large ranges. It has a connection of its own.
 	Bulk
 
-	lanes = int(Bulk) + 1
+	classes = int(Bulk) + 1
 )
 
-// Attempt steers the pick of one attempt of a call, and learns of it. It reaches the
-// policy in the context of the attempt; a call without one is made with the zero
-// Attempt. It must not be changed while the attempt lasts.
+// Attempt steers the pick of one attempt of a call and records it. It reaches the policy
+// in the context of the attempt, see [WithAttempt]; a call without one has the zero
+// Attempt's properties. Its exported fields must not be changed while the attempt lasts.
 type Attempt struct {
 	Need Need
-	Lane Lane
-	// Class names the calls that usually take as long as this one; "" means the full
-	// name of the method. There should be few.
-	Class string
-	// Avoid are endpoints that are not picked while others can serve the call.
-	Avoid []*Endpoint
-	// Observer, if set, is told what becomes of the attempt.
-	Observer Observer
+	Conn ConnClass
+	// Write says that the call may change something, and must not be ended early while its
+	// endpoint is alive: see [Options.WriteStallTimeout].
+	Write bool
+	// Shape names the calls that usually take as long as this one; "" means the full name
+	// of the method. There should be few shapes.
+	Shape string
+	// Avoid are endpoints that are not picked while others can serve the call. If
+	// AvoidStrictly is set, the pick fails with codes.Canceled if there is no other.
+	Avoid         []*Endpoint
+	AvoidStrictly bool
+	// Watcher, if set, is told what happens to the attempt while it lasts.
+	Watcher Watcher
+
+	endpoint atomic.Pointer[Endpoint] // of the latest pick
+	conn     atomic.Pointer[subConn]  // nil for a detached endpoint
+	// unpicked is set when an endpoint was asked for and there was none.
+	unpicked atomic.Bool
+	// maySent counts the picks that are not known to have ended before anything was sent.
+	// A pick whose end gRPC does not report counts.
+	maySent  atomic.Int32
+	answered atomic.Bool
+	over     atomic.Bool
+	pinned   atomic.Bool
 }
 
-// Observer is told what becomes of an attempt. Its methods may be called from any
-// goroutine, must not block, and must not call back into the policy.
-type Observer interface {
-	// Picked is called when the attempt was given an endpoint, before anything is sent.
-	// An error ends the attempt; it should carry a gRPC status, or else it is made again.
-	// An attempt can be picked more than once: grpc repeats one that no server has seen.
-	Picked(*Endpoint) error
-	// NotPicked is called when no endpoint can take the attempt now.
-	NotPicked()
-	// Ended is called after Picked, once for each, when the attempt is over. sent is
-	// false if it is certain that nothing was sent.
-	Ended(sent bool)
-	// Overdue is called at most once after Picked, when the answer takes longer than
-	// those of its class do, and another endpoint can serve the call.
+// Watcher is told what happens to an attempt while it lasts. Its methods may be called from
+// any goroutine, must not block, and must not call back into the policy.
+type Watcher interface {
+	// Overdue is called at most once, when the answer takes longer than usual for the
+	// attempt's shape and another endpoint can serve the call.
 	Overdue()
-	// Cut is called when the endpoint turned out to be unable to answer. The attempt
-	// should end with that reason; its connection is closed right afterwards.
+	// Cut is called when the endpoint cannot answer. The attempt should end with that
+	// reason.
 	Cut(reason error)
 }
 
@@ -73,15 +85,75 @@ func WithAttempt(ctx context.Context, a *Attempt) context.Context {
 	return context.WithValue(ctx, attemptKey{}, a)
 }
 
-// IsAttemptKey reports whether key is the one under which the policy looks for the
-// Attempt, for contexts that carry it without a layer of their own.
-func IsAttemptKey(key any) bool { return key == attemptKey{} }
+// AttemptFrom returns the Attempt in a context, nil if there is none.
+func AttemptFrom(ctx context.Context) *Attempt {
+	a, _ := ctx.Value(attemptKey{}).(*Attempt)
+	return a
+}
 
-var plain = new(Attempt)
+// Endpoint returns the endpoint that the attempt was given last, nil if there is none.
+func (a *Attempt) Endpoint() *Endpoint { return a.endpoint.Load() }
 
-func attemptFrom(ctx context.Context) *Attempt {
-	if a, ok := ctx.Value(attemptKey{}).(*Attempt); ok {
-		return a
+// MaySent reports whether anything of the attempt can have left this process. An attempt
+// that no policy of this package was asked to place counts as sent.
+func (a *Attempt) MaySent() bool {
+	return a.maySent.Load() > 0 || a.endpoint.Load() == nil && !a.unpicked.Load()
+}
+
+// Answered reports whether a server has answered the attempt, be it in part.
+func (a *Attempt) Answered() bool { return a.answered.Load() }
+
+// End keeps the attempt from being picked from now on, so that what MaySent says stays
+// true.
+func (a *Attempt) End() { a.over.Store(true) }
+
+// Pin keeps a stream where it was opened: gRPC moves one that no server has seen to
+// another connection, and holds a lock meanwhile that whoever sends on the stream waits
+// for. A pinned stream ends instead.
+func (a *Attempt) Pin() { a.pinned.Store(true) }
+
+// These errors carry a status so that gRPC does not queue the call for another pick.
+var (
+	errOver    = status.Error(codes.Canceled, "this attempt of the call is over")
+	errPinned  = status.Error(codes.Unavailable, "the connection was lost before the server saw the stream")
+	errNoOther = status.Error(codes.Canceled, "there is no other endpoint for this attempt")
+)
+
+// Picked records a pick. An error ends the attempt. The policy calls it; tests that stand
+// in for one may.
+func (a *Attempt) Picked(ep *Endpoint) error {
+	a.maySent.Add(1)
+	a.endpoint.Store(ep)
+	switch {
+	case a.over.Load():
+		return errOver
+	case a.pinned.Load():
+		return errPinned
+	default:
+		return nil
 	}
-	return plain
+}
+
+// NotPicked records that there is no endpoint now. The policy calls it; tests that stand
+// in for one may.
+func (a *Attempt) NotPicked() {
+	a.unpicked.Store(true)
+	if a.pinned.Load() && a.Watcher != nil {
+		a.Watcher.Cut(errPinned)
+	}
+}
+
+// Ended records the end of a pick: sent is false if it is certain that nothing was sent.
+// The policy calls it; tests that stand in for one may.
+func (a *Attempt) Ended(sent bool) {
+	if !sent {
+		a.maySent.Add(-1)
+	}
+}
+
+// cut ends the attempt if somebody can.
+func (a *Attempt) cut(reason error) {
+	if a.Watcher != nil {
+		a.Watcher.Cut(reason)
+	}
 }

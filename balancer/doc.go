@@ -1,36 +1,49 @@
-// Package balancer holds a gRPC load-balancing policy that notices which endpoints can
-// serve a call, and the strategies that choose among these.
+// Package balancer is a gRPC load-balancing policy that detects which endpoints can serve a
+// call, and the strategies that choose among these.
 //
 // # The policy and its strategies
 //
-// One policy does what all have in common: it connects and reconnects, watches the calls
-// and streams on each connection for silence, probes what is suspected, stops using
-// endpoints that cannot serve, and uses them again once a probe says so. A [Strategy]
-// only chooses among the endpoints that are fit. Each has a folder below this one, and is
-// registered with gRPC by importing package balancer/policies:
+// One policy does what all strategies have in common. It connects and reconnects, tracks the
+// calls and streams in flight, probes endpoints under suspicion, ejects those that cannot
+// serve and re-admits them once they do. It ranks the endpoints by their state
+// ([health.State]) for what a call needs ([Need]). A [Strategy] only chooses among those of
+// the best rank. Each strategy has a folder below this one, and is registered with gRPC by
+// importing package balancer/policies:
 //
 //	{"loadBalancingConfig": [{"quorate_p2c": {}}]}
 //
-// # How a fault is noticed
+// # Outlier detection
 //
-// The evidence is ordered by what it costs. A broken connection, and errors by which a
-// server speaks for itself, cost nothing. Silence costs nothing while it is usual: a call
-// that is older than those of its class usually get, or a stream that is quieter than it
-// usually is, makes its endpoint a suspect. Others are preferred from then on, and the
-// suspect is probed at once, over the connections that are in question. Two rounds of
-// probes without any sign of life, and the endpoint is dead: its connections are closed,
-// not gracefully, so that every call and stream on them ends at once. A server that is
-// alive, but does not do its work while others do, is not used either, and its calls and
-// streams end in the same way.
+// A call that is unanswered for longer than calls of its shape usually take, or a stream
+// that is silent for longer than it usually is, makes its endpoint Suspected. So does an
+// error that hints at trouble; no error ejects an endpoint. Others are preferred from then
+// on, and the endpoint is probed over the connections in question, in rounds of 250 ms. An
+// endpoint that gives no sign of life for three rounds is Dead: its connections are closed,
+// so that all calls and streams on them end at once. One that is alive and completes nothing
+// for two rounds is Lagging: reads and streams on it are cut, writes after
+// [Options.WriteStallTimeout].
 //
-// No endpoint is ejected unless another one has just shown that it serves. When all are
-// silent it is the network, the cluster or this very process that is in trouble, and to
-// close connections would only take answers away that are on their way.
+// Either verdict needs a witness: another endpoint that completed work meanwhile. When all
+// are silent, the network, the servers as a whole or this process is at fault, and to close
+// connections would only lose answers. For the same reason timers that fire late are
+// ignored, and a large message on its way counts as a sign of life. A single endpoint is
+// not probed.
 //
-// # How connections come back
+// Probes have a budget: 0.25 a second and 2 % of the calls, with a burst of 10.
 //
-// A connection that is lost is made again at once, and after failures with gRPC's backoff
-// (grpc.WithConnectParams). An endpoint that can be connected to again cuts the backoff of the
-// others short, once. And while nothing is connected at all there are two attempts a second
-// to each endpoint, twenty in all at most, for half a minute.
+// # Connections
+//
+// Calls and streams share one connection to each endpoint, until a mebibyte arrives on it
+// within a second: streams then get connections of their own. Bulk transfers always do. See
+// [ConnClass].
+//
+// A lost connection is made again at once, or within 200 ms while others serve, and after
+// failures with gRPC's backoff (grpc.WithConnectParams). A success ends the backoff of the
+// other endpoints, once. While nothing is connected, failed attempts are repeated within 3 s,
+// for half a minute.
+//
+// # Sharing
+//
+// With [Options.Shared] several ClientConns share what they know of an endpoint, and one of
+// them probes it for all. Whether a connection is alive stays each one's own.
 package balancer

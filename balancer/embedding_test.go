@@ -18,7 +18,6 @@ func TestConfigsSurviveJSON(t *testing.T) {
 	for name, object := range map[string]string{
 		"quorate_round_robin": `{"drainTimeout":"7s","healthProbe":{"serviceName":"greeter"}}`,
 		"quorate_pinned":      `{"form":"first_of_all"}`,
-		"quorate_leader":      `{"drainTimeout":"7s"}`,
 		"quorate_nearest":     `{}`,
 		"quorate_p2c":         `{"healthProbe":{}}`,
 	} {

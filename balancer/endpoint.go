@@ -2,7 +2,6 @@ package balancer
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,61 +15,81 @@ import (
 type Endpoint struct {
 	address   string
 	addresses []resolver.Address
-	entry     *health.Entry
 	memory    any
 	policy    *policy // nil if detached
-	lines     [lanes]*line
-	ctx       context.Context // ends when the endpoint is gone
-	leave     context.CancelFunc
+	conns     [classes]*subConn
+
+	// entry is what is known of the endpoint. It is replaced once, when the endpoint joins
+	// the shared table. unsubscribe belongs to it, and is guarded by the policy's lock.
+	entry       atomic.Pointer[health.Entry]
+	unsubscribe func()
+	joined      bool
+
+	ctx    context.Context // ends when the endpoint is removed
+	remove context.CancelFunc
 
 	// unwanted says that the strategy wants no connection to the endpoint.
 	unwanted atomic.Bool
 	weight   atomic.Uint32 // 0 for the default
-	noting   sync.Mutex    // keeps events in the order of the changes
 
-	inFlight atomic.Int64
-	took     smoothed     // of the calls that were answered
-	served   atomic.Int64 // when it last did its work, in nanoseconds since the epoch
-	gauges   gauges
+	running  atomic.Int64 // calls in flight
+	latency  latencies
+	inflight inflight
 
-	traffic traffic
-	probing atomic.Bool // an inquiry is under way, of which there is one at a time
-	// resetIn is when the state began in which the connections were closed last. It
-	// belongs to the inquiry.
-	resetIn time.Time
+	probing atomic.Bool   // an investigation runs, of which there is one at a time
+	wake    chan struct{} // has room for one: something was learnt
+	// serviceAsked is when the endpoint was first asked for service since it completed any.
+	serviceAsked atomic.Pointer[time.Time]
+	late         atomic.Bool // the latest probe for service was answered late
+}
+
+func newEndpoint(address string, entry *health.Entry) *Endpoint {
+	ep := &Endpoint{address: address, ctx: context.Background(), remove: func() {}, wake: make(chan struct{}, 1)}
+	ep.entry.Store(entry)
+	return ep
 }
 
 // Detached returns an endpoint that belongs to no ClientConn, for tests of strategies.
-func Detached(address string, entry *health.Entry) *Endpoint {
-	return &Endpoint{address: address, entry: entry, ctx: context.Background(), leave: func() {}}
-}
+func Detached(address string, entry *health.Entry) *Endpoint { return newEndpoint(address, entry) }
 
 // Address is the endpoint's, as the resolver gave it; the first one if it has several.
 func (e *Endpoint) Address() string { return e.address }
 
 // Health returns what is known of the endpoint.
-func (e *Endpoint) Health() *health.Status { return e.entry.Load() }
+func (e *Endpoint) Health() *health.Status {
+	s := e.known().Load()
+	if e.removed() && s.State != health.Draining {
+		drained := *s
+		drained.State = health.Draining
+		return &drained
+	}
+	return s
+}
 
 // State returns the endpoint's state.
-func (e *Endpoint) State() health.State { return e.entry.Load().State }
+func (e *Endpoint) State() health.State {
+	if e.removed() {
+		return health.Draining
+	}
+	return e.known().Load().State
+}
 
-// InFlight returns how many calls to the endpoint are under way, streams not included.
-func (e *Endpoint) InFlight() int { return int(e.inFlight.Load()) }
+func (e *Endpoint) known() *health.Entry { return e.entry.Load() }
 
-// Start and Finish count a call to a detached endpoint, as the policy does for others.
-func (e *Endpoint) Start() { e.inFlight.Add(1) }
+// InFlight returns how many calls to the endpoint are in flight, streams not included.
+func (e *Endpoint) InFlight() int { return int(e.running.Load()) }
 
-// Finish ends what Start began.
-func (e *Endpoint) Finish() { e.inFlight.Add(-1) }
+// AddInFlight counts calls in flight to a detached endpoint, as the policy does for others.
+func (e *Endpoint) AddInFlight(n int) { e.running.Add(int64(n)) }
 
 // Memory returns what the strategy attached to the endpoint, nil if it attaches nothing.
 func (e *Endpoint) Memory() any { return e.memory }
 
 // Ready reports whether there is a connection for calls. A detached endpoint is ready.
-func (e *Endpoint) Ready() bool { return e.policy == nil || e.lines[Calls].ready.Load() }
+func (e *Endpoint) Ready() bool { return e.policy == nil || e.conns[Calls].ready.Load() }
 
 // Unreachable reports whether the last attempt to connect failed.
-func (e *Endpoint) Unreachable() bool { return e.policy != nil && e.lines[Calls].failing.Load() }
+func (e *Endpoint) Unreachable() bool { return e.policy != nil && e.conns[Calls].failing.Load() }
 
 // Siblings returns all endpoints of the ClientConn, this one included, and none if the
 // ClientConn has closed. The slice must not be changed.
@@ -81,23 +100,47 @@ func (e *Endpoint) Siblings() []*Endpoint {
 	return e.policy.all()
 }
 
-// Gone returns a channel that is closed when the endpoint is no longer one of the
+// Removed returns a channel that is closed when the endpoint is no longer one of the
 // ClientConn's. Calls and streams on it may go on, for a while, but should move.
-func (e *Endpoint) Gone() <-chan struct{} { return e.ctx.Done() }
+func (e *Endpoint) Removed() <-chan struct{} { return e.ctx.Done() }
 
-// servedSince reports whether the endpoint has done its work since t.
-func (e *Endpoint) servedSince(t time.Time) bool { return e.served.Load() > t.UnixNano() }
+func (e *Endpoint) removed() bool { return e.ctx.Err() != nil }
 
-// smoothed is an exponentially weighted mean of durations, each new one with a tenth.
-type smoothed struct{ nanos atomic.Int64 }
+// CompletedSince reports whether the endpoint has completed work that began at t or later.
+func (e *Endpoint) CompletedSince(t time.Time) bool { return e.known().CompletedSince(t) }
 
-func (s *smoothed) observe(d time.Duration) {
-	old := s.nanos.Load()
-	if old == 0 {
-		s.nanos.Store(max(int64(d), 1))
-		return
+// RolesChanged tells the policy that there are signs of a change of roles, such as a reply
+// of a later term: endpoints are asked for their status, if the strategy wants to know. It
+// may be called for nil and for detached endpoints.
+func (e *Endpoint) RolesChanged() {
+	if e != nil && e.policy != nil {
+		e.policy.askRoles(nil)
 	}
-	s.nanos.Store(old + (int64(d)-old)/10) // a lost update is one sample less
 }
 
-func (s *smoothed) value() time.Duration { return time.Duration(s.nanos.Load()) }
+// others returns the other endpoints of the ClientConn that are connected.
+func (e *Endpoint) others() []*Endpoint {
+	var others []*Endpoint
+	for _, other := range e.policy.all() {
+		if other != e && other.Ready() {
+			others = append(others, other)
+		}
+	}
+	return others
+}
+
+// hasAlternative reports whether another endpoint can take calls that would go to e.
+func (e *Endpoint) hasAlternative() bool {
+	mine := max(rank(e.State(), needFull), rank(health.Suspected, needFull))
+	for _, other := range e.others() {
+		if rank(other.State(), needFull) <= mine && other.State().Usable() {
+			return true
+		}
+	}
+	return false
+}
+
+// isWitness reports whether the endpoint has completed work since, and is in order.
+func (e *Endpoint) isWitness(since time.Time) bool {
+	return e.State().Usable() && e.known().CompletedSince(since)
+}

@@ -4,12 +4,73 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/quorate/quorate/health"
 )
+
+// need is what a call needs of an endpoint: its Need, and for writes proof that it works.
+type need uint8
+
+const (
+	needFull need = iota
+	needLocal
+	needWrite
+
+	needs = int(needWrite) + 1
+)
+
+func (a *Attempt) need() need {
+	switch {
+	case a.Need == Local:
+		return needLocal
+	case a.Write:
+		return needWrite
+	default:
+		return needFull
+	}
+}
+
+// rank says how well an endpoint in a state serves a need, 0 the best.
+func rank(s health.State, n need) int {
+	switch s {
+	case health.Serving:
+		return 0
+	case health.Unknown:
+		return 0
+	case health.Slow:
+		return 2
+	case health.Suspected:
+		return 3
+	case health.Lagging:
+		return 4
+	case health.Degraded, health.Restricted:
+		if n == needLocal {
+			return 2
+		}
+		return 5
+	case health.NotServing:
+		return 6
+	default:
+		return 7
+	}
+}
+
+// rank says how well the endpoint serves a need. For writes, those that have completed work
+// are better: an answer shows a server that is alive, and no more.
+func (e *Endpoint) rank(n need) int {
+	r := rank(e.State(), n)
+	if n == needWrite && r == 0 && !e.proven() {
+		return 1
+	}
+	return r
+}
+
+// proven reports whether the endpoint has completed work.
+func (e *Endpoint) proven() bool { return e.known().Latest() > 0 }
 
 // picker is what the policy knew at one moment. gRPC asks it, concurrently, for the
 // connection of each attempt.
@@ -19,33 +80,12 @@ type picker struct {
 	fit [needs][]*Endpoint
 	// connected are all connected endpoints.
 	connected []*Endpoint
-	// lines are those connections of the connected endpoints that can be used.
-	lines map[*Endpoint]*[lanes]balancer.SubConn
+	// ready are those connections of the connected endpoints that can be used.
+	ready map[*Endpoint]*[classes]balancer.SubConn
+	// unproven says that no endpoint has shown yet that it serves, and writes wait for that.
+	unproven bool
 	// err is why there is no connection.
 	err error
-}
-
-// rank says how well an endpoint in a state serves a need, 0 the best.
-func rank(s health.State, need Need) int {
-	switch s {
-	case health.Unknown, health.Serving:
-		return 0
-	case health.Slow:
-		return 1
-	case health.Suspected:
-		return 2
-	case health.Lagging:
-		return 3
-	case health.NoLeader, health.Learner:
-		if need == Local {
-			return 1
-		}
-		return 4
-	case health.NotServing:
-		return 5
-	default:
-		return 6
-	}
 }
 
 // publish gives gRPC a picker that knows the present.
@@ -56,24 +96,68 @@ func (p *policy) publish() {
 		return
 	}
 	p.connectWanted()
-	k := &picker{p: p, lines: make(map[*Endpoint]*[lanes]balancer.SubConn)}
+	k := &picker{p: p, ready: make(map[*Endpoint]*[classes]balancer.SubConn)}
 	state, err := p.connectivity()
-	p.darken(state)
+	p.noteOutage(state)
 	for _, ep := range p.endpoints {
-		if !ep.lines[Calls].ready.Load() {
-			continue
+		if ep.conns[Calls].ready.Load() {
+			k.connected = append(k.connected, ep)
+			k.ready[ep] = ep.usable()
 		}
-		k.connected = append(k.connected, ep)
-		k.lines[ep] = ep.usable()
 	}
-	for need := range k.fit {
-		k.fit[need] = best(k.connected, Need(need))
+	for n := range k.fit {
+		k.fit[n] = best(k.connected, need(n))
 	}
+	k.unproven = p.awaitsProof(k.fit[needWrite])
 	k.err = balancer.ErrNoSubConnAvailable
 	if state == connectivity.TransientFailure {
 		k.err = err
 	}
 	p.cc.UpdateState(balancer.State{ConnectivityState: state, Picker: k})
+}
+
+// proofPatience is how long the first write of a client waits for an endpoint that has shown
+// that it serves.
+const proofPatience = 2 * probeRound
+
+// awaitsProof reports whether writes wait: nothing is known of the fittest endpoints, there
+// are several, and they can be asked. It needs the lock.
+func (p *policy) awaitsProof(fit []*Endpoint) bool {
+	if len(fit) == 0 || p.proven || !p.canProbe() {
+		return false
+	}
+	if fit[0].rank(needWrite) != 1 {
+		p.proven = true
+		return false
+	}
+	return p.proofDue.IsZero() || time.Now().Before(p.proofDue)
+}
+
+// proofWanted reports whether a write waits for an endpoint that has shown that it serves.
+func (p *policy) proofWanted() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.proven && time.Now().Before(p.proofDue)
+}
+
+// prove asks the endpoints of which nothing is known for service, for the first write. Those
+// that are not connected yet are asked when they are.
+func (p *policy) prove() {
+	p.mu.Lock()
+	asked := !p.proofDue.IsZero()
+	if !asked {
+		p.proofDue = time.Now().Add(proofPatience)
+		time.AfterFunc(proofPatience, p.publish)
+	}
+	p.mu.Unlock()
+	if asked {
+		return
+	}
+	for _, ep := range p.all() {
+		if ep.State() == health.Unknown {
+			p.ask(ep.conns[Calls], forService, nil)
+		}
+	}
 }
 
 // connectWanted connects the endpoints that the strategy wants, and no others, in random
@@ -89,14 +173,14 @@ func (p *policy) connectWanted() {
 		ep := p.endpoints[n]
 		if slices.Contains(wanted, ep) {
 			ep.unwanted.Store(false)
-			p.open(ep.lines[Calls])
+			p.open(ep.conns[Calls])
 			continue
 		}
 		if ep.unwanted.Store(true); ep.busy() {
-			continue // until nothing is under way: a suspect must be found dead, and its calls freed
+			continue // until nothing is in flight: a suspect must be found dead, and its calls freed
 		}
-		for _, l := range ep.lines {
-			l.shut()
+		for _, s := range ep.conns {
+			s.shut()
 		}
 	}
 }
@@ -110,15 +194,15 @@ func (p *policy) connectivity() (connectivity.State, error) {
 	var err error
 	failing, wanted := 0, 0
 	for _, ep := range p.endpoints {
-		l := ep.lines[Calls]
+		s := ep.conns[Calls]
 		switch {
-		case l.ready.Load():
+		case s.ready.Load():
 			return connectivity.Ready, nil
-		case l.failing.Load():
+		case s.failing.Load():
 			failing++
 			wanted++
-			err = l.err
-		case l.sc != nil:
+			err = s.err
+		case s.sc != nil:
 			wanted++
 		}
 	}
@@ -135,22 +219,22 @@ func (p *policy) connectivity() (connectivity.State, error) {
 var errNoConnection = errors.New("no connection could be made")
 
 // usable returns the endpoint's connections that can be used. It needs the policy's lock.
-func (e *Endpoint) usable() *[lanes]balancer.SubConn {
-	scs := new([lanes]balancer.SubConn)
-	for lane, l := range e.lines {
-		if l.ready.Load() {
-			scs[lane] = l.sc
+func (e *Endpoint) usable() *[classes]balancer.SubConn {
+	scs := new([classes]balancer.SubConn)
+	for class, s := range e.conns {
+		if s.ready.Load() {
+			scs[class] = s.sc
 		}
 	}
 	return scs
 }
 
 // best returns the endpoints of the best rank that there is.
-func best(eps []*Endpoint, need Need) []*Endpoint {
+func best(eps []*Endpoint, n need) []*Endpoint {
 	var kept []*Endpoint
 	lowest := 0
 	for _, ep := range eps {
-		r := rank(ep.State(), need)
+		r := ep.rank(n)
 		if len(kept) > 0 && r > lowest {
 			continue
 		}
@@ -170,14 +254,15 @@ func without(eps, avoid []*Endpoint) []*Endpoint {
 // choice returns the endpoints among which the strategy may choose: the fittest that are
 // not to be avoided, which may be less fit, and if all are, the fittest.
 func (k *picker) choice(a *Attempt) []*Endpoint {
-	fit := k.fit[a.Need]
+	fit := k.fit[a.need()]
 	if len(a.Avoid) == 0 {
 		return fit
 	}
 	if others := without(fit, a.Avoid); len(others) > 0 {
 		return others
 	}
-	if others := best(without(k.connected, a.Avoid), a.Need); len(others) > 0 {
+	others := best(without(k.connected, a.Avoid), a.need())
+	if len(others) > 0 || a.AvoidStrictly {
 		return others
 	}
 	return fit
@@ -185,56 +270,69 @@ func (k *picker) choice(a *Attempt) []*Endpoint {
 
 // Pick implements gRPC's balancer.Picker.
 func (k *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
-	a := attemptFrom(info.Ctx)
-	call := Call{Method: info.FullMethodName, Need: a.Need, Lane: a.Lane, Class: a.Class}
-	if call.Class == "" {
-		call.Class = call.Method
+	a := AttemptFrom(info.Ctx)
+	if a == nil {
+		a = new(Attempt)
 	}
-	ep, sc, err := k.choose(call, a)
+	call := Call{Method: info.FullMethodName, Need: a.Need, Conn: a.Conn, Shape: a.Shape}
+	if call.Shape == "" {
+		call.Shape = call.Method
+	}
+	s, sc, err := k.choose(&call, a)
 	if err != nil {
-		if a.Observer != nil {
-			a.Observer.NotPicked()
-		}
+		a.NotPicked()
 		return balancer.PickResult{}, err
 	}
-	f := k.p.begin(info.Ctx, ep.lines[call.Lane], call, a)
-	if a.Observer != nil {
-		if err := a.Observer.Picked(ep); err != nil {
-			f.end(balancer.DoneInfo{})
-			return balancer.PickResult{}, err
-		}
+	a.conn.Store(s)
+	c := k.p.begin(info.Ctx, s, call, a)
+	if err := a.Picked(s.ep); err != nil {
+		c.end(balancer.DoneInfo{})
+		return balancer.PickResult{}, err
 	}
-	k.p.options().Events.Picked(ep, call)
-	return balancer.PickResult{SubConn: sc, Done: f.end}, nil
+	if !s.ep.State().Usable() {
+		s.ep.signal()
+	}
+	k.p.options().Events.Picked(s.ep, call)
+	return balancer.PickResult{SubConn: sc, Done: c.end}, nil
 }
 
-func (k *picker) choose(call Call, a *Attempt) (*Endpoint, balancer.SubConn, error) {
+func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, error) {
 	fit := k.choice(a)
-	if len(fit) == 0 {
+	switch {
+	case len(fit) == 0 && a.AvoidStrictly && len(k.connected) > 0:
+		return nil, nil, errNoOther
+	case len(fit) == 0:
 		return nil, nil, k.err
+	case k.unproven && a.Write:
+		k.p.prove()
+		return nil, nil, balancer.ErrNoSubConnAvailable
 	}
-	if call.Lane == Calls {
-		ep := k.p.strategy.Pick(call, fit)
-		return ep, k.lines[ep][Calls], nil
+	class := call.Conn
+	if class == Streams && !k.p.heavy.Load() {
+		class = Calls
 	}
-	// Of the lanes with connections of their own, those that have one are preferred: a
+	if class == Calls {
+		ep := k.p.strategy.Pick(*call, fit)
+		return ep.conns[Calls], k.ready[ep][Calls], nil
+	}
+	// Of the classes with connections of their own, those that have one are preferred: a
 	// client needs no more of them than it has streams in different places.
 	var open []*Endpoint
 	for _, ep := range fit {
-		if k.lines[ep][call.Lane] != nil {
+		if k.ready[ep][class] != nil {
 			open = append(open, ep)
 		}
 	}
 	if len(open) == 0 {
-		return nil, nil, k.p.openLane(call, fit)
+		return nil, nil, k.p.openClass(*call, fit)
 	}
-	ep := k.p.strategy.Pick(call, open)
-	return ep, k.lines[ep][call.Lane], nil
+	ep := k.p.strategy.Pick(*call, open)
+	return ep.conns[class], k.ready[ep][class], nil
 }
 
-// openLane sees to it that one of the endpoints has a connection for the lane of a call,
-// and returns what gRPC is told meanwhile.
-func (p *policy) openLane(call Call, fit []*Endpoint) error {
+// openClass sees to it that one of the endpoints has a connection of the class that a call
+// uses, and returns what gRPC is told meanwhile.
+func (p *policy) openClass(call Call, fit []*Endpoint) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -243,16 +341,16 @@ func (p *policy) openLane(call Call, fit []*Endpoint) error {
 	var err error
 	candidates := make([]*Endpoint, 0, len(fit))
 	for _, ep := range fit {
-		l := ep.lines[call.Lane]
+		s := ep.conns[call.Conn]
 		switch {
-		case ep.ctx.Err() != nil:
+		case ep.removed():
 			// It was removed after the picker was made.
-		case l.late:
+		case s.slow:
 			err = balancer.ErrNoSubConnAvailable // it may still come, but another may come sooner
-		case l.ready.Load(), l.state == connectivity.Connecting:
-			return balancer.ErrNoSubConnAvailable // it is on its way
-		case l.failing.Load() && l.state == connectivity.TransientFailure:
-			err = l.err // it is waited for before it is tried again
+		case s.ready.Load(), s.state == connectivity.Connecting:
+			return balancer.ErrNoSubConnAvailable // it is about to come
+		case s.failing.Load() && s.state == connectivity.TransientFailure:
+			err = s.err // it waits for its backoff
 		default:
 			candidates = append(candidates, ep)
 		}
@@ -263,14 +361,14 @@ func (p *policy) openLane(call Call, fit []*Endpoint) error {
 		}
 		return err
 	}
-	l := p.strategy.Pick(call, candidates).lines[call.Lane]
-	if l.sc != nil {
-		l.sc.Connect()
+	s := p.strategy.Pick(call, candidates).conns[call.Conn]
+	if s.sc != nil {
+		s.sc.Connect()
 	}
-	p.open(l)
-	if l.sc != nil {
-		l.state = connectivity.Connecting
-		p.expect(l)
+	p.open(s)
+	if s.sc != nil {
+		s.state = connectivity.Connecting
+		p.expect(s)
 	}
 	return balancer.ErrNoSubConnAvailable
 }

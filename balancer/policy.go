@@ -10,37 +10,41 @@ import (
 	"time"
 
 	"google.golang.org/grpc/balancer"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/resolver"
-	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/health"
 )
 
 // policy is the policy of one ClientConn, with one strategy.
 //
-// Its lock guards the endpoints and their connections. An endpoint's state is changed
-// without it: what follows from a change takes the lock.
+// Its lock guards the endpoints and their connections. Evidence is noted without it: what
+// follows from a change of state takes the lock. Lock order: a strategy's locks are taken
+// under that of the policy; inflight.mu and those of package health are taken last, and
+// nothing is called under them.
 type policy struct {
 	cc      balancer.ClientConn
 	builder Builder
-	classes classes
+	shapes  shapes
+	budget  budget
 	opts    atomic.Pointer[Options]
 
 	// Set by the first update, before the first pick:
 	strategy Strategy
 	learner  Learner // the strategy, if it is one
 
-	mu        sync.Mutex
-	config    config
-	endpoints []*Endpoint // replaced, never changed
-	resolving error       // the resolver's, while it has given no endpoints
-	darkSince time.Time   // since when there is no connection for calls, zero if there is one
-	closed    bool
-	draining  map[*time.Timer]func()
-	probes    sync.WaitGroup
-	weighted  atomic.Bool // endpoints differ in weight
+	mu          sync.Mutex
+	config      config
+	endpoints   []*Endpoint // replaced, never changed
+	resolving   error       // the resolver's, while it has given no endpoints
+	outageSince time.Time   // since when there is no connection for calls, zero if there is one
+	proofDue    time.Time   // until when writes wait for proof, zero before the first
+	proven      bool        // an endpoint has shown that it serves
+	closed      bool
+	draining    map[*time.Timer]func()
+	tasks       sync.WaitGroup
+	weighted    atomic.Bool // endpoints differ in weight
+	heavy       atomic.Bool // streams have connections of their own
 
 	ctx  context.Context // ends with the policy
 	stop context.CancelFunc
@@ -51,58 +55,19 @@ var _ balancer.Balancer = (*policy)(nil)
 func newPolicy(cc balancer.ClientConn, b Builder) *policy {
 	p := &policy{cc: cc, builder: b, draining: make(map[*time.Timer]func())}
 	p.ctx, p.stop = context.WithCancel(context.Background())
-	p.opts.Store(complete(Options{}))
+	p.opts.Store(Options{}.withDefaults())
 	return p
 }
 
 func (p *policy) options() *Options { return p.opts.Load() }
-
-// complete returns the options with their defaults.
-func complete(o Options) *Options {
-	if o.Table == nil {
-		o.Table = health.NewTable()
-	}
-	if o.Liveness == nil {
-		o.Liveness = o.Prober
-	}
-	if o.Judge == nil {
-		o.Judge = func(error) (health.Kind, bool) { return 0, false }
-	}
-	if o.Fault == nil {
-		o.Fault = isFault
-	}
-	if o.Events == nil {
-		o.Events = noEvents{}
-	}
-	return &o
-}
-
-func isFault(err error) bool {
-	switch status.Code(err) {
-	case codes.Unavailable, codes.Internal, codes.Unknown, codes.DataLoss, codes.ResourceExhausted, codes.DeadlineExceeded:
-		return true
-	default:
-		return false
-	}
-}
-
-type noEvents struct{}
-
-func (noEvents) Picked(*Endpoint, Call)           {}
-func (noEvents) Changed(*Endpoint, health.Change) {}
-func (noEvents) Reset(*Endpoint, error)           {}
 
 // UpdateClientConnState takes in what the resolver says. Connections to endpoints that
 // stay are kept.
 func (p *policy) UpdateClientConnState(s balancer.ClientConnState) error {
 	p.configure(s)
 	endpoints := unique(s.ResolverState.Endpoints)
-	removed := p.missing(endpoints)
-	for _, ep := range removed {
-		p.note(ep, health.Evidence{Kind: health.Removed, At: time.Now()})
-	}
 	p.mu.Lock()
-	p.replace(endpoints)
+	removed := p.replace(endpoints)
 	p.resolving = nil
 	var err error
 	if len(endpoints) == 0 {
@@ -128,10 +93,10 @@ func (p *policy) configure(s balancer.ClientConnState) {
 		return
 	}
 	o := optionsOf(s.ResolverState)
-	if o.Prober == nil {
-		o.Prober = p.config.prober
+	if o.Service == nil {
+		o.Service = p.config.prober
 	}
-	p.opts.Store(complete(o))
+	p.opts.Store(o.withDefaults())
 	p.strategy = p.builder.Build(p.config.strategy)
 	p.learner, _ = p.strategy.(Learner)
 }
@@ -145,63 +110,52 @@ func (p *policy) all() []*Endpoint {
 
 // unique returns the endpoints that have an address, each once.
 func unique(eps []resolver.Endpoint) []resolver.Endpoint {
-	seen := make(map[string]bool, len(eps))
 	var kept []resolver.Endpoint
 	for _, ep := range eps {
-		if len(ep.Addresses) == 0 || seen[identity(ep.Addresses)] {
-			continue
+		isSame := func(k resolver.Endpoint) bool { return same(k.Addresses, ep.Addresses) }
+		if len(ep.Addresses) > 0 && !slices.ContainsFunc(kept, isSame) {
+			kept = append(kept, ep)
 		}
-		seen[identity(ep.Addresses)] = true
-		kept = append(kept, ep)
 	}
 	return kept
 }
 
-// identity is what makes two endpoints the same one.
-func identity(addrs []resolver.Address) string {
-	var id string
-	for _, a := range addrs {
-		id += a.Addr + "\x00" + a.ServerName + "\x00"
-	}
-	return id
+// same reports whether two endpoints are the same one: they have the same addresses, server
+// names and attributes, which hold the security of an address.
+func same(a, b []resolver.Address) bool {
+	return slices.EqualFunc(a, b, func(x, y resolver.Address) bool {
+		return x.Addr == y.Addr && x.ServerName == y.ServerName && x.Attributes.Equal(y.Attributes)
+	})
 }
 
-// missing returns the endpoints that are not among eps.
-func (p *policy) missing(eps []resolver.Endpoint) []*Endpoint {
-	named := make(map[string]bool, len(eps))
-	for _, r := range eps {
-		named[identity(r.Addresses)] = true
-	}
-	return slices.DeleteFunc(slices.Clone(p.all()), func(ep *Endpoint) bool { return named[identity(ep.addresses)] })
-}
-
-// replace makes eps the endpoints, and keeps those that it knows. It needs the lock.
-func (p *policy) replace(eps []resolver.Endpoint) {
-	known := make(map[string]*Endpoint, len(p.endpoints))
-	for _, ep := range p.endpoints {
-		known[identity(ep.addresses)] = ep
-	}
+// replace makes eps the endpoints, keeps those that it knows, and returns those that are
+// gone. It needs the lock.
+func (p *policy) replace(eps []resolver.Endpoint) (removed []*Endpoint) {
 	now := make([]*Endpoint, 0, len(eps))
 	for _, r := range eps {
-		ep := known[identity(r.Addresses)]
-		if ep == nil {
-			ep = p.newEndpoint(r)
+		i := slices.IndexFunc(p.endpoints, func(ep *Endpoint) bool { return same(ep.addresses, r.Addresses) })
+		if i >= 0 {
+			now = append(now, p.endpoints[i])
+		} else {
+			now = append(now, p.newEndpoint(r))
 		}
-		now = append(now, ep)
 	}
+	removed = slices.DeleteFunc(slices.Clone(p.endpoints), func(ep *Endpoint) bool { return slices.Contains(now, ep) })
 	p.endpoints = now
+	p.options().Monitor.SetEndpoints(now)
 	p.weigh(eps)
+	return removed
 }
 
 func (p *policy) newEndpoint(r resolver.Endpoint) *Endpoint {
-	ep := &Endpoint{
-		address: r.Addresses[0].Addr, addresses: slices.Clone(r.Addresses),
-		entry: p.options().Table.Acquire(r.Addresses[0].Addr), policy: p,
+	address := r.Addresses[0].Addr
+	ep := newEndpoint(address, p.options().Table.Acquire("", address))
+	ep.addresses, ep.policy = slices.Clone(r.Addresses), p
+	ep.ctx, ep.remove = context.WithCancel(p.ctx)
+	for class := range ep.conns {
+		ep.conns[class] = &subConn{ep: ep, class: ConnClass(class)}
 	}
-	ep.ctx, ep.leave = context.WithCancel(p.ctx)
-	for lane := range ep.lines {
-		ep.lines[lane] = &line{ep: ep, lane: Lane(lane)}
-	}
+	p.subscribe(ep)
 	if a, ok := p.strategy.(Attacher); ok {
 		ep.memory = a.Attach(ep)
 	}
@@ -227,8 +181,8 @@ func (p *policy) ExitIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, ep := range p.endpoints {
-		if l := ep.lines[Calls]; l.sc != nil && l.state == connectivity.Idle {
-			l.sc.Connect()
+		if s := ep.conns[Calls]; s.sc != nil && s.state == connectivity.Idle {
+			s.sc.Connect()
 		}
 	}
 }
@@ -238,34 +192,50 @@ func (p *policy) Close() {
 	p.mu.Lock()
 	endpoints, draining := p.endpoints, p.draining
 	p.endpoints, p.draining, p.closed = nil, nil, true
+	p.options().Monitor.SetEndpoints(nil)
 	p.stop()
+	for _, ep := range endpoints {
+		for _, s := range ep.conns {
+			s.disconnected()
+		}
+		ep.unsubscribe()
+	}
 	p.mu.Unlock()
 	for timer, end := range draining {
 		if timer.Stop() {
 			end()
 		}
 	}
+	p.tasks.Wait()
 	for _, ep := range endpoints {
-		ep.rest()
-		ep.leave()
-		ep.entry.Release()
+		ep.inflight.stop()
+		ep.remove()
+		ep.known().Release()
 	}
-	p.probes.Wait()
 }
 
-// drain lets what is under way on a removed endpoint go on, for a time.
+// errDrained is why something ends on an endpoint that was removed.
+var errDrained = errors.New("the endpoint was removed, and its drain timeout is over")
+
+// drain lets what is in flight to a removed endpoint go on, for a time; bulk transfers to
+// their end.
 func (p *policy) drain(ep *Endpoint) {
+	removal := health.Change{
+		Endpoint: ep.address, From: ep.State(), To: health.Draining,
+		Evidence: health.Evidence{Kind: health.Removed, At: time.Now()},
+	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	ep.leave()
-	for _, l := range ep.lines {
-		l.shut()
+	ep.remove()
+	ep.unsubscribe()
+	for _, s := range ep.conns {
+		s.shut()
 	}
 	end := func() {
-		ep.rest()
-		ep.entry.Release()
+		ep.inflight.stop()
+		ep.known().Release()
 	}
 	if p.closed {
+		p.mu.Unlock()
 		end()
 		return
 	}
@@ -274,35 +244,64 @@ func (p *policy) drain(ep *Endpoint) {
 		p.mu.Lock() // which also waits until timer is set
 		delete(p.draining, timer)
 		p.mu.Unlock()
-		ep.hangUp(errDrained)
+		p.close(ep.conns[Calls], errDrained)
+		p.close(ep.conns[Streams], errDrained)
+		p.options().Events.Closed(ep, errDrained)
 		end()
 	})
 	p.draining[timer] = end
+	p.mu.Unlock()
+	p.options().Events.Changed(ep, removal)
 }
 
-var errDrained = errors.New("the endpoint was removed, and its time to drain is over")
+// note adds to what is known of an endpoint.
+func (p *policy) note(ep *Endpoint, ev health.Evidence) { ep.known().Note(ev) }
 
-// restores reports whether an endpoint that was shown not to serve may be used again.
-func restores(c health.Change) bool {
-	usable := rank(health.Suspected, Full)
-	return rank(c.From, Full) > usable && rank(c.To, Full) <= usable
-}
-
-// note adds to what is known of an endpoint, and does what follows from it.
-func (p *policy) note(ep *Endpoint, ev health.Evidence) {
-	ep.noting.Lock()
-	change := ep.entry.Note(ev)
-	if change.From != change.To {
-		p.options().Events.Changed(ep, change)
+// served clears an endpoint that completed work which began since it came into its state.
+// Slow ones are cleared by probes, which are timed.
+func (p *policy) served(ep *Endpoint, start, now time.Time) {
+	st := ep.known().Load()
+	switch st.State {
+	case health.Serving, health.Slow, health.Draining:
+	default:
+		if !start.Before(st.Since) {
+			p.note(ep, health.Evidence{Kind: health.Served, At: now, Detail: "completed a call"})
+		}
 	}
-	ep.noting.Unlock()
-	if change.From == change.To {
+}
+
+// changed does what follows from a change of an endpoint's state, be it learnt here or by
+// another client of the process.
+func (p *policy) changed(ep *Endpoint, c health.Change) {
+	if ep.removed() {
 		return
 	}
-	if f, ok := p.strategy.(Forgiver); ok && restores(change) {
+	o := p.options()
+	o.Events.Changed(ep, c)
+	if f, ok := p.strategy.(Forgiver); ok && !c.From.Usable() && c.To.Usable() {
 		f.Restored(ep)
 	}
 	p.publish()
-	p.probe(ep, investigate)
+	if c.Improves() {
+		o.Monitor.NotifyImproved()
+		for _, other := range p.all() {
+			other.signal()
+		}
+	}
+	ep.signal()
+	p.investigate(ep)
 	p.askRoles(ep)
+}
+
+// askRoles asks the endpoints what they are now, if the strategy wants to know, but for the
+// one whose state has changed and that is asked anyway.
+func (p *policy) askRoles(changed *Endpoint) {
+	if _, ok := p.strategy.(RoleAware); !ok || p.options().Status == nil {
+		return
+	}
+	for _, ep := range p.all() {
+		if ep != changed && ep.State().Usable() {
+			p.ask(ep.conns[Calls], forStatus, nil)
+		}
+	}
 }

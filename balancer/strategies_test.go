@@ -1,100 +1,176 @@
 package balancer_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/serviceconfig"
 
-	_ "github.com/quorate/quorate/balancer/policies"
+	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/health"
 )
-
-func connections(servers []*server) (open int64) {
-	for _, s := range servers {
-		open += s.open.Load()
-	}
-	return open
-}
 
 // How many connections a strategy keeps, and how many servers get calls.
 func TestStrategiesConnect(t *testing.T) {
 	tests := map[string]struct {
-		connections int64
+		connections int
 		used        int // -1 for what depends on how fast they are
 	}{
 		`{"quorate_round_robin":{}}`:                 {3, 3},
 		`{"quorate_pinned":{"form":"first_of_all"}}`: {3, 1},
 		`{"quorate_pinned":{"form":"race"}}`:         {1, 1},
 		`{"quorate_pinned":{}}`:                      {1, 1},
-		`{"quorate_leader":{}}`:                      {3, 3}, // nobody leads
 		`{"quorate_p2c":{}}`:                         {3, -1},
 		`{"quorate_nearest":{}}`:                     {3, -1},
 	}
 	for config, want := range tests {
 		t.Run(config, func(t *testing.T) {
-			servers := []*server{startServer(t), startServer(t), startServer(t)}
-			c := connect(t, config, servers...)
-			require.NoError(t, c.call(t.Context()))
-			require.Eventually(t, func() bool { return connections(servers) == want.connections }, 5*time.Second, time.Millisecond)
-			for _, s := range servers {
-				s.calls.Store(0)
-			}
-			for range 100 {
-				require.NoError(t, c.call(t.Context()))
-			}
-			used := 0
-			for _, s := range servers {
-				if s.calls.Load() > 0 {
-					used++
+			inBubble(t, 3, func(t *testing.T, servers []*server) {
+				c := connect(t, config, servers)
+				require.NoError(t, c.read().err)
+				time.Sleep(time.Second)
+				assert.Equal(t, want.connections, connections(servers))
+				for _, s := range servers {
+					s.calls.Store(0)
 				}
-			}
-			if want.used > 0 {
-				assert.Equal(t, want.used, used)
-			}
-			assert.Equal(t, want.connections, connections(servers))
+				for range 100 {
+					require.NoError(t, c.read().err)
+				}
+				used := 0
+				for _, s := range servers {
+					if s.calls.Load() > 0 {
+						used++
+					}
+				}
+				if want.used > 0 {
+					assert.Equal(t, want.used, used)
+				}
+				assert.Equal(t, want.connections, connections(servers))
+			})
 		})
 	}
 }
 
-// The pinned server dies: another is pinned, at once.
-func TestPinnedServerDies(t *testing.T) {
+func TestAnotherIsPinnedWhenThePinnedDies(t *testing.T) {
 	for _, form := range []string{"race", "first_of_all"} {
 		t.Run(form, func(t *testing.T) {
-			servers := []*server{startServer(t), startServer(t), startServer(t)}
-			c := connect(t, `{"quorate_pinned":{"form":"`+form+`"}}`, servers...)
-			require.NoError(t, c.call(t.Context()))
-			for _, s := range servers {
-				if s.calls.Load() > 0 {
-					s.grpc.Stop()
+			inBubble(t, 3, func(t *testing.T, servers []*server) {
+				c := connect(t, `{"quorate_pinned":{"form":"`+form+`"}}`, servers)
+				o := c.read()
+				require.NoError(t, o.err)
+				c.server(o.at).kill()
+				time.Sleep(time.Millisecond)
+				for range 10 {
+					again := c.read()
+					require.NoError(t, again.err)
+					assert.NotSame(t, o.at, again.at)
 				}
-			}
-			// The call that finds out may be lost with the connection.
-			require.Eventually(t, func() bool { return c.call(t.Context()) == nil }, 5*time.Second, time.Millisecond)
-			for range 10 {
-				require.NoError(t, c.call(t.Context()))
-			}
+			})
 		})
 	}
 }
 
-// Strategies that learn leave alone what failed, for longer than a server needs that was frozen and is back.
-func TestRestoredServerIsUsedAgain(t *testing.T) {
+// The call that waits for the frozen one ends, though the strategy no longer wants a
+// connection to it.
+func TestAnotherIsPinnedWhenThePinnedFreezes(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := connect(t, `{"quorate_pinned":{}}`, servers)
+		o := c.read()
+		require.NoError(t, o.err)
+		frozen := c.server(o.at)
+		frozen.frozen.Shut()
+		stuck := make(chan outcome, 1)
+		go func() { stuck <- c.write() }()
+		time.Sleep(time.Second)
+		again := c.read()
+		require.NoError(t, again.err)
+		assert.NotSame(t, o.at, again.at)
+		assert.LessOrEqual(t, again.took, usual)
+		o = <-stuck
+		assert.Error(t, o.cut)
+		assert.Less(t, o.took, 2*time.Second)
+		time.Sleep(time.Second)
+		assert.LessOrEqual(t, connections(servers), 2, "a new one, and that which the frozen one does not close")
+		frozen.frozen.Open()
+	})
+}
+
+// Strategies that learn leave alone what failed, for longer than a server needs that is back.
+func TestRestoredEndpointIsUsedAgain(t *testing.T) {
 	for _, config := range []string{`{"quorate_p2c":{}}`, `{"quorate_nearest":{}}`} {
 		t.Run(config, func(t *testing.T) {
-			servers := []*server{startServer(t), startServer(t)}
-			servers[1].delay.Store(int64(10 * time.Millisecond))
-			c := connect(t, config, servers...)
-			c.meetAll(t, servers...)
-			stop := load(c, 4, 10*time.Second)
-			defer stop()
-			servers[0].freeze()
-			requireState(t, c, servers[0], health.Dead)
-			servers[0].thaw()
-			requireState(t, c, servers[0], health.Serving)
-			before := servers[0].calls.Load()
-			require.Eventually(t, func() bool { return servers[0].calls.Load() > before+500 }, 15*time.Second, time.Millisecond)
+			inBubble(t, 2, func(t *testing.T, servers []*server) {
+				servers[1].delay.Store(int64(10 * time.Millisecond))
+				c := warm(t, config, servers)
+				c.load(4, 5*time.Millisecond, 10*time.Second, false)
+				s := servers[0]
+				s.frozen.Shut()
+				within(t, 2*time.Second, "dead", func() bool { return c.is(s) == health.Dead })
+				s.frozen.Open()
+				within(t, 11*time.Second, "serving", func() bool { return c.is(s) == health.Serving })
+				before := s.calls.Load()
+				within(t, 3*time.Second, "used", func() bool { return s.calls.Load() > before+100 })
+			})
 		})
 	}
+}
+
+// roleAware is a strategy that wants to know who leads.
+type roleAware struct{}
+
+func (roleAware) RoleAware() {}
+
+func (roleAware) Pick(_ balancer.Call, fit []*balancer.Endpoint) *balancer.Endpoint { return fit[0] }
+
+func init() {
+	balancer.Register(balancer.Builder{
+		Name:  "role_aware",
+		Build: func(serviceconfig.LoadBalancingConfig) balancer.Strategy { return roleAware{} },
+	})
+}
+
+func TestRolesAreAskedForWhereAStrategyWantsToKnow(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		var asked atomic.Int64
+		c := warm(t, `{"quorate_role_aware":{}}`, servers, func(o *balancer.Options) { o.Status = prober{false, &asked} })
+		assert.GreaterOrEqual(t, asked.Load(), int64(3), "each that is connected to")
+		assert.LessOrEqual(t, asked.Load(), int64(10))
+		time.Sleep(time.Minute)
+		before := asked.Load()
+		time.Sleep(time.Minute)
+		assert.Equal(t, before, asked.Load())
+		c.endpoint(servers[0]).RolesChanged()
+		time.Sleep(time.Millisecond)
+		assert.Equal(t, before+3, asked.Load(), "signs that roles have changed")
+		for range 1000 {
+			c.endpoint(servers[0]).RolesChanged()
+		}
+		time.Sleep(time.Millisecond)
+		assert.LessOrEqual(t, asked.Load(), before+10, "the budget")
+		var none *balancer.Endpoint
+		none.RolesChanged()
+	})
+}
+
+func TestEndpointThatSaysThatItDoesNotServe(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, servers []*server) {
+		c := warm(t, `{"quorate_round_robin":{"healthProbe":{"serviceName":""}}}`, servers, unprobed)
+		s := servers[0]
+		s.status.Store(int32(healthpb.HealthCheckResponse_NOT_SERVING))
+		require.ErrorIs(t, (<-c.starting(1, s, attempt{takes: usual, answer: errTimedOut})).err, errTimedOut)
+		time.Sleep(time.Millisecond)
+		assert.Equal(t, health.NotServing, c.is(s))
+		before := s.calls.Load()
+		for range 20 {
+			require.NoError(t, c.read().err)
+		}
+		assert.Equal(t, before, s.calls.Load())
+		s.status.Store(0)
+		within(t, time.Minute, "serving", func() bool { return c.is(s) == health.Serving })
+		assert.Empty(t, c.events.closedAddresses())
+	})
 }

@@ -22,8 +22,8 @@ type Strategy interface {
 type Call struct {
 	Method string // full name
 	Need   Need
-	Lane   Lane
-	Class  string
+	Conn   ConnClass
+	Shape  string
 }
 
 // Result is how an attempt of a call ended.

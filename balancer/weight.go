@@ -1,6 +1,10 @@
 package balancer
 
-import "google.golang.org/grpc/resolver"
+import (
+	"strconv"
+
+	"google.golang.org/grpc/resolver"
+)
 
 // DefaultWeight is that of an endpoint to which the resolver gives none.
 const DefaultWeight = 1
@@ -10,22 +14,30 @@ const MaxWeight = 1 << 16
 
 type weightKey struct{}
 
+// String names the attribute in gRPC's log.
+func (weightKey) String() string { return "quorate.weight" }
+
+// weight is the attribute's value.
+type weight uint32
+
+func (w weight) String() string { return strconv.FormatUint(uint64(w), 10) }
+
 // SetWeight returns the endpoint with a weight, which resolvers set: of two endpoints the
 // one with twice the weight gets twice the calls from round_robin, and p2c lets it have
-// twice the calls under way. Other strategies take no account of it. 0 means
+// twice the calls in flight. Other strategies take no account of it. 0 means
 // [DefaultWeight]; to take an endpoint out of service, leave it out.
-func SetWeight(ep resolver.Endpoint, weight uint32) resolver.Endpoint {
-	ep.Attributes = ep.Attributes.WithValue(weightKey{}, weight)
+func SetWeight(ep resolver.Endpoint, w uint32) resolver.Endpoint {
+	ep.Attributes = ep.Attributes.WithValue(weightKey{}, weight(w))
 	return ep
 }
 
 // WeightOf returns the weight that an endpoint was given, from 1 to [MaxWeight].
 func WeightOf(ep resolver.Endpoint) uint32 {
-	weight, _ := ep.Attributes.Value(weightKey{}).(uint32)
-	if weight == 0 {
+	w, _ := ep.Attributes.Value(weightKey{}).(weight)
+	if w == 0 {
 		return DefaultWeight
 	}
-	return min(weight, MaxWeight)
+	return min(uint32(w), MaxWeight)
 }
 
 // Weight returns the endpoint's weight, from 1 to [MaxWeight].

@@ -2,7 +2,7 @@ package balancer_test
 
 import (
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -23,31 +23,27 @@ func TestWeightOf(t *testing.T) {
 // The shares of calls follow the resolver's weights, and their changes, on the same
 // connections.
 func TestCallsFollowWeights(t *testing.T) {
-	servers := []*server{startServer(t), startServer(t)}
-	c := connect(t, `{"quorate_round_robin":{}}`, servers...)
-	c.meetAll(t, servers...)
-	for _, weights := range [][2]uint32{{3, 1}, {1, 4}, {1, 1}} {
-		state := c.state(servers...)
-		for i := range state.Endpoints {
-			state.Endpoints[i] = balancer.SetWeight(state.Endpoints[i], weights[i])
-		}
-		c.resolver.UpdateState(state)
-		sum := int64(weights[0] + weights[1])
-		round := func() bool {
+	inBubble(t, 2, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		for _, weights := range [][2]uint32{{3, 1}, {1, 4}, {1, 1}} {
+			state := c.state(servers...)
+			for i := range state.Endpoints {
+				state.Endpoints[i] = balancer.SetWeight(state.Endpoints[i], weights[i])
+			}
+			c.resolver.UpdateState(state)
+			synctest.Wait()
 			for _, s := range servers {
 				s.calls.Store(0)
 			}
-			for range 20 * sum {
-				if !assert.NoError(t, c.call(t.Context())) {
-					return false
-				}
+			for range 20 * (weights[0] + weights[1]) {
+				require.NoError(t, c.read().err)
 			}
-			// Where a machine that stalls makes a server a suspect others are preferred.
-			return servers[0].calls.Load() == 20*int64(weights[0])
+			for i, s := range servers {
+				assert.InDelta(t, 20*weights[i], s.calls.Load(), 1, "weights %v", weights)
+			}
 		}
-		require.Eventually(t, round, 30*time.Second, time.Millisecond, "weights %v", weights)
-	}
-	for _, s := range servers {
-		assert.EqualValues(t, 1, s.conns.Load(), "connections")
-	}
+		for _, s := range servers {
+			assert.EqualValues(t, 1, s.conns.Load(), "connections")
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -129,15 +130,20 @@ func (c *Client) channelConfig(retryConfig *retry.Config) channel.Config {
 		TLS:               c.cfg.TLS,
 		Roots:             c.cfg.roots(),
 		AllowInsecureSync: c.cfg.AllowInsecureSync,
-		Login:             c.login,
-		TokenSource:       c.cfg.TokenSource,
-		Retry:             retryConfig,
-		Balancing:         channel.Balancing{Strategy: c.cfg.Balancer},
-		ServiceConfig:     c.cfg.ServiceConfig,
-		KeepAlive:         c.cfg.keepAlive(),
-		DialOptions:       c.cfg.DialOptions,
-		Logger:            c.GetLogger,
-		Observer:          observe.Multi(c.cfg.Observer, c.outages),
+
+		DisableProbes:        c.cfg.DisableHealthChecks,
+		DisableHealthSharing: c.cfg.DisableHealthSharing,
+		WriteStallTimeout:    c.writeStallTimeout(),
+
+		Login:         c.login,
+		TokenSource:   c.cfg.TokenSource,
+		Retry:         retryConfig,
+		Balancing:     channel.Balancing{Strategy: c.cfg.Balancer},
+		ServiceConfig: c.cfg.ServiceConfig,
+		KeepAlive:     c.cfg.keepAlive(),
+		DialOptions:   c.cfg.DialOptions,
+		Logger:        c.GetLogger,
+		Observer:      observe.Multi(c.cfg.Observer, c.outages),
 	}
 }
 
@@ -169,6 +175,15 @@ func newClient(parent context.Context) *Client {
 	c := new(Client)
 	c.ctx, c.cancel = context.WithCancel(parent)
 	return c
+}
+
+// writeStallTimeout is that of the channel. Without health checks nothing is known that
+// would end a write early.
+func (c *Client) writeStallTimeout() time.Duration {
+	if c.cfg.DisableHealthChecks {
+		return -1
+	}
+	return c.cfg.WriteStallTimeout
 }
 
 // greet does what New does over the network.
@@ -333,28 +348,20 @@ func (c *Client) over(conn grpc.ClientConnInterface) grpc.ClientConnInterface {
 	return c.channel.Over(conn)
 }
 
-// tries decides when a stream of the given method is opened again.
-func (c *Client) tries(method string) *channel.Tries {
+// retrier decides when a stream of the given method is opened again.
+func (c *Client) retrier(method string) *channel.Retrier {
 	if c == nil || c.channel == nil {
-		return channel.DefaultTries(method)
+		return channel.DefaultRetrier(method)
 	}
-	return c.channel.Tries(method)
+	return c.channel.Retrier(method)
 }
 
-// streamTransport carries the client's watch streams, like transport.
-func (c *Client) streamTransport() grpc.ClientConnInterface {
+// streamRetrier is retrier for streams that live long.
+func (c *Client) streamRetrier(method string) *channel.Retrier {
 	if c == nil || c.channel == nil {
-		return noConnection{}
+		return channel.DefaultRetrier(method)
 	}
-	return c.channel.Streams()
-}
-
-// streamTries is tries for streams over streamTransport.
-func (c *Client) streamTries(method string) *channel.Tries {
-	if c == nil || c.channel == nil {
-		return channel.DefaultTries(method)
-	}
-	return c.channel.Streams().Tries(method)
+	return c.channel.Streams().Retrier(method)
 }
 
 // noConnection is the transport of a client without a connection.

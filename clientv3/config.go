@@ -156,6 +156,32 @@ type Config struct {
 	// fields above, where set, take precedence over it.
 	ServiceConfig string `json:"service-config"`
 
+	// DisableHealthChecks switches off what the client does about endpoints that are
+	// silent: probes, preferring others, and ending streams and calls early on an endpoint
+	// that does not answer while others do. Calls then wait for their deadline, a broken
+	// connection or gRPC's keepalive, as with the official client. What endpoints say of
+	// themselves, no leader for instance, still counts.
+	DisableHealthChecks bool `json:"disable-health-checks"`
+
+	// DisableHedging keeps reads at one endpoint at a time. By default a read whose answer
+	// is overdue is sent to a second one, for one read in twenty at most.
+	DisableHedging bool `json:"disable-hedging"`
+
+	// DisableHealthSharing keeps what this client learns of its endpoints to itself. By
+	// default all clients of a process share it, for endpoints with the same address whose
+	// servers they authenticate in the same way: one of them probes for all, and a fault
+	// that one finds is avoided by all. A client whose DialOptions bring a dialer or
+	// transport credentials shares nothing.
+	DisableHealthSharing bool `json:"disable-health-sharing"`
+
+	// WriteStallTimeout is how long a write may wait on a member that is alive but completes
+	// nothing while other members do, or that was overtaken by a change of leader. It then
+	// ends with a *retry.UnknownOutcomeError, so a shorter time tells the caller sooner and
+	// makes more outcomes unknown: a stall of the disk that passes answers all writes. The
+	// default is 2 s. A negative value leaves writes to their deadlines. Writes on a member
+	// that is dead, or says that it has no leader while others have one, end at once.
+	WriteStallTimeout time.Duration `json:"write-stall-timeout"`
+
 	// Observer, if set, is told what the client does and finds: which endpoints are
 	// used, ejected and readmitted, what is repeated, moved or lost. Its methods are
 	// called on the way of calls and must return at once; see package observe, and
@@ -237,6 +263,9 @@ func (cfg *Config) retryConfig() (*retry.Config, error) {
 		if rc, err = retry.ParseServiceConfig(cfg.ServiceConfig); err != nil {
 			return nil, fmt.Errorf("ServiceConfig: %w", err)
 		}
+	}
+	if cfg.DisableHedging {
+		rc.DisableHedging()
 	}
 	rc.Override(func(p *retry.Policy) {
 		if cfg.MaxUnaryRetries > 0 {

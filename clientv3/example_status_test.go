@@ -34,5 +34,5 @@ func ExampleClient_EndpointStatus() {
 	for _, s := range client.EndpointStatus() {
 		fmt.Println(s.State, s.Evidence, s.LastErr)
 	}
-	// Output: serving answered <nil>
+	// Output: serving served: completed a call <nil>
 }

@@ -53,12 +53,13 @@ func (kv *kv) GetStream(ctx context.Context, key string, opts ...OpOption) (GetS
 		return nil, err
 	}
 	s := &rangeStream{
-		kv:     kv,
-		ctx:    ctx,
-		cursor: rangeCursor{op: op},
-		tries:  kv.client.tries(pb.KV_RangeStream_FullMethodName),
-		out:    make(chan RangeStreamResponse, 1),
+		kv:      kv,
+		ctx:     ctx,
+		cursor:  rangeCursor{op: op},
+		retrier: kv.client.retrier(pb.KV_RangeStream_FullMethodName),
+		out:     make(chan RangeStreamResponse, 1),
 	}
+	s.remote = over(kv.client, s.retrier, kv.remote, pb.NewKVClient)
 	go s.run()
 	return s.out, nil
 }

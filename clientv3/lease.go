@@ -142,7 +142,8 @@ type lessor struct {
 	remote   pb.LeaseClient
 	callOpts []grpc.CallOption
 	newID    func() LeaseID
-	tries    func() *channel.Tries
+	retrier  func() *channel.Retrier
+	streams  func(*channel.Retrier) pb.LeaseClient // opens streams over a Retrier
 	engine   *lease.Engine
 	drops    dropLog
 }
@@ -159,14 +160,17 @@ func NewLease(c *Client) Lease {
 func NewLeaseFromLeaseClient(remote pb.LeaseClient, c *Client, keepAliveTimeout time.Duration) Lease {
 	log := func() *zap.Logger { return loggerOf(c) }
 	told := observerOf(c)
-	tries := func() *channel.Tries { return c.tries(pb.Lease_LeaseKeepAlive_FullMethodName).Endless() }
+	retrier := func() *channel.Retrier { return c.streamRetrier(pb.Lease_LeaseKeepAlive_FullMethodName).Endless() }
+	overRetrier := func(r *channel.Retrier) pb.LeaseClient { return over(c, r, remote, pb.NewLeaseClient) }
+	streams := retrier()
 	return &lessor{
 		remote:   remote,
 		callOpts: callOptsOf(c),
 		newID:    randomLeaseID,
-		tries:    tries,
+		retrier:  retrier,
+		streams:  overRetrier,
 		engine: lease.New(lease.Config{
-			Streams:     &leaseStreams{Tries: tries(), remote: remote, opts: callOptsOf(c)},
+			Streams:     &leaseStreams{Retrier: streams, remote: overRetrier(streams), opts: callOptsOf(c)},
 			FirstAnswer: firstAnswer(keepAliveTimeout),
 			Logger:      log,
 			Renewed: func(r lease.Renewal) {

@@ -11,24 +11,25 @@ import (
 // closed, before the call or in the middle of it. The official client allows that, and there are programs which give up
 // a lease in that order.
 func (l *lessor) renewAlone(ctx context.Context, id LeaseID) (*LeaseKeepAliveResponse, error) {
-	for tries := l.tries(); ; {
-		resp, err := l.askAlone(tries.Track(ctx), id)
+	retrier := l.retrier()
+	for remote := l.streams(retrier); ; {
+		resp, err := l.askAlone(ctx, remote, id)
 		switch {
 		case err == nil && resp.TTL <= 0:
 			return nil, rpctypes.ErrLeaseNotFound
 		case err == nil:
 			return keepAliveResponse(resp), nil
 		}
-		if err := tries.Next(ctx, err); err != nil {
+		if err := retrier.Next(ctx, err); err != nil {
 			return nil, ContextError(ctx, err)
 		}
 	}
 }
 
-func (l *lessor) askAlone(ctx context.Context, id LeaseID) (*pb.LeaseKeepAliveResponse, error) {
+func (l *lessor) askAlone(ctx context.Context, remote pb.LeaseClient, id LeaseID) (*pb.LeaseKeepAliveResponse, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := l.remote.LeaseKeepAlive(ctx, l.callOpts...)
+	stream, err := remote.LeaseKeepAlive(ctx, l.callOpts...)
 	if err != nil {
 		return nil, err
 	}

@@ -62,12 +62,10 @@ func TestKeepAliveOnAMemberThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, c := startFake(t, 3)
 		meetAll(t, cluster, c)
-		var hangs *fakeetcd.Member
+		var hangs atomic.Pointer[fakeetcd.Member]
 		cluster.On("LeaseKeepAlive", func(call *fakeetcd.Call) {
-			if hangs == nil {
-				hangs = call.Member
-			}
-			if call.Member == hangs {
+			hangs.CompareAndSwap(nil, call.Member)
+			if call.Member == hangs.Load() {
 				_ = call.Hold(nil)
 			}
 		})
@@ -82,7 +80,7 @@ func TestKeepAliveOnAMemberThatHangs(t *testing.T) {
 		require.NotZero(t, requireAlive(t, ch))
 		calls := cluster.Calls("LeaseKeepAlive")
 		require.Len(t, calls, 2, "it stays where it is served")
-		require.NotEqual(t, hangs, calls[1].Member)
+		require.NotEqual(t, hangs.Load(), calls[1].Member)
 	})
 }
 

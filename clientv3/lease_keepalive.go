@@ -195,7 +195,7 @@ func (d *dropLog) note(ch chan *LeaseKeepAliveResponse, resp *pb.LeaseKeepAliveR
 
 // leaseStreams opens the keepalive streams of a client.
 type leaseStreams struct {
-	*channel.Tries
+	*channel.Retrier
 	remote pb.LeaseClient
 	opts   []grpc.CallOption
 }
@@ -203,12 +203,12 @@ type leaseStreams struct {
 // Open asks every stream to end when its member loses its leader: the leases are
 // then renewed through another one.
 func (s *leaseStreams) Open(ctx context.Context) (lease.Stream, error) {
-	return s.remote.LeaseKeepAlive(s.Track(WithRequireLeader(ctx)), s.opts...)
+	return s.remote.LeaseKeepAlive(WithRequireLeader(ctx), s.opts...)
 }
 
 // Pause fails only when there will be no more streams.
 func (s *leaseStreams) Pause(ctx context.Context, cause error) error {
-	if err := s.Tries.Pause(ctx, cause); err != nil {
+	if err := s.Retrier.Pause(ctx, cause); err != nil {
 		return ErrKeepAliveHalted{Reason: err}
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -59,12 +61,16 @@ func (l *lessor) grant(ctx context.Context, id LeaseID, ttl int64) (*LeaseGrantR
 }
 
 func (l *lessor) Revoke(ctx context.Context, id LeaseID) (*LeaseRevokeResponse, error) {
-	traced, trail := channel.WithTrail(ctx)
-	resp, err := invoke(traced, l.remote.LeaseRevoke, &pb.LeaseRevokeRequest{ID: int64(id)}, l.callOpts)
+	var ambiguous atomic.Bool
+	opts := l.callOpts
+	if isOwn(l.remote) {
+		opts = append(slices.Clone(opts), channel.ReportAmbiguous(&ambiguous))
+	}
+	resp, err := invoke(ctx, l.remote.LeaseRevoke, &pb.LeaseRevokeRequest{ID: int64(id)}, opts)
 	if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		l.engine.Revoked(int64(id))
 	}
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) && trail.Ambiguous() {
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) && ambiguous.Load() {
 		return l.revoked(ctx, id), nil
 	}
 	return (*LeaseRevokeResponse)(resp), err

@@ -99,7 +99,7 @@ type maintenance struct {
 // NewMaintenance returns the Maintenance service of a client.
 func NewMaintenance(c *Client) Maintenance {
 	return &maintenance{
-		remote: pb.NewMaintenanceClient(c.transport()),
+		remote: ownMaintenance{pb.NewMaintenanceClient(c.transport())},
 		at: func(endpoint string) (pb.MaintenanceClient, error) {
 			conn, err := c.at(endpoint)
 			if err != nil {

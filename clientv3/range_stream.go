@@ -15,10 +15,11 @@ import (
 
 // rangeStream carries out one GetStream, on a goroutine of its own.
 type rangeStream struct {
-	kv     *kv
-	ctx    context.Context // the caller's
-	cursor rangeCursor
-	tries  *channel.Tries
+	kv      *kv
+	ctx     context.Context // the caller's
+	cursor  rangeCursor
+	retrier *channel.Retrier
+	remote  pb.KVClient // whose streams are opened over the retrier
 	// out has room for one value, see fail.
 	out chan RangeStreamResponse
 
@@ -81,7 +82,7 @@ var errUnpinned = errors.New("the range has several parts and no revision")
 func (s *rangeStream) readStream(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := s.kv.remote.RangeStream(s.tries.Track(ctx), s.cursor.request(), s.kv.callOpts...)
+	stream, err := s.remote.RangeStream(ctx, s.cursor.request(), s.kv.callOpts...)
 	if err != nil {
 		return err
 	}
@@ -120,11 +121,11 @@ func (s *rangeStream) recover(ctx context.Context, err error) error {
 	case !s.cursor.resumable():
 		return err
 	case s.passing(err):
-		return s.tries.Pause(ctx, err)
+		return s.retrier.Pause(ctx, err)
 	case s.unary:
 		return err
 	default:
-		return s.tries.Next(ctx, err)
+		return s.retrier.Next(ctx, err)
 	}
 }
 
@@ -147,7 +148,7 @@ func (s *rangeStream) passing(err error) bool {
 
 // deliver hands a part of the range to the reader.
 func (s *rangeStream) deliver(ctx context.Context, part *pb.RangeResponse, last bool) error {
-	s.tries.Progress()
+	s.retrier.Progress()
 	if err := s.send(ctx, RangeStreamResponse{RangeResponse: s.cursor.advance(part, last)}); err != nil {
 		return err
 	}

@@ -3,15 +3,17 @@ package clientv3
 import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/internal/channel"
 )
 
 // RetryKVClient returns the KV service as the client calls it: errors are handled
 // by the method's safety, calls carry the client's credentials.
-func RetryKVClient(c *Client) pb.KVClient { return pb.NewKVClient(c.transport()) }
+func RetryKVClient(c *Client) pb.KVClient { return ownKV{pb.NewKVClient(c.transport())} }
 
 // RetryLeaseClient returns the Lease service as the client calls it: errors are
 // handled by the method's safety, calls carry the client's credentials.
-func RetryLeaseClient(c *Client) pb.LeaseClient { return pb.NewLeaseClient(c.transport()) }
+func RetryLeaseClient(c *Client) pb.LeaseClient { return ownLease{pb.NewLeaseClient(c.transport())} }
 
 // RetryClusterClient returns the Cluster service as the client calls it: errors are
 // handled by the method's safety, calls carry the client's credentials.
@@ -25,4 +27,31 @@ func RetryAuthClient(c *Client) pb.AuthClient { return pb.NewAuthClient(c.transp
 // client's handling of errors. conn stays the caller's to close.
 func RetryMaintenanceClient(c *Client, conn *grpc.ClientConn) pb.MaintenanceClient {
 	return pb.NewMaintenanceClient(c.over(conn))
+}
+
+// The remotes over the client's own connection, whose streams can be opened over a
+// Retrier; those of a remote that somebody else made cannot.
+type (
+	ownKV          struct{ pb.KVClient }
+	ownLease       struct{ pb.LeaseClient }
+	ownWatch       struct{ pb.WatchClient }
+	ownMaintenance struct{ pb.MaintenanceClient }
+)
+
+func isOwn(remote any) bool {
+	switch remote.(type) {
+	case ownKV, ownLease, ownWatch, ownMaintenance:
+		return true
+	default:
+		return false
+	}
+}
+
+// over returns the remote whose streams are to be opened: over the Retrier, if that is
+// possible.
+func over[T any](c *Client, r *channel.Retrier, remote T, make func(grpc.ClientConnInterface) T) T {
+	if isOwn(remote) && c.channel != nil {
+		return make(r)
+	}
+	return remote
 }

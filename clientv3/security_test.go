@@ -252,3 +252,19 @@ func TestPasswordIsNotSentInClear(t *testing.T) {
 	require.NoError(t, c.Close())
 	assert.Equal(t, []string{"token"}, plain.tokens)
 }
+
+// A member goes over from http to https at its address, and the endpoints do.
+func TestSchemeOfAnEndpointChanges(t *testing.T) {
+	id := newIdentity(t)
+	m := new(realMember)
+	stop := m.start(t, "127.0.0.1:0", nil)
+	c, _ := newTLSClient(t, Config{Endpoints: []string{"http://" + m.addr}, TLS: id.client})
+	_, err := c.Get(soon(t), "k")
+	require.NoError(t, err)
+
+	stop()
+	m.start(t, m.addr, id.server)
+	c.SetEndpoints("https://" + m.addr)
+	_, err = c.Get(soon(t), "k")
+	require.NoError(t, err)
+}

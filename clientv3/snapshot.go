@@ -7,8 +7,6 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
-
-	"github.com/quorate/quorate/internal/channel"
 )
 
 // ErrSnapshotDigest is returned by the last read of a snapshot that does not match
@@ -39,9 +37,10 @@ type SnapshotResponse struct {
 }
 
 func (m *maintenance) SnapshotWithVersion(ctx context.Context) (*SnapshotResponse, error) {
-	tries := m.client.tries(pb.Maintenance_Snapshot_FullMethodName)
+	retrier := m.client.retrier(pb.Maintenance_Snapshot_FullMethodName)
+	remote := over(m.client, retrier, m.remote, pb.NewMaintenanceClient)
 	for {
-		first, reader, err := openSnapshot(ctx, tries, m.remote, m.callOpts)
+		first, reader, err := openSnapshot(ctx, remote, m.callOpts)
 		if err == nil {
 			return &SnapshotResponse{
 				Header:   first.GetHeader(),
@@ -49,7 +48,7 @@ func (m *maintenance) SnapshotWithVersion(ctx context.Context) (*SnapshotRespons
 				Version:  first.GetVersion(),
 			}, nil
 		}
-		if err := tries.Next(ctx, err); err != nil {
+		if err := retrier.Next(ctx, err); err != nil {
 			return nil, ContextError(ctx, err)
 		}
 	}
@@ -65,9 +64,9 @@ func (m *maintenance) Snapshot(ctx context.Context) (io.ReadCloser, error) {
 
 // openSnapshot opens a stream and waits for its first message, nil if there is none.
 func openSnapshot(
-	ctx context.Context, tries *channel.Tries, remote pb.MaintenanceClient, opts []grpc.CallOption,
+	ctx context.Context, remote pb.MaintenanceClient, opts []grpc.CallOption,
 ) (*pb.SnapshotResponse, *snapshotReader, error) {
-	streamCtx, cancel := context.WithCancel(tries.Track(ctx))
+	streamCtx, cancel := context.WithCancel(ctx)
 	stream, err := remote.Snapshot(streamCtx, &pb.SnapshotRequest{}, opts...)
 	if err != nil {
 		cancel()

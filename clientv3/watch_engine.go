@@ -19,29 +19,30 @@ import (
 // program holds that reads so much.
 const defaultMaxWatchBufferBytes = 16 << 20
 
-// NewWatcher returns the Watcher service of a client. Its streams have
-// connections of their own, which are made with the first watch.
+// NewWatcher returns the Watcher service of a client. Its streams share
+// the connections of the calls until they are heavy.
 func NewWatcher(c *Client) Watcher {
-	return newWatcher(pb.NewWatchClient(c.streamTransport()), c, c.streamTries)
+	return newWatcher(ownWatch{pb.NewWatchClient(c.transport())}, c)
 }
 
 // NewWatchFromWatchClient returns the Watcher service over wc, with the call
 // options of c. c may be nil.
 func NewWatchFromWatchClient(wc pb.WatchClient, c *Client) Watcher {
-	return newWatcher(wc, c, channel.DefaultTries)
+	return newWatcher(wc, c)
 }
 
-func newWatcher(remote pb.WatchClient, c *Client, tries func(method string) *channel.Tries) Watcher {
+func newWatcher(remote pb.WatchClient, c *Client) Watcher {
 	opts := append([]grpc.CallOption{wire.WatchCodec()}, callOptsOf(c)...)
 	return &watcher{watch.New(watch.Config{
 		MaxBuffer: maxWatchBufferOf(c),
 		Logger:    func() *zap.Logger { return loggerOf(c) },
 		Connect: func() watch.Connector {
+			retrier := c.streamRetrier(pb.Watch_Watch_FullMethodName).Endless()
 			return &watchConnector{
-				Tries:  tries(pb.Watch_Watch_FullMethodName).Endless(),
-				remote: remote,
-				opts:   opts,
-				told:   observerOf(c),
+				Retrier: retrier,
+				remote:  over(c, retrier, remote, pb.NewWatchClient),
+				opts:    opts,
+				told:    observerOf(c),
 			}
 		},
 	})}
@@ -72,7 +73,7 @@ func observerOf(c *Client) observe.Observer {
 
 // watchConnector opens the watch streams of one shard.
 type watchConnector struct {
-	*channel.Tries
+	*channel.Retrier
 	remote pb.WatchClient
 	opts   []grpc.CallOption
 	told   observe.Observer
@@ -82,7 +83,7 @@ func (wc *watchConnector) Open(ctx context.Context, leader bool) (pb.Watch_Watch
 	if leader {
 		ctx = WithRequireLeader(ctx)
 	}
-	return wc.remote.Watch(wc.Track(ctx), wc.opts...)
+	return wc.remote.Watch(ctx, wc.opts...)
 }
 
 func (wc *watchConnector) Resumed(watches int, gap time.Duration) {

@@ -9,33 +9,30 @@ import (
 type Kind uint8
 
 const (
-	// Connected says that a connection was established, with the transport's handshake.
+	// Connected says that a connection was established, handshake included.
 	Connected Kind = iota
-	// Disconnected says that a connection was lost, or that the server closes it.
+	// Disconnected says that a connection was lost, or the server closes it.
 	Disconnected
-	// ConnectFailed says that a connection could not be established.
+	// ConnectFailed says that no connection could be established, and there is no other.
 	ConnectFailed
-	// Answered says that a call, a stream or a probe was answered, which shows a server
-	// that is alive and not more.
+	// Answered says that a call, a stream or a probe was answered. The server is alive.
 	Answered
-	// Served says that a probe was answered, in good time, by a server that does its work.
+	// Served says that the server completed work, in good time.
 	Served
-	// Silent says that a call or a stream is silent for longer than its kind usually is.
-	// It is to be noted again while the silence lasts: the loss of another connection to
-	// the same endpoint ends the suspicion.
-	Silent
-	// Missed says that a probe was not answered in its time.
-	Missed
-	// Late says that a probe was answered by a server that does its work, but much later
-	// than others answer.
+	// Suspicious says that a call or a stream is silent for longer than usual, or failed with an
+	// error that hints at trouble.
+	Suspicious
+	// Late says that the server completed work, but much later than others do.
 	Late
-	// Stalled says that the server is alive and does not do its work, while others do.
+	// Stalled says that the server completes no work, while others do.
 	Stalled
-	// Leaderless says that the member, by its own account, has no leader.
-	Leaderless
-	// NonVoting says that the member, by its own account, is a learner.
-	NonVoting
-	// Refusing says that the server, by its own account, does not serve.
+	// Unresponsive says that the server gives no sign of life, while others do.
+	Unresponsive
+	// Degrading says that the server reports that it can serve local calls only, for now.
+	Degrading
+	// Restricting says that the server reports that its role lets it serve local calls only.
+	Restricting
+	// Refusing says that the server reports that it does not serve.
 	Refusing
 	// Removed says that the endpoint is no longer one of the client's.
 	Removed
@@ -45,13 +42,13 @@ const (
 
 var kindNames = [kinds]string{
 	Connected: "connected", Disconnected: "disconnected", ConnectFailed: "connect failed", Answered: "answered",
-	Served: "served", Silent: "silent", Missed: "probe missed", Late: "late", Stalled: "stalled",
-	Leaderless: "leaderless", NonVoting: "non-voting", Refusing: "refusing", Removed: "removed",
+	Served: "served", Suspicious: "suspicious", Late: "late", Stalled: "stalled", Unresponsive: "unresponsive",
+	Degrading: "degrading", Restricting: "restricting", Refusing: "refusing", Removed: "removed",
 }
 
 // String returns the kind's name: "connected", "disconnected", "connect failed",
-// "answered", "served", "silent", "probe missed", "late", "stalled", "leaderless",
-// "non-voting", "refusing" or "removed".
+// "answered", "served", "suspicious", "late", "stalled", "unresponsive", "degrading",
+// "restricting", "refusing" or "removed".
 func (k Kind) String() string {
 	if int(k) < kinds {
 		return kindNames[k]
@@ -68,12 +65,12 @@ type Evidence struct {
 	At   time.Time
 	// Err is the error that showed it, nil if none did.
 	Err error
-	// Detail says more, for people: which call was silent for how long. It never holds
-	// keys, values or secrets.
+	// Detail says more, for people: which call was silent for how long. It holds no keys,
+	// values or secrets.
 	Detail string
 }
 
-// String says what was observed, with the detail and the error if there are any.
+// String returns the kind, with the detail and the error if there are any.
 func (e Evidence) String() string {
 	s := e.Kind.String()
 	if e.Detail != "" {

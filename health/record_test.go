@@ -20,29 +20,29 @@ var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 var (
 	allStates = []health.State{
 		health.Unknown, health.Serving, health.Suspected, health.Slow, health.Lagging,
-		health.NoLeader, health.Learner, health.NotServing, health.Draining, health.Dead,
+		health.Degraded, health.Restricted, health.NotServing, health.Draining, health.Dead,
 	}
 	allKinds = []health.Kind{
-		health.Connected, health.Disconnected, health.ConnectFailed, health.Answered, health.Served, health.Silent,
-		health.Missed, health.Late, health.Stalled, health.Leaderless, health.NonVoting, health.Refusing, health.Removed,
+		health.Connected, health.Disconnected, health.ConnectFailed, health.Answered, health.Served, health.Suspicious, health.Late,
+		health.Stalled, health.Unresponsive, health.Degrading, health.Restricting, health.Refusing, health.Removed,
 	}
 )
 
 // transitions has a line for each state, and a column for each kind of evidence in the
 // order of allKinds: the state after the first piece of it. A dot is the same state.
 //
-// Connected, Disconnected, ConnectFailed, Answered, Served, Silent, Missed, Late, Stalled, Leaderless, NonVoting, Refusing, Removed.
+// Connected, Disconnected, ConnectFailed, Answered, Served, Suspicious, Late, Stalled, Unresponsive, Degrading, Restricting, Refusing, Removed.
 const transitions = `
-unknown     | . | .       | dead    | serving | serving | suspected | suspected | slow | lagging | no leader | learner | not serving | draining
-serving     | . | .       | dead    | .       | .       | suspected | suspected | slow | lagging | no leader | learner | not serving | draining
-suspected   | . | unknown | dead    | .       | serving | .         | .         | slow | lagging | no leader | learner | not serving | draining
-slow        | . | .       | dead    | .       | .       | .         | .         | .    | lagging | no leader | learner | not serving | draining
-lagging     | . | .       | dead    | .       | serving | .         | .         | slow | .       | no leader | learner | not serving | draining
-no leader   | . | .       | dead    | .       | serving | .         | .         | slow | .       | .         | learner | not serving | draining
-learner     | . | .       | dead    | .       | serving | .         | .         | slow | .       | .         | .       | not serving | draining
-not serving | . | .       | dead    | .       | serving | .         | .         | slow | .       | no leader | learner | .           | draining
-draining    | . | .       | .       | .       | .       | .         | .         | .    | .       | .         | .       | .           | .
-dead        | . | .       | .       | .       | serving | .         | .         | slow | lagging | no leader | learner | not serving | draining
+unknown     | . | .       | dead    | serving | serving | suspected | slow | lagging | dead | degraded | restricted | not serving | draining
+serving     | . | .       | dead    | .       | .       | suspected | slow | lagging | dead | degraded | restricted | not serving | draining
+suspected   | . | unknown | dead    | .       | serving | .         | slow | lagging | dead | degraded | restricted | not serving | draining
+slow        | . | .       | dead    | .       | .       | .         | .    | lagging | dead | degraded | restricted | not serving | draining
+lagging     | . | .       | dead    | .       | serving | .         | slow | .       | dead | degraded | restricted | not serving | draining
+degraded    | . | .       | dead    | .       | serving | .         | slow | .       | dead | .        | restricted | not serving | draining
+restricted  | . | .       | dead    | .       | serving | .         | slow | .       | dead | .        | .          | not serving | draining
+not serving | . | .       | dead    | .       | serving | .         | slow | .       | dead | degraded | restricted | .           | draining
+draining    | . | .       | .       | .       | .       | .         | .    | .       | .    | .        | .          | .           | .
+dead        | . | .       | .       | .       | serving | .         | slow | lagging | .    | degraded | restricted | not serving | draining
 `
 
 func TestNextTable(t *testing.T) {
@@ -75,9 +75,9 @@ func TestNextTable(t *testing.T) {
 	}
 }
 
-// The package documentation shows the same table. There, a transition that takes more
-// than one piece of evidence is marked.
-func TestNextTableInTheDocumentation(t *testing.T) {
+// The only transition that takes more than one piece of evidence is marked in the
+// documentation.
+func TestPackageDocumentationShowsTheTransitions(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
 	plain := func(name string) string { return strings.ToLower(strings.ReplaceAll(name, " ", "")) }
@@ -87,27 +87,34 @@ func TestNextTableInTheDocumentation(t *testing.T) {
 		want[cells[0]] = cells[1:]
 	}
 	columns := regexp.MustCompile(`\s{2,}`)
-	found := 0
+	heads := 0
+	found := make(map[string]bool)
 	for line := range strings.Lines(string(doc)) {
 		cells := columns.Split(strings.TrimSpace(strings.TrimPrefix(line, "//")), -1)
+		if len(cells) == len(allKinds) && cells[0] == "Connected" {
+			heads++
+			for i, cell := range cells {
+				assert.Equal(t, plain(allKinds[i].String()), plain(cell))
+			}
+		}
 		if len(cells) != 1+len(allKinds) {
 			continue
 		}
-		found++
+		row := plain(cells[0])
+		require.Contains(t, want, row)
+		found[row] = true
 		for i, cell := range cells[1:] {
-			switch cell {
-			case "·", "Dead (2)", "Serving³":
+			if cell == "·" || cell == "Serving³" {
 				cell = "."
-			case "Suspected (1)":
-				cell = "Suspected"
 			}
-			assert.Equal(t, want[plain(cells[0])][i], plain(cell), "%s, %v", cells[0], allKinds[i])
+			assert.Equal(t, want[row][i], plain(cell), "%s, %v", cells[0], allKinds[i])
 		}
 	}
-	assert.Equal(t, len(allStates), found, "rows with a column for each kind of evidence")
+	assert.Equal(t, 1, heads, "a line names the columns")
+	assert.Len(t, found, len(allStates), "rows with a column for each kind of evidence")
 }
 
-func TestAllConstantsAreInTheTable(t *testing.T) {
+func TestTransitionsCoverAllConstants(t *testing.T) {
 	assert.Contains(t, (allStates[len(allStates)-1] + 1).String(), "State(", "a state is missing")
 	assert.Contains(t, (allKinds[len(allKinds)-1] + 1).String(), "Kind(", "a kind is missing")
 	for _, s := range allStates {
@@ -132,7 +139,7 @@ func run(r health.Record, kinds ...health.Kind) health.Record {
 	return r
 }
 
-func TestNextCounts(t *testing.T) {
+func TestNextOfSeveralPiecesOfEvidence(t *testing.T) {
 	type kinds = []health.Kind
 	tests := []struct {
 		name string
@@ -140,42 +147,31 @@ func TestNextCounts(t *testing.T) {
 		seen kinds
 		want health.State
 	}{
-		{"silence and two misses", health.Serving, kinds{health.Silent, health.Missed, health.Missed}, health.Dead},
-		{"silence and one miss", health.Serving, kinds{health.Silent, health.Missed}, health.Suspected},
-		{"a quiet endpoint misses twice", health.Serving, kinds{health.Missed, health.Missed}, health.Dead},
-		{"an unknown one does", health.Unknown, kinds{health.Missed, health.Missed}, health.Dead},
-		{"a slow one does", health.Slow, kinds{health.Missed, health.Missed}, health.Dead},
-		{"a lagging one does", health.Lagging, kinds{health.Missed, health.Missed}, health.Dead},
-		{"one without a leader does", health.NoLeader, kinds{health.Missed, health.Missed}, health.Dead},
-		{"a learner does", health.Learner, kinds{health.Missed, health.Missed}, health.Dead},
-		{"one that does not serve does", health.NotServing, kinds{health.Missed, health.Missed}, health.Dead},
-		{"a draining one does", health.Draining, kinds{health.Missed, health.Missed}, health.Draining},
-		{"an answer between misses", health.Suspected, kinds{health.Missed, health.Answered, health.Missed}, health.Suspected},
-		{"silence between misses", health.Suspected, kinds{health.Missed, health.Silent, health.Missed}, health.Dead},
-		{"a new connection between misses", health.Suspected, kinds{health.Missed, health.Connected, health.Missed}, health.Dead},
-		{"the end of one between misses", health.Slow, kinds{health.Missed, health.Disconnected, health.Missed}, health.Slow},
-		{"a state between misses", health.Suspected, kinds{health.Missed, health.Stalled, health.Missed}, health.Lagging},
-		{"death forgets the misses", health.Suspected, kinds{health.Missed, health.Missed, health.Leaderless, health.Missed}, health.NoLeader},
-		{"misses of the dead do not count", health.Dead, kinds{health.Missed, health.Missed, health.Stalled, health.Missed}, health.Lagging},
+		{"one verdict is enough", health.Serving, kinds{health.Unresponsive}, health.Dead},
+		{"suspicions do not add up", health.Serving, kinds{health.Suspicious, health.Suspicious, health.Suspicious}, health.Suspected},
+		{"an answer clears no suspect", health.Serving, kinds{health.Suspicious, health.Answered, health.Answered}, health.Suspected},
+		{"work clears a suspect", health.Serving, kinds{health.Suspicious, health.Served}, health.Serving},
 
 		{"slow and good twice", health.Slow, kinds{health.Served, health.Served}, health.Slow},
 		{"slow and good three times", health.Slow, kinds{health.Served, health.Served, health.Served}, health.Serving},
 		{"late in between", health.Slow, kinds{health.Served, health.Served, health.Late, health.Served, health.Served}, health.Slow},
-		{"missed in between", health.Slow, kinds{health.Served, health.Served, health.Missed, health.Served}, health.Slow},
+		{"suspicious in between", health.Slow, kinds{health.Served, health.Served, health.Suspicious, health.Served}, health.Serving},
 		{"answers in between", health.Slow, kinds{health.Served, health.Served, health.Answered, health.Served}, health.Serving},
 		{"slow again begins anew", health.Slow, kinds{health.Served, health.Served, health.Served, health.Late, health.Served}, health.Slow},
+		{"another state begins anew", health.Slow, kinds{health.Served, health.Served, health.Stalled, health.Late, health.Served}, health.Slow},
 
 		{"frozen and thawed", health.Serving, kinds{
-			health.Silent, health.Missed, health.Missed, health.Disconnected, health.ConnectFailed, health.Connected, health.Served,
+			health.Suspicious, health.Unresponsive, health.Disconnected, health.ConnectFailed, health.Connected, health.Served,
 		}, health.Serving},
 		{"cut off from its peers", health.Serving, kinds{
-			health.Silent, health.Answered, health.Stalled, health.Leaderless, health.Answered,
-		}, health.NoLeader},
+			health.Suspicious, health.Answered, health.Stalled, health.Degrading, health.Answered,
+		}, health.Degraded},
 		{"killed", health.Serving, kinds{health.Disconnected, health.ConnectFailed, health.Connected, health.Answered}, health.Dead},
 		{"killed and restarted", health.Serving, kinds{health.Disconnected, health.ConnectFailed, health.Connected, health.Served}, health.Serving},
 		{"cut and connected again", health.Serving, kinds{health.Disconnected, health.Connected}, health.Serving},
-		{"promoted", health.Unknown, kinds{health.NonVoting, health.Answered, health.Served}, health.Serving},
-		{"removed while suspected", health.Suspected, kinds{health.Missed, health.Removed, health.Served}, health.Draining},
+		{"promoted", health.Unknown, kinds{health.Restricting, health.Answered, health.Served}, health.Serving},
+		{"a learner loses its leader", health.Unknown, kinds{health.Restricting, health.Degrading}, health.Restricted},
+		{"removed while suspected", health.Suspected, kinds{health.Removed, health.Served}, health.Draining},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -196,7 +192,7 @@ func TestNextIsPure(t *testing.T) {
 // What is no constant of Kind changes nothing.
 func TestNextOfAnUnknownKind(t *testing.T) {
 	for _, s := range allStates {
-		r := health.Record{State: s, Misses: 1}
+		r := health.Record{State: s, Good: 1}
 		assert.Equal(t, r, r.Next(health.Evidence{Kind: 99, At: t0}))
 	}
 }
@@ -205,6 +201,35 @@ func TestEvidenceString(t *testing.T) {
 	assert.Equal(t, "served", health.Evidence{Kind: health.Served}.String())
 	assert.Equal(t, "connect failed: refused",
 		health.Evidence{Kind: health.ConnectFailed, Err: errors.New("refused")}.String())
-	assert.Equal(t, "silent: no answer to Put for 300ms: broken",
-		health.Evidence{Kind: health.Silent, Detail: "no answer to Put for 300ms", Err: errors.New("broken")}.String())
+	assert.Equal(t, "suspicious: no answer to Put for 300ms: broken",
+		health.Evidence{Kind: health.Suspicious, Detail: "no answer to Put for 300ms", Err: errors.New("broken")}.String())
+}
+
+func TestUsableStatesServeCallsOfEveryKind(t *testing.T) {
+	usable := map[health.State]bool{health.Unknown: true, health.Serving: true, health.Suspected: true, health.Slow: true}
+	for _, s := range allStates {
+		assert.Equal(t, usable[s], s.Usable(), "%v", s)
+	}
+}
+
+// Each rank of states can do more than those after it.
+func TestImprovesTellsWhetherMoreCanBeDone(t *testing.T) {
+	ranks := [][]health.State{
+		{health.Unknown, health.Serving},
+		{health.Suspected, health.Slow},
+		{health.Degraded, health.Restricted, health.Lagging},
+		{health.NotServing, health.Draining, health.Dead},
+	}
+	total := 0
+	for i, better := range ranks {
+		total += len(better)
+		for j, worse := range ranks {
+			for _, to := range better {
+				for _, from := range worse {
+					assert.Equal(t, i < j, health.Change{From: from, To: to}.Improves(), "%v to %v", from, to)
+				}
+			}
+		}
+	}
+	assert.Equal(t, len(allStates), total)
 }

@@ -2,35 +2,34 @@ package health
 
 import "fmt"
 
-// State is what is held of an endpoint. The zero value is Unknown.
+// State is what is known of an endpoint. The zero value is Unknown.
 type State uint8
 
 const (
-	// Unknown endpoints have not shown anything yet. They are used like Serving ones.
+	// Unknown endpoints have not answered yet.
 	Unknown State = iota
 	// Serving endpoints answer.
 	Serving
-	// Suspected endpoints are silent for longer than they usually are. They are probed,
-	// and others are preferred meanwhile.
+	// Suspected endpoints are silent for longer than usual, or answered with an error that
+	// hints at trouble. They are probed, and others are preferred meanwhile.
 	Suspected
-	// Slow endpoints answer, but so much later than the others that those are preferred.
+	// Slow endpoints answer much later than the others do.
 	Slow
-	// Lagging endpoints are alive but do not do their work, while others do: a member cut
-	// off from its peers that has not noticed yet, or one that defragments its store.
+	// Lagging endpoints complete nothing while others do: a member cut off from its peers,
+	// or one that defragments its store.
 	Lagging
-	// NoLeader endpoints are members that say that they have no leader. They can serve
-	// serializable reads, and nothing else.
-	NoLeader
-	// Learner endpoints are members without a vote. They can serve serializable reads, and
-	// nothing else.
-	Learner
-	// NotServing endpoints say that they do not serve.
+	// Degraded endpoints report that they can serve local calls only, for now: an etcd
+	// member without a leader.
+	Degraded
+	// Restricted endpoints report that their role lets them serve local calls only: an
+	// etcd learner.
+	Restricted
+	// NotServing endpoints report that they do not serve.
 	NotServing
-	// Draining endpoints are no longer among the client's: what runs there may end,
-	// nothing new goes there.
+	// Draining endpoints were removed from the client. Calls on them may finish.
 	Draining
-	// Dead endpoints did not answer probes. Their connections are closed, and they are
-	// used again once a probe over a new one showed what they can do.
+	// Dead endpoints cannot be reached, or answer nothing. A new connection does not
+	// change that; a call or a probe that is served does.
 	Dead
 
 	states = int(Dead) + 1
@@ -38,11 +37,11 @@ const (
 
 var stateNames = [states]string{
 	Unknown: "unknown", Serving: "serving", Suspected: "suspected", Slow: "slow", Lagging: "lagging",
-	NoLeader: "no leader", Learner: "learner", NotServing: "not serving", Draining: "draining", Dead: "dead",
+	Degraded: "degraded", Restricted: "restricted", NotServing: "not serving", Draining: "draining", Dead: "dead",
 }
 
 // String returns the state's name: "unknown", "serving", "suspected", "slow", "lagging",
-// "no leader", "learner", "not serving", "draining" or "dead".
+// "degraded", "restricted", "not serving", "draining" or "dead".
 func (s State) String() string {
 	if int(s) < states {
 		return stateNames[s]
@@ -52,3 +51,20 @@ func (s State) String() string {
 
 // MarshalText returns the state's name.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Usable reports whether endpoints in the state serve calls of every kind.
+func (s State) Usable() bool { return s <= Slow }
+
+// service ranks the states by what an endpoint can be used for.
+func (s State) service() int {
+	switch s {
+	case NotServing, Draining, Dead:
+		return 0
+	case Degraded, Restricted, Lagging:
+		return 1
+	case Suspected, Slow:
+		return 2
+	default:
+		return 3
+	}
+}

@@ -4,7 +4,7 @@ import "time"
 
 // Status is what is known of one endpoint at one moment. It must not be changed.
 type Status struct {
-	// Endpoint as the client was given it.
+	// Endpoint is its name.
 	Endpoint string
 	State    State
 	// Since is when the state began, the zero time for an endpoint of which nothing is
@@ -16,10 +16,11 @@ type Status struct {
 	// yet, and LastErrAt when that was. It stays when the endpoint recovers.
 	LastErr   error
 	LastErrAt time.Time
-	// Role is what the endpoint last said of itself, and RoleAt when; the zero values if
-	// it was never asked or is no member of a cluster.
-	Role   Role
-	RoleAt time.Time
+	// Info is what the endpoint last reported of itself, in the form of the [Prober] that
+	// asked, and InfoAt when; the zero values if it was never asked. For etcd members it is
+	// an etcdprobe.Role.
+	Info   any
+	InfoAt time.Time
 }
 
 // Change is a transition of one endpoint.
@@ -29,3 +30,6 @@ type Change struct {
 	// Evidence is what led to it.
 	Evidence Evidence
 }
+
+// Improves reports whether the endpoint can do more than before.
+func (c Change) Improves() bool { return c.To.service() > c.From.service() }

@@ -25,10 +25,10 @@ func ExampleObserver() {
 	// What a client does with it:
 	o.Picked(observe.Pick{Endpoint: "10.0.0.2:2379", Method: "/etcdserverpb.KV/Range", Lane: observe.LaneCalls})
 	o.Ejected(observe.Ejection{
-		Endpoint: "10.0.0.2:2379", State: health.Dead, Evidence: health.Evidence{Kind: health.Missed},
+		Endpoint: "10.0.0.2:2379", State: health.Dead, Evidence: health.Evidence{Kind: health.Unresponsive},
 	})
 	o.Readmitted(observe.Readmission{Endpoint: "10.0.0.2:2379"})
 	// Output:
-	// 10.0.0.2:2379 is dead (probe missed)
+	// 10.0.0.2:2379 is dead (unresponsive)
 	// 10.0.0.2:2379 is back
 }

@@ -7,43 +7,35 @@ import (
 
 // Throttling is gRPC's retryThrottling.
 type Throttling struct {
-	// MaxTokens is the size of the budget, more than 0 and at most 1000. The
-	// default, in [DefaultConfig], is 100: a short disturbance of some fifty
-	// failures changes nothing.
+	// MaxTokens is the size of the budget, more than 0 and at most 1000. The default for
+	// retries, in [DefaultConfig], is 10, as in the examples of gRFC A6.
 	MaxTokens float64
-	// TokenRatio is what a success gives back, more than 0. The default is
-	// 0.1: attempts that fail more often than one in ten for long are
-	// throttled.
+	// TokenRatio is what a call earns, more than 0. The default for retries is 0.1: in
+	// sustained overload there are at most 1.1 attempts a call.
 	TokenRatio float64
 }
 
-// Budget counts failures against successes, for all calls of a client
-// together, so that an outage is not a storm. The accounting is that of gRFC
-// A6: the budget starts full at MaxTokens, a failed attempt takes one token, a
-// success gives TokenRatio back, and while half of the tokens or fewer are
-// left the client is throttled.
+// Budget bounds the additional attempts of all calls of a client together, so that an
+// outage is no storm. It starts full at MaxTokens; each call earns TokenRatio, and each
+// additional attempt takes one token.
 //
-// What throttling does is different. A6 fails a throttled call with its last
-// error. Here the call waits, at the maximum backoff ([Policy.Delay]), and is
-// tried again: nobody's call fails because other calls did, and an outage still
-// costs the cluster no more than about one attempt per waiting call and
-// MaxBackoff. For that to be true a caller counts only failures that look like
-// an outage, those of calls that have failed on every endpoint, and lets a call
-// whose deadline leaves no time for the wait have its ordinary backoff.
+// gRFC A6, which defines the parameters, fails a call when the budget is used up. Here the
+// call waits: until the budget pays, until an endpoint is seen to recover, or until its
+// time is over. Two kinds of attempts are free, because they are no load: those after one
+// that never left, and the first of each call after its connection was lost.
 //
-// Its methods may be called concurrently and do not block. A nil *Budget is
-// never throttled.
+// Its methods may be called concurrently and do not block. A nil *Budget is never used up.
 type Budget struct {
 	tokens atomic.Int64 // in millionths of a token
-	full   int64
+	full   int64        // 0 for a budget without a bound
 	gain   int64
 }
 
 const tokenUnit = 1_000_000
 
-// NewBudget returns a full budget. With MaxTokens of 0 or less it is never
-// throttled. Above 1000, gRPC's limit, MaxTokens counts as 1000; a TokenRatio
-// that is not positive counts as 0.1.
+// NewBudget returns a full budget. With MaxTokens of 0 or less it is never used up. Above
+// 1000, gRPC's limit, MaxTokens counts as 1000; a TokenRatio that is not positive counts as
+// 0.1.
 func NewBudget(t Throttling) *Budget {
 	b := &Budget{}
 	if !(t.MaxTokens > 0) {
@@ -60,25 +52,14 @@ func NewBudget(t Throttling) *Budget {
 	return b
 }
 
-// Success gives TokenRatio tokens back, up to a full budget.
-func (b *Budget) Success() {
-	if b == nil {
-		return
+// Earn notes a call, which gives TokenRatio tokens, up to a full budget.
+func (b *Budget) Earn() {
+	if b != nil {
+		b.add(b.gain)
 	}
-	b.add(b.gain)
 }
 
-// Failure takes one token, down to an empty budget.
-func (b *Budget) Failure() {
-	if b == nil {
-		return
-	}
-	b.add(-tokenUnit)
-}
-
-// Take takes one token for an attempt that can be left out, such as a hedge, and
-// reports whether there was one. Of a budget that is never throttled there always
-// is one.
+// Take takes one token for an additional attempt, and reports whether there was one.
 func (b *Budget) Take() bool {
 	if b == nil || b.full == 0 {
 		return true
@@ -94,13 +75,22 @@ func (b *Budget) Take() bool {
 	}
 }
 
-// Throttled reports whether half of the tokens or fewer are left.
-func (b *Budget) Throttled() bool {
-	return b != nil && b.full > 0 && 2*b.tokens.Load() <= b.full
+// Refund gives a token back: the attempt was worth it.
+func (b *Budget) Refund() {
+	if b != nil {
+		b.add(tokenUnit)
+	}
 }
 
-// add changes the tokens within their bounds. At a bound, where a healthy
-// client stays, it only reads.
+// Halve takes half of what is left: the attempt was of no use, so others may be as well.
+func (b *Budget) Halve() {
+	if b != nil {
+		b.add(-b.tokens.Load() / 2)
+	}
+}
+
+// add changes the tokens within their bounds. At a bound, where a healthy client stays, it
+// only reads.
 func (b *Budget) add(delta int64) {
 	for {
 		old := b.tokens.Load()

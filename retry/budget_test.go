@@ -8,90 +8,84 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func failures(b *Budget, n int) {
-	for range n {
-		b.Failure()
+// taken takes tokens until there is none, and returns how many there were.
+func taken(b *Budget) (n int) {
+	for n < 5000 && b.Take() {
+		n++
 	}
+	return n
 }
 
-func successes(b *Budget, n int) {
-	for range n {
-		b.Success()
-	}
-}
-
-func TestBudgetThrottlesAtHalf(t *testing.T) {
+func TestBudgetEarnsAFractionOfEachCall(t *testing.T) {
 	b := NewBudget(Throttling{MaxTokens: 10, TokenRatio: 0.1})
-	failures(b, 4)
-	assert.False(t, b.Throttled(), "6 of 10 tokens left")
-	failures(b, 1)
-	assert.True(t, b.Throttled(), "5 of 10 tokens left")
-	successes(b, 1)
-	assert.False(t, b.Throttled(), "5.1 of 10 tokens left")
+	assert.Equal(t, 10, taken(b))
+	for range 35 {
+		b.Earn()
+	}
+	assert.Equal(t, 3, taken(b))
 }
 
 func TestBudgetStaysWithinItsBounds(t *testing.T) {
 	b := NewBudget(Throttling{MaxTokens: 10, TokenRatio: 0.5})
-	successes(b, 1000)
-	failures(b, 5)
-	assert.True(t, b.Throttled(), "successes must not fill it above 10 tokens")
-	failures(b, 1000)
-	successes(b, 10)
-	assert.True(t, b.Throttled(), "5 tokens")
-	successes(b, 1)
-	assert.False(t, b.Throttled(), "5.5 tokens: failures must not take it below 0")
+	for range 1000 {
+		b.Earn()
+	}
+	b.Refund()
+	assert.Equal(t, 10, taken(b))
+	b.Halve()
+	b.Halve()
+	b.Refund()
+	assert.Equal(t, 1, taken(b))
+}
+
+func TestHalveTakesHalfOfWhatIsLeft(t *testing.T) {
+	b := NewBudget(Throttling{MaxTokens: 100})
+	for _, left := range []int{50, 25, 12, 6, 3, 1, 0} {
+		b.Halve()
+		assert.Equal(t, left, int(b.tokens.Load()/tokenUnit))
+	}
 }
 
 func TestBudgetOfUnusualThrottling(t *testing.T) {
 	for _, tc := range []struct {
-		name string
-		t    Throttling
-		left int // failures that do not throttle, -1 if none does
+		name   string
+		t      Throttling
+		tokens int // 5000 for no bound
 	}{
-		{"none", Throttling{}, -1},
-		{"negative", Throttling{MaxTokens: -1, TokenRatio: 1}, -1},
-		{"not a number", Throttling{MaxTokens: math.NaN()}, -1},
+		{"none", Throttling{}, 5000},
+		{"negative", Throttling{MaxTokens: -1, TokenRatio: 1}, 5000},
+		{"not a number", Throttling{MaxTokens: math.NaN()}, 5000},
 		{"less than a token", Throttling{MaxTokens: 0.5, TokenRatio: 1}, 0},
-		{"endless", Throttling{MaxTokens: math.Inf(1), TokenRatio: math.Inf(1)}, 499},
-		{"no ratio", Throttling{MaxTokens: 4}, 1},
+		{"endless", Throttling{MaxTokens: math.Inf(1), TokenRatio: math.Inf(1)}, 1000},
+		{"no ratio", Throttling{MaxTokens: 4}, 4},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			b := NewBudget(tc.t)
-			if tc.left < 0 {
-				failures(b, 5000)
-				assert.False(t, b.Throttled())
-				return
-			}
-			failures(b, tc.left)
-			assert.False(t, b.Throttled())
-			failures(b, 1)
-			assert.True(t, b.Throttled())
-		})
+		t.Run(tc.name, func(t *testing.T) { assert.Equal(t, tc.tokens, taken(NewBudget(tc.t))) })
 	}
 }
 
-func TestNilBudget(t *testing.T) {
+func TestNilBudgetIsNeverUsedUp(t *testing.T) {
 	var b *Budget
-	b.Success()
-	b.Failure()
-	assert.False(t, b.Throttled())
+	b.Earn()
+	b.Refund()
+	b.Halve()
+	assert.True(t, b.Take())
 }
 
 func TestBudgetCountsConcurrentCalls(t *testing.T) {
 	b := NewBudget(Throttling{MaxTokens: 1000, TokenRatio: 0.25})
-	failures(b, 600)
 	var calls sync.WaitGroup
 	for range 8 {
 		calls.Go(func() {
-			for range 50 { // takes 8*50 tokens, gives 8*150*0.25 back
-				b.Failure()
-				successes(b, 3)
+			for range 50 { // takes 8*50 tokens, gives 8*50*2*0.25 back
+				b.Take()
+				b.Take()
+				b.Earn()
+				b.Earn()
 			}
 		})
 	}
 	calls.Wait()
-	assert.Equal(t, int64(300*tokenUnit), b.tokens.Load())
-	assert.True(t, b.Throttled())
+	assert.Equal(t, int64(400*tokenUnit), b.tokens.Load())
 }
 
 func BenchmarkBudget(b *testing.B) {
@@ -99,8 +93,7 @@ func BenchmarkBudget(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			budget.Success()
-			budget.Throttled()
+			budget.Earn()
 		}
 	})
 }

@@ -16,9 +16,9 @@ type Config struct {
 	// Hedging is the hedging policy of the methods that have none of their own.
 	Hedging HedgingPolicy
 	// HedgingThrottling is what to make the budget for hedges of, see
-	// [Budget.Take]: a read gives TokenRatio tokens, a hedge takes one, and
-	// MaxTokens of them can be sent in a row. The default, in [DefaultConfig], is
-	// 100 and 0.05: in the long run one read in twenty. An outage of one member of
+	// [Budget]: a read earns TokenRatio tokens, a hedge takes one, which it gives back
+	// if it wins; one that loses halves what is left. The default, in [DefaultConfig],
+	// is 100 and 0.05: in the long run one read in twenty. An outage of one member of
 	// three turns a third of the reads into candidates, until it is noticed; 100 is
 	// what a client with two thousand reads a second sends there in 150 ms.
 	HedgingThrottling Throttling
@@ -37,7 +37,7 @@ type policies struct {
 const maxTokensLimit = 1000
 
 var (
-	defaultThrottling        = Throttling{MaxTokens: 100, TokenRatio: 0.1}
+	defaultThrottling        = Throttling{MaxTokens: 10, TokenRatio: 0.1}
 	defaultHedgingThrottling = Throttling{MaxTokens: 100, TokenRatio: 0.05}
 )
 
@@ -91,6 +91,15 @@ func (c *Config) lookup(method string) (policies, bool) {
 func clonePolicy(p Policy) Policy {
 	p.RetryableStatusCodes = slices.Clone(p.RetryableStatusCodes)
 	return p
+}
+
+// DisableHedging switches hedging off for all methods.
+func (c *Config) DisableHedging() {
+	c.Hedging.MaxAttempts = 1
+	for name, p := range c.byName {
+		p.hedging.MaxAttempts = 1
+		c.byName[name] = p
+	}
 }
 
 // Override applies change to every retry policy of the configuration. Where it has

@@ -82,13 +82,9 @@ func (p Policy) Retryable(code codes.Code) bool {
 //
 //	min(MaxBackoff, InitialBackoff × BackoffMultiplier^(retry-1))
 //
-// with the jitter of the policy. When throttled (see [Budget]) it is drawn
-// between MaxBackoff/2 and 3/2 × MaxBackoff instead, whatever the number.
-func (p Policy) Delay(retry int, throttled bool) time.Duration {
+// with the jitter of the policy.
+func (p Policy) Delay(retry int) time.Duration {
 	p = p.withDefaults()
-	if throttled {
-		return scale(p.MaxBackoff, 0.5+rand.Float64())
-	}
 	bound := p.bound(retry)
 	if p.Jitter > 0 {
 		return scale(bound, 1+min(p.Jitter, 1)*(2*rand.Float64()-1))

@@ -10,12 +10,12 @@ import (
 )
 
 // drawDelays returns the smallest, the largest and the mean of many delays.
-func drawDelays(p Policy, retry int, throttled bool) (lowest, highest, mean time.Duration) {
+func drawDelays(p Policy, retry int) (lowest, highest, mean time.Duration) {
 	const draws = 20_000
 	lowest = math.MaxInt64
 	var sum float64
 	for range draws {
-		d := p.Delay(retry, throttled)
+		d := p.Delay(retry)
 		lowest, highest = min(lowest, d), max(highest, d)
 		sum += float64(d)
 	}
@@ -35,29 +35,26 @@ func TestDelay(t *testing.T) {
 		name      string
 		policy    Policy
 		retry     int
-		throttled bool
 		low, high time.Duration
 	}{
-		{"first", base, 1, false, 0, 100 * ms},
-		{"below the first", base, -3, false, 0, 100 * ms},
-		{"second", base, 2, false, 0, 200 * ms},
-		{"fourth", base, 4, false, 0, 800 * ms},
-		{"capped", base, 5, false, 0, 1000 * ms},
-		{"far", base, math.MaxInt, false, 0, 1000 * ms},
-		{"throttled", base, 1, true, 500 * ms, 1500 * ms},
-		{"throttled far", base, math.MaxInt, true, 500 * ms, 1500 * ms},
-		{"fraction", fixed, 2, false, 160 * ms, 240 * ms},
-		{"fraction capped", fixed, 50, false, 800 * ms, 1200 * ms},
-		{"fraction above one", wide, 1, false, 0, 200 * ms},
-		{"defaults", Policy{}, 1, false, 0, 10 * ms},
-		{"defaults capped", Policy{}, 8, false, 0, 1000 * ms},
-		{"shrinking", Policy{InitialBackoff: 100 * ms, BackoffMultiplier: 0.5}, 2, false, 0, 50 * ms},
-		{"shrunk to nothing", Policy{BackoffMultiplier: 0.5}, math.MaxInt, false, 0, 0},
-		{"initial above the maximum", Policy{InitialBackoff: 5000 * ms}, 1, false, 0, 1000 * ms},
-		{"impossible multiplier", Policy{BackoffMultiplier: math.NaN()}, 1000, false, 0, 1000 * ms},
+		{"first", base, 1, 0, 100 * ms},
+		{"below the first", base, -3, 0, 100 * ms},
+		{"second", base, 2, 0, 200 * ms},
+		{"fourth", base, 4, 0, 800 * ms},
+		{"capped", base, 5, 0, 1000 * ms},
+		{"far", base, math.MaxInt, 0, 1000 * ms},
+		{"fraction", fixed, 2, 160 * ms, 240 * ms},
+		{"fraction capped", fixed, 50, 800 * ms, 1200 * ms},
+		{"fraction above one", wide, 1, 0, 200 * ms},
+		{"defaults", Policy{}, 1, 0, 10 * ms},
+		{"defaults capped", Policy{}, 8, 0, 1000 * ms},
+		{"shrinking", Policy{InitialBackoff: 100 * ms, BackoffMultiplier: 0.5}, 2, 0, 50 * ms},
+		{"shrunk to nothing", Policy{BackoffMultiplier: 0.5}, math.MaxInt, 0, 0},
+		{"initial above the maximum", Policy{InitialBackoff: 5000 * ms}, 1, 0, 1000 * ms},
+		{"impossible multiplier", Policy{BackoffMultiplier: math.NaN()}, 1000, 0, 1000 * ms},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			lowest, highest, mean := drawDelays(tc.policy, tc.retry, tc.throttled)
+			lowest, highest, mean := drawDelays(tc.policy, tc.retry)
 			width := tc.high - tc.low
 			assert.GreaterOrEqual(t, lowest, tc.low)
 			assert.LessOrEqual(t, highest, tc.high)
@@ -71,8 +68,7 @@ func TestDelay(t *testing.T) {
 func TestDelayOfTheLongestBackoffDoesNotOverflow(t *testing.T) {
 	p := Policy{InitialBackoff: math.MaxInt64, MaxBackoff: math.MaxInt64, Jitter: 1, BackoffMultiplier: math.MaxFloat64}
 	for retry := range 100 {
-		assert.GreaterOrEqual(t, p.Delay(retry, false), time.Duration(0))
-		assert.GreaterOrEqual(t, p.Delay(retry, true), time.Duration(math.MaxInt64/3))
+		assert.GreaterOrEqual(t, p.Delay(retry), time.Duration(0))
 	}
 }
 

@@ -52,7 +52,7 @@ type throttlingJSON struct {
 //	      "backoffMultiplier": 1.6, "retryableStatusCodes": ["UNAVAILABLE"]},
 //	    "hedgingPolicy": {"maxAttempts": 2, "hedgingDelay": "0.050s", "nonFatalStatusCodes": ["INTERNAL"]}
 //	  }],
-//	  "retryThrottling": {"maxTokens": 100, "tokenRatio": 0.1},
+//	  "retryThrottling": {"maxTokens": 10, "tokenRatio": 0.1},
 //	  "hedgingThrottling": {"maxTokens": 20, "tokenRatio": 0.05}
 //	}
 //

@@ -65,7 +65,7 @@ func TestDefaultConfig(t *testing.T) {
 		RetryableStatusCodes: []codes.Code{codes.Unavailable, codes.Canceled, codes.DeadlineExceeded},
 	}
 	assert.Empty(t, cmp.Diff(want, DefaultConfig().PolicyFor("/any.Service/Method")))
-	assert.Equal(t, Throttling{MaxTokens: 100, TokenRatio: 0.1}, DefaultConfig().Throttling)
+	assert.Equal(t, Throttling{MaxTokens: 10, TokenRatio: 0.1}, DefaultConfig().Throttling)
 
 	var none *Config
 	assert.Empty(t, cmp.Diff(want, none.PolicyFor("/any.Service/Method")))
@@ -156,9 +156,9 @@ func FuzzParseServiceConfig(f *testing.F) {
 		if p.MaxAttempts == 1 || p.MaxAttempts < 0 || len(p.RetryableStatusCodes) == 0 || p.Retryable(codes.OK) {
 			t.Fatalf("accepted the policy %+v", p)
 		}
-		if d := p.Delay(100, false); d < 0 || d > p.MaxBackoff {
+		if d := p.Delay(100); d < 0 || d > p.MaxBackoff {
 			t.Fatalf("delay %v of %+v", d, p)
 		}
-		NewBudget(c.Throttling).Failure()
+		NewBudget(c.Throttling).Take()
 	})
 }

@@ -10,7 +10,7 @@
 // Do not use it to spread load: all clients of a zone send nearly everything to one
 // endpoint. They leave it when it becomes slow, and then leave for the same other one.
 // Package p2c weighs latency against load. And do not use it where calls that wait on
-// purpose, such as locks and long polls, share the lane of the short ones.
+// purpose, such as locks and long polls, share the connection class of the short ones.
 package nearest
 
 import (
@@ -85,7 +85,7 @@ func (s *strategy) Pick(call balancer.Call, fit []*balancer.Endpoint) *balancer.
 	if len(fit) == 1 {
 		return fit[0]
 	}
-	if call.Lane == balancer.Calls {
+	if call.Conn == balancer.Calls {
 		if ep := s.unmeasured(fit); ep != nil {
 			return ep
 		}
@@ -100,7 +100,7 @@ func (s *strategy) Pick(call balancer.Call, fit []*balancer.Endpoint) *balancer.
 }
 
 // unmeasured returns an endpoint of which nothing is known, unless a call that will tell
-// is under way to it: one that hangs is not given more than one.
+// is in flight to it: one that hangs is not given more than one.
 func (s *strategy) unmeasured(fit []*balancer.Endpoint) *balancer.Endpoint {
 	for _, ep := range fit {
 		if d := s.distant(ep); d != nil && d.smoothed() == 0 && ep.InFlight() == 0 {
@@ -154,7 +154,7 @@ func (s *strategy) Done(ep *balancer.Endpoint, r balancer.Result) {
 	switch {
 	case r.Failed:
 		d.measured(slow, s.now())
-	case r.Lane != balancer.Calls:
+	case r.Conn != balancer.Calls:
 		// How long it took says what it was, and not how far the endpoint is.
 	case r.Answered:
 		d.measured(min(r.Took, slow), s.now())

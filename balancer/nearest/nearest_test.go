@@ -35,7 +35,7 @@ func newBed(n int) *bed {
 	table := health.NewTable()
 	for i := range n {
 		name := fmt.Sprint(i)
-		ep := balancer.Detached(name, table.Acquire(name))
+		ep := balancer.Detached(name, table.Acquire("", name))
 		b.eps = append(b.eps, ep)
 		b.distances[ep] = b.Attach(ep).(*distance)
 	}
@@ -53,7 +53,7 @@ func (b *bed) answers(took ...time.Duration) {
 func (b *bed) picks(fit []*balancer.Endpoint, n int) map[string]int {
 	counts := make(map[string]int)
 	for range n {
-		counts[b.Pick(balancer.Call{Lane: balancer.Streams}, fit).Address()]++
+		counts[b.Pick(balancer.Call{Conn: balancer.Streams}, fit).Address()]++
 	}
 	return counts
 }
@@ -61,9 +61,9 @@ func (b *bed) picks(fit []*balancer.Endpoint, n int) map[string]int {
 func TestTheNearestIsUsed(t *testing.T) {
 	b := newBed(3)
 	b.answers(2*ms, ms, 3*ms)
-	for _, lane := range []balancer.Lane{balancer.Calls, balancer.Streams, balancer.Bulk} {
+	for _, class := range []balancer.ConnClass{balancer.Calls, balancer.Streams, balancer.Bulk} {
 		for range 20 {
-			assert.Equal(t, "1", b.Pick(balancer.Call{Lane: lane}, b.eps).Address(), "lane %d", lane)
+			assert.Equal(t, "1", b.Pick(balancer.Call{Conn: class}, b.eps).Address(), "class %d", class)
 		}
 	}
 	assert.Equal(t, map[string]int{"0": 20}, b.picks([]*balancer.Endpoint{b.eps[0], b.eps[2]}, 20), "the nearest is not fit")
@@ -131,7 +131,7 @@ func TestUnmeasuredEndpointsAreTriedOnceAtATime(t *testing.T) {
 	for i := range b.eps {
 		ep := b.Pick(balancer.Call{}, b.eps)
 		require.Equal(t, b.eps[i], ep)
-		ep.Start()
+		ep.AddInFlight(1)
 	}
 	counts := make(map[string]int)
 	for range 30 {
@@ -139,10 +139,10 @@ func TestUnmeasuredEndpointsAreTriedOnceAtATime(t *testing.T) {
 	}
 	assert.Equal(t, map[string]int{"0": 10, "1": 10, "2": 10}, counts, "no answer is here yet")
 	b.Done(b.eps[1], balancer.Result{Took: ms, Answered: true})
-	b.eps[1].Finish()
+	b.eps[1].AddInFlight(-1)
 	assert.Equal(t, b.eps[1], b.Pick(balancer.Call{}, b.eps), "the others' first calls are under way")
-	b.eps[0].Finish()
-	assert.Equal(t, b.eps[1], b.Pick(balancer.Call{Lane: balancer.Streams}, b.eps), "a stream tells nothing")
+	b.eps[0].AddInFlight(-1)
+	assert.Equal(t, b.eps[1], b.Pick(balancer.Call{Conn: balancer.Streams}, b.eps), "a stream tells nothing")
 	assert.Equal(t, b.eps[0], b.Pick(balancer.Call{}, b.eps))
 }
 
@@ -162,9 +162,9 @@ func TestWhatResultsShow(t *testing.T) {
 		{"waited on purpose", balancer.Result{Took: time.Hour, Answered: true}, took + (slow-took)/16},
 		{"given up early", balancer.Result{Took: ms, Err: context.Canceled}, took},
 		{"given up late", balancer.Result{Took: 32 * ms, Err: context.Canceled}, 17 * ms},
-		{"a stream", balancer.Result{Call: balancer.Call{Lane: balancer.Streams}, Took: time.Hour, Answered: true}, took},
-		{"a stream that failed", balancer.Result{Call: balancer.Call{Lane: balancer.Streams}, Failed: true, Err: unavailable}, took + (slow-took)/16},
-		{"bulk", balancer.Result{Call: balancer.Call{Lane: balancer.Bulk}, Took: time.Hour, Answered: true}, took},
+		{"a stream", balancer.Result{Call: balancer.Call{Conn: balancer.Streams}, Took: time.Hour, Answered: true}, took},
+		{"a stream that failed", balancer.Result{Call: balancer.Call{Conn: balancer.Streams}, Failed: true, Err: unavailable}, took + (slow-took)/16},
+		{"bulk", balancer.Result{Call: balancer.Call{Conn: balancer.Bulk}, Took: time.Hour, Answered: true}, took},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBed(1)
@@ -219,8 +219,8 @@ func TestNeedsHaveTheirOwn(t *testing.T) {
 	b := newBed(3)
 	b.answers(ms, 10*ms, 10*ms)
 	for range 10 {
-		assert.Equal(t, b.eps[0], b.Pick(balancer.Call{Need: balancer.Local, Lane: balancer.Streams}, b.eps))
-		assert.Equal(t, b.eps[1], b.Pick(balancer.Call{Lane: balancer.Streams}, b.eps[1:]))
+		assert.Equal(t, b.eps[0], b.Pick(balancer.Call{Need: balancer.Local, Conn: balancer.Streams}, b.eps))
+		assert.Equal(t, b.eps[1], b.Pick(balancer.Call{Conn: balancer.Streams}, b.eps[1:]))
 		b.answers(ms, 10*ms, 9*ms) // better, not by enough to move
 	}
 }
@@ -248,15 +248,15 @@ func TestConcurrentPicksAndResults(t *testing.T) {
 			for i := range 2000 {
 				call := balancer.Call{Need: balancer.Need(i % 2)}
 				ep := s.Pick(call, b.eps)
-				ep.Start()
+				ep.AddInFlight(1)
 				noise := 0.5 + rand.Float64()
 				s.Done(ep, balancer.Result{Call: call, Took: time.Duration(noise * float64(latency[ep.Address()])), Answered: true})
-				ep.Finish()
+				ep.AddInFlight(-1)
 			}
 		})
 	}
 	wg.Wait()
-	assert.Equal(t, b.eps[1], s.Pick(balancer.Call{Lane: balancer.Streams}, b.eps))
+	assert.Equal(t, b.eps[1], s.Pick(balancer.Call{Conn: balancer.Streams}, b.eps))
 }
 
 func TestPickDoesNotAllocate(t *testing.T) {

@@ -1,6 +1,6 @@
 // Package p2c is the strategy "p2c": of two endpoints drawn at random each call goes to
 // the one that promises the sooner answer. What an endpoint promises is its peak EWMA, a
-// latency that jumps up at once and comes down slowly, times the calls under way to it
+// latency that jumps up at once and comes down slowly, times the calls in flight to it
 // and one. That finds a slow endpoint within a few calls and leaves it alone, and no
 // stampede of clients follows the fastest one.
 //
@@ -27,7 +27,7 @@
 //
 // A latency is compared with latencies of other calls, whatever they were. Where few
 // calls take a hundred times as long as most, as reports and long polls do, those decide
-// who looks slow; give them another lane ([balancer.Bulk], [balancer.Streams]) or use
+// who looks slow; give them another connection class ([balancer.Bulk], [balancer.Streams]) or use
 // round_robin. With less than about a call a second to each endpoint little is learnt,
 // and round_robin does as well. Streams are not measured: they are given out in turn.
 package p2c
@@ -60,7 +60,7 @@ const (
 	unproven = 100 * time.Millisecond
 
 	// least is the least that an endpoint is thought to take. Where nothing is known, or
-	// what was known is long ago, the calls under way decide.
+	// what was known is long ago, the calls in flight decide.
 	least = time.Microsecond
 )
 
@@ -118,7 +118,7 @@ func (s *strategy) Pick(call balancer.Call, fit []*balancer.Endpoint) *balancer.
 	switch {
 	case n == 1:
 		return fit[0]
-	case call.Lane == balancer.Streams:
+	case call.Conn == balancer.Streams:
 		return s.rotation.Next(fit)
 	case n <= compareAll:
 		return s.cheapest(fit)
@@ -150,8 +150,8 @@ func (s *strategy) cheapest(fit []*balancer.Endpoint) *balancer.Endpoint {
 }
 
 // cost is the time that a call to ep may take, in nanoseconds: that of one call, for each
-// that is under way and for this one; by its weight, so that one of twice the weight may
-// have twice as many under way.
+// that is in flight and for this one; by its weight, so that one of twice the weight may
+// have twice as many in flight.
 func (s *strategy) cost(ep *balancer.Endpoint, fit []*balancer.Endpoint, at instant) float64 {
 	latency, inFlight := float64(least), ep.InFlight()
 	if rec := s.record(ep); rec != nil {
@@ -201,11 +201,11 @@ func (s *strategy) Done(ep *balancer.Endpoint, r balancer.Result) {
 	}
 	took := min(max(r.Took, least), longest)
 	switch {
-	case r.Failed && r.Lane == balancer.Calls:
+	case r.Failed && r.Conn == balancer.Calls:
 		rec.latency.observe(float64(max(took, failure)), s.instant())
 	case r.Failed:
 		rec.latency.raise(float64(failure), s.instant())
-	case r.Lane != balancer.Calls:
+	case r.Conn != balancer.Calls:
 		// How long it took says what it was, and not how the endpoint is.
 	case r.Answered:
 		rec.latency.observe(float64(took), s.instant())

@@ -31,7 +31,7 @@ func newBed(n int) *bed {
 	table := health.NewTable()
 	for i := range n {
 		name := fmt.Sprint(i)
-		ep := balancer.Detached(name, table.Acquire(name))
+		ep := balancer.Detached(name, table.Acquire("", name))
 		b.eps = append(b.eps, ep)
 		b.records[ep] = b.Attach(ep).(*record)
 	}
@@ -77,12 +77,12 @@ func TestCallsUnderWayCount(t *testing.T) {
 	var order []string
 	for range 4 {
 		ep := b.Pick(balancer.Call{}, b.eps)
-		ep.Start()
+		ep.AddInFlight(1)
 		order = append(order, ep.Address())
 	}
 	assert.Equal(t, []string{"0", "0", "1", "0"}, order, "costs 10|25, 20|25, 30|25, 30|50")
-	b.eps[0].Finish()
-	b.eps[0].Finish()
+	b.eps[0].AddInFlight(-1)
+	b.eps[0].AddInFlight(-1)
 	assert.Equal(t, "0", b.Pick(balancer.Call{}, b.eps).Address())
 }
 
@@ -92,10 +92,10 @@ func TestWeightsDivideCosts(t *testing.T) {
 	b.eps[0].SetWeight(3)
 	for underWay, want := range []string{"0", "0", "1"} { // 3 to 1 is even, and drawn by lot
 		if want == "1" {
-			b.eps[0].Start()
+			b.eps[0].AddInFlight(1)
 		}
 		assert.Equal(t, map[string]int{want: 100}, b.picks(balancer.Call{}, 100), "%d under way", underWay)
-		b.eps[0].Start()
+		b.eps[0].AddInFlight(1)
 	}
 }
 
@@ -125,10 +125,10 @@ func TestWhatResultsShow(t *testing.T) {
 		{"waited on purpose", balancer.Result{Took: time.Hour, Answered: true}, longest},
 		{"given up early", balancer.Result{Took: time.Millisecond, Err: context.Canceled}, took},
 		{"given up late", balancer.Result{Took: time.Second / 2, Err: context.Canceled}, time.Second / 2},
-		{"a stream", balancer.Result{Call: balancer.Call{Lane: balancer.Streams}, Took: time.Hour, Answered: true}, took},
-		{"a stream that failed", balancer.Result{Call: balancer.Call{Lane: balancer.Streams}, Took: time.Hour, Failed: true, Err: unavailable}, failure},
-		{"bulk", balancer.Result{Call: balancer.Call{Lane: balancer.Bulk}, Took: time.Hour, Answered: true}, took},
-		{"bulk that failed", balancer.Result{Call: balancer.Call{Lane: balancer.Bulk}, Took: time.Hour, Failed: true, Err: unavailable}, failure},
+		{"a stream", balancer.Result{Call: balancer.Call{Conn: balancer.Streams}, Took: time.Hour, Answered: true}, took},
+		{"a stream that failed", balancer.Result{Call: balancer.Call{Conn: balancer.Streams}, Took: time.Hour, Failed: true, Err: unavailable}, failure},
+		{"bulk", balancer.Result{Call: balancer.Call{Conn: balancer.Bulk}, Took: time.Hour, Answered: true}, took},
+		{"bulk that failed", balancer.Result{Call: balancer.Call{Conn: balancer.Bulk}, Took: time.Hour, Failed: true, Err: unavailable}, failure},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBed(1)
@@ -155,7 +155,7 @@ func TestRestoredEndpointIsAsNew(t *testing.T) {
 	b := newBed(2)
 	b.answers(10*time.Millisecond, 10*time.Millisecond)
 	b.Done(b.eps[1], balancer.Result{Took: 5 * time.Second, Failed: true, Err: errors.New("given up")})
-	b.eps[0].Start()
+	b.eps[0].AddInFlight(1)
 	assert.Equal(t, map[string]int{"0": 100}, b.picks(balancer.Call{}, 100))
 	b.Restored(b.eps[1])
 	assert.Equal(t, map[string]int{"1": 100}, b.picks(balancer.Call{}, 100))
@@ -166,22 +166,22 @@ func TestNewEndpoint(t *testing.T) {
 		b := newBed(3)
 		b.answers(10*time.Millisecond, 30*time.Millisecond) // harmonic mean 15 ms
 		assert.Equal(t, map[string]int{"0": 100}, b.picks(balancer.Call{}, 100))
-		b.eps[0].Start()
+		b.eps[0].AddInFlight(1)
 		assert.Equal(t, map[string]int{"2": 100}, b.picks(balancer.Call{}, 100))
 	})
 	t.Run("is not given more before its first answer", func(t *testing.T) {
 		b := newBed(3)
 		b.answers(10*time.Millisecond, 30*time.Millisecond)
-		b.eps[2].Start()
-		b.eps[0].Start()
-		b.eps[0].Start()
-		b.eps[1].Start()
+		b.eps[2].AddInFlight(1)
+		b.eps[0].AddInFlight(1)
+		b.eps[0].AddInFlight(1)
+		b.eps[1].AddInFlight(1)
 		assert.Equal(t, map[string]int{"0": 100}, b.picks(balancer.Call{}, 100), "costs 30, 60, 200")
 	})
 	t.Run("is preferred to one that fails", func(t *testing.T) {
 		b := newBed(2)
 		b.Done(b.eps[0], balancer.Result{Took: 1, Failed: true, Err: errors.New("unavailable")})
-		b.eps[1].Start()
+		b.eps[1].AddInFlight(1)
 		assert.Equal(t, map[string]int{"1": 100}, b.picks(balancer.Call{}, 100))
 	})
 	t.Run("is left alone if its first call was given up", func(t *testing.T) {
@@ -209,21 +209,21 @@ func TestKnowledgeOutlivesFits(t *testing.T) {
 func TestStreamsAreGivenOutInTurn(t *testing.T) {
 	b := newBed(3)
 	b.answers(time.Millisecond, time.Second, time.Second)
-	assert.Equal(t, map[string]int{"0": 10, "1": 10, "2": 10}, b.picks(balancer.Call{Lane: balancer.Streams}, 30))
+	assert.Equal(t, map[string]int{"0": 10, "1": 10, "2": 10}, b.picks(balancer.Call{Conn: balancer.Streams}, 30))
 }
 
 func TestLongIdleEndpointsShareByLoad(t *testing.T) {
 	b := newBed(2)
 	b.answers(time.Millisecond, time.Second)
 	b.elapsed = 24 * time.Hour
-	b.eps[0].Start()
+	b.eps[0].AddInFlight(1)
 	assert.Equal(t, map[string]int{"1": 100}, b.picks(balancer.Call{}, 100))
 }
 
 func TestEndpointsWithoutRecords(t *testing.T) {
 	s := Builder.Build(nil)
 	b := newBed(5)
-	b.eps[0].Start()
+	b.eps[0].AddInFlight(1)
 	for range 1000 {
 		ep := s.Pick(balancer.Call{}, b.eps)
 		s.(balancer.Learner).Done(ep, balancer.Result{Took: 1, Answered: true})
@@ -240,10 +240,10 @@ func TestConcurrentPicksAndResults(t *testing.T) {
 		for range 8 {
 			wg.Go(func() {
 				for i := range 1000 {
-					call := balancer.Call{Lane: balancer.Lane(i % 3)}
+					call := balancer.Call{Conn: balancer.ConnClass(i % 3)}
 					ep := s.Pick(call, b.eps[i%2:])
-					ep.Start()
-					ep.Finish()
+					ep.AddInFlight(1)
+					ep.AddInFlight(-1)
 					s.Done(ep, balancer.Result{Call: call, Took: time.Duration(i), Answered: i%5 > 0, Failed: i%7 == 0})
 				}
 			})

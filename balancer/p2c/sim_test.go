@@ -102,7 +102,7 @@ func newWorld(sc scenario, seed uint64, strategy func(*world) balancer.Strategy)
 		table := health.NewTable()
 		for server := range sc.servers {
 			name := string(rune('a' + server))
-			ep := balancer.Detached(name, table.Acquire(name))
+			ep := balancer.Detached(name, table.Acquire("", name))
 			if a, ok := c.strategy.(balancer.Attacher); ok {
 				w.memories[ep] = a.Attach(ep)
 			}
@@ -150,13 +150,13 @@ func (w *world) arrive(c *client) {
 		return
 	}
 	w.after(gap, func() { w.arrive(c) })
-	call := balancer.Call{Method: "/test/Call", Class: "/test/Call"}
+	call := balancer.Call{Method: "/test/Call", Shape: "/test/Call"}
 	ep := c.strategy.Pick(call, c.fit)
 	r := w.serve(slices.Index(c.all, ep))
 	r.Call = call
-	ep.Start()
+	ep.AddInFlight(1)
 	w.after(r.Took, func() {
-		ep.Finish()
+		ep.AddInFlight(-1)
 		w.calls++
 		if r.Failed {
 			w.failures++

@@ -76,7 +76,7 @@ func TestFirstOfAllLendsAnotherToACallThatAvoidsThePin(t *testing.T) {
 
 func TestFirstOfAllUsesThePinForLocalCalls(t *testing.T) {
 	b, s := pinnedTo(t, 2)
-	b.note(0, health.Leaderless)
+	b.note(0, health.Degrading)
 	local := balancer.Call{Need: balancer.Local}
 	assert.Equal(t, b.eps[0], s.Pick(local, b.eps), "it still can serve these")
 	assert.Equal(t, b.eps[1], s.Pick(balancer.Call{}, b.eps[1:]))
@@ -85,9 +85,9 @@ func TestFirstOfAllUsesThePinForLocalCalls(t *testing.T) {
 
 func TestFirstOfAllPinsNoneThatIsBad(t *testing.T) {
 	b, s := pinnedTo(t, 3)
-	b.note(0, health.Missed, health.Missed)
-	b.note(1, health.NonVoting)
-	b.note(2, health.Leaderless)
+	b.note(0, health.Unresponsive)
+	b.note(1, health.Restricting)
+	b.note(2, health.Degrading)
 	assert.Equal(t, b.eps[1], s.Pick(balancer.Call{Need: balancer.Local}, b.eps[1:]), "the call must go somewhere")
 	assert.Equal(t, b.eps[0], s.Pinned())
 	b.note(2, health.Served)
@@ -98,7 +98,7 @@ func TestFirstOfAllPinsNoneThatIsBad(t *testing.T) {
 func TestFirstOfAllWithoutAnySound(t *testing.T) {
 	b := newBed(1)
 	b.connect(0)
-	b.note(0, health.Leaderless)
+	b.note(0, health.Degrading)
 	s := &firstOfAll{pin{env: b.env()}}
 	assert.Equal(t, b.eps[0], s.Pick(balancer.Call{}, b.eps))
 	assert.Nil(t, s.Pinned())
@@ -109,7 +109,7 @@ func TestFirstOfAllWithoutAnySound(t *testing.T) {
 func TestFirstOfAllConcurrently(t *testing.T) {
 	b, s := pinnedTo(t, 8)
 	s.random = realEnv.random
-	b.note(0, health.Missed, health.Missed)
+	b.note(0, health.Unresponsive)
 	picked := make([]*balancer.Endpoint, 64)
 	var wg sync.WaitGroup
 	for i := range picked {

@@ -29,7 +29,7 @@ func newBed(n int) *bed {
 	table := health.NewTable()
 	for i := range n {
 		name := fmt.Sprint(i)
-		entry := table.Acquire(name)
+		entry := table.Acquire("", name)
 		b.entries = append(b.entries, entry)
 		b.eps = append(b.eps, balancer.Detached(name, entry))
 	}
@@ -65,13 +65,13 @@ var states = []struct {
 	kinds  []health.Kind
 	reason Reason
 }{
-	{"suspected", []health.Kind{health.Answered, health.Silent}, Suspected},
+	{"suspected", []health.Kind{health.Answered, health.Suspicious}, Suspected},
 	{"slow", []health.Kind{health.Late}, Slow},
 	{"lagging", []health.Kind{health.Stalled}, Lagging},
-	{"no leader", []health.Kind{health.Leaderless}, NoLeader},
-	{"learner", []health.Kind{health.NonVoting}, Learner},
+	{"degraded", []health.Kind{health.Degrading}, Degraded},
+	{"restricted", []health.Kind{health.Restricting}, Restricted},
 	{"not serving", []health.Kind{health.Refusing}, NotServing},
-	{"dead", []health.Kind{health.Missed, health.Missed}, Dead},
+	{"dead", []health.Kind{health.Unresponsive}, Dead},
 	{"removed", []health.Kind{health.Removed}, Removed},
 }
 
@@ -126,7 +126,7 @@ func TestReasonNames(t *testing.T) {
 	for r := None; r <= Removed; r++ {
 		assert.NotContains(t, r.String(), "Reason", "%d has no name", r)
 	}
-	assert.Equal(t, "no leader", NoLeader.String())
+	assert.Equal(t, "degraded", Degraded.String())
 	assert.Equal(t, "Reason(99)", Reason(99).String())
 }
 

@@ -102,7 +102,7 @@ func TestRaceAfterDisconnection(t *testing.T) {
 
 func TestRaceWhenAPassingDoubtPasses(t *testing.T) {
 	b, s := wonBy(t, 0, 3)
-	b.note(0, health.Answered, health.Silent)
+	b.note(0, health.Answered, health.Suspicious)
 	require.Equal(t, b.eps, racers(s, b.eps))
 	b.note(0, health.Served)
 	assert.Equal(t, b.eps[:1], racers(s, b.eps))
@@ -111,7 +111,7 @@ func TestRaceWhenAPassingDoubtPasses(t *testing.T) {
 }
 
 func TestLoserRacesAgain(t *testing.T) {
-	dead := []health.Kind{health.Missed, health.Missed}
+	dead := []health.Kind{health.Unresponsive}
 	for _, tc := range []struct {
 		name string
 		n    int
@@ -122,7 +122,7 @@ func TestLoserRacesAgain(t *testing.T) {
 		{"when the others are not to be reached", 3, func(b *bed, _ *race) { b.failing[b.eps[1]], b.failing[b.eps[2]] = true, true }},
 		{"when the others are bad or not to be reached", 3, func(b *bed, _ *race) { b.note(1, dead...); b.failing[b.eps[2]] = true }},
 		{"when it is found fit", 3, func(b *bed, _ *race) { b.note(0, health.Served) }},
-		{"when it is found of some use", 3, func(b *bed, _ *race) { b.note(0, health.Leaderless) }},
+		{"when it is found of some use", 3, func(b *bed, _ *race) { b.note(0, health.Degrading) }},
 		{"when another has won and lost", 3, func(b *bed, s *race) {
 			b.connect(1)
 			racers(s, b.eps)
@@ -164,7 +164,7 @@ func TestRacePicksAmongTheConnected(t *testing.T) {
 func TestWantedDoesNotChangeItsArgument(t *testing.T) {
 	b, s := wonBy(t, 1, 3)
 	b.connect()
-	b.note(1, health.Missed, health.Missed)
+	b.note(1, health.Unresponsive)
 	all := []*balancer.Endpoint{b.eps[0], b.eps[1], b.eps[2]}
 	require.Len(t, racers(s, all), 2)
 	assert.Equal(t, b.eps, all)

@@ -23,10 +23,10 @@ const (
 	Slow
 	// Lagging means that the endpoint is alive and does not do its work.
 	Lagging
-	// NoLeader means that the member says that it has no leader.
-	NoLeader
-	// Learner means that the member has no vote.
-	Learner
+	// Degraded means that the server reports that it can serve local calls only, for now.
+	Degraded
+	// Restricted means that the role of the server lets it serve local calls only.
+	Restricted
 	// NotServing means that the server says that it does not serve.
 	NotServing
 	// Removed means that the endpoint is no longer one of the client's.
@@ -35,11 +35,11 @@ const (
 
 var reasonNames = [...]string{
 	None: "none", Disconnected: "disconnected", Dead: "dead", Suspected: "suspected", Slow: "slow", Lagging: "lagging",
-	NoLeader: "no leader", Learner: "learner", NotServing: "not serving", Removed: "removed",
+	Degraded: "degraded", Restricted: "restricted", NotServing: "not serving", Removed: "removed",
 }
 
 // String returns the reason's name: "none", "disconnected", "dead", "suspected", "slow",
-// "lagging", "no leader", "learner", "not serving" or "removed".
+// "lagging", "degraded", "restricted", "not serving" or "removed".
 func (r Reason) String() string {
 	if int(r) < len(reasonNames) {
 		return reasonNames[r]
@@ -49,15 +49,15 @@ func (r Reason) String() string {
 
 // byState are the states that speak against an endpoint.
 var byState = map[health.State]Reason{
-	health.Suspected: Suspected, health.Slow: Slow, health.Lagging: Lagging, health.NoLeader: NoLeader,
-	health.Learner: Learner, health.NotServing: NotServing, health.Draining: Removed, health.Dead: Dead,
+	health.Suspected: Suspected, health.Slow: Slow, health.Lagging: Lagging, health.Degraded: Degraded,
+	health.Restricted: Restricted, health.NotServing: NotServing, health.Draining: Removed, health.Dead: Dead,
 }
 
 // useful reports whether something can still be had of an endpoint that has the reason
 // against it. It then stays connected until another has taken its place.
 func (r Reason) useful() bool {
 	switch r {
-	case None, Suspected, Slow, Lagging, NoLeader, Learner:
+	case None, Suspected, Slow, Lagging, Degraded, Restricted:
 		return true
 	default:
 		return false

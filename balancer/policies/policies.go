@@ -4,12 +4,11 @@
 //	import _ "github.com/quorate/quorate/balancer/policies"
 //
 // Service configs can then select "quorate_round_robin", "quorate_pinned",
-// "quorate_leader", "quorate_nearest" and "quorate_p2c".
+// "quorate_nearest" and "quorate_p2c".
 package policies
 
 import (
 	"github.com/quorate/quorate/balancer"
-	"github.com/quorate/quorate/balancer/leader"
 	"github.com/quorate/quorate/balancer/nearest"
 	"github.com/quorate/quorate/balancer/p2c"
 	"github.com/quorate/quorate/balancer/pinned"
@@ -18,7 +17,7 @@ import (
 
 func init() {
 	for _, b := range []balancer.Builder{
-		leader.Builder, nearest.Builder, p2c.Builder, pinned.Builder, roundrobin.Builder,
+		nearest.Builder, p2c.Builder, pinned.Builder, roundrobin.Builder,
 	} {
 		balancer.Register(b)
 	}

@@ -19,7 +19,7 @@ func endpoints(n int) []*balancer.Endpoint {
 	eps := make([]*balancer.Endpoint, n)
 	for i := range eps {
 		name := fmt.Sprint(i)
-		eps[i] = balancer.Detached(name, table.Acquire(name))
+		eps[i] = balancer.Detached(name, table.Acquire("", name))
 	}
 	return eps
 }

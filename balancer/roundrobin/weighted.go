@@ -11,7 +11,7 @@ import (
 const quantum = 1 << 32
 
 // maxLead is further ahead of the clock than a turn ends: that is one turn, and one more for
-// each pick that is under way and has not advanced the clock yet.
+// each pick in progress and has not advanced the clock yet.
 const maxLead = 64 * quantum
 
 // clock goes forward with the turns that are taken: it shows when the latest one began. It

@@ -19,7 +19,7 @@ type backoff struct{ retries int }
 // wait pauses. The error is that of ctx.
 func (b *backoff) wait(ctx context.Context) error {
 	b.retries++
-	return pause.For(ctx, pauses.Delay(b.retries, false))
+	return pause.For(ctx, pauses.Delay(b.retries))
 }
 
 // permanent reports whether an error would come again however often the call were

@@ -16,7 +16,6 @@ import (
 
 	"github.com/quorate/quorate/cmd/quorate/internal/resolve"
 	"github.com/quorate/quorate/health"
-	"github.com/quorate/quorate/health/etcdprobe"
 	"github.com/quorate/quorate/health/grpcprobe"
 )
 
@@ -92,7 +91,7 @@ func (f *resolveFlags) prober() (health.Prober, error) {
 	case "grpc":
 		return grpcprobe.Prober{Service: f.service}, nil
 	case "etcd":
-		return etcdprobe.Prober{}, nil
+		return resolve.Member{}, nil
 	default:
 		return nil, fmt.Errorf("--health=%s: it is \"grpc\" or \"etcd\"", f.health)
 	}

@@ -1,27 +1,22 @@
-// Package etcdprobe asks etcd members how they are, for [health].
+// Package etcdprobe probes etcd members, for [health].
 //
-// A probe is three small calls at once, because no single one tells a member that is dead
-// from one that is alive and cannot work:
+// Three probes ask three questions, one call each, because no single call tells a dead
+// member from one that is alive and cannot work:
 //
-//	call                         what an answer shows         what keeps it waiting
-//	grpc.health.v1 Check         life, and a wish to be left  nothing
-//	Maintenance.Status           life, leader, term, learner  a defragmentation
-//	linearizable KV.Range,       that reads and writes work   a defragmentation, a lost leader or
-//	count only, of one key                                    quorum, a long queue of entries to apply
+//	probe      call                          an answer shows          what delays it
+//	[Liveness] grpc.health.v1 Check          life                     nothing
+//	[Service]  linearizable KV.Range, count  that reads and writes    a defragmentation, a lost leader
+//	           only, of one key              work                     or quorum, entries to apply
+//	[Status]   Maintenance.Status            life, leader, term,      a defragmentation
+//	                                         learner, alarms
 //
-// Status reads the version of the store from the store, which a defragmentation locks for
-// as long as it lasts. The health service is in memory, and says NOT_SERVING only while a
-// defragmentation runs on a server with the feature gate StopGRPCServiceOnDefrag: without
-// it the read that hangs is what shows one. A member that is cut off from its peers keeps
-// naming its old leader in Status until an election timeout has passed; the read finds out
-// at once.
+// The Range requires a leader (hasleader): a member that knows of none says so at once
+// instead of waiting. It needs no permission: etcd obtains the read index from the leader
+// and applies up to it before it looks who asks, so that even "permission denied" shows a
+// member that works. (A Txn without operations needs no permission either, but a member
+// answers it without a quorum.)
 //
-// The read needs no permission: etcd 3.7 obtains the read index from the leader and waits
-// until it has applied up to it before it looks who asks, so that even "permission denied"
-// shows a member that does its work. (A Txn without operations would need no permission
-// either, but counts as serializable, and is answered by a member without a quorum.)
-//
-// Status needs a token where authentication is on, of any user. Probes are made without
-// interceptors; the connection's credentials have to attach it. A member that refuses the
-// status for lack of a token is alive, and the read still shows whether it serves.
+// Status needs a token where authentication is on, of any user. Probes bypass interceptors;
+// the connection's credentials attach the token. A member that refuses for lack of a token
+// is alive.
 package etcdprobe

@@ -3,22 +3,20 @@ package etcdprobe_test
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/health/etcdprobe"
 )
 
-// A member that is cut off from its peers answers, and serves nothing.
-func ExampleProber() {
+// A member that has lost its leader is alive, and does no work.
+func ExampleService() {
 	cluster, err := fakeetcd.Start(1)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer cluster.Close()
-	cluster.On("Range", hold)
 	conn, err := cluster.Member(0).Dial()
 	if err != nil {
 		fmt.Println(err)
@@ -26,13 +24,13 @@ func ExampleProber() {
 	}
 	defer conn.Close()
 
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	alive, serves := false, false
-	etcdprobe.Prober{}.Probe(ctx, conn, func(r health.Report) {
-		alive = true
-		serves = serves || r.Kind == health.Served
-	})
-	fmt.Println("alive:", alive, "serves:", serves)
-	// Output: alive: true serves: false
+	show := func(r health.Report) { fmt.Println(health.Evidence{Kind: r.Kind, Detail: r.Detail}) }
+	etcdprobe.Service{}.Probe(context.Background(), conn, show)
+	cluster.SetLeader(nil)
+	etcdprobe.Service{}.Probe(context.Background(), conn, show)
+	etcdprobe.Liveness{}.Probe(context.Background(), conn, show)
+	// Output:
+	// served
+	// degrading: no leader
+	// answered
 }

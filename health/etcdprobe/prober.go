@@ -2,79 +2,127 @@ package etcdprobe
 
 import (
 	"context"
+	"errors"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/health"
 )
 
-// Prober probes etcd members. The zero value asks everything. It has no state, and may be
-// used by any number of goroutines.
-type Prober struct {
-	// StatusOnly asks for the member's status alone: one call in place of three, which
-	// shows life and role, and not whether the member does its work. It is for slow
-	// probes of quiet connections, and to learn roles.
-	//
-	// A member does not answer it while it defragments its store.
-	StatusOnly bool
+// probeKey is the key that is counted. It need not exist, nor be readable by the client.
+const probeKey = "\x00quorate-probe"
+
+// Details of reports.
+const (
+	noLeader = "no leader"
+	learner  = "learner"
+)
+
+// Service asks whether a member does its work. It reports Served, Degrading for a member
+// without a leader, Restricting for a learner, Refusing for one that stops, and Answered for
+// any other answer.
+type Service struct {
+	// Header, if set, is called with the header of each answer.
+	Header func(*pb.ResponseHeader)
 }
 
-var _ health.Prober = Prober{}
+var _ health.Prober = Service{}
 
-// Probe asks the member, with all calls at once, and tells what the answers show as they
-// come. It returns when all calls have ended, which they do when ctx does at the latest.
-func (p Prober) Probe(ctx context.Context, conn grpc.ClientConnInterface, tell func(health.Report)) {
-	if p.StatusOnly {
-		if f := askStatus(ctx, conn); f.answered {
-			tell(f.report)
-		}
+// Probe counts one key, linearizably.
+func (s Service) Probe(ctx context.Context, conn grpc.ClientConnInterface, report func(health.Report)) {
+	ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
+	resp, err := pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{Key: []byte(probeKey), CountOnly: true})
+	if err == nil && s.Header != nil {
+		s.Header(resp.GetHeader())
+	}
+	if err == nil || refusedAfterRead(rpctypes.Error(err)) {
+		report(health.Report{Kind: health.Served})
 		return
 	}
-	questions := []func(context.Context, grpc.ClientConnInterface) finding{askHealth, askStatus, askRange}
-	findings := make(chan finding, len(questions))
-	for _, ask := range questions {
-		go func() { findings <- ask(ctx, conn) }()
-	}
-	v := verdict{tell: tell}
-	for range questions {
-		v.take(<-findings)
-	}
+	reportError(err, report)
 }
 
-// verdict puts together what the calls of one probe found.
-type verdict struct {
-	tell func(health.Report)
-	// alive: something was told. works: the member served the read. asked: the health
-	// service was asked. refuses: the member said that it is not to be used.
-	alive, works, asked, refuses bool
-}
+// Liveness asks for a sign of life. It reports Refusing if the member's health service says
+// NOT_SERVING (while it defragments, with the feature gate StopGRPCServiceOnDefrag), and
+// Answered for any other answer.
+type Liveness struct{}
 
-// take tells what a finding adds to what is known. That the member serves is told once it
-// has served the read, and its health service has been heard or did not answer: a server
-// may be about to leave, and do all it is asked for until then.
-func (v *verdict) take(f finding) {
-	v.refuses = v.refuses || f.report.Kind == health.Refusing
-	switch f.of {
-	case ofHealth:
-		v.asked = true
-	case ofRange:
-		v.works = f.report.Kind == health.Served
-	case ofStatus:
-	}
+var _ health.Prober = Liveness{}
+
+// Probe calls grpc.health.v1. Servers without it are alive as well.
+func (Liveness) Probe(ctx context.Context, conn grpc.ClientConnInterface, report func(health.Report)) {
+	resp, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{})
 	switch {
-	case f.of != ofStatus && v.works && v.asked && !v.refuses:
-		v.say(health.Report{Kind: health.Served})
-	case !f.answered:
-	case f.report.Kind == health.Served || f.showsLife():
-		if !v.alive {
-			v.say(health.Report{Kind: health.Answered})
-		}
-	default:
-		v.say(f.report)
+	case err == nil && resp.GetStatus() == healthpb.HealthCheckResponse_NOT_SERVING:
+		report(health.Report{Kind: health.Refusing})
+	case err == nil || health.FromServer(err):
+		report(health.Report{Kind: health.Answered})
 	}
 }
 
-func (v *verdict) say(r health.Report) {
-	v.alive = true
-	v.tell(r)
+// Status asks what a member is. Its reports have a [Role] as Info, unless they have an error.
+// It reports Degrading for a member without a leader, Restricting for a learner, Refusing for
+// one that stops, and Answered for any other answer.
+type Status struct{}
+
+var _ health.Prober = Status{}
+
+// Probe calls Maintenance.Status.
+func (Status) Probe(ctx context.Context, conn grpc.ClientConnInterface, report func(health.Report)) {
+	resp, err := pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{})
+	if err != nil {
+		reportError(err, report)
+		return
+	}
+	role := roleOf(resp)
+	switch {
+	case role.Learner:
+		report(health.Report{Kind: health.Restricting, Detail: learner, Info: role})
+	case role.Leader == 0:
+		report(health.Report{Kind: health.Degrading, Detail: noLeader, Info: role})
+	default:
+		report(health.Report{Kind: health.Answered, Info: role})
+	}
+}
+
+// reportError reports what an error shows, if it is a server's.
+func reportError(err error, report func(health.Report)) {
+	known := rpctypes.Error(err)
+	switch {
+	case errors.Is(known, rpctypes.ErrNoLeader):
+		report(health.Report{Kind: health.Degrading, Detail: noLeader, Err: err})
+	case errors.Is(known, errNotForLearners):
+		report(health.Report{Kind: health.Restricting, Detail: learner, Err: err})
+	case errors.Is(known, rpctypes.ErrStopped):
+		report(health.Report{Kind: health.Refusing, Err: err})
+	case isEtcds(known) || health.FromServer(err):
+		report(health.Report{Kind: health.Answered, Err: err})
+	}
+}
+
+// errNotForLearners has no name of its own among the errors of clients.
+var errNotForLearners = rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner)
+
+// refusedAfterRead reports whether the error is one that etcd finds after it has the read
+// index from its leader and has applied up to it.
+func refusedAfterRead(known error) bool {
+	for _, e := range []error{
+		rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken, rpctypes.ErrUserEmpty, rpctypes.ErrAuthOldRevision,
+	} {
+		if errors.Is(known, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// isEtcds reports whether the error is one of those that etcd, and nothing on the way to
+// it, gives, whatever its code.
+func isEtcds(known error) bool {
+	var e rpctypes.EtcdError
+	return errors.As(known, &e)
 }

@@ -26,7 +26,7 @@ const patience = 250 * time.Millisecond
 
 func start(t *testing.T) (*fakeetcd.Cluster, *grpc.ClientConn) {
 	t.Helper()
-	cluster, err := fakeetcd.Start(1)
+	cluster, err := fakeetcd.Start(2)
 	require.NoError(t, err)
 	t.Cleanup(cluster.Close)
 	conn, err := cluster.Member(0).Dial()
@@ -35,34 +35,11 @@ func start(t *testing.T) (*fakeetcd.Cluster, *grpc.ClientConn) {
 	return cluster, conn
 }
 
-// probe returns what a probe told, and the kinds of that.
-func probe(ctx context.Context, p etcdprobe.Prober, conn grpc.ClientConnInterface) (reports []health.Report, seen []health.Kind) {
-	p.Probe(ctx, conn, func(r health.Report) {
-		reports = append(reports, r)
-		seen = append(seen, r.Kind)
-	})
-	return reports, seen
-}
-
-// roles returns the roles among the reports.
-func roles(reports []health.Report) []*health.Role {
-	var all []*health.Role
-	for _, r := range reports {
-		if r.Role != nil {
-			all = append(all, r.Role)
-		}
-	}
-	return all
-}
-
-func errs(reports []health.Report) []error {
-	var all []error
-	for _, r := range reports {
-		if r.Err != nil {
-			all = append(all, r.Err)
-		}
-	}
-	return all
+// probe returns what a probe reports.
+func probe(ctx context.Context, p health.Prober, conn grpc.ClientConnInterface) []health.Report {
+	var reports []health.Report
+	p.Probe(ctx, conn, func(r health.Report) { reports = append(reports, r) })
+	return reports
 }
 
 // hold never answers. What a server says when the client's deadline passes, which its clock
@@ -77,250 +54,174 @@ func answer(resp proto.Message, err error) func(*fakeetcd.Call) {
 	return func(c *fakeetcd.Call) { c.Answer(resp, err) }
 }
 
-func TestProbeOfAHealthyMember(t *testing.T) {
-	cluster, conn := start(t)
-	reports, seen := probe(t.Context(), etcdprobe.Prober{}, conn)
-	assert.Contains(t, seen, health.Served)
-	assert.NotContains(t, seen, health.Leaderless)
-	assert.Empty(t, errs(reports))
-	id := cluster.Member(0).ID()
-	require.Len(t, roles(reports), 1)
-	role := roles(reports)[0]
-	assert.Equal(t, id, role.ID)
-	assert.True(t, role.IsLeader())
-	assert.NotZero(t, role.Term)
-	assert.NotZero(t, role.Applied)
-	assert.Equal(t, "3.7.3", role.Version)
-	assert.Empty(t, role.Alarms)
-
-	assert.Len(t, cluster.Calls(), 3)
-	read := cluster.Calls("Range")[0].Request().(*pb.RangeRequest)
-	assert.True(t, read.CountOnly)
-	assert.False(t, read.Serializable)
+// trouble is what a member answers to a probe, and what that shows.
+type trouble struct {
+	name   string
+	answer func(*fakeetcd.Call)
+	kind   health.Kind
+	detail string
+	err    error // nil for none
+	silent bool  // nothing is reported
 }
 
-func TestProbeOfStatusOnly(t *testing.T) {
-	cluster, conn := start(t)
-	reports, seen := probe(t.Context(), etcdprobe.Prober{StatusOnly: true}, conn)
-	assert.Equal(t, []health.Kind{health.Answered}, seen)
-	require.Len(t, roles(reports), 1)
-	assert.Len(t, cluster.Calls(), 1)
-}
-
-// What a member in each kind of trouble shows.
-func TestProbeOfMembersInTrouble(t *testing.T) {
-	statusOf := func(s *pb.StatusResponse) func(*fakeetcd.Call) {
-		s.Header = &pb.ResponseHeader{MemberId: 1}
-		return answer(s, nil)
-	}
-	health503 := answer(nil, status.Error(codes.Unavailable, "no healthy upstream"))
-	tests := []struct {
-		name                string
-		check, status, read func(*fakeetcd.Call) // nil is as it should be
-		has, hasNot         []health.Kind
-		err                 error
-	}{
-		{
-			name: "the read hangs: a partition, or entries to apply", read: hold,
-			has: []health.Kind{health.Answered}, hasNot: []health.Kind{health.Served},
-		},
-		{
-			name: "read and status hang: a defragmentation", read: hold, status: hold,
-			has: []health.Kind{health.Answered}, hasNot: []health.Kind{health.Served},
-		},
-		{
-			name: "the status alone hangs", status: hold,
-			has: []health.Kind{health.Served},
-		},
-		{
-			name: "the health service hangs", check: hold,
-			has: []health.Kind{health.Answered, health.Served},
-		},
-		{
-			name: "all hang: a frozen process", read: hold, status: hold, check: hold,
-		},
-		{
-			name: "no leader", read: hold, status: statusOf(&pb.StatusResponse{Errors: []string{"etcdserver: no leader"}}),
-			has: []health.Kind{health.Leaderless}, hasNot: []health.Kind{health.Served},
-		},
-		{
-			name: "no leader, says the read", read: answer(nil, rpctypes.ErrGRPCNoLeader), status: hold,
-			has: []health.Kind{health.Leaderless}, hasNot: []health.Kind{health.Served}, err: rpctypes.ErrGRPCNoLeader,
-		},
-		{
-			name: "a learner", status: statusOf(&pb.StatusResponse{Leader: 2, IsLearner: true}),
-			read:  answer(nil, rpctypes.ErrGRPCNotSupportedForLearner),
-			check: answer(nil, rpctypes.ErrGRPCNotSupportedForLearner),
-			has:   []health.Kind{health.NonVoting}, hasNot: []health.Kind{health.Served, health.Leaderless},
-			err: rpctypes.ErrGRPCNotSupportedForLearner,
-		},
-		{
-			name: "a learner without a leader", status: statusOf(&pb.StatusResponse{IsLearner: true}),
-			read: answer(nil, rpctypes.ErrGRPCNotSupportedForLearner),
-			has:  []health.Kind{health.NonVoting}, hasNot: []health.Kind{health.Served, health.Leaderless},
-			err: rpctypes.ErrGRPCNotSupportedForLearner,
-		},
-		{
-			name: "a read that times out at the server", read: answer(nil, rpctypes.ErrGRPCTimeout),
-			has: []health.Kind{health.Answered}, hasNot: []health.Kind{health.Served}, err: rpctypes.ErrGRPCTimeout,
-		},
-		{
-			name: "a leader that changes", read: answer(nil, rpctypes.ErrGRPCLeaderChanged),
-			has: []health.Kind{health.Answered}, hasNot: []health.Kind{health.Served}, err: rpctypes.ErrGRPCLeaderChanged,
-		},
-		{
-			name: "a cluster whose version is not known yet", read: answer(nil, rpctypes.ErrGRPCNotCapable),
-			has: []health.Kind{health.Answered}, hasNot: []health.Kind{health.Served}, err: rpctypes.ErrGRPCNotCapable,
-		},
-		{
-			name: "corrupt", read: answer(nil, rpctypes.ErrGRPCCorrupt),
-			has: []health.Kind{health.Answered}, hasNot: []health.Kind{health.Served}, err: rpctypes.ErrGRPCCorrupt,
-		},
-		{
-			name: "stopping", read: answer(nil, rpctypes.ErrGRPCStopped),
-			has: []health.Kind{health.Refusing}, hasNot: []health.Kind{health.Served}, err: rpctypes.ErrGRPCStopped,
-		},
-		{
-			name:  "not to be used, and working",
-			check: answer(&healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_NOT_SERVING}, nil),
-			has:   []health.Kind{health.Refusing}, hasNot: []health.Kind{health.Served},
-		},
-		{
-			name: "without a health service", check: answer(nil, status.Error(codes.Unimplemented, "unknown service")),
-			has: []health.Kind{health.Served},
-		},
-		{
-			name: "behind a proxy that does not forward health checks", check: health503,
-			has: []health.Kind{health.Served},
-		},
-		{
-			name: "without a status", status: answer(nil, status.Error(codes.Unimplemented, "unknown service")),
-			has: []health.Kind{health.Served, health.Answered}, err: status.Error(codes.Unimplemented, "unknown service"),
-		},
-		{
-			name: "the connection broke", check: health503, status: health503, read: health503,
-		},
-		{
-			name: "the client may not read", read: answer(nil, rpctypes.ErrGRPCPermissionDenied),
-			has: []health.Kind{health.Served},
-		},
-		{
-			name: "the client has a stale token", read: answer(nil, rpctypes.ErrGRPCInvalidAuthToken),
-			status: answer(nil, rpctypes.ErrGRPCInvalidAuthToken),
-			has:    []health.Kind{health.Served, health.Answered}, err: rpctypes.ErrGRPCInvalidAuthToken,
-		},
-		{
-			name: "users changed after the token was made", read: answer(nil, rpctypes.ErrGRPCAuthOldRevision),
-			has: []health.Kind{health.Served},
-		},
-		{
-			name: "the client has no token", read: answer(nil, rpctypes.ErrGRPCUserEmpty),
-			has: []health.Kind{health.Served},
-		},
-		{
-			name: "a proxy refuses the read", read: answer(nil, status.Error(codes.PermissionDenied, "RBAC: access denied")),
-			has: []health.Kind{health.Answered}, hasNot: []health.Kind{health.Served},
-			err: status.Error(codes.PermissionDenied, "RBAC: access denied"),
-		},
-	}
+// probeEach probes a member in each kind of trouble, and requires exactly what it shows.
+func probeEach(t *testing.T, p health.Prober, method string, tests []trouble) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cluster, conn := start(t)
-				for method, hook := range map[string]func(*fakeetcd.Call){"Check": tt.check, "Status": tt.status, "Range": tt.read} {
-					if hook != nil {
-						cluster.On(method, hook)
-					}
-				}
+				cluster.On(method, tt.answer)
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
-				reports, seen := probe(ctx, etcdprobe.Prober{}, conn)
-				for _, k := range tt.has {
-					assert.Contains(t, seen, k)
+				reports := probe(ctx, p, conn)
+				assert.Len(t, cluster.Calls(), 1, "a probe is one call")
+				assert.Len(t, cluster.Calls(method), 1)
+				if tt.silent {
+					assert.Empty(t, reports)
+					return
 				}
-				for _, k := range tt.hasNot {
-					assert.NotContains(t, seen, k)
-				}
-				if len(tt.has) == 0 {
-					assert.Empty(t, seen)
-				}
-				for _, err := range errs(reports) {
-					assert.Equal(t, status.Convert(tt.err).Message(), status.Convert(err).Message())
-				}
-				if tt.err != nil {
-					assert.NotEmpty(t, errs(reports))
-				}
-				for _, r := range reports {
-					if r.Kind == health.Served {
-						assert.NoError(t, r.Err)
-					}
-				}
+				require.Len(t, reports, 1)
+				assert.Equal(t, tt.kind.String(), reports[0].Kind.String())
+				assert.Equal(t, tt.detail, reports[0].Detail)
+				assert.Equal(t, status.Convert(tt.err).Message(), status.Convert(reports[0].Err).Message())
 			})
 		})
 	}
 }
 
-// That a member has no leader is told while the read hangs still.
-func TestProbeTellsAtOnce(t *testing.T) {
-	cluster, conn := start(t)
-	cluster.On("Status", answer(&pb.StatusResponse{Header: &pb.ResponseHeader{}}, nil))
-	release := make(chan struct{})
-	cluster.On("Range", func(c *fakeetcd.Call) { _ = c.Hold(release) })
-	told := make(chan health.Kind, 10)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		etcdprobe.Prober{}.Probe(t.Context(), conn, func(r health.Report) { told <- r.Kind })
-	}()
-	for k := range told {
-		if k == health.Leaderless {
-			break
-		}
-	}
-	select {
-	case <-done:
-		t.Error("the read has not ended")
-	default:
-	}
-	close(release)
-	<-done
-}
+// errBroken is what a client makes of a broken connection.
+var errBroken = status.Error(codes.Unavailable, "error reading from server: EOF")
 
-// A probe leaves no call behind.
-func TestProbeEndsItsCalls(t *testing.T) {
-	cluster, conn := start(t)
-	ended := make(chan struct{}, 3)
-	cluster.On("*", func(c *fakeetcd.Call) {
-		hold(c)
-		ended <- struct{}{}
+func TestServiceReportsWhetherTheMemberWorks(t *testing.T) {
+	denied := status.Error(codes.PermissionDenied, "RBAC: access denied")
+	probeEach(t, etcdprobe.Service{}, "Range", []trouble{
+		{name: "works", answer: answer(&pb.RangeResponse{}, nil), kind: health.Served},
+		{name: "has no leader", answer: answer(nil, rpctypes.ErrGRPCNoLeader), kind: health.Degrading, detail: "no leader", err: rpctypes.ErrGRPCNoLeader},
+		{
+			name: "is a learner", answer: answer(nil, rpctypes.ErrGRPCNotSupportedForLearner),
+			kind: health.Restricting, detail: "learner", err: rpctypes.ErrGRPCNotSupportedForLearner,
+		},
+		{name: "stops", answer: answer(nil, rpctypes.ErrGRPCStopped), kind: health.Refusing, err: rpctypes.ErrGRPCStopped},
+
+		{name: "times out", answer: answer(nil, rpctypes.ErrGRPCTimeout), kind: health.Answered, err: rpctypes.ErrGRPCTimeout},
+		{name: "changes its leader", answer: answer(nil, rpctypes.ErrGRPCLeaderChanged), kind: health.Answered, err: rpctypes.ErrGRPCLeaderChanged},
+		{name: "does not know the cluster's version", answer: answer(nil, rpctypes.ErrGRPCNotCapable), kind: health.Answered, err: rpctypes.ErrGRPCNotCapable},
+		{name: "is corrupt", answer: answer(nil, rpctypes.ErrGRPCCorrupt), kind: health.Answered, err: rpctypes.ErrGRPCCorrupt},
+		{name: "is behind a proxy that refuses", answer: answer(nil, denied), kind: health.Answered, err: denied},
+
+		{name: "lets nobody read the key", answer: answer(nil, rpctypes.ErrGRPCPermissionDenied), kind: health.Served},
+		{name: "does not know the token", answer: answer(nil, rpctypes.ErrGRPCInvalidAuthToken), kind: health.Served},
+		{name: "changed its users since the token was made", answer: answer(nil, rpctypes.ErrGRPCAuthOldRevision), kind: health.Served},
+		{name: "wants a token", answer: answer(nil, rpctypes.ErrGRPCUserEmpty), kind: health.Served},
+
+		{name: "hangs", answer: hold, silent: true},
+		{name: "is not reached", answer: answer(nil, errBroken), silent: true},
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan []health.Kind)
-	go func() {
-		_, seen := probe(ctx, etcdprobe.Prober{}, conn)
-		done <- seen
-	}()
-	for _, method := range []string{"Check", "Status", "Range"} {
-		require.NoError(t, cluster.Wait(t.Context(), method, 1))
-	}
-	cancel()
-	assert.Empty(t, <-done)
-	for range 3 {
-		<-ended
-	}
 }
 
-func TestProbeOfAStoppedMember(t *testing.T) {
+// A member answers a read without "hasleader" only when there is a leader again.
+func TestServiceRequiresALeaderAndCountsLinearizably(t *testing.T) {
 	cluster, conn := start(t)
-	cluster.Member(0).Stop()
-	_, seen := probe(t.Context(), etcdprobe.Prober{}, conn)
-	assert.Empty(t, seen)
-	_, seen = probe(t.Context(), etcdprobe.Prober{StatusOnly: true}, conn)
-	assert.Empty(t, seen)
+	assert.Equal(t, []health.Report{{Kind: health.Served}}, probe(t.Context(), etcdprobe.Service{}, conn))
+	require.Len(t, cluster.Calls(), 1)
+	call := cluster.Calls("Range")[0]
+	assert.Equal(t, []string{rpctypes.MetadataHasLeader}, call.Metadata.Get(rpctypes.MetadataRequireLeaderKey))
+	read := call.Request().(*pb.RangeRequest)
+	assert.True(t, read.CountOnly)
+	assert.False(t, read.Serializable)
+	assert.Empty(t, read.RangeEnd, "one key")
+
+	cluster.SetLeader(nil)
+	reports := probe(t.Context(), etcdprobe.Service{}, conn)
+	require.Len(t, reports, 1)
+	assert.Equal(t, health.Degrading, reports[0].Kind)
 }
 
-// Alarms come as text, once for each member that raised one.
-func TestProbeTellsAlarms(t *testing.T) {
+func TestServiceHandsOverTheHeaderOfAnswers(t *testing.T) {
+	cluster, conn := start(t)
+	var headers []*pb.ResponseHeader
+	service := etcdprobe.Service{Header: func(h *pb.ResponseHeader) { headers = append(headers, h) }}
+	probe(t.Context(), service, conn)
+	require.Len(t, headers, 1)
+	assert.Equal(t, cluster.Member(0).ID(), headers[0].GetMemberId())
+	assert.NotZero(t, headers[0].GetRevision())
+
+	cluster.SetLeader(nil)
+	probe(t.Context(), service, conn)
+	assert.Len(t, headers, 1, "an error has no header")
+}
+
+func TestLivenessReportsAnySignOfLife(t *testing.T) {
+	probeEach(t, etcdprobe.Liveness{}, "Check", []trouble{
+		{name: "serving", answer: answer(&healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}, nil), kind: health.Answered},
+		{name: "defragmenting", answer: answer(&healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_NOT_SERVING}, nil), kind: health.Refusing},
+		{name: "unknown", answer: answer(&healthpb.HealthCheckResponse{}, nil), kind: health.Answered},
+		{name: "without a health service", answer: answer(nil, status.Error(codes.Unimplemented, "unknown service")), kind: health.Answered},
+		{name: "a learner", answer: answer(nil, rpctypes.ErrGRPCNotSupportedForLearner), kind: health.Answered},
+		{name: "behind a proxy that refuses", answer: answer(nil, status.Error(codes.PermissionDenied, "RBAC: access denied")), kind: health.Answered},
+		{name: "hangs", answer: hold, silent: true},
+		{name: "is not reached", answer: answer(nil, errBroken), silent: true},
+	})
+}
+
+// To be alive is not to serve.
+func TestLivenessNeedsNoLeader(t *testing.T) {
+	cluster, conn := start(t)
+	cluster.SetLeader(nil)
+	assert.Equal(t, []health.Report{{Kind: health.Answered}}, probe(t.Context(), etcdprobe.Liveness{}, conn))
+}
+
+func TestStatusReportsTheRole(t *testing.T) {
+	cluster, conn := start(t)
+	role := func(kind health.Kind, detail string) etcdprobe.Role {
+		t.Helper()
+		reports := probe(t.Context(), etcdprobe.Status{}, conn)
+		require.Len(t, reports, 1)
+		assert.Equal(t, kind.String(), reports[0].Kind.String())
+		assert.Equal(t, detail, reports[0].Detail)
+		assert.NoError(t, reports[0].Err)
+		role, ok := reports[0].Info.(etcdprobe.Role)
+		require.True(t, ok)
+		assert.Equal(t, cluster.Member(0).ID(), role.ID)
+		return role
+	}
+	leader := role(health.Answered, "")
+	assert.True(t, leader.IsLeader())
+	assert.NotZero(t, leader.Term)
+	assert.NotZero(t, leader.Applied)
+	assert.Equal(t, "3.7.3", leader.Version)
+	assert.Empty(t, leader.Alarms)
+
+	cluster.SetLeader(cluster.Member(1))
+	follower := role(health.Answered, "")
+	assert.Equal(t, cluster.Member(1).ID(), follower.Leader)
+	assert.False(t, follower.IsLeader())
+	assert.Greater(t, follower.Term, leader.Term)
+
+	cluster.SetLearner(cluster.Member(0), true)
+	assert.True(t, role(health.Restricting, "learner").Learner)
+	cluster.SetLeader(nil)
+	assert.Zero(t, role(health.Restricting, "learner").Leader, "that it is a learner says more")
+	cluster.SetLearner(cluster.Member(0), false)
+	assert.Zero(t, role(health.Degrading, "no leader").Leader)
+	assert.Len(t, cluster.Calls(), 5, "a probe is one call")
+	assert.Len(t, cluster.Calls("Status"), 5)
+}
+
+func TestStatusWithoutAnAnswer(t *testing.T) {
+	unimplemented := status.Error(codes.Unimplemented, "unknown service")
+	probeEach(t, etcdprobe.Status{}, "Status", []trouble{
+		{name: "wants a token", answer: answer(nil, rpctypes.ErrGRPCUserEmpty), kind: health.Answered, err: rpctypes.ErrGRPCUserEmpty},
+		{name: "does not know the token", answer: answer(nil, rpctypes.ErrGRPCInvalidAuthToken), kind: health.Answered, err: rpctypes.ErrGRPCInvalidAuthToken},
+		{name: "has no status", answer: answer(nil, unimplemented), kind: health.Answered, err: unimplemented},
+		{name: "stops", answer: answer(nil, rpctypes.ErrGRPCStopped), kind: health.Refusing, err: rpctypes.ErrGRPCStopped},
+		{name: "defragments", answer: hold, silent: true},
+		{name: "is not reached", answer: answer(nil, errBroken), silent: true},
+	})
+}
+
+// Every member lists the alarms of all, in text form, among other errors.
+func TestStatusNamesEachAlarmOnce(t *testing.T) {
 	cluster, conn := start(t)
 	raise := func(id uint64, a pb.AlarmType) {
 		t.Helper()
@@ -331,13 +232,49 @@ func TestProbeTellsAlarms(t *testing.T) {
 	raise(1, pb.AlarmType_NOSPACE)
 	raise(2, pb.AlarmType_NOSPACE)
 	raise(1, pb.AlarmType_CORRUPT)
-	cluster.On("Status", func(c *fakeetcd.Call) {
-		resp, err := c.Execute()
-		s := resp.(*pb.StatusResponse)
-		s.Errors = append(s.Errors, "etcdserver: no leader")
-		c.Answer(s, err)
-	})
-	reports, _ := probe(t.Context(), etcdprobe.Prober{StatusOnly: true}, conn)
-	require.Len(t, roles(reports), 1)
-	assert.Equal(t, []string{"CORRUPT", "NOSPACE"}, roles(reports)[0].Alarms)
+	cluster.SetLeader(nil)
+	reports := probe(t.Context(), etcdprobe.Status{}, conn)
+	require.Len(t, reports, 1)
+	assert.Equal(t, []string{"CORRUPT", "NOSPACE"}, reports[0].Info.(etcdprobe.Role).Alarms)
+}
+
+func TestProbesOfAStoppedMemberReportNothing(t *testing.T) {
+	cluster, conn := start(t)
+	cluster.Member(0).Stop()
+	for _, p := range []health.Prober{etcdprobe.Service{}, etcdprobe.Liveness{}, etcdprobe.Status{}} {
+		assert.Empty(t, probe(t.Context(), p, conn), "%T", p)
+	}
+}
+
+func TestProbesEndWithTheirContext(t *testing.T) {
+	for method, p := range map[string]health.Prober{"Range": etcdprobe.Service{}, "Check": etcdprobe.Liveness{}, "Status": etcdprobe.Status{}} {
+		t.Run(method, func(t *testing.T) {
+			cluster, conn := start(t)
+			ended := make(chan struct{})
+			cluster.On(method, func(c *fakeetcd.Call) {
+				hold(c)
+				close(ended)
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan []health.Report)
+			go func() { done <- probe(ctx, p, conn) }()
+			require.NoError(t, cluster.Wait(t.Context(), method, 1))
+			cancel()
+			assert.Empty(t, <-done)
+			<-ended // no call is left behind
+		})
+	}
+}
+
+func TestRoleOf(t *testing.T) {
+	role := etcdprobe.Role{ID: 1, Leader: 1}
+	assert.Equal(t, role, etcdprobe.RoleOf(&health.Status{Info: role}))
+	assert.Zero(t, etcdprobe.RoleOf(&health.Status{}))
+	assert.Zero(t, etcdprobe.RoleOf(&health.Status{Info: "of another prober"}))
+}
+
+func TestIsLeader(t *testing.T) {
+	assert.True(t, etcdprobe.Role{ID: 2, Leader: 2}.IsLeader())
+	assert.False(t, etcdprobe.Role{ID: 2, Leader: 1}.IsLeader())
+	assert.False(t, etcdprobe.Role{}.IsLeader())
 }

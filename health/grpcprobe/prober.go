@@ -28,7 +28,7 @@ type Prober struct {
 
 var _ health.Prober = Prober{}
 
-// Probe calls Check, and tells what the answer shows:
+// Probe calls Check, and reports what the answer shows:
 //
 //	SERVING                     Served
 //	NOT_SERVING                 Refusing
@@ -38,24 +38,24 @@ var _ health.Prober = Prober{}
 //	                            server for healthy (gRFC A17)
 //	any other error of a server Answered
 //
-// It tells nothing if there is no answer, as [health.FromServer] sees it.
-func (p Prober) Probe(ctx context.Context, conn grpc.ClientConnInterface, tell func(health.Report)) {
+// It reports nothing if there is no answer, as [health.FromServer] sees it.
+func (p Prober) Probe(ctx context.Context, conn grpc.ClientConnInterface, report func(health.Report)) {
 	resp, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{Service: p.Service})
 	switch status.Code(err) {
 	case codes.OK:
-		tell(p.report(resp.GetStatus()))
+		report(p.reportOf(resp.GetStatus()))
 	case codes.Unimplemented:
-		tell(health.Report{Kind: health.Served})
+		report(health.Report{Kind: health.Served})
 	case codes.NotFound:
-		tell(health.Report{Kind: health.Refusing, Err: fmt.Errorf("the server has no service %q: %w", p.Service, err)})
+		report(health.Report{Kind: health.Refusing, Err: fmt.Errorf("the server has no service %q: %w", p.Service, err)})
 	default:
 		if health.FromServer(err) {
-			tell(health.Report{Kind: health.Answered, Err: err})
+			report(health.Report{Kind: health.Answered, Err: err})
 		}
 	}
 }
 
-func (p Prober) report(s healthpb.HealthCheckResponse_ServingStatus) health.Report {
+func (p Prober) reportOf(s healthpb.HealthCheckResponse_ServingStatus) health.Report {
 	switch s {
 	case healthpb.HealthCheckResponse_SERVING:
 		return health.Report{Kind: health.Served}

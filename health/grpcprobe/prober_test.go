@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -49,7 +48,7 @@ func probe(ctx context.Context, p grpcprobe.Prober, conn grpc.ClientConnInterfac
 	return reports
 }
 
-func TestProbeOfARealServer(t *testing.T) {
+func TestProbeReportsWhatTheHealthServiceSays(t *testing.T) {
 	server := grpchealth.NewServer()
 	conn := serve(t, server)
 	tests := []struct {
@@ -74,7 +73,7 @@ func TestProbeOfARealServer(t *testing.T) {
 			reports := probe(t.Context(), grpcprobe.Prober{Service: tt.service}, conn)
 			require.Len(t, reports, 1)
 			assert.Equal(t, tt.want, reports[0].Kind)
-			assert.Nil(t, reports[0].Role)
+			assert.Nil(t, reports[0].Info)
 			if tt.err == "" {
 				assert.NoError(t, reports[0].Err)
 			} else {
@@ -91,37 +90,50 @@ func TestProbeOfARealServer(t *testing.T) {
 	})
 }
 
-func TestProbeWithoutAHealthService(t *testing.T) {
+func TestServersWithoutAHealthServiceServe(t *testing.T) {
 	assert.Equal(t, []health.Report{{Kind: health.Served}}, probe(t.Context(), grpcprobe.Prober{}, serve(t, nil)))
 }
 
 // scripted is a health service that answers with an error, or not at all.
 type scripted struct {
 	healthpb.UnimplementedHealthServer
-	err error
+	err   error
+	asked chan struct{} // receives one for each call without an answer
 }
 
 func (s scripted) Check(ctx context.Context, _ *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
+	s.asked <- struct{}{}
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-func TestProbeErrors(t *testing.T) {
-	denied := status.Error(codes.PermissionDenied, "no")
-	reports := probe(t.Context(), grpcprobe.Prober{}, serve(t, scripted{err: denied}))
-	require.Len(t, reports, 1)
-	assert.Equal(t, health.Answered, reports[0].Kind)
-	assert.Equal(t, codes.PermissionDenied, status.Code(reports[0].Err))
+func TestErrorsOfAServerAreAnswers(t *testing.T) {
+	for _, code := range []codes.Code{codes.PermissionDenied, codes.Unauthenticated, codes.ResourceExhausted, codes.Unknown} {
+		t.Run(code.String(), func(t *testing.T) {
+			reports := probe(t.Context(), grpcprobe.Prober{}, serve(t, scripted{err: status.Error(code, "no")}))
+			require.Len(t, reports, 1)
+			assert.Equal(t, health.Answered, reports[0].Kind)
+			assert.Equal(t, code, status.Code(reports[0].Err))
+		})
+	}
+}
 
-	assert.Empty(t, probe(t.Context(), grpcprobe.Prober{}, serve(t, scripted{err: status.Error(codes.Unavailable, "")})),
-		"it looks like a broken connection")
+func TestErrorsOfABrokenConnectionAreNoAnswers(t *testing.T) {
+	for _, code := range []codes.Code{codes.Unavailable, codes.Internal} {
+		assert.Empty(t, probe(t.Context(), grpcprobe.Prober{}, serve(t, scripted{err: status.Error(code, "")})), "%v", code)
+	}
+}
 
-	hung := serve(t, scripted{})
+func TestProbeEndsWithItsContext(t *testing.T) {
+	asked := make(chan struct{})
+	conn := serve(t, scripted{asked: asked})
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, cancel)
-	assert.Empty(t, probe(ctx, grpcprobe.Prober{}, hung))
-	assert.Error(t, ctx.Err(), "it returned when ctx had ended")
+	done := make(chan []health.Report)
+	go func() { done <- probe(ctx, grpcprobe.Prober{}, conn) }()
+	<-asked
+	cancel()
+	assert.Empty(t, <-done)
 }

@@ -6,168 +6,84 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/retry"
 )
 
-// attempt is the record of one attempt of a call or one opening of a stream.
-// It travels down to the balancer and to the call credentials as the attempt's
-// context, and comes back with what they saw: where the attempt went, with
-// which token, and whether anything of it can have left this process. The
-// balancer can end it in between.
+// attempt is one attempt of a call or one opening of a stream. The balancer finds its
+// record in the attempt's context, and the call credentials find the attempt there.
 //
-// Its fields are atomic because picks and ends may happen on goroutines of
-// grpc's, or of an interceptor that did not wait for its call.
+// Its fields are atomic where they may be written by goroutines of grpc's, or of an
+// interceptor that did not wait for its call.
 type attempt struct {
-	// Attempt is what the balancer reads. It is not changed while the attempt lasts.
+	// Attempt is what the balancer reads and records: where the attempt went, and
+	// whether anything of it can have left this process.
 	balancer.Attempt
 
-	// Context ends with the caller's, and when the attempt is given up.
-	context.Context
+	ctx    context.Context // ends with the caller's, and when the attempt is cut
 	cancel context.CancelCauseFunc
 	caller context.Context
 
 	// call is the one that is hedged when this attempt is overdue, nil if none is.
 	call *call
-	// moved, if set, is told where the attempt went first.
-	moved func(to *balancer.Endpoint)
+	// from is the failure that this attempt follows.
+	from failure
 	// anonymous attempts carry no token: Authenticate itself.
 	anonymous bool
+	token     atomic.Pointer[token]
+	// quiet is set when a stream has ended that was quiet.
+	quiet atomic.Bool
 
-	// picked is the endpoint of the latest pick.
-	picked atomic.Pointer[balancer.Endpoint]
-	// maySent counts the picks that are not known to have ended before a
-	// stream was created. A pick of whose end grpc tells nothing counts: it
-	// does not for a response of two messages where one is due, for instance.
-	maySent atomic.Int32
-	// over is set when the attempt is judged: from then on nothing is picked
-	// for it, so that "not sent" stays true.
-	over atomic.Bool
-	// opened is set for a stream that stays where it was opened.
-	opened atomic.Bool
-	token  atomic.Pointer[token]
-	// idle is set when a stream has ended that was idle.
-	idle atomic.Bool
-
-	queued queued // among the writes under way
+	queued queued // among the writes in flight
 }
 
-// start makes the attempt one of the caller with the given context. Whoever calls
-// it calls release when the attempt has ended.
-//
-// The context of its own costs five allocations in some hundred that a call
-// makes. An AfterFunc of the record's would cost seven, because grpc's context
-// and the caller's must be tied to it one by one.
-func (a *attempt) start(ctx context.Context, t traits) {
-	a.Need, a.Lane, a.Class, a.Observer = t.need, t.lane, t.class, a
+var _ balancer.Watcher = (*attempt)(nil)
+
+// start makes the attempt one of the caller with the given context. Whoever calls it
+// calls release when the attempt has ended.
+func (a *attempt) start(ctx context.Context, p properties) {
+	a.Need, a.Conn, a.Shape, a.Write, a.Watcher = p.need, p.conn, p.shape, p.write, a
 	a.caller = ctx
-	a.Context, a.cancel = context.WithCancelCause(ctx)
+	ctx, a.cancel = context.WithCancelCause(ctx)
+	a.ctx = balancer.WithAttempt(ctx, &a.Attempt)
 }
 
-// release frees what start tied to the caller's context. What is still under way
-// of the attempt ends.
+// release frees what start tied to the caller's context. What is still in flight of the
+// attempt ends.
 func (a *attempt) release() {
-	a.over.Store(true)
+	a.End()
 	a.cancel(nil)
 }
 
-var (
-	_ context.Context   = (*attempt)(nil)
-	_ balancer.Observer = (*attempt)(nil)
-)
-
-type attemptKey struct{}
-
-// Value makes the record its own context value, for the balancer as well, which
-// saves two allocations on every call.
-func (a *attempt) Value(key any) any {
-	if key == (attemptKey{}) {
-		return a
-	}
-	if balancer.IsAttemptKey(key) {
-		return &a.Attempt
-	}
-	return a.Context.Value(key)
-}
-
+// attemptFrom returns the attempt in a context, nil if there is none.
 func attemptFrom(ctx context.Context) *attempt {
-	a, _ := ctx.Value(attemptKey{}).(*attempt)
+	record := balancer.AttemptFrom(ctx)
+	if record == nil {
+		return nil
+	}
+	a, _ := record.Watcher.(*attempt)
 	return a
 }
 
-// noEndpoint is recorded for an attempt that asked for an endpoint and has not
-// been given one.
-var noEndpoint = balancer.Detached("", nil)
-
-// errOver ends a call that nobody waits for any more. It carries a status so
-// that grpc does not queue the call for another pick.
-var errOver = status.Error(codes.Canceled, "this attempt of the call is over")
-
-// errStays ends a stream that grpc would move to another connection, because no
-// server has seen it. Its owner opens another one. While grpc waits for a connection
-// to move a stream to it holds a lock that whoever sends on the stream waits for, be
-// their contexts over or not.
-var errStays = status.Error(codes.Unavailable, "the connection was lost before the server saw the stream")
-
-// Picked implements balancer.Observer.
-func (a *attempt) Picked(ep *balancer.Endpoint) error {
-	before := a.picked.Swap(ep)
-	a.maySent.Add(1)
-	if a.over.Load() {
-		return errOver
-	}
-	if a.opened.Load() {
-		return errStays
-	}
-	if a.moved != nil && (before == nil || before == noEndpoint) {
-		a.moved(ep)
-	}
-	return nil
-}
-
-// NotPicked implements balancer.Observer.
-func (a *attempt) NotPicked() {
-	a.picked.CompareAndSwap(nil, noEndpoint)
-	if a.opened.Load() {
-		a.cancel(errStays)
-	}
-}
-
-// Ended implements balancer.Observer.
-func (a *attempt) Ended(sent bool) {
-	if !sent {
-		a.maySent.Add(-1)
-	}
-}
-
-// Overdue implements balancer.Observer.
+// Overdue implements balancer.Watcher.
 func (a *attempt) Overdue() {
 	if a.call != nil {
 		a.call.hedge(a)
 	}
 }
 
-// Cut implements balancer.Observer: the attempt ends at once, with the reason.
+// Cut implements balancer.Watcher: the attempt ends at once, with the reason.
 func (a *attempt) Cut(reason error) { a.cancel(reason) }
 
-// evidence ends the attempt and tells the error handler what is known of it.
-// An attempt that was not picked by our policy counts as sent: nothing is
-// known of it.
+// evidence ends the attempt and returns what the error handler needs to know of it.
 func (a *attempt) evidence(method string) retry.Evidence {
-	a.over.Store(true)
-	return retry.Evidence{
-		Sent:       a.maySent.Load() > 0 || a.picked.Load() == nil,
-		ContextErr: a.ended(),
-		Method:     method,
-	}
+	a.End()
+	return retry.Evidence{Sent: a.MaySent(), ContextErr: a.ended(), Method: method}
 }
 
-// outcome returns the evidence of an attempt that failed, and the error that it
-// failed with. That of one that was cut is the reason for it, unless its server
-// had spoken: what grpc has to say of it looks as if the caller had given up.
+// outcome returns the evidence of an attempt that failed, and the error that it failed
+// with. That of one that was cut is the reason for it, unless its server had answered:
+// grpc's own error looks as if the caller had given up.
 func (a *attempt) outcome(method string, err error) (retry.Evidence, error) {
 	ev := a.evidence(method)
 	reason := a.cutReason()
@@ -176,16 +92,16 @@ func (a *attempt) outcome(method string, err error) (retry.Evidence, error) {
 	}
 	switch retry.Classify(err, ev) {
 	case retry.Ambiguous, retry.NotSent:
-		return ev, &givenUpError{status.Convert(reason).Message()}
+		return ev, &cutError{reason}
 	default:
 		return ev, err
 	}
 }
 
-// cutReason returns why the attempt was cut, nil if it was not, or if its caller's
-// end came before it was judged.
+// cutReason returns why the attempt was cut, nil if it was not, or if its caller's end
+// came first.
 func (a *attempt) cutReason() error {
-	reason := context.Cause(a.Context)
+	reason := context.Cause(a.ctx)
 	if a.caller.Err() == nil && !errors.Is(reason, context.Canceled) {
 		return reason
 	}
@@ -195,10 +111,9 @@ func (a *attempt) cutReason() error {
 // lateTimer bounds the wait for a context whose deadline has passed.
 const lateTimer = time.Second
 
-// ended returns the error of the caller's context if it has ended. The server
-// counts the same deadline down, and under load its answer that the deadline
-// has passed is here before the context's timer has run: that is still the end
-// of the context.
+// ended returns the error of the caller's context if it has ended. The server counts the
+// same deadline down, and its answer may arrive before the context's timer has run: that
+// is still the end of the context.
 func (a *attempt) ended() error {
 	if err := a.caller.Err(); err != nil {
 		return err
@@ -218,11 +133,7 @@ func (a *attempt) endpoint() *balancer.Endpoint {
 	if a == nil {
 		return nil
 	}
-	ep := a.picked.Load()
-	if ep == noEndpoint {
-		return nil
-	}
-	return ep
+	return a.Endpoint()
 }
 
 // usedToken returns the token that the attempt carried, nil if that is not known.

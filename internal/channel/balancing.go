@@ -9,10 +9,14 @@ import (
 
 	"github.com/quorate/quorate/balancer"
 	_ "github.com/quorate/quorate/balancer/policies" // the strategies that can be chosen
+	"github.com/quorate/quorate/internal/leader"
 )
 
 // DefaultStrategy is the one of a channel that was not told another.
 const DefaultStrategy = "round_robin"
+
+// The strategy for members that have a leader is etcd's own.
+func init() { balancer.Register(leader.Builder) }
 
 // Balancing chooses the strategy by which calls are spread over the endpoints.
 type Balancing struct {

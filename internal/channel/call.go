@@ -3,6 +3,7 @@ package channel
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
@@ -17,32 +18,47 @@ type call struct {
 	ctx        context.Context
 	req, reply any
 	opts       []grpc.CallOption
-
-	tries  Tries
-	safety retry.Safety
-	traits traits
-	first  attempt
-	hedging
+	properties properties
+	retrier    Retrier
+	first      attempt
+	hedging    hedging
 }
 
-func (c *caller) newCall(ctx context.Context, method string, req, reply any, opts []grpc.CallOption) *call {
-	return &call{
+func (c *Caller) newCall(ctx context.Context, method string, req, reply any, opts []grpc.CallOption) *call {
+	call := &call{
 		ctx: ctx, req: req, reply: reply, opts: opts,
-		tries:  c.newTries(method),
-		safety: retry.SafetyOf(method, req),
-		traits: c.traitsOf(method, req),
+		retrier:    c.newRetrier(method),
+		properties: c.propertiesOf(method, req),
 	}
+	for _, opt := range opts {
+		if report, ok := opt.(reportAmbiguous); ok {
+			call.retrier.ambiguous = report.to
+		}
+	}
+	return call
 }
+
+// reportAmbiguous is the call option of ReportAmbiguous.
+type reportAmbiguous struct {
+	grpc.EmptyCallOption
+	to *atomic.Bool
+}
+
+// ReportAmbiguous has a call set a flag if an attempt before the last one may have been
+// executed. The last one's result alone does not tell: a LeaseRevoke that was repeated
+// after a broken connection finds the lease gone.
+func ReportAmbiguous(to *atomic.Bool) grpc.CallOption { return reportAmbiguous{to: to} }
 
 // run makes attempts until one settles the call.
 func (c *call) run() error {
+	c.retrier.c.budget.Earn() // another call
 	for a := &c.first; ; a = c.next() {
-		if c.tries.isClosed() {
+		if c.retrier.c.isClosed() {
 			return ErrClosed
 		}
 		err := c.try(a)
+		c.retrier.failedOver(a)
 		if err == nil {
-			c.tries.budget.Success()
 			return nil
 		}
 		if err := c.settle(a, err); err != nil {
@@ -53,10 +69,10 @@ func (c *call) run() error {
 
 // try makes one attempt.
 func (c *call) try(a *attempt) error {
-	a.start(c.ctx, c.traits)
+	a.start(c.ctx, c.properties)
 	defer a.release()
 	err := c.send(a)
-	if err == nil && c.traits.need == balancer.Full && c.tries.writes.learn(c.reply) {
+	if err == nil && c.properties.need == balancer.Full && c.retrier.c.writes.learn(c.reply) {
 		a.endpoint().RolesChanged()
 	}
 	return err
@@ -65,11 +81,11 @@ func (c *call) try(a *attempt) error {
 // send sends the attempt, with what watches over it while its answer is awaited.
 func (c *call) send(a *attempt) error {
 	switch {
-	case c.traits.hedged:
+	case c.properties.hedged:
 		return c.sendHedged(a)
-	case c.traits.prompt && c.safety == retry.Mutating:
-		c.tries.writes.add(a)
-		defer c.tries.writes.remove(a)
+	case c.properties.prompt && c.properties.write:
+		c.retrier.c.writes.add(a)
+		defer c.retrier.c.writes.remove(a)
 		return c.invoke(a)
 	default:
 		return c.invoke(a)
@@ -77,47 +93,46 @@ func (c *call) send(a *attempt) error {
 }
 
 func (c *call) invoke(a *attempt) error {
-	return c.tries.conn.Invoke(a, c.tries.method, c.req, c.reply, c.opts...)
+	return c.retrier.c.conn.Invoke(a.ctx, c.retrier.method, c.req, c.reply, c.opts...)
 }
 
-// next returns the record of another attempt. The one before keeps its own: an
-// interceptor may have given up waiting for it while grpc has not.
+// next returns another attempt. The one before keeps its own record: an interceptor may
+// have given up waiting for it while grpc has not.
 func (c *call) next() *attempt {
-	return c.tries.next(&attempt{anonymous: c.first.anonymous})
+	return c.retrier.next(&attempt{anonymous: c.first.anonymous})
 }
 
-// settle decides what follows a failed attempt. It returns nil when it is time
-// for another one, and otherwise the error that the call ends with.
+// settle decides what follows a failed attempt. It returns nil when it is time for another
+// one, and otherwise the error that the call ends with.
 func (c *call) settle(a *attempt, err error) error {
-	ev, err := a.outcome(c.tries.method, err)
-	class := c.tries.judge(retry.Classify(err, ev), a)
-	switch retry.Decide(class, c.safety) {
+	ev, err := a.outcome(c.retrier.method, err)
+	class := c.retrier.correct(retry.Classify(err, ev), a)
+	switch retry.Decide(class, c.properties.safety) {
 	case retry.ReturnUnknown:
 		return c.unknown(a, err)
 	case retry.Refresh:
 		if a.anonymous {
 			return err
 		}
-		return c.tries.refresh(c.ctx, a, err)
+		return c.retrier.refresh(c.ctx, a, err)
 	case retry.Again:
-		return c.tries.again(c.ctx, class, a, err)
+		return c.retrier.again(c.ctx, class, a, err)
 	case retry.Return:
-		if class == retry.Closed && c.safety == retry.Mutating && ev.Sent {
+		if class == retry.Closed && c.properties.safety == retry.Mutating && ev.Sent {
 			return c.unknown(a, err)
 		}
 	}
 	return err
 }
 
-// unknown says that the call may have been executed. An error of the server's
-// own that says so already stays as it is, because programs compare it.
+// unknown says that the call may have been executed. An error of the server's own that says
+// so already stays as it is, because programs compare it.
 func (c *call) unknown(a *attempt, err error) error {
-	c.tries.observer.OutcomeUnknown(observe.UnknownOutcome{
-		Method: c.tries.method, Endpoint: c.tries.name(a.endpoint()), Err: err,
-	})
+	r := &c.retrier
+	r.c.observer.OutcomeUnknown(observe.UnknownOutcome{Method: r.method, Endpoint: r.c.name(a.endpoint()), Err: err})
 	var known rpctypes.EtcdError
 	if errors.As(rpctypes.Error(err), &known) && retry.OutcomeOf(err) == retry.OutcomeUnknown {
 		return err
 	}
-	return &retry.UnknownOutcomeError{Method: c.tries.method, Err: err}
+	return &retry.UnknownOutcomeError{Method: r.method, Err: err}
 }

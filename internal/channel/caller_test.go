@@ -1,9 +1,9 @@
 package channel
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,11 +51,12 @@ func (c *scriptedConn) Invoke(ctx context.Context, _ string, _, _ any, _ ...grpc
 	o := c.script[min(c.calls, len(c.script)-1)]
 	c.calls++
 	a := attemptFrom(ctx)
-	if o.picked {
-		a.picked.Store(cmp.Or(o.ep, noEndpoint))
-	}
-	if o.sent {
-		a.maySent.Store(1)
+	switch {
+	case !o.picked:
+	case o.sent:
+		_ = a.Picked(o.ep)
+	default:
+		a.NotPicked()
 	}
 	if c.during != nil {
 		c.during(ctx)
@@ -63,13 +64,13 @@ func (c *scriptedConn) Invoke(ctx context.Context, _ string, _, _ any, _ ...grpc
 	return o.err
 }
 
-func newTestCaller(conn grpc.ClientConnInterface, config *retry.Config) *caller {
-	s := newShared(Config{
+func newTestCaller(conn grpc.ClientConnInterface, config *retry.Config) *Caller {
+	client := newClient(Config{
 		Retry:  config,
 		Login:  func() Login { return Login{} },
 		Logger: zap.NewNop,
 	})
-	return &caller{shared: s, conn: conn, width: func() int { return 3 }}
+	return client.newCaller(conn, func() int { return 3 })
 }
 
 func TestWriteIsSentAgainOnlyIfItNeverLeft(t *testing.T) {
@@ -120,7 +121,7 @@ func isUnknown(code codes.Code) func(*testing.T, error) {
 	}
 }
 
-func rangeOn(ctx context.Context, c *caller) error {
+func rangeOn(ctx context.Context, c *Caller) error {
 	return c.Invoke(ctx, pb.KV_Range_FullMethodName, &pb.RangeRequest{}, &pb.RangeResponse{})
 }
 
@@ -188,38 +189,53 @@ func TestMaxAttempts(t *testing.T) {
 	})
 }
 
-func TestTrailRemembersAnAmbiguousAttempt(t *testing.T) {
-	revoke := func(t *testing.T, script ...outcome) (*Trail, error) {
-		conn := &scriptedConn{script: script}
-		ctx, trail := WithTrail(t.Context())
-		return trail, newTestCaller(conn, nil).Invoke(ctx, pb.Lease_LeaseRevoke_FullMethodName, &pb.LeaseRevokeRequest{ID: 1}, &pb.LeaseRevokeResponse{})
+func TestAmbiguousAttemptIsReported(t *testing.T) {
+	revoke := func(t *testing.T, script ...outcome) (ambiguous bool, err error) {
+		var reported atomic.Bool
+		err = newTestCaller(&scriptedConn{script: script}, nil).Invoke(t.Context(), pb.Lease_LeaseRevoke_FullMethodName,
+			&pb.LeaseRevokeRequest{ID: 1}, &pb.LeaseRevokeResponse{}, ReportAmbiguous(&reported))
+		return reported.Load(), err
 	}
 	synctest.Test(t, func(t *testing.T) {
-		trail, err := revoke(t, broken, answered(rpctypes.ErrGRPCLeaseNotFound))
+		ambiguous, err := revoke(t, broken, answered(rpctypes.ErrGRPCLeaseNotFound))
 		assert.Equal(t, rpctypes.ErrGRPCLeaseNotFound, err)
-		assert.True(t, trail.Ambiguous())
+		assert.True(t, ambiguous)
 
-		trail, err = revoke(t, unsent, answered(rpctypes.ErrGRPCLeaseNotFound))
+		ambiguous, err = revoke(t, unsent, answered(rpctypes.ErrGRPCLeaseNotFound))
 		assert.Equal(t, rpctypes.ErrGRPCLeaseNotFound, err)
-		assert.False(t, trail.Ambiguous())
+		assert.False(t, ambiguous)
 	})
 }
 
-// An outage must not become a storm: once failures outweigh successes, a
-// waiting call makes about one attempt per maximum backoff.
-func TestOutageIsNotAStorm(t *testing.T) {
+// In sustained overload the budget bounds the attempts of all calls together, whatever
+// their deadlines.
+func TestRetryBudgetBindsInOverload(t *testing.T) {
+	for _, timeout := range []time.Duration{250 * time.Millisecond, 2 * time.Second, time.Minute} {
+		t.Run(timeout.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conn := &scriptedConn{script: []outcome{answered(rpctypes.ErrGRPCRequestTooManyRequests)}}
+				c := newTestCaller(conn, nil)
+				const calls = 200
+				for range calls {
+					ctx, cancel := context.WithTimeout(t.Context(), timeout)
+					require.Error(t, c.Invoke(ctx, pb.KV_Put_FullMethodName, &pb.PutRequest{}, &pb.PutResponse{}))
+					cancel()
+				}
+				assert.LessOrEqual(t, conn.calls, calls*12/10)
+			})
+		})
+	}
+}
+
+// A connection that is lost under a call is no overload: going elsewhere costs nothing.
+func TestFailoverIsFreeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		config := retry.DefaultConfig()
-		conn := &scriptedConn{script: []outcome{answered(rpctypes.ErrGRPCNoLeader)}}
-		c := newTestCaller(conn, config)
-		for range 10 { // exhausts the budget
-			_ = rangeOn(t.Context(), c)
+		conn := &scriptedConn{}
+		c := newTestCaller(conn, nil)
+		for range 100 {
+			conn.script, conn.calls = []outcome{broken, success}, 0
+			require.NoError(t, rangeOn(t.Context(), c))
 		}
-		require.True(t, c.budget.Throttled())
-		before := conn.calls
-		_ = rangeOn(t.Context(), c)
-		most := int(patience/(config.PolicyFor(pb.KV_Range_FullMethodName).MaxBackoff/2)) + 1
-		assert.LessOrEqual(t, conn.calls-before, most)
 	})
 }
 
@@ -258,6 +274,6 @@ func TestNothingIsPickedForAnAttemptThatIsOver(t *testing.T) {
 	a.NotPicked() // it was queued
 	require.False(t, a.evidence("").Sent)
 	_, err := p.pickFor(a)
-	assert.Equal(t, errOver, err)
+	assert.Equal(t, codes.Canceled, status.Code(err))
 	assert.False(t, a.evidence("").Sent)
 }

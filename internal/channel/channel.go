@@ -6,12 +6,14 @@
 package channel
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/zap"
@@ -59,6 +61,15 @@ type Config struct {
 	// is read here, unless Balancing names a strategy.
 	ServiceConfig string
 
+	// DisableHealthSharing keeps what the channel knows of its endpoints to itself.
+	DisableHealthSharing bool
+	// DisableProbes switches probes off, and what follows from them: nothing is ejected or
+	// cut because it is silent.
+	DisableProbes bool
+	// WriteStallTimeout is that of balancer.Options, and for writes that were lost with
+	// their leader.
+	WriteStallTimeout time.Duration
+
 	// Observer is told what the channel does; nil for nobody.
 	Observer observe.Observer
 
@@ -74,14 +85,15 @@ type Config struct {
 
 // Channel carries the calls of one client to its current endpoints.
 type Channel struct {
-	*caller
+	*Caller
 	conn     *grpc.ClientConn
 	resolver *endpointResolver
-	streams  *Streams
+	streams  *Caller
 	options  []grpc.DialOption
 	single   singles
 	names    *names
 	security *security
+	sharing  *sharing
 
 	mu        sync.RWMutex
 	endpoints []string
@@ -101,51 +113,44 @@ func New(cfg Config) (*Channel, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newShared(cfg)
-	c := &Channel{names: new(names), security: newSecurity(cfg), endpoints: slices.Clone(cfg.Endpoints)}
+	c := &Channel{names: new(names), security: newSecurity(cfg), sharing: newSharing(cfg), endpoints: slices.Clone(cfg.Endpoints)}
 	c.names.set(parsed)
-	s.name = c.names.of
-	s.writes = &writes{table: s.table}
-	c.resolver = newResolver(parsed, c.security.tls, serviceConfig, &balancer.Options{
-		Table:    s.table,
-		Prober:   etcdprobe.Prober{},
-		Liveness: etcdprobe.Prober{StatusOnly: true},
-		Judge:    judge,
-		Fault:    isFault,
-		Events:   newEvents(cfg.Observer, c.names),
-	})
-	c.options = dialOptions(cfg, s, parsed)
-	c.conn, err = grpc.NewClient(target(parsed), c.dialWith(c.resolver)...)
+	client := newClient(cfg)
+	client.name = c.names.of
+	c.Caller = client.newCaller(nil, func() int { return c.resolver.width() })
+	c.writes = &writes{monitor: c.monitor, timeout: cmp.Or(cfg.WriteStallTimeout, balancer.DefaultWriteStallTimeout)}
+	c.resolver = newResolver(parsed, c.security.tls, serviceConfig, c.policyOptions(cfg))
+	c.options = dialOptions(cfg, client, c.sharing, parsed)
+	conn, err := grpc.NewClient(target(parsed), c.dialWith(c.resolver)...)
 	if err != nil {
+		c.sharing.close()
 		return nil, err
 	}
-	c.caller = &caller{shared: s, conn: c.conn, width: c.resolver.width}
-	c.streams = newStreams(c.caller)
-	s.tokens.authenticate, s.tokens.secured, s.tokens.name = c.authenticate, c.Secured, c.names.of
-	s.observer.EndpointsSet(shown(parsed))
+	c.conn, c.Caller.conn = conn, conn
+	c.streams = newStreams(c.Caller)
+	client.tokens.authenticate, client.tokens.secured, client.tokens.name = c.authenticate, c.Secured, c.names.of
+	client.observer.EndpointsSet(shown(parsed))
 	return c, nil
 }
 
-func newShared(cfg Config) *shared {
-	config := cfg.Retry
-	if config == nil {
-		config = retry.DefaultConfig()
+// policyOptions returns what the balancer needs to know of etcd.
+func (c *Channel) policyOptions(cfg Config) *balancer.Options {
+	o := &balancer.Options{
+		Shared:            sharedHealth,
+		ShareKey:          c.sharing.key,
+		Classify:          classify,
+		Fault:             isFault,
+		Monitor:           c.monitor,
+		WriteStallTimeout: cfg.WriteStallTimeout,
+		DisableSuspicion:  cfg.DisableProbes,
+		Events:            newEvents(cfg.Observer, c.names),
 	}
-	observer := cfg.Observer
-	if observer == nil {
-		observer = observe.None{}
+	if !cfg.DisableProbes {
+		o.Service = etcdprobe.Service{Header: func(h *pb.ResponseHeader) { c.writes.learnHeader(h) }}
+		o.Liveness = etcdprobe.Liveness{}
+		o.Status = etcdprobe.Status{}
 	}
-	return &shared{
-		config:   config,
-		budget:   retry.NewBudget(config.Throttling),
-		hedges:   retry.NewBudget(config.HedgingThrottling),
-		tokens:   newTokenSource(cfg),
-		log:      cfg.Logger,
-		closed:   make(chan struct{}),
-		table:    health.NewTable(),
-		observer: observer,
-		name:     new(names).of,
-	}
+	return o
 }
 
 func parseAll(endpoints []string) ([]endpoint.Endpoint, error) {
@@ -170,7 +175,7 @@ func (c *Channel) Authenticate(ctx context.Context) error { return c.tokens.ensu
 func (c *Channel) authenticate(ctx context.Context, name, password string) (string, error) {
 	req := &pb.AuthenticateRequest{Name: name, Password: password}
 	resp := new(pb.AuthenticateResponse)
-	if err := c.caller.authenticate(ctx, pb.Auth_Authenticate_FullMethodName, req, resp); err != nil {
+	if err := c.Caller.authenticate(ctx, pb.Auth_Authenticate_FullMethodName, req, resp); err != nil {
 		return "", err
 	}
 	return resp.GetToken(), nil
@@ -179,14 +184,12 @@ func (c *Channel) authenticate(ctx context.Context, name, password string) (stri
 // Conn returns the connection itself. Calls on it are not retried.
 func (c *Channel) Conn() *grpc.ClientConn { return c.conn }
 
-// Over carries calls over a connection to one endpoint that somebody else made,
-// and closes. They have a retry budget of their own: who asks a member in trouble
-// how it is must not slow down calls to the others.
+// Over carries calls over a connection to one endpoint that somebody else made, and closes.
+// They have a retry budget of their own: who asks a member in trouble how it is must not
+// slow down calls to the others. Nor does anything end them early: who names a member waits
+// for that one.
 func (c *Channel) Over(conn grpc.ClientConnInterface) grpc.ClientConnInterface {
-	own := c.ownBudget()
-	// Who names a member waits for that one, whatever the others do.
-	own.writes, own.table = nil, health.NewTable()
-	return &caller{shared: own, conn: conn, width: func() int { return 1 }}
+	return c.newCaller(conn, func() int { return 1 })
 }
 
 // Redact returns endpoints as they may be logged: without the passwords that
@@ -208,7 +211,7 @@ func (c *Channel) Endpoints() []string {
 
 // SetEndpoints replaces the endpoints. Connections to endpoints that stay are
 // kept, those to others end after their last call; who has a stream on one of
-// these hears of it ([Tries.Removed]). Endpoints that cannot be understood are
+// these hears of it ([Retrier.Removed]). Endpoints that cannot be understood are
 // left out, with a warning in the log; with none left, calls wait for the next
 // SetEndpoints.
 func (c *Channel) SetEndpoints(endpoints []string) {
@@ -235,17 +238,17 @@ func (c *Channel) setEndpoints(endpoints []string) {
 	c.resolver.set(parsed)
 }
 
-// Health returns what is known of the endpoints. They have the names by which they
-// are dialled there; [Channel.Statuses] has those that the client was given.
-func (c *Channel) Health() *health.Table { return c.table }
-
 // Statuses returns what is known of each endpoint, under the name that the client was
-// given, without passwords.
+// given, without passwords, in the order of the names.
 func (c *Channel) Statuses() []health.Status {
-	all := c.table.All()
-	for i := range all {
-		all[i].Endpoint = c.names.ofAddress(all[i].Endpoint)
+	eps := c.monitor.Endpoints()
+	all := make([]health.Status, 0, len(eps))
+	for _, ep := range eps {
+		s := *ep.Health()
+		s.Endpoint = c.names.of(ep)
+		all = append(all, s)
 	}
+	slices.SortFunc(all, func(a, b health.Status) int { return cmp.Compare(a.Endpoint, b.Endpoint) })
 	return all
 }
 
@@ -257,6 +260,7 @@ func (c *Channel) Close() error {
 		close(c.closed)
 		c.single.close()
 		err = c.conn.Close()
+		c.sharing.close()
 		c.observer.EndpointsSet(nil)
 	})
 	return err

@@ -164,7 +164,7 @@ func TestEjectionsAreTold(t *testing.T) {
 		defer w.mu.Unlock()
 		require.Len(t, w.ejected, 1)
 		assert.Equal(t, cluster.Member(1).Endpoint(), w.ejected[0].Endpoint)
-		assert.Equal(t, health.NoLeader, w.ejected[0].State)
+		assert.Equal(t, health.Degraded, w.ejected[0].State)
 		require.Len(t, w.readmits, 1)
 		assert.Equal(t, cluster.Member(1).Endpoint(), w.readmits[0].Endpoint)
 		require.Len(t, w.retries, 1)
@@ -219,7 +219,7 @@ func TestObserverOfAChannel(t *testing.T) {
 			assert.Equal(t, health.Serving, s.State)
 			assert.Contains(t, cluster.Endpoints(), s.Endpoint)
 		}
-		assert.Len(t, c.Health().All(), 3)
+		assert.Len(t, c.Statuses(), 3)
 		require.NoError(t, readK(t, c))
 		w.mu.Lock()
 		require.Len(t, w.picks, 1)

@@ -24,10 +24,10 @@ var errDead = errors.New("the endpoint is dead")
 // An attempt that is cut ends at once, for a reason that is not its caller's.
 func TestAnAttemptIsCut(t *testing.T) {
 	put := goPut
-	get := func(ctx context.Context, c *caller) *underWay { return goRange(ctx, c) }
+	get := func(ctx context.Context, c *Caller) *underWay { return goRange(ctx, c) }
 	for _, tt := range []struct {
 		name string
-		call func(context.Context, *caller) *underWay
+		call func(context.Context, *Caller) *underWay
 		sent bool
 		// Whether the call is sent again.
 		again bool
@@ -109,24 +109,24 @@ func TestAttemptsAreReleased(t *testing.T) {
 	require.NoError(t, rangeOn(t.Context(), newTestCaller(conn, nil)))
 	require.Len(t, attempts, 2)
 	for _, a := range attempts {
-		assert.ErrorIs(t, a.Err(), context.Canceled)
-		assert.Equal(t, errOver, a.Picked(noEndpoint))
+		assert.ErrorIs(t, a.ctx.Err(), context.Canceled)
+		assert.Equal(t, codes.Canceled, status.Code(a.Picked(nil)))
 	}
 }
 
 func TestACutStream(t *testing.T) {
 	m := startMember(t, "http://", nil)
 	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}})
-	ctx, tries := withDeadline(t), watchTries(c)
-	ws, err := watch(tries.Track(ctx), c.Streams())
+	ctx, retrier := withDeadline(t), watchRetrier(c)
+	ws, err := watch(ctx, retrier)
 	require.NoError(t, err)
-	tries.opened.Cut(errDead)
+	retrier.opened.Cut(errDead)
 	_, err = ws.Recv()
 	assert.Equal(t, codes.Unavailable, status.Code(err))
 	assert.ErrorContains(t, err, errDead.Error())
-	assert.Equal(t, retry.Ambiguous, tries.classify(ctx, err))
-	require.NoError(t, tries.Next(ctx, err))
-	_, err = watch(tries.Track(ctx), c.Streams())
+	assert.Equal(t, retry.Ambiguous, retrier.classify(ctx, err))
+	require.NoError(t, retrier.Next(ctx, err))
+	_, err = watch(ctx, retrier)
 	require.NoError(t, err)
 }
 
@@ -135,16 +135,16 @@ func TestACutStream(t *testing.T) {
 func TestAnOpenedStreamStays(t *testing.T) {
 	p := newPeers(t, "a", "b")
 	a := p.pick()
-	a.opened.Store(true)
+	a.Pin()
 	_, err := p.pickFor(a)
-	assert.Equal(t, errStays, err)
+	assert.Equal(t, codes.Unavailable, status.Code(err))
 	assert.Equal(t, retry.Ambiguous, retry.Classify(err, retry.Evidence{Sent: true}))
 
 	p.become("a", connectivity.TransientFailure)
 	p.become("b", connectivity.TransientFailure)
 	_, err = p.pickFor(a)
 	require.Error(t, err)
-	_, err = a.outcome("", status.FromContextError(a.Err()).Err())
+	_, err = a.outcome("", status.FromContextError(a.ctx.Err()).Err())
 	assert.Equal(t, codes.Unavailable, status.Code(err))
-	assert.ErrorContains(t, err, status.Convert(errStays).Message())
+	assert.ErrorContains(t, err, "before the server saw the stream")
 }

@@ -2,9 +2,11 @@ package channel
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/endpoint"
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/observe"
 )
@@ -32,12 +34,12 @@ var lanes = [...]observe.Lane{
 
 // Picked implements balancer.Events.
 func (e *events) Picked(ep *balancer.Endpoint, call balancer.Call) {
-	e.observer.Picked(observe.Pick{Endpoint: e.names.of(ep), Method: call.Method, Lane: lanes[call.Lane]})
+	e.observer.Picked(observe.Pick{Endpoint: e.names.of(ep), Method: call.Method, Lane: lanes[call.Conn]})
 }
 
-// Reset implements balancer.Events. That calls and streams ended, their own events
+// Closed implements balancer.Events. That calls and streams ended, their own events
 // tell.
-func (*events) Reset(*balancer.Endpoint, error) {}
+func (*events) Closed(*balancer.Endpoint, error) {}
 
 // Changed implements balancer.Events.
 func (e *events) Changed(ep *balancer.Endpoint, change health.Change) {
@@ -48,12 +50,12 @@ func (e *events) Changed(ep *balancer.Endpoint, change health.Change) {
 	siblings := ep.Siblings()
 	anyFit := false
 	for _, s := range siblings {
-		anyFit = anyFit || isFit(s.State())
+		anyFit = anyFit || s.State().Usable()
 	}
 	for _, s := range siblings {
 		e.update(s, anyFit)
 	}
-	if isGone(ep) {
+	if isRemoved(ep) {
 		delete(e.ejected, ep)
 	}
 }
@@ -63,7 +65,7 @@ func (e *events) Changed(ep *balancer.Endpoint, change health.Change) {
 func (e *events) update(ep *balancer.Endpoint, anyFit bool) {
 	now := time.Now()
 	status := ep.Health()
-	out := anyFit && !isFit(status.State)
+	out := anyFit && !status.State.Usable()
 	since, was := e.ejected[ep]
 	switch {
 	case out && !was:
@@ -75,12 +77,56 @@ func (e *events) update(ep *balancer.Endpoint, anyFit bool) {
 	}
 }
 
-// isFit reports whether endpoints in a state serve calls of every kind.
-func isFit(s health.State) bool {
-	switch s {
-	case health.Unknown, health.Serving, health.Suspected, health.Slow:
-		return true
-	default:
-		return false
+// names are what the client was given for the addresses of its endpoints, as it may
+// be shown. Those of endpoints that were removed are kept: what runs there goes on
+// for a while.
+type names struct {
+	byAddress atomic.Pointer[map[string]string]
+}
+
+// set adds endpoints. It is not called concurrently.
+func (n *names) set(eps []endpoint.Endpoint) {
+	next := make(map[string]string, len(eps))
+	if known := n.byAddress.Load(); known != nil && len(*known) < maxNames {
+		for address, name := range *known {
+			next[address] = name
+		}
 	}
+	for _, ep := range eps {
+		next[ep.Address] = ep.String()
+	}
+	n.byAddress.Store(&next)
+}
+
+// shown returns the names of endpoints as they may be shown, each endpoint once.
+func shown(eps []endpoint.Endpoint) []string {
+	all := make([]string, 0, len(eps))
+	seen := make(map[string]bool, len(eps))
+	for _, ep := range eps {
+		if !seen[ep.Address] {
+			seen[ep.Address] = true
+			all = append(all, ep.String())
+		}
+	}
+	return all
+}
+
+// maxNames bounds the names that are kept by a client whose endpoints come and go.
+const maxNames = 1000
+
+// of returns the name of an endpoint, "" for nil.
+func (n *names) of(ep *balancer.Endpoint) string {
+	if ep == nil {
+		return ""
+	}
+	return n.ofAddress(ep.Address())
+}
+
+func (n *names) ofAddress(address string) string {
+	if known := n.byAddress.Load(); known != nil {
+		if name, ok := (*known)[address]; ok {
+			return name
+		}
+	}
+	return address
 }

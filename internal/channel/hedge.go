@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -54,30 +53,29 @@ type second struct {
 }
 
 var (
-	errOutrun       = errors.New("another endpoint answered first")
-	errNotNeeded    = errors.New("the endpoint that was asked first answered")
-	errSameEndpoint = status.Error(codes.Canceled, "there is no second endpoint for a hedge")
+	errOutrun    = errors.New("another endpoint answered first")
+	errNotNeeded = errors.New("the endpoint that was asked first answered")
 )
 
-// sendHedged sends an attempt that may be hedged, and returns the result that
-// counts.
+// sendHedged sends an attempt that may be hedged, and returns the result that counts.
 func (c *call) sendHedged(a *attempt) error {
-	c.tries.hedges.Success() // another read
+	h := &c.hedging
+	c.retrier.c.hedges.Earn() // another read
 	a.call = c
-	c.mu.Lock()
-	c.primary, c.sent = a, time.Now()
-	c.mu.Unlock()
+	h.mu.Lock()
+	h.primary, h.sent = a, time.Now()
+	h.mu.Unlock()
 
 	err := c.invoke(a)
 
-	c.mu.Lock()
-	s := c.second
-	c.primary, c.second = nil, nil
-	if c.delayed != nil {
-		c.delayed.Stop()
-		c.delayed = nil
+	h.mu.Lock()
+	s := h.second
+	h.primary, h.second = nil, nil
+	if h.delayed != nil {
+		h.delayed.Stop()
+		h.delayed = nil
 	}
-	c.mu.Unlock()
+	h.mu.Unlock()
 	if s == nil {
 		return err
 	}
@@ -85,33 +83,39 @@ func (c *call) sendHedged(a *attempt) error {
 	return c.conclude(a, err, s)
 }
 
-// conclude returns the result of a call whose first attempt has ended and whose
-// second may not have.
+// conclude returns the result of a call whose first attempt has ended and whose second may
+// not have. A hedge that wins costs the budget nothing; one that loses halves what is left,
+// so that hedging ends where it does not help, as when all members are slow.
 func (c *call) conclude(a *attempt, err error, s *second) error {
+	client := c.retrier.c.client
 	if err == nil || c.isFinal(a, err) {
 		s.cancel(errNotNeeded)
+		client.hedges.Halve()
 		return err
 	}
 	select {
 	case <-s.done:
 	case <-c.ctx.Done():
+		client.hedges.Halve()
 		return status.FromContextError(c.ctx.Err()).Err()
-	case <-c.tries.closed:
+	case <-client.closed:
 		return ErrClosed
 	}
 	if s.err != nil {
-		c.tries.avoid(s.endpoint())
+		client.hedges.Halve()
+		c.retrier.avoid(s.endpoint())
 		return err
 	}
+	client.hedges.Refund()
 	moveMessage(c.reply.(proto.Message), s.reply)
-	c.tries.observer.HedgeWon(s.event())
+	client.observer.HedgeWon(s.event())
 	return nil
 }
 
 // isFinal reports whether the error of the first attempt ends the call, whatever
 // the second one brings.
 func (c *call) isFinal(a *attempt, err error) bool {
-	ev, err := a.outcome(c.tries.method, err)
+	ev, err := a.outcome(c.retrier.method, err)
 	class := retry.Classify(err, ev)
 	switch {
 	case class == retry.Ended, class == retry.Closed:
@@ -119,23 +123,24 @@ func (c *call) isFinal(a *attempt, err error) bool {
 	case retry.Decide(class, retry.Repeatable) != retry.Return:
 		return false
 	default:
-		return !c.tries.config.HedgingFor(c.tries.method).NonFatal(retry.CodeOf(err))
+		return !c.retrier.c.config.HedgingFor(c.retrier.method).NonFatal(retry.CodeOf(err))
 	}
 }
 
 // hedge sends the call of an attempt to a second endpoint, if that is allowed.
 func (c *call) hedge(a *attempt) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.primary != a || c.spent || c.delayed != nil {
+	h := &c.hedging
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.primary != a || h.spent || h.delayed != nil {
 		return
 	}
-	policy := c.tries.config.HedgingFor(c.tries.method)
+	policy := c.retrier.c.config.HedgingFor(c.retrier.method)
 	if !policy.Enabled() || !canBeDoubled(c.opts) {
 		return
 	}
-	if wait := policy.HedgingDelay - time.Since(c.sent); wait > 0 {
-		c.delayed = time.AfterFunc(wait, func() { c.hedgeNow(a) })
+	if wait := policy.HedgingDelay - time.Since(h.sent); wait > 0 {
+		h.delayed = time.AfterFunc(wait, func() { c.hedgeNow(a) })
 		return
 	}
 	c.sendSecond(a)
@@ -143,21 +148,22 @@ func (c *call) hedge(a *attempt) {
 
 // hedgeNow is called when the policy's delay is over.
 func (c *call) hedgeNow(a *attempt) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.primary == a && !c.spent {
+	h := &c.hedging
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.primary == a && !h.spent {
 		c.sendSecond(a)
 	}
 }
 
-// sendSecond needs the lock: while it holds it the caller, who may change the
-// request after the call, has not been answered.
+// sendSecond needs the lock: while it holds it the caller, who may change the request after
+// the call, has not been answered.
 func (c *call) sendSecond(a *attempt) {
 	req, ok := c.req.(proto.Message)
 	if !ok {
 		return
 	}
-	if _, ok := c.reply.(proto.Message); !ok || !c.tries.hedges.Take() {
+	if _, ok := c.reply.(proto.Message); !ok || !c.retrier.c.hedges.Take() {
 		return
 	}
 	// The first attempt may be writing to its reply: of that nothing is read but its type.
@@ -167,40 +173,27 @@ func (c *call) sendSecond(a *attempt) {
 		req: proto.Clone(req), reply: reply,
 		opts: slices.Clone(c.opts), done: make(chan struct{}),
 	}
-	s.start(c.ctx, c.traits)
-	s.Observer = s
-	s.Avoid = append(slices.Clone(a.Avoid), s.first)
-	c.spent, c.second = true, s
+	s.Avoid, s.AvoidStrictly = append(slices.Clone(a.Avoid), s.first), true
+	s.start(c.ctx, c.properties)
+	c.hedging.spent, c.hedging.second = true, s
 	go s.run()
 }
 
 func (s *second) run() {
-	t := &s.call.tries
-	s.err = t.conn.Invoke(&s.attempt, t.method, s.req, s.reply, s.opts...)
+	r := &s.call.retrier
+	s.err = r.c.conn.Invoke(s.ctx, r.method, s.req, s.reply, s.opts...)
+	if s.endpoint() != nil {
+		r.c.observer.HedgeSent(s.event())
+	}
 	close(s.done)
 	if s.err == nil {
 		s.rival.cancel(errOutrun)
 	}
 }
 
-// Picked implements balancer.Observer.
-func (s *second) Picked(ep *balancer.Endpoint) error {
-	again := s.endpoint() != nil
-	if err := s.attempt.Picked(ep); err != nil {
-		return err
-	}
-	if ep == s.first {
-		return errSameEndpoint
-	}
-	if !again {
-		s.call.tries.observer.HedgeSent(s.event())
-	}
-	return nil
-}
-
 func (s *second) event() observe.Hedge {
-	t := &s.call.tries
-	return observe.Hedge{Method: t.method, First: t.name(s.first), Second: t.name(s.endpoint())}
+	r := &s.call.retrier
+	return observe.Hedge{Method: r.method, First: r.c.name(s.first), Second: r.c.name(s.endpoint())}
 }
 
 // canBeDoubled reports whether a call with these options can be made twice at the
@@ -209,7 +202,7 @@ func (s *second) event() observe.Hedge {
 func canBeDoubled(opts []grpc.CallOption) bool {
 	for _, opt := range opts {
 		switch opt.(type) {
-		case grpc.EmptyCallOption, grpc.FailFastCallOption, grpc.StaticMethodCallOption,
+		case reportAmbiguous, grpc.EmptyCallOption, grpc.FailFastCallOption, grpc.StaticMethodCallOption,
 			grpc.MaxRecvMsgSizeCallOption, grpc.MaxSendMsgSizeCallOption, grpc.MaxRetryRPCBufferSizeCallOption,
 			grpc.CompressorCallOption, grpc.ContentSubtypeCallOption,
 			grpc.PerRPCCredsCallOption, grpc.AuthorityOverrideCallOption:

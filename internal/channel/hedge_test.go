@@ -23,7 +23,7 @@ import (
 )
 
 // hedgedRead begins a read whose first attempt is overdue.
-func hedgedRead(t *testing.T, c *caller, conn *heldConn) (call *underWay, first, second *held) {
+func hedgedRead(t *testing.T, c *Caller, conn *heldConn) (call *underWay, first, second *held) {
 	t.Helper()
 	call = goRange(t.Context(), c)
 	first = conn.latest(t, 1)
@@ -40,7 +40,7 @@ func TestTheHedgeWins(t *testing.T) {
 		c.observer = w
 		call, first, second := hedgedRead(t, c, conn)
 		assert.Equal(t, conn.endpoints[:1], second.Avoid)
-		assert.Equal(t, first.Class, second.Class)
+		assert.Equal(t, first.Shape, second.Shape)
 		assert.NotSame(t, first.reply, second.reply)
 		assert.NotSame(t, first.req, second.req)
 
@@ -48,7 +48,7 @@ func TestTheHedgeWins(t *testing.T) {
 		require.True(t, call.ended())
 		require.NoError(t, call.err)
 		assert.EqualValues(t, 7, call.reply.Count)
-		assert.Equal(t, errOutrun, context.Cause(first))
+		assert.Equal(t, errOutrun, context.Cause(first.ctx))
 		event := observe.Hedge{Method: pb.KV_Range_FullMethodName, First: "a", Second: "b"}
 		assert.Equal(t, []observe.Hedge{event}, w.sent)
 		assert.Equal(t, []observe.Hedge{event}, w.won)
@@ -68,7 +68,7 @@ func TestTheFirstAttemptWins(t *testing.T) {
 		require.True(t, call.ended())
 		require.NoError(t, call.err)
 		assert.EqualValues(t, 3, call.reply.Count)
-		assert.Equal(t, errNotNeeded, context.Cause(second))
+		assert.Equal(t, errNotNeeded, context.Cause(second.ctx))
 		assert.Empty(t, w.won)
 	})
 }
@@ -154,7 +154,7 @@ func TestCancelEndsAHedgedRead(t *testing.T) {
 		cancel()
 		require.True(t, call.ended())
 		assert.Equal(t, codes.Canceled, status.Code(call.err))
-		assert.Error(t, second.Err())
+		assert.Error(t, second.ctx.Err())
 		assert.Len(t, conn.attempts(), 2)
 	})
 }
@@ -195,34 +195,34 @@ func TestHedgingBudget(t *testing.T) {
 		for range 12 {
 			sent = append(sent, hedged())
 		}
-		assert.Equal(t, []bool{true, true, true, false, true, false, false, false, true, false, false, false}, sent,
-			"three at once, and one in four reads after that")
+		assert.Equal(t, []bool{true, true, false, false, false, true, false, false, false, true, false, false}, sent,
+			"each hedge that loses halves what is left")
 	})
 }
 
 func TestWhatIsNotHedged(t *testing.T) {
 	off, err := retry.ParseServiceConfig(`{"methodConfig": [{"name": [{}], "hedgingPolicy": {"maxAttempts": 1}}]}`)
 	require.NoError(t, err)
-	read := func(c *caller, ctx context.Context, opts ...grpc.CallOption) error {
+	read := func(c *Caller, ctx context.Context, opts ...grpc.CallOption) error {
 		return c.Invoke(ctx, pb.KV_Range_FullMethodName, &pb.RangeRequest{}, &pb.RangeResponse{}, opts...)
 	}
-	call := func(method string, req, reply any) func(*caller, context.Context) error {
-		return func(c *caller, ctx context.Context) error { return c.Invoke(ctx, method, req, reply) }
+	call := func(method string, req, reply any) func(*Caller, context.Context) error {
+		return func(c *Caller, ctx context.Context) error { return c.Invoke(ctx, method, req, reply) }
 	}
 	put := &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{}}}}}
 	for name, tt := range map[string]struct {
 		config *retry.Config
-		call   func(*caller, context.Context) error
+		call   func(*Caller, context.Context) error
 	}{
 		"a put":    {nil, call(pb.KV_Put_FullMethodName, &pb.PutRequest{}, &pb.PutResponse{})},
 		"a txn":    {nil, call(pb.KV_Txn_FullMethodName, put, &pb.TxnResponse{})},
 		"a revoke": {nil, call(pb.Lease_LeaseRevoke_FullMethodName, &pb.LeaseRevokeRequest{}, &pb.LeaseRevokeResponse{})},
 		"a hash":   {nil, call(pb.Maintenance_HashKV_FullMethodName, &pb.HashKVRequest{}, &pb.HashKVResponse{})},
-		"a header for the caller": {nil, func(c *caller, ctx context.Context) error {
+		"a header for the caller": {nil, func(c *Caller, ctx context.Context) error {
 			return read(c, ctx, grpc.WaitForReady(true), grpc.Header(new(metadata.MD)))
 		}},
-		"a peer for the caller": {nil, func(c *caller, ctx context.Context) error { return read(c, ctx, grpc.Peer(new(peer.Peer))) }},
-		"switched off":          {off, func(c *caller, ctx context.Context) error { return read(c, ctx) }},
+		"a peer for the caller": {nil, func(c *Caller, ctx context.Context) error { return read(c, ctx, grpc.Peer(new(peer.Peer))) }},
+		"switched off":          {off, func(c *Caller, ctx context.Context) error { return read(c, ctx) }},
 		"no protobuf":           {nil, call(pb.KV_Range_FullMethodName, &pb.RangeRequest{}, new([]byte))},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -289,8 +289,8 @@ func TestHedgingDelay(t *testing.T) {
 	})
 }
 
-// A hedge that would go to the same endpoint is none.
-func TestNoHedgeToTheSameEndpoint(t *testing.T) {
+// The balancer finds no endpoint for a hedge that could only go to the same one.
+func TestHedgeAvoidsItsFirstEndpointStrictly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newHeldConn("only")
 		w := new(witness)
@@ -299,10 +299,12 @@ func TestNoHedgeToTheSameEndpoint(t *testing.T) {
 		call := goRange(t.Context(), c)
 		first := conn.latest(t, 1)
 		first.Overdue()
-		require.Len(t, conn.attempts(), 1)
+		second := conn.latest(t, 2)
+		assert.True(t, second.AvoidStrictly)
+		assert.Equal(t, conn.endpoints, second.Avoid)
 		first.count(1)
 		require.True(t, call.ended())
-		assert.Empty(t, w.sent)
+		assert.Empty(t, w.won)
 	})
 }
 
@@ -336,8 +338,7 @@ func TestLosersAreNoFailures(t *testing.T) {
 			require.True(t, call.ended())
 			require.NoError(t, call.err)
 		}
-		c.budget.Failure()
-		assert.False(t, c.budget.Throttled())
+		assert.True(t, c.budget.Take())
 	})
 }
 

@@ -21,6 +21,7 @@ import (
 type heldConn struct {
 	grpc.ClientConnInterface
 	endpoints []*balancer.Endpoint
+	entries   []*health.Entry
 
 	mu   sync.Mutex
 	held []*held
@@ -38,7 +39,9 @@ func newHeldConn(endpoints ...string) *heldConn {
 	c := new(heldConn)
 	table := health.NewTable()
 	for _, ep := range endpoints {
-		c.endpoints = append(c.endpoints, balancer.Detached(ep, table.Acquire(ep)))
+		entry := table.Acquire("", ep)
+		c.entries = append(c.entries, entry)
+		c.endpoints = append(c.endpoints, balancer.Detached(ep, entry))
 	}
 	return c
 }
@@ -47,8 +50,8 @@ func (c *heldConn) Invoke(ctx context.Context, method string, req, reply any, _ 
 	h := &held{attempt: attemptFrom(ctx), method: method, req: req, reply: reply, answer: make(chan error, 1)}
 	c.mu.Lock()
 	if len(c.endpoints) > 0 {
-		if err := h.Observer.Picked(c.endpoints[len(c.held)%len(c.endpoints)]); err != nil {
-			h.Observer.Ended(false)
+		if err := h.Picked(c.endpoints[len(c.held)%len(c.endpoints)]); err != nil {
+			h.Ended(false)
 			c.mu.Unlock()
 			return err
 		}
@@ -103,7 +106,7 @@ func (u *underWay) ended() bool {
 }
 
 // goRange begins a read.
-func goRange(ctx context.Context, c *caller, opts ...grpc.CallOption) *underWay {
+func goRange(ctx context.Context, c *Caller, opts ...grpc.CallOption) *underWay {
 	u := &underWay{done: make(chan struct{})}
 	go func() {
 		defer close(u.done)
@@ -113,7 +116,7 @@ func goRange(ctx context.Context, c *caller, opts ...grpc.CallOption) *underWay 
 }
 
 // goCall begins a call of another method.
-func goCall(ctx context.Context, c *caller, method string, req, reply any) *underWay {
+func goCall(ctx context.Context, c *Caller, method string, req, reply any) *underWay {
 	u := &underWay{done: make(chan struct{})}
 	go func() {
 		defer close(u.done)
@@ -122,7 +125,7 @@ func goCall(ctx context.Context, c *caller, method string, req, reply any) *unde
 	return u
 }
 
-func goPut(ctx context.Context, c *caller) *underWay {
+func goPut(ctx context.Context, c *Caller) *underWay {
 	return goCall(ctx, c, pb.KV_Put_FullMethodName, &pb.PutRequest{Key: []byte("k")}, &pb.PutResponse{})
 }
 

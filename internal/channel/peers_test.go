@@ -89,12 +89,12 @@ func (p *peers) pickFor(a *attempt) (gbalancer.PickResult, error) {
 	p.mu.Lock()
 	picker := p.picker
 	p.mu.Unlock()
-	return picker.Pick(gbalancer.PickInfo{FullMethodName: "/s/m", Ctx: a})
+	return picker.Pick(gbalancer.PickInfo{FullMethodName: "/s/m", Ctx: a.ctx})
 }
 
 func newAttempt(t *testing.T) *attempt {
 	a := new(attempt)
-	a.start(t.Context(), traits{})
+	a.start(t.Context(), properties{})
 	t.Cleanup(a.release)
 	return a
 }

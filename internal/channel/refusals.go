@@ -11,14 +11,14 @@ import (
 // that speak for one member alone.
 type refusals struct {
 	endpoints []*balancer.Endpoint
-	unknown   int // refusals of which it is not known whose they are
+	unknown   int // refusals by an unknown endpoint
 }
 
 func (r *refusals) add(ep *balancer.Endpoint) {
 	if ep == nil {
 		r.unknown++
 	} else if !slices.Contains(r.endpoints, ep) {
-		r.endpoints = append(slices.DeleteFunc(r.endpoints, isGone), ep)
+		r.endpoints = append(slices.DeleteFunc(r.endpoints, isRemoved), ep)
 	}
 }
 
@@ -51,10 +51,10 @@ func (r *refusals) complete(ep *balancer.Endpoint, width int, excused func(*bala
 	return len(siblings) > 0
 }
 
-// isGone reports whether an endpoint is no longer one of the client's.
-func isGone(ep *balancer.Endpoint) bool {
+// isRemoved reports whether an endpoint is no longer one of the client's.
+func isRemoved(ep *balancer.Endpoint) bool {
 	select {
-	case <-ep.Gone():
+	case <-ep.Removed():
 		return true
 	default:
 		return false

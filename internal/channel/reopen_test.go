@@ -12,30 +12,30 @@ import (
 )
 
 // worked returns endless Tries with long backoffs, whose latest stream worked and broke.
-func worked(t *testing.T, quiet bool) *Tries {
+func worked(t *testing.T, quiet bool) *Retrier {
 	t.Helper()
-	tries := rangeTries(lazy).Endless()
-	tries.opened = tries.next(newAttempt(t))
-	tries.Progress()
-	tries.opened.idle.Store(quiet)
-	return tries
+	retrier := rangeRetrier(lazy).Endless()
+	retrier.opened = retrier.next(newAttempt(t))
+	retrier.Progress()
+	retrier.opened.quiet.Store(quiet)
+	return retrier
 }
 
 // pauseOf returns how long Next waits.
-func pauseOf(t *testing.T, tries *Tries) time.Duration {
+func pauseOf(t *testing.T, retrier *Retrier) time.Duration {
 	t.Helper()
 	start := time.Now()
-	require.NoError(t, tries.Next(t.Context(), errGone))
+	require.NoError(t, retrier.Next(t.Context(), errGone))
 	return time.Since(start)
 }
 
 func TestStreamThatWorkedIsReopenedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tries := worked(t, false)
-		assert.Zero(t, pauseOf(t, tries))
-		assert.GreaterOrEqual(t, pauseOf(t, tries), 59*time.Second, "the second failure in a row backs off")
-		tries.Progress()
-		assert.Zero(t, pauseOf(t, tries))
+		retrier := worked(t, false)
+		assert.Zero(t, pauseOf(t, retrier))
+		assert.GreaterOrEqual(t, pauseOf(t, retrier), 59*time.Second, "the second failure in a row backs off")
+		retrier.Progress()
+		assert.Zero(t, pauseOf(t, retrier))
 	})
 }
 
@@ -44,60 +44,63 @@ func TestQuietStreamsAreSpread(t *testing.T) {
 		var sum time.Duration
 		for range 100 {
 			pause := pauseOf(t, worked(t, true))
-			assert.Less(t, pause, idleSpread)
+			assert.Less(t, pause, reopenSpread)
 			sum += pause
 		}
-		assert.InDelta(t, idleSpread/2, sum/100, float64(idleSpread/5))
+		assert.InDelta(t, reopenSpread/2, sum/100, float64(reopenSpread/5))
 	})
 }
 
 func TestCutStreamIsNotSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tries := worked(t, true)
-		tries.opened.Cut(errGone)
-		assert.Zero(t, pauseOf(t, tries))
+		retrier := worked(t, true)
+		retrier.opened.Cut(errGone)
+		assert.Zero(t, pauseOf(t, retrier))
 	})
 }
 
 // A server that ends each stream just after it worked is not asked in a tight loop.
 func TestStreamsThatBreakSoonBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tries := worked(t, false)
-		tries.policy = retry.Policy{}
+		retrier := worked(t, false)
+		retrier.policy = retry.Policy{}
 		start, opened := time.Now(), 0
 		for ; opened < 10_000 && time.Since(start) < 10*time.Second; opened++ {
-			pauseOf(t, tries)
-			tries.Progress()
+			pauseOf(t, retrier)
+			retrier.Progress()
 		}
 		assert.Less(t, opened, 3000)
 	})
 }
 
-func TestThrottledStreamsBackOff(t *testing.T) {
+// A stream that finds the budget used up waits for it, but for seconds and not for ever.
+func TestStreamsWithoutBudgetBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tries := worked(t, false)
-		tries.width = func() int { return 1 }
-		for range 100 {
-			tries.budget.Failure()
+		retrier := worked(t, false)
+		for retrier.c.budget.Take() {
 		}
-		assert.Greater(t, pauseOf(t, tries), 29*time.Second)
+		assert.Zero(t, pauseOf(t, retrier), "it worked")
+		retrier.lost = true
+		pause := pauseOf(t, retrier)
+		assert.GreaterOrEqual(t, pause, 3*throttledBackoff/2)
+		assert.LessOrEqual(t, pause, 5*throttledBackoff)
 	})
 }
 
 func TestWakeEndsTheSpread(t *testing.T) {
 	for _, when := range []struct {
 		name string
-		wake func(*Tries)
+		wake func(*Retrier)
 	}{
-		{"during it", func(tries *Tries) { time.AfterFunc(time.Nanosecond, tries.Wake) }},
-		{"before it", (*Tries).Wake},
+		{"during it", func(retrier *Retrier) { time.AfterFunc(time.Nanosecond, retrier.Wake) }},
+		{"before it", (*Retrier).Wake},
 	} {
 		t.Run(when.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				for range 20 {
-					tries := worked(t, true)
-					when.wake(tries)
-					assert.LessOrEqual(t, pauseOf(t, tries), time.Nanosecond)
+					retrier := worked(t, true)
+					when.wake(retrier)
+					assert.LessOrEqual(t, pauseOf(t, retrier), time.Nanosecond)
 				}
 			})
 		})
@@ -109,21 +112,21 @@ func TestWakeIsForgottenWhenAStreamWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var longest time.Duration
 		for range 20 {
-			tries := rangeTries(lazy).Endless()
-			tries.Wake()
-			tries.opened = tries.next(newAttempt(t))
-			tries.Progress()
-			tries.opened.idle.Store(true)
-			longest = max(longest, pauseOf(t, tries))
+			retrier := rangeRetrier(lazy).Endless()
+			retrier.Wake()
+			retrier.opened = retrier.next(newAttempt(t))
+			retrier.Progress()
+			retrier.opened.quiet.Store(true)
+			longest = max(longest, pauseOf(t, retrier))
 		}
-		assert.Greater(t, longest, idleSpread/2)
+		assert.Greater(t, longest, reopenSpread/2)
 	})
 }
 
 func TestWakeEndsNoBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tries := failing(t)
-		time.AfterFunc(time.Second, tries.Wake)
-		assert.GreaterOrEqual(t, pauseOf(t, tries), 59*time.Second)
+		retrier := failing(t)
+		time.AfterFunc(time.Second, retrier.Wake)
+		assert.GreaterOrEqual(t, pauseOf(t, retrier), 59*time.Second)
 	})
 }

@@ -10,45 +10,45 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// NewStream opens a stream with the token of the client, which is fetched if
-// there is none but not for every stream. It is not retried: what a broken
-// stream has delivered, and where to go on, only its owner knows, see [Tries].
-//
-// The owner reads the stream until RecvMsg fails, or ends its context.
-func (c *caller) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	return c.openStream(ctx, method, c.traitsOf(method, nil), func(a *attempt) (grpc.ClientStream, error) {
-		cs, err := c.conn.NewStream(a, desc, method, opts...)
-		a.opened.Store(true)
-		return cs, err
-	})
+// Streams returns what carries the client's long-lived streams, the same each time. They
+// share a retry budget, which is not that of the calls: a stream that is refused for as long
+// as it is tried must not make calls wait that others would serve, and failing calls must
+// not hold up the stream that keeps leases alive. Which connections carry them is the
+// balancer's to say ([balancer.Streams]).
+func (c *Channel) Streams() *Caller { return c.streams }
+
+func newStreams(calls *Caller) *Caller {
+	own := *calls
+	// A client has one or two streams, and many calls.
+	throttling := calls.config.Throttling
+	throttling.MaxTokens /= 2
+	own.budget = retry.NewBudget(throttling)
+	own.class = balancer.Streams
+	return &own
 }
 
-func (s *shared) openStream(ctx context.Context, method string, t traits, newStream func(*attempt) (grpc.ClientStream, error)) (grpc.ClientStream, error) {
-	if err := s.tokens.ensure(ctx); err != nil {
+// openStream opens a stream, with a token that is fetched if there is none, but not for
+// every stream.
+func (c *client) openStream(ctx context.Context, a *attempt, method string, p properties, newStream func(*attempt) (grpc.ClientStream, error)) (grpc.ClientStream, error) {
+	if err := c.tokens.ensure(ctx); err != nil {
 		return nil, err
 	}
-	a := new(attempt)
-	if tries, ok := ctx.Value(triesKey{}).(*Tries); ok {
-		tries.opened = tries.next(a)
-		if tries.leaderless {
-			t.need = balancer.Local
-		}
-	}
-	a.start(ctx, t)
+	a.start(ctx, p)
 	cs, err := newStream(a)
+	a.Pin()
 	if err != nil {
 		_, err = a.outcome(method, err)
 		a.release()
 		return nil, err
 	}
-	opened := &stream{ClientStream: cs, method: method, attempt: a, tokens: s.tokens}
-	opened.watchFlow()
-	context.AfterFunc(a.Context, opened.end)
+	opened := &stream{ClientStream: cs, method: method, attempt: a, tokens: c.tokens}
+	opened.track()
+	context.AfterFunc(a.ctx, opened.end)
 	return opened, nil
 }
 
-// stream has the balancer watch its rhythm, and forgets the token that its server
-// refuses, so that the stream which its owner opens next has a new one.
+// stream has the balancer watch its silence, and forgets the token that its server refuses,
+// so that the stream which its owner opens next has a new one.
 type stream struct {
 	grpc.ClientStream
 	method  string
@@ -56,10 +56,9 @@ type stream struct {
 	tokens  *tokenSource
 	settled bool // a message has come: grpc does not move the stream any more
 
-	mu    sync.Mutex
-	ended bool
-	at    *balancer.Endpoint
-	flow  *balancer.Flow // on at; nil if it is not known where the stream went
+	mu      sync.Mutex
+	ended   bool
+	tracked *balancer.Stream // nil if it is not known where the stream went
 }
 
 func (s *stream) RecvMsg(m any) error {
@@ -81,35 +80,35 @@ func (s *stream) RecvMsg(m any) error {
 func (s *stream) heard() {
 	if !s.settled {
 		s.settled = true
-		s.watchFlow()
+		s.track()
 	}
-	if s.flow != nil {
-		s.flow.Heard()
+	if s.tracked != nil {
+		s.tracked.Heard()
 	}
 }
 
-// watchFlow sees to it that the rhythm is watched of the endpoint that the stream
-// went to. That of a user's own stream can change until the first message has come.
-func (s *stream) watchFlow() {
+// track has the balancer watch the stream where it is. A user's own stream can change its
+// endpoint until the first message has come.
+func (s *stream) track() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ep := s.attempt.endpoint()
-	if s.ended || ep == nil || ep == s.at {
+	if s.ended || ep == nil || s.tracked != nil && s.tracked.Endpoint() == ep {
 		return
 	}
-	if s.flow != nil {
-		s.flow.Close()
+	if s.tracked != nil {
+		s.tracked.Close()
 	}
-	s.at, s.flow = ep, ep.OpenFlow(s.attempt.Lane, s.attempt.Cut)
+	s.tracked = s.attempt.OpenStream(s.attempt.Cut)
 }
 
 // end is called when the stream has ended, or its context has.
 func (s *stream) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.flow != nil && !s.ended {
-		s.attempt.idle.Store(s.flow.Idle())
-		s.flow.Close()
+	if s.tracked != nil && !s.ended {
+		s.attempt.quiet.Store(s.tracked.Quiet())
+		s.tracked.Close()
 	}
 	s.ended = true
 }

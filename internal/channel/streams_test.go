@@ -60,11 +60,11 @@ func await(t *testing.T, ch <-chan struct{}) {
 	}
 }
 
-func watchTries(c *Channel) *Tries {
-	return c.Streams().Tries(pb.Watch_Watch_FullMethodName).Endless()
+func watchRetrier(c *Channel) *Retrier {
+	return c.Streams().Retrier(pb.Watch_Watch_FullMethodName).Endless()
 }
 
-func TestStreamsHaveConnectionsOfTheirOwn(t *testing.T) {
+func TestStreamsShareTheConnectionOfCalls(t *testing.T) {
 	m := startMember(t, "http://", nil)
 	m.accepts = func(token string) bool { return token == "alice-1" }
 	var opened atomic.Int32
@@ -78,7 +78,7 @@ func TestStreamsHaveConnectionsOfTheirOwn(t *testing.T) {
 	})
 	require.NoError(t, get(t, c))
 	require.NoError(t, get(t, c))
-	assert.EqualValues(t, 1, m.accepted.Load(), "no stream, no connection")
+	assert.EqualValues(t, 1, m.accepted.Load())
 
 	ctx := withDeadline(t)
 	for range 3 {
@@ -86,8 +86,8 @@ func TestStreamsHaveConnectionsOfTheirOwn(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, get(t, c))
-	assert.EqualValues(t, 2, m.accepted.Load())
-	assert.Equal(t, 2, m.connections(), "calls used one, streams the other")
+	assert.EqualValues(t, 1, m.accepted.Load())
+	assert.Equal(t, 1, m.connections())
 	assert.Equal(t, 1, m.authenticates, "one token for both")
 	assert.EqualValues(t, 3, opened.Load(), "the user's options hold for both")
 }
@@ -95,11 +95,11 @@ func TestStreamsHaveConnectionsOfTheirOwn(t *testing.T) {
 func TestSetEndpointsMovesStreams(t *testing.T) {
 	a, b := startMember(t, "http://", nil), startMember(t, "http://", nil)
 	c := newTestChannel(t, Config{Endpoints: []string{a.endpoint}})
-	ctx, tries := withDeadline(t), watchTries(c)
-	onA, err := watch(tries.Track(ctx), c.Streams())
+	ctx, retrier := withDeadline(t), watchRetrier(c)
+	onA, err := watch(ctx, retrier)
 	require.NoError(t, err)
 	require.Equal(t, a.endpoint, servedBy(t, onA))
-	removed := tries.Removed()
+	removed := retrier.Removed()
 
 	c.SetEndpoints([]string{b.endpoint, a.endpoint})
 	require.Eventually(t, func() bool { return get(t, c) == nil && b.connections() > 0 }, 5*time.Second, time.Millisecond)
@@ -112,11 +112,11 @@ func TestSetEndpointsMovesStreams(t *testing.T) {
 	c.SetEndpoints([]string{b.endpoint})
 	await(t, removed)
 	require.NoError(t, answer(onA), "whoever has a stream leaves it when it suits them")
-	onB, err := watch(tries.Track(ctx), c.Streams())
+	onB, err := watch(ctx, retrier)
 	require.NoError(t, err)
 	assert.Equal(t, b.endpoint, servedBy(t, onB))
 
-	removed = tries.Removed()
+	removed = retrier.Removed()
 	c.SetEndpoints(nil)
 	await(t, removed)
 }
@@ -134,11 +134,11 @@ func TestEndpointsSetBeforeTheFirstStream(t *testing.T) {
 func TestRemovedIsNilForAStreamThatIsNotTracked(t *testing.T) {
 	m := startMember(t, "http://", nil)
 	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}})
-	tries := watchTries(c)
-	assert.Nil(t, tries.Removed())
+	retrier := watchRetrier(c)
+	assert.Nil(t, retrier.Removed())
 	_, err := watch(withDeadline(t), c.Streams())
 	require.NoError(t, err)
-	assert.Nil(t, tries.Removed())
+	assert.Nil(t, retrier.Removed())
 }
 
 // A stream that asks for a leader goes round all members, and one that does not
@@ -152,15 +152,15 @@ func TestStreamOnAClusterWithoutLeader(t *testing.T) {
 			eps = append(eps, m.endpoint)
 		}
 		c := newTestChannel(t, Config{Endpoints: eps})
-		ctx, tries := withDeadline(t), watchTries(c)
+		ctx, retrier := withDeadline(t), watchRetrier(c)
 		requiring := metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
 		refusals := 0
-		for ; !tries.Leaderless(); refusals++ {
-			_, err := watch(tries.Track(requiring), c.Streams())
+		for ; !retrier.Leaderless(); refusals++ {
+			_, err := watch(requiring, retrier)
 			require.Equal(t, rpctypes.ErrGRPCNoLeader, err)
-			require.NoError(t, tries.Next(ctx, err))
+			require.NoError(t, retrier.Next(ctx, err))
 		}
-		_, err := watch(tries.Track(ctx), c.Streams())
+		_, err := watch(ctx, retrier)
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, refusals, members)
 	}
@@ -172,12 +172,12 @@ func TestStreamOnTheLastMember(t *testing.T) {
 	m := startMember(t, "http://", nil)
 	m.leader.Store(false)
 	c := newTestChannel(t, Config{Endpoints: []string{"127.0.0.1:1", m.endpoint, "127.0.0.1:2"}})
-	ctx, tries := withDeadline(t), watchTries(c)
+	ctx, retrier := withDeadline(t), watchRetrier(c)
 	requiring := metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
-	for !tries.Leaderless() {
-		_, err := watch(tries.Track(requiring), c.Streams())
+	for !retrier.Leaderless() {
+		_, err := watch(requiring, retrier)
 		require.Equal(t, rpctypes.ErrGRPCNoLeader, err)
-		require.NoError(t, tries.Next(ctx, err))
+		require.NoError(t, retrier.Next(ctx, err))
 	}
 }
 
@@ -190,16 +190,17 @@ func TestStreamAvoidsTheMemberThatFailedIt(t *testing.T) {
 		return a.connections() > 0 && b.connections() > 0
 	}, 5*time.Second, time.Millisecond)
 	for range 20 {
-		tries := watchTries(c)
+		retrier := watchRetrier(c)
 		var last string
 		for _, avoids := range []bool{false, true, false} {
-			ws, err := watch(tries.Track(ctx), c.Streams())
+			ws, err := watch(ctx, retrier)
 			require.NoError(t, err)
 			if avoids {
 				assert.NotEqual(t, last, servedBy(t, ws))
 			}
 			last = servedBy(t, ws)
-			require.NoError(t, tries.Next(ctx, errGone))
+			c.Streams().budget.Refund()
+			require.NoError(t, retrier.Next(ctx, errGone))
 		}
 	}
 }
@@ -211,14 +212,14 @@ func TestStreamDoesNotWaitForAConnectionBeingMade(t *testing.T) {
 	require.NoError(t, err)
 	defer silent.Close()
 	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint, silent.Addr().String()}})
-	ctx, tries := withDeadline(t), watchTries(c)
+	ctx, retrier := withDeadline(t), watchRetrier(c)
 	start := time.Now()
 	for range 3 {
-		ws, err := watch(tries.Track(ctx), c.Streams())
+		ws, err := watch(ctx, retrier)
 		require.NoError(t, err)
 		require.Equal(t, m.endpoint, servedBy(t, ws))
-		require.NoError(t, tries.Next(ctx, rpctypes.ErrGRPCNoLeader))
-		require.False(t, tries.Leaderless(), "the other may have a leader")
+		require.NoError(t, retrier.Next(ctx, rpctypes.ErrGRPCNoLeader))
+		require.False(t, retrier.Leaderless(), "the other may have a leader")
 	}
 	assert.Less(t, time.Since(start), minConnectTimeout)
 }
@@ -226,15 +227,15 @@ func TestStreamDoesNotWaitForAConnectionBeingMade(t *testing.T) {
 func TestCloseEndsStreams(t *testing.T) {
 	m := startMember(t, "http://", nil)
 	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}})
-	ctx, tries := withDeadline(t), watchTries(c)
-	ws, err := watch(tries.Track(ctx), c.Streams())
+	ctx, retrier := withDeadline(t), watchRetrier(c)
+	ws, err := watch(ctx, retrier)
 	require.NoError(t, err)
-	removed := tries.Removed()
+	removed := retrier.Removed()
 	require.NoError(t, c.Close())
 	await(t, removed)
 	_, err = ws.Recv()
 	assert.Equal(t, codes.Canceled, status.Code(err))
-	assert.Equal(t, err, tries.Next(ctx, err), "there is nothing to open it over")
+	assert.Equal(t, err, retrier.Next(ctx, err), "there is nothing to open it over")
 	_, err = watch(ctx, c.Streams())
 	assert.Equal(t, ErrClosed, err)
 	assert.Equal(t, ErrClosed, get(t, c.Streams()))
@@ -247,21 +248,18 @@ func TestCloseBeforeTheFirstStream(t *testing.T) {
 	assert.Equal(t, ErrClosed, err)
 }
 
-// A stream that is refused for ever must not slow down calls, nor calls it;
-// and one that delivers pays its failures back.
+// A stream that is refused for ever must not slow down calls, nor calls it; and one that
+// delivers earns its retries.
 func TestStreamsHaveABudgetOfTheirOwn(t *testing.T) {
 	c := newTestChannel(t, Config{Endpoints: []string{"127.0.0.1:1"}})
-	tries := watchTries(c)
-	for range 100 {
-		tries.fail(nil, errGone, time.Now())
+	for c.Streams().budget.Take() {
 	}
-	assert.True(t, c.Streams().budget.Throttled())
-	assert.False(t, c.budget.Throttled())
-
-	for range 1000 {
-		tries.Progress()
+	assert.True(t, c.budget.Take())
+	retrier := watchRetrier(c)
+	for range 10 {
+		retrier.Progress()
 	}
-	assert.False(t, c.Streams().budget.Throttled())
+	assert.True(t, c.Streams().budget.Take())
 }
 
 func TestStreamsEndWithTheConnectionThatTheUserClosed(t *testing.T) {

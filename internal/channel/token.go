@@ -68,7 +68,7 @@ type tokenSource struct {
 	current atomic.Pointer[token] // nil when there is none, or it was refused
 
 	mu      sync.Mutex
-	pending *tokenFetch // the fetch under way, if there is one
+	pending *tokenFetch // the fetch in progress, if there is one
 }
 
 func newTokenSource(cfg Config) *tokenSource {
@@ -166,7 +166,7 @@ func (s *tokenSource) drop(used *token) {
 	}
 }
 
-// fetch joins the fetch under way for the login, or starts one. One caller's end
+// fetch joins the fetch in progress for the login, or starts one. One caller's end
 // never fails another's fetch. It reports whether the login changed meanwhile.
 func (s *tokenSource) fetch(ctx context.Context, login Login) (superseded bool, err error) {
 	s.mu.Lock()
@@ -279,7 +279,7 @@ func (c *Channel) Invoke(ctx context.Context, method string, req, reply any, opt
 	if err := c.tokens.ensure(ctx); err != nil {
 		return err
 	}
-	return c.caller.Invoke(ctx, method, req, reply, opts...)
+	return c.Caller.Invoke(ctx, method, req, reply, opts...)
 }
 
 var _ credentials.PerRPCCredentials = (*tokenSource)(nil)

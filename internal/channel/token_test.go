@@ -186,7 +186,9 @@ func TestCertificateClientRepeatsWhileUsersChange(t *testing.T) {
 func TestAuthenticateCarriesNoToken(t *testing.T) {
 	s := newTestTokens(&authServer{}, alice)
 	require.NoError(t, s.ensure(t.Context()))
-	md, err := s.GetRequestMetadata(&attempt{Context: t.Context(), anonymous: true})
+	a := newAttempt(t)
+	a.anonymous = true
+	md, err := s.GetRequestMetadata(a.ctx)
 	require.NoError(t, err)
 	assert.NotContains(t, md, rpctypes.TokenFieldNameGRPC)
 }
@@ -215,13 +217,13 @@ func TestDisown(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newTestTokens(&authServer{}, tt.login)
 			s.current.Store(own)
-			c := &caller{shared: &shared{config: retry.DefaultConfig(), tokens: s}}
-			tries := c.Tries(pb.Watch_Watch_FullMethodName)
+			c := &Caller{client: &client{config: retry.DefaultConfig(), tokens: s}}
+			retrier := c.Retrier(pb.Watch_Watch_FullMethodName)
 			if tt.used != nil {
-				tries.opened = &attempt{Context: t.Context()}
-				tries.opened.token.Store(tt.used)
+				retrier.opened = newAttempt(t)
+				retrier.opened.token.Store(tt.used)
 			}
-			assert.Equal(t, tt.want, tries.Disown(tt.refusal))
+			assert.Equal(t, tt.want, retrier.InvalidateToken(tt.refusal))
 			assert.Equal(t, tt.kept, s.current.Load() == own)
 		})
 	}

@@ -12,7 +12,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 
-	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -20,27 +19,22 @@ import (
 var lazy = retry.Policy{InitialBackoff: time.Minute, MaxBackoff: time.Minute, Jitter: 0.01}
 
 // improve has an endpoint serve again.
-func improve(t *health.Table) {
-	ep := t.Acquire("a")
-	defer ep.Release()
-	ep.Note(health.Evidence{Kind: health.Refusing, At: time.Now()})
-	ep.Note(health.Evidence{Kind: health.Served, At: time.Now()})
-}
+func improve(c *Caller) { c.monitor.NotifyImproved() }
 
 // failing returns the Tries of endless work that has failed once, and has long pauses.
-func failing(t *testing.T) *Tries {
+func failing(t *testing.T) *Retrier {
 	t.Helper()
-	tries := rangeTries(lazy).Endless()
-	require.NoError(t, tries.Next(t.Context(), errGone))
-	return tries
+	retrier := rangeRetrier(lazy).Endless()
+	require.NoError(t, retrier.Next(t.Context(), errGone))
+	return retrier
 }
 
 func TestAPauseEndsWhenAnEndpointImproves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tries := failing(t)
-		time.AfterFunc(700*time.Millisecond, func() { improve(tries.table) })
+		retrier := failing(t)
+		time.AfterFunc(700*time.Millisecond, func() { improve(retrier.c) })
 		start := time.Now()
-		require.NoError(t, tries.Next(t.Context(), rpctypes.ErrGRPCNoLeader))
+		require.NoError(t, retrier.Next(t.Context(), rpctypes.ErrGRPCNoLeader))
 		assert.GreaterOrEqual(t, time.Since(start), 700*time.Millisecond)
 		assert.LessOrEqual(t, time.Since(start), 700*time.Millisecond+wakeSpread)
 	})
@@ -49,12 +43,12 @@ func TestAPauseEndsWhenAnEndpointImproves(t *testing.T) {
 // What improved while the attempt was under way that failed is not missed.
 func TestAnImprovementDuringAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tries := failing(t)
+		retrier := failing(t)
 		time.Sleep(wakeSpacing)
-		tries.next(newAttempt(t))
-		improve(tries.table)
+		retrier.next(newAttempt(t))
+		improve(retrier.c)
 		start := time.Now()
-		require.NoError(t, tries.Next(t.Context(), rpctypes.ErrGRPCNoLeader))
+		require.NoError(t, retrier.Next(t.Context(), rpctypes.ErrGRPCNoLeader))
 		assert.LessOrEqual(t, time.Since(start), wakeSpread)
 	})
 }
@@ -62,7 +56,7 @@ func TestAnImprovementDuringAnAttempt(t *testing.T) {
 // An endpoint that comes and goes does not make a storm of the calls that wait.
 func TestEndpointsThatComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tries := rangeTries(lazy).Endless()
+		retrier := rangeRetrier(lazy).Endless()
 		stop := make(chan struct{})
 		go func() {
 			tick := time.NewTicker(5 * time.Millisecond)
@@ -70,7 +64,7 @@ func TestEndpointsThatComeAndGo(t *testing.T) {
 			for {
 				select {
 				case <-tick.C:
-					improve(tries.table)
+					improve(retrier.c)
 				case <-stop:
 					return
 				}
@@ -78,8 +72,8 @@ func TestEndpointsThatComeAndGo(t *testing.T) {
 		}()
 		start, attempts := time.Now(), 0
 		for ; time.Since(start) < time.Minute; attempts++ {
-			tries.next(newAttempt(t))
-			require.NoError(t, tries.Next(t.Context(), rpctypes.ErrGRPCNoLeader))
+			retrier.next(newAttempt(t))
+			require.NoError(t, retrier.Next(t.Context(), rpctypes.ErrGRPCNoLeader))
 		}
 		close(stop)
 		assert.LessOrEqual(t, attempts, int(time.Minute/wakeSpacing)+1)
@@ -95,10 +89,10 @@ func TestWakingIsSpread(t *testing.T) {
 		start := time.Now()
 		for i := range at {
 			go func() {
-				tries := c.Tries("/s/m").Endless()
-				tries.policy = lazy
-				_ = tries.Next(t.Context(), errGone) // at once
-				if tries.Next(t.Context(), errGone) == nil {
+				retrier := c.Retrier("/s/m").Endless()
+				retrier.policy = lazy
+				_ = retrier.Next(t.Context(), errGone) // at once
+				if retrier.Next(t.Context(), errGone) == nil {
 					at[i] = time.Since(start)
 				}
 			}()
@@ -106,7 +100,7 @@ func TestWakingIsSpread(t *testing.T) {
 		time.Sleep(wakeSpacing)
 		start = start.Add(wakeSpacing)
 		synctest.Wait()
-		improve(c.table)
+		improve(c)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		seen := map[time.Duration]bool{}
@@ -140,7 +134,7 @@ func TestACallGoesOnWhenThereIsALeader(t *testing.T) {
 		const election = 7 * time.Second
 		time.AfterFunc(election, func() {
 			conn.led.Store(true)
-			c.table.Acquire("a").Learned(health.Role{ID: 1, Leader: 2, Term: 3}, time.Now())
+			improve(c)
 		})
 		require.NoError(t, rangeOn(t.Context(), c))
 		assert.Less(t, time.Since(start), election+wakeSpread+wakeSpacing)

@@ -8,42 +8,44 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health/etcdprobe"
 )
 
 const (
-	// overtakenAfter is how long after the client heard of a new leader a write that
-	// is older may still be answered. A write that outlived the change is in the new
-	// leader's log, or waits at its member for there to be a leader; either way it is
-	// committed within a round trip and a sync to disk. One that was lost with the old
-	// leader is answered with an error when the member has waited for it for 7 s.
-	overtakenAfter = time.Second
-
-	// overtakenTick is how often that is looked at while writes are under way.
-	overtakenTick = overtakenAfter / 4
+	// writesTick is how often writes in flight are checked.
+	writesTick = 250 * time.Millisecond
+	// tickSlack is how late a tick may be. A later one does not count: this process did not
+	// run, and answers may be here and unread.
+	tickSlack = 50 * time.Millisecond
 )
 
-// errOvertaken is why a write is given up.
-var errOvertaken = errors.New("the cluster has had a new leader for a second, and the write, which is older, is not answered")
+// errOvertaken is why a write is cut.
+var errOvertaken = errors.New("write abandoned: the leader changed, its member serves again, and the older write is not answered")
 
-// writes are the attempts of mutating calls under way to the endpoints of one
-// client, the oldest first. Those that a new leader has overtaken are cut: what
-// became of them is unknown, and will not be known any sooner by waiting.
+// writes are the attempts of mutating calls in flight to the endpoints of one client, the
+// oldest first. Those that were lost with their leader are cut: etcd itself answers them
+// with an error when it has waited for 7 s.
 //
-// The term is learnt from the answers to calls that a leader was needed for, and
-// from the roles that members state to probes. One timer runs while there are
-// writes.
+// A write counts as lost if it began in an earlier term than the latest in which there was
+// a leader, is not answered for a time after that term became known, and its member has
+// completed work that began since: then the member has applied what the old leader
+// committed. What the member holds back because it is slow is not lost.
+//
+// One timer runs while there are writes.
 type writes struct {
-	table *health.Table
-	// term is the highest in which there was a leader, 0 if none is known. It is
-	// changed with the lock held.
+	monitor *balancer.Monitor
+	timeout time.Duration // negative: nothing is cut
+	// term is the highest in which there was a leader, 0 if none is known. It is changed
+	// with the lock held.
 	term atomic.Uint64
 
 	mu          sync.Mutex
 	first, last *attempt
-	since       time.Time // when the client heard of the term
+	known       time.Time     // when the term became known
+	waited      time.Duration // since then, while this process ran and there were writes
 	timer       *time.Timer
-	ticking     bool
+	due         time.Time // when the timer fires, zero while it is not set
 }
 
 // queued is an attempt's place among the writes.
@@ -52,9 +54,9 @@ type queued struct {
 	next, prev *attempt
 }
 
-// add takes an attempt in. A nil *writes overtakes nothing.
+// add takes an attempt in. A nil *writes cuts nothing.
 func (w *writes) add(a *attempt) {
-	if w == nil {
+	if w == nil || w.timeout < 0 {
 		return
 	}
 	w.mu.Lock()
@@ -66,14 +68,14 @@ func (w *writes) add(a *attempt) {
 		w.last.queued.next = a
 	}
 	w.last = a
-	if !w.ticking {
-		w.tickLater()
+	if w.due.IsZero() {
+		w.tickLater(time.Now())
 	}
 }
 
 // remove is called when the attempt has ended.
 func (w *writes) remove(a *attempt) {
-	if w == nil {
+	if w == nil || w.timeout < 0 {
 		return
 	}
 	w.mu.Lock()
@@ -93,48 +95,50 @@ func (w *writes) remove(a *attempt) {
 }
 
 // tickLater needs the lock.
-func (w *writes) tickLater() {
-	w.ticking = true
+func (w *writes) tickLater(now time.Time) {
+	w.due = now.Add(writesTick)
 	if w.timer == nil {
-		w.timer = time.AfterFunc(overtakenTick, w.tick)
+		w.timer = time.AfterFunc(writesTick, w.tick)
 		return
 	}
-	w.timer.Reset(overtakenTick)
+	w.timer.Reset(writesTick)
 }
 
 func (w *writes) tick() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	now := time.Now()
+	if now.Sub(w.due) <= tickSlack {
+		w.waited += writesTick
+	}
 	if w.first == nil {
-		w.ticking = false
+		w.due = time.Time{}
 		return
 	}
-	w.tickLater()
-	now := time.Now()
-	if w.table.Term() > w.term.Load() {
-		w.learnLocked(ledTerm(w.table), now)
-	}
-	if now.Sub(w.since) < overtakenAfter {
+	w.tickLater(now)
+	w.learnLocked(ledTerm(w.monitor), now)
+	if w.waited < w.timeout {
 		return
 	}
 	for a := w.first; a != nil && a.queued.term < w.term.Load(); a = a.queued.next {
-		if a.queued.term != 0 {
+		if ep := a.endpoint(); a.queued.term != 0 && ep != nil && ep.CompletedSince(w.known) {
 			a.Cut(errOvertaken)
 		}
 	}
 }
 
-// learn notes the term in which a reply was made, if it is of a call that a leader
-// was needed for, and reports whether it is a new one.
+// learn notes the term in which a reply was made, if it is of a call that a leader was
+// needed for, and reports whether it is a new one.
 func (w *writes) learn(reply any) bool {
 	if w == nil {
 		return false
 	}
 	r, ok := reply.(interface{ GetHeader() *pb.ResponseHeader })
-	if !ok {
-		return false
-	}
-	term := r.GetHeader().GetRaftTerm()
+	return ok && w.learnHeader(r.GetHeader())
+}
+
+func (w *writes) learnHeader(h *pb.ResponseHeader) bool {
+	term := h.GetRaftTerm()
 	if term <= w.term.Load() {
 		return false
 	}
@@ -147,16 +151,16 @@ func (w *writes) learn(reply any) bool {
 func (w *writes) learnLocked(term uint64, now time.Time) {
 	if term > w.term.Load() {
 		w.term.Store(term)
-		w.since = now
+		w.known, w.waited = now, 0
 	}
 }
 
 // ledTerm returns the highest term in which a member knows a leader.
-func ledTerm(t *health.Table) uint64 {
+func ledTerm(m *balancer.Monitor) uint64 {
 	var term uint64
-	for _, s := range t.All() {
-		if s.Role.Leader != 0 {
-			term = max(term, s.Role.Term)
+	for _, ep := range m.Endpoints() {
+		if role := etcdprobe.RoleOf(ep.Health()); role.Leader != 0 {
+			term = max(term, role.Term)
 		}
 	}
 	return term

@@ -10,19 +10,31 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/codes"
 
-	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health/etcdprobe"
 )
 
+// overtakenAfter is how long the writes of these tests may stay unanswered.
+const overtakenAfter = balancer.DefaultWriteStallTimeout
+
 // overtaker is a caller whose writes can be overtaken.
-func overtaker() (*heldConn, *caller) {
+func overtaker() (*heldConn, *Caller) {
 	conn := newHeldConn("a", "b", "c")
 	c := newTestCaller(conn, nil)
-	c.writes = &writes{table: c.table}
+	c.writes = &writes{monitor: c.monitor, timeout: overtakenAfter}
+	c.monitor.SetEndpoints(conn.endpoints)
 	return conn, c
 }
 
+// complete has all endpoints complete some work.
+func (c *heldConn) complete() {
+	for _, e := range c.entries {
+		e.Completed(time.Now(), time.Now())
+	}
+}
+
 // read has a linearizable read answered in a term.
-func read(t *testing.T, conn *heldConn, c *caller, term uint64) {
+func read(t *testing.T, conn *heldConn, c *Caller, term uint64) {
 	t.Helper()
 	n := len(conn.attempts())
 	call := goRange(t.Context(), c)
@@ -34,20 +46,24 @@ func read(t *testing.T, conn *heldConn, c *caller, term uint64) {
 
 func TestOvertakenWrites(t *testing.T) {
 	for _, tt := range []struct {
-		name    string
-		known   uint64 // the term when the write begins
-		learn   func(t *testing.T, conn *heldConn, c *caller)
-		isGiven bool // up
+		name  string
+		known uint64 // the term when the write begins
+		learn func(t *testing.T, conn *heldConn, c *Caller)
+		idle  bool // the members complete nothing since
+		isCut bool
 	}{
-		{"a read shows the new term", 5, func(t *testing.T, conn *heldConn, c *caller) { read(t, conn, c, 6) }, true},
-		{"a member knows the new leader", 5, func(_ *testing.T, _ *heldConn, c *caller) {
-			c.table.Acquire("a").Learned(health.Role{ID: 1, Leader: 2, Term: 6}, time.Now())
-		}, true},
-		{"a candidate has a new term", 5, func(_ *testing.T, _ *heldConn, c *caller) {
-			c.table.Acquire("a").Learned(health.Role{ID: 1, Term: 6}, time.Now())
-		}, false},
-		{"the term is the same", 5, func(t *testing.T, conn *heldConn, c *caller) { read(t, conn, c, 5) }, false},
-		{"nothing was known", 0, func(t *testing.T, conn *heldConn, c *caller) { read(t, conn, c, 6) }, false},
+		{"a read shows the new term", 5, func(t *testing.T, conn *heldConn, c *Caller) { read(t, conn, c, 6) }, false, true},
+		{"a member knows the new leader", 5, func(_ *testing.T, conn *heldConn, _ *Caller) {
+			conn.entries[0].SetInfo(etcdprobe.Role{ID: 1, Leader: 2, Term: 6}, time.Now())
+		}, false, true},
+		{"its member is stuck as well", 5, func(_ *testing.T, conn *heldConn, _ *Caller) {
+			conn.entries[0].SetInfo(etcdprobe.Role{ID: 1, Leader: 2, Term: 6}, time.Now())
+		}, true, false},
+		{"a candidate has a new term", 5, func(_ *testing.T, conn *heldConn, _ *Caller) {
+			conn.entries[0].SetInfo(etcdprobe.Role{ID: 1, Term: 6}, time.Now())
+		}, false, false},
+		{"the term is the same", 5, func(t *testing.T, conn *heldConn, c *Caller) { read(t, conn, c, 5) }, false, false},
+		{"nothing was known", 0, func(t *testing.T, conn *heldConn, c *Caller) { read(t, conn, c, 6) }, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -62,12 +78,15 @@ func TestOvertakenWrites(t *testing.T) {
 
 				tt.learn(t, conn, c)
 				time.Sleep(300 * time.Millisecond)
+				if !tt.idle {
+					conn.complete()
+				}
 				younger := goPut(t.Context(), c)
 				youngerAttempt := conn.latest(t, len(conn.attempts()))
 				time.Sleep(overtakenAfter - 310*time.Millisecond)
 				require.False(t, older.ended())
-				time.Sleep(2*overtakenTick + 20*time.Millisecond)
-				if tt.isGiven {
+				time.Sleep(2*writesTick + 20*time.Millisecond)
+				if tt.isCut {
 					require.True(t, older.ended())
 					isUnknown(codes.Unavailable)(t, older.err)
 					assert.ErrorContains(t, older.err, errOvertaken.Error())
@@ -77,7 +96,7 @@ func TestOvertakenWrites(t *testing.T) {
 				youngerAttempt.answer <- nil
 				require.True(t, younger.ended())
 				require.NoError(t, younger.err)
-				if !tt.isGiven {
+				if !tt.isCut {
 					olderAttempt.answer <- nil
 					require.True(t, older.ended())
 					require.NoError(t, older.err)
@@ -95,6 +114,7 @@ func TestAWriteThatNeverLeftIsSentAgain(t *testing.T) {
 		call := goPut(t.Context(), c)
 		conn.latest(t, 2).Ended(false)
 		read(t, conn, c, 6)
+		conn.complete()
 		time.Sleep(2 * overtakenAfter)
 		require.False(t, call.ended())
 		conn.latest(t, 4).answer <- nil
@@ -111,9 +131,10 @@ func TestWhatIsNotOvertaken(t *testing.T) {
 		compaction := goCall(t.Context(), c, pb.KV_Compact_FullMethodName, &pb.CompactionRequest{}, &pb.CompactionResponse{})
 		compacting := conn.latest(t, 2)
 		named := newHeldConn("a")
-		over := (&Channel{caller: c}).Over(named).(*caller)
+		over := (&Channel{Caller: c}).Over(named).(*Caller)
 		put := goPut(t.Context(), over)
 		read(t, conn, c, 6)
+		conn.complete()
 		time.Sleep(time.Minute)
 		require.False(t, compaction.ended())
 		require.False(t, put.ended())
@@ -126,7 +147,7 @@ func TestWhatIsNotOvertaken(t *testing.T) {
 
 // The list stays in order, whichever write ends first.
 func TestWritesUnderWay(t *testing.T) {
-	w := &writes{table: health.NewTable()}
+	w := &writes{monitor: new(balancer.Monitor)}
 	attempts := make([]*attempt, 4)
 	for i := range attempts {
 		attempts[i] = newAttempt(t)
@@ -160,10 +181,10 @@ func TestIdleWritesDoNotTick(t *testing.T) {
 		call := goPut(t.Context(), c)
 		conn.latest(t, 1).answer <- nil
 		require.True(t, call.ended())
-		time.Sleep(2 * overtakenTick)
+		time.Sleep(2 * writesTick)
 		synctest.Wait()
 		c.writes.mu.Lock()
 		defer c.writes.mu.Unlock()
-		assert.False(t, c.writes.ticking)
+		assert.True(t, c.writes.due.IsZero())
 	})
 }

@@ -148,9 +148,9 @@ func judge(statuses []health.Status, now time.Time) (view, health.Status) {
 				return serving, health.Status{}
 			}
 			v, worst = out, st
-		case health.Lagging, health.NoLeader, health.NotServing, health.Dead:
+		case health.Lagging, health.Degraded, health.NotServing, health.Dead:
 			v, worst = out, st
-		case health.Learner, health.Draining: // serve nothing, and show nothing
+		case health.Restricted, health.Draining: // serve nothing, and show nothing
 		default:
 			open = true
 		}

@@ -20,20 +20,20 @@ func TestJudge(t *testing.T) {
 		statuses []health.Status
 		want     view
 	}{
-		"no endpoint is known":    {nil, unclear},
-		"nothing is known":        {[]health.Status{in(health.Unknown)}, unclear},
-		"one serves":              {[]health.Status{in(health.Dead), in(health.Serving)}, serving},
-		"one is slow":             {[]health.Status{in(health.Slow), in(health.NoLeader)}, serving},
-		"a suspect":               {[]health.Status{in(health.Dead), fresh}, serving},
-		"an old suspect":          {[]health.Status{in(health.Dead), in(health.Suspected)}, out},
-		"all are dead":            {[]health.Status{in(health.Dead), in(health.Dead)}, out},
-		"no leader":               {[]health.Status{in(health.NoLeader)}, out},
-		"stuck":                   {[]health.Status{in(health.Lagging)}, out},
-		"not serving":             {[]health.Status{in(health.NotServing)}, out},
-		"one may serve":           {[]health.Status{in(health.Dead), in(health.Unknown)}, unclear},
-		"a learner is no help":    {[]health.Status{in(health.Dead), in(health.Learner)}, out},
-		"learners show nothing":   {[]health.Status{in(health.Learner)}, unclear},
-		"removed ones do neither": {[]health.Status{in(health.Draining), in(health.Dead)}, out},
+		"no endpoint is known":     {nil, unclear},
+		"nothing is known":         {[]health.Status{in(health.Unknown)}, unclear},
+		"one serves":               {[]health.Status{in(health.Dead), in(health.Serving)}, serving},
+		"one is slow":              {[]health.Status{in(health.Slow), in(health.Degraded)}, serving},
+		"a suspect":                {[]health.Status{in(health.Dead), fresh}, serving},
+		"an old suspect":           {[]health.Status{in(health.Dead), in(health.Suspected)}, out},
+		"all are dead":             {[]health.Status{in(health.Dead), in(health.Dead)}, out},
+		"degraded":                 {[]health.Status{in(health.Degraded)}, out},
+		"stuck":                    {[]health.Status{in(health.Lagging)}, out},
+		"not serving":              {[]health.Status{in(health.NotServing)}, out},
+		"one may serve":            {[]health.Status{in(health.Dead), in(health.Unknown)}, unclear},
+		"restricted is no help":    {[]health.Status{in(health.Dead), in(health.Restricted)}, out},
+		"restricted shows nothing": {[]health.Status{in(health.Restricted)}, unclear},
+		"removed ones do neither":  {[]health.Status{in(health.Draining), in(health.Dead)}, out},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestSightTellsOnceOfAnOutage(t *testing.T) {
 		s.state.Evidence.Err = errors.New("another one")
 		s.pass(time.Minute)
 		require.Empty(t, s.take(), "that is no news")
-		s.state.State = health.NoLeader
+		s.state.State = health.Degraded
 		s.pass(time.Second)
 		require.Len(t, s.take(), 1, "that is")
 		s.state.State = health.Unknown
@@ -118,7 +118,7 @@ func TestSightToleratesAnElection(t *testing.T) {
 		s := newScene()
 		s.clear()
 		for range 100 {
-			s.state.State = health.NoLeader
+			s.state.State = health.Degraded
 			s.pass(DefaultTolerance)
 			s.state.State = health.Serving
 			s.pass(lookInterval)

@@ -99,7 +99,7 @@ func TestCountersOfEndpoints(t *testing.T) {
 	}
 	o.StateChanged(health.Change{Endpoint: "b", To: health.Dead})
 	o.StateChanged(health.Change{Endpoint: "elsewhere", To: health.Dead})
-	o.Ejected(observe.Ejection{Endpoint: "b", Evidence: health.Evidence{Kind: health.Missed}})
+	o.Ejected(observe.Ejection{Endpoint: "b", Evidence: health.Evidence{Kind: health.Unresponsive}})
 	o.Readmitted(observe.Readmission{Endpoint: "b"})
 	o.FailedOver(observe.Failover{From: "b", To: "a"})
 	o.FailedOver(observe.Failover{From: "elsewhere", To: "a"})
@@ -113,7 +113,7 @@ func TestCountersOfEndpoints(t *testing.T) {
 		who + ",quorate.endpoint.name=other,quorate.lane=calls": 2,
 	}, sums(t, all["quorate.client.picks"], "{attempt}"))
 	require.Equal(t, map[string]int64{
-		who + ",quorate.ejection.reason=probe missed,quorate.endpoint.name=b": 1,
+		who + ",quorate.ejection.reason=unresponsive,quorate.endpoint.name=b": 1,
 	}, sums(t, all["quorate.client.ejections"], "{ejection}"))
 	require.Equal(t, map[string]int64{
 		who + ",quorate.endpoint.name=b": 1,

@@ -73,13 +73,13 @@ func TestCountersOfEndpoints(t *testing.T) {
 	o.Picked(pick("somewhere", observe.LaneCalls))
 	o.StateChanged(health.Change{Endpoint: "b", To: health.Dead})
 	o.StateChanged(health.Change{Endpoint: "elsewhere", To: health.Dead})
-	o.Ejected(observe.Ejection{Endpoint: "b", State: health.Dead, Evidence: health.Evidence{Kind: health.Missed}})
+	o.Ejected(observe.Ejection{Endpoint: "b", State: health.Dead, Evidence: health.Evidence{Kind: health.Unresponsive}})
 	o.Readmitted(observe.Readmission{Endpoint: "b", After: time.Second})
 	o.FailedOver(observe.Failover{Method: rangeMethod, From: "b", To: "a"})
 	requireMetrics(t, reg, `
 # HELP quorate_client_ejections_total Times that the endpoint was taken out of use, by the kind of evidence.
 # TYPE quorate_client_ejections_total counter
-quorate_client_ejections_total{client="orders",endpoint="b",reason="probe missed"} 1
+quorate_client_ejections_total{client="orders",endpoint="b",reason="unresponsive"} 1
 # HELP quorate_client_endpoint_state_changes_total Times that the endpoint came into the state.
 # TYPE quorate_client_endpoint_state_changes_total counter
 quorate_client_endpoint_state_changes_total{client="orders",endpoint="b",state="dead"} 1
@@ -200,8 +200,8 @@ func TestClientsOfOneRegistry(t *testing.T) {
 	first.EndpointsSet([]string{"a"})
 	second.EndpointsSet([]string{"a"})
 	first.StateChanged(health.Change{Endpoint: "a", To: health.Serving})
-	second.StateChanged(health.Change{Endpoint: "a", To: health.NoLeader})
-	requireStates(t, reg, map[string]string{"first/a": "serving", "second/a": "no leader"})
+	second.StateChanged(health.Change{Endpoint: "a", To: health.Degraded})
+	requireStates(t, reg, map[string]string{"first/a": "serving", "second/a": "degraded"})
 	second.Close()
 	requireStates(t, reg, map[string]string{"first/a": "serving"})
 }

@@ -1,12 +1,12 @@
 // Package outage logs one line when an outage starts and one when it ends, in place of a
 // line for every attempt that fails meanwhile.
 //
-// An endpoint is out while it is lagging, without a leader, not serving or dead (see
-// [health.State]), the cluster while that is so of every endpoint, learners aside. An
+// An endpoint is out while it is lagging, degraded, not serving or dead (see [health.State]),
+// the cluster while that is so of every endpoint, those that are restricted aside. An
 // endpoint that is suspected, or of which nothing is known, is what it was before.
 //
 //	{"level":"warn","msg":"an endpoint is out","endpoint":"10.0.0.2:2379","state":"dead",
-//	 "evidence":"probe missed","since":"…","retries":3,"failovers":2,…}
+//	 "evidence":"unresponsive","since":"…","retries":3,"failovers":2,…}
 //	{"level":"info","msg":"an endpoint serves again","endpoint":"10.0.0.2:2379",
 //	 "out-for":"19.8s","retries":31,"failovers":12,"unknown-outcomes":4,…}
 //

@@ -42,11 +42,11 @@ func (m *machine) change(now time.Time, c health.Change) {
 		m.endpoints[c.Endpoint] = e
 	}
 	switch c.To {
-	case health.Lagging, health.NoLeader, health.NotServing, health.Dead:
+	case health.Lagging, health.Degraded, health.NotServing, health.Dead:
 		e.fails(now)
 		e.state, e.evidence = c.To, c.Evidence
 		e.note(now, tally{lastErr: c.Evidence.Err})
-	case health.Serving, health.Slow, health.Learner:
+	case health.Serving, health.Slow, health.Restricted:
 		e.serves(now)
 	case health.Unknown, health.Suspected, health.Draining:
 	}
@@ -79,7 +79,7 @@ func (m *machine) judge(now time.Time) {
 		case state == health.Serving, state == health.Slow, state == health.Suspected:
 			m.cluster.serves(now)
 			return
-		case state != health.Learner:
+		case state != health.Restricted:
 			open = true
 		}
 	}

@@ -31,7 +31,7 @@ func newRig(t *testing.T, endpoints ...string) *rig {
 }
 
 func (r *rig) is(ep string, to health.State) {
-	r.m.change(r.now, health.Change{Endpoint: ep, To: to, Evidence: health.Evidence{Kind: health.Missed, Err: errReset}})
+	r.m.change(r.now, health.Change{Endpoint: ep, To: to, Evidence: health.Evidence{Kind: health.Unresponsive, Err: errReset}})
 }
 
 // pass lets time pass, calls the machine whenever it wants to be, and returns what it says.
@@ -63,7 +63,7 @@ func (r *rig) says(d time.Duration, want ...kind) []line {
 }
 
 func TestOutageOfAnEndpoint(t *testing.T) {
-	for _, state := range []health.State{health.Dead, health.Lagging, health.NoLeader, health.NotServing} {
+	for _, state := range []health.State{health.Dead, health.Lagging, health.Degraded, health.NotServing} {
 		t.Run(state.String(), func(t *testing.T) {
 			r := newRig(t, "a", "b", "c")
 			r.m.note(r.now, "b", tally{retries: 7})
@@ -78,7 +78,7 @@ func TestOutageOfAnEndpoint(t *testing.T) {
 			start := r.says(time.Minute, endpointOut)[0]
 			require.Equal(t, "b", start.endpoint)
 			require.Equal(t, state, start.episode.state)
-			require.Equal(t, health.Missed, start.episode.evidence.Kind)
+			require.Equal(t, health.Unresponsive, start.episode.evidence.Kind)
 			require.Equal(t, tally{retries: 2, lastErr: errReset}, start.episode.tried, "those just before count, those long before do not")
 
 			last := errors.New("another one")
@@ -108,7 +108,7 @@ func TestWhatLastsAMomentIsNotTold(t *testing.T) {
 		r.is("b", health.Serving)
 		r.says(time.Minute)
 	}
-	for _, state := range []health.State{health.Suspected, health.Slow, health.Learner, health.Unknown} {
+	for _, state := range []health.State{health.Suspected, health.Slow, health.Restricted, health.Unknown} {
 		r.is("b", state)
 		r.says(time.Hour)
 	}
@@ -160,13 +160,13 @@ func TestLinesAreFew(t *testing.T) {
 func TestOutageOfTheCluster(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	for _, ep := range []string{"a", "b", "c"} {
-		r.is(ep, health.NoLeader)
+		r.is(ep, health.Degraded)
 		r.says(100 * time.Millisecond)
 	}
 	r.m.note(r.now, "", tally{retries: 5, unknown: 1})
 	start := r.says(time.Minute, clusterOut)[0]
 	require.Len(t, start.members, 3)
-	require.Equal(t, "a: no leader (probe missed: connection reset)", start.members[0].String())
+	require.Equal(t, "a: degraded (unresponsive: connection reset)", start.members[0].String())
 	require.Equal(t, 5, start.episode.tried.retries)
 
 	r.is("b", health.Serving)
@@ -224,7 +224,7 @@ func TestWhatCountsAsCluster(t *testing.T) {
 		want  []kind
 	}{
 		"one of which nothing is known": {health.Unknown, []kind{endpointOut, endpointOut}},
-		"a learner":                     {health.Learner, []kind{clusterOut}},
+		"one that is restricted":        {health.Restricted, []kind{clusterOut}},
 		"one that is suspected":         {health.Suspected, []kind{endpointOut, endpointOut}},
 		"one that is slow":              {health.Slow, []kind{endpointOut, endpointOut}},
 	} {

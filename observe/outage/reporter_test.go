@@ -35,7 +35,7 @@ func newReporter(t *testing.T) (*outage.Reporter, *observer.ObservedLogs) {
 }
 
 func is(r *outage.Reporter, ep string, to health.State) {
-	r.StateChanged(health.Change{Endpoint: ep, To: to, Evidence: health.Evidence{Kind: health.Missed, Err: errReset, Detail: "twice"}})
+	r.StateChanged(health.Change{Endpoint: ep, To: to, Evidence: health.Evidence{Kind: health.Unresponsive, Err: errReset, Detail: "no answer"}})
 }
 
 func messages(logs *observer.ObservedLogs) []string {
@@ -63,12 +63,12 @@ func TestLinesOfAnEndpoint(t *testing.T) {
 
 		require.Equal(t, []string{"warn: an endpoint is out", "info: an endpoint serves again"}, messages(logs))
 		require.Equal(t, map[string]any{
-			"endpoint": "b", "state": "dead", "evidence": "probe missed", "detail": "twice", "since": began,
+			"endpoint": "b", "state": "dead", "evidence": "unresponsive", "detail": "no answer", "since": began,
 			"retries": int64(1), "failovers": int64(0), "hedges": int64(0), "unknown-outcomes": int64(0),
 			"last-error": "connection reset",
 		}, logs.All()[0].ContextMap())
 		require.Equal(t, map[string]any{
-			"endpoint": "b", "state": "dead", "evidence": "probe missed", "detail": "twice", "since": began,
+			"endpoint": "b", "state": "dead", "evidence": "unresponsive", "detail": "no answer", "since": began,
 			"out-for": 20 * time.Second, "flaps": int64(0),
 			"retries": int64(1), "failovers": int64(3), "hedges": int64(1), "unknown-outcomes": int64(1),
 			"last-error": "the last one",
@@ -80,7 +80,7 @@ func TestLinesOfTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, logs := newReporter(t)
 		for _, ep := range []string{"a", "b", "c"} {
-			is(r, ep, health.NoLeader)
+			is(r, ep, health.Degraded)
 		}
 		time.Sleep(time.Minute)
 		is(r, "a", health.Serving)
@@ -99,9 +99,9 @@ func TestLinesOfTheCluster(t *testing.T) {
 			told = append(told, entry.ContextMap())
 		}
 		require.Equal(t, []any{
-			"a: no leader (probe missed: twice: connection reset)",
-			"b: no leader (probe missed: twice: connection reset)",
-			"c: no leader (probe missed: twice: connection reset)",
+			"a: degraded (unresponsive: no answer: connection reset)",
+			"b: degraded (unresponsive: no answer: connection reset)",
+			"c: degraded (unresponsive: no answer: connection reset)",
 		}, told[0]["endpoints"])
 		require.Equal(t, time.Minute, told[1]["out-for"])
 		require.Len(t, told[1]["still-out"], 2)

@@ -124,7 +124,7 @@ func (c *cluster) Removed() <-chan struct{} {
 	return c.gone
 }
 
-func (c *cluster) Disown(refusal error) bool {
+func (c *cluster) InvalidateToken(refusal error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.disowns = append(c.disowns, refusal)

@@ -60,8 +60,8 @@ func TestWatchesStayUntilThereIsALeader(t *testing.T) {
 				}
 				assert.Equal(t, n, c.creates)
 				tries = c.tries.Load() - tries
-				assert.Less(t, tries, int32(60))
-				assert.Greater(t, tries, int32(15))
+				assert.Less(t, tries, int32(30))
+				assert.Greater(t, tries, int32(6))
 
 				c.noLeads.Store(false)
 				time.Sleep(maxLeaderRetry)

@@ -11,8 +11,8 @@ import (
 // The search for a leader pauses for a random time below a bound, which doubles with
 // each try. Few elections take longer than the first bound.
 const (
-	minLeaderRetry = 500 * time.Millisecond
-	maxLeaderRetry = 5 * time.Second
+	minLeaderRetry = time.Second
+	maxLeaderRetry = 10 * time.Second
 )
 
 // leaderSearch looks for a member with a leader while watches are served without one.
@@ -82,7 +82,7 @@ func (l *link) isAccepted(id int64) bool {
 	case err != nil:
 		return false
 	case resp.Created && isRefused(resp):
-		return resp.CancelReason == "" || !l.conn.Disown(refusal(resp.CancelReason))
+		return resp.CancelReason == "" || !l.conn.InvalidateToken(refusal(resp.CancelReason))
 	default:
 		return l.stream.Send(cancelRequest(resp.WatchId)) == nil
 	}

@@ -16,7 +16,7 @@ func (sh *shard) renew(w *watcher, resp *pb.WatchResponse) bool {
 	if resp.CancelReason == "" || w.refusals >= maxRefusals {
 		return false
 	}
-	if !sh.conn.Disown(refusal(resp.CancelReason)) {
+	if !sh.conn.InvalidateToken(refusal(resp.CancelReason)) {
 		return false
 	}
 	w.refusals++

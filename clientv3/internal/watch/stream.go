@@ -31,9 +31,9 @@ type Connector interface {
 	Leaderless() bool
 	// Removed is closed when the stream's endpoint is none of the client's any more.
 	Removed() <-chan struct{}
-	// Disown is told that the server refused a request for the stream's token, and
+	// InvalidateToken is told that the server refused a request for the stream's token, and
 	// reports whether another stream would carry another token.
-	Disown(refusal error) bool
+	InvalidateToken(refusal error) bool
 	// Resumed is told that watches go on on the latest stream: how many there are on it,
 	// and how long after the end of the one before the server created the first of them.
 	// It must not block.

@@ -42,7 +42,7 @@ func TestCallsOutliveTheLossOfAMajority(t *testing.T) {
 	requireTimeouts(t, w.client)
 	// Errors of contexts stay bare, because programs compare them. Why calls wait is said
 	// of the endpoints.
-	assert.Equal(t, health.NoLeader, w.status(survivor).State)
+	assert.Equal(t, health.Degraded, w.status(survivor).State)
 	for _, m := range []*lab.Member{leader, follower} {
 		assert.Equal(t, health.Dead, w.status(m).State)
 		assert.Error(t, w.status(m).LastErr)

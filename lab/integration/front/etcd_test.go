@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/health/etcdprobe"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/link"
 	"github.com/quorate/quorate/observe"
@@ -198,7 +199,7 @@ func TestManyMembersAreOneEndpoint(t *testing.T) {
 	tr.finish(t)
 	require.Eventually(t, func() bool {
 		return !slices.ContainsFunc(client.EndpointStatus(), func(s health.Status) bool {
-			return s.State != health.Serving || s.Role.ID == 0
+			return s.State != health.Serving || etcdprobe.RoleOf(&s).ID == 0
 		})
 	}, patience, glance, "both serve, and have the role of who answered last: %v", client.EndpointStatus())
 }
@@ -216,7 +217,10 @@ func TestAnAddressForEachMember(t *testing.T) {
 		statuses := client.EndpointStatus()
 		for i, m := range p.cluster.Members() {
 			n := slices.IndexFunc(statuses, func(s health.Status) bool { return s.Endpoint == p.ways[i].Addr() })
-			if n < 0 || statuses[n].Role.ID != m.ID() || statuses[n].Role.Leader != leader.ID() {
+			if n < 0 {
+				return false
+			}
+			if role := etcdprobe.RoleOf(&statuses[n]); role.ID != m.ID() || role.Leader != leader.ID() {
 				return false
 			}
 		}

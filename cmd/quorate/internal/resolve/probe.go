@@ -3,6 +3,7 @@ package resolve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -20,17 +21,19 @@ import (
 const (
 	// DefaultProbeEvery is the pause between two probes of an endpoint.
 	DefaultProbeEvery = time.Second
-	// probeTimeout is how long a probe waits for an answer. A second probe without one makes
-	// the endpoint Dead.
+	// probeTimeout is how long a probe waits for an answer.
 	probeTimeout = time.Second
+	// missesToDead is how many probes in a row without an answer make an endpoint Dead. One
+	// can be lost to a pause of either side.
+	missesToDead = 2
 )
 
 // Probes keeps asking endpoints how they are.
 type Probes struct {
-	prober health.Prober
-	creds  credentials.TransportCredentials
-	every  time.Duration
-	table  *health.Table
+	prober  health.Prober
+	creds   credentials.TransportCredentials
+	every   time.Duration
+	changed func(health.Change)
 
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -38,11 +41,11 @@ type Probes struct {
 	asked   map[string]context.CancelFunc // by name
 }
 
-// NewProbes returns Probes of no endpoint. What they learn is told to changed, until Close.
+// NewProbes returns Probes of no endpoint. They call changed with what they learn, until
+// Close, from a goroutine for each endpoint.
 func NewProbes(prober health.Prober, creds credentials.TransportCredentials, every time.Duration, changed func(health.Change)) *Probes {
-	p := &Probes{prober: prober, creds: creds, every: every, table: health.NewTable(), asked: map[string]context.CancelFunc{}}
+	p := &Probes{prober: prober, creds: creds, every: every, changed: changed, asked: map[string]context.CancelFunc{}}
 	p.ctx, p.stop = context.WithCancel(context.Background())
-	p.table.Subscribe(changed)
 	return p
 }
 
@@ -75,11 +78,10 @@ func (p *Probes) Ask(eps []resolver.Endpoint) {
 
 // watch asks an endpoint until ctx ends.
 func (p *Probes) watch(ctx context.Context, id string, ep resolver.Endpoint) {
-	a := &asker{prober: p.prober, entry: p.table.Acquire(id)}
-	defer a.entry.Release()
+	a := &asker{name: id, prober: p.prober, changed: p.changed}
 	var err error
 	if a.conn, err = p.connect(ep, a.remember); err != nil {
-		a.note(health.ConnectFailed, err)
+		a.note(health.Evidence{Kind: health.ConnectFailed, Err: err})
 		return
 	}
 	defer func() { _ = a.conn.Close() }()
@@ -106,11 +108,15 @@ func (p *Probes) connect(ep resolver.Endpoint, remember grpc.UnaryClientIntercep
 
 // asker asks one endpoint.
 type asker struct {
-	prober health.Prober
-	entry  *health.Entry
-	conn   *grpc.ClientConn
-	mu     sync.Mutex
-	err    error // of the latest call of the prober
+	name    string
+	prober  health.Prober
+	conn    *grpc.ClientConn
+	changed func(health.Change)
+	record  health.Record
+	misses  int // probes without an answer since the last answer
+
+	mu  sync.Mutex
+	err error // of the latest call of the prober
 }
 
 // remember keeps how the prober's calls end, as it does not say why it learnt nothing.
@@ -128,24 +134,43 @@ func (a *asker) lastErr() error {
 	return a.err
 }
 
-func (a *asker) note(kind health.Kind, err error) {
-	a.entry.Note(health.Evidence{Kind: kind, At: time.Now(), Err: err})
+// note takes in evidence of now, and tells of the change that follows.
+func (a *asker) note(ev health.Evidence) {
+	ev.At = time.Now()
+	from := a.record.State
+	a.record = a.record.Next(ev)
+	if a.record.State != from {
+		a.changed(health.Change{Endpoint: a.name, From: from, To: a.record.State, Evidence: ev})
+	}
 }
 
 // ask asks once, and notes the answer or that there was none.
 func (a *asker) ask(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	told := false
+	answered := false
 	a.prober.Probe(limited, a.conn, func(r health.Report) {
-		told = true
-		a.note(r.Kind, r.Err)
+		answered = true
+		a.note(health.Evidence{Kind: r.Kind, Err: r.Err, Detail: r.Detail})
 	})
 	switch {
-	case told || ctx.Err() != nil:
+	case ctx.Err() != nil:
+	case answered:
+		a.misses = 0
 	case a.conn.GetState() == connectivity.TransientFailure:
-		a.note(health.ConnectFailed, errors.New(status.Convert(a.lastErr()).Message()))
+		a.misses = 0
+		a.note(health.Evidence{Kind: health.ConnectFailed, Err: errors.New(status.Convert(a.lastErr()).Message())})
 	default:
-		a.note(health.Missed, nil)
+		a.missed()
 	}
+}
+
+// missed notes that a probe was not answered.
+func (a *asker) missed() {
+	a.misses++
+	if a.misses < missesToDead {
+		a.note(health.Evidence{Kind: health.Suspicious, Detail: fmt.Sprintf("no answer for %v", probeTimeout)})
+		return
+	}
+	a.note(health.Evidence{Kind: health.Unresponsive, Detail: fmt.Sprintf("no answer to %d probes", a.misses)})
 }

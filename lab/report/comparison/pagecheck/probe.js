@@ -59,7 +59,7 @@
     const swatch = document.createElement("i");
     document.body.append(swatch);
     const resolved = (v) => { swatch.style.color = v; return getComputedStyle(swatch).color; };
-    for (const state of ["serving", "suspected", "slow", "no-leader", "lagging", "learner", "draining", "not-serving", "dead", "other"]) {
+    for (const state of ["serving", "suspected", "slow", "degraded", "lagging", "restricted", "draining", "not-serving", "dead", "other"]) {
       const ratio = contrast(resolved("var(--band-ink)"), resolved(`var(--state-${state})`));
       check(ratio >= 4.5, `a band of the state ${state}: contrast ${ratio.toFixed(1)}, want 4.5`);
     }

@@ -70,7 +70,7 @@ func sum(counts []int64) (n int64) {
 // one that is hostile.
 func bands() []comparison.Band {
 	states := []string{
-		"serving", "suspected", "dead", "slow", "not serving", "learner", "lagging", "no leader", "draining", "unknown", "enchanted", Hostile,
+		"serving", "suspected", "dead", "slow", "not serving", "restricted", "lagging", "degraded", "draining", "unknown", "enchanted", Hostile,
 	}
 	all := append(make([]comparison.Band, 0, 4+len(states)),
 		comparison.Band{Member: "m1", State: "serving", FromMS: from, ToMS: to},

@@ -1,0 +1,228 @@
+package balancer_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
+)
+
+func TestAttemptTravelsInItsContext(t *testing.T) {
+	assert.Nil(t, balancer.AttemptFrom(t.Context()))
+	a := new(balancer.Attempt)
+	assert.Same(t, a, balancer.AttemptFrom(balancer.WithAttempt(t.Context(), a)))
+}
+
+func TestAttemptMayBeSent(t *testing.T) {
+	ep := balancer.Detached("a", health.NewTable().Acquire("", "a"))
+	a := new(balancer.Attempt)
+	assert.True(t, a.MaySent(), "no policy was asked")
+	a.NotPicked()
+	assert.False(t, a.MaySent())
+	assert.Nil(t, a.Endpoint())
+	require.NoError(t, a.Picked(ep))
+	assert.True(t, a.MaySent(), "while it is not known how that ends")
+	assert.Same(t, ep, a.Endpoint())
+	a.Ended(false)
+	assert.False(t, a.MaySent(), "nothing left")
+	require.NoError(t, a.Picked(ep))
+	a.Ended(true)
+	assert.True(t, a.MaySent())
+	require.NoError(t, a.Picked(ep))
+	a.Ended(false)
+	assert.True(t, a.MaySent(), "an earlier pick was sent")
+}
+
+func TestAttemptThatIsOverIsNotPicked(t *testing.T) {
+	ep := balancer.Detached("a", health.NewTable().Acquire("", "a"))
+	a := new(balancer.Attempt)
+	a.End()
+	err := a.Picked(ep)
+	assert.Equal(t, codes.Canceled, status.Code(err))
+	a.Ended(false)
+	assert.False(t, a.MaySent())
+}
+
+func TestPinnedAttemptIsNotPickedAgain(t *testing.T) {
+	ep := balancer.Detached("a", health.NewTable().Acquire("", "a"))
+	var cut error
+	a := &balancer.Attempt{Watcher: &watcher{cancel: func(cause error) { cut = cause }}}
+	a.NotPicked()
+	require.NoError(t, a.Picked(ep))
+	assert.NoError(t, cut)
+	a.Pin()
+	assert.Equal(t, codes.Unavailable, status.Code(a.Picked(ep)))
+	a.NotPicked()
+	assert.Equal(t, codes.Unavailable, status.Code(cut), "it must not wait for another endpoint")
+}
+
+func TestAttemptOfACall(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		client := pb.NewTestServiceClient(c.ClientConn)
+		call := func(ctx context.Context, a *balancer.Attempt) error {
+			_, err := client.EmptyCall(balancer.WithAttempt(ctx, a), &pb.Empty{}, grpc.WaitForReady(true))
+			return err
+		}
+		a := new(balancer.Attempt)
+		require.NoError(t, call(t.Context(), a))
+		assert.True(t, a.MaySent())
+		assert.True(t, a.Answered())
+		assert.NotNil(t, a.Endpoint())
+
+		refusal := status.Error(codes.NotFound, "nothing here")
+		servers[0].fail.Store(&refusal)
+		a = &balancer.Attempt{Avoid: c.others(c.endpoint(servers[0]))}
+		require.ErrorIs(t, call(t.Context(), a), refusal)
+		assert.True(t, a.Answered(), "an error is an answer")
+
+		servers[0].stalled.Shut()
+		a = &balancer.Attempt{Avoid: c.others(c.endpoint(servers[0]))}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(50*time.Millisecond, cancel)
+		require.Error(t, call(ctx, a))
+		assert.True(t, a.MaySent())
+		assert.False(t, a.Answered())
+
+		a = &balancer.Attempt{Avoid: c.monitor.Endpoints(), AvoidStrictly: true}
+		assert.Equal(t, codes.Canceled, status.Code(call(t.Context(), a)))
+		assert.False(t, a.MaySent())
+		assert.Nil(t, a.Endpoint())
+
+		a = new(balancer.Attempt)
+		a.End()
+		assert.Equal(t, codes.Canceled, status.Code(call(t.Context(), a)))
+		assert.False(t, a.MaySent())
+	})
+}
+
+func TestAttemptThatWaitsForAConnectionIsNotSent(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, servers []*server) {
+		servers[0].kill()
+		c := connect(t, roundRobin, servers)
+		a := new(balancer.Attempt)
+		ctx, cancel := context.WithTimeout(balancer.WithAttempt(t.Context(), a), 10*time.Second)
+		defer cancel()
+		_, err := pb.NewTestServiceClient(c.ClientConn).EmptyCall(ctx, &pb.Empty{}, grpc.WaitForReady(true))
+		require.Error(t, err)
+		assert.False(t, a.MaySent())
+	})
+}
+
+func TestAvoidedEndpointsServeIfThereIsNoOther(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		avoid := &balancer.Attempt{Avoid: c.monitor.Endpoints()}
+		_, err := pb.NewTestServiceClient(c.ClientConn).EmptyCall(balancer.WithAttempt(t.Context(), avoid), &pb.Empty{})
+		require.NoError(t, err)
+		// One that is avoided strictly waits for a connection, be it to an endpoint in doubt.
+		servers[1].kill()
+		time.Sleep(time.Second)
+		o := make(chan outcome, 1)
+		go func() { o <- c.call(t.Context(), attempt{only: c.endpoint(servers[1])}) }()
+		assert.Equal(t, codes.Canceled, status.Code((<-o).err))
+	})
+}
+
+func TestOverdueIsToldWhenAnotherCanServe(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		servers[0].stalled.Shut()
+		a, w := new(balancer.Attempt), &watcher{cancel: func(error) {}}
+		a.Watcher, a.Avoid = w, c.others(c.endpoint(servers[0]))
+		go func() {
+			_, _ = pb.NewTestServiceClient(c.ClientConn).EmptyCall(balancer.WithAttempt(t.Context(), a), &pb.Empty{})
+		}()
+		time.Sleep(19 * time.Millisecond)
+		assert.Zero(t, w.overdue.Load())
+		time.Sleep(6 * time.Millisecond)
+		assert.EqualValues(t, 1, w.overdue.Load())
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, 1, w.overdue.Load(), "once")
+		servers[0].stalled.Open()
+	})
+	inBubble(t, 1, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		o := c.call(t.Context(), attempt{takes: time.Minute})
+		assert.Zero(t, o.overdue, "nobody else can")
+	})
+}
+
+func TestOpenStreamOfAnAttemptWithoutEndpoint(t *testing.T) {
+	a := new(balancer.Attempt)
+	assert.Nil(t, a.OpenStream(nil))
+	ep := balancer.Detached("a", health.NewTable().Acquire("", "a"))
+	require.NoError(t, a.Picked(ep))
+	s := a.OpenStream(nil)
+	s.Heard()
+	assert.False(t, s.Quiet())
+	assert.Same(t, ep, s.Endpoint())
+	s.Close()
+}
+
+func TestMonitorTellsImprovements(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, servers []*server) {
+		servers[0].dark.Shut()
+		servers[1].dark.Shut()
+		c := connect(t, roundRobin, servers)
+		improved := c.monitor.Improved()
+		c.Connect()
+		time.Sleep(time.Second)
+		assert.Same(t, c.monitor, c.options.Monitor)
+		assert.Len(t, c.monitor.Endpoints(), 2)
+		assertOpen(t, improved)
+		servers[0].dark.Open()
+		time.Sleep(time.Millisecond)
+		assertClosed(t, improved, "it is connected")
+		improved = c.monitor.Improved()
+		servers[1].dark.Open()
+		time.Sleep(time.Millisecond)
+		assertClosed(t, improved, "so is the other")
+
+		for _, s := range servers {
+			require.NoError(t, c.call(t.Context(), attempt{only: c.endpoint(s)}).err)
+		}
+		improved = c.monitor.Improved()
+		servers[0].fail.Store(&errNoLeader)
+		require.ErrorIs(t, c.call(t.Context(), attempt{only: c.endpoint(servers[0])}).err, errNoLeader)
+		time.Sleep(time.Minute)
+		require.Equal(t, health.Degraded, c.is(servers[0]))
+		assertOpen(t, improved)
+		servers[0].fail.Store(nil)
+		time.Sleep(11 * time.Second)
+		assertClosed(t, improved, "it serves again")
+
+		improved = c.monitor.Improved()
+		c.monitor.NotifyImproved()
+		assertClosed(t, improved, "its owner says so")
+		require.NoError(t, c.Close())
+		assert.Empty(t, c.monitor.Endpoints())
+	})
+}
+
+func assertClosed(t *testing.T, ch <-chan struct{}, why string) {
+	t.Helper()
+	select {
+	case <-ch:
+	default:
+		assert.Fail(t, "it is open", why)
+	}
+}
+
+func assertOpen(t *testing.T, ch <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-ch:
+		assert.Fail(t, "it is closed")
+	default:
+	}
+}

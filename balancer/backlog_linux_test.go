@@ -1,0 +1,63 @@
+package balancer
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// connected returns both ends of a TCP connection. What is sent to the peer is its own to
+// read, as slowly as it likes.
+func connected(t *testing.T) (conn net.Conn, peer *net.TCPConn) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, listener.Close()) }()
+	conn, err = net.Dial("tcp", listener.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	accepted, err := listener.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = accepted.Close() })
+	return conn, accepted.(*net.TCPConn)
+}
+
+// A peer that takes what it is sent, if slowly, is at work. One that takes no more is not,
+// nor is one whose kernel takes all there is.
+func TestBacklog(t *testing.T) {
+	conn, peer := connected(t)
+	c := &netConn{}
+	assert.Zero(t, c.backlog(), "there is no connection yet")
+	c.set(conn)
+	before := c.backlog()
+	_, err := conn.Write(make([]byte, 10*largeMessage))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return c.backlog().acked >= before.acked+10*largeMessage }, 10*time.Second, time.Millisecond)
+	assert.False(t, c.backlog().movedSince(before), "nothing waits")
+
+	require.NoError(t, peer.SetReadBuffer(64<<10))
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		_, _ = conn.Write(make([]byte, 64<<20)) // until the connection is closed
+	}()
+	var full backlog
+	require.Eventually(t, func() bool {
+		was := full
+		full = c.backlog()
+		return full.unsent > 0 && full == was
+	}, 10*time.Second, 50*time.Millisecond, "the peer takes no more")
+	assert.False(t, c.backlog().movedSince(full))
+	require.Eventually(t, func() bool {
+		_, err := io.CopyN(io.Discard, peer, 64<<10)
+		require.NoError(t, err)
+		return c.backlog().movedSince(full)
+	}, 10*time.Second, time.Millisecond, "it goes on")
+	require.NoError(t, conn.Close())
+	<-written
+	assert.Zero(t, c.backlog(), "closed")
+}

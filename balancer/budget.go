@@ -1,0 +1,48 @@
+package balancer
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// probeRate is how many probes a second a client may send whatever its traffic.
+	probeRate = 0.25
+	// probeShare is how many probes each call pays for.
+	probeShare = 0.02
+	// probeBurst is what it takes to find two faults.
+	probeBurst = 10
+	// probeReserve is what is kept for when a verdict is possible.
+	probeReserve = 4
+)
+
+// budget bounds the probes of a client: a constant rate, and a share of its calls.
+type budget struct {
+	calls atomic.Int64 // since tokens was computed
+
+	mu     sync.Mutex
+	tokens float64
+	at     time.Time // when tokens was computed; zero before the first probe
+}
+
+// earn notes a call.
+func (b *budget) earn() { b.calls.Add(1) }
+
+// take pays for a probe, and reports whether there was enough to keep a reserve.
+func (b *budget) take(now time.Time, reserve float64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	earned := probeShare * float64(b.calls.Swap(0))
+	if b.at.IsZero() {
+		earned = probeBurst
+	} else {
+		earned += max(now.Sub(b.at).Seconds(), 0) * probeRate
+	}
+	b.tokens, b.at = min(b.tokens+earned, probeBurst), now
+	if b.tokens < 1+reserve {
+		return false
+	}
+	b.tokens--
+	return true
+}

@@ -1,0 +1,72 @@
+package balancer
+
+import (
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A connection that a large message arrives on is receiving, until the message is complete
+// or comes to a halt.
+func TestReceiving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, peer := net.Pipe()
+		defer func() { assert.NoError(t, conn.Close()) }()
+		defer func() { assert.NoError(t, peer.Close()) }()
+		c := &netConn{}
+		arrive := func(n int) {
+			go func() { _, _ = peer.Write(make([]byte, n)) }()
+			_, err := io.ReadFull(countingConn{conn, c}, make([]byte, n))
+			require.NoError(t, err)
+		}
+		c.messageComplete()
+		arrive(largeMessage - 1)
+		assert.False(t, c.receiving(time.Now()), "the answer to a probe is as large")
+		arrive(1)
+		assert.True(t, c.receiving(time.Now()))
+		time.Sleep(transferPause - 1)
+		assert.True(t, c.receiving(time.Now()))
+		time.Sleep(time.Nanosecond)
+		assert.False(t, c.receiving(time.Now()), "nothing has come for long")
+		arrive(1)
+		assert.True(t, c.receiving(time.Now()))
+		c.messageComplete()
+		assert.False(t, c.receiving(time.Now()), "the message is complete")
+	})
+}
+
+func TestConnectionIsClosedOnce(t *testing.T) {
+	conn, peer := net.Pipe()
+	defer func() { assert.NoError(t, peer.Close()) }()
+	c := &netConn{}
+	assert.False(t, c.known())
+	assert.False(t, c.close())
+	c.set(conn)
+	assert.True(t, c.known())
+	assert.Zero(t, c.backlog(), "it is not TCP")
+	assert.True(t, c.close())
+	_, err := conn.Write([]byte("x"))
+	assert.ErrorIs(t, err, io.ErrClosedPipe)
+	assert.False(t, c.close())
+}
+
+func TestCountingConnectionsTellTheirSocket(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, listener.Close()) }()
+	tcp, err := net.Dial("tcp", listener.Addr().String())
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, tcp.Close()) }()
+	_, err = countingConn{tcp, &netConn{}}.SyscallConn()
+	require.NoError(t, err)
+	piped, peer := net.Pipe()
+	defer func() { assert.NoError(t, peer.Close()) }()
+	_, err = countingConn{piped, &netConn{}}.SyscallConn()
+	require.Error(t, err)
+	require.NoError(t, piped.Close())
+}

@@ -1,0 +1,208 @@
+package balancer_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
+)
+
+// connections counts the open connections to the servers.
+func connections(servers []*server) (n int) {
+	for _, s := range servers {
+		n += len(s.connections())
+	}
+	return n
+}
+
+func TestLightStreamsShareTheConnectionOfCalls(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		for range 20 {
+			c.open(balancer.Streams, nil)
+		}
+		c.load(3, 20*time.Millisecond, time.Second, false)
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, 3, connections(servers))
+	})
+}
+
+func TestHeavyStreamsMoveToAConnectionOfTheirOwn(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		at := servers[0]
+		heavy, light := c.open(balancer.Streams, c.endpoint(at)), c.open(balancer.Streams, c.endpoint(at))
+		other := c.open(balancer.Streams, c.endpoint(servers[1]))
+		at.payload.Store(128 << 10)
+		assert.ErrorContains(t, heavy.endsWithin(t, 2*time.Second), "apart from that of calls")
+		assert.ErrorContains(t, light.endsWithin(t, time.Millisecond), "apart from that of calls")
+		assert.True(t, other.isOpen())
+		for range 10 {
+			s := c.open(balancer.Streams, nil)
+			assert.Len(t, c.server(s.Endpoint()).connections(), 2)
+		}
+		assert.Equal(t, 4, connections(servers), "streams share one, which is apart from those of calls")
+		moved := c.open(balancer.Streams, c.endpoint(at))
+		calls, before := at.calls.Load(), moved.heard.Load()
+		c.load(3, 20*time.Millisecond, time.Second, false)
+		time.Sleep(3 * time.Second)
+		assert.True(t, moved.isOpen())
+		assert.Greater(t, moved.heard.Load(), before+100)
+		assert.Greater(t, at.calls.Load(), calls+50)
+		assert.False(t, c.events.ever(health.Suspected, health.Dead))
+	})
+}
+
+func TestStreamsAreHeavyFromAMebibyteASecond(t *testing.T) {
+	for size, want := range map[int64]int{20 << 10: 1, 24 << 10: 2} { // 50 a second
+		inBubble(t, 1, func(t *testing.T, servers []*server) {
+			c := warm(t, roundRobin, servers)
+			servers[0].payload.Store(size)
+			s := c.open(balancer.Streams, nil)
+			time.Sleep(5 * time.Second)
+			assert.Equal(t, want == 1, s.isOpen())
+			c.open(balancer.Streams, nil)
+			assert.Equal(t, want, connections(servers), "%d", size)
+		})
+	}
+}
+
+func TestBulkTransfersHaveAConnectionOfTheirOwn(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		first := c.open(balancer.Bulk, nil)
+		for range 5 {
+			assert.Same(t, first.Endpoint(), c.open(balancer.Bulk, nil).Endpoint(), "they share it")
+		}
+		assert.Equal(t, 4, connections(servers))
+		assert.NotSame(t, first.Endpoint(), c.open(balancer.Bulk, c.others(first.Endpoint())[0]).Endpoint())
+		assert.Equal(t, 5, connections(servers))
+	})
+}
+
+// A frozen connection is closed, and not the endpoint's other one.
+func TestFrozenConnectionIsClosedAlone(t *testing.T) {
+	for name, calls := range map[string]bool{"of calls": true, "of streams": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 2, func(t *testing.T, servers []*server) {
+				c := warm(t, roundRobin, servers)
+				at := servers[0]
+				bulk := c.open(balancer.Bulk, c.endpoint(at))
+				l := c.load(3, 20*time.Millisecond, time.Hour, false)
+				time.Sleep(5 * time.Second)
+				conns := at.connections()
+				require.Len(t, conns, 2)
+				start := time.Now()
+				if calls {
+					conns[0].frozen.Shut()
+				} else {
+					conns[1].frozen.Shut()
+					assert.ErrorContains(t, bulk.endsWithin(t, 2*time.Second), "its connection gives no sign of life")
+				}
+				time.Sleep(4 * time.Second)
+				assert.Equal(t, calls, bulk.isOpen())
+				assert.Equal(t, health.Serving, c.is(at))
+				assert.False(t, c.events.ever(health.Dead))
+				assert.Equal(t, []string{"a"}, c.events.closedAddresses())
+				before := at.calls.Load()
+				time.Sleep(time.Second)
+				assert.Greater(t, at.calls.Load(), before)
+				for _, o := range l.end() {
+					if !calls || o.began.After(start.Add(time.Second)) {
+						assert.NoError(t, o.err)
+					}
+					assert.Less(t, o.took, 1100*time.Millisecond)
+				}
+				conns[0].frozen.Open()
+				conns[1].frozen.Open()
+			})
+		})
+	}
+}
+
+// A stream goes elsewhere if the connection that it needs does not come about.
+func TestStreamDoesNotWaitForAConnectionThatHangs(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		for _, s := range servers {
+			s.dark.Shut()
+		}
+		opened := make(chan *stream)
+		go func() {
+			s, err := c.tryOpen(context.Background(), balancer.Bulk, nil)
+			assert.NoError(t, err)
+			opened <- s
+		}()
+		time.Sleep(100 * time.Millisecond)
+		hangs, serves := servers[0], servers[1]
+		if serves.dials.Load() > 1 {
+			hangs, serves = serves, hangs
+		}
+		assert.EqualValues(t, 2, hangs.dials.Load())
+		assert.EqualValues(t, 1, serves.dials.Load())
+		serves.dark.Open()
+		start := time.Now()
+		s := <-opened
+		assert.Less(t, time.Since(start), 500*time.Millisecond)
+		assert.Equal(t, serves.addr, s.Endpoint().Address())
+		synctest.Wait()
+		assert.Len(t, c.events.reached(hangs, health.Suspected), 1, "it is probed")
+		within(t, 100*time.Millisecond, "serving", func() bool { return c.is(hangs) == health.Serving })
+		assert.False(t, c.events.ever(health.Dead), "it serves calls")
+		s.cancel()
+		<-s.ended
+	})
+}
+
+// Answers wait behind a large message, and the endpoint is at work.
+func TestLargeMessageIsNoSilence(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		c.load(2, 20*time.Millisecond, time.Hour, false)
+		at := servers[0]
+		s := c.open(balancer.Streams, c.endpoint(at))
+		at.payload.Store(512 << 10)
+		at.rate.Store(8 << 10)
+		writes := c.starting(3, at, attempt{write: true, takes: 500 * time.Millisecond})
+		for range 3 {
+			o := <-writes
+			assert.NoError(t, o.err)
+			assert.Greater(t, o.took, 2*time.Second)
+		}
+		assert.True(t, s.isOpen())
+		assert.False(t, c.events.ever(health.Dead))
+		assert.Empty(t, c.events.closedAddresses())
+		s.cancel()
+		at.rate.Store(0)
+		<-s.ended
+	})
+}
+
+// The transfers on one connection say nothing of another one.
+func TestFrozenConnectionIsClosedBesideABusyOne(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		at := servers[0]
+		at.payload.Store(256 << 10)
+		at.every.Store(int64(200 * time.Millisecond))
+		bulk := c.open(balancer.Bulk, c.endpoint(at))
+		c.load(2, 20*time.Millisecond, 10*time.Second, false)
+		time.Sleep(5 * time.Second)
+		at.connections()[0].frozen.Shut()
+		o := <-c.starting(1, at, aWrite)
+		assert.Error(t, o.cut)
+		assert.Less(t, o.took, 2*time.Second)
+		synctest.Wait()
+		assert.Equal(t, []string{"a"}, c.events.closedAddresses())
+		assert.True(t, bulk.isOpen())
+		time.Sleep(2 * time.Second)
+		assert.True(t, c.endpoint(at).Ready())
+		assert.Equal(t, health.Serving, c.is(at))
+	})
+}

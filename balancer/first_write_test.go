@@ -1,0 +1,93 @@
+package balancer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/health"
+)
+
+// stalledAt stalls one of the servers.
+func stalledAt(servers []*server, n int) *server {
+	servers[n].stalled.Shut()
+	return servers[n]
+}
+
+func TestFirstWriteAvoidsAStalledEndpoint(t *testing.T) {
+	for n := range 3 {
+		inBubble(t, 3, func(t *testing.T, servers []*server) {
+			s := stalledAt(servers, n)
+			c := connect(t, roundRobin, servers)
+			for range 10 {
+				o := c.write()
+				require.NoError(t, o.err)
+				assert.LessOrEqual(t, o.took, 2*usual)
+				assert.NotEqual(t, s.addr, o.at.Address())
+			}
+			assert.LessOrEqual(t, c.probes.Load(), int64(6))
+		})
+	}
+}
+
+// The stalled one is connected to long before the others.
+func TestFirstWriteWaitsForAnEndpointThatServes(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		s := stalledAt(servers, 0)
+		for _, s := range servers[1:] {
+			s.dark.Shut()
+		}
+		c := connect(t, roundRobin, servers)
+		wrote := make(chan outcome, 1)
+		go func() { wrote <- c.write() }()
+		time.Sleep(200 * time.Millisecond)
+		assert.Empty(t, wrote)
+		servers[1].dark.Open()
+		o := <-wrote
+		require.NoError(t, o.err)
+		assert.Equal(t, "b", o.at.Address())
+		assert.LessOrEqual(t, o.took, 200*time.Millisecond+3*usual)
+		assert.Equal(t, health.Unknown, c.is(s))
+		servers[2].dark.Open()
+	})
+}
+
+func TestFirstWriteWaitsForHalfASecondAtMost(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		for _, s := range servers {
+			s.delay.Store(int64(700 * time.Millisecond))
+		}
+		c := connect(t, roundRobin, servers)
+		o := c.write()
+		require.NoError(t, o.err)
+		assert.Equal(t, 1200*time.Millisecond, o.took)
+		assert.Less(t, c.write().took, 800*time.Millisecond, "only the first waits")
+	})
+}
+
+func TestFirstReadDoesNotWait(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := connect(t, roundRobin, servers)
+		o := c.read()
+		require.NoError(t, o.err)
+		assert.Equal(t, usual, o.took)
+		o = c.write()
+		require.NoError(t, o.err)
+		assert.Equal(t, usual, o.took, "the read has shown who serves")
+		assert.Zero(t, c.probes.Load())
+	})
+}
+
+func TestFirstWriteDoesNotWaitWhereThereIsNoChoice(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, servers []*server) {
+		c := connect(t, roundRobin, servers)
+		assert.Equal(t, usual, c.write().took)
+		assert.Zero(t, c.probes.Load())
+	})
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := connect(t, roundRobin, servers, unprobed)
+		assert.Equal(t, usual, c.write().took, "nobody can be asked")
+	})
+}

@@ -1,0 +1,102 @@
+package balancer_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/health"
+)
+
+func TestFrozenEndpointIsDeadWithinASecond(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		others := c.load(3, 20*time.Millisecond, 10*time.Second, false)
+		time.Sleep(200 * time.Millisecond)
+
+		frozen := servers[0]
+		frozen.frozen.Shut()
+		start := time.Now()
+		reads := c.starting(3, frozen, aRead)
+		writes := c.starting(3, frozen, aWrite)
+		for range 3 {
+			o := <-reads
+			assert.Error(t, o.cut)
+			assert.GreaterOrEqual(t, o.took, 500*time.Millisecond)
+			assert.LessOrEqual(t, o.took, 700*time.Millisecond)
+		}
+		for range 3 {
+			o := <-writes
+			assert.ErrorContains(t, o.cut, "endpoint a is dead")
+			assert.Less(t, o.took, time.Second)
+		}
+		assert.Less(t, time.Since(start), time.Second)
+		synctest.Wait()
+		assert.Equal(t, health.Dead, c.is(frozen))
+		assert.Equal(t, []string{"a"}, c.events.closedAddresses())
+
+		time.Sleep(5 * time.Second)
+		frozen.frozen.Open()
+		within(t, 11*time.Second, "readmitted", func() bool { return c.is(frozen) == health.Serving })
+		before := frozen.calls.Load()
+		time.Sleep(time.Second)
+		assert.Greater(t, frozen.calls.Load(), before+10)
+		for _, o := range others.end() {
+			if o.err != nil {
+				assert.Error(t, o.cut)
+				assert.Less(t, o.began, start.Add(200*time.Millisecond), "calls avoid an endpoint in doubt")
+			}
+			assert.Less(t, o.took, time.Second)
+		}
+	})
+}
+
+func TestSingleEndpointIsNeitherProbedNorEjected(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, servers []*server) {
+		s := servers[0]
+		c := warm(t, roundRobin, servers)
+		s.frozen.Shut()
+		reads := c.starting(3, s, aRead)
+		writes := c.starting(3, s, aWrite)
+		time.Sleep(time.Minute)
+		assert.Equal(t, health.Suspected, c.is(s))
+		s.frozen.Open()
+		for range 3 {
+			require.NoError(t, (<-reads).err)
+			require.NoError(t, (<-writes).err)
+		}
+		require.NoError(t, c.read().err)
+		assert.Equal(t, health.Serving, c.is(s))
+		assert.Zero(t, c.probes.Load())
+		assert.Empty(t, c.events.closedAddresses())
+		assert.EqualValues(t, 1, s.conns.Load())
+	})
+}
+
+func TestNothingIsEjectedWhenAllAreFrozen(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		time.Sleep(time.Minute)
+		calls := make([]<-chan outcome, len(servers))
+		for i, s := range servers {
+			s.frozen.Shut()
+			calls[i] = c.starting(3, s, aRead)
+		}
+		time.Sleep(time.Minute)
+		assert.LessOrEqual(t, c.probes.Load(), int64(10+60/4), "the budget")
+		for _, s := range servers {
+			assert.Equal(t, health.Suspected, c.is(s))
+			s.frozen.Open()
+		}
+		for i, s := range servers {
+			for range 3 {
+				require.NoError(t, (<-calls[i]).err)
+			}
+			assert.EqualValues(t, 1, s.conns.Load())
+		}
+		assert.Empty(t, c.events.closedAddresses())
+	})
+}

@@ -1,0 +1,63 @@
+package balancer
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"google.golang.org/grpc/attributes"
+	"google.golang.org/grpc/resolver"
+)
+
+type securityKey struct{}
+
+// address returns an address whose attributes hold a security, as those of clientv3 do.
+func address(addr, serverName, security string) resolver.Address {
+	a := resolver.Address{Addr: addr, ServerName: serverName}
+	if security != "" {
+		a.Attributes = attributes.New(securityKey{}, security)
+	}
+	return a
+}
+
+func TestSecurityIsPartOfTheIdentityOfAnEndpoint(t *testing.T) {
+	plain, tls := address("h:1", "h", "plain"), address("h:1", "h", "tls")
+	tests := map[string]struct {
+		a, b []resolver.Address
+		want bool
+	}{
+		"the same":                 {[]resolver.Address{plain}, []resolver.Address{address("h:1", "h", "plain")}, true},
+		"security":                 {[]resolver.Address{plain}, []resolver.Address{tls}, false},
+		"no security":              {[]resolver.Address{plain}, []resolver.Address{address("h:1", "h", "")}, false},
+		"server name":              {[]resolver.Address{plain}, []resolver.Address{address("h:1", "i", "plain")}, false},
+		"address":                  {[]resolver.Address{plain}, []resolver.Address{address("h:2", "h", "plain")}, false},
+		"another address":          {[]resolver.Address{plain}, []resolver.Address{plain, tls}, false},
+		"the order of addresses":   {[]resolver.Address{plain, tls}, []resolver.Address{tls, plain}, false},
+		"security of the second":   {[]resolver.Address{plain, plain}, []resolver.Address{plain, tls}, false},
+		"several, which are alike": {[]resolver.Address{plain, tls}, []resolver.Address{plain, tls}, true},
+	}
+	for name, tt := range tests {
+		assert.Equal(t, tt.want, same(tt.a, tt.b), name)
+		assert.Equal(t, tt.want, same(tt.b, tt.a), name)
+	}
+}
+
+func TestEndpointsAreUnique(t *testing.T) {
+	endpoint := func(addresses ...resolver.Address) resolver.Endpoint { return resolver.Endpoint{Addresses: addresses} }
+	a, b, tls := address("a", "", ""), address("b", "", ""), address("a", "", "tls")
+	assert.Equal(t,
+		[]resolver.Endpoint{endpoint(a), endpoint(b), endpoint(tls), endpoint(a, b)},
+		unique([]resolver.Endpoint{endpoint(a), endpoint(), endpoint(b), endpoint(a), endpoint(tls), endpoint(a, b), endpoint(b)}))
+	assert.Empty(t, unique(nil))
+}
+
+// gRPC's warnings print the attributes of an address.
+func TestKeysOfAttributesHaveNames(t *testing.T) {
+	assert.Equal(t, "quorate.subConn", fmt.Sprint(subConnKey{}))
+	for _, key := range []any{subConnKey{}, weightKey{}, optionsKey{}} {
+		assert.Implements(t, (*fmt.Stringer)(nil), key)
+	}
+	s := &subConn{ep: &Endpoint{addresses: []resolver.Address{{Addr: "a"}}}}
+	assert.NotContains(t, markedAddresses(s)[0].Attributes.String(), "%!p")
+	assert.Contains(t, SetWeight(resolver.Endpoint{}, 3).Attributes.String(), `"quorate.weight": "3"`)
+}

@@ -1,0 +1,370 @@
+package balancer
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/health"
+)
+
+const (
+	// minCheck and maxCheck bound the time between two checks for silence, the latter while
+	// streams are lively.
+	minCheck = 5 * time.Millisecond
+	maxCheck = 2 * time.Second
+	// starved is how late a timer may be. One that is later accuses nobody: this process was
+	// short of CPU, or was paused, and what it waits for may be here and unread.
+	starved = 50 * time.Millisecond
+)
+
+// inflight is what is in flight to an endpoint: calls, and streams. One timer checks for
+// silence while there is any.
+type inflight struct {
+	mu sync.Mutex
+	// The calls, the oldest first.
+	first, last *call
+	// unanswered are calls that nobody waits for any longer, by their shape: when the first
+	// of them began. A call that was hedged ends when the hedge is answered; that it was not
+	// answered itself must not be forgotten.
+	unanswered map[*stat]time.Time
+	streams    map[*Stream]struct{}
+	timer      *time.Timer
+	// due is when the timer fires, nil while it is not set. It is changed with the lock held.
+	due atomic.Pointer[time.Time]
+}
+
+// call is an attempt of a call, from its pick to its end.
+type call struct {
+	Call
+	ep      *Endpoint
+	conn    *subConn
+	attempt *Attempt
+	stat    *stat
+	start   time.Time
+	// deadline is the call's, zero if it has none.
+	deadline time.Time
+
+	// Guarded by the lock of inflight:
+	next, prev *call
+	overdue    bool      // its Watcher was told
+	suspectAt  time.Time // when its silence becomes suspicious
+}
+
+// begin notes an attempt that was picked.
+func (p *policy) begin(ctx context.Context, s *subConn, info Call, a *Attempt) *call {
+	ep := s.ep
+	c := &call{Call: info, ep: ep, conn: s, attempt: a, stat: ep.latency.get(info.Shape, &p.shapes), start: time.Now()}
+	c.deadline, _ = ctx.Deadline()
+	if info.Conn == Calls {
+		ep.running.Add(1)
+		ep.add(c)
+	}
+	return c
+}
+
+// end is gRPC's notice that the attempt is over. A zero DoneInfo means that the connection
+// was lost before anything was sent.
+func (c *call) end(info balancer.DoneInfo) {
+	ep, p := c.ep, c.ep.policy
+	answered := info.BytesSent && (info.Err == nil || (info.BytesReceived && !endedHere(info.Err)))
+	if c.Conn == Calls {
+		ep.running.Add(-1)
+		ep.delete(c, answered)
+		p.budget.earn()
+	}
+	c.attempt.Ended(info.BytesSent)
+	if info.BytesReceived {
+		c.attempt.answered.Store(true)
+	}
+	now := time.Now()
+	if answered {
+		c.answered(now, info.Err)
+	}
+	if needsProbes(ep.State()) && !p.canProbe() && (answered || !ep.busy()) {
+		// Nobody is asked. It was silent for as long as that lasted.
+		p.note(ep, health.Evidence{Kind: health.Served, At: now, Detail: "nothing is in flight"})
+	}
+	ep.retire()
+	if p.learner != nil && (info.BytesSent || info.Err != nil) {
+		p.learner.Done(ep, Result{
+			Call: c.Call, Took: now.Sub(c.start), Err: info.Err, Answered: answered,
+			Failed: info.Err != nil && p.options().Fault(info.Err),
+		})
+	}
+}
+
+// endedHere reports whether an error may be that of a call which this side gave up. A
+// server may have begun to answer it.
+func endedHere(err error) bool {
+	code := status.Code(err)
+	return code == codes.Canceled || code == codes.DeadlineExceeded
+}
+
+// answered takes in what the end of a call shows of its endpoint.
+func (c *call) answered(now time.Time, err error) {
+	ep, p := c.ep, c.ep.policy
+	c.conn.hear(now)
+	if err != nil {
+		if kind, ok := p.options().Classify(err); ok && c.isNews(kind, now) {
+			p.note(ep, health.Evidence{Kind: kind, At: now, Err: err, Detail: c.Method})
+			return
+		}
+		ep.known().Failed(err, now)
+	}
+	inTime := now.Sub(c.start) < c.stat.SuspectAfter()
+	if c.Conn == Calls {
+		c.stat.observe(c.start, now.Sub(c.start))
+	}
+	switch {
+	case err == nil && c.Need == Full && c.Conn == Calls:
+		ep.known().Completed(c.start, now)
+		if inTime {
+			p.served(ep, c.start, now)
+		}
+	case ep.State() == health.Unknown:
+		p.note(ep, health.Evidence{Kind: health.Answered, At: now})
+	}
+}
+
+// isNews reports whether an error shows something of its endpoint as it is now. It does not
+// if the endpoint has completed work that began later. Nor is "timed out" news once the
+// call's own deadline has passed: servers count that down.
+func (c *call) isNews(kind health.Kind, now time.Time) bool {
+	if c.ep.known().CompletedSince(c.start) {
+		return false
+	}
+	return kind != health.Suspicious || c.deadline.IsZero() || now.Before(c.deadline)
+}
+
+// add puts a call behind the others.
+func (e *Endpoint) add(c *call) {
+	f := &e.inflight
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c.suspectAt = c.start.Add(c.stat.SuspectAfter())
+	if f.last == nil {
+		f.first = c
+	} else {
+		f.last.next, c.prev = c, f.last
+	}
+	f.last = c
+	e.checkBy(c.start.Add(c.stat.HedgeAfter()), c.start)
+}
+
+// delete takes a call out.
+func (e *Endpoint) delete(c *call, answered bool) {
+	f := &e.inflight
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c.overdue && !answered {
+		e.remember(c)
+	}
+	if c.prev == nil {
+		f.first = c.next
+	} else {
+		c.prev.next = c.next
+	}
+	if c.next == nil {
+		f.last = c.prev
+	} else {
+		c.next.prev = c.prev
+	}
+	c.next, c.prev = nil, nil
+}
+
+// remember remembers an overdue call that ends without an answer. It needs the lock.
+func (e *Endpoint) remember(c *call) {
+	f := &e.inflight
+	if _, ok := f.unanswered[c.stat]; ok || c.stat.answered.After(c.start) {
+		return
+	}
+	if f.unanswered == nil {
+		f.unanswered = make(map[*stat]time.Time)
+	}
+	f.unanswered[c.stat] = c.start
+	e.checkBy(c.suspectAt, time.Now())
+}
+
+// checkBy sets the timer if it is not set to an earlier time. It needs the lock.
+func (e *Endpoint) checkBy(at, now time.Time) {
+	if due := e.inflight.due.Load(); due == nil || at.Before(*due) {
+		e.checkAt(at, now)
+	}
+}
+
+// checkAt sets the timer. It needs the lock.
+func (e *Endpoint) checkAt(at, now time.Time) {
+	f := &e.inflight
+	wait := max(at.Sub(now), minCheck)
+	due := now.Add(wait)
+	f.due.Store(&due)
+	if f.timer == nil {
+		f.timer = time.AfterFunc(wait, e.check)
+		return
+	}
+	f.timer.Reset(wait)
+}
+
+// check looks for calls that are overdue, and for silence.
+func (e *Endpoint) check() {
+	now, alternative := time.Now(), e.hasAlternative()
+	f := &e.inflight
+	f.mu.Lock()
+	due := f.due.Load()
+	if due == nil {
+		f.mu.Unlock()
+		return // stopped
+	}
+	if now.Sub(*due) > starved {
+		e.checkAt(now.Add(minCheck), now)
+		f.mu.Unlock()
+		return
+	}
+	found := e.checkCalls(now, alternative)
+	e.checkStreams(now, &found)
+	f.due.Store(nil)
+	if !found.next.IsZero() {
+		e.checkAt(found.next, now)
+	}
+	f.mu.Unlock()
+
+	if found.suspicion != "" {
+		e.policy.suspect(e, now, found.suspicion)
+	}
+	for _, s := range found.quiet {
+		e.policy.checkStream(s, now)
+	}
+	for _, c := range found.overdue {
+		c.attempt.Watcher.Overdue()
+	}
+}
+
+// findings are what a check finds.
+type findings struct {
+	next      time.Time // when to check again
+	overdue   []*call   // calls whose Watchers are to be told
+	suspicion string    // "" for none
+	quiet     []*Stream // streams that are silent for long enough to be checked
+}
+
+func (f *findings) checkBy(at time.Time) {
+	if f.next.IsZero() || at.Before(f.next) {
+		f.next = at
+	}
+}
+
+// checkCalls needs the lock. Overdue are only calls that another endpoint could serve.
+func (e *Endpoint) checkCalls(now time.Time, alternative bool) (found findings) {
+	for c := e.inflight.first; c != nil; c = c.next {
+		if !c.overdue && c.attempt.Watcher != nil {
+			at := c.start.Add(c.stat.HedgeAfter())
+			switch {
+			case now.Before(at):
+				found.checkBy(at)
+			case alternative:
+				c.overdue = true
+				found.overdue = append(found.overdue, c)
+			default:
+				found.checkBy(now.Add(starved))
+			}
+		}
+		if !now.Before(c.suspectAt) {
+			age := now.Sub(c.start)
+			c.suspectAt = now.Add(age) // the next time, it must be twice as old
+			if found.suspicion == "" && e.isSilent(c.stat, c.start) {
+				found.suspicion = fmt.Sprintf("no answer to %s for %v", c.Method, age.Round(time.Millisecond))
+			}
+		}
+		found.checkBy(c.suspectAt)
+	}
+	for stat, start := range e.inflight.unanswered {
+		at := start.Add(stat.SuspectAfter())
+		switch {
+		case !e.isSilent(stat, start):
+			delete(e.inflight.unanswered, stat)
+		case now.Before(at):
+			found.checkBy(at)
+		default:
+			delete(e.inflight.unanswered, stat)
+			found.suspicion = fmt.Sprintf("no answer to a call that has ended for %v", now.Sub(start).Round(time.Millisecond))
+		}
+	}
+	return found
+}
+
+// isSilent reports whether nothing that began since start was answered, of calls that take
+// as long, or completed.
+func (e *Endpoint) isSilent(s *stat, start time.Time) bool {
+	return !s.answered.After(start) && !e.known().CompletedSince(start)
+}
+
+// checkStreams needs the lock.
+func (e *Endpoint) checkStreams(now time.Time, found *findings) {
+	for s := range e.inflight.streams {
+		due := s.dueAt()
+		if now.Before(due) {
+			found.checkBy(due)
+			continue
+		}
+		s.pace.Checked(now)
+		found.quiet = append(found.quiet, s)
+		found.checkBy(s.dueAt())
+	}
+}
+
+// busy reports whether anything is in flight.
+func (e *Endpoint) busy() bool {
+	e.inflight.mu.Lock()
+	defer e.inflight.mu.Unlock()
+	return e.inflight.first != nil || len(e.inflight.streams) > 0
+}
+
+// retire closes the connections of an endpoint that is unwanted once nothing is in flight.
+func (e *Endpoint) retire() {
+	if e.unwanted.Load() && !e.busy() {
+		e.policy.publish()
+	}
+}
+
+// callsOn returns the calls in flight on a connection; on any for nil.
+func (f *inflight) callsOn(s *subConn) []*call {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var calls []*call
+	for c := f.first; c != nil; c = c.next {
+		if s == nil || c.conn == s {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// streamsOn returns the streams on a connection; on any for nil.
+func (f *inflight) streamsOn(s *subConn) []*Stream {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var streams []*Stream
+	for st := range f.streams {
+		if s == nil || st.conn == s {
+			streams = append(streams, st)
+		}
+	}
+	return streams
+}
+
+// stop stops the timer for good.
+func (f *inflight) stop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.due.Store(nil)
+	if f.timer != nil {
+		f.timer.Stop()
+	}
+}

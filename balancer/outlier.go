@@ -1,0 +1,74 @@
+package balancer
+
+import "time"
+
+const (
+	// stallAfter is how long an endpoint must have completed nothing, while another one
+	// did, before it is found stalled: two rounds of probes, but for the time that it takes
+	// to begin them.
+	stallAfter = 2*probeRound - probeRound/10
+	// deadAfter is how long an endpoint must have given no sign of life, while another one
+	// did, before it is found dead: three rounds of probes.
+	deadAfter = 3*probeRound - probeRound/10
+	// witnessAfter is how long others must have been seen to do what the endpoint does not:
+	// after an outage of all one is always the first.
+	witnessAfter = probeRound * 3 / 4
+	// outlierFactor is how many times the latency of others, and its own, both must exceed:
+	// where all are slow nobody is an outlier.
+	outlierFactor = 3
+	// maxOwnLatency bounds what an endpoint's own latency can excuse.
+	maxOwnLatency = time.Second
+)
+
+// observation is what has been observed of an endpoint in doubt.
+type observation struct {
+	// silent is how long a question for a sign of life has been unanswered, 0 if none is.
+	silent time.Duration
+	// stalled is how long a question for service has been unanswered, 0 if none is.
+	stalled time.Duration
+	// busy says that a large message is on its way, which answers wait behind.
+	busy bool
+	// own is the endpoint's usual latency.
+	own time.Duration
+
+	// othersAlive is how long another endpoint has been known to have given a sign of life
+	// meanwhile, othersServe to have completed work that began meanwhile, 0 for none; others
+	// is the latency of those.
+	othersAlive, othersServe time.Duration
+	others                   time.Duration
+}
+
+// verdict is what an observation shows.
+type verdict uint8
+
+const (
+	// undecided: the endpoint may be in order, or nobody else has shown that it is not.
+	undecided verdict = iota
+	// stalled: the endpoint completes nothing, others do.
+	stalled
+	// dead: the endpoint gives no sign of life, others do.
+	dead
+)
+
+// evaluate is outlier detection: it compares an endpoint with others. Nothing is found at
+// fault without a witness, as then it is the network, the cluster or this very process that
+// is in trouble:
+//
+//	silent       stalled       othersAlive     othersServe     busy  verdict
+//	any          any           any             any             yes   undecided
+//	≥ deadAfter  any           ≥ witnessAfter  any             no    dead
+//	less         ≥ stallAfter  any             ≥ witnessAfter  no    stalled
+//	otherwise                                                        undecided
+func evaluate(o observation) verdict {
+	patience := outlierFactor * max(o.others, min(o.own, maxOwnLatency))
+	switch {
+	case o.busy:
+		return undecided
+	case o.silent >= max(deadAfter, patience) && o.othersAlive >= witnessAfter:
+		return dead
+	case o.stalled >= max(stallAfter, patience) && o.othersServe >= witnessAfter:
+		return stalled
+	default:
+		return undecided
+	}
+}

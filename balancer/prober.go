@@ -1,0 +1,286 @@
+package balancer
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/balancer"
+
+	"github.com/quorate/quorate/health"
+)
+
+const (
+	// probeRound is how long a round of probes lasts while a verdict is possible.
+	probeRound = 250 * time.Millisecond
+	// probeTimeout is how long the answer to a probe may take to be of use.
+	probeTimeout = 4 * time.Second
+	// watchInterval is how often it is checked whether others serve, while an endpoint that
+	// does not has something in flight.
+	watchInterval = 25 * time.Millisecond
+
+	// An answer is late if it takes lateFactor times as long as calls to others do, and
+	// minLate at least.
+	lateFactor = 5
+	minLate    = 100 * time.Millisecond
+)
+
+// question is what a probe asks.
+type question uint8
+
+const (
+	forService  question = iota // does the endpoint do its work?
+	forLiveness                 // is it alive?
+	forStatus                   // what is it?
+)
+
+func (o *Options) prober(q question) health.Prober {
+	switch q {
+	case forService:
+		return o.Service
+	case forLiveness:
+		return o.Liveness
+	default:
+		return o.Status
+	}
+}
+
+// needsProbes reports whether an endpoint in the state is probed until it leaves it.
+func needsProbes(s health.State) bool {
+	switch s {
+	case health.Unknown, health.Serving, health.Draining:
+		return false
+	default:
+		return true
+	}
+}
+
+// canProbe reports whether endpoints are probed. A single one is not: nothing would follow
+// from the answer.
+func (p *policy) canProbe() bool {
+	o := p.options()
+	return o.Service != nil && len(o.Monitor.Endpoints()) > 1
+}
+
+// suspect makes an endpoint a suspect.
+func (p *policy) suspect(ep *Endpoint, now time.Time, why string) {
+	if p.options().DisableSuspicion {
+		return
+	}
+	p.note(ep, health.Evidence{Kind: health.Suspicious, At: now, Detail: why})
+	p.investigate(ep)
+}
+
+// connected finds out whether an endpoint with a new connection can be used.
+func (p *policy) connected(s *subConn) {
+	if s.class != Calls {
+		return
+	}
+	p.options().Monitor.NotifyImproved()
+	if needsProbes(s.ep.State()) {
+		if !p.canProbe() {
+			// That it connects is all that will be known of it.
+			p.note(s.ep, health.Evidence{Kind: health.Served, At: time.Now(), Detail: "connected"})
+		}
+		p.investigate(s.ep)
+	} else if p.proofWanted() {
+		p.ask(s, forService, nil)
+	}
+	p.askRoles(nil)
+}
+
+// checkStream asks for a sign of life over the connection of a stream that is silent: for
+// service if the stream was lively, because a member that is cut off from its peers is
+// alive and sends no events.
+func (p *policy) checkStream(s *Stream, now time.Time) {
+	o, ep, since := p.options(), s.ep, now.Add(-s.pace.Silence(now))
+	quiet := s.pace.Silence(now) >= health.MaxPace
+	switch {
+	case len(p.all()) < 2:
+		return // nothing would follow
+	case o.Service == nil:
+		if !quiet {
+			p.suspect(ep, now, "a stream is silent for longer than usual")
+		}
+		return
+	case quiet && ep.known().Silence(now) < health.MaxPace*3/4:
+		return // the server lives; the connection is for gRPC's keepalive
+	case !quiet && s.conn.class == Calls && ep.known().CompletedSince(since):
+		return // it works, over the same connection
+	case !p.startTask():
+		return
+	}
+	go func() {
+		defer p.tasks.Done()
+		q, detail := forService, "a stream is silent for longer than usual"
+		if quiet {
+			q, detail = forStatus, "no answer on a quiet connection"
+		}
+		if !p.ask(s.conn, q, nil) {
+			return
+		}
+		sent := time.Now()
+		answered := p.await(ep, probeRound, func() bool { return s.conn.heard.After(sent) && (quiet || ep.servedSince(sent)) })
+		if now := time.Now(); !answered && now.Sub(sent) < probeRound+starved {
+			p.suspect(ep, now, detail)
+		}
+	}()
+}
+
+// servedSince reports whether the question for service that was asked last is answered.
+func (e *Endpoint) servedSince(asked time.Time) bool {
+	return e.known().CompletedSince(asked) || e.serviceAsked.Load() == nil
+}
+
+// startTask begins work in the background. Whoever gets true ends it by p.tasks.Done.
+func (p *policy) startTask() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.tasks.Add(1)
+	return true
+}
+
+// ask sends a probe over a connection, if there is one and the budget allows it. done, if it
+// is not nil, is called when the probe has ended.
+func (p *policy) ask(s *subConn, q question, done func()) bool {
+	p.mu.Lock()
+	sc, ready := s.sc, s.ready.Load()
+	p.mu.Unlock()
+	now := time.Now()
+	reserve := float64(probeReserve)
+	if s.ep.hasQuickWitness(s.ep.Health().Since) {
+		reserve = 0
+	}
+	if !ready || !p.budget.take(now, reserve) || !p.startTask() {
+		return false
+	}
+	s.ask(q, now)
+	if q == forService {
+		s.ep.askService(now)
+	}
+	go func() {
+		defer p.tasks.Done()
+		if done != nil {
+			defer done()
+		}
+		if q == forService {
+			defer s.ep.serviceEnded(now)
+		}
+		ctx, cancel := context.WithTimeout(s.ep.ctx, probeTimeout)
+		defer cancel()
+		p.probe(ctx, s, sc, p.options().prober(q), now)
+	}()
+	return true
+}
+
+// probe sends a probe and takes in what it reports.
+func (p *policy) probe(ctx context.Context, s *subConn, sc balancer.SubConn, prober health.Prober, sent time.Time) {
+	producer, done := sc.GetOrBuildProducer(probeConnBuilder{})
+	defer done()
+	prober.Probe(ctx, producer.(probeConn), func(r health.Report) { p.take(s, r, sent) })
+}
+
+// take takes in a report on a probe that was sent at some time.
+func (p *policy) take(s *subConn, r health.Report, sent time.Time) {
+	now, ep := time.Now(), s.ep
+	s.hear(now)
+	if r.Info != nil {
+		ep.known().SetInfo(r.Info, now)
+	}
+	ev := health.Evidence{Kind: r.Kind, At: now, Err: r.Err, Detail: r.Detail}
+	if ev.Detail == "" {
+		ev.Detail = "probe"
+	}
+	if r.Kind == health.Served {
+		ep.known().Completed(sent, now)
+		ep.serviceAsked.Store(nil)
+		late := s.class == Calls && now.Sub(sent) > p.late(ep, sent)
+		again := ep.late.Swap(late) || ep.State() == health.Slow
+		if late {
+			ev.Detail = "probe answered after " + now.Sub(sent).Round(time.Millisecond).String()
+			ev.Kind = health.Answered // perhaps a stall has ended: the next probe shows that
+			if again {
+				ev.Kind = health.Late
+			}
+		}
+	}
+	p.note(ep, ev)
+	ep.signal()
+}
+
+// late returns from when on the answer to a probe is late, compared with others that have
+// completed work meanwhile.
+func (p *policy) late(ep *Endpoint, sent time.Time) time.Duration {
+	var sum time.Duration
+	n := 0
+	for _, other := range ep.Siblings() {
+		if k := other.known(); other != ep && k.CompletedSince(sent) && rank(other.State(), needFull) == 0 {
+			sum += max(k.Latency(), k.Latest())
+			n++
+		}
+	}
+	if n == 0 {
+		return probeTimeout
+	}
+	return max(minLate, lateFactor*sum/time.Duration(n))
+}
+
+// askService notes a question for service.
+func (e *Endpoint) askService(now time.Time) {
+	if asked := e.serviceAsked.Load(); asked == nil || e.known().CompletedSince(*asked) {
+		e.serviceAsked.Store(&now)
+	}
+}
+
+// serviceEnded notes that a question for service is not waited for any longer.
+func (e *Endpoint) serviceEnded(sent time.Time) {
+	if asked := e.serviceAsked.Load(); asked != nil && !asked.After(sent) {
+		e.serviceAsked.CompareAndSwap(asked, nil)
+	}
+}
+
+// stalledFor returns how long a question for service has been unanswered, 0 if none is.
+func (e *Endpoint) stalledFor(now time.Time) time.Duration {
+	asked := e.serviceAsked.Load()
+	if asked == nil || e.known().CompletedSince(*asked) {
+		return 0
+	}
+	return max(now.Sub(*asked), 1)
+}
+
+// needsAnother reports whether the latest probe calls for another one soon: the answer of a
+// slow endpoint came in good time, or that of another one late.
+func (e *Endpoint) needsAnother() bool { return (e.State() == health.Slow) != e.late.Load() }
+
+// signal wakes up those who wait for news of the endpoint.
+func (e *Endpoint) signal() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// await waits until ready returns true, and reports whether it did within the time. It looks
+// again when something was learnt of the endpoint, and every watchInterval; in longer waits
+// every probeRound, unless something in flight may have to be cut.
+func (p *policy) await(ep *Endpoint, wait time.Duration, ready func() bool) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for !ready() {
+		interval := watchInterval
+		if wait > probeRound && !ep.mayBeCut() {
+			interval = probeRound
+		}
+		select {
+		case <-ep.wake:
+		case <-time.After(interval):
+		case <-timer.C:
+			return ready()
+		case <-ep.ctx.Done():
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,132 @@
+package balancer
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc/connectivity"
+)
+
+// gRPC makes failed connections again with its backoff (grpc.WithConnectParams). The policy
+// adds three things.
+const (
+	// reconnectSpread is the time over which lost connections are made again while others
+	// serve, so that the clients of a member do not all come back in one instant.
+	reconnectSpread = 200 * time.Millisecond
+	// While an endpoint is the last hope, because nothing is connected, a failed attempt is
+	// repeated within outageBackoff, with full jitter, whatever gRPC's backoff has grown to;
+	// for outageLength, longer than a member or a host takes to be restarted.
+	outageBackoff = 3 * time.Second
+	outageLength  = 30 * time.Second
+	// connectPatience is how long streams wait for a connection before they go elsewhere.
+	connectPatience = 2 * probeRound
+)
+
+// reconnect makes a lost connection for calls again. It needs the policy's lock.
+func (p *policy) reconnect(s *subConn) {
+	sc := s.sc
+	if !p.anyReady() {
+		sc.Connect()
+		return
+	}
+	time.AfterFunc(rand.N(reconnectSpread), sc.Connect)
+}
+
+// anyReady reports whether there is a connection for calls. It needs the policy's lock.
+func (p *policy) anyReady() bool {
+	for _, ep := range p.endpoints {
+		if ep.conns[Calls].ready.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// noteOutage takes in whether there is a connection for calls. It needs the lock.
+func (p *policy) noteOutage(state connectivity.State) {
+	if state == connectivity.Ready || len(p.endpoints) == 0 {
+		p.outageSince = time.Time{}
+		return
+	}
+	if !p.outageSince.IsZero() {
+		return
+	}
+	p.outageSince = time.Now()
+	for _, ep := range p.endpoints {
+		p.reconnectSoon(ep.conns[Calls])
+	}
+}
+
+// inOutage reports whether there is no connection, and not for long. It needs the lock.
+func (p *policy) inOutage() bool {
+	return !p.outageSince.IsZero() && time.Since(p.outageSince) < outageLength
+}
+
+// reconnectSoon repeats a failed attempt to connect for calls soon, in an outage. It needs
+// the lock.
+func (p *policy) reconnectSoon(s *subConn) {
+	if s.class != Calls || s.state != connectivity.TransientFailure || !p.inOutage() {
+		return
+	}
+	sc := s.sc
+	time.AfterFunc(rand.N(outageBackoff), func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !p.closed && s.sc == sc && p.inOutage() {
+			p.reopen(s)
+		}
+	})
+}
+
+// reconnectOthers tries other endpoints at once that wait for the end of their backoff:
+// what kept s from connecting, and perhaps them, has passed. It does so once for each
+// failing connection. It needs the lock.
+func (p *policy) reconnectOthers(s *subConn) {
+	for _, ep := range p.endpoints {
+		for _, other := range ep.conns {
+			if other != s && other.state == connectivity.TransientFailure && !other.renewed {
+				other.renewed = true
+				p.reopen(other)
+			}
+		}
+	}
+}
+
+// reopen ends the backoff of a connection. It needs the lock.
+func (p *policy) reopen(s *subConn) {
+	if s.state != connectivity.TransientFailure {
+		return
+	}
+	s.sc.Shutdown()
+	s.sc, s.state = nil, connectivity.Idle
+	p.open(s)
+}
+
+// expect sees to it that no stream waits for a connection that takes long: streams go
+// elsewhere then, and the endpoint is suspected. It needs the policy's lock.
+func (p *policy) expect(s *subConn) {
+	sc, due := s.sc, time.Now().Add(connectPatience)
+	time.AfterFunc(connectPatience, func() {
+		now := time.Now()
+		if p.markSlow(s, sc, now.Sub(due)) {
+			p.publish()
+			p.suspect(s.ep, now, fmt.Sprintf("not connected within %v", connectPatience))
+		}
+	})
+}
+
+// markSlow notes that a connection has not come about that was due some time ago.
+func (p *policy) markSlow(s *subConn, sc any, late time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || s.sc != sc || s.state != connectivity.Connecting || s.slow {
+		return false
+	}
+	if late > starved {
+		p.expect(s) // what is waited for may be here, and unread
+		return false
+	}
+	s.slow = true
+	return true
+}

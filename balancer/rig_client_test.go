@@ -1,0 +1,299 @@
+package balancer_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/balancer"
+	_ "github.com/quorate/quorate/balancer/policies"
+	"github.com/quorate/quorate/health"
+)
+
+const roundRobin = `{"quorate_round_robin":{}}`
+
+// What servers of the tests answer that is classified.
+var (
+	errNoLeader = status.Error(codes.FailedPrecondition, "no leader")
+	errTimedOut = status.Error(codes.Aborted, "request timed out")
+)
+
+func classify(err error) (health.Kind, bool) {
+	switch status.Code(err) {
+	case codes.FailedPrecondition:
+		return health.Degrading, true
+	case codes.Aborted:
+		return health.Suspicious, true
+	default:
+		return 0, false
+	}
+}
+
+// prober counts the probes of a client.
+type prober struct {
+	service bool
+	sent    *atomic.Int64
+}
+
+func (p prober) Probe(ctx context.Context, cc grpc.ClientConnInterface, report func(health.Report)) {
+	p.sent.Add(1)
+	if !p.service {
+		if _, err := healthpb.NewHealthClient(cc).Check(ctx, &healthpb.HealthCheckRequest{}); err == nil {
+			report(health.Report{Kind: health.Answered})
+		}
+		return
+	}
+	_, err := pb.NewTestServiceClient(cc).UnaryCall(ctx, &pb.SimpleRequest{})
+	kind, classified := classify(err)
+	switch {
+	case err == nil:
+		report(health.Report{Kind: health.Served})
+	case classified && kind == health.Degrading:
+		report(health.Report{Kind: kind, Err: err})
+	case health.FromServer(err):
+		report(health.Report{Kind: health.Answered, Err: err})
+	}
+}
+
+// client is a ClientConn under test.
+type client struct {
+	*grpc.ClientConn
+	t        *testing.T
+	resolver *manual.Resolver
+	servers  []*server
+	events   *events
+	options  balancer.Options
+	monitor  *balancer.Monitor
+	probes   atomic.Int64
+}
+
+// connect connects to the servers by a policy. change may change its options.
+func connect(t *testing.T, config string, servers []*server, change ...func(*balancer.Options)) *client {
+	t.Helper()
+	c := &client{
+		t: t, resolver: manual.NewBuilderWithScheme("test"), servers: servers,
+		events: &events{}, monitor: new(balancer.Monitor),
+	}
+	c.options = balancer.Options{
+		Table: health.NewTable(), Monitor: c.monitor, Events: c.events, Classify: classify,
+		Service: prober{true, &c.probes}, Liveness: prober{false, &c.probes},
+	}
+	for _, f := range change {
+		f(&c.options)
+	}
+	c.resolver.InitialState(c.state(servers...))
+	var err error
+	c.ClientConn, err = grpc.NewClient("test:///", grpc.WithResolvers(c.resolver), grpc.WithContextDialer(dialer(servers)),
+		grpc.WithTransportCredentials(balancer.Credentials(insecure.NewCredentials())), grpc.WithDisableRetry(),
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[`+config+`]}`),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Minute},
+			MinConnectTimeout: 5 * time.Second,
+		}))
+	require.NoError(t, err)
+	began := time.Now()
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.events.log(t, began)
+		}
+		_ = c.Close()
+	})
+	return c
+}
+
+// unprobed leaves out the probers.
+func unprobed(o *balancer.Options) { o.Service, o.Liveness = nil, nil }
+
+// warm connects to the servers, and lets the client learn how long calls take.
+func warm(t *testing.T, config string, servers []*server, change ...func(*balancer.Options)) *client {
+	t.Helper()
+	c := connect(t, config, servers, change...)
+	c.warm()
+	return c
+}
+
+func (c *client) warm() {
+	c.t.Helper()
+	c.Connect()
+	time.Sleep(10 * time.Millisecond)
+	for _, ep := range c.monitor.Endpoints() {
+		for range 25 {
+			require.NoError(c.t, c.call(c.t.Context(), attempt{only: ep}).err)
+		}
+	}
+}
+
+// state is what the resolver says of the servers.
+func (c *client) state(servers ...*server) resolver.State {
+	var st resolver.State
+	for _, s := range servers {
+		st.Endpoints = append(st.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: s.addr}}})
+	}
+	return balancer.WithOptions(st, &c.options)
+}
+
+// endpoint returns that of a server.
+func (c *client) endpoint(s *server) *balancer.Endpoint {
+	for _, ep := range c.monitor.Endpoints() {
+		if ep.Address() == s.addr {
+			return ep
+		}
+	}
+	require.Fail(c.t, "no such endpoint", s.addr)
+	return nil
+}
+
+func (c *client) is(s *server) health.State { return c.endpoint(s).State() }
+
+// others are all endpoints but one.
+func (c *client) others(ep *balancer.Endpoint) []*balancer.Endpoint {
+	return slices.DeleteFunc(slices.Clone(c.monitor.Endpoints()), func(o *balancer.Endpoint) bool { return o == ep })
+}
+
+// attempt says what to call.
+type attempt struct {
+	need  balancer.Need
+	write bool
+	shape string
+	only  *balancer.Endpoint // where it goes; nil for anywhere
+	deaf  bool               // it has no Watcher
+	// takes is how long it takes, and answer what it is answered then; 0 and nil for a call
+	// like most.
+	takes  time.Duration
+	answer error
+}
+
+// send sends the request and waits for the answer.
+func (a attempt) send(ctx context.Context, cc grpc.ClientConnInterface) error {
+	service := pb.NewTestServiceClient(cc)
+	if a.takes == 0 {
+		_, err := service.EmptyCall(ctx, &pb.Empty{}, grpc.WaitForReady(true))
+		return err
+	}
+	_, err := service.CacheableUnaryCall(ctx, &pb.SimpleRequest{
+		Payload:        &pb.Payload{Body: []byte(a.takes.String())},
+		ResponseStatus: &pb.EchoStatus{Code: int32(status.Code(a.answer)), Message: status.Convert(a.answer).Message()}, //nolint:gosec // codes are small
+	}, grpc.WaitForReady(true))
+	return err
+}
+
+var (
+	aRead  = attempt{}
+	aWrite = attempt{write: true}
+)
+
+// outcome is how a call ended.
+type outcome struct {
+	err     error
+	cut     error // why its Watcher was told to end it, nil if it was not
+	at      *balancer.Endpoint
+	began   time.Time
+	took    time.Duration
+	overdue int64 // how often the Watcher was told
+	write   bool
+}
+
+// watcher ends a call when it is told to.
+type watcher struct {
+	cancel  context.CancelCauseFunc
+	cut     atomic.Pointer[error]
+	overdue atomic.Int64
+}
+
+func (w *watcher) Overdue() { w.overdue.Add(1) }
+
+func (w *watcher) Cut(reason error) {
+	w.cut.CompareAndSwap(nil, &reason)
+	w.cancel(reason)
+}
+
+// call makes one attempt of a call.
+func (c *client) call(ctx context.Context, a attempt) outcome {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w := &watcher{cancel: cancel}
+	b := &balancer.Attempt{Need: a.need, Write: a.write, Shape: a.shape}
+	if !a.deaf {
+		b.Watcher = w
+	}
+	if a.only != nil {
+		b.Avoid, b.AvoidStrictly = c.others(a.only), true
+	}
+	o := outcome{began: time.Now(), write: a.write}
+	o.err = a.send(balancer.WithAttempt(ctx, b), c)
+	o.took, o.at, o.overdue = time.Since(o.began), b.Endpoint(), w.overdue.Load()
+	if cut := w.cut.Load(); cut != nil {
+		o.cut = *cut
+	}
+	return o
+}
+
+func (c *client) read() outcome { return c.call(c.t.Context(), aRead) }
+
+func (c *client) write() outcome {
+	return c.call(c.t.Context(), aWrite)
+}
+
+// starting makes calls at a server at once, and returns how they end.
+func (c *client) starting(n int, s *server, a attempt) <-chan outcome {
+	outcomes := make(chan outcome, n)
+	a.only = c.endpoint(s)
+	for range n {
+		go func() {
+			outcomes <- c.call(context.Background(), a)
+		}()
+	}
+	return outcomes
+}
+
+// inBubble runs a test with servers, in virtual time.
+func inBubble(t *testing.T, servers int, test func(t *testing.T, servers []*server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, startServers(t, servers)) })
+}
+
+// within asserts that something comes true in time, and returns when it did.
+func within(t *testing.T, limit time.Duration, what string, is func() bool) time.Duration {
+	t.Helper()
+	start := time.Now()
+	for !is() {
+		if time.Since(start) > limit {
+			require.Fail(t, what, "not within %v", limit)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return time.Since(start)
+}
+
+func TestClientsServersAndCallsWork(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		before := servers[0].calls.Load()
+		for range 300 {
+			o := c.read()
+			require.NoError(t, o.err)
+			assert.Equal(t, usual, o.took)
+		}
+		assert.InDelta(t, 100, servers[0].calls.Load()-before, 2, "calls are spread")
+		for _, s := range servers {
+			assert.Equal(t, health.Serving, c.is(s))
+			assert.EqualValues(t, 1, s.conns.Load(), "connections")
+		}
+		assert.Zero(t, c.probes.Load(), "traffic proves life")
+	})
+}

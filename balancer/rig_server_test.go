@@ -1,0 +1,359 @@
+package balancer_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/status"
+)
+
+// usual is how long servers take for a call.
+const usual = 2 * time.Millisecond
+
+// gate holds up who waits at it while it is shut.
+type gate struct {
+	mu   sync.Mutex
+	shut chan struct{} // closed to open the gate, nil while it is open
+}
+
+func (g *gate) Shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut == nil {
+		g.shut = make(chan struct{})
+	}
+}
+
+func (g *gate) Open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut != nil {
+		close(g.shut)
+		g.shut = nil
+	}
+}
+
+// wait reports whether the gate was open before done was closed.
+func (g *gate) wait(done <-chan struct{}) bool {
+	g.mu.Lock()
+	shut := g.shut
+	g.mu.Unlock()
+	if shut == nil {
+		return true
+	}
+	select {
+	case <-shut:
+		return true
+	case <-done:
+		return false
+	}
+}
+
+// server is a gRPC server on connections in memory.
+type server struct {
+	pb.UnimplementedTestServiceServer
+	healthpb.UnimplementedHealthServer
+	addr string
+
+	frozen  gate // like a process that is stopped: nothing is read or written
+	stalled gate // alive, and completes nothing
+	quiet   gate // streams send nothing
+	dark    gate // attempts to connect hang
+
+	delay   atomic.Int64          // of calls and of probes for service
+	long    atomic.Int64          // more, of calls
+	fail    atomic.Pointer[error] // what calls and probes for service are answered
+	status  atomic.Int32          // a ServingStatus, 0 for SERVING
+	rate    atomic.Int64          // bytes a second on each connection, 0 for any
+	payload atomic.Int64          // of each message of a stream
+	every   atomic.Int64          // the pause between two messages of a stream
+
+	calls, conns, dials atomic.Int64
+
+	mu   sync.Mutex
+	grpc *grpc.Server
+	lis  *pipeListener // nil while killed
+	open []*serverConn
+}
+
+// startServers starts that many servers.
+func startServers(t *testing.T, n int) (servers []*server) {
+	t.Helper()
+	for i := range n {
+		s := &server{addr: string(rune('a' + i))}
+		s.delay.Store(int64(usual))
+		s.every.Store(int64(20 * time.Millisecond))
+		s.restart()
+		t.Cleanup(func() {
+			s.frozen.Open()
+			s.dark.Open()
+			for _, c := range s.connections() {
+				c.frozen.Open()
+			}
+			s.kill()
+		})
+		servers = append(servers, s)
+	}
+	return servers
+}
+
+func (s *server) restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lis = &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	s.grpc = grpc.NewServer()
+	pb.RegisterTestServiceServer(s.grpc, s)
+	healthpb.RegisterHealthServer(s.grpc, s)
+	srv, lis := s.grpc, s.lis
+	go func() { _ = srv.Serve(serverListener{lis, s}) }()
+}
+
+// kill closes all connections, and refuses new ones.
+func (s *server) kill() {
+	s.mu.Lock()
+	s.lis = nil
+	s.mu.Unlock()
+	s.grpc.Stop()
+}
+
+// disconnect closes all connections, and accepts new ones.
+func (s *server) disconnect() {
+	for _, c := range s.connections() {
+		_ = c.Close()
+	}
+}
+
+// stopGracefully takes no new connections and calls, and returns when those that there are
+// have ended.
+func (s *server) stopGracefully() {
+	s.mu.Lock()
+	s.lis = nil
+	s.mu.Unlock()
+	s.grpc.GracefulStop()
+}
+
+// connections returns the open connections, the oldest first.
+func (s *server) connections() []*serverConn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.open)
+}
+
+// work is what calls and probes for service do.
+func (s *server) work(ctx context.Context, long time.Duration) error {
+	select {
+	case <-time.After(time.Duration(s.delay.Load()) + long):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if !s.stalled.wait(ctx.Done()) {
+		return ctx.Err()
+	}
+	if err := s.fail.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// EmptyCall is a call.
+func (s *server) EmptyCall(ctx context.Context, _ *pb.Empty) (*pb.Empty, error) {
+	s.calls.Add(1)
+	return &pb.Empty{}, s.work(ctx, time.Duration(s.long.Load()))
+}
+
+// CacheableUnaryCall is a call that takes as long as its payload says, and is answered with
+// the status that it asks for.
+func (s *server) CacheableUnaryCall(ctx context.Context, r *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+	takes, err := time.ParseDuration(string(r.GetPayload().GetBody()))
+	if err != nil {
+		return nil, err
+	}
+	if err := s.work(ctx, takes); err != nil {
+		return nil, err
+	}
+	return &pb.SimpleResponse{}, status.Error(codes.Code(r.GetResponseStatus().GetCode()), r.GetResponseStatus().GetMessage()) //nolint:gosec // it is a code
+}
+
+// UnaryCall is what probes for service call. It returns as much as it is asked for.
+func (s *server) UnaryCall(ctx context.Context, r *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+	return &pb.SimpleResponse{Payload: &pb.Payload{Body: make([]byte, r.GetResponseSize())}}, s.work(ctx, 0)
+}
+
+// Check is what probes for life call.
+func (s *server) Check(context.Context, *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	st := healthpb.HealthCheckResponse_ServingStatus(s.status.Load())
+	if st == 0 {
+		st = healthpb.HealthCheckResponse_SERVING
+	}
+	return &healthpb.HealthCheckResponse{Status: st}, nil
+}
+
+// StreamingOutputCall sends messages, while the server is not stalled.
+func (s *server) StreamingOutputCall(_ *pb.StreamingOutputCallRequest, stream grpc.ServerStreamingServer[pb.StreamingOutputCallResponse]) error {
+	ctx := stream.Context()
+	if err := stream.SendHeader(nil); err != nil {
+		return err
+	}
+	for {
+		pause := time.Duration(s.every.Load())
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if !s.stalled.wait(ctx.Done()) || !s.quiet.wait(ctx.Done()) {
+			return ctx.Err()
+		}
+		if err := stream.Send(&pb.StreamingOutputCallResponse{Payload: &pb.Payload{Body: make([]byte, s.payload.Load())}}); err != nil {
+			return err
+		}
+	}
+}
+
+// dialer connects to servers by their address. Unknown ones do not exist.
+func dialer(servers []*server) func(context.Context, string) (net.Conn, error) {
+	return func(ctx context.Context, addr string) (net.Conn, error) {
+		i := slices.IndexFunc(servers, func(s *server) bool { return s.addr == addr })
+		if i < 0 {
+			return nil, errors.New("no such host")
+		}
+		s := servers[i]
+		s.dials.Add(1)
+		if !s.dark.wait(ctx.Done()) {
+			return nil, ctx.Err()
+		}
+		s.mu.Lock()
+		lis := s.lis
+		s.mu.Unlock()
+		if lis == nil {
+			return nil, syscall.ECONNREFUSED
+		}
+		return lis.dial(ctx)
+	}
+}
+
+// pipeListener listens for connections in memory.
+type pipeListener struct {
+	conns  chan net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (l *pipeListener) dial(ctx context.Context) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case l.conns <- server:
+		return client, nil
+	case <-l.closed:
+		return nil, syscall.ECONNREFUSED
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+type serverListener struct {
+	net.Listener
+	s *server
+}
+
+func (l serverListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &serverConn{Conn: conn, s: l.s, closed: make(chan struct{})}
+	l.s.conns.Add(1)
+	l.s.mu.Lock()
+	l.s.open = append(l.s.open, c)
+	l.s.mu.Unlock()
+	return c, nil
+}
+
+// serverConn is a server's end of a connection, which can be frozen alone.
+type serverConn struct {
+	net.Conn
+	s      *server
+	frozen gate
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *serverConn) Close() error {
+	c.once.Do(func() {
+		close(c.closed)
+		c.s.mu.Lock()
+		defer c.s.mu.Unlock()
+		c.s.open = slices.DeleteFunc(c.s.open, func(o *serverConn) bool { return o == c })
+	})
+	return c.Conn.Close()
+}
+
+func (c *serverConn) pass() bool { return c.s.frozen.wait(c.closed) && c.frozen.wait(c.closed) }
+
+func (c *serverConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if !c.pass() {
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+func (c *serverConn) Write(b []byte) (int, error) {
+	written := 0
+	for len(b) > 0 {
+		if !c.pass() {
+			return written, net.ErrClosed
+		}
+		chunk := len(b)
+		if rate := c.s.rate.Load(); rate > 0 {
+			chunk = min(chunk, 1<<10)
+			time.Sleep(time.Duration(chunk) * time.Second / time.Duration(rate))
+		}
+		n, err := c.Conn.Write(b[:chunk])
+		written += n
+		if err != nil {
+			return written, err
+		}
+		b = b[n:]
+	}
+	return written, nil
+}
+
+func TestGateHoldsUpWhileItIsShut(t *testing.T) {
+	var g gate
+	done := make(chan struct{})
+	assert.True(t, g.wait(done))
+	g.Shut()
+	close(done)
+	assert.False(t, g.wait(done))
+	g.Open()
+	assert.True(t, g.wait(make(chan struct{})))
+}

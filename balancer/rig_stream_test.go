@@ -1,0 +1,105 @@
+package balancer_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+
+	"github.com/quorate/quorate/balancer"
+)
+
+// stream is an open stream of a client.
+type stream struct {
+	*balancer.Stream
+	attempt *balancer.Attempt
+	cancel  context.CancelFunc
+	heard   atomic.Int64
+
+	// ended is closed when it has ended, and these are set then:
+	ended   chan struct{}
+	err     error
+	cut     error // why it was to end, nil if it was not to
+	endedAt time.Time
+}
+
+// open opens a stream at an endpoint, anywhere for nil, and receives what comes on it.
+func (c *client) open(class balancer.ConnClass, only *balancer.Endpoint) *stream {
+	c.t.Helper()
+	s, err := c.tryOpen(c.t.Context(), class, only)
+	require.NoError(c.t, err)
+	return s
+}
+
+func (c *client) tryOpen(ctx context.Context, class balancer.ConnClass, only *balancer.Endpoint) (*stream, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	w := &watcher{cancel: cancel}
+	s := &stream{attempt: &balancer.Attempt{Conn: class, Watcher: w}, cancel: func() { cancel(nil) }, ended: make(chan struct{})}
+	if only != nil {
+		s.attempt.Avoid, s.attempt.AvoidStrictly = c.others(only), true
+	}
+	rpc, err := pb.NewTestServiceClient(c.ClientConn).StreamingOutputCall(
+		balancer.WithAttempt(ctx, s.attempt), &pb.StreamingOutputCallRequest{}, grpc.WaitForReady(true))
+	if err == nil {
+		_, err = rpc.Header()
+	}
+	if err != nil {
+		cancel(err)
+		return nil, err
+	}
+	s.Stream = s.attempt.OpenStream(w.Cut)
+	go func() {
+		defer close(s.ended)
+		defer s.Close()
+		defer cancel(nil)
+		for s.err == nil {
+			if _, s.err = rpc.Recv(); s.err == nil {
+				s.Heard()
+				s.heard.Add(1)
+			}
+		}
+		s.endedAt = time.Now()
+		if cut := w.cut.Load(); cut != nil {
+			s.cut = *cut
+		}
+	}()
+	return s, nil
+}
+
+// server returns the server that an endpoint stands for.
+func (c *client) server(ep *balancer.Endpoint) *server {
+	c.t.Helper()
+	for _, s := range c.servers {
+		if s.addr == ep.Address() {
+			return s
+		}
+	}
+	require.Fail(c.t, "no such server", ep.Address())
+	return nil
+}
+
+// isOpen reports whether the stream has not ended.
+func (s *stream) isOpen() bool {
+	select {
+	case <-s.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// endsWithin returns why the stream was to end, and fails the test unless it ends in time.
+func (s *stream) endsWithin(t *testing.T, limit time.Duration) (cut error) {
+	t.Helper()
+	select {
+	case <-s.ended:
+		return s.cut
+	case <-time.After(limit):
+		require.Fail(t, "the stream goes on", "for %v", limit)
+		return nil
+	}
+}

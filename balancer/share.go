@@ -1,0 +1,36 @@
+package balancer
+
+import "github.com/quorate/quorate/health"
+
+// join moves an endpoint that was just connected to the shared table, if it may, and
+// returns the change of state that this is for the ClientConn. It needs the policy's lock.
+func (p *policy) join(s *subConn) health.Change {
+	o, ep := p.options(), s.ep
+	if ep.joined || o.Shared == nil || o.ShareKey == nil || !s.conn.known() {
+		return health.Change{}
+	}
+	key := o.ShareKey(ep.addresses[0])
+	if key == "" {
+		return health.Change{}
+	}
+	ep.joined = true
+	own := ep.known()
+	shared := o.Shared.Acquire(key, ep.address)
+	ep.unsubscribe()
+	ep.entry.Store(shared)
+	p.subscribe(ep)
+	own.Release()
+	was, is := own.Load(), shared.Load()
+	return health.Change{Endpoint: ep.address, From: was.State, To: is.State, Evidence: is.Evidence}
+}
+
+// subscribe has the policy told of changes of the endpoint's state. It needs the policy's
+// lock, or an endpoint that nobody else knows yet.
+func (p *policy) subscribe(ep *Endpoint) {
+	entry := ep.known()
+	ep.unsubscribe = entry.Subscribe(func(c health.Change) {
+		if ep.known() == entry {
+			p.changed(ep, c)
+		}
+	})
+}

@@ -1,0 +1,181 @@
+package balancer_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
+)
+
+// sharing returns a change of options with which clients share what they know.
+func sharing() func(*balancer.Options) {
+	shared := health.NewTable()
+	return func(o *balancer.Options) {
+		o.Shared, o.ShareKey = shared, func(a resolver.Address) string { return "plaintext " + a.Addr }
+	}
+}
+
+// probesOf sums the probes of clients.
+func probesOf(clients []*client) (n int64) {
+	for _, c := range clients {
+		n += c.probes.Load()
+	}
+	return n
+}
+
+func TestEndpointFoundDeadByOneClientIsAvoidedByAnother(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		share := sharing()
+		busy, idle := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers, share)
+		busy.load(6, 20*time.Millisecond, time.Hour, false)
+		time.Sleep(time.Second)
+		s := servers[0]
+		s.frozen.Shut()
+		within(t, time.Second, "suspected", func() bool { return busy.is(s) == health.Suspected })
+		synctest.Wait()
+		for range 10 {
+			o := idle.write()
+			require.NoError(t, o.err)
+			assert.NotEqual(t, s.addr, o.at.Address())
+		}
+		within(t, time.Second, "dead", func() bool { return idle.is(s) == health.Dead })
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, []string{"a"}, busy.events.closedAddresses())
+		assert.LessOrEqual(t, probesOf([]*client{busy, idle}), int64(8))
+		for range 10 {
+			require.NoError(t, idle.write().err)
+		}
+		s.frozen.Open()
+		within(t, 11*time.Second, "readmitted", func() bool { return busy.is(s) == health.Serving })
+		assert.Equal(t, health.Serving, idle.is(s))
+	})
+}
+
+// A verdict of another client is no reason to close a connection that answers.
+func TestConnectionOfAnotherClientIsCheckedBeforeItIsClosed(t *testing.T) {
+	for name, frozen := range map[string]bool{"answers": false, "is silent": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, servers []*server) {
+				share := sharing()
+				first, second := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers, share)
+				first.load(6, 50*time.Millisecond, time.Hour, false)
+				s := servers[0]
+				conns := s.connections()
+				require.Len(t, conns, 2)
+				call := second.starting(1, s, attempt{write: true, takes: 5 * time.Second})
+				bulk := second.open(balancer.Bulk, second.endpoint(s))
+				time.Sleep(time.Second)
+				conns[0].frozen.Shut()
+				if frozen {
+					conns[1].frozen.Shut()
+				}
+				s.stalled.Shut()
+				time.Sleep(1500 * time.Millisecond)
+				assert.Equal(t, []string{"a"}, first.events.closedAddresses())
+				if frozen {
+					assert.ErrorContains(t, (<-call).cut, "no sign of life")
+					synctest.Wait()
+					assert.Equal(t, []string{"a"}, second.events.closedAddresses())
+				} else {
+					assert.Empty(t, call)
+					assert.Empty(t, second.events.closedAddresses())
+				}
+				assert.True(t, bulk.isOpen())
+				s.stalled.Open()
+				conns[1].frozen.Open()
+				conns[0].frozen.Open()
+				if !frozen {
+					assert.NoError(t, (<-call).err)
+					assert.Empty(t, second.events.closedAddresses())
+				}
+				bulk.cancel()
+				<-bulk.ended
+			})
+		})
+	}
+}
+
+func TestClientsThatShareProbeOnce(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		share := sharing()
+		clients := make([]*client, 20)
+		for i := range clients {
+			clients[i] = warm(t, roundRobin, servers, share)
+		}
+		servers[0].stalled.Shut()
+		reads := clients[0].starting(1, servers[0], aRead)
+		assert.ErrorContains(t, (<-reads).cut, "lagging")
+		assert.LessOrEqual(t, probesOf(clients), int64(20))
+		time.Sleep(time.Minute)
+		assert.LessOrEqual(t, probesOf(clients), int64(20+60/2))
+		for _, c := range clients {
+			assert.Equal(t, health.Lagging, c.is(servers[0]))
+		}
+		servers[0].stalled.Open()
+		within(t, 11*time.Second, "readmitted", func() bool { return clients[19].is(servers[0]) == health.Serving })
+	})
+}
+
+// When the client that probes goes, another one does.
+func TestProbingIsTakenOver(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, servers []*server) {
+		share := sharing()
+		first, second := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers, share)
+		servers[0].stalled.Shut()
+		<-first.starting(1, servers[0], aRead)
+		require.Equal(t, health.Lagging, second.is(servers[0]))
+		require.NoError(t, first.Close())
+		servers[0].stalled.Open()
+		within(t, 22*time.Second, "readmitted", func() bool { return second.is(servers[0]) == health.Serving })
+		assert.Positive(t, second.probes.Load())
+	})
+}
+
+func TestClientWithoutAShareKeyIsIndependent(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, servers []*server) {
+		share := sharing()
+		sharer := warm(t, roundRobin, servers, share)
+		alone := warm(t, roundRobin, servers, share, func(o *balancer.Options) {
+			o.ShareKey = func(resolver.Address) string { return "" }
+		})
+		servers[0].stalled.Shut()
+		<-sharer.starting(1, servers[0], aRead)
+		assert.Equal(t, health.Lagging, sharer.is(servers[0]))
+		assert.Equal(t, health.Serving, alone.is(servers[0]))
+		<-alone.starting(1, servers[0], aRead)
+		assert.Equal(t, health.Lagging, alone.is(servers[0]))
+		assert.Len(t, alone.options.Table.All(), 2)
+		assert.Empty(t, sharer.options.Table.All(), "its endpoints are in the shared table")
+		assert.Len(t, sharer.options.Shared.All(), 2)
+		require.NoError(t, sharer.Close())
+		assert.Empty(t, alone.options.Shared.All(), "nobody uses it any more")
+	})
+}
+
+func TestQuietStreamsOfManyClientsCostFewProbes(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		for _, s := range servers {
+			s.quiet.Shut()
+		}
+		share := sharing()
+		var clients []*client
+		for range 100 {
+			c := connect(t, roundRobin, servers, share)
+			c.open(balancer.Streams, nil)
+			clients = append(clients, c)
+		}
+		time.Sleep(10 * time.Minute)
+		assert.LessOrEqual(t, probesOf(clients), int64(600/2))
+		before := probesOf(clients)
+		chatty := connect(t, roundRobin, servers, share)
+		chatty.load(1, 500*time.Millisecond, time.Second, false)
+		time.Sleep(10 * time.Minute)
+		assert.LessOrEqual(t, probesOf(clients), before+3, "a sibling shows that the endpoints live")
+	})
+}

@@ -1,0 +1,137 @@
+package balancer_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
+)
+
+func TestWritesOutlastAStallOf700Milliseconds(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		c.load(3, 20*time.Millisecond, 10*time.Second, false)
+		servers[0].stalled.Shut()
+		writes := c.starting(20, servers[0], aWrite)
+		time.Sleep(700 * time.Millisecond)
+		servers[0].stalled.Open()
+		for range 20 {
+			require.NoError(t, (<-writes).err)
+		}
+		within(t, 2*time.Second, "serves", func() bool { return c.is(servers[0]) == health.Serving })
+		assert.Empty(t, c.events.closedAddresses())
+	})
+}
+
+func TestReadsLeaveAStalledEndpointBeforeWrites(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		c.load(3, 20*time.Millisecond, 10*time.Second, false)
+		servers[0].stalled.Shut()
+		reads, writes := c.starting(5, servers[0], aRead), c.starting(5, servers[0], aWrite)
+		for range 5 {
+			o := <-reads
+			assert.ErrorContains(t, o.cut, "endpoint a is lagging")
+			assert.LessOrEqual(t, o.took, 700*time.Millisecond)
+		}
+		for range 5 {
+			o := <-writes
+			assert.ErrorContains(t, o.cut, "endpoint a is lagging (stalled: alive, and nothing completed for")
+			assert.ErrorContains(t, o.cut, "others serve")
+			assert.GreaterOrEqual(t, o.took, balancer.DefaultWriteStallTimeout)
+			assert.LessOrEqual(t, o.took, balancer.DefaultWriteStallTimeout+250*time.Millisecond)
+		}
+		time.Sleep(3*time.Second - balancer.DefaultWriteStallTimeout)
+		servers[0].stalled.Open()
+		within(t, 11*time.Second, "serves", func() bool { return c.is(servers[0]) == health.Serving })
+		assert.Empty(t, c.events.closedAddresses(), "it was alive")
+		assert.EqualValues(t, 1, servers[0].conns.Load())
+	})
+}
+
+func TestWriteStallTimeoutIsAnOption(t *testing.T) {
+	for _, timeout := range []time.Duration{time.Second, -1} {
+		inBubble(t, 3, func(t *testing.T, servers []*server) {
+			c := warm(t, roundRobin, servers, func(o *balancer.Options) { o.WriteStallTimeout = timeout })
+			c.load(3, 200*time.Millisecond, 10*time.Second, false)
+			servers[0].stalled.Shut()
+			writes := c.starting(1, servers[0], aWrite)
+			time.Sleep(timeout + 500*time.Millisecond)
+			if timeout > 0 {
+				assert.Error(t, (<-writes).cut)
+				return
+			}
+			time.Sleep(time.Minute)
+			assert.Empty(t, writes)
+			servers[0].stalled.Open()
+			assert.NoError(t, (<-writes).err)
+		})
+	}
+}
+
+// An error that hints at trouble is a suspicion. It shows nothing of an endpoint that has
+// completed calls meanwhile.
+func TestEndpointThatCompletesCallsIsNotEjectedForAnError(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		c.load(6, 100*time.Millisecond, 10*time.Second, false)
+		s := servers[0]
+		time.Sleep(10 * time.Second)
+		lost := c.starting(1, s, attempt{write: true, takes: 7 * time.Second, answer: errTimedOut})
+		time.Sleep(6900 * time.Millisecond)
+		writes := c.starting(9, s, attempt{write: true, takes: 300 * time.Millisecond})
+		require.ErrorIs(t, (<-lost).err, errTimedOut)
+		assert.Equal(t, health.Serving, c.is(s))
+		for range 9 {
+			require.NoError(t, (<-writes).err)
+		}
+		assert.Equal(t, health.Serving, c.is(s))
+		assert.False(t, c.events.ever(health.Lagging, health.Dead))
+		assert.Empty(t, c.events.closedAddresses())
+	})
+}
+
+func TestErrorMakesASuspectThatIsProbed(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		before := c.probes.Load()
+		time.Sleep(time.Second)
+		o := <-c.starting(1, servers[0], attempt{write: true, takes: time.Millisecond, answer: errTimedOut})
+		require.ErrorIs(t, o.err, errTimedOut)
+		assert.Len(t, c.events.reached(servers[0], health.Suspected), 1)
+		within(t, 2*usual, "serves", func() bool { return c.is(servers[0]) == health.Serving })
+		assert.Equal(t, before+2, c.probes.Load(), "it was asked, and a witness")
+		assert.Empty(t, c.events.closedAddresses())
+	})
+}
+
+// Servers count the deadline of a call down: "timed out" shows nothing once it has passed.
+func TestDeadlineOfACallerMakesNoSuspect(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		ctx := timerless{t.Context(), time.Now().Add(90 * time.Millisecond)}
+		answer := make(chan error)
+		go func() {
+			answer <- c.call(ctx, attempt{write: true, takes: 50 * time.Millisecond, answer: errTimedOut}).err
+		}()
+		time.Sleep(20 * time.Millisecond)
+		servers[0].frozen.Shut() // the answer is on its way for long
+		time.Sleep(75 * time.Millisecond)
+		servers[0].frozen.Open()
+		require.ErrorIs(t, <-answer, errTimedOut)
+		assert.False(t, c.events.ever(health.Suspected))
+	})
+}
+
+// timerless is a context whose deadline passes and whose timer does not run.
+type timerless struct {
+	context.Context
+	deadline time.Time
+}
+
+func (c timerless) Deadline() (time.Time, bool) { return c.deadline, true }

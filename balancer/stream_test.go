@@ -1,0 +1,168 @@
+package balancer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
+)
+
+// watching returns a client that has nothing but a stream, which had one pause of a second.
+func watching(t *testing.T, servers []*server) (*client, *stream) {
+	t.Helper()
+	c := connect(t, roundRobin, servers)
+	s := c.open(balancer.Streams, nil)
+	at := c.server(s.Endpoint())
+	time.Sleep(20 * time.Second)
+	at.quiet.Shut()
+	time.Sleep(time.Second)
+	at.quiet.Open()
+	time.Sleep(3 * time.Second)
+	require.Greater(t, s.heard.Load(), int64(1000))
+	require.False(t, c.events.ever(health.Suspected))
+	return c, s
+}
+
+func TestStreamLeavesAFrozenEndpointWithinASecond(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c, s := watching(t, servers)
+		at := c.server(s.Endpoint())
+		at.frozen.Shut()
+		assert.ErrorContains(t, s.endsWithin(t, time.Second), "endpoint "+at.addr+" is lagging")
+		within(t, 500*time.Millisecond, "dead", func() bool { return c.is(at) == health.Dead })
+		at.frozen.Open()
+		within(t, 11*time.Second, "readmitted", func() bool { return c.is(at) == health.Serving })
+	})
+}
+
+func TestStreamLeavesAStalledEndpointWithinASecond(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c, s := watching(t, servers)
+		at := c.server(s.Endpoint())
+		at.stalled.Shut()
+		assert.ErrorContains(t, s.endsWithin(t, time.Second), "others serve")
+		assert.Equal(t, health.Lagging, c.is(at))
+		assert.Empty(t, c.events.closedAddresses())
+		at.stalled.Open()
+		within(t, 11*time.Second, "readmitted", func() bool { return c.is(at) == health.Serving })
+	})
+}
+
+func TestStreamStaysWhenAllAreFrozen(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c, s := watching(t, servers)
+		for _, s := range servers {
+			s.frozen.Shut()
+		}
+		time.Sleep(time.Minute)
+		for _, s := range servers {
+			s.frozen.Open()
+		}
+		within(t, 30*time.Second, "serving", func() bool { return c.is(c.server(s.Endpoint())) == health.Serving })
+		assert.True(t, s.isOpen())
+		assert.Empty(t, c.events.closedAddresses())
+	})
+}
+
+// The pause of a stream is checked once by a probe, which shows that nothing is wrong.
+func TestStreamWithPausesCostsFewProbes(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, servers []*server) {
+		c, s := watching(t, servers)
+		before, at := c.probes.Load(), c.server(s.Endpoint())
+		for range 12 {
+			at.quiet.Shut()
+			time.Sleep(10 * time.Second)
+			at.quiet.Open()
+			time.Sleep(10 * time.Second)
+		}
+		assert.LessOrEqual(t, c.probes.Load()-before, int64(240/4))
+		assert.True(t, s.isOpen())
+		assert.False(t, c.events.ever(health.Suspected, health.Slow))
+	})
+}
+
+func TestQuietStreamCostsAProbeInTenSeconds(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		for _, s := range servers {
+			s.quiet.Shut()
+		}
+		c := connect(t, roundRobin, servers)
+		s := c.open(balancer.Streams, nil)
+		assert.False(t, s.Quiet())
+		time.Sleep(10 * time.Minute)
+		assert.True(t, s.Quiet())
+		assert.LessOrEqual(t, c.probes.Load(), int64(600/10))
+		assert.GreaterOrEqual(t, c.probes.Load(), int64(600/25), "it is checked")
+		assert.True(t, s.isOpen())
+		assert.False(t, c.events.ever(health.Suspected))
+	})
+}
+
+func TestQuietStreamLeavesAFrozenEndpoint(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		for _, s := range servers {
+			s.quiet.Shut()
+		}
+		c := connect(t, roundRobin, servers)
+		s := c.open(balancer.Streams, nil)
+		time.Sleep(time.Minute)
+		c.server(s.Endpoint()).frozen.Shut()
+		assert.Error(t, s.endsWithin(t, 22*time.Second))
+	})
+}
+
+func TestStreamOfASingleEndpointIsNotProbed(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, servers []*server) {
+		c, s := watching(t, servers)
+		servers[0].frozen.Shut()
+		time.Sleep(time.Minute)
+		servers[0].frozen.Open()
+		time.Sleep(time.Second)
+		servers[0].quiet.Shut()
+		time.Sleep(time.Minute)
+		assert.True(t, s.isOpen())
+		assert.Zero(t, c.probes.Load())
+	})
+}
+
+func TestStreamWithoutAProberIsNotCut(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, servers []*server) {
+		c := connect(t, roundRobin, servers, unprobed)
+		s := c.open(balancer.Streams, nil)
+		time.Sleep(5 * time.Second)
+		at := c.server(s.Endpoint())
+		at.frozen.Shut()
+		within(t, time.Second, "suspected", func() bool { return c.is(at) == health.Suspected })
+		time.Sleep(time.Minute)
+		at.frozen.Open()
+		time.Sleep(time.Second)
+		assert.True(t, s.isOpen())
+		s.cancel()
+		<-s.ended
+		require.NoError(t, c.call(t.Context(), attempt{only: c.endpoint(at)}).err)
+		assert.Equal(t, health.Serving, c.is(at))
+	})
+}
+
+func TestStreamLeavesAServerThatShutsDown(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		s := c.open(balancer.Streams, c.endpoint(servers[0]))
+		bulk := c.open(balancer.Bulk, c.endpoint(servers[0]))
+		call := c.starting(1, servers[0], attempt{takes: 3 * time.Second})
+		time.Sleep(time.Second)
+		go servers[0].stopGracefully() // returns when all have ended
+		assert.Equal(t, codes.Unavailable, status.Code(s.endsWithin(t, 10*time.Millisecond)))
+		assert.NoError(t, (<-call).err)
+		assert.True(t, bulk.isOpen(), "it ends in time, perhaps")
+		assert.Empty(t, c.events.closedAddresses())
+		bulk.cancel()
+		<-bulk.ended
+	})
+}

@@ -1,0 +1,144 @@
+package balancer
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/connectivity"
+)
+
+// newSubConn returns one of an endpoint that is detached.
+func newSubConn() *subConn { return &subConn{ep: in("a"), class: Calls} }
+
+func TestSilenceNeedsAQuestionForASignOfLife(t *testing.T) {
+	now := time.Now()
+	at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }
+	s := newSubConn()
+	assert.Zero(t, s.silentFor(at(1000)), "nothing was asked")
+	s.ask(forService, at(0))
+	assert.Equal(t, time.Second, s.unanswered(&s.asked, at(1000)))
+	assert.Zero(t, s.silentFor(at(1000)), "a server that is stalled does not answer that")
+	s.ask(forLiveness, at(1000))
+	assert.Zero(t, s.silentFor(at(1224)), "it has no time to answer yet")
+	assert.Equal(t, 1250*time.Millisecond, s.silentFor(at(1250)))
+	s.ask(forLiveness, at(1250))
+	assert.Equal(t, 2*time.Second, s.silentFor(at(2000)), "the first question counts")
+	s.hear(at(2000))
+	assert.Zero(t, s.silentFor(at(3000)))
+	s.ask(forStatus, at(3000))
+	assert.Equal(t, time.Second, s.silentFor(at(4000)))
+	s.forget()
+	assert.Zero(t, s.silentFor(at(5000)))
+}
+
+// A question is unanswered from the moment when it is asked, even where clocks are coarse.
+func TestQuestionIsUnansweredAtOnce(t *testing.T) {
+	now := time.Now()
+	s := newSubConn()
+	s.ask(forLiveness, now)
+	assert.Positive(t, s.unanswered(&s.asked, now))
+	s.ep.askService(now)
+	assert.Positive(t, s.ep.stalledFor(now))
+}
+
+// restart is what a round of probes does that took too long.
+func TestRoundThatIsLateBeginsAnew(t *testing.T) {
+	now := time.Now()
+	ep := in("a")
+	for class := range ep.conns {
+		ep.conns[class] = &subConn{ep: ep, class: ConnClass(class)}
+	}
+	s, answered := ep.conns[Calls], ep.conns[Bulk]
+	s.ask(forLiveness, now)
+	answered.ask(forLiveness, now)
+	answered.hear(now)
+	ep.askService(now.Add(time.Millisecond))
+	late := now.Add(10 * time.Second)
+	require.Equal(t, 10*time.Second, s.silentFor(late))
+	(&investigation{ep: ep}).restart(late)
+	assert.Zero(t, s.silentFor(late))
+	assert.Zero(t, answered.silentFor(late))
+	assert.Equal(t, time.Nanosecond, ep.stalledFor(late))
+	assert.Equal(t, time.Second, s.silentFor(late.Add(time.Second)))
+	assert.Equal(t, time.Second, ep.stalledFor(late.Add(time.Second)))
+}
+
+func TestLateTimerDoesNotFindAConnectionSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := new(struct{ balancer.SubConn })
+		p := newPolicy(nil, Builder{})
+		defer p.stop()
+		s := newSubConn()
+		s.sc, s.state = sc, connectivity.Connecting
+		assert.False(t, p.markSlow(s, sc, starved+1))
+		assert.False(t, s.slow)
+		assert.False(t, p.markSlow(s, new(struct{ balancer.SubConn }), 0), "it is waited for no longer")
+		assert.True(t, p.markSlow(s, sc, starved))
+		assert.True(t, s.slow)
+		assert.False(t, p.markSlow(s, sc, starved), "once")
+		p.mu.Lock()
+		p.closed = true
+		p.mu.Unlock()
+		time.Sleep(time.Second) // until the timer has fired that the first call set
+	})
+}
+
+// stepped returns the time that a clock shows at t after somebody has set it, by a whole
+// number of seconds.
+func stepped(t *testing.T, at time.Time, by time.Duration) time.Time {
+	t.Helper()
+	after := at
+	(*struct{ wall, ext uint64 })(unsafe.Pointer(&after)).wall += uint64(by/time.Second) << 30
+	require.Zero(t, after.Sub(at), "the monotonic reading is the same")
+	require.Equal(t, by, after.Round(0).Sub(at.Round(0)))
+	return after
+}
+
+func TestStepsOfTheWallClockChangeNothing(t *testing.T) {
+	for _, step := range []time.Duration{-time.Hour, time.Hour} {
+		now := time.Now()
+		later := stepped(t, now.Add(time.Second), step)
+		s := newSubConn()
+		s.hear(now.Add(-time.Second))
+		s.ask(forLiveness, now)
+		s.ep.askService(now)
+		assert.Equal(t, time.Second, s.silentFor(later))
+		assert.Equal(t, time.Second, s.ep.stalledFor(later))
+		s.ep.known().Completed(later, later)
+		assert.True(t, s.ep.CompletedSince(now.Add(time.Second)))
+		assert.False(t, s.ep.CompletedSince(now.Add(2*time.Second)))
+		s.hear(later)
+		assert.Zero(t, s.silentFor(later))
+
+		var shared shapes
+		st := new(latencies).get("", &shared)
+		st.observe(later, time.Second)
+		assert.True(t, st.answered.After(now.Add(time.Second)))
+		assert.False(t, st.answered.After(now.Add(2*time.Second)))
+
+		s.conn.received.Store(largeMessage)
+		s.conn.arrived.Set(now)
+		assert.True(t, s.conn.receiving(later))
+		assert.False(t, s.conn.receiving(later.Add(time.Second)))
+
+		var b budget
+		b.spend(now, 0)
+		assert.Zero(t, b.spend(later, 0))
+		assert.Equal(t, 1, b.spend(later.Add(3*time.Second), 0))
+	}
+}
+
+func TestLatenciesOfAShapeAreKeptOnce(t *testing.T) {
+	var shared shapes
+	var a, b latencies
+	x := a.get("x", &shared)
+	assert.NotSame(t, x, a.get("y", &shared))
+	assert.Same(t, x, a.get("x", &shared))
+	assert.NotSame(t, x, b.get("x", &shared), "what an endpoint answered is its own")
+	assert.Same(t, x.Latency, b.get("x", &shared).Latency, "how long calls take is not")
+}

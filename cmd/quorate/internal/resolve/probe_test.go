@@ -1,0 +1,132 @@
+package resolve_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/cmd/quorate/internal/resolve"
+	"github.com/quorate/quorate/health"
+)
+
+// silent is what a script has in place of a kind for a probe without an answer.
+const silent = health.Kind(255)
+
+// script answers one probe after the other, and ends when it has no more answers.
+type script struct {
+	answers []health.Kind
+	ended   chan struct{}
+}
+
+func (s *script) Probe(ctx context.Context, _ grpc.ClientConnInterface, report func(health.Report)) {
+	if len(s.answers) == 0 {
+		close(s.ended)
+		<-ctx.Done()
+		return
+	}
+	answer := s.answers[0]
+	s.answers = s.answers[1:]
+	if answer == silent {
+		<-ctx.Done()
+		return
+	}
+	report(health.Report{Kind: answer})
+}
+
+func TestTwoProbesInARowWithoutAnAnswerMakeAnEndpointDead(t *testing.T) {
+	tests := []struct {
+		name    string
+		answers []health.Kind
+		want    []string
+	}{
+		{"one probe", []health.Kind{silent}, []string{"suspected (suspicious: no answer for 1s)"}},
+		{"two probes", []health.Kind{silent, silent, silent}, []string{
+			"suspected (suspicious: no answer for 1s)", "dead (unresponsive: no answer to 2 probes)",
+		}},
+		{"an answer in between", []health.Kind{silent, health.Answered, silent}, []string{"suspected (suspicious: no answer for 1s)"}},
+		{"work in between", []health.Kind{silent, health.Served, silent}, []string{
+			"suspected (suspicious: no answer for 1s)", "serving (served)", "suspected (suspicious: no answer for 1s)",
+		}},
+		{"a slow endpoint", []health.Kind{health.Late, silent, silent}, []string{"slow (late)", "dead (unresponsive: no answer to 2 probes)"}},
+		{"the dead return", []health.Kind{silent, silent, health.Answered, health.Served}, []string{
+			"suspected (suspicious: no answer for 1s)", "dead (unresponsive: no answer to 2 probes)", "serving (served)",
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{answers: tt.answers, ended: make(chan struct{})}
+				var changes []string
+				p := resolve.NewProbes(s, insecure.NewCredentials(), time.Second, func(c health.Change) {
+					assert.Equal(t, "10.0.0.1:80", c.Endpoint)
+					assert.Equal(t, time.Now(), c.Evidence.At)
+					changes = append(changes, fmt.Sprintf("%v (%v)", c.To, c.Evidence))
+				})
+				p.Ask([]resolver.Endpoint{{Addresses: []resolver.Address{{Addr: "10.0.0.1:80"}}}})
+				<-s.ended
+				p.Close()
+				assert.Equal(t, tt.want, changes)
+			})
+		})
+	}
+}
+
+// What a member shows that is asked for service and for a sign of life.
+func TestMemberReportsWhatSaysMost(t *testing.T) {
+	hold := func(c *fakeetcd.Call) {
+		if err := c.Hold(nil); err != nil {
+			c.Answer(nil, status.FromContextError(c.Context().Err()).Err())
+		}
+	}
+	refuse := func(c *fakeetcd.Call) {
+		c.Answer(&healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_NOT_SERVING}, nil)
+	}
+	noLeader := func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCNoLeader) }
+	tests := []struct {
+		name         string
+		read, health func(*fakeetcd.Call) // nil is as it should be
+		want         []health.Kind
+	}{
+		{"it works", nil, nil, []health.Kind{health.Served}},
+		{"it has no leader", noLeader, nil, []health.Kind{health.Degrading}},
+		{"it works, and its health service hangs", nil, hold, []health.Kind{health.Served}},
+		{"it is alive, and does no work", hold, nil, []health.Kind{health.Answered}},
+		{"it works, and is to be left", nil, refuse, []health.Kind{health.Refusing}},
+		{"it is to be left", hold, refuse, []health.Kind{health.Refusing}},
+		{"it hangs", hold, hold, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster, err := fakeetcd.Start(1)
+				require.NoError(t, err)
+				defer cluster.Close()
+				for method, hook := range map[string]func(*fakeetcd.Call){"Range": tt.read, "Check": tt.health} {
+					if hook != nil {
+						cluster.On(method, hook)
+					}
+				}
+				conn, err := cluster.Member(0).Dial()
+				require.NoError(t, err)
+				defer conn.Close()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				var got []health.Kind
+				resolve.Member{}.Probe(ctx, conn, func(r health.Report) { got = append(got, r.Kind) })
+				assert.Equal(t, tt.want, got)
+			})
+		})
+	}
+}

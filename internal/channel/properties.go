@@ -1,0 +1,145 @@
+package channel
+
+import (
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/retry"
+)
+
+// properties are what a call asks of the endpoint that serves it, and what may be done
+// while its answer is awaited.
+type properties struct {
+	safety retry.Safety
+	need   balancer.Need
+	conn   balancer.ConnClass
+	write  bool   // it is in flight to one endpoint, and may change something
+	shape  string // of calls that take equally long; "" for the method's own
+	// hedged calls may be sent to a second endpoint, see hedging.
+	hedged bool
+	// prompt writes take no longer than a commit: see writes.
+	prompt bool
+}
+
+// Shapes of calls that take equally long. Other calls have their method's.
+const (
+	shapeGet        = "get"
+	shapeCount      = "count"
+	shapeFew        = "range of up to 10"
+	shapeSome       = "range of up to 100"
+	shapeMany       = "range of up to 1000"
+	shapeRange      = "range"
+	shapeReadTxn    = "read-only txn"
+	shapeGetTxn     = "read-only txn of gets"
+	serializable    = "serializable "
+	maxHedgedLimit  = 100
+	maxHedgedRanges = 10
+)
+
+// propertiesOf returns the properties of a call. req is nil for a stream, of which nothing
+// is known yet but its method.
+func propertiesOf(method string, req any) properties {
+	safety := retry.SafetyOf(method, req)
+	p := ofMethod(method, req, safety)
+	p.safety, p.write = safety, safety == retry.Mutating && p.conn == balancer.Calls
+	return p
+}
+
+func ofMethod(method string, req any, safety retry.Safety) properties {
+	switch method {
+	case pb.KV_Range_FullMethodName:
+		return ofRange(req)
+	case pb.KV_Txn_FullMethodName:
+		return ofTxn(req, safety)
+	case pb.Cluster_MemberList_FullMethodName:
+		if list, ok := req.(*pb.MemberListRequest); ok && !list.GetLinearizable() {
+			return properties{need: balancer.Local, hedged: true}
+		}
+		return properties{hedged: true}
+	case pb.Lease_LeaseTimeToLive_FullMethodName:
+		ttl, ok := req.(*pb.LeaseTimeToLiveRequest)
+		return properties{hedged: ok && !ttl.GetKeys()}
+	case pb.Lease_LeaseLeases_FullMethodName:
+		return properties{}
+	case pb.Maintenance_Status_FullMethodName, pb.Maintenance_Hash_FullMethodName,
+		pb.Maintenance_HashKV_FullMethodName, pb.Maintenance_Defragment_FullMethodName:
+		return properties{need: balancer.Local}
+	case pb.Maintenance_Snapshot_FullMethodName:
+		return properties{need: balancer.Local, conn: balancer.Bulk}
+	case pb.KV_RangeStream_FullMethodName:
+		return properties{conn: balancer.Bulk}
+	case pb.Watch_Watch_FullMethodName, pb.Lease_LeaseKeepAlive_FullMethodName:
+		return properties{conn: balancer.Streams}
+	case pb.KV_Compact_FullMethodName:
+		return properties{} // a physical one takes as long as there is to compact
+	default:
+		return properties{prompt: true}
+	}
+}
+
+func ofRange(req any) properties {
+	r, ok := req.(*pb.RangeRequest)
+	if !ok {
+		return properties{}
+	}
+	p := properties{hedged: isBounded(r), shape: shapeOfRange(r)}
+	if r.GetSerializable() {
+		p.need, p.shape = balancer.Local, serializable+p.shape
+	}
+	return p
+}
+
+func shapeOfRange(r *pb.RangeRequest) string {
+	limit := r.GetLimit()
+	switch {
+	case len(r.GetRangeEnd()) == 0:
+		return shapeGet
+	case r.GetCountOnly():
+		return shapeCount
+	case limit <= 0 || limit > 1000:
+		return shapeRange
+	case limit <= 10:
+		return shapeFew
+	case limit <= 100:
+		return shapeSome
+	default:
+		return shapeMany
+	}
+}
+
+// isBounded reports whether the answer is small, so that it may be asked for twice.
+func isBounded(r *pb.RangeRequest) bool {
+	limit := r.GetLimit()
+	return len(r.GetRangeEnd()) == 0 || r.GetCountOnly() || limit > 0 && limit <= maxHedgedLimit
+}
+
+func ofTxn(req any, safety retry.Safety) properties {
+	if safety != retry.Repeatable {
+		return properties{prompt: true}
+	}
+	p := properties{shape: shapeReadTxn}
+	local, bounded := inspectTxn(req.(*pb.TxnRequest))
+	if bounded {
+		p.hedged, p.shape = true, shapeGetTxn
+	}
+	if local {
+		p.need, p.shape = balancer.Local, serializable+p.shape
+	}
+	return p
+}
+
+// inspectTxn reports whether a member answers a read-only transaction from its own store,
+// because every operation is a serializable range, and whether its answer is small. etcd
+// takes one that holds another transaction for linearizable, whatever is in that.
+func inspectTxn(txn *pb.TxnRequest) (local, bounded bool) {
+	local, bounded = true, true
+	for _, branch := range [2][]*pb.RequestOp{txn.GetSuccess(), txn.GetFailure()} {
+		bounded = bounded && len(branch) <= maxHedgedRanges
+		for _, op := range branch {
+			r := op.GetRequestRange()
+			local = local && r != nil && r.GetSerializable()
+			bounded = bounded && r != nil && isBounded(r)
+		}
+	}
+	return local, bounded
+}

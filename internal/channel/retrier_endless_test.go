@@ -1,0 +1,251 @@
+package channel
+
+import (
+	"context"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/retry"
+)
+
+func TestEndlessWorkOutlivesAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		retrier := rangeRetrier(retry.Policy{MaxAttempts: 2}).Endless()
+		start, attempts := time.Now(), 0
+		for ; time.Since(start) < time.Hour; attempts++ {
+			require.NoError(t, retrier.Next(t.Context(), errGone))
+		}
+		assert.Less(t, attempts, 1000, "an hour of outage is no storm")
+		assert.Greater(t, attempts, 300, "a stream is tried every ten seconds at least")
+	})
+}
+
+func TestEndlessWorkEndsWithTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		retrier := rangeRetrier(retry.Policy{}).Endless()
+		start := time.Now()
+		var err error
+		for err == nil {
+			err = retrier.Next(ctx, errGone)
+		}
+		assert.Equal(t, errGone, err)
+		assert.Greater(t, time.Since(start), time.Hour-12*throttledBackoff)
+	})
+}
+
+func TestEndlessWorkByClass(t *testing.T) {
+	tests := []struct {
+		name  string
+		cause error
+		again int // how often the stream is opened again, -1 for ever
+
+		requireLeader bool
+	}{
+		{"broken", errGone, -1, false},
+		{"ended by the server", io.EOF, -1, false},
+		{"reset", status.Error(codes.Internal, "stream terminated by RST_STREAM with error code: INTERNAL_ERROR"), -1, false},
+		{"canceled by the server", status.Error(codes.Canceled, "context canceled"), -1, false},
+		{"a proxy without a backend", status.Error(codes.Unknown, "unexpected HTTP status code"), -1, false},
+		{"too many requests", rpctypes.ErrGRPCRequestTooManyRequests, -1, false},
+		{"no leader", rpctypes.ErrGRPCNoLeader, -1, false},
+		{"no leader, which the caller wants to hear", rpctypes.ErrGRPCNoLeader, 2, true},
+		{"learners", rpctypes.ErrGRPCNotSupportedForLearner, 2, false},
+		{"permission denied", rpctypes.ErrGRPCPermissionDenied, 0, false},
+		{"unimplemented", status.Error(codes.Unimplemented, "unknown service"), 0, false},
+		{"a message over the limit", status.Error(codes.ResourceExhausted, "grpc: received message larger than max (5 vs. 4)"), 0, false},
+		{"a token that cannot be renewed", rpctypes.ErrGRPCInvalidAuthToken, 0, false},
+		{"closed", ErrClosed, 0, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				retrier := rangeRetrier(retry.Policy{MaxAttempts: 2}).Endless() // of three endpoints
+				ctx := t.Context()
+				if tt.requireLeader {
+					ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
+				}
+				again := 0
+				for again < 100 && retrier.Next(ctx, tt.cause) == nil {
+					again++
+				}
+				if tt.again < 0 {
+					require.Equal(t, 100, again)
+					return
+				}
+				require.Equal(t, tt.again, again)
+				require.Equal(t, tt.cause, retrier.Next(ctx, tt.cause))
+			})
+		})
+	}
+}
+
+func TestEndlessWorkOutlivesAnOutageOfAuthentication(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := &authServer{err: errGone}
+		retrier := rangeRetrier(retry.Policy{})
+		retrier.c.tokens = newTestTokens(srv, alice)
+		assert.Equal(t, errGone, retrier.Next(t.Context(), rpctypes.ErrGRPCInvalidAuthToken))
+
+		retrier = retrier.Endless()
+		require.NoError(t, retrier.Next(t.Context(), rpctypes.ErrGRPCInvalidAuthToken))
+		srv.err = nil
+		require.NoError(t, retrier.Next(t.Context(), rpctypes.ErrGRPCInvalidAuthToken))
+		assert.Equal(t, "token-3", tokenOf(t, retrier.c.tokens))
+
+		srv.err = rpctypes.ErrGRPCAuthFailed
+		retrier.c.tokens.drop(retrier.c.tokens.current.Load())
+		assert.Equal(t, srv.err, retrier.Next(t.Context(), rpctypes.ErrGRPCInvalidAuthToken))
+	})
+}
+
+// scriptedRetrier are those of endless work whose streams go where on says.
+func scriptedRetrier() (retrier *Retrier, on func(*balancer.Endpoint)) {
+	retrier = rangeRetrier(retry.Policy{}).Endless()
+	return retrier, func(ep *balancer.Endpoint) {
+		retrier.opened = new(attempt)
+		_ = retrier.opened.Picked(ep)
+	}
+}
+
+func TestLeaderless(t *testing.T) {
+	noLeader, learner := rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCNotSupportedForLearner
+	type step struct {
+		on         string // endpoint
+		cause      error
+		leaderless bool
+	}
+	tests := []struct {
+		name  string
+		lost  []string // endpoints that cannot be connected to
+		steps []step
+	}{
+		{"every member says it", nil, []step{{"a", noLeader, false}, {"b", noLeader, false}, {"c", noLeader, true}}},
+		{"one member says it again and again", nil, []step{{"a", noLeader, false}, {"a", noLeader, false}, {"a", noLeader, false}}},
+		{"others are only broken", nil, []step{{"a", noLeader, false}, {"b", errGone, false}, {"c", errGone, false}}},
+		{"a learner has no say", nil, []step{{"a", noLeader, false}, {"b", learner, false}, {"c", noLeader, true}}},
+		{"members that cannot be reached have no say", []string{"b", "c"}, []step{{"a", noLeader, true}}},
+		{"one that can be reached has", []string{"b"}, []step{{"a", noLeader, false}, {"c", noLeader, true}}},
+		{"and it stays so", []string{"b", "c"}, []step{{"a", noLeader, true}, {"a", errGone, true}, {"a", noLeader, true}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPeers(t, "a", "b", "c")
+				for _, address := range tt.lost {
+					p.become(address, connectivity.TransientFailure)
+				}
+				retrier, on := scriptedRetrier()
+				for i, s := range tt.steps {
+					on(p.endpoints[s.on])
+					require.NoError(t, retrier.Next(t.Context(), s.cause))
+					require.Equal(t, s.leaderless, retrier.Leaderless(), "step %d", i)
+				}
+				retrier.Progress()
+				assert.False(t, retrier.Leaderless())
+			})
+		})
+	}
+}
+
+// A stream that can be opened in another way does not wait for an election,
+// however long it had been failing.
+func TestNoPauseBeforeAStreamWithoutLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		retrier, on := scriptedRetrier()
+		on(newPeers(t, "only").endpoints["only"])
+		for range 100 { // exhausts the budget
+			require.NoError(t, retrier.Next(t.Context(), errGone))
+		}
+		require.False(t, retrier.c.budget.Take())
+		start := time.Now()
+		require.NoError(t, retrier.Next(t.Context(), rpctypes.ErrGRPCNoLeader))
+		require.True(t, retrier.Leaderless())
+		assert.LessOrEqual(t, time.Since(start), retrier.c.config.PolicyFor(retrier.method).InitialBackoff)
+
+		start = time.Now()
+		require.NoError(t, retrier.Next(t.Context(), rpctypes.ErrGRPCNoLeader))
+		assert.Greater(t, time.Since(start), 100*time.Millisecond, "that way was refused as well")
+	})
+}
+
+// A caller who requires a leader is not kept waiting by members that cannot be
+// reached, but by members that may yet answer.
+func TestRequiredLeaderIsMissedByAllReachable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := metadata.AppendToOutgoingContext(t.Context(), rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
+		p := newPeers(t, "a", "b")
+		retrier, on := scriptedRetrier()
+		on(p.endpoints["a"])
+		require.NoError(t, retrier.Next(ctx, rpctypes.ErrGRPCNoLeader))
+		p.become("b", connectivity.TransientFailure)
+		assert.Equal(t, rpctypes.ErrGRPCNoLeader, retrier.Next(ctx, rpctypes.ErrGRPCNoLeader))
+	})
+}
+
+// Voters that are down may come back, and then the learner's refusal is not
+// the last word.
+func TestALearnersRefusalWaitsForVoters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeers(t, "learner", "voter")
+		p.become("voter", connectivity.TransientFailure)
+		retrier, on := scriptedRetrier()
+		on(p.endpoints["learner"])
+		for range 20 {
+			require.NoError(t, retrier.Next(t.Context(), rpctypes.ErrGRPCNotSupportedForLearner))
+		}
+		p.set("learner")
+		assert.Equal(t, rpctypes.ErrGRPCNotSupportedForLearner, retrier.Next(t.Context(), rpctypes.ErrGRPCNotSupportedForLearner))
+	})
+}
+
+func TestDefaultTriesOfEndlessWork(t *testing.T) {
+	retrier := DefaultRetrier("/etcdserverpb.Watch/Watch").Endless()
+	assert.Nil(t, retrier.Removed())
+	require.NoError(t, retrier.Next(t.Context(), rpctypes.ErrGRPCNoLeader))
+	assert.True(t, retrier.Leaderless())
+}
+
+// An endpoint that refused and was removed does not stand for the one that took
+// its place.
+func TestRefusalsOfEndpointsThatAreGoneDoNotCount(t *testing.T) {
+	p := newPeers(t, "a", "b", "c")
+	a, b, c := p.endpoints["a"], p.endpoints["b"], p.endpoints["c"]
+	var r refusals
+	r.add(a)
+	p.set("b", "c")
+	r.add(b)
+	r.add(b)
+	assert.False(t, r.byAll(b, 2))
+	r.add(c)
+	assert.True(t, r.byAll(c, 2))
+	assert.Equal(t, []*balancer.Endpoint{b, c}, r.endpoints)
+
+	p.set()
+	assert.False(t, r.byAll(c, 2), "there may be others in a moment")
+}
+
+func TestEndpointsThatAreGoneAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeers(t, "a", "b", "c")
+		retrier, on := scriptedRetrier()
+		for _, address := range []string{"a", "b", "c"} {
+			on(p.endpoints[address])
+			require.NoError(t, retrier.Next(t.Context(), errGone))
+			p.set("c")
+		}
+		assert.Equal(t, p.of("c"), retrier.failed)
+	})
+}

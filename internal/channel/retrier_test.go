@@ -1,0 +1,135 @@
+package channel
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/retry"
+)
+
+var errGone = status.Error(codes.Unavailable, "connection reset by peer")
+
+func rangeRetrier(policy retry.Policy) *Retrier {
+	t := DefaultRetrier(pb.KV_RangeStream_FullMethodName)
+	t.c = newTestCaller(nil, nil) // a budget of its own
+	t.policy = policy
+	return t
+}
+
+func TestRetrierAreBoundedByPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := rangeRetrier(retry.Policy{})
+		start := time.Now()
+		var err error
+		for err == nil {
+			err = a.Next(t.Context(), errGone)
+		}
+		require.Equal(t, errGone, err)
+		require.LessOrEqual(t, time.Since(start), patience)
+		require.Greater(t, time.Since(start), patience-5*throttledBackoff)
+	})
+}
+
+func TestRetrierAreBoundedByTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		a := rangeRetrier(retry.Policy{})
+		start := time.Now()
+		var err error
+		for err == nil {
+			err = a.Next(ctx, errGone)
+		}
+		require.Equal(t, errGone, err, "the cause, and not that time ran out")
+		require.Greater(t, time.Since(start), time.Hour-12*throttledBackoff)
+	})
+}
+
+func TestRetrierStartOverAfterProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := rangeRetrier(retry.Policy{MaxAttempts: 3})
+		for range 10 {
+			require.NoError(t, a.Next(t.Context(), errGone))
+			require.NoError(t, a.Next(t.Context(), errGone))
+			for range 10 { // earns a retry
+				a.Progress()
+			}
+		}
+		require.NoError(t, a.Next(t.Context(), errGone))
+		require.NoError(t, a.Next(t.Context(), errGone))
+		require.Equal(t, errGone, a.Next(t.Context(), errGone), "the third in a row was the last")
+	})
+}
+
+func TestRetrierByClass(t *testing.T) {
+	learner := rpctypes.ErrGRPCNotSupportedForLearner
+	tests := []struct {
+		name  string
+		cause error
+		width int
+		again int // how often the stream is opened again, -1 for as long as time allows
+
+		requireLeader bool
+		password      bool
+	}{
+		{"broken", errGone, 1, -1, false, false},
+		{"no leader", rpctypes.ErrGRPCNoLeader, 1, -1, false, false},
+		{"no leader, which the caller wants to hear", rpctypes.ErrGRPCNoLeader, 3, 2, true, false},
+		{"too many requests", rpctypes.ErrGRPCRequestTooManyRequests, 1, -1, false, false},
+		{"canceled by the server", status.Error(codes.Canceled, "canceled"), 1, -1, false, false},
+		{"stale token", rpctypes.ErrGRPCInvalidAuthToken, 3, maxTokenRefreshes, false, true},
+		{"a token that cannot be renewed", rpctypes.ErrGRPCInvalidAuthToken, 3, 0, false, false},
+		{"refused by the only member", learner, 1, 0, false, false},
+		{"refused by members", learner, 3, 2, false, false},
+		{"code that is not retryable", status.Error(codes.Internal, "boom"), 3, 0, false, false},
+		{"definite", rpctypes.ErrGRPCPermissionDenied, 3, 0, false, false},
+		{"closed", status.Error(codes.Canceled, "grpc: the client connection is closing"), 3, 0, false, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := rangeRetrier(retry.Policy{})
+				a.c.width = func() int { return tt.width }
+				if tt.password {
+					a.c.tokens = newTestTokens(&authServer{}, alice)
+				}
+				ctx := t.Context()
+				if tt.requireLeader {
+					ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
+				}
+				again := 0
+				for again < 5 && a.Next(ctx, tt.cause) == nil {
+					again++
+				}
+				if tt.again < 0 {
+					require.Equal(t, 5, again)
+					return
+				}
+				require.Equal(t, tt.again, again)
+				require.Equal(t, tt.cause, a.Next(ctx, tt.cause))
+			})
+		})
+	}
+}
+
+func TestRetrierEndWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		a := rangeRetrier(retry.Policy{InitialBackoff: 10 * time.Second, MaxBackoff: 10 * time.Second, Jitter: 0.01})
+		time.AfterFunc(time.Second, cancel)
+		start := time.Now()
+		require.Equal(t, codes.Canceled, status.Code(a.Next(ctx, errGone)))
+		require.Equal(t, time.Second, time.Since(start))
+		require.Equal(t, errGone, a.Next(ctx, errGone), "an ended context is not waited for")
+		require.Equal(t, time.Second, time.Since(start))
+	})
+}

@@ -1,0 +1,124 @@
+package channel
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/endpoint"
+	"github.com/quorate/quorate/health"
+)
+
+// sharedHealth is what the clients of this process know together of endpoints.
+var sharedHealth = health.NewTable()
+
+// sharing tells under which key a client shares what it knows of an endpoint: its address,
+// its server name, and how the server is authenticated. A client whose DialOptions bring a
+// dialer of their own shares nothing: nobody knows where that leads.
+type sharing struct {
+	disabled bool
+	identity *tlsIdentity // nil if the configuration cannot be compared, or for none
+
+	mu     sync.Mutex
+	dialed map[string]bool // the addresses that this client's own dialer was asked for
+}
+
+func newSharing(cfg Config) *sharing {
+	s := &sharing{disabled: cfg.DisableHealthSharing, dialed: make(map[string]bool)}
+	if !s.disabled {
+		s.identity = identities.acquire(cfg.TLS, cfg.Roots)
+	}
+	return s
+}
+
+func (s *sharing) close() { identities.release(s.identity) }
+
+// dial is the client's dialer.
+func (s *sharing) dial(ctx context.Context, address string) (net.Conn, error) {
+	s.mu.Lock()
+	s.dialed[address] = true
+	s.mu.Unlock()
+	return dial(ctx, address)
+}
+
+// key implements balancer.Options.ShareKey.
+func (s *sharing) key(a resolver.Address) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	security, _ := a.Attributes.Value(securityKey{}).(endpoint.Security)
+	switch {
+	case s.disabled || !s.dialed[a.Addr]:
+		return ""
+	case security != endpoint.TLS:
+		return "plaintext " + a.Addr
+	case s.identity == nil:
+		return ""
+	default:
+		return fmt.Sprintf("tls %p %s %s", s.identity, a.ServerName, a.Addr)
+	}
+}
+
+// tlsIdentity is a way to authenticate servers. Clients with TLS configurations that
+// authenticate servers alike have the same one.
+type tlsIdentity struct {
+	config *tls.Config
+	roots  *x509.CertPool
+	users  int
+}
+
+// identities are those of all clients of this process.
+var identities tlsIdentities
+
+type tlsIdentities struct {
+	mu  sync.Mutex
+	all []*tlsIdentity
+}
+
+// acquire returns the identity of a configuration; nil if it has functions of its own, which
+// cannot be compared.
+func (t *tlsIdentities) acquire(config *tls.Config, roots func() *x509.CertPool) *tlsIdentity {
+	if config == nil {
+		config = &tls.Config{} //nolint:gosec // it is compared and not used
+	}
+	if config.VerifyPeerCertificate != nil || config.VerifyConnection != nil || config.Time != nil {
+		return nil
+	}
+	id := &tlsIdentity{config: config, roots: config.RootCAs}
+	if roots != nil {
+		id.roots = roots()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if i := slices.IndexFunc(t.all, id.same); i >= 0 {
+		id = t.all[i]
+	} else {
+		t.all = append(t.all, id)
+	}
+	id.users++
+	return id
+}
+
+func (t *tlsIdentities) release(id *tlsIdentity) {
+	if id == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if id.users--; id.users == 0 {
+		t.all = slices.DeleteFunc(t.all, func(o *tlsIdentity) bool { return o == id })
+	}
+}
+
+// same reports whether two configurations authenticate servers alike.
+func (id *tlsIdentity) same(o *tlsIdentity) bool {
+	a, b := id.config, o.config
+	return a.ServerName == b.ServerName && a.InsecureSkipVerify == b.InsecureSkipVerify &&
+		a.MinVersion == b.MinVersion && a.MaxVersion == b.MaxVersion &&
+		slices.Equal(a.CipherSuites, b.CipherSuites) && id.roots.Equal(o.roots)
+}
