@@ -85,7 +85,9 @@ func (p *policy) connected(s *subConn) {
 	} else if p.proofWanted() {
 		p.ask(s, forService, nil)
 	}
-	p.askRoles(nil)
+	if _, ok := p.strategy.(RoleAware); ok {
+		p.ask(s, forStatus, nil)
+	}
 }
 
 // checkStream asks for a sign of life over the connection of a stream that is silent: for
@@ -150,7 +152,7 @@ func (p *policy) ask(s *subConn, q question, done func()) bool {
 	p.mu.Unlock()
 	now := time.Now()
 	reserve := float64(probeReserve)
-	if s.ep.hasQuickWitness(s.ep.Health().Since) {
+	if q == forStatus || s.ep.hasQuickWitness(s.ep.Health().Since) {
 		reserve = 0
 	}
 	if !ready || !p.budget.take(now, reserve) || !p.startTask() {

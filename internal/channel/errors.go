@@ -1,6 +1,8 @@
 package channel
 
 import (
+	"errors"
+
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -26,6 +28,12 @@ func (e *cutError) GRPCStatus() *status.Status {
 }
 
 func (e *cutError) Is(target error) bool { return target == rpctypes.ErrTimeout }
+
+// isEtcds reports whether an error is one of etcd's own, and not of a proxy before it.
+func isEtcds(err error) bool {
+	var known rpctypes.EtcdError
+	return errors.As(rpctypes.Error(err), &known)
+}
 
 // statements are the errors by which a member says something of itself, by their texts:
 // not all of them have a variable for clients.

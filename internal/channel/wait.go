@@ -48,7 +48,7 @@ func (r *Retrier) Wake() {
 // cause at once where there may be no more attempts, or the next one would come too late.
 func (r *Retrier) pause(ctx context.Context, class retry.Class, a *attempt, cause error) error {
 	now := time.Now()
-	free := r.isFree(class, a)
+	free := r.isFree(class, a, cause)
 	r.fail(a.endpoint(), cause, now)
 	if r.policy.MaxAttempts > 0 && r.failures >= r.policy.MaxAttempts && !r.endless {
 		return cause
@@ -70,15 +70,15 @@ func (r *Retrier) pause(ctx context.Context, class retry.Class, a *attempt, caus
 
 // isFree reports whether another attempt costs nothing of the budget: if this one never
 // left; if it is a stream that made progress; and once if it was lost with its connection,
-// or cut. Each call in flight fails once when a member dies, and goes elsewhere; that is no
-// overload.
-func (r *Retrier) isFree(class retry.Class, a *attempt) bool {
+// or cut, or failed by a proxy. Each call in flight fails once when a member dies, and goes
+// elsewhere; that is no overload.
+func (r *Retrier) isFree(class retry.Class, a *attempt, cause error) bool {
 	progressed, lost := r.progressed, r.lost
 	r.progressed = false
 	switch {
 	case class == retry.NotSent, class == retry.Ambiguous && progressed:
 		return true
-	case class != retry.Ambiguous || lost || a == nil || a.Answered():
+	case class != retry.Ambiguous || lost || a == nil || a.Answered() && isEtcds(cause):
 		return false
 	}
 	r.lost = true

@@ -130,8 +130,11 @@ func testLeader(t *testing.T, c *lab.Cluster) {
 	w := use(t, c, `{"quorate_leader": {}}`)
 	requireConnections(t, c, w, 3)
 	leader, next := leaderOf(t, c), followerOf(t, c)
-	assert.Equal(t, map[string]float64{leader.Name(): 1}, shares(t, w, put, leader))
-	assert.Equal(t, map[string]float64{leader.Name(): 1}, shares(t, w, get, leader))
+	for _, method := range []string{put, get} {
+		requireSettles(t, "calls go to the leader", func() bool {
+			return maps.Equal(map[string]float64{leader.Name(): 1}, shares(t, w, method, leader))
+		})
+	}
 
 	require.NoError(t, c.MoveLeader(within(t, patience), next))
 	w.say("%s leads", next.Name())
