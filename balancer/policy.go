@@ -293,10 +293,16 @@ func (p *policy) changed(ep *Endpoint, c health.Change) {
 	p.askRoles(ep)
 }
 
+// wantsRoles reports whether the strategy wants to know roles, and endpoints can be asked.
+func (p *policy) wantsRoles() bool {
+	_, ok := p.strategy.(RoleAware)
+	return ok && p.options().Status != nil
+}
+
 // askRoles asks the endpoints what they are now, if the strategy wants to know, but for the
 // one whose state has changed and that is asked anyway.
 func (p *policy) askRoles(changed *Endpoint) {
-	if _, ok := p.strategy.(RoleAware); !ok || p.options().Status == nil {
+	if !p.wantsRoles() {
 		return
 	}
 	for _, ep := range p.all() {

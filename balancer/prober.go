@@ -85,7 +85,7 @@ func (p *policy) connected(s *subConn) {
 	} else if p.proofWanted() {
 		p.ask(s, forService, nil)
 	}
-	if _, ok := p.strategy.(RoleAware); ok {
+	if p.wantsRoles() {
 		p.ask(s, forStatus, nil)
 	}
 }

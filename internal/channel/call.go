@@ -2,10 +2,8 @@ package channel
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/balancer"
@@ -130,8 +128,7 @@ func (c *call) settle(a *attempt, err error) error {
 func (c *call) unknown(a *attempt, err error) error {
 	r := &c.retrier
 	r.c.observer.OutcomeUnknown(observe.UnknownOutcome{Method: r.method, Endpoint: r.c.name(a.endpoint()), Err: err})
-	var known rpctypes.EtcdError
-	if errors.As(rpctypes.Error(err), &known) && retry.OutcomeOf(err) == retry.OutcomeUnknown {
+	if isEtcds(err) && retry.OutcomeOf(err) == retry.OutcomeUnknown {
 		return err
 	}
 	return &retry.UnknownOutcomeError{Method: r.method, Err: err}

@@ -231,3 +231,12 @@ func TestObserverOfAChannel(t *testing.T) {
 		assert.Equal(t, [][]string{cluster.Endpoints(), cluster.Endpoints()[:2], nil}, w.endpoints)
 	})
 }
+
+// A strategy that wants roles does without them where nobody is probed.
+func TestLeaderStrategyWithoutProbes(t *testing.T) {
+	unprobed := func(cfg *Config) { cfg.DisableProbes, cfg.Balancing = true, Balancing{Strategy: "leader"} }
+	inBubble(t, unprobed, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+		require.NoError(t, readK(t, c))
+		assert.Zero(t, cluster.Count("Status")+cluster.Count("Check"))
+	})
+}
