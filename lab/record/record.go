@@ -12,6 +12,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/history"
@@ -69,17 +71,34 @@ func (r *Recorder) Revision() int64 {
 func (r *Recorder) last() int64 { return int64(len(r.begins)) + 1 }
 
 // CatchUp waits until the recorder has come to the current revision of the store, and
-// returns that. The members must be in good order. It fails when ctx ends first, or
-// when the recorder has found that members disagree.
+// returns that. It fails when ctx ends first, or when the recorder has found that
+// members disagree.
 func (r *Recorder) CatchUp(ctx context.Context) (int64, error) {
-	member := r.cluster.Members()[0]
-	request := &pb.RangeRequest{Key: everything, RangeEnd: everything, CountOnly: true}
-	response, err := pb.NewKVClient(member.Conn()).Range(ctx, request)
+	revision, err := r.current(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("ask %s for its revision: %w", member.Name(), err)
+		return 0, err
 	}
-	revision := response.GetHeader().GetRevision()
 	return revision, r.await(ctx, revision)
+}
+
+// current asks for the revision of the store until a member answers: on a busy
+// machine members elect a leader at any time.
+func (r *Recorder) current(ctx context.Context) (int64, error) {
+	request := &pb.RangeRequest{Key: everything, RangeEnd: everything, CountOnly: true}
+	for members := r.cluster.Members(); ; members = append(members[1:], members[0]) {
+		response, err := pb.NewKVClient(members[0].Conn()).Range(ctx, request)
+		if err == nil {
+			return response.GetHeader().GetRevision(), nil
+		}
+		if status.Code(err) != codes.Unavailable {
+			return 0, fmt.Errorf("ask %s for its revision: %w", members[0].Name(), err)
+		}
+		select {
+		case <-time.After(reopenPause):
+		case <-ctx.Done():
+			return 0, fmt.Errorf("ask %s for its revision: %w", members[0].Name(), err)
+		}
+	}
 }
 
 // await returns when a revision is recorded. It fails when ctx ends first, or when

@@ -60,6 +60,28 @@ func TestRecorderTrustsNobody(t *testing.T) {
 	}
 }
 
+// TestRecorderCatchUpOutlastsARestart asks while no member serves.
+func TestRecorderCatchUpOutlastsARestart(t *testing.T) {
+	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1, Dir: t.TempDir()})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, cluster.Close()) }()
+	r := Start(cluster)
+	defer r.Stop()
+	member := cluster.Members()[0]
+	require.NoError(t, member.Kill())
+	ended, end := context.WithTimeout(t.Context(), 3*reopenPause)
+	defer end()
+	_, err = r.CatchUp(ended)
+	require.ErrorContains(t, err, "for its revision")
+	caughtUp := make(chan error, 1)
+	go func() {
+		_, err := r.CatchUp(t.Context())
+		caughtUp <- err
+	}()
+	require.NoError(t, member.Restart(t.Context()))
+	require.NoError(t, <-caughtUp)
+}
+
 func TestRecorderAwait(t *testing.T) {
 	r := &Recorder{changed: make(chan struct{})}
 	ended, end := context.WithCancelCause(t.Context())
