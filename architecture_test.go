@@ -53,7 +53,7 @@ var layers = map[string][]string{
 	"clientv3/snapshot":             {"clientv3", "endpoint"},
 	"clientv3/yaml":                 {"clientv3"},
 	"internal/registry":             {"clientv3", "health", "internal/pause"},
-	"resolver/static":               {},
+	"resolver/static":               {"balancer"},
 	"resolver/dns":                  {"balancer", "internal/pause"},
 	"resolver/etcd":                 {"clientv3", "retry", "balancer", "internal/registry", "internal/pause"},
 }

@@ -1,6 +1,7 @@
 package static
 
 import (
+	"context"
 	"net"
 	"net/url"
 	"testing"
@@ -13,7 +14,10 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/interop/grpc_testing"
+	grpcmetadata "google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/balancer"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,6 +39,8 @@ func TestTargets(t *testing.T) {
 		"static:10.0.0.1:80":                {"10.0.0.1:80"},
 		"static:///b:1,a:2,[fd00::1]:3":     {"b:1", "a:2", "[fd00::1]:3"},
 		"static:///10.0.0.1:80,10.0.0.1:81": {"10.0.0.1:80", "10.0.0.1:81"},
+		"static:///a-b.c_d:65535":           {"a-b.c_d:65535"},
+		"static:a:1;weight=2,b:2;zone=x":    {"a:1", "b:2"},
 	} {
 		t.Run(target, func(t *testing.T) {
 			got, err := build(t, target)
@@ -46,14 +52,32 @@ func TestTargets(t *testing.T) {
 
 func TestBadTargets(t *testing.T) {
 	for target, want := range map[string]string{
-		"static:///":              "lists no endpoint",
-		"static:///10.0.0.1":      `"10.0.0.1" is not HOST:PORT`,
-		"static:///a:1,":          `"" is not HOST:PORT`,
-		"static:///:80":           `":80" is not HOST:PORT`,
-		"static:///fd00::1:80":    "in brackets",
-		"static:///a:1,b:1,a:1":   "a:1 is listed twice",
-		"static://10.0.0.1:80":    "three slashes",
-		"static://10.0.0.1:80/a:": "three slashes",
+		"static:///":                        "lists no endpoint",
+		"static:///10.0.0.1":                `"10.0.0.1" is not HOST:PORT`,
+		"static:///a:1,":                    `"" is not HOST:PORT`,
+		"static:///:80":                     `":80" is not HOST:PORT`,
+		"static:///fd00::1:80":              "in brackets",
+		"static:///a:1,b:1,a:1":             "a:1 is listed twice",
+		"static://10.0.0.1:80":              "three slashes",
+		"static://10.0.0.1:80/a:":           "three slashes",
+		"static:///b:99999":                 `"b:99999" has the port "99999", which is no number from 1 to 65535`,
+		"static:///b:0":                     `the port "0"`,
+		"static:///b:-1":                    `the port "-1"`,
+		"static:///b:http":                  `the port "http"`,
+		"static:///a/b:80":                  `the host "a/b"`,
+		"static:///a:80/":                   `the port "80/"`,
+		"static:///a%20b:80":                `the host "a b"`,
+		"static:///a:80?weight=2":           `"?" and "#" have no meaning in it`,
+		"static:///a:80#b":                  `"?" and "#" have no meaning in it`,
+		"static:///a:1;":                    `a:1 has the attribute "", which is not KEY=VALUE`,
+		"static:///a:1;zone":                `the attribute "zone", which is not KEY=VALUE`,
+		"static:///a:1;=x":                  `the attribute "=x", which is not KEY=VALUE`,
+		"static:///a:1;zone=x;zone=y":       `a:1 has the attribute "zone" twice`,
+		"static:///a:1;weight=1;weight=1":   `a:1 has the attribute "weight" twice`,
+		"static:///a:1;weight=0":            `a:1 has the weight "0", which is no whole number from 1 to 65536`,
+		"static:///a:1;weight=65537":        `the weight "65537"`,
+		"static:///a:1;weight=1.5":          `the weight "1.5"`,
+		"static:///a:1;weight=1,a:1;zone=x": "a:1 is listed twice",
 	} {
 		t.Run(target, func(t *testing.T) {
 			_, err := build(t, target)
@@ -63,7 +87,79 @@ func TestBadTargets(t *testing.T) {
 	}
 }
 
+// A password that someone writes into a target does not get into the error.
+func TestPasswordStaysSecret(t *testing.T) {
+	_, err := build(t, "static://root:secret@a:1/b:2")
+	require.ErrorContains(t, err, `"@" has no meaning in it`)
+	assert.NotContains(t, err.Error(), "secret")
+}
+
+func TestAttributes(t *testing.T) {
+	eps, err := endpoints(t, "static:///a:1;weight=2;zone=eu-a;topology.kubernetes.io/zone=a=b,b:2;weight=65536,c:3;zone=,d:4")
+	require.NoError(t, err)
+	require.Len(t, eps, 4)
+	for i, want := range []struct {
+		weight   uint32
+		metadata map[string]string
+	}{
+		{2, map[string]string{"zone": "eu-a", "topology.kubernetes.io/zone": "a=b"}},
+		{balancer.MaxWeight, nil},
+		{balancer.DefaultWeight, map[string]string{"zone": ""}},
+		{balancer.DefaultWeight, nil},
+	} {
+		assert.Equal(t, want.weight, balancer.WeightOf(eps[i]))
+		assert.Equal(t, want.metadata, Metadata(eps[i]))
+	}
+	assert.Nil(t, Metadata(resolver.Endpoint{}))
+}
+
+// gRPC compares attributes, and panics on those that cannot be.
+func TestAttributesAreComparable(t *testing.T) {
+	targets := []string{"static:///a:1;zone=x;node=1", "static:///a:1;zone=x;node=2", "static:///a:1;zone=x", "static:///a:1;weight=2"}
+	for i, one := range targets {
+		for j, other := range targets {
+			a, err := endpoints(t, one)
+			require.NoError(t, err)
+			b, err := endpoints(t, other)
+			require.NoError(t, err)
+			assert.Equal(t, i == j, a[0].Attributes.Equal(b[0].Attributes), "%s and %s", one, other)
+		}
+	}
+}
+
+// Attributes are not for the server to see. gRPC asks for the authority before it builds.
+func TestAuthority(t *testing.T) {
+	for target, want := range map[string]string{
+		"static:///a%20b:1": "a%20b:1",
+		"static:///a:1":     "a:1",
+		"static:///a:1;weight=2;zone=x,[fd00::1]:3": "a:1,[fd00::1]:3",
+		"static:///[fe80::1%25eth0]:1":              "[fe80::1%25eth0]:1",
+	} {
+		assert.Equal(t, want, authority(t, target), target)
+	}
+}
+
+func authority(t *testing.T, target string) string {
+	t.Helper()
+	u, err := url.Parse(target)
+	require.NoError(t, err)
+	b, err := NewBuilder(Config{})
+	require.NoError(t, err)
+	return b.(resolver.AuthorityOverrider).OverrideAuthority(resolver.Target{URL: *u})
+}
+
 func build(t *testing.T, target string) ([]string, error) {
+	t.Helper()
+	eps, err := endpoints(t, target)
+	var addrs []string
+	for _, ep := range eps {
+		require.Len(t, ep.Addresses, 1)
+		addrs = append(addrs, ep.Addresses[0].Addr)
+	}
+	return addrs, err
+}
+
+func endpoints(t *testing.T, target string) ([]resolver.Endpoint, error) {
 	t.Helper()
 	u, err := url.Parse(target)
 	require.NoError(t, err)
@@ -77,12 +173,7 @@ func build(t *testing.T, target string) ([]string, error) {
 	}
 	r.Close()
 	require.Len(t, cc.states, 1)
-	var addrs []string
-	for _, ep := range cc.states[0].Endpoints {
-		require.Len(t, ep.Addresses, 1)
-		addrs = append(addrs, ep.Addresses[0].Addr)
-	}
-	return addrs, nil
+	return cc.states[0].Endpoints, nil
 }
 
 func TestBadScheme(t *testing.T) {
@@ -94,20 +185,25 @@ func TestBadScheme(t *testing.T) {
 func TestChannelThatWasIdle(t *testing.T) {
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	srv := grpc.NewServer()
+	authorities := make(chan []string, 2)
+	srv := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		authorities <- grpcmetadata.ValueFromIncomingContext(ctx, ":authority")
+		return handle(ctx, req)
+	}))
 	pb.RegisterTestServiceServer(srv, pb.UnimplementedTestServiceServer{})
 	go func() { _ = srv.Serve(lis) }()
 	t.Cleanup(srv.Stop)
 
 	b, err := NewBuilder(Config{Scheme: "list"})
 	require.NoError(t, err)
-	conn, err := grpc.NewClient("list:///"+lis.Addr().String(), grpc.WithResolvers(b), grpc.WithIdleTimeout(time.Second),
+	conn, err := grpc.NewClient("list:///"+lis.Addr().String()+";weight=2;zone=a", grpc.WithResolvers(b), grpc.WithIdleTimeout(time.Second),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	for range 2 {
 		_, err := pb.NewTestServiceClient(conn).EmptyCall(t.Context(), &pb.Empty{}, grpc.WaitForReady(true))
 		require.ErrorContains(t, err, "not implemented")
+		assert.Equal(t, []string{lis.Addr().String()}, <-authorities)
 		require.Eventually(t, func() bool { return conn.GetState() == connectivity.Idle }, 30*time.Second, 10*time.Millisecond)
 	}
 }
