@@ -37,7 +37,7 @@ soak-locks: ## locks and elections under random faults for five minutes, every s
 	go run ./cmd/quorate soak locks --duration 5m
 
 soak-linear: ## reads, writes and transactions under random faults for ten minutes, checked to be linearizable
-	go run ./cmd/quorate soak linear --for 10m
+	go run ./cmd/quorate soak linear --duration 10m
 
 conformance: ## etcd's own suite of client tests over Quorate, all nine packages; five minutes
 	cd conformance && GOWORK=off go run .

@@ -96,7 +96,7 @@ func TestCompareWritesThePageAndPrintsTheTable(t *testing.T) {
 	assert.Contains(t, stderr, "Quorate (3 of 3): ")
 
 	seen = nil
-	status, _, stderr, _ = compareInto(t, run, "--fault", "stop,slow", "--for", "3s", "--callers", "2", "--timeout", "4s")
+	status, _, stderr, _ = compareInto(t, run, "--fault", "stop,slow", "--duration", "3s", "--callers", "2", "--timeout", "4s")
 	require.Equal(t, exitOK, status, stderr)
 	assert.Equal(t, []string{"stop", "slow"}, names(seen[0].Faults))
 	assert.Equal(t, 3*time.Second, seen[0].Hold)
@@ -131,7 +131,7 @@ func TestCompareJudgesQuorateOnly(t *testing.T) {
 		}
 		return nil
 	}))
-	assert.Equal(t, exitViolation, status)
+	assert.Equal(t, exitNegative, status)
 	assert.Contains(t, stderr, "quorate: violation: put/0/1 is missing\n")
 	assert.NotEmpty(t, page)
 }

@@ -43,7 +43,7 @@ func newLabCommand(run scenarioRunner) *cobra.Command {
   quorate lab
 
   # Two faults, ten seconds each:
-  quorate lab --fault stop,blackhole --for 10s
+  quorate lab --fault stop,blackhole --duration 10s
 
   # For a program; progress goes to standard error:
   quorate lab --json > result.json
@@ -55,7 +55,7 @@ func newLabCommand(run scenarioRunner) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&flags.faults, "fault", nil, "inject only this `name`d fault; repeat it or separate names by commas, in the order wanted")
-	f.DurationVar(&flags.hold, "for", scenario.DefaultHold, "how long each fault is held")
+	f.DurationVar(&flags.hold, "duration", scenario.DefaultHold, "how long each fault is held")
 	f.IntVar(&flags.members, "members", scenario.DefaultMembers, "members of the cluster, 3 to 9")
 	f.IntVar(&flags.callers, "callers", scenario.DefaultCallers, "callers of each of the four kinds of call, and number of watches and of leases")
 	f.DurationVar(&flags.timeout, "timeout", scenario.DefaultCallTimeout, "deadline of each call")
@@ -102,7 +102,7 @@ are no promise.
 the same seed: the official etcd client as it comes, the same client tuned with
 keepalive and WithRequireLeader, and Quorate. It prints a table and writes one HTML
 file that needs no network, with a timeline of each fault, the clients side by side.
-Each fault is then held for ` + compare.DefaultHold.String() + ` unless --for says otherwise, and the faults
+Each fault is then held for ` + compare.DefaultHold.String() + ` unless --duration says otherwise, and the faults
 are ` + strings.Join(names(compare.DefaultFaults()), ", ") + `
 unless --fault names others: about seven minutes. The exit status tells of Quorate's
 own run; what the checks find wrong with the official client is only shown.
@@ -128,7 +128,7 @@ func (f labFlags) run(cmd *cobra.Command, run scenarioRunner) error {
 	if !cmd.Flags().Changed("seed") {
 		f.seed = rand.Uint64()
 	}
-	if f.compare && !cmd.Flags().Changed("for") {
+	if f.compare && !cmd.Flags().Changed("duration") {
 		f.hold = compare.DefaultHold
 	}
 	cfg := scenario.Config{
@@ -170,7 +170,7 @@ func (f *labFlags) checkArgs(cmd *cobra.Command, args []string) error {
 // Zeros are refused here because to the scenario they mean the default.
 func (f labFlags) check(cmd *cobra.Command) ([]fault.Fault, error) {
 	if f.members == 0 || f.callers == 0 || f.hold == 0 || f.timeout == 0 {
-		return nil, errors.New("--members, --callers, --for and --timeout must be more than 0")
+		return nil, errors.New("--members, --callers, --duration and --timeout must be more than 0")
 	}
 	if cmd.Flags().Changed("fault") && len(f.faults) == 0 {
 		return nil, fmt.Errorf("--fault needs at least one name of %s", strings.Join(fault.Names(), ", "))
@@ -215,6 +215,8 @@ func (e violationError) Error() string {
 	}
 	return "violation: " + e.first
 }
+
+func (violationError) status() int { return exitNegative }
 
 // violations returns the violations of a report, which must have some, as an error.
 func violations(rep report.Report) violationError {

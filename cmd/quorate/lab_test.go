@@ -47,7 +47,7 @@ func assertNothingLeft(t *testing.T, dir string) {
 }
 
 func TestLabPrintsATable(t *testing.T) {
-	status, stdout, stderr := execRoot(t.Context(), short(t), "lab", "--fault", "stop,kill", "--for", "1500ms", "--seed", "3")
+	status, stdout, stderr := execRoot(t.Context(), short(t), "lab", "--fault", "stop,kill", "--duration", "1500ms", "--seed", "3")
 	require.Equal(t, exitOK, status, stderr)
 	lines := strings.Split(stdout, "\n")
 	require.Greater(t, len(lines), 13)
@@ -87,7 +87,7 @@ func TestLabPrintsATable(t *testing.T) {
 }
 
 func TestLabPrintsJSON(t *testing.T) {
-	status, stdout, stderr := execRoot(t.Context(), short(t), "lab", "--fault=slow", "--for=500ms", "--callers=2", "--timeout=5s", "--json")
+	status, stdout, stderr := execRoot(t.Context(), short(t), "lab", "--fault=slow", "--duration=500ms", "--callers=2", "--timeout=5s", "--json")
 	require.Equal(t, exitOK, status, stderr)
 	var result struct {
 		Setup struct {
@@ -153,8 +153,8 @@ func TestLabFailsWhenAWriteIsLost(t *testing.T) {
 		}
 		return short(t)(ctx, cfg)
 	}
-	status, stdout, stderr := execRoot(t.Context(), run, "lab", "--fault", "slow", "--for", "500ms")
-	assert.Equal(t, exitViolation, status)
+	status, stdout, stderr := execRoot(t.Context(), run, "lab", "--fault", "slow", "--duration", "500ms")
+	assert.Equal(t, exitNegative, status)
 	assert.Regexp(t, `(?m)^[\d,]+ VIOLATIONS?:$`, stdout)
 	assert.Contains(t, stdout, "lost_write: put/")
 	assert.Contains(t, stderr, "quorate: ")
@@ -172,12 +172,12 @@ func TestLabFailsWhenAWatchIsWrong(t *testing.T) {
 		}, nil
 	}
 	status, stdout, stderr := execRoot(t.Context(), run, "lab")
-	assert.Equal(t, exitViolation, status)
+	assert.Equal(t, exitNegative, status)
 	assert.Contains(t, stdout, "1 VIOLATION:\n- watch, reliable: 2 events are missing\n    response 7\n")
 	assert.Equal(t, "quorate: violation: 2 events are missing\n", stderr)
 
 	status, stdout, _ = execRoot(t.Context(), run, "lab", "--json")
-	assert.Equal(t, exitViolation, status)
+	assert.Equal(t, exitNegative, status)
 	assert.Contains(t, stdout, `"promise": "reliable"`)
 }
 
@@ -209,7 +209,7 @@ func awaitLine(t *testing.T, lines *bufio.Scanner, text string) {
 // TestLabEndsOnCtrlC runs the program itself and interrupts it.
 func TestLabEndsOnCtrlC(t *testing.T) {
 	dir := t.TempDir()
-	cmd, out := program(t, "quorate", dir, "lab", "--fault", "kill", "--for", "1m")
+	cmd, out := program(t, "quorate", dir, "lab", "--fault", "kill", "--duration", "1m")
 	progress, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

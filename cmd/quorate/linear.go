@@ -48,13 +48,12 @@ cluster is removed. A second Ctrl-C kills at once.`,
   quorate soak linear
 
   # Longer, with the choices of an earlier run:
-  quorate soak linear --for 10m --seed 7`,
+  quorate soak linear --duration 10m --seed 7`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
 	}
 	f := cmd.Flags()
 	flags.add(f, linear.DefaultDuration, linear.DefaultMembers)
-	f.DurationVar(&flags.duration, "for", linear.DefaultDuration, "the same as --duration")
 	f.IntVar(&flags.callers, "callers", linear.DefaultCallers, "operations that are under way at a time")
 	f.StringVar(&flags.pages, "pages", ".", "directory for the pages that show violations")
 	return cmd
@@ -63,7 +62,7 @@ cluster is removed. A second Ctrl-C kills at once.`,
 // run takes and checks the histories, and prints the result; the log goes to standard
 // error.
 func (f linearFlags) run(cmd *cobra.Command, run linearRunner) error {
-	if err := f.complete(cmd, "--for, --members and --callers", f.callers); err != nil {
+	if err := f.complete(cmd, "--duration, --members and --callers", f.callers); err != nil {
 		return err
 	}
 	result, err := run(cmd.Context(), linear.Config{

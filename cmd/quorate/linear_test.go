@@ -41,14 +41,12 @@ func TestLinearExitStatus(t *testing.T) {
 
 func TestLinearFlags(t *testing.T) {
 	checked := linear.Result{Checks: linear.Checks{Groups: 1}}
-	for _, name := range []string{"--for", "--duration"} {
-		_, stdout, _, asked := execLinear(t.Context(), checked, nil,
-			name, "10m", "--members", "5", "--callers", "9", "--seed", "42", "--pages", "evidence")
-		assert.NotNil(t, asked.Log)
-		asked.Log = nil
-		assert.Equal(t, linear.Config{Duration: 10 * time.Minute, Members: 5, Callers: 9, Seed: 42, PageDir: "evidence"}, asked)
-		assert.Contains(t, stdout, "seed 42")
-	}
+	_, stdout, _, asked := execLinear(t.Context(), checked, nil,
+		"--duration", "10m", "--members", "5", "--callers", "9", "--seed", "42", "--pages", "evidence")
+	assert.NotNil(t, asked.Log)
+	asked.Log = nil
+	assert.Equal(t, linear.Config{Duration: 10 * time.Minute, Members: 5, Callers: 9, Seed: 42, PageDir: "evidence"}, asked)
+	assert.Contains(t, stdout, "seed 42")
 
 	_, _, _, first := execLinear(t.Context(), linear.Result{}, nil)
 	_, _, _, second := execLinear(t.Context(), linear.Result{}, nil)
@@ -56,7 +54,7 @@ func TestLinearFlags(t *testing.T) {
 
 	status, _, stderr, _ := execLinear(t.Context(), linear.Result{}, nil, "--callers", "0")
 	assert.Equal(t, exitFailure, status)
-	assert.Contains(t, stderr, "--for, --members and --callers must be more than 0")
+	assert.Contains(t, stderr, "--duration, --members and --callers must be more than 0")
 }
 
 func TestLinearRefusesBadConfig(t *testing.T) {

@@ -1,9 +1,6 @@
 // Command quorate shows what Quorate, a fault-tolerant client for etcd, does.
 //
-// Exit status: 0 when all is well; 1 when a check of the lab found an
-// acknowledged write missing, a read that went backwards, or another broken
-// promise; 2 for every other failure, bad usage included; 128 and the number of
-// the signal when a signal ended it early, such as 130 after Ctrl-C.
+// Its exit statuses are in the help: see newRootCommand.
 package main
 
 import (
@@ -19,12 +16,18 @@ import (
 	"github.com/quorate/quorate/lab/scenario"
 )
 
-// Exit statuses.
+// Exit statuses. A signal's are signalError.status.
 const (
-	exitOK        = 0
-	exitViolation = 1
-	exitFailure   = 2
+	exitOK       = 0
+	exitNegative = 1 // what was checked is not as it should be
+	exitFailure  = 2
 )
+
+// statusError is an error with an exit status of its own, in place of exitFailure.
+type statusError interface {
+	error
+	status() int
+}
 
 func main() {
 	lab.Main() // in a member of a cluster this does not return
@@ -83,13 +86,8 @@ func execute(ctx context.Context, root *cobra.Command) int {
 		return exitOK
 	}
 	root.PrintErrln("quorate:", err)
-	var violation violationError
-	if errors.As(err, &violation) {
-		return exitViolation
-	}
-	var interrupted signalError
-	if errors.As(err, &interrupted) {
-		return interrupted.status()
+	if own, ok := errors.AsType[statusError](err); ok {
+		return own.status()
 	}
 	return exitFailure
 }

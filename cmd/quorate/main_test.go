@@ -15,11 +15,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/report"
+	"github.com/quorate/quorate/lab/scenario"
 )
 
 // asProgram makes the test program behave as a program of its own; see TestMain.
@@ -75,9 +78,9 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"lab", "--fault", "flood"}, `unknown fault "flood": the faults are kill, stop, blackhole, partition, slow, leader-kill, rolling-restart, defrag`},
 		{[]string{"lab", "--fault", "kill,"}, `unknown fault "": the faults are kill`},
 		{[]string{"lab", "--fault="}, "--fault needs at least one name"},
-		{[]string{"lab", "--for", "soon"}, `invalid argument "soon" for "--for" flag`},
-		{[]string{"lab", "--for", "0"}, "--for and --timeout must be more than 0"},
-		{[]string{"lab", "--for", "-1s"}, "the time for which a fault is held must be 100ms to 1h0m0s; it is -1s"},
+		{[]string{"lab", "--duration", "soon"}, `invalid argument "soon" for "--duration" flag`},
+		{[]string{"lab", "--for", "0"}, "--duration and --timeout must be more than 0"},
+		{[]string{"lab", "--duration", "-1s"}, "the time for which a fault is held must be 100ms to 1h0m0s; it is -1s"},
 		{[]string{"lab", "--members", "2"}, "the number of members must be 3 to 9, so that a majority outlives the loss of one; it is 2"},
 		{[]string{"lab", "--callers", "-1"}, "the number of callers of each kind must be 1 to 1000; it is -1"},
 		{[]string{"lab", "--timeout", "1h"}, "the timeout of a call must be more than 0 and at most 10m0s; it is 1h0m0s"},
@@ -102,13 +105,49 @@ func TestHelp(t *testing.T) {
 		assert.Equal(t, exitOK, status)
 		assert.Contains(t, stdout, "Examples:\n  quorate lab\n")
 	}
-	status, stdout, _ := execRoot(t.Context(), short(t), "lab", "--help")
-	assert.Equal(t, exitOK, status)
-	for _, want := range []string{"--fault", "--for", "--members", "--json", "rolling-restart", "majority-lost", "--compare", "--out", "Ctrl-C", "exit status", "Examples:"} {
+	_, stdout, _ := execRoot(t.Context(), short(t))
+	for _, want := range []string{"exit status", "--version", "completion "} {
 		assert.Contains(t, stdout, want)
 	}
-	for line := range strings.Lines(stdout) {
-		assert.LessOrEqual(t, len(strings.TrimSuffix(line, "\n")), 120, line)
+	status, stdout, _ := execRoot(t.Context(), short(t), "lab", "--help")
+	assert.Equal(t, exitOK, status)
+	for _, want := range []string{"--fault", "--duration", "--members", "--json", "rolling-restart", "majority-lost", "--compare", "--out", "Ctrl-C", "exit status", "Examples:"} {
+		assert.Contains(t, stdout, want)
+	}
+}
+
+// All commands: their lines fit, and flags that mean the same have one name.
+func TestHelpOfEveryCommand(t *testing.T) {
+	var check func(*cobra.Command)
+	check = func(cmd *cobra.Command) {
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		require.NoError(t, cmd.Help())
+		for line := range strings.Lines(out.String()) {
+			assert.LessOrEqual(t, len(strings.TrimSuffix(line, "\n")), 120, "%s: %s", cmd.CommandPath(), line)
+			assert.NotContains(t, line, "--for ", cmd.CommandPath())
+		}
+		for _, sub := range cmd.Commands() {
+			check(sub)
+		}
+	}
+	check(newRootCommand(newLabCommand(short(t))))
+}
+
+// --for is --duration.
+func TestDurationUnderItsFormerName(t *testing.T) {
+	for _, name := range []string{"--for", "--duration"} {
+		var asked time.Duration
+		run := func(_ context.Context, cfg scenario.Config) (report.Report, error) {
+			asked = cfg.Hold
+			return report.Report{}, nil
+		}
+		status, _, stderr := execRoot(t.Context(), run, "lab", name, "7s")
+		assert.Equal(t, exitOK, status, stderr)
+		assert.Equal(t, 7*time.Second, asked)
+		status, stdout, stderr := execRoot(t.Context(), run, "resolve", "static:///a:1", name, "1ms")
+		assert.Equal(t, exitOK, status, stderr)
+		assert.Contains(t, stdout, "1 endpoint")
 	}
 }
 
@@ -118,17 +157,17 @@ func TestVersion(t *testing.T) {
 	assert.Contains(t, stdout, runtime.Version())
 	assert.Contains(t, stdout, "etcd server 3.")
 
-	var b bytes.Buffer
-	require.NoError(t, printVersion(&b, &debug.BuildInfo{
+	status, flag, _ := execRoot(t.Context(), short(t), "--version")
+	assert.Equal(t, exitOK, status)
+	assert.Equal(t, stdout, flag)
+
+	assert.Contains(t, versionOf(&debug.BuildInfo{
 		Main: debug.Module{Version: "v1.2.3"},
 		Settings: []debug.BuildSetting{
 			{Key: "vcs.revision", Value: "abc123"}, {Key: "vcs.modified", Value: "true"},
 		},
-	}))
-	assert.Contains(t, b.String(), "quorate v1.2.3, revision abc123, with local changes\n")
-	b.Reset()
-	require.NoError(t, printVersion(&b, &debug.BuildInfo{}))
-	assert.Contains(t, b.String(), "quorate (devel)\n")
+	}), "quorate v1.2.3, revision abc123, with local changes\n")
+	assert.Contains(t, versionOf(&debug.BuildInfo{}), "quorate (devel)\n")
 }
 
 func TestSecondSignalKills(t *testing.T) {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,7 +26,7 @@ type resolveFlags struct {
 	source sourceFlags
 
 	once       bool
-	hold       time.Duration
+	duration   time.Duration
 	json       bool
 	health     string
 	service    string
@@ -48,9 +50,24 @@ is interrupted. Targets are
   static:///10.0.0.1:80,10.0.0.2:80  these
 
 With --health every endpoint is asked how it is, every second, over a connection of
-its own: with grpc.health.v1, or as a member of an etcd cluster.`,
+its own: with grpc.health.v1, or as a member of an etcd cluster.
+
+With --once the exit status is that of "etcdctl endpoint health": 0 if there are
+endpoints and, with --health, all of them serve; 1 if there is none, or one does not
+serve. It is 2 if neither is known: the source cannot be asked, there is no answer
+within --duration, or the target or a flag has no meaning.
+
+With --json each line is an object with a "type" and a "time":
+
+  endpoints  "endpoints": all that there are, each with "addresses", "weight" and "metadata"
+  error      "error": why the source cannot be asked; the last endpoints stay in use
+  health     "endpoint", its new "state", and the "evidence" for it
+
+For etcd:/// the variables of etcdctl count, each if its flag is not given:
+ETCDCTL_ENDPOINTS, ETCDCTL_CACERT, ETCDCTL_CERT, ETCDCTL_KEY, ETCDCTL_USER. The password
+is in ETCDCTL_PASSWORD, unless it follows the user and a colon.`,
 		Example: `  quorate resolve etcd:///billing --endpoints http://10.0.0.1:2379
-  quorate resolve kubernetes:///billing.shop:grpc --health
+  quorate resolve kubernetes:///billing.shop:grpc --health --once
   quorate resolve dns:///billing.shop.svc.cluster.local:8080 --once --json
   quorate resolve static:///10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379 --health=etcd`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -71,10 +88,10 @@ its own: with grpc.health.v1, or as a member of an etcd cluster.`,
 func (f *resolveFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.BoolVar(&f.once, "once", false, "end with the first answer: status 0 for endpoints, 2 for none or an error")
-	fs.DurationVar(&f.hold, "for", 0, "end after this time (default: never); with --once the longest time to wait")
+	fs.BoolVar(&f.once, "once", false, "end with the first answer, and an exit status that says what it is")
+	fs.DurationVar(&f.duration, "duration", 0, "end after this time (default: never); with --once the longest time to wait")
 	fs.BoolVar(&f.json, "json", false, "print an object a line, for programs")
-	fs.StringVar(&f.health, "health", "", "ask the endpoints how they are: \"grpc\" for grpc.health.v1, \"etcd\" for members of a cluster")
+	fs.StringVar(&f.health, "health", "", "ask the endpoints how they are: grpc.health.v1 (\"grpc\"), or etcd members (\"etcd\")")
 	fs.Lookup("health").NoOptDefVal = "grpc"
 	fs.StringVar(&f.service, "service", "", "`name` that grpc.health.v1 is asked for (default: the server as a whole)")
 	fs.BoolVar(&f.healthTLS, "health-tls", false, "ask the endpoints over TLS")
@@ -113,26 +130,26 @@ func (f *resolveFlags) run(cmd *cobra.Command, target string) error {
 	if err != nil {
 		return usageError{err, cmd.CommandPath()}
 	}
-	if f.probeEvery <= 0 || f.hold < 0 {
-		return usageError{errors.New("--health-every must be positive, and --for not negative"), cmd.CommandPath()}
+	if f.probeEvery <= 0 || f.duration < 0 {
+		return usageError{errors.New("--health-every must be positive, and --duration not negative"), cmd.CommandPath()}
 	}
 	creds, err := f.credentials()
 	if err != nil {
 		return fmt.Errorf("--health-cacert: %w", err)
 	}
-	b, release, err := f.source.builder(target)
+	b, release, err := f.source.builder(cmd.Flags(), target)
 	if err != nil {
 		return usageError{err, cmd.CommandPath()}
 	}
 	defer release()
 	ctx := cmd.Context()
-	if f.hold > 0 {
+	if f.duration > 0 {
 		over := errShown
 		if f.once {
-			over = fmt.Errorf("no answer within %v (--for)", f.hold)
+			over = fmt.Errorf("no answer within %v (--duration)", f.duration)
 		}
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, f.hold, over)
+		ctx, cancel = context.WithTimeoutCause(ctx, f.duration, over)
 		defer cancel()
 	}
 	err = f.show(ctx, cmd.OutOrStdout(), b, target, prober, creds)
@@ -153,7 +170,7 @@ func (f *resolveFlags) show(
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	out = reader{out, end}
-	s := &shower{view: resolve.NewText(out), answered: map[string]bool{}}
+	s := &shower{view: resolve.NewText(out)}
 	if f.json {
 		s.view = resolve.NewJSON(out)
 	}
@@ -161,6 +178,7 @@ func (f *resolveFlags) show(
 		s.first = end
 	}
 	if prober != nil {
+		s.states = map[string]health.State{}
 		s.probes = resolve.NewProbes(prober, creds, f.probeEvery, s.changed)
 		defer s.probes.Close()
 	}
@@ -187,10 +205,10 @@ type shower struct {
 	probes *resolve.Probes // nil if nobody asks
 	first  func(error)     // ends the command with the first answer; nil if it goes on
 
-	mu       sync.Mutex
-	view     resolve.View
-	wanted   map[string]bool // endpoints that there are
-	answered map[string]bool // those whose first state is known, also of endpoints that went
+	mu     sync.Mutex
+	view   resolve.View
+	wanted map[string]bool         // endpoints that there are
+	states map[string]health.State // of those that were asked, also of endpoints that went
 }
 
 func (s *shower) updated(u resolve.Update) {
@@ -204,7 +222,7 @@ func (s *shower) updated(u resolve.Update) {
 		case u.Err != nil:
 			s.first(u.Err)
 		case len(u.Endpoints) == 0:
-			s.first(errors.New("the target resolves to no endpoint"))
+			s.first(negativeError("the target resolves to no endpoint"))
 		default:
 			s.finish()
 		}
@@ -219,18 +237,39 @@ func (s *shower) changed(c health.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.view.Change(time.Now(), c)
-	s.answered[c.Endpoint] = true
+	s.states[c.Endpoint] = c.To
 	if s.first != nil {
 		s.finish()
 	}
 }
 
-// finish ends the command if the first answer is whole. It needs the lock.
+// finish ends the command if the first answer is whole: a suspected endpoint is asked again.
+// It needs the lock.
 func (s *shower) finish() {
-	for name := range s.wanted {
-		if s.probes != nil && !s.answered[name] {
+	if s.probes == nil {
+		s.first(errShown)
+		return
+	}
+	var bad []string
+	for _, name := range slices.Sorted(maps.Keys(s.wanted)) {
+		switch state := s.states[name]; state {
+		case health.Unknown, health.Suspected:
 			return
+		case health.Serving:
+		default:
+			bad = append(bad, fmt.Sprintf("%s is %v", name, state))
 		}
+	}
+	if len(bad) > 0 {
+		s.first(negativeError(fmt.Sprintf("%d of %d endpoints do not serve: %s", len(bad), len(s.wanted), strings.Join(bad, ", "))))
+		return
 	}
 	s.first(errShown)
 }
+
+// negativeError ends a command whose answer is no.
+type negativeError string
+
+func (e negativeError) Error() string { return string(e) }
+
+func (negativeError) status() int { return exitNegative }

@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,9 +21,15 @@ import (
 	"github.com/quorate/quorate/resolver/static"
 )
 
-// passwordVariable is the environment variable with the password for --user: an argument
-// could be read by every user of the machine.
-const passwordVariable = "QUORATE_PASSWORD"
+// passwordVariable is the environment variable with the password for --user, which has no flag:
+// an argument can be read by every user of the machine.
+const passwordVariable = "ETCDCTL_PASSWORD"
+
+// etcdFlags are the flags of etcd that have a variable, by etcdctl's rule.
+var etcdFlags = []string{"endpoints", "cacert", "cert", "key", "user"}
+
+// variableOf returns the environment variable that etcdctl has for a flag.
+func variableOf(flag string) string { return "ETCDCTL_" + strings.ToUpper(flag) }
 
 // sourceFlags say where targets are looked up.
 type sourceFlags struct {
@@ -33,27 +41,29 @@ type sourceFlags struct {
 	kubeContext string
 	namespace   string
 	zone        string
+	node        string
 
 	server   string
 	interval time.Duration
 }
 
 func (f *sourceFlags) register(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&f.endpoints, "endpoints", []string{"http://127.0.0.1:2379"}, "etcd: its endpoints")
+	fs.StringSliceVar(&f.endpoints, "endpoints", []string{"127.0.0.1:2379"}, "etcd: its endpoints")
 	fs.StringVar(&f.tls.TrustedCAFile, "cacert", "", "etcd: `file` with its certificate authorities")
 	fs.StringVar(&f.tls.CertFile, "cert", "", "etcd: `file` with our certificate")
 	fs.StringVar(&f.tls.KeyFile, "key", "", "etcd: `file` with our key")
-	fs.StringVar(&f.user, "user", "", "etcd: `name` of the user, with the password in "+passwordVariable)
+	fs.StringVar(&f.user, "user", "", "etcd: `name` of the user, with the password in "+passwordVariable+", or \"name:password\"")
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubernetes: `file` to use (default: in a pod its service account, else as kubectl does)")
 	fs.StringVar(&f.kubeContext, "context", "", "kubernetes: `name` of the context in the kubeconfig")
 	fs.StringVar(&f.namespace, "namespace", "", "kubernetes: `namespace` of targets that name none")
 	fs.StringVar(&f.zone, "zone", "", "kubernetes: `zone` whose hints are followed (default: no hints are)")
+	fs.StringVar(&f.node, "node", "", "kubernetes: `name` of the node whose hints come before those of the zone")
 	fs.StringVar(&f.server, "server", "", "dns: server to ask, as `host:port` (default: those of resolv.conf)")
 	fs.DurationVar(&f.interval, "interval", dns.DefaultInterval, "dns: longest time between two lookups")
 }
 
 // builder returns the resolver for the scheme of a target, and what ends it.
-func (f *sourceFlags) builder(target string) (b resolver.Builder, release func(), err error) {
+func (f *sourceFlags) builder(fs *pflag.FlagSet, target string) (b resolver.Builder, release func(), err error) {
 	scheme, _, ok := strings.Cut(target, ":")
 	if !ok {
 		return nil, nil, fmt.Errorf("target %q has no scheme; begin with etcd:///, kubernetes:///, dns:/// or static:///", target)
@@ -61,7 +71,7 @@ func (f *sourceFlags) builder(target string) (b resolver.Builder, release func()
 	release = func() {}
 	switch scheme {
 	case "etcd":
-		return f.etcd()
+		return f.etcd(fs, target)
 	case "kubernetes":
 		b, err = f.kubernetes()
 	case "dns":
@@ -74,20 +84,21 @@ func (f *sourceFlags) builder(target string) (b resolver.Builder, release func()
 	return b, release, err
 }
 
-func (f *sourceFlags) etcd() (resolver.Builder, func(), error) {
-	cfg := clientv3.Config{Endpoints: f.endpoints, Username: f.user, Password: os.Getenv(passwordVariable)}
-	if f.user != "" && cfg.Password == "" {
-		return nil, nil, fmt.Errorf("--user %s needs a password in the environment variable %s", f.user, passwordVariable)
+func (f *sourceFlags) etcd(fs *pflag.FlagSet, target string) (resolver.Builder, func(), error) {
+	if err := checkEtcdTarget(target); err != nil {
+		return nil, nil, err
 	}
-	if !f.tls.Empty() || f.tls.TrustedCAFile != "" {
-		var err error
-		if cfg.TLS, err = f.tls.ClientConfig(); err != nil {
-			return nil, nil, fmt.Errorf("--cacert, --cert, --key: %w", err)
-		}
+	origins, err := readVariables(fs)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg, err := f.clientConfig(origins)
+	if err != nil {
+		return nil, nil, err
 	}
 	client, err := clientv3.New(cfg)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--endpoints: %w", err)
+		return nil, nil, fmt.Errorf("%s: %w", origins["endpoints"], err)
 	}
 	release := func() { _ = client.Close() }
 	b, err := etcd.NewBuilder(client, etcd.Config{})
@@ -98,8 +109,70 @@ func (f *sourceFlags) etcd() (resolver.Builder, func(), error) {
 	return b, release, nil
 }
 
+// checkEtcdTarget refuses what the resolver would ignore, as the official client's does, and
+// what no server registers below.
+func checkEtcdTarget(target string) error {
+	u, err := url.Parse(target)
+	switch {
+	case err != nil:
+		return fmt.Errorf("target: %w", err)
+	case u.Host != "" || u.User != nil:
+		return fmt.Errorf("target %q: there can be nothing between the second slash and the third; write etcd:///SERVICE, and --endpoints for etcd's addresses", u.Redacted())
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return fmt.Errorf(`target %q: "?" and "#" have no meaning in it; write etcd:///SERVICE`, target)
+	case strings.HasSuffix(u.Opaque+u.Path, "/"):
+		return fmt.Errorf("target %q: the name of the service is missing, or ends with a slash; write etcd:///SERVICE", target)
+	}
+	return nil
+}
+
+// readVariables sets the flags of etcd that were not given from their variables. It returns the
+// name under which the user knows each: the flag, or the variable.
+func readVariables(fs *pflag.FlagSet) (origins map[string]string, err error) {
+	origins = map[string]string{}
+	for _, name := range etcdFlags {
+		origins[name] = "--" + name
+		value := os.Getenv(variableOf(name))
+		if value == "" || fs.Changed(name) {
+			continue
+		}
+		origins[name] = variableOf(name)
+		if err := fs.Set(name, value); err != nil {
+			return nil, fmt.Errorf("%s: %w", variableOf(name), err)
+		}
+	}
+	return origins, nil
+}
+
+// clientConfig returns how etcd is reached. Its errors name the flags and variables.
+func (f *sourceFlags) clientConfig(origins map[string]string) (clientv3.Config, error) {
+	name, password, hasPassword := strings.Cut(f.user, ":")
+	if !hasPassword {
+		password = os.Getenv(passwordVariable)
+	}
+	if name != "" && password == "" {
+		return clientv3.Config{}, fmt.Errorf("%s needs a password: set %s", origins["user"], passwordVariable)
+	}
+	cfg := clientv3.Config{Endpoints: f.endpoints, Username: name, Password: password}
+	var given []string
+	for flag, file := range map[string]string{"cacert": f.tls.TrustedCAFile, "cert": f.tls.CertFile, "key": f.tls.KeyFile} {
+		if file != "" {
+			given = append(given, origins[flag])
+		}
+	}
+	if len(given) == 0 {
+		return cfg, nil
+	}
+	var err error
+	if cfg.TLS, err = f.tls.ClientConfig(); err != nil {
+		slices.Sort(given)
+		return clientv3.Config{}, fmt.Errorf("%s: %w", strings.Join(given, ", "), err)
+	}
+	return cfg, nil
+}
+
 func (f *sourceFlags) kubernetes() (resolver.Builder, error) {
-	cfg := kubernetes.Config{Namespace: f.namespace, Zone: f.zone}
+	cfg := kubernetes.Config{Namespace: f.namespace, Zone: f.zone, Node: f.node}
 	if f.kubeconfig != "" || f.kubeContext != "" {
 		rules := clientcmd.NewDefaultClientConfigLoadingRules()
 		rules.ExplicitPath = f.kubeconfig

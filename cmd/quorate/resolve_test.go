@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,11 +19,16 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
 )
 
 // backend is a gRPC server that has the health service.
@@ -107,7 +113,12 @@ func TestResolveFollowsEtcd(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, manager.AddEndpoint(t.Context(), "billing/a", endpoints.Endpoint{Addr: "10.0.0.1:80", Metadata: "blue"}))
 
-	lines := live(t, "etcd:///billing", "--endpoints", strings.Join(cluster.Endpoints(), ","))
+	t.Setenv("ETCDCTL_ENDPOINTS", strings.Join(cluster.Endpoints(), ","))
+	status, _, stderr := execCommand(t.Context(), newResolveCommand(), []string{"etcd:///nobody", "--once"})
+	assert.Equal(t, exitNegative, status)
+	assert.Contains(t, stderr, "resolves to no endpoint")
+
+	lines := live(t, "etcd:///billing")
 	requireLine(t, lines, `+ 10.0.0.1:80  "blue"`)
 	require.NoError(t, manager.AddEndpoint(t.Context(), "billing/b", endpoints.Endpoint{Addr: "10.0.0.2:80"}))
 	requireLine(t, lines, "2 endpoints")
@@ -127,8 +138,16 @@ func TestResolveOnce(t *testing.T) {
 	}{
 		{"static:///" + a + " --once", exitOK, "+ " + a, ""},
 		{"static:///" + a + " --once --health", exitOK, a + " is serving", ""},
-		{"static:///" + a + " --for 1ms", exitOK, "1 endpoint", ""},
+		{"static:///" + a + " --duration 1ms", exitOK, "1 endpoint", ""},
+		{"static:///" + a + ";weight=2;zone=eu-a --once", exitOK, "+ " + a + `  weight 2  {"zone":"eu-a"}`, ""},
 		{"static:///127.0.0.1 --once", exitFailure, "", `"127.0.0.1" is not HOST:PORT`},
+		{"static:///b:99999 --once", exitFailure, "", `port "99999"`},
+		{"etcd:///svc/ --once", exitFailure, "", `target "etcd:///svc/": the name of the service is missing, or ends with a slash`},
+		{"etcd:svc/ --once", exitFailure, "", "ends with a slash"},
+		{"etcd:/// --once", exitFailure, "", "is missing"},
+		{"etcd://10.0.0.1:2379/svc --once", exitFailure, "", "write etcd:///SERVICE, and --endpoints"},
+		{"etcd:///svc?a=b --once", exitFailure, "", "have no meaning in it"},
+		{"kubernetes:///svc:99999 --once --kubeconfig " + kubeconfig(t, "https://127.0.0.1:1", nil), exitFailure, "", "99999"},
 		{"dns:///localhost:http:80 --once", exitFailure, "", "localhost:http:80"},
 		{"consul:///billing", exitFailure, "", `scheme "consul"`},
 		{"billing", exitFailure, "", "has no scheme"},
@@ -138,7 +157,7 @@ func TestResolveOnce(t *testing.T) {
 		{"static:///" + a + " --health-every 0s", exitFailure, "", "--health-every must be positive"},
 		{"static:///" + a + " --health-cacert nosuch.pem", exitFailure, "", "--health-cacert: open nosuch.pem"},
 		{"kubernetes:///billing --kubeconfig nosuch.yaml", exitFailure, "", "nosuch.yaml"},
-		{"etcd:///billing --user root", exitFailure, "", passwordVariable},
+		{"etcd:///billing --user root", exitFailure, "", "--user needs a password: set ETCDCTL_PASSWORD"},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -157,6 +176,7 @@ func TestResolveJSON(t *testing.T) {
 	assert.Equal(t, exitOK, status)
 	lines := json.NewDecoder(strings.NewReader(stdout))
 	var update struct {
+		Type      string
 		Time      time.Time
 		Endpoints []struct {
 			Addresses []string
@@ -164,24 +184,197 @@ func TestResolveJSON(t *testing.T) {
 		}
 	}
 	require.NoError(t, lines.Decode(&update))
+	assert.Equal(t, "endpoints", update.Type)
 	assert.WithinDuration(t, time.Now(), update.Time, time.Minute)
 	require.Len(t, update.Endpoints, 1)
 	assert.Equal(t, []string{a}, update.Endpoints[0].Addresses)
 	assert.Equal(t, 1, update.Endpoints[0].Weight)
-	var change struct{ Endpoint, State, Evidence string }
+	var change struct{ Type, Endpoint, State, Evidence string }
 	require.NoError(t, lines.Decode(&change))
-	assert.Equal(t, struct{ Endpoint, State, Evidence string }{a, "serving", "served"}, change)
+	assert.Equal(t, struct{ Type, Endpoint, State, Evidence string }{"health", a, "serving", "served"}, change)
 }
 
-// With --once, --for bounds how long the answer is waited for.
+func TestResolveJSONError(t *testing.T) {
+	deaf, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, deaf.Close())
+	lines := live(t, "dns:///a.example.:80", "--server", deaf.LocalAddr().String(), "--json")
+	require.True(t, lines.Scan())
+	var line struct{ Type, Error string }
+	require.NoError(t, json.Unmarshal(lines.Bytes(), &line))
+	assert.Equal(t, "error", line.Type)
+	assert.Contains(t, line.Error, "a.example.")
+}
+
+// Like etcdctl's "endpoint health", it is 0 only if all endpoints serve.
+func TestResolveOnceTellsHowEndpointsAre(t *testing.T) {
+	serving, _, _ := backend(t)
+	refusing, service, _ := backend(t)
+	service.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
+	dead, _, srv := backend(t)
+	srv.Stop()
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = mute.Close() })
+	for _, tt := range []struct {
+		name, target string
+		status       int
+		stderr       string
+	}{
+		{"all serve", serving, exitOK, ""},
+		{"one does not", serving + "," + refusing, exitNegative, "1 of 2 endpoints do not serve: " + refusing + " is not serving"},
+		{"one is dead", serving + "," + dead, exitNegative, "1 of 2 endpoints do not serve: " + dead + " is dead"},
+		{"none serves", dead, exitNegative, "1 of 1 endpoints do not serve"},
+		{"one does not answer", mute.Addr().String(), exitNegative, mute.Addr().String() + " is dead"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			status, _, stderr := execCommand(ctx, newResolveCommand(), []string{"static:///" + tt.target, "--once", "--health"})
+			assert.Equal(t, tt.status, status, stderr)
+			assert.Contains(t, stderr, tt.stderr)
+		})
+	}
+}
+
+// Variables of etcdctl, and flags before them.
+func TestResolveReadsVariablesOfEtcdctl(t *testing.T) {
+	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1, TLS: true, ClientCertAuth: true, Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, cluster.Close()) })
+	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), TLS: cluster.ClientTLS()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	manager, err := endpoints.NewManager(client, "billing")
+	require.NoError(t, err)
+	require.NoError(t, manager.AddEndpoint(t.Context(), "billing/a", endpoints.Endpoint{Addr: "10.0.0.1:80"}))
+	_, err = client.UserAdd(t.Context(), "root", "secret")
+	require.NoError(t, err)
+	_, err = client.UserGrantRole(t.Context(), "root", "root")
+	require.NoError(t, err)
+	_, err = client.AuthEnable(t.Context())
+	require.NoError(t, err)
+
+	files := cluster.TLSFiles()
+	good := map[string]string{
+		"ENDPOINTS": strings.TrimPrefix(cluster.Endpoints()[0], "https://"), "CACERT": files.CA, "CERT": files.ClientCert, "KEY": files.ClientKey,
+		"USER": "root", "PASSWORD": "secret",
+	}
+	for _, tt := range []struct {
+		name   string
+		change map[string]string
+		args   []string
+	}{
+		{"all", nil, nil},
+		{"a password behind the user", map[string]string{"USER": "root:secret", "PASSWORD": ""}, nil},
+		{"an endpoint as a flag", map[string]string{"ENDPOINTS": "127.0.0.1:1"}, []string{"--endpoints", good["ENDPOINTS"]}},
+		{"a file as a flag", map[string]string{"CACERT": "nosuch.pem"}, []string{"--cacert", good["CACERT"]}},
+		{"a user as a flag", map[string]string{"USER": "nobody", "PASSWORD": "wrong"}, []string{"--user", "root:secret"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for name, value := range good {
+				if changed, ok := tt.change[name]; ok {
+					value = changed
+				}
+				t.Setenv("ETCDCTL_"+name, value)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			status, stdout, stderr := execCommand(ctx, newResolveCommand(), append([]string{"etcd:///billing", "--once"}, tt.args...))
+			assert.Equal(t, exitOK, status, stderr)
+			assert.Contains(t, stdout, "+ 10.0.0.1:80")
+		})
+	}
+}
+
+func TestResolveNamesTheVariableThatIsWrong(t *testing.T) {
+	for _, tt := range []struct {
+		variables map[string]string
+		args      []string
+		want      string
+	}{
+		{map[string]string{"ETCDCTL_ENDPOINTS": `a"b`}, nil, "ETCDCTL_ENDPOINTS: invalid argument"},
+		{map[string]string{"ETCDCTL_ENDPOINTS": "http://[::1"}, nil, "ETCDCTL_ENDPOINTS: "},
+		{map[string]string{"ETCDCTL_CACERT": "nosuch.pem"}, nil, "ETCDCTL_CACERT: open nosuch.pem"},
+		{map[string]string{"ETCDCTL_CERT": "a.pem"}, nil, "ETCDCTL_CERT: "},
+		{map[string]string{"ETCDCTL_CERT": "a.pem"}, []string{"--key", "b.pem"}, "--key, ETCDCTL_CERT: open "},
+		{map[string]string{"ETCDCTL_USER": "root"}, nil, "ETCDCTL_USER needs a password: set ETCDCTL_PASSWORD"},
+		{map[string]string{"ETCDCTL_USER": "root:"}, nil, "ETCDCTL_USER needs a password"},
+	} {
+		t.Run(tt.want, func(t *testing.T) {
+			for name, value := range tt.variables {
+				t.Setenv(name, value)
+			}
+			status, _, stderr := execCommand(t.Context(), newResolveCommand(), append([]string{"etcd:///billing", "--once"}, tt.args...))
+			assert.Equal(t, exitFailure, status)
+			assert.Contains(t, stderr, tt.want)
+			status, _, stderr = execCommand(t.Context(), newResolveCommand(), []string{"static:///a:1", "--once"})
+			assert.Equal(t, exitOK, status, "other sources do not read it: %s", stderr)
+		})
+	}
+}
+
+// kubeconfig returns the name of a file that leads to an API server.
+func kubeconfig(t *testing.T, server string, ca []byte) string {
+	t.Helper()
+	cfg := clientcmdapi.NewConfig()
+	cfg.Clusters["c"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
+	cfg.Contexts["c"] = &clientcmdapi.Context{Cluster: "c"}
+	cfg.CurrentContext = "c"
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, clientcmd.WriteToFile(*cfg, file))
+	return file
+}
+
+func TestResolveFollowsHints(t *testing.T) {
+	api, err := fakeapiserver.Start()
+	require.NoError(t, err)
+	t.Cleanup(api.Close)
+	endpoint := func(addr, zone, node string) discoveryv1.Endpoint {
+		return discoveryv1.Endpoint{
+			Addresses: []string{addr}, Hints: &discoveryv1.EndpointHints{
+				ForZones: []discoveryv1.ForZone{{Name: zone}}, ForNodes: []discoveryv1.ForNode{{Name: node}},
+			},
+		}
+	}
+	port, name := int32(80), "grpc"
+	_, err = api.Create(&discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: "billing-1", Labels: map[string]string{discoveryv1.LabelServiceName: "billing"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
+		Endpoints:   []discoveryv1.Endpoint{endpoint("10.0.0.1", "a", "n1"), endpoint("10.0.0.2", "a", "n2"), endpoint("10.0.0.3", "b", "n3")},
+	})
+	require.NoError(t, err)
+	file := kubeconfig(t, api.URL(), api.CAData())
+	for _, tt := range []struct {
+		args string
+		want int
+	}{
+		{"", 3}, {"--zone a", 2}, {"--node n2", 1}, {"--zone b --node n2", 1}, {"--zone a --node n4", 2},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			args := append([]string{"kubernetes:///billing.shop:grpc", "--once", "--kubeconfig", file}, strings.Fields(tt.args)...)
+			status, stdout, stderr := execCommand(ctx, newResolveCommand(), args)
+			assert.Equal(t, exitOK, status, stderr)
+			assert.Equal(t, tt.want, strings.Count(stdout, "  + 10.0.0."), stdout)
+			if strings.Contains(tt.args, "n2") {
+				assert.Contains(t, stdout, "+ 10.0.0.2:80")
+			}
+		})
+	}
+}
+
+// With --once, --duration bounds how long the answer is waited for.
 func TestResolveOnceWithoutAnAnswer(t *testing.T) {
 	deaf, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { _ = deaf.Close() }()
 	status, _, stderr := execCommand(t.Context(), newResolveCommand(),
-		[]string{"dns:///a.example.:80", "--server", deaf.LocalAddr().String(), "--once", "--for", "1ms"})
+		[]string{"dns:///a.example.:80", "--server", deaf.LocalAddr().String(), "--once", "--duration", "1ms"})
 	assert.Equal(t, exitFailure, status)
-	assert.Contains(t, stderr, "no answer within 1ms (--for)")
+	assert.Contains(t, stderr, "no answer within 1ms (--duration)")
 }
 
 // It ends when nobody reads any more.

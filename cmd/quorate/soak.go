@@ -66,7 +66,7 @@ func newSoakCommand(watches soakRunner, locks locksRunner, linear linearRunner) 
   quorate soak locks --duration 10m
 
   # Reads and writes:
-  quorate soak linear --for 10m`
+  quorate soak linear --duration 10m`
 	cmd.AddCommand(newWatchesCommand(watches), newLocksCommand(locks), newLinearCommand(linear))
 	return cmd
 }

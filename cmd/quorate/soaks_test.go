@@ -48,10 +48,10 @@ func checkExitStatus[R any](
 		stderr string
 	}{
 		{"good", t.Context(), o.good, nil, exitOK, o.kept, ""},
-		{"violations", t.Context(), o.bad, nil, exitViolation, o.shown, o.first},
+		{"violations", t.Context(), o.bad, nil, exitNegative, o.shown, o.first},
 		{"failure", t.Context(), nothing, errors.New("no disk"), exitFailure, "", "quorate: no disk\n"},
 		{"interrupted", interrupted, o.early, nil, 130, o.kept, "the run was ended early: interrupt"},
-		{"violations and interrupted", interrupted, o.bad, nil, exitViolation, o.counted, "2 violations"},
+		{"violations and interrupted", interrupted, o.bad, nil, exitNegative, o.counted, "2 violations"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -19,16 +19,22 @@ that is known, the Go release that built it, and the version of the etcd server
 that "quorate lab" runs.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			info, ok := debug.ReadBuildInfo()
-			if !ok {
-				info = &debug.BuildInfo{}
-			}
-			return printVersion(cmd.OutOrStdout(), info)
+			_, err := io.WriteString(cmd.OutOrStdout(), readVersion())
+			return err
 		},
 	}
 }
 
-func printVersion(w io.Writer, info *debug.BuildInfo) error {
+// readVersion returns what "quorate version" and "quorate --version" print.
+func readVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return versionOf(info)
+}
+
+func versionOf(info *debug.BuildInfo) string {
 	own := info.Main.Version
 	if own == "" {
 		own = "(devel)"
@@ -42,7 +48,6 @@ func printVersion(w io.Writer, info *debug.BuildInfo) error {
 			modified = ", with local changes"
 		}
 	}
-	_, err := fmt.Fprintf(w, "quorate %s%s%s\n%s %s/%s\netcd server %s\n",
+	return fmt.Sprintf("quorate %s%s%s\n%s %s/%s\netcd server %s\n",
 		own, revision, modified, runtime.Version(), runtime.GOOS, runtime.GOARCH, version.Version)
-	return err
 }

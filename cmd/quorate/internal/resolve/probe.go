@@ -23,9 +23,9 @@ const (
 	DefaultProbeEvery = time.Second
 	// probeTimeout is how long a probe waits for an answer.
 	probeTimeout = time.Second
-	// missesToDead is how many probes in a row without an answer make an endpoint Dead. One
-	// can be lost to a pause of either side.
-	missesToDead = 2
+	// missesToVerdict is how many probes in a row that show no service make an endpoint Dead,
+	// or Lagging if it is alive. One can be lost to a pause of either side.
+	missesToVerdict = 2
 )
 
 // Probes keeps asking endpoints how they are.
@@ -113,7 +113,7 @@ type asker struct {
 	conn    *grpc.ClientConn
 	changed func(health.Change)
 	record  health.Record
-	misses  int // probes without an answer since the last answer
+	misses  int // probes in a row that showed neither service nor why there is none
 
 	mu  sync.Mutex
 	err error // of the latest call of the prober
@@ -151,26 +151,28 @@ func (a *asker) ask(ctx context.Context) {
 	answered := false
 	a.prober.Probe(limited, a.conn, func(r health.Report) {
 		answered = true
+		if r.Kind == health.Answered {
+			a.missed(health.Evidence{Kind: health.Stalled, Err: r.Err, Detail: "alive, and does not show that it serves"})
+			return
+		}
+		a.misses = 0
 		a.note(health.Evidence{Kind: r.Kind, Err: r.Err, Detail: r.Detail})
 	})
 	switch {
-	case ctx.Err() != nil:
-	case answered:
-		a.misses = 0
+	case ctx.Err() != nil || answered:
 	case a.conn.GetState() == connectivity.TransientFailure:
 		a.misses = 0
 		a.note(health.Evidence{Kind: health.ConnectFailed, Err: errors.New(status.Convert(a.lastErr()).Message())})
 	default:
-		a.missed()
+		a.missed(health.Evidence{Kind: health.Unresponsive, Detail: fmt.Sprintf("no answer for %v", probeTimeout)})
 	}
 }
 
-// missed notes that a probe was not answered.
-func (a *asker) missed() {
+// missed notes that a probe showed no service: a suspicion at first, and then the verdict.
+func (a *asker) missed(verdict health.Evidence) {
 	a.misses++
-	if a.misses < missesToDead {
-		a.note(health.Evidence{Kind: health.Suspicious, Detail: fmt.Sprintf("no answer for %v", probeTimeout)})
-		return
+	if a.misses < missesToVerdict {
+		verdict.Kind = health.Suspicious
 	}
-	a.note(health.Evidence{Kind: health.Unresponsive, Detail: fmt.Sprintf("no answer to %d probes", a.misses)})
+	a.note(verdict)
 }

@@ -45,7 +45,7 @@ func (s *script) Probe(ctx context.Context, _ grpc.ClientConnInterface, report f
 	report(health.Report{Kind: answer})
 }
 
-func TestTwoProbesInARowWithoutAnAnswerMakeAnEndpointDead(t *testing.T) {
+func TestTwoProbesInARowWithoutServiceAreAVerdict(t *testing.T) {
 	tests := []struct {
 		name    string
 		answers []health.Kind
@@ -53,15 +53,23 @@ func TestTwoProbesInARowWithoutAnAnswerMakeAnEndpointDead(t *testing.T) {
 	}{
 		{"one probe", []health.Kind{silent}, []string{"suspected (suspicious: no answer for 1s)"}},
 		{"two probes", []health.Kind{silent, silent, silent}, []string{
-			"suspected (suspicious: no answer for 1s)", "dead (unresponsive: no answer to 2 probes)",
+			"suspected (suspicious: no answer for 1s)", "dead (unresponsive: no answer for 1s)",
 		}},
-		{"an answer in between", []health.Kind{silent, health.Answered, silent}, []string{"suspected (suspicious: no answer for 1s)"}},
+		{"alive once", []health.Kind{health.Answered, health.Served}, []string{
+			"suspected (suspicious: alive, and does not show that it serves)", "serving (served)",
+		}},
+		{"alive only", []health.Kind{health.Answered, health.Answered, health.Answered}, []string{
+			"suspected (suspicious: alive, and does not show that it serves)", "lagging (stalled: alive, and does not show that it serves)",
+		}},
+		{"silent, then alive", []health.Kind{silent, health.Answered}, []string{
+			"suspected (suspicious: no answer for 1s)", "lagging (stalled: alive, and does not show that it serves)",
+		}},
 		{"work in between", []health.Kind{silent, health.Served, silent}, []string{
 			"suspected (suspicious: no answer for 1s)", "serving (served)", "suspected (suspicious: no answer for 1s)",
 		}},
-		{"a slow endpoint", []health.Kind{health.Late, silent, silent}, []string{"slow (late)", "dead (unresponsive: no answer to 2 probes)"}},
+		{"a slow endpoint", []health.Kind{health.Late, silent, silent}, []string{"slow (late)", "dead (unresponsive: no answer for 1s)"}},
 		{"the dead return", []health.Kind{silent, silent, health.Answered, health.Served}, []string{
-			"suspected (suspicious: no answer for 1s)", "dead (unresponsive: no answer to 2 probes)", "serving (served)",
+			"suspected (suspicious: no answer for 1s)", "dead (unresponsive: no answer for 1s)", "lagging (stalled: alive, and does not show that it serves)", "serving (served)",
 		}},
 	}
 	for _, tt := range tests {

@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/resolver/etcd"
+	"github.com/quorate/quorate/resolver/static"
 )
 
 // View shows what is learnt. Its methods are called one at a time.
@@ -92,14 +93,22 @@ func describe(ep resolver.Endpoint) string {
 	if weight := balancer.WeightOf(ep); weight != balancer.DefaultWeight {
 		fmt.Fprintf(&b, "  weight %d", weight)
 	}
-	if metadata := etcd.Metadata(ep); metadata != nil {
-		js, err := json.Marshal(metadata)
+	if md := metadata(ep); md != nil {
+		js, err := json.Marshal(md)
 		if err != nil {
-			js = fmt.Appendf(nil, "%v", metadata)
+			js = fmt.Appendf(nil, "%v", md)
 		}
 		fmt.Fprintf(&b, "  %s", js)
 	}
 	return b.String()
+}
+
+// metadata returns what the source says of an endpoint besides, nil for nothing.
+func metadata(ep resolver.Endpoint) any {
+	if md := static.Metadata(ep); md != nil {
+		return md
+	}
+	return etcd.Metadata(ep)
 }
 
 // JSON is a View for programs: an object a line.
@@ -115,41 +124,44 @@ type jsonEndpoint struct {
 }
 
 type jsonUpdate struct {
+	Type      string         `json:"type"` // "endpoints"
 	Time      time.Time      `json:"time"`
-	Endpoints []jsonEndpoint `json:"endpoints"` // [] for none; absent in errors
+	Endpoints []jsonEndpoint `json:"endpoints"` // [] for none
 }
 
 type jsonError struct {
+	Type  string    `json:"type"` // "error"
 	Time  time.Time `json:"time"`
 	Error string    `json:"error"`
 }
 
 type jsonChange struct {
+	Type     string       `json:"type"` // "health"
 	Time     time.Time    `json:"time"`
 	Endpoint string       `json:"endpoint"`
 	State    health.State `json:"state"`
 	Evidence string       `json:"evidence"`
 }
 
-// Update writes {"time", "endpoints"}, or {"time", "error"}.
+// Update writes an object of the type "endpoints" or "error".
 func (j JSON) Update(u Update) {
 	if u.Err != nil {
-		j.write(jsonError{u.At, u.Err.Error()})
+		j.write(jsonError{"error", u.At, u.Err.Error()})
 		return
 	}
 	eps := make([]jsonEndpoint, len(u.Endpoints))
 	for i, ep := range u.Endpoints {
-		eps[i] = jsonEndpoint{Weight: balancer.WeightOf(ep), Metadata: etcd.Metadata(ep)}
+		eps[i] = jsonEndpoint{Weight: balancer.WeightOf(ep), Metadata: metadata(ep)}
 		for _, a := range ep.Addresses {
 			eps[i].Addresses = append(eps[i].Addresses, a.Addr)
 		}
 	}
-	j.write(jsonUpdate{u.At, eps})
+	j.write(jsonUpdate{"endpoints", u.At, eps})
 }
 
-// Change writes {"time", "endpoint", "state", "evidence"}.
+// Change writes an object of the type "health".
 func (j JSON) Change(at time.Time, c health.Change) {
-	j.write(jsonChange{at, c.Endpoint, c.To, c.Evidence.String()})
+	j.write(jsonChange{"health", at, c.Endpoint, c.To, c.Evidence.String()})
 }
 
 func (j JSON) write(v any) { _ = j.encoder.Encode(v) }
