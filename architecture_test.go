@@ -17,7 +17,8 @@ const module = "github.com/quorate/quorate"
 // layers lists every layer of the library with the layers that it may import:
 // those below it. A package belongs to the layer with the longest matching path.
 var layers = map[string][]string{
-	"":                        {},
+	"":                        {"balancer", "keepalive", "retry", "internal/double"},
+	"internal/double":         {},
 	"endpoint":                {},
 	"retry":                   {},
 	"internal/pause":          {},
@@ -26,9 +27,9 @@ var layers = map[string][]string{
 	"internal/leader":         {"balancer", "health"},
 	"observe":                 {"health"},
 	"observe/outage":          {"observe", "health"},
-	"internal/channel":        {"endpoint", "retry", "health", "balancer", "observe", "internal/leader", "internal/pause"},
+	"internal/channel":        {"endpoint", "retry", "health", "balancer", "observe", "internal/leader", "internal/pause", "internal/double"},
 	"keepalive":               {},
-	"pool":                    {},
+	"pool":                    {"balancer"},
 	"clientv3/internal/watch": {},
 	"clientv3/internal/lease": {},
 	"clientv3/internal/wire":  {},

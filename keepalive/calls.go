@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,10 +68,10 @@ type Calls struct {
 	// back.
 	Timeout time.Duration
 
-	// Policy is the name of a load-balancing policy that is registered with gRPC
-	// when the channel is made, such as quorate_round_robin of balancer/policies.
-	// Empty: gRPC's default, pick_first.
-	Policy string
+	// Base is a service config in JSON with everything else: loadBalancingConfig, for
+	// example, or methodConfig for other methods. A method that both name is an error;
+	// retryThrottling is that of Base if it has one. Empty: {}.
+	Base string
 
 	// MaxRequest is the longest request that is kept to be sent again, in bytes; a longer
 	// one is sent once. 0: 4 MiB, which is the longest that a gRPC server accepts by
@@ -99,12 +100,6 @@ func (c Calls) DialOptions() ([]grpc.DialOption, error) {
 			MinConnectTimeout: minConnectTimeout,
 		}),
 	}, nil
-}
-
-type serviceConfig struct {
-	LoadBalancing []map[string]struct{} `json:"loadBalancingConfig,omitempty"`
-	Methods       []methodConfig        `json:"methodConfig"`
-	Throttling    *throttling           `json:"retryThrottling,omitempty"`
 }
 
 type methodConfig struct {
@@ -140,25 +135,61 @@ func (c Calls) ServiceConfig() (string, error) {
 		return "", err
 	}
 	timeout := seconds(orDefault(c.Timeout, defaultCallTimeout))
-	var config serviceConfig
-	if c.Policy != "" {
-		config.LoadBalancing = []map[string]struct{}{{c.Policy: {}}}
+	var methods []methodConfig
+	config, others, err := c.base(append(repeatable, once...))
+	if err != nil {
+		return "", err
 	}
 	if len(repeatable) > 0 {
-		config.Methods = append(config.Methods, methodConfig{Names: repeatable, WaitForReady: true, Timeout: timeout, Retry: &retryPolicy{
+		methods = append(methods, methodConfig{Names: repeatable, WaitForReady: true, Timeout: timeout, Retry: &retryPolicy{
 			MaxAttempts:       maxAttempts,
 			InitialBackoff:    seconds(initialBackoff),
 			MaxBackoff:        seconds(maxBackoff),
 			BackoffMultiplier: backoffMultiplier,
 			Codes:             []string{"UNAVAILABLE"},
 		}})
-		config.Throttling = &throttling{MaxTokens: throttleTokens, TokenRatio: throttleRatio}
+		if config["retryThrottling"] == nil {
+			config["retryThrottling"] = throttling{MaxTokens: throttleTokens, TokenRatio: throttleRatio}
+		}
 	}
 	if len(once) > 0 {
-		config.Methods = append(config.Methods, methodConfig{Names: once, WaitForReady: true, Timeout: timeout})
+		methods = append(methods, methodConfig{Names: once, WaitForReady: true, Timeout: timeout})
 	}
+	for _, m := range methods {
+		others = append(others, m)
+	}
+	config["methodConfig"] = others
 	text, err := json.Marshal(config)
 	return string(text), err
+}
+
+// base returns the service config that the calls are added to, and its methodConfig.
+func (c Calls) base(named []methodName) (config map[string]any, others []any, err error) {
+	config = make(map[string]any)
+	if c.Base == "" {
+		return config, nil, nil
+	}
+	var methods struct {
+		Configs []struct {
+			Names []methodName `json:"name"`
+		} `json:"methodConfig"`
+	}
+	err = errors.Join(json.Unmarshal([]byte(c.Base), &methods), json.Unmarshal([]byte(c.Base), &config))
+	if err == nil && config == nil {
+		err = errors.New("it is null")
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("keepalive: Calls.Base is no service config: %w", err)
+	}
+	for _, m := range methods.Configs {
+		for _, name := range m.Names {
+			if slices.Contains(named, name) {
+				return nil, nil, fmt.Errorf("keepalive: Calls.Base has a methodConfig for %q too: name the method in one place", "/"+name.Service+"/"+name.Method)
+			}
+		}
+	}
+	others, _ = config["methodConfig"].([]any)
+	return config, others, nil
 }
 
 // names returns the methods of both lists, and everything that is wrong with c.

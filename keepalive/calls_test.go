@@ -26,12 +26,12 @@ func TestServiceConfig(t *testing.T) {
 		Repeatable: []string{"/shop.Catalog/", "shop.Orders/Get"},
 		Once:       []string{"/shop.Orders/Place"},
 		Timeout:    1500 * time.Millisecond,
-		Policy:     "quorate_round_robin",
+		Base:       `{"loadBalancingConfig": [{"quorate_round_robin": {}}], "methodConfig": [{"name": [{"service": "shop.Stock"}], "timeout": "1s"}]}`,
 	}.ServiceConfig()
 	require.NoError(t, err)
 	assert.JSONEq(t, `{
 		"loadBalancingConfig": [{"quorate_round_robin": {}}],
-		"methodConfig": [{
+		"methodConfig": [{"name": [{"service": "shop.Stock"}], "timeout": "1s"}, {
 			"name": [{"service": "shop.Catalog"}, {"service": "shop.Orders", "method": "Get"}],
 			"waitForReady": true,
 			"timeout": "1.5s",
@@ -46,6 +46,10 @@ func TestServiceConfig(t *testing.T) {
 		}],
 		"retryThrottling": {"maxTokens": 1000, "tokenRatio": 0.1}
 	}`, config)
+
+	config, err = keepalive.Calls{Repeatable: []string{"a.B/C"}, Base: `{"retryThrottling": {"maxTokens": 5, "tokenRatio": 1}}`}.ServiceConfig()
+	require.NoError(t, err)
+	assert.Contains(t, config, `"retryThrottling":{"maxTokens":5,"tokenRatio":1}`)
 
 	config, err = keepalive.Calls{Once: []string{"shop.Orders/Place"}}.ServiceConfig()
 	require.NoError(t, err)
@@ -65,6 +69,9 @@ func TestCallsThatAreRefused(t *testing.T) {
 		"in both":     {calls: keepalive.Calls{Repeatable: []string{"/a.B/C"}, Once: []string{"a.B/C"}}, want: []string{`Calls.Once[0]: "a.B/C" is named already by Calls.Repeatable[0]`}},
 		"several":     {calls: keepalive.Calls{Repeatable: []string{"x", "/a.B/C", "y"}}, want: []string{"Repeatable[0]", "Repeatable[2]"}},
 		"timeout":     {calls: keepalive.Calls{Repeatable: []string{"/a.B/C"}, Timeout: -time.Second}, want: []string{"Calls.Timeout: -1s"}},
+		"base":        {calls: keepalive.Calls{Once: []string{"/a.B/C"}, Base: "[]"}, want: []string{"Calls.Base is no service config"}},
+		"null base":   {calls: keepalive.Calls{Once: []string{"/a.B/C"}, Base: "null"}, want: []string{"Calls.Base is no service config: it is null"}},
+		"in the base": {calls: keepalive.Calls{Once: []string{"/a.B/C"}, Base: `{"methodConfig": [{"name": [{"service": "a.B", "method": "C"}]}]}`}, want: []string{`Calls.Base has a methodConfig for "/a.B/C" too`}},
 		"max request": {calls: keepalive.Calls{Repeatable: []string{"/a.B/C"}, MaxRequest: 65 * mib}, want: []string{"Calls.MaxRequest: 68157440"}},
 	} {
 		t.Run(name, func(t *testing.T) {

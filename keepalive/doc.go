@@ -5,13 +5,12 @@
 // every call on it, to a GOAWAY with the text too_many_pings. Neither end can see
 // the mistake alone. A [Pair] holds both ends:
 //
-//	pair := keepalive.Datacenter()
-//	dialOptions, err := pair.DialOptions()     // in the client
-//	serverOptions, err := pair.ServerOptions() // in the server
+//	dialOptions := keepalive.Datacenter().DialOptions()     // in the client
+//	serverOptions := keepalive.Datacenter().ServerOptions() // in the server
 //
 // [Pair.Validate] computes what a grpc-go server does to such a client, and says
 // which ping it would punish and when. [Check] does this for two ends that were
-// configured elsewhere. Four pairs are ready, each for one situation:
+// configured elsewhere. A [Preset] is a valid pair for one situation:
 //
 //   - [Datacenter]: both ends are yours, nothing between them forgets connections
 //   - [LoadBalancer]: NAT or a balancer of TCP connections stands between them

@@ -14,24 +14,20 @@ import (
 	"github.com/quorate/quorate/keepalive"
 )
 
-// Both ends take their options from one pair, and from one Sizes. The client also
+// Both ends take their options from one preset, and from one Sizes. The client also
 // says which calls may be repeated when the server restarts.
 func Example() {
-	pair, sizes := keepalive.Datacenter(), keepalive.Sizes{MaxResponse: 16 << 20}
+	ends, sizes := keepalive.Datacenter(), keepalive.Sizes{MaxResponse: 16 << 20}
 
-	serverOptions, err := pair.ServerOptions()
-	must(err)
 	sizeOptions, err := sizes.ServerOptions()
 	must(err)
-	server := grpc.NewServer(append(serverOptions, sizeOptions...)...)
+	server := grpc.NewServer(append(ends.ServerOptions(), sizeOptions...)...)
 	testgrpc.RegisterTestServiceServer(server, quietService{})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(err)
 	go server.Serve(listener)
 	defer server.Stop()
 
-	dialOptions, err := pair.DialOptions()
-	must(err)
 	sizeDialOptions, err := sizes.DialOptions()
 	must(err)
 	callOptions, err := keepalive.Calls{
@@ -39,7 +35,7 @@ func Example() {
 		Once:       []string{testgrpc.TestService_UnaryCall_FullMethodName},
 	}.DialOptions()
 	must(err)
-	dialOptions = append(append(dialOptions, sizeDialOptions...), callOptions...)
+	dialOptions := append(append(ends.DialOptions(), sizeDialOptions...), callOptions...)
 	conn, err := grpc.NewClient("passthrough:///"+listener.Addr().String(),
 		append(dialOptions, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	must(err)
@@ -47,7 +43,7 @@ func Example() {
 
 	_, err = testgrpc.NewTestServiceClient(conn).EmptyCall(context.Background(), &testgrpc.Empty{})
 	fmt.Println(err)
-	fmt.Println(pair)
+	fmt.Println(ends.Pair())
 	// Output:
 	// <nil>
 	// client.time=10s client.timeout=5s client.permit_without_stream=true server.min_time=5s server.permit_without_stream=true server.time=30s server.timeout=10s
@@ -87,7 +83,7 @@ func ExampleParse() {
 // Settings for clientv3 are checked against etcd's own. 2 s, as for its discovery, is
 // not what gRPC would do.
 func ExampleEtcd() {
-	pair := keepalive.Etcd()
+	pair := keepalive.Etcd().Pair()
 	fmt.Println(pair.Validate())
 	pair.Client.Time = 2 * time.Second
 	fmt.Println(pair.Validate())

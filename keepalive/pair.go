@@ -97,13 +97,17 @@ func (p Pair) DialOptions() ([]grpc.DialOption, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
+	return p.dialOptions(), nil
+}
+
+func (p Pair) dialOptions() []grpc.DialOption {
 	// gRPC takes a Time of 0 for one of 10 s when it is given the option.
 	if p.Client.Time == 0 {
-		return nil, nil
+		return nil
 	}
 	c := p.Client
 	c.Timeout = orDefault(c.Timeout, defaultTimeout)
-	return []grpc.DialOption{grpc.WithKeepaliveParams(keepalive.ClientParameters(c))}, nil
+	return []grpc.DialOption{grpc.WithKeepaliveParams(keepalive.ClientParameters(c))}
 }
 
 // ServerOptions returns what the server gives to grpc.NewServer, or the error of
@@ -112,6 +116,10 @@ func (p Pair) ServerOptions() ([]grpc.ServerOption, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
+	return p.serverOptions(), nil
+}
+
+func (p Pair) serverOptions() []grpc.ServerOption {
 	s := p.Server
 	return []grpc.ServerOption{
 		grpc.KeepaliveParams(keepalive.ServerParameters{
@@ -125,5 +133,5 @@ func (p Pair) ServerOptions() ([]grpc.ServerOption, error) {
 			MinTime:             orDefault(s.MinTime, defaultMinTime),
 			PermitWithoutStream: s.PermitWithoutStream,
 		}),
-	}, nil
+	}
 }

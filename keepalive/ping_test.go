@@ -24,10 +24,10 @@ var founding = keepalive.Pair{
 
 func presets() map[string]keepalive.Pair {
 	return map[string]keepalive.Pair{
-		"datacenter":    keepalive.Datacenter(),
-		"load-balancer": keepalive.LoadBalancer(),
-		"stock":         keepalive.Stock(),
-		"etcd":          keepalive.Etcd(),
+		"datacenter":    keepalive.Datacenter().Pair(),
+		"load-balancer": keepalive.LoadBalancer().Pair(),
+		"stock":         keepalive.Stock().Pair(),
+		"etcd":          keepalive.Etcd().Pair(),
 	}
 }
 
@@ -247,7 +247,7 @@ func TestServersPingsAreNoExcuse(t *testing.T) {
 
 // TestCallsCanceledAtBirth shows the gap that Check documents, and what closes it.
 func TestCallsCanceledAtBirth(t *testing.T) {
-	open, closed := keepalive.Etcd(), keepalive.Etcd()
+	open, closed := keepalive.Etcd().Pair(), keepalive.Etcd().Pair()
 	closed.Server.PermitWithoutStream = true
 	assert.NotZero(t, goAwaysOfCanceledCalls(t, open))
 	assert.Zero(t, goAwaysOfCanceledCalls(t, closed))

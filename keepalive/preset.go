@@ -1,6 +1,22 @@
 package keepalive
 
-import "time"
+import (
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// Preset is a valid [Pair] for one situation.
+type Preset struct{ pair Pair }
+
+// Pair returns the preset's settings, to be looked at or changed.
+func (p Preset) Pair() Pair { return p.pair }
+
+// DialOptions returns what the client gives to grpc.NewClient.
+func (p Preset) DialOptions() []grpc.DialOption { return p.pair.dialOptions() }
+
+// ServerOptions returns what the server gives to grpc.NewServer.
+func (p Preset) ServerOptions() []grpc.ServerOption { return p.pair.serverOptions() }
 
 // Datacenter is for ends that are both yours, on a network where nothing forgets
 // idle connections. A silent server is noticed within 15 s, on idle
@@ -14,11 +30,11 @@ import "time"
 //
 // An idle client costs the server one ping in 10 s. With more than some ten
 // thousand idle clients on a server, set Client.Time to a minute.
-func Datacenter() Pair {
-	return Pair{
+func Datacenter() Preset {
+	return Preset{Pair{
 		Client: Client{Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true},
 		Server: Server{MinTime: 5 * time.Second, PermitWithoutStream: true, Time: 30 * time.Second, Timeout: 10 * time.Second},
-	}
+	}}
 }
 
 // LoadBalancer is for ends that are both yours with NAT, a firewall or a balancer
@@ -42,8 +58,8 @@ func Datacenter() Pair {
 // Balancer) answers the client's pings and does not pass them on. There a pair
 // describes the connection to the proxy or that from it, and what the proxy
 // does to a quiet stream (nginx's grpc_read_timeout, 60 s by default) is set in the proxy.
-func LoadBalancer() Pair {
-	return Pair{
+func LoadBalancer() Preset {
+	return Preset{Pair{
 		Client: Client{Time: 30 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true},
 		Server: Server{
 			MinTime: 15 * time.Second, PermitWithoutStream: true,
@@ -51,7 +67,7 @@ func LoadBalancer() Pair {
 			MaxConnectionAge: 30 * time.Minute,
 		},
 		IdleTimeout: 60 * time.Second,
-	}
+	}}
 }
 
 // Stock is for a server that is somebody else's and runs with gRPC's defaults,
@@ -62,10 +78,10 @@ func LoadBalancer() Pair {
 // Connections without calls are not kept alive; the server forbids it. If something on
 // the path forgets them, use grpc.WithIdleTimeout with less than its time, so that the
 // client closes them first: 3 min for an Azure Load Balancer.
-func Stock() Pair {
-	return Pair{
+func Stock() Preset {
+	return Preset{Pair{
 		Client: Client{Time: 5*time.Minute + 30*time.Second, Timeout: 20 * time.Second},
-	}
+	}}
 }
 
 // Etcd is for etcd with its default flags: --grpc-keepalive-min-time=5s,
@@ -76,25 +92,23 @@ func Stock() Pair {
 // The client's values are the defaults of this library's clientv3, whose
 // Config.DialKeepAliveTime and DialKeepAliveTimeout they are. To check others:
 //
-//	pair := keepalive.Etcd()
+//	pair := keepalive.Etcd().Pair()
 //	pair.Client.Time = cfg.DialKeepAliveTime
 //	err := pair.Validate()
-func Etcd() Pair {
-	return Pair{
+func Etcd() Preset {
+	return Preset{Pair{
 		Client: Client{Time: 10 * time.Second, Timeout: 20 * time.Second},
 		Server: Server{MinTime: 5 * time.Second, Time: 2 * time.Hour, Timeout: 20 * time.Second},
-	}
-}
-
-type preset struct {
-	name string
-	pair func() Pair
+	}}
 }
 
 // presets lists the names that Parse knows.
-var presets = []preset{
-	{"datacenter", Datacenter},
-	{"load-balancer", LoadBalancer},
-	{"stock", Stock},
-	{"etcd", Etcd},
+var presets = []struct {
+	name   string
+	preset Preset
+}{
+	{"datacenter", Datacenter()},
+	{"load-balancer", LoadBalancer()},
+	{"stock", Stock()},
+	{"etcd", Etcd()},
 }

@@ -3,6 +3,7 @@ package keepalive_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"sync"
@@ -108,7 +109,7 @@ func restarts(t *testing.T, policy string) {
 		Repeatable: []string{testgrpc.TestService_EmptyCall_FullMethodName},
 		Once:       []string{testgrpc.TestService_UnaryCall_FullMethodName},
 		Timeout:    2 * patience,
-		Policy:     policy,
+		Base:       fmt.Sprintf(`{"loadBalancingConfig": [{%q: {}}]}`, policy),
 	}.DialOptions()
 	require.NoError(t, err)
 	conn := dialTCP(t, server.addr, options...)

@@ -96,9 +96,9 @@ func named(name string) (Pair, error) {
 	if name == defaultName {
 		return Pair{}, nil
 	}
-	for _, preset := range presets {
-		if preset.name == name {
-			return preset.pair(), nil
+	for _, p := range presets {
+		if p.name == name {
+			return p.preset.pair, nil
 		}
 	}
 	return Pair{}, fmt.Errorf("keepalive: no preset %q: write one of %s, or settings like client.time=10s", name, presetNames())
@@ -106,8 +106,8 @@ func named(name string) (Pair, error) {
 
 func presetNames() string {
 	text := defaultName
-	for _, preset := range presets {
-		text += ", " + preset.name
+	for _, p := range presets {
+		text += ", " + p.name
 	}
 	return text
 }

@@ -40,14 +40,14 @@ func TestTextComesBack(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	changed := keepalive.LoadBalancer()
+	changed := keepalive.LoadBalancer().Pair()
 	changed.Server.MaxConnectionAge = time.Hour
 	changed.Client.PermitWithoutStream = false
 	for text, want := range map[string]keepalive.Pair{
-		"datacenter":    keepalive.Datacenter(),
-		"load-balancer": keepalive.LoadBalancer(),
-		"stock":         keepalive.Stock(),
-		"etcd":          keepalive.Etcd(),
+		"datacenter":    keepalive.Datacenter().Pair(),
+		"load-balancer": keepalive.LoadBalancer().Pair(),
+		"stock":         keepalive.Stock().Pair(),
+		"etcd":          keepalive.Etcd().Pair(),
 		"default":       {},
 		"  load-balancer\n server.max_connection_age=1h  client.permit_without_stream=false ": changed,
 		"client.time=10s server.min_time=10s":                                                 {Client: keepalive.Client{Time: 10 * time.Second}, Server: keepalive.Server{MinTime: 10 * time.Second}},
@@ -74,14 +74,14 @@ func TestParse(t *testing.T) {
 }
 
 func TestPairIsAFlag(t *testing.T) {
-	pair := keepalive.Datacenter()
+	pair := keepalive.Datacenter().Pair()
 	flags := flag.NewFlagSet("server", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.TextVar(&pair, "keepalive", pair, "keepalive of both ends")
 	require.Error(t, flags.Parse([]string{"-keepalive", "client.time=10s"}))
-	assert.Equal(t, keepalive.Datacenter(), pair, "a refused value changes nothing")
+	assert.Equal(t, keepalive.Datacenter().Pair(), pair, "a refused value changes nothing")
 	require.NoError(t, flags.Parse([]string{"-keepalive", "stock"}))
-	assert.Equal(t, keepalive.Stock(), pair)
+	assert.Equal(t, keepalive.Stock().Pair(), pair)
 }
 
 func FuzzParse(f *testing.F) {

@@ -24,7 +24,7 @@ func TestTimeoutIsTheKernelsToo(t *testing.T) {
 		pair keepalive.Pair
 		want time.Duration
 	}{
-		"datacenter": {pair: keepalive.Datacenter(), want: 5 * time.Second},
+		"datacenter": {pair: keepalive.Datacenter().Pair(), want: 5 * time.Second},
 		"default":    {pair: keepalive.Pair{Client: keepalive.Client{Time: time.Hour}}, want: 20 * time.Second},
 		"no pings":   {pair: keepalive.Pair{}},
 	} {

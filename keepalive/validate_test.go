@@ -22,10 +22,10 @@ func TestValidate(t *testing.T) {
 		want []string // parts of the error; none: valid
 	}{
 		"zero is grpc's defaults": {pair: keepalive.Pair{}},
-		"datacenter":              {pair: keepalive.Datacenter()},
-		"load balancer":           {pair: keepalive.LoadBalancer()},
-		"stock":                   {pair: keepalive.Stock()},
-		"etcd":                    {pair: keepalive.Etcd()},
+		"datacenter":              {pair: keepalive.Datacenter().Pair()},
+		"load balancer":           {pair: keepalive.LoadBalancer().Pair()},
+		"stock":                   {pair: keepalive.Stock().Pair()},
+		"etcd":                    {pair: keepalive.Etcd().Pair()},
 
 		"below grpc's floor": {
 			pair: keepalive.Pair{Client: client{Time: 5 * s}, Server: server{MinTime: s}},

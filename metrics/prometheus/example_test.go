@@ -5,10 +5,30 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/health"
 	quorateprom "github.com/quorate/quorate/metrics/prometheus"
 	"github.com/quorate/quorate/observe"
 )
+
+// The client is told of its observer once, and reports to it while it lives.
+func Example() {
+	endpoints := []string{"10.0.0.1:2379"}
+	serve := func() error {
+		observer, err := quorateprom.New(prometheus.DefaultRegisterer, quorateprom.Options{Client: "orders"})
+		if err != nil {
+			return err
+		}
+		defer observer.Close()
+		client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Observer: observer})
+		if err != nil {
+			return err
+		}
+		return client.Close()
+	}
+	fmt.Println(serve())
+	// Output: <nil>
+}
 
 func ExampleNew() {
 	registry := prometheus.NewRegistry()

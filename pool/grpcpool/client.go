@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/balancer"
 )
 
 // ErrClosed is the error of a call that comes after Close or waits for a connection until
@@ -52,7 +54,7 @@ func NewClient(target string, config Config, opts ...grpc.DialOption) (*ClientCo
 		if config.TransportCredentials == nil {
 			return grpc.NewClient(target, opts...)
 		}
-		tapped := grpc.WithTransportCredentials(tapping{config.TransportCredentials, limits})
+		tapped := grpc.WithTransportCredentials(tapping{balancer.Credentials(config.TransportCredentials), limits})
 		return grpc.NewClient(target, append(opts, tapped)...)
 	}
 	for class := range p.groups {

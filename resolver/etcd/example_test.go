@@ -13,6 +13,7 @@ import (
 	_ "github.com/quorate/quorate/balancer/policies"
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/keepalive"
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
@@ -87,6 +88,26 @@ func Example() {
 	// called: <nil>
 	// shut down: <nil>
 	// withdrawn
+}
+
+// A server whose callers notice nothing of its end.
+func ExampleRegistrar_Shutdown() {
+	client, stop := newExampleClient()
+	defer stop()
+	ctx := context.Background()
+	interrupted := make(chan struct{})
+	close(interrupted)
+	serve := func() error {
+		server := grpc.NewServer(keepalive.Datacenter().ServerOptions()...)
+		registrar, err := etcd.Register(ctx, client, etcd.Registration{Service: "billing", Address: "10.0.0.7:8080"})
+		if err != nil {
+			return err
+		}
+		<-interrupted
+		return registrar.Shutdown(ctx, server) // withdrawn, left by its callers, drained, stopped
+	}
+	fmt.Println(serve())
+	// Output: <nil>
 }
 
 // A program that must know how its registration stands is told.

@@ -39,7 +39,7 @@ func TestPresetIsEtcds(t *testing.T) {
 		MinTime: etcd.GRPCKeepAliveMinTime,
 		Time:    etcd.GRPCKeepAliveInterval,
 		Timeout: etcd.GRPCKeepAliveTimeout,
-	}, keepalive.Etcd().Server)
+	}, keepalive.Etcd().Pair().Server)
 }
 
 // TestIdleOnEtcd leaves connections to a real etcd alone: one without calls and one
@@ -53,15 +53,14 @@ func TestIdleOnEtcd(t *testing.T) {
 	require.NoError(t, err)
 	_, addr := endpoint.DialTarget(ep.Address)
 
-	options, err := keepalive.Etcd().DialOptions()
-	require.NoError(t, err)
+	options := keepalive.Etcd().DialOptions()
 	quiet, watching := dial(t, addr, options...), dial(t, addr, options...)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	watch, err := pb.NewWatchClient(watching).Watch(ctx)
 	require.NoError(t, err)
 
-	refused := keepalive.Etcd()
+	refused := keepalive.Etcd().Pair()
 	refused.Client.PermitWithoutStream = true
 	var foretold *keepalive.TooManyPingsError
 	require.ErrorAs(t, refused.Validate(), &foretold)

@@ -1,0 +1,101 @@
+package quorate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/quorate/quorate/balancer"
+	_ "github.com/quorate/quorate/balancer/policies" // registers the policies that service configs name
+	"github.com/quorate/quorate/keepalive"
+)
+
+// Channel says how a gRPC channel treats the backends of its target. Only
+// TransportCredentials must be given.
+type Channel struct {
+	// TransportCredentials secures the connections, as grpc.WithTransportCredentials does,
+	// which must not be given as well. Leave it out for grpcpool.NewClient, whose
+	// Config.TransportCredentials takes them.
+	TransportCredentials credentials.TransportCredentials
+
+	// Policy is the load-balancing policy: "quorate_p2c" (the default), or
+	// "quorate_round_robin", "quorate_nearest", "quorate_pinned".
+	Policy string
+	// HealthService is the name of the service that backends are asked for by
+	// grpc.health.v1, when they are suspected. Default: "", the server as a whole. A backend
+	// without that health service only has to answer.
+	HealthService string
+
+	// Calls names the methods that may be executed twice, and what becomes of those that
+	// may not; see [keepalive.Calls]. Its Base must not choose a policy. A Repeatable call
+	// that is answered unusually late is also sent to a second backend (a hedge), and the
+	// first answer counts. Hedges are at most 5 % of these calls. Default: no method is named,
+	// so gRPC sends again only what no server has seen.
+	Calls keepalive.Calls
+
+	// Keepalive is the client's and the server's keepalive, of which the client's is used.
+	// Default: that of [keepalive.Stock], which every server accepts.
+	Keepalive keepalive.Pair
+}
+
+// DialOptions returns the options for grpc.NewClient or grpcpool.NewClient, or an error that names
+// the field that is wrong.
+//
+// With them a backend that freezes, stops or vanishes while others serve is noticed within
+// a second: its connections are closed, calls on them fail with Unavailable or go elsewhere
+// if they are Repeatable, and it gets no calls until it serves again. See package balancer.
+// A service config of the resolver, or of xDS, replaces the policy and what Calls says of
+// retries.
+func (c Channel) DialOptions() ([]grpc.DialOption, error) {
+	config, err := c.serviceConfig()
+	if err != nil {
+		return nil, err
+	}
+	if c.Keepalive == (keepalive.Pair{}) {
+		c.Keepalive = keepalive.Stock().Pair()
+	}
+	options, err := c.Keepalive.DialOptions()
+	if err != nil {
+		return nil, fmt.Errorf("quorate: Channel.Keepalive: %w", err)
+	}
+	if c.TransportCredentials != nil {
+		options = append(options, grpc.WithTransportCredentials(balancer.Credentials(c.TransportCredentials)))
+	}
+	if len(c.Calls.Repeatable)+len(c.Calls.Once) == 0 {
+		return append(options, grpc.WithDefaultServiceConfig(config)), nil
+	}
+	c.Calls.Base = config
+	calls, err := c.Calls.DialOptions()
+	if err != nil {
+		return nil, fmt.Errorf("quorate: Channel.Calls: %w", err)
+	}
+	hedger := newHedger(c.Calls)
+	return append(append(options, calls...), grpc.WithChainUnaryInterceptor(hedger.intercept)), nil
+}
+
+// serviceConfig returns Calls.Base with the policy.
+func (c Channel) serviceConfig() (string, error) {
+	switch {
+	case c.Policy == "":
+		c.Policy = balancer.Prefix + "p2c"
+	case !strings.HasPrefix(c.Policy, balancer.Prefix):
+		return "", fmt.Errorf("quorate: Channel.Policy: %q; it must be quorate_p2c, quorate_round_robin, quorate_nearest or quorate_pinned", c.Policy)
+	}
+	config := make(map[string]any)
+	if c.Calls.Base != "" {
+		if err := json.Unmarshal([]byte(c.Calls.Base), &config); err != nil || config == nil {
+			return "", fmt.Errorf("quorate: Channel.Calls.Base is no service config: %s", c.Calls.Base)
+		}
+		if config["loadBalancingConfig"] != nil || config["loadBalancingPolicy"] != nil {
+			return "", errors.New("quorate: Channel.Calls.Base chooses a policy: use Channel.Policy")
+		}
+	}
+	probe := map[string]any{"serviceName": c.HealthService}
+	config["loadBalancingConfig"] = []any{map[string]any{c.Policy: map[string]any{"healthProbe": probe}}}
+	text, err := json.Marshal(config)
+	return string(text), err
+}

@@ -1,0 +1,283 @@
+package quorate_test
+
+import (
+	"context"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	grpchealth "google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate"
+	"github.com/quorate/quorate/keepalive"
+	"github.com/quorate/quorate/pool/grpcpool"
+	"github.com/quorate/quorate/resolver/static"
+)
+
+const (
+	emptyCall = testgrpc.TestService_EmptyCall_FullMethodName
+	unaryCall = testgrpc.TestService_UnaryCall_FullMethodName
+)
+
+// backend is a gRPC server in memory that can freeze: nothing is read or written, and its
+// connections stay open.
+type backend struct {
+	testgrpc.UnimplementedTestServiceServer
+	dialed chan net.Conn
+	closed chan struct{}
+	frozen atomic.Pointer[chan struct{}] // what it waits for, nil if it is not frozen
+	pause  atomic.Int64                  // of each call, in nanoseconds
+	calls  atomic.Int64
+}
+
+func (b *backend) freeze() { b.frozen.Store(new(make(chan struct{}))) }
+
+func (b *backend) thaw() {
+	if gate := b.frozen.Swap(nil); gate != nil {
+		close(*gate)
+	}
+}
+
+func (b *backend) wait() {
+	if gate := b.frozen.Load(); gate != nil {
+		<-*gate
+	}
+}
+
+// Accept, Close and Addr make it a listener.
+func (b *backend) Accept() (net.Conn, error) {
+	select {
+	case c := <-b.dialed:
+		return frozenConn{c, b}, nil
+	case <-b.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (b *backend) Close() error {
+	close(b.closed)
+	return nil
+}
+
+func (b *backend) Addr() net.Addr { return &net.UnixAddr{Name: "backend", Net: "unix"} }
+
+func (b *backend) EmptyCall(ctx context.Context, _ *testgrpc.Empty) (*testgrpc.Empty, error) {
+	b.calls.Add(1)
+	select {
+	case <-time.After(5*time.Millisecond + time.Duration(b.pause.Load())):
+	case <-ctx.Done():
+	}
+	return &testgrpc.Empty{}, ctx.Err()
+}
+
+func (b *backend) UnaryCall(ctx context.Context, _ *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
+	_, err := b.EmptyCall(ctx, nil)
+	return &testgrpc.SimpleResponse{}, err
+}
+
+type frozenConn struct {
+	net.Conn
+	backend *backend
+}
+
+func (c frozenConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.backend.wait()
+	return n, err
+}
+
+func (c frozenConn) Write(p []byte) (int, error) {
+	c.backend.wait()
+	return c.Conn.Write(p)
+}
+
+// serve starts three backends, and returns a channel to them that is made as connect says.
+func serve(t *testing.T, connect func(target string, names grpc.DialOption, dialer grpc.DialOption) (closer, error)) ([]*backend, testgrpc.TestServiceClient, func()) {
+	t.Helper()
+	backends := make([]*backend, 3)
+	byName := make(map[string]*backend)
+	var servers []*grpc.Server
+	var serving sync.WaitGroup
+	for i := range backends {
+		b := &backend{dialed: make(chan net.Conn), closed: make(chan struct{})}
+		backends[i], byName["10.0.0."+strconv.Itoa(i+1)+":80"] = b, b
+		s := grpc.NewServer()
+		testgrpc.RegisterTestServiceServer(s, b)
+		healthpb.RegisterHealthServer(s, grpchealth.NewServer())
+		servers = append(servers, s)
+		serving.Go(func() { _ = s.Serve(b) })
+	}
+	names, err := static.NewBuilder(static.Config{})
+	require.NoError(t, err)
+	dial := func(ctx context.Context, address string) (net.Conn, error) {
+		client, server := net.Pipe()
+		select {
+		case byName[address].dialed <- server:
+			return client, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	conn, err := connect("static:///"+strings.Join(slices.Sorted(maps.Keys(byName)), ","), grpc.WithResolvers(names), grpc.WithContextDialer(dial))
+	require.NoError(t, err)
+	return backends, testgrpc.NewTestServiceClient(conn), func() {
+		assert.NoError(t, conn.Close())
+		for i, s := range servers {
+			backends[i].thaw()
+			s.Stop()
+		}
+		serving.Wait()
+	}
+}
+
+type closer interface {
+	grpc.ClientConnInterface
+	Close() error
+}
+
+// load makes calls of a kind from several callers, each with a deadline of 8 s, for the given
+// time. It returns how long the slowest took, and the errors.
+func load(t *testing.T, callers int, length time.Duration, call func(context.Context) error) (slowest time.Duration, failed []error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), length)
+	defer cancel()
+	var mu sync.Mutex
+	var work sync.WaitGroup
+	for range callers {
+		work.Go(func() {
+			for ctx.Err() == nil {
+				began := time.Now()
+				within, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+				err := call(within)
+				cancel()
+				took := time.Since(began)
+				mu.Lock()
+				slowest = max(slowest, took)
+				if err != nil {
+					failed = append(failed, err)
+				}
+				mu.Unlock()
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+	work.Wait()
+	return slowest, failed
+}
+
+// TestAFrozenBackendHoldsNoCall is what README and docs/toolkit.md promise.
+func TestAFrozenBackendHoldsNoCall(t *testing.T) {
+	channel := quorate.Channel{Calls: keepalive.Calls{Repeatable: []string{emptyCall}, Once: []string{unaryCall}}}
+	for name, connect := range map[string]func(string, grpc.DialOption, grpc.DialOption) (closer, error){
+		"grpc": func(target string, names, dialer grpc.DialOption) (closer, error) {
+			c := channel
+			c.TransportCredentials = insecure.NewCredentials()
+			options, err := c.DialOptions()
+			require.NoError(t, err)
+			return grpc.NewClient(target, append(options, names, dialer)...)
+		},
+		"grpcpool": func(target string, names, dialer grpc.DialOption) (closer, error) {
+			options, err := channel.DialOptions()
+			require.NoError(t, err)
+			return grpcpool.NewClient(target, grpcpool.Config{TransportCredentials: insecure.NewCredentials()}, append(options, names, dialer)...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				backends, client, stop := serve(t, connect)
+				defer stop()
+				read := func(ctx context.Context) error { _, err := client.EmptyCall(ctx, &testgrpc.Empty{}); return err }
+				write := func(ctx context.Context) error {
+					_, err := client.UnaryCall(ctx, &testgrpc.SimpleRequest{})
+					return err
+				}
+				load(t, 4, 2*time.Second, read)
+				load(t, 4, 2*time.Second, write)
+				time.AfterFunc(time.Second, backends[0].freeze)
+				var work sync.WaitGroup
+				work.Go(func() {
+					slowest, failed := load(t, 8, 4*time.Second, read)
+					t.Logf("slowest read %v", slowest)
+					assert.LessOrEqual(t, slowest, 700*time.Millisecond)
+					assert.Empty(t, failed)
+				})
+				work.Go(func() {
+					slowest, failed := load(t, 8, 4*time.Second, write)
+					t.Logf("slowest write %v, %d failed", slowest, len(failed))
+					assert.LessOrEqual(t, slowest, 700*time.Millisecond)
+					assert.LessOrEqual(t, len(failed), 8, "no more than were under way")
+					for _, err := range failed {
+						assert.Equal(t, codes.Unavailable, status.Code(err), err)
+					}
+				})
+				work.Wait()
+				backends[0].thaw()
+				before := backends[0].calls.Load()
+				load(t, 4, 4*time.Second, read)
+				assert.Greater(t, backends[0].calls.Load(), before, "it is used again")
+			})
+		})
+	}
+}
+
+// TestALateAnswerIsHedged slows one backend down.
+func TestALateAnswerIsHedged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backends, client, stop := serve(t, func(target string, names, dialer grpc.DialOption) (closer, error) {
+			options, err := quorate.Channel{
+				TransportCredentials: insecure.NewCredentials(), Policy: "quorate_round_robin",
+				Calls: keepalive.Calls{Repeatable: []string{"/grpc.testing.TestService/"}, Once: []string{unaryCall}},
+			}.DialOptions()
+			require.NoError(t, err)
+			return grpc.NewClient(target, append(options, names, dialer)...)
+		})
+		defer stop()
+		read := func(ctx context.Context) error { _, err := client.EmptyCall(ctx, &testgrpc.Empty{}); return err }
+		write := func(ctx context.Context) error {
+			_, err := client.UnaryCall(ctx, &testgrpc.SimpleRequest{})
+			return err
+		}
+		load(t, 3, 2*time.Second, read)
+		load(t, 3, 2*time.Second, write)
+		backends[0].pause.Store(int64(400 * time.Millisecond))
+		began := time.Now()
+		require.NoError(t, read(t.Context()))
+		require.NoError(t, read(t.Context()))
+		require.NoError(t, read(t.Context()))
+		assert.Less(t, time.Since(began), 300*time.Millisecond, "one of three went to the slow one")
+		before := backends[0].calls.Load() + backends[1].calls.Load() + backends[2].calls.Load()
+		for range 3 {
+			require.NoError(t, write(t.Context()))
+		}
+		after := backends[0].calls.Load() + backends[1].calls.Load() + backends[2].calls.Load()
+		assert.EqualValues(t, 3, after-before, "a call that is made once has no hedge")
+	})
+}
+
+func TestChannelsThatAreRefused(t *testing.T) {
+	for want, c := range map[string]quorate.Channel{
+		`Channel.Policy: "round_robin"`:              {Policy: "round_robin"},
+		"Channel.Calls.Base chooses a policy":        {Calls: keepalive.Calls{Base: `{"loadBalancingConfig": [{"pick_first": {}}]}`}},
+		"Channel.Calls.Base is no service config":    {Calls: keepalive.Calls{Base: "no"}},
+		`Calls.Once[0]: "Get"`:                       {Calls: keepalive.Calls{Once: []string{"Get"}}},
+		"Channel.Keepalive: keepalive: Client.Time:": {Keepalive: keepalive.Pair{Client: keepalive.Client{Time: time.Second}}},
+	} {
+		_, err := c.DialOptions()
+		require.ErrorContains(t, err, want)
+	}
+}

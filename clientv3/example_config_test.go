@@ -1,0 +1,53 @@
+package clientv3_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/retry"
+)
+
+// An error of a write says whether the write can have been executed.
+func ExampleNew() {
+	put := func() error {
+		client, err := clientv3.New(clientv3.Config{Endpoints: []string{"10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"}})
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if _, err := client.Put(ctx, "greeting", "hello"); err != nil {
+			if retry.OutcomeOf(err) == retry.OutcomeUnknown {
+				// The connection broke, or time ran out, after the request had left: it may or
+				// may not have been executed. Quorate has not sent it twice. Read it back, or
+				// make it a Txn that compares, and decide.
+			}
+			return err
+		}
+		return nil
+	}
+	_ = put // there is no such cluster
+}
+
+// A client that does nothing which the official one does not.
+func ExampleConfig() {
+	endpoints := []string{"10.0.0.1:2379"}
+	config := clientv3.Config{
+		Endpoints:            endpoints,
+		DisableHealthChecks:  true, // no probes; silence ends nothing
+		DisableHedging:       true, // one endpoint at a time
+		DisableHealthSharing: true, // nothing is learnt from other clients of the process
+		WriteStallTimeout:    -1,   // a change of leader ends no write
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(client.Close())
+	// Output: <nil>
+}

@@ -1,0 +1,62 @@
+package quorate_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
+
+// TestSnippetsAreCompiled finds every line of Go in README and docs in a test, where it is
+// compiled. A line with … stands for what a reader does not need; the lines between two of
+// them are together in the test, too.
+func TestSnippetsAreCompiled(t *testing.T) {
+	var compiled []string
+	require.NoError(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, "_test.go") {
+			var text []byte
+			text, err = os.ReadFile(path)
+			compiled = append(compiled, flat(string(text)))
+		}
+		return err
+	}))
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	var blocks int
+	for _, page := range append(pages, "README.md") {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, block := range goBlock.FindAllStringSubmatch(string(text), -1) {
+			blocks++
+			for _, part := range strings.Split(flat(block[1]), "\n…\n") {
+				found := false
+				for _, c := range compiled {
+					found = found || strings.Contains(c, "\n"+strings.Trim(part, "\n")+"\n")
+				}
+				assert.True(t, found, "%s shows Go that no test compiles:\n%s", page, part)
+			}
+		}
+	}
+	assert.NotZero(t, blocks)
+}
+
+// flat returns lines without indentation, alignment, empty lines and the word import.
+func flat(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		line = strings.Join(strings.Fields(line), " ")
+		switch line = strings.TrimPrefix(line, "import "); line {
+		case "", "(", ")":
+		default:
+			lines = append(lines, line)
+		}
+	}
+	return "\n" + strings.Join(lines, "\n") + "\n"
+}
