@@ -20,7 +20,16 @@ type Config struct {
 	// enough that calls with the usual deadlines of seconds, made before there is any
 	// list, fail with the reason and not with a bare DeadlineExceeded.
 	ReportAfter time.Duration
+
+	// MassRemovalDelay is how long endpoints stay that disappear all at once, so that fewer
+	// than half are left, or none: when registrations expire because their processes are cut
+	// off from etcd, say, and not from those who call. Time while etcd is out of reach does not
+	// count. What is new is used at once. Default 15 s, that of resolver/dns; negative: no
+	// delay.
+	MassRemovalDelay time.Duration
 }
+
+const defaultMassRemovalDelay = 15 * time.Second
 
 func (c Config) validate() error {
 	if c.ReportAfter < 0 {
@@ -34,6 +43,9 @@ func (c Config) validate() error {
 // The error names the field of the configuration that is wrong, or says that there is no
 // client.
 //
+// All channels of a builder to one service share what it knows, and one that opens or wakes
+// while etcd is away begins with the last list, for an hour after the last channel.
+//
 // Build begins to follow the endpoints of a target, and waits for nothing. Its error has
 // codes.InvalidArgument: the target names no service.
 func NewBuilder(client *clientv3.Client, cfg Config) (gresolver.Builder, error) {
@@ -43,5 +55,8 @@ func NewBuilder(client *clientv3.Client, cfg Config) (gresolver.Builder, error) 
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return builder{client, cfg}, nil
+	if cfg.MassRemovalDelay == 0 {
+		cfg.MassRemovalDelay = defaultMassRemovalDelay
+	}
+	return newBuilder(client, cfg), nil
 }

@@ -46,9 +46,16 @@
 //
 // # Faults
 //
-// Changes reach the channel within milliseconds. What a watch needs may be gone when it can
-// go on, because it was compacted: then the endpoints are read anew. Neither dialling nor a
-// channel that wakes from being idle waits for etcd.
+// Changes reach the channel within milliseconds. While they come all the time, a fifth of it
+// is spent on making lists, and each channel gets the latest when it has taken the one before.
+// What a watch needs may be gone when it can go on, because it was compacted: then the
+// endpoints are read anew.
+//
+// All channels of a builder share one watch for each service. Neither dialling nor a channel
+// that wakes from being idle waits for etcd for more than 0.3 s: it gets the last list of the
+// builder, which is kept for an hour after the last channel to a service.
+//
+// Endpoints that disappear all at once stay for [Config].MassRemovalDelay.
 //
 // An empty list is published as such and reported, so that calls fail at once, unless they
 // wait for ready. What they fail with says why if the policy passes it on, as the quorate_

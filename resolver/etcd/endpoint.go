@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/internal/registry"
+	"github.com/quorate/quorate/resolver/internal/feed"
 )
 
 // The members of a metadata object that mean something here.
@@ -48,21 +48,75 @@ func (m metadata) Equal(other any) bool {
 	return ok && reflect.DeepEqual(m.value, o.value)
 }
 
-// endpointsOf returns the endpoints of keys, in the order of these. Of several with the same
-// first address it returns the one that was written last.
-func endpointsOf(listed map[string]registry.Change) []gresolver.Endpoint {
-	newest := make(map[string]registry.Change, len(listed))
-	for _, c := range listed {
-		other, ok := newest[c.Endpoint.Addr]
-		if !ok || cmp.Or(cmp.Compare(c.Revision, other.Revision), cmp.Compare(c.Key, other.Key)) > 0 {
-			newest[c.Endpoint.Addr] = c
+// listing has what is registered, in the order of the keys. The work of a change does not
+// depend on how much there is, but for the move of pointers.
+type listing struct {
+	entries   []*entry
+	byAddress map[string][]*entry // usually one each
+}
+
+type entry struct {
+	key      string
+	revision int64
+	endpoint gresolver.Endpoint
+}
+
+// apply reports whether a change makes a difference.
+func (l *listing) apply(c registry.Change) bool {
+	i, found := slices.BinarySearchFunc(l.entries, c.Key, func(e *entry, key string) int { return cmp.Compare(e.key, key) })
+	if c.Deleted && !found {
+		return false
+	}
+	if c.Deleted {
+		l.forget(l.entries[i])
+		l.entries = slices.Delete(l.entries, i, i+1)
+		return true
+	}
+	e := &entry{key: c.Key, revision: c.Revision, endpoint: endpointOf(c)}
+	if !found {
+		l.entries = slices.Insert(l.entries, i, e)
+		l.byAddress[address(e.endpoint)] = append(l.byAddress[address(e.endpoint)], e)
+		return true
+	}
+	same := feed.Equal([]gresolver.Endpoint{l.entries[i].endpoint}, []gresolver.Endpoint{e.endpoint})
+	l.forget(l.entries[i])
+	l.entries[i] = e
+	l.byAddress[address(e.endpoint)] = append(l.byAddress[address(e.endpoint)], e)
+	return !same || len(l.byAddress[address(e.endpoint)]) > 1
+}
+
+func (l *listing) forget(e *entry) {
+	at := address(e.endpoint)
+	rest := slices.DeleteFunc(l.byAddress[at], func(other *entry) bool { return other == e })
+	if l.byAddress[at] = rest; len(rest) == 0 {
+		delete(l.byAddress, at)
+	}
+}
+
+// endpoints returns one endpoint for each first address, that of the key which was written
+// last, in the order of the keys.
+func (l *listing) endpoints() []gresolver.Endpoint {
+	all := make([]gresolver.Endpoint, 0, len(l.byAddress))
+	for _, e := range l.entries {
+		if l.newest(address(e.endpoint)) == e {
+			all = append(all, e.endpoint)
 		}
 	}
-	byKey := func(a, b registry.Change) int { return cmp.Compare(a.Key, b.Key) }
-	endpoints := make([]gresolver.Endpoint, 0, len(newest))
-	for _, c := range slices.SortedFunc(maps.Values(newest), byKey) {
-		endpoints = append(endpoints, endpointOf(c))
-	}
+	return all
+}
+
+func (l *listing) newest(at string) *entry {
+	return slices.MaxFunc(l.byAddress[at], func(a, b *entry) int {
+		return cmp.Or(cmp.Compare(a.revision, b.revision), cmp.Compare(a.key, b.key))
+	})
+}
+
+// address is what identifies an endpoint.
+func address(e gresolver.Endpoint) string { return e.Addresses[0].Addr }
+
+// sorted brings endpoints into the order of their keys.
+func sorted(endpoints []gresolver.Endpoint) []gresolver.Endpoint {
+	slices.SortFunc(endpoints, func(a, b gresolver.Endpoint) int { return cmp.Compare(Key(a), Key(b)) })
 	return endpoints
 }
 
@@ -106,11 +160,4 @@ func additionalAddresses(object map[string]any) []string {
 		addrs = append(addrs, addr)
 	}
 	return addrs
-}
-
-// equal reports whether two lists of endpoints are the same to a channel.
-func equal(a, b []gresolver.Endpoint) bool {
-	return slices.EqualFunc(a, b, func(x, y gresolver.Endpoint) bool {
-		return slices.EqualFunc(x.Addresses, y.Addresses, gresolver.Address.Equal) && x.Attributes.Equal(y.Attributes)
-	})
 }

@@ -191,7 +191,7 @@ func parse(t *testing.T, target string) gresolver.Target {
 
 // unhurried is for tests in which a machine that stands still for a second must not look like
 // an outage. Those of outages run in virtual time instead.
-var unhurried = etcd.Config{ReportAfter: time.Hour}
+var unhurried = etcd.Config{ReportAfter: time.Hour, MassRemovalDelay: -1}
 
 // resolve builds a resolver for a channel, which lives until the end of the test.
 func resolve(t *testing.T, client *clientv3.Client, target string, c *channel) gresolver.Resolver {

@@ -2,21 +2,30 @@ package etcd
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"sync"
+	"time"
 
-	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	gresolver "google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/internal/registry"
+	"github.com/quorate/quorate/resolver/internal/lastgood"
 )
 
+// maxListAge is how long the last list of a service is kept after its last channel closed or
+// went idle: long enough for channels that go idle after half an hour, as they do by default.
+const maxListAge = time.Hour
+
+// builder has one source for each service that channels use.
 type builder struct {
-	client *clientv3.Client
-	cfg    Config
+	sources *lastgood.Registry[string, *source, []gresolver.Endpoint]
+}
+
+func newBuilder(client *clientv3.Client, cfg Config) builder {
+	return builder{lastgood.NewRegistry(maxListAge, func(service string, last []gresolver.Endpoint, ok bool) *source {
+		return startSource(client, cfg, service, last)
+	})}
 }
 
 func (builder) Scheme() string { return Scheme }
@@ -28,30 +37,21 @@ func (b builder) Build(target gresolver.Target, cc gresolver.ClientConn, _ greso
 			"etcd: the target %q names no service; it has to have the form etcd:///service", target.URL.Redacted())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &etcdResolver{
-		follower: registry.NewFollower(b.client, service, b.cfg.ReportAfter),
-		log:      registry.Logger(b.client),
-		listed:   map[string]registry.Change{},
-		publisher: publisher{
-			service: service, cc: cc,
-		},
-		cancel: cancel,
-		done:   make(chan struct{}),
-	}
-	go r.run(ctx)
+	r := &etcdResolver{release: func() { b.sources.Release(service) }, cancel: cancel, done: make(chan struct{})}
+	s := b.sources.Acquire(service)
+	go func() {
+		defer close(r.done)
+		s.Tell(ctx, cc)
+	}()
 	return r, nil
 }
 
-// etcdResolver keeps one channel up to date. It observes what its Follower sees, in a
-// goroutine that alone uses listed.
+// etcdResolver tells one channel what the source of its service knows.
 type etcdResolver struct {
-	follower  *registry.Follower
-	log       *zap.Logger
-	listed    map[string]registry.Change // by key, those with an address
-	publisher publisher
-
-	cancel context.CancelFunc
-	done   chan struct{}
+	cancel  context.CancelFunc
+	done    chan struct{}
+	once    sync.Once
+	release func()
 }
 
 // ResolveNow does nothing: the channel is told of changes as they happen.
@@ -62,33 +62,5 @@ func (*etcdResolver) ResolveNow(gresolver.ResolveNowOptions) {}
 func (r *etcdResolver) Close() {
 	r.cancel()
 	<-r.done
-	r.publisher.close()
+	r.once.Do(r.release)
 }
-
-func (r *etcdResolver) run(ctx context.Context) {
-	defer close(r.done)
-	if err := r.follower.Follow(ctx, r); errors.Is(err, registry.ErrClientClosed) {
-		r.publisher.lost(fmt.Errorf("%w; the resolver needs it for as long as there are channels", err))
-	}
-}
-
-// Changed implements registry.Observer.
-func (r *etcdResolver) Changed(changes []registry.Change) {
-	for _, c := range changes {
-		switch {
-		case c.Deleted:
-			delete(r.listed, c.Key)
-		case c.Endpoint.Addr == "":
-			r.log.Warn("a registered endpoint has no address and is ignored", zap.String("key", c.Key))
-		default:
-			r.listed[c.Key] = c
-		}
-	}
-	r.publisher.publish(endpointsOf(r.listed))
-}
-
-// Lost implements registry.Observer.
-func (r *etcdResolver) Lost(err error) { r.publisher.lost(err) }
-
-// Regained implements registry.Observer.
-func (r *etcdResolver) Regained() { r.publisher.regained() }

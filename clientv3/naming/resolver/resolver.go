@@ -16,12 +16,13 @@ import (
 // grpc.WithResolvers. The client must stay open for as long as channels use it.
 // The error says that there is no client.
 //
-// It does what etcd.NewBuilder does, but for the order of the endpoints.
+// It does what etcd.NewBuilder does, but for the order of the endpoints, and that it delays no
+// removal.
 func NewBuilder(client *clientv3.Client) (gresolver.Builder, error) {
 	if client == nil {
 		return nil, errors.New("resolver: the client is nil")
 	}
-	b, err := etcd.NewBuilder(client, etcd.Config{})
+	b, err := etcd.NewBuilder(client, etcd.Config{MassRemovalDelay: -1})
 	if err != nil {
 		return nil, err
 	}

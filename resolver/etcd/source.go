@@ -1,0 +1,221 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/grpclog"
+	gresolver "google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/registry"
+	"github.com/quorate/quorate/resolver/internal/feed"
+	"github.com/quorate/quorate/resolver/internal/lastgood"
+)
+
+// Reasons for which there are no endpoints, or for which they may be out of date, beside that
+// etcd is out of touch.
+var (
+	errNone        = errors.New("no endpoint is registered")
+	errUnanswered  = errors.New("etcd has not answered yet")
+	errMassRemoval = errors.New("endpoints are gone at once, and stay in use for")
+)
+
+var logger = grpclog.Component("quorate-etcd")
+
+const (
+	// staleAfter is how long channels that open or wake up wait for etcd before they get the
+	// last list of the service.
+	staleAfter = 300 * time.Millisecond
+	// listShare is which part of the time is spent on lists at most, while changes come all the
+	// time: one in five.
+	listShare = 5
+)
+
+// source follows one service, for all channels that use it. A goroutine takes in what changes,
+// and another makes lists of it.
+type source struct {
+	*feed.Feed
+	service string
+	log     *zap.Logger
+	cancel  context.CancelFunc
+	dirty   chan struct{} // the list is to be made again
+
+	mu      sync.Mutex
+	listing listing
+	listed  bool // etcd has told the list
+	guard   lastgood.Guard[gresolver.Endpoint]
+	last    []gresolver.Endpoint // what channels use
+	stopped bool
+	kept    int       // how many of them etcd does not list any more
+	stale   bool      // they are from before this source began
+	lost    error     // why etcd is out of touch, nil while it is not
+	lostAt  time.Time // since when
+	problem *feed.Problem
+	reason  error // of the problem
+}
+
+// startSource starts a source with what the last one knew.
+func startSource(client *clientv3.Client, cfg Config, service string, last []gresolver.Endpoint) *source {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &source{
+		Feed: feed.New(feed.News{}), service: service, log: registry.Logger(client),
+		cancel: cancel, dirty: make(chan struct{}, 1), last: last,
+		listing: listing{byAddress: map[string][]*entry{}},
+		guard:   lastgood.Guard[gresolver.Endpoint]{Key: address, Delay: cfg.MassRemovalDelay},
+	}
+	follower := registry.NewFollower(client, service, cfg.ReportAfter)
+	go func() {
+		if err := follower.Follow(ctx, s); errors.Is(err, registry.ErrClientClosed) {
+			s.Lost(fmt.Errorf("%w; the resolver needs it for as long as there are channels", err))
+		}
+	}()
+	go s.run(ctx)
+	return s
+}
+
+// Stop implements lastgood.Source.
+func (s *source) Stop() (last []gresolver.Endpoint, ok bool) {
+	s.cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	return s.last, len(s.last) > 0
+}
+
+// Changed implements registry.Observer.
+func (s *source) Changed(changes []registry.Change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed := !s.listed
+	s.listed = true
+	for _, c := range changes {
+		if !c.Deleted && c.Endpoint.Addr == "" {
+			s.log.Warn("a registered endpoint has no address and is ignored", zap.String("key", c.Key))
+			continue
+		}
+		changed = s.listing.apply(c) || changed
+	}
+	if changed {
+		select {
+		case s.dirty <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// run makes lists, and rests after each, so that a storm of changes does not cost more than
+// its share. What a change waits for is at most four times the making of a list.
+func (s *source) run(ctx context.Context) {
+	due := time.NewTimer(staleAfter)
+	defer due.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-due.C:
+		case <-s.dirty:
+		}
+		began := time.Now()
+		if at := s.list(began); !at.IsZero() {
+			due.Reset(time.Until(at))
+		} else {
+			due.Stop()
+		}
+		rest := time.NewTimer((listShare - 1) * time.Since(began))
+		select {
+		case <-rest.C:
+		case <-ctx.Done():
+			rest.Stop()
+			return
+		}
+	}
+}
+
+// list makes the list and publishes it. It returns when the list is to be made again although
+// nothing changes; the zero time is never.
+func (s *source) list(now time.Time) (again time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.listed {
+		s.stale = len(s.last) > 0
+		s.publish()
+		return time.Time{}
+	}
+	endpoints := s.listing.endpoints()
+	kept := s.guard.Update(now, endpoints, 0)
+	s.last, s.kept, s.stale = endpoints, len(kept.Endpoints), false
+	if s.kept > 0 {
+		s.last = sorted(append(slices.Clone(endpoints), kept.Endpoints...))
+	}
+	s.publish()
+	return kept.Due
+}
+
+// publish needs the lock.
+func (s *source) publish() {
+	if s.stopped {
+		return
+	}
+	switch reason, text := s.trouble(); {
+	case reason == nil:
+		s.problem = nil
+	case s.problem == nil || reason != s.reason:
+		s.problem = &feed.Problem{Text: fmt.Sprintf("etcd: service %q: %s", s.service, text)}
+		if s.lost == nil && len(s.last) > 0 || s.lost != nil && s.lostAt.IsZero() {
+			logger.Warning(s.problem.Text)
+		}
+		s.reason = reason
+	}
+	s.Publish(feed.News{Endpoints: s.last, Listed: s.listed || s.stale, Problem: s.problem})
+}
+
+// trouble returns why there are no endpoints, or why they may be out of date, and the same for
+// people to read.
+func (s *source) trouble() (reason error, text string) {
+	n := len(s.last)
+	switch {
+	case s.lost != nil:
+		reason = s.lost
+	case s.stale:
+		reason = errUnanswered
+	case s.kept > 0:
+		return errMassRemoval, fmt.Sprintf("%d of %d %v %v", s.kept, n, errMassRemoval, s.guard.Delay)
+	case s.listed && n == 0:
+		reason = errNone
+	default:
+		return nil, ""
+	}
+	if n > 0 {
+		return reason, fmt.Sprintf("%v; the last list, of %d, stays in use", reason, n)
+	}
+	return reason, reason.Error()
+}
+
+// Lost implements registry.Observer.
+func (s *source) Lost(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	s.guard.Suspend(now)
+	s.lost = err
+	s.stale = !s.listed && len(s.last) > 0
+	s.publish()
+	if s.lostAt.IsZero() {
+		s.lostAt = now
+	}
+}
+
+// Regained implements registry.Observer.
+func (s *source) Regained() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	logger.Infof("service %q: in touch with etcd again after %v", s.service, time.Since(s.lostAt).Round(time.Millisecond))
+	s.lost, s.lostAt = nil, time.Time{}
+	s.publish()
+}

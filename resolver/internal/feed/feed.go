@@ -1,0 +1,151 @@
+// Package feed tells gRPC channels what a source knows of their target. A source has one
+// Feed, and each channel a goroutine that tells it the latest News, so that a channel which is
+// slow to take a list keeps nobody else waiting.
+package feed
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/resolver"
+)
+
+// News is what a source knows. Its fields are not changed once it is published.
+type News struct {
+	Endpoints []resolver.Endpoint
+	// Listed says that Endpoints are known, be there none.
+	Listed bool
+	// Problem is why there are no endpoints, or why they may be out of date; nil if all is well.
+	// Channels are told of it when it becomes another pointer.
+	Problem *Problem
+}
+
+// Problem is an error of its own each time.
+type Problem struct{ Text string }
+
+// Feed has the latest news of a source, for all who want them.
+type Feed struct {
+	mu      sync.Mutex
+	latest  News
+	changed chan struct{} // closed by what comes after latest
+}
+
+// New returns a feed with its first news.
+func New(n News) *Feed { return &Feed{latest: n, changed: make(chan struct{})} }
+
+// Read returns the latest news, and what is closed when they are not the latest any more.
+func (f *Feed) Read() (News, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.latest, f.changed
+}
+
+// Publish replaces the latest news.
+func (f *Feed) Publish(n News) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.latest = n
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+const (
+	// longestRest bounds the rest after a list that the channel was slow to take.
+	longestRest = time.Second
+	// firstRetry and longestRetry bound the pauses after a list that the channel did not
+	// accept, because of its service config for instance.
+	firstRetry   = 100 * time.Millisecond
+	longestRetry = 10 * time.Second
+)
+
+// Tell tells a channel what the feed knows, until ctx ends. Lists that are equal to the last
+// are not told again. When changes come all the time, no more than half of it is spent on
+// telling.
+func (f *Feed) Tell(ctx context.Context, cc resolver.ClientConn) {
+	var told teller
+	told.cc = cc
+	for ctx.Err() == nil {
+		latest, changed := f.Read()
+		began := time.Now()
+		told.tell(latest)
+		wait(ctx, min(time.Since(began), longestRest), nil)
+		if told.retry > 0 {
+			wait(ctx, told.retry, changed)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		}
+	}
+}
+
+// wait returns after d, with the end of ctx, or when changed is closed.
+func wait(ctx context.Context, d time.Duration, changed <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-changed:
+	case <-ctx.Done():
+	}
+}
+
+// teller knows what a channel was told.
+type teller struct {
+	cc    resolver.ClientConn
+	last  News
+	retry time.Duration // after which the list is told again, 0 if the channel accepted it
+}
+
+// tell tells what is new. An empty list is told, so that connections end, and then its problem,
+// so that calls fail with the reason.
+func (t *teller) tell(n News) {
+	same := t.last.Listed == n.Listed && Equal(t.last.Endpoints, n.Endpoints)
+	if n.Listed && (!same || t.retry > 0) {
+		err := t.cc.UpdateState(resolver.State{Endpoints: n.Endpoints})
+		switch {
+		case err == nil || len(n.Endpoints) == 0: // policies refuse what is empty
+			t.retry = 0
+		case same:
+			t.retry = min(2*t.retry, longestRetry)
+		default:
+			t.retry = firstRetry
+		}
+	}
+	if n.Problem != nil && n.Problem != t.last.Problem {
+		// With an error that has a code of its own, calls that wait for ready would fail too.
+		t.cc.ReportError(errors.New(n.Problem.Text))
+	}
+	t.last = n
+}
+
+// Equal reports whether two lists are the same to a channel.
+func Equal(a, b []resolver.Endpoint) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	if len(a) == 0 || &a[0] == &b[0] {
+		return true
+	}
+	for i := range a {
+		if !equal(a[i], b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func equal(a, b resolver.Endpoint) bool {
+	if len(a.Addresses) != len(b.Addresses) || a.Attributes != b.Attributes && !a.Attributes.Equal(b.Attributes) {
+		return false
+	}
+	for i := range a.Addresses {
+		if !a.Addresses[i].Equal(b.Addresses[i]) {
+			return false
+		}
+	}
+	return true
+}

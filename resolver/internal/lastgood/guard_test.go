@@ -1,0 +1,164 @@
+package lastgood_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/resolver/internal/lastgood"
+)
+
+func newGuard(delay, window time.Duration) *lastgood.Guard[string] {
+	return &lastgood.Guard[string]{Key: func(s string) string { return s }, Delay: delay, Window: window}
+}
+
+// Each step is a time and what the source lists then, or "away"; each letter is an endpoint.
+func TestGuard(t *testing.T) {
+	type step struct {
+		at   int // seconds
+		list string
+		want string // what is kept
+		mass bool
+	}
+	for name, steps := range map[string][]step{
+		"fewer are removed at once":   {{0, "abcd", "", false}, {5, "ab", "", false}, {25, "b", "", false}},
+		"too many stay":               {{0, "abcd", "", false}, {5, "d", "abc", true}, {19, "d", "abc", true}, {20, "d", "", false}},
+		"all stay":                    {{0, "ab", "", false}, {5, "", "ab", true}, {20, "", "", false}},
+		"the first answer is nothing": {{0, "", "", false}, {1, "a", "", false}},
+		"they come back":              {{0, "abcd", "", false}, {5, "", "abcd", true}, {10, "abcd", "", false}, {25, "abc", "", false}},
+		"some come back":              {{0, "abcd", "", false}, {5, "", "abcd", true}, {10, "ab", "", false}},
+		"new ones do not wait":        {{0, "abcd", "", false}, {5, "e", "abcd", true}, {20, "e", "", false}},
+		"all are replaced":            {{0, "abcd", "", false}, {5, "efgh", "", false}},
+		"a single one is replaced":    {{0, "a", "", false}, {5, "b", "", false}},
+		"one by one": {
+			{0, "abcdef", "", false}, {1, "bcdef", "", false}, {2, "cdef", "", false}, {3, "def", "", false},
+			{4, "ef", "abcd", true}, {15, "ef", "abcd", true}, {16, "ef", "bcd", true}, {17, "ef", "", false},
+		},
+		"slowly": {{0, "abcdef", "", false}, {16, "bcdef", "", false}, {32, "cdef", "", false}, {48, "def", "", false}, {64, "ef", "", false}},
+		"the time without a source does not count": {
+			{0, "ab", "", false}, {5, "", "ab", true}, {10, "away", "", false}, {600, "away", "", false},
+			{601, "", "ab", true}, {614, "", "ab", true}, {615, "", "", false},
+		},
+		"what was removed before the source was away is not put back": {
+			{0, "abcdef", "", false}, {5, "bcdef", "", false}, {6, "away", "", false}, {7, "f", "bcde", true},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, start := newGuard(15*time.Second, 0), time.Unix(1e9, 0)
+			for _, s := range steps {
+				now := start.Add(time.Duration(s.at) * time.Second)
+				if s.list == "away" {
+					g.Suspend(now)
+					continue
+				}
+				kept := g.Update(now, strings.Split(s.list, "")[:len(s.list)], 0)
+				slices.Sort(kept.Endpoints)
+				assert.Equal(t, s.want, strings.Join(kept.Endpoints, ""), "at %d s", s.at)
+				assert.Equal(t, s.mass, kept.Mass, "at %d s", s.at)
+				assert.Equal(t, s.mass, !kept.Due.IsZero() && kept.Due.After(now), "at %d s", s.at)
+			}
+		})
+	}
+}
+
+// An answer that a cache repeats says nothing new.
+func TestGuardWaitsForTheValidity(t *testing.T) {
+	start := time.Unix(1e9, 0)
+	for validity, want := range map[time.Duration]time.Duration{
+		0: 15 * time.Second, 5 * time.Second: 15 * time.Second, 30 * time.Second: 30 * time.Second, time.Hour: 5 * time.Minute,
+	} {
+		g := newGuard(15*time.Second, 0)
+		g.Update(start, []string{"a"}, time.Minute)
+		assert.Equal(t, start.Add(want), g.Update(start, nil, validity).Due)
+		assert.Len(t, g.Update(start.Add(want-1), nil, validity).Endpoints, 1, validity)
+		assert.Empty(t, g.Update(start.Add(want), nil, validity).Endpoints, validity)
+	}
+	off := newGuard(-1, -1)
+	off.Update(start, []string{"a", "b", "c"}, 0)
+	assert.Empty(t, off.Update(start, nil, time.Hour).Endpoints)
+}
+
+// Answers of a part of the endpoints each, as of Consul (3), Route 53 and Cloud Map (8).
+func TestGuardUnitesPartsOfAList(t *testing.T) {
+	for _, c := range []struct {
+		all, part     int
+		ttl, interval time.Duration // of fresh answers, of lookups
+	}{
+		{24, 8, 0, 5 * time.Second}, {9, 8, 0, 5 * time.Second}, {12, 3, 0, 5 * time.Second}, {24, 8, time.Minute, 5 * time.Second},
+	} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			g, now := newGuard(15*time.Second, 5*time.Minute), time.Unix(1e9, 0)
+			random := rand.New(rand.NewPCG(1, uint64(c.all)))
+			var part []string
+			var fresh time.Time
+			lookUp := func() int {
+				if now.Sub(fresh) >= c.ttl {
+					part, fresh = nil, now
+					for _, i := range random.Perm(c.all)[:c.part] {
+						part = append(part, fmt.Sprint(i))
+					}
+				}
+				return len(part) + len(g.Update(now, part, c.ttl).Endpoints)
+			}
+			for range 24 * max(1, int(c.ttl/c.interval)) { // until all are known
+				lookUp()
+				now = now.Add(c.interval)
+			}
+			require.True(t, g.Rotating(now))
+			changes := 0
+			for before, i := lookUp(), 0; i < 720; i++ { // an hour
+				now = now.Add(c.interval)
+				n := lookUp()
+				if n != before {
+					changes++
+				}
+				before = n
+			}
+			assert.LessOrEqual(t, changes, 2)
+			assert.Equal(t, c.all, lookUp())
+
+			// What is gone for good, goes after all.
+			c.all--
+			now = now.Add(c.interval)
+			for range int(max(5*time.Minute, 30*c.ttl)/c.interval) * 3 / 2 {
+				lookUp()
+				now = now.Add(c.interval)
+			}
+			assert.Equal(t, c.all, lookUp())
+			// There is nothing: that is no part.
+			g.Update(now, nil, 0)
+			assert.Empty(t, g.Update(now.Add(max(15*time.Second, c.ttl)), nil, 0).Endpoints)
+		})
+	}
+}
+
+// Rollouts are no parts of a list: as many as before, but nothing comes back.
+func TestGuardLetsRolloutsPass(t *testing.T) {
+	g, now := newGuard(15*time.Second, 5*time.Minute), time.Unix(1e9, 0)
+	for i := range 100 {
+		list := []string{fmt.Sprint(i), fmt.Sprint(i + 1), fmt.Sprint(i + 2), fmt.Sprint(i + 3)}
+		kept := g.Update(now, list, 0)
+		assert.LessOrEqual(t, len(kept.Endpoints), 3, "what is replaced stays for Delay")
+		assert.False(t, kept.Mass)
+		now = now.Add(5 * time.Second)
+	}
+	assert.False(t, g.Rotating(now))
+	// Nor is one that comes and goes.
+	for range 100 {
+		assert.Empty(t, newest(g, &now, "a", "b", "c", "d"))
+		assert.Empty(t, newest(g, &now, "a", "b", "c"))
+	}
+}
+
+func newest(g *lastgood.Guard[string], now *time.Time, list ...string) []string {
+	*now = now.Add(30 * time.Second)
+	g.Update(*now, list, 0)
+	*now = now.Add(30 * time.Second)
+	return g.Update(*now, list, 0).Endpoints
+}

@@ -1,0 +1,104 @@
+package lastgood
+
+import (
+	"sync"
+	"time"
+)
+
+// MaxIdle is how many sources without a channel a Registry remembers. Beyond it, the one that
+// was stopped first is forgotten.
+const MaxIdle = 1000
+
+// Source follows what one target resolves to, for all channels that want to know.
+type Source[L any] interface {
+	// Stop ends the source. It waits for nothing. It returns what the source knew, and false if
+	// that is not worth to be kept.
+	Stop() (last L, ok bool)
+}
+
+// Registry has one running source for each key that a channel uses. It keeps what a source
+// knew for maxAge after its last channel closed or went idle, and starts the next one with it.
+type Registry[K comparable, S Source[L], L any] struct {
+	start  func(key K, last L, ok bool) S
+	maxAge time.Duration
+
+	mu      sync.Mutex
+	running map[K]*running[S]
+	idle    map[K]stopped[L]
+}
+
+type running[S any] struct {
+	source S
+	users  int
+}
+
+type stopped[L any] struct {
+	last L
+	at   time.Time
+}
+
+// NewRegistry returns a Registry. start is called with what the last source of the key knew,
+// if ok; it must not block. Nothing is kept if maxAge is not positive.
+func NewRegistry[K comparable, S Source[L], L any](maxAge time.Duration, start func(key K, last L, ok bool) S) *Registry[K, S, L] {
+	return &Registry[K, S, L]{start: start, maxAge: maxAge, running: map[K]*running[S]{}, idle: map[K]stopped[L]{}}
+}
+
+// Acquire returns the source of a key, and starts it if there is none. Release has to be
+// called once for each call.
+func (r *Registry[K, S, L]) Acquire(key K) S {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sweep()
+	s := r.running[key]
+	if s == nil {
+		known, ok := r.idle[key]
+		s = &running[S]{source: r.start(key, known.last, ok)}
+		r.running[key] = s
+		delete(r.idle, key)
+	}
+	s.users++
+	return s.source
+}
+
+// Release stops the source of a key if nobody else uses it.
+func (r *Registry[K, S, L]) Release(key K) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.running[key]
+	if s.users--; s.users > 0 {
+		return
+	}
+	delete(r.running, key)
+	if last, ok := s.source.Stop(); ok && r.maxAge > 0 {
+		r.idle[key] = stopped[L]{last, time.Now()}
+	}
+	r.sweep()
+}
+
+// Running returns the keys that have a running source.
+func (r *Registry[K, S, L]) Running() []K {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var keys []K
+	for key := range r.running {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// sweep forgets what is too old, and the oldest of what is too much. It needs the lock.
+func (r *Registry[K, S, L]) sweep() {
+	var oldest K
+	first := time.Now()
+	for key, s := range r.idle {
+		switch {
+		case time.Since(s.at) >= r.maxAge:
+			delete(r.idle, key)
+		case s.at.Before(first):
+			oldest, first = key, s.at
+		}
+	}
+	if len(r.idle) > MaxIdle {
+		delete(r.idle, oldest)
+	}
+}
