@@ -56,8 +56,8 @@ var layers = map[string][]string{
 	"internal/registry":             {"clientv3", "health", "internal/pause"},
 	"resolver/static":               {"balancer"},
 	"resolver/dns":                  {"balancer", "internal/pause"},
-	"resolver/etcd":                 {"clientv3", "retry", "balancer", "internal/registry", "internal/pause", "resolver/internal/feed", "resolver/internal/lastgood"},
-	"resolver/internal/feed":        {},
+	"resolver/etcd":                 {"clientv3", "retry", "balancer", "internal/registry", "internal/pause", "resolver/internal/news", "resolver/internal/lastgood"},
+	"resolver/internal/news":        {},
 	"resolver/internal/lastgood":    {},
 }
 

@@ -12,8 +12,8 @@ import (
 
 	_ "github.com/quorate/quorate/balancer/policies"
 	"github.com/quorate/quorate/internal/registry"
-	"github.com/quorate/quorate/resolver/internal/feed"
 	"github.com/quorate/quorate/resolver/internal/lastgood"
+	"github.com/quorate/quorate/resolver/internal/news"
 )
 
 func change(i, revision int) registry.Change {
@@ -52,7 +52,7 @@ func whenComplete(length int, done func()) func(gresolver.State) {
 
 func newTestSource() *source {
 	return &source{
-		Feed: feed.New(feed.News{}), service: "svc", log: zap.NewNop(), cancel: func() {}, dirty: make(chan struct{}, 1),
+		Feed: news.New(news.State{}), service: "svc", log: zap.NewNop(), cancel: func() {}, dirty: make(chan struct{}, 1),
 		listing: listing{byAddress: map[string][]*entry{}}, guard: lastgood.Guard[gresolver.Endpoint]{Key: address, Delay: defaultMassRemovalDelay},
 	}
 }

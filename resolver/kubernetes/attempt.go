@@ -27,7 +27,7 @@ func (f *feed) attempt(ctx context.Context) (verb string, err error) {
 		// long the pauses have become meanwhile.
 		f.known.version = ""
 	}
-	if !f.listFirst {
+	if !f.listFirst.Load() {
 		return "watch", f.watchList(ctx)
 	}
 	if err := f.list(ctx); err != nil {

@@ -10,7 +10,9 @@ const (
 	// attempt at once.
 	firstPause = 100 * time.Millisecond
 	growth     = 1.6
-	jitter     = 0.2
+	// jitter is large, so that what began together, as all do when an API server goes away,
+	// does not come back together.
+	jitter = 0.5
 	// longestUnreachable bounds the pauses while no connection can be made: the attempts cost
 	// no API server anything, and one that is back is to be used soon.
 	longestUnreachable = time.Second

@@ -1,11 +1,16 @@
 package kubernetes
 
 import (
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/resolver/internal/lastgood"
 )
+
+// maxListAge is how long the last list of a service is kept after its last channel closed or
+// went idle: long enough for channels that go idle after half an hour, as they do by default.
+const maxListAge = time.Hour
 
 // builder makes resolvers, and shares a feed among those of one service.
 type builder struct {
@@ -13,10 +18,9 @@ type builder struct {
 	namespace string
 	here      place
 	longest   time.Duration
+	removal   time.Duration // Config.MassRemovalDelay
 	links     *links
-
-	mu    sync.Mutex
-	feeds map[serviceKey]*feed
+	feeds     *lastgood.Registry[serviceKey, *feed, memory]
 }
 
 var _ resolver.AuthorityOverrider = (*builder)(nil)
@@ -24,12 +28,25 @@ var _ resolver.AuthorityOverrider = (*builder)(nil)
 // NewBuilder returns a resolver of Kubernetes services, for grpc.WithResolvers. It reads
 // configuration and certificates, and connects to nothing: the first channel does, and the
 // last one that closes or becomes idle ends what is left. All channels of a Builder share its
-// connection, and those to the same service one watch.
+// connection, and those to the same service one watch. For an hour after the last channel to a
+// service its list is kept: the next one gets it if the API server does not answer within 0.3 s.
 //
 // It fails if the configuration is invalid, or if REST is nil and the API server cannot be
 // found.
 func NewBuilder(cfg Config) (resolver.Builder, error) {
 	return newBuilder(cfg, here(), defaultTiming())
+}
+
+// RegisterInCluster registers a resolver with the zero Config in gRPC, for all channels of
+// the program. Call it before the first channel is made. With another Config, give what
+// NewBuilder returns to grpc.WithResolvers, or to resolver.Register.
+func RegisterInCluster() error {
+	b, err := NewBuilder(Config{})
+	if err != nil {
+		return err
+	}
+	resolver.Register(b)
+	return nil
 }
 
 func newBuilder(cfg Config, around surroundings, t timing) (*builder, error) {
@@ -46,8 +63,11 @@ func newBuilder(cfg Config, around surroundings, t timing) (*builder, error) {
 	}
 	return &builder{
 		scheme: cfg.Scheme, namespace: cfg.Namespace,
-		here: place{zone: cfg.Zone, node: cfg.Node}, longest: cfg.MaxBackoff,
-		links: l, feeds: make(map[serviceKey]*feed),
+		here: place{zone: cfg.Zone, node: cfg.Node}, longest: cfg.MaxBackoff, removal: cfg.MassRemovalDelay,
+		links: l,
+		feeds: lastgood.NewRegistry(maxListAge, func(service serviceKey, last memory, _ bool) *feed {
+			return startFeed(service, l, cfg.MaxBackoff, last)
+		}),
 	}, nil
 }
 
@@ -71,31 +91,4 @@ func (b *builder) Build(t resolver.Target, cc resolver.ClientConn, _ resolver.Bu
 		return nil, err
 	}
 	return startResolver(b, d, cc), nil
-}
-
-// follow returns the feed of a service. It has to be left.
-func (b *builder) follow(service serviceKey) *feed {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	f := b.feeds[service]
-	if f == nil {
-		f = startFeed(service, b.links, b.longest)
-		b.feeds[service] = f
-	}
-	f.users++
-	return f
-}
-
-// leave ends a feed with its last user.
-func (b *builder) leave(f *feed) {
-	b.mu.Lock()
-	f.users--
-	last := f.users == 0
-	if last {
-		delete(b.feeds, f.service)
-	}
-	b.mu.Unlock()
-	if last {
-		f.stop()
-	}
 }

@@ -18,6 +18,9 @@ const (
 	// them. It bounds how long a change waits after a role has been granted; a thousand clients
 	// make 200 cheap requests a second meanwhile.
 	DefaultMaxBackoff = 5 * time.Second
+
+	// DefaultMassRemovalDelay is that of resolver/dns.
+	DefaultMassRemovalDelay = 15 * time.Second
 )
 
 // Config says where the API server is and how its answers are used. The zero value is right
@@ -58,10 +61,16 @@ type Config struct {
 
 	// MaxBackoff is the longest pause between two requests to an API server that refuses them
 	// or fails. Pauses begin at none, then 100 ms, and grow by 1.6 each, and each is made
-	// shorter by up to 20 % at random. While no connection can be made they are at most a
+	// shorter by up to 50 % at random. While no connection can be made they are at most a
 	// second. A Retry-After of the API server is respected beyond it, up to 30 s. If it is
 	// zero, it is DefaultMaxBackoff; the least is 100 ms.
 	MaxBackoff time.Duration
+
+	// MassRemovalDelay is how long endpoints stay that disappear all at once, so that fewer
+	// than half are left, or none: when the nodes look lost to the control plane, say, and are
+	// not. Time while the API server is away does not count. What is new is used at once. If it is
+	// zero, it is DefaultMassRemovalDelay; if it is negative, there is no delay.
+	MassRemovalDelay time.Duration
 }
 
 // schemes are what net/url and grpc accept, which compare them in lower case.
@@ -92,6 +101,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxBackoff == 0 {
 		c.MaxBackoff = DefaultMaxBackoff
+	}
+	if c.MassRemovalDelay == 0 {
+		c.MassRemovalDelay = DefaultMassRemovalDelay
 	}
 	return c
 }

@@ -133,14 +133,14 @@ func TestBackoff(t *testing.T) {
 		assert.LessOrEqual(t, got, high)
 	}
 	assert.Zero(t, b.pause(time.Second), "the first attempt follows at once")
-	between(time.Second, firstPause*8/10, firstPause)
-	between(time.Second, firstPause*12/10, firstPause*16/10)
+	between(time.Second, firstPause/2, firstPause)
+	between(time.Second, firstPause*8/10, firstPause*16/10)
 	for range 50 {
 		b.pause(time.Second)
 	}
-	between(time.Second, 800*time.Millisecond, time.Second)
-	between(time.Minute, 1200*time.Millisecond, 1600*time.Millisecond)
-	between(firstPause, firstPause*8/10, firstPause)
+	between(time.Second, time.Second/2, time.Second)
+	between(time.Minute, 800*time.Millisecond, 1600*time.Millisecond)
+	between(firstPause, firstPause/2, firstPause)
 	b.reset()
 	assert.Zero(t, b.pause(time.Second))
 }

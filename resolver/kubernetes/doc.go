@@ -42,7 +42,7 @@
 // are ready, or where nothing is said; if there are none, those that are terminating and
 // still serving, as kube-proxy does. Hints are followed if Config.Zone or Config.Node is set.
 // The order is that of the addresses; a list that is equal to the last one is not published
-// again.
+// again. [Zone], [Node] and [Pod] tell where an endpoint runs.
 //
 // If there are no endpoints, an empty list is published and the reason reported: no slices,
 // no endpoints, none ready, no such port. Calls fail with it, at codes.Unavailable, unless
@@ -79,13 +79,16 @@
 //   - Permissions that are lost show when the current watch ends: the API server lets open
 //     ones go on.
 //
+// Endpoints that disappear all at once stay for Config.MassRemovalDelay.
+//
 // When a channel closes or becomes idle, its resolver ends, with all connections and
-// goroutines, also if the API server does not answer. When it wakes, a new one begins.
+// goroutines, also if the API server does not answer. When it wakes, a new one begins, with the
+// last list if the API server does not answer within 0.3 s.
 //
 // # From kuberesolver
 //
 //	kuberesolver                          here
-//	RegisterInCluster()                   NewBuilder(Config{}), grpc.WithResolvers
+//	RegisterInCluster()                   the same, and an error
 //	RegisterInClusterWithSchema("k8s")    NewBuilder(Config{Scheme: "k8s"}), grpc.WithResolvers
 //	NewBuilder(client, "kubernetes")      NewBuilder(Config{REST: restConfig})
 //	NewInsecureK8sClient(url)             Config{REST: &rest.Config{Host: url}}

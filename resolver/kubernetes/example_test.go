@@ -108,3 +108,10 @@ func Example_forbidden() {
 	// Unavailable
 	// kubernetes: no permission to watch endpointslices.discovery.k8s.io for service "users" in namespace "shop": grant the verb "watch" on apiGroup "discovery.k8s.io", resource "endpointslices", by a Role in namespace "shop": endpointslices.discovery.k8s.io is forbidden: User "system:serviceaccount:default:client" cannot watch resource "endpointslices" in API group "discovery.k8s.io" in the namespace "shop"
 }
+
+// In a pod, once at the start of a program whose frameworks make the channels.
+func ExampleRegisterInCluster() {
+	if err := kubernetes.RegisterInCluster(); err != nil {
+		fmt.Println("not in a cluster, and no kubeconfig")
+	}
+}

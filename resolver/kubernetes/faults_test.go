@@ -10,6 +10,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/resolver"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -278,7 +281,7 @@ func TestCloseWhileServerHangs(t *testing.T) {
 	case <-time.After(patience):
 		require.Fail(t, "Close waits for a server that hangs")
 	}
-	assert.Empty(t, b.feeds)
+	assert.Empty(t, b.feeds.Running())
 }
 
 func TestSilentWatchIsMadeAgain(t *testing.T) {
@@ -395,4 +398,52 @@ func TestHTTP1(t *testing.T) {
 func TestHTTP2(t *testing.T) {
 	server, _ := followed(t, quick())
 	assert.Equal(t, "HTTP/2.0", server.Requests()[0].Protocol)
+}
+
+// A channel that wakes while the API server is away has the last list of the builder.
+func TestIdleChannelWakesWhileTheAPIServerIsAway(t *testing.T) {
+	server, one := startServer(t), startBackend(t)
+	create(t, server, slice("users", "a", one.port, one.host))
+	conn, client := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop", grpc.WithIdleTimeout(time.Second))
+	_, err := client.EmptyCall(within(t), new(testgrpc.Empty))
+	require.NoError(t, err)
+	awaitState(t, conn, connectivity.Idle)
+	server.Close()
+	_, err = client.EmptyCall(within(t), new(testgrpc.Empty))
+	require.NoError(t, err)
+}
+
+// A builder remembers that the server streams no lists.
+func TestListFirstIsRemembered(t *testing.T) {
+	server := startServer(t)
+	server.SetWatchList(fakeapiserver.WatchListRefused)
+	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
+	for round := range 3 {
+		c := newChannel()
+		r, err := b.Build(target(t, "kubernetes:///users.shop"), c, resolver.BuildOptions{})
+		require.NoError(t, err)
+		c.awaitAddresses(t, "10.0.0.1:80")
+		require.NoError(t, server.Wait(within(t), "watch", round+2))
+		r.Close()
+	}
+	assert.Equal(t, 4, server.Count("watch"), "one was refused, one followed each list")
+	assert.Equal(t, 3, server.Count("list"))
+}
+
+// All endpoints disappear at once, and come back.
+func TestMassRemovalIsDelayed(t *testing.T) {
+	server := startServer(t)
+	create(t, server, slice("users", "a", 80, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
+	b := newTestBuilder(t, Config{REST: server.RESTConfig(), MassRemovalDelay: 2 * time.Second}, quick())
+	c := newChannel()
+	build(t, b, c, "kubernetes:///users.shop")
+	c.awaitAddresses(t, "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
+	began := time.Now()
+	_, err := server.Update(slice("users", "a", 80, "10.0.0.9"))
+	require.NoError(t, err)
+	c.awaitAddresses(t, "10.0.0.9:80", "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
+	c.awaitError(t, 0, "most endpoints of service \"users\" in namespace \"shop\" are gone at once; they stay in use for 2s")
+	c.awaitAddresses(t, "10.0.0.9:80")
+	assert.GreaterOrEqual(t, time.Since(began), 2*time.Second)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/grpclog"
@@ -16,6 +17,7 @@ var logger = grpclog.Component("kubernetes-resolver")
 // view is what a feed knows. It is not changed once it is published.
 type view struct {
 	listed bool                         // slices are all there are, or were when err began
+	stale  bool                         // slices are from before this feed began
 	slices []*discoveryv1.EndpointSlice // by name
 	err    error                        // why they may be out of date, nil if they are not
 }
@@ -27,21 +29,23 @@ type feed struct {
 	timing  timing
 	longest time.Duration // of the pauses between attempts
 
+	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{}
-	users  int // guarded by builder.mu
+
+	listFirst atomic.Bool // the server does not stream lists
 
 	mu      sync.Mutex
+	last    []*discoveryv1.EndpointSlice // of the last feed of the service
 	view    view
 	changed chan struct{} // closed and replaced with each view
 
 	// What follows belongs to run.
-	known     *inventory
-	listFirst bool // the server does not stream lists
-	link      *link
-	pauses    backoff
-	steady    bool // the current attempt has been of use
-	outage    outage
+	known  *inventory
+	link   *link
+	pauses backoff
+	steady bool // the current attempt has been of use
+	outage outage
 }
 
 // outage is the time in which attempts fail.
@@ -50,21 +54,50 @@ type outage struct {
 	logged bool
 }
 
-func startFeed(service serviceKey, l *links, longest time.Duration) *feed {
+// memory is what the next feed of a service begins with.
+type memory struct {
+	slices    []*discoveryv1.EndpointSlice
+	listFirst bool
+}
+
+// staleAfter is how long channels that open or wake up wait for the API server before they get
+// the last list of the service.
+const staleAfter = 300 * time.Millisecond
+
+var errUnanswered = errors.New("kubernetes: the API server has not answered yet")
+
+func startFeed(service serviceKey, l *links, longest time.Duration, last memory) *feed {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &feed{
 		service: service, links: l, timing: l.timing, longest: longest,
-		cancel: cancel, done: make(chan struct{}), changed: make(chan struct{}),
-		known: newInventory(),
+		ctx: ctx, cancel: cancel, done: make(chan struct{}), changed: make(chan struct{}),
+		known: newInventory(), last: last.slices,
+	}
+	f.listFirst.Store(last.listFirst)
+	if len(last.slices) > 0 {
+		time.AfterFunc(staleAfter, f.useStale)
 	}
 	go f.run(ctx)
 	return f
 }
 
-// stop ends the feed, and returns when nothing of it is left.
-func (f *feed) stop() {
+// useStale publishes the last list if there is nothing yet.
+func (f *feed) useStale() {
+	f.update(func(v *view) {
+		if !v.listed && v.err == nil {
+			*v = view{listed: true, stale: true, slices: f.last, err: errUnanswered}
+		}
+	})
+}
+
+// Stop implements lastgood.Source.
+func (f *feed) Stop() (memory, bool) {
 	f.cancel()
-	<-f.done
+	v, _ := f.look()
+	if !v.listed {
+		v.slices = f.last
+	}
+	return memory{v.slices, f.listFirst.Load()}, true
 }
 
 // look returns the current view, and a channel that is closed when there is another one.
@@ -118,7 +151,7 @@ func (f *feed) judge(verb string, err error) time.Duration {
 		f.known.version = ""
 		return pause
 	case errors.Is(err, errNoWatchList):
-		f.listFirst = true
+		f.listFirst.Store(true)
 		return 0
 	case errors.Is(err, errSilent):
 		// Not a failure yet. What was missed, if anything, is seen by listing anew.
@@ -127,7 +160,7 @@ func (f *feed) judge(verb string, err error) time.Duration {
 		return pause
 	}
 	if verb == "list" && code(err) == http.StatusForbidden {
-		f.listFirst = false // only the verb watch is granted: the server may stream lists by now
+		f.listFirst.Store(false) // only the verb watch is granted: the server may stream lists by now
 	}
 	if !refused(err) {
 		f.unlink(true)
@@ -145,7 +178,12 @@ func (f *feed) fail(err error) {
 		f.outage.logged = true
 		logger.Warningf("%v; attempts go on", err)
 	}
-	f.update(func(v *view) { v.err = err })
+	f.update(func(v *view) {
+		if !v.listed && len(f.last) > 0 {
+			v.listed, v.stale, v.slices = true, true, f.last
+		}
+		v.err = err
+	})
 }
 
 // succeed publishes that the view is complete and up to date.

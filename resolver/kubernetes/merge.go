@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"google.golang.org/grpc/attributes"
 	"google.golang.org/grpc/resolver"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,7 @@ import (
 type resolution struct {
 	endpoints []resolver.Endpoint // sorted, each backend once
 	empty     error               // why there are none, nil if there are some
+	gone      error               // why some of them are used that are gone, nil if none are
 	doubt     string              // what may be wrong with the target, empty if nothing
 }
 
@@ -36,6 +38,7 @@ type entry struct {
 	address netAddress
 	ready   bool
 	leaving bool // serving its last calls: serving and terminating
+	home    home
 	hints   *discoveryv1.EndpointHints
 }
 
@@ -104,7 +107,7 @@ func newEntry(e *discoveryv1.Endpoint, first string, address netAddress) entry {
 	if e.TargetRef != nil && e.TargetRef.UID != "" {
 		of = backendKey{uid: e.TargetRef.UID}
 	}
-	return entry{backend: of, address: address, ready: ready, leaving: !ready && serving && terminating, hints: e.Hints}
+	return entry{backend: of, address: address, ready: ready, leaving: !ready && serving && terminating, home: homeOf(e), hints: e.Hints}
 }
 
 // available returns the entries that are ready and true, or if there are none those that
@@ -145,18 +148,11 @@ func group(entries []entry) []resolver.Endpoint {
 		if !known {
 			at = len(endpoints)
 			index[e.backend] = at
-			endpoints = append(endpoints, resolver.Endpoint{})
+			endpoints = append(endpoints, resolver.Endpoint{Attributes: attributes.New(homeKey{}, e.home)})
 		}
 		endpoints[at].Addresses = append(endpoints[at].Addresses, resolver.Address{Addr: e.address.String()})
 	}
 	return endpoints
-}
-
-// sameEndpoints reports whether two lists have the same addresses in the same order.
-func sameEndpoints(a, b []resolver.Endpoint) bool {
-	return slices.EqualFunc(a, b, func(x, y resolver.Endpoint) bool {
-		return slices.EqualFunc(x.Addresses, y.Addresses, func(p, q resolver.Address) bool { return p.Addr == q.Addr })
-	})
 }
 
 // whyEmpty says what is missing.

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate/quorate/resolver/internal/news"
 )
 
 // pod changes an endpoint into that of a pod.
@@ -58,7 +60,7 @@ func TestResolveOrderDoesNotDependOnSlices(t *testing.T) {
 	one, two := slice("users", "a", 80, "10.0.0.3", "10.0.0.1"), slice("users", "b", 80, "10.0.0.2")
 	x := resolve([]*discoveryv1.EndpointSlice{one, two}, named(port{}), place{})
 	y := resolve([]*discoveryv1.EndpointSlice{two, one}, named(port{}), place{})
-	assert.True(t, sameEndpoints(x.endpoints, y.endpoints))
+	assert.True(t, news.Equal(x.endpoints, y.endpoints))
 	assert.Len(t, x.endpoints, 3)
 }
 
@@ -300,4 +302,16 @@ func TestResolveNames(t *testing.T) {
 	s.AddressType = discoveryv1.AddressTypeFQDN
 	got := resolve([]*discoveryv1.EndpointSlice{s}, named(port{}), place{})
 	assert.Equal(t, [][]string{{"10.0.0.1:80"}, {"[fd00::1]:80"}, {"a.example:80"}, {"b.example:80"}}, backends(got.endpoints))
+}
+
+func TestResolveTellsWhereEndpointsRun(t *testing.T) {
+	s := slice("users", "a", 80, "10.0.0.1", "10.0.0.2")
+	s.Endpoints[0].Zone, s.Endpoints[0].NodeName = ptr("eu-a"), ptr("n1")
+	s.Endpoints[0].TargetRef = &corev1.ObjectReference{Kind: "Pod", Name: "users-1", UID: "u1"}
+	before := resolve([]*discoveryv1.EndpointSlice{s}, named(port{}), place{}).endpoints
+	assert.Equal(t, []string{"eu-a", "n1", "users-1"}, []string{Zone(before[0]), Node(before[0]), Pod(before[0])})
+	assert.Equal(t, []string{"", "", ""}, []string{Zone(before[1]), Node(before[1]), Pod(before[1])})
+	s.Endpoints[0].Zone = ptr("eu-b")
+	after := resolve([]*discoveryv1.EndpointSlice{s}, named(port{}), place{}).endpoints
+	assert.False(t, news.Equal(before, after), "the channel is told")
 }

@@ -1,13 +1,19 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/resolver/internal/lastgood"
+	"github.com/quorate/quorate/resolver/internal/news"
 )
 
 // channelResolver gives one channel what the feed of its service knows.
@@ -18,8 +24,11 @@ type channelResolver struct {
 	cc          resolver.ClientConn
 	cancel      context.CancelFunc
 	done        chan struct{}
+	once        sync.Once
 
 	// What follows belongs to run.
+	guard    lastgood.Guard[resolver.Endpoint]
+	stale    bool                // the guard has seen no list but an old one
 	last     []resolver.Endpoint // what the channel accepted
 	listed   bool                // last is something, and be it empty
 	reported string              // the text of the last error that the channel was told
@@ -30,8 +39,9 @@ type channelResolver struct {
 func startResolver(b *builder, d destination, cc resolver.ClientConn) *channelResolver {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &channelResolver{
-		builder: b, feed: b.follow(d.service), destination: d, cc: cc,
+		builder: b, feed: b.feeds.Acquire(d.service), destination: d, cc: cc,
 		cancel: cancel, done: make(chan struct{}),
+		guard: lastgood.Guard[resolver.Endpoint]{Key: firstAddress, Delay: b.removal},
 	}
 	go r.run(ctx)
 	return r
@@ -45,7 +55,10 @@ func (r *channelResolver) ResolveNow(resolver.ResolveNowOptions) {}
 func (r *channelResolver) Close() {
 	r.cancel()
 	<-r.done
-	r.builder.leave(r.feed)
+	r.once.Do(func() { r.builder.feeds.Release(r.destination.service) })
+	if r.feed.ctx.Err() != nil {
+		<-r.feed.done
+	}
 }
 
 func (r *channelResolver) run(ctx context.Context) {
@@ -53,12 +66,14 @@ func (r *channelResolver) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		v, changed := r.feed.look()
 		began := time.Now()
-		accepted := r.give(v)
+		accepted, again := r.give(v)
 		// A list of a hundred thousand endpoints takes a tenth of a second. When changes come
 		// all the time, no more than half of it is spent on them.
 		wait(ctx, min(time.Since(began), longestRest), nil)
-		if accepted {
+		if accepted && again.IsZero() {
 			wait(ctx, never, changed)
+		} else if accepted {
+			wait(ctx, time.Until(again), changed)
 		} else {
 			wait(ctx, max(r.pauses.pause(r.builder.longest), firstPause), changed)
 		}
@@ -83,22 +98,46 @@ func wait(ctx context.Context, d time.Duration, changed <-chan struct{}) {
 }
 
 // give tells the channel what is new in a view. It returns false if the channel did not
-// accept it, and is to be told again.
-func (r *channelResolver) give(v view) bool {
+// accept it, and is to be told again; and when it is to be told again although nothing
+// changes, the zero time for never.
+func (r *channelResolver) give(v view) (accepted bool, again time.Time) {
 	if !v.listed {
 		r.report(v.err)
-		return true
+		return true, time.Time{}
 	}
 	now := resolve(v.slices, r.destination, r.builder.here)
+	kept := r.keep(v, now.endpoints)
+	if len(kept.Endpoints) > 0 {
+		now.endpoints = append(now.endpoints, kept.Endpoints...)
+		now.empty = nil
+		now.gone = fmt.Errorf("kubernetes: most endpoints of %v are gone at once; they stay in use for %v", r.destination.service, r.builder.removal)
+	}
 	r.log(now)
-	accepted := r.publish(now)
+	accepted = r.publish(now)
 	r.report(complaint(now, v.err))
-	return accepted
+	return accepted, kept.Due
 }
+
+// keep returns the endpoints that stay although they are gone.
+func (r *channelResolver) keep(v view, endpoints []resolver.Endpoint) lastgood.Kept[resolver.Endpoint] {
+	now := time.Now()
+	if v.err != nil {
+		r.guard.Suspend(now)
+	}
+	if r.stale && !v.stale { // much may have changed meanwhile
+		r.guard = lastgood.Guard[resolver.Endpoint]{Key: firstAddress, Delay: r.builder.removal}
+	}
+	r.stale = v.stale
+	kept := r.guard.Update(now, endpoints, 0)
+	slices.SortFunc(kept.Endpoints, func(a, b resolver.Endpoint) int { return cmp.Compare(firstAddress(a), firstAddress(b)) })
+	return kept
+}
+
+func firstAddress(e resolver.Endpoint) string { return e.Addresses[0].Addr }
 
 // publish gives the channel a list that differs from the last one.
 func (r *channelResolver) publish(now resolution) (accepted bool) {
-	if r.listed && sameEndpoints(r.last, now.endpoints) {
+	if r.listed && news.Equal(r.last, now.endpoints) {
 		return true
 	}
 	err := r.cc.UpdateState(resolver.State{Endpoints: now.endpoints})
@@ -120,6 +159,8 @@ func complaint(now resolution, outdated error) error {
 		return fmt.Errorf("%w (last known; since then: %w)", now.empty, outdated)
 	case now.empty != nil:
 		return now.empty
+	case now.gone != nil && outdated == nil:
+		return now.gone
 	case outdated != nil:
 		return fmt.Errorf("the last known endpoints stay in use: %w", outdated)
 	}
@@ -135,6 +176,9 @@ func (r *channelResolver) log(now resolution) {
 		logger.Warning(now.empty)
 	case now.empty == nil && r.logged.empty != nil:
 		logger.Infof("kubernetes: %v has endpoints", r.destination.service)
+	}
+	if now.gone != nil && r.logged.gone == nil {
+		logger.Warning(now.gone)
 	}
 	if now.doubt != "" && now.doubt != r.logged.doubt {
 		logger.Warningf("kubernetes: %s", now.doubt)

@@ -113,7 +113,7 @@ func underScript(t *testing.T, s script, test func(t *testing.T, c *channel)) {
 // underScriptWith does so with a channel that takes some time for each list.
 func underScriptWith(t *testing.T, s script, cost time.Duration, test func(t *testing.T, c *channel)) {
 	t.Helper()
-	config := Config{REST: &rest.Config{Host: "https://scripted", Transport: s}}
+	config := Config{MassRemovalDelay: -1, REST: &rest.Config{Host: "https://scripted", Transport: s}}
 	around := nowhere(t)
 	synctest.Test(t, func(t *testing.T) {
 		b, err := newBuilder(config, around, defaultTiming())

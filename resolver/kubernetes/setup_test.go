@@ -66,6 +66,9 @@ func newTestBuilder(t *testing.T, cfg Config, tm timing) *builder {
 	if cfg.MaxBackoff == 0 {
 		cfg.MaxBackoff = 300 * time.Millisecond
 	}
+	if cfg.MassRemovalDelay == 0 {
+		cfg.MassRemovalDelay = -1
+	}
 	b, err := newBuilder(cfg, nowhere(t), tm)
 	require.NoError(t, err)
 	return b

@@ -1,7 +1,7 @@
-// Package feed tells gRPC channels what a source knows of their target. A source has one
-// Feed, and each channel a goroutine that tells it the latest News, so that a channel which is
+// Package news tells gRPC channels what a source knows of their target. A source has one
+// Feed, and each channel a goroutine that tells it the latest State, so that a channel which is
 // slow to take a list keeps nobody else waiting.
-package feed
+package news
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/resolver"
 )
 
-// News is what a source knows. Its fields are not changed once it is published.
-type News struct {
+// State is what a source knows. Its fields are not changed once it is published.
+type State struct {
 	Endpoints []resolver.Endpoint
 	// Listed says that Endpoints are known, be there none.
 	Listed bool
@@ -28,22 +28,22 @@ type Problem struct{ Text string }
 // Feed has the latest news of a source, for all who want them.
 type Feed struct {
 	mu      sync.Mutex
-	latest  News
+	latest  State
 	changed chan struct{} // closed by what comes after latest
 }
 
 // New returns a feed with its first news.
-func New(n News) *Feed { return &Feed{latest: n, changed: make(chan struct{})} }
+func New(n State) *Feed { return &Feed{latest: n, changed: make(chan struct{})} }
 
 // Read returns the latest news, and what is closed when they are not the latest any more.
-func (f *Feed) Read() (News, <-chan struct{}) {
+func (f *Feed) Read() (State, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.latest, f.changed
 }
 
 // Publish replaces the latest news.
-func (f *Feed) Publish(n News) {
+func (f *Feed) Publish(n State) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.latest = n
@@ -96,13 +96,13 @@ func wait(ctx context.Context, d time.Duration, changed <-chan struct{}) {
 // teller knows what a channel was told.
 type teller struct {
 	cc    resolver.ClientConn
-	last  News
+	last  State
 	retry time.Duration // after which the list is told again, 0 if the channel accepted it
 }
 
 // tell tells what is new. An empty list is told, so that connections end, and then its problem,
 // so that calls fail with the reason.
-func (t *teller) tell(n News) {
+func (t *teller) tell(n State) {
 	same := t.last.Listed == n.Listed && Equal(t.last.Endpoints, n.Endpoints)
 	if n.Listed && (!same || t.retry > 0) {
 		err := t.cc.UpdateState(resolver.State{Endpoints: n.Endpoints})

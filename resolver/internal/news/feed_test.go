@@ -1,4 +1,4 @@
-package feed
+package news
 
 import (
 	"context"
@@ -84,7 +84,7 @@ func tell(t *testing.T, f *Feed, cc gresolver.ClientConn) (stop func()) {
 func TestTellingAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cc := &picky{refusals: 12}
-		f := New(News{Endpoints: one("a"), Listed: true})
+		f := New(State{Endpoints: one("a"), Listed: true})
 		defer tell(t, f, cc)()
 		synctest.Wait()
 		time.Sleep(time.Hour)
@@ -101,12 +101,12 @@ func TestTellingAgain(t *testing.T) {
 func TestTellingAnotherList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cc := &picky{refusals: 1}
-		f := New(News{Endpoints: one("a"), Listed: true})
+		f := New(State{Endpoints: one("a"), Listed: true})
 		defer tell(t, f, cc)()
 		synctest.Wait()
-		f.Publish(News{Endpoints: one("b"), Listed: true})
+		f.Publish(State{Endpoints: one("b"), Listed: true})
 		synctest.Wait()
-		f.Publish(News{Endpoints: one("b"), Listed: true})
+		f.Publish(State{Endpoints: one("b"), Listed: true})
 		time.Sleep(time.Hour)
 		require.Len(t, cc.took(), 2)
 	})
@@ -115,11 +115,11 @@ func TestTellingAnotherList(t *testing.T) {
 func TestTellingEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cc := &picky{refusals: 100}
-		f := New(News{Endpoints: one("a"), Listed: true})
+		f := New(State{Endpoints: one("a"), Listed: true})
 		stop := tell(t, f, cc)
 		synctest.Wait()
 		stop()
-		f.Publish(News{Endpoints: one("b"), Listed: true, Problem: &Problem{"away"}})
+		f.Publish(State{Endpoints: one("b"), Listed: true, Problem: &Problem{"away"}})
 		time.Sleep(time.Hour)
 		require.Len(t, cc.took(), 1)
 		require.Empty(t, cc.reported())
@@ -130,14 +130,14 @@ func TestTellingEndsWithTheContext(t *testing.T) {
 func TestTellingNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cc := &picky{refusals: 100}
-		f := New(News{})
+		f := New(State{})
 		defer tell(t, f, cc)()
 		synctest.Wait()
 		require.Empty(t, cc.took(), "nothing is known yet")
 		none := &Problem{"none is registered"}
-		f.Publish(News{Listed: true, Problem: none})
+		f.Publish(State{Listed: true, Problem: none})
 		synctest.Wait()
-		f.Publish(News{Listed: true, Problem: none})
+		f.Publish(State{Listed: true, Problem: none})
 		time.Sleep(time.Hour)
 		require.Len(t, cc.took(), 1)
 		require.Equal(t, []string{"none is registered"}, cc.reported())
@@ -148,10 +148,10 @@ func TestTellingNothing(t *testing.T) {
 func TestTellingASlowChannel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cc := &picky{pause: 10 * time.Millisecond}
-		f := New(News{})
+		f := New(State{})
 		defer tell(t, f, cc)()
 		for i := range 1000 {
-			f.Publish(News{Endpoints: one(strconv.Itoa(i)), Listed: true})
+			f.Publish(State{Endpoints: one(strconv.Itoa(i)), Listed: true})
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Second)
