@@ -31,6 +31,7 @@ type Endpoint struct {
 	// unwanted says that the strategy wants no connection to the endpoint.
 	unwanted atomic.Bool
 	weight   atomic.Uint32 // 0 for the default
+	priority atomic.Uint32
 
 	running  atomic.Int64 // calls in flight
 	latency  latencies

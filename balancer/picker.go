@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"cmp"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -229,19 +230,21 @@ func (e *Endpoint) usable() *[classes]balancer.SubConn {
 	return scs
 }
 
-// best returns the endpoints of the best rank that there is.
+// best returns the endpoints of the best rank that there is, and of these those of the best
+// priority.
 func best(eps []*Endpoint, n need) []*Endpoint {
 	var kept []*Endpoint
-	lowest := 0
+	lowest, first := 0, uint32(0)
 	for _, ep := range eps {
-		r := ep.rank(n)
-		if len(kept) > 0 && r > lowest {
+		r, priority := ep.rank(n), ep.priority.Load()
+		worse := cmp.Or(cmp.Compare(r, lowest), cmp.Compare(priority, first))
+		if len(kept) > 0 && worse > 0 {
 			continue
 		}
-		if len(kept) > 0 && r < lowest {
+		if len(kept) > 0 && worse < 0 {
 			kept = nil
 		}
-		kept, lowest = append(kept, ep), r
+		kept, lowest, first = append(kept, ep), r, priority
 	}
 	return kept
 }

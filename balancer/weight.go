@@ -40,6 +40,26 @@ func WeightOf(ep resolver.Endpoint) uint32 {
 	return min(uint32(w), MaxWeight)
 }
 
+type priorityKey struct{}
+
+// String names the attribute in gRPC's log.
+func (priorityKey) String() string { return "quorate.priority" }
+
+// SetPriority returns the endpoint with a priority, which resolvers set: 0, the default, is the
+// best. Of the endpoints that serve a call equally well, the policy uses those of the best
+// priority, with every strategy. The others are connected and take the calls while none of these
+// serves as well, or is connected.
+func SetPriority(ep resolver.Endpoint, priority uint32) resolver.Endpoint {
+	ep.Attributes = ep.Attributes.WithValue(priorityKey{}, priority)
+	return ep
+}
+
+// PriorityOf returns the priority that an endpoint was given.
+func PriorityOf(ep resolver.Endpoint) uint32 {
+	priority, _ := ep.Attributes.Value(priorityKey{}).(uint32)
+	return priority
+}
+
 // Weight returns the endpoint's weight, from 1 to [MaxWeight].
 func (e *Endpoint) Weight() uint32 { return max(e.weight.Load(), DefaultWeight) }
 
@@ -55,13 +75,14 @@ func (e *Endpoint) Weighted() bool {
 	return e.policy.weighted.Load()
 }
 
-// weigh takes in the weights that the resolver gives. It needs the lock, and the endpoints
+// weigh takes in the weights and priorities that the resolver gives. It needs the lock, and the endpoints
 // in the order of eps.
 func (p *policy) weigh(eps []resolver.Endpoint) {
 	weighted := false
 	for i, ep := range p.endpoints {
 		weight := WeightOf(eps[i])
 		ep.weight.Store(weight)
+		ep.priority.Store(PriorityOf(eps[i]))
 		weighted = weighted || weight != WeightOf(eps[0])
 	}
 	p.weighted.Store(weighted)

@@ -3,6 +3,7 @@ package balancer_test
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -45,5 +46,53 @@ func TestCallsFollowWeights(t *testing.T) {
 		for _, s := range servers {
 			assert.EqualValues(t, 1, s.conns.Load(), "connections")
 		}
+	})
+}
+
+// Calls go to the endpoints of the best priority of which one works.
+func TestCallsFollowPriorities(t *testing.T) {
+	inBubble(t, 4, func(t *testing.T, servers []*server) {
+		c := connect(t, roundRobin, servers)
+		state := c.state(servers...)
+		for i, priority := range []uint32{20, 10, 10, 5} {
+			state.Endpoints[i] = balancer.SetPriority(state.Endpoints[i], priority)
+			require.Equal(t, priority, balancer.PriorityOf(state.Endpoints[i]))
+		}
+		c.resolver.UpdateState(state)
+		c.warm()
+		serve := func(want ...int) {
+			t.Helper()
+			synctest.Wait()
+			before := make([]int64, len(servers))
+			for i, s := range servers {
+				before[i] = s.calls.Load()
+			}
+			for range 20 {
+				require.NoError(t, c.read().err)
+			}
+			var served []int
+			for i, s := range servers {
+				if s.calls.Load() > before[i] {
+					served = append(served, i)
+				}
+			}
+			require.Equal(t, want, served)
+		}
+		serve(3)
+		servers[3].kill()
+		serve(1, 2)
+		servers[1].kill()
+		serve(2)
+		servers[2].kill()
+		serve(0)
+		servers[1].restart()
+		time.Sleep(time.Minute) // reconnected, and probed
+		serve(1)
+		// A change of priorities alone keeps the connections.
+		conns := servers[0].conns.Load()
+		state.Endpoints[0] = balancer.SetPriority(state.Endpoints[0], 0)
+		c.resolver.UpdateState(state)
+		serve(0)
+		require.Equal(t, conns, servers[0].conns.Load())
 	})
 }
