@@ -54,11 +54,11 @@ var layers = map[string][]string{
 	"clientv3/snapshot":             {"clientv3", "endpoint"},
 	"clientv3/yaml":                 {"clientv3"},
 	"internal/registry":             {"clientv3", "health", "internal/pause"},
-	"resolver/static":               {"balancer"},
-	"resolver/dns":                  {"balancer", "internal/pause"},
-	"resolver/etcd":                 {"clientv3", "retry", "balancer", "internal/registry", "internal/pause", "resolver/internal/news", "resolver/internal/lastgood"},
-	"resolver/internal/news":        {},
 	"resolver/internal/lastgood":    {},
+	"resolver/internal/news":        {},
+	"resolver/static":               {"balancer"},
+	"resolver/dns":                  {"balancer", "internal/pause", "resolver/internal/lastgood"},
+	"resolver/etcd":                 {"clientv3", "retry", "balancer", "internal/registry", "internal/pause", "resolver/internal/news", "resolver/internal/lastgood"},
 }
 
 // dependencies lists every module that is compiled into a program which uses

@@ -16,7 +16,7 @@ const (
 // Guard delays the removal of endpoints that a source probably left out by mistake:
 //
 //   - Fewer than half of the endpoints are left, or none: what disappeared stays until it was
-//     missing for Delay. What disappeared one by one within Delay is counted together.
+//     missing for Delay. What disappears one by one within Delay counts together.
 //   - The source names a part of a larger list each time (with a Window): three endpoints or
 //     more, as many as before, but other ones, and some of them are back. What is missing stays
 //     until it was missing for Window. It stays for Delay until the first are back.
@@ -39,6 +39,7 @@ type Guard[E any] struct {
 type missing[E any] struct {
 	endpoint E
 	since    time.Time
+	of       int           // how many were listed before
 	delay    time.Duration // the removal's, if it is one of many
 	window   time.Duration // the removal's, if the source rotates
 	exchange bool          // as many others came in its place
@@ -55,8 +56,8 @@ type Kept[E any] struct {
 }
 
 // Update takes the list that the source names now and returns what is to stay beside it.
-// validity is for how long the source repeats its answer without looking, 0 if it does not: what
-// it says again within that time confirms nothing.
+// validity is for how long the source repeats its answer without looking, 0 if it does not. That
+// there is nothing is not confirmed within that time, and Window is at least 30 of it.
 func (g *Guard[E]) Update(now time.Time, list []E, validity time.Duration) Kept[E] {
 	next := make(map[string]E, len(list))
 	for _, e := range list {
@@ -75,8 +76,8 @@ func (g *Guard[E]) Update(now time.Time, list []E, validity time.Duration) Kept[
 		if _, ok := next[key]; ok {
 			continue
 		}
-		m := missing[E]{endpoint: e, since: now, exchange: exchange || rotating}
-		if g.Delay > 0 {
+		m := missing[E]{endpoint: e, since: now, of: len(g.listed), exchange: exchange || rotating}
+		if m.delay = max(g.Delay, 0); len(next) == 0 && g.Delay > 0 {
 			m.delay = max(g.Delay, validity)
 		}
 		if g.Window > 0 {
@@ -93,16 +94,16 @@ func (g *Guard[E]) Update(now time.Time, list []E, validity time.Duration) Kept[
 
 // keep decides about what is missing, and forgets what is missing for long.
 func (g *Guard[E]) keep(now time.Time, rotating bool) Kept[E] {
-	recent := 0
+	most := 0 // listed within the delay
 	for key, m := range g.missing {
 		age := now.Sub(m.since)
 		if age < m.delay {
-			recent++
+			most = max(most, m.of)
 		} else if age >= m.window || !m.exchange {
 			delete(g.missing, key)
 		}
 	}
-	kept := Kept[E]{Mass: !rotating && len(g.listed) < recent}
+	kept := Kept[E]{Mass: !rotating && 2*len(g.listed) < most}
 	for key, m := range g.missing {
 		limit := m.delay
 		if rotating && m.exchange {

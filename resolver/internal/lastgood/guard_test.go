@@ -27,23 +27,35 @@ func TestGuard(t *testing.T) {
 		mass bool
 	}
 	for name, steps := range map[string][]step{
-		"fewer are removed at once":   {{0, "abcd", "", false}, {5, "ab", "", false}, {25, "b", "", false}},
-		"too many stay":               {{0, "abcd", "", false}, {5, "d", "abc", true}, {19, "d", "abc", true}, {20, "d", "", false}},
-		"all stay":                    {{0, "ab", "", false}, {5, "", "ab", true}, {20, "", "", false}},
-		"the first answer is nothing": {{0, "", "", false}, {1, "a", "", false}},
-		"they come back":              {{0, "abcd", "", false}, {5, "", "abcd", true}, {10, "abcd", "", false}, {25, "abc", "", false}},
-		"some come back":              {{0, "abcd", "", false}, {5, "", "abcd", true}, {10, "ab", "", false}},
-		"new ones do not wait":        {{0, "abcd", "", false}, {5, "e", "abcd", true}, {20, "e", "", false}},
-		"all are replaced":            {{0, "abcd", "", false}, {5, "efgh", "", false}},
-		"a single one is replaced":    {{0, "a", "", false}, {5, "b", "", false}},
+		"fewer are removed at once":           {{0, "abcd", "", false}, {5, "ab", "", false}, {25, "b", "", false}},
+		"too many stay":                       {{0, "abcd", "", false}, {5, "d", "abc", true}, {19, "d", "abc", true}, {20, "d", "", false}},
+		"all stay":                            {{0, "ab", "", false}, {5, "", "ab", true}, {20, "", "", false}},
+		"the first answer is nothing":         {{0, "", "", false}, {1, "a", "", false}},
+		"they come back":                      {{0, "abcd", "", false}, {5, "", "abcd", true}, {10, "abcd", "", false}, {25, "abc", "", false}},
+		"some come back":                      {{0, "abcd", "", false}, {5, "", "abcd", true}, {10, "ab", "", false}},
+		"new ones do not wait":                {{0, "abcd", "", false}, {5, "e", "abcd", true}, {20, "e", "", false}},
+		"all are replaced":                    {{0, "abcd", "", false}, {5, "efgh", "", false}},
+		"all are replaced, and then one goes": {{0, "abcd", "", false}, {5, "efgh", "", false}, {6, "efg", "", false}},
+		"a single one is replaced":            {{0, "a", "", false}, {5, "b", "", false}},
 		"one by one": {
-			{0, "abcdef", "", false}, {1, "bcdef", "", false}, {2, "cdef", "", false}, {3, "def", "", false},
-			{4, "ef", "abcd", true}, {15, "ef", "abcd", true}, {16, "ef", "bcd", true}, {17, "ef", "", false},
+			{0, "abcdef", "", false},
+			{1, "bcdef", "", false},
+			{2, "cdef", "", false},
+			{3, "def", "", false},
+			{4, "ef", "abcd", true},
+			{15, "ef", "abcd", true},
+			{16, "ef", "bcd", true},
+			{17, "ef", "", false},
 		},
 		"slowly": {{0, "abcdef", "", false}, {16, "bcdef", "", false}, {32, "cdef", "", false}, {48, "def", "", false}, {64, "ef", "", false}},
 		"the time without a source does not count": {
-			{0, "ab", "", false}, {5, "", "ab", true}, {10, "away", "", false}, {600, "away", "", false},
-			{601, "", "ab", true}, {614, "", "ab", true}, {615, "", "", false},
+			{0, "ab", "", false},
+			{5, "", "ab", true},
+			{10, "away", "", false},
+			{600, "away", "", false},
+			{601, "", "ab", true},
+			{614, "", "ab", true},
+			{615, "", "", false},
 		},
 		"what was removed before the source was away is not put back": {
 			{0, "abcdef", "", false}, {5, "bcdef", "", false}, {6, "away", "", false}, {7, "f", "bcde", true},
@@ -133,7 +145,7 @@ func TestGuardUnitesPartsOfAList(t *testing.T) {
 			assert.Equal(t, c.all, lookUp())
 			// There is nothing: that is no part.
 			g.Update(now, nil, 0)
-			assert.Empty(t, g.Update(now.Add(max(15*time.Second, c.ttl)), nil, 0).Endpoints)
+			assert.Empty(t, g.Update(now.Add(15*time.Second), nil, 0).Endpoints)
 		})
 	}
 }

@@ -75,17 +75,6 @@ func (r *Registry[K, S, L]) Release(key K) {
 	r.sweep()
 }
 
-// Running returns the keys that have a running source.
-func (r *Registry[K, S, L]) Running() []K {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var keys []K
-	for key := range r.running {
-		keys = append(keys, key)
-	}
-	return keys
-}
-
 // sweep forgets what is too old, and the oldest of what is too much. It needs the lock.
 func (r *Registry[K, S, L]) sweep() {
 	var oldest K
