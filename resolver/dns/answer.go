@@ -33,9 +33,11 @@ func (b backend) compare(o backend) int {
 // answer is what a lookup found, in a stable order.
 type answer struct {
 	backends []backend
-	ttl      time.Duration // unknownTTL if it is not known
+	ttl      time.Duration // of there being nothing if there are no backends; unknownTTL if it is not known
 	// lacks is the family whose addresses could not be looked up, FamilyAuto if none.
 	lacks Family
+	name  string // as in known
+	moved bool   // the name that was known before has no records now
 }
 
 // addresses is what was found of one host.

@@ -18,20 +18,15 @@ var logger = grpclog.Component("quorate-dns")
 //
 // The error names the field of cfg that is wrong.
 func NewBuilder(cfg Config) (resolver.Builder, error) {
-	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
+	c, err := newClient(cfg)
+	if err != nil {
 		return nil, err
 	}
-	server := ""
-	if cfg.Server != "" {
-		server, _ = parseServer(cfg.Server) // validate has looked
-	}
-	return &builder{cfg: cfg, server: server, registry: newRegistry(cfg)}, nil
+	return &builder{client: c, registry: newRegistry(c)}, nil
 }
 
 type builder struct {
-	cfg      Config
-	server   string
+	client   *client
 	registry *registry
 }
 
@@ -40,7 +35,7 @@ var (
 	_ resolver.AuthorityOverrider = (*builder)(nil)
 )
 
-func (b *builder) Scheme() string { return b.cfg.Scheme }
+func (b *builder) Scheme() string { return b.client.Scheme }
 
 // OverrideAuthority returns what gRPC would take, the target's host and port, except that it
 // is the domain for SRV records: a certificate is not for "_grpc._tcp.example.com".
@@ -54,20 +49,16 @@ func (b *builder) Build(t resolver.Target, cc resolver.ClientConn, _ resolver.Bu
 		return nil, err
 	}
 	if parsed.server == "" {
-		parsed.server = b.server
-	} else if b.cfg.Resolver != nil {
+		parsed.server = b.client.server
+	} else if b.client.Resolver != nil {
 		return nil, fmt.Errorf("dns: bad target %q: it names a DNS server, but Config.Resolver answers all lookups; leave the server out", t.String())
 	}
 	if parsed.literal.IsValid() {
 		one := []backend{{addrs: []netip.Addr{parsed.literal}}}
-		return startChannel(cc, parsed.port, newFeed(news{backends: one, listed: true}), nil, func() {}, b.schedule()), nil
+		return startChannel(cc, parsed.port, newFeed(news{backends: one, listed: true}), nil, func() {}, b.client.schedule()), nil
 	}
-	p := b.registry.acquire(parsed.question)
-	return startChannel(cc, parsed.port, p.feed, p.resolveNow, func() { b.registry.release(p) }, b.schedule()), nil
-}
-
-func (b *builder) schedule() schedule {
-	return schedule{interval: b.cfg.Interval, floor: b.cfg.MinInterval}
+	p := b.registry.Acquire(parsed.question)
+	return startChannel(cc, parsed.port, p.feed, p.resolveNow, func() { b.registry.Release(parsed.question) }, b.client.schedule()), nil
 }
 
 // endpoints is list as gRPC has it. port is that of backends that have none of their own.

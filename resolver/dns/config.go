@@ -22,9 +22,17 @@ const (
 	// DefaultTimeout bounds a lookup: resolv.conf(5) waits 5 s for one server.
 	DefaultTimeout = 5 * time.Second
 
-	// DefaultEmptyAnswers is how many answers in a row must say that there is nothing before
-	// a list of backends is given up for it.
-	DefaultEmptyAnswers = 3
+	// DefaultMassRemovalDelay is three lookups at the default interval.
+	DefaultMassRemovalDelay = 15 * time.Second
+
+	// DefaultRotationWindow is 60 answers at the default interval: if each names 8 of 24
+	// backends, one of them is missing in all with a probability of 1 in 10 ^ 10; of 3 of 24, 1
+	// in 3,000.
+	DefaultRotationWindow = 5 * time.Minute
+
+	// DefaultMaxListAge is long enough for channels that go idle after half an hour, as they do
+	// by default.
+	DefaultMaxListAge = time.Hour
 
 	// leastInterval keeps a mistaken unit from becoming a flood.
 	leastInterval = 10 * time.Millisecond
@@ -88,7 +96,7 @@ func familyOf(a netip.Addr) Family {
 }
 
 // Resolver looks names up. A *net.Resolver is one; it should have StrictErrors set, without
-// which it takes half an answer for a whole one.
+// which it takes half an answer for a whole one. (The default sees the messages, and need not.)
 //
 // Both methods must return when ctx ends. An error that is, or wraps, a *net.DNSError with
 // IsNotFound says that there is no such name or record; any other error says that nothing is
@@ -129,19 +137,32 @@ type Config struct {
 	// records and the addresses of their targets have this time each. Default 5 s.
 	Timeout time.Duration
 
-	// EmptyAnswers is how many answers in a row have to say that a name does not exist, or has
-	// no addresses, before the backends that are known are dropped. A DNS server that is just
-	// starting may say so of everything. A service that was scaled to zero is meanwhile asked
-	// for more often, as its connections are lost. Default 3. With 1, every answer is believed;
-	// the first answer always is.
-	EmptyAnswers int
+	// MassRemovalDelay is how long backends stay that disappear from the answers all at once, so
+	// that fewer than half are left, or none. A DNS server that is just starting may say that
+	// there is nothing; such an answer counts once for its TTL (RFC 2308), up to 5 minutes, as a
+	// cache says the same until then. Time without
+	// answers does not count. What is new is used at once. Default 15 s; negative: no delay.
+	MassRemovalDelay time.Duration
+
+	// RotationWindow is for how long a backend stays that is missing in answers which name a
+	// part of the backends each, as those of Consul, Route 53 and Cloud Map do. They are told by
+	// at least 3 backends, as many as before but not the same, some of which were missing
+	// before; until that is so, what an answer of as many others leaves out stays for
+	// MassRemovalDelay. With TTLs, it is at least 30 of them. Default 5 minutes; negative:
+	// answers are never united.
+	RotationWindow time.Duration
+
+	// MaxListAge is how long the last list of a name is kept after its last channel closed or
+	// went idle. The next channel begins with it if the first lookup fails, or takes more than
+	// 0.3 s. At most 1,000 names without a channel are kept. Default 1 h; negative: none.
+	MaxListAge time.Duration
 
 	// Family says which addresses are used. Default FamilyAuto.
 	Family Family
 
 	// Backups has backends of all SRV priorities published, the best first, instead of only
-	// the best that have addresses. It suits policies that take the first that works, like
-	// pick_first; others would send calls to backups all the time.
+	// the best that have addresses. The quorate_* policies (balancer.SetPriority) and pick_first
+	// use the others while none of the best works; other policies would send calls to all.
 	Backups bool
 
 	// Resolver answers all lookups; Server and targets that name a server are refused then.
@@ -175,8 +196,6 @@ func (c Config) validate() error {
 			c.MinInterval, leastInterval, c.Interval, DefaultMinInterval)
 	case c.Timeout < leastInterval:
 		return fmt.Errorf("dns: Config.Timeout is %v; it has to be at least %v, or 0 for %v", c.Timeout, leastInterval, DefaultTimeout)
-	case c.EmptyAnswers < 1:
-		return fmt.Errorf("dns: Config.EmptyAnswers is %d; it has to be positive, or 0 for %d", c.EmptyAnswers, DefaultEmptyAnswers)
 	case c.Family > FamilyBoth:
 		return fmt.Errorf("dns: Config.Family is %d, which is none of the package's constants", c.Family)
 	}
@@ -197,8 +216,14 @@ func (c Config) withDefaults() Config {
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}
-	if c.EmptyAnswers == 0 {
-		c.EmptyAnswers = DefaultEmptyAnswers
+	if c.MassRemovalDelay == 0 {
+		c.MassRemovalDelay = DefaultMassRemovalDelay
+	}
+	if c.RotationWindow == 0 {
+		c.RotationWindow = DefaultRotationWindow
+	}
+	if c.MaxListAge == 0 {
+		c.MaxListAge = DefaultMaxListAge
 	}
 	return c
 }

@@ -10,7 +10,8 @@ import (
 
 func TestConfigDefaults(t *testing.T) {
 	require.Equal(t, Config{
-		Scheme: "dns", Interval: 5 * time.Second, MinInterval: time.Second, Timeout: 5 * time.Second, EmptyAnswers: 3,
+		Scheme: "dns", Interval: 5 * time.Second, MinInterval: time.Second, Timeout: 5 * time.Second,
+		MassRemovalDelay: 15 * time.Second, RotationWindow: 5 * time.Minute, MaxListAge: time.Hour,
 	}, Config{}.withDefaults())
 	require.Equal(t, 200*time.Millisecond, Config{Interval: 200 * time.Millisecond}.withDefaults().MinInterval)
 	require.Equal(t, "dns", newBuilder(t, Config{}).Scheme())
@@ -31,7 +32,6 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		{Config{MinInterval: 6 * time.Second}, `dns: Config.MinInterval is 6s; it has to be at least 10ms and at most Interval (5s), or 0 for 1s`},
 		{Config{MinInterval: time.Millisecond}, `dns: Config.MinInterval is 1ms; it has to be at least 10ms and at most Interval (5s), or 0 for 1s`},
 		{Config{Timeout: -1}, `dns: Config.Timeout is -1ns; it has to be at least 10ms, or 0 for 5s`},
-		{Config{EmptyAnswers: -1}, `dns: Config.EmptyAnswers is -1; it has to be positive, or 0 for 3`},
 		{Config{Family: 9}, `dns: Config.Family is 9, which is none of the package's constants`},
 	} {
 		_, err := NewBuilder(c.cfg)

@@ -3,7 +3,9 @@ package dns
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"net"
+	"os"
 	"runtime"
 	"time"
 )
@@ -22,59 +24,74 @@ func goKnowsNames() bool {
 	return true
 }
 
-// resolverFor returns what answers a question, and what is learnt from its messages, nil if
-// they are not seen. They serve one lookup: package net lets lookups of the same name by
-// one resolver share their messages.
-func (c Config) resolverFor(server string) (Resolver, *tap) {
+var errPassedOver = errors.New("the DNS server does not answer, and another one does")
+
+// resolverFor returns what answers a question, and a tap, of which nothing flows if the messages
+// are not seen. They serve one lookup: package net lets lookups of the same name by one resolver
+// share their messages.
+func (c *client) resolverFor(server string) (Resolver, *tap) {
+	t := newTap()
 	switch {
 	case c.Resolver != nil:
-		return c.Resolver, nil
+		return c.Resolver, t
 	case server == "" && !goKnowsNames():
-		return net.DefaultResolver, nil
+		return net.DefaultResolver, t
 	}
-	t := newTap()
-	patience := c.Timeout / serversTried
-	dialer := &net.Dialer{Timeout: patience}
 	return &net.Resolver{
 		PreferGo: true,
-		// Without it, a query for IPv6 addresses that fails would make those known disappear,
-		// and one for a search domain that fails would lead to another domain's host.
-		StrictErrors: true,
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			if server != "" {
 				address = server
 			}
-			conn, err := dialer.DialContext(ctx, network, address)
-			if err != nil {
-				return nil, err
-			}
-			return tapConn(ctx, conn, t, time.Now().Add(patience)), nil
+			return c.dial(ctx, network, address, t)
 		},
 	}, t
+}
+
+// dial returns a connection for one query.
+func (c *client) dial(ctx context.Context, network, address string, t *tap) (net.Conn, error) {
+	server := network + " " + address
+	if c.servers.passOver(server) {
+		return nil, errPassedOver
+	}
+	deadline := time.Now().Add(c.Timeout / serversTried)
+	conn, err := (&net.Dialer{Deadline: deadline}).DialContext(ctx, network, address)
+	if err != nil {
+		if timedOut(err) {
+			c.servers.wasSilent(server)
+		}
+		return nil, err
+	}
+	tapped := &tappedConn{Conn: conn, tap: t, servers: &c.servers, server: server, deadline: deadline}
+	// Package net sets ctx's deadline, but would wait for it when the lookup is given up.
+	tapped.release = context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			_ = conn.Close()
+		}
+	})
+	if packets, ok := conn.(net.PacketConn); ok {
+		tapped.packets = true
+		return tappedPackets{tapped, packets}, nil
+	}
+	return tapped, nil
+}
+
+func timedOut(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // tappedConn carries one query and its reply.
 type tappedConn struct {
 	net.Conn
 	tap      *tap
-	deadline time.Time   // the latest
-	release  func() bool // of what closes the connection when the lookup is given up
-	query    []byte      // without TCP's prefix
-	pending  []byte      // what was read of a reply over TCP
+	servers  *servers
+	server   string
+	deadline time.Time // the latest
+	release  func() bool
+	query    query
+	pending  []byte // what was read of a reply over TCP, after its two bytes of length
 	packets  bool
-}
-
-// tapConn returns conn with tap on it. Package net expects that what carries packets says
-// so by being a net.PacketConn. A lookup that is given up closes it; package net would wait
-// for the reply.
-func tapConn(ctx context.Context, conn net.Conn, t *tap, deadline time.Time) net.Conn {
-	c := &tappedConn{Conn: conn, tap: t, deadline: deadline}
-	c.release = context.AfterFunc(ctx, func() { _ = conn.Close() })
-	if packets, ok := conn.(net.PacketConn); ok {
-		c.packets = true
-		return tappedPackets{c, packets}
-	}
-	return c
 }
 
 // SetDeadline keeps to what one server is allowed to take.
@@ -90,33 +107,28 @@ func (c *tappedConn) Write(b []byte) (int, error) {
 	if !c.packets && len(b) >= 2 {
 		message = b[2:]
 	}
-	c.query = append([]byte(nil), message...)
+	c.query = c.tap.asks(message)
 	return c.Conn.Write(b)
 }
 
 func (c *tappedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	message := b[:n]
+	if !c.packets {
+		c.pending = append(c.pending, message...)
+		if len(c.pending) < 2 || len(c.pending) < 2+int(binary.BigEndian.Uint16(c.pending)) {
+			message = nil
+		} else {
+			message = c.pending[2:]
+		}
+	}
 	switch {
-	case n == 0:
-	case c.packets:
-		c.tap.observe(c.query, b[:n])
-	default:
-		c.pending = append(c.pending, b[:n]...)
-		c.stream()
+	case len(message) > 0 && c.tap.observe(c.query, message):
+		c.servers.answered(c.server)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.servers.wasSilent(c.server)
 	}
 	return n, err
-}
-
-// stream looks for a whole message in what was read: two bytes are its length.
-func (c *tappedConn) stream() {
-	for len(c.pending) >= 2 {
-		end := 2 + int(binary.BigEndian.Uint16(c.pending))
-		if len(c.pending) < end {
-			return
-		}
-		c.tap.observe(c.query, c.pending[2:end])
-		c.pending = c.pending[end:]
-	}
 }
 
 func (c *tappedConn) Close() error {
@@ -124,7 +136,8 @@ func (c *tappedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// tappedPackets is a tappedConn that carries packets.
+// tappedPackets is a tappedConn that carries packets. Package net expects that it is a
+// net.PacketConn then.
 type tappedPackets struct {
 	*tappedConn
 	packets net.PacketConn

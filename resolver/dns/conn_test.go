@@ -113,14 +113,20 @@ func (s *wireServer) answer(b []byte, tcp bool) []byte {
 	return out
 }
 
-func (s *wireServer) config() Config { return Config{Server: s.addr}.withDefaults() }
+func (s *wireServer) client(t *testing.T, cfg Config) *client {
+	t.Helper()
+	cfg.Server = s.addr
+	c, err := newClient(cfg)
+	require.NoError(t, err)
+	return c
+}
 
 func (s *wireServer) ask(t *testing.T, q question, before ...backend) (answer, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	q.server = s.addr
-	return s.config().ask(ctx, q, before)
+	return s.client(t, Config{}).ask(ctx, q, known{backends: before})
 }
 
 func header(name string, ttl uint32) dnsmessage.ResourceHeader {
@@ -255,6 +261,79 @@ func TestAddressesThatComeAlong(t *testing.T) {
 	require.Equal(t, 9*time.Second, a.ttl)
 }
 
+// What a server leaves out of the addresses that come along, for want of space, is looked up: the
+// list does not change with it.
+func TestAddressesThatComeAlongInPart(t *testing.T) {
+	var mu sync.Mutex
+	replies := 0
+	s := startWireServer(t, func(q dnsmessage.Question, _ bool) *dnsmessage.Message {
+		mu.Lock()
+		defer mu.Unlock()
+		name := q.Name.String()
+		switch q.Type {
+		case dnsmessage.TypeSRV:
+			replies++
+			m := &dnsmessage.Message{Answers: []dnsmessage.Resource{service(name, "a.test.", 1, 1), service(name, "b.test.", 2, 1)}}
+			m.Additionals = []dnsmessage.Resource{
+				addr("a.test.", "10.0.0.1", 1), addr("b.test.", "10.0.0.2", 1), addr("b.test.", "2001:db8::2", 1), addr("a.test.", "2001:db8::1", 1),
+			}[replies%3:]
+			return m
+		case dnsmessage.TypeA:
+			return &dnsmessage.Message{Answers: []dnsmessage.Resource{addr(name, map[string]string{"a.test.": "10.0.0.1", "b.test.": "10.0.0.2"}[name], 1)}}
+		default:
+			return &dnsmessage.Message{Answers: []dnsmessage.Resource{addr(name, map[string]string{"a.test.": "2001:db8::1", "b.test.": "2001:db8::2"}[name], 1)}}
+		}
+	})
+	b := newBuilder(t, Config{Server: s.addr, Interval: 10 * time.Millisecond})
+	r, cc := open(t, b, "dns:///_grpc._tcp.test.")
+	defer r.Close()
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return replies >= 20
+	}, patience, time.Millisecond)
+	lists, _ := cc.told()
+	require.Equal(t, "10.0.0.1:1,[2001:db8::1]:1 10.0.0.2:2,[2001:db8::2]:2", lists[len(lists)-1])
+	require.LessOrEqual(t, len(lists), 3, "an address that came along for the first time is new: %v", lists)
+}
+
+// A cache repeats for the TTL of the SOA record that there is nothing: that is one answer.
+func TestNegativeTTL(t *testing.T) {
+	const ttl = 3
+	var mu sync.Mutex
+	var gone time.Time
+	soa := dnsmessage.Resource{Header: header("test.", ttl), Body: &dnsmessage.SOAResource{
+		NS: dnsmessage.MustNewName("ns.test."), MBox: dnsmessage.MustNewName("h.test."), MinTTL: 60,
+	}}
+	ns := dnsmessage.Resource{Header: header("test.", 1), Body: &dnsmessage.NSResource{NS: dnsmessage.MustNewName("ns.test.")}}
+	s := startWireServer(t, func(q dnsmessage.Question, _ bool) *dnsmessage.Message {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case !gone.IsZero():
+			return &dnsmessage.Message{Header: dnsmessage.Header{RCode: dnsmessage.RCodeNameError}, Authorities: []dnsmessage.Resource{ns, soa}}
+		case q.Type == dnsmessage.TypeA:
+			return &dnsmessage.Message{Answers: []dnsmessage.Resource{addr(q.Name.String(), "10.0.0.1", 1)}}
+		}
+		return &dnsmessage.Message{Authorities: []dnsmessage.Resource{soa}}
+	})
+	b := newBuilder(t, Config{Server: s.addr, Interval: 20 * time.Millisecond, MassRemovalDelay: 100 * time.Millisecond})
+	r, cc := open(t, b, "dns:///plain.test.:80")
+	defer r.Close()
+	require.Eventually(t, func() bool { l, _ := cc.told(); return len(l) == 1 }, patience, time.Millisecond)
+	mu.Lock()
+	gone = time.Now()
+	mu.Unlock()
+	require.Eventually(t, func() bool { l, _ := cc.told(); return len(l) == 2 }, patience, time.Millisecond)
+	require.GreaterOrEqual(t, time.Since(gone), ttl*time.Second)
+	lists, _ := cc.told()
+	require.Equal(t, []string{"10.0.0.1:80", ""}, lists)
+
+	a, err := s.ask(t, question{name: "plain.test."})
+	require.True(t, isNone(err))
+	require.Equal(t, ttl*time.Second, a.ttl)
+}
+
 // A family that cannot be looked up is missed only if addresses of it are known.
 func TestHalfAnAnswer(t *testing.T) {
 	var mu sync.Mutex
@@ -335,9 +414,8 @@ func TestSilentServer(t *testing.T) {
 	require.Empty(t, lists)
 	require.Empty(t, errs)
 
-	short := s.config()
-	short.Timeout = 300 * time.Millisecond
-	_, err := short.ask(t.Context(), question{server: s.addr, name: "silent.test."}, nil)
+	short := s.client(t, Config{Timeout: 300 * time.Millisecond})
+	_, err := short.ask(t.Context(), question{server: s.addr, name: "silent.test."}, known{})
 	require.EqualError(t, &problem{explain(question{server: s.addr, name: "silent.test."}, short.Timeout, err)},
 		`dns: looking up the addresses of "silent.test.": no answer within 300ms (DNS server `+s.addr+`)`)
 }
@@ -345,9 +423,7 @@ func TestSilentServer(t *testing.T) {
 // The first server of resolv.conf(5) may be silent for good.
 func TestQueryTakesAThirdOfTheTimeout(t *testing.T) {
 	s := startWireServer(t, func(dnsmessage.Question, bool) *dnsmessage.Message { return nil })
-	cfg := s.config()
-	cfg.Timeout = 3 * time.Second
-	r, _ := cfg.resolverFor(s.addr)
+	r, _ := s.client(t, Config{Timeout: 3 * time.Second}).resolverFor(s.addr)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	conn, err := r.(*net.Resolver).Dial(ctx, "udp", "192.0.2.1:53")

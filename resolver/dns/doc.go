@@ -9,7 +9,8 @@
 //
 // gRPC's own resolver looks up again only when a connection is lost, and at most every 30 s,
 // so that a client does not see new backends for as long as the old ones work. It stays as it
-// is for channels without the Builder: nothing is registered and no setting is changed.
+// is for channels without the Builder: nothing is registered and no setting is changed. Where a
+// framework takes no dial options, resolver.Register(builder) is for all channels of the process.
 //
 // # Targets
 //
@@ -19,6 +20,7 @@
 //	dns:///10.1.2.3:port              no lookup
 //	dns:///[2001:db8::1]:port         no lookup
 //	dns:///_grpc._tcp.domain          SRV records: names and ports of backends
+//	dns:///billing.service.consul?srv SRV records of a name without these labels
 //	dns://server/…, dns://server:53/… any of these, asked of one DNS server
 //
 // A name that begins with two labels with underscores is one of SRV records, and takes no
@@ -26,8 +28,11 @@
 // headless service. The authority of the calls, which certificates are checked against, is
 // what follows these labels, never a name from a record: records can be forged.
 //
-// Names are completed and looked up as Go does it: with the search domains, ndots and servers
-// of resolv.conf(5), and with hosts(5). In a pod of Kubernetes, which has "ndots:5" and three
+// Go's own resolver completes names and looks them up: with the search domains, ndots and servers
+// of resolv.conf(5), which it reads again when it changes, and with hosts(5). A server that is silent
+// for a third of Config.Timeout is passed over for 30 s while another one answers. A search
+// domain that is not answered for is passed over, unless the name was found there before: it may
+// be another one's elsewhere. In a pod of Kubernetes, which has "ndots:5" and three
 // search domains, it pays to end a full name with a dot, svc.ns.svc.cluster.local.:port: a
 // lookup is two queries then instead of eight. Service configs in TXT records are not read.
 //
@@ -42,10 +47,14 @@
 // Each address of a name is a backend. Where a name has both IPv4 and IPv6 addresses, nothing
 // says which belong together, and one family is used, see FamilyAuto; one of each is one
 // backend with two addresses. The target of an SRV record is one backend with all of its
-// addresses. Of the SRV records, those of the best priority that have addresses are used, see
-// Config.Backups; their weights are those of package balancer, whose policies heed them. If the
-// DNS server sends the addresses along with the SRV records, as CoreDNS does, one lookup
-// suffices; otherwise each target is looked up as well, eight at a time.
+// addresses. Of the SRV records, those of the best priority that have addresses are used; with
+// Config.Backups all are, and the quorate_* policies fail over to the next priority and back.
+// Their weights and priorities are those of package balancer. If the DNS server sends the addresses
+// along with the SRV records, as CoreDNS does, one lookup suffices; a target of which it leaves out
+// an address that is known, or all, is looked up as well, eight at a time.
+//
+// Consul, Route 53 and Cloud Map name a part of the backends in each answer. Such answers are
+// recognized and united, see Config.RotationWindow.
 //
 // Backends are sorted. What has not changed is not published again, so that connections to
 // backends that stay are left alone.
@@ -59,8 +68,9 @@
 // says nothing about that. A TTL that is longer does not delay the next lookup. Where gRPC asks for a lookup, because a
 // connection was lost, there is one at once, but at most one per MinInterval and name.
 //
-// Lookups end with the last channel of a name, also when it goes idle. One that wakes within
-// the interval continues with the answer that there was.
+// Lookups end with the last channel of a name, also when it goes idle. One that opens or wakes
+// within the interval continues with the answer that there was; later, up to Config.MaxListAge,
+// it begins with the last list if the first lookup fails or takes more than 0.3 s, and is told so.
 //
 // # Faults
 //
@@ -69,15 +79,17 @@
 // that begins and one when it ends. Attempts are made after 1, 2, 4 s and then every interval. Without a list,
 // calls fail with the reason, unless they wait for ready.
 //
-// If only the query for IPv4 or for IPv6 addresses fails, addresses of that family that are
-// known stay for three such answers; without any, the others are used.
+// If only the query for IPv4 or for IPv6 addresses fails, the list stays for
+// Config.MassRemovalDelay if it has addresses of that family; then, or otherwise, the other
+// family's are used.
 //
 // An answer that a name does not exist, or has no addresses, is believed if there was no list
-// before. Otherwise it has to come three times in a row (Config.EmptyAnswers), as a DNS server
-// that has just started, and knows nothing yet, says so too; the price is that a service that
-// was scaled to zero keeps failing connections for at most three intervals, usually less, since
-// each lost connection causes a lookup. Then the empty list is published, connections are
-// closed, and calls fail with the reason.
+// before. Otherwise it is doubted, like one that leaves fewer than half of the backends, and like a
+// name that is now found in another search domain only: a DNS server that has just started, and
+// knows nothing yet, says so too. The backends stay for Config.MassRemovalDelay, 15 s, if the
+// answers keep saying so; new ones are used beside them. The price is that a service that was scaled to
+// zero keeps failing connections for that long. Then the shorter list is published; if it is
+// empty, connections are closed, and calls fail with the reason.
 //
 // # etcd
 //

@@ -83,10 +83,10 @@ func FollowEtcd(ctx context.Context, domain string, cfg EtcdConfig, client Endpo
 
 // discovery is that of one cluster.
 type discovery struct {
-	EtcdConfig
-	server   string
-	domain   string
-	schedule schedule
+	*client
+	domain     string
+	suffix     string // of the services' names
+	secureOnly bool
 }
 
 type discovered struct {
@@ -95,22 +95,19 @@ type discovered struct {
 }
 
 func newDiscovery(domain string, cfg EtcdConfig) (*discovery, error) {
-	cfg.Config = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
+	c, err := newClient(cfg.Config)
+	if err != nil {
 		return nil, err
 	}
 	if err := checkName(domain); err != nil {
 		return nil, fmt.Errorf("dns: domain of the etcd cluster: %w", err)
 	}
+	d := &discovery{client: c, domain: domain, secureOnly: cfg.SecureOnly}
 	if cfg.ServiceName != "" {
 		if err := checkName(cfg.ServiceName); err != nil || strings.Contains(cfg.ServiceName, ".") {
 			return nil, fmt.Errorf("dns: EtcdConfig.ServiceName is %q; it has to be letters, digits and '-'", cfg.ServiceName)
 		}
-		cfg.ServiceName = "-" + cfg.ServiceName
-	}
-	d := &discovery{EtcdConfig: cfg, domain: domain, schedule: schedule{interval: cfg.Interval, floor: cfg.MinInterval}}
-	if cfg.Server != "" {
-		d.server, _ = parseServer(cfg.Server) // validate has looked
+		d.suffix = "-" + cfg.ServiceName
 	}
 	return d, nil
 }
@@ -120,13 +117,13 @@ func (d *discovery) look(ctx context.Context) (discovered, error) {
 	found := discovered{ttl: unknownTTL}
 	var nothing error
 	kinds := []struct{ service, scheme string }{{etcdSecure, "https"}, {etcdPlaintext, "http"}}
-	if d.SecureOnly {
+	if d.secureOnly {
 		kinds = kinds[:1]
 	}
 	for _, kind := range kinds {
 		l := d.newLookup(d.server)
-		records, err := l.records(ctx, kind.service+d.ServiceName, "tcp", d.domain)
-		q := question{server: d.server, name: "_" + kind.service + d.ServiceName + "._tcp." + d.domain, srv: true}
+		records, err := l.records(ctx, kind.service+d.suffix, "tcp", d.domain, "")
+		q := question{server: d.server, name: "_" + kind.service + d.suffix + "._tcp." + d.domain, srv: true}
 		switch {
 		case ctx.Err() != nil:
 			return discovered{}, ctx.Err()
@@ -136,7 +133,7 @@ func (d *discovery) look(ctx context.Context) (discovered, error) {
 		case err != nil:
 			return discovered{}, &lookupError{explain(q, d.Timeout, err), err}
 		}
-		found.ttl = min(found.ttl, l.tap.validity())
+		found.ttl = min(found.ttl, l.seen.validity())
 		found.endpoints = append(found.endpoints, urls(kind.scheme, records)...)
 	}
 	if len(found.endpoints) == 0 {
@@ -193,13 +190,13 @@ func (d *discovery) follow(ctx context.Context, client EndpointSetter) error {
 				set = found.endpoints
 				client.SetEndpoints(slices.Clone(set)...)
 			}
-			failed, wait = 0, d.schedule.afterAnswer(found.ttl)
+			failed, wait = 0, d.schedule().afterAnswer(found.ttl)
 		default:
 			if problem == nil {
 				logger.Warningf("%v (the client keeps the endpoints that it has)", err)
 			}
 			failed++
-			wait = d.schedule.afterFailure(failed)
+			wait = d.schedule().afterFailure(failed)
 		}
 		problem = err
 		if err := pause.For(ctx, wait); err != nil {

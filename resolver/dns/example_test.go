@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 
+	_ "github.com/quorate/quorate/balancer/policies"
 	"github.com/quorate/quorate/resolver/dns"
 )
 
@@ -28,7 +29,9 @@ func (z zone) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, erro
 }
 
 func (z zone) LookupSRV(_ context.Context, service, proto, name string) (string, []*net.SRV, error) {
-	name = "_" + service + "._" + proto + "." + name
+	if service != "" {
+		name = "_" + service + "._" + proto + "." + name
+	}
 	if records, ok := z.srvs[name]; ok {
 		return name, records, nil
 	}
@@ -72,6 +75,41 @@ func ExampleNewBuilder() {
 		grpc.WithResolvers(builder),
 		grpc.WithNoProxy(),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		panic(err)
+	}
+	defer conn.Close()
+	_, err = testgrpc.NewTestServiceClient(conn).EmptyCall(context.Background(), &testgrpc.Empty{})
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// The SRV records of a plain name have a primary, where nothing listens, and a backup.
+func ExampleConfig_backups() {
+	port, stop := startGreeter()
+	defer stop()
+
+	names, err := dns.NewBuilder(dns.Config{
+		Backups: true,
+		Resolver: zone{
+			addrs: map[string][]netip.Addr{
+				"primary.test.": {netip.MustParseAddr("127.0.0.9")},
+				"backup.test.":  {netip.MustParseAddr("127.0.0.1")},
+			},
+			srvs: map[string][]*net.SRV{"billing.service.consul": {
+				{Target: "primary.test.", Port: 1, Priority: 1},
+				{Target: "backup.test.", Port: uint16(port), Priority: 2},
+			}},
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	conn, err := grpc.NewClient("dns:///billing.service.consul?srv",
+		grpc.WithResolvers(names),
+		grpc.WithNoProxy(),
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"quorate_round_robin":{}}]}`),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		panic(err)

@@ -50,10 +50,10 @@ func FuzzTap(f *testing.F) {
 	f.Add(reply)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		tap := newTap()
-		tap.observe(asked, b)
+		tap.observe(tap.asks(asked), b)
 		require.GreaterOrEqual(t, int64(tap.validity()), int64(0))
-		tap.gluedTo("b.test.")
-		tap.wasRefused()
-		tap.onlyFamily()
+		_ = tap.open("")
+		tap.denies("_a._tcp.test.")
+		tap.lacks()
 	})
 }

@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
 )
-
-var errRefused = errors.New("the DNS server refused to answer")
 
 // none returns the error for what has no records.
 func none(name, kind string) error {
@@ -23,82 +20,98 @@ func isNone(err error) bool {
 	return errors.As(err, &d) && d.IsNotFound
 }
 
-// lookup is the lookup of one name.
-type lookup struct {
+// client looks names up, for one Builder or discovery.
+type client struct {
 	Config
-	resolver Resolver
-	tap      *tap
+	server  string // of Config.Server, as an address
+	servers servers
 }
 
-func (c Config) newLookup(server string) *lookup {
-	l := &lookup{Config: c}
+// newClient returns the error of a field of cfg that is wrong.
+func newClient(cfg Config) (*client, error) {
+	c := &client{Config: cfg.withDefaults()}
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	if c.Server != "" {
+		c.server, _ = parseServer(c.Server) // validate has looked
+	}
+	return c, nil
+}
+
+func (c *client) schedule() schedule {
+	return schedule{interval: c.Interval, floor: c.MinInterval}
+}
+
+// lookup is the lookup of one name.
+type lookup struct {
+	*client
+	resolver Resolver
+	tap      *tap
+	seen     *seen // afterwards
+}
+
+func (c *client) newLookup(server string) *lookup {
+	l := &lookup{client: c}
 	l.resolver, l.tap = c.resolverFor(server)
 	return l
 }
 
-// ask answers a question. before is what was found the last time; targets of SRV records
-// that cannot be looked up have their addresses from it. An answer has backends; there
-// being none is an error for which isNone holds.
-func (c Config) ask(ctx context.Context, q question, before []backend) (answer, error) {
+// known is what was found the last time.
+type known struct {
+	name     string // that had the records, with its search domain; "" if that is not known
+	backends []backend
+}
+
+// ask answers a question. An answer has backends; there being none is an error for which isNone
+// holds, and the answer says for how long.
+func (c *client) ask(ctx context.Context, q question, before known) (answer, error) {
 	l := c.newLookup(q.server)
-	if !q.srv {
-		found, err := l.host(ctx, q.name)
-		return answer{backends: found.backends(c.Family), ttl: found.ttl, lacks: found.lacks}, err
+	var a answer
+	var err error
+	if q.srv {
+		a, err = l.services(ctx, q, before)
+	} else {
+		var found addresses
+		found, err = l.host(ctx, q.name, before.name)
+		a = answer{backends: found.backends(c.Family), ttl: found.ttl, lacks: found.lacks}
 	}
-	records, err := l.records(ctx, "", "", q.name)
+	a.name, a.moved = l.seen.found, l.seen.denies(before.name)
+	return a, err
+}
+
+// services looks SRV records up, and the addresses of their targets.
+func (l *lookup) services(ctx context.Context, q question, before known) (answer, error) {
+	records, err := l.records(ctx, "", "", q.name, before.name)
 	if err != nil {
-		return answer{}, err
+		return answer{ttl: l.seen.validity()}, err
 	}
-	found, err := l.targets(ctx, q.server, records, before)
-	if err == nil && !c.Backups {
-		found.backends = best(found.backends)
+	a, err := l.targets(ctx, q.server, records, before.backends)
+	if err == nil && !l.Backups {
+		a.backends = best(a.backends)
 	}
-	return found, err
+	return a, err
 }
 
-// host looks the addresses of a name up. If there are addresses of one family, and the query
-// for the other one fails, it returns those that there are.
-func (l *lookup) host(ctx context.Context, name string) (addresses, error) {
-	found, err := l.addrs(ctx, l.Family, name)
-	if err == nil {
-		return l.addresses(found, FamilyAuto), nil
-	}
-	only, ok := l.tap.onlyFamily()
-	if isNone(err) || !ok || l.Family.network() != "ip" {
-		return addresses{}, err
-	}
-	found, second := l.addrs(ctx, only, name)
-	if second != nil {
-		return addresses{}, err
-	}
-	if only == FamilyIPv4 {
-		return l.addresses(found, FamilyIPv6), nil
-	}
-	return l.addresses(found, FamilyIPv4), nil
-}
-
-func (l *lookup) addresses(found []netip.Addr, lacks Family) addresses {
-	a := newAddresses(found)
-	a.lacks, a.ttl = lacks, l.tap.validity()
-	return a
-}
-
-func (l *lookup) addrs(ctx context.Context, f Family, name string) ([]netip.Addr, error) {
+// host looks the addresses of a name up, which was known as before.
+func (l *lookup) host(ctx context.Context, name, before string) (addresses, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	found, err := l.resolver.LookupNetIP(ctx, f.network(), name)
-	switch {
-	case err == nil && len(found) == 0:
-		return nil, none(name, "address")
-	case isNone(err) && l.tap.wasRefused():
-		return nil, errRefused
+	found, err := l.resolver.LookupNetIP(ctx, l.Family.network(), name)
+	if err == nil && len(found) == 0 {
+		err = none(name, "address")
 	}
-	return found, err
+	if err = l.verify(err, before); err != nil {
+		return addresses{ttl: l.seen.validity()}, err
+	}
+	a := newAddresses(found)
+	a.lacks, a.ttl = l.seen.lacks(), l.seen.validity()
+	return a, nil
 }
 
 // records looks SRV records up: of "_service._proto.name", or of name if they are empty.
 // Records that net.LookupSRV leaves out as malformed do not spoil the others.
-func (l *lookup) records(ctx context.Context, service, proto, name string) ([]*net.SRV, error) {
+func (l *lookup) records(ctx context.Context, service, proto, name, before string) ([]*net.SRV, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
 	_, records, err := l.resolver.LookupSRV(ctx, service, proto, name)
@@ -107,23 +120,38 @@ func (l *lookup) records(ctx context.Context, service, proto, name string) ([]*n
 	})
 	switch {
 	case len(records) > 0:
-		return records, nil
+		err = nil
 	case err == nil:
-		return nil, none(name, "usable SRV")
-	case isNone(err) && l.tap.wasRefused():
-		return nil, errRefused
+		err = none(name, "usable SRV")
 	}
-	return nil, err
+	return records, l.verify(err, before)
+}
+
+// verify returns the error of a lookup, which may be nil, in view of its messages. Package net
+// passes over search domains that are not answered for. If the name was found there before, or
+// is not found in another, nothing is known.
+func (l *lookup) verify(err error, before string) error {
+	l.seen = l.tap.end()
+	var open error
+	switch {
+	case isNone(err):
+		open = l.seen.open("")
+	case err == nil && before != "" && before != l.seen.found:
+		open = l.seen.open(before)
+	}
+	if open != nil {
+		err = open
+	}
+	if err != nil && !isNone(err) {
+		l.servers.forget()
+	}
+	return err
 }
 
 // explain says in one line why a lookup failed. What changes from one attempt to the next,
 // like the port that a query was sent from, is left out, as a text that stays the same is
 // not reported again.
 func explain(q question, timeout time.Duration, err error) string {
-	what := "addresses"
-	if q.srv {
-		what = "SRV records"
-	}
 	reason, server, name := err.Error(), q.server, ""
 	var d *net.DNSError
 	if errors.As(err, &d) {
@@ -139,10 +167,10 @@ func explain(q question, timeout time.Duration, err error) string {
 		reason += " (DNS server " + server + ")"
 	}
 	if name != "" && !strings.EqualFold(strings.TrimSuffix(name, "."), strings.TrimSuffix(q.name, ".")) {
-		reason = fmt.Sprintf("%q: %s", name, reason) // the target of an SRV record
+		reason = fmt.Sprintf("%q: %s", name, reason) // with a search domain, or the target of an SRV record
 	}
 	if isNone(err) {
-		return fmt.Sprintf("%q has no %s: %s", q.name, what, reason)
+		return fmt.Sprintf("%q has no %s: %s", q.name, q.what(), reason)
 	}
-	return fmt.Sprintf("looking up the %s of %q: %s", what, q.name, reason)
+	return fmt.Sprintf("looking up the %s of %q: %s", q.what(), q.name, reason)
 }

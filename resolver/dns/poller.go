@@ -8,7 +8,12 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/resolver/internal/lastgood"
 )
+
+// staleAfter is how long channels that open or wake up wait for an answer before they get
+// the last list of the name.
+const staleAfter = 300 * time.Millisecond
 
 // news is what channels are told.
 type news struct {
@@ -44,52 +49,72 @@ func (f *feed) publish(n news) {
 	f.changed = make(chan struct{})
 }
 
+// registry has a poller for each question that a channel wants answered.
+type registry = lastgood.Registry[question, *poller, state]
+
+func newRegistry(c *client) *registry {
+	return lastgood.NewRegistry(c.MaxListAge, func(q question, last state, ok bool) *poller {
+		if !ok {
+			last = state{record: newRecord(c.Config)}
+		}
+		return startPoller(c, q, last)
+	})
+}
+
+// state is what a poller knows.
+type state struct {
+	record
+	ended time.Time // when the last lookup did
+	due   time.Time // until when its answer is used without another lookup
+}
+
 // poller asks one question, again and again, for all channels that want the answer.
 type poller struct {
 	*feed
-	cfg    Config
+	client *client
 	q      question
 	cancel context.CancelFunc
 	asked  chan struct{} // somebody wants a lookup now
 
-	users int // guarded by the registry
-
-	// What follows belongs to the goroutine.
-	record   record
-	schedule schedule
-	ended    time.Time // when the last lookup did
-
-	resting sync.Mutex
-	rest    *rest // what outlives the poller, nil unless the last answer was good
+	mu       sync.Mutex
+	state    state
+	answered bool // a lookup has ended, well or not
+	stopped  bool // nothing changes the state any more
 }
 
-// rest is a good answer that needs no new lookup yet.
-type rest struct {
-	backends   []backend
-	ended, due time.Time
-}
-
-// startPoller starts a poller with what was known, nil for nothing.
-func startPoller(cfg Config, q question, known *rest) *poller {
+// startPoller starts a poller with what the last one knew. An answer that is due for another
+// lookup is used only if that takes long, or fails.
+func startPoller(c *client, q question, last state) *poller {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &poller{
-		cfg: cfg, q: q, cancel: cancel, asked: make(chan struct{}, 1),
-		record:   record{enough: cfg.EmptyAnswers},
-		schedule: schedule{interval: cfg.Interval, floor: cfg.MinInterval},
-		rest:     known,
+	p := &poller{client: c, q: q, cancel: cancel, asked: make(chan struct{}, 1), state: last, feed: newFeed(news{})}
+	wait := time.Until(last.due)
+	switch {
+	case wait > 0:
+		p.feed = newFeed(p.news())
+	case len(last.backends) > 0:
+		p.state.stale, p.state.problem = true, nil
+		wait = time.Until(last.ended.Add(c.MinInterval))
+		time.AfterFunc(staleAfter, p.useStale)
 	}
-	var first time.Duration
-	if known != nil {
-		p.record.backends, p.record.listed, p.ended = known.backends, true, known.ended
-		first = time.Until(known.due)
-	}
-	p.feed = newFeed(p.news())
-	go p.run(ctx, first)
+	go p.run(ctx, wait)
 	return p
 }
 
+// useStale publishes the last list if there is no answer yet.
+func (p *poller) useStale() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.answered || p.stopped {
+		return
+	}
+	before := p.state.record
+	p.state.trouble(fmt.Sprintf("no answer yet about the %s of %q", p.q.what(), p.q.name))
+	p.log(before)
+	p.publish(p.news())
+}
+
 func (p *poller) news() news {
-	return news{p.record.backends, p.record.listed, p.record.problem}
+	return news{p.state.backends, p.state.listed, p.state.problem}
 }
 
 // resolveNow asks for a lookup as soon as there may be one.
@@ -100,12 +125,13 @@ func (p *poller) resolveNow() {
 	}
 }
 
-// stop ends the poller, and returns its answer if that is still good.
-func (p *poller) stop() *rest {
+// Stop implements lastgood.Source.
+func (p *poller) Stop() (last state, ok bool) {
 	p.cancel()
-	p.resting.Lock()
-	defer p.resting.Unlock()
-	return p.rest
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopped = true
+	return p.state, len(p.state.backends) > 0
 }
 
 func (p *poller) run(ctx context.Context, wait time.Duration) {
@@ -115,10 +141,6 @@ func (p *poller) run(ctx context.Context, wait time.Duration) {
 		default:
 		}
 		wait = p.poll(ctx)
-		p.ended = time.Now()
-		if ctx.Err() == nil {
-			p.remember(wait)
-		}
 	}
 }
 
@@ -134,52 +156,55 @@ func (p *poller) pause(ctx context.Context, d time.Duration) bool {
 		return ctx.Err() == nil
 	case <-p.asked:
 	}
-	return pause.For(ctx, time.Until(p.ended.Add(p.cfg.MinInterval))) == nil
+	return pause.For(ctx, time.Until(p.state.ended.Add(p.client.MinInterval))) == nil
 }
 
 // poll looks up, tells the channels, and returns when the next lookup is due.
 func (p *poller) poll(ctx context.Context) time.Duration {
-	before := p.record
-	found, err := p.cfg.ask(ctx, p.q, before.backends)
-	if ctx.Err() != nil {
+	found, err := p.client.ask(ctx, p.q, p.state.known)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped {
 		return 0
 	}
-	wait := p.schedule.afterAnswer(unknownTTL)
+	now, before, r, schedule := time.Now(), p.state.record, &p.state.record, p.client.schedule()
+	wait := schedule.afterAnswer(found.ttl)
 	switch {
 	case err == nil:
-		if p.record.answered(found, fmt.Sprintf("looking up the %v addresses of %q failed", found.lacks, p.q.name)) {
-			wait = p.schedule.afterAnswer(found.ttl)
-		}
+		r.answered(now, p.q, found)
 		if !before.listed {
-			wait = p.schedule.first(wait)
+			wait = schedule.first(wait)
 		}
 	case isNone(err):
-		p.record.empty(explain(p.q, p.cfg.Timeout, err))
+		r.empty(now, explain(p.q, p.client.Timeout, err), found.ttl)
 	default:
-		p.record.failure(explain(p.q, p.cfg.Timeout, err))
-		wait = p.schedule.afterFailure(p.record.failed)
+		r.failure(now, explain(p.q, p.client.Timeout, err))
+		wait = schedule.afterFailure(r.failed)
+	}
+	if !r.confirm.IsZero() {
+		wait = max(min(wait, r.confirm.Sub(now)), p.client.MinInterval)
+	}
+	p.answered = true
+	p.state.ended, p.state.due = now, time.Time{}
+	if r.problem == nil {
+		p.state.due = now.Add(wait)
 	}
 	p.log(before)
 	p.publish(p.news())
 	return wait
 }
 
-// log says that trouble begins, that backends are given up, and that trouble ends.
+// log says that trouble begins, that backends are given up, that trouble ends, and that answers
+// turn out to be parts of a list.
 func (p *poller) log(before record) {
-	now := &p.record
+	now := &p.state.record
 	switch {
 	case now.problem != nil && before.problem == nil, len(now.backends) == 0 && len(before.backends) > 0:
 		logger.Warning(now.problem)
 	case now.problem == nil && before.problem != nil:
 		logger.Infof("dns: %q is looked up again, with %d backends", p.q.name, len(now.backends))
 	}
-}
-
-func (p *poller) remember(wait time.Duration) {
-	p.resting.Lock()
-	defer p.resting.Unlock()
-	p.rest = nil
-	if p.record.problem == nil {
-		p.rest = &rest{p.record.backends, p.ended, p.ended.Add(wait)}
+	if now.rotating && !before.rotating {
+		logger.Infof("dns: answers about %q name a part of the backends each; they are united over %v or more", p.q.name, p.client.RotationWindow)
 	}
 }

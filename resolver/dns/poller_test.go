@@ -3,6 +3,9 @@ package dns
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -176,7 +179,7 @@ func TestFailureFromTheBeginning(t *testing.T) {
 	})
 }
 
-// That there is nothing is believed when it was said three times, and is then published.
+// That there is nothing is believed after MassRemovalDelay, and is then published.
 func TestEmptyAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
@@ -186,12 +189,12 @@ func TestEmptyAnswers(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.fails("svc", errNoSuchHost)
 		empty := `dns: "svc" has no addresses: no such host`
-		time.Sleep(8900 * time.Millisecond) // one or two answers: the third is 9 s after the first, or later
+		time.Sleep(14900 * time.Millisecond)
 		lists, errs := cc.told()
 		require.Equal(t, []string{"10.0.0.1:80"}, lists)
 		require.Equal(t, []string{empty + keeping(1)}, errs)
 
-		time.Sleep(6200 * time.Millisecond) // 15.1 s have three
+		time.Sleep(5200 * time.Millisecond) // the first was after up to 5 s
 		lists, errs = cc.told()
 		require.Equal(t, []string{"10.0.0.1:80", ""}, lists)
 		require.Equal(t, []string{empty + keeping(1), empty}, errs)
@@ -204,6 +207,31 @@ func TestEmptyAnswers(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		lists, _ = cc.told()
 		require.Equal(t, []string{"10.0.0.1:80", "", "10.0.0.2:80"}, lists)
+	})
+}
+
+// What is doubted is asked for again when the doubt ends, however long the interval is.
+func TestMassRemovalIsConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		s.has("svc", "10.0.0.1", "10.0.0.2", "10.0.0.3")
+		r, cc := open(t, newBuilder(t, Config{Resolver: s, Interval: time.Hour}), "dns:///svc:80")
+		defer r.Close()
+		synctest.Wait()
+		s.has("svc", "10.0.0.1")
+		time.Sleep(time.Minute)
+		r.ResolveNow(resolver.ResolveNowOptions{})
+		time.Sleep(DefaultMassRemovalDelay - 1)
+		synctest.Wait()
+		const all = "10.0.0.1:80 10.0.0.2:80 10.0.0.3:80"
+		lists, errs := cc.told()
+		require.Equal(t, []string{all}, lists)
+		require.Equal(t, []string{`dns: 2 of 3 backends of "svc" are gone at once` + keeping(3)}, errs)
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		lists, _ = cc.told()
+		require.Equal(t, []string{all, "10.0.0.1:80"}, lists)
+		require.Len(t, s.times("svc"), 3)
 	})
 }
 
@@ -256,8 +284,7 @@ func TestStorm(t *testing.T) {
 			}
 		})
 	}
-	wg.Wait()
-	require.Empty(t, b.(*builder).running())
+	wg.Wait() // TestMain sees what is left
 }
 
 // However often gRPC asks, there is at most one lookup in MinInterval, and the first is at once.
@@ -312,17 +339,132 @@ func TestIdle(t *testing.T) {
 		require.LessOrEqual(t, len(s.times("svc")), 21, "an answer lasts for at least half an interval")
 		require.GreaterOrEqual(t, len(s.times("svc")), 11)
 
-		// What is older is not used.
+		// What is older is not used if there is an answer within 0.3 s, and replaced as it is.
+		s.has("svc", "10.0.0.1", "10.0.0.2", "10.0.0.3")
+		r, _ := open(t, b, "dns:///svc:80")
+		time.Sleep(5 * time.Second)
+		r.Close()
 		time.Sleep(6 * time.Second)
 		s.has("svc", "10.0.0.2")
+		s.takes(250 * time.Millisecond)
 		r, cc := open(t, b, "dns:///svc:80")
-		synctest.Wait()
-		lists, _ := cc.told()
-		require.Equal(t, []string{"10.0.0.2:80"}, lists)
-		r.Close()
+		defer r.Close()
 		time.Sleep(time.Minute)
-		b.(*builder).registry.sweep()
-		require.Empty(t, b.(*builder).registry.rested)
+		lists, errs := cc.told()
+		require.Equal(t, []string{"10.0.0.2:80"}, lists)
+		require.Empty(t, errs)
+	})
+}
+
+// A channel that opens or wakes up while DNS is away begins with the last list, and says so.
+func TestLastListOutlivesItsChannels(t *testing.T) {
+	const failed = `dns: looking up the addresses of "kept": server misbehaving`
+	for name, c := range map[string]struct {
+		fault func(s *script)
+		idle  time.Duration
+		after time.Duration
+		lists []string
+		errs  []string
+	}{
+		"failing": {func(s *script) { s.fails("kept", errServerFailure) }, 59 * time.Minute, 0, []string{"10.0.0.1:80"}, []string{failed + keeping(1)}},
+		"silent": {
+			func(s *script) { s.takes(time.Hour) }, 59 * time.Minute, staleAfter,
+			[]string{"10.0.0.1:80"},
+			[]string{`dns: no answer yet about the addresses of "kept"` + keeping(1)},
+		},
+		"lying":   {func(s *script) { s.fails("kept", errNoSuchHost) }, 59 * time.Minute, 0, []string{"10.0.0.1:80"}, []string{`dns: "kept" has no addresses: no such host` + keeping(1)}},
+		"too old": {func(s *script) { s.fails("kept", errServerFailure) }, time.Hour, 0, nil, []string{failed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScript()
+				s.has("kept", "10.0.0.1")
+				b := newBuilder(t, Config{Resolver: s})
+				r, _ := open(t, b, "dns:///kept:80")
+				time.Sleep(time.Minute)
+				r.Close()
+				c.fault(s)
+				time.Sleep(c.idle)
+				before := len(log.about(`"kept"`))
+				for range 2 { // the second joins
+					r, cc := open(t, b, "dns:///kept:80")
+					defer r.Close()
+					time.Sleep(c.after)
+					synctest.Wait()
+					lists, errs := cc.told()
+					require.Equal(t, c.lists, lists)
+					require.Equal(t, c.errs, errs)
+				}
+				require.Equal(t, c.errs, log.about(`"kept"`)[before:])
+
+				s.takes(0)
+				s.has("kept", "10.0.0.2", "10.0.0.3")
+				time.Sleep(10 * time.Second)
+				r, cc := open(t, b, "dns:///kept:80")
+				defer r.Close()
+				synctest.Wait()
+				lists, errs := cc.told()
+				require.Equal(t, []string{"10.0.0.2:80 10.0.0.3:80"}, lists)
+				require.Empty(t, errs)
+			})
+		})
+	}
+}
+
+// Channels that come and go while DNS is away cause no more lookups than one that stays.
+func TestChannelsThatComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		s.has("svc", "10.0.0.1")
+		b := newBuilder(t, Config{Resolver: s})
+		for range 600 {
+			r, _ := open(t, b, "dns:///svc:80")
+			synctest.Wait()
+			s.fails("svc", errServerFailure)
+			time.Sleep(100 * time.Millisecond)
+			r.Close()
+			synctest.Wait()
+		}
+		require.LessOrEqual(t, len(s.times("svc")), 61, "one in a second")
+	})
+}
+
+// Answers that name a part of the backends each (Consul, Route 53, Cloud Map) are united.
+func TestRotatingAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		all := make([]string, 24)
+		for i := range all {
+			all[i] = fmt.Sprintf("10.0.0.%d", i+1)
+		}
+		part := func() []string {
+			rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+			return all[:8]
+		}
+		s.has("rotating", part()...)
+		before := len(log.about(`"rotating"`))
+		r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///rotating:80")
+		defer r.Close()
+		synctest.Wait()
+		removed := 0
+		for range 60 { // 5 minutes
+			time.Sleep(5 * time.Second)
+			s.has("rotating", part()...)
+		}
+		lists, errs := cc.told()
+		for i := range lists[1:] {
+			for a := range strings.FieldsSeq(lists[i]) {
+				if !slices.Contains(strings.Fields(lists[i+1]), a) {
+					removed++
+				}
+			}
+		}
+		t.Logf("%d lists, %d removals", len(lists), removed)
+		require.LessOrEqual(t, len(lists), 24, "each adds at least one")
+		require.LessOrEqual(t, removed, 1)
+		require.Len(t, cc.last.Endpoints, 24)
+		require.Empty(t, errs)
+		require.Len(t, log.about(`"rotating"`)[before:], 1)
 	})
 }
 
@@ -341,7 +483,7 @@ func TestCloseDuringALookup(t *testing.T) {
 		lists, errs := cc.told()
 		require.Empty(t, lists)
 		require.Empty(t, errs)
-		require.Empty(t, b.(*builder).registry.pollers)
+		require.LessOrEqual(t, len(s.times("svc")), 1)
 	})
 }
 

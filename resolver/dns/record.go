@@ -2,17 +2,42 @@ package dns
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
+	"strconv"
+	"time"
+
+	"github.com/quorate/quorate/resolver/internal/lastgood"
 )
 
 // record is what is known of a question: a state machine without I/O.
 type record struct {
-	enough   int // answers in a row that are believed although they take something away
-	backends []backend
-	listed   bool // backends is what DNS said, be it nothing
-	doubted  int  // answers in a row that were not believed
-	failed   int  // failures in a row
-	problem  *problem
+	guard   lastgood.Guard[backend]
+	known             // what is published
+	listed  bool      // backends is what DNS said, be it nothing
+	half    time.Time // since when the addresses of one family cannot be looked up
+	failed  int       // failures in a row
+	problem *problem
+	// confirm is when an answer that is doubted is worth to be confirmed, zero if there is none.
+	confirm  time.Time
+	rotating bool // answers name parts of a larger list
+	stale    bool // backends is from before a time without lookups
+}
+
+func newRecord(cfg Config) record {
+	return record{guard: newGuard(cfg.MassRemovalDelay, cfg.RotationWindow)}
+}
+
+func newGuard(delay, window time.Duration) lastgood.Guard[backend] {
+	return lastgood.Guard[backend]{Key: backend.key, Delay: delay, Window: window}
+}
+
+// key identifies what an answer lists: the target of an SRV record, or addresses.
+func (b backend) key() string {
+	if b.host != "" {
+		return b.host + ":" + strconv.Itoa(int(b.port))
+	}
+	return fmt.Sprint(b.addrs)
 }
 
 // problem is why there are no backends, or why those that are known may be out of date. As
@@ -23,38 +48,72 @@ type problem struct {
 
 func (p *problem) Error() string { return "dns: " + p.text }
 
-// answered takes an answer with backends. It reports whether it was believed.
-func (r *record) answered(a answer, text string) bool {
-	r.failed = 0
-	if a.lacks != FamilyAuto && r.has(a.lacks) && !r.convinced() {
-		r.trouble(text)
-		return false
+// answered takes an answer with backends.
+func (r *record) answered(now time.Time, q question, a answer) {
+	r.failed, r.confirm = 0, time.Time{}
+	if r.half = r.since(now, a.lacks); !r.half.IsZero() && now.Sub(r.half) < r.guard.Delay {
+		r.trouble(fmt.Sprintf("looking up the %v addresses of %q failed", a.lacks, q.name))
+		return
 	}
-	r.backends, r.listed, r.doubted, r.problem = a.backends, true, 0, nil
-	return true
+	if a.moved && len(r.backends) > 0 {
+		// A server that is just starting, or a search domain with a wildcard, may say so.
+		text := fmt.Sprintf("%q is found as %q and no more as %q", q.name, a.name, r.name)
+		if r.empty(now, text, a.ttl); len(r.backends) > 0 {
+			return
+		}
+	}
+	if r.stale { // much may have changed meanwhile
+		r.guard, r.stale = newGuard(r.guard.Delay, r.guard.Window), false
+	}
+	r.take(now, a.backends, a.ttl)
+	r.listed, r.name = true, a.name
+	if r.confirm.IsZero() {
+		r.problem = nil
+		return
+	}
+	r.trouble(fmt.Sprintf("%d of %d backends of %q are gone at once", len(r.backends)-len(a.backends), len(r.backends), q.name))
+}
+
+// since returns since when the family that cannot be looked up is missed: never, if no
+// address of it is known.
+func (r *record) since(now time.Time, lacks Family) time.Time {
+	switch {
+	case lacks == FamilyAuto || !r.has(lacks):
+		return time.Time{}
+	case r.half.IsZero():
+		return now
+	}
+	return r.half
 }
 
 // empty takes an answer that says that there is nothing.
-func (r *record) empty(text string) {
+func (r *record) empty(now time.Time, text string, ttl time.Duration) {
 	r.failed = 0
-	if len(r.backends) == 0 || r.convinced() {
-		r.backends, r.listed, r.doubted = nil, true, 0
-	}
+	r.take(now, nil, ttl)
+	r.listed = true
 	r.trouble(text)
+}
+
+// take publishes what an answer lists, and what the guard keeps.
+func (r *record) take(now time.Time, backends []backend, ttl time.Duration) {
+	if ttl == unknownTTL {
+		ttl = 0
+	}
+	kept := r.guard.Update(now, backends, ttl)
+	r.backends = append(slices.Clone(backends), kept.Endpoints...)
+	slices.SortFunc(r.backends, backend.compare)
+	r.rotating = r.guard.Rotating(now)
+	if r.confirm = (time.Time{}); kept.Mass {
+		r.confirm = kept.Due
+	}
 }
 
 // failure takes that there is no answer.
-func (r *record) failure(text string) {
+func (r *record) failure(now time.Time, text string) {
 	r.failed++
-	r.doubted = 0
+	r.guard.Suspend(now)
+	r.confirm = time.Time{}
 	r.trouble(text)
-}
-
-// convinced counts an answer that takes something away, and reports whether it was said
-// often enough.
-func (r *record) convinced() bool {
-	r.doubted++
-	return r.doubted >= r.enough
 }
 
 func (r *record) trouble(text string) {
@@ -68,11 +127,6 @@ func (r *record) trouble(text string) {
 
 func (r *record) has(f Family) bool {
 	return slices.ContainsFunc(r.backends, func(b backend) bool {
-		for _, a := range b.addrs {
-			if familyOf(a) == f {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(b.addrs, func(a netip.Addr) bool { return familyOf(a) == f })
 	})
 }

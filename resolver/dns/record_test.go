@@ -1,56 +1,80 @@
 package dns
 
 import (
+	"cmp"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 )
 
-// What a record makes of a sequence of answers. In it, "4" and "6" are addresses of the
-// families, "4?" is an answer in which those of IPv6 could not be looked up, "-" an answer
-// that there is nothing, and "!" a failure.
+// What a record makes of a sequence of answers, one every 5 s. In it, "4" and "6" are addresses
+// of the families, "4?" is an answer in which those of IPv6 could not be looked up, "7" has seven
+// addresses, "other" is an answer for another search domain, where the first has nothing now, "-" an
+// answer that there is nothing, "-20" one that is valid for 20 s, and "!" a failure.
 func TestRecord(t *testing.T) {
 	v4, v6 := backend{addrs: parse("10.0.0.1")}, backend{addrs: parse("2001:db8::1")}
-	steps := map[string]func(*record){
-		"4":  func(r *record) { r.answered(answer{backends: []backend{v4}}, "") },
-		"6":  func(r *record) { r.answered(answer{backends: []backend{v6}}, "") },
-		"46": func(r *record) { r.answered(answer{backends: []backend{v4, v6}}, "") },
-		"4?": func(r *record) { r.answered(answer{backends: []backend{v4}, lacks: FamilyIPv6}, "no IPv6") },
-		"-":  func(r *record) { r.empty("nothing") },
-		"!":  func(r *record) { r.failure("failed") },
+	var seven []backend
+	for i := range 7 {
+		seven = append(seven, backend{addrs: parse(fmt.Sprintf("10.0.0.%d", i+1))})
+	}
+	q := question{name: "svc"}
+	answered := func(a answer) func(*record, time.Time) {
+		a.ttl, a.name = unknownTTL, cmp.Or(a.name, "svc.a.")
+		return func(r *record, now time.Time) { r.answered(now, q, a) }
+	}
+	steps := map[string]func(*record, time.Time){
+		"4":     answered(answer{backends: []backend{v4}}),
+		"6":     answered(answer{backends: []backend{v6}}),
+		"46":    answered(answer{backends: []backend{v4, v6}}),
+		"4?":    answered(answer{backends: []backend{v4}, lacks: FamilyIPv6}),
+		"7":     answered(answer{backends: seven}),
+		"other": answered(answer{backends: []backend{v6}, name: "svc.b.", moved: true}),
+		"-":     func(r *record, now time.Time) { r.empty(now, "nothing", unknownTTL) },
+		"-20":   func(r *record, now time.Time) { r.empty(now, "nothing", 20*time.Second) },
+		"!":     func(r *record, now time.Time) { r.failure(now, "failed") },
 	}
 	type state struct {
 		listed  bool
 		n       int
 		problem string
 	}
-	kept := func(text string, n string) string { return text + " (keeping the last good list, of " + n + ")" }
+	const half, other, gone = `looking up the IPv6 addresses of "svc" failed`, `"svc" is found as "svc.b." and no more as "svc.a."`, `6 of 7 backends of "svc" are gone at once`
 	for _, c := range []struct {
 		name  string
-		steps []string
+		steps string
 		want  state
 	}{
-		{"at first", nil, state{}},
-		{"answer", []string{"4"}, state{true, 1, ""}},
-		{"first empty answer", []string{"-"}, state{true, 0, "nothing"}},
-		{"first failure", []string{"!", "!", "!", "!"}, state{false, 0, "failed"}},
-		{"one empty answer", []string{"4", "-"}, state{true, 1, kept("nothing", "1")}},
-		{"two empty answers", []string{"46", "-", "-"}, state{true, 2, kept("nothing", "2")}},
-		{"three empty answers", []string{"4", "-", "-", "-"}, state{true, 0, "nothing"}},
-		{"a failure in between", []string{"4", "-", "-", "!", "-"}, state{true, 1, kept("nothing", "1")}},
-		{"an answer in between", []string{"4", "-", "-", "4", "-", "-"}, state{true, 1, kept("nothing", "1")}},
-		{"back after empty", []string{"4", "-", "-", "-", "46"}, state{true, 2, ""}},
-		{"empty for long, then a failure", []string{"4", "-", "-", "-", "!"}, state{true, 0, "failed"}},
-		{"failures keep the list", []string{"4", "!", "!", "!", "!", "!"}, state{true, 1, kept("failed", "1")}},
-		{"half an answer at first", []string{"4?"}, state{true, 1, ""}},
-		{"half an answer, nothing missing", []string{"4", "4?"}, state{true, 1, ""}},
-		{"half an answer", []string{"46", "4?"}, state{true, 2, kept("no IPv6", "2")}},
-		{"half an answer, three times", []string{"46", "4?", "4?", "4?"}, state{true, 1, ""}},
-		{"half answers and empty ones", []string{"6", "4?", "-", "-"}, state{true, 0, "nothing"}},
+		{"at first", "", state{}},
+		{"answer", "4", state{true, 1, ""}},
+		{"first empty answer", "-", state{true, 0, "nothing"}},
+		{"first failure", "! ! ! !", state{false, 0, "failed"}},
+		{"empty for 10 s", "4 - - -", state{true, 1, "nothing" + keeping(1)}},
+		{"empty for 15 s", "4 - - - -", state{true, 0, "nothing"}},
+		{"an empty answer that is valid for 20 s", "4 -20 -20 -20 -20", state{true, 1, "nothing" + keeping(1)}},
+		{"after these", "4 -20 -20 -20 -20 -20", state{true, 0, "nothing"}},
+		{"a failure in between", "4 - - - ! - -", state{true, 1, "nothing" + keeping(1)}},
+		{"an answer in between", "4 - - - 4 - - -", state{true, 1, "nothing" + keeping(1)}},
+		{"back after empty", "4 - - - - 46", state{true, 2, ""}},
+		{"empty for long, then a failure", "4 - - - - !", state{true, 0, "failed"}},
+		{"failures keep the list", "4 ! ! ! ! !", state{true, 1, "failed" + keeping(1)}},
+		{"half an answer at first", "4?", state{true, 1, ""}},
+		{"half an answer, nothing missing", "4 4?", state{true, 1, ""}},
+		{"half an answer", "46 4? 4? 4?", state{true, 2, half + keeping(2)}},
+		{"half an answer for 15 s", "46 4? 4? 4? 4?", state{true, 1, ""}},
+		{"half an answer, and then none", "46 4? 4? 4? 46 4?", state{true, 2, half + keeping(2)}},
+		{"most are gone", "7 4 4 4", state{true, 7, gone + keeping(7)}},
+		{"most are gone for 15 s", "7 4 4 4 4", state{true, 1, ""}},
+		{"another search domain", "4 other other other", state{true, 1, other + keeping(1)}},
+		{"another search domain for 15 s", "4 other other other other", state{true, 1, ""}},
+		{"back in the first", "4 other other other 46", state{true, 2, ""}},
 	} {
-		r := record{enough: 3}
-		for _, s := range c.steps {
-			steps[s](&r)
+		r, now := newRecord(Config{}.withDefaults()), time.Unix(1e9, 0)
+		for _, s := range strings.Fields(c.steps) {
+			steps[s](&r, now)
+			now = now.Add(5 * time.Second)
 		}
 		got := state{listed: r.listed, n: len(r.backends)}
 		if r.problem != nil {
@@ -62,12 +86,12 @@ func TestRecord(t *testing.T) {
 
 // Channels tell from the pointer whether a problem is a new one.
 func TestProblemStaysTheSame(t *testing.T) {
-	r := record{enough: 3}
-	r.failure("timeout")
+	r := newRecord(Config{})
+	r.failure(time.Now(), "timeout")
 	first := r.problem
-	r.failure("timeout")
+	r.failure(time.Now(), "timeout")
 	assert.Same(t, first, r.problem)
-	r.failure("refused")
+	r.failure(time.Now(), "refused")
 	assert.NotSame(t, first, r.problem)
 	assert.Equal(t, "dns: refused", r.problem.Error())
 }

@@ -28,9 +28,8 @@ type SRV struct {
 
 type srvKey struct{}
 
-// SRVOf returns what the SRV record of an endpoint said, and false if it has none. It is for
-// load-balancing policies that know what to do with priorities; weights are also where
-// balancer.WeightOf finds them.
+// SRVOf returns what the SRV record of an endpoint said, and false if it has none. The
+// quorate_* policies use both, see balancer.SetWeight and balancer.SetPriority.
 func SRVOf(e resolver.Endpoint) (SRV, bool) {
 	s, ok := e.Attributes.Value(srvKey{}).(SRV)
 	return s, ok
@@ -40,69 +39,69 @@ func SRVOf(e resolver.Endpoint) (SRV, bool) {
 // share where others have more, which is balancer's least weight.
 func (s SRV) annotate(e resolver.Endpoint) resolver.Endpoint {
 	e.Attributes = e.Attributes.WithValue(srvKey{}, s)
-	return balancer.SetWeight(e, uint32(s.Weight))
+	return balancer.SetPriority(balancer.SetWeight(e, uint32(s.Weight)), uint32(s.Priority))
 }
 
 // targets returns a backend for each SRV record whose target has addresses.
 func (l *lookup) targets(ctx context.Context, server string, records []*net.SRV, before []backend) (answer, error) {
-	hosts := make([]string, len(records))
-	for i, r := range records {
-		hosts[i] = strings.ToLower(r.Target)
+	known := map[string][]netip.Addr{}
+	for _, b := range before {
+		known[b.host] = b.addrs
 	}
-	found := l.glued(hosts)
-	var failure error
-	if found == nil {
-		known := map[string][]netip.Addr{}
-		for _, b := range before {
-			known[b.host] = b.addrs
+	found := map[string]addresses{}
+	var missing []string
+	for _, r := range records {
+		host := strings.ToLower(r.Target)
+		if glue := l.glue(host); len(glue.all) > 0 && containsAll(glue.all, known[host]) {
+			found[host] = glue
+		} else {
+			missing = append(missing, host)
 		}
-		found, failure = l.hosts(ctx, server, hosts, known)
 	}
-	a := answer{ttl: l.tap.validity()}
-	for i, r := range records {
-		of := found[hosts[i]]
+	failure := l.hosts(ctx, server, missing, known, found)
+	a := answer{ttl: l.seen.validity()}
+	for _, r := range records {
+		host := strings.ToLower(r.Target)
+		of := found[host]
+		a.ttl = min(a.ttl, of.ttl)
 		if len(of.all) == 0 {
 			continue
 		}
 		// One order for what came along and what was looked up.
 		slices.SortFunc(of.all, netip.Addr.Compare)
-		a.ttl = min(a.ttl, of.ttl)
 		a.backends = append(a.backends, backend{
-			addrs: of.all, host: hosts[i], port: r.Port, SRV: SRV{Priority: r.Priority, Weight: r.Weight},
+			addrs: of.all, host: host, port: r.Port, SRV: SRV{Priority: r.Priority, Weight: r.Weight},
 		})
 	}
 	if len(a.backends) == 0 {
-		return answer{}, failure
+		return a, failure
 	}
 	slices.SortFunc(a.backends, backend.compare)
 	a.backends = slices.CompactFunc(a.backends, backend.equal)
 	return a, nil
 }
 
-// glued returns the addresses that came along with the SRV records, nil unless they did for
-// all: what did not fit into a message was left out.
-func (l *lookup) glued(hosts []string) map[string]addresses {
-	found := map[string]addresses{}
-	for _, host := range hosts {
-		all := slices.DeleteFunc(slices.Clone(l.tap.gluedTo(host)), func(a netip.Addr) bool {
-			return l.Family.network() != "ip" && familyOf(a) != l.Family
-		})
-		if len(all) == 0 {
-			return nil
-		}
-		found[host] = addresses{all: newAddresses(all).all, ttl: unknownTTL}
-	}
-	return found
+// glue returns the addresses that came along with the SRV records. What did not fit into the
+// message was left out, so that one that is missing there may well exist.
+func (l *lookup) glue(host string) addresses {
+	a := newAddresses(slices.DeleteFunc(slices.Clone(l.seen.glue[host]), func(a netip.Addr) bool {
+		return l.Family.network() != "ip" && familyOf(a) != l.Family
+	}))
+	a.ttl = unknownTTL // the tap has it
+	return a
 }
 
-// hosts looks the addresses of all hosts up. One for which that fails keeps those that are
-// known. The error is the worst: a failure rather than that there is nothing.
-func (l *lookup) hosts(ctx context.Context, server string, hosts []string, known map[string][]netip.Addr) (map[string]addresses, error) {
+func containsAll(all, some []netip.Addr) bool {
+	return !slices.ContainsFunc(some, func(a netip.Addr) bool { return !slices.Contains(all, a) })
+}
+
+// hosts looks the addresses of hosts up and puts them into found. One for which that fails
+// keeps those that are known. The error is the worst: a failure rather than that there is nothing.
+func (l *lookup) hosts(ctx context.Context, server string, hosts []string, known map[string][]netip.Addr, found map[string]addresses) error {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
 	var (
 		mu     sync.Mutex
-		found  = map[string]addresses{}
 		worst  error
 		wg     sync.WaitGroup
 		places = make(chan struct{}, atOnce)
@@ -111,7 +110,10 @@ func (l *lookup) hosts(ctx context.Context, server string, hosts []string, known
 		places <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-places }()
-			a, err := l.newLookup(server).host(ctx, host)
+			a, err := l.newLookup(server).host(ctx, host, "")
+			if glue := l.glue(host); isNone(err) && len(glue.all) > 0 {
+				a, err = glue, nil // it exists
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			if len(known[host]) > 0 && (err != nil && !isNone(err) || a.lacks != FamilyAuto) {
@@ -124,5 +126,5 @@ func (l *lookup) hosts(ctx context.Context, server string, hosts []string, known
 		})
 	}
 	wg.Wait()
-	return found, worst
+	return worst
 }

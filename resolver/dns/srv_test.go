@@ -66,6 +66,7 @@ func TestSRV(t *testing.T) {
 		require.Len(t, lists, n+1)
 
 		// None of the best is left.
+		time.Sleep(DefaultMassRemovalDelay)
 		s.hasSRV(srvName, srvRecord("b.svc.", 2, 10, 30), srvRecord("backup.svc.", 9, 20, 0))
 		time.Sleep(5 * time.Second)
 		synctest.Wait()

@@ -1,7 +1,10 @@
 package dns
 
 import (
+	"cmp"
+	"fmt"
 	"math"
+	"net"
 	"net/netip"
 	"strings"
 	"sync"
@@ -10,128 +13,187 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// tap learns from the messages of one lookup what package net does not tell: how long the
-// answers are valid, what came along with SRV records, and what kind of failure there was.
-type tap struct {
-	mu  sync.Mutex
-	ttl time.Duration // the shortest of all answers, unknownTTL without any
-	// refused has the questions that a server would not answer.
-	refused map[dnsmessage.Question]bool
-	// positive has the types of address records that came.
-	positive map[dnsmessage.Type]bool
+// unknownTTL is longer than any.
+const unknownTTL = time.Duration(math.MaxInt64)
+
+// seen is what the messages of one lookup say that package net does not: how long the answers are
+// valid, what came along with SRV records, and which of the names that the search domains make were
+// answered for.
+type seen struct {
+	ttl      time.Duration // the shortest of all answers with records, unknownTTL without any
+	negative time.Duration // the shortest of all answers without records, unknownTTL without any
+	// unanswered has the reason for each question that was asked, "" once there is an answer.
+	unanswered map[dnsmessage.Question]string
+	// found is the name that there are records of, "" if there are none.
+	found string
 	// glue has the addresses that came along with SRV records, by name.
 	glue map[string][]netip.Addr
 }
 
-// unknownTTL is longer than any.
-const unknownTTL = time.Duration(math.MaxInt64)
-
-func newTap() *tap {
-	return &tap{
-		ttl:      unknownTTL,
-		refused:  map[dnsmessage.Question]bool{},
-		positive: map[dnsmessage.Type]bool{},
-		glue:     map[string][]netip.Addr{},
+// validity returns the shortest TTL of the answers with records, or of those without if there
+// are no others.
+func (s *seen) validity() time.Duration {
+	if s.found == "" {
+		return s.negative
 	}
+	return s.ttl
 }
 
-// validity returns the shortest TTL of all answers. A nil tap knows nothing.
-func (t *tap) validity() time.Duration {
-	if t == nil {
-		return unknownTTL
+// open returns an error with the reason if a question was not answered: one about name, or
+// any if name is empty. Package net goes on to the next search domain then, and may end up with
+// a name that does not exist, or is another one's.
+func (s *seen) open(name string) error {
+	var first dnsmessage.Question
+	for q, reason := range s.unanswered {
+		if reason == "" || name != "" && name != q.Name.String() {
+			continue
+		}
+		if first.Type == 0 || cmp.Or(cmp.Compare(q.Name.String(), first.Name.String()), cmp.Compare(q.Type, first.Type)) < 0 {
+			first = q
+		}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.ttl
-}
-
-// wasRefused reports whether a server neither answered nor failed, REFUSED for instance,
-// and no other one answered. Package net goes on to the next search domain then, and may
-// end up with a name that does not exist.
-func (t *tap) wasRefused() bool {
-	if t == nil {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.refused) > 0
-}
-
-// onlyFamily returns the family of which there were addresses, if there were none of the other.
-func (t *tap) onlyFamily() (Family, bool) {
-	if t == nil {
-		return 0, false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch v4, v6 := t.positive[dnsmessage.TypeA], t.positive[dnsmessage.TypeAAAA]; {
-	case v4 && !v6:
-		return FamilyIPv4, true
-	case v6 && !v4:
-		return FamilyIPv6, true
-	}
-	return 0, false
-}
-
-// gluedTo returns the addresses of name that came along with SRV records.
-func (t *tap) gluedTo(name string) []netip.Addr {
-	if t == nil {
+	if first.Type == 0 {
 		return nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.glue[strings.ToLower(name)]
+	return &net.DNSError{Err: s.unanswered[first], Name: first.Name.String(), IsTemporary: true}
 }
 
-// observe learns from a reply to a query. What is not the reply to it is ignored, as package
-// net does: anybody may have sent it.
-func (t *tap) observe(query, reply []byte) {
-	asked, err := parseQuery(query)
-	if err != nil {
-		return
+// denies reports whether a name was asked for, and has no records.
+func (s *seen) denies(name string) bool {
+	for q, reason := range s.unanswered {
+		if q.Name.String() == name && reason == "" {
+			return s.found != name
+		}
 	}
-	var p dnsmessage.Parser
-	h, err := p.Start(reply)
-	if err != nil || !h.Response || h.ID != asked.id {
-		return
+	return false
+}
+
+// lacks returns the family whose addresses could not be looked up where others were found.
+func (s *seen) lacks() Family {
+	for q, reason := range s.unanswered {
+		switch {
+		case reason == "" || q.Name.String() != s.found:
+		case q.Type == dnsmessage.TypeA:
+			return FamilyIPv4
+		case q.Type == dnsmessage.TypeAAAA:
+			return FamilyIPv6
+		}
 	}
-	q, err := p.Question()
-	if err != nil || q.Type != asked.Type || q.Class != asked.Class || !strings.EqualFold(q.Name.String(), asked.Name.String()) {
-		return
-	}
-	if p.SkipAllQuestions() != nil || h.Truncated {
-		return // a truncated reply is asked for again, over TCP
-	}
+	return FamilyAuto
+}
+
+// tap reads the messages of one lookup.
+type tap struct {
+	mu    sync.Mutex
+	ended bool
+	seen
+}
+
+func newTap() *tap {
+	return &tap{seen: seen{
+		ttl: unknownTTL, negative: unknownTTL,
+		unanswered: map[dnsmessage.Question]string{}, glue: map[string][]netip.Addr{},
+	}}
+}
+
+// end returns what was seen. What comes later is ignored.
+func (t *tap) end() *seen {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch h.RCode {
-	case dnsmessage.RCodeSuccess:
-		delete(t.refused, asked.Question)
-		t.records(&p, asked.Type)
-	case dnsmessage.RCodeNameError:
-		delete(t.refused, asked.Question)
-	default:
-		t.refused[asked.Question] = true
-	}
+	t.ended = true
+	return &t.seen
 }
 
 type query struct {
-	dnsmessage.Question
-	id uint16
+	dnsmessage.Question // in lower case
+	id                  uint16
 }
 
-func parseQuery(b []byte) (query, error) {
-	var p dnsmessage.Parser
-	h, err := p.Start(b)
+func parseQuery(p *dnsmessage.Parser, message []byte) (query, dnsmessage.Header, error) {
+	h, err := p.Start(message)
 	if err != nil {
-		return query{}, err
+		return query{}, h, err
 	}
 	q, err := p.Question()
-	return query{q, h.ID}, err
+	if err != nil {
+		return query{}, h, err
+	}
+	q.Name, err = dnsmessage.NewName(strings.ToLower(q.Name.String()))
+	return query{q, h.ID}, h, err
 }
 
-// records reads the answers, and what came along with SRV records.
-func (t *tap) records(p *dnsmessage.Parser, kind dnsmessage.Type) {
+// asks takes a query that is about to be sent.
+func (t *tap) asks(message []byte) query {
+	var p dnsmessage.Parser
+	q, _, err := parseQuery(&p, message)
+	if err != nil {
+		return query{}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.unanswered[q.Question]; !ok && !t.ended {
+		t.unanswered[q.Question] = "no answer"
+	}
+	return q
+}
+
+// observe learns from a reply to a query, and returns false for anything else, which anybody
+// may have sent. Package net ignores that as well.
+func (t *tap) observe(asked query, reply []byte) bool {
+	var p dnsmessage.Parser
+	q, h, err := parseQuery(&p, reply)
+	if err != nil || !h.Response || q != asked || p.SkipAllQuestions() != nil {
+		return false
+	}
+	if h.Truncated {
+		return true // it is asked for again, over TCP
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return true
+	}
+	switch h.RCode {
+	case dnsmessage.RCodeSuccess:
+		if t.records(&p, q.Question) {
+			t.found = q.Name.String()
+		} else if !h.Authoritative && !h.RecursionAvailable {
+			t.failed(q.Question, "referral") // package net goes on to the next server
+			return true
+		}
+		t.unanswered[q.Question] = ""
+	case dnsmessage.RCodeNameError:
+		_ = p.SkipAllAnswers()
+		t.soa(&p)
+		t.unanswered[q.Question] = ""
+	default:
+		t.failed(q.Question, rcode(h.RCode))
+	}
+	return true
+}
+
+// failed takes a reply that is no answer. It needs the lock.
+func (t *tap) failed(q dnsmessage.Question, reason string) {
+	if t.unanswered[q] != "" {
+		t.unanswered[q] = reason
+	}
+}
+
+// rcode names a code as DNS does.
+func rcode(c dnsmessage.RCode) string {
+	switch c {
+	case dnsmessage.RCodeServerFailure:
+		return "SERVFAIL"
+	case dnsmessage.RCodeRefused:
+		return "REFUSED"
+	default:
+		return fmt.Sprintf("RCODE %d", c)
+	}
+}
+
+// records reads the answers, and what came along with SRV records. It returns false if there
+// are none, or an alias that leads to nothing.
+func (t *tap) records(p *dnsmessage.Parser, q dnsmessage.Question) bool {
 	ttl, found := unknownTTL, false
 	for {
 		h, err := p.AnswerHeader()
@@ -139,18 +201,40 @@ func (t *tap) records(p *dnsmessage.Parser, kind dnsmessage.Type) {
 			break
 		}
 		ttl = min(ttl, time.Duration(h.TTL)*time.Second)
-		found = found || h.Type == kind
+		found = found || h.Type == q.Type
 		if p.SkipAnswer() != nil {
 			break
 		}
 	}
 	if !found {
-		return // nothing, or an alias that leads to nothing
+		t.soa(p)
+		return false
 	}
-	t.positive[kind] = true
 	t.ttl = min(t.ttl, ttl)
-	if kind == dnsmessage.TypeSRV && p.SkipAllAuthorities() == nil {
+	if q.Type == dnsmessage.TypeSRV && p.SkipAllAuthorities() == nil {
 		t.additionals(p)
+	}
+	return true
+}
+
+// soa reads for how long there being no records is valid (RFC 2308).
+func (t *tap) soa(p *dnsmessage.Parser) {
+	for {
+		h, err := p.AuthorityHeader()
+		if err != nil {
+			return
+		}
+		if h.Type != dnsmessage.TypeSOA {
+			if p.SkipAuthority() != nil {
+				return
+			}
+			continue
+		}
+		r, err := p.SOAResource()
+		if err != nil {
+			return
+		}
+		t.negative = min(t.negative, time.Duration(min(h.TTL, r.MinTTL))*time.Second)
 	}
 }
 

@@ -35,14 +35,15 @@ func TestTapIgnoresForeignMessages(t *testing.T) {
 		reply(func(m *dnsmessage.Message) { m.Questions = nil }),
 		reply(func(m *dnsmessage.Message) { m.Truncated = true }),
 	} {
-		tap.observe(asked, b)
+		tap.observe(tap.asks(asked), b)
 	}
-	tap.observe(nil, good)
+	tap.observe(tap.asks(nil), good)
 	require.Equal(t, unknownTTL, tap.validity())
-	tap.observe(asked, good)
+	tap.observe(tap.asks(asked), good)
 	require.Equal(t, 5*time.Second, tap.validity())
 	// Whatever is cut off, nothing panics.
 	for i := range good {
-		newTap().observe(asked, good[:i])
+		tap := newTap()
+		tap.observe(tap.asks(asked), good[:i])
 	}
 }

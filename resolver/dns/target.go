@@ -20,6 +20,14 @@ type question struct {
 	srv    bool
 }
 
+// what is asked for.
+func (q question) what() string {
+	if q.srv {
+		return "SRV records"
+	}
+	return "addresses"
+}
+
 // target is what a channel wants.
 type target struct {
 	question
@@ -38,8 +46,9 @@ func parseTarget(t resolver.Target) (target, error) {
 	if t.URL.User != nil {
 		return fail(errors.New("a user name means nothing here; the form is dns://server:port/host:port"))
 	}
-	if t.URL.RawQuery != "" || t.URL.Fragment != "" {
-		return fail(errors.New("there may be nothing after host:port"))
+	srv := t.URL.RawQuery == "srv"
+	if t.URL.RawQuery != "" && !srv || t.URL.Fragment != "" {
+		return fail(errors.New("there may be nothing after host:port, but ?srv after a name without a port"))
 	}
 	var server string
 	if t.URL.Host != "" {
@@ -51,7 +60,7 @@ func parseTarget(t resolver.Target) (target, error) {
 	if t.Endpoint() == "" {
 		return fail(errors.New("it names no host; the form is dns:///host:port, with three slashes, or dns://server/host:port"))
 	}
-	parsed, err := parseEndpoint(t.Endpoint())
+	parsed, err := parseEndpoint(t.Endpoint(), srv)
 	if err != nil {
 		return fail(err)
 	}
@@ -59,12 +68,17 @@ func parseTarget(t resolver.Target) (target, error) {
 	return parsed, nil
 }
 
-func parseEndpoint(endpoint string) (target, error) {
+// parseEndpoint understands what follows the server. srv says that it is a name of SRV records,
+// whatever it looks like.
+func parseEndpoint(endpoint string, srv bool) (target, error) {
 	host, port, err := splitHostPort(endpoint, defaultPort)
 	if err != nil {
 		return target{}, err
 	}
 	if literal, err := netip.ParseAddr(host); err == nil {
+		if srv {
+			return target{}, fmt.Errorf("%q is an address; ?srv needs a name", endpoint)
+		}
 		if zone := literal.Zone(); strings.ContainsFunc(zone, func(r rune) bool { return r != '.' && !nameRune(r) }) {
 			return target{}, fmt.Errorf("%q is no name of a network interface", zone)
 		}
@@ -74,8 +88,11 @@ func parseEndpoint(endpoint string) (target, error) {
 		return target{}, err
 	}
 	host = strings.ToLower(host)
-	domain, isSRV := cutService(host)
-	if !isSRV {
+	domain, ok := cutService(host)
+	if !ok {
+		domain = host
+	}
+	if !ok && !srv {
 		authority := endpoint
 		if strings.HasPrefix(endpoint, ":") {
 			authority = "localhost" + endpoint

@@ -41,6 +41,8 @@ func TestTargets(t *testing.T) {
 		"dns:///[::ffff:10.1.2.3]:80":       literal("10.1.2.3", 80, "[::ffff:10.1.2.3]:80"),
 		"dns:///_grpc._tcp.Svc.ns":          srv("", "_grpc._tcp.svc.ns", "svc.ns"),
 		"dns:///_grpc._tcp.a.example.com.":  srv("", "_grpc._tcp.a.example.com.", "a.example.com"),
+		"dns:///Billing.Service.consul?srv": srv("", "billing.service.consul", "billing.service.consul"),
+		"dns:///_grpc._tcp.svc?srv":         srv("", "_grpc._tcp.svc", "svc"),
 		"dns://127.0.0.1:53/_grpc._tcp.svc": srv("127.0.0.1:53", "_grpc._tcp.svc", "svc"),
 	} {
 		got, err := parseTarget(parseURL(t, s))
@@ -59,7 +61,9 @@ func TestBadTargets(t *testing.T) {
 		"dns:///":                    "it names no host; the form is dns:///host:port, with three slashes, or dns://server/host:port",
 		"dns://greeter:50051":        "it names no host; the form is dns:///host:port, with three slashes, or dns://server/host:port",
 		"dns://me:secret@ns/a":       "a user name means nothing here; the form is dns://server:port/host:port",
-		"dns:///a:1?b=c":             "there may be nothing after host:port",
+		"dns:///a:1?b=c":             "there may be nothing after host:port, but ?srv after a name without a port",
+		"dns:///a:1?srv":             `"a" is the name of SRV records, which have the ports; leave ":1" out`,
+		"dns:///10.0.0.1?srv":        `"10.0.0.1" is an address; ?srv needs a name`,
 		"dns:///a:":                  `"a:" ends with a colon; a port has to follow, or leave the colon out for 443`,
 		"dns:///a:0":                 `"0" is no TCP port; it has to be a number from 1 to 65535, or a name in the system's list of services`,
 		"dns:///a:65536":             `"65536" is no TCP port; it has to be a number from 1 to 65535, or a name in the system's list of services`,
