@@ -13,13 +13,14 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab/internal/nameserver"
 	"github.com/quorate/quorate/lab/internal/onemember"
 	"github.com/quorate/quorate/resolver/dns"
 )
 
 // A client finds its cluster by SRV records, and follows them.
 func TestEtcd(t *testing.T) {
-	ns := startNameserver(t)
+	ns := nameserver.Start(t, "127.0.0.1:0")
 	member := cluster.Members()[0]
 	portOf := func(endpoint string) string {
 		u, err := url.Parse(endpoint)
@@ -30,14 +31,14 @@ func TestEtcd(t *testing.T) {
 	}
 	through, past := portOf(member.Endpoint()), portOf(member.DirectEndpoint())
 	record := func(port string) string { return fmt.Sprintf("30 0 0 %s etcd-0.test.", port) }
-	ns.set(t, "etcd-0.test. A", "30 127.0.0.1")
-	ns.set(t, "_etcd-client-blue._tcp.test. SRV", record(through))
-	cfg := dns.EtcdConfig{Config: dns.Config{Server: ns.addr, Interval: interval}, ServiceName: "blue"}
+	ns.Set(t, "etcd-0.test. A", "30 127.0.0.1")
+	ns.Set(t, "_etcd-client-blue._tcp.test. SRV", record(through))
+	cfg := dns.EtcdConfig{Config: dns.Config{Server: ns.Addr, Interval: interval}, ServiceName: "blue"}
 
 	endpoints, err := dns.DiscoverEtcd(onemember.Context(t), "test.", cfg)
 	require.NoError(t, err)
 	require.Equal(t, []string{"http://etcd-0.test.:" + through}, endpoints)
-	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{ns.dialer()}})
+	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{ns.Dialer()}})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	_, err = client.Put(onemember.Context(t), "found", "by its records")
@@ -46,7 +47,7 @@ func TestEtcd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	followed := make(chan error, 1)
 	go func() { followed <- dns.FollowEtcd(ctx, "test.", cfg, client) }()
-	ns.set(t, "_etcd-client-blue._tcp.test. SRV", record(past))
+	ns.Set(t, "_etcd-client-blue._tcp.test. SRV", record(past))
 	eventually(t, "the client's endpoints stay", func() bool {
 		return slices.Equal(client.Endpoints(), []string{"http://etcd-0.test.:" + past})
 	})

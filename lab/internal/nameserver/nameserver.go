@@ -1,4 +1,5 @@
-package dns_test
+// Package nameserver is a DNS server for tests.
+package nameserver
 
 import (
 	"context"
@@ -12,29 +13,34 @@ import (
 	"google.golang.org/grpc"
 )
 
-// mood is how a DNS server answers.
-type mood int
+// Mood is how a DNS server answers.
+type Mood int
 
+// The moods of a Server.
 const (
-	wellBehaved mood = iota
-	failing          // SERVFAIL
-	silent
+	WellBehaved Mood = iota
+	Failing          // SERVFAIL
+	Refusing         // REFUSED
+	Silent
+	Foreign // what it answers is not the answer to the query, but to another one
 )
 
-// nameserver is a DNS server on loopback, with UDP and TCP on the same port.
-type nameserver struct {
-	addr string
+// Server is a DNS server with UDP and TCP on the same port.
+type Server struct {
+	Addr string
 
 	mu      sync.Mutex
-	mood    mood
+	mood    Mood
+	moods   map[string]Mood       // by domain, for the names below it
 	records map[string][]miekg.RR // by name and type, like "svc.test. A"
 	queries map[string]int        // by name and type
 }
 
-func startNameserver(t *testing.T) *nameserver {
+// Start runs a server until the test ends. If the port of addr is 0, it finds one.
+func Start(t *testing.T, addr string) *Server {
 	t.Helper()
-	packets, listener := listenBoth(t)
-	ns := &nameserver{addr: packets.LocalAddr().String(), records: map[string][]miekg.RR{}, queries: map[string]int{}}
+	packets, listener := listenBoth(t, addr)
+	ns := &Server{Addr: packets.LocalAddr().String(), moods: map[string]Mood{}, records: map[string][]miekg.RR{}, queries: map[string]int{}}
 	udp := &miekg.Server{PacketConn: packets, Handler: ns}
 	tcp := &miekg.Server{Listener: listener, Handler: ns}
 	for _, s := range []*miekg.Server{udp, tcp} {
@@ -51,10 +57,10 @@ func startNameserver(t *testing.T) *nameserver {
 }
 
 // listenBoth finds a port that is free for UDP and TCP.
-func listenBoth(t *testing.T) (net.PacketConn, net.Listener) {
+func listenBoth(t *testing.T, addr string) (net.PacketConn, net.Listener) {
 	t.Helper()
 	for range 100 {
-		packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+		packets, err := net.ListenPacket("udp", addr)
 		require.NoError(t, err)
 		if listener, err := net.Listen("tcp", packets.LocalAddr().String()); err == nil {
 			return packets, listener
@@ -66,7 +72,7 @@ func listenBoth(t *testing.T) (net.PacketConn, net.Listener) {
 }
 
 // ServeDNS answers a query.
-func (ns *nameserver) ServeDNS(w miekg.ResponseWriter, query *miekg.Msg) {
+func (ns *Server) ServeDNS(w miekg.ResponseWriter, query *miekg.Msg) {
 	q := query.Question[0]
 	key := strings.ToLower(q.Name) + " " + miekg.TypeToString[q.Qtype]
 	reply := new(miekg.Msg).SetReply(query)
@@ -74,13 +80,25 @@ func (ns *nameserver) ServeDNS(w miekg.ResponseWriter, query *miekg.Msg) {
 	ns.mu.Lock()
 	ns.queries[key]++
 	now := ns.mood
+	for domain, m := range ns.moods {
+		if miekg.IsSubDomain(domain, q.Name) {
+			now = m
+		}
+	}
 	reply.Answer = ns.records[key]
 	ns.mu.Unlock()
 	switch {
-	case now == silent:
+	case now == Silent:
 		return
-	case now == failing:
+	case now == Failing:
 		reply.SetRcode(query, miekg.RcodeServerFailure)
+	case now == Refusing:
+		reply.SetRcode(query, miekg.RcodeRefused)
+	case now == Foreign:
+		reply.Question[0].Name = "foreign.test."
+		reply.Answer = []miekg.RR{&miekg.A{
+			Hdr: miekg.RR_Header{Name: q.Name, Rrtype: miekg.TypeA, Class: miekg.ClassINET, Ttl: 1}, A: net.IPv4(192, 0, 2, 66),
+		}}
 	case len(reply.Answer) == 0 && !ns.exists(q.Name):
 		reply.SetRcode(query, miekg.RcodeNameError)
 	}
@@ -94,7 +112,7 @@ func (ns *nameserver) ServeDNS(w miekg.ResponseWriter, query *miekg.Msg) {
 	_ = w.WriteMsg(reply) // the client may be gone
 }
 
-func (ns *nameserver) exists(name string) bool {
+func (ns *Server) exists(name string) bool {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	for key, records := range ns.records {
@@ -105,9 +123,9 @@ func (ns *nameserver) exists(name string) bool {
 	return false
 }
 
-// set replaces the records of a name and type, "svc.test. A" for instance; each is written
+// Set replaces the records of a name and type, "svc.test. A" for instance; each is written
 // as in a zone file, after the type: "5 127.0.0.1" is a TTL and an address.
-func (ns *nameserver) set(t *testing.T, key string, records ...string) {
+func (ns *Server) Set(t *testing.T, key string, records ...string) {
 	t.Helper()
 	name, kind, _ := strings.Cut(key, " ")
 	all := make([]miekg.RR, len(records))
@@ -122,26 +140,32 @@ func (ns *nameserver) set(t *testing.T, key string, records ...string) {
 	ns.records[key] = all
 }
 
-func (ns *nameserver) be(m mood) {
+// Be has the server answer in a mood: in general, or for names in the domains if there are some.
+func (ns *Server) Be(m Mood, domains ...string) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
-	ns.mood = m
+	for _, domain := range domains {
+		ns.moods[domain] = m
+	}
+	if len(domains) == 0 {
+		ns.mood = m
+	}
 }
 
-// asked returns how many queries there were for a name and type.
-func (ns *nameserver) asked(key string) int {
+// Asked returns how many queries there were for a name and type.
+func (ns *Server) Asked(key string) int {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	return ns.queries[key]
 }
 
-// dialer has a gRPC client find the addresses of names here, instead of with the system's
+// Dialer has a gRPC client find the addresses of names here, instead of with the system's
 // DNS servers.
-func (ns *nameserver) dialer() grpc.DialOption {
+func (ns *Server) Dialer() grpc.DialOption {
 	d := &net.Dialer{Resolver: &net.Resolver{
 		PreferGo: true,
 		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, ns.addr)
+			return new(net.Dialer).DialContext(ctx, network, ns.Addr)
 		},
 	}}
 	return grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {

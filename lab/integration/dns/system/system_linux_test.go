@@ -1,0 +1,210 @@
+package system_test
+
+import (
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/lab/internal/nameserver"
+	"github.com/quorate/quorate/resolver/dns"
+)
+
+const (
+	patience = time.Minute // far above what any of these tests takes
+	interval = 100 * time.Millisecond
+
+	inCluster = "search shop.svc.cluster.test svc.cluster.test cluster.test corp.test"
+	billing   = "billing.shop.svc.cluster.test"
+)
+
+// channel is what a gRPC channel is told.
+type channel struct {
+	resolver.ClientConn
+	mu    sync.Mutex
+	lists []string
+	errs  []string
+}
+
+func (c *channel) UpdateState(s resolver.State) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []string
+	for _, e := range s.Endpoints {
+		all = append(all, e.Addresses[0].Addr)
+	}
+	c.lists = append(c.lists, strings.Join(all, " "))
+	return nil
+}
+
+func (c *channel) ReportError(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.errs = append(c.errs, err.Error())
+}
+
+func (c *channel) told() (lists, errs []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.lists...), append([]string(nil), c.errs...)
+}
+
+// shows waits for a list.
+func (c *channel) shows(t *testing.T, list string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		lists, _ := c.told()
+		return len(lists) > 0 && lists[len(lists)-1] == list
+	}, patience, 5*time.Millisecond, "%q is not shown, but %v", list, c)
+}
+
+// reports waits for an error.
+func (c *channel) reports(t *testing.T, text string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, errs := c.told()
+		return len(errs) > 0 && strings.Contains(errs[len(errs)-1], text)
+	}, patience, 5*time.Millisecond, "%q is not reported, but %v", text, c)
+}
+
+func (c *channel) String() string {
+	lists, errs := c.told()
+	return strings.Join(lists, "; ") + " / " + strings.Join(errs, "; ")
+}
+
+func open(t *testing.T, cfg dns.Config, target string) *channel {
+	t.Helper()
+	b, err := dns.NewBuilder(cfg)
+	require.NoError(t, err)
+	u, err := url.Parse(target)
+	require.NoError(t, err)
+	c := &channel{}
+	r, err := b.Build(resolver.Target{URL: *u}, c, resolver.BuildOptions{})
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	return c
+}
+
+// start runs DNS servers on 127.0.1.1, 127.0.1.2 and so on.
+func start(t *testing.T, moods ...nameserver.Mood) (all []*nameserver.Server, lines []string) {
+	t.Helper()
+	for i, m := range moods {
+		ip := "127.0.1." + string(rune('1'+i))
+		ns := nameserver.Start(t, ip+":53")
+		ns.Be(m)
+		ns.Set(t, billing+". A", "5 10.0.0.1")
+		ns.Set(t, billing+". AAAA")
+		all, lines = append(all, ns), append(lines, "nameserver "+ip)
+	}
+	return all, lines
+}
+
+// Servers before the one that works are dead, refuse to answer or say something else. With the
+// timeouts that resolv.conf(5) has by default, and search domains as in a pod of Kubernetes, of which
+// each is asked of the first server first, Go's own resolver needs 25 s. The second lookup does not
+// wait for them any more.
+func TestFirstServersDoNotWork(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		moods []nameserver.Mood
+	}{
+		{"dead", []nameserver.Mood{nameserver.Silent, nameserver.WellBehaved}},
+		{"failing", []nameserver.Mood{nameserver.Failing, nameserver.WellBehaved}},
+		{"refusing", []nameserver.Mood{nameserver.Refusing, nameserver.WellBehaved}},
+		{"lying", []nameserver.Mood{nameserver.Foreign, nameserver.WellBehaved}},
+		{"two dead", []nameserver.Mood{nameserver.Silent, nameserver.Silent, nameserver.WellBehaved}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			moods := test.moods
+			all, lines := start(t, moods...)
+			use(t, append(lines, inCluster, "options ndots:5")...)
+			began := time.Now()
+			c := open(t, dns.Config{Interval: interval, MinInterval: interval}, "dns:///"+billing+":80")
+			c.shows(t, "10.0.0.1:80")
+			t.Logf("first list after %v", time.Since(began))
+			require.Less(t, time.Since(began), 15*time.Second)
+			_, errs := c.told()
+			require.Empty(t, errs)
+
+			last := all[len(all)-1]
+			last.Set(t, billing+". A", "5 10.0.0.2")
+			began = time.Now()
+			c.shows(t, "10.0.0.2:80")
+			t.Logf("a change after %v", time.Since(began))
+			if moods[0] != nameserver.Silent {
+				return
+			}
+			// The one that works dies, and a dead one is back.
+			all[0].Set(t, billing+". A", "5 10.0.0.3")
+			all[0].Be(nameserver.WellBehaved)
+			last.Be(nameserver.Silent)
+			began = time.Now()
+			c.shows(t, "10.0.0.3:80")
+			t.Logf("another server's list after %v", time.Since(began))
+		})
+	}
+}
+
+// A search domain that is not answered for does not matter to a name that exists, unless the name was
+// found there before.
+func TestSearchDomainsFail(t *testing.T) {
+	for name, m := range map[string]nameserver.Mood{"failing": nameserver.Failing, "refusing": nameserver.Refusing, "silent": nameserver.Silent} {
+		t.Run(name, func(t *testing.T) {
+			all, lines := start(t, nameserver.WellBehaved)
+			ns := all[0]
+			use(t, append(lines, inCluster, "options ndots:5 timeout:1 attempts:1")...)
+			cfg := dns.Config{Interval: interval, MinInterval: interval, MassRemovalDelay: time.Second}
+			ns.Be(m, "corp.test.")
+			open(t, cfg, "dns:///"+billing+":80").shows(t, "10.0.0.1:80")
+
+			// It is unknown whether there is such a name.
+			none := open(t, cfg, "dns:///none.cluster.test:80")
+			none.reports(t, `"none.cluster.test.corp.test.": `)
+
+			// The name is another one's in the next domain.
+			ns.Set(t, "billing.corp.test. A", "5 10.0.0.9")
+			ns.Be(nameserver.WellBehaved, "corp.test.")
+			c := open(t, cfg, "dns:///billing.shop:80")
+			ns.Set(t, "billing.shop.corp.test. A", "5 10.0.0.9")
+			c.shows(t, "10.0.0.1:80")
+			ns.Be(m, "cluster.test.")
+			c.reports(t, `"`+billing+`.": `)
+			lists, _ := c.told()
+			require.Equal(t, []string{"10.0.0.1:80"}, lists)
+			// It is no more in the first one.
+			ns.Be(nameserver.WellBehaved, "cluster.test.")
+			ns.Set(t, billing+". A")
+			c.shows(t, "10.0.0.9:80")
+		})
+	}
+}
+
+// A name with as many dots as ndots says is asked for as it is first.
+func TestNdots(t *testing.T) {
+	all, lines := start(t, nameserver.WellBehaved)
+	for ndots, queries := range map[string]int{"ndots:4": 0, "ndots:5": 1} {
+		use(t, append(lines, inCluster, "options "+ndots)...)
+		before := all[0].Asked(billing + ".cluster.test. A")
+		open(t, dns.Config{Interval: time.Hour}, "dns:///"+billing+":80").shows(t, "10.0.0.1:80")
+		assert.Equal(t, queries, all[0].Asked(billing+".cluster.test. A")-before, ndots)
+	}
+}
+
+// Other servers and search domains are used as soon as package net sees the new file.
+func TestResolvConfChanges(t *testing.T) {
+	all, lines := start(t, nameserver.WellBehaved, nameserver.WellBehaved)
+	all[1].Set(t, "billing.shop. A", "5 10.0.0.2")
+	use(t, lines[0], inCluster, "options ndots:5")
+	c := open(t, dns.Config{Interval: interval, MinInterval: interval, Timeout: 3 * time.Second}, "dns:///billing.shop:80")
+	c.shows(t, "10.0.0.1:80")
+	all[0].Be(nameserver.Silent)
+	configure(t, lines[1])
+	began := time.Now()
+	c.shows(t, "10.0.0.2:80")
+	t.Logf("after %v", time.Since(began))
+}
