@@ -1,6 +1,8 @@
 package lastgood
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -73,6 +75,13 @@ func (r *Registry[K, S, L]) Release(key K) {
 		r.idle[key] = stopped[L]{last, time.Now()}
 	}
 	r.sweep()
+}
+
+// Running returns the keys that have a running source.
+func (r *Registry[K, S, L]) Running() []K {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.running))
 }
 
 // sweep forgets what is too old, and the oldest of what is too much. It needs the lock.
