@@ -189,9 +189,10 @@ func (c *catchup) emit(h *pb.ResponseHeader, events []*mvccpb.Event) {
 }
 
 // shed gives up the parts furthest ahead while more is held than the budget
-// allows. They are opened again later.
+// allows, down to the current one, which holds nothing. They are opened again
+// later.
 func (c *catchup) shed() {
-	for c.held > c.budget && len(c.parts) > 2 {
+	for c.held > c.budget && len(c.parts) > 1 {
 		last := c.parts[len(c.parts)-1]
 		c.parts = c.parts[:len(c.parts)-1]
 		c.drop(last)

@@ -135,6 +135,27 @@ func TestAPartThatWasGivenUpWaitsForRoom(t *testing.T) {
 	assert.EqualValues(t, 61, sw.next)
 }
 
+// TestASilentPartBoundsWhatIsHeld is about a first part that says nothing while the
+// second one, the last, follows the head without end.
+func TestASilentPartBoundsWhatIsHeld(t *testing.T) {
+	const budget = 20 * eventOverhead
+	sw := inParts(t, 19, 2, budget)
+	require.Equal(t, []int64{2, 12}, sw.openedAt())
+	tail := sw.opened[1]
+	for range 100 {
+		sw.hist.write("a")
+		sw.deliver(tail, 1)
+		require.LessOrEqual(t, sw.c.held, budget)
+	}
+	assert.Equal(t, []int64{2}, sw.openedAt(), "the one that is due goes on alone")
+	for range maxQuiet {
+		require.False(t, sw.c.pulse())
+	}
+	assert.True(t, sw.c.pulse(), "a part that was given up is no sign of the other")
+	sw.finish()
+	assert.EqualValues(t, sw.hist.rev()+1, sw.next)
+}
+
 // Any sign of a part shows that others may come.
 func TestPulse(t *testing.T) {
 	sw := inParts(t, 60, 3, 1<<20)

@@ -260,7 +260,7 @@ func (sw *splitWatch) invariants() error {
 	switch {
 	case held != c.held:
 		return fmt.Errorf("%d bytes are held, %d are accounted for", held, c.held)
-	case held > c.budget && len(c.parts) > 2:
+	case held > c.budget:
 		return fmt.Errorf("%d parts hold %d bytes, %d are allowed", len(c.parts), held, c.budget)
 	case len(c.parts) > c.plan.parts:
 		return fmt.Errorf("%d parts, %d are planned", len(c.parts), c.plan.parts)
