@@ -49,15 +49,14 @@ func (p *Pool[T]) built(w *waiter[T], it *item[T], err error) {
 
 // create calls Create with the values of ctx, and the end of the pool's context.
 func (p *Pool[T]) create(ctx context.Context) (*item[T], error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.config.CreateTimeout)
+	ctx, cancel := p.detached(ctx, p.config.CreateTimeout)
 	defer cancel()
-	defer context.AfterFunc(p.ctx, cancel)()
 	value, err := p.config.Create(ctx)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	it := &item[T]{value: value, used: now, fresh: true}
+	it := &item[T]{value: value, used: now, proven: now, fresh: true}
 	if life := p.config.MaxLifetime; life > 0 {
 		it.expires = now.Add(life)
 		if jitter := p.config.LifetimeJitter; jitter > 0 {
@@ -65,6 +64,13 @@ func (p *Pool[T]) create(ctx context.Context) (*item[T], error) {
 		}
 	}
 	return it, nil
+}
+
+// detached returns a context with the values of ctx that ends with the pool or a timeout.
+func (p *Pool[T]) detached(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	stop := context.AfterFunc(p.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // failed gives the error of Create to the waiter that the resource was to be for, if it

@@ -91,19 +91,6 @@ func TestCheck(t *testing.T) {
 		assert.NotSame(t, r.Value(), other.Value())
 		other.Release()
 	})
-	inBubble(t, "the caller's context ends", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		p, _ := newPool(t, func(c *config) {
-			c.Check = func(ctx context.Context, _ *thing) error {
-				cancel()
-				return ctx.Err()
-			}
-		})
-		acquire(t, p).Release()
-		_, err := p.Acquire(ctx)
-		assert.ErrorIs(t, err, context.Canceled)
-		assert.Zero(t, p.Stats().Size)
-	})
 	inBubble(t, "panic", func(t *testing.T) {
 		p, _ := newPool(t, func(c *config) {
 			c.MaxSize = 1
@@ -112,6 +99,111 @@ func TestCheck(t *testing.T) {
 		acquire(t, p).Release()
 		assert.PanicsWithValue(t, errBroken, func() { _, _ = p.Acquire(t.Context()) })
 		assert.Zero(t, p.Stats().Size)
+	})
+}
+
+// TestCheckOutlivesItsCaller: the end of a caller's context says nothing about a resource. Check
+// goes on, and its answer does.
+func TestCheckOutlivesItsCaller(t *testing.T) {
+	const takes = 20 * time.Millisecond
+	type key struct{}
+	pinged := func(t *testing.T, change func(*config)) (*pool.Pool[*thing], *things) {
+		return newPool(t, func(c *config) {
+			c.Check = func(ctx context.Context, x *thing) error {
+				assert.Equal(t, "trace", ctx.Value(key{}))
+				select {
+				case <-time.After(takes):
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+				if x.broken {
+					return errBroken
+				}
+				return nil
+			}
+			change(c)
+		})
+	}
+	traced := func(t *testing.T) context.Context { return context.WithValue(t.Context(), key{}, "trace") }
+	brief := func(t *testing.T, d time.Duration) context.Context {
+		ctx, cancel := context.WithTimeout(traced(t), d)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	inBubble(t, "nothing is destroyed", func(t *testing.T) {
+		p, f := pinged(t, func(*config) {})
+		acquire(t, p).Release()
+		for range 100 {
+			r, err := p.Acquire(brief(t, takes/2))
+			if err == nil {
+				r.Release()
+				continue
+			}
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		time.Sleep(takes)
+		synctest.Wait()
+		assert.Empty(t, f.gone())
+		stats := p.Stats()
+		assert.Zero(t, stats.Borrowed)
+		assert.Positive(t, stats.Canceled)
+	})
+	inBubble(t, "it goes to who waits, unchecked", func(t *testing.T) {
+		p, _ := pinged(t, func(c *config) { c.MaxSize = 1 })
+		r := acquire(t, p)
+		r.Release()
+		began := time.Now()
+		first := acquiring(brief(t, takes/2), p)
+		second := acquiring(traced(t), p)
+		got := <-first
+		assert.ErrorIs(t, got.err, context.DeadlineExceeded)
+		assert.Equal(t, takes/2, got.at.Sub(began))
+		got = <-second
+		require.NoError(t, got.err)
+		assert.Equal(t, takes, got.at.Sub(began))
+		assert.Equal(t, r.Value(), got.r.Value())
+		got.r.Release()
+	})
+	inBubble(t, "it is broken", func(t *testing.T) {
+		p, f := pinged(t, func(c *config) { c.MaxSize = 1 })
+		r := acquire(t, p)
+		r.Value().broken = true
+		r.Release()
+		_, err := p.Acquire(brief(t, takes/2))
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(takes)
+		synctest.Wait()
+		assert.Equal(t, []int{r.Value().id}, f.gone())
+		assert.EqualValues(t, 1, p.Stats().Destroyed.CheckFailed)
+	})
+	inBubble(t, "it takes too long", func(t *testing.T) {
+		p, _ := pinged(t, func(c *config) { c.CheckTimeout = takes - 1 })
+		r := acquire(t, p)
+		r.Release()
+		got, err := p.Acquire(traced(t))
+		require.NoError(t, err)
+		assert.NotSame(t, r.Value(), got.Value())
+		got.Release()
+	})
+	inBubble(t, "it counts for CheckAfter", func(t *testing.T) {
+		p, _ := pinged(t, func(c *config) { c.CheckAfter = time.Minute })
+		acquire(t, p).Release()
+		time.Sleep(time.Minute)
+		_, err := p.Acquire(brief(t, takes/2))
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(takes)
+		r, err := p.Acquire(brief(t, takes/2))
+		require.NoError(t, err)
+		r.Release()
+	})
+	inBubble(t, "the pool is closed", func(t *testing.T) {
+		p, f := pinged(t, func(*config) {})
+		acquire(t, p).Release()
+		got := acquiring(traced(t), p)
+		p.Close()
+		assert.Equal(t, pool.ErrClosed, (<-got).err)
+		_, alive, _ := f.counts()
+		assert.Zero(t, alive)
 	})
 }
 

@@ -14,6 +14,10 @@ const (
 	// DefaultCreateTimeout is how long [Config].Create may take when [Config].CreateTimeout
 	// is 0: what gRPC gives a connection at least to be made.
 	DefaultCreateTimeout = 20 * time.Second
+	// DefaultCheckTimeout is how long [Config].Check may take when [Config].CheckTimeout is
+	// 0: long enough for a server that is slow, because each resource that fails costs it a
+	// new one.
+	DefaultCheckTimeout = 5 * time.Second
 )
 
 // Full says what Acquire does when all resources are borrowed and there may be no more.
@@ -42,12 +46,19 @@ type Config[T any] struct {
 	// there is nothing to do.
 	Destroy func(T)
 	// Check reports what is wrong with a resource that is about to be borrowed; if anything
-	// is, the resource is destroyed, and another one takes its place. It gets the context
-	// of Acquire. Default: nothing is ever wrong.
+	// is, the resource is destroyed, and another one takes its place. It is called in a
+	// goroutine of its own. Its context has the values of that of the Acquire which it is
+	// for, but neither its deadline nor its end: an Acquire whose context ends returns at
+	// once, and the resource goes to the next if Check finds nothing. The context ends with
+	// CheckTimeout, and when the pool is closed. Default: nothing is ever wrong.
 	Check func(context.Context, T) error
-	// CheckAfter is for how long a resource must not have been used to be checked; a check
-	// often costs a round trip. Default: 0, every resource is checked that was used before.
+	// CheckAfter is for how long a resource must be neither used nor checked to be checked;
+	// a check often costs a round trip. Default: 0, every resource is checked that was used
+	// before.
 	CheckAfter time.Duration
+	// CheckTimeout is how long Check may take. A resource that needs longer is destroyed.
+	// Default: [DefaultCheckTimeout].
+	CheckTimeout time.Duration
 
 	// MaxSize is how many resources there are at most, borrowed ones and those that are
 	// being made or destroyed included. Default: [DefaultMaxSize], or MinSize if that is
@@ -59,8 +70,10 @@ type Config[T any] struct {
 	// MaxIdle is how many are kept that nobody uses; what is released beyond is destroyed.
 	// Default: MaxSize.
 	MaxIdle int
-	// MaxIdleTime is for how long a resource beyond MinSize is kept unused. It should be
-	// less than what its server allows. Default: 0, for ever.
+	// MaxIdleTime is for how long a resource is kept unused; one that was idle for longer is
+	// never borrowed. It should be less than what its server allows. Those that MinSize keeps
+	// are replaced after at least half of it, at random, so that those that were made together,
+	// here and in other processes, are not all replaced together. Default: 0, for ever.
 	MaxIdleTime time.Duration
 	// MaxLifetime is the age at which a resource is not borrowed again. Default: 0, none.
 	MaxLifetime time.Duration
@@ -85,6 +98,7 @@ func (c Config[T]) validate() error {
 		value int64
 	}{
 		{"CheckAfter", int64(c.CheckAfter)},
+		{"CheckTimeout", int64(c.CheckTimeout)},
 		{"MaxSize", int64(c.MaxSize)},
 		{"MinSize", int64(c.MinSize)},
 		{"MaxIdle", int64(c.MaxIdle)},
@@ -120,6 +134,9 @@ func (c Config[T]) withDefaults() Config[T] {
 	}
 	if c.CreateTimeout == 0 {
 		c.CreateTimeout = DefaultCreateTimeout
+	}
+	if c.CheckTimeout == 0 {
+		c.CheckTimeout = DefaultCheckTimeout
 	}
 	return c
 }

@@ -25,19 +25,23 @@
 // first come, first served; or gets [ErrFull], see [Config].WhenFull.
 //
 // Create, Destroy and Check run without locks: while a server takes long to be connected to,
-// borrowing and releasing go on. Create runs in a goroutine of its own, so that an Acquire
-// whose context ends returns at once, and what comes too late for it serves the next. A
-// goroutine exists while Create runs, and none otherwise: what expires is found by a
+// borrowing and releasing go on. Create and Check run in goroutines of their own, so that an
+// Acquire whose context ends returns at once, and what comes too late for it serves the next. A
+// goroutine exists while one of them runs, and none otherwise: what expires is found by a
 // timer, which is set only while something can expire.
 //
 // # When something goes wrong
 //
 //   - Create fails: that Acquire gets the error, and nothing is tried again on its behalf.
-//     For [Config].MinSize it is tried again after 1 s, 2 s, 4 s and so on up to a minute.
+//     For [Config].MinSize it is tried again after 1 s, 2 s, 4 s and so on up to a minute, less
+//     up to half of it at random.
 //   - Destroy or Check panics: whoever called Acquire, Release or Discard gets the panic, and
-//     the resource is gone.
+//     the resource is gone. A panic of a Check whose caller has left ends the program, as does
+//     one of Create.
 //   - Create hangs: it counts as a resource until [Config].CreateTimeout ends its context.
-//   - Check fails: the resource is destroyed, and another is borrowed or made in its place.
+//   - Check fails, or takes longer than [Config].CheckTimeout: the resource is destroyed, and
+//     another is borrowed or made in its place.
+//   - A caller's context ends during Check: the resource stays, unless Check finds it broken.
 //   - Release twice, or Discard after Release: does nothing, even if the resource has
 //     another borrower by now. [Stats].StaleReleases counts it.
 //   - Close: who waits gets [ErrClosed] at once. What is borrowed is destroyed when it is

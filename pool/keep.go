@@ -1,12 +1,13 @@
 package pool
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 )
 
 // Pauses between attempts to reach MinSize while Create fails: gRPC's own for connections,
-// which begin with 1 s; a minute at most.
+// which begin with 1 s; a minute at most. Each is shortened at random, by half at most.
 const (
 	firstPause   = time.Second
 	longestPause = time.Minute
@@ -27,7 +28,7 @@ func (k *keeper) failed() {
 		return
 	}
 	k.delay = min(max(2*k.delay, firstPause), longestPause)
-	k.earliest = now.Add(k.delay)
+	k.earliest = now.Add(spread(k.delay))
 }
 
 func (k *keeper) succeeded() { k.delay, k.earliest = 0, time.Time{} }
@@ -61,17 +62,45 @@ func (p *Pool[T]) wake(d time.Duration) {
 	}
 }
 
+// spread returns a random duration between half of d and d. Pools that have begun something
+// together, in this process or in others, do not go on together.
+func spread(d time.Duration) time.Duration {
+	if d < 2 {
+		return d
+	}
+	return d - rand.N(d/2)
+}
+
+// rested says when a resource that becomes idle now is to be replaced if MinSize keeps it.
+func (p *Pool[T]) rested(it *item[T]) {
+	if limit := p.config.MaxIdleTime; limit > 0 && p.config.MinSize > 0 {
+		it.renew = it.used.Add(spread(limit))
+	}
+}
+
 // watch has the pool looked after when a resource that is idle now expires.
 func (p *Pool[T]) watch(it *item[T]) {
-	expires := it.expires
-	if limit := p.config.MaxIdleTime; limit > 0 && p.size-p.dying > p.config.MinSize {
-		if at := it.used.Add(limit); expires.IsZero() || at.Before(expires) {
-			expires = at
+	at := it.expires
+	if limit := p.config.MaxIdleTime; limit > 0 {
+		at = earlier(at, it.used.Add(limit))
+		if p.spares() <= 0 {
+			at = earlier(at, it.renew)
 		}
 	}
-	if !expires.IsZero() && (p.keeper.at.IsZero() || expires.Before(p.keeper.at)) {
-		p.wake(time.Until(expires))
+	if !at.IsZero() && (p.keeper.at.IsZero() || at.Before(p.keeper.at)) {
+		p.wake(time.Until(at))
 	}
+}
+
+// spares returns how many resources there are beyond MinSize, less than zero if some are missing.
+func (p *Pool[T]) spares() int { return p.size - p.dying - p.config.MinSize }
+
+// earlier returns the first of two moments, of which the zero one is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
 }
 
 // keep looks after the pool: it destroys what has expired, makes what is missing, and
@@ -79,35 +108,49 @@ func (p *Pool[T]) watch(it *item[T]) {
 func (p *Pool[T]) keep() {
 	p.mu.Lock()
 	p.keeper.at = time.Time{}
-	old, unused := p.expired(time.Now())
+	gone := p.expired(time.Now())
 	for _, it := range p.idle {
 		p.watch(it)
 	}
 	p.refill()
 	p.mu.Unlock()
-	for _, it := range old {
-		p.destroy(it, tooOld)
-	}
-	for _, it := range unused {
-		p.destroy(it, idleTooLong)
+	for _, d := range gone {
+		p.destroy(d.item, d.why)
 	}
 }
 
-// expired takes out of the idle resources those that are too old, and those that were not
-// used for too long and are not needed for MinSize. These are the first ones: the resource
-// that was used last is borrowed first.
-func (p *Pool[T]) expired(now time.Time) (old, unused []*item[T]) {
+// condemned is a resource that is to be destroyed.
+type condemned[T any] struct {
+	item *item[T]
+	why  fault
+}
+
+// expired takes those that have expired out of the idle resources. Those that were used last
+// stay if some do: they are borrowed first.
+func (p *Pool[T]) expired(now time.Time) (gone []condemned[T]) {
 	p.idle = slices.DeleteFunc(p.idle, func(it *item[T]) bool {
-		switch {
-		case !it.expires.IsZero() && !now.Before(it.expires):
-			old = append(old, it)
-		case p.config.MaxIdleTime > 0 && now.Sub(it.used) >= p.config.MaxIdleTime && p.size-p.dying > p.config.MinSize:
-			unused = append(unused, it)
-		default:
+		why := p.expiry(it, now)
+		if why == sound && p.spares() <= 0 && !it.renew.IsZero() && !now.Before(it.renew) {
+			why = idleTooLong
+		}
+		if why == sound {
 			return false
 		}
+		gone = append(gone, condemned[T]{it, why})
 		p.dying++
 		return true
 	})
-	return old, unused
+	return gone
+}
+
+// expiry returns why time alone makes that a resource must not be borrowed, sound if it may be.
+func (p *Pool[T]) expiry(it *item[T], now time.Time) fault {
+	switch limit := p.config.MaxIdleTime; {
+	case !it.expires.IsZero() && !now.Before(it.expires):
+		return tooOld
+	case limit > 0 && now.Sub(it.used) >= limit:
+		return idleTooLong
+	default:
+		return sound
+	}
 }

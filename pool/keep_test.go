@@ -12,12 +12,10 @@ import (
 	"github.com/quorate/quorate/pool"
 )
 
-// TestIdleTimeIsFoundWithoutTraffic: what nobody uses goes, down to MinSize, the one that
-// was used first first, and then nothing runs any more.
+// TestIdleTimeIsFoundWithoutTraffic: what nobody uses goes, the one that was used first first.
 func TestIdleTimeIsFoundWithoutTraffic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, f := newPool(t, func(c *config) { c.MinSize, c.MaxIdleTime = 1, time.Minute })
-		synctest.Wait()
+		p, f := newPool(t, func(c *config) { c.MaxIdleTime = time.Minute })
 		a, b, c := acquire(t, p), acquire(t, p), acquire(t, p)
 		a.Release()
 		time.Sleep(10 * time.Second)
@@ -34,8 +32,8 @@ func TestIdleTimeIsFoundWithoutTraffic(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, []int{a.Value().id, b.Value().id}, f.gone())
 		time.Sleep(time.Hour)
-		assert.Len(t, f.gone(), 2, "MinSize")
-		assert.EqualValues(t, 2, p.Stats().Destroyed.IdleTooLong)
+		assert.Len(t, f.gone(), 3)
+		assert.EqualValues(t, 3, p.Stats().Destroyed.IdleTooLong)
 
 		// Use keeps it young.
 		d, e := acquire(t, p), acquire(t, p)
@@ -44,9 +42,80 @@ func TestIdleTimeIsFoundWithoutTraffic(t *testing.T) {
 			time.Sleep(50 * time.Second)
 			d = acquire(t, p)
 		}
-		assert.Len(t, f.gone(), 2)
+		assert.Len(t, f.gone(), 3)
 		d.Release()
 		e.Release()
+	})
+}
+
+// TestIdleTooLongIsNeverLent: nor if MinSize keeps it. It is replaced before.
+func TestIdleTooLongIsNeverLent(t *testing.T) {
+	const limit = 15 * time.Second
+	inBubble(t, "after hours", func(t *testing.T) {
+		p, f := newPool(t, func(c *config) { c.MinSize, c.MaxIdleTime = 5, limit })
+		synctest.Wait()
+		time.Sleep(8 * time.Hour)
+		synctest.Wait()
+		_, alive, _ := f.counts()
+		assert.Equal(t, 5, alive)
+		made, _, _ := f.counts()
+		assert.LessOrEqual(t, made, 5*(2*int(8*time.Hour/limit)+1), "no resource is replaced before half of it")
+		r := acquire(t, p)
+		assert.Greater(t, r.Value().id, made-20, "it is one of the last")
+		r.Release()
+	})
+	inBubble(t, "the timer is late", func(t *testing.T) {
+		p, f := newPool(t, func(c *config) { c.MaxIdleTime = limit })
+		r := acquire(t, p)
+		r.Release()
+		time.Sleep(limit) // this goroutine and the timer wake at the same moment
+		other := acquire(t, p)
+		assert.NotSame(t, r.Value(), other.Value())
+		other.Release()
+		assert.Equal(t, []int{r.Value().id}, f.gone())
+	})
+	inBubble(t, "those that were spare go, the rest is replaced", func(t *testing.T) {
+		p, f := newPool(t, func(c *config) { c.MinSize, c.MaxIdleTime = 2, limit })
+		synctest.Wait()
+		all := []pool.Resource[*thing]{acquire(t, p), acquire(t, p), acquire(t, p)}
+		for _, r := range all {
+			r.Release()
+		}
+		time.Sleep(limit - 1)
+		assert.Empty(t, f.gone(), "MinSize is no reason as long as there are more")
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		assert.Len(t, f.gone(), 3)
+		assert.Equal(t, 2, p.Stats().Idle)
+	})
+}
+
+// TestRenewalsAreSpread: pools that were filled together are not renewed together.
+func TestRenewalsAreSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const pools, limit = 100, 100 * time.Second
+		var all []*things
+		for range pools {
+			_, f := newPool(t, func(c *config) { c.MinSize, c.MaxIdleTime = 1, limit })
+			all = append(all, f)
+		}
+		made := func() (n int) {
+			for _, f := range all {
+				m, _, _ := f.counts()
+				n += m
+			}
+			return n
+		}
+		synctest.Wait()
+		before := made()
+		for second := range 200 {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			now := made()
+			assert.LessOrEqual(t, now-before, 12, "in second %d; 2 would be the mean of the first renewals", second)
+			before = now
+		}
+		assert.GreaterOrEqual(t, before, 3*pools)
 	})
 }
 
@@ -127,16 +196,17 @@ func TestMinSizeIsTriedAgain(t *testing.T) {
 		defer p.Close()
 		synctest.Wait()
 		assert.EqualValues(t, 2, p.Stats().CreateErrors)
-		for rounds, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
-			time.Sleep(pause - 1)
-			synctest.Wait()
-			assert.EqualValues(t, 2+2*rounds, p.Stats().CreateErrors)
-			time.Sleep(time.Nanosecond)
-			synctest.Wait()
-			assert.EqualValues(t, 4+2*rounds, p.Stats().CreateErrors)
+		for round, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+			began := time.Now()
+			for p.Stats().CreateErrors < uint64(4+2*round) {
+				time.Sleep(time.Millisecond)
+				synctest.Wait()
+			}
+			assert.GreaterOrEqual(t, time.Since(began), pause/2)
+			assert.LessOrEqual(t, time.Since(began), pause+time.Millisecond)
 		}
 		time.Sleep(time.Hour)
-		assert.Less(t, p.Stats().CreateErrors, uint64(150), "a minute is the longest pause")
+		assert.Less(t, p.Stats().CreateErrors, uint64(260), "a minute is the longest pause, half a minute the shortest by then")
 		assert.Greater(t, p.Stats().CreateErrors, uint64(120))
 
 		f.set(func(f *things) { f.err = nil })

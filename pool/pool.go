@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -29,7 +30,7 @@ type Pool[T any] struct {
 	size     int        // resources, and those that are being made or destroyed
 	building int        // are being made
 	dying    int        // are being destroyed
-	idle     []*item[T] // nobody uses them; the one that was used last is last
+	idle     []*item[T] // nobody uses them; in the order in which they were used, if that matters
 	waiters  list.List  // of *waiter[T], in the order in which they came; then none is idle
 	leases   uint64     // how often resources were lent
 	keeper   keeper
@@ -41,7 +42,9 @@ type item[T any] struct {
 	value   T
 	expires time.Time // when it is too old; zero: never
 	used    time.Time // when it was released, or made; zero if that is not needed
-	fresh   bool      // it was made for its first borrower, and has not been idle
+	proven  time.Time // when it was released, made or checked; zero if that is not needed
+	renew   time.Time // when it is replaced if MinSize keeps it idle; zero: never
+	fresh   bool      // it was made or checked for who borrows it, and has not been idle since
 	lease   uint64    // of its borrower; 0: it has none. Guarded by the pool's lock.
 }
 
@@ -83,11 +86,15 @@ func New[T any](config Config[T]) (*Pool[T], error) {
 func (p *Pool[T]) Acquire(ctx context.Context) (Resource[T], error) {
 	it, err := p.next(ctx)
 	for err == nil {
-		fault := p.inspect(ctx, it)
-		if fault == sound {
-			return Resource[T]{pool: p, item: it, lease: it.lease}, nil
+		var why fault
+		lease := it.lease
+		if why, err = p.inspect(ctx, it); err != nil {
+			break
 		}
-		it, err = p.replace(ctx, it, fault)
+		if why == sound {
+			return Resource[T]{pool: p, item: it, lease: lease}, nil
+		}
+		it, err = p.replace(ctx, it, why)
 	}
 	return Resource[T]{}, err
 }
@@ -164,7 +171,7 @@ func (p *Pool[T]) await(w *waiter[T]) (*item[T], error) {
 	if got.err != nil {
 		return nil, got.err
 	}
-	p.giveBack(got.item, got.item.lease, sound)
+	p.giveBack(got.item, got.item.lease, sound, unused)
 	return nil, ended(w.ctx)
 }
 
@@ -194,13 +201,39 @@ func (p *Pool[T]) offer(it *item[T]) fault {
 		return tooManyIdle
 	}
 	it.fresh = false
-	p.idle = append(p.idle, it)
+	p.rested(it)
+	at := len(p.idle)
+	for at > 0 && p.idle[at-1].used.After(it.used) {
+		at--
+	}
+	p.idle = slices.Insert(p.idle, at, it)
 	p.watch(it)
 	return sound
 }
 
+// usage is what a resource was lent for.
+type usage uint8
+
+const (
+	borrowed usage = iota // to be used
+	unused                // to be used, but it was not
+	passed                // to be checked
+)
+
+// note takes note of how a resource was used until now. What was checked is as good as new to
+// who waits; it was not used, unless a check is all that keeps it.
+func (p *Pool[T]) note(it *item[T], how usage, now time.Time) {
+	it.fresh = how == passed
+	if how != unused {
+		it.proven = now
+	}
+	if how == borrowed || (how == passed && p.spares() <= 0) {
+		it.used = now
+	}
+}
+
 // giveBack ends a loan. It does nothing but count if that has ended before.
-func (p *Pool[T]) giveBack(it *item[T], lease uint64, why fault) {
+func (p *Pool[T]) giveBack(it *item[T], lease uint64, why fault, how usage) {
 	var now time.Time
 	if p.timed || !it.expires.IsZero() {
 		now = time.Now()
@@ -211,9 +244,9 @@ func (p *Pool[T]) giveBack(it *item[T], lease uint64, why fault) {
 		p.mu.Unlock()
 		return
 	}
-	it.fresh, it.used = false, now
-	if why == sound && !it.expires.IsZero() && !now.Before(it.expires) {
-		why = tooOld
+	p.note(it, how, now)
+	if why == sound {
+		why = p.expiry(it, now)
 	}
 	if why == sound {
 		why = p.offer(it)

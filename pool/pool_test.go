@@ -335,6 +335,7 @@ func TestConfigErrors(t *testing.T) {
 		{config{Create: make1, MaxIdleTime: -1}, "Config.MaxIdleTime is negative"},
 		{config{Create: make1, MaxLifetime: -1}, "Config.MaxLifetime is negative"},
 		{config{Create: make1, CheckAfter: -1}, "Config.CheckAfter is negative"},
+		{config{Create: make1, CheckTimeout: -1}, "Config.CheckTimeout is negative"},
 		{config{Create: make1, CreateTimeout: -1}, "Config.CreateTimeout is negative"},
 		{config{Create: make1, MinSize: 3, MaxSize: 2}, "Config.MinSize is 3, more than MaxSize, 2; raise MaxSize or leave it out"},
 		{config{Create: make1, MinSize: 3, MaxIdle: 2}, "Config.MinSize is 3, more than MaxIdle, 2; raise MaxIdle or leave it out"},

@@ -29,6 +29,6 @@ func (r Resource[T]) Discard() { r.end(discarded) }
 
 func (r Resource[T]) end(why fault) {
 	if r.item != nil {
-		r.pool.giveBack(r.item, r.lease, why)
+		r.pool.giveBack(r.item, r.lease, why, borrowed)
 	}
 }

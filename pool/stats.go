@@ -18,7 +18,7 @@ type Stats struct {
 	Waited uint64
 	// WaitTime is for how long they did, together, without those that still do.
 	WaitTime time.Duration
-	// Canceled is how many waited until their context ended.
+	// Canceled is how many waited, for a resource or its Check, until their context ended.
 	Canceled uint64
 	// Full is how many got ErrFull.
 	Full uint64

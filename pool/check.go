@@ -1,0 +1,96 @@
+package pool
+
+import (
+	"context"
+	"time"
+)
+
+// fault is why a resource is destroyed.
+type fault uint8
+
+const (
+	sound fault = iota // it is not
+	checkFailed
+	tooOld
+	idleTooLong
+	tooManyIdle
+	discarded
+	poolClosed
+
+	faults = iota
+)
+
+// inspect returns what is wrong with a resource that is about to be borrowed. If ctx ends
+// before Check has returned, the loan ends with the error of ctx.
+func (p *Pool[T]) inspect(ctx context.Context, it *item[T]) (fault, error) {
+	if it.fresh {
+		return sound, nil
+	}
+	var now time.Time
+	if p.timed || !it.expires.IsZero() {
+		now = time.Now()
+	}
+	if why := p.expiry(it, now); why != sound {
+		return why, nil
+	}
+	if p.config.Check == nil || (p.config.CheckAfter > 0 && now.Sub(it.proven) < p.config.CheckAfter) {
+		return sound, nil
+	}
+	return p.check(ctx, it)
+}
+
+// answer is what Check has said, or that it panicked.
+type answer struct {
+	why      fault
+	panicked any
+}
+
+// check asks Check. The end of ctx says nothing about the resource: a caller who leaves then
+// leaves it to Check, which goes on, what becomes of it.
+func (p *Pool[T]) check(ctx context.Context, it *item[T]) (fault, error) {
+	answers := make(chan answer) // not buffered: an answer is taken by the caller or, once ctx has ended, by nobody
+	lease := it.lease
+	go func() {
+		a := answer{why: checkFailed} // also if Check ends its goroutine
+		defer func() {
+			a.panicked = recover()
+			select {
+			case answers <- a:
+			case <-ctx.Done():
+				p.checked(it, lease, a)
+			}
+		}()
+		a.why = p.ask(ctx, it)
+	}()
+	select {
+	case a := <-answers:
+		if a.panicked != nil {
+			p.giveBack(it, lease, checkFailed, passed)
+			panic(a.panicked)
+		}
+		return a.why, nil
+	case <-ctx.Done():
+		p.mu.Lock()
+		p.counters.canceled++
+		p.mu.Unlock()
+		return sound, ended(ctx)
+	}
+}
+
+// ask calls Check with the values of ctx, and the end of the pool's context.
+func (p *Pool[T]) ask(ctx context.Context, it *item[T]) fault {
+	ctx, cancel := p.detached(ctx, p.config.CheckTimeout)
+	defer cancel()
+	if p.config.Check(ctx, it.value) != nil {
+		return checkFailed
+	}
+	return sound
+}
+
+// checked ends a loan for no more than a check.
+func (p *Pool[T]) checked(it *item[T], lease uint64, a answer) {
+	p.giveBack(it, lease, a.why, passed)
+	if a.panicked != nil {
+		panic(a.panicked) // nobody is left to get it
+	}
+}
