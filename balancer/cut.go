@@ -72,10 +72,13 @@ func (p *policy) mayCutWrite(c *call, st *health.Status, now time.Time) bool {
 	return timeout > 0 && now.Sub(since) >= timeout
 }
 
+// quickAnswer is how long an answer in good time takes at most.
+const quickAnswer = 250 * time.Millisecond
+
 // hasQuickWitness reports whether another endpoint serves in good time since then.
 func (e *Endpoint) hasQuickWitness(since time.Time) bool {
 	for _, other := range e.others() {
-		if other.isWitness(since) && other.known().Latest() < probeRound {
+		if other.isWitness(since) && other.known().Latest() < quickAnswer {
 			return true
 		}
 	}

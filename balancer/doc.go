@@ -17,7 +17,7 @@
 // A call that is unanswered for longer than calls of its shape usually take, or a stream
 // that is silent for longer than it usually is, makes its endpoint Suspected. So does an
 // error that hints at trouble; no error ejects an endpoint. Others are preferred from then
-// on, and the endpoint is probed over the connections in question, in rounds of 250 ms. An
+// on, and the endpoint is probed over the connections in question, in rounds of 190 ms. An
 // endpoint that gives no sign of life for three rounds is Dead: its connections are closed,
 // so that all calls and streams on them end at once. One that is alive and completes nothing
 // for two rounds is Lagging: reads and streams on it are cut, writes after

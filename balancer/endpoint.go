@@ -105,6 +105,14 @@ func (e *Endpoint) Siblings() []*Endpoint {
 // ClientConn's. Calls and streams on it may go on, for a while, but should move.
 func (e *Endpoint) Removed() <-chan struct{} { return e.ctx.Done() }
 
+// usualLatency is how long the endpoint usually takes to complete work, 0 if it has not yet.
+func (e *Endpoint) usualLatency() time.Duration {
+	return max(e.known().Latency(), e.known().Latest())
+}
+
+// tolerance is how much longer than others an answer of the endpoint may take.
+func (e *Endpoint) tolerance() time.Duration { return tolerance(e.usualLatency(), 0) }
+
 func (e *Endpoint) removed() bool { return e.ctx.Err() != nil }
 
 // CompletedSince reports whether the endpoint has completed work that began at t or later.

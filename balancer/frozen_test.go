@@ -25,15 +25,15 @@ func TestFrozenEndpointIsDeadWithinASecond(t *testing.T) {
 		for range 3 {
 			o := <-reads
 			assert.Error(t, o.cut)
-			assert.GreaterOrEqual(t, o.took, 500*time.Millisecond)
-			assert.LessOrEqual(t, o.took, 700*time.Millisecond)
+			assert.GreaterOrEqual(t, o.took, 400*time.Millisecond)
+			assert.LessOrEqual(t, o.took, 550*time.Millisecond)
 		}
 		for range 3 {
 			o := <-writes
 			assert.ErrorContains(t, o.cut, "endpoint a is dead")
-			assert.Less(t, o.took, time.Second)
+			assert.GreaterOrEqual(t, o.took, 600*time.Millisecond, "two lost packets have arrived by then")
+			assert.LessOrEqual(t, o.took, 700*time.Millisecond)
 		}
-		assert.Less(t, time.Since(start), time.Second)
 		synctest.Wait()
 		assert.Equal(t, health.Dead, c.is(frozen))
 		assert.Equal(t, []string{"a"}, c.events.closedAddresses())

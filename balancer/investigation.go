@@ -302,7 +302,7 @@ func (i *investigation) evaluate(now time.Time, before [classes]backlog) {
 	}
 	if o.silent == 0 || o.busy {
 		// The server is alive. Connections that are not are closed alone.
-		i.closeSilent(now, max(deadAfter, outlierFactor*min(o.own, maxOwnLatency)), before)
+		i.closeSilent(now, deadAfter+i.ep.tolerance(), before)
 	}
 }
 
@@ -315,7 +315,7 @@ func (s *subConn) isBusy(now time.Time, before [classes]backlog) bool {
 // observe puts together what is known.
 func (i *investigation) observe(now time.Time, before [classes]backlog) observation {
 	ep := i.ep
-	o := observation{stalled: ep.stalledFor(now), own: max(ep.known().Latency(), ep.known().Latest())}
+	o := observation{stalled: ep.stalledFor(now), own: ep.usualLatency()}
 	alive := false // over another connection
 	for _, s := range ep.conns {
 		switch {

@@ -5,20 +5,26 @@ import "time"
 const (
 	// stallAfter is how long an endpoint must have completed nothing, while another one
 	// did, before it is found stalled: two rounds of probes, but for the time that it takes
-	// to begin them.
-	stallAfter = 2*probeRound - probeRound/10
+	// to begin them, and for the usual latency.
+	stallAfter = 2*probeRound - probeRound/5
 	// deadAfter is how long an endpoint must have given no sign of life, while another one
 	// did, before it is found dead: three rounds of probes.
-	deadAfter = 3*probeRound - probeRound/10
+	deadAfter = 3*probeRound - probeRound/5
 	// witnessAfter is how long others must have been seen to do what the endpoint does not:
 	// after an outage of all one is always the first.
-	witnessAfter = probeRound * 3 / 4
-	// outlierFactor is how many times the latency of others, and its own, both must exceed:
-	// where all are slow nobody is an outlier.
+	witnessAfter = probeRound
+	// outlierFactor is how many times the latency of others, or its own, both are longer:
+	// where all are slow nobody is an outlier, and TCP's retransmissions take a round trip
+	// longer each.
 	outlierFactor = 3
 	// maxOwnLatency bounds what an endpoint's own latency can excuse.
 	maxOwnLatency = time.Second
 )
+
+// tolerance is how much longer an answer may take because of latency.
+func tolerance(own, others time.Duration) time.Duration {
+	return outlierFactor * max(others, min(own, maxOwnLatency))
+}
 
 // observation is what has been observed of an endpoint in doubt.
 type observation struct {
@@ -59,14 +65,16 @@ const (
 //	≥ deadAfter  any           ≥ witnessAfter  any             no    dead
 //	less         ≥ stallAfter  any             ≥ witnessAfter  no    stalled
 //	otherwise                                                        undecided
+//
+// where deadAfter and stallAfter are longer by the tolerance.
 func evaluate(o observation) verdict {
-	patience := outlierFactor * max(o.others, min(o.own, maxOwnLatency))
+	more := tolerance(o.own, o.others)
 	switch {
 	case o.busy:
 		return undecided
-	case o.silent >= max(deadAfter, patience) && o.othersAlive >= witnessAfter:
+	case o.silent >= deadAfter+more && o.othersAlive >= witnessAfter:
 		return dead
-	case o.stalled >= max(stallAfter, patience) && o.othersServe >= witnessAfter:
+	case o.stalled >= stallAfter+more && o.othersServe >= witnessAfter:
 		return stalled
 	default:
 		return undecided

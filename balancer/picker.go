@@ -119,7 +119,7 @@ func (p *policy) publish() {
 
 // proofPatience is how long the first write of a client waits for an endpoint that has shown
 // that it serves.
-const proofPatience = 2 * probeRound
+const proofPatience = 500 * time.Millisecond
 
 // awaitsProof reports whether writes wait: nothing is known of the fittest endpoints, there
 // are several, and they can be asked. It needs the lock.

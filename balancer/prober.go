@@ -10,8 +10,10 @@ import (
 )
 
 const (
-	// probeRound is how long a round of probes lasts while a verdict is possible.
-	probeRound = 250 * time.Millisecond
+	// probeRound is how long a round of probes lasts while a verdict is possible. Three of
+	// them, with the 0.1 s of silence before, outlast two losses of a packet in a row: TCP
+	// repeats it after 0.2 and 0.6 s. Longer round trips make both longer: see evaluate.
+	probeRound = 190 * time.Millisecond
 	// probeTimeout is how long the answer to a probe may take to be of use.
 	probeTimeout = 4 * time.Second
 	// watchInterval is how often it is checked whether others serve, while an endpoint that
@@ -121,8 +123,9 @@ func (p *policy) checkStream(s *Stream, now time.Time) {
 			return
 		}
 		sent := time.Now()
-		answered := p.await(ep, probeRound, func() bool { return s.conn.heard.After(sent) && (quiet || ep.servedSince(sent)) })
-		if now := time.Now(); !answered && now.Sub(sent) < probeRound+starved {
+		wait := probeRound + ep.tolerance()
+		answered := p.await(ep, wait, func() bool { return s.conn.heard.After(sent) && (quiet || ep.servedSince(sent)) })
+		if now := time.Now(); !answered && now.Sub(sent) < wait+starved {
 			p.suspect(ep, now, detail)
 		}
 	}()

@@ -20,7 +20,7 @@ const (
 	outageBackoff = 3 * time.Second
 	outageLength  = 30 * time.Second
 	// connectPatience is how long streams wait for a connection before they go elsewhere.
-	connectPatience = 2 * probeRound
+	connectPatience = 500 * time.Millisecond
 )
 
 // reconnect makes a lost connection for calls again. It needs the policy's lock.

@@ -37,7 +37,7 @@ const (
 	minSuspect = 100 * time.Millisecond
 	// unlearntSuspect is a little more than etcd's 300 ms.
 	unlearntSuspect = 400 * time.Millisecond
-	// maxSuspect with two probes of 250 ms that are missed finds a silent endpoint in two
+	// maxSuspect with two probe rounds that are missed finds a silent endpoint in two
 	// seconds, whatever its calls were like before.
 	maxSuspect = 1500 * time.Millisecond
 
