@@ -57,7 +57,7 @@ var layers = map[string][]string{
 	"resolver/internal/lastgood":    {},
 	"resolver/internal/news":        {},
 	"resolver/static":               {"balancer"},
-	"resolver/dns":                  {"balancer", "internal/pause", "resolver/internal/lastgood"},
+	"resolver/dns":                  {"balancer", "internal/pause", "resolver/internal/news", "resolver/internal/lastgood"},
 	"resolver/etcd":                 {"clientv3", "retry", "balancer", "internal/registry", "internal/pause", "resolver/internal/news", "resolver/internal/lastgood"},
 }
 

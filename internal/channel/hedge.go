@@ -10,9 +10,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/internal/double"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
@@ -107,7 +107,7 @@ func (c *call) conclude(a *attempt, err error, s *second) error {
 		return err
 	}
 	client.hedges.Refund()
-	moveMessage(c.reply.(proto.Message), s.reply)
+	double.Move(c.reply.(proto.Message), s.reply)
 	client.observer.HedgeWon(s.event())
 	return nil
 }
@@ -136,7 +136,7 @@ func (c *call) hedge(a *attempt) {
 		return
 	}
 	policy := c.retrier.c.config.HedgingFor(c.retrier.method)
-	if !policy.Enabled() || !canBeDoubled(c.opts) {
+	if !policy.Enabled() || !double.Allowed(c.opts) {
 		return
 	}
 	if wait := policy.HedgingDelay - time.Since(h.sent); wait > 0 {
@@ -194,32 +194,4 @@ func (s *second) run() {
 func (s *second) event() observe.Hedge {
 	r := &s.call.retrier
 	return observe.Hedge{Method: r.method, First: r.c.name(s.first), Second: r.c.name(s.endpoint())}
-}
-
-// canBeDoubled reports whether a call with these options can be made twice at the
-// same time. Options that bring something back for the caller cannot be shared,
-// and of those that are not known it is not known.
-func canBeDoubled(opts []grpc.CallOption) bool {
-	for _, opt := range opts {
-		switch opt.(type) {
-		case reportAmbiguous, grpc.EmptyCallOption, grpc.FailFastCallOption, grpc.StaticMethodCallOption,
-			grpc.MaxRecvMsgSizeCallOption, grpc.MaxSendMsgSizeCallOption, grpc.MaxRetryRPCBufferSizeCallOption,
-			grpc.CompressorCallOption, grpc.ContentSubtypeCallOption,
-			grpc.PerRPCCredsCallOption, grpc.AuthorityOverrideCallOption:
-		default:
-			return false
-		}
-	}
-	return true
-}
-
-// moveMessage makes into what from is, which must not be used after that.
-func moveMessage(into, from proto.Message) {
-	proto.Reset(into)
-	to, of := into.ProtoReflect(), from.ProtoReflect()
-	of.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		to.Set(field, value)
-		return true
-	})
-	to.SetUnknown(of.GetUnknown())
 }

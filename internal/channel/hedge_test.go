@@ -9,14 +9,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
@@ -340,16 +338,4 @@ func TestLosersAreNoFailures(t *testing.T) {
 		}
 		assert.True(t, c.budget.Take())
 	})
-}
-
-func TestMoveMessage(t *testing.T) {
-	from := &pb.RangeResponse{
-		Header: &pb.ResponseHeader{Revision: 4}, Count: 2, More: true,
-		Kvs: []*mvccpb.KeyValue{{Key: []byte("a")}, {Key: []byte("b"), Value: []byte("v")}},
-	}
-	from.ProtoReflect().SetUnknown([]byte{0xf8, 0x07, 0x01})
-	want := proto.Clone(from)
-	into := &pb.RangeResponse{Count: 9, Kvs: []*mvccpb.KeyValue{{Key: []byte("partial")}}}
-	moveMessage(into, from)
-	assert.True(t, proto.Equal(want, into), "%v", into)
 }

@@ -8,6 +8,8 @@ import (
 
 	"google.golang.org/grpc/grpclog"
 	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/resolver/internal/news"
 )
 
 var logger = grpclog.Component("quorate-dns")
@@ -55,10 +57,10 @@ func (b *builder) Build(t resolver.Target, cc resolver.ClientConn, _ resolver.Bu
 	}
 	if parsed.literal.IsValid() {
 		one := []backend{{addrs: []netip.Addr{parsed.literal}}}
-		return startChannel(cc, parsed.port, newFeed(news{backends: one, listed: true}), nil, func() {}, b.client.schedule()), nil
+		return startChannel(cc, parsed.port, news.New(knowledge{backends: one}), nil, func() {}), nil
 	}
 	p := b.registry.Acquire(parsed.question)
-	return startChannel(cc, parsed.port, p.feed, p.resolveNow, func() { b.registry.Release(parsed.question) }, b.client.schedule()), nil
+	return startChannel(cc, parsed.port, p.Feed, p.resolveNow, func() { b.registry.Release(parsed.question) }), nil
 }
 
 // endpoints is list as gRPC has it. port is that of backends that have none of their own.

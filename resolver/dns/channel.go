@@ -2,36 +2,27 @@ package dns
 
 import (
 	"context"
-	"slices"
-	"time"
 
 	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/resolver/internal/news"
 )
 
-// channel keeps one gRPC channel up to date. It has a goroutine of its own, so that a
-// channel that is slow to take news keeps nobody else waiting.
+// channel keeps one gRPC channel up to date.
 type channel struct {
-	cc       resolver.ClientConn
-	port     uint16
-	feed     *feed
-	now      func()
-	schedule schedule // of attempts to publish what gRPC would not take
-	release  func()
-	cancel   context.CancelFunc
-	done     chan struct{}
-
-	// What follows belongs to the goroutine.
-	told    news
-	refused int // how often in a row gRPC would not take the list
+	now     func()
+	release func()
+	cancel  context.CancelFunc
+	done    chan struct{}
 }
 
-func startChannel(cc resolver.ClientConn, port uint16, f *feed, now, release func(), s schedule) *channel {
+func startChannel(cc resolver.ClientConn, port uint16, feed *news.Feed[knowledge], now, release func()) *channel {
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &channel{
-		cc: cc, port: port, feed: f, now: now, schedule: s, release: release,
-		cancel: cancel, done: make(chan struct{}),
-	}
-	go c.run(ctx)
+	c := &channel{now: now, release: release, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		feed.Tell(ctx, cc, func(k knowledge) news.State { return k.state(port) })
+	}()
 	return c
 }
 
@@ -48,39 +39,4 @@ func (c *channel) Close() {
 	c.cancel()
 	<-c.done
 	c.release()
-}
-
-func (c *channel) run(ctx context.Context) {
-	defer close(c.done)
-	for ctx.Err() == nil {
-		latest, changed := c.feed.read()
-		c.tell(latest)
-		var again <-chan time.Time
-		if c.refused > 0 {
-			again = time.After(c.schedule.afterFailure(c.refused))
-		}
-		select {
-		case <-ctx.Done():
-		case <-changed:
-		case <-again:
-		}
-	}
-}
-
-// tell publishes what is new. An empty list is published, so that connections end, and then
-// reported, so that calls fail with the reason. If there was no list before, reporting is all
-// that is needed; some policies would show a text of their own for an empty list.
-func (c *channel) tell(latest news) {
-	if c.refused > 0 || !slices.EqualFunc(latest.backends, c.told.backends, backend.equal) {
-		err := c.cc.UpdateState(resolver.State{Endpoints: endpoints(latest.backends, c.port)})
-		if err != nil && len(latest.backends) > 0 { // policies refuse what is empty
-			c.refused++
-		} else {
-			c.refused = 0
-		}
-	}
-	if latest.problem != nil && latest.problem != c.told.problem {
-		c.cc.ReportError(latest.problem)
-	}
-	c.told = latest
 }

@@ -3,50 +3,27 @@ package dns
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/resolver/internal/lastgood"
+	"github.com/quorate/quorate/resolver/internal/news"
 )
 
 // staleAfter is how long channels that open or wake up wait for an answer before they get
 // the last list of the name.
 const staleAfter = 300 * time.Millisecond
 
-// news is what channels are told.
-type news struct {
+// knowledge is what a poller tells the channels; the port of backends is theirs.
+type knowledge struct {
 	backends []backend
-	listed   bool
-	problem  *problem
+	problem  *news.Problem
 }
 
-// feed hands the latest news to all who want them.
-type feed struct {
-	mu      sync.Mutex
-	latest  news
-	changed chan struct{} // closed by what comes after latest
-}
-
-func newFeed(n news) *feed { return &feed{latest: n, changed: make(chan struct{})} }
-
-// read returns the latest news, and what is closed when they are not the latest any more.
-func (f *feed) read() (news, <-chan struct{}) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.latest, f.changed
-}
-
-func (f *feed) publish(n news) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if n.listed == f.latest.listed && n.problem == f.latest.problem && slices.EqualFunc(n.backends, f.latest.backends, backend.equal) {
-		return
-	}
-	f.latest = n
-	close(f.changed)
-	f.changed = make(chan struct{})
+// state is k for a channel whose target has a port.
+func (k knowledge) state(port uint16) news.State {
+	return news.State{Endpoints: endpoints(k.backends, port), Problem: k.problem}
 }
 
 // registry has a poller for each question that a channel wants answered.
@@ -70,7 +47,7 @@ type state struct {
 
 // poller asks one question, again and again, for all channels that want the answer.
 type poller struct {
-	*feed
+	*news.Feed[knowledge]
 	client *client
 	q      question
 	cancel context.CancelFunc
@@ -86,11 +63,11 @@ type poller struct {
 // lookup is used only if that takes long, or fails.
 func startPoller(c *client, q question, last state) *poller {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &poller{client: c, q: q, cancel: cancel, asked: make(chan struct{}, 1), state: last, feed: newFeed(news{})}
+	p := &poller{client: c, q: q, cancel: cancel, asked: make(chan struct{}, 1), state: last, Feed: news.New(knowledge{})}
 	wait := time.Until(last.due)
 	switch {
 	case wait > 0:
-		p.feed = newFeed(p.news())
+		p.Publish(p.knowledge())
 	case len(last.backends) > 0:
 		p.state.stale, p.state.problem = true, nil
 		wait = time.Until(last.ended.Add(c.MinInterval))
@@ -110,11 +87,11 @@ func (p *poller) useStale() {
 	before := p.state.record
 	p.state.trouble(fmt.Sprintf("no answer yet about the %s of %q", p.q.what(), p.q.name))
 	p.log(before)
-	p.publish(p.news())
+	p.Publish(p.knowledge())
 }
 
-func (p *poller) news() news {
-	return news{p.state.backends, p.state.listed, p.state.problem}
+func (p *poller) knowledge() knowledge {
+	return knowledge{p.state.backends, p.state.problem}
 }
 
 // resolveNow asks for a lookup as soon as there may be one.
@@ -190,7 +167,7 @@ func (p *poller) poll(ctx context.Context) time.Duration {
 		p.state.due = now.Add(wait)
 	}
 	p.log(before)
-	p.publish(p.news())
+	p.Publish(p.knowledge())
 	return wait
 }
 
@@ -200,7 +177,7 @@ func (p *poller) log(before record) {
 	now := &p.state.record
 	switch {
 	case now.problem != nil && before.problem == nil, len(now.backends) == 0 && len(before.backends) > 0:
-		logger.Warning(now.problem)
+		logger.Warning(now.problem.Text)
 	case now.problem == nil && before.problem != nil:
 		logger.Infof("dns: %q is looked up again, with %d backends", p.q.name, len(now.backends))
 	}

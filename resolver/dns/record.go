@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/resolver/internal/lastgood"
+	"github.com/quorate/quorate/resolver/internal/news"
 )
 
 // record is what is known of a question: a state machine without I/O.
@@ -17,7 +18,7 @@ type record struct {
 	listed  bool      // backends is what DNS said, be it nothing
 	half    time.Time // since when the addresses of one family cannot be looked up
 	failed  int       // failures in a row
-	problem *problem
+	problem *news.Problem
 	// confirm is when an answer that is doubted is worth to be confirmed, zero if there is none.
 	confirm  time.Time
 	rotating bool // answers name parts of a larger list
@@ -39,14 +40,6 @@ func (b backend) key() string {
 	}
 	return fmt.Sprint(b.addrs)
 }
-
-// problem is why there are no backends, or why those that are known may be out of date. As
-// long as it is the same, it is the same pointer.
-type problem struct {
-	text string
-}
-
-func (p *problem) Error() string { return "dns: " + p.text }
 
 // answered takes an answer with backends.
 func (r *record) answered(now time.Time, q question, a answer) {
@@ -120,8 +113,8 @@ func (r *record) trouble(text string) {
 	if n := len(r.backends); n > 0 {
 		text = fmt.Sprintf("%s (keeping the last good list, of %d)", text, n)
 	}
-	if r.problem == nil || r.problem.text != text {
-		r.problem = &problem{text}
+	if text = "dns: " + text; r.problem == nil || r.problem.Text != text {
+		r.problem = &news.Problem{Text: text}
 	}
 }
 

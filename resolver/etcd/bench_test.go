@@ -67,7 +67,7 @@ func BenchmarkStorm(b *testing.B) {
 		var complete sync.WaitGroup
 		for range channels {
 			complete.Add(1)
-			go s.Tell(b.Context(), &tap{update: whenComplete(servers, complete.Done)})
+			go s.Tell(b.Context(), &tap{update: whenComplete(servers, complete.Done)}, news.AsIs)
 		}
 		for i := range servers {
 			s.Changed([]registry.Change{change(i, i+1)})
@@ -98,7 +98,7 @@ func BenchmarkOneChange(b *testing.B) {
 						seen = weight
 						told.Done()
 					}
-				}})
+				}}, news.AsIs)
 			}
 			told.Wait()
 			for weight := 2; b.Loop(); weight++ {
@@ -123,7 +123,7 @@ func BenchmarkStormThroughAPolicy(b *testing.B) {
 				var complete sync.WaitGroup
 				complete.Add(1)
 				build := builderFunc(func(cc gresolver.ClientConn) {
-					go s.Tell(b.Context(), &tap{cc, whenComplete(servers, complete.Done)})
+					go s.Tell(b.Context(), &tap{cc, whenComplete(servers, complete.Done)}, news.AsIs)
 				})
 				conn, err := grpc.NewClient("svc:///", grpc.WithResolvers(build), grpc.WithTransportCredentials(insecure.NewCredentials()),
 					grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"`+policy+`":{}}]}`))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/resolver/internal/lastgood"
+	"github.com/quorate/quorate/resolver/internal/news"
 )
 
 // maxListAge is how long the last list of a service is kept after its last channel closed or
@@ -41,7 +42,7 @@ func (b builder) Build(target gresolver.Target, cc gresolver.ClientConn, _ greso
 	s := b.sources.Acquire(service)
 	go func() {
 		defer close(r.done)
-		s.Tell(ctx, cc)
+		s.Tell(ctx, cc, news.AsIs)
 	}()
 	return r, nil
 }

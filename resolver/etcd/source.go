@@ -40,7 +40,7 @@ const (
 // source follows one service, for all channels that use it. A goroutine takes in what changes,
 // and another makes lists of it.
 type source struct {
-	*news.Feed
+	*news.Feed[news.State]
 	service string
 	log     *zap.Logger
 	cancel  context.CancelFunc
@@ -172,7 +172,7 @@ func (s *source) publish() {
 		}
 		s.reason = reason
 	}
-	s.Publish(news.State{Endpoints: s.last, Listed: s.listed || s.stale, Problem: s.problem})
+	s.Publish(news.State{Endpoints: s.last, Problem: s.problem})
 }
 
 // trouble returns why there are no endpoints, or why they may be out of date, and the same for

@@ -1,6 +1,6 @@
 // Package news tells gRPC channels what a source knows of their target. A source has one
-// Feed, and each channel a goroutine that tells it the latest State, so that a channel which is
-// slow to take a list keeps nobody else waiting.
+// Feed, and each channel a goroutine that tells it the latest news as a State, so that a channel
+// which is slow to take a list keeps nobody else waiting.
 package news
 
 import (
@@ -12,12 +12,11 @@ import (
 	"google.golang.org/grpc/resolver"
 )
 
-// State is what a source knows. Its fields are not changed once it is published.
+// State is what a channel is told. Its fields are not changed once it is published.
 type State struct {
 	Endpoints []resolver.Endpoint
-	// Listed says that Endpoints are known, be there none.
-	Listed bool
-	// Problem is why there are no endpoints, or why they may be out of date; nil if all is well.
+	// Problem is why there are no endpoints, or why they may be out of date; nil if all is well,
+	// or nothing is known yet.
 	// Channels are told of it when it becomes another pointer.
 	Problem *Problem
 }
@@ -26,24 +25,24 @@ type State struct {
 type Problem struct{ Text string }
 
 // Feed has the latest news of a source, for all who want them.
-type Feed struct {
+type Feed[N any] struct {
 	mu      sync.Mutex
-	latest  State
+	latest  N
 	changed chan struct{} // closed by what comes after latest
 }
 
 // New returns a feed with its first news.
-func New(n State) *Feed { return &Feed{latest: n, changed: make(chan struct{})} }
+func New[N any](n N) *Feed[N] { return &Feed[N]{latest: n, changed: make(chan struct{})} }
 
 // Read returns the latest news, and what is closed when they are not the latest any more.
-func (f *Feed) Read() (State, <-chan struct{}) {
+func (f *Feed[N]) Read() (N, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.latest, f.changed
 }
 
 // Publish replaces the latest news.
-func (f *Feed) Publish(n State) {
+func (f *Feed[N]) Publish(n N) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.latest = n
@@ -60,19 +59,22 @@ const (
 	longestRetry = 10 * time.Second
 )
 
-// Tell tells a channel what the feed knows, until ctx ends. Lists that are equal to the last
-// are not told again. When changes come all the time, no more than half of it is spent on
+// AsIs is the state for Tell of a source that publishes states.
+func AsIs(s State) State { return s }
+
+// Tell tells a channel what the feed knows, as state has it, until ctx ends. Lists that are equal
+// to the last are not told again. When changes come all the time, no more than half of it is spent on
 // telling.
-func (f *Feed) Tell(ctx context.Context, cc resolver.ClientConn) {
+func (f *Feed[N]) Tell(ctx context.Context, cc resolver.ClientConn, state func(N) State) {
 	var told teller
 	told.cc = cc
 	for ctx.Err() == nil {
 		latest, changed := f.Read()
 		began := time.Now()
-		told.tell(latest)
+		told.tell(state(latest))
 		wait(ctx, min(time.Since(began), longestRest), nil)
 		if told.retry > 0 {
-			wait(ctx, told.retry, changed)
+			wait(ctx, time.Until(told.due), changed)
 			continue
 		}
 		select {
@@ -97,14 +99,16 @@ func wait(ctx context.Context, d time.Duration, changed <-chan struct{}) {
 type teller struct {
 	cc    resolver.ClientConn
 	last  State
-	retry time.Duration // after which the list is told again, 0 if the channel accepted it
+	retry time.Duration // the pause before the list is told again, 0 if the channel accepted it
+	due   time.Time     // when retry is over
 }
 
 // tell tells what is new. An empty list is told, so that connections end, and then its problem,
-// so that calls fail with the reason.
+// so that calls fail with the reason. Where there was no list before, the problem is enough; for
+// an empty list some policies fail calls with a text of their own.
 func (t *teller) tell(n State) {
-	same := t.last.Listed == n.Listed && Equal(t.last.Endpoints, n.Endpoints)
-	if n.Listed && (!same || t.retry > 0) {
+	same := Equal(t.last.Endpoints, n.Endpoints)
+	if !same || t.retry > 0 && !time.Now().Before(t.due) {
 		err := t.cc.UpdateState(resolver.State{Endpoints: n.Endpoints})
 		switch {
 		case err == nil || len(n.Endpoints) == 0: // policies refuse what is empty
@@ -114,6 +118,7 @@ func (t *teller) tell(n State) {
 		default:
 			t.retry = firstRetry
 		}
+		t.due = time.Now().Add(t.retry)
 	}
 	if n.Problem != nil && n.Problem != t.last.Problem {
 		// With an error that has a code of its own, calls that wait for ready would fail too.

@@ -67,12 +67,12 @@ func (p *picky) reported() []string {
 }
 
 // tell has a feed tell a channel, until the test ends.
-func tell(t *testing.T, f *Feed, cc gresolver.ClientConn) (stop func()) {
+func tell(t *testing.T, f *Feed[State], cc gresolver.ClientConn) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		f.Tell(ctx, cc)
+		f.Tell(ctx, cc, AsIs)
 	}()
 	return func() {
 		cancel()
@@ -84,7 +84,7 @@ func tell(t *testing.T, f *Feed, cc gresolver.ClientConn) (stop func()) {
 func TestTellingAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cc := &picky{refusals: 12}
-		f := New(State{Endpoints: one("a"), Listed: true})
+		f := New(State{Endpoints: one("a")})
 		defer tell(t, f, cc)()
 		synctest.Wait()
 		time.Sleep(time.Hour)
@@ -101,12 +101,12 @@ func TestTellingAgain(t *testing.T) {
 func TestTellingAnotherList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cc := &picky{refusals: 1}
-		f := New(State{Endpoints: one("a"), Listed: true})
+		f := New(State{Endpoints: one("a")})
 		defer tell(t, f, cc)()
 		synctest.Wait()
-		f.Publish(State{Endpoints: one("b"), Listed: true})
+		f.Publish(State{Endpoints: one("b")})
 		synctest.Wait()
-		f.Publish(State{Endpoints: one("b"), Listed: true})
+		f.Publish(State{Endpoints: one("b")})
 		time.Sleep(time.Hour)
 		require.Len(t, cc.took(), 2)
 	})
@@ -115,11 +115,11 @@ func TestTellingAnotherList(t *testing.T) {
 func TestTellingEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cc := &picky{refusals: 100}
-		f := New(State{Endpoints: one("a"), Listed: true})
+		f := New(State{Endpoints: one("a")})
 		stop := tell(t, f, cc)
 		synctest.Wait()
 		stop()
-		f.Publish(State{Endpoints: one("b"), Listed: true, Problem: &Problem{"away"}})
+		f.Publish(State{Endpoints: one("b"), Problem: &Problem{"away"}})
 		time.Sleep(time.Hour)
 		require.Len(t, cc.took(), 1)
 		require.Empty(t, cc.reported())
@@ -133,14 +133,18 @@ func TestTellingNothing(t *testing.T) {
 		f := New(State{})
 		defer tell(t, f, cc)()
 		synctest.Wait()
-		require.Empty(t, cc.took(), "nothing is known yet")
 		none := &Problem{"none is registered"}
-		f.Publish(State{Listed: true, Problem: none})
-		synctest.Wait()
-		f.Publish(State{Listed: true, Problem: none})
+		f.Publish(State{Problem: none})
 		time.Sleep(time.Hour)
-		require.Len(t, cc.took(), 1)
-		require.Equal(t, []string{"none is registered"}, cc.reported())
+		require.Empty(t, cc.took(), "there was no list before")
+		f.Publish(State{Endpoints: one("a")})
+		synctest.Wait()
+		f.Publish(State{Problem: none})
+		synctest.Wait()
+		f.Publish(State{Problem: none})
+		time.Sleep(time.Hour)
+		require.Len(t, cc.took(), 2)
+		require.Equal(t, []string{"none is registered", "none is registered"}, cc.reported())
 	})
 }
 
@@ -151,7 +155,7 @@ func TestTellingASlowChannel(t *testing.T) {
 		f := New(State{})
 		defer tell(t, f, cc)()
 		for i := range 1000 {
-			f.Publish(State{Endpoints: one(strconv.Itoa(i)), Listed: true})
+			f.Publish(State{Endpoints: one(strconv.Itoa(i))})
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Second)
