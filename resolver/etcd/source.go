@@ -162,10 +162,10 @@ func (s *source) publish() {
 	if s.stopped {
 		return
 	}
-	switch reason, text := s.trouble(); {
+	switch text, reason := s.trouble(); {
 	case reason == nil:
 		s.problem = nil
-	case s.problem == nil || reason != s.reason:
+	case s.problem == nil || !errors.Is(reason, s.reason):
 		s.problem = &news.Problem{Text: fmt.Sprintf("etcd: service %q: %s", s.service, text)}
 		if s.lost == nil && len(s.last) > 0 || s.lost != nil && s.lostAt.IsZero() {
 			logger.Warning(s.problem.Text)
@@ -175,9 +175,9 @@ func (s *source) publish() {
 	s.Publish(news.State{Endpoints: s.last, Problem: s.problem})
 }
 
-// trouble returns why there are no endpoints, or why they may be out of date, and the same for
-// people to read.
-func (s *source) trouble() (reason error, text string) {
+// trouble returns why there are no endpoints, or why they may be out of date, for people to read and
+// as an error, nil if all is well.
+func (s *source) trouble() (text string, reason error) {
 	n := len(s.last)
 	switch {
 	case s.lost != nil:
@@ -185,16 +185,16 @@ func (s *source) trouble() (reason error, text string) {
 	case s.stale:
 		reason = errUnanswered
 	case s.kept > 0:
-		return errMassRemoval, fmt.Sprintf("%d of %d %v %v", s.kept, n, errMassRemoval, s.guard.Delay)
+		return fmt.Sprintf("%d of %d %v %v", s.kept, n, errMassRemoval, s.guard.Delay), errMassRemoval
 	case s.listed && n == 0:
 		reason = errNone
 	default:
-		return nil, ""
+		return "", nil
 	}
 	if n > 0 {
-		return reason, fmt.Sprintf("%v; the last list, of %d, stays in use", reason, n)
+		return fmt.Sprintf("%v; the last list, of %d, stays in use", reason, n), reason
 	}
-	return reason, reason.Error()
+	return reason.Error(), reason
 }
 
 // Lost implements registry.Observer.
