@@ -42,6 +42,7 @@ func ExampleConfig() {
 		DisableHedging:       true, // one endpoint at a time
 		DisableHealthSharing: true, // nothing is learnt from other clients of the process
 		WriteStallTimeout:    -1,   // a change of leader ends no write
+		DisableSplitReplay:   true, // one watcher for a watch, however far behind it is
 	}
 	client, err := clientv3.New(config)
 	if err != nil {

@@ -34,8 +34,9 @@ func NewWatchFromWatchClient(wc pb.WatchClient, c *Client) Watcher {
 func newWatcher(remote pb.WatchClient, c *Client) Watcher {
 	opts := append([]grpc.CallOption{wire.WatchCodec()}, callOptsOf(c)...)
 	return &watcher{watch.New(watch.Config{
-		MaxBuffer: maxWatchBufferOf(c),
-		Logger:    func() *zap.Logger { return loggerOf(c) },
+		MaxBuffer:    maxWatchBufferOf(c),
+		DisableSplit: c != nil && c.cfg.DisableSplitReplay,
+		Logger:       func() *zap.Logger { return loggerOf(c) },
 		Connect: func() watch.Connector {
 			retrier := c.streamRetrier(pb.Watch_Watch_FullMethodName).Endless()
 			return &watchConnector{

@@ -50,6 +50,7 @@ max-unary-retries: 7
 backoff-wait-between: 8
 backoff-jitter-fraction: 0.5
 max-watch-buffer-bytes: 9
+disable-split-replay: true
 service-config: "{}"
 insecure-transport: true
 unknown-field: ignored
@@ -72,6 +73,7 @@ unknown-field: ignored
 		BackoffWaitBetween:    8,
 		BackoffJitterFraction: 0.5,
 		MaxWatchBufferBytes:   9,
+		DisableSplitReplay:    true,
 		ServiceConfig:         "{}",
 	}
 	require.Empty(t, cmp.Diff(want, cfg, cmpopts.IgnoreUnexported(clientv3.Config{})))

@@ -153,7 +153,7 @@ func TestASilentPartBoundsWhatIsHeld(t *testing.T) {
 	}
 	assert.True(t, sw.c.pulse(), "a part that was given up is no sign of the other")
 	sw.finish()
-	assert.EqualValues(t, sw.hist.rev()+1, sw.next)
+	assert.Equal(t, sw.hist.rev()+1, sw.next)
 }
 
 // Any sign of a part shows that others may come.

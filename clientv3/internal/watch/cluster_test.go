@@ -60,12 +60,16 @@ func newCluster() *cluster { return &cluster{hist: newHistory(), gone: make(chan
 func (c *cluster) engine(t *testing.T) *Engine { return c.engineWith(t, 1<<20, zap.NewNop()) }
 
 func (c *cluster) engineWith(t *testing.T, maxBuffer int, logger *zap.Logger) *Engine {
-	e := New(Config{
-		Connect: func() Connector { return c }, MaxBuffer: maxBuffer,
-		Logger: func() *zap.Logger { return logger },
-	})
+	e := New(c.config(maxBuffer, logger))
 	t.Cleanup(e.Close)
 	return e
+}
+
+func (c *cluster) config(maxBuffer int, logger *zap.Logger) Config {
+	return Config{
+		Connect: func() Connector { return c }, MaxBuffer: maxBuffer,
+		Logger: func() *zap.Logger { return logger },
+	}
 }
 
 func (c *cluster) Open(ctx context.Context, leader bool) (pb.Watch_WatchClient, error) {

@@ -31,6 +31,8 @@ type Config struct {
 	Connect func() Connector
 	// MaxBuffer bounds what one watch holds for its caller, in bytes.
 	MaxBuffer int
+	// DisableSplit has watches that are far behind catch up as one.
+	DisableSplit bool
 	// Logger is asked at every use.
 	Logger func() *zap.Logger
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 )
 
 func TestAWatchFarBehindCatchesUpInParts(t *testing.T) {
@@ -175,9 +176,10 @@ func TestCompactionDuringCatchup(t *testing.T) {
 // or one where only some endpoints are behind a proxy.
 func TestCatchingUpMovesToAnotherKindOfServer(t *testing.T) {
 	for name, become := range map[string]func(*server){
-		"hasty": func(sv *server) { sv.hasty = true },
-		"proxy": func(sv *server) { sv.proxy = true },
-		"mute":  func(sv *server) { sv.mute = true },
+		"hasty":    func(sv *server) { sv.hasty = true },
+		"proxy":    func(sv *server) { sv.proxy = true },
+		"nameless": func(sv *server) { sv.nameless = true },
+		"mute":     func(sv *server) { sv.mute = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -238,10 +240,50 @@ func TestAPartWithoutASignIsNotAwaitedForEver(t *testing.T) {
 	})
 }
 
+// TestOnlyProvenServersGetParts counts what a watch that is far behind asks of servers.
+func TestOnlyProvenServersGetParts(t *testing.T) {
+	for name, test := range map[string]struct {
+		become   func(*server)
+		disabled bool
+		split    bool
+	}{
+		"etcd":               {become: func(*server) {}, split: true},
+		"etcd, switched off": {become: func(*server) {}, disabled: true},
+		"etcd 3.5.7":         {become: func(sv *server) { sv.hasty = true }},
+		"grpc-proxy":         {become: func(sv *server) { sv.proxy, sv.mute = true, true }},
+		"grpc-proxy, merged": {become: func(sv *server) { sv.proxy, sv.mute, sv.nameless = true, true, true }},
+		"kine":               {become: func(sv *server) { sv.proxy, sv.nameless = true, true }},
+		"unknown":            {become: func(sv *server) { sv.nameless = true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster()
+				c.write(20_000, "b")
+				c.become = test.become
+				cfg := c.config(1<<20, zap.NewNop())
+				cfg.DisableSplit = test.disabled
+				e := New(cfg)
+				t.Cleanup(e.Close)
+				w := watch(t.Context(), e, all(2))
+				assertRevisions(t, 2, 20_001, w.read(20_000))
+				synctest.Wait()
+				if test.split {
+					assert.Greater(t, c.creates, 5)
+					assert.Greater(t, c.opened, 1)
+				} else {
+					assert.Equal(t, 1, c.creates)
+					assert.Equal(t, 1, c.opened)
+				}
+			})
+		})
+	}
+}
+
 func TestAServerThatCannotSplitGetsTheWholeWatch(t *testing.T) {
 	for name, become := range map[string]func(*server){
-		"hasty": func(sv *server) { sv.hasty = true },
-		"proxy": func(sv *server) { sv.proxy = true },
+		"hasty":    func(sv *server) { sv.hasty = true },
+		"proxy":    func(sv *server) { sv.proxy = true },
+		"nameless": func(sv *server) { sv.nameless = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -70,7 +70,9 @@ func concerns(req *Request, ev *mvccpb.Event) bool {
 }
 
 // at returns the header of a response that was made at a revision.
-func at(rev int64) *pb.ResponseHeader { return &pb.ResponseHeader{Revision: rev} }
+func at(rev int64) *pb.ResponseHeader {
+	return &pb.ResponseHeader{ClusterId: 1, MemberId: 2, RaftTerm: 3, Revision: rev}
+}
 
 // values names the events, each of which has a value of its own.
 func values(events []*mvccpb.Event) []string {

@@ -114,7 +114,3 @@ func (ss *session) passOn(h *pb.ResponseHeader, notify bool) {
 		}
 	}
 }
-
-// splittable reports whether a watch can be put together from parts: the end of
-// one without events shows by progress alone.
-func (ss *session) splittable() bool { return ss.mode == pipelined && !ss.progress.hasty }

@@ -89,12 +89,18 @@ func (ss *session) conclude(s *subscription, resp *pb.WatchResponse, refused boo
 	}
 	s.id = resp.WatchId
 	s.created = resp.GetHeader().GetRevision()
+	ss.named = isNamed(resp.GetHeader())
 	if s.next == 0 && s.created > 0 {
 		s.next = s.created + 1
 	}
 	ss.live[s.id] = s
 	s.owner.created(s, resp.GetHeader())
 	return nil
+}
+
+// isNamed reports whether a header says which member of which cluster wrote it.
+func isNamed(h *pb.ResponseHeader) bool {
+	return h.GetClusterId() != 0 && h.GetMemberId() != 0 && h.GetRaftTerm() != 0
 }
 
 // canceled ends a watcher that the server has given up. After a compaction the

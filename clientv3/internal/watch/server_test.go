@@ -24,6 +24,7 @@ type server struct {
 	room      int  // in the queue of events
 	fragment  int  // events in a fragment
 	proxy     bool // chooses ids itself
+	nameless  bool // its headers have a revision alone
 	mute      bool // something on the way swallows progress requests
 	deaf      bool // answers nothing at all
 	lax       bool // creates a watch of an empty range
@@ -102,7 +103,11 @@ func (sv *server) create(r *pb.WatchCreateRequest, meanwhile func()) error {
 	if meanwhile != nil {
 		meanwhile()
 	}
-	sv.control = append(sv.control, &pb.WatchResponse{Header: at(sv.hist.rev()), WatchId: id, Created: true})
+	header := at(sv.hist.rev())
+	if sv.nameless {
+		header = &pb.ResponseHeader{Revision: header.Revision}
+	}
+	sv.control = append(sv.control, &pb.WatchResponse{Header: header, WatchId: id, Created: true})
 	return nil
 }
 

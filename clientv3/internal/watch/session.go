@@ -36,6 +36,7 @@ type session struct {
 	lastID    int64 // chosen
 	highest   int64 // confirmed on this stream, -1 if there is none
 	greeted   bool  // the server has answered the first create of this stream
+	named     bool  // its latest header named a cluster, a member and a raft term
 	held      bool  // nothing is asked for at the moment
 
 	queue   []*subscription // wanted, in this order; some have been removed since
@@ -64,7 +65,7 @@ func disorder(format string, args ...any) error {
 // connect begins a new stream, with a question that a server answers only if its
 // progress is not to be trusted, see progressLedger.
 func (ss *session) connect() {
-	ss.connected, ss.greeted, ss.held = true, false, false
+	ss.connected, ss.greeted, ss.named, ss.held = true, false, false, false
 	ss.send(progressRequest())
 	ss.mode = probing
 	if ss.distrust {

@@ -23,11 +23,26 @@ func (sp *splitting) emit(h *pb.ResponseHeader, events []*mvccpb.Event) {
 	(*watcher)(sp).push(Response{Header: h, Events: events})
 }
 
+// splittable reports whether the peer is a server on which parts are proven to add up
+// to the whole: etcd, from 3.4.25 and 3.5.8 on. Such a server echoes the ids that it
+// is given, names itself in its headers, and answers progress requests only when it
+// has sent everything: a part without events ends by progress alone.
+//
+//   - etcd's grpc-proxy chooses the ids and answers no progress requests. It serves several
+//     watches by one, and those that join a running one get headers without names.
+//   - kine refuses ids that it is given, and names nobody in its headers.
+//   - Older versions of etcd answer progress requests too early.
+//
+// What a peer says of its version is no evidence: kine says that it is etcd 3.5.
+func (ss *session) splittable() bool {
+	return ss.mode == pipelined && ss.named && !ss.progress.hasty
+}
+
 // considerCatchup looks whether the watch should be split. That is done when
 // the shard's lock is free, because it moves to another one.
 func (w *watcher) considerCatchup(h *pb.ResponseHeader, events []*mvccpb.Event) {
 	sh := w.shard.Load()
-	if w.unsplit || !sh.session.splittable() {
+	if w.unsplit || sh.engine.cfg.DisableSplit || !sh.session.splittable() {
 		return
 	}
 	p, behind := planCatchup(h.GetRevision(), events, sh.engine.cfg.MaxBuffer)
