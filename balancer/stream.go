@@ -121,10 +121,13 @@ func (s *Stream) cut(reason error) {
 	}
 }
 
-// Quiet reports whether nothing has been heard on the stream for ten seconds.
+// quietAfter is the silence after which a delay of a fraction of it goes unnoticed.
+const quietAfter = time.Second
+
+// Quiet reports whether nothing has been heard on the stream for a second.
 func (s *Stream) Quiet() bool {
 	now := time.Now()
-	return now.Sub(s.opened) >= health.MaxPace && s.pace.Silence(now) >= health.MaxPace
+	return now.Sub(s.opened) >= quietAfter && s.pace.Silence(now) >= quietAfter
 }
 
 // Endpoint returns where the stream is.

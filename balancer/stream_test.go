@@ -95,6 +95,8 @@ func TestQuietStreamCostsAProbeInTenSeconds(t *testing.T) {
 		c := connect(t, roundRobin, servers)
 		s := c.open(balancer.Streams, nil)
 		assert.False(t, s.Quiet())
+		time.Sleep(time.Second)
+		assert.True(t, s.Quiet())
 		time.Sleep(10 * time.Minute)
 		assert.True(t, s.Quiet())
 		assert.LessOrEqual(t, c.probes.Load(), int64(600/10))

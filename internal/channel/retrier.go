@@ -100,7 +100,7 @@ func (noConn) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallO
 // watches and keepalives do, and returns it. Neither the 15 s of patience nor the policy's
 // MaxAttempts end it, nor does an error after which the policy repeats no call: opening such
 // a stream again is always safe. The first failure since the last Progress costs no
-// backoff: a stream that breaks is opened again at once, or within 100 ms if it was quiet,
+// backoff: a stream that breaks is opened again at once, or within 100 ms if it was silent,
 // see [Retrier.Wake].
 //
 // What still ends it is the context; the end of the client; an error that another attempt
