@@ -8,18 +8,15 @@ import (
 )
 
 // build makes a resource, for which there is room, in a goroutine of its own. It is called
-// with the lock held. If w is not nil, the resource is made for that waiter, who gets the
-// error if there is one. The resource itself is for whoever waited longest.
-func (p *Pool[T]) build(w *waiter[T]) {
+// with the lock held. Create gets the values of ctx. The resource is for whoever waited
+// longest; done, called with the lock held, hears the error, or nil.
+func (p *Pool[T]) build(ctx context.Context, done func(error)) {
 	p.building++
-	ctx := p.ctx
-	if w != nil {
-		ctx = w.ctx
-	}
+	resets := p.resets
 	go func() {
 		it, err := (*item[T])(nil), errNotReturned
-		defer func() { p.built(w, it, err) }()
-		it, err = p.create(ctx)
+		defer func() { p.built(it, err, done) }()
+		it, err = p.create(ctx, resets)
 	}()
 }
 
@@ -28,27 +25,60 @@ func (p *Pool[T]) build(w *waiter[T]) {
 var errNotReturned = errors.New("pool: Config.Create has not returned: it ended its goroutine")
 
 // built takes what Create has made, or its error.
-func (p *Pool[T]) built(w *waiter[T], it *item[T], err error) {
-	if err != nil {
-		p.failed(w, err)
-		return
-	}
+func (p *Pool[T]) built(it *item[T], err error, done func(error)) {
 	p.mu.Lock()
 	p.building--
+	if err != nil {
+		p.size--
+		p.counters.createErrors++
+		done(err)
+		p.refill()
+		p.mu.Unlock()
+		return
+	}
 	p.counters.created++
 	p.keeper.succeeded()
 	why := p.offer(it)
 	if why != sound {
 		p.dying++
 	}
+	if why == poolClosed {
+		err = ErrClosed
+	}
+	done(err)
 	p.mu.Unlock()
 	if why != sound {
 		p.destroy(it, why)
 	}
 }
 
+// buildFor makes a resource for a waiter, who gets the error if there is one and nothing came
+// before.
+func (p *Pool[T]) buildFor(w *waiter[T]) {
+	p.build(w.ctx, func(err error) {
+		if err != nil && w.place != nil {
+			p.served(w)
+			w.given <- result[T]{err: err}
+		}
+	})
+}
+
+// buildAhead makes a resource that nobody waits for. If it fails, the next is not tried at once.
+func (p *Pool[T]) buildAhead(ctx context.Context) {
+	p.size++
+	p.build(ctx, func(err error) {
+		if err != nil {
+			p.keeper.failed()
+		}
+	})
+}
+
+// coming returns how many resources will be idle soon unless somebody waits for them: those
+// that are being made, but for one caller alone, or checked.
+func (p *Pool[T]) coming() int { return p.building - p.reserved + p.checking }
+
 // create calls Create with the values of ctx, and the end of the pool's context.
-func (p *Pool[T]) create(ctx context.Context) (*item[T], error) {
+func (p *Pool[T]) create(ctx context.Context, resets int) (*item[T], error) {
 	ctx, cancel := p.detached(ctx, p.config.CreateTimeout)
 	defer cancel()
 	value, err := p.config.Create(ctx)
@@ -56,7 +86,7 @@ func (p *Pool[T]) create(ctx context.Context) (*item[T], error) {
 		return nil, err
 	}
 	now := time.Now()
-	it := &item[T]{value: value, used: now, proven: now, fresh: true}
+	it := &item[T]{value: value, used: now, proven: now, fresh: true, resets: resets}
 	if life := p.config.MaxLifetime; life > 0 {
 		it.expires = now.Add(life)
 		if jitter := p.config.LifetimeJitter; jitter > 0 {
@@ -73,44 +103,25 @@ func (p *Pool[T]) detached(ctx context.Context, timeout time.Duration) (context.
 	return ctx, func() { stop(); cancel() }
 }
 
-// failed gives the error of Create to the waiter that the resource was to be for, if it
-// still waits. If there was none, MinSize is tried for again later.
-func (p *Pool[T]) failed(w *waiter[T], err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.building--
-	p.size--
-	p.counters.createErrors++
-	switch {
-	case w == nil:
-		p.keeper.failed()
-	case w.place != nil:
-		p.served(w)
-		w.given <- result[T]{err: err}
-	}
-	p.refill()
-}
-
 // refill makes resources where there is room: for those that wait and have none coming, and
 // up to MinSize. It is called with the lock held whenever there may be room.
 func (p *Pool[T]) refill() {
 	if p.closed {
 		return
 	}
-	for p.building < p.waiters.Len() && p.size < p.config.MaxSize {
+	for p.building-p.reserved < p.waiters.Len() && p.size < p.config.MaxSize+p.config.MaxOverflow {
 		p.size++
-		p.build(p.waiters.Front().Value.(*waiter[T]))
+		p.buildFor(p.waiters.Front().Value.(*waiter[T]))
 	}
-	if p.size-p.dying >= p.config.MinSize {
+	if p.spares() >= 0 {
 		return
 	}
 	if wait := p.keeper.pause(); wait > 0 {
 		p.wake(wait)
 		return
 	}
-	for p.size-p.dying < p.config.MinSize && p.size < p.config.MaxSize {
-		p.size++
-		p.build(nil)
+	for p.spares() < 0 && p.size < p.config.MaxSize {
+		p.buildAhead(p.ctx)
 	}
 }
 
@@ -122,20 +133,8 @@ func (p *Pool[T]) replace(ctx context.Context, it *item[T], why fault) (*item[T]
 	it.lease = 0
 	p.dying++
 	p.mu.Unlock()
-	destroyed := false
-	defer func() {
-		if !destroyed { // Destroy panics
-			p.gone(why)
-		}
-	}()
-	if p.config.Destroy != nil {
-		p.config.Destroy(it.value)
-	}
-	destroyed = true
-
+	p.vacate(it, why)
 	p.mu.Lock()
-	p.dying--
-	p.counters.destroyed[why]++
 	other, err := p.pop(), error(nil)
 	switch {
 	case p.closed:
@@ -152,9 +151,35 @@ func (p *Pool[T]) replace(ctx context.Context, it *item[T], why fault) (*item[T]
 	}
 	w := p.newWaiter(ctx)
 	w.place = p.waiters.PushFront(w)
-	p.build(w)
+	p.buildFor(w)
 	p.mu.Unlock()
 	return p.await(w)
+}
+
+// vacate destroys a resource that is counted among the dying, and keeps its place for another.
+func (p *Pool[T]) vacate(it *item[T], why fault) {
+	destroyed := false
+	defer func() {
+		if !destroyed { // Destroy panics
+			p.gone(why)
+		}
+	}()
+	if p.config.Destroy != nil {
+		p.config.Destroy(it.value)
+	}
+	destroyed = true
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dying--
+	p.counters.destroyed[why]++
+}
+
+// destroyAll destroys resources that are counted among the dying: all of them, even if Destroy
+// panics.
+func (p *Pool[T]) destroyAll(items []*item[T], why fault) {
+	for _, it := range items {
+		defer p.destroy(it, why)
+	}
 }
 
 // destroy gives up a resource that is counted among the dying. It counts no more

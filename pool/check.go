@@ -14,7 +14,9 @@ const (
 	tooOld
 	idleTooLong
 	tooManyIdle
+	overflowed
 	discarded
+	poolReset
 	poolClosed
 
 	faults = iota

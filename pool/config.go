@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -60,6 +61,13 @@ type Config[T any] struct {
 	// Default: [DefaultCheckTimeout].
 	CheckTimeout time.Duration
 
+	// CheckInterval is after how long an idle resource that was neither used nor checked is
+	// checked in the background; after at least half of it, at random, so that pools do not
+	// check together. One resource of the pool is checked at a time. A check is no use, except of what
+	// MinSize keeps: with a CheckInterval of half of MaxIdleTime or less, that is not replaced.
+	// Default: 0, none is.
+	CheckInterval time.Duration
+
 	// MaxSize is how many resources there are at most, borrowed ones and those that are
 	// being made or destroyed included. Default: [DefaultMaxSize], or MinSize if that is
 	// more.
@@ -67,6 +75,10 @@ type Config[T any] struct {
 	// MinSize is how many resources the pool keeps, even if nobody has asked for one yet.
 	// Default: 0.
 	MinSize int
+	// MaxOverflow is how many resources there may be beyond MaxSize. They are made instead of
+	// waiting for others, and when one is released while there are more than MaxSize, and nobody
+	// waits, it is destroyed. Default: 0, none.
+	MaxOverflow int
 	// MaxIdle is how many are kept that nobody uses; what is released beyond is destroyed.
 	// Default: MaxSize.
 	MaxIdle int
@@ -99,7 +111,9 @@ func (c Config[T]) validate() error {
 	}{
 		{"CheckAfter", int64(c.CheckAfter)},
 		{"CheckTimeout", int64(c.CheckTimeout)},
+		{"CheckInterval", int64(c.CheckInterval)},
 		{"MaxSize", int64(c.MaxSize)},
+		{"MaxOverflow", int64(c.MaxOverflow)},
 		{"MinSize", int64(c.MinSize)},
 		{"MaxIdle", int64(c.MaxIdle)},
 		{"MaxIdleTime", int64(c.MaxIdleTime)},
@@ -111,6 +125,8 @@ func (c Config[T]) validate() error {
 		}
 	}
 	switch {
+	case c.CheckInterval > 0 && c.Check == nil:
+		return errors.New("pool: Config.CheckInterval is set, and Check is missing; it must check a resource")
 	case c.MaxSize > 0 && c.MinSize > c.MaxSize:
 		return fmt.Errorf("pool: Config.MinSize is %d, more than MaxSize, %d; raise MaxSize or leave it out", c.MinSize, c.MaxSize)
 	case c.MaxIdle > 0 && c.MinSize > c.MaxIdle:
@@ -126,6 +142,7 @@ func (c Config[T]) withDefaults() Config[T] {
 	if c.MaxSize == 0 {
 		c.MaxSize = max(DefaultMaxSize, c.MinSize)
 	}
+	c.MaxOverflow = min(c.MaxOverflow, math.MaxInt-c.MaxSize)
 	if c.MaxIdle == 0 {
 		c.MaxIdle = c.MaxSize
 	}

@@ -21,8 +21,11 @@
 // # How it lends
 //
 // The resource that was used last is lent first: what is not needed becomes old, and is
-// given up. A [Config].Check can look at a resource before. Who cannot be served waits,
-// first come, first served; or gets [ErrFull], see [Config].WhenFull.
+// given up. A [Config].Check can look at a resource before, and, with a
+// [Config].CheckInterval, at idle ones in the background. Who cannot be served waits, first come,
+// first served; or gets a resource beyond MaxSize, see [Config].MaxOverflow; or gets [ErrFull],
+// see [Config].WhenFull. [Pool.Do] lends a resource to a function, and replaces one that turns
+// out to be broken.
 //
 // Create, Destroy and Check run without locks: while a server takes long to be connected to,
 // borrowing and releasing go on. Create and Check run in goroutines of their own, so that an
@@ -42,10 +45,29 @@
 //   - Check fails, or takes longer than [Config].CheckTimeout: the resource is destroyed, and
 //     another is borrowed or made in its place.
 //   - A caller's context ends during Check: the resource stays, unless Check finds it broken.
+//   - The server restarts: its idle connections fail the next Check, those at [Config].CheckInterval
+//     one after the other; or call [Pool.Reset].
 //   - Release twice, or Discard after Release: does nothing, even if the resource has
 //     another borrower by now. [Stats].StaleReleases counts it.
 //   - Close: who waits gets [ErrClosed] at once. What is borrowed is destroyed when it is
 //     released. Closing twice does no harm.
+//
+// # For users of jackc/puddle
+//
+//	Constructor          Config.Create; its context ends after CreateTimeout
+//	Destructor           Config.Destroy
+//	MaxSize              Config.MaxSize
+//	Acquire, TryAcquire, CreateResource, AcquireAllIdle, Reset, Hijack
+//	                     the same; TryAcquire has one resource made at a time, and pauses
+//	                     after Create failed
+//	Release, ReleaseUnused
+//	                     the same; a second one does nothing, where puddle's panics
+//	Destroy()            Resource.Discard(), which returns after Config.Destroy
+//	IdleDuration, CreationTime
+//	                     Config.MaxIdleTime, Config.MaxLifetime
+//	Close()              the same; it does not wait for borrowed resources
+//	Stat()               Stats()
+//	ErrClosedPool        ErrClosed
 //
 // # For users of silenceper/pool
 //

@@ -19,6 +19,7 @@ type keeper struct {
 	at       time.Time     // when it fires; zero: it does not
 	delay    time.Duration // after the last failure; zero: there was none
 	earliest time.Time     // for the next attempt after a failure
+	checks   bool          // a goroutine checks what is idle
 }
 
 // failed begins a pause, unless the failure is that of an attempt before the last pause.
@@ -71,14 +72,18 @@ func spread(d time.Duration) time.Duration {
 	return d - rand.N(d/2)
 }
 
-// rested says when a resource that becomes idle now is to be replaced if MinSize keeps it.
+// rested says when a resource that becomes idle now is to be checked, and to be replaced if
+// MinSize keeps it.
 func (p *Pool[T]) rested(it *item[T]) {
+	if interval := p.config.CheckInterval; interval > 0 {
+		it.check = it.proven.Add(spread(interval))
+	}
 	if limit := p.config.MaxIdleTime; limit > 0 && p.config.MinSize > 0 {
 		it.renew = it.used.Add(spread(limit))
 	}
 }
 
-// watch has the pool looked after when a resource that is idle now expires.
+// watch has the pool looked after when a resource that is idle now expires or is to be checked.
 func (p *Pool[T]) watch(it *item[T]) {
 	at := it.expires
 	if limit := p.config.MaxIdleTime; limit > 0 {
@@ -86,6 +91,9 @@ func (p *Pool[T]) watch(it *item[T]) {
 		if p.spares() <= 0 {
 			at = earlier(at, it.renew)
 		}
+	}
+	if !p.keeper.checks {
+		at = earlier(at, it.check)
 	}
 	if !at.IsZero() && (p.keeper.at.IsZero() || at.Before(p.keeper.at)) {
 		p.wake(time.Until(at))
@@ -103,8 +111,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// keep looks after the pool: it destroys what has expired, makes what is missing, and
-// returns until the next time.
+// keep looks after the pool: it destroys what has expired, makes what is missing, checks what
+// has not been used, and returns until the next time.
 func (p *Pool[T]) keep() {
 	p.mu.Lock()
 	p.keeper.at = time.Time{}
@@ -117,6 +125,50 @@ func (p *Pool[T]) keep() {
 	for _, d := range gone {
 		p.destroy(d.item, d.why)
 	}
+	p.checkIdle()
+}
+
+// checkIdle checks the idle resources whose time has come, one after the other, unless another
+// goroutine does.
+func (p *Pool[T]) checkIdle() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.config.CheckInterval == 0 || p.keeper.checks {
+		return
+	}
+	p.keeper.checks = true
+	defer func() {
+		p.keeper.checks = false
+		for _, it := range p.idle {
+			p.watch(it)
+		}
+	}()
+	for now := time.Now(); ; now = time.Now() {
+		due := slices.IndexFunc(p.idle, func(it *item[T]) bool { return !now.Before(it.check) })
+		if due < 0 {
+			return
+		}
+		it := p.idle[due]
+		p.idle = slices.Delete(p.idle, due, due+1)
+		p.lend(it)
+		p.checkNow(it)
+	}
+}
+
+// checkNow checks a resource that was idle. It is called with the lock held, and releases it
+// meanwhile.
+func (p *Pool[T]) checkNow(it *item[T]) {
+	why, lease := checkFailed, it.lease
+	p.checking++
+	p.mu.Unlock()
+	defer p.mu.Lock()
+	defer func() {
+		p.mu.Lock()
+		p.checking--
+		p.mu.Unlock()
+		p.giveBack(it, lease, why, passed)
+	}()
+	why = p.ask(p.ctx, it)
 }
 
 // condemned is a resource that is to be destroyed.

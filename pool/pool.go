@@ -17,6 +17,10 @@ var ErrClosed = errors.New("pool: closed")
 // and [Config].WhenFull is [Fail].
 var ErrFull = errors.New("pool: all resources are borrowed, and there may be no more")
 
+// ErrNotAvailable is the error of [Pool.TryAcquire] if no resource is idle, and of
+// [Pool.CreateResource] if there may be no more.
+var ErrNotAvailable = errors.New("pool: no resource is available now")
+
 // Pool keeps resources that are costly to make, and lends each to one borrower at a time.
 // Its methods may be called from several goroutines.
 type Pool[T any] struct {
@@ -29,7 +33,10 @@ type Pool[T any] struct {
 	closed   bool
 	size     int        // resources, and those that are being made or destroyed
 	building int        // are being made
+	reserved int        // of these, are for one caller alone
 	dying    int        // are being destroyed
+	checking int        // are being checked in the background: 0 or 1
+	resets   int        // how often the pool was reset
 	idle     []*item[T] // nobody uses them; in the order in which they were used, if that matters
 	waiters  list.List  // of *waiter[T], in the order in which they came; then none is idle
 	leases   uint64     // how often resources were lent
@@ -44,6 +51,8 @@ type item[T any] struct {
 	used    time.Time // when it was released, or made; zero if that is not needed
 	proven  time.Time // when it was released, made or checked; zero if that is not needed
 	renew   time.Time // when it is replaced if MinSize keeps it idle; zero: never
+	check   time.Time // when it is checked if it is idle until then; zero: never
+	resets  int       // of the pool when it was made
 	fresh   bool      // it was made or checked for who borrows it, and has not been idle since
 	lease   uint64    // of its borrower; 0: it has none. Guarded by the pool's lock.
 }
@@ -68,7 +77,7 @@ func New[T any](config Config[T]) (*Pool[T], error) {
 		return nil, err
 	}
 	p := &Pool[T]{config: config.withDefaults()}
-	p.timed = config.MaxIdleTime > 0 || config.CheckAfter > 0
+	p.timed = config.MaxIdleTime > 0 || config.CheckAfter > 0 || config.CheckInterval > 0
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +89,7 @@ func New[T any](config Config[T]) (*Pool[T], error) {
 // call while there are fewer than MaxSize. It must be released or discarded.
 //
 // If there are as many as there may be, Acquire waits, first come, first served, or returns
-// [ErrFull], see [Config].WhenFull. It returns [ErrClosed] when the pool is closed, also if
+// [ErrFull], see [Config].WhenFull and [Config].MaxOverflow. It returns [ErrClosed] when the pool is closed, also if
 // that happens while it waits; the error of Create for a resource that was to be made for it;
 // and when ctx ends, an error that errors.Is recognises as that of ctx.
 func (p *Pool[T]) Acquire(ctx context.Context) (Resource[T], error) {
@@ -114,8 +123,9 @@ func (p *Pool[T]) next(ctx context.Context) (*item[T], error) {
 		p.mu.Unlock()
 		return it, nil
 	}
-	room := p.size < p.config.MaxSize
-	if spare := p.building > p.waiters.Len(); !room && !spare && p.config.WhenFull == Fail {
+	spare := p.coming() > p.waiters.Len()
+	room := p.size < p.config.MaxSize || (!spare && p.size < p.config.MaxSize+p.config.MaxOverflow)
+	if !room && !spare && p.config.WhenFull == Fail {
 		p.counters.full++
 		p.mu.Unlock()
 		return nil, ErrFull
@@ -124,7 +134,7 @@ func (p *Pool[T]) next(ctx context.Context) (*item[T], error) {
 	w.place = p.waiters.PushBack(w)
 	if room {
 		p.size++
-		p.build(w)
+		p.buildFor(w)
 	}
 	p.mu.Unlock()
 	return p.await(w)
@@ -187,8 +197,11 @@ func (p *Pool[T]) served(w *waiter[T]) {
 // with the lock held.
 func (p *Pool[T]) offer(it *item[T]) fault {
 	it.lease = 0
-	if p.closed {
+	switch {
+	case p.closed:
 		return poolClosed
+	case it.resets != p.resets:
+		return poolReset
 	}
 	if front := p.waiters.Front(); front != nil {
 		w := front.Value.(*waiter[T])
@@ -197,7 +210,10 @@ func (p *Pool[T]) offer(it *item[T]) fault {
 		w.given <- result[T]{item: it}
 		return sound
 	}
-	if len(p.idle) >= p.config.MaxIdle {
+	switch {
+	case p.size-p.dying > p.config.MaxSize:
+		return overflowed
+	case len(p.idle) >= p.config.MaxIdle:
 		return tooManyIdle
 	}
 	it.fresh = false
@@ -232,17 +248,16 @@ func (p *Pool[T]) note(it *item[T], how usage, now time.Time) {
 	}
 }
 
-// giveBack ends a loan. It does nothing but count if that has ended before.
-func (p *Pool[T]) giveBack(it *item[T], lease uint64, why fault, how usage) {
+// giveBack ends a loan, and reports whether it had not ended before.
+func (p *Pool[T]) giveBack(it *item[T], lease uint64, why fault, how usage) bool {
 	var now time.Time
 	if p.timed || !it.expires.IsZero() {
 		now = time.Now()
 	}
 	p.mu.Lock()
 	if it.lease != lease {
-		p.counters.stale++
 		p.mu.Unlock()
-		return
+		return false
 	}
 	p.note(it, how, now)
 	if why == sound {
@@ -259,6 +274,7 @@ func (p *Pool[T]) giveBack(it *item[T], lease uint64, why fault, how usage) {
 	if why != sound {
 		p.destroy(it, why)
 	}
+	return true
 }
 
 // Close ends the pool. Those that wait get [ErrClosed], as do those that come; idle
@@ -279,9 +295,7 @@ func (p *Pool[T]) Close() {
 	p.keeper.stop()
 	p.mu.Unlock()
 	p.cancel()
-	for _, it := range idle {
-		p.destroy(it, poolClosed)
-	}
+	p.destroyAll(idle, poolClosed)
 }
 
 func ended(ctx context.Context) error {

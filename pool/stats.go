@@ -11,7 +11,7 @@ type Stats struct {
 	// Waiting is the number of calls of Acquire that wait.
 	Waiting int
 
-	// Acquired is the number of calls of Acquire, but for those after Close or whose
+	// Acquired is the number of calls of Acquire, TryAcquire and Do, but for those after Close or whose
 	// context had ended before.
 	Acquired uint64
 	// Waited is how many of these had to wait, with those that still do.
@@ -27,7 +27,9 @@ type Stats struct {
 	Created, CreateErrors uint64
 	// Destroyed is the number of resources that were destroyed, by reason.
 	Destroyed Destroyed
-	// StaleReleases is how often Release or Discard was called for a loan that had ended.
+	// Hijacked is the number of resources that were taken out of the pool.
+	Hijacked uint64
+	// StaleReleases is how often a loan was to be ended that had ended.
 	StaleReleases uint64
 }
 
@@ -41,16 +43,20 @@ type Destroyed struct {
 	IdleTooLong uint64
 	// TooManyIdle is how many were released while MaxIdle others were idle.
 	TooManyIdle uint64
+	// Overflowed is how many were released while there were more than MaxSize.
+	Overflowed uint64
 	// Discarded is how many their borrower discarded.
 	Discarded uint64
+	// PoolReset is how many were made before Reset.
+	PoolReset uint64
 	// PoolClosed is how many ended with the pool.
 	PoolClosed uint64
 }
 
 type counters struct {
-	acquired, waited, canceled, full, created, createErrors, stale uint64
-	waitTime                                                       time.Duration
-	destroyed                                                      [faults]uint64
+	acquired, waited, canceled, full, created, createErrors, hijacked, stale uint64
+	waitTime                                                                 time.Duration
+	destroyed                                                                [faults]uint64
 }
 
 // Stats returns the state of the pool.
@@ -72,13 +78,16 @@ func (p *Pool[T]) Stats() Stats {
 		Full:          c.full,
 		Created:       c.created,
 		CreateErrors:  c.createErrors,
+		Hijacked:      c.hijacked,
 		StaleReleases: c.stale,
 		Destroyed: Destroyed{
 			CheckFailed: c.destroyed[checkFailed],
 			TooOld:      c.destroyed[tooOld],
 			IdleTooLong: c.destroyed[idleTooLong],
 			TooManyIdle: c.destroyed[tooManyIdle],
+			Overflowed:  c.destroyed[overflowed],
 			Discarded:   c.destroyed[discarded],
+			PoolReset:   c.destroyed[poolReset],
 			PoolClosed:  c.destroyed[poolClosed],
 		},
 	}

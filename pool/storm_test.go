@@ -14,9 +14,9 @@ import (
 )
 
 // TestStorm: everything at the same time, and Close in the middle of it. No resource has
-// two borrowers, there are never more than MaxSize, and none is left.
+// two borrowers, there are never more than MaxSize and MaxOverflow, and none is left.
 func TestStorm(t *testing.T) {
-	const maxSize = 5
+	const maxSize, maxOverflow = 5, 2
 	for range 5 {
 		p, f := newPool(t, func(c *config) {
 			create := c.Create
@@ -32,16 +32,20 @@ func TestStorm(t *testing.T) {
 				}
 				return nil
 			}
-			c.MinSize, c.MaxSize, c.MaxIdle = 1, maxSize, 3
-			c.MaxIdleTime, c.MaxLifetime = time.Millisecond, 5*time.Millisecond
+			c.MinSize, c.MaxSize, c.MaxIdle, c.MaxOverflow = 1, maxSize, 3, maxOverflow
+			c.MaxIdleTime, c.MaxLifetime, c.CheckInterval = time.Millisecond, 5*time.Millisecond, time.Millisecond
 		})
 		var all sync.WaitGroup
 		for range 24 {
 			all.Go(func() {
-				for borrow(t, p) {
+				for borrow(t, p, f) {
 				}
 			})
 		}
+		all.Go(func() {
+			for disturb(t, p) {
+			}
+		})
 		time.Sleep(150 * time.Millisecond) // the length of the storm
 		assert.Positive(t, p.Stats().Acquired)
 		p.Close()
@@ -49,33 +53,77 @@ func TestStorm(t *testing.T) {
 		assert.Eventually(t, func() bool { return p.Stats().Size == 0 }, 30*time.Second, time.Millisecond)
 		_, alive, most := f.counts()
 		assert.Zero(t, alive)
-		assert.LessOrEqual(t, most, maxSize)
+		assert.LessOrEqual(t, most, maxSize+maxOverflow)
 		stats := p.Stats()
 		assert.Zero(t, stats.Waiting)
 		assert.Equal(t, pool.Stats{}.Borrowed, stats.Borrowed)
 		d := stats.Destroyed
-		assert.Equal(t, stats.Created, d.CheckFailed+d.TooOld+d.IdleTooLong+d.TooManyIdle+d.Discarded+d.PoolClosed)
+		assert.Equal(t, stats.Created, stats.Hijacked+d.CheckFailed+d.TooOld+d.IdleTooLong+d.TooManyIdle+d.Overflowed+d.Discarded+d.PoolReset+d.PoolClosed)
 	}
 }
 
 // borrow borrows and gives back once, and reports whether the pool is open.
-func borrow(t *testing.T, p *pool.Pool[*thing]) bool {
+func borrow(t *testing.T, p *pool.Pool[*thing], f *things) bool {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.N(3_000_000)))
 	defer cancel()
-	r, err := p.Acquire(ctx)
+	work := func(r pool.Resource[*thing]) {
+		use(t, r, func() { time.Sleep(time.Duration(rand.N(50_000))) })
+	}
+	if rand.N(4) == 0 {
+		return known(t, p.Do(ctx, func(r pool.Resource[*thing]) error {
+			work(r)
+			return []error{nil, errBroken, errNotSent}[rand.N(3)]
+		}))
+	}
+	acquire := p.Acquire
+	if rand.N(4) == 0 {
+		acquire = p.TryAcquire
+	}
+	r, err := acquire(ctx)
 	if err != nil {
-		known := errors.Is(err, pool.ErrClosed) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errBroken)
-		assert.True(t, known, "%v", err)
-		return !errors.Is(err, pool.ErrClosed)
+		return known(t, err)
 	}
-	use(t, r, func() { time.Sleep(time.Duration(rand.N(50_000))) })
-	if rand.N(10) == 0 {
+	work(r)
+	switch rand.N(20) {
+	case 0:
+		f.forget(r.Value()) // before there is room for another
+		_, ok := r.Hijack()
+		assert.True(t, ok)
+	case 1, 2:
 		r.Discard()
-	} else {
+	default:
 		r.Release()
 	}
 	if rand.N(10) == 0 {
 		r.Release()
 	}
+	return true
+}
+
+// disturb does what concerns the whole pool, and reports whether the pool is open.
+func disturb(t *testing.T, p *pool.Pool[*thing]) bool {
+	time.Sleep(time.Duration(rand.N(500_000)))
+	switch rand.N(3) {
+	case 0:
+		p.Reset()
+	case 1:
+		for _, r := range p.AcquireAllIdle() {
+			use(t, r, func() {})
+			r.ReleaseUnused()
+		}
+	default:
+	}
+	return known(t, p.CreateResource(t.Context()))
+}
+
+// known fails the test for an error that is none of those which the storm may cause, and reports
+// whether the pool is open.
+func known(t *testing.T, err error) bool {
+	for _, e := range []error{nil, pool.ErrClosed, pool.ErrNotAvailable, pool.ErrNotSent, context.DeadlineExceeded, errBroken} {
+		if errors.Is(err, e) {
+			return !errors.Is(err, pool.ErrClosed)
+		}
+	}
+	assert.NoError(t, err)
 	return true
 }

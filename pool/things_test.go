@@ -99,6 +99,17 @@ func (f *things) counts() (made, alive, most int) {
 	return f.made, f.alive, f.most
 }
 
+// forget takes note that a resource is not the pool's any more.
+func (f *things) forget(x *thing) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	assert.False(f.t, x.destroyed, "%d is destroyed under its owner", x.id)
+	x.destroyed = true // what the pool did with it from now on would fail the test
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.alive--
+}
+
 // gone returns what was destroyed, in this order.
 func (f *things) gone() []int {
 	f.mu.Lock()

@@ -1,0 +1,129 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// ErrNotSent is wrapped by the error of a function that [Pool.Do] has called if the resource was
+// broken before anything was sent over it, as a connection is that its server closed while it was
+// idle.
+var ErrNotSent = errors.New("pool: the resource was broken before anything was sent")
+
+// Do calls f with a resource, and releases it. If f returns an error that wraps [ErrNotSent], the
+// resource is discarded, and f is called once more, with a resource that is made for it in the
+// place of that one. Do returns the last error of f, or that of [Pool.Acquire].
+//
+// f must not return [ErrNotSent] if a server may have acted on what was sent. It may discard or
+// hijack the resource, as it should do with one that broke later. If f panics, the resource is
+// discarded.
+func (p *Pool[T]) Do(ctx context.Context, f func(Resource[T]) error) error {
+	r, err := p.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	err = p.call(r, f)
+	if !errors.Is(err, ErrNotSent) {
+		return err
+	}
+	again, renewErr := p.renew(ctx, r)
+	switch {
+	case renewErr != nil:
+		return fmt.Errorf("pool: no fresh resource: %w; the one before: %w", renewErr, err)
+	case again.item == nil:
+		return err
+	}
+	err = p.call(again, f)
+	if errors.Is(err, ErrNotSent) {
+		p.giveBack(again.item, again.lease, discarded, borrowed)
+	}
+	return err
+}
+
+// call calls f, and ends the loan unless f returns ErrNotSent.
+func (p *Pool[T]) call(r Resource[T], f func(Resource[T]) error) (err error) {
+	why := discarded
+	defer func() {
+		if why != sound || !errors.Is(err, ErrNotSent) {
+			p.giveBack(r.item, r.lease, why, borrowed)
+		}
+	}()
+	err = f(r)
+	why = sound
+	return err
+}
+
+// renew destroys a borrowed resource, and makes another in its place that is for the caller
+// alone; none if its loan has ended.
+func (p *Pool[T]) renew(ctx context.Context, r Resource[T]) (Resource[T], error) {
+	p.mu.Lock()
+	if r.item.lease != r.lease {
+		p.mu.Unlock()
+		return Resource[T]{}, nil
+	}
+	r.item.lease = 0
+	p.dying++
+	p.mu.Unlock()
+	p.vacate(r.item, discarded)
+
+	p.mu.Lock()
+	if p.closed || ctx.Err() != nil {
+		p.size--
+		p.refill()
+		p.mu.Unlock()
+		if ctx.Err() != nil {
+			return Resource[T]{}, ended(ctx)
+		}
+		return Resource[T]{}, ErrClosed
+	}
+	p.building++
+	p.reserved++
+	resets := p.resets
+	p.mu.Unlock()
+	made := make(chan result[T]) // not buffered, as in check
+	go func() {
+		got := result[T]{err: errNotReturned}
+		defer func() { p.handOver(ctx, got, made) }()
+		got.item, got.err = p.create(ctx, resets)
+	}()
+	select {
+	case got := <-made:
+		if got.err != nil {
+			return Resource[T]{}, got.err
+		}
+		return Resource[T]{pool: p, item: got.item, lease: got.item.lease}, nil
+	case <-ctx.Done():
+		return Resource[T]{}, ended(ctx)
+	case <-p.ctx.Done():
+		return Resource[T]{}, ErrClosed
+	}
+}
+
+// handOver gives what Create has made for one caller to that, or to the pool if it has left.
+func (p *Pool[T]) handOver(ctx context.Context, got result[T], caller chan<- result[T]) {
+	p.mu.Lock()
+	p.building--
+	p.reserved--
+	var lease uint64
+	if got.err != nil {
+		p.size--
+		p.counters.createErrors++
+		p.refill()
+	} else {
+		p.counters.created++
+		p.keeper.succeeded()
+		p.lend(got.item)
+		lease = got.item.lease
+	}
+	p.mu.Unlock()
+	select {
+	case caller <- got:
+		return
+	case <-ctx.Done():
+	case <-p.ctx.Done():
+	}
+	if got.err == nil {
+		p.giveBack(got.item, lease, sound, passed)
+	}
+}

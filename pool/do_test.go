@@ -1,0 +1,158 @@
+package pool_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/pool"
+)
+
+var errNotSent = fmt.Errorf("%w: connection reset by peer", pool.ErrNotSent)
+
+func TestDo(t *testing.T) {
+	// calls returns a function that records the resources it is called with, and returns errs.
+	calls := func(ids *[]int, errs ...error) func(pool.Resource[*thing]) error {
+		return func(r pool.Resource[*thing]) error {
+			*ids = append(*ids, r.Value().id)
+			return errs[len(*ids)-1]
+		}
+	}
+	inBubble(t, "released", func(t *testing.T) {
+		p, _ := newPool(t, nil)
+		var ids []int
+		require.NoError(t, p.Do(t.Context(), calls(&ids, nil)))
+		assert.Equal(t, errBroken, p.Do(t.Context(), calls(&ids, nil, errBroken)))
+		assert.Equal(t, []int{1, 1}, ids, "an error says nothing of the resource")
+		assert.Equal(t, 1, p.Stats().Idle)
+	})
+	inBubble(t, "once more, with a new one", func(t *testing.T) {
+		p, f := newPool(t, func(c *config) { c.MaxSize = 2 })
+		stale, other := acquire(t, p), acquire(t, p)
+		other.Release()
+		stale.Release()
+		var ids []int
+		require.NoError(t, p.Do(t.Context(), calls(&ids, errNotSent, nil)))
+		assert.Equal(t, []int{1, 3}, ids, "and not with another that may be stale too")
+		assert.Equal(t, []int{1}, f.gone())
+		_, _, most := f.counts()
+		assert.Equal(t, 2, most)
+	})
+	inBubble(t, "and not again", func(t *testing.T) {
+		p, f := newPool(t, nil)
+		var ids []int
+		assert.ErrorIs(t, p.Do(t.Context(), calls(&ids, errNotSent, errNotSent)), pool.ErrNotSent)
+		assert.Equal(t, []int{1, 2}, ids)
+		assert.Equal(t, ids, f.gone())
+		assert.EqualValues(t, 2, p.Stats().Destroyed.Discarded)
+		assert.Zero(t, p.Stats().StaleReleases)
+	})
+	inBubble(t, "its place is kept", func(t *testing.T) {
+		p, _ := newPool(t, func(c *config) { c.MaxSize = 1 })
+		var waiting <-chan outcome
+		var ids []int
+		require.NoError(t, p.Do(t.Context(), func(r pool.Resource[*thing]) error {
+			if ids = append(ids, r.Value().id); len(ids) == 1 {
+				waiting = acquiring(t.Context(), p)
+				return errNotSent
+			}
+			assert.Empty(t, waiting)
+			return nil
+		}))
+		got := <-waiting
+		require.NoError(t, got.err)
+		assert.Equal(t, 2, got.r.Value().id)
+		got.r.Release()
+	})
+	inBubble(t, "f ends the loan", func(t *testing.T) {
+		p, _ := newPool(t, nil)
+		var n int
+		require.NoError(t, p.Do(t.Context(), func(r pool.Resource[*thing]) error { r.Discard(); return nil }))
+		require.NoError(t, p.Do(t.Context(), func(r pool.Resource[*thing]) error { r.Hijack(); return nil }))
+		err := p.Do(t.Context(), func(r pool.Resource[*thing]) error { n++; r.Discard(); return errNotSent })
+		assert.Equal(t, errNotSent, err)
+		assert.Equal(t, 1, n)
+		assert.Zero(t, p.Stats().Size)
+		assert.Zero(t, p.Stats().StaleReleases)
+	})
+	inBubble(t, "f panics", func(t *testing.T) {
+		p, f := newPool(t, nil)
+		assert.PanicsWithValue(t, errBroken, func() {
+			_ = p.Do(t.Context(), func(pool.Resource[*thing]) error { panic(errBroken) })
+		})
+		assert.Equal(t, []int{1}, f.gone())
+		assert.Zero(t, p.Stats().Size)
+	})
+}
+
+// TestDoWithoutANewOne: what happens while the second resource is made.
+func TestDoWithoutANewOne(t *testing.T) {
+	do := func(ctx context.Context, p *pool.Pool[*thing]) <-chan error {
+		done := make(chan error, 1)
+		go func() { done <- p.Do(ctx, func(pool.Resource[*thing]) error { return errNotSent }) }()
+		synctest.Wait()
+		return done
+	}
+	// gated returns a pool with an idle resource and room for no other, whose Create waits.
+	gated := func(t *testing.T) (*pool.Pool[*thing], *things) {
+		p, f := newPool(t, func(c *config) { c.MaxSize = 1 })
+		acquire(t, p).Release()
+		f.set(func(f *things) { f.gate = make(chan struct{}) })
+		return p, f
+	}
+	inBubble(t, "Create fails", func(t *testing.T) {
+		p, f := gated(t)
+		f.set(func(f *things) { f.err = errBroken })
+		done := do(t.Context(), p)
+		waiting := acquiring(t.Context(), p)
+		assert.Equal(t, 1, p.Stats().Creating)
+		close(f.gate)
+		err := <-done
+		assert.ErrorIs(t, err, errBroken)
+		assert.ErrorIs(t, err, pool.ErrNotSent)
+		assert.Equal(t, errBroken, (<-waiting).err, "there was room for it then")
+		assert.Zero(t, p.Stats().Size)
+	})
+	inBubble(t, "the context ends", func(t *testing.T) {
+		p, f := gated(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		done := do(ctx, p)
+		waiting := acquiring(t.Context(), p)
+		assert.ErrorIs(t, <-done, context.DeadlineExceeded)
+		close(f.gate)
+		got := <-waiting
+		require.NoError(t, got.err, "what was made for it serves the next")
+		got.r.Release()
+		assert.Equal(t, 1, p.Stats().Idle)
+	})
+	inBubble(t, "the context has ended", func(t *testing.T) {
+		p, _ := newPool(t, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		err := p.Do(ctx, func(pool.Resource[*thing]) error { cancel(); return errNotSent })
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.Zero(t, p.Stats().Size)
+		assert.ErrorIs(t, p.Do(ctx, nil), context.Canceled)
+	})
+	inBubble(t, "the pool is closed", func(t *testing.T) {
+		p, f := gated(t)
+		done := do(t.Context(), p)
+		p.Close()
+		assert.ErrorIs(t, <-done, pool.ErrClosed)
+		synctest.Wait()
+		assert.Zero(t, p.Stats().Size)
+		_, alive, _ := f.counts()
+		assert.Zero(t, alive)
+
+		p, _ = newPool(t, nil)
+		err := p.Do(t.Context(), func(pool.Resource[*thing]) error { p.Close(); return errNotSent })
+		assert.ErrorIs(t, err, pool.ErrClosed)
+		assert.Zero(t, p.Stats().Size)
+		assert.ErrorIs(t, p.Do(t.Context(), nil), pool.ErrClosed)
+	})
+}

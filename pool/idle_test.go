@@ -1,0 +1,356 @@
+package pool_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/pool"
+)
+
+func TestTryAcquire(t *testing.T) {
+	inBubble(t, "it waits for nothing, and has one made", func(t *testing.T) {
+		p, f := newPool(t, func(c *config) { c.MaxSize = 2 })
+		f.set(func(f *things) { f.gate = make(chan struct{}) })
+		for range 10 {
+			_, err := p.TryAcquire(t.Context())
+			assert.Equal(t, pool.ErrNotAvailable, err)
+		}
+		synctest.Wait()
+		assert.Equal(t, 1, p.Stats().Creating, "one is coming")
+		close(f.gate)
+		synctest.Wait()
+		r, err := p.TryAcquire(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, 1, r.Value().id)
+		other := acquire(t, p)
+		_, err = p.TryAcquire(t.Context())
+		assert.Equal(t, pool.ErrNotAvailable, err)
+		assert.Equal(t, 2, p.Stats().Size, "there may be no more")
+		r.Release()
+		other.Release()
+	})
+	inBubble(t, "a server that refuses is left alone", func(t *testing.T) {
+		p, f := newPool(t, nil)
+		f.set(func(f *things) { f.err = errBroken })
+		for range 1000 {
+			_, err := p.TryAcquire(t.Context())
+			assert.Equal(t, pool.ErrNotAvailable, err)
+			time.Sleep(time.Millisecond)
+		}
+		assert.LessOrEqual(t, p.Stats().CreateErrors, uint64(3))
+	})
+	inBubble(t, "it checks, and takes the next", func(t *testing.T) {
+		p, f := checkedPool(t, 0)
+		a, b := acquire(t, p), acquire(t, p)
+		a.Release()
+		b.Value().broken = true
+		b.Release()
+		r, err := p.TryAcquire(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, a.Value(), r.Value())
+		assert.Equal(t, []int{b.Value().id}, f.gone())
+		r.Release()
+	})
+	inBubble(t, "the context ends during Check", func(t *testing.T) {
+		p, f := newPool(t, func(c *config) {
+			c.Check = func(context.Context, *thing) error { time.Sleep(time.Second); return nil }
+		})
+		acquire(t, p).Release()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := p.TryAcquire(ctx)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		_, err = p.TryAcquire(ctx)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Empty(t, f.gone())
+		assert.Equal(t, 1, p.Stats().Idle)
+	})
+	inBubble(t, "closed", func(t *testing.T) {
+		p, _ := newPool(t, nil)
+		p.Close()
+		_, err := p.TryAcquire(t.Context())
+		assert.Equal(t, pool.ErrClosed, err)
+	})
+}
+
+func TestCreateResource(t *testing.T) {
+	inBubble(t, "until there may be no more", func(t *testing.T) {
+		p, _ := newPool(t, func(c *config) { c.MaxSize = 2 })
+		require.NoError(t, p.CreateResource(t.Context()))
+		require.NoError(t, p.CreateResource(t.Context()))
+		assert.Equal(t, 2, p.Stats().Idle)
+		assert.Equal(t, pool.ErrNotAvailable, p.CreateResource(t.Context()))
+	})
+	inBubble(t, "until no more are kept", func(t *testing.T) {
+		p, _ := newPool(t, func(c *config) { c.MaxIdle = 1 })
+		require.NoError(t, p.CreateResource(t.Context()))
+		assert.Equal(t, pool.ErrNotAvailable, p.CreateResource(t.Context()))
+	})
+	inBubble(t, "errors", func(t *testing.T) {
+		p, f := newPool(t, nil)
+		f.set(func(f *things) { f.err = errBroken })
+		assert.Equal(t, errBroken, p.CreateResource(t.Context()))
+		assert.Zero(t, p.Stats().Size)
+
+		f.set(func(f *things) { f.err, f.gate = nil, make(chan struct{}) })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		assert.ErrorIs(t, p.CreateResource(ctx), context.DeadlineExceeded)
+		assert.ErrorIs(t, p.CreateResource(ctx), context.DeadlineExceeded)
+		close(f.gate)
+		synctest.Wait()
+		assert.Equal(t, 1, p.Stats().Idle, "Create went on")
+
+		f.set(func(f *things) { f.gate = make(chan struct{}) })
+		done := make(chan error, 1)
+		go func() { done <- p.CreateResource(t.Context()) }()
+		synctest.Wait()
+		p.Close()
+		assert.Equal(t, pool.ErrClosed, <-done)
+		assert.Equal(t, pool.ErrClosed, p.CreateResource(t.Context()))
+	})
+}
+
+// TestAcquireAllIdle: what was looked at and not used is as old as before.
+func TestAcquireAllIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, f := newPool(t, func(c *config) { c.MaxIdleTime = time.Minute })
+		a, b, c := acquire(t, p), acquire(t, p), acquire(t, p)
+		a.Release()
+		time.Sleep(10 * time.Second)
+		b.Release()
+		time.Sleep(10 * time.Second)
+		all := p.AcquireAllIdle()
+		require.Len(t, all, 2)
+		assert.Equal(t, []*thing{a.Value(), b.Value()}, []*thing{all[0].Value(), all[1].Value()})
+		assert.Empty(t, p.AcquireAllIdle())
+		c.Release()
+		all[1].ReleaseUnused()
+		all[0].ReleaseUnused()
+		all[0].ReleaseUnused()
+		assert.EqualValues(t, 1, p.Stats().StaleReleases)
+		r := acquire(t, p)
+		assert.Equal(t, c.Value(), r.Value(), "it was used last")
+		time.Sleep(40 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, []int{a.Value().id}, f.gone())
+		r.Release()
+		p.Close()
+		assert.Empty(t, p.AcquireAllIdle())
+	})
+}
+
+// TestReset: nothing that was made before is lent after.
+func TestReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, f := newPool(t, func(c *config) { c.MinSize, c.MaxSize = 1, 3 })
+		synctest.Wait()
+		held, idle := acquire(t, p), acquire(t, p)
+		idle.Release()
+		f.set(func(f *things) { f.gate = make(chan struct{}) })
+		// One that is being made, for a caller that waits.
+		other := acquire(t, p)
+		waiting := acquiring(t.Context(), p)
+		assert.Equal(t, 1, p.Stats().Creating)
+		other.Release()
+		got := <-waiting
+		require.NoError(t, got.err)
+		got.r.Release()
+		p.Reset()
+		assert.Equal(t, []int{other.Value().id}, f.gone())
+		late := acquiring(t.Context(), p)
+		close(f.gate)
+		got = <-late
+		require.NoError(t, got.err)
+		held.Release()
+		synctest.Wait()
+		assert.EqualValues(t, 3, p.Stats().Destroyed.PoolReset, "idle, being made, borrowed")
+		got.r.Release()
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, 3, p.Stats().Destroyed.PoolReset)
+		r := acquire(t, p)
+		assert.Equal(t, got.r.Value(), r.Value())
+		r.Release()
+	})
+}
+
+func TestHijack(t *testing.T) {
+	p, f := newPool(t, func(c *config) { c.MaxSize = 1 })
+	r := acquire(t, p)
+	x, ok := r.Hijack()
+	assert.True(t, ok)
+	assert.Equal(t, r.Value(), x)
+	other := acquire(t, p)
+	assert.NotSame(t, x, other.Value(), "there is room for another")
+	r.Release()
+	_, ok = r.Hijack()
+	assert.False(t, ok)
+	stats := p.Stats()
+	assert.EqualValues(t, 1, stats.Hijacked)
+	assert.EqualValues(t, 2, stats.StaleReleases)
+	other.Release()
+	p.Close()
+	_, alive, _ := f.counts()
+	assert.Equal(t, 1, alive, "it is the caller's")
+	_, ok = pool.Resource[int]{}.Hijack()
+	assert.False(t, ok)
+}
+
+// TestHijackLetsAnotherGoOn: a waiter has one made in the place of what was taken.
+func TestHijackLetsAnotherGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := newPool(t, func(c *config) { c.MaxSize = 1 })
+		r := acquire(t, p)
+		waiting := acquiring(t.Context(), p)
+		r.Hijack()
+		got := <-waiting
+		require.NoError(t, got.err)
+		got.r.Release()
+	})
+}
+
+// TestOverflow: instead of waiting, as many as are allowed, and no longer than they are borrowed.
+func TestOverflow(t *testing.T) {
+	inBubble(t, "then it waits", func(t *testing.T) {
+		p, f := newPool(t, func(c *config) { c.MaxSize, c.MaxOverflow = 2, 2 })
+		all := []pool.Resource[*thing]{acquire(t, p), acquire(t, p), acquire(t, p), acquire(t, p)}
+		waiting := acquiring(t.Context(), p)
+		assert.Equal(t, 4, p.Stats().Size)
+		all[0].Release()
+		got := <-waiting
+		assert.Equal(t, all[0].Value(), got.r.Value(), "one that somebody waits for is not destroyed")
+		all[1].Release()
+		all[2].Release()
+		assert.Equal(t, []int{2, 3}, f.gone())
+		all[3].Release()
+		got.r.Release()
+		stats := p.Stats()
+		assert.Equal(t, 2, stats.Idle)
+		assert.EqualValues(t, 2, stats.Destroyed.Overflowed)
+	})
+	inBubble(t, "then it fails", func(t *testing.T) {
+		p, _ := newPool(t, func(c *config) { c.MaxSize, c.MaxOverflow, c.WhenFull = 1, 1, pool.Fail })
+		a, b := acquire(t, p), acquire(t, p)
+		_, err := p.Acquire(t.Context())
+		assert.Equal(t, pool.ErrFull, err)
+		a.Release()
+		b.Release()
+		assert.Equal(t, 1, p.Stats().Idle)
+	})
+	inBubble(t, "only if none is coming", func(t *testing.T) {
+		p, f := newPool(t, func(c *config) {
+			c.MinSize, c.MaxSize, c.MaxOverflow = 1, 1, 10
+			create := c.Create
+			c.Create = func(ctx context.Context) (*thing, error) { time.Sleep(time.Second); return create(ctx) }
+		})
+		synctest.Wait()
+		got := <-acquiring(t.Context(), p)
+		require.NoError(t, got.err)
+		got.r.Release()
+		made, _, _ := f.counts()
+		assert.Equal(t, 1, made)
+	})
+}
+
+// TestCheckInterval: idle resources are checked in the background, one at a time.
+func TestCheckInterval(t *testing.T) {
+	const interval, takes = time.Minute, 100 * time.Millisecond
+	inBubble(t, "what is broken is replaced", func(t *testing.T) {
+		p, f := newPool(t, func(c *config) {
+			c.MinSize, c.MaxIdleTime, c.CheckInterval = 2, 2*interval, interval
+			c.Check = (&things{t: t}).check
+		})
+		synctest.Wait()
+		a, b := acquire(t, p), acquire(t, p)
+		a.Release()
+		b.Release()
+		time.Sleep(time.Hour)
+		assert.Empty(t, f.gone(), "what is checked is kept")
+		r := acquire(t, p)
+		r.Value().broken = true
+		r.Release()
+		time.Sleep(interval)
+		synctest.Wait()
+		assert.Equal(t, []int{r.Value().id}, f.gone())
+		assert.Equal(t, 2, p.Stats().Idle)
+	})
+	inBubble(t, "what is spare goes all the same", func(t *testing.T) {
+		p, f := newPool(t, func(c *config) {
+			c.MaxIdleTime, c.CheckInterval = 3*interval, interval
+			c.Check = func(context.Context, *thing) error { return nil }
+		})
+		a, b := acquire(t, p), acquire(t, p)
+		a.Release()
+		for range 10 {
+			time.Sleep(time.Second)
+			b.Release()
+			time.Sleep(interval - time.Second)
+			b = acquire(t, p)
+			assert.Equal(t, 2, b.Value().id, "the order of use stays")
+		}
+		b.Release()
+		assert.Equal(t, []int{a.Value().id}, f.gone())
+	})
+	inBubble(t, "one at a time, spread", func(t *testing.T) {
+		var checks []time.Time
+		checking := 0
+		p, _ := newPool(t, func(c *config) {
+			c.MinSize, c.MaxSize, c.CheckInterval = 50, 50, interval
+			c.Check = func(context.Context, *thing) error {
+				checking++
+				assert.Equal(t, 1, checking)
+				checks = append(checks, time.Now())
+				time.Sleep(takes)
+				checking--
+				return nil
+			}
+		})
+		began := time.Now()
+		time.Sleep(interval + 50*takes)
+		p.Close()
+		synctest.Wait()
+		assert.GreaterOrEqual(t, len(checks), 50)
+		assert.LessOrEqual(t, len(checks), 150)
+		assert.GreaterOrEqual(t, checks[0].Sub(began), interval/2)
+	})
+	inBubble(t, "what is being checked is not missing", func(t *testing.T) {
+		p, f := newPool(t, func(c *config) {
+			c.MinSize, c.MaxSize, c.WhenFull, c.MaxOverflow, c.CheckInterval = 1, 1, pool.Fail, 1, interval
+			c.Check = func(context.Context, *thing) error { time.Sleep(takes); return nil }
+		})
+		for p.Stats().Borrowed == 0 {
+			time.Sleep(takes / 2)
+		}
+		got := <-acquiring(t.Context(), p)
+		require.NoError(t, got.err)
+		got.r.Release()
+		made, _, _ := f.counts()
+		assert.Equal(t, 1, made)
+	})
+	inBubble(t, "a check that hangs holds nobody up", func(t *testing.T) {
+		p, _ := newPool(t, func(c *config) {
+			c.MaxSize, c.CheckInterval, c.MaxIdleTime = 2, interval, 2*interval
+			c.Check = func(ctx context.Context, _ *thing) error { <-ctx.Done(); return ctx.Err() }
+			c.CheckAfter, c.CheckTimeout = time.Hour, time.Hour
+		})
+		a, b := acquire(t, p), acquire(t, p)
+		a.Release()
+		b.Release()
+		time.Sleep(interval)
+		synctest.Wait()
+		assert.Equal(t, 1, p.Stats().Borrowed)
+		began := time.Now()
+		acquire(t, p).Release()
+		assert.Zero(t, time.Since(began))
+		time.Sleep(2 * interval)
+		synctest.Wait()
+		assert.EqualValues(t, 1, p.Stats().Destroyed.IdleTooLong)
+	})
+}
