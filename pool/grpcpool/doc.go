@@ -76,7 +76,7 @@
 //	Conn.Value()             the pool
 //	Conn.Close()             nothing: a call is counted from its beginning to its end
 //	Close()                  Close()
-//	Status()                 Stats()
+//	Status()                 Stats(); GetState(), Connect(), Target() as of a *grpc.ClientConn
 //
 // For silenceper/pool, which lends each connection to one borrower, see the package pool.
 package grpcpool

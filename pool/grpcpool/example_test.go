@@ -50,6 +50,12 @@ func Example() {
 	client := pb.NewTestServiceClient(conn)
 
 	ctx := context.Background()
+	conn.Connect() // or with the first call
+	if err := conn.Ready(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(conn.GetState())
 	large := &pb.SimpleRequest{Payload: &pb.Payload{Body: make([]byte, 1<<20)}}
 	for _, call := range []func() error{
 		func() error { _, err := client.EmptyCall(ctx, &pb.Empty{}); return err },
@@ -70,6 +76,7 @@ func Example() {
 	fmt.Println("bulk:", stats.Bulk.Calls, "on", len(stats.Bulk.Connections))
 	fmt.Println("streams:", stats.Streams.Calls, "on", len(stats.Streams.Connections))
 	// Output:
+	// READY
 	// unary: 1 on 1 connection, of 100 streams at a time
 	// bulk: 2 on 1
 	// streams: 0 on 0
