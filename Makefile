@@ -2,7 +2,7 @@
 .PHONY: build test lint generate lab compare page-check soak soak-locks soak-linear \
 	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents etcdctl shim-tests shim-tests-short \
 	bench bench-fleet bench-pools bench-calls bench-leases \
-	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-keepalive fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target fuzz-wire
+	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-keepalive fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target
 
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
@@ -97,8 +97,6 @@ fuzz-settings:
 	go test ./pool/grpcpool -run '^$$' -fuzz FuzzSettingsReader -fuzztime 30s
 fuzz-target:
 	cd resolver/kubernetes && go test . -run '^$$' -fuzz FuzzParseTarget -fuzztime 30s
-fuzz-wire:
-	go test ./clientv3/internal/wire -run '^$$' -fuzz FuzzDecode -fuzztime 30s
 
 bench: ## watches and leases beside the official client; ten minutes
 	go run ./bench

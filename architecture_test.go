@@ -32,10 +32,9 @@ var layers = map[string][]string{
 	"pool":                    {"balancer"},
 	"clientv3/internal/watch": {},
 	"clientv3/internal/lease": {},
-	"clientv3/internal/wire":  {},
 	"clientv3": {
 		"internal/channel", "retry", "health", "balancer", "observe", "observe/outage",
-		"clientv3/internal/watch", "clientv3/internal/lease", "clientv3/internal/wire",
+		"clientv3/internal/watch", "clientv3/internal/lease",
 	},
 	"clientv3/mock/fakeetcd":        {},
 	"clientv3/mock/mockserver":      {},

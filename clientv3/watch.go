@@ -25,7 +25,8 @@ const (
 	InvalidWatchID = -1
 )
 
-// Event is one change of one key.
+// Event is one change of one key. A program may keep any part of it: the part holds no more than 512 bytes of the rest
+// in memory.
 type Event = mvccpb.Event
 
 // WatchChan delivers the responses of a watch, and is closed when it has ended.

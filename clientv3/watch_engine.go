@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3/internal/watch"
-	"github.com/quorate/quorate/clientv3/internal/wire"
 	"github.com/quorate/quorate/internal/channel"
 	"github.com/quorate/quorate/observe"
 )
@@ -32,7 +31,6 @@ func NewWatchFromWatchClient(wc pb.WatchClient, c *Client) Watcher {
 }
 
 func newWatcher(remote pb.WatchClient, c *Client) Watcher {
-	opts := append([]grpc.CallOption{wire.WatchCodec()}, callOptsOf(c)...)
 	return &watcher{watch.New(watch.Config{
 		MaxBuffer:    maxWatchBufferOf(c),
 		DisableSplit: c != nil && c.cfg.DisableSplitReplay,
@@ -42,7 +40,7 @@ func newWatcher(remote pb.WatchClient, c *Client) Watcher {
 			return &watchConnector{
 				Retrier: retrier,
 				remote:  over(c, retrier, remote, pb.NewWatchClient),
-				opts:    opts,
+				opts:    callOptsOf(c),
 				told:    observerOf(c),
 			}
 		},
