@@ -129,8 +129,14 @@ type Lease interface {
 	// KeepAlive uses, and is sent again after a fault until ctx ends; without a
 	// deadline it waits for as long as no member answers. If there is no such lease
 	// the error is rpctypes.ErrLeaseNotFound. If the server refuses the request,
-	// for want of permission for instance, it is the server's error. After Close, or
-	// when Close comes in the middle of it, the request has a stream of its own.
+	// for want of permission or because it knows no leases (kine), it is the
+	// server's error.
+	//
+	// The request has a stream of its own if ctx has outgoing metadata beside that
+	// of [WithRequireLeader], which is sent with it; after Close, or when Close comes
+	// in the middle of it; and over a LeaseClient of the program
+	// ([NewLeaseFromLeaseClient]), where each error but Unavailable and Internal is
+	// final.
 	KeepAliveOnce(ctx context.Context, id LeaseID) (*LeaseKeepAliveResponse, error)
 
 	// Close ends all KeepAlives; their channels are closed. It revokes nothing. It

@@ -86,6 +86,9 @@ func (l *lessor) KeepAliveOnce(ctx context.Context, id LeaseID) (*LeaseKeepAlive
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if !l.sharesStream(ctx) {
+		return l.renewAlone(ctx, id)
+	}
 	o := &once{done: make(chan struct{})}
 	o.subscriber = lease.Subscriber{Sink: o, Once: true, RequireLeader: requiresLeader(ctx)}
 	if l.engine.Subscribe(ctx, int64(id), &o.subscriber) != nil {

@@ -105,4 +105,16 @@ var unnamedErrors = []Rule{
 		Code: codes.Unknown, Message: "auth: revision in header is old", Class: Token,
 		Reason: "The same for a token that is older than the last change of users or roles.",
 	},
+	kineRefuses("lease keep alive is not supported"),
+	kineRefuses("lease revoke is not supported"),
+	kineRefuses("lease time to live is not supported"),
+	kineRefuses("lease leases is not supported"),
+}
+
+// kineRefuses makes a rule of what kine says of a method of the Lease service.
+func kineRefuses(message string) Rule {
+	return Rule{
+		Code: codes.Unknown, Message: message, Class: Definite,
+		Reason: "kine, which has no leases to renew or to end, says so of the whole method.",
+	}
 }

@@ -1,0 +1,89 @@
+package clientv3
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// errStreamEnded stands for the end of a stream without an answer: the member, or a
+// proxy, is leaving.
+var errStreamEnded = status.Error(codes.Unavailable, "etcdclient: the endpoint ended the keepalive stream without an answer")
+
+// sharesStream reports whether a KeepAliveOnce can use the stream of all leases: what
+// the caller sends beside the request, but for the wish for a leader, would be lost
+// there. The client of a program sees one stream a call, as from the official client.
+func (l *lessor) sharesStream(ctx context.Context) bool {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	for key := range md {
+		if key != rpctypes.MetadataRequireLeaderKey {
+			return false
+		}
+	}
+	return isOwn(l.remote)
+}
+
+// renewAlone renews a lease over a stream of its own: the one for all does not serve
+// the call, see sharesStream, or it was closed, before the call or in the middle of it.
+// The official client allows that, and there are programs which give up a lease in that
+// order.
+func (l *lessor) renewAlone(ctx context.Context, id LeaseID) (*LeaseKeepAliveResponse, error) {
+	retrier := l.retrier()
+	for remote := l.streams(retrier); ; {
+		start := time.Now()
+		resp, err := l.askAlone(ctx, remote, id)
+		switch {
+		case err == nil && resp.TTL <= 0:
+			return keepAliveResponse(resp), rpctypes.ErrLeaseNotFound
+		case err == nil:
+			l.engine.Granted(start, resp.ID, resp.TTL)
+			return keepAliveResponse(resp), nil
+		case !isOwn(l.remote) && isHalt(err):
+			return nil, ContextError(ctx, err)
+		case errors.Is(err, io.EOF):
+			err = errStreamEnded
+		}
+		if err := retrier.Next(ctx, err); err != nil {
+			return nil, ContextError(ctx, err)
+		}
+	}
+}
+
+// isHalt reports whether the official client gives up a stream that fails with err.
+func isHalt(err error) bool {
+	code := status.Code(err)
+	return code != codes.Unavailable && code != codes.Internal
+}
+
+// askAlone asks once. A member without a leader could not renew the lease, so the
+// client's own stream ends there at once, and the next one goes elsewhere.
+func (l *lessor) askAlone(ctx context.Context, remote pb.LeaseClient, id LeaseID) (*pb.LeaseKeepAliveResponse, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if isOwn(l.remote) {
+		ctx = WithRequireLeader(ctx)
+	}
+	stream, err := remote.LeaseKeepAlive(ctx, l.callOpts...)
+	if err != nil {
+		return nil, err
+	}
+	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
+		return nil, streamError(stream, err)
+	}
+	return stream.Recv()
+}
+
+// streamError returns why a stream takes no message: sending tells only that.
+func streamError(stream pb.Lease_LeaseKeepAliveClient, err error) error {
+	if _, cause := stream.Recv(); cause != nil {
+		return cause
+	}
+	return err
+}
