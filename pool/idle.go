@@ -85,7 +85,7 @@ func (p *Pool[T]) AcquireAllIdle() []Resource[T] {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var all []Resource[T]
+	all := make([]Resource[T], 0, len(p.idle))
 	p.idle = slices.DeleteFunc(p.idle, func(it *item[T]) bool {
 		if p.expiry(it, now) != sound {
 			return false // it is about to be destroyed

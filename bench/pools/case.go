@@ -49,7 +49,7 @@ type row struct {
 }
 
 func cases() []measurement {
-	return []measurement{limited(), unlimited(), mixed("upload", upload), mixed("download", download), lending(), contended()}
+	return []measurement{limited(), unlimited(), mixed("upload", upload), mixed("download", download), lending(), trying(), lookingAtAll(), contended()}
 }
 
 // measure samples the contenders in turn, so that what else happens on the machine hits

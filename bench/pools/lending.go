@@ -10,77 +10,132 @@ import (
 	generic "github.com/quorate/quorate/pool"
 )
 
-// lender borrows a resource and gives it back.
+// lender is a pool of resources, and what is done with it.
 type lender struct {
 	name string
-	open func(size int) (borrow func(context.Context) error, end func(), err error)
+	open func(size int) (loans, error)
+}
+
+// loans are ways to borrow and give back.
+type loans struct {
+	acquire, try func(context.Context) error
+	allIdle      func(context.Context) error
+	end          func()
 }
 
 func lenders() []lender {
 	return []lender{
-		{"jackc/puddle v2.2.3", func(size int) (func(context.Context) error, func(), error) {
-			p, err := puddle.NewPool(&puddle.Config[int]{
-				Constructor: func(context.Context) (int, error) { return 1, nil },
-				Destructor:  func(int) {},
-				MaxSize:     int32(size),
-			})
-			if err != nil {
-				return nil, nil, err
-			}
-			return func(ctx context.Context) error {
-				r, err := p.Acquire(ctx)
-				if err == nil {
-					r.Release()
-				}
-				return err
-			}, p.Close, nil
-		}},
-		{"pool", quorate(generic.Config[int]{})},
-		{"pool with idle time and lifetime", quorate(generic.Config[int]{MaxIdleTime: time.Minute, MaxLifetime: time.Hour})},
+		{"jackc/puddle v2.2.3", lendPuddle},
+		{"pool", lendPool(generic.Config[int]{})},
+		{"pool with idle time and lifetime", lendPool(generic.Config[int]{MaxIdleTime: time.Minute, MaxLifetime: time.Hour})},
 	}
 }
 
-func quorate(config generic.Config[int]) func(size int) (func(context.Context) error, func(), error) {
-	return func(size int) (func(context.Context) error, func(), error) {
+func lendPuddle(size int) (loans, error) {
+	p, err := puddle.NewPool(&puddle.Config[int]{
+		Constructor: func(context.Context) (int, error) { return 1, nil },
+		Destructor:  func(int) {},
+		MaxSize:     int32(size),
+	})
+	if err != nil {
+		return loans{}, err
+	}
+	back := func(r *puddle.Resource[int], err error) error {
+		if err == nil {
+			r.Release()
+		}
+		return err
+	}
+	return loans{
+		acquire: func(ctx context.Context) error { return back(p.Acquire(ctx)) },
+		try:     func(ctx context.Context) error { return back(p.TryAcquire(ctx)) },
+		allIdle: func(context.Context) error {
+			for _, r := range p.AcquireAllIdle() {
+				r.ReleaseUnused()
+			}
+			return nil
+		},
+		end: p.Close,
+	}, fill(size, p.CreateResource)
+}
+
+func lendPool(config generic.Config[int]) func(size int) (loans, error) {
+	return func(size int) (loans, error) {
 		config.Create = func(context.Context) (int, error) { return 1, nil }
 		config.MaxSize = size
 		p, err := generic.New(config)
 		if err != nil {
-			return nil, nil, err
+			return loans{}, err
 		}
-		return func(ctx context.Context) error {
-			r, err := p.Acquire(ctx)
+		back := func(r generic.Resource[int], err error) error {
 			if err == nil {
 				r.Release()
 			}
 			return err
-		}, p.Close, nil
+		}
+		return loans{
+			acquire: func(ctx context.Context) error { return back(p.Acquire(ctx)) },
+			try:     func(ctx context.Context) error { return back(p.TryAcquire(ctx)) },
+			allIdle: func(context.Context) error {
+				for _, r := range p.AcquireAllIdle() {
+					r.ReleaseUnused()
+				}
+				return nil
+			},
+			end: p.Close,
+		}, fill(size, p.CreateResource)
 	}
+}
+
+// fill has a pool create as many resources as it may have.
+func fill(size int, create func(context.Context) error) error {
+	for range size {
+		if err := create(context.Background()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lending: what it costs to borrow and give back when nothing is short.
 func lending() measurement {
-	return lendingTo("lend", "one borrower, one resource: the time from Acquire to the end of Release", 1, 1)
+	return lendingTo("lend", "one borrower, one resource: the time from Acquire to the end of Release", 1, 1,
+		func(l loans) func(context.Context) error { return l.acquire })
 }
 
-// contended: the same with more borrowers than resources.
+// trying: the same with TryAcquire.
+func trying() measurement {
+	return lendingTo("try", "one borrower, one resource: the time from TryAcquire to the end of Release", 1, 1,
+		func(l loans) func(context.Context) error { return l.try })
+}
+
+// lookingAtAll: what a look at all idle resources costs.
+func lookingAtAll() measurement {
+	return lendingTo("idle", "100 idle resources: the time from AcquireAllIdle to the end of the last ReleaseUnused", 1, 100,
+		func(l loans) func(context.Context) error { return l.allIdle })
+}
+
+// contended: more borrowers than resources.
 func contended() measurement {
-	return lendingTo("contend", "64 borrowers of 8 resources: the time for one Acquire and Release, all together", 64, 8)
+	return lendingTo("contend", "64 borrowers of 8 resources: the time for one Acquire and Release, all together", 64, 8,
+		func(l loans) func(context.Context) error { return l.acquire })
 }
 
-func lendingTo(name, about string, borrowers, size int) measurement {
+func lendingTo(name, about string, borrowers, size int, way func(loans) func(context.Context) error) measurement {
 	c := measurement{
 		name: name, about: about, metrics: []metric{{"time", nanoseconds}},
 		long: time.Second, short: 20 * time.Millisecond,
 	}
 	for _, l := range lenders() {
 		c.contenders = append(c.contenders, contender{name: l.name, sample: func(ctx context.Context, d time.Duration) ([]float64, error) {
-			borrow, end, err := l.open(size)
+			opened, err := l.open(size)
+			if opened.end != nil {
+				defer opened.end()
+			}
 			if err != nil {
 				return nil, err
 			}
-			defer end()
-			return borrowing(ctx, borrow, borrowers, d)
+			return borrowing(ctx, way(opened), borrowers, d)
 		}})
 	}
 	return c
