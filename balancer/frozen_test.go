@@ -1,6 +1,7 @@
 package balancer_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/health"
 )
 
@@ -99,4 +101,39 @@ func TestNothingIsEjectedWhenAllAreFrozen(t *testing.T) {
 		}
 		assert.Empty(t, c.events.closedAddresses())
 	})
+}
+
+// Nobody calls after the outage: one probe each shows that they serve.
+func TestSuspectsServeAgainAfterAnOutageOfAll(t *testing.T) {
+	for name, watches := range map[string]bool{"idle": false, "a watch": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, servers []*server) {
+				c := warm(t, roundRobin, servers)
+				if watches {
+					c.open(balancer.Streams, c.endpoint(servers[0]))
+				}
+				time.Sleep(time.Minute)
+				calls := make([]<-chan outcome, len(servers))
+				for i, s := range servers {
+					s.frozen.Shut()
+					calls[i] = c.starting(1, s, attempt{deadline: 2 * time.Second})
+				}
+				for _, ended := range calls {
+					require.Error(t, (<-ended).err)
+				}
+				time.Sleep(time.Minute)
+				for _, s := range servers {
+					require.Equal(t, health.Suspected, c.is(s))
+					s.frozen.Open()
+				}
+				before := c.probes.Load()
+				within(t, 15*time.Second, "all serve", func() bool {
+					return !slices.ContainsFunc(servers, func(s *server) bool { return c.is(s) != health.Serving })
+				})
+				time.Sleep(time.Minute)
+				assert.LessOrEqual(t, c.probes.Load()-before, int64(9))
+				assert.Empty(t, c.events.closedAddresses())
+			})
+		})
+	}
 }

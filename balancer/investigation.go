@@ -58,8 +58,8 @@ type investigation struct {
 	othersAlive, othersServe time.Time
 	elect                    bool // this client probes the endpoint's service, for all of the process
 
-	// witnessed says that another endpoint has been seen to serve, so that a verdict is
-	// possible, and found that it was in the present round.
+	// witnessed says that another endpoint has been seen to serve in good time, and found that
+	// it was in the present round: an outage or an overload of all has ended, perhaps.
 	witnessed, found bool
 
 	pending sync.Map // of sent
@@ -226,7 +226,12 @@ func (i *investigation) await(wait time.Duration, ready func() bool) {
 		now := time.Now()
 		i.p.cutStuck(i.ep, now)
 		i.watchOthers(now)
-		i.found = i.findsWitness() || i.found
+		if !i.witnessed && i.ep.hasQuickWitness(i.ep.Health().Since) {
+			i.witnessed, i.found = true, true
+			if now.Sub(i.began) > probeRound/2 {
+				i.askAnew()
+			}
+		}
 		return ready()
 	})
 }
@@ -246,27 +251,11 @@ func (i *investigation) pause(start time.Time) {
 	i.found = false
 }
 
-// findsWitness reports whether another endpoint is seen to serve for the first time: an
-// outage of all has ended, perhaps.
-func (i *investigation) findsWitness() bool {
-	if i.witnessed || !i.ep.hasQuickWitness(i.ep.Health().Since) {
-		return false
-	}
-	i.witnessed = true
-	if time.Since(i.began) > probeRound/2 {
-		i.askAnew()
-	}
-	return true
-}
-
-// askAnew forgets what was asked while nobody served: it may have to wait still, for what
-// was asked before it.
+// askAnew forgets what the endpoint was asked while nobody served: it may have to wait still,
+// for what was asked before it. How long its connections have been silent is not forgotten.
 func (i *investigation) askAnew() {
 	i.pending.Clear()
 	i.ep.serviceAsked.Store(nil)
-	for _, s := range i.ep.conns {
-		s.forget()
-	}
 }
 
 func (i *investigation) maxBackoff() time.Duration {
@@ -354,12 +343,18 @@ func sinceOf(t, now time.Time) time.Duration {
 func (i *investigation) watchOthers(now time.Time) {
 	silent, stalled := time.Duration(0), i.ep.stalledFor(now)
 	for _, s := range i.ep.conns {
-		silent = max(silent, s.unanswered(&s.asked, now))
+		unanswered := s.unanswered(&s.asked, now)
+		s.alive = first(s.alive, unanswered > 0 && i.ep.known().AliveSince(now.Add(-unanswered)), now)
+		silent = max(silent, unanswered)
 	}
 	alive, serve := false, false
 	for _, other := range i.ep.others() {
 		alive = alive || silent > 0 && other.isWitness(now.Add(-silent))
 		serve = serve || stalled > 0 && other.isWitness(now.Add(-stalled))
+	}
+	if i.othersServe.IsZero() && serve && stalled >= stallAfter {
+		i.found, serve = true, false // nobody served until now
+		i.askAnew()
 	}
 	i.othersAlive, i.othersServe = first(i.othersAlive, alive, now), first(i.othersServe, serve, now)
 }
@@ -376,12 +371,14 @@ func first(since time.Time, isTrue bool, now time.Time) time.Time {
 	}
 }
 
-// closeSilent closes the connections of the endpoint that were silent for that long, and are
-// not busy.
+// closeSilent closes the connections of the endpoint that were silent for that long, have had
+// time to recover since there was a sign of life of it or of others, and are not busy.
 func (i *investigation) closeSilent(now time.Time, silence time.Duration, before [classes]backlog) {
 	closed := false
 	for _, s := range i.ep.conns {
-		if s.ready.Load() && s.silentFor(now) >= silence && !s.isBusy(now, before) {
+		silent := s.silentFor(now)
+		alive := max(sinceOf(i.othersAlive, now), sinceOf(s.alive, now))
+		if s.ready.Load() && silent >= silence && alive >= recovery(silent) && !s.isBusy(now, before) {
 			i.p.close(s, unusable(i.ep, "its connection gives no sign of life"))
 			closed = true
 		}

@@ -12,7 +12,10 @@ const (
 	deadAfter = 3*probeRound - probeRound/5
 	// witnessAfter is how long others must have been seen to do what the endpoint does not:
 	// after an outage of all one is always the first.
-	witnessAfter = probeRound
+	witnessAfter = probeRound * 3 / 4
+	// maxRecovery bounds how long a connection is given to recover after an outage of all,
+	// which is as long as the outage lasted: TCP's next retransmission may be that far off.
+	maxRecovery = 10 * time.Second
 	// outlierFactor is how many times the latency of others, or its own, both are longer:
 	// where all are slow nobody is an outlier, and TCP's retransmissions take a round trip
 	// longer each.
@@ -24,6 +27,12 @@ const (
 // tolerance is how much longer an answer may take because of latency.
 func tolerance(own, others time.Duration) time.Duration {
 	return outlierFactor * max(others, min(own, maxOwnLatency))
+}
+
+// recovery is how long others must have been alive before a connection that has been silent
+// for so long is given up: for half of that time.
+func recovery(silent time.Duration) time.Duration {
+	return max(witnessAfter, min(silent/2, maxRecovery))
 }
 
 // observation is what has been observed of an endpoint in doubt.
@@ -62,17 +71,18 @@ const (
 //
 //	silent       stalled       othersAlive     othersServe     busy  verdict
 //	any          any           any             any             yes   undecided
-//	≥ deadAfter  any           ≥ witnessAfter  any             no    dead
+//	≥ deadAfter  any           ≥ recovery      any             no    dead
 //	less         ≥ stallAfter  any             ≥ witnessAfter  no    stalled
 //	otherwise                                                        undecided
 //
-// where deadAfter and stallAfter are longer by the tolerance.
+// where deadAfter and stallAfter are longer by the tolerance, and recovery is half of the
+// silence.
 func evaluate(o observation) verdict {
 	more := tolerance(o.own, o.others)
 	switch {
 	case o.busy:
 		return undecided
-	case o.silent >= deadAfter+more && o.othersAlive >= witnessAfter:
+	case o.silent >= deadAfter+more && o.othersAlive >= recovery(o.silent):
 		return dead
 	case o.stalled >= stallAfter+more && o.othersServe >= witnessAfter:
 		return stalled

@@ -10,7 +10,7 @@ import (
 func TestEvaluate(t *testing.T) {
 	const short, long = time.Millisecond, time.Hour
 	witnessed := func(o observation) observation {
-		o.othersAlive, o.othersServe = witnessAfter, witnessAfter
+		o.othersAlive, o.othersServe = max(witnessAfter, min(o.silent/2, maxRecovery)), witnessAfter
 		return o
 	}
 	tests := map[string]struct {
@@ -22,9 +22,12 @@ func TestEvaluate(t *testing.T) {
 		"a large message is on its way":        {witnessed(observation{silent: long, stalled: long, busy: true}), undecided},
 		"silent":                               {witnessed(observation{silent: deadAfter}), dead},
 		"silent and stalled":                   {witnessed(observation{silent: deadAfter, stalled: long}), dead},
-		"silent, others are alive":             {observation{silent: deadAfter, othersAlive: witnessAfter}, dead},
+		"silent, others are alive":             {observation{silent: deadAfter, othersAlive: deadAfter / 2}, dead},
+		"silent, others were so until lately":  {observation{silent: 10 * time.Second, othersAlive: 5*time.Second - 1}, undecided},
+		"silent for longer than others were":   {observation{silent: 10 * time.Second, othersAlive: 5 * time.Second}, dead},
+		"silent for a day":                     {observation{silent: 24 * time.Hour, othersAlive: maxRecovery}, dead},
 		"silent, nobody else is alive":         {observation{silent: long, stalled: long}, undecided},
-		"silent, others are alive just now":    {observation{silent: long, othersAlive: witnessAfter - 1}, undecided},
+		"silent, others are alive just now":    {observation{silent: deadAfter, othersAlive: witnessAfter - 1}, undecided},
 		"silent, not for long":                 {witnessed(observation{silent: deadAfter - 1}), undecided},
 		"stalled":                              {witnessed(observation{stalled: stallAfter}), stalled},
 		"stalled, silent not for long":         {witnessed(observation{silent: deadAfter - 1, stalled: stallAfter}), stalled},

@@ -172,6 +172,8 @@ type attempt struct {
 	shape string
 	only  *balancer.Endpoint // where it goes; nil for anywhere
 	deaf  bool               // it has no Watcher
+	// deadline is how long its caller waits, 0 for ever.
+	deadline time.Duration
 	// takes is how long it takes, and answer what it is answered then; 0 and nil for a call
 	// like most.
 	takes  time.Duration
@@ -226,6 +228,11 @@ func (w *watcher) Cut(reason error) {
 func (c *client) call(ctx context.Context, a attempt) outcome {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	if a.deadline > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, a.deadline)
+		defer stop()
+	}
 	w := &watcher{cancel: cancel}
 	b := &balancer.Attempt{Need: a.need, Write: a.write, Shape: a.shape}
 	if !a.deaf {

@@ -36,6 +36,9 @@ type subConn struct {
 	// asked for anything since then, and askedLife when for a sign of life.
 	heard            health.Stamp
 	asked, askedLife atomic.Pointer[time.Time]
+	// alive is since when the endpoint has been seen to be alive by other means, while the
+	// connection is silent; zero if it has not. It belongs to the investigation.
+	alive time.Time
 }
 
 // hear notes a message of the server, which is complete.

@@ -50,7 +50,7 @@ func TestOutageIsTold(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Empty(t, c.errs, "it is told once")
 		cluster.Member(0).Start()
-		time.Sleep(10 * time.Second)
+		time.Sleep(11 * time.Second) // connections are made again within 10 s
 		require.Len(t, grpcLog.lines(service), 2)
 		require.Contains(t, grpcLog.lines(service)[0], "etcd cannot be reached")
 		require.Contains(t, grpcLog.lines(service)[1], "in touch with etcd again")
