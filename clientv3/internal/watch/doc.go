@@ -33,5 +33,7 @@
 // refused ones carry no id and are matched by that order alone. The first create
 // on a stream travels alone: a peer that answers with another id (etcd's
 // grpc-proxy) gets one create at a time, since nothing else tells its replies
-// apart.
+// apart. A peer that refuses the first create for its id (kine) gets it again
+// without one, and all others so. Both hold for the stream: the next one may go
+// to another peer.
 package watch

@@ -20,6 +20,7 @@ const maxInFlight = 129
 type progressLedger struct {
 	wanted bool // by a caller, while there was no stream
 	hasty  bool // the server answers before it has sent everything
+	stray  bool // the answer to the stream's first request may yet come
 	sent   int  // after the first create of this stream, without an answer so far
 	notify int  // answers to come until those are due that no caller asked for
 }
@@ -68,6 +69,13 @@ func (ss *session) progressForAll(resp *pb.WatchResponse) {
 	p := &ss.progress
 	if !ss.greeted {
 		p.hasty = true
+		return
+	}
+	if p.stray {
+		p.stray = false
+		if p.sent > 0 {
+			ss.send(progressRequest()) // this one may be as old as the stream
+		}
 		return
 	}
 	if p.sent == 0 {

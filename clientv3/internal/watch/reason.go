@@ -4,8 +4,17 @@ import (
 	"errors"
 	"strings"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
+
+// refusesID reports whether a server may have refused a create for the id in it. kine
+// calls every create with an id an invalid argument; etcd never does.
+func refusesID(resp *pb.WatchResponse) bool {
+	var known rpctypes.EtcdError
+	return strings.HasPrefix(resp.CancelReason, "rpc error: code = InvalidArgument ") &&
+		!errors.As(refusal(resp.CancelReason), &known)
+}
 
 // refusal turns the reason that a server gives for not creating a watch into an
 // error: the one of rpctypes if there is one with that text. etcd gives some

@@ -31,6 +31,11 @@ func (ss *session) created(resp *pb.WatchResponse) error {
 	if len(ss.pending) == 0 {
 		return disorder("watch %d was created, and nobody asked for it", resp.WatchId)
 	}
+	if refused && !ss.greeted && refusesID(resp) {
+		ss.greeted = true
+		ss.dropIDs()
+		return nil
+	}
 	head := ss.pending[0]
 	if !refused {
 		if err := ss.settleMode(head.id, resp.WatchId); err != nil {

@@ -11,6 +11,9 @@ import (
 // denied is a key that nobody may watch.
 const denied = "denied"
 
+// refusedID is why kine refuses a watch whose id the client has chosen.
+const refusedID = "rpc error: code = InvalidArgument desc = etcdserver: unsupported options in watch request"
+
 // emptyRange is why etcd refuses a watch of nothing.
 const emptyRange = "mvcc: watcher range is empty"
 
@@ -25,6 +28,7 @@ type server struct {
 	fragment  int  // events in a fragment
 	proxy     bool // chooses ids itself
 	nameless  bool // its headers have a revision alone
+	kine      bool // refuses ids that it has not chosen, and answers progress requests beside the others
 	mute      bool // something on the way swallows progress requests
 	deaf      bool // answers nothing at all
 	lax       bool // creates a watch of an empty range
@@ -75,9 +79,15 @@ func (sv *server) handle(req *pb.WatchRequest, meanwhile func()) error {
 
 func (sv *server) create(r *pb.WatchCreateRequest, meanwhile func()) error {
 	id := r.WatchId
-	if sv.proxy {
+	switch {
+	case sv.kine && id != 0:
+		sv.control = append(sv.control, refused(refusedID))
+		return nil
+	case sv.kine:
+		id = 1000 + int64(len(sv.ids)) // counted over all streams
+	case sv.proxy:
 		id = int64(len(sv.ids))
-	} else if sv.ids[id] {
+	case sv.ids[id]:
 		return errIDReused
 	}
 	if string(r.Key) == denied {
@@ -115,6 +125,8 @@ func (sv *server) create(r *pb.WatchCreateRequest, meanwhile func()) error {
 func (sv *server) answer() {
 	switch {
 	case sv.mute:
+	case sv.kine && len(sv.watchers) == 0:
+		sv.enqueue(progressed(invalidID, sv.hist.rev()))
 	case sv.hasty:
 		sv.control = append(sv.control, progressed(invalidID, sv.hist.rev()))
 	default:

@@ -33,6 +33,7 @@ type session struct {
 	connected bool
 	mode      mode
 	distrust  bool  // the peer has confused ids before: never pipeline again
+	idless    bool  // the peer of this stream refuses chosen ids: creates carry none
 	lastID    int64 // chosen
 	highest   int64 // confirmed on this stream, -1 if there is none
 	greeted   bool  // the server has answered the first create of this stream
@@ -51,7 +52,7 @@ type session struct {
 // creation is a create request under way. Its subscription is nil if nobody wants
 // it any more.
 type creation struct {
-	id  int64
+	id  int64 // ours: a request without an id carries 0 in its place
 	sub *subscription
 }
 
@@ -65,7 +66,7 @@ func disorder(format string, args ...any) error {
 // connect begins a new stream, with a question that a server answers only if its
 // progress is not to be trusted, see progressLedger.
 func (ss *session) connect() {
-	ss.connected, ss.greeted, ss.named, ss.held = true, false, false, false
+	ss.connected, ss.greeted, ss.named, ss.held, ss.idless = true, false, false, false, false
 	ss.send(progressRequest())
 	ss.mode = probing
 	if ss.distrust {
@@ -181,7 +182,7 @@ func (ss *session) flush() {
 		s.id = ss.nextID()
 		s.doubt = ss.progress.inFlight()
 		ss.pending = append(ss.pending, creation{s.id, s})
-		ss.send(s.req.create(s.id, s.next))
+		ss.ask(s)
 	}
 	if len(ss.queue) > 0 {
 		return
@@ -190,6 +191,30 @@ func (ss *session) flush() {
 	if ss.progress.wanted {
 		ss.requestProgress(true)
 	}
+}
+
+// ask sends a create request.
+func (ss *session) ask(s *subscription) {
+	id := s.id
+	if ss.idless {
+		id = 0
+	}
+	ss.send(s.req.create(id, s.next))
+}
+
+// dropIDs repeats the first create without an id, because the peer refused the one
+// that it had. Ids are the peer's from then on, and creates go one at a time. kine
+// answers requests for progress beside the others, so that no answer says for which
+// watches it holds.
+func (ss *session) dropIDs() {
+	ss.idless, ss.mode = true, serial
+	ss.progress.hasty, ss.progress.stray = true, !ss.progress.hasty
+	if s := ss.pending[0].sub; s != nil {
+		ss.ask(s)
+		return
+	}
+	ss.pending = nil
+	ss.flush()
 }
 
 // nextID returns an id that was never used.

@@ -126,8 +126,11 @@ func (h *hostile) say() {
 	if flags&128 != 0 {
 		resp.CompactRevision = h.revision()
 	}
-	if h.in.below(16) == 1 {
+	switch h.in.below(16) {
+	case 1:
 		resp.Header = nil
+	case 2:
+		resp.CancelReason = refusedID
 	}
 	for range h.in.below(4) {
 		ev := &mvccpb.Event{Kv: &mvccpb.KeyValue{Key: []byte("a"), ModRevision: h.revision()}}

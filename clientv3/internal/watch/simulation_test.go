@@ -102,7 +102,7 @@ func (sm *simulation) addReader() {
 		req.Rev = sm.hist.rev() + int64(sm.in.below(4))
 	}
 	r := newReader(sm.t, sm.hist, req)
-	r.hasty = func() bool { return sm.srv.hasty }
+	r.hasty = func() bool { return sm.srv.hasty || sm.srv.kine }
 	sm.readers = append(sm.readers, r)
 	sm.want(r)
 }
@@ -136,6 +136,8 @@ func (sm *simulation) reconnect() {
 	}
 	sm.srv = newServer(sm.hist)
 	switch sm.in.below(8) {
+	case 5:
+		sm.srv.kine = true
 	case 6:
 		sm.srv.proxy = true
 	case 7:

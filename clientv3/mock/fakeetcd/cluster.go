@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -38,6 +39,8 @@ type Cluster struct {
 	mu           sync.Mutex
 	onDial       func(ctx context.Context, m *Member) error
 	watchOptions WatchOptions
+
+	kineIDs atomic.Int64 // given to watches by WatchOptions.Kine
 }
 
 // Start runs a cluster of n members over an empty store: revision 1, no users,

@@ -109,6 +109,9 @@ func (ws *watchStream) send(resp *pb.WatchResponse) error {
 	if resp.Header == nil {
 		resp.Header = ws.call.header()
 	}
+	if ws.options.Kine {
+		resp.Header = &pb.ResponseHeader{Revision: resp.Header.Revision}
+	}
 	return ws.call.send(resp)
 }
 
@@ -124,7 +127,7 @@ func (ws *watchStream) cancel(id int64) error {
 // progress answers for all watchers together. Like etcd it says nothing if
 // there is none, or if one is not up to date.
 func (ws *watchStream) progress() error {
-	if ws.options.Proxy || len(ws.watchers) == 0 {
+	if ws.options.Proxy || len(ws.watchers) == 0 && !ws.options.Kine {
 		return nil
 	}
 	header := ws.call.header()

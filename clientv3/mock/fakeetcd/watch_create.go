@@ -16,6 +16,9 @@ import (
 var (
 	errEmptyRange  = errors.New("mvcc: watcher range is empty")
 	errDuplicateID = errors.New("mvcc: duplicate watch ID provided on the WatchStream")
+
+	// errChosenID is kine's.
+	errChosenID = errors.New("rpc error: code = InvalidArgument desc = etcdserver: unsupported options in watch request")
 )
 
 func (ws *watchStream) create(r *pb.WatchCreateRequest) error {
@@ -23,10 +26,24 @@ func (ws *watchStream) create(r *pb.WatchCreateRequest) error {
 		// The empty key means the smallest that exists.
 		r.Key = []byte{0}
 	}
+	if ws.options.Kine {
+		return ws.createAsKine(r)
+	}
 	if reason := ws.refuse(r); reason != nil {
 		return ws.send(refusal(reason.Error()))
 	}
 	return ws.start(r, ws.chooseID(r.WatchId))
+}
+
+func (ws *watchStream) createAsKine(r *pb.WatchCreateRequest) error {
+	if r.WatchId != 0 {
+		return ws.send(refusal(errChosenID.Error()))
+	}
+	if r.StartRevision < 0 {
+		return ws.send(refusal(rpctypes.ErrCompacted.Error()))
+	}
+	r.PrevKv = true
+	return ws.start(r, ws.call.cluster.kineIDs.Add(1))
 }
 
 // start begins a watch that was not refused, and tells the client.

@@ -40,6 +40,12 @@ type WatchOptions struct {
 	// the range is empty. Creates that come within a few milliseconds of each
 	// other are answered in reverse order; a real proxy does so by chance.
 	Proxy bool
+
+	// Kine makes the members serve watches as kine does, the server of k3s: they
+	// refuse a watch ID that a client chooses, count IDs over all streams, send
+	// the previous value unasked, answer a request for progress also when there is
+	// no watch, and name neither cluster nor member in headers.
+	Kine bool
 }
 
 // SetWatchOptions changes how watch streams are served that are opened from

@@ -219,3 +219,25 @@ func TestWatchProxy(t *testing.T) {
 	mustPut(t, cluster, "b", "")
 	w.expect(&pb.WatchResponse{Header: at(2), WatchId: 1, Events: []*mvccpb.Event{putEvent("b", "", 2, 2, 1)}})
 }
+
+func TestWatchesAsKineServesThem(t *testing.T) {
+	_, w := startWatch(t, WatchOptions{Kine: true})
+	require.NoError(t, w.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}}))
+	assert.EqualValues(t, -1, w.next().WatchId, "progress without a watch")
+	create := func(id int64) *pb.WatchResponse {
+		require.NoError(t, w.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
+			CreateRequest: &pb.WatchCreateRequest{Key: []byte("k"), WatchId: id},
+		}}))
+		return w.next()
+	}
+	refused := create(7)
+	assert.True(t, refused.Created && refused.Canceled)
+	assert.Equal(t, "rpc error: code = InvalidArgument desc = etcdserver: unsupported options in watch request", refused.CancelReason)
+	for id := range int64(2) {
+		resp := create(0)
+		assert.Equal(t, id+1, resp.WatchId)
+		assert.True(t, resp.Created && !resp.Canceled)
+		assert.Zero(t, resp.Header.ClusterId)
+		assert.EqualValues(t, 1, resp.Header.Revision)
+	}
+}

@@ -1,0 +1,104 @@
+package clientv3_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// kine refuses every watch whose id the client has chosen.
+func startKine(t *testing.T) (*fakeetcd.Cluster, *Client) {
+	cluster, c := startFake(t, 1)
+	require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{Kine: true, ProgressInterval: 10 * time.Millisecond}))
+	return cluster, c
+}
+
+func TestWatchesOnKine(t *testing.T) {
+	cluster, c := startKine(t)
+	ctx := within(t)
+	for i := range 3 {
+		_, err := c.Put(ctx, "a/k", fmt.Sprint(i)) // revisions 2, 3, 4
+		require.NoError(t, err)
+	}
+	old := c.Watch(ctx, "a/", WithPrefix(), WithRev(3), WithPrevKV())
+	assert.Equal(t, []int64{3, 4}, revisionsOf(t, old, 2))
+
+	leave, left := context.WithCancel(ctx)
+	gone := c.Watch(leave, "a/", WithPrefix())
+	left()
+	for range gone {
+	}
+	many := make([]WatchChan, 50)
+	for i := range many {
+		many[i] = c.Watch(ctx, fmt.Sprintf("b/%d", i), WithCreatedNotify())
+		resp, ok := next(t, many[i])
+		require.True(t, ok && resp.Created, "%v", resp.Err())
+	}
+	quiet := c.Watch(ctx, "c", WithProgressNotify())
+	resp, ok := next(t, quiet)
+	require.True(t, ok && resp.IsProgressNotify())
+
+	for range 2 {
+		cluster.Member(0).BreakConnections()
+		for i := range many {
+			_, err := cluster.Put(fmt.Sprintf("b/%d", i), "")
+			require.NoError(t, err)
+		}
+		for i, w := range many {
+			resp, ok := next(t, w)
+			require.True(t, ok)
+			require.Len(t, resp.Events, 1)
+			assert.Equal(t, fmt.Sprintf("b/%d", i), string(resp.Events[0].Kv.Key))
+		}
+	}
+	_, err := cluster.Put("a/k", "after")
+	require.NoError(t, err)
+	assert.Len(t, revisionsOf(t, old, 1), 1)
+
+	_, err = c.Compact(ctx, 4)
+	require.NoError(t, err)
+	resp, ok = next(t, c.Watch(ctx, "a/k", WithRev(2)))
+	require.True(t, ok)
+	assert.Equal(t, rpctypes.ErrCompacted, resp.Err())
+}
+
+// The first create on a stream is made twice, and no other.
+func TestKineIsAskedTwiceOnceForEachStream(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	streams := scriptWatches(t, cluster, 1)
+	starting := startWatch(within(t), c, "k")
+	s := take(t, streams)
+	require.NotZero(t, s.createRequest().WatchId)
+	s.refused("rpc error: code = InvalidArgument desc = etcdserver: unsupported options in watch request")
+	require.Zero(t, s.createRequest().WatchId)
+	s.created(7, 1)
+	w := started(t, starting)
+	starting = startWatch(within(t), c, "l")
+	require.Zero(t, s.createRequest().WatchId)
+	s.created(8, 1)
+	started(t, starting)
+	s.events(7, "k", 2)
+	assert.Equal(t, []int64{2}, revisionsOf(t, w, 1))
+}
+
+// revisionsOf takes the next n events of a watch.
+func revisionsOf(t *testing.T, w WatchChan, n int) []int64 {
+	t.Helper()
+	var revs []int64
+	for len(revs) < n {
+		resp, ok := next(t, w)
+		require.True(t, ok && resp.Err() == nil, "%v", resp.Err())
+		for _, ev := range resp.Events {
+			revs = append(revs, ev.Kv.ModRevision)
+		}
+	}
+	return revs
+}
