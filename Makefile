@@ -1,7 +1,7 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
 .PHONY: build test lint generate lab compare page-check soak soak-locks soak-linear \
 	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents etcdctl shim-tests shim-tests-short \
-	bench bench-fleet bench-pools bench-calls bench-leases \
+	servers servers-short bench bench-fleet bench-pools bench-calls bench-leases \
 	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-keepalive fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target
 
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -66,6 +66,12 @@ kube-test: kube-apiserver ## the Kubernetes resolver on a real API server, stopp
 
 kube-test-short: kube-apiserver ## what CI runs of it; a minute and a half
 	QUORATE_KUBE_APISERVER=$(KUBE_APISERVER) go test -race -count=1 -short ./lab/kube ./lab/integration/kuberesolver
+
+servers: ## what both clients do on every server, from etcd 3.4 to 3.8 and kine, and the table of docs/servers.md; half an hour
+	go run ./lab/servers/matrix -page docs/servers.md
+
+servers-short: ## the same on the servers that CI runs; four minutes, and as long again to build them
+	go run ./lab/servers/matrix -short
 
 keepalive-test: ## accepted pairs draw no GOAWAY in three idle minutes, over real TCP and on a real etcd; six minutes
 	go test ./keepalive -count=1 -v -run '^TestIdleOverTCP$$' -idle 3m

@@ -45,6 +45,9 @@ func findExecutable(ctx context.Context, cfg Config) (executable, error) {
 	if err != nil {
 		return executable{}, fmt.Errorf("lab: Config.Binary: %w", err)
 	}
+	if cfg.Command != nil {
+		return executable{path: path, argv0: path}, nil
+	}
 	help, err := helpText(ctx, path)
 	if err != nil {
 		return executable{}, err
@@ -70,7 +73,11 @@ func helpText(ctx context.Context, path string) ([]byte, error) {
 
 // command returns the command that runs member m on its present ports.
 func (c *Cluster) command(m *Member, p ports) *exec.Cmd {
-	cmd := exec.Command(c.program.path, c.flags(m, p)...)
+	flags := c.flags
+	if c.cfg.Command != nil {
+		flags = c.launch
+	}
+	cmd := exec.Command(c.program.path, flags(m, p)...)
 	cmd.Args[0] = c.program.argv0
 	cmd.Env = environment(os.Environ(), m.dialler.url())
 	cmd.Dir = c.dir.path
@@ -110,6 +117,11 @@ func (c *Cluster) flags(m *Member, p ports) []string {
 		flags = append(flags, "--client-cert-auth", "--trusted-ca-file="+c.tls.files.CA)
 	}
 	return append(flags, c.cfg.Args...)
+}
+
+// launch returns the command line of a server that is no member.
+func (c *Cluster) launch(m *Member, p ports) []string {
+	return c.cfg.Command(Launch{Address: p.client, Dir: c.dir.join(m.name), TLS: c.TLSFiles()})
 }
 
 func milliseconds(d time.Duration) string {

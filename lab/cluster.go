@@ -115,6 +115,9 @@ func (c *Cluster) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+	if c.cfg.Command != nil {
+		return os.Mkdir(c.dir.join(c.members[0].name), 0o700)
+	}
 	return nil
 }
 

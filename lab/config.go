@@ -46,6 +46,10 @@ type Config struct {
 	// Binary is the path of an etcd executable, 3.4 or newer, to run in place of
 	// the one built in.
 	Binary string
+	// Command returns the arguments of Binary when that is no etcd member but serves
+	// etcd's API by itself, as kine and etcd's grpc-proxy do. Members is 1 then, and
+	// the cluster is ready when it answers a client: it has no leader to agree on.
+	Command func(Launch) []string
 	// Args are further etcd flags, such as "--auth-token=jwt,…" or
 	// "--quota-backend-bytes=…". They override those that the lab chooses, except
 	// the ones that make the cluster what it is (names, URLs, data directory),
@@ -58,6 +62,16 @@ type Config struct {
 	// it. They are written one at a time. By default they only go to files in the
 	// data directory, whose tail is part of the errors of starting.
 	Log io.Writer
+}
+
+// Launch is what Config.Command is told about the process to start.
+type Launch struct {
+	// Address is the host:port on which it shall listen for clients.
+	Address string
+	// Dir is a directory for its data, which stays for the life of the cluster.
+	Dir string
+	// TLS are the files to serve with; all are empty without Config.TLS.
+	TLS TLSFiles
 }
 
 // reserved are the etcd flags that only the lab may set.
@@ -74,6 +88,9 @@ var reserved = []string{
 // complete returns the configuration with defaults in place of zero values, or an
 // error that names every field that is wrong.
 func (c Config) complete() (Config, error) {
+	if c.Command != nil {
+		c.Members = cmp.Or(c.Members, 1)
+	}
 	c.Members = cmp.Or(c.Members, DefaultMembers)
 	c.Heartbeat = cmp.Or(c.Heartbeat, DefaultHeartbeat)
 	c.Election = cmp.Or(c.Election, DefaultElection)
@@ -93,6 +110,9 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.ClientCertAuth && !c.TLS {
 		report("Config.ClientCertAuth is set without Config.TLS")
+	}
+	if c.Command != nil && (c.Members != 1 || c.Binary == "" || c.Args != nil) {
+		report("Config.Command needs Config.Binary, and excludes Config.Args and more than one of Config.Members")
 	}
 	for _, arg := range c.Args {
 		if name, ok := flagName(arg); ok && slices.Contains(reserved, name) {

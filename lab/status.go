@@ -214,6 +214,9 @@ func (c *Cluster) checkReady(ctx context.Context) error {
 	if len(answers) == 0 {
 		return errNoneRunning
 	}
+	if c.cfg.Command != nil { // every member has answered to have started, and there is one
+		return answers[0].err
+	}
 	first := answers[0].reply
 	for _, a := range answers {
 		if a.err != nil || c.runningMember(a.reply.GetLeader()) == nil ||

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/lab/servers/site"
+)
+
+// place is a site and what a behaviour does there.
+type place struct {
+	site.Site
+}
+
+// config returns a configuration for the site.
+func (s *place) config() clientv3.Config {
+	cfg := clientv3.Config{Endpoints: []string{s.Endpoint}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()}
+	if s.Files.CA != "" {
+		cfg.TLS = s.tls()
+	}
+	return cfg
+}
+
+// tls returns a configuration with the client certificate.
+func (s *place) tls() *tls.Config {
+	roots := x509.NewCertPool()
+	want(roots.AppendCertsFromPEM(ok(os.ReadFile(s.Files.CA))), "no certificate in %s", s.Files.CA)
+	pair := ok(tls.LoadX509KeyPair(s.Files.ClientCert, s.Files.ClientKey))
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: "localhost"}
+}
+
+// client makes a client. The process ends without closing it.
+func (s *place) client() *clientv3.Client { return ok(clientv3.New(s.config())) }
+
+// as makes a client of a user whose password is the name.
+func (s *place) as(user string) *clientv3.Client {
+	cfg := s.config()
+	cfg.Username, cfg.Password = user, user
+	return ok(clientv3.New(cfg))
+}
+
+// do does something to the server.
+func (s *place) do(ctx context.Context, acts ...site.Act) {
+	for _, act := range acts {
+		must(s.Do(ctx, act))
+	}
+}
+
+// create writes a key that must not exist, as Kubernetes does, and returns its revision. It is understood by kine too.
+func create(ctx context.Context, c *clientv3.Client, key, value string, opts ...clientv3.OpOption) int64 {
+	resp := ok(c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).
+		Then(clientv3.OpPut(key, value, opts...)).Else(clientv3.OpGet(key)).Commit())
+	want(resp.Succeeded, "create %s: it exists", key)
+	return resp.Header.Revision
+}
+
+// update changes a key that was last changed at rev.
+func update(ctx context.Context, c *clientv3.Client, key, value string, rev int64) int64 {
+	resp := ok(c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", rev)).
+		Then(clientv3.OpPut(key, value)).Else(clientv3.OpGet(key)).Commit())
+	want(resp.Succeeded, "update %s: it is not at %d", key, rev)
+	return resp.Header.Revision
+}
+
+// remove deletes a key that was last changed at rev.
+func remove(ctx context.Context, c *clientv3.Client, key string, rev int64) int64 {
+	resp := ok(c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", rev)).
+		Then(clientv3.OpDelete(key)).Else(clientv3.OpGet(key)).Commit())
+	want(resp.Succeeded, "delete %s: it is not at %d", key, rev)
+	return resp.Header.Revision
+}
+
+// next returns the next response of a watch that is not empty.
+func next(ctx context.Context, watch clientv3.WatchChan, what string) clientv3.WatchResponse {
+	select {
+	case resp, open := <-watch:
+		want(open, "%s: the watch ended", what)
+		return resp
+	case <-ctx.Done():
+		fail("%s: nothing from the watch", what)
+		panic("unreachable")
+	}
+}
+
+// events returns the next n events of a watch, which must be in order.
+func events(ctx context.Context, watch clientv3.WatchChan, n int) []*clientv3.Event {
+	var got []*clientv3.Event
+	for len(got) < n {
+		resp := next(ctx, watch, fmt.Sprintf("%d of %d events", len(got), n))
+		must(resp.Err())
+		for _, e := range resp.Events {
+			want(len(got) == 0 || e.Kv.ModRevision >= got[len(got)-1].Kv.ModRevision, "event of revision %d after %d",
+				e.Kv.ModRevision, lastRevision(got))
+			got = append(got, e)
+		}
+	}
+	want(len(got) == n, "%d events, want %d", len(got), n)
+	return got
+}
+
+func lastRevision(events []*clientv3.Event) int64 {
+	if len(events) == 0 {
+		return 0
+	}
+	return events[len(events)-1].Kv.ModRevision
+}
+
+// created opens a watch and returns it when the server has it.
+func created(ctx context.Context, c clientv3.Watcher, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	watch := c.Watch(ctx, key, append(opts, clientv3.WithCreatedNotify())...)
+	resp := next(ctx, watch, "created")
+	must(resp.Err())
+	want(resp.Created, "the first response is %+v", resp)
+	return watch
+}
+
+// each calls f concurrently for 0 to n-1.
+func each(n int, f func(i int)) {
+	done := make(chan struct{})
+	for i := range n {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			f(i)
+		}()
+	}
+	for range n {
+		<-done
+	}
+}

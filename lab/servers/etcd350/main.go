@@ -1,0 +1,10 @@
+// Command etcd350 is the etcd server 3.5.0 as it was released.
+package main
+
+import (
+	"os"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+func main() { etcdmain.Main(os.Args) }

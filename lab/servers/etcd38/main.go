@@ -1,0 +1,10 @@
+// Command etcd38 is the etcd server 3.8.0-alpha.0 as it was released.
+package main
+
+import (
+	"os"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+func main() { etcdmain.Main(os.Args) }

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/lab/servers"
+	"github.com/quorate/quorate/lab/servers/site"
+)
+
+// grace is how long a behaviour may take beyond its limit before its process is killed.
+const grace = 5 * time.Second
+
+// programs are the program of behaviours as compiled with each client.
+type programs struct {
+	dir   string
+	paths map[servers.Client]string
+	list  []site.Behaviour
+}
+
+func newPrograms(ctx context.Context) (*programs, error) {
+	dir, err := os.MkdirTemp("", "quorate-behaviours-")
+	if err != nil {
+		return nil, err
+	}
+	p := &programs{dir: dir, paths: make(map[servers.Client]string)}
+	for _, c := range servers.Clients {
+		if p.paths[c], err = c.BuildProgram(ctx, dir); err != nil {
+			p.remove()
+			return nil, err
+		}
+	}
+	out, err := exec.CommandContext(ctx, p.paths[servers.Quorate], "list").Output()
+	if err == nil {
+		err = json.Unmarshal(out, &p.list)
+	}
+	if err != nil {
+		p.remove()
+		return nil, fmt.Errorf("list of behaviours: %w", err)
+	}
+	return p, nil
+}
+
+func (p *programs) remove() { _ = os.RemoveAll(p.dir) }
+
+// behaviours returns those whose area and name match.
+func (p *programs) behaviours(match *regexp.Regexp) []site.Behaviour {
+	var chosen []site.Behaviour
+	for _, b := range p.list {
+		if match.MatchString(b.Area + ": " + b.Name) {
+			chosen = append(chosen, b)
+		}
+	}
+	return chosen
+}
+
+// result is what became of a behaviour: what was wrong, or "".
+type result struct {
+	wrong string
+	again bool // it was wrong once, and not when it was repeated alone
+}
+
+// column is a server with the results of each client, nil where the server does not offer the setup.
+type column struct {
+	server  servers.Server
+	results map[servers.Client][]*result
+}
+
+func (c column) String() string {
+	parts := make([]string, 0, len(servers.Clients))
+	for _, client := range servers.Clients {
+		good, all := 0, 0
+		for _, r := range c.results[client] {
+			if r != nil {
+				all++
+			}
+			if r != nil && r.wrong == "" {
+				good++
+			}
+		}
+		parts = append(parts, fmt.Sprintf("%s %d of %d", client, good, all))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// job is some behaviours that one client shows one after the other.
+type job struct {
+	client     servers.Client
+	behaviours []int
+}
+
+// column runs behaviours on a server, several at the same time.
+func (p *programs) column(ctx context.Context, s servers.Server, path string, behaviours []site.Behaviour, parallel int) (column, error) {
+	c := column{server: s, results: make(map[servers.Client][]*result)}
+	var jobs []job
+	for _, client := range servers.Clients {
+		c.results[client] = make([]*result, len(behaviours))
+		shared := job{client: client}
+		for i, b := range behaviours {
+			switch {
+			case !s.Offers(b.Setup):
+			case b.Setup == site.Plain:
+				shared.behaviours = append(shared.behaviours, i)
+			default:
+				jobs = append(jobs, job{client, []int{i}})
+			}
+		}
+		jobs = append([]job{shared}, jobs...)
+	}
+	run := func(j job) error {
+		r := runner{programs: p, server: s, path: path, client: j.client}
+		defer r.close()
+		for _, i := range j.behaviours {
+			got, err := r.run(ctx, behaviours[i])
+			if err != nil {
+				return err
+			}
+			c.results[j.client][i] = got
+		}
+		return nil
+	}
+	if err := spread(jobs, parallel, run); err != nil {
+		return c, err
+	}
+	return c, c.repeat(parallel, run)
+}
+
+// repeat runs again what only one client failed, and alone what Quorate did: a machine that is busy is no difference.
+func (c column) repeat(parallel int, run func(job) error) error {
+	var theirs, ours []job
+	for i, r := range c.results[servers.Quorate] {
+		switch {
+		case r == nil || (r.wrong == "") == (c.results[servers.Official][i].wrong == ""):
+		case r.wrong != "":
+			ours = append(ours, job{servers.Quorate, []int{i}})
+		default:
+			theirs = append(theirs, job{servers.Official, []int{i}})
+		}
+	}
+	err := errors.Join(spread(theirs, parallel, run), spread(ours, 1, run))
+	for _, j := range append(theirs, ours...) {
+		r := c.results[j.client][j.behaviours[0]]
+		r.again = r.wrong == ""
+	}
+	return err
+}
+
+// spread runs jobs, as many at a time as parallel says.
+func spread(jobs []job, parallel int, run func(job) error) error {
+	next := make(chan job)
+	errs := make([]error, parallel)
+	var work sync.WaitGroup
+	for w := range parallel {
+		work.Go(func() {
+			for j := range next {
+				if errs[w] == nil {
+					errs[w] = run(j)
+				}
+			}
+		})
+	}
+	for _, j := range jobs {
+		next <- j
+	}
+	close(next)
+	work.Wait()
+	return errors.Join(errs...)
+}
+
+// runner runs behaviours of one client on one server, which it starts when it needs it. A server that was acted upon or on
+// which something went wrong is not used again.
+type runner struct {
+	*programs
+	server servers.Server
+	path   string
+	client servers.Client
+
+	running *servers.Running
+	control *httptest.Server
+}
+
+func (r *runner) close() {
+	if r.control != nil {
+		r.control.Close()
+		r.control = nil
+	}
+	if r.running != nil {
+		_ = r.running.Close()
+		r.running = nil
+	}
+}
+
+func (r *runner) run(ctx context.Context, b site.Behaviour) (*result, error) {
+	if r.running == nil {
+		var err error
+		if r.running, err = r.server.Start(ctx, r.path, b.Setup); err != nil {
+			return nil, err
+		}
+		r.control = httptest.NewServer(r.running)
+	}
+	wrong, err := r.show(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	if wrong != "" {
+		r.close()
+	}
+	return &result{wrong: wrong}, nil
+}
+
+// show runs the program for one behaviour and returns what it found to be wrong.
+func (r *runner) show(ctx context.Context, b site.Behaviour) (string, error) {
+	told, err := json.Marshal(r.running.Site(r.control.URL))
+	if err != nil {
+		return "", err
+	}
+	inner, cancel := context.WithTimeout(ctx, b.Limit+grace)
+	defer cancel()
+	cmd := exec.CommandContext(inner, r.paths[r.client], "run", b.Name)
+	cmd.Stdin = bytes.NewReader(told)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	switch {
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case err == nil:
+		return "", nil
+	case inner.Err() != nil:
+		return fmt.Sprintf("nothing within %v", b.Limit+grace), nil
+	default:
+		text := strings.TrimSpace(string(out) + " " + firstLine(stderr.String()))
+		return fmt.Sprintf("%v: %s", err, text), nil
+	}
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/lab/servers"
+	"github.com/quorate/quorate/lab/servers/site"
+)
+
+func example() table {
+	good, bad := &result{}, &result{wrong: "broken"}
+	return table{
+		behaviours: []site.Behaviour{{Area: "KV", Name: "put"}, {Area: "KV", Name: "get"}, {Area: "watch", Name: "key"}, {Area: "watch", Name: "old"}, {Area: "watch", Name: "none"}},
+		columns: []column{{
+			server: servers.All[0],
+			results: map[servers.Client][]*result{
+				servers.Official: {good, bad, good, bad, nil},
+				servers.Quorate:  {good, good, bad, bad, nil},
+			},
+		}},
+	}
+}
+
+func TestCells(t *testing.T) {
+	example := example()
+	var got []cell
+	for i := range example.behaviours {
+		got = append(got, example.columns[0].cell(i))
+	}
+	require.Equal(t, []cell{both, better, worse, neither, none}, got)
+	require.Equal(t, 1, example.worse())
+	require.Equal(t, "4 cells: both 1, only Quorate 1, only the official client 1, neither 1. Official client 2, Quorate 2.", example.summary())
+	differing := example.text(false)
+	require.Contains(t, differing, "KV: get     etcd 3.4  Quorate   official: broken")
+	require.Contains(t, differing, "watch: key  etcd 3.4  official  Quorate: broken")
+	require.NotContains(t, differing, "KV: put")
+	require.Contains(t, example.text(true), "KV: put")
+}
+
+func TestPage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "page.md")
+	require.NoError(t, os.WriteFile(path, []byte("before\n"+beginMark+"old\n"+endMark+"after\n"), 0o600))
+	for range 2 { // the second time it replaces its own
+		require.NoError(t, example().writePage(path))
+	}
+	page, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "before\n"+beginMark+example().markdown(time.Now())+endMark+"after\n", string(page))
+	require.Contains(t, string(page), "| put | ✓ |\n| get | **Quorate** |\n| *watch* | |\n| key | official |\n| old | – |\n| none |  |\n")
+	require.NoError(t, os.WriteFile(path, []byte("no marks"), 0o600))
+	require.ErrorContains(t, example().writePage(path), "lacks the lines")
+}

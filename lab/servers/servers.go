@@ -1,0 +1,152 @@
+// Package servers builds and starts the servers that users of the client have: etcd from 3.4 to 3.8, its grpc-proxy, and
+// kine, each from its released module.
+//
+// A server is built by an ordinary go build in a folder of its own, which is a module outside of the workspace, so that
+// each has the dependencies that it was released with. [Server.Build] keeps what it built in the user's cache directory.
+// [Server.Start] starts it as a [lab.Cluster] of one member.
+//
+// The commands in the folders matrix and behaviours compare what clients do on all of them.
+package servers
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/quorate/quorate/lab/servers/site"
+)
+
+// Server is a released server.
+type Server struct {
+	// Name tells product and version.
+	Name string
+	// Short is whether it is among the few that CI runs.
+	Short bool
+
+	folder   string // where its module is, "" for etcd 3.4
+	kind     kind
+	progress string // the flag for the interval of progress notifications, "" for none
+}
+
+type kind int
+
+const (
+	member kind = iota
+	grpcProxy
+	kine
+)
+
+const (
+	oldProgress = "--experimental-watch-progress-notify-interval"
+	progress    = "--watch-progress-notify-interval"
+)
+
+// All are the servers, from the oldest on.
+var All = []Server{
+	{Name: "etcd 3.4", Short: true, progress: oldProgress},
+	{Name: "etcd 3.5.0", Short: true, folder: "etcd350", progress: oldProgress},
+	{Name: "etcd 3.5.5", Short: true, folder: "etcd355", progress: oldProgress},
+	{Name: "etcd 3.5.35", Short: true, folder: "etcd35", progress: oldProgress},
+	{Name: "etcd 3.6.16", folder: "etcd36", progress: progress},
+	{Name: "etcd 3.7.3", folder: "etcd37", progress: progress},
+	{Name: "etcd 3.8.0-alpha.0", folder: "etcd38", progress: progress},
+	{Name: "grpc-proxy 3.7.3", folder: "etcd37", kind: grpcProxy},
+	{Name: "kine 0.17.5", Short: true, folder: "kine", kind: kine, progress: progress},
+}
+
+// Offers reports whether the server can be set up so: kine knows no tokens and no quota.
+func (s Server) Offers(setup site.Setup) bool {
+	return s.kind != kine || !slices.Contains([]site.Setup{site.Tokens, site.Quota, site.Auth}, setup)
+}
+
+// Build returns the path of the server's executable. It is built if its sources are newer; etcd 3.4, which cannot be
+// built by today's Go, is the one that QUORATE_ETCD34 names, or Debian's.
+func (s Server) Build(ctx context.Context) (string, error) {
+	if s.folder == "" {
+		path := os.Getenv("QUORATE_ETCD34")
+		if path == "" {
+			path = "/usr/bin/etcd"
+		}
+		if _, err := os.Stat(path); err != nil {
+			return "", fmt.Errorf("servers: no etcd 3.4: %w. Install one (Debian 12: apt-get install etcd-server) or name its path in QUORATE_ETCD34", err)
+		}
+		return path, nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("servers: %w", err)
+	}
+	lab, err := labFolder(ctx)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(cache, "quorate", "servers", s.folder)
+	return path, goBuild(ctx, filepath.Join(lab, "servers", s.folder), path, ".")
+}
+
+// goBuild builds a package as the module in folder has it, outside of any workspace.
+func goBuild(ctx context.Context, folder, to string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", to}, args...)...)
+	cmd.Dir = folder
+	// As kine itself is built: it asks SQLite for the size of its tables.
+	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_CFLAGS=-O2 -DSQLITE_ENABLE_DBSTAT_VTAB=1 -DSQLITE_USE_ALLOCA=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("servers: go build in %s: %w\n%s", folder, err, out)
+	}
+	return nil
+}
+
+// labFolder returns the folder of the module lab in the checkout that the current directory is in.
+func labFolder(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/quorate/quorate/lab").Output()
+	if err != nil {
+		return "", fmt.Errorf("servers: the checkout is not known; run this inside of it: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// Client is a client that the program of behaviours is compiled with.
+type Client string
+
+// The clients.
+const (
+	Official Client = "official"
+	Quorate  Client = "Quorate"
+)
+
+// Clients are both.
+var Clients = []Client{Official, Quorate}
+
+const official = "go.etcd.io/etcd/client/v3"
+
+// BuildProgram compiles the program of behaviours with a client, and returns its path in dir.
+func (c Client) BuildProgram(ctx context.Context, dir string) (string, error) {
+	lab, err := labFolder(ctx)
+	if err != nil {
+		return "", err
+	}
+	root := filepath.Dir(lab)
+	modfile := filepath.Join(dir, string(c)+".mod")
+	for _, extension := range []string{"mod", "sum"} {
+		content, err := os.ReadFile(filepath.Join(lab, "go."+extension))
+		if err != nil {
+			return "", fmt.Errorf("servers: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, string(c)+"."+extension), content, 0o600); err != nil {
+			return "", fmt.Errorf("servers: %w", err)
+		}
+	}
+	edit := []string{"mod", "edit", "-replace", "github.com/quorate/quorate=" + root, "-replace", "github.com/quorate/quorate/resolver/kubernetes=" + filepath.Join(root, "resolver", "kubernetes")}
+	if c == Quorate {
+		edit = append(edit, "-replace", official+"="+filepath.Join(root, "compat", "clientv3"))
+	}
+	if out, err := exec.CommandContext(ctx, "go", append(edit, modfile)...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("servers: go mod edit: %w\n%s", err, out)
+	}
+	path := filepath.Join(dir, string(c))
+	return path, goBuild(ctx, lab, path, "-modfile", modfile, "./servers/behaviours")
+}

@@ -1,0 +1,98 @@
+// Package site is what the two programs of the matrix of servers tell each other: the one that starts servers and the one
+// that uses them.
+package site
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// Setup names the way in which a server is set up.
+type Setup string
+
+// The setups.
+const (
+	// Plain is a server that the behaviours of a client share.
+	Plain Setup = "plain"
+	// Own is a plain server for one behaviour.
+	Own Setup = "own"
+	// Auth is a plain server for one behaviour, which switches authentication on.
+	Auth Setup = "authentication"
+	// Tokens is a server whose tokens expire after two seconds.
+	Tokens Setup = "tokens"
+	// TLS is a server that demands client certificates.
+	TLS Setup = "TLS"
+	// Quota is a server with a quota of 16 MiB.
+	Quota Setup = "quota"
+)
+
+// Behaviour describes a row of the matrix.
+type Behaviour struct {
+	Area, Name string
+	Setup      Setup
+	// Limit is how long it may take.
+	Limit time.Duration
+}
+
+// Site is what a behaviour is told about its server.
+type Site struct {
+	// Endpoint is the server's URL, through a proxy that the server advertises as its own.
+	Endpoint string
+	// Direct is the server's URL past the proxy.
+	Direct string
+	// Files are the paths of the certificates, empty without TLS.
+	Files Files
+	// Control is the URL at which acts are posted.
+	Control string
+}
+
+// Files are the paths of a client's certificates.
+type Files struct {
+	CA, ClientCert, ClientKey string
+}
+
+// Act is what a behaviour asks to be done to the server.
+type Act string
+
+// The acts.
+const (
+	// Kill ends the server with SIGKILL.
+	Kill Act = "kill"
+	// Restart starts it again on its data and returns when it serves.
+	Restart Act = "restart"
+	// Stop freezes it, Continue lets it go on.
+	Stop     Act = "stop"
+	Continue Act = "continue"
+	// Backup copies its data: it is killed and started again.
+	Backup Act = "backup"
+	// Restore kills it and starts it with the data of the backup.
+	Restore Act = "restore"
+	// Heal ends what Cut began.
+	Heal Act = "heal"
+	// Cut makes the proxy refuse connections, and ends those that are there.
+	Cut Act = "cut"
+)
+
+// Do asks for an act and returns when it is done.
+func (s Site) Do(ctx context.Context, act Act) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.Control+"/"+string(act), http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", act, text)
+	}
+	return nil
+}

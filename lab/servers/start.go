@@ -1,0 +1,186 @@
+package servers
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/servers/site"
+)
+
+// Running is a server that runs. Its methods may be called from several goroutines.
+type Running struct {
+	server *lab.Cluster // what clients use
+	store  *lab.Cluster // what holds the data: the server itself, or the member behind a proxy
+	dir    string
+
+	mu sync.Mutex // held while the server is acted upon
+}
+
+// Start starts a server that is set up in a way that it offers. It must be closed.
+func (s Server) Start(ctx context.Context, path string, setup site.Setup) (*Running, error) {
+	dir, err := os.MkdirTemp("", "quorate-server-")
+	if err != nil {
+		return nil, fmt.Errorf("servers: %w", err)
+	}
+	r := &Running{dir: dir}
+	if err := r.start(ctx, s, path, setup); err != nil {
+		return nil, errors.Join(fmt.Errorf("servers: start %s: %w", s.Name, err), r.Close())
+	}
+	return r, nil
+}
+
+func (r *Running) start(ctx context.Context, s Server, path string, setup site.Setup) error {
+	secure := setup == site.TLS
+	// A proxy speaks to its member in clear: it refuses a client certificate that names a user.
+	cfg := lab.Config{Members: 1, Binary: path, TLS: secure && s.kind != grpcProxy, ClientCertAuth: secure && s.kind == member}
+	if s.kind == kine {
+		cfg.Command = func(l lab.Launch) []string { return kineFlags(l, s.progress) }
+	} else {
+		var err error
+		if cfg.Args, err = r.memberFlags(s, setup); err != nil {
+			return err
+		}
+	}
+	var err error
+	if r.store, err = lab.Start(ctx, cfg); err != nil || s.kind != grpcProxy {
+		r.server = r.store
+		return err
+	}
+	r.server, err = lab.Start(ctx, lab.Config{Binary: path, TLS: secure, Command: r.proxyFlags})
+	return err
+}
+
+func (r *Running) memberFlags(s Server, setup site.Setup) ([]string, error) {
+	flags := []string{"--bcrypt-cost=4"} // the lowest
+	if s.progress != "" {
+		flags = append(flags, s.progress+"=500ms")
+	}
+	if setup == site.Quota {
+		return append(flags, "--quota-backend-bytes=16777216"), nil
+	}
+	if setup != site.Tokens {
+		return flags, nil
+	}
+	private, public, err := r.signingKeys()
+	return append(flags, "--auth-token=jwt,pub-key="+public+",priv-key="+private+",sign-method=RS256,ttl=2s"), err
+}
+
+// signingKeys makes the keys that tokens are signed with.
+func (r *Running) signingKeys() (private, public string, err error) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return "", "", err
+	}
+	encoded, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		return "", "", err
+	}
+	private, public = filepath.Join(r.dir, "token.key"), filepath.Join(r.dir, "token.pub")
+	return private, public, errors.Join(
+		os.WriteFile(private, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), 0o600),
+		os.WriteFile(public, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: encoded}), 0o600))
+}
+
+func kineFlags(l lab.Launch, progress string) []string {
+	flags := []string{
+		"--endpoint=sqlite://" + filepath.Join(l.Dir, "state.db") + "?_journal=WAL&cache=shared&_busy_timeout=30000&_txlock=immediate",
+		"--listen-address=tcp://" + l.Address,
+		"--metrics-bind-address=0",
+		progress + "=500ms",
+	}
+	if l.TLS.CA != "" {
+		flags = append(flags, "--server-cert-file="+l.TLS.ServerCert, "--server-key-file="+l.TLS.ServerKey, "--trusted-ca-file="+l.TLS.CA)
+	}
+	return flags
+}
+
+func (r *Running) proxyFlags(l lab.Launch) []string {
+	flags := []string{
+		"grpc-proxy", "start", "--endpoints=" + r.store.Endpoints()[0], "--listen-addr=" + l.Address,
+		"--data-dir=" + l.Dir,
+	}
+	if l.TLS.CA != "" {
+		flags = append(flags, "--cert-file="+l.TLS.ServerCert, "--key-file="+l.TLS.ServerKey, "--trusted-ca-file="+l.TLS.CA)
+	}
+	return flags
+}
+
+// Site returns what a behaviour is told, with the URL at which r is served.
+func (r *Running) Site(control string) site.Site {
+	m := r.server.Members()[0]
+	files := r.server.TLSFiles()
+	return site.Site{
+		Endpoint: m.Endpoint(), Direct: m.DirectEndpoint(),
+		Files:   site.Files{CA: files.CA, ClientCert: files.ClientCert, ClientKey: files.ClientKey},
+		Control: control,
+	}
+}
+
+// ServeHTTP does what a behaviour asks for.
+func (r *Running) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	act := site.Act(strings.TrimPrefix(req.URL.Path, "/"))
+	if err := r.Do(req.Context(), act); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+// Do does something to the server.
+func (r *Running) Do(ctx context.Context, act site.Act) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.server.Members()[0]
+	switch act {
+	case site.Kill:
+		return m.Kill()
+	case site.Restart:
+		return m.Restart(ctx)
+	case site.Stop:
+		return m.Stop()
+	case site.Continue:
+		return m.Continue()
+	case site.Cut:
+		r.server.ClientLink(m).Cut()
+		return nil
+	case site.Heal:
+		r.server.Heal()
+		return nil
+	case site.Backup:
+		return r.exchange(ctx, r.data(), r.backup())
+	case site.Restore:
+		return r.exchange(ctx, r.backup(), r.data())
+	default:
+		return fmt.Errorf("servers: unknown act %q", act)
+	}
+}
+
+func (r *Running) data() string   { return filepath.Join(r.store.Dir(), r.store.Members()[0].Name()) }
+func (r *Running) backup() string { return filepath.Join(r.dir, "backup") }
+
+// exchange copies data while the server does not run.
+func (r *Running) exchange(ctx context.Context, from, to string) error {
+	m := r.store.Members()[0]
+	return errors.Join(m.Kill(), os.RemoveAll(to), os.CopyFS(to, os.DirFS(from)), m.Restart(ctx))
+}
+
+// Close ends the server and removes its files.
+func (r *Running) Close() error {
+	var errs []error
+	if r.server != nil {
+		errs = append(errs, r.server.Close())
+	}
+	if r.store != nil {
+		errs = append(errs, r.store.Close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
+}
