@@ -17,7 +17,7 @@ const module = "github.com/quorate/quorate"
 // layers lists every layer of the library with the layers that it may import:
 // those below it. A package belongs to the layer with the longest matching path.
 var layers = map[string][]string{
-	"":                        {"balancer", "keepalive", "retry", "internal/double"},
+	"":                        {"balancer", "keepalive", "retry", "observe", "internal/double", "internal/observed"},
 	"internal/double":         {},
 	"endpoint":                {},
 	"retry":                   {},
@@ -27,7 +27,8 @@ var layers = map[string][]string{
 	"internal/leader":         {"balancer", "health"},
 	"observe":                 {"health"},
 	"observe/outage":          {"observe", "health"},
-	"internal/channel":        {"endpoint", "retry", "health", "balancer", "observe", "internal/leader", "internal/pause", "internal/double"},
+	"internal/observed":       {"balancer", "health", "observe"},
+	"internal/channel":        {"endpoint", "retry", "health", "balancer", "observe", "internal/leader", "internal/observed", "internal/pause", "internal/double"},
 	"keepalive":               {},
 	"pool":                    {"balancer"},
 	"clientv3/internal/watch": {},

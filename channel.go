@@ -8,10 +8,12 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/balancer"
 	_ "github.com/quorate/quorate/balancer/policies" // registers the policies that service configs name
 	"github.com/quorate/quorate/keepalive"
+	"github.com/quorate/quorate/observe"
 )
 
 // Channel says how a gRPC channel treats the backends of its target. Only
@@ -36,6 +38,14 @@ type Channel struct {
 	// first answer counts. Hedges are at most 5 % of these calls. Default: no method is named,
 	// so gRPC sends again only what no server has seen.
 	Calls keepalive.Calls
+
+	// Resolvers resolve targets of their schemes, as those of grpc.WithResolvers do. Default:
+	// those that are registered with gRPC.
+	Resolvers []resolver.Builder
+	// Observer is told of the backends, picks, ejections and hedges, and of lists and errors of
+	// Resolvers, or of gRPC's "dns", "passthrough" and "unix" if there are none. It is for
+	// channels of one target. Default: nobody is told.
+	Observer observe.Observer
 
 	// Keepalive is the client's and the server's keepalive, of which the client's is used.
 	// Default: that of [keepalive.Stock], which every server accepts.
@@ -65,6 +75,9 @@ func (c Channel) DialOptions() ([]grpc.DialOption, error) {
 	if c.TransportCredentials != nil {
 		options = append(options, grpc.WithTransportCredentials(balancer.Credentials(c.TransportCredentials)))
 	}
+	if resolvers := c.resolvers(); len(resolvers) > 0 {
+		options = append(options, grpc.WithResolvers(resolvers...))
+	}
 	if len(c.Calls.Repeatable)+len(c.Calls.Once) == 0 {
 		return append(options, grpc.WithDefaultServiceConfig(config)), nil
 	}
@@ -73,7 +86,7 @@ func (c Channel) DialOptions() ([]grpc.DialOption, error) {
 	if err != nil {
 		return nil, fmt.Errorf("quorate: Channel.Calls: %w", err)
 	}
-	hedger := newHedger(c.Calls)
+	hedger := newHedger(c.Calls, c.Observer)
 	return append(append(options, calls...), grpc.WithChainUnaryInterceptor(hedger.intercept)), nil
 }
 

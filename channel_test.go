@@ -2,6 +2,7 @@ package quorate_test
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net"
 	"slices"
@@ -21,10 +22,13 @@ import (
 	grpchealth "google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate"
 	"github.com/quorate/quorate/keepalive"
+	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/pool/grpcpool"
 	"github.com/quorate/quorate/resolver/static"
 )
@@ -107,7 +111,7 @@ func (c frozenConn) Write(p []byte) (int, error) {
 }
 
 // serve starts three backends, and returns a channel to them that is made as connect says.
-func serve(t *testing.T, connect func(target string, names grpc.DialOption, dialer grpc.DialOption) (closer, error)) ([]*backend, testgrpc.TestServiceClient, func()) {
+func serve(t *testing.T, connect func(target string, names resolver.Builder, dialer grpc.DialOption) (closer, error)) ([]*backend, testgrpc.TestServiceClient, func()) {
 	t.Helper()
 	backends := make([]*backend, 3)
 	byName := make(map[string]*backend)
@@ -133,7 +137,7 @@ func serve(t *testing.T, connect func(target string, names grpc.DialOption, dial
 			return nil, ctx.Err()
 		}
 	}
-	conn, err := connect("static:///"+strings.Join(slices.Sorted(maps.Keys(byName)), ","), grpc.WithResolvers(names), grpc.WithContextDialer(dial))
+	conn, err := connect("static:///"+strings.Join(slices.Sorted(maps.Keys(byName)), ","), names, grpc.WithContextDialer(dial))
 	require.NoError(t, err)
 	return backends, testgrpc.NewTestServiceClient(conn), func() {
 		assert.NoError(t, conn.Close())
@@ -183,18 +187,20 @@ func load(t *testing.T, callers int, length time.Duration, call func(context.Con
 // TestAFrozenBackendHoldsNoCall is what README and docs/toolkit.md promise.
 func TestAFrozenBackendHoldsNoCall(t *testing.T) {
 	channel := quorate.Channel{Calls: keepalive.Calls{Repeatable: []string{emptyCall}, Once: []string{unaryCall}}}
-	for name, connect := range map[string]func(string, grpc.DialOption, grpc.DialOption) (closer, error){
-		"grpc": func(target string, names, dialer grpc.DialOption) (closer, error) {
+	for name, connect := range map[string]func(string, resolver.Builder, grpc.DialOption) (closer, error){
+		"grpc": func(target string, names resolver.Builder, dialer grpc.DialOption) (closer, error) {
 			c := channel
-			c.TransportCredentials = insecure.NewCredentials()
+			c.TransportCredentials, c.Resolvers = insecure.NewCredentials(), []resolver.Builder{names}
 			options, err := c.DialOptions()
 			require.NoError(t, err)
-			return grpc.NewClient(target, append(options, names, dialer)...)
+			return grpc.NewClient(target, append(options, dialer)...)
 		},
-		"grpcpool": func(target string, names, dialer grpc.DialOption) (closer, error) {
-			options, err := channel.DialOptions()
+		"grpcpool": func(target string, names resolver.Builder, dialer grpc.DialOption) (closer, error) {
+			c := channel
+			c.Resolvers = []resolver.Builder{names}
+			options, err := c.DialOptions()
 			require.NoError(t, err)
-			return grpcpool.NewClient(target, grpcpool.Config{TransportCredentials: insecure.NewCredentials()}, append(options, names, dialer)...)
+			return grpcpool.NewClient(target, grpcpool.Config{TransportCredentials: insecure.NewCredentials()}, append(options, dialer)...)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -235,16 +241,115 @@ func TestAFrozenBackendHoldsNoCall(t *testing.T) {
 	}
 }
 
+// observer keeps what a channel tells it, and what it counts of the rest.
+type observer struct {
+	observe.None
+	mu                  sync.Mutex
+	sets                [][]string
+	resolved            []observe.Resolution
+	ejected, readmitted []string
+	picks               map[string]int
+	hedged, won         []observe.Hedge
+}
+
+func (o *observer) note(change func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	change()
+}
+
+func (o *observer) EndpointsSet(all []string) { o.note(func() { o.sets = append(o.sets, all) }) }
+func (o *observer) Resolved(e observe.Resolution) {
+	o.note(func() { o.resolved = append(o.resolved, e) })
+}
+func (o *observer) Picked(e observe.Pick) { o.note(func() { o.picks[e.Endpoint]++ }) }
+func (o *observer) Ejected(e observe.Ejection) {
+	o.note(func() { o.ejected = append(o.ejected, e.Endpoint+" "+e.State.String()) })
+}
+func (o *observer) Readmitted(e observe.Readmission) {
+	o.note(func() { o.readmitted = append(o.readmitted, e.Endpoint) })
+}
+func (o *observer) HedgeSent(e observe.Hedge) { o.note(func() { o.hedged = append(o.hedged, e) }) }
+func (o *observer) HedgeWon(e observe.Hedge)  { o.note(func() { o.won = append(o.won, e) }) }
+
+func TestAChannelIsObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &observer{picks: make(map[string]int)}
+		backends, client, stop := serve(t, func(target string, names resolver.Builder, dialer grpc.DialOption) (closer, error) {
+			options, err := quorate.Channel{
+				TransportCredentials: insecure.NewCredentials(), Resolvers: []resolver.Builder{names}, Observer: o,
+				Calls: keepalive.Calls{Repeatable: []string{emptyCall}},
+			}.DialOptions()
+			require.NoError(t, err)
+			return grpc.NewClient(target, append(options, dialer)...)
+		})
+		read := func(ctx context.Context) error { _, err := client.EmptyCall(ctx, &testgrpc.Empty{}); return err }
+		load(t, 4, 2*time.Second, read)
+		backends[0].freeze()
+		load(t, 4, 2*time.Second, read)
+		backends[0].thaw()
+		load(t, 4, 15*time.Second, read)
+		all := []string{"10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"}
+		o.note(func() {
+			assert.Equal(t, [][]string{all}, o.sets)
+			assert.Equal(t, []observe.Resolution{{Target: "static:///" + strings.Join(all, ","), Endpoints: 3}}, o.resolved)
+			assert.ElementsMatch(t, all, slices.Collect(maps.Keys(o.picks)))
+			assert.Equal(t, []string{"10.0.0.1:80 lagging"}, o.ejected)
+			assert.Equal(t, []string{"10.0.0.1:80"}, o.readmitted)
+			require.NotEmpty(t, o.hedged)
+			assert.Equal(t, "10.0.0.1:80", o.hedged[0].First)
+			assert.NotEqual(t, "10.0.0.1:80", o.hedged[0].Second)
+			assert.NotEmpty(t, o.won)
+		})
+		stop()
+		assert.Empty(t, o.sets[len(o.sets)-1], "a channel that is closed has none")
+	})
+}
+
+// A resolver's error is told with what the channel still has; an observer without resolvers
+// of the user's hears of those of gRPC.
+func TestAnErrorOfAResolverIsObserved(t *testing.T) {
+	o := &observer{picks: make(map[string]int)}
+	scripted := manual.NewBuilderWithScheme("scripted")
+	scripted.InitialState(resolver.State{Endpoints: []resolver.Endpoint{{Addresses: []resolver.Address{{Addr: "10.0.0.1:80"}}}}})
+	options, err := quorate.Channel{TransportCredentials: insecure.NewCredentials(), Resolvers: []resolver.Builder{scripted}, Observer: o}.DialOptions()
+	require.NoError(t, err)
+	refuse := grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return nil, errors.New("refused") })
+	conn, err := grpc.NewClient("scripted:///svc", append(options, refuse)...)
+	require.NoError(t, err)
+	conn.Connect()
+	scripted.CC().ReportError(errors.New("the source is away"))
+	require.NoError(t, conn.Close())
+	require.Len(t, o.resolved, 2)
+	assert.Equal(t, 1, o.resolved[1].Endpoints)
+	require.EqualError(t, o.resolved[1].Err, "the source is away")
+
+	o = &observer{picks: make(map[string]int)}
+	options, err = quorate.Channel{TransportCredentials: insecure.NewCredentials(), Observer: o}.DialOptions()
+	require.NoError(t, err)
+	conn, err = grpc.NewClient("passthrough:///10.0.0.1:80", append(options, refuse)...)
+	require.NoError(t, err)
+	conn.Connect()
+	require.Eventually(t, func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return len(o.sets) == 1
+	}, 30*time.Second, time.Millisecond)
+	require.NoError(t, conn.Close())
+	assert.Equal(t, [][]string{{"10.0.0.1:80"}, nil}, o.sets)
+}
+
 // TestALateAnswerIsHedged slows one backend down.
 func TestALateAnswerIsHedged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backends, client, stop := serve(t, func(target string, names, dialer grpc.DialOption) (closer, error) {
+		backends, client, stop := serve(t, func(target string, names resolver.Builder, dialer grpc.DialOption) (closer, error) {
 			options, err := quorate.Channel{
 				TransportCredentials: insecure.NewCredentials(), Policy: "quorate_round_robin",
-				Calls: keepalive.Calls{Repeatable: []string{"/grpc.testing.TestService/"}, Once: []string{unaryCall}},
+				Resolvers: []resolver.Builder{names},
+				Calls:     keepalive.Calls{Repeatable: []string{"/grpc.testing.TestService/"}, Once: []string{unaryCall}},
 			}.DialOptions()
 			require.NoError(t, err)
-			return grpc.NewClient(target, append(options, names, dialer)...)
+			return grpc.NewClient(target, append(options, dialer)...)
 		})
 		defer stop()
 		read := func(ctx context.Context) error { _, err := client.EmptyCall(ctx, &testgrpc.Empty{}); return err }

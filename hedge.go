@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/internal/double"
 	"github.com/quorate/quorate/keepalive"
+	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -27,10 +28,14 @@ type hedger struct {
 	repeatable map[string]bool // "/pkg.Service/Method", or "/pkg.Service/" for all methods
 	once       map[string]bool
 	budget     *retry.Budget
+	observer   observe.Observer
 }
 
-func newHedger(calls keepalive.Calls) *hedger {
-	return &hedger{repeatable: set(calls.Repeatable), once: set(calls.Once), budget: retry.NewBudget(hedgeBudget)}
+func newHedger(calls keepalive.Calls, o observe.Observer) *hedger {
+	if o == nil {
+		o = observe.None{}
+	}
+	return &hedger{repeatable: set(calls.Repeatable), once: set(calls.Once), budget: retry.NewBudget(hedgeBudget), observer: o}
 }
 
 func set(methods []string) map[string]bool {
@@ -59,7 +64,7 @@ func (h *hedger) intercept(ctx context.Context, method string, req, reply any, c
 	h.budget.Earn()
 	opts = slices.Clip(opts) // an interceptor may append to it, in both attempts
 	call := &hedgedCall{
-		budget: h.budget, ctx: ctx, req: request, replyType: reflect.TypeOf(answer).Elem(),
+		hedger: h, method: method, ctx: ctx, req: request, replyType: reflect.TypeOf(answer).Elem(),
 		invoke: func(ctx context.Context, req, reply proto.Message) error {
 			return invoke(ctx, method, req, reply, cc, opts...)
 		},
@@ -75,7 +80,8 @@ var (
 // hedgedCall is a call that may have a second attempt. The first runs on the caller's
 // goroutine; the second has a request and a reply of its own.
 type hedgedCall struct {
-	budget    *retry.Budget
+	*hedger
+	method    string
 	ctx       context.Context
 	req       proto.Message
 	replyType reflect.Type
@@ -131,6 +137,7 @@ func (c *hedgedCall) run(reply proto.Message) error {
 		return err
 	}
 	c.budget.Refund()
+	c.observer.HedgeWon(c.event(s))
 	double.Move(reply, s.reply)
 	return nil
 }
@@ -162,8 +169,15 @@ func (c *hedgedCall) hedge() {
 	go func() {
 		defer close(s.done)
 		s.err = c.invoke(balancer.WithAttempt(ctx, &s.Attempt), req, s.reply)
+		if s.Endpoint() != nil {
+			c.observer.HedgeSent(c.event(s))
+		}
 		if s.err == nil {
 			c.cancel(errOutrun)
 		}
 	}()
+}
+
+func (c *hedgedCall) event(s *second) observe.Hedge {
+	return observe.Hedge{Method: c.method, First: c.first.Endpoint().Address(), Second: s.Endpoint().Address()}
 }

@@ -28,6 +28,16 @@ type Pick struct {
 	Lane     Lane
 }
 
+// Resolution says what a resolver told a channel.
+type Resolution struct {
+	// Target is the channel's, as "dns:///backend:50051".
+	Target string
+	// Endpoints is how many there are now.
+	Endpoints int
+	// Err is why there are none, or why they may be out of date; nil for a new list.
+	Err error
+}
+
 // Ejection says that an endpoint is not used any more.
 type Ejection struct {
 	Endpoint string

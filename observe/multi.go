@@ -33,6 +33,12 @@ func (m multi) EndpointsSet(endpoints []string) {
 	}
 }
 
+func (m multi) Resolved(e Resolution) {
+	for _, o := range m {
+		o.Resolved(e)
+	}
+}
+
 func (m multi) Picked(e Pick) {
 	for _, o := range m {
 		o.Picked(e)

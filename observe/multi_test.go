@@ -20,6 +20,7 @@ type recorder struct {
 func (r *recorder) note(e any) { r.events = append(r.events, e) }
 
 func (r *recorder) EndpointsSet(e []string)                 { r.note(e) }
+func (r *recorder) Resolved(e observe.Resolution)           { r.note(e) }
 func (r *recorder) Picked(e observe.Pick)                   { r.note(e) }
 func (r *recorder) StateChanged(e health.Change)            { r.note(e) }
 func (r *recorder) Ejected(e observe.Ejection)              { r.note(e) }
@@ -52,7 +53,7 @@ func TestMultiTellsAll(t *testing.T) {
 			require.Equal(t, first.events, second.events)
 		})
 	}
-	require.Equal(t, 13, called)
+	require.Equal(t, 14, called)
 }
 
 func TestMultiKeepsTheOrder(t *testing.T) {

@@ -16,6 +16,9 @@ type Observer interface {
 	// EndpointsSet is called with all endpoints of the client when it is made, whenever
 	// they are replaced, and with none when it is closed. The slice must not be changed.
 	EndpointsSet(endpoints []string)
+	// Resolved is called when a resolver has told a channel a list of endpoints, or an error. An
+	// etcd client without a resolver of the user's does not call it.
+	Resolved(Resolution)
 	// Picked is called for each attempt of a call and each opening of a stream that was
 	// given an endpoint, before anything is sent. It is on the way of every call.
 	Picked(Pick)
@@ -65,6 +68,9 @@ var _ Observer = None{}
 
 // EndpointsSet does nothing.
 func (None) EndpointsSet([]string) {}
+
+// Resolved does nothing.
+func (None) Resolved(Resolution) {}
 
 // Picked does nothing.
 func (None) Picked(Pick) {}

@@ -24,6 +24,7 @@ import (
 	"github.com/quorate/quorate/endpoint"
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/health/etcdprobe"
+	"github.com/quorate/quorate/internal/observed"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
@@ -143,7 +144,7 @@ func (c *Channel) policyOptions(cfg Config) *balancer.Options {
 		Monitor:           c.monitor,
 		WriteStallTimeout: cfg.WriteStallTimeout,
 		DisableSuspicion:  cfg.DisableProbes,
-		Events:            newEvents(cfg.Observer, c.names),
+		Events:            observed.Events(cfg.Observer, c.names.of),
 	}
 	if !cfg.DisableProbes {
 		o.Service = etcdprobe.Service{Header: func(h *pb.ResponseHeader) { c.writes.learnHeader(h) }}

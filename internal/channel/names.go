@@ -1,0 +1,62 @@
+package channel
+
+import (
+	"sync/atomic"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/endpoint"
+)
+
+// names are what the client was given for the addresses of its endpoints, as it may
+// be shown. Those of endpoints that were removed are kept: what runs there goes on
+// for a while.
+type names struct {
+	byAddress atomic.Pointer[map[string]string]
+}
+
+// set adds endpoints. It is not called concurrently.
+func (n *names) set(eps []endpoint.Endpoint) {
+	next := make(map[string]string, len(eps))
+	if known := n.byAddress.Load(); known != nil && len(*known) < maxNames {
+		for address, name := range *known {
+			next[address] = name
+		}
+	}
+	for _, ep := range eps {
+		next[ep.Address] = ep.String()
+	}
+	n.byAddress.Store(&next)
+}
+
+// shown returns the names of endpoints as they may be shown, each endpoint once.
+func shown(eps []endpoint.Endpoint) []string {
+	all := make([]string, 0, len(eps))
+	seen := make(map[string]bool, len(eps))
+	for _, ep := range eps {
+		if !seen[ep.Address] {
+			seen[ep.Address] = true
+			all = append(all, ep.String())
+		}
+	}
+	return all
+}
+
+// maxNames bounds the names that are kept by a client whose endpoints come and go.
+const maxNames = 1000
+
+// of returns the name of an endpoint, "" for nil.
+func (n *names) of(ep *balancer.Endpoint) string {
+	if ep == nil {
+		return ""
+	}
+	return n.ofAddress(ep.Address())
+}
+
+func (n *names) ofAddress(address string) string {
+	if known := n.byAddress.Load(); known != nil {
+		if name, ok := (*known)[address]; ok {
+			return name
+		}
+	}
+	return address
+}

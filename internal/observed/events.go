@@ -1,0 +1,79 @@
+// Package observed tells an observe.Observer what a balancer policy does.
+package observed
+
+import (
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/observe"
+)
+
+// events tell an observer what a policy does.
+type events struct {
+	observer observe.Observer
+	name     func(*balancer.Endpoint) string
+
+	mu      sync.Mutex // held while the observer is told of states, which keeps them in order
+	ejected map[*balancer.Endpoint]time.Time
+}
+
+// Events returns nil for no observer. name returns what the observer is told of an endpoint.
+func Events(o observe.Observer, name func(*balancer.Endpoint) string) balancer.Events {
+	if o == nil {
+		return nil
+	}
+	return &events{observer: o, name: name, ejected: make(map[*balancer.Endpoint]time.Time)}
+}
+
+var lanes = [...]observe.Lane{
+	balancer.Calls: observe.LaneCalls, balancer.Streams: observe.LaneStreams, balancer.Bulk: observe.LaneBulk,
+}
+
+// Picked implements balancer.Events.
+func (e *events) Picked(ep *balancer.Endpoint, call balancer.Call) {
+	e.observer.Picked(observe.Pick{Endpoint: e.name(ep), Method: call.Method, Lane: lanes[call.Conn]})
+}
+
+// Closed implements balancer.Events. That calls and streams ended, their own events
+// tell.
+func (*events) Closed(*balancer.Endpoint, error) {}
+
+// Changed implements balancer.Events.
+func (e *events) Changed(ep *balancer.Endpoint, change health.Change) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	change.Endpoint = e.name(ep)
+	e.observer.StateChanged(change)
+	siblings := ep.Siblings()
+	anyFit := false
+	for _, s := range siblings {
+		anyFit = anyFit || s.State().Usable()
+	}
+	for _, s := range siblings {
+		e.update(s, anyFit)
+	}
+	select {
+	case <-ep.Removed():
+		delete(e.ejected, ep)
+	default:
+	}
+}
+
+// update notes whether an endpoint is used: one that is not fit is not, while any
+// other is.
+func (e *events) update(ep *balancer.Endpoint, anyFit bool) {
+	now := time.Now()
+	status := ep.Health()
+	out := anyFit && !status.State.Usable()
+	since, was := e.ejected[ep]
+	switch {
+	case out && !was:
+		e.ejected[ep] = now
+		e.observer.Ejected(observe.Ejection{Endpoint: e.name(ep), State: status.State, Evidence: status.Evidence})
+	case was && !out:
+		delete(e.ejected, ep)
+		e.observer.Readmitted(observe.Readmission{Endpoint: e.name(ep), After: now.Sub(since)})
+	}
+}
