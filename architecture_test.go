@@ -27,6 +27,7 @@ var layers = map[string][]string{
 	"internal/leader":         {"balancer", "health"},
 	"observe":                 {"health"},
 	"observe/outage":          {"observe", "health"},
+	"observe/pools":           {"pool", "pool/grpcpool"},
 	"internal/observed":       {"balancer", "health", "observe"},
 	"internal/channel":        {"endpoint", "retry", "health", "balancer", "observe", "internal/leader", "internal/observed", "internal/pause", "internal/double"},
 	"keepalive":               {},

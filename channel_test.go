@@ -262,10 +262,13 @@ func (o *observer) EndpointsSet(all []string) { o.note(func() { o.sets = append(
 func (o *observer) Resolved(e observe.Resolution) {
 	o.note(func() { o.resolved = append(o.resolved, e) })
 }
+
 func (o *observer) Picked(e observe.Pick) { o.note(func() { o.picks[e.Endpoint]++ }) }
+
 func (o *observer) Ejected(e observe.Ejection) {
 	o.note(func() { o.ejected = append(o.ejected, e.Endpoint+" "+e.State.String()) })
 }
+
 func (o *observer) Readmitted(e observe.Readmission) {
 	o.note(func() { o.readmitted = append(o.readmitted, e.Endpoint) })
 }

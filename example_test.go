@@ -1,16 +1,22 @@
 package quorate_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate"
+	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/keepalive"
+	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/pool/grpcpool"
 	"github.com/quorate/quorate/resolver/dns"
+	"github.com/quorate/quorate/resolver/static"
 )
 
 // A client of any gRPC service.
@@ -64,6 +70,40 @@ func ExampleChannel_pool() {
 	fmt.Println(dial())
 	// Output: <nil>
 }
+
+// states prints what becomes of the backends.
+type states struct{ observe.None }
+
+func (states) EndpointsSet(backends []string)    { fmt.Println(backends) }
+func (states) StateChanged(change health.Change) { fmt.Println(change.Endpoint, change.To) }
+
+// An observer of a channel, which may be one of metrics/prometheus or metrics/otel.
+func ExampleChannel_observer() {
+	creds, observer := insecure.NewCredentials(), states{}
+	names, err := static.NewBuilder(static.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	options, err := quorate.Channel{
+		TransportCredentials: creds,
+		Resolvers:            []resolver.Builder{names},
+		Observer:             observer,
+	}.DialOptions()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	conn, err := grpc.NewClient("static:///10.0.0.1:80,10.0.0.2:80", append(options, grpc.WithContextDialer(refuse))...)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	conn.Connect()
+	defer conn.Close()
+}
+
+func refuse(context.Context, string) (net.Conn, error) { return nil, errors.New("refused") }
 
 // Frameworks that call grpc.NewClient themselves find a resolver that is registered for its
 // scheme, in place of gRPC's own.

@@ -110,6 +110,16 @@ func (o *Observer) EndpointsSet(endpoints []string) {
 	}
 }
 
+// Resolved counts lists and errors of a resolver.
+func (o *Observer) Resolved(e observe.Resolution) {
+	if e.Err != nil {
+		o.count(o.resolverErrors, 1)
+		return
+	}
+	o.count(o.updates, 1)
+	o.resolved.Record(context.Background(), int64(e.Endpoints), o.plain)
+}
+
 // lanes are the attributes of picks of an endpoint.
 type lanes struct{ calls, streams, bulk []metric.AddOption }
 

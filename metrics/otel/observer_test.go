@@ -257,3 +257,17 @@ func BenchmarkPicked(b *testing.B) {
 		o.Picked(observe.Pick{Endpoint: "a", Method: rangeMethod, Lane: observe.LaneCalls})
 	}
 }
+
+func TestResolver(t *testing.T) {
+	reader, provider := newProvider()
+	o := newObserver(t, provider, "")
+	o.Resolved(observe.Resolution{Target: "dns:///orders", Endpoints: 3})
+	o.Resolved(observe.Resolution{Target: "dns:///orders", Endpoints: 4})
+	o.Resolved(observe.Resolution{Target: "dns:///orders", Endpoints: 4, Err: errors.New("no answer")})
+	all := collect(t, reader)
+	require.Equal(t, map[string]int64{"": 2}, sums(t, all["quorate.client.resolver.updates"], "{update}"))
+	require.Equal(t, map[string]int64{"": 1}, sums(t, all["quorate.client.resolver.errors"], "{error}"))
+	gauge, ok := all["quorate.client.resolver.endpoints"].Data.(metricdata.Gauge[int64])
+	require.True(t, ok)
+	require.EqualValues(t, 4, gauge.DataPoints[0].Value)
+}

@@ -1,14 +1,18 @@
 package prometheus_test
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/health"
 	quorateprom "github.com/quorate/quorate/metrics/prometheus"
 	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/pool"
+	"github.com/quorate/quorate/pool/grpcpool"
 )
 
 // The client is told of its observer once, and reports to it while it lives.
@@ -56,4 +60,25 @@ func ExampleNew() {
 	// quorate_client_endpoint_state
 	// quorate_client_endpoint_state_changes_total
 	// quorate_client_retries_total
+}
+
+func ExampleNewPoolCollector() {
+	sessions, err := pool.New(pool.Config[string]{Create: func(context.Context) (string, error) { return "session", nil }, MaxSize: 10})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer sessions.Close()
+	conn, err := grpcpool.NewClient("dns:///backend:8080", grpcpool.Config{TransportCredentials: insecure.NewCredentials()})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer conn.Close()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(quorateprom.NewPoolCollector("sessions", sessions.Stats))
+	registry.MustRegister(quorateprom.NewConnectionPoolCollector("backend", conn.Stats))
+	families, err := registry.Gather()
+	fmt.Println(len(families) > 0, err)
+	// Output: true <nil>
 }

@@ -16,24 +16,30 @@ type metrics struct {
 	picks, ejections, readmissions, changes, failovers *prometheus.CounterVec // by endpoint
 	retries, hedges, hedgesWon, unknown                *prometheus.CounterVec // by method
 	watches, leasesLost                                *prometheus.CounterVec
+	updates, resolverErrors                            *prometheus.CounterVec
 	gap, margin                                        *prometheus.HistogramVec
+	resolved, lastUpdate                               *prometheus.GaugeVec
 
 	state *prometheus.Desc
 }
 
 func newMetrics() metrics {
 	return metrics{
-		picks:        counter("picks_total", "Attempts of calls and openings of streams that were given the endpoint.", "endpoint", "lane"),
-		ejections:    counter("ejections_total", "Times that the endpoint was taken out of use, by the kind of evidence.", "endpoint", "reason"),
-		readmissions: counter("readmissions_total", "Times that the endpoint was taken back into use.", "endpoint"),
-		changes:      counter("endpoint_state_changes_total", "Times that the endpoint came into the state.", "endpoint", "state"),
-		failovers:    counter("failovers_total", "Calls and streams that failed at the endpoint and went on at another one.", "endpoint"),
-		retries:      counter("retries_total", "Attempts that failed and were repeated, by the class of the error.", "method", "class"),
-		hedges:       counter("hedges_total", "Reads that were sent to a second endpoint.", "method"),
-		hedgesWon:    counter("hedges_won_total", "Reads that the second endpoint answered first.", "method"),
-		unknown:      counter("unknown_outcomes_total", "Writes that failed and may have been executed.", "method"),
-		watches:      counter("watches_resumed_total", "Watches that went on on another stream."),
-		leasesLost:   counter("leases_lost_total", "Leases that were to be kept alive and ended, or may have."),
+		picks:          counter("picks_total", "Attempts of calls and openings of streams that were given the endpoint.", "endpoint", "lane"),
+		ejections:      counter("ejections_total", "Times that the endpoint was taken out of use, by the kind of evidence.", "endpoint", "reason"),
+		readmissions:   counter("readmissions_total", "Times that the endpoint was taken back into use.", "endpoint"),
+		changes:        counter("endpoint_state_changes_total", "Times that the endpoint came into the state.", "endpoint", "state"),
+		failovers:      counter("failovers_total", "Calls and streams that failed at the endpoint and went on at another one.", "endpoint"),
+		retries:        counter("retries_total", "Attempts that failed and were repeated, by the class of the error.", "method", "class"),
+		hedges:         counter("hedges_total", "Reads that were sent to a second endpoint.", "method"),
+		hedgesWon:      counter("hedges_won_total", "Reads that the second endpoint answered first.", "method"),
+		unknown:        counter("unknown_outcomes_total", "Writes that failed and may have been executed.", "method"),
+		watches:        counter("watches_resumed_total", "Watches that went on on another stream."),
+		leasesLost:     counter("leases_lost_total", "Leases that were to be kept alive and ended, or may have."),
+		updates:        counter("resolver_updates_total", "Lists of endpoints that the resolver gave."),
+		resolverErrors: counter("resolver_errors_total", "Errors that the resolver reported."),
+		resolved:       gauge("resolver_endpoints", "Endpoints in the resolver's last list."),
+		lastUpdate:     gauge("resolver_last_update_timestamp_seconds", "When the resolver gave its last list."),
 		gap: histogram("watch_gap_seconds",
 			"Time from the end of a watch stream until its watches went on on another one.", gapBuckets),
 		margin: histogram("lease_margin_seconds",
@@ -49,6 +55,10 @@ func name(metric string) string { return prometheus.BuildFQName("quorate", "clie
 func counter(metric, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name(metric), Help: help},
 		append([]string{"client"}, labels...))
+}
+
+func gauge(metric, help string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name(metric), Help: help}, []string{"client"})
 }
 
 func histogram(metric, help string, buckets []float64) *prometheus.HistogramVec {
@@ -67,5 +77,6 @@ func (m *metrics) all() []prometheus.Collector {
 		m.picks, m.ejections, m.readmissions, m.changes, m.failovers,
 		m.retries, m.hedges, m.hedgesWon, m.unknown,
 		m.watches, m.leasesLost, m.gap, m.margin,
+		m.updates, m.resolverErrors, m.resolved, m.lastUpdate,
 	}
 }

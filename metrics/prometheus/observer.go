@@ -70,6 +70,17 @@ func (o *Observer) EndpointsSet(endpoints []string) {
 	o.shared.forget(o.client, removed)
 }
 
+// Resolved counts lists and errors of a resolver.
+func (o *Observer) Resolved(e observe.Resolution) {
+	if e.Err != nil {
+		o.shared.resolverErrors.WithLabelValues(o.client).Inc()
+		return
+	}
+	o.shared.updates.WithLabelValues(o.client).Inc()
+	o.shared.resolved.WithLabelValues(o.client).Set(float64(e.Endpoints))
+	o.shared.lastUpdate.WithLabelValues(o.client).SetToCurrentTime()
+}
+
 // Picked counts a pick. For an endpoint that was picked before it allocates nothing.
 func (o *Observer) Picked(e observe.Pick) {
 	counters, ok := o.picked.Load(e.Endpoint)

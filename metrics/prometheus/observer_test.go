@@ -273,3 +273,25 @@ func TestEndpointsComeAndGo(t *testing.T) {
 	busy.Wait()
 	requireForgotten(t, reg, "b", "a")
 }
+
+func TestResolver(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	o := newObserver(t, reg, "orders")
+	o.Resolved(observe.Resolution{Target: "dns:///orders", Endpoints: 3})
+	o.Resolved(observe.Resolution{Target: "dns:///orders", Endpoints: 4})
+	o.Resolved(observe.Resolution{Target: "dns:///orders", Endpoints: 4, Err: errors.New("no answer")})
+	requireMetrics(t, reg, `
+# HELP quorate_client_resolver_endpoints Endpoints in the resolver's last list.
+# TYPE quorate_client_resolver_endpoints gauge
+quorate_client_resolver_endpoints{client="orders"} 4
+# HELP quorate_client_resolver_errors_total Errors that the resolver reported.
+# TYPE quorate_client_resolver_errors_total counter
+quorate_client_resolver_errors_total{client="orders"} 1
+# HELP quorate_client_resolver_updates_total Lists of endpoints that the resolver gave.
+# TYPE quorate_client_resolver_updates_total counter
+quorate_client_resolver_updates_total{client="orders"} 2
+`, "quorate_client_resolver_endpoints", "quorate_client_resolver_errors_total", "quorate_client_resolver_updates_total")
+	n, err := testutil.GatherAndCount(reg, "quorate_client_resolver_last_update_timestamp_seconds")
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+}

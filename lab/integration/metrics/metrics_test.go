@@ -1,0 +1,87 @@
+// Package metrics tests that gRPC's own metrics tell what Quorate does.
+package metrics
+
+import (
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthgrpc "google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/stats/opentelemetry"
+
+	"github.com/quorate/quorate"
+	"github.com/quorate/quorate/keepalive"
+	"github.com/quorate/quorate/observe"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// picks counts what an observer is told.
+type picks struct {
+	observe.None
+	n atomic.Int64
+}
+
+func (p *picks) Picked(observe.Pick) { p.n.Add(1) }
+
+// gRPC's metrics of calls and of connections count those of a Channel, beside its observer.
+func TestMetricsOfGRPC(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := grpc.NewServer()
+	healthpb.RegisterHealthServer(server, healthgrpc.NewServer())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(listener)
+	}()
+	defer func() {
+		server.Stop()
+		<-done
+	}()
+
+	reader := sdk.NewManualReader()
+	provider := sdk.NewMeterProvider(sdk.WithReader(reader))
+	observer := new(picks)
+	options, err := quorate.Channel{
+		TransportCredentials: insecure.NewCredentials(), Observer: observer,
+		Calls: keepalive.Calls{Repeatable: []string{"/grpc.health.v1.Health/"}},
+	}.DialOptions()
+	require.NoError(t, err)
+	metrics := opentelemetry.DefaultMetrics().Add("grpc.subchannel.open_connections", "grpc.subchannel.connection_attempts_succeeded")
+	conn, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), append(options,
+		opentelemetry.DialOption(opentelemetry.Options{MetricsOptions: opentelemetry.MetricsOptions{MeterProvider: provider, Metrics: metrics}}))...)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	for range 3 {
+		_, err = healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
+		require.NoError(t, err)
+	}
+
+	var data metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(t.Context(), &data))
+	counts := map[string]uint64{}
+	for _, scope := range data.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			switch d := m.Data.(type) {
+			case metricdata.Histogram[float64]:
+				counts[m.Name] = d.DataPoints[0].Count
+			case metricdata.Sum[int64]:
+				counts[m.Name] = uint64(d.DataPoints[0].Value)
+			}
+		}
+	}
+	require.EqualValues(t, 3, counts["grpc.client.call.duration"])
+	require.EqualValues(t, 3, counts["grpc.client.attempt.duration"])
+	require.EqualValues(t, 3, counts["grpc.client.attempt.started"])
+	require.EqualValues(t, 1, counts["grpc.subchannel.connection_attempts_succeeded"])
+	require.EqualValues(t, 1, counts["grpc.subchannel.open_connections"])
+	require.EqualValues(t, 3, observer.n.Load())
+}
