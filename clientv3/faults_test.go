@@ -5,6 +5,7 @@ import (
 	"io"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -119,6 +120,37 @@ func TestGetStreamOverConnectionsThatBreak(t *testing.T) {
 		}
 	}
 	require.Greater(t, broken, 2, "the range must take several chunks for this test to say something")
+}
+
+// A stream that ends well and brought nothing is no empty range.
+func TestGetStreamThatEndsWithoutAMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 1)
+		_, err := cluster.Put("k", "v")
+		require.NoError(t, err)
+		get := func(opts ...OpOption) (*GetResponse, error) {
+			stream, err := c.GetStream(t.Context(), "k", append(opts, WithPrefix())...)
+			require.NoError(t, err)
+			return GetStreamToGetResponse(stream)
+		}
+		empty := func(call *fakeetcd.Call) { call.Answer(nil, nil) }
+
+		once := cluster.Once("RangeStream", empty)
+		resp, err := get()
+		require.NoError(t, err)
+		require.Equal(t, 1, once.Ran())
+		require.Len(t, resp.Kvs, 1)
+		require.NotNil(t, resp.Header)
+
+		cluster.On("RangeStream", empty)
+		for _, opts := range [][]OpOption{nil, {WithSort(SortByValue, SortDescend)}} {
+			before := cluster.Count("RangeStream")
+			_, err = get(opts...)
+			require.Equal(t, codes.Unavailable, status.Code(err))
+			require.ErrorContains(t, err, "the range stream ended before its last part")
+			require.LessOrEqual(t, cluster.Count("RangeStream")-before, 50, "15 s of attempts")
+		}
+	})
 }
 
 func TestGetStreamFromServersThatCannot(t *testing.T) {

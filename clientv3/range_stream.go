@@ -69,8 +69,9 @@ func (s *rangeStream) read(ctx context.Context) error {
 	return s.readStream(ctx)
 }
 
-// errCutShort is the end of a stream without its last part, which some proxy must
-// have cut off. Reading on behind what came finds the rest, or that there is none.
+// errCutShort is the end of a stream without its last part, or without any, which some
+// proxy must have cut off: of an empty range too the last part comes, with the header.
+// Reading on behind what came finds the rest, or that there is none.
 var errCutShort = status.Error(codes.Unavailable, "the range stream ended before its last part")
 
 // errUnpinned ends the first stream of a KV if it has more than one part: now that
@@ -86,10 +87,10 @@ func (s *rangeStream) readStream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for delivered := false; ; delivered = true {
+	for {
 		resp, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			if delivered && !s.done && s.cursor.resumable() {
+			if !s.done {
 				return errCutShort
 			}
 			return nil
