@@ -118,7 +118,7 @@ type Lease interface {
 	// any more: then unread answers are taken back, as none of them is true any more.
 	//
 	// [WithLeaseMonitor] tells which of these it was, and until when the lease
-	// certainly lives. After Close the channel is closed from the beginning, and the
+	// lives, see [LeaseMonitor.Deadline]. After Close the channel is closed from the beginning, and the
 	// error is an [ErrKeepAliveHalted]; there is no other error.
 	//
 	// Several KeepAlives of one lease share its renewals; each has a channel of its

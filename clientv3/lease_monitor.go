@@ -32,10 +32,15 @@ func (m *LeaseMonitor) LastRenewal() time.Time {
 	return m.renewed
 }
 
-// Deadline returns until when the lease is certain to live, unless somebody
-// revokes it: LastRenewal plus the TTL that was answered. The server counts from
-// a moment after the request was sent, so it never ends the lease earlier. It is
-// the zero time if LastRenewal is.
+// Deadline returns until when the lease lives, unless somebody revokes it:
+// LastRenewal plus the TTL that was answered. A leader counts from a moment after
+// the request was sent, and so does not end the lease earlier. It is the zero time
+// if LastRenewal is.
+//
+// Two kinds of servers may end it earlier, because they answer without the leader.
+// In etcd before 3.5.13 a leader that was replaced and does not know it yet answers
+// for a renewal that its successor has not seen. etcd's grpc-proxy answers with a
+// renewal of its own, which it may have sent before the request arrived.
 //
 // The time is one of the monotonic clock, which on most systems stands still while
 // the machine is suspended: after that a lease may have ended before its Deadline.
@@ -95,7 +100,7 @@ func (m *LeaseMonitor) end(cause error) {
 type leaseMonitorKey struct{}
 
 // WithLeaseMonitor returns a context whose KeepAlive reports to m: until when the
-// lease certainly lives, and after the channel is closed why it was.
+// lease lives, see [LeaseMonitor.Deadline], and after the channel is closed why it was.
 func WithLeaseMonitor(ctx context.Context, m *LeaseMonitor) context.Context {
 	return context.WithValue(ctx, leaseMonitorKey{}, m)
 }

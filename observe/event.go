@@ -103,7 +103,7 @@ type LeaseRenewal struct {
 	// Margin is the time that was left to the lease when the answer arrived, as far as the
 	// client could know: from the arrival to the end of the TTL that began when the
 	// request of the answer before was sent. It is negative if the answer came after that,
-	// and the lease lives all the same because the server counts from a later moment.
+	// and the lease lives all the same because the leader counts from a later moment.
 	// About two thirds of the TTL are normal.
 	Margin time.Duration
 	// TTL is for how long the server prolonged it.

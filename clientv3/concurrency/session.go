@@ -89,9 +89,10 @@ func (s *Session) Ctx() context.Context { return s.ctx }
 // its lease was lost. See [Session.Err] for which of them it was.
 //
 // A lease that the cluster cannot be asked about counts as lost when its TTL has
-// passed since the last renewal was sent. The server counts from a later moment, so
+// passed since the last renewal was sent. A leader counts from a later moment, so
 // whoever heeds Done stops before another one begins, but for the time that heeding
-// takes.
+// takes. [clientv3.LeaseMonitor.Deadline] names the servers on which a lease may end
+// earlier.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
 // Err returns nil until the session ends, and then a [*SessionEndedError] whose Cause is

@@ -54,7 +54,9 @@
 // The incarnation is deleted by its owner, who forgets the key first and then sends
 // the deletion; or with its lease. The lease lives at least until its TTL after the
 // last answered renewal was sent, by the owner's clock and less a hundredth for the
-// clock's error. The time is read after the value that is to be returned, so that
+// clock's error, if the leader answered the renewal. etcd before 3.5.13 and the
+// grpc-proxy do not ensure that (clientv3.LeaseMonitor.Deadline): there an answer
+// may be older than the call while leaders change. The time is read after the value that is to be returned, so that
 // whatever delays the return does no harm: the value was true when the time was
 // read, which lies within the call. Whether the process was suspended shows in the
 // wall clock, which is compared as well.

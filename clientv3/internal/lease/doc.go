@@ -13,7 +13,8 @@
 // # What is promised
 //
 // The validity of a lease counts from when the request was sent whose answer is
-// here: the server counts from a moment after that.
+// here: the leader counts from a moment after that. It takes a server that answers
+// for the leader: etcd from 3.5.13 on, not through the grpc-proxy.
 //
 // A renewal is due a third of the TTL after the one before was sent, or a little
 // earlier: leases that are due at about the same time go together, and each is

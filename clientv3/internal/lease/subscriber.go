@@ -18,7 +18,7 @@ var ErrUnanswered = errors.New("etcdclient: the lease was not renewed in time")
 type Sink interface {
 	// Valid is called when it is known that the lease lives, before the answer
 	// that shows it is delivered: it lasts at least ttl from renewed on, unless
-	// it is revoked.
+	// it is revoked, or the answer was not the leader's.
 	Valid(renewed time.Time, ttl time.Duration)
 	// Deliver is called with each answer.
 	Deliver(resp *pb.LeaseKeepAliveResponse)
