@@ -1,7 +1,9 @@
 package pool_test
 
 import (
+	"context"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,33 +92,38 @@ func TestIdleTooLongIsNeverLent(t *testing.T) {
 	})
 }
 
-// TestRenewalsAreSpread: pools that were filled together are not renewed together.
-func TestRenewalsAreSpread(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const pools, limit = 100, 100 * time.Second
-		var all []*things
-		for range pools {
-			_, f := newPool(t, func(c *config) { c.MinSize, c.MaxIdleTime = 1, limit })
-			all = append(all, f)
-		}
-		made := func() (n int) {
-			for _, f := range all {
-				m, _, _ := f.counts()
-				n += m
+// TestPoolsDoNotActTogether: those that were filled together are neither renewed nor checked
+// together.
+func TestPoolsDoNotActTogether(t *testing.T) {
+	const pools, interval = 100, 100 * time.Second
+	for name, change := range map[string]func(*config, *atomic.Int64){
+		"renewed": func(c *config, n *atomic.Int64) {
+			c.MaxIdleTime = interval
+			create := c.Create
+			c.Create = func(ctx context.Context) (*thing, error) { n.Add(1); return create(ctx) }
+		},
+		"checked": func(c *config, n *atomic.Int64) {
+			c.CheckInterval = interval
+			c.Check = func(context.Context, *thing) error { n.Add(1); return nil }
+		},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			var acts atomic.Int64
+			for range pools {
+				newPool(t, func(c *config) { c.MinSize = 1; change(c, &acts) })
 			}
-			return n
-		}
-		synctest.Wait()
-		before := made()
-		for second := range 200 {
-			time.Sleep(time.Second)
-			synctest.Wait()
-			now := made()
-			assert.LessOrEqual(t, now-before, 12, "in second %d; 2 would be the mean of the first renewals", second)
-			before = now
-		}
-		assert.GreaterOrEqual(t, before, 3*pools)
-	})
+			total := func() int64 { synctest.Wait(); return acts.Load() }
+			first := total()
+			before := first
+			for second := range 200 {
+				time.Sleep(time.Second)
+				now := total()
+				assert.LessOrEqual(t, now-before, int64(12), "in second %d; the mean is 2 at most", second)
+				before = now
+			}
+			assert.GreaterOrEqual(t, before-first, int64(2*pools))
+		})
+	}
 }
 
 func TestLifetime(t *testing.T) {
