@@ -2,6 +2,7 @@ package channel
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -181,9 +182,12 @@ func (r *Retrier) Endpoint() string { return r.c.name(r.opened.endpoint()) }
 
 // InvalidateToken is called when the server refused, in a message on the latest stream,
 // what was asked of it there. If that is because of the token that the stream was opened
-// with, it forgets the token, and reports whether the next stream would carry another one.
+// with, or may be, it forgets the token, and reports whether the next stream would carry
+// another one. A denied permission may be: before 3.5.6 etcd says no more of a bad token
+// in a message.
 func (r *Retrier) InvalidateToken(refusal error) bool {
-	if retry.Classify(refusal, retry.Evidence{Sent: true, Method: r.method}) != retry.Token {
+	class := retry.Classify(refusal, retry.Evidence{Sent: true, Method: r.method})
+	if class != retry.Token && !errors.Is(rpctypes.Error(refusal), rpctypes.ErrPermissionDenied) {
 		return false
 	}
 	return r.c.tokens.disown(r.opened.usedToken(), refusal)

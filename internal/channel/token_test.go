@@ -211,7 +211,10 @@ func TestDisown(t *testing.T) {
 		{"a token that the user has replaced", Login{Token: "next"}, own, rpctypes.ErrInvalidAuthToken, true, true},
 		{"nobody's", Login{}, noToken, rpctypes.ErrUserEmpty, false, true},
 		{"a certificate, while users change", Login{}, noToken, rpctypes.ErrAuthOldRevision, true, true},
-		{"another refusal", alice, own, rpctypes.ErrPermissionDenied, false, true},
+		{"a denial, as old servers answer a bad token", alice, own, rpctypes.ErrPermissionDenied, true, false},
+		{"a denial of the only token there is", Login{Token: "own"}, own, rpctypes.ErrPermissionDenied, false, true},
+		{"a denial of nobody", Login{}, noToken, rpctypes.ErrPermissionDenied, false, true},
+		{"another refusal", alice, own, rpctypes.ErrCompacted, false, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -30,6 +30,7 @@ type cluster struct {
 	denies  string        // the refusal of every create, "" if none
 	spares  []byte        // a key whose creates are not refused
 	token   int           // the one that servers accept
+	curt    bool          // any other is a denied permission, as before etcd 3.5.6
 	late    int           // streams to come that still carry the one before
 	asked   int           // progress requests
 	creates int           // requests, of ranges that are not empty
@@ -277,6 +278,8 @@ func (st *stream) refusal(req *pb.WatchCreateRequest) string {
 	switch {
 	case req == nil:
 		return ""
+	case st.token != st.c.token && st.c.curt:
+		return rpctypes.ErrGRPCPermissionDenied.Error()
 	case st.token != st.c.token:
 		return rpctypes.ErrGRPCInvalidAuthToken.Error()
 	case bytes.Equal(req.Key, st.c.spares):

@@ -82,7 +82,8 @@ func (l *link) isAccepted(id int64) bool {
 	case err != nil:
 		return false
 	case resp.Created && isRefused(resp):
-		return resp.CancelReason == "" || !l.conn.InvalidateToken(refusal(resp.CancelReason))
+		reason := refusal(resp.CancelReason)
+		return resp.CancelReason == "" || isDenial(reason) || !l.conn.InvalidateToken(reason)
 	default:
 		return l.stream.Send(cancelRequest(resp.WatchId)) == nil
 	}

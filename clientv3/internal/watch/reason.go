@@ -16,6 +16,9 @@ func refusesID(resp *pb.WatchResponse) bool {
 		!errors.As(refusal(resp.CancelReason), &known)
 }
 
+// isDenial reports whether a refusal says that the user has no permission.
+func isDenial(refusal error) bool { return errors.Is(refusal, rpctypes.ErrPermissionDenied) }
+
 // refusal turns the reason that a server gives for not creating a watch into an
 // error: the one of rpctypes if there is one with that text. etcd gives some
 // reasons as it prints an error of gRPC, with the code in front, and its

@@ -12,12 +12,25 @@ const maxRefusals = 3
 // renew moves a watch to a new stream, if the server refused it because of the
 // stream's token and another token can be had. It needs the lock, and is called
 // by the reader.
+//
+// Before 3.5.6 etcd calls every token that it does not know a denied permission, 3.4
+// included. So a denial on a stream is doubted once: it is believed when another
+// stream, with a new token, meets it too. Then the first stream's token is as good,
+// and what is denied on it from then on is believed at once.
 func (sh *shard) renew(w *watcher, resp *pb.WatchResponse) bool {
 	if resp.CancelReason == "" || w.refusals >= maxRefusals {
 		return false
 	}
-	if !sh.conn.InvalidateToken(refusal(resp.CancelReason)) {
+	err := refusal(resp.CancelReason)
+	if isDenial(err) && sh.believes(w) {
 		return false
+	}
+	if !sh.conn.InvalidateToken(err) {
+		return false
+	}
+	if isDenial(err) {
+		sh.doubted = true
+		w.deniedBy = sh
 	}
 	w.refusals++
 	next := w.stop()
@@ -29,6 +42,24 @@ func (sh *shard) renew(w *watcher, resp *pb.WatchResponse) bool {
 		sh.later = append(sh.later, sh.moveQueued)
 	}
 	return true
+}
+
+// believes reports whether a denial of a watch is the last word. It needs the lock.
+func (sh *shard) believes(w *watcher) bool {
+	if by := w.deniedBy; by != nil {
+		sh.later = append(sh.later, by.vindicate)
+		return true
+	}
+	return sh.doubted && sh.stale.IsZero()
+}
+
+// vindicate is called when a new token was denied what the stream's was.
+func (sh *shard) vindicate() {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.doubted {
+		sh.stale = time.Time{}
+	}
 }
 
 // moveQueued moves the watches for which the stream's token would be refused next.

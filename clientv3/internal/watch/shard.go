@@ -36,6 +36,7 @@ type shard struct {
 	// interrupted is when the latest stream with watches on it ended, zero if they go on.
 	interrupted time.Time
 	stale       time.Time     // since when the stream's token is refused, zero if it is not
+	doubted     bool          // a denial on the stream may be, or was, for its token
 	wake        chan struct{} // the writer's, nil without a stream
 	later       []func()      // for the reader to do without the lock
 }

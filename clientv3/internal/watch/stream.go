@@ -31,8 +31,8 @@ type Connector interface {
 	Leaderless() bool
 	// Removed is closed when the stream's endpoint is none of the client's any more.
 	Removed() <-chan struct{}
-	// InvalidateToken is told that the server refused a request for the stream's token, and
-	// reports whether another stream would carry another token.
+	// InvalidateToken is told that the server refused a request, perhaps for the stream's
+	// token, and reports whether another stream would carry another token.
 	InvalidateToken(refusal error) bool
 	// Resumed is told that watches go on on the latest stream: how many there are on it,
 	// and how long after the end of the one before the server created the first of them.
@@ -168,7 +168,7 @@ func (sh *shard) connect(l *link) chan struct{} {
 	defer sh.mu.Unlock()
 	sh.conn = l.conn
 	sh.wake = make(chan struct{}, 1)
-	sh.opened, sh.stale, sh.accepted = l.opened, time.Time{}, false
+	sh.opened, sh.stale, sh.accepted, sh.doubted = l.opened, time.Time{}, false, false
 	sh.session.connect()
 	sh.signal()
 	return sh.wake

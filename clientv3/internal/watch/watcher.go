@@ -35,6 +35,7 @@ type watcher struct {
 	resumed  bool          // since it was paused nothing has come
 	unsplit  bool          // it must not be split again
 	refusals uint8         // of tokens, in a row
+	deniedBy *shard        // the stream that denied it before this one; nil if none did
 	ready    chan struct{} // closed when Watch may return; nil after that
 	unlisten func() bool   // stops listening to the caller's context
 }
@@ -51,7 +52,7 @@ func (w *watcher) session() *session { return w.shard.Load().session }
 
 // created implements owner.
 func (w *watcher) created(_ *subscription, h *pb.ResponseHeader) {
-	w.refusals = 0
+	w.refusals, w.deniedBy = 0, nil
 	w.shard.Load().accept()
 	if w.catchup != nil && !w.session().splittable() {
 		w.rejoin()
