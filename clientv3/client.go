@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/clientv3/internal/watch"
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/internal/channel"
 	"github.com/quorate/quorate/observe"
@@ -61,6 +62,7 @@ type Client struct {
 	channel  *channel.Channel              // nil in a client made by NewCtxClient
 	outages  *outage.Reporter              // nil in the same
 	callOpts []grpc.CallOption
+	watches  *watch.Budget // of all its Watchers; nil in the same
 	lg       atomic.Pointer[zap.Logger]
 
 	ctx        context.Context
@@ -96,6 +98,7 @@ func New(cfg Config) (*Client, error) {
 	c.cfg = cfg
 	c.Username, c.Password, c.Token = cfg.Username, cfg.Password, cfg.Token
 	c.callOpts = cfg.callOptions()
+	c.watches = watch.NewBudget(cfg.maxTotalWatchBuffer())
 	c.lg.Store(lg)
 	c.outages = outage.New(c.GetLogger)
 	c.channel, err = channel.New(c.channelConfig(retryConfig))

@@ -144,6 +144,13 @@ type Config struct {
 	// catching up may hold as much again. The default is 16 MiB.
 	MaxWatchBufferBytes int `json:"max-watch-buffer-bytes"`
 
+	// MaxTotalWatchBufferBytes bounds what all watches of the client hold so, in bytes of
+	// memory. A watch may hold a quarter of what is left, so with many slow readers each
+	// pauses sooner, and there is room for watches whose readers keep up. When nothing is
+	// left a watch may still hold 1/1024 of MaxWatchBufferBytes, and the response with
+	// which it pauses. The default is eight times MaxWatchBufferBytes: 128 MiB.
+	MaxTotalWatchBufferBytes int `json:"max-total-watch-buffer-bytes"`
+
 	// DisableSplitReplay has a watch that is thousands of revisions behind catch up as one
 	// watcher, at the pace of the server: etcd sends it 1,000 revisions each 100 ms. By
 	// default it is split into up to 64 parts of the history, which several watchers on
@@ -242,6 +249,8 @@ func (cfg *Config) validate() error {
 		return fmt.Errorf("MaxCallRecvMsgSize is %d bytes: it cannot be negative; 0 means the default", cfg.MaxCallRecvMsgSize)
 	case cfg.MaxWatchBufferBytes < 0:
 		return fmt.Errorf("MaxWatchBufferBytes is %d bytes: it cannot be negative; 0 means the default", cfg.MaxWatchBufferBytes)
+	case cfg.MaxTotalWatchBufferBytes < 0:
+		return fmt.Errorf("MaxTotalWatchBufferBytes is %d bytes: it cannot be negative; 0 means the default", cfg.MaxTotalWatchBufferBytes)
 	case cfg.MaxCallRecvMsgSize > 0 && cfg.MaxCallSendMsgSize > cfg.MaxCallRecvMsgSize:
 		return fmt.Errorf("gRPC message recv limit (%d bytes) must be greater than send limit (%d bytes)", cfg.MaxCallRecvMsgSize, cfg.MaxCallSendMsgSize)
 	}

@@ -51,8 +51,9 @@ type Watcher interface {
 	//     knows a leader (rpctypes.ErrNoLeader).
 	//
 	// A reader who is slow holds up nobody. What it has not read yet is kept, up to
-	// Config.MaxWatchBufferBytes; past that the watch pauses, and goes on when the
-	// reader has read half of it. Only if the revision at which it paused has been
+	// Config.MaxWatchBufferBytes, and less when the watches of the client together keep
+	// much (MaxTotalWatchBufferBytes); past that the watch pauses, and goes on when the
+	// reader has read half of it. A paused watch costs the server nothing. Only if the revision at which it paused has been
 	// compacted by then does it end with rpctypes.ErrCompacted and a CancelReason
 	// that says so.
 	//

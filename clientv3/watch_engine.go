@@ -1,6 +1,7 @@
 package clientv3
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -18,6 +19,10 @@ import (
 // program holds that reads so much.
 const defaultMaxWatchBufferBytes = 16 << 20
 
+// slowWatches is by default how many times as much all watches may hold as one. Half
+// as many can fill their buffers in full, see watch.Budget.
+const slowWatches = 8
+
 // NewWatcher returns the Watcher service of a client. Its streams share
 // the connections of the calls until they are heavy.
 func NewWatcher(c *Client) Watcher {
@@ -32,8 +37,9 @@ func NewWatchFromWatchClient(wc pb.WatchClient, c *Client) Watcher {
 
 func newWatcher(remote pb.WatchClient, c *Client) Watcher {
 	return &watcher{watch.New(watch.Config{
-		MaxBuffer:    maxWatchBufferOf(c),
-		DisableSplit: c != nil && c.cfg.DisableSplitReplay,
+		MaxBuffer:    configOf(c).maxWatchBuffer(),
+		Budget:       watchBudgetOf(c),
+		DisableSplit: configOf(c).DisableSplitReplay,
 		Logger:       func() *zap.Logger { return loggerOf(c) },
 		Connect: func() watch.Connector {
 			retrier := c.streamRetrier(pb.Watch_Watch_FullMethodName).Endless()
@@ -47,11 +53,29 @@ func newWatcher(remote pb.WatchClient, c *Client) Watcher {
 	})}
 }
 
-func maxWatchBufferOf(c *Client) int {
-	if c == nil || c.cfg.MaxWatchBufferBytes == 0 {
-		return defaultMaxWatchBufferBytes
+// configOf returns the client's configuration; a service may have no client.
+func configOf(c *Client) *Config {
+	if c == nil {
+		return new(Config)
 	}
-	return c.cfg.MaxWatchBufferBytes
+	return &c.cfg
+}
+
+// watchBudgetOf returns the budget of the client's watches, and one of its own for a
+// service without it.
+func watchBudgetOf(c *Client) *watch.Budget {
+	if c == nil || c.watches == nil {
+		return watch.NewBudget(configOf(c).maxTotalWatchBuffer())
+	}
+	return c.watches
+}
+
+func (cfg *Config) maxWatchBuffer() int {
+	return cmp.Or(cfg.MaxWatchBufferBytes, defaultMaxWatchBufferBytes)
+}
+
+func (cfg *Config) maxTotalWatchBuffer() int {
+	return cmp.Or(cfg.MaxTotalWatchBufferBytes, slowWatches*cfg.maxWatchBuffer())
 }
 
 // loggerOf returns the client's logger at the moment; a service may have no client.

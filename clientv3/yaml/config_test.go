@@ -50,6 +50,7 @@ max-unary-retries: 7
 backoff-wait-between: 8
 backoff-jitter-fraction: 0.5
 max-watch-buffer-bytes: 9
+max-total-watch-buffer-bytes: 10
 disable-split-replay: true
 service-config: "{}"
 insecure-transport: true
@@ -74,7 +75,9 @@ unknown-field: ignored
 		BackoffJitterFraction: 0.5,
 		MaxWatchBufferBytes:   9,
 		DisableSplitReplay:    true,
-		ServiceConfig:         "{}",
+
+		MaxTotalWatchBufferBytes: 10,
+		ServiceConfig:            "{}",
 	}
 	require.Empty(t, cmp.Diff(want, cfg, cmpopts.IgnoreUnexported(clientv3.Config{})))
 }

@@ -19,7 +19,8 @@ type Sink interface {
 // buffer holds what a caller has yet to take. It has a goroutine only while it
 // holds something.
 type buffer struct {
-	sink Sink
+	sink   Sink
+	budget *Budget
 
 	mu      sync.Mutex
 	waiting []waiting
@@ -46,11 +47,17 @@ func (b *buffer) push(r Response, start func()) {
 	}
 	size := r.size()
 	b.waiting = append(b.waiting, waiting{r, size})
-	b.bytes += size
+	b.account(size)
 	if !b.pumping {
 		b.pumping = true
 		start()
 	}
+}
+
+// account changes how many bytes wait. It needs the lock.
+func (b *buffer) account(size int) {
+	b.bytes += size
+	b.budget.use(size)
 }
 
 // held is how many bytes wait for the caller.
@@ -91,7 +98,8 @@ func (b *buffer) drop() {
 // discard needs the lock.
 func (b *buffer) discard() {
 	b.last = true
-	b.waiting, b.bytes = nil, 0
+	b.waiting = nil
+	b.account(-b.bytes)
 	b.closeIdle()
 }
 
@@ -144,7 +152,7 @@ func (b *buffer) pop() (waiting, bool) {
 func (b *buffer) settle(size int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.bytes -= size
+	b.account(-min(size, b.bytes)) // nothing is left of it once the caller has left
 	if !b.awaited || b.bytes > b.room {
 		return false
 	}

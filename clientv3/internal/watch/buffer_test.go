@@ -63,7 +63,7 @@ type buffered struct {
 
 func newBuffered() *buffered {
 	b := &buffered{reading: newReading(), stop: make(chan struct{})}
-	b.sink = b.reading
+	b.sink, b.budget = b.reading, NewBudget(1<<20)
 	return b
 }
 
@@ -222,6 +222,8 @@ func TestBufferUnderContention(t *testing.T) {
 		b.pumps.Wait()
 		require.EqualValues(t, 1, b.closes.Load(), "seed %d", seed)
 		require.False(t, b.isPumping(), "seed %d", seed)
+		require.Zero(t, b.held(), "seed %d", seed)
+		require.Equal(t, 1<<20, b.budget.left(), "seed %d", seed)
 		require.True(t, slices.IsSorted(got), "seed %d", seed)
 		if !leaves && !drops {
 			require.Len(t, got, int(pushes)+1, "seed %d", seed)

@@ -29,6 +29,8 @@ type plan struct {
 	head  int64 // the store's revision
 	step  int64 // revisions in a part
 	parts int   // at the same time
+
+	budget int // bytes that parts may hold whose turn has not come
 }
 
 // planCatchup looks at a batch of events and at the store's revision when it was
@@ -52,7 +54,7 @@ func planCatchup(head int64, events []*mvccpb.Event, budget int) (plan, bool) {
 	if !full || ahead < worthwhile {
 		return plan{}, false
 	}
-	p := plan{head: head, step: span}
+	p := plan{head: head, step: span, budget: budget}
 	if distinct < span {
 		p.step = span * 19 / 20 // the next stretch may be denser by chance
 	}
@@ -89,7 +91,6 @@ type catchup struct {
 	held   int   // bytes
 	quiet  int   // pulses without a sign
 	newest *pb.ResponseHeader
-	budget int
 	stage  stage
 }
 
@@ -101,8 +102,8 @@ type stage interface {
 }
 
 // newCatchup goes on with what sub is about to deliver.
-func newCatchup(p plan, sub *subscription, budget int, st stage) *catchup {
-	c := &catchup{plan: p, budget: budget, stage: st}
+func newCatchup(p plan, sub *subscription, st stage) *catchup {
+	c := &catchup{plan: p, stage: st}
 	c.extend(sub, sub.next)
 	c.fill()
 	return c
@@ -122,7 +123,7 @@ func (c *catchup) extend(sub *subscription, from int64) {
 // fill opens parts until there are as many as planned. It opens none while more
 // is held than the budget allows.
 func (c *catchup) fill() {
-	for c.next != 0 && len(c.parts) < c.plan.parts && (c.held <= c.budget || len(c.parts) == 0) {
+	for c.next != 0 && len(c.parts) < c.plan.parts && (c.held <= c.plan.budget || len(c.parts) == 0) {
 		c.extend(c.stage.open(c.next), c.next)
 	}
 }
@@ -192,7 +193,7 @@ func (c *catchup) emit(h *pb.ResponseHeader, events []*mvccpb.Event) {
 // allows, down to the current one, which holds nothing. They are opened again
 // later.
 func (c *catchup) shed() {
-	for c.held > c.budget && len(c.parts) > 1 {
+	for c.held > c.plan.budget && len(c.parts) > 1 {
 		last := c.parts[len(c.parts)-1]
 		c.parts = c.parts[:len(c.parts)-1]
 		c.drop(last)

@@ -45,7 +45,7 @@ func inParts(t *testing.T, head, parts, budget int) *splitWatch {
 	sw.next = 2
 	sw.opened = nil
 	sw.sub = sw.open(2)
-	sw.c = newCatchup(plan{head: int64(head), step: 10, parts: parts}, sw.sub, budget, sw)
+	sw.c = newCatchup(plan{head: int64(head), step: 10, parts: parts, budget: budget}, sw.sub, sw)
 	return sw
 }
 

@@ -68,7 +68,7 @@ func (c *cluster) engineWith(t *testing.T, maxBuffer int, logger *zap.Logger) *E
 
 func (c *cluster) config(maxBuffer int, logger *zap.Logger) Config {
 	return Config{
-		Connect: func() Connector { return c }, MaxBuffer: maxBuffer,
+		Connect: func() Connector { return c }, MaxBuffer: maxBuffer, Budget: NewBudget(8 * maxBuffer),
 		Logger: func() *zap.Logger { return logger },
 	}
 }

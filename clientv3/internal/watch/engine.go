@@ -29,8 +29,10 @@ var ErrClosed = errors.New("etcdclient: the watcher is closed: no stream found f
 type Config struct {
 	// Connect returns the opener of another stream's attempts.
 	Connect func() Connector
-	// MaxBuffer bounds what one watch holds for its caller, in bytes.
+	// MaxBuffer bounds what one watch holds for its caller, in bytes, and Budget what all
+	// do, and those of other engines with the same one.
 	MaxBuffer int
+	Budget    *Budget
 	// DisableSplit has watches that are far behind catch up as one.
 	DisableSplit bool
 	// Logger is asked at every use.
@@ -60,7 +62,7 @@ func New(cfg Config) *Engine {
 // Watch starts a watch, and returns when a server has created it, or it has
 // ended, or ctx has. The watch lives until ctx ends.
 func (e *Engine) Watch(ctx context.Context, req Request, sink Sink) {
-	w := newWatcher(req, sink)
+	w := newWatcher(req, sink, e.cfg.Budget)
 	ready := w.ready
 	if ctx.Err() != nil || !e.enter(ctx, w) {
 		sink.Close()
@@ -182,6 +184,9 @@ func (e *Engine) transfer(w *watcher, from, to *shard, then func(*shard)) {
 	e.retireLocked(to)
 }
 
+// allowance is how many bytes a watch may hold for its caller at the moment.
+func (e *Engine) allowance() int { return e.cfg.Budget.allowance(e.cfg.MaxBuffer) }
+
 // catchUp splits a watch that is behind, on a stream apart from the others.
 func (e *Engine) catchUp(w *watcher, from *shard, p plan) {
 	if e.parts.Add(int64(p.parts)) > maxSplits {
@@ -190,12 +195,13 @@ func (e *Engine) catchUp(w *watcher, from *shard, p plan) {
 	}
 	started := false
 	e.moveAnd(w, from, apart, func(to *shard) {
-		if w.phase != following || w.catchup != nil {
+		if w.phase != following || w.catchup != nil || p.budget > e.cfg.Budget.left() {
 			return
 		}
 		started = true
 		to.splits++
-		w.catchup = newCatchup(p, w.current, e.cfg.MaxBuffer, (*splitting)(w))
+		e.cfg.Budget.use(p.budget)
+		w.catchup = newCatchup(p, w.current, (*splitting)(w))
 	})
 	if !started {
 		e.parts.Add(int64(-p.parts))

@@ -17,14 +17,14 @@ const (
 
 // logPause says that a watch has been taken off its stream. Of several within a few
 // seconds it says so of one.
-func (e *Engine) logPause(req *Request, next int64) {
+func (e *Engine) logPause(req *Request, next int64, limit int) {
 	now := time.Now().UnixNano()
 	if last := e.pauseLogged.Load(); now-last < int64(slowReaderInterval) || !e.pauseLogged.CompareAndSwap(last, now) {
 		return
 	}
 	e.cfg.Logger().Warn("watch paused: its reader leaves too much unread; it goes on when half of that is read",
 		zap.ByteString("key", req.Key), zap.ByteString("range-end", req.End),
-		zap.Int64("next-revision", next), zap.Int("max-unread-bytes", e.cfg.MaxBuffer))
+		zap.Int64("next-revision", next), zap.Int("max-unread-bytes", limit))
 }
 
 // slowness returns a function that is told how long each response waited.

@@ -45,7 +45,7 @@ func (w *watcher) considerCatchup(h *pb.ResponseHeader, events []*mvccpb.Event) 
 	if w.unsplit || sh.engine.cfg.DisableSplit || !sh.session.splittable() {
 		return
 	}
-	p, behind := planCatchup(h.GetRevision(), events, sh.engine.cfg.MaxBuffer)
+	p, behind := planCatchup(h.GetRevision(), events, sh.engine.allowance())
 	slow := behind && w.buffer.held() > sh.engine.cfg.MaxBuffer/8 // it is the caller who takes the time
 	if behind && !slow {
 		sh.later = append(sh.later, func() { sh.engine.catchUp(w, sh, p) })
@@ -76,7 +76,9 @@ func (w *watcher) rejoin() {
 }
 
 func (w *watcher) endCatchup() {
-	w.shard.Load().engine.parts.Add(int64(-w.catchup.plan.parts))
+	e := w.shard.Load().engine
+	e.parts.Add(int64(-w.catchup.plan.parts))
+	e.cfg.Budget.use(-w.catchup.plan.budget)
 	w.shard.Load().splits--
 	w.catchup = nil
 }

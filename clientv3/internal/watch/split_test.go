@@ -120,8 +120,8 @@ func (sw *splitWatch) split() {
 	if sw.c != nil || sw.ended {
 		return
 	}
-	p := plan{head: sw.hist.rev(), step: int64(1 + sw.in.below(24)), parts: 2 + sw.in.below(7)}
-	sw.c = newCatchup(p, sw.sub, sw.in.below(32)*eventOverhead, sw)
+	p := plan{head: sw.hist.rev(), step: int64(1 + sw.in.below(24)), parts: 2 + sw.in.below(7), budget: sw.in.below(32) * eventOverhead}
+	sw.c = newCatchup(p, sw.sub, sw)
 	sw.after()
 }
 
@@ -260,8 +260,8 @@ func (sw *splitWatch) invariants() error {
 	switch {
 	case held != c.held:
 		return fmt.Errorf("%d bytes are held, %d are accounted for", held, c.held)
-	case held > c.budget:
-		return fmt.Errorf("%d parts hold %d bytes, %d are allowed", len(c.parts), held, c.budget)
+	case held > c.plan.budget:
+		return fmt.Errorf("%d parts hold %d bytes, %d are allowed", len(c.parts), held, c.plan.budget)
 	case len(c.parts) > c.plan.parts:
 		return fmt.Errorf("%d parts, %d are planned", len(c.parts), c.plan.parts)
 	}

@@ -33,6 +33,7 @@ type watcher struct {
 	current  *subscription // parked while paused
 	catchup  *catchup      // nil unless far behind
 	resumed  bool          // since it was paused nothing has come
+	limit    int           // the bytes past which it paused
 	unsplit  bool          // it must not be split again
 	refusals uint8         // of tokens, in a row
 	deniedBy *shard        // the stream that denied it before this one; nil if none did
@@ -40,9 +41,9 @@ type watcher struct {
 	unlisten func() bool   // stops listening to the caller's context
 }
 
-func newWatcher(req Request, sink Sink) *watcher {
+func newWatcher(req Request, sink Sink, budget *Budget) *watcher {
 	w := &watcher{req: req, ready: make(chan struct{})}
-	w.buffer.sink = sink
+	w.buffer.sink, w.buffer.budget = sink, budget
 	w.current = newSubscription(&w.req, w, req.Rev)
 	return w
 }
@@ -142,8 +143,8 @@ func (w *watcher) reason(resp *pb.WatchResponse) string {
 	if resp.CompactRevision == 0 || !w.resumed {
 		return resp.CancelReason
 	}
-	return fmt.Sprintf("etcdclient: the watch paused at revision %d because its reader had left more than %d bytes unread (Config.MaxWatchBufferBytes); revisions before %d have been compacted since",
-		w.current.next, w.shard.Load().engine.cfg.MaxBuffer, resp.CompactRevision)
+	return fmt.Sprintf("etcdclient: the watch paused at revision %d because its reader had left more than %d bytes unread (Config.MaxWatchBufferBytes, MaxTotalWatchBufferBytes); revisions before %d have been compacted since",
+		w.current.next, w.limit, resp.CompactRevision)
 }
 
 func header(h *pb.ResponseHeader) *pb.ResponseHeader {
@@ -158,20 +159,22 @@ func (w *watcher) push(r Response) {
 	w.buffer.push(r, w.startPump)
 }
 
-// considerPause takes the watch off the stream when too much waits for the caller.
+// considerPause takes the watch off the stream when too much waits for the caller. The
+// server then has no watcher for it.
 func (w *watcher) considerPause() {
 	sh := w.shard.Load()
-	if w.phase != following || w.buffer.held() <= sh.engine.cfg.MaxBuffer {
+	limit := sh.engine.allowance()
+	if w.phase != following || w.buffer.held() <= limit {
 		return
 	}
 	next := w.stop()
-	w.phase = paused
+	w.phase, w.limit = paused, limit
 	w.current = newSubscription(&w.req, w, next)
-	sh.later = append(sh.later, func() { sh.engine.logPause(&w.req, next) })
+	sh.later = append(sh.later, func() { sh.engine.logPause(&w.req, next, limit) })
 	if sh.bulk {
 		sh.later = append(sh.later, func() { sh.engine.move(w, sh, ordinary) })
 	}
-	if !w.buffer.awaitRoom(sh.engine.cfg.MaxBuffer / 2) {
+	if !w.buffer.awaitRoom(limit / 2) {
 		w.resume()
 	}
 }

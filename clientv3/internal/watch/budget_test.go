@@ -1,0 +1,102 @@
+package watch
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+)
+
+// TestSlowReadersShareABudget has many watches that nobody reads, beside one whose reader
+// keeps up. Each may hold 16 responses, all together 40.
+func TestSlowReadersShareABudget(t *testing.T) {
+	const slow, each, total, puts = 50, 16, 40, 200
+	synctest.Test(t, func(t *testing.T) {
+		c, size := unread()
+		cfg := c.config(each*size, zap.NewNop())
+		cfg.Budget = NewBudget(total * size)
+		e := New(cfg)
+		t.Cleanup(e.Close)
+		calls := watches(t, e, slow)
+		fast := watches(t, e, 1)[0]
+		for rev := range int64(puts) {
+			c.write(1, "b")
+			require.Equal(t, []int64{102 + rev}, fast.read(1))
+			synctest.Wait()
+			require.LessOrEqual(t, cfg.Budget.used.Load(), int64((total+slow)*size), "one more response each")
+		}
+		require.Equal(t, []int{1}, c.watchers(), "the servers have no watcher for those that are paused")
+		creates := c.creates
+		time.Sleep(time.Hour)
+		require.Equal(t, creates, c.creates)
+		for _, w := range calls {
+			assertRevisions(t, 102, 101+puts, w.read(puts))
+		}
+		synctest.Wait()
+		assert.Equal(t, []int{slow + 1}, c.watchers())
+		assert.Zero(t, cfg.Budget.used.Load())
+	})
+}
+
+// TestAReaderWhoKeepsUpIsNotPaused has bursts for one watch after many slow readers, one
+// after the other, have taken their parts of the budget.
+func TestAReaderWhoKeepsUpIsNotPaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, size := unread()
+		cfg := c.config(10*floor*size, zap.NewNop())
+		cfg.Budget = NewBudget(80 * size)
+		e := New(cfg)
+		t.Cleanup(e.Close)
+		for range 20 {
+			watches(t, e, 1) // nobody reads it
+			c.write(100, "b")
+			synctest.Wait()
+			require.Equal(t, []int{0}, c.watchers())
+		}
+		other := watches(t, e, 1)[0]
+		creates := c.creates
+		for rev := int64(2102); rev < 2302; rev += 5 {
+			c.write(5, "b")
+			assertRevisions(t, rev, rev+4, other.read(5))
+		}
+		assert.Equal(t, creates, c.creates, "it is created once")
+	})
+}
+
+func TestAllowance(t *testing.T) {
+	const mib = 1 << 20
+	b := NewBudget(128 * mib)
+	assert.Equal(t, 16*mib, b.allowance(16*mib))
+	b.use(64 * mib)
+	assert.Equal(t, 16*mib, b.allowance(16*mib), "half of it is for watches that fill their own")
+	b.use(32 * mib)
+	assert.Equal(t, 8*mib, b.allowance(16*mib), "a quarter of what is left")
+	b.use(64 * mib)
+	assert.Equal(t, 16*mib/1024, b.allowance(16*mib), "the least, when nothing is left")
+	b.use(-160 * mib)
+	assert.Equal(t, 128*mib, b.left())
+}
+
+// A catch-up in parts takes its budget from that of all, and gives it back.
+func TestCatchingUpTakesOfTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		c.write(20_000, "b")
+		cfg := c.config(1<<20, zap.NewNop())
+		e := New(cfg)
+		t.Cleanup(e.Close)
+		w := watch(t.Context(), e, all(2))
+		got := w.read(1000)
+		untilSplit(e)
+		time.Sleep(time.Millisecond)
+		assert.GreaterOrEqual(t, cfg.Budget.used.Load(), int64(1<<20))
+		got = append(got, w.read(19_000)...)
+		assertRevisions(t, 2, 20_001, got)
+		synctest.Wait()
+		assert.Zero(t, e.parts.Load())
+		assert.Zero(t, cfg.Budget.used.Load())
+	})
+}
