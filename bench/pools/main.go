@@ -7,7 +7,11 @@
 //
 // The pool of gRPC connections (grpcpool) is compared with one connection, and with several
 // that calls go to in turn, which is what pools of connections usually do. The pool of
-// resources (pool) is compared with jackc/puddle. Clients and servers share the machine.
+// resources (pool) is compared with jackc/puddle. Clients and servers share the machine. If
+// other programs do, too, those cases that are about single milliseconds (upload, download) need
+// real-time priority, of which they use little:
+//
+//	chrt -r 1 pools --run 'upload|download'
 //
 // Exit status: 0 when all cases were run, whatever they showed; 1 when one could not be; 2
 // for bad usage.

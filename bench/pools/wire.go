@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"io"
 	"net"
 	"sync"
 	"time"
@@ -77,8 +76,8 @@ func (w *wire) accept() {
 			_, _ = client.Close(), server.Close()
 		}
 		w.mu.Unlock()
-		w.work.Go(func() { w.carry(client, server, &w.there) })
-		w.work.Go(func() { w.carry(server, client, &w.back) })
+		w.carry(client, server, &w.there)
+		w.carry(server, client, &w.back)
 	}
 }
 
@@ -87,7 +86,8 @@ type chunk struct {
 	arrived time.Time
 }
 
-// carry moves bytes in one direction until either end is closed, and closes the other.
+// carry moves bytes in one direction, in the background, until either end is closed, and closes the
+// other.
 func (w *wire) carry(from, to net.Conn, p *pacer) {
 	for _, c := range []net.Conn{from, to} {
 		tcp := c.(*net.TCPConn)
@@ -95,24 +95,45 @@ func (w *wire) carry(from, to net.Conn, p *pacer) {
 	}
 	queue := make(chan chunk, wireChunks)
 	w.work.Go(func() {
-		for c := range queue {
-			time.Sleep(time.Until(c.arrived.Add(wireDelay)))
-			p.send(len(c.bytes))
-			if _, err := to.Write(c.bytes); err != nil {
-				_ = from.Close()
+		if send(queue, to, p) != nil {
+			_ = from.Close()
+			for range queue { // nothing arrives any more
 			}
 		}
 		_ = to.Close()
 	})
-	defer close(queue)
-	for {
-		b := make([]byte, wireChunk)
-		n, err := io.ReadAtLeast(from, b, 1)
-		if err != nil {
-			return
+	w.work.Go(func() {
+		defer close(queue)
+		for {
+			b := make([]byte, wireChunk)
+			n, err := from.Read(b)
+			if err != nil {
+				return
+			}
+			queue <- chunk{b[:n], time.Now()}
 		}
-		queue <- chunk{b[:n], time.Now()}
+	})
+}
+
+// send writes chunks when the link has carried them.
+func send(queue <-chan chunk, to net.Conn, p *pacer) error {
+	t, err := newTimer()
+	if err != nil {
+		return err
 	}
+	defer t.close() //nolint:errcheck // it has no more to tell
+	for c := range queue {
+		if err := t.wait(c.arrived.Add(wireDelay)); err != nil {
+			return err
+		}
+		if err := t.wait(p.reserve(len(c.bytes))); err != nil {
+			return err
+		}
+		if _, err := to.Write(c.bytes); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pacer is the transmitter of one direction.
@@ -121,14 +142,13 @@ type pacer struct {
 	free time.Time
 }
 
-// send returns when n bytes have been sent.
-func (p *pacer) send(n int) {
+// reserve returns when n bytes will have been sent.
+func (p *pacer) reserve(n int) time.Time {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if begin := time.Now().Add(-slack); p.free.Before(begin) {
 		p.free = begin
 	}
 	p.free = p.free.Add(time.Duration(n) * time.Second / wireRate)
-	sent := p.free
-	p.mu.Unlock()
-	time.Sleep(time.Until(sent))
+	return p.free
 }

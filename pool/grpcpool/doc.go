@@ -12,12 +12,12 @@
 //
 // One gRPC connection carries many calls at a time, and blindly using several in turn makes
 // little faster and some things slower. There are two cases in which they help. The figures
-// are those of bench/pools.
+// are those of bench/pools, on two cores.
 //
 // Large messages stand in the way of small ones. On a link of 60 MB/s and 2 ms, a small call
-// takes more than ten times as long beside four streams of 4 MB messages as without them, and
-// still longer if calls and streams go to several connections in turn; over a connection of
-// its own, 1.4 times. So there are classes of traffic with connections of their own: [Unary],
+// takes thirty times as long beside four streams of 4 MB messages as without them, and still
+// longer if calls and streams go to several connections in turn; over a connection of its own,
+// 1.2 times. So there are classes of traffic with connections of their own: [Unary],
 // [Bulk] and [Streams]. A call is put into its class by its method, by the size of its
 // request ([Config].BulkBytes) or by its caller ([UseClass]). A class that is not used has
 // no connection.
