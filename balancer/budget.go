@@ -13,8 +13,9 @@ const (
 	probeShare = 0.02
 	// probeBurst is what it takes to find two faults.
 	probeBurst = 10
-	// probeReserve is what is kept for when a verdict is possible.
-	probeReserve = 4
+	// probeReserve is what is kept for when a verdict is possible. The rest pays for a round
+	// that looks for a witness.
+	probeReserve = 6
 )
 
 // budget bounds the probes of a client: a constant rate, and a share of its calls.

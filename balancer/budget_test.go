@@ -42,8 +42,9 @@ func TestBudgetKeepsAReserve(t *testing.T) {
 	var b budget
 	assert.Equal(t, probeBurst-probeReserve, b.spend(now, probeReserve))
 	assert.Equal(t, probeReserve, b.spend(now, 0))
-	assert.Zero(t, b.spend(now.Add(time.Minute/4), probeReserve))
-	assert.Equal(t, 1, b.spend(now.Add(20*time.Second), probeReserve))
+	later := time.Duration(probeReserve/probeRate) * time.Second
+	assert.Zero(t, b.spend(now.Add(later), probeReserve))
+	assert.Equal(t, 1, b.spend(now.Add(later+4*time.Second), probeReserve))
 }
 
 func TestBudgetAllowsAQuarterOfAProbeASecond(t *testing.T) {

@@ -138,11 +138,13 @@ func (e *Endpoint) others() []*Endpoint {
 	return others
 }
 
-// hasAlternative reports whether another endpoint can take calls that would go to e.
+// hasAlternative reports whether another endpoint can take calls that would go to e: one that
+// is fitter, or no suspect. Where all are suspects, as in an overload, none is likely to be
+// faster.
 func (e *Endpoint) hasAlternative() bool {
-	mine := max(rank(e.State(), needFull), rank(health.Suspected, needFull))
+	mine := rank(e.State(), needFull)
 	for _, other := range e.others() {
-		if rank(other.State(), needFull) <= mine && other.State().Usable() {
+		if r := rank(other.State(), needFull); other.State().Usable() && (r < mine || r < rank(health.Suspected, needFull)) {
 			return true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/health"
 )
 
@@ -89,5 +90,27 @@ func TestFirstWriteDoesNotWaitWhereThereIsNoChoice(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := connect(t, roundRobin, servers, unprobed)
 		assert.Equal(t, usual, c.write().took, "nobody can be asked")
+	})
+}
+
+// A sign of life, as a quiet stream is checked for, is no proof, and nothing to wait for.
+func TestFirstWriteAsksThoseThatAreAlive(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		for _, s := range servers {
+			s.quiet.Shut()
+		}
+		for _, s := range servers[1:] {
+			s.dark.Shut()
+		}
+		c := connect(t, roundRobin, servers)
+		c.open(balancer.Streams, nil)
+		time.Sleep(time.Minute)
+		require.Equal(t, health.Serving, c.is(servers[0]))
+		o := c.write()
+		require.NoError(t, o.err)
+		assert.LessOrEqual(t, o.took, 2*usual)
+		for _, s := range servers[1:] {
+			s.dark.Open()
+		}
 	})
 }

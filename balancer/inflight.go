@@ -124,7 +124,7 @@ func (c *call) answered(now time.Time, err error) {
 	}
 	switch {
 	case err == nil && c.Need == Full && c.Conn == Calls:
-		ep.known().Completed(c.start, now)
+		p.completed(ep, c.start, now)
 		if inTime {
 			p.served(ep, c.start, now)
 		}

@@ -141,8 +141,17 @@ func (p *policy) proofWanted() bool {
 	return !p.proven && time.Now().Before(p.proofDue)
 }
 
-// prove asks the endpoints of which nothing is known for service, for the first write. Those
-// that are not connected yet are asked when they are.
+// completed notes that the endpoint has completed work. Writes may wait for the first.
+func (p *policy) completed(ep *Endpoint, start, end time.Time) {
+	first := !ep.proven()
+	ep.known().Completed(start, end)
+	if first {
+		p.publish()
+	}
+}
+
+// prove asks the endpoints for service that may be in order and have not shown that they
+// serve, for the first write. Those that are not connected yet are asked when they are.
 func (p *policy) prove() {
 	p.mu.Lock()
 	asked := !p.proofDue.IsZero()
@@ -155,7 +164,7 @@ func (p *policy) prove() {
 		return
 	}
 	for _, ep := range p.all() {
-		if ep.State() == health.Unknown {
+		if rank(ep.State(), needWrite) == 0 && !ep.proven() {
 			p.ask(ep.conns[Calls], forService, nil)
 		}
 	}

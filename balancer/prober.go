@@ -155,7 +155,7 @@ func (p *policy) ask(s *subConn, q question, done func()) bool {
 	p.mu.Unlock()
 	now := time.Now()
 	reserve := float64(probeReserve)
-	if q == forStatus || s.ep.hasQuickWitness(s.ep.Health().Since) {
+	if q == forStatus || s.ep.hasQuickWitness(s.ep.stuckSince(s.ep.Health())) {
 		reserve = 0
 	}
 	if !ready || !p.budget.take(now, reserve) || !p.startTask() {
@@ -199,7 +199,7 @@ func (p *policy) take(s *subConn, r health.Report, sent time.Time) {
 		ev.Detail = "probe"
 	}
 	if r.Kind == health.Served {
-		ep.known().Completed(sent, now)
+		p.completed(ep, sent, now)
 		ep.serviceAsked.Store(nil)
 		late := s.class == Calls && now.Sub(sent) > p.late(ep, sent)
 		again := ep.late.Swap(late) || ep.State() == health.Slow

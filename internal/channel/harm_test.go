@@ -234,6 +234,28 @@ func TestOverloadIsNotAmplified(t *testing.T) {
 	}
 }
 
+// The begin of an overload does not double the load of clients that call seldom.
+func TestOverloadBeginsWithoutAPeak(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
+		defer openWatch(t, c)()
+		cluster.On("*", func(call *fakeetcd.Call) {
+			if call.Method != "Watch" {
+				time.Sleep(time.Second)
+			}
+		})
+		seen := newReceived(cluster)
+		calls, _ := during(12*time.Second, 1, func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			_, err := pb.NewKVClient(c).Range(ctx, &pb.RangeRequest{Key: []byte("k")}, grpc.WaitForReady(true))
+			time.Sleep(800 * time.Millisecond)
+			return err
+		})
+		assert.LessOrEqual(t, seen.calls(), int(calls)+3, "hedges")
+		assert.LessOrEqual(t, seen.probes(), 4+12/4+1)
+	})
+}
+
 // A member that is far away is not probed for ever.
 func TestSlowMemberIsProbedSeldom(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
