@@ -1,6 +1,7 @@
 package contract_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -25,6 +26,12 @@ var unnamed = []error{
 	auth.ErrUserEmpty,
 	auth.ErrInvalidAuthToken,
 	auth.ErrAuthOldRevision,
+
+	// kine's, pkg/server/lease.go
+	errors.New("lease keep alive is not supported"),
+	errors.New("lease revoke is not supported"),
+	errors.New("lease time to live is not supported"),
+	errors.New("lease leases is not supported"),
 }
 
 // TestUnnamedServerErrors compares the texts in retry.ServerErrors that belong to no variable of rpctypes with the
