@@ -160,7 +160,9 @@ func NewLease(c *Client) Lease {
 }
 
 // NewLeaseFromLeaseClient returns the Lease service over remote, with the call
-// options and the logger of c. c may be nil. A KeepAlive of a lease that this
+// options and the logger of c. c may be nil. A client of the program's own, a mock for
+// instance, sees what it would see of the official client: Grant leaves the choice of
+// the id to the server and is not repeated, and each KeepAliveOnce opens a stream. A KeepAlive of a lease that this
 // service did not grant is given up if its first answer takes longer than
 // keepAliveTimeout; 1 s, or nothing, stands for 5 s.
 func NewLeaseFromLeaseClient(remote pb.LeaseClient, c *Client, keepAliveTimeout time.Duration) Lease {
@@ -176,7 +178,7 @@ func NewLeaseFromLeaseClient(remote pb.LeaseClient, c *Client, keepAliveTimeout 
 		retrier:  retrier,
 		streams:  overRetrier,
 		engine: lease.New(lease.Config{
-			Streams:     &leaseStreams{Retrier: streams, remote: overRetrier(streams), opts: callOptsOf(c)},
+			Streams:     &leaseStreams{Retrier: streams, given: remote, remote: overRetrier(streams), opts: callOptsOf(c)},
 			FirstAnswer: firstAnswer(keepAliveTimeout),
 			Logger:      log,
 			Renewed: func(r lease.Renewal) {

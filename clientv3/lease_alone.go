@@ -56,12 +56,6 @@ func (l *lessor) renewAlone(ctx context.Context, id LeaseID) (*LeaseKeepAliveRes
 	}
 }
 
-// isHalt reports whether the official client gives up a stream that fails with err.
-func isHalt(err error) bool {
-	code := status.Code(err)
-	return code != codes.Unavailable && code != codes.Internal
-}
-
 // askAlone asks once. A member without a leader could not renew the lease, so the
 // client's own stream ends there at once, and the next one goes elsewhere.
 func (l *lessor) askAlone(ctx context.Context, remote pb.LeaseClient, id LeaseID) (*pb.LeaseKeepAliveResponse, error) {
@@ -70,7 +64,7 @@ func (l *lessor) askAlone(ctx context.Context, remote pb.LeaseClient, id LeaseID
 	if isOwn(l.remote) {
 		ctx = WithRequireLeader(ctx)
 	}
-	stream, err := remote.LeaseKeepAlive(ctx, l.callOpts...)
+	stream, err := openKeepAlive(ctx, l.remote, remote, l.callOpts)
 	if err != nil {
 		return nil, err
 	}

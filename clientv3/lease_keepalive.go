@@ -199,14 +199,23 @@ func (d *dropLog) note(ch chan *LeaseKeepAliveResponse, resp *pb.LeaseKeepAliveR
 // leaseStreams opens the keepalive streams of a client.
 type leaseStreams struct {
 	*channel.Retrier
-	remote pb.LeaseClient
+	given  pb.LeaseClient // what the service was made of
+	remote pb.LeaseClient // that, or its streams over the Retrier
 	opts   []grpc.CallOption
 }
 
 // Open asks every stream to end when its member loses its leader: the leases are
 // then renewed through another one.
 func (s *leaseStreams) Open(ctx context.Context) (lease.Stream, error) {
-	return s.remote.LeaseKeepAlive(WithRequireLeader(ctx), s.opts...)
+	return openKeepAlive(WithRequireLeader(ctx), s.given, s.remote, s.opts)
+}
+
+// openKeepAlive opens a stream of remote, which stands for the given client.
+func openKeepAlive(ctx context.Context, given, remote pb.LeaseClient, opts []grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error) {
+	if isOwn(given) {
+		return remote.LeaseKeepAlive(ctx, opts...)
+	}
+	return openForeign(ctx, opts, given.LeaseKeepAlive)
 }
 
 // Pause fails only when there will be no more streams.

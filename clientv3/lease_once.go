@@ -20,6 +20,9 @@ import (
 const maxGrantIDs = 3
 
 func (l *lessor) Grant(ctx context.Context, ttl int64) (*LeaseGrantResponse, error) {
+	if !isOwn(l.remote) {
+		return l.grantAny(ctx, ttl)
+	}
 	var err error
 	for range maxGrantIDs {
 		var resp *LeaseGrantResponse
@@ -31,6 +34,27 @@ func (l *lessor) Grant(ctx context.Context, ttl int64) (*LeaseGrantResponse, err
 	return nil, err
 }
 
+// grantAny creates a lease whose id the server chooses.
+func (l *lessor) grantAny(ctx context.Context, ttl int64) (*LeaseGrantResponse, error) {
+	start := time.Now()
+	resp, err := invoke(ctx, l.remote.LeaseGrant, &pb.LeaseGrantRequest{TTL: ttl}, l.callOpts)
+	if err != nil {
+		return nil, err
+	}
+	return l.granted(start, resp), nil
+}
+
+// granted returns the response to a request that was sent at the given time.
+func (l *lessor) granted(sent time.Time, resp *pb.LeaseGrantResponse) *LeaseGrantResponse {
+	l.engine.Granted(sent, resp.ID, resp.TTL)
+	return &LeaseGrantResponse{
+		ResponseHeader: resp.GetHeader(),
+		ID:             LeaseID(resp.ID),
+		TTL:            resp.TTL,
+		Error:          resp.Error,
+	}
+}
+
 // grant creates the lease with the given id. The id is random, so if it is taken,
 // it was an earlier attempt of this call that created the lease and whose response
 // was lost. It returns ErrLeaseExist if that lease has ended since.
@@ -38,13 +62,7 @@ func (l *lessor) grant(ctx context.Context, id LeaseID, ttl int64) (*LeaseGrantR
 	start := time.Now()
 	resp, err := invoke(ctx, l.remote.LeaseGrant, &pb.LeaseGrantRequest{ID: int64(id), TTL: ttl}, l.callOpts)
 	if err == nil {
-		l.engine.Granted(start, resp.ID, resp.TTL)
-		return &LeaseGrantResponse{
-			ResponseHeader: resp.GetHeader(),
-			ID:             LeaseID(resp.ID),
-			TTL:            resp.TTL,
-			Error:          resp.Error,
-		}, nil
+		return l.granted(start, resp), nil
 	}
 	if !errors.Is(err, rpctypes.ErrLeaseExist) {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 )
 
 func leaseOver(r *recorder) Lease {
-	return NewLeaseFromLeaseClient(pb.NewLeaseClient(r), nil, 0)
+	return NewLeaseFromLeaseClient(OwnLease(pb.NewLeaseClient(r)), nil, 0)
 }
 
 func TestLeaseCalls(t *testing.T) {

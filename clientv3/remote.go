@@ -50,7 +50,7 @@ func isOwn(remote any) bool {
 // over returns the remote whose streams are to be opened: over the Retrier, if that is
 // possible.
 func over[T any](c *Client, r *channel.Retrier, remote T, make func(grpc.ClientConnInterface) T) T {
-	if isOwn(remote) && c.channel != nil {
+	if isOwn(remote) && c != nil && c.channel != nil {
 		return make(r)
 	}
 	return remote

@@ -30,7 +30,11 @@ func NewWatcher(c *Client) Watcher {
 }
 
 // NewWatchFromWatchClient returns the Watcher service over wc, with the call
-// options of c. c may be nil.
+// options of c. c may be nil. A client of the program's own, a mock for instance,
+// sees what it would see of the official client: a stream for callers with equal
+// metadata, one create at a time without an id, a request for progress when a
+// caller asks, and the end of the watches with any error but Unavailable and
+// Internal. Close does not wait for a Recv that ignores its context.
 func NewWatchFromWatchClient(wc pb.WatchClient, c *Client) Watcher {
 	return newWatcher(wc, c)
 }
@@ -39,16 +43,21 @@ func newWatcher(remote pb.WatchClient, c *Client) Watcher {
 	return &watcher{watch.New(watch.Config{
 		MaxBuffer:    configOf(c).maxWatchBuffer(),
 		Budget:       watchBudgetOf(c),
+		Plain:        !isOwn(remote),
 		DisableSplit: configOf(c).DisableSplitReplay,
 		Logger:       func() *zap.Logger { return loggerOf(c) },
 		Connect: func() watch.Connector {
 			retrier := c.streamRetrier(pb.Watch_Watch_FullMethodName).Endless()
-			return &watchConnector{
+			wc := &watchConnector{
 				Retrier: retrier,
 				remote:  over(c, retrier, remote, pb.NewWatchClient),
 				opts:    callOptsOf(c),
 				told:    observerOf(c),
 			}
+			if !isOwn(remote) {
+				return foreignWatchConnector{wc}
+			}
+			return wc
 		},
 	})}
 }
@@ -108,6 +117,23 @@ func (wc *watchConnector) Open(ctx context.Context, leader bool) (pb.Watch_Watch
 	}
 	return wc.remote.Watch(ctx, wc.opts...)
 }
+
+// foreignWatchConnector opens them over a client of the program.
+type foreignWatchConnector struct{ *watchConnector }
+
+// Open requires a leader only where the callers do.
+func (fc foreignWatchConnector) Open(ctx context.Context, _ bool) (pb.Watch_WatchClient, error) {
+	return openForeign(ctx, fc.opts, fc.remote.Watch)
+}
+
+func (fc foreignWatchConnector) Next(ctx context.Context, cause error) error {
+	if isHalt(cause) {
+		return cause
+	}
+	return fc.Retrier.Next(ctx, cause)
+}
+
+func (fc foreignWatchConnector) Leaderless() bool { return false }
 
 func (wc *watchConnector) Resumed(watches int, gap time.Duration) {
 	wc.told.WatchResumed(observe.WatchResumption{Endpoint: wc.Endpoint(), Watches: watches, Gap: gap})

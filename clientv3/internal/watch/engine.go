@@ -35,6 +35,9 @@ type Config struct {
 	Budget    *Budget
 	// DisableSplit has watches that are far behind catch up as one.
 	DisableSplit bool
+	// Plain has nothing sent that no caller asked for: creates carry no id and go one
+	// at a time, and there are no requests for progress but those of callers.
+	Plain bool
 	// Logger is asked at every use.
 	Logger func() *zap.Logger
 }

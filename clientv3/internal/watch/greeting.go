@@ -36,7 +36,7 @@ func (g *greeting) look() {
 	g.sh.mu.Lock()
 	defer g.sh.mu.Unlock()
 	switch {
-	case g.sh.wake != g.wake || g.sh.session.greeted:
+	case g.sh.wake != g.wake || g.sh.session.greeted || g.sh.session.plain:
 	case g.asked:
 		g.giveUp()
 	default:

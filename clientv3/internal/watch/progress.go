@@ -67,6 +67,11 @@ func (ss *session) progressForAll(resp *pb.WatchResponse) {
 		return
 	}
 	p := &ss.progress
+	if ss.plain { // whether it answers too early was not asked
+		p.sent, p.notify = 0, 0
+		ss.passOn(resp.GetHeader(), true)
+		return
+	}
 	if !ss.greeted {
 		p.hasty = true
 		return

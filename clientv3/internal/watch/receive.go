@@ -117,7 +117,7 @@ func (ss *session) canceled(resp *pb.WatchResponse) error {
 		return nil // cancelled by us
 	}
 	delete(ss.live, s.id)
-	if resp.CompactRevision != 0 {
+	if resp.CompactRevision != 0 && !ss.plain {
 		ss.send(cancelRequest(s.id))
 	}
 	if err := s.step(end); err != nil {

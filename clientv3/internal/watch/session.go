@@ -33,6 +33,7 @@ type session struct {
 	connected bool
 	mode      mode
 	distrust  bool  // the peer has confused ids before: never pipeline again
+	plain     bool  // nothing is sent that no caller asked for, see Config.Plain
 	idless    bool  // the peer of this stream refuses chosen ids: creates carry none
 	lastID    int64 // chosen
 	highest   int64 // confirmed on this stream, -1 if there is none
@@ -66,10 +67,12 @@ func disorder(format string, args ...any) error {
 // connect begins a new stream, with a question that a server answers only if its
 // progress is not to be trusted, see progressLedger.
 func (ss *session) connect() {
-	ss.connected, ss.greeted, ss.named, ss.held, ss.idless = true, false, false, false, false
-	ss.send(progressRequest())
+	ss.connected, ss.greeted, ss.named, ss.held, ss.idless = true, false, false, false, ss.plain
+	if !ss.plain {
+		ss.send(progressRequest())
+	}
 	ss.mode = probing
-	if ss.distrust {
+	if ss.distrust || ss.plain {
 		ss.mode = serial
 	}
 	ss.flush()

@@ -47,6 +47,7 @@ func newShard(base context.Context, e *Engine, key string, bulk bool) *shard {
 		superseded: make(chan struct{}, 1),
 		session:    newSession(), watchers: make(map[*watcher]struct{}),
 	}
+	sh.session.plain = e.cfg.Plain
 	sh.ctx, sh.cancel = context.WithCancel(base)
 	return sh
 }
