@@ -315,6 +315,7 @@ func TestCheckInterval(t *testing.T) {
 		began := time.Now()
 		time.Sleep(interval + 50*takes)
 		p.Close()
+		time.Sleep(takes) // the last check ends
 		synctest.Wait()
 		assert.GreaterOrEqual(t, len(checks), 50)
 		assert.LessOrEqual(t, len(checks), 150)
