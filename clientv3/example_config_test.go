@@ -20,15 +20,14 @@ func ExampleNew() {
 
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		if _, err := client.Put(ctx, "greeting", "hello"); err != nil {
-			if retry.OutcomeOf(err) == retry.OutcomeUnknown {
-				// The connection broke, or time ran out, after the request had left: it may or
-				// may not have been executed. Quorate has not sent it twice. Read it back, or
-				// make it a Txn that compares, and decide.
-			}
-			return err
+		_, err = client.Put(ctx, "greeting", "hello")
+		if retry.OutcomeOf(err) == retry.OutcomeUnknown {
+			// The connection broke, or time ran out, after the request had left: it may or
+			// may not have been executed. Quorate has not sent it twice. Read it back, or
+			// make it a Txn that compares, and decide.
+			return fmt.Errorf("the greeting may have been written: %w", err)
 		}
-		return nil
+		return err
 	}
 	_ = put // there is no such cluster
 }
