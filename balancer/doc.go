@@ -38,7 +38,8 @@
 // [ConnClass].
 //
 // A lost connection is made again at once, or within 200 ms while others serve, and after
-// failures with gRPC's backoff (grpc.WithConnectParams). A success ends the backoff of the
+// failures with gRPC's backoff (grpc.WithConnectParams). After a minute of failures, while
+// others serve, up to 50 s are added to that, until the endpoint is needed. A success ends the backoff of the
 // other endpoints, once. While nothing is connected, failed attempts are repeated within 3 s,
 // for half a minute.
 //

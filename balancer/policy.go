@@ -282,6 +282,11 @@ func (p *policy) changed(ep *Endpoint, c health.Change) {
 		f.Restored(ep)
 	}
 	p.publish()
+	if c.From.Usable() && !c.To.Usable() {
+		p.mu.Lock()
+		p.wakeWaiting(outageBackoff)
+		p.mu.Unlock()
+	}
 	if c.Improves() {
 		o.Monitor.NotifyImproved()
 		for _, other := range p.all() {

@@ -9,11 +9,16 @@ import (
 )
 
 // gRPC makes failed connections again with its backoff (grpc.WithConnectParams). The policy
-// adds three things.
+// adds four things.
 const (
 	// reconnectSpread is the time over which lost connections are made again while others
 	// serve, so that the clients of a member do not all come back in one instant.
 	reconnectSpread = 200 * time.Millisecond
+	// An endpoint that has failed for longer than reconnectEagerly, while others serve, is
+	// tried less often: after gRPC's backoff it waits for up to half of the time for which it
+	// has failed, and up to maxReconnectWait. Need ends the wait: see wakeWaiting.
+	reconnectEagerly = time.Minute
+	maxReconnectWait = 50 * time.Second
 	// While an endpoint is the last hope, because nothing is connected, a failed attempt is
 	// repeated within outageBackoff, with full jitter, whatever gRPC's backoff has grown to;
 	// for outageLength, longer than a member or a host takes to be restarted.
@@ -30,13 +35,45 @@ func (p *policy) reconnect(s *subConn) {
 		sc.Connect()
 		return
 	}
-	time.AfterFunc(rand.N(reconnectSpread), sc.Connect)
+	spread := reconnectSpread
+	if failing := sinceOf(s.failingSince, time.Now()); failing > reconnectEagerly && p.anyUsable() {
+		spread = min(failing/2, maxReconnectWait)
+	}
+	time.AfterFunc(rand.N(spread), sc.Connect)
+}
+
+// wakeWaiting ends the waits of endpoints that have failed for long, within some time: they
+// are needed, since another one is lost, or may be back, since another one is. It needs the
+// lock.
+func (p *policy) wakeWaiting(within time.Duration) {
+	for _, ep := range p.endpoints {
+		if s := ep.conns[Calls]; s.isWaiting() {
+			time.AfterFunc(rand.N(within), s.sc.Connect)
+		}
+	}
+}
+
+// isWaiting reports whether the next attempt to connect waits for reconnect. It needs the
+// policy's lock.
+func (s *subConn) isWaiting() bool {
+	return s.sc != nil && s.state == connectivity.Idle && !s.failingSince.IsZero()
 }
 
 // anyReady reports whether there is a connection for calls. It needs the policy's lock.
 func (p *policy) anyReady() bool {
 	for _, ep := range p.endpoints {
 		if ep.conns[Calls].ready.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// anyUsable reports whether an endpoint that is connected serves calls of every kind. It needs
+// the policy's lock.
+func (p *policy) anyUsable() bool {
+	for _, ep := range p.endpoints {
+		if ep.Ready() && ep.State().Usable() {
 			return true
 		}
 	}
@@ -53,6 +90,7 @@ func (p *policy) noteOutage(state connectivity.State) {
 		return
 	}
 	p.outageSince = time.Now()
+	p.wakeWaiting(outageBackoff)
 	for _, ep := range p.endpoints {
 		p.reconnectSoon(ep.conns[Calls])
 	}
@@ -83,6 +121,7 @@ func (p *policy) reconnectSoon(s *subConn) {
 // what kept s from connecting, and perhaps them, has passed. It does so once for each
 // failing connection. It needs the lock.
 func (p *policy) reconnectOthers(s *subConn) {
+	p.wakeWaiting(reconnectSpread)
 	for _, ep := range p.endpoints {
 		for _, other := range ep.conns {
 			if other != s && other.state == connectivity.TransientFailure && !other.renewed {

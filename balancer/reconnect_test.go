@@ -96,7 +96,7 @@ func TestBackoffIsCutShortByTheNextThatConnects(t *testing.T) {
 		assert.LessOrEqual(t, servers[0].dials.Load()-before, int64(7))
 		servers[0].restart()
 		servers[1].restart()
-		within(t, 80*time.Second, "one", func() bool { return c.endpoint(servers[0]).Ready() || c.endpoint(servers[1]).Ready() })
+		within(t, 125*time.Second, "one", func() bool { return c.endpoint(servers[0]).Ready() || c.endpoint(servers[1]).Ready() })
 		within(t, 210*time.Millisecond, "both", func() bool { return c.endpoint(servers[0]).Ready() && c.endpoint(servers[1]).Ready() })
 	})
 }

@@ -23,6 +23,8 @@ type subConn struct {
 	state connectivity.State
 	// renewed is set while failing, once the backoff was cut short.
 	renewed bool
+	// failingSince is since when attempts to connect have failed, zero if the latest did not.
+	failingSince time.Time
 	// slow is set while connecting, once that takes too long to be waited for.
 	slow bool
 	err  error // of the latest failed attempt
@@ -113,6 +115,7 @@ func (s *subConn) shut() {
 	s.sc.Shutdown()
 	s.disconnected()
 	s.sc, s.state, s.renewed, s.slow, s.err = nil, connectivity.Idle, false, false, nil
+	s.failingSince = time.Time{}
 	s.failing.Store(false)
 }
 
@@ -176,6 +179,9 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		s.disconnected()
 		s.err = st.ConnectionError
 		s.failing.Store(true)
+		if s.failingSince.IsZero() {
+			s.failingSince = time.Now()
+		}
 		p.reconnectSoon(s)
 		t.evidence = health.Evidence{Kind: health.ConnectFailed, Err: st.ConnectionError, Detail: "connect"}
 		if s.ep.known().Connections() > 0 {
@@ -208,7 +214,7 @@ func (p *policy) takeReady(s *subConn) (joined health.Change) {
 	if s.failing.Swap(false) {
 		p.reconnectOthers(s)
 	}
-	s.renewed, s.err = false, nil
+	s.renewed, s.failingSince, s.err = false, time.Time{}, nil
 	s.forget()
 	return joined
 }

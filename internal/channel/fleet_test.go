@@ -1,0 +1,142 @@
+package channel
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// Clients of different processes know nothing of each other, so what fleetClients cost is
+// scaled up to what a population of fleetPopulation does.
+const (
+	fleetClients    = 100
+	fleetPopulation = 10_000
+)
+
+// startFleet starts clients that share nothing and have made a call.
+func startFleet(t *testing.T, cluster *fakeetcd.Cluster) (fleet []*Channel) {
+	t.Helper()
+	for range fleetClients {
+		c, err := New(Config{
+			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(),
+			Login: func() Login { return Login{} }, Logger: zap.NewNop,
+		})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		require.NoError(t, readK(t, c))
+		fleet = append(fleet, c)
+	}
+	return fleet
+}
+
+// rates returns how much a count grows in each step, for the whole population.
+func rates(steps int, step time.Duration, count func() int) (peak, total int) {
+	before := count()
+	start := before
+	for range steps {
+		time.Sleep(step)
+		synctest.Wait()
+		now := count()
+		peak, before = max(peak, now-before), now
+	}
+	const scale = fleetPopulation / fleetClients
+	return peak * scale, (before - start) * scale
+}
+
+// What ten thousand clients do to a member that dies and comes back while others serve.
+func TestFleetReconnects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, err := fakeetcd.Start(3)
+		require.NoError(t, err)
+		t.Cleanup(cluster.Close)
+		startFleet(t, cluster)
+		m := cluster.Member(0)
+
+		m.BreakConnections()
+		peak, total := rates(30, 10*time.Millisecond, m.Dials)
+		t.Logf("connections lost: %d attempts to connect, at most %d in 10 ms", total, peak)
+		assert.Equal(t, fleetPopulation, total)
+		assert.LessOrEqual(t, peak, fleetPopulation/5, "200 ms")
+
+		m.Stop()
+		time.Sleep(20 * time.Second)
+		peak, total = rates(30, time.Second, m.Dials)
+		t.Logf("dead for half a minute: %d attempts a second, at most %d", total/30, peak)
+		assert.LessOrEqual(t, total/30, 2500)
+		time.Sleep(5 * time.Minute)
+		peak, total = rates(60, time.Second, m.Dials)
+		t.Logf("dead for five minutes: %d attempts a second, at most %d", total/60, peak)
+		assert.LessOrEqual(t, total/60, 500)
+		assert.LessOrEqual(t, peak, 1500)
+
+		asked := func() (n int) {
+			for _, call := range cluster.Calls() {
+				if call.Member == m {
+					n++
+				}
+			}
+			return n
+		}
+		m.Start()
+		before := asked()
+		peak, total = rates(620, 100*time.Millisecond, m.Dials)
+		t.Logf("back: %d attempts to connect, at most %d in 100 ms", total, peak)
+		assert.Equal(t, fleetPopulation, total, "each client connects once, within a minute")
+		assert.LessOrEqual(t, peak, fleetPopulation/10)
+		probes := float64(asked()-before) / fleetClients
+		t.Logf("back: %.2f calls of each client", probes)
+		assert.LessOrEqual(t, probes, 1.5)
+	})
+}
+
+// A member that has been dead for long is tried as soon as it is needed.
+func TestFleetReconnectsToTheMemberThatIsNeeded(t *testing.T) {
+	for name, lose := range map[string]func(cluster *fakeetcd.Cluster){
+		"the others die": func(cluster *fakeetcd.Cluster) {
+			cluster.Member(1).Stop()
+			cluster.Member(2).Stop()
+		},
+		"the others have no leader": func(cluster *fakeetcd.Cluster) {
+			cluster.On("Range", func(call *fakeetcd.Call) {
+				if call.Member != cluster.Member(0) {
+					call.Answer(nil, rpctypes.ErrGRPCNoLeader)
+				}
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster, err := fakeetcd.Start(3)
+				require.NoError(t, err)
+				t.Cleanup(cluster.Close)
+				fleet := startFleet(t, cluster)
+				cluster.Member(0).Stop()
+				time.Sleep(5 * time.Minute)
+				cluster.Member(0).Start()
+				lose(cluster)
+				ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second) // gRPC's backoff, and more
+				defer cancel()
+				failed := make(chan error, len(fleet))
+				for _, c := range fleet {
+					go func() {
+						_, err := pb.NewKVClient(c).Range(ctx, &pb.RangeRequest{Key: []byte("k")}, grpc.WaitForReady(true))
+						failed <- err
+					}()
+				}
+				for range fleet {
+					assert.NoError(t, <-failed)
+				}
+			})
+		})
+	}
+}
