@@ -47,24 +47,30 @@ func newBuild(ctx context.Context, s suite, official bool) (b build, err error) 
 	return b, b.linkFixtures(modules[etcdTests].Dir)
 }
 
-// dropQuorate makes a go.mod that is the suite's without Quorate. The go command
-// completes it.
+// dropQuorate makes the suite's go.mod one without Quorate.
 func (b *build) dropQuorate(ctx context.Context) error {
+	return b.editModule(ctx, "-dropreplace="+clientModule)
+}
+
+// editModule has the tests compiled with an edited copy of the suite's go.mod. The go command completes it.
+func (b *build) editModule(ctx context.Context, edit string) error {
 	file := filepath.Join(b.dir, "go.mod")
-	for _, name := range []string{"go.mod", "go.sum"} {
-		content, err := os.ReadFile(filepath.Join(b.suite.dir, name))
-		if err != nil {
-			return fmt.Errorf("run it in its own directory: %w", err)
+	if len(b.flags) == 0 {
+		for _, name := range []string{"go.mod", "go.sum"} {
+			content, err := os.ReadFile(filepath.Join(b.suite.dir, name))
+			if err != nil {
+				return fmt.Errorf("run it in its own directory: %w", err)
+			}
+			if err := os.WriteFile(filepath.Join(b.dir, name), content, 0o600); err != nil {
+				return err
+			}
 		}
-		if err := os.WriteFile(filepath.Join(b.dir, name), content, 0o600); err != nil {
-			return err
-		}
+		b.flags = []string{"-mod=mod", "-modfile=" + file}
 	}
-	out, err := b.goCommand(ctx, "mod", "edit", "-dropreplace="+clientModule, file).CombinedOutput()
+	out, err := b.goCommand(ctx, "mod", "edit", edit, file).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("go mod edit: %w\n%s", err, out)
 	}
-	b.flags = []string{"-mod=mod", "-modfile=" + file}
 	return nil
 }
 

@@ -16,6 +16,8 @@
 //	go run . --run Leasing lease   these tests only
 //	go run . --official            with the official client, to compare
 //	go run . --suite dependents    the tests of CoreDNS, Trillian and k8s.io/apiserver
+//	go run . --suite dependents --server PATH k8s.io/apiserver/pkg/storage/etcd3
+//	                               those of Kubernetes' storage, on an etcd 3.4 to 3.6 or a kine at PATH
 //
 // It runs in its own directory. Exit status: 0 if all tests passed and are as
 // many as the suite has; 1 if not; 2 if they could not be run, or for bad usage.
@@ -97,6 +99,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&opts.parallel, "parallel", 1, "run the tests of `n` packages at a time: faster, but processors may become scarce")
 	flags.BoolVar(&opts.short, "short", false, "leave out the slowest tests, and one that needs idle processors")
 	flags.BoolVar(&opts.official, "official", false, "run over the official client instead")
+	flags.StringVar(&opts.server, "server", "", "run the tests of Kubernetes' storage on the server at `path`, an etcd 3.4 to 3.6, or a kine if it is called so")
 	flags.StringVar(&opts.log, "log", "", "write all that the tests print to the `file`, as lines of \"go test -json\"")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
@@ -111,8 +114,13 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if opts.suite, err = suiteNamed(*name); err != nil {
 		return options{}, err
 	}
-	opts.packages, err = opts.suite.choose(flags.Args())
-	return opts, err
+	if opts.packages, err = opts.suite.choose(flags.Args()); err != nil {
+		return options{}, err
+	}
+	if opts.server != "" && (len(opts.packages) != 1 || opts.packages[0].name != storage) {
+		return options{}, fmt.Errorf("--server is for --suite dependents and the package %s alone", storage)
+	}
+	return opts, nil
 }
 
 // conform runs the suite as often as asked, and reports whether all was well each
@@ -123,7 +131,11 @@ func conform(ctx context.Context, opts options, stdout, stderr io.Writer) (ok bo
 		return false, err
 	}
 	defer func() { err = errors.Join(err, b.remove()) }()
-	if opts.suite.etcd != "" {
+	if opts.server != "" {
+		if err := b.useServer(ctx, opts.server); err != nil {
+			return false, err
+		}
+	} else if opts.suite.etcd != "" {
 		stop, err := startEtcd(ctx, opts.suite.etcd)
 		if err != nil {
 			return false, err

@@ -27,6 +27,12 @@ var dependentsSuite = suite{
 			"TestWatch",
 			"TestCreateWithTTL",
 			"TestGuaranteedUpdateWithTTL",
-		}},
+		}, stream: []string{
+			"TestGetListStreamMultiChunk",
+			"TestWatchChanSync/RangeStream",
+			"TestWatchChanSyncStreamMatchesPaginated",
+			"TestWatchChanSyncStreamCompactionError",
+			"TestWatchChanSyncStreamMetrics",
+		}, empty: []string{"TestTooLargeResourceVersionErrorForWatchList"}},
 	},
 }

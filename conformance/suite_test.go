@@ -14,13 +14,17 @@ func TestArguments(t *testing.T) {
 
 	require.Equal(t, []string{
 		"-run=Put|Get",
-		"-skip=^(TestA|TestB|TestC)$",
+		"-skip=^TestA$|^TestB$|^TestC$",
 		"go.etcd.io/etcd/tests/v3/integration/clientv3",
 		"go.etcd.io/etcd/tests/v3/integration/clientv3/lease",
 	}, selection{suite: etcdSuite, packages: chosen, run: "Put|Get", short: true}.arguments())
 	require.Equal(t, []string{
 		"go.etcd.io/etcd/tests/v3/integration/clientv3",
 	}, selection{suite: etcdSuite, packages: chosen[:1]}.arguments())
+	chosen[0].stream, chosen[0].empty = []string{"TestA/B"}, []string{"TestD"}
+	for server, want := range map[string]string{"/bin/etcd": "-skip=^TestA$/^B$", "/bin/kine": "-skip=^TestA$/^B$|^TestD$"} {
+		require.Equal(t, want, selection{suite: etcdSuite, packages: chosen[:1], server: server}.arguments()[0])
+	}
 }
 
 // TestNothingIsLeftOut pins the whole suite: without flags, nothing is skipped.
@@ -39,7 +43,7 @@ func TestNothingIsLeftOut(t *testing.T) {
 }
 
 func TestAudit(t *testing.T) {
-	p := suitePackage{name: "watch", tests: 10, skips: 2, slow: []string{"TestA", "TestB"}, racy: []string{"TestC"}}
+	p := suitePackage{name: "watch", tests: 10, skips: 2, slow: []string{"TestA", "TestB"}, racy: []string{"TestC"}, stream: []string{"TestD", "TestE/F"}}
 	tests := []struct {
 		name      string
 		selection selection
@@ -49,6 +53,7 @@ func TestAudit(t *testing.T) {
 		{"all", selection{}, result{passed: 8, skipped: 2}, ""},
 		{"fewer skipped", selection{}, result{passed: 10}, ""},
 		{"short", selection{short: true}, result{passed: 5, skipped: 2}, ""},
+		{"on a server without streams", selection{server: "etcd"}, result{passed: 9}, ""},
 		{"named", selection{run: "X"}, result{passed: 1}, ""},
 		{"empty", selection{}, result{}, "0 tests ran, want 10"},
 		{"one is missing", selection{}, result{passed: 7, skipped: 2}, "9 tests ran, want 10"},

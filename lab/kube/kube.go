@@ -9,8 +9,8 @@
 //
 // The API server is an executable, which `make kube-apiserver` builds, and which
 // [BinaryEnv] or [Config].Binary names. The etcd is the one built into package lab,
-// so that a program, or the TestMain of a package, calls [lab.Main] before anything
-// else.
+// unless [Config].Etcd names another, so that a program, or the TestMain of a
+// package, calls [lab.Main] before anything else.
 //
 //	func TestMain(m *testing.M) {
 //		lab.Main()
@@ -72,6 +72,9 @@ type Config struct {
 	// The flags that make the control plane what it is (addresses, certificates,
 	// tokens, etcd) are refused.
 	Args []string
+	// Etcd is the server that the API server stores in: one etcd of package lab, by
+	// default the one built in.
+	Etcd lab.Config
 	// Dir is the directory in which the control plane makes its data directory.
 	// Default os.TempDir().
 	Dir string
@@ -161,7 +164,10 @@ func Start(ctx context.Context, cfg Config) (*ControlPlane, error) {
 
 func (c *ControlPlane) start(ctx context.Context) error {
 	var err error
-	if c.etcd, err = lab.Start(ctx, lab.Config{Members: 1, Dir: c.cfg.Dir}); err != nil {
+	etcd := c.cfg.Etcd
+	etcd.Members = cmp.Or(etcd.Members, 1)
+	etcd.Dir = cmp.Or(etcd.Dir, c.cfg.Dir)
+	if c.etcd, err = lab.Start(ctx, etcd); err != nil {
 		return fmt.Errorf("kube: etcd: %w", err)
 	}
 	if c.files, err = newFiles(c.etcd.Dir()); err != nil {
@@ -203,6 +209,10 @@ func (c *ControlPlane) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// Etcd returns what the API server stores in, for faults. It belongs to the control
+// plane: do not close it.
+func (c *ControlPlane) Etcd() *lab.Cluster { return c.etcd }
 
 // URL returns the URL of the API server, which stays the same when it restarts.
 func (c *ControlPlane) URL() string { return "https://" + c.link.Addr() }

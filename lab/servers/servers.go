@@ -55,7 +55,7 @@ var All = []Server{
 	{Name: "etcd 3.7.3", folder: "etcd37", progress: progress},
 	{Name: "etcd 3.8.0-alpha.0", folder: "etcd38", progress: progress},
 	{Name: "grpc-proxy 3.7.3", folder: "etcd37", kind: grpcProxy},
-	{Name: "kine 0.17.5", Short: true, folder: "kine", kind: kine, progress: progress},
+	{Name: "kine 0.17.5", Short: true, folder: "kine", kind: kine},
 }
 
 // Offers reports whether the server can be set up so: kine knows no tokens and no quota.

@@ -41,39 +41,40 @@ func (s Server) Start(ctx context.Context, path string, setup site.Setup) (*Runn
 }
 
 func (r *Running) start(ctx context.Context, s Server, path string, setup site.Setup) error {
-	secure := setup == site.TLS
-	// A proxy speaks to its member in clear: it refuses a client certificate that names a user.
-	cfg := lab.Config{Members: 1, Binary: path, TLS: secure && s.kind != grpcProxy, ClientCertAuth: secure && s.kind == member}
-	if s.kind == kine {
-		cfg.Command = func(l lab.Launch) []string { return kineFlags(l, s.progress) }
-	} else {
-		var err error
-		if cfg.Args, err = r.memberFlags(s, setup); err != nil {
+	cfg := s.Config(path)
+	switch setup {
+	case site.Quota:
+		cfg.Args = append(cfg.Args, "--quota-backend-bytes=16777216")
+	case site.Tokens:
+		private, public, err := r.signingKeys()
+		if err != nil {
 			return err
 		}
+		cfg.Args = append(cfg.Args, "--auth-token=jwt,pub-key="+public+",priv-key="+private+",sign-method=RS256,ttl=2s")
+	case site.TLS:
+		// A proxy speaks to its member in clear: it refuses a client certificate that names a user.
+		cfg.TLS, cfg.ClientCertAuth = s.kind != grpcProxy, s.kind == member
+	case site.Plain, site.Own, site.Auth:
 	}
 	var err error
 	if r.store, err = lab.Start(ctx, cfg); err != nil || s.kind != grpcProxy {
 		r.server = r.store
 		return err
 	}
-	r.server, err = lab.Start(ctx, lab.Config{Binary: path, TLS: secure, Command: r.proxyFlags})
+	r.server, err = lab.Start(ctx, lab.Config{Binary: path, TLS: setup == site.TLS, Command: r.proxyFlags})
 	return err
 }
 
-func (r *Running) memberFlags(s Server, setup site.Setup) ([]string, error) {
-	flags := []string{"--bcrypt-cost=4"} // the lowest
+// Config returns the configuration of the server, plain, or of the member behind a proxy. Path is that of its executable.
+func (s Server) Config(path string) lab.Config {
+	if s.kind == kine {
+		return lab.Config{Binary: path, Command: kineFlags}
+	}
+	cfg := lab.Config{Members: 1, Binary: path, Args: []string{"--bcrypt-cost=4"}} // the lowest
 	if s.progress != "" {
-		flags = append(flags, s.progress+"=500ms")
+		cfg.Args = append(cfg.Args, s.progress+"=500ms")
 	}
-	if setup == site.Quota {
-		return append(flags, "--quota-backend-bytes=16777216"), nil
-	}
-	if setup != site.Tokens {
-		return flags, nil
-	}
-	private, public, err := r.signingKeys()
-	return append(flags, "--auth-token=jwt,pub-key="+public+",priv-key="+private+",sign-method=RS256,ttl=2s"), err
+	return cfg
 }
 
 // signingKeys makes the keys that tokens are signed with.
@@ -92,7 +93,7 @@ func (r *Running) signingKeys() (private, public string, err error) {
 		os.WriteFile(public, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: encoded}), 0o600))
 }
 
-func kineFlags(l lab.Launch, progress string) []string {
+func kineFlags(l lab.Launch) []string {
 	flags := []string{
 		"--endpoint=sqlite://" + filepath.Join(l.Dir, "state.db") + "?_journal=WAL&cache=shared&_busy_timeout=30000&_txlock=immediate",
 		"--listen-address=tcp://" + l.Address,
