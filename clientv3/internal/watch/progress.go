@@ -21,7 +21,9 @@ type progressLedger struct {
 	wanted bool // by a caller, while there was no stream
 	hasty  bool // the server answers before it has sent everything
 	stray  bool // the answer to the stream's first request may yet come
-	sent   int  // after the first create of this stream, without an answer so far
+	made   int  // after the first create of this stream
+	sent   int  // of these, how many may still be answered
+	past   int  // the first so many of these will not be answered any more
 	notify int  // answers to come until those are due that no caller asked for
 }
 
@@ -46,11 +48,32 @@ func (ss *session) requestProgress(notify bool) {
 	p.wanted = false
 	if n := len(ss.out); n == 0 || ss.out[n-1].GetProgressRequest() == nil {
 		ss.send(progressRequest())
+		p.made++
 		p.sent++
 	}
 	if notify {
 		p.notify = min(max(p.sent, 1), 2) // one of the engine's own may be answered first
 	}
+}
+
+// settle notes that s has been sent something from the queue that answers come through,
+// which it entered after the server had created s. So all answers to requests from before that
+// create have come: the others were ignored.
+func (ss *session) settle(s *subscription) {
+	p := &ss.progress
+	if s.asked <= p.past || ss.mode != pipelined {
+		return // in other modes the peer is not etcd, which may have no such queue
+	}
+	p.past = s.asked
+	p.sent = min(p.sent, p.made-p.past)
+	for _, other := range ss.live {
+		p.limitDoubt(other)
+	}
+}
+
+// limitDoubt forgets the answers that will not come any more.
+func (p *progressLedger) limitDoubt(s *subscription) {
+	s.doubt = min(s.doubt, uint8(min(max(s.asked-p.past, 0), maxInFlight)))
 }
 
 // progressForAll takes in progress that the server reports for all watchers of
@@ -87,7 +110,14 @@ func (ss *session) progressForAll(resp *pb.WatchResponse) {
 		return // an answer to nothing
 	}
 	notify := p.notify > 0
-	p.sent--
+	if !p.hasty {
+		for _, s := range ss.live {
+			if rev > s.created {
+				ss.settle(s)
+			}
+		}
+	}
+	p.sent = max(p.sent-1, 0)
 	p.notify = max(p.notify-1, 0)
 	if p.hasty {
 		ss.passOn(resp.GetHeader(), notify)

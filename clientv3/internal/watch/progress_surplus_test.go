@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // askedFor counts the progress that a follower was told because callers asked.
@@ -97,4 +98,64 @@ func TestDoubtThatConcernsNoCaller(t *testing.T) {
 	}
 	assert.Zero(t, askedFor(first.was()))
 	assert.Equal(t, []string{"progress 9"}, second.was())
+}
+
+// TestIgnoredRequestsAreSettled is about requests that the server ignored while a watch
+// was behind. What it sends to a watch that was created later shows that their answers will
+// not come, so the next watch waits for none of them.
+func TestIgnoredRequestsAreSettled(t *testing.T) {
+	for name, shows := range map[string]func(sc *script){
+		"an event":                       func(sc *script) { sc.hears(happened(2, 9)) },
+		"progress":                       func(sc *script) { sc.hears(progressed(2, 9)) },
+		"progress for all, which is new": func(sc *script) { sc.learns(10) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sc := connected(t)
+			sc.follow(0)
+			sc.hears(created(1, 1))
+			sc.sends("create 1 from 0")
+			sc.asksInVain(200)
+			second := sc.follow(3)
+			sc.sends("create 2 from 3")
+			sc.hears(happened(1, 9), created(2, 9))
+			require.EqualValues(t, maxInFlight, second.sub.doubt, "nothing is known of them yet")
+			shows(sc)
+			assert.Zero(t, second.sub.doubt)
+			assert.Zero(t, sc.ss.progress.inFlight())
+
+			third := sc.follow(3)
+			sc.sends("create 3 from 3")
+			sc.hears(created(3, 10))
+			third.was()
+			sc.learns(10)
+			assert.Equal(t, []string{"progress 10"}, third.was(), "the first answer counts")
+			sc.sends()
+		})
+	}
+}
+
+// Requests that were made after the create of the watch that was sent something may be
+// answered yet.
+func TestLaterRequestsAreNotSettled(t *testing.T) {
+	sc := connected(t)
+	sc.follow(0)
+	sc.hears(created(1, 1))
+	sc.sends("create 1 from 0")
+	sc.asksInVain(50)
+	sc.follow(3)
+	sc.sends("create 2 from 3")
+	sc.hears(created(2, 9))
+	sc.asksInVain(3)
+	sc.hears(happened(2, 9))
+	assert.EqualValues(t, 3, sc.ss.progress.inFlight())
+	third := sc.follow(3)
+	sc.sends("create 3 from 3")
+	sc.hears(created(3, 9))
+	third.was()
+	for range 3 {
+		sc.hears(progressed(invalidID, 9))
+		assert.Empty(t, third.was(), "it may be from before the watch existed")
+	}
+	sc.hears(progressed(invalidID, 9))
+	assert.Equal(t, []string{"progress 9"}, third.was())
 }

@@ -98,7 +98,7 @@ func TestProgressFromBeforeTheWatch(t *testing.T) {
 		{"nor is one that is under way", 1, 1, []int64{10, 10}, []string{"progress?"}, []string{"progress 10"}, 11},
 		{"newer than the watcher", 1, 0, []int64{11}, nil, []string{"progress 11"}, 12},
 		{"two from before", 2, 0, []int64{9, 10}, []string{"progress?"}, nil, 5},
-		{"two, and one is newer", 2, 0, []int64{11, 11}, nil, []string{"progress 11", "progress 11"}, 12},
+		{"two that are ignored, and one that is newer", 2, 1, []int64{11}, nil, []string{"progress 11"}, 12},
 		{"from before the start", 1, 1, []int64{3, 10}, nil, []string{"progress 10"}, 11},
 		{"up to the start", 1, 1, []int64{4, 10}, nil, []string{"progress 4", "progress 10"}, 11},
 	} {

@@ -99,6 +99,7 @@ func (ss *session) conclude(s *subscription, resp *pb.WatchResponse, refused boo
 		s.next = s.created + 1
 	}
 	ss.live[s.id] = s
+	ss.progress.limitDoubt(s)
 	s.owner.created(s, resp.GetHeader())
 	return nil
 }
@@ -136,6 +137,7 @@ func (ss *session) deliver(resp *pb.WatchResponse) error {
 		}
 		return nil // on its way when it was cancelled
 	}
+	ss.settle(s)
 	if len(resp.Events) == 0 && !resp.Fragment && s.partial == nil {
 		if rev := resp.GetHeader().GetRevision(); rev > 0 && s.advance(rev) {
 			s.owner.progress(s, resp.GetHeader(), true)

@@ -183,7 +183,7 @@ func (ss *session) flush() {
 		}
 		_ = s.step(ask) // possible when queued
 		s.id = ss.nextID()
-		s.doubt = ss.progress.inFlight()
+		s.doubt, s.asked = ss.progress.inFlight(), ss.progress.made
 		ss.pending = append(ss.pending, creation{s.id, s})
 		ss.ask(s)
 	}

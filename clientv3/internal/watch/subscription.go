@@ -75,6 +75,7 @@ type subscription struct {
 	// says that its caller was to hear of one.
 	doubt uint8
 	owed  bool
+	asked int // the progress requests on the stream before its create
 
 	id      int64 // on the stream: as asked for, or as the server chose
 	next    int64 // the first revision not accepted yet; 0 if that is not known
