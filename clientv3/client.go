@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/clientv3/internal/lineage"
 	"github.com/quorate/quorate/clientv3/internal/watch"
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/internal/channel"
@@ -62,7 +63,8 @@ type Client struct {
 	channel  *channel.Channel              // nil in a client made by NewCtxClient
 	outages  *outage.Reporter              // nil in the same
 	callOpts []grpc.CallOption
-	watches  *watch.Budget // of all its Watchers; nil in the same
+	watches  *watch.Budget    // of all its Watchers; nil in the same
+	history  *lineage.Tracker // of its cluster
 	lg       atomic.Pointer[zap.Logger]
 
 	ctx        context.Context
@@ -175,7 +177,7 @@ func NewCtxClient(ctx context.Context, opts ...Option) *Client {
 }
 
 func newClient(parent context.Context) *Client {
-	c := new(Client)
+	c := &Client{history: lineage.New(clusterChanged)}
 	c.ctx, c.cancel = context.WithCancel(parent)
 	return c
 }

@@ -25,6 +25,9 @@
 // endpoints that can be reached. While no endpoint can be reached it waits, without a
 // bound, until its context ends: give calls a deadline.
 //
+// A client notices that its cluster was restored from a backup or is another one. Calls
+// go on, and watches end, see [ClusterChangedError].
+//
 // # Security
 //
 // Each endpoint says whether its connections use TLS, see [Config.Endpoints]. A client

@@ -96,3 +96,37 @@ func ExampleWatcher_RequestProgress() {
 	// Output:
 	// true true
 }
+
+// A cluster that was restored from a backup lacks what was written since. A program that
+// keeps a copy of keys makes it anew, and watches from there.
+func ExampleClusterChangedError() {
+	client, stop := newExampleClient()
+	defer stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	follow := func() error {
+		state, err := client.Get(ctx, "config/", clientv3.WithPrefix())
+		if err != nil {
+			return err
+		}
+		// … replace the copy by state.Kvs
+		for resp := range client.Watch(ctx, "config/", clientv3.WithPrefix(), clientv3.WithRev(state.Header.Revision+1)) {
+			if err := resp.Err(); err != nil {
+				return err
+			}
+			// … apply resp.Events
+		}
+		return ctx.Err()
+	}
+	cancel() // the example ends here
+	for {
+		err := follow()
+		var changed *clientv3.ClusterChangedError
+		if !errors.As(err, &changed) {
+			break
+		}
+		fmt.Printf("from revision %d to %d: all is read again\n", changed.OldRevision, changed.NewRevision)
+	}
+	// Output:
+}

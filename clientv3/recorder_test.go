@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 // recorder is a connection that answers unary calls from a script and remembers
@@ -79,5 +80,5 @@ func requireProto(t *testing.T, want, got proto.Message) {
 
 // header is the header of a response at revision rev.
 func header(rev int64) *pb.ResponseHeader {
-	return &pb.ResponseHeader{ClusterId: 1, MemberId: 2, RaftTerm: 3, Revision: rev}
+	return &pb.ResponseHeader{ClusterId: fakeetcd.ClusterID, MemberId: 2, RaftTerm: 3, Revision: rev}
 }

@@ -4,12 +4,15 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 
+	"github.com/quorate/quorate/clientv3/internal/lineage"
 	"github.com/quorate/quorate/internal/channel"
 )
 
 // RetryKVClient returns the KV service as the client calls it: errors are handled
 // by the method's safety, calls carry the client's credentials.
-func RetryKVClient(c *Client) pb.KVClient { return ownKV{pb.NewKVClient(c.transport())} }
+func RetryKVClient(c *Client) pb.KVClient {
+	return ownKV{pb.NewKVClient(c.transport()), historyOf(c)}
+}
 
 // RetryLeaseClient returns the Lease service as the client calls it: errors are
 // handled by the method's safety, calls carry the client's credentials.
@@ -32,7 +35,11 @@ func RetryMaintenanceClient(c *Client, conn *grpc.ClientConn) pb.MaintenanceClie
 // The remotes over the client's own connection, whose streams can be opened over a
 // Retrier; those of a remote that somebody else made cannot.
 type (
-	ownKV          struct{ pb.KVClient }
+	ownKV struct {
+		pb.KVClient
+
+		history *lineage.Tracker
+	}
 	ownLease       struct{ pb.LeaseClient }
 	ownWatch       struct{ pb.WatchClient }
 	ownMaintenance struct{ pb.MaintenanceClient }

@@ -47,6 +47,8 @@ type Watcher interface {
 	//   - a revision that it has yet to deliver was compacted (rpctypes.ErrCompacted),
 	//   - the server refuses it, for want of permission for instance
 	//     (rpctypes.ErrPermissionDenied),
+	//   - the cluster is another one, or was restored from a backup
+	//     (*[ClusterChangedError]),
 	//   - ctx was made by [WithRequireLeader] and no endpoint that can be reached
 	//     knows a leader (rpctypes.ErrNoLeader).
 	//

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
+	"github.com/quorate/quorate/clientv3/internal/lineage"
 	"github.com/quorate/quorate/clientv3/internal/watch"
 	"github.com/quorate/quorate/internal/channel"
 	"github.com/quorate/quorate/observe"
@@ -26,7 +27,8 @@ const slowWatches = 8
 // NewWatcher returns the Watcher service of a client. Its streams share
 // the connections of the calls until they are heavy.
 func NewWatcher(c *Client) Watcher {
-	return newWatcher(ownWatch{pb.NewWatchClient(c.transport())}, c)
+	remote, history := ownWatch{pb.NewWatchClient(c.transport())}, historyOf(c)
+	return newWatcher(remote, c, history)
 }
 
 // NewWatchFromWatchClient returns the Watcher service over wc, with the call
@@ -36,15 +38,17 @@ func NewWatcher(c *Client) Watcher {
 // caller asks, and the end of the watches with any error but Unavailable and
 // Internal. Close does not wait for a Recv that ignores its context.
 func NewWatchFromWatchClient(wc pb.WatchClient, c *Client) Watcher {
-	return newWatcher(wc, c)
+	return newWatcher(wc, c, nil) // it may be another cluster's
 }
 
-func newWatcher(remote pb.WatchClient, c *Client) Watcher {
+func newWatcher(remote pb.WatchClient, c *Client, h *lineage.Tracker) Watcher {
 	return &watcher{watch.New(watch.Config{
 		MaxBuffer:    configOf(c).maxWatchBuffer(),
 		Budget:       watchBudgetOf(c),
 		Plain:        !isOwn(remote),
 		DisableSplit: configOf(c).DisableSplitReplay,
+		History:      h,
+		Read:         func(ctx context.Context, key string) error { return readKey(ctx, c, key) },
 		Logger:       func() *zap.Logger { return loggerOf(c) },
 		Connect: func() watch.Connector {
 			retrier := c.streamRetrier(pb.Watch_Watch_FullMethodName).Endless()

@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
 
 // cache is the state of the protocol on this side: which keys are owned, and what
@@ -146,6 +147,13 @@ func (c *cache) observeLocked(h *pb.ResponseHeader) {
 	if h.GetRevision() > c.header.GetRevision() {
 		c.header = h
 	}
+}
+
+// seen is how far the answers of the session are.
+func (c *cache) seen() lineage.Point {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return lineage.Point{Cluster: c.header.GetClusterId(), Revision: c.header.GetRevision()}
 }
 
 // get answers a get of one key, nil if the cache cannot.

@@ -100,6 +100,10 @@
 // no session; those that meet the leasing keys of a dead owner wait for the end of
 // its lease.
 //
+// A cluster that was restored from a backup, or exchanged, ends the session as well
+// (clientv3.ClusterChangedError): what memory holds is of a history that is over. The
+// watch of the prefix tells as soon as it is served again.
+//
 // What cannot be defended against is a lease that somebody revokes by hand, or a
 // leasing key that somebody deletes: then the owner answers from memory until the
 // watch tells it.

@@ -2,17 +2,20 @@ package leasing
 
 import (
 	"context"
+	"errors"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
 
 // watchLeasingKeys follows what happens to all leasing keys, until the session
 // ends. When the watch breaks, nothing is served until the leasing keys have been
-// listed and the watch goes on from there. The first time that is done, or when it
-// cannot be, nil is sent to ready.
+// listed and the watch goes on from there. When the cluster has changed, what the
+// session holds is of another history, and the session ends. The first time that the
+// keys have been listed, or when they cannot be, nil is sent to ready.
 func (k *kv) watchLeasingKeys(s *session, ready chan<- error) {
 	var pause backoff
 	var reported bool
@@ -27,6 +30,12 @@ func (k *kv) watchLeasingKeys(s *session, ready chan<- error) {
 			seen, err = k.followEvents(s.ctx, rev+1)
 		}
 		k.cache.suspend()
+		var changed *clientv3.ClusterChangedError
+		if errors.As(err, &changed) {
+			k.client.GetLogger().Warn("the cluster has changed; what was cached is dropped",
+				zap.String("prefix", k.prefix), zap.Error(err))
+			return
+		}
 		if seen {
 			pause, reported = backoff{}, false
 		}
@@ -45,10 +54,18 @@ func (k *kv) watchLeasingKeys(s *session, ready chan<- error) {
 // resync lists the leasing keys, and switches the cache on as of the revision that
 // it returns.
 func (k *kv) resync(s *session) (rev int64, err error) {
+	seen := k.cache.seen()
 	resp, err := k.remote.Get(s.ctx, k.prefix, clientv3.WithPrefix())
 	if err != nil {
 		return 0, err
 	}
+	if lineage.Broken(seen, resp.Header, true) {
+		return 0, &clientv3.ClusterChangedError{
+			OldClusterID: seen.Cluster, OldRevision: seen.Revision,
+			NewClusterID: resp.Header.ClusterId, NewRevision: resp.Header.Revision,
+		}
+	}
+	k.cache.observe(resp.Header)
 	k.releases.add(k.cache.resync(&s.tenure, resp.Kvs, resp.Header.Revision)...)
 	return resp.Header.Revision, nil
 }

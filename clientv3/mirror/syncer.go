@@ -42,7 +42,9 @@ type Syncer interface {
 	// SyncUpdates watches all changes since the revision of the Syncer. It panics if
 	// there is none: call it after SyncBase, unless NewSyncer was given one. The
 	// watch is as the client's [clientv3.Watcher] has it; it ends with
-	// rpctypes.ErrCompacted if changes are gone that it has yet to deliver.
+	// rpctypes.ErrCompacted if changes are gone that it has yet to deliver, and with a
+	// *clientv3.ClusterChangedError if the cluster is another one or was restored from a
+	// backup. Then the copy is of a history that is over: make it anew, by a new Syncer.
 	SyncUpdates(ctx context.Context) clientv3.WatchChan
 }
 

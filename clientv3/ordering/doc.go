@@ -9,5 +9,6 @@
 //
 // A wrapped KV remembers the highest revision that any response had, and holds every
 // response against the revision that was known when its request began. What happens
-// to one that is older is for an [OrderViolationFunc] to say.
+// to one that is older is for an [OrderViolationFunc] to say. Where the store itself has
+// gone back, reads fail with a *clientv3.ClusterChangedError, see [NewKV].
 package ordering

@@ -3,12 +3,14 @@ package ordering
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/lineage"
 	"github.com/quorate/quorate/internal/pause"
 )
 
@@ -19,19 +21,25 @@ const maxPause = 100 * time.Millisecond
 type kvOrdering struct {
 	kv        clientv3.KV
 	violation OrderViolationFunc
-	seen      atomic.Int64 // the highest revision that any response had
+	seen      atomic.Int64  // the highest revision that any response had
+	cluster   atomic.Uint64 // that the first response named
+	changed   atomic.Pointer[clientv3.ClusterChangedError]
 }
 
 // NewKV returns a KV that returns no response whose header has a lower revision than
 // a response that it returned before the request began. Writes count as seen like
 // reads do. All requests but Compact go through kv.Do and kv.GetStream.
 //
-// When kv answers with less, orderViolationFunc decides. A read, and a transaction
-// that can only read, is sent again for as long as it returns nil: the first time at
-// once, then after pauses that grow to 100 ms, and until ctx ends. Anything else was
-// carried out and is never sent again; the error is that of orderViolationFunc, or
-// one that wraps [ErrNoGreaterRev]. A write whose revision is too low happens only
-// when the store itself has gone back, restored from a backup for example.
+// When kv answers a read, or a transaction that can only read, with less,
+// orderViolationFunc decides. The read is sent again for as long as it returns nil: the
+// first time at once, then after pauses that grow to 100 ms, and until ctx ends. A
+// write that was answered was carried out, and its response is returned as it is.
+//
+// A response of another cluster, and a write or a linearizable read with a lower
+// revision, show that the history of the store is another one: it was restored from a
+// backup, for example. From then on all reads fail with an error that wraps a
+// *clientv3.ClusterChangedError and [ErrNoGreaterRev], because no order holds between
+// the two histories. Writes go on. A new KV begins with what is there then.
 //
 // GetStream chooses the revision to read at by a read of its own before, which costs a
 // round trip, so that what it delivers is never older, either. A reader who stops
@@ -74,22 +82,51 @@ func (kv *kvOrdering) Do(ctx context.Context, op clientv3.Op) (clientv3.OpRespon
 		if err != nil {
 			return clientv3.OpResponse{}, err
 		}
-		rev := revisionOf(resp)
-		if rev >= prevRev {
+		rev := headerOf(resp).GetRevision()
+		changed := kv.check(op, headerOf(resp), prevRev)
+		switch {
+		case !onlyReads(op):
+			kv.saw(rev)
+			return resp, nil // it was carried out
+		case changed != nil:
+			return clientv3.OpResponse{}, changed
+		case rev >= prevRev:
 			kv.saw(rev)
 			return resp, nil
 		}
 		if err := kv.violation(op, resp, prevRev); err != nil {
 			return clientv3.OpResponse{}, err
 		}
-		if !onlyReads(op) {
-			return clientv3.OpResponse{}, fmt.Errorf("%w: the operation was carried out at revision %d, after %d had been seen",
-				ErrNoGreaterRev, rev, prevRev)
-		}
 		if err := pause.For(ctx, pauseAfter(attempt)); err != nil {
 			return clientv3.OpResponse{}, err
 		}
 	}
+}
+
+// check returns an error once the history is another one than that of the first response.
+func (kv *kvOrdering) check(op clientv3.Op, h *pb.ResponseHeader, prevRev int64) error {
+	kv.cluster.CompareAndSwap(0, h.GetClusterId())
+	seen := lineage.Point{Cluster: kv.cluster.Load(), Revision: prevRev}
+	if lineage.Broken(seen, h, isLinearizable(op)) {
+		kv.changed.CompareAndSwap(nil, &clientv3.ClusterChangedError{
+			OldClusterID: seen.Cluster, OldRevision: seen.Revision,
+			NewClusterID: h.GetClusterId(), NewRevision: h.GetRevision(),
+		})
+	}
+	if changed := kv.changed.Load(); changed != nil {
+		return fmt.Errorf("%w: %w", ErrNoGreaterRev, changed)
+	}
+	return nil
+}
+
+// isLinearizable reports whether an operation is answered no older than it is. A
+// transaction of serializable reads alone, or of none, need not be.
+func isLinearizable(op clientv3.Op) bool {
+	if !op.IsTxn() {
+		return !op.IsGet() || !op.IsSerializable()
+	}
+	_, thenOps, elseOps := op.Txn()
+	return slices.ContainsFunc(slices.Concat(thenOps, elseOps), isLinearizable)
 }
 
 func (kv *kvOrdering) saw(rev int64) {
@@ -100,19 +137,19 @@ func (kv *kvOrdering) saw(rev int64) {
 	}
 }
 
-func revisionOf(resp clientv3.OpResponse) int64 {
-	var header *pb.ResponseHeader
+func headerOf(resp clientv3.OpResponse) *pb.ResponseHeader {
 	switch {
 	case resp.Get() != nil:
-		header = resp.Get().Header
+		return resp.Get().Header
 	case resp.Put() != nil:
-		header = resp.Put().Header
+		return resp.Put().Header
 	case resp.Del() != nil:
-		header = resp.Del().Header
+		return resp.Del().Header
 	case resp.Txn() != nil:
-		header = resp.Txn().Header
+		return resp.Txn().Header
+	default:
+		return nil
 	}
-	return header.GetRevision()
 }
 
 // onlyReads reports whether the operation cannot change anything, whatever its

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -26,6 +27,7 @@ type scripted struct {
 
 	mu        sync.Mutex
 	revisions []int64
+	headers   []*pb.ResponseHeader // in place of revisions, if there are any
 	ops       []clientv3.Op
 }
 
@@ -40,6 +42,10 @@ func (s *scripted) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse,
 	header := &pb.ResponseHeader{Revision: s.revisions[0]}
 	if len(s.revisions) > 1 {
 		s.revisions = s.revisions[1:]
+	}
+	if len(s.headers) > 0 {
+		header = s.headers[0]
+		s.headers = s.headers[min(1, len(s.headers)-1):]
 	}
 	switch {
 	case op.IsGet():
@@ -188,7 +194,7 @@ func TestReadsAreRepeated(t *testing.T) {
 }
 
 func TestViolationsAreReported(t *testing.T) {
-	for _, c := range append(reads, writes...) {
+	for _, c := range reads {
 		t.Run(c.name, func(t *testing.T) {
 			inner, r := script(5, 4), &recorder{}
 			kv := ordering.NewKV(inner, r.tell)
@@ -202,22 +208,65 @@ func TestViolationsAreReported(t *testing.T) {
 	}
 }
 
-// TestWritesAreNotRepeated has a store go back, as one does that was restored from a
-// backup.
-func TestWritesAreNotRepeated(t *testing.T) {
+// A write that is answered was carried out, whatever its revision.
+func TestWritesPassThrough(t *testing.T) {
 	for _, write := range writes {
 		t.Run(write.name, func(t *testing.T) {
-			inner, r := script(5, 3, 4, 6), &recorder{retries: 100}
+			inner, r := script(5, 3), &recorder{}
 			kv := ordering.NewKV(inner, r.tell)
 			_, err := kv.Get(t.Context(), "k")
 			require.NoError(t, err)
-			_, err = write.do(t.Context(), kv)
-			require.ErrorIs(t, err, ordering.ErrNoGreaterRev)
-			require.ErrorContains(t, err, "was carried out at revision 3, after 5 had been seen")
+			rev, err := write.do(t.Context(), kv)
+			require.NoError(t, err)
+			require.EqualValues(t, 3, rev)
 			require.Equal(t, 2, inner.sent())
-			require.Equal(t, []violation{{3, 5}}, r.violations)
+			require.Empty(t, r.violations)
 		})
 	}
+}
+
+// TestTheClusterChanges restores a store from a backup, and exchanges it for another.
+func TestTheClusterChanges(t *testing.T) {
+	seen := &pb.ResponseHeader{ClusterId: 1, Revision: 5}
+	for name, now := range map[string]*pb.ResponseHeader{
+		"restored": {ClusterId: 1, Revision: 3}, "another": {ClusterId: 2, Revision: 9},
+	} {
+		for _, c := range append([]call{{"Get", viaDo(clientv3.OpGet("k"))}, {"read Txn", viaTxn(clientv3.OpGet("k"))}}, writes...) {
+			t.Run(name+", "+c.name, func(t *testing.T) {
+				inner, r := script(5), &recorder{retries: 100}
+				inner.headers = []*pb.ResponseHeader{seen, now}
+				kv := ordering.NewKV(inner, r.tell)
+				_, err := kv.Get(t.Context(), "k")
+				require.NoError(t, err)
+				rev, err := c.do(t.Context(), kv)
+				if strings.HasSuffix(c.name, "Get") || c.name == "read Txn" {
+					requireChanged(t, err, now)
+				} else {
+					require.NoError(t, err, "it was carried out")
+					require.Equal(t, now.Revision, rev)
+				}
+				for _, read := range reads {
+					_, err = read.do(t.Context(), kv)
+					requireChanged(t, err, now)
+				}
+				_, err = kv.Put(t.Context(), "k", "v")
+				require.NoError(t, err)
+				require.Empty(t, r.violations)
+				_, err = ordering.NewKV(inner, r.tell).Get(t.Context(), "k")
+				require.NoError(t, err, "another KV begins with what is there")
+			})
+		}
+	}
+}
+
+func requireChanged(t *testing.T, err error, now *pb.ResponseHeader) {
+	t.Helper()
+	require.ErrorIs(t, err, ordering.ErrNoGreaterRev)
+	var changed *clientv3.ClusterChangedError
+	require.ErrorAs(t, err, &changed)
+	require.Equal(t, clientv3.ClusterChangedError{
+		OldClusterID: 1, OldRevision: 5, NewClusterID: now.ClusterId, NewRevision: now.Revision,
+	}, *changed)
 }
 
 func TestCompactCounts(t *testing.T) {

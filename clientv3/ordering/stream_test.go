@@ -108,9 +108,19 @@ func TestGetStreamOfAStaleMember(t *testing.T) {
 		assert.NoError(t, err)
 		resp.(*pb.RangeResponse).Header.Revision = 15
 	})
-	chunks, err := kv.GetStream(t.Context(), "k")
+	chunks, err := kv.GetStream(t.Context(), "k", clientv3.WithSerializable())
 	require.Nil(t, chunks)
 	require.Equal(t, errTooOld, err)
+
+	// Only a store that has gone back answers a linearizable read so.
+	cluster.Once("Range", func(call *fakeetcd.Call) {
+		resp, err := call.Execute()
+		assert.NoError(t, err)
+		resp.(*pb.RangeResponse).Header.Revision = 15
+	})
+	_, err = kv.GetStream(t.Context(), "k")
+	var changed *clientv3.ClusterChangedError
+	require.ErrorAs(t, err, &changed)
 }
 
 // lagging makes the next streams meet members that have not reached their revision.

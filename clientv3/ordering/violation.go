@@ -19,7 +19,7 @@ import (
 type OrderViolationFunc func(op clientv3.Op, resp clientv3.OpResponse, prevRev int64) error
 
 // ErrNoGreaterRev is returned when no endpoint that can be asked has reached the
-// revision seen before. The error of a write with an older revision wraps it, too: see
+// revision seen before. So does the error of a read once the cluster has changed, see
 // [NewKV].
 var ErrNoGreaterRev = errors.New("etcdclient: no cluster members have a revision higher than the previously received revision")
 

@@ -130,6 +130,8 @@ type (
 	Client = quorate.Client
 	// Cluster reads and changes the membership of the cluster.
 	Cluster = quorate.Cluster
+	// ClusterChangedError says that the cluster is not the one that the client knew: another one answers at its endpoints, or its revision has gone back, because it was restored from a backup.
+	ClusterChangedError = quorate.ClusterChangedError
 	// Cmp is a comparison that a transaction makes its decision by.
 	Cmp = quorate.Cmp
 	// CompactOp is the operation that [KV.Compact] carries out.
@@ -563,7 +565,7 @@ func WithLease(leaseID LeaseID) OpOption {
 	return quorate.WithLease(leaseID)
 }
 
-// WithLeaseMonitor returns a context whose KeepAlive reports to m: until when the lease certainly lives, and after the channel is closed why it was.
+// WithLeaseMonitor returns a context whose KeepAlive reports to m: until when the lease lives, see [LeaseMonitor.Deadline], and after the channel is closed why it was.
 func WithLeaseMonitor(ctx context.Context, m *LeaseMonitor) context.Context {
 	return quorate.WithLeaseMonitor(ctx, m)
 }

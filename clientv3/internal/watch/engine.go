@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
 
 // maxWatchers is how many watches share a stream before another one is opened.
@@ -38,6 +40,12 @@ type Config struct {
 	// Plain has nothing sent that no caller asked for: creates carry no id and go one
 	// at a time, and there are no requests for progress but those of callers.
 	Plain bool
+	// History is told of headers, and tells when watches belong to one that is over. It
+	// may be nil.
+	History *lineage.Tracker
+	// Read reads a key so that the history hears of the store's present revision. It is
+	// not nil where History is not.
+	Read func(ctx context.Context, key string) error
 	// Logger is asked at every use.
 	Logger func() *zap.Logger
 }
@@ -50,6 +58,7 @@ type Engine struct {
 	parts   atomic.Int64 // of watches that catch up
 
 	pauseLogged atomic.Int64 // when, in Unix nanoseconds
+	unsubscribe func()       // from the history
 
 	// mu guards groups, and the assignment of watchers to shards. It is taken
 	// before the lock of a shard, never after.
@@ -59,13 +68,18 @@ type Engine struct {
 
 // New returns an engine. It does nothing until the first watch.
 func New(cfg Config) *Engine {
-	return &Engine{cfg: cfg, closed: make(chan struct{}), groups: make(map[string][]*shard)}
+	e := &Engine{cfg: cfg, closed: make(chan struct{}), groups: make(map[string][]*shard)}
+	e.unsubscribe = cfg.History.Subscribe(e.endEras)
+	return e
 }
 
 // Watch starts a watch, and returns when a server has created it, or it has
 // ended, or ctx has. The watch lives until ctx ends.
 func (e *Engine) Watch(ctx context.Context, req Request, sink Sink) {
 	w := newWatcher(req, sink, e.cfg.Budget)
+	if era := e.cfg.History.Era(); req.Rev > 0 && req.Rev <= era.Revision()+1 {
+		w.era = era // it goes on from what was seen
+	}
 	ready := w.ready
 	if ctx.Err() != nil || !e.enter(ctx, w) {
 		sink.Close()
@@ -265,6 +279,7 @@ func (e *Engine) RequestProgress(ctx context.Context) error {
 
 // Close ends all watches and returns when nothing of the engine runs any more.
 func (e *Engine) Close() {
+	e.unsubscribe()
 	e.mu.Lock()
 	groups := e.groups
 	e.groups = nil

@@ -61,7 +61,7 @@ func (ls *leaderSearch) try(ctx context.Context, conn Connector) *link {
 	l := ls.sh.newLink(conn)
 	abandon := context.AfterFunc(ctx, func() { l.cancel(nil) })
 	timer := time.AfterFunc(maxGreeting, func() { l.cancel(errUngreeted) })
-	accepted := l.open(true) == nil && l.isAccepted(ls.sh.nextID())
+	accepted := l.open(true, ls.sh.engine.cfg.History) == nil && l.isAccepted(ls.sh.nextID())
 	inTime, wanted := timer.Stop(), abandon()
 	if accepted && inTime && wanted {
 		return l

@@ -10,6 +10,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
 
 // shard is some of the watches of a group, on one stream.
@@ -37,6 +39,9 @@ type shard struct {
 	interrupted time.Time
 	stale       time.Time     // since when the stream's token is refused, zero if it is not
 	doubted     bool          // a denial on the stream may be, or was, for its token
+	era         *lineage.Era  // in which the stream was opened
+	reset       func()        // has the stream opened again
+	doubting    bool          // whether the store has gone back, and asks
 	wake        chan struct{} // the writer's, nil without a stream
 	later       []func()      // for the reader to do without the lock
 }
@@ -120,6 +125,9 @@ func (sh *shard) signal() {
 
 // receive takes in a response, and then does what needs the shard unlocked.
 func (sh *shard) receive(resp *pb.WatchResponse) error {
+	if !sh.engine.cfg.History.Note(sh.era, resp.GetHeader(), 0) {
+		return disorder("the cluster has changed since it was opened")
+	}
 	sh.mu.Lock()
 	if len(resp.Events) > 0 {
 		sh.traffic.add(len(resp.Events), time.Now())

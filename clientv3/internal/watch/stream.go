@@ -6,6 +6,8 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
 
 // proven is the age from which on any response shows that a stream works. One
@@ -50,6 +52,7 @@ type link struct {
 	cancel context.CancelCauseFunc
 	stream pb.Watch_WatchClient // nil until it is open
 	opened time.Time
+	era    *lineage.Era // in which it was
 }
 
 func (sh *shard) newLink(conn Connector) *link {
@@ -58,7 +61,8 @@ func (sh *shard) newLink(conn Connector) *link {
 }
 
 // open opens the stream. With leader the server ends it when there is no leader.
-func (l *link) open(leader bool) (err error) {
+func (l *link) open(leader bool, h *lineage.Tracker) (err error) {
+	l.era = h.Era()
 	if l.stream, err = l.conn.Open(l.ctx, leader); err != nil {
 		l.cancel(nil)
 	}
@@ -102,7 +106,7 @@ func (sh *shard) run() {
 // end of a stream without a leader it may return one that was accepted meanwhile.
 func (sh *shard) attempt(l *link, leader bool, search *leaderSearch) (accepted *link, err error) {
 	if l.stream == nil {
-		if err := l.open(leader); err != nil {
+		if err := l.open(leader, sh.engine.cfg.History); err != nil {
 			return nil, err
 		}
 	}
@@ -167,6 +171,7 @@ func (sh *shard) connect(l *link) chan struct{} {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.conn = l.conn
+	sh.era, sh.reset = l.era, func() { l.cancel(errMove) }
 	sh.wake = make(chan struct{}, 1)
 	sh.opened, sh.stale, sh.accepted, sh.doubted = l.opened, time.Time{}, false, false
 	sh.session.connect()

@@ -6,6 +6,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
 
 // phase is what a watcher is doing.
@@ -37,6 +39,7 @@ type watcher struct {
 	unsplit  bool          // it must not be split again
 	refusals uint8         // of tokens, in a row
 	deniedBy *shard        // the stream that denied it before this one; nil if none did
+	era      *lineage.Era  // that it is from; nil if that is not known
 	ready    chan struct{} // closed when Watch may return; nil after that
 	unlisten func() bool   // stops listening to the caller's context
 }
@@ -52,8 +55,9 @@ func newWatcher(req Request, sink Sink, budget *Budget) *watcher {
 func (w *watcher) session() *session { return w.shard.Load().session }
 
 // created implements owner.
-func (w *watcher) created(_ *subscription, h *pb.ResponseHeader) {
+func (w *watcher) created(s *subscription, h *pb.ResponseHeader) {
 	w.refusals, w.deniedBy = 0, nil
+	w.shard.Load().continueHistory(w, s, h)
 	w.shard.Load().accept()
 	if w.catchup != nil && !w.session().splittable() {
 		w.rejoin()

@@ -1,0 +1,149 @@
+// Package lineage notices that a cluster is not the one that it was: another
+// cluster answers, or the same one with a revision that it had passed, because it
+// was restored from a backup. What a client knows then is of a history that is
+// over.
+package lineage
+
+import (
+	"sync"
+	"sync/atomic"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// Point is a moment in the history of a cluster.
+type Point struct {
+	Cluster  uint64
+	Revision int64
+}
+
+// Tracker follows the history of the cluster that one client talks to. A nil Tracker
+// notices nothing.
+type Tracker struct {
+	errorOf func(before, after Point) error
+	current atomic.Pointer[Era]
+
+	mu          sync.Mutex
+	subscribers map[*func()]struct{}
+}
+
+// Era is a time in which the client saw one history.
+type Era struct {
+	cluster  atomic.Uint64 // 0 until it is known
+	revision atomic.Int64  // the highest seen
+	err      error         // why it is over, set before another is the current one
+}
+
+// New returns a Tracker; errorOf makes the error of an era that is over.
+func New(errorOf func(before, after Point) error) *Tracker {
+	t := &Tracker{errorOf: errorOf, subscribers: make(map[*func()]struct{})}
+	t.current.Store(new(Era))
+	return t
+}
+
+// Era returns the current one.
+func (t *Tracker) Era() *Era {
+	if t == nil {
+		return nil
+	}
+	return t.current.Load()
+}
+
+// Revision returns the highest revision that was seen in the era.
+func (e *Era) Revision() int64 {
+	if e == nil {
+		return 0
+	}
+	return e.revision.Load()
+}
+
+// Over returns why the era is over, nil while it is the current one.
+func (t *Tracker) Over(e *Era) error {
+	if t == nil || e == nil || t.current.Load() == e {
+		return nil
+	}
+	return e.err
+}
+
+// Note takes in the header of a response to what was asked for in the era, and reports
+// whether the era is still the current one. The store has reached least, or it has gone
+// back: a linearizable response is not below any revision that was seen before its
+// request; 0 for a member that may lag.
+//
+// A header that names no cluster, as kine and etcd's grpc-proxy send some, says nothing.
+func (t *Tracker) Note(e *Era, h *pb.ResponseHeader, least int64) bool {
+	if t == nil || e == nil {
+		return true
+	}
+	if t.current.Load() != e {
+		return false
+	}
+	cluster, rev := h.GetClusterId(), h.GetRevision()
+	if cluster == 0 {
+		return true
+	}
+	if e.cluster.Load() == 0 {
+		e.cluster.CompareAndSwap(0, cluster)
+	}
+	if Broken(Point{e.cluster.Load(), least}, h, least > 0) {
+		t.end(e, Point{cluster, rev})
+		return false
+	}
+	e.reach(rev)
+	return true
+}
+
+func (e *Era) reach(rev int64) {
+	for seen := e.revision.Load(); rev > seen; seen = e.revision.Load() {
+		if e.revision.CompareAndSwap(seen, rev) {
+			return
+		}
+	}
+}
+
+func (t *Tracker) end(e *Era, now Point) {
+	t.mu.Lock()
+	if t.current.Load() != e {
+		t.mu.Unlock()
+		return
+	}
+	next := new(Era)
+	next.cluster.Store(now.Cluster)
+	next.revision.Store(now.Revision)
+	e.err = t.errorOf(Point{e.cluster.Load(), e.revision.Load()}, now)
+	t.current.Store(next)
+	told := make([]func(), 0, len(t.subscribers))
+	for f := range t.subscribers {
+		told = append(told, *f)
+	}
+	t.mu.Unlock()
+	for _, f := range told {
+		f()
+	}
+}
+
+// Subscribe has f called after each end of an era, by the goroutine that noticed it.
+func (t *Tracker) Subscribe(f func()) (unsubscribe func()) {
+	if t == nil {
+		return func() {}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.subscribers[&f] = struct{}{}
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.subscribers, &f)
+	}
+}
+
+// Broken reports whether what follows a point is of another history: another cluster's, or
+// of a store that has gone back. A linearizable response, to a request made after the
+// point was seen, is not below it. Headers that name no cluster say nothing.
+func Broken(seen Point, h *pb.ResponseHeader, linearizable bool) bool {
+	cluster, rev := h.GetClusterId(), h.GetRevision()
+	if cluster == 0 || seen.Cluster == 0 {
+		return false
+	}
+	return cluster != seen.Cluster || linearizable && rev > 0 && rev < seen.Revision
+}

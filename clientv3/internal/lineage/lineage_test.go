@@ -1,0 +1,77 @@
+package lineage
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+func at(cluster uint64, rev int64) *pb.ResponseHeader {
+	return &pb.ResponseHeader{ClusterId: cluster, Revision: rev}
+}
+
+func newTracker() *Tracker {
+	return New(func(before, after Point) error { return fmt.Errorf("%v, now %v", before, after) })
+}
+
+func TestErasEnd(t *testing.T) {
+	for name, tc := range map[string]struct {
+		header *pb.ResponseHeader
+		least  int64
+		want   string // "" if the era goes on
+	}{
+		"forward":                          {at(1, 11), 10, ""},
+		"the same revision":                {at(1, 10), 10, ""},
+		"a member that lags":               {at(1, 5), 0, ""},
+		"back":                             {at(1, 9), 10, "{1 10}, now {1 9}"},
+		"another cluster":                  {at(2, 20), 0, "{1 10}, now {2 20}"},
+		"a cluster without a name":         {at(0, 5), 10, ""},
+		"no header":                        {nil, 10, ""},
+		"a header without a revision":      {at(1, 0), 10, ""},
+		"another cluster, and no revision": {at(2, 0), 10, "{1 10}, now {2 0}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := newTracker()
+			told := 0
+			tr.Subscribe(func() { told++ })
+			e := tr.Era()
+			require.True(t, tr.Note(e, at(1, 10), 0))
+			require.Equal(t, tc.want == "", tr.Note(e, tc.header, tc.least))
+			if tc.want == "" {
+				require.NoError(t, tr.Over(e))
+				require.GreaterOrEqual(t, e.Revision(), int64(10), "it never goes back")
+				return
+			}
+			require.EqualError(t, tr.Over(e), tc.want)
+			require.Equal(t, 1, told)
+			assert.NotSame(t, e, tr.Era())
+			assert.Equal(t, tc.header.Revision, tr.Era().Revision())
+			// What answers a request of the era before says nothing of this one.
+			require.False(t, tr.Note(e, at(1, 10), 10))
+			require.Equal(t, 1, told)
+			require.NoError(t, tr.Over(tr.Era()))
+		})
+	}
+}
+
+func TestWithoutATracker(t *testing.T) {
+	var tr *Tracker
+	tr.Subscribe(func() {})()
+	assert.Nil(t, tr.Era())
+	assert.True(t, tr.Note(tr.Era(), at(1, 1), 2))
+	assert.NoError(t, tr.Over(tr.Era()))
+	assert.Zero(t, tr.Era().Revision())
+}
+
+func TestUnsubscribe(t *testing.T) {
+	tr := newTracker()
+	told := 0
+	leave := tr.Subscribe(func() { told++ })
+	tr.Note(tr.Era(), at(1, 1), 0)
+	leave()
+	tr.Note(tr.Era(), at(2, 1), 0)
+	assert.Zero(t, told)
+}

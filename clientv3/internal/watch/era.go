@@ -1,0 +1,97 @@
+package watch
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/quorate/quorate/clientv3/internal/lineage"
+)
+
+// continueHistory looks whether a watch that was created goes on in the history that it is
+// from. A member whose revision is below what was seen may lag, or the store has gone
+// back: a linearizable read tells. It needs the lock, and is called by the reader.
+func (sh *shard) continueHistory(w *watcher, s *subscription, h *pb.ResponseHeader) {
+	if w.era == nil {
+		w.era = sh.era
+	}
+	if sh.engine.cfg.History.Over(w.era) != nil {
+		sh.later = append(sh.later, sh.engine.endEras)
+		return
+	}
+	rev := h.GetRevision()
+	behind := rev > 0 && rev < min(s.next-1, w.era.Revision())
+	if !behind || h.GetClusterId() == 0 || sh.doubting {
+		return
+	}
+	sh.doubting = true
+	era, key := w.era, string(w.req.Key)
+	sh.engine.running.Go(func() { sh.doubt(era, key) })
+}
+
+// The pause before a read that failed is repeated; it doubles.
+const (
+	minDoubtPause = time.Second
+	maxDoubtPause = time.Minute
+)
+
+// doubt reads until it is known whether the store has gone back. If it has, the history
+// is told by the header.
+func (sh *shard) doubt(era *lineage.Era, key string) {
+	defer func() {
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		sh.doubting = false
+	}()
+	for bound := minDoubtPause; sh.engine.cfg.History.Over(era) == nil; bound = min(2*bound, maxDoubtPause) {
+		if sh.engine.cfg.Read(sh.ctx, key) == nil {
+			return
+		}
+		if !sleep(sh.ctx, rand.N(bound)) {
+			return
+		}
+	}
+}
+
+// sleep reports whether the time has passed before ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// endEras ends the watches whose history is over, and has streams opened again that are
+// older than the present one.
+func (e *Engine) endEras() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var shards []*shard
+	for _, group := range e.groups {
+		shards = append(shards, group...)
+	}
+	for _, sh := range shards {
+		sh.mu.Lock()
+		sh.endEra()
+		e.retireLocked(sh)
+		sh.mu.Unlock()
+	}
+}
+
+// endEra ends the watches of the shard whose history is over. It needs the lock.
+func (sh *shard) endEra() {
+	h := sh.engine.cfg.History
+	for w := range sh.watchers {
+		if err := h.Over(w.era); err != nil {
+			w.end(Response{Header: &pb.ResponseHeader{}, Canceled: true, Err: err, CancelReason: err.Error()})
+		}
+	}
+	if sh.wake != nil && h.Over(sh.era) != nil {
+		sh.reset()
+	}
+	sh.signal()
+}

@@ -1,0 +1,123 @@
+package lab_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	quorate "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/leasing"
+	"github.com/quorate/quorate/clientv3/mirror"
+	"github.com/quorate/quorate/clientv3/ordering"
+	"github.com/quorate/quorate/lab"
+)
+
+// A member gets the data back that it had before: the cluster has the ID that it had, and a lower revision.
+func TestARestoredClusterIsNoticed(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cluster := start(t, lab.Config{Members: 1})
+	m := cluster.Members()[0]
+	c, err := quorate.New(quorate.Config{Endpoints: cluster.Endpoints(), Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	put := func(key, value string) int64 {
+		resp, err := c.Put(ctx, key, value)
+		require.NoError(t, err)
+		return resp.Header.Revision
+	}
+	backup := put("k", "in the backup")
+	data, kept := filepath.Join(cluster.Dir(), m.Name()), filepath.Join(t.TempDir(), "backup")
+	require.NoError(t, m.Kill())
+	require.NoError(t, os.CopyFS(kept, os.DirFS(data)))
+	require.NoError(t, m.Restart(ctx))
+
+	watch := c.Watch(ctx, "k")
+	syncer := mirror.NewSyncer(c, "k", 0)
+	pages, errs := syncer.SyncBase(ctx)
+	for range pages { // they are not looked at
+	}
+	require.NoError(t, <-errs)
+	updates := syncer.SyncUpdates(ctx)
+	ordered := ordering.NewKV(c, ordering.NewOrderViolationSwitchEndpointClosure(c))
+	cached, closeCache, err := leasing.NewKV(c, "leases/")
+	require.NoError(t, err)
+	t.Cleanup(closeCache)
+	var last int64
+	for i := range 20 {
+		last = put("k", fmt.Sprint(i))
+		for _, w := range []quorate.WatchChan{watch, updates} {
+			resp := <-w
+			require.NoError(t, resp.Err())
+			require.Equal(t, last, resp.Events[0].Kv.ModRevision)
+		}
+	}
+	for _, kv := range []quorate.KV{ordered, cached} {
+		resp, err := kv.Get(ctx, "k")
+		require.NoError(t, err)
+		require.Equal(t, "19", string(resp.Kvs[0].Value))
+	}
+
+	require.NoError(t, m.Kill())
+	require.NoError(t, os.RemoveAll(data))
+	require.NoError(t, os.CopyFS(data, os.DirFS(kept)))
+	require.NoError(t, m.Restart(ctx))
+	requireChanged := func(err error) {
+		t.Helper()
+		var changed *quorate.ClusterChangedError
+		require.ErrorAs(t, err, &changed)
+		require.Equal(t, changed.OldClusterID, changed.NewClusterID)
+		require.GreaterOrEqual(t, changed.OldRevision, last)
+		require.GreaterOrEqual(t, changed.NewRevision, backup)
+		require.Less(t, changed.NewRevision, last)
+	}
+	for _, w := range []quorate.WatchChan{watch, updates} { // without a call
+		select {
+		case resp := <-w:
+			requireChanged(resp.Err())
+		case <-ctx.Done():
+			require.Fail(t, "a watch is silent")
+		}
+	}
+	_, err = ordered.Get(ctx, "k")
+	requireChanged(err)
+	require.Eventually(t, func() bool {
+		resp, err := cached.Get(ctx, "k")
+		return err == nil && string(resp.Kvs[0].Value) == "in the backup"
+	}, time.Minute, 10*time.Millisecond)
+
+	// The new history is as good as any.
+	put("k", "new")
+	_, err = ordered.Put(ctx, "l", "it is carried out")
+	require.NoError(t, err)
+	resp := <-c.Watch(ctx, "k", quorate.WithRev(backup))
+	require.NoError(t, resp.Err())
+	assert.Equal(t, "in the backup", string(resp.Events[0].Kv.Value))
+}
+
+// The endpoints of a client become those of another cluster.
+func TestAnotherClusterIsNoticed(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	one, other := start(t, lab.Config{Members: 1}), start(t, lab.Config{Members: 1})
+	c, err := quorate.New(quorate.Config{Endpoints: one.Endpoints(), Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	w := c.Watch(ctx, "k")
+	c.SetEndpoints(other.Endpoints()...)
+	resp := <-w
+	var changed *quorate.ClusterChangedError
+	require.ErrorAs(t, resp.Err(), &changed)
+	assert.NotEqual(t, changed.OldClusterID, changed.NewClusterID)
+	_, open := <-w
+	assert.False(t, open)
+}
