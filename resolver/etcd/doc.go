@@ -55,7 +55,8 @@
 // that wakes from being idle waits for etcd for more than 0.3 s: it gets the last list of the
 // builder, which is kept for an hour after the last channel to a service.
 //
-// Endpoints that disappear all at once stay for [Config].MassRemovalDelay.
+// Endpoints that disappear all at once stay for [Config].MassRemovalDelay, for channels that open
+// meanwhile as well.
 //
 // An empty list is published as such and reported, so that calls fail at once, unless they
 // wait for ready. What they fail with says why if the policy passes it on, as the quorate_

@@ -50,6 +50,7 @@ type source struct {
 	listing listing
 	listed  bool // etcd has told the list
 	guard   lastgood.Guard[gresolver.Endpoint]
+	old     bool                 // the guard has seen no list but that of the last source
 	last    []gresolver.Endpoint // what channels use
 	stopped bool
 	kept    int       // how many of them etcd does not list any more
@@ -67,7 +68,10 @@ func startSource(client *clientv3.Client, cfg Config, service string, last []gre
 		Feed: news.New(news.State{}), service: service, log: registry.Logger(client),
 		cancel: cancel, dirty: make(chan struct{}, 1), last: last,
 		listing: listing{byAddress: map[string][]*entry{}},
-		guard:   lastgood.Guard[gresolver.Endpoint]{Key: address, Delay: cfg.MassRemovalDelay},
+		guard:   newGuard(cfg.MassRemovalDelay),
+	}
+	if s.old = len(last) > 0; s.old {
+		s.guard.Update(time.Now(), last, 0)
 	}
 	follower := registry.NewFollower(client, service, cfg.ReportAfter)
 	go func() {
@@ -77,6 +81,10 @@ func startSource(client *clientv3.Client, cfg Config, service string, last []gre
 	}()
 	go s.run(ctx)
 	return s
+}
+
+func newGuard(delay time.Duration) lastgood.Guard[gresolver.Endpoint] {
+	return lastgood.Guard[gresolver.Endpoint]{Key: address, Delay: delay}
 }
 
 // Stop implements lastgood.Source.
@@ -148,6 +156,9 @@ func (s *source) list(now time.Time) (again time.Time) {
 		return time.Time{}
 	}
 	endpoints := s.listing.endpoints()
+	if s.old && len(endpoints) > 0 { // much may have changed meanwhile
+		s.guard, s.old = newGuard(s.guard.Delay), false
+	}
 	kept := s.guard.Update(now, endpoints, 0)
 	s.last, s.kept, s.stale = endpoints, len(kept.Endpoints), false
 	if s.kept > 0 {

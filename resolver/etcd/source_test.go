@@ -52,6 +52,37 @@ func TestSecondChannelDuringAnOutage(t *testing.T) {
 	})
 }
 
+// A channel that wakes up when all registrations are gone keeps the last list for a while. One that
+// wakes up when others are there does not.
+func TestMassRemovalWhileNobodyLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, other := start(t)
+		register(t, client, "svc", map[string]string{"a": "1", "b": "2"})
+		b, err := etcd.NewBuilder(client, etcd.Config{})
+		require.NoError(t, err)
+		nap := func(registered map[string]string) *channel {
+			c := newChannel()
+			r, err := b.Build(parse(t, "etcd:///svc"), c, gresolver.BuildOptions{})
+			require.NoError(t, err)
+			c.state(t)
+			r.Close()
+			register(t, other, "svc", registered)
+			c = newChannel()
+			r, err = b.Build(parse(t, "etcd:///svc"), c, gresolver.BuildOptions{})
+			require.NoError(t, err)
+			t.Cleanup(r.Close)
+			return c
+		}
+		c := nap(map[string]string{"a": "", "b": ""})
+		require.Equal(t, []string{"1", "2"}, c.state(t))
+		require.ErrorContains(t, c.failure(t), "2 of 2 endpoints are gone at once, and stay in use for 15s")
+		began := time.Now()
+		register(t, other, "svc", map[string]string{"c": "3"})
+		require.Equal(t, []string{"3"}, c.state(t), "much may have changed since the last list")
+		require.Zero(t, time.Since(began).Truncate(time.Second))
+	})
+}
+
 // A list that was kept is forgotten after an hour.
 func TestOldListsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // attempt follows the service for as long as it can. It returns what it last asked of the
 // API server, and why it cannot go on, which is never nil.
 func (f *feed) attempt(ctx context.Context) (verb string, err error) {
-	f.steady = false
+	f.up, f.steady = false, false
 	if f.link == nil {
 		if f.link, err = f.links.acquire(); err != nil {
 			return "watch", err

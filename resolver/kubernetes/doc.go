@@ -79,7 +79,8 @@
 //   - Permissions that are lost show when the current watch ends: the API server lets open
 //     ones go on.
 //
-// Endpoints that disappear all at once stay for Config.MassRemovalDelay.
+// Endpoints that disappear all at once stay for Config.MassRemovalDelay, for channels that open
+// meanwhile as well.
 //
 // When a channel closes or becomes idle, its resolver ends, with all connections and
 // goroutines, also if the API server does not answer. When it wakes, a new one begins, with the

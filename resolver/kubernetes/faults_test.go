@@ -14,7 +14,9 @@ import (
 	"google.golang.org/grpc/connectivity"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/resolver"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
@@ -446,4 +448,65 @@ func TestMassRemovalIsDelayed(t *testing.T) {
 	c.awaitError(t, 0, "most endpoints of service \"users\" in namespace \"shop\" are gone at once; they stay in use for 2s")
 	c.awaitAddresses(t, "10.0.0.9:80")
 	assert.GreaterOrEqual(t, time.Since(began), 2*time.Second)
+}
+
+// A channel that opens while most endpoints are gone has those that the others keep, and so has one
+// that wakes up when all are.
+func TestMassRemovalIsDelayedForNewChannels(t *testing.T) {
+	server := startServer(t)
+	all := []string{"10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"}
+	create(t, server, slice("users", "a", 80, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
+	b := newTestBuilder(t, Config{REST: server.RESTConfig(), MassRemovalDelay: time.Minute}, quick())
+	open := func() (*channel, resolver.Resolver) {
+		c := newChannel()
+		r, err := b.Build(target(t, "kubernetes:///users.shop"), c, resolver.BuildOptions{})
+		require.NoError(t, err)
+		return c, r
+	}
+	first, r1 := open()
+	first.awaitAddresses(t, all...)
+	update(t, server, slice("users", "a", 80, "10.0.0.1"))
+	first.awaitError(t, 0, "are gone at once")
+	second, r2 := open()
+	second.awaitCount(t, 3)
+	second.awaitError(t, 0, "are gone at once")
+	r2.Close()
+	update(t, server, slice("users", "a", 80, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
+	first.awaitAddresses(t, all...)
+	r1.Close()
+
+	update(t, server, slice("users", "a", 80))
+	third, r3 := open()
+	defer r3.Close()
+	third.awaitAddresses(t, all...)
+	third.awaitError(t, 0, "are gone at once")
+	for _, c := range []*channel{first, second, third} {
+		states, _, _ := c.look()
+		for i := range states {
+			assert.NotEmpty(t, addressesOf(states[:i+1]))
+		}
+	}
+	// Much may have changed while nobody looked.
+	update(t, server, slice("users", "a", 80, "10.0.0.9"))
+	third.awaitAddresses(t, "10.0.0.9:80")
+}
+
+// The pauses of an outage do not delay what follows it.
+func TestPausesEndWithTheOutage(t *testing.T) {
+	f := &feed{longest: time.Hour, changed: make(chan struct{}), known: newInventory()}
+	for range 20 {
+		f.up = false
+		f.judge("watch", apierrors.NewForbidden(schema.GroupResource{}, "", nil))
+	}
+	f.succeed()
+	assert.Zero(t, f.judge("watch", errEnded))
+	assert.LessOrEqual(t, f.judge("watch", errEnded), firstPause)
+	longest := time.Duration(0)
+	for range 30 { // watches that do not last
+		f.succeed()
+		longest = max(longest, f.judge("watch", errEnded))
+	}
+	assert.Greater(t, longest, time.Second)
+	f.steady = true
+	assert.Zero(t, f.judge("watch", errEnded))
 }

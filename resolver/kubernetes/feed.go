@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/grpclog"
+	"google.golang.org/grpc/resolver"
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
@@ -36,15 +37,19 @@ type feed struct {
 	listFirst atomic.Bool // the server does not stream lists
 
 	mu      sync.Mutex
-	last    []*discoveryv1.EndpointSlice // of the last feed of the service
+	last    memory // of the last feed of the service
 	view    view
 	changed chan struct{} // closed and replaced with each view
+	// listings has what the view comes to for each destination that channels have asked for.
+	listings map[destination]*listing
 
 	// What follows belongs to run.
 	known  *inventory
 	link   *link
-	pauses backoff
-	steady bool // the current attempt has been of use
+	pauses backoff // after attempts that led to nothing
+	breaks backoff // after watches that did not last
+	up     bool    // the current attempt has led to a watch
+	steady bool    // which has been of use
 	outage outage
 }
 
@@ -56,7 +61,9 @@ type outage struct {
 
 // memory is what the next feed of a service begins with.
 type memory struct {
-	slices    []*discoveryv1.EndpointSlice
+	slices []*discoveryv1.EndpointSlice
+	// used has what channels used for each destination, with what was kept although it was gone.
+	used      map[destination][]resolver.Endpoint
 	listFirst bool
 }
 
@@ -71,7 +78,7 @@ func startFeed(service serviceKey, l *links, longest time.Duration, last memory)
 	f := &feed{
 		service: service, links: l, timing: l.timing, longest: longest,
 		ctx: ctx, cancel: cancel, done: make(chan struct{}), changed: make(chan struct{}),
-		known: newInventory(), last: last.slices,
+		known: newInventory(), last: last, listings: make(map[destination]*listing),
 	}
 	f.listFirst.Store(last.listFirst)
 	if len(last.slices) > 0 {
@@ -85,7 +92,7 @@ func startFeed(service serviceKey, l *links, longest time.Duration, last memory)
 func (f *feed) useStale() {
 	f.update(func(v *view) {
 		if !v.listed && v.err == nil {
-			*v = view{listed: true, stale: true, slices: f.last, err: errUnanswered}
+			*v = view{listed: true, stale: true, slices: f.last.slices, err: errUnanswered}
 		}
 	})
 }
@@ -95,9 +102,9 @@ func (f *feed) Stop() (memory, bool) {
 	f.cancel()
 	v, _ := f.look()
 	if !v.listed {
-		v.slices = f.last
+		v.slices = f.last.slices
 	}
-	return memory{v.slices, f.listFirst.Load()}, true
+	return memory{v.slices, f.used(), f.listFirst.Load()}, true
 }
 
 // look returns the current view, and a channel that is closed when there is another one.
@@ -137,13 +144,16 @@ func (f *feed) run(ctx context.Context) {
 // the next one.
 func (f *feed) judge(verb string, err error) time.Duration {
 	if f.steady {
-		f.pauses.reset()
+		f.breaks.reset()
 	}
-	longest := f.longest
+	longest, failed := f.longest, &f.pauses
 	if unreachable(err) {
 		longest = min(longest, longestUnreachable)
 	}
-	pause := f.pauses.pause(longest)
+	if f.up {
+		failed = &f.breaks
+	}
+	pause := failed.pause(longest)
 	switch {
 	case errors.Is(err, errEnded):
 		return pause
@@ -179,8 +189,8 @@ func (f *feed) fail(err error) {
 		logger.Warningf("%v; attempts go on", err)
 	}
 	f.update(func(v *view) {
-		if !v.listed && len(f.last) > 0 {
-			v.listed, v.stale, v.slices = true, true, f.last
+		if !v.listed && len(f.last.slices) > 0 {
+			v.listed, v.stale, v.slices = true, true, f.last.slices
 		}
 		v.err = err
 	})
@@ -192,6 +202,8 @@ func (f *feed) succeed() {
 		logger.Infof("kubernetes: %v is followed again, after %v", f.service, time.Since(f.outage.since).Round(time.Millisecond))
 	}
 	f.outage = outage{}
+	f.up = true
+	f.pauses.reset()
 	f.publish()
 }
 

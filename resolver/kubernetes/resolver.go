@@ -1,18 +1,15 @@
 package kubernetes
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc/resolver"
 
-	"github.com/quorate/quorate/resolver/internal/lastgood"
 	"github.com/quorate/quorate/resolver/internal/news"
 )
 
@@ -27,12 +24,9 @@ type channelResolver struct {
 	once        sync.Once
 
 	// What follows belongs to run.
-	guard    lastgood.Guard[resolver.Endpoint]
-	stale    bool                // the guard has seen no list but an old one
 	last     []resolver.Endpoint // what the channel accepted
 	listed   bool                // last is something, and be it empty
 	reported string              // the text of the last error that the channel was told
-	logged   resolution          // what grpc's log has been told about
 	pauses   backoff             // after what the channel did not accept
 }
 
@@ -41,7 +35,6 @@ func startResolver(b *builder, d destination, cc resolver.ClientConn) *channelRe
 	r := &channelResolver{
 		builder: b, feed: b.feeds.Acquire(d.service), destination: d, cc: cc,
 		cancel: cancel, done: make(chan struct{}),
-		guard: lastgood.Guard[resolver.Endpoint]{Key: firstAddress, Delay: b.removal},
 	}
 	go r.run(ctx)
 	return r
@@ -63,19 +56,21 @@ func (r *channelResolver) Close() {
 
 func (r *channelResolver) run(ctx context.Context) {
 	defer close(r.done)
+	all := r.feed.listing(r.builder, r.destination)
 	for ctx.Err() == nil {
-		v, changed := r.feed.look()
 		began := time.Now()
-		accepted, again := r.give(v)
+		l := all.look()
+		accepted := r.give(l)
 		// A list of a hundred thousand endpoints takes a tenth of a second. When changes come
 		// all the time, no more than half of it is spent on them.
 		wait(ctx, min(time.Since(began), longestRest), nil)
-		if accepted && again.IsZero() {
-			wait(ctx, never, changed)
-		} else if accepted {
-			wait(ctx, time.Until(again), changed)
-		} else {
-			wait(ctx, max(r.pauses.pause(r.builder.longest), firstPause), changed)
+		switch {
+		case !accepted:
+			wait(ctx, max(r.pauses.pause(r.builder.longest), firstPause), l.changed)
+		case l.again.IsZero():
+			wait(ctx, never, l.changed)
+		default:
+			wait(ctx, time.Until(l.again), l.changed)
 		}
 	}
 }
@@ -97,43 +92,17 @@ func wait(ctx context.Context, d time.Duration, changed <-chan struct{}) {
 	}
 }
 
-// give tells the channel what is new in a view. It returns false if the channel did not
-// accept it, and is to be told again; and when it is to be told again although nothing
-// changes, the zero time for never.
-func (r *channelResolver) give(v view) (accepted bool, again time.Time) {
-	if !v.listed {
-		r.report(v.err)
-		return true, time.Time{}
+// give tells the channel what is new in a list. It returns false if the channel did not
+// accept it, and is to be told again.
+func (r *channelResolver) give(l list) (accepted bool) {
+	if !l.view.listed {
+		r.report(l.view.err)
+		return true
 	}
-	now := resolve(v.slices, r.destination, r.builder.here)
-	kept := r.keep(v, now.endpoints)
-	if len(kept.Endpoints) > 0 {
-		now.endpoints = append(now.endpoints, kept.Endpoints...)
-		now.empty = nil
-		now.gone = fmt.Errorf("kubernetes: most endpoints of %v are gone at once; they stay in use for %v", r.destination.service, r.builder.removal)
-	}
-	r.log(now)
-	accepted = r.publish(now)
-	r.report(complaint(now, v.err))
-	return accepted, kept.Due
+	accepted = r.publish(l.resolution)
+	r.report(complaint(l.resolution, l.view.err))
+	return accepted
 }
-
-// keep returns the endpoints that stay although they are gone.
-func (r *channelResolver) keep(v view, endpoints []resolver.Endpoint) lastgood.Kept[resolver.Endpoint] {
-	now := time.Now()
-	if v.err != nil {
-		r.guard.Suspend(now)
-	}
-	if r.stale && !v.stale { // much may have changed meanwhile
-		r.guard = lastgood.Guard[resolver.Endpoint]{Key: firstAddress, Delay: r.builder.removal}
-	}
-	r.stale = v.stale
-	kept := r.guard.Update(now, endpoints, 0)
-	slices.SortFunc(kept.Endpoints, func(a, b resolver.Endpoint) int { return cmp.Compare(firstAddress(a), firstAddress(b)) })
-	return kept
-}
-
-func firstAddress(e resolver.Endpoint) string { return e.Addresses[0].Addr }
 
 // publish gives the channel a list that differs from the last one.
 func (r *channelResolver) publish(now resolution) (accepted bool) {
@@ -165,25 +134,6 @@ func complaint(now resolution, outdated error) error {
 		return fmt.Errorf("the last known endpoints stay in use: %w", outdated)
 	}
 	return nil
-}
-
-// log writes a line when the last endpoint goes, and one when there are some again, because
-// grpc's own round_robin does not show calls why it has none; and one about a target that is
-// probably wrong.
-func (r *channelResolver) log(now resolution) {
-	switch {
-	case now.empty != nil && r.logged.empty == nil:
-		logger.Warning(now.empty)
-	case now.empty == nil && r.logged.empty != nil:
-		logger.Infof("kubernetes: %v has endpoints", r.destination.service)
-	}
-	if now.gone != nil && r.logged.gone == nil {
-		logger.Warning(now.gone)
-	}
-	if now.doubt != "" && now.doubt != r.logged.doubt {
-		logger.Warningf("kubernetes: %s", now.doubt)
-	}
-	r.logged = now
 }
 
 // report tells the channel an error, once, and nothing but its text: if a status of grpc is
