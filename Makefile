@@ -1,13 +1,7 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
 .PHONY: build test lint generate lab compare page-check soak soak-locks soak-linear \
-kube-apiserver-over-shim:
-	cd lab/kube/apiserver && GOWORK=off go build -modfile=overshim.mod -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3' -o bin/kube-apiserver-over-shim .
-
-kube-servers: kube-apiserver-over-shim ## a kube-apiserver over the shim, two minutes under load each on kine and on etcd 3.5, and its storage tests there; 20 minutes
-	QUORATE_KUBE_APISERVER=$(KUBE_APISERVER)-over-shim go test -count=1 -v -timeout 40m -run '^TestKube' ./lab/servers -args -load=2m
-
-kube-faults: kube-apiserver kube-apiserver-over-shim ## a real kube-apiserver over the official client and over Quorate, while its etcd is in trouble; eight minutes
-	go run ./lab/kube/faults -official $(KUBE_APISERVER) -quorate $(KUBE_APISERVER)-over-shim -starts 5
+	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents etcdctl shim-tests shim-tests-short \
+	servers servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-fleet bench-pools bench-calls bench-leases \
 	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-keepalive fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target
 
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -66,15 +60,14 @@ shim-tests-short: ## the same without what is slow; CI runs this
 kube-apiserver: ## build the real kube-apiserver 1.36.3 from its released modules; five minutes when nothing is cached
 	cd lab/kube/apiserver && GOWORK=off go build -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3' -o bin/kube-apiserver .
 
-<<<<<<< Updated upstream
-kube-servers: ## a kube-apiserver over the shim, two minutes under load each on kine and on etcd 3.5, and its storage tests there; 20 minutes
+kube-apiserver-over-shim: ## the same over Quorate
 	cd lab/kube/apiserver && GOWORK=off go build -modfile=overshim.mod -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3' -o bin/kube-apiserver-over-shim .
+
+kube-servers: kube-apiserver-over-shim ## it on kine and on etcd 3.5, two minutes under load each, and its storage tests there; 20 minutes
 	QUORATE_KUBE_APISERVER=$(KUBE_APISERVER)-over-shim go test -count=1 -v -timeout 40m -run '^TestKube' ./lab/servers -args -load=2m
-=======
-kube-faults: kube-apiserver ## a real kube-apiserver over the official client and over Quorate, while its etcd is in trouble; six minutes
-	cd lab/kube/apiserver && GOWORK=off go build -modfile overshim.mod -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3' -o bin/kube-apiserver-over-shim .
+
+kube-faults: kube-apiserver kube-apiserver-over-shim ## a real kube-apiserver over the official client and over Quorate, while its etcd is in trouble; eight minutes
 	go run ./lab/kube/faults -official $(KUBE_APISERVER) -quorate $(KUBE_APISERVER)-over-shim -starts 5
->>>>>>> Stashed changes
 
 kube-test: kube-apiserver ## the Kubernetes resolver on a real API server, stopped for 100 s, and beside kuberesolver; four minutes
 	QUORATE_KUBE_APISERVER=$(KUBE_APISERVER) go test -race -count=1 -v ./lab/kube/...
