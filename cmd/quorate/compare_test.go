@@ -84,7 +84,7 @@ func TestCompareWritesThePageAndPrintsTheTable(t *testing.T) {
 	require.Equal(t, exitOK, status, stderr)
 	require.Len(t, seen, 3)
 	for _, cfg := range seen {
-		assert.Equal(t, names(compare.DefaultFaults()), names(cfg.Faults))
+		assert.Equal(t, namesOf(compare.DefaultFaults()), namesOf(cfg.Faults))
 		assert.Equal(t, compare.DefaultHold, cfg.Hold)
 		assert.EqualValues(t, 9, cfg.Seed)
 	}
@@ -98,7 +98,7 @@ func TestCompareWritesThePageAndPrintsTheTable(t *testing.T) {
 	seen = nil
 	status, _, stderr, _ = compareInto(t, run, "--fault", "stop,slow", "--duration", "3s", "--callers", "2", "--timeout", "4s")
 	require.Equal(t, exitOK, status, stderr)
-	assert.Equal(t, []string{"stop", "slow"}, names(seen[0].Faults))
+	assert.Equal(t, []string{"stop", "slow"}, namesOf(seen[0].Faults))
 	assert.Equal(t, 3*time.Second, seen[0].Hold)
 	assert.Equal(t, 2, seen[0].Callers)
 	assert.Equal(t, 4*time.Second, seen[0].CallTimeout)

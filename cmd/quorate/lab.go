@@ -103,7 +103,7 @@ the same seed: the official etcd client as it comes, the same client tuned with
 keepalive and WithRequireLeader, and Quorate. It prints a table and writes one HTML
 file that needs no network, with a timeline of each fault, the clients side by side.
 Each fault is then held for ` + compare.DefaultHold.String() + ` unless --duration says otherwise, and the faults
-are ` + strings.Join(names(compare.DefaultFaults()), ", ") + `
+are ` + strings.Join(namesOf(compare.DefaultFaults()), ", ") + `
 unless --fault names others: about seven minutes. The exit status tells of Quorate's
 own run; what the checks find wrong with the official client is only shown.
 
@@ -184,7 +184,7 @@ func (f labFlags) check(cmd *cobra.Command) ([]fault.Fault, error) {
 	return fault.Parse(f.faults)
 }
 
-func names(faults []fault.Fault) []string {
+func namesOf(faults []fault.Fault) []string {
 	out := make([]string, len(faults))
 	for i, f := range faults {
 		out[i] = f.Name

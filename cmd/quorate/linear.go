@@ -53,7 +53,7 @@ cluster is removed. A second Ctrl-C kills at once.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
 	}
 	f := cmd.Flags()
-	flags.add(f, linear.DefaultDuration, linear.DefaultMembers)
+	flags.add(f)
 	f.IntVar(&flags.callers, "callers", linear.DefaultCallers, "operations that are under way at a time")
 	f.StringVar(&flags.pages, "pages", ".", "directory for the pages that show violations")
 	return cmd

@@ -18,7 +18,7 @@ func execLinear(
 		asked = cfg
 		result.Seed = cfg.Seed
 		return result, err
-	})
+	}, nil)
 	status, stdout, stderr = execCommand(ctx, cmd, append([]string{"linear"}, args...))
 	return status, stdout, stderr, asked
 }

@@ -53,7 +53,7 @@ cluster is removed. A second Ctrl-C kills at once.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
 	}
 	f := cmd.Flags()
-	flags.add(f, locks.DefaultDuration, locks.DefaultMembers)
+	flags.add(f)
 	f.IntVar(&flags.contenders, "contenders", locks.DefaultContenders, "clients that contend for the locks")
 	f.IntVar(&flags.locks, "locks", locks.DefaultLocks, "mutexes and elections, by turns")
 	return cmd

@@ -17,7 +17,7 @@ func execLocks(ctx context.Context, result locks.Result, err error, args ...stri
 		asked = cfg
 		result.Seed = cfg.Seed
 		return result, err
-	}, nil)
+	}, nil, nil)
 	status, stdout, stderr = execCommand(ctx, cmd, append([]string{"locks"}, args...))
 	return status, stdout, stderr, asked
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorate/quorate/lab/linear"
 	"github.com/quorate/quorate/lab/locks"
+	"github.com/quorate/quorate/lab/names"
 	"github.com/quorate/quorate/lab/soak"
 )
 
@@ -38,7 +39,7 @@ The exit status is
 	}
 	root.SetVersionTemplate("{{.Version}}")
 	root.SetGlobalNormalizationFunc(normalizeFlag)
-	root.AddCommand(labCommand, newSoakCommand(soak.Run, locks.Run, linear.Run), newResolveCommand(), newVersionCommand())
+	root.AddCommand(labCommand, newSoakCommand(soak.Run, locks.Run, linear.Run, names.Run), newResolveCommand(), newVersionCommand())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{err: err, command: cmd.CommandPath()}
 	})

@@ -24,10 +24,10 @@ type soakFlags struct {
 	seed     uint64
 }
 
-// add declares the flags with their defaults.
-func (f *soakFlags) add(flags *pflag.FlagSet, duration time.Duration, members int) {
-	flags.DurationVar(&f.duration, "duration", duration, "how long faults are injected")
-	flags.IntVar(&f.members, "members", members, "members of the cluster, 3 to 9")
+// add declares the flags with their defaults, which all soaks share.
+func (f *soakFlags) add(flags *pflag.FlagSet) {
+	flags.DurationVar(&f.duration, "duration", soak.DefaultDuration, "how long faults are injected")
+	flags.IntVar(&f.members, "members", soak.DefaultMembers, "members of the cluster, 3 to 9")
 	flags.Uint64Var(&f.seed, "seed", 0, "seed of all choices (default a new one; it is printed)")
 }
 
@@ -53,7 +53,7 @@ type watchesFlags struct {
 
 // newSoakCommand returns the command "soak", which does what its subcommand "watches"
 // does.
-func newSoakCommand(watches soakRunner, locks locksRunner, linear linearRunner) *cobra.Command {
+func newSoakCommand(watches soakRunner, locks locksRunner, linear linearRunner, resolvers resolversRunner) *cobra.Command {
 	cmd := newWatchesCommand(watches)
 	cmd.Use = "soak"
 	cmd.Short = "Use a real etcd cluster under faults for long, and check what comes of it"
@@ -66,8 +66,11 @@ func newSoakCommand(watches soakRunner, locks locksRunner, linear linearRunner) 
   quorate soak locks --duration 10m
 
   # Reads and writes:
-  quorate soak linear --duration 10m`
-	cmd.AddCommand(newWatchesCommand(watches), newLocksCommand(locks), newLinearCommand(linear))
+  quorate soak linear --duration 10m
+
+  # The gRPC resolvers:
+  quorate soak resolvers --duration 10m`
+	cmd.AddCommand(newWatchesCommand(watches), newLocksCommand(locks), newLinearCommand(linear), newResolversCommand(resolvers))
 	return cmd
 }
 
@@ -102,7 +105,7 @@ cluster is removed. A second Ctrl-C kills at once.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
 	}
 	f := cmd.Flags()
-	flags.add(f, soak.DefaultDuration, soak.DefaultMembers)
+	flags.add(f)
 	f.IntVar(&flags.watches, "watches", soak.DefaultWatches, "watches at a time")
 	f.IntVar(&flags.writers, "writers", soak.DefaultWriters, "writers at a time")
 	return cmd

@@ -17,7 +17,7 @@ func execSoak(ctx context.Context, result soak.Result, err error, args ...string
 		asked = cfg
 		result.Seed = cfg.Seed
 		return result, err
-	}, nil, nil)
+	}, nil, nil, nil)
 	status, stdout, stderr = execCommand(ctx, cmd, args)
 	return status, stdout, stderr, asked
 }

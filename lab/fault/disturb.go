@@ -15,11 +15,11 @@ const (
 	clientDelay = 100 * time.Millisecond
 )
 
-// disturbances returns the faults of a storm: all, and others that are harder or that
+// Disturbances returns the faults of a storm: all, and others that are harder or that
 // leave nothing to measure. A rolling restart takes too much of a
 // storm, because a member that has watches open takes seven seconds to end when it
 // is asked to; the fault terminate does it to one member instead.
-func disturbances() []Fault {
+func Disturbances() []Fault {
 	return append(
 		slices.DeleteFunc(All(), func(f Fault) bool { return f.Name == "rolling-restart" }),
 		Fault{"terminate", "a member is terminated gracefully and restarted at the end", terminateOne},

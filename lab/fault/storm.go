@@ -87,7 +87,7 @@ func (s *Storm) faults(ctx context.Context) error {
 	var deck []Fault
 	for pace.Sleep(ctx, pace.Between(s.scene.Rand, shortestCalm, longestCalm)) == nil {
 		if len(deck) == 0 {
-			deck = disturbances()
+			deck = Disturbances()
 			s.scene.Rand.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 		}
 		if err := s.face(ctx, deck[0]); err != nil {

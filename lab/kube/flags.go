@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // keyBits is the size of the key that signs the tokens of service accounts: the
@@ -68,7 +67,7 @@ func (c *ControlPlane) flags(address string, args []string) ([]string, error) {
 		return nil, fmt.Errorf("kube: %w", err)
 	}
 	flags := []string{
-		"--etcd-servers=" + strings.Join(c.etcd.Endpoints(), ","),
+		"--etcd-servers=" + c.etcd.Endpoints()[0],
 		"--bind-address=" + host,
 		"--secure-port=" + port,
 		"--cert-dir=" + c.files.certs,

@@ -108,7 +108,7 @@ func (k *checker) check(g *group) error {
 	case model.Violated:
 		return k.violated(g, finding)
 	default:
-		k.verdict.add(Decided, "group %d: %s", g.number, finding.Message)
+		k.verdict.Add(Decided, "group %d: %s", g.number, finding.Message)
 		return nil
 	}
 }
@@ -116,7 +116,7 @@ func (k *checker) check(g *group) error {
 // violated notes a violation, and leaves a page that shows it.
 func (k *checker) violated(g *group, finding model.Finding) error {
 	k.note(fmt.Sprintf("group %d is not linearizable", g.number))
-	violation := k.verdict.add(Linearizable, "group %d: %s", g.number, finding.Message)
+	violation := k.verdict.Add(Linearizable, "group %d: %s", g.number, finding.Message)
 	if violation == nil {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (k *checker) conclude() error {
 	defer k.mu.Unlock()
 	highest, missing := k.pool.claims.unclaimed()
 	if k.err == nil && missing > int64(k.counts.Unseen) {
-		k.verdict.add(Accounted, "%d of %d revisions belong to no write that was answered or seen, but only %d writes ended in an "+
+		k.verdict.Add(Accounted, "%d of %d revisions belong to no write that was answered or seen, but only %d writes ended in an "+
 			"unknown outcome unseen: some writes were executed more than once", missing, highest, k.counts.Unseen)
 	}
 	return k.err

@@ -277,7 +277,7 @@ func TestResultShowsTheEvidence(t *testing.T) {
 		assert.Contains(t, r.String(), want)
 	}
 	for range 12 {
-		if v := r.Verdict.add(Linearizable, "group %d: a lost write", 3); v != nil {
+		if v := r.Verdict.Add(Linearizable, "group %d: a lost write", 3); v != nil {
 			v.Page = "page.html"
 		}
 	}

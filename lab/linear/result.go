@@ -2,8 +2,6 @@ package linear
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -27,57 +25,10 @@ const (
 )
 
 // Violation is one broken promise.
-type Violation struct {
-	Promise Promise
-	// Message says what is wrong, with the evidence.
-	Message string
-	// Page is the file that shows it in a browser, empty if there is none.
-	Page string
-}
+type Violation = tally.Violation[Promise]
 
 // Verdict is what the checks found.
-type Verdict struct {
-	// Violations holds at most ten of each promise.
-	Violations []Violation
-	// Counts has the number of violations of each promise, kept or not.
-	Counts map[Promise]int
-}
-
-// OK reports whether every promise was kept.
-func (v Verdict) OK() bool { return len(v.Violations) == 0 }
-
-// Total returns the number of violations, those that were not kept included.
-func (v Verdict) Total() int { return tally.Total(v.Counts) }
-
-// String returns the verdict in lines: that all is well, or the number of violations
-// of each promise and then those that were kept.
-func (v Verdict) String() string {
-	if v.OK() {
-		return "every answer is linearizable\n"
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d violations\n", v.Total())
-	for _, p := range slices.Sorted(maps.Keys(v.Counts)) {
-		fmt.Fprintf(&b, "  %-13s %d\n", p, v.Counts[p])
-	}
-	for _, violation := range v.Violations {
-		fmt.Fprintf(&b, "\n%s: %s\n", violation.Promise, violation.Message)
-		if violation.Page != "" {
-			fmt.Fprintf(&b, "    see %s\n", violation.Page)
-		}
-	}
-	return b.String()
-}
-
-// add counts a violation. It returns the violation if it is kept, because there are
-// not too many of its kind, and nil otherwise.
-func (v *Verdict) add(p Promise, format string, args ...any) *Violation {
-	if !tally.Add(&v.Counts, p) {
-		return nil
-	}
-	v.Violations = append(v.Violations, Violation{Promise: p, Message: fmt.Sprintf(format, args...)})
-	return &v.Violations[len(v.Violations)-1]
-}
+type Verdict = tally.Verdict[Promise]
 
 // Result is what came of a run. Without a verdict, because the run failed, only the
 // fields up to Interrupted are set.
@@ -150,6 +101,10 @@ func (res Result) String() string {
 	line("txns", "succeeded %d, compared in vain %d", res.Operations[model.Txn][model.Answered]-res.Refused, res.Refused)
 	line("unknown", "%d writes, of which %d left nothing that anybody saw", res.Sum(true, model.Unknown), res.Unseen)
 	line("checked", "%d groups of keys, with up to %d operations, in up to %v each", res.Groups, res.Longest, res.Slowest.Round(time.Millisecond))
-	line("verdict", "%v", strings.TrimSuffix(res.Verdict.String(), "\n"))
+	verdict := "every answer is linearizable"
+	if !res.Verdict.OK() {
+		verdict = strings.TrimSuffix(res.Verdict.String(), "\n")
+	}
+	line("verdict", "%s", verdict)
 	return b.String()
 }

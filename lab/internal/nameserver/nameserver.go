@@ -1,15 +1,16 @@
-// Package nameserver is a DNS server for tests.
+// Package nameserver is a DNS server for tests and soaks.
 package nameserver
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
-	"testing"
+	"time"
 
 	miekg "github.com/miekg/dns"
-	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 )
 
@@ -22,8 +23,13 @@ const (
 	Failing          // SERVFAIL
 	Refusing         // REFUSED
 	Silent
-	Foreign // what it answers is not the answer to the query, but to another one
+	Foreign   // what it answers is not the answer to the query, but to another one
+	Slow      // it answers after SlowFor
+	Truncated // over UDP it answers nothing but that TCP is to be used
 )
+
+// SlowFor is how long a slow server takes for an answer.
+const SlowFor = 300 * time.Millisecond
 
 // Server is a DNS server with UDP and TCP on the same port.
 type Server struct {
@@ -34,41 +40,85 @@ type Server struct {
 	moods   map[string]Mood       // by domain, for the names below it
 	records map[string][]miekg.RR // by name and type, like "svc.test. A"
 	queries map[string]int        // by name and type
+	stop    func() error          // nil while it is stopped
+	onQuery func(time.Time)
+	along   bool
+}
+
+// TB is the part of testing.TB that tests need here.
+type TB interface {
+	Helper()
+	Cleanup(func())
+	Fatal(args ...any)
 }
 
 // Start runs a server until the test ends. If the port of addr is 0, it finds one.
-func Start(t *testing.T, addr string) *Server {
+func Start(t TB, addr string) *Server {
 	t.Helper()
-	packets, listener := listenBoth(t, addr)
-	ns := &Server{Addr: packets.LocalAddr().String(), moods: map[string]Mood{}, records: map[string][]miekg.RR{}, queries: map[string]int{}}
-	udp := &miekg.Server{PacketConn: packets, Handler: ns}
-	tcp := &miekg.Server{Listener: listener, Handler: ns}
-	for _, s := range []*miekg.Server{udp, tcp} {
-		started, done := make(chan struct{}), make(chan error, 1)
-		s.NotifyStartedFunc = func() { close(started) }
-		go func() { done <- s.ActivateAndServe() }()
-		<-started
-		t.Cleanup(func() {
-			require.NoError(t, s.Shutdown())
-			require.NoError(t, <-done)
-		})
+	ns, err := New(addr)
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := ns.Stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
 	return ns
 }
 
+// New runs a server until Stop. If the port of addr is 0, it finds one.
+func New(addr string) (*Server, error) {
+	ns := &Server{Addr: addr, moods: map[string]Mood{}, records: map[string][]miekg.RR{}, queries: map[string]int{}}
+	return ns, ns.Restart()
+}
+
+// Restart begins to listen again after Stop, at the same address. The records are kept.
+func (ns *Server) Restart() error {
+	packets, listener, err := listenBoth(ns.Addr)
+	if err != nil {
+		return err
+	}
+	ns.Addr = packets.LocalAddr().String()
+	servers := []*miekg.Server{{PacketConn: packets, Handler: ns}, {Listener: listener, Handler: ns}}
+	done := make(chan error, len(servers))
+	for _, s := range servers {
+		started := make(chan struct{})
+		s.NotifyStartedFunc = func() { close(started) }
+		go func() { done <- s.ActivateAndServe() }()
+		<-started
+	}
+	ns.stop = func() error {
+		return errors.Join(servers[0].Shutdown(), servers[1].Shutdown(), <-done, <-done)
+	}
+	return nil
+}
+
+// Stop ends the server: queries are refused by the system. It does nothing if it is stopped.
+func (ns *Server) Stop() error {
+	if ns.stop == nil {
+		return nil
+	}
+	err := ns.stop()
+	ns.stop = nil
+	return err
+}
+
 // listenBoth finds a port that is free for UDP and TCP.
-func listenBoth(t *testing.T, addr string) (net.PacketConn, net.Listener) {
-	t.Helper()
+func listenBoth(addr string) (net.PacketConn, net.Listener, error) {
+	var last error
 	for range 100 {
 		packets, err := net.ListenPacket("udp", addr)
-		require.NoError(t, err)
-		if listener, err := net.Listen("tcp", packets.LocalAddr().String()); err == nil {
-			return packets, listener
+		if err != nil {
+			return nil, nil, err
 		}
-		require.NoError(t, packets.Close())
+		listener, err := net.Listen("tcp", packets.LocalAddr().String())
+		if err == nil {
+			return packets, listener, nil
+		}
+		last = errors.Join(err, packets.Close())
 	}
-	require.FailNow(t, "no port is free for both UDP and TCP")
-	return nil, nil
+	return nil, nil, fmt.Errorf("no port is free for both UDP and TCP: %w", last)
 }
 
 // ServeDNS answers a query.
@@ -79,6 +129,9 @@ func (ns *Server) ServeDNS(w miekg.ResponseWriter, query *miekg.Msg) {
 	reply.Authoritative = true
 	ns.mu.Lock()
 	ns.queries[key]++
+	if ns.onQuery != nil {
+		ns.onQuery(time.Now())
+	}
 	now := ns.mood
 	for domain, m := range ns.moods {
 		if miekg.IsSubDomain(domain, q.Name) {
@@ -86,7 +139,14 @@ func (ns *Server) ServeDNS(w miekg.ResponseWriter, query *miekg.Msg) {
 		}
 	}
 	reply.Answer = ns.records[key]
+	if ns.along {
+		reply.Extra = ns.targets(reply.Answer)
+	}
 	ns.mu.Unlock()
+	_, overTCP := w.RemoteAddr().(*net.TCPAddr)
+	if now == Slow {
+		time.Sleep(SlowFor)
+	}
 	switch {
 	case now == Silent:
 		return
@@ -99,10 +159,12 @@ func (ns *Server) ServeDNS(w miekg.ResponseWriter, query *miekg.Msg) {
 		reply.Answer = []miekg.RR{&miekg.A{
 			Hdr: miekg.RR_Header{Name: q.Name, Rrtype: miekg.TypeA, Class: miekg.ClassINET, Ttl: 1}, A: net.IPv4(192, 0, 2, 66),
 		}}
+	case now == Truncated && !overTCP:
+		reply.Truncated, reply.Answer, reply.Extra = true, nil, nil
 	case len(reply.Answer) == 0 && !ns.exists(q.Name):
 		reply.SetRcode(query, miekg.RcodeNameError)
 	}
-	if _, overTCP := w.RemoteAddr().(*net.TCPAddr); !overTCP {
+	if !overTCP {
 		size := miekg.MinMsgSize
 		if opt := query.IsEdns0(); opt != nil {
 			size = int(opt.UDPSize())
@@ -110,6 +172,16 @@ func (ns *Server) ServeDNS(w miekg.ResponseWriter, query *miekg.Msg) {
 		reply.Truncate(size)
 	}
 	_ = w.WriteMsg(reply) // the client may be gone
+}
+
+// targets returns the addresses of the targets of SRV records. It needs the lock.
+func (ns *Server) targets(records []miekg.RR) (addresses []miekg.RR) {
+	for _, r := range records {
+		if srv, ok := r.(*miekg.SRV); ok {
+			addresses = append(addresses, ns.records[strings.ToLower(srv.Target)+" A"]...)
+		}
+	}
+	return addresses
 }
 
 func (ns *Server) exists(name string) bool {
@@ -125,19 +197,51 @@ func (ns *Server) exists(name string) bool {
 
 // Set replaces the records of a name and type, "svc.test. A" for instance; each is written
 // as in a zone file, after the type: "5 127.0.0.1" is a TTL and an address.
-func (ns *Server) Set(t *testing.T, key string, records ...string) {
+func (ns *Server) Set(t TB, key string, records ...string) {
 	t.Helper()
+	if err := ns.Put(key, records...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Put is Set with an error.
+func (ns *Server) Put(key string, records ...string) error {
+	all, err := parse(key, records)
+	if err != nil {
+		return err
+	}
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	ns.records[key] = all
+	return nil
+}
+
+func parse(key string, records []string) ([]miekg.RR, error) {
 	name, kind, _ := strings.Cut(key, " ")
 	all := make([]miekg.RR, len(records))
 	for i, r := range records {
 		ttl, data, _ := strings.Cut(r, " ")
 		rr, err := miekg.NewRR(strings.Join([]string{name, ttl, "IN", kind, data}, " "))
-		require.NoError(t, err)
+		if err != nil {
+			return nil, err
+		}
 		all[i] = rr
 	}
+	return all, nil
+}
+
+// OnQuery has f called with the time of each query from now on.
+func (ns *Server) OnQuery(f func(time.Time)) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
-	ns.records[key] = all
+	ns.onQuery = f
+}
+
+// SendAlong has the addresses of targets sent along with SRV records.
+func (ns *Server) SendAlong() {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	ns.along = true
 }
 
 // Be has the server answer in a mood: in general, or for names in the domains if there are some.

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"time"
 )
 
 var allVerbs = []string{"list", "watch", "get", "create", "update", "patch", "delete"}
@@ -23,6 +24,8 @@ type Request struct {
 	Protocol string
 	// Code is what was answered first: 200 for watches that were opened.
 	Code int
+	// At is when it was answered first.
+	At time.Time
 }
 
 // journal keeps the requests.
@@ -37,6 +40,7 @@ func newJournal() *journal { return &journal{more: make(chan struct{})} }
 func (j *journal) add(r Request) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	r.At = time.Now()
 	j.requests = append(j.requests, r)
 	close(j.more)
 	j.more = make(chan struct{})

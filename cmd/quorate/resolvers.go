@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/lab/names"
+)
+
+// resolversRunner takes channels through the faults of a run; [names.Run] is the real one.
+type resolversRunner func(context.Context, names.Config) (names.Result, error)
+
+// resolversFlags are the flags of "quorate soak resolvers".
+type resolversFlags struct {
+	soakFlags
+	resolvers []string
+	channels  int
+	alone     bool
+}
+
+func newResolversCommand(run resolversRunner) *cobra.Command {
+	var flags resolversFlags
+	cmd := &cobra.Command{
+		Use:   "resolvers",
+		Short: "Resolve names whose sources fail, and check that channels keep their backends",
+		Long: `resolvers has many gRPC channels follow backends that come and go, by DNS, etcd,
+Kubernetes and static targets at the same time. The DNS server is silent, slow, restarted,
+refuses, and answers with errors, with what was not asked for, or truncated; members of
+the etcd cluster are killed, stopped and cut off, and history is compacted; the API server
+in memory hangs, is restarted, breaks connections, forbids, and ends and expires watches;
+all of them name nothing, or a part of the backends, for a moment; in a random order. Some
+channels make calls, some nap and are woken up, some are closed and opened again, and
+now and then all are, in the middle of a fault too.
+
+Checked is: no channel is without backends once its builder knew some; the disappearance
+of most is not believed before MassRemovalDelay; a second after a change, or after
+its source is back, each channel has the current list (with DNS: a second after the next
+lookup); calls do not fail; a source that is back is not overrun; nothing is left when
+all is closed. Times in which this process does not run do not count.
+
+The exit status is 1 if a promise was broken; the result then shows the evidence.
+It is 2 if the run could not go on, 128 and the number of the signal if one ended
+the run early (130 for Ctrl-C), and 0 otherwise.
+
+Ctrl-C ends the faults: the sources are healed, the channels are checked, and all
+is removed. A second Ctrl-C kills at once.`,
+		Example: `  # A minute:
+  quorate soak resolvers
+
+  # Longer, of two resolvers, with the choices of an earlier run:
+  quorate soak resolvers --duration 10m --resolver dns,etcd --seed 7`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
+	}
+	f := cmd.Flags()
+	flags.add(f)
+	f.StringSliceVar(&flags.resolvers, "resolver", names.Resolvers(), "resolvers under test, "+strings.Join(names.Resolvers(), ", "))
+	f.IntVar(&flags.channels, "channels", names.DefaultChannels, "channels over each resolver")
+	f.BoolVar(&flags.alone, "alone", false, "give each channel a builder of its own, as if each were in another process")
+	return cmd
+}
+
+// run takes channels through faults, and prints the result; the log goes to standard error.
+func (f resolversFlags) run(cmd *cobra.Command, run resolversRunner) error {
+	if err := f.complete(cmd, "--duration, --members and --channels", f.channels); err != nil {
+		return err
+	}
+	result, err := run(cmd.Context(), names.Config{
+		Duration: f.duration, Members: f.members, Resolvers: f.resolvers, Channels: f.channels, Alone: f.alone,
+		Seed: f.seed, Log: cmd.ErrOrStderr(),
+	})
+	out := soakResult{text: result, checked: result.Checked(), interrupted: result.Interrupted}
+	if !result.Verdict.OK() {
+		out.violations = violationError{result.Verdict.Total(), result.Verdict.Violations[0].Message}
+	}
+	return out.conclude(cmd, err)
+}

@@ -1,0 +1,128 @@
+package names
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/lab/internal/tally"
+)
+
+// Promise names what is checked, as reports spell it.
+type Promise string
+
+const (
+	// Serving means that no channel is without backends once its builder had some.
+	Serving Promise = "serving"
+	// Doubt means that the disappearance of most backends is not believed at once.
+	Doubt Promise = "doubt"
+	// Current means that a channel has the current list soon after a change, and after the
+	// source is back.
+	Current Promise = "current"
+	// Calls means that calls do not fail while backends serve.
+	Calls Promise = "calls"
+	// Spread means that a source which is back is not overrun.
+	Spread Promise = "spread"
+	// Clean means that nothing is left when all is closed.
+	Clean Promise = "clean"
+)
+
+// Violation is one broken promise.
+type Violation = tally.Violation[Promise]
+
+// Verdict is what the checks found.
+type Verdict = tally.Verdict[Promise]
+
+// Times sums durations up.
+type Times struct {
+	Count                int
+	Median, P99, Longest time.Duration
+}
+
+func (t *timesOf) sum() Times {
+	slices.Sort(t.all)
+	at := func(q float64) time.Duration {
+		if len(t.all) == 0 {
+			return 0
+		}
+		return t.all[int(q*float64(len(t.all)-1))]
+	}
+	return Times{Count: len(t.all), Median: at(0.5), P99: at(0.99), Longest: at(1)}
+}
+
+// String returns the times in words.
+func (t Times) String() string {
+	ms := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
+	return fmt.Sprintf("%d times, median %v, p99 %v, longest %v", t.Count, ms(t.Median), ms(t.P99), ms(t.Longest))
+}
+
+// Trial is what came of one resolver.
+type Trial struct {
+	Resolver string
+	// Faults by name, and Changes of the backends.
+	Faults  map[string]int
+	Changes int
+	// Opened is how long channels that opened or woke up waited for their first list.
+	Opened Times
+	// Seen is how long after each change, or the return of the source, channels had all backends.
+	Seen Times
+	// Calls that succeeded, and attempts that were repeated.
+	Calls, Repeated int
+	// Mean is how many requests and connections arrive at the source a second over the run, Peak
+	// the most in the second after a return, and Tenth the most in a tenth of that.
+	Mean        float64
+	Peak, Tenth int
+}
+
+// Result is what came of a run. Without a verdict, because the run failed, only the fields up to
+// Interrupted are set.
+type Result struct {
+	// Seed and Channels as configured.
+	Seed     uint64
+	Channels int
+	// Interrupted reports whether the run was asked to end early.
+	Interrupted bool
+
+	// Duration from the beginning to the check.
+	Duration time.Duration
+	// Trials has one for each resolver.
+	Trials []Trial
+	// Stalled is how long this process did not run, which is not held against anybody.
+	Stalled time.Duration
+	// Verdict tells what was wrong.
+	Verdict Verdict
+}
+
+// Checked reports whether there was anything to check.
+func (res Result) Checked() bool { return len(res.Trials) > 0 }
+
+// String returns the result in lines for people.
+func (res Result) String() string {
+	if !res.Checked() {
+		return "nothing was checked\n"
+	}
+	var b strings.Builder
+	line := func(what, format string, args ...any) {
+		fmt.Fprintf(&b, "%-11s"+format+"\n", append([]any{what}, args...)...)
+	}
+	fmt.Fprintf(&b, "%d channels over each resolver, seed %d, %s; the process stalled for %v\n",
+		res.Channels, res.Seed, res.Duration.Round(time.Second), res.Stalled.Round(time.Millisecond))
+	for _, t := range res.Trials {
+		var faults []string
+		for _, name := range slices.Sorted(maps.Keys(t.Faults)) {
+			faults = append(faults, fmt.Sprintf("%s %d", name, t.Faults[name]))
+		}
+		line(t.Resolver, "channels opened or woken %v, until the first list", t.Opened)
+		line("", "calls %d, repeated attempts %d", t.Calls, t.Repeated)
+		if len(faults) == 0 {
+			continue
+		}
+		line("", "faults %s", strings.Join(faults, ", "))
+		line("", "changes %d, seen by channels %v", t.Changes, t.Seen)
+		line("", "arrivals %.1f a second, after a return at most %d in a second, %d in a tenth", t.Mean, t.Peak, t.Tenth)
+	}
+	line("verdict", "%v", strings.TrimSuffix(res.Verdict.String(), "\n"))
+	return b.String()
+}
