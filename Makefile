@@ -1,7 +1,7 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
 .PHONY: build test lint generate lab compare page-check soak soak-locks soak-linear soak-resolvers \
 	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents etcdctl shim-tests shim-tests-short \
-	servers servers-short kube-servers bench bench-fleet bench-pools bench-calls bench-leases \
+	servers servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-fleet bench-pools bench-calls bench-leases \
 	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-keepalive fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target
 
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -63,18 +63,23 @@ shim-tests-short: ## the same without what is slow; CI runs this
 kube-apiserver: ## build the real kube-apiserver 1.36.3 from its released modules; five minutes when nothing is cached
 	cd lab/kube/apiserver && GOWORK=off go build -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3' -o bin/kube-apiserver .
 
-kube-servers: ## a kube-apiserver over the shim, two minutes under load each on kine and on etcd 3.5, and its storage tests there; 20 minutes
+kube-apiserver-over-shim: ## the same over Quorate
 	cd lab/kube/apiserver && GOWORK=off go build -modfile=overshim.mod -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3' -o bin/kube-apiserver-over-shim .
+
+kube-servers: kube-apiserver-over-shim ## it on kine and on etcd 3.5, two minutes under load each, and its storage tests there; 20 minutes
 	QUORATE_KUBE_APISERVER=$(KUBE_APISERVER)-over-shim go test -count=1 -v -timeout 40m -run '^TestKube' ./lab/servers -args -load=2m
 
+kube-faults: kube-apiserver kube-apiserver-over-shim ## a real kube-apiserver over the official client and over Quorate, while its etcd is in trouble; eight minutes
+	go run ./lab/kube/faults -official $(KUBE_APISERVER) -quorate $(KUBE_APISERVER)-over-shim -starts 5
+
 kube-test: kube-apiserver ## the Kubernetes resolver on a real API server, stopped for 100 s, and beside kuberesolver; four minutes
-	QUORATE_KUBE_APISERVER=$(KUBE_APISERVER) go test -race -count=1 -v ./lab/kube
+	QUORATE_KUBE_APISERVER=$(KUBE_APISERVER) go test -race -count=1 -v ./lab/kube/...
 	QUORATE_KUBE_APISERVER=$(KUBE_APISERVER) go test -race -count=1 -v -timeout 20m ./lab/integration/kuberesolver -args -stopped=100s
 
 kube-test-short: kube-apiserver ## what CI runs of it; a minute and a half
-	QUORATE_KUBE_APISERVER=$(KUBE_APISERVER) go test -race -count=1 -short ./lab/kube ./lab/integration/kuberesolver
+	QUORATE_KUBE_APISERVER=$(KUBE_APISERVER) go test -race -count=1 -short ./lab/kube/... ./lab/integration/kuberesolver
 
-servers: ## what both clients do on every server, from etcd 3.4 to 3.8 and kine, and the table of docs/servers.md; half an hour
+servers: ## what both clients do on every server, from etcd 3.4 to 3.8 and kine, and the table of docs/servers.md; a quarter of an hour
 	go run ./lab/servers/matrix -page docs/servers.md
 
 servers-short: ## the same on the servers that CI runs; four minutes, and as long again to build them

@@ -123,7 +123,7 @@ func (e *Endpoint) CompletedSince(t time.Time) bool { return e.known().Completed
 // may be called for nil and for detached endpoints.
 func (e *Endpoint) RolesChanged() {
 	if e != nil && e.policy != nil {
-		e.policy.askRoles(nil)
+		e.policy.askRoles()
 	}
 }
 

@@ -114,3 +114,25 @@ func TestFirstWriteAsksThoseThatAreAlive(t *testing.T) {
 		}
 	})
 }
+
+// A client that only writes uses endpoints that it connects to after its first write.
+func TestWritesGoToEndpointsThatConnectLater(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		for _, s := range servers[1:] {
+			s.dark.Shut()
+		}
+		c := connect(t, roundRobin, servers)
+		require.NoError(t, c.write().err)
+		for _, s := range servers[1:] {
+			s.dark.Open()
+		}
+		time.Sleep(time.Second)
+		for range 30 {
+			require.NoError(t, c.write().err)
+		}
+		for _, s := range servers[1:] {
+			assert.EqualValues(t, 10, s.calls.Load(), s.addr)
+		}
+		assert.LessOrEqual(t, c.probes.Load(), int64(3))
+	})
+}

@@ -134,11 +134,12 @@ func (p *policy) awaitsProof(fit []*Endpoint) bool {
 	return p.proofDue.IsZero() || time.Now().Before(p.proofDue)
 }
 
-// proofWanted reports whether a write waits for an endpoint that has shown that it serves.
-func (p *policy) proofWanted() bool {
+// proofWanted reports whether there are writes, which prefer endpoints that have shown that
+// they serve, and this one has not: it would get none, however long it is connected.
+func (p *policy) proofWanted(ep *Endpoint) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.proven && time.Now().Before(p.proofDue)
+	return !p.proofDue.IsZero() && !ep.proven()
 }
 
 // completed notes that the endpoint has completed work. Writes may wait for the first.

@@ -295,7 +295,6 @@ func (p *policy) changed(ep *Endpoint, c health.Change) {
 	}
 	ep.signal()
 	p.investigate(ep)
-	p.askRoles(ep)
 }
 
 // wantsRoles reports whether the strategy wants to know roles, and endpoints can be asked.
@@ -304,14 +303,14 @@ func (p *policy) wantsRoles() bool {
 	return ok && p.options().Status != nil
 }
 
-// askRoles asks the endpoints what they are now, if the strategy wants to know, but for the
-// one whose state has changed and that is asked anyway.
-func (p *policy) askRoles(changed *Endpoint) {
+// askRoles asks the endpoints what they are now, if the strategy wants to know. Those that
+// cannot be used are asked when they connect again, or when a later term shows.
+func (p *policy) askRoles() {
 	if !p.wantsRoles() {
 		return
 	}
 	for _, ep := range p.all() {
-		if ep != changed && ep.State().Usable() {
+		if ep.State().Usable() {
 			p.ask(ep.conns[Calls], forStatus, nil)
 		}
 	}

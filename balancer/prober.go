@@ -84,7 +84,7 @@ func (p *policy) connected(s *subConn) {
 			p.note(s.ep, health.Evidence{Kind: health.Served, At: time.Now(), Detail: "connected"})
 		}
 		p.investigate(s.ep)
-	} else if p.proofWanted() {
+	} else if p.proofWanted(s.ep) {
 		p.ask(s, forService, nil)
 	}
 	if p.wantsRoles() {
@@ -155,7 +155,7 @@ func (p *policy) ask(s *subConn, q question, done func()) bool {
 	p.mu.Unlock()
 	now := time.Now()
 	reserve := float64(probeReserve)
-	if q == forStatus || s.ep.hasQuickWitness(s.ep.stuckSince(s.ep.Health())) {
+	if q == forStatus || p.proofWanted(s.ep) || s.ep.hasQuickWitness(s.ep.stuckSince(s.ep.Health())) {
 		reserve = 0
 	}
 	if !ready || !p.budget.take(now, reserve) || !p.startTask() {

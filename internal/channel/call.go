@@ -70,7 +70,7 @@ func (c *call) try(a *attempt) error {
 	a.start(c.ctx, c.properties)
 	defer a.release()
 	err := c.send(a)
-	if err == nil && c.properties.need == balancer.Full && c.retrier.c.writes.learn(c.reply) {
+	if err == nil && c.properties.need == balancer.Full && c.retrier.c.writes.learn(c.reply) && !c.retrier.c.knowsLeader() {
 		a.endpoint().RolesChanged()
 	}
 	return err

@@ -100,6 +100,9 @@ func (c *Caller) authenticate(ctx context.Context, method string, req, reply any
 	return call.run()
 }
 
+// knowsLeader reports whether a member has named the leader of the latest term.
+func (c *Caller) knowsLeader() bool { return ledTerm(c.monitor) >= c.writes.term.Load() }
+
 // propertiesOf returns the properties of a call over this caller.
 func (c *Caller) propertiesOf(method string, req any) properties {
 	p := propertiesOf(method, req)

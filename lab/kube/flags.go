@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // keyBits is the size of the key that signs the tokens of service accounts: the
@@ -67,7 +68,7 @@ func (c *ControlPlane) flags(address string, args []string) ([]string, error) {
 		return nil, fmt.Errorf("kube: %w", err)
 	}
 	flags := []string{
-		"--etcd-servers=" + c.etcd.Endpoints()[0],
+		"--etcd-servers=" + strings.Join(c.etcd.Endpoints(), ","),
 		"--bind-address=" + host,
 		"--secure-port=" + port,
 		"--cert-dir=" + c.files.certs,

@@ -100,7 +100,7 @@ type job struct {
 }
 
 // column runs behaviours on a server, several at the same time.
-func (p *programs) column(ctx context.Context, s servers.Server, path string, behaviours []site.Behaviour, parallel int) (column, error) {
+func (p *programs) column(ctx context.Context, s servers.Server, path string, behaviours []site.Behaviour, o options) (column, error) {
 	c := column{server: s, results: make(map[servers.Client][]*result)}
 	var jobs []job
 	for _, client := range servers.Clients {
@@ -129,25 +129,26 @@ func (p *programs) column(ctx context.Context, s servers.Server, path string, be
 		}
 		return nil
 	}
-	if err := spread(jobs, parallel, run); err != nil {
+	if err := spread(jobs, o.parallel, run); err != nil {
 		return c, err
 	}
-	return c, c.repeat(parallel, run)
+	return c, c.repeat(o, run)
 }
 
-// repeat runs again what only one client failed, and alone what Quorate did: a machine that is busy is no difference.
-func (c column) repeat(parallel int, run func(job) error) error {
+// repeat runs again what only one client failed, and alone what Quorate did: a machine that is busy is no difference. The
+// short form repeats only what decides its outcome.
+func (c column) repeat(o options, run func(job) error) error {
 	var theirs, ours []job
 	for i, r := range c.results[servers.Quorate] {
 		switch {
 		case r == nil || (r.wrong == "") == (c.results[servers.Official][i].wrong == ""):
 		case r.wrong != "":
 			ours = append(ours, job{servers.Quorate, []int{i}})
-		default:
+		case !o.short:
 			theirs = append(theirs, job{servers.Official, []int{i}})
 		}
 	}
-	err := errors.Join(spread(theirs, parallel, run), spread(ours, 1, run))
+	err := errors.Join(spread(theirs, o.parallel, run), spread(ours, 1, run))
 	for _, j := range append(theirs, ours...) {
 		r := c.results[j.client][j.behaviours[0]]
 		r.again = r.wrong == ""

@@ -58,7 +58,7 @@ func parse(args []string) (options, error) {
 	server := flags.String("server", "", "only servers whose names match this `expression`")
 	run := flags.String("run", "", "only behaviours whose \"area: name\" matches this `expression`")
 	flags.StringVar(&o.page, "page", "", "write the table into this `file`, between its marks")
-	flags.IntVar(&o.parallel, "parallel", 3*runtime.NumCPU(), "how many behaviours run at the same time; most wait most of the time")
+	flags.IntVar(&o.parallel, "parallel", 5*runtime.NumCPU(), "how many behaviours run at the same time; most wait most of the time")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -96,8 +96,9 @@ func (o options) play(ctx context.Context) (int, error) {
 			return 0, err
 		}
 		built := time.Since(begin).Round(time.Second)
-		c, err := p.column(ctx, s, path, t.behaviours, o.parallel)
+		c, err := p.column(ctx, s, path, t.behaviours, o)
 		if err != nil {
+			fmt.Println(t.text(o.all))
 			return 0, err
 		}
 		t.columns = append(t.columns, c)

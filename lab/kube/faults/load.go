@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	core "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/quorate/quorate/lab/kube"
+)
+
+const (
+	namespace = "load"
+	watchers  = 4
+	writers   = 2
+	leaders   = 8
+	// writeEvery is the pause of a writer, listEvery of those who list, readyEvery of the
+	// one who asks whether the API server is ready.
+	writeEvery = 50 * time.Millisecond
+	listEvery  = 250 * time.Millisecond
+	readyEvery = 250 * time.Millisecond
+	// patience bounds a request: client-go's controllers wait so long for a lease.
+	patience = 10 * time.Second
+)
+
+// load is what uses the API server.
+type load struct {
+	meter  *meter
+	core   *core.CoreV1Client
+	http   *http.Client
+	ready  string
+	number atomic.Int64
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+}
+
+func startLoad(ctx context.Context, c *kube.ControlPlane) (*load, error) {
+	if err := c.CreateNamespace(ctx, namespace); err != nil {
+		return nil, err
+	}
+	config := c.Admin()
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	l := &load{meter: &meter{pending: make(map[int]*owed)}, http: client, ready: c.URL() + "/readyz"}
+	if l.core, err = core.NewForConfigAndClient(config, client); err != nil {
+		return nil, err
+	}
+	leases, err := coordination.NewForConfigAndClient(config, client)
+	if err != nil {
+		return nil, err
+	}
+	ctx, l.cancel = context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	for range watchers {
+		watching.Add(1)
+		l.work.Go(func() { l.watch(ctx, watching.Done) })
+	}
+	watching.Wait()
+	for range writers {
+		l.work.Go(func() { l.write(ctx) })
+	}
+	l.work.Go(func() {
+		every(ctx, listEvery, func() { l.list(ctx, l.listConfigMaps, func(s *seen) *time.Duration { return &s.List }) })
+	})
+	l.work.Go(func() {
+		every(ctx, listEvery, func() { l.list(ctx, l.listQuotas, func(s *seen) *time.Duration { return &s.QuietList }) })
+	})
+	l.work.Go(func() { every(ctx, readyEvery, func() { l.meter.ready(l.isReady(ctx)) }) })
+	for i := range leaders {
+		l.work.Go(func() { l.lead(ctx, leases, "leader-"+strconv.Itoa(i)) })
+	}
+	return l, nil
+}
+
+func (l *load) stop() {
+	l.cancel()
+	l.work.Wait()
+	l.http.CloseIdleConnections()
+}
+
+func every(ctx context.Context, pause time.Duration, do func()) {
+	for ctx.Err() == nil {
+		do()
+		_ = sleep(ctx, pause)
+	}
+}
+
+// write creates objects, and deletes each later.
+func (l *load) write(ctx context.Context) {
+	var old []string
+	every(ctx, writeEvery, func() {
+		n := int(l.number.Add(1))
+		name := "object-" + strconv.Itoa(n)
+		began := time.Now()
+		within, cancel := context.WithTimeout(ctx, patience)
+		_, err := l.core.ConfigMaps(namespace).Create(within, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"number": strconv.Itoa(n)}},
+			Data:       map[string]string{"text": "The object number " + name},
+		}, metav1.CreateOptions{})
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		took := time.Since(began)
+		l.meter.note(func(s *seen) {
+			s.Writes++
+			s.Write = max(s.Write, took)
+			if err != nil {
+				s.FailedWrites++
+			}
+		})
+		if err != nil {
+			l.meter.forget(n)
+			return
+		}
+		l.meter.written(n, watchers)
+		if old = append(old, name); len(old) > 100 {
+			within, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			_ = l.core.ConfigMaps(namespace).Delete(within, old[0], metav1.DeleteOptions{})
+			old = old[1:]
+		}
+	})
+}
+
+// watch follows the objects. A watch that ends goes on where it ended.
+func (l *load) watch(ctx context.Context, began func()) {
+	last := "0"
+	for ctx.Err() == nil {
+		w, err := l.core.ConfigMaps(namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: last, AllowWatchBookmarks: true})
+		if err != nil {
+			_ = sleep(ctx, 100*time.Millisecond)
+			continue
+		}
+		if began != nil {
+			began()
+			began = nil
+		}
+		for event := range w.ResultChan() {
+			object, ok := event.Object.(*corev1.ConfigMap)
+			if !ok {
+				last = "" // the history is gone: whatever is there comes again
+				break
+			}
+			last = object.ResourceVersion
+			if n, err := strconv.Atoi(object.Annotations["number"]); err == nil && event.Type == watch.Added {
+				l.meter.delivered(n)
+			}
+		}
+		w.Stop()
+	}
+}
+
+func (l *load) list(ctx context.Context, list func(context.Context) error, worst func(*seen) *time.Duration) {
+	began := time.Now()
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := list(within)
+	if ctx.Err() != nil {
+		return
+	}
+	took := time.Since(began)
+	if err != nil {
+		took = max(took, patience)
+	}
+	l.meter.note(func(s *seen) { *worst(s) = max(*worst(s), took) })
+}
+
+// listConfigMaps lists what changes all the time, and listQuotas what never does; both are as of now.
+func (l *load) listConfigMaps(ctx context.Context) error {
+	_, err := l.core.ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
+	return err
+}
+
+func (l *load) listQuotas(ctx context.Context) error {
+	_, err := l.core.ResourceQuotas(namespace).List(ctx, metav1.ListOptions{})
+	return err
+}
+
+func (l *load) isReady(ctx context.Context) bool {
+	within, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(within, http.MethodGet, l.ready, http.NoBody)
+	if err != nil {
+		return false
+	}
+	resp, err := l.http.Do(req)
+	if err != nil {
+		return ctx.Err() != nil
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// lead is a controller that leads, with the times of client-go's defaults, and is elected again
+// when it lost its lease.
+func (l *load) lead(ctx context.Context, leases *coordination.CoordinationV1Client, name string) {
+	for ctx.Err() == nil {
+		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
+			Lock: &resourcelock.LeaseLock{
+				LeaseMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Client: leases,
+				LockConfig: resourcelock.ResourceLockConfig{Identity: "one"},
+			},
+			LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+			Callbacks: leaderelection.LeaderCallbacks{
+				OnStartedLeading: func(context.Context) {},
+				OnStoppedLeading: func() {},
+			},
+		})
+		if ctx.Err() == nil {
+			l.meter.note(func(s *seen) { s.Lost++ })
+		}
+	}
+}
