@@ -123,7 +123,7 @@ func (o *observer) update(v *view, endpoints []resolver.Endpoint) {
 		o.waits(v)
 		v.listed = now
 		if o.known {
-			o.opened.add(now.Sub(v.built))
+			o.opened.add(o.excuse(v.built, now))
 		}
 	}
 	v.list = list
@@ -180,7 +180,8 @@ func (o *observer) set(addresses []string) {
 	for _, address := range addresses {
 		o.truth[address] = true
 	}
-	o.good = time.Time{}
+	// Until the source tells, nobody can have what is new.
+	o.good, o.lied, o.strict = time.Time{}, time.Time{}, false
 	now := time.Now()
 	for v := range o.views {
 		v.all, v.same = time.Time{}, time.Time{}
@@ -194,7 +195,6 @@ func (o *observer) told(extra, removal time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.good, o.extra, o.removal = time.Now(), extra, removal
-	o.lied, o.strict = time.Time{}, false
 }
 
 // lies notes that the source lies from now on.
@@ -237,7 +237,7 @@ func (o *observer) judge(after string) {
 		}
 		all, same := until(v.all), until(v.same)
 		if all.After(since) {
-			o.seen.add(all.Sub(since))
+			o.seen.add(o.excuse(since, all))
 		} else {
 			o.seen.add(0)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/resolver"
 )
 
 func TestConfigNamesAllThatIsWrong(t *testing.T) {
@@ -88,4 +89,34 @@ func TestResultInWords(t *testing.T) {
 	}
 	r.Verdict.Add(Serving, "dns: a channel without backends")
 	assert.Contains(t, r.String(), "verdict    1 violations\n  serving       1\n\nserving: dns: a channel without backends\n")
+}
+
+// What is new cannot be told before the source knows it, and what a lie leaves out must be.
+func TestOnlyWhatWasKnownIsHeldAgainstBelievers(t *testing.T) {
+	o := &observer{resolver: "dns", bound: time.Minute, stalls: &stalls{}, views: map[*view]bool{}}
+	list := func(addresses ...string) (endpoints []resolver.Endpoint) {
+		for _, address := range addresses {
+			endpoints = append(endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: address}}})
+		}
+		return endpoints
+	}
+	v := &view{built: time.Now()}
+	o.views[v] = true
+	o.set([]string{"a", "b"})
+	o.told(0, 0)
+	o.update(v, list("a", "b"))
+	o.lies(true)
+	o.update(v, list("b", "a"))
+	o.set([]string{"a", "b", "c"})
+	o.update(v, list("a", "b"))
+	assert.True(t, o.verdict.OK(), "%v", o.verdict)
+	o.told(0, 0)
+	assert.Equal(t, 1, o.behind())
+	o.update(v, list("a", "b", "c"))
+	assert.Zero(t, o.behind())
+	o.lies(true)
+	o.update(v, list("a", "b"))
+	assert.Equal(t, map[Promise]int{Doubt: 1}, o.verdict.Counts)
+	o.update(v, nil)
+	assert.Equal(t, map[Promise]int{Doubt: 2, Serving: 1}, o.verdict.Counts)
 }
