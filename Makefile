@@ -82,7 +82,7 @@ kube-test-short: kube-apiserver ## what CI runs of it; a minute and a half
 servers: ## what both clients do on every server, from etcd 3.4 to 3.8 and kine, and the table of docs/servers.md; a quarter of an hour
 	go run ./lab/servers/matrix -page docs/servers.md
 
-servers-short: ## the same on the servers that CI runs; four minutes, and as long again to build them
+servers-short: ## the same on the servers that CI runs; three minutes, and as long again to build them
 	go run ./lab/servers/matrix -short
 
 keepalive-test: ## accepted pairs draw no GOAWAY in three idle minutes, over real TCP and on a real etcd; six minutes

@@ -49,7 +49,7 @@ const (
 var All = []Server{
 	{Name: "etcd 3.4", Short: true, progress: oldProgress},
 	{Name: "etcd 3.5.0", Short: true, folder: "etcd350", progress: oldProgress},
-	{Name: "etcd 3.5.5", Short: true, folder: "etcd355", progress: oldProgress},
+	{Name: "etcd 3.5.5", folder: "etcd355", progress: oldProgress},
 	{Name: "etcd 3.5.35", Short: true, folder: "etcd35", progress: oldProgress},
 	{Name: "etcd 3.6.16", folder: "etcd36", progress: progress},
 	{Name: "etcd 3.7.3", folder: "etcd37", progress: progress},
