@@ -183,7 +183,7 @@ func (s *source) publish() {
 		}
 		s.reason = reason
 	}
-	s.Publish(news.State{Endpoints: s.last, Problem: s.problem})
+	s.Publish(news.State{Endpoints: s.last, Listed: s.listed || s.stale, Problem: s.problem})
 }
 
 // trouble returns why there are no endpoints, or why they may be out of date, for people to read and

@@ -15,6 +15,10 @@ import (
 // State is what a channel is told. Its fields are not changed once it is published.
 type State struct {
 	Endpoints []resolver.Endpoint
+	// Listed has an empty list told to a channel that was told none before. Without it the
+	// problem is all that such a channel hears: for an empty list some policies fail calls with
+	// a text of their own.
+	Listed bool
 	// Problem is why there are no endpoints, or why they may be out of date; nil if all is well,
 	// or nothing is known yet.
 	// Channels are told of it when it becomes another pointer.
@@ -104,10 +108,9 @@ type teller struct {
 }
 
 // tell tells what is new. An empty list is told, so that connections end, and then its problem,
-// so that calls fail with the reason. Where there was no list before, the problem is enough; for
-// an empty list some policies fail calls with a text of their own.
+// so that calls fail with the reason.
 func (t *teller) tell(n State) {
-	same := Equal(t.last.Endpoints, n.Endpoints)
+	same := Equal(t.last.Endpoints, n.Endpoints) && (t.last.Listed || !n.Listed)
 	if !same || t.retry > 0 && !time.Now().Before(t.due) {
 		err := t.cc.UpdateState(resolver.State{Endpoints: n.Endpoints})
 		switch {
