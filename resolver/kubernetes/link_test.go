@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -93,5 +94,6 @@ func TestDialerThatIsClosed(t *testing.T) {
 	assert.ErrorIs(t, err, net.ErrClosed)
 	assert.Error(t, conn.Close())
 	_, err = d.dial(t.Context(), "tcp", address)
-	assert.ErrorIs(t, err, context.Canceled)
+	// The connection may be there before the dialer hears that it is closed.
+	assert.True(t, errors.Is(err, context.Canceled) || errors.Is(err, errLinkClosed), "%v", err)
 }

@@ -33,6 +33,7 @@ type list struct {
 	resolution
 	changed <-chan struct{} // closed when there is another view
 	again   time.Time       // when there is another list of the same view; never if zero
+	took    time.Duration   // to make it
 }
 
 // listing returns the one of a destination.
@@ -87,7 +88,9 @@ func (l *listing) look() list {
 	}
 	l.latest = list{view: v, changed: changed}
 	if v.listed {
+		began := time.Now()
 		l.latest.resolution, l.latest.again = l.resolve(v)
+		l.latest.took = time.Since(began)
 		l.log(l.latest.resolution)
 	}
 	return l.latest

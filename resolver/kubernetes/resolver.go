@@ -58,12 +58,12 @@ func (r *channelResolver) run(ctx context.Context) {
 	defer close(r.done)
 	all := r.feed.listing(r.builder, r.destination)
 	for ctx.Err() == nil {
-		began := time.Now()
 		l := all.look()
+		began := time.Now()
 		accepted := r.give(l)
 		// A list of a hundred thousand endpoints takes a tenth of a second. When changes come
 		// all the time, no more than half of it is spent on them.
-		wait(ctx, min(time.Since(began), longestRest), nil)
+		wait(ctx, min(l.took+time.Since(began), longestRest), nil)
 		switch {
 		case !accepted:
 			wait(ctx, max(r.pauses.pause(r.builder.longest), firstPause), l.changed)
