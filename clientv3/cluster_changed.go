@@ -65,35 +65,41 @@ func readKey(ctx context.Context, c *Client, key string) error {
 	return err
 }
 
-// noting makes a call and tells the history of the header of its response. A linearizable
-// response is not below any revision that was seen before the call.
-func noting[Resp interface{ GetHeader() *pb.ResponseHeader }](t *lineage.Tracker, linearizable bool, call func() (Resp, error)) (Resp, error) {
-	era := t.Era()
-	var least int64
-	if linearizable {
+// before returns what a call notes in the history when it is answered. A linearizable response is
+// not below any revision that was seen before the call.
+func (r ownKV) before(linearizable bool) (era *lineage.Era, least int64) {
+	if era = r.history.Era(); linearizable {
 		least = era.Revision()
 	}
-	resp, err := call()
-	if err == nil {
-		t.Note(era, resp.GetHeader(), least)
-	}
-	return resp, err
+	return era, least
 }
 
 func (r ownKV) Range(ctx context.Context, req *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
-	return noting(r.history, !req.GetSerializable(), func() (*pb.RangeResponse, error) { return r.KVClient.Range(ctx, req, opts...) })
+	era, least := r.before(!req.GetSerializable())
+	resp, err := r.KVClient.Range(ctx, req, opts...)
+	r.history.Note(era, resp.GetHeader(), least)
+	return resp, err
 }
 
 func (r ownKV) Put(ctx context.Context, req *pb.PutRequest, opts ...grpc.CallOption) (*pb.PutResponse, error) {
-	return noting(r.history, true, func() (*pb.PutResponse, error) { return r.KVClient.Put(ctx, req, opts...) })
+	era, least := r.before(true)
+	resp, err := r.KVClient.Put(ctx, req, opts...)
+	r.history.Note(era, resp.GetHeader(), least)
+	return resp, err
 }
 
 func (r ownKV) DeleteRange(ctx context.Context, req *pb.DeleteRangeRequest, opts ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
-	return noting(r.history, true, func() (*pb.DeleteRangeResponse, error) { return r.KVClient.DeleteRange(ctx, req, opts...) })
+	era, least := r.before(true)
+	resp, err := r.KVClient.DeleteRange(ctx, req, opts...)
+	r.history.Note(era, resp.GetHeader(), least)
+	return resp, err
 }
 
 func (r ownKV) Txn(ctx context.Context, req *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
-	return noting(r.history, isLinearizable(req), func() (*pb.TxnResponse, error) { return r.KVClient.Txn(ctx, req, opts...) })
+	era, least := r.before(isLinearizable(req))
+	resp, err := r.KVClient.Txn(ctx, req, opts...)
+	r.history.Note(era, resp.GetHeader(), least)
+	return resp, err
 }
 
 // isLinearizable reports whether a member answers a transaction no older than the request.

@@ -279,7 +279,7 @@ func (c *Channel) Invoke(ctx context.Context, method string, req, reply any, opt
 	if err := c.tokens.ensure(ctx); err != nil {
 		return err
 	}
-	return c.Caller.Invoke(ctx, method, req, reply, opts...)
+	return c.newCall(ctx, method, req, reply, opts).run()
 }
 
 var _ credentials.PerRPCCredentials = (*tokenSource)(nil)
