@@ -25,7 +25,7 @@ func replay() Case {
 			},
 			{
 				Name: "allocations", About: "allocations for each event of the backlog", Unit: Count,
-				Target: &Target{AtMost: 4, FullSize: true},
+				Target: &Target{AtMost: 1.05, OfOfficial: true, FullSize: true},
 			},
 			{Name: "bytes", About: "bytes allocated for each event of the backlog", Unit: Kilobytes},
 		},
