@@ -33,7 +33,7 @@ var layers = map[string][]string{
 	"keepalive":                 {},
 	"pool":                      {"balancer"},
 	"clientv3/internal/lineage": {},
-	"clientv3/internal/watch":   {"clientv3/internal/lineage"},
+	"clientv3/internal/watch":   {"clientv3/internal/lineage", "internal/pause"},
 	"clientv3/internal/lease":   {},
 	"clientv3": {
 		"internal/channel", "retry", "health", "balancer", "observe", "observe/outage",

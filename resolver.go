@@ -21,74 +21,74 @@ func (c Channel) resolvers() []resolver.Builder {
 			all = append(all, b)
 		}
 	}
-	tap := &tap{observer: c.Observer}
-	tapped := make([]resolver.Builder, len(all))
+	o := &resolverObserver{observer: c.Observer}
+	wrapped := make([]resolver.Builder, len(all))
 	for i, b := range all {
-		tapped[i] = tap.on(b)
+		wrapped[i] = o.builder(b)
 	}
-	return tapped
+	return wrapped
 }
 
-// tap tells an observer what resolvers tell channels, and has their policies tell it what
-// they do.
-type tap struct {
+// resolverObserver tells an observer what resolvers tell channels, and has the channels' policies
+// tell it what they do.
+type resolverObserver struct {
 	observer observe.Observer
 
 	mu   sync.Mutex
 	open int // resolvers
 }
 
-// on returns a builder that does what b does.
-func (t *tap) on(b resolver.Builder) resolver.Builder {
-	tapped := tappedBuilder{b, t}
-	if o, ok := b.(resolver.AuthorityOverrider); ok {
+// builder returns a builder that does what b does, and is observed.
+func (o *resolverObserver) builder(b resolver.Builder) resolver.Builder {
+	wrapped := observedBuilder{b, o}
+	if authority, ok := b.(resolver.AuthorityOverrider); ok {
 		return struct {
-			tappedBuilder
+			observedBuilder
 			resolver.AuthorityOverrider
-		}{tapped, o}
+		}{wrapped, authority}
 	}
-	return tapped
+	return wrapped
 }
 
-type tappedBuilder struct {
+type observedBuilder struct {
 	resolver.Builder
-	tap *tap
+	owner *resolverObserver
 }
 
-func (b tappedBuilder) Build(target resolver.Target, cc resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
-	tapped := &tappedConn{
-		ClientConn: cc, observer: b.tap.observer, target: target.URL.Redacted(),
-		options: &balancer.Options{Events: observed.Events(b.tap.observer, (*balancer.Endpoint).Address)},
+func (b observedBuilder) Build(target resolver.Target, cc resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
+	conn := &observedConn{
+		ClientConn: cc, observer: b.owner.observer, target: target.URL.Redacted(),
+		options: &balancer.Options{Events: observed.Events(b.owner.observer, (*balancer.Endpoint).Address)},
 	}
-	r, err := b.Builder.Build(target, tapped, opts)
+	r, err := b.Builder.Build(target, conn, opts)
 	if err != nil {
 		return nil, err
 	}
-	b.tap.mu.Lock()
-	defer b.tap.mu.Unlock()
-	b.tap.open++
-	return &tappedResolver{Resolver: r, tap: b.tap}, nil
+	b.owner.mu.Lock()
+	defer b.owner.mu.Unlock()
+	b.owner.open++
+	return &observedResolver{Resolver: r, owner: b.owner}, nil
 }
 
-type tappedResolver struct {
+type observedResolver struct {
 	resolver.Resolver
-	tap  *tap
-	once sync.Once
+	owner *resolverObserver
+	once  sync.Once
 }
 
 // Close tells the observer that there are no endpoints any more, if no other channel has some.
-func (r *tappedResolver) Close() {
+func (r *observedResolver) Close() {
 	r.Resolver.Close()
 	r.once.Do(func() {
-		r.tap.mu.Lock()
-		defer r.tap.mu.Unlock()
-		if r.tap.open--; r.tap.open == 0 {
-			r.tap.observer.EndpointsSet(nil)
+		r.owner.mu.Lock()
+		defer r.owner.mu.Unlock()
+		if r.owner.open--; r.owner.open == 0 {
+			r.owner.observer.EndpointsSet(nil)
 		}
 	})
 }
 
-type tappedConn struct {
+type observedConn struct {
 	resolver.ClientConn
 	observer observe.Observer
 	target   string
@@ -98,7 +98,7 @@ type tappedConn struct {
 	endpoints int
 }
 
-func (c *tappedConn) UpdateState(s resolver.State) error {
+func (c *observedConn) UpdateState(s resolver.State) error {
 	names := addresses(s)
 	c.mu.Lock()
 	c.endpoints = len(names)
@@ -108,7 +108,7 @@ func (c *tappedConn) UpdateState(s resolver.State) error {
 	return c.ClientConn.UpdateState(balancer.WithOptions(s, c.options))
 }
 
-func (c *tappedConn) ReportError(err error) {
+func (c *observedConn) ReportError(err error) {
 	c.mu.Lock()
 	c.observer.Resolved(observe.Resolution{Target: c.target, Endpoints: c.endpoints, Err: err})
 	c.mu.Unlock()

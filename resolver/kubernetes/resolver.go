@@ -63,14 +63,14 @@ func (r *channelResolver) run(ctx context.Context) {
 		accepted := r.give(l)
 		// A list of a hundred thousand endpoints takes a tenth of a second. When changes come
 		// all the time, no more than half of it is spent on them.
-		wait(ctx, min(l.took+time.Since(began), longestRest), nil)
+		news.Wait(ctx, min(l.took+time.Since(began), longestRest), nil)
 		switch {
 		case !accepted:
-			wait(ctx, max(r.pauses.pause(r.builder.longest), firstPause), l.changed)
+			news.Wait(ctx, max(r.pauses.pause(r.builder.longest), firstPause), l.changed)
 		case l.again.IsZero():
-			wait(ctx, never, l.changed)
+			news.Wait(ctx, never, l.changed)
 		default:
-			wait(ctx, time.Until(l.again), l.changed)
+			news.Wait(ctx, time.Until(l.again), l.changed)
 		}
 	}
 }
@@ -80,17 +80,6 @@ const (
 	longestRest = time.Second
 	never       = math.MaxInt64
 )
-
-// wait returns after d, with the end of ctx, or when changed is closed.
-func wait(ctx context.Context, d time.Duration, changed <-chan struct{}) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-changed:
-	case <-ctx.Done():
-	}
-}
 
 // give tells the channel what is new in a list. It returns false if the channel did not
 // accept it, and is to be told again.

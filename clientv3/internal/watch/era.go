@@ -1,13 +1,13 @@
 package watch
 
 import (
-	"context"
 	"math/rand/v2"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/quorate/quorate/clientv3/internal/lineage"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // continueHistory looks whether a watch that was created goes on in the history that it is
@@ -49,19 +49,9 @@ func (sh *shard) doubt(era *lineage.Era, key string) {
 		if sh.engine.cfg.Read(sh.ctx, key) == nil {
 			return
 		}
-		if !sleep(sh.ctx, rand.N(bound)) {
+		if pause.For(sh.ctx, rand.N(bound)) != nil {
 			return
 		}
-	}
-}
-
-// sleep reports whether the time has passed before ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

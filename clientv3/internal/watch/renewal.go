@@ -47,14 +47,14 @@ func (sh *shard) renew(w *watcher, resp *pb.WatchResponse) bool {
 // believes reports whether a denial of a watch is the last word. It needs the lock.
 func (sh *shard) believes(w *watcher) bool {
 	if by := w.deniedBy; by != nil {
-		sh.later = append(sh.later, by.vindicate)
+		sh.later = append(sh.later, by.confirmDenial)
 		return true
 	}
 	return sh.doubted && sh.stale.IsZero()
 }
 
-// vindicate is called when a new token was denied what the stream's was.
-func (sh *shard) vindicate() {
+// confirmDenial is called when a new token was denied what the stream's was.
+func (sh *shard) confirmDenial() {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.doubted {

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/common/model"
 	"k8s.io/client-go/rest"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/kube"
 )
 
@@ -27,7 +28,7 @@ func costOf(ctx context.Context, c *kube.ControlPlane, ready, idle time.Duration
 	if err != nil {
 		return cost{}, err
 	}
-	if err := sleep(ctx, idle); err != nil {
+	if err := pause.For(ctx, idle); err != nil {
 		return cost{}, err
 	}
 	after, err := metrics(ctx, c)

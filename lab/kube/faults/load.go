@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/kube"
 )
 
@@ -91,10 +92,10 @@ func (l *load) stop() {
 	l.http.CloseIdleConnections()
 }
 
-func every(ctx context.Context, pause time.Duration, do func()) {
+func every(ctx context.Context, interval time.Duration, do func()) {
 	for ctx.Err() == nil {
 		do()
-		_ = sleep(ctx, pause)
+		_ = pause.For(ctx, interval)
 	}
 }
 
@@ -142,7 +143,7 @@ func (l *load) watch(ctx context.Context, began func()) {
 	for ctx.Err() == nil {
 		w, err := l.core.ConfigMaps(namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: last, AllowWatchBookmarks: true})
 		if err != nil {
-			_ = sleep(ctx, 100*time.Millisecond)
+			_ = pause.For(ctx, 100*time.Millisecond)
 			continue
 		}
 		if began != nil {

@@ -22,6 +22,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/kube"
@@ -146,13 +147,13 @@ func (s settings) disturb(ctx context.Context, c *kube.ControlPlane) ([]row, err
 		if err := inject(scene); err != nil {
 			return err
 		}
-		if err := sleep(ctx, s.hold); err != nil {
+		if err := pause.For(ctx, s.hold); err != nil {
 			return err
 		}
 		if err := fault.Heal(ctx, scene); err != nil {
 			return err
 		}
-		if err := sleep(ctx, s.settle); err != nil {
+		if err := pause.For(ctx, s.settle); err != nil {
 			return err
 		}
 		rows = append(rows, row{name, l.meter.read()})
@@ -207,12 +208,3 @@ func (s settings) start(ctx context.Context, c *kube.ControlPlane) ([]time.Durat
 }
 
 func (s settings) logf(format string, args ...any) { _, _ = fmt.Fprintf(s.log, format, args...) }
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}

@@ -143,13 +143,7 @@ func restartUnderWatch(ctx context.Context, s *place) {
 	watch := created(ctx, alice, "/alice/a")
 	for range 2 {
 		s.do(ctx, site.Kill, site.Restart)
-		until(ctx, func(ctx context.Context) error {
-			_, err := alice.Put(ctx, "/alice/a", "1")
-			return err
-		})
-		resp := next(ctx, watch, "after a restart")
-		must(resp.Err())
-		want(len(resp.Events) > 0, "got %+v", resp)
+		putIsSeen(ctx, alice, watch, "after a restart")
 	}
 }
 
@@ -170,11 +164,16 @@ func breakUnderWatch(ctx context.Context, s *place) {
 	watch := created(ctx, alice, "/alice/a")
 	pause(ctx, expired)
 	s.do(ctx, site.Cut, site.Heal)
+	putIsSeen(ctx, alice, watch, "after the break")
+}
+
+// putIsSeen puts to a key that is watched, as soon as that works, and waits for the event.
+func putIsSeen(ctx context.Context, client *clientv3.Client, watch clientv3.WatchChan, when string) {
 	until(ctx, func(ctx context.Context) error {
-		_, err := alice.Put(ctx, "/alice/a", "1")
+		_, err := client.Put(ctx, "/alice/a", "1")
 		return err
 	})
-	resp := next(ctx, watch, "after the break")
+	resp := next(ctx, watch, when)
 	must(resp.Err())
 	want(len(resp.Events) > 0, "got %+v", resp)
 }

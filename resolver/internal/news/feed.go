@@ -76,9 +76,9 @@ func (f *Feed[N]) Tell(ctx context.Context, cc resolver.ClientConn, state func(N
 		latest, changed := f.Read()
 		began := time.Now()
 		told.tell(state(latest))
-		wait(ctx, min(time.Since(began), longestRest), nil)
+		Wait(ctx, min(time.Since(began), longestRest), nil)
 		if told.retry > 0 {
-			wait(ctx, time.Until(told.due), changed)
+			Wait(ctx, time.Until(told.due), changed)
 			continue
 		}
 		select {
@@ -88,8 +88,8 @@ func (f *Feed[N]) Tell(ctx context.Context, cc resolver.ClientConn, state func(N
 	}
 }
 
-// wait returns after d, with the end of ctx, or when changed is closed.
-func wait(ctx context.Context, d time.Duration, changed <-chan struct{}) {
+// Wait returns after d, with the end of ctx, or when changed is closed.
+func Wait(ctx context.Context, d time.Duration, changed <-chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
