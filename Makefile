@@ -15,7 +15,7 @@ test: ## the whole test suite: real etcd servers, race detector
 	go test -race work
 
 lint: ## golangci-lint at its pinned version, over all modules
-	go run $(GOLANGCI_LINT) run ./... ./lab/... ./cmd/quorate/... ./bench/... ./compat/... ./metrics/prometheus/... ./metrics/otel/... ./resolver/kubernetes/...
+	go run $(GOLANGCI_LINT) run ./... ./lab/... ./cmd/... ./compat/... ./observe/prometheus/... ./observe/otel/... ./resolver/kubernetes/...
 	for m in conformance compat/etcdctl compat/dependents; do (cd $$m && GOWORK=off go run $(GOLANGCI_LINT) run ./...) || exit 1; done
 
 generate: ## renew generated pages
@@ -90,7 +90,7 @@ keepalive-test: ## accepted pairs draw no GOAWAY in three idle minutes, over rea
 	go test ./lab/integration/keepalive -count=1 -v -run '^TestIdleOnEtcd$$' -idle 3m
 
 fuzz-endpoint: ## one fuzz target for half a minute
-	go test ./endpoint -run '^$$' -fuzz FuzzParse -fuzztime 30s
+	go test ./internal/endpoint -run '^$$' -fuzz FuzzParse -fuzztime 30s
 fuzz-errors:
 	go test ./retry -run '^$$' -fuzz FuzzClassify -fuzztime 30s
 fuzz-config:
@@ -117,13 +117,13 @@ fuzz-target:
 	cd resolver/kubernetes && go test . -run '^$$' -fuzz FuzzParseTarget -fuzztime 30s
 
 bench: ## watches and leases beside the official client; ten minutes
-	go run ./bench
+	go run ./lab/bench
 
 bench-fleet: ## what a hundred clients cost a cluster, in health and under faults, beside the official client; nine minutes
-	go run ./bench/fleet
+	go run ./lab/bench/fleet
 
 bench-pools: ## connection pools beside one connection, blind rotation and puddle; five minutes
-	go run ./bench/pools
+	go run ./lab/bench/pools
 
 bench-calls: ## what a call costs, beside bare gRPC
 	go test ./internal/channel -run '^$$' -bench Invoke -benchmem

@@ -5,7 +5,7 @@
 //     go.etcd.io/etcd/client/v3;
 //   - github.com/quorate/quorate/retry, the error handler: what an error proves,
 //     what may be repeated, when;
-//   - github.com/quorate/quorate/endpoint, what an endpoint string means;
+//   - github.com/quorate/quorate/internal/endpoint, what an endpoint string means;
 //   - github.com/quorate/quorate/clientv3/mock/fakeetcd, a scripted etcd for tests.
 //
 // DESIGN.md describes how they fit together.

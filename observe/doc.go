@@ -12,7 +12,7 @@
 //	func (m *moves) FailedOver(observe.Failover) { m.n.Add(1) }
 //
 // It reaches the client in its configuration, several of them by [Multi]. Modules of
-// their own turn the events into metrics: metrics/prometheus and metrics/otel. The
+// their own turn the events into metrics: observe/prometheus and observe/otel. The
 // lines that a client logs when an outage starts and ends come from them too, see
 // package observe/outage.
 //

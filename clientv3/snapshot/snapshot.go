@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/endpoint"
+	"github.com/quorate/quorate/internal/endpoint"
 )
 
 // SaveWithVersion downloads a snapshot from the one endpoint of cfg to the file

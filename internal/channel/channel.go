@@ -21,9 +21,9 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/quorate/quorate/balancer"
-	"github.com/quorate/quorate/endpoint"
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/health/etcdprobe"
+	"github.com/quorate/quorate/internal/endpoint"
 	"github.com/quorate/quorate/internal/observed"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"

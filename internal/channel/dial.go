@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/balancer"
-	"github.com/quorate/quorate/endpoint"
+	"github.com/quorate/quorate/internal/endpoint"
 )
 
 // How a lost connection is made again: after reconnectDelay, and then after full

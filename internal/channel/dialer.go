@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/quorate/quorate/endpoint"
+	"github.com/quorate/quorate/internal/endpoint"
 )
 
 // The kernel's timers are a backstop. The balancer's prober ejects a member

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/quorate/quorate/balancer"
-	"github.com/quorate/quorate/endpoint"
+	"github.com/quorate/quorate/internal/endpoint"
 )
 
 // names are what the client was given for the addresses of its endpoints, as it may

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/serviceconfig"
 
 	"github.com/quorate/quorate/balancer"
-	"github.com/quorate/quorate/endpoint"
+	"github.com/quorate/quorate/internal/endpoint"
 )
 
 // scheme is the target scheme of our channels, the official client's name for it.

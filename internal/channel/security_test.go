@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/serviceconfig"
 	"google.golang.org/grpc/status"
 
-	"github.com/quorate/quorate/endpoint"
+	"github.com/quorate/quorate/internal/endpoint"
 )
 
 // published is a ClientConn that keeps the state it was given.

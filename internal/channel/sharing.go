@@ -11,8 +11,8 @@ import (
 
 	"google.golang.org/grpc/resolver"
 
-	"github.com/quorate/quorate/endpoint"
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/endpoint"
 )
 
 // sharedHealth is what the clients of this process know together of endpoints.

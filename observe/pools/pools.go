@@ -1,4 +1,4 @@
-// Package pools turns the statistics of pools into metrics, for metrics/prometheus, metrics/otel
+// Package pools turns the statistics of pools into metrics, for observe/prometheus, observe/otel
 // and libraries of the user's.
 package pools
 

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	grpckeepalive "google.golang.org/grpc/keepalive"
 
-	"github.com/quorate/quorate/endpoint"
+	"github.com/quorate/quorate/internal/endpoint"
 	"github.com/quorate/quorate/keepalive"
 	"github.com/quorate/quorate/lab"
 )

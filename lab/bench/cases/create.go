@@ -1,0 +1,85 @@
+package cases
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/lab/bench/client"
+)
+
+// oneWay is the latency of the links in the cases that have any: a round trip of
+// 2 ms.
+const oneWay = time.Millisecond
+
+func createMany() Case {
+	return Case{
+		Name:  "create",
+		About: "Watch is called for all keys at the same time; the time is that until the last call has returned.",
+		Size:  10_000, ShortSize: 500, MaxRepeat: 3,
+		Members: 1, Latency: oneWay,
+		Metrics: []Metric{{
+			Name: "time", About: "create {n} watches, 2 ms round trip", Unit: Seconds,
+			Target: &Target{AtMost: 0.6, FullSize: true},
+		}},
+		Run: create,
+	}
+}
+
+func createSome() Case {
+	return Case{
+		Name:  "create-some",
+		About: "The same with fewer watches.",
+		Size:  1_000, ShortSize: 100,
+		Members: 1, Latency: oneWay,
+		Metrics: []Metric{{Name: "time", About: "create {n} watches, 2 ms round trip", Unit: Seconds}},
+		Run:     create,
+	}
+}
+
+func create(ctx context.Context, site Site) (Sample, error) {
+	c, err := openConnected(ctx, site)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	watches := make([]client.Watch, site.Size)
+	callers := assemble(site.Size)
+	defer callers.dismiss()
+	start := time.Now()
+	callers.watchAll(c, watches, func(i int) target { return target{ctx: ctx, key: key(i)} })
+	took := time.Since(start)
+	return Sample{"time": took.Seconds()}, spotCheck(ctx, c, watches)
+}
+
+func createOne() Case {
+	return Case{
+		Name:  "create-one",
+		About: "Watch is called for one key after the other; the time is the median of the calls.",
+		Size:  500, ShortSize: 20,
+		Members: 1, Latency: oneWay,
+		Metrics: []Metric{{Name: "time", About: "one call of Watch, 2 ms round trip", Unit: Seconds}},
+		Run:     createInTurn,
+	}
+}
+
+func createInTurn(ctx context.Context, site Site) (Sample, error) {
+	c, err := openConnected(ctx, site)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	times := make([]time.Duration, site.Size)
+	watches := make([]client.Watch, site.Size)
+	for i := range times {
+		start := time.Now()
+		watches[i] = c.Watch(ctx, key(i), client.WatchOptions{})
+		times[i] = time.Since(start)
+	}
+	return Sample{"time": median(times).Seconds()}, spotCheck(ctx, c, watches)
+}
+
+func median(times []time.Duration) time.Duration {
+	slices.Sort(times)
+	return times[len(times)/2]
+}

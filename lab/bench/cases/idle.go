@@ -1,0 +1,77 @@
+package cases
+
+import (
+	"context"
+	"runtime"
+
+	"github.com/quorate/quorate/lab/bench/client"
+)
+
+// idleCallers is how many callers make the watches whose memory is measured.
+const idleCallers = 64
+
+func idle() Case {
+	return Case{
+		Name: "idle",
+		About: "Heap and stacks in use after a garbage collection, with the watches less without them. Each watch has a " +
+			"key and a cancellable context of its own, made before the measurement. The goroutines that call Watch are " +
+			"there before it and after it, so that neither they nor what the runtime keeps of dead ones count.",
+		Size: 10_000, ShortSize: 2_000,
+		Members: 1,
+		Metrics: []Metric{
+			{
+				Name: "memory", About: "memory of an idle watch, of {n}", Unit: Kilobytes,
+				Target: &Target{AtMost: 1.3},
+			},
+			{
+				Name: "goroutines", About: "goroutines of an idle watch, of {n}", Unit: Count,
+				Target: &Target{AtMost: 0},
+			},
+		},
+		Run: idleWatches,
+	}
+}
+
+func idleWatches(ctx context.Context, site Site) (Sample, error) {
+	c, err := openConnected(ctx, site)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	targets := make([]target, site.Size)
+	for i := range targets {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		targets[i] = target{ctx: ctx, key: key(i)}
+	}
+	watches := make([]client.Watch, site.Size)
+	callers := assemble(idleCallers)
+	defer callers.dismiss()
+
+	before := inUse()
+	callers.watchAll(c, watches, func(i int) target { return targets[i] })
+	after := inUse()
+
+	n := float64(site.Size)
+	sample := Sample{
+		"memory":     float64(after.bytes-before.bytes) / 1024 / n,
+		"goroutines": float64(after.goroutines-before.goroutines) / n,
+	}
+	runtime.KeepAlive(targets)
+	return sample, spotCheck(ctx, c, watches)
+}
+
+// usage is what a process has in use.
+type usage struct {
+	bytes, goroutines int64
+}
+
+// inUse measures after two garbage collections: the second frees what finalizers
+// and pools held in the first.
+func inUse() usage {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return usage{bytes: int64(m.HeapAlloc + m.StackInuse), goroutines: int64(runtime.NumGoroutine())}
+}

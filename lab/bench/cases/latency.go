@@ -1,0 +1,37 @@
+package cases
+
+import (
+	"context"
+	"time"
+
+	"github.com/quorate/quorate/lab/bench/client"
+)
+
+func latency() Case {
+	return Case{
+		Name:  "latency",
+		About: "One put after the other to a watched key, from the call of Put until the watch has delivered it; medians.",
+		Size:  2_000, ShortSize: 200,
+		Members: 1,
+		Metrics: []Metric{{Name: "time", About: "from a put to its event, no latency", Unit: Seconds}},
+		Run:     putToEvent,
+	}
+}
+
+func putToEvent(ctx context.Context, site Site) (Sample, error) {
+	c, err := openConnected(ctx, site)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	w := c.Watch(ctx, key(0), client.WatchOptions{})
+	times := make([]time.Duration, site.Size)
+	for i := range times {
+		start := time.Now()
+		if err := check(ctx, c, w, key(0)); err != nil {
+			return nil, err
+		}
+		times[i] = time.Since(start)
+	}
+	return Sample{"time": median(times).Seconds()}, nil
+}

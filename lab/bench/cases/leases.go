@@ -1,0 +1,148 @@
+package cases
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/lab/bench/client"
+	"github.com/quorate/quorate/lab/bench/internal/cputime"
+	"github.com/quorate/quorate/lab/bench/wire"
+)
+
+const (
+	// leaseTTL, in seconds, has each lease renewed every 20 s.
+	leaseTTL = 60
+	// shortLeaseTTL is that of a short run.
+	shortLeaseTTL = 6
+	// granters is how many callers make leases. It spreads the leases over the
+	// time that the server takes to grant them, as a program does that makes them
+	// when it needs them.
+	granters = 32
+)
+
+func leases() Case {
+	return Case{
+		Name: "leases",
+		About: fmt.Sprintf("Leases of %d s (%d s in a short run) are granted by %d callers and kept alive. From a sixth of the TTL "+
+			"after the last grant on, midway between renewals, for a whole TTL, the CPU time of the client's process is taken, and when each "+
+			"keepalive is sent. It is due a third of the TTL after the one before it was sent; the official client counts "+
+			"from the answer to that, so that its lateness includes the time of the answer. One that is sent before it is due, "+
+			"while the one before is still unanswered, is a resend.", leaseTTL, shortLeaseTTL, granters),
+		Size: 50_000, ShortSize: 1_000, MaxRepeat: 3,
+		Members: 1, Alone: true,
+		Metrics: []Metric{
+			{
+				Name: "cpu", About: "CPU time, of one CPU's, to keep {n} leases alive", Unit: Percent,
+				Target: &Target{AtMost: 0.8, OfOfficial: true, FullSize: true},
+			},
+			{Name: "late", About: "lateness of a renewal of {n} leases, median", Unit: Seconds},
+			{
+				Name: "late99", About: "lateness of a renewal of {n} leases, 99th percentile", Unit: Seconds,
+				Target: &Target{AtMost: 0.05, FullSize: true},
+			},
+			{Name: "lateMax", About: "lateness of a renewal of {n} leases, worst", Unit: Seconds},
+			{
+				Name: "resends", About: "keepalives of {n} leases resent before they were due", Unit: Count,
+				Target: &Target{AtMost: 0},
+			},
+			{Name: "renewals", About: "keepalives of {n} leases in a second", Unit: Count},
+		},
+		Run: keepLeases,
+	}
+}
+
+func keepLeases(ctx context.Context, site Site) (Sample, error) {
+	ttl := int64(leaseTTL)
+	if site.Short {
+		ttl = shortLeaseTTL
+	}
+	seen := wire.NewRenewals(site.Size)
+	c, err := site.Open(client.Config{
+		Endpoints: site.Endpoints, DialOptions: []grpc.DialOption{seen.DialOption()}, DialTimeout: patience,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	kept, err := grantAll(ctx, c, site.Size, ttl)
+	if err != nil {
+		return nil, err
+	}
+	whole := time.Duration(ttl) * time.Second
+	if err := pause(ctx, whole/6); err != nil {
+		return nil, err
+	}
+
+	start, cpu := time.Now(), cputime.Used()
+	if err := pause(ctx, whole); err != nil {
+		return nil, err
+	}
+	took, cpu := time.Since(start), cputime.Used()-cpu
+	timing := seen.Timing(start, start.Add(took))
+
+	if err := allRenewed(kept); err != nil {
+		return nil, err
+	}
+	return Sample{
+		"cpu":      100 * cpu.Seconds() / took.Seconds(),
+		"late":     timing.Late50.Seconds(),
+		"late99":   timing.Late99.Seconds(),
+		"lateMax":  timing.LateMax.Seconds(),
+		"resends":  float64(timing.Resends),
+		"renewals": float64(timing.Sent+timing.Resends) / took.Seconds(),
+	}, nil
+}
+
+// grantAll grants n leases and keeps each alive from the moment it is granted.
+func grantAll(ctx context.Context, c client.Client, n int, ttl int64) ([]client.Renewals, error) {
+	granting, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	kept := make([]client.Renewals, n)
+	var next atomic.Int64
+	var work sync.WaitGroup
+	for range granters {
+		work.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && granting.Err() == nil; i = int(next.Add(1)) - 1 {
+				id, err := c.Grant(granting, ttl)
+				if err == nil {
+					kept[i], err = c.KeepAlive(ctx, id)
+				}
+				if err != nil {
+					fail(err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	return kept, context.Cause(granting)
+}
+
+// minRenewals is how often a lease must have been renewed in seven sixths of its TTL.
+const minRenewals = 3
+
+// allRenewed makes sure that no lease was lost.
+func allRenewed(kept []client.Renewals) error {
+	for i, k := range kept {
+		switch n, err := k.Drain(); {
+		case err != nil:
+			return fmt.Errorf("lease %d of %d after %d renewals: %w", i, len(kept), n, err)
+		case n < minRenewals:
+			return fmt.Errorf("lease %d of %d was renewed %d times, want %d at least", i, len(kept), n, minRenewals)
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,130 @@
+package cases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/quorate/quorate/lab/bench/client"
+)
+
+func replay() Case {
+	return Case{
+		Name:  "replay",
+		About: "One watch of a prefix from the first of many puts that were made before, until the last is delivered.",
+		Size:  60_000, ShortSize: 5_000,
+		Members: 1, Backlog: true,
+		Metrics: []Metric{
+			{
+				Name: "time", About: "replay {n} revisions of backlog", Unit: Seconds,
+				Target: &Target{AtMost: 1.5, FullSize: true},
+			},
+			{
+				Name: "allocations", About: "allocations for each event of the backlog", Unit: Count,
+				Target: &Target{AtMost: 1.05, OfOfficial: true, FullSize: true},
+			},
+			{Name: "bytes", About: "bytes allocated for each event of the backlog", Unit: Kilobytes},
+		},
+		Run: replayBacklog,
+	}
+}
+
+func replayBacklog(ctx context.Context, site Site) (Sample, error) {
+	c, err := openConnected(ctx, site)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	before, start := allocated(), time.Now()
+	w := c.Watch(ctx, Prefix, client.WatchOptions{Prefix: true, Revision: site.Revision})
+	if _, err := readPuts(w, site.Size, site.Revision); err != nil {
+		return nil, err
+	}
+	took, after, n := time.Since(start), allocated(), float64(site.Size)
+	return Sample{
+		"time":        took.Seconds(),
+		"allocations": float64(after.count-before.count) / n,
+		"bytes":       float64(after.bytes-before.bytes) / 1024 / n,
+	}, nil
+}
+
+func live() Case {
+	return Case{
+		Name: "live",
+		About: "Another process makes puts from 16 goroutines while one watch of their prefix is read. The server sends " +
+			"most of them in a response of its own.",
+		Size: 20_000, ShortSize: 2_000,
+		Members: 1,
+		Metrics: []Metric{
+			{
+				Name: "allocations", About: "allocations for each live event", Unit: Count,
+				Target: &Target{AtMost: 1, OfOfficial: true},
+			},
+			{Name: "bytes", About: "bytes allocated for each live event", Unit: Kilobytes},
+			{Name: "batch", About: "live events in a response", Unit: Count},
+		},
+		Run: liveEvents,
+	}
+}
+
+func liveEvents(ctx context.Context, site Site) (Sample, error) {
+	c, err := openConnected(ctx, site)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	w := c.Watch(ctx, Prefix, client.WatchOptions{Prefix: true})
+	written := make(chan error, 1)
+	before := allocated()
+	go func() { written <- site.Control.Put(ctx, site.Size) }()
+	responses, err := readPuts(w, site.Size, 0)
+	after := allocated()
+	if err := errors.Join(err, <-written); err != nil {
+		return nil, err
+	}
+	n := float64(site.Size)
+	return Sample{
+		"allocations": float64(after.count-before.count) / n,
+		"bytes":       float64(after.bytes-before.bytes) / 1024 / n,
+		"batch":       n / float64(responses),
+	}, nil
+}
+
+// readPuts reads n puts, each of a revision of its own and the first of the given
+// one unless it is 0, and returns in how many responses they came. It fails if one
+// is missing, repeated or out of order.
+func readPuts(w client.Watch, n int, revision int64) (responses int, err error) {
+	for n > 0 {
+		events, err := w.Next()
+		if err != nil {
+			return responses, fmt.Errorf("%d events before the last: %w", n, err)
+		}
+		responses++
+		for _, ev := range events {
+			if revision == 0 {
+				revision = ev.Kv.ModRevision
+			}
+			if ev.Kv.ModRevision != revision || ev.Type != mvccpb.Event_PUT {
+				return responses, fmt.Errorf("the watch delivered %v in place of the put at revision %d", ev, revision)
+			}
+			revision++
+			n--
+		}
+	}
+	return responses, nil
+}
+
+// allocation is what a process has allocated since it began.
+type allocation struct {
+	count, bytes uint64
+}
+
+func allocated() allocation {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return allocation{count: m.Mallocs, bytes: m.TotalAlloc}
+}

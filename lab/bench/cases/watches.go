@@ -1,0 +1,124 @@
+package cases
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/lab/bench/client"
+)
+
+// spotChecks bounds the watches of which it is checked that they work.
+const spotChecks = 100
+
+// patience is the DialTimeout of the clients. No case dials under it, but it is
+// also how long a lease waits for its first renewal, by default 5 s, which on a busy
+// machine is too short for thousands of new leases.
+const patience = time.Minute
+
+// first is the key of the watch that openConnected makes.
+const first = "first"
+
+func key(i int) string { return fmt.Sprintf("%s%05d", Prefix, i) }
+
+// openConnected makes a client that has a connection, a watch and its stream, so
+// that what is measured next is not the making of these.
+func openConnected(ctx context.Context, site Site, opts ...grpc.DialOption) (client.Client, error) {
+	c, err := site.Open(client.Config{Endpoints: site.Endpoints, DialOptions: opts, DialTimeout: patience})
+	if err != nil {
+		return nil, err
+	}
+	w := c.Watch(ctx, first, client.WatchOptions{})
+	if err := check(ctx, c, w, first); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// target is what one watch watches, and its context.
+type target struct {
+	ctx  context.Context
+	key  string
+	opts client.WatchOptions
+}
+
+// crew is a number of callers: goroutines that wait for work.
+type crew struct {
+	size    int
+	work    chan func()
+	callers sync.WaitGroup
+}
+
+// assemble starts the callers. They must be dismissed.
+func assemble(size int) *crew {
+	w := &crew{size: size, work: make(chan func())}
+	for range size {
+		w.callers.Go(func() {
+			for do := range w.work {
+				do()
+			}
+		})
+	}
+	return w
+}
+
+func (w *crew) dismiss() {
+	close(w.work)
+	w.callers.Wait()
+}
+
+// watchAll makes as many watches as there is room for, and returns when all calls
+// have returned.
+func (w *crew) watchAll(c client.Client, watches []client.Watch, of func(int) target) {
+	n := len(watches)
+	var next atomic.Int64
+	var calling sync.WaitGroup
+	calling.Add(w.size)
+	for range w.size {
+		w.work <- func() {
+			defer calling.Done()
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				t := of(i)
+				watches[i] = c.Watch(t.ctx, t.key, t.opts)
+			}
+		}
+	}
+	calling.Wait()
+}
+
+// spotCheck makes sure that some of the watches, of which the i-th watches key(i),
+// work.
+func spotCheck(ctx context.Context, c client.Client, watches []client.Watch) error {
+	for i := 0; i < len(watches); i += max(len(watches)/spotChecks, 1) {
+		if err := check(ctx, c, watches[i], key(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check makes sure that a put to key, and nothing else, is delivered by w.
+func check(ctx context.Context, c client.Client, w client.Watch, key string) error {
+	revision, err := c.Put(ctx, key, "value")
+	if err != nil {
+		return err
+	}
+	return expect(w, key, revision)
+}
+
+// expect waits for the next response of w, which must be one put.
+func expect(w client.Watch, key string, revision int64) error {
+	events, err := w.Next()
+	if err != nil {
+		return fmt.Errorf("the watch that waits for %s: %w", key, err)
+	}
+	if len(events) != 1 || string(events[0].Kv.Key) != key || events[0].Kv.ModRevision != revision {
+		return fmt.Errorf("a watch delivered %v in place of the put to %s at revision %d", events, key, revision)
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+// Command fleet measures what many clients cost a cluster of three members: fleets of
+// Quorate and of the official etcd client, one after the other, each on a new cluster.
+//
+//	go run ./lab/bench/fleet                               all phases, nine minutes
+//	go run ./lab/bench/fleet --phase 'idle|no-quorum'      two phases
+//	go run ./lab/bench/fleet --client Quorate              one kind of client
+//	go run ./lab/bench/fleet --one-process --phase idle    also the memory of the clients
+//	go run ./lab/bench/fleet --json > fleet.json
+//
+// Each client is a process. It has one watch, keeps one lease alive and, except in the
+// idle phase, makes one linearizable get a second. The counts come from the members'
+// own /metrics. Connections are counted where the lab's links accept them.
+//
+// Exit status: 0 when all phases were measured, whatever they showed; 1 when one could
+// not be; 2 for bad usage.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/quorate/quorate/lab"
+)
+
+// Exit statuses.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+func main() {
+	lab.Main()  // does not return in a member of a cluster
+	childMain() // does not return in a process of clients
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	say := func(what ...any) {
+		_, _ = fmt.Fprintln(stderr, fmt.Sprint(what...)) // there is nobody to report a failed write to
+	}
+	opts, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		say("fleet: ", err)
+		return exitUsage
+	}
+	result, err := measure(ctx, opts, func(what string) { say(what) })
+	write := writeTable
+	if opts.json {
+		write = writeJSON
+	}
+	if err = errors.Join(err, write(stdout, result)); err != nil {
+		say("fleet: ", err)
+		return exitFailure
+	}
+	return exitOK
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/lab/bench/report"
+)
+
+func TestTable(t *testing.T) {
+	r := result{Clients: 2}
+	p := allPhases()[6]
+	official := sample{
+		clients: 2, seconds: 10, gets: true, restores: true, started: 20, answered: 15, failed: 5,
+		members: reading{rpcs: map[string]float64{"KV/Range": 40}}, serves: 1, answers: []float64{1.5},
+	}
+	quorate := official
+	quorate.members = reading{rpcs: map[string]float64{"KV/Range": 20, "Maintenance/Status": 10}}
+	quorate.answers = []float64{0.5, 2}
+	r.add(p, report.Official, official.rows())
+	r.add(p, report.Quorate, quorate.rows())
+	r.complete()
+	var b strings.Builder
+	require.NoError(t, writeTable(&b, r))
+	text := strings.Join(strings.FieldsFunc(b.String(), func(c rune) bool { return c == ' ' }), " ")
+	for _, want := range []string{
+		"\nRPCs received, per client and second 2 1.5 1.33\n KV/Range 2 1 2\n Maintenance/Status 0 0.5 0\n",
+		"\ngets answered 75 % 75 % 1\n",
+		"\nRPCs per get 2 1.5 1.33\n",
+		"\nhalf of the clients have an answer after 1.5 s 0.5 s 3\n",
+		"\nall clients have an answer after - 2 s -\n",
+		"\nquorum-back: one of the two killed members is restarted.\n",
+	} {
+		assert.Contains(t, text, want)
+	}
+	assert.NotContains(t, text, "leases lost")
+}
+
+func TestNumber(t *testing.T) {
+	for want, v := range map[string]float64{"0": 0.001, "0.33": 1.0 / 3, "17": 17, "12.95": 12.949, "1235": 1234.56} {
+		assert.Equal(t, want, number(v))
+	}
+}

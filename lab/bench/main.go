@@ -1,0 +1,104 @@
+// Command bench measures Quorate side by side with the official etcd client,
+// against the same real servers in the same run, and prints medians and ratios.
+//
+//	go run ./lab/bench                    everything, a quarter of an hour
+//	go run ./lab/bench --run 'create|idle'
+//	go run ./lab/bench --short            small sizes, a minute, to see that it works
+//	go run ./lab/bench --json > bench.json
+//
+// Exit status: 0 when all cases were run, whatever they showed; 1 when one could
+// not be, or a client lost, repeated or reordered something; 2 for bad usage.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/bench/cases"
+	"github.com/quorate/quorate/lab/bench/internal/selection"
+	"github.com/quorate/quorate/lab/bench/report"
+	"github.com/quorate/quorate/lab/bench/runner"
+)
+
+// Exit statuses.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+func main() {
+	lab.Main()    // in a member of a cluster this does not return
+	runner.Main() // nor this in the process of a client
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+// options are those of the command line.
+type options struct {
+	runner.Config
+	json bool
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	say := func(what ...any) {
+		_, _ = fmt.Fprintln(stderr, fmt.Sprint(what...)) // nobody is left to hear that it failed
+	}
+	opts, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		say("bench: ", err)
+		return exitUsage
+	}
+	opts.Progress = func(what string) { say(what) }
+	rep, err := runner.Run(ctx, opts.Config)
+	write := report.Table
+	if opts.json {
+		write = report.JSON
+	}
+	if err = errors.Join(err, write(stdout, rep)); err != nil {
+		say("bench: ", err)
+		return exitFailure
+	}
+	return exitOK
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var opts options
+	var chosen selection.Flags
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	chosen.Register(flags, names())
+	flags.BoolVar(&opts.json, "json", false, "print JSON, with every sample")
+	selects, err := chosen.Parse(flags, args, names())
+	if err != nil {
+		return opts, err
+	}
+	opts.Repeat, opts.Short = chosen.Repeat, chosen.Short
+	for _, c := range cases.All() {
+		if selects(c.Name) {
+			opts.Cases = append(opts.Cases, c)
+		}
+	}
+	return opts, nil
+}
+
+func names() []string {
+	all := cases.All()
+	out := make([]string, 0, len(all))
+	for _, c := range all {
+		out = append(out, c.Name)
+	}
+	return out
+}

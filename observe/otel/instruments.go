@@ -1,0 +1,78 @@
+package otel
+
+import (
+	"errors"
+
+	"go.opentelemetry.io/otel/metric"
+)
+
+// scope is the name of the meter.
+const scope = "github.com/quorate/quorate/observe/otel"
+
+var (
+	// marginBuckets reach from a lease whose renewal comes too late to one of minutes. The
+	// usual margin is two thirds of the TTL.
+	marginBuckets = []float64{0, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300}
+
+	// gapBuckets reach from a stream that moves to an outage of a minute.
+	gapBuckets = []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
+)
+
+// instruments are those of one client. Those of all clients of a provider are the same
+// ones for it.
+type instruments struct {
+	picks, ejections, readmissions, changes, failovers metric.Int64Counter
+	retries, hedges, hedgeWins, unknown                metric.Int64Counter
+	watches, leasesLost                                metric.Int64Counter
+	updates, resolverErrors                            metric.Int64Counter
+	resolved                                           metric.Int64Gauge
+	gap, margin                                        metric.Float64Histogram
+	state                                              metric.Int64ObservableUpDownCounter
+}
+
+// maker makes instruments, and keeps what went wrong.
+type maker struct {
+	meter metric.Meter
+	errs  []error
+}
+
+func newInstruments(meter metric.Meter) (*instruments, error) {
+	m := maker{meter: meter}
+	i := &instruments{
+		picks:          m.counter("picks", "{attempt}", "Attempts of calls and openings of streams that were given the endpoint."),
+		ejections:      m.counter("ejections", "{ejection}", "Times that the endpoint was taken out of use."),
+		readmissions:   m.counter("readmissions", "{readmission}", "Times that the endpoint was taken back into use."),
+		changes:        m.counter("endpoint.state_changes", "{change}", "Times that the endpoint came into the state."),
+		failovers:      m.counter("failovers", "{failover}", "Calls and streams that failed at the endpoint and went on at another one."),
+		retries:        m.counter("retries", "{retry}", "Attempts that failed and were repeated."),
+		hedges:         m.counter("hedges", "{hedge}", "Reads that were sent to a second endpoint."),
+		hedgeWins:      m.counter("hedge_wins", "{hedge}", "Reads that the second endpoint answered first."),
+		unknown:        m.counter("unknown_outcomes", "{call}", "Writes that failed and may have been executed."),
+		watches:        m.counter("watches_resumed", "{watch}", "Watches that went on on another stream."),
+		leasesLost:     m.counter("leases_lost", "{lease}", "Leases that were to be kept alive and ended, or may have."),
+		updates:        m.counter("resolver.updates", "{update}", "Lists of endpoints that the resolver gave."),
+		resolverErrors: m.counter("resolver.errors", "{error}", "Errors that the resolver reported."),
+		gap:            m.histogram("watch.gap", "Time from the end of a watch stream until its watches went on on another one.", gapBuckets),
+		margin:         m.histogram("lease.margin", "Time that was left to a lease when its renewal arrived; 0 if none was.", marginBuckets),
+	}
+	var err error
+	i.resolved, err = meter.Int64Gauge("quorate.client.resolver.endpoints", metric.WithUnit("{endpoint}"),
+		metric.WithDescription("Endpoints in the resolver's last list."))
+	m.errs = append(m.errs, err)
+	i.state, err = meter.Int64ObservableUpDownCounter("quorate.client.endpoint.state", metric.WithUnit("{endpoint}"),
+		metric.WithDescription("1 for the state that the endpoint is in, 0 for the others."))
+	return i, errors.Join(append(m.errs, err)...)
+}
+
+func (m *maker) counter(name, unit, description string) metric.Int64Counter {
+	c, err := m.meter.Int64Counter("quorate.client."+name, metric.WithUnit(unit), metric.WithDescription(description))
+	m.errs = append(m.errs, err)
+	return c
+}
+
+func (m *maker) histogram(name, description string, buckets []float64) metric.Float64Histogram {
+	h, err := m.meter.Float64Histogram("quorate.client."+name, metric.WithUnit("s"), metric.WithDescription(description),
+		metric.WithExplicitBucketBoundaries(buckets...))
+	m.errs = append(m.errs, err)
+	return h
+}

@@ -1,0 +1,63 @@
+package otel_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"google.golang.org/grpc/credentials/insecure"
+
+	quorateotel "github.com/quorate/quorate/observe/otel"
+	"github.com/quorate/quorate/pool"
+	"github.com/quorate/quorate/pool/grpcpool"
+)
+
+// values returns the values of an observable by their attributes.
+func values(t *testing.T, m metricdata.Metrics) map[string]float64 {
+	t.Helper()
+	sum, ok := m.Data.(metricdata.Sum[float64])
+	require.True(t, ok, "%s is a %T", m.Name, m.Data)
+	all := map[string]float64{}
+	for _, p := range sum.DataPoints {
+		all[p.Attributes.Encoded(attribute.DefaultEncoder())] = p.Value
+	}
+	return all
+}
+
+func TestPools(t *testing.T) {
+	reader, provider := newProvider()
+	for _, name := range []string{"one", "two"} {
+		p, err := pool.New(pool.Config[int]{Create: func(context.Context) (int, error) { return 0, nil }, MaxSize: 2})
+		require.NoError(t, err)
+		defer p.Close()
+		registration, err := quorateotel.ObservePool(provider, name, p.Stats)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, registration.Unregister()) }()
+		if name == "one" {
+			r, err := p.Acquire(t.Context())
+			require.NoError(t, err)
+			defer r.Release()
+		}
+	}
+	conn, err := grpcpool.NewClient("passthrough:///10.0.0.1:80", grpcpool.Config{TransportCredentials: insecure.NewCredentials()})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	registration, err := quorateotel.ObserveConnectionPool(provider, "backend", conn.Stats)
+	require.NoError(t, err)
+
+	all := collect(t, reader)
+	require.Equal(t, map[string]float64{"quorate.pool.name=one": 1, "quorate.pool.name=two": 0}, values(t, all["quorate.pool.acquired"]))
+	resources := values(t, all["quorate.pool.resources"])
+	require.Len(t, resources, 8)
+	require.InDelta(t, 1, resources["quorate.pool.name=one,quorate.pool.state=borrowed"], 0)
+	require.Equal(t, "s", all["quorate.pool.wait_time"].Unit)
+	require.Len(t, values(t, all["quorate.grpcpool.connections"]), 3*4, "three classes, four states")
+
+	require.NoError(t, registration.Unregister())
+	require.NotContains(t, collect(t, reader), "quorate.grpcpool.connections")
+
+	_, err = quorateotel.ObservePool(nil, "", nil)
+	require.ErrorContains(t, err, "no meter provider")
+}

@@ -1,0 +1,297 @@
+package prometheus_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/observe"
+	quorateprom "github.com/quorate/quorate/observe/prometheus"
+)
+
+const rangeMethod = "/etcdserverpb.KV/Range"
+
+func newObserver(t *testing.T, reg prometheus.Registerer, client string) *quorateprom.Observer {
+	t.Helper()
+	o, err := quorateprom.New(reg, quorateprom.Options{Client: client})
+	require.NoError(t, err)
+	t.Cleanup(o.Close)
+	return o
+}
+
+func pick(endpoint string, lane observe.Lane) observe.Pick {
+	return observe.Pick{Endpoint: endpoint, Method: rangeMethod, Lane: lane}
+}
+
+func requireMetrics(t *testing.T, reg prometheus.Gatherer, want string, names ...string) {
+	t.Helper()
+	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(want), names...))
+}
+
+// requireStates requires one state of each endpoint, given as "client/endpoint".
+func requireStates(t *testing.T, reg prometheus.Gatherer, want map[string]string) {
+	t.Helper()
+	families, err := reg.Gather()
+	require.NoError(t, err)
+	got, series := map[string]string{}, 0
+	for _, family := range families {
+		if family.GetName() != "quorate_client_endpoint_state" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			series++
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if m.GetGauge().GetValue() == 1 {
+				got[labels["client"]+"/"+labels["endpoint"]] = labels["state"]
+			}
+		}
+	}
+	require.Equal(t, want, got)
+	require.Equal(t, len(want)*(int(health.Dead)+1), series, "one series for each state")
+}
+
+func TestCountersOfEndpoints(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	o := newObserver(t, reg, "orders")
+	o.EndpointsSet([]string{"a", "b"})
+	for range 3 {
+		o.Picked(pick("a", observe.LaneCalls))
+	}
+	o.Picked(pick("a", observe.LaneStreams))
+	o.Picked(pick("a", observe.LaneBulk))
+	o.Picked(pick("elsewhere", observe.LaneCalls))
+	o.Picked(pick("somewhere", observe.LaneCalls))
+	o.StateChanged(health.Change{Endpoint: "b", To: health.Dead})
+	o.StateChanged(health.Change{Endpoint: "elsewhere", To: health.Dead})
+	o.Ejected(observe.Ejection{Endpoint: "b", State: health.Dead, Evidence: health.Evidence{Kind: health.Unresponsive}})
+	o.Readmitted(observe.Readmission{Endpoint: "b", After: time.Second})
+	o.FailedOver(observe.Failover{Method: rangeMethod, From: "b", To: "a"})
+	requireMetrics(t, reg, `
+# HELP quorate_client_ejections_total Times that the endpoint was taken out of use, by the kind of evidence.
+# TYPE quorate_client_ejections_total counter
+quorate_client_ejections_total{client="orders",endpoint="b",reason="unresponsive"} 1
+# HELP quorate_client_endpoint_state_changes_total Times that the endpoint came into the state.
+# TYPE quorate_client_endpoint_state_changes_total counter
+quorate_client_endpoint_state_changes_total{client="orders",endpoint="b",state="dead"} 1
+# HELP quorate_client_failovers_total Calls and streams that failed at the endpoint and went on at another one.
+# TYPE quorate_client_failovers_total counter
+quorate_client_failovers_total{client="orders",endpoint="b"} 1
+# HELP quorate_client_picks_total Attempts of calls and openings of streams that were given the endpoint.
+# TYPE quorate_client_picks_total counter
+quorate_client_picks_total{client="orders",endpoint="a",lane="bulk"} 1
+quorate_client_picks_total{client="orders",endpoint="a",lane="calls"} 3
+quorate_client_picks_total{client="orders",endpoint="a",lane="streams"} 1
+quorate_client_picks_total{client="orders",endpoint="other",lane="bulk"} 0
+quorate_client_picks_total{client="orders",endpoint="other",lane="calls"} 2
+quorate_client_picks_total{client="orders",endpoint="other",lane="streams"} 0
+# HELP quorate_client_readmissions_total Times that the endpoint was taken back into use.
+# TYPE quorate_client_readmissions_total counter
+quorate_client_readmissions_total{client="orders",endpoint="b"} 1
+`, "quorate_client_picks_total", "quorate_client_ejections_total", "quorate_client_readmissions_total",
+		"quorate_client_endpoint_state_changes_total", "quorate_client_failovers_total")
+	requireStates(t, reg, map[string]string{"orders/a": "unknown", "orders/b": "dead"})
+
+	// With an endpoint goes all that has its name.
+	o.EndpointsSet([]string{"a"})
+	o.Picked(pick("b", observe.LaneCalls))
+	o.Ejected(observe.Ejection{Endpoint: "b"})
+	requireForgotten(t, reg, "b", "a")
+	requireStates(t, reg, map[string]string{"orders/a": "unknown"})
+}
+
+// requireForgotten requires that no metric has the label of an endpoint, while those of
+// another one are there.
+func requireForgotten(t *testing.T, reg prometheus.Gatherer, endpoint, kept string) {
+	t.Helper()
+	families, err := reg.Gather()
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "endpoint" {
+					seen[l.GetValue()] = true
+				}
+			}
+		}
+	}
+	require.NotContains(t, seen, endpoint)
+	require.Contains(t, seen, kept)
+}
+
+func TestCountersOfCalls(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	o := newObserver(t, reg, "")
+	o.Retried(observe.Retry{Method: rangeMethod, Class: "NoLeader", Err: errors.New("no leader")})
+	o.Retried(observe.Retry{Method: rangeMethod, Class: "NoLeader", Err: errors.New("another text")})
+	o.Retried(observe.Retry{Method: "/etcdserverpb.KV/Put", Class: "NotSent"})
+	o.HedgeSent(observe.Hedge{Method: rangeMethod})
+	o.HedgeSent(observe.Hedge{Method: rangeMethod})
+	o.HedgeWon(observe.Hedge{Method: rangeMethod})
+	o.OutcomeUnknown(observe.UnknownOutcome{Method: "/etcdserverpb.KV/Put"})
+	requireMetrics(t, reg, `
+# HELP quorate_client_hedges_total Reads that were sent to a second endpoint.
+# TYPE quorate_client_hedges_total counter
+quorate_client_hedges_total{client="",method="etcdserverpb.KV/Range"} 2
+# HELP quorate_client_hedges_won_total Reads that the second endpoint answered first.
+# TYPE quorate_client_hedges_won_total counter
+quorate_client_hedges_won_total{client="",method="etcdserverpb.KV/Range"} 1
+# HELP quorate_client_retries_total Attempts that failed and were repeated, by the class of the error.
+# TYPE quorate_client_retries_total counter
+quorate_client_retries_total{class="NoLeader",client="",method="etcdserverpb.KV/Range"} 2
+quorate_client_retries_total{class="NotSent",client="",method="etcdserverpb.KV/Put"} 1
+# HELP quorate_client_unknown_outcomes_total Writes that failed and may have been executed.
+# TYPE quorate_client_unknown_outcomes_total counter
+quorate_client_unknown_outcomes_total{client="",method="etcdserverpb.KV/Put"} 1
+`)
+}
+
+func TestStreams(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	o := newObserver(t, reg, "orders")
+	o.WatchResumed(observe.WatchResumption{Endpoint: "a", Watches: 40, Gap: 300 * time.Millisecond})
+	o.LeaseRenewed(observe.LeaseRenewal{ID: 1, Margin: 40 * time.Second, TTL: time.Minute})
+	o.LeaseRenewed(observe.LeaseRenewal{ID: 1, Margin: -time.Second, TTL: time.Minute})
+	o.LeaseLost(observe.LeaseLoss{ID: 1})
+	requireMetrics(t, reg, `
+# HELP quorate_client_lease_margin_seconds Time that was left to a lease when its renewal arrived; 0 if none was.
+# TYPE quorate_client_lease_margin_seconds histogram
+quorate_client_lease_margin_seconds_bucket{client="orders",le="0"} 1
+quorate_client_lease_margin_seconds_bucket{client="orders",le="0.1"} 1
+quorate_client_lease_margin_seconds_bucket{client="orders",le="0.25"} 1
+quorate_client_lease_margin_seconds_bucket{client="orders",le="0.5"} 1
+quorate_client_lease_margin_seconds_bucket{client="orders",le="1"} 1
+quorate_client_lease_margin_seconds_bucket{client="orders",le="2"} 1
+quorate_client_lease_margin_seconds_bucket{client="orders",le="4"} 1
+quorate_client_lease_margin_seconds_bucket{client="orders",le="8"} 1
+quorate_client_lease_margin_seconds_bucket{client="orders",le="15"} 1
+quorate_client_lease_margin_seconds_bucket{client="orders",le="30"} 1
+quorate_client_lease_margin_seconds_bucket{client="orders",le="60"} 2
+quorate_client_lease_margin_seconds_bucket{client="orders",le="120"} 2
+quorate_client_lease_margin_seconds_bucket{client="orders",le="300"} 2
+quorate_client_lease_margin_seconds_bucket{client="orders",le="+Inf"} 2
+quorate_client_lease_margin_seconds_sum{client="orders"} 40
+quorate_client_lease_margin_seconds_count{client="orders"} 2
+# HELP quorate_client_leases_lost_total Leases that were to be kept alive and ended, or may have.
+# TYPE quorate_client_leases_lost_total counter
+quorate_client_leases_lost_total{client="orders"} 1
+# HELP quorate_client_watches_resumed_total Watches that went on on another stream.
+# TYPE quorate_client_watches_resumed_total counter
+quorate_client_watches_resumed_total{client="orders"} 40
+`, "quorate_client_lease_margin_seconds", "quorate_client_leases_lost_total", "quorate_client_watches_resumed_total")
+	count, err := testutil.GatherAndCount(reg, "quorate_client_watch_gap_seconds")
+	require.NoError(t, err)
+	require.Equal(t, 1, count)
+}
+
+func TestClientsOfOneRegistry(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	first, second := newObserver(t, reg, "first"), newObserver(t, prometheus.WrapRegistererWithPrefix("", reg), "second")
+	first.EndpointsSet([]string{"a"})
+	second.EndpointsSet([]string{"a"})
+	first.StateChanged(health.Change{Endpoint: "a", To: health.Serving})
+	second.StateChanged(health.Change{Endpoint: "a", To: health.Degraded})
+	requireStates(t, reg, map[string]string{"first/a": "serving", "second/a": "degraded"})
+	second.Close()
+	requireStates(t, reg, map[string]string{"first/a": "serving"})
+}
+
+func TestClientsOfOneName(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	first, second := newObserver(t, reg, "same"), newObserver(t, reg, "same")
+	for _, o := range []*quorateprom.Observer{first, second} {
+		o.EndpointsSet([]string{"a"})
+		o.StateChanged(health.Change{Endpoint: "a", To: health.Serving})
+		o.Picked(pick("a", observe.LaneCalls))
+	}
+	picks := `
+# HELP quorate_client_picks_total Attempts of calls and openings of streams that were given the endpoint.
+# TYPE quorate_client_picks_total counter
+quorate_client_picks_total{client="same",endpoint="a",lane="bulk"} 0
+quorate_client_picks_total{client="same",endpoint="a",lane="calls"} 2
+quorate_client_picks_total{client="same",endpoint="a",lane="streams"} 0
+`
+	requireMetrics(t, reg, picks, "quorate_client_picks_total")
+	first.EndpointsSet(nil)
+	requireMetrics(t, reg, picks, "quorate_client_picks_total")
+	requireStates(t, reg, map[string]string{"same/a": "serving"})
+	second.EndpointsSet(nil)
+	requireMetrics(t, reg, "", "quorate_client_picks_total")
+	requireStates(t, reg, map[string]string{})
+}
+
+func TestNewRefuses(t *testing.T) {
+	_, err := quorateprom.New(nil, quorateprom.Options{})
+	require.ErrorContains(t, err, "no registerer")
+
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "quorate_client_picks_total", Help: "Mine."}))
+	_, err = quorateprom.New(reg, quorateprom.Options{})
+	require.ErrorContains(t, err, "registering the metrics")
+}
+
+func TestPickAllocatesNothing(t *testing.T) {
+	o := newObserver(t, prometheus.NewRegistry(), "orders")
+	o.EndpointsSet([]string{"a"})
+	var observer observe.Observer = o
+	p := pick("a", observe.LaneCalls)
+	observer.Picked(p)
+	require.Zero(t, testing.AllocsPerRun(100, func() { observer.Picked(p) }))
+}
+
+// TestEndpointsComeAndGo is for the race detector, and for what those leave who are late.
+func TestEndpointsComeAndGo(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	o := newObserver(t, reg, "orders")
+	o.EndpointsSet([]string{"a"})
+	var busy sync.WaitGroup
+	for range 3 {
+		busy.Go(func() {
+			for range 500 {
+				o.Picked(pick("b", observe.LaneCalls))
+				o.FailedOver(observe.Failover{From: "b"})
+				o.StateChanged(health.Change{Endpoint: "b", To: health.Dead})
+			}
+		})
+	}
+	for range 50 {
+		o.EndpointsSet([]string{"a", "b"})
+		_, err := reg.Gather()
+		require.NoError(t, err)
+		o.EndpointsSet([]string{"a"})
+	}
+	busy.Wait()
+	requireForgotten(t, reg, "b", "a")
+}
+
+func TestResolver(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	o := newObserver(t, reg, "orders")
+	o.Resolved(observe.Resolution{Target: "dns:///orders", Endpoints: 3})
+	o.Resolved(observe.Resolution{Target: "dns:///orders", Endpoints: 4})
+	o.Resolved(observe.Resolution{Target: "dns:///orders", Endpoints: 4, Err: errors.New("no answer")})
+	requireMetrics(t, reg, `
+# HELP quorate_client_resolver_endpoints Endpoints in the resolver's last list.
+# TYPE quorate_client_resolver_endpoints gauge
+quorate_client_resolver_endpoints{client="orders"} 4
+# HELP quorate_client_resolver_errors_total Errors that the resolver reported.
+# TYPE quorate_client_resolver_errors_total counter
+quorate_client_resolver_errors_total{client="orders"} 1
+# HELP quorate_client_resolver_updates_total Lists of endpoints that the resolver gave.
+# TYPE quorate_client_resolver_updates_total counter
+quorate_client_resolver_updates_total{client="orders"} 2
+`, "quorate_client_resolver_endpoints", "quorate_client_resolver_errors_total", "quorate_client_resolver_updates_total")
+	n, err := testutil.GatherAndCount(reg, "quorate_client_resolver_last_update_timestamp_seconds")
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+}

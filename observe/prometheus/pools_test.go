@@ -1,0 +1,64 @@
+package prometheus_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	quorateprom "github.com/quorate/quorate/observe/prometheus"
+	"github.com/quorate/quorate/pool"
+	"github.com/quorate/quorate/pool/grpcpool"
+)
+
+// Two pools share a registry, beside a pool of connections.
+func TestPools(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	for _, name := range []string{"one", "two"} {
+		p, err := pool.New(pool.Config[int]{Create: func(context.Context) (int, error) { return 0, nil }, MaxSize: 2})
+		require.NoError(t, err)
+		defer p.Close()
+		require.NoError(t, reg.Register(quorateprom.NewPoolCollector(name, p.Stats)))
+		if name == "one" {
+			r, err := p.Acquire(t.Context())
+			require.NoError(t, err)
+			defer r.Release()
+		}
+	}
+	conn, err := grpcpool.NewClient("passthrough:///10.0.0.1:80", grpcpool.Config{TransportCredentials: insecure.NewCredentials()},
+		grpc.WithUserAgent("test"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	require.NoError(t, reg.Register(quorateprom.NewConnectionPoolCollector("backend", conn.Stats)))
+	requireMetrics(t, reg, `
+# HELP quorate_pool_acquired_total Calls that asked for a resource.
+# TYPE quorate_pool_acquired_total counter
+quorate_pool_acquired_total{pool="one"} 1
+quorate_pool_acquired_total{pool="two"} 0
+# HELP quorate_pool_resources Resources of the pool, by state.
+# TYPE quorate_pool_resources gauge
+quorate_pool_resources{pool="one",state="borrowed"} 1
+quorate_pool_resources{pool="one",state="creating"} 0
+quorate_pool_resources{pool="one",state="destroying"} 0
+quorate_pool_resources{pool="one",state="idle"} 0
+quorate_pool_resources{pool="two",state="borrowed"} 0
+quorate_pool_resources{pool="two",state="creating"} 0
+quorate_pool_resources{pool="two",state="destroying"} 0
+quorate_pool_resources{pool="two",state="idle"} 0
+# HELP quorate_grpcpool_calls_total Calls and streams.
+# TYPE quorate_grpcpool_calls_total counter
+quorate_grpcpool_calls_total{class="bulk",pool="backend"} 0
+quorate_grpcpool_calls_total{class="streams",pool="backend"} 0
+quorate_grpcpool_calls_total{class="unary",pool="backend"} 0
+`, "quorate_pool_acquired_total", "quorate_pool_resources", "quorate_grpcpool_calls_total")
+	n, err := testutil.GatherAndCount(reg, "quorate_pool_wait_time_seconds_total")
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	problems, err := testutil.GatherAndLint(reg)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+}
