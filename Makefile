@@ -22,25 +22,25 @@ generate: ## renew generated pages
 	go generate work
 
 lab: ## faults on a real cluster, used through Quorate; a minute and a half
-	go run ./cmd/quorate lab
+	go run ./cmd/quorate-lab faults
 
 compare: ## the official client and Quorate under the same faults, as one HTML page; seven minutes
-	go run ./cmd/quorate lab --compare
+	go run ./cmd/quorate-lab faults --compare
 
 page-check: ## the page of a comparison in a real headless browser (Chromium); fails without one
 	go run ./lab/report/comparison/pagecheck
 
 soak: ## watches under random faults for ten minutes, every delivery checked
-	go run ./cmd/quorate soak --duration 10m
+	go run ./cmd/quorate-lab soak --duration 10m
 
 soak-locks: ## locks and elections under random faults for five minutes, every success and guarded write checked
-	go run ./cmd/quorate soak locks --duration 5m
+	go run ./cmd/quorate-lab soak locks --duration 5m
 
 soak-linear: ## reads, writes and transactions under random faults for ten minutes, checked to be linearizable
-	go run ./cmd/quorate soak linear --duration 10m
+	go run ./cmd/quorate-lab soak linear --duration 10m
 
 soak-resolvers: ## the gRPC resolvers while their sources fail, for ten minutes: every list that a channel is told is checked
-	go run ./cmd/quorate soak resolvers --duration 10m
+	go run ./cmd/quorate-lab soak resolvers --duration 10m
 
 conformance: ## etcd's own suite of client tests over Quorate, all nine packages; five minutes
 	cd conformance && GOWORK=off go run .

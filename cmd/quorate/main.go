@@ -1,93 +1,40 @@
-// Command quorate shows what Quorate, a fault-tolerant client for etcd, does.
+// Command quorate is the program for people who operate what uses etcd and gRPC.
 //
 // Its exit statuses are in the help: see newRootCommand.
 package main
 
 import (
-	"context"
-	"errors"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/scenario"
+	"github.com/quorate/quorate/cmd/internal/cli"
 )
-
-// Exit statuses. A signal's are signalError.status.
-const (
-	exitOK       = 0
-	exitNegative = 1 // what was checked is not as it should be
-	exitFailure  = 2
-)
-
-// statusError is an error with an exit status of its own, in place of exitFailure.
-type statusError interface {
-	error
-	status() int
-}
 
 func main() {
-	lab.Main() // in a member of a cluster this does not return
-	surviveClosedPipe()
-	os.Exit(execute(untilSignal(), newRootCommand(newLabCommand(scenario.Run))))
+	cli.SurviveClosedPipe()
+	os.Exit(cli.Execute(cli.UntilSignal(), newRootCommand()))
 }
 
-// untilSignal returns a context that ends with the first Ctrl-C, SIGTERM or end of
-// the terminal, as a signalError, so that what runs can end in good order. A
-// Ctrl-C or SIGTERM after that ends the program at once.
-func untilSignal() context.Context {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	asked := make(chan os.Signal, 2)
-	signal.Notify(asked, os.Interrupt, syscall.SIGTERM)
-	hangup := make(chan os.Signal, 1)
-	if !signal.Ignored(syscall.SIGHUP) { // as it is under nohup
-		signal.Notify(hangup, syscall.SIGHUP)
-	}
-	go func() {
-		select {
-		case s := <-asked:
-			cancel(signalError{s})
-		case s := <-hangup:
-			cancel(signalError{s})
-		}
-		os.Exit(signalError{<-asked}.status())
-	}()
-	return ctx
-}
+// newRootCommand returns the command "quorate" with its subcommands.
+func newRootCommand() *cobra.Command {
+	root := cli.Root(&cobra.Command{
+		Use:   "quorate",
+		Short: "See etcd and gRPC targets as a client does",
+		Long: `quorate shows etcd clusters and gRPC targets as Quorate, a fault-tolerant client,
+sees them. "quorate resolve" shows where a gRPC target leads.
 
-// surviveClosedPipe makes writing to a standard output or error that nobody reads
-// any more an error like others, rather than the end of the program.
-func surviveClosedPipe() {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-}
+"quorate-lab", a program of its own, runs etcd clusters on this machine and breaks them.
 
-// signalError is the end of a context by a signal.
-type signalError struct {
-	signal os.Signal
-}
-
-func (e signalError) Error() string { return e.signal.String() }
-
-// status returns the exit status that shells know for an end by the signal.
-func (e signalError) status() int {
-	if number, ok := e.signal.(syscall.Signal); ok {
-		return 128 + int(number)
-	}
-	return exitFailure
-}
-
-// execute runs a command, prints its error, and returns the exit status.
-func execute(ctx context.Context, root *cobra.Command) int {
-	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return exitOK
-	}
-	root.PrintErrln("quorate:", err)
-	if own, ok := errors.AsType[statusError](err); ok {
-		return own.status()
-	}
-	return exitFailure
+The exit status is
+  0         if all is well
+  1         if a check failed: a target has no endpoint, or one that does not serve
+            ("resolve --once")
+  2         if the command could not do its work, or was not understood
+  128 + n   if signal n ended it, such as 130 after Ctrl-C`,
+		Example: `  quorate resolve dns:///billing.shop.svc.cluster.local:8080 --health
+  quorate completion bash > /etc/bash_completion.d/quorate`,
+	}, "")
+	root.AddCommand(newResolveCommand())
+	return root
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/resolver"
 
+	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/quorate/internal/resolve"
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/health/grpcprobe"
@@ -49,6 +50,9 @@ is interrupted. Targets are
   dns:///_grpc._tcp.billing.shop.svc addresses and ports from SRV records
   static:///10.0.0.1:80,10.0.0.2:80  these
 
+Targets of kubernetes need a program that was built with -tags kubernetes: client-go
+would more than double its size.
+
 With --health every endpoint is asked how it is, every second, over a connection of
 its own: with grpc.health.v1, or as a member of an etcd cluster.
 
@@ -75,9 +79,9 @@ is in ETCDCTL_PASSWORD, unless it follows the user and a colon.`,
 			case len(args) == 1:
 				return nil
 			case flags.health != "" && (slices.Contains(args, "grpc") || slices.Contains(args, "etcd")):
-				return usageError{errors.New("a kind of --health is joined to it: --health=grpc or --health=etcd"), cmd.CommandPath()}
+				return cli.Usage(cmd, errors.New("a kind of --health is joined to it: --health=grpc or --health=etcd"))
 			}
-			return usageError{fmt.Errorf("resolve takes one target, not %d", len(args)), cmd.CommandPath()}
+			return cli.Usage(cmd, fmt.Errorf("resolve takes one target, not %d", len(args)))
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args[0]) },
 	}
@@ -128,10 +132,10 @@ func (f *resolveFlags) credentials() (credentials.TransportCredentials, error) {
 func (f *resolveFlags) run(cmd *cobra.Command, target string) error {
 	prober, err := f.prober()
 	if err != nil {
-		return usageError{err, cmd.CommandPath()}
+		return cli.Usage(cmd, err)
 	}
 	if f.probeEvery <= 0 || f.duration < 0 {
-		return usageError{errors.New("--health-every must be positive, and --duration not negative"), cmd.CommandPath()}
+		return cli.Usage(cmd, errors.New("--health-every must be positive, and --duration not negative"))
 	}
 	creds, err := f.credentials()
 	if err != nil {
@@ -139,7 +143,7 @@ func (f *resolveFlags) run(cmd *cobra.Command, target string) error {
 	}
 	b, release, err := f.source.builder(cmd.Flags(), target)
 	if err != nil {
-		return usageError{err, cmd.CommandPath()}
+		return cli.Usage(cmd, err)
 	}
 	defer release()
 	ctx := cmd.Context()
@@ -222,7 +226,7 @@ func (s *shower) updated(u resolve.Update) {
 		case u.Err != nil:
 			s.first(u.Err)
 		case len(u.Endpoints) == 0:
-			s.first(negativeError("the target resolves to no endpoint"))
+			s.first(cli.NegativeError("the target resolves to no endpoint"))
 		default:
 			s.finish()
 		}
@@ -261,15 +265,8 @@ func (s *shower) finish() {
 		}
 	}
 	if len(bad) > 0 {
-		s.first(negativeError(fmt.Sprintf("%d of %d endpoints do not serve: %s", len(bad), len(s.wanted), strings.Join(bad, ", "))))
+		s.first(cli.NegativeError(fmt.Sprintf("%d of %d endpoints do not serve: %s", len(bad), len(s.wanted), strings.Join(bad, ", "))))
 		return
 	}
 	s.first(errShown)
 }
-
-// negativeError ends a command whose answer is no.
-type negativeError string
-
-func (e negativeError) Error() string { return string(e) }
-
-func (negativeError) status() int { return exitNegative }

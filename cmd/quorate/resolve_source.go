@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -12,12 +11,10 @@ import (
 	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"google.golang.org/grpc/resolver"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/resolver/dns"
 	"github.com/quorate/quorate/resolver/etcd"
-	"github.com/quorate/quorate/resolver/kubernetes"
 	"github.com/quorate/quorate/resolver/static"
 )
 
@@ -37,14 +34,19 @@ type sourceFlags struct {
 	tls       transport.TLSInfo
 	user      string
 
-	kubeconfig  string
-	kubeContext string
-	namespace   string
-	zone        string
-	node        string
+	kubernetes kubernetesFlags
 
 	server   string
 	interval time.Duration
+}
+
+// kubernetesFlags say how the API server of Kubernetes is reached.
+type kubernetesFlags struct {
+	kubeconfig string
+	context    string
+	namespace  string
+	zone       string
+	node       string
 }
 
 func (f *sourceFlags) register(fs *pflag.FlagSet) {
@@ -53,11 +55,11 @@ func (f *sourceFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.tls.CertFile, "cert", "", "etcd: `file` with our certificate")
 	fs.StringVar(&f.tls.KeyFile, "key", "", "etcd: `file` with our key")
 	fs.StringVar(&f.user, "user", "", "etcd: `name` of the user, with the password in "+passwordVariable+", or \"name:password\"")
-	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubernetes: `file` to use (default: in a pod its service account, else as kubectl does)")
-	fs.StringVar(&f.kubeContext, "context", "", "kubernetes: `name` of the context in the kubeconfig")
-	fs.StringVar(&f.namespace, "namespace", "", "kubernetes: `namespace` of targets that name none")
-	fs.StringVar(&f.zone, "zone", "", "kubernetes: `zone` whose hints are followed (default: no hints are)")
-	fs.StringVar(&f.node, "node", "", "kubernetes: `name` of the node whose hints come before those of the zone")
+	fs.StringVar(&f.kubernetes.kubeconfig, "kubeconfig", "", "kubernetes: `file` to use (default: in a pod its service account, else as kubectl does)")
+	fs.StringVar(&f.kubernetes.context, "context", "", "kubernetes: `name` of the context in the kubeconfig")
+	fs.StringVar(&f.kubernetes.namespace, "namespace", "", "kubernetes: `namespace` of targets that name none")
+	fs.StringVar(&f.kubernetes.zone, "zone", "", "kubernetes: `zone` whose hints are followed (default: no hints are)")
+	fs.StringVar(&f.kubernetes.node, "node", "", "kubernetes: `name` of the node whose hints come before those of the zone")
 	fs.StringVar(&f.server, "server", "", "dns: server to ask, as `host:port` (default: those of resolv.conf)")
 	fs.DurationVar(&f.interval, "interval", dns.DefaultInterval, "dns: longest time between two lookups")
 }
@@ -73,7 +75,7 @@ func (f *sourceFlags) builder(fs *pflag.FlagSet, target string) (b resolver.Buil
 	case "etcd":
 		return f.etcd(fs, target)
 	case "kubernetes":
-		b, err = f.kubernetes()
+		b, err = f.kubernetes.builder()
 	case "dns":
 		b, err = dns.NewBuilder(dns.Config{Server: f.server, Interval: f.interval})
 	case "static":
@@ -169,26 +171,4 @@ func (f *sourceFlags) clientConfig(origins map[string]string) (clientv3.Config, 
 		return clientv3.Config{}, fmt.Errorf("%s: %w", strings.Join(given, ", "), err)
 	}
 	return cfg, nil
-}
-
-func (f *sourceFlags) kubernetes() (resolver.Builder, error) {
-	cfg := kubernetes.Config{Namespace: f.namespace, Zone: f.zone, Node: f.node}
-	if f.kubeconfig != "" || f.kubeContext != "" {
-		rules := clientcmd.NewDefaultClientConfigLoadingRules()
-		rules.ExplicitPath = f.kubeconfig
-		loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.kubeContext})
-		rest, err := loaded.ClientConfig()
-		if err != nil {
-			return nil, fmt.Errorf("--kubeconfig, --context: %w", err)
-		}
-		cfg.REST = rest
-		if namespace, _, err := loaded.Namespace(); err == nil && cfg.Namespace == "" {
-			cfg.Namespace = namespace
-		}
-	}
-	b, err := kubernetes.NewBuilder(cfg)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w; give --kubeconfig", err)
-	}
-	return b, err
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"net"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,16 +18,13 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
+	"github.com/quorate/quorate/cmd/internal/cli"
+	"github.com/quorate/quorate/cmd/internal/cli/clitest"
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
 )
 
 // backend is a gRPC server that has the health service.
@@ -43,9 +39,6 @@ func backend(t *testing.T) (addr string, service *grpchealth.Server, srv *grpc.S
 	return lis.Addr().String(), service, srv
 }
 
-// patience is far above what any of these tests takes.
-const patience = time.Minute
-
 // live runs a command until the test ends, and returns the lines that it prints.
 func live(t *testing.T, args ...string) *bufio.Scanner {
 	t.Helper()
@@ -59,7 +52,7 @@ func live(t *testing.T, args ...string) *bufio.Scanner {
 	ended := make(chan int)
 	go func() {
 		defer close(ended)
-		execute(ctx, cmd)
+		cli.Execute(ctx, cmd)
 		_ = w.Close()
 	}()
 	t.Cleanup(func() {
@@ -114,8 +107,8 @@ func TestResolveFollowsEtcd(t *testing.T) {
 	require.NoError(t, manager.AddEndpoint(t.Context(), "billing/a", endpoints.Endpoint{Addr: "10.0.0.1:80", Metadata: "blue"}))
 
 	t.Setenv("ETCDCTL_ENDPOINTS", strings.Join(cluster.Endpoints(), ","))
-	status, _, stderr := execCommand(t.Context(), newResolveCommand(), []string{"etcd:///nobody", "--once"})
-	assert.Equal(t, exitNegative, status)
+	status, _, stderr := clitest.Exec(t.Context(), newResolveCommand(), "etcd:///nobody", "--once")
+	assert.Equal(t, cli.Negative, status)
 	assert.Contains(t, stderr, "resolves to no endpoint")
 
 	lines := live(t, "etcd:///billing")
@@ -136,33 +129,31 @@ func TestResolveOnce(t *testing.T) {
 		status         int
 		stdout, stderr string
 	}{
-		{"static:///" + a + " --once", exitOK, "+ " + a, ""},
-		{"static:///" + a + " --once --health", exitOK, a + " is serving", ""},
-		{"static:///" + a + " --duration 1ms", exitOK, "1 endpoint", ""},
-		{"static:///" + a + ";weight=2;zone=eu-a --once", exitOK, "+ " + a + `  weight 2  {"zone":"eu-a"}`, ""},
-		{"static:///127.0.0.1 --once", exitFailure, "", `"127.0.0.1" is not HOST:PORT`},
-		{"static:///b:99999 --once", exitFailure, "", `port "99999"`},
-		{"etcd:///svc/ --once", exitFailure, "", `target "etcd:///svc/": the name of the service is missing, or ends with a slash`},
-		{"etcd:svc/ --once", exitFailure, "", "ends with a slash"},
-		{"etcd:/// --once", exitFailure, "", "is missing"},
-		{"etcd://10.0.0.1:2379/svc --once", exitFailure, "", "write etcd:///SERVICE, and --endpoints"},
-		{"etcd:///svc?a=b --once", exitFailure, "", "have no meaning in it"},
-		{"kubernetes:///svc:99999 --once --kubeconfig " + kubeconfig(t, "https://127.0.0.1:1", nil), exitFailure, "", "99999"},
-		{"dns:///localhost:http:80 --once", exitFailure, "", "localhost:http:80"},
-		{"consul:///billing", exitFailure, "", `scheme "consul"`},
-		{"billing", exitFailure, "", "has no scheme"},
-		{"", exitFailure, "", "resolve takes one target"},
-		{"static:///" + a + " --health etcd", exitFailure, "", "--health=etcd"},
-		{"static:///" + a + " --health=http", exitFailure, "", `it is "grpc" or "etcd"`},
-		{"static:///" + a + " --health-every 0s", exitFailure, "", "--health-every must be positive"},
-		{"static:///" + a + " --health-cacert nosuch.pem", exitFailure, "", "--health-cacert: open nosuch.pem"},
-		{"kubernetes:///billing --kubeconfig nosuch.yaml", exitFailure, "", "nosuch.yaml"},
-		{"etcd:///billing --user root", exitFailure, "", "--user needs a password: set ETCDCTL_PASSWORD"},
+		{"static:///" + a + " --once", cli.OK, "+ " + a, ""},
+		{"static:///" + a + " --once --health", cli.OK, a + " is serving", ""},
+		{"static:///" + a + " --duration 1ms", cli.OK, "1 endpoint", ""},
+		{"static:///" + a + ";weight=2;zone=eu-a --once", cli.OK, "+ " + a + `  weight 2  {"zone":"eu-a"}`, ""},
+		{"static:///127.0.0.1 --once", cli.Failure, "", `"127.0.0.1" is not HOST:PORT`},
+		{"static:///b:99999 --once", cli.Failure, "", `port "99999"`},
+		{"etcd:///svc/ --once", cli.Failure, "", `target "etcd:///svc/": the name of the service is missing, or ends with a slash`},
+		{"etcd:svc/ --once", cli.Failure, "", "ends with a slash"},
+		{"etcd:/// --once", cli.Failure, "", "is missing"},
+		{"etcd://10.0.0.1:2379/svc --once", cli.Failure, "", "write etcd:///SERVICE, and --endpoints"},
+		{"etcd:///svc?a=b --once", cli.Failure, "", "have no meaning in it"},
+		{"dns:///localhost:http:80 --once", cli.Failure, "", "localhost:http:80"},
+		{"consul:///billing", cli.Failure, "", `scheme "consul"`},
+		{"billing", cli.Failure, "", "has no scheme"},
+		{"", cli.Failure, "", "resolve takes one target"},
+		{"static:///" + a + " --health etcd", cli.Failure, "", "--health=etcd"},
+		{"static:///" + a + " --health=http", cli.Failure, "", `it is "grpc" or "etcd"`},
+		{"static:///" + a + " --health-every 0s", cli.Failure, "", "--health-every must be positive"},
+		{"static:///" + a + " --health-cacert nosuch.pem", cli.Failure, "", "--health-cacert: open nosuch.pem"},
+		{"etcd:///billing --user root", cli.Failure, "", "--user needs a password: set ETCDCTL_PASSWORD"},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			status, stdout, stderr := execCommand(ctx, newResolveCommand(), strings.Fields(tt.args))
+			status, stdout, stderr := clitest.Exec(ctx, newResolveCommand(), strings.Fields(tt.args)...)
 			assert.Equal(t, tt.status, status)
 			assert.Contains(t, stdout, tt.stdout)
 			assert.Contains(t, stderr, tt.stderr)
@@ -172,8 +163,8 @@ func TestResolveOnce(t *testing.T) {
 
 func TestResolveJSON(t *testing.T) {
 	a, _, _ := backend(t)
-	status, stdout, _ := execCommand(t.Context(), newResolveCommand(), []string{"static:///" + a, "--once", "--json", "--health"})
-	assert.Equal(t, exitOK, status)
+	status, stdout, _ := clitest.Exec(t.Context(), newResolveCommand(), "static:///"+a, "--once", "--json", "--health")
+	assert.Equal(t, cli.OK, status)
 	lines := json.NewDecoder(strings.NewReader(stdout))
 	var update struct {
 		Type      string
@@ -221,16 +212,16 @@ func TestResolveOnceTellsHowEndpointsAre(t *testing.T) {
 		status       int
 		stderr       string
 	}{
-		{"all serve", serving, exitOK, ""},
-		{"one does not", serving + "," + refusing, exitNegative, "1 of 2 endpoints do not serve: " + refusing + " is not serving"},
-		{"one is dead", serving + "," + dead, exitNegative, "1 of 2 endpoints do not serve: " + dead + " is dead"},
-		{"none serves", dead, exitNegative, "1 of 1 endpoints do not serve"},
-		{"one does not answer", mute.Addr().String(), exitNegative, mute.Addr().String() + " is dead"},
+		{"all serve", serving, cli.OK, ""},
+		{"one does not", serving + "," + refusing, cli.Negative, "1 of 2 endpoints do not serve: " + refusing + " is not serving"},
+		{"one is dead", serving + "," + dead, cli.Negative, "1 of 2 endpoints do not serve: " + dead + " is dead"},
+		{"none serves", dead, cli.Negative, "1 of 1 endpoints do not serve"},
+		{"one does not answer", mute.Addr().String(), cli.Negative, mute.Addr().String() + " is dead"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			status, _, stderr := execCommand(ctx, newResolveCommand(), []string{"static:///" + tt.target, "--once", "--health"})
+			status, _, stderr := clitest.Exec(ctx, newResolveCommand(), "static:///"+tt.target, "--once", "--health")
 			assert.Equal(t, tt.status, status, stderr)
 			assert.Contains(t, stderr, tt.stderr)
 		})
@@ -280,8 +271,8 @@ func TestResolveReadsVariablesOfEtcdctl(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			status, stdout, stderr := execCommand(ctx, newResolveCommand(), append([]string{"etcd:///billing", "--once"}, tt.args...))
-			assert.Equal(t, exitOK, status, stderr)
+			status, stdout, stderr := clitest.Exec(ctx, newResolveCommand(), append([]string{"etcd:///billing", "--once"}, tt.args...)...)
+			assert.Equal(t, cli.OK, status, stderr)
 			assert.Contains(t, stdout, "+ 10.0.0.1:80")
 		})
 	}
@@ -305,63 +296,11 @@ func TestResolveNamesTheVariableThatIsWrong(t *testing.T) {
 			for name, value := range tt.variables {
 				t.Setenv(name, value)
 			}
-			status, _, stderr := execCommand(t.Context(), newResolveCommand(), append([]string{"etcd:///billing", "--once"}, tt.args...))
-			assert.Equal(t, exitFailure, status)
+			status, _, stderr := clitest.Exec(t.Context(), newResolveCommand(), append([]string{"etcd:///billing", "--once"}, tt.args...)...)
+			assert.Equal(t, cli.Failure, status)
 			assert.Contains(t, stderr, tt.want)
-			status, _, stderr = execCommand(t.Context(), newResolveCommand(), []string{"static:///a:1", "--once"})
-			assert.Equal(t, exitOK, status, "other sources do not read it: %s", stderr)
-		})
-	}
-}
-
-// kubeconfig returns the name of a file that leads to an API server.
-func kubeconfig(t *testing.T, server string, ca []byte) string {
-	t.Helper()
-	cfg := clientcmdapi.NewConfig()
-	cfg.Clusters["c"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
-	cfg.Contexts["c"] = &clientcmdapi.Context{Cluster: "c"}
-	cfg.CurrentContext = "c"
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, clientcmd.WriteToFile(*cfg, file))
-	return file
-}
-
-func TestResolveFollowsHints(t *testing.T) {
-	api, err := fakeapiserver.Start()
-	require.NoError(t, err)
-	t.Cleanup(api.Close)
-	endpoint := func(addr, zone, node string) discoveryv1.Endpoint {
-		return discoveryv1.Endpoint{
-			Addresses: []string{addr}, Hints: &discoveryv1.EndpointHints{
-				ForZones: []discoveryv1.ForZone{{Name: zone}}, ForNodes: []discoveryv1.ForNode{{Name: node}},
-			},
-		}
-	}
-	port, name := int32(80), "grpc"
-	_, err = api.Create(&discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: "billing-1", Labels: map[string]string{discoveryv1.LabelServiceName: "billing"}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
-		Endpoints:   []discoveryv1.Endpoint{endpoint("10.0.0.1", "a", "n1"), endpoint("10.0.0.2", "a", "n2"), endpoint("10.0.0.3", "b", "n3")},
-	})
-	require.NoError(t, err)
-	file := kubeconfig(t, api.URL(), api.CAData())
-	for _, tt := range []struct {
-		args string
-		want int
-	}{
-		{"", 3}, {"--zone a", 2}, {"--node n2", 1}, {"--zone b --node n2", 1}, {"--zone a --node n4", 2},
-	} {
-		t.Run(tt.args, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			args := append([]string{"kubernetes:///billing.shop:grpc", "--once", "--kubeconfig", file}, strings.Fields(tt.args)...)
-			status, stdout, stderr := execCommand(ctx, newResolveCommand(), args)
-			assert.Equal(t, exitOK, status, stderr)
-			assert.Equal(t, tt.want, strings.Count(stdout, "  + 10.0.0."), stdout)
-			if strings.Contains(tt.args, "n2") {
-				assert.Contains(t, stdout, "+ 10.0.0.2:80")
-			}
+			status, _, stderr = clitest.Exec(t.Context(), newResolveCommand(), "static:///a:1", "--once")
+			assert.Equal(t, cli.OK, status, "other sources do not read it: %s", stderr)
 		})
 	}
 }
@@ -371,9 +310,9 @@ func TestResolveOnceWithoutAnAnswer(t *testing.T) {
 	deaf, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { _ = deaf.Close() }()
-	status, _, stderr := execCommand(t.Context(), newResolveCommand(),
-		[]string{"dns:///a.example.:80", "--server", deaf.LocalAddr().String(), "--once", "--duration", "1ms"})
-	assert.Equal(t, exitFailure, status)
+	status, _, stderr := clitest.Exec(t.Context(), newResolveCommand(),
+		"dns:///a.example.:80", "--server", deaf.LocalAddr().String(), "--once", "--duration", "1ms")
+	assert.Equal(t, cli.Failure, status)
 	assert.Contains(t, stderr, "no answer within 1ms (--duration)")
 }
 

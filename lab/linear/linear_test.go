@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestLinear is the short form of "quorate soak linear".
+// TestLinear is the short form of "quorate-lab soak linear".
 func TestLinear(t *testing.T) {
 	result, err := Run(t.Context(), Config{Duration: *duration, Seed: *seed, Dir: t.TempDir(), PageDir: t.ArtifactDir(), Log: t.Output()})
 	require.NoError(t, err)

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestLocks is the short form of "quorate soak locks".
+// TestLocks is the short form of "quorate-lab soak locks".
 func TestLocks(t *testing.T) {
 	result, err := Run(t.Context(), Config{Duration: *duration, Seed: *seed, Dir: t.TempDir(), Log: t.Output()})
 	require.NoError(t, err)

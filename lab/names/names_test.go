@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestNames is the short form of "quorate soak resolvers".
+// TestNames is the short form of "quorate-lab soak resolvers".
 func TestNames(t *testing.T) {
 	cfg := Config{Duration: *duration, Seed: *seed, Bound: *bound, Dir: t.TempDir(), Log: t.Output()}
 	if *only != "" {

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestSoak is the short form of "quorate soak".
+// TestSoak is the short form of "quorate-lab soak".
 func TestSoak(t *testing.T) {
 	result, err := Run(t.Context(), Config{Duration: *duration, Seed: *seed, Dir: t.TempDir(), Log: t.Output()})
 	require.NoError(t, err)

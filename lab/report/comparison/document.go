@@ -87,7 +87,7 @@ type Client struct {
 	HealthyRate map[string]float64 `json:"healthy_rate"`
 	// Runs has one element for each fault that the client met, in order.
 	Runs []Run `json:"runs"`
-	// Report is the client's whole report, as "quorate lab --json" prints it.
+	// Report is the client's whole report, as "quorate-lab faults --json" prints it.
 	Report json.RawMessage `json:"report"`
 }
 

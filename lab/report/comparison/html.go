@@ -115,7 +115,7 @@ func viewOf(d Document) view {
 			d.Setup.Members, d.Setup.CallersPerKind, configured(d.Setup.PauseMS), configured(d.Setup.CallTimeoutMS),
 			configured(d.Setup.LeaseTTLMS), configured(d.Setup.FaultHeldMS)),
 		Bucket: configured(d.BucketMS), Late: configured(d.LateAfterMS),
-		Footer: fmt.Sprintf("Measured with “quorate lab --compare” on %s, seed %d. Times are those of the machine that it ran on.",
+		Footer: fmt.Sprintf("Measured with “quorate-lab faults --compare” on %s, seed %d. Times are those of the machine that it ran on.",
 			d.Started.Format("2 January 2006, 15:04 MST"), d.Setup.Seed),
 	}
 	if d.Interrupted {

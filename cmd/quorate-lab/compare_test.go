@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/lab/check"
 	"github.com/quorate/quorate/lab/compare"
 	"github.com/quorate/quorate/lab/history"
@@ -52,13 +53,13 @@ func violate(rep *report.Report) {
 	}
 }
 
-// compareInto runs "quorate lab --compare" with further arguments, and returns the page
+// compareInto runs "quorate-lab faults --compare" with further arguments, and returns the page
 // too, empty if there is none.
 func compareInto(t *testing.T, run scenarioRunner, args ...string) (status int, stdout, stderr, page string) {
 	t.Helper()
 	dir := t.TempDir()
 	out := filepath.Join(dir, "page.html")
-	status, stdout, stderr = execRoot(t.Context(), run, append([]string{"lab", "--compare", "--out", out}, args...)...)
+	status, stdout, stderr = execRoot(t.Context(), run, append([]string{"faults", "--compare", "--out", out}, args...)...)
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	if len(entries) == 0 {
@@ -81,7 +82,7 @@ func TestCompareWritesThePageAndPrintsTheTable(t *testing.T) {
 		return pretend(asItIs)(ctx, cfg)
 	}
 	status, stdout, stderr, page := compareInto(t, run, "--seed", "9")
-	require.Equal(t, exitOK, status, stderr)
+	require.Equal(t, cli.OK, status, stderr)
 	require.Len(t, seen, 3)
 	for _, cfg := range seen {
 		assert.Equal(t, namesOf(compare.DefaultFaults()), namesOf(cfg.Faults))
@@ -97,7 +98,7 @@ func TestCompareWritesThePageAndPrintsTheTable(t *testing.T) {
 
 	seen = nil
 	status, _, stderr, _ = compareInto(t, run, "--fault", "stop,slow", "--duration", "3s", "--callers", "2", "--timeout", "4s")
-	require.Equal(t, exitOK, status, stderr)
+	require.Equal(t, cli.OK, status, stderr)
 	assert.Equal(t, []string{"stop", "slow"}, namesOf(seen[0].Faults))
 	assert.Equal(t, 3*time.Second, seen[0].Hold)
 	assert.Equal(t, 2, seen[0].Callers)
@@ -106,7 +107,7 @@ func TestCompareWritesThePageAndPrintsTheTable(t *testing.T) {
 
 func TestComparePrintsJSON(t *testing.T) {
 	status, stdout, stderr, page := compareInto(t, pretend(asItIs), "--json", "--fault", "stop")
-	require.Equal(t, exitOK, status, stderr)
+	require.Equal(t, cli.OK, status, stderr)
 	var d comparison.Document
 	require.NoError(t, json.Unmarshal([]byte(stdout), &d))
 	require.Len(t, d.Clients, 3)
@@ -121,7 +122,7 @@ func TestCompareJudgesQuorateOnly(t *testing.T) {
 		}
 		return nil
 	}))
-	assert.Equal(t, exitOK, status, stderr)
+	assert.Equal(t, cli.OK, status, stderr)
 	assert.Contains(t, stdout, "Official client: the checks found 1 broken promises.")
 	assert.Contains(t, page, "put/0/1 is missing")
 
@@ -131,8 +132,8 @@ func TestCompareJudgesQuorateOnly(t *testing.T) {
 		}
 		return nil
 	}))
-	assert.Equal(t, exitNegative, status)
-	assert.Contains(t, stderr, "quorate: violation: put/0/1 is missing\n")
+	assert.Equal(t, cli.Negative, status)
+	assert.Contains(t, stderr, "quorate-lab: violation: put/0/1 is missing\n")
 	assert.NotEmpty(t, page)
 }
 
@@ -144,8 +145,8 @@ func TestCompareReportsFailure(t *testing.T) {
 		}
 		return nil
 	}))
-	assert.Equal(t, exitFailure, status)
-	assert.Contains(t, stderr, "quorate: Official client, tuned: start the cluster: no disk\n")
+	assert.Equal(t, cli.Failure, status)
+	assert.Contains(t, stderr, "quorate-lab: Official client, tuned: start the cluster: no disk\n")
 	assert.Contains(t, stdout, "the run could not go on: no disk")
 	assert.Contains(t, page, "the run could not go on: no disk")
 }
@@ -153,12 +154,12 @@ func TestCompareReportsFailure(t *testing.T) {
 func TestCompareEndsEarly(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	run := pretend(func(_ int, rep *report.Report) error {
-		cancel(signalError{syscall.SIGINT})
+		cancel(cli.SignalError{Signal: syscall.SIGINT})
 		rep.Interrupted = true
 		return nil
 	})
 	out := filepath.Join(t.TempDir(), "page.html")
-	status, stdout, stderr := execRoot(ctx, run, "lab", "--compare", "--out", out)
+	status, stdout, stderr := execRoot(ctx, run, "faults", "--compare", "--out", out)
 	assert.Equal(t, 128+int(syscall.SIGINT), status)
 	assert.Contains(t, stdout, "The comparison was ended early.")
 	assert.Contains(t, stderr, "Official client (1 of 3)")
@@ -183,11 +184,11 @@ func TestCompareBadUsage(t *testing.T) {
 		{[]string{"--compare", "page.html"}, "--compare takes no file by itself; write --compare --out page.html"},
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
-			status, stdout, stderr := execRoot(t.Context(), never, append([]string{"lab"}, tt.args...)...)
-			assert.Equal(t, exitFailure, status)
+			status, stdout, stderr := execRoot(t.Context(), never, append([]string{"faults"}, tt.args...)...)
+			assert.Equal(t, cli.Failure, status)
 			assert.Empty(t, stdout)
 			assert.Contains(t, stderr, tt.want)
-			assert.Contains(t, stderr, `See "quorate lab --help"`)
+			assert.Contains(t, stderr, `See "quorate-lab faults --help"`)
 		})
 	}
 }
@@ -195,7 +196,7 @@ func TestCompareBadUsage(t *testing.T) {
 // TestABadSettingIsNoFault is what the experiment itself refuses.
 func TestABadSettingIsNoFault(t *testing.T) {
 	status, _, stderr, page := compareInto(t, scenario.Run, "--members", "2")
-	assert.Equal(t, exitFailure, status)
+	assert.Equal(t, cli.Failure, status)
 	assert.Contains(t, stderr, "the number of members must be 3 to 9")
 	assert.Empty(t, page)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/lab/load"
 	"github.com/quorate/quorate/lab/measure"
 	"github.com/quorate/quorate/lab/report"
@@ -46,9 +47,9 @@ func assertNothingLeft(t *testing.T, dir string) {
 	assert.ErrorIs(t, err, syscall.ECHILD, "processes left behind")
 }
 
-func TestLabPrintsATable(t *testing.T) {
-	status, stdout, stderr := execRoot(t.Context(), short(t), "lab", "--fault", "stop,kill", "--duration", "1500ms", "--seed", "3")
-	require.Equal(t, exitOK, status, stderr)
+func TestFaultsPrintsATable(t *testing.T) {
+	status, stdout, stderr := execRoot(t.Context(), short(t), "faults", "--fault", "stop,kill", "--duration", "1500ms", "--seed", "3")
+	require.Equal(t, cli.OK, status, stderr)
 	lines := strings.Split(stdout, "\n")
 	require.Greater(t, len(lines), 13)
 	assert.Equal(t, strings.Fields("FAULT CALL COMPLETED ERRORS UNKNOWN LONGEST GAP P50 P99"), strings.Fields(lines[0]))
@@ -86,9 +87,9 @@ func TestLabPrintsATable(t *testing.T) {
 	}
 }
 
-func TestLabPrintsJSON(t *testing.T) {
-	status, stdout, stderr := execRoot(t.Context(), short(t), "lab", "--fault=slow", "--duration=500ms", "--callers=2", "--timeout=5s", "--json")
-	require.Equal(t, exitOK, status, stderr)
+func TestFaultsPrintsJSON(t *testing.T) {
+	status, stdout, stderr := execRoot(t.Context(), short(t), "faults", "--fault=slow", "--duration=500ms", "--callers=2", "--timeout=5s", "--json")
+	require.Equal(t, cli.OK, status, stderr)
 	var result struct {
 		Setup struct {
 			CallersPerKind int     `json:"callers_per_kind"`
@@ -144,7 +145,7 @@ func (f *forgetful) Put(ctx context.Context, key, value string) (int64, error) {
 	return revision, err
 }
 
-func TestLabFailsWhenAWriteIsLost(t *testing.T) {
+func TestFaultsFailsWhenAWriteIsLost(t *testing.T) {
 	run := func(ctx context.Context, cfg scenario.Config) (report.Report, error) {
 		cfg.Connect = func(endpoints []string) (scenario.Connection, error) {
 			conn, err := scenario.Quorate(endpoints)
@@ -153,15 +154,15 @@ func TestLabFailsWhenAWriteIsLost(t *testing.T) {
 		}
 		return short(t)(ctx, cfg)
 	}
-	status, stdout, stderr := execRoot(t.Context(), run, "lab", "--fault", "slow", "--duration", "500ms")
-	assert.Equal(t, exitNegative, status)
+	status, stdout, stderr := execRoot(t.Context(), run, "faults", "--fault", "slow", "--duration", "500ms")
+	assert.Equal(t, cli.Negative, status)
 	assert.Regexp(t, `(?m)^[\d,]+ VIOLATIONS?:$`, stdout)
 	assert.Contains(t, stdout, "lost_write: put/")
-	assert.Contains(t, stderr, "quorate: ")
+	assert.Contains(t, stderr, "quorate-lab: ")
 	assert.Contains(t, stderr, "violations, the first: ")
 }
 
-func TestLabFailsWhenAWatchIsWrong(t *testing.T) {
+func TestFaultsFailsWhenAWatchIsWrong(t *testing.T) {
 	broken := watchcheck.Violation{Promise: watchcheck.Reliable, Message: "2 events are missing", Evidence: []string{"response 7"}}
 	run := func(context.Context, scenario.Config) (report.Report, error) {
 		return report.Report{
@@ -171,27 +172,27 @@ func TestLabFailsWhenAWatchIsWrong(t *testing.T) {
 			}},
 		}, nil
 	}
-	status, stdout, stderr := execRoot(t.Context(), run, "lab")
-	assert.Equal(t, exitNegative, status)
+	status, stdout, stderr := execRoot(t.Context(), run, "faults")
+	assert.Equal(t, cli.Negative, status)
 	assert.Contains(t, stdout, "1 VIOLATION:\n- watch, reliable: 2 events are missing\n    response 7\n")
-	assert.Equal(t, "quorate: violation: 2 events are missing\n", stderr)
+	assert.Equal(t, "quorate-lab: violation: 2 events are missing\n", stderr)
 
-	status, stdout, _ = execRoot(t.Context(), run, "lab", "--json")
-	assert.Equal(t, exitNegative, status)
+	status, stdout, _ = execRoot(t.Context(), run, "faults", "--json")
+	assert.Equal(t, cli.Negative, status)
 	assert.Contains(t, stdout, `"promise": "reliable"`)
 }
 
-func TestLabReportsFailure(t *testing.T) {
+func TestFaultsReportsFailure(t *testing.T) {
 	run := func(context.Context, scenario.Config) (report.Report, error) {
 		return report.Report{Failure: "no disk"}, errors.New("start the cluster: no disk")
 	}
-	status, stdout, stderr := execRoot(t.Context(), run, "lab")
-	assert.Equal(t, exitFailure, status)
+	status, stdout, stderr := execRoot(t.Context(), run, "faults")
+	assert.Equal(t, cli.Failure, status)
 	assert.Empty(t, stdout, "no table without figures")
-	assert.Equal(t, "quorate: start the cluster: no disk\n", stderr)
+	assert.Equal(t, "quorate-lab: start the cluster: no disk\n", stderr)
 
-	status, stdout, _ = execRoot(t.Context(), run, "lab", "--json")
-	assert.Equal(t, exitFailure, status)
+	status, stdout, _ = execRoot(t.Context(), run, "faults", "--json")
+	assert.Equal(t, cli.Failure, status)
 	assert.Contains(t, stdout, `"failure": "no disk"`)
 }
 
@@ -206,10 +207,10 @@ func awaitLine(t *testing.T, lines *bufio.Scanner, text string) {
 	t.Fatalf("the program ended without a line that contains %q", text)
 }
 
-// TestLabEndsOnCtrlC runs the program itself and interrupts it.
-func TestLabEndsOnCtrlC(t *testing.T) {
+// TestFaultsEndsOnCtrlC runs the program itself and interrupts it.
+func TestFaultsEndsOnCtrlC(t *testing.T) {
 	dir := t.TempDir()
-	cmd, out := program(t, "quorate", dir, "lab", "--fault", "kill", "--duration", "1m")
+	cmd, out := program(t, "quorate-lab", dir, "faults", "--fault", "kill", "--duration", "1m")
 	progress, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

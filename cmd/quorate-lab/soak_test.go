@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/quorate/quorate/cmd/internal/cli"
+	"github.com/quorate/quorate/cmd/internal/cli/clitest"
 	"github.com/quorate/quorate/lab/soak"
 	"github.com/quorate/quorate/lab/watchcheck"
 )
@@ -18,7 +20,7 @@ func execSoak(ctx context.Context, result soak.Result, err error, args ...string
 		result.Seed = cfg.Seed
 		return result, err
 	}, nil, nil, nil)
-	status, stdout, stderr = execCommand(ctx, cmd, args)
+	status, stdout, stderr = clitest.Exec(ctx, cmd, args...)
 	return status, stdout, stderr, asked
 }
 
@@ -51,7 +53,7 @@ func TestSoakFlags(t *testing.T) {
 	assert.NotEqual(t, first.Seed, second.Seed, "each run has a seed of its own")
 
 	status, _, stderr, _ := execSoak(t.Context(), soak.Result{}, nil, "--members", "0")
-	assert.Equal(t, exitFailure, status)
+	assert.Equal(t, cli.Failure, status)
 	assert.Contains(t, stderr, "--duration, --members, --watches and --writers must be more than 0")
 }
 
@@ -62,13 +64,13 @@ func TestSoakIsWatches(t *testing.T) {
 	one.Log, other.Log = nil, nil
 	assert.Equal(t, one, other)
 	status, _, stderr, _ := execSoak(t.Context(), soak.Result{}, nil, "leases")
-	assert.Equal(t, exitFailure, status)
+	assert.Equal(t, cli.Failure, status)
 	assert.Contains(t, stderr, `unknown command "leases" for "soak"`)
 }
 
 func TestSoakRefusesBadConfig(t *testing.T) {
 	status, stdout, stderr := execRoot(t.Context(), short(t), "soak", "--members", "2", "--watches", "-1")
-	assert.Equal(t, exitFailure, status)
+	assert.Equal(t, cli.Failure, status)
 	assert.Empty(t, stdout)
 	assert.Contains(t, stderr, "the number of members must be 3 to 9")
 	assert.Contains(t, stderr, "the number of watches must be 1 to 1000; it is -1")

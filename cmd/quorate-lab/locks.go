@@ -11,7 +11,7 @@ import (
 // locksRunner takes and checks the history of a run; [locks.Run] is the real one.
 type locksRunner func(context.Context, locks.Config) (locks.Result, error)
 
-// locksFlags are the flags of "quorate soak locks".
+// locksFlags are the flags of "quorate-lab soak locks".
 type locksFlags struct {
 	soakFlags
 	contenders int
@@ -45,10 +45,10 @@ the run early (130 for Ctrl-C), and 0 otherwise.
 Ctrl-C ends the faults: the cluster is healed, the locks are checked, and the
 cluster is removed. A second Ctrl-C kills at once.`,
 		Example: `  # A minute:
-  quorate soak locks
+  quorate-lab soak locks
 
   # Longer, with the choices of an earlier run:
-  quorate soak locks --duration 10m --seed 7`,
+  quorate-lab soak locks --duration 10m --seed 7`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
 	}

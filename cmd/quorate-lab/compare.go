@@ -10,21 +10,22 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/lab/compare"
 	"github.com/quorate/quorate/lab/report"
 	"github.com/quorate/quorate/lab/report/comparison"
 	"github.com/quorate/quorate/lab/scenario"
 )
 
-// defaultPage is where "quorate lab --compare" writes its page.
+// defaultPage is where "quorate-lab faults --compare" writes its page.
 const defaultPage = "quorate-compare.html"
 
 // runComparison runs the experiment with several clients, writes the page, and prints the
 // result. Only Quorate's own violations make it fail.
-func (f labFlags) runComparison(cmd *cobra.Command, cfg scenario.Config, run scenarioRunner) error {
+func (f faultsFlags) runComparison(cmd *cobra.Command, cfg scenario.Config, run scenarioRunner) error {
 	page, err := createPage(f.out)
 	if err != nil {
-		return usageError{err: err, command: cmd.CommandPath()}
+		return cli.Usage(cmd, err)
 	}
 	defer page.abandon()
 	stderr := cmd.ErrOrStderr()
@@ -57,7 +58,7 @@ func (f labFlags) runComparison(cmd *cobra.Command, cfg scenario.Config, run sce
 }
 
 // writeComparison writes the page and prints the result.
-func (f labFlags) writeComparison(w io.Writer, page *pageFile, d comparison.Document) error {
+func (f faultsFlags) writeComparison(w io.Writer, page *pageFile, d comparison.Document) error {
 	if err := page.write(d); err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -7,34 +7,32 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
-	"go.etcd.io/etcd/api/v3/version"
 )
 
-func newVersionCommand() *cobra.Command {
+func newVersionCommand(text string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version of this program and of the etcd server in it",
+		Short: "Print the version of this program",
 		Long: `version prints the version of this program, the revision it was built from if
-that is known, the Go release that built it, and the version of the etcd server
-that "quorate lab" runs.`,
+that is known, and the Go release that built it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := io.WriteString(cmd.OutOrStdout(), readVersion())
+			_, err := io.WriteString(cmd.OutOrStdout(), text)
 			return err
 		},
 	}
 }
 
-// readVersion returns what "quorate version" and "quorate --version" print.
-func readVersion() string {
+// readVersion returns what a program says of its own version.
+func readVersion(name string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		info = &debug.BuildInfo{}
 	}
-	return versionOf(info)
+	return versionOf(name, info)
 }
 
-func versionOf(info *debug.BuildInfo) string {
+func versionOf(name string, info *debug.BuildInfo) string {
 	own := info.Main.Version
 	if own == "" {
 		own = "(devel)"
@@ -48,6 +46,5 @@ func versionOf(info *debug.BuildInfo) string {
 			modified = ", with local changes"
 		}
 	}
-	return fmt.Sprintf("quorate %s%s%s\n%s %s/%s\netcd server %s\n",
-		own, revision, modified, runtime.Version(), runtime.GOOS, runtime.GOARCH, version.Version)
+	return fmt.Sprintf("%s %s%s%s\n%s %s/%s\n", name, own, revision, modified, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/quorate/quorate/cmd/internal/cli"
+	"github.com/quorate/quorate/cmd/internal/cli/clitest"
 	"github.com/quorate/quorate/lab/linear"
 )
 
@@ -19,7 +21,7 @@ func execLinear(
 		result.Seed = cfg.Seed
 		return result, err
 	}, nil)
-	status, stdout, stderr = execCommand(ctx, cmd, append([]string{"linear"}, args...))
+	status, stdout, stderr = clitest.Exec(ctx, cmd, append([]string{"linear"}, args...)...)
 	return status, stdout, stderr, asked
 }
 
@@ -53,13 +55,13 @@ func TestLinearFlags(t *testing.T) {
 	assert.NotEqual(t, first.Seed, second.Seed, "each run has a seed of its own")
 
 	status, _, stderr, _ := execLinear(t.Context(), linear.Result{}, nil, "--callers", "0")
-	assert.Equal(t, exitFailure, status)
+	assert.Equal(t, cli.Failure, status)
 	assert.Contains(t, stderr, "--duration, --members and --callers must be more than 0")
 }
 
 func TestLinearRefusesBadConfig(t *testing.T) {
 	status, stdout, stderr := execRoot(t.Context(), short(t), "soak", "linear", "--members", "2", "--callers", "-1")
-	assert.Equal(t, exitFailure, status)
+	assert.Equal(t, cli.Failure, status)
 	assert.Empty(t, stdout)
 	assert.Contains(t, stderr, "the number of members must be 3 to 9")
 	assert.Contains(t, stderr, "the number of callers must be 1 to 64; it is -1")

@@ -11,7 +11,7 @@ import (
 // linearRunner takes and checks the histories of a run; [linear.Run] is the real one.
 type linearRunner func(context.Context, linear.Config) (linear.Result, error)
 
-// linearFlags are the flags of "quorate soak linear".
+// linearFlags are the flags of "quorate-lab soak linear".
 type linearFlags struct {
 	soakFlags
 	callers int
@@ -45,10 +45,10 @@ Ctrl-C), and 0 otherwise.
 Ctrl-C ends the faults: the cluster is healed, what was done is checked, and the
 cluster is removed. A second Ctrl-C kills at once.`,
 		Example: `  # A minute:
-  quorate soak linear
+  quorate-lab soak linear
 
   # Longer, with the choices of an earlier run:
-  quorate soak linear --duration 10m --seed 7`,
+  quorate-lab soak linear --duration 10m --seed 7`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
 	}

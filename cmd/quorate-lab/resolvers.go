@@ -12,7 +12,7 @@ import (
 // resolversRunner takes channels through the faults of a run; [names.Run] is the real one.
 type resolversRunner func(context.Context, names.Config) (names.Result, error)
 
-// resolversFlags are the flags of "quorate soak resolvers".
+// resolversFlags are the flags of "quorate-lab soak resolvers".
 type resolversFlags struct {
 	soakFlags
 	resolvers []string
@@ -47,10 +47,10 @@ the run early (130 for Ctrl-C), and 0 otherwise.
 Ctrl-C ends the faults: the sources are healed, the channels are checked, and all
 is removed. A second Ctrl-C kills at once.`,
 		Example: `  # A minute:
-  quorate soak resolvers
+  quorate-lab soak resolvers
 
   # Longer, of two resolvers, with the choices of an earlier run:
-  quorate soak resolvers --duration 10m --resolver dns,etcd --seed 7`,
+  quorate-lab soak resolvers --duration 10m --resolver dns,etcd --seed 7`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
 	}

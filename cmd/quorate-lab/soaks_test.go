@@ -1,26 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"syscall"
 	"testing"
 
-	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
-)
 
-// execCommand runs a command, and returns its exit status and what it printed.
-func execCommand(ctx context.Context, cmd *cobra.Command, args []string) (status int, stdout, stderr string) {
-	var out, errOut bytes.Buffer
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs(args)
-	cmd.SetOut(&out)
-	cmd.SetErr(&errOut)
-	status = execute(ctx, cmd)
-	return status, out.String(), errOut.String()
-}
+	"github.com/quorate/quorate/cmd/internal/cli"
+)
 
 // soakOutcomes are the results that the run of a soak can have, and what is printed then.
 type soakOutcomes[R any] struct {
@@ -37,7 +26,7 @@ func checkExitStatus[R any](
 	t.Helper()
 	var nothing R
 	interrupted, interrupt := context.WithCancelCause(t.Context())
-	interrupt(signalError{syscall.SIGINT})
+	interrupt(cli.SignalError{Signal: syscall.SIGINT})
 	tests := []struct {
 		name   string
 		ctx    context.Context
@@ -47,11 +36,11 @@ func checkExitStatus[R any](
 		stdout string
 		stderr string
 	}{
-		{"good", t.Context(), o.good, nil, exitOK, o.kept, ""},
-		{"violations", t.Context(), o.bad, nil, exitNegative, o.shown, o.first},
-		{"failure", t.Context(), nothing, errors.New("no disk"), exitFailure, "", "quorate: no disk\n"},
+		{"good", t.Context(), o.good, nil, cli.OK, o.kept, ""},
+		{"violations", t.Context(), o.bad, nil, cli.Negative, o.shown, o.first},
+		{"failure", t.Context(), nothing, errors.New("no disk"), cli.Failure, "", "soak: no disk\n"},
 		{"interrupted", interrupted, o.early, nil, 130, o.kept, "the run was ended early: interrupt"},
-		{"violations and interrupted", interrupted, o.bad, nil, exitNegative, o.counted, "2 violations"},
+		{"violations and interrupted", interrupted, o.bad, nil, cli.Negative, o.counted, "2 violations"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/quorate/quorate/cmd/internal/cli"
+	"github.com/quorate/quorate/cmd/internal/cli/clitest"
 	"github.com/quorate/quorate/lab/locks"
 	"github.com/quorate/quorate/lab/locks/lockcheck"
 )
@@ -18,7 +20,7 @@ func execLocks(ctx context.Context, result locks.Result, err error, args ...stri
 		result.Seed = cfg.Seed
 		return result, err
 	}, nil, nil)
-	status, stdout, stderr = execCommand(ctx, cmd, append([]string{"locks"}, args...))
+	status, stdout, stderr = clitest.Exec(ctx, cmd, append([]string{"locks"}, args...)...)
 	return status, stdout, stderr, asked
 }
 
@@ -52,13 +54,13 @@ func TestLocksFlags(t *testing.T) {
 	assert.NotEqual(t, first.Seed, second.Seed, "each run has a seed of its own")
 
 	status, _, stderr, _ := execLocks(t.Context(), locks.Result{}, nil, "--locks", "0")
-	assert.Equal(t, exitFailure, status)
+	assert.Equal(t, cli.Failure, status)
 	assert.Contains(t, stderr, "--duration, --members, --contenders and --locks must be more than 0")
 }
 
 func TestLocksRefusesBadConfig(t *testing.T) {
 	status, stdout, stderr := execRoot(t.Context(), short(t), "soak", "locks", "--members", "2", "--contenders", "-1")
-	assert.Equal(t, exitFailure, status)
+	assert.Equal(t, cli.Failure, status)
 	assert.Empty(t, stdout)
 	assert.Contains(t, stderr, "the number of members must be 3 to 9")
 	assert.Contains(t, stderr, "the number of contenders must be 1 to 200; it is -1")

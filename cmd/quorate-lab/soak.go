@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/lab/soak"
 )
 
@@ -36,7 +37,7 @@ func (f *soakFlags) add(flags *pflag.FlagSet) {
 // writes it means none.
 func (f *soakFlags) complete(cmd *cobra.Command, names string, counts ...int) error {
 	if f.duration == 0 || f.members == 0 || slices.Contains(counts, 0) {
-		return usageError{err: errors.New(names + " must be more than 0"), command: cmd.CommandPath()}
+		return cli.Usage(cmd, errors.New(names+" must be more than 0"))
 	}
 	if !cmd.Flags().Changed("seed") {
 		f.seed = rand.Uint64()
@@ -44,7 +45,7 @@ func (f *soakFlags) complete(cmd *cobra.Command, names string, counts ...int) er
 	return nil
 }
 
-// watchesFlags are the flags of "quorate soak watches".
+// watchesFlags are the flags of "quorate-lab soak watches".
 type watchesFlags struct {
 	soakFlags
 	watches int
@@ -63,13 +64,13 @@ func newSoakCommand(watches soakRunner, locks locksRunner, linear linearRunner, 
 	cmd.Example += `
 
   # Locks in place of watches:
-  quorate soak locks --duration 10m
+  quorate-lab soak locks --duration 10m
 
   # Reads and writes:
-  quorate soak linear --duration 10m
+  quorate-lab soak linear --duration 10m
 
   # The gRPC resolvers:
-  quorate soak resolvers --duration 10m`
+  quorate-lab soak resolvers --duration 10m`
 	cmd.AddCommand(newWatchesCommand(watches), newLocksCommand(locks), newLinearCommand(linear), newResolversCommand(resolvers))
 	return cmd
 }
@@ -97,10 +98,10 @@ if one ended the run early (130 for Ctrl-C), and 0 otherwise.
 Ctrl-C ends the faults: the cluster is healed, the watches are checked, and the
 cluster is removed. A second Ctrl-C kills at once.`,
 		Example: `  # A minute:
-  quorate soak
+  quorate-lab soak
 
   # Longer, with the choices of an earlier run:
-  quorate soak --duration 10m --seed 7`,
+  quorate-lab soak --duration 10m --seed 7`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/lab/compare"
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/report"
@@ -20,8 +21,8 @@ import (
 // scenarioRunner runs the experiment of the lab; [scenario.Run] is the real one.
 type scenarioRunner func(context.Context, scenario.Config) (report.Report, error)
 
-// labFlags are the flags of "quorate lab".
-type labFlags struct {
+// faultsFlags are the flags of "quorate-lab faults".
+type faultsFlags struct {
 	faults  []string
 	hold    time.Duration
 	members int
@@ -33,23 +34,23 @@ type labFlags struct {
 	out     string
 }
 
-func newLabCommand(run scenarioRunner) *cobra.Command {
-	var flags labFlags
+func newFaultsCommand(run scenarioRunner) *cobra.Command {
+	var flags faultsFlags
 	cmd := &cobra.Command{
-		Use:   "lab",
+		Use:   "faults",
 		Short: "Run a real etcd cluster, break it, and show what callers of Quorate see",
-		Long:  labHelp(),
+		Long:  faultsHelp(),
 		Example: `  # Everything, about a minute and a half:
-  quorate lab
+  quorate-lab faults
 
   # Two faults, ten seconds each:
-  quorate lab --fault stop,blackhole --duration 10s
+  quorate-lab faults --fault stop,blackhole --duration 10s
 
   # For a program; progress goes to standard error:
-  quorate lab --json > result.json
+  quorate-lab faults --json > result.json
 
   # The official client and Quorate under the same faults, as a page with timelines:
-  quorate lab --compare --out failover.html`,
+  quorate-lab faults --compare --out failover.html`,
 		Args: flags.checkArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
 	}
@@ -66,9 +67,9 @@ func newLabCommand(run scenarioRunner) *cobra.Command {
 	return cmd
 }
 
-func labHelp() string {
+func faultsHelp() string {
 	var b strings.Builder
-	b.WriteString(`lab starts a cluster of real etcd processes on this machine, calls it through
+	b.WriteString(`faults starts a cluster of real etcd processes on this machine, calls it through
 Quorate all the time (linearizable gets, serializable gets, puts and txns), watches
 what is written, keeps leases, and injects one fault after the other. Nothing needs
 to be installed, and nothing is left behind. At the end it prints, for each fault
@@ -120,10 +121,10 @@ Faults, in the order of a full run:
 }
 
 // run runs the experiment and prints its result.
-func (f labFlags) run(cmd *cobra.Command, run scenarioRunner) error {
+func (f faultsFlags) run(cmd *cobra.Command, run scenarioRunner) error {
 	faults, err := f.check(cmd)
 	if err != nil {
-		return usageError{err: err, command: cmd.CommandPath()}
+		return cli.Usage(cmd, err)
 	}
 	if !cmd.Flags().Changed("seed") {
 		f.seed = rand.Uint64()
@@ -141,7 +142,7 @@ func (f labFlags) run(cmd *cobra.Command, run scenarioRunner) error {
 }
 
 // runQuorate runs the experiment with Quorate alone.
-func (f labFlags) runQuorate(cmd *cobra.Command, cfg scenario.Config, run scenarioRunner) error {
+func (f faultsFlags) runQuorate(cmd *cobra.Command, cfg scenario.Config, run scenarioRunner) error {
 	progress := newProgress(cmd.ErrOrStderr())
 	cfg.Progress = progress.Show
 	rep, err := run(cmd.Context(), cfg)
@@ -159,16 +160,16 @@ func (f labFlags) runQuorate(cmd *cobra.Command, cfg scenario.Config, run scenar
 }
 
 // checkArgs refuses arguments; the name of a page is easily taken for one.
-func (f *labFlags) checkArgs(cmd *cobra.Command, args []string) error {
+func (f *faultsFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	if f.compare && len(args) > 0 {
-		return usageError{err: fmt.Errorf("--compare takes no file by itself; write --compare --out %s", args[0]), command: cmd.CommandPath()}
+		return cli.Usage(cmd, fmt.Errorf("--compare takes no file by itself; write --compare --out %s", args[0]))
 	}
 	return cobra.NoArgs(cmd, args)
 }
 
 // check returns the faults that were asked for, or what is wrong with the flags.
 // Zeros are refused here because to the scenario they mean the default.
-func (f labFlags) check(cmd *cobra.Command) ([]fault.Fault, error) {
+func (f faultsFlags) check(cmd *cobra.Command) ([]fault.Fault, error) {
 	if f.members == 0 || f.callers == 0 || f.hold == 0 || f.timeout == 0 {
 		return nil, errors.New("--members, --callers, --duration and --timeout must be more than 0")
 	}
@@ -193,7 +194,7 @@ func namesOf(faults []fault.Fault) []string {
 }
 
 // print writes the result. A run that never began has no table.
-func (f labFlags) print(w io.Writer, rep report.Report) error {
+func (f faultsFlags) print(w io.Writer, rep report.Report) error {
 	if f.json {
 		return report.JSON(w, rep)
 	}
@@ -216,7 +217,7 @@ func (e violationError) Error() string {
 	return "violation: " + e.first
 }
 
-func (violationError) status() int { return exitNegative }
+func (violationError) ExitStatus() int { return cli.Negative }
 
 // violations returns the violations of a report, which must have some, as an error.
 func violations(rep report.Report) violationError {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/quorate/quorate/cmd/internal/cli"
+	"github.com/quorate/quorate/cmd/internal/cli/clitest"
 	"github.com/quorate/quorate/lab/names"
 )
 
@@ -19,7 +21,7 @@ func execResolvers(
 		result.Seed = cfg.Seed
 		return result, err
 	})
-	status, stdout, stderr = execCommand(ctx, cmd, append([]string{"resolvers"}, args...))
+	status, stdout, stderr = clitest.Exec(ctx, cmd, append([]string{"resolvers"}, args...)...)
 	return status, stdout, stderr, asked
 }
 
@@ -65,13 +67,13 @@ func TestResolversFlags(t *testing.T) {
 	assert.Equal(t, names.Resolvers(), first.Resolvers)
 
 	status, _, stderr, _ := execResolvers(t.Context(), names.Result{}, nil, "--channels", "0")
-	assert.Equal(t, exitFailure, status)
+	assert.Equal(t, cli.Failure, status)
 	assert.Contains(t, stderr, "--duration, --members and --channels must be more than 0")
 }
 
 func TestResolversRefusesBadConfig(t *testing.T) {
 	status, stdout, stderr := execRoot(t.Context(), short(t), "soak", "resolvers", "--members", "2", "--channels", "-1", "--resolver", "dns,consul,dns")
-	assert.Equal(t, exitFailure, status)
+	assert.Equal(t, cli.Failure, status)
 	assert.Empty(t, stdout)
 	assert.Contains(t, stderr, "the number of members must be 3 to 9")
 	assert.Contains(t, stderr, "the number of channels must be 1 to 1000; it is -1")

@@ -1,0 +1,42 @@
+// Package clitest runs commands in tests.
+package clitest
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/cmd/internal/cli"
+)
+
+// Exec runs a command, and returns its exit status and what it printed.
+func Exec(ctx context.Context, cmd *cobra.Command, args ...string) (status int, stdout, stderr string) {
+	var out, errOut bytes.Buffer
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(args)
+	cmd.SetOut(&out)
+	cmd.SetErr(&errOut)
+	status = cli.Execute(ctx, cmd)
+	return status, out.String(), errOut.String()
+}
+
+// CheckHelp checks the help of a command and of all below it: its lines fit in 120 columns,
+// and flags that mean the same have one name.
+func CheckHelp(t *testing.T, cmd *cobra.Command) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	require.NoError(t, cmd.Help())
+	for line := range strings.Lines(out.String()) {
+		assert.LessOrEqual(t, len([]rune(strings.TrimSuffix(line, "\n"))), 120, "%s: %s", cmd.CommandPath(), line)
+		assert.NotContains(t, line, "--for ", cmd.CommandPath())
+	}
+	for _, sub := range cmd.Commands() {
+		CheckHelp(t, sub)
+	}
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/cmd/internal/cli"
+	"github.com/quorate/quorate/cmd/internal/cli/clitest"
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/report"
+	"github.com/quorate/quorate/lab/scenario"
+)
+
+// asProgram makes the test program behave as a program of its own; see TestMain.
+const asProgram = "QUORATE_TEST_AS"
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	switch os.Getenv(asProgram) {
+	case "quorate-lab":
+		main()
+	case "waiter":
+		ctx := cli.UntilSignal()
+		fmt.Println("ready")
+		<-ctx.Done()
+		fmt.Println("ending")
+		select {} // until the second signal
+	default:
+		goleak.VerifyTestMain(m)
+	}
+}
+
+// program returns the test program as another program, with dir for its temporary
+// files and its standard output to read from.
+func program(t *testing.T, as, dir string, args ...string) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.Env = append(os.Environ(), asProgram+"="+as, "TMPDIR="+dir)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	return cmd, bufio.NewScanner(out)
+}
+
+// execRoot runs a command line in this process.
+func execRoot(ctx context.Context, run scenarioRunner, args ...string) (status int, stdout, stderr string) {
+	return clitest.Exec(ctx, newRootCommand(run), args...)
+}
+
+func TestBadUsage(t *testing.T) {
+	tests := []struct {
+		args []string
+		want string
+	}{
+		{[]string{"faults", "--fault", "flood"}, `unknown fault "flood": the faults are kill, stop, blackhole, partition, slow, leader-kill, rolling-restart, defrag`},
+		{[]string{"faults", "--fault", "kill,"}, `unknown fault "": the faults are kill`},
+		{[]string{"faults", "--fault="}, "--fault needs at least one name"},
+		{[]string{"faults", "--duration", "soon"}, `invalid argument "soon" for "--duration" flag`},
+		{[]string{"faults", "--for", "0"}, "--duration and --timeout must be more than 0"},
+		{[]string{"faults", "--duration", "-1s"}, "the time for which a fault is held must be 100ms to 1h0m0s; it is -1s"},
+		{[]string{"faults", "--members", "2"}, "the number of members must be 3 to 9, so that a majority outlives the loss of one; it is 2"},
+		{[]string{"faults", "--callers", "-1"}, "the number of callers of each kind must be 1 to 1000; it is -1"},
+		{[]string{"faults", "--timeout", "1h"}, "the timeout of a call must be more than 0 and at most 10m0s; it is 1h0m0s"},
+		{[]string{"faults", "extra"}, `unknown command "extra" for "quorate-lab faults"`},
+		{[]string{"faults", "--nosuch"}, "unknown flag: --nosuch\nSee \"quorate-lab faults --help\""},
+		{[]string{"nosuch"}, `unknown command "nosuch" for "quorate-lab"`},
+	}
+	for _, tt := range tests {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			status, stdout, stderr := execRoot(t.Context(), short(t), tt.args...)
+			assert.Equal(t, cli.Failure, status)
+			assert.Empty(t, stdout)
+			assert.True(t, strings.HasPrefix(stderr, "quorate-lab: "), stderr)
+			assert.Contains(t, stderr, tt.want)
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{nil, {"--help"}, {"help"}} {
+		status, stdout, _ := execRoot(t.Context(), short(t), args...)
+		assert.Equal(t, cli.OK, status)
+		assert.Contains(t, stdout, "Examples:\n  quorate-lab faults\n")
+	}
+	_, stdout, _ := execRoot(t.Context(), short(t))
+	for _, want := range []string{"exit status", "--version", "completion "} {
+		assert.Contains(t, stdout, want)
+	}
+	status, stdout, _ := execRoot(t.Context(), short(t), "faults", "--help")
+	assert.Equal(t, cli.OK, status)
+	for _, want := range []string{"--fault", "--duration", "--members", "--json", "rolling-restart", "majority-lost", "--compare", "--out", "Ctrl-C", "exit status", "Examples:"} {
+		assert.Contains(t, stdout, want)
+	}
+}
+
+func TestHelpOfEveryCommand(t *testing.T) {
+	clitest.CheckHelp(t, newRootCommand(short(t)))
+}
+
+// --for is --duration.
+func TestDurationUnderItsFormerName(t *testing.T) {
+	for _, name := range []string{"--for", "--duration"} {
+		var asked time.Duration
+		run := func(_ context.Context, cfg scenario.Config) (report.Report, error) {
+			asked = cfg.Hold
+			return report.Report{}, nil
+		}
+		status, _, stderr := execRoot(t.Context(), run, "faults", name, "7s")
+		assert.Equal(t, cli.OK, status, stderr)
+		assert.Equal(t, 7*time.Second, asked)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	status, stdout, _ := execRoot(t.Context(), short(t), "version")
+	assert.Equal(t, cli.OK, status)
+	assert.Contains(t, stdout, runtime.Version())
+	assert.Contains(t, stdout, "etcd server 3.")
+
+	status, flag, _ := execRoot(t.Context(), short(t), "--version")
+	assert.Equal(t, cli.OK, status)
+	assert.Equal(t, stdout, flag)
+}
+
+func TestSecondSignalKills(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		t.Run(sig.String(), func(t *testing.T) {
+			cmd, out := program(t, "waiter", t.TempDir())
+			require.NoError(t, cmd.Start())
+			for _, want := range []string{"ready", "ending"} {
+				require.True(t, out.Scan())
+				require.Equal(t, want, out.Text())
+				require.NoError(t, cmd.Process.Signal(sig))
+			}
+			require.Error(t, cmd.Wait())
+			assert.Equal(t, 128+int(sig), cmd.ProcessState.ExitCode())
+		})
+	}
+}
+
+// TestHangup checks the signal that a closed terminal may send more than once.
+func TestHangup(t *testing.T) {
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP) // under nohup the program would inherit that it is ignored
+	defer signal.Stop(caught)
+	cmd, out := program(t, "waiter", t.TempDir())
+	require.NoError(t, cmd.Start())
+	require.True(t, out.Scan())
+	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+	require.True(t, out.Scan(), "the program ends in good order")
+	require.Equal(t, "ending", out.Text())
+	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP), "which another one does not disturb")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.Error(t, cmd.Wait())
+	assert.Equal(t, 128+int(syscall.SIGTERM), cmd.ProcessState.ExitCode())
+}
+
+// TestNobodyReads closes both outputs of the program before it writes to them.
+func TestNobodyReads(t *testing.T) {
+	cmd, _ := program(t, "quorate-lab", t.TempDir(), "faults", "--members", "2")
+	closed, w, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	cmd.Stdout, cmd.Stderr = w, w
+	require.NoError(t, cmd.Start())
+	require.NoError(t, w.Close())
+	require.Error(t, cmd.Wait())
+	assert.Equal(t, cli.Failure, cmd.ProcessState.ExitCode(), "no signal ended it")
+}
+
+func TestProgressIsPlainOutsideATerminal(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	defer w.Close()
+	assert.IsType(t, plainLines{}, newProgress(w))
+	assert.IsType(t, plainLines{}, newProgress(&bytes.Buffer{}))
+}
