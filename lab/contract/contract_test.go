@@ -1,10 +1,19 @@
 package contract_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,19 +22,40 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/contract"
-	"github.com/quorate/quorate/lab/contract/official"
-	"github.com/quorate/quorate/lab/contract/quorate"
-	"github.com/quorate/quorate/lab/contract/transcript"
+	"github.com/quorate/quorate/lab/contract/scenarios"
 	"github.com/quorate/quorate/lab/internal/etcd34"
+	"github.com/quorate/quorate/lab/servers"
+	"github.com/quorate/quorate/lab/servers/site"
 )
+
+// program is the path of the program, compiled with Quorate, and with the race detector if this test is.
+var program string
 
 func TestMain(m *testing.M) {
 	lab.Main()
-	goleak.VerifyTestMain(m)
+	dir, err := os.MkdirTemp("", "quorate-contract-")
+	if err == nil {
+		program, err = servers.Quorate.Build(context.Background(), dir, "./contract/program", raceFlag()...)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(status)
+	}))
 }
 
-// patience is far above what any scenario takes; one that hangs is ended by it.
-const patience = time.Minute
+func raceFlag() []string {
+	info, _ := debug.ReadBuildInfo()
+	if slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		return []string{"-race"}
+	}
+	return nil
+}
+
+const patience = contract.Patience
 
 // server is a version of etcd to test against.
 type server struct {
@@ -34,7 +64,7 @@ type server struct {
 	progressFlag string
 }
 
-var servers = []server{
+var released = []server{
 	{"etcd 3.7", func(testing.TB) string { return "" }, "--watch-progress-notify-interval"}, // the one built in
 	{"etcd 3.4", etcd34.Path, "--experimental-watch-progress-notify-interval"},
 }
@@ -42,17 +72,17 @@ var servers = []server{
 // TestWithoutServer compares what the clients do by themselves.
 func TestWithoutServer(t *testing.T) {
 	t.Parallel()
-	compare(t, "", official.Pure(), quorate.Pure(), play(contract.Site{}))
+	compare(t, "", scenarios.Pure, nil)
 }
 
 // TestOneMember runs everything that does not depend on there being several members.
 func TestOneMember(t *testing.T) {
 	t.Parallel()
-	for _, s := range servers {
+	for _, s := range released {
 		for _, secure := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, TLS %t", s.name, secure), func(t *testing.T) {
 				t.Parallel()
-				cfg := lab.Config{
+				cfg := &lab.Config{
 					Members: 1,
 					TLS:     secure,
 					Binary:  s.binary(t),
@@ -61,7 +91,7 @@ func TestOneMember(t *testing.T) {
 						s.progressFlag + "=500ms",
 					},
 				}
-				compare(t, s.name, official.Single(), quorate.Single(), playOn(cfg))
+				compare(t, s.name, scenarios.Single, cfg)
 			})
 		}
 	}
@@ -69,96 +99,120 @@ func TestOneMember(t *testing.T) {
 
 // TestAlone runs what changes something of the whole process. It is not parallel to any other test.
 func TestAlone(t *testing.T) {
-	compare(t, "etcd 3.7", official.Alone(), quorate.Alone(), playOn(lab.Config{Members: 1}))
+	compare(t, "etcd 3.7", scenarios.Alone, &lab.Config{Members: 1})
 }
 
 // TestThreeMembers runs what depends on there being several members.
 func TestThreeMembers(t *testing.T) {
 	t.Parallel()
-	for _, s := range servers {
+	for _, s := range released {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			cfg := lab.Config{
+			cfg := &lab.Config{
 				Binary: s.binary(t),
 				Args:   []string{"--strict-reconfig-check=false"}, // it takes a member for unhealthy in its first five seconds
 			}
-			compare(t, s.name, official.Several(), quorate.Several(), playOn(cfg))
+			compare(t, s.name, scenarios.Several, cfg)
 		})
 	}
 }
 
-// player runs scenarios and returns what they recorded.
-type player func(ctx context.Context, scenarios []contract.Scenario) ([]transcript.Entry, error)
-
-// compare runs the program with both clients, at the same time, and compares what they recorded.
-func compare(t *testing.T, server string, officialScenarios, quorateScenarios []contract.Scenario, run player) {
+// compare runs the program with both clients, at the same time, each on a new cluster, and compares what they recorded.
+func compare(t *testing.T, server string, kind scenarios.Kind, cfg *lab.Config) {
 	t.Helper()
-	type outcome struct {
-		entries []transcript.Entry
-		err     error
+	clients := []func(context.Context, contract.Site, scenarios.Kind) (contract.Outcome, error){playOfficial, playQuorate}
+	outcomes, errs := make([]contract.Outcome, len(clients)), make([]error, len(clients))
+	var running sync.WaitGroup
+	for i, play := range clients {
+		running.Go(func() {
+			errs[i] = onSite(t.Context(), cfg, func(ctx context.Context, site contract.Site) (err error) {
+				outcomes[i], err = play(ctx, site, kind)
+				return err
+			})
+		})
 	}
-	outcomes := make([]chan outcome, 2)
-	for i, scenarios := range [][]contract.Scenario{officialScenarios, quorateScenarios} {
-		outcomes[i] = make(chan outcome, 1)
-		go func() {
-			entries, err := run(t.Context(), scenarios)
-			outcomes[i] <- outcome{entries, err}
-		}()
+	running.Wait()
+	for i, client := range servers.Clients {
+		require.NoError(t, errs[i], client)
+		require.Empty(t, outcomes[i].Error, client)
 	}
-	theirs, ours := <-outcomes[0], <-outcomes[1]
-	require.NoError(t, theirs.err, "official client")
-	require.NoError(t, ours.err, "Quorate")
-	requireAlike(t, server, theirs.entries, ours.entries)
+	requireAlike(t, server, outcomes[0].Entries, outcomes[1].Entries)
 }
 
-// playOn returns a player on a new cluster.
-func playOn(cfg lab.Config) player {
-	return func(ctx context.Context, scenarios []contract.Scenario) (entries []transcript.Entry, err error) {
-		cluster, err := lab.Start(ctx, cfg)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, cluster.Close()) }()
-		if err := settle(ctx, cluster); err != nil {
-			return nil, err
-		}
-		site := contract.Site{
-			Endpoints: cluster.Endpoints(),
-			TLS:       cluster.ClientTLS(),
-			Files:     cluster.TLSFiles(),
-			Freeze:    onEach(cluster.Members(), freeze),
-			Thaw:      onEach(cluster.Members(), (*lab.Member).Continue),
-			Outage:    func(meanwhile func()) error { return outage(ctx, cluster, meanwhile) },
-			Maroon: func() (string, error) {
-				members := cluster.Members()
-				return members[0].Endpoint(), onEach(members[1:], (*lab.Member).Kill)()
-			},
-		}
-		return play(site)(ctx, scenarios)
-	}
+func playOfficial(ctx context.Context, site contract.Site, kind scenarios.Kind) (contract.Outcome, error) {
+	return contract.Play(ctx, site, scenarios.All[kind]), nil
 }
 
-// outage ends the first member, as a follower, for as long as meanwhile takes.
-func outage(ctx context.Context, cluster *lab.Cluster, meanwhile func()) error {
-	first := cluster.Members()[0]
-	if err := cluster.MoveLeader(ctx, cluster.Members()[1]); err != nil {
+// playQuorate runs the program that TestMain compiled with Quorate.
+func playQuorate(ctx context.Context, site contract.Site, kind scenarios.Kind) (o contract.Outcome, err error) {
+	told, err := json.Marshal(site)
+	if err != nil {
+		return o, err
+	}
+	cmd := exec.CommandContext(ctx, program, string(kind))
+	var stderr bytes.Buffer
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(told), &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return o, fmt.Errorf("%w\n%s", err, stderr.String())
+	}
+	return o, json.Unmarshal(out, &o)
+}
+
+// onSite calls play with a new cluster, or with none.
+func onSite(ctx context.Context, cfg *lab.Config, play func(context.Context, contract.Site) error) (err error) {
+	if cfg == nil {
+		return play(ctx, contract.Site{})
+	}
+	cluster, err := lab.Start(ctx, *cfg)
+	if err != nil {
 		return err
 	}
-	if err := first.Kill(); err != nil {
+	defer func() { err = errors.Join(err, cluster.Close()) }()
+	if err := settle(ctx, cluster); err != nil {
 		return err
 	}
-	meanwhile()
-	return first.Restart(ctx)
+	control := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := act(r.Context(), cluster, site.Act(strings.TrimPrefix(r.URL.Path, "/"))); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	}))
+	defer control.Close()
+	files := cluster.TLSFiles()
+	return play(ctx, contract.Site{
+		Site: site.Site{
+			Files:   site.Files{CA: files.CA, ClientCert: files.ClientCert, ClientKey: files.ClientKey},
+			Control: control.URL,
+		},
+		Endpoints: cluster.Endpoints(),
+	})
 }
 
-func onEach(members []*lab.Member, act func(*lab.Member) error) func() error {
-	return func() error {
-		var errs []error
-		for _, m := range members {
-			errs = append(errs, act(m))
-		}
-		return errors.Join(errs...)
+// act does to a cluster what a scenario asks for.
+func act(ctx context.Context, cluster *lab.Cluster, act site.Act) error {
+	members := cluster.Members()
+	switch act {
+	case contract.Freeze:
+		return onEach(members, freeze)
+	case contract.Thaw:
+		return onEach(members, (*lab.Member).Continue)
+	case contract.Kill:
+		return errors.Join(cluster.MoveLeader(ctx, members[1]), members[0].Kill())
+	case contract.Restart:
+		return members[0].Restart(ctx)
+	case contract.Isolate:
+		return onEach(members[1:], (*lab.Member).Kill)
+	default:
+		return fmt.Errorf("unknown act %q", act)
 	}
+}
+
+func onEach(members []*lab.Member, act func(*lab.Member) error) error {
+	var errs []error
+	for _, m := range members {
+		errs = append(errs, act(m))
+	}
+	return errors.Join(errs...)
 }
 
 // freeze stops a member and returns when it does not answer any more: a signal takes effect some time after it is sent.
@@ -199,27 +253,4 @@ func settle(ctx context.Context, cluster *lab.Cluster) error {
 
 func sameMinor(a, b string) bool {
 	return a[:strings.LastIndexByte(a, '.')+1] == b[:strings.LastIndexByte(b, '.')+1]
-}
-
-// play returns a player on a site.
-func play(site contract.Site) player {
-	return func(ctx context.Context, scenarios []contract.Scenario) ([]transcript.Entry, error) {
-		var all []transcript.Entry
-		for _, s := range scenarios {
-			ctx, cancel := context.WithTimeout(ctx, patience)
-			entries, err := transcript.Record(s.Name, func(log *transcript.Log) {
-				for i, endpoint := range site.Endpoints {
-					log.Alias(endpoint, fmt.Sprintf("URL of m%d", i+1))
-					log.Alias(trimScheme(endpoint), fmt.Sprintf("address of m%d", i+1))
-				}
-				s.Run(ctx, site, log)
-			})
-			cancel()
-			all = append(all, entries...)
-			if err != nil {
-				return all, err
-			}
-		}
-		return all, nil
-	}
 }

@@ -109,7 +109,7 @@ func labFolder(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Client is a client that the program of behaviours is compiled with.
+// Client is a client that a program of the lab is compiled with.
 type Client string
 
 // The clients.
@@ -123,8 +123,9 @@ var Clients = []Client{Official, Quorate}
 
 const official = "go.etcd.io/etcd/client/v3"
 
-// BuildProgram compiles the program of behaviours with a client, and returns its path in dir.
-func (c Client) BuildProgram(ctx context.Context, dir string) (string, error) {
+// Build compiles a program that imports the official client, such as "./servers/behaviours", with a client, and returns its
+// path in dir. For Quorate that is the shim in place of the official module. Flags are those of go build.
+func (c Client) Build(ctx context.Context, dir, program string, flags ...string) (string, error) {
 	lab, err := labFolder(ctx)
 	if err != nil {
 		return "", err
@@ -147,6 +148,6 @@ func (c Client) BuildProgram(ctx context.Context, dir string) (string, error) {
 	if out, err := exec.CommandContext(ctx, "go", append(edit, modfile)...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("servers: go mod edit: %w\n%s", err, out)
 	}
-	path := filepath.Join(dir, string(c))
-	return path, goBuild(ctx, lab, path, "-modfile", modfile, "./servers/behaviours")
+	path := filepath.Join(dir, filepath.Base(program)+"-"+string(c))
+	return path, goBuild(ctx, lab, path, append([]string{"-modfile", modfile}, append(flags, program)...)...)
 }

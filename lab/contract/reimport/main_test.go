@@ -1,11 +1,8 @@
 package main
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,25 +43,4 @@ func TestRunReplacesTheWholePackage(t *testing.T) {
 	require.Len(t, entries, 1)
 	require.Equal(t, "kept.go", entries[0].Name())
 	require.ErrorContains(t, run(filepath.Join(dir, "empty"), to), "no Go files")
-}
-
-// TestGeneratedPackageIsFresh holds package quorate to package official: only what rewrite changes may differ.
-func TestGeneratedPackageIsFresh(t *testing.T) {
-	want, err := reimport(filepath.Join("..", "official"), "quorate")
-	require.NoError(t, err)
-	paths, err := filepath.Glob(filepath.Join("..", "quorate", "*"))
-	require.NoError(t, err)
-	got := make(map[string][]byte)
-	for _, path := range paths {
-		got[filepath.Base(path)], err = os.ReadFile(path)
-		require.NoError(t, err)
-	}
-	require.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)), "run go generate in lab/contract")
-	var imports int
-	for name := range want {
-		require.Equal(t, string(want[name]), string(got[name]), "%s is stale: run go generate in lab/contract", name)
-		require.NotContains(t, string(got[name]), officialImport)
-		imports += strings.Count(string(got[name]), quorateImport)
-	}
-	require.Greater(t, imports, 10, "the program hardly uses the client")
 }

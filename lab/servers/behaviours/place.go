@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"os"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -23,17 +20,9 @@ type place struct {
 func (s *place) config() clientv3.Config {
 	cfg := clientv3.Config{Endpoints: []string{s.Endpoint}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()}
 	if s.Files.CA != "" {
-		cfg.TLS = s.tls()
+		cfg.TLS = ok(s.Files.TLS())
 	}
 	return cfg
-}
-
-// tls returns a configuration with the client certificate.
-func (s *place) tls() *tls.Config {
-	roots := x509.NewCertPool()
-	want(roots.AppendCertsFromPEM(ok(os.ReadFile(s.Files.CA))), "no certificate in %s", s.Files.CA)
-	pair := ok(tls.LoadX509KeyPair(s.Files.ClientCert, s.Files.ClientKey))
-	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: "localhost"}
 }
 
 // client makes a client. The process ends without closing it.

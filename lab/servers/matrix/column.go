@@ -35,7 +35,7 @@ func newPrograms(ctx context.Context) (*programs, error) {
 	}
 	p := &programs{dir: dir, paths: make(map[servers.Client]string)}
 	for _, c := range servers.Clients {
-		if p.paths[c], err = c.BuildProgram(ctx, dir); err != nil {
+		if p.paths[c], err = c.Build(ctx, dir, "./servers/behaviours"); err != nil {
 			p.remove()
 			return nil, err
 		}

@@ -4,9 +4,12 @@ package site
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
 )
 
@@ -52,6 +55,23 @@ type Site struct {
 // Files are the paths of a client's certificates.
 type Files struct {
 	CA, ClientCert, ClientKey string
+}
+
+// TLS returns the configuration of a client with these certificates.
+func (f Files) TLS() (*tls.Config, error) {
+	authority, err := os.ReadFile(f.CA)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(authority) {
+		return nil, fmt.Errorf("no certificate in %s", f.CA)
+	}
+	pair, err := tls.LoadX509KeyPair(f.ClientCert, f.ClientKey)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: "localhost"}, nil
 }
 
 // Act is what a behaviour asks to be done to the server.

@@ -1,0 +1,62 @@
+package scenarios
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/lab/contract"
+	"github.com/quorate/quorate/lab/contract/transcript"
+)
+
+// outage watches, and keeps a lease alive, at a member that goes and comes back. Another client writes all the while.
+func outage(ctx context.Context, site contract.Site, log *transcript.Log) {
+	c, writer := openAt(site, log, site.Endpoints[:1]), openAt(site, log, site.Endpoints[1:])
+	defer end(writer, log)
+	defer end(c, log)
+	first := putAll(ctx, writer, log, "before", "outage/read", "outage/unread")
+	_, err := c.Get(ctx, "outage/") // the member has what was written
+	log.Must(err)
+	opts := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithPrevKV()}
+	id := grant(ctx, writer, log, 10)
+	responses := keep(ctx, c, log, id)
+	renewed(log, "keepalive before", responses)
+
+	watching(ctx, c, log, "quiet", "outage/", opts, func(quiet clientv3.WatchChan) {
+		watching(ctx, c, log, "past", "outage/", append(opts, clientv3.WithRev(first)), func(past clientv3.WatchChan) {
+			watching(ctx, c, log, "future", "outage/", append(opts, clientv3.WithRev(first+5)), func(future clientv3.WatchChan) {
+				log.Value("past: before", gatherEvents(log, past, 1))
+				log.Must(site.Do(ctx, contract.Kill))
+				writes(ctx, writer, log)
+				log.Must(site.Do(ctx, contract.Restart))
+				putAll(ctx, writer, log, "after", "outage/after")
+				log.Value("quiet: events", gatherEvents(log, quiet, 12))
+				log.Value("past: events", gatherEvents(log, past, 12))
+				log.Value("future: events", gatherEvents(log, future, 8))
+			})
+		})
+	})
+	for i := range 2 {
+		log.Value(fmt.Sprintf("keepalive after: %d", i), renewal(log, responses) != nil) // its revision is that of some moment
+	}
+	alive(ctx, writer, log, "keepalive after", id)
+}
+
+// writes makes eleven events in nine revisions.
+func writes(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	putAll(ctx, c, log, "1", "outage/a", "outage/b", "outage/a", "outage/c")
+	_, err := c.Txn(ctx).Then(clientv3.OpPut("outage/t", "1"), clientv3.OpDelete("outage/c"), clientv3.OpPut("outage/a", "2")).Commit()
+	log.Must(err)
+	_, err = c.Delete(ctx, "outage/b")
+	log.Must(err)
+	putAll(ctx, c, log, "2", "outage/b", "outage/b", "outage/b")
+}
+
+func openAt(site contract.Site, log *transcript.Log, endpoints []string) *clientv3.Client {
+	cfg := config(site)
+	cfg.Endpoints = endpoints
+	c, err := clientv3.New(cfg)
+	log.Must(err)
+	return c
+}
