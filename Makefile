@@ -106,7 +106,7 @@ fuzz-watch-catchup:
 fuzz-dns:
 	go test ./resolver/dns -run '^$$' -fuzz FuzzTarget -fuzztime 30s
 fuzz-dns-answers:
-	go test ./resolver/dns -run '^$$' -fuzz FuzzTap -fuzztime 30s
+	go test ./resolver/dns -run '^$$' -fuzz FuzzRecorder -fuzztime 30s
 fuzz-keepalive:
 	go test ./keepalive -run '^$$' -fuzz FuzzParse -fuzztime 30s
 fuzz-lease:

@@ -61,7 +61,7 @@ func (h *hedger) intercept(ctx context.Context, method string, req, reply any, c
 	if !ok || !ok2 || !h.allowed(method) || !double.Allowed(opts) {
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}
-	h.budget.Earn()
+	h.budget.Deposit()
 	opts = slices.Clip(opts) // an interceptor may append to it, in both attempts
 	call := &hedgedCall{
 		hedger: h, method: method, ctx: ctx, req: request, replyType: reflect.TypeOf(answer).Elem(),

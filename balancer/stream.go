@@ -60,7 +60,7 @@ func (a *Attempt) OpenStream(cut func(reason error)) *Stream {
 // Heard notes that a message arrived on the stream. It is called by one goroutine at a time.
 func (s *Stream) Heard() {
 	now := time.Now()
-	s.pace.Heard(now)
+	s.pace.Observe(now)
 	if s.conn == nil {
 		return
 	}

@@ -67,38 +67,38 @@ func readKey(ctx context.Context, c *Client, key string) error {
 
 // before returns what a call notes in the history when it is answered. A linearizable response is
 // not below any revision that was seen before the call.
-func (r ownKV) before(linearizable bool) (era *lineage.Era, least int64) {
-	if era = r.history.Era(); linearizable {
-		least = era.Revision()
+func (r ownKV) before(linearizable bool) (history *lineage.History, least int64) {
+	if history = r.history.History(); linearizable {
+		least = history.Revision()
 	}
-	return era, least
+	return history, least
 }
 
 func (r ownKV) Range(ctx context.Context, req *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
-	era, least := r.before(!req.GetSerializable())
+	history, least := r.before(!req.GetSerializable())
 	resp, err := r.KVClient.Range(ctx, req, opts...)
-	r.history.Note(era, resp.GetHeader(), least)
+	r.history.Note(history, resp.GetHeader(), least)
 	return resp, err
 }
 
 func (r ownKV) Put(ctx context.Context, req *pb.PutRequest, opts ...grpc.CallOption) (*pb.PutResponse, error) {
-	era, least := r.before(true)
+	history, least := r.before(true)
 	resp, err := r.KVClient.Put(ctx, req, opts...)
-	r.history.Note(era, resp.GetHeader(), least)
+	r.history.Note(history, resp.GetHeader(), least)
 	return resp, err
 }
 
 func (r ownKV) DeleteRange(ctx context.Context, req *pb.DeleteRangeRequest, opts ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
-	era, least := r.before(true)
+	history, least := r.before(true)
 	resp, err := r.KVClient.DeleteRange(ctx, req, opts...)
-	r.history.Note(era, resp.GetHeader(), least)
+	r.history.Note(history, resp.GetHeader(), least)
 	return resp, err
 }
 
 func (r ownKV) Txn(ctx context.Context, req *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
-	era, least := r.before(isLinearizable(req))
+	history, least := r.before(isLinearizable(req))
 	resp, err := r.KVClient.Txn(ctx, req, opts...)
-	r.history.Note(era, resp.GetHeader(), least)
+	r.history.Note(history, resp.GetHeader(), least)
 	return resp, err
 }
 

@@ -51,7 +51,7 @@ var breakages = []breakage{
 	{"answered with nothing", codes.Internal, func(_ *testing.T, c *fakeetcd.Call) { c.Answer(nil, nil) }},
 	{"answered Canceled", codes.Canceled, answer(codes.Canceled, "context canceled")},
 	{"answered DeadlineExceeded", codes.DeadlineExceeded, answer(codes.DeadlineExceeded, "context deadline exceeded")},
-	{"answered Unavailable", codes.Unavailable, answer(codes.Unavailable, "the balancer is not in the mood")},
+	{"answered Unavailable", codes.Unavailable, answer(codes.Unavailable, "the balancer is busy")},
 	{"answered Unknown", codes.Unknown, answer(codes.Unknown, "what happened?")},
 	{"answered Internal", codes.Internal, answer(codes.Internal, "stack overflow")},
 	{"answered Aborted", codes.Aborted, answer(codes.Aborted, "conflict")},

@@ -73,7 +73,7 @@ func ExamplePace() {
 	now := opened
 	for range 50 {
 		now = now.Add(100 * time.Millisecond)
-		p.Heard(now)
+		p.Observe(now)
 	}
 	due := p.DueAt(opened)
 	fmt.Println(due.Sub(now).Round(time.Millisecond))

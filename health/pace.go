@@ -38,8 +38,8 @@ type Pace struct {
 	checkedAt Stamp
 }
 
-// Heard notes a message.
-func (p *Pace) Heard(at time.Time) {
+// Observe notes a message.
+func (p *Pace) Observe(at time.Time) {
 	gap := p.last.Since(at)
 	p.last.Set(at)
 	if p.checks.Load() != 0 {

@@ -39,7 +39,7 @@ func (s *stream) after(pause time.Duration) {
 	if checked {
 		s.due++
 	}
-	s.Heard(s.now)
+	s.Observe(s.now)
 }
 
 // every lets messages arrive at a fixed pace for a while.
@@ -161,7 +161,7 @@ func TestChecksOfOneSilenceAreFartherAndFartherApart(t *testing.T) {
 		s.Checked(at)
 		assert.Equal(t, health.MaxPace, s.DueAt(s.start).Sub(at))
 	}
-	s.Heard(s.now.Add(20 * time.Millisecond))
+	s.Observe(s.now.Add(20 * time.Millisecond))
 	s.now = s.now.Add(20 * time.Millisecond)
 	assert.Equal(t, 250*time.Millisecond, s.dueAfter(), "a message ends the silence")
 }
@@ -188,7 +188,7 @@ func TestSilenceBeginsWithTheStream(t *testing.T) {
 func TestSilenceOfAStream(t *testing.T) {
 	var p health.Pace
 	assert.Equal(t, time.Duration(math.MaxInt64), p.Silence(t0))
-	p.Heard(t0)
+	p.Observe(t0)
 	assert.Equal(t, time.Second, p.Silence(t0.Add(time.Second)))
 }
 
@@ -196,8 +196,8 @@ func TestMessagesOutOfOrderAreNoPause(t *testing.T) {
 	s := newStream()
 	s.every(100*time.Millisecond, time.Minute)
 	before := s.dueAfter()
-	s.Heard(s.now.Add(-time.Second))
-	s.Heard(s.now)
+	s.Observe(s.now.Add(-time.Second))
+	s.Observe(s.now)
 	assert.Equal(t, before, s.dueAfter())
 }
 
@@ -225,12 +225,12 @@ func TestPaceIsReadWhileTheStreamIs(t *testing.T) {
 	now := t0
 	for range 20_000 {
 		now = now.Add(20 * time.Millisecond)
-		p.Heard(now)
+		p.Observe(now)
 	}
 	close(stop)
 	readers.Wait()
 	now = now.Add(time.Hour) // the checks above are of silences that are over
-	p.Heard(now)
+	p.Observe(now)
 	assert.Positive(t, p.DueAt(t0).Sub(now))
 	assert.LessOrEqual(t, p.DueAt(t0).Sub(now), health.MaxPace)
 }
@@ -241,7 +241,7 @@ func TestPaceDoesNotAllocate(t *testing.T) {
 	now := s.now
 	assert.Zero(t, testing.AllocsPerRun(1000, func() {
 		now = now.Add(time.Millisecond)
-		s.Heard(now)
+		s.Observe(now)
 		s.Checked(s.DueAt(s.start))
 		s.Silence(now)
 	}))
@@ -253,6 +253,6 @@ func BenchmarkPaceHeard(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		now = now.Add(time.Millisecond)
-		p.Heard(now)
+		p.Observe(now)
 	}
 }

@@ -45,9 +45,9 @@ func (e *enforcement) ping(at time.Duration, stream bool) bool {
 	return e.strikes > maxPingStrikes
 }
 
-// endure returns when the server ends a connection on which nothing but the client's
+// idleUntilGoAway returns when the server ends a connection on which nothing but the client's
 // pings is sent, and how many there were. ok is false if it never does.
-func endure(c Client, s Server, stream bool) (after time.Duration, pings int, ok bool) {
+func idleUntilGoAway(c Client, s Server, stream bool) (after time.Duration, pings int, ok bool) {
 	if c.Time == 0 || !stream && !c.PermitWithoutStream {
 		return 0, 0, false
 	}
@@ -137,23 +137,23 @@ func (e *TooManyPingsError) remedy() string {
 // one of them does.
 func checkPings(c Client, s Server) error {
 	for _, stream := range []bool{false, true} {
-		after, pings, tooMany := endure(c, s, stream)
+		after, pings, tooMany := idleUntilGoAway(c, s, stream)
 		if !tooMany {
 			continue
 		}
 		return &TooManyPingsError{
 			Client: c, Server: s, Stream: stream,
-			Allowed: s.allowed(stream), Pings: pings, After: after, Connections: lessons(c, s, stream),
+			Allowed: s.allowed(stream), Pings: pings, After: after, Connections: closesUntilAccepted(c, s, stream),
 		}
 	}
 	return nil
 }
 
-// lessons counts the GOAWAYs after which a client has doubled its Time often enough.
-func lessons(c Client, s Server, stream bool) int {
+// closesUntilAccepted counts the GOAWAYs after which a client has doubled its Time often enough.
+func closesUntilAccepted(c Client, s Server, stream bool) int {
 	n := 0
 	for {
-		if _, _, tooMany := endure(c, s, stream); !tooMany {
+		if _, _, tooMany := idleUntilGoAway(c, s, stream); !tooMany {
 			return n
 		}
 		n++

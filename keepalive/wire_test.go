@@ -33,19 +33,19 @@ type frame struct {
 	debug string
 }
 
-// tap collects the frames of one direction, over all connections.
-type tap struct {
+// frameLog collects the frames of one direction, over all connections.
+type frameLog struct {
 	mu     sync.Mutex
 	frames []frame
 }
 
-func (t *tap) add(f frame) {
+func (t *frameLog) add(f frame) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.frames = append(t.frames, f)
 }
 
-func (t *tap) all(kind byte, debug string) []time.Time {
+func (t *frameLog) all(kind byte, debug string) []time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var times []time.Time
@@ -59,9 +59,9 @@ func (t *tap) all(kind byte, debug string) []time.Time {
 
 // reader splits a stream of bytes into frames.
 type reader struct {
-	tap  *tap
-	buf  bytes.Buffer
-	skip int
+	frameLog *frameLog
+	buf      bytes.Buffer
+	skip     int
 }
 
 func (r *reader) feed(b []byte) {
@@ -80,9 +80,9 @@ func (r *reader) feed(b []byte) {
 		f := r.buf.Next(9 + length)
 		switch kind, ack, payload := f[3], f[4]&1 != 0, f[9:]; {
 		case kind == framePing && !ack:
-			r.tap.add(frame{at: time.Now(), kind: kind, debug: pingKind(payload)})
+			r.frameLog.add(frame{at: time.Now(), kind: kind, debug: pingKind(payload)})
 		case kind == frameGoAway:
-			r.tap.add(frame{at: time.Now(), kind: kind, debug: string(payload[8:])})
+			r.frameLog.add(frame{at: time.Now(), kind: kind, debug: string(payload[8:])})
 		}
 	}
 }
@@ -121,8 +121,8 @@ type pipeNet struct {
 	closed   chan struct{}
 	once     sync.Once
 	carriers sync.WaitGroup
-	fromSrv  tap
-	toServer tap
+	fromSrv  frameLog
+	toServer frameLog
 	mu       sync.Mutex
 	dials    int
 }
@@ -163,7 +163,7 @@ func (p *pipeNet) dial(ctx context.Context, _ string) (net.Conn, error) {
 	p.dials++
 	p.mu.Unlock()
 	const preface = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-	return &tappedConn{Conn: client, received: &reader{tap: &p.fromSrv}, sent: &reader{tap: &p.toServer, skip: preface}}, nil
+	return &tappedConn{Conn: client, received: &reader{frameLog: &p.fromSrv}, sent: &reader{frameLog: &p.toServer, skip: preface}}, nil
 }
 
 // delayed returns a connection whose bytes reach conn later, and the other way round.

@@ -133,7 +133,7 @@ func (p *Pool[T]) replace(ctx context.Context, it *item[T], why fault) (*item[T]
 	it.lease = 0
 	p.dying++
 	p.mu.Unlock()
-	p.vacate(it, why)
+	p.removeItem(it, why)
 	p.mu.Lock()
 	other, err := p.pop(), error(nil)
 	switch {
@@ -156,8 +156,8 @@ func (p *Pool[T]) replace(ctx context.Context, it *item[T], why fault) (*item[T]
 	return p.await(w)
 }
 
-// vacate destroys a resource that is counted among the dying, and keeps its place for another.
-func (p *Pool[T]) vacate(it *item[T], why fault) {
+// removeItem destroys a resource that is counted among the dying, and keeps its place for another.
+func (p *Pool[T]) removeItem(it *item[T], why fault) {
 	destroyed := false
 	defer func() {
 		if !destroyed { // Destroy panics

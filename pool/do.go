@@ -65,7 +65,7 @@ func (p *Pool[T]) renew(ctx context.Context, r Resource[T]) (Resource[T], error)
 	r.item.lease = 0
 	p.dying++
 	p.mu.Unlock()
-	p.vacate(r.item, discarded)
+	p.removeItem(r.item, discarded)
 
 	p.mu.Lock()
 	if p.closed || ctx.Err() != nil {

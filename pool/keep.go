@@ -57,7 +57,7 @@ func (p *Pool[T]) wake(d time.Duration) {
 	}
 	k.at = at
 	if k.timer == nil {
-		k.timer = time.AfterFunc(d, p.keep)
+		k.timer = time.AfterFunc(d, p.maintain)
 	} else {
 		k.timer.Reset(d)
 	}
@@ -72,9 +72,9 @@ func spread(d time.Duration) time.Duration {
 	return d - rand.N(d/2)
 }
 
-// rested says when a resource that becomes idle now is to be checked, and to be replaced if
+// returnIdle says when a resource that becomes idle now is to be checked, and to be replaced if
 // MinSize keeps it.
-func (p *Pool[T]) rested(it *item[T]) {
+func (p *Pool[T]) returnIdle(it *item[T]) {
 	if interval := p.config.CheckInterval; interval > 0 {
 		it.check = it.proven.Add(spread(interval))
 	}
@@ -111,9 +111,9 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// keep looks after the pool: it destroys what has expired, makes what is missing, checks what
+// maintain looks after the pool: it destroys what has expired, makes what is missing, checks what
 // has not been used, and returns until the next time.
-func (p *Pool[T]) keep() {
+func (p *Pool[T]) maintain() {
 	p.mu.Lock()
 	p.keeper.at = time.Time{}
 	gone := p.expired(time.Now())
@@ -171,15 +171,15 @@ func (p *Pool[T]) checkNow(it *item[T]) {
 	why = p.ask(p.ctx, it)
 }
 
-// condemned is a resource that is to be destroyed.
-type condemned[T any] struct {
+// removal is a resource that is to be destroyed.
+type removal[T any] struct {
 	item *item[T]
 	why  fault
 }
 
 // expired takes those that have expired out of the idle resources. Those that were used last
 // stay if some do: they are borrowed first.
-func (p *Pool[T]) expired(now time.Time) (gone []condemned[T]) {
+func (p *Pool[T]) expired(now time.Time) (gone []removal[T]) {
 	p.idle = slices.DeleteFunc(p.idle, func(it *item[T]) bool {
 		why := p.expiry(it, now)
 		if why == sound && p.spares() <= 0 && !it.renew.IsZero() && !now.Before(it.renew) {
@@ -188,7 +188,7 @@ func (p *Pool[T]) expired(now time.Time) (gone []condemned[T]) {
 		if why == sound {
 			return false
 		}
-		gone = append(gone, condemned[T]{it, why})
+		gone = append(gone, removal[T]{it, why})
 		p.dying++
 		return true
 	})

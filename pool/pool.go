@@ -217,7 +217,7 @@ func (p *Pool[T]) offer(it *item[T]) fault {
 		return tooManyIdle
 	}
 	it.fresh = false
-	p.rested(it)
+	p.returnIdle(it)
 	at := len(p.idle)
 	for at > 0 && p.idle[at-1].used.After(it.used) {
 		at--

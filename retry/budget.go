@@ -52,8 +52,8 @@ func NewBudget(t Throttling) *Budget {
 	return b
 }
 
-// Earn notes a call, which gives TokenRatio tokens, up to a full budget.
-func (b *Budget) Earn() {
+// Deposit notes a call, which gives TokenRatio tokens, up to a full budget.
+func (b *Budget) Deposit() {
 	if b != nil {
 		b.add(b.gain)
 	}

@@ -20,7 +20,7 @@ func TestBudgetEarnsAFractionOfEachCall(t *testing.T) {
 	b := NewBudget(Throttling{MaxTokens: 10, TokenRatio: 0.1})
 	assert.Equal(t, 10, taken(b))
 	for range 35 {
-		b.Earn()
+		b.Deposit()
 	}
 	assert.Equal(t, 3, taken(b))
 }
@@ -28,7 +28,7 @@ func TestBudgetEarnsAFractionOfEachCall(t *testing.T) {
 func TestBudgetStaysWithinItsBounds(t *testing.T) {
 	b := NewBudget(Throttling{MaxTokens: 10, TokenRatio: 0.5})
 	for range 1000 {
-		b.Earn()
+		b.Deposit()
 	}
 	b.Refund()
 	assert.Equal(t, 10, taken(b))
@@ -65,7 +65,7 @@ func TestBudgetOfUnusualThrottling(t *testing.T) {
 
 func TestNilBudgetIsNeverUsedUp(t *testing.T) {
 	var b *Budget
-	b.Earn()
+	b.Deposit()
 	b.Refund()
 	b.Halve()
 	assert.True(t, b.Take())
@@ -79,8 +79,8 @@ func TestBudgetCountsConcurrentCalls(t *testing.T) {
 			for range 50 { // takes 8*50 tokens, gives 8*50*2*0.25 back
 				b.Take()
 				b.Take()
-				b.Earn()
-				b.Earn()
+				b.Deposit()
+				b.Deposit()
 			}
 		})
 	}
@@ -93,7 +93,7 @@ func BenchmarkBudget(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			budget.Earn()
+			budget.Deposit()
 		}
 	})
 }

@@ -68,10 +68,10 @@ func TestTake(t *testing.T) {
 	assert.EqualValues(t, 20, taken.Load())
 
 	for range 3 {
-		b.Earn()
+		b.Deposit()
 	}
 	assert.False(t, b.Take(), "three quarters of a token")
-	b.Earn()
+	b.Deposit()
 	assert.True(t, b.Take())
 	assert.False(t, b.Take())
 }

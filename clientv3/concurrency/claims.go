@@ -22,9 +22,9 @@ type claim struct {
 	// has: 0 while it tries.
 	users   map[*place]int64
 	removal chan struct{} // closed at the end of the removal in progress, nil if there is none
-	// doomed is the revision of the last key whose deletion nobody has confirmed: a request
+	// deleteRev is the revision of the last key whose deletion nobody has confirmed: a request
 	// may yet delete it. 0 if a later key was put.
-	doomed int64
+	deleteRev int64
 
 	// settled receives when a place no longer tries. It is nil if the key is not swept.
 	settled    chan struct{}
@@ -65,8 +65,8 @@ func (c *claims) hold(p *place, rev int64) {
 	defer c.mu.Unlock()
 	cl := c.atLocked(p.key)
 	cl.users[p] = rev
-	if rev > cl.doomed {
-		cl.doomed = 0
+	if rev > cl.deleteRev {
+		cl.deleteRev = 0
 	}
 	cl.settleLocked()
 }
@@ -111,25 +111,25 @@ func (c *claims) remove(key string, by *place) (spared []int64, end func(), begu
 	}, true
 }
 
-// doom says that a request may yet delete the key that was created at rev.
-func (c *claims) doom(key string, rev int64) {
+// scheduleDelete says that a request may yet delete the key that was created at rev.
+func (c *claims) scheduleDelete(key string, rev int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.atLocked(key)
-	cl.doomed = max(cl.doomed, rev)
+	cl.deleteRev = max(cl.deleteRev, rev)
 }
 
-// doomed reports whether a request may yet delete the key that was created at rev.
-func (c *claims) doomed(key string, rev int64) bool {
+// deleteScheduled reports whether a request may yet delete the key that was created at rev.
+func (c *claims) deleteScheduled(key string, rev int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.byKey[key]
-	return cl != nil && rev <= cl.doomed
+	return cl != nil && rev <= cl.deleteRev
 }
 
-// sweep says that the key is swept until then. It returns nil if it is swept already, and
+// beginCleanup says that the key is swept until then. It returns nil if it is swept already, and
 // otherwise a channel that receives when a place no longer tries.
-func (c *claims) sweep(key string, until time.Time) (settled <-chan struct{}) {
+func (c *claims) beginCleanup(key string, until time.Time) (settled <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.atLocked(key)
@@ -141,9 +141,9 @@ func (c *claims) sweep(key string, until time.Time) (settled <-chan struct{}) {
 	return cl.settled
 }
 
-// endSweep returns for how long the key is still to be swept. If it is no more, that has
+// endCleanup returns for how long the key is still to be swept. If it is no more, that has
 // ended.
-func (c *claims) endSweep(key string) time.Duration {
+func (c *claims) endCleanup(key string) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.atLocked(key)
@@ -167,7 +167,7 @@ func (c *claims) atLocked(key string) *claim {
 
 // forgetLocked forgets a key that is of no interest any more.
 func (c *claims) forgetLocked(key string) {
-	if cl := c.byKey[key]; len(cl.users) == 0 && cl.removal == nil && cl.settled == nil && cl.doomed == 0 {
+	if cl := c.byKey[key]; len(cl.users) == 0 && cl.removal == nil && cl.settled == nil && cl.deleteRev == 0 {
 		delete(c.byKey, key)
 	}
 }

@@ -55,8 +55,8 @@ func TestClaims(t *testing.T) {
 func TestClaimsOfASweptKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c claims
-		settled := c.sweep("k", time.Now().Add(time.Minute))
-		require.Nil(t, c.sweep("k", time.Now().Add(time.Hour)), "once is enough")
+		settled := c.beginCleanup("k", time.Now().Add(time.Minute))
+		require.Nil(t, c.beginCleanup("k", time.Now().Add(time.Hour)), "once is enough")
 		one, other := &place{key: "k"}, &place{key: "k"}
 		require.NoError(t, c.enter(t.Context(), one))
 		require.NoError(t, c.enter(t.Context(), other))
@@ -72,30 +72,30 @@ func TestClaimsOfASweptKey(t *testing.T) {
 		end()
 		require.Empty(t, settled, "the removal was the sweeper's own")
 
-		require.Equal(t, time.Hour, c.endSweep("k"))
+		require.Equal(t, time.Hour, c.endCleanup("k"))
 		time.Sleep(time.Hour)
-		require.Zero(t, c.endSweep("k"))
+		require.Zero(t, c.endCleanup("k"))
 		require.Empty(t, c.byKey)
-		require.NotNil(t, c.sweep("k", time.Now().Add(time.Minute)))
+		require.NotNil(t, c.beginCleanup("k", time.Now().Add(time.Minute)))
 	})
 }
 
 func TestClaimsOfADoomedKey(t *testing.T) {
 	var c claims
 	p := &place{key: "k"}
-	require.False(t, c.doomed("k", 1))
+	require.False(t, c.deleteScheduled("k", 1))
 	require.Empty(t, c.byKey)
 	require.NoError(t, c.enter(t.Context(), p))
-	c.doom("k", 7)
-	c.doom("k", 5)
+	c.scheduleDelete("k", 7)
+	c.scheduleDelete("k", 5)
 	c.hold(p, 7) // it had the key before, and could not release it
 	c.leave(p)
-	require.True(t, c.doomed("k", 5), "a later key has been seen, it is gone")
-	require.True(t, c.doomed("k", 7))
-	require.False(t, c.doomed("k", 8))
+	require.True(t, c.deleteScheduled("k", 5), "a later key has been seen, it is gone")
+	require.True(t, c.deleteScheduled("k", 7))
+	require.False(t, c.deleteScheduled("k", 8))
 	require.NoError(t, c.enter(t.Context(), p))
 	c.hold(p, 8)
-	require.False(t, c.doomed("k", 7))
+	require.False(t, c.deleteScheduled("k", 7))
 	c.leave(p)
 	require.Empty(t, c.byKey)
 }

@@ -18,14 +18,14 @@ const (
 	// timeouts, 1 s by default, for a leader that has to be replaced.
 	cleanupTimeout = 3 * time.Second
 
-	// sweepFor is how long a key is swept. What a network holds up is given up after that
+	// leftoverTimeout is how long a key is swept. What a network holds up is given up after that
 	// time (Linux, net.ipv4.tcp_retries2); a member that is stopped for longer is a rarity
 	// that a lasting watch for each such key would be too much for.
-	sweepFor = 15 * time.Minute
+	leftoverTimeout = 15 * time.Minute
 
-	// sweepAgain is the pause of a sweeper after an error. Nobody waits for it but those
+	// leftoverInterval is the pause of a sweeper after an error. Nobody waits for it but those
 	// who wait for the key to go.
-	sweepAgain = time.Second
+	leftoverInterval = time.Second
 )
 
 // cleanup returns a context for undoing what a call with the context ctx has done,
@@ -57,8 +57,8 @@ func (s *Session) discard(ctx context.Context, key string, rev int64, spared []i
 	return err
 }
 
-// leftBehind logs a key that could not be deleted.
-func (s *Session) leftBehind(key string, err error) {
+// reportLeftover logs a key that could not be deleted.
+func (s *Session) reportLeftover(key string, err error) {
 	s.client.GetLogger().Warn("key of a failed lock or campaign could not be deleted yet; it goes with the session at the latest",
 		zap.String("key", key), zap.Int64("lease-id", int64(s.id)), zap.Error(err))
 }
@@ -84,38 +84,38 @@ func (sw *sweepers) wait() {
 	sw.running.Wait()
 }
 
-// sweep has the session delete a key, from now on and for sweepFor, whenever the key exists
+// cleanupKey has the session delete a key, from now on and for sweepFor, whenever the key exists
 // and is none that a mutex or election of the session has. It is for a key that could not
 // be deleted, and for one that a request may yet put whose outcome is unknown: a member
 // that was stopped with it carries it out when it goes on, and the lock would be nobody's.
 //
 // A session does so for its own lease only. With a lease that it was given, another
 // session that has it as well could have the key.
-func (s *Session) sweep(key string) {
+func (s *Session) cleanupKey(key string) {
 	if s.opts.leaseID != clientv3.NoLease {
 		return
 	}
-	if settled := s.claims.sweep(key, time.Now().Add(sweepFor)); settled != nil {
+	if settled := s.claims.beginCleanup(key, time.Now().Add(leftoverTimeout)); settled != nil {
 		s.sweepers.begin(s.ctx, func() { s.runSweeper(key, settled) })
 	}
 }
 
 func (s *Session) runSweeper(key string, settled <-chan struct{}) {
-	for !s.sweepUntilFault(key, settled) && pause.For(s.ctx, sweepAgain) == nil {
+	for !s.cleanupUntilFault(key, settled) && pause.For(s.ctx, leftoverInterval) == nil {
 		continue
 	}
 }
 
-// sweepUntilFault returns false when the key could not be deleted or is no longer watched,
+// cleanupUntilFault returns false when the key could not be deleted or is no longer watched,
 // and true when it need not be swept any more.
-func (s *Session) sweepUntilFault(key string, settled <-chan struct{}) (done bool) {
+func (s *Session) cleanupUntilFault(key string, settled <-chan struct{}) (done bool) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	appeared := s.client.Watch(ctx, key, clientv3.WithFilterDelete())
-	over := time.NewTimer(sweepFor)
+	over := time.NewTimer(leftoverTimeout)
 	defer over.Stop()
 	for s.swept(key) {
-		left := s.claims.endSweep(key)
+		left := s.claims.endCleanup(key)
 		if left <= 0 {
 			return true
 		}

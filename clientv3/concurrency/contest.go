@@ -13,12 +13,12 @@ import (
 // was closed does.
 var errWatchClosed = errors.New("concurrency: the watch was closed")
 
-// contest tries to get the key: enter puts it, and wait returns when it is the first.
+// campaign tries to get the key: enter puts it, and wait returns when it is the first.
 // A failure leaves things as they were before, as far as the cluster can be reached.
 //
 // The error is ErrSessionExpired if the session was lost or the own key was, and that of
 // ctx if ctx has ended.
-func (p *place) contest(
+func (p *place) campaign(
 	ctx context.Context, enter func(context.Context) (view, error), wait func(context.Context, view) error,
 ) error {
 	s := p.session
@@ -32,8 +32,8 @@ func (p *place) contest(
 		return p.reason(ctx, err)
 	}
 	v, err := enter(bound)
-	if p.unsure {
-		s.sweep(p.key)
+	if p.uncertain {
+		s.cleanupKey(p.key)
 	}
 	if err != nil && had != 0 { // nothing was learnt: it stays as it was
 		p.rev = had
@@ -73,7 +73,7 @@ func (p *place) await(ctx context.Context, v view) (view, error) {
 			return view{}, err
 		}
 		var err error
-		if v, err = p.look(ctx); err != nil {
+		if v, err = p.readQueue(ctx); err != nil {
 			return view{}, err
 		}
 	}
@@ -117,23 +117,23 @@ func (p *place) change(ctx context.Context, v view) error {
 // When the session is lost there is nothing to delete: the lease ends by itself.
 func (p *place) withdraw(ctx context.Context) {
 	s := p.session
-	rev, unsure := p.rev, p.unsure
-	p.rev, p.unsure = 0, false
+	rev, unsure := p.rev, p.uncertain
+	p.rev, p.uncertain = 0, false
 	defer s.claims.leave(p)
 	if s.lost() || (rev == 0 && !unsure) {
 		return
 	}
 	spared, end, begun := s.claims.remove(p.key, p)
 	if !begun { // another place tries, and may end without having seen the key
-		s.sweep(p.key)
+		s.cleanupKey(p.key)
 		return
 	}
 	defer end()
 	ctx, cancel := s.cleanup(ctx)
 	defer cancel()
 	if err := s.discard(ctx, p.key, rev, spared); err != nil {
-		s.leftBehind(p.key, err)
-		s.sweep(p.key)
+		s.reportLeftover(p.key, err)
+		s.cleanupKey(p.key)
 	}
 }
 
@@ -151,12 +151,12 @@ func (p *place) release(ctx context.Context, key string, rev int64) (*clientv3.T
 	case err != nil:
 		return nil, err
 	}
-	p.forfeit()
+	p.abandon()
 	return resp, nil
 }
 
-// forfeit gives up the place of a key that is gone.
-func (p *place) forfeit() {
+// abandon gives up the place of a key that is gone.
+func (p *place) abandon() {
 	p.rev = 0
 	p.session.claims.leave(p)
 }

@@ -62,7 +62,7 @@ func ResumeElection(s *Session, pfx string, leaderKey string, leaderRev int64) *
 // a lock is. An election that was won before and could not be asked about remains won.
 func (e *Election) Campaign(ctx context.Context, val string) error {
 	var header *pb.ResponseHeader
-	err := e.place.contest(ctx,
+	err := e.place.campaign(ctx,
 		func(ctx context.Context) (view, error) { return e.place.enqueue(ctx, val) },
 		func(ctx context.Context, v view) (err error) {
 			header = v.header
@@ -93,7 +93,7 @@ func (e *Election) Proclaim(ctx context.Context, val string) error {
 	header, err := e.place.replace(ctx, e.key, e.rev, val)
 	if errors.Is(err, ErrElectionNotLeader) {
 		e.leading, e.key = false, ""
-		e.place.forfeit()
+		e.place.abandon()
 	}
 	if err == nil {
 		e.header = header

@@ -81,7 +81,7 @@ func (m *Mutex) acquire(
 	enter func(context.Context, string) (view, error), wait func(context.Context, view) (view, error),
 ) error {
 	var won view
-	err := m.place.contest(ctx,
+	err := m.place.campaign(ctx,
 		func(ctx context.Context) (view, error) { return enter(ctx, "") },
 		func(ctx context.Context, v view) (err error) {
 			won, err = wait(ctx, v)

@@ -20,8 +20,8 @@ type place struct {
 	// rev is the revision that created the key, and with which the key is meant: a later
 	// key of the same name is another one. 0 if nothing is known of it.
 	rev int64
-	// unsure says that a request to put the key may have been carried out, or may yet be.
-	unsure bool
+	// uncertain says that a request to put the key may have been carried out, or may yet be.
+	uncertain bool
 }
 
 func newPlace(s *Session, prefix string) place {
@@ -59,10 +59,10 @@ func (p *place) takeFree(ctx context.Context, value string) (view, error) {
 // reads what there is of the queue. A key that a request may yet delete is not taken for
 // the own one: it is deleted first.
 func (p *place) put(ctx context.Context, cond clientv3.Cmp, value string) (view, error) {
-	p.rev, p.unsure = 0, false
+	p.rev, p.uncertain = 0, false
 	for {
 		v, err := p.putOnce(ctx, cond, value)
-		if err != nil || v.own == nil || !p.session.claims.doomed(p.key, p.rev) {
+		if err != nil || v.own == nil || !p.session.claims.deleteScheduled(p.key, p.rev) {
 			return v, err
 		}
 		if _, err := p.session.remove(ctx, p.key, p.rev); err != nil {
@@ -78,7 +78,7 @@ func (p *place) putOnce(ctx context.Context, cond clientv3.Cmp, value string) (v
 			Then(clientv3.OpGet(p.prefix, lastAhead()...), clientv3.OpPut(p.key, value, clientv3.WithLease(p.session.id))).
 			Else(clientv3.OpGet(p.prefix, first...), clientv3.OpGet(p.key))
 	})
-	p.unsure = p.unsure || unsure != nil
+	p.uncertain = p.uncertain || unsure != nil
 	if err != nil {
 		return view{}, err
 	}
@@ -97,9 +97,9 @@ func (p *place) putOnce(ctx context.Context, cond clientv3.Cmp, value string) (v
 	return v, nil
 }
 
-// look reads the own key and the one before it, at one revision. The error is
+// readQueue reads the own key and the one before it, at one revision. The error is
 // ErrSessionExpired if the own key is gone.
-func (p *place) look(ctx context.Context) (view, error) {
+func (p *place) readQueue(ctx context.Context) (view, error) {
 	resp, err := p.session.client.Txn(ctx).Then(
 		clientv3.OpGet(p.prefix, lastAhead(clientv3.WithMaxCreateRev(p.rev-1))...),
 		clientv3.OpGet(p.key, clientv3.WithKeysOnly()),
@@ -131,7 +131,7 @@ func (s *Session) remove(ctx context.Context, key string, rev int64) (*clientv3.
 			Then(clientv3.OpDelete(key))
 	})
 	if err != nil && unsure != nil {
-		s.claims.doom(key, rev)
+		s.claims.scheduleDelete(key, rev)
 	}
 	return resp, err
 }

@@ -57,12 +57,12 @@ func openSession(ctx context.Context, client *clientv3.Client, opts sessionOptio
 		}
 		return nil, err
 	}
-	go s.keep(alive)
+	go s.watchKeepAlive(alive)
 	return s, nil
 }
 
-// keep ends the session when its lease is no longer kept alive.
-func (s *Session) keep(alive <-chan *clientv3.LeaseKeepAliveResponse) {
+// watchKeepAlive ends the session when its lease is no longer kept alive.
+func (s *Session) watchKeepAlive(alive <-chan *clientv3.LeaseKeepAliveResponse) {
 	for range alive { // what matters is when the channel is closed
 	}
 	cause := s.monitor.Err()

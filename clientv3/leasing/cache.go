@@ -24,19 +24,19 @@ type cache struct {
 
 	// mu guards what follows.
 	mu      sync.Mutex
-	tenure  *tenure // nil: off
+	session *leaseSession // nil: off
 	on      bool
 	entries map[string]*entry
 	// acquiring holds the acquisition in flight of each key, at most one.
 	acquiring map[string]*acquisition
-	cooling   coolOff
+	backoffs  keyBackoff
 	// header is the one with the highest revision of all answers of the session.
 	header *pb.ResponseHeader
 }
 
-// tenure is what the cache knows of a session: its lease, and whether that certainly
+// leaseSession is what the cache knows of a session: its lease, and whether that certainly
 // lives at a moment, which is the present or past.
-type tenure struct {
+type leaseSession struct {
 	lease   clientv3.LeaseID
 	aliveAt func(time.Time) bool
 }
@@ -59,8 +59,8 @@ type entry struct {
 // acquisition is an attempt to own a key, from before the request is sent until its
 // answer is processed.
 type acquisition struct {
-	key    string
-	tenure *tenure
+	key     string
+	session *leaseSession
 	// floor is the highest revision that is known to have created no leasing key
 	// that still counts: one created at or below it has been, or is to be, deleted.
 	floor int64
@@ -74,14 +74,14 @@ type leasingKey struct {
 }
 
 func newCache(prefix string) *cache {
-	return &cache{prefix: prefix, now: time.Now, cooling: newCoolOff()}
+	return &cache{prefix: prefix, now: time.Now, backoffs: newKeyBackoff()}
 }
 
 // start begins a session, suspended.
-func (c *cache) start(t *tenure) {
+func (c *cache) start(t *leaseSession) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tenure, c.on, c.header = t, false, nil
+	c.session, c.on, c.header = t, false, nil
 	c.entries, c.acquiring = map[string]*entry{}, map[string]*acquisition{}
 }
 
@@ -93,7 +93,7 @@ func (c *cache) stop() []leasingKey {
 	for _, e := range c.entries {
 		owned = append(owned, c.leasingKeyOf(e))
 	}
-	c.tenure, c.on, c.entries, c.acquiring = nil, false, nil, nil
+	c.session, c.on, c.entries, c.acquiring = nil, false, nil, nil
 	return owned
 }
 
@@ -109,10 +109,10 @@ func (c *cache) suspend() {
 // resync compares the entries with all leasing keys as of a revision, forgets those
 // that are not owned any more, and switches the cache on. It returns this session's
 // leasing keys that others want.
-func (c *cache) resync(t *tenure, listed []*mvccpb.KeyValue, rev int64) (wanted []leasingKey) {
+func (c *cache) resync(t *leaseSession, listed []*mvccpb.KeyValue, rev int64) (wanted []leasingKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.tenure != t {
+	if c.session != t {
 		return nil
 	}
 	owned := map[string]bool{}
@@ -121,7 +121,7 @@ func (c *cache) resync(t *tenure, listed []*mvccpb.KeyValue, rev int64) (wanted 
 		switch {
 		case clientv3.LeaseID(l.Lease) != t.lease:
 		case string(l.Value) == revoked:
-			c.disownLocked(key, l.CreateRevision)
+			c.invalidateLocked(key, l.CreateRevision)
 			wanted = append(wanted, leasingKey{string(l.Key), l.CreateRevision})
 		default:
 			owned[key] = c.ownsLocked(key, l.CreateRevision)
@@ -129,7 +129,7 @@ func (c *cache) resync(t *tenure, listed []*mvccpb.KeyValue, rev int64) (wanted 
 	}
 	for key := range c.entries {
 		if !owned[key] {
-			c.disownLocked(key, rev)
+			c.invalidateLocked(key, rev)
 		}
 	}
 	c.on = true
@@ -184,7 +184,7 @@ func (c *cache) readableLocked(key string) *entry {
 
 // servingLocked reports whether what the cache holds is owned at this moment.
 func (c *cache) servingLocked() bool {
-	return c.on && c.tenure.aliveAt(c.now())
+	return c.on && c.session.aliveAt(c.now())
 }
 
 // beginAcquire begins to acquire a key that is not in the cache. It returns nil if
@@ -192,10 +192,10 @@ func (c *cache) servingLocked() bool {
 func (c *cache) beginAcquire(key string) *acquisition {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.servingLocked() || c.entries[key] != nil || c.acquiring[key] != nil || c.cooling.has(key, c.now()) {
+	if !c.servingLocked() || c.entries[key] != nil || c.acquiring[key] != nil || c.backoffs.has(key, c.now()) {
 		return nil
 	}
-	a := &acquisition{key: key, tenure: c.tenure}
+	a := &acquisition{key: key, session: c.session}
 	c.acquiring[key] = a
 	return a
 }
@@ -209,7 +209,7 @@ func (c *cache) endAcquire(a *acquisition) (current bool) {
 		return false
 	}
 	delete(c.acquiring, a.key)
-	c.cooling.add(a.key, c.now())
+	c.backoffs.add(a.key, c.now())
 	return true
 }
 
@@ -228,18 +228,18 @@ func (c *cache) insert(a *acquisition, item *mvccpb.KeyValue, rev int64) {
 	}
 }
 
-// disown ends the ownership of a key whose leasing key was created at or before
+// invalidate ends the ownership of a key whose leasing key was created at or before
 // rev.
-func (c *cache) disown(key string, rev int64) {
+func (c *cache) invalidate(key string, rev int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.disownLocked(key, rev)
+	c.invalidateLocked(key, rev)
 }
 
-func (c *cache) disownLocked(key string, rev int64) {
+func (c *cache) invalidateLocked(key string, rev int64) {
 	if e := c.entries[key]; e != nil && e.rev <= rev {
 		delete(c.entries, key)
-		c.cooling.add(key, c.now())
+		c.backoffs.add(key, c.now())
 	}
 	if a := c.acquiring[key]; a != nil {
 		a.floor = max(a.floor, rev)
@@ -257,10 +257,10 @@ func (c *cache) ownsLocked(key string, rev int64) bool {
 func (c *cache) revokeEvent(key string, rev int64, lease clientv3.LeaseID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.tenure == nil || c.tenure.lease != lease {
+	if c.session == nil || c.session.lease != lease {
 		return false
 	}
-	c.disownLocked(key, rev)
+	c.invalidateLocked(key, rev)
 	return true
 }
 

@@ -66,7 +66,7 @@ func (k *kv) resync(s *session) (rev int64, err error) {
 		}
 	}
 	k.cache.observe(resp.Header)
-	k.releases.add(k.cache.resync(&s.tenure, resp.Kvs, resp.Header.Revision)...)
+	k.releases.add(k.cache.resync(&s.leaseSession, resp.Kvs, resp.Header.Revision)...)
 	return resp.Header.Revision, nil
 }
 
@@ -91,7 +91,7 @@ func (k *kv) leasingKeyEvent(ev *clientv3.Event) {
 	key := string(ev.Kv.Key[len(k.prefix):])
 	switch {
 	case ev.Type == mvccpb.Event_DELETE:
-		k.cache.disown(key, ev.Kv.ModRevision)
+		k.cache.invalidate(key, ev.Kv.ModRevision)
 	case string(ev.Kv.Value) == revoked:
 		l := leasingKey{string(ev.Kv.Key), ev.Kv.CreateRevision}
 		if k.cache.revokeEvent(key, l.rev, clientv3.LeaseID(ev.Kv.Lease)) {

@@ -92,7 +92,7 @@ func TestObserveKeepsTheNewest(t *testing.T) {
 }
 
 func TestCoolOff(t *testing.T) {
-	c := newCoolOff()
+	c := newKeyBackoff()
 	start := time.Unix(100, 0)
 	at := start.Add
 	c.add("a", at(0))

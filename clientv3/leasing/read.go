@@ -65,7 +65,7 @@ func (k *kv) acquire(ctx context.Context, a *acquisition) (*clientv3.TxnResponse
 			clientv3.Compare(clientv3.CreateRevision(lkey), "=", 0),
 			clientv3.Compare(clientv3.LeaseValue(a.key), "=", clientv3.NoLease),
 		).
-		Then(clientv3.OpGet(a.key), clientv3.OpPut(lkey, "", clientv3.WithLease(a.tenure.lease))).
+		Then(clientv3.OpGet(a.key), clientv3.OpPut(lkey, "", clientv3.WithLease(a.session.lease))).
 		Else(clientv3.OpGet(a.key), clientv3.OpGet(lkey)).
 		Commit()
 	if err != nil {
@@ -75,7 +75,7 @@ func (k *kv) acquire(ctx context.Context, a *acquisition) (*clientv3.TxnResponse
 	k.cache.observe(resp.Header)
 	if !resp.Succeeded {
 		l := onlyKV(resp.Responses[1])
-		if k.cache.endAcquire(a) && l != nil && clientv3.LeaseID(l.Lease) == a.tenure.lease {
+		if k.cache.endAcquire(a) && l != nil && clientv3.LeaseID(l.Lease) == a.session.lease {
 			// Created by an acquisition whose answer was lost, or about to be
 			// released. It cannot be taken over: see doc.go, "Fences".
 			k.releases.add(leasingKey{name: lkey, rev: l.CreateRevision})

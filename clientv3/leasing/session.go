@@ -9,13 +9,13 @@ import (
 	"github.com/quorate/quorate/clientv3/concurrency"
 )
 
-// farewell bounds how long a session takes to give up its leasing keys. Without an
+// closeTimeout bounds how long a session takes to give up its leasing keys. Without an
 // answer they end with the lease.
-const farewell = time.Second
+const closeTimeout = time.Second
 
 // session is the lease that the leasing keys are attached to.
 type session struct {
-	tenure
+	leaseSession
 	inner *concurrency.Session
 	// granted says that the lease was made for this session.
 	granted bool
@@ -38,7 +38,7 @@ func (k *kv) openSession() (*session, error) {
 		return nil, err
 	}
 	s := &session{inner: inner, granted: lease.granted, ctx: ctx, cancel: cancel, ended: make(chan struct{})}
-	s.tenure = tenure{lease: inner.Lease(), aliveAt: s.certain}
+	s.leaseSession = leaseSession{lease: inner.Lease(), aliveAt: s.certain}
 	// It shares the renewals of the session's own KeepAlive, and tells what that
 	// does not: until when the lease certainly lives.
 	renewals, err := k.client.KeepAlive(clientv3.WithLeaseMonitor(ctx, &s.monitor), s.lease)
@@ -123,7 +123,7 @@ func contextEnded(err error) bool {
 
 // serve uses a session until it ends.
 func (k *kv) serve(s *session, ready chan<- error) {
-	k.cache.start(&s.tenure)
+	k.cache.start(&s.leaseSession)
 	k.watchLeasingKeys(s, ready)
 	owned := k.cache.stop()
 	s.cancel()
@@ -135,7 +135,7 @@ func (k *kv) serve(s *session, ready chan<- error) {
 // giveUp removes the leasing keys of a session that has ended, so that others need
 // not wait for its lease to end.
 func (k *kv) giveUp(s *session, owned []leasingKey) {
-	ctx, cancel := context.WithTimeout(k.client.Ctx(), farewell)
+	ctx, cancel := context.WithTimeout(k.client.Ctx(), closeTimeout)
 	defer cancel()
 	// Either error leaves the leasing keys to the end of the lease.
 	if s.granted {

@@ -35,10 +35,10 @@ type simClient struct {
 	kv    *kv
 	cache *cache
 	// alive says that the client believes the lease to live; without it, nothing.
-	alive  bool
-	tenure *tenure
-	next   int // the first event that has not been delivered
-	synced bool
+	alive   bool
+	session *leaseSession
+	next    int // the first event that has not been delivered
+	synced  bool
 }
 
 func (s *simulation) later(f func()) { s.pending = append(s.pending, f) }
@@ -84,7 +84,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		c.kv = &kv{prefix: "m/", cache: c.cache}
 		now := time.Unix(0, 0)
 		c.cache.now = func() time.Time { return now }
-		c.cache.cooling.period = 0
+		c.cache.backoffs.period = 0
 		s.clients = append(s.clients, c)
 	}
 	return s
@@ -137,33 +137,33 @@ func (s *simulation) check() {
 func (c *simClient) manageSession() {
 	s := c.sim
 	switch {
-	case c.tenure == nil:
+	case c.session == nil:
 		lease := clientv3.LeaseID(1000 + s.rand.Int64N(1<<40))
 		s.server.leases[lease] = true
-		c.tenure, c.alive = &tenure{lease: lease, aliveAt: func(time.Time) bool { return c.alive }}, true
-		c.cache.start(c.tenure)
+		c.session, c.alive = &leaseSession{lease: lease, aliveAt: func(time.Time) bool { return c.alive }}, true
+		c.cache.start(c.session)
 		c.synced = false
 	case !c.synced:
 		c.resync()
 	case c.alive && s.chance(20):
 		c.alive = false // not renewed in time
 	case c.alive:
-	case s.server.leases[c.tenure.lease] && s.chance(50):
+	case s.server.leases[c.session.lease] && s.chance(50):
 		if s.chance(50) {
-			s.server.expire(c.tenure.lease)
+			s.server.expire(c.session.lease)
 		} else {
 			c.alive = true // the renewal is answered late
 		}
 	default:
 		c.cache.stop()
-		lease := c.tenure.lease
-		c.tenure = nil
+		lease := c.session.lease
+		c.session = nil
 		s.later(func() { s.server.expire(lease) })
 	}
 }
 
 func (c *simClient) resync() {
-	t, rev := c.tenure, c.sim.server.rev
+	t, rev := c.session, c.sim.server.rev
 	listed := c.sim.server.in("m/", clientv3.GetPrefixRangeEnd("m/"))
 	c.next, c.synced = len(c.sim.server.events), true
 	for _, l := range c.cache.resync(t, listed, rev) {
@@ -172,7 +172,7 @@ func (c *simClient) resync() {
 }
 
 func (c *simClient) deliverEvent() {
-	if !c.synced || c.tenure == nil || c.next == len(c.sim.server.events) {
+	if !c.synced || c.session == nil || c.next == len(c.sim.server.events) {
 		return
 	}
 	ev := c.sim.server.events[c.next]
@@ -180,7 +180,7 @@ func (c *simClient) deliverEvent() {
 	key := string(ev.Kv.Key[len("m/"):])
 	switch {
 	case ev.Type == clientv3.EventTypeDelete:
-		c.cache.disown(key, ev.Kv.ModRevision)
+		c.cache.invalidate(key, ev.Kv.ModRevision)
 	case string(ev.Kv.Value) == revoked:
 		if c.cache.revokeEvent(key, ev.Kv.CreateRevision, clientv3.LeaseID(ev.Kv.Lease)) {
 			c.release(leasingKey{string(ev.Kv.Key), ev.Kv.CreateRevision})
@@ -209,10 +209,10 @@ func (c *simClient) get(key string) {
 	c.sim.later(func() { // the server carries it out
 		lkey := "m/" + key
 		item, l := server.items[key], server.items[lkey]
-		failed := !server.leases[a.tenure.lease] || l != nil || item != nil && item.Lease != 0
+		failed := !server.leases[a.session.lease] || l != nil || item != nil && item.Lease != 0
 		if !failed {
 			server.rev++
-			server.put(lkey, "", a.tenure.lease)
+			server.put(lkey, "", a.session.lease)
 		}
 		h := server.header()
 		if lost {
@@ -224,7 +224,7 @@ func (c *simClient) get(key string) {
 				c.cache.insert(a, item, h.Revision)
 				return
 			}
-			if c.cache.endAcquire(a) && l != nil && clientv3.LeaseID(l.Lease) == a.tenure.lease {
+			if c.cache.endAcquire(a) && l != nil && clientv3.LeaseID(l.Lease) == a.session.lease {
 				c.release(leasingKey{lkey, l.CreateRevision})
 			}
 		})
@@ -277,7 +277,7 @@ func (c *simClient) write(op clientv3.Op, spans []span, attempts int) {
 }
 
 func (c *simClient) makeWay(op clientv3.Op, w *write, listed []*pb.ResponseOp, attempts int) {
-	own, foreign := c.cache.yield(w, listed)
+	own, foreign := c.cache.releaseOwned(w, listed)
 	for _, l := range own {
 		c.release(l)
 	}

@@ -76,7 +76,7 @@ func (k *kv) send(ctx context.Context, op clientv3.Op, w *write) (*clientv3.TxnR
 // waits until they are gone.
 func (k *kv) makeWay(ctx context.Context, w *write, resp *clientv3.TxnResponse) error {
 	k.cache.observe(resp.Header)
-	own, foreign := k.cache.yield(w, resp.Responses)
+	own, foreign := k.cache.releaseOwned(w, resp.Responses)
 	k.releases.add(own...)
 	if err := k.requestRevoke(ctx, foreign); err != nil {
 		return err
@@ -169,9 +169,9 @@ func (c *cache) entriesInLocked(s span) []*entry {
 	return in
 }
 
-// disproves reports whether the guards of the write, since they held, show that
+// conflictsWith reports whether the guards of the write, since they held, show that
 // there is no such leasing key: somebody else deleted it.
-func (w *write) disproves(l leasingKey) bool {
+func (w *write) conflictsWith(l leasingKey) bool {
 	return slices.ContainsFunc(w.spans, func(s span) bool { return s.contains(l.name) && l.rev > s.floor })
 }
 
@@ -188,8 +188,8 @@ func (c *cache) commit(w *write, h *pb.ResponseHeader, items []*mvccpb.KeyValue)
 			continue
 		}
 		l := c.leasingKeyOf(e)
-		if i >= len(items) || items[i] != nil && items[i].Lease != 0 || w.disproves(l) {
-			c.disownLocked(e.key, e.rev)
+		if i >= len(items) || items[i] != nil && items[i].Lease != 0 || w.conflictsWith(l) {
+			c.invalidateLocked(e.key, e.rev)
 			release = append(release, l)
 			continue
 		}
@@ -207,17 +207,17 @@ func (c *cache) abandon(w *write) (release []leasingKey) {
 	defer c.mu.Unlock()
 	for _, e := range w.entries {
 		e.writers--
-		c.disownLocked(e.key, e.rev)
+		c.invalidateLocked(e.key, e.rev)
 		release = append(release, c.leasingKeyOf(e))
 	}
 	return release
 }
 
-// yield ends a write that was not carried out because of the leasing keys that
+// releaseOwned ends a write that was not carried out because of the leasing keys that
 // listed shows, span by span. It forgets what turns out not to be owned, and
 // returns which leasing keys have to go: this client's own, and those of others.
 // For a range it notes up to which revision those were created that may stay.
-func (c *cache) yield(w *write, listed []*pb.ResponseOp) (own, foreign []leasingKey) {
+func (c *cache) releaseOwned(w *write, listed []*pb.ResponseOp) (own, foreign []leasingKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	kept, gone := map[string]int64{}, map[string]bool{}
@@ -227,7 +227,7 @@ func (c *cache) yield(w *write, listed []*pb.ResponseOp) (own, foreign []leasing
 		lowest := int64(math.MaxInt64) // of those that have to go
 		for _, l := range listed[i].GetResponseRange().GetKvs() {
 			key, name := string(l.Key[len(c.prefix):]), leasingKey{string(l.Key), l.CreateRevision}
-			ours := c.tenure != nil && clientv3.LeaseID(l.Lease) == c.tenure.lease
+			ours := c.session != nil && clientv3.LeaseID(l.Lease) == c.session.lease
 			if ours && !s.exclusive && string(l.Value) != revoked && c.ownsLocked(key, l.CreateRevision) {
 				kept[key] = l.CreateRevision
 				s.floor = max(s.floor, l.CreateRevision)
@@ -238,7 +238,7 @@ func (c *cache) yield(w *write, listed []*pb.ResponseOp) (own, foreign []leasing
 				continue
 			}
 			gone[name.name] = true
-			c.disownLocked(key, l.CreateRevision)
+			c.invalidateLocked(key, l.CreateRevision)
 			if ours {
 				own = append(own, name)
 			} else {
@@ -252,7 +252,7 @@ func (c *cache) yield(w *write, listed []*pb.ResponseOp) (own, foreign []leasing
 	for _, e := range w.entries {
 		e.writers--
 		if kept[e.key] != e.rev || gone[c.prefix+e.key] {
-			c.disownLocked(e.key, e.rev)
+			c.invalidateLocked(e.key, e.rev)
 		}
 	}
 	return own, foreign

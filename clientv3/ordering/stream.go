@@ -74,7 +74,7 @@ func (s *streamSource) Range(ctx context.Context, req *pb.RangeRequest, _ ...grp
 	if err != nil {
 		return nil, err
 	}
-	return s.dated((*pb.RangeResponse)(resp.Get())), nil
+	return s.withRevision((*pb.RangeResponse)(resp.Get())), nil
 }
 
 func (s *streamSource) RangeStream(ctx context.Context, req *pb.RangeRequest, _ ...grpc.CallOption) (pb.KV_RangeStreamClient, error) {
@@ -82,9 +82,9 @@ func (s *streamSource) RangeStream(ctx context.Context, req *pb.RangeRequest, _ 
 	return stream, stream.open()
 }
 
-// dated gives the header to a response that has one. What was read at a revision
+// withRevision gives the header to a response that has one. What was read at a revision
 // must not claim a later one: programs watch from the revision after it.
-func (s *streamSource) dated(resp *pb.RangeResponse) *pb.RangeResponse {
+func (s *streamSource) withRevision(resp *pb.RangeResponse) *pb.RangeResponse {
 	if resp.GetHeader() == nil {
 		return resp
 	}
@@ -115,7 +115,7 @@ func (r *rangeStream) Recv() (*pb.RangeStreamResponse, error) {
 		part, err := r.receive()
 		if err == nil {
 			r.received = true
-			return &pb.RangeStreamResponse{RangeResponse: r.source.dated(part)}, nil
+			return &pb.RangeStreamResponse{RangeResponse: r.source.withRevision(part)}, nil
 		}
 		if r.received || !r.lags(err) {
 			return nil, err

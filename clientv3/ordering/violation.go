@@ -44,7 +44,7 @@ const (
 // no effect on requests to come. It is safe for concurrent use, and serves any number
 // of KVs of c.
 func NewOrderViolationSwitchEndpointClosure(c *clientv3.Client) OrderViolationFunc {
-	s := &survey{client: c, turn: make(chan struct{}, 1)}
+	s := &memberCheck{client: c, turn: make(chan struct{}, 1)}
 	return func(_ clientv3.Op, _ clientv3.OpResponse, prevRev int64) error {
 		if s.reached(prevRev) {
 			return nil
@@ -53,8 +53,8 @@ func NewOrderViolationSwitchEndpointClosure(c *clientv3.Client) OrderViolationFu
 	}
 }
 
-// survey knows how far the endpoints of a client are.
-type survey struct {
+// memberCheck knows how far the endpoints of a client are.
+type memberCheck struct {
 	client *clientv3.Client
 
 	// turn holds a value while the endpoints are asked: those who wait for it share the
@@ -67,7 +67,7 @@ type survey struct {
 }
 
 // reached reports whether some endpoint is at the revision or above it.
-func (s *survey) reached(revision int64) bool {
+func (s *memberCheck) reached(revision int64) bool {
 	began := time.Now()
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
@@ -82,7 +82,7 @@ func (s *survey) reached(revision int64) bool {
 }
 
 // ask returns the first revision that is enough, or the highest one of all endpoints.
-func (s *survey) ask(enough int64) int64 {
+func (s *memberCheck) ask(enough int64) int64 {
 	if s.client.Maintenance == nil {
 		return 0 // a client made by NewCtxClient, which has no endpoints
 	}
@@ -104,7 +104,7 @@ func (s *survey) ask(enough int64) int64 {
 
 // revisionOf returns the revision of the member behind an endpoint, 0 if it does not
 // answer.
-func (s *survey) revisionOf(ctx context.Context, ep string) int64 {
+func (s *memberCheck) revisionOf(ctx context.Context, ep string) int64 {
 	resp, err := s.client.Status(ctx, ep)
 	if err != nil {
 		return 0

@@ -49,7 +49,7 @@ func ReportAmbiguous(to *atomic.Bool) grpc.CallOption { return reportAmbiguous{t
 
 // run makes attempts until one settles the call.
 func (c *call) run() error {
-	c.retrier.c.budget.Earn() // another call
+	c.retrier.c.budget.Deposit() // another call
 	for a := &c.first; ; a = c.next() {
 		if c.retrier.c.isClosed() {
 			return ErrClosed

@@ -60,7 +60,7 @@ var (
 // sendHedged sends an attempt that may be hedged, and returns the result that counts.
 func (c *call) sendHedged(a *attempt) error {
 	h := &c.hedging
-	c.retrier.c.hedges.Earn() // another read
+	c.retrier.c.hedges.Deposit() // another read
 	a.call = c
 	h.mu.Lock()
 	h.primary, h.sent = a, time.Now()

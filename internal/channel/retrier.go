@@ -151,7 +151,7 @@ func (r *Retrier) failedOver(a *attempt) {
 
 // Progress notes that the stream delivered something.
 func (r *Retrier) Progress() {
-	r.c.budget.Earn()
+	r.c.budget.Deposit()
 	select {
 	case <-r.wake:
 	default:

@@ -193,7 +193,7 @@ func TestAuthenticateCarriesNoToken(t *testing.T) {
 	assert.NotContains(t, md, rpctypes.TokenFieldNameGRPC)
 }
 
-func TestDisown(t *testing.T) {
+func TestInvalidateToken(t *testing.T) {
 	own := newToken("own", Login{})
 	tests := []struct {
 		name    string

@@ -34,7 +34,7 @@ func (f *Follower) Follow(ctx context.Context, o Observer) error {
 	defer cancel()
 	defer context.AfterFunc(f.client.Ctx(), cancel)()
 
-	f.sight.observer = o
+	f.sync.observer = o
 	var delay Backoff
 	for {
 		began := time.Now()
@@ -45,11 +45,11 @@ func (f *Follower) Follow(ctx context.Context, o Observer) error {
 		case f.client.Ctx().Err() != nil:
 			return ErrClientClosed
 		case errors.Is(err, rpctypes.ErrCompacted):
-			f.sight.cloud() // a list makes up for it
+			f.sync.markStale() // a list makes up for it
 		case isSilence(err):
-			f.sight.unanswered(err)
+			f.sync.unanswered(err)
 		default:
-			f.sight.refused(err)
+			f.sync.refused(err)
 		}
 		delay.Wait(watching, time.Since(began))
 	}
@@ -74,11 +74,11 @@ func isSilence(err error) bool {
 
 // listAndWatch returns why it cannot go on.
 func (f *Follower) listAndWatch(ctx context.Context, o Observer) error {
-	f.sight.cloud()
+	f.sync.markStale()
 	if !f.listed {
 		var changes []Change
 		var err error
-		f.sight.during(func() {
+		f.sync.during(func() {
 			listing, cancel := context.WithTimeout(ctx, listTimeout)
 			defer cancel()
 			changes, err = f.List(listing)
@@ -99,15 +99,15 @@ func (f *Follower) watch(ctx context.Context, o Observer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var responses clientv3.WatchChan
-	f.sight.during(func() {
+	f.sync.during(func() {
 		responses = f.client.Watch(ctx, f.prefix, clientv3.WithPrefix(), clientv3.WithRev(f.rev+1), clientv3.WithCreatedNotify())
 	})
-	looks := time.NewTicker(lookInterval)
+	looks := time.NewTicker(checkInterval)
 	defer looks.Stop()
 	for {
 		select {
 		case <-looks.C:
-			f.sight.look()
+			f.sync.check()
 		case resp, ok := <-responses:
 			if !ok {
 				return errWatchClosed
@@ -117,7 +117,7 @@ func (f *Follower) watch(ctx context.Context, o Observer) error {
 				return err
 			}
 			if resp.Created {
-				f.sight.clear()
+				f.sync.markSynced()
 			}
 			if changes := f.apply(resp.Events); len(changes) > 0 {
 				o.Changed(changes)

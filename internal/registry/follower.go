@@ -40,7 +40,7 @@ type Observer interface {
 type Follower struct {
 	client *clientv3.Client
 	prefix string
-	sight  sight
+	sync   syncState
 
 	// known has the value of every key that was told of. A key whose value has
 	// turned into one that cannot be understood stays with its last good one.
@@ -57,7 +57,7 @@ type Follower struct {
 func NewFollower(client *clientv3.Client, target string, tolerance time.Duration) *Follower {
 	return &Follower{
 		client: client, prefix: Prefix(target), known: map[string]string{},
-		sight: sight{statuses: client.EndpointStatus, tolerance: cmp.Or(tolerance, DefaultTolerance)},
+		sync: syncState{statuses: client.EndpointStatus, tolerance: cmp.Or(tolerance, DefaultTolerance)},
 	}
 }
 

@@ -4,8 +4,8 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// survey is what can be said of the connections of a group at one moment.
-type survey struct {
+// candidates is what can be said of the connections of a group at one moment.
+type candidates struct {
 	free    *conn // connected and with a stream left: the least in flight
 	ready   *conn // connected: the least in flight
 	pending *conn // not connected yet, and nothing waits for that on it
@@ -28,17 +28,17 @@ type survey struct {
 // server allows is not known before. If none can be made, all calls go there, to get their
 // error or to wait as gRPC has it.
 func (g *group) choose() (*conn, error) {
-	s := g.survey()
+	s := g.candidates()
 	for s.active < g.bounds.Min {
 		if err := g.open(s.active > 0); err != nil && s.active == 0 {
 			return nil, unavailable(err)
 		} else if err != nil {
 			break
 		}
-		s = g.survey()
+		s = g.candidates()
 	}
 	if s.free == nil && g.reclaim() {
-		s = g.survey()
+		s = g.candidates()
 	}
 	switch {
 	case s.free != nil:
@@ -55,8 +55,8 @@ func (g *group) choose() (*conn, error) {
 	}
 }
 
-func (g *group) survey() survey {
-	s := survey{each: g.expected()}
+func (g *group) candidates() candidates {
+	s := candidates{each: g.expected()}
 	for _, c := range g.conns {
 		if c.draining {
 			continue
@@ -98,7 +98,7 @@ func (c *conn) state() connectivity.State {
 	case state == connectivity.Idle:
 		c.limits.retire(latest)
 	case state == connectivity.Ready && !known && c.limits.ages.Load() > 0:
-		c.limits.revive()
+		c.limits.reopen()
 		_, known = c.limits.total()
 	}
 	c.catchUp()

@@ -54,8 +54,8 @@ func NewClient(target string, config Config, opts ...grpc.DialOption) (*ClientCo
 		if config.TransportCredentials == nil {
 			return grpc.NewClient(target, opts...)
 		}
-		tapped := grpc.WithTransportCredentials(tapping{balancer.Credentials(config.TransportCredentials), limits})
-		return grpc.NewClient(target, append(opts, tapped)...)
+		observed := grpc.WithTransportCredentials(observing{balancer.Credentials(config.TransportCredentials), limits})
+		return grpc.NewClient(target, append(opts, observed)...)
 	}
 	for class := range p.groups {
 		p.groups[class] = newGroup(Class(class), config, dial)

@@ -134,7 +134,7 @@ func (g *group) leave(ctx context.Context, w *waiter, queued *list.Element) erro
 	default:
 		g.waiters.Remove(queued)
 		g.counters.waitTime += time.Since(w.since)
-		g.settle()
+		g.resize()
 	}
 	return status.Errorf(status.FromContextError(ctx.Err()).Code(),
 		"grpcpool: %v while waiting for a free stream: the %s class has %d calls in flight on %d connections, of at most %d",
@@ -186,7 +186,7 @@ func (g *group) dispatch() {
 		}
 		g.give(g.waiters.Front(), grant{g.take(c), err})
 	}
-	g.settle()
+	g.resize()
 }
 
 func (g *group) give(queued *list.Element, what grant) {
@@ -195,8 +195,8 @@ func (g *group) give(queued *list.Element, what grant) {
 	w.given <- what
 }
 
-// heard takes note of the limit that a server has set.
-func (g *group) heard(limit int) {
+// limitChanged takes note of the limit that a server has set.
+func (g *group) limitChanged(limit int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.limit, g.heardLimit = limit, true
@@ -230,7 +230,7 @@ func (g *group) close() {
 	for g.waiters.Len() > 0 {
 		g.give(g.waiters.Front(), grant{err: ErrClosed})
 	}
-	g.settle()
+	g.resize()
 	if g.shrinker != nil {
 		g.shrinker.Stop()
 	}

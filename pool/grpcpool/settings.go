@@ -82,7 +82,7 @@ func (r *settingsReader) header() {
 		return
 	}
 	if settings && r.left == 0 {
-		r.settled()
+		r.markDone()
 	}
 	if r.buf[positionType] == frameGoAway {
 		r.leaving()
@@ -94,12 +94,12 @@ func (r *settingsReader) setting() {
 		r.limit, r.told = binary.BigEndian.Uint32(r.buf[positionSettingValues:]), true
 	}
 	if r.left == 0 {
-		r.settled()
+		r.markDone()
 	}
 }
 
-// settled is called at the end of a SETTINGS frame.
-func (r *settingsReader) settled() {
+// markDone is called at the end of a SETTINGS frame.
+func (r *settingsReader) markDone() {
 	switch {
 	case r.told:
 		r.found(r.limit)

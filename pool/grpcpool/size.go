@@ -16,7 +16,7 @@ const closeDelay = time.Second
 // the first call otherwise. It is called with the lock held, and does no I/O.
 func (g *group) open(connect bool) error {
 	c := new(conn)
-	c.limits = newStreamLimits(g.heard, func() { g.leaves(c) })
+	c.limits = newStreamLimits(g.limitChanged, func() { g.leaves(c) })
 	cc, err := g.dial(c.limits)
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func (g *group) open(connect bool) error {
 // grow opens as many connections as those that wait need beyond what is coming, and one
 // for the call that is about to. It reports whether it opened one. It does not where that
 // would not help: while another cannot be made, and if the server allows no streams at all.
-func (g *group) grow(s *survey) bool {
+func (g *group) grow(s *candidates) bool {
 	if s.failing != nil || s.each == 0 {
 		return false
 	}

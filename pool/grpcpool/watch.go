@@ -6,14 +6,14 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// settle sees to it that the connections that are not connected are, and are watched,
+// resize sees to it that the connections that are not connected are, and are watched,
 // while there are waiters, and only then. It is called with the lock held, after each change
 // of the waiters or of the connections.
 //
 // One that carries calls need not be watched. It is full, or there would be no waiters; when
 // it is lost the calls on it end, and each end of a call leads here. One that is connected
 // and carries none has a server that allows none, and is watched until it is lost.
-func (g *group) settle() {
+func (g *group) resize() {
 	if g.waiters.Len() == 0 {
 		if g.unwatch != nil {
 			g.unwatch()
@@ -58,7 +58,7 @@ func (g *group) watch(c *conn) {
 		defer g.mu.Unlock()
 		c.watched = false
 		if !g.closed {
-			g.settle()
+			g.resize()
 		}
 	})
 }

@@ -93,8 +93,8 @@ func (a addresses) backends(f Family) []backend {
 	return list
 }
 
-// best returns the backends of the best priority; they are sorted by it.
-func best(list []backend) []backend {
+// highestPriority returns the backends of the best priority; they are sorted by it.
+func highestPriority(list []backend) []backend {
 	worse := slices.IndexFunc(list, func(b backend) bool { return b.Priority != list[0].Priority })
 	if worse < 0 {
 		return list

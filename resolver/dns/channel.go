@@ -21,7 +21,7 @@ func startChannel(cc resolver.ClientConn, port uint16, feed *news.Feed[knowledge
 	c := &channel{now: now, release: release, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
-		feed.Tell(ctx, cc, func(k knowledge) news.State { return k.state(port) })
+		feed.Serve(ctx, cc, func(k knowledge) news.State { return k.state(port) })
 	}()
 	return c
 }

@@ -26,11 +26,11 @@ func goKnowsNames() bool {
 
 var errPassedOver = errors.New("the DNS server does not answer, and another one does")
 
-// resolverFor returns what answers a question, and a tap, of which nothing flows if the messages
+// resolverFor returns what answers a question, and a recorder, of which nothing flows if the messages
 // are not seen. They serve one lookup: package net lets lookups of the same name by one resolver
 // share their messages.
-func (c *client) resolverFor(server string) (Resolver, *tap) {
-	t := newTap()
+func (c *client) resolverFor(server string) (Resolver, *recorder) {
+	t := newRecorder()
 	switch {
 	case c.Resolver != nil:
 		return c.Resolver, t
@@ -49,7 +49,7 @@ func (c *client) resolverFor(server string) (Resolver, *tap) {
 }
 
 // dial returns a connection for one query.
-func (c *client) dial(ctx context.Context, network, address string, t *tap) (net.Conn, error) {
+func (c *client) dial(ctx context.Context, network, address string, t *recorder) (net.Conn, error) {
 	server := network + " " + address
 	if c.servers.passOver(server) {
 		return nil, errPassedOver
@@ -62,18 +62,18 @@ func (c *client) dial(ctx context.Context, network, address string, t *tap) (net
 		}
 		return nil, err
 	}
-	tapped := &tappedConn{Conn: conn, tap: t, servers: &c.servers, server: server, deadline: deadline}
+	recorded := &recordedConn{Conn: conn, recorder: t, servers: &c.servers, server: server, deadline: deadline}
 	// Package net sets ctx's deadline, but would wait for it when the lookup is given up.
-	tapped.release = context.AfterFunc(ctx, func() {
+	recorded.release = context.AfterFunc(ctx, func() {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			_ = conn.Close()
 		}
 	})
 	if packets, ok := conn.(net.PacketConn); ok {
-		tapped.packets = true
-		return tappedPackets{tapped, packets}, nil
+		recorded.packets = true
+		return recordedPackets{recorded, packets}, nil
 	}
-	return tapped, nil
+	return recorded, nil
 }
 
 func timedOut(err error) bool {
@@ -81,10 +81,10 @@ func timedOut(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// tappedConn carries one query and its reply.
-type tappedConn struct {
+// recordedConn carries one query and its reply.
+type recordedConn struct {
 	net.Conn
-	tap      *tap
+	recorder *recorder
 	servers  *servers
 	server   string
 	deadline time.Time // the latest
@@ -95,23 +95,23 @@ type tappedConn struct {
 }
 
 // SetDeadline keeps to what one server is allowed to take.
-func (c *tappedConn) SetDeadline(t time.Time) error {
+func (c *recordedConn) SetDeadline(t time.Time) error {
 	if t.IsZero() || t.After(c.deadline) {
 		t = c.deadline
 	}
 	return c.Conn.SetDeadline(t)
 }
 
-func (c *tappedConn) Write(b []byte) (int, error) {
+func (c *recordedConn) Write(b []byte) (int, error) {
 	message := b
 	if !c.packets && len(b) >= 2 {
 		message = b[2:]
 	}
-	c.query = c.tap.asks(message)
+	c.query = c.recorder.asks(message)
 	return c.Conn.Write(b)
 }
 
-func (c *tappedConn) Read(b []byte) (int, error) {
+func (c *recordedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	message := b[:n]
 	if !c.packets {
@@ -123,7 +123,7 @@ func (c *tappedConn) Read(b []byte) (int, error) {
 		}
 	}
 	switch {
-	case len(message) > 0 && c.tap.observe(c.query, message):
+	case len(message) > 0 && c.recorder.observe(c.query, message):
 		c.servers.answered(c.server)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.servers.wasSilent(c.server)
@@ -131,20 +131,20 @@ func (c *tappedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (c *tappedConn) Close() error {
+func (c *recordedConn) Close() error {
 	c.release()
 	return c.Conn.Close()
 }
 
-// tappedPackets is a tappedConn that carries packets. Package net expects that it is a
+// recordedPackets is a tappedConn that carries packets. Package net expects that it is a
 // net.PacketConn then.
-type tappedPackets struct {
-	*tappedConn
+type recordedPackets struct {
+	*recordedConn
 	packets net.PacketConn
 }
 
-func (c tappedPackets) ReadFrom(b []byte) (int, net.Addr, error) { return c.packets.ReadFrom(b) }
+func (c recordedPackets) ReadFrom(b []byte) (int, net.Addr, error) { return c.packets.ReadFrom(b) }
 
-func (c tappedPackets) WriteTo(b []byte, addr net.Addr) (int, error) {
+func (c recordedPackets) WriteTo(b []byte, addr net.Addr) (int, error) {
 	return c.packets.WriteTo(b, addr)
 }

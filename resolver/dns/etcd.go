@@ -55,7 +55,7 @@ func DiscoverEtcd(ctx context.Context, domain string, cfg EtcdConfig) ([]string,
 	if err != nil {
 		return nil, err
 	}
-	found, err := d.look(ctx)
+	found, err := d.lookup(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -112,8 +112,8 @@ func newDiscovery(domain string, cfg EtcdConfig) (*discovery, error) {
 	return d, nil
 }
 
-// look finds at least one endpoint, or returns an error.
-func (d *discovery) look(ctx context.Context) (discovered, error) {
+// lookup finds at least one endpoint, or returns an error.
+func (d *discovery) lookup(ctx context.Context) (discovered, error) {
 	found := discovered{ttl: unknownTTL}
 	var nothing error
 	kinds := []struct{ service, scheme string }{{etcdSecure, "https"}, {etcdPlaintext, "http"}}
@@ -177,7 +177,7 @@ func (d *discovery) follow(ctx context.Context, client EndpointSetter) error {
 	var problem error
 	failed := 0
 	for {
-		found, err := d.look(ctx)
+		found, err := d.lookup(ctx)
 		var wait time.Duration
 		switch {
 		case ctx.Err() != nil:

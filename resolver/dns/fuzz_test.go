@@ -35,7 +35,7 @@ func FuzzTarget(f *testing.F) {
 }
 
 // Whatever a server sends, reading along does not fail.
-func FuzzTap(f *testing.F) {
+func FuzzRecorder(f *testing.F) {
 	query := dnsmessage.Message{
 		Header:    dnsmessage.Header{ID: 7},
 		Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("_a._tcp.test."), Type: dnsmessage.TypeSRV, Class: dnsmessage.ClassINET}},
@@ -49,11 +49,11 @@ func FuzzTap(f *testing.F) {
 	require.NoError(f, err)
 	f.Add(reply)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		tap := newTap()
-		tap.observe(tap.asks(asked), b)
-		require.GreaterOrEqual(t, int64(tap.validity()), int64(0))
-		_ = tap.open("")
-		tap.denies("_a._tcp.test.")
-		tap.lacks()
+		recorder := newRecorder()
+		recorder.observe(recorder.asks(asked), b)
+		require.GreaterOrEqual(t, int64(recorder.validity()), int64(0))
+		_ = recorder.open("")
+		recorder.denies("_a._tcp.test.")
+		recorder.lacks()
 	})
 }

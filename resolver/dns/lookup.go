@@ -47,13 +47,13 @@ func (c *client) schedule() schedule {
 type lookup struct {
 	*client
 	resolver Resolver
-	tap      *tap
+	recorder *recorder
 	seen     *seen // afterwards
 }
 
 func (c *client) newLookup(server string) *lookup {
 	l := &lookup{client: c}
-	l.resolver, l.tap = c.resolverFor(server)
+	l.resolver, l.recorder = c.resolverFor(server)
 	return l
 }
 
@@ -88,7 +88,7 @@ func (l *lookup) services(ctx context.Context, q question, before known) (answer
 	}
 	a, err := l.targets(ctx, q.server, records, before.backends)
 	if err == nil && !l.Backups {
-		a.backends = best(a.backends)
+		a.backends = highestPriority(a.backends)
 	}
 	return a, err
 }
@@ -131,7 +131,7 @@ func (l *lookup) records(ctx context.Context, service, proto, name, before strin
 // passes over search domains that are not answered for. If the name was found there before, or
 // is not found in another, nothing is known.
 func (l *lookup) verify(err error, before string) error {
-	l.seen = l.tap.end()
+	l.seen = l.recorder.end()
 	var open error
 	switch {
 	case isNone(err):

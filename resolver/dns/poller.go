@@ -85,7 +85,7 @@ func (p *poller) useStale() {
 		return
 	}
 	before := p.state.record
-	p.state.trouble(fmt.Sprintf("no answer yet about the %s of %q", p.q.what(), p.q.name))
+	p.state.addProblem(fmt.Sprintf("no answer yet about the %s of %q", p.q.what(), p.q.name))
 	p.log(before)
 	p.Publish(p.knowledge())
 }

@@ -45,7 +45,7 @@ func (b backend) key() string {
 func (r *record) answered(now time.Time, q question, a answer) {
 	r.failed, r.confirm = 0, time.Time{}
 	if r.half = r.since(now, a.lacks); !r.half.IsZero() && now.Sub(r.half) < r.guard.Delay {
-		r.trouble(fmt.Sprintf("looking up the %v addresses of %q failed", a.lacks, q.name))
+		r.addProblem(fmt.Sprintf("looking up the %v addresses of %q failed", a.lacks, q.name))
 		return
 	}
 	if a.moved && len(r.backends) > 0 {
@@ -64,7 +64,7 @@ func (r *record) answered(now time.Time, q question, a answer) {
 		r.problem = nil
 		return
 	}
-	r.trouble(fmt.Sprintf("%d of %d backends of %q are gone at once", len(r.backends)-len(a.backends), len(r.backends), q.name))
+	r.addProblem(fmt.Sprintf("%d of %d backends of %q are gone at once", len(r.backends)-len(a.backends), len(r.backends), q.name))
 }
 
 // since returns since when the family that cannot be looked up is missed: never, if no
@@ -84,7 +84,7 @@ func (r *record) empty(now time.Time, text string, ttl time.Duration) {
 	r.failed = 0
 	r.take(now, nil, ttl)
 	r.listed = true
-	r.trouble(text)
+	r.addProblem(text)
 }
 
 // take publishes what an answer lists, and what the guard keeps.
@@ -106,10 +106,10 @@ func (r *record) failure(now time.Time, text string) {
 	r.failed++
 	r.guard.Suspend(now)
 	r.confirm = time.Time{}
-	r.trouble(text)
+	r.addProblem(text)
 }
 
-func (r *record) trouble(text string) {
+func (r *record) addProblem(text string) {
 	if n := len(r.backends); n > 0 {
 		text = fmt.Sprintf("%s (keeping the last good list, of %d)", text, n)
 	}

@@ -87,7 +87,7 @@ func (l *lookup) glue(host string) addresses {
 	a := newAddresses(slices.DeleteFunc(slices.Clone(l.seen.glue[host]), func(a netip.Addr) bool {
 		return l.Family.network() != "ip" && familyOf(a) != l.Family
 	}))
-	a.ttl = unknownTTL // the tap has it
+	a.ttl = unknownTTL // the recorder has it
 	return a
 }
 

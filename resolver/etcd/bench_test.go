@@ -67,7 +67,7 @@ func BenchmarkStorm(b *testing.B) {
 		var complete sync.WaitGroup
 		for range channels {
 			complete.Add(1)
-			go s.Tell(b.Context(), &tap{update: whenComplete(servers, complete.Done)}, news.AsIs)
+			go s.Serve(b.Context(), &tap{update: whenComplete(servers, complete.Done)}, news.AsIs)
 		}
 		for i := range servers {
 			s.Changed([]registry.Change{change(i, i+1)})
@@ -92,7 +92,7 @@ func BenchmarkOneChange(b *testing.B) {
 			told.Add(channels)
 			for range channels {
 				seen := 0.0
-				go s.Tell(b.Context(), &tap{update: func(s gresolver.State) {
+				go s.Serve(b.Context(), &tap{update: func(s gresolver.State) {
 					md, _ := Metadata(s.Endpoints[0]).(map[string]any)
 					if weight, _ := md["weight"].(float64); weight > seen {
 						seen = weight
@@ -123,7 +123,7 @@ func BenchmarkStormThroughAPolicy(b *testing.B) {
 				var complete sync.WaitGroup
 				complete.Add(1)
 				build := builderFunc(func(cc gresolver.ClientConn) {
-					go s.Tell(b.Context(), &tap{cc, whenComplete(servers, complete.Done)}, news.AsIs)
+					go s.Serve(b.Context(), &tap{cc, whenComplete(servers, complete.Done)}, news.AsIs)
 				})
 				conn, err := grpc.NewClient("svc:///", grpc.WithResolvers(build), grpc.WithTransportCredentials(insecure.NewCredentials()),
 					grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"`+policy+`":{}}]}`))

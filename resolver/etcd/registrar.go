@@ -116,7 +116,7 @@ func Register(ctx context.Context, client *clientv3.Client, registration Registr
 // first registers the endpoint for the first time: it writes whoever has the key. If it is not
 // known what becomes of that write, it writes again under another lease and revokes the first
 // one, which keeps a write that is late from replacing a newer registration.
-func (r *Registrar) first(ctx context.Context) (*tenure, error) {
+func (r *Registrar) first(ctx context.Context) (*session, error) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, registerTimeout)
@@ -132,7 +132,7 @@ func (r *Registrar) first(ctx context.Context) (*tenure, error) {
 		}
 		if err = t.take(ctx); err == nil {
 			r.discard(ctx, r.leases[:len(r.leases)-1])
-			r.tell(Event{State: Registered, Lease: t.lease})
+			r.notify(Event{State: Registered, Lease: t.lease})
 			return t, nil
 		}
 		t.close()
@@ -154,7 +154,7 @@ func (r *Registrar) discard(ctx context.Context, leases []clientv3.LeaseID) {
 }
 
 // run keeps the endpoint registered, under one lease after the other.
-func (r *Registrar) run(t *tenure) {
+func (r *Registrar) run(t *session) {
 	defer func() { <-r.owned }()
 	var delay registry.Backoff
 	for r.ctx.Err() == nil {
@@ -162,18 +162,18 @@ func (r *Registrar) run(t *tenure) {
 		err := r.serve(t)
 		t = nil
 		if r.ctx.Err() == nil {
-			r.tell(Event{State: Lost, Lease: r.State().Lease, Err: err})
+			r.notify(Event{State: Lost, Lease: r.State().Lease, Err: err})
 			delay.Wait(r.ctx, time.Since(began))
 		}
 	}
 	if r.client.Ctx().Err() != nil {
-		r.tell(Event{State: Lost, Lease: r.State().Lease, Err: registry.ErrClientClosed})
+		r.notify(Event{State: Lost, Lease: r.State().Lease, Err: registry.ErrClientClosed})
 	}
 }
 
 // serve has the endpoint registered in a tenure, or a new one for nil, and returns why that
 // has ended.
-func (r *Registrar) serve(t *tenure) (err error) {
+func (r *Registrar) serve(t *session) (err error) {
 	if t == nil {
 		if t, err = r.open(r.ctx); err != nil {
 			return err
@@ -192,8 +192,8 @@ func (r *Registrar) State() Event {
 // Key returns the key of the endpoint in etcd.
 func (r *Registrar) Key() string { return r.key }
 
-// tell notes what has become of the registration, and passes it on if it is new.
-func (r *Registrar) tell(e Event) {
+// notify notes what has become of the registration, and passes it on if it is new.
+func (r *Registrar) notify(e Event) {
 	r.mu.Lock()
 	known := e.State == r.event.State && fmt.Sprint(e.Err) == fmt.Sprint(r.event.Err)
 	if !known {
@@ -293,8 +293,8 @@ func (r *Registrar) set(change func(*Registration)) (int, error) {
 	return r.version, nil
 }
 
-// wanted returns what is to be written.
-func (r *Registrar) wanted() (value string, version int) {
+// desired returns what is to be written.
+func (r *Registrar) desired() (value string, version int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.value, r.version
@@ -324,7 +324,7 @@ func (r *Registrar) Withdraw(ctx context.Context) error {
 	}
 	defer func() { <-r.owned }()
 	err := r.revoke(ctx)
-	r.tell(Event{State: Withdrawn, Lease: r.State().Lease, Err: err})
+	r.notify(Event{State: Withdrawn, Lease: r.State().Lease, Err: err})
 	return err
 }
 

@@ -42,7 +42,7 @@ func (b builder) Build(target gresolver.Target, cc gresolver.ClientConn, _ greso
 	s := b.sources.Acquire(service)
 	go func() {
 		defer close(r.done)
-		s.Tell(ctx, cc, news.AsIs)
+		s.Serve(ctx, cc, news.AsIs)
 	}()
 	return r, nil
 }

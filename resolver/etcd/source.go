@@ -173,7 +173,7 @@ func (s *source) publish() {
 	if s.stopped {
 		return
 	}
-	switch text, reason := s.trouble(); {
+	switch text, reason := s.currentProblem(); {
 	case reason == nil:
 		s.problem = nil
 	case s.problem == nil || !errors.Is(reason, s.reason):
@@ -186,9 +186,9 @@ func (s *source) publish() {
 	s.Publish(news.State{Endpoints: s.last, Listed: s.listed || s.stale, Problem: s.problem})
 }
 
-// trouble returns why there are no endpoints, or why they may be out of date, for people to read and
+// currentProblem returns why there are no endpoints, or why they may be out of date, for people to read and
 // as an error, nil if all is well.
-func (s *source) trouble() (text string, reason error) {
+func (s *source) currentProblem() (text string, reason error) {
 	n := len(s.last)
 	switch {
 	case s.lost != nil:

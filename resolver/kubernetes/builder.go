@@ -49,7 +49,7 @@ func RegisterInCluster() error {
 	return nil
 }
 
-func newBuilder(cfg Config, around surroundings, t timing) (*builder, error) {
+func newBuilder(cfg Config, around podEnvironment, t timing) (*builder, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ clusters: [{name: k, cluster: {server: "https://127.0.0.1:1"}}]
 `
 
 // withKubeconfig adds a kubeconfig to surroundings.
-func withKubeconfig(t *testing.T, s surroundings, text string) surroundings {
+func withKubeconfig(t *testing.T, s podEnvironment, text string) podEnvironment {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))

@@ -496,17 +496,17 @@ func TestPausesEndWithTheOutage(t *testing.T) {
 	f := &feed{longest: time.Hour, changed: make(chan struct{}), known: newInventory()}
 	for range 20 {
 		f.up = false
-		f.judge("watch", apierrors.NewForbidden(schema.GroupResource{}, "", nil))
+		f.delayAfter("watch", apierrors.NewForbidden(schema.GroupResource{}, "", nil))
 	}
 	f.succeed()
-	assert.Zero(t, f.judge("watch", errEnded))
-	assert.LessOrEqual(t, f.judge("watch", errEnded), firstPause)
+	assert.Zero(t, f.delayAfter("watch", errEnded))
+	assert.LessOrEqual(t, f.delayAfter("watch", errEnded), firstPause)
 	longest := time.Duration(0)
 	for range 30 { // watches that do not last
 		f.succeed()
-		longest = max(longest, f.judge("watch", errEnded))
+		longest = max(longest, f.delayAfter("watch", errEnded))
 	}
 	assert.Greater(t, longest, time.Second)
 	f.steady = true
-	assert.Zero(t, f.judge("watch", errEnded))
+	assert.Zero(t, f.delayAfter("watch", errEnded))
 }

@@ -41,7 +41,7 @@ type feed struct {
 	view    view
 	changed chan struct{} // closed and replaced with each view
 	// listings has what the view comes to for each destination that channels have asked for.
-	listings map[destination]*listing
+	listings map[serviceTarget]*listing
 
 	// What follows belongs to run.
 	known  *inventory
@@ -63,7 +63,7 @@ type outage struct {
 type memory struct {
 	slices []*discoveryv1.EndpointSlice
 	// used has what channels used for each destination, with what was kept although it was gone.
-	used      map[destination][]resolver.Endpoint
+	used      map[serviceTarget][]resolver.Endpoint
 	listFirst bool
 }
 
@@ -78,7 +78,7 @@ func startFeed(service serviceKey, l *links, longest time.Duration, last memory)
 	f := &feed{
 		service: service, links: l, timing: l.timing, longest: longest,
 		ctx: ctx, cancel: cancel, done: make(chan struct{}), changed: make(chan struct{}),
-		known: newInventory(), last: last, listings: make(map[destination]*listing),
+		known: newInventory(), last: last, listings: make(map[serviceTarget]*listing),
 	}
 	f.listFirst.Store(last.listFirst)
 	if len(last.slices) > 0 {
@@ -100,15 +100,15 @@ func (f *feed) useStale() {
 // Stop implements lastgood.Source.
 func (f *feed) Stop() (memory, bool) {
 	f.cancel()
-	v, _ := f.look()
+	v, _ := f.snapshot()
 	if !v.listed {
 		v.slices = f.last.slices
 	}
 	return memory{v.slices, f.used(), f.listFirst.Load()}, true
 }
 
-// look returns the current view, and a channel that is closed when there is another one.
-func (f *feed) look() (view, <-chan struct{}) {
+// snapshot returns the current view, and a channel that is closed when there is another one.
+func (f *feed) snapshot() (view, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.view, f.changed
@@ -130,7 +130,7 @@ func (f *feed) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		timer := time.NewTimer(f.judge(verb, err))
+		timer := time.NewTimer(f.delayAfter(verb, err))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -140,9 +140,9 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-// judge draws the consequences of the end of an attempt, and returns how long to wait before
+// delayAfter draws the consequences of the end of an attempt, and returns how long to wait before
 // the next one.
-func (f *feed) judge(verb string, err error) time.Duration {
+func (f *feed) delayAfter(verb string, err error) time.Duration {
 	if f.steady {
 		f.breaks.reset()
 	}

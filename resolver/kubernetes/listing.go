@@ -16,9 +16,9 @@ import (
 // listing makes the list of one destination from what a feed knows, once for all channels. They
 // share its guard: one that opens while most endpoints are gone has those that the others keep.
 type listing struct {
-	feed        *feed
-	builder     *builder
-	destination destination
+	feed    *feed
+	builder *builder
+	service serviceTarget
 
 	mu     sync.Mutex
 	guard  lastgood.Guard[resolver.Endpoint]
@@ -37,12 +37,12 @@ type list struct {
 }
 
 // listing returns the one of a destination.
-func (f *feed) listing(b *builder, d destination) *listing {
+func (f *feed) listing(b *builder, d serviceTarget) *listing {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l := f.listings[d]
 	if l == nil {
-		l = &listing{feed: f, builder: b, destination: d}
+		l = &listing{feed: f, builder: b, service: d}
 		l.reset()
 		if used := f.last.used[d]; len(used) > 0 {
 			l.stale = true
@@ -54,13 +54,13 @@ func (f *feed) listing(b *builder, d destination) *listing {
 }
 
 // used returns what the channels of each destination use, or used the last time.
-func (f *feed) used() map[destination][]resolver.Endpoint {
+func (f *feed) used() map[serviceTarget][]resolver.Endpoint {
 	f.mu.Lock()
 	all := maps.Clone(f.listings)
 	f.mu.Unlock()
 	used := maps.Clone(f.last.used)
 	if used == nil {
-		used = make(map[destination][]resolver.Endpoint, len(all))
+		used = make(map[serviceTarget][]resolver.Endpoint, len(all))
 	}
 	for d, l := range all {
 		l.mu.Lock()
@@ -81,7 +81,7 @@ func (l *listing) reset() {
 func (l *listing) look() list {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v, changed := l.feed.look()
+	v, changed := l.feed.snapshot()
 	due := !l.latest.again.IsZero() && !time.Now().Before(l.latest.again)
 	if changed == l.latest.changed && !due {
 		return l.latest
@@ -99,12 +99,12 @@ func (l *listing) look() list {
 // resolve returns what a view comes to, with the endpoints that stay although they are gone, and
 // when the first of these are due for removal. It needs the lock.
 func (l *listing) resolve(v view) (now resolution, again time.Time) {
-	now = resolve(v.slices, l.destination, l.builder.here)
+	now = resolve(v.slices, l.service, l.builder.here)
 	kept := l.keep(v, now.endpoints)
 	if len(kept.Endpoints) > 0 {
 		now.endpoints = append(now.endpoints, kept.Endpoints...)
 		now.empty = nil
-		now.gone = fmt.Errorf("kubernetes: most endpoints of %v are gone at once; they stay in use for %v", l.destination.service, l.builder.removal)
+		now.gone = fmt.Errorf("kubernetes: most endpoints of %v are gone at once; they stay in use for %v", l.service.service, l.builder.removal)
 	}
 	return now, kept.Due
 }
@@ -133,7 +133,7 @@ func (l *listing) log(now resolution) {
 	case now.empty != nil && l.logged.empty == nil:
 		logger.Warning(now.empty)
 	case now.empty == nil && l.logged.empty != nil:
-		logger.Infof("kubernetes: %v has endpoints", l.destination.service)
+		logger.Infof("kubernetes: %v has endpoints", l.service.service)
 	}
 	if now.gone != nil && l.logged.gone == nil {
 		logger.Warning(now.gone)

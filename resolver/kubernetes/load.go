@@ -13,15 +13,15 @@ import (
 // podNamespaceFile is where the kubelet puts the namespace of a pod.
 const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// surroundings are what a process finds out about where it runs.
-type surroundings struct {
+// podEnvironment are what a process finds out about where it runs.
+type podEnvironment struct {
 	inCluster     func() (*rest.Config, error)
 	kubeconfig    clientcmd.ClientConfig
 	namespaceFile string
 }
 
-func here() surroundings {
-	return surroundings{
+func here() podEnvironment {
+	return podEnvironment{
 		inCluster: rest.InClusterConfig,
 		kubeconfig: clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 			clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{}),
@@ -30,7 +30,7 @@ func here() surroundings {
 }
 
 // complete returns the configuration with the API server and the namespace filled in.
-func (s surroundings) complete(c Config) (Config, error) {
+func (s podEnvironment) complete(c Config) (Config, error) {
 	given := c.REST != nil
 	if given {
 		c.REST = rest.CopyConfig(c.REST)
@@ -48,7 +48,7 @@ func (s surroundings) complete(c Config) (Config, error) {
 }
 
 // find returns how to reach the API server when nobody said it.
-func (s surroundings) find() (*rest.Config, error) {
+func (s podEnvironment) find() (*rest.Config, error) {
 	cfg, err := s.inCluster()
 	if err == nil {
 		return cfg, nil
@@ -68,7 +68,7 @@ func (s surroundings) find() (*rest.Config, error) {
 
 // namespace returns that of the pod, of the kubeconfig's context unless the API server was
 // given, or the default one.
-func (s surroundings) namespace(given bool) string {
+func (s podEnvironment) namespace(given bool) string {
 	// An error means that this is not a pod.
 	if raw, err := os.ReadFile(s.namespaceFile); err == nil {
 		if name := strings.TrimSpace(string(raw)); name != "" {

@@ -23,9 +23,9 @@ type resolution struct {
 }
 
 // resolve merges all slices of a service.
-func resolve(set []*discoveryv1.EndpointSlice, d destination, here place) resolution {
+func resolve(set []*discoveryv1.EndpointSlice, d serviceTarget, here place) resolution {
 	all := entriesOf(set, d.port)
-	r := resolution{endpoints: group(here.choose(available(all))), doubt: doubtful(set, d)}
+	r := resolution{endpoints: group(here.choose(available(all))), doubt: incompleteReason(set, d)}
 	if len(r.endpoints) == 0 {
 		r.empty = whyEmpty(set, all, d)
 	}
@@ -38,7 +38,7 @@ type entry struct {
 	address netAddress
 	ready   bool
 	leaving bool // serving its last calls: serving and terminating
-	home    home
+	home    locality
 	hints   *discoveryv1.EndpointHints
 }
 
@@ -107,7 +107,7 @@ func newEntry(e *discoveryv1.Endpoint, first string, address netAddress) entry {
 	if e.TargetRef != nil && e.TargetRef.UID != "" {
 		of = backendKey{uid: e.TargetRef.UID}
 	}
-	return entry{backend: of, address: address, ready: ready, leaving: !ready && serving && terminating, home: homeOf(e), hints: e.Hints}
+	return entry{backend: of, address: address, ready: ready, leaving: !ready && serving && terminating, home: localityOf(e), hints: e.Hints}
 }
 
 // available returns the entries that are ready and true, or if there are none those that
@@ -148,7 +148,7 @@ func group(entries []entry) []resolver.Endpoint {
 		if !known {
 			at = len(endpoints)
 			index[e.backend] = at
-			endpoints = append(endpoints, resolver.Endpoint{Attributes: attributes.New(homeKey{}, e.home)})
+			endpoints = append(endpoints, resolver.Endpoint{Attributes: attributes.New(localityKey{}, e.home)})
 		}
 		endpoints[at].Addresses = append(endpoints[at].Addresses, resolver.Address{Addr: e.address.String()})
 	}
@@ -156,7 +156,7 @@ func group(entries []entry) []resolver.Endpoint {
 }
 
 // whyEmpty says what is missing.
-func whyEmpty(set []*discoveryv1.EndpointSlice, all []entry, d destination) error {
+func whyEmpty(set []*discoveryv1.EndpointSlice, all []entry, d serviceTarget) error {
 	ports := declaredPorts(set)
 	found := slices.ContainsFunc(set, func(s *discoveryv1.EndpointSlice) bool { _, ok := d.port.in(s); return ok })
 	switch {
@@ -176,9 +176,9 @@ func hasEndpoints(set []*discoveryv1.EndpointSlice) bool {
 	return slices.ContainsFunc(set, func(s *discoveryv1.EndpointSlice) bool { return len(s.Endpoints) > 0 })
 }
 
-// doubtful says what is strange about a port number that none of the slices has: it may be
+// incompleteReason says what is strange about a port number that none of the slices has: it may be
 // the Service's port and not the pods'.
-func doubtful(set []*discoveryv1.EndpointSlice, d destination) string {
+func incompleteReason(set []*discoveryv1.EndpointSlice, d serviceTarget) string {
 	ports := declaredPorts(set)
 	if d.port.number == 0 || len(ports) == 0 {
 		return ""

@@ -40,8 +40,8 @@ func backends(endpoints []resolver.Endpoint) [][]string {
 	return all
 }
 
-func named(p port) destination {
-	return destination{service: serviceKey{namespace: "shop", name: "users"}, port: p}
+func named(p port) serviceTarget {
+	return serviceTarget{service: serviceKey{namespace: "shop", name: "users"}, port: p}
 }
 
 func TestResolveMergesSlices(t *testing.T) {

@@ -19,11 +19,11 @@ import (
 // request is one GET of EndpointSlices under a watchdog: it is cancelled when nothing has
 // come for as long as its current phase allows.
 type request struct {
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	dog    *time.Timer
-	body   io.ReadCloser
-	in     *json.Decoder
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	watchdog *time.Timer
+	body     io.ReadCloser
+	in       *json.Decoder
 }
 
 // event is one of a watch: an object, or a bookmark that has a version and no object.
@@ -37,7 +37,7 @@ type event struct {
 func (k *link) get(ctx context.Context, service serviceKey, parameters map[string]string, patience time.Duration) (*request, error) {
 	r := new(request)
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
-	r.dog = time.AfterFunc(patience, func() { r.cancel(errNoAnswer) })
+	r.watchdog = time.AfterFunc(patience, func() { r.cancel(errNoAnswer) })
 	get := k.client.Get().Namespace(service.namespace).Resource("endpointslices").MaxRetries(0)
 	get.Param("labelSelector", labels.Set{discoveryv1.LabelServiceName: service.name}.String())
 	for name, value := range parameters {
@@ -94,7 +94,7 @@ func stream(ctx context.Context, get *rest.Request) (io.ReadCloser, error) {
 
 // close ends the request.
 func (r *request) close() {
-	r.dog.Stop()
+	r.watchdog.Stop()
 	r.cancel(context.Canceled)
 	if r.body != nil {
 		_ = r.body.Close()
@@ -103,8 +103,8 @@ func (r *request) close() {
 
 // within cancels the request with err if nothing comes for d.
 func (r *request) within(d time.Duration, err error) {
-	r.dog.Stop()
-	r.dog = time.AfterFunc(d, func() { r.cancel(err) })
+	r.watchdog.Stop()
+	r.watchdog = time.AfterFunc(d, func() { r.cancel(err) })
 }
 
 // list reads the answer to a list.

@@ -17,7 +17,7 @@ import (
 type channelResolver struct {
 	builder     *builder
 	feed        *feed
-	destination destination
+	destination serviceTarget
 	cc          resolver.ClientConn
 	cancel      context.CancelFunc
 	done        chan struct{}
@@ -30,7 +30,7 @@ type channelResolver struct {
 	pauses   backoff             // after what the channel did not accept
 }
 
-func startResolver(b *builder, d destination, cc resolver.ClientConn) *channelResolver {
+func startResolver(b *builder, d serviceTarget, cc resolver.ClientConn) *channelResolver {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &channelResolver{
 		builder: b, feed: b.feeds.Acquire(d.service), destination: d, cc: cc,
@@ -63,7 +63,7 @@ func (r *channelResolver) run(ctx context.Context) {
 		accepted := r.give(l)
 		// A list of a hundred thousand endpoints takes a tenth of a second. When changes come
 		// all the time, no more than half of it is spent on them.
-		news.Wait(ctx, min(l.took+time.Since(began), longestRest), nil)
+		news.Wait(ctx, min(l.took+time.Since(began), maxPause), nil)
 		switch {
 		case !accepted:
 			news.Wait(ctx, max(r.pauses.pause(r.builder.longest), firstPause), l.changed)
@@ -76,9 +76,9 @@ func (r *channelResolver) run(ctx context.Context) {
 }
 
 const (
-	// longestRest bounds the rest after a list that the channel was slow to take.
-	longestRest = time.Second
-	never       = math.MaxInt64
+	// maxPause bounds the rest after a list that the channel was slow to take.
+	maxPause = time.Second
+	never    = math.MaxInt64
 )
 
 // give tells the channel what is new in a list. It returns false if the channel did not
@@ -89,7 +89,7 @@ func (r *channelResolver) give(l list) (accepted bool) {
 		return true
 	}
 	accepted = r.publish(l.resolution)
-	r.report(complaint(l.resolution, l.view.err))
+	r.report(problemOf(l.resolution, l.view.err))
 	return accepted
 }
 
@@ -110,8 +110,8 @@ func (r *channelResolver) publish(now resolution) (accepted bool) {
 	return true
 }
 
-// complaint is what the channel has to know about a list, nil if all is well.
-func complaint(now resolution, outdated error) error {
+// problemOf is what the channel has to know about a list, nil if all is well.
+func problemOf(now resolution, outdated error) error {
 	switch {
 	case now.empty != nil && outdated != nil:
 		return fmt.Errorf("%w (last known; since then: %w)", now.empty, outdated)

@@ -52,7 +52,7 @@ func quick() timing {
 }
 
 // nowhere are surroundings that are neither a pod nor have a kubeconfig.
-func nowhere(t *testing.T) surroundings {
+func nowhere(t *testing.T) podEnvironment {
 	t.Helper()
 	t.Setenv("KUBECONFIG", t.TempDir()+"/none")
 	s := here()

@@ -17,15 +17,15 @@ func (k serviceKey) String() string {
 	return fmt.Sprintf("service %q in namespace %q", k.name, k.namespace)
 }
 
-// destination is what a target stands for.
-type destination struct {
+// serviceTarget is what a target stands for.
+type serviceTarget struct {
 	service serviceKey
 	port    port
 }
 
 // authority is what the server is called in TLS and in the :authority header: the service's
 // short DNS name, and the port where that is a number.
-func (d destination) authority() string {
+func (d serviceTarget) authority() string {
 	name := d.service.name + "." + d.service.namespace
 	if d.port.number != 0 {
 		return name + ":" + strconv.Itoa(int(d.port.number))
@@ -36,21 +36,21 @@ func (d destination) authority() string {
 const grammar = `write "kubernetes:///service.namespace:port", where the namespace and the port (a name or a pod's port number) can be left out`
 
 // parseTarget interprets a target. The error quotes it and says what to write.
-func parseTarget(t resolver.Target, namespace string) (destination, error) {
+func parseTarget(t resolver.Target, namespace string) (serviceTarget, error) {
 	d, err := interpret(t, namespace)
 	if err != nil {
-		return destination{}, fmt.Errorf("kubernetes: target %q: %w", t.URL.Redacted(), err)
+		return serviceTarget{}, fmt.Errorf("kubernetes: target %q: %w", t.URL.Redacted(), err)
 	}
 	return d, nil
 }
 
-func interpret(t resolver.Target, namespace string) (destination, error) {
+func interpret(t resolver.Target, namespace string) (serviceTarget, error) {
 	u := t.URL
 	switch {
 	case u.User != nil:
-		return destination{}, errors.New(`"@" has no meaning in it: ` + grammar)
+		return serviceTarget{}, errors.New(`"@" has no meaning in it: ` + grammar)
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return destination{}, errors.New(`"?" and "#" have no meaning in it: ` + grammar)
+		return serviceTarget{}, errors.New(`"?" and "#" have no meaning in it: ` + grammar)
 	}
 	path := strings.TrimPrefix(u.Path, "/")
 	if u.Opaque != "" {
@@ -62,43 +62,43 @@ func interpret(t resolver.Target, namespace string) (destination, error) {
 	case path == "":
 		return interpretName(u.Host, "", namespace)
 	case strings.Contains(u.Host, ":"):
-		return destination{}, fmt.Errorf(`it has a port after the authority %q and a path besides, so one of them would be ignored: `+grammar, u.Host)
+		return serviceTarget{}, fmt.Errorf(`it has a port after the authority %q and a path besides, so one of them would be ignored: `+grammar, u.Host)
 	}
 	return interpretName(path, u.Host, namespace)
 }
 
 // interpretName interprets service[.namespace[.anything]][:port]. An authority that is not
 // empty is the namespace; a namespace in the name has to be the same.
-func interpretName(name, authority, namespace string) (destination, error) {
+func interpretName(name, authority, namespace string) (serviceTarget, error) {
 	if name == "" {
-		return destination{}, errors.New("it names no service: " + grammar)
+		return serviceTarget{}, errors.New("it names no service: " + grammar)
 	}
 	if strings.Contains(name, "/") {
-		return destination{}, fmt.Errorf(`%q has a "/" in it: `+grammar, name)
+		return serviceTarget{}, fmt.Errorf(`%q has a "/" in it: `+grammar, name)
 	}
 	host, portText, hasPort := strings.Cut(name, ":")
 	if strings.Contains(portText, ":") {
-		return destination{}, fmt.Errorf(`%q has two colons: `+grammar, name)
+		return serviceTarget{}, fmt.Errorf(`%q has two colons: `+grammar, name)
 	}
 	labels := strings.SplitN(host, ".", 3)
 	inName := ""
 	if len(labels) > 1 {
 		if inName = labels[1]; inName == "" {
-			return destination{}, fmt.Errorf("nothing follows the first dot of %q, where the namespace is expected: %s", host, grammar)
+			return serviceTarget{}, fmt.Errorf("nothing follows the first dot of %q, where the namespace is expected: %s", host, grammar)
 		}
 	}
 	if authority != "" {
 		if inName != "" && inName != authority {
-			return destination{}, fmt.Errorf("it names two namespaces, %q and %q: leave one of them out", authority, inName)
+			return serviceTarget{}, fmt.Errorf("it names two namespaces, %q and %q: leave one of them out", authority, inName)
 		}
 		inName = authority
 	}
 	if inName != "" {
 		namespace = inName
 	}
-	d := destination{service: serviceKey{namespace: namespace, name: labels[0]}}
+	d := serviceTarget{service: serviceKey{namespace: namespace, name: labels[0]}}
 	if err := d.service.validate(); err != nil {
-		return destination{}, err
+		return serviceTarget{}, err
 	}
 	if !hasPort {
 		return d, nil

@@ -20,7 +20,7 @@ func containsAll(s string, parts ...string) bool {
 func TestParseTarget(t *testing.T) {
 	users := func(namespace string) serviceKey { return serviceKey{namespace: namespace, name: "users"} }
 	named, numbered := port{name: "grpc"}, port{number: 8080}
-	for text, want := range map[string]destination{
+	for text, want := range map[string]serviceTarget{
 		// Authority empty.
 		"kubernetes:///users":                              {service: users("home")},
 		"kubernetes:///users:grpc":                         {service: users("home"), port: named},

@@ -117,14 +117,14 @@ func (b builder) Build(target resolver.Target, cc resolver.ClientConn, _ resolve
 	}
 	// The only error is that of a policy which has no use for the list, and RPCs are told it.
 	_ = cc.UpdateState(resolver.State{Endpoints: eps})
-	return settled{}, nil
+	return staticResolver{}, nil
 }
 
-// settled is a resolver that has nothing more to say.
-type settled struct{}
+// staticResolver is a resolver that has nothing more to say.
+type staticResolver struct{}
 
-func (settled) ResolveNow(resolver.ResolveNowOptions) {}
-func (settled) Close()                                {}
+func (staticResolver) ResolveNow(resolver.ResolveNowOptions) {}
+func (staticResolver) Close()                                {}
 
 func (b builder) parse(target resolver.Target) ([]resolver.Endpoint, error) {
 	u := target.URL

@@ -93,12 +93,12 @@ func (e *Engine) Revoked(id int64) {
 // Close ends all subscriptions with the given cause, and returns when nothing of
 // the engine runs any more. A second Close does nothing.
 func (e *Engine) Close(cause error) {
-	e.halt(cause)
+	e.stop(cause)
 	e.running.Wait()
 }
 
-// halt ends all subscriptions and lets the goroutines end.
-func (e *Engine) halt(cause error) {
+// stop ends all subscriptions and lets the goroutines end.
+func (e *Engine) stop(cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.halted != nil {

@@ -30,7 +30,7 @@ type link struct {
 func (e *Engine) read() {
 	outage := outage{log: e.config.Logger}
 	for e.waitForLeases() {
-		err := e.converse(&outage)
+		err := e.runStream(&outage)
 		if e.ctx.Err() != nil {
 			return
 		}
@@ -39,7 +39,7 @@ func (e *Engine) read() {
 		}
 		outage.note(err)
 		if err := e.prepareNext(err); err != nil {
-			e.halt(err)
+			e.stop(err)
 		}
 	}
 }
@@ -62,8 +62,8 @@ func (e *Engine) waitForLeases() bool {
 	return false
 }
 
-// converse opens a stream, reads it to its end, and returns why it ended.
-func (e *Engine) converse(outage *outage) error {
+// runStream opens a stream, reads it to its end, and returns why it ended.
+func (e *Engine) runStream(outage *outage) error {
 	ctx, cancel := context.WithCancelCause(e.ctx)
 	defer cancel(nil)
 	e.update(func(now time.Time) {

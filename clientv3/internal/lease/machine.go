@@ -45,9 +45,9 @@ type entry struct {
 	index   int32 // in the queue of its state
 	keepers int32 // the subscribers that do not want one answer only
 	state   State
-	// crowd says that the latest request was not, or will not be, sent at a time
+	// spread says that the latest request was not, or will not be, sent at a time
 	// of the lease's own.
-	crowd   bool
+	spread  bool
 	request uint64 // the number of the latest request
 	sent    instant
 	due     instant
@@ -154,7 +154,7 @@ func (m *Machine) Subscribe(now time.Time, id int64, s *Subscriber) {
 	if !known {
 		granted := m.grants.take(id)
 		l = &entry{
-			id: id, state: Gone, crowd: true, deadline: never,
+			id: id, state: Gone, spread: true, deadline: never,
 			renewed: granted.sent, ttl: granted.ttl,
 		}
 		l.subscribers = l.first[:0]
@@ -210,8 +210,8 @@ func (m *Machine) Unsubscribe(now time.Time, s *Subscriber, cause error) {
 	if l == nil {
 		return
 	}
-	m.endThose(l, cause, func(other *Subscriber) bool { return other == s })
-	m.settle(l)
+	m.endSubscribers(l, cause, func(other *Subscriber) bool { return other == s })
+	m.reconcile(l)
 }
 
 // Revoked notes that a lease was revoked.
@@ -220,14 +220,14 @@ func (m *Machine) Revoked(now time.Time, id int64) {
 	m.grants.take(id)
 	if l, known := m.leases[id]; known {
 		l.ttl = 0
-		m.endThose(l, rpctypes.ErrLeaseNotFound, func(*Subscriber) bool { return true })
-		m.settle(l)
+		m.endSubscribers(l, rpctypes.ErrLeaseNotFound, func(*Subscriber) bool { return true })
+		m.reconcile(l)
 	}
 }
 
-// endThose ends some subscriptions of a lease. The state of the lease is left to
+// endSubscribers ends some subscriptions of a lease. The state of the lease is left to
 // the caller.
-func (m *Machine) endThose(l *entry, cause error, which func(*Subscriber) bool) {
+func (m *Machine) endSubscribers(l *entry, cause error, which func(*Subscriber) bool) {
 	l.subscribers = slices.DeleteFunc(l.subscribers, func(s *Subscriber) bool {
 		if !which(s) {
 			return false
@@ -243,8 +243,8 @@ func (m *Machine) endThose(l *entry, cause error, which func(*Subscriber) bool) 
 	}
 }
 
-// settle gives a lease the state that follows from who is left.
-func (m *Machine) settle(l *entry) {
+// reconcile gives a lease the state that follows from who is left.
+func (m *Machine) reconcile(l *entry) {
 	switch {
 	case len(l.subscribers) > 0 && l.state == Repeating && !l.repeats():
 		m.move(l, Awaiting)
@@ -281,17 +281,17 @@ func (m *Machine) Answered(now time.Time, resp *pb.LeaseKeepAliveResponse) (rene
 		renewal.Margin, known = m.margin(l)
 		known = m.renew(l, ttl, resp) && known
 	} else {
-		m.bury(l, resp)
+		m.endNotFound(l, resp)
 	}
 	switch {
 	case len(l.subscribers) == 0:
 		m.move(l, Gone)
 	case l.repeats():
-		l.crowd = true
+		l.spread = true
 		m.move(l, Due)
 	default:
-		l.due = max(l.sent.add(interval(m.ttlOf(l), l.crowd, m.random())), m.now)
-		l.crowd = false
+		l.due = max(l.sent.add(interval(m.ttlOf(l), l.spread, m.random())), m.now)
+		l.spread = false
 		m.move(l, Waiting)
 	}
 	return renewal, known
@@ -316,13 +316,13 @@ func (m *Machine) renew(l *entry, ttl time.Duration, resp *pb.LeaseKeepAliveResp
 		once, wanted = once || s.Once, true
 	}
 	if once {
-		m.endThose(l, nil, func(s *Subscriber) bool { return s.Once && s.wants(l) })
+		m.endSubscribers(l, nil, func(s *Subscriber) bool { return s.Once && s.wants(l) })
 	}
 	return wanted
 }
 
-// bury tells those for whom the answer is that there is no such lease.
-func (m *Machine) bury(l *entry, resp *pb.LeaseKeepAliveResponse) {
+// endNotFound tells those for whom the answer is that there is no such lease.
+func (m *Machine) endNotFound(l *entry, resp *pb.LeaseKeepAliveResponse) {
 	l.ttl = 0
 	for _, s := range l.subscribers {
 		if s.Once && s.wants(l) {
@@ -335,7 +335,7 @@ func (m *Machine) bury(l *entry, resp *pb.LeaseKeepAliveResponse) {
 // lose is endThose for a lease that is gone, or may be.
 func (m *Machine) lose(l *entry, cause error, which func(*Subscriber) bool) {
 	keepers := l.keepers
-	m.endThose(l, cause, which)
+	m.endSubscribers(l, cause, which)
 	if l.keepers < keepers {
 		m.lost = append(m.lost, Loss{ID: l.id, Err: cause})
 	}
@@ -347,14 +347,14 @@ func (m *Machine) Advance(now time.Time) {
 	m.at(now)
 	if _, when := m.waiting.next(); when <= m.now {
 		for l, when := m.waiting.next(); l != nil && when <= m.now.add(window(m.ttlOf(l))); l, when = m.waiting.next() {
-			l.crowd = l.crowd || m.phase != open
+			l.spread = l.spread || m.phase != open
 			m.move(l, Due)
 		}
 	}
 	for _, q := range []*queue{&m.due, &m.sent} {
 		for l, when := q.next(); l != nil && when <= m.now; l, when = q.next() {
 			m.lose(l, unanswered(m.lastErr), func(s *Subscriber) bool { return !s.Once })
-			m.settle(l)
+			m.reconcile(l)
 		}
 	}
 }
@@ -362,7 +362,7 @@ func (m *Machine) Advance(now time.Time) {
 // Close ends all subscriptions.
 func (m *Machine) Close(cause error) {
 	for _, l := range m.leases {
-		m.endThose(l, cause, func(*Subscriber) bool { return true })
+		m.endSubscribers(l, cause, func(*Subscriber) bool { return true })
 	}
 	clear(m.leases)
 	m.waiting, m.due, m.sent, m.abandoned = nil, nil, nil, nil

@@ -35,11 +35,11 @@ func (m *Machine) Lost(now time.Time, err error) {
 		m.tolerate()
 	}
 	m.phase, m.lastErr, m.moveAt = down, err, never
-	m.blame()
-	crowd := len(m.due)+len(m.sent)+len(m.abandoned) > 1
+	m.suspectOldest()
+	many := len(m.due)+len(m.sent)+len(m.abandoned) > 1
 	for len(m.sent) > 0 {
 		l := m.sent[len(m.sent)-1].lease
-		l.crowd = l.crowd || crowd
+		l.spread = l.spread || many
 		m.move(l, Due)
 	}
 	for len(m.abandoned) > 0 {
@@ -47,8 +47,8 @@ func (m *Machine) Lost(now time.Time, err error) {
 	}
 }
 
-// blame notes for which lease the stream owed the next answer.
-func (m *Machine) blame() {
+// suspectOldest notes for which lease the stream owed the next answer.
+func (m *Machine) suspectOldest() {
 	m.owed, m.oldest = len(m.sent)+len(m.abandoned) > 0, nil
 	for _, q := range []queue{m.sent, m.abandoned} {
 		for _, owed := range q {
@@ -90,8 +90,8 @@ func (m *Machine) Refused(now time.Time, err error) {
 
 // refuse tells those who want one answer that there is none.
 func (m *Machine) refuse(l *entry, err error) {
-	m.endThose(l, err, func(s *Subscriber) bool { return s.Once })
-	m.settle(l)
+	m.endSubscribers(l, err, func(s *Subscriber) bool { return s.Once })
+	m.reconcile(l)
 }
 
 // Leaderless ends the subscriptions of those who wanted to hear that no endpoint
@@ -100,9 +100,9 @@ func (m *Machine) Leaderless(now time.Time) {
 	m.at(now)
 	for _, l := range m.leases {
 		n := len(l.subscribers)
-		m.endThose(l, rpctypes.ErrNoLeader, func(s *Subscriber) bool { return s.RequireLeader })
+		m.endSubscribers(l, rpctypes.ErrNoLeader, func(s *Subscriber) bool { return s.RequireLeader })
 		if len(l.subscribers) < n {
-			m.settle(l)
+			m.reconcile(l)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (m *Machine) Wake() (time.Time, bool) {
 		wake = min(wake, when)
 	}
 	if m.demands() {
-		wake = min(wake, m.quiet.add(m.patience()))
+		wake = min(wake, m.quiet.add(m.silenceLimit()))
 	}
 	wake = min(wake, m.moveAt)
 	if wake == never {

@@ -161,19 +161,19 @@ func TestValidityCountsFromTheRequest(t *testing.T) {
 func TestRenewalIsDueAfterAThirdOfTheTTL(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		crowd bool
+		many  bool
 		drawn float64
 		after time.Duration
 	}{
 		{"at its own time, at the latest", false, 0, ttl / 3},
 		{"at its own time, at the earliest", false, 1, ttl / 3 * 31 / 32},
-		{"out of a crowd, at the latest", true, 0, ttl / 3},
-		{"out of a crowd, at the earliest", true, 1, ttl / 6},
+		{"one of many, at the latest", true, 0, ttl / 3},
+		{"one of many, at the earliest", true, 1, ttl / 6},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)
 			r.renewed(1)
-			if !tt.crowd {
+			if !tt.many {
 				r.pass(ttl / 3)
 				require.Equal(t, []int64{1}, r.take())
 			} else {

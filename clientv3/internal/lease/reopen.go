@@ -10,7 +10,7 @@ import (
 // prepareNext returns nil when it is time to open another stream. Its error says
 // that there will be none.
 func (e *Engine) prepareNext(cause error) error {
-	ctx, cancel := e.hurry()
+	ctx, cancel := e.fastReopen()
 	defer cancel()
 	err := e.config.Streams.Next(ctx, cause)
 	if e.config.Streams.Leaderless() {
@@ -26,10 +26,10 @@ func (e *Engine) prepareNext(cause error) error {
 	return nil
 }
 
-// hurry returns a context that ends with the engine, or when no lease can wait
+// fastReopen returns a context that ends with the engine, or when no lease can wait
 // longer for another stream. It has no deadline: Streams would take that for the
 // end of all attempts, and wait for none that comes after it.
-func (e *Engine) hurry() (context.Context, context.CancelFunc) {
+func (e *Engine) fastReopen() (context.Context, context.CancelFunc) {
 	e.mu.Lock()
 	longest := e.machine.Pause(time.Now())
 	e.mu.Unlock()

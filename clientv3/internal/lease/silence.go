@@ -29,11 +29,11 @@ func (m *Machine) demands() bool {
 	}
 }
 
-// patience is how long the stream may owe something and stay silent: a quarter of
+// silenceLimit is how long the stream may owe something and stay silent: a quarter of
 // the TTL of the shortest lease concerned, or 2 s, or longer if members were found to
 // be slow. When too little is left to the lease that ends soonest for the next stream
 // to be given more than this one, this one has three quarters of it.
-func (m *Machine) patience() time.Duration {
+func (m *Machine) silenceLimit() time.Duration {
 	least := min(m.shortest/silenceShare, maxSilence)
 	if m.tolerance <= least {
 		return least
@@ -47,7 +47,7 @@ func (m *Machine) patience() time.Duration {
 }
 
 func (m *Machine) silent() bool {
-	return m.demands() && m.now >= m.quiet.add(m.patience())
+	return m.demands() && m.now >= m.quiet.add(m.silenceLimit())
 }
 
 // Silent returns an error if the stream has to be given up, because it owes answers
@@ -62,12 +62,12 @@ func (m *Machine) Silent(now time.Time) error {
 	if m.phase == opening {
 		what = "opened no keepalive stream"
 	}
-	return status.Error(codes.Unavailable, fmt.Sprintf("etcdclient: the endpoint %s for %v", what, m.patience()))
+	return status.Error(codes.Unavailable, fmt.Sprintf("etcdclient: the endpoint %s for %v", what, m.silenceLimit()))
 }
 
 // tolerate has the next stream be waited for twice as long as this one was.
 func (m *Machine) tolerate() {
-	m.tolerance = max(m.tolerance, min(2*m.patience(), maxTolerance))
+	m.tolerance = max(m.tolerance, min(2*m.silenceLimit(), maxTolerance))
 	m.slow = m.now
 }
 

@@ -111,8 +111,8 @@ func TestPatienceIsBounded(t *testing.T) {
 	r.connect()
 	for want := maxSilence; want < 2*maxTolerance; want *= 2 {
 		r.take()
-		require.Equal(t, min(want, maxTolerance), r.m.patience())
-		r.pass(r.m.patience() - 1)
+		require.Equal(t, min(want, maxTolerance), r.m.silenceLimit())
+		r.pass(r.m.silenceLimit() - 1)
 		require.NoError(t, r.m.Silent(r.now))
 		r.pass(1)
 		require.Error(t, r.m.Silent(r.now))
@@ -126,7 +126,7 @@ func TestPatienceIsBounded(t *testing.T) {
 	r.renewed(2)
 	r.pass(ttl / 3)
 	r.take()
-	require.Equal(t, ttl/2, r.m.patience(), "three quarters of what is left")
+	require.Equal(t, ttl/2, r.m.silenceLimit(), "three quarters of what is left")
 }
 
 // A lease that alone was unanswered keeps its time: no other one beats in step with it.

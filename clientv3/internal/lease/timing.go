@@ -22,10 +22,10 @@ func (t instant) add(d time.Duration) instant {
 func (t instant) sub(u instant) time.Duration { return time.Duration(t - u) }
 
 const (
-	// crowdSpread is the part of an interval that leases are spread over after
+	// renewalSpread is the part of an interval that leases are spread over after
 	// they were sent together: a burst is gone after one round. It cannot be much
 	// more, since what is sent early is sent more often.
-	crowdSpread = 0.5
+	renewalSpread = 0.5
 
 	// steadySpread is the part of an interval that leases are spread over
 	// otherwise. It keeps clients from falling into step, for 1.5 % more requests.
@@ -66,10 +66,10 @@ const (
 
 // interval returns how long after a request the next one is due. r is between 0
 // and 1.
-func interval(ttl time.Duration, crowd bool, r float64) time.Duration {
+func interval(ttl time.Duration, many bool, r float64) time.Duration {
 	spread := steadySpread
-	if crowd {
-		spread = crowdSpread
+	if many {
+		spread = renewalSpread
 	}
 	third := float64(ttl / 3)
 	return time.Duration(third - r*spread*third)

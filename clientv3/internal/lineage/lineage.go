@@ -21,57 +21,57 @@ type Point struct {
 // notices nothing.
 type Tracker struct {
 	errorOf func(before, after Point) error
-	current atomic.Pointer[Era]
+	current atomic.Pointer[History]
 
 	mu          sync.Mutex
 	subscribers map[*func()]struct{}
 }
 
-// Era is a time in which the client saw one history.
-type Era struct {
+// History is a time in which the client saw one history.
+type History struct {
 	cluster  atomic.Uint64 // 0 until it is known
 	revision atomic.Int64  // the highest seen
 	err      error         // why it is over, set before another is the current one
 }
 
-// New returns a Tracker; errorOf makes the error of an era that is over.
+// New returns a Tracker; errorOf makes the error of a history that is over.
 func New(errorOf func(before, after Point) error) *Tracker {
 	t := &Tracker{errorOf: errorOf, subscribers: make(map[*func()]struct{})}
-	t.current.Store(new(Era))
+	t.current.Store(new(History))
 	return t
 }
 
-// Era returns the current one.
-func (t *Tracker) Era() *Era {
+// History returns the current one.
+func (t *Tracker) History() *History {
 	if t == nil {
 		return nil
 	}
 	return t.current.Load()
 }
 
-// Revision returns the highest revision that was seen in the era.
-func (e *Era) Revision() int64 {
+// Revision returns the highest revision that was seen in the history.
+func (e *History) Revision() int64 {
 	if e == nil {
 		return 0
 	}
 	return e.revision.Load()
 }
 
-// Over returns why the era is over, nil while it is the current one.
-func (t *Tracker) Over(e *Era) error {
+// Over returns why the history is over, nil while it is the current one.
+func (t *Tracker) Over(e *History) error {
 	if t == nil || e == nil || t.current.Load() == e {
 		return nil
 	}
 	return e.err
 }
 
-// Note takes in the header of a response to what was asked for in the era, and reports
-// whether the era is still the current one. The store has reached least, or it has gone
+// Note takes in the header of a response to what was asked for in the history, and reports
+// whether the history is still the current one. The store has reached least, or it has gone
 // back: a linearizable response is not below any revision that was seen before its
 // request; 0 for a member that may lag.
 //
 // A header that names no cluster, as kine and etcd's grpc-proxy send some, says nothing.
-func (t *Tracker) Note(e *Era, h *pb.ResponseHeader, least int64) bool {
+func (t *Tracker) Note(e *History, h *pb.ResponseHeader, least int64) bool {
 	if t == nil || e == nil {
 		return true
 	}
@@ -93,7 +93,7 @@ func (t *Tracker) Note(e *Era, h *pb.ResponseHeader, least int64) bool {
 	return true
 }
 
-func (e *Era) reach(rev int64) {
+func (e *History) reach(rev int64) {
 	for seen := e.revision.Load(); rev > seen; seen = e.revision.Load() {
 		if e.revision.CompareAndSwap(seen, rev) {
 			return
@@ -101,13 +101,13 @@ func (e *Era) reach(rev int64) {
 	}
 }
 
-func (t *Tracker) end(e *Era, now Point) {
+func (t *Tracker) end(e *History, now Point) {
 	t.mu.Lock()
 	if t.current.Load() != e {
 		t.mu.Unlock()
 		return
 	}
-	next := new(Era)
+	next := new(History)
 	next.cluster.Store(now.Cluster)
 	next.revision.Store(now.Revision)
 	e.err = t.errorOf(Point{e.cluster.Load(), e.revision.Load()}, now)
@@ -122,7 +122,7 @@ func (t *Tracker) end(e *Era, now Point) {
 	}
 }
 
-// Subscribe has f called after each end of an era, by the goroutine that noticed it.
+// Subscribe has f called after each end of a history, by the goroutine that noticed it.
 func (t *Tracker) Subscribe(f func()) (unsubscribe func()) {
 	if t == nil {
 		return func() {}

@@ -21,7 +21,7 @@ func TestErasEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		header *pb.ResponseHeader
 		least  int64
-		want   string // "" if the era goes on
+		want   string // "" if the history goes on
 	}{
 		"forward":                          {at(1, 11), 10, ""},
 		"the same revision":                {at(1, 10), 10, ""},
@@ -37,7 +37,7 @@ func TestErasEnd(t *testing.T) {
 			tr := newTracker()
 			told := 0
 			tr.Subscribe(func() { told++ })
-			e := tr.Era()
+			e := tr.History()
 			require.True(t, tr.Note(e, at(1, 10), 0))
 			require.Equal(t, tc.want == "", tr.Note(e, tc.header, tc.least))
 			if tc.want == "" {
@@ -47,12 +47,12 @@ func TestErasEnd(t *testing.T) {
 			}
 			require.EqualError(t, tr.Over(e), tc.want)
 			require.Equal(t, 1, told)
-			assert.NotSame(t, e, tr.Era())
-			assert.Equal(t, tc.header.Revision, tr.Era().Revision())
-			// What answers a request of the era before says nothing of this one.
+			assert.NotSame(t, e, tr.History())
+			assert.Equal(t, tc.header.Revision, tr.History().Revision())
+			// What answers a request of the history before says nothing of this one.
 			require.False(t, tr.Note(e, at(1, 10), 10))
 			require.Equal(t, 1, told)
-			require.NoError(t, tr.Over(tr.Era()))
+			require.NoError(t, tr.Over(tr.History()))
 		})
 	}
 }
@@ -60,18 +60,18 @@ func TestErasEnd(t *testing.T) {
 func TestWithoutATracker(t *testing.T) {
 	var tr *Tracker
 	tr.Subscribe(func() {})()
-	assert.Nil(t, tr.Era())
-	assert.True(t, tr.Note(tr.Era(), at(1, 1), 2))
-	assert.NoError(t, tr.Over(tr.Era()))
-	assert.Zero(t, tr.Era().Revision())
+	assert.Nil(t, tr.History())
+	assert.True(t, tr.Note(tr.History(), at(1, 1), 2))
+	assert.NoError(t, tr.Over(tr.History()))
+	assert.Zero(t, tr.History().Revision())
 }
 
 func TestUnsubscribe(t *testing.T) {
 	tr := newTracker()
 	told := 0
 	leave := tr.Subscribe(func() { told++ })
-	tr.Note(tr.Era(), at(1, 1), 0)
+	tr.Note(tr.History(), at(1, 1), 0)
 	leave()
-	tr.Note(tr.Era(), at(2, 1), 0)
+	tr.Note(tr.History(), at(2, 1), 0)
 	assert.Zero(t, told)
 }

@@ -111,9 +111,9 @@ func (b *buffer) closeIdle() {
 	}
 }
 
-// pump hands over what is waiting until nothing is. It tells how long each
+// deliver hands over what is waiting until nothing is. It tells how long each
 // response waited for the caller, and when there is the room that is awaited.
-func (b *buffer) pump(stop <-chan struct{}, waited func(time.Duration), room func()) {
+func (b *buffer) deliver(stop <-chan struct{}, waited func(time.Duration), room func()) {
 	for {
 		r, ok := b.pop()
 		if !ok {
@@ -125,7 +125,7 @@ func (b *buffer) pump(stop <-chan struct{}, waited func(time.Duration), room fun
 			return
 		}
 		waited(time.Since(begun))
-		if b.settle(r.size) {
+		if b.delivered(r.size) {
 			room()
 		}
 	}
@@ -147,9 +147,9 @@ func (b *buffer) pop() (waiting, bool) {
 	return r, true
 }
 
-// settle takes a response that was handed over off the account. It reports
+// delivered takes a response that was handed over off the account. It reports
 // whether there is now the room that was awaited.
-func (b *buffer) settle(size int) bool {
+func (b *buffer) delivered(size int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.account(-min(size, b.bytes)) // nothing is left of it once the caller has left

@@ -69,7 +69,7 @@ func newBuffered() *buffered {
 
 func (b *buffered) start() {
 	b.pumps.Go(func() {
-		b.pump(b.stop, func(d time.Duration) { b.waited = append(b.waited, d) }, func() { b.rooms.Add(1) })
+		b.deliver(b.stop, func(d time.Duration) { b.waited = append(b.waited, d) }, func() { b.rooms.Add(1) })
 	})
 }
 

@@ -12,9 +12,9 @@ const (
 	// catch up several times faster.
 	fullBatch = 1000
 
-	// worthwhile is the number of revisions ahead from which on a watch is split:
+	// minSplitBacklog is the number of revisions ahead from which on a watch is split:
 	// fewer come in half a second.
-	worthwhile = 4 * fullBatch
+	minSplitBacklog = 4 * fullBatch
 
 	// maxQuiet is how many pulses, 50 ms each, may pass without a sign of any part.
 	maxQuiet = 100
@@ -39,7 +39,7 @@ type plan struct {
 func planCatchup(head int64, events []*mvccpb.Event, budget int) (plan, bool) {
 	from, last := events[0].GetKv().GetModRevision(), events[len(events)-1].GetKv().GetModRevision()
 	span := last - from + 1
-	if span <= 0 || head-last < worthwhile {
+	if span <= 0 || head-last < minSplitBacklog {
 		return plan{}, false
 	}
 	distinct, bytes := int64(0), 0
@@ -51,7 +51,7 @@ func planCatchup(head int64, events []*mvccpb.Event, budget int) (plan, bool) {
 	}
 	ahead := distinct * (head - last) / span
 	full := distinct >= fullBatch*9/10 // etcd applies filters to a batch that it has filled
-	if !full || ahead < worthwhile {
+	if !full || ahead < minSplitBacklog {
 		return plan{}, false
 	}
 	p := plan{head: head, step: span, budget: budget}
@@ -176,7 +176,7 @@ func (c *catchup) take(p *part, h *pb.ResponseHeader, events []*mvccpb.Event) {
 	}
 	p.size += size
 	c.held += size
-	c.shed()
+	c.dropParts()
 }
 
 // emit passes events on. Their header tells the store's revision when they were
@@ -189,10 +189,10 @@ func (c *catchup) emit(h *pb.ResponseHeader, events []*mvccpb.Event) {
 	c.stage.emit(h, events)
 }
 
-// shed gives up the parts furthest ahead while more is held than the budget
+// dropParts gives up the parts furthest ahead while more is held than the budget
 // allows, down to the current one, which holds nothing. They are opened again
 // later.
-func (c *catchup) shed() {
+func (c *catchup) dropParts() {
 	for c.held > c.plan.budget && len(c.parts) > 1 {
 		last := c.parts[len(c.parts)-1]
 		c.parts = c.parts[:len(c.parts)-1]
@@ -222,7 +222,7 @@ func (c *catchup) complete(p *part) {
 	}
 	p.done = true
 	c.stage.close(p.sub)
-	c.turn()
+	c.advance()
 }
 
 // canceled notes that the server has ended a subscription. It returns the
@@ -244,8 +244,8 @@ func (c *catchup) failure() *pb.WatchResponse {
 	return nil
 }
 
-// turn goes on to the next part for as long as the current one is done.
-func (c *catchup) turn() {
+// advance goes on to the next part for as long as the current one is done.
+func (c *catchup) advance() {
 	for c.parts[0].done {
 		c.parts = c.parts[1:]
 		c.fill()
@@ -259,9 +259,9 @@ func (c *catchup) turn() {
 	c.fill()
 }
 
-// pulse is called at intervals, and reports whether nothing has come for so long
+// tick is called at intervals, and reports whether nothing has come for so long
 // that nothing will: something between here and the server swallows progress.
-func (c *catchup) pulse() bool {
+func (c *catchup) tick() bool {
 	c.quiet++
 	return c.quiet > maxQuiet
 }

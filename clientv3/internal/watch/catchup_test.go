@@ -149,9 +149,9 @@ func TestASilentPartBoundsWhatIsHeld(t *testing.T) {
 	}
 	assert.Equal(t, []int64{2}, sw.openedAt(), "the one that is due goes on alone")
 	for range maxQuiet {
-		require.False(t, sw.c.pulse())
+		require.False(t, sw.c.tick())
 	}
-	assert.True(t, sw.c.pulse(), "a part that was given up is no sign of the other")
+	assert.True(t, sw.c.tick(), "a part that was given up is no sign of the other")
 	sw.finish()
 	assert.Equal(t, sw.hist.rev()+1, sw.next)
 }
@@ -161,7 +161,7 @@ func TestPulse(t *testing.T) {
 	sw := inParts(t, 60, 3, 1<<20)
 	quiet := func(why string) {
 		for n := range maxQuiet {
-			require.False(t, sw.c.pulse(), "%d pulses after %s", n+1, why)
+			require.False(t, sw.c.tick(), "%d pulses after %s", n+1, why)
 		}
 	}
 	quiet("the split")
@@ -170,5 +170,5 @@ func TestPulse(t *testing.T) {
 	sw.hist.events[2] = nil // another's revision
 	sw.progress(sw.opened[0], 2)
 	quiet("progress")
-	assert.True(t, sw.c.pulse())
+	assert.True(t, sw.c.tick())
 }

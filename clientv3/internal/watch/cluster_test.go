@@ -36,16 +36,16 @@ type cluster struct {
 	creates int           // requests, of ranges that are not empty
 	become  func(*server) // what kind of server another stream meets
 
-	open    func(ctx context.Context) error // before each stream
-	next    func(cause error) error         // what follows the end of one
-	send    func(ctx context.Context)       // before each request
-	disown  bool
-	disowns []error     // that Disown was given
-	noLeads atomic.Bool // no endpoint has a leader
-	worked  atomic.Int32
-	wakes   atomic.Int32
-	tries   atomic.Int32 // streams that were to be opened, where the test counts them
-	causes  []error      // that Next was given
+	open        func(ctx context.Context) error // before each stream
+	next        func(cause error) error         // what follows the end of one
+	send        func(ctx context.Context)       // before each request
+	invalidates bool
+	invalidated []error     // that InvalidateToken was given
+	noLeads     atomic.Bool // no endpoint has a leader
+	worked      atomic.Int32
+	wakes       atomic.Int32
+	tries       atomic.Int32 // streams that were to be opened, where the test counts them
+	causes      []error      // that Next was given
 
 	resumed []resumption // that Resumed was told
 }
@@ -132,8 +132,8 @@ func (c *cluster) Removed() <-chan struct{} {
 func (c *cluster) InvalidateToken(refusal error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.disowns = append(c.disowns, refusal)
-	return c.disown && refusal.Error() != emptyRange
+	c.invalidated = append(c.invalidated, refusal)
+	return c.invalidates && refusal.Error() != emptyRange
 }
 
 func (c *cluster) Resumed(watches int, gap time.Duration) {

@@ -77,8 +77,8 @@ func New(cfg Config) *Engine {
 // ended, or ctx has. The watch lives until ctx ends.
 func (e *Engine) Watch(ctx context.Context, req Request, sink Sink) {
 	w := newWatcher(req, sink, e.cfg.Budget)
-	if era := e.cfg.History.Era(); req.Rev > 0 && req.Rev <= era.Revision()+1 {
-		w.era = era // it goes on from what was seen
+	if history := e.cfg.History.History(); req.Rev > 0 && req.Rev <= history.Revision()+1 {
+		w.history = history // it goes on from what was seen
 	}
 	ready := w.ready
 	if ctx.Err() != nil || !e.enter(ctx, w) {
@@ -270,7 +270,7 @@ func (e *Engine) RequestProgress(ctx context.Context) error {
 	for _, sh := range e.groups[metadataKey(ctx)] {
 		sh.mu.Lock()
 		sh.session.requestProgress(true)
-		sh.hurry()
+		sh.fastReopen()
 		sh.signal()
 		sh.mu.Unlock()
 	}

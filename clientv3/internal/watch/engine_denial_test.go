@@ -26,7 +26,7 @@ func TestADenialMayBeForTheToken(t *testing.T) {
 				for _, w := range calls {
 					assert.Equal(t, []int64{2}, w.read(1))
 				}
-				assert.Len(t, c.disowns, 1)
+				assert.Len(t, c.invalidated, 1)
 			})
 		})
 	}
@@ -60,7 +60,7 @@ func TestATrueDenialIsDoubtedOnceForAStream(t *testing.T) {
 			last := <-w.ch
 			assert.True(t, last.Canceled)
 			assert.Equal(t, rpctypes.ErrPermissionDenied, last.Err)
-			assert.Len(t, c.disowns, 1, "denial %d", i)
+			assert.Len(t, c.invalidated, 1, "denial %d", i)
 			synctest.Wait()
 		}
 		assert.Equal(t, 2, c.opened)

@@ -18,7 +18,7 @@ func TestStreamThatIsNeverAnswered(t *testing.T) {
 		c := newCluster()
 		c.become = func(s *server) { s.deaf = c.opened == 0 }
 		w := watch(t.Context(), c.engine(t), all(0))
-		time.Sleep(maxGreeting - time.Millisecond)
+		time.Sleep(firstCreateTimeout - time.Millisecond)
 		synctest.Wait()
 		assert.Equal(t, []int{1}, c.ids())
 		time.Sleep(time.Second)
@@ -38,7 +38,7 @@ func TestStreamThatWasAnsweredOnce(t *testing.T) {
 		c := newCluster()
 		w := watch(t.Context(), c.engine(t), all(0))
 		<-w.returned
-		time.Sleep(10 * maxGreeting)
+		time.Sleep(10 * firstCreateTimeout)
 		assert.Equal(t, []int{1}, c.ids())
 	})
 }
@@ -46,7 +46,7 @@ func TestStreamThatWasAnsweredOnce(t *testing.T) {
 // A stream on which nothing is asked for, as its watches are paused, need not answer. Its
 // time begins when one goes on.
 func TestStreamThatIsAskedLate(t *testing.T) {
-	for _, after := range []time.Duration{maxGreeting - time.Millisecond, 3 * maxGreeting / 2} {
+	for _, after := range []time.Duration{firstCreateTimeout - time.Millisecond, 3 * firstCreateTimeout / 2} {
 		synctest.Test(t, func(t *testing.T) {
 			c, size := unread()
 			c.become = func(s *server) { s.deaf = c.opened == 1 }
@@ -58,10 +58,10 @@ func TestStreamThatIsAskedLate(t *testing.T) {
 			time.Sleep(after)
 			require.Equal(t, []int{2}, c.ids())
 			w.read(10)
-			time.Sleep(maxGreeting - time.Millisecond)
+			time.Sleep(firstCreateTimeout - time.Millisecond)
 			synctest.Wait()
 			assert.Equal(t, []int{2}, c.ids())
-			time.Sleep(maxGreeting + time.Second)
+			time.Sleep(firstCreateTimeout + time.Second)
 			assert.Equal(t, []int{3}, c.ids())
 			c.write(1, "b")
 			assert.Equal(t, []int64{112}, w.read(1))

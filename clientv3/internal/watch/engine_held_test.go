@@ -39,7 +39,7 @@ func TestAPausedWatchGoesOnThoughTheTokenIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, size := unread()
-				c.disown = true
+				c.invalidates = true
 				e := c.engineWith(t, 2*size, zap.NewNop())
 				slow, other := watches(t, e, 1)[0], watches(t, e, 1)[0]
 				for rev := range int64(5) {

@@ -46,7 +46,7 @@ func TestWatchesStayUntilThereIsALeader(t *testing.T) {
 	const n, outage = 200, time.Minute
 	for name, become := range map[string]func(*server){
 		"etcd":  nil,
-		"hasty": func(sv *server) { sv.hasty = true },
+		"early": func(sv *server) { sv.early = true },
 		"lax":   func(sv *server) { sv.lax = true },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestWatchesDoNotMoveToAServerThatDoesNotAnswer(t *testing.T) {
 		c, calls := leaderless(t, 2, nil)
 		c.turn(func(sv *server) { sv.deaf = true })
 		c.noLeads.Store(false)
-		time.Sleep(10 * maxGreeting)
+		time.Sleep(10 * firstCreateTimeout)
 		c.write(1, "b")
 		for _, w := range calls {
 			assert.Equal(t, []int64{2}, w.read(1))
@@ -107,7 +107,7 @@ func TestWatchesDoNotMoveToAServerThatDoesNotAnswer(t *testing.T) {
 		assert.LessOrEqual(t, len(c.live()), 2)
 		assert.Less(t, c.opened, 12, "each try is given up after a while")
 		c.turn(nil)
-		time.Sleep(maxGreeting + maxLeaderRetry)
+		time.Sleep(firstCreateTimeout + maxLeaderRetry)
 		requireLed(t, c, 2)
 	})
 }
@@ -117,13 +117,13 @@ func TestWatchesDoNotMoveToAStreamWhoseTokenIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := leaderless(t, 2, nil)
 		c.mu.Lock()
-		c.disown, c.late = true, 2
+		c.invalidates, c.late = true, 2
 		c.mu.Unlock()
 		c.expire()
 		c.noLeads.Store(false)
 		time.Sleep(3 * maxLeaderRetry)
 		requireLed(t, c, 2)
-		assert.Len(t, c.disowns, 3, "two tokens were refused, and a watch of nothing")
+		assert.Len(t, c.invalidated, 3, "two tokens were refused, and a watch of nothing")
 		assert.Equal(t, 4, c.creates)
 	})
 }
@@ -163,7 +163,7 @@ func TestTheSearchForALeaderEndsWithTheWatches(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, calls := leaderless(t, 1, led)
 				c.noLeads.Store(led == nil)
-				time.Sleep(minLeaderRetry + maxGreeting/2)
+				time.Sleep(minLeaderRetry + firstCreateTimeout/2)
 				calls[0].cancel()
 				synctest.Wait()
 				assert.Empty(t, c.live())

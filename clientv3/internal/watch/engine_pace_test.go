@@ -176,7 +176,7 @@ func TestCompactionDuringCatchup(t *testing.T) {
 // or one where only some endpoints are behind a proxy.
 func TestCatchingUpMovesToAnotherKindOfServer(t *testing.T) {
 	for name, become := range map[string]func(*server){
-		"hasty":    func(sv *server) { sv.hasty = true },
+		"early":    func(sv *server) { sv.early = true },
 		"proxy":    func(sv *server) { sv.proxy = true },
 		"nameless": func(sv *server) { sv.nameless = true },
 		"mute":     func(sv *server) { sv.mute = true },
@@ -219,10 +219,10 @@ func TestAPartWithoutASignIsNotAwaitedForEver(t *testing.T) {
 		require.Positive(t, e.parts.Load())
 		quiet := time.Now()
 		for e.parts.Load() > 0 {
-			time.Sleep(splitPulse)
+			time.Sleep(splitTick)
 			synctest.Wait()
 		}
-		assert.InDelta(t, maxQuiet*splitPulse, time.Since(quiet), float64(time.Second))
+		assert.InDelta(t, maxQuiet*splitTick, time.Since(quiet), float64(time.Second))
 		assert.Equal(t, []int{1}, c.watchers(), "it goes on without parts")
 		c.write(1, "b")
 		got = append(got, w.read(1)...)
@@ -236,7 +236,7 @@ func TestAPartWithoutASignIsNotAwaitedForEver(t *testing.T) {
 		}
 		assertRevisions(t, 2, 8_001, got[:8_000])
 		assertRevisions(t, 14_002, 22_002, got[8_000:])
-		assert.Less(t, time.Since(start), maxQuiet*splitPulse/2)
+		assert.Less(t, time.Since(start), maxQuiet*splitTick/2)
 	})
 }
 
@@ -249,7 +249,7 @@ func TestOnlyProvenServersGetParts(t *testing.T) {
 	}{
 		"etcd":               {become: func(*server) {}, split: true},
 		"etcd, switched off": {become: func(*server) {}, disabled: true},
-		"etcd 3.5.7":         {become: func(sv *server) { sv.hasty = true }},
+		"etcd 3.5.7":         {become: func(sv *server) { sv.early = true }},
 		"grpc-proxy":         {become: func(sv *server) { sv.proxy, sv.mute = true, true }},
 		"grpc-proxy, merged": {become: func(sv *server) { sv.proxy, sv.mute, sv.nameless = true, true, true }},
 		"kine":               {become: func(sv *server) { sv.proxy, sv.nameless = true, true }},
@@ -281,7 +281,7 @@ func TestOnlyProvenServersGetParts(t *testing.T) {
 
 func TestAServerThatCannotSplitGetsTheWholeWatch(t *testing.T) {
 	for name, become := range map[string]func(*server){
-		"hasty":    func(sv *server) { sv.hasty = true },
+		"early":    func(sv *server) { sv.early = true },
 		"proxy":    func(sv *server) { sv.proxy = true },
 		"nameless": func(sv *server) { sv.nameless = true },
 	} {

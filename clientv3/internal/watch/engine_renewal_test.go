@@ -33,7 +33,7 @@ func TestNothingIsAskedForAfterARefusal(t *testing.T) {
 		c.write(3, "b")
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		assert.LessOrEqual(t, len(c.disowns), 3)
+		assert.LessOrEqual(t, len(c.invalidated), 3)
 		assert.LessOrEqual(t, stale, 3+1, "the first request of a stream is one for progress")
 		assert.Equal(t, []int{maxWatchers}, c.watchers())
 		for _, w := range calls {

@@ -234,7 +234,7 @@ func TestRequestProgress(t *testing.T) {
 func TestCloseDuringEverything(t *testing.T) {
 	for seed := range uint64(40) {
 		c := newCluster()
-		c.disown = true
+		c.invalidates = true
 		e := c.engine(t)
 		rng := rand.New(rand.NewPCG(seed, 2))
 		var users sync.WaitGroup

@@ -15,7 +15,7 @@ import (
 // its time to open a stream.
 func withTokens() *cluster {
 	c := newCluster()
-	c.disown = true
+	c.invalidates = true
 	c.open = func(context.Context) error { time.Sleep(time.Millisecond); return nil }
 	return c
 }
@@ -40,26 +40,26 @@ func TestARefusedTokenIsReplaced(t *testing.T) {
 		c.expire()
 		w := watches(t, e, 1)[0]
 		assert.Equal(t, []int{1, 1}, c.watchers(), "the watches that the server has stay where they are for now")
-		assert.Equal(t, []error{rpctypes.ErrInvalidAuthToken}, c.disowns)
+		assert.Equal(t, []error{rpctypes.ErrInvalidAuthToken}, c.invalidated)
 		c.write(1, "b")
 		assert.Equal(t, []int64{2}, w.read(1))
 		assert.Equal(t, []int64{2}, old.read(1))
 		watches(t, e, 1)
 		assert.Equal(t, []int{1, 2}, c.watchers(), "a stream whose token is refused takes no more")
-		assert.Len(t, c.disowns, 1, "nor is it asked to")
+		assert.Len(t, c.invalidated, 1, "nor is it asked to")
 	})
 }
 
 func TestTokensAreReplacedAFewTimes(t *testing.T) {
 	for _, tc := range []struct {
-		name    string
-		disown  bool
-		streams int
+		name        string
+		invalidates bool
+		streams     int
 	}{{"another token can be had", true, 1 + maxRefusals}, {"no other token can be had", false, 1}} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster()
-				c.disown, c.denies = tc.disown, rpctypes.ErrGRPCInvalidAuthToken.Error()
+				c.invalidates, c.denies = tc.invalidates, rpctypes.ErrGRPCInvalidAuthToken.Error()
 				e := c.engine(t)
 				w := watches(t, e, 1)[0]
 				last := <-w.ch
@@ -89,7 +89,7 @@ func TestAWatchThatIsRefusedTooOftenEndsAlone(t *testing.T) {
 		assert.Equal(t, rpctypes.ErrAuthOldRevision, last.Err)
 		_, ok := <-w.ch
 		assert.False(t, ok)
-		assert.Len(t, c.disowns, maxRefusals)
+		assert.Len(t, c.invalidated, maxRefusals)
 		time.Sleep(2 * maxMoveDelay)
 		assert.Equal(t, []int{1}, c.ids(), "the others have not moved: no token is better than theirs")
 		c.write(1, "b")
@@ -114,7 +114,7 @@ func TestAWatchOutlivesManyTokens(t *testing.T) {
 			c.write(1, "b")
 			assert.Equal(t, []int64{int64(2 + i)}, w.read(1))
 		}
-		assert.Len(t, c.disowns, 3*maxRefusals)
+		assert.Len(t, c.invalidated, 3*maxRefusals)
 	})
 }
 
@@ -151,7 +151,7 @@ func TestWatchesOfARefusedTokenShareAStream(t *testing.T) {
 			time.Sleep(time.Second)
 			assert.Equal(t, []int{maxWatchers}, c.watchers())
 			assert.Equal(t, 3, c.opened)
-			assert.Len(t, c.disowns, 1, "the others were not even asked for")
+			assert.Len(t, c.invalidated, 1, "the others were not even asked for")
 			c.write(1, "b")
 			for _, w := range calls {
 				assertRevisions(t, 2, 6, w.read(5))
@@ -173,7 +173,7 @@ func TestARefusedWatchMovesToANewerStream(t *testing.T) {
 		c.expire()
 		watches(t, e, 1)
 		assert.Equal(t, []int{maxWatchers - 1, 1, 1}, c.watchers())
-		assert.Len(t, c.disowns, 1)
+		assert.Len(t, c.invalidated, 1)
 	})
 }
 
@@ -189,8 +189,8 @@ func TestTokensRefusedOneAfterTheOther(t *testing.T) {
 			watches(t, e, 1)
 			time.Sleep(3 * maxMoveDelay)
 			assert.Equal(t, []int{4}, c.watchers())
-			assert.GreaterOrEqual(t, len(c.disowns), 3, "each token is refused")
-			assert.LessOrEqual(t, len(c.disowns), 6, "a watch may be on its way to a stream when that one's token expires")
+			assert.GreaterOrEqual(t, len(c.invalidated), 3, "each token is refused")
+			assert.LessOrEqual(t, len(c.invalidated), 6, "a watch may be on its way to a stream when that one's token expires")
 			e.Close()
 		}
 	})
@@ -208,7 +208,7 @@ func TestATokenIsRefusedDuringCatchup(t *testing.T) {
 		c.expire() // the parts to come are refused
 		got = append(got, w.read(19_000)...)
 		assertRevisions(t, 2, 20_001, got)
-		assert.NotEmpty(t, c.disowns)
+		assert.NotEmpty(t, c.invalidated)
 		time.Sleep(maxMoveDelay)
 		synctest.Wait()
 		assert.Zero(t, e.parts.Load())

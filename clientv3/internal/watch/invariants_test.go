@@ -27,8 +27,8 @@ func (sm *simulation) invariants() error {
 			return fmt.Errorf("reader %d: it has everything before revision %d, its subscription resumes at %d", i, r.next, s.next)
 		}
 	}
-	if sm.ss.progress.hasty && !sm.srv.hasty && !sm.srv.kine {
-		return errors.New("the server is held to be hasty, and is not")
+	if sm.ss.progress.early && !sm.srv.early && !sm.srv.kine {
+		return errors.New("the server is held to be early, and is not")
 	}
 	return protocol(sm.ss)
 }

@@ -19,7 +19,7 @@ const maxInFlight = 129
 // moves nothing here.
 type progressLedger struct {
 	wanted bool // by a caller, while there was no stream
-	hasty  bool // the server answers before it has sent everything
+	early  bool // the server answers before it has sent everything
 	stray  bool // the answer to the stream's first request may yet come
 	made   int  // after the first create of this stream
 	sent   int  // of these, how many may still be answered
@@ -38,7 +38,7 @@ func (p *progressLedger) reset() { *p = progressLedger{wanted: p.wanted || p.not
 // where watches resume.
 func (ss *session) requestProgress(notify bool) {
 	p := &ss.progress
-	if !ss.connected || !ss.greeted || len(ss.queue) > 0 {
+	if !ss.connected || !ss.firstCreated || len(ss.queue) > 0 {
 		p.wanted = p.wanted || notify
 		return
 	}
@@ -56,10 +56,10 @@ func (ss *session) requestProgress(notify bool) {
 	}
 }
 
-// settle notes that s has been sent something from the queue that answers come through,
+// confirm notes that s has been sent something from the queue that answers come through,
 // which it entered after the server had created s. So all answers to requests from before that
 // create have come: the others were ignored.
-func (ss *session) settle(s *subscription) {
+func (ss *session) confirm(s *subscription) {
 	p := &ss.progress
 	if s.asked <= p.past || ss.mode != pipelined {
 		return // in other modes the peer is not etcd, which may have no such queue
@@ -67,13 +67,13 @@ func (ss *session) settle(s *subscription) {
 	p.past = s.asked
 	p.sent = min(p.sent, p.made-p.past)
 	for _, other := range ss.live {
-		p.limitDoubt(other)
+		p.limitUnconfirmed(other)
 	}
 }
 
-// limitDoubt forgets the answers that will not come any more.
-func (p *progressLedger) limitDoubt(s *subscription) {
-	s.doubt = min(s.doubt, uint8(min(max(s.asked-p.past, 0), maxInFlight)))
+// limitUnconfirmed forgets the answers that will not come any more.
+func (p *progressLedger) limitUnconfirmed(s *subscription) {
+	s.unconfirmed = min(s.unconfirmed, uint8(min(max(s.asked-p.past, 0), maxInFlight)))
 }
 
 // progressForAll takes in progress that the server reports for all watchers of
@@ -95,8 +95,8 @@ func (ss *session) progressForAll(resp *pb.WatchResponse) {
 		ss.passOn(resp.GetHeader(), true)
 		return
 	}
-	if !ss.greeted {
-		p.hasty = true
+	if !ss.firstCreated {
+		p.early = true
 		return
 	}
 	if p.stray {
@@ -110,16 +110,16 @@ func (ss *session) progressForAll(resp *pb.WatchResponse) {
 		return // an answer to nothing
 	}
 	notify := p.notify > 0
-	if !p.hasty {
+	if !p.early {
 		for _, s := range ss.live {
 			if rev > s.created {
-				ss.settle(s)
+				ss.confirm(s)
 			}
 		}
 	}
 	p.sent = max(p.sent-1, 0)
 	p.notify = max(p.notify-1, 0)
-	if p.hasty {
+	if p.early {
 		ss.passOn(resp.GetHeader(), notify)
 		return
 	}
@@ -129,19 +129,19 @@ func (ss *session) progressForAll(resp *pb.WatchResponse) {
 			continue // it is in the middle of a batch, so this cannot be for it
 		}
 		if rev > s.created {
-			s.doubt = 0
+			s.unconfirmed = 0
 		}
-		if s.doubt > 0 {
-			s.doubt--
+		if s.unconfirmed > 0 {
+			s.unconfirmed--
 			if rev >= s.next {
-				s.owed = s.owed || notify
+				s.progressPending = s.progressPending || notify
 				doubted = true
 				continue
 			}
 		}
 		if s.advance(rev) {
-			s.owner.progress(s, resp.GetHeader(), notify || s.owed)
-			s.owed = false
+			s.owner.progress(s, resp.GetHeader(), notify || s.progressPending)
+			s.progressPending = false
 		}
 	}
 	if doubted {
@@ -149,7 +149,7 @@ func (ss *session) progressForAll(resp *pb.WatchResponse) {
 	}
 }
 
-// passOn tells callers what a hasty server says.
+// passOn tells callers what an early server says.
 func (ss *session) passOn(h *pb.ResponseHeader, notify bool) {
 	for _, s := range ss.live {
 		if notify && h.GetRevision()+1 >= s.next {

@@ -118,9 +118,9 @@ func TestIgnoredRequestsAreSettled(t *testing.T) {
 			second := sc.follow(3)
 			sc.sends("create 2 from 3")
 			sc.hears(happened(1, 9), created(2, 9))
-			require.EqualValues(t, maxInFlight, second.sub.doubt, "nothing is known of them yet")
+			require.EqualValues(t, maxInFlight, second.sub.unconfirmed, "nothing is known of them yet")
 			shows(sc)
-			assert.Zero(t, second.sub.doubt)
+			assert.Zero(t, second.sub.unconfirmed)
 			assert.Zero(t, sc.ss.progress.inFlight())
 
 			third := sc.follow(3)

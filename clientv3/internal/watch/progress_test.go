@@ -241,7 +241,7 @@ func TestAHastyServer(t *testing.T) {
 	assert.True(t, sc.ss.splittable())
 }
 
-// A server that is not hasty answers requests that follow the first create, and
+// A server that is not early answers requests that follow the first create, and
 // its answer may arrive before the confirmation.
 func TestNoProgressRequestBeforeTheFirstReply(t *testing.T) {
 	for _, before := range []bool{true, false} {

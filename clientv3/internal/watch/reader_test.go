@@ -16,14 +16,14 @@ type reader struct {
 	hist *history
 	sub  *subscription
 
-	hasty  func() bool // progress for all may be untrue, and is
+	early  func() bool // progress for all may be untrue, and is
 	wanted bool
 	over   bool  // the server refused or cancelled it
 	next   int64 // the first revision not delivered yet; 0 if that is not known
 }
 
 func newReader(t *testing.T, h *history, req Request) *reader {
-	r := &reader{t: t, hist: h, next: req.Rev, hasty: func() bool { return false }}
+	r := &reader{t: t, hist: h, next: req.Rev, early: func() bool { return false }}
 	r.sub = newSubscription(&req, r, req.Rev)
 	return r
 }
@@ -62,7 +62,7 @@ func (r *reader) events(s *subscription, _ *pb.ResponseHeader, events []*mvccpb.
 func (r *reader) progress(s *subscription, h *pb.ResponseHeader, notify bool) {
 	r.heard(s)
 	require.LessOrEqual(r.t, h.Revision, r.hist.rev())
-	if notify && r.hasty() && s.next == r.next {
+	if notify && r.early() && s.next == r.next {
 		return // it was passed on, and has moved nothing
 	}
 	r.claim(h.Revision)

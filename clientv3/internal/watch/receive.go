@@ -23,7 +23,7 @@ func (ss *session) created(resp *pb.WatchResponse) error {
 	refused := isRefused(resp)
 	if !refused && ss.live[resp.WatchId] != nil {
 		if ss.mode == serial {
-			ss.distrust = true
+			ss.serial = true
 			return disorder("watch id %d was given twice", resp.WatchId)
 		}
 		return nil // said before
@@ -31,30 +31,30 @@ func (ss *session) created(resp *pb.WatchResponse) error {
 	if len(ss.pending) == 0 {
 		return disorder("watch %d was created, and nobody asked for it", resp.WatchId)
 	}
-	if refused && !ss.greeted && refusesID(resp) {
-		ss.greeted = true
+	if refused && !ss.firstCreated && refusesID(resp) {
+		ss.firstCreated = true
 		ss.dropIDs()
 		return nil
 	}
 	head := ss.pending[0]
 	if !refused {
-		if err := ss.settleMode(head.id, resp.WatchId); err != nil {
+		if err := ss.chooseMode(head.id, resp.WatchId); err != nil {
 			return err
 		}
 	}
-	ss.greeted = true
+	ss.firstCreated = true
 	ss.pending = ss.pending[1:]
 	if len(ss.pending) == 0 {
 		ss.pending = nil
 	}
-	err := ss.conclude(head.sub, resp, refused)
+	err := ss.endWatch(head.sub, resp, refused)
 	ss.flush()
 	return err
 }
 
-// settleMode learns from the first reply how the peer treats ids, and checks
+// chooseMode learns from the first reply how the peer treats ids, and checks
 // the others.
-func (ss *session) settleMode(want, got int64) error {
+func (ss *session) chooseMode(want, got int64) error {
 	switch ss.mode {
 	case probing:
 		ss.mode = pipelined
@@ -63,7 +63,7 @@ func (ss *session) settleMode(want, got int64) error {
 		}
 	case pipelined:
 		if got != want {
-			ss.distrust = true
+			ss.serial = true
 			return disorder("watch %d was created in place of %d", got, want)
 		}
 	case serial:
@@ -71,8 +71,8 @@ func (ss *session) settleMode(want, got int64) error {
 	return nil
 }
 
-// conclude ends a create request. Nobody may be interested any more.
-func (ss *session) conclude(s *subscription, resp *pb.WatchResponse, refused bool) error {
+// endWatch ends a create request. Nobody may be interested any more.
+func (ss *session) endWatch(s *subscription, resp *pb.WatchResponse, refused bool) error {
 	if !refused {
 		ss.highest = max(ss.highest, resp.WatchId)
 	}
@@ -99,7 +99,7 @@ func (ss *session) conclude(s *subscription, resp *pb.WatchResponse, refused boo
 		s.next = s.created + 1
 	}
 	ss.live[s.id] = s
-	ss.progress.limitDoubt(s)
+	ss.progress.limitUnconfirmed(s)
 	s.owner.created(s, resp.GetHeader())
 	return nil
 }
@@ -137,7 +137,7 @@ func (ss *session) deliver(resp *pb.WatchResponse) error {
 		}
 		return nil // on its way when it was cancelled
 	}
-	ss.settle(s)
+	ss.confirm(s)
 	if len(resp.Events) == 0 && !resp.Fragment && s.partial == nil {
 		if rev := resp.GetHeader().GetRevision(); rev > 0 && s.advance(rev) {
 			s.owner.progress(s, resp.GetHeader(), true)

@@ -22,7 +22,7 @@ func (sh *shard) renew(w *watcher, resp *pb.WatchResponse) bool {
 		return false
 	}
 	err := refusal(resp.CancelReason)
-	if isDenial(err) && sh.believes(w) {
+	if isDenial(err) && sh.trusts(w) {
 		return false
 	}
 	if !sh.conn.InvalidateToken(err) {
@@ -44,8 +44,8 @@ func (sh *shard) renew(w *watcher, resp *pb.WatchResponse) bool {
 	return true
 }
 
-// believes reports whether a denial of a watch is the last word. It needs the lock.
-func (sh *shard) believes(w *watcher) bool {
+// trusts reports whether a denial of a watch is the last word. It needs the lock.
+func (sh *shard) trusts(w *watcher) bool {
 	if by := w.deniedBy; by != nil {
 		sh.later = append(sh.later, by.confirmDenial)
 		return true
@@ -64,7 +64,7 @@ func (sh *shard) confirmDenial() {
 
 // moveQueued moves the watches for which the stream's token would be refused next.
 func (sh *shard) moveQueued() {
-	for _, w := range sh.those(func(w *watcher) bool { return w.current.state == queued }) {
+	for _, w := range sh.watchersWith(func(w *watcher) bool { return w.current.state == queued }) {
 		sh.engine.move(w, sh, newer)
 	}
 	sh.mu.Lock()
@@ -73,8 +73,8 @@ func (sh *shard) moveQueued() {
 	sh.signal()
 }
 
-// those returns the watches of the shard that have a property.
-func (sh *shard) those(have func(*watcher) bool) []*watcher {
+// watchersWith returns the watches of the shard that have a property.
+func (sh *shard) watchersWith(have func(*watcher) bool) []*watcher {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	var some []*watcher
@@ -135,7 +135,7 @@ func (e *Engine) supersede(by *shard) {
 	defer e.mu.Unlock()
 	for _, sh := range e.groups[by.key] {
 		if sh.isStale() {
-			sh.evacuateSoon()
+			sh.moveAllSoon()
 		}
 	}
 }
@@ -146,21 +146,21 @@ func (sh *shard) isStale() bool {
 	return !sh.stale.IsZero()
 }
 
-// evacuateSoon is called when there is a stream with a token that is accepted.
-func (sh *shard) evacuateSoon() {
+// moveAllSoon is called when there is a stream with a token that is accepted.
+func (sh *shard) moveAllSoon() {
 	select {
 	case sh.superseded <- struct{}{}:
 	default:
 	}
 }
 
-// evacuate moves the watches that are still on a stream whose token is refused
+// moveAll moves the watches that are still on a stream whose token is refused
 // to one that can take further ones, and so ends the stream.
-func (sh *shard) evacuate() {
+func (sh *shard) moveAll() {
 	if !sh.isStale() {
 		return // it was opened again since
 	}
-	for _, w := range sh.those(func(*watcher) bool { return true }) {
+	for _, w := range sh.watchersWith(func(*watcher) bool { return true }) {
 		sh.engine.move(w, sh, newer)
 	}
 }

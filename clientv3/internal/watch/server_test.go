@@ -32,12 +32,12 @@ type server struct {
 	mute      bool // something on the way swallows progress requests
 	deaf      bool // answers nothing at all
 	lax       bool // creates a watch of an empty range
-	hasty     bool // answers progress requests before it has sent everything, as old servers do
+	early     bool // answers progress requests before it has sent everything, as old servers do
 
 	watchers  []*served
 	ids       map[int64]bool // ever given
 	confirmed map[int64]bool
-	early     map[int64][]*pb.WatchResponse // events that wait for the confirmation
+	held      map[int64][]*pb.WatchResponse // events that wait for the confirmation
 	control   []*pb.WatchResponse
 	events    []*pb.WatchResponse
 	sent      []*pb.WatchResponse // on their way to the client
@@ -56,7 +56,7 @@ type served struct {
 func newServer(h *history) *server {
 	return &server{
 		hist: h, revisions: 1000, room: 128, fragment: 2,
-		ids: make(map[int64]bool), confirmed: make(map[int64]bool), early: make(map[int64][]*pb.WatchResponse),
+		ids: make(map[int64]bool), confirmed: make(map[int64]bool), held: make(map[int64][]*pb.WatchResponse),
 	}
 }
 
@@ -127,7 +127,7 @@ func (sv *server) answer() {
 	case sv.mute:
 	case sv.kine && len(sv.watchers) == 0:
 		sv.enqueue(progressed(invalidID, sv.hist.rev()))
-	case sv.hasty:
+	case sv.early:
 		sv.control = append(sv.control, progressed(invalidID, sv.hist.rev()))
 	default:
 		sv.progress(sv.watchers, invalidID)
@@ -237,8 +237,8 @@ func (sv *server) sendControl() {
 		delete(sv.confirmed, c.WatchId)
 	case c.Created:
 		sv.confirmed[c.WatchId] = true
-		sv.sent = append(sv.sent, sv.early[c.WatchId]...)
-		delete(sv.early, c.WatchId)
+		sv.sent = append(sv.sent, sv.held[c.WatchId]...)
+		delete(sv.held, c.WatchId)
 	}
 }
 
@@ -250,7 +250,7 @@ func (sv *server) sendEvents() {
 	r := sv.events[0]
 	sv.events = sv.events[1:]
 	if r.WatchId != invalidID && !sv.confirmed[r.WatchId] {
-		sv.early[r.WatchId] = append(sv.early[r.WatchId], r)
+		sv.held[r.WatchId] = append(sv.held[r.WatchId], r)
 		return
 	}
 	if w := sv.find(r.WatchId); w == nil || !w.req.Fragment || len(r.Events) <= sv.fragment {

@@ -30,16 +30,16 @@ const invalidID = -1
 // It is a pure state machine: what it wants to send gathers in out, what it
 // learns goes to the owners of the subscriptions.
 type session struct {
-	connected bool
-	mode      mode
-	distrust  bool  // the peer has confused ids before: never pipeline again
-	plain     bool  // nothing is sent that no caller asked for, see Config.Plain
-	idless    bool  // the peer of this stream refuses chosen ids: creates carry none
-	lastID    int64 // chosen
-	highest   int64 // confirmed on this stream, -1 if there is none
-	greeted   bool  // the server has answered the first create of this stream
-	named     bool  // its latest header named a cluster, a member and a raft term
-	held      bool  // nothing is asked for at the moment
+	connected    bool
+	mode         mode
+	serial       bool  // the peer has confused ids before: never pipeline again
+	plain        bool  // nothing is sent that no caller asked for, see Config.Plain
+	idless       bool  // the peer of this stream refuses chosen ids: creates carry none
+	lastID       int64 // chosen
+	highest      int64 // confirmed on this stream, -1 if there is none
+	firstCreated bool  // the server has answered the first create of this stream
+	named        bool  // its latest header named a cluster, a member and a raft term
+	held         bool  // nothing is asked for at the moment
 
 	queue   []*subscription // wanted, in this order; some have been removed since
 	gone    int             // how many of the queue
@@ -67,12 +67,12 @@ func disorder(format string, args ...any) error {
 // connect begins a new stream, with a question that a server answers only if its
 // progress is not to be trusted, see progressLedger.
 func (ss *session) connect() {
-	ss.connected, ss.greeted, ss.named, ss.held, ss.idless = true, false, false, false, ss.plain
+	ss.connected, ss.firstCreated, ss.named, ss.held, ss.idless = true, false, false, false, ss.plain
 	if !ss.plain {
 		ss.send(progressRequest())
 	}
 	ss.mode = probing
-	if ss.distrust || ss.plain {
+	if ss.serial || ss.plain {
 		ss.mode = serial
 	}
 	ss.flush()
@@ -144,12 +144,12 @@ func (ss *session) remove(s *subscription) {
 	}
 	_ = s.step(remove) // possible in every state
 	if ss.gone > len(ss.queue)/2 {
-		ss.sweep()
+		ss.removeEnded()
 	}
 }
 
-// sweep takes what was removed out of the queue. Without a stream nothing else does.
-func (ss *session) sweep() {
+// removeEnded takes what was removed out of the queue. Without a stream nothing else does.
+func (ss *session) removeEnded() {
 	ss.gone = 0
 	ss.queue = slices.DeleteFunc(ss.queue, func(s *subscription) bool {
 		s.listed = s.state == queued
@@ -183,7 +183,7 @@ func (ss *session) flush() {
 		}
 		_ = s.step(ask) // possible when queued
 		s.id = ss.nextID()
-		s.doubt, s.asked = ss.progress.inFlight(), ss.progress.made
+		s.unconfirmed, s.asked = ss.progress.inFlight(), ss.progress.made
 		ss.pending = append(ss.pending, creation{s.id, s})
 		ss.ask(s)
 	}
@@ -211,7 +211,7 @@ func (ss *session) ask(s *subscription) {
 // watches it holds.
 func (ss *session) dropIDs() {
 	ss.idless, ss.mode = true, serial
-	ss.progress.hasty, ss.progress.stray = true, !ss.progress.hasty
+	ss.progress.early, ss.progress.stray = true, !ss.progress.early
 	if s := ss.pending[0].sub; s != nil {
 		ss.ask(s)
 		return

@@ -36,14 +36,14 @@ type shard struct {
 	opened   time.Time // when the stream was, zero without one
 	accepted bool      // the server has created a watch on the stream
 	// interrupted is when the latest stream with watches on it ended, zero if they go on.
-	interrupted time.Time
-	stale       time.Time     // since when the stream's token is refused, zero if it is not
-	doubted     bool          // a denial on the stream may be, or was, for its token
-	era         *lineage.Era  // in which the stream was opened
-	reset       func()        // has the stream opened again
-	doubting    bool          // whether the store has gone back, and asks
-	wake        chan struct{} // the writer's, nil without a stream
-	later       []func()      // for the reader to do without the lock
+	interrupted     time.Time
+	stale           time.Time        // since when the stream's token is refused, zero if it is not
+	doubted         bool             // a denial on the stream may be, or was, for its token
+	history         *lineage.History // in which the stream was opened
+	reset           func()           // has the stream opened again
+	checkingCluster bool             // whether the store has gone back, and asks
+	wake            chan struct{}    // the writer's, nil without a stream
+	later           []func()         // for the reader to do without the lock
 }
 
 func newShard(base context.Context, e *Engine, key string, bulk bool) *shard {
@@ -101,12 +101,12 @@ func (sh *shard) adopt(w *watcher) {
 	if w.phase != paused {
 		sh.session.add(w.current)
 	}
-	sh.hurry()
+	sh.fastReopen()
 	sh.signal()
 }
 
-// hurry has the next stream opened soon if there is none. It needs the lock.
-func (sh *shard) hurry() {
+// fastReopen has the next stream opened soon if there is none. It needs the lock.
+func (sh *shard) fastReopen() {
 	if sh.wake == nil {
 		sh.conn.Wake()
 	}
@@ -125,7 +125,7 @@ func (sh *shard) signal() {
 
 // receive takes in a response, and then does what needs the shard unlocked.
 func (sh *shard) receive(resp *pb.WatchResponse) error {
-	if !sh.engine.cfg.History.Note(sh.era, resp.GetHeader(), 0) {
+	if !sh.engine.cfg.History.Note(sh.history, resp.GetHeader(), 0) {
 		return disorder("the cluster has changed since it was opened")
 	}
 	sh.mu.Lock()

@@ -102,7 +102,7 @@ func (sm *simulation) addReader() {
 		req.Rev = sm.hist.rev() + int64(sm.in.below(4))
 	}
 	r := newReader(sm.t, sm.hist, req)
-	r.hasty = func() bool { return sm.srv.hasty || sm.srv.kine }
+	r.early = func() bool { return sm.srv.early || sm.srv.kine }
 	sm.readers = append(sm.readers, r)
 	sm.want(r)
 }
@@ -141,7 +141,7 @@ func (sm *simulation) reconnect() {
 	case 6:
 		sm.srv.proxy = true
 	case 7:
-		sm.srv.hasty = true
+		sm.srv.early = true
 	}
 	sm.srv.revisions = 1 + sm.in.below(4)
 	sm.srv.room = 1 + sm.in.below(6)

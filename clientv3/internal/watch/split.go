@@ -35,7 +35,7 @@ func (sp *splitting) emit(h *pb.ResponseHeader, events []*mvccpb.Event) {
 //
 // What a peer says of its version is no evidence: kine says that it is etcd 3.5.
 func (ss *session) splittable() bool {
-	return ss.mode == pipelined && ss.named && !ss.progress.hasty
+	return ss.mode == pipelined && ss.named && !ss.progress.early
 }
 
 // considerCatchup looks whether the watch should be split. That is done when

@@ -47,12 +47,12 @@ var errMove = errors.New("the stream moves")
 
 // link is a stream, and what opened it.
 type link struct {
-	conn   Connector
-	ctx    context.Context // the stream's
-	cancel context.CancelCauseFunc
-	stream pb.Watch_WatchClient // nil until it is open
-	opened time.Time
-	era    *lineage.Era // in which it was
+	conn    Connector
+	ctx     context.Context // the stream's
+	cancel  context.CancelCauseFunc
+	stream  pb.Watch_WatchClient // nil until it is open
+	opened  time.Time
+	history *lineage.History // in which it was
 }
 
 func (sh *shard) newLink(conn Connector) *link {
@@ -62,7 +62,7 @@ func (sh *shard) newLink(conn Connector) *link {
 
 // open opens the stream. With leader the server ends it when there is no leader.
 func (l *link) open(leader bool, h *lineage.Tracker) (err error) {
-	l.era = h.Era()
+	l.history = h.History()
 	if l.stream, err = l.conn.Open(l.ctx, leader); err != nil {
 		l.cancel(nil)
 	}
@@ -125,8 +125,8 @@ func (sh *shard) serve(l *link) error {
 	defer l.cancel(nil)
 	wake := sh.connect(l)
 	defer sh.disconnect()
-	greeting := sh.awaitGreeting(wake, func() { l.cancel(errUngreeted) })
-	defer greeting.stop()
+	first := sh.awaitFirstCreate(wake, func() { l.cancel(errUngreeted) })
+	defer first.stop()
 	wr := &writer{
 		sh: sh, ctx: l.ctx, stream: l.stream, wake: wake, move: func() { l.cancel(errMove) },
 		removed: l.conn.Removed(), settled: make(chan (<-chan struct{}), 1),
@@ -171,7 +171,7 @@ func (sh *shard) connect(l *link) chan struct{} {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.conn = l.conn
-	sh.era, sh.reset = l.era, func() { l.cancel(errMove) }
+	sh.history, sh.reset = l.history, func() { l.cancel(errMove) }
 	sh.wake = make(chan struct{}, 1)
 	sh.opened, sh.stale, sh.accepted, sh.doubted = l.opened, time.Time{}, false, false
 	sh.session.connect()

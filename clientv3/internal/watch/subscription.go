@@ -51,15 +51,15 @@ var triggerNames = [numTriggers]string{
 
 func (t trigger) String() string { return triggerNames[t] }
 
-// impossible marks the pairs that cannot meet.
-const impossible = 255
+// neverConfirmed marks the pairs that cannot meet.
+const neverConfirmed = 255
 
 // transitions says what each trigger does in each state.
 var transitions = [numStates][numTriggers]state{
-	parked: {add: queued, remove: parked, ask: impossible, confirm: impossible, end: impossible, lose: parked},
-	queued: {add: queued, remove: parked, ask: asked, confirm: impossible, end: impossible, lose: queued},
-	asked:  {add: asked, remove: parked, ask: impossible, confirm: live, end: parked, lose: queued},
-	live:   {add: live, remove: parked, ask: impossible, confirm: impossible, end: parked, lose: queued},
+	parked: {add: queued, remove: parked, ask: neverConfirmed, confirm: neverConfirmed, end: neverConfirmed, lose: parked},
+	queued: {add: queued, remove: parked, ask: asked, confirm: neverConfirmed, end: neverConfirmed, lose: queued},
+	asked:  {add: asked, remove: parked, ask: neverConfirmed, confirm: live, end: parked, lose: queued},
+	live:   {add: live, remove: parked, ask: neverConfirmed, confirm: neverConfirmed, end: parked, lose: queued},
 }
 
 // subscription is one watcher on a server, or the wish for one. It outlives
@@ -70,12 +70,12 @@ type subscription struct {
 
 	state  state
 	listed bool // it is in the session's queue, perhaps without being wanted
-	// doubt counts the progress responses for all watchers that may have been on
+	// unconfirmed counts the progress responses for all watchers that may have been on
 	// their way before the server created this one, see progressForAll, and owed
 	// says that its caller was to hear of one.
-	doubt uint8
-	owed  bool
-	asked int // the progress requests on the stream before its create
+	unconfirmed     uint8
+	progressPending bool
+	asked           int // the progress requests on the stream before its create
 
 	id      int64 // on the stream: as asked for, or as the server chose
 	next    int64 // the first revision not accepted yet; 0 if that is not known
@@ -107,7 +107,7 @@ func newSubscription(req *Request, o owner, next int64) *subscription {
 // that the session starts again from what is certain.
 func (s *subscription) step(t trigger) error {
 	to := transitions[s.state][t]
-	if to == impossible {
+	if to == neverConfirmed {
 		return disorder("%v of a subscription that is %v", t, s.state)
 	}
 	if to != live {

@@ -32,16 +32,16 @@ type watcher struct {
 	shard  atomic.Pointer[shard]
 
 	phase    phase
-	current  *subscription // parked while paused
-	catchup  *catchup      // nil unless far behind
-	resumed  bool          // since it was paused nothing has come
-	limit    int           // the bytes past which it paused
-	unsplit  bool          // it must not be split again
-	refusals uint8         // of tokens, in a row
-	deniedBy *shard        // the stream that denied it before this one; nil if none did
-	era      *lineage.Era  // that it is from; nil if that is not known
-	ready    chan struct{} // closed when Watch may return; nil after that
-	unlisten func() bool   // stops listening to the caller's context
+	current  *subscription    // parked while paused
+	catchup  *catchup         // nil unless far behind
+	resumed  bool             // since it was paused nothing has come
+	limit    int              // the bytes past which it paused
+	unsplit  bool             // it must not be split again
+	refusals uint8            // of tokens, in a row
+	deniedBy *shard           // the stream that denied it before this one; nil if none did
+	history  *lineage.History // that it is from; nil if that is not known
+	ready    chan struct{}    // closed when Watch may return; nil after that
+	unlisten func() bool      // stops listening to the caller's context
 }
 
 func newWatcher(req Request, sink Sink, budget *Budget) *watcher {
@@ -160,7 +160,7 @@ func header(h *pb.ResponseHeader) *pb.ResponseHeader {
 
 func (w *watcher) push(r Response) {
 	r.Header = header(r.Header)
-	w.buffer.push(r, w.startPump)
+	w.buffer.push(r, w.startDelivery)
 }
 
 // considerPause takes the watch off the stream when too much waits for the caller. The
@@ -211,7 +211,7 @@ func (w *watcher) end(r Response) {
 		return
 	}
 	w.detach()
-	w.buffer.finish(r, w.startPump)
+	w.buffer.finish(r, w.startDelivery)
 	w.release()
 	if w.unlisten != nil {
 		w.unlisten()
@@ -225,11 +225,11 @@ func (w *watcher) detach() {
 	delete(w.shard.Load().watchers, w)
 }
 
-// startPump runs the buffer's goroutine.
-func (w *watcher) startPump() {
+// startDelivery runs the buffer's goroutine.
+func (w *watcher) startDelivery() {
 	engine := w.shard.Load().engine
 	engine.running.Go(func() {
-		w.buffer.pump(engine.closed, engine.slowness(&w.req), func() {
+		w.buffer.deliver(engine.closed, engine.slowness(&w.req), func() {
 			w.locked(func(sh *shard) {
 				w.resume()
 				sh.signal()

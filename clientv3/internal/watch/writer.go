@@ -14,9 +14,9 @@ const (
 	// tools and Kubernetes keep five minutes of history or more.
 	freshness = time.Minute
 
-	// splitPulse is how often a stream asks for progress while a watch on it
+	// splitTick is how often a stream asks for progress while a watch on it
 	// catches up: a part without events ends with it.
-	splitPulse = 50 * time.Millisecond
+	splitTick = 50 * time.Millisecond
 
 	// maxMoveDelay bounds the random time that a stream stays on an endpoint that
 	// was removed: streams of many clients move one by one.
@@ -65,7 +65,7 @@ func (wr *writer) run() {
 		case <-wr.sh.superseded:
 			wr.evacuation = time.After(rand.N(maxMoveDelay))
 		case <-wr.evacuation:
-			wr.sh.evacuate()
+			wr.sh.moveAll()
 		}
 		pulse.Reset(time.Until(asked.Add(wr.interval())))
 	}
@@ -74,7 +74,7 @@ func (wr *writer) run() {
 // interval varies by 10 %, so that clients do not ask in step.
 func (wr *writer) interval() time.Duration {
 	if wr.sh.splitting() {
-		return splitPulse
+		return splitTick
 	}
 	return freshness*9/10 + rand.N(freshness/5)
 }
@@ -100,7 +100,7 @@ func (sh *shard) askProgress() {
 		return
 	}
 	for w := range sh.watchers {
-		if w.catchup != nil && w.catchup.pulse() {
+		if w.catchup != nil && w.catchup.tick() {
 			w.rejoin()
 		}
 	}

@@ -147,9 +147,9 @@ func (c *conn) inject(frame []byte) {
 	_ = c.writeInjectedLocked()
 }
 
-// claim returns the stream of the call whose headers were just handled. gRPC
+// nextStream returns the stream of the call whose headers were just handled. gRPC
 // handles them in the order in which they are read.
-func (c *conn) claim() uint32 {
+func (c *conn) nextStream() uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.opened) == 0 {

@@ -24,7 +24,7 @@ type streamKey struct{}
 // claimStream notes on which stream of its connection a call arrives. gRPC
 // calls it for each stream in order, before the next frame is read.
 func claimStream(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	return context.WithValue(ctx, streamKey{}, connOf(ctx).claim()), nil
+	return context.WithValue(ctx, streamKey{}, connOf(ctx).nextStream()), nil
 }
 
 // connOf returns the connection of a call. Members accept no other kind.

@@ -89,11 +89,11 @@ func (g *Guard[E]) Update(now time.Time, list []E, validity time.Duration) Kept[
 		g.missing[key] = m
 	}
 	g.listed = next
-	return g.keep(now, rotating)
+	return g.keepLastGood(now, rotating)
 }
 
-// keep decides about what is missing, and forgets what is missing for long.
-func (g *Guard[E]) keep(now time.Time, rotating bool) Kept[E] {
+// keepLastGood decides about what is missing, and forgets what is missing for long.
+func (g *Guard[E]) keepLastGood(now time.Time, rotating bool) Kept[E] {
 	most := 0 // listed within the delay
 	for key, m := range g.missing {
 		age := now.Sub(m.since)

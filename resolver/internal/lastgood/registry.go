@@ -50,7 +50,7 @@ func NewRegistry[K comparable, S Source[L], L any](maxAge time.Duration, start f
 func (r *Registry[K, S, L]) Acquire(key K) S {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sweep()
+	r.removeExpired()
 	s := r.running[key]
 	if s == nil {
 		known, ok := r.idle[key]
@@ -74,7 +74,7 @@ func (r *Registry[K, S, L]) Release(key K) {
 	if last, ok := s.source.Stop(); ok && r.maxAge > 0 {
 		r.idle[key] = stopped[L]{last, time.Now()}
 	}
-	r.sweep()
+	r.removeExpired()
 }
 
 // Running returns the keys that have a running source.
@@ -84,8 +84,8 @@ func (r *Registry[K, S, L]) Running() []K {
 	return slices.Collect(maps.Keys(r.running))
 }
 
-// sweep forgets what is too old, and the oldest of what is too much. It needs the lock.
-func (r *Registry[K, S, L]) sweep() {
+// removeExpired forgets what is too old, and the oldest of what is too much. It needs the lock.
+func (r *Registry[K, S, L]) removeExpired() {
 	var oldest K
 	first := time.Now()
 	for key, s := range r.idle {

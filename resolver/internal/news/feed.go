@@ -55,8 +55,8 @@ func (f *Feed[N]) Publish(n N) {
 }
 
 const (
-	// longestRest bounds the rest after a list that the channel was slow to take.
-	longestRest = time.Second
+	// maxPause bounds the rest after a list that the channel was slow to take.
+	maxPause = time.Second
 	// firstRetry and longestRetry bound the pauses after a list that the channel did not
 	// accept, because of its service config for instance.
 	firstRetry   = 100 * time.Millisecond
@@ -66,17 +66,17 @@ const (
 // AsIs is the state for Tell of a source that publishes states.
 func AsIs(s State) State { return s }
 
-// Tell tells a channel what the feed knows, as state has it, until ctx ends. Lists that are equal
+// Serve tells a channel what the feed knows, as state has it, until ctx ends. Lists that are equal
 // to the last are not told again. When changes come all the time, no more than half of it is spent on
 // telling.
-func (f *Feed[N]) Tell(ctx context.Context, cc resolver.ClientConn, state func(N) State) {
-	var told teller
+func (f *Feed[N]) Serve(ctx context.Context, cc resolver.ClientConn, state func(N) State) {
+	var told publisher
 	told.cc = cc
 	for ctx.Err() == nil {
 		latest, changed := f.Read()
 		began := time.Now()
-		told.tell(state(latest))
-		Wait(ctx, min(time.Since(began), longestRest), nil)
+		told.publish(state(latest))
+		Wait(ctx, min(time.Since(began), maxPause), nil)
 		if told.retry > 0 {
 			Wait(ctx, time.Until(told.due), changed)
 			continue
@@ -99,17 +99,17 @@ func Wait(ctx context.Context, d time.Duration, changed <-chan struct{}) {
 	}
 }
 
-// teller knows what a channel was told.
-type teller struct {
+// publisher knows what a channel was told.
+type publisher struct {
 	cc    resolver.ClientConn
 	last  State
 	retry time.Duration // the pause before the list is told again, 0 if the channel accepted it
 	due   time.Time     // when retry is over
 }
 
-// tell tells what is new. An empty list is told, so that connections end, and then its problem,
+// publish tells what is new. An empty list is told, so that connections end, and then its problem,
 // so that calls fail with the reason.
-func (t *teller) tell(n State) {
+func (t *publisher) publish(n State) {
 	same := Equal(t.last.Endpoints, n.Endpoints) && (t.last.Listed || !n.Listed)
 	if !same || t.retry > 0 && !time.Now().Before(t.due) {
 		err := t.cc.UpdateState(resolver.State{Endpoints: n.Endpoints})

@@ -72,7 +72,7 @@ func tell(t *testing.T, f *Feed[State], cc gresolver.ClientConn) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		f.Tell(ctx, cc, AsIs)
+		f.Serve(ctx, cc, AsIs)
 	}()
 	return func() {
 		cancel()

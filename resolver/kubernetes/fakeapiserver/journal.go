@@ -53,11 +53,11 @@ func (j *journal) all() []Request {
 }
 
 func (j *journal) count(verb string) int {
-	n, _ := j.look(verb)
+	n, _ := j.countAndChanges(verb)
 	return n
 }
 
-func (j *journal) look(verb string) (int, <-chan struct{}) {
+func (j *journal) countAndChanges(verb string) (int, <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n := 0
@@ -71,7 +71,7 @@ func (j *journal) look(verb string) (int, <-chan struct{}) {
 
 func (j *journal) wait(ctx context.Context, verb string, n int) error {
 	for {
-		have, more := j.look(verb)
+		have, more := j.countAndChanges(verb)
 		if have >= n {
 			return nil
 		}

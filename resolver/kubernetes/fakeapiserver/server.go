@@ -88,12 +88,12 @@ func (s *Server) Restart() error {
 	return nil
 }
 
-// portPatience is how long Restart waits for a port that is taken.
-const portPatience = 10 * time.Second
+// portTimeout is how long Restart waits for a port that is taken.
+const portTimeout = 10 * time.Second
 
 // listen waits for the port, which anybody may use for a moment while the server is stopped.
 func listen(address string) (net.Listener, error) {
-	deadline := time.Now().Add(portPatience)
+	deadline := time.Now().Add(portTimeout)
 	for {
 		l, err := net.Listen("tcp", address)
 		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(deadline) {

@@ -33,12 +33,12 @@ type store struct {
 	objects   map[key]*discoveryv1.EndpointSlice
 	history   []change
 	more      chan struct{} // closed and replaced with each change
-	era       *era
+	epoch     *epoch
 	open      int // watches
 }
 
-// era ends when all watches are told to end.
-type era struct {
+// epoch ends when all watches are told to end.
+type epoch struct {
 	over    chan struct{}
 	expired bool // how they end; read after over is closed
 }
@@ -48,7 +48,7 @@ func newStore() *store {
 		version: 1,
 		objects: make(map[key]*discoveryv1.EndpointSlice),
 		more:    make(chan struct{}),
-		era:     &era{over: make(chan struct{})},
+		epoch:   &epoch{over: make(chan struct{})},
 	}
 }
 
@@ -61,9 +61,9 @@ func (s *store) watches() int {
 func (s *store) endWatches(expired bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.era.expired = expired
-	close(s.era.over)
-	s.era = &era{over: make(chan struct{})}
+	s.epoch.expired = expired
+	close(s.epoch.over)
+	s.epoch = &epoch{over: make(chan struct{})}
 }
 
 func (s *store) compact() {

@@ -21,7 +21,7 @@ type watcher struct {
 	store    *store
 	version  int64 // up to which the client knows everything
 	initial  []*discoveryv1.EndpointSlice
-	era      *era
+	epoch    *epoch
 	end      bool // the initial events end with a bookmark
 	expired  bool // version is older than the history
 	out      *json.Encoder
@@ -106,7 +106,7 @@ func (s *store) enter(wr *watcher, whole bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open++
-	wr.era = s.era
+	wr.epoch = s.epoch
 	if whole {
 		wr.initial, wr.version = s.listLocked(wr.scope), s.version
 	}
@@ -144,13 +144,13 @@ func (w *watcher) run(r *http.Request) error {
 		if ended, err := w.ended(); ended {
 			return err
 		}
-		if err := w.tell(changes); err != nil {
+		if err := w.sendChanges(changes); err != nil {
 			return err
 		}
 		w.version = version
 		select {
 		case <-more:
-		case <-w.era.over:
+		case <-w.epoch.over:
 		case <-bookmarks:
 			if err := w.mark(nil); err != nil {
 				return err
@@ -166,11 +166,11 @@ func (w *watcher) run(r *http.Request) error {
 // ended reports whether all watches were told to end, and ends this one in that way.
 func (w *watcher) ended() (bool, error) {
 	select {
-	case <-w.era.over:
+	case <-w.epoch.over:
 	default:
 		return false, nil
 	}
-	if w.era.expired {
+	if w.epoch.expired {
 		return true, w.expire()
 	}
 	return true, nil
@@ -201,9 +201,9 @@ func (w *watcher) begin() error {
 	return w.flush()
 }
 
-// tell sends changes as they look from within the scope: an object that no longer matches is
+// sendChanges sends changes as they look from within the scope: an object that no longer matches is
 // a deleted one.
-func (w *watcher) tell(changes []change) error {
+func (w *watcher) sendChanges(changes []change) error {
 	for _, c := range changes {
 		was, is := w.scope.matches(c.old), w.scope.matches(c.new)
 		var err error

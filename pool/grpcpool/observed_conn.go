@@ -20,8 +20,8 @@ const plenty = 1 << 20
 // one, its limit counts no more. If there are others it does until the connection ends, because
 // nobody can say which of the channel's streams are on it.
 type streamLimits struct {
-	// heard is called without locks held when a server has set a limit.
-	heard func(limit int)
+	// onChange is called without locks held when a server has set a limit.
+	onChange func(limit int)
 	// left is called without locks held when the only connection takes no new streams, or is
 	// lost.
 	left func()
@@ -32,15 +32,15 @@ type streamLimits struct {
 	last atomic.Int64 // number of the latest connection
 
 	mu      sync.Mutex
-	conns   map[*tap]int
-	retired map[*tap]int // see retire
+	conns   map[*observedConn]int
+	retired map[*observedConn]int // see retire
 }
 
-const unheard = -1
+const limitUnknown = -1
 
 func newStreamLimits(heard func(limit int), left func()) *streamLimits {
-	l := &streamLimits{heard: heard, left: left, conns: make(map[*tap]int), retired: make(map[*tap]int)}
-	l.sum.Store(unheard)
+	l := &streamLimits{onChange: heard, left: left, conns: make(map[*observedConn]int), retired: make(map[*observedConn]int)}
+	l.sum.Store(limitUnknown)
 	return l
 }
 
@@ -48,10 +48,10 @@ func newStreamLimits(heard func(limit int), left func()) *streamLimits {
 // if none has said anything.
 func (l *streamLimits) total() (n int, known bool) {
 	sum := l.sum.Load()
-	return int(max(sum, 0)), sum != unheard
+	return int(max(sum, 0)), sum != limitUnknown
 }
 
-func (l *streamLimits) set(t *tap, limit int) {
+func (l *streamLimits) set(t *observedConn, limit int) {
 	l.mu.Lock()
 	over := t.over
 	if _, retired := l.retired[t]; retired {
@@ -65,7 +65,7 @@ func (l *streamLimits) set(t *tap, limit int) {
 	}
 	l.mu.Unlock()
 	if !over {
-		l.heard(limit)
+		l.onChange(limit)
 	}
 }
 
@@ -88,8 +88,8 @@ func (l *streamLimits) retire(upTo int64) {
 	}
 }
 
-// revive takes note that there is a connection, though none is known but what was retired.
-func (l *streamLimits) revive() {
+// reopen takes note that there is a connection, though none is known but what was retired.
+func (l *streamLimits) reopen() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.conns) > 0 || len(l.retired) == 0 {
@@ -100,7 +100,7 @@ func (l *streamLimits) revive() {
 }
 
 // leave takes note of a GOAWAY.
-func (l *streamLimits) leave(t *tap) {
+func (l *streamLimits) leave(t *observedConn) {
 	l.mu.Lock()
 	_, counts := l.conns[t]
 	only := counts && len(l.conns) == 1
@@ -118,7 +118,7 @@ func (l *streamLimits) leave(t *tap) {
 }
 
 // remove takes note of the end of a connection.
-func (l *streamLimits) remove(t *tap) {
+func (l *streamLimits) remove(t *observedConn) {
 	l.mu.Lock()
 	_, counts := l.conns[t]
 	t.over = true
@@ -141,43 +141,43 @@ func (l *streamLimits) add() {
 		sum += int64(limit)
 	}
 	if len(l.conns) == 0 {
-		sum = unheard
+		sum = limitUnknown
 	}
 	l.sum.Store(sum)
 }
 
-// tapping is credentials that do what they wrap does, and note what the servers of their
+// observing is credentials that do what they wrap does, and note what the servers of their
 // connections allow. It listens above encryption.
-type tapping struct {
+type observing struct {
 	credentials.TransportCredentials
 	limits *streamLimits
 }
 
-func (t tapping) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (t observing) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := t.TransportCredentials.ClientHandshake(ctx, authority, raw)
 	if err != nil {
 		return conn, info, err
 	}
-	tapped := &tap{Conn: conn, limits: t.limits}
-	tapped.settings.found = func(limit uint32) { t.limits.set(tapped, int(min(limit, plenty))) }
-	tapped.settings.leaving = func() { t.limits.leave(tapped) }
-	return tapped, info, nil
+	observed := &observedConn{Conn: conn, limits: t.limits}
+	observed.settings.found = func(limit uint32) { t.limits.set(observed, int(min(limit, plenty))) }
+	observed.settings.leaving = func() { t.limits.leave(observed) }
+	return observed, info, nil
 }
 
-func (t tapping) Clone() credentials.TransportCredentials {
-	return tapping{t.TransportCredentials.Clone(), t.limits}
+func (t observing) Clone() credentials.TransportCredentials {
+	return observing{t.TransportCredentials.Clone(), t.limits}
 }
 
 // UsesXDS is what gRPC's xDS policies recognise credentials by that take their
 // configuration from xDS.
-func (t tapping) UsesXDS() bool {
+func (t observing) UsesXDS() bool {
 	x, ok := t.TransportCredentials.(interface{ UsesXDS() bool })
 	return ok && x.UsesXDS()
 }
 
-// tap is a connection whose incoming bytes are looked at. It must not implement
+// observedConn is a connection whose incoming bytes are looked at. It must not implement
 // syscall.Conn: gRPC would read past it.
-type tap struct {
+type observedConn struct {
 	net.Conn
 	limits   *streamLimits
 	settings settingsReader // used by the one goroutine that reads
@@ -186,7 +186,7 @@ type tap struct {
 	number int64 // from 1, in the order in which limits were set first
 }
 
-func (t *tap) Read(p []byte) (int, error) {
+func (t *observedConn) Read(p []byte) (int, error) {
 	n, err := t.Conn.Read(p)
 	t.settings.read(p[:n])
 	if err != nil {
@@ -195,7 +195,7 @@ func (t *tap) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (t *tap) Close() error {
+func (t *observedConn) Close() error {
 	t.limits.remove(t)
 	return t.Conn.Close()
 }

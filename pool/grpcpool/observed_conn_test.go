@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// tapped returns a connection with the tap of some limits on it, and its other end.
-func tapped(t *testing.T, creds credentials.TransportCredentials) (conn, server net.Conn) {
+// observed returns a connection with the observer of some limits on it, and its other end.
+func observed(t *testing.T, creds credentials.TransportCredentials) (conn, server net.Conn) {
 	t.Helper()
 	raw, server := net.Pipe()
 	conn, _, err := creds.ClientHandshake(t.Context(), "", raw)
@@ -41,15 +41,15 @@ func TestTapAddsUpLimits(t *testing.T) {
 	var told []int
 	left := 0
 	limits := newStreamLimits(func(limit int) { told = append(told, limit) }, func() { left++ })
-	creds := tapping{insecure.NewCredentials(), limits}
+	creds := observing{insecure.NewCredentials(), limits}
 	_, known := limits.total()
 	assert.False(t, known)
 
-	first, firstServer := tapped(t, creds)
+	first, firstServer := observed(t, creds)
 	_, known = limits.total()
 	assert.False(t, known, "nothing was said")
 	receive(t, first, firstServer, settings(limit(10)))
-	second, secondServer := tapped(t, creds.Clone())
+	second, secondServer := observed(t, creds.Clone())
 	receive(t, second, secondServer, settings(limit(5)))
 	total, known := limits.total()
 	assert.Equal(t, 15, total)
@@ -68,7 +68,7 @@ func TestTapAddsUpLimits(t *testing.T) {
 	total, _ = limits.total()
 	assert.Equal(t, 5, total)
 
-	third, thirdServer := tapped(t, creds)
+	third, thirdServer := observed(t, creds)
 	receive(t, third, thirdServer, settings(limit(1)))
 	require.NoError(t, third.Close())
 	assert.Zero(t, left, "there is another one")
@@ -83,7 +83,7 @@ func TestTapAddsUpLimits(t *testing.T) {
 	_, known = limits.total()
 	assert.False(t, known, "a connection that is lost counts no more than one that is closed")
 
-	limits.set(first.(*tap), 7)
+	limits.set(first.(*observedConn), 7)
 	_, known = limits.total()
 	assert.False(t, known, "what comes too late is not heard")
 	assert.Len(t, told, 4)
@@ -92,7 +92,7 @@ func TestTapAddsUpLimits(t *testing.T) {
 func TestTapOfUnlimited(t *testing.T) {
 	limits := newStreamLimits(func(int) {}, func() {})
 	for range 3 {
-		conn, server := tapped(t, tapping{insecure.NewCredentials(), limits})
+		conn, server := observed(t, observing{insecure.NewCredentials(), limits})
 		receive(t, conn, server, settings())
 	}
 	total, _ := limits.total()
@@ -113,11 +113,11 @@ func (s strange) ClientHandshake(context.Context, string, net.Conn) (net.Conn, c
 
 func TestTapKeepsWhatCredentialsAre(t *testing.T) {
 	refused := errors.New("refused")
-	creds := tapping{strange{insecure.NewCredentials(), refused}, newStreamLimits(func(int) {}, func() {})}
+	creds := observing{strange{insecure.NewCredentials(), refused}, newStreamLimits(func(int) {}, func() {})}
 	_, _, err := creds.ClientHandshake(t.Context(), "", nil)
 	assert.Equal(t, refused, err)
 	assert.True(t, creds.UsesXDS())
-	assert.False(t, tapping{insecure.NewCredentials(), nil}.UsesXDS())
+	assert.False(t, observing{insecure.NewCredentials(), nil}.UsesXDS())
 	assert.Equal(t, "insecure", creds.Info().SecurityProtocol)
 }
 

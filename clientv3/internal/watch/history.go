@@ -14,38 +14,38 @@ import (
 // from. A member whose revision is below what was seen may lag, or the store has gone
 // back: a linearizable read tells. It needs the lock, and is called by the reader.
 func (sh *shard) continueHistory(w *watcher, s *subscription, h *pb.ResponseHeader) {
-	if w.era == nil {
-		w.era = sh.era
+	if w.history == nil {
+		w.history = sh.history
 	}
-	if sh.engine.cfg.History.Over(w.era) != nil {
+	if sh.engine.cfg.History.Over(w.history) != nil {
 		sh.later = append(sh.later, sh.engine.endEras)
 		return
 	}
 	rev := h.GetRevision()
-	behind := rev > 0 && rev < min(s.next-1, w.era.Revision())
-	if !behind || h.GetClusterId() == 0 || sh.doubting {
+	behind := rev > 0 && rev < min(s.next-1, w.history.Revision())
+	if !behind || h.GetClusterId() == 0 || sh.checkingCluster {
 		return
 	}
-	sh.doubting = true
-	era, key := w.era, string(w.req.Key)
-	sh.engine.running.Go(func() { sh.doubt(era, key) })
+	sh.checkingCluster = true
+	history, key := w.history, string(w.req.Key)
+	sh.engine.running.Go(func() { sh.checkCluster(history, key) })
 }
 
 // The pause before a read that failed is repeated; it doubles.
 const (
-	minDoubtPause = time.Second
-	maxDoubtPause = time.Minute
+	minCheckPause = time.Second
+	maxCheckPause = time.Minute
 )
 
-// doubt reads until it is known whether the store has gone back. If it has, the history
+// checkCluster reads until it is known whether the store has gone back. If it has, the history
 // is told by the header.
-func (sh *shard) doubt(era *lineage.Era, key string) {
+func (sh *shard) checkCluster(history *lineage.History, key string) {
 	defer func() {
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
-		sh.doubting = false
+		sh.checkingCluster = false
 	}()
-	for bound := minDoubtPause; sh.engine.cfg.History.Over(era) == nil; bound = min(2*bound, maxDoubtPause) {
+	for bound := minCheckPause; sh.engine.cfg.History.Over(history) == nil; bound = min(2*bound, maxCheckPause) {
 		if sh.engine.cfg.Read(sh.ctx, key) == nil {
 			return
 		}
@@ -66,21 +66,21 @@ func (e *Engine) endEras() {
 	}
 	for _, sh := range shards {
 		sh.mu.Lock()
-		sh.endEra()
+		sh.endHistory()
 		e.retireLocked(sh)
 		sh.mu.Unlock()
 	}
 }
 
-// endEra ends the watches of the shard whose history is over. It needs the lock.
-func (sh *shard) endEra() {
+// endHistory ends the watches of the shard whose history is over. It needs the lock.
+func (sh *shard) endHistory() {
 	h := sh.engine.cfg.History
 	for w := range sh.watchers {
-		if err := h.Over(w.era); err != nil {
+		if err := h.Over(w.history); err != nil {
 			w.end(Response{Header: &pb.ResponseHeader{}, Canceled: true, Err: err, CancelReason: err.Error()})
 		}
 	}
-	if sh.wake != nil && h.Over(sh.era) != nil {
+	if sh.wake != nil && h.Over(sh.history) != nil {
 		sh.reset()
 	}
 	sh.signal()

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// lookInterval is the time between two looks at what the client knows of its
+	// checkInterval is the time between two looks at what the client knows of its
 	// endpoints. A look reads a table.
-	lookInterval = 500 * time.Millisecond
+	checkInterval = 500 * time.Millisecond
 
-	// DefaultTolerance is how long etcd may be out of sight before that is told. What is
+	// DefaultTolerance is how long etcd may be unreachable before that is told. What is
 	// shorter is an election or a connection that is made again, and of no concern to
 	// who has a list.
 	DefaultTolerance = time.Second
@@ -27,9 +27,9 @@ const (
 // errUnanswered is told when nothing is known of the endpoints that would say more.
 var errUnanswered = errors.New("etcd does not answer")
 
-// sight is whether a Follower is in touch with etcd, and what its observer was told of it.
+// syncState is whether a Follower is in touch with etcd, and what its observer was told of it.
 // It is clear while a watch is established and endpoints serve. The zero value is clear.
-type sight struct {
+type syncState struct {
 	statuses  func() []health.Status
 	observer  Observer
 	tolerance time.Duration
@@ -39,20 +39,20 @@ type sight struct {
 	told     string    // why the observer believes that it is cloudy, "" if it does not
 }
 
-// cloud begins what only an established watch ends.
-func (s *sight) cloud() {
+// markStale begins what only an established watch ends.
+func (s *syncState) markStale() {
 	s.watching = false
 	s.begin()
 }
 
-func (s *sight) begin() {
+func (s *syncState) begin() {
 	if s.since.IsZero() {
 		s.since = time.Now()
 	}
 }
 
-// clear is called when a watch is established.
-func (s *sight) clear() {
+// markSynced is called when a watch is established.
+func (s *syncState) markSynced() {
 	s.watching, s.since = true, time.Time{}
 	if s.told != "" {
 		s.told = ""
@@ -61,62 +61,62 @@ func (s *sight) clear() {
 }
 
 // refused tells of an error with which etcd answered.
-func (s *sight) refused(err error) {
-	s.cloud()
-	s.tell(err.Error(), err)
+func (s *syncState) refused(err error) {
+	s.markStale()
+	s.notify(err.Error(), err)
 }
 
 // unanswered takes in an error that says that etcd cannot answer, and tells of it when that
 // lasts.
-func (s *sight) unanswered(err error) {
-	s.cloud()
+func (s *syncState) unanswered(err error) {
+	s.markStale()
 	if s.told == "" && time.Since(s.since) >= s.tolerance {
-		s.tell(err.Error(), err)
+		s.notify(err.Error(), err)
 	}
 }
 
 // during runs f, which waits for an answer, and looks around meanwhile.
-func (s *sight) during(f func()) {
+func (s *syncState) during(f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		f()
 	}()
-	looks := time.NewTicker(lookInterval)
+	looks := time.NewTicker(checkInterval)
 	defer looks.Stop()
 	for {
 		select {
 		case <-done:
 			return
 		case <-looks.C:
-			s.look()
+			s.check()
 		}
 	}
 }
 
-// look takes in what the client knows of its endpoints.
-func (s *sight) look() {
+// check takes in what the client knows of its endpoints.
+func (s *syncState) check() {
 	now := time.Now()
-	view, worst := judge(s.statuses(), now)
+	view, worst := evaluate(s.statuses(), now)
 	switch {
 	case view == out:
 		s.begin()
 	case view == serving && s.watching:
-		s.clear()
+		s.markSynced()
 	}
 	if s.since.IsZero() || now.Sub(s.since) < s.tolerance {
 		return
 	}
 	if view == out {
-		s.tell(worst.State.String(), fmt.Errorf("etcd cannot be reached: no endpoint serves; %s is %v (%v)",
+		s.notify(worst.State.String(), fmt.Errorf("etcd cannot be reached: no endpoint serves; %s is %v (%v)",
 			worst.Endpoint, worst.State, worst.Evidence))
 	} else if s.told == "" {
-		s.tell(errUnanswered.Error(), errUnanswered)
+		s.notify(errUnanswered.Error(), errUnanswered)
 	}
 }
 
-// tell tells the observer, unless it knows that reason.
-func (s *sight) tell(reason string, err error) {
+// notify tells the observer, unless it knows that reason.
+func (s *syncState) notify(reason string, err error) {
 	if s.told == reason {
 		return
 	}
@@ -133,9 +133,9 @@ const (
 	out                 // none does
 )
 
-// judge returns what can be said of the cluster, and for one that is out an endpoint that
+// evaluate returns what can be said of the cluster, and for one that is out an endpoint that
 // shows it.
-func judge(statuses []health.Status, now time.Time) (view, health.Status) {
+func evaluate(statuses []health.Status, now time.Time) (view, health.Status) {
 	v := unclear
 	var worst health.Status
 	open := false

@@ -23,7 +23,7 @@ func TestTapIgnoresForeignMessages(t *testing.T) {
 	asked, err := query.Pack()
 	require.NoError(t, err)
 	good := reply(func(*dnsmessage.Message) {})
-	tap := newTap()
+	recorder := newRecorder()
 	for _, b := range [][]byte{
 		nil,
 		{1},
@@ -35,15 +35,15 @@ func TestTapIgnoresForeignMessages(t *testing.T) {
 		reply(func(m *dnsmessage.Message) { m.Questions = nil }),
 		reply(func(m *dnsmessage.Message) { m.Truncated = true }),
 	} {
-		tap.observe(tap.asks(asked), b)
+		recorder.observe(recorder.asks(asked), b)
 	}
-	tap.observe(tap.asks(nil), good)
-	require.Equal(t, unknownTTL, tap.validity())
-	tap.observe(tap.asks(asked), good)
-	require.Equal(t, 5*time.Second, tap.validity())
+	recorder.observe(recorder.asks(nil), good)
+	require.Equal(t, unknownTTL, recorder.validity())
+	recorder.observe(recorder.asks(asked), good)
+	require.Equal(t, 5*time.Second, recorder.validity())
 	// Whatever is cut off, nothing panics.
 	for i := range good {
-		tap := newTap()
-		tap.observe(tap.asks(asked), good[:i])
+		recorder := newRecorder()
+		recorder.observe(recorder.asks(asked), good[:i])
 	}
 }

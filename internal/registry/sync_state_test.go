@@ -37,23 +37,23 @@ func TestJudge(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, worst := judge(tt.statuses, now)
+			got, worst := evaluate(tt.statuses, now)
 			assert.Equal(t, tt.want, got)
 			assert.Equal(t, tt.want == out, worst.State != health.Unknown, "an example is named: %v", worst)
 		})
 	}
 }
 
-// scene is a sight over states that a test sets.
+// scene is a syncState over states that a test sets.
 type scene struct {
-	sight
+	syncState
 	state health.Status
 	told  []string
 }
 
 func newScene() *scene {
 	s := &scene{state: health.Status{Endpoint: "a:1", State: health.Serving}}
-	s.sight = sight{statuses: func() []health.Status { return []health.Status{s.state} }, observer: s, tolerance: DefaultTolerance}
+	s.syncState = syncState{statuses: func() []health.Status { return []health.Status{s.state} }, observer: s, tolerance: DefaultTolerance}
 	return s
 }
 
@@ -63,9 +63,9 @@ func (s *scene) Regained()        { s.told = append(s.told, "regained") }
 
 // pass lets time pass, with looks.
 func (s *scene) pass(d time.Duration) {
-	for ; d > 0; d -= lookInterval {
-		time.Sleep(lookInterval)
-		s.look()
+	for ; d > 0; d -= checkInterval {
+		time.Sleep(checkInterval)
+		s.check()
 	}
 }
 
@@ -79,8 +79,8 @@ func (s *scene) take() []string {
 func TestSightIsQuietWhileAllIsWell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene()
-		s.cloud()
-		s.clear()
+		s.markStale()
+		s.markSynced()
 		s.pass(time.Hour)
 		require.Empty(t, s.take())
 	})
@@ -89,7 +89,7 @@ func TestSightIsQuietWhileAllIsWell(t *testing.T) {
 func TestSightTellsOnceOfAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene()
-		s.clear()
+		s.markSynced()
 		s.state.State = health.Dead
 		s.state.Evidence = health.Evidence{Kind: health.ConnectFailed, Err: errors.New("connection refused")}
 		s.pass(DefaultTolerance)
@@ -108,7 +108,7 @@ func TestSightTellsOnceOfAnOutage(t *testing.T) {
 		s.pass(time.Minute)
 		require.Empty(t, s.take(), "it is being connected to")
 		s.state.State = health.Serving
-		s.pass(lookInterval)
+		s.pass(checkInterval)
 		require.Equal(t, []string{"regained"}, s.take())
 	})
 }
@@ -116,12 +116,12 @@ func TestSightTellsOnceOfAnOutage(t *testing.T) {
 func TestSightToleratesAnElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene()
-		s.clear()
+		s.markSynced()
 		for range 100 {
 			s.state.State = health.Degraded
 			s.pass(DefaultTolerance)
 			s.state.State = health.Serving
-			s.pass(lookInterval)
+			s.pass(checkInterval)
 		}
 		require.Empty(t, s.take())
 	})
@@ -131,7 +131,7 @@ func TestSightToleratesAnElection(t *testing.T) {
 func TestSightWaitsForTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene()
-		s.cloud()
+		s.markStale()
 		s.pass(time.Minute)
 		require.Equal(t, []string{errUnanswered.Error()}, s.take())
 		s.refused(errors.New("permission denied"))
@@ -139,9 +139,9 @@ func TestSightWaitsForTheWatch(t *testing.T) {
 		require.Equal(t, []string{"permission denied"}, s.take())
 		s.pass(time.Minute)
 		require.Empty(t, s.take(), "what was refused says more")
-		s.clear()
+		s.markSynced()
 		require.Equal(t, []string{"regained"}, s.take())
-		s.clear()
+		s.markSynced()
 		require.Empty(t, s.take())
 	})
 }
@@ -150,7 +150,7 @@ func TestSightWaitsForTheWatch(t *testing.T) {
 func TestSightTellsOfWhatFailsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene()
-		s.clear()
+		s.markSynced()
 		s.unanswered(errors.New("no leader"))
 		time.Sleep(DefaultTolerance - 1)
 		s.unanswered(errors.New("no leader"))
@@ -159,7 +159,7 @@ func TestSightTellsOfWhatFailsAtOnce(t *testing.T) {
 		s.unanswered(errors.New("no leader"))
 		s.unanswered(errors.New("timed out"))
 		require.Equal(t, []string{"no leader"}, s.take())
-		s.clear()
+		s.markSynced()
 		require.Equal(t, []string{"regained"}, s.take())
 	})
 }
@@ -168,7 +168,7 @@ func TestSightLooksWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene()
 		s.state.State = health.Unknown
-		s.cloud()
+		s.markStale()
 		s.during(func() { time.Sleep(DefaultTolerance / 2) })
 		require.Empty(t, s.take())
 		s.during(func() { time.Sleep(DefaultTolerance) })

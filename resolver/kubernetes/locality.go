@@ -5,16 +5,16 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// home is where an endpoint runs, as its slice says. It is an attribute of the endpoint.
-type home struct{ zone, node, pod string }
+// locality is where an endpoint runs, as its slice says. It is an attribute of the endpoint.
+type locality struct{ zone, node, pod string }
 
-type homeKey struct{}
+type localityKey struct{}
 
 // String names the attribute in gRPC's log.
-func (homeKey) String() string { return "kubernetes.home" }
+func (localityKey) String() string { return "kubernetes.home" }
 
-func homeOf(e *discoveryv1.Endpoint) home {
-	var h home
+func localityOf(e *discoveryv1.Endpoint) locality {
+	var h locality
 	if e.Zone != nil {
 		h.zone = *e.Zone
 	}
@@ -27,18 +27,18 @@ func homeOf(e *discoveryv1.Endpoint) home {
 	return h
 }
 
-func homeIn(e resolver.Endpoint) home {
-	h, _ := e.Attributes.Value(homeKey{}).(home)
+func localityIn(e resolver.Endpoint) locality {
+	h, _ := e.Attributes.Value(localityKey{}).(locality)
 	return h
 }
 
 // Zone returns the topology zone of an endpoint that was resolved by this package, "" if its
 // EndpointSlice says none.
-func Zone(e resolver.Endpoint) string { return homeIn(e).zone }
+func Zone(e resolver.Endpoint) string { return localityIn(e).zone }
 
 // Node returns the name of the node that an endpoint runs on, "" if its EndpointSlice says
 // none.
-func Node(e resolver.Endpoint) string { return homeIn(e).node }
+func Node(e resolver.Endpoint) string { return localityIn(e).node }
 
 // Pod returns the name of the pod that an endpoint is, "" if it is none.
-func Pod(e resolver.Endpoint) string { return homeIn(e).pod }
+func Pod(e resolver.Endpoint) string { return localityIn(e).pod }

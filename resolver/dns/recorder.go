@@ -82,22 +82,22 @@ func (s *seen) lacks() Family {
 	return FamilyAuto
 }
 
-// tap reads the messages of one lookup.
-type tap struct {
+// recorder reads the messages of one lookup.
+type recorder struct {
 	mu    sync.Mutex
 	ended bool
 	seen
 }
 
-func newTap() *tap {
-	return &tap{seen: seen{
+func newRecorder() *recorder {
+	return &recorder{seen: seen{
 		ttl: unknownTTL, negative: unknownTTL,
 		unanswered: map[dnsmessage.Question]string{}, glue: map[string][]netip.Addr{},
 	}}
 }
 
 // end returns what was seen. What comes later is ignored.
-func (t *tap) end() *seen {
+func (t *recorder) end() *seen {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended = true
@@ -123,7 +123,7 @@ func parseQuery(p *dnsmessage.Parser, message []byte) (query, dnsmessage.Header,
 }
 
 // asks takes a query that is about to be sent.
-func (t *tap) asks(message []byte) query {
+func (t *recorder) asks(message []byte) query {
 	var p dnsmessage.Parser
 	q, _, err := parseQuery(&p, message)
 	if err != nil {
@@ -139,7 +139,7 @@ func (t *tap) asks(message []byte) query {
 
 // observe learns from a reply to a query, and returns false for anything else, which anybody
 // may have sent. Package net ignores that as well.
-func (t *tap) observe(asked query, reply []byte) bool {
+func (t *recorder) observe(asked query, reply []byte) bool {
 	var p dnsmessage.Parser
 	q, h, err := parseQuery(&p, reply)
 	if err != nil || !h.Response || q != asked || p.SkipAllQuestions() != nil {
@@ -173,7 +173,7 @@ func (t *tap) observe(asked query, reply []byte) bool {
 }
 
 // failed takes a reply that is no answer. It needs the lock.
-func (t *tap) failed(q dnsmessage.Question, reason string) {
+func (t *recorder) failed(q dnsmessage.Question, reason string) {
 	if t.unanswered[q] != "" {
 		t.unanswered[q] = reason
 	}
@@ -193,7 +193,7 @@ func rcode(c dnsmessage.RCode) string {
 
 // records reads the answers, and what came along with SRV records. It returns false if there
 // are none, or an alias that leads to nothing.
-func (t *tap) records(p *dnsmessage.Parser, q dnsmessage.Question) bool {
+func (t *recorder) records(p *dnsmessage.Parser, q dnsmessage.Question) bool {
 	ttl, found := unknownTTL, false
 	for {
 		h, err := p.AnswerHeader()
@@ -218,7 +218,7 @@ func (t *tap) records(p *dnsmessage.Parser, q dnsmessage.Question) bool {
 }
 
 // soa reads for how long there being no records is valid (RFC 2308).
-func (t *tap) soa(p *dnsmessage.Parser) {
+func (t *recorder) soa(p *dnsmessage.Parser) {
 	for {
 		h, err := p.AuthorityHeader()
 		if err != nil {
@@ -238,7 +238,7 @@ func (t *tap) soa(p *dnsmessage.Parser) {
 	}
 }
 
-func (t *tap) additionals(p *dnsmessage.Parser) {
+func (t *recorder) additionals(p *dnsmessage.Parser) {
 	for {
 		h, err := p.AdditionalHeader()
 		if err != nil {

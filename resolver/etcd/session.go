@@ -17,8 +17,8 @@ var (
 	errWatchClosed    = errors.New("the watch of the key was closed")
 )
 
-// tenure is the time of one lease, in which the key is had or waited for.
-type tenure struct {
+// session is the time of one lease, in which the key is had or waited for.
+type session struct {
 	r     *Registrar
 	lease clientv3.LeaseID
 	rev   int64 // up to which it is known what became of the key
@@ -32,12 +32,12 @@ type tenure struct {
 }
 
 // open begins a tenure. ctx bounds the grant of the lease.
-func (r *Registrar) open(ctx context.Context) (*tenure, error) {
+func (r *Registrar) open(ctx context.Context) (*session, error) {
 	granted, err := r.client.Grant(ctx, r.reg.seconds())
 	if err != nil {
 		return nil, err
 	}
-	t := &tenure{r: r, lease: granted.ID, kept: make(chan struct{})}
+	t := &session{r: r, lease: granted.ID, kept: make(chan struct{})}
 	t.ctx, t.end = context.WithCancelCause(r.ctx)
 	r.leases = append(r.leases, t.lease)
 	alive, err := r.client.KeepAlive(clientv3.WithLeaseMonitor(t.ctx, &t.monitor), t.lease)
@@ -45,12 +45,12 @@ func (r *Registrar) open(ctx context.Context) (*tenure, error) {
 		t.end(err)
 		return nil, err
 	}
-	go t.keep(alive)
+	go t.watchKeepAlive(alive)
 	return t, nil
 }
 
-// keep ends the tenure when its lease is no longer kept alive.
-func (t *tenure) keep(alive <-chan *clientv3.LeaseKeepAliveResponse) {
+// watchKeepAlive ends the tenure when its lease is no longer kept alive.
+func (t *session) watchKeepAlive(alive <-chan *clientv3.LeaseKeepAliveResponse) {
 	defer close(t.kept)
 	for range alive { // what matters is when the channel is closed
 	}
@@ -62,14 +62,14 @@ func (t *tenure) keep(alive <-chan *clientv3.LeaseKeepAliveResponse) {
 }
 
 // close stops to keep the lease alive.
-func (t *tenure) close() {
+func (t *session) close() {
 	t.end(context.Canceled)
 	<-t.kept
 }
 
 // take puts the endpoint into etcd, whoever has the key.
-func (t *tenure) take(ctx context.Context) error {
-	value, version := t.r.wanted()
+func (t *session) take(ctx context.Context) error {
+	value, version := t.r.desired()
 	_, err := t.r.client.Put(ctx, t.r.key, value, clientv3.WithLease(t.lease))
 	if err == nil {
 		t.r.wrote(version)
@@ -78,61 +78,61 @@ func (t *tenure) take(ctx context.Context) error {
 }
 
 // serve has the key, or waits for it, until the lease is lost, and returns why it is.
-func (t *tenure) serve() error {
+func (t *session) serve() error {
 	defer t.close()
 	var delay registry.Backoff
 	for {
 		began := time.Now()
-		err := t.hold()
+		err := t.putKey()
 		switch {
 		case t.ctx.Err() != nil:
 			return context.Cause(t.ctx)
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			return err
 		case err != nil:
-			t.trouble(err)
+			t.reportFailure(err)
 			delay.Wait(t.ctx, time.Since(began))
 		}
 	}
 }
 
-// trouble tells why the key cannot be looked at or written.
-func (t *tenure) trouble(err error) {
+// reportFailure tells why the key cannot be looked at or written.
+func (t *session) reportFailure(err error) {
 	e := t.r.State()
 	if e.Err = err; t.missing {
 		e.State = Lost
 	}
-	t.r.tell(e)
+	t.r.notify(e)
 }
 
-// hold returns nil when the key has changed, or is to be changed.
-func (t *tenure) hold() error {
-	owned, err := t.claim()
+// putKey returns nil when the key has changed, or is to be changed.
+func (t *session) putKey() error {
+	owned, err := t.takeKey()
 	if err != nil {
 		return err
 	}
 	if t.missing && t.r.State().State == Registered {
-		t.r.tell(Event{State: Lost, Lease: t.lease, Err: ErrDeleted})
+		t.r.notify(Event{State: Lost, Lease: t.lease, Err: ErrDeleted})
 	}
 	t.missing = false
 	state := Superseded
 	if owned {
 		state = Registered
 	}
-	t.r.tell(Event{State: state, Lease: t.lease})
+	t.r.notify(Event{State: state, Lease: t.lease})
 	return t.watch()
 }
 
-// claim makes the key and its value what they should be, unless another registration has the
+// takeKey makes the key and its value what they should be, unless another registration has the
 // key.
-func (t *tenure) claim() (owned bool, err error) {
+func (t *session) takeKey() (owned bool, err error) {
 	for t.ctx.Err() == nil {
 		resp, err := t.r.client.Get(t.ctx, t.r.key)
 		if err != nil {
 			return false, err
 		}
 		t.rev = resp.Header.Revision
-		value, version := t.r.wanted()
+		value, version := t.r.desired()
 		var modified int64
 		t.missing = t.missing || len(resp.Kvs) == 0
 		if len(resp.Kvs) > 0 {
@@ -166,7 +166,7 @@ func (t *tenure) claim() (owned bool, err error) {
 }
 
 // watch returns nil when somebody has changed the key, or an update is to be written.
-func (t *tenure) watch() error {
+func (t *session) watch() error {
 	ctx, cancel := context.WithCancel(t.ctx)
 	defer cancel()
 	changes := t.r.client.Watch(ctx, t.r.key, clientv3.WithRev(t.rev+1))

@@ -2,13 +2,13 @@ package leasing
 
 import "time"
 
-// coolOffTime is for how long a key that another client wanted, or has, is not
+// keyBackoffTime is for how long a key that another client wanted, or has, is not
 // acquired. The value is that of the official client: it keeps a key that several
 // clients write from being acquired and revoked for each write.
-const coolOffTime = 2 * time.Second
+const keyBackoffTime = 2 * time.Second
 
-// coolOff remembers keys for a while. Adding and asking cost amortized O(1).
-type coolOff struct {
+// keyBackoff remembers keys for a while. Adding and asking cost amortized O(1).
+type keyBackoff struct {
 	period time.Duration
 	until  map[string]time.Time
 	queue  []cooled // in the order of until
@@ -19,24 +19,24 @@ type cooled struct {
 	until time.Time
 }
 
-func newCoolOff() coolOff {
-	return coolOff{period: coolOffTime, until: map[string]time.Time{}}
+func newKeyBackoff() keyBackoff {
+	return keyBackoff{period: keyBackoffTime, until: map[string]time.Time{}}
 }
 
-func (c *coolOff) add(key string, now time.Time) {
+func (c *keyBackoff) add(key string, now time.Time) {
 	c.expire(now)
 	until := now.Add(c.period)
 	c.until[key] = until
 	c.queue = append(c.queue, cooled{key, until})
 }
 
-func (c *coolOff) has(key string, now time.Time) bool {
+func (c *keyBackoff) has(key string, now time.Time) bool {
 	c.expire(now)
 	_, ok := c.until[key]
 	return ok
 }
 
-func (c *coolOff) expire(now time.Time) {
+func (c *keyBackoff) expire(now time.Time) {
 	for len(c.queue) > 0 && !c.queue[0].until.After(now) {
 		first := c.queue[0]
 		c.queue = c.queue[1:]
