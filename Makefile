@@ -16,7 +16,7 @@ test: ## the whole test suite: real etcd servers, race detector
 
 lint: ## golangci-lint at its pinned version, over all modules
 	go run $(GOLANGCI_LINT) run ./... ./lab/... ./cmd/... ./compat/... ./observe/prometheus/... ./observe/otel/... ./resolver/kubernetes/...
-	for m in conformance compat/etcdctl compat/dependents; do (cd $$m && GOWORK=off go run $(GOLANGCI_LINT) run ./...) || exit 1; done
+	cd conformance && GOWORK=off go run $(GOLANGCI_LINT) run ./...
 
 generate: ## renew generated pages
 	go generate work
@@ -48,17 +48,15 @@ conformance: ## etcd's own suite of client tests over Quorate, all nine packages
 dependents: ## the etcd tests of CoreDNS, Trillian and k8s.io/apiserver over Quorate; three minutes
 	cd conformance && GOWORK=off go run . --suite dependents
 
-etcdctl: ## build etcd's etcdctl over Quorate: ./compat/etcdctl/etcdctl
-	cd compat/etcdctl && GOWORK=off go build .
+etcdctl: ## build etcd's etcdctl over Quorate: ./conformance/etcdctl/etcdctl
+	cd conformance/etcdctl && GOWORK=off go build .
 
 shim-tests: conformance dependents ## all of the above, and every command of etcdctl on real clusters
-	cd conformance && GOWORK=off go test .
-	cd compat/etcdctl && GOWORK=off go test .
+	cd conformance && GOWORK=off go test ./...
 
 shim-tests-short: ## the same without what is slow; CI runs this
 	cd conformance && GOWORK=off go test . && GOWORK=off go run . --short --parallel 3 && GOWORK=off go run . --suite dependents --short
-	cd compat/etcdctl && GOWORK=off go test -short .
-	cd compat/dependents && GOWORK=off go run .
+	cd conformance && GOWORK=off go test -short ./etcdctl && GOWORK=off go run ./dependents
 
 kube-apiserver: ## build the real kube-apiserver 1.36.3 from its released modules; five minutes when nothing is cached
 	cd lab/kube/apiserver && GOWORK=off go build -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3' -o bin/kube-apiserver .

@@ -47,17 +47,17 @@ func newBuild(ctx context.Context, s suite, official bool) (b build, err error) 
 	return b, b.linkFixtures(modules[etcdTests].Dir)
 }
 
-// dropQuorate makes the suite's go.mod one without Quorate.
+// dropQuorate makes go.mod one without Quorate.
 func (b *build) dropQuorate(ctx context.Context) error {
 	return b.editModule(ctx, "-dropreplace="+clientModule)
 }
 
-// editModule has the tests compiled with an edited copy of the suite's go.mod. The go command completes it.
+// editModule has the tests compiled with an edited copy of go.mod. The go command completes it.
 func (b *build) editModule(ctx context.Context, edit string) error {
 	file := filepath.Join(b.dir, "go.mod")
 	if len(b.flags) == 0 {
 		for _, name := range []string{"go.mod", "go.sum"} {
-			content, err := os.ReadFile(filepath.Join(b.suite.dir, name))
+			content, err := os.ReadFile(name)
 			if err != nil {
 				return fmt.Errorf("run it in its own directory: %w", err)
 			}
@@ -104,10 +104,9 @@ func (b build) String() string {
 	return "Quorate"
 }
 
-// goCommand returns a go command in the suite's module, not subject to any workspace.
+// goCommand returns a go command in this module, not subject to any workspace.
 func (b build) goCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = b.suite.dir
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	return cmd
 }

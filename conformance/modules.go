@@ -11,6 +11,9 @@ const (
 	clientModule  = "go.etcd.io/etcd/client/v3"
 	clientVersion = "v3.7.3"
 	quorateModule = "github.com/quorate/quorate"
+	// shim and checkout are what go.mod puts in the place of the client and of Quorate.
+	shim     = "../compat/clientv3"
+	checkout = "../"
 )
 
 // module is a module as "go list -m -json" shows it.
@@ -58,10 +61,10 @@ func (s suite) check(modules map[string]module, official bool) error {
 		}
 		return nil
 	}
-	if client.Replace == nil || client.Replace.Path != s.shim {
-		return fmt.Errorf("the client is not Quorate: %s is %s, not replaced by %s", clientModule, client, s.shim)
+	if client.Replace == nil || client.Replace.Path != shim {
+		return fmt.Errorf("the client is not Quorate: %s is %s, not replaced by %s", clientModule, client, shim)
 	}
-	if quorate := modules[quorateModule]; quorate.Replace == nil || quorate.Replace.Path != s.checkout {
+	if quorate := modules[quorateModule]; quorate.Replace == nil || quorate.Replace.Path != checkout {
 		return fmt.Errorf("the client is not the Quorate of this checkout: %s is %s", quorateModule, quorate)
 	}
 	return nil

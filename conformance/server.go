@@ -16,7 +16,7 @@ const (
 )
 
 // useServer makes the tests of storage run on the executable at path. They are compiled in a copy of their module, with
-// ../compat/dependents/testserver in the place of the package that starts their server.
+// dependents/testserver in the place of the package that starts their server.
 func (b *build) useServer(ctx context.Context, path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -29,7 +29,7 @@ func (b *build) useServer(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	ours, err := os.ReadFile(filepath.Join(b.suite.dir, "testserver", "testserver.go"))
+	ours, err := os.ReadFile(filepath.Join("dependents", "testserver", "testserver.go"))
 	if err != nil {
 		return err
 	}

@@ -12,9 +12,6 @@ import (
 // suite is a set of tests that were written for the official client.
 type suite struct {
 	name, title string
-	// dir is the module in which the tests are compiled, shim and checkout what its
-	// replace lines put in the place of the client and of Quorate.
-	dir, shim, checkout string
 	// released are the modules that the tests are of, and the versions that their
 	// numbers below were counted in.
 	released map[string]string

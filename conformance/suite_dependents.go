@@ -1,14 +1,10 @@
 package main
 
 // dependentsSuite is the etcd tests of well-known programs that use the official
-// client, those that need nothing but an etcd server. They are compiled in
-// compat/dependents, whose replace line puts them on Quorate.
+// client, those that need nothing but an etcd server.
 var dependentsSuite = suite{
-	name:     "dependents",
-	title:    "The etcd tests of users of the client",
-	dir:      "../compat/dependents",
-	shim:     "../clientv3",
-	checkout: "../..",
+	name:  "dependents",
+	title: "The etcd tests of users of the client",
 	released: map[string]string{
 		"github.com/coredns/coredns": "v1.15.0",
 		"github.com/google/trillian": "v1.8.0",

@@ -8,9 +8,6 @@ const etcdTests = "go.etcd.io/etcd/tests/v3"
 var etcdSuite = suite{
 	name:     "etcd",
 	title:    "etcd's client suite v3.7.3",
-	dir:      ".",
-	shim:     "../compat/clientv3",
-	checkout: "../",
 	released: map[string]string{etcdTests: "v3.7.3"},
 	fixtures: []string{"fixtures", "integration/fixtures-expired"},
 	root:     etcdTests + "/integration/clientv3",

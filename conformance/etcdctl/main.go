@@ -1,7 +1,7 @@
 // Command etcdctl is etcd's own etcdctl, compiled over Quorate: the commands,
 // flags and output are those of etcd, the client below them is Quorate.
 //
-//	cd compat/etcdctl && GOWORK=off go build .
+//	cd conformance/etcdctl && GOWORK=off go build .
 //
 // The replacement of go.etcd.io/etcd/client/v3 in this module's go.mod is all that
 // makes the difference.
