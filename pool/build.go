@@ -37,7 +37,7 @@ func (p *Pool[T]) built(it *item[T], err error, done func(error)) {
 		return
 	}
 	p.counters.created++
-	p.keeper.succeeded()
+	p.maintenance.succeeded()
 	why := p.offer(it)
 	if why != sound {
 		p.dying++
@@ -68,7 +68,7 @@ func (p *Pool[T]) buildAhead(ctx context.Context) {
 	p.size++
 	p.build(ctx, func(err error) {
 		if err != nil {
-			p.keeper.failed()
+			p.maintenance.failed()
 		}
 	})
 }
@@ -116,8 +116,8 @@ func (p *Pool[T]) refill() {
 	if p.spares() >= 0 {
 		return
 	}
-	if wait := p.keeper.pause(); wait > 0 {
-		p.wake(wait)
+	if wait := p.maintenance.pause(); wait > 0 {
+		p.scheduleMaintenance(wait)
 		return
 	}
 	for p.spares() < 0 && p.size < p.config.MaxSize {

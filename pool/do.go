@@ -112,7 +112,7 @@ func (p *Pool[T]) handOver(ctx context.Context, got result[T], caller chan<- res
 		p.refill()
 	} else {
 		p.counters.created++
-		p.keeper.succeeded()
+		p.maintenance.succeeded()
 		p.lend(got.item)
 		lease = got.item.lease
 	}

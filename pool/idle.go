@@ -21,7 +21,7 @@ func (p *Pool[T]) TryAcquire(ctx context.Context) (Resource[T], error) {
 	for !p.closed {
 		it := p.pop()
 		if it == nil {
-			if p.coming() <= p.waiters.Len() && p.size < p.config.MaxSize && p.keeper.pause() <= 0 {
+			if p.coming() <= p.waiters.Len() && p.size < p.config.MaxSize && p.maintenance.pause() <= 0 {
 				p.buildAhead(ctx)
 			}
 			p.mu.Unlock()

@@ -29,19 +29,19 @@ type Pool[T any] struct {
 	ctx    context.Context    // that of Close
 	cancel context.CancelFunc // ends ctx
 
-	mu       sync.Mutex
-	closed   bool
-	size     int        // resources, and those that are being made or destroyed
-	building int        // are being made
-	reserved int        // of these, are for one caller alone
-	dying    int        // are being destroyed
-	checking int        // are being checked in the background: 0 or 1
-	resets   int        // how often the pool was reset
-	idle     []*item[T] // nobody uses them; in the order in which they were used, if that matters
-	waiters  list.List  // of *waiter[T], in the order in which they came; then none is idle
-	leases   uint64     // how often resources were lent
-	keeper   keeper
-	counters counters
+	mu          sync.Mutex
+	closed      bool
+	size        int        // resources, and those that are being made or destroyed
+	building    int        // are being made
+	reserved    int        // of these, are for one caller alone
+	dying       int        // are being destroyed
+	checking    int        // are being checked in the background: 0 or 1
+	resets      int        // how often the pool was reset
+	idle        []*item[T] // nobody uses them; in the order in which they were used, if that matters
+	waiters     list.List  // of *waiter[T], in the order in which they came; then none is idle
+	leases      uint64     // how often resources were lent
+	maintenance maintenance
+	counters    counters
 }
 
 // item is a resource.
@@ -217,7 +217,7 @@ func (p *Pool[T]) offer(it *item[T]) fault {
 		return tooManyIdle
 	}
 	it.fresh = false
-	p.returnIdle(it)
+	p.scheduleIdle(it)
 	at := len(p.idle)
 	for at > 0 && p.idle[at-1].used.After(it.used) {
 		at--
@@ -292,7 +292,7 @@ func (p *Pool[T]) Close() {
 		p.served(w)
 		w.given <- result[T]{err: ErrClosed}
 	}
-	p.keeper.stop()
+	p.maintenance.stop()
 	p.mu.Unlock()
 	p.cancel()
 	p.destroyAll(idle, poolClosed)

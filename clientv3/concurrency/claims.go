@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// claims lists who of a session is at which key: the places of mutexes and elections that
+// claims lists who of a session is at which key: the waiters of mutexes and elections that
 // try to get it, or have it. All those with one prefix share one key, because its name is
 // made of the prefix and the lease. The zero value is ready to use.
 //
-// Whoever deletes a key spares what another place has, and meanwhile nobody begins to use
+// Whoever deletes a key spares what another waiter has, and meanwhile nobody begins to use
 // the key: who came in between would take one for its own that is about to go.
 type claims struct {
 	mu    sync.Mutex
@@ -18,22 +18,22 @@ type claims struct {
 }
 
 type claim struct {
-	// users are the places at the key, each with the revision that created the key it
+	// users are the waiters at the key, each with the revision that created the key it
 	// has: 0 while it tries.
-	users   map[*place]int64
+	users   map[*waiter]int64
 	removal chan struct{} // closed at the end of the removal in progress, nil if there is none
 	// deleteRev is the revision of the last key whose deletion nobody has confirmed: a request
 	// may yet delete it. 0 if a later key was put.
 	deleteRev int64
 
-	// settled receives when a place no longer tries. It is nil if the key is not swept.
+	// settled receives when a waiter no longer tries. It is nil if the key is not cleaned up.
 	settled    chan struct{}
 	sweptUntil time.Time
 }
 
-// enter counts a place in, as one that tries. It waits for the end of a removal; the error
+// enter counts a waiter in, as one that tries. It waits for the end of a removal; the error
 // is that of ctx.
-func (c *claims) enter(ctx context.Context, p *place) error {
+func (c *claims) enter(ctx context.Context, p *waiter) error {
 	for {
 		removal := c.tryEnter(p)
 		if removal == nil {
@@ -47,8 +47,8 @@ func (c *claims) enter(ctx context.Context, p *place) error {
 	}
 }
 
-// tryEnter returns nil if it has counted the place in, and otherwise what to wait for.
-func (c *claims) tryEnter(p *place) (removal <-chan struct{}) {
+// tryEnter returns nil if it has counted the waiter in, and otherwise what to wait for.
+func (c *claims) tryEnter(p *waiter) (removal <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.atLocked(p.key)
@@ -59,8 +59,8 @@ func (c *claims) tryEnter(p *place) (removal <-chan struct{}) {
 	return nil
 }
 
-// hold says that the place has the key that was created at rev.
-func (c *claims) hold(p *place, rev int64) {
+// hold says that the waiter has the key that was created at rev.
+func (c *claims) hold(p *waiter, rev int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.atLocked(p.key)
@@ -71,8 +71,8 @@ func (c *claims) hold(p *place, rev int64) {
 	cl.settleLocked()
 }
 
-// leave counts a place out, if it is in.
-func (c *claims) leave(p *place) {
+// leave counts a waiter out, if it is in.
+func (c *claims) leave(p *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.atLocked(p.key)
@@ -81,10 +81,10 @@ func (c *claims) leave(p *place) {
 	c.forgetLocked(p.key)
 }
 
-// remove begins a removal by one of the places, or by none of them, and tells which keys
-// other places have. It is refused while another one tries. The caller ends the removal by
+// remove begins a removal by one of the waiters, or by none of them, and tells which keys
+// other waiters have. It is refused while another one tries. The caller ends the removal by
 // calling end, before it leaves.
-func (c *claims) remove(key string, by *place) (spared []int64, end func(), begun bool) {
+func (c *claims) remove(key string, by *waiter) (spared []int64, end func(), begun bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.atLocked(key)
@@ -127,8 +127,8 @@ func (c *claims) deleteScheduled(key string, rev int64) bool {
 	return cl != nil && rev <= cl.deleteRev
 }
 
-// beginCleanup says that the key is swept until then. It returns nil if it is swept already, and
-// otherwise a channel that receives when a place no longer tries.
+// beginCleanup says that the key is cleaned up until then. It returns nil if it is cleaned up already, and
+// otherwise a channel that receives when a waiter no longer tries.
 func (c *claims) beginCleanup(key string, until time.Time) (settled <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +141,7 @@ func (c *claims) beginCleanup(key string, until time.Time) (settled <-chan struc
 	return cl.settled
 }
 
-// endCleanup returns for how long the key is still to be swept. If it is no more, that has
+// endCleanup returns for how long the key is still to be cleaned up. If it is no more, that has
 // ended.
 func (c *claims) endCleanup(key string) time.Duration {
 	c.mu.Lock()
@@ -160,7 +160,7 @@ func (c *claims) atLocked(key string) *claim {
 		c.byKey = make(map[string]*claim)
 	}
 	if c.byKey[key] == nil {
-		c.byKey[key] = &claim{users: make(map[*place]int64)}
+		c.byKey[key] = &claim{users: make(map[*waiter]int64)}
 	}
 	return c.byKey[key]
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireRefused shows that the key cannot be removed by the place.
-func requireRefused(t *testing.T, c *claims, by *place) {
+// requireRefused shows that the key cannot be removed by the waiter.
+func requireRefused(t *testing.T, c *claims, by *waiter) {
 	t.Helper()
 	_, _, begun := c.remove("k", by)
 	require.False(t, begun)
@@ -19,7 +19,7 @@ func requireRefused(t *testing.T, c *claims, by *place) {
 func TestClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c claims
-		one, other, third := &place{key: "k"}, &place{key: "k"}, &place{key: "k"}
+		one, other, third := &waiter{key: "k"}, &waiter{key: "k"}, &waiter{key: "k"}
 		require.NoError(t, c.enter(t.Context(), one))
 		require.NoError(t, c.enter(t.Context(), other))
 		requireRefused(t, &c, one)
@@ -39,7 +39,7 @@ func TestClaims(t *testing.T) {
 		require.Empty(t, entered, "it waits for the end of the removal")
 		end()
 		require.NoError(t, <-entered)
-		for _, p := range []*place{one, other, third} {
+		for _, p := range []*waiter{one, other, third} {
 			require.NotEmpty(t, c.byKey)
 			c.leave(p)
 		}
@@ -57,7 +57,7 @@ func TestClaimsOfASweptKey(t *testing.T) {
 		var c claims
 		settled := c.beginCleanup("k", time.Now().Add(time.Minute))
 		require.Nil(t, c.beginCleanup("k", time.Now().Add(time.Hour)), "once is enough")
-		one, other := &place{key: "k"}, &place{key: "k"}
+		one, other := &waiter{key: "k"}, &waiter{key: "k"}
 		require.NoError(t, c.enter(t.Context(), one))
 		require.NoError(t, c.enter(t.Context(), other))
 		require.Empty(t, settled)
@@ -70,7 +70,7 @@ func TestClaimsOfASweptKey(t *testing.T) {
 		_, end, begun := c.remove("k", nil)
 		require.True(t, begun)
 		end()
-		require.Empty(t, settled, "the removal was the sweeper's own")
+		require.Empty(t, settled, "the removal was the cleanup's own")
 
 		require.Equal(t, time.Hour, c.endCleanup("k"))
 		time.Sleep(time.Hour)
@@ -82,7 +82,7 @@ func TestClaimsOfASweptKey(t *testing.T) {
 
 func TestClaimsOfADoomedKey(t *testing.T) {
 	var c claims
-	p := &place{key: "k"}
+	p := &waiter{key: "k"}
 	require.False(t, c.deleteScheduled("k", 1))
 	require.Empty(t, c.byKey)
 	require.NoError(t, c.enter(t.Context(), p))

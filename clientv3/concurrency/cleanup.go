@@ -18,12 +18,12 @@ const (
 	// timeouts, 1 s by default, for a leader that has to be replaced.
 	cleanupTimeout = 3 * time.Second
 
-	// leftoverTimeout is how long a key is swept. What a network holds up is given up after that
+	// leftoverTimeout is how long a key is cleaned up. What a network holds up is given up after that
 	// time (Linux, net.ipv4.tcp_retries2); a member that is stopped for longer is a rarity
 	// that a lasting watch for each such key would be too much for.
 	leftoverTimeout = 15 * time.Minute
 
-	// leftoverInterval is the pause of a sweeper after an error. Nobody waits for it but those
+	// leftoverInterval is the pause of a cleanup after an error. Nobody waits for it but those
 	// who wait for the key to go.
 	leftoverInterval = time.Second
 )
@@ -63,13 +63,13 @@ func (s *Session) reportLeftover(key string, err error) {
 		zap.String("key", key), zap.Int64("lease-id", int64(s.id)), zap.Error(err))
 }
 
-// sweepers counts the goroutines that sweep.
-type sweepers struct {
-	mu      sync.Mutex // no sweeper begins when ctx has ended
+// cleanups counts the goroutines that clean up.
+type cleanups struct {
+	mu      sync.Mutex // no cleanup begins when ctx has ended
 	running sync.WaitGroup
 }
 
-func (sw *sweepers) begin(ctx context.Context, run func()) {
+func (sw *cleanups) begin(ctx context.Context, run func()) {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
 	if ctx.Err() == nil {
@@ -77,8 +77,8 @@ func (sw *sweepers) begin(ctx context.Context, run func()) {
 	}
 }
 
-// wait returns when no sweeper runs any more. The context of begin has ended.
-func (sw *sweepers) wait() {
+// wait returns when no cleanup runs any more. The context of begin has ended.
+func (sw *cleanups) wait() {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
 	sw.running.Wait()
@@ -96,25 +96,25 @@ func (s *Session) cleanupKey(key string) {
 		return
 	}
 	if settled := s.claims.beginCleanup(key, time.Now().Add(leftoverTimeout)); settled != nil {
-		s.sweepers.begin(s.ctx, func() { s.runSweeper(key, settled) })
+		s.cleanups.begin(s.ctx, func() { s.runCleanup(key, settled) })
 	}
 }
 
-func (s *Session) runSweeper(key string, settled <-chan struct{}) {
+func (s *Session) runCleanup(key string, settled <-chan struct{}) {
 	for !s.cleanupUntilFault(key, settled) && pause.For(s.ctx, leftoverInterval) == nil {
 		continue
 	}
 }
 
 // cleanupUntilFault returns false when the key could not be deleted or is no longer watched,
-// and true when it need not be swept any more.
+// and true when it need not be cleaned up any more.
 func (s *Session) cleanupUntilFault(key string, settled <-chan struct{}) (done bool) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	appeared := s.client.Watch(ctx, key, clientv3.WithFilterDelete())
 	over := time.NewTimer(leftoverTimeout)
 	defer over.Stop()
-	for s.swept(key) {
+	for s.cleaned(key) {
 		left := s.claims.endCleanup(key)
 		if left <= 0 {
 			return true
@@ -132,9 +132,9 @@ func (s *Session) cleanupUntilFault(key string, settled <-chan struct{}) (done b
 	return false
 }
 
-// swept deletes the key if it is nobody's. It reports whether that has been done, or is
+// cleaned deletes the key if it is nobody's. It reports whether that has been done, or is
 // refused, or is for later, when nobody tries to get the key.
-func (s *Session) swept(key string) bool {
+func (s *Session) cleaned(key string) bool {
 	spared, end, begun := s.claims.remove(key, nil)
 	if !begun {
 		return true

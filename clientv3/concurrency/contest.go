@@ -18,7 +18,7 @@ var errWatchClosed = errors.New("concurrency: the watch was closed")
 //
 // The error is ErrSessionExpired if the session was lost or the own key was, and that of
 // ctx if ctx has ended.
-func (p *place) campaign(
+func (p *waiter) campaign(
 	ctx context.Context, enter func(context.Context) (view, error), wait func(context.Context, view) error,
 ) error {
 	s := p.session
@@ -55,7 +55,7 @@ func (p *place) campaign(
 }
 
 // reason returns what to tell the caller, whose context is ctx, about err.
-func (p *place) reason(ctx context.Context, err error) error {
+func (p *waiter) reason(ctx context.Context, err error) error {
 	if p.session.lost() {
 		return ErrSessionExpired
 	}
@@ -67,7 +67,7 @@ func (p *place) reason(ctx context.Context, err error) error {
 
 // await returns when the own key is the first of the queue, having read it to be so at
 // one revision.
-func (p *place) await(ctx context.Context, v view) (view, error) {
+func (p *waiter) await(ctx context.Context, v view) (view, error) {
 	for v.ahead != nil {
 		if err := p.change(ctx, v); err != nil {
 			return view{}, err
@@ -82,7 +82,7 @@ func (p *place) await(ctx context.Context, v view) (view, error) {
 
 // change returns nil when the own key or the one ahead may have been deleted since the
 // view was taken. What happened is for the next look to find out.
-func (p *place) change(ctx context.Context, v view) error {
+func (p *waiter) change(ctx context.Context, v view) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// Other keys of the queue are not watched: each deletion would wake everybody.
@@ -112,10 +112,10 @@ func (p *place) change(ctx context.Context, v view) error {
 	}
 }
 
-// withdraw gives up the place. The key is deleted if there is one, or if a request could
-// have put it, unless another place of the session has it. It ignores that ctx has ended.
+// withdraw gives up the waiter. The key is deleted if there is one, or if a request could
+// have put it, unless another waiter of the session has it. It ignores that ctx has ended.
 // When the session is lost there is nothing to delete: the lease ends by itself.
-func (p *place) withdraw(ctx context.Context) {
+func (p *waiter) withdraw(ctx context.Context) {
 	s := p.session
 	rev, unsure := p.rev, p.uncertain
 	p.rev, p.uncertain = 0, false
@@ -124,7 +124,7 @@ func (p *place) withdraw(ctx context.Context) {
 		return
 	}
 	spared, end, begun := s.claims.remove(p.key, p)
-	if !begun { // another place tries, and may end without having seen the key
+	if !begun { // another waiter tries, and may end without having seen the key
 		s.cleanupKey(p.key)
 		return
 	}
@@ -137,8 +137,8 @@ func (p *place) withdraw(ctx context.Context) {
 	}
 }
 
-// release deletes a key that was won, and with success gives up the place.
-func (p *place) release(ctx context.Context, key string, rev int64) (*clientv3.TxnResponse, error) {
+// release deletes a key that was won, and with success gives up the waiter.
+func (p *waiter) release(ctx context.Context, key string, rev int64) (*clientv3.TxnResponse, error) {
 	end := func() {}
 	if _, e, begun := p.session.claims.remove(p.key, p); begun {
 		end = e
@@ -155,8 +155,8 @@ func (p *place) release(ctx context.Context, key string, rev int64) (*clientv3.T
 	return resp, nil
 }
 
-// abandon gives up the place of a key that is gone.
-func (p *place) abandon() {
+// abandon gives up the waiter of a key that is gone.
+func (p *waiter) abandon() {
 	p.rev = 0
 	p.session.claims.leave(p)
 }

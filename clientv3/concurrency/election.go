@@ -25,7 +25,7 @@ var (
 // Elections of one session with the same prefix are one candidate, as mutexes are one
 // lock.
 type Election struct {
-	place place
+	waiter waiter
 
 	leading bool
 	key     string // the leader key, empty if it was lost
@@ -37,7 +37,7 @@ type Election struct {
 // each session in hexadecimal digits. Everything below pfx and the slash counts as a
 // candidate, so the names of elections must not lie below each other.
 func NewElection(s *Session, pfx string) *Election {
-	return &Election{place: newPlace(s, pfx+"/")}
+	return &Election{waiter: newWaiter(s, pfx+"/")}
 }
 
 // ResumeElection returns an election that is already won, with the leader key and the
@@ -45,10 +45,10 @@ func NewElection(s *Session, pfx string) *Election {
 // checked before the first call. Unlike NewElection it takes pfx as it is, without
 // adding a slash.
 func ResumeElection(s *Session, pfx string, leaderKey string, leaderRev int64) *Election {
-	e := &Election{place: newPlace(s, pfx), leading: true, key: leaderKey, rev: leaderRev}
-	if e.place.key == leaderKey {
-		e.place.rev = leaderRev
-		s.claims.hold(&e.place, leaderRev)
+	e := &Election{waiter: newWaiter(s, pfx), leading: true, key: leaderKey, rev: leaderRev}
+	if e.waiter.key == leaderKey {
+		e.waiter.rev = leaderRev
+		s.claims.hold(&e.waiter, leaderRev)
 	}
 	return e
 }
@@ -62,22 +62,22 @@ func ResumeElection(s *Session, pfx string, leaderKey string, leaderRev int64) *
 // a lock is. An election that was won before and could not be asked about remains won.
 func (e *Election) Campaign(ctx context.Context, val string) error {
 	var header *pb.ResponseHeader
-	err := e.place.campaign(ctx,
-		func(ctx context.Context) (view, error) { return e.place.enqueue(ctx, val) },
+	err := e.waiter.campaign(ctx,
+		func(ctx context.Context) (view, error) { return e.waiter.enqueue(ctx, val) },
 		func(ctx context.Context, v view) (err error) {
 			header = v.header
 			if v.own != nil && string(v.own.Value) != val {
-				if header, err = e.place.replace(ctx, e.place.key, e.place.rev, val); err != nil {
+				if header, err = e.waiter.replace(ctx, e.waiter.key, e.waiter.rev, val); err != nil {
 					return err
 				}
 			}
-			_, err = e.place.await(ctx, v)
+			_, err = e.waiter.await(ctx, v)
 			return err
 		})
 	switch {
 	case err == nil:
-		e.leading, e.key, e.rev, e.header = true, e.place.key, e.place.rev, header
-	case e.place.rev == 0 && e.key == e.place.key:
+		e.leading, e.key, e.rev, e.header = true, e.waiter.key, e.waiter.rev, header
+	case e.waiter.rev == 0 && e.key == e.waiter.key:
 		e.leading, e.key = false, ""
 	}
 	return err
@@ -90,10 +90,10 @@ func (e *Election) Proclaim(ctx context.Context, val string) error {
 	if !e.leading {
 		return ErrElectionNotLeader
 	}
-	header, err := e.place.replace(ctx, e.key, e.rev, val)
+	header, err := e.waiter.replace(ctx, e.key, e.rev, val)
 	if errors.Is(err, ErrElectionNotLeader) {
 		e.leading, e.key = false, ""
-		e.place.abandon()
+		e.waiter.abandon()
 	}
 	if err == nil {
 		e.header = header
@@ -102,7 +102,7 @@ func (e *Election) Proclaim(ctx context.Context, val string) error {
 }
 
 // replace writes a new value to the candidate that was created at rev.
-func (p *place) replace(ctx context.Context, key string, rev int64, val string) (*pb.ResponseHeader, error) {
+func (p *waiter) replace(ctx context.Context, key string, rev int64, val string) (*pb.ResponseHeader, error) {
 	resp, err := p.session.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(key), "=", rev)).
 		Then(clientv3.OpPut(key, val, clientv3.WithLease(p.session.id))).
@@ -123,7 +123,7 @@ func (e *Election) Resign(ctx context.Context) error {
 	if !e.leading {
 		return nil
 	}
-	resp, err := e.place.release(ctx, e.key, e.rev)
+	resp, err := e.waiter.release(ctx, e.key, e.rev)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (e *Election) Resign(ctx context.Context) error {
 // Leader returns the leader: a response with one key, whose value is the leader's. The
 // error is [ErrElectionNoLeader] if there is none.
 func (e *Election) Leader(ctx context.Context) (*clientv3.GetResponse, error) {
-	resp, err := e.place.session.client.Get(ctx, e.place.prefix, clientv3.WithFirstCreate()...)
+	resp, err := e.waiter.session.client.Get(ctx, e.waiter.prefix, clientv3.WithFirstCreate()...)
 	if err != nil {
 		return nil, err
 	}

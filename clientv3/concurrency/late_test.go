@@ -201,7 +201,7 @@ func TestCallsWithAnEndedContextSendNothing(t *testing.T) {
 	})
 }
 
-// A sweeper spares what is not the session's, although it has the name of its key.
+// A cleanup spares what is not the session's, although it has the name of its key.
 func TestSweepingSparesKeysOfOthers(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t)
@@ -213,7 +213,7 @@ func TestSweepingSparesKeysOfOthers(t *testing.T) {
 	})
 }
 
-// A session over a lease that it was given does not sweep: the key may be another session's.
+// A session over a lease that it was given does not clean up: the key may be another session's.
 func TestSessionsOverAGivenLeaseDoNotSweep(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		owner := f.session(t)
@@ -245,7 +245,7 @@ func TestWhatIsUnsureOfACall(t *testing.T) {
 		require.NoError(t, m.Unlock(t.Context()))
 		close(release)
 		synctest.Wait()
-		require.Empty(t, f.keys(t, "lock"), "the late one was swept")
+		require.Empty(t, f.keys(t, "lock"), "the late one was cleaned up")
 
 		holder := lock(t, f.session(t), "lock")
 		before := f.Count("*")

@@ -35,7 +35,7 @@ const releasedKey = "\x00"
 // goroutines of one process from each other takes a session for each, or a sync.Mutex
 // around it.
 type Mutex struct {
-	place  place
+	waiter waiter
 	key    string
 	rev    int64 // -1 while the lock is not held
 	header *pb.ResponseHeader
@@ -45,14 +45,14 @@ type Mutex struct {
 // session in hexadecimal digits. Everything below pfx and the slash counts as a key of
 // the lock, so the names of locks must not lie below each other.
 func NewMutex(s *Session, pfx string) *Mutex {
-	return &Mutex{place: newPlace(s, pfx+"/"), rev: -1}
+	return &Mutex{waiter: newWaiter(s, pfx+"/"), rev: -1}
 }
 
 // TryLock takes the lock if it is free or the session has it, and otherwise returns
 // [ErrLocked]. It is one request, which leaves nothing behind if the lock is taken.
 // Other errors are as with Lock.
 func (m *Mutex) TryLock(ctx context.Context) error {
-	return m.acquire(ctx, m.place.takeFree, func(_ context.Context, v view) (view, error) {
+	return m.acquire(ctx, m.waiter.takeFree, func(_ context.Context, v view) (view, error) {
 		if v.ahead != nil {
 			return view{}, ErrLocked
 		}
@@ -68,12 +68,12 @@ func (m *Mutex) TryLock(ctx context.Context) error {
 // The error is that of ctx if it has ended, [ErrSessionExpired] if the session or the own
 // key was lost while waiting, and else what the server says, such as
 // rpctypes.ErrLeaseNotFound if the lease was gone from the start and
-// rpctypes.ErrNoLeader for a context made by [clientv3.WithRequireLeader]. The place in
+// rpctypes.ErrNoLeader for a context made by [clientv3.WithRequireLeader]. The waiter in
 // the queue is then given up, which takes until 3 s after the end of ctx, or the TTL if
 // that is shorter, if the cluster does not answer. A mutex that was locked before and
 // could not be asked about remains so.
 func (m *Mutex) Lock(ctx context.Context) error {
-	return m.acquire(ctx, m.place.enqueue, m.place.await)
+	return m.acquire(ctx, m.waiter.enqueue, m.waiter.await)
 }
 
 func (m *Mutex) acquire(
@@ -81,7 +81,7 @@ func (m *Mutex) acquire(
 	enter func(context.Context, string) (view, error), wait func(context.Context, view) (view, error),
 ) error {
 	var won view
-	err := m.place.campaign(ctx,
+	err := m.waiter.campaign(ctx,
 		func(ctx context.Context) (view, error) { return enter(ctx, "") },
 		func(ctx context.Context, v view) (err error) {
 			won, err = wait(ctx, v)
@@ -89,8 +89,8 @@ func (m *Mutex) acquire(
 		})
 	switch {
 	case err == nil:
-		m.key, m.rev, m.header = m.place.key, m.place.rev, won.header
-	case m.place.rev == 0:
+		m.key, m.rev, m.header = m.waiter.key, m.waiter.rev, won.header
+	case m.waiter.rev == 0:
 		m.key, m.rev = releasedKey, -1
 	}
 	return err
@@ -105,7 +105,7 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	if m.rev <= 0 {
 		return ErrLockReleased
 	}
-	if _, err := m.place.release(ctx, m.key, m.rev); err != nil {
+	if _, err := m.waiter.release(ctx, m.key, m.rev); err != nil {
 		return err
 	}
 	m.key, m.rev = releasedKey, -1
@@ -134,13 +134,13 @@ func NewLocker(s *Session, pfx string) sync.Locker { return &locker{mutex: NewMu
 type locker struct{ mutex *Mutex }
 
 func (l *locker) Lock() {
-	if err := l.mutex.Lock(l.mutex.place.session.client.Ctx()); err != nil {
+	if err := l.mutex.Lock(l.mutex.waiter.session.client.Ctx()); err != nil {
 		panic(err)
 	}
 }
 
 func (l *locker) Unlock() {
-	if err := l.mutex.Unlock(l.mutex.place.session.client.Ctx()); err != nil {
+	if err := l.mutex.Unlock(l.mutex.waiter.session.client.Ctx()); err != nil {
 		panic(err)
 	}
 }

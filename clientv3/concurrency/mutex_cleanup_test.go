@@ -125,7 +125,7 @@ func TestLockThatComesTrueTooLateIsNobodys(t *testing.T) {
 
 		again := lock(t, s, "lock")
 		synctest.Wait()
-		require.True(t, owns(t, f.client, again), "a key that somebody is at is not swept")
+		require.True(t, owns(t, f.client, again), "a key that somebody is at is not cleaned up")
 		require.NoError(t, again.Unlock(t.Context()))
 	})
 }
@@ -186,7 +186,7 @@ func TestLockThatGivesUpIsNotKeptByALostOne(t *testing.T) {
 	})
 }
 
-// It is swept for a quarter of an hour.
+// It is cleaned up for a quarter of an hour.
 func TestSweepingEnds(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		s := f.session(t)

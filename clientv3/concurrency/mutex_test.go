@@ -120,7 +120,7 @@ func TestTryLock(t *testing.T) {
 	})
 }
 
-// The place of another mutex of the same session is not taken from it.
+// The waiter of another mutex of the same session is not taken from it.
 func TestTryLockLeavesTheSessionsPlaceInTheQueue(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		holder := lock(t, f.session(t), "lock")

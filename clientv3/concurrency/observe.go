@@ -31,8 +31,8 @@ const observeAgain = time.Second
 // longer reads the channel.
 func (e *Election) Observe(ctx context.Context) <-chan *clientv3.GetResponse {
 	o := &observer{
-		client: e.place.session.client,
-		prefix: e.place.prefix,
+		client: e.waiter.session.client,
+		prefix: e.waiter.prefix,
 		ch:     make(chan *clientv3.GetResponse),
 	}
 	go o.run(ctx)

@@ -22,7 +22,7 @@ type Session struct {
 	monitor clientv3.LeaseMonitor
 
 	claims   claims
-	sweepers sweepers
+	cleanups cleanups
 }
 
 // NewSession grants a lease, or takes that of [WithLease], and keeps it alive. The
@@ -149,7 +149,7 @@ func (s *Session) Close() error {
 func (s *Session) stop(cause error) {
 	s.end(cause)
 	<-s.done
-	s.sweepers.wait()
+	s.cleanups.wait()
 }
 
 func (s *Session) revoke() error {

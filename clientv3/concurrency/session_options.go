@@ -51,7 +51,7 @@ func WithLease(leaseID clientv3.LeaseID) SessionOption {
 	return func(so *sessionOptions, _ *zap.Logger) { so.leaseID = leaseID }
 }
 
-// WithContext gives the session a context in place of the client's. When it ends,
+// WithContext gives the session a context in waiter of the client's. When it ends,
 // NewSession and Close return, and the session ends; its lease is not revoked then,
 // and ends when its TTL has passed. The session sets a monitor of its own in it
 // ([clientv3.WithLeaseMonitor]).

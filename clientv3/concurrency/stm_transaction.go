@@ -14,8 +14,8 @@ import (
 // errConflict ends a run of the function that has to be repeated.
 var errConflict = errors.New("concurrency: what the transaction has read was changed")
 
-// abort is the value of the panic that ends the function.
-type abort struct{ err error }
+// abortError is the value of the panic that ends the function.
+type abortError struct{ err error }
 
 // transaction is one call of NewSTM. It is the STM of every run of the function.
 type transaction struct {
@@ -32,7 +32,7 @@ type transaction struct {
 	// The rest is of one run.
 	reads   map[string]*mvccpb.KeyValue
 	writes  map[string]write
-	aborted *abort
+	aborted *abortError
 }
 
 // write is a pending put or delete.
@@ -79,7 +79,7 @@ func (t *transaction) call(apply func(STM) error) (err error) {
 
 // fail ends the function.
 func (t *transaction) fail(err error) {
-	t.aborted = &abort{err: err}
+	t.aborted = &abortError{err: err}
 	panic(t.aborted)
 }
 

@@ -59,7 +59,7 @@ type Registrar struct {
 	leases []clientv3.LeaseID
 	owned  chan struct{} // has room for one
 
-	kick chan struct{} // has room for one: the value is to be written
+	updates chan struct{} // has room for one: the value is to be written
 
 	mu      sync.Mutex
 	updated Registration  // reg with all updates
@@ -100,7 +100,7 @@ func Register(ctx context.Context, client *clientv3.Client, registration Registr
 	}
 	r := &Registrar{
 		client: client, reg: reg, key: reg.key(), updated: reg, value: value,
-		owned: make(chan struct{}, 1), kick: make(chan struct{}, 1), news: make(chan struct{}),
+		owned: make(chan struct{}, 1), updates: make(chan struct{}, 1), news: make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancel(client.Ctx())
 	r.owned <- struct{}{}
@@ -130,7 +130,7 @@ func (r *Registrar) first(ctx context.Context) (*session, error) {
 			r.discard(ctx, r.leases)
 			return nil, err
 		}
-		if err = t.take(ctx); err == nil {
+		if err = t.overwriteKey(ctx); err == nil {
 			r.discard(ctx, r.leases[:len(r.leases)-1])
 			r.notify(Event{State: Registered, Lease: t.lease})
 			return t, nil
@@ -171,7 +171,7 @@ func (r *Registrar) run(t *session) {
 	}
 }
 
-// serve has the endpoint registered in a tenure, or a new one for nil, and returns why that
+// serve has the endpoint registered in a session, or a new one for nil, and returns why that
 // has ended.
 func (r *Registrar) serve(t *session) (err error) {
 	if t == nil {
@@ -235,7 +235,7 @@ func (r *Registrar) update(ctx context.Context, change func(*Registration)) erro
 		return err
 	}
 	select {
-	case r.kick <- struct{}{}:
+	case r.updates <- struct{}{}:
 	default:
 	}
 	for {
@@ -319,7 +319,7 @@ func (r *Registrar) wrote(version int) {
 // the call nothing is sent: the lease is not renewed any more, and that is all.
 func (r *Registrar) Withdraw(ctx context.Context) error {
 	r.cancel()
-	if err := r.own(ctx); err != nil {
+	if err := r.ownKey(ctx); err != nil {
 		return r.notWithdrawn(err)
 	}
 	defer func() { <-r.owned }()
@@ -328,9 +328,9 @@ func (r *Registrar) Withdraw(ctx context.Context) error {
 	return err
 }
 
-// own waits until the leases belong to nobody, and takes them. A canceled goroutine lets go of
+// ownKey waits until the leases belong to nobody, and takes them. A canceled goroutine lets go of
 // them at once, unless Notify takes its time, and is waited for even if ctx has ended.
-func (r *Registrar) own(ctx context.Context) error {
+func (r *Registrar) ownKey(ctx context.Context) error {
 	select {
 	case r.owned <- struct{}{}:
 		return nil

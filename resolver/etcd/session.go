@@ -31,7 +31,7 @@ type session struct {
 	monitor clientv3.LeaseMonitor
 }
 
-// open begins a tenure. ctx bounds the grant of the lease.
+// open begins a session. ctx bounds the grant of the lease.
 func (r *Registrar) open(ctx context.Context) (*session, error) {
 	granted, err := r.client.Grant(ctx, r.reg.seconds())
 	if err != nil {
@@ -49,7 +49,7 @@ func (r *Registrar) open(ctx context.Context) (*session, error) {
 	return t, nil
 }
 
-// watchKeepAlive ends the tenure when its lease is no longer kept alive.
+// watchKeepAlive ends the session when its lease is no longer kept alive.
 func (t *session) watchKeepAlive(alive <-chan *clientv3.LeaseKeepAliveResponse) {
 	defer close(t.kept)
 	for range alive { // what matters is when the channel is closed
@@ -67,8 +67,8 @@ func (t *session) close() {
 	<-t.kept
 }
 
-// take puts the endpoint into etcd, whoever has the key.
-func (t *session) take(ctx context.Context) error {
+// overwriteKey puts the endpoint into etcd, whoever has the key.
+func (t *session) overwriteKey(ctx context.Context) error {
 	value, version := t.r.desired()
 	_, err := t.r.client.Put(ctx, t.r.key, value, clientv3.WithLease(t.lease))
 	if err == nil {
@@ -83,7 +83,7 @@ func (t *session) serve() error {
 	var delay registry.Backoff
 	for {
 		began := time.Now()
-		err := t.putKey()
+		err := t.holdKey()
 		switch {
 		case t.ctx.Err() != nil:
 			return context.Cause(t.ctx)
@@ -105,9 +105,9 @@ func (t *session) reportFailure(err error) {
 	t.r.notify(e)
 }
 
-// putKey returns nil when the key has changed, or is to be changed.
-func (t *session) putKey() error {
-	owned, err := t.takeKey()
+// holdKey returns nil when the key has changed, or is to be changed.
+func (t *session) holdKey() error {
+	owned, err := t.ensureKey()
 	if err != nil {
 		return err
 	}
@@ -123,9 +123,9 @@ func (t *session) putKey() error {
 	return t.watch()
 }
 
-// takeKey makes the key and its value what they should be, unless another registration has the
+// ensureKey makes the key and its value what they should be, unless another registration has the
 // key.
-func (t *session) takeKey() (owned bool, err error) {
+func (t *session) ensureKey() (owned bool, err error) {
 	for t.ctx.Err() == nil {
 		resp, err := t.r.client.Get(t.ctx, t.r.key)
 		if err != nil {
@@ -171,7 +171,7 @@ func (t *session) watch() error {
 	defer cancel()
 	changes := t.r.client.Watch(ctx, t.r.key, clientv3.WithRev(t.rev+1))
 	select {
-	case <-t.r.kick:
+	case <-t.r.updates:
 		return nil
 	case resp, ok := <-changes:
 		if !ok {

@@ -11,9 +11,9 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/settle"
 )
 
-// place is a session's place in the queue below a prefix: its own key, whose name ends
+// waiter is a session's waiter in the queue below a prefix: its own key, whose name ends
 // in the lease, and the keys that were created before it.
-type place struct {
+type waiter struct {
 	session *Session
 	prefix  string
 	key     string
@@ -24,8 +24,8 @@ type place struct {
 	uncertain bool
 }
 
-func newPlace(s *Session, prefix string) place {
-	return place{session: s, prefix: prefix, key: fmt.Sprintf("%s%x", prefix, s.Lease())}
+func newWaiter(s *Session, prefix string) waiter {
+	return waiter{session: s, prefix: prefix, key: fmt.Sprintf("%s%x", prefix, s.Lease())}
 }
 
 // view is what one transaction has shown of the queue.
@@ -44,13 +44,13 @@ func lastAhead(more ...clientv3.OpOption) []clientv3.OpOption {
 }
 
 // enqueue makes the own key the last of the queue, unless it stands there already.
-func (p *place) enqueue(ctx context.Context, value string) (view, error) {
+func (p *waiter) enqueue(ctx context.Context, value string) (view, error) {
 	return p.put(ctx, clientv3.Compare(clientv3.CreateRevision(p.key), "=", 0), value)
 }
 
 // takeFree makes the own key the only one of the queue, and does nothing if there is
 // another.
-func (p *place) takeFree(ctx context.Context, value string) (view, error) {
+func (p *waiter) takeFree(ctx context.Context, value string) (view, error) {
 	free := clientv3.Compare(clientv3.CreateRevision(p.prefix).WithPrefix(), "=", 0)
 	return p.put(ctx, free, value)
 }
@@ -58,7 +58,7 @@ func (p *place) takeFree(ctx context.Context, value string) (view, error) {
 // put writes the own key under a condition that does not hold if the key exists, and
 // reads what there is of the queue. A key that a request may yet delete is not taken for
 // the own one: it is deleted first.
-func (p *place) put(ctx context.Context, cond clientv3.Cmp, value string) (view, error) {
+func (p *waiter) put(ctx context.Context, cond clientv3.Cmp, value string) (view, error) {
 	p.rev, p.uncertain = 0, false
 	for {
 		v, err := p.putOnce(ctx, cond, value)
@@ -71,7 +71,7 @@ func (p *place) put(ctx context.Context, cond clientv3.Cmp, value string) (view,
 	}
 }
 
-func (p *place) putOnce(ctx context.Context, cond clientv3.Cmp, value string) (view, error) {
+func (p *waiter) putOnce(ctx context.Context, cond clientv3.Cmp, value string) (view, error) {
 	first := append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())
 	resp, unsure, err := settle.Commit(ctx, func() clientv3.Txn {
 		return p.session.client.Txn(ctx).If(cond).
@@ -99,7 +99,7 @@ func (p *place) putOnce(ctx context.Context, cond clientv3.Cmp, value string) (v
 
 // readQueue reads the own key and the one before it, at one revision. The error is
 // ErrSessionExpired if the own key is gone.
-func (p *place) readQueue(ctx context.Context) (view, error) {
+func (p *waiter) readQueue(ctx context.Context) (view, error) {
 	resp, err := p.session.client.Txn(ctx).Then(
 		clientv3.OpGet(p.prefix, lastAhead(clientv3.WithMaxCreateRev(p.rev-1))...),
 		clientv3.OpGet(p.key, clientv3.WithKeysOnly()),

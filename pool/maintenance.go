@@ -13,8 +13,8 @@ const (
 	longestPause = time.Minute
 )
 
-// keeper is when the pool has to be looked after. It is guarded by the pool's lock.
-type keeper struct {
+// maintenance is when the pool has to be looked after. It is guarded by the pool's lock.
+type maintenance struct {
 	timer    *time.Timer
 	at       time.Time     // when it fires; zero: it does not
 	delay    time.Duration // after the last failure; zero: there was none
@@ -23,7 +23,7 @@ type keeper struct {
 }
 
 // failed begins a pause, unless the failure is that of an attempt before the last pause.
-func (k *keeper) failed() {
+func (k *maintenance) failed() {
 	now := time.Now()
 	if now.Before(k.earliest) {
 		return
@@ -32,25 +32,25 @@ func (k *keeper) failed() {
 	k.earliest = now.Add(spread(k.delay))
 }
 
-func (k *keeper) succeeded() { k.delay, k.earliest = 0, time.Time{} }
+func (k *maintenance) succeeded() { k.delay, k.earliest = 0, time.Time{} }
 
 // pause returns how long to wait for the next attempt.
-func (k *keeper) pause() time.Duration {
+func (k *maintenance) pause() time.Duration {
 	if k.delay == 0 {
 		return 0
 	}
 	return time.Until(k.earliest)
 }
 
-func (k *keeper) stop() {
+func (k *maintenance) stop() {
 	if k.timer != nil {
 		k.timer.Stop()
 	}
 }
 
-// wake has the pool looked after when d has passed, if that is not before.
-func (p *Pool[T]) wake(d time.Duration) {
-	k := &p.keeper
+// scheduleMaintenance has the pool looked after when d has passed, if that is not before.
+func (p *Pool[T]) scheduleMaintenance(d time.Duration) {
+	k := &p.maintenance
 	at := time.Now().Add(d)
 	if !k.at.IsZero() && !at.Before(k.at) {
 		return
@@ -72,9 +72,9 @@ func spread(d time.Duration) time.Duration {
 	return d - rand.N(d/2)
 }
 
-// returnIdle says when a resource that becomes idle now is to be checked, and to be replaced if
+// scheduleIdle says when a resource that becomes idle now is to be checked, and to be replaced if
 // MinSize keeps it.
-func (p *Pool[T]) returnIdle(it *item[T]) {
+func (p *Pool[T]) scheduleIdle(it *item[T]) {
 	if interval := p.config.CheckInterval; interval > 0 {
 		it.check = it.proven.Add(spread(interval))
 	}
@@ -92,11 +92,11 @@ func (p *Pool[T]) watch(it *item[T]) {
 			at = earlier(at, it.renew)
 		}
 	}
-	if !p.keeper.checks {
+	if !p.maintenance.checks {
 		at = earlier(at, it.check)
 	}
-	if !at.IsZero() && (p.keeper.at.IsZero() || at.Before(p.keeper.at)) {
-		p.wake(time.Until(at))
+	if !at.IsZero() && (p.maintenance.at.IsZero() || at.Before(p.maintenance.at)) {
+		p.scheduleMaintenance(time.Until(at))
 	}
 }
 
@@ -115,7 +115,7 @@ func earlier(a, b time.Time) time.Time {
 // has not been used, and returns until the next time.
 func (p *Pool[T]) maintain() {
 	p.mu.Lock()
-	p.keeper.at = time.Time{}
+	p.maintenance.at = time.Time{}
 	gone := p.expired(time.Now())
 	for _, it := range p.idle {
 		p.watch(it)
@@ -133,12 +133,12 @@ func (p *Pool[T]) maintain() {
 func (p *Pool[T]) checkIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.config.CheckInterval == 0 || p.keeper.checks {
+	if p.config.CheckInterval == 0 || p.maintenance.checks {
 		return
 	}
-	p.keeper.checks = true
+	p.maintenance.checks = true
 	defer func() {
-		p.keeper.checks = false
+		p.maintenance.checks = false
 		for _, it := range p.idle {
 			p.watch(it)
 		}
