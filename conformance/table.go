@@ -42,7 +42,7 @@ func (t *table) head(client string) {
 
 // row prints the line of a package.
 func (t *table) row(r result) {
-	r = t.judge(r)
+	r = t.evaluate(r)
 	t.line(strings.TrimPrefix(strings.TrimPrefix(r.importPath, t.selection.suite.root), "/"), r)
 	t.sum.passed += r.passed
 	t.sum.failed += r.failed
@@ -65,8 +65,8 @@ func (t *table) line(name string, r result) {
 	t.printf("%-*s %6d %6d %7d %8.1f%s\n", t.width, name, r.passed, r.failed, r.skipped, r.seconds, mark)
 }
 
-// judge adds to a good result what is wrong with the number of its tests.
-func (t *table) judge(r result) result {
+// evaluate adds to a good result what is wrong with the number of its tests.
+func (t *table) evaluate(r result) result {
 	waiting := make([]suitePackage, 0, len(t.missing))
 	for _, p := range t.missing {
 		if t.selection.suite.importPath(p) != r.importPath {

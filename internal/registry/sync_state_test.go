@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-func TestJudge(t *testing.T) {
+func TestEvaluate(t *testing.T) {
 	now := time.Now()
 	in := func(s health.State) health.Status { return health.Status{State: s, Since: now.Add(-time.Hour)} }
 	fresh := health.Status{State: health.Suspected, Since: now.Add(-suspicionLimit + 1)}
@@ -76,7 +76,7 @@ func (s *scene) take() []string {
 	return told
 }
 
-func TestSightIsQuietWhileAllIsWell(t *testing.T) {
+func TestSyncStateIsSilentWhileSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene()
 		s.markStale()
@@ -86,7 +86,7 @@ func TestSightIsQuietWhileAllIsWell(t *testing.T) {
 	})
 }
 
-func TestSightTellsOnceOfAnOutage(t *testing.T) {
+func TestOutageIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene()
 		s.markSynced()
@@ -113,7 +113,7 @@ func TestSightTellsOnceOfAnOutage(t *testing.T) {
 	})
 }
 
-func TestSightToleratesAnElection(t *testing.T) {
+func TestElectionIsTolerated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene()
 		s.markSynced()
@@ -128,7 +128,7 @@ func TestSightToleratesAnElection(t *testing.T) {
 }
 
 // Endpoints that serve are no proof of being in touch before there is a watch.
-func TestSightWaitsForTheWatch(t *testing.T) {
+func TestStaleUntilTheWatchIsEstablished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene()
 		s.markStale()
@@ -147,7 +147,7 @@ func TestSightWaitsForTheWatch(t *testing.T) {
 }
 
 // Attempts that fail at once leave no time for a look.
-func TestSightTellsOfWhatFailsAtOnce(t *testing.T) {
+func TestRefusalIsReportedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene()
 		s.markSynced()
@@ -164,7 +164,7 @@ func TestSightTellsOfWhatFailsAtOnce(t *testing.T) {
 	})
 }
 
-func TestSightLooksWhileItWaits(t *testing.T) {
+func TestEndpointsAreCheckedWhileStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene()
 		s.state.State = health.Unknown

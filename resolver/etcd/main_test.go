@@ -60,8 +60,8 @@ func (j *journal) lines(service string) []string {
 // patience is far above what anything that a test waits for takes.
 const (
 	patience = time.Minute
-	// glance is the pause between two looks at what is waited for.
-	glance = time.Millisecond
+	// poll is the pause between two looks at what is waited for.
+	poll = time.Millisecond
 )
 
 // start runs a cluster of two members over one store. The client knows the first

@@ -182,7 +182,7 @@ func TestKeyIsDeletedAndCompacted(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, cluster.Compact(cluster.Revision()))
 	cluster.Member(0).Start()
-	require.Eventually(t, func() bool { return cluster.Get(key) != nil }, patience, glance)
+	require.Eventually(t, func() bool { return cluster.Get(key) != nil }, patience, poll)
 	require.EqualValues(t, r.State().Lease, cluster.Get(key).Lease)
 }
 
@@ -290,7 +290,7 @@ func TestSupersededLeaseExpires(t *testing.T) {
 	require.ErrorIs(t, r.SetWeight(within(t), 2), etcd.ErrSuperseded)
 	require.EqualValues(t, newer.State().Lease, cluster.Get(key).Lease)
 	require.NoError(t, newer.Withdraw(within(t)))
-	require.Eventually(t, func() bool { return r.State().State == etcd.Registered }, patience, glance)
+	require.Eventually(t, func() bool { return r.State().State == etcd.Registered }, patience, poll)
 	require.JSONEq(t, `{"Op":0,"Addr":"10.0.0.1:1","Metadata":{"weight":2}}`, string(cluster.Get(key).Value))
 }
 

@@ -82,7 +82,7 @@ func TestSilentOpening(t *testing.T) {
 
 // Thousands of leases that were granted together, or that an outage has made due
 // together, are spread out by the next round.
-func TestCrowdDisperses(t *testing.T) {
+func TestRenewalsSpread(t *testing.T) {
 	const n = 5_000
 	r := newRig(t)
 	r.m.random = func() float64 { r.drawn += 0.6180339887; r.drawn -= float64(int(r.drawn)); return r.drawn }

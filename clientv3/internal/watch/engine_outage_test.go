@@ -54,7 +54,7 @@ func TestWhatCountsAsProgressWhenAStreamEnds(t *testing.T) {
 func TestAMoveIsNoProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
-		c.become = func(sv *server) { sv.mute = true }
+		c.become = func(sv *server) { sv.swallowing = true }
 		watches(t, c.engine(t), 1)
 		time.Sleep(2 * proven)
 		c.remove()

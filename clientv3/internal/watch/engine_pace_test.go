@@ -179,7 +179,7 @@ func TestCatchingUpMovesToAnotherKindOfServer(t *testing.T) {
 		"early":    func(sv *server) { sv.early = true },
 		"proxy":    func(sv *server) { sv.proxy = true },
 		"nameless": func(sv *server) { sv.nameless = true },
-		"mute":     func(sv *server) { sv.mute = true },
+		"swallowing":     func(sv *server) { sv.swallowing = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestCatchingUpMovesToAnotherKindOfServer(t *testing.T) {
 func TestAPartWithoutASignIsNotAwaitedForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
-		c.become = func(sv *server) { sv.mute = true }
+		c.become = func(sv *server) { sv.swallowing = true }
 		c.write(8_000, "b")
 		c.write(6_000, "z")
 		e := c.engine(t)
@@ -250,8 +250,8 @@ func TestOnlyProvenServersGetParts(t *testing.T) {
 		"etcd":               {become: func(*server) {}, split: true},
 		"etcd, switched off": {become: func(*server) {}, disabled: true},
 		"etcd 3.5.7":         {become: func(sv *server) { sv.early = true }},
-		"grpc-proxy":         {become: func(sv *server) { sv.proxy, sv.mute = true, true }},
-		"grpc-proxy, merged": {become: func(sv *server) { sv.proxy, sv.mute, sv.nameless = true, true, true }},
+		"grpc-proxy":         {become: func(sv *server) { sv.proxy, sv.swallowing = true, true }},
+		"grpc-proxy, merged": {become: func(sv *server) { sv.proxy, sv.swallowing, sv.nameless = true, true, true }},
 		"kine":               {become: func(sv *server) { sv.proxy, sv.nameless = true, true }},
 		"unknown":            {become: func(sv *server) { sv.nameless = true }},
 	} {

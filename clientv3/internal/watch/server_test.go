@@ -29,7 +29,7 @@ type server struct {
 	proxy     bool // chooses ids itself
 	nameless  bool // its headers have a revision alone
 	kine      bool // refuses ids that it has not chosen, and answers progress requests beside the others
-	mute      bool // something on the way swallows progress requests
+	swallowing      bool // something on the way swallows progress requests
 	deaf      bool // answers nothing at all
 	lax       bool // creates a watch of an empty range
 	early     bool // answers progress requests before it has sent everything, as old servers do
@@ -124,7 +124,7 @@ func (sv *server) create(r *pb.WatchCreateRequest, meanwhile func()) error {
 // answer answers a progress request.
 func (sv *server) answer() {
 	switch {
-	case sv.mute:
+	case sv.swallowing:
 	case sv.kine && len(sv.watchers) == 0:
 		sv.enqueue(progressed(invalidID, sv.hist.rev()))
 	case sv.early:
