@@ -24,6 +24,7 @@ type budget struct {
 
 	mu     sync.Mutex
 	tokens float64
+	sent   uint64
 	at     time.Time // when tokens was computed; zero before the first probe
 }
 
@@ -45,5 +46,17 @@ func (b *budget) take(now time.Time, reserve float64) bool {
 		return false
 	}
 	b.tokens--
+	b.sent++
 	return true
+}
+
+// level returns how many probes are paid for, and how many were sent.
+func (b *budget) level(now time.Time) (left float64, sent uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.at.IsZero() {
+		return probeBurst, b.sent
+	}
+	earned := probeShare*float64(b.calls.Load()) + max(now.Sub(b.at).Seconds(), 0)*probeRate
+	return min(b.tokens+earned, probeBurst), b.sent
 }

@@ -84,6 +84,9 @@ func (c *call) end(info balancer.DoneInfo) {
 		c.attempt.answered.Store(true)
 	}
 	now := time.Now()
+	if c.Conn == Calls {
+		c.stat.ended.note(now.Sub(c.start), info.Err)
+	}
 	if answered {
 		c.answered(now, info.Err)
 	}

@@ -26,6 +26,7 @@ type stat struct {
 	*health.Latency
 	// answered is when a call began of which the answer came last.
 	answered health.Stamp
+	ended    ended
 }
 
 func (s *stat) observe(start time.Time, took time.Duration) {

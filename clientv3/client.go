@@ -66,6 +66,8 @@ type Client struct {
 	watches  *watch.Budget    // of all its Watchers; nil in the same
 	history  *lineage.Tracker // of its cluster
 	lg       atomic.Pointer[zap.Logger]
+	watchers services[watcher]
+	lessors  services[lessor]
 
 	ctx        context.Context
 	cancel     context.CancelFunc

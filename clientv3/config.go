@@ -1,6 +1,7 @@
 package clientv3
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -333,16 +334,15 @@ func (cfg *Config) logger() (*zap.Logger, error) {
 // calls and not of the connection, because a user's own connections
 // ([Client.Dial]) keep gRPC's defaults.
 func (cfg *Config) callOptions() []grpc.CallOption {
-	send, recv := defaultMaxCallSendMsgSize, defaultMaxCallRecvMsgSize
-	if cfg.MaxCallSendMsgSize > 0 {
-		send = cfg.MaxCallSendMsgSize
-	}
-	if cfg.MaxCallRecvMsgSize > 0 {
-		recv = cfg.MaxCallRecvMsgSize
-	}
+	send, recv := cfg.maxCallSizes()
 	return []grpc.CallOption{
 		grpc.WaitForReady(true),
 		grpc.MaxCallSendMsgSize(send),
 		grpc.MaxCallRecvMsgSize(recv),
 	}
+}
+
+// maxCallSizes returns the bounds of requests and responses, in bytes.
+func (cfg *Config) maxCallSizes() (send, recv int) {
+	return cmp.Or(cfg.MaxCallSendMsgSize, defaultMaxCallSendMsgSize), cmp.Or(cfg.MaxCallRecvMsgSize, defaultMaxCallRecvMsgSize)
 }

@@ -171,7 +171,7 @@ func NewLeaseFromLeaseClient(remote pb.LeaseClient, c *Client, keepAliveTimeout 
 	retrier := func() *channel.Retrier { return c.streamRetrier(pb.Lease_LeaseKeepAlive_FullMethodName).Endless() }
 	overRetrier := func(r *channel.Retrier) pb.LeaseClient { return over(c, r, remote, pb.NewLeaseClient) }
 	streams := retrier()
-	return &lessor{
+	l := &lessor{
 		remote:   remote,
 		callOpts: callOptsOf(c),
 		newID:    randomLeaseID,
@@ -188,6 +188,10 @@ func NewLeaseFromLeaseClient(remote pb.LeaseClient, c *Client, keepAliveTimeout 
 		}),
 		drops: dropLog{log: log},
 	}
+	if c != nil {
+		c.lessors.add(l)
+	}
+	return l
 }
 
 func (l *lessor) TimeToLive(ctx context.Context, id LeaseID, opts ...LeaseOption) (*LeaseTimeToLiveResponse, error) {

@@ -42,7 +42,7 @@ func NewWatchFromWatchClient(wc pb.WatchClient, c *Client) Watcher {
 }
 
 func newWatcher(remote pb.WatchClient, c *Client, h *lineage.Tracker) Watcher {
-	return &watcher{watch.New(watch.Config{
+	w := &watcher{watch.New(watch.Config{
 		MaxBuffer:    configOf(c).maxWatchBuffer(),
 		Budget:       watchBudgetOf(c),
 		Plain:        !isOwn(remote),
@@ -64,6 +64,10 @@ func newWatcher(remote pb.WatchClient, c *Client, h *lineage.Tracker) Watcher {
 			return wc
 		},
 	})}
+	if c != nil {
+		c.watchers.add(w)
+	}
+	return w
 }
 
 // configOf returns the client's configuration; a service may have no client.

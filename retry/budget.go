@@ -82,6 +82,15 @@ func (b *Budget) Refund() {
 	}
 }
 
+// Left returns how many additional attempts the budget pays for now, and how many it pays for
+// at most. Both are 0 for a budget that is never used up.
+func (b *Budget) Left() (left, limit float64) {
+	if b == nil {
+		return 0, 0
+	}
+	return float64(b.tokens.Load()) / tokenUnit, float64(b.full) / tokenUnit
+}
+
 // Halve takes half of what is left: the attempt was of no use, so others may be as well.
 func (b *Budget) Halve() {
 	if b != nil {

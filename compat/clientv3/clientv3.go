@@ -206,6 +206,8 @@ type (
 	MemberUpdateResponse = quorate.MemberUpdateResponse
 	// MoveLeaderResponse is the response to [Maintenance.MoveLeader].
 	MoveLeaderResponse = quorate.MoveLeaderResponse
+	// NotReadyError is the error of [Client.Ready].
+	NotReadyError = quorate.NotReadyError
 	// Op is one operation: a get, put, delete or txn for [KV.Do] and [Txn], or the parameters of a watch.
 	Op = quorate.Op
 	// OpOption sets a property of an operation.

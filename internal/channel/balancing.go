@@ -28,37 +28,36 @@ type Balancing struct {
 	Config json.RawMessage
 }
 
-// serviceConfig returns the service config of the channel's ClientConns: the
-// strategy of b, or else the first one in loadBalancingConfig of the user's service
+// serviceConfig returns the service config of the channel's ClientConns, and the name of
+// the strategy in it: that of b, or else the first one in loadBalancingConfig of the user's service
 // config that there is, or else the default. Retry is not configured there: grpc's
 // own is off (see dialOptions) because it resends writes that a broken connection
 // may have delivered.
-func (b Balancing) serviceConfig(user string) (string, error) {
+func (b Balancing) serviceConfig(user string) (js, strategy string, err error) {
 	if b.Strategy == "" {
-		var err error
 		if b, err = fromServiceConfig(user); err != nil {
-			return "", err
+			return "", "", err
 		}
 	}
 	name, ok := policyOf(b.Strategy)
 	if !ok {
-		return "", fmt.Errorf("balancing: there is no strategy %q; %q is one", b.Strategy, DefaultStrategy)
+		return "", "", fmt.Errorf("balancing: there is no strategy %q; %q is one", b.Strategy, DefaultStrategy)
 	}
 	if b.Config == nil {
 		b.Config = json.RawMessage("{}")
 	}
 	if parser, ok := gbalancer.Get(name).(gbalancer.ConfigParser); ok {
 		if _, err := parser.ParseConfig(b.Config); err != nil {
-			return "", fmt.Errorf("balancing: %w", err)
+			return "", "", fmt.Errorf("balancing: %w", err)
 		}
 	}
-	js, err := json.Marshal(map[string]any{
+	out, err := json.Marshal(map[string]any{
 		"loadBalancingConfig": []map[string]json.RawMessage{{name: b.Config}},
 	})
 	if err != nil {
-		return "", fmt.Errorf("balancing: %w", err)
+		return "", "", fmt.Errorf("balancing: %w", err)
 	}
-	return string(js), nil
+	return string(out), strings.TrimPrefix(name, balancer.Prefix), nil
 }
 
 // fromServiceConfig reads loadBalancingConfig: a list of policies, of which the

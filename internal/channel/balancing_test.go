@@ -24,7 +24,7 @@ func TestBalancing(t *testing.T) {
 		"the first that is":    {Balancing{}, `{"loadBalancingConfig": [{"grpclb": {}}, {"quorate_round_robin": {"drainTimeout":"5s"}}]}`, `{"loadBalancingConfig":[{"quorate_round_robin":{"drainTimeout":"5s"}}]}`},
 		"the name comes first": {Balancing{Strategy: "round_robin"}, `{"loadBalancingConfig": [{"grpclb": {}}]}`, roundRobin},
 	} {
-		got, err := tt.b.serviceConfig(tt.service)
+		got, _, err := tt.b.serviceConfig(tt.service)
 		require.NoError(t, err, name)
 		assert.JSONEq(t, tt.want, got, name)
 	}

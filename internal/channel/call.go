@@ -49,6 +49,8 @@ func ReportAmbiguous(to *atomic.Bool) grpc.CallOption { return reportAmbiguous{t
 
 // run makes attempts until one settles the call.
 func (c *call) run() error {
+	c.retrier.c.running.Add(1)
+	defer c.retrier.c.running.Add(-1)
 	c.retrier.c.budget.Deposit() // another call
 	for a := &c.first; ; a = c.next() {
 		if c.retrier.c.isClosed() {

@@ -2,6 +2,7 @@ package channel
 
 import (
 	"context"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -21,6 +22,8 @@ type client struct {
 	observer observe.Observer
 	// name returns what the client was given for an endpoint.
 	name func(*balancer.Endpoint) string
+	// running are the calls that have not returned.
+	running atomic.Int64
 }
 
 func newClient(cfg Config) *client {

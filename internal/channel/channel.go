@@ -95,6 +95,7 @@ type Channel struct {
 	names    *names
 	security *security
 	sharing  *sharing
+	strategy string
 
 	mu        sync.RWMutex
 	endpoints []string
@@ -110,11 +111,11 @@ func New(cfg Config) (*Channel, error) {
 	if err != nil {
 		return nil, err
 	}
-	serviceConfig, err := cfg.Balancing.serviceConfig(cfg.ServiceConfig)
+	serviceConfig, strategy, err := cfg.Balancing.serviceConfig(cfg.ServiceConfig)
 	if err != nil {
 		return nil, err
 	}
-	c := &Channel{names: new(names), security: newSecurity(cfg), sharing: newSharing(cfg), endpoints: slices.Clone(cfg.Endpoints)}
+	c := &Channel{names: new(names), security: newSecurity(cfg), sharing: newSharing(cfg), strategy: strategy, endpoints: slices.Clone(cfg.Endpoints)}
 	c.names.set(parsed)
 	client := newClient(cfg)
 	client.name = c.names.of
@@ -252,6 +253,9 @@ func (c *Channel) Statuses() []health.Status {
 	slices.SortFunc(all, func(a, b health.Status) int { return cmp.Compare(a.Endpoint, b.Endpoint) })
 	return all
 }
+
+// Strategy returns the name of the balancing strategy.
+func (c *Channel) Strategy() string { return c.strategy }
 
 // Close ends all connections. Calls and streams, in flight and to come, fail at
 // once with codes.Canceled, and so does a second Close.

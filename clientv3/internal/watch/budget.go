@@ -29,5 +29,8 @@ func (b *Budget) use(bytes int) { b.used.Add(int64(bytes)) }
 // allowance is how many bytes a watch with a bound of its own may hold at the moment.
 func (b *Budget) allowance(bound int) int { return max(bound/floor, min(bound, b.left()/share)) }
 
+// Used returns how many bytes are held, and how many may be.
+func (b *Budget) Used() (used, limit int64) { return b.used.Load(), b.max }
+
 // left is how many bytes are not used.
 func (b *Budget) left() int { return int(max(0, b.max-b.used.Load())) }

@@ -27,9 +27,10 @@ type buffer struct {
 	bytes   int
 	room    int // what bytes must fall to, if that is awaited
 	awaited bool
-	pumping bool // the goroutine runs; it alone uses the sink then
-	last    bool // nothing will follow
-	closed  bool // the sink is
+	pumping bool      // the goroutine runs; it alone uses the sink then
+	offered time.Time // since when the reader may take the next response, zero if none waits
+	last    bool      // nothing will follow
+	closed  bool      // the sink is
 }
 
 type waiting struct {
@@ -137,10 +138,11 @@ func (b *buffer) pop() (waiting, bool) {
 	defer b.mu.Unlock()
 	if len(b.waiting) == 0 {
 		b.waiting = nil
-		b.pumping = false
+		b.pumping, b.offered = false, time.Time{}
 		b.closeIdle()
 		return waiting{}, false
 	}
+	b.offered = time.Now()
 	r := b.waiting[0]
 	b.waiting[0] = waiting{}
 	b.waiting = b.waiting[1:]
@@ -164,6 +166,6 @@ func (b *buffer) delivered(size int) bool {
 func (b *buffer) abandon() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pumping = false
+	b.pumping, b.offered = false, time.Time{}
 	b.discard()
 }

@@ -114,7 +114,7 @@ func WithAbortContext(ctx context.Context) STMOption {
 	return quorate.WithAbortContext(ctx)
 }
 
-// WithContext gives the session a context in place of the client's.
+// WithContext gives the session a context in waiter of the client's.
 func WithContext(ctx context.Context) SessionOption {
 	return quorate.WithContext(ctx)
 }

@@ -1,0 +1,102 @@
+package balancer
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// maxInspected bounds the calls in flight to one endpoint that are looked at.
+const maxInspected = 10_000
+
+// Inspection is what goes on at an endpoint at one moment.
+type Inspection struct {
+	// Calls are the attempts in flight, the oldest first, and ByMethod counts those that were
+	// looked at: the oldest 10,000.
+	Calls    []InFlight
+	ByMethod map[string]int
+	Streams  int
+	// Work are the attempts that have ended, by shape.
+	Work []Work
+	// Latency is how long the endpoint takes to complete work, smoothed; 0 if it has
+	// completed none.
+	Latency time.Duration
+}
+
+// InFlight is an attempt of a call that has not ended.
+type InFlight struct {
+	Method   string // full name
+	Start    time.Time
+	Deadline time.Time // the zero time for none
+}
+
+// Work counts the attempts of calls of one shape that have ended.
+type Work struct {
+	Shape         string
+	Ended, Failed uint64
+	Took          time.Duration // together
+	P99           time.Duration // see health.Latency
+}
+
+// Inspect returns what goes on at the endpoint, with as many calls as limit says.
+func (e *Endpoint) Inspect(limit int) Inspection {
+	in := Inspection{ByMethod: make(map[string]int), Latency: e.known().Latency(), Work: e.latency.work()}
+	f := &e.inflight
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	in.Streams = len(f.streams)
+	n := 0
+	for c := f.first; c != nil && n < maxInspected; c = c.next {
+		n++
+		in.ByMethod[c.Method]++
+		if len(in.Calls) < limit {
+			in.Calls = append(in.Calls, InFlight{Method: c.Method, Start: c.start, Deadline: c.deadline})
+		}
+	}
+	return in
+}
+
+// ended counts the attempts of one shape that have ended at one endpoint.
+type ended struct {
+	all, failed atomic.Uint64
+	took        atomic.Int64
+}
+
+func (e *ended) note(took time.Duration, err error) {
+	e.all.Add(1)
+	e.took.Add(int64(took))
+	if err != nil {
+		e.failed.Add(1)
+	}
+}
+
+// work returns what has ended, by shape.
+func (g *latencies) work() []Work {
+	known := g.byShape.Load()
+	if known == nil {
+		return nil
+	}
+	all := make([]Work, 0, len(*known))
+	for shape, s := range *known {
+		if n := s.ended.all.Load(); n > 0 {
+			all = append(all, Work{
+				Shape: shape, Ended: n, Failed: s.ended.failed.Load(),
+				Took: time.Duration(s.ended.took.Load()), P99: s.P99(),
+			})
+		}
+	}
+	slices.SortFunc(all, func(a, b Work) int { return cmp.Compare(a.Shape, b.Shape) })
+	return all
+}
+
+// ProbeBudget returns how many probes the client may send now, how many it may save up, and
+// how many it has sent. All are 0 while there are no endpoints.
+func (m *Monitor) ProbeBudget() (left, limit float64, sent uint64) {
+	eps := m.Endpoints()
+	if len(eps) == 0 || eps[0].policy == nil {
+		return 0, 0, 0
+	}
+	left, sent = eps[0].policy.budget.level(time.Now())
+	return left, probeBurst, sent
+}

@@ -1,0 +1,73 @@
+package lease
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Standing is where a lease stands that is kept alive.
+type Standing struct {
+	ID int64
+	// TTL is for how long it was granted or renewed last, and Left how long it lives at least
+	// if it is not renewed. Both are 0 while nothing is known of it.
+	TTL, Left  time.Duration
+	Unanswered bool
+}
+
+// Inspection is what an engine does at one moment.
+type Inspection struct {
+	KeptAlive, Unanswered int
+	// Left is the least of the leases, and Known says that it is known of one.
+	Left  time.Duration
+	Known bool
+	// Shortest are those with the least time left, as many as were asked for.
+	Shortest []Standing
+}
+
+// Inspect adds what the engine does to an inspection.
+func (e *Engine) Inspect(limit int, in *Inspection) {
+	now := time.Now()
+	e.mu.Lock()
+	all := e.machine.standings(now)
+	e.mu.Unlock()
+	for _, s := range all {
+		in.KeptAlive++
+		if s.Unanswered {
+			in.Unanswered++
+		}
+		if s.TTL > 0 && (!in.Known || s.Left < in.Left) {
+			in.Left, in.Known = s.Left, true
+		}
+	}
+	in.Shortest = append(in.Shortest, all...)
+	slices.SortFunc(in.Shortest, shorter)
+	in.Shortest = in.Shortest[:min(len(in.Shortest), limit)]
+}
+
+func shorter(a, b Standing) int {
+	unknown := func(s Standing) int {
+		if s.TTL == 0 {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(unknown(a), unknown(b)), cmp.Compare(a.Left, b.Left), cmp.Compare(a.ID, b.ID))
+}
+
+// standings returns all leases that have keepers.
+func (m *Machine) standings(now time.Time) []Standing {
+	at := instant(now.Sub(m.epoch))
+	all := make([]Standing, 0, len(m.leases))
+	for _, l := range m.leases {
+		if l.keepers == 0 {
+			continue
+		}
+		s := Standing{ID: l.id, Unanswered: l.state != Waiting}
+		if l.ttl > 0 {
+			s.TTL, s.Left = l.ttl, time.Duration(l.renewed.add(l.ttl)-at)
+		}
+		all = append(all, s)
+	}
+	return all
+}

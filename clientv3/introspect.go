@@ -1,0 +1,266 @@
+package clientv3
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"weak"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/clientv3/internal/lease"
+	"github.com/quorate/quorate/clientv3/internal/watch"
+	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/channel"
+	"github.com/quorate/quorate/observe/introspect"
+)
+
+// NotReadyError is the error of [Client.Ready].
+type NotReadyError struct {
+	// Endpoints is what is known of each one.
+	Endpoints []health.Status
+	// Err is why nothing is known, or what asking brought; nil if nobody was asked.
+	Err error
+}
+
+// Error names each endpoint with its state and the evidence for it.
+func (e *NotReadyError) Error() string {
+	text := "etcdclient: no endpoint serves"
+	for i, s := range e.Endpoints {
+		text += separators[min(i, 1)] + s.Endpoint + " is " + s.State.String()
+		if s.Evidence.At.IsZero() {
+			continue
+		}
+		text += " (" + s.Evidence.String() + ")"
+	}
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+var separators = [2]string{": ", "; "}
+
+// Unwrap returns Err.
+func (e *NotReadyError) Unwrap() error { return e.Err }
+
+// readyKey is what Ready asks for: a key that sorts before all others, and mostly does not
+// exist.
+const readyKey = "\x00"
+
+// Ready returns nil if at least one endpoint serves calls of every kind, as far as the client
+// knows, and otherwise a *[NotReadyError]. It is meant for readiness probes: while anything is
+// known of the endpoints it returns at once and asks nobody. A client that has not been used
+// yet, or not for so long that its connections were closed, makes one linearizable read, until
+// ctx ends. A server that denies it the permission serves.
+//
+// What is known is as old as the latest call, stream or fault, see [Client.EndpointStatus]: a
+// client that has nothing to do does not watch its servers.
+func (c *Client) Ready(ctx context.Context) error {
+	known := c.EndpointStatus()
+	switch err := c.ctx.Err(); {
+	case err != nil:
+		return &NotReadyError{Endpoints: known, Err: err}
+	case serves(known):
+		return nil
+	case !undecided(known):
+		return &NotReadyError{Endpoints: known}
+	}
+	_, err := NewKV(c).Get(ctx, readyKey, WithCountOnly())
+	if err == nil || errors.Is(err, rpctypes.ErrPermissionDenied) {
+		return nil
+	}
+	return &NotReadyError{Endpoints: c.EndpointStatus(), Err: err}
+}
+
+func serves(known []health.Status) bool {
+	for _, s := range known {
+		if s.State != health.Unknown && s.State.Usable() {
+			return true
+		}
+	}
+	return false
+}
+
+// undecided reports whether nothing is known of an endpoint.
+func undecided(known []health.Status) bool {
+	for _, s := range known {
+		if s.State == health.Unknown {
+			return true
+		}
+	}
+	return len(known) == 0
+}
+
+// Introspect returns what the client knows and does: its endpoints, calls in flight, watches,
+// leases, budgets and configuration, see package observe/introspect, which also serves it
+// over HTTP. It asks no server. Watches and leases are those of all services of the client.
+func (c *Client) Introspect(o introspect.Options) introspect.Client {
+	o = o.WithDefaults()
+	shown := introspect.Client{
+		Endpoints: []introspect.Endpoint{}, Budgets: []introspect.Budget{},
+		Calls: introspect.Calls{ByMethod: map[string]int{}, Oldest: []introspect.Call{}},
+	}
+	if c.channel != nil {
+		c.channel.Inspect(o, &shown)
+	}
+	known := c.EndpointStatus()
+	switch err := c.ctx.Err(); {
+	case err != nil:
+		shown.NotReady = (&NotReadyError{Err: err}).Error()
+	case serves(known):
+		shown.Ready = true
+	default:
+		shown.NotReady = (&NotReadyError{Endpoints: known}).Error()
+	}
+	c.inspectWatches(o, &shown.Watches)
+	c.inspectLeases(o, &shown.Leases)
+	shown.Config = c.shownConfig()
+	return shown
+}
+
+var watchStates = [...]string{
+	watch.Opening: introspect.WatchOpening, watch.Interrupted: introspect.WatchInterrupted,
+	watch.CatchingUp: introspect.WatchCatchingUp, watch.Following: introspect.WatchFollowing,
+	watch.Paused: introspect.WatchPaused,
+}
+
+func (c *Client) inspectWatches(o introspect.Options, into *introspect.Watches) {
+	var in watch.Inspection
+	for _, w := range c.watchers.all() {
+		w.engine.Inspect(o.Limit, &in)
+	}
+	head := c.history.History().Revision()
+	*into = introspect.Watches{
+		Open: in.Open, ByState: make(map[string]int, len(watchStates)), Streams: in.Streams, Revision: head,
+		BlockedSeconds: in.Blocked.Seconds(), Furthest: make([]introspect.Watch, 0, len(in.Furthest)),
+	}
+	for phase, name := range watchStates {
+		into.ByState[name] = in.ByPhase[phase]
+	}
+	if in.Oldest > 0 {
+		into.LagRevisions = max(head-in.Oldest+1, 0)
+	}
+	if c.watches != nil {
+		into.BufferedBytes, into.MaxBufferedBytes = c.watches.Used()
+	}
+	for _, s := range in.Furthest {
+		w := introspect.Watch{
+			Range: s.Range, State: watchStates[s.Phase], Unread: s.Unread, UnreadBytes: s.Bytes,
+			BlockedSeconds: s.Blocked.Seconds(),
+		}
+		if o.Keys {
+			w.Key = string(s.Key)
+		}
+		if s.Next > 0 {
+			w.Revision, w.LagRevisions = s.Next-1, max(head-s.Next+1, 0)
+		}
+		into.Furthest = append(into.Furthest, w)
+	}
+}
+
+func (c *Client) inspectLeases(o introspect.Options, into *introspect.Leases) {
+	var in lease.Inspection
+	for _, l := range c.lessors.all() {
+		l.engine.Inspect(o.Limit, &in)
+	}
+	*into = introspect.Leases{
+		KeptAlive: in.KeptAlive, Unanswered: in.Unanswered, Shortest: make([]introspect.Lease, 0, len(in.Shortest)),
+	}
+	if in.Known {
+		left := in.Left.Seconds()
+		into.LeftSeconds = &left
+	}
+	for _, s := range in.Shortest {
+		shown := introspect.Lease{ID: strconv.FormatInt(s.ID, 16), TTLSeconds: s.TTL.Seconds(), Unanswered: s.Unanswered}
+		if s.TTL > 0 {
+			left := s.Left.Seconds()
+			shown.LeftSeconds = &left
+		}
+		into.Shortest = append(into.Shortest, shown)
+	}
+}
+
+// shownConfig is the configuration in force, without what is secret.
+func (c *Client) shownConfig() map[string]any {
+	cfg := &c.cfg
+	strategy := ""
+	if c.channel != nil {
+		strategy = c.channel.Strategy()
+	}
+	send, recv := cfg.maxCallSizes()
+	keepAlive := cfg.keepAlive()
+	return map[string]any{
+		"Endpoints":                channel.Redact(c.Endpoints()),
+		"Authentication":           c.authentication(),
+		"TLS":                      cfg.TLS != nil,
+		"AutoSyncInterval":         cfg.AutoSyncInterval.String(),
+		"DialTimeout":              cfg.DialTimeout.String(),
+		"DialKeepAliveTime":        keepAlive.Time.String(),
+		"DialKeepAliveTimeout":     keepAlive.Timeout.String(),
+		"PermitWithoutStream":      cfg.PermitWithoutStream,
+		"MaxCallSendMsgSize":       send,
+		"MaxCallRecvMsgSize":       recv,
+		"MaxUnaryRetries":          cfg.MaxUnaryRetries,
+		"MaxWatchBufferBytes":      cfg.maxWatchBuffer(),
+		"MaxTotalWatchBufferBytes": cfg.maxTotalWatchBuffer(),
+		"DisableSplitReplay":       cfg.DisableSplitReplay,
+		"Balancer":                 strategy,
+		"ServiceConfig":            cfg.ServiceConfig != "",
+		"DisableHealthChecks":      cfg.DisableHealthChecks,
+		"DisableHealthSharing":     cfg.DisableHealthSharing,
+		"DisableHedging":           cfg.DisableHedging,
+		"WriteStallTimeout":        cmp.Or(c.writeStallTimeout(), balancer.DefaultWriteStallTimeout).String(),
+		"RejectOldCluster":         cfg.RejectOldCluster,
+		"AllowInsecureSync":        cfg.AllowInsecureSync,
+		"DialOptions":              len(cfg.DialOptions),
+		"Observer":                 cfg.Observer != nil,
+	}
+}
+
+// authentication is how the client authenticates at the moment.
+func (c *Client) authentication() string {
+	switch login := c.login(); {
+	case login.FromSource:
+		return "token source"
+	case login.Token != "":
+		return "token"
+	case login.Username != "" || login.Password != "":
+		return "user name and password"
+	default:
+		return "none"
+	}
+}
+
+// services are those that were made for a client and are in use.
+type services[T any] struct {
+	mu   sync.Mutex
+	made []weak.Pointer[T]
+}
+
+func (s *services[T]) add(service *T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	live := s.made[:0]
+	for _, p := range s.made {
+		if p.Value() != nil {
+			live = append(live, p)
+		}
+	}
+	s.made = append(live, weak.Make(service))
+}
+
+func (s *services[T]) all() []*T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var live []*T
+	for _, p := range s.made {
+		if service := p.Value(); service != nil {
+			live = append(live, service)
+		}
+	}
+	return live
+}

@@ -1,0 +1,188 @@
+package clientv3_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+
+	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/observe/introspect"
+)
+
+func TestIntrospectShowsCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 1)
+		_, err := c.Put(t.Context(), "k", "v")
+		require.NoError(t, err)
+		answer := make(chan struct{})
+		cluster.On("Range", func(call *fakeetcd.Call) {
+			if !call.Request.(*pb.RangeRequest).CountOnly { // it is no probe
+				<-answer
+			}
+			call.Answer(call.Execute())
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		done := make(chan error)
+		go func() { _, err := c.Get(ctx, "k"); done <- err }()
+		time.Sleep(2 * time.Second)
+
+		in := c.Introspect(introspect.Options{})
+		require.True(t, in.Ready, in.NotReady)
+		require.Equal(t, 1, in.Calls.InFlight)
+		require.Equal(t, 1, in.Calls.Attempts)
+		require.Equal(t, map[string]int{"/etcdserverpb.KV/Range": 1}, in.Calls.ByMethod)
+		require.Len(t, in.Calls.Oldest, 1)
+		oldest := in.Calls.Oldest[0]
+		require.Equal(t, cluster.Endpoints()[0], oldest.Endpoint)
+		require.InDelta(t, 2, oldest.AgeSeconds, 0.1)
+		require.InDelta(t, 58, *oldest.LeftSeconds, 0.1)
+		close(answer)
+		require.NoError(t, <-done)
+
+		in = c.Introspect(introspect.Options{})
+		require.Zero(t, in.Calls.InFlight)
+		require.Empty(t, in.Calls.Oldest)
+		require.Len(t, in.Endpoints, 1)
+		e := in.Endpoints[0]
+		require.True(t, e.Connected)
+		require.Len(t, e.Work, 2, "%v", e.Work)
+		for _, w := range e.Work {
+			require.EqualValues(t, 1, w.Ended, w.Shape)
+			require.Zero(t, w.Failed)
+		}
+	})
+}
+
+func TestIntrospectShowsWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startSlow(t)
+		slow, last := overflow(t, cluster, c)
+		synctest.Wait()
+
+		in := c.Introspect(introspect.Options{}).Watches
+		require.Equal(t, 2, in.Open)
+		require.Equal(t, 1, in.Streams)
+		require.Equal(t, 1, in.ByState[introspect.WatchPaused], "%v", in.ByState)
+		require.Equal(t, 1, in.ByState[introspect.WatchFollowing], "%v", in.ByState)
+		require.Equal(t, last, in.Revision)
+		require.Greater(t, in.BufferedBytes, int64(slowBuffer))
+		require.Positive(t, in.LagRevisions)
+		first := in.Furthest[0]
+		require.Equal(t, introspect.WatchPaused, first.State)
+		require.Equal(t, last-first.Revision, first.LagRevisions)
+		require.Positive(t, first.Unread)
+		require.Empty(t, first.Key, "keys are not shown unless asked for")
+
+		time.Sleep(5 * time.Second)
+		in = c.Introspect(introspect.Options{Keys: true, Limit: 1}).Watches
+		require.Len(t, in.Furthest, 1)
+		require.Equal(t, "k", in.Furthest[0].Key)
+		require.GreaterOrEqual(t, in.BlockedSeconds, 5.)
+		for rev := int64(0); rev < last; rev = (<-slow).Header.Revision {
+		}
+		synctest.Wait()
+		in = c.Introspect(introspect.Options{}).Watches
+		require.Zero(t, in.BlockedSeconds)
+	})
+}
+
+func TestIntrospectShowsLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 1)
+		id := grant(t, c)
+		requireAlive(t, keepAlive(t, t.Context(), c, id))
+		in := c.Introspect(introspect.Options{}).Leases
+		require.Equal(t, 1, in.KeptAlive)
+		require.Zero(t, in.Unanswered)
+		require.InDelta(t, leaseTTL, *in.LeftSeconds, 1)
+
+		cluster.Member(0).Stop()
+		time.Sleep(leaseTTL * time.Second / 2)
+		in = c.Introspect(introspect.Options{}).Leases
+		require.Equal(t, 1, in.Unanswered)
+		require.InDelta(t, leaseTTL/2, *in.LeftSeconds, 1)
+		require.Equal(t, *in.LeftSeconds, *in.Shortest[0].LeftSeconds)
+		require.InDelta(t, leaseTTL, in.Shortest[0].TTLSeconds, 0)
+	})
+}
+
+// A cluster that cannot be reached is not ready, and the error says why, at once.
+func TestReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 1)
+		require.NoError(t, c.Ready(t.Context()), "a new client asks")
+		asked := cluster.Count("Range")
+		require.NoError(t, c.Ready(t.Context()))
+		require.Equal(t, asked, cluster.Count("Range"), "the second time it is known")
+
+		cluster.Member(0).Stop()
+		time.Sleep(time.Minute)
+		start := time.Now()
+		err := c.Ready(t.Context())
+		var notReady *NotReadyError
+		require.ErrorAs(t, err, &notReady)
+		require.Contains(t, err.Error(), cluster.Endpoints()[0]+" is dead")
+		require.Zero(t, time.Since(start), "nobody is asked")
+		in := c.Introspect(introspect.Options{})
+		require.False(t, in.Ready)
+		require.Equal(t, err.Error(), in.NotReady)
+
+		cluster.Member(0).Start()
+		time.Sleep(time.Minute)
+		require.NoError(t, c.Ready(t.Context()))
+		require.NoError(t, c.Close())
+		require.ErrorIs(t, c.Ready(t.Context()), context.Canceled)
+		require.Contains(t, c.Introspect(introspect.Options{}).NotReady, "canceled")
+	})
+}
+
+func TestReadyOfAClientThatMayNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 1)
+		cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+		require.NoError(t, c.Ready(t.Context()))
+	})
+}
+
+func TestReadyWaitsNoLongerThanItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 1)
+		cluster.Member(0).Stop()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, c.Ready(ctx), context.DeadlineExceeded)
+	})
+}
+
+// What a report holds of the configuration shows no secret.
+func TestIntrospectShowsNoSecret(t *testing.T) {
+	c, err := New(Config{
+		Endpoints: []string{"http://user:hunter2@127.0.0.1:1"}, Token: "hunter2", Logger: zap.NewNop(), Balancer: "p2c",
+	})
+	require.NoError(t, err)
+	defer c.Close()
+	in := c.Introspect(introspect.Options{})
+	js, err := json.Marshal(in)
+	require.NoError(t, err)
+	require.NotContains(t, string(js), "hunter2")
+	require.Equal(t, "token", in.Config["Authentication"])
+	require.Equal(t, "p2c", in.Config["Balancer"])
+	require.Equal(t, "2s", in.Config["WriteStallTimeout"])
+}
+
+func TestIntrospectWithoutAConnection(t *testing.T) {
+	c := NewCtxClient(t.Context())
+	in := c.Introspect(introspect.Options{})
+	require.False(t, in.Ready)
+	require.Empty(t, in.Endpoints)
+	require.Error(t, c.Ready(t.Context()))
+}

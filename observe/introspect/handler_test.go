@@ -1,0 +1,155 @@
+package introspect_test
+
+import (
+	"encoding/json"
+	"flag"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/observe/introspect"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var update = flag.Bool("update", false, "write testdata anew")
+
+// shown is a client in trouble, and what it was asked for.
+type shown struct{ asked introspect.Options }
+
+func (s *shown) Introspect(o introspect.Options) introspect.Client {
+	s.asked = o
+	left, lease := 1.5, 7.25
+	return introspect.Client{
+		NotReady: "etcdclient: no endpoint serves: a:2379 is dead (unresponsive: no sign of life for 752ms)",
+		Endpoints: []introspect.Endpoint{
+			{
+				Name: "a:2379", State: "dead", StateSeconds: 12.5, Evidence: "unresponsive", Detail: "no sign of life for 752ms",
+				LastError: "<img src=x onerror=\"document.title='broken'\">", LastErrorSeconds: 3, Work: []introspect.Work{},
+			},
+			{
+				Name: "b:2379", State: "degraded", StateSeconds: 4, Evidence: "degrading", Detail: "no leader", Connected: true,
+				InFlight: 1, Streams: 2, LatencySeconds: 0.0015,
+				Member: &introspect.Member{ID: "8e9e05c52164694d", Leader: "0", Term: 3, Applied: 17, Version: "3.7.0", Alarms: []string{"NOSPACE"}, ReportedBefore: 1},
+				Work:   []introspect.Work{{Shape: "get", Ended: 100, Failed: 2, Seconds: 0.4, P99Seconds: 0.02}},
+			},
+		},
+		Calls: introspect.Calls{
+			InFlight: 3, Attempts: 1, ByMethod: map[string]int{"/etcdserverpb.KV/Range": 1},
+			Oldest: []introspect.Call{{Method: "/etcdserverpb.KV/Range", Endpoint: "b:2379", AgeSeconds: 0.5, LeftSeconds: &left}},
+		},
+		Watches: introspect.Watches{
+			Open: 2, ByState: map[string]int{introspect.WatchPaused: 1, introspect.WatchFollowing: 1}, Streams: 1, Revision: 90,
+			BufferedBytes: 70_000, MaxBufferedBytes: 128 << 20, LagRevisions: 40, BlockedSeconds: 61,
+			Furthest: []introspect.Watch{
+				{Key: "orders/", Range: true, State: introspect.WatchPaused, Revision: 50, LagRevisions: 40, Unread: 12, UnreadBytes: 70_000, BlockedSeconds: 61},
+				{State: introspect.WatchFollowing, Revision: 90},
+			},
+		},
+		Leases: introspect.Leases{
+			KeptAlive: 1, Unanswered: 1, LeftSeconds: &lease,
+			Shortest: []introspect.Lease{{ID: "694d", TTLSeconds: 30, LeftSeconds: &lease, Unanswered: true}},
+		},
+		Budgets: []introspect.Budget{{Name: "retry", Left: 3.5, Max: 10}, {Name: "probe", Left: 10, Max: 10, Used: 4}},
+		Config:  map[string]any{"Endpoints": []string{"a:2379", "b:2379"}, "TLS": true, "DialTimeout": "5s"},
+	}
+}
+
+func get(t *testing.T, h http.Handler, target, accept string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodGet, target, nil)
+	r.Header.Set("Accept", accept)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// The names and units of the fields are what programs rely on.
+func TestJSON(t *testing.T) {
+	w := get(t, introspect.Handler(introspect.Options{}, map[string]introspect.Source{"orders": new(shown)}), "/", "*/*")
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
+
+	var report introspect.Report
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &report))
+	require.WithinDuration(t, time.Now(), report.At, time.Minute)
+	require.Equal(t, os.Getpid(), report.Process.PID)
+	report.At, report.Process = time.Time{}, introspect.Process{Program: "orders", Host: "h", PID: 1}
+	got, err := json.MarshalIndent(report, "", "  ")
+	require.NoError(t, err)
+	const golden = "testdata/report.json"
+	if *update {
+		require.NoError(t, os.WriteFile(golden, append(got, '\n'), 0o600))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got)+"\n")
+}
+
+func TestSeveralClients(t *testing.T) {
+	clients := map[string]introspect.Source{"b": new(shown), "a": new(shown), "c": new(shown)}
+	w := get(t, introspect.Handler(introspect.Options{}, clients), "/", "")
+	var report introspect.Report
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &report))
+	require.Len(t, report.Clients, 3)
+	for i, name := range []string{"a", "b", "c"} {
+		require.Equal(t, name, report.Clients[i].Name)
+	}
+}
+
+func TestLimit(t *testing.T) {
+	for _, tt := range []struct {
+		option int
+		target string
+		want   int
+	}{
+		{0, "/", introspect.DefaultLimit},
+		{5, "/", 5},
+		{5, "/?limit=7", 7},
+		{5, "/?limit=1000000", 1000},
+		{1_000_000, "/", 1000},
+	} {
+		client := new(shown)
+		h := introspect.Handler(introspect.Options{Limit: tt.option, Keys: true}, map[string]introspect.Source{"": client})
+		require.Equal(t, http.StatusOK, get(t, h, tt.target, "").Code)
+		require.Equal(t, introspect.Options{Limit: tt.want, Keys: true}, client.asked)
+	}
+}
+
+func TestBadRequests(t *testing.T) {
+	h := introspect.Handler(introspect.Options{}, nil)
+	for _, limit := range []string{"0", "-1", "x", "1e3"} {
+		require.Equal(t, http.StatusBadRequest, get(t, h, "/?limit="+limit, "").Code, limit)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil))
+	require.Equal(t, http.StatusMethodNotAllowed, w.Code)
+	require.Equal(t, "GET, HEAD", w.Header().Get("Allow"))
+	require.JSONEq(t, "[]", clientsOf(t, get(t, h, "/", "")), "a list, and not null")
+}
+
+func clientsOf(t *testing.T, w *httptest.ResponseRecorder) string {
+	t.Helper()
+	var raw map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &raw))
+	return string(raw["clients"])
+}
+
+func TestBrowsersGetThePage(t *testing.T) {
+	h := introspect.Handler(introspect.Options{}, nil)
+	const accept = "text/html,application/xhtml+xml,*/*;q=0.8"
+	w := get(t, h, "/", accept)
+	require.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
+	require.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'")
+	for _, foreign := range []string{"http://", "https://", "src=", "@import", "innerHTML"} {
+		require.NotContains(t, w.Body.String(), foreign, "the page needs nothing from elsewhere")
+	}
+	require.True(t, strings.HasPrefix(get(t, h, "/?format=json", accept).Header().Get("Content-Type"), "application/json"))
+}

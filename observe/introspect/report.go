@@ -1,0 +1,191 @@
+package introspect
+
+import "time"
+
+// Report is what a process says of its clients.
+type Report struct {
+	At      time.Time `json:"at"`
+	Process Process   `json:"process"`
+	Clients []Client  `json:"clients"` // by name
+}
+
+// Process is the one that the clients belong to.
+type Process struct {
+	Program string `json:"program"` // without its folder
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+}
+
+// Client is what one client knows and does.
+type Client struct {
+	Name string `json:"name"`
+	// Ready says that at least one endpoint serves, as far as is known without asking, and
+	// NotReady why none does.
+	Ready     bool       `json:"ready"`
+	NotReady  string     `json:"not_ready,omitempty"`
+	Endpoints []Endpoint `json:"endpoints"` // by name
+	Calls     Calls      `json:"calls"`
+	Watches   Watches    `json:"watches"`
+	Leases    Leases     `json:"leases"`
+	Budgets   []Budget   `json:"budgets"`
+	// Config is the configuration in force, defaults included, by the names of the fields of
+	// clientv3.Config. It holds no secret: of tokens, passwords, keys and certificates it
+	// says only whether there are any.
+	Config map[string]any `json:"config"`
+}
+
+// Endpoint is what is known of an endpoint, and what goes on there.
+type Endpoint struct {
+	Name string `json:"name"` // as the client was given it, without a password
+	// State is the name of a health.State, and StateSeconds for how long it has lasted; 0
+	// for an endpoint of which nothing is known.
+	State        string  `json:"state"`
+	StateSeconds float64 `json:"state_seconds"`
+	// Evidence is the kind of what led to the state, and Detail says more.
+	Evidence string `json:"evidence,omitempty"`
+	Detail   string `json:"detail,omitempty"`
+	// LastError is the latest error that the endpoint gave or caused, and LastErrorSeconds
+	// how long ago that was.
+	LastError        string  `json:"last_error,omitempty"`
+	LastErrorSeconds float64 `json:"last_error_seconds,omitempty"`
+	// Member is what the endpoint last said of itself; nil if it was not asked.
+	Member *Member `json:"member,omitempty"`
+	// Connected says that there is a connection for calls.
+	Connected bool `json:"connected"`
+	InFlight  int  `json:"in_flight"` // attempts of calls
+	Streams   int  `json:"streams"`
+	// LatencySeconds is how long the endpoint takes to complete work, smoothed; 0 if it
+	// has completed none.
+	LatencySeconds float64 `json:"latency_seconds"`
+	// Work is what the endpoint was sent since it became one of the client's, by shape.
+	Work []Work `json:"work"`
+}
+
+// Member is what an etcd member said of itself.
+type Member struct {
+	ID             string   `json:"id"`     // in hexadecimal, as etcdctl shows it
+	Leader         string   `json:"leader"` // the ID of the one it takes for its leader; "0" for none
+	IsLeader       bool     `json:"is_leader"`
+	Learner        bool     `json:"learner"`
+	Term           uint64   `json:"term"`
+	Applied        uint64   `json:"applied"` // index in the raft log
+	Version        string   `json:"version,omitempty"`
+	Alarms         []string `json:"alarms,omitempty"`
+	ReportedBefore float64  `json:"reported_before_seconds"`
+}
+
+// Work counts attempts of calls that take equally long and have ended. All fields but P99
+// only grow, so the difference of two reports is a rate and a mean latency.
+type Work struct {
+	// Shape is the full name of a method, or the kind of read, such as "get".
+	Shape   string  `json:"shape"`
+	Ended   uint64  `json:"ended"`
+	Failed  uint64  `json:"failed"` // of these, with an error
+	Seconds float64 `json:"seconds"`
+	// P99Seconds is about the 99th percentile of the latest 200 that were answered,
+	// wherever they went.
+	P99Seconds float64 `json:"p99_seconds"`
+}
+
+// Calls are unary calls in flight.
+type Calls struct {
+	// InFlight are the calls that have not returned to their callers: those that wait for
+	// an endpoint, a token or a retry included.
+	InFlight int `json:"in_flight"`
+	// Attempts are those at an endpoint now, hedges included.
+	Attempts int            `json:"attempts"`
+	ByMethod map[string]int `json:"by_method"` // attempts, by full name; of the oldest 10,000 at each endpoint
+	Oldest   []Call         `json:"oldest"`    // attempts, the oldest first
+}
+
+// Call is an attempt in flight.
+type Call struct {
+	Method     string  `json:"method"` // full name
+	Endpoint   string  `json:"endpoint"`
+	AgeSeconds float64 `json:"age_seconds"`
+	// LeftSeconds is how long it is until the deadline; nil without one.
+	LeftSeconds *float64 `json:"left_seconds,omitempty"`
+}
+
+// Watches are those of all the client's Watchers.
+type Watches struct {
+	Open    int            `json:"open"`
+	ByState map[string]int `json:"by_state"`
+	Streams int            `json:"streams"`
+	// Revision is the highest revision of the store that the client has seen.
+	Revision int64 `json:"revision"`
+	// BufferedBytes wait for their readers.
+	BufferedBytes    int64 `json:"buffered_bytes"`
+	MaxBufferedBytes int64 `json:"max_buffered_bytes"`
+	// LagRevisions is the largest of those of the watches that have not caught up, and
+	// BlockedSeconds the largest of all.
+	LagRevisions   int64   `json:"lag_revisions"`
+	BlockedSeconds float64 `json:"blocked_seconds"`
+	Furthest       []Watch `json:"furthest"` // behind, those first
+}
+
+// The states of a [Watch].
+const (
+	// WatchOpening: no server has created it yet.
+	WatchOpening = "opening"
+	// WatchCatchingUp: it delivers what happened before.
+	WatchCatchingUp = "catching up"
+	// WatchFollowing: it delivers events as they happen.
+	WatchFollowing = "following"
+	// WatchPaused: its reader is far behind, and nothing is asked of the server.
+	WatchPaused = "paused"
+	// WatchInterrupted: its stream has ended, and there is no other one yet.
+	WatchInterrupted = "interrupted"
+)
+
+// Watch is one watch.
+type Watch struct {
+	// Key is where the watched range begins; "" unless [Options.Keys] is set.
+	Key string `json:"key,omitempty"`
+	// Range says that it is a range or a prefix, and not a single key.
+	Range bool   `json:"range"`
+	State string `json:"state"`
+	// Revision is the latest one up to which everything has been received, 0 if there is
+	// none. LagRevisions is how many the store is ahead of it, as far as the client knows. A
+	// watch of which nothing happens hears of others' revisions once a minute, so while it is
+	// following that is no sign of trouble.
+	Revision     int64 `json:"revision"`
+	LagRevisions int64 `json:"lag_revisions"`
+	// Unread responses wait for the reader, who has not taken the next one for
+	// BlockedSeconds.
+	Unread         int     `json:"unread"`
+	UnreadBytes    int     `json:"unread_bytes"`
+	BlockedSeconds float64 `json:"blocked_seconds"`
+}
+
+// Leases are those that the client keeps alive.
+type Leases struct {
+	KeptAlive int `json:"kept_alive"`
+	// Unanswered are those with a keepalive that was sent, or is due, and not answered.
+	Unanswered int `json:"unanswered"`
+	// LeftSeconds is the least time that a lease has left, nil if that is known of none.
+	LeftSeconds *float64 `json:"left_seconds,omitempty"`
+	Shortest    []Lease  `json:"shortest"` // time left first; unknown ones last
+}
+
+// Lease is a lease that is kept alive.
+type Lease struct {
+	ID string `json:"id"` // in hexadecimal, as etcdctl shows it
+	// TTLSeconds is for how long it was granted or renewed last, and LeftSeconds how long it
+	// lives at least if it is not renewed or revoked; nil while nothing is known of it.
+	TTLSeconds  float64  `json:"ttl_seconds"`
+	LeftSeconds *float64 `json:"left_seconds,omitempty"`
+	Unanswered  bool     `json:"unanswered"`
+}
+
+// Budget bounds what the client does beyond its calls.
+type Budget struct {
+	// Name is "retry", "stream retry", "hedge" or "probe".
+	Name string `json:"name"`
+	// Left is how many are paid for now, and Max how many may be; Max is 0 for a budget
+	// without a bound.
+	Left float64 `json:"left"`
+	Max  float64 `json:"max"`
+	// Used counts those that were sent; only probes are counted.
+	Used uint64 `json:"used,omitempty"`
+}
