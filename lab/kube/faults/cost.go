@@ -16,11 +16,11 @@ import (
 
 // cost is what an API server without load costs.
 type cost struct {
-	Ready       time.Duration // until it was ready, etcd's start included
-	StartCPU    float64       // seconds until then
-	IdleCPU     float64       // seconds a minute
-	Heap        float64       // MiB that live, by what the next collection is planned for
-	Connections int           // to etcd
+	Ready       float64 `json:"ready_seconds"`           // until it was ready, etcd's start included
+	StartCPU    float64 `json:"start_cpu_seconds"`       // until then
+	IdleCPU     float64 `json:"idle_cpu_seconds_minute"` // seconds a minute
+	Heap        float64 `json:"heap_mib"`                // that live, by what the next collection is planned for
+	Connections int     `json:"connections"`             // to etcd
 }
 
 func costOf(ctx context.Context, c *kube.ControlPlane, ready, idle time.Duration) (cost, error) {
@@ -36,7 +36,7 @@ func costOf(ctx context.Context, c *kube.ControlPlane, ready, idle time.Duration
 		return cost{}, err
 	}
 	r := cost{
-		Ready: ready, StartCPU: started["process_cpu_seconds_total"],
+		Ready: ready.Seconds(), StartCPU: started["process_cpu_seconds_total"],
 		Heap: after["go_memstats_next_gc_bytes"] / 2 / (1 << 20),
 	}
 	if idle > 0 {

@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/xml"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -66,6 +69,64 @@ func TestBadArguments(t *testing.T) {
 		"no-such-kube-apiserver": {"-official", "no-such-kube-apiserver"},
 	} {
 		require.ErrorContains(t, run(t.Context(), args, new(bytes.Buffer), new(bytes.Buffer)), want)
+	}
+}
+
+// The picture on the first page is that of the figures beside it.
+func TestPictureIsOfTheRecord(t *testing.T) {
+	r, err := readRecord("../../../docs/kube-faults.json")
+	require.NoError(t, err)
+	picture, err := os.ReadFile("../../../docs/kube-faults.svg")
+	require.NoError(t, err)
+	assert.Equal(t, draw(r), string(picture), "run: go run ./lab/kube/faults -from docs/kube-faults.json -picture docs/kube-faults.svg")
+}
+
+func TestRecordAndPicture(t *testing.T) {
+	worst := seen{Event: 1500 * time.Millisecond, List: 10 * time.Second, Writes: 300, FailedWrites: 2, Lost: 3}
+	want := record{HoldSeconds: 15, Results: []result{
+		{Client: official, Rows: []row{rowOf("none", seen{}), rowOf("stop", worst), rowOf("slow & far", seen{})}, Starts: []float64{0}},
+		{Client: quorate, Rows: []row{rowOf("none", seen{}), rowOf("stop", seen{Write: 10 * time.Millisecond}), rowOf("slow & far", seen{})}},
+	}}
+	dir := t.TempDir()
+	files := settings{record: filepath.Join(dir, "record.json"), picture: filepath.Join(dir, "picture.svg")}
+	require.NoError(t, files.save(want))
+
+	var out bytes.Buffer
+	again := filepath.Join(dir, "again.svg")
+	require.NoError(t, run(t.Context(), []string{"-from", files.record, "-picture", again}, &out, new(bytes.Buffer)))
+	assert.Regexp(t, `\| stop +\| official +\| 1.50 s +\| 10.00 s `, out.String())
+	assert.Contains(t, out.String(), "official: ready in 0 of 1 tries")
+
+	first, err := os.ReadFile(files.picture)
+	require.NoError(t, err)
+	second, err := os.ReadFile(again)
+	require.NoError(t, err)
+	assert.Equal(t, string(first), string(second), "a record holds all that the picture shows")
+	for _, text := range []string{"for 15 s", "a follower is frozen", "slow &amp; far", ">10 s<", ">1.5 s<", ">0.01 s<", ">3 of 8<"} {
+		assert.Contains(t, string(first), text)
+	}
+	assert.NotContains(t, string(first), ">none<")
+	for dec := xml.NewDecoder(bytes.NewReader(first)); ; {
+		if _, err := dec.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestBadRecord(t *testing.T) {
+	for want, text := range map[string]string{
+		"invalid character":            "no JSON",
+		"holds no results":             "{}",
+		"did not meet the same faults": `{"results":[{"faults":[{}]},{"faults":[]}]}`,
+		"no such file or directory":    "",
+	} {
+		path := filepath.Join(t.TempDir(), "record.json")
+		if text != "" {
+			require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		}
+		require.ErrorContains(t, run(t.Context(), []string{"-from", path}, new(bytes.Buffer), new(bytes.Buffer)), want)
 	}
 }
 

@@ -5,7 +5,8 @@
 //
 // For each fault it prints how late events of watches, answers to LIST and writes were at worst,
 // how many of eight leaders, elected by client-go with its defaults, lost their lease, and for how
-// long the API server said that it was not ready.
+// long the API server said that it was not ready. -record writes the figures to a file, -picture
+// draws them; -from prints and draws what a file has recorded, and measures nothing.
 package main
 
 import (
@@ -34,7 +35,10 @@ type settings struct {
 	hold, settle time.Duration
 	idle         time.Duration
 	starts       int
-	out, log     io.Writer
+	from         string // a record to show instead of measuring
+	record       string // where to write the figures, and
+	picture      string // where to draw them; not at all if empty
+	log          io.Writer
 }
 
 // binary is a kube-apiserver over one of the clients.
@@ -54,60 +58,69 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, out, log io.Writer) error {
-	s := settings{out: out, log: log}
+	s, err := parse(args, log)
+	if err != nil {
+		return err
+	}
+	var r record
+	if s.from != "" {
+		r, err = readRecord(s.from)
+	} else {
+		r, err = s.measureAll(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(printTables(out, r), s.save(r))
+}
+
+func parse(args []string, log io.Writer) (settings, error) {
+	s := settings{log: log}
 	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
 	flags.SetOutput(log)
-	official := flags.String("official", "", "kube-apiserver over the official client; none is left out")
-	quorate := flags.String("quorate", "", "kube-apiserver over Quorate; none is left out")
+	overOfficial := flags.String("official", "", "kube-apiserver over the official client; none is left out")
+	overQuorate := flags.String("quorate", "", "kube-apiserver over Quorate; none is left out")
 	names := flags.String("faults", "stop,partition,blackhole,kill,leader-kill", "faults of the etcd cluster, in this order; one of: "+strings.Join(fault.Names(), ", "))
 	flags.DurationVar(&s.hold, "hold", 15*time.Second, "how long each fault lasts")
 	flags.DurationVar(&s.settle, "settle", 10*time.Second, "how long it is measured after a fault, before the next one")
 	flags.DurationVar(&s.idle, "idle", 20*time.Second, "how long the API server idles before, to measure its CPU")
 	flags.IntVar(&s.starts, "starts", 0, "how often the API server is started while a follower is cut off")
+	flags.StringVar(&s.from, "from", "", "file of -record to print and draw; nothing is measured")
+	flags.StringVar(&s.record, "record", "", "file for the figures, as JSON")
+	flags.StringVar(&s.picture, "picture", "", "file for the picture, as SVG")
 	if err := flags.Parse(args); err != nil {
-		return err
+		return s, err
 	}
-	for _, b := range []binary{{"official", *official}, {"quorate", *quorate}} {
+	for _, b := range []binary{{official, *overOfficial}, {quorate, *overQuorate}} {
 		if b.path != "" {
 			s.binaries = append(s.binaries, b)
 		}
 	}
-	if len(s.binaries) == 0 {
-		return errors.New("no API server: name one with -official or -quorate; `make kube-faults` builds both")
+	if len(s.binaries) == 0 && s.from == "" {
+		return s, errors.New("no API server: name one with -official or -quorate; `make kube-faults` builds both")
 	}
-	if *names != "" {
-		var err error
-		if s.faults, err = fault.Parse(strings.Split(*names, ",")); err != nil {
-			return err
-		}
+	if *names == "" {
+		return s, nil
 	}
-	var all []result
+	var err error
+	s.faults, err = fault.Parse(strings.Split(*names, ","))
+	return s, err
+}
+
+func (s settings) measureAll(ctx context.Context) (record, error) {
+	r := record{HoldSeconds: s.hold.Seconds()}
 	for _, b := range s.binaries {
-		r, err := s.measure(ctx, b)
+		one, err := s.measure(ctx, b)
 		if err != nil {
-			return fmt.Errorf("%s: %w", b.client, err)
+			return r, fmt.Errorf("%s: %w", b.client, err)
 		}
-		all = append(all, r)
+		r.Results = append(r.Results, one)
 	}
-	return printTables(out, all)
-}
-
-// result is what was measured of one API server.
-type result struct {
-	client string
-	cost   cost
-	rows   []row
-	starts []time.Duration // how long it took to be ready, 0 if it was not within a minute
-}
-
-// row is what was measured during a fault, and until the next one.
-type row struct {
-	fault string
-	seen
+	return r, nil
 }
 
 func (s settings) measure(ctx context.Context, b binary) (r result, err error) {
-	r.client = b.client
+	r.Client = b.client
 	s.logf("%s: starting\n", b.client)
 	began := time.Now()
 	c, err := kube.Start(ctx, kube.Config{Binary: b.path, Etcd: lab.Config{Members: 3}})
@@ -115,16 +128,16 @@ func (s settings) measure(ctx context.Context, b binary) (r result, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	if r.cost, err = costOf(ctx, c, time.Since(began), s.idle); err != nil {
+	if r.Cost, err = costOf(ctx, c, time.Since(began), s.idle); err != nil {
 		return r, err
 	}
 	if len(s.faults) > 0 {
-		if r.rows, err = s.disturb(ctx, c); err != nil {
+		if r.Rows, err = s.disturb(ctx, c); err != nil {
 			return r, err
 		}
 	}
 	if s.starts > 0 {
-		r.starts, err = s.start(ctx, c)
+		r.Starts, err = s.start(ctx, c)
 	}
 	return r, err
 }
@@ -156,7 +169,7 @@ func (s settings) disturb(ctx context.Context, c *kube.ControlPlane) ([]row, err
 		if err := pause.For(ctx, s.settle); err != nil {
 			return err
 		}
-		rows = append(rows, row{name, l.meter.read()})
+		rows = append(rows, rowOf(name, l.meter.read()))
 		return nil
 	}
 	if err := phase("none", func(fault.Scene) error { return nil }); err != nil {
@@ -171,7 +184,7 @@ func (s settings) disturb(ctx context.Context, c *kube.ControlPlane) ([]row, err
 }
 
 // start starts the API server again and again while a follower is cut off from its peers.
-func (s settings) start(ctx context.Context, c *kube.ControlPlane) ([]time.Duration, error) {
+func (s settings) start(ctx context.Context, c *kube.ControlPlane) ([]float64, error) {
 	cluster := c.Etcd()
 	leader, err := cluster.Leader(ctx)
 	if err != nil {
@@ -184,7 +197,7 @@ func (s settings) start(ctx context.Context, c *kube.ControlPlane) ([]time.Durat
 		}
 	}
 	defer cluster.Heal()
-	var all []time.Duration
+	var all []float64
 	for range s.starts {
 		if err := c.Kill(); err != nil {
 			return nil, err
@@ -202,7 +215,7 @@ func (s settings) start(ctx context.Context, c *kube.ControlPlane) ([]time.Durat
 			took = 0
 		}
 		s.logf("  started within %v\n", took.Round(time.Millisecond))
-		all = append(all, took)
+		all = append(all, took.Seconds())
 	}
 	return all, nil
 }
