@@ -176,10 +176,10 @@ func TestCompactionDuringCatchup(t *testing.T) {
 // or one where only some endpoints are behind a proxy.
 func TestCatchingUpMovesToAnotherKindOfServer(t *testing.T) {
 	for name, become := range map[string]func(*server){
-		"early":    func(sv *server) { sv.early = true },
-		"proxy":    func(sv *server) { sv.proxy = true },
-		"nameless": func(sv *server) { sv.nameless = true },
-		"swallowing":     func(sv *server) { sv.swallowing = true },
+		"early":      func(sv *server) { sv.early = true },
+		"proxy":      func(sv *server) { sv.proxy = true },
+		"nameless":   func(sv *server) { sv.nameless = true },
+		"swallowing": func(sv *server) { sv.swallowing = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

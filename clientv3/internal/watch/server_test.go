@@ -22,17 +22,17 @@ const emptyRange = "mvcc: watcher range is empty"
 // which are emptied in any order, events of an unconfirmed watcher wait for the
 // confirmation, and the queue of events has a bound.
 type server struct {
-	hist      *history
-	revisions int  // in a batch for a watcher that is behind
-	room      int  // in the queue of events
-	fragment  int  // events in a fragment
-	proxy     bool // chooses ids itself
-	nameless  bool // its headers have a revision alone
-	kine      bool // refuses ids that it has not chosen, and answers progress requests beside the others
-	swallowing      bool // something on the way swallows progress requests
-	deaf      bool // answers nothing at all
-	lax       bool // creates a watch of an empty range
-	early     bool // answers progress requests before it has sent everything, as old servers do
+	hist       *history
+	revisions  int  // in a batch for a watcher that is behind
+	room       int  // in the queue of events
+	fragment   int  // events in a fragment
+	proxy      bool // chooses ids itself
+	nameless   bool // its headers have a revision alone
+	kine       bool // refuses ids that it has not chosen, and answers progress requests beside the others
+	swallowing bool // something on the way swallows progress requests
+	deaf       bool // answers nothing at all
+	lax        bool // creates a watch of an empty range
+	early      bool // answers progress requests before it has sent everything, as old servers do
 
 	watchers  []*served
 	ids       map[int64]bool // ever given
