@@ -17,7 +17,7 @@ import (
 //
 // Watches of that history end with it ([WatchResponse.Err]), the caches of package
 // leasing drop what they hold, and a KV of package ordering fails its reads. Calls of
-// the client itself go on with the cluster as it is. The way on is to read anew, and to
+// the client itself go on with the cluster as it is. The way on is to read again, and to
 // watch from the revision of that read.
 //
 // A client notices it by the headers of its watches, and of gets, puts, deletes and

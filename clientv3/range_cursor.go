@@ -93,7 +93,7 @@ func (c *rangeCursor) exhausted() bool {
 	return c.op.limit > 0 && c.delivered >= c.op.limit
 }
 
-// advance takes in a part of the answer to the current request and returns it as the
+// advance processes a part of the answer to the current request and returns it as the
 // caller gets it. last says that it is the last part of the range.
 func (c *rangeCursor) advance(part *pb.RangeResponse, last bool) *pb.RangeResponse {
 	chunk := &pb.RangeResponse{Kvs: part.GetKvs()}

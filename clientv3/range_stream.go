@@ -75,7 +75,7 @@ func (s *rangeStream) read(ctx context.Context) error {
 var errCutShort = status.Error(codes.Unavailable, "the range stream ended before its last part")
 
 // errUnpinned ends the first stream of a KV if it has more than one part: now that
-// the server is known to stream, the revision is chosen, and the stream begun anew.
+// the server is known to stream, the revision is chosen, and the stream begun again.
 // To choose it before would cost servers that do not stream a call for nothing, and
 // programs that read from them in another way may have no such call.
 var errUnpinned = errors.New("the range has several parts and no revision")

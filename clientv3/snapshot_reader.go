@@ -62,7 +62,7 @@ func (r *snapshotReader) ended() error {
 	return r.err
 }
 
-// accept takes in what the stream delivered: a message, or the error that ends it.
+// accept processes what the stream delivered: a message, or the error that ends it.
 func (r *snapshotReader) accept(msg *pb.SnapshotResponse, err error) {
 	switch {
 	case err == nil:

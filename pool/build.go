@@ -9,7 +9,7 @@ import (
 
 // build makes a resource, for which there is room, in a goroutine of its own. It is called
 // with the lock held. Create gets the values of ctx. The resource is for whoever waited
-// longest; done, called with the lock held, hears the error, or nil.
+// longest; done, called with the lock held, receives the error, or nil.
 func (p *Pool[T]) build(ctx context.Context, done func(error)) {
 	p.building++
 	resets := p.resets

@@ -18,7 +18,7 @@ const (
 	// endpoint that has not refused this call, and is pointless after that.
 	Refused
 	// NoLeader says that the member knows no leader and refused before executing.
-	// A caller who asked to hear that (metadata "hasleader") hears it when every
+	// A caller who asked to learn that (metadata "hasleader") learns it when every
 	// endpoint has said it; for others the call waits for an election.
 	NoLeader
 	// Overloaded says that the server refused before executing because it is behind

@@ -116,7 +116,7 @@ func (s *Session) Err() error {
 
 // Recreate returns a new session with the client and the options of s, on a new lease
 // with the TTL of s. Nothing else is taken over: keys of the old lease go with it,
-// and locks and elections are made anew over the new session. It is for a program
+// and locks and elections are made again over the new session. It is for a program
 // that goes on when its session is lost:
 //
 //	<-session.Done()

@@ -251,7 +251,7 @@ func (c *cache) ownsLocked(key string, rev int64) bool {
 	return e != nil && e.rev == rev
 }
 
-// revokeEvent takes in that the leasing key of a key, attached to lease and created
+// revokeEvent notes that the leasing key of a key, attached to lease and created
 // at rev, is wanted by another client. It reports whether it is this session's, so
 // that it is to be deleted.
 func (c *cache) revokeEvent(key string, rev int64, lease clientv3.LeaseID) bool {

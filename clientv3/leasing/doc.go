@@ -75,7 +75,7 @@
 // key can be owned again as another incarnation; by then the guard of the late write
 // is false for ever. For the same reason a leasing key of this session that is not
 // in memory, as one left by an acquisition without an answer, is never taken over. It
-// is deleted, and the key acquired anew.
+// is deleted, and the key acquired again.
 //
 // The answer to an acquisition may be overtaken by the news that its leasing key is
 // wanted, or has gone. Such news is noted for as long as an acquisition is in

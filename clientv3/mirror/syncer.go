@@ -44,7 +44,7 @@ type Syncer interface {
 	// watch is as the client's [clientv3.Watcher] has it; it ends with
 	// rpctypes.ErrCompacted if changes are gone that it has yet to deliver, and with a
 	// *clientv3.ClusterChangedError if the cluster is another one or was restored from a
-	// backup. Then the copy is of a history that is over: make it anew, by a new Syncer.
+	// backup. Then the copy is of a history that is over: make a new one, by a new Syncer.
 	SyncUpdates(ctx context.Context) clientv3.WatchChan
 }
 

@@ -16,6 +16,6 @@
 // and the server has no empty keys.
 //
 // Nothing that passes through is changed in place: operations stay the caller's, and
-// responses are built anew where they hold keys, so that wrapped services may hand
+// responses are built again where they hold keys, so that wrapped services may hand
 // the same response to several readers. Values are shared, not copied.
 package namespace

@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// OrderViolationFunc is told of a response that is older than what was seen before:
+// OrderViolationFunc is notified of a response that is older than what was seen before:
 // the operation, the response, and the revision that its header should have reached.
 // It is called once for each such response, possibly by several goroutines at once.
 //

@@ -35,7 +35,7 @@ func (b *Backoff) next(took time.Duration) time.Duration {
 }
 
 // Wait returns when the next delay has passed, or ctx has ended. An attempt that took at
-// least as long as the longest delay burdens nobody, and begins the delays anew.
+// least as long as the longest delay burdens nobody, and begins the delays again.
 func (b *Backoff) Wait(ctx context.Context, took time.Duration) {
 	half := b.next(took) / 2
 	_ = pause.For(ctx, half+rand.N(half)) // the caller sees that it has ended

@@ -25,7 +25,7 @@ var errWatchClosed = errors.New("the watch was closed")
 
 // Follow tells o of all changes from the last List on, or from a list that it makes
 // itself if there was none. Whenever the watch breaks, because what it needs was
-// compacted for instance, it lists anew. Between attempts it waits as [Backoff] says.
+// compacted for instance, it lists again. Between attempts it waits as [Backoff] says.
 //
 // It returns when ctx ends, with its error, or when the client is closed, with
 // ErrClientClosed.

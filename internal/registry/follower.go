@@ -42,7 +42,7 @@ type Follower struct {
 	prefix string
 	sync   syncState
 
-	// known has the value of every key that was told of. A key whose value has
+	// known has the value of every key that was reported. A key whose value has
 	// turned into one that cannot be understood stays with its last good one.
 	known map[string]string
 	// rev is the revision up to which known has every change, or, while nothing is
@@ -96,7 +96,7 @@ func (f *Follower) List(ctx context.Context) ([]Change, error) {
 	return changes, nil
 }
 
-// apply takes in the events of a watch.
+// apply processes the events of a watch.
 func (f *Follower) apply(events []*clientv3.Event) []Change {
 	changes := make([]Change, 0, len(events))
 	for _, ev := range events {

@@ -27,7 +27,7 @@ const (
 // errUnanswered is told when nothing is known of the endpoints that would say more.
 var errUnanswered = errors.New("etcd does not answer")
 
-// syncState is whether a Follower is in touch with etcd, and what its observer was told of it.
+// syncState is whether a Follower is in touch with etcd, and what its observer was notified of it.
 // It is clear while a watch is established and endpoints serve. The zero value is clear.
 type syncState struct {
 	statuses  func() []health.Status
@@ -66,7 +66,7 @@ func (s *syncState) refused(err error) {
 	s.notify(err.Error(), err)
 }
 
-// unanswered takes in an error that says that etcd cannot answer, and tells of it when that
+// unanswered notes an error that says that etcd cannot answer, and tells of it when that
 // lasts.
 func (s *syncState) unanswered(err error) {
 	s.markStale()
@@ -94,7 +94,7 @@ func (s *syncState) during(f func()) {
 	}
 }
 
-// check takes in what the client knows of its endpoints.
+// check processes what the client knows of its endpoints.
 func (s *syncState) check() {
 	now := time.Now()
 	view, worst := evaluate(s.statuses(), now)

@@ -26,7 +26,7 @@ const (
 )
 
 // assumedStreams is the limit that a connection is taken to have until its server has
-// told it, and if nobody can hear that. It is grpc-go's own assumption, and the least
+// told it, and if it cannot be learnt. It is grpc-go's own assumption, and the least
 // that RFC 9113, 6.5.2 recommends.
 const assumedStreams = 100
 
@@ -34,10 +34,10 @@ const assumedStreams = 100
 // defaults, but for TransportCredentials, which should be given.
 type Config struct {
 	// TransportCredentials secures the connections, as grpc.WithTransportCredentials does,
-	// which must not be given as well. Given here, the pool hears how many streams at a
+	// which must not be given as well. Given here, the pool learns how many streams at a
 	// time the server allows on each connection, and opens as many connections as that
 	// makes useful. Credentials among the dial options work too, but leave it to guess:
-	// it takes the limit to be 100. To hear costs no allocation and no time to speak of,
+	// it takes the limit to be 100. Learning it costs no allocation and no measurable time,
 	// but a plaintext connection keeps gRPC's read buffer while idle, 32 KB by default.
 	TransportCredentials credentials.TransportCredentials
 

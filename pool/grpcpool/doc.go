@@ -25,7 +25,7 @@
 // The server allows a number of streams at a time on a connection, and calls beyond it wait.
 // 256 callers of a method that takes 20 ms get 2.5 times as many answers over three
 // connections that are limited to 100 streams as over one. So a class has as many connections
-// as its calls fill, up to [Bounds].Max. The pool hears the limit from the server, see
+// as its calls fill, up to [Bounds].Max. The pool learns the limit from the server, see
 // [Config].TransportCredentials. If there is none, one connection it is.
 //
 // # How a connection is chosen

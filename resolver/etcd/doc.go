@@ -49,7 +49,7 @@
 // Changes reach the channel within milliseconds. While they come all the time, a fifth of it
 // is spent on making lists, and each channel gets the latest when it has taken the one before.
 // What a watch needs may be gone when it can go on, because it was compacted: then the
-// endpoints are read anew.
+// endpoints are read again.
 //
 // All channels of a builder share one watch for each service. Neither dialling nor a channel
 // that wakes from being idle waits for etcd for more than 0.3 s: it gets the last list of the

@@ -22,16 +22,16 @@ const (
 	// DefaultTTL is for how long callers are shown a server that has died. The lease is
 	// renewed every third of it, so it outlives a leader's election and the loss of a
 	// member together, about five seconds at most with etcd's defaults, and a renewal that is
-	// late besides. Servers that end in good order are gone at once, whatever the TTL.
+	// late besides. Servers that end gracefully are gone at once, whatever the TTL.
 	DefaultTTL = 10 * time.Second
 
 	// minTTL is the least that a lease can have. The server raises it to one and a half
 	// times its election timeout, 2 s by default.
 	minTTL = time.Second
 
-	// DefaultDrainPause is what a resolver needs to hear of a withdrawal, a few
+	// DefaultDrainPause is what a resolver needs to learn of a withdrawal, a few
 	// milliseconds, with much room for callers that are short of CPU. Callers that do not
-	// hear of it in time are told by GOAWAY.
+	// learn of it in time are told by GOAWAY.
 	DefaultDrainPause = time.Second
 )
 
@@ -71,7 +71,7 @@ type Registration struct {
 	// DefaultTTL, the least 1 s, which the server raises to 2 s by its own defaults.
 	TTL time.Duration
 
-	// Notify, if set, is told of every change of state. It is called by one goroutine at a
+	// Notify, if set, is notified of every change of state. It is called by one goroutine at a
 	// time, which does nothing else meanwhile, must return soon, and must not call the
 	// Registrar's methods but [Registrar.State].
 	Notify func(Event)

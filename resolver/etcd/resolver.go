@@ -55,7 +55,7 @@ type etcdResolver struct {
 	release func()
 }
 
-// ResolveNow does nothing: the channel is told of changes as they happen.
+// ResolveNow does nothing: the channel is notified of changes as they happen.
 func (*etcdResolver) ResolveNow(gresolver.ResolveNowOptions) {}
 
 // Close returns when the channel will not be told anything any more. It waits for no answer

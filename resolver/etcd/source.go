@@ -37,7 +37,7 @@ const (
 	listShare = 5
 )
 
-// source follows one service, for all channels that use it. A goroutine takes in what changes,
+// source follows one service, for all channels that use it. A goroutine processes what changes,
 // and another makes lists of it.
 type source struct {
 	*news.Feed[news.State]

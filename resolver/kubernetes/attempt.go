@@ -127,7 +127,7 @@ func (f *feed) resume(ctx context.Context) error {
 	return f.follow(r)
 }
 
-// follow takes in what a watch brings until it ends.
+// follow processes what a watch brings until it ends.
 func (f *feed) follow(r *request) error {
 	began := time.Now()
 	for {

@@ -61,7 +61,7 @@ type Config struct {
 
 	// MaxBackoff is the longest pause between two requests to an API server that refuses them
 	// or fails. Pauses begin at none, then 100 ms, and grow by 1.6 each, and each is made
-	// shorter by up to 50 % at random. They begin anew when a watch is established; those after
+	// shorter by up to 50 % at random. They begin again when a watch is established; those after
 	// watches that end within a second, when one lasts longer. While no connection can be made they
 	// are at most a second. A Retry-After of the API server is respected beyond it, up to 30 s. If it is
 	// zero, it is DefaultMaxBackoff; the least is 100 ms.

@@ -68,7 +68,7 @@
 // with pauses of at most Config.MaxBackoff, a second if no connection can be made.
 //   - Watches that the server ends are made again at once, from where they were.
 //   - If the history since then is gone (status 410), as after most restarts of the API
-//     server, the list is streamed anew, at once, and replaces the last one when it is
+//     server, the list is streamed again, at once, and replaces the last one when it is
 //     complete.
 //   - A server that hangs is found out by an HTTP/2 ping after 15 s of silence, within 5 s. A
 //     request that is not answered is given up after 15 s.

@@ -164,7 +164,7 @@ func (f *feed) delayAfter(verb string, err error) time.Duration {
 		f.listFirst.Store(true)
 		return 0
 	case errors.Is(err, errSilent):
-		// Not a failure yet. What was missed, if anything, is seen by listing anew.
+		// Not a failure yet. What was missed, if anything, is seen by listing again.
 		f.known.version = ""
 		f.unlink(true)
 		return pause

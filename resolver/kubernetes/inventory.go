@@ -11,7 +11,7 @@ import (
 
 // inventory is what is known of a service: its slices by name, and the version that they
 // have. The version is empty until they have been listed, and again when they have to be
-// listed anew.
+// listed again.
 type inventory struct {
 	version string
 	slices  map[string]*discoveryv1.EndpointSlice

@@ -18,7 +18,7 @@ import (
 
 // links makes connections to the API server. All watches of a Builder share one, until
 // something is wrong with it: then it is retired, those who still use it may go on, and the
-// next one reads certificates and tokens anew from their files.
+// next one reads certificates and tokens again from their files.
 type links struct {
 	config *rest.Config
 	timing timing

@@ -16,7 +16,7 @@
 //     to the variables of rpctypes.
 //
 // A wait begins at the revision after that of the read that it follows, so nothing is
-// missed in between, and if that revision has been compacted it reads anew. While etcd
+// missed in between, and if that revision has been compacted it reads again. While etcd
 // cannot be reached it goes on, for as long as the client or the session lives.
 //
 // # What a failed call leaves behind

@@ -164,7 +164,7 @@ func (b *DoubleBarrier) confirm(ctx context.Context, me *member) error {
 
 // Leave waits until everybody who entered with this participant has left or died. The
 // error says if this participant is taken for dead itself, as its key was gone before; the
-// others may have left without it, and it may enter anew if the session lives. After other
+// others may have left without it, and it may enter again if the session lives. After other
 // errors Leave may be called again.
 //
 // The oldest key stays until all others are gone: the younger ones go at once, and their
@@ -219,7 +219,7 @@ func (b *DoubleBarrier) withdraw(ctx context.Context) error {
 }
 
 // shut deletes the last participant's key, and with it the one that opened the barrier,
-// unless it has been opened anew.
+// unless it has been opened again.
 func (b *DoubleBarrier) shut(ctx context.Context) error {
 	b.leaving = true
 	_, err := b.session.Client().Txn(ctx).

@@ -18,7 +18,7 @@ type Config struct {
 	FirstAnswer time.Duration
 	// Logger returns the logger.
 	Logger func() *zap.Logger
-	// Renewed, if set, is told of renewals, and Lost of leases that had keepers and are
+	// Renewed, if set, is notified of renewals, and Lost of leases that had keepers and are
 	// gone. They are called without locks, perhaps at the same time, and must not
 	// block.
 	Renewed func(Renewal)

@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// Machine decides when which lease is renewed, and who hears of it. Times that
+// Machine decides when which lease is renewed, and who learns of it. Times that
 // are passed to it must not go backwards. It is not safe for concurrent use.
 type Machine struct {
 	epoch       time.Time

@@ -63,7 +63,7 @@ func (m *Machine) suspectOldest() {
 // same request would meet it again. Answers come in the order of requests, so it
 // was the oldest one that was refused, or if there was none the stream itself.
 // PermissionDenied may be about the keys of one lease; any other refusal is about
-// all, and whoever wants one answer hears of it.
+// all, and whoever wants one answer learns of it.
 //
 // A lease that was refused may still be alive, and the refusal may be taken back,
 // as when a role is being changed. It is set aside for a while, so that the others
@@ -94,7 +94,7 @@ func (m *Machine) refuse(l *entry, err error) {
 	m.reconcile(l)
 }
 
-// Leaderless ends the subscriptions of those who wanted to hear that no endpoint
+// Leaderless ends the subscriptions of those who wanted to learn that no endpoint
 // knows a leader.
 func (m *Machine) Leaderless(now time.Time) {
 	m.at(now)

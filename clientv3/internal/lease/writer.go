@@ -40,7 +40,7 @@ func (e *Engine) leave(removed <-chan struct{}) {
 }
 
 // sendDue sends until nothing is due or the stream fails, of which the reader
-// hears why.
+// learns why.
 func (e *Engine) sendDue() {
 	for {
 		stream, requests := e.take()
@@ -55,7 +55,7 @@ func (e *Engine) sendDue() {
 	}
 }
 
-// take makes the next requests, none if the engine has ended. They are made anew
+// take makes the next requests, none if the engine has ended. They are made again
 // each time, all at once: interceptors may look at a message after it was sent.
 func (e *Engine) take() (Stream, []pb.LeaseKeepAliveRequest) {
 	var stream Stream

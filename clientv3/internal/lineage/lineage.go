@@ -65,7 +65,7 @@ func (t *Tracker) Over(e *History) error {
 	return e.err
 }
 
-// Note takes in the header of a response to what was asked for in the history, and reports
+// Note processes the header of a response to what was asked for in the history, and reports
 // whether the history is still the current one. The store has reached least, or it has gone
 // back: a linearizable response is not below any revision that was seen before its
 // request; 0 for a member that may lag.

@@ -143,7 +143,7 @@ func (c *catchup) find(s *subscription) *part {
 	return nil
 }
 
-// events takes in what the subscription of a part has delivered.
+// events processes what the subscription of a part has delivered.
 func (c *catchup) events(s *subscription, h *pb.ResponseHeader, events []*mvccpb.Event) {
 	p := c.find(s)
 	if p == nil {
@@ -207,7 +207,7 @@ func (c *catchup) drop(p *part) {
 	c.stage.close(p.sub)
 }
 
-// progress takes in that a subscription has delivered everything up to rev.
+// progress notes that a subscription has delivered everything up to rev.
 func (c *catchup) progress(s *subscription, rev int64) {
 	c.quiet = 0
 	if p := c.find(s); p != nil && p.end != 0 && rev+1 >= p.end {

@@ -40,10 +40,10 @@ type Config struct {
 	// Plain has nothing sent that no caller asked for: creates carry no id and go one
 	// at a time, and there are no requests for progress but those of callers.
 	Plain bool
-	// History is told of headers, and tells when watches belong to one that is over. It
+	// History is notified of headers, and tells when watches belong to one that is over. It
 	// may be nil.
 	History *lineage.Tracker
-	// Read reads a key so that the history hears of the store's present revision. It is
+	// Read reads a key so that the history learns of the store's present revision. It is
 	// not nil where History is not.
 	Read func(ctx context.Context, key string) error
 	// Logger is asked at every use.

@@ -76,7 +76,7 @@ func (p *progressLedger) limitUnconfirmed(s *subscription) {
 	s.unconfirmed = min(s.unconfirmed, uint8(min(max(s.asked-p.past, 0), maxInFlight)))
 }
 
-// progressForAll takes in progress that the server reports for all watchers of
+// progressForAll processes progress that the server reports for all watchers of
 // the stream at once.
 //
 // It holds for those that existed when the server answered. etcd sends the

@@ -2,7 +2,7 @@ package watch
 
 import pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-// receive takes in a response. An error means that the stream must be given up:
+// receive processes a response. An error means that the stream must be given up:
 // the peer has said something that cannot be understood.
 func (ss *session) receive(resp *pb.WatchResponse) error {
 	switch {

@@ -128,7 +128,7 @@ func (ss *session) add(s *subscription) {
 	ss.flush()
 }
 
-// remove does not want it any more. Its owner hears nothing of it from then on.
+// remove does not want it any more. Its owner learns nothing of it from then on.
 func (ss *session) remove(s *subscription) {
 	switch s.state {
 	case asked:

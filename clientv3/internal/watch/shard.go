@@ -94,7 +94,7 @@ func (sh *shard) splitting() bool {
 	return sh.splits > 0
 }
 
-// adopt takes in a watch. It needs the lock.
+// adopt adds a watch. It needs the lock.
 func (sh *shard) adopt(w *watcher) {
 	w.shard.Store(sh)
 	sh.watchers[w] = struct{}{}
@@ -123,7 +123,7 @@ func (sh *shard) signal() {
 	}
 }
 
-// receive takes in a response, and then does what needs the shard unlocked.
+// receive processes a response, and then does what needs the shard unlocked.
 func (sh *shard) receive(resp *pb.WatchResponse) error {
 	if !sh.engine.cfg.History.Note(sh.history, resp.GetHeader(), 0) {
 		return disorder("the cluster has changed since it was opened")

@@ -135,7 +135,7 @@ func (sh *shard) serve(l *link) error {
 	return sh.read(l, wr.settled)
 }
 
-// read takes in responses until the stream ends. With the first one it is
+// read processes responses until the stream ends. With the first one it is
 // settled where the stream is: until then grpc may move it.
 func (sh *shard) read(l *link, settled chan<- (<-chan struct{})) error {
 	for first := true; ; first = false {

@@ -72,7 +72,7 @@ type subscription struct {
 	listed bool // it is in the session's queue, perhaps without being wanted
 	// unconfirmed counts the progress responses for all watchers that may have been on
 	// their way before the server created this one, see progressForAll, and owed
-	// says that its caller was to hear of one.
+	// says that its caller was to learn of one.
 	unconfirmed     uint8
 	progressPending bool
 	asked           int // the progress requests on the stream before its create
@@ -93,7 +93,7 @@ type owner interface {
 	// events: the next events, complete revisions, none of them seen before.
 	events(*subscription, *pb.ResponseHeader, []*mvccpb.Event)
 	// progress: everything up to the header's revision has been accepted.
-	// Notify says whether callers are to hear of it.
+	// Notify says whether callers are to learn of it.
 	progress(s *subscription, h *pb.ResponseHeader, notify bool)
 	// canceled: the server ended it. It is parked.
 	canceled(*subscription, *pb.WatchResponse)
@@ -117,7 +117,7 @@ func (s *subscription) step(t trigger) error {
 	return nil
 }
 
-// accept takes in a batch of events and returns those that are new.
+// accept processes a batch of events and returns those that are new.
 func (s *subscription) accept(resp *pb.WatchResponse) []*mvccpb.Event {
 	events := resp.Events
 	if resp.Fragment || s.partial != nil {
@@ -136,7 +136,7 @@ func (s *subscription) accept(resp *pb.WatchResponse) []*mvccpb.Event {
 	return events
 }
 
-// advance takes in progress up to rev, and reports whether it is news: before
+// advance processes progress up to rev, and reports whether it is news: before
 // 3.4.31 and 3.5.13 etcd also sent progress from before the start.
 func (s *subscription) advance(rev int64) bool {
 	if rev+1 < s.next {

@@ -44,7 +44,7 @@ func (wr *writer) run() {
 	for {
 		for _, req := range wr.sh.take(wr.wake) {
 			if wr.stream.Send(req) != nil {
-				return // the reader hears why
+				return // the reader learns why
 			}
 		}
 		select {

@@ -96,7 +96,7 @@ type Manager interface {
 	// Later on nothing but the end of ctx or Close of the client ends the channel, and
 	// both close it. While etcd cannot be reached it delivers nothing. When its watch
 	// is broken, because what it needs next was compacted for instance, the endpoints
-	// are listed anew, after a delay that grows from 0.1 to 10 s if that
+	// are listed again, after a delay that grows from 0.1 to 10 s if that
 	// fails; the channel then delivers the difference: an addition for what is new or
 	// has changed, a deletion for what has gone.
 	//

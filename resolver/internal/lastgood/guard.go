@@ -123,7 +123,7 @@ func (g *Guard[E]) keepLastGood(now time.Time, rotating bool) Kept[E] {
 	return kept
 }
 
-// Suspend says that the source is away: what is missing and was kept is delayed anew.
+// Suspend says that the source is away: what is missing and was kept is delayed again.
 func (g *Guard[E]) Suspend(now time.Time) {
 	for key, m := range g.missing {
 		if !m.kept {

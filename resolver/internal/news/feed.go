@@ -16,12 +16,12 @@ import (
 type State struct {
 	Endpoints []resolver.Endpoint
 	// Listed has an empty list told to a channel that was told none before. Without it the
-	// problem is all that such a channel hears: for an empty list some policies fail calls with
+	// problem is all that such a channel learns: for an empty list some policies fail calls with
 	// a text of their own.
 	Listed bool
 	// Problem is why there are no endpoints, or why they may be out of date; nil if all is well,
 	// or nothing is known yet.
-	// Channels are told of it when it becomes another pointer.
+	// Channels are notified of it when it becomes another pointer.
 	Problem *Problem
 }
 
