@@ -67,9 +67,8 @@ With --json each line is an object with a "type" and a "time":
   error      "error": why the source cannot be asked; the last endpoints stay in use
   health     "endpoint", its new "state", and the "evidence" for it
 
-For etcd:/// the variables of etcdctl count, each if its flag is not given:
-ETCDCTL_ENDPOINTS, ETCDCTL_CACERT, ETCDCTL_CERT, ETCDCTL_KEY, ETCDCTL_USER. The password
-is in ETCDCTL_PASSWORD, unless it follows the user and a colon.`,
+For etcd:/// the flags and variables of etcdctl count: a variable, such as ETCDCTL_CACERT
+or ETCDCTL_PASSWORD, if its flag is not given.`,
 		Example: `  quorate resolve etcd:///billing --endpoints http://10.0.0.1:2379
   quorate resolve kubernetes:///billing.shop:grpc --health --once
   quorate resolve dns:///billing.shop.svc.cluster.local:8080 --once --json
@@ -141,7 +140,7 @@ func (f *resolveFlags) run(cmd *cobra.Command, target string) error {
 	if err != nil {
 		return fmt.Errorf("--health-cacert: %w", err)
 	}
-	b, release, err := f.source.builder(cmd.Flags(), target)
+	b, release, err := f.source.builder(target)
 	if err != nil {
 		return cli.Usage(cmd, err)
 	}

@@ -3,6 +3,8 @@
 package cli
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -18,6 +20,7 @@ func Root(root *cobra.Command, about string) *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}")
 	root.SetGlobalNormalizationFunc(normalizeFlag)
 	root.SetFlagErrorFunc(Usage)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages ", "FlagUsagesWrapped 120 "))
 	root.AddCommand(newVersionCommand(root.Version))
 	return root
 }

@@ -1,0 +1,179 @@
+package clientconfig
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// Env returns the environment variables of etcdctl as a source: ETCDCTL_ENDPOINTS, ETCDCTL_CACERT, …
+// They are read by [Load]. Variables that belong to no setting of a client are ignored.
+func Env() Source {
+	return Source{func(setting string) (value, origin string) {
+		name := variable(setting)
+		return os.Getenv(name), name
+	}}
+}
+
+// variable returns the name of the environment variable that etcdctl has for a flag.
+func variable(setting string) string {
+	return "ETCDCTL_" + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
+}
+
+// Flags declares a flag for each setting, and returns those that are given as a source. pflag and cobra
+// take them over with AddGoFlagSet:
+//
+//	set := flag.NewFlagSet("", flag.ContinueOnError)
+//	flags := clientconfig.Flags(set)
+//	cmd.Flags().AddGoFlagSet(set)
+func Flags(fs *flag.FlagSet) Source {
+	values := make(map[string]*flagValue, len(settings))
+	for _, s := range settings {
+		values[s.name] = &flagValue{setting: s}
+		fs.Var(values[s.name], s.name, s.usage)
+	}
+	return Source{func(setting string) (value, origin string) {
+		return values[setting].value, "--" + setting
+	}}
+}
+
+// flagValue is the value of a flag as it was given.
+type flagValue struct {
+	setting setting
+	value   string
+}
+
+// String returns nothing: a default would outrank the environment.
+func (*flagValue) String() string { return "" }
+
+// IsBoolFlag reports whether the flag means true without a value.
+func (v *flagValue) IsBoolFlag() bool { return v.setting.bool }
+
+// Set keeps a value that is well-formed.
+func (v *flagValue) Set(value string) error {
+	scratch := clientv3.ConfigSpec{Secure: &clientv3.SecureConfig{}, Auth: &clientv3.AuthConfig{}}
+	if value != "" {
+		if err := v.setting.set(&scratch, value); err != nil {
+			return err
+		}
+	}
+	v.value = value
+	return nil
+}
+
+// inAuthority are settings that a URL has in front of its parameters.
+var inAuthority = []string{"endpoints", "user", "password"}
+
+// defaultPort is that of etcd's clients.
+const defaultPort = "2379"
+
+// URL returns a URL as a source:
+//
+//	etcd://[user[:password]@]host[:port][,host[:port]…][?setting=value[&setting=value…]]
+//
+// The default port is 2379. With etcds:// in place of etcd:// every connection uses TLS; with etcd://
+// those do for which a setting says so. "%" escapes what has a meaning in URLs. Its errors quote nothing of the URL
+// but names of parameters, as there may be a password in it.
+func URL(raw string) (Source, error) {
+	values, err := parseURL(raw)
+	if err != nil {
+		return Source{}, fmt.Errorf("URL of etcd: %w", err)
+	}
+	return Source{func(setting string) (value, origin string) {
+		if slices.Contains(inAuthority, setting) {
+			return values[setting], setting + " of the URL"
+		}
+		return values[setting], "parameter " + setting + " of the URL"
+	}}, nil
+}
+
+func parseURL(raw string) (map[string]string, error) {
+	scheme, rest, _ := strings.Cut(raw, "://")
+	values := map[string]string{}
+	switch scheme {
+	case "etcd":
+	case "etcds":
+		values["insecure-transport"] = "false"
+	default:
+		return nil, errors.New("it begins with neither etcd:// nor etcds://")
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	rest = strings.TrimSuffix(rest, "/")
+	if strings.ContainsAny(rest, "/#") || strings.Contains(query, "#") {
+		return nil, errors.New("it can have neither a path nor a fragment; write %2F and %23 in a password")
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		if err := parseLogin(values, rest[:at]); err != nil {
+			return nil, err
+		}
+		rest = rest[at+1:]
+	}
+	var err error
+	if values["endpoints"], err = parseHosts(rest); err != nil {
+		return nil, err
+	}
+	return values, parseParameters(values, query)
+}
+
+func parseLogin(values map[string]string, login string) error {
+	for i, part := range strings.SplitN(login, ":", 2) {
+		clear, err := url.PathUnescape(part)
+		if err != nil {
+			return errors.New("its user or password has a % that escapes nothing; write %25")
+		}
+		values[[]string{"user", "password"}[i]] = clear
+	}
+	if strings.Contains(values["user"], ":") {
+		return errors.New("its user has a colon")
+	}
+	return nil
+}
+
+// parseHosts returns the endpoints, each with a port.
+func parseHosts(hosts string) (string, error) {
+	var out []string
+	for host := range strings.SplitSeq(hosts, ",") {
+		if host == "" {
+			return "", errors.New("it names no host, or an empty one")
+		}
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			bare, ok := strings.CutPrefix(host, "[")
+			if ok && strings.HasSuffix(bare, "]") {
+				host = strings.TrimSuffix(bare, "]")
+			} else if strings.ContainsAny(host, ":[]") {
+				return "", errors.New("it has a host that is neither HOST, HOST:PORT nor [IPv6]:PORT")
+			}
+			host = net.JoinHostPort(host, defaultPort)
+		}
+		out = append(out, host)
+	}
+	return strings.Join(out, ","), nil
+}
+
+func parseParameters(values map[string]string, query string) error {
+	parameters, err := url.ParseQuery(query)
+	if err != nil {
+		return errors.New("its parameters are malformed")
+	}
+	for name, given := range parameters {
+		switch {
+		case slices.Contains(inAuthority, name):
+			return fmt.Errorf("%s is no parameter; it stands before the question mark", name)
+		case !slices.ContainsFunc(settings, func(s setting) bool { return s.name == name }):
+			return fmt.Errorf("there is no parameter %q", name)
+		case len(given) > 1:
+			return fmt.Errorf("parameter %s is given %d times", name, len(given))
+		case name == "insecure-transport" && values[name] != "":
+			return errors.New("parameter insecure-transport contradicts etcds://, or repeats it")
+		}
+		values[name] = given[0]
+	}
+	return nil
+}

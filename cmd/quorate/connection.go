@@ -1,0 +1,66 @@
+package main
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/clientconfig"
+)
+
+// Defaults of etcdctl.
+const (
+	defaultDialTimeout    = 2 * time.Second
+	defaultCommandTimeout = 5 * time.Second
+)
+
+// connectionFlags say how etcd is reached, with the names and variables of etcdctl.
+type connectionFlags struct {
+	flags clientconfig.Source
+}
+
+func (f *connectionFlags) register(fs *pflag.FlagSet) {
+	set := flag.NewFlagSet("", flag.ContinueOnError)
+	f.flags = clientconfig.Flags(set)
+	fs.AddGoFlagSet(set)
+}
+
+// config returns how etcd is reached. Its errors name the flags and variables.
+func (f *connectionFlags) config() (clientv3.Config, error) {
+	cfg, err := clientconfig.Load(f.flags, clientconfig.Env())
+	cfg.DialTimeout = cmp.Or(cfg.DialTimeout, defaultDialTimeout)
+	return cfg, err
+}
+
+// commandTimeout is the flag --command-timeout.
+type commandTimeout struct {
+	set   *pflag.FlagSet
+	value time.Duration
+}
+
+func (f *commandTimeout) register(fs *pflag.FlagSet) {
+	f.set = fs
+	fs.DurationVar(&f.value, "command-timeout", defaultCommandTimeout, "longest time to wait for an answer")
+}
+
+// get returns the time, which is that of etcdctl's variable if the flag is not given.
+func (f *commandTimeout) get() (time.Duration, error) {
+	const variable = "ETCDCTL_COMMAND_TIMEOUT"
+	origin := "--command-timeout"
+	if value := os.Getenv(variable); value != "" && !f.set.Changed("command-timeout") {
+		origin = variable
+		var err error
+		if f.value, err = time.ParseDuration(value); err != nil {
+			return 0, fmt.Errorf("%s: %q is no time such as 5s", variable, value)
+		}
+	}
+	if f.value <= 0 {
+		return 0, fmt.Errorf("%s must be positive", origin)
+	}
+	return f.value, nil
+}
