@@ -2,7 +2,7 @@
 // endpoints with state and evidence, calls in flight, watches with their lag, leases with
 // the time that is left to them, budgets, and the configuration in force.
 //
-//	http.Handle("/debug/etcd", introspect.Handler(introspect.Options{}, map[string]introspect.Source{"orders": client}))
+//	mux.Handle("/debug/etcd", introspect.Handler(introspect.Options{}, map[string]introspect.Source{"orders": client}))
 //
 // A browser gets a page, which needs nothing from elsewhere, and everybody else JSON, a
 // [Report]. Mount it where operators reach it and others do not: it names endpoints and
