@@ -106,3 +106,12 @@ func (op Op) IsFilterPut() bool { return op.filterPut }
 
 // IsFilterDelete reports whether [WithFilterDelete] is set.
 func (op Op) IsFilterDelete() bool { return op.filterDelete }
+
+// SortOption returns what [WithSort] asks for, the zero value when it is not set. Of SortByKey
+// with SortAscend the order is SortNone, as it is sent.
+func (op Op) SortOption() SortOption {
+	if op.sort == nil {
+		return SortOption{}
+	}
+	return *op.sort
+}

@@ -96,6 +96,7 @@ type WatchResponse struct {
 	Created bool
 
 	closeErr error
+	proven   bool
 
 	// CancelReason says in words why the watch was cancelled. It may be empty.
 	CancelReason string
@@ -123,3 +124,10 @@ func (wr *WatchResponse) Err() error {
 func (wr *WatchResponse) IsProgressNotify() bool {
 	return len(wr.Events) == 0 && !wr.Canceled && !wr.Created && wr.CompactRevision == 0 && wr.Header.GetRevision() != 0
 }
+
+// IsProven reports whether the progress of the server that sent the response can be relied on: when
+// [WatchResponse.IsProgressNotify] is true, every event up to the revision of the header has been
+// delivered before. It is set for progress, and for the response that [WithCreatedNotify] asks for.
+// It is false for kine and the grpc-proxy, for etcd before 3.4.25 and 3.5.8, which may answer
+// before they have sent everything, and over a client of the program's own.
+func (wr *WatchResponse) IsProven() bool { return wr.proven }

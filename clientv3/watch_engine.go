@@ -175,6 +175,10 @@ func watchRequest(op *Op) watch.Request {
 
 func (w *watcher) RequestProgress(ctx context.Context) error { return w.engine.RequestProgress(ctx) }
 
+// Reopen has the streams of the watches with the metadata of ctx opened elsewhere; for package
+// cache, which knows when a stream is stuck.
+func (w *watcher) Reopen(ctx context.Context) { w.engine.Reopen(ctx) }
+
 func (w *watcher) Close() error {
 	w.engine.Close()
 	return nil
@@ -216,6 +220,7 @@ func toWatchResponse(r *watch.Response) WatchResponse {
 		Canceled:        r.Canceled,
 		Created:         r.Created,
 		CancelReason:    r.CancelReason,
+		proven:          r.Proven,
 		closeErr:        r.Err,
 	}
 }

@@ -277,6 +277,21 @@ func (e *Engine) RequestProgress(ctx context.Context) error {
 	return nil
 }
 
+// Reopen gives up the streams of all watches whose callers have the same metadata as ctx: they
+// answer, but not what they were asked. The watches go on where they are, on other
+// members if there are any.
+func (e *Engine) Reopen(ctx context.Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, sh := range e.groups[metadataKey(ctx)] {
+		sh.mu.Lock()
+		if sh.wake != nil {
+			sh.giveUp()
+		}
+		sh.mu.Unlock()
+	}
+}
+
 // Close ends all watches and returns when nothing of the engine runs any more.
 func (e *Engine) Close() {
 	e.unsubscribe()

@@ -30,6 +30,9 @@ type Response struct {
 	Canceled        bool
 	CompactRevision int64
 	CancelReason    string
+	// Proven says of a Created response, and of progress, that the server is one whose
+	// progress holds, see session.splittable.
+	Proven bool
 	// Err is set if it was not the server that ended the watch.
 	Err error
 }

@@ -41,6 +41,7 @@ type shard struct {
 	doubted         bool             // a denial on the stream may be, or was, for its token
 	history         *lineage.History // in which the stream was opened
 	reset           func()           // has the stream opened again
+	giveUp          func()           // has another stream opened, elsewhere
 	checkingCluster bool             // whether the store has gone back, and asks
 	wake            chan struct{}    // the writer's, nil without a stream
 	later           []func()         // for the reader to do without the lock

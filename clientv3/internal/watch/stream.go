@@ -45,6 +45,9 @@ type Connector interface {
 // errMove ends a stream that is to be opened elsewhere.
 var errMove = errors.New("the stream moves")
 
+// errStuck ends a stream that a caller has given up.
+var errStuck = disorder("it does not answer progress requests")
+
 // link is a stream, and what opened it.
 type link struct {
 	conn    Connector
@@ -151,6 +154,8 @@ func (sh *shard) read(l *link, settled chan<- (<-chan struct{})) error {
 			return errMove
 		case errors.Is(context.Cause(l.ctx), errUngreeted):
 			return errUngreeted
+		case errors.Is(context.Cause(l.ctx), errStuck):
+			return errStuck
 		default:
 			worked = worked && !first // it lived long, if quietly
 		}
@@ -172,6 +177,7 @@ func (sh *shard) connect(l *link) chan struct{} {
 	defer sh.mu.Unlock()
 	sh.conn = l.conn
 	sh.history, sh.reset = l.history, func() { l.cancel(errMove) }
+	sh.giveUp = func() { l.cancel(errStuck) }
 	sh.wake = make(chan struct{}, 1)
 	sh.opened, sh.stale, sh.accepted, sh.doubted = l.opened, time.Time{}, false, false
 	sh.session.connect()

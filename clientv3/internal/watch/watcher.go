@@ -67,7 +67,7 @@ func (w *watcher) created(s *subscription, h *pb.ResponseHeader) {
 	}
 	w.phase = following
 	if w.req.CreatedNotify {
-		w.push(Response{Header: header(h), Created: true})
+		w.push(Response{Header: header(h), Created: true, Proven: w.session().splittable()})
 	}
 	w.release()
 }
@@ -104,7 +104,7 @@ func (w *watcher) progress(s *subscription, h *pb.ResponseHeader, notify bool) {
 		return
 	}
 	if notify {
-		w.push(Response{Header: h})
+		w.push(Response{Header: h, Proven: w.session().splittable()})
 		w.considerPause()
 	}
 }

@@ -1,0 +1,45 @@
+package cache
+
+import (
+	"context"
+	"time"
+)
+
+// bound is how old an answer may be.
+type bound struct {
+	stale time.Duration // 0: any age
+	rev   int64         // 0: any revision
+}
+
+type boundKey struct{}
+
+func boundOf(ctx context.Context) bound {
+	b, _ := ctx.Value(boundKey{}).(bound)
+	return b
+}
+
+// WithMaxStaleness returns a context whose gets through a [Cache] need not be linearizable: an answer
+// has every write that was acknowledged earlier than d before the get began, on this process's
+// monotonic clock. Nothing is asked of the cluster while the cache knows that it is fresh enough; d
+// bounds how often that has to be proven, to once in d at most. For keys outside of the cache, one
+// linearizable count in d serves all gets, which go to any member, the nearest for instance
+// (clientv3.Config.Balancer); one that has not come far enough costs a second, linearizable get.
+//
+// It has no effect on gets with clientv3.WithSerializable and clientv3.WithRev, on a d of 0 or
+// less, and on anything but Get.
+func WithMaxStaleness(ctx context.Context, d time.Duration) context.Context {
+	b := boundOf(ctx)
+	b.stale = max(d, 0)
+	return context.WithValue(ctx, boundKey{}, b)
+}
+
+// NotOlderThan returns a context whose gets through a [Cache] need not be linearizable: an answer shows
+// the store at rev or later. With the revision of a write's header a program, or another one that it
+// hands the revision to, reads what it wrote. Beside [WithMaxStaleness] both hold. A revision that the
+// store has not reached gives rpctypes.ErrFutureRev. The same exceptions hold as for
+// WithMaxStaleness.
+func NotOlderThan(ctx context.Context, rev int64) context.Context {
+	b := boundOf(ctx)
+	b.rev = max(b.rev, rev)
+	return context.WithValue(ctx, boundKey{}, b)
+}

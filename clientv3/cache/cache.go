@@ -1,0 +1,249 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// errUnavailable says that the cache cannot answer, and the server is to.
+var errUnavailable = errors.New("etcdclient: cache: not available")
+
+// errClosed is the cause of what ends with [Cache.Close].
+var errClosed = errors.New("etcdclient: cache: closed")
+
+// Cache serves gets of its prefixes from memory. It is a clientv3.KV, safe for concurrent use:
+//
+//	client.KV = c
+//
+// Get, and Do of a get, are answered as the package documentation says; GetStream and everything that
+// is not a get go to the KV that the client had when the Cache was made.
+type Cache struct {
+	kv      clientv3.KV
+	watcher clientv3.Watcher
+	client  *clientv3.Client
+	cfg     Config
+	views   []*view
+	floors  floors
+	chaser  chaser
+	stats   counters
+	bytes   atomic.Int64 // of all views
+	stream  atomic.Int64 // names the watch stream of the moment
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu         sync.Mutex
+	closed     bool
+	background sync.WaitGroup
+}
+
+var _ clientv3.KV = (*Cache)(nil)
+
+// streams numbers the watch streams of all caches of the process.
+var streams atomic.Int64
+
+// New returns a Cache over client.KV and client.Watcher as they are at the moment. It returns at once; until
+// a prefix is loaded, its reads go to the server ([Cache.WaitSynced] waits). The error is one
+// of the Config.
+//
+// The Cache must be closed; it also ends with the client. To use it below a namespace, make it of the
+// client first, and namespace.NewKV of the Cache.
+func New(client *clientv3.Client, cfg Config) (*Cache, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cache{kv: client.KV, watcher: client.Watcher, client: client, cfg: cfg}
+	if c.kv == nil || c.watcher == nil {
+		return nil, errors.New("etcdclient: cache: the client has no KV or no Watcher")
+	}
+	c.ctx, c.cancel = context.WithCancelCause(client.Ctx())
+	c.floors.c, c.chaser.c = c, c
+	c.chaser.advanced = make(chan struct{}, 1)
+	c.stream.Store(streams.Add(1))
+	for _, p := range cfg.Prefixes {
+		c.views = append(c.views, newView(c, p))
+	}
+	for _, v := range c.views {
+		c.spawn(v.run)
+	}
+	c.spawn(c.probe)
+	return c, nil
+}
+
+// spawn runs f until the cache is closed, and reports whether it is not.
+func (c *Cache) spawn(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.ctx.Err() != nil {
+		return false
+	}
+	c.background.Go(f)
+	return true
+}
+
+// Close ends the cache and its watches, and returns when none of its goroutines is left. Informers
+// over it end. Reads that wait, and those that follow, go to the server.
+func (c *Cache) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel(errClosed)
+	c.background.Wait()
+	for _, v := range c.views {
+		v.drop()
+	}
+}
+
+// WaitSynced returns when every prefix has been loaded once. The error is that of ctx, with the latest
+// reason why a prefix is not loaded, or says that the cache is closed.
+func (c *Cache) WaitSynced(ctx context.Context) error {
+	for _, v := range c.views {
+		select {
+		case <-v.loaded:
+		case <-c.ctx.Done():
+			return context.Cause(c.ctx)
+		case <-ctx.Done():
+			if err := v.lastError(); err != nil {
+				return fmt.Errorf("etcdclient: cache: %q is not loaded: %w (%w)", v.prefix, ctx.Err(), err)
+			}
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Get answers from memory what the cache has, and from the server what it has not, see the
+// package documentation.
+func (c *Cache) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	return c.get(ctx, clientv3.OpGet(key, opts...))
+}
+
+func (c *Cache) get(ctx context.Context, op clientv3.Op) (*clientv3.GetResponse, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	b, r := boundOf(ctx), rangeOf(op)
+	v := c.viewOf(r)
+	if v == nil || !answerable(op) {
+		return c.elsewhere(ctx, op, b)
+	}
+	s, err := v.snapshotFor(ctx, op, b)
+	switch {
+	case errors.Is(err, errUnavailable):
+		return c.elsewhere(ctx, op, b)
+	case err != nil:
+		return nil, err
+	}
+	c.stats.hits.Add(1)
+	return s.answer(op, r, r == v.keys), nil
+}
+
+// viewOf returns the view that has a range, nil if none has all of it.
+func (c *Cache) viewOf(r keyRange) *view {
+	for _, v := range c.views {
+		if v.keys.includes(r) {
+			return v
+		}
+	}
+	return nil
+}
+
+func (c *Cache) remote(ctx context.Context, op clientv3.Op) (*clientv3.GetResponse, error) {
+	resp, err := c.kv.Do(ctx, op)
+	return resp.Get(), err
+}
+
+// Put writes through the client.
+func (c *Cache) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+	return c.kv.Put(ctx, key, val, opts...)
+}
+
+// Delete deletes through the client.
+func (c *Cache) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+	return c.kv.Delete(ctx, key, opts...)
+}
+
+// Compact compacts through the client.
+func (c *Cache) Compact(ctx context.Context, rev int64, opts ...clientv3.CompactOption) (*clientv3.CompactResponse, error) {
+	return c.kv.Compact(ctx, rev, opts...)
+}
+
+// Txn is carried out by the server, also one that only reads.
+func (c *Cache) Txn(ctx context.Context) clientv3.Txn { return c.kv.Txn(ctx) }
+
+// GetStream reads from the server.
+func (c *Cache) GetStream(ctx context.Context, key string, opts ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
+	return c.kv.GetStream(ctx, key, opts...)
+}
+
+// Do answers a get as [Cache.Get] does; other operations are carried out by the server.
+func (c *Cache) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	if !op.IsGet() {
+		return c.kv.Do(ctx, op)
+	}
+	resp, err := c.get(ctx, op)
+	return resp.OpResponse(), err
+}
+
+// streamContext returns ctx with metadata that no other watch has, so that the cache's watches have a
+// stream of their own: a server answers no progress request on a stream while one of its watches
+// is behind.
+func (c *Cache) streamContext(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "quorate-cache", strconv.FormatInt(c.stream.Load(), 10))
+}
+
+// reopen has the watches go on on another stream, and another member if there is one.
+func (c *Cache) reopen() {
+	c.stats.reopened.Add(1)
+	if w, ok := c.watcher.(interface{ Reopen(context.Context) }); ok {
+		w.Reopen(c.streamContext(c.ctx))
+		return
+	}
+	c.stream.Store(streams.Add(1))
+	for _, v := range c.views {
+		v.rewatch()
+	}
+}
+
+// Freshness is what is known of how old the cache is.
+type Freshness struct {
+	// Revision is the one up to which every change of the cached keys is in memory, 0 while a
+	// prefix is not loaded.
+	Revision int64
+	// Age bounds how old the cache is: it has every write that was acknowledged this long ago or
+	// earlier, by the monotonic clock. It is negative while nothing is proven.
+	Age time.Duration
+}
+
+// Freshness returns that of the prefix that is the furthest behind. It asks nothing of the cluster: an age
+// grows until a linearizable or bounded read, or the probe of [Config.ProbeInterval], proves a
+// younger one. An age of more than two intervals means that the cluster, or the watch, does not
+// answer, or that the server's progress proves nothing (clientv3.WatchResponse.IsProven) and other
+// keys are written.
+func (c *Cache) Freshness() Freshness {
+	now := time.Now()
+	var f Freshness
+	for i, v := range c.views {
+		s, asOf := v.snap.Load(), v.asOf.Load()
+		if s == nil || asOf == nil {
+			return Freshness{Age: -1}
+		}
+		if age := now.Sub(*asOf); i == 0 || age > f.Age {
+			f.Age = age
+		}
+		if i == 0 || s.rev < f.Revision {
+			f.Revision = s.rev
+		}
+	}
+	return f
+}

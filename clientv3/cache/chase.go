@@ -1,0 +1,167 @@
+package cache
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+const (
+	// firstPause is the time between progress requests while somebody waits: a member that is a
+	// little behind the floor has applied it by then.
+	firstPause = 5 * time.Millisecond
+	firstTries = 10
+	// maxPause is reached after about half a second, slowPause after a second: a member that is
+	// that far behind is not asked 200 times a second by each of its clients.
+	maxPause  = 100 * time.Millisecond
+	maxTries  = 20
+	slowPause = time.Second
+
+	// stuckAfter is how long a stream may leave progress requests unanswered before it is given
+	// up. It doubles up to maxStuck.
+	stuckAfter = 5 * time.Second
+	maxStuck   = time.Minute
+)
+
+// chaser asks for progress until every view has reached its target.
+type chaser struct {
+	c        *Cache
+	advanced chan struct{} // holds a value when a target was reached, or a request was answered
+
+	mu      sync.Mutex
+	running bool
+}
+
+// chase has a view reach a revision soon.
+func (c *Cache) chase(v *view, rev int64) {
+	v.mu.Lock()
+	s := v.snap.Load()
+	if s == nil || s.rev >= rev {
+		v.mu.Unlock()
+		return
+	}
+	if s.rev >= v.target {
+		v.moved = time.Now()
+	}
+	v.target = max(v.target, rev)
+	v.mu.Unlock()
+	c.chaser.mu.Lock()
+	defer c.chaser.mu.Unlock()
+	if !c.chaser.running {
+		select {
+		case <-c.chaser.advanced: // of the last run
+		default:
+		}
+		c.chaser.running = c.spawn(c.chaser.run)
+	}
+}
+
+func (ch *chaser) notify() {
+	select {
+	case ch.advanced <- struct{}{}:
+	default:
+	}
+}
+
+// run asks until every target is reached.
+func (ch *chaser) run() {
+	stuck := stuckAfter
+	var reopened time.Time
+	for tries := 0; ; {
+		since, ok := ch.waiting()
+		if !ok {
+			return
+		}
+		if last := latest(since, reopened); time.Since(last) > stuck {
+			ch.c.reopen()
+			reopened, stuck = time.Now(), min(2*stuck, maxStuck)
+		}
+		ch.c.stats.progress.Add(1)
+		if ch.c.watcher.RequestProgress(ch.c.streamContext(ch.c.ctx)) != nil {
+			ch.stop()
+			return // closed
+		}
+		tries++
+		timer := time.NewTimer(pauseAfter(tries))
+		select {
+		case <-timer.C:
+		case <-ch.advanced:
+			tries, stuck = 0, stuckAfter
+		case <-ch.c.ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// waiting returns since when the view that has waited longest has not moved, and ends the chaser if
+// none waits.
+func (ch *chaser) waiting() (since time.Time, ok bool) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	for _, v := range ch.c.views {
+		v.mu.Lock()
+		s := v.snap.Load()
+		if s != nil && s.rev < v.target && v.proven.Load() && (!ok || v.moved.Before(since)) {
+			since, ok = v.moved, true
+		}
+		v.mu.Unlock()
+	}
+	ok = ok && ch.c.ctx.Err() == nil
+	ch.running = ok
+	return since, ok
+}
+
+func (ch *chaser) stop() {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.running = false
+}
+
+// pauseAfter returns how long to wait after so many requests, within 10 %.
+func pauseAfter(tries int) time.Duration {
+	d := firstPause
+	switch {
+	case tries > maxTries:
+		d = slowPause
+	case tries > firstTries:
+		d = min(firstPause<<(tries-firstTries), maxPause)
+	}
+	return d*9/10 + rand.N(d/5)
+}
+
+// probe proves freshness now and then if reads do not.
+func (c *Cache) probe() {
+	for {
+		interval := c.cfg.ProbeInterval*9/10 + rand.N(c.cfg.ProbeInterval/5)
+		timer := time.NewTimer(interval)
+		select {
+		case <-c.ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		if f := c.Freshness(); f.Age >= 0 && f.Age < interval/2 {
+			continue
+		}
+		r := c.floors.join()
+		if r == nil || r.wait(c.ctx) != nil {
+			continue
+		}
+		for _, v := range c.views {
+			if v.proven.Load() {
+				c.chase(v, r.header.GetRevision())
+				continue
+			}
+			// The watch may have come from a server whose progress proves nothing to another one. Its
+			// answer shows that.
+			_ = c.watcher.RequestProgress(c.streamContext(c.ctx)) // fails only when all is over
+		}
+	}
+}

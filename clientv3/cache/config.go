@@ -1,0 +1,107 @@
+package cache
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	defaultMaxBytes      = 256 << 20
+	defaultMaxWait       = 500 * time.Millisecond
+	defaultProbeInterval = time.Minute
+	defaultMaxVersions   = 256
+
+	// minProbeInterval keeps a configuration from polling the cluster.
+	minProbeInterval = time.Second
+)
+
+// Config configures a [Cache]. Only Prefixes is required; the zero value of every other field means
+// its default.
+type Config struct {
+	// Prefixes are what is cached: all keys that begin with one of them, every key for "". None
+	// may begin with another. Each costs one watch and, in memory, its keys and values.
+	Prefixes []string
+
+	// MaxBytes bounds what the cache holds of all prefixes together: keys, values, and about 200
+	// bytes for each key. A prefix that would exceed it is dropped and read from the server, and
+	// loaded again after 5 to 10 minutes; [Config.OnDrop] gets an *[OverflowError]. The default is
+	// 256 MiB.
+	MaxBytes int64
+
+	// MaxWait bounds how long a linearizable read waits for the watch when that is behind. Past
+	// it the read goes to the server, and so do the following ones until the watch has caught up.
+	// The default is 500 ms.
+	MaxWait time.Duration
+
+	// ProbeInterval is how often the cache proves its freshness when no read does, by a
+	// linearizable count of one key and a progress request; it varies by 10 %. A watch that is
+	// stuck is found, and opened again on another member, within an interval and 5 s. The default
+	// is 1 min; the least is 1 s.
+	ProbeInterval time.Duration
+
+	// MaxVersions bounds how many earlier versions of each prefix are kept for reads at a revision
+	// (clientv3.WithRev), the pages of a range for instance; a version is the state after a
+	// response of the watch. They hold an eighth of MaxBytes at most. The default is 256; a
+	// negative number keeps none.
+	MaxVersions int
+
+	// OnResync, if set, is called when a prefix was read anew because a watch could not go on. It
+	// is called by the goroutine that follows the prefix and must not block.
+	OnResync func(Resynced)
+
+	// OnDrop, if set, is called when what is held of a prefix was dropped: with a
+	// *clientv3.ClusterChangedError or an *[OverflowError]. Reads go to the server until it is
+	// loaded again. The same rules hold as for OnResync.
+	OnDrop func(prefix string, cause error)
+}
+
+// Resynced says that a prefix was brought up to date by a read, because the revisions that its watch
+// needed had been compacted or what was held had been dropped. What happened in between is known
+// only by its result.
+type Resynced struct {
+	Prefix string
+	// Revision is that of the state which was read.
+	Revision int64
+	// Full says that everything was read, and not just what had changed.
+	Full bool
+	// Changed and Removed count the keys that are new or different, and those that are gone.
+	Changed, Removed int
+}
+
+// OverflowError says that a prefix does not fit into [Config.MaxBytes].
+type OverflowError struct {
+	Prefix   string
+	MaxBytes int64
+}
+
+func (e *OverflowError) Error() string {
+	return fmt.Sprintf("etcdclient: cache: the prefix %q does not fit into %d bytes (Config.MaxBytes); it is read from the server", e.Prefix, e.MaxBytes)
+}
+
+func (cfg Config) complete() (Config, error) {
+	cfg.Prefixes = slices.Sorted(slices.Values(cfg.Prefixes))
+	if len(cfg.Prefixes) == 0 {
+		return cfg, fmt.Errorf("etcdclient: cache: Prefixes is empty: name what is to be cached, \"\" for every key")
+	}
+	for i, p := range cfg.Prefixes[1:] {
+		if strings.HasPrefix(p, cfg.Prefixes[i]) {
+			return cfg, fmt.Errorf("etcdclient: cache: Prefixes has %q and %q: the first includes the second", cfg.Prefixes[i], p)
+		}
+	}
+	switch {
+	case cfg.MaxBytes < 0:
+		return cfg, fmt.Errorf("etcdclient: cache: MaxBytes is %d: it cannot be negative; 0 means the default", cfg.MaxBytes)
+	case cfg.MaxWait < 0:
+		return cfg, fmt.Errorf("etcdclient: cache: MaxWait is %v: it cannot be negative; 0 means the default", cfg.MaxWait)
+	case cfg.ProbeInterval != 0 && cfg.ProbeInterval < minProbeInterval:
+		return cfg, fmt.Errorf("etcdclient: cache: ProbeInterval is %v: the least is %v; 0 means the default", cfg.ProbeInterval, minProbeInterval)
+	}
+	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, defaultMaxBytes)
+	cfg.MaxWait = cmp.Or(cfg.MaxWait, defaultMaxWait)
+	cfg.ProbeInterval = cmp.Or(cfg.ProbeInterval, defaultProbeInterval)
+	cfg.MaxVersions = max(cmp.Or(cfg.MaxVersions, defaultMaxVersions), 0)
+	return cfg, nil
+}

@@ -1,0 +1,173 @@
+package cache
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/lineage"
+)
+
+// round is one linearizable read of the store's revision, shared by all who wait when it is sent.
+type round struct {
+	done chan struct{} // closed when what follows is known
+
+	sent   time.Time // before the request left
+	header *pb.ResponseHeader
+	err    error
+}
+
+// floors makes the rounds, one at a time. A caller joins a round that has not been sent: one that is
+// under way may return a revision older than a write which the caller has seen acknowledged.
+type floors struct {
+	c *Cache
+
+	mu      sync.Mutex
+	next    *round // not sent yet
+	running bool
+	latest  *round // the last that succeeded
+}
+
+// join returns a round that is sent after the call, nil when the cache is closed.
+func (f *floors) join() *round {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.next == nil {
+		f.next = &round{done: make(chan struct{})}
+	}
+	if !f.running {
+		if !f.c.spawn(f.run) {
+			f.next = nil
+			return nil
+		}
+		f.running = true
+	}
+	return f.next
+}
+
+// run sends rounds until nobody waits for one.
+func (f *floors) run() {
+	for {
+		runtime.Gosched() // who is about to read joins this one
+		f.mu.Lock()
+		r := f.next
+		f.next = nil
+		if r == nil {
+			f.running = false
+			f.mu.Unlock()
+			return
+		}
+		f.mu.Unlock()
+		f.c.readFloor(r)
+		if r.err == nil {
+			f.mu.Lock()
+			f.latest = r
+			f.mu.Unlock()
+		}
+		close(r.done)
+	}
+}
+
+// since returns the latest round if it was sent at or after a time.
+func (f *floors) since(t time.Time) *round {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.latest != nil && !f.latest.sent.Before(t) {
+		return f.latest
+	}
+	return nil
+}
+
+// wait returns when the round is done; the error is its own or that of ctx.
+func (r *round) wait(ctx context.Context) error {
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// readFloor makes a round. A floor of another history than the snapshots drops them.
+func (c *Cache) readFloor(r *round) {
+	seen := c.seen()
+	r.sent = time.Now()
+	c.stats.floors.Add(1)
+	resp, err := c.kv.Get(c.ctx, c.views[0].keys.key, clientv3.WithCountOnly())
+	if err != nil {
+		r.err = err
+		return
+	}
+	r.header = resp.Header
+	if lineage.Broken(seen, resp.Header, true) {
+		r.err = errUnavailable
+		c.changed(seen, resp.Header)
+		return
+	}
+	for _, v := range c.views {
+		v.prove(r)
+	}
+}
+
+// seen is how far the snapshots are.
+func (c *Cache) seen() (p lineage.Point) {
+	for _, v := range c.views {
+		if s := v.snap.Load(); s != nil && s.rev > p.Revision {
+			p = pointOf(s)
+		}
+	}
+	return p
+}
+
+// changed drops the snapshots because the cluster is not the one that they are from.
+func (c *Cache) changed(seen lineage.Point, h *pb.ResponseHeader) {
+	err := changedError(seen, h)
+	for _, v := range c.views {
+		v.abandon(err)
+	}
+}
+
+func pointOf(s *snapshot) lineage.Point {
+	return lineage.Point{Cluster: s.header.GetClusterId(), Revision: s.rev}
+}
+
+func changedError(seen lineage.Point, h *pb.ResponseHeader) error {
+	return &clientv3.ClusterChangedError{
+		OldClusterID: seen.Cluster, OldRevision: seen.Revision, NewClusterID: h.GetClusterId(), NewRevision: h.GetRevision(),
+	}
+}
+
+// elsewhere reads from the server what the cache cannot answer. With a bound it tries any member
+// first, and believes one whose revision shows that it has come far enough.
+func (c *Cache) elsewhere(ctx context.Context, op clientv3.Op, b bound) (*clientv3.GetResponse, error) {
+	c.stats.misses.Add(1)
+	if b == (bound{}) || op.IsSerializable() || op.Rev() != 0 {
+		return c.remote(ctx, op)
+	}
+	least := b.rev
+	if b.stale > 0 {
+		r := c.floors.since(time.Now().Add(-b.stale))
+		if r == nil {
+			if r = c.floors.join(); r == nil || r.wait(ctx) != nil {
+				return c.remote(ctx, op)
+			}
+		}
+		least = max(least, r.header.GetRevision())
+	}
+	local := op
+	clientv3.WithSerializable()(&local)
+	resp, err := c.remote(ctx, local)
+	if err == nil && resp.Header.GetRevision() >= least {
+		return resp, nil
+	}
+	resp, err = c.remote(ctx, op)
+	if err == nil && resp.Header.GetRevision() < b.rev {
+		return nil, rpctypes.ErrFutureRev
+	}
+	return resp, err
+}

@@ -1,0 +1,419 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/lineage"
+	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/retry"
+)
+
+const (
+	// firstKeys and firstNames are how many keys, and keys without values, are asked for at once.
+	// What is more comes as a stream, on a connection of its own.
+	firstKeys  = 256
+	firstNames = 10_000
+
+	// maxTxnOps is etcd's default bound for the operations of a transaction, and changedBytes
+	// about the size of its response when what has changed is read.
+	maxTxnOps    = 128
+	changedBytes = 2 << 20
+
+	// changedSpread spreads the clients of a cluster that was restored, overflowPause those whose
+	// prefix does not fit; twice as long at most.
+	changedSpread = time.Second
+	overflowPause = 5 * time.Minute
+)
+
+// pauses are those between attempts to load or to watch, with full jitter.
+var pauses = retry.Policy{InitialBackoff: 100 * time.Millisecond, MaxBackoff: 10 * time.Second}
+
+// run loads and follows the prefix until the cache ends.
+func (v *view) run() {
+	failures, compacted := 0, false
+	for v.c.ctx.Err() == nil {
+		heard, err := v.loadAndFollow(compacted)
+		if v.c.ctx.Err() != nil {
+			return
+		}
+		if heard {
+			failures = 0
+		}
+		failures++
+		compacted = errors.Is(err, rpctypes.ErrCompacted)
+		_ = pause.For(v.c.ctx, v.after(err, failures)) // the loop sees that it has ended
+	}
+}
+
+// loadAndFollow brings the prefix up to date and follows it until that fails. It reports whether anything was heard
+// from the watch.
+func (v *view) loadAndFollow(compacted bool) (heard bool, err error) {
+	ctx, stop := context.WithCancelCause(v.c.ctx)
+	defer stop(nil)
+	v.mu.Lock()
+	v.dropped, v.stop = nil, stop
+	v.mu.Unlock()
+	switch s := v.snap.Load(); {
+	case s == nil:
+		err = v.load(ctx, s)
+	case compacted:
+		err = v.delta(ctx, s)
+	}
+	if err == nil {
+		heard, err = v.follow(ctx)
+	}
+	v.setProven(false)
+	if cause := context.Cause(ctx); cause != nil && v.c.ctx.Err() == nil {
+		err = cause
+	}
+	return heard, err
+}
+
+// after decides what follows the end of a watch or a load that failed, and returns how long to wait.
+func (v *view) after(err error, failures int) time.Duration {
+	var changed *clientv3.ClusterChangedError
+	var overflow *OverflowError
+	first := failures == 1
+	v.mu.Lock()
+	v.err = err
+	v.mu.Unlock()
+	switch {
+	case errors.As(err, &changed):
+		v.discard(err)
+		return rand.N(changedSpread)
+	case errors.As(err, &overflow):
+		v.discard(err)
+		return overflowPause + rand.N(overflowPause)
+	case first && (errors.Is(err, rpctypes.ErrCompacted) || errors.Is(err, errUnavailable)):
+		return 0
+	case first:
+		v.c.client.GetLogger().Warn("a cached prefix is not followed; it is tried again",
+			zap.String("prefix", v.prefix), zap.Error(err))
+	}
+	return pauses.Delay(failures)
+}
+
+// discard drops the snapshot and says so.
+func (v *view) discard(cause error) {
+	v.drop()
+	v.c.client.GetLogger().Warn("a cached prefix was dropped; it is read from the server until it is loaded again",
+		zap.String("prefix", v.prefix), zap.Error(cause))
+	if v.c.cfg.OnDrop != nil {
+		v.c.cfg.OnDrop(v.prefix, cause)
+	}
+}
+
+func (v *view) setProven(proven bool) {
+	if v.proven.Load() == proven {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.proven.Store(proven)
+	v.notifyLocked()
+	v.c.chaser.notify()
+}
+
+// list reads the prefix at one revision, and returns the header with that revision.
+func (v *view) list(ctx context.Context, first int64, each func(*mvccpb.KeyValue) error, opts ...clientv3.OpOption) (*pb.ResponseHeader, error) {
+	resp, err := v.c.kv.Get(ctx, v.keys.key, slices.Concat(opts, []clientv3.OpOption{clientv3.WithRange(v.keys.end), clientv3.WithLimit(first)})...)
+	if err != nil {
+		return nil, err
+	}
+	for _, kv := range resp.Kvs {
+		if err := each(kv); err != nil {
+			return nil, err
+		}
+	}
+	if !resp.More {
+		return resp.Header, nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	next := string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+	stream, err := v.c.kv.GetStream(ctx, next, slices.Concat(opts, []clientv3.OpOption{
+		clientv3.WithRange(v.keys.end), clientv3.WithRev(resp.Header.Revision), clientv3.WithPageFallback(),
+	})...)
+	if err != nil {
+		return nil, err
+	}
+	for chunk := range stream {
+		if err := chunk.Err(); err != nil {
+			return nil, err
+		}
+		for _, kv := range chunk.GetKvs() {
+			if err := each(kv); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return resp.Header, ctx.Err()
+}
+
+// load reads the whole prefix. before is the snapshot that it replaces; nil if there is none.
+func (v *view) load(ctx context.Context, before *snapshot) error {
+	began := time.Now()
+	next := &snapshot{tree: newTree()}
+	header, err := v.list(ctx, firstKeys, func(kv *mvccpb.KeyValue) error {
+		it := item{string(kv.Key), kv}
+		next.tree.ReplaceOrInsert(it)
+		next.bytes += it.bytes()
+		return v.checkSize(before, next.bytes)
+	})
+	if err != nil {
+		return err
+	}
+	next.rev, next.header = header.GetRevision(), header
+	v.c.stats.loads.Add(1)
+	resync := &Resynced{Prefix: v.prefix, Revision: next.rev, Full: true, Changed: next.tree.Len()}
+	return v.replace(ctx, before, next, began, resync)
+}
+
+// checkSize fails if the prefix has outgrown the cache.
+func (v *view) checkSize(before *snapshot, bytes int64) error {
+	if before != nil {
+		bytes -= before.bytes
+	}
+	if v.c.bytes.Load()+bytes > v.c.cfg.MaxBytes {
+		return &OverflowError{Prefix: v.prefix, MaxBytes: v.c.cfg.MaxBytes}
+	}
+	return nil
+}
+
+// replace publishes what was read since a time.
+func (v *view) replace(ctx context.Context, before, next *snapshot, began time.Time, resync *Resynced) error {
+	ch := change{next: next, first: next.rev, resync: resync}
+	if before != nil {
+		ch.first, ch.replaced = before.rev+1, before.bytes
+	}
+	if !v.publish(ch) {
+		return context.Cause(ctx)
+	}
+	v.prove(&round{sent: began, header: next.header})
+	select {
+	case <-v.loaded:
+		if v.c.cfg.OnResync != nil {
+			v.c.cfg.OnResync(*resync)
+		}
+	default:
+		close(v.loaded)
+	}
+	return nil
+}
+
+// delta brings a snapshot up to date whose next revisions were compacted. It reads the keys with
+// their revisions, and of the values only those that have changed: an equal modification revision
+// means an equal value, in one history.
+func (v *view) delta(ctx context.Context, before *snapshot) error {
+	began := time.Now()
+	next := &snapshot{tree: before.tree.Clone(), bytes: before.bytes}
+	var names []item
+	header, err := v.list(ctx, firstNames, func(kv *mvccpb.KeyValue) error {
+		names = append(names, item{string(kv.Key), kv})
+		return nil
+	}, clientv3.WithKeysOnly())
+	if err != nil {
+		return err
+	}
+	if seen := pointOf(before); lineage.Broken(seen, header, true) {
+		return changedError(seen, header)
+	}
+	gone, changed := compare(before.tree, names)
+	if len(changed) > len(names)/2 {
+		return v.load(ctx, before)
+	}
+	for _, key := range gone {
+		it, _ := next.tree.Delete(item{key: key})
+		next.bytes -= it.bytes()
+	}
+	next.rev, next.header = header.GetRevision(), header
+	switch err := v.fetch(ctx, next, changed); {
+	case errors.Is(err, rpctypes.ErrTooManyOps):
+		return v.load(ctx, before)
+	case err != nil:
+		return err
+	}
+	if err := v.checkSize(before, next.bytes); err != nil {
+		return err
+	}
+	v.c.stats.resyncs.Add(1)
+	return v.replace(ctx, before, next, began,
+		&Resynced{Prefix: v.prefix, Revision: next.rev, Changed: len(changed), Removed: len(gone)})
+}
+
+// compare returns the keys of a tree that are not in a sorted list, and those of the list whose
+// revision is another one.
+func compare(t *tree, names []item) (gone, changed []string) {
+	i := 0
+	t.Ascend(func(it item) bool {
+		for ; i < len(names) && names[i].key < it.key; i++ {
+			changed = append(changed, names[i].key)
+		}
+		if i == len(names) || names[i].key != it.key {
+			gone = append(gone, it.key)
+			return true
+		}
+		if names[i].kv.ModRevision != it.kv.ModRevision {
+			changed = append(changed, it.key)
+		}
+		i++
+		return true
+	})
+	for ; i < len(names); i++ {
+		changed = append(changed, names[i].key)
+	}
+	return gone, changed
+}
+
+// fetch reads keys at the revision of a snapshot into it.
+func (v *view) fetch(ctx context.Context, into *snapshot, keys []string) error {
+	average := into.bytes/int64(into.tree.Len()+1) + 1
+	for part := range slices.Chunk(keys, int(min(max(changedBytes/average, 1), maxTxnOps))) {
+		ops := make([]clientv3.Op, 0, len(part))
+		for _, key := range part {
+			ops = append(ops, clientv3.OpGet(key, clientv3.WithRev(into.rev)))
+		}
+		resp, err := v.c.kv.Txn(ctx).Then(ops...).Commit()
+		if err != nil {
+			return err
+		}
+		for _, r := range resp.Responses {
+			for _, kv := range r.GetResponseRange().GetKvs() {
+				into.bytes += set(into.tree, kv)
+			}
+		}
+	}
+	return nil
+}
+
+// set puts a key into a tree and returns the bytes that it adds.
+func set(t *tree, kv *mvccpb.KeyValue) int64 {
+	it := item{string(kv.Key), kv}
+	old, ok := t.ReplaceOrInsert(it)
+	if !ok {
+		return it.bytes()
+	}
+	return it.bytes() - old.bytes()
+}
+
+// follow takes in what a watch says, from behind the snapshot on.
+func (v *view) follow(ctx context.Context) (heard bool, err error) {
+	trusted, err := v.c.trustsVersion(ctx)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithCancel(v.c.streamContext(ctx))
+	defer cancel()
+	s := v.snap.Load()
+	if s == nil {
+		return false, errUnavailable
+	}
+	responses := v.c.watcher.Watch(ctx, v.prefix, clientv3.WithPrefix(), clientv3.WithRev(s.rev+1), clientv3.WithCreatedNotify())
+	for resp := range responses {
+		if err := resp.Err(); err != nil {
+			return heard, err
+		}
+		heard = true
+		progress := resp.IsProgressNotify()
+		if progress || resp.Created {
+			v.setProven(trusted && resp.IsProven())
+		}
+		switch {
+		case len(resp.Events) > 0:
+			if err := v.apply(&resp); err != nil {
+				return heard, err
+			}
+		case progress && v.proven.Load():
+			v.advance(resp.Header)
+		}
+	}
+	return heard, errUnavailable
+}
+
+// apply takes in events.
+func (v *view) apply(resp *clientv3.WatchResponse) error {
+	s := v.snap.Load()
+	if s == nil {
+		return errUnavailable
+	}
+	v.c.stats.events.Add(int64(len(resp.Events)))
+	next := &snapshot{tree: s.tree.Clone(), bytes: s.bytes, header: resp.Header}
+	ch := change{next: next, first: resp.Events[0].Kv.ModRevision, keys: make([]string, 0, len(resp.Events))}
+	for _, ev := range resp.Events {
+		it := item{string(ev.Kv.Key), ev.Kv}
+		var old item
+		var had bool
+		if ev.Type == clientv3.EventTypeDelete {
+			old, had = next.tree.Delete(it)
+		} else {
+			old, had = next.tree.ReplaceOrInsert(it)
+			next.bytes += it.bytes()
+		}
+		if had {
+			next.bytes -= old.bytes()
+			ch.replaced += old.bytes()
+		}
+		ch.keys = append(ch.keys, it.key)
+		next.rev = max(next.rev, ev.Kv.ModRevision)
+	}
+	if err := v.checkSize(s, next.bytes); err != nil && next.bytes > s.bytes {
+		return err
+	}
+	if !v.publish(ch) {
+		return errUnavailable
+	}
+	return nil
+}
+
+// trustsVersion reports whether linearizable reads may rely on the watches of the server: etcd before
+// 3.4.31 and 3.5.13 may lose events when a watcher that is behind meets a compaction. One member
+// answers for all. A server that is none of etcd's is found out by WatchResponse.IsProven. The
+// error is one that passes.
+func (c *Cache) trustsVersion(ctx context.Context) (bool, error) {
+	conn := c.client.ActiveConnection()
+	if conn == nil {
+		return false, nil
+	}
+	resp, err := pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{}, grpc.WaitForReady(true))
+	if code := retry.CodeOf(err); code == codes.Unavailable || ctx.Err() != nil {
+		return false, err
+	}
+	return err == nil && keepsEvents(resp.Version), nil
+}
+
+// keepsEvents reports whether a version of etcd is 3.4.31, 3.5.13 or later.
+func keepsEvents(version string) bool {
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(parts) < 3 {
+		return false
+	}
+	var n [3]int
+	for i, p := range parts {
+		p, _, _ = strings.Cut(p, "-")
+		p, _, _ = strings.Cut(p, "+")
+		var err error
+		if n[i], err = strconv.Atoi(p); err != nil {
+			return false
+		}
+	}
+	switch least := map[int]int{4: 31, 5: 13}[n[1]]; {
+	case n[0] != 3:
+		return n[0] > 3
+	default:
+		return n[1] >= 4 && n[2] >= least
+	}
+}

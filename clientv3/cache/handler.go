@@ -1,0 +1,141 @@
+package cache
+
+import "sync"
+
+// handler is what one function is to be told. Its goroutine calls the function.
+type handler[T any] struct {
+	in      *Informer[T]
+	f       func(Change[T])
+	wake    chan struct{} // holds a value when there is something to tell
+	removed chan struct{}
+	ended   chan struct{}
+
+	mu    sync.Mutex
+	known map[string]*Object[T] // what it was last told of the keys in order; nil for nothing
+	order []entry
+}
+
+// entry is a key, or an announcement.
+type entry struct {
+	key      string
+	announce ChangeType // 0 for a key
+}
+
+// AddHandler has f told of the objects that there are, as Added, then Synced, and then of changes; of those
+// that come before the informer has synced likewise. Calls of f are made by a goroutine of its own, one at a
+// time, in the order in which keys changed first. The function that is returned ends them;
+// a call that is under way may still run then.
+func (in *Informer[T]) AddHandler(f func(Change[T])) (remove func()) {
+	h := &handler[T]{
+		in: in, f: f, wake: make(chan struct{}, 1), removed: make(chan struct{}), ended: make(chan struct{}),
+		known: make(map[string]*Object[T]),
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.cache.spawn(h.run) {
+		return func() {}
+	}
+	in.handlers[h] = struct{}{}
+	in.objects.Ascend(func(o *Object[T]) bool {
+		h.note(o.Key, nil)
+		return true
+	})
+	if in.HasSynced() {
+		h.announce(Synced)
+	}
+	return sync.OnceFunc(func() {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		delete(in.handlers, h)
+		close(h.removed)
+	})
+}
+
+// note takes in that a key has changed from what it was.
+func (h *handler[T]) note(key string, was *Object[T]) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, ok := h.known[key]; ok {
+		h.in.merged.Add(1)
+		return
+	}
+	h.known[key] = was
+	h.order = append(h.order, entry{key: key})
+	h.signal()
+}
+
+func (h *handler[T]) announce(t ChangeType) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.order = append(h.order, entry{announce: t})
+	h.signal()
+}
+
+func (h *handler[T]) signal() {
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (h *handler[T]) pending() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.order)
+}
+
+func (h *handler[T]) run() {
+	defer close(h.ended)
+	for {
+		select {
+		case <-h.wake:
+		case <-h.removed:
+			return
+		case <-h.in.ctx.Done():
+			return
+		}
+		for change, ok := h.next(); ok; change, ok = h.next() {
+			if change.Type != 0 {
+				h.in.told.Add(1)
+				h.f(change)
+			}
+		}
+	}
+}
+
+// next returns the next change, of type 0 if a key is what it was, and false if there is none.
+func (h *handler[T]) next() (Change[T], bool) {
+	select {
+	case <-h.removed:
+		return Change[T]{}, false
+	case <-h.in.ctx.Done():
+		return Change[T]{}, false
+	default:
+	}
+	h.in.mu.RLock() // so that nothing changes between what is taken and what there is
+	defer h.in.mu.RUnlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.order) == 0 {
+		return Change[T]{}, false
+	}
+	e := h.order[0]
+	h.order = h.order[1:]
+	if e.announce != 0 {
+		return Change[T]{Type: e.announce}, true
+	}
+	old := h.known[e.key]
+	delete(h.known, e.key)
+	now, _ := h.in.objects.Get(&Object[T]{Key: e.key})
+	change := Change[T]{Key: e.key, Old: old, New: now}
+	switch {
+	case old == now:
+	case old == nil:
+		change.Type = Added
+	case now == nil:
+		change.Type = Deleted
+	default:
+		change.Type = Updated
+	}
+	return change, true
+}

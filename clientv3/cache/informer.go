@@ -1,0 +1,369 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/google/btree"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// InformerConfig configures an [Informer] of objects of type T. Decode is required.
+type InformerConfig[T any] struct {
+	// Prefix is what the keys of the objects begin with: a prefix of the Cache, or one that begins
+	// with it. The default is the Cache's prefix, if it has one only.
+	Prefix string
+
+	// Decode makes an object of a key and its value. It must not change them; the object may refer
+	// to them. It is called by one goroutine, once for each value that is seen. When it fails,
+	// the key keeps the last object that could be decoded.
+	Decode func(key, value []byte) (T, error)
+
+	// Indexes are functions that return the values under which an object is found with
+	// [Informer.ByIndex], by the name of the index.
+	Indexes map[string]func(key string, object T) []string
+
+	// OnDecodeError, if set, is called when Decode fails. It must not block.
+	OnDecodeError func(key string, revision int64, err error)
+}
+
+// Object is a key that was decoded. It is shared and must not be changed.
+type Object[T any] struct {
+	Key   string
+	Value T
+	// CreateRevision, ModRevision, Version and Lease are those of the key.
+	CreateRevision, ModRevision, Version, Lease int64
+
+	kv *mvccpb.KeyValue // that it was made of
+}
+
+// ChangeType is what a [Change] tells.
+type ChangeType int
+
+const (
+	// Added is an object that the handler has not been told of: Old is nil.
+	Added ChangeType = iota + 1
+	// Updated is an object that the handler knows as Old.
+	Updated
+	// Deleted is an object that the handler knows as Old and that is gone: New is nil.
+	Deleted
+	// Synced ends the objects that there were when the handler was added, or when the informer
+	// was first loaded. It comes once.
+	Synced
+	// Relisted precedes the changes that a [Resynced] brought: those in between were not seen.
+	Relisted
+)
+
+var changeNames = [...]string{Added: "added", Updated: "updated", Deleted: "deleted", Synced: "synced", Relisted: "relisted"}
+
+func (t ChangeType) String() string {
+	if t < Added || t > Relisted {
+		return fmt.Sprintf("ChangeType(%d)", int(t))
+	}
+	return changeNames[t]
+}
+
+// Change is what a handler is told.
+type Change[T any] struct {
+	Type ChangeType
+	// Key is that of the object; "" for Synced and Relisted.
+	Key string
+	// Old is what the handler was last told of the key, and New what it is now.
+	Old, New *Object[T]
+}
+
+// Informer keeps the objects of a prefix decoded and indexed, and tells handlers of changes. Its methods
+// are safe for concurrent use.
+//
+// A handler that is slow holds up nobody, and costs one entry for each key at most: what it has not been told
+// of a key is merged into one change, from what it knows to what there is. So a handler that must see
+// every value is better off with a watch.
+type Informer[T any] struct {
+	cfg    InformerConfig[T]
+	cache  *Cache
+	view   *view
+	feed   *feed
+	ctx    context.Context
+	cancel context.CancelFunc
+	ended  chan struct{}
+	synced chan struct{}
+
+	decodeErrors, told, merged atomic.Int64
+
+	mu       sync.RWMutex
+	objects  *btree.BTreeG[*Object[T]]
+	indexes  map[string]map[string]map[string]*Object[T] // by name, value and key
+	handlers map[*handler[T]]struct{}
+	rev      int64
+}
+
+// NewInformer returns an Informer over a Cache. It lives until Close, or until the Cache is closed.
+// The error is one of the configuration, or says that the Cache is closed.
+func NewInformer[T any](c *Cache, cfg InformerConfig[T]) (*Informer[T], error) {
+	if cfg.Decode == nil {
+		return nil, errors.New("etcdclient: cache: InformerConfig.Decode is nil")
+	}
+	if cfg.Prefix == "" && len(c.views) == 1 {
+		cfg.Prefix = c.views[0].prefix
+	}
+	v := c.viewOf(rangeOf(clientv3.OpGet(cfg.Prefix, clientv3.WithPrefix())))
+	if v == nil {
+		return nil, fmt.Errorf("etcdclient: cache: InformerConfig.Prefix %q is not within one of the prefixes of the Cache, %q", cfg.Prefix, c.cfg.Prefixes)
+	}
+	in := &Informer[T]{
+		cfg: cfg, cache: c, view: v, feed: newFeed(), ended: make(chan struct{}), synced: make(chan struct{}),
+		objects:  btree.NewG(32, func(a, b *Object[T]) bool { return a.Key < b.Key }),
+		indexes:  make(map[string]map[string]map[string]*Object[T]),
+		handlers: make(map[*handler[T]]struct{}),
+	}
+	for name := range cfg.Indexes {
+		in.indexes[name] = make(map[string]map[string]*Object[T])
+	}
+	in.ctx, in.cancel = context.WithCancel(c.ctx)
+	if !c.spawn(in.run) {
+		in.cancel()
+		return nil, errClosed
+	}
+	v.subscribe(in.feed)
+	return in, nil
+}
+
+// Close ends the informer and its handlers, and returns when the last of them has. A handler must not call it.
+func (in *Informer[T]) Close() {
+	in.cancel()
+	<-in.ended
+	in.mu.Lock()
+	handlers := make([]*handler[T], 0, len(in.handlers))
+	for h := range in.handlers {
+		handlers = append(handlers, h)
+	}
+	in.mu.Unlock()
+	for _, h := range handlers {
+		<-h.ended
+	}
+}
+
+// HasSynced reports whether the objects have been loaded once.
+func (in *Informer[T]) HasSynced() bool {
+	select {
+	case <-in.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// WaitSynced returns when the objects have been loaded once, with the error of ctx, or when the informer is
+// closed.
+func (in *Informer[T]) WaitSynced(ctx context.Context) error {
+	select {
+	case <-in.synced:
+		return nil
+	case <-in.ctx.Done():
+		return errClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Get returns the object of a key. It is as old as [Cache.Freshness] says, and what it takes to decode.
+func (in *Informer[T]) Get(key string) (*Object[T], bool) {
+	in.mu.RLock()
+	defer in.mu.RUnlock()
+	return in.objects.Get(&Object[T]{Key: key})
+}
+
+// List returns all objects in the order of their keys.
+func (in *Informer[T]) List() []*Object[T] {
+	in.mu.RLock()
+	defer in.mu.RUnlock()
+	all := make([]*Object[T], 0, in.objects.Len())
+	in.objects.Ascend(func(o *Object[T]) bool {
+		all = append(all, o)
+		return true
+	})
+	return all
+}
+
+// ByIndex returns the objects that an index has under a value, in no order. The error says that there is no such index.
+func (in *Informer[T]) ByIndex(index, value string) ([]*Object[T], error) {
+	in.mu.RLock()
+	defer in.mu.RUnlock()
+	values, ok := in.indexes[index]
+	if !ok {
+		return nil, fmt.Errorf("etcdclient: cache: the informer has no index %q", index)
+	}
+	found := make([]*Object[T], 0, len(values[value]))
+	for _, o := range values[value] {
+		found = append(found, o)
+	}
+	return found, nil
+}
+
+// InformerStats are the counters of an [Informer].
+type InformerStats struct {
+	// Objects is how many there are, and Revision the one that they are from.
+	Objects  int
+	Revision int64
+	// DecodeErrors counts the values that could not be decoded.
+	DecodeErrors int64
+	// Told counts the changes that handlers were told, Merged those that became part of another
+	// one, and Pending those that handlers have yet to be told.
+	Told, Merged int64
+	Pending      int
+}
+
+// Stats returns the counters of the moment.
+func (in *Informer[T]) Stats() InformerStats {
+	in.mu.RLock()
+	defer in.mu.RUnlock()
+	s := InformerStats{
+		Objects: in.objects.Len(), Revision: in.rev, DecodeErrors: in.decodeErrors.Load(),
+		Told: in.told.Load(), Merged: in.merged.Load(),
+	}
+	for h := range in.handlers {
+		s.Pending += h.pending()
+	}
+	return s
+}
+
+// run takes in what has changed.
+func (in *Informer[T]) run() {
+	defer close(in.ended)
+	defer in.cancel()
+	defer in.view.unsubscribe(in.feed)
+	for {
+		select {
+		case <-in.ctx.Done():
+			return
+		case <-in.feed.wake:
+		}
+		s := in.view.snap.Load()
+		if s == nil {
+			continue // the next one is told of
+		}
+		// In this order: what is noted between the two is seen twice, which does no harm.
+		all, resync, keys := in.feed.take()
+		if now := in.view.snap.Load(); now != nil {
+			s = now
+		}
+		in.update(s, all, resync, keys)
+	}
+}
+
+// update makes the objects those of a snapshot.
+func (in *Informer[T]) update(s *snapshot, all bool, resync *Resynced, keys []string) {
+	var changed []*Object[T] // without a kv if it is gone
+	if all {
+		changed = in.compare(s)
+	}
+	for _, key := range keys {
+		if !strings.HasPrefix(key, in.cfg.Prefix) {
+			continue
+		}
+		old, _ := in.Get(key)
+		it, _ := s.tree.Get(item{key: key})
+		if o := in.decode(key, it.kv, old); o != nil {
+			changed = append(changed, o)
+		}
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.rev = s.rev
+	if resync != nil && in.HasSynced() {
+		for h := range in.handlers {
+			h.announce(Relisted)
+		}
+	}
+	for _, o := range changed {
+		in.replaceLocked(o)
+	}
+	if !in.HasSynced() {
+		close(in.synced)
+		for h := range in.handlers {
+			h.announce(Synced)
+		}
+	}
+}
+
+// compare returns how a snapshot differs from the objects.
+func (in *Informer[T]) compare(s *snapshot) (changed []*Object[T]) {
+	s.tree.AscendGreaterOrEqual(item{key: in.cfg.Prefix}, func(it item) bool {
+		if !strings.HasPrefix(it.key, in.cfg.Prefix) {
+			return false
+		}
+		old, _ := in.Get(it.key)
+		if o := in.decode(it.key, it.kv, old); o != nil {
+			changed = append(changed, o)
+		}
+		return true
+	})
+	for _, old := range in.List() {
+		if _, ok := s.tree.Get(item{key: old.Key}); !ok {
+			changed = append(changed, &Object[T]{Key: old.Key})
+		}
+	}
+	return changed
+}
+
+// decode returns the object of a key, without a kv if it is gone, and nil if there is nothing new.
+func (in *Informer[T]) decode(key string, kv *mvccpb.KeyValue, old *Object[T]) *Object[T] {
+	switch {
+	case kv == nil && old == nil:
+		return nil
+	case kv == nil:
+		return &Object[T]{Key: key}
+	case old != nil && old.kv == kv:
+		return nil
+	}
+	value, err := in.cfg.Decode(kv.Key, kv.Value)
+	if err != nil {
+		in.decodeErrors.Add(1)
+		if in.cfg.OnDecodeError != nil {
+			in.cfg.OnDecodeError(key, kv.ModRevision, err)
+		}
+		return nil
+	}
+	return &Object[T]{
+		Key: key, Value: value, kv: kv,
+		CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Version: kv.Version, Lease: kv.Lease,
+	}
+}
+
+// replaceLocked replaces an object, and tells the handlers.
+func (in *Informer[T]) replaceLocked(o *Object[T]) {
+	var old *Object[T]
+	if o.kv == nil {
+		old, _ = in.objects.Delete(o)
+	} else {
+		old, _ = in.objects.ReplaceOrInsert(o)
+	}
+	for name, values := range in.cfg.Indexes {
+		index := in.indexes[name]
+		if old != nil {
+			for _, value := range values(old.Key, old.Value) {
+				if delete(index[value], old.Key); len(index[value]) == 0 {
+					delete(index, value)
+				}
+			}
+		}
+		if o.kv == nil {
+			continue
+		}
+		for _, value := range values(o.Key, o.Value) {
+			if index[value] == nil {
+				index[value] = make(map[string]*Object[T])
+			}
+			index[value][o.Key] = o
+		}
+	}
+	for h := range in.handlers {
+		h.note(o.Key, old)
+	}
+}

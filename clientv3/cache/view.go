@@ -1,0 +1,324 @@
+package cache
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// view is what the cache has of one prefix. One goroutine ([view.run]) loads and follows it.
+type view struct {
+	c      *Cache
+	prefix string
+	keys   keyRange
+	loaded chan struct{} // closed when it was loaded for the first time
+
+	snap   atomic.Pointer[snapshot]  // nil while there is none
+	asOf   atomic.Pointer[time.Time] // the snapshot has what was acknowledged until then; nil if unknown
+	proven atomic.Bool               // the watch is on a server whose progress holds
+	behind atomic.Bool               // a read has waited in vain for the target
+
+	mu       sync.Mutex
+	changed  chan struct{} // closed when any of this changes; nil if nobody waits
+	versions []version     // the last one is that of snap
+	held     int64         // bytes that the versions before it alone hold
+	floors   []*round      // not reached yet, oldest first
+	target   int64         // the highest revision that somebody waits for
+	moved    time.Time     // when the snapshot last advanced, or the target was set
+	dropped  error         // why the snapshot was dropped, until the next load begins
+	err      error         // why it was last not loaded, or the watch ended
+	stop     context.CancelCauseFunc
+	feeds    map[*feed]struct{}
+}
+
+// maxFloors bounds the floors of a view that are kept until they are reached.
+const maxFloors = 8
+
+func newView(c *Cache, prefix string) *view {
+	return &view{
+		c: c, prefix: prefix, keys: rangeOf(clientv3.OpGet(prefix, clientv3.WithPrefix())),
+		loaded: make(chan struct{}), feeds: make(map[*feed]struct{}),
+	}
+}
+
+func (v *view) lastError() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.err
+}
+
+// snapshotFor returns the snapshot that answers a get, errUnavailable if the server is to answer, and
+// otherwise the error of the get.
+func (v *view) snapshotFor(ctx context.Context, op clientv3.Op, b bound) (*snapshot, error) {
+	s := v.snap.Load()
+	switch {
+	case s == nil:
+		return nil, errUnavailable
+	case op.Rev() != 0:
+		return v.version(op.Rev())
+	case op.IsSerializable():
+		return s, nil
+	case b == (bound{}):
+		return v.linearizable(ctx, 0)
+	case s.rev >= b.rev && v.isFresh(b.stale):
+		if s = v.snap.Load(); s == nil { // again: what was proven fresh may be a later one
+			return nil, errUnavailable
+		}
+		return s, nil
+	case b.stale > 0:
+		return v.linearizable(ctx, b.rev)
+	case !v.serves():
+		return nil, errUnavailable
+	default:
+		return v.await(ctx, b.rev)
+	}
+}
+
+func (v *view) isFresh(stale time.Duration) bool {
+	asOf := v.asOf.Load()
+	return stale == 0 || asOf != nil && time.Since(*asOf) <= stale
+}
+
+// serves reports whether it makes sense to wait for the watch.
+func (v *view) serves() bool { return v.proven.Load() && !v.behind.Load() }
+
+// linearizable returns a snapshot that has every write acknowledged before the call, and rev.
+func (v *view) linearizable(ctx context.Context, rev int64) (*snapshot, error) {
+	if !v.serves() {
+		return nil, errUnavailable
+	}
+	r := v.c.floors.join()
+	if r == nil {
+		return nil, errUnavailable
+	}
+	if err := r.wait(ctx); err != nil {
+		if v.c.ctx.Err() != nil {
+			return nil, errUnavailable
+		}
+		return nil, err
+	}
+	return v.await(ctx, max(rev, r.header.GetRevision()))
+}
+
+// await returns the snapshot when it has reached a revision.
+func (v *view) await(ctx context.Context, rev int64) (*snapshot, error) {
+	if s := v.snap.Load(); s != nil && s.rev >= rev {
+		return s, nil
+	}
+	timeout := time.NewTimer(v.c.cfg.MaxWait)
+	defer timeout.Stop()
+	v.c.chase(v, rev)
+	for {
+		changed := v.awaitChange()
+		s := v.snap.Load()
+		switch {
+		case s == nil || !v.serves():
+			return nil, errUnavailable
+		case s.rev >= rev:
+			return s, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-v.c.ctx.Done():
+			return nil, errUnavailable
+		case <-timeout.C:
+			v.c.stats.timeouts.Add(1)
+			v.fallBehind(rev)
+		}
+	}
+}
+
+// fallBehind has reads go to the server until the watch has come to where it should be.
+func (v *view) fallBehind(rev int64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if s := v.snap.Load(); s != nil && s.rev < rev {
+		v.behind.Store(true)
+		v.notifyLocked()
+	}
+}
+
+func (v *view) awaitChange() <-chan struct{} {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.changed == nil {
+		v.changed = make(chan struct{})
+	}
+	return v.changed
+}
+
+func (v *view) notifyLocked() {
+	if v.changed != nil {
+		close(v.changed)
+		v.changed = nil
+	}
+}
+
+// version returns the snapshot that answers a read at a revision.
+func (v *view) version(rev int64) (*snapshot, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s := v.snap.Load()
+	if s == nil || rev < 0 || rev > s.rev {
+		return nil, errUnavailable
+	}
+	for _, old := range slices.Backward(v.versions) {
+		if rev >= old.first {
+			if rev > old.last && old.tree != s.tree {
+				return nil, errUnavailable // between two versions
+			}
+			return s.at(old.tree), nil
+		}
+	}
+	return nil, errUnavailable
+}
+
+// prove takes in a floor.
+func (v *view) prove(r *round) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.floors) < maxFloors {
+		v.floors = append(v.floors, r)
+	}
+	v.proveLocked()
+}
+
+// proveLocked advances the time as of which the snapshot is known to be complete.
+func (v *view) proveLocked() {
+	s := v.snap.Load()
+	if s == nil {
+		v.floors = nil
+		return
+	}
+	for len(v.floors) > 0 && v.floors[0].header.GetRevision() <= s.rev {
+		if asOf := v.asOf.Load(); asOf == nil || asOf.Before(v.floors[0].sent) {
+			v.asOf.Store(&v.floors[0].sent)
+		}
+		v.floors = v.floors[1:]
+	}
+}
+
+// change is what a new snapshot brings.
+type change struct {
+	next *snapshot
+	// first is the revision of the first change, and keys are those that changed, nil for any.
+	first int64
+	keys  []string
+	// replaced are the bytes of the values that are not in the snapshot any more.
+	replaced int64
+	resync   *Resynced
+}
+
+// publish makes a snapshot the present one, unless what it stands on was dropped meanwhile.
+func (v *view) publish(ch change) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.dropped != nil {
+		return false
+	}
+	before := v.snap.Load()
+	if before != nil {
+		v.c.bytes.Add(-before.bytes)
+	}
+	v.c.bytes.Add(ch.next.bytes)
+	v.snap.Store(ch.next)
+	v.keepLocked(ch)
+	v.advancedLocked(before, ch.next.rev, false)
+	for f := range v.feeds {
+		f.note(ch)
+	}
+	return true
+}
+
+// keepLocked adds a version, and forgets old ones.
+func (v *view) keepLocked(ch change) {
+	if v.c.cfg.MaxVersions == 0 {
+		v.versions = nil
+	}
+	if n := len(v.versions); n > 0 {
+		v.versions[n-1].last = ch.first - 1
+		v.versions[n-1].replaced = ch.replaced
+		v.held += ch.replaced
+	}
+	v.versions = append(v.versions, version{tree: ch.next.tree, first: ch.next.rev})
+	drop := 0
+	for len(v.versions)-drop > 1 && (len(v.versions)-drop > v.c.cfg.MaxVersions+1 || v.held > v.c.cfg.MaxBytes/8) {
+		v.held -= v.versions[drop].replaced
+		v.versions[drop] = version{}
+		drop++
+	}
+	v.versions = v.versions[drop:]
+}
+
+// advance takes in that nothing has happened up to a revision.
+func (v *view) advance(h *pb.ResponseHeader) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s := v.snap.Load()
+	if v.dropped != nil || s == nil || h.GetRevision() <= s.rev {
+		return
+	}
+	v.snap.Store(&snapshot{tree: s.tree, rev: h.GetRevision(), bytes: s.bytes, header: h})
+	v.advancedLocked(s, h.GetRevision(), true)
+}
+
+func (v *view) advancedLocked(before *snapshot, rev int64, answered bool) {
+	v.moved = time.Now()
+	if rev >= v.target {
+		v.behind.Store(false)
+	}
+	if before != nil && before.rev < v.target && (answered || rev >= v.target) {
+		v.c.chaser.notify()
+	}
+	v.proveLocked()
+	v.notifyLocked()
+}
+
+// abandon drops the snapshot and has the prefix loaded anew.
+func (v *view) abandon(cause error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.snap.Load() == nil {
+		return
+	}
+	v.dropped = cause
+	v.dropLocked()
+	if v.stop != nil {
+		v.stop(cause)
+	}
+}
+
+func (v *view) drop() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.dropLocked()
+}
+
+func (v *view) dropLocked() {
+	if s := v.snap.Swap(nil); s != nil {
+		v.c.bytes.Add(-s.bytes)
+	}
+	v.asOf.Store(nil)
+	v.proven.Store(false)
+	v.behind.Store(false)
+	v.versions, v.held, v.floors, v.target = nil, 0, nil, 0
+	v.notifyLocked()
+	v.c.chaser.notify()
+}
+
+// rewatch has the watch begin again where it is.
+func (v *view) rewatch() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.stop != nil {
+		v.stop(errUnavailable)
+	}
+}
