@@ -1,5 +1,5 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
-.PHONY: build test lint generate lab compare page-check soak soak-locks soak-linear soak-resolvers \
+.PHONY: build test versions versions-short tidy lint generate lab compare page-check soak soak-locks soak-linear soak-resolvers \
 	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents etcdctl shim-tests shim-tests-short \
 	servers servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-fleet bench-pools bench-calls bench-routing bench-leases \
 	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-keepalive fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target
@@ -13,6 +13,18 @@ build: ## compile everything
 
 test: ## the whole test suite: real etcd servers, race detector
 	go test -race work
+
+versions: ## the library's tests with the oldest and with the newest modules that it works with; `make test` has those between
+	GOWORK=off go test ./...
+	mkdir -p .cache && cp go.mod .cache/newest.mod && cp go.sum .cache/newest.sum
+	GOWORK=off go get -modfile=.cache/newest.mod -u ./...
+	GOWORK=off go test -modfile=.cache/newest.mod ./...
+
+versions-short: ## what CI runs of it: what is closest to gRPC, with the oldest
+	GOWORK=off go test ./retry/... ./balancer/... ./internal/... ./clientv3
+
+tidy: ## go mod tidy in every module
+	./release.sh tidy
 
 lint: ## golangci-lint at its pinned version, over all modules
 	go run $(GOLANGCI_LINT) run ./... ./lab/... ./cmd/... ./compat/... ./observe/prometheus/... ./observe/otel/... ./resolver/kubernetes/...

@@ -3,7 +3,7 @@ module github.com/quorate/quorate/cmd
 go 1.26.0
 
 require (
-	github.com/quorate/quorate/lab v0.0.0
+	github.com/quorate/quorate/lab v0.2.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	github.com/stretchr/testify v1.12.1
@@ -57,8 +57,8 @@ require (
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.67.5 // indirect
 	github.com/prometheus/procfs v0.16.1 // indirect
-	github.com/quorate/quorate v0.0.0
-	github.com/quorate/quorate/resolver/kubernetes v0.0.0
+	github.com/quorate/quorate v0.2.0
+	github.com/quorate/quorate/resolver/kubernetes v0.2.0
 	github.com/sirupsen/logrus v1.9.4 // indirect
 	github.com/soheilhy/cmux v0.1.5 // indirect
 	github.com/tmc/grpc-websocket-proxy v0.0.0-20220101234140-673ab2c3ae75 // indirect
@@ -95,10 +95,3 @@ require (
 	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
-
-replace (
-	github.com/quorate/quorate => ..
-	github.com/quorate/quorate/lab => ../lab
-)
-
-replace github.com/quorate/quorate/resolver/kubernetes => ../resolver/kubernetes

@@ -5,7 +5,7 @@ go 1.26.0
 require (
 	github.com/coredns/coredns v1.15.0
 	github.com/google/trillian v1.8.0
-	github.com/quorate/quorate/lab v0.0.0
+	github.com/quorate/quorate/lab v0.2.0
 	github.com/stretchr/testify v1.12.1
 	go.etcd.io/bbolt v1.5.0
 	go.etcd.io/etcd/client/v3 v3.7.3
@@ -95,7 +95,7 @@ require (
 	github.com/prometheus/procfs v0.21.1 // indirect
 	github.com/quic-go/qpack v0.6.0 // indirect
 	github.com/quic-go/quic-go v0.64.1 // indirect
-	github.com/quorate/quorate v0.0.0 // indirect
+	github.com/quorate/quorate v0.2.0 // indirect
 	github.com/sirupsen/logrus v1.9.4 // indirect
 	github.com/soheilhy/cmux v0.1.5 // indirect
 	github.com/spf13/cobra v1.10.2 // indirect

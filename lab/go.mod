@@ -9,7 +9,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/jackc/puddle/v2 v2.2.3
 	github.com/miekg/dns v1.1.73
-	github.com/quorate/quorate v0.0.0
+	github.com/quorate/quorate v0.2.0
 	github.com/sercand/kuberesolver/v6 v6.0.1
 	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/api/v3 v3.7.3
@@ -88,7 +88,7 @@ require (
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.67.5
 	github.com/prometheus/procfs v0.16.1 // indirect
-	github.com/quorate/quorate/resolver/kubernetes v0.0.0
+	github.com/quorate/quorate/resolver/kubernetes v0.2.0
 	github.com/sirupsen/logrus v1.9.4 // indirect
 	github.com/soheilhy/cmux v0.1.5 // indirect
 	github.com/spf13/cobra v1.10.2 // indirect
@@ -118,9 +118,4 @@ require (
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
 	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
-)
-
-replace (
-	github.com/quorate/quorate => ../
-	github.com/quorate/quorate/resolver/kubernetes => ../resolver/kubernetes
 )

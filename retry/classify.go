@@ -15,6 +15,10 @@ type Evidence struct {
 	// connection: only when it is false is it certain that nothing left.
 	// For grpc-go: a picker's Done was called with BytesSent true.
 	Sent bool
+	// Answered reports whether a server has answered the attempt, be it in part. Texts
+	// with which grpc-go's client says that it sent nothing, or that it is closed, do not
+	// count then: servers and proxies use some of them for other things.
+	Answered bool
 	// ContextErr is the caller's context error at the time of the failure,
 	// nil while the context lives.
 	ContextErr error
@@ -59,7 +63,7 @@ func classify(err error, ev Evidence) Class {
 	if r, ok := lookupServerError(code, msg, ev.Method); ok {
 		return r.classFor(ev.Method)
 	}
-	if r, ok := lookupLocalError(code, msg); ok {
+	if r, ok := lookupLocalError(code, msg); ok && !(ev.Answered && (r.Class == Definite || r.Class == Closed)) {
 		return r.Class
 	}
 	if !ev.Sent {

@@ -8,7 +8,9 @@ import (
 
 // LocalErrors returns the texts that grpc-go makes itself and that prove more
 // than their code. They are recognised by code and beginning. For all its other
-// texts the code says enough.
+// texts the code says enough. A text that another version of grpc-go words
+// differently loses its rule, and its code counts. No call that changes something
+// is repeated for that, and no outcome is called known that is not.
 func LocalErrors() []Rule {
 	return append([]Rule(nil), localErrors...)
 }
@@ -45,7 +47,7 @@ var localErrors = []Rule{
 	{Code: codes.Unknown, Message: notGRPC + "405", Prefix: true, Class: Refused, Reason: refusedByHTTP},
 	{
 		Code: codes.Canceled, Message: "grpc: the client connection is closing", Prefix: true, Class: Closed,
-		Reason: "The channel was closed. A call that was under way then may have been executed.",
+		Reason: "The channel was closed. A call that was under way then may have been executed. (A proxy may say it of a connection of its own; the text does not count when a server has answered.)",
 	},
 	{
 		Code: codes.Unavailable, Message: "the connection is draining", Prefix: true, Class: Refused,
@@ -53,7 +55,7 @@ var localErrors = []Rule{
 	},
 	{
 		Code: codes.ResourceExhausted, Message: "trying to send message larger than max", Prefix: true, Class: Definite,
-		Reason: "The request is over the client's own limit: its stream was opened, but no message left. (A server over its limit for responses would say the same after executing; an etcd server sets no such limit.)",
+		Reason: "The request is over the client's own limit: its stream was opened, but no message left. (A server over its limit for responses may say the same after executing; the text does not count when a server has answered.)",
 	},
 	{
 		Code: codes.Internal, Message: "grpc: error while marshaling", Prefix: true, Class: Definite,

@@ -3,10 +3,10 @@ module go.etcd.io/etcd/client/v3
 go 1.26.0
 
 require (
-	github.com/quorate/quorate v0.0.0
+	github.com/quorate/quorate v0.2.0
 	go.etcd.io/etcd/api/v3 v3.7.3
 	go.uber.org/zap v1.27.1
-	google.golang.org/grpc v1.85.0
+	google.golang.org/grpc v1.83.2
 )
 
 require (
@@ -20,9 +20,9 @@ require (
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
-	google.golang.org/genproto/googleapis/api v0.0.0-20260817212433-ac3dfec99bb1 // indirect
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
+	google.golang.org/genproto/googleapis/api v0.0.0-20260803160001-6ac0973c030d // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260803160001-6ac0973c030d // indirect
+	google.golang.org/protobuf v1.36.11 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 

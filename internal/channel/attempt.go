@@ -78,7 +78,7 @@ func (a *attempt) Cut(reason error) { a.cancel(reason) }
 // evidence ends the attempt and returns what the error handler needs to know of it.
 func (a *attempt) evidence(method string) retry.Evidence {
 	a.End()
-	return retry.Evidence{Sent: a.MaySent(), ContextErr: a.ended(), Method: method}
+	return retry.Evidence{Sent: a.MaySent(), Answered: a.Answered(), ContextErr: a.ended(), Method: method}
 }
 
 // outcome returns the evidence of an attempt that failed, and the error that it failed
