@@ -66,7 +66,7 @@ func (s *dnsSource) tell(addresses []string) error {
 }
 
 func (s *dnsSource) faults() []disturbance {
-	mood := func(name string, m nameserver.Mood) disturbance {
+	behaviour := func(name string, m nameserver.Behaviour) disturbance {
 		return disturbance{
 			name: name, open: true,
 			begin: func() error { s.server.Be(m); return nil },
@@ -74,8 +74,8 @@ func (s *dnsSource) faults() []disturbance {
 		}
 	}
 	return append(lies(),
-		mood("silent", nameserver.Silent), mood("servfail", nameserver.Failing), mood("refused", nameserver.Refusing),
-		mood("foreign-answers", nameserver.Foreign), mood("slow", nameserver.Slow), mood("truncated", nameserver.Truncated),
+		behaviour("silent", nameserver.Silent), behaviour("servfail", nameserver.Failing), behaviour("refused", nameserver.Refusing),
+		behaviour("foreign-answers", nameserver.Foreign), behaviour("slow", nameserver.Slow), behaviour("truncated", nameserver.Truncated),
 		disturbance{name: "restarted", open: true, begin: s.server.Stop, end: s.server.Restart},
 	)
 }

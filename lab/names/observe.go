@@ -218,8 +218,8 @@ func (o *observer) behind() int {
 	return n
 }
 
-// judge holds the channels against the time that they may take.
-func (o *observer) judge(after string) {
+// evaluate holds the channels against the time that they may take.
+func (o *observer) evaluate(after string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.known = true

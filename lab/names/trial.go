@@ -23,8 +23,8 @@ const (
 	// shortestHold and longestHold bound how long a fault is held; one in eight takes as long as
 	// longOutage more.
 	shortestHold, longestHold, longOutage = 300 * time.Millisecond, 2500 * time.Millisecond, 20 * time.Second
-	// shortestStir and longestStir bound the time between two channels that are opened or woken.
-	shortestStir, longestStir = 5 * time.Millisecond, 50 * time.Millisecond
+	// minPause and maxPause bound the time between two channels that are opened or woken.
+	minPause, maxPause = 5 * time.Millisecond, 50 * time.Millisecond
 	// asleep is how long all channels are closed, now and then, in a fault.
 	asleep = 100 * time.Millisecond
 	// awaitTick is the time between two looks at channels that are waited for.
@@ -87,7 +87,7 @@ func (t *trial) run(ctx context.Context) (result Trial, err error) {
 	}
 	stirring := make(chan error, 1)
 	rng := rand.New(rand.NewPCG(t.cfg.Seed, uint64(len(t.channels))))
-	beside.Go(func() { stirring <- t.stir(ctx, rng) })
+	beside.Go(func() { stirring <- t.disturb(ctx, rng) })
 	err = t.disturb(ctx)
 	cancel()
 	return result, errors.Join(err, <-stirring)
@@ -137,9 +137,9 @@ func (t *trial) openAll() error {
 	return err
 }
 
-// stir wakes up and reopens channels until ctx ends.
-func (t *trial) stir(ctx context.Context, rng *rand.Rand) error {
-	for pace.Sleep(ctx, pace.Between(rng, shortestStir, longestStir)) == nil {
+// disturb wakes up and reopens channels until ctx ends.
+func (t *trial) disturb(ctx context.Context, rng *rand.Rand) error {
+	for pace.Sleep(ctx, pace.Between(rng, minPause, maxPause)) == nil {
 		c := t.channels[rng.IntN(len(t.channels))]
 		t.awake.Lock()
 		var err error
@@ -218,7 +218,7 @@ func (t *trial) await(after string) {
 	for deadline := time.Now().Add(t.cfg.hopeless); t.behind() > 0 && time.Now().Before(deadline); {
 		time.Sleep(awaitTick)
 	}
-	t.judge(after)
+	t.evaluate(after)
 }
 
 // face lets the source have a fault for a while. Then the backends change, so that who has the

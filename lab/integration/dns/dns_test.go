@@ -59,7 +59,7 @@ func TestScaling(t *testing.T) {
 // While the DNS server fails, or says nothing, the last good list stays and no call fails.
 // Then the resolver sees what has changed.
 func TestFaultsOfTheServer(t *testing.T) {
-	for name, mood := range map[string]nameserver.Mood{"failing": nameserver.Failing, "silent": nameserver.Silent} {
+	for name, behaviour := range map[string]nameserver.Behaviour{"failing": nameserver.Failing, "silent": nameserver.Silent} {
 		t.Run(name, func(t *testing.T) {
 			ns := nameserver.Start(t, "127.0.0.1:0")
 			port, all := startBackends(t, "127.0.0.11", "127.0.0.12", "127.0.0.13")
@@ -68,7 +68,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 			conn := dial(t, b, "dns:///svc.test.:"+port, "quorate_round_robin")
 			until(t, conn, all, 2)
 
-			ns.Be(mood)
+			ns.Be(behaviour)
 			ns.Set(t, "svc.test. A", addresses(all, 0, 3)...)
 			for since := ns.Asked("svc.test. A"); ns.Asked("svc.test. A") < since+6; {
 				require.Equal(t, []string{all[0].ip, all[1].ip}, mustCall(t, conn, 20))
@@ -92,7 +92,7 @@ func TestReasonsReachTheCaller(t *testing.T) {
 		{"round_robin", "dns:///no.test.:80", "no.test.", "addresses"},
 		{"quorate_p2c", "dns:///_grpc._tcp.no.test.", "_grpc._tcp.no.test.", "SRV records"},
 	} {
-		for m, want := range map[nameserver.Mood]string{
+		for m, want := range map[nameserver.Behaviour]string{
 			nameserver.WellBehaved: fmt.Sprintf("dns: %q has no %s: no such host (DNS server %s)", c.name, c.what, ns.Addr),
 			nameserver.Failing:     fmt.Sprintf("dns: looking up the %s of %q: server misbehaving (DNS server %s)", c.what, c.name, ns.Addr),
 			nameserver.Silent:      fmt.Sprintf("dns: looking up the %s of %q: no answer within %v (DNS server %s)", c.what, c.name, interval, ns.Addr),

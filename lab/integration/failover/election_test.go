@@ -57,7 +57,7 @@ func (e *election) ask(ctx context.Context, m, old *lab.Member) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(glance):
+		case <-time.After(pollInterval):
 		}
 	}
 }

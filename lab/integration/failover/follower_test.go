@@ -26,7 +26,7 @@ func TestAFaultOfAFollowerIsSurvived(t *testing.T) {
 			w.awaitUse(t, s.victim)
 			tr.finish(t)
 
-			judgeOneMember(t, tr, s)
+			evaluateOneMember(t, tr, s)
 			for member, n := range w.unknownAt() {
 				assert.Equal(t, s.victim.Name(), member, "outcomes are unknown at the victim only")
 				assert.LessOrEqual(t, n, callers, "puts were in flight at the victim")
@@ -35,8 +35,8 @@ func TestAFaultOfAFollowerIsSurvived(t *testing.T) {
 	}
 }
 
-// judgeOneMember checks what a fault cost that left a leader and a majority in reach.
-func judgeOneMember(t *testing.T, tr *traffic, s *strike) {
+// evaluateOneMember checks what a fault cost that left a leader and a majority in reach.
+func evaluateOneMember(t *testing.T, tr *traffic, s *strike) {
 	t.Helper()
 	gets, puts := between(tr.gets, s.from, s.to), between(tr.puts, s.from, s.to)
 	requireTraffic(t, gets)

@@ -54,5 +54,5 @@ func TestALeaderOutOfReachIsLikeAnyMember(t *testing.T) {
 	s.heal(t, w)
 	w.awaitUse(t, s.victim)
 	tr.finish(t)
-	judgeOneMember(t, tr, s)
+	evaluateOneMember(t, tr, s)
 }

@@ -22,8 +22,8 @@ const (
 	// patience bounds every wait for what must happen; a passing test waits a small part
 	// of it.
 	patience = 30 * time.Second
-	// glance is the pause between two looks at what is waited for.
-	glance = 10 * time.Millisecond
+	// pollInterval is the pause between two looks at what is waited for.
+	pollInterval = 10 * time.Millisecond
 )
 
 func TestMain(m *testing.M) {

@@ -37,7 +37,7 @@ func TestCallsOutliveTheLossOfAMajority(t *testing.T) {
 	require.Eventually(t, func() bool {
 		status, err := survivor.Status(t.Context())
 		return err == nil && status.Leader == 0
-	}, patience, glance)
+	}, patience, pollInterval)
 	leaderless := time.Now()
 	requireTimeouts(t, w.client)
 	// Errors of contexts stay bare, because programs compare them. Why calls wait is said
@@ -113,7 +113,7 @@ func requireEvent(t *testing.T, w *watch, after time.Time) time.Time {
 		var ok bool
 		at, ok = w.nextAfter(after)
 		return ok
-	}, patience, glance)
+	}, patience, pollInterval)
 	return at
 }
 

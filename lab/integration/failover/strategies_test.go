@@ -43,7 +43,7 @@ func TestStrategies(t *testing.T) {
 func use(t *testing.T, c *lab.Cluster, policy string) *witness {
 	t.Helper()
 	t.Cleanup(func() { // after the client is closed
-		require.Eventually(t, func() bool { return connections(c) == 0 }, patience, glance)
+		require.Eventually(t, func() bool { return connections(c) == 0 }, patience, pollInterval)
 		c.Heal()
 	})
 	w := connect(t, c, `{"loadBalancingConfig": [`+policy+`]}`)
@@ -68,7 +68,7 @@ func requireConnections(t *testing.T, c *lab.Cluster, w *witness, calls int) {
 	require.Eventually(t, func() bool {
 		n := connections(c)
 		return n == calls || n > calls && !w.calm(c.Members())
-	}, patience, glance, "calls should have %d connections, and the watch none of its own", calls)
+	}, patience, pollInterval, "calls should have %d connections, and the watch none of its own", calls)
 }
 
 // shares returns what part of the calls of a method each member is given from now on, by
@@ -89,7 +89,7 @@ func shares(t *testing.T, w *witness, method string, judged ...*lab.Member) map[
 			total += n
 		}
 		return total >= sample && w.calm(judged)
-	}, settling, glance)
+	}, settling, pollInterval)
 	parts := map[string]float64{}
 	for name, n := range counts {
 		parts[name] = float64(n) / float64(total)

@@ -94,7 +94,7 @@ func (tr *traffic) call(t *testing.T) {
 		tr.mu.Lock()
 		defer tr.mu.Unlock()
 		return min(len(tr.gets), len(tr.puts)) >= 100
-	}, patience, glance)
+	}, patience, pollInterval)
 }
 
 // repeat does something, with pauses, for as long as it returns true and the traffic is not

@@ -88,7 +88,7 @@ func (w *watch) finish(t *testing.T, puts []call) {
 	assert.Eventually(t, func() bool {
 		events := w.delivered()
 		return len(events) > 0 && events[len(events)-1].revision >= acknowledged
-	}, patience, glance, "the watch has not delivered the last put")
+	}, patience, pollInterval, "the watch has not delivered the last put")
 	w.cancel()
 	<-w.done
 	assert.NoError(t, w.err)

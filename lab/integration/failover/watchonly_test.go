@@ -115,7 +115,7 @@ func (w *watch) lateness(t *testing.T, acknowledged []time.Time) (latest time.Du
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	all := w.delivered()
-	for total := 0; ctx.Err() == nil; time.Sleep(glance) {
+	for total := 0; ctx.Err() == nil; time.Sleep(pollInterval) {
 		if all = w.delivered(); len(all) == total && total > len(acknowledged) {
 			break
 		}

@@ -173,9 +173,9 @@ func (w *witness) status(m *lab.Member) health.Status {
 func (w *witness) awaitUse(t *testing.T, members ...*lab.Member) {
 	t.Helper()
 	for _, m := range members {
-		require.Eventually(t, func() bool { return w.status(m).State == health.Serving }, patience, glance, "%s is not used as one that serves", m.Name())
+		require.Eventually(t, func() bool { return w.status(m).State == health.Serving }, patience, pollInterval, "%s is not used as one that serves", m.Name())
 		before := w.picked(get)[m.Name()]
 		require.Eventually(t, func() bool { return w.picked(get)[m.Name()] > before+callers },
-			patience, glance, "%s gets no calls", m.Name())
+			patience, pollInterval, "%s gets no calls", m.Name())
 	}
 }

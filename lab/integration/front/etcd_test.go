@@ -168,7 +168,7 @@ func TestAnIdleWatchBehindNginx(t *testing.T) {
 	ctx := within(t, 4*patience)
 	events := client.Watch(ctx, "idle")
 	for n := range cuts {
-		require.Eventually(t, func() bool { return w.resumptions() > n }, patience, glance, "the watch is not cut")
+		require.Eventually(t, func() bool { return w.resumptions() > n }, patience, pollInterval, "the watch is not cut")
 		_, err := client.Put(ctx, "idle", fmt.Sprint(n))
 		require.NoError(t, err)
 		resp := <-events
@@ -201,7 +201,7 @@ func TestManyMembersAreOneEndpoint(t *testing.T) {
 		return !slices.ContainsFunc(client.EndpointStatus(), func(s health.Status) bool {
 			return s.State != health.Serving || etcdprobe.RoleOf(&s).ID == 0
 		})
-	}, patience, glance, "both serve, and have the role of who answered last: %v", client.EndpointStatus())
+	}, patience, pollInterval, "both serve, and have the role of who answered last: %v", client.EndpointStatus())
 }
 
 // With an address for each member the client knows the members, and leaves one that hangs,
@@ -225,7 +225,7 @@ func TestAnAddressForEachMember(t *testing.T) {
 			}
 		}
 		return true
-	}, patience, glance, "each endpoint is its member")
+	}, patience, pollInterval, "each endpoint is its member")
 
 	require.NoError(t, leader.Stop())
 	tr.flows(t, 200)

@@ -123,7 +123,7 @@ func (n *nginx) start(t *testing.T) {
 			_ = conn.Close()
 		}
 		return err == nil || n.over()
-	}, patience, glance, "nginx does not accept connections")
+	}, patience, pollInterval, "nginx does not accept connections")
 	require.False(t, n.over(), "nginx does not accept its configuration")
 }
 

@@ -140,7 +140,7 @@ func (tr *traffic) get() {
 func (tr *traffic) flows(t *testing.T, more int64) {
 	t.Helper()
 	enough := tr.succeeded.Load() + more
-	require.Eventually(t, func() bool { return tr.succeeded.Load() >= enough }, patience, glance, "puts do not succeed")
+	require.Eventually(t, func() bool { return tr.succeeded.Load() >= enough }, patience, pollInterval, "puts do not succeed")
 	tr.delivers(t)
 }
 
@@ -154,7 +154,7 @@ func (tr *traffic) delivers(t *testing.T) {
 		tr.mu.Lock()
 		defer tr.mu.Unlock()
 		return len(tr.delivered) > 0 && tr.delivered[len(tr.delivered)-1].Kv.ModRevision >= revision
-	}, patience, glance, "the watch does not deliver")
+	}, patience, pollInterval, "the watch does not deliver")
 }
 
 // acknowledged returns the revision of the latest put. It needs the lock.

@@ -99,7 +99,7 @@ func call(t *testing.T, conn *grpc.ClientConn) *background {
 func (b *background) more(t *testing.T, calls int64) {
 	t.Helper()
 	enough := b.calls.Load() + calls
-	require.Eventually(t, func() bool { return b.calls.Load() >= enough }, patience, glance, "calls do not end")
+	require.Eventually(t, func() bool { return b.calls.Load() >= enough }, patience, pollInterval, "calls do not end")
 }
 
 // end returns the errors of all calls.
@@ -197,7 +197,7 @@ func leave(t *testing.T, policy string, secure bool) {
 	servers[0].link.Blackhole(link.Both)
 	calls.more(t, 1000)
 	servers[0].link.Heal()
-	require.Eventually(t, func() bool { return servers[0].link.Stats().Active > 0 }, patience, glance, "it is not connected again")
+	require.Eventually(t, func() bool { return servers[0].link.Stats().Active > 0 }, patience, pollInterval, "it is not connected again")
 	reach(t, conn, policy, servers...)
 	assert.Empty(t, calls.end())
 }

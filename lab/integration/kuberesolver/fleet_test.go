@@ -118,7 +118,7 @@ func keepCalling(t *testing.T, conn *grpc.ClientConn) *calls {
 }
 
 func (c *calls) run(ctx context.Context, conn *grpc.ClientConn) error {
-	pace := time.NewTicker(glance)
+	pace := time.NewTicker(pollInterval)
 	defer pace.Stop()
 	for made := 0; ; made++ {
 		select {

@@ -23,8 +23,8 @@ const (
 	// patience bounds every wait for what must happen; a passing test waits a small
 	// part of it.
 	patience = time.Minute
-	// glance is the pause between two looks at what is waited for.
-	glance = 10 * time.Millisecond
+	// pollInterval is the pause between two looks at what is waited for.
+	pollInterval = 10 * time.Millisecond
 )
 
 // stopped is how long the API server stands still in the case about it.

@@ -25,7 +25,7 @@ func watchesEnd(t *testing.T, s *scene) {
 	w := s.watch(t)
 	w.awaitSize(t, 1)
 
-	pace := time.NewTicker(2 * glance)
+	pace := time.NewTicker(2 * pollInterval)
 	defer pace.Stop()
 	last := 0
 	for before := s.wire.count("watch"); s.wire.count("watch") < before+ends; {

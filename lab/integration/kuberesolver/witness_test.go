@@ -18,7 +18,7 @@ import (
 // eventually waits until ok reports true.
 func eventually(t *testing.T, ok func() bool, what string, args ...any) {
 	t.Helper()
-	require.Eventuallyf(t, ok, patience, glance, what, args...)
+	require.Eventuallyf(t, ok, patience, pollInterval, what, args...)
 }
 
 // update is one list that a resolver published.

@@ -74,7 +74,7 @@ func TestProcessIsKilled(t *testing.T) {
 	t.Logf("no call went to it %v after it was killed", time.Since(killed).Round(time.Millisecond))
 	require.Eventually(t, func() bool {
 		return assert.ObjectsAreEqual([]string{alive}, list(t, client, deadly))
-	}, onemember.Patience, glance)
+	}, onemember.Patience, pollInterval)
 	t.Logf("off the list %v after it was killed, with a TTL of %v", time.Since(killed).Round(time.Millisecond), shortTTL)
 }
 
@@ -163,7 +163,7 @@ func TestServerIsCutOff(t *testing.T) {
 	lost := expect(t, events, etcd.Lost)
 	require.ErrorIs(t, lost.Err, clientv3.ErrLeaseUnanswered)
 	require.Equal(t, first.Lease, lost.Lease)
-	require.Eventually(t, func() bool { return len(list(t, behind, name)) == 0 }, onemember.Patience, glance)
+	require.Eventually(t, func() bool { return len(list(t, behind, name)) == 0 }, onemember.Patience, pollInterval)
 	heal()
 	healed := time.Now()
 	for e := lost; e.State != etcd.Registered; {

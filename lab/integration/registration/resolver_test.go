@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// glance is the pause between two looks at what is waited for.
-	glance = 10 * time.Millisecond
+	// pollInterval is the pause between two looks at what is waited for.
+	pollInterval = 10 * time.Millisecond
 
 	// away is what calls are told in an outage. Which of the two it is depends on whether an
 	// attempt to connect has failed in the first second.
@@ -55,7 +55,7 @@ func converges(t *testing.T, name string, outage time.Duration) {
 		addr, err := call(onemember.Context(t), conn)
 		require.NoError(t, err)
 		require.Equal(t, before, addr, "it keeps what it knows")
-		time.Sleep(glance)
+		time.Sleep(pollInterval)
 	}
 	heal()
 	healed := time.Now()
@@ -138,7 +138,7 @@ func callUntilError(t *testing.T, conn *grpc.ClientConn, text string) {
 	require.Eventually(t, func() bool {
 		_, err := call(onemember.Context(t), conn)
 		return strings.HasPrefix(status.Convert(err).Message(), text)
-	}, onemember.Patience, glance, text)
+	}, onemember.Patience, pollInterval, text)
 }
 
 // Two of three members are gone: what is left serves reads, and has no leader. A channel that is

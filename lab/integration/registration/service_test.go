@@ -173,5 +173,5 @@ func (l *load) end() {
 func (l *load) more(t *testing.T, n int64) {
 	t.Helper()
 	until := l.done.Load() + n
-	require.Eventually(t, func() bool { return l.done.Load() >= until }, onemember.Patience, glance)
+	require.Eventually(t, func() bool { return l.done.Load() >= until }, onemember.Patience, pollInterval)
 }

@@ -14,12 +14,12 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Mood is how a DNS server answers.
-type Mood int
+// Behaviour is how a DNS server answers.
+type Behaviour int
 
-// The moods of a Server.
+// The behaviours of a Server.
 const (
-	WellBehaved Mood = iota
+	WellBehaved Behaviour = iota
 	Failing          // SERVFAIL
 	Refusing         // REFUSED
 	Silent
@@ -36,8 +36,8 @@ type Server struct {
 	Addr string
 
 	mu      sync.Mutex
-	mood    Mood
-	moods   map[string]Mood       // by domain, for the names below it
+	behaviour    Behaviour
+	behaviours   map[string]Behaviour       // by domain, for the names below it
 	records map[string][]miekg.RR // by name and type, like "svc.test. A"
 	queries map[string]int        // by name and type
 	stop    func() error          // nil while it is stopped
@@ -69,7 +69,7 @@ func Start(t TB, addr string) *Server {
 
 // New runs a server until Stop. If the port of addr is 0, it finds one.
 func New(addr string) (*Server, error) {
-	ns := &Server{Addr: addr, moods: map[string]Mood{}, records: map[string][]miekg.RR{}, queries: map[string]int{}}
+	ns := &Server{Addr: addr, behaviours: map[string]Behaviour{}, records: map[string][]miekg.RR{}, queries: map[string]int{}}
 	return ns, ns.Restart()
 }
 
@@ -132,8 +132,8 @@ func (ns *Server) ServeDNS(w miekg.ResponseWriter, query *miekg.Msg) {
 	if ns.onQuery != nil {
 		ns.onQuery(time.Now())
 	}
-	now := ns.mood
-	for domain, m := range ns.moods {
+	now := ns.behaviour
+	for domain, m := range ns.behaviours {
 		if miekg.IsSubDomain(domain, q.Name) {
 			now = m
 		}
@@ -244,15 +244,15 @@ func (ns *Server) SendAlong() {
 	ns.along = true
 }
 
-// Be has the server answer in a mood: in general, or for names in the domains if there are some.
-func (ns *Server) Be(m Mood, domains ...string) {
+// Be has the server answer in a behaviour: in general, or for names in the domains if there are some.
+func (ns *Server) Be(m Behaviour, domains ...string) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	for _, domain := range domains {
-		ns.moods[domain] = m
+		ns.behaviours[domain] = m
 	}
 	if len(domains) == 0 {
-		ns.mood = m
+		ns.behaviour = m
 	}
 }
 

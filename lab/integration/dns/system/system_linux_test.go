@@ -91,9 +91,9 @@ func open(t *testing.T, cfg dns.Config, target string) *channel {
 }
 
 // start runs DNS servers on 127.0.1.1, 127.0.1.2 and so on.
-func start(t *testing.T, moods ...nameserver.Mood) (all []*nameserver.Server, lines []string) {
+func start(t *testing.T, behaviours ...nameserver.Behaviour) (all []*nameserver.Server, lines []string) {
 	t.Helper()
-	for i, m := range moods {
+	for i, m := range behaviours {
 		ip := "127.0.1." + string(rune('1'+i))
 		ns := nameserver.Start(t, ip+":53")
 		ns.Be(m)
@@ -111,17 +111,17 @@ func start(t *testing.T, moods ...nameserver.Mood) (all []*nameserver.Server, li
 func TestFirstServersDoNotWork(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		moods []nameserver.Mood
+		behaviours []nameserver.Behaviour
 	}{
-		{"dead", []nameserver.Mood{nameserver.Silent, nameserver.WellBehaved}},
-		{"failing", []nameserver.Mood{nameserver.Failing, nameserver.WellBehaved}},
-		{"refusing", []nameserver.Mood{nameserver.Refusing, nameserver.WellBehaved}},
-		{"lying", []nameserver.Mood{nameserver.Foreign, nameserver.WellBehaved}},
-		{"two dead", []nameserver.Mood{nameserver.Silent, nameserver.Silent, nameserver.WellBehaved}},
+		{"dead", []nameserver.Behaviour{nameserver.Silent, nameserver.WellBehaved}},
+		{"failing", []nameserver.Behaviour{nameserver.Failing, nameserver.WellBehaved}},
+		{"refusing", []nameserver.Behaviour{nameserver.Refusing, nameserver.WellBehaved}},
+		{"lying", []nameserver.Behaviour{nameserver.Foreign, nameserver.WellBehaved}},
+		{"two dead", []nameserver.Behaviour{nameserver.Silent, nameserver.Silent, nameserver.WellBehaved}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			moods := test.moods
-			all, lines := start(t, moods...)
+			behaviours := test.behaviours
+			all, lines := start(t, behaviours...)
 			use(t, append(lines, inCluster, "options ndots:5")...)
 			began := time.Now()
 			c := open(t, dns.Config{Interval: interval, MinInterval: interval}, "dns:///"+billing+":80")
@@ -136,7 +136,7 @@ func TestFirstServersDoNotWork(t *testing.T) {
 			began = time.Now()
 			c.shows(t, "10.0.0.2:80")
 			t.Logf("a change after %v", time.Since(began))
-			if moods[0] != nameserver.Silent {
+			if behaviours[0] != nameserver.Silent {
 				return
 			}
 			// The one that works dies, and a dead one is back.
@@ -153,7 +153,7 @@ func TestFirstServersDoNotWork(t *testing.T) {
 // A search domain that is not answered for does not matter to a name that exists, unless the name was
 // found there before.
 func TestSearchDomainsFail(t *testing.T) {
-	for name, m := range map[string]nameserver.Mood{"failing": nameserver.Failing, "refusing": nameserver.Refusing, "silent": nameserver.Silent} {
+	for name, m := range map[string]nameserver.Behaviour{"failing": nameserver.Failing, "refusing": nameserver.Refusing, "silent": nameserver.Silent} {
 		t.Run(name, func(t *testing.T) {
 			all, lines := start(t, nameserver.WellBehaved)
 			ns := all[0]

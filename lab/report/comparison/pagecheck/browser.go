@@ -52,8 +52,8 @@ type finding struct {
 	Wrong  []string
 }
 
-// judge returns what is wrong with a visit.
-func (f finding) judge(v visit) error {
+// evaluate returns what is wrong with a visit.
+func (f finding) evaluate(v visit) error {
 	errs := make([]error, 0, len(f.Wrong)+1)
 	for _, w := range f.Wrong {
 		errs = append(errs, errors.New(w))

@@ -68,7 +68,7 @@ func run(ctx context.Context, page string) error {
 	} {
 		found, err := b.probe(ctx, content, v)
 		if err == nil {
-			err = found.judge(v)
+			err = found.evaluate(v)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", v.name, err))

@@ -23,12 +23,12 @@ func TestWhatTheProbeFoundIsRead(t *testing.T) {
 	f, err := findingIn([]byte(`<html data-probe='{"charts":5,"dark":false,"width":1280,"wrong":[]}'><body></body></html>`))
 	require.NoError(t, err)
 	assert.Equal(t, 5, f.Charts)
-	require.NoError(t, f.judge(wide))
+	require.NoError(t, f.evaluate(wide))
 
 	f.Wrong = []string{"one", "two"}
-	require.EqualError(t, f.judge(wide), "one\ntwo")
+	require.EqualError(t, f.evaluate(wide), "one\ntwo")
 	f.Wrong, f.Dark = nil, true
-	require.ErrorContains(t, f.judge(wide), "the browser did not do as it was told")
+	require.ErrorContains(t, f.evaluate(wide), "the browser did not do as it was told")
 
 	_, err = findingIn([]byte(`<html data-error="boom"></html>`))
 	require.ErrorContains(t, err, "the probe did not come to its end")
