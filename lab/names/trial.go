@@ -85,12 +85,12 @@ func (t *trial) run(ctx context.Context) (result Trial, err error) {
 			beside.Go(func() { t.keepCalling(ctx, c, rng) })
 		}
 	}
-	stirring := make(chan error, 1)
+	used := make(chan error, 1)
 	rng := rand.New(rand.NewPCG(t.cfg.Seed, uint64(len(t.channels))))
-	beside.Go(func() { stirring <- t.disturb(ctx, rng) })
+	beside.Go(func() { used <- t.useChannels(ctx, rng) })
 	err = t.disturb(ctx)
 	cancel()
-	return result, errors.Join(err, <-stirring)
+	return result, errors.Join(err, <-used)
 }
 
 // start starts backends and opens channels, and waits until all have the list.
@@ -137,8 +137,8 @@ func (t *trial) openAll() error {
 	return err
 }
 
-// disturb wakes up and reopens channels until ctx ends.
-func (t *trial) disturb(ctx context.Context, rng *rand.Rand) error {
+// useChannels wakes up and reopens channels until ctx ends.
+func (t *trial) useChannels(ctx context.Context, rng *rand.Rand) error {
 	for pace.Sleep(ctx, pace.Between(rng, minPause, maxPause)) == nil {
 		c := t.channels[rng.IntN(len(t.channels))]
 		t.awake.Lock()

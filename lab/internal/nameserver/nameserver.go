@@ -20,8 +20,8 @@ type Behaviour int
 // The behaviours of a Server.
 const (
 	WellBehaved Behaviour = iota
-	Failing          // SERVFAIL
-	Refusing         // REFUSED
+	Failing               // SERVFAIL
+	Refusing              // REFUSED
 	Silent
 	Foreign   // what it answers is not the answer to the query, but to another one
 	Slow      // it answers after SlowFor
@@ -35,14 +35,14 @@ const SlowFor = 300 * time.Millisecond
 type Server struct {
 	Addr string
 
-	mu      sync.Mutex
-	behaviour    Behaviour
-	behaviours   map[string]Behaviour       // by domain, for the names below it
-	records map[string][]miekg.RR // by name and type, like "svc.test. A"
-	queries map[string]int        // by name and type
-	stop    func() error          // nil while it is stopped
-	onQuery func(time.Time)
-	along   bool
+	mu         sync.Mutex
+	behaviour  Behaviour
+	behaviours map[string]Behaviour  // by domain, for the names below it
+	records    map[string][]miekg.RR // by name and type, like "svc.test. A"
+	queries    map[string]int        // by name and type
+	stop       func() error          // nil while it is stopped
+	onQuery    func(time.Time)
+	along      bool
 }
 
 // TB is the part of testing.TB that tests need here.

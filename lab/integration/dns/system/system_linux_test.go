@@ -110,7 +110,7 @@ func start(t *testing.T, behaviours ...nameserver.Behaviour) (all []*nameserver.
 // wait for them any more.
 func TestFirstServersDoNotWork(t *testing.T) {
 	for _, test := range []struct {
-		name  string
+		name       string
 		behaviours []nameserver.Behaviour
 	}{
 		{"dead", []nameserver.Behaviour{nameserver.Silent, nameserver.WellBehaved}},
