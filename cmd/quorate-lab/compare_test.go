@@ -47,10 +47,7 @@ func asItIs(int, *report.Report) error { return nil }
 
 // violate breaks a promise.
 func violate(rep *report.Report) {
-	rep.Verdict = check.Verdict{
-		Violations: []check.Violation{{Problem: check.LostWrite, Message: "put/0/1 is missing"}},
-		Counts:     map[check.Problem]int{check.LostWrite: 1},
-	}
+	rep.Verdict.Add(check.LostWrite, "put/0/1 is missing")
 }
 
 // compareInto runs "quorate-lab faults --compare" with further arguments, and returns the page

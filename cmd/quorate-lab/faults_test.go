@@ -163,14 +163,10 @@ func TestFaultsFailsWhenAWriteIsLost(t *testing.T) {
 }
 
 func TestFaultsFailsWhenAWatchIsWrong(t *testing.T) {
-	broken := watchcheck.Violation{Promise: watchcheck.Reliable, Message: "2 events are missing", Evidence: []string{"response 7"}}
 	run := func(context.Context, scenario.Config) (report.Report, error) {
-		return report.Report{
-			Rows: []measure.Row{{Name: "healthy"}},
-			Watches: report.WatchCheck{Verdict: watchcheck.Verdict{
-				Watches: 1, Events: 10, Violations: []watchcheck.Violation{broken}, Counts: map[watchcheck.Promise]int{watchcheck.Reliable: 1},
-			}},
-		}, nil
+		verdict := watchcheck.Verdict{Watches: 1, Events: 10}
+		verdict.Add(watchcheck.Reliable, "2 events are missing").Evidence = []string{"response 7"}
+		return report.Report{Rows: []measure.Row{{Name: "healthy"}}, Watches: report.WatchCheck{Verdict: verdict}}, nil
 	}
 	status, stdout, stderr := execRoot(t.Context(), run, "faults")
 	assert.Equal(t, cli.Negative, status)

@@ -11,15 +11,8 @@ import (
 // linearRunner takes and checks the histories of a run; [linear.Run] is the real one.
 type linearRunner func(context.Context, linear.Config) (linear.Result, error)
 
-// linearFlags are the flags of "quorate-lab soak linear".
-type linearFlags struct {
-	soakFlags
-	callers int
-	pages   string
-}
-
 func newLinearCommand(run linearRunner) *cobra.Command {
-	var flags linearFlags
+	var cfg linear.Config
 	cmd := &cobra.Command{
 		Use:   "linear",
 		Short: "Read and write a real etcd cluster under faults, and check that it is linearizable",
@@ -49,28 +42,8 @@ cluster is removed. A second Ctrl-C kills at once.`,
 
   # Longer, with the choices of an earlier run:
   quorate-lab soak linear --duration 10m --seed 7`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
 	}
-	f := cmd.Flags()
-	flags.add(f)
-	f.IntVar(&flags.callers, "callers", linear.DefaultCallers, "operations that are under way at a time")
-	f.StringVar(&flags.pages, "pages", ".", "directory for the pages that show violations")
+	addSoak(cmd, &cfg.Config, []count{{&cfg.Callers, "callers", linear.DefaultCallers, "operations that are under way at a time"}}, func(ctx context.Context) (linear.Result, error) { return run(ctx, cfg) })
+	cmd.Flags().StringVar(&cfg.PageDir, "pages", ".", "directory for the pages that show violations")
 	return cmd
-}
-
-// run takes and checks the histories, and prints the result; the log goes to standard
-// error.
-func (f linearFlags) run(cmd *cobra.Command, run linearRunner) error {
-	if err := f.complete(cmd, "--duration, --members and --callers", f.callers); err != nil {
-		return err
-	}
-	result, err := run(cmd.Context(), linear.Config{
-		Duration: f.duration, Members: f.members, Callers: f.callers, Seed: f.seed, PageDir: f.pages, Log: cmd.ErrOrStderr(),
-	})
-	out := soakResult{text: result, checked: result.Checked(), interrupted: result.Interrupted}
-	if !result.Verdict.OK() {
-		out.violations = violationError{result.Verdict.Total(), result.Verdict.Violations[0].Message}
-	}
-	return out.conclude(cmd, err)
 }

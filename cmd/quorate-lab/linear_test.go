@@ -10,6 +10,7 @@ import (
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/internal/cli/clitest"
 	"github.com/quorate/quorate/lab/linear"
+	"github.com/quorate/quorate/lab/soak"
 )
 
 // execLinear runs the command "soak linear" over a runner that only answers.
@@ -26,10 +27,10 @@ func execLinear(
 }
 
 func TestLinearExitStatus(t *testing.T) {
-	good := linear.Result{Members: 3, Checks: linear.Checks{Groups: 7}}
+	good := linear.Result{Outcome: soak.Outcome{Members: 3}, Checks: linear.Checks{Groups: 7}}
 	bad := good
-	bad.Verdict.Counts = map[linear.Promise]int{linear.Linearizable: 2}
-	bad.Verdict.Violations = []linear.Violation{{Promise: linear.Linearizable, Message: "a lost write", Page: "group7.html"}}
+	bad.Verdict.Add(linear.Linearizable, "a lost write").Page = "group7.html"
+	bad.Verdict.Count(linear.Linearizable, 1)
 	early := good
 	early.Interrupted = true
 	checkExitStatus(t, func(ctx context.Context, r linear.Result, err error) (int, string, string) {
@@ -37,7 +38,7 @@ func TestLinearExitStatus(t *testing.T) {
 		return status, stdout, stderr
 	}, soakOutcomes[linear.Result]{
 		good: good, early: early, bad: bad,
-		kept: "every answer is linearizable", shown: "linearizable: a lost write\n    see group7.html\n", counted: "linearizable  2\n", first: "2 violations, the first: a lost write",
+		kept: "every promise was kept", shown: "linearizable: a lost write\n    see group7.html\n", counted: "linearizable  2\n", first: "2 violations, the first: a lost write",
 	})
 }
 
@@ -47,7 +48,7 @@ func TestLinearFlags(t *testing.T) {
 		"--duration", "10m", "--members", "5", "--callers", "9", "--seed", "42", "--pages", "evidence")
 	assert.NotNil(t, asked.Log)
 	asked.Log = nil
-	assert.Equal(t, linear.Config{Duration: 10 * time.Minute, Members: 5, Callers: 9, Seed: 42, PageDir: "evidence"}, asked)
+	assert.Equal(t, linear.Config{Config: soak.Config{Duration: 10 * time.Minute, Members: 5, Seed: 42}, Callers: 9, PageDir: "evidence"}, asked)
 	assert.Contains(t, stdout, "seed 42")
 
 	_, _, _, first := execLinear(t.Context(), linear.Result{}, nil)

@@ -11,15 +11,8 @@ import (
 // locksRunner takes and checks the history of a run; [locks.Run] is the real one.
 type locksRunner func(context.Context, locks.Config) (locks.Result, error)
 
-// locksFlags are the flags of "quorate-lab soak locks".
-type locksFlags struct {
-	soakFlags
-	contenders int
-	locks      int
-}
-
 func newLocksCommand(run locksRunner) *cobra.Command {
-	var flags locksFlags
+	var cfg locks.Config
 	cmd := &cobra.Command{
 		Use:   "locks",
 		Short: "Contend for locks of a real etcd cluster under faults, and check who held them",
@@ -49,28 +42,10 @@ cluster is removed. A second Ctrl-C kills at once.`,
 
   # Longer, with the choices of an earlier run:
   quorate-lab soak locks --duration 10m --seed 7`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
 	}
-	f := cmd.Flags()
-	flags.add(f)
-	f.IntVar(&flags.contenders, "contenders", locks.DefaultContenders, "clients that contend for the locks")
-	f.IntVar(&flags.locks, "locks", locks.DefaultLocks, "mutexes and elections, by turns")
+	addSoak(cmd, &cfg.Config, []count{
+		{&cfg.Contenders, "contenders", locks.DefaultContenders, "clients that contend for the locks"},
+		{&cfg.Locks, "locks", locks.DefaultLocks, "mutexes and elections, by turns"},
+	}, func(ctx context.Context) (locks.Result, error) { return run(ctx, cfg) })
 	return cmd
-}
-
-// run takes and checks a history, and prints the result; the log goes to standard
-// error.
-func (f locksFlags) run(cmd *cobra.Command, run locksRunner) error {
-	if err := f.complete(cmd, "--duration, --members, --contenders and --locks", f.contenders, f.locks); err != nil {
-		return err
-	}
-	result, err := run(cmd.Context(), locks.Config{
-		Duration: f.duration, Members: f.members, Contenders: f.contenders, Locks: f.locks, Seed: f.seed, Log: cmd.ErrOrStderr(),
-	})
-	out := soakResult{text: result, checked: result.Checked(), interrupted: result.Interrupted}
-	if !result.Verdict.OK() {
-		out.violations = violationError{result.Verdict.Total(), result.Verdict.Violations[0].Message}
-	}
-	return out.conclude(cmd, err)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/cmd/internal/cli/clitest"
 	"github.com/quorate/quorate/lab/locks"
 	"github.com/quorate/quorate/lab/locks/lockcheck"
+	"github.com/quorate/quorate/lab/soak"
 )
 
 // execLocks runs the command "soak locks" over a runner that only answers.
@@ -25,10 +26,10 @@ func execLocks(ctx context.Context, result locks.Result, err error, args ...stri
 }
 
 func TestLocksExitStatus(t *testing.T) {
-	good := locks.Result{Members: 3, Attempts: map[lockcheck.Style]locks.Answers{lockcheck.Lock: {Taken: 7}}}
+	good := locks.Result{Outcome: soak.Outcome{Members: 3}, Attempts: map[lockcheck.Style]locks.Answers{lockcheck.Lock: {Taken: 7}}}
 	bad := good
-	bad.Verdict.Counts = map[lockcheck.Promise]int{lockcheck.Guarded: 2}
-	bad.Verdict.Violations = []lockcheck.Violation{{Promise: lockcheck.Guarded, Message: "a write of a former holder"}}
+	bad.Verdict.Add(lockcheck.Guarded, "a write of a former holder")
+	bad.Verdict.Count(lockcheck.Guarded, 1)
 	early := good
 	early.Interrupted = true
 	checkExitStatus(t, func(ctx context.Context, r locks.Result, err error) (int, string, string) {
@@ -46,7 +47,7 @@ func TestLocksFlags(t *testing.T) {
 		"--duration", "10m", "--members", "5", "--contenders", "9", "--locks", "2", "--seed", "42")
 	assert.NotNil(t, asked.Log)
 	asked.Log = nil
-	assert.Equal(t, locks.Config{Duration: 10 * time.Minute, Members: 5, Contenders: 9, Locks: 2, Seed: 42}, asked)
+	assert.Equal(t, locks.Config{Config: soak.Config{Duration: 10 * time.Minute, Members: 5, Seed: 42}, Contenders: 9, Locks: 2}, asked)
 	assert.Contains(t, stdout, "seed 42")
 
 	_, _, _, first := execLocks(t.Context(), locks.Result{}, nil)

@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/lab/locks"
 	"github.com/quorate/quorate/lab/names"
 	"github.com/quorate/quorate/lab/scenario"
-	"github.com/quorate/quorate/lab/soak"
+	"github.com/quorate/quorate/lab/watches"
 )
 
 func main() {
@@ -46,6 +46,6 @@ The exit status is
   quorate-lab soak --duration 10m
   quorate-lab completion bash > /etc/bash_completion.d/quorate-lab`,
 	}, "etcd server "+version.Version+"\n")
-	root.AddCommand(newFaultsCommand(run), newSoakCommand(soak.Run, locks.Run, linear.Run, names.Run))
+	root.AddCommand(newFaultsCommand(run), newSoakCommand(watches.Run, locks.Run, linear.Run, names.Run))
 	return root
 }

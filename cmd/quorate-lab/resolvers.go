@@ -12,16 +12,8 @@ import (
 // resolversRunner takes channels through the faults of a run; [names.Run] is the real one.
 type resolversRunner func(context.Context, names.Config) (names.Result, error)
 
-// resolversFlags are the flags of "quorate-lab soak resolvers".
-type resolversFlags struct {
-	soakFlags
-	resolvers []string
-	channels  int
-	alone     bool
-}
-
 func newResolversCommand(run resolversRunner) *cobra.Command {
-	var flags resolversFlags
+	var cfg names.Config
 	cmd := &cobra.Command{
 		Use:   "resolvers",
 		Short: "Resolve names whose sources fail, and check that channels keep their backends",
@@ -51,29 +43,9 @@ is removed. A second Ctrl-C kills at once.`,
 
   # Longer, of two resolvers, with the choices of an earlier run:
   quorate-lab soak resolvers --duration 10m --resolver dns,etcd --seed 7`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
 	}
-	f := cmd.Flags()
-	flags.add(f)
-	f.StringSliceVar(&flags.resolvers, "resolver", names.Resolvers(), "resolvers under test, "+strings.Join(names.Resolvers(), ", "))
-	f.IntVar(&flags.channels, "channels", names.DefaultChannels, "channels over each resolver")
-	f.BoolVar(&flags.alone, "alone", false, "give each channel a builder of its own, as if each were in another process")
+	addSoak(cmd, &cfg.Config, []count{{&cfg.Channels, "channels", names.DefaultChannels, "channels over each resolver"}}, func(ctx context.Context) (names.Result, error) { return run(ctx, cfg) })
+	cmd.Flags().StringSliceVar(&cfg.Resolvers, "resolver", names.Resolvers(), "resolvers under test, "+strings.Join(names.Resolvers(), ", "))
+	cmd.Flags().BoolVar(&cfg.Alone, "alone", false, "give each channel a builder of its own, as if each were in another process")
 	return cmd
-}
-
-// run takes channels through faults, and prints the result; the log goes to standard error.
-func (f resolversFlags) run(cmd *cobra.Command, run resolversRunner) error {
-	if err := f.complete(cmd, "--duration, --members and --channels", f.channels); err != nil {
-		return err
-	}
-	result, err := run(cmd.Context(), names.Config{
-		Duration: f.duration, Members: f.members, Resolvers: f.resolvers, Channels: f.channels, Alone: f.alone,
-		Seed: f.seed, Log: cmd.ErrOrStderr(),
-	})
-	out := soakResult{text: result, checked: result.Checked(), interrupted: result.Interrupted}
-	if !result.Verdict.OK() {
-		out.violations = violationError{result.Verdict.Total(), result.Verdict.Violations[0].Message}
-	}
-	return out.conclude(cmd, err)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/internal/cli/clitest"
 	"github.com/quorate/quorate/lab/names"
+	"github.com/quorate/quorate/lab/soak"
 )
 
 // execResolvers runs the command "soak resolvers" over a runner that only answers.
@@ -34,8 +35,8 @@ func (o resolversOutcome) result() (r names.Result) {
 		r.Trials = []names.Trial{{Resolver: "dns"}}
 	}
 	if o.bad {
-		r.Verdict.Counts = map[names.Promise]int{names.Serving: 2}
-		r.Verdict.Violations = []names.Violation{{Promise: names.Serving, Message: "a channel without backends"}}
+		r.Verdict.Add(names.Serving, "a channel without backends")
+		r.Verdict.Count(names.Serving, 1)
 	}
 	return r
 }
@@ -58,7 +59,7 @@ func TestResolversFlags(t *testing.T) {
 		"--duration", "10m", "--members", "5", "--channels", "9", "--resolver", "dns,etcd", "--alone", "--seed", "42")
 	assert.NotNil(t, asked.Log)
 	asked.Log = nil
-	assert.Equal(t, names.Config{Duration: 10 * time.Minute, Members: 5, Channels: 9, Resolvers: []string{"dns", "etcd"}, Alone: true, Seed: 42}, asked)
+	assert.Equal(t, names.Config{Config: soak.Config{Duration: 10 * time.Minute, Members: 5, Seed: 42}, Channels: 9, Resolvers: []string{"dns", "etcd"}, Alone: true}, asked)
 	assert.Contains(t, stdout, "seed 42")
 
 	_, _, _, first := execResolvers(t.Context(), names.Result{}, nil)

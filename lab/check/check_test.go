@@ -249,7 +249,7 @@ func TestHistories(t *testing.T) {
 			v := r.c.Verdict()
 			var got []check.Problem
 			for _, violation := range v.Violations {
-				got = append(got, violation.Problem)
+				got = append(got, violation.Promise)
 			}
 			require.Equal(t, tt.want, got, "%+v", v.Violations)
 			assert.Equal(t, len(tt.want) == 0, v.OK())

@@ -23,7 +23,7 @@ func ExampleChecker() {
 	c.Return(ticket, get)
 
 	for _, v := range c.Verdict().Violations {
-		fmt.Println(v.Problem)
+		fmt.Println(v.Promise)
 		fmt.Println(v.Message)
 	}
 	// Output:

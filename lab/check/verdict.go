@@ -9,7 +9,7 @@ import (
 )
 
 // Problem names a kind of violation, as the JSON report spells it.
-type Problem string
+type Problem = tally.Promise
 
 const (
 	// LostWrite means that an acknowledged write is missing.
@@ -28,16 +28,8 @@ const (
 	WrongValue Problem = "wrong_value"
 )
 
-// Violation is one broken promise, with the observations that prove it.
-type Violation struct {
-	// Problem is the kind of violation.
-	Problem Problem
-	// Message says what is wrong in one sentence.
-	Message string
-	// Evidence lists the calls that prove it, oldest first; empty if the
-	// message says it all.
-	Evidence []string
-}
+// Violation is one broken promise, with the calls that prove it.
+type Violation = tally.Violation
 
 // Verdict is what a checker found. Reads are judged while the load runs; writes
 // when they are read back, which Audited tells.
@@ -59,29 +51,17 @@ type Verdict struct {
 	// MaxBehind is how many revisions a serializable get was behind at most;
 	// being behind is what such a read allows.
 	MaxBehind int64
-	// Violations holds at most ten of each problem.
-	Violations []Violation
-	// Counts has the number of violations of each problem, kept or not.
-	Counts map[Problem]int
-}
-
-// OK reports whether nothing is wrong with what was checked.
-func (v Verdict) OK() bool { return len(v.Violations) == 0 }
-
-// Total returns the number of violations, those that were not kept included.
-func (v Verdict) Total() int {
-	return tally.Total(v.Counts)
+	tally.Verdict
 }
 
 func (v *Verdict) add(p Problem, message string, evidence ...history.Call) {
-	if !tally.Add(&v.Counts, p) {
+	violation := v.Add(p, "%s", message)
+	if violation == nil {
 		return
 	}
-	violation := Violation{Problem: p, Message: message}
 	for _, call := range evidence {
 		violation.Evidence = append(violation.Evidence, describe(call))
 	}
-	v.Violations = append(v.Violations, violation)
 }
 
 // describe says in one line what a call saw, and when.

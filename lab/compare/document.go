@@ -57,7 +57,7 @@ func (t *trial) document(rep report.Report) comparison.Client {
 func samples(rep report.Report) []string {
 	texts := make([]string, 0, len(rep.Verdict.Violations)+len(rep.Watches.Verdict.Violations))
 	for _, v := range rep.Verdict.Violations {
-		texts = append(texts, fmt.Sprintf("%s: %s", v.Problem, v.Message))
+		texts = append(texts, fmt.Sprintf("%s: %s", v.Promise, v.Message))
 	}
 	for _, v := range rep.Watches.Verdict.Violations {
 		texts = append(texts, fmt.Sprintf("watch, %s: %s", v.Promise, v.Message))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/linear/model"
+	"github.com/quorate/quorate/lab/soak"
 )
 
 const (
@@ -25,12 +26,11 @@ type checker struct {
 	cfg    Config
 	client Client
 	pool   *pool
-	now    func() time.Duration
-	note   func(string)
+	log    *soak.Log
 
 	mu      sync.Mutex
 	counts  Checks
-	verdict Verdict
+	verdict soak.Verdict
 	err     error
 }
 
@@ -46,8 +46,8 @@ type Checks struct {
 	Unseen int
 }
 
-func newChecker(r *run) *checker {
-	return &checker{cfg: r.cfg, client: r.clients[len(r.clients)-1], pool: r.pool, now: r.now, note: r.note}
+func newChecker(cfg Config, client Client, pool *pool, log *soak.Log) *checker {
+	return &checker{cfg: cfg, client: client, pool: pool, log: log}
 }
 
 // run checks groups until there are no more. When ctx ends it only takes them.
@@ -72,11 +72,11 @@ func (k *checker) reread(ctx context.Context, g *group) error {
 		Kind: model.Snapshot, Then: []model.Act{{Key: 0}, {Key: 1}, {Key: 2}},
 	}}
 	for {
-		op.Call = k.now()
+		op.Call = k.log.Now()
 		reading, cancel := context.WithTimeout(ctx, callTimeout)
 		response, err := k.client.Do(reading, g.keys, op.Request)
 		cancel()
-		op.Return = k.now()
+		op.Return = k.log.Now()
 		if err == nil {
 			op.Response = response
 			g.operations = append(g.operations, op)
@@ -91,7 +91,7 @@ func (k *checker) reread(ctx context.Context, g *group) error {
 
 // check checks the history of a group.
 func (k *checker) check(g *group) error {
-	began := k.now()
+	began := k.log.Now()
 	finding, err := model.Check(model.History{Operations: g.operations, Claimed: k.pool.claims.has}, k.cfg.CheckTimeout)
 	if err != nil {
 		return fmt.Errorf("group %d: %w", g.number, err)
@@ -100,7 +100,7 @@ func (k *checker) check(g *group) error {
 	defer k.mu.Unlock()
 	k.counts.Groups++
 	k.counts.Longest = max(k.counts.Longest, len(g.operations))
-	k.counts.Slowest = max(k.counts.Slowest, k.now()-began)
+	k.counts.Slowest = max(k.counts.Slowest, k.log.Now()-began)
 	k.counts.Unseen += finding.Unseen
 	switch finding.Verdict {
 	case model.Linearizable:
@@ -115,7 +115,7 @@ func (k *checker) check(g *group) error {
 
 // violated notes a violation, and leaves a page that shows it.
 func (k *checker) violated(g *group, finding model.Finding) error {
-	k.note(fmt.Sprintf("group %d is not linearizable", g.number))
+	k.log.Note(fmt.Sprintf("group %d is not linearizable", g.number))
 	violation := k.verdict.Add(Linearizable, "group %d: %s", g.number, finding.Message)
 	if violation == nil {
 		return nil

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/lab/linear/model"
+	"github.com/quorate/quorate/lab/soak"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -75,7 +76,8 @@ func TestFaultyClientsAreFound(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			result, err := Run(ctx, Config{
-				Duration: time.Minute, Seed: *seed, Dir: t.TempDir(), PageDir: t.ArtifactDir(), Log: alarm{cancel},
+				Config:  soak.Config{Duration: time.Minute, Seed: *seed, Dir: t.TempDir(), Log: alarm{cancel}},
+				PageDir: t.ArtifactDir(),
 				Connect: func(endpoints []string) (Client, error) {
 					sound, err := Quorate(endpoints)
 					if err != nil {

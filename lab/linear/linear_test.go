@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/linear/model"
+	"github.com/quorate/quorate/lab/soak"
 )
 
 var (
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 
 // TestLinear is the short form of "quorate-lab soak linear".
 func TestLinear(t *testing.T) {
-	result, err := Run(t.Context(), Config{Duration: *duration, Seed: *seed, Dir: t.TempDir(), PageDir: t.ArtifactDir(), Log: t.Output()})
+	result, err := Run(t.Context(), Config{Config: soak.Config{Duration: *duration, Seed: *seed, Dir: t.TempDir(), Log: t.Output()}, PageDir: t.ArtifactDir()})
 	require.NoError(t, err)
 	require.True(t, result.Verdict.OK(), "%v", result)
 	t.Log("\n" + result.String())
@@ -61,7 +62,7 @@ func TestRunEndsEarly(t *testing.T) {
 			cancel()
 		}
 	}}
-	result, err := Run(ctx, Config{Duration: time.Hour, Seed: *seed, Dir: t.TempDir(), PageDir: t.ArtifactDir(), Log: log})
+	result, err := Run(ctx, Config{Config: soak.Config{Duration: time.Hour, Seed: *seed, Dir: t.TempDir(), Log: log}, PageDir: t.ArtifactDir()})
 	require.NoError(t, err)
 	assert.True(t, result.Interrupted)
 	assert.Len(t, result.Faults, 1)

@@ -15,10 +15,11 @@ import (
 
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/linear/model"
+	"github.com/quorate/quorate/lab/soak"
 )
 
 func TestConfigNamesWhatIsWrong(t *testing.T) {
-	_, err := Run(t.Context(), Config{Duration: -1, Members: 2, Callers: 100, CheckTimeout: -1})
+	_, err := Run(t.Context(), Config{Config: soak.Config{Duration: -1, Members: 2}, Callers: 100, CheckTimeout: -1})
 	for _, want := range []string{
 		"the duration must be more than 0", "the number of members must be 3 to 9", "the number of callers must be 1 to 64; it is 100",
 		"the time for a check must be more than 0; it is -1ns",
@@ -30,7 +31,7 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	result, err := Run(ctx, Config{Dir: t.TempDir()})
+	result, err := Run(ctx, Config{Config: soak.Config{Dir: t.TempDir()}})
 	require.NoError(t, err)
 	assert.True(t, result.Interrupted)
 	assert.Equal(t, "nothing was checked\n", result.String())
@@ -38,7 +39,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 
 func TestConnectFails(t *testing.T) {
 	t.Parallel()
-	_, err := Run(t.Context(), Config{Dir: t.TempDir(), Connect: func([]string) (Client, error) { return nil, errors.New("no way") }})
+	_, err := Run(t.Context(), Config{Config: soak.Config{Dir: t.TempDir()}, Connect: func([]string) (Client, error) { return nil, errors.New("no way") }})
 	require.ErrorContains(t, err, "connect a client: no way")
 }
 
@@ -70,12 +71,10 @@ func (reading) Close() error { return nil }
 // newTestChecker returns a checker whose client answers as of an empty store, and the
 // pool whose groups it checks.
 func newTestChecker(t *testing.T, err error) (*checker, *pool) {
-	began := time.Now()
-	p := newPool(func() time.Duration { return time.Since(began) })
-	return newChecker(&run{
-		cfg:  Config{Seed: 7, CheckTimeout: time.Minute, PageDir: t.TempDir(), Log: t.Output()},
-		pool: p, clients: []Client{reading{err}}, began: began,
-	}), p
+	log := soak.NewLog(t.Output())
+	p := newPool(log.Now)
+	cfg := Config{Config: soak.Config{Seed: 7}, CheckTimeout: time.Minute, PageDir: t.TempDir()}
+	return newChecker(cfg, reading{err}, p, log), p
 }
 
 func unknownPut(value string) model.Operation {
@@ -262,9 +261,10 @@ func TestPlansCoverEverything(t *testing.T) {
 
 func TestResultShowsTheEvidence(t *testing.T) {
 	r := Result{
-		Members: 3, Callers: 12, Seed: 7, Duration: time.Minute, Revisions: 99, Refused: 4,
-		Tally:  fault.Tally{Faults: map[string]int{"kill": 2}, Cuts: 5},
-		Checks: Checks{Groups: 9, Longest: 300, Slowest: 1500 * time.Microsecond, Unseen: 2},
+		Outcome: soak.Outcome{Members: 3, Seed: 7, Duration: time.Minute, Revisions: 99, Tally: fault.Tally{Faults: map[string]int{"kill": 2}, Cuts: 5}},
+		Callers: 12,
+		Refused: 4,
+		Checks:  Checks{Groups: 9, Longest: 300, Slowest: 1500 * time.Microsecond, Unseen: 2},
 	}
 	r.Operations[model.Put] = [model.NumOutcomes]int{model.Answered: 10, model.Failed: 1, model.Unknown: 3}
 	r.Operations[model.Txn] = [model.NumOutcomes]int{model.Answered: 6}
@@ -272,7 +272,7 @@ func TestResultShowsTheEvidence(t *testing.T) {
 		"3 members, 12 callers, seed 7, 1m0s\n", "faults     kill 2, not injected 0, connections cut 5\n", "store      99 revisions\n",
 		"operations get ", "put               answered 10, failed 1, unknown 3\n", "txns       succeeded 2, compared in vain 4\n",
 		"unknown    3 writes, of which 2 left nothing that anybody saw\n",
-		"checked    9 groups of keys, with up to 300 operations, in up to 2ms each\n", "verdict    every answer is linearizable\n",
+		"checked    9 groups of keys, with up to 300 operations, in up to 2ms each\n", "verdict    every promise was kept\n",
 	} {
 		assert.Contains(t, r.String(), want)
 	}

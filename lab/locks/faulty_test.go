@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab/locks/lockcheck"
+	"github.com/quorate/quorate/lab/soak"
 )
 
 // faulty is a client of Quorate whose locks are spoiled.
@@ -199,7 +200,9 @@ func TestFaultyLocksAreFound(t *testing.T) {
 				}
 			}
 			result, err := Run(ctx, Config{
-				Duration: 3 * time.Minute, Locks: tt.locks, Seed: *seed, Dir: t.TempDir(), SettleTimeout: 2 * time.Second,
+				Config:        soak.Config{Duration: 3 * time.Minute, Seed: *seed, Dir: t.TempDir()},
+				Locks:         tt.locks,
+				SettleTimeout: 2 * time.Second,
 				Connect: func(endpoints []string) (Client, error) {
 					sound, err := Quorate(endpoints)
 					if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/locks/lockcheck"
+	"github.com/quorate/quorate/lab/soak"
 )
 
 var (
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 
 // TestLocks is the short form of "quorate-lab soak locks".
 func TestLocks(t *testing.T) {
-	result, err := Run(t.Context(), Config{Duration: *duration, Seed: *seed, Dir: t.TempDir(), Log: t.Output()})
+	result, err := Run(t.Context(), Config{Config: soak.Config{Duration: *duration, Seed: *seed, Dir: t.TempDir(), Log: t.Output()}})
 	require.NoError(t, err)
 	require.True(t, result.Verdict.OK(), "%v", result)
 	assert.Positive(t, result.Taken())
@@ -58,7 +59,7 @@ func TestRunEndsEarly(t *testing.T) {
 			cancel()
 		}
 	}}
-	result, err := Run(ctx, Config{Duration: time.Hour, Seed: *seed, Dir: t.TempDir(), Log: log})
+	result, err := Run(ctx, Config{Config: soak.Config{Duration: time.Hour, Seed: *seed, Dir: t.TempDir(), Log: log}})
 	require.NoError(t, err)
 	assert.True(t, result.Interrupted)
 	assert.Len(t, result.Faults, 1)

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/lab/locks/lockcheck"
+	"github.com/quorate/quorate/lab/soak"
 )
 
 var officialFor = flag.Duration("official", 0, "how long to run with the official client; 0 skips it")
@@ -105,7 +106,8 @@ func TestOfficial(t *testing.T) {
 		t.Skip("run it with -official 5m")
 	}
 	result, err := Run(t.Context(), Config{
-		Duration: *officialFor, Seed: *seed, Dir: t.TempDir(), Connect: officialClient, Log: t.Output(),
+		Config:  soak.Config{Duration: *officialFor, Seed: *seed, Dir: t.TempDir(), Log: t.Output()},
+		Connect: officialClient,
 	})
 	require.NoError(t, err)
 	t.Log("\n" + result.String())

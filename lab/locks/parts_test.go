@@ -14,10 +14,11 @@ import (
 
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/locks/lockcheck"
+	"github.com/quorate/quorate/lab/soak"
 )
 
 func TestConfigNamesWhatIsWrong(t *testing.T) {
-	_, err := Run(t.Context(), Config{Duration: -1, Members: 2, Contenders: -1, Locks: 1000, SettleTimeout: -1})
+	_, err := Run(t.Context(), Config{Config: soak.Config{Duration: -1, Members: 2}, Contenders: -1, Locks: 1000, SettleTimeout: -1})
 	for _, want := range []string{
 		"the duration must be more than 0", "the number of members must be 3 to 9", "the number of contenders must be 1 to 200; it is -1",
 		"the number of locks must be 1 to 100; it is 1000", "the time to settle must be more than 0",
@@ -29,7 +30,7 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	result, err := Run(ctx, Config{Dir: t.TempDir()})
+	result, err := Run(ctx, Config{Config: soak.Config{Dir: t.TempDir()}})
 	require.NoError(t, err)
 	assert.True(t, result.Interrupted)
 	assert.Equal(t, "nothing was checked\n", result.String())
@@ -131,11 +132,12 @@ func TestGatewayToNowhere(t *testing.T) {
 
 func TestResultShowsTheEvidence(t *testing.T) {
 	r := Result{
-		Members: 3, Contenders: 16, Seed: 7, Duration: time.Minute, Revisions: 99, Releases: 5,
-		Tally:    fault.Tally{Faults: map[string]int{"kill": 2}, Cuts: 5},
-		Counts:   Counts{Sessions: 9, SessionsFailed: 1, PausedHolding: 4, PausedWaiting: 3, Delayed: 1, Outlasted: 2, Overdue: 1500 * time.Millisecond},
-		Attempts: map[lockcheck.Style]Answers{lockcheck.Lock: {Taken: 3}, lockcheck.TryLock: {Taken: 1, Locked: 2}, lockcheck.Campaign: {Taken: 2, Failed: 4}},
-		Writes:   Outcomes{Accepted: 10, Refused: 5, Unknown: 1},
+		Outcome:    soak.Outcome{Members: 3, Seed: 7, Duration: time.Minute, Revisions: 99, Tally: fault.Tally{Faults: map[string]int{"kill": 2}, Cuts: 5}},
+		Contenders: 16,
+		Releases:   5,
+		Counts:     Counts{Sessions: 9, SessionsFailed: 1, PausedHolding: 4, PausedWaiting: 3, Delayed: 1, Outlasted: 2, Overdue: 1500 * time.Millisecond},
+		Attempts:   map[lockcheck.Style]Answers{lockcheck.Lock: {Taken: 3}, lockcheck.TryLock: {Taken: 1, Locked: 2}, lockcheck.Campaign: {Taken: 2, Failed: 4}},
+		Writes:     Outcomes{Accepted: 10, Refused: 5, Unknown: 1},
 	}
 	assert.Equal(t, 6, r.Taken())
 	for _, want := range []string{

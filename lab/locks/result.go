@@ -2,38 +2,25 @@ package locks
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/locks/lockcheck"
+	"github.com/quorate/quorate/lab/soak"
 )
 
-// Result is what came of a run. Without a verdict, because the run failed, only the
-// fields up to Interrupted are set.
+// Result is what came of a run.
 type Result struct {
-	// Seed, Members and Contenders as configured.
-	Seed                uint64
-	Members, Contenders int
-	// Interrupted reports whether the run was asked to end early.
-	Interrupted bool
-
-	// Duration from the beginning to the check.
-	Duration time.Duration
-	// Tally counts the faults.
-	fault.Tally
+	soak.Outcome
+	// Contenders as configured.
+	Contenders int
 	// Counts says what befell the contenders.
 	Counts
-	// Revisions that the store went through.
-	Revisions int64
 	// Attempts by how they were made and what was answered.
 	Attempts map[lockcheck.Style]Answers
 	// Writes by their outcome.
 	Writes Outcomes
 	// Releases that succeeded, of locks and of the sessions that held them.
 	Releases int
-	// Verdict tells what was wrong.
-	Verdict lockcheck.Verdict
 }
 
 // Answers counts attempts.
@@ -59,9 +46,8 @@ func (res Result) Taken() int {
 }
 
 // fill counts what there is to count.
-func (res *Result) fill(r *run, h lockcheck.History, verdict lockcheck.Verdict) {
-	res.Duration, res.Tally, res.Counts = r.now(), r.storm.Tally(), r.book.counts
-	res.Revisions, res.Releases, res.Verdict = h.Through, len(h.Releases), verdict
+func (res *Result) fill(h lockcheck.History, counts Counts) {
+	res.Counts, res.Releases = counts, len(h.Releases)
 	res.Attempts = map[lockcheck.Style]Answers{}
 	for _, a := range h.Attempts {
 		n := res.Attempts[a.Style]
@@ -90,26 +76,19 @@ func (res *Result) fill(r *run, h lockcheck.History, verdict lockcheck.Verdict) 
 // String returns the result in lines for people.
 func (res Result) String() string {
 	if !res.Checked() {
-		return "nothing was checked\n"
+		return soak.Nothing
 	}
-	var b strings.Builder
-	line := func(what, format string, args ...any) {
-		fmt.Fprintf(&b, "%-11s"+format+"\n", append([]any{what}, args...)...)
-	}
-	fmt.Fprintf(&b, "%d members, %d contenders, seed %d, %s\n", res.Members, res.Contenders, res.Seed, res.Duration.Round(time.Second))
-	line("store", "%d revisions", res.Revisions)
-	line("faults", "%v", res.Tally)
-	line("sessions", "%d granted, %d not granted; under a held lock: closed %d, orphaned %d, client closed %d",
-		res.Sessions, res.SessionsFailed, res.Closed, res.Orphaned, res.Crashed)
-	for _, style := range []lockcheck.Style{lockcheck.Lock, lockcheck.TryLock, lockcheck.Campaign} {
-		a := res.Attempts[style]
-		line(style.String(), "taken %d, locked by another %d, failed %d", a.Taken, a.Locked, a.Failed)
-	}
-	line("pauses", "%d while holding and %d with a write on its way, of these %d until the lock had gone; %d while waiting",
-		res.PausedHolding, res.Delayed, res.Outlasted, res.PausedWaiting)
-	line("writes", "%d guarded: accepted %d, refused %d, unknown %d",
-		res.Writes.Accepted+res.Writes.Refused+res.Writes.Unknown, res.Writes.Accepted, res.Writes.Refused, res.Writes.Unknown)
-	line("releases", "%d, and calls for a lock returned %s after their deadlines at most", res.Releases, res.Overdue.Round(time.Millisecond))
-	line("verdict", "%v", strings.TrimSuffix(res.Verdict.String(), "\n"))
-	return b.String()
+	return res.Text(fmt.Sprintf("%d members, %d contenders", res.Members, res.Contenders), func(line soak.Line) {
+		line("sessions", "%d granted, %d not granted; under a held lock: closed %d, orphaned %d, client closed %d",
+			res.Sessions, res.SessionsFailed, res.Closed, res.Orphaned, res.Crashed)
+		for _, style := range []lockcheck.Style{lockcheck.Lock, lockcheck.TryLock, lockcheck.Campaign} {
+			a := res.Attempts[style]
+			line(style.String(), "taken %d, locked by another %d, failed %d", a.Taken, a.Locked, a.Failed)
+		}
+		line("pauses", "%d while holding and %d with a write on its way, of these %d until the lock had gone; %d while waiting",
+			res.PausedHolding, res.Delayed, res.Outlasted, res.PausedWaiting)
+		line("writes", "%d guarded: accepted %d, refused %d, unknown %d",
+			res.Writes.Accepted+res.Writes.Refused+res.Writes.Unknown, res.Writes.Accepted, res.Writes.Refused, res.Writes.Unknown)
+		line("releases", "%d, and calls for a lock returned %s after their deadlines at most", res.Releases, res.Overdue.Round(time.Millisecond))
+	})
 }

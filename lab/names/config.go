@@ -2,19 +2,17 @@ package names
 
 import (
 	"cmp"
-	"io"
 	"slices"
 	"time"
 
 	"google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/lab/internal/limits"
+	"github.com/quorate/quorate/lab/soak"
 )
 
 // Defaults of a Config.
 const (
-	DefaultDuration = time.Minute
-	DefaultMembers  = 3
 	DefaultChannels = 100
 	DefaultBound    = time.Second
 )
@@ -27,13 +25,9 @@ const maxChannels = 1000
 
 // Config describes a run. Fields that are zero have their default.
 type Config struct {
-	// Duration is how long faults are injected, at most an hour. A run takes some twenty seconds
-	// more. Default one minute.
-	Duration time.Duration
+	soak.Config
 	// Resolvers are those under test, by name, at the same time. Default all, see [Resolvers].
 	Resolvers []string
-	// Members of the etcd cluster, 3 to 9. Default 3.
-	Members int
 	// Channels over each resolver, at most 1,000. Default 100.
 	Channels int
 	// Alone gives each channel a builder of its own, as if each were in another process.
@@ -44,13 +38,6 @@ type Config struct {
 	// next lookup, may take that much more. Times in which this process does not run do not count.
 	// Default one second.
 	Bound time.Duration
-	// Seed of every choice. Two runs of a seed choose alike and still differ, because time is
-	// real.
-	Seed uint64
-	// Dir is where the etcd cluster keeps its files while it runs. Default os.TempDir().
-	Dir string
-	// Log, if set, is told in lines what is being done.
-	Log io.Writer
 
 	// wrap and believing make resolvers break promises, in tests. another returns a new builder.
 	wrap      func(b resolver.Builder, another func() (resolver.Builder, error)) resolver.Builder
@@ -67,23 +54,17 @@ func Resolvers() []string { return []string{"dns", "etcd", "kubernetes", "static
 // complete returns the configuration with its defaults, or an error that names everything that is
 // wrong with it.
 func (c Config) complete() (Config, error) {
-	c.Duration = cmp.Or(c.Duration, DefaultDuration)
-	c.Members = cmp.Or(c.Members, DefaultMembers)
 	c.Channels = cmp.Or(c.Channels, DefaultChannels)
 	c.Bound = cmp.Or(c.Bound, DefaultBound)
 	c.hopeless = cmp.Or(c.hopeless, defaultHopeless)
 	if len(c.Resolvers) == 0 {
 		c.Resolvers = Resolvers()
 	}
-	if c.Log == nil {
-		c.Log = io.Discard
-	}
 	if c.wrap == nil {
 		c.wrap = func(b resolver.Builder, _ func() (resolver.Builder, error)) resolver.Builder { return b }
 	}
 	var check limits.Check
-	check.Members(c.Members)
-	check.Duration(c.Duration)
+	c.Complete(&check)
 	check.Number("channels", c.Channels, maxChannels)
 	check.That(c.Bound > 0, "the bound must be more than 0; it is %v", c.Bound)
 	for i, name := range c.Resolvers {

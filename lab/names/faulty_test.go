@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/lab/soak"
 )
 
 // spoiled is a builder whose resolvers talk to channels through something that breaks promises.
@@ -89,7 +91,7 @@ func TestMistakesAreFound(t *testing.T) {
 	dns, kubernetes := []string{"dns"}, []string{"kubernetes"}
 	tests := map[string]struct {
 		cfg     Config
-		promise Promise
+		promise soak.Promise
 	}{
 		"errors empty the list":           {Config{Resolvers: dns, only: "servfail", wrap: spoil(newEmptying)}, Serving},
 		"a lie is believed, DNS":          {Config{Resolvers: dns, only: "names-a-part", believing: true}, Doubt},
@@ -123,7 +125,7 @@ func TestMistakesAreFound(t *testing.T) {
 }
 
 // violations returns how many of a promise were found so far.
-func (r *run) violations(p Promise) int {
+func (r *run) violations(p soak.Promise) int {
 	n := 0
 	for _, t := range r.trials {
 		t.mu.Lock()

@@ -21,14 +21,16 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/lab/soak"
 )
 
 // run is one run.
 type run struct {
+	*soak.Log
 	cfg    Config
 	began  time.Time
 	stalls stalls
-	noting sync.Mutex
 	trials []*trial
 	result Result
 }
@@ -55,7 +57,10 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 }
 
 func newRun(cfg Config) *run {
-	return &run{cfg: cfg, began: time.Now(), result: Result{Seed: cfg.Seed, Channels: cfg.Channels}}
+	return &run{
+		Log: soak.NewLog(cfg.Log), cfg: cfg, began: time.Now(),
+		result: Result{Outcome: soak.Outcome{Seed: cfg.Seed, Members: cfg.Members}, Channels: cfg.Channels},
+	}
 }
 
 // inTrials runs without a look at what is left.
@@ -72,7 +77,7 @@ func (r *run) inTrials(ctx context.Context) error {
 
 // all runs the trials side by side.
 func (r *run) all(ctx context.Context) error {
-	r.note(fmt.Sprintf("starting %q with %d channels each, seed %d", r.cfg.Resolvers, r.cfg.Channels, r.cfg.Seed))
+	r.Note(fmt.Sprintf("starting %q with %d channels each, seed %d", r.cfg.Resolvers, r.cfg.Channels, r.cfg.Seed))
 	for i, name := range r.cfg.Resolvers {
 		t, err := r.trial(ctx, name, uint64(i))
 		if err != nil {
@@ -103,7 +108,7 @@ func (r *run) all(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	r.result.Duration, r.result.Trials = r.now(), results
+	r.result.Duration, r.result.Trials = r.Now(), results
 	r.result.Stalled = r.stalls.between(r.began, time.Now())
 	for _, t := range r.trials {
 		r.result.Verdict.Merge(t.verdict)
@@ -120,7 +125,7 @@ func (r *run) trial(ctx context.Context, name string, stream uint64) (*trial, er
 	case "dns":
 		s, err = newDNS()
 	case "etcd":
-		s, err = newEtcd(ctx, r.cfg, rng, r.note)
+		s, err = newEtcd(ctx, r.cfg, rng, r.Note)
 	case "kubernetes":
 		s, err = newKubernetes()
 	case "static":
@@ -131,16 +136,7 @@ func (r *run) trial(ctx context.Context, name string, stream uint64) (*trial, er
 	}
 	return &trial{
 		observer: &observer{resolver: name, bound: r.cfg.Bound, stalls: &r.stalls, views: map[*view]bool{}},
-		cfg:      r.cfg, rng: rng, source: s, note: r.note,
+		cfg:      r.cfg, rng: rng, source: s, note: r.Note,
 		backends: backends{servers: map[string]*backend{}}, faults: map[string]int{},
 	}, nil
-}
-
-func (r *run) now() time.Duration { return time.Since(r.began) }
-
-// note writes a line to the log.
-func (r *run) note(text string) {
-	r.noting.Lock()
-	defer r.noting.Unlock()
-	_, _ = fmt.Fprintf(r.cfg.Log, "%7.1fs  %s\n", r.now().Seconds(), text)
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/soak"
 )
 
 var (
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 
 // TestNames is the short form of "quorate-lab soak resolvers".
 func TestNames(t *testing.T) {
-	cfg := Config{Duration: *duration, Seed: *seed, Bound: *bound, Dir: t.TempDir(), Log: t.Output()}
+	cfg := Config{Config: soak.Config{Duration: *duration, Seed: *seed, Dir: t.TempDir(), Log: t.Output()}, Bound: *bound}
 	if *only != "" {
 		cfg.Resolvers = []string{*only}
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/lab/soak"
 )
 
 // observer sees what resolvers tell channels, and holds it against the truth.
@@ -14,7 +16,7 @@ type observer struct {
 	stalls   *stalls
 
 	mu      sync.Mutex
-	verdict Verdict
+	verdict soak.Verdict
 	known   bool            // a builder has had a list
 	truth   map[string]bool // the backends
 	good    time.Time       // since when the source tells the truth, zero while it does not

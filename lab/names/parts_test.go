@@ -8,10 +8,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/lab/soak"
 )
 
 func TestConfigNamesAllThatIsWrong(t *testing.T) {
-	_, err := Config{Duration: -1, Members: 2, Channels: maxChannels + 1, Bound: -1, Resolvers: []string{"dns", "dns", "hosts"}}.complete()
+	_, err := Config{Config: soak.Config{Duration: -1, Members: 2}, Channels: maxChannels + 1, Bound: -1, Resolvers: []string{"dns", "dns", "hosts"}}.complete()
 	for _, want := range []string{
 		"the duration must be", "the number of members must be", "the number of channels must be 1 to 1000; it is 1001",
 		"the bound must be more than 0", `the resolver "dns" is named twice`, `unknown resolver "hosts"`,
@@ -73,15 +75,20 @@ func TestChangesOfBackends(t *testing.T) {
 
 func TestResultInWords(t *testing.T) {
 	assert.Equal(t, "nothing was checked\n", Result{}.String())
-	r := Result{Seed: 7, Channels: 100, Duration: time.Minute, Stalled: time.Second, Trials: []Trial{
-		{
-			Resolver: "dns", Faults: map[string]int{"slow": 2, "refused": 1}, Changes: 3, Calls: 5, Repeated: 1, Mean: 1.25, Peak: 4, Tenth: 2,
-			Seen: Times{Count: 300, Median: time.Millisecond, P99: 2 * time.Millisecond, Longest: 3 * time.Millisecond},
+	r := Result{
+		Outcome:  soak.Outcome{Seed: 7, Duration: time.Minute},
+		Channels: 100,
+		Stalled:  time.Second,
+		Trials: []Trial{
+			{
+				Resolver: "dns", Faults: map[string]int{"slow": 2, "refused": 1}, Changes: 3, Calls: 5, Repeated: 1, Mean: 1.25, Peak: 4, Tenth: 2,
+				Seen: Times{Count: 300, Median: time.Millisecond, P99: 2 * time.Millisecond, Longest: 3 * time.Millisecond},
+			},
+			{Resolver: "static"},
 		},
-		{Resolver: "static"},
-	}}
+	}
 	for _, want := range []string{
-		"100 channels over each resolver, seed 7, 1m0s; the process stalled for 1s\n", "faults refused 1, slow 2\n",
+		"100 channels over each resolver, the process stalled for 1s, seed 7, 1m0s\n", "faults refused 1, slow 2\n",
 		"changes 3, seen by channels 300 times, median 1ms, p99 2ms, longest 3ms\n", "calls 5, repeated attempts 1\n",
 		"arrivals 1.2 a second, after a return at most 4 in a second, 2 in a tenth\n", "verdict    every promise was kept\n",
 	} {
@@ -116,7 +123,7 @@ func TestOnlyWhatWasKnownIsHeldAgainstBelievers(t *testing.T) {
 	assert.Zero(t, o.behind())
 	o.lies(true)
 	o.update(v, list("a", "b"))
-	assert.Equal(t, map[Promise]int{Doubt: 1}, o.verdict.Counts)
+	assert.Equal(t, map[soak.Promise]int{Doubt: 1}, o.verdict.Counts)
 	o.update(v, nil)
-	assert.Equal(t, map[Promise]int{Doubt: 2, Serving: 1}, o.verdict.Counts)
+	assert.Equal(t, map[soak.Promise]int{Doubt: 2, Serving: 1}, o.verdict.Counts)
 }

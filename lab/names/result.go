@@ -7,33 +7,25 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate/quorate/lab/internal/tally"
+	"github.com/quorate/quorate/lab/soak"
 )
 
-// Promise names what is checked, as reports spell it.
-type Promise string
-
+// The promises.
 const (
 	// Serving means that no channel is without backends once its builder had some.
-	Serving Promise = "serving"
+	Serving soak.Promise = "serving"
 	// Doubt means that the disappearance of most backends is not believed at once.
-	Doubt Promise = "doubt"
+	Doubt soak.Promise = "doubt"
 	// Current means that a channel has the current list soon after a change, and after the
 	// source is back.
-	Current Promise = "current"
+	Current soak.Promise = "current"
 	// Calls means that calls do not fail while backends serve.
-	Calls Promise = "calls"
+	Calls soak.Promise = "calls"
 	// Spread means that a source which is back is not overrun.
-	Spread Promise = "spread"
+	Spread soak.Promise = "spread"
 	// Clean means that nothing is left when all is closed.
-	Clean Promise = "clean"
+	Clean soak.Promise = "clean"
 )
-
-// Violation is one broken promise.
-type Violation = tally.Violation[Promise]
-
-// Verdict is what the checks found.
-type Verdict = tally.Verdict[Promise]
 
 // Times sums durations up.
 type Times struct {
@@ -76,23 +68,15 @@ type Trial struct {
 	Peak, Tenth int
 }
 
-// Result is what came of a run. Without a verdict, because the run failed, only the fields up to
-// Interrupted are set.
+// Result is what came of a run.
 type Result struct {
-	// Seed and Channels as configured.
-	Seed     uint64
+	soak.Outcome
+	// Channels as configured.
 	Channels int
-	// Interrupted reports whether the run was asked to end early.
-	Interrupted bool
-
-	// Duration from the beginning to the check.
-	Duration time.Duration
 	// Trials has one for each resolver.
 	Trials []Trial
 	// Stalled is how long this process did not run, which is not held against anybody.
 	Stalled time.Duration
-	// Verdict tells what was wrong.
-	Verdict Verdict
 }
 
 // Checked reports whether there was anything to check.
@@ -101,28 +85,27 @@ func (res Result) Checked() bool { return len(res.Trials) > 0 }
 // String returns the result in lines for people.
 func (res Result) String() string {
 	if !res.Checked() {
-		return "nothing was checked\n"
+		return soak.Nothing
 	}
-	var b strings.Builder
-	line := func(what, format string, args ...any) {
-		fmt.Fprintf(&b, "%-11s"+format+"\n", append([]any{what}, args...)...)
-	}
-	fmt.Fprintf(&b, "%d channels over each resolver, seed %d, %s; the process stalled for %v\n",
-		res.Channels, res.Seed, res.Duration.Round(time.Second), res.Stalled.Round(time.Millisecond))
-	for _, t := range res.Trials {
-		var faults []string
-		for _, name := range slices.Sorted(maps.Keys(t.Faults)) {
-			faults = append(faults, fmt.Sprintf("%s %d", name, t.Faults[name]))
+	head := fmt.Sprintf("%d channels over each resolver, the process stalled for %v", res.Channels, res.Stalled.Round(time.Millisecond))
+	return res.Text(head, func(line soak.Line) {
+		for _, t := range res.Trials {
+			t.lines(line)
 		}
-		line(t.Resolver, "channels opened or woken %v, until the first list", t.Opened)
-		line("", "calls %d, repeated attempts %d", t.Calls, t.Repeated)
-		if len(faults) == 0 {
-			continue
-		}
-		line("", "faults %s", strings.Join(faults, ", "))
-		line("", "changes %d, seen by channels %v", t.Changes, t.Seen)
-		line("", "arrivals %.1f a second, after a return at most %d in a second, %d in a tenth", t.Mean, t.Peak, t.Tenth)
+	})
+}
+
+func (t Trial) lines(line soak.Line) {
+	line(t.Resolver, "channels opened or woken %v, until the first list", t.Opened)
+	line("", "calls %d, repeated attempts %d", t.Calls, t.Repeated)
+	if len(t.Faults) == 0 {
+		return
 	}
-	line("verdict", "%v", strings.TrimSuffix(res.Verdict.String(), "\n"))
-	return b.String()
+	var faults []string
+	for _, name := range slices.Sorted(maps.Keys(t.Faults)) {
+		faults = append(faults, fmt.Sprintf("%s %d", name, t.Faults[name]))
+	}
+	line("", "faults %s", strings.Join(faults, ", "))
+	line("", "changes %d, seen by channels %v", t.Changes, t.Seen)
+	line("", "arrivals %.1f a second, after a return at most %d in a second, %d in a tenth", t.Mean, t.Peak, t.Tenth)
 }

@@ -217,7 +217,7 @@ func jsonVerdict(r Report) jsonCheck {
 	}
 	for _, violation := range v.Violations {
 		out.Violations = append(out.Violations, jsonViolation{
-			Problem: violation.Problem, Message: violation.Message, Evidence: append([]string{}, violation.Evidence...),
+			Problem: violation.Promise, Message: violation.Message, Evidence: append([]string{}, violation.Evidence...),
 		})
 	}
 	return out

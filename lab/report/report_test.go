@@ -97,16 +97,16 @@ func broken() report.Report {
 	r.Interrupted = true
 	r.Verdict.Counts = map[check.Problem]int{check.LostWrite: 12, check.WentBackwards: 1, report.LeaseEndedEarly: 1}
 	r.Verdict.Violations = []check.Violation{
-		{Problem: check.LostWrite, Message: "put/0/1 was acknowledged at revision 3 and is missing at revision 9001"},
+		{Promise: check.LostWrite, Message: "put/0/1 was acknowledged at revision 3 and is missing at revision 9001"},
 		{
-			Problem: check.WentBackwards, Message: "linearizable get answered at revision 11 although revision 12 had been answered before it was sent",
+			Promise: check.WentBackwards, Message: "linearizable get answered at revision 11 although revision 12 had been answered before it was sent",
 			Evidence: []string{
 				"put of put/0/0 by caller 0, from 0.001000s to 0.002000s: revision 12",
 				"linearizable get of put/0/0 by caller 0, from 0.003000s to 0.004000s: revision 11, found nothing",
 			},
 		},
 		{
-			Problem: report.LeaseEndedEarly, Message: "lease 2a had ended by 3.000000s, and the client claimed it to live until 4.000000s",
+			Promise: report.LeaseEndedEarly, Message: "lease 2a had ended by 3.000000s, and the client claimed it to live until 4.000000s",
 			Evidence: []string{
 				"claimed at 1.000000s to live until 4.000000s",
 				"linearizable get of /l/0/2a, from 2.900000s to 3.000000s: revision 7, found nothing",
@@ -116,7 +116,7 @@ func broken() report.Report {
 	r.Rows[1].Watches.Undelivered = 3
 	r.Watches.Verdict.Counts = map[watchcheck.Promise]int{watchcheck.Reliable: 1, watchcheck.Ordered: 11}
 	r.Watches.Verdict.Violations = []watchcheck.Violation{{
-		Promise: watchcheck.Reliable, Watch: 3, Revision: 17, Message: "watch 3 of /a from revision 2: it reached revision 40 and 3 events are missing, the first is put /a at revision 17",
+		Promise: watchcheck.Reliable, Message: "watch 3 of /a from revision 2: it reached revision 40 and 3 events are missing, the first is put /a at revision 17",
 		Evidence: []string{"response 7 at 1.000000s, header revision 40: 1 events, revisions 40 to 40"},
 	}}
 	return r

@@ -120,7 +120,7 @@ func writeVerdict(b *strings.Builder, r Report) {
 	}
 	fmt.Fprintf(b, "\n%s:\n", strings.ToUpper(plural(int64(r.Violations()), "violation")))
 	for _, violation := range r.Verdict.Violations {
-		writeViolation(b, string(violation.Problem), violation.Message, violation.Evidence)
+		writeViolation(b, string(violation.Promise), violation.Message, violation.Evidence)
 	}
 	for _, violation := range r.Watches.Verdict.Violations {
 		writeViolation(b, "watch, "+string(violation.Promise), violation.Message, violation.Evidence)

@@ -37,7 +37,7 @@ func (c *claims) judge(look history.LeaseLook) {
 		return
 	}
 	c.violations = append(c.violations, check.Violation{
-		Problem: report.LeaseEndedEarly,
+		Promise: report.LeaseEndedEarly,
 		Message: fmt.Sprintf("lease %x had ended by %s, and the client claimed it to live until %s",
 			look.Lease, at(look.Answered), at(look.Claim.Until)),
 		Evidence: []string{
@@ -64,10 +64,7 @@ func (c *claims) addTo(v check.Verdict) check.Verdict {
 	}
 	v.Violations = append(slices.Clone(v.Violations), c.violations...)
 	v.Counts = maps.Clone(v.Counts)
-	if v.Counts == nil {
-		v.Counts = map[check.Problem]int{}
-	}
-	v.Counts[report.LeaseEndedEarly] += c.refuted
+	v.Count(report.LeaseEndedEarly, c.refuted)
 	return v
 }
 

@@ -47,14 +47,13 @@ func TestRefutedClaimsAreShown(t *testing.T) {
 	for range maxRefuted + 3 {
 		c.judge(look(false, 3*time.Second, 4*time.Second))
 	}
-	before := check.Verdict{
-		Violations: []check.Violation{{Problem: check.LostWrite, Message: "gone"}}, Counts: map[check.Problem]int{check.LostWrite: 1},
-	}
+	var before check.Verdict
+	before.Add(check.LostWrite, "gone")
 	got := c.addTo(before)
 	assert.Equal(t, map[check.Problem]int{check.LostWrite: 1, report.LeaseEndedEarly: maxRefuted + 3}, got.Counts)
 	assert.Len(t, got.Violations, 1+maxRefuted)
 	assert.Equal(t, check.Violation{
-		Problem: report.LeaseEndedEarly,
+		Promise: report.LeaseEndedEarly,
 		Message: "lease 2a had ended by 3.000000s, and the client claimed it to live until 4.000000s",
 		Evidence: []string{
 			"claimed at 1.000000s to live until 4.000000s",

@@ -219,15 +219,8 @@ func (s *seen) judge(ref *reference, lost int64) (report.WatchCheck, error) {
 // addLost adds to a verdict what the count of the deliveries shows and the responses
 // that were kept may not: that some never came.
 func addLost(v *watchcheck.Verdict, lost, through int64) {
-	if v.Counts == nil {
-		v.Counts = map[watchcheck.Promise]int{}
-	}
-	v.Counts[watchcheck.Reliable]++
-	v.Violations = append(v.Violations, watchcheck.Violation{
-		Promise: watchcheck.Reliable,
-		Message: fmt.Sprintf("%d events were owed and never delivered; what was delivered after revision %d was not kept, so that "+
-			"which events they are is known in part at most", lost, through),
-	})
+	v.Add(watchcheck.Reliable, "%d events were owed and never delivered; what was delivered after revision %d was not kept, so that "+
+		"which events they are is known in part at most", lost, through)
 }
 
 // upTo returns the responses without what is later than a revision, which can only

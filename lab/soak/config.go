@@ -2,7 +2,9 @@ package soak
 
 import (
 	"cmp"
+	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/quorate/quorate/lab/internal/limits"
@@ -12,66 +14,51 @@ import (
 const (
 	DefaultDuration = time.Minute
 	DefaultMembers  = 3
-	DefaultWatches  = 24
-	DefaultWriters  = 4
-
-	DefaultSettleTimeout = 30 * time.Second
 )
 
-// Limits of a Config.
-const (
-	maxWatches = 1000
-	maxWriters = 100
-)
-
-// Config describes a run. Fields that are zero have their default.
+// Config is what all runs have. Fields that are zero have their default.
 type Config struct {
-	// Duration is how long faults are injected, at most an hour. What a run needs
-	// beside that, to start and to settle at the end, is some ten seconds. A run
-	// keeps what every reader saw in memory, up to 100 MB for each minute with the
-	// other defaults. Default one minute.
+	// Duration is how long faults are injected, at most an hour. To start, to settle and to check takes some ten or twenty
+	// seconds more. Default one minute.
 	Duration time.Duration
 	// Members of the cluster, 3 to 9. Default 3.
 	Members int
-	// Watches is how many readers watch at a time, at most 1000. Default 24.
-	Watches int
-	// Writers is how many writers write at a time, at most 100. Default 4.
-	Writers int
-	// SettleTimeout is how long open watches may take at the end to reach the last
-	// revision, after the writers have stopped and all members are well. It takes a
-	// client a second or two; what a watch has not delivered by then counts as lost.
-	// Default 30 s.
-	SettleTimeout time.Duration
-	// Seed of every choice: faults, keys, kinds of watches. Two runs of a seed
-	// choose alike and still differ, because time is real.
+	// Seed of every choice: faults, keys, operations. Two runs of a seed choose alike and still differ, because time is
+	// real.
 	Seed uint64
 	// Dir is where the cluster keeps its files while it runs. Default os.TempDir().
 	Dir string
-	// Connect connects the readers. Default [Quorate].
-	Connect func(endpoints []string) (Client, error)
 	// Log, if set, is told in lines what is being done to the cluster.
 	Log io.Writer
 }
 
-// complete returns the configuration with its defaults, or an error that names
-// everything that is wrong with it.
-func (c Config) complete() (Config, error) {
+// Complete sets the defaults, and notes what is wrong.
+func (c *Config) Complete(check *limits.Check) {
 	c.Duration = cmp.Or(c.Duration, DefaultDuration)
 	c.Members = cmp.Or(c.Members, DefaultMembers)
-	c.Watches = cmp.Or(c.Watches, DefaultWatches)
-	c.Writers = cmp.Or(c.Writers, DefaultWriters)
-	c.SettleTimeout = cmp.Or(c.SettleTimeout, DefaultSettleTimeout)
-	if c.Connect == nil {
-		c.Connect = Quorate
-	}
 	if c.Log == nil {
 		c.Log = io.Discard
 	}
-	var check limits.Check
 	check.Members(c.Members)
 	check.Duration(c.Duration)
-	check.Number("watches", c.Watches, maxWatches)
-	check.Number("writers", c.Writers, maxWriters)
-	check.That(c.SettleTimeout > 0, "the time to settle must be more than 0; it is %v", c.SettleTimeout)
-	return c, check.Err()
+}
+
+// Log is the log of a run, and its clock.
+type Log struct {
+	began time.Time
+	mu    sync.Mutex
+	out   io.Writer
+}
+
+// NewLog returns the log of a run that begins now.
+func NewLog(out io.Writer) *Log { return &Log{began: time.Now(), out: out} }
+
+// Now returns the time since the run began.
+func (l *Log) Now() time.Duration { return time.Since(l.began) }
+
+// Note writes a line.
+func (l *Log) Note(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, _ = fmt.Fprintf(l.out, "%7.1fs  %s\n", l.Now().Seconds(), text)
 }

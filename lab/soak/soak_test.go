@@ -1,8 +1,8 @@
-package soak
+package soak_test
 
 import (
 	"context"
-	"flag"
+	"errors"
 	"testing"
 	"time"
 
@@ -11,11 +11,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/lab"
-)
-
-var (
-	seed     = flag.Uint64("seed", 1, "seed of the runs")
-	duration = flag.Duration("soak", 20*time.Second, "how long TestSoak injects faults")
+	"github.com/quorate/quorate/lab/internal/limits"
+	"github.com/quorate/quorate/lab/soak"
 )
 
 func TestMain(m *testing.M) {
@@ -23,40 +20,53 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestSoak is the short form of "quorate-lab soak".
-func TestSoak(t *testing.T) {
-	result, err := Run(t.Context(), Config{Duration: *duration, Seed: *seed, Dir: t.TempDir(), Log: t.Output()})
-	require.NoError(t, err)
-	require.True(t, result.Verdict.OK(), "%v", result)
-	t.Log("\n" + result.String())
+// calls is a workload that notes what is called, and fails where it is told to.
+type calls struct {
+	fail   string
+	called []string
 }
 
-// lines calls a function with the number of each write.
-type lines struct {
-	n     int
-	wrote func(n int)
+func (c *calls) call(name string) error {
+	c.called = append(c.called, name)
+	if c.fail == name {
+		return errors.New("no " + name)
+	}
+	return nil
 }
 
-func (l *lines) Write(p []byte) (int, error) {
-	l.n++
-	l.wrote(l.n)
-	return len(p), nil
-}
+func (c *calls) Start(context.Context, *soak.Env) error { return c.call("start") }
+func (c *calls) Stop() error                            { return c.call("stop") }
+func (c *calls) Settle() error                          { return c.call("settle") }
+func (c *calls) Close() error                           { return c.call("close") }
+func (c *calls) Check(o *soak.Outcome) error            { o.Revisions = 7; return c.call("check") }
 
-// TestRunEndsEarly ends a run when its first fault is injected, which is the second
-// line of the log.
-func TestRunEndsEarly(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	log := &lines{wrote: func(n int) {
-		if n == 2 {
-			cancel()
-		}
-	}}
-	result, err := Run(ctx, Config{Duration: time.Hour, Seed: *seed, Dir: t.TempDir(), Log: log})
-	require.NoError(t, err)
-	assert.True(t, result.Interrupted)
-	assert.Len(t, result.Faults, 1)
-	assert.True(t, result.Verdict.OK(), "%v", result)
-	assert.Positive(t, result.Verdict.Watches, "what was seen until then is checked")
+// TestWorkloadIsClosedWhateverFails runs workloads that fail in each of their parts.
+func TestWorkloadIsClosedWhateverFails(t *testing.T) {
+	for fail, want := range map[string][]string{
+		"":       {"start", "stop", "settle", "close", "check"},
+		"start":  {"start", "close"},
+		"stop":   {"start", "stop", "close"},
+		"settle": {"start", "stop", "settle", "close"},
+		"close":  {"start", "stop", "settle", "close"},
+		"check":  {"start", "stop", "settle", "close", "check"},
+	} {
+		t.Run("fails in "+fail, func(t *testing.T) {
+			t.Parallel()
+			cfg := soak.Config{Duration: time.Millisecond, Dir: t.TempDir(), Log: t.Output()}
+			var check limits.Check
+			cfg.Complete(&check)
+			require.NoError(t, check.Err())
+			w := &calls{fail: fail}
+			out, err := soak.Run(t.Context(), cfg, soak.Setup{}, w)
+			assert.Equal(t, want, w.called)
+			if fail != "" {
+				require.EqualError(t, err, "no "+fail)
+				return
+			}
+			require.NoError(t, err)
+			assert.False(t, out.Interrupted)
+			assert.Positive(t, out.Duration)
+			assert.EqualValues(t, 7, out.Revisions)
+		})
+	}
 }

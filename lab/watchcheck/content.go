@@ -6,7 +6,7 @@ import "github.com/quorate/quorate/lab/history"
 func filter(t *trace) {
 	for _, d := range t.deliveries {
 		if !d.wanted {
-			t.report(Filter, d.event.ModRevision, []int{d.response}, "%v does not match the request", d.event)
+			t.report(Filter, []int{d.response}, "%v does not match the request", d.event)
 		}
 	}
 }
@@ -16,22 +16,22 @@ func genuine(t *trace) {
 	for _, d := range t.deliveries {
 		switch {
 		case d.at == none:
-			t.report(Genuine, d.event.ModRevision, []int{d.response}, "%v never happened", d.event)
+			t.report(Genuine, []int{d.response}, "%v never happened", d.event)
 		case !d.proper():
 		default:
 			if want := t.ref.Events[d.at]; !alike(d.event, &want) {
-				t.report(Genuine, d.event.ModRevision, []int{d.response}, "%v came as %s and was %s",
+				t.report(Genuine, []int{d.response}, "%v came as %s and was %s",
 					d.event, content(d.event.KeyValue), content(want.KeyValue))
 			}
 		}
 	}
 	for n, r := range t.watch.Responses {
 		if len(r.Events) == 0 && !r.Created && !r.IsTerminal() && !r.IsProgress() {
-			t.report(Genuine, 0, []int{n}, "a response says nothing")
+			t.report(Genuine, []int{n}, "a response says nothing")
 		}
 		for _, e := range r.Events {
 			if e.ModRevision > r.Revision && t.ref.find(&e) != none {
-				t.report(Genuine, e.ModRevision, []int{n}, "the header of a response is of revision %d and it brings %v", r.Revision, e)
+				t.report(Genuine, []int{n}, "the header of a response is of revision %d and it brings %v", r.Revision, e)
 				break
 			}
 		}
@@ -55,10 +55,10 @@ func isCreate(t *trace) {
 			continue
 		}
 		if previous == nil {
-			t.report(IsCreate, d.event.ModRevision, []int{d.response}, "%v does not say that it created the key", d.event)
+			t.report(IsCreate, []int{d.response}, "%v does not say that it created the key", d.event)
 			continue
 		}
-		t.report(IsCreate, d.event.ModRevision, []int{d.response}, "%v says that it created the key, which existed as of revision %d",
+		t.report(IsCreate, []int{d.response}, "%v says that it created the key, which existed as of revision %d",
 			d.event, previous.ModRevision)
 	}
 }
@@ -70,16 +70,16 @@ func prevKV(t *trace) {
 		e, got, want := d.event, d.event.Prev, t.ref.previous(d.at)
 		switch {
 		case !t.watch.Request.PrevKV && got != nil:
-			t.report(PrevKV, e.ModRevision, []int{d.response}, "%v came with a previous key-value that nobody asked for", e)
+			t.report(PrevKV, []int{d.response}, "%v came with a previous key-value that nobody asked for", e)
 		case !t.watch.Request.PrevKV:
 		case got == nil && want != nil && !t.ref.compactedBeyond(e.ModRevision):
-			t.report(PrevKV, e.ModRevision, []int{d.response}, "%v came without the previous key-value, %s", e, content(*want))
+			t.report(PrevKV, []int{d.response}, "%v came without the previous key-value, %s", e, content(*want))
 		case got == nil:
 		case want == nil:
-			t.report(PrevKV, e.ModRevision, []int{d.response}, "%v came with %s as the previous key-value of a key that did not exist",
+			t.report(PrevKV, []int{d.response}, "%v came with %s as the previous key-value of a key that did not exist",
 				e, content(*got))
 		case *got != *want:
-			t.report(PrevKV, e.ModRevision, []int{d.response}, "%v came with %s as the previous key-value, which was %s",
+			t.report(PrevKV, []int{d.response}, "%v came with %s as the previous key-value, which was %s",
 				e, content(*got), content(*want))
 		}
 	}

@@ -16,7 +16,7 @@ func bookmarkable(t *trace) {
 			}
 			seen = max(seen, d.event.ModRevision)
 			if markedBy != none && d.event.ModRevision <= marked {
-				t.report(Bookmarkable, d.event.ModRevision, []int{markedBy, n}, "%v came after a bookmark at revision %d",
+				t.report(Bookmarkable, []int{markedBy, n}, "%v came after a bookmark at revision %d",
 					d.event, marked)
 			}
 		}
@@ -41,10 +41,10 @@ func (t *trace) floor() int64 {
 func (t *trace) bookmark(n int, r history.WatchResponse, reached int64) {
 	switch {
 	case r.Revision < reached:
-		t.report(Bookmarkable, r.Revision, []int{n}, "a bookmark at revision %d came when the watch was past revision %d",
+		t.report(Bookmarkable, []int{n}, "a bookmark at revision %d came when the watch was past revision %d",
 			r.Revision, reached)
 	case r.Revision > t.ref.Through:
-		t.report(Bookmarkable, r.Revision, []int{n}, "a bookmark at revision %d although the store never went past %d",
+		t.report(Bookmarkable, []int{n}, "a bookmark at revision %d although the store never went past %d",
 			r.Revision, t.ref.Through)
 	}
 }
@@ -60,13 +60,13 @@ func resumable(t *trace) {
 	}
 	for d := range t.proper {
 		if d.event.ModRevision < t.start {
-			t.report(Resumable, d.event.ModRevision, []int{d.response}, "%v came although the watch starts at revision %d",
+			t.report(Resumable, []int{d.response}, "%v came although the watch starts at revision %d",
 				d.event, t.start)
 		}
 	}
 	if skipped := t.missing(t.ref.from(t.start), t.ref.Events[first].ModRevision-1); len(skipped) > 0 {
 		e := t.ref.Events[skipped[0]]
-		t.report(Resumable, e.ModRevision, t.bringing(first), "it begins with %v and skips %d events before it, the first is %v",
+		t.report(Resumable, t.bringing(first), "it begins with %v and skips %d events before it, the first is %v",
 			t.ref.Events[first], len(skipped), e)
 	}
 }
@@ -107,11 +107,11 @@ func reliable(t *trace) {
 	}
 	e := t.ref.Events[missing[0]]
 	if e.ModRevision > reached {
-		t.report(Reliable, e.ModRevision, evidence,
+		t.report(Reliable, evidence,
 			"it was open until everything was settled at revision %d and stands at %d: %d events are missing, the first is %v",
 			t.ref.Settled, reached, len(missing), e)
 		return
 	}
-	t.report(Reliable, e.ModRevision, evidence, "it reached revision %d and %d events are missing, the first is %v",
+	t.report(Reliable, evidence, "it reached revision %d and %d events are missing, the first is %v",
 		reached, len(missing), e)
 }

@@ -6,7 +6,7 @@ func unique(t *trace) {
 	for _, d := range t.deliveries {
 		id := moment{d.event.ModRevision, d.event.Key}
 		if d.repeated {
-			t.report(Unique, d.event.ModRevision, []int{came[id], d.response}, "%v came again", d.event)
+			t.report(Unique, []int{came[id], d.response}, "%v came again", d.event)
 			continue
 		}
 		came[id] = d.response
@@ -22,10 +22,10 @@ func ordered(t *trace) {
 		case newest == nil || d.at > newest.at:
 			newest = d
 		case d.event.ModRevision == newest.event.ModRevision:
-			t.report(Ordered, d.event.ModRevision, []int{newest.response, d.response},
+			t.report(Ordered, []int{newest.response, d.response},
 				"%v came after that of %s, which the txn changed later", d.event, newest.event.Key)
 		default:
-			t.report(Ordered, d.event.ModRevision, []int{newest.response, d.response}, "%v came after revision %d",
+			t.report(Ordered, []int{newest.response, d.response}, "%v came after revision %d",
 				d.event, newest.event.ModRevision)
 		}
 	}
@@ -39,7 +39,7 @@ func atomic(t *trace) {
 		revision := d.event.ModRevision
 		response, ok := came[revision]
 		if ok && response != d.response {
-			t.report(Atomic, revision, []int{response, d.response}, "revision %d is split: %s came in a later response",
+			t.report(Atomic, []int{response, d.response}, "revision %d is split: %s came in a later response",
 				revision, d.event.Key)
 		}
 		came[revision] = d.response

@@ -13,7 +13,7 @@ func terminal(t *trace) {
 	last := none
 	for n, r := range t.watch.Responses {
 		if last != none {
-			t.report(Terminal, 0, []int{last, n}, "a response came after the last one")
+			t.report(Terminal, []int{last, n}, "a response came after the last one")
 			return
 		}
 		if r.IsTerminal() {
@@ -22,12 +22,12 @@ func terminal(t *trace) {
 	}
 	if last == none {
 		if t.watch.End == history.EndedByItself {
-			t.report(Terminal, 0, t.final(), "its channel was closed without a last response, and its context lived")
+			t.report(Terminal, t.final(), "its channel was closed without a last response, and its context lived")
 		}
 		return
 	}
 	if t.watch.End == history.StillOpen {
-		t.report(Terminal, 0, []int{last}, "its channel stayed open after the last response")
+		t.report(Terminal, []int{last}, "its channel stayed open after the last response")
 	}
 	t.reason(last)
 }
@@ -45,14 +45,14 @@ func (t *trace) reason(n int) {
 	r := t.watch.Responses[n]
 	switch {
 	case r.Err == nil:
-		t.report(Terminal, 0, []int{n}, "its last response has no error")
+		t.report(Terminal, []int{n}, "its last response has no error")
 	case r.CompactRevision != 0, errors.Is(r.Err, rpctypes.ErrCompacted), errors.Is(r.Err, rpctypes.ErrPermissionDenied):
 	case errors.Is(r.Err, rpctypes.ErrNoLeader):
 		if !t.watch.Request.RequireLeader {
-			t.report(Terminal, 0, []int{n}, "it ended because a member had no leader, which its reader did not ask to be told")
+			t.report(Terminal, []int{n}, "it ended because a member had no leader, which its reader did not ask to be told")
 		}
 	case t.watch.End == history.EndedByItself:
-		t.report(Terminal, 0, []int{n}, "it ended for a reason that a client outlives: %v", r.Err)
+		t.report(Terminal, []int{n}, "it ended for a reason that a client outlives: %v", r.Err)
 	}
 }
 
@@ -77,7 +77,7 @@ func (t *trace) compaction(n int, revision int64) {
 		known = known || c == revision
 	}
 	if !known {
-		t.report(Compacted, revision, []int{n}, "it ended for a compaction to revision %d, which nobody made", revision)
+		t.report(Compacted, []int{n}, "it ended for a compaction to revision %d, which nobody made", revision)
 		return
 	}
 	next := t.floor() + 1
@@ -85,7 +85,7 @@ func (t *trace) compaction(n int, revision int64) {
 		next = reached + 1
 	}
 	if revision <= next && (t.exact || next > 1) {
-		t.report(Compacted, revision, []int{n}, "it ended for a compaction to revision %d although it had come to %d, which is still there",
+		t.report(Compacted, []int{n}, "it ended for a compaction to revision %d although it had come to %d, which is still there",
 			revision, next)
 	}
 }
@@ -95,13 +95,13 @@ func created(t *trace) {
 	for n, r := range t.watch.Responses {
 		switch {
 		case r.Created && !t.watch.Request.CreatedNotify:
-			t.report(Created, r.Revision, []int{n}, "it was told of its creation, which its reader did not ask for")
+			t.report(Created, []int{n}, "it was told of its creation, which its reader did not ask for")
 			return
 		case r.Created && n > 0:
-			t.report(Created, r.Revision, []int{0, n}, "it was told of its creation in response %d", n)
+			t.report(Created, []int{0, n}, "it was told of its creation in response %d", n)
 			return
 		case !r.Created && n == 0 && t.watch.Request.CreatedNotify && !r.IsTerminal():
-			t.report(Created, 0, []int{n}, "its first response does not tell of its creation, which its reader asked for")
+			t.report(Created, []int{n}, "its first response does not tell of its creation, which its reader asked for")
 			return
 		}
 	}
@@ -114,7 +114,7 @@ func asked(t *trace) {
 	}
 	for n, r := range t.watch.Responses {
 		if r.IsProgress() {
-			t.report(Asked, r.Revision, []int{n}, "a bookmark came that nobody had asked for")
+			t.report(Asked, []int{n}, "a bookmark came that nobody had asked for")
 			return
 		}
 	}

@@ -146,6 +146,6 @@ func (t *trace) missing(from int, through int64) []int {
 }
 
 // report adds a violation, with the responses that prove it.
-func (t *trace) report(p Promise, revision int64, responses []int, format string, args ...any) {
-	t.verdict.add(t.watch, p, revision, fmt.Sprintf(format, args...), responses...)
+func (t *trace) report(p Promise, responses []int, format string, args ...any) {
+	t.verdict.add(t.watch, p, fmt.Sprintf(format, args...), responses...)
 }

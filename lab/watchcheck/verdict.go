@@ -9,7 +9,7 @@ import (
 )
 
 // Promise names what a watch promises its reader, as reports spell it.
-type Promise string
+type Promise = tally.Promise
 
 // The promises of etcd.
 const (
@@ -67,36 +67,13 @@ const (
 )
 
 // Violation is one broken promise, with the responses that prove it.
-type Violation struct {
-	// Promise that was broken.
-	Promise Promise
-	// Watch is the ID of the watch that broke it.
-	Watch int
-	// Revision at which it shows, 0 if at none.
-	Revision int64
-	// Message says what is wrong in one sentence.
-	Message string
-	// Evidence lists the responses that prove it, oldest first; empty if the
-	// message says it all.
-	Evidence []string
-}
+type Violation = tally.Violation
 
 // Verdict is what a check found.
 type Verdict struct {
-	// Watches, Responses, Events and Bookmarks count what was judged.
+	// Watches, Responses, Events and Bookmarks count what was checked.
 	Watches, Responses, Events, Bookmarks int64
-	// Violations holds at most ten of each promise.
-	Violations []Violation
-	// Counts has the number of violations of each promise, kept or not.
-	Counts map[Promise]int
-}
-
-// OK reports whether every promise was kept.
-func (v Verdict) OK() bool { return len(v.Violations) == 0 }
-
-// Total returns the number of violations, those that were not kept included.
-func (v Verdict) Total() int {
-	return tally.Total(v.Counts)
+	tally.Verdict
 }
 
 // count counts what there is to judge of a watch.
@@ -113,15 +90,14 @@ func (v *Verdict) count(w *history.Watch) {
 
 // add counts a violation and keeps it, with the numbered responses, if there are
 // not too many of its kind.
-func (v *Verdict) add(w *history.Watch, p Promise, revision int64, message string, responses ...int) {
-	if !tally.Add(&v.Counts, p) {
+func (v *Verdict) add(w *history.Watch, p Promise, message string, responses ...int) {
+	violation := v.Add(p, "%v: %s", w, message)
+	if violation == nil {
 		return
 	}
-	violation := Violation{Promise: p, Watch: w.ID, Revision: revision, Message: fmt.Sprintf("%v: %s", w, message)}
 	for _, n := range responses[:min(len(responses), maxEvidence)] {
 		violation.Evidence = append(violation.Evidence, describe(n, w.Responses[n]))
 	}
-	v.Violations = append(v.Violations, violation)
 }
 
 // describe says in one line what a response held.

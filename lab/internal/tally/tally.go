@@ -1,62 +1,54 @@
-// Package tally counts violations by kind, and says which of them to keep.
+// Package tally holds what checks found: violations by promise, some of them with their evidence.
 package tally
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 )
 
-// maxKept bounds the violations of one kind that are kept with their evidence; the
+// maxKept bounds the violations of one promise that are kept with their evidence; the
 // others are only counted.
 const maxKept = 10
 
-// Add counts one violation of a kind, and reports whether it is to be kept.
-func Add[K comparable](counts *map[K]int, kind K) bool {
-	if *counts == nil {
-		*counts = make(map[K]int)
-	}
-	(*counts)[kind]++
-	return (*counts)[kind] <= maxKept
-}
-
-// Total returns the number of violations of all kinds.
-func Total[K comparable](counts map[K]int) int {
-	total := 0
-	for _, n := range counts {
-		total += n
-	}
-	return total
-}
+// Promise names what is checked, as reports spell it.
+type Promise string
 
 // Violation is one broken promise.
-type Violation[P cmp.Ordered] struct {
-	Promise P
-	// Message says what is wrong, with the evidence.
+type Violation struct {
+	Promise Promise
+	// Message says what is wrong.
 	Message string
+	// Evidence lists the observations that prove it, oldest first; empty if the message says it all.
+	Evidence []string
 	// Page is the file that shows it in a browser, empty if there is none.
 	Page string
 }
 
 // Verdict is what checks found.
-type Verdict[P cmp.Ordered] struct {
+type Verdict struct {
 	// Violations holds at most ten of each promise.
-	Violations []Violation[P]
+	Violations []Violation
 	// Counts has the number of violations of each promise, kept or not.
-	Counts map[P]int
+	Counts map[Promise]int
 }
 
 // OK reports whether every promise was kept.
-func (v Verdict[P]) OK() bool { return len(v.Violations) == 0 }
+func (v Verdict) OK() bool { return len(v.Violations) == 0 }
 
 // Total returns the number of violations, those that were not kept included.
-func (v Verdict[P]) Total() int { return Total(v.Counts) }
+func (v Verdict) Total() int {
+	total := 0
+	for _, n := range v.Counts {
+		total += n
+	}
+	return total
+}
 
 // String returns the verdict in lines: that all is well, or the number of violations of each
 // promise and then those that were kept.
-func (v Verdict[P]) String() string {
+func (v Verdict) String() string {
 	if v.OK() {
 		return "every promise was kept\n"
 	}
@@ -67,6 +59,9 @@ func (v Verdict[P]) String() string {
 	}
 	for _, violation := range v.Violations {
 		fmt.Fprintf(&b, "\n%v: %s\n", violation.Promise, violation.Message)
+		for _, line := range violation.Evidence {
+			fmt.Fprintf(&b, "    %s\n", line)
+		}
 		if violation.Page != "" {
 			fmt.Fprintf(&b, "    see %s\n", violation.Page)
 		}
@@ -76,21 +71,26 @@ func (v Verdict[P]) String() string {
 
 // Add counts a violation. It returns the violation if it is kept, because there are not too many
 // of its kind, and nil otherwise.
-func (v *Verdict[P]) Add(p P, format string, args ...any) *Violation[P] {
-	if !Add(&v.Counts, p) {
+func (v *Verdict) Add(p Promise, format string, args ...any) *Violation {
+	if v.Count(p, 1); v.Counts[p] > maxKept {
 		return nil
 	}
-	v.Violations = append(v.Violations, Violation[P]{Promise: p, Message: fmt.Sprintf(format, args...)})
+	v.Violations = append(v.Violations, Violation{Promise: p, Message: fmt.Sprintf(format, args...)})
 	return &v.Violations[len(v.Violations)-1]
 }
 
+// Count counts n violations without keeping them.
+func (v *Verdict) Count(p Promise, n int) {
+	if v.Counts == nil {
+		v.Counts = make(map[Promise]int)
+	}
+	v.Counts[p] += n
+}
+
 // Merge adds what another verdict says.
-func (v *Verdict[P]) Merge(other Verdict[P]) {
+func (v *Verdict) Merge(other Verdict) {
 	v.Violations = append(v.Violations, other.Violations...)
 	for p, n := range other.Counts {
-		if v.Counts == nil {
-			v.Counts = make(map[P]int)
-		}
-		v.Counts[p] += n
+		v.Count(p, n)
 	}
 }

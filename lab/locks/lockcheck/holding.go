@@ -13,7 +13,7 @@ func acquired(c *checker) {
 			continue
 		}
 		wrong := func(format string, args ...any) {
-			c.verdict.add(Acquired, a.Claim.Revision, a.describe(c.Locks)+" succeeded with "+a.Claim.String()+", "+format, args...)
+			c.verdict.Add(Acquired, a.describe(c.Locks)+" succeeded with "+a.Claim.String()+", "+format, args...)
 		}
 		e := c.queues.byClaim[a.Claim]
 		low, high := c.clock.atLeast(a.Called), c.clock.atMost(a.Returned)
@@ -49,7 +49,7 @@ func contested(c *checker) {
 			found = found || e.lease != a.Session && e.Revision <= high && e.gone > low
 		}
 		if !found {
-			c.verdict.add(Contested, high, "%s found it held by another session, and no other session had a key of it from revision %d to %d",
+			c.verdict.Add(Contested, "%s found it held by another session, and no other session had a key of it from revision %d to %d",
 				a.describe(c.Locks), low, high)
 		}
 	}
@@ -63,12 +63,12 @@ func released(c *checker) {
 		high := c.clock.atMost(r.Returned)
 		for _, e := range c.givenUp(r) {
 			if e.Revision <= high && e.gone > high {
-				c.verdict.add(Released, high, "%s, and %v was still there at revision %d, later than that", given, e.Claim, high)
+				c.verdict.Add(Released, "%s, and %v was still there at revision %d, later than that", given, e.Claim, high)
 			}
 		}
 		for _, w := range c.sent[r.Attempt] {
 			if at := c.made[w]; w.Sent >= r.Returned && len(at) > 0 {
-				c.verdict.add(Released, at[0], "%s, and its write of %q, sent at %s, was made at revision %d", given, w.Value, seconds(w.Sent), at[0])
+				c.verdict.Add(Released, "%s, and its write of %q, sent at %s, was made at revision %d", given, w.Value, seconds(w.Sent), at[0])
 			}
 		}
 	}
@@ -99,7 +99,7 @@ func live(c *checker) {
 	}
 	for contender, ok := range took {
 		if !ok {
-			c.verdict.add(Live, 0, "contender %d took no lock although all was well from %s on%s", contender, seconds(c.Calm), c.lastWords(contender))
+			c.verdict.Add(Live, "contender %d took no lock although all was well from %s on%s", contender, seconds(c.Calm), c.lastWords(contender))
 		}
 	}
 }

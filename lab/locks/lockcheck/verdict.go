@@ -1,16 +1,9 @@
 package lockcheck
 
-import (
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
-
-	"github.com/quorate/quorate/lab/internal/tally"
-)
+import "github.com/quorate/quorate/lab/internal/tally"
 
 // Promise names what a lock promises those who use it, as reports spell it.
-type Promise string
+type Promise = tally.Promise
 
 // The promises of a lock.
 const (
@@ -38,51 +31,7 @@ const (
 )
 
 // Violation is one broken promise.
-type Violation struct {
-	// Promise that was broken.
-	Promise Promise
-	// Revision at which it shows, 0 if at none.
-	Revision int64
-	// Message says what is wrong, with the evidence.
-	Message string
-}
+type Violation = tally.Violation
 
 // Verdict is what a check found.
-type Verdict struct {
-	// Violations holds at most ten of each promise.
-	Violations []Violation
-	// Counts has the number of violations of each promise, kept or not.
-	Counts map[Promise]int
-}
-
-// OK reports whether every promise was kept.
-func (v Verdict) OK() bool { return len(v.Violations) == 0 }
-
-// Total returns the number of violations, those that were not kept included.
-func (v Verdict) Total() int {
-	return tally.Total(v.Counts)
-}
-
-// String returns the verdict in lines: that all is well, or the number of violations
-// of each promise and then those that were kept.
-func (v Verdict) String() string {
-	if v.OK() {
-		return "every promise was kept\n"
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d violations\n", v.Total())
-	for _, p := range slices.Sorted(maps.Keys(v.Counts)) {
-		fmt.Fprintf(&b, "  %-13s %d\n", p, v.Counts[p])
-	}
-	for _, violation := range v.Violations {
-		fmt.Fprintf(&b, "\n%s: %s\n", violation.Promise, violation.Message)
-	}
-	return b.String()
-}
-
-// add counts a violation, and keeps it if there are not too many of its kind.
-func (v *Verdict) add(p Promise, revision int64, format string, args ...any) {
-	if tally.Add(&v.Counts, p) {
-		v.Violations = append(v.Violations, Violation{Promise: p, Revision: revision, Message: fmt.Sprintf(format, args...)})
-	}
-}
+type Verdict = tally.Verdict

@@ -11,7 +11,7 @@ func guarded(c *checker) {
 			if e := c.queues.byClaim[a.Claim]; e != nil && e.holdsAt(r.ModRevision) {
 				continue
 			}
-			c.verdict.add(Guarded, r.ModRevision, "%q was written to %s at revision %d for %s, whose claim is %v; %s",
+			c.verdict.Add(Guarded, "%q was written to %s at revision %d for %s, whose claim is %v; %s",
 				r.Value, r.Key, r.ModRevision, a.describe(c.Locks), a.Claim, c.whoHeld(lock, r.ModRevision))
 		}
 	}
@@ -39,7 +39,7 @@ func fenced(c *checker) {
 			if newest == nil || a.Claim.Revision >= newest.Claim.Revision {
 				newest = a
 			} else {
-				c.verdict.add(Fenced, r.ModRevision, "%q was written to %s at revision %d for %v, after a write for %v",
+				c.verdict.Add(Fenced, "%q was written to %s at revision %d for %v, after a write for %v",
 					r.Value, r.Key, r.ModRevision, a.Claim, newest.Claim)
 			}
 		}
@@ -54,7 +54,7 @@ func truthful(c *checker) {
 		at := c.made[w]
 		wrong := func(format string, args ...any) {
 			args = append([]any{w.Value, c.Locks[lock].Register, w.Outcome}, args...)
-			c.verdict.add(Truthful, w.Revision, "the write of %q to %s is reported as %v, "+format, args...)
+			c.verdict.Add(Truthful, "the write of %q to %s is reported as %v, "+format, args...)
 		}
 		switch {
 		case len(at) > 1:
@@ -70,7 +70,7 @@ func truthful(c *checker) {
 	for lock := range c.Locks {
 		for _, r := range c.registers[lock] {
 			if r.write == nil {
-				c.verdict.add(Truthful, r.ModRevision, "%v: nobody sent that, value %q", r.Event, r.Value)
+				c.verdict.Add(Truthful, "%v: nobody sent that, value %q", r.Event, r.Value)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package soak
+package watches
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/soak"
 	"github.com/quorate/quorate/lab/watchcheck"
 )
 
@@ -97,7 +98,7 @@ func TestGroupsHaveMetadataOfTheirOwn(t *testing.T) {
 }
 
 func TestConfigNamesWhatIsWrong(t *testing.T) {
-	_, err := Run(t.Context(), Config{Duration: -1, Members: 2, Watches: -1, Writers: 1000})
+	_, err := Run(t.Context(), Config{Config: soak.Config{Duration: -1, Members: 2}, Watches: -1, Writers: 1000})
 	for _, want := range []string{"the duration must be", "the number of members must be 3 to 9", "the number of watches must be 1 to 1000; it is -1", "the number of writers must be 1 to 100; it is 1000"} {
 		assert.ErrorContains(t, err, want)
 	}
@@ -106,18 +107,18 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	result, err := Run(ctx, Config{Dir: t.TempDir()})
+	result, err := Run(ctx, Config{Config: soak.Config{Dir: t.TempDir()}})
 	require.NoError(t, err)
 	assert.True(t, result.Interrupted)
 	assert.Equal(t, "nothing was checked\n", result.String())
 }
 
 func TestResultShowsTheEvidence(t *testing.T) {
-	r := Result{Members: 3, Seed: 7}
+	r := Result{Outcome: soak.Outcome{Members: 3, Seed: 7}}
 	r.Tally = fault.Tally{Faults: map[string]int{"kill": 2, "all-killed": 1}, Cuts: 5}
-	r.Verdict = watchcheck.Verdict{Watches: 2, Counts: map[watchcheck.Promise]int{watchcheck.Unique: 3}, Violations: []watchcheck.Violation{
-		{Promise: watchcheck.Unique, Message: "put a came again", Evidence: []string{"response 4"}},
-	}}
+	r.Delivered = watchcheck.Verdict{Watches: 2}
+	r.Verdict.Add(watchcheck.Unique, "put a came again").Evidence = []string{"response 4"}
+	r.Verdict.Count(watchcheck.Unique, 2)
 	for _, want := range []string{
 		"3 members, seed 7", "faults     all-killed 1, kill 2, not injected 0, connections cut 5\n", "verdict    3 violations\n  unique        3\n",
 		"\nunique: put a came again\n    response 4\n",

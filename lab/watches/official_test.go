@@ -1,4 +1,4 @@
-package soak
+package watches
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/load"
+	"github.com/quorate/quorate/lab/soak"
 )
 
 var officialFor = flag.Duration("official", 0, "how long to run with the official client; 0 skips it")
@@ -78,7 +79,8 @@ func TestOfficial(t *testing.T) {
 		t.Skip("run it with -official 5m")
 	}
 	result, err := Run(t.Context(), Config{
-		Duration: *officialFor, Seed: *seed, Dir: t.TempDir(), Connect: officialClient, Log: t.Output(),
+		Config:  soak.Config{Duration: *officialFor, Seed: *seed, Dir: t.TempDir(), Log: t.Output()},
+		Connect: officialClient,
 	})
 	require.NoError(t, err)
 	t.Log("\n" + result.String())

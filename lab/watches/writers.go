@@ -1,4 +1,4 @@
-package soak
+package watches
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab/internal/pace"
+	"github.com/quorate/quorate/lab/soak"
 )
 
 const (
@@ -70,14 +71,14 @@ type writers struct {
 }
 
 // write starts n writers. They must be stopped.
-func write(kv *clientv3.Client, n int, seed uint64, now func() time.Duration) *writers {
+func write(kv *clientv3.Client, n int, env *soak.Env) *writers {
 	ctx, stop := context.WithCancel(context.Background())
-	w := &writers{kv: kv, now: now, stop: stop}
+	w := &writers{kv: kv, now: env.Now, stop: stop}
 	for i := range n {
-		rng := rand.New(rand.NewPCG(seed, writerStream+uint64(i)))
+		rng := env.Rand(writerStream + uint64(i))
 		w.work.Go(func() { w.run(ctx, i, rng) })
 	}
-	w.work.Go(func() { w.bursts(ctx, rand.New(rand.NewPCG(seed, burstStream))) })
+	w.work.Go(func() { w.bursts(ctx, env.Rand(burstStream)) })
 	return w
 }
 

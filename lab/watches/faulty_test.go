@@ -1,4 +1,4 @@
-package soak
+package watches
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/soak"
 	"github.com/quorate/quorate/lab/watchcheck"
 )
 
@@ -78,7 +79,8 @@ func TestFaultyClientsAreFound(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			result, err := Run(t.Context(), Config{
-				Duration: 4 * time.Second, Seed: *seed, Dir: t.TempDir(), SettleTimeout: time.Second,
+				Config:        soak.Config{Duration: 4 * time.Second, Seed: *seed, Dir: t.TempDir()},
+				SettleTimeout: time.Second,
 				Connect: func(endpoints []string) (Client, error) {
 					sound, err := Quorate(endpoints)
 					return &faulty{Client: sound, spoil: tt.spoil}, err

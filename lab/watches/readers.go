@@ -1,4 +1,4 @@
-package soak
+package watches
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/internal/pace"
+	"github.com/quorate/quorate/lab/soak"
 )
 
 const (
@@ -43,16 +44,16 @@ type readers struct {
 }
 
 // watch starts n readers. They must be ended.
-func watch(client Client, n int, seed uint64, now func() time.Duration, known func() news) *readers {
+func watch(client Client, n int, env *soak.Env, known func() news) *readers {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &readers{client: client, now: now, known: known, ctx: ctx, cancel: cancel, reading: map[*reading]struct{}{}}
+	r := &readers{client: client, now: env.Now, known: known, ctx: ctx, cancel: cancel, reading: map[*reading]struct{}{}}
 	for i := range n {
-		rng := rand.New(rand.NewPCG(seed, readerStream+uint64(i)))
+		rng := env.Rand(readerStream + uint64(i))
 		r.work.Go(func() { r.reader(rng) })
 	}
 	for i, g := range groups {
 		if g.progress {
-			rng := rand.New(rand.NewPCG(seed, progressStream+uint64(i)))
+			rng := env.Rand(progressStream + uint64(i))
 			r.work.Go(func() { r.requestProgress(g, rng) })
 		}
 	}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/lab/watches"
+)
+
+// watchesRunner takes and checks the history of a run; [watches.Run] is the real one.
+type watchesRunner func(context.Context, watches.Config) (watches.Result, error)
+
+func newWatchesCommand(run watchesRunner) *cobra.Command {
+	var cfg watches.Config
+	cmd := &cobra.Command{
+		Use:   "watches",
+		Short: "Watch a real etcd cluster under faults, and check every event that arrives",
+		Long: `watches starts a cluster of real etcd processes on this machine, writes to it, and
+watches it through Quorate in every way the API has, while members are killed,
+stopped and cut off, leadership moves, history is compacted, and the clients'
+links are cut, delayed and blackholed, in a random order. Nothing needs to be
+installed, and nothing is left behind.
+
+The history of the store is recorded beside that, from the members themselves. At
+the end every watch is held against it: were its events ordered, unique, complete,
+was no revision split, did it begin where it should, were bookmarks and previous
+values true, did it end once and for a reason.
+
+The exit status is 1 if a promise was broken; the result then shows the responses
+that prove it. It is 2 if the run could not go on, 128 and the number of the signal
+if one ended the run early (130 for Ctrl-C), and 0 otherwise.
+
+Ctrl-C ends the faults: the cluster is healed, the watches are checked, and the
+cluster is removed. A second Ctrl-C kills at once.`,
+		Example: `  # A minute:
+  quorate-lab soak
+
+  # Longer, with the choices of an earlier run:
+  quorate-lab soak --duration 10m --seed 7`,
+	}
+	addSoak(cmd, &cfg.Config, []count{
+		{&cfg.Watches, "watches", watches.DefaultWatches, "watches at a time"},
+		{&cfg.Writers, "writers", watches.DefaultWriters, "writers at a time"},
+	}, func(ctx context.Context) (watches.Result, error) { return run(ctx, cfg) })
+	return cmd
+}

@@ -1,0 +1,63 @@
+package watches
+
+import (
+	"context"
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/soak"
+)
+
+var (
+	seed     = flag.Uint64("seed", 1, "seed of the runs")
+	duration = flag.Duration("soak", 20*time.Second, "how long TestSoak injects faults")
+)
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	goleak.VerifyTestMain(m)
+}
+
+// TestSoak is the short form of "quorate-lab soak".
+func TestSoak(t *testing.T) {
+	result, err := Run(t.Context(), Config{Config: soak.Config{Duration: *duration, Seed: *seed, Dir: t.TempDir(), Log: t.Output()}})
+	require.NoError(t, err)
+	require.True(t, result.Verdict.OK(), "%v", result)
+	t.Log("\n" + result.String())
+}
+
+// lines calls a function with the number of each write.
+type lines struct {
+	n     int
+	wrote func(n int)
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.n++
+	l.wrote(l.n)
+	return len(p), nil
+}
+
+// TestRunEndsEarly ends a run when its first fault is injected, which is the second
+// line of the log.
+func TestRunEndsEarly(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	log := &lines{wrote: func(n int) {
+		if n == 2 {
+			cancel()
+		}
+	}}
+	result, err := Run(ctx, Config{Config: soak.Config{Duration: time.Hour, Seed: *seed, Dir: t.TempDir(), Log: log}})
+	require.NoError(t, err)
+	assert.True(t, result.Interrupted)
+	assert.Len(t, result.Faults, 1)
+	assert.True(t, result.Verdict.OK(), "%v", result)
+	assert.Positive(t, result.Delivered.Watches, "what was seen until then is checked")
+}
