@@ -1,0 +1,139 @@
+package batch
+
+import (
+	"context"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// Defaults of a Config.
+const (
+	DefaultMaxAlone = 4
+	DefaultMaxOps   = 128
+	DefaultMaxBytes = 1 << 20
+)
+
+const (
+	// maxJoinedLimit is the largest limit of a range that is joined.
+	maxJoinedLimit = 100
+	// maxGroupedBytes is the size of the largest write that is grouped. To send it takes
+	// longer than what a call costs beside.
+	maxGroupedBytes = 64 << 10
+	// opOverhead is more than what an operation adds to the size of key and value.
+	opOverhead = 64
+)
+
+// Config says what is shared. A number that is 0 or less has its default.
+type Config struct {
+	// JoinReads lets linearizable gets share RPCs.
+	JoinReads bool
+	// GroupWrites lets puts, and deletes of one key, share RPCs and so a revision; see
+	// the package documentation.
+	GroupWrites bool
+	// MaxAlone is how many calls are sent alone at a time, of gets, puts and deletes each. Further
+	// ones wait and share RPCs. Default 4.
+	MaxAlone int
+	// MaxOps bounds the operations of an RPC. Default 128, which is etcd's --max-txn-ops.
+	MaxOps int
+	// MaxBytes bounds the keys and values in a request. Default 1 MiB, two thirds
+	// of etcd's --max-request-bytes.
+	MaxBytes int
+}
+
+func (c Config) complete() Config {
+	for _, number := range []struct {
+		value     *int
+		otherwise int
+	}{
+		{&c.MaxAlone, DefaultMaxAlone},
+		{&c.MaxOps, DefaultMaxOps},
+		{&c.MaxBytes, DefaultMaxBytes},
+	} {
+		if *number.value <= 0 {
+			*number.value = number.otherwise
+		}
+	}
+	return c
+}
+
+type kv struct {
+	clientv3.KV // Compact, GetStream and Txn are its own
+
+	reads *dispatcher // nil if reads are not joined
+	puts  *dispatcher // nil if writes are not grouped
+	// deletes travel without puts, which a store that is full refuses.
+	deletes *dispatcher
+}
+
+// New returns a KV whose calls share the RPCs of under as cfg says. It is safe for
+// concurrent use. Calls that share nothing go to under.Do.
+//
+// under may be a *clientv3.Client: its KV of this moment is meant, so that the result can
+// replace it.
+func New(under clientv3.KV, cfg Config) clientv3.KV {
+	if c, ok := under.(*clientv3.Client); ok {
+		under = c.KV
+	}
+	cfg = cfg.complete()
+	k := &kv{KV: under}
+	if cfg.JoinReads {
+		k.reads = newDispatcher(under, cfg, joined)
+	}
+	if cfg.GroupWrites {
+		k.puts, k.deletes = newDispatcher(under, cfg, grouped), newDispatcher(under, cfg, grouped)
+	}
+	return k
+}
+
+func (k *kv) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	resp, err := k.Do(ctx, clientv3.OpGet(key, opts...))
+	return resp.Get(), err
+}
+
+func (k *kv) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+	resp, err := k.Do(ctx, clientv3.OpPut(key, val, opts...))
+	return resp.Put(), err
+}
+
+func (k *kv) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+	resp, err := k.Do(ctx, clientv3.OpDelete(key, opts...))
+	return resp.Del(), err
+}
+
+func (k *kv) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	d := k.dispatcherOf(op)
+	if d == nil || len(op.KeyBytes()) == 0 || ctx.Err() != nil || hasMetadata(ctx) {
+		return k.KV.Do(ctx, op)
+	}
+	return d.do(ctx, op)
+}
+
+// dispatcherOf returns who sends an operation together with others, nil if it is sent as it is.
+func (k *kv) dispatcherOf(op clientv3.Op) *dispatcher {
+	switch {
+	case op.IsGet() && joinable(op):
+		return k.reads
+	case op.IsPut() && len(op.KeyBytes())+len(op.ValueBytes()) <= maxGroupedBytes:
+		return k.puts
+	case op.IsDelete() && op.RangeBytes() == nil:
+		return k.deletes
+	default:
+		return nil
+	}
+}
+
+// joinable reports whether a get has a small response that depends on nothing but the
+// latest revision. A sort or a filter makes the server read all of a range, whatever the limit.
+func joinable(op clientv3.Op) bool {
+	small := op.RangeBytes() == nil || op.IsCountOnly() || op.Limit() > 0 && op.Limit() <= maxJoinedLimit
+	plain := !op.IsSerializable() && op.Rev() == 0 && !op.IsSortSet() &&
+		op.MinModRev() == 0 && op.MaxModRev() == 0 && op.MinCreateRev() == 0 && op.MaxCreateRev() == 0
+	return small && plain
+}
+
+func hasMetadata(ctx context.Context) bool {
+	md, ok := metadata.FromOutgoingContext(ctx)
+	return ok && len(md) > 0
+}

@@ -1,0 +1,192 @@
+package batch_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/batch"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/clientv3/namespace"
+	"github.com/quorate/quorate/retry"
+)
+
+var shareAll = batch.Config{JoinReads: true, GroupWrites: true, MaxAlone: 1}
+
+// inBubble runs a test with a client of an etcd in memory.
+func inBubble(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, err := fakeetcd.Start(1)
+		require.NoError(t, err)
+		defer cluster.Close()
+		client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
+		require.NoError(t, err)
+		defer client.Close()
+		test(t, cluster, client)
+	})
+}
+
+// hold keeps the next call of a method on its way, until release is called.
+func hold(cluster *fakeetcd.Cluster, method string) (release func()) {
+	held := make(chan struct{})
+	cluster.Once(method, func(c *fakeetcd.Call) { _ = c.Hold(held) })
+	return sync.OnceFunc(func() { close(held) })
+}
+
+// TestResponsesAreThoseOfPlainCalls compares what operations return that share an RPC with
+// what they return alone.
+func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		ctx := t.Context()
+		kv := batch.New(client, shareAll)
+		for i := range 5 {
+			_, err := client.Put(ctx, fmt.Sprint("k", i), fmt.Sprint("v", i))
+			require.NoError(t, err)
+		}
+		ops := []clientv3.Op{
+			clientv3.OpGet("k1"),
+			clientv3.OpGet("k1", clientv3.WithKeysOnly()),
+			clientv3.OpGet("k1", clientv3.WithCountOnly()),
+			clientv3.OpGet("k", clientv3.WithPrefix(), clientv3.WithLimit(2)),
+			clientv3.OpGet("k", clientv3.WithPrefix(), clientv3.WithLimit(3)),
+			clientv3.OpGet("k3", clientv3.WithFromKey(), clientv3.WithLimit(3)),
+			clientv3.OpGet("k", clientv3.WithPrefix(), clientv3.WithCountOnly()),
+			clientv3.OpGet("absent"),
+		}
+		release := hold(cluster, "Range")
+		var all sync.WaitGroup
+		all.Go(func() { _, err := kv.Get(ctx, "blocker"); assert.NoError(t, err) })
+		synctest.Wait()
+		got := make([]clientv3.OpResponse, 2*len(ops))
+		for i := range got {
+			all.Go(func() {
+				resp, err := kv.Do(ctx, ops[i%len(ops)])
+				assert.NoError(t, err)
+				got[i] = resp
+			})
+		}
+		synctest.Wait()
+		require.Equal(t, 1, cluster.Count("Range"))
+		release()
+		all.Wait()
+		require.Equal(t, 1, cluster.Count("Range"))
+		require.Equal(t, 1, cluster.Count("Txn"))
+		for i, resp := range got {
+			want, err := client.Do(ctx, ops[i%len(ops)])
+			require.NoError(t, err)
+			require.True(t, proto.Equal((*pb.RangeResponse)(want.Get()), (*pb.RangeResponse)(resp.Get())), "%v is not %v", resp.Get(), want.Get())
+		}
+	})
+}
+
+// TestWriteIsReceivedOnce breaks the connection under a group, before or after it is executed.
+func TestWriteIsReceivedOnce(t *testing.T) {
+	for _, executed := range []bool{true, false} {
+		inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+			client.KV = batch.New(client, shareAll)
+			release := hold(cluster, "Put")
+			cluster.Once("Txn", func(c *fakeetcd.Call) {
+				if executed {
+					_, err := c.Execute()
+					assert.NoError(t, err)
+				}
+				c.BreakConn()
+			})
+			var all sync.WaitGroup
+			all.Go(func() { _, err := client.Put(t.Context(), "blocker", ""); assert.NoError(t, err) })
+			synctest.Wait()
+			for i := range 10 {
+				all.Go(func() {
+					_, err := client.Put(t.Context(), fmt.Sprint("k", i), "v")
+					var unknown *retry.UnknownOutcomeError
+					assert.ErrorAs(t, err, &unknown)
+				})
+			}
+			synctest.Wait()
+			release()
+			all.Wait()
+			require.Equal(t, 1, cluster.Count("Txn"))
+			require.Equal(t, 1, cluster.Count("Put"), "the blocker")
+			for i := range 10 {
+				require.Equal(t, executed, cluster.PutCount(fmt.Sprint("k", i)) == 1)
+			}
+		})
+	}
+}
+
+// TestOneDeadLease has one of the writes of a group refused.
+func TestOneDeadLease(t *testing.T) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		client.KV = batch.New(client, shareAll)
+		release := hold(cluster, "Put")
+		var all sync.WaitGroup
+		all.Go(func() { _, err := client.Put(t.Context(), "blocker", ""); assert.NoError(t, err) })
+		synctest.Wait()
+		for i := range 10 {
+			all.Go(func() { _, err := client.Put(t.Context(), fmt.Sprint("k", i), "v"); assert.NoError(t, err) })
+		}
+		all.Go(func() {
+			_, err := client.Put(t.Context(), "leased", "v", clientv3.WithLease(7))
+			assert.ErrorContains(t, err, "requested lease not found")
+		})
+		synctest.Wait()
+		release()
+		all.Wait()
+		require.Equal(t, 1, cluster.Count("Txn"))
+		for i := range 10 {
+			require.Equal(t, 1, cluster.PutCount(fmt.Sprint("k", i)))
+		}
+	})
+}
+
+// TestCloseEndsWaitingCalls closes the client under calls that wait and are in flight.
+func TestCloseEndsWaitingCalls(t *testing.T) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		client.KV = batch.New(client, shareAll)
+		for _, method := range []string{"Range", "Put", "DeleteRange", "Txn"} {
+			cluster.On(method, func(c *fakeetcd.Call) { <-c.Context().Done() })
+		}
+		var all sync.WaitGroup
+		for i := range 30 {
+			key := fmt.Sprint("k", i)
+			all.Go(func() { _, err := client.Get(context.Background(), key); assert.Error(t, err) })
+			all.Go(func() { _, err := client.Put(context.Background(), key, ""); assert.Error(t, err) })
+			all.Go(func() { _, err := client.Delete(context.Background(), key); assert.Error(t, err) })
+		}
+		synctest.Wait()
+		require.NoError(t, client.Close())
+		all.Wait()
+	})
+}
+
+// TestOverANamespace shares the RPCs of keys that have other names on the server.
+func TestOverANamespace(t *testing.T) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		kv := batch.New(namespace.NewKV(client.KV, "app/"), shareAll)
+		var all sync.WaitGroup
+		for i := range 30 {
+			key := fmt.Sprint("k", i)
+			all.Go(func() {
+				_, err := kv.Put(t.Context(), key, key)
+				assert.NoError(t, err)
+				resp, err := kv.Get(t.Context(), key)
+				if assert.NoError(t, err) && assert.Len(t, resp.Kvs, 1) {
+					assert.Equal(t, key, string(resp.Kvs[0].Key))
+				}
+			})
+		}
+		all.Wait()
+		for i := range 30 {
+			require.Equal(t, 1, cluster.PutCount(fmt.Sprint("app/k", i)))
+		}
+	})
+}

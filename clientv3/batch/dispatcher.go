@@ -1,0 +1,334 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/retry"
+)
+
+const (
+	// shortestWait and longestWait bound how long calls wait for the RPCs in flight to end. In
+	// between it is a fraction of what an RPC takes, so that about waitFraction are
+	// in flight where the round trip is long, and one that hangs holds up no others.
+	shortestWait = 500 * time.Microsecond
+	longestWait  = 50 * time.Millisecond
+	waitFraction = 4
+	// smoothing is the weight of the past in what an RPC takes, against 1.
+	smoothing = 8
+	// maxResponseBytes bounds the response that is expected to a batch, by what earlier
+	// ones had.
+	maxResponseBytes = 4 << 20
+)
+
+// kind is what a dispatcher sends.
+type kind uint8
+
+const (
+	joined  kind = iota // gets: equal ones share one operation
+	grouped             // puts and deletes: one for each key
+)
+
+// dispatcher sends the calls of one kind. A few calls are sent alone. When there are more,
+// they queue, and go on together when nothing is in flight any more, when they are as many as a
+// batch can have, or when they have waited long enough.
+type dispatcher struct {
+	kv       clientv3.KV
+	kind     kind
+	maxAlone int
+
+	// mu guards what follows, and the fields of calls and batches that say so.
+	mu       sync.Mutex
+	inFlight int // RPCs, batches included
+	batches  int // in flight
+	queue    []*call
+	queued   int           // bytes in the queue
+	waiting  map[id]*call  // those of the queue that have callers
+	overdue  *time.Timer   // runs while there is a queue
+	usual    time.Duration // that an RPC takes
+	maxOps   int
+	maxBytes int
+	perRead  int // bytes in the response to a get: the latest average, or the decaying highest
+}
+
+// id tells operations apart: equal gets have equal ids, and so have writes of one key.
+type id struct {
+	key, end            string
+	limit               int64
+	keysOnly, countOnly bool
+}
+
+// call is an operation that waits or is in flight, for one caller or, if it is a
+// get, for several.
+type call struct {
+	id    id
+	op    clientv3.Op
+	bytes int
+	done  chan struct{} // closed when there is an end
+
+	// Guarded by dispatcher.mu.
+	callers int
+	batch   *batch // nil while it waits
+
+	// Written before done is closed.
+	end    end
+	resp   clientv3.OpResponse
+	err    error
+	shared bool // several callers have resp
+}
+
+// end says what a caller does when its call is done.
+type end uint8
+
+const (
+	answered end = iota + 1 // return resp and err
+	alone                   // send the operation: it was not executed
+	ownTurn                 // the same; it counts as in flight already
+)
+
+// batch is an RPC that calls share.
+type batch struct {
+	calls   []*call
+	ctx     context.Context
+	cancel  context.CancelFunc
+	callers int // who wait for it; guarded by dispatcher.mu
+}
+
+func newDispatcher(kv clientv3.KV, cfg Config, kind kind) *dispatcher {
+	d := &dispatcher{
+		kv: kv, kind: kind, maxAlone: cfg.MaxAlone, waiting: map[id]*call{}, maxOps: cfg.MaxOps, maxBytes: cfg.MaxBytes,
+	}
+	d.overdue = time.AfterFunc(longestWait, d.sendOverdue)
+	d.overdue.Stop()
+	return d
+}
+
+// idOf returns the id of an operation of the kind.
+func (kind kind) idOf(op clientv3.Op) id {
+	if kind == grouped {
+		return id{key: string(op.KeyBytes())}
+	}
+	return id{string(op.KeyBytes()), string(op.RangeBytes()), op.Limit(), op.IsKeysOnly(), op.IsCountOnly()}
+}
+
+// do carries out an operation for one caller.
+func (d *dispatcher) do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	id := d.kind.idOf(op)
+	d.mu.Lock()
+	c := d.waiting[id]
+	switch {
+	case c != nil && d.kind == grouped: // a Txn writes a key once
+		d.mu.Unlock()
+		return d.kv.Do(ctx, op)
+	case c != nil:
+		c.callers++
+	case len(d.queue) == 0 && d.batches == 0 && d.inFlight < d.maxAlone:
+		d.inFlight++
+		d.mu.Unlock()
+		return d.send(ctx, op)
+	default:
+		c = d.enqueueLocked(id, op)
+	}
+	d.mu.Unlock()
+	return d.await(ctx, c)
+}
+
+// send sends the operation of one caller, which counts as in flight already.
+func (d *dispatcher) send(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	began := time.Now()
+	defer func() { // also of a panic below
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.endedLocked(time.Since(began))
+	}()
+	return d.kv.Do(ctx, op)
+}
+
+// enqueueLocked queues a call. What is a full batch then is sent.
+func (d *dispatcher) enqueueLocked(id id, op clientv3.Op) *call {
+	c := &call{
+		id: id, op: op, bytes: len(op.KeyBytes()) + len(op.RangeBytes()) + len(op.ValueBytes()) + opOverhead,
+		done: make(chan struct{}), callers: 1,
+	}
+	if len(d.queue) == 0 {
+		d.overdue.Reset(d.waitLocked())
+	}
+	d.queue = append(d.queue, c)
+	d.queued += c.bytes
+	d.waiting[id] = c
+	if len(d.queue) >= d.opsLocked() || d.queued >= d.maxBytes {
+		d.sendNextLocked()
+	}
+	return c
+}
+
+// waitLocked returns how long calls wait for the RPCs in flight.
+func (d *dispatcher) waitLocked() time.Duration {
+	return min(max(d.usual/waitFraction, shortestWait), longestWait)
+}
+
+// opsLocked returns how many operations a batch may have.
+func (d *dispatcher) opsLocked() int {
+	if d.perRead == 0 {
+		return d.maxOps
+	}
+	return max(min(d.maxOps, maxResponseBytes/d.perRead), 1)
+}
+
+// await waits for the end of a call, for one of its callers.
+func (d *dispatcher) await(ctx context.Context, c *call) (clientv3.OpResponse, error) {
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		d.leave(c)
+		return clientv3.OpResponse{}, ctx.Err()
+	}
+	switch c.end {
+	case ownTurn:
+		return d.send(ctx, c.op)
+	case alone:
+		return d.kv.Do(ctx, c.op)
+	default:
+		if c.shared {
+			return copyOf(c.resp.Get()).OpResponse(), c.err
+		}
+		return c.resp, c.err
+	}
+}
+
+// leave takes one caller away from a call.
+func (d *dispatcher) leave(c *call) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c.callers--
+	switch {
+	case c.end == ownTurn:
+		d.endedLocked(d.usual)
+	case c.batch != nil:
+		c.batch.callers--
+		if c.batch.callers == 0 {
+			c.batch.cancel()
+		}
+	case c.callers == 0:
+		delete(d.waiting, c.id) // the queue drops it when its turn comes
+	}
+}
+
+// endedLocked accounts for the end of an RPC and how long it took. After the last one, what
+// waits is sent.
+func (d *dispatcher) endedLocked(took time.Duration) {
+	d.inFlight--
+	d.usual += (took - d.usual) / smoothing
+	for d.inFlight == 0 && len(d.queue) > 0 {
+		d.sendNextLocked()
+	}
+}
+
+// sendOverdue sends a batch although others are in flight.
+func (d *dispatcher) sendOverdue() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sendNextLocked()
+}
+
+// sendNextLocked sends the next batch, if anybody waits. A call with one caller is left to
+// this caller, who has a context for it and a goroutine.
+func (d *dispatcher) sendNextLocked() {
+	b := d.takeLocked()
+	if len(d.queue) > 0 {
+		d.overdue.Reset(d.waitLocked())
+	} else {
+		d.overdue.Stop()
+	}
+	switch b.callers {
+	case 0:
+	case 1:
+		d.inFlight++
+		b.calls[0].end = ownTurn
+		close(b.calls[0].done)
+	default:
+		d.inFlight++
+		d.batches++
+		b.ctx, b.cancel = context.WithCancel(context.Background())
+		for _, c := range b.calls {
+			c.batch = b
+		}
+		go d.run(b)
+	}
+}
+
+// takeLocked takes the next batch out of the queue. Nobody can join its calls from here on,
+// and it is sent from here on.
+func (d *dispatcher) takeLocked() *batch {
+	ops := d.opsLocked()
+	b := &batch{calls: make([]*call, 0, min(ops, len(d.queue)))}
+	taken, bytes := 0, 0
+	for _, c := range d.queue {
+		if c.callers > 0 {
+			full := len(b.calls) == ops || len(b.calls) > 0 && bytes+c.bytes > d.maxBytes
+			if full {
+				break
+			}
+			delete(d.waiting, c.id)
+			b.calls = append(b.calls, c)
+			b.callers += c.callers
+			bytes += c.bytes
+		}
+		d.queued -= c.bytes
+		taken++
+	}
+	d.queue = slices.Delete(d.queue, 0, taken)
+	return b
+}
+
+// run sends a batch and tells its callers.
+func (d *dispatcher) run(b *batch) {
+	began := time.Now()
+	responses, err := b.do(d.kv)
+	took := time.Since(began)
+	b.cancel()
+	d.mu.Lock()
+	for i, c := range b.calls {
+		switch {
+		case err == nil:
+			c.end, c.resp, c.shared = answered, responses[i], c.callers > 1
+		case d.kind == joined || retry.OutcomeOf(err) == retry.OutcomeNotExecuted:
+			c.end = alone
+		default:
+			c.end, c.err = answered, err
+		}
+		close(c.done)
+	}
+	d.learnLocked(b, responses, err)
+	d.mu.Unlock()
+
+	runtime.Gosched() // what the callers ask for next is in the next batch
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.batches--
+	d.endedLocked(took)
+}
+
+// learnLocked sets bounds by what came of a batch.
+func (d *dispatcher) learnLocked(b *batch, responses []clientv3.OpResponse, err error) {
+	n := len(b.calls)
+	switch {
+	case err == nil && d.kind == joined:
+		d.perRead = max(sizeOf(responses)/n, d.perRead-d.perRead/8)
+	case errors.Is(err, rpctypes.ErrTooManyOps):
+		d.maxOps = min(d.maxOps, max(n/2, 1))
+	case errors.Is(err, rpctypes.ErrRequestTooLarge):
+		d.maxBytes = min(d.maxBytes, b.bytes()/2)
+	case d.kind == joined && status.Code(err) == codes.ResourceExhausted: // the response is too large to be received
+		d.perRead = max(d.perRead, 2*maxResponseBytes/n)
+	}
+}

@@ -1,0 +1,68 @@
+// Package batch lets the calls of one client share RPCs: gets of many goroutines travel
+// in one request, and so do small writes.
+//
+//	client.KV = batch.New(client.KV, batch.Config{JoinReads: true, GroupWrites: true})
+//
+// The first calls are sent at once and as they are: up to [Config.MaxAlone] at a time, so
+// that a program that makes few notices nothing. When there are more, they wait and go on
+// together in one Txn: when nothing is in flight any more, when they fill a Txn, or when they
+// have waited for a quarter of the time that an RPC usually takes, 0.5 ms at least and
+// 50 ms at most. So no call waits for an RPC that hangs, and a long round trip
+// is not doubled.
+//
+// # Joined reads
+//
+// Equal gets become one get, different ones the operations of one read-only Txn. A get
+// joins only an RPC that has not been sent yet: one in flight may already have been
+// executed, before a write that the caller of the get saw finish. So joined gets are
+// linearizable like plain ones.
+//
+// Joined are linearizable gets of one key, of ranges with a limit of 1 to 100, and
+// counts. The others are sent as they are: serializable gets, gets at a revision, sorted and
+// filtered gets, other ranges, GetStream. The size of earlier responses bounds the
+// gets of an RPC, so that its response has about 4 MiB at most.
+//
+// When an RPC that several gets share fails, each of them is sent again, alone and with the
+// context of its caller.
+//
+// # Grouped writes
+//
+// Puts of up to 64 KiB become the operations of one Txn, and deletes of one key those of
+// another, which a store that is full still accepts. Each write takes effect once at most,
+// between its call and its return, as if sent alone. Four things differ, which is why grouping
+// has to be asked for:
+//
+//   - The writes of a group have one revision. Keys that it creates have the same
+//     CreateRevision, and a watch receives all of them in one response. A program that
+//     orders keys by revision must write them by a Txn of its own; the locks,
+//     elections and queues of this module do.
+//   - When the outcome of the RPC is unknown, that of all its writes is. Each caller gets
+//     the *retry.UnknownOutcomeError, and nothing is sent again.
+//   - When the server refuses the RPC, nothing of it was executed, and each write is
+//     sent again, alone. So a write with a lease that has ended costs the others of its
+//     group a round trip.
+//   - Interceptors and proxies see a Txn instead of Put and DeleteRange.
+//
+// Sent as they are: a Txn of the program, a delete of a range, and a write to a key for which
+// another one waits. Writes of different callers that are under way at the same time
+// have no order, with this package as without it.
+//
+// # Contexts
+//
+// An RPC that calls share has a context of its own, without the values and deadlines of
+// the callers'. It ends when no caller waits any more. A caller whose context ends returns
+// at once with the context's error; a write that was not sent by then is never sent.
+// Calls with outgoing gRPC metadata, such as that of [clientv3.WithRequireLeader], are sent
+// as they are.
+//
+// # Life
+//
+// There is nothing to close. While no call is under way, a KV of this package has no
+// goroutine and no timer. Close of the client ends the calls that wait, too.
+//
+// # Servers
+//
+// A server whose --max-txn-ops or --max-request-bytes are below the bounds of [Config]
+// refuses the first RPCs, and the bounds are lowered. kine refuses all such Txns; use this
+// package with etcd.
+package batch

@@ -1,0 +1,60 @@
+package batch_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/batch"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// newExampleClient returns a client of an etcd that lives in memory. A program passes
+// its endpoints to clientv3.New and nothing else.
+func newExampleClient() (*clientv3.Client, func()) {
+	cluster, err := fakeetcd.Start(1)
+	if err != nil {
+		panic(err)
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:   cluster.Endpoints(),
+		DialOptions: cluster.DialOptions(),
+	})
+	if err != nil {
+		panic(err)
+	}
+	return client, func() {
+		if err := client.Close(); err != nil {
+			panic(err)
+		}
+		cluster.Close()
+	}
+}
+
+// Many goroutines read and write through one client, and share its RPCs.
+func ExampleNew() {
+	client, stop := newExampleClient()
+	defer stop()
+	ctx := context.Background()
+	client.KV = batch.New(client.KV, batch.Config{JoinReads: true, GroupWrites: true})
+
+	var work sync.WaitGroup
+	for i := range 100 {
+		work.Go(func() {
+			if _, err := client.Put(ctx, fmt.Sprintf("sensor/%d", i), "20.5"); err != nil {
+				panic(err)
+			}
+			if _, err := client.Get(ctx, "interval"); err != nil {
+				panic(err)
+			}
+		})
+	}
+	work.Wait()
+	sensors, err := client.Get(ctx, "sensor/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(sensors.Count, "sensors")
+	// Output: 100 sensors
+}

@@ -1,0 +1,494 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// shareAll shares whatever meets another call.
+var shareAll = Config{JoinReads: true, GroupWrites: true, MaxAlone: 1}
+
+type contextKey struct{}
+
+func TestFewCallsAreSentAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub()
+		kv := New(s, Config{JoinReads: true})
+		ctx := context.WithValue(t.Context(), contextKey{}, "caller's")
+		var calls []*future[*clientv3.GetResponse]
+		for range DefaultMaxAlone {
+			calls = append(calls, get(ctx, kv, "k"))
+			r := s.next(t)
+			require.True(t, r.op.IsGet())
+			require.Equal(t, "caller's", r.ctx.Value(contextKey{}))
+			defer r.answer()
+		}
+		late := get(ctx, kv, "k")
+		s.idle(t)
+		late.pending(t)
+		time.Sleep(shortestWait)
+		s.next(t).answer()
+		_, err := late.returned(t)
+		require.NoError(t, err, "it waits for no other call that hangs")
+		calls[0].pending(t)
+	})
+}
+
+// TestReadInFlightIsNotJoined has a get in flight that is answered as of before a put.
+func TestReadInFlightIsNotJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub()
+		kv := New(s, shareAll)
+		first := get(t.Context(), kv, "k")
+		inFlight := s.next(t)
+		joining := []*future[*clientv3.GetResponse]{get(t.Context(), kv, "k"), get(t.Context(), kv, "k")}
+		inFlight.answer() // nothing there
+		batch := s.next(t)
+		require.Equal(t, []string{"k"}, batch.keys())
+		require.False(t, batch.op.IsTxn())
+
+		put := put(t.Context(), kv, "k", "v")
+		s.next(t).answer()
+		_, err := put.returned(t)
+		require.NoError(t, err)
+		after := get(t.Context(), kv, "k")
+		s.idle(t)
+		batch.fail(errors.New("answered below"))
+		_, err = first.returned(t)
+		require.NoError(t, err)
+
+		for range 3 { // the two of the batch, and the one that must not join it
+			s.next(t).answer()
+		}
+		require.Equal(t, "v", value(t, after))
+		for _, f := range joining {
+			_, err := f.returned(t)
+			require.NoError(t, err)
+		}
+	})
+}
+
+func TestReadsShareAnRPC(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub()
+		kv := New(s, shareAll)
+		for _, key := range []string{"a", "b", "c"} {
+			put := put(t.Context(), kv, key, "value of "+key)
+			s.next(t).answer()
+			_, err := put.returned(t)
+			require.NoError(t, err)
+		}
+		get(t.Context(), kv, "blocker")
+		blocker := s.next(t)
+		calls := map[string][]*future[*clientv3.GetResponse]{}
+		for range 3 {
+			for _, key := range []string{"a", "b", "c"} {
+				calls[key] = append(calls[key], get(t.Context(), kv, key))
+			}
+		}
+		s.idle(t)
+		blocker.answer()
+		batch := s.next(t)
+		require.Equal(t, []string{"a", "b", "c"}, batch.keys())
+		batch.answer()
+		s.idle(t)
+		seen := map[*byte]bool{}
+		for key, gets := range calls {
+			for _, f := range gets {
+				require.Equal(t, "value of "+key, value(t, f))
+				require.True(t, proto.Equal(&pb.ResponseHeader{ClusterId: 1, MemberId: 2, RaftTerm: 3, Revision: 4}, f.resp.Header))
+				require.False(t, seen[&f.resp.Kvs[0].Value[0]], "two callers have the same bytes")
+				seen[&f.resp.Kvs[0].Value[0]] = true
+				f.resp.Kvs[0].Value[0], f.resp.Header.Revision = 'X', 0 // nobody else's
+			}
+		}
+	})
+}
+
+func TestOneCallersCancelHurtsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub()
+		kv := New(s, shareAll)
+		get(t.Context(), kv, "blocker")
+		blocker := s.next(t)
+		var cancels []context.CancelFunc
+		var calls []*future[*clientv3.GetResponse]
+		for i := range 5 {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancels = append(cancels, cancel)
+			calls = append(calls, get(ctx, kv, fmt.Sprint("k", i%2)))
+		}
+		leave := func(i int) {
+			cancels[i]()
+			_, err := calls[i].returned(t)
+			require.Equal(t, context.Canceled, err)
+		}
+		leave(0) // while it waits
+		blocker.answer()
+		batch := s.next(t)
+		require.Equal(t, []string{"k0", "k1"}, batch.keys())
+		leave(1) // in flight
+		require.NoError(t, batch.ctx.Err())
+		batch.answer()
+		for _, f := range calls[2:] {
+			_, err := f.returned(t)
+			require.NoError(t, err)
+		}
+	})
+}
+
+func TestRPCEndsWithItsLastCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub()
+		kv := New(s, shareAll)
+		get(t.Context(), kv, "blocker")
+		blocker := s.next(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		waiting, leaving := get(ctx, kv, "a"), get(ctx, kv, "b")
+		blocker.answer()
+		batch := s.next(t)
+		unsent := get(ctx, kv, "c")
+		cancel()
+		for _, f := range []*future[*clientv3.GetResponse]{waiting, leaving, unsent} {
+			_, err := f.returned(t)
+			require.Equal(t, context.Canceled, err)
+		}
+		require.Error(t, batch.ctx.Err())
+		s.idle(t)
+		next := get(t.Context(), kv, "d")
+		s.next(t).answer()
+		_, err := next.returned(t)
+		require.NoError(t, err)
+	})
+}
+
+func TestSharedErrorIsNobodys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub()
+		kv := New(s, shareAll)
+		get(t.Context(), kv, "blocker")
+		blocker := s.next(t)
+		ctx := context.WithValue(t.Context(), contextKey{}, "caller's")
+		allowed, denied := get(ctx, kv, "allowed"), get(ctx, kv, "denied")
+		blocker.answer()
+		s.next(t).fail(rpctypes.ErrPermissionDenied)
+		for range 2 {
+			r := s.next(t)
+			require.Equal(t, "caller's", r.ctx.Value(contextKey{}))
+			if r.keys()[0] == "denied" {
+				r.fail(rpctypes.ErrPermissionDenied)
+			} else {
+				r.answer()
+			}
+		}
+		_, err := allowed.returned(t)
+		require.NoError(t, err)
+		_, err = denied.returned(t)
+		require.Equal(t, rpctypes.ErrPermissionDenied, err)
+	})
+}
+
+// sizes answers what is sent until nothing is any more, and returns how many operations each RPC had.
+func sizes(t *testing.T, s *stub, answer func(*rpc)) (sizes []int) {
+	t.Helper()
+	for {
+		time.Sleep(longestWait)
+		synctest.Wait()
+		if len(s.sent) == 0 {
+			return sizes
+		}
+		r := s.next(t)
+		sizes = append(sizes, len(r.keys()))
+		answer(r)
+	}
+}
+
+func TestBatchesKeepTheBounds(t *testing.T) {
+	tests := map[string]struct {
+		cfg   Config
+		calls int
+		key   string
+		want  []int
+	}{
+		"operations": {Config{MaxOps: 10}, 25, "", []int{1, 10, 10, 5}},
+		"etcd's":     {Config{}, 300, "", []int{1, 128, 128, 44}},
+		"bytes":      {Config{MaxBytes: 10_000}, 9, strings.Repeat("k", 3000), []int{1, 3, 3, 3}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub()
+				tt.cfg.JoinReads, tt.cfg.MaxAlone = true, 1
+				kv := New(s, tt.cfg)
+				var calls []*future[*clientv3.GetResponse]
+				calls = append(calls, get(t.Context(), kv, "blocker"))
+				for i := range tt.calls {
+					calls = append(calls, get(t.Context(), kv, fmt.Sprint(tt.key, i)))
+				}
+				assert.Equal(t, tt.want, sizes(t, s, (*rpc).answer))
+				for _, f := range calls {
+					_, err := f.returned(t)
+					require.NoError(t, err)
+				}
+			})
+		})
+	}
+}
+
+// TestResponsesAreBounded reads keys of 1 MiB, and then small ones.
+func TestResponsesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub()
+		kv := New(s, Config{JoinReads: true, MaxAlone: 1, MaxOps: 10})
+		read := func(prefix string) []int {
+			var calls []*future[*clientv3.GetResponse]
+			for i := range 21 {
+				calls = append(calls, get(t.Context(), kv, fmt.Sprint(prefix, i)))
+			}
+			sent := sizes(t, s, (*rpc).answer)
+			for _, f := range calls {
+				_, err := f.returned(t)
+				require.NoError(t, err)
+			}
+			return sent
+		}
+		for i := range 21 {
+			key := fmt.Sprint("large", i)
+			s.keys[key] = &mvccpb.KeyValue{Key: []byte(key), Value: make([]byte, 1<<20-len(key))}
+		}
+		require.Equal(t, []int{1, 10, 10}, read("large"))
+		require.Equal(t, []int{1, 4, 4, 4, 4, 4}, read("large"))
+		for range 10 {
+			read("small")
+		}
+		require.Equal(t, []int{1, 10, 10}, read("small"))
+	})
+}
+
+// TestBoundsAreLearned has a server that takes less than etcd.
+func TestBoundsAreLearned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub()
+		kv := New(s, Config{JoinReads: true, MaxAlone: 1, MaxOps: 16})
+		refused := 0
+		for range 20 {
+			var calls []*future[*clientv3.GetResponse]
+			for i := range 33 {
+				calls = append(calls, get(t.Context(), kv, fmt.Sprint("k", i)))
+			}
+			sizes(t, s, func(r *rpc) {
+				if len(r.keys()) > 5 {
+					refused++
+					r.fail(rpctypes.ErrTooManyOps)
+					return
+				}
+				r.answer()
+			})
+			for _, f := range calls {
+				_, err := f.returned(t)
+				require.NoError(t, err)
+			}
+		}
+		require.LessOrEqual(t, refused, 8, "a few in flight and as many halvings")
+	})
+}
+
+func TestTooLargeResponseIsReadInParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub()
+		kv := New(s, Config{JoinReads: true, MaxAlone: 1, MaxOps: 8})
+		var calls []*future[*clientv3.GetResponse]
+		for i := range 17 {
+			calls = append(calls, get(t.Context(), kv, fmt.Sprint("k", i)))
+		}
+		tooLarge := status.Error(codes.ResourceExhausted, "grpc: received message larger than max")
+		sizes(t, s, func(r *rpc) {
+			if len(r.keys()) == 8 {
+				r.fail(tooLarge)
+				return
+			}
+			r.answer()
+		})
+		for _, f := range calls {
+			_, err := f.returned(t)
+			require.NoError(t, err)
+		}
+		require.Equal(t, 4, kv.(interface{ bound() int }).bound())
+	})
+}
+
+// bound is how many operations the next batch of reads may have.
+func (k *kv) bound() int {
+	k.reads.mu.Lock()
+	defer k.reads.mu.Unlock()
+	return k.reads.opsLocked()
+}
+
+func TestWhatIsShared(t *testing.T) {
+	k := New(newStub(), Config{JoinReads: true, GroupWrites: true}).(*kv)
+	end := clientv3.WithRange("l")
+	tests := []struct {
+		name string
+		op   clientv3.Op
+		want *dispatcher
+	}{
+		{"key", clientv3.OpGet("k"), k.reads},
+		{"keys only", clientv3.OpGet("k", clientv3.WithKeysOnly()), k.reads},
+		{"range of few", clientv3.OpGet("k", end, clientv3.WithLimit(100)), k.reads},
+		{"count", clientv3.OpGet("k", clientv3.WithPrefix(), clientv3.WithCountOnly()), k.reads},
+		{"range", clientv3.OpGet("k", end), nil},
+		{"prefix", clientv3.OpGet("k", clientv3.WithPrefix()), nil},
+		{"range of many", clientv3.OpGet("k", end, clientv3.WithLimit(101)), nil},
+		{"serializable", clientv3.OpGet("k", clientv3.WithSerializable()), nil},
+		{"pinned", clientv3.OpGet("k", clientv3.WithRev(7)), nil},
+		{"sorted", clientv3.OpGet("k", clientv3.WithLastRev()...), nil},
+		{"filtered", clientv3.OpGet("k", clientv3.WithMinModRev(7)), nil},
+		{"put", clientv3.OpPut("k", "v"), k.puts},
+		{"put with lease", clientv3.OpPut("k", "v", clientv3.WithLease(7)), k.puts},
+		{"large put", clientv3.OpPut("k", strings.Repeat("v", maxGroupedBytes)), nil},
+		{"delete", clientv3.OpDelete("k"), k.deletes},
+		{"delete of a range", clientv3.OpDelete("k", end), nil},
+		{"delete of a prefix", clientv3.OpDelete("k", clientv3.WithPrefix()), nil},
+		{"txn", clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpGet("k")}, nil), nil},
+	}
+	for _, tt := range tests {
+		assert.Same(t, tt.want, k.dispatcherOf(tt.op), tt.name)
+	}
+	for _, cfg := range []Config{{}, {JoinReads: true}, {GroupWrites: true}} {
+		k := New(newStub(), cfg).(*kv)
+		assert.Equal(t, cfg.JoinReads, k.dispatcherOf(clientv3.OpGet("k")) != nil)
+		assert.Equal(t, cfg.GroupWrites, k.dispatcherOf(clientv3.OpPut("k", "v")) != nil)
+	}
+}
+
+// TestUnusualCallsAreSentAsTheyAre makes calls that would be shared but for their key or
+// context, while another one is in flight.
+func TestUnusualCallsAreSentAsTheyAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub()
+		kv := New(s, shareAll)
+		get(t.Context(), kv, "blocker")
+		defer s.next(t).answer()
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		leader := clientv3.WithRequireLeader(t.Context())
+		get(leader, kv, "k")
+		r := s.next(t)
+		require.Equal(t, leader, r.ctx)
+		r.answer()
+		get(t.Context(), kv, "")
+		s.next(t).answer()
+		get(ended, kv, "k")
+		require.Equal(t, ended, s.next(t).ctx)
+		s.idle(t)
+	})
+}
+
+func TestPanicBelowEndsTheRPC(t *testing.T) {
+	k := New(panicking{}, shareAll).(*kv)
+	for range 3 {
+		require.Panics(t, func() { _, _ = k.Get(t.Context(), "k") })
+	}
+	require.Zero(t, k.reads.inFlight)
+}
+
+type panicking struct{ clientv3.KV }
+
+func (panicking) Do(context.Context, clientv3.Op) (clientv3.OpResponse, error) { panic("no KV") }
+
+// TestEveryReadIsSentAfterItsCall has many callers at random. Each RPC is answered with the
+// number of its sending, which must be above that of the call.
+func TestEveryReadIsSentAfterItsCall(t *testing.T) {
+	var clock atomic.Int64
+	kv := New(traced{clock: &clock}, Config{JoinReads: true, MaxAlone: 2, MaxOps: 4})
+	var all sync.WaitGroup
+	var together atomic.Int64
+	for caller := range 32 {
+		all.Go(func() {
+			rng := rand.New(rand.NewPCG(1, uint64(caller)))
+			for range 300 {
+				ctx, cancel := context.WithCancel(t.Context())
+				if rng.IntN(10) == 0 {
+					go cancel()
+				}
+				called := clock.Add(1)
+				resp, err := kv.Get(ctx, fmt.Sprint("k", rng.IntN(8)))
+				if err == nil {
+					assert.Greater(t, resp.Header.Revision, called)
+					together.Add(int64(resp.Header.RaftTerm))
+				}
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	assert.Positive(t, together.Load(), "nothing was shared")
+}
+
+// traced answers gets with the time at which they were sent, and the term 1 in a Txn.
+type traced struct {
+	clientv3.KV
+
+	clock *atomic.Int64
+}
+
+func (k traced) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	header := &pb.ResponseHeader{Revision: k.clock.Add(1)}
+	if ctx.Err() != nil {
+		return clientv3.OpResponse{}, ctx.Err()
+	}
+	time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond)
+	if op.IsGet() {
+		return (&clientv3.GetResponse{Header: header}).OpResponse(), nil
+	}
+	header.RaftTerm = 1
+	resp := &clientv3.TxnResponse{Header: header}
+	_, ops, _ := op.Txn()
+	for range ops {
+		resp.Responses = append(resp.Responses, &pb.ResponseOp{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{}}})
+	}
+	return resp.OpResponse(), nil
+}
+
+// TestCopyHasEveryField guards against fields that a later version of etcd's API has.
+func TestCopyHasEveryField(t *testing.T) {
+	kv := func() *mvccpb.KeyValue {
+		return &mvccpb.KeyValue{Key: []byte("k"), Value: []byte("v"), CreateRevision: 1, ModRevision: 2, Version: 3, Lease: 4}
+	}
+	full := &pb.RangeResponse{
+		Header: &pb.ResponseHeader{ClusterId: 1, MemberId: 2, Revision: 3, RaftTerm: 4},
+		Kvs:    []*mvccpb.KeyValue{kv(), kv()}, More: true, Count: 5,
+	}
+	for _, m := range []proto.Message{full, full.Header, full.Kvs[0]} {
+		fields := m.ProtoReflect().Descriptor().Fields()
+		for i := range fields.Len() {
+			assert.True(t, m.ProtoReflect().Has(fields.Get(i)), "%s is new", fields.Get(i).FullName())
+		}
+	}
+	for _, m := range []*pb.RangeResponse{full, {}, {Header: &pb.ResponseHeader{}, Kvs: []*mvccpb.KeyValue{{}}}} {
+		own := (*pb.RangeResponse)(copyOf((*clientv3.GetResponse)(m)))
+		assert.True(t, proto.Equal(m, own), "%v is not %v", own, m)
+	}
+	own := copyOf((*clientv3.GetResponse)(full))
+	own.Kvs[0].Key = append(own.Kvs[0].Key, "overwrites what is behind"...)
+	assert.Equal(t, "v", string(own.Kvs[0].Value))
+}

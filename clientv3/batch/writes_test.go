@@ -1,0 +1,236 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/retry"
+)
+
+// whileInFlight runs a test whose writes wait, until it answers the RPC that it is given.
+func whileInFlight(t *testing.T, test func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub()
+		kv := New(s, shareAll)
+		put(t.Context(), kv, "blocker", "")
+		test(t, s, kv, s.next(t))
+		s.idle(t)
+	})
+}
+
+func TestWritesShareAnRPC(t *testing.T) {
+	whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
+		a := put(t.Context(), kv, "a", "1")
+		b := put(t.Context(), kv, "b", "2")
+		s.idle(t)
+		blocker.answer()
+		batch := s.next(t)
+		require.Equal(t, []string{"a", "b"}, batch.keys())
+		batch.answer()
+		for _, f := range []*future[*clientv3.PutResponse]{a, b} {
+			resp, err := f.returned(t)
+			require.NoError(t, err)
+			require.Equal(t, int64(3), resp.Header.Revision)
+			require.Equal(t, uint64(1), resp.Header.ClusterId)
+		}
+		require.NotSame(t, a.resp.Header, b.resp.Header)
+
+		again := put(t.Context(), kv, "blocker", "")
+		blocker = s.next(t)
+		a = put(t.Context(), kv, "a", "3", clientv3.WithPrevKV())
+		b = put(t.Context(), kv, "b", "4")
+		blocker.answer()
+		s.next(t).answer()
+		_, err := again.returned(t)
+		require.NoError(t, err)
+		resp, err := a.returned(t)
+		require.NoError(t, err)
+		require.Equal(t, "1", string(resp.PrevKv.Value))
+		_, err = b.returned(t)
+		require.NoError(t, err)
+	})
+}
+
+// TestDeletesShareAnRPC has a store that is full: it refuses puts and what travels with them.
+func TestDeletesShareAnRPC(t *testing.T) {
+	whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
+		put := put(t.Context(), kv, "a", "1")
+		remove := func(key string) *future[*clientv3.DeleteResponse] {
+			return start(func() (*clientv3.DeleteResponse, error) { return kv.Delete(t.Context(), key) })
+		}
+		first := remove("blocker")
+		alone := s.next(t)
+		require.True(t, alone.op.IsDelete())
+		present, absent := remove("b"), remove("absent")
+		s.keys["b"] = &mvccpb.KeyValue{Key: []byte("b")}
+		alone.answer()
+		batch := s.next(t)
+		require.Equal(t, []string{"b", "absent"}, batch.keys())
+		batch.answer()
+		blocker.fail(rpctypes.ErrNoSpace)
+		s.next(t).fail(rpctypes.ErrNoSpace)
+		for f, want := range map[*future[*clientv3.DeleteResponse]]int64{first: 0, present: 1, absent: 0} {
+			resp, err := f.returned(t)
+			require.NoError(t, err)
+			require.Equal(t, want, resp.Deleted)
+			require.Equal(t, uint64(1), resp.Header.ClusterId)
+		}
+		_, err := put.returned(t)
+		require.Equal(t, rpctypes.ErrNoSpace, err)
+	})
+}
+
+// TestKeyIsWrittenOnceInAnRPC puts a key that waits to be written.
+func TestKeyIsWrittenOnceInAnRPC(t *testing.T) {
+	whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
+		first := put(t.Context(), kv, "k", "1")
+		other := put(t.Context(), kv, "other", "1")
+		second := put(t.Context(), kv, "k", "2")
+		s.next(t).answer()
+		_, err := second.returned(t)
+		require.NoError(t, err)
+		blocker.answer()
+		batch := s.next(t)
+		require.Equal(t, []string{"k", "other"}, batch.keys())
+		batch.answer()
+		_, err = first.returned(t)
+		require.NoError(t, err)
+		_, err = other.returned(t)
+		require.NoError(t, err)
+	})
+}
+
+func TestRefusedWritesAreSentAlone(t *testing.T) {
+	for _, refusal := range []error{
+		rpctypes.ErrLeaseNotFound, rpctypes.ErrPermissionDenied, rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge,
+		rpctypes.ErrKeyNotFound, rpctypes.ErrDuplicateKey,
+	} {
+		whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
+			good, bad := put(t.Context(), kv, "good", "1"), put(t.Context(), kv, "bad", "1", clientv3.WithLease(7))
+			blocker.answer()
+			require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(refusal), refusal)
+			s.next(t).fail(refusal)
+			for range 2 {
+				r := s.next(t)
+				require.True(t, r.op.IsPut())
+				if r.keys()[0] == "bad" {
+					r.fail(rpctypes.ErrLeaseNotFound)
+				} else {
+					r.answer()
+				}
+			}
+			_, err := good.returned(t)
+			require.NoError(t, err)
+			_, err = bad.returned(t)
+			require.Equal(t, rpctypes.ErrLeaseNotFound, err)
+		})
+	}
+}
+
+func TestUnknownOutcomeIsEverybodys(t *testing.T) {
+	for _, unknown := range []error{
+		&retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: status.Error(codes.Unavailable, "the connection broke")},
+		&retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: rpctypes.ErrTimeout},
+		errors.New("who knows"),
+	} {
+		whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
+			calls := []*future[*clientv3.PutResponse]{put(t.Context(), kv, "a", ""), put(t.Context(), kv, "b", "")}
+			blocker.answer()
+			s.next(t).fail(unknown)
+			for _, f := range calls {
+				_, err := f.returned(t)
+				require.Same(t, unknown, err)
+				require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
+			}
+		})
+	}
+}
+
+// TestStrangeResponseToWrites is executed, and yet there is no answer to give.
+func TestStrangeResponseToWrites(t *testing.T) {
+	for _, responses := range [][]*pb.ResponseOp{nil, {{}, {}}} {
+		whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
+			calls := []*future[*clientv3.PutResponse]{put(t.Context(), kv, "a", ""), put(t.Context(), kv, "b", "")}
+			blocker.answer()
+			s.next(t).reply <- reply{resp: (&clientv3.TxnResponse{Responses: responses}).OpResponse()}
+			for _, f := range calls {
+				_, err := f.returned(t)
+				require.ErrorContains(t, err, "batch: the response to")
+				require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
+			}
+		})
+	}
+}
+
+func TestCancelledWriteIsNotSent(t *testing.T) {
+	whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancelled := put(ctx, kv, "k", "1")
+		others := []*future[*clientv3.PutResponse]{put(t.Context(), kv, "a", ""), put(t.Context(), kv, "b", "")}
+		cancel()
+		_, err := cancelled.returned(t)
+		require.Equal(t, context.Canceled, err)
+		again := put(t.Context(), kv, "k", "2")
+		blocker.answer()
+		batch := s.next(t)
+		require.Equal(t, []string{"a", "b", "k"}, batch.keys())
+		_, ops, _ := batch.op.Txn()
+		require.Equal(t, "2", string(ops[2].ValueBytes()))
+		batch.answer()
+		for _, f := range append(others, again) {
+			_, err := f.returned(t)
+			require.NoError(t, err)
+		}
+	})
+}
+
+// TestTurnOfACallerThatLeft ends the context of a caller when it is its turn.
+func TestTurnOfACallerThatLeft(t *testing.T) {
+	for range 20 {
+		whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
+			ctx, cancel := context.WithCancel(t.Context())
+			leaving := put(ctx, kv, "k", "1")
+			go blocker.answer()
+			go cancel()
+			synctest.Wait()
+			for len(s.sent) > 0 {
+				s.next(t).answer()
+			}
+			<-leaving.done
+			next := put(t.Context(), kv, "k", "2")
+			s.next(t).answer()
+			_, err := next.returned(t)
+			require.NoError(t, err)
+		})
+	}
+}
+
+// TestHangingRPCHoldsUpNobody has an RPC that is never answered.
+func TestHangingRPCHoldsUpNobody(t *testing.T) {
+	whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
+		for i := range 100 {
+			began := time.Now()
+			f := put(t.Context(), kv, fmt.Sprint("k", i), "")
+			f.pending(t)
+			time.Sleep(shortestWait)
+			s.next(t).answer()
+			_, err := f.returned(t)
+			require.NoError(t, err)
+			require.LessOrEqual(t, time.Since(began), longestWait)
+		}
+		blocker.answer()
+	})
+}
