@@ -1,7 +1,7 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
 .PHONY: build test versions versions-short tidy lint generate lab compare page-check soak soak-locks soak-linear soak-resolvers \
 	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents etcdctl shim-tests shim-tests-short \
-	servers servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-fleet bench-pools bench-calls bench-routing bench-leases \
+	servers servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-fleet bench-pools bench-calls bench-batch bench-routing bench-leases \
 	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-keepalive fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target
 
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -140,6 +140,9 @@ bench-calls: ## what a call costs, beside bare gRPC
 
 bench-routing: ## puts and gets with 10 ms between the members, by strategy; a minute
 	go test ./lab/bench/routing -run '^$$' -bench . -count 5
+
+bench-batch: ## calls that share RPCs, beside calls that do not; four minutes
+	go test ./lab/bench/batch -run '^$$' -bench . -benchtime 15x
 
 bench-leases: ## what a renewal costs
 	go test ./clientv3/internal/lease -run '^$$' -bench . -benchmem

@@ -44,6 +44,7 @@ var layers = map[string][]string{
 	"clientv3/mock/mockserver":      {},
 	"clientv3/internal/settle":      {"clientv3", "retry"},
 	"clientv3/clientconfig":         {"clientv3", "internal/endpoint"},
+	"clientv3/batch":                {"clientv3", "retry"},
 	"clientv3/cache":                {"clientv3", "clientv3/internal/lineage", "internal/pause", "retry"},
 	"clientv3/clientv3util":         {"clientv3"},
 	"clientv3/concurrency":          {"clientv3", "clientv3/internal/settle", "internal/pause", "retry"},
