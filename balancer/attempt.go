@@ -55,6 +55,10 @@ type Attempt struct {
 	// Watcher, if set, is told what happens to the attempt while it lasts.
 	Watcher Watcher
 
+	context attemptContext
+	first   call        // the record of the first pick
+	begun   atomic.Bool // first is in use
+
 	endpoint atomic.Pointer[Endpoint] // of the latest pick
 	conn     atomic.Pointer[subConn]  // nil for a detached endpoint
 	// unpicked is set when an endpoint was asked for and there was none.
@@ -80,13 +84,44 @@ type Watcher interface {
 
 type attemptKey struct{}
 
+// attemptContext is the context of an attempt. It is a part of the Attempt, so that it costs
+// no allocation.
+type attemptContext struct {
+	context.Context
+	attempt *Attempt
+}
+
+func (c *attemptContext) Value(key any) any {
+	if key == (attemptKey{}) {
+		return c.attempt
+	}
+	return c.Context.Value(key)
+}
+
 // WithAttempt returns a context for one attempt of a call.
 func WithAttempt(ctx context.Context, a *Attempt) context.Context {
-	return context.WithValue(ctx, attemptKey{}, a)
+	c := &a.context
+	if c.attempt != nil {
+		c = new(attemptContext) // the Attempt is used again
+	}
+	c.Context, c.attempt = ctx, a
+	return c
+}
+
+// record returns the record of the next pick. A pick after the first, as of a call that gRPC
+// moves to another connection, has a new one: the first may still be looked at.
+func (a *Attempt) record() *call {
+	if a.begun.CompareAndSwap(false, true) {
+		return &a.first
+	}
+	return new(call)
 }
 
 // AttemptFrom returns the Attempt in a context, nil if there is none.
 func AttemptFrom(ctx context.Context) *Attempt {
+	if c, ok := ctx.(*attemptContext); ok {
+		return c.attempt
+	}
 	a, _ := ctx.Value(attemptKey{}).(*Attempt)
 	return a
 }

@@ -3,6 +3,7 @@ package balancer
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,9 +28,9 @@ const (
 // inflight is what is in flight to an endpoint: calls, and streams. One timer checks for
 // silence while there is any.
 type inflight struct {
-	mu sync.Mutex
-	// The calls, the oldest first.
-	first, last *call
+	calls [shards]shard
+
+	mu sync.Mutex // guards what follows
 	// unanswered are calls that nobody waits for any longer, by their shape: when the first
 	// of them began. A call that was hedged ends when the hedge is answered; that it was not
 	// answered itself must not be forgotten.
@@ -37,7 +38,19 @@ type inflight struct {
 	streams    map[*Stream]struct{}
 	timer      *time.Timer
 	// due is when the timer fires, nil while it is not set. It is changed with the lock held.
+	// A check begins by setting it to nil: a call that is added meanwhile, which the check may
+	// miss, sets the timer itself.
 	due atomic.Pointer[time.Time]
+}
+
+// shards is over how many locks the calls in flight to an endpoint are spread, at random.
+const shards = 8
+
+// shard holds some of the calls in flight, the oldest first.
+type shard struct {
+	mu          sync.Mutex
+	first, last *call
+	_           [40]byte // to the end of a cache line
 }
 
 // call is an attempt of a call, from its pick to its end.
@@ -51,7 +64,8 @@ type call struct {
 	// deadline is the call's, zero if it has none.
 	deadline time.Time
 
-	// Guarded by the lock of inflight:
+	shard *shard // nil for what is not a call
+	// Guarded by its lock:
 	next, prev *call
 	overdue    bool      // its Watcher was told
 	suspectAt  time.Time // when its silence becomes suspicious
@@ -59,14 +73,45 @@ type call struct {
 
 // begin notes an attempt that was picked.
 func (p *policy) begin(ctx context.Context, s *subConn, info Call, a *Attempt) *call {
-	ep := s.ep
-	c := &call{Call: info, ep: ep, conn: s, attempt: a, stat: ep.latency.get(info.Shape, &p.shapes), start: time.Now()}
+	ep, c := s.ep, a.record()
+	c.Call, c.ep, c.conn, c.attempt = info, ep, s, a
+	c.stat, c.start = ep.latency.get(info.Shape, &p.shapes), time.Now()
 	c.deadline, _ = ctx.Deadline()
 	if info.Conn == Calls {
 		ep.running.Add(1)
 		ep.add(c)
 	}
 	return c
+}
+
+// ending is what gRPC calls at the end of a pick, once. It is used again for another pick,
+// because the function would be an allocation of each.
+type ending struct {
+	call *call
+	end  func(balancer.DoneInfo)
+}
+
+var endings sync.Pool
+
+// whenDone returns what gRPC is to call when the attempt is over.
+func (c *call) whenDone() func(balancer.DoneInfo) {
+	e, _ := endings.Get().(*ending)
+	if e == nil {
+		e = new(ending)
+		e.end = e.done
+	}
+	e.call = c
+	return e.end
+}
+
+func (e *ending) done(info balancer.DoneInfo) {
+	c := e.call
+	if c == nil {
+		return // gRPC called it before
+	}
+	e.call = nil
+	endings.Put(e)
+	c.end(info)
 }
 
 // end is gRPC's notice that the attempt is over. A zero DoneInfo means that the connection
@@ -146,45 +191,59 @@ func (c *call) isNews(kind health.Kind, now time.Time) bool {
 	return kind != health.Suspicious || c.deadline.IsZero() || now.Before(c.deadline)
 }
 
-// add puts a call behind the others.
+// add puts a call behind others.
 func (e *Endpoint) add(c *call) {
-	f := &e.inflight
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	c.suspectAt = c.start.Add(c.stat.SuspectAfter())
-	if f.last == nil {
-		f.first = c
-	} else {
-		f.last.next, c.prev = c, f.last
+	c.shard = &e.inflight.calls[rand.N(shards)]
+	c.shard.add(c)
+	at := c.start.Add(c.stat.HedgeAfter())
+	if !e.isDueBy(at) {
+		e.inflight.mu.Lock()
+		defer e.inflight.mu.Unlock()
+		e.checkBy(at, c.start)
 	}
-	f.last = c
-	e.checkBy(c.start.Add(c.stat.HedgeAfter()), c.start)
+}
+
+func (s *shard) add(c *call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil {
+		s.first = c
+	} else {
+		s.last.next, c.prev = c, s.last
+	}
+	s.last = c
 }
 
 // delete takes a call out.
 func (e *Endpoint) delete(c *call, answered bool) {
-	f := &e.inflight
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if c.overdue && !answered {
+	if overdue := c.shard.delete(c); overdue && !answered {
 		e.remember(c)
 	}
+}
+
+func (s *shard) delete(c *call) (overdue bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if c.prev == nil {
-		f.first = c.next
+		s.first = c.next
 	} else {
 		c.prev.next = c.next
 	}
 	if c.next == nil {
-		f.last = c.prev
+		s.last = c.prev
 	} else {
 		c.next.prev = c.prev
 	}
 	c.next, c.prev = nil, nil
+	return c.overdue
 }
 
-// remember remembers an overdue call that ends without an answer. It needs the lock.
+// remember remembers an overdue call that has ended without an answer.
 func (e *Endpoint) remember(c *call) {
 	f := &e.inflight
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if _, ok := f.unanswered[c.stat]; ok || c.stat.answered.After(c.start) {
 		return
 	}
@@ -195,9 +254,15 @@ func (e *Endpoint) remember(c *call) {
 	e.checkBy(c.suspectAt, time.Now())
 }
 
+// isDueBy reports whether the timer fires at that time or earlier.
+func (e *Endpoint) isDueBy(at time.Time) bool {
+	due := e.inflight.due.Load()
+	return due != nil && !at.Before(*due)
+}
+
 // checkBy sets the timer if it is not set to an earlier time. It needs the lock.
 func (e *Endpoint) checkBy(at, now time.Time) {
-	if due := e.inflight.due.Load(); due == nil || at.Before(*due) {
+	if !e.isDueBy(at) {
 		e.checkAt(at, now)
 	}
 }
@@ -230,11 +295,15 @@ func (e *Endpoint) check() {
 		f.mu.Unlock()
 		return
 	}
-	found := e.checkCalls(now, alternative)
-	e.checkStreams(now, &found)
 	f.due.Store(nil)
+	var found findings
+	for i := range f.calls {
+		e.checkCalls(&f.calls[i], now, alternative, &found)
+	}
+	e.checkUnanswered(now, &found)
+	e.checkStreams(now, &found)
 	if !found.next.IsZero() {
-		e.checkAt(found.next, now)
+		e.checkBy(found.next, now)
 	}
 	f.mu.Unlock()
 
@@ -263,9 +332,12 @@ func (f *findings) checkBy(at time.Time) {
 	}
 }
 
-// checkCalls needs the lock. Overdue are only calls that another endpoint could serve.
-func (e *Endpoint) checkCalls(now time.Time, alternative bool) (found findings) {
-	for c := e.inflight.first; c != nil; c = c.next {
+// checkCalls looks at the calls of a shard. Overdue are only calls that another endpoint could
+// serve.
+func (e *Endpoint) checkCalls(s *shard, now time.Time, alternative bool, found *findings) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := s.first; c != nil; c = c.next {
 		if !c.overdue && c.attempt.Watcher != nil {
 			at := c.start.Add(c.stat.HedgeAfter())
 			switch {
@@ -287,6 +359,10 @@ func (e *Endpoint) checkCalls(now time.Time, alternative bool) (found findings) 
 		}
 		found.checkBy(c.suspectAt)
 	}
+}
+
+// checkUnanswered needs the lock.
+func (e *Endpoint) checkUnanswered(now time.Time, found *findings) {
 	for stat, start := range e.inflight.unanswered {
 		at := start.Add(stat.SuspectAfter())
 		switch {
@@ -299,7 +375,6 @@ func (e *Endpoint) checkCalls(now time.Time, alternative bool) (found findings) 
 			found.suspicion = fmt.Sprintf("no answer to a call that has ended for %v", now.Sub(start).Round(time.Millisecond))
 		}
 	}
-	return found
 }
 
 // isSilent reports whether nothing that began since start was answered, of calls that take
@@ -324,9 +399,12 @@ func (e *Endpoint) checkStreams(now time.Time, found *findings) {
 
 // busy reports whether anything is in flight.
 func (e *Endpoint) busy() bool {
+	if e.running.Load() > 0 {
+		return true
+	}
 	e.inflight.mu.Lock()
 	defer e.inflight.mu.Unlock()
-	return e.inflight.first != nil || len(e.inflight.streams) > 0
+	return len(e.inflight.streams) > 0
 }
 
 // retire closes the connections of an endpoint that is unwanted once nothing is in flight.
@@ -338,11 +416,18 @@ func (e *Endpoint) retire() {
 
 // callsOn returns the calls in flight on a connection; on any for nil.
 func (f *inflight) callsOn(s *subConn) []*call {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	var calls []*call
-	for c := f.first; c != nil; c = c.next {
-		if s == nil || c.conn == s {
+	for i := range f.calls {
+		calls = f.calls[i].appendOn(s, calls)
+	}
+	return calls
+}
+
+func (s *shard) appendOn(conn *subConn, calls []*call) []*call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := s.first; c != nil; c = c.next {
+		if conn == nil || c.conn == conn {
 			calls = append(calls, c)
 		}
 	}

@@ -42,15 +42,14 @@ type Work struct {
 // Inspect returns what goes on at the endpoint, with as many calls as limit says.
 func (e *Endpoint) Inspect(limit int) Inspection {
 	in := Inspection{ByMethod: make(map[string]int), Latency: e.known().Latency(), Work: e.latency.work()}
-	f := &e.inflight
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	in.Streams = len(f.streams)
-	n := 0
-	for c := f.first; c != nil && n < maxInspected; c = c.next {
-		n++
+	e.inflight.mu.Lock()
+	in.Streams = len(e.inflight.streams)
+	e.inflight.mu.Unlock()
+	calls := e.inflight.callsOn(nil)
+	slices.SortFunc(calls, func(a, b *call) int { return a.start.Compare(b.start) })
+	for i, c := range calls[:min(len(calls), maxInspected)] {
 		in.ByMethod[c.Method]++
-		if len(in.Calls) < limit {
+		if i < limit {
 			in.Calls = append(in.Calls, InFlight{Method: c.Method, Start: c.start, Deadline: c.deadline})
 		}
 	}

@@ -306,7 +306,7 @@ func (k *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 		s.ep.signal()
 	}
 	k.p.options().Events.Picked(s.ep, call)
-	return balancer.PickResult{SubConn: sc, Done: c.end}, nil
+	return balancer.PickResult{SubConn: sc, Done: c.whenDone()}, nil
 }
 
 func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, error) {

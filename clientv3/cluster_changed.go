@@ -67,39 +67,62 @@ func readKey(ctx context.Context, c *Client, key string) error {
 
 // before returns what a call notes in the history when it is answered. A linearizable response is
 // not below any revision that was seen before the call.
-func (r ownKV) before(linearizable bool) (history *lineage.History, least int64) {
+func (r *ownKV) before(linearizable bool) (history *lineage.History, least int64) {
 	if history = r.history.History(); linearizable {
 		least = history.Revision()
 	}
 	return history, least
 }
 
-func (r ownKV) Range(ctx context.Context, req *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
+func (r *ownKV) Range(ctx context.Context, req *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
 	history, least := r.before(!req.GetSerializable())
-	resp, err := r.KVClient.Range(ctx, req, opts...)
+	resp := new(pb.RangeResponse)
+	if err := r.conn.Invoke(ctx, pb.KV_Range_FullMethodName, req, resp, static(opts)...); err != nil {
+		return nil, err
+	}
 	r.history.Note(history, resp.GetHeader(), least)
-	return resp, err
+	return resp, nil
 }
 
-func (r ownKV) Put(ctx context.Context, req *pb.PutRequest, opts ...grpc.CallOption) (*pb.PutResponse, error) {
+func (r *ownKV) Put(ctx context.Context, req *pb.PutRequest, opts ...grpc.CallOption) (*pb.PutResponse, error) {
 	history, least := r.before(true)
-	resp, err := r.KVClient.Put(ctx, req, opts...)
+	resp := new(pb.PutResponse)
+	if err := r.conn.Invoke(ctx, pb.KV_Put_FullMethodName, req, resp, static(opts)...); err != nil {
+		return nil, err
+	}
 	r.history.Note(history, resp.GetHeader(), least)
-	return resp, err
+	return resp, nil
 }
 
-func (r ownKV) DeleteRange(ctx context.Context, req *pb.DeleteRangeRequest, opts ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
+func (r *ownKV) DeleteRange(ctx context.Context, req *pb.DeleteRangeRequest, opts ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
 	history, least := r.before(true)
-	resp, err := r.KVClient.DeleteRange(ctx, req, opts...)
+	resp := new(pb.DeleteRangeResponse)
+	if err := r.conn.Invoke(ctx, pb.KV_DeleteRange_FullMethodName, req, resp, static(opts)...); err != nil {
+		return nil, err
+	}
 	r.history.Note(history, resp.GetHeader(), least)
-	return resp, err
+	return resp, nil
 }
 
-func (r ownKV) Txn(ctx context.Context, req *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
+func (r *ownKV) Txn(ctx context.Context, req *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
 	history, least := r.before(isLinearizable(req))
-	resp, err := r.KVClient.Txn(ctx, req, opts...)
+	resp := new(pb.TxnResponse)
+	if err := r.conn.Invoke(ctx, pb.KV_Txn_FullMethodName, req, resp, static(opts)...); err != nil {
+		return nil, err
+	}
 	r.history.Note(history, resp.GetHeader(), least)
-	return resp, err
+	return resp, nil
+}
+
+// static returns the options of a call whose method the program names, which is how gRPC's
+// statistics know it. Those of the client itself begin with that, and are not copied.
+func static(opts []grpc.CallOption) []grpc.CallOption {
+	if len(opts) > 0 {
+		if _, ok := opts[0].(grpc.StaticMethodCallOption); ok {
+			return opts
+		}
+	}
+	return append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 }
 
 // isLinearizable reports whether a member answers a transaction no older than the request.

@@ -2,6 +2,7 @@ package clientv3
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -85,7 +86,11 @@ func NewKV(c *Client) KV { return NewKVFromKVClient(RetryKVClient(c), c) }
 // c. c may be nil. Errors are handled by remote: one that is not of this package
 // repeats nothing.
 func NewKVFromKVClient(remote pb.KVClient, c *Client) KV {
-	return &kv{remote: remote, client: c, callOpts: callOptsOf(c)}
+	opts := callOptsOf(c)
+	if isOwn(remote) {
+		opts = static(opts)
+	}
+	return &kv{remote: remote, client: c, callOpts: slices.Clip(opts)}
 }
 
 func (kv *kv) Put(ctx context.Context, key, val string, opts ...OpOption) (*PutResponse, error) {

@@ -66,18 +66,13 @@ func NewOp() *Op { return &Op{key: []byte{}} }
 // OpGet returns the operation that reads key, or the range that the options ask
 // for. It panics when both [WithPrefix] and [WithFromKey] are given.
 func OpGet(key string, opts ...OpOption) Op {
-	op := newOp(tRange, key, opts)
-	op.rejectTwoRanges()
-	return op
+	return Op{t: tRange, key: []byte(key)}.with(opts, inGet)
 }
 
 // OpPut returns the operation that writes val to key. It panics when given an
 // option that a put cannot have: a range, or one that only reads or watches have.
 func OpPut(key, val string, opts ...OpOption) Op {
-	op := Op{t: tPut, key: []byte(key), val: []byte(val)}
-	op.apply(opts)
-	op.reject(inPut)
-	return op
+	return Op{t: tPut, key: []byte(key), val: []byte(val)}.with(opts, inPut)
 }
 
 // OpDelete returns the operation that deletes key, or the range that the options
@@ -85,10 +80,7 @@ func OpPut(key, val string, opts ...OpOption) Op {
 // given an option that a delete cannot have: a lease, or one that only reads or
 // watches have.
 func OpDelete(key string, opts ...OpOption) Op {
-	op := newOp(tDeleteRange, key, opts)
-	op.rejectTwoRanges()
-	op.reject(inDelete)
-	return op
+	return Op{t: tDeleteRange, key: []byte(key)}.with(opts, inDelete)
 }
 
 // OpTxn returns the operation that carries out thenOps if every comparison
@@ -106,15 +98,19 @@ func OpTxn(cmps []Cmp, thenOps []Op, elseOps []Op) Op {
 // options ask for. It panics when given an option that a watch cannot have: a
 // lease, or one that only reads have.
 func OpWatch(key string, opts ...OpOption) Op {
-	op := newOp(tRange, key, opts)
-	op.reject(inWatch)
-	return op
+	return Op{t: tRange, key: []byte(key)}.with(opts, inWatch)
 }
 
-func newOp(t opType, key string, opts []OpOption) Op {
-	op := Op{t: t, key: []byte(key)}
-	op.apply(opts)
-	return op
+// with returns the operation with the options applied. It panics when one of them cannot
+// stand there.
+func (op Op) with(opts []OpOption, place opPlace) Op {
+	if len(opts) == 0 {
+		return op
+	}
+	changed := op // on the heap, which only options need
+	changed.apply(opts)
+	changed.reject(place)
+	return changed
 }
 
 func (op *Op) apply(opts []OpOption) {

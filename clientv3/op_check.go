@@ -4,7 +4,8 @@ package clientv3
 type opPlace uint8
 
 const (
-	inPut opPlace = 1 << iota
+	inGet opPlace = 1 << iota
+	inPut
 	inDelete
 	inWatch
 )
@@ -36,19 +37,15 @@ var misplaced = [...]struct {
 	{"createdNotify", inPut | inDelete, func(op *Op) bool { return op.createdNotify }},
 }
 
-// reject panics when an option has set what the operation cannot have.
+// reject panics when an option has set what the operation cannot have, or two have set the
+// range in ways that exclude each other.
 func (op *Op) reject(place opPlace) {
+	if place&(inGet|inDelete) != 0 && op.isOptsWithPrefix && op.isOptsWithFromKey {
+		panic("`WithPrefix` and `WithFromKey` cannot be set at the same time, choose one")
+	}
 	for i := range misplaced {
 		if m := &misplaced[i]; m.where&place != 0 && m.isSet(op) {
 			panic("unexpected " + m.name + " in " + opPlaceNames[place])
 		}
-	}
-}
-
-// rejectTwoRanges panics when two options have set the range in ways that
-// exclude each other.
-func (op *Op) rejectTwoRanges() {
-	if op.isOptsWithPrefix && op.isOptsWithFromKey {
-		panic("`WithPrefix` and `WithFromKey` cannot be set at the same time, choose one")
 	}
 }

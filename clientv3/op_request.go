@@ -2,7 +2,7 @@ package clientv3
 
 import pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-func (op Op) toRangeRequest() *pb.RangeRequest {
+func (op *Op) toRangeRequest() *pb.RangeRequest {
 	r := &pb.RangeRequest{
 		Key:               op.key,
 		RangeEnd:          op.end,
@@ -23,7 +23,7 @@ func (op Op) toRangeRequest() *pb.RangeRequest {
 	return r
 }
 
-func (op Op) toPutRequest() *pb.PutRequest {
+func (op *Op) toPutRequest() *pb.PutRequest {
 	return &pb.PutRequest{
 		Key:         op.key,
 		Value:       op.val,
@@ -34,13 +34,13 @@ func (op Op) toPutRequest() *pb.PutRequest {
 	}
 }
 
-func (op Op) toDeleteRequest() *pb.DeleteRangeRequest {
+func (op *Op) toDeleteRequest() *pb.DeleteRangeRequest {
 	return &pb.DeleteRangeRequest{Key: op.key, RangeEnd: op.end, PrevKv: op.prevKV}
 }
 
 // toTxnRequest shares the comparisons with op, which took copies of its own when
 // it was built.
-func (op Op) toTxnRequest() *pb.TxnRequest {
+func (op *Op) toTxnRequest() *pb.TxnRequest {
 	cmps := make([]*pb.Compare, len(op.cmps))
 	for i := range op.cmps {
 		cmps[i] = op.cmps[i].GetCompare()
@@ -60,7 +60,7 @@ func toRequestOps(ops []Op) []*pb.RequestOp {
 	return requests
 }
 
-func (op Op) toRequestOp() *pb.RequestOp {
+func (op *Op) toRequestOp() *pb.RequestOp {
 	switch op.t {
 	case tRange:
 		return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: op.toRangeRequest()}}

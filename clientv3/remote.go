@@ -11,7 +11,8 @@ import (
 // RetryKVClient returns the KV service as the client calls it: errors are handled
 // by the method's safety, calls carry the client's credentials.
 func RetryKVClient(c *Client) pb.KVClient {
-	return ownKV{pb.NewKVClient(c.transport()), historyOf(c)}
+	conn := c.transport()
+	return &ownKV{pb.NewKVClient(conn), conn, historyOf(c)}
 }
 
 // RetryLeaseClient returns the Lease service as the client calls it: errors are
@@ -36,8 +37,9 @@ func RetryMaintenanceClient(c *Client, conn *grpc.ClientConn) pb.MaintenanceClie
 // Retrier; those of a remote that somebody else made cannot.
 type (
 	ownKV struct {
-		pb.KVClient
+		pb.KVClient // for what is not of this client's own making
 
+		conn    grpc.ClientConnInterface
 		history *lineage.Tracker
 	}
 	ownLease       struct{ pb.LeaseClient }
@@ -47,7 +49,7 @@ type (
 
 func isOwn(remote any) bool {
 	switch remote.(type) {
-	case ownKV, ownLease, ownWatch, ownMaintenance:
+	case *ownKV, ownLease, ownWatch, ownMaintenance:
 		return true
 	default:
 		return false

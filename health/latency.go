@@ -41,6 +41,8 @@ const (
 	// seconds, whatever its calls were like before.
 	maxSuspect = 1500 * time.Millisecond
 
+	// longCall is less than maxSuspect/usualFactor: the mean of shorter calls lifts no ceiling.
+	longCall = 250 * time.Millisecond
 	// usualFactor lifts the ceilings for classes whose calls always take long: of
 	// latencies that are distributed exponentially, 0.7 % exceed five times their mean.
 	usualFactor = 5
@@ -48,7 +50,8 @@ const (
 
 // Latency learns how long the calls of one class take, and from that when to hedge one
 // and when its silence is suspicious. The zero value has learnt nothing and is ready for
-// use. Its methods may be called from any goroutine. None allocates; only Observe locks.
+// use. Its methods may be called from any goroutine. None allocates; only Observe locks, and
+// that for the few samples which move an estimate.
 //
 // It remembers the longest two of each 50 samples, for the latest 151 to 200 samples. Its
 // estimate is the second longest of these. Whatever the distribution, the next of n
@@ -58,19 +61,22 @@ const (
 // become faster it takes 200 of them.
 type Latency struct {
 	p99     atomic.Int64 // the estimate, in nanoseconds
-	mean    atomic.Int64 // of the samples that are remembered, in nanoseconds
+	mean    atomic.Int64 // of the samples that are remembered, in nanoseconds; late by up to a block
 	samples atomic.Int64
 
+	// Of the block that is being filled, in nanoseconds:
+	second atomic.Int64 // the second longest
+	sum    atomic.Int64
+
 	mu     sync.Mutex
+	full   int64 // how many blocks have been filled
 	blocks [latencyBlocks]block
-	at     int // the block that is being filled
 }
 
 // block is what is kept of some samples. The empty block is its zero value.
 type block struct {
-	n               int
 	longest, second time.Duration
-	sum             time.Duration
+	sum             time.Duration // once it is full
 }
 
 // join returns the block of the samples of both.
@@ -79,7 +85,6 @@ func (b block) join(o block) block {
 		b, o = o, b
 	}
 	b.second = max(b.second, o.longest)
-	b.n += o.n
 	b.sum += o.sum
 	return b
 }
@@ -90,26 +95,39 @@ func (b block) join(o block) block {
 // should not be noted.
 func (l *Latency) Observe(d time.Duration) {
 	d = max(d, 0)
+	n := l.samples.Add(1)
+	if d <= time.Duration(l.second.Load()) && d < longCall && n%latencyBlock > 1 {
+		l.sum.Add(int64(d)) // neither of the longest two, nor the first or last of its block
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.blocks[l.at].n == latencyBlock {
-		l.at = (l.at + 1) % latencyBlocks
-		l.blocks[l.at] = block{}
+	for l.full < (n-1)/latencyBlock {
+		l.blocks[l.full%latencyBlocks].sum = time.Duration(l.sum.Swap(0))
+		l.full++
+		l.blocks[l.full%latencyBlocks] = block{}
 	}
-	l.blocks[l.at] = l.blocks[l.at].join(block{n: 1, longest: d, sum: d})
+	sum := l.sum.Add(int64(d))
+	current := &l.blocks[l.full%latencyBlocks]
+	*current = current.join(block{longest: d})
+	l.second.Store(int64(current.second))
 
 	var all block
 	for _, b := range l.blocks {
 		all = all.join(b)
 	}
 	estimate := all.second
-	if all.n < latencyBlock {
+	if n < latencyBlock {
 		// The second longest of so few would be exceeded too often.
 		estimate = all.longest
 	}
 	l.p99.Store(int64(estimate))
-	l.mean.Store(int64(all.sum) / int64(all.n))
-	l.samples.Add(1)
+	l.mean.Store((int64(all.sum) + sum) / remembered(n))
+}
+
+// remembered returns how many of n samples are.
+func remembered(n int64) int64 {
+	return min((n-1)/latencyBlock, latencyBlocks-1)*latencyBlock + (n-1)%latencyBlock + 1
 }
 
 // Samples returns how many calls were observed.

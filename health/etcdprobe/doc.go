@@ -16,7 +16,8 @@
 // member that works. (A Txn without operations needs no permission either, but a member
 // answers it without a quorum.)
 //
-// Status needs a token where authentication is on, of any user. Probes bypass interceptors;
-// the connection's credentials attach the token. A member that refuses for lack of a token
+// Status needs a token where authentication is on, of any user. Probes bypass interceptors:
+// the credentials of the connection, or the connection that they are given, attach the token.
+// A member that refuses for lack of a token
 // is alive.
 package etcdprobe

@@ -11,29 +11,39 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// call is a unary call on its way through its attempts.
+// call is a unary call on its way through its attempts. One that succeeds at once costs this
+// record, which holds the attempt's, and the attempt's context.
 type call struct {
+	caller     *Caller
 	ctx        context.Context
+	method     string
 	req, reply any
 	opts       []grpc.CallOption
 	properties properties
-	retrier    Retrier
 	first      attempt
+	current    *attempt // nil between two
 	hedging    hedging
+	failures   *Retrier // nil before the first, see retrier
 }
 
 func (c *Caller) newCall(ctx context.Context, method string, req, reply any, opts []grpc.CallOption) *call {
-	call := &call{
-		ctx: ctx, req: req, reply: reply, opts: opts,
-		retrier:    c.newRetrier(method),
+	return &call{
+		caller: c, ctx: ctx, method: method, req: req, reply: reply, opts: opts,
 		properties: c.propertiesOf(method, req),
 	}
-	for _, opt := range opts {
-		if report, ok := opt.(reportAmbiguous); ok {
-			call.retrier.ambiguous = report.to
+}
+
+// retrier returns what decides about further attempts.
+func (c *call) retrier() *Retrier {
+	if c.failures == nil {
+		c.failures = c.caller.Retrier(c.method)
+		for _, opt := range c.opts {
+			if report, ok := opt.(reportAmbiguous); ok {
+				c.failures.ambiguous = report.to
+			}
 		}
 	}
-	return call
+	return c.failures
 }
 
 // reportAmbiguous is the call option of ReportAmbiguous.
@@ -49,15 +59,20 @@ func ReportAmbiguous(to *atomic.Bool) grpc.CallOption { return reportAmbiguous{t
 
 // run makes attempts until one settles the call.
 func (c *call) run() error {
-	c.retrier.c.running.Add(1)
-	defer c.retrier.c.running.Add(-1)
-	c.retrier.c.budget.Deposit() // another call
+	c.caller.running.Add(1)
+	defer c.caller.running.Add(-1)
+	c.caller.budget.Deposit() // another call
+	defer c.end()             // also if an interceptor panics
 	for a := &c.first; ; a = c.next() {
-		if c.retrier.c.isClosed() {
+		if c.caller.isClosed() {
 			return ErrClosed
 		}
-		err := c.try(a)
-		c.retrier.failedOver(a)
+		c.begin(a)
+		err := c.result(a, c.caller.conn.Invoke(a.ctx, c.method, c.req, c.reply, c.opts...))
+		c.end()
+		if c.failures != nil {
+			c.failures.failedOver(a)
+		}
 		if err == nil {
 			return nil
 		}
@@ -67,46 +82,56 @@ func (c *call) run() error {
 	}
 }
 
-// try makes one attempt.
-func (c *call) try(a *attempt) error {
+// begin begins an attempt, with what watches over it while its answer is awaited.
+func (c *call) begin(a *attempt) {
 	a.start(c.ctx, c.properties)
-	defer a.release()
-	err := c.send(a)
-	if err == nil && c.properties.need == balancer.Full && c.retrier.c.writes.learn(c.reply) && !c.retrier.c.knowsLeader() {
+	c.current = a
+	switch {
+	case c.properties.hedged:
+		c.hedging.begin(c, a)
+	case c.properties.prompt && c.properties.write:
+		c.caller.writes.add(a)
+	}
+}
+
+// result returns the result that counts of an attempt which gRPC has ended.
+func (c *call) result(a *attempt, err error) error {
+	if c.properties.hedged {
+		if s := c.hedging.end(); s != nil {
+			err = c.conclude(a, err, s)
+		}
+	}
+	if err == nil && c.properties.need == balancer.Full && c.caller.writes.learn(c.reply) && !c.caller.knowsLeader() {
 		a.endpoint().RolesChanged()
 	}
 	return err
 }
 
-// send sends the attempt, with what watches over it while its answer is awaited.
-func (c *call) send(a *attempt) error {
-	switch {
-	case c.properties.hedged:
-		return c.sendHedged(a)
-	case c.properties.prompt && c.properties.write:
-		c.retrier.c.writes.add(a)
-		defer c.retrier.c.writes.remove(a)
-		return c.invoke(a)
-	default:
-		return c.invoke(a)
+// end ends the current attempt, if there is one.
+func (c *call) end() {
+	a := c.current
+	if a == nil {
+		return
 	}
-}
-
-func (c *call) invoke(a *attempt) error {
-	return c.retrier.c.conn.Invoke(a.ctx, c.retrier.method, c.req, c.reply, c.opts...)
+	c.current = nil
+	if c.properties.prompt && c.properties.write {
+		c.caller.writes.remove(a)
+	}
+	a.release()
 }
 
 // next returns another attempt. The one before keeps its own record: an interceptor may
 // have given up waiting for it while grpc has not.
 func (c *call) next() *attempt {
-	return c.retrier.next(&attempt{anonymous: c.first.anonymous})
+	return c.retrier().next(&attempt{anonymous: c.first.anonymous})
 }
 
 // settle decides what follows a failed attempt. It returns nil when it is time for another
 // one, and otherwise the error that the call ends with.
 func (c *call) settle(a *attempt, err error) error {
-	ev, err := a.outcome(c.retrier.method, err)
-	class := c.retrier.correct(retry.Classify(err, ev), a)
+	ev, err := a.outcome(c.method, err)
+	r := c.retrier()
+	class := r.correct(retry.Classify(err, ev), a)
 	switch retry.Decide(class, c.properties.safety) {
 	case retry.ReturnUnknown:
 		return c.unknown(a, err)
@@ -114,9 +139,9 @@ func (c *call) settle(a *attempt, err error) error {
 		if a.anonymous {
 			return err
 		}
-		return c.retrier.refresh(c.ctx, a, err)
+		return r.refresh(c.ctx, a, err)
 	case retry.Again:
-		return c.retrier.again(c.ctx, class, a, err)
+		return r.again(c.ctx, class, a, err)
 	case retry.Return:
 		if class == retry.Closed && c.properties.safety == retry.Mutating && ev.Sent {
 			return c.unknown(a, err)
@@ -128,10 +153,9 @@ func (c *call) settle(a *attempt, err error) error {
 // unknown says that the call may have been executed. An error of the server's own that says
 // so already stays as it is, because programs compare it.
 func (c *call) unknown(a *attempt, err error) error {
-	r := &c.retrier
-	r.c.observer.OutcomeUnknown(observe.UnknownOutcome{Method: r.method, Endpoint: r.c.name(a.endpoint()), Err: err})
+	c.caller.observer.OutcomeUnknown(observe.UnknownOutcome{Method: c.method, Endpoint: c.caller.name(a.endpoint()), Err: err})
 	if isEtcds(err) && retry.OutcomeOf(err) == retry.OutcomeUnknown {
 		return err
 	}
-	return &retry.UnknownOutcomeError{Method: r.method, Err: err}
+	return &retry.UnknownOutcomeError{Method: c.method, Err: err}
 }

@@ -119,15 +119,15 @@ func (c *Caller) propertiesOf(method string, req any) properties {
 // do not pass a caller. They are the user's own, with gRPC's usual semantics
 // and no retry, but for the token: a user cannot know when it must be renewed.
 
-// rawUnary is the first of the chained interceptors of our connections.
-func (c *client) rawUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if attemptFrom(ctx) != nil {
-		return invoke(ctx, method, req, reply, cc, opts...)
+// lastUnary is the last of the chained interceptors of our connections.
+func (c *client) lastUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if a := attemptFrom(ctx); a != nil {
+		return invoke(ctx, method, req, reply, cc, c.tokens.attach(opts, method, a.anonymous)...)
 	}
 	for refreshes := 0; ; refreshes++ {
 		a := new(attempt)
 		a.start(ctx, propertiesOf(method, req))
-		err := invoke(a.ctx, method, req, reply, cc, opts...)
+		err := invoke(a.ctx, method, req, reply, cc, c.tokens.attach(opts, method, false)...)
 		a.release()
 		if err == nil {
 			return nil
@@ -146,12 +146,12 @@ func (c *client) rawUnary(ctx context.Context, method string, req, reply any, cc
 	}
 }
 
-// rawStream is the first of the chained stream interceptors.
-func (c *client) rawStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+// lastStream is the last of the chained stream interceptors.
+func (c *client) lastStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if attemptFrom(ctx) != nil {
-		return streamer(ctx, desc, cc, method, opts...)
+		return streamer(ctx, desc, cc, method, c.tokens.attach(opts, method, false)...)
 	}
 	return c.openStream(ctx, new(attempt), method, propertiesOf(method, nil), func(a *attempt) (grpc.ClientStream, error) {
-		return streamer(a.ctx, desc, cc, method, opts...)
+		return streamer(a.ctx, desc, cc, method, c.tokens.attach(opts, method, false)...)
 	})
 }

@@ -148,9 +148,9 @@ func (c *Channel) policyOptions(cfg Config) *balancer.Options {
 		Events:            observed.Events(cfg.Observer, c.names.of),
 	}
 	if !cfg.DisableProbes {
-		o.Service = etcdprobe.Service{Header: func(h *pb.ResponseHeader) { c.writes.learnHeader(h) }}
-		o.Liveness = etcdprobe.Liveness{}
-		o.Status = etcdprobe.Status{}
+		o.Service = tokenProber{etcdprobe.Service{Header: func(h *pb.ResponseHeader) { c.writes.learnHeader(h) }}, c.tokens}
+		o.Liveness = tokenProber{etcdprobe.Liveness{}, c.tokens}
+		o.Status = tokenProber{etcdprobe.Status{}, c.tokens}
 	}
 	return o
 }

@@ -32,17 +32,15 @@ const (
 	minConnectTimeout = 20 * time.Second
 )
 
-// dialOptions are those of every connection of the client, the user's last, so
-// that they win. Retry and tokens do not depend on options that a user's could
-// replace: retry stands above the connection, and interceptors are chained.
+// dialOptions are those of every connection of the client, with the user's after
+// ours, so that they win. Retry and tokens do not depend on options that a user's
+// could replace: retry stands above the connection, and tokens are attached by the
+// last of the chained interceptors.
 func dialOptions(cfg Config, c *client, s *sharing, eps []endpoint.Endpoint) []grpc.DialOption {
 	anyTLS := slices.ContainsFunc(eps, func(ep endpoint.Endpoint) bool { return ep.UseTLS(cfg.TLS != nil) })
 	opts := []grpc.DialOption{
 		grpc.WithContextDialer(s.dial),
 		grpc.WithTransportCredentials(balancer.Credentials(newTransportCredentials(cfg.TLS, cfg.Roots, anyTLS))),
-		grpc.WithPerRPCCredentials(c.tokens),
-		grpc.WithChainUnaryInterceptor(c.rawUnary),
-		grpc.WithChainStreamInterceptor(c.rawStream),
 		grpc.WithDisableRetry(),
 		// An idle channel would close its connections under open streams' feet
 		// and pay for a new connection with the first call after a quiet hour.
@@ -52,7 +50,8 @@ func dialOptions(cfg Config, c *client, s *sharing, eps []endpoint.Endpoint) []g
 	if cfg.KeepAlive.Time > 0 {
 		opts = append(opts, grpc.WithKeepaliveParams(cfg.KeepAlive))
 	}
-	return append(opts, cfg.DialOptions...)
+	opts = append(opts, cfg.DialOptions...)
+	return append(opts, grpc.WithChainUnaryInterceptor(c.lastUnary), grpc.WithChainStreamInterceptor(c.lastStream))
 }
 
 func reconnecting(maxDelay time.Duration) grpc.DialOption {

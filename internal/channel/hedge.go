@@ -57,37 +57,34 @@ var (
 	errNotNeeded = errors.New("the endpoint that was asked first answered")
 )
 
-// sendHedged sends an attempt that may be hedged, and returns the result that counts.
-func (c *call) sendHedged(a *attempt) error {
-	h := &c.hedging
-	c.retrier.c.hedges.Deposit() // another read
+// begin notes an attempt that may be hedged.
+func (h *hedging) begin(c *call, a *attempt) {
+	c.caller.hedges.Deposit() // another read
 	a.call = c
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.primary, h.sent = a, time.Now()
-	h.mu.Unlock()
+}
 
-	err := c.invoke(a)
-
+// end returns the hedge of the attempt that has ended, nil if there is none.
+func (h *hedging) end() *second {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	s := h.second
 	h.primary, h.second = nil, nil
 	if h.delayed != nil {
 		h.delayed.Stop()
 		h.delayed = nil
 	}
-	h.mu.Unlock()
-	if s == nil {
-		return err
-	}
-	defer s.release()
-	return c.conclude(a, err, s)
+	return s
 }
 
 // conclude returns the result of a call whose first attempt has ended and whose second may
 // not have. A hedge that wins costs the budget nothing; one that loses halves what is left,
 // so that hedging ends where it does not help, as when all members are slow.
 func (c *call) conclude(a *attempt, err error, s *second) error {
-	client := c.retrier.c.client
+	defer s.release()
+	client := c.caller.client
 	if err == nil || c.isFinal(a, err) {
 		s.cancel(errNotNeeded)
 		client.hedges.Halve()
@@ -103,7 +100,7 @@ func (c *call) conclude(a *attempt, err error, s *second) error {
 	}
 	if s.err != nil {
 		client.hedges.Halve()
-		c.retrier.avoid(s.endpoint())
+		c.retrier().avoid(s.endpoint())
 		return err
 	}
 	client.hedges.Refund()
@@ -115,7 +112,7 @@ func (c *call) conclude(a *attempt, err error, s *second) error {
 // isFinal reports whether the error of the first attempt ends the call, whatever
 // the second one brings.
 func (c *call) isFinal(a *attempt, err error) bool {
-	ev, err := a.outcome(c.retrier.method, err)
+	ev, err := a.outcome(c.method, err)
 	class := retry.Classify(err, ev)
 	switch {
 	case class == retry.Ended, class == retry.Closed:
@@ -123,7 +120,7 @@ func (c *call) isFinal(a *attempt, err error) bool {
 	case retry.Decide(class, retry.Repeatable) != retry.Return:
 		return false
 	default:
-		return !c.retrier.c.config.HedgingFor(c.retrier.method).NonFatal(retry.CodeOf(err))
+		return !c.caller.config.HedgingFor(c.method).NonFatal(retry.CodeOf(err))
 	}
 }
 
@@ -135,7 +132,7 @@ func (c *call) hedge(a *attempt) {
 	if h.primary != a || h.spent || h.delayed != nil {
 		return
 	}
-	policy := c.retrier.c.config.HedgingFor(c.retrier.method)
+	policy := c.caller.config.HedgingFor(c.method)
 	if !policy.Enabled() || !double.Allowed(c.opts) {
 		return
 	}
@@ -163,7 +160,7 @@ func (c *call) sendSecond(a *attempt) {
 	if !ok {
 		return
 	}
-	if _, ok := c.reply.(proto.Message); !ok || !c.retrier.c.hedges.Take() {
+	if _, ok := c.reply.(proto.Message); !ok || !c.caller.hedges.Take() {
 		return
 	}
 	// The first attempt may be writing to its reply: of that nothing is read but its type.
@@ -180,10 +177,10 @@ func (c *call) sendSecond(a *attempt) {
 }
 
 func (s *second) run() {
-	r := &s.call.retrier
-	s.err = r.c.conn.Invoke(s.ctx, r.method, s.req, s.reply, s.opts...)
+	c := s.call
+	s.err = c.caller.conn.Invoke(s.ctx, c.method, s.req, s.reply, s.opts...)
 	if s.endpoint() != nil {
-		r.c.observer.HedgeSent(s.event())
+		c.caller.observer.HedgeSent(s.event())
 	}
 	close(s.done)
 	if s.err == nil {
@@ -192,6 +189,6 @@ func (s *second) run() {
 }
 
 func (s *second) event() observe.Hedge {
-	r := &s.call.retrier
-	return observe.Hedge{Method: r.method, First: r.c.name(s.first), Second: r.c.name(s.endpoint())}
+	c := s.call
+	return observe.Hedge{Method: c.method, First: c.caller.name(s.first), Second: c.caller.name(s.endpoint())}
 }

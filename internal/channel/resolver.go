@@ -4,7 +4,10 @@ import (
 	"slices"
 	"sync"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/api/v3/version"
 	"google.golang.org/grpc/attributes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/serviceconfig"
 
@@ -78,6 +81,7 @@ func (r *endpointResolver) publish() {
 			Addr:       ep.Address,
 			ServerName: ep.ServerName,
 			Attributes: attributes.New(securityKey{}, securityOf(ep, r.tls)),
+			Metadata:   apiVersion, //nolint:staticcheck // attributes do not become headers
 		}}})
 	}
 	if r.options != nil {
@@ -94,6 +98,10 @@ func securityOf(ep endpoint.Endpoint, configured bool) endpoint.Security {
 	}
 	return endpoint.Plaintext
 }
+
+// apiVersion is the header that says on every request which API version its client was built
+// for. It belongs to the connection, so that it costs a call nothing.
+var apiVersion = &metadata.MD{rpctypes.MetadataClientAPIVersionKey: {version.APIVersion}}
 
 // builtResolver is what one Build returned. Its Close may come after the next
 // Build, which it must not undo.

@@ -71,14 +71,9 @@ type failure struct {
 	err error
 }
 
-func (c *Caller) newRetrier(method string) Retrier {
-	return Retrier{c: c, method: method, policy: c.config.PolicyFor(method)}
-}
-
-// Retrier returns the Retrier of a stream of the given method.
+// Retrier returns the Retrier of a call or a stream of the given method.
 func (c *Caller) Retrier(method string) *Retrier {
-	r := c.newRetrier(method)
-	return &r
+	return &Retrier{c: c, method: method, policy: c.config.PolicyFor(method)}
 }
 
 // DefaultRetrier returns the Retrier of a stream that no Channel carries, with the default

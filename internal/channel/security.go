@@ -101,11 +101,14 @@ func (c *Channel) SetFoundEndpoints(endpoints []string) {
 	c.setEndpoints(usable)
 }
 
-// withPassword are the methods whose requests carry a password.
-var withPassword = map[string]bool{
-	pb.Auth_Authenticate_FullMethodName:       true,
-	pb.Auth_UserAdd_FullMethodName:            true,
-	pb.Auth_UserChangePassword_FullMethodName: true,
+// hasPassword reports whether the requests of a method carry a password.
+func hasPassword(method string) bool {
+	switch method {
+	case pb.Auth_Authenticate_FullMethodName, pb.Auth_UserAdd_FullMethodName, pb.Auth_UserChangePassword_FullMethodName:
+		return true
+	default:
+		return false
+	}
 }
 
 // inClear reports whether the request of ctx goes over a connection that does not

@@ -36,6 +36,7 @@ type member struct {
 	endpoint string
 	server   *grpc.Server
 	accepts  func(token string) bool // nil: auth is off
+	header   func(metadata.MD)       // is shown that of each request; nil for nobody
 	leader   atomic.Bool             // without it watches that require one are refused
 	accepted atomic.Int32            // TCP connections
 
@@ -76,6 +77,9 @@ func (m *member) note(ctx context.Context) error {
 	defer m.mu.Unlock()
 	m.calls++
 	md, _ := metadata.FromIncomingContext(ctx)
+	if m.header != nil {
+		m.header(md)
+	}
 	m.authorities = append(m.authorities, md.Get(":authority")...)
 	p, _ := peer.FromContext(ctx)
 	m.remotes[p.Addr.String()] = true

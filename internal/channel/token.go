@@ -4,17 +4,19 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.etcd.io/etcd/api/v3/version"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
 )
 
 // Login is what the user gave to authenticate with: a name and a password, or a
@@ -39,16 +41,13 @@ type token struct {
 }
 
 func newToken(value string, login Login) *token {
-	t := &token{value: value, login: login, metadata: map[string]string{
-		rpctypes.MetadataClientAPIVersionKey: version.APIVersion,
-	}}
+	t := &token{value: value, login: login}
 	if value != "" {
-		t.metadata[rpctypes.TokenFieldNameGRPC] = value
+		t.metadata = map[string]string{rpctypes.TokenFieldNameGRPC: value}
 	}
 	return t
 }
 
-// noToken carries the API version alone.
 var noToken = newToken("", Login{})
 
 // tokenSource holds the token of a client. It is fetched once for all calls
@@ -65,6 +64,7 @@ type tokenSource struct {
 	secured func() bool
 	name    func(*balancer.Endpoint) string
 
+	option  grpc.CallOption       // attaches the current token
 	current atomic.Pointer[token] // nil when there is none, or it was refused
 
 	mu      sync.Mutex
@@ -72,7 +72,9 @@ type tokenSource struct {
 }
 
 func newTokenSource(cfg Config) *tokenSource {
-	return &tokenSource{login: cfg.Login, source: cfg.TokenSource, sourceBusy: make(chan struct{}, 1)}
+	s := &tokenSource{login: cfg.Login, source: cfg.TokenSource, sourceBusy: make(chan struct{}, 1)}
+	s.option = grpc.PerRPCCredentials(s)
+	return s
 }
 
 // tokenFetch is one way to the authentication service and those who wait for it. It
@@ -284,9 +286,67 @@ func (c *Channel) Invoke(ctx context.Context, method string, req, reply any, opt
 
 var _ credentials.PerRPCCredentials = (*tokenSource)(nil)
 
-// GetRequestMetadata implements credentials.PerRPCCredentials: every request
-// says which API version its client was built for, and who is asking. It fails
-// where a secret would travel in clear and may not.
+// attach returns the call options with one that attaches the token, if there is one, and
+// refuses to send a secret in clear. A call without a secret is spared its cost. The user's
+// own credentials among the options stay in force.
+func (s *tokenSource) attach(opts []grpc.CallOption, method string, anonymous bool) []grpc.CallOption {
+	t := s.current.Load()
+	if (anonymous || t == nil || t.value == "") && !hasPassword(method) {
+		return opts
+	}
+	option := s.option
+	for _, opt := range opts {
+		if users, ok := opt.(grpc.PerRPCCredsCallOption); ok && users.Creds != nil {
+			option = grpc.PerRPCCredentials(joinedCredentials{users.Creds, s})
+		}
+	}
+	return append(slices.Clip(opts), option)
+}
+
+// joinedCredentials are the user's and the token.
+type joinedCredentials struct {
+	credentials.PerRPCCredentials
+	tokens *tokenSource
+}
+
+func (j joinedCredentials) GetRequestMetadata(ctx context.Context, uri ...string) (map[string]string, error) {
+	md, err := j.tokens.GetRequestMetadata(ctx, uri...)
+	if err != nil {
+		return nil, err
+	}
+	users, err := j.PerRPCCredentials.GetRequestMetadata(ctx, uri...)
+	if err != nil {
+		return nil, err
+	}
+	both := maps.Clone(users)
+	if both == nil {
+		return md, nil
+	}
+	maps.Copy(both, md)
+	return both, nil
+}
+
+// tokenProber attaches the token to probes, which pass no interceptor.
+type tokenProber struct {
+	health.Prober
+	tokens *tokenSource
+}
+
+func (p tokenProber) Probe(ctx context.Context, conn grpc.ClientConnInterface, report func(health.Report)) {
+	p.Prober.Probe(ctx, tokenConn{conn, p.tokens}, report)
+}
+
+type tokenConn struct {
+	grpc.ClientConnInterface
+	tokens *tokenSource
+}
+
+func (c tokenConn) Invoke(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
+	return c.ClientConnInterface.Invoke(ctx, method, req, reply, c.tokens.attach(opts, method, false)...)
+}
+
+// GetRequestMetadata implements credentials.PerRPCCredentials. It fails where a secret would
+// travel in clear and may not.
 func (s *tokenSource) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
 	a := attemptFrom(ctx)
 	t := s.current.Load()
@@ -310,7 +370,7 @@ func (s *tokenSource) GetRequestMetadata(ctx context.Context, _ ...string) (map[
 // refuseInClear returns an error if the attempt would send a token or a password.
 func (s *tokenSource) refuseInClear(ctx context.Context, a *attempt, t *token) error {
 	what := "the token"
-	if info, _ := credentials.RequestInfoFromContext(ctx); withPassword[info.Method] {
+	if info, _ := credentials.RequestInfoFromContext(ctx); hasPassword(info.Method) {
 		what = "a password"
 	} else if t.value == "" {
 		return nil

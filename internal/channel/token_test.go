@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,7 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/api/v3/version"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 
+	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -51,7 +57,6 @@ func tokenOf(t *testing.T, s *tokenSource) string {
 	t.Helper()
 	md, err := s.GetRequestMetadata(t.Context())
 	require.NoError(t, err)
-	assert.NotEmpty(t, md[rpctypes.MetadataClientAPIVersionKey])
 	return md[rpctypes.TokenFieldNameGRPC]
 }
 
@@ -191,6 +196,83 @@ func TestAuthenticateCarriesNoToken(t *testing.T) {
 	md, err := s.GetRequestMetadata(a.ctx)
 	require.NoError(t, err)
 	assert.NotContains(t, md, rpctypes.TokenFieldNameGRPC)
+}
+
+// The version is a header of the connection, the token an option of the call: calls, streams and
+// probes carry both, however they are made.
+func TestRequestsCarryVersionAndToken(t *testing.T) {
+	m := startMember(t, "http://", nil)
+	var header metadata.MD
+	seen := func() (token string) {
+		t.Helper()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		assert.Equal(t, []string{version.APIVersion}, header.Get(rpctypes.MetadataClientAPIVersionKey))
+		token = strings.Join(header.Get(rpctypes.TokenFieldNameGRPC), " ")
+		header = nil
+		return token
+	}
+	m.header = func(md metadata.MD) { header = md }
+	var login Login
+	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}, Login: func() Login { return login }})
+	require.NoError(t, get(t, c))
+	assert.Empty(t, seen())
+
+	login = Login{Token: "jwt"}
+	c.LoginChanged()
+	require.NoError(t, get(t, c))
+	assert.Equal(t, "jwt", seen())
+	require.NoError(t, get(t, c.Conn()))
+	assert.Equal(t, "jwt", seen())
+	at, err := c.At(m.endpoint)
+	require.NoError(t, err)
+	require.NoError(t, get(t, at))
+	assert.Equal(t, "jwt", seen())
+	ws, err := watch(withDeadline(t), c.Streams())
+	require.NoError(t, err)
+	require.NoError(t, ws.Send(&pb.WatchRequest{}))
+	_, err = ws.Recv()
+	require.NoError(t, err)
+	assert.Equal(t, "jwt", seen())
+
+	probed, err := grpc.NewClient(strings.TrimPrefix(m.endpoint, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer probed.Close()
+	c.policyOptions(Config{}).Service.Probe(withDeadline(t), probed, func(health.Report) {})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	assert.Equal(t, []string{"jwt"}, header.Get(rpctypes.TokenFieldNameGRPC))
+}
+
+// usersCredentials are what a program attaches, for a proxy in front of etcd.
+type usersCredentials map[string]string
+
+func (c usersCredentials) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return c, nil
+}
+
+func (usersCredentials) RequireTransportSecurity() bool { return false }
+
+func TestUsersCredentialsTravelBesideTheToken(t *testing.T) {
+	m := startMember(t, "http://", nil)
+	var header metadata.MD
+	m.header = func(md metadata.MD) { header = md }
+	creds := grpc.PerRPCCredentials(usersCredentials{"proxy": "alice"})
+	inDial := []grpc.DialOption{grpc.WithDefaultCallOptions(creds)}
+	inInterceptor := []grpc.DialOption{grpc.WithChainUnaryInterceptor(
+		func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			return invoke(ctx, method, req, reply, cc, append(opts, creds)...)
+		})}
+	for _, options := range [][]grpc.DialOption{inDial, inInterceptor} {
+		c := newTestChannel(t, Config{
+			Endpoints: []string{m.endpoint}, Login: func() Login { return Login{Token: "jwt"} }, DialOptions: options,
+		})
+		require.NoError(t, get(t, c))
+		m.mu.Lock()
+		assert.Equal(t, []string{"alice"}, header.Get("proxy"))
+		assert.Equal(t, []string{"jwt"}, header.Get(rpctypes.TokenFieldNameGRPC))
+		m.mu.Unlock()
+	}
 }
 
 func TestInvalidateToken(t *testing.T) {

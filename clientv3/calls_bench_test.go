@@ -1,0 +1,139 @@
+package clientv3_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/api/v3/version"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+
+	clientv3 "github.com/quorate/quorate/clientv3"
+)
+
+// quickKV answers at once, so that what is measured is the client.
+type quickKV struct{ pb.UnimplementedKVServer }
+
+func (quickKV) Range(_ context.Context, req *pb.RangeRequest) (*pb.RangeResponse, error) {
+	return &pb.RangeResponse{
+		Header: &pb.ResponseHeader{ClusterId: 1, MemberId: 1, Revision: 1, RaftTerm: 1},
+		Kvs:    []*mvccpb.KeyValue{{Key: req.Key, Value: make([]byte, 64)}}, Count: 1,
+	}, nil
+}
+
+func (quickKV) Put(context.Context, *pb.PutRequest) (*pb.PutResponse, error) {
+	return &pb.PutResponse{Header: &pb.ResponseHeader{ClusterId: 1, MemberId: 1, Revision: 1, RaftTerm: 1}}, nil
+}
+
+func serveQuickKV(t testing.TB) (address string) {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	srv := grpc.NewServer()
+	pb.RegisterKVServer(srv, quickKV{})
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(lis) }()
+	t.Cleanup(func() {
+		srv.Stop()
+		require.NoError(t, <-served)
+	})
+	return lis.Addr().String()
+}
+
+// clientsOf returns how a key is read with the bare stub, and through a client.
+func clientsOf(t testing.TB) (bare, quorate func(context.Context) error) {
+	address := serveQuickKV(t)
+	// It sends the header that the client sends, so that the server has no less to do.
+	same := manual.NewBuilderWithScheme("bare")
+	same.InitialState(resolver.State{Addresses: []resolver.Address{{
+		Addr:     address,
+		Metadata: &metadata.MD{rpctypes.MetadataClientAPIVersionKey: {version.APIVersion}}, //nolint:staticcheck // as the client does
+	}}})
+	conn, err := grpc.NewClient("bare:///", grpc.WithResolvers(same), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}})
+	require.NoError(t, err)
+	t.Cleanup(func() { client.Close() })
+	stub, req := pb.NewKVClient(conn), &pb.RangeRequest{Key: []byte("key")}
+	// The options are the client's, and as there made once.
+	opts := []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(2 << 20), grpc.MaxCallRecvMsgSize(math.MaxInt32)}
+	bare = func(ctx context.Context) error {
+		_, err := stub.Range(ctx, req, opts...)
+		return err
+	}
+	quorate = func(ctx context.Context) error {
+		_, err := client.Get(ctx, "key")
+		return err
+	}
+	require.NoError(t, bare(t.Context()))
+	require.NoError(t, quorate(t.Context()))
+	return bare, quorate
+}
+
+// TestAllocationsOfAGet bounds what a get through a client allocates more than one with the bare
+// stub. docs/performance.md says where.
+func TestAllocationsOfAGet(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector empties pools")
+	}
+	const bound, rounds, runs = 7, 5, 400
+	bare, quorate := clientsOf(t)
+	allocated := func(get func(context.Context) error) float64 {
+		return testing.AllocsPerRun(runs, func() {
+			if err := get(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	// The server and gRPC's flow control allocate as well, not always as much: of the rounds, the
+	// one counts in which that differs least.
+	least := math.Inf(1)
+	for range rounds {
+		least = min(least, allocated(quorate)-allocated(bare))
+	}
+	t.Logf("%v more", least)
+	require.LessOrEqual(t, least, float64(bound))
+}
+
+// BenchmarkGet is a get through a client beside one with the bare stub.
+func BenchmarkGet(b *testing.B) {
+	bare, quorate := clientsOf(b)
+	for _, callers := range []int{1, 64} {
+		for _, side := range []struct {
+			name string
+			get  func(context.Context) error
+		}{{"bare", bare}, {"quorate", quorate}} {
+			b.Run(fmt.Sprintf("%s/callers=%d", side.name, callers), func(b *testing.B) {
+				b.ReportAllocs()
+				var left atomic.Int64
+				left.Store(int64(b.N))
+				var wg sync.WaitGroup
+				for range callers {
+					wg.Go(func() {
+						ctx, cancel := context.WithCancel(context.Background())
+						defer cancel()
+						for left.Add(-1) >= 0 {
+							if err := side.get(ctx); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				wg.Wait()
+			})
+		}
+	}
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package clientv3_test
+
+const raceEnabled = true
