@@ -59,6 +59,7 @@ var layers = map[string][]string{
 	"clientv3/ordering":             {"clientv3", "clientv3/internal/lineage", "internal/pause"},
 	"clientv3/snapshot":             {"clientv3", "internal/endpoint"},
 	"clientv3/yaml":                 {"clientv3"},
+	"examples":                      {"", "clientv3", "clientv3/clientconfig", "clientv3/concurrency", "keepalive", "resolver/etcd", "retry"},
 	"internal/registry":             {"clientv3", "health", "internal/pause"},
 	"resolver/internal/lastgood":    {},
 	"resolver/internal/news":        {},

@@ -1,0 +1,147 @@
+package clientv3_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/retry"
+)
+
+var errExists = errors.New("the key exists")
+
+// create writes a key that must be new. The value names its writer, so a repetition
+// after an unknown outcome recognizes what the first attempt wrote.
+func create(ctx context.Context, client *clientv3.Client, key, value string) error {
+	var err error
+	for range 5 {
+		var resp *clientv3.TxnResponse
+		resp, err = client.Txn(ctx).
+			If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+			Then(clientv3.OpPut(key, value)).
+			Else(clientv3.OpGet(key)).
+			Commit()
+		if err == nil {
+			if !resp.Succeeded && string(resp.Responses[0].GetResponseRange().Kvs[0].Value) != value {
+				return errExists
+			}
+			return nil
+		}
+		if retry.OutcomeOf(err) != retry.OutcomeUnknown || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// A transaction that compares may be repeated after an unknown outcome: it is executed once.
+func ExampleTxn_unknownOutcome() {
+	cluster, err := fakeetcd.Start(1)
+	if err != nil {
+		panic(err)
+	}
+	defer cluster.Close()
+	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	// The first one is executed, and its connection breaks before the response is sent.
+	cluster.Once("Txn", func(c *fakeetcd.Call) {
+		if _, err := c.Execute(); err != nil {
+			panic(err)
+		}
+		c.BreakConn()
+	})
+
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	fmt.Println(create(ctx, client, "owner", "ann"))
+	fmt.Println(create(ctx, client, "owner", "bob"))
+	fmt.Println("received:", cluster.Count("Txn"), "written:", cluster.PutCount("owner"))
+	// Output:
+	// <nil>
+	// the key exists
+	// received: 3 written: 1
+}
+
+// The files are read again when they change: certificates and authorities rotate without a restart.
+func ExampleNewClientConfig() {
+	connect := func(endpoints []string, password string) (*clientv3.Client, error) {
+		config, err := clientv3.NewClientConfig(&clientv3.ConfigSpec{
+			Endpoints:   endpoints,
+			DialTimeout: 5 * time.Second,
+			Secure: &clientv3.SecureConfig{
+				Cacert: "/etc/etcd/ca.pem", Cert: "/etc/etcd/client.pem", Key: "/etc/etcd/client-key.pem",
+			},
+			Auth: &clientv3.AuthConfig{Username: "orders", Password: password},
+		}, nil)
+		if err != nil {
+			return nil, err
+		}
+		return clientv3.New(*config)
+	}
+	_ = connect // there are no such files
+}
+
+// Tokens that rotate: the source is asked when the client is made, and when the server
+// refuses the token.
+func ExampleNew_tokenSource() {
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{"https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"},
+		TLS:       &tls.Config{MinVersion: tls.VersionTLS13},
+		TokenSource: func(context.Context) (string, error) {
+			token, err := os.ReadFile("/var/run/secrets/etcd/token")
+			return strings.TrimSpace(string(token)), err
+		},
+	})
+	if errors.Is(err, os.ErrNotExist) {
+		fmt.Println("no token, no client")
+		return
+	}
+	defer client.Close()
+	// Output: no token, no client
+}
+
+// The members of a cluster, and which of them leads it.
+func ExampleCluster() {
+	client, stop := newExampleClient()
+	defer stop()
+	ctx := context.Background()
+
+	members, err := client.MemberList(ctx)
+	if err != nil {
+		panic(err)
+	}
+	for _, m := range members.Members {
+		status, err := client.Status(ctx, m.ClientURLs[0])
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(m.Name, "leads:", status.Leader == m.ID)
+	}
+	// Output:
+	// member-0 leads: true
+	// member-1 leads: false
+	// member-2 leads: false
+}
+
+// A member that raised an alarm (NOSPACE, CORRUPT) refuses writes until an operator disarms it.
+func ExampleMaintenance() {
+	client, stop := newExampleClient()
+	defer stop()
+	ctx := context.Background()
+
+	alarms, err := client.AlarmList(ctx)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(len(alarms.Alarms), "alarms")
+	// Output: 0 alarms
+}

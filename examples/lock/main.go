@@ -1,0 +1,79 @@
+// Lock writes under a lock, and shows that a holder who lost it writes nothing.
+//
+//	go run ./examples/lock --endpoints 127.0.0.1:2379
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/clientconfig"
+	"github.com/quorate/quorate/clientv3/concurrency"
+)
+
+func main() {
+	settings := clientconfig.Flags(flag.CommandLine)
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := connect(ctx, settings)
+	stop()
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// connect runs the example with a client as flags and the environment describe it.
+func connect(ctx context.Context, settings clientconfig.Source) error {
+	config, err := clientconfig.Load(settings, clientconfig.Env())
+	if err != nil {
+		return err
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return run(ctx, client)
+}
+
+func run(ctx context.Context, client *clientv3.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	// The lock goes with its session's lease, 15 s after this process dies or stops.
+	session, err := concurrency.NewSession(client, concurrency.WithTTL(15))
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	mutex := concurrency.NewMutex(session, "examples/lock")
+	if err := mutex.Lock(ctx); err != nil {
+		return err
+	}
+	if err := write(ctx, client, mutex); err != nil {
+		return err
+	}
+
+	// What happens to a process that was paused for longer than the TTL: its lease is gone,
+	// and it goes on as if it held the lock.
+	if _, err := client.Revoke(ctx, session.Lease()); err != nil {
+		return err
+	}
+	<-session.Done() // stop the work here; session.Err says why
+	return write(ctx, client, mutex)
+}
+
+// write fences its write: the server refuses it unless the lock is held when it is executed.
+func write(ctx context.Context, client *clientv3.Client, mutex *concurrency.Mutex) error {
+	resp, err := client.Txn(ctx).If(mutex.IsOwner()).Then(clientv3.OpPut("examples/report", "done")).Commit()
+	if err != nil {
+		return err
+	}
+	fmt.Println("holds the lock, and has written:", resp.Succeeded)
+	return nil
+}

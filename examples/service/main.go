@@ -1,0 +1,99 @@
+// Service registers a gRPC server in etcd, and calls it by the name of its service.
+//
+//	go run ./examples/service --endpoints 127.0.0.1:2379
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"os"
+	"os/signal"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/quorate/quorate"
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/clientconfig"
+	"github.com/quorate/quorate/keepalive"
+	"github.com/quorate/quorate/resolver/etcd"
+)
+
+func main() {
+	settings := clientconfig.Flags(flag.CommandLine)
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := connect(ctx, settings)
+	stop()
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// connect runs the example with a client as flags and the environment describe it.
+func connect(ctx context.Context, settings clientconfig.Source) error {
+	config, err := clientconfig.Load(settings, clientconfig.Env())
+	if err != nil {
+		return err
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return run(ctx, client)
+}
+
+func run(ctx context.Context, client *clientv3.Client) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer(keepalive.Datacenter().ServerOptions()...)
+	healthpb.RegisterHealthServer(server, health.NewServer())
+	go func() { _ = server.Serve(listener) }()
+	registrar, err := etcd.Register(ctx, client, etcd.Registration{Service: "greeter", Address: listener.Addr().String()})
+	if err != nil {
+		server.Stop()
+		return err
+	}
+	// Withdrawn first, left by its callers, then stopped.
+	defer func() { err = errors.Join(err, registrar.Shutdown(ctx, server)) }()
+	return call(ctx, client)
+}
+
+// call is what another process does.
+func call(ctx context.Context, client *clientv3.Client) error {
+	names, err := etcd.NewBuilder(client, etcd.Config{})
+	if err != nil {
+		return err
+	}
+	options, err := quorate.Channel{
+		TransportCredentials: insecure.NewCredentials(),
+		Keepalive:            keepalive.Datacenter().Pair(),
+		Calls:                keepalive.Calls{Repeatable: []string{"/grpc.health.v1.Health/Check"}},
+	}.DialOptions()
+	if err != nil {
+		return err
+	}
+	conn, err := grpc.NewClient("etcd:///greeter", append(options, grpc.WithResolvers(names))...)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	resp, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{})
+	if err != nil {
+		return err
+	}
+	fmt.Println("the service is", resp.GetStatus())
+	return nil
+}

@@ -1,0 +1,98 @@
+// Package examples_test runs the programs of examples on a real cluster.
+package examples_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab"
+)
+
+// patience is far above what the test takes; one that hangs is ended by it.
+const patience = 2 * time.Minute
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	goleak.VerifyTestMain(m)
+}
+
+func TestExamples(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	bin := t.TempDir()
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/quorate/quorate/examples/...").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	cluster, err := lab.Start(ctx, lab.Config{Members: 3})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, cluster.Close()) }()
+	program := func(name string, args ...string) *exec.Cmd {
+		args = append([]string{"--endpoints", strings.Join(cluster.Endpoints(), ",")}, args...)
+		return exec.CommandContext(ctx, filepath.Join(bin, name), args...)
+	}
+	ran := map[string]bool{}
+	run := func(name, want string, args ...string) {
+		t.Helper()
+		ran[name] = true
+		out, err := program(name, args...).CombinedOutput()
+		require.NoError(t, err, "%s: %s", name, out)
+		assert.Equal(t, want, string(out), name)
+	}
+	run("lock", "holds the lock, and has written: true\nholds the lock, and has written: false\n")
+	run("election", "ann leads\nann resigns\n", "--name", "ann", "--term", "100ms")
+	run("election", "bob leads\nbob resigns\n", "--name", "bob", "--term", "100ms")
+	run("unknownoutcome", "counted to 10\n")
+	run("unknownoutcome", "counted to 20\n")
+	run("service", "the service is SERVING\n")
+	quickstart, err := program("quickstart").CombinedOutput()
+	require.NoError(t, err, "%s", quickstart)
+	assert.Regexp(t, `^examples/quickstart = hello, written at revision \d+: true\ndeleted: 1\n$`, string(quickstart))
+	ran["quickstart"] = true
+	watches(ctx, t, cluster, program("watch", "--until", "examples/watched/end"))
+	ran["watch"] = true
+
+	programs, err := filepath.Glob(filepath.Join(bin, "*"))
+	require.NoError(t, err)
+	for _, p := range programs {
+		assert.True(t, ran[strings.TrimSuffix(filepath.Base(p), ".exe")], "%s was not run", p)
+	}
+}
+
+// watches writes while the example follows.
+func watches(ctx context.Context, t *testing.T, cluster *lab.Cluster, cmd *exec.Cmd) {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints()})
+	require.NoError(t, err)
+	defer client.Close()
+	_, err = client.Put(ctx, "examples/watched/before", "there")
+	require.NoError(t, err)
+
+	pipe, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	var errors bytes.Buffer
+	cmd.Stderr = &errors
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewReader(pipe)
+	first, err := lines.ReadString('\n')
+	require.NoError(t, err, "%s", &errors)
+	assert.Equal(t, "1 keys\n", first)
+	for _, key := range []string{"before", "new", "end"} {
+		_, err = client.Put(ctx, "examples/watched/"+key, "v")
+		require.NoError(t, err)
+	}
+	rest, err := io.ReadAll(lines)
+	require.NoError(t, err)
+	require.NoError(t, cmd.Wait(), "%s", &errors)
+	assert.Equal(t, "PUT examples/watched/before = v\nPUT examples/watched/new = v\nPUT examples/watched/end = v\n", string(rest))
+}
