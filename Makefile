@@ -2,7 +2,7 @@
 .PHONY: build test versions versions-short tidy lint generate lab compare page-check soak soak-locks soak-linear soak-resolvers \
 	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents etcdctl shim-tests shim-tests-short \
 	servers servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-fleet bench-pools bench-calls bench-batch bench-routing bench-leases \
-	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-keepalive fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target
+	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target
 
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
@@ -117,8 +117,6 @@ fuzz-dns:
 	go test ./resolver/dns -run '^$$' -fuzz FuzzTarget -fuzztime 30s
 fuzz-dns-answers:
 	go test ./resolver/dns -run '^$$' -fuzz FuzzRecorder -fuzztime 30s
-fuzz-keepalive:
-	go test ./keepalive -run '^$$' -fuzz FuzzParse -fuzztime 30s
 fuzz-lease:
 	go test ./clientv3/internal/lease -run '^$$' -fuzz FuzzMachine -fuzztime 30s -fuzzminimizetime 5s
 fuzz-settings:

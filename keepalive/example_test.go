@@ -43,10 +43,10 @@ func Example() {
 
 	_, err = testgrpc.NewTestServiceClient(conn).EmptyCall(context.Background(), &testgrpc.Empty{})
 	fmt.Println(err)
-	fmt.Println(ends.Pair())
+	fmt.Println(ends.Pair().Client.Time, ends.Pair().Server.MinTime)
 	// Output:
 	// <nil>
-	// client.time=10s client.timeout=5s client.permit_without_stream=true server.min_time=5s server.permit_without_stream=true server.time=30s server.timeout=10s
+	// 10s 5s
 }
 
 func must(err error) {
@@ -69,14 +69,13 @@ func ExampleCheck() {
 	// keepalive: too_many_pings: while no call is under way the client pings every 10s (Client.Time) and the server allows a ping every 2h0m0s (because Server.PermitWithoutStream is false): it ends the connection at the 4th ping in a row, 40s after the last traffic; grpc-go then doubles Client.Time and loses 10 connections until the server is content; set Client.PermitWithoutStream to false and Client.Time to at least 5m0s, or Server.PermitWithoutStream to true and Server.MinTime to at most 10s
 }
 
-// A flag or a configuration file names a preset, and may change parts of it.
-func ExampleParse() {
-	pair, err := keepalive.Parse("load-balancer server.max_connection_age=1h server.max_connection_age_grace=1m longest_call=30s")
-	fmt.Println(pair.Server.MaxConnectionAge, err)
-	_, err = keepalive.Parse("load-balancer server.max_connection_age_grace=10s longest_call=30s")
-	fmt.Println(err)
+// A preset is changed, and checked again.
+func ExamplePair_Validate() {
+	pair := keepalive.LoadBalancer().Pair()
+	pair.LongestCall = 30 * time.Second
+	pair.Server.MaxConnectionAgeGrace = 10 * time.Second
+	fmt.Println(pair.Validate())
 	// Output:
-	// 1h0m0s <nil>
 	// keepalive: Server.MaxConnectionAgeGrace: 10s; a call of 30s (LongestCall) that begins while the GOAWAY is on its way would be cut: set it to at least 31s, or to 0 for no limit
 }
 

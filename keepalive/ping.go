@@ -15,17 +15,6 @@ const (
 	idlePingInterval = 2 * time.Hour
 )
 
-// enforcement is the ping policy of a grpc-go server, applied to a connection on which
-// the server sends nothing. (Headers, data or trailers that it sends clear the
-// strikes, and the next ping is not judged.) Times are counted from the
-// connection's begin.
-type enforcement struct {
-	server   Server
-	pinged   bool
-	lastPing time.Duration
-	strikes  int
-}
-
 // allowed is the shortest time between two pings that draws no strike.
 func (s Server) allowed(stream bool) time.Duration {
 	if !stream && !s.PermitWithoutStream {
@@ -34,37 +23,18 @@ func (s Server) allowed(stream bool) time.Duration {
 	return orDefault(s.MinTime, defaultMinTime)
 }
 
-// ping says that a ping has arrived, and reports whether the server answers it with
-// a GOAWAY too_many_pings.
-func (e *enforcement) ping(at time.Duration, stream bool) bool {
-	tooSoon := e.pinged && at-e.lastPing < e.server.allowed(stream)
-	e.pinged, e.lastPing = true, at
-	if tooSoon {
-		e.strikes++
-	}
-	return e.strikes > maxPingStrikes
-}
-
 // idleUntilGoAway returns when the server ends a connection on which nothing but the client's
 // pings is sent, and how many there were. ok is false if it never does.
+//
+// The client pings when it has received nothing for Time, and the answer to its ping counts: at the server, two pings are
+// never closer than Time, and on a fast network hardly farther. So each ping but the first draws a strike, or none does.
+// (Headers, data or trailers that the server sends clear the strikes, and the next ping draws none.)
 func idleUntilGoAway(c Client, s Server, stream bool) (after time.Duration, pings int, ok bool) {
-	if c.Time == 0 || !stream && !c.PermitWithoutStream {
+	if c.Time == 0 || !stream && !c.PermitWithoutStream || c.Time >= s.allowed(stream) {
 		return 0, 0, false
 	}
-	e := enforcement{server: s}
-	// The client pings when it has received nothing for Time, and the answer to its
-	// ping counts: at the server, two pings are never closer than Time, and on a
-	// fast network hardly farther. If the second of them draws no strike, none will.
-	for {
-		pings++
-		after += c.Time
-		if e.ping(after, stream) {
-			return after, pings, true
-		}
-		if pings > 1 && e.strikes == 0 {
-			return 0, 0, false
-		}
-	}
+	pings = 1 + maxPingStrikes + 1
+	return time.Duration(pings) * c.Time, pings, true
 }
 
 // TooManyPingsError says that a server would end the connections of a client for its

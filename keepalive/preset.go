@@ -101,14 +101,3 @@ func Etcd() Preset {
 		Server: Server{MinTime: 5 * time.Second, Time: 2 * time.Hour, Timeout: 20 * time.Second},
 	}}
 }
-
-// presets lists the names that Parse knows.
-var presets = []struct {
-	name   string
-	preset Preset
-}{
-	{"datacenter", Datacenter()},
-	{"load-balancer", LoadBalancer()},
-	{"stock", Stock()},
-	{"etcd", Etcd()},
-}
