@@ -11,7 +11,7 @@ import (
 // ErrNoGreaterRev is returned when no endpoint that can be asked has reached the revision seen before.
 var ErrNoGreaterRev = quorate.ErrNoGreaterRev
 
-// OrderViolationFunc is told of a response that is older than what was seen before: the operation, the response, and the revision that its header should have reached.
+// OrderViolationFunc is notified of a response that is older than what was seen before: the operation, the response, and the revision that its header should have reached.
 type OrderViolationFunc = quorate.OrderViolationFunc
 
 // NewKV returns a KV that returns no response whose header has a lower revision than a response that it returned before the request began.
