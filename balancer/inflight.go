@@ -129,6 +129,7 @@ func (c *call) end(info balancer.DoneInfo) {
 		c.attempt.answered.Store(true)
 	}
 	now := time.Now()
+	p.options().Events.Ended(ep, c.Call, now.Sub(c.start), info.Err)
 	if c.Conn == Calls {
 		c.stat.ended.note(now.Sub(c.start), info.Err)
 	}

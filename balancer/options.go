@@ -64,6 +64,9 @@ type Options struct {
 type Events interface {
 	// Picked is called for each attempt of a call that was given an endpoint.
 	Picked(ep *Endpoint, call Call)
+	// Ended is called when an attempt that was given an endpoint has ended, be it a call or a
+	// stream, with what gRPC reports of it.
+	Ended(ep *Endpoint, call Call, took time.Duration, err error)
 	// Changed is called after each change of an endpoint's state, in the order in which
 	// they happen to one endpoint.
 	Changed(ep *Endpoint, change health.Change)
@@ -134,6 +137,7 @@ func isFault(err error) bool {
 
 type noEvents struct{}
 
-func (noEvents) Picked(*Endpoint, Call)           {}
-func (noEvents) Changed(*Endpoint, health.Change) {}
-func (noEvents) Closed(*Endpoint, error)          {}
+func (noEvents) Picked(*Endpoint, Call)                      {}
+func (noEvents) Ended(*Endpoint, Call, time.Duration, error) {}
+func (noEvents) Changed(*Endpoint, health.Change)            {}
+func (noEvents) Closed(*Endpoint, error)                     {}

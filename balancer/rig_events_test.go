@@ -25,6 +25,8 @@ type change struct {
 
 func (*events) Picked(*balancer.Endpoint, balancer.Call) {}
 
+func (*events) Ended(*balancer.Endpoint, balancer.Call, time.Duration, error) {}
+
 func (e *events) Changed(_ *balancer.Endpoint, c health.Change) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

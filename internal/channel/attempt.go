@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -35,6 +36,8 @@ type attempt struct {
 	quiet atomic.Bool
 
 	queued queued // among the writes in flight
+
+	trace observe.AttemptTrace // nil if nobody follows the attempt
 }
 
 var _ balancer.Watcher = (*attempt)(nil)

@@ -3,6 +3,7 @@ package channel
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -24,6 +25,10 @@ type call struct {
 	current    *attempt // nil between two
 	hedging    hedging
 	failures   *Retrier // nil before the first, see retrier
+
+	trace   observe.CallTrace // nil if nobody follows the call
+	retries int
+	paused  time.Duration // between attempts
 }
 
 func (c *Caller) newCall(ctx context.Context, method string, req, reply any, opts []grpc.CallOption) *call {
@@ -57,10 +62,18 @@ type reportAmbiguous struct {
 // after a broken connection finds the lease gone.
 func ReportAmbiguous(to *atomic.Bool) grpc.CallOption { return reportAmbiguous{to: to} }
 
-// run makes attempts until one settles the call.
+// run carries out the call.
 func (c *call) run() error {
 	c.caller.running.Add(1)
 	defer c.caller.running.Add(-1)
+	if f := c.caller.follower; f != nil {
+		return f.run(c)
+	}
+	return c.attempts()
+}
+
+// attempts makes attempts until one settles the call.
+func (c *call) attempts() error {
 	c.caller.budget.Deposit() // another call
 	defer c.end()             // also if an interceptor panics
 	for a := &c.first; ; a = c.next() {
@@ -68,7 +81,9 @@ func (c *call) run() error {
 			return ErrClosed
 		}
 		c.begin(a)
-		err := c.result(a, c.caller.conn.Invoke(a.ctx, c.method, c.req, c.reply, c.opts...))
+		err := c.caller.conn.Invoke(a.ctx, c.method, c.req, c.reply, c.opts...)
+		c.traceEnd(a, err)
+		err = c.result(a, err)
 		c.end()
 		if c.failures != nil {
 			c.failures.failedOver(a)
@@ -76,7 +91,7 @@ func (c *call) run() error {
 		if err == nil {
 			return nil
 		}
-		if err := c.settle(a, err); err != nil {
+		if err := c.pauseAfter(a, err); err != nil {
 			return err
 		}
 	}
@@ -84,7 +99,7 @@ func (c *call) run() error {
 
 // begin begins an attempt, with what watches over it while its answer is awaited.
 func (c *call) begin(a *attempt) {
-	a.start(c.ctx, c.properties)
+	c.startAttempt(a, false)
 	c.current = a
 	switch {
 	case c.properties.hedged:
@@ -123,6 +138,7 @@ func (c *call) end() {
 // next returns another attempt. The one before keeps its own record: an interceptor may
 // have given up waiting for it while grpc has not.
 func (c *call) next() *attempt {
+	c.retries++
 	return c.retrier().next(&attempt{anonymous: c.first.anonymous})
 }
 

@@ -20,6 +20,7 @@ type client struct {
 	log      func() *zap.Logger
 	closed   chan struct{}
 	observer observe.Observer
+	follower *follower
 	// name returns what the client was given for an endpoint.
 	name func(*balancer.Endpoint) string
 	// running are the calls that have not returned.
@@ -42,6 +43,7 @@ func newClient(cfg Config) *client {
 		log:      cfg.Logger,
 		closed:   make(chan struct{}),
 		observer: observer,
+		follower: newFollower(cfg.Observer),
 		name:     new(names).of,
 	}
 }

@@ -171,7 +171,7 @@ func (c *call) sendSecond(a *attempt) {
 		opts: slices.Clone(c.opts), done: make(chan struct{}),
 	}
 	s.Avoid, s.AvoidStrictly = append(slices.Clone(a.Avoid), s.first), true
-	s.start(c.ctx, c.properties)
+	c.startAttempt(&s.attempt, true)
 	c.hedging.spent, c.hedging.second = true, s
 	go s.run()
 }
@@ -179,6 +179,7 @@ func (c *call) sendSecond(a *attempt) {
 func (s *second) run() {
 	c := s.call
 	s.err = c.caller.conn.Invoke(s.ctx, c.method, s.req, s.reply, s.opts...)
+	c.traceEnd(&s.attempt, s.err)
 	if s.endpoint() != nil {
 		c.caller.observer.HedgeSent(s.event())
 	}

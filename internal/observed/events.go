@@ -13,6 +13,7 @@ import (
 // events tell an observer what a policy does.
 type events struct {
 	observer observe.Observer
+	calls    observe.CallObserver // nil if nobody hears of single attempts
 	name     func(*balancer.Endpoint) string
 
 	mu      sync.Mutex // held while the observer is told of states, which keeps them in order
@@ -24,7 +25,7 @@ func Events(o observe.Observer, name func(*balancer.Endpoint) string) balancer.E
 	if o == nil {
 		return nil
 	}
-	return &events{observer: o, name: name, ejected: make(map[*balancer.Endpoint]time.Time)}
+	return &events{observer: o, calls: observe.Calls(o), name: name, ejected: make(map[*balancer.Endpoint]time.Time)}
 }
 
 var lanes = [...]observe.Lane{
@@ -34,6 +35,15 @@ var lanes = [...]observe.Lane{
 // Picked implements balancer.Events.
 func (e *events) Picked(ep *balancer.Endpoint, call balancer.Call) {
 	e.observer.Picked(observe.Pick{Endpoint: e.name(ep), Method: call.Method, Lane: lanes[call.Conn]})
+}
+
+// Ended implements balancer.Events.
+func (e *events) Ended(ep *balancer.Endpoint, call balancer.Call, took time.Duration, err error) {
+	if e.calls != nil {
+		e.calls.Attempted(observe.Attempt{
+			Endpoint: e.name(ep), Method: call.Method, Lane: lanes[call.Conn], Err: err, Took: took,
+		})
+	}
 }
 
 // Closed implements balancer.Events. That calls and streams ended, their own events

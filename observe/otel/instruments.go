@@ -16,6 +16,13 @@ var (
 
 	// gapBuckets reach from a stream that moves to an outage of a minute.
 	gapBuckets = []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
+
+	// latencyBuckets are those of gRFC A66, and repetitionBuckets those of gRFC A96.
+	latencyBuckets = []float64{
+		0, 0.00001, 0.00005, 0.0001, 0.0003, 0.0006, 0.0008, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008, 0.01, 0.013, 0.016, 0.02,
+		0.025, 0.03, 0.04, 0.05, 0.065, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5, 0.65, 0.8, 1, 2, 5, 10, 20, 50, 100,
+	}
+	repetitionBuckets = []float64{1, 2, 3, 4, 5}
 )
 
 // instruments are those of one client. Those of all clients of a provider are the same
@@ -27,6 +34,9 @@ type instruments struct {
 	updates, resolverErrors                            metric.Int64Counter
 	resolved                                           metric.Int64Gauge
 	gap, margin                                        metric.Float64Histogram
+	calls, retryDelay, attempts                        metric.Float64Histogram
+	callRetries, callHedges                            metric.Int64Histogram
+	started                                            metric.Int64Counter
 	state                                              metric.Int64ObservableUpDownCounter
 }
 
@@ -55,6 +65,7 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		gap:            m.histogram("watch.gap", "Time from the end of a watch stream until its watches went on on another one.", gapBuckets),
 		margin:         m.histogram("lease.margin", "Time that was left to a lease when its renewal arrived; 0 if none was.", marginBuckets),
 	}
+	m.grpc(i)
 	var err error
 	i.resolved, err = meter.Int64Gauge("quorate.client.resolver.endpoints", metric.WithUnit("{endpoint}"),
 		metric.WithDescription("Endpoints in the resolver's last list."))
@@ -75,4 +86,29 @@ func (m *maker) histogram(name, description string, buckets []float64) metric.Fl
 		metric.WithExplicitBucketBoundaries(buckets...))
 	m.errs = append(m.errs, err)
 	return h
+}
+
+// grpc makes the instruments that gRFC A66 and A96 define.
+func (m *maker) grpc(i *instruments) {
+	seconds := func(name, description string) metric.Float64Histogram {
+		h, err := m.meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description),
+			metric.WithExplicitBucketBoundaries(latencyBuckets...))
+		m.errs = append(m.errs, err)
+		return h
+	}
+	repetitions := func(name, unit, description string) metric.Int64Histogram {
+		h, err := m.meter.Int64Histogram(name, metric.WithUnit(unit), metric.WithDescription(description),
+			metric.WithExplicitBucketBoundaries(repetitionBuckets...))
+		m.errs = append(m.errs, err)
+		return h
+	}
+	i.calls = seconds("grpc.client.call.duration", "Time from the begin of a call to its end, with all attempts and pauses.")
+	i.retryDelay = seconds("grpc.client.call.retry_delay", "Time between the attempts of a call that was retried.")
+	i.attempts = seconds("grpc.client.attempt.duration", "Time that an attempt of a call or a stream took.")
+	i.callRetries = repetitions("grpc.client.call.retries", "{retry}", "Retries of a call that was retried.")
+	i.callHedges = repetitions("grpc.client.call.hedges", "{hedge}", "Hedges of a call that was hedged.")
+	var err error
+	i.started, err = m.meter.Int64Counter("grpc.client.attempt.started", metric.WithUnit("{attempt}"),
+		metric.WithDescription("Attempts of calls and streams that were given an endpoint."))
+	m.errs = append(m.errs, err)
 }

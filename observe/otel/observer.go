@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -43,13 +44,15 @@ type Observer struct {
 	plain    metric.MeasurementOption
 	callback metric.Registration
 
-	picked sync.Map // of endpoint to *lanes
+	picked  sync.Map     // of endpoint to *lanes
+	methods sync.Map     // of method to *methodOptions
+	known   atomic.Int64 // how many methods there are
 
 	mu     sync.Mutex
 	states observe.States
 }
 
-var _ observe.Observer = (*Observer)(nil)
+var _ observe.CallObserver = (*Observer)(nil)
 
 // New returns the Observer of one client. The error says that the provider is missing, or
 // is the provider's about an instrument.
@@ -139,6 +142,7 @@ func (o *Observer) Picked(e observe.Pick) {
 	case observe.LaneCalls:
 	}
 	o.picks.Add(context.Background(), 1, option...)
+	o.started.Add(context.Background(), 1, o.optionsOfMethod(e.Method).add...)
 }
 
 // optionsOf makes the attributes of picks of an endpoint, and keeps those of the client's

@@ -7,33 +7,20 @@ import (
 
 	"google.golang.org/grpc/connectivity"
 
+	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/pool"
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
-// Metric is one measurement.
-type Metric struct {
-	// Name begins with "quorate.pool." or "quorate.grpcpool.", Unit is as UCUM has it.
-	Name, Unit, Description string
-	// Counter is true for what only grows, and false for what is so at the moment.
-	Counter bool
-	// Labels tell metrics of one name apart.
-	Labels []Label
-	Value  float64
-}
-
-// Label is "state", "reason" or "class", and its value.
-type Label struct{ Name, Value string }
-
 // Of returns the metrics of a pool of resources.
-func Of(s pool.Stats) []Metric {
-	resources := func(state string, n int) Metric {
-		return gauge("quorate.pool.resources", "{resource}", "Resources of the pool, by state.", n).by("state", state)
+func Of(s pool.Stats) []observe.Metric {
+	resources := func(state string, n int) observe.Metric {
+		return gauge("quorate.pool.resources", "{resource}", "Resources of the pool, by state.", n).By("state", state)
 	}
-	destroyed := func(reason string, n uint64) Metric {
-		return counter("quorate.pool.destroyed", "{resource}", "Resources that were destroyed, by reason.", float64(n)).by("reason", reason)
+	destroyed := func(reason string, n uint64) observe.Metric {
+		return counter("quorate.pool.destroyed", "{resource}", "Resources that were destroyed, by reason.", float64(n)).By("reason", reason)
 	}
-	return []Metric{
+	return []observe.Metric{
 		resources("idle", s.Idle),
 		resources("borrowed", s.Borrowed),
 		resources("creating", s.Creating),
@@ -59,8 +46,8 @@ func Of(s pool.Stats) []Metric {
 }
 
 // OfConnections returns the metrics of a pool of gRPC connections.
-func OfConnections(s grpcpool.Stats) []Metric {
-	var all []Metric
+func OfConnections(s grpcpool.Stats) []observe.Metric {
+	var all []observe.Metric
 	for _, c := range []struct {
 		class string
 		grpcpool.ClassStats
@@ -72,9 +59,9 @@ func OfConnections(s grpcpool.Stats) []Metric {
 		for state := connectivity.Idle; state < connectivity.Shutdown; state++ {
 			name := strings.ToLower(state.String())
 			all = append(all, gauge("quorate.grpcpool.connections", "{connection}", "Connections of the class, by their state.", byState[state]).
-				by("class", c.class).by("state", name))
+				By("class", c.class).By("state", name))
 		}
-		for _, m := range []Metric{
+		for _, m := range []observe.Metric{
 			gauge("quorate.grpcpool.in_flight", "{call}", "Calls and streams under way.", c.InFlight),
 			gauge("quorate.grpcpool.waiting", "{call}", "Calls that wait for a stream.", c.Waiting),
 			counter("quorate.grpcpool.calls", "{call}", "Calls and streams.", float64(c.Calls)),
@@ -83,21 +70,16 @@ func OfConnections(s grpcpool.Stats) []Metric {
 			counter("quorate.grpcpool.opened", "{connection}", "Connections that were opened.", float64(c.Opened)),
 			counter("quorate.grpcpool.closed", "{connection}", "Connections that were closed.", float64(c.Closed)),
 		} {
-			all = append(all, m.by("class", c.class))
+			all = append(all, m.By("class", c.class))
 		}
 	}
 	return all
 }
 
-func gauge(name, unit, description string, value int) Metric {
-	return Metric{Name: name, Unit: unit, Description: description, Value: float64(value)}
+func gauge(name, unit, description string, value int) observe.Metric {
+	return observe.Metric{Name: name, Unit: unit, Description: description, Value: float64(value)}
 }
 
-func counter(name, unit, description string, value float64) Metric {
-	return Metric{Name: name, Unit: unit, Description: description, Counter: true, Value: value}
-}
-
-func (m Metric) by(name, value string) Metric {
-	m.Labels = append(m.Labels, Label{name, value})
-	return m
+func counter(name, unit, description string, value float64) observe.Metric {
+	return observe.Metric{Name: name, Unit: unit, Description: description, Counter: true, Value: value}
 }

@@ -87,6 +87,27 @@ func (c *collector) remove(o *Observer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.observers, o)
+	c.forgetResolver(o.client)
+}
+
+// closed drops the gauges of the resolver when a client has closed.
+func (c *collector) closed(client string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgetResolver(client)
+}
+
+// forgetResolver drops the gauges of the resolver unless other clients of the name have
+// endpoints. It needs the lock.
+func (c *collector) forgetResolver(client string) {
+	for o := range c.observers {
+		if o.client == client && len(o.current()) > 0 {
+			return
+		}
+	}
+	for _, vec := range c.byResolver() {
+		vec.DeletePartialMatch(prometheus.Labels{"client": client})
+	}
 }
 
 // forget drops what was counted for endpoints, unless other clients of the name have them.

@@ -9,6 +9,11 @@ var (
 
 	// gapBuckets reach from a stream that moves to an outage of a minute.
 	gapBuckets = []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
+
+	// callBuckets reach from a read in a data centre to a call that outlives an election of
+	// the servers and an outage. They are fewer than gRPC's own 41, because each is a series for
+	// every method and code.
+	callBuckets = []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20}
 )
 
 // metrics are those of all clients in a registry.
@@ -17,7 +22,7 @@ type metrics struct {
 	retries, hedges, hedgesWon, unknown                *prometheus.CounterVec // by method
 	watches, leasesLost                                *prometheus.CounterVec
 	updates, resolverErrors                            *prometheus.CounterVec
-	gap, margin                                        *prometheus.HistogramVec
+	gap, margin, calls, attempts                       *prometheus.HistogramVec
 	resolved, lastUpdate                               *prometheus.GaugeVec
 
 	state *prometheus.Desc
@@ -44,6 +49,10 @@ func newMetrics() metrics {
 			"Time from the end of a watch stream until its watches went on on another one.", gapBuckets),
 		margin: histogram("lease_margin_seconds",
 			"Time that was left to a lease when its renewal arrived; 0 if none was.", marginBuckets),
+		calls: histogram("call_duration_seconds",
+			"Time from the begin of a call to its end, with all attempts and pauses, by the code of its result.", callBuckets, "method", "code"),
+		attempts: histogram("attempt_duration_seconds",
+			"Time that an attempt of a call took at the endpoint; streams are none.", callBuckets, "endpoint", "code"),
 		state: prometheus.NewDesc(name("endpoint_state"),
 			"How many clients of the name hold the endpoint to be in the state: 1 for its state and 0 for the others, with one client.",
 			[]string{"client", "endpoint", "state"}, nil),
@@ -61,22 +70,30 @@ func gauge(metric, help string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name(metric), Help: help}, []string{"client"})
 }
 
-func histogram(metric, help string, buckets []float64) *prometheus.HistogramVec {
+func histogram(metric, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name(metric), Help: help, Buckets: buckets},
-		[]string{"client"})
+		append([]string{"client"}, labels...))
+}
+
+// vec is a metric by labels.
+type vec interface {
+	DeletePartialMatch(labels prometheus.Labels) int
 }
 
 // byEndpoint returns the metrics that have an endpoint.
-func (m *metrics) byEndpoint() []*prometheus.CounterVec {
-	return []*prometheus.CounterVec{m.picks, m.ejections, m.readmissions, m.changes, m.failovers}
+func (m *metrics) byEndpoint() []vec {
+	return []vec{m.picks, m.ejections, m.readmissions, m.changes, m.failovers, m.attempts}
 }
+
+// byResolver returns the gauges of the resolver of a channel.
+func (m *metrics) byResolver() []vec { return []vec{m.resolved, m.lastUpdate} }
 
 // all returns all metrics but the state.
 func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.picks, m.ejections, m.readmissions, m.changes, m.failovers,
 		m.retries, m.hedges, m.hedgesWon, m.unknown,
-		m.watches, m.leasesLost, m.gap, m.margin,
+		m.watches, m.leasesLost, m.gap, m.margin, m.calls, m.attempts,
 		m.updates, m.resolverErrors, m.resolved, m.lastUpdate,
 	}
 }

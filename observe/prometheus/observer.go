@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -27,13 +28,15 @@ type Observer struct {
 	shared *collector // by the clients of a registry
 	client string
 
-	picked sync.Map // of endpoint to *lanes
+	picked  sync.Map     // of endpoint to *lanes
+	methods sync.Map     // of method to *durations
+	known   atomic.Int64 // how many methods there are
 
 	mu     sync.Mutex
 	states observe.States
 }
 
-var _ observe.Observer = (*Observer)(nil)
+var _ observe.CallObserver = (*Observer)(nil)
 
 // New returns the Observer of one client, and registers the metrics if the registry does
 // not have them yet. The error says that reg is missing, or that it has other metrics of
@@ -51,15 +54,19 @@ func New(reg prometheus.Registerer, opts Options) (*Observer, error) {
 	return o, nil
 }
 
-// Close drops the states of the client's endpoints. What was counted stays. A client
+// Close drops the states of the client's endpoints and what its resolver said. What was counted stays. A client
 // that is closed tells that it has no endpoints any more, which has the same effect, so
 // that only an Observer that was never used with one has to be closed.
 func (o *Observer) Close() { o.shared.remove(o) }
 
-// lanes are the pick counters of an endpoint.
-type lanes struct{ calls, streams, bulk prometheus.Counter }
+// lanes are the pick counters of an endpoint, and how long attempts there took.
+type lanes struct {
+	calls, streams, bulk prometheus.Counter
+	took                 durations
+}
 
-// EndpointsSet drops what there is of endpoints that are removed.
+// EndpointsSet drops what there is of endpoints that are removed, and what the resolver said if
+// there are none any more.
 func (o *Observer) EndpointsSet(endpoints []string) {
 	o.mu.Lock()
 	removed := o.states.Set(endpoints)
@@ -68,6 +75,9 @@ func (o *Observer) EndpointsSet(endpoints []string) {
 		o.picked.Delete(ep)
 	}
 	o.shared.forget(o.client, removed)
+	if len(endpoints) == 0 {
+		o.shared.closed(o.client)
+	}
 }
 
 // Resolved counts lists and errors of a resolver.
@@ -83,11 +93,7 @@ func (o *Observer) Resolved(e observe.Resolution) {
 
 // Picked counts a pick. For an endpoint that was picked before it allocates nothing.
 func (o *Observer) Picked(e observe.Pick) {
-	counters, ok := o.picked.Load(e.Endpoint)
-	if !ok {
-		counters = o.countersOf(e.Endpoint)
-	}
-	switch l := counters.(*lanes); e.Lane {
+	switch l := o.lanesOf(e.Endpoint); e.Lane {
 	case observe.LaneStreams:
 		l.streams.Inc()
 	case observe.LaneBulk:
@@ -95,6 +101,13 @@ func (o *Observer) Picked(e observe.Pick) {
 	default:
 		l.calls.Inc()
 	}
+}
+
+func (o *Observer) lanesOf(endpoint string) *lanes {
+	if known, ok := o.picked.Load(endpoint); ok {
+		return known.(*lanes)
+	}
+	return o.countersOf(endpoint)
 }
 
 // countersOf makes the pick counters of an endpoint, and keeps those of the client's own.
@@ -106,11 +119,19 @@ func (o *Observer) countersOf(endpoint string) *lanes {
 		calls:   o.shared.picks.WithLabelValues(o.client, label, string(observe.LaneCalls)),
 		streams: o.shared.picks.WithLabelValues(o.client, label, string(observe.LaneStreams)),
 		bulk:    o.shared.picks.WithLabelValues(o.client, label, string(observe.LaneBulk)),
+		took:    durations{make: func(code string) prometheus.Observer { return o.attemptsOf(endpoint, code) }},
 	}
 	if label == endpoint {
 		o.picked.Store(endpoint, counters)
 	}
 	return counters
+}
+
+// attemptsOf holds the lock for the reason that count does.
+func (o *Observer) attemptsOf(endpoint, code string) prometheus.Observer {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.shared.attempts.WithLabelValues(o.client, o.labelLocked(endpoint), code)
 }
 
 func (o *Observer) labelLocked(endpoint string) string {

@@ -1,0 +1,74 @@
+package channel
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/observe"
+)
+
+// follower tells who follows calls. It is nil if nobody does.
+type follower struct {
+	calls observe.CallObserver // nil if there is none
+	trace observe.Tracer       // nil if there is none
+}
+
+func newFollower(o observe.Observer) *follower {
+	f := &follower{calls: observe.Calls(o), trace: observe.Trace(o)}
+	if f.calls == nil && f.trace == nil {
+		return nil
+	}
+	return f
+}
+
+// run carries a call through its attempts, and tells how it ended.
+func (f *follower) run(c *call) error {
+	var trace observe.CallTrace
+	if f.trace != nil {
+		c.ctx, trace = f.trace.StartCall(c.ctx, c.method)
+		c.trace = trace
+	}
+	begun := time.Now()
+	err := c.attempts()
+	end := observe.Call{
+		Method: c.method, Err: err, Took: time.Since(begun),
+		Retries: c.retries, Hedged: c.hedging.wasSent(), Paused: c.paused,
+	}
+	if f.calls != nil {
+		f.calls.Called(end)
+	}
+	if trace != nil {
+		trace.End(end)
+	}
+	return err
+}
+
+// startAttempt starts an attempt of the call.
+func (c *call) startAttempt(a *attempt, hedge bool) {
+	ctx := c.ctx
+	if c.trace != nil {
+		ctx, a.trace = c.trace.StartAttempt(ctx, hedge)
+	}
+	a.start(ctx, c.properties)
+}
+
+// traceEnd tells who follows the attempt that it has ended.
+func (c *call) traceEnd(a *attempt, err error) {
+	if a.trace != nil {
+		a.trace.End(c.caller.name(a.endpoint()), err)
+	}
+}
+
+// wasSent reports whether the call has had its hedge.
+func (h *hedging) wasSent() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.spent
+}
+
+// pauseAfter is settle, which notes how long that took.
+func (c *call) pauseAfter(a *attempt, err error) error {
+	begun := time.Now()
+	defer func() { c.paused += time.Since(begun) }()
+	return c.settle(a, err)
+}
+

@@ -1,0 +1,169 @@
+package channel
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/observe"
+)
+
+// story remembers what it hears of calls.
+type story struct {
+	observe.None
+	mu    sync.Mutex
+	calls []observe.Call
+	tries []observe.Attempt
+	lines []string
+	open  int // attempts
+}
+
+func (s *story) Called(e observe.Call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls = append(s.calls, e)
+}
+
+func (s *story) Attempted(e observe.Attempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tries = append(s.tries, e)
+}
+
+type storyKey struct{}
+
+func (s *story) StartCall(ctx context.Context, method string) (context.Context, observe.CallTrace) {
+	s.note("call %s", method)
+	return context.WithValue(ctx, storyKey{}, "call"), (*storyCall)(s)
+}
+
+func (s *story) note(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = append(s.lines, fmt.Sprintf(format, args...))
+}
+
+func (s *story) reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls, s.tries, s.lines = nil, nil, nil
+}
+
+type storyCall story
+
+func (s *storyCall) StartAttempt(ctx context.Context, hedge bool) (context.Context, observe.AttemptTrace) {
+	(*story)(s).note("attempt, hedge %v, of a %v", hedge, ctx.Value(storyKey{}))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open++
+	return context.WithValue(ctx, storyKey{}, "attempt"), (*storyAttempt)(s)
+}
+
+func (s *storyCall) End(e observe.Call) { (*story)(s).note("end of the call: %v", status.Code(e.Err)) }
+
+type storyAttempt story
+
+func (s *storyAttempt) End(endpoint string, err error) {
+	(*story)(s).note("end of an attempt at %s: %v", endpoint, status.Code(err))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+}
+
+// followed runs a test whose channel is followed.
+func followed(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *story)) {
+	t.Helper()
+	s := new(story)
+	inBubble(t, func(cfg *Config) { cfg.Observer = observe.Multi(cfg.Observer, s) },
+		func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+			s.reset()
+			test(t, cluster, c, s)
+		})
+}
+
+func TestACallIsFollowedThroughItsRetry(t *testing.T) {
+	followed(t, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *story) {
+		var failed string
+		cluster.Once("Put", func(call *fakeetcd.Call) {
+			failed = call.Member.Endpoint()
+			call.Answer(nil, status.Error(codes.Unavailable, "etcdserver: leader changed"))
+		})
+		_, err := pb.NewKVClient(c).Put(t.Context(), &pb.PutRequest{Key: []byte("k")})
+		require.Error(t, err, "a write is not repeated")
+		_, err = pb.NewKVClient(c).Put(t.Context(), &pb.PutRequest{Key: []byte("k")})
+		require.NoError(t, err)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		require.Len(t, s.calls, 2)
+		require.Equal(t, codes.Unavailable, status.Code(s.calls[0].Err))
+		require.NoError(t, s.calls[1].Err)
+		require.Zero(t, s.calls[0].Retries)
+		require.Equal(t, []string{
+			"call " + pb.KV_Put_FullMethodName, "attempt, hedge false, of a call",
+			"end of an attempt at " + failed + ": Unavailable", "end of the call: Unavailable",
+		}, s.lines[:4])
+		require.Len(t, s.tries, 2)
+		require.Equal(t, failed, s.tries[0].Endpoint)
+	})
+}
+
+func TestARetriedReadCountsItsPause(t *testing.T) {
+	followed(t, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *story) {
+		cluster.Once("Range", func(call *fakeetcd.Call) {
+			call.Answer(nil, status.Error(codes.Unavailable, "etcdserver: request timed out"))
+		})
+		require.NoError(t, readK(t, c))
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		require.Len(t, s.calls, 1)
+		require.Equal(t, 1, s.calls[0].Retries)
+		require.NoError(t, s.calls[0].Err)
+		require.LessOrEqual(t, s.calls[0].Paused, s.calls[0].Took)
+		require.Equal(t, 2, countOf(s.lines, "attempt, hedge false, of a call"))
+		require.Len(t, s.tries, 2)
+		require.Zero(t, s.open)
+	})
+}
+
+func TestAHedgeIsFollowed(t *testing.T) {
+	followed(t, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *story) {
+		holdOn(cluster, cluster.Member(0), "Range")
+		for range 3 {
+			require.NoError(t, readK(t, c))
+		}
+		time.Sleep(time.Second) // for the attempts that lost
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		require.Positive(t, countOf(s.lines, "attempt, hedge true, of a call"), "%q", s.lines)
+		require.True(t, slices.ContainsFunc(s.calls, func(e observe.Call) bool { return e.Hedged && e.Retries == 0 }))
+		require.Contains(t, s.lines, "end of an attempt at "+cluster.Member(0).Endpoint()+": Canceled")
+		require.Zero(t, s.open, "every attempt has ended")
+	})
+}
+
+func countOf(lines []string, line string) int {
+	n := 0
+	for _, l := range lines {
+		if l == line {
+			n++
+		}
+	}
+	return n
+}
+
+// Who does not ask for calls is not told of them, and costs nothing.
+func TestNobodyFollows(t *testing.T) {
+	require.Nil(t, newFollower(nil))
+	require.Nil(t, newFollower(observe.None{}))
+	require.Nil(t, newFollower(observe.Multi(new(witness), new(witness))))
+	require.NotNil(t, newFollower(observe.Multi(new(witness), new(story))))
+}

@@ -1,0 +1,77 @@
+package introspect
+
+import "github.com/quorate/quorate/observe"
+
+// Metrics returns the numbers of a client: what is in flight, watches and their lag, leases and
+// the time left, what is buffered, probes and budgets.
+func Metrics(c Client) []observe.Metric {
+	ready := 0.
+	if c.Ready {
+		ready = 1
+	}
+	all := []observe.Metric{
+		gauge("ready", "1", "1 while at least one endpoint serves, and 0 otherwise.", ready),
+		gauge("calls_in_flight", "{call}", "Calls that have not returned, those that wait for an endpoint or a retry included.", float64(c.Calls.InFlight)),
+		gauge("watch.streams", "{stream}", "Streams that carry the watches.", float64(c.Watches.Streams)),
+		gauge("watch.lag", "{revision}", "Revisions that the watch is behind which is furthest behind, of those that have not caught up.", float64(c.Watches.LagRevisions)),
+		gauge("watch.blocked", "s", "For how long a reader has not taken the next response; the longest of all watches.", c.Watches.BlockedSeconds),
+		gauge("watch.buffered", "By", "What waits for the readers of watches.", float64(c.Watches.BufferedBytes)),
+		gauge("watch.buffer_limit", "By", "What may wait for the readers of watches.", float64(c.Watches.MaxBufferedBytes)),
+		gauge("leases", "{lease}", "Leases that are kept alive.", float64(c.Leases.KeptAlive)),
+		gauge("leases_unanswered", "{lease}", "Leases with a keepalive that is not answered.", float64(c.Leases.Unanswered)),
+	}
+	if left := c.Leases.LeftSeconds; left != nil {
+		all = append(all, gauge("lease.left", "s", "Time that the lease has left which has the least.", *left))
+	}
+	for state, n := range c.Watches.ByState {
+		all = append(all, gauge("watches", "{watch}", "Watches, by state.", float64(n)).By("state", state))
+	}
+	named := make(map[string]bool, len(c.Endpoints))
+	for _, e := range c.Endpoints {
+		if named[e.Name] {
+			continue // the same address with and without TLS: no metric may be there twice
+		}
+		named[e.Name] = true
+		for _, m := range []observe.Metric{
+			gauge("attempts_in_flight", "{attempt}", "Attempts of calls at the endpoint.", float64(e.InFlight)),
+			gauge("streams_open", "{stream}", "Streams at the endpoint.", float64(e.Streams)),
+			gauge("endpoint.latency", "s", "How long the endpoint takes to complete work, smoothed.", e.LatencySeconds),
+		} {
+			all = append(all, m.By("endpoint", e.Name))
+		}
+	}
+	return append(all, budgets(c.Budgets)...)
+}
+
+func budgets(all []Budget) []observe.Metric {
+	var metrics []observe.Metric
+	for _, b := range all {
+		if b.Name == "probe" {
+			probes := gauge("probes", "{probe}", "Health probes that were sent.", float64(b.Used))
+			probes.Counter = true
+			metrics = append(metrics, probes)
+		}
+		if b.Max > 0 {
+			metrics = append(metrics,
+				gauge("budget.left", "{attempt}", "What the budget pays for now.", b.Left).By("budget", b.Name),
+				gauge("budget.limit", "{attempt}", "What the budget pays for when it is full.", b.Max).By("budget", b.Name))
+		}
+	}
+	return metrics
+}
+
+func gauge(name, unit, description string, value float64) observe.Metric {
+	return observe.Metric{Name: "quorate.client." + name, Unit: unit, Description: description, Value: value}
+}
+
+// Every returns one of each metric that [Metrics] may return, for those who have to name them
+// beforehand.
+func Every() []observe.Metric {
+	var left float64
+	return Metrics(Client{
+		Endpoints: []Endpoint{{}},
+		Watches:   Watches{ByState: map[string]int{WatchFollowing: 0}},
+		Leases:    Leases{LeftSeconds: &left},
+		Budgets:   []Budget{{Name: "probe", Max: 1}},
+	})
+}

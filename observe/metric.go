@@ -1,0 +1,23 @@
+package observe
+
+// Metric is one measurement of what is so at the moment, or was counted by it. Packages
+// observe/pools and observe/introspect make them, for observe/prometheus, observe/otel and
+// libraries of the user's.
+type Metric struct {
+	// Name is as OpenTelemetry has it, "quorate.pool.waiting", and Unit as UCUM has it.
+	Name, Unit, Description string
+	// Counter is true for what only grows, and false for what is so at the moment.
+	Counter bool
+	// Labels tell metrics of one name apart.
+	Labels []Label
+	Value  float64
+}
+
+// Label has a name of one word, such as "state", and a value.
+type Label struct{ Name, Value string }
+
+// By returns the metric with another label.
+func (m Metric) By(name, value string) Metric {
+	m.Labels = append(m.Labels[:len(m.Labels):len(m.Labels)], Label{name, value})
+	return m
+}

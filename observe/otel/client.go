@@ -1,0 +1,32 @@
+package otel
+
+import (
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/observe/introspect"
+)
+
+// ObserveClient reports what is so of a client at the moment of a collection, until the
+// registration is ended: calls in flight, watches and their lag, leases and the time left, bytes
+// buffered, probes and budgets (docs/observing.md). The attribute "quorate.client.name" is
+// name, which should be the client's own. The error is the provider's.
+//
+// It is meant to be beside the [Observer] of the client, which counts what happens.
+func ObserveClient(provider metric.MeterProvider, name string, client introspect.Source) (metric.Registration, error) {
+	return observeMetrics(provider, clientKey.String(name), clientKeys, introspect.Every, func() []observe.Metric {
+		return introspect.Metrics(client.Introspect(introspect.Options{Limit: 1}))
+	})
+}
+
+func clientKeys(label string) attribute.Key {
+	switch label {
+	case "endpoint":
+		return endpointKey
+	case "state":
+		return "quorate.watch.state"
+	default:
+		return attribute.Key("quorate." + label + ".name")
+	}
+}

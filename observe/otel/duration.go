@@ -1,0 +1,98 @@
+package otel
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/observe"
+)
+
+// The attributes of gRFC A66.
+const (
+	grpcMethodKey = attribute.Key("grpc.method")
+	grpcStatusKey = attribute.Key("grpc.status")
+)
+
+// maxMethods bounds the methods that are told apart. etcd has 60.
+const maxMethods = 100
+
+// statusNames are the codes as gRPC's protocol has them.
+var statusNames = [...]string{
+	codes.OK: "OK", codes.Canceled: "CANCELLED", codes.Unknown: "UNKNOWN", codes.InvalidArgument: "INVALID_ARGUMENT",
+	codes.DeadlineExceeded: "DEADLINE_EXCEEDED", codes.NotFound: "NOT_FOUND", codes.AlreadyExists: "ALREADY_EXISTS",
+	codes.PermissionDenied: "PERMISSION_DENIED", codes.ResourceExhausted: "RESOURCE_EXHAUSTED",
+	codes.FailedPrecondition: "FAILED_PRECONDITION", codes.Aborted: "ABORTED", codes.OutOfRange: "OUT_OF_RANGE",
+	codes.Unimplemented: "UNIMPLEMENTED", codes.Internal: "INTERNAL", codes.Unavailable: "UNAVAILABLE",
+	codes.DataLoss: "DATA_LOSS", codes.Unauthenticated: "UNAUTHENTICATED",
+}
+
+// methodOptions are the attributes of what is measured of a method.
+type methodOptions struct {
+	method attribute.KeyValue
+	add    []metric.AddOption
+	record []metric.RecordOption
+	// byStatus are made when they are needed first; the last one is for codes that gRPC does not
+	// have.
+	byStatus [len(statusNames) + 1]atomic.Pointer[[]metric.RecordOption]
+}
+
+func (o *Observer) optionsOfMethod(full string) *methodOptions {
+	if known, ok := o.methods.Load(full); ok {
+		return known.(*methodOptions)
+	}
+	key, name := full, strings.TrimPrefix(full, "/")
+	if o.known.Add(1) > maxMethods {
+		key, name = other, other
+	}
+	m := &methodOptions{method: grpcMethodKey.String(name)}
+	m.add = []metric.AddOption{o.with(m.method)}
+	m.record = []metric.RecordOption{o.with(m.method)}
+	known, loaded := o.methods.LoadOrStore(key, m)
+	if loaded {
+		o.known.Add(-1)
+	}
+	return known.(*methodOptions)
+}
+
+// with returns the attributes of something that ended with an error, or without one.
+func (m *methodOptions) with(o *Observer, err error) []metric.RecordOption {
+	code := codes.OK
+	if err != nil {
+		code = status.Code(err)
+	}
+	at := &m.byStatus[min(int(code), len(statusNames))]
+	if known := at.Load(); known != nil {
+		return *known
+	}
+	name := "UNKNOWN"
+	if int(code) < len(statusNames) {
+		name = statusNames[code]
+	}
+	made := []metric.RecordOption{o.with(m.method, grpcStatusKey.String(name))}
+	at.Store(&made)
+	return made
+}
+
+// Called measures a call.
+func (o *Observer) Called(e observe.Call) {
+	ctx, m := context.Background(), o.optionsOfMethod(e.Method)
+	o.calls.Record(ctx, e.Took.Seconds(), m.with(o, e.Err)...)
+	if e.Retries > 0 {
+		o.callRetries.Record(ctx, int64(e.Retries), m.record...)
+		o.retryDelay.Record(ctx, e.Paused.Seconds(), m.record...)
+	}
+	if e.Hedged {
+		o.callHedges.Record(ctx, 1, m.record...)
+	}
+}
+
+// Attempted measures an attempt.
+func (o *Observer) Attempted(e observe.Attempt) {
+	o.attempts.Record(context.Background(), e.Took.Seconds(), o.optionsOfMethod(e.Method).with(o, e.Err)...)
+}

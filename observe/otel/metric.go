@@ -1,0 +1,58 @@
+package otel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/quorate/quorate/observe"
+)
+
+// keys returns the attribute's key for a label.
+type keys func(label string) attribute.Key
+
+func poolKeys(label string) attribute.Key { return attribute.Key("quorate.pool." + label) }
+
+// observeMetrics reports what metrics returns, which is some of every, with an attribute that
+// all have.
+func observeMetrics(
+	provider metric.MeterProvider, name attribute.KeyValue, key keys, every, metrics func() []observe.Metric,
+) (metric.Registration, error) {
+	if provider == nil {
+		return nil, errors.New("otel: no meter provider: pass otel.GetMeterProvider() or one of your own")
+	}
+	meter := provider.Meter(scope)
+	instruments := make(map[string]metric.Float64Observable)
+	var all []metric.Observable
+	for _, m := range every() {
+		if instruments[m.Name] != nil {
+			continue
+		}
+		i, err := newObservable(meter, m)
+		if err != nil {
+			return nil, fmt.Errorf("making the metrics: %w", err)
+		}
+		instruments[m.Name] = i
+		all = append(all, i)
+	}
+	return meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+		for _, m := range metrics() {
+			attributes := []attribute.KeyValue{name}
+			for _, l := range m.Labels {
+				attributes = append(attributes, key(l.Name).String(l.Value))
+			}
+			to.ObserveFloat64(instruments[m.Name], m.Value, metric.WithAttributes(attributes...))
+		}
+		return nil
+	}, all...)
+}
+
+func newObservable(meter metric.Meter, m observe.Metric) (metric.Float64Observable, error) {
+	if m.Counter {
+		return meter.Float64ObservableCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Description))
+	}
+	return meter.Float64ObservableUpDownCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Description))
+}

@@ -1,0 +1,82 @@
+package prometheus
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/observe"
+)
+
+const (
+	// numCodes is how many codes gRPC has, and one for others.
+	numCodes = int(codes.Unauthenticated) + 2
+
+	// maxMethods bounds the methods that are told apart. etcd has 60.
+	maxMethods = 100
+)
+
+// durations are the histograms of a method or an endpoint, by code.
+type durations struct {
+	make   func(code string) prometheus.Observer
+	byCode [numCodes]atomic.Pointer[prometheus.Observer]
+}
+
+// observe notes how long something took. For a code that it has met before it allocates
+// nothing.
+func (d *durations) observe(err error, took time.Duration) {
+	code := codes.OK
+	if err != nil {
+		code = status.Code(err)
+	}
+	at := &d.byCode[min(int(code), numCodes-1)]
+	known := at.Load()
+	if known == nil {
+		made := d.make(codeName(code))
+		known = &made
+		at.Store(known)
+	}
+	(*known).Observe(took.Seconds())
+}
+
+// codeName returns the name of a code, of which there are few.
+func codeName(code codes.Code) string {
+	if code > codes.Unauthenticated {
+		return other
+	}
+	return code.String()
+}
+
+// Called measures a call.
+func (o *Observer) Called(e observe.Call) {
+	known, ok := o.methods.Load(e.Method)
+	if !ok {
+		known = o.durationsOf(e.Method)
+	}
+	known.(*durations).observe(e.Err, e.Took)
+}
+
+// durationsOf makes the histograms of a method, and keeps those of the first that there are.
+func (o *Observer) durationsOf(full string) any {
+	label, key := method(full), full
+	if o.known.Add(1) > maxMethods {
+		label, key = other, other
+	}
+	known, loaded := o.methods.LoadOrStore(key, &durations{make: func(code string) prometheus.Observer {
+		return o.shared.calls.WithLabelValues(o.client, label, code)
+	}})
+	if loaded {
+		o.known.Add(-1)
+	}
+	return known
+}
+
+// Attempted measures an attempt of a call. How long a stream lasts says nothing.
+func (o *Observer) Attempted(e observe.Attempt) {
+	if e.Lane == observe.LaneCalls {
+		o.lanesOf(e.Endpoint).took.observe(e.Err, e.Took)
+	}
+}
