@@ -17,7 +17,8 @@ func newLinearCommand(run linearRunner) *cobra.Command {
 		Use:   "linear",
 		Short: "Read and write a real etcd cluster under faults, and check that it is linearizable",
 		Long: `linear starts a cluster of real etcd processes on this machine and lets many callers
-read, write, delete and compare few keys through Quorate, while members are killed,
+read, write, delete and compare few keys through Quorate, half of the gets, puts and
+deletes in RPCs that they share (clientv3/batch), while members are killed,
 stopped and cut off, leadership moves, and the clients' links are cut, delayed and
 blackholed, in a random order. Some callers have so little patience that their calls
 end on their way.
@@ -44,6 +45,7 @@ cluster is removed. A second Ctrl-C kills at once.`,
   quorate-lab soak linear --duration 10m --seed 7`,
 	}
 	addSoak(cmd, &cfg.Config, []count{{&cfg.Callers, "callers", linear.DefaultCallers, "operations that are under way at a time"}}, func(ctx context.Context) (linear.Result, error) { return run(ctx, cfg) })
+	cmd.Flags().BoolVar(&cfg.Unshared, "unshared", false, "leave out that half of the gets, puts and deletes share RPCs (clientv3/batch)")
 	cmd.Flags().StringVar(&cfg.PageDir, "pages", ".", "directory for the pages that show violations")
 	return cmd
 }

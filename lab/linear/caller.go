@@ -18,6 +18,7 @@ const callPause = 40 * time.Millisecond
 type caller struct {
 	number int
 	client Client
+	shared Client // for the operations that share RPCs, nil if none does
 	pool   *pool
 	rng    *rand.Rand
 	now    func() time.Duration
@@ -36,10 +37,14 @@ func (c *caller) call() {
 	g, knows := c.pool.enter(c.rng)
 	draw := planner{c.rng, c.value}
 	request := draw.request(knows)
+	client := c.client
+	if c.shared != nil && draw.shares(request) {
+		request.Shared, client = true, c.shared
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), draw.timeout())
 	defer cancel()
 	op := model.Operation{Client: c.number, Request: request, Call: c.now()}
-	response, err := c.client.Do(ctx, g.keys, request)
+	response, err := client.Do(ctx, g.keys, request)
 	op.Return = c.now()
 	op.Outcome = outcome(request.Kind, err)
 	if err == nil {

@@ -3,16 +3,20 @@ package linear
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/batch"
+	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/linear/model"
 )
 
 // Client is the client that is put to the test.
 type Client interface {
-	// Do makes one operation on the keys of a group, whose names it is given.
+	// Do makes one operation on the keys of a group, whose names it is given. Those that are Shared
+	// are all made on one client.
 	Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error)
 	// Close ends the client.
 	Close() error
@@ -25,11 +29,39 @@ func Quorate(endpoints []string) (Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return quorate{c}, nil
+	return quorate{c, sharing(c.KV)}, nil
+}
+
+// sharing returns the KV for operations that share RPCs. As soon as two meet they do.
+func sharing(kv clientv3.KV) clientv3.KV {
+	return batch.New(slow{kv}, batch.Config{JoinReads: true, GroupWrites: true, MaxAlone: 1})
+}
+
+// slow is a KV that keeps each response for a while, so that other operations begin after it was
+// sent and before it is seen.
+type slow struct{ clientv3.KV }
+
+// responsePause is how long a response is kept.
+const responsePause = 10 * time.Millisecond
+
+func (s slow) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	response, err := s.KV.Do(ctx, op)
+	_ = pace.Sleep(ctx, responsePause) // what is known is known, though the caller has left
+	return response, err
 }
 
 type quorate struct {
 	*clientv3.Client
+
+	sharing clientv3.KV
+}
+
+// kv returns the KV for an operation.
+func (c quorate) kv(request model.Request) clientv3.KV {
+	if request.Shared {
+		return c.sharing
+	}
+	return c.KV
 }
 
 // Do makes plain gets, puts and deletes by the methods of those names.
@@ -53,7 +85,7 @@ func (c quorate) get(ctx context.Context, keys [model.Keys]string, request model
 	if request.Kind == model.SerializableGet {
 		opts = append(opts, clientv3.WithSerializable())
 	}
-	response, err := c.Get(ctx, keys[request.Then[0].Key], opts...)
+	response, err := c.kv(request).Get(ctx, keys[request.Then[0].Key], opts...)
 	if err != nil {
 		return model.Response{}, err
 	}
@@ -62,7 +94,7 @@ func (c quorate) get(ctx context.Context, keys [model.Keys]string, request model
 
 func (c quorate) put(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
 	act := request.Then[0]
-	response, err := c.Put(ctx, keys[act.Key], act.Value, options(act)...)
+	response, err := c.kv(request).Put(ctx, keys[act.Key], act.Value, options(act)...)
 	if err != nil {
 		return model.Response{}, err
 	}
@@ -71,7 +103,7 @@ func (c quorate) put(ctx context.Context, keys [model.Keys]string, request model
 
 func (c quorate) remove(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
 	act := request.Then[0]
-	response, err := c.Delete(ctx, keys[act.Key], options(act)...)
+	response, err := c.kv(request).Delete(ctx, keys[act.Key], options(act)...)
 	if err != nil {
 		return model.Response{}, err
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab/linear/model"
 	"github.com/quorate/quorate/lab/soak"
 	"github.com/quorate/quorate/retry"
@@ -50,6 +53,68 @@ func (c denying) Do(ctx context.Context, keys [model.Keys]string, request model.
 	return response, err
 }
 
+// joining has a get join one of the same key that is in flight.
+type joining struct {
+	Client
+
+	mu       *sync.Mutex
+	inFlight map[string]*flight
+}
+
+type flight struct {
+	done     chan struct{}
+	response model.Response
+	err      error
+}
+
+func newJoining(sound Client) Client { return joining{sound, &sync.Mutex{}, map[string]*flight{}} }
+
+func (c joining) Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
+	if request.Kind != model.Get || !request.Shared {
+		return c.Client.Do(ctx, keys, request)
+	}
+	key := keys[request.Then[0].Key]
+	c.mu.Lock()
+	f, joins := c.inFlight[key]
+	if !joins {
+		f = &flight{done: make(chan struct{})}
+		c.inFlight[key] = f
+	}
+	c.mu.Unlock()
+	if !joins {
+		f.response, f.err = c.Client.Do(ctx, keys, request)
+		c.mu.Lock()
+		delete(c.inFlight, key)
+		c.mu.Unlock()
+		close(f.done)
+	}
+	<-f.done
+	return f.response, f.err
+}
+
+// resending loses the response to every tenth group and says that nothing of it was executed, so
+// that its writes are sent again.
+type resending struct {
+	clientv3.KV
+
+	groups *atomic.Int64
+}
+
+func (k resending) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	response, err := k.KV.Do(ctx, op)
+	if err == nil && op.IsTxn() && k.groups.Add(1)%10 == 0 {
+		return clientv3.OpResponse{}, rpctypes.ErrTooManyRequests
+	}
+	return response, err
+}
+
+// newResending puts the fault below the groups of a client.
+func newResending(sound Client) Client {
+	c := sound.(quorate)
+	c.sharing = sharing(resending{c.KV, new(atomic.Int64)})
+	return c
+}
+
 // alarm is a log that calls off the run when the first violation is found.
 type alarm struct{ found context.CancelFunc }
 
@@ -69,6 +134,8 @@ func TestFaultyClientsAreFound(t *testing.T) {
 		"stale":     func(sound Client) Client { return stale{sound} },
 		"repeating": func(sound Client) Client { return repeating{sound} },
 		"denying":   func(sound Client) Client { return denying{sound} },
+		"joining":   newJoining,
+		"resending": newResending,
 	}
 	for name, spoil := range tests {
 		t.Run(name, func(t *testing.T) {

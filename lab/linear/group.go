@@ -55,7 +55,9 @@ type pool struct {
 	groups  int
 	total   int
 	tallies [model.NumKinds][model.NumOutcomes]int
-	refused int // txns whose comparisons did not hold
+	refused int    // txns whose comparisons did not hold
+	wrote   claims // revisions of writes that were answered
+	grouped int    // writes that had the revision of another one
 }
 
 func newPool(now func() time.Duration) *pool {
@@ -131,6 +133,10 @@ func (p *pool) claim(op model.Operation) {
 		return
 	}
 	if op.Request.Wrote(op.Response) {
+		if p.wrote.has(op.Response.Revision) {
+			p.grouped++
+		}
+		p.wrote.add(op.Response.Revision)
 		p.claims.add(op.Response.Revision)
 	}
 	for _, result := range op.Response.Results {

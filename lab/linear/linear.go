@@ -1,8 +1,8 @@
 // Package linear is the workload of package soak that checks that what clients were answered is linearizable.
 //
-// It has callers that read, write, delete and compare a
-// few keys through the client under test.
-// Some callers have little patience, so that calls also end on their way.
+// It has callers that read, write, delete and compare a few keys through the client under
+// test, some of it in RPCs that they share. Some callers have little patience, so that calls
+// also end on their way.
 //
 // The keys live in groups, each for a few seconds, so that the history of a group is
 // short enough to be checked: by [model.Check], while the run goes on. Before that, the
@@ -69,11 +69,19 @@ func (w *workload) Start(ctx context.Context, env *soak.Env) error {
 	w.abandon = abandon
 	w.checked = soak.Go(checkers, func(int) { w.checker.run(checking, w.pool.retired) })
 	w.called = soak.Go(w.cfg.Callers, func(i int) {
-		c := caller{number: i, client: w.clients[i/callersOfClient], pool: w.pool, rng: env.Rand(uint64(i)), now: env.Now}
+		c := caller{number: i, client: w.clients[i/callersOfClient], shared: w.shared(), pool: w.pool, rng: env.Rand(uint64(i)), now: env.Now}
 		c.run(ctx)
 	})
 	w.reported = soak.Go(1, func(int) { w.report(ctx) })
 	return nil
+}
+
+// shared returns the client of all operations that share RPCs, nil if there are none.
+func (w *workload) shared() Client {
+	if w.cfg.Unshared {
+		return nil
+	}
+	return w.clients[0]
 }
 
 // connect connects the clients of the callers, and that of the checker as the last.
@@ -128,6 +136,6 @@ func (w *workload) Check(out *soak.Outcome) error {
 	out.Revisions, _ = w.pool.claims.unclaimed()
 	out.Verdict = w.checker.verdict
 	w.result.Checks = w.checker.counts
-	w.result.Operations, w.result.Refused = w.pool.tallies, w.pool.refused
+	w.result.Operations, w.result.Refused, w.result.Grouped = w.pool.tallies, w.pool.refused, w.pool.grouped
 	return err
 }

@@ -35,6 +35,7 @@ func TestLinear(t *testing.T) {
 		assert.Positive(t, n[model.Answered], "no answer to a %v", model.Kind(kind))
 	}
 	assert.Positive(t, result.Refused, "no comparison was in vain")
+	assert.Positive(t, result.Grouped, "no writes shared an RPC")
 	assert.Positive(t, result.Sum(true, model.Failed), "no write was refused")
 	assert.Positive(t, result.Sum(true, model.Unknown), "no outcome was unknown")
 }

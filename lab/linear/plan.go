@@ -81,6 +81,16 @@ func (p planner) request(knows knowledge) model.Request {
 	}
 }
 
+// shares draws whether an operation shares an RPC, if it is one that can.
+func (p planner) shares(request model.Request) bool {
+	switch request.Kind {
+	case model.Get, model.Put, model.Delete:
+		return p.rng.IntN(2) == 0
+	default:
+		return false
+	}
+}
+
 func (p planner) put(key int) model.Act {
 	return model.Act{Verb: model.Write, Key: key, Value: p.value(), Prev: p.rng.IntN(2) == 0, Orphan: p.rng.IntN(40) == 0}
 }

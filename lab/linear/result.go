@@ -29,6 +29,8 @@ type Result struct {
 	Operations [model.NumKinds][model.NumOutcomes]int
 	// Refused is how many txns had comparisons that did not hold.
 	Refused int
+	// Grouped is how many writes had the revision of another one.
+	Grouped int
 	// Checks counts the histories.
 	Checks
 }
@@ -61,6 +63,7 @@ func (res Result) String() string {
 			what = ""
 		}
 		line("txns", "succeeded %d, compared in vain %d", res.Operations[model.Txn][model.Answered]-res.Refused, res.Refused)
+		line("grouped", "%d writes had the revision of another one", res.Grouped)
 		line("unknown", "%d writes, of which %d left nothing that anybody saw", res.Sum(true, model.Unknown), res.Unseen)
 		line("checked", "%d groups of keys, with up to %d operations, in up to %v each", res.Groups, res.Longest, res.Slowest.Round(time.Millisecond))
 	})

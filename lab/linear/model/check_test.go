@@ -72,6 +72,11 @@ func failed(op Operation) Operation {
 	return op
 }
 
+func shared(op Operation) Operation {
+	op.Request.Shared = true
+	return op
+}
+
 var (
 	writeBoth = Request{Then: []Act{{Verb: Write, Key: 0, Value: "x"}, {Verb: Write, Key: 1, Value: "y"}}}
 	readBoth  = []Act{{Key: 0}, {Key: 1}}
@@ -109,6 +114,30 @@ func TestLinearizable(t *testing.T) {
 		"what was there before": {
 			during(1, 2, putOver(0, "x", 5, KV{})), during(3, 4, putOver(0, "y", 6, kv("x", 5))),
 			during(5, 6, answer(Delete, Act{Verb: Remove, Prev: true}, 7, Result{Deleted: 1, KV: rewritten("y", 5, 6, 2)})),
+		},
+		"shared writes of one revision": {
+			during(1, 3, shared(put(0, "x", 5))), during(2, 4, shared(put(1, "y", 5))),
+			during(5, 6, snapshot(5, kv("x", 5), kv("y", 5))),
+		},
+		"shared deletes of one revision, and one that deletes nothing": {
+			during(1, 2, txn(writeBoth, 5, true, Result{}, Result{})), during(3, 9, shared(remove(0, 6, 1))),
+			during(3, 8, shared(remove(1, 6, 1))), during(4, 9, shared(remove(2, 6, 0))),
+			during(10, 11, snapshot(6, KV{}, KV{})),
+		},
+		"an unknown shared write with the revision of an answered one": {
+			during(1, 4, shared(put(0, "x", 5))), during(2, 3, shared(unknown(put(1, "y", 0)))),
+			during(5, 6, snapshot(5, kv("x", 5), kv("y", 5))),
+		},
+		"an unknown shared write that nobody sees, with the revision of an answered one": {
+			during(0, 1, put(2, "w", 4)),
+			during(1, 4, shared(put(0, "x", 5))), during(2, 3, shared(unknown(put(1, "y", 0)))),
+			during(5, 6, putOver(1, "z", 6, KV{})),
+		},
+		"unknown shared writes that nobody sees, with the revision of an answered one, and count": {
+			during(0, 1, put(2, "w", 4)),
+			during(1, 4, shared(put(0, "x", 5))), during(2, 3, shared(unknown(put(1, "y", 0)))), during(2, 3, shared(unknown(put(2, "v", 0)))),
+			during(5, 6, put(1, "z", 6)), during(7, 8, get(1, 6, rewritten("z", 5, 6, 2))),
+			during(9, 10, put(2, "u", 7)), during(11, 12, get(2, 7, rewritten("u", 4, 7, 3))),
 		},
 		"a failed write that nobody sees": {
 			during(1, 2, failed(put(0, "x", 0))), during(3, 4, get(0, 5, KV{})),
@@ -257,6 +286,19 @@ func TestViolated(t *testing.T) {
 		"two writes of one revision": {[]Operation{
 			during(1, 2, put(0, "x", 5)), during(1, 2, put(1, "y", 5)),
 		}, "put b=y → at revision 5; the store"},
+		"shared writes of one revision to one key": {[]Operation{
+			during(1, 2, shared(put(0, "x", 5))), during(1, 2, shared(put(0, "y", 5))),
+		}, "shared put a=y → at revision 5; the store"},
+		"a shared write with the revision of one that is not": {[]Operation{
+			during(1, 2, shared(put(0, "x", 5))), during(1, 2, put(1, "y", 5)),
+		}, "at revision 5; the store"},
+		"shared writes of one revision, one after the other": {[]Operation{
+			during(1, 2, shared(put(0, "x", 5))), during(3, 4, shared(put(1, "y", 5))), during(5, 6, get(1, 5, KV{})),
+		}, "get b → absent, at revision 5"},
+		"an unknown shared write of the same key with the revision of an answered one": {[]Operation{
+			during(0, 1, put(2, "w", 4)),
+			during(1, 4, shared(put(0, "x", 5))), during(2, 3, shared(unknown(put(0, "y", 0)))), during(5, 6, get(0, 5, rewritten("x", 5, 5, 2))),
+		}, "get a → x (version 2"},
 		"half of a txn": {[]Operation{
 			during(1, 2, txn(writeBoth, 5, true, Result{}, Result{})), during(3, 4, snapshot(5, kv("x", 5), KV{})),
 		}, "snapshot get a, get b"},

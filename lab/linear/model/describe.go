@@ -12,6 +12,9 @@ func keyName(key int) string { return string(rune('a' + key)) }
 // String describes the request, such as "txn if mod(a)=7 then put b=x else get a".
 func (r Request) String() string {
 	var b strings.Builder
+	if r.Shared {
+		b.WriteString("shared ")
+	}
 	if r.Kind != Get && r.Kind != Put && r.Kind != Delete {
 		b.WriteString(r.Kind.String() + " ")
 	}

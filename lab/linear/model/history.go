@@ -52,8 +52,8 @@ type History struct {
 	// out.
 	Operations []Operation
 	// Claimed, if set, reports whether a revision is known to be that of a write of
-	// another group. A write of unknown outcome cannot have taken such a revision,
-	// which leaves much less to search. Where nothing is known it says no.
+	// another group. A write of unknown outcome that is not shared cannot have taken such a
+	// revision, which leaves much less to search. Where nothing is known it says no.
 	Claimed func(revision int64) bool
 }
 

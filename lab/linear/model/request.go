@@ -63,6 +63,9 @@ func (k Kind) Writes() bool { return k == Put || k == Delete || k == Txn }
 type Request struct {
 	// Kind by which it is counted.
 	Kind Kind
+	// Shared says that the operation may have travelled with others in one RPC. Writes that did
+	// have one revision, and no key in common.
+	Shared bool
 	// If holds when all its comparisons do; without any it does.
 	If []Compare
 	// Then is done if If holds, Else if it does not. An act must not write a key

@@ -44,7 +44,7 @@ func (p *plan) place(from state, s *step) (state, bool) {
 	if s.rank != from.next {
 		return from, false
 	}
-	if s.wrote && s.rank > 0 && s.response.Revision <= p.placed[s.rank-1].response.Revision {
+	if s.wrote && !p.mayShare(s, s.rank) {
 		return from, false // two writes have one revision
 	}
 	if from.store.holds(s.Request.If) != s.response.Succeeded {
@@ -62,13 +62,52 @@ func (p *plan) apply(from state, s *step) (state, bool) {
 	if from.next == len(p.placed) {
 		return from, true
 	}
-	if from.spent >= p.room[from.next] {
-		return from, false
+	revision, spent := p.between(from.next), from.spent
+	if s.Request.Shared {
+		// The write before which it stands may have travelled with it, as may writes to other keys
+		// than those of the history.
+		if next := p.placed[from.next]; next.wrote && revision.first <= next.response.Revision && p.mayTravel(s, from.next) {
+			revision.last = next.response.Revision
+		}
+		if revision.first > revision.last {
+			return from, false
+		}
+	} else {
+		if spent >= p.room[from.next] {
+			return from, false
+		}
+		revision.first += int64(spent)
+		spent++
 	}
-	revision := p.between(from.next)
-	revision.first += int64(from.spent)
 	after, changed, ok := from.store.perform(s.Request.branch(from.store.holds(s.Request.If)), nil, revision)
-	return state{next: from.next, spent: from.spent + 1, store: after}, ok && changed
+	return state{next: from.next, spent: spent, store: after}, ok && changed
+}
+
+// mayShare reports whether a write may have its revision although writes of a lower rank have it.
+func (p *plan) mayShare(s *step, rank int) bool {
+	for before := rank - 1; before >= 0 && p.placed[before].response.Revision >= s.response.Revision; before-- {
+		if other := p.placed[before]; !other.wrote || !travels(s, other) {
+			return false
+		}
+	}
+	return true
+}
+
+// mayTravel reports whether a write may have travelled with all writes that have the revision of
+// the one of a rank, which is the first of them.
+func (p *plan) mayTravel(s *step, rank int) bool {
+	revision := p.placed[rank].response.Revision
+	for ; rank < len(p.placed) && p.placed[rank].wrote && p.placed[rank].response.Revision == revision; rank++ {
+		if !travels(s, p.placed[rank]) {
+			return false
+		}
+	}
+	return true
+}
+
+// travels reports whether two writes may have travelled in one RPC, where no key is written twice.
+func travels(a, b *step) bool {
+	return a.Request.Shared && b.Request.Shared && a.Request.Then[0].Key != b.Request.Then[0].Key
 }
 
 // operations returns the history as porcupine takes it. A write of unknown outcome has
