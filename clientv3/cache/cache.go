@@ -17,8 +17,8 @@ import (
 // errUnavailable says that the cache cannot answer, and the server is to.
 var errUnavailable = errors.New("etcdclient: cache: not available")
 
-// errClosed is the cause of what ends with [Cache.Close].
-var errClosed = errors.New("etcdclient: cache: closed")
+// ErrClosed is the error of what needs a [Cache] that is not closed.
+var ErrClosed = errors.New("etcdclient: cache: closed")
 
 // Cache serves gets of its prefixes from memory. It is a clientv3.KV, safe for concurrent use:
 //
@@ -97,7 +97,7 @@ func (c *Cache) Close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	c.cancel(errClosed)
+	c.cancel(ErrClosed)
 	c.background.Wait()
 	for _, v := range c.views {
 		v.drop()
@@ -105,13 +105,16 @@ func (c *Cache) Close() {
 }
 
 // WaitSynced returns when every prefix has been loaded once. The error is that of ctx, with the latest
-// reason why a prefix is not loaded, or says that the cache is closed.
+// reason why a prefix is not loaded, or [ErrClosed].
 func (c *Cache) WaitSynced(ctx context.Context) error {
 	for _, v := range c.views {
+		if c.ctx.Err() != nil {
+			return ErrClosed
+		}
 		select {
 		case <-v.loaded:
 		case <-c.ctx.Done():
-			return context.Cause(c.ctx)
+			return ErrClosed
 		case <-ctx.Done():
 			if err := v.lastError(); err != nil {
 				return fmt.Errorf("etcdclient: cache: %q is not loaded: %w (%w)", v.prefix, ctx.Err(), err)

@@ -104,7 +104,7 @@ type Informer[T any] struct {
 }
 
 // NewInformer returns an Informer over a Cache. It lives until Close, or until the Cache is closed.
-// The error is one of the configuration, or says that the Cache is closed.
+// The error is one of the configuration, or [ErrClosed].
 func NewInformer[T any](c *Cache, cfg InformerConfig[T]) (*Informer[T], error) {
 	if cfg.Decode == nil {
 		return nil, errors.New("etcdclient: cache: InformerConfig.Decode is nil")
@@ -128,7 +128,7 @@ func NewInformer[T any](c *Cache, cfg InformerConfig[T]) (*Informer[T], error) {
 	in.ctx, in.cancel = context.WithCancel(c.ctx)
 	if !c.spawn(in.run) {
 		in.cancel()
-		return nil, errClosed
+		return nil, ErrClosed
 	}
 	v.subscribe(in.feed)
 	return in, nil
@@ -159,14 +159,14 @@ func (in *Informer[T]) HasSynced() bool {
 	}
 }
 
-// WaitSynced returns when the objects have been loaded once, with the error of ctx, or when the informer is
-// closed.
+// WaitSynced returns when the objects have been loaded once, with the error of ctx, or with [ErrClosed] when the
+// informer is closed.
 func (in *Informer[T]) WaitSynced(ctx context.Context) error {
 	select {
 	case <-in.synced:
 		return nil
 	case <-in.ctx.Done():
-		return errClosed
+		return ErrClosed
 	case <-ctx.Done():
 		return ctx.Err()
 	}

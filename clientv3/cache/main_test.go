@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
@@ -69,3 +70,9 @@ func put(t testing.TB, cluster *fakeetcd.Cluster, key, value string) int64 {
 	require.NoError(t, err)
 	return rev
 }
+
+// The error of a server that denies a read, as it is sent and as a caller gets it.
+var (
+	errDenied = rpctypes.ErrGRPCPermissionDenied
+	denied    = rpctypes.ErrPermissionDenied
+)

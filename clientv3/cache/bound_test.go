@@ -1,0 +1,172 @@
+package cache_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// TestMaxStaleness counts what reads with a bound cost, within the cache and beside it.
+func TestMaxStaleness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		put(t, cluster, "a/1", "v")
+		put(t, cluster, "b", "v")
+		c := serve(t, client, cache.Config{})
+		ctx := cache.WithMaxStaleness(t.Context(), 10*time.Second)
+		floors := func() int64 { return c.Stats().Floors }
+		require.Zero(t, floors(), "it was read just now")
+		for range 100 {
+			_, err := c.Get(ctx, "a/1")
+			require.NoError(t, err)
+		}
+		require.Zero(t, floors())
+		time.Sleep(10*time.Second + 1)
+		for range 100 {
+			_, err := c.Get(ctx, "a/1")
+			require.NoError(t, err)
+		}
+		require.EqualValues(t, 1, floors())
+
+		time.Sleep(5 * time.Second)
+		var linearizable int
+		cluster.On("Range", func(call *fakeetcd.Call) {
+			if !call.Request.(*pb.RangeRequest).Serializable {
+				linearizable++
+			}
+		})
+		for range 100 {
+			resp, err := c.Get(ctx, "b")
+			require.NoError(t, err)
+			require.EqualValues(t, 1, resp.Count)
+		}
+		require.Zero(t, linearizable, "the floor is 5 s old")
+		time.Sleep(6 * time.Second)
+		for range 100 {
+			_, err := c.Get(ctx, "b")
+			require.NoError(t, err)
+		}
+		require.Equal(t, 1, linearizable)
+	})
+}
+
+// TestAMemberThatLagsIsNotBelieved has serializable reads answered as of an old revision.
+func TestAMemberThatLagsIsNotBelieved(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	put(t, cluster, "b", "v")
+	cluster.On("Range", func(call *fakeetcd.Call) {
+		if r := call.Request.(*pb.RangeRequest); r.Serializable {
+			call.Answer(&pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 1}}, nil)
+		}
+	})
+	resp, err := c.Get(cache.WithMaxStaleness(within(t), time.Second), "b")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, resp.Count)
+}
+
+// TestNotOlderThan reads at least at a revision, in the cache and beside it.
+func TestNotOlderThan(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	awaitServing(t, c, "a/1")
+	for range 20 {
+		floors := c.Stats().Floors
+		rev := put(t, cluster, "a/1", "v")
+		resp, err := c.Get(cache.NotOlderThan(within(t), rev), "a/1")
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, resp.Header.Revision, rev)
+		require.Equal(t, floors, c.Stats().Floors)
+
+		rev = put(t, cluster, "b", "v") // shown by progress alone
+		resp, err = c.Get(cache.NotOlderThan(within(t), rev), "a/1")
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, resp.Header.Revision, rev)
+		resp, err = c.Get(cache.NotOlderThan(within(t), rev), "b")
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, resp.Header.Revision, rev)
+	}
+	_, err := c.Get(cache.NotOlderThan(within(t), cluster.Revision()+100), "b")
+	require.Equal(t, rpctypes.ErrFutureRev, err)
+}
+
+// TestNotOlderThanTheFuture asks for a revision that is not there.
+func TestNotOlderThanTheFuture(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		c := serve(t, client, cache.Config{})
+		_, err := c.Get(cache.NotOlderThan(t.Context(), cluster.Revision()+100), "a/1")
+		require.Equal(t, rpctypes.ErrFutureRev, err)
+	})
+}
+
+// TestVersions reads at revisions that are over.
+func TestVersions(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	var revs []int64
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxVersions: 10})
+	awaitServing(t, c, "a/1")
+	for i := range 30 {
+		revs = append(revs, put(t, cluster, "a/1", string(rune('A'+i))))
+		_, err := c.Get(within(t), "a/1")
+		require.NoError(t, err)
+	}
+	for i, rev := range revs {
+		before := c.Stats().Hits
+		resp, err := c.Get(within(t), "a/1", clientv3.WithRev(rev))
+		require.NoError(t, err)
+		require.Equal(t, string(rune('A'+i)), string(resp.Kvs[0].Value))
+		require.Equal(t, cluster.Revision(), resp.Header.Revision)
+		if i >= 20 {
+			require.Equal(t, before+1, c.Stats().Hits)
+		}
+	}
+	_, err := c.Get(within(t), "a/1", clientv3.WithRev(cluster.Revision()+1))
+	require.Equal(t, rpctypes.ErrFutureRev, err)
+}
+
+// TestConfig has configurations refused in words that name the field.
+func TestConfig(t *testing.T) {
+	_, client := startFake(t, 1)
+	for want, cfg := range map[string]cache.Config{
+		"Prefixes is empty":                    {},
+		`"a/b"`:                                {Prefixes: []string{"a/b", "c", "a"}},
+		"MaxBytes is -1":                       {Prefixes: []string{"a"}, MaxBytes: -1},
+		"MaxWait is -1ns":                      {Prefixes: []string{"a"}, MaxWait: -1},
+		"ProbeInterval is 1ms: the least is 1": {Prefixes: []string{"a"}, ProbeInterval: time.Millisecond},
+	} {
+		_, err := cache.New(client, cfg)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestSeveralPrefixes reads across prefixes, and all keys.
+func TestSeveralPrefixes(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	for _, key := range []string{"a/1", "b/1", "b/2", "c"} {
+		put(t, cluster, key, "v")
+	}
+	c := newCache(t, client, cache.Config{Prefixes: []string{"b/", "a/"}})
+	awaitServing(t, c, "a/1")
+	awaitServing(t, c, "b/1")
+	all := newCache(t, client, cache.Config{Prefixes: []string{""}})
+	awaitServing(t, all, "a/1")
+	for _, kv := range []clientv3.KV{c, all, client.KV} {
+		for key, n := range map[string]int64{"a/": 1, "b/": 2, "b/2": 1, "": 4, "c": 1} {
+			resp, err := kv.Get(within(t), key, clientv3.WithPrefix())
+			require.NoError(t, err)
+			require.Equal(t, n, resp.Count, key)
+		}
+		resp, err := kv.Get(within(t), "b", clientv3.WithFromKey())
+		require.NoError(t, err)
+		require.EqualValues(t, 3, resp.Count)
+	}
+}

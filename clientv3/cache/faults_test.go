@@ -1,0 +1,351 @@
+package cache_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// serve makes a cache of "a/" in a bubble, and waits until its watch is created.
+func serve(t *testing.T, client *clientv3.Client, cfg cache.Config) *cache.Cache {
+	t.Helper()
+	cfg.Prefixes = []string{"a/"}
+	c := newCache(t, client, cfg)
+	synctest.Wait()
+	return c
+}
+
+// mute has the watch streams of a member say nothing from now on, until the function that it returns is called.
+func mute(cluster *fakeetcd.Cluster, muted func(*fakeetcd.Member) bool) {
+	cluster.On("Watch", func(call *fakeetcd.Call) {
+		call.OnSend(func(proto.Message) bool { return !muted(call.Member) })
+		_, _ = call.Execute()
+	})
+}
+
+// TestAWatchThatLags has a watch say nothing for a while. A read waits for MaxWait, further ones do not; when the watch
+// is there again, they are answered from memory.
+func TestAWatchThatLags(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		var muted atomic.Bool
+		mute(cluster, func(*fakeetcd.Member) bool { return muted.Load() })
+		c := serve(t, client, cache.Config{MaxWait: 100 * time.Millisecond})
+		muted.Store(true)
+		put(t, cluster, "b", "v")
+		began := time.Now()
+		_, err := c.Get(t.Context(), "a/1")
+		require.NoError(t, err)
+		require.Equal(t, 100*time.Millisecond, time.Since(began))
+		for range 10 {
+			_, err = c.Get(t.Context(), "a/1")
+			require.NoError(t, err)
+		}
+		require.Equal(t, 100*time.Millisecond, time.Since(began))
+		require.EqualValues(t, 1, c.Stats().Timeouts)
+		require.Zero(t, c.Stats().Hits)
+		muted.Store(false)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		_, err = c.Get(t.Context(), "a/1")
+		require.NoError(t, err)
+		require.EqualValues(t, 1, c.Stats().Hits)
+	})
+}
+
+// TestProgressIsAskedForEverMoreSlowly counts the requests to a watch that does not answer.
+func TestProgressIsAskedForEverMoreSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		var muted atomic.Bool
+		mute(cluster, func(*fakeetcd.Member) bool { return muted.Load() })
+		c := serve(t, client, cache.Config{})
+		muted.Store(true)
+		put(t, cluster, "b", "v")
+		_, err := c.Get(t.Context(), "a/1")
+		require.NoError(t, err)
+		require.InDelta(t, 17, c.Stats().ProgressRequests, 3, "in the half second of MaxWait")
+		time.Sleep(time.Minute)
+		require.InDelta(t, 17+4+60, c.Stats().ProgressRequests, 10, "once a second afterwards")
+	})
+}
+
+// TestAStuckIdleWatch has the watch of an idle cache stuck on its member. The cache finds that out although nobody reads, and goes on
+// over another member.
+func TestAStuckIdleWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 3)
+		var stuck atomic.Pointer[fakeetcd.Member]
+		mute(cluster, func(m *fakeetcd.Member) bool { return stuck.Load() == m })
+		c := serve(t, client, cache.Config{})
+		stuck.Store(cluster.Calls("Watch")[0].Member)
+		put(t, cluster, "a/1", "v")
+		time.Sleep(time.Minute * 11 / 10)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		calls := cluster.Calls("Watch")
+		require.NotEqual(t, calls[0].Member, calls[len(calls)-1].Member)
+		require.Positive(t, c.Stats().Reopened)
+		resp, err := c.Get(t.Context(), "a/1", clientv3.WithSerializable())
+		require.NoError(t, err)
+		require.EqualValues(t, 1, resp.Count)
+		require.Less(t, c.Freshness().Age, 30*time.Second)
+		require.Equal(t, cluster.Revision(), c.Freshness().Revision)
+	})
+}
+
+// TestAnIdleCacheCostsLittle counts what a cache sends in an hour in which nobody uses it.
+func TestAnIdleCacheCostsLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		c := serve(t, client, cache.Config{})
+		ranges := cluster.Count("Range")
+		time.Sleep(time.Hour)
+		require.InDelta(t, 60, cluster.Count("Range")-ranges, 8)
+		require.LessOrEqual(t, c.Stats().ProgressRequests, int64(60))
+		require.Less(t, c.Freshness().Age, 70*time.Second)
+	})
+}
+
+// TestDeltaResync has the watch need what was compacted. What is read is keys, and the values that changed.
+func TestDeltaResync(t *testing.T) {
+	const keys, changed = 3000, 30
+	cluster, client := startFake(t, 1)
+	for i := range keys {
+		put(t, cluster, fmt.Sprintf("a/%05d", i), "v")
+	}
+	resynced := make(chan cache.Resynced, 1)
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, OnResync: func(r cache.Resynced) { resynced <- r }})
+	awaitServing(t, c, "a/00000")
+	for range 5 { // and again
+		from := cluster.Revision()
+		missRevisions(t, cluster, func() {
+			for i := range changed {
+				put(t, cluster, fmt.Sprintf("a/%05d", 100*i), fmt.Sprint("new", from))
+			}
+			put(t, cluster, fmt.Sprint("a/1", from), "added")
+		})
+		before := len(cluster.Calls())
+		r := <-resynced
+		require.Equal(t, cache.Resynced{Prefix: "a/", Revision: cluster.Revision(), Changed: changed + 1}, r)
+		var values int
+		for _, call := range cluster.Calls()[before:] {
+			for _, req := range call.Requests {
+				switch r := req.(type) {
+				case *pb.RangeRequest:
+					assert.True(t, r.KeysOnly || r.CountOnly || len(r.RangeEnd) == 0, "%v", r)
+				case *pb.TxnRequest:
+					values += len(r.Success)
+				}
+			}
+		}
+		require.LessOrEqual(t, values, changed+1)
+		requireEqualToServer(t, c, client)
+	}
+	require.EqualValues(t, 1, c.Stats().Loads)
+}
+
+// missRevisions has everything happen while the watch is away, and be compacted.
+func missRevisions(t *testing.T, cluster *fakeetcd.Cluster, happen func()) {
+	t.Helper()
+	away := cluster.On("Watch", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCNoLeader) })
+	cluster.Member(0).BreakConnections()
+	happen()
+	put(t, cluster, "b", "so that what happened before is compacted")
+	require.NoError(t, cluster.Compact(cluster.Revision()))
+	away.Remove()
+}
+
+// requireEqualToServer compares all keys of a cache of "a/" with the server's at the same revision.
+func requireEqualToServer(t *testing.T, c *cache.Cache, client *clientv3.Client) {
+	t.Helper()
+	got, err := c.Get(within(t), "a/", clientv3.WithPrefix(), clientv3.WithSerializable())
+	require.NoError(t, err)
+	want, err := clientv3.NewKV(client).Get(within(t), "a/", clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision))
+	require.NoError(t, err)
+	require.Equal(t, len(want.Kvs), len(got.Kvs))
+	for i := range want.Kvs {
+		require.True(t, proto.Equal(want.Kvs[i], got.Kvs[i]), "%v, %v", want.Kvs[i], got.Kvs[i])
+	}
+	require.EqualValues(t, c.Stats().Keys, len(want.Kvs))
+}
+
+// TestDeltaResyncWithDeletions removes keys, and most of the values change, so that all are read.
+func TestDeltaResyncWithDeletions(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	for i := range 100 {
+		put(t, cluster, fmt.Sprintf("a/%03d", i), "v")
+	}
+	resynced := make(chan cache.Resynced, 1)
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, OnResync: func(r cache.Resynced) { resynced <- r }})
+	missRevisions(t, cluster, func() {
+		_, err := newClient(t, cluster).Delete(within(t), "a/01", clientv3.WithPrefix())
+		require.NoError(t, err)
+	})
+	r := <-resynced
+	require.Equal(t, 10, r.Removed)
+	require.False(t, r.Full)
+	requireEqualToServer(t, c, client)
+	missRevisions(t, cluster, func() {
+		for i := range 80 {
+			put(t, cluster, fmt.Sprintf("a/%03d", i), "new")
+		}
+	})
+	require.True(t, (<-resynced).Full)
+	requireEqualToServer(t, c, client)
+}
+
+// TestOverflow has a prefix outgrow the cache. It is read from the server, and loaded again when there is less.
+func TestOverflow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		put(t, cluster, "a/1", "v")
+		dropped := make(chan error, 1)
+		c := serve(t, client, cache.Config{MaxBytes: 1000, OnDrop: func(_ string, err error) { dropped <- err }})
+		require.EqualValues(t, 1, c.Stats().Keys)
+		put(t, cluster, "a/2", string(make([]byte, 2000)))
+		var overflow *cache.OverflowError
+		require.ErrorAs(t, <-dropped, &overflow)
+		require.Equal(t, cache.OverflowError{Prefix: "a/", MaxBytes: 1000}, *overflow)
+		resp, err := c.Get(t.Context(), "a/2")
+		require.NoError(t, err)
+		require.Len(t, resp.Kvs[0].Value, 2000)
+		require.Zero(t, c.Stats().Bytes)
+		require.Negative(t, c.Freshness().Age)
+		_, err = client.Delete(t.Context(), "a/2")
+		require.NoError(t, err)
+		time.Sleep(11 * time.Minute)
+		synctest.Wait()
+		require.EqualValues(t, 1, c.Stats().Keys)
+	})
+}
+
+// TestAnotherCluster has the cluster become another one, whose revision is higher or lower. The first linearizable
+// read shows it, and what the cache has is dropped and loaded anew.
+func TestAnotherCluster(t *testing.T) {
+	for name, now := range map[string]*pb.ResponseHeader{
+		"another": {ClusterId: 7, MemberId: 1, RaftTerm: 1, Revision: 5000}, "another, younger": {ClusterId: 7, MemberId: 1, RaftTerm: 1, Revision: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, client := startFake(t, 1)
+			for range 10 {
+				put(t, cluster, "a/1", "old")
+			}
+			dropped := make(chan error, 1)
+			c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, OnDrop: func(_ string, err error) { dropped <- err }})
+			awaitServing(t, c, "a/1")
+			become(cluster, now)
+			resp, err := c.Get(within(t), "a/1")
+			require.NoError(t, err)
+			require.Equal(t, "new", string(resp.Kvs[0].Value))
+			var changed *clientv3.ClusterChangedError
+			require.ErrorAs(t, <-dropped, &changed)
+			require.EqualValues(t, 7, changed.NewClusterID)
+			awaitServing(t, c, "a/1")
+			resp, err = c.Get(within(t), "a/1", clientv3.WithSerializable())
+			require.NoError(t, err)
+			require.Equal(t, "new", string(resp.Kvs[0].Value))
+			require.Equal(t, now.ClusterId, resp.Header.ClusterId)
+		})
+	}
+}
+
+// become has a cluster answer as another one, which has a/1.
+func become(cluster *fakeetcd.Cluster, now *pb.ResponseHeader) {
+	header := func() *pb.ResponseHeader { return proto.CloneOf(now) }
+	cluster.On("Range", func(call *fakeetcd.Call) {
+		resp := &pb.RangeResponse{Header: header(), Count: 1}
+		if !call.Request.(*pb.RangeRequest).CountOnly {
+			resp.Kvs = []*mvccpb.KeyValue{{Key: []byte("a/1"), Value: []byte("new"), CreateRevision: 2, ModRevision: 2, Version: 1}}
+		}
+		call.Answer(resp, nil)
+	})
+	cluster.On("Watch", func(call *fakeetcd.Call) {
+		for {
+			req, err := call.Recv()
+			if err != nil {
+				return
+			}
+			if r := req.(*pb.WatchRequest).GetCreateRequest(); r != nil {
+				_ = call.Send(&pb.WatchResponse{Header: header(), WatchId: r.WatchId, Created: true})
+			}
+		}
+	})
+}
+
+// TestClose has reads and an informer under way when the cache is closed, and reads afterwards.
+func TestClose(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	put(t, cluster, "a/1", "v")
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	awaitServing(t, c, "a/1")
+	_, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(within(t))
+	defer cancel()
+	var reads []<-chan result
+	for range 100 {
+		reads = append(reads, getAsync(ctx, c, "a/1"))
+	}
+	c.Close()
+	c.Close()
+	for _, r := range reads {
+		require.NoError(t, (<-r).err)
+	}
+	resp, err := c.Get(ctx, "a/1")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, resp.Count)
+	_, err = cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString})
+	require.Equal(t, cache.ErrClosed, err)
+	require.Equal(t, cache.ErrClosed, c.WaitSynced(within(t)))
+}
+
+func canceled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// TestTheClientCloses has the client closed before the cache.
+func TestTheClientCloses(t *testing.T) {
+	_, client := startFake(t, 1)
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	require.NoError(t, client.Close())
+	_, err := c.Get(within(t), "a/1")
+	require.True(t, clientv3.IsConnCanceled(err), "%v", err)
+	c.Close()
+}
+
+// TestOneReadersEndHurtsNoOther cancels one of two reads that wait for a floor.
+func TestOneReadersEndHurtsNoOther(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	awaitServing(t, c, "a/1")
+	under, release := make(chan struct{}), make(chan struct{})
+	cluster.Once("Range", func(call *fakeetcd.Call) {
+		close(under)
+		assert.NoError(t, call.Hold(release))
+	})
+	ctx, cancel := context.WithCancel(within(t))
+	first := getAsync(ctx, c, "a/1")
+	<-under
+	cancel()
+	require.Equal(t, context.Canceled, (<-first).err)
+	second := getAsync(within(t), c, "a/1")
+	close(release)
+	require.NoError(t, (<-second).err)
+}

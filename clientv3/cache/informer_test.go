@@ -1,0 +1,221 @@
+package cache_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/cache"
+)
+
+var errBad = errors.New("bad value")
+
+func decodeString(_, value []byte) (string, error) {
+	if string(value) == "bad" {
+		return "", errBad
+	}
+	return string(value), nil
+}
+
+// spell writes a change down.
+func spell(ch cache.Change[string]) string {
+	value := func(o *cache.Object[string]) string {
+		if o == nil {
+			return "-"
+		}
+		return o.Value
+	}
+	if ch.Key == "" {
+		return ch.Type.String()
+	}
+	return fmt.Sprintf("%v %s %s→%s", ch.Type, ch.Key, value(ch.Old), value(ch.New))
+}
+
+func newInformer(t *testing.T, c *cache.Cache, cfg cache.InformerConfig[string]) *cache.Informer[string] {
+	t.Helper()
+	cfg.Decode = decodeString
+	in, err := cache.NewInformer(c, cfg)
+	require.NoError(t, err)
+	t.Cleanup(in.Close)
+	require.NoError(t, in.WaitSynced(within(t)))
+	require.True(t, in.HasSynced())
+	return in
+}
+
+// changesOf returns what a handler is told.
+func changesOf(t *testing.T, in *cache.Informer[string]) <-chan string {
+	told := make(chan string, 1000)
+	t.Cleanup(in.AddHandler(func(ch cache.Change[string]) { told <- spell(ch) }))
+	return told
+}
+
+func requireTold(t *testing.T, told <-chan string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		select {
+		case got := <-told:
+			require.Equal(t, w, got)
+		case <-time.After(patience):
+			require.Fail(t, "nothing is told", "not %q", w)
+		}
+	}
+}
+
+func TestInformer(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	put(t, cluster, "a/1", "x")
+	put(t, cluster, "a/2", "y")
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	in := newInformer(t, c, cache.InformerConfig[string]{
+		Indexes: map[string]func(string, string) []string{"letters": func(_, v string) []string { return strings.Split(v, "") }},
+	})
+	told := changesOf(t, in)
+	requireTold(t, told, "added a/1 -→x", "added a/2 -→y", "synced")
+	put(t, cluster, "a/1", "xy")
+	requireTold(t, told, "updated a/1 x→xy")
+	found, err := in.ByIndex("letters", "y")
+	require.NoError(t, err)
+	require.Len(t, found, 2)
+	_, err = client.Delete(within(t), "a/1")
+	require.NoError(t, err)
+	requireTold(t, told, "deleted a/1 xy→-")
+	put(t, cluster, "a/3", "z")
+	requireTold(t, told, "added a/3 -→z")
+	found, err = in.ByIndex("letters", "y")
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	_, err = in.ByIndex("numbers", "y")
+	require.ErrorContains(t, err, "numbers")
+	o, ok := in.Get("a/3")
+	require.True(t, ok)
+	require.Equal(t, cluster.Revision(), o.ModRevision)
+	require.Len(t, in.List(), 2)
+	later := changesOf(t, in)
+	requireTold(t, later, "added a/2 -→y", "added a/3 -→z", "synced")
+	require.Equal(t, 2, in.Stats().Objects)
+}
+
+// TestAnInformerOfAPart has an informer of a prefix within the cache's, and refuses what is not.
+func TestAnInformerOfAPart(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	for _, key := range []string{"a/1", "a/b/1", "a/b/2", "a/c"} {
+		put(t, cluster, key, "v")
+	}
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	told := changesOf(t, newInformer(t, c, cache.InformerConfig[string]{Prefix: "a/b/"}))
+	requireTold(t, told, "added a/b/1 -→v", "added a/b/2 -→v", "synced")
+	put(t, cluster, "a/c", "w")
+	put(t, cluster, "a/b/1", "w")
+	requireTold(t, told, "updated a/b/1 v→w")
+	_, err := cache.NewInformer(c, cache.InformerConfig[string]{Prefix: "b", Decode: decodeString})
+	require.ErrorContains(t, err, `"b"`)
+	_, err = cache.NewInformer(c, cache.InformerConfig[string]{})
+	require.ErrorContains(t, err, "Decode")
+}
+
+// TestAValueThatCannotBeDecoded leaves the object as it was.
+func TestAValueThatCannotBeDecoded(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	put(t, cluster, "a/1", "bad")
+	put(t, cluster, "a/2", "v")
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	failed := make(chan string, 10)
+	in := newInformer(t, c, cache.InformerConfig[string]{
+		OnDecodeError: func(key string, rev int64, err error) { failed <- fmt.Sprint(key, " ", rev, " ", err) },
+	})
+	told := changesOf(t, in)
+	requireTold(t, told, "added a/2 -→v", "synced")
+	require.Equal(t, "a/1 2 bad value", <-failed)
+	put(t, cluster, "a/2", "bad")
+	require.Equal(t, "a/2 4 bad value", <-failed)
+	o, ok := in.Get("a/2")
+	require.True(t, ok)
+	require.Equal(t, "v", o.Value)
+	put(t, cluster, "a/2", "w")
+	requireTold(t, told, "updated a/2 v→w")
+	require.EqualValues(t, 2, in.Stats().DecodeErrors)
+}
+
+// TestASlowHandler holds up no other, and is told the latest of what it missed.
+func TestASlowHandler(t *testing.T) {
+	const puts = 1000
+	cluster, client := startFake(t, 1)
+	put(t, cluster, "a/1", "first")
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	in := newInformer(t, c, cache.InformerConfig[string]{})
+	quick := changesOf(t, in)
+	requireTold(t, quick, "added a/1 -→first", "synced")
+	release, told := make(chan struct{}), make(chan string, 10)
+	remove := in.AddHandler(func(ch cache.Change[string]) {
+		told <- spell(ch)
+		<-release
+	})
+	requireTold(t, told, "added a/1 -→first")
+	for i := range puts {
+		put(t, cluster, "a/1", fmt.Sprint(i))
+	}
+	put(t, cluster, "a/2", "gone before it is told")
+	_, err := client.Delete(within(t), "a/2")
+	require.NoError(t, err)
+	put(t, cluster, "a/3", "last")
+	for got := ""; got != "added a/3 -→last"; {
+		got = <-quick
+	}
+	require.LessOrEqual(t, in.Stats().Pending, 4)
+	close(release)
+	requireTold(t, told, "synced", fmt.Sprintf("updated a/1 first→%d", puts-1), "added a/3 -→last")
+	remove()
+	put(t, cluster, "a/3", "nobody is told")
+	requireTold(t, quick, "updated a/3 last→nobody is told")
+	require.Empty(t, told)
+}
+
+// TestARelistIsAnnounced misses revisions that were compacted.
+func TestARelistIsAnnounced(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	for i := range 10 {
+		put(t, cluster, fmt.Sprintf("a/%d", i), "v")
+	}
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	in := newInformer(t, c, cache.InformerConfig[string]{})
+	told := changesOf(t, in)
+	for range 10 {
+		<-told
+	}
+	requireTold(t, told, "synced")
+	missRevisions(t, cluster, func() {
+		put(t, cluster, "a/5", "w")
+		put(t, cluster, "a/5", "x")
+		_, err := newClient(t, cluster).Delete(within(t), "a/6")
+		require.NoError(t, err)
+	})
+	requireTold(t, told, "relisted", "updated a/5 v→x", "deleted a/6 v→-")
+	put(t, cluster, "a/6", "again")
+	requireTold(t, told, "added a/6 -→again")
+}
+
+// TestAnInformerBeforeItsCache has both made before there is a server.
+func TestAnInformerBeforeItsCache(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	put(t, cluster, "a/1", "v")
+	cluster.Member(0).Stop()
+	c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	in, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString})
+	require.NoError(t, err)
+	t.Cleanup(in.Close)
+	told := changesOf(t, in)
+	require.False(t, in.HasSynced())
+	require.Error(t, in.WaitSynced(canceled()))
+	cluster.Member(0).Start()
+	requireTold(t, told, "added a/1 -→v", "synced")
+	_, err = client.Put(within(t), "a/1", "w", clientv3.WithPrevKV())
+	require.NoError(t, err)
+	requireTold(t, told, "updated a/1 v→w")
+}
