@@ -64,3 +64,13 @@ func (f *commandTimeout) get() (time.Duration, error) {
 	}
 	return f.value, nil
 }
+
+// settings returns how etcd is reached, and how long an answer is waited for.
+func settings(client *connectionFlags, timeout *commandTimeout) (clientv3.Config, time.Duration, error) {
+	cfg, err := client.config()
+	if err != nil {
+		return cfg, 0, err
+	}
+	limit, err := timeout.get()
+	return cfg, limit, err
+}

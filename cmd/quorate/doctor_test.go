@@ -1,0 +1,61 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/cmd/internal/cli"
+	"github.com/quorate/quorate/cmd/internal/cli/clitest"
+	"github.com/quorate/quorate/cmd/quorate/internal/doctor"
+	"github.com/quorate/quorate/lab"
+)
+
+func TestDoctor(t *testing.T) {
+	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1, Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, cluster.Close()) })
+
+	t.Setenv("ETCDCTL_ENDPOINTS", cluster.Endpoints()[0])
+	status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), "doctor")
+	assert.Equal(t, cli.OK, status, stderr)
+	assert.Contains(t, stdout, "ENDPOINT")
+	assert.Contains(t, stdout, "Nothing is wrong.\n")
+
+	status, stdout, stderr = clitest.Exec(t.Context(), newRootCommand(), "doctor", "--json", "--endpoints", "127.0.0.1:1,"+cluster.Endpoints()[0])
+	assert.Equal(t, cli.Negative, status)
+	assert.Equal(t, "quorate: 1 finding\n", stderr)
+	var report doctor.Report
+	require.NoError(t, json.Unmarshal([]byte(stdout), &report))
+	assert.False(t, report.Healthy)
+	require.Len(t, report.Endpoints, 2)
+	assert.Equal(t, "tcp", report.Endpoints[0].FailedAtStep)
+	assert.Equal(t, "leader", report.Endpoints[1].Role)
+	require.Len(t, report.Findings, 1)
+	assert.Equal(t, doctor.Refused, report.Findings[0].Code)
+	assert.Contains(t, report.Findings[0].Run, "systemctl status etcd")
+}
+
+func TestDoctorCannotExamine(t *testing.T) {
+	for args, want := range map[string]string{
+		"doctor extra":                     `unknown command "extra"`,
+		"doctor --cacert nosuch.pem":       "--cacert: open nosuch.pem",
+		"doctor --command-timeout 0s":      "--command-timeout must be positive",
+		"doctor --endpoints http://[::1":   "http://[::1",
+		"doctor --user root":               "--user needs a name and a password",
+		"doctor --dial-timeout eventually": `"eventually" is no time such as 5s`,
+	} {
+		t.Run(args, func(t *testing.T) {
+			status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), strings.Fields(args)...)
+			assert.Equal(t, cli.Failure, status)
+			assert.Empty(t, stdout)
+			assert.Contains(t, stderr, want)
+		})
+	}
+	t.Setenv("ETCDCTL_COMMAND_TIMEOUT", "later")
+	_, _, stderr := clitest.Exec(t.Context(), newRootCommand(), "doctor")
+	assert.Contains(t, stderr, `ETCDCTL_COMMAND_TIMEOUT: "later" is no time`)
+}

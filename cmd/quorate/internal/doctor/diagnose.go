@@ -1,0 +1,325 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/quorate/quorate/keepalive"
+)
+
+// Bounds of findings.
+const (
+	// skewBound is what etcd itself warns at, between members.
+	skewBound = time.Second
+	// lagBound is a fifth of what makes etcd refuse writes (5,000 entries).
+	lagBound = 1000
+	// quotaBound is the share of the quota that is a warning.
+	quotaBound = 0.8
+	// fragmentBound is the free part of a database that is worth a note.
+	fragmentBound = 256 << 20
+	// slowBound and slowRatio are those of a client: see health.Late.
+	slowBound = 100 * time.Millisecond
+	slowRatio = 5
+)
+
+// diagnosis is what is concluded from visits.
+type diagnosis struct {
+	cfg      Config
+	visits   []*visit
+	names    map[uint64]string // of members
+	findings []Finding
+}
+
+// diagnose concludes what is wrong from what the endpoints showed. It does nothing else.
+func diagnose(cfg Config, visits []*visit, advertised []advertisedURL) []Finding {
+	d := &diagnosis{cfg: cfg, visits: visits, names: map[uint64]string{}}
+	for _, v := range visits {
+		for _, m := range v.members.GetMembers() {
+			d.names[m.ID] = m.Name
+		}
+	}
+	for _, v := range visits {
+		if v.failed != stepNone {
+			d.failure(v)
+		}
+		d.expiry(v)
+	}
+	d.login()
+	d.cluster()
+	d.leader()
+	d.roles()
+	for _, v := range d.served() {
+		d.state(v)
+	}
+	d.versions()
+	d.kinds()
+	d.clocks()
+	d.slowness()
+	d.advertised(advertised)
+	d.keepalive()
+	slices.SortStableFunc(d.findings, func(a, b Finding) int {
+		return cmp.Compare(slices.Index(severities, a.Severity), slices.Index(severities, b.Severity))
+	})
+	return d.findings
+}
+
+var severities = []Severity{Error, Warning, Note}
+
+// memberOf returns the name of the member behind an endpoint, if it is known.
+func (d *diagnosis) memberOf(v *visit) string {
+	if v.status == nil {
+		return ""
+	}
+	return d.names[v.status.Header.GetMemberId()]
+}
+
+// served returns those visits that have a status.
+func (d *diagnosis) served() []*visit {
+	var out []*visit
+	for _, v := range d.visits {
+		if v.failed == stepNone && v.status != nil {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// members returns those that are members of an etcd cluster and have a status.
+func (d *diagnosis) members() []*visit {
+	var out []*visit
+	for _, v := range d.served() {
+		if v.status.Header.GetMemberId() != 0 {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// cluster finds endpoints of different clusters.
+func (d *diagnosis) cluster() {
+	of := map[uint64][]string{}
+	for _, v := range d.members() {
+		id := v.status.Header.ClusterId
+		of[id] = append(of[id], v.endpoint.String())
+	}
+	if len(of) < 2 {
+		return
+	}
+	var parts []string
+	for id, endpoints := range of {
+		parts = append(parts, fmt.Sprintf("%x (%s)", id, strings.Join(endpoints, ", ")))
+	}
+	slices.Sort(parts)
+	d.clusterFinding(Error, OtherCluster, "etcdctl endpoint status --write-out=json", "the endpoints belong to different clusters: %s", strings.Join(parts, " and "))
+}
+
+// leader compares who the members take for their leader.
+func (d *diagnosis) leader() {
+	members := d.members()
+	var term uint64
+	with, without := 0, 0
+	for _, v := range members {
+		term = max(term, v.status.RaftTerm)
+		if v.status.Leader == 0 {
+			without++
+		} else {
+			with++
+		}
+	}
+	if without > 0 && with == 0 {
+		d.clusterFinding(Error, NoLeader, "etcdctl endpoint status --write-out=table; on the members: journalctl -u etcd",
+			"the cluster has no leader: nothing is written, and only serializable reads are served; a majority of the members is down, or cut off from the others")
+		return
+	}
+	for _, v := range members {
+		switch {
+		case v.status.Leader == 0:
+			d.finding(v, Error, CutOff, "on the member: journalctl -u etcd | grep -e peer -e rafthttp",
+				"the member knows of no leader, which others have: it is cut off from its peers")
+		case v.status.RaftTerm < term:
+			d.finding(v, Warning, OldTerm, "on the member: journalctl -u etcd | grep -e peer -e rafthttp",
+				"the member is in term %d, others are in term %d: it does not hear from the leader", v.status.RaftTerm, term)
+		}
+	}
+}
+
+// roles looks for learners, which serve no linearizable reads and no writes.
+func (d *diagnosis) roles() {
+	members := d.members()
+	voters := slices.ContainsFunc(members, func(v *visit) bool { return !v.status.IsLearner })
+	for _, v := range members {
+		switch {
+		case !v.status.IsLearner:
+		case voters:
+			d.finding(v, Note, Learner, "etcdctl member promote "+fmt.Sprintf("%x", v.status.Header.MemberId),
+				"the member is a learner: it serves serializable reads only")
+		default:
+			d.finding(v, Error, OnlyLearners, "etcdctl member list --write-out=table; add the voting members to --endpoints",
+				"the member is a learner, and no endpoint is a voting member: it refuses writes, linearizable reads and watches that require a leader")
+		}
+	}
+}
+
+var alarm = regexp.MustCompile(`memberID:(\d+)\s+alarm:(\w+)`)
+
+// state looks at what a member says of itself.
+func (d *diagnosis) state(v *visit) {
+	s := v.status
+	if v.readErr != nil && s.Leader != 0 && !s.IsLearner {
+		d.finding(v, Error, ReadFailed, "etcdctl --endpoints="+v.endpoint.String()+" endpoint health", "the member answers, and a linearizable read fails: %s", message(v.readErr))
+	}
+	if v.behind != nil && s.RaftAppliedIndex < v.behind.RaftIndex && v.behind.RaftIndex-v.behind.RaftAppliedIndex > lagBound {
+		d.finding(v, Warning, Lagging, "on the member: iostat -x 1; journalctl -u etcd | grep 'took too long'",
+			"the member has not applied in %v what was committed: it is %d entries behind; its disk or CPU is too slow", d.cfg.Settle, s.RaftIndex-s.RaftAppliedIndex)
+	}
+	for _, text := range s.Errors {
+		if m := alarm.FindStringSubmatch(text); m != nil {
+			d.alarm(m[1], m[2])
+		}
+	}
+	d.size(v)
+}
+
+// alarm notes an alarm of the member with an ID, once, whoever tells of it.
+func (d *diagnosis) alarm(id, kind string) {
+	number, _ := strconv.ParseUint(id, 10, 64) // the expression has digits only
+	name := cmp.Or(d.names[number], fmt.Sprintf("%x", number))
+	cause, run := "its data is corrupt: it differs from that of other members", "etcdctl endpoint hashkv --cluster; then remove the member, and add it anew"
+	if kind == pb.AlarmType_NOSPACE.String() {
+		cause = "its database reached the quota: the cluster refuses writes, until space is freed and the alarm disarmed"
+		run = "etcdctl compact REVISION && etcdctl defrag --cluster && etcdctl alarm disarm"
+	}
+	f := Finding{Severity: Error, Code: Alarm, Member: name, Cause: "alarm " + kind + ": " + cause, Run: run}
+	for _, other := range d.visits {
+		if other.status != nil && other.status.Header.GetMemberId() == number {
+			f.Endpoint = other.endpoint.String()
+		}
+	}
+	if !slices.Contains(d.findings, f) {
+		d.findings = append(d.findings, f)
+	}
+}
+
+// size compares the database with its quota, which members tell since etcd 3.6.
+func (d *diagnosis) size(v *visit) {
+	s := v.status
+	if share := float64(s.DbSize) / float64(s.DbSizeQuota); s.DbSizeQuota > 0 && share >= quotaBound {
+		d.finding(v, Warning, Quota, "etcdctl compact REVISION && etcdctl --endpoints="+v.endpoint.String()+" defrag",
+			"the database has %s of the %s that its quota allows (%.0f %%); at 100 %% the cluster refuses writes", sizeOf(s.DbSize), sizeOf(s.DbSizeQuota), 100*share)
+	}
+	if free := s.DbSize - s.DbSizeInUse; s.DbSizeInUse > 0 && free >= fragmentBound && free > s.DbSizeInUse {
+		d.finding(v, Note, Fragmented, "etcdctl --endpoints="+v.endpoint.String()+" defrag  # it blocks the member for as long as it takes",
+			"%s of the %s of the database are free: a defragmentation returns them", sizeOf(free), sizeOf(s.DbSize))
+	}
+}
+
+// versions compares the versions of the members.
+func (d *diagnosis) versions() {
+	of := map[string]bool{}
+	for _, v := range d.members() {
+		of[v.status.Version] = true
+		if slices.Contains([]string{"3.5.0", "3.5.1", "3.5.2"}, v.status.Version) {
+			d.finding(v, Warning, BadVersion, "upgrade the member to the latest release of 3.5", "etcd %s can lose consistency after a crash (fixed in 3.5.3)", v.status.Version)
+		}
+	}
+	if len(of) > 1 {
+		all := slices.Sorted(maps.Keys(of))
+		d.clusterFinding(Warning, MixedVersion, "etcdctl endpoint status --cluster --write-out=table", "the members run different versions: %s; finish the upgrade", strings.Join(all, ", "))
+	}
+}
+
+// kinds tells what is no etcd member.
+func (d *diagnosis) kinds() {
+	for _, v := range d.served() {
+		switch v.kind() {
+		case kindProxy:
+			d.finding(v, Note, GRPCProxy, "etcdctl --endpoints="+v.endpoint.String()+" member list",
+				"this is etcd's grpc-proxy: what is seen here is the proxy, and the members behind it are chosen by it")
+		case kindOther:
+			d.finding(v, Note, NotEtcd, "", "this is no etcd member, but a server with etcd's API, such as kine: it names no member in its answers")
+		}
+	}
+}
+
+// clocks compares the clocks of the endpoints with that of this machine.
+func (d *diagnosis) clocks() {
+	var told, wrong []*visit
+	for _, v := range d.visits {
+		if !v.web.clock {
+			continue
+		}
+		told = append(told, v)
+		if v.web.skew.Abs() >= skewBound {
+			wrong = append(wrong, v)
+		}
+	}
+	const why = "certificates and tokens are checked with it (measured by the HTTP header Date, to the second)"
+	if len(wrong) > 1 && len(wrong) == len(told) {
+		d.clusterFinding(Warning, Clock, "timedatectl", "the clock of this machine differs from those of all endpoints, by %v or more: %s", least(wrong), why)
+		return
+	}
+	for _, v := range wrong {
+		direction := "ahead of"
+		if v.web.skew < 0 {
+			direction = "behind"
+		}
+		d.finding(v, Warning, Clock, "on the member, and on this machine: timedatectl",
+			"the clock of the server is %v or more %s this machine's: %s", v.web.skew.Abs().Truncate(time.Second), direction, why)
+	}
+}
+
+func least(visits []*visit) time.Duration {
+	out := visits[0].web.skew.Abs()
+	for _, v := range visits {
+		out = min(out, v.web.skew.Abs())
+	}
+	return out.Truncate(time.Second)
+}
+
+// slowness compares the fastest reads of the endpoints.
+func (d *diagnosis) slowness() {
+	for _, v := range d.served() {
+		var others []time.Duration
+		for _, o := range d.served() {
+			if o != v && o.read > 0 && o.readErr == nil {
+				others = append(others, o.read)
+			}
+		}
+		if v.readErr != nil || len(others) == 0 {
+			continue
+		}
+		slices.Sort(others)
+		if usual := others[len(others)/2]; v.read > slowBound && v.read > slowRatio*usual {
+			d.finding(v, Warning, Slow, "on the member: iostat -x 1; top; and ping it from here",
+				"the fastest of %d linearizable reads took %v; %v at the other endpoints", samples, v.read.Round(time.Millisecond), usual.Round(time.Millisecond/10))
+		}
+	}
+}
+
+// keepalive compares the client's settings with what etcd allows by default.
+func (d *diagnosis) keepalive() {
+	c := keepalive.Etcd().Pair().Client
+	c.Time, c.Timeout = cmp.Or(d.cfg.Client.DialKeepAliveTime, c.Time), cmp.Or(d.cfg.Client.DialKeepAliveTimeout, c.Timeout)
+	c.PermitWithoutStream = d.cfg.Client.PermitWithoutStream
+	if err := keepalive.Check(c, keepalive.Etcd().Pair().Server); err != nil {
+		d.clusterFinding(Note, Keepalive, "", "keepalive: %v (compared with the defaults of etcd; a server is not asked)", err)
+	}
+}
+
+func sizeOf(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+}

@@ -1,0 +1,287 @@
+package doctor
+
+import (
+	"crypto/tls"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab"
+)
+
+// start starts a cluster that ends with the test.
+func start(t *testing.T, cfg lab.Config) *lab.Cluster {
+	t.Helper()
+	cfg.Dir = t.TempDir()
+	cluster, err := lab.Start(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, cluster.Close()) })
+	return cluster
+}
+
+// patience is the timeout of a step for what must answer; brief for what is known to be silent.
+const (
+	patience = 20 * time.Second
+	brief    = 3 * time.Second
+)
+
+// examine returns the report of a client's configuration.
+func examine(t *testing.T, timeout time.Duration, cfg clientv3.Config) Report {
+	t.Helper()
+	report, err := Examine(t.Context(), Config{Client: cfg, Timeout: timeout})
+	require.NoError(t, err)
+	var text strings.Builder
+	require.NoError(t, report.Text(&text))
+	t.Log("\n" + text.String())
+	return report
+}
+
+// requireCodes checks what was found, each with its severity; nothing else may be.
+func requireCodes(t *testing.T, r Report, want ...string) {
+	t.Helper()
+	var got []string
+	for _, f := range r.Findings {
+		got = append(got, strings.TrimSpace(string(f.Severity)+" "+string(f.Code)+" "+f.Member))
+		assert.NotEmpty(t, f.Cause)
+	}
+	assert.ElementsMatch(t, want, got)
+}
+
+func client(t *testing.T, cfg clientv3.Config) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// One healthy cluster, and everything that can be wrong on the way to it.
+func TestOnTheWayToAHealthyCluster(t *testing.T) {
+	cluster := start(t, lab.Config{})
+	endpoints := cluster.Endpoints()
+	target := bare(endpoints[0])
+	ca, other := newAuthority(t, "right"), newAuthority(t, "wrong")
+	roots := &tls.Config{RootCAs: ca.pool()}
+	served := func(cert *tls.Certificate) string {
+		return "https://" + front{target: target, certificate: cert}.start(t)
+	}
+	dated := func(ahead time.Duration) string {
+		return front{target: target, date: func() time.Time { return time.Now().Add(ahead) }}.start(t)
+	}
+	alone := []string{"note not-an-endpoint m2", "note not-an-endpoint m3"}
+	good := ca.issue(t, "127.0.0.1", -time.Hour, time.Hour)
+	for _, tt := range []struct {
+		name string
+		cfg  clientv3.Config
+		want []string
+	}{
+		{"healthy", clientv3.Config{Endpoints: endpoints}, nil},
+		{
+			"healthy, TLS",
+			clientv3.Config{Endpoints: []string{served(good)}, TLS: roots},
+			append([]string{"warning advertised-clear m1", "warning advertised-clear m2", "warning advertised-clear m3"}, alone...),
+		},
+		{
+			"expired certificate",
+			clientv3.Config{Endpoints: []string{served(ca.issue(t, "127.0.0.1", -2*time.Hour, -time.Hour))}, TLS: roots},
+			[]string{"error tls-expired"},
+		},
+		{
+			"certificate of tomorrow",
+			clientv3.Config{Endpoints: []string{served(ca.issue(t, "127.0.0.1", time.Hour, 2*time.Hour))}, TLS: roots},
+			[]string{"error tls-not-yet-valid"},
+		},
+		{
+			"wrong name",
+			clientv3.Config{Endpoints: []string{served(ca.issue(t, "etcd.example", -time.Hour, time.Hour))}, TLS: roots},
+			[]string{"error tls-wrong-name"},
+		},
+		{
+			"wrong CA",
+			clientv3.Config{Endpoints: []string{served(other.issue(t, "127.0.0.1", -time.Hour, time.Hour))}, TLS: roots},
+			[]string{"error tls-unknown-authority"},
+		},
+		{
+			"plaintext to TLS",
+			clientv3.Config{Endpoints: []string{"http://" + bare(served(good))}},
+			[]string{"error speaks-tls"},
+		},
+		{"TLS to plaintext", clientv3.Config{Endpoints: []string{"https://" + target}, TLS: roots}, []string{"error speaks-clear"}},
+		{"clock ahead", clientv3.Config{Endpoints: []string{endpoints[1], dated(time.Minute), endpoints[2]}}, []string{"warning clock m1"}},
+		{"clock behind", clientv3.Config{Endpoints: []string{endpoints[1], dated(-time.Hour), endpoints[2]}}, []string{"warning clock m1"}},
+		{"our clock", clientv3.Config{Endpoints: []string{dated(time.Minute), dated(time.Minute)}}, append([]string{"warning clock"}, alone...)},
+		{"a user where there is none", clientv3.Config{Endpoints: endpoints, Username: "root", Password: "secret"}, []string{"note auth-off"}},
+		{"nobody listens", clientv3.Config{Endpoints: append([]string{"127.0.0.1:1"}, endpoints...)}, []string{"error refused"}},
+		{"no such name", clientv3.Config{Endpoints: append([]string{"http://nosuch.invalid:2379"}, endpoints...)}, []string{"error name-unknown"}},
+		{"one endpoint of three", clientv3.Config{Endpoints: endpoints[:1]}, alone},
+		{"keepalive", clientv3.Config{Endpoints: endpoints, DialKeepAliveTime: time.Second}, []string{"note keepalive"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			report := examine(t, patience, tt.cfg)
+			requireCodes(t, report, tt.want...)
+			assert.Equal(t, !strings.Contains(strings.Join(tt.want, " "), "error ") && !strings.Contains(strings.Join(tt.want, " "), "warning "), report.Healthy)
+		})
+	}
+	t.Run("grpc-proxy", func(t *testing.T) {
+		proxy, err := lab.StartProxy(t.Context(), cluster)
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, proxy.Close()) }()
+		requireCodes(t, examine(t, patience, clientv3.Config{Endpoints: []string{proxy.Endpoint()}}), "note grpc-proxy")
+	})
+}
+
+// The faults of the lab, on one cluster.
+func TestFaultsOfMembers(t *testing.T) {
+	cluster := start(t, lab.Config{})
+	everything := clientv3.Config{Endpoints: cluster.Endpoints()}
+	recover := func(t *testing.T) {
+		t.Helper()
+		cluster.Heal()
+		for _, m := range cluster.Members() {
+			switch {
+			case m.Stopped():
+				require.NoError(t, m.Continue())
+			case !m.Alive():
+				require.NoError(t, m.Restart(t.Context()))
+			}
+		}
+		require.NoError(t, cluster.WaitReady(t.Context()))
+	}
+	follower := func(t *testing.T) *lab.Member {
+		t.Helper()
+		leader, err := cluster.Leader(t.Context())
+		require.NoError(t, err)
+		return cluster.Members()[(leader.Index()+1)%3]
+	}
+	at := func(r Report, code Code) (endpoints []string) {
+		for _, f := range r.Findings {
+			if f.Code == code {
+				endpoints = append(endpoints, f.Endpoint)
+			}
+		}
+		return endpoints
+	}
+	t.Run("killed", func(t *testing.T) {
+		m := follower(t)
+		require.NoError(t, m.Kill())
+		defer recover(t)
+		report := examine(t, patience, everything)
+		requireCodes(t, report, "error closed") // the lab has a link before each member
+		assert.Equal(t, []string{m.Endpoint()}, at(report, Closed))
+		direct := examine(t, patience, clientv3.Config{Endpoints: []string{m.DirectEndpoint()}})
+		requireCodes(t, direct, "error refused")
+	})
+	t.Run("frozen", func(t *testing.T) {
+		m := follower(t)
+		require.NoError(t, m.Stop())
+		defer recover(t)
+		report := examine(t, brief, everything)
+		requireCodes(t, report, "error silent")
+		assert.Equal(t, []string{m.Endpoint()}, at(report, Silent))
+	})
+	t.Run("partitioned", func(t *testing.T) {
+		m := follower(t)
+		cluster.Isolate(m)
+		defer recover(t)
+		require.Eventually(t, func() bool {
+			s, err := m.Status(t.Context())
+			return err == nil && s.Leader == 0
+		}, patience, 50*time.Millisecond)
+		requireCodes(t, examine(t, patience, everything), "error cut-off "+m.Name())
+	})
+	t.Run("no leader", func(t *testing.T) {
+		m := follower(t)
+		for _, other := range cluster.Members() {
+			if other != m {
+				require.NoError(t, other.Kill())
+			}
+		}
+		defer recover(t)
+		require.Eventually(t, func() bool {
+			s, err := m.Status(t.Context())
+			return err == nil && s.Leader == 0
+		}, patience, 50*time.Millisecond)
+		requireCodes(t, examine(t, patience, everything), "error closed", "error closed", "error no-leader")
+	})
+	t.Run("healthy again", func(t *testing.T) { requireCodes(t, examine(t, patience, everything)) })
+}
+
+func TestAuthentication(t *testing.T) {
+	cluster := start(t, lab.Config{Members: 1, TLS: true, ClientCertAuth: true})
+	secure := clientv3.Config{Endpoints: cluster.Endpoints(), TLS: cluster.ClientTLS()}
+	t.Run("healthy", func(t *testing.T) { requireCodes(t, examine(t, patience, secure)) })
+	t.Run("no certificate of the client", func(t *testing.T) {
+		cfg := secure
+		cfg.TLS = secure.TLS.Clone()
+		cfg.TLS.Certificates = nil
+		requireCodes(t, examine(t, patience, cfg), "error tls-client-certificate")
+	})
+	t.Run("a certificate of somebody else", func(t *testing.T) {
+		cfg := secure
+		cfg.TLS = secure.TLS.Clone()
+		cfg.TLS.Certificates = []tls.Certificate{*newAuthority(t, "wrong").issue(t, "client", -time.Hour, time.Hour)}
+		requireCodes(t, examine(t, patience, cfg), "error tls-client-certificate")
+	})
+}
+
+func TestUsers(t *testing.T) {
+	cluster := start(t, lab.Config{Members: 1})
+	nobody := clientv3.Config{Endpoints: cluster.Endpoints()}
+	c := client(t, nobody)
+	for _, user := range []string{"root", "alice"} {
+		_, err := c.UserAdd(t.Context(), user, "secret")
+		require.NoError(t, err)
+	}
+	_, err := c.UserGrantRole(t.Context(), "root", "root")
+	require.NoError(t, err)
+	_, err = c.AuthEnable(t.Context())
+	require.NoError(t, err)
+	as := func(name, password string) clientv3.Config {
+		cfg := nobody
+		cfg.Username, cfg.Password = name, password
+		return cfg
+	}
+	requireCodes(t, examine(t, patience, nobody), "error auth-required")
+	requireCodes(t, examine(t, patience, as("root", "wrong")), "error auth-refused")
+	requireCodes(t, examine(t, patience, as("root", "secret")))
+	requireCodes(t, examine(t, patience, as("alice", "secret"))) // who may read nothing
+}
+
+func TestAlarm(t *testing.T) {
+	cluster := start(t, lab.Config{Members: 1, Args: []string{"--quota-backend-bytes=16777216"}})
+	cfg := clientv3.Config{Endpoints: cluster.Endpoints()}
+	c := client(t, cfg)
+	value := strings.Repeat("x", 1<<20)
+	for {
+		if _, err := c.Put(t.Context(), "key", value); err != nil {
+			require.ErrorContains(t, err, "database space exceeded")
+			break
+		}
+	}
+	requireCodes(t, examine(t, patience, cfg), "error alarm m1", "warning quota m1")
+}
+
+func TestMemberThatHasNotStarted(t *testing.T) {
+	cluster := start(t, lab.Config{Members: 1})
+	c := client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
+	_, err := c.MemberAddAsLearner(t.Context(), []string{"http://127.0.0.1:1"})
+	require.NoError(t, err)
+	requireCodes(t, examine(t, patience, clientv3.Config{Endpoints: cluster.Endpoints()}), "warning not-started "+unnamed(t, c))
+}
+
+// unnamed returns the id of the member that has not started.
+func unnamed(t *testing.T, c *clientv3.Client) string {
+	t.Helper()
+	list, err := c.MemberList(t.Context())
+	require.NoError(t, err)
+	for _, m := range list.Members {
+		if m.Name == "" {
+			return nameOf(m)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,215 @@
+package doctor
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/internal/endpoint"
+)
+
+// failure says why a visit ended early.
+func (d *diagnosis) failure(v *visit) {
+	switch v.speaks {
+	case "TLS":
+		d.finding(v, Error, SpeaksTLS, "write https:// before the endpoint, and give --cacert", "the server speaks TLS, and the endpoint says plaintext")
+		return
+	case "plaintext":
+		d.finding(v, Error, SpeaksClear, "write http:// before the endpoint, or have the server use --cert-file and --key-file",
+			"the server speaks plaintext, and the endpoint says TLS")
+		return
+	}
+	_, address := endpoint.DialTarget(v.endpoint.Address)
+	switch v.failed {
+	case stepName:
+		d.finding(v, Error, NameUnknown, "dig "+hostOf(address), "the name does not resolve: %v", v.err)
+	case stepTCP:
+		d.tcpFailure(v, address)
+	case stepTLS:
+		d.tlsFailure(v, address)
+	case stepAuth:
+		if code := status.Code(v.err); code == codes.Unavailable || code == codes.DeadlineExceeded {
+			d.rpcFailure(v, address)
+			return
+		}
+		d.finding(v, Error, AuthRefused, "check --user and --password; as root: etcdctl user get "+v.cfg.Client.Username,
+			"the user %q is refused: %s", v.cfg.Client.Username, message(v.err))
+	case stepStatus, stepNone:
+		d.rpcFailure(v, address)
+	}
+}
+
+func (d *diagnosis) tcpFailure(v *visit, address string) {
+	const onMember = "on the member: systemctl status etcd; ss -ltn"
+	switch {
+	case errors.Is(v.err, syscall.ECONNREFUSED):
+		d.finding(v, Error, Refused, onMember, "nothing listens at %s: etcd is not running, or listens elsewhere", address)
+	case closed(v.err): // so soon that the connection was not even seen
+		d.closed(v, address)
+	case timedOut(v.err):
+		d.finding(v, Error, Unreachable, "ping "+hostOf(address)+"; traceroute "+hostOf(address),
+			"no connection to %s within %v: the machine is down, or a firewall drops what is sent to it", address, v.cfg.Timeout)
+	default:
+		d.finding(v, Error, Unreachable, "ip route get "+hostOf(address), "no connection to %s: %v", address, v.err)
+	}
+}
+
+// tlsFailure says what is wrong with a handshake or a certificate.
+func (d *diagnosis) tlsFailure(v *visit, address string) {
+	show := fmt.Sprintf("openssl s_client -connect %s -servername %s -showcerts </dev/null", address, v.tls.ServerName)
+	var name x509.HostnameError
+	var authority x509.UnknownAuthorityError
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.As(v.err, &name):
+		d.finding(v, Error, TLSName, show+" | openssl x509 -noout -ext subjectAltName",
+			"the certificate is not for %q, but for %s", v.tls.ServerName, strings.Join(namesOf(v.certificates[0]), ", "))
+	case errors.As(v.err, &invalid) && invalid.Reason == x509.Expired:
+		d.expired(v, invalid.Cert, show)
+	case errors.As(v.err, &authority):
+		d.finding(v, Error, TLSAuthority, show+"; compare the issuer with --cacert",
+			"the certificate was issued by %q, which --cacert does not have", v.certificates[0].Issuer.String())
+	case timedOut(v.err):
+		d.silent(v, address)
+	case closed(v.err):
+		d.closed(v, address)
+	case wantsCertificate(v.err):
+		d.clientCertificate(v)
+	default:
+		d.finding(v, Error, TLSFailed, show, "the handshake fails: %v", v.err)
+	}
+}
+
+func (d *diagnosis) expired(v *visit, cert *x509.Certificate, show string) {
+	if now := time.Now(); cert != nil && now.Before(cert.NotBefore) {
+		d.finding(v, Error, TLSNotYet, "timedatectl", "the certificate is not valid before %s, or this machine's clock is behind", cert.NotBefore.Format(time.RFC3339))
+		return
+	}
+	d.finding(v, Error, TLSExpired, show+" | openssl x509 -noout -dates  # then renew it: etcd reads the new file for the next connection",
+		"the certificate %q expired on %s", cert.Subject.String(), cert.NotAfter.Format(time.RFC3339))
+}
+
+// expiry warns of certificates that expire soon: within two weeks, and a fifth of their life.
+func (d *diagnosis) expiry(v *visit) {
+	for _, cert := range v.certificates {
+		left, life := time.Until(cert.NotAfter), cert.NotAfter.Sub(cert.NotBefore)
+		if left > 0 && left < min(14*24*time.Hour, life/5) {
+			d.finding(v, Warning, TLSExpires, "renew it: etcd reads the new file for the next connection",
+				"the certificate %q expires on %s", cert.Subject.String(), cert.NotAfter.Format(time.RFC3339))
+		}
+	}
+}
+
+func namesOf(cert *x509.Certificate) []string {
+	out := append([]string(nil), cert.DNSNames...)
+	for _, ip := range cert.IPAddresses {
+		out = append(out, ip.String())
+	}
+	if len(out) == 0 {
+		return []string{"no name at all"}
+	}
+	return out
+}
+
+func (d *diagnosis) clientCertificate(v *visit) {
+	cause := "the server demands a certificate of the client, and none is given"
+	if v.cfg.Client.TLS != nil && (len(v.cfg.Client.TLS.Certificates) > 0 || v.cfg.Client.TLS.GetClientCertificate != nil) {
+		cause = "the server refuses the certificate of the client: " + message(v.err)
+	}
+	d.finding(v, Error, TLSClient, "give --cert and --key, of the authority that the server has as --trusted-ca-file", "%s", cause)
+}
+
+// rpcFailure says why a member gives no status, although it can be connected to.
+func (d *diagnosis) rpcFailure(v *visit, address string) {
+	switch {
+	case refusedLogin(v.err): // see login
+	case wantsCertificate(v.err) || v.web.err != nil && wantsCertificate(v.web.err):
+		d.clientCertificate(v)
+	case status.Code(v.err) == codes.DeadlineExceeded || timedOut(v.err):
+		d.silent(v, address)
+	case status.Code(v.err) == codes.Unavailable:
+		d.closed(v, address)
+	default:
+		d.finding(v, Error, Failed, "etcdctl --endpoints="+v.endpoint.String()+" endpoint status", "the status is refused: %s", message(v.err))
+	}
+}
+
+func (d *diagnosis) silent(v *visit, address string) {
+	d.finding(v, Error, Silent, "on the member: systemctl status etcd; ps -o stat,wchan -C etcd",
+		"%s accepts connections, and nothing answers within %v: the process is frozen or starved, its disk hangs, or the network drops what is sent to it", address, v.cfg.Timeout)
+}
+
+func (d *diagnosis) closed(v *visit, address string) {
+	d.finding(v, Error, Closed, "on the member: systemctl status etcd; journalctl -u etcd",
+		"%s accepts connections and closes them: it is no etcd, or a proxy in front of one that is down (%s)", address, message(v.err))
+}
+
+// login says once that the cluster wants a user, or has none.
+func (d *diagnosis) login() {
+	for _, v := range d.visits {
+		if err := v.refusal(); err != nil {
+			if v.token != "" {
+				d.clusterFinding(Error, AuthRefused, "get another token", "the token is refused: %s", message(err))
+			} else {
+				d.clusterFinding(Error, AuthRequired, "give --user, and the password in ETCDCTL_PASSWORD", "authentication is on, and no user is given: %s", message(err))
+			}
+			return
+		}
+	}
+	for _, v := range d.visits {
+		if v.authErr != nil {
+			d.clusterFinding(Note, AuthOff, "etcdctl auth status", "a user is given, and authentication is off: everybody may do everything")
+			return
+		}
+	}
+}
+
+// refusal returns the error of a member that asks who we are.
+func (v *visit) refusal() error {
+	for _, err := range []error{v.err, v.readErr} {
+		if refusedLogin(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func refusedLogin(err error) bool {
+	err = rpctypes.Error(err)
+	return errors.Is(err, rpctypes.ErrUserEmpty) || errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision)
+}
+
+func timedOut(err error) bool {
+	var network net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &network) && network.Timeout()
+}
+
+func closed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// wantsCertificate reports whether the server ended a handshake for our certificate; the alert has
+// no type of its own in errors.
+func wantsCertificate(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "remote error: tls:") && strings.Contains(text, "certificate")
+}
+
+// message returns what an error says, without the frame of gRPC.
+func message(err error) string {
+	if s, ok := status.FromError(err); ok {
+		return s.Message()
+	}
+	return err.Error()
+}

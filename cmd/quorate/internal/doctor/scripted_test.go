@@ -1,0 +1,125 @@
+package doctor
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// scripted is a server that shows what no lab has.
+type scripted struct {
+	pb.UnimplementedKVServer
+	pb.UnimplementedMaintenanceServer
+	pb.UnimplementedClusterServer
+	status  *pb.StatusResponse
+	read    error
+	delay   time.Duration
+	members []*pb.Member
+}
+
+func (s *scripted) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+	return s.status, nil
+}
+
+func (s *scripted) Range(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeResponse, error) {
+	select {
+	case <-time.After(s.delay):
+	case <-ctx.Done():
+	}
+	return &pb.RangeResponse{Header: s.status.Header}, s.read
+}
+
+func (s *scripted) MemberList(context.Context, *pb.MemberListRequest) (*pb.MemberListResponse, error) {
+	return &pb.MemberListResponse{Header: s.status.Header, Members: s.members}, nil
+}
+
+// member returns a healthy member of a cluster of one history; id is that of the member, and
+// its leader is 1.
+func member(id uint64, change func(*scripted)) *scripted {
+	s := &scripted{status: &pb.StatusResponse{
+		Header: &pb.ResponseHeader{ClusterId: 7, MemberId: id}, Version: "3.6.4", Leader: 1, RaftTerm: 5, RaftIndex: 9000, RaftAppliedIndex: 9000,
+		DbSize: 1 << 20, DbSizeInUse: 1 << 20, DbSizeQuota: 2 << 30,
+	}}
+	change(s)
+	return s
+}
+
+func (s *scripted) start(t *testing.T) string {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	srv := grpc.NewServer()
+	pb.RegisterKVServer(srv, s)
+	pb.RegisterMaintenanceServer(srv, s)
+	pb.RegisterClusterServer(srv, s)
+	go func() { _ = srv.Serve(lis) }()
+	t.Cleanup(srv.Stop)
+	return lis.Addr().String()
+}
+
+func TestWhatServersSay(t *testing.T) {
+	same := func(*scripted) {}
+	learner := func(s *scripted) { s.status.IsLearner, s.read = true, rpctypes.ErrGRPCNotSupportedForLearner }
+	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, dead.Close())
+	for _, tt := range []struct {
+		name    string
+		servers []*scripted
+		want    []string
+	}{
+		{"healthy, without HTTP", []*scripted{member(1, same), member(2, same)}, nil},
+		{"learner only", []*scripted{member(2, learner)}, []string{"error only-learners"}},
+		{"a learner and a voter", []*scripted{member(1, same), member(2, learner)}, []string{"note learner"}},
+		{"unreachable advertised URL", []*scripted{member(1, func(s *scripted) {
+			s.members = []*pb.Member{{ID: 1, Name: "one", ClientURLs: []string{"http://" + dead.Addr().String()}}}
+		})}, []string{"warning advertised-unreachable one"}},
+		{"kine", []*scripted{member(0, func(s *scripted) { s.status.Leader = 0 })}, []string{"note not-etcd"}},
+		{"two clusters", []*scripted{member(1, same), member(2, func(s *scripted) { s.status.Header.ClusterId = 8 })}, []string{"error other-cluster"}},
+		{
+			"versions",
+			[]*scripted{member(1, same), member(2, func(s *scripted) { s.status.Version = "3.5.1" })},
+			[]string{"warning mixed-versions", "warning bad-version"},
+		},
+		{"an old term", []*scripted{member(1, same), member(2, func(s *scripted) { s.status.RaftTerm = 4 })}, []string{"warning old-term"}},
+		{"a lag", []*scripted{member(1, same), member(2, func(s *scripted) { s.status.RaftAppliedIndex = 100 })}, []string{"warning lagging"}},
+		{"corrupt", []*scripted{member(1, func(s *scripted) {
+			s.status.Errors = []string{"memberID:2  alarm:CORRUPT "}
+			s.members = []*pb.Member{{ID: 2, Name: "two"}}
+		})}, []string{"error alarm two"}},
+		{"nearly full", []*scripted{member(1, func(s *scripted) { s.status.DbSize = 1800 << 20 })}, []string{"warning quota", "note fragmented"}},
+		{"slow", []*scripted{member(1, same), member(2, func(s *scripted) { s.delay = time.Second })}, []string{"warning slow"}},
+		{"no reads", []*scripted{member(1, func(s *scripted) { s.read = rpctypes.ErrGRPCTimeout })}, []string{"error read-failed"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var endpoints []string
+			for _, s := range tt.servers {
+				endpoints = append(endpoints, s.start(t))
+			}
+			report, err := Examine(t.Context(), Config{Client: clientv3.Config{Endpoints: endpoints}, Timeout: patience, Settle: time.Millisecond})
+			require.NoError(t, err)
+			requireCodes(t, report, tt.want...)
+		})
+	}
+}
+
+// The Date of a server is cut off to a second, and is shown at some moment of the request.
+func TestSkew(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	sent, received := at.Add(400*time.Millisecond), at.Add(600*time.Millisecond)
+	for date, want := range map[time.Duration]time.Duration{
+		0: 0, time.Second: 400 * time.Millisecond, -time.Second: -400 * time.Millisecond, time.Minute: time.Minute - 600*time.Millisecond,
+		-time.Minute: -(time.Minute - 600*time.Millisecond),
+	} {
+		assert.Equal(t, want, skew(at.Add(date), sent, received), date)
+	}
+}

@@ -1,0 +1,198 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/internal/endpoint"
+)
+
+// step is what is done to an endpoint, in order.
+type step string
+
+const (
+	stepNone      step = ""
+	stepName      step = "name"
+	stepTCP       step = "tcp"
+	stepTLS       step = "tls"
+	stepAuth      step = "auth"
+	stepStatus    step = "status"
+	samples            = 3 // reads, of which the fastest counts
+	readKey            = "health"
+	maxAdvertised      = 32
+)
+
+// visit is what an endpoint shows.
+type visit struct {
+	cfg      Config
+	endpoint endpoint.Endpoint
+	tls      *tls.Config // nil for plaintext
+
+	failed step // the first step that failed, and why
+	err    error
+	speaks string // where a handshake or a request failed: what the server speaks instead, "TLS" or "plaintext"
+
+	resolve, connect, handshake time.Duration
+	certificates                []*x509.Certificate
+	web                         web
+
+	conn    *grpc.ClientConn
+	token   string
+	authErr error // of an authentication that does not end the visit: it is off
+
+	status  *pb.StatusResponse
+	behind  *pb.StatusResponse // the status before, if it was asked for again
+	read    time.Duration      // the fastest linearizable read
+	readErr error
+	members *pb.MemberListResponse
+}
+
+func newVisit(cfg Config, ep endpoint.Endpoint) *visit {
+	v := &visit{cfg: cfg, endpoint: ep}
+	if ep.UseTLS(cfg.Client.TLS != nil) {
+		v.tls = &tls.Config{}
+		if cfg.Client.TLS != nil {
+			v.tls = cfg.Client.TLS.Clone()
+		}
+		if v.tls.ServerName == "" {
+			v.tls.ServerName = hostOf(ep.ServerName)
+		}
+	}
+	return v
+}
+
+func hostOf(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return address
+}
+
+func (v *visit) close() {
+	if v.conn != nil {
+		_ = v.conn.Close() // nothing is under way
+	}
+}
+
+// fail notes the step that failed; later ones are not done.
+func (v *visit) fail(s step, err error) { v.failed, v.err = s, err }
+
+// examine does one step after the other.
+func (v *visit) examine(ctx context.Context) {
+	for _, do := range []func(context.Context){v.findName, v.findServer, v.shakeHands, v.askWeb, v.authenticate, v.askStatus, v.readAll} {
+		limited, cancel := context.WithTimeout(ctx, v.cfg.Timeout)
+		do(limited)
+		cancel()
+		if v.failed != stepNone {
+			break
+		}
+	}
+	if v.failed == stepTLS || v.failed == stepStatus || v.failed == stepAuth {
+		limited, cancel := context.WithTimeout(ctx, v.cfg.Timeout)
+		defer cancel()
+		v.findLanguage(limited)
+	}
+}
+
+func (v *visit) findName(ctx context.Context) {
+	network, address := endpoint.DialTarget(v.endpoint.Address)
+	host := hostOf(address)
+	if network == "unix" || net.ParseIP(host) != nil {
+		return
+	}
+	begin := time.Now()
+	if _, err := net.DefaultResolver.LookupHost(ctx, host); err != nil {
+		v.fail(stepName, err)
+	}
+	v.resolve = time.Since(begin)
+}
+
+func (v *visit) dial(ctx context.Context) (net.Conn, error) {
+	network, address := endpoint.DialTarget(v.endpoint.Address)
+	return (&net.Dialer{}).DialContext(ctx, network, address)
+}
+
+func (v *visit) findServer(ctx context.Context) {
+	begin := time.Now()
+	conn, err := v.dial(ctx)
+	if err != nil {
+		v.fail(stepTCP, err)
+		return
+	}
+	v.connect = time.Since(begin)
+	_ = conn.Close() // it was to be made only
+}
+
+// shakeHands makes a TLS connection that accepts any certificate, sends nothing on it, and then
+// looks at the certificates.
+func (v *visit) shakeHands(ctx context.Context) {
+	if v.tls == nil {
+		return
+	}
+	conn, err := v.dial(ctx)
+	if err != nil {
+		v.fail(stepTCP, err)
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	lenient := v.tls.Clone()
+	lenient.InsecureSkipVerify, lenient.VerifyConnection, lenient.VerifyPeerCertificate = true, nil, nil
+	lenient.NextProtos = []string{"h2"}
+	begin := time.Now()
+	secure := tls.Client(conn, lenient)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		v.fail(stepTLS, err)
+		return
+	}
+	v.handshake = time.Since(begin)
+	v.certificates = secure.ConnectionState().PeerCertificates
+	if !v.tls.InsecureSkipVerify {
+		if err := v.verify(time.Now()); err != nil {
+			v.fail(stepTLS, err)
+		}
+	}
+}
+
+// verify checks the certificates as a client does.
+func (v *visit) verify(now time.Time) error {
+	if len(v.certificates) == 0 {
+		return errors.New("the server shows no certificate")
+	}
+	intermediates := x509.NewCertPool()
+	for _, c := range v.certificates[1:] {
+		intermediates.AddCert(c)
+	}
+	_, err := v.certificates[0].Verify(x509.VerifyOptions{
+		Roots: v.tls.RootCAs, Intermediates: intermediates, DNSName: v.tls.ServerName, CurrentTime: now,
+	})
+	return err
+}
+
+// findLanguage finds out whether the server speaks TLS where it was spoken to in clear, or the
+// other way round.
+func (v *visit) findLanguage(ctx context.Context) {
+	if v.tls != nil {
+		if v.certificates != nil {
+			return
+		}
+		if answer := v.request(ctx, nil, "/version"); answer.err == nil && !answer.wantsTLS {
+			v.speaks = "plaintext"
+		}
+		return
+	}
+	conn, err := v.dial(ctx)
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	if tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}).HandshakeContext(ctx) == nil { // nothing is sent on it
+		v.speaks = "TLS"
+	}
+}
