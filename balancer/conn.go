@@ -46,7 +46,7 @@ type registering struct {
 func (r registering) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if s := subConnOf(credentials.ClientHandshakeInfoFromContext(ctx)); s != nil {
 		s.conn.set(conn)
-		conn = countingConn{conn, &s.conn}
+		conn = counting(conn, &s.conn)
 	}
 	return r.TransportCredentials.ClientHandshake(ctx, authority, conn)
 }
@@ -124,6 +124,12 @@ func (c *netConn) close() bool {
 // messageComplete notes that a message arrived whole.
 func (c *netConn) messageComplete() { c.complete.Store(c.received.Load()) }
 
+// arrivedNow notes that so many bytes arrived.
+func (c *netConn) arrivedNow(n int) {
+	c.received.Add(int64(n))
+	c.arrived.Set(time.Now())
+}
+
 // receiving reports whether part of a large message has arrived, and goes on arriving.
 func (c *netConn) receiving(now time.Time) bool {
 	return c.received.Load()-c.complete.Load() >= largeMessage && c.arrived.Since(now) < transferPause
@@ -159,8 +165,7 @@ type countingConn struct {
 
 func (c countingConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.counts.received.Add(int64(n))
-	c.counts.arrived.Set(time.Now())
+	c.counts.arrivedNow(n)
 	return n, err
 }
 

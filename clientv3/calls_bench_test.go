@@ -3,8 +3,10 @@ package clientv3_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -105,6 +107,56 @@ func TestAllocationsOfAGet(t *testing.T) {
 	}
 	t.Logf("%v more", least)
 	require.LessOrEqual(t, least, float64(bound))
+}
+
+// TestHeapOfAClient bounds the heap of a client that has made a call beyond that of a gRPC connection
+// that has; the server's share is the same for both.
+func TestHeapOfAClient(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector keeps memory of its own")
+	}
+	const clients, bound = 50, 40 << 10
+	address := serveQuickKV(t)
+	bare := heapOf(t, clients, func() (io.Closer, error) {
+		conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		require.NoError(t, err)
+		_, err = pb.NewKVClient(conn).Range(t.Context(), &pb.RangeRequest{Key: []byte("key")}, grpc.WaitForReady(true))
+		return conn, err
+	})
+	quorate := heapOf(t, clients, func() (io.Closer, error) {
+		client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}})
+		require.NoError(t, err)
+		_, err = client.Get(t.Context(), "key")
+		return client, err
+	})
+	t.Logf("%d bytes, a gRPC connection %d", quorate, bare)
+	require.LessOrEqual(t, quorate-bare, bound)
+}
+
+// heapOf returns how much heap each of n clients takes.
+func heapOf(t *testing.T, n int, open func() (io.Closer, error)) int {
+	all := make([]io.Closer, n)
+	first, err := open() // what is made once
+	require.NoError(t, err)
+	before := heap()
+	for i := range all {
+		all[i], err = open()
+		require.NoError(t, err)
+	}
+	after := heap()
+	for _, c := range append(all, first) {
+		require.NoError(t, c.Close())
+	}
+	return (after - before) / n
+}
+
+func heap() int {
+	var m runtime.MemStats
+	for range 2 { // pools are emptied by the second
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
 }
 
 // BenchmarkGet is a get through a client beside one with the bare stub.

@@ -1,0 +1,87 @@
+package balancer
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+
+	"google.golang.org/grpc/mem"
+)
+
+// counting returns a connection that counts what arrives.
+func counting(conn net.Conn, counts *netConn) net.Conn {
+	counted := countingConn{conn, counts}
+	switch conn.(type) {
+	case *net.TCPConn, *net.UnixConn:
+	default:
+		return counted // what arrives is not what its descriptor reads, as with TLS
+	}
+	raw, err := counted.SyscallConn()
+	if err != nil {
+		return counted
+	}
+	c := &readyConn{countingConn: counted, raw: raw}
+	c.read = c.readNow
+	return c
+}
+
+// readyConn takes a buffer only once something has arrived. gRPC reads a connection of the net
+// package like that, and for the sake of one that it does not know keeps 32 KiB.
+type readyConn struct {
+	countingConn
+	raw  syscall.RawConn
+	read func(fd uintptr) bool // readNow, which is no allocation of each read
+
+	// The read in progress. gRPC has one at a time.
+	pool mem.BufferPool
+	size int
+	buf  *[]byte // nil if err is not
+	n    int
+	err  error
+}
+
+// ReadOnReady is what gRPC looks for.
+func (c *readyConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
+	c.pool, c.size, c.buf = pool, size, nil
+	err := c.raw.Read(c.read)
+	buf, n := c.buf, c.n
+	c.pool, c.buf = nil, nil
+	switch {
+	case err != nil: // it was closed
+		err = c.opError(errors.Unwrap(err))
+	case c.err != nil:
+		err = c.opError(os.NewSyscallError("read", c.err))
+	case n == 0:
+		err = io.EOF
+	default:
+		c.counts.arrivedNow(n)
+		return buf, n, nil
+	}
+	if buf != nil {
+		pool.Put(buf)
+	}
+	return nil, 0, err
+}
+
+// readNow reads what has arrived, and reports whether anything has, or the connection has ended.
+func (c *readyConn) readNow(fd uintptr) bool {
+	c.buf = c.pool.Get(c.size)
+	for {
+		c.n, c.err = syscall.Read(int(fd), *c.buf)
+		if !errors.Is(c.err, syscall.EINTR) {
+			break
+		}
+	}
+	if c.err != nil {
+		c.pool.Put(c.buf)
+		c.buf = nil
+	}
+	return !errors.Is(c.err, syscall.EAGAIN)
+}
+
+// opError returns an error as Read gives it.
+func (c *readyConn) opError(err error) error {
+	return &net.OpError{Op: "read", Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
+}

@@ -1,0 +1,82 @@
+package balancer
+
+import (
+	"io"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/mem"
+)
+
+// readOnReady is the interface that gRPC looks for.
+type readOnReady interface {
+	ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error)
+}
+
+func TestReadOnReady(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			address := "127.0.0.1:0"
+			if network == "unix" {
+				address = t.TempDir() + "/s"
+			}
+			lis, err := net.Listen(network, address)
+			require.NoError(t, err)
+			defer lis.Close()
+			client, err := net.Dial(network, lis.Addr().String())
+			require.NoError(t, err)
+			server, err := lis.Accept()
+			require.NoError(t, err)
+
+			var counts netConn
+			conn, ok := counting(client, &counts).(readOnReady)
+			require.True(t, ok)
+			pool := mem.DefaultBufferPool()
+			for _, text := range []string{"hello", "again"} {
+				go func() { _, _ = server.Write([]byte(text)) }()
+				buf, n, err := conn.ReadOnReady(1024, pool)
+				require.NoError(t, err)
+				assert.Equal(t, text, string((*buf)[:n]))
+				pool.Put(buf)
+			}
+			assert.EqualValues(t, 10, counts.received.Load())
+			assert.NotZero(t, counts.arrived.Time())
+
+			require.NoError(t, server.Close())
+			_, _, err = conn.ReadOnReady(1024, pool)
+			assert.Equal(t, io.EOF, err)
+			require.NoError(t, client.Close())
+			_, _, err = conn.ReadOnReady(1024, pool)
+			require.ErrorIs(t, err, net.ErrClosed)
+			_, want := client.Read(make([]byte, 1))
+			assert.EqualError(t, err, want.Error())
+		})
+	}
+}
+
+func TestReadOnReadyIsEndedByClose(t *testing.T) {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer lis.Close()
+	client, err := net.Dial("tcp", lis.Addr().String())
+	require.NoError(t, err)
+	ended := make(chan error)
+	go func() {
+		_, _, err := counting(client, new(netConn)).(readOnReady).ReadOnReady(1024, mem.DefaultBufferPool())
+		ended <- err
+	}()
+	require.NoError(t, client.Close())
+	require.ErrorIs(t, <-ended, net.ErrClosed)
+}
+
+// What a wrapper of the user's reads is not what its descriptor does.
+func TestWrappedConnectionsAreReadThroughTheWrapper(t *testing.T) {
+	type wrapper struct{ net.Conn }
+	one, other := net.Pipe()
+	defer one.Close()
+	defer other.Close()
+	_, ok := counting(wrapper{one}, new(netConn)).(readOnReady)
+	assert.False(t, ok)
+}
