@@ -22,6 +22,7 @@ var layers = map[string][]string{
 	"internal/endpoint":         {},
 	"retry":                     {},
 	"internal/pause":            {},
+	"internal/slogzap":          {},
 	"health":                    {},
 	"balancer":                  {"health"},
 	"internal/leader":           {"balancer", "health"},
@@ -37,7 +38,7 @@ var layers = map[string][]string{
 	"clientv3/internal/watch":   {"clientv3/internal/lineage", "internal/pause"},
 	"clientv3/internal/lease":   {},
 	"clientv3": {
-		"internal/channel", "retry", "health", "balancer", "observe", "observe/introspect", "observe/outage",
+		"internal/channel", "internal/slogzap", "retry", "health", "balancer", "observe", "observe/introspect", "observe/outage",
 		"clientv3/internal/lineage", "clientv3/internal/watch", "clientv3/internal/lease",
 	},
 	"clientv3/mock/fakeetcd":        {},

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/quorate/quorate/internal/slogzap"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
@@ -114,8 +116,8 @@ type Config struct {
 	// context.Background().
 	Context context.Context
 
-	// Logger is used if set; otherwise one is built from LogConfig; otherwise
-	// the default logger is used, see [ClientLogLevel].
+	// Logger is used if set; otherwise Slog; otherwise one is built from LogConfig;
+	// otherwise the default logger is used, see [ClientLogLevel].
 	Logger    *zap.Logger
 	LogConfig *zap.Config
 
@@ -204,6 +206,11 @@ type Config struct {
 	// docs/observing.md for metrics. nil, the default, costs nothing.
 	Observer observe.Observer `json:"-"`
 
+	// Slog, if set, gets what the client logs: a line when an outage starts and one when it
+	// ends, and every attempt that fails at level Debug. It holds no value, token or password.
+	// New refuses it beside Logger.
+	Slog *slog.Logger `json:"-"`
+
 	// AllowInsecureSync lets [Client.Sync] and auto-sync take http URLs that members
 	// advertise into a client that has TLS set or an endpoint that uses it. By
 	// default such a client leaves them out, with a warning in the log: whoever
@@ -234,6 +241,8 @@ func (cfg *Config) validate() error {
 		return ErrNoAvailableEndpoints
 	case cfg.Token != "" && (cfg.Username != "" || cfg.Password != ""):
 		return ErrMutuallyExclusiveCfg
+	case cfg.Slog != nil && cfg.Logger != nil:
+		return errors.New("Logger and Slog are both set: the client logs to one of them")
 	case cfg.TokenSource != nil && (cfg.Token != "" || cfg.Username != "" || cfg.Password != ""):
 		return errTokenSources
 	case cfg.AutoSyncInterval < 0:
@@ -319,6 +328,8 @@ func (cfg *Config) logger() (*zap.Logger, error) {
 	switch {
 	case cfg.Logger != nil:
 		return cfg.Logger, nil
+	case cfg.Slog != nil:
+		return slogzap.New(cfg.Slog.Handler()), nil
 	case cfg.LogConfig != nil:
 		lg, err := cfg.LogConfig.Build()
 		if err != nil {

@@ -295,3 +295,36 @@ quorate_client_resolver_updates_total{client="orders"} 2
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 }
+
+// What a resolver said of a client that is closed is not reported any more.
+func TestResolverOfAClosedClient(t *testing.T) {
+	count := func(reg prometheus.Gatherer) int {
+		n, err := testutil.GatherAndCount(reg, "quorate_client_resolver_endpoints", "quorate_client_resolver_last_update_timestamp_seconds")
+		require.NoError(t, err)
+		return n
+	}
+	list := func(o *quorateprom.Observer, endpoints ...string) {
+		o.EndpointsSet(endpoints)
+		o.Resolved(observe.Resolution{Target: "dns:///orders", Endpoints: len(endpoints)})
+	}
+	for name, end := range map[string]func(*quorateprom.Observer){
+		"the observer is closed": (*quorateprom.Observer).Close,
+		"the client is closed":   func(o *quorateprom.Observer) { o.EndpointsSet(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			reg := prometheus.NewPedanticRegistry()
+			first, second := newObserver(t, reg, "orders"), newObserver(t, reg, "orders")
+			list(first, "a", "b")
+			list(second, "a")
+			require.Equal(t, 2, count(reg))
+			end(first)
+			require.Equal(t, 2, count(reg), "another client of the name lives")
+			end(second)
+			require.Zero(t, count(reg))
+		})
+	}
+	reg := prometheus.NewPedanticRegistry()
+	o := newObserver(t, reg, "orders")
+	list(o)
+	require.Equal(t, 2, count(reg), "an empty list of a live client is one")
+}

@@ -1,0 +1,102 @@
+package otel_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/observe/introspect"
+	quorateotel "github.com/quorate/quorate/observe/otel"
+)
+
+// points returns how much a histogram was told, by attributes.
+func points[N int64 | float64](t *testing.T, m metricdata.Metrics, unit string, buckets int) map[string]metricdata.HistogramDataPoint[N] {
+	t.Helper()
+	require.Equal(t, unit, m.Unit)
+	h, ok := m.Data.(metricdata.Histogram[N])
+	require.True(t, ok, "%s is a %T", m.Name, m.Data)
+	all := map[string]metricdata.HistogramDataPoint[N]{}
+	for _, p := range h.DataPoints {
+		require.Len(t, p.Bounds, buckets)
+		all[p.Attributes.Encoded(attribute.DefaultEncoder())] = p
+	}
+	return all
+}
+
+func TestDurationsHaveGRPCsNames(t *testing.T) {
+	reader, provider := newProvider()
+	o := newObserver(t, provider, "orders")
+	o.Picked(observe.Pick{Endpoint: "a", Method: rangeMethod, Lane: observe.LaneCalls})
+	o.Attempted(observe.Attempt{Endpoint: "a", Method: rangeMethod, Lane: observe.LaneCalls, Took: time.Second, Err: status.Error(codes.Unavailable, "")})
+	o.Called(observe.Call{Method: rangeMethod, Took: 2 * time.Second, Retries: 2, Hedged: true, Paused: time.Second})
+	o.Called(observe.Call{Method: rangeMethod, Took: time.Second, Err: errors.New("no status")})
+	all := collect(t, reader)
+
+	const method, client = "grpc.method=etcdserverpb.KV/Range", "quorate.client.name=orders"
+	calls := points[float64](t, all["grpc.client.call.duration"], "s", 41)
+	require.Len(t, calls, 2)
+	require.InDelta(t, 2, calls[method+",grpc.status=OK,"+client].Sum, 0)
+	require.InDelta(t, 1, calls[method+",grpc.status=UNKNOWN,"+client].Sum, 0)
+	attempts := points[float64](t, all["grpc.client.attempt.duration"], "s", 41)
+	require.InDelta(t, 1, attempts[method+",grpc.status=UNAVAILABLE,"+client].Sum, 0)
+	require.Equal(t, map[string]int64{method + "," + client: 1}, sums(t, all["grpc.client.attempt.started"], "{attempt}"))
+	require.EqualValues(t, 2, points[int64](t, all["grpc.client.call.retries"], "{retry}", 5)[method+","+client].Sum)
+	require.EqualValues(t, 1, points[int64](t, all["grpc.client.call.hedges"], "{hedge}", 5)[method+","+client].Sum)
+	require.InDelta(t, 1, points[float64](t, all["grpc.client.call.retry_delay"], "s", 41)[method+","+client].Sum, 0)
+}
+
+func TestMethodsAreBounded(t *testing.T) {
+	reader, provider := newProvider()
+	o := newObserver(t, provider, "orders")
+	for i := range 1000 {
+		o.Called(observe.Call{Method: fmt.Sprintf("/user.Service/Method%d", i)})
+	}
+	calls := points[float64](t, collect(t, reader)["grpc.client.call.duration"], "s", 41)
+	require.Len(t, calls, 101)
+	require.EqualValues(t, 900, calls["grpc.method=other,grpc.status=OK,quorate.client.name=orders"].Count)
+}
+
+type client struct{}
+
+func (client) Introspect(introspect.Options) introspect.Client {
+	return introspect.Client{
+		Ready: true, Endpoints: []introspect.Endpoint{{Name: "a", InFlight: 3}},
+		Watches: introspect.Watches{ByState: map[string]int{introspect.WatchPaused: 1}},
+		Budgets: []introspect.Budget{{Name: "probe", Left: 9, Max: 10, Used: 5}},
+	}
+}
+
+func TestObserveClient(t *testing.T) {
+	reader, provider := newProvider()
+	registration, err := quorateotel.ObserveClient(provider, "orders", client{})
+	require.NoError(t, err)
+	all := collect(t, reader)
+	value := func(name string) map[string]float64 {
+		m := all["quorate.client."+name]
+		sum, ok := m.Data.(metricdata.Sum[float64])
+		require.True(t, ok, "%s is a %T", name, m.Data)
+		values := map[string]float64{}
+		for _, p := range sum.DataPoints {
+			values[p.Attributes.Encoded(attribute.DefaultEncoder())] = p.Value
+		}
+		return values
+	}
+	const name = "quorate.client.name=orders"
+	require.Equal(t, map[string]float64{name: 1}, value("ready"))
+	require.Equal(t, map[string]float64{name + ",quorate.endpoint.name=a": 3}, value("attempts_in_flight"))
+	require.Equal(t, map[string]float64{name + ",quorate.watch.state=paused": 1}, value("watches"))
+	require.Equal(t, map[string]float64{"quorate.budget.name=probe," + name: 9}, value("budget.left"))
+	require.Equal(t, map[string]float64{name: 5}, value("probes"))
+	require.NoError(t, registration.Unregister())
+	require.Empty(t, collect(t, reader))
+	_, err = quorateotel.ObserveClient(nil, "orders", client{})
+	require.Error(t, err)
+}

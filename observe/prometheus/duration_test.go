@@ -1,0 +1,173 @@
+package prometheus_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/observe/introspect"
+	quorateprom "github.com/quorate/quorate/observe/prometheus"
+)
+
+// series returns what there is of a metric, by the values of its labels but the client's.
+func series(t *testing.T, reg prometheus.Gatherer, name string) map[string]*dto.Metric {
+	t.Helper()
+	families, err := reg.Gather()
+	require.NoError(t, err)
+	all := map[string]*dto.Metric{}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			key := ""
+			for _, l := range m.GetLabel() {
+				if l.GetName() != "client" {
+					key += l.GetValue() + " "
+				}
+			}
+			all[key] = m
+		}
+	}
+	return all
+}
+
+func TestCallDuration(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	o := newObserver(t, reg, "orders")
+	for range 3 {
+		o.Called(observe.Call{Method: rangeMethod, Took: time.Millisecond})
+	}
+	o.Called(observe.Call{Method: rangeMethod, Took: 3 * time.Second, Err: status.Error(codes.DeadlineExceeded, "")})
+	o.Called(observe.Call{Method: "/etcdserverpb.KV/Put", Err: errors.New("no status")})
+	o.Called(observe.Call{Method: "/etcdserverpb.KV/Put", Err: status.Error(77, "")})
+	all := series(t, reg, "quorate_client_call_duration_seconds")
+	require.Len(t, all, 4)
+	require.EqualValues(t, 3, all["OK etcdserverpb.KV/Range "].GetHistogram().GetSampleCount())
+	require.InDelta(t, 3, all["DeadlineExceeded etcdserverpb.KV/Range "].GetHistogram().GetSampleSum(), 0)
+	require.Contains(t, all, "Unknown etcdserverpb.KV/Put ")
+	require.Contains(t, all, "other etcdserverpb.KV/Put ")
+}
+
+func TestMethodsAreBounded(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	o := newObserver(t, reg, "orders")
+	for i := range 10_000 {
+		o.Called(observe.Call{Method: fmt.Sprintf("/user.Service/Method%d", i%5000)})
+	}
+	all := series(t, reg, "quorate_client_call_duration_seconds")
+	require.Len(t, all, 101)
+	require.EqualValues(t, 10_000-200, all["OK other "].GetHistogram().GetSampleCount())
+}
+
+func TestAttemptDuration(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	o := newObserver(t, reg, "orders")
+	o.EndpointsSet([]string{"a", "b"})
+	attempt := func(endpoint string, lane observe.Lane, err error) {
+		o.Attempted(observe.Attempt{Endpoint: endpoint, Lane: lane, Err: err, Took: time.Millisecond})
+	}
+	attempt("a", observe.LaneCalls, nil)
+	attempt("a", observe.LaneStreams, nil)
+	attempt("b", observe.LaneCalls, status.Error(codes.Unavailable, ""))
+	attempt("elsewhere", observe.LaneCalls, nil)
+	const name = "quorate_client_attempt_duration_seconds"
+	all := series(t, reg, name)
+	require.Len(t, all, 3)
+	require.EqualValues(t, 1, all["OK a "].GetHistogram().GetSampleCount(), "a stream is no call")
+	require.Contains(t, all, "Unavailable b ")
+	require.Contains(t, all, "OK other ")
+
+	o.EndpointsSet([]string{"a"})
+	attempt("b", observe.LaneCalls, nil) // late
+	all = series(t, reg, name)
+	require.NotContains(t, all, "Unavailable b ")
+	require.NotContains(t, all, "OK b ")
+}
+
+func TestMeasuringAllocatesNothing(t *testing.T) {
+	o := newObserver(t, prometheus.NewRegistry(), "orders")
+	o.EndpointsSet([]string{"a"})
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		o.Picked(pick("a", observe.LaneCalls))
+		o.Attempted(observe.Attempt{Endpoint: "a", Method: rangeMethod, Lane: observe.LaneCalls, Took: time.Millisecond})
+		o.Called(observe.Call{Method: rangeMethod, Took: time.Millisecond})
+	}))
+}
+
+// client shows what it is told to.
+type client struct{ introspect.Client }
+
+func (c *client) Introspect(introspect.Options) introspect.Client { return c.Client }
+
+func TestClientCollector(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	c := new(client)
+	require.NoError(t, reg.Register(quorateprom.NewClientCollector("orders", c)))
+	require.NoError(t, reg.Register(quorateprom.NewClientCollector("users", new(client))))
+	require.Error(t, reg.Register(quorateprom.NewClientCollector("orders", c)), "a name is one client's")
+
+	left := 7.5
+	c.Client = introspect.Client{
+		Ready:     true,
+		Endpoints: []introspect.Endpoint{{Name: "a", InFlight: 3, Streams: 2, LatencySeconds: 0.5}, {Name: "a"}},
+		Calls:     introspect.Calls{InFlight: 4},
+		Watches: introspect.Watches{
+			ByState: map[string]int{introspect.WatchPaused: 1}, LagRevisions: 40, BlockedSeconds: 61, BufferedBytes: 70, MaxBufferedBytes: 100, Streams: 1,
+		},
+		Leases:  introspect.Leases{KeptAlive: 2, Unanswered: 1, LeftSeconds: &left},
+		Budgets: []introspect.Budget{{Name: "retry", Left: 3.5, Max: 10}, {Name: "probe", Left: 9, Max: 10, Used: 5}, {Name: "hedge"}},
+	}
+	want := map[string]float64{
+		"ready": 1, "calls_in_flight": 4, "attempts_in_flight a": 3, "streams_open a": 2, "endpoint_latency_seconds a": 0.5,
+		"watches paused": 1, "watch_streams": 1, "watch_lag": 40, "watch_blocked_seconds": 61, "watch_buffered_bytes": 70, "watch_buffer_limit_bytes": 100,
+		"leases": 2, "leases_unanswered": 1, "lease_left_seconds": 7.5, "probes_total": 5,
+		"budget_left retry": 3.5, "budget_limit retry": 10, "budget_left probe": 9, "budget_limit probe": 10,
+	}
+	got := map[string]float64{}
+	families, err := reg.Gather()
+	require.NoError(t, err)
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			key := family.GetName()[len("quorate_client_"):]
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "client" && l.GetValue() == "users" {
+					key = ""
+					break
+				}
+				if l.GetName() != "client" {
+					key += " " + l.GetValue()
+				}
+			}
+			if key != "" {
+				got[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	require.Equal(t, want, got)
+}
+
+// BenchmarkMeasure is what a measured call costs beside the call.
+func BenchmarkMeasure(b *testing.B) {
+	o, err := quorateprom.New(prometheus.NewRegistry(), quorateprom.Options{Client: "orders"})
+	require.NoError(b, err)
+	defer o.Close()
+	o.EndpointsSet([]string{"a"})
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			o.Picked(pick("a", observe.LaneCalls))
+			o.Attempted(observe.Attempt{Endpoint: "a", Method: rangeMethod, Lane: observe.LaneCalls, Took: time.Millisecond})
+			o.Called(observe.Call{Method: rangeMethod, Took: time.Millisecond})
+		}
+	})
+}
+
