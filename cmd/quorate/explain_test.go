@@ -1,0 +1,35 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/cmd/internal/cli"
+	"github.com/quorate/quorate/cmd/internal/cli/clitest"
+	"github.com/quorate/quorate/cmd/quorate/internal/explain"
+)
+
+func TestExplain(t *testing.T) {
+	status, stdout, _ := clitest.Exec(t.Context(), newRootCommand(), "explain", "etcdserver:", "request", "timed", "out")
+	assert.Equal(t, cli.OK, status)
+	assert.Contains(t, stdout, "name             rpctypes.ErrGRPCTimeout\n")
+
+	root := newRootCommand()
+	root.SetIn(strings.NewReader("all is well\nput: etcdserver: no leader\nget: etcdserver: no leader\ncontext canceled\n"))
+	status, stdout, _ = clitest.Exec(t.Context(), root, "explain", "--json")
+	assert.Equal(t, cli.OK, status)
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	require.Len(t, lines, 2, "each error once")
+	var e explain.Explanation
+	require.NoError(t, json.Unmarshal([]byte(lines[0]), &e))
+	assert.Equal(t, "NoLeader", e.Class)
+
+	status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), "explain", "out of paper")
+	assert.Equal(t, cli.Negative, status)
+	assert.Empty(t, stdout)
+	assert.Contains(t, stderr, "no error of etcd or gRPC that is known")
+}
