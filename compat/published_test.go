@@ -6,88 +6,147 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/compat/internal/source"
 )
 
 const (
-	rootModule  = "github.com/quorate/quorate"
-	rootVersion = "v0.1.0"
-	shimModule  = rootModule + "/compat/clientv3/v3"
-	shimVersion = "v3.7.3-quorate.0.1.0"
+	project     = "github.com/quorate/quorate"
+	version     = "v0.99.0"
+	shimModule  = project + "/compat/clientv3/v3"
+	shimVersion = "v3.7.3-quorate.0.99.0"
 )
 
-// TestPublished does what README.md says of a release, in a repository of its own, and builds a module that has one
-// replace line, as a user does: the go command fetches both modules from their tags. Only the address of the repository
-// is redirected, and what others publish comes from the module cache.
+// TestPublished releases this tree in a repository of its own, and does with the release what a user does, beginning with an
+// empty module cache: the go command fetches the modules by their tags. Only the address of the repository is redirected, and
+// what others publish comes from the module cache that is in use.
 func TestPublished(t *testing.T) {
-	repository := release(t, tree(t).Root)
-	consumer := t.TempDir()
-	write(t, consumer, "go.mod", "module example.com/consumer\n\ngo 1.26.0\n\n"+
-		"require go.etcd.io/etcd/client/v3 v3.6.0\n\n"+
-		"replace go.etcd.io/etcd/client/v3 => "+shimModule+" "+shimVersion+"\n")
-	write(t, consumer, "main.go", `package main
-
-import (
-	"fmt"
-	"reflect"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/client/v3/concurrency"
-)
-
-func main() {
-	clientv3.LeaseResponseChSize = 1
-	fmt.Println(reflect.TypeFor[clientv3.Client]().PkgPath(), reflect.TypeFor[concurrency.Session]().PkgPath())
-}
-`)
+	repository := release(t)
 	environ := append(source.Environ(), download(t, repository)...)
-	out := runIn(t, consumer, environ, "go", "run", ".")
-	require.Equal(t, "github.com/quorate/quorate/clientv3 github.com/quorate/quorate/clientv3/concurrency", lastLine(out))
-	out = runIn(t, consumer, environ, "go", "list", "-m", "-f", "{{.Path}} {{with .Replace}}{{.}}{{else}}{{.Version}}{{end}}", source.Official, rootModule)
-	require.Equal(t, source.Official+" "+shimModule+" "+shimVersion+"\n"+rootModule+" "+rootVersion+"\n", out)
+
+	t.Run("install", func(t *testing.T) {
+		bin := t.TempDir()
+		runIn(t, bin, append(environ, "GOBIN="+bin), "go", "install", project+"/cmd/...@"+version)
+		for _, program := range []string{"quorate", "quorate-lab"} {
+			require.Contains(t, runIn(t, bin, environ, filepath.Join(bin, program), "version"), program+" "+version+"\n")
+		}
+	})
+	t.Run("client with Prometheus and OpenTelemetry", func(t *testing.T) {
+		dir := newModule(t, environ, "observed.go.txt", "clientv3", "observe/prometheus", "observe/otel")
+		require.Equal(t, "observed\n", runIn(t, dir, environ, "go", "run", "."))
+	})
+	t.Run("resolver for Kubernetes", func(t *testing.T) {
+		dir := newModule(t, environ, "pods.go.txt", "resolver/kubernetes")
+		require.Equal(t, "kubernetes:///users.shop:grpc\n", runIn(t, dir, environ, "go", "run", "."))
+	})
+	t.Run("lab in a test", func(t *testing.T) {
+		dir := newModule(t, environ, "cluster_test.go.txt", "clientv3", "lab")
+		require.Contains(t, runIn(t, dir, environ, "go", "test", "-vet=off", "-count=1", "-v", "."), "--- PASS: TestPut")
+	})
+	t.Run("shim by a replace line", func(t *testing.T) {
+		dir := newModule(t, environ, "shim.go.txt")
+		runIn(t, dir, environ, "go", "mod", "edit", "-require="+source.Official+"@v3.6.0", "-replace="+source.Official+"="+shimModule+"@"+shimVersion)
+		require.Equal(t, project+"/clientv3 "+project+"/clientv3/concurrency\n", runIn(t, dir, environ, "go", "run", "."))
+		out := runIn(t, dir, environ, "go", "list", "-m", "-f", "{{.Path}} {{with .Replace}}{{.}}{{else}}{{.Version}}{{end}}", source.Official, project)
+		require.Equal(t, source.Official+" "+shimModule+" "+shimVersion+"\n"+project+" "+version+"\n", out)
+	})
 }
 
-// release makes a git repository of this tree and tags both modules in one commit.
-func release(t *testing.T, root string) (repository string) {
+// newModule makes a module of one of the programs in testdata/published, which gets packages of the release.
+func newModule(t *testing.T, environ []string, program string, packages ...string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	content, err := os.ReadFile(filepath.Join("testdata", "published", program))
+	require.NoError(t, err)
+	write(t, dir, strings.TrimSuffix(program, ".txt"), string(content))
+	write(t, dir, "go.mod", "module example.com/consumer\n\ngo 1.26.0\n")
+	if len(packages) > 0 {
+		args := []string{"get"}
+		for _, pkg := range packages {
+			args = append(args, project+"/"+pkg+"@"+version)
+		}
+		runIn(t, dir, environ, "go", args...)
+	}
+	return dir
+}
+
+// release makes a git repository of this tree, and a release in it.
+func release(t *testing.T) (repository string) {
 	t.Helper()
 	repository = t.TempDir()
-	copyModule(t, root, repository)
-	copyModule(t, filepath.Join(root, "compat", "clientv3"), filepath.Join(repository, "compat", "clientv3"))
-	runIn(t, filepath.Join(repository, "compat", "clientv3"), source.Environ(), "go", "mod", "edit", "-require="+rootModule+"@"+rootVersion)
-	for _, args := range [][]string{
-		{"init", "--quiet"},
-		{"add", "."},
-		{"-c", "user.name=release", "-c", "user.email=release@example.com", "-c", "commit.gpgsign=false", "commit", "--quiet", "-m", "release"},
-		{"tag", rootVersion},
-		{"tag", "compat/clientv3/" + shimVersion},
-	} {
-		runIn(t, repository, ownGit(), "git", args...)
-	}
+	copyTree(t, tree(t).Root, repository)
+	write(t, repository, "CHANGELOG.md", "# Changelog\n\n## Unreleased\n- New.\n\n## 0.1.0 - 2026-01-01\n- Old.\n")
+	environ := gitEnviron(t)
+	runIn(t, repository, environ, "git", "init", "--quiet")
+	runIn(t, repository, environ, "git", "add", ".")
+	runIn(t, repository, environ, "git", "commit", "--quiet", "-m", "before")
+	runIn(t, repository, environ, "./release.sh", version)
 	return repository
 }
 
-// ownGit returns the environment without what a git hook that runs the tests would say of its repository.
-func ownGit() []string {
-	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "GIT_") })
+// TestRelease checks what the script changes, and what it refuses.
+func TestRelease(t *testing.T) {
+	repository, environ := release(t), gitEnviron(t)
+	script := func(args ...string) string { return runIn(t, repository, environ, "./release.sh", args...) }
+	refused := func(args ...string) string {
+		cmd := exec.CommandContext(t.Context(), "./release.sh", args...)
+		cmd.Dir, cmd.Env = repository, environ
+		out, err := cmd.CombinedOutput()
+		require.Error(t, err)
+		return string(out)
+	}
+
+	tags := strings.Fields(script("tags", version))
+	assert.ElementsMatch(t, tags, strings.Fields(runIn(t, repository, environ, "git", "tag", "--points-at", "HEAD")))
+	assert.Contains(t, tags, "compat/clientv3/"+shimVersion)
+	assert.Equal(t, "- New.", strings.TrimSpace(script("notes", version)))
+	assert.Equal(t, "- Old.", strings.TrimSpace(script("notes", "v0.1.0")))
+	assert.Empty(t, runIn(t, repository, environ, "git", "status", "--porcelain"))
+	for line := range strings.Lines(runIn(t, repository, environ, "git", "grep", "-hE", "^[[:space:]]+"+project+"[^ ]* v", "--", "*.mod", "go.work")) {
+		assert.Contains(t, line, " "+version)
+	}
+	for _, published := range []string{"go.mod", "cmd/go.mod", "lab/go.mod", "observe/otel/go.mod", "observe/prometheus/go.mod", "resolver/kubernetes/go.mod"} {
+		content, err := os.ReadFile(filepath.Join(repository, published))
+		require.NoError(t, err)
+		assert.NotContains(t, string(content), "=>", "%s replaces a module: it cannot be installed", published)
+	}
+
+	assert.Contains(t, refused("v1.0"), "v1.0 is no version")
+	assert.Contains(t, refused("v1.0.0"), "says nothing below Unreleased")
+	write(t, repository, "new.go", "package quorate\n")
+	assert.Contains(t, refused("v1.0.0"), "the checkout has changes")
 }
 
-// TestCopyIsNoCheckout copies a module from a worktree of git, in which a file .git leads to the repository: what is
-// committed and tagged in the copy must not reach it.
+// gitEnviron is the environment of git in a repository of its own: nobody's settings, and nothing of a git hook that may run
+// the tests.
+func gitEnviron(t *testing.T) []string {
+	t.Helper()
+	var environ []string
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "GIT_") {
+			environ = append(environ, variable)
+		}
+	}
+	return append(environ, "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull,
+		"GIT_AUTHOR_NAME=release", "GIT_AUTHOR_EMAIL=release@example.com", "GIT_COMMITTER_NAME=release", "GIT_COMMITTER_EMAIL=release@example.com")
+}
+
+// TestCopyIsNoCheckout copies a worktree of git, in which a file .git leads to the repository: what is committed and tagged in
+// the copy must not reach it.
 func TestCopyIsNoCheckout(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
-	for _, dir := range []string{"kept", "below", ".ci"} {
+	for _, dir := range []string{"kept", "bin", ".ci"} {
 		require.NoError(t, os.Mkdir(filepath.Join(from, dir), 0o755))
 	}
-	for _, name := range []string{".git", ".ci/run", "go.mod", "kept/kept.go", "below/go.mod"} {
+	for _, name := range []string{".git", ".ci/run", "go.mod", "kept/kept.go", "bin/program"} {
 		write(t, from, name, "")
 	}
-	copyModule(t, from, to)
+	copyTree(t, from, to)
 	var copied []string
 	require.NoError(t, fs.WalkDir(os.DirFS(to), ".", func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() {
@@ -98,8 +157,8 @@ func TestCopyIsNoCheckout(t *testing.T) {
 	require.Equal(t, []string{"go.mod", "kept/kept.go"}, copied)
 }
 
-// copyModule copies a module without those that lie below it, and without hidden files.
-func copyModule(t *testing.T, from, to string) {
+// copyTree copies files, without what is hidden or built.
+func copyTree(t *testing.T, from, to string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -109,22 +168,25 @@ func copyModule(t *testing.T, from, to string) {
 		if err != nil {
 			return err
 		}
-		hidden := below != "." && strings.HasPrefix(entry.Name(), ".")
+		left := below != "." && strings.HasPrefix(entry.Name(), ".")
 		if entry.IsDir() {
-			_, err := os.Stat(filepath.Join(path, "go.mod"))
-			if hidden || below != "." && err == nil {
+			if left || entry.Name() == "bin" {
 				return filepath.SkipDir
 			}
 			return os.MkdirAll(filepath.Join(to, below), 0o755)
 		}
-		if hidden || !entry.Type().IsRegular() {
+		if left || !entry.Type().IsRegular() {
 			return nil
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
 		}
 		content, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(to, below), content, 0o644)
+		return os.WriteFile(filepath.Join(to, below), content, info.Mode().Perm())
 	}))
 }
 
@@ -138,13 +200,13 @@ func download(t *testing.T, repository string) []string {
 	return []string{
 		"GOMODCACHE=" + t.TempDir(),
 		"GOPROXY=" + cache + "," + settings[1],
-		"GOPRIVATE=" + rootModule,
+		"GOPRIVATE=" + project,
 		"GOSUMDB=off",
 		// -trimpath makes the compiled packages independent of the temporary directory, so that they are cached.
 		"GOFLAGS=-mod=mod -modcacherw -trimpath -buildvcs=false",
 		"GIT_CONFIG_COUNT=1",
 		"GIT_CONFIG_KEY_0=url." + fileURL(repository) + ".insteadOf",
-		"GIT_CONFIG_VALUE_0=https://" + rootModule,
+		"GIT_CONFIG_VALUE_0=https://" + project,
 	}
 }
 
@@ -167,9 +229,4 @@ func runIn(t *testing.T, dir string, environ []string, name string, args ...stri
 	out, err := cmd.Output()
 	require.NoError(t, err, "%s %s\n%s%s", name, strings.Join(args, " "), out, errs.String())
 	return string(out)
-}
-
-func lastLine(out string) string {
-	lines := strings.Split(strings.TrimSpace(out), "\n")
-	return lines[len(lines)-1]
 }
