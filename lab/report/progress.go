@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/internal/words"
 	"github.com/quorate/quorate/lab/measure"
 )
 
@@ -49,6 +50,6 @@ func summarize(row measure.Row) summary {
 // String describes the sums in a line.
 func (s summary) String() string {
 	return fmt.Sprintf("%s completed, %s, %s unknown, longest gap %s (%s), silence %s, %s expired",
-		count(s.completed), plural(s.errors, "error"), count(s.unknown), duration(s.gap), s.gapKind,
-		duration(s.silence), plural(s.expired, "lease"))
+		words.Count(s.completed), words.Plural(s.errors, "error"), words.Count(s.unknown), words.Duration(s.gap), s.gapKind,
+		words.Duration(s.silence), words.Plural(s.expired, "lease"))
 }

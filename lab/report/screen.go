@@ -5,7 +5,9 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/quorate/quorate/lab/internal/words"
 	"github.com/quorate/quorate/lab/measure"
 )
 
@@ -32,7 +34,7 @@ func (s *Screen) Show(snap Snapshot) {
 	var b strings.Builder
 	b.WriteString(s.erase())
 	for _, line := range lines {
-		b.WriteString(clipLine(line, max(width-1, 1)))
+		b.WriteString(words.ClipLine(line, max(width-1, 1)))
 		b.WriteByte('\n')
 	}
 	s.drawn = len(lines)
@@ -70,12 +72,12 @@ func screenLines(s Snapshot) []string {
 	lines = append(lines, fmt.Sprintf(screenLine, "FAULT", "COMPLETED", "ERRORS", "UNKNOWN", "GAP", "P99", "SILENCE", "EXPIRED"))
 	for _, row := range s.Rows {
 		sum := summarize(row)
-		lines = append(lines, fmt.Sprintf(screenLine, row.Name, count(sum.completed), count(sum.errors), count(sum.unknown),
-			duration(sum.gap), duration(sum.p99), duration(sum.silence), count(sum.expired)))
+		lines = append(lines, fmt.Sprintf(screenLine, row.Name, words.Count(sum.completed), words.Count(sum.errors), words.Count(sum.unknown),
+			words.Duration(sum.gap), words.Duration(sum.p99), words.Duration(sum.silence), words.Count(sum.expired)))
 	}
 	lines = append(lines, "", lastNote(s.Rows))
 	if s.Violations > 0 {
-		lines = append(lines, strings.ToUpper(plural(int64(s.Violations), "violation"))+" so far")
+		lines = append(lines, strings.ToUpper(words.Plural(int64(s.Violations), "violation"))+" so far")
 	}
 	return lines
 }
@@ -89,4 +91,10 @@ func lastNote(rows []measure.Row) string {
 		}
 	}
 	return "Ctrl-C ends the run early and prints what was measured"
+}
+
+// clock formats an offset from the beginning of the run: "1:04".
+func clock(d time.Duration) string {
+	s := int(d.Seconds())
+	return fmt.Sprintf("%d:%02d", s/60, s%60)
 }

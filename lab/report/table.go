@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/lab/check"
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/internal/words"
 	"github.com/quorate/quorate/lab/measure"
 )
 
@@ -32,7 +33,7 @@ func Table(w io.Writer, r Report) error {
 			"and as many watches, and leases with a TTL of %v. Faults were held for %v. The seed was %d.",
 			r.Setup.Members, r.Setup.Callers, r.Setup.Pause, r.Setup.CallTimeout, r.Setup.LeaseTTL, r.Setup.Hold, r.Setup.Seed),
 	} {
-		writeLine(&b, wrap(s, pageWidth, ""))
+		writeLine(&b, words.Wrap(s, pageWidth, ""))
 	}
 	writeErrors(&b, r)
 	b.WriteByte('\n')
@@ -55,7 +56,7 @@ func writeCalls(b *strings.Builder, r Report) {
 			"which half of the calls, and 99 in 100, had ended, those that failed included. A caller waits for the end of " +
 			"one call before it makes the next, so a stall holds up few calls: it shows in the gap, not in P99.",
 	} {
-		writeLine(b, wrap(s, pageWidth, ""))
+		writeLine(b, words.Wrap(s, pageWidth, ""))
 	}
 }
 
@@ -65,15 +66,15 @@ func writeLine(b *strings.Builder, line string) {
 }
 
 func writeRow(b *strings.Builder, row measure.Row) {
-	name := clip(row.Name, 16)
+	name := words.Clip(row.Name, 16)
 	for _, k := range history.Kinds() {
 		s := row.Kinds[k]
 		p50, p99 := "-", "-"
 		if s.Calls() > 0 {
-			p50, p99 = duration(s.P50), duration(s.P99)
+			p50, p99 = words.Duration(s.P50), words.Duration(s.P99)
 		}
 		writeLine(b, fmt.Sprintf(tableLine, name, k,
-			count(s.Completed), count(s.Errors), count(s.Unknown), duration(s.LongestGap), p50, p99))
+			words.Count(s.Completed), words.Count(s.Errors), words.Count(s.Unknown), words.Duration(s.LongestGap), p50, p99))
 		name = ""
 	}
 }
@@ -99,9 +100,9 @@ func writeErrors(b *strings.Builder, r Report) {
 	for _, code := range codes {
 		text := code
 		if sample := r.ErrorSamples[code]; sample != "" {
-			text = fmt.Sprintf("%s, such as: %s", code, clip(sample, sampleWidth))
+			text = fmt.Sprintf("%s, such as: %s", code, words.Clip(sample, sampleWidth))
 		}
-		writeLine(b, fmt.Sprintf("  %7s  %s", count(totals[code]), wrap(text, pageWidth-11, "           ")))
+		writeLine(b, fmt.Sprintf("  %7s  %s", words.Count(totals[code]), words.Wrap(text, pageWidth-11, "           ")))
 	}
 }
 
@@ -113,12 +114,12 @@ func addCodes(totals map[string]int64, prefix string, codes map[string]int64) {
 
 func writeVerdict(b *strings.Builder, r Report) {
 	for _, s := range slices.Concat(verdictSentences(r), watchSentences(r), leaseSentences(r)) {
-		writeLine(b, wrap(s, pageWidth, ""))
+		writeLine(b, words.Wrap(s, pageWidth, ""))
 	}
 	if r.OK() {
 		return
 	}
-	fmt.Fprintf(b, "\n%s:\n", strings.ToUpper(plural(int64(r.Violations()), "violation")))
+	fmt.Fprintf(b, "\n%s:\n", strings.ToUpper(words.Plural(int64(r.Violations()), "violation")))
 	for _, violation := range r.Verdict.Violations {
 		writeViolation(b, string(violation.Promise), violation.Message, violation.Evidence)
 	}
@@ -126,14 +127,14 @@ func writeVerdict(b *strings.Builder, r Report) {
 		writeViolation(b, "watch, "+string(violation.Promise), violation.Message, violation.Evidence)
 	}
 	if hidden := r.Violations() - len(r.Verdict.Violations) - len(r.Watches.Verdict.Violations); hidden > 0 {
-		writeLine(b, fmt.Sprintf("and %s more.", count(int64(hidden))))
+		writeLine(b, fmt.Sprintf("and %s more.", words.Count(int64(hidden))))
 	}
 }
 
 func writeViolation(b *strings.Builder, what, message string, evidence []string) {
-	writeLine(b, wrap(fmt.Sprintf("- %s: %s", what, message), pageWidth, "  "))
+	writeLine(b, words.Wrap(fmt.Sprintf("- %s: %s", what, message), pageWidth, "  "))
 	for _, e := range evidence {
-		writeLine(b, "    "+wrap(e, pageWidth-4, "      "))
+		writeLine(b, "    "+words.Wrap(e, pageWidth-4, "      "))
 	}
 }
 
@@ -147,25 +148,25 @@ func verdictSentences(r Report) []string {
 	case r.Interrupted:
 		out = append(out, "The run was ended early.")
 	}
-	reads := count(v.LinearizableAnswers) + " linearizable answers (gets, puts, txns)"
+	reads := words.Count(v.LinearizableAnswers) + " linearizable answers (gets, puts, txns)"
 	if v.Counts[check.WentBackwards] == 0 {
 		out = append(out, reads+": none went backwards.")
 	} else {
-		out = append(out, fmt.Sprintf("%s: %s went backwards.", reads, count(int64(v.Counts[check.WentBackwards]))))
+		out = append(out, fmt.Sprintf("%s: %s went backwards.", reads, words.Count(int64(v.Counts[check.WentBackwards]))))
 	}
-	switch writes := count(v.AcknowledgedWrites) + " acknowledged writes"; {
+	switch writes := words.Count(v.AcknowledgedWrites) + " acknowledged writes"; {
 	case !v.Audited:
 		out = append(out, "The acknowledged writes were NOT read back, so this run says nothing about them.")
 	case v.Counts[check.LostWrite] == 0 && v.Counts[check.AppliedTwice] == 0:
 		out = append(out, writes+": all are there at the end, each applied once.")
 	default:
 		out = append(out, fmt.Sprintf("%s: %s missing, %s applied twice.", writes,
-			count(int64(v.Counts[check.LostWrite])), count(int64(v.Counts[check.AppliedTwice]))))
+			words.Count(int64(v.Counts[check.LostWrite])), words.Count(int64(v.Counts[check.AppliedTwice]))))
 	}
 	if v.Audited && v.UnknownWrites > 0 {
 		out = append(out, fmt.Sprintf("%s with an unknown outcome: %s turned out to be applied.",
-			plural(v.UnknownWrites, "write"), count(v.UnknownApplied)))
+			words.Plural(v.UnknownWrites, "write"), words.Count(v.UnknownApplied)))
 	}
 	return append(out, fmt.Sprintf("Serializable gets were at most %s behind, which such reads may be.",
-		plural(v.MaxBehind, "revision")))
+		words.Plural(v.MaxBehind, "revision")))
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quorate/quorate/lab/internal/words"
 	"github.com/quorate/quorate/lab/measure"
 )
 
@@ -30,7 +31,7 @@ func writeWatches(b *strings.Builder, r Report) {
 		"KEPT leases were held in the row and did not expire in it. MARGIN is the least time that a lease had left when a " +
 			"renewal arrived, as the client itself claimed.",
 	} {
-		writeLine(b, wrap(s, pageWidth, ""))
+		writeLine(b, words.Wrap(s, pageWidth, ""))
 	}
 }
 
@@ -38,13 +39,13 @@ func writeWatchRow(b *strings.Builder, row measure.Row) {
 	w, l := row.Watches, row.Leases
 	p50, p99, most, margin := "-", "-", "-", "-"
 	if w.Delivered > 0 {
-		p50, p99, most = duration(w.DelayP50), duration(w.DelayP99), duration(w.DelayMax)
+		p50, p99, most = words.Duration(w.DelayP50), words.Duration(w.DelayP99), words.Duration(w.DelayMax)
 	}
 	if l.Renewals > 0 {
-		margin = duration(l.SmallestMargin)
+		margin = words.Duration(l.SmallestMargin)
 	}
-	writeLine(b, fmt.Sprintf(watchLine, clip(row.Name, 15), count(w.Delivered), p50, p99, most, duration(w.LongestSilence),
-		count(w.Undelivered), count(w.Ended), count(l.Kept), count(l.Expired), margin))
+	writeLine(b, fmt.Sprintf(watchLine, words.Clip(row.Name, 15), words.Count(w.Delivered), p50, p99, most, words.Duration(w.LongestSilence),
+		words.Count(w.Undelivered), words.Count(w.Ended), words.Count(l.Kept), words.Count(l.Expired), margin))
 }
 
 // watchSentences says what was checked of the watches, and what came of it.
@@ -56,7 +57,7 @@ func watchSentences(r Report) []string {
 	if v.Watches == 0 {
 		return nil
 	}
-	what := fmt.Sprintf("%s of %s, up to revision %d", plural(v.Events, "event"), watches(v.Watches), c.Through)
+	what := fmt.Sprintf("%s of %s, up to revision %d", words.Plural(v.Events, "event"), watches(v.Watches), c.Through)
 	if v.OK() {
 		return []string{what + ": none was lost, repeated, out of order or untrue."}
 	}
@@ -72,9 +73,9 @@ func leaseSentences(r Report) []string {
 	if r.LeaseLooks == 0 {
 		return nil
 	}
-	looks := plural(r.LeaseLooks, "look") + " at keys of leases"
+	looks := words.Plural(r.LeaseLooks, "look") + " at keys of leases"
 	if early := r.Verdict.Counts[LeaseEndedEarly]; early > 0 {
-		return []string{fmt.Sprintf("%s: %s gone while the client claimed that the lease lives.", looks, count(int64(early)))}
+		return []string{fmt.Sprintf("%s: %s gone while the client claimed that the lease lives.", looks, words.Count(int64(early)))}
 	}
 	return []string{looks + ": none was gone while the client claimed that the lease lives."}
 }
@@ -83,5 +84,5 @@ func watches(n int64) string {
 	if n == 1 {
 		return "1 watch"
 	}
-	return count(n) + " watches"
+	return words.Count(n) + " watches"
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/lab/bench/cases"
+	"github.com/quorate/quorate/lab/internal/words"
 )
 
 // Row is one metric of one case: a line of the table.
@@ -41,7 +42,7 @@ func (r Report) Rows() []Row {
 func (r Result) row(m cases.Metric, short bool) Row {
 	row := Row{
 		Case:  r.Case.Name,
-		About: strings.ReplaceAll(m.About, "{n}", integer(r.Size)),
+		About: strings.ReplaceAll(m.About, "{n}", words.Count(int64(r.Size))),
 		Unit:  m.Unit,
 		Sides: make(map[string]Of),
 	}

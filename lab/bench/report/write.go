@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/quorate/quorate/lab/internal/words"
 )
 
 // pageWidth is the width in characters of what is written for people.
@@ -23,7 +25,7 @@ func Table(w io.Writer, r Report) error {
 		line(row.About, row.side(Official), row.side(Quorate), row.ratio(), bound(row.Target, row.Unit), row.met(), row.runs())
 	}
 	for _, note := range r.notes() {
-		b.WriteString("\n" + wrap(note, pageWidth) + "\n")
+		b.WriteString("\n" + words.Wrap(note, pageWidth, "") + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+
+	"github.com/quorate/quorate/lab/internal/words"
 )
 
 var (
@@ -88,7 +90,7 @@ type cell struct {
 	Bad  bool
 }
 
-func zeroIsGood(n int64) cell { return cell{Text: count(n), Bad: n > 0} }
+func zeroIsGood(n int64) cell { return cell{Text: words.Count(n), Bad: n > 0} }
 
 // runView is a column of timelines.
 type runView struct {
@@ -136,7 +138,7 @@ func viewOf(d Document) view {
 func verdict(c Client) string {
 	switch {
 	case c.Violations > 0:
-		return fmt.Sprintf("Broken promises: %s.", count(int64(c.Violations)))
+		return fmt.Sprintf("Broken promises: %s.", words.Count(int64(c.Violations)))
 	case c.Failure != "":
 		return "Nothing wrong was found before the run ended."
 	default:
@@ -164,7 +166,7 @@ func faultViewOf(d Document, fault int) faultView {
 func rowViewOf(c *Client, r *Run, ours bool) rowView {
 	f := r.Figures
 	gets, puts := f.Calls[get].CompletedPercent, f.Calls[put].CompletedPercent
-	lost := cell{Text: fmt.Sprintf("%s, %s", count(f.Lost), count(f.Repeated)), Bad: f.Lost+f.Repeated > 0}
+	lost := cell{Text: fmt.Sprintf("%s, %s", words.Count(f.Lost), words.Count(f.Repeated)), Bad: f.Lost+f.Repeated > 0}
 	return rowView{
 		Client: c.Name, Ours: ours, Gets: percent(gets), Puts: percent(puts), GetsPart: min(gets/100, 1), PutsPart: min(puts/100, 1),
 		Gap: duration(f.Calls[get].LongestGapMS), Slowest: duration(f.slowest()), Watch: duration(f.SlowestWatchMS),
@@ -180,8 +182,8 @@ func (v *runView) fill(d Document, c *Client, r *Run, f Fault) {
 		"%s calls failed, %s writes of unknown outcome. Slowest watch delivery %s. %s leases lost. "+
 		"Press the arrow keys to read it moment by moment.",
 		c.Name, f.Name, percent(fig.Calls[get].CompletedPercent), duration(fig.Calls[get].LongestGapMS),
-		percent(fig.Calls[put].CompletedPercent), count(fig.failed()), count(fig.unknown()), duration(fig.SlowestWatchMS),
-		count(fig.LeasesExpired))
+		percent(fig.Calls[put].CompletedPercent), words.Count(fig.failed()), words.Count(fig.unknown()), duration(fig.SlowestWatchMS),
+		words.Count(fig.LeasesExpired))
 	for _, m := range r.Moments {
 		if m.Leader != "" {
 			v.Moments = append(v.Moments, momentViewOf(m, d.Setup.CallersPerKind))

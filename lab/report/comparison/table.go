@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/quorate/quorate/lab/internal/words"
 )
 
 // tableWidth is the width in characters that the table keeps to.
@@ -23,12 +25,12 @@ func Table(w io.Writer, d Document) error {
 	writeFigures(&b, d)
 	writeLeaders(&b, d)
 	b.WriteByte('\n')
-	writeLine(&b, wrap(fmt.Sprintf("Each client had a fresh cluster of %d members, %d callers of each kind with %s between calls and "+
+	writeLine(&b, words.Wrap(fmt.Sprintf("Each client had a fresh cluster of %d members, %d callers of each kind with %s between calls and "+
 		"a deadline of %s, and as many watches, and leases with a TTL of %s. Faults were held for %s. The seed was %d.",
 		d.Setup.Members, d.Setup.CallersPerKind, configured(d.Setup.PauseMS), configured(d.Setup.CallTimeoutMS),
-		configured(d.Setup.LeaseTTLMS), configured(d.Setup.FaultHeldMS), d.Setup.Seed), tableWidth))
+		configured(d.Setup.LeaseTTLMS), configured(d.Setup.FaultHeldMS), d.Setup.Seed), tableWidth, ""))
 	for _, c := range d.Clients {
-		writeLine(&b, wrap(fmt.Sprintf("%s is: %s, %s.", c.Label, c.Name, c.Description), tableWidth))
+		writeLine(&b, words.Wrap(fmt.Sprintf("%s is: %s, %s.", c.Label, c.Name, c.Description), tableWidth, ""))
 	}
 	writeVerdicts(&b, d)
 	_, err := io.WriteString(w, b.String())
@@ -45,40 +47,40 @@ func writeFigures(b *strings.Builder, d Document) {
 	writeLine(b, fmt.Sprintf(figureLine, "", "", "GETS", "PUTS", "LONGEST", "SLOWEST", "", "", "SLOWEST", "LOST,", "LEASES"))
 	writeLine(b, fmt.Sprintf(figureLine, "FAULT", "CLIENT", "DONE", "DONE", "GAP", "CALL", "FAILED", "UNKNOWN", "WATCH", "AGAIN", "LOST"))
 	for i, f := range d.Faults {
-		name := clip(f.Name, 16)
+		name := words.Clip(f.Name, 16)
 		for _, c := range d.Clients {
 			r := c.run(i)
 			if r == nil {
 				continue
 			}
 			fig := r.Figures
-			writeLine(b, fmt.Sprintf(figureLine, name, clip(c.Label, 8),
+			writeLine(b, fmt.Sprintf(figureLine, name, words.Clip(c.Label, 8),
 				percent(fig.Calls[get].CompletedPercent), percent(fig.Calls[put].CompletedPercent),
-				duration(fig.Calls[get].LongestGapMS), duration(fig.slowest()), count(fig.failed()), count(fig.unknown()),
-				duration(fig.SlowestWatchMS), fmt.Sprintf("%d, %d", fig.Lost, fig.Repeated), count(fig.LeasesExpired)))
+				duration(fig.Calls[get].LongestGapMS), duration(fig.slowest()), words.Count(fig.failed()), words.Count(fig.unknown()),
+				duration(fig.SlowestWatchMS), fmt.Sprintf("%d, %d", fig.Lost, fig.Repeated), words.Count(fig.LeasesExpired)))
 			name = ""
 		}
 	}
 	b.WriteByte('\n')
-	writeLine(b, wrap("GETS and PUTS are the linearizable gets and the puts that were completed in a second while the fault was "+
+	writeLine(b, words.Wrap("GETS and PUTS are the linearizable gets and the puts that were completed in a second while the fault was "+
 		"held, in percent of what the same client completed before the first fault. LONGEST GAP is the longest time without a "+
 		"completed linearizable get of any caller, SLOWEST CALL the longest that a caller of any kind waited. UNKNOWN are writes "+
 		"that may or may not have been executed. SLOWEST WATCH is the longest from the acknowledgement of a write to the "+
 		"delivery of its event; LOST events were never delivered, AGAIN more than once or behind later ones. LEASES LOST "+
-		"expired, or their keepers were told so.", tableWidth))
+		"expired, or their keepers were told so.", tableWidth, ""))
 }
 
 // writeLeaders writes what happened after new leaders were reported.
 func writeLeaders(b *strings.Builder, d Document) {
 	head := false
 	for i, f := range d.Faults {
-		name := clip(f.Name, 16)
+		name := words.Clip(f.Name, 16)
 		for _, c := range d.Clients {
 			r := c.run(i)
 			if r == nil {
 				continue
 			}
-			label := clip(c.Label, 8)
+			label := words.Clip(c.Label, 8)
 			for _, m := range r.Moments {
 				if m.Leader == "" {
 					continue
@@ -96,15 +98,15 @@ func writeLeaders(b *strings.Builder, d Document) {
 	}
 	if head {
 		b.WriteByte('\n')
-		writeLine(b, wrap("A healthy member reported the LEADER so long AFTER the injection of the fault; the other times count from "+
+		writeLine(b, words.Wrap("A healthy member reported the LEADER so long AFTER the injection of the fault; the other times count from "+
 			"there. NEW GETS and PUTS were invoked at that moment by callers who had nothing under way. The load's callers, "+
 			"who may have been waiting for the end of a call to the old leader, RESUME when that has ended. Each is the time until "+
-			"every caller, and every watch, had one call completed, or one event delivered.", tableWidth))
+			"every caller, and every watch, had one call completed, or one event delivered.", tableWidth, ""))
 	}
 }
 
 func leaderRow(name, label string, m Moment, callers int) string {
-	return fmt.Sprintf(leaderLine, name, label, clip(m.Leader, 6), duration(m.AtMS),
+	return fmt.Sprintf(leaderLine, name, label, words.Clip(m.Leader, 6), duration(m.AtMS),
 		m.NewGets.last(callers), m.NewPuts.last(callers), m.NewEvents.last(callers),
 		m.Gets.last(callers), m.Puts.last(callers), m.Watches.last(callers))
 }
@@ -114,17 +116,17 @@ func writeVerdicts(b *strings.Builder, d Document) {
 	b.WriteByte('\n')
 	for _, c := range d.Clients {
 		if c.Failure != "" {
-			writeLine(b, wrap(fmt.Sprintf("%s: the run could not go on: %s.", c.Name, c.Failure), tableWidth))
+			writeLine(b, words.Wrap(fmt.Sprintf("%s: the run could not go on: %s.", c.Name, c.Failure), tableWidth, ""))
 		}
 		if c.Violations == 0 && c.Failure == "" {
-			writeLine(b, wrap(c.Name+": the checks of calls, leases and watches found nothing wrong.", tableWidth))
+			writeLine(b, words.Wrap(c.Name+": the checks of calls, leases and watches found nothing wrong.", tableWidth, ""))
 		}
 		if c.Violations == 0 {
 			continue
 		}
-		writeLine(b, wrap(fmt.Sprintf("%s: the checks found %s broken promises.", c.Name, count(int64(c.Violations))), tableWidth))
+		writeLine(b, words.Wrap(fmt.Sprintf("%s: the checks found %s broken promises.", c.Name, words.Count(int64(c.Violations))), tableWidth, ""))
 		for _, s := range c.Samples {
-			writeLine(b, "  "+strings.ReplaceAll(wrap(clip(s, sampleWidth), tableWidth-4), "\n", "\n    "))
+			writeLine(b, "  "+strings.ReplaceAll(words.Wrap(words.Clip(s, sampleWidth), tableWidth-4, ""), "\n", "\n    "))
 		}
 	}
 	if d.Interrupted {

@@ -37,15 +37,6 @@ func configured(ms float64) string {
 // percent formats a part of a rate: "97 %". It rounds halves up, as the page's script does.
 func percent(p float64) string { return fmt.Sprintf("%.0f %%", math.Floor(p+0.5)) }
 
-// count formats n with a comma between thousands.
-func count(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
 // span tells how soon the first and the last of all callers went on: "12 – 30 ms".
 func (r Resumption) span(callers int) string {
 	first, last := duration(r.FirstMS), duration(r.LastMS)
@@ -71,33 +62,4 @@ func (r Resumption) last(callers int) string {
 		return fmt.Sprintf("%d of %d", r.Callers, callers)
 	}
 	return duration(r.LastMS)
-}
-
-// clip cuts a text to a width in characters.
-func clip(s string, width int) string {
-	if runes := []rune(s); len(runes) > width {
-		return string(runes[:width-1]) + "…"
-	}
-	return s
-}
-
-// wrap breaks a sentence into lines of at most width characters.
-func wrap(s string, width int) string {
-	var b strings.Builder
-	column := 0
-	for _, word := range strings.Fields(s) {
-		n := len([]rune(word))
-		switch {
-		case column == 0:
-		case column+1+n > width:
-			b.WriteByte('\n')
-			column = 0
-		default:
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(word)
-		column += n
-	}
-	return b.String()
 }

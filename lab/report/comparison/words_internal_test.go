@@ -17,9 +17,6 @@ func TestDuration(t *testing.T) {
 	assert.Equal(t, "100 %", percent(100.4))
 	assert.Equal(t, "5 ms", configured(5))
 	assert.Equal(t, "2.5 s", configured(2500))
-	assert.Equal(t, "1,234,567", count(1234567))
-	assert.Equal(t, "-123", count(-123))
-	assert.Equal(t, "-1,234", count(-1234))
 }
 
 func TestResumption(t *testing.T) {
@@ -37,11 +34,4 @@ func TestResumption(t *testing.T) {
 		assert.Equal(t, tt.span, tt.r.span(6))
 		assert.Equal(t, tt.last, tt.r.last(6))
 	}
-}
-
-func TestClipAndWrap(t *testing.T) {
-	assert.Equal(t, "abc…", clip("abcdef", 4))
-	assert.Equal(t, "äbcd", clip("äbcd", 4))
-	assert.Equal(t, "one two\nthree", wrap("one  two three", 9))
-	assert.Equal(t, "averylongword\nx", wrap("averylongword x", 5))
 }

@@ -1,10 +1,12 @@
-package report
+package words_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/quorate/quorate/lab/internal/words"
 )
 
 func TestDuration(t *testing.T) {
@@ -18,22 +20,22 @@ func TestDuration(t *testing.T) {
 		12345 * time.Millisecond:  "12.3 s",
 		123 * time.Second:         "123 s",
 	} {
-		assert.Equal(t, want, duration(d), d.String())
+		assert.Equal(t, want, words.Duration(d), d.String())
 	}
 }
 
 func TestCount(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1234: "-1,234"} {
-		assert.Equal(t, want, count(n))
+		assert.Equal(t, want, words.Count(n))
 	}
-	assert.Equal(t, "1 error", plural(1, "error"))
-	assert.Equal(t, "2,000 errors", plural(2000, "error"))
+	assert.Equal(t, "1 error", words.Plural(1, "error"))
+	assert.Equal(t, "2,000 errors", words.Plural(2000, "error"))
 }
 
 func TestClipAndWrap(t *testing.T) {
-	assert.Equal(t, "a b", clip("a\n  b", 3))
-	assert.Equal(t, "abc…", clipLine("abcdef", 4))
-	assert.Equal(t, "…", clipLine("abcdef", 0))
-	assert.Equal(t, "one two\n  three", wrap("one two three", 9, "  "))
-	assert.Equal(t, "ave…\n-x", wrap("averylongword x", 5, "-"))
+	assert.Equal(t, "a b", words.Clip("a\n  b", 3))
+	assert.Equal(t, "abc…", words.ClipLine("abcdef", 4))
+	assert.Equal(t, "…", words.ClipLine("abcdef", 0))
+	assert.Equal(t, "one two\n  three", words.Wrap("one two three", 9, "  "))
+	assert.Equal(t, "ave…\n-x", words.Wrap("averylongword x", 5, "-"))
 }
