@@ -22,6 +22,7 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/bench/cases"
+	"github.com/quorate/quorate/lab/bench/internal/programs"
 	"github.com/quorate/quorate/lab/bench/internal/selection"
 	"github.com/quorate/quorate/lab/bench/report"
 	"github.com/quorate/quorate/lab/bench/runner"
@@ -35,8 +36,7 @@ const (
 )
 
 func main() {
-	lab.Main()    // in a member of a cluster this does not return
-	runner.Main() // nor this in the process of a client
+	lab.Main() // in a member of a cluster this does not return
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -62,6 +62,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	opts.Progress = func(what string) { say(what) }
+	set, remove, err := programs.Build(ctx)
+	if err != nil {
+		say("bench: ", err)
+		return exitFailure
+	}
+	defer remove()
+	opts.Programs = set
 	rep, err := runner.Run(ctx, opts.Config)
 	write := report.Table
 	if opts.json {

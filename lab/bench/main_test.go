@@ -11,12 +11,10 @@ import (
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/bench/cases"
 	"github.com/quorate/quorate/lab/bench/internal/selection"
-	"github.com/quorate/quorate/lab/bench/runner"
 )
 
 func TestMain(m *testing.M) {
 	lab.Main()
-	runner.Main()
 	goleak.VerifyTestMain(m)
 }
 

@@ -8,8 +8,6 @@ package cases
 import (
 	"context"
 	"time"
-
-	"github.com/quorate/quorate/lab/bench/client"
 )
 
 // Case is one measurement.
@@ -74,8 +72,6 @@ type Target struct {
 
 // Site is what a case runs on.
 type Site struct {
-	// Open makes a client.
-	Open client.Opener
 	// Endpoints are those of the members.
 	Endpoints []string
 	// Size is the case's Size or ShortSize.

@@ -62,7 +62,7 @@ func keepLeases(ctx context.Context, site Site) (Sample, error) {
 		ttl = shortLeaseTTL
 	}
 	seen := wire.NewRenewals(site.Size)
-	c, err := site.Open(client.Config{
+	c, err := client.Open(client.Config{
 		Endpoints: site.Endpoints, DialOptions: []grpc.DialOption{seen.DialOption()}, DialTimeout: patience,
 	})
 	if err != nil {

@@ -28,7 +28,7 @@ func key(i int) string { return fmt.Sprintf("%s%05d", Prefix, i) }
 // openConnected makes a client that has a connection, a watch and its stream, so
 // that what is measured next is not the making of these.
 func openConnected(ctx context.Context, site Site, opts ...grpc.DialOption) (client.Client, error) {
-	c, err := site.Open(client.Config{Endpoints: site.Endpoints, DialOptions: opts, DialTimeout: patience})
+	c, err := client.Open(client.Config{Endpoints: site.Endpoints, DialOptions: opts, DialTimeout: patience})
 	if err != nil {
 		return nil, err
 	}

@@ -4,12 +4,13 @@ import (
 	"context"
 	"time"
 
+	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/link"
 )
 
 // wait waits for d, and returns an error when ctx ends first.
 func wait(ctx context.Context, d time.Duration) error {
-	pause(ctx, d)
+	_ = pace.Sleep(ctx, d)
 	return context.Cause(ctx)
 }
 

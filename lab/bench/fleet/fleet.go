@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/quorate/quorate/lab/bench/fleet/crowd"
 )
 
 const (
@@ -22,15 +24,15 @@ type fleet struct {
 // startFleet starts the clients and returns when they are ready. The fleet must be
 // closed.
 func startFleet(ctx context.Context, opts options, kind string, endpoints []string) (*fleet, error) {
-	j := job{Kind: kind, Endpoints: endpoints, Clients: 1, TTL: opts.ttl, Interval: opts.interval}
+	j := crowd.Job{Endpoints: endpoints, Clients: 1, TTL: opts.ttl, Interval: opts.interval}
 	n := opts.clients
 	if opts.oneProcess {
 		n, j.Clients = 1, opts.clients
 	}
 	f := &fleet{}
 	var mu sync.Mutex
-	err := each(n, startsAtOnce, func(int) error {
-		p, err := startProcess(ctx, j)
+	err := crowd.Each(n, startsAtOnce, func(int) error {
+		p, err := startProcess(ctx, opts.programs[kind], j)
 		if err != nil {
 			return err
 		}
@@ -58,33 +60,33 @@ func (f *fleet) close() {
 // setLoad makes the clients do gets with a deadline, or none with 0.
 func (f *fleet) setLoad(ctx context.Context, deadline time.Duration) error {
 	f.deadline = deadline
-	_, err := f.order(ctx, order{})
+	_, err := f.order(ctx, crowd.Order{})
 	return err
 }
 
 // mark makes the clients forget when their gets were answered.
 func (f *fleet) mark(ctx context.Context) error {
-	_, err := f.order(ctx, order{Mark: true})
+	_, err := f.order(ctx, crowd.Order{Mark: true})
 	return err
 }
 
 // state returns what the clients have done, with their memory if heap is true.
-func (f *fleet) state(ctx context.Context, heap bool) (state, error) {
-	return f.order(ctx, order{Heap: heap})
+func (f *fleet) state(ctx context.Context, heap bool) (crowd.State, error) {
+	return f.order(ctx, crowd.Order{Heap: heap})
 }
 
-func (f *fleet) order(ctx context.Context, o order) (state, error) {
+func (f *fleet) order(ctx context.Context, o crowd.Order) (crowd.State, error) {
 	o.Deadline = f.deadline
 	var mu sync.Mutex
-	var sum state
-	err := each(len(f.processes), asksAtOnce, func(i int) error {
+	var sum crowd.State
+	err := crowd.Each(len(f.processes), asksAtOnce, func(i int) error {
 		s, err := f.processes[i].ask(ctx, o, answerTimeout)
 		if err != nil {
 			return err
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		sum.add(s)
+		sum.Add(s)
 		return nil
 	})
 	return sum, err

@@ -26,6 +26,7 @@ import (
 	"syscall"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/bench/internal/programs"
 )
 
 // Exit statuses.
@@ -36,8 +37,7 @@ const (
 )
 
 func main() {
-	lab.Main()  // does not return in a member of a cluster
-	childMain() // does not return in a process of clients
+	lab.Main() // does not return in a member of a cluster
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -56,6 +56,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		say("fleet: ", err)
 		return exitUsage
 	}
+	set, remove, err := programs.Build(ctx)
+	if err != nil {
+		say("fleet: ", err)
+		return exitFailure
+	}
+	defer remove()
+	opts.programs = set
 	result, err := measure(ctx, opts, func(what string) { say(what) })
 	write := writeTable
 	if opts.json {

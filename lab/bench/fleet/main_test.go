@@ -12,12 +12,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/bench/fleet/crowd"
+	"github.com/quorate/quorate/lab/bench/internal/programs"
 	"github.com/quorate/quorate/lab/bench/report"
 )
 
 func TestMain(m *testing.M) {
 	lab.Main()
-	childMain()
 	goleak.VerifyTestMain(m)
 }
 
@@ -85,6 +86,12 @@ func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	opts, err := parse([]string{"--clients", "2", "--client", report.Quorate, "--phase", "idle", "--settle", "100ms", "--length", "1h"}, &bytes.Buffer{})
 	require.NoError(t, err)
+	set, remove, err := programs.Build(ctx)
+	require.NoError(t, err)
+	defer remove()
+	_, err = startProcess(ctx, set[report.Quorate], crowd.Job{Clients: 1})
+	require.ErrorContains(t, err, "no available endpoints", "a process that cannot start says why")
+	opts.programs = set
 	_, err = measure(ctx, opts, func(what string) {
 		if what == "Quorate: idle, 1h0m0s" {
 			cancel()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/lab/bench/internal/programs"
 	"github.com/quorate/quorate/lab/bench/report"
 )
 
@@ -17,6 +18,7 @@ import (
 type options struct {
 	clients    int
 	kinds      []string
+	programs   programs.Set // by kind
 	phases     []phase
 	oneProcess bool
 	json       bool

@@ -9,9 +9,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/quorate/quorate/lab/bench/fleet/crowd"
+	"github.com/quorate/quorate/lab/bench/internal/programs"
 )
 
 const (
@@ -34,14 +36,9 @@ type process struct {
 
 // startProcess starts a process with one OS thread for Go code, and returns when its
 // clients are ready. The process ends with ctx.
-func startProcess(ctx context.Context, j job) (*process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
+func startProcess(ctx context.Context, program string, j crowd.Job) (*process, error) {
 	ctx, kill := context.WithCancel(ctx)
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Args[0] = childProgram
+	cmd := exec.CommandContext(ctx, program, "fleet")
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -68,11 +65,11 @@ func startProcess(ctx context.Context, j job) (*process, error) {
 
 // ask sends a job or an order and returns the state that answers it. After an error
 // the process is gone.
-func (p *process) ask(ctx context.Context, what any, timeout time.Duration) (state, error) {
+func (p *process) ask(ctx context.Context, what any, timeout time.Duration) (crowd.State, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer after %v", timeout))
 	defer cancel()
 	defer context.AfterFunc(ctx, p.kill)()
-	var s state
+	var s crowd.State
 	err := p.encoder.Encode(what)
 	if err == nil {
 		err = p.decoder.Decode(&s)
@@ -87,7 +84,7 @@ func (p *process) ask(ctx context.Context, what any, timeout time.Duration) (sta
 		err = cause // for which the process was killed
 	}
 	p.kill()
-	return s, fmt.Errorf("process of clients: %w%s", err, tail(p.wait()))
+	return s, fmt.Errorf("process of clients: %w%s", err, programs.Tail(p.wait()))
 }
 
 // close ends the process and returns when it is gone.
@@ -97,16 +94,4 @@ func (p *process) close() {
 	defer timer.Stop()
 	p.wait()
 	p.kill()
-}
-
-// tailLines is how many lines of a process's standard error are part of an error.
-const tailLines = 20
-
-func tail(log string) string {
-	log = strings.TrimSpace(log)
-	if log == "" {
-		return ""
-	}
-	lines := strings.Split(log, "\n")
-	return "\n" + strings.Join(lines[max(len(lines)-tailLines, 0):], "\n")
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/bench/fleet/crowd"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -86,7 +87,7 @@ func (r *rig) settle(ctx context.Context, next phase) error {
 func (r *rig) heal(ctx context.Context) error {
 	r.cluster.Heal()
 	all := r.cluster.Members()
-	err := each(len(all), len(all), func(i int) error {
+	err := crowd.Each(len(all), len(all), func(i int) error {
 		if !all[i].Alive() {
 			return all[i].Restart(ctx)
 		}

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/quorate/quorate/lab/bench/fleet/crowd"
 )
 
 // sample is what was measured of one phase with one kind of client.
@@ -22,7 +24,7 @@ type sample struct {
 }
 
 // take adds what the clients did between two states. Times count from begun.
-func (s *sample) take(before, after state, begun time.Time) {
+func (s *sample) take(before, after crowd.State, begun time.Time) {
 	s.answered = float64(after.Answered - before.Answered)
 	s.failed = float64(after.Failed - before.Failed)
 	s.started = float64(after.Started - before.Started)

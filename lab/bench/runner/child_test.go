@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/lab/bench/cases"
-	"github.com/quorate/quorate/lab/bench/report"
+	"github.com/quorate/quorate/lab/bench/internal/programs"
 )
 
 // scene connects converse to a serve in this process that knows one case.
@@ -21,10 +21,10 @@ func scene(t *testing.T, control cases.Control, run func(context.Context, cases.
 	fromChild, out := io.Pipe()
 	served := make(chan error, 1)
 	go func() {
-		served <- serve(in, out, []cases.Case{{Name: "case", Run: run}})
+		served <- cases.Serve(in, out, []cases.Case{{Name: "case", Run: run}})
 		_ = out.Close()
 	}()
-	sample, err := converse(t.Context(), job{Case: "case", Client: report.Official, Size: 7, Revision: 3}, toChild, fromChild, control)
+	sample, err := converse(t.Context(), cases.Job{Case: "case", Size: 7, Revision: 3}, toChild, fromChild, control)
 	_ = toChild.Close()
 	require.NoError(t, <-served)
 	return sample, err
@@ -52,7 +52,6 @@ func TestWishes(t *testing.T) {
 	sample, err := scene(t, &control, func(ctx context.Context, site cases.Site) (cases.Sample, error) {
 		assert.Equal(t, 7, site.Size)
 		assert.EqualValues(t, 3, site.Revision)
-		assert.NotNil(t, site.Open)
 		return cases.Sample{"time": 1.5}, errors.Join(site.Control.Put(ctx, 12), site.Control.Kill(ctx, "member"))
 	})
 	require.NoError(t, err)
@@ -71,11 +70,11 @@ func TestWishThatFails(t *testing.T) {
 func TestNobodyWaits(t *testing.T) {
 	in, toChild := io.Pipe()
 	go func() {
-		_ = json.NewEncoder(toChild).Encode(job{Case: "case", Client: report.Official})
+		_ = json.NewEncoder(toChild).Encode(cases.Job{Case: "case"})
 		_ = toChild.Close()
 	}()
 	var cause error
-	err := serve(in, io.Discard, []cases.Case{{Name: "case", Run: func(ctx context.Context, _ cases.Site) (cases.Sample, error) {
+	err := cases.Serve(in, io.Discard, []cases.Case{{Name: "case", Run: func(ctx context.Context, _ cases.Site) (cases.Sample, error) {
 		<-ctx.Done()
 		cause = context.Cause(ctx)
 		return nil, cause
@@ -85,6 +84,6 @@ func TestNobodyWaits(t *testing.T) {
 }
 
 func TestTail(t *testing.T) {
-	assert.Empty(t, tail("\n"))
-	assert.Equal(t, "\na\nb", tail("a\nb\n"))
+	assert.Empty(t, programs.Tail("\n"))
+	assert.Equal(t, "\na\nb", programs.Tail("a\nb\n"))
 }

@@ -7,12 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"strings"
 	"time"
 
 	"github.com/quorate/quorate/lab/bench/cases"
+	"github.com/quorate/quorate/lab/bench/internal/programs"
 )
 
 // sampleTimeout bounds one sample. The slowest, a resumption by the official
@@ -20,15 +19,10 @@ import (
 const sampleTimeout = 5 * time.Minute
 
 // measure runs a job in a process of its own, with control to fulfil its wishes.
-func measure(ctx context.Context, j job, control cases.Control) (cases.Sample, error) {
+func measure(ctx context.Context, program string, j cases.Job, control cases.Control) (cases.Sample, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, sampleTimeout, fmt.Errorf("no result after %v", sampleTimeout))
 	defer cancel()
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Args[0] = childProgram
+	cmd := exec.CommandContext(ctx, program, "case")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdin, err := cmd.StdinPipe()
@@ -53,19 +47,19 @@ func measure(ctx context.Context, j job, control cases.Control) (cases.Sample, e
 		err = waitErr
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w%s", err, tail(stderr.String()))
+		return nil, fmt.Errorf("%w%s", err, programs.Tail(stderr.String()))
 	}
 	return sample, nil
 }
 
 // converse gives the job to a process and returns its result.
-func converse(ctx context.Context, j job, in io.Writer, out io.Reader, control cases.Control) (cases.Sample, error) {
+func converse(ctx context.Context, j cases.Job, in io.Writer, out io.Reader, control cases.Control) (cases.Sample, error) {
 	encoder, decoder := json.NewEncoder(in), json.NewDecoder(out)
 	if err := encoder.Encode(j); err != nil {
 		return nil, err
 	}
 	for {
-		var m message
+		var m cases.Message
 		if err := decoder.Decode(&m); err != nil {
 			return nil, fmt.Errorf("the process of the client ended without a result: %w", err)
 		}
@@ -75,8 +69,8 @@ func converse(ctx context.Context, j job, in io.Writer, out io.Reader, control c
 		case m.Wish == nil:
 			return m.Sample, nil
 		}
-		var a answer
-		if err := m.Wish.fulfil(ctx, control); err != nil {
+		var a cases.Answer
+		if err := fulfil(ctx, *m.Wish, control); err != nil {
 			a.Error = err.Error()
 		}
 		if err := encoder.Encode(a); err != nil {
@@ -85,20 +79,9 @@ func converse(ctx context.Context, j job, in io.Writer, out io.Reader, control c
 	}
 }
 
-func (w wish) fulfil(ctx context.Context, control cases.Control) error {
+func fulfil(ctx context.Context, w cases.Wish, control cases.Control) error {
 	if w.Kill != "" {
 		return control.Kill(ctx, w.Kill)
 	}
 	return control.Put(ctx, w.Put)
-}
-
-// tailLines is how much of what a process has logged is part of an error.
-const tailLines = 20
-
-func tail(log string) string {
-	lines := strings.Split(strings.TrimSpace(log), "\n")
-	if lines[0] == "" {
-		return ""
-	}
-	return "\n" + strings.Join(lines[max(len(lines)-tailLines, 0):], "\n")
 }

@@ -1,3 +1,4 @@
+// Package runner runs the cases: each sample in a process of its own, against a cluster of the lab, the two clients in turn.
 package runner
 
 import (
@@ -7,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/quorate/quorate/lab/bench/cases"
+	"github.com/quorate/quorate/lab/bench/internal/programs"
 	"github.com/quorate/quorate/lab/bench/report"
 )
 
@@ -14,6 +16,8 @@ import (
 type Config struct {
 	// Cases are run in their order.
 	Cases []cases.Case
+	// Programs are what is measured, compiled with both clients.
+	Programs programs.Set
 	// Repeat is how many samples are taken of each case with each client. A case
 	// that takes long may bound it.
 	Repeat int
@@ -44,7 +48,7 @@ func Run(ctx context.Context, cfg Config) (report.Report, error) {
 }
 
 func (cfg Config) run(ctx context.Context, c cases.Case) (result report.Result, err error) {
-	s := &stage{Case: c, size: c.Size, short: cfg.Short}
+	s := &stage{Case: c, programs: cfg.Programs, size: c.Size, short: cfg.Short}
 	if cfg.Short {
 		s.size = c.ShortSize
 	}
@@ -81,9 +85,10 @@ func turns(round int) []string {
 // stage is where a case is run.
 type stage struct {
 	cases.Case
-	size  int
-	short bool
-	rig   *rig // nil when there is none at present
+	programs programs.Set
+	size     int
+	short    bool
+	rig      *rig // nil when there is none at present
 }
 
 // sample runs the case once.
@@ -94,11 +99,10 @@ func (s *stage) sample(ctx context.Context, name string) (cases.Sample, error) {
 			return nil, err
 		}
 	}
-	j := job{
-		Case: s.Name, Client: name, Endpoints: s.rig.endpoints,
-		Size: s.size, Short: s.short, Revision: s.rig.revision,
+	j := cases.Job{
+		Case: s.Name, Endpoints: s.rig.endpoints, Size: s.size, Short: s.short, Revision: s.rig.revision,
 	}
-	sample, err := measure(ctx, j, s.rig)
+	sample, err := measure(ctx, s.programs[name], j, s.rig)
 	if s.Alone {
 		err = errors.Join(err, s.clear())
 	}

@@ -28,7 +28,7 @@ func TestEveryCase(t *testing.T) {
 			c.ShortSize = tiny
 			var told int
 			rep, err := Run(t.Context(), Config{
-				Cases: []cases.Case{c}, Repeat: 1, Short: true, Progress: func(string) { told++ },
+				Cases: []cases.Case{c}, Programs: built, Repeat: 1, Short: true, Progress: func(string) { told++ },
 			})
 			require.NoError(t, err)
 			require.Len(t, rep.Results, 1)
@@ -59,14 +59,14 @@ func TestRunGoesOn(t *testing.T) {
 	latency.ShortSize = tiny
 	unknown := latency
 	unknown.Name = "nosuch"
-	rep, err := Run(t.Context(), Config{Cases: []cases.Case{unknown, latency}, Repeat: 1, Short: true})
+	rep, err := Run(t.Context(), Config{Cases: []cases.Case{unknown, latency}, Programs: built, Repeat: 1, Short: true})
 	require.EqualError(t, err, `case nosuch: official: unknown case "nosuch"`)
 	require.Len(t, rep.Results, 1)
 	assert.Equal(t, "latency", rep.Results[0].Case.Name)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	rep, err = Run(ctx, Config{Cases: []cases.Case{latency, latency}, Repeat: 1, Short: true})
+	rep, err = Run(ctx, Config{Cases: []cases.Case{latency, latency}, Programs: built, Repeat: 1, Short: true})
 	require.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, 1, strings.Count(err.Error(), "case latency"), "nothing is begun after the end")
 	assert.Empty(t, rep.Results)
@@ -89,33 +89,32 @@ func TestMeasureFails(t *testing.T) {
 	r, err := newRig(t.Context(), caseNamed(t, "replay"), tiny)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, r.close()) })
-	good := job{Case: "replay", Client: report.Official, Endpoints: r.endpoints, Size: tiny, Revision: r.revision}
-	_, err = measure(t.Context(), good, r)
+	good := cases.Job{Case: "replay", Endpoints: r.endpoints, Size: tiny, Revision: r.revision}
+	_, err = measure(t.Context(), built[report.Official], good, r)
 	require.NoError(t, err)
 
-	change := func(f func(*job)) job {
+	change := func(f func(*cases.Job)) cases.Job {
 		j := good
 		f(&j)
 		return j
 	}
 	for _, tt := range []struct {
 		want string
-		job  job
+		job  cases.Job
 	}{
-		{"in place of the put at revision", change(func(j *job) { j.Revision-- })},
-		{`unknown case "nosuch"`, change(func(j *job) { j.Case = "nosuch" })},
-		{`unknown client "nosuch"`, change(func(j *job) { j.Client = "nosuch" })},
-		{"no available endpoints", change(func(j *job) { j.Endpoints = nil })},
+		{"in place of the put at revision", change(func(j *cases.Job) { j.Revision-- })},
+		{`unknown case "nosuch"`, change(func(j *cases.Job) { j.Case = "nosuch" })},
+		{"no available endpoints", change(func(j *cases.Job) { j.Endpoints = nil })},
 	} {
-		_, err := measure(t.Context(), tt.job, r)
+		_, err := measure(t.Context(), built[report.Official], tt.job, r)
 		require.ErrorContains(t, err, tt.want)
 	}
 
 	// One event more than there is: the case waits for ever.
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
-	endless := change(func(j *job) { j.Case, j.Size = "live", 1 })
-	_, err = measure(ctx, endless, stopper(func() { cancel(enough) }))
+	endless := change(func(j *cases.Job) { j.Case, j.Size = "live", 1 })
+	_, err = measure(ctx, built[report.Official], endless, stopper(func() { cancel(enough) }))
 	require.ErrorIs(t, err, enough)
 }
 

@@ -1,23 +1,13 @@
-package main
+package crowd
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"sync"
 
 	"github.com/quorate/quorate/lab/bench/client"
-	"github.com/quorate/quorate/lab/bench/client/official"
-	"github.com/quorate/quorate/lab/bench/client/quorate"
 	"github.com/quorate/quorate/lab/bench/internal/cputime"
-	"github.com/quorate/quorate/lab/bench/report"
 )
-
-// openers make a client of each kind.
-var openers = map[string]client.Opener{
-	report.Official: official.Open,
-	report.Quorate:  quorate.Open,
-}
 
 // opensAtOnce bounds how many clients one process opens at a time.
 const opensAtOnce = 8
@@ -33,29 +23,25 @@ type group struct {
 }
 
 // openGroup opens the clients of a job. The group must be closed, after an error too.
-func openGroup(ctx context.Context, j job) (*group, error) {
+func openGroup(ctx context.Context, j Job) (*group, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	g := &group{load: newLoad(), before: inUse(), cancel: cancel}
-	open, ok := openers[j.Kind]
-	if !ok {
-		return g, fmt.Errorf("unknown client %q", j.Kind)
-	}
 	g.callers = make([]*caller, j.Clients)
 	for i := range g.callers {
-		c, err := open(client.Config{Endpoints: j.Endpoints})
+		c, err := client.Open(client.Config{Endpoints: j.Endpoints})
 		if err != nil {
 			g.callers = g.callers[:i]
 			return g, err
 		}
 		g.callers[i] = &caller{client: c, ttl: j.TTL, interval: j.Interval, load: g.load, tally: &g.tally}
 	}
-	return g, each(len(g.callers), opensAtOnce, func(i int) error { return g.callers[i].open(ctx, &g.work) })
+	return g, Each(len(g.callers), opensAtOnce, func(i int) error { return g.callers[i].open(ctx, &g.work) })
 }
 
 // obey carries out an order and returns the state after it.
-func (g *group) obey(o order) state {
+func (g *group) obey(o Order) State {
 	g.load.set(o.Deadline)
-	s := state{
+	s := State{
 		Started: g.tally.started.Load(), Answered: g.tally.answered.Load(), Failed: g.tally.failed.Load(),
 		LeasesLost: g.tally.leasesLost.Load(), WatchesLost: g.tally.watchesLost.Load(),
 		CPU: cputime.Used(),

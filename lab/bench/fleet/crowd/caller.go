@@ -1,4 +1,4 @@
-package main
+package crowd
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/bench/client"
+	"github.com/quorate/quorate/lab/internal/pace"
 )
 
 const (
@@ -73,7 +74,7 @@ func (c *caller) keepWatch(ctx context.Context, events client.Watch) {
 			continue
 		}
 		c.tally.watchesLost.Add(1)
-		if !pause(ctx, retryPause) {
+		if pace.Sleep(ctx, retryPause) != nil {
 			return
 		}
 		events = c.watch(ctx)
@@ -94,7 +95,7 @@ func (c *caller) keepLease(ctx context.Context, renewals client.Renewals) {
 // grantAgain grants a lease until that succeeds. It returns the lost one when ctx ends
 // first.
 func (c *caller) grantAgain(ctx context.Context, lost client.Renewals) client.Renewals {
-	for pause(ctx, retryPause) {
+	for pace.Sleep(ctx, retryPause) == nil {
 		if renewals, err := c.grant(ctx); err == nil {
 			return renewals
 		}
@@ -152,16 +153,4 @@ func (c *caller) get(ctx context.Context, deadline time.Duration) {
 	}
 	c.tally.answered.Add(1)
 	c.firstAnswer.CompareAndSwap(0, time.Now().UnixNano())
-}
-
-// pause waits for d and reports true, or false as soon as ctx ends.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

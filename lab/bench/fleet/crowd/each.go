@@ -1,9 +1,9 @@
-package main
+package crowd
 
 import "sync"
 
-// each calls do for 0 to n-1, at most limit at a time, and returns the first error.
-func each(n, limit int, do func(i int) error) error {
+// Each calls do for 0 to n-1, at most limit at a time, and returns the first error.
+func Each(n, limit int, do func(i int) error) error {
 	var mu sync.Mutex
 	var first error
 	var work sync.WaitGroup

@@ -1,19 +1,18 @@
-package main
+package crowd
 
 import "time"
 
-// job is what a process of clients is told first, on its standard input. A state
+// Job is what a process of clients is told first, on its standard input. A state
 // answers it when all clients are ready.
-type job struct {
-	Kind          string
+type Job struct {
 	Endpoints     []string
 	Clients       int
 	TTL, Interval time.Duration
 }
 
-// order is what a process of clients is told later, any number of times. A state
+// Order is what a process of clients is told later, any number of times. A state
 // answers each.
-type order struct {
+type Order struct {
 	// Deadline is that of the gets from now on. 0 stops the gets.
 	Deadline time.Duration
 	// Mark forgets the FirstAnswers.
@@ -22,9 +21,9 @@ type order struct {
 	Heap bool
 }
 
-// state is what the clients of one process, or of several, have done since they
+// State is what the clients of one process, or of several, have done since they
 // started.
-type state struct {
+type State struct {
 	Started, Answered, Failed int64 // gets
 	LeasesLost, WatchesLost   int64
 	// FirstAnswers are the times, in Unix nanoseconds, of each client's first
@@ -39,8 +38,8 @@ type state struct {
 	Error string
 }
 
-// add adds the state of another process.
-func (s *state) add(other state) {
+// Add adds the state of another process.
+func (s *State) Add(other State) {
 	s.Started += other.Started
 	s.Answered += other.Answered
 	s.Failed += other.Failed

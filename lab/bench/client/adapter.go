@@ -1,5 +1,4 @@
-// Package official implements the interface of the cases.
-package official
+package client
 
 import (
 	"context"
@@ -7,12 +6,10 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
-
-	"github.com/quorate/quorate/lab/bench/client"
 )
 
-// Open makes a client.
-func Open(cfg client.Config) (client.Client, error) {
+// Open makes a
+func Open(cfg Config) (Client, error) {
 	c, err := clientv3.New(clientv3.Config{
 		Endpoints:   cfg.Endpoints,
 		DialTimeout: cfg.DialTimeout,
@@ -42,7 +39,7 @@ func (a adapter) Put(ctx context.Context, key, value string) (int64, error) {
 	return resp.Header.GetRevision(), nil
 }
 
-func (a adapter) Watch(ctx context.Context, key string, opts client.WatchOptions) client.Watch {
+func (a adapter) Watch(ctx context.Context, key string, opts WatchOptions) Watch {
 	var ops []clientv3.OpOption
 	if opts.Prefix {
 		ops = append(ops, clientv3.WithPrefix())
@@ -61,7 +58,7 @@ func (a adapter) Grant(ctx context.Context, ttl int64) (int64, error) {
 	return int64(resp.ID), nil
 }
 
-func (a adapter) KeepAlive(ctx context.Context, lease int64) (client.Renewals, error) {
+func (a adapter) KeepAlive(ctx context.Context, lease int64) (Renewals, error) {
 	ch, err := a.Client.KeepAlive(ctx, clientv3.LeaseID(lease))
 	return renewals(ch), err
 }
@@ -77,7 +74,7 @@ type watch clientv3.WatchChan
 func (w watch) Next() ([]*mvccpb.Event, error) {
 	resp, ok := <-w
 	if !ok {
-		return nil, client.ErrClosed
+		return nil, ErrClosed
 	}
 	return resp.Events, resp.Err()
 }
@@ -86,7 +83,7 @@ type renewals <-chan *clientv3.LeaseKeepAliveResponse
 
 func (r renewals) Next() error {
 	if _, ok := <-r; !ok {
-		return client.ErrClosed
+		return ErrClosed
 	}
 	return nil
 }
@@ -96,7 +93,7 @@ func (r renewals) Drain() (int, error) {
 		select {
 		case _, ok := <-r:
 			if !ok {
-				return n, client.ErrClosed
+				return n, ErrClosed
 			}
 		default:
 			return n, nil

@@ -1,0 +1,90 @@
+package cases
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// Serve runs the job that it reads, and writes what came of it. When nobody is left
+// to read that, which the end of the input shows, the case is ended.
+func Serve(in io.Reader, out io.Writer, all []Case) error {
+	decoder := json.NewDecoder(in)
+	var j Job
+	if err := decoder.Decode(&j); err != nil {
+		return fmt.Errorf("read the job: %w", err)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	w := &wishes{encoder: json.NewEncoder(out), answers: make(chan Answer)}
+	go func() { cancel(w.receive(ctx, decoder)) }()
+	sample, err := j.run(ctx, all, w)
+	if err != nil {
+		return w.send(Message{Error: err.Error()})
+	}
+	return w.send(Message{Sample: sample})
+}
+
+func (j Job) run(ctx context.Context, all []Case, control Control) (Sample, error) {
+	for _, c := range all {
+		if c.Name == j.Case {
+			return c.Run(ctx, Site{
+				Endpoints: j.Endpoints, Size: j.Size, Short: j.Short, Revision: j.Revision, Control: control,
+			})
+		}
+	}
+	return nil, fmt.Errorf("unknown case %q", j.Case)
+}
+
+// wishes is the Control of a case. It passes everything on.
+type wishes struct {
+	encoder *json.Encoder
+	answers chan Answer
+
+	mu sync.Mutex // one wish at a time
+}
+
+func (w *wishes) Kill(ctx context.Context, address string) error {
+	return w.ask(ctx, Wish{Kill: address})
+}
+
+func (w *wishes) Put(ctx context.Context, n int) error {
+	return w.ask(ctx, Wish{Put: n})
+}
+
+func (w *wishes) ask(ctx context.Context, what Wish) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.send(Message{Wish: &what}); err != nil {
+		return err
+	}
+	select {
+	case a := <-w.answers:
+		if a.Error != "" {
+			return errors.New(a.Error)
+		}
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (w *wishes) send(m Message) error { return w.encoder.Encode(m) }
+
+// receive passes answers on until there are no more, and returns why.
+func (w *wishes) receive(ctx context.Context, decoder *json.Decoder) error {
+	for {
+		var a Answer
+		if err := decoder.Decode(&a); err != nil {
+			return fmt.Errorf("nobody waits for the result: %w", err)
+		}
+		select {
+		case w.answers <- a:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
