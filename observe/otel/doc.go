@@ -1,4 +1,5 @@
-// Package otel turns what a client does and finds into OpenTelemetry metrics.
+// Package otel turns what a client does and finds into OpenTelemetry metrics and, by a [Tracer],
+// spans.
 //
 //	observer, err := otel.New(provider, otel.Options{Client: "orders"})
 //	…

@@ -1,0 +1,185 @@
+package otel
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/retry"
+)
+
+// The attributes of spans and of their events.
+const (
+	systemKey     = attribute.Key("rpc.system")
+	serviceKey    = attribute.Key("rpc.service")
+	statusCodeKey = attribute.Key("rpc.grpc.status_code")
+	attemptKey    = attribute.Key("quorate.attempt")
+	hedgeKey      = attribute.Key("quorate.hedge")
+	retriesKey    = attribute.Key("quorate.retries")
+	outcomeKey    = attribute.Key("quorate.outcome")
+	fromKey       = attribute.Key("quorate.failover.from")
+	toKey         = attribute.Key("quorate.failover.to")
+	watchesKey    = attribute.Key("quorate.watches")
+	leaseKey      = attribute.Key("quorate.lease.id")
+)
+
+// Tracer is an [observe.Tracer] that makes OpenTelemetry spans. It is a client's
+// Config.Observer, alone or, by [observe.Multi], beside others.
+//
+// A call of the API is one span, a child of the one in the caller's context, and has the name of
+// the method, "etcdserverpb.KV/Range". Each attempt is a child of it, a hedge too, with the
+// endpoint it went to; a retry links to the attempt that it repeats. "retry", "hedge" and
+// "failover" are events of the call. The context of an attempt holds its span, so what a stats
+// handler or an interceptor of the program makes of it, otelgrpc for instance, is a child. The
+// Tracer sends nothing to servers; otelgrpc does.
+//
+// Watches and leases outlive the calls that began them. That watches went on on another stream
+// is a span of its own, "watch resumption", which lasts as long as they stood still, and that a
+// lease was lost is one without duration, "lease loss". Both are roots.
+//
+// A span holds no key and no value. Which calls have one is the sampler's to say; a call
+// whose span is not recorded has none for its attempts.
+type Tracer struct {
+	observe.None
+	tracer trace.Tracer
+	client []attribute.KeyValue
+}
+
+var _ observe.Tracer = (*Tracer)(nil)
+
+// NewTracer returns the Tracer of one client. The error says that the provider is missing.
+func NewTracer(provider trace.TracerProvider, opts Options) (*Tracer, error) {
+	if provider == nil {
+		return nil, errors.New("otel: no tracer provider: pass otel.GetTracerProvider() or one of your own")
+	}
+	t := &Tracer{tracer: provider.Tracer(scope)}
+	if opts.Client != "" {
+		t.client = []attribute.KeyValue{clientKey.String(opts.Client)}
+	}
+	return t, nil
+}
+
+// attributes returns those of a call, and of each attempt.
+func (t *Tracer) attributes(full string) []attribute.KeyValue {
+	service, name, _ := strings.Cut(strings.TrimPrefix(full, "/"), "/")
+	return append([]attribute.KeyValue{systemKey.String("grpc"), serviceKey.String(service), methodKey.String(name)}, t.client...)
+}
+
+// StartCall starts the span of a call.
+func (t *Tracer) StartCall(ctx context.Context, method string) (context.Context, observe.CallTrace) {
+	name := strings.TrimPrefix(method, "/")
+	ctx, span := t.tracer.Start(ctx, name, trace.WithAttributes(t.attributes(method)...))
+	if !span.IsRecording() {
+		return ctx, nil
+	}
+	return ctx, &callTrace{tracer: t, span: span, method: method, name: name}
+}
+
+// callTrace is the span of a call.
+type callTrace struct {
+	tracer       *Tracer
+	span         trace.Span
+	method, name string
+
+	mu     sync.Mutex
+	number int           // of attempts
+	failed *attemptTrace // the latest that failed and is no hedge, nil if there is none
+}
+
+// StartAttempt starts the span of an attempt.
+func (c *callTrace) StartAttempt(ctx context.Context, hedge bool) (context.Context, observe.AttemptTrace) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.number++
+	a := &attemptTrace{call: c, hedge: hedge}
+	options := []trace.SpanStartOption{
+		trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(c.tracer.attributes(c.method)...),
+		trace.WithAttributes(attemptKey.Int(c.number), hedgeKey.Bool(hedge)),
+	}
+	name := c.name + " attempt"
+	switch {
+	case hedge:
+		name = c.name + " hedge"
+		c.span.AddEvent("hedge", trace.WithAttributes(attemptKey.Int(c.number)))
+	case c.failed != nil:
+		a.after = c.failed
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: a.after.span.SpanContext()}))
+		c.span.AddEvent("retry", trace.WithAttributes(attemptKey.Int(c.number)))
+	}
+	ctx, a.span = c.tracer.tracer.Start(ctx, name, options...)
+	return ctx, a
+}
+
+// End ends the span of the call.
+func (c *callTrace) End(e observe.Call) {
+	c.span.SetAttributes(retriesKey.Int(e.Retries), hedgeKey.Bool(e.Hedged))
+	if e.Err != nil && retry.OutcomeOf(e.Err) == retry.OutcomeUnknown {
+		c.span.SetAttributes(outcomeKey.String("unknown"))
+	}
+	end(c.span, e.Err)
+}
+
+// end ends the span of what ended with an error, or without one.
+func end(span trace.Span, err error) {
+	span.SetAttributes(statusCodeKey.Int(int(status.Code(err))))
+	if err != nil {
+		span.SetStatus(codes.Error, err.Error())
+	}
+	span.End()
+}
+
+// attemptTrace is the span of an attempt.
+type attemptTrace struct {
+	call     *callTrace
+	span     trace.Span
+	hedge    bool
+	after    *attemptTrace // that it repeats, nil if there is none
+	endpoint string        // once it has ended
+}
+
+// End ends the span of the attempt.
+func (a *attemptTrace) End(endpoint string, err error) {
+	c := a.call
+	c.mu.Lock()
+	a.endpoint = endpoint
+	if err != nil && !a.hedge {
+		c.failed = a
+	}
+	c.mu.Unlock()
+	if endpoint != "" {
+		a.span.SetAttributes(endpointKey.String(endpoint))
+	}
+	if from := a.after; from != nil && from.endpoint != "" && endpoint != "" && from.endpoint != endpoint {
+		c.span.AddEvent("failover", trace.WithAttributes(fromKey.String(from.endpoint), toKey.String(endpoint)))
+	}
+	end(a.span, err)
+}
+
+// WatchResumed makes a span of a resumption.
+func (t *Tracer) WatchResumed(e observe.WatchResumption) {
+	now := time.Now()
+	attributes := append([]attribute.KeyValue{watchesKey.Int(e.Watches), endpointKey.String(e.Endpoint)}, t.client...)
+	_, span := t.tracer.Start(context.Background(), "watch resumption", trace.WithNewRoot(),
+		trace.WithTimestamp(now.Add(-e.Gap)), trace.WithAttributes(attributes...))
+	span.End(trace.WithTimestamp(now))
+}
+
+// LeaseLost makes a span of a loss. The ID is in hexadecimal, as etcdctl shows it.
+func (t *Tracer) LeaseLost(e observe.LeaseLoss) {
+	attributes := append([]attribute.KeyValue{leaseKey.String(strconv.FormatInt(e.ID, 16))}, t.client...)
+	_, span := t.tracer.Start(context.Background(), "lease loss", trace.WithNewRoot(), trace.WithAttributes(attributes...))
+	if e.Err != nil {
+		span.SetStatus(codes.Error, e.Err.Error())
+	}
+	span.End()
+}
