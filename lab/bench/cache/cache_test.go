@@ -6,13 +6,17 @@ package cache_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
@@ -93,4 +97,104 @@ func unrelatedWrites(b *testing.B, c *clientv3.Client, perSecond int) (stop func
 		cancel()
 		wg.Wait()
 	}
+}
+
+const (
+	relistKeys    = 20_000
+	relistBytes   = 4 << 10
+	relistChanged = relistKeys / 100
+)
+
+// BenchmarkRelist reads 20,000 keys of 4 KiB again, of which 1 % have changed, as a cache has to when its watch needs
+// revisions that were compacted: all of them by one get, and by the cache.
+func BenchmarkRelist(b *testing.B) {
+	direct := newClient(b)
+	value := string(make([]byte, relistBytes))
+	for i := range relistKeys {
+		_, err := direct.Put(b.Context(), fmt.Sprintf("relist/%05d", i), value)
+		require.NoError(b, err)
+	}
+	var wire atomic.Int64
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{endpoint}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{grpc.WithContextDialer(countingDialer(&wire))},
+	})
+	require.NoError(b, err)
+	defer func() { require.NoError(b, client.Close()) }()
+	b.Run("get", func(b *testing.B) {
+		before := wire.Load()
+		for b.Loop() {
+			resp, err := client.Get(b.Context(), "relist/", clientv3.WithPrefix())
+			require.NoError(b, err)
+			require.EqualValues(b, relistKeys, resp.Count)
+		}
+		b.ReportMetric(float64(wire.Load()-before)/float64(b.N)/1e6, "MB/relist")
+	})
+	b.Run("cache", func(b *testing.B) {
+		watches := &interrupted{Watcher: client.Watcher, compact: make(chan struct{})}
+		client.Watcher = watches
+		defer func() { client.Watcher = watches.Watcher }()
+		resynced := make(chan cache.Resynced)
+		c, err := cache.New(client, cache.Config{
+			Prefixes: []string{"relist/"}, OnResync: func(r cache.Resynced) { resynced <- r },
+		})
+		require.NoError(b, err)
+		defer c.Close()
+		require.NoError(b, c.WaitSynced(b.Context()))
+		var read int64
+		for b.Loop() {
+			b.StopTimer()
+			for i := range relistChanged {
+				_, err := direct.Put(b.Context(), fmt.Sprintf("relist/%05d", i*100), value)
+				require.NoError(b, err)
+			}
+			before := wire.Load()
+			b.StartTimer()
+			watches.compact <- struct{}{}
+			r := <-resynced
+			require.Equal(b, relistChanged, r.Changed)
+			read += wire.Load() - before
+		}
+		b.ReportMetric(float64(read)/float64(b.N)/1e6, "MB/relist")
+	})
+}
+
+// interrupted is a Watcher whose watches deliver nothing, and end as after a compaction on demand.
+type interrupted struct {
+	clientv3.Watcher
+
+	compact chan struct{}
+}
+
+func (w *interrupted) Watch(ctx context.Context, _ string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	ch := make(chan clientv3.WatchResponse, 1)
+	rev := clientv3.OpWatch("", opts...).Rev()
+	go func() {
+		defer close(ch)
+		ch <- clientv3.WatchResponse{Header: &pb.ResponseHeader{}, Created: true}
+		select {
+		case <-ctx.Done():
+		case <-w.compact:
+			ch <- clientv3.WatchResponse{Header: &pb.ResponseHeader{}, Canceled: true, CompactRevision: rev + 1}
+		}
+	}()
+	return ch
+}
+
+// countingDialer counts what is received.
+func countingDialer(n *atomic.Int64) func(context.Context, string) (net.Conn, error) {
+	return func(ctx context.Context, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		return countingConn{conn, n}, err
+	}
+}
+
+type countingConn struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+func (c countingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.n.Add(int64(n))
+	return n, err
 }
