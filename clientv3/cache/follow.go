@@ -351,7 +351,7 @@ func (v *view) apply(resp *clientv3.WatchResponse) error {
 		return errUnavailable
 	}
 	v.c.stats.events.Add(int64(len(resp.Events)))
-	next := &snapshot{tree: s.tree.Clone(), bytes: s.bytes, header: resp.Header}
+	next := &snapshot{tree: s.tree.Clone(), rev: s.rev, bytes: s.bytes, header: resp.Header}
 	ch := change{next: next, first: resp.Events[0].Kv.ModRevision, keys: make([]string, 0, len(resp.Events))}
 	for _, ev := range resp.Events {
 		it := item{string(ev.Kv.Key), ev.Kv}

@@ -41,6 +41,7 @@ func (c *caller) call() {
 	if c.shared != nil && draw.shares(request) {
 		request.Shared, client = true, c.shared
 	}
+	request.Cached = !request.Shared && draw.cached(request)
 	ctx, cancel := context.WithTimeout(context.Background(), draw.timeout())
 	defer cancel()
 	op := model.Operation{Client: c.number, Request: request, Call: c.now()}

@@ -2,6 +2,7 @@ package linear
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/batch"
+	"github.com/quorate/quorate/clientv3/cache"
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/linear/model"
 )
@@ -29,7 +31,18 @@ func Quorate(endpoints []string) (Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return quorate{c, sharing(c.KV)}, nil
+	q, err := cached(quorate{Client: c, sharing: sharing(c.KV)})
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return q, nil
+}
+
+// cached returns a client with a cache of all keys of groups, over its KV and Watcher as they are.
+func cached(q quorate) (quorate, error) {
+	c, err := cache.New(q.Client, cache.Config{Prefixes: []string{keyPrefix}, ProbeInterval: time.Second})
+	q.cache = c
+	return q, err
 }
 
 // sharing returns the KV for operations that share RPCs. As soon as two meet they do.
@@ -54,14 +67,27 @@ type quorate struct {
 	*clientv3.Client
 
 	sharing clientv3.KV
+	cache   *cache.Cache
+}
+
+// FromMemory returns how many gets the cache has answered.
+func (c quorate) FromMemory() int64 { return c.cache.Stats().Hits }
+
+func (c quorate) Close() error {
+	c.cache.Close()
+	return c.Client.Close()
 }
 
 // kv returns the KV for an operation.
 func (c quorate) kv(request model.Request) clientv3.KV {
-	if request.Shared {
+	switch {
+	case request.Shared:
 		return c.sharing
+	case request.Cached:
+		return c.cache
+	default:
+		return c.KV
 	}
-	return c.KV
 }
 
 // Do makes plain gets, puts and deletes by the methods of those names.

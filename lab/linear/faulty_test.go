@@ -115,6 +115,94 @@ func newResending(sound Client) Client {
 	return c
 }
 
+// early answers the floors of a cache by the revision of one that was sent a little before, as a
+// cache would that lets gets join a floor in flight.
+type early struct {
+	clientv3.KV
+
+	mu   sync.Mutex
+	last *clientv3.GetResponse
+	sent time.Time
+}
+
+func (k *early) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if !clientv3.OpGet(key, opts...).IsCountOnly() {
+		return k.KV.Get(ctx, key, opts...)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.last != nil && time.Since(k.sent) < time.Second {
+		return k.last, nil
+	}
+	sent := time.Now()
+	response, err := k.KV.Get(ctx, key, opts...)
+	k.last, k.sent = response, sent
+	return response, err
+}
+
+// slowWatcher is a Watcher that delivers everything a little late, but for progress if that
+// overtakes.
+type slowWatcher struct {
+	clientv3.Watcher
+
+	overtakes bool
+}
+
+// watchPause is how late its watches are.
+const watchPause = 50 * time.Millisecond
+
+func (w slowWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	from, to := w.Watcher.Watch(ctx, key, opts...), make(chan clientv3.WatchResponse)
+	go func() {
+		defer close(to)
+		var held []clientv3.WatchResponse
+		var due <-chan time.Time
+		for {
+			var out []clientv3.WatchResponse
+			select {
+			case response, open := <-from:
+				switch {
+				case !open:
+					return
+				case w.overtakes && len(response.Events) == 0:
+					out = []clientv3.WatchResponse{response}
+				default:
+					held = append(held, response)
+					if due == nil {
+						due = time.After(watchPause)
+					}
+				}
+			case <-due:
+				out, held, due = held, nil, nil
+			}
+			for _, response := range out {
+				select {
+				case to <- response:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	}()
+	return to
+}
+
+// newSpoiledCache replaces the cache of a client by one over a KV or a Watcher with a mistake.
+func newSpoiledCache(spoil func(*clientv3.Client)) func(Client) Client {
+	return func(sound Client) Client {
+		c := sound.(quorate)
+		c.cache.Close()
+		kv, watcher := c.KV, c.Watcher
+		spoil(c.Client)
+		c, err := cached(c)
+		c.KV, c.Watcher = kv, watcher
+		if err != nil {
+			panic(err)
+		}
+		return c
+	}
+}
+
 // alarm is a log that calls off the run when the first violation is found.
 type alarm struct{ found context.CancelFunc }
 
@@ -131,11 +219,13 @@ func TestFaultyClientsAreFound(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(rpctypes.ErrTooManyRequests))
 	tests := map[string]func(Client) Client{
-		"stale":     func(sound Client) Client { return stale{sound} },
-		"repeating": func(sound Client) Client { return repeating{sound} },
-		"denying":   func(sound Client) Client { return denying{sound} },
-		"joining":   newJoining,
-		"resending": newResending,
+		"stale":                   func(sound Client) Client { return stale{sound} },
+		"repeating":               func(sound Client) Client { return repeating{sound} },
+		"denying":                 func(sound Client) Client { return denying{sound} },
+		"joining":                 newJoining,
+		"resending":               newResending,
+		"early floor":             newSpoiledCache(func(c *clientv3.Client) { c.KV = &early{KV: c.KV} }),
+		"progress that overtakes": newSpoiledCache(func(c *clientv3.Client) { c.Watcher = slowWatcher{c.Watcher, true} }),
 	}
 	for name, spoil := range tests {
 		t.Run(name, func(t *testing.T) {

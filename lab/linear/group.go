@@ -25,6 +25,9 @@ const (
 	waitingGroups = 64
 )
 
+// keyPrefix is what all keys of groups begin with.
+const keyPrefix = "/linear/"
+
 // group is a few keys and everything that was asked of them.
 type group struct {
 	number     int
@@ -71,7 +74,7 @@ func newPool(now func() time.Duration) *pool {
 func (p *pool) newGroup() *group {
 	g := &group{number: p.groups, born: p.now()}
 	for key := range g.keys {
-		g.keys[key] = fmt.Sprintf("/linear/%d/%d", g.number, key)
+		g.keys[key] = fmt.Sprintf("%s%d/%d", keyPrefix, g.number, key)
 	}
 	p.groups++
 	return g

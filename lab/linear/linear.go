@@ -137,5 +137,10 @@ func (w *workload) Check(out *soak.Outcome) error {
 	out.Verdict = w.checker.verdict
 	w.result.Checks = w.checker.counts
 	w.result.Operations, w.result.Refused, w.result.Grouped = w.pool.tallies, w.pool.refused, w.pool.grouped
+	for _, c := range w.clients {
+		if m, ok := c.(interface{ FromMemory() int64 }); ok {
+			w.result.FromMemory += m.FromMemory()
+		}
+	}
 	return err
 }

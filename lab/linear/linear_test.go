@@ -36,6 +36,7 @@ func TestLinear(t *testing.T) {
 	}
 	assert.Positive(t, result.Refused, "no comparison was in vain")
 	assert.Positive(t, result.Grouped, "no writes shared an RPC")
+	assert.Positive(t, result.FromMemory, "no get was answered from memory")
 	assert.Positive(t, result.Sum(true, model.Failed), "no write was refused")
 	assert.Positive(t, result.Sum(true, model.Unknown), "no outcome was unknown")
 }

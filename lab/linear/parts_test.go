@@ -264,8 +264,8 @@ func TestResultShowsTheEvidence(t *testing.T) {
 		Outcome: soak.Outcome{Members: 3, Seed: 7, Duration: time.Minute, Revisions: 99, Tally: fault.Tally{Faults: map[string]int{"kill": 2}, Cuts: 5}},
 		Callers: 12,
 		Refused: 4,
-		Grouped: 5,
-		Checks:  Checks{Groups: 9, Longest: 300, Slowest: 1500 * time.Microsecond, Unseen: 2},
+		Grouped: 5, FromMemory: 6,
+		Checks: Checks{Groups: 9, Longest: 300, Slowest: 1500 * time.Microsecond, Unseen: 2},
 	}
 	r.Operations[model.Put] = [model.NumOutcomes]int{model.Answered: 10, model.Failed: 1, model.Unknown: 3}
 	r.Operations[model.Txn] = [model.NumOutcomes]int{model.Answered: 6}
@@ -273,6 +273,7 @@ func TestResultShowsTheEvidence(t *testing.T) {
 		"3 members, 12 callers, seed 7, 1m0s\n", "faults     kill 2, not injected 0, connections cut 5\n", "store      99 revisions\n",
 		"operations get ", "put               answered 10, failed 1, unknown 3\n", "txns       succeeded 2, compared in vain 4\n",
 		"grouped    5 writes had the revision of another one\n",
+		"cached     6 gets were answered from memory\n",
 		"unknown    3 writes, of which 2 left nothing that anybody saw\n",
 		"checked    9 groups of keys, with up to 300 operations, in up to 2ms each\n", "verdict    every promise was kept\n",
 	} {

@@ -91,6 +91,11 @@ func (p planner) shares(request model.Request) bool {
 	}
 }
 
+// cached draws whether a get goes through a cache.
+func (p planner) cached(request model.Request) bool {
+	return (request.Kind == model.Get || request.Kind == model.SerializableGet) && p.rng.IntN(3) > 0
+}
+
 func (p planner) put(key int) model.Act {
 	return model.Act{Verb: model.Write, Key: key, Value: p.value(), Prev: p.rng.IntN(2) == 0, Orphan: p.rng.IntN(40) == 0}
 }

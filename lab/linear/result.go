@@ -31,6 +31,8 @@ type Result struct {
 	Refused int
 	// Grouped is how many writes had the revision of another one.
 	Grouped int
+	// FromMemory is how many gets caches answered.
+	FromMemory int64
 	// Checks counts the histories.
 	Checks
 }
@@ -64,6 +66,7 @@ func (res Result) String() string {
 		}
 		line("txns", "succeeded %d, compared in vain %d", res.Operations[model.Txn][model.Answered]-res.Refused, res.Refused)
 		line("grouped", "%d writes had the revision of another one", res.Grouped)
+		line("cached", "%d gets were answered from memory", res.FromMemory)
 		line("unknown", "%d writes, of which %d left nothing that anybody saw", res.Sum(true, model.Unknown), res.Unseen)
 		line("checked", "%d groups of keys, with up to %d operations, in up to %v each", res.Groups, res.Longest, res.Slowest.Round(time.Millisecond))
 	})

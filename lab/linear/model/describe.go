@@ -15,6 +15,9 @@ func (r Request) String() string {
 	if r.Shared {
 		b.WriteString("shared ")
 	}
+	if r.Cached {
+		b.WriteString("cached ")
+	}
 	if r.Kind != Get && r.Kind != Put && r.Kind != Delete {
 		b.WriteString(r.Kind.String() + " ")
 	}

@@ -66,6 +66,8 @@ type Request struct {
 	// Shared says that the operation may have travelled with others in one RPC. Writes that did
 	// have one revision, and no key in common.
 	Shared bool
+	// Cached says that the operation is a get that may be answered from a cache.
+	Cached bool
 	// If holds when all its comparisons do; without any it does.
 	If []Compare
 	// Then is done if If holds, Else if it does not. An act must not write a key
