@@ -90,6 +90,9 @@ func (f *Feed[N]) Serve(ctx context.Context, cc resolver.ClientConn, state func(
 
 // Wait returns after d, with the end of ctx, or when changed is closed.
 func Wait(ctx context.Context, d time.Duration, changed <-chan struct{}) {
+	if d <= 0 {
+		return
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
