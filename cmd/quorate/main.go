@@ -23,15 +23,16 @@ func newRootCommand() *cobra.Command {
 		Short: "See etcd and gRPC targets as a client does",
 		Long: `quorate shows etcd clusters and gRPC targets as Quorate, a fault-tolerant client,
 sees them. "quorate doctor" says what is wrong with a cluster, "quorate explain" what
-an error means, and "quorate resolve" where a gRPC target leads.
+an error means, and "quorate verify" whether a cluster keeps its promises. "quorate
+resolve" shows where a gRPC target leads.
 
 "quorate-lab", a program of its own, runs etcd clusters on this machine and breaks them.
 
 The exit status is
   0         if all is well
   1         if a check failed: something is wrong with the cluster ("doctor"), an error is
-            not known ("explain"), or a target has no endpoint, or one that does not
-            serve ("resolve --once")
+            not known ("explain"), a promise was broken ("verify"), or a target has no
+            endpoint, or one that does not serve ("resolve --once")
   2         if the command could not do its work, or was not understood
   128 + n   if signal n ended it, such as 130 after Ctrl-C`,
 		Example: `  quorate doctor --endpoints https://10.0.0.1:2379 --cacert ca.pem
@@ -39,6 +40,6 @@ The exit status is
   quorate resolve dns:///billing.shop.svc.cluster.local:8080 --health
   quorate completion bash > /etc/bash_completion.d/quorate`,
 	}, "")
-	root.AddCommand(newDoctorCommand(), newExplainCommand(), newResolveCommand())
+	root.AddCommand(newDoctorCommand(), newExplainCommand(), newResolveCommand(), newVerifyCommand())
 	return root
 }

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -58,6 +57,7 @@ func Check(h History, timeout time.Duration) (Finding, error) {
 	operations := p.operations()
 	// This form also ends the search before it returns.
 	outcome, info := porcupine.CheckOperationsVerbose(finding.model, operations, timeout)
+	finding.info = info
 	switch outcome {
 	case porcupine.Ok:
 	case porcupine.Unknown:
@@ -65,7 +65,7 @@ func Check(h History, timeout time.Duration) (Finding, error) {
 		finding.Message = fmt.Sprintf("%d operations, %d of them writes of unknown outcome that nobody saw, are not decided in %v",
 			len(operations), len(p.loose), timeout)
 	default:
-		finding.Verdict, finding.info = Violated, info
+		finding.Verdict = Violated
 		finding.Message = p.explain(info)
 	}
 	return finding, nil
@@ -92,11 +92,6 @@ func (p *plan) explain(info porcupine.LinearizationInfo) string {
 		furthest.next, len(p.placed), stuck.Client, stuck.Call, stuck, why)
 }
 
-// Visualize writes a page for browsers that shows the history of a violation and how
-// far the operations of it fit. It needs nothing else, the network included.
-func (f Finding) Visualize(w io.Writer) error {
-	if f.Verdict != Violated {
-		return errors.New("visualize: only violations can be shown; the history is " + f.Verdict.String())
-	}
-	return porcupine.Visualize(f.model, f.info, w)
-}
+// Visualize writes a page for browsers that shows the history, and how far its operations fit.
+// It needs nothing else, the network included.
+func (f Finding) Visualize(w io.Writer) error { return porcupine.Visualize(f.model, f.info, w) }

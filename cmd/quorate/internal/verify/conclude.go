@@ -1,0 +1,80 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/lab/linear/model"
+)
+
+// conclude checks what was recorded.
+func (r *run) conclude(ctx context.Context) (Result, error) {
+	result := Result{Prefix: r.prefix, Seconds: time.Since(r.begin).Seconds(), Linear: model.Linearizable.String(), Violations: []string{}}
+	last, err := r.settle(ctx)
+	if err != nil {
+		return result, err
+	}
+	if err := r.checkAnswers(&result); err != nil {
+		return result, err
+	}
+	result.watched, err = r.checkWatches(ctx, last)
+	if err != nil {
+		return result, err
+	}
+	result.Watches, result.Events = result.watched.Watches, result.watched.Events
+	for _, v := range result.watched.Violations {
+		result.Violations = append(result.Violations, fmt.Sprintf("watch, %s: %s", v.Promise, v.Message))
+	}
+	return result, nil
+}
+
+// checkAnswers checks the groups of keys one by one.
+func (r *run) checkAnswers(result *Result) error {
+	for group, operations := range r.histories {
+		checked := make([]model.Operation, 0, len(operations))
+		for _, op := range operations {
+			result.Operations++
+			switch op.Outcome {
+			case model.Answered:
+				result.Answered++
+			case model.Failed:
+				result.Failed++
+				if !op.Request.Kind.Writes() {
+					continue // it says nothing
+				}
+			default:
+				result.Unknown++
+			}
+			checked = append(checked, op)
+		}
+		finding, err := model.Check(model.History{Operations: checked}, checkTimeout)
+		if err != nil {
+			return err
+		}
+		if group == 0 || finding.Verdict != model.Linearizable {
+			result.finding = finding
+		}
+		if finding.Verdict != model.Linearizable {
+			result.Linear = finding.Verdict.String()
+			result.Violations = append(result.Violations, fmt.Sprintf("keys %s%d/: %s: %s", r.prefix, group, finding.Verdict, finding.Message))
+		}
+	}
+	return nil
+}
+
+// Text returns the result for people.
+func (r Result) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d operations in %.0f s below %s: %d answered, %d failed, %d of unknown outcome.\n",
+		r.Operations, r.Seconds, r.Prefix, r.Answered, r.Failed, r.Unknown)
+	fmt.Fprintf(&b, "The answers are %s (porcupine).\n", r.Linear)
+	if len(r.watched.Violations) == 0 {
+		fmt.Fprintf(&b, "%d watches were told %d events: none was lost, repeated, out of order or untrue.\n", r.Watches, r.Events)
+	}
+	for _, v := range r.Violations {
+		fmt.Fprintf(&b, "VIOLATION: %s\n", v)
+	}
+	return b.String()
+}

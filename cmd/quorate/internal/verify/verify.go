@@ -1,0 +1,130 @@
+// Package verify checks a live cluster with a bounded load on keys of its own: are its answers
+// linearizable, and do watches deliver everything once, in order and true. All keys are
+// attached to one lease, and gone when it is revoked; should the program die, they expire.
+package verify
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab/linear/model"
+	"github.com/quorate/quorate/lab/watchcheck"
+)
+
+// Bounds and defaults.
+const (
+	DefaultPrefix   = "quorate-verify/"
+	DefaultDuration = 10 * time.Second
+	DefaultRate     = 50
+	MaxRate         = 1000
+	MaxDuration     = 10 * time.Minute
+	groups          = 4 // of keys
+	clients         = 2 // a group
+	watches         = 2
+	checkTimeout    = 30 * time.Second
+	// leaseMargin is how much longer the keys live than the load, in which all is checked and removed.
+	leaseMargin = 2 * time.Minute
+)
+
+// Config says what is done.
+type Config struct {
+	Client *clientv3.Client
+	// Prefix of the keys; a random name follows it.
+	Prefix string
+	// Duration of the load, and its Rate in operations a second.
+	Duration time.Duration
+	Rate     int
+	// Timeout bounds each operation.
+	Timeout time.Duration
+}
+
+// Result is what was found.
+type Result struct {
+	Prefix     string             `json:"prefix"`
+	Seconds    float64            `json:"seconds"`
+	Operations int                `json:"operations"`
+	Answered   int                `json:"answered"`
+	Failed     int                `json:"failed"`
+	Unknown    int                `json:"unknown"`
+	Linear     string             `json:"linearizable"` // porcupine's verdict: linearizable, violated, undecided
+	Events     int64              `json:"events"`
+	Watches    int64              `json:"watches"`
+	Violations []string           `json:"violations"` // [] for none
+	finding    model.Finding      // of the group that is worth a page
+	watched    watchcheck.Verdict // of the watches
+}
+
+// OK reports whether every promise was kept.
+func (r Result) OK() bool { return len(r.Violations) == 0 && r.Linear == model.Linearizable.String() }
+
+// Page writes a page for browsers with the history of a group of keys: the one that is not
+// linearizable, if there is one.
+func (r Result) Page(w io.Writer) error { return r.finding.Visualize(w) }
+
+// Run loads the cluster and checks it. When ctx ends the load ends early, and is checked. The error says
+// that nothing can be concluded, or that something could not be removed.
+func Run(ctx context.Context, cfg Config) (result Result, err error) {
+	name := make([]byte, 8)
+	_, _ = rand.Read(name) // it does not fail
+	r := &run{cfg: cfg, begin: time.Now(), prefix: cfg.Prefix + hex.EncodeToString(name) + "/"}
+	// What has begun is finished and removed, whenever ctx ends.
+	lasting := context.WithoutCancel(ctx)
+	if err := r.grant(lasting); err != nil {
+		return Result{}, fmt.Errorf("grant a lease: %w", err)
+	}
+	defer func() { err = errors.Join(err, r.remove(lasting)) }()
+	r.openWatches(lasting)
+	defer r.endWatches()
+	r.load(ctx)
+	return r.conclude(lasting)
+}
+
+// run is one run.
+type run struct {
+	cfg    Config
+	begin  time.Time
+	prefix string
+	lease  clientv3.LeaseID
+	start  int64 // revision before the first operation
+
+	mu        sync.Mutex
+	histories [groups][]model.Operation
+	values    int
+
+	watching   sync.WaitGroup
+	endWatches context.CancelFunc
+	watches    []*watch
+}
+
+func (r *run) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, r.cfg.Timeout)
+}
+
+func (r *run) grant(ctx context.Context) error {
+	ctx, cancel := r.limited(ctx)
+	defer cancel()
+	lease, err := r.cfg.Client.Grant(ctx, int64((r.cfg.Duration + leaseMargin).Seconds()))
+	if err != nil {
+		return err
+	}
+	r.lease, r.start = lease.ID, lease.GetRevision()
+	return nil
+}
+
+// remove revokes the lease, and with it all keys; writes that are still on their way are refused then.
+func (r *run) remove(ctx context.Context) error {
+	ctx, cancel := r.limited(ctx)
+	defer cancel()
+	if _, err := r.cfg.Client.Revoke(ctx, r.lease); err != nil {
+		return fmt.Errorf("the keys below %s are removed when their lease %x expires, within %v; to revoke it failed: %w",
+			r.prefix, int64(r.lease), r.cfg.Duration+leaseMargin, err)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab"
+)
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	goleak.VerifyTestMain(m)
+}
+
+const patience = 20 * time.Second
+
+// start returns a client of a new cluster.
+func start(t *testing.T) (*lab.Cluster, *clientv3.Client) {
+	t.Helper()
+	cluster, err := lab.Start(t.Context(), lab.Config{Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, cluster.Close()) })
+	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return cluster, client
+}
+
+func requireNothingLeft(t *testing.T, client *clientv3.Client) {
+	t.Helper()
+	all, err := client.Get(t.Context(), "", clientv3.WithPrefix())
+	require.NoError(t, err)
+	assert.Empty(t, all.Kvs)
+	leases, err := client.Leases(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, leases.Leases)
+}
+
+func TestVerify(t *testing.T) {
+	cluster, client := start(t)
+	cfg := Config{Client: client, Prefix: DefaultPrefix, Duration: 3 * time.Second, Rate: 200, Timeout: patience}
+
+	t.Run("healthy", func(t *testing.T) {
+		result, err := Run(t.Context(), cfg)
+		require.NoError(t, err)
+		assert.True(t, result.OK(), result.Text())
+		assert.Positive(t, result.Answered)
+		assert.Zero(t, result.Unknown+result.Failed)
+		assert.EqualValues(t, 2, result.Watches)
+		assert.Positive(t, result.Events)
+		var page bytes.Buffer
+		require.NoError(t, result.Page(&page))
+		assert.Contains(t, page.String(), "<html")
+		requireNothingLeft(t, client)
+	})
+	t.Run("a leader is killed", func(t *testing.T) {
+		leader, err := cluster.Leader(t.Context())
+		require.NoError(t, err)
+		killed := make(chan error, 1)
+		timer := time.AfterFunc(time.Second, func() { killed <- leader.Kill() })
+		defer timer.Stop()
+		result, err := Run(t.Context(), cfg)
+		require.NoError(t, err)
+		require.NoError(t, <-killed)
+		assert.True(t, result.OK(), result.Text())
+		require.NoError(t, leader.Restart(t.Context()))
+		require.NoError(t, cluster.WaitReady(t.Context()))
+		requireNothingLeft(t, client)
+	})
+	t.Run("interrupted", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		result, err := Run(ctx, cfg)
+		require.NoError(t, err)
+		assert.True(t, result.OK(), result.Text())
+		requireNothingLeft(t, client)
+	})
+}
+
+// liar answers reads with what nobody wrote.
+type liar struct{ clientv3.KV }
+
+func (l liar) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	resp, err := l.KV.Get(ctx, key, opts...)
+	if err == nil && len(resp.Kvs) > 0 {
+		resp.Kvs[0].Value = []byte("a lie")
+	}
+	return resp, err
+}
+
+func TestLiesAreFound(t *testing.T) {
+	_, client := start(t)
+	client.KV = liar{client.KV}
+	result, err := Run(t.Context(), Config{Client: client, Prefix: DefaultPrefix, Duration: 2 * time.Second, Rate: 200, Timeout: patience})
+	require.NoError(t, err)
+	assert.False(t, result.OK())
+	assert.Equal(t, "violated", result.Linear)
+	assert.NotEmpty(t, result.Violations)
+	assert.Contains(t, result.Text(), "VIOLATION: keys quorate-verify/")
+	var page bytes.Buffer
+	require.NoError(t, result.Page(&page))
+	requireNothingLeft(t, client)
+}

@@ -1,0 +1,110 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/load"
+	"github.com/quorate/quorate/lab/watchcheck"
+)
+
+// watch is a watch of all keys, and what it was told.
+type watch struct {
+	history.Watch
+	reached chan int64 // the revision of each response
+}
+
+// openWatches begins to watch, from before the first operation.
+func (r *run) openWatches(ctx context.Context) {
+	ctx, r.endWatches = context.WithCancel(ctx)
+	for id := range watches {
+		w := &watch{Watch: history.Watch{ID: id, Request: r.watchRequest(id%2 == 0)}, reached: make(chan int64, 1)}
+		r.watches = append(r.watches, w)
+		w.Asked = time.Since(r.begin)
+		responses := load.NewWatcher(r.cfg.Client).Watch(ctx, w.Request)
+		w.Returned = time.Since(r.begin)
+		r.watching.Go(func() {
+			w.End = history.EndedByItself
+			for response := range responses {
+				response.At = time.Since(r.begin)
+				w.Responses = append(w.Responses, response)
+				select { // the latest one counts
+				case <-w.reached:
+				default:
+				}
+				w.reached <- response.Revision
+			}
+			if ctx.Err() != nil {
+				w.End = history.LeftByReader
+			}
+			w.Ended = time.Since(r.begin)
+			close(w.reached)
+		})
+	}
+}
+
+func (r *run) watchRequest(previous bool) history.WatchRequest {
+	return history.WatchRequest{Key: r.prefix, RangeEnd: clientv3.GetPrefixRangeEnd(r.prefix), StartRevision: r.start + 1, PrevKV: previous}
+}
+
+// settle writes a last key, and waits until every watch has delivered it. It returns its revision.
+func (r *run) settle(ctx context.Context) (int64, error) {
+	ctx, cancel := r.limited(ctx)
+	defer cancel()
+	last, err := r.cfg.Client.Put(ctx, r.prefix+"last", "", clientv3.WithLease(r.lease))
+	if err != nil {
+		return 0, fmt.Errorf("write the last key: %w", err)
+	}
+	for _, w := range r.watches {
+		for reached, open := int64(0), true; open && reached < last.Header.Revision; {
+			select {
+			case reached, open = <-w.reached:
+			case <-ctx.Done(): // the check finds what is missing
+				open = false
+			}
+		}
+	}
+	return last.Header.Revision, nil
+}
+
+// checkWatches holds what the watches were told against the history of the store, which is read
+// from its beginning by one more watch.
+func (r *run) checkWatches(ctx context.Context, last int64) (watchcheck.Verdict, error) {
+	ended := make([]history.Watch, len(r.watches))
+	r.endWatches()
+	r.watching.Wait()
+	for i, w := range r.watches {
+		ended[i] = w.Watch
+		if w.End == history.LeftByReader {
+			ended[i].End = history.StillOpen // until everything that happened was delivered, or should have been
+		}
+	}
+	events, err := r.replay(ctx, last)
+	if err != nil {
+		return watchcheck.Verdict{}, err
+	}
+	return watchcheck.Check(watchcheck.Reference{Events: events, Through: last, Settled: last}, ended)
+}
+
+// replay reads the history up to a revision.
+func (r *run) replay(ctx context.Context, last int64) ([]history.Event, error) {
+	ctx, cancel := r.limited(ctx)
+	defer cancel()
+	var events []history.Event
+	for response := range load.NewWatcher(r.cfg.Client).Watch(ctx, r.watchRequest(false)) {
+		if response.IsTerminal() {
+			return nil, fmt.Errorf("read the history of the store: %w", errors.Join(response.Err, errHistory))
+		}
+		events = append(events, response.Events...)
+		if len(events) > 0 && events[len(events)-1].ModRevision >= last {
+			return events, nil
+		}
+	}
+	return nil, fmt.Errorf("read the history of the store: %w", errors.Join(context.Cause(ctx), errHistory))
+}
+
+var errHistory = errors.New("what the watches delivered cannot be checked")

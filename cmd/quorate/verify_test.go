@@ -1,0 +1,54 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/cmd/internal/cli"
+	"github.com/quorate/quorate/cmd/internal/cli/clitest"
+	"github.com/quorate/quorate/cmd/quorate/internal/verify"
+	"github.com/quorate/quorate/lab"
+)
+
+func TestVerify(t *testing.T) {
+	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1, Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, cluster.Close()) })
+	page := filepath.Join(t.TempDir(), "page.html")
+	status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), "verify", "--endpoints", cluster.Endpoints()[0], "--duration", "1s", "--html", page)
+	assert.Equal(t, cli.OK, status, stderr)
+	assert.Contains(t, stdout, "The answers are linearizable")
+	assert.Contains(t, stdout, "none was lost, repeated, out of order or untrue")
+	html, err := os.ReadFile(page)
+	require.NoError(t, err)
+	assert.Contains(t, string(html), "<html")
+
+	status, stdout, stderr = clitest.Exec(t.Context(), newRootCommand(), "verify", "--endpoints", cluster.Endpoints()[0], "--duration", "500ms", "--json")
+	assert.Equal(t, cli.OK, status, stderr)
+	var result verify.Result
+	require.NoError(t, json.Unmarshal([]byte(stdout), &result))
+	assert.Equal(t, "linearizable", result.Linear)
+}
+
+func TestVerifyRefuses(t *testing.T) {
+	for args, want := range map[string]string{
+		"--duration 1h":            "--duration must be more than 0 and at most 10m0s",
+		"--rate 1001":              "--rate must be 1 to 1000",
+		"--rate 0":                 "--rate must be 1 to 1000",
+		"--prefix=":                "--prefix must not be empty",
+		"--html /nosuch/page.html": "--html: open /nosuch/page.html",
+		"--endpoints 127.0.0.1:1 --command-timeout 100ms": "grant a lease: ",
+	} {
+		t.Run(args, func(t *testing.T) {
+			status, _, stderr := clitest.Exec(t.Context(), newRootCommand(), append([]string{"verify"}, strings.Fields(args)...)...)
+			assert.Equal(t, cli.Failure, status)
+			assert.Contains(t, stderr, want)
+		})
+	}
+}
