@@ -50,9 +50,12 @@ func TestALeaderOutOfReachIsLikeAnyMember(t *testing.T) {
 	c := start(t)
 	w := connect(t, c, "")
 	tr := begin(t, c, w, ttl)
+	beside := beginBare(c, "bare/"+tr.prefix)
+	t.Cleanup(beside.end)
 	s := inject(t, c, w, "leader-blackhole")
 	s.heal(t, w)
 	w.awaitUse(t, s.victim)
 	tr.finish(t)
-	evaluateOneMember(t, tr, s)
+	beside.end()
+	evaluateOneMember(t, tr, s, bareCalls*beside.slowest(s.victim))
 }
