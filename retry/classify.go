@@ -63,7 +63,7 @@ func classify(err error, ev Evidence) Class {
 	if r, ok := lookupServerError(code, msg, ev.Method); ok {
 		return r.classFor(ev.Method)
 	}
-	if r, ok := lookupLocalError(code, msg); ok && !(ev.Answered && (r.Class == Definite || r.Class == Closed)) {
+	if r, ok := lookupLocalError(code, msg); ok && (!ev.Answered || r.Class != Definite && r.Class != Closed) {
 		return r.Class
 	}
 	if !ev.Sent {
