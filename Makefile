@@ -140,7 +140,7 @@ bench-routing: ## puts and gets with 10 ms between the members, by strategy; a m
 	go test ./lab/bench/routing -run '^$$' -bench . -count 5
 
 bench-batch: ## calls that share RPCs, beside calls that do not; four minutes
-	go test ./lab/bench/batch -run '^$$' -bench . -benchtime 15x
+	go test ./lab/bench/batch -run '^$$' -bench . -benchtime 25x
 
 bench-leases: ## what a renewal costs
 	go test ./clientv3/internal/lease -run '^$$' -bench . -benchmem

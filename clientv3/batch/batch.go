@@ -10,7 +10,7 @@ import (
 
 // Defaults of a Config.
 const (
-	DefaultMaxAlone = 4
+	DefaultMaxAlone = 8
 	DefaultMaxOps   = 128
 	DefaultMaxBytes = 1 << 20
 )
@@ -33,7 +33,7 @@ type Config struct {
 	// the package documentation.
 	GroupWrites bool
 	// MaxAlone is how many calls are sent alone at a time, of gets, puts and deletes each. Further
-	// ones wait and share RPCs. Default 4.
+	// ones wait and share RPCs. Default 8.
 	MaxAlone int
 	// MaxOps bounds the operations of an RPC. Default 128, which is etcd's --max-txn-ops.
 	MaxOps int

@@ -22,7 +22,7 @@ const (
 	// in flight where the round trip is long, and one that hangs holds up no others.
 	shortestWait = 500 * time.Microsecond
 	longestWait  = 50 * time.Millisecond
-	waitFraction = 4
+	waitFraction = 8
 	// smoothing is the weight of the past in what an RPC takes, against 1.
 	smoothing = 8
 	// maxResponseBytes bounds the response that is expected to a batch, by what earlier

@@ -6,7 +6,7 @@
 // The first calls are sent at once and as they are: up to [Config.MaxAlone] at a time, so
 // that a program that makes few notices nothing. When there are more, they wait and go on
 // together in one Txn: when nothing is in flight any more, when they fill a Txn, or when they
-// have waited for a quarter of the time that an RPC usually takes, 0.5 ms at least and
+// have waited for an eighth of the time that an RPC usually takes, 0.5 ms at least and
 // 50 ms at most. So no call waits for an RPC that hangs, and a long round trip
 // is not doubled.
 //

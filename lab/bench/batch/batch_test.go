@@ -1,8 +1,8 @@
 // Package batch measures what calls gain that share RPCs, beside those of Quorate and of
-// the official client that do not, against one real member. A round has 0.2 s
+// the official client that do not, against one real member. A round has 0.1 s
 // of each client; results are medians of the rounds.
 //
-//	go test ./lab/bench/batch -run '^$' -bench . -benchtime 15x
+//	go test ./lab/bench/batch -run '^$' -bench . -benchtime 25x
 package batch
 
 import (
@@ -21,11 +21,12 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/batch"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/link"
 )
 
 const (
 	// turn is how long one client is measured at a time.
-	turn = 200 * time.Millisecond
+	turn = 100 * time.Millisecond
 	// keys are how many keys there are.
 	keys = 1000
 )
@@ -47,14 +48,14 @@ var key = func() (names [keys]string) {
 // operation is one call of a caller.
 type operation func(ctx context.Context, caller int) error
 
-// contender is a client with its medians.
+// contender is a client that is measured.
 type contender struct {
 	name string
 	get  func(ctx context.Context, key string) error
 	put  func(ctx context.Context, key string) error
 }
 
-func contenders(b *testing.B) []contender {
+func contenders(b *testing.B, oneWay time.Duration) []contender {
 	cluster, err := lab.Start(b.Context(), lab.Config{Members: 1, Dir: b.TempDir()})
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, cluster.Close()) })
@@ -69,6 +70,7 @@ func contenders(b *testing.B) []contender {
 		_, err := ours.Put(b.Context(), key[i], value)
 		require.NoError(b, err)
 	}
+	cluster.ClientLink(cluster.Members()[0]).Set(link.Both, link.Condition{Delay: oneWay})
 	return []contender{
 		{
 			"official",
@@ -88,9 +90,10 @@ func of(name string, kv clientv3.KV) contender {
 	}
 }
 
-// compare measures the contenders in turns.
-func compare(b *testing.B, callers int, operationOf func(contender) operation) {
-	all := contenders(b)
+// compare measures the contenders in turns. A ratio is the median of those of the rounds, in which
+// the contenders meet the same other work of the machine.
+func compare(b *testing.B, oneWay time.Duration, callers int, operationOf func(contender) operation) {
+	all := contenders(b, oneWay)
 	rates := make([][]float64, len(all))
 	for b.Loop() {
 		for i, c := range all {
@@ -98,14 +101,22 @@ func compare(b *testing.B, callers int, operationOf func(contender) operation) {
 		}
 	}
 	b.ReportMetric(0, "ns/op")
-	medians := make([]float64, len(all))
+	sharing := len(all) - 1
 	for i, c := range all {
-		slices.Sort(rates[i])
-		medians[i] = rates[i][len(rates[i])/2]
-		b.ReportMetric(medians[i], c.name+"/s")
+		b.ReportMetric(median(rates[i]), c.name+"/s")
+		if i == sharing {
+			break
+		}
+		ratios := make([]float64, len(rates[i]))
+		for round := range ratios {
+			ratios[round] = rates[sharing][round] / rates[i][round]
+		}
+		b.ReportMetric(median(ratios), "x-"+c.name)
 	}
-	b.ReportMetric(medians[2]/medians[0], "x-official")
-	b.ReportMetric(medians[2]/medians[1], "x-quorate")
+}
+
+func median(values []float64) float64 {
+	return slices.Sorted(slices.Values(values))[len(values)/2]
 }
 
 // rate returns how many operations a second callers make.
@@ -128,11 +139,27 @@ func rate(b *testing.B, callers int, do operation) float64 {
 	return float64(done.Load()) / time.Since(began).Seconds()
 }
 
+// BenchmarkFar has each caller read and write a key of its own over a round trip of 10 ms.
+func BenchmarkFar(b *testing.B) {
+	for _, callers := range []int{1, 16, 64, 1000} {
+		b.Run(fmt.Sprint("get/", callers), func(b *testing.B) {
+			compare(b, 5*time.Millisecond, callers, func(c contender) operation {
+				return func(ctx context.Context, caller int) error { return c.get(ctx, key[caller]) }
+			})
+		})
+		b.Run(fmt.Sprint("put/", callers), func(b *testing.B) {
+			compare(b, 5*time.Millisecond, callers, func(c contender) operation {
+				return func(ctx context.Context, caller int) error { return c.put(ctx, key[caller]) }
+			})
+		})
+	}
+}
+
 // BenchmarkHotKey has all callers read one key.
 func BenchmarkHotKey(b *testing.B) {
 	for _, callers := range []int{1, 64, 1000} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) {
-			compare(b, callers, func(c contender) operation {
+			compare(b, 0, callers, func(c contender) operation {
 				return func(ctx context.Context, _ int) error { return c.get(ctx, key[0]) }
 			})
 		})
@@ -143,7 +170,7 @@ func BenchmarkHotKey(b *testing.B) {
 func BenchmarkDistinctKeys(b *testing.B) {
 	for _, callers := range []int{1, 64, 1000} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) {
-			compare(b, callers, func(c contender) operation {
+			compare(b, 0, callers, func(c contender) operation {
 				return func(ctx context.Context, caller int) error { return c.get(ctx, key[caller]) }
 			})
 		})
@@ -154,7 +181,7 @@ func BenchmarkDistinctKeys(b *testing.B) {
 func BenchmarkPuts(b *testing.B) {
 	for _, callers := range []int{1, 64, 1000} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) {
-			compare(b, callers, func(c contender) operation {
+			compare(b, 0, callers, func(c contender) operation {
 				return func(ctx context.Context, caller int) error { return c.put(ctx, key[caller]) }
 			})
 		})
