@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	quorate "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/cache"
 	"github.com/quorate/quorate/clientv3/leasing"
 	"github.com/quorate/quorate/clientv3/mirror"
 	"github.com/quorate/quorate/clientv3/ordering"
@@ -51,6 +52,10 @@ func TestARestoredClusterIsNoticed(t *testing.T) {
 	cached, closeCache, err := leasing.NewKV(c, "leases/")
 	require.NoError(t, err)
 	t.Cleanup(closeCache)
+	memory, err := cache.New(c, cache.Config{Prefixes: []string{"k"}})
+	require.NoError(t, err)
+	t.Cleanup(memory.Close)
+	require.NoError(t, memory.WaitSynced(ctx))
 	var last int64
 	for i := range 20 {
 		last = put("k", fmt.Sprint(i))
@@ -60,7 +65,7 @@ func TestARestoredClusterIsNoticed(t *testing.T) {
 			require.Equal(t, last, resp.Events[0].Kv.ModRevision)
 		}
 	}
-	for _, kv := range []quorate.KV{ordered, cached} {
+	for _, kv := range []quorate.KV{ordered, cached, memory} {
 		resp, err := kv.Get(ctx, "k")
 		require.NoError(t, err)
 		require.Equal(t, "19", string(resp.Kvs[0].Value))
@@ -79,6 +84,9 @@ func TestARestoredClusterIsNoticed(t *testing.T) {
 		require.GreaterOrEqual(t, changed.NewRevision, backup)
 		require.Less(t, changed.NewRevision, last)
 	}
+	resp, err := memory.Get(ctx, "k") // the first answer already
+	require.NoError(t, err)
+	require.Equal(t, "in the backup", string(resp.Kvs[0].Value))
 	for _, w := range []quorate.WatchChan{watch, updates} { // without a call
 		select {
 		case resp := <-w:
@@ -94,13 +102,18 @@ func TestARestoredClusterIsNoticed(t *testing.T) {
 		return err == nil && string(resp.Kvs[0].Value) == "in the backup"
 	}, time.Minute, 10*time.Millisecond)
 
+	require.Eventually(t, func() bool {
+		resp, err := memory.Get(ctx, "k", quorate.WithSerializable())
+		return err == nil && string(resp.Kvs[0].Value) == "in the backup" && memory.Stats().Loads == 2
+	}, time.Minute, 10*time.Millisecond)
+
 	// The new history is as good as any.
 	put("k", "new")
 	_, err = ordered.Put(ctx, "l", "it is carried out")
 	require.NoError(t, err)
-	resp := <-c.Watch(ctx, "k", quorate.WithRev(backup))
-	require.NoError(t, resp.Err())
-	assert.Equal(t, "in the backup", string(resp.Events[0].Kv.Value))
+	event := <-c.Watch(ctx, "k", quorate.WithRev(backup))
+	require.NoError(t, event.Err())
+	assert.Equal(t, "in the backup", string(event.Events[0].Kv.Value))
 }
 
 // The endpoints of a client become those of another cluster.

@@ -44,8 +44,9 @@ type Config struct {
 
 	// MaxVersions bounds how many earlier versions of each prefix are kept for reads at a revision
 	// (clientv3.WithRev), the pages of a range for instance; a version is the state after a
-	// response of the watch. They hold an eighth of MaxBytes at most. The default is 256; a
-	// negative number keeps none.
+	// response of the watch. One is read also if the server has compacted it since. Those of a
+	// prefix hold an eighth of MaxBytes at most, beside MaxBytes. The default is 256; a negative
+	// number keeps none.
 	MaxVersions int
 
 	// OnResync, if set, is called when a prefix was read anew because a watch could not go on. It
@@ -53,7 +54,7 @@ type Config struct {
 	OnResync func(Resynced)
 
 	// OnDrop, if set, is called when what is held of a prefix was dropped: with a
-	// *clientv3.ClusterChangedError or an *[OverflowError]. Reads go to the server until it is
+	// *clientv3.ClusterChangedError, an *[OverflowError], or rpctypes.ErrPermissionDenied. Reads go to the server until it is
 	// loaded again. The same rules hold as for OnResync.
 	OnDrop func(prefix string, cause error)
 }

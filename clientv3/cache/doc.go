@@ -39,9 +39,7 @@
 //
 // That holds for etcd from 3.4.31 and 3.5.13 on, all members of the cluster. Older ones, kine and the
 // grpc-proxy are found out (clientv3.WatchResponse.IsProven, and the version that one member names), and
-// get plain linearizable reads; serializable ones and informers work with them. A denied
-// permission ends what is read from the server, but not at once what is cached: etcd checks a watch
-// when it is created.
+// get plain linearizable reads; serializable ones and informers work with them.
 //
 // # Faults
 //
@@ -49,7 +47,8 @@
 // cache reads the keys with their revisions, and the values of those only that have changed
 // ([Resynced]). When the cluster is another one, or was restored (clientv3.ClusterChangedError), what is held is dropped
 // and loaded anew, within a second or two. A watch that is stuck is noticed by unanswered progress
-// requests, and goes on over another member ([Config.ProbeInterval], [Cache.Freshness]).
+// requests, and goes on over another member ([Config.ProbeInterval], [Cache.Freshness]). A permission
+// that is withdrawn shows when the watch is created anew, for etcd checks it only then; what is held is dropped then.
 // Reads meanwhile go to the server; a floor that fails fails the reads that wait for it, with the server's error.
 //
 // # Informers

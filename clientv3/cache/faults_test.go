@@ -87,15 +87,26 @@ func TestProgressIsAskedForEverMoreSlowly(t *testing.T) {
 // TestAStuckIdleWatch has the watch of an idle cache stuck on its member. The cache finds that out although nobody reads, and goes on
 // over another member.
 func TestAStuckIdleWatch(t *testing.T) {
+	t.Run("client", func(t *testing.T) {
+		aStuckIdleWatch(t, func(w clientv3.Watcher) clientv3.Watcher { return w }, 10*time.Second)
+	})
+	t.Run("wrapper", func(t *testing.T) {
+		wrap := func(w clientv3.Watcher) clientv3.Watcher { return struct{ clientv3.Watcher }{w} }
+		aStuckIdleWatch(t, wrap, 5*time.Minute) // the next stream may go to the same member
+	})
+}
+
+func aStuckIdleWatch(t *testing.T, wrap func(clientv3.Watcher) clientv3.Watcher, within time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client := startFake(t, 3)
+		client.Watcher = wrap(client.Watcher)
 		var stuck atomic.Pointer[fakeetcd.Member]
 		mute(cluster, func(m *fakeetcd.Member) bool { return stuck.Load() == m })
 		c := serve(t, client, cache.Config{})
 		stuck.Store(cluster.Calls("Watch")[0].Member)
 		put(t, cluster, "a/1", "v")
 		time.Sleep(time.Minute * 11 / 10)
-		time.Sleep(10 * time.Second)
+		time.Sleep(within)
 		synctest.Wait()
 		calls := cluster.Calls("Watch")
 		require.NotEqual(t, calls[0].Member, calls[len(calls)-1].Member)
@@ -103,9 +114,36 @@ func TestAStuckIdleWatch(t *testing.T) {
 		resp, err := c.Get(t.Context(), "a/1", clientv3.WithSerializable())
 		require.NoError(t, err)
 		require.EqualValues(t, 1, resp.Count)
-		require.Less(t, c.Freshness().Age, 30*time.Second)
+		require.Less(t, c.Freshness().Age, 70*time.Second)
 		require.Equal(t, cluster.Revision(), c.Freshness().Revision)
 	})
+}
+
+// TestAPermissionIsWithdrawn has the watch refused when it is created anew. What was cached is dropped.
+func TestAPermissionIsWithdrawn(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	put(t, cluster, "a/1", "secret")
+	dropped := make(chan error, 1)
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, OnDrop: func(_ string, err error) { dropped <- err }})
+	awaitServing(t, c, "a/1")
+	cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
+	cluster.On("Watch", func(call *fakeetcd.Call) {
+		for {
+			req, err := call.Recv()
+			if err != nil {
+				return
+			}
+			if r := req.(*pb.WatchRequest).GetCreateRequest(); r != nil {
+				_ = call.Send(&pb.WatchResponse{
+					Header: &pb.ResponseHeader{}, WatchId: -1, Created: true, Canceled: true, CancelReason: errDenied.Error(),
+				})
+			}
+		}
+	})
+	cluster.Member(0).BreakConnections()
+	require.Equal(t, denied, <-dropped)
+	_, err := c.Get(within(t), "a/1", clientv3.WithSerializable())
+	require.Equal(t, denied, err)
 }
 
 // TestAnIdleCacheCostsLittle counts what a cache sends in an hour in which nobody uses it.
@@ -177,11 +215,11 @@ func requireEqualToServer(t *testing.T, c *cache.Cache, client *clientv3.Client)
 	require.NoError(t, err)
 	want, err := clientv3.NewKV(client).Get(within(t), "a/", clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision))
 	require.NoError(t, err)
-	require.Equal(t, len(want.Kvs), len(got.Kvs))
+	require.Len(t, got.Kvs, len(want.Kvs))
 	for i := range want.Kvs {
 		require.True(t, proto.Equal(want.Kvs[i], got.Kvs[i]), "%v, %v", want.Kvs[i], got.Kvs[i])
 	}
-	require.EqualValues(t, c.Stats().Keys, len(want.Kvs))
+	require.Len(t, want.Kvs, int(c.Stats().Keys))
 }
 
 // TestDeltaResyncWithDeletions removes keys, and most of the values change, so that all are read.

@@ -66,7 +66,7 @@ func TestReadsJoinNoFloorUnderWay(t *testing.T) {
 	run := func(t *testing.T, planted bool) (wrote int64, read *clientv3.GetResponse) {
 		cluster, client := startFake(t, 1)
 		put(t, cluster, "a/1", "old")
-		var under, release = make(chan struct{}), make(chan struct{})
+		under, release := make(chan struct{}), make(chan struct{})
 		held := false
 		c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 		awaitServing(t, c, "a/1")

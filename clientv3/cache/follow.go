@@ -98,6 +98,8 @@ func (v *view) after(err error, failures int) time.Duration {
 	case errors.As(err, &overflow):
 		v.discard(err)
 		return overflowPause + rand.N(overflowPause)
+	case errors.Is(err, rpctypes.ErrPermissionDenied) && v.snap.Load() != nil:
+		v.discard(err)
 	case first && (errors.Is(err, rpctypes.ErrCompacted) || errors.Is(err, errUnavailable)):
 		return 0
 	case first:
