@@ -14,33 +14,19 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/bench/cases"
+	"github.com/quorate/quorate/lab/bench/internal/command"
 	"github.com/quorate/quorate/lab/bench/internal/programs"
-	"github.com/quorate/quorate/lab/bench/internal/selection"
 	"github.com/quorate/quorate/lab/bench/report"
 	"github.com/quorate/quorate/lab/bench/runner"
 )
 
-// Exit statuses.
-const (
-	exitOK      = 0
-	exitFailure = 1
-	exitUsage   = 2
-)
-
 func main() {
 	lab.Main() // in a member of a cluster this does not return
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(status)
+	command.Main("bench", run)
 }
 
 // options are those of the command line.
@@ -49,41 +35,28 @@ type options struct {
 	json bool
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	say := func(what ...any) {
-		_, _ = fmt.Fprintln(stderr, fmt.Sprint(what...)) // nobody is left to hear that it failed
-	}
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	opts, err := parse(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK
-	case err != nil:
-		say("bench: ", err)
-		return exitUsage
-	}
-	opts.Progress = func(what string) { say(what) }
-	set, remove, err := programs.Build(ctx)
 	if err != nil {
-		say("bench: ", err)
-		return exitFailure
+		return command.UsageError{Err: err}
+	}
+	var remove func()
+	if opts.Programs, remove, err = programs.Build(ctx); err != nil {
+		return err
 	}
 	defer remove()
-	opts.Programs = set
+	opts.Progress = command.Progress(stderr)
 	rep, err := runner.Run(ctx, opts.Config)
 	write := report.Table
 	if opts.json {
 		write = report.JSON
 	}
-	if err = errors.Join(err, write(stdout, rep)); err != nil {
-		say("bench: ", err)
-		return exitFailure
-	}
-	return exitOK
+	return errors.Join(err, write(stdout, rep))
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
 	var opts options
-	var chosen selection.Flags
+	var chosen command.Flags
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	chosen.Register(flags, names())

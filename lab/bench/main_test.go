@@ -10,7 +10,7 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/bench/cases"
-	"github.com/quorate/quorate/lab/bench/internal/selection"
+	"github.com/quorate/quorate/lab/bench/internal/command"
 )
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,7 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"--nosuch"}, "flag provided but not defined"},
 	} {
 		var out, errOut bytes.Buffer
-		assert.Equal(t, exitUsage, run(t.Context(), tt.args, &out, &errOut), tt.args)
+		assert.Equal(t, command.Usage, command.Status(t.Context(), "bench", tt.args, &out, &errOut, run), tt.args)
 		assert.Contains(t, errOut.String(), tt.want)
 		assert.Empty(t, out.String())
 	}
@@ -43,10 +43,10 @@ func TestParse(t *testing.T) {
 		repeat int
 		short  bool
 	}{
-		{nil, len(cases.All()), selection.DefaultRepeat, false},
+		{nil, len(cases.All()), command.DefaultRepeat, false},
 		{[]string{"--short"}, len(cases.All()), 1, true},
 		{[]string{"--short", "--repeat", "3"}, len(cases.All()), 3, true},
-		{[]string{"--run", "^(idle|live)$"}, 2, selection.DefaultRepeat, false},
+		{[]string{"--run", "^(idle|live)$"}, 2, command.DefaultRepeat, false},
 	}
 	for _, tt := range tests {
 		opts, err := parse(tt.args, &bytes.Buffer{})
@@ -59,7 +59,7 @@ func TestParse(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	var out, errOut bytes.Buffer
-	assert.Equal(t, exitOK, run(t.Context(), []string{"--help"}, &out, &errOut))
+	assert.Equal(t, command.OK, command.Status(t.Context(), "bench", []string{"--help"}, &out, &errOut, run))
 	for _, c := range cases.All() {
 		assert.Contains(t, errOut.String(), c.Name)
 	}
@@ -75,8 +75,8 @@ func TestRun(t *testing.T) {
 		{[]string{"--json"}, `"about": "from a put to its event, no latency"`},
 	} {
 		var out, errOut bytes.Buffer
-		status := run(t.Context(), append(tt.args, "--short", "--run", "^latency$"), &out, &errOut)
-		require.Equal(t, exitOK, status, errOut.String())
+		status := command.Status(t.Context(), "bench", append(tt.args, "--short", "--run", "^latency$"), &out, &errOut, run)
+		require.Equal(t, command.OK, status, errOut.String())
 		assert.Contains(t, out.String(), tt.want)
 		assert.Contains(t, errOut.String(), "latency: official, 1 of 1\n")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/bench/fleet/crowd"
+	"github.com/quorate/quorate/lab/bench/internal/command"
 	"github.com/quorate/quorate/lab/bench/internal/programs"
 	"github.com/quorate/quorate/lab/bench/report"
 )
@@ -36,7 +37,7 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"extra"}, `unexpected argument "extra"`},
 	} {
 		var out, errOut bytes.Buffer
-		assert.Equal(t, exitUsage, run(t.Context(), tt.args, &out, &errOut), tt.args)
+		assert.Equal(t, command.Usage, command.Status(t.Context(), "fleet", tt.args, &out, &errOut, run), tt.args)
 		assert.Contains(t, errOut.String(), tt.want)
 		assert.Empty(t, out.String())
 	}
@@ -55,10 +56,10 @@ func TestPhaseLengths(t *testing.T) {
 // compares counts with counts, so that a busy machine changes both.
 func TestFleetIsCounted(t *testing.T) {
 	var out, errOut bytes.Buffer
-	status := run(t.Context(), []string{
+	status := command.Status(t.Context(), "fleet", []string{
 		"--clients", "3", "--phase", "light|no-quorum", "--length", "4s", "--settle", "500ms", "--deadline", "1s", "--json",
-	}, &out, &errOut)
-	require.Equal(t, exitOK, status, "%s", &errOut)
+	}, &out, &errOut, run)
+	require.Equal(t, command.OK, status, "%s", &errOut)
 	var r result
 	require.NoError(t, json.Unmarshal(out.Bytes(), &r))
 	require.Len(t, r.Phases, 2)

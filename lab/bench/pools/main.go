@@ -19,67 +19,40 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"runtime"
-	"syscall"
 
-	"github.com/quorate/quorate/lab/bench/internal/selection"
+	"github.com/quorate/quorate/lab/bench/internal/command"
 )
 
-// Exit statuses.
-const (
-	exitOK      = 0
-	exitFailure = 1
-	exitUsage   = 2
-)
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(status)
-}
+func main() { command.Main("pools", run) }
 
 // options are those of the command line.
 type options struct {
-	selection.Flags
+	command.Flags
 	selects func(name string) bool
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	say := func(what ...any) {
-		_, _ = fmt.Fprintln(stderr, fmt.Sprint(what...)) // nobody is left to hear that it failed
-	}
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	opts, err := parse(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK
-	case err != nil:
-		say("pools: ", err)
-		return exitUsage
+	if err != nil {
+		return command.UsageError{Err: err}
 	}
 	text := fmt.Sprintf("Medians of %d. %s on %s/%s with %d CPUs.\n", opts.Repeat, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	for _, c := range cases() {
 		if !opts.selects(c.name) {
 			continue
 		}
-		rows, err := c.measure(ctx, opts, func(what string) { say(what) })
+		rows, err := c.measure(ctx, opts, command.Progress(stderr))
 		if err != nil {
-			say("pools: ", c.name, ": ", err)
-			return exitFailure
+			return fmt.Errorf("%s: %w", c.name, err)
 		}
 		text += "\n" + table(c, rows)
 	}
-	if _, err := io.WriteString(stdout, text); err != nil {
-		say("pools: ", err)
-		return exitFailure
-	}
-	return exitOK
+	_, err = io.WriteString(stdout, text)
+	return err
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {

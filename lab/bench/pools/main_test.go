@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/quorate/quorate/lab/bench/internal/selection"
+	"github.com/quorate/quorate/lab/bench/internal/command"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,7 +28,7 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"--nosuch"}, "flag provided but not defined"},
 	} {
 		var out, errOut bytes.Buffer
-		assert.Equal(t, exitUsage, run(t.Context(), tt.args, &out, &errOut), tt.args)
+		assert.Equal(t, command.Usage, command.Status(t.Context(), "pools", tt.args, &out, &errOut, run), tt.args)
 		assert.Contains(t, errOut.String(), tt.want)
 		assert.Empty(t, out.String())
 	}
@@ -38,7 +38,7 @@ func TestBadUsage(t *testing.T) {
 // has a line.
 func TestShort(t *testing.T) {
 	var out, errOut bytes.Buffer
-	require.Equal(t, exitOK, run(t.Context(), []string{"--short"}, &out, &errOut), "%s", &errOut)
+	require.Equal(t, command.OK, command.Status(t.Context(), "pools", []string{"--short"}, &out, &errOut, run), "%s", &errOut)
 	for _, c := range cases() {
 		assert.Contains(t, out.String(), "\n"+c.name+": "+c.about+"\n")
 		for _, contender := range c.contenders {
@@ -64,7 +64,7 @@ func TestMeasure(t *testing.T) {
 			{name: "third", sample: samples(8, 8, 8), target: &target{bound: 2, least: true}},
 		},
 	}
-	rows, err := c.measure(t.Context(), options{Flags: selection.Flags{Repeat: 3}}, func(string) {})
+	rows, err := c.measure(t.Context(), options{Flags: command.Flags{Repeat: 3}}, func(string) {})
 	require.NoError(t, err)
 	assert.Equal(t, []row{{[]float64{4}, []float64{1}}, {[]float64{8}, []float64{2}}, {[]float64{8}, []float64{2}}}, rows)
 	text := table(c, rows)
@@ -74,7 +74,7 @@ func TestMeasure(t *testing.T) {
 	broken := errors.New("broken")
 	c.contenders[1].sample = func(context.Context, time.Duration) ([]float64, error) { return nil, broken }
 	c.contenders[0].sample = samples(1)
-	_, err = c.measure(t.Context(), options{Flags: selection.Flags{Repeat: 1}}, func(string) {})
+	_, err = c.measure(t.Context(), options{Flags: command.Flags{Repeat: 1}}, func(string) {})
 	assert.ErrorIs(t, err, broken)
 	assert.ErrorContains(t, err, "second: ")
 }

@@ -1,6 +1,4 @@
-// Package selection has the flags by which the benchmarks of this module choose what they
-// run, and how often.
-package selection
+package command
 
 import (
 	"flag"
