@@ -91,7 +91,7 @@ type netConn struct {
 	conn net.Conn
 
 	// received counts the bytes that arrived, and complete how many there were when the
-	// latest message was complete. arrived is when the latest bytes did.
+	// latest message was complete. arrived is when the latest bytes of a large message did.
 	received, complete atomic.Int64
 	arrived            health.Stamp
 }
@@ -124,10 +124,11 @@ func (c *netConn) close() bool {
 // messageComplete notes that a message arrived whole.
 func (c *netConn) messageComplete() { c.complete.Store(c.received.Load()) }
 
-// arrivedNow notes that so many bytes arrived.
+// arrivedNow notes that so many bytes arrived. When, is noted for large messages only.
 func (c *netConn) arrivedNow(n int) {
-	c.received.Add(int64(n))
-	c.arrived.Set(time.Now())
+	if c.received.Add(int64(n))-c.complete.Load() >= largeMessage {
+		c.arrived.Set(health.Now())
+	}
 }
 
 // receiving reports whether part of a large message has arrived, and goes on arriving.

@@ -42,7 +42,6 @@ func TestReadOnReady(t *testing.T) {
 				pool.Put(buf)
 			}
 			assert.EqualValues(t, 10, counts.received.Load())
-			assert.NotZero(t, counts.arrived.Time())
 
 			require.NoError(t, server.Close())
 			_, _, err = conn.ReadOnReady(1024, pool)

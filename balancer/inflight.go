@@ -128,7 +128,7 @@ func (c *call) end(info balancer.DoneInfo) {
 	if info.BytesReceived {
 		c.attempt.answered.Store(true)
 	}
-	now := time.Now()
+	now := health.Now()
 	p.options().Events.Ended(ep, c.Call, now.Sub(c.start), info.Err)
 	if c.Conn == Calls {
 		c.stat.ended.note(now.Sub(c.start), info.Err)

@@ -10,6 +10,11 @@ import (
 // clock change nothing.
 var begin = time.Now()
 
+// Now is time.Now for measuring: it reads one clock instead of two, which is half of the cost.
+// What it returns shows the time by the wall clock as that was when the program began, plus what
+// has passed since.
+func Now() time.Time { return begin.Add(time.Since(begin)) }
+
 // Stamp is a moment that can be read and moved forward without a lock. The zero value is
 // no moment. Steps of the wall clock have no effect on it.
 type Stamp struct{ nanos atomic.Int64 }

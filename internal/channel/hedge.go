@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/internal/double"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
@@ -63,7 +64,7 @@ func (h *hedging) begin(c *call, a *attempt) {
 	a.call = c
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.primary, h.sent = a, time.Now()
+	h.primary, h.sent = a, health.Now()
 }
 
 // end returns the hedge of the attempt that has ended, nil if there is none.
