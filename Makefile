@@ -131,7 +131,7 @@ bench-fleet: ## what a hundred clients cost a cluster, in health and under fault
 	go run ./lab/bench/fleet
 
 bench-pools: ## connection pools beside one connection, blind rotation and puddle; five minutes
-	go run ./lab/bench/pools
+	go test ./lab/bench/pools -run '^$$' -bench . -benchtime 5x
 
 bench-calls: ## what a call costs, beside bare gRPC
 	go test ./internal/channel -run '^$$' -bench Invoke -benchmem

@@ -12,7 +12,7 @@
 //
 // One gRPC connection carries many calls at a time, and blindly using several in turn makes
 // little faster and some things slower. There are two cases in which they help. The figures
-// are those of bench/pools, on two cores.
+// are those of lab/bench/pools, on two cores.
 //
 // Large messages stand in the way of small ones. On a link of 60 MB/s and 2 ms, a small call
 // takes thirty times as long beside four streams of 4 MB messages as without them, and still

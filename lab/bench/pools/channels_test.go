@@ -1,4 +1,4 @@
-package main
+package pools
 
 import (
 	"context"
@@ -27,9 +27,9 @@ func oneConnection() dialer { return inTurn(1) }
 
 // inTurn is a number of connections that calls go to in turn, whatever they are.
 func inTurn(n int) dialer {
-	name := fmt.Sprintf("%d connections in turn", n)
+	name := fmt.Sprintf("%d-in-turn", n)
 	if n == 1 {
-		name = "one connection"
+		name = "one-connection"
 	}
 	return dialer{name, func(address string) (channel, error) {
 		r := new(rotation)

@@ -1,4 +1,4 @@
-package main
+package pools
 
 import (
 	"context"
@@ -25,9 +25,9 @@ type loans struct {
 
 func lenders() []lender {
 	return []lender{
-		{"jackc/puddle v2.2.3", lendPuddle},
+		{"puddle", lendPuddle},
 		{"pool", lendPool(generic.Config[int]{})},
-		{"pool with idle time and lifetime", lendPool(generic.Config[int]{MaxIdleTime: time.Minute, MaxLifetime: time.Hour})},
+		{"pool-with-lifetimes", lendPool(generic.Config[int]{MaxIdleTime: time.Minute, MaxLifetime: time.Hour})},
 	}
 }
 
@@ -123,8 +123,7 @@ func contended() measurement {
 
 func lendingTo(name, about string, borrowers, size int, way func(loans) func(context.Context) error) measurement {
 	c := measurement{
-		name: name, about: about, metrics: []metric{{"time", nanoseconds}},
-		long: time.Second, short: 20 * time.Millisecond,
+		name: name, about: about, metrics: []string{"ns"}, length: time.Second,
 	}
 	for _, l := range lenders() {
 		c.contenders = append(c.contenders, contender{name: l.name, sample: func(ctx context.Context, d time.Duration) ([]float64, error) {
@@ -169,5 +168,5 @@ func borrowing(ctx context.Context, borrow func(context.Context) error, borrower
 	for _, n := range loans {
 		total += n
 	}
-	return []float64{took.Seconds() / float64(max(total, 1))}, context.Cause(ctx)
+	return []float64{float64(took) / float64(max(total, 1))}, context.Cause(ctx)
 }

@@ -1,0 +1,76 @@
+package pools
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// measurement is a benchmark: contenders that do the same thing, and what is measured of it.
+type measurement struct {
+	name  string
+	about string
+	// metrics are the names of what is measured.
+	metrics []string
+	// contenders take turns. The first is what the others are compared with.
+	contenders []contender
+	// length is for how long a sample is taken.
+	length time.Duration
+}
+
+// contender is one way to do what a case is about.
+type contender struct {
+	name string
+	// sample does it for a time, and returns a value for each metric.
+	sample func(ctx context.Context, d time.Duration) ([]float64, error)
+}
+
+func cases() []measurement {
+	return []measurement{limited(), unlimited(), mixed("upload", upload), mixed("download", download), lending(), trying(), lookingAtAll(), contended()}
+}
+
+// BenchmarkPools runs all cases.
+func BenchmarkPools(b *testing.B) {
+	for _, c := range cases() {
+		b.Run(c.name, c.measure)
+	}
+}
+
+// measure samples the contenders in turn, so that what else happens on the machine hits
+// all of them.
+func (c measurement) measure(b *testing.B) {
+	samples := make([][][]float64, len(c.contenders))
+	for b.Loop() {
+		for i, contender := range c.contenders {
+			values, err := contender.sample(b.Context(), c.length)
+			require.NoError(b, err, contender.name)
+			samples[i] = append(samples[i], values)
+		}
+	}
+	b.Log(c.about)
+	b.ReportMetric(0, "ns/op")
+	for i, contender := range c.contenders {
+		for m, metric := range c.metrics {
+			b.ReportMetric(median(samples[i], m), contender.name+"-"+metric)
+		}
+		if i > 0 {
+			b.ReportMetric(median(samples[i], 0)/median(samples[0], 0), contender.name+"-x-first")
+		}
+	}
+}
+
+func median(samples [][]float64, m int) float64 {
+	values := make([]float64, 0, len(samples))
+	for _, s := range samples {
+		values = append(values, s[m])
+	}
+	slices.Sort(values)
+	middle := len(values) / 2
+	if len(values)%2 == 0 {
+		return (values[middle-1] + values[middle]) / 2
+	}
+	return values[middle]
+}
