@@ -53,6 +53,34 @@ func TestFewCallsAreSentAlone(t *testing.T) {
 	})
 }
 
+// TestCallsWaitForABatch has calls that come while a batch is in flight, which would be sent alone
+// beside a call.
+func TestCallsWaitForABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub()
+		kv := New(s, Config{JoinReads: true, MaxAlone: 2})
+		get(t.Context(), kv, "alone")
+		get(t.Context(), kv, "beside")
+		alone := []*rpc{s.next(t), s.next(t)}
+		for i := range 4 {
+			get(t.Context(), kv, fmt.Sprint("k", i))
+		}
+		s.idle(t)
+		alone[0].answer()
+		s.idle(t)
+		alone[1].answer()
+		batch := s.next(t)
+		require.Len(t, batch.keys(), 4)
+		get(t.Context(), kv, "next")
+		get(t.Context(), kv, "and next")
+		s.idle(t)
+		batch.answer()
+		batch = s.next(t)
+		require.Equal(t, []string{"next", "and next"}, batch.keys())
+		batch.answer()
+	})
+}
+
 // TestReadInFlightIsNotJoined has a get in flight that is answered as of before a put.
 func TestReadInFlightIsNotJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

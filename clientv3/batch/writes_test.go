@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -197,25 +198,43 @@ func TestCancelledWriteIsNotSent(t *testing.T) {
 	})
 }
 
-// TestTurnOfACallerThatLeft ends the context of a caller when it is its turn.
+// TestTurnOfACallerThatLeft has a caller leave when it is its turn and it has not seen that.
 func TestTurnOfACallerThatLeft(t *testing.T) {
-	for range 20 {
-		whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
-			ctx, cancel := context.WithCancel(t.Context())
-			leaving := put(ctx, kv, "k", "1")
-			go blocker.answer()
-			go cancel()
-			synctest.Wait()
-			for len(s.sent) > 0 {
-				s.next(t).answer()
-			}
-			<-leaving.done
-			next := put(t.Context(), kv, "k", "2")
-			s.next(t).answer()
-			_, err := next.returned(t)
-			require.NoError(t, err)
-		})
-	}
+	d := New(newStub(), shareAll).(*kv).puts
+	op := clientv3.OpPut("k", "v")
+	d.mu.Lock()
+	c := d.enqueueLocked(d.kind.idOf(op), op)
+	d.sendNextLocked()
+	require.Equal(t, 1, d.inFlight)
+	d.mu.Unlock()
+	<-c.done
+	d.leave(c)
+	require.Zero(t, d.inFlight)
+}
+
+// TestRestOfAQueueIsSent has more wait than a batch may have, behind RPCs that are never answered.
+func TestRestOfAQueueIsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub()
+		kv := New(s, Config{GroupWrites: true, MaxAlone: 1, MaxBytes: 3*opOverhead + 100})
+		put(t.Context(), kv, "blocker", "")
+		hanging := []*rpc{s.next(t)}
+		for i, size := range []int{1, 1, 150} { // the third fills a batch and is left
+			put(t.Context(), kv, fmt.Sprint("k", i), strings.Repeat("v", size))
+		}
+		require.Len(t, s.sent, 1)
+		time.Sleep(2 * shortestWait)
+		synctest.Wait()
+		for len(s.sent) > 0 {
+			hanging = append(hanging, s.next(t))
+		}
+		sent := 0
+		for _, r := range hanging {
+			sent += len(r.keys())
+			r.answer()
+		}
+		require.Equal(t, 4, sent)
+	})
 }
 
 // TestHangingRPCHoldsUpNobody has an RPC that is never answered.
