@@ -26,7 +26,7 @@ const (
 // chaser asks for progress until every view has reached its target.
 type chaser struct {
 	c        *Cache
-	advanced chan struct{} // holds a value when a target was reached, or a request was answered
+	advanced chan struct{} // holds a value when a view has reached what was asked for
 
 	mu      sync.Mutex
 	running bool
@@ -100,16 +100,18 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// waiting returns since when the view that has waited longest has not moved, and ends the chaser if
-// none waits.
+// waiting returns since when the view that has waited longest has not moved, before it is asked for
+// all that wait, and ends the chaser if none does.
 func (ch *chaser) waiting() (since time.Time, ok bool) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	for _, v := range ch.c.views {
 		v.mu.Lock()
-		s := v.snap.Load()
-		if s != nil && s.rev < v.target && v.proven.Load() && (!ok || v.moved.Before(since)) {
-			since, ok = v.moved, true
+		if s := v.snap.Load(); s != nil && s.rev < v.target && v.proven.Load() {
+			v.asked = v.target
+			if !ok || v.moved.Before(since) {
+				since, ok = v.moved, true
+			}
 		}
 		v.mu.Unlock()
 	}

@@ -84,6 +84,38 @@ func TestProgressIsAskedForEverMoreSlowly(t *testing.T) {
 	})
 }
 
+// TestAMemberThatCatchesUpIsNotHurried has a member answer progress requests at once, ever a little further.
+func TestAMemberThatCatchesUpIsNotHurried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		var lag atomic.Int64
+		cluster.On("Watch", func(call *fakeetcd.Call) {
+			call.OnSend(func(m proto.Message) bool {
+				if resp := m.(*pb.WatchResponse); resp.WatchId == -1 {
+					resp.Header.Revision -= max(lag.Add(-1), 0)
+				}
+				return true
+			})
+			_, _ = call.Execute()
+		})
+		c := serve(t, client, cache.Config{})
+		for range 1000 {
+			put(t, cluster, "b", "v")
+		}
+		lag.Store(900)
+		_, err := c.Get(t.Context(), "a/1")
+		require.NoError(t, err)
+		require.InDelta(t, 17, c.Stats().ProgressRequests, 3)
+		require.EqualValues(t, 1, c.Stats().Timeouts)
+		lag.Store(0)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		_, err = c.Get(t.Context(), "a/1")
+		require.NoError(t, err)
+		require.EqualValues(t, 1, c.Stats().Hits)
+	})
+}
+
 // TestAStuckIdleWatch has the watch of an idle cache stuck on its member. The cache finds that out although nobody reads, and goes on
 // over another member.
 func TestAStuckIdleWatch(t *testing.T) {

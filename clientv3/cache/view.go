@@ -30,6 +30,7 @@ type view struct {
 	held     int64         // bytes that the versions before it alone hold
 	floors   []*round      // not reached yet, oldest first
 	target   int64         // the highest revision that somebody waits for
+	asked    int64         // the target when progress was last asked for
 	moved    time.Time     // when the snapshot last advanced, or the target was set
 	dropped  error         // why the snapshot was dropped, until the next load begins
 	err      error         // why it was last not loaded, or the watch ended
@@ -231,7 +232,7 @@ func (v *view) publish(ch change) bool {
 	v.c.bytes.Add(ch.next.bytes)
 	v.snap.Store(ch.next)
 	v.keepLocked(ch)
-	v.advancedLocked(before, ch.next.rev, false)
+	v.advancedLocked(before, ch.next.rev)
 	for f := range v.feeds {
 		f.note(ch)
 	}
@@ -267,15 +268,15 @@ func (v *view) advance(h *pb.ResponseHeader) {
 		return
 	}
 	v.snap.Store(&snapshot{tree: s.tree, rev: h.GetRevision(), bytes: s.bytes, header: h})
-	v.advancedLocked(s, h.GetRevision(), true)
+	v.advancedLocked(s, h.GetRevision())
 }
 
-func (v *view) advancedLocked(before *snapshot, rev int64, answered bool) {
+func (v *view) advancedLocked(before *snapshot, rev int64) {
 	v.moved = time.Now()
 	if rev >= v.target {
 		v.behind.Store(false)
 	}
-	if before != nil && before.rev < v.target && (answered || rev >= v.target) {
+	if before != nil && before.rev < v.asked && rev >= v.asked {
 		v.c.chaser.notify()
 	}
 	v.proveLocked()
@@ -309,7 +310,7 @@ func (v *view) dropLocked() {
 	v.asOf.Store(nil)
 	v.proven.Store(false)
 	v.behind.Store(false)
-	v.versions, v.held, v.floors, v.target = nil, 0, nil, 0
+	v.versions, v.held, v.floors, v.target, v.asked = nil, 0, nil, 0, 0
 	v.notifyLocked()
 	v.c.chaser.notify()
 }
