@@ -1,9 +1,10 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
-.PHONY: build test versions versions-short tidy lint generate lab compare page-check soak soak-locks soak-linear soak-resolvers \
+.PHONY: build test versions versions-short tidy release-check snapshot binaries lint generate lab compare page-check soak soak-locks soak-linear soak-resolvers \
 	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents etcdctl shim-tests shim-tests-short \
 	servers servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-fleet bench-pools bench-calls bench-batch bench-routing bench-leases \
 	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target
 
+GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 KUBE_APISERVER := $(CURDIR)/lab/kube/apiserver/bin/kube-apiserver
@@ -25,6 +26,16 @@ versions-short: ## what CI runs of it: what is closest to gRPC, with the oldest
 
 tidy: ## go mod tidy in every module
 	./release.sh tidy
+
+release-check: ## the configuration of binaries and images, by goreleaser; its first build takes a few minutes
+	go run $(GORELEASER) check
+
+snapshot: ## the binaries of a release below dist/, of this checkout: for all systems, or with ONLY=--single-target for this one
+	go run $(GORELEASER) build --snapshot --clean $(ONLY)
+
+binaries: ## of the tagged VERSION, with checksums, SBOMs and an image, published; needs syft, docker and a token of the forge
+	mkdir -p .cache && ./release.sh notes $(VERSION) > .cache/notes.md
+	GORELEASER_CURRENT_TAG=$(VERSION) go run $(GORELEASER) release --clean --release-notes .cache/notes.md
 
 lint: ## golangci-lint at its pinned version, over all modules
 	go run $(GOLANGCI_LINT) run ./... ./lab/... ./cmd/... ./compat/... ./observe/prometheus/... ./observe/otel/... ./resolver/kubernetes/...
