@@ -172,7 +172,7 @@ func (c *Client) inspectLeases(o introspect.Options, into *introspect.Leases) {
 	}
 	if in.Known {
 		left := in.Left.Seconds()
-		into.LeftSeconds = &left
+		into.LeftSeconds, into.LeftRatio = &left, &in.LeftRatio
 	}
 	for _, s := range in.Shortest {
 		shown := introspect.Lease{ID: strconv.FormatInt(s.ID, 16), TTLSeconds: s.TTL.Seconds(), Unanswered: s.Unanswered}

@@ -25,7 +25,7 @@ type shown struct{ asked introspect.Options }
 
 func (s *shown) Introspect(o introspect.Options) introspect.Client {
 	s.asked = o
-	left, lease := 1.5, 7.25
+	left, lease, ratio := 1.5, 7.25, 0.24
 	return introspect.Client{
 		NotReady: "etcdclient: no endpoint serves: a:2379 is dead (unresponsive: no sign of life for 752ms)",
 		Endpoints: []introspect.Endpoint{
@@ -53,7 +53,7 @@ func (s *shown) Introspect(o introspect.Options) introspect.Client {
 			},
 		},
 		Leases: introspect.Leases{
-			KeptAlive: 1, Unanswered: 1, LeftSeconds: &lease,
+			KeptAlive: 1, Unanswered: 1, LeftSeconds: &lease, LeftRatio: &ratio,
 			Shortest: []introspect.Lease{{ID: "694d", TTLSeconds: 30, LeftSeconds: &lease, Unanswered: true}},
 		},
 		Budgets: []introspect.Budget{{Name: "retry", Left: 3.5, Max: 10}, {Name: "probe", Left: 10, Max: 10, Used: 4}},

@@ -23,6 +23,9 @@ func Metrics(c Client) []observe.Metric {
 	if left := c.Leases.LeftSeconds; left != nil {
 		all = append(all, gauge("lease.left", "s", "Time that the lease has left which has the least.", *left))
 	}
+	if ratio := c.Leases.LeftRatio; ratio != nil {
+		all = append(all, gauge("lease.left_ratio", "1", "The least part of its TTL that a lease has left; two thirds and more are normal.", *ratio))
+	}
 	for state, n := range c.Watches.ByState {
 		all = append(all, gauge("watches", "{watch}", "Watches, by state.", float64(n)).By("state", state))
 	}
@@ -71,7 +74,7 @@ func Every() []observe.Metric {
 	return Metrics(Client{
 		Endpoints: []Endpoint{{}},
 		Watches:   Watches{ByState: map[string]int{WatchFollowing: 0}},
-		Leases:    Leases{LeftSeconds: &left},
+		Leases:    Leases{LeftSeconds: &left, LeftRatio: &left},
 		Budgets:   []Budget{{Name: "probe", Max: 1}},
 	})
 }

@@ -163,8 +163,10 @@ type Leases struct {
 	KeptAlive int `json:"kept_alive"`
 	// Unanswered are those with a keepalive that was sent, or is due, and not answered.
 	Unanswered int `json:"unanswered"`
-	// LeftSeconds is the least time that a lease has left, nil if that is known of none.
+	// LeftSeconds is the least time that a lease has left, and LeftRatio the least part of its
+	// TTL, where two thirds and more are normal; nil if that is known of none.
 	LeftSeconds *float64 `json:"left_seconds,omitempty"`
+	LeftRatio   *float64 `json:"left_ratio,omitempty"`
 	Shortest    []Lease  `json:"shortest"` // time left first; unknown ones last
 }
 

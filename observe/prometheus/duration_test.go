@@ -115,7 +115,7 @@ func TestClientCollector(t *testing.T) {
 	require.NoError(t, reg.Register(quorateprom.NewClientCollector("users", new(client))))
 	require.Error(t, reg.Register(quorateprom.NewClientCollector("orders", c)), "a name is one client's")
 
-	left := 7.5
+	left, ratio := 7.5, 0.5
 	c.Client = introspect.Client{
 		Ready:     true,
 		Endpoints: []introspect.Endpoint{{Name: "a", InFlight: 3, Streams: 2, LatencySeconds: 0.5}, {Name: "a"}},
@@ -123,13 +123,13 @@ func TestClientCollector(t *testing.T) {
 		Watches: introspect.Watches{
 			ByState: map[string]int{introspect.WatchPaused: 1}, LagRevisions: 40, BlockedSeconds: 61, BufferedBytes: 70, MaxBufferedBytes: 100, Streams: 1,
 		},
-		Leases:  introspect.Leases{KeptAlive: 2, Unanswered: 1, LeftSeconds: &left},
+		Leases:  introspect.Leases{KeptAlive: 2, Unanswered: 1, LeftSeconds: &left, LeftRatio: &ratio},
 		Budgets: []introspect.Budget{{Name: "retry", Left: 3.5, Max: 10}, {Name: "probe", Left: 9, Max: 10, Used: 5}, {Name: "hedge"}},
 	}
 	want := map[string]float64{
 		"ready": 1, "calls_in_flight": 4, "attempts_in_flight a": 3, "streams_open a": 2, "endpoint_latency_seconds a": 0.5,
 		"watches paused": 1, "watch_streams": 1, "watch_lag": 40, "watch_blocked_seconds": 61, "watch_buffered_bytes": 70, "watch_buffer_limit_bytes": 100,
-		"leases": 2, "leases_unanswered": 1, "lease_left_seconds": 7.5, "probes_total": 5,
+		"leases": 2, "leases_unanswered": 1, "lease_left_seconds": 7.5, "lease_left_ratio": 0.5, "probes_total": 5,
 		"budget_left retry": 3.5, "budget_limit retry": 10, "budget_left probe": 9, "budget_limit probe": 10,
 	}
 	got := map[string]float64{}
@@ -170,4 +170,3 @@ func BenchmarkMeasure(b *testing.B) {
 		}
 	})
 }
-

@@ -59,7 +59,9 @@ func ExampleNew() {
 	// Output:
 	// quorate_client_endpoint_state
 	// quorate_client_endpoint_state_changes_total
+	// quorate_client_leases_lost_total
 	// quorate_client_retries_total
+	// quorate_client_watches_resumed_total
 }
 
 func ExampleNewPoolCollector() {

@@ -51,6 +51,9 @@ func New(reg prometheus.Registerer, opts Options) (*Observer, error) {
 	}
 	o := &Observer{shared: c, client: opts.Client}
 	c.add(o)
+	// A counter that begins at 1 has not increased, for Prometheus.
+	c.watches.WithLabelValues(o.client)
+	c.leasesLost.WithLabelValues(o.client)
 	return o, nil
 }
 

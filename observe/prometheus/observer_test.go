@@ -146,6 +146,9 @@ quorate_client_hedges_total{client="",method="etcdserverpb.KV/Range"} 2
 # HELP quorate_client_hedges_won_total Reads that the second endpoint answered first.
 # TYPE quorate_client_hedges_won_total counter
 quorate_client_hedges_won_total{client="",method="etcdserverpb.KV/Range"} 1
+# HELP quorate_client_leases_lost_total Leases that were to be kept alive and ended, or may have.
+# TYPE quorate_client_leases_lost_total counter
+quorate_client_leases_lost_total{client=""} 0
 # HELP quorate_client_retries_total Attempts that failed and were repeated, by the class of the error.
 # TYPE quorate_client_retries_total counter
 quorate_client_retries_total{class="NoLeader",client="",method="etcdserverpb.KV/Range"} 2
@@ -153,6 +156,9 @@ quorate_client_retries_total{class="NotSent",client="",method="etcdserverpb.KV/P
 # HELP quorate_client_unknown_outcomes_total Writes that failed and may have been executed.
 # TYPE quorate_client_unknown_outcomes_total counter
 quorate_client_unknown_outcomes_total{client="",method="etcdserverpb.KV/Put"} 1
+# HELP quorate_client_watches_resumed_total Watches that went on on another stream.
+# TYPE quorate_client_watches_resumed_total counter
+quorate_client_watches_resumed_total{client=""} 0
 `)
 }
 

@@ -18,9 +18,11 @@ type Standing struct {
 // Inspection is what an engine does at one moment.
 type Inspection struct {
 	KeptAlive, Unanswered int
-	// Left is the least of the leases, and Known says that it is known of one.
-	Left  time.Duration
-	Known bool
+	// Left is the least time that a lease has left, and LeftRatio the least part of its TTL;
+	// Known says that they are known of one.
+	Left      time.Duration
+	LeftRatio float64
+	Known     bool
 	// Shortest are those with the least time left, as many as were asked for.
 	Shortest []Standing
 }
@@ -36,9 +38,14 @@ func (e *Engine) Inspect(limit int, in *Inspection) {
 		if s.Unanswered {
 			in.Unanswered++
 		}
-		if s.TTL > 0 && (!in.Known || s.Left < in.Left) {
-			in.Left, in.Known = s.Left, true
+		if s.TTL == 0 {
+			continue
 		}
+		ratio := float64(s.Left) / float64(s.TTL)
+		if !in.Known {
+			in.Left, in.LeftRatio, in.Known = s.Left, ratio, true
+		}
+		in.Left, in.LeftRatio = min(in.Left, s.Left), min(in.LeftRatio, ratio)
 	}
 	in.Shortest = append(in.Shortest, all...)
 	slices.SortFunc(in.Shortest, shorter)
