@@ -157,14 +157,14 @@ func (s *strategy) cost(ep *balancer.Endpoint, fit []*balancer.Endpoint, at inst
 	if rec := s.record(ep); rec != nil {
 		latency = rec.latency.at(at)
 		if latency == 0 {
-			latency = s.stranger(fit, inFlight, at)
+			latency = s.unknownCost(fit, inFlight, at)
 		}
 	}
 	return max(latency, float64(least)) * float64(inFlight+1) / float64(ep.Weight())
 }
 
-// stranger returns what an endpoint of which nothing is known is thought to take.
-func (s *strategy) stranger(fit []*balancer.Endpoint, inFlight int, at instant) float64 {
+// unknownCost returns what an endpoint of which nothing is known is thought to take.
+func (s *strategy) unknownCost(fit []*balancer.Endpoint, inFlight int, at instant) float64 {
 	if inFlight == 0 {
 		if mean := s.mean(fit, at); mean > 0 {
 			return min(mean, float64(unproven))

@@ -29,8 +29,8 @@ func serve(t *testing.T, client *clientv3.Client, cfg cache.Config) *cache.Cache
 	return c
 }
 
-// mute has the watch streams of a member say nothing from now on, until the function that it returns is called.
-func mute(cluster *fakeetcd.Cluster, muted func(*fakeetcd.Member) bool) {
+// unresponsive has the watch streams of a member say nothing from now on, until the function that it returns is called.
+func unresponsive(cluster *fakeetcd.Cluster, muted func(*fakeetcd.Member) bool) {
 	cluster.On("Watch", func(call *fakeetcd.Call) {
 		call.OnSend(func(proto.Message) bool { return !muted(call.Member) })
 		_, _ = call.Execute()
@@ -43,7 +43,7 @@ func TestAWatchThatLags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client := startFake(t, 1)
 		var muted atomic.Bool
-		mute(cluster, func(*fakeetcd.Member) bool { return muted.Load() })
+		unresponsive(cluster, func(*fakeetcd.Member) bool { return muted.Load() })
 		c := serve(t, client, cache.Config{MaxWait: 100 * time.Millisecond})
 		muted.Store(true)
 		put(t, cluster, "b", "v")
@@ -72,7 +72,7 @@ func TestProgressIsAskedForEverMoreSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client := startFake(t, 1)
 		var muted atomic.Bool
-		mute(cluster, func(*fakeetcd.Member) bool { return muted.Load() })
+		unresponsive(cluster, func(*fakeetcd.Member) bool { return muted.Load() })
 		c := serve(t, client, cache.Config{})
 		muted.Store(true)
 		put(t, cluster, "b", "v")
@@ -133,7 +133,7 @@ func aStuckIdleWatch(t *testing.T, wrap func(clientv3.Watcher) clientv3.Watcher,
 		cluster, client := startFake(t, 3)
 		client.Watcher = wrap(client.Watcher)
 		var stuck atomic.Pointer[fakeetcd.Member]
-		mute(cluster, func(m *fakeetcd.Member) bool { return stuck.Load() == m })
+		unresponsive(cluster, func(m *fakeetcd.Member) bool { return stuck.Load() == m })
 		c := serve(t, client, cache.Config{})
 		stuck.Store(cluster.Calls("Watch")[0].Member)
 		put(t, cluster, "a/1", "v")

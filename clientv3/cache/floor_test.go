@@ -169,9 +169,9 @@ func (n *noted) Done() <-chan struct{} {
 	return n.Context.Done()
 }
 
-// hastyServer serves watches as an old etcd does: it answers progress requests at once, though it has not sent the events. It
+// earlyServer serves watches as an old etcd does: it answers progress requests at once, though it has not sent the events. It
 // lies from the beginning, or only when a watch has been created, which no client can find out.
-func hastyServer(cluster *fakeetcd.Cluster, fromTheStart bool) {
+func earlyServer(cluster *fakeetcd.Cluster, fromTheStart bool) {
 	cluster.On("Watch", func(call *fakeetcd.Call) {
 		created := false
 		for {
@@ -208,7 +208,7 @@ func TestProgressThatComesTooEarly(t *testing.T) {
 			}
 			call.Answer(resp, err)
 		})
-		hastyServer(cluster, fromTheStart)
+		earlyServer(cluster, fromTheStart)
 		c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 		require.NoError(t, cluster.Wait(within(t), "Watch", 1))
 		if !fromTheStart {

@@ -71,4 +71,3 @@ func (c *call) pauseAfter(a *attempt, err error) error {
 	defer func() { c.paused += time.Since(begun) }()
 	return c.settle(a, err)
 }
-

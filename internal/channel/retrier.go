@@ -185,7 +185,7 @@ func (r *Retrier) InvalidateToken(refusal error) bool {
 	if class != retry.Token && !errors.Is(rpctypes.Error(refusal), rpctypes.ErrPermissionDenied) {
 		return false
 	}
-	return r.c.tokens.disown(r.opened.usedToken(), refusal)
+	return r.c.tokens.invalidate(r.opened.usedToken(), refusal)
 }
 
 // Next decides what follows the error that ended a stream. It returns nil when it is time

@@ -112,15 +112,15 @@ func (s *tokenSource) ensure(ctx context.Context) error {
 // may be repeated: with another token, or because the server's answer does not
 // depend on one.
 func (s *tokenSource) replace(ctx context.Context, used *token, refusal error) (bool, error) {
-	if !s.disown(used, refusal) {
+	if !s.invalidate(used, refusal) {
 		return false, nil
 	}
 	return true, s.ensure(ctx)
 }
 
-// disown is replace without waiting for the other token: the next ensure
+// invalidate is replace without waiting for the other token: the next ensure
 // fetches it.
-func (s *tokenSource) disown(used *token, refusal error) bool {
+func (s *tokenSource) invalidate(used *token, refusal error) bool {
 	login := s.login()
 	switch {
 	case used != nil && used.value != "" && errors.Is(rpctypes.Error(refusal), rpctypes.ErrUserEmpty):

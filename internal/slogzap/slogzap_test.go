@@ -53,4 +53,3 @@ func TestCallerIsTheOneWhoLogs(t *testing.T) {
 	slogzap.New(slog.NewTextHandler(&out, &slog.HandlerOptions{AddSource: true})).Info("here")
 	require.Contains(t, out.String(), "slogzap_test.go:")
 }
-

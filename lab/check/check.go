@@ -88,10 +88,10 @@ func (c *Checker) Return(t Ticket, call history.Call) (behind int64) {
 		return 0
 	}
 	if call.Kind == history.SerializableGet {
-		return c.judgeSerializable(t, call)
+		return c.evaluateSerializable(t, call)
 	}
 	c.verdict.LinearizableAnswers++
-	c.judge(t, call)
+	c.evaluate(t, call)
 	c.learn(call)
 	return 0
 }
@@ -119,8 +119,8 @@ func (c *Checker) settle(call history.Call) {
 	}
 }
 
-// judge holds a linearizable answer against what was known when it was invoked.
-func (c *Checker) judge(t Ticket, call history.Call) {
+// evaluate holds a linearizable answer against what was known when it was invoked.
+func (c *Checker) evaluate(t Ticket, call history.Call) {
 	if t.newest != nil {
 		wrote := call.Kind == history.Put || call.Applied
 		if call.Revision < t.newest.Revision || wrote && call.Revision == t.newest.Revision {
@@ -137,27 +137,27 @@ func (c *Checker) judge(t Ticket, call history.Call) {
 		}
 	}
 	if t.acknowledged > 0 {
-		c.judgeUnique(t.acknowledged, call)
+		c.evaluateUnique(t.acknowledged, call)
 	}
 }
 
-// judgeSerializable judges an answer that may be old, but must be what the store
+// evaluateSerializable judges an answer that may be old, but must be what the store
 // was at the revision that it names. It returns how many revisions it is behind.
-func (c *Checker) judgeSerializable(t Ticket, call history.Call) (behind int64) {
+func (c *Checker) evaluateSerializable(t Ticket, call history.Call) (behind int64) {
 	c.verdict.SerializableReads++
 	if t.newest != nil {
 		behind = max(0, t.newest.Revision-call.Revision)
 	}
 	c.verdict.MaxBehind = max(c.verdict.MaxBehind, behind)
 	if t.acknowledged > 0 && call.Revision >= t.acknowledged {
-		c.judgeUnique(t.acknowledged, call)
+		c.evaluateUnique(t.acknowledged, call)
 	}
 	return behind
 }
 
-// judgeUnique judges a read, no older than the given revision, of a key whose
+// evaluateUnique judges a read, no older than the given revision, of a key whose
 // only write was acknowledged at that revision before the read was sent.
-func (c *Checker) judgeUnique(acknowledged int64, call history.Call) {
+func (c *Checker) evaluateUnique(acknowledged int64, call history.Call) {
 	switch {
 	case !call.Read.Found:
 		c.verdict.add(LostWrite, fmt.Sprintf("%s was acknowledged at revision %d, and a later %s does not find it",

@@ -33,10 +33,10 @@ func (f faulty) Session(ctx context.Context, ttl int) (Session, error) {
 	return f.session(s.(session)), nil
 }
 
-// hasty sessions have locks that do not wait: they queue and call that success.
-type hasty struct{ session }
+// early sessions have locks that do not wait: they queue and call that success.
+type early struct{ session }
 
-func (s hasty) Handle(_ lockcheck.Style, name string) Handle {
+func (s early) Handle(_ lockcheck.Style, name string) Handle {
 	return &queued{client: s.Client(), key: fmt.Sprintf("%s/%x", name, s.Lease()), lease: s.Session.Lease()}
 }
 
@@ -175,8 +175,8 @@ func TestFaultyLocksAreFound(t *testing.T) {
 		client func(sound quorate, broke func()) Client
 		want   []lockcheck.Promise
 	}{
-		{"hasty and lying", DefaultLocks, 20, func(sound quorate, broke func()) Client {
-			return faulty{sound, func(s session) Session { return lying{hasty{s}, &writes, broke} }, same}
+		{"early and lying", DefaultLocks, 20, func(sound quorate, broke func()) Client {
+			return faulty{sound, func(s session) Session { return lying{early{s}, &writes, broke} }, same}
 		}, []lockcheck.Promise{lockcheck.Acquired, lockcheck.Guarded, lockcheck.Truthful}},
 		{"trusting", DefaultContenders, 5, func(sound quorate, broke func()) Client {
 			return faulty{sound, func(s session) Session { return trusting{s, broke} }, same}

@@ -25,7 +25,7 @@ type claims struct {
 	violations []check.Violation
 }
 
-func (c *claims) judge(look history.LeaseLook) {
+func (c *claims) evaluate(look history.LeaseLook) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.looks++
@@ -77,4 +77,4 @@ func (r *run) verdict() check.Verdict { return r.claims.addTo(r.checker.Verdict(
 func (r *run) Lease(e history.LeaseEvent) { r.meter.Lease(e) }
 
 // Look implements [load.Recorder].
-func (r *run) Look(look history.LeaseLook) { r.claims.judge(look) }
+func (r *run) Look(look history.LeaseLook) { r.claims.evaluate(look) }

@@ -33,7 +33,7 @@ func TestClaimsAreJudged(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var c claims
-			c.judge(tt.look)
+			c.evaluate(tt.look)
 			got := c.addTo(check.Verdict{})
 			assert.EqualValues(t, 1, c.judged())
 			assert.Equal(t, tt.want, got.Total())
@@ -45,7 +45,7 @@ func TestClaimsAreJudged(t *testing.T) {
 func TestRefutedClaimsAreShown(t *testing.T) {
 	var c claims
 	for range maxRefuted + 3 {
-		c.judge(look(false, 3*time.Second, 4*time.Second))
+		c.evaluate(look(false, 3*time.Second, 4*time.Second))
 	}
 	var before check.Verdict
 	before.Add(check.LostWrite, "gone")

@@ -191,7 +191,7 @@ func (r *run) windUp(ctx context.Context, services load.Services, complete bool)
 	if err != nil || services.Watcher == nil {
 		return report.WatchCheck{}, err
 	}
-	return r.judgeWatches(ctx, ref)
+	return r.evaluateWatches(ctx, ref)
 }
 
 // Invoke implements [load.Recorder]: the checker judges the call, the meter

@@ -157,9 +157,9 @@ func (l *watchLog) Ended(end load.WatchEnd) {
 	l.run.seen.ended(l.watch, end)
 }
 
-// judgeWatches waits until the watches have delivered what they owe, ends them and
+// evaluateWatches waits until the watches have delivered what they owe, ends them and
 // holds what they delivered against the reference.
-func (r *run) judgeWatches(ctx context.Context, ref *reference) (report.WatchCheck, error) {
+func (r *run) evaluateWatches(ctx context.Context, ref *reference) (report.WatchCheck, error) {
 	r.display.phase("waiting for the watches")
 	r.settleWatches(ctx, ref)
 	r.load.EndWatches()
@@ -167,7 +167,7 @@ func (r *run) judgeWatches(ctx context.Context, ref *reference) (report.WatchChe
 		return report.WatchCheck{Skipped: "what the callers were told is not what the store holds"}, nil
 	}
 	r.display.phase("checking the watches")
-	return r.seen.judge(ref, r.lost())
+	return r.seen.evaluate(ref, r.lost())
 }
 
 // lost returns how many events the watches owe.
@@ -193,9 +193,9 @@ func (r *run) settleWatches(ctx context.Context, ref *reference) {
 	_ = pace.Sleep(ctx, settleGrace) // no longer than settleTimeout in all
 }
 
-// judge holds the watches, which must have ended, against the reference. lost is how
+// evaluate holds the watches, which must have ended, against the reference. lost is how
 // many events they owe, whether their responses were kept or not.
-func (s *seen) judge(ref *reference, lost int64) (report.WatchCheck, error) {
+func (s *seen) evaluate(ref *reference, lost int64) (report.WatchCheck, error) {
 	out := report.WatchCheck{Through: min(ref.revision, s.cutAt())}
 	against := watchcheck.Reference{Events: ref.complete(), Through: out.Through}
 	if !s.cut {

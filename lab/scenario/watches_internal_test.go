@@ -105,7 +105,7 @@ func TestSeenIsJudged(t *testing.T) {
 			s := newSeen(1)
 			w := s.watch(everything, time.Second)
 			deliver(s, 0, w, tt.deliver...)
-			got, err := s.judge(refOf(s), 0)
+			got, err := s.evaluate(refOf(s), 0)
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, got.Verdict.Counts, "%v", got.Verdict.Violations)
 			assert.EqualValues(t, 4, got.Through)
@@ -127,7 +127,7 @@ func TestSeenIsBounded(t *testing.T) {
 	s.ended(nil, load.WatchEnd{Ending: history.EndedByItself})
 	assert.Equal(t, time.Second, first.Ended)
 
-	got, err := s.judge(refOf(s), 0)
+	got, err := s.evaluate(refOf(s), 0)
 	require.NoError(t, err)
 	assert.True(t, got.Verdict.OK(), "what was not kept is not missed: %v", got.Verdict.Violations)
 	assert.EqualValues(t, 4, got.Through)
@@ -145,7 +145,7 @@ func TestEndsBeforeTheCutAreJudged(t *testing.T) {
 	deliver(s, 0, first, puts()...)
 	s.ended(first, load.WatchEnd{Ending: history.EndedByItself, At: time.Second})
 	deliver(s, 1, second, puts()...)
-	got, err := s.judge(refOf(s), 0)
+	got, err := s.evaluate(refOf(s), 0)
 	require.NoError(t, err)
 	assert.Equal(t, map[watchcheck.Promise]int{watchcheck.Terminal: 1}, got.Verdict.Counts, "it gave no reason: %v", got.Verdict.Violations)
 }
@@ -166,7 +166,7 @@ func TestWhatIsLostAfterTheCutIsAViolation(t *testing.T) {
 			s.room = tt.room
 			w := s.watch(history.WatchRequest{Key: "/p/", RangeEnd: "/p0", StartRevision: 2}, 0)
 			deliver(s, 0, w, puts()...)
-			got, err := s.judge(refOf(s), tt.lost)
+			got, err := s.evaluate(refOf(s), tt.lost)
 			require.NoError(t, err)
 			rep := report.Report{Watches: got}
 			assert.Equal(t, tt.want, rep.OK())
@@ -191,7 +191,7 @@ func TestSettledWatchesAreReadOn(t *testing.T) {
 		began := time.Now()
 		r.settleWatches(t.Context(), ref)
 		assert.InDelta(t, last+settleGrace, time.Since(began), float64(settlePoll))
-		got, err := s.judge(ref, 0)
+		got, err := s.evaluate(ref, 0)
 		require.NoError(t, err)
 		assert.Equal(t, map[watchcheck.Promise]int{watchcheck.Unique: 1}, got.Verdict.Counts, "%v", got.Verdict.Violations)
 	})

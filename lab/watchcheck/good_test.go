@@ -38,9 +38,9 @@ func compaction(revision int64) history.WatchResponse {
 
 func bookmark(revision int64) history.WatchResponse { return history.WatchResponse{Revision: revision} }
 
-// judge checks one watch of the story, whose history was compacted to revisions 3
+// evaluate checks one watch of the story, whose history was compacted to revisions 3
 // and 5.
-func judge(t *testing.T, w history.Watch) watchcheck.Verdict {
+func evaluate(t *testing.T, w history.Watch) watchcheck.Verdict {
 	t.Helper()
 	ref := story().reference()
 	ref.Compactions = []int64{3, 5}
@@ -151,7 +151,7 @@ func TestGoodHistories(t *testing.T) {
 			if tt.change != nil {
 				tt.change(&w)
 			}
-			v := judge(t, w)
+			v := evaluate(t, w)
 			assert.True(t, v.OK(), "%+v", v.Violations)
 			assert.EqualValues(t, 1, v.Watches)
 			assert.EqualValues(t, len(w.Responses), v.Responses)

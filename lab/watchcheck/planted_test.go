@@ -279,7 +279,7 @@ func TestPlantedViolations(t *testing.T) {
 			if tt.change != nil {
 				tt.change(&w)
 			}
-			v := judge(t, w)
+			v := evaluate(t, w)
 			require.Equal(t, []watchcheck.Promise{tt.want}, slices.Collect(maps.Keys(v.Counts)), "%+v", v.Violations)
 			assert.Contains(t, v.Violations[0].Message, tt.message)
 			assert.Contains(t, v.Violations[0].Message, "watch 1 ")
@@ -293,7 +293,7 @@ func TestPlantedViolations(t *testing.T) {
 func TestEvidence(t *testing.T) {
 	w := story().watch(both, 2)
 	insert(&w, 4, w.Responses[3])
-	v := judge(t, w)
+	v := evaluate(t, w)
 	require.Len(t, v.Violations, 1)
 	assert.Equal(t, watchcheck.Violation{
 		Promise: watchcheck.Unique,

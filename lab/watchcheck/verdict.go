@@ -76,7 +76,7 @@ type Verdict struct {
 	tally.Verdict
 }
 
-// count counts what there is to judge of a watch.
+// count counts what there is to evaluate of a watch.
 func (v *Verdict) count(w *history.Watch) {
 	v.Watches++
 	v.Responses += int64(len(w.Responses))

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// shortestEra and longestEra bound the time between two compactions.
-	shortestEra, longestEra = time.Second, 10 * time.Second
+	// minHistory and maxHistory bound the time between two compactions.
+	minHistory, maxHistory = time.Second, 10 * time.Second
 	// shortHistory bounds the revisions that half of the compactions leave, so that
 	// many a watch comes too late, and longHistory those that the others leave, so
 	// that watches have much to catch up with.
@@ -35,7 +35,7 @@ type compactor struct {
 
 // run compacts until ctx ends.
 func (c *compactor) run(ctx context.Context, rng *rand.Rand) {
-	for pace.Sleep(ctx, pace.Between(rng, shortestEra, longestEra)) == nil {
+	for pace.Sleep(ctx, pace.Between(rng, minHistory, maxHistory)) == nil {
 		leave := rng.Int64N(shortHistory)
 		if rng.IntN(2) == 0 {
 			leave = rng.Int64N(longHistory)

@@ -25,7 +25,7 @@ func (m *machine) set(now time.Time, endpoints []string) {
 	for _, ep := range m.states.Set(endpoints) {
 		m.forget(now, ep)
 	}
-	m.judge(now)
+	m.evaluate(now)
 }
 
 // change takes in what is held of an endpoint.
@@ -33,7 +33,7 @@ func (m *machine) change(now time.Time, c health.Change) {
 	m.lapse(now)
 	if !m.states.Change(c) {
 		m.forget(now, c.Endpoint)
-		m.judge(now)
+		m.evaluate(now)
 		return
 	}
 	e := m.endpoints[c.Endpoint]
@@ -50,7 +50,7 @@ func (m *machine) change(now time.Time, c health.Change) {
 		e.serves(now)
 	case health.Unknown, health.Suspected, health.Draining:
 	}
-	m.judge(now)
+	m.evaluate(now)
 }
 
 // forget drops an endpoint that was removed.
@@ -66,9 +66,9 @@ func (m *machine) forget(now time.Time, ep string) {
 	m.lines = append(m.lines, line{kind: endpointRemoved, endpoint: ep, episode: *e})
 }
 
-// judge decides whether the cluster serves. It stays what it was as long as no endpoint
+// evaluate decides whether the cluster serves. It stays what it was as long as no endpoint
 // serves and one may.
-func (m *machine) judge(now time.Time) {
+func (m *machine) evaluate(now time.Time) {
 	down, open := 0, false
 	for _, ep := range m.states.Endpoints() {
 		state, _ := m.states.Of(ep)
