@@ -1,0 +1,177 @@
+// Package cache_test reads through a cache of a real cluster whose members are stopped and cut off.
+package cache_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/lab"
+)
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	goleak.VerifyTestMain(m)
+}
+
+// acknowledged knows when which revision was acknowledged.
+type acknowledged struct {
+	mu   sync.Mutex
+	acks []ack // in the order of both
+}
+
+type ack struct {
+	at  time.Time
+	rev int64
+}
+
+func (a *acknowledged) add(rev int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n := len(a.acks); n == 0 || a.acks[n-1].rev < rev {
+		a.acks = append(a.acks, ack{time.Now(), rev})
+	}
+}
+
+// by returns the highest revision that was acknowledged by then.
+func (a *acknowledged) by(then time.Time) int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var rev int64
+	for _, k := range a.acks {
+		if k.at.After(then) {
+			break
+		}
+		rev = k.rev
+	}
+	return rev
+}
+
+const (
+	testTime    = 8 * time.Second
+	faultTime   = 400 * time.Millisecond
+	staleness   = 150 * time.Millisecond
+	callTimeout = 5 * time.Second
+)
+
+// bounds are the ways to read, with the moment by which everything acknowledged must be in the answer.
+var bounds = map[string]func(ctx context.Context, a *acknowledged) (bounded context.Context, by time.Time){
+	"linearizable": func(ctx context.Context, _ *acknowledged) (context.Context, time.Time) { return ctx, time.Now() },
+	"max staleness": func(ctx context.Context, _ *acknowledged) (context.Context, time.Time) {
+		return cache.WithMaxStaleness(ctx, staleness), time.Now().Add(-staleness)
+	},
+	"not older than": func(ctx context.Context, a *acknowledged) (context.Context, time.Time) {
+		now := time.Now()
+		return cache.NotOlderThan(ctx, a.by(now)), now
+	},
+}
+
+// TestBoundsHold reads in every way, what is cached and what is not, while followers are stopped and cut off. No answer is older
+// than its bound.
+func TestBoundsHold(t *testing.T) {
+	cluster, err := lab.Start(t.Context(), lab.Config{Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, cluster.Close()) })
+	ctx, cancel := context.WithTimeout(t.Context(), testTime)
+	defer cancel()
+	var acks acknowledged
+	var running sync.WaitGroup
+	writes := connect(t, cluster)
+	running.Go(func() { write(ctx, writes, &acks) })
+	client := connect(t, cluster)
+	c, err := cache.New(client, cache.Config{Prefixes: []string{"in/"}, ProbeInterval: time.Second})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	require.NoError(t, c.WaitSynced(ctx))
+	answers := map[string]*atomic.Int64{}
+	for name, bound := range bounds {
+		for _, key := range []string{"in/k", "out/k"} {
+			n := new(atomic.Int64)
+			answers[name+" "+key] = n
+			running.Go(func() {
+				for ctx.Err() == nil {
+					if read(t, ctx, c, &acks, bound, name, key) {
+						n.Add(1)
+					}
+				}
+			})
+		}
+	}
+	disturb(t, ctx, cluster)
+	running.Wait()
+	for name, n := range answers {
+		assert.Positive(t, n.Load(), name)
+	}
+	s := c.Stats()
+	require.Positive(t, s.Hits)
+	t.Logf("%d writes, %+v", len(acks.acks), s)
+}
+
+func connect(t *testing.T, cluster *lab.Cluster) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// write writes keys of both kinds.
+func write(ctx context.Context, c *clientv3.Client, acks *acknowledged) {
+	for i := 0; ctx.Err() == nil; i++ {
+		resp, err := c.Put(ctx, []string{"in/k", "out/k"}[i%2], fmt.Sprint(i))
+		if err == nil {
+			acks.add(resp.Header.Revision)
+		}
+	}
+}
+
+// read checks one answer, and reports whether there was one.
+func read(t *testing.T, ctx context.Context, c *cache.Cache, acks *acknowledged,
+	bound func(context.Context, *acknowledged) (context.Context, time.Time), name, key string,
+) bool {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	ctx, by := bound(ctx, acks)
+	least := acks.by(by)
+	resp, err := c.Get(ctx, key)
+	if err != nil {
+		return false
+	}
+	assert.GreaterOrEqual(t, resp.Header.Revision, least, "%s %s", name, key)
+	return true
+}
+
+// disturb stops followers and cuts them off until ctx ends.
+func disturb(t *testing.T, ctx context.Context, cluster *lab.Cluster) {
+	t.Helper()
+	for i := 0; ctx.Err() == nil; i++ {
+		leader, err := cluster.Leader(ctx)
+		if err != nil {
+			return
+		}
+		m := cluster.Members()[rand.IntN(3)]
+		if m == leader {
+			continue
+		}
+		if i%2 == 0 {
+			require.NoError(t, m.Stop())
+			time.Sleep(faultTime)
+			require.NoError(t, m.Continue())
+		} else {
+			cluster.Isolate(m)
+			time.Sleep(faultTime)
+			cluster.Heal()
+		}
+	}
+}
