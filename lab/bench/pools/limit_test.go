@@ -49,7 +49,7 @@ func calling(d dialer, s server, opts ...grpc.ServerOption) contender {
 		if err != nil {
 			return nil, err
 		}
-		defer conn.Close() //nolint:errcheck // only a second Close fails
+		defer conn.Close()
 		seen, err := smallCalls(ctx, pb.NewTestServiceClient(conn), callers, length)
 		return []float64{seen.perSecond, 1e3 * seen.p50, 1e3 * seen.p99, float64(conn.connections())}, err
 	}}

@@ -47,12 +47,12 @@ func beside(d dialer, large stream) contender {
 		if err != nil {
 			return nil, err
 		}
-		defer link.close() //nolint:errcheck // the sample is taken
+		defer link.close()
 		conn, err := d.dial(link.address())
 		if err != nil {
 			return nil, err
 		}
-		defer conn.Close() //nolint:errcheck // only a second Close fails
+		defer conn.Close()
 		client := pb.NewTestServiceClient(conn)
 
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -82,7 +82,7 @@ func upload(ctx context.Context, client pb.TestServiceClient) error {
 	}
 	message := &pb.StreamingInputCallRequest{Payload: &pb.Payload{Body: make([]byte, bulk)}}
 	for {
-		if err := s.Send(message); err == io.EOF { //nolint:errorlint // gRPC returns it bare
+		if err := s.Send(message); err == io.EOF {
 			_, err = s.CloseAndRecv()
 			return err
 		} else if err != nil {

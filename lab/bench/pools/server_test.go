@@ -44,7 +44,7 @@ func (s server) UnaryCall(_ context.Context, in *pb.SimpleRequest) (*pb.SimpleRe
 
 func (s server) StreamingInputCall(stream pb.TestService_StreamingInputCallServer) error {
 	for {
-		if _, err := stream.Recv(); err == io.EOF { //nolint:errorlint // gRPC returns it bare
+		if _, err := stream.Recv(); err == io.EOF {
 			return stream.SendAndClose(&pb.StreamingInputCallResponse{})
 		} else if err != nil {
 			return err

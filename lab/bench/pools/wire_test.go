@@ -121,7 +121,7 @@ func send(queue <-chan chunk, to net.Conn, p *pacer) error {
 	if err != nil {
 		return err
 	}
-	defer t.close() //nolint:errcheck // it has no more to tell
+	defer t.close()
 	for c := range queue {
 		if err := t.wait(c.arrived.Add(wireDelay)); err != nil {
 			return err
