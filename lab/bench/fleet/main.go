@@ -18,32 +18,59 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
+	"fmt"
 	"io"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/bench/internal/command"
 	"github.com/quorate/quorate/lab/bench/internal/programs"
+)
+
+// Exit statuses.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
 )
 
 func main() {
 	lab.Main() // does not return in a member of a cluster
-	command.Main("fleet", run)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	opts, err := parse(args, stderr)
-	if err != nil {
-		return command.UsageError{Err: err}
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	say := func(what ...any) {
+		_, _ = fmt.Fprintln(stderr, fmt.Sprint(what...)) // there is nobody to report a failed write to
 	}
-	var remove func()
-	if opts.programs, remove, err = programs.Build(ctx); err != nil {
-		return err
+	opts, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		say("fleet: ", err)
+		return exitUsage
+	}
+	set, remove, err := programs.Build(ctx)
+	if err != nil {
+		say("fleet: ", err)
+		return exitFailure
 	}
 	defer remove()
-	result, err := measure(ctx, opts, command.Progress(stderr))
+	opts.programs = set
+	result, err := measure(ctx, opts, func(what string) { say(what) })
 	write := writeTable
 	if opts.json {
 		write = writeJSON
 	}
-	return errors.Join(err, write(stdout, result))
+	if err = errors.Join(err, write(stdout, result)); err != nil {
+		say("fleet: ", err)
+		return exitFailure
+	}
+	return exitOK
 }

@@ -13,9 +13,7 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/bench/fleet/crowd"
-	"github.com/quorate/quorate/lab/bench/internal/command"
 	"github.com/quorate/quorate/lab/bench/internal/programs"
-	"github.com/quorate/quorate/lab/bench/report"
 )
 
 func TestMain(m *testing.M) {
@@ -37,7 +35,7 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"extra"}, `unexpected argument "extra"`},
 	} {
 		var out, errOut bytes.Buffer
-		assert.Equal(t, command.Usage, command.Status(t.Context(), "fleet", tt.args, &out, &errOut, run), tt.args)
+		assert.Equal(t, exitUsage, run(t.Context(), tt.args, &out, &errOut), tt.args)
 		assert.Contains(t, errOut.String(), tt.want)
 		assert.Empty(t, out.String())
 	}
@@ -56,10 +54,10 @@ func TestPhaseLengths(t *testing.T) {
 // compares counts with counts, so that a busy machine changes both.
 func TestFleetIsCounted(t *testing.T) {
 	var out, errOut bytes.Buffer
-	status := command.Status(t.Context(), "fleet", []string{
+	status := run(t.Context(), []string{
 		"--clients", "3", "--phase", "light|no-quorum", "--length", "4s", "--settle", "500ms", "--deadline", "1s", "--json",
-	}, &out, &errOut, run)
-	require.Equal(t, command.OK, status, "%s", &errOut)
+	}, &out, &errOut)
+	require.Equal(t, exitOK, status, "%s", &errOut)
 	var r result
 	require.NoError(t, json.Unmarshal(out.Bytes(), &r))
 	require.Len(t, r.Phases, 2)
@@ -85,12 +83,12 @@ func (p *phaseResult) value(t *testing.T, metric, kind string) float64 {
 // TestInterrupt ends a run while it measures. The leak check looks at what is left.
 func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	opts, err := parse([]string{"--clients", "2", "--client", report.Quorate, "--phase", "idle", "--settle", "100ms", "--length", "1h"}, &bytes.Buffer{})
+	opts, err := parse([]string{"--clients", "2", "--client", quorate, "--phase", "idle", "--settle", "100ms", "--length", "1h"}, &bytes.Buffer{})
 	require.NoError(t, err)
 	set, remove, err := programs.Build(ctx)
 	require.NoError(t, err)
 	defer remove()
-	_, err = startProcess(ctx, set[report.Quorate], crowd.Job{Clients: 1})
+	_, err = startProcess(ctx, set[quorate], crowd.Job{Clients: 1})
 	require.ErrorContains(t, err, "no available endpoints", "a process that cannot start says why")
 	opts.programs = set
 	_, err = measure(ctx, opts, func(what string) {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/bench/internal/programs"
-	"github.com/quorate/quorate/lab/bench/report"
+	"github.com/quorate/quorate/lab/servers"
 )
 
 // options are those of the command line.
@@ -74,7 +74,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 }
 
 // kinds are the clients that are compared, in the order in which they run.
-var kinds = []string{report.Official, report.Quorate}
+var kinds = []string{official, quorate}
+
+const (
+	official = string(servers.Official)
+	quorate  = string(servers.Quorate)
+)
 
 func (o *options) selectKinds(kind string) error {
 	switch {

@@ -1,7 +1,8 @@
 package main
 
 import (
-	"github.com/quorate/quorate/lab/bench/report"
+	"runtime"
+	"runtime/debug"
 )
 
 // unit is the unit of a row, "" for counts.
@@ -25,11 +26,11 @@ type row struct {
 
 // result is what the program prints.
 type result struct {
-	Environment report.Environment `json:"environment"`
-	Clients     int                `json:"clients"`
-	OneProcess  bool               `json:"oneProcess"`
-	Phases      []phaseResult      `json:"phases"`
-	Notes       []string           `json:"notes,omitempty"`
+	Environment environment   `json:"environment"`
+	Clients     int           `json:"clients"`
+	OneProcess  bool          `json:"oneProcess"`
+	Phases      []phaseResult `json:"phases"`
+	Notes       []string      `json:"notes,omitempty"`
 	kinds       []string
 }
 
@@ -52,9 +53,31 @@ type line struct {
 	Ratio *float64 `json:"ratio,omitempty"`
 }
 
+// environment is where the run was made, and of what.
+type environment struct {
+	GOOS            string `json:"goos"`
+	GOARCH          string `json:"goarch"`
+	CPUs            int    `json:"cpus"`
+	Go              string `json:"go"`
+	OfficialVersion string `json:"officialVersion"`
+}
+
+// here returns that of this machine.
+func here() environment {
+	env := environment{GOOS: runtime.GOOS, GOARCH: runtime.GOARCH, CPUs: runtime.NumCPU(), Go: runtime.Version()}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if m.Path == "go.etcd.io/etcd/client/v3" {
+				env.OfficialVersion = m.Version
+			}
+		}
+	}
+	return env
+}
+
 func newResult(opts options) result {
 	return result{
-		Environment: report.New(false).Environment, Clients: opts.clients, OneProcess: opts.oneProcess, kinds: opts.kinds,
+		Environment: here(), Clients: opts.clients, OneProcess: opts.oneProcess, kinds: opts.kinds,
 	}
 }
 
@@ -112,8 +135,8 @@ func (r *result) complete() {
 }
 
 func (l *line) compare() {
-	official, measured := l.Values[report.Official]
-	if quorate := l.Values[report.Quorate]; measured && quorate != 0 {
+	official, measured := l.Values[official]
+	if quorate := l.Values[quorate]; measured && quorate != 0 {
 		ratio := official / quorate
 		l.Ratio = &ratio
 	}

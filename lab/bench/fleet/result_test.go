@@ -6,22 +6,20 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/quorate/quorate/lab/bench/report"
 )
 
 func TestTable(t *testing.T) {
 	r := result{Clients: 2}
 	p := allPhases()[6]
-	official := sample{
+	theirs := sample{
 		clients: 2, seconds: 10, gets: true, restores: true, started: 20, answered: 15, failed: 5,
 		members: reading{rpcs: map[string]float64{"KV/Range": 40}}, serves: 1, answers: []float64{1.5},
 	}
-	quorate := official
-	quorate.members = reading{rpcs: map[string]float64{"KV/Range": 20, "Maintenance/Status": 10}}
-	quorate.answers = []float64{0.5, 2}
-	r.add(p, report.Official, official.rows())
-	r.add(p, report.Quorate, quorate.rows())
+	ours := theirs
+	ours.members = reading{rpcs: map[string]float64{"KV/Range": 20, "Maintenance/Status": 10}}
+	ours.answers = []float64{0.5, 2}
+	r.add(p, official, theirs.rows())
+	r.add(p, quorate, ours.rows())
 	r.complete()
 	var b strings.Builder
 	require.NoError(t, writeTable(&b, r))

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-
-	"github.com/quorate/quorate/lab/bench/report"
 )
 
 // writeTable writes the result for people.
@@ -19,7 +17,7 @@ func writeTable(w io.Writer, r result) error {
 	for _, p := range r.Phases {
 		_, _ = fmt.Fprintf(table, "%s, %g s\tOFFICIAL\tQUORATE\tOFFICIAL : QUORATE\n", strings.ToUpper(p.Name), p.Seconds)
 		for _, l := range p.Lines {
-			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", l.Metric, l.cell(report.Official), l.cell(report.Quorate), l.ratioCell())
+			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", l.Metric, l.cell(official), l.cell(quorate), l.ratioCell())
 		}
 		_, _ = fmt.Fprintln(table, "\t\t\t")
 	}

@@ -1,0 +1,302 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/bench/cases"
+	"github.com/quorate/quorate/lab/bench/internal/programs"
+	"github.com/quorate/quorate/lab/internal/words"
+	"github.com/quorate/quorate/lab/servers"
+)
+
+const (
+	official = string(servers.Official)
+	quorate  = string(servers.Quorate)
+)
+
+// built are the programs that are measured.
+var built programs.Set
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	set, remove, err := programs.Build(context.Background())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	built = set
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		remove()
+		os.Exit(status)
+	}))
+}
+
+// BenchmarkClients runs all cases.
+func BenchmarkClients(b *testing.B) {
+	for _, c := range cases.All() {
+		b.Run(c.Name, func(b *testing.B) { compare(b, c) })
+	}
+}
+
+// compare takes samples of both clients in turn. Who begins changes from one round to the next, so that what else happens on
+// the machine hits both.
+func compare(b *testing.B, c cases.Case) {
+	s := newStage(c, testing.Short())
+	defer func() { require.NoError(b, s.clear()) }()
+	samples := make(map[string][]cases.Sample)
+	for round := 0; b.Loop(); round++ {
+		if c.MaxRepeat > 0 && round >= c.MaxRepeat {
+			continue
+		}
+		for _, name := range turns(round) {
+			sample, err := s.sample(b.Context(), name)
+			require.NoError(b, err, name)
+			samples[name] = append(samples[name], sample)
+		}
+	}
+	b.Log(c.About)
+	b.ReportMetric(0, "ns/op")
+	for _, m := range c.Metrics {
+		theirs, ours := median(samples[official], m.Name), median(samples[quorate], m.Name)
+		b.ReportMetric(theirs, unit(m)+"-official")
+		b.ReportMetric(ours, unit(m)+"-quorate")
+		if theirs != 0 {
+			b.ReportMetric(ours/theirs, unit(m)+"-ratio")
+		}
+		if m.Target != nil && (s.full || !m.Target.FullSize) {
+			b.Logf("%s: target %+v, met: %t", strings.ReplaceAll(m.About, "{n}", words.Count(int64(s.size))), *m.Target, met(m, theirs, ours))
+		}
+	}
+}
+
+// unit is how a metric is named in the results.
+func unit(m cases.Metric) string {
+	if m.Unit == cases.Count {
+		return m.Name
+	}
+	return m.Name + "-" + string(m.Unit)
+}
+
+// met compares what was measured with the target. Counts are compared with two digits after the point, so that 4 goroutines
+// for 10,000 watches are none for each; everything else as it is.
+func met(m cases.Metric, official, quorate float64) bool {
+	if m.Unit == cases.Count {
+		official, quorate = round(official), round(quorate)
+	}
+	if m.Target.OfOfficial {
+		return quorate <= m.Target.AtMost*official
+	}
+	return quorate <= m.Target.AtMost
+}
+
+func round(v float64) float64 { return math.Round(v*100) / 100 }
+
+func median(samples []cases.Sample, metric string) float64 {
+	values := make([]float64, 0, len(samples))
+	for _, s := range samples {
+		values = append(values, s[metric])
+	}
+	slices.Sort(values)
+	middle := len(values) / 2
+	if len(values)%2 == 0 {
+		return (values[middle-1] + values[middle]) / 2
+	}
+	return values[middle]
+}
+
+// turns returns the clients in the order of a round.
+func turns(round int) []string {
+	order := []string{official, quorate}
+	if round%2 == 1 {
+		slices.Reverse(order)
+	}
+	return order
+}
+
+// stage is where a case is run.
+type stage struct {
+	cases.Case
+	size int
+	full bool
+	rig  *rig // nil when there is none at present
+}
+
+func newStage(c cases.Case, short bool) *stage {
+	if short {
+		return &stage{Case: c, size: c.ShortSize}
+	}
+	return &stage{Case: c, size: c.Size, full: true}
+}
+
+// sample runs the case once.
+func (s *stage) sample(ctx context.Context, name string) (cases.Sample, error) {
+	if s.rig == nil {
+		var err error
+		if s.rig, err = newRig(ctx, s.Case, s.size); err != nil {
+			return nil, err
+		}
+	}
+	sample, err := measure(ctx, built[name], cases.Job{
+		Case: s.Name, Endpoints: s.rig.endpoints, Size: s.size, Short: !s.full, Revision: s.rig.revision,
+	}, s.rig)
+	if s.Alone {
+		err = errors.Join(err, s.clear())
+	}
+	return sample, err
+}
+
+func (s *stage) clear() error {
+	if s.rig == nil {
+		return nil
+	}
+	err := s.rig.close()
+	s.rig = nil
+	return err
+}
+
+// tiny is the size of every case here, above the bound of the checks of single
+// watches.
+const tiny = 120
+
+// TestEveryCase runs every case with both clients, too small to mean anything, on
+// real servers.
+func TestEveryCase(t *testing.T) {
+	for _, c := range cases.All() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			c.ShortSize = tiny
+			s := newStage(c, true)
+			defer func() { require.NoError(t, s.clear()) }()
+			for _, client := range []string{official, quorate} {
+				sample, err := s.sample(t.Context(), client)
+				require.NoError(t, err, client)
+				assert.ElementsMatch(t, metricNames(c), slices.Collect(maps.Keys(sample)), client)
+				if seconds, ok := sample["time"]; ok {
+					assert.Positive(t, seconds, client)
+				}
+			}
+		})
+	}
+}
+
+func metricNames(c cases.Case) []string {
+	var names []string
+	for _, m := range c.Metrics {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+func caseNamed(t *testing.T, name string) cases.Case {
+	t.Helper()
+	i := slices.IndexFunc(cases.All(), func(c cases.Case) bool { return c.Name == name })
+	require.GreaterOrEqual(t, i, 0)
+	return cases.All()[i]
+}
+
+func TestTurns(t *testing.T) {
+	assert.Equal(t, []string{official, quorate}, turns(0))
+	assert.Equal(t, []string{quorate, official}, turns(1))
+}
+
+func TestMedian(t *testing.T) {
+	of := func(values ...float64) (samples []cases.Sample) {
+		for _, v := range values {
+			samples = append(samples, cases.Sample{"time": v})
+		}
+		return samples
+	}
+	assert.InDelta(t, 3, median(of(3), "time"), 1e-9)
+	assert.InDelta(t, 5, median(of(9, 1), "time"), 1e-9)
+	assert.InDelta(t, 2, median(of(9, 1, 2), "time"), 1e-9)
+}
+
+func TestTarget(t *testing.T) {
+	for _, tt := range []struct {
+		name              string
+		unit              cases.Unit
+		target            cases.Target
+		official, quorate float64
+		want              bool
+	}{
+		{"kept", cases.Seconds, cases.Target{AtMost: 4}, 5, 4, true},
+		{"a little late", cases.Seconds, cases.Target{AtMost: 0.05}, 1, 0.0501, false},
+		{"a little over", cases.Percent, cases.Target{AtMost: 0.8, OfOfficial: true}, 10, 8.04, false},
+		{"a count kept as shown", cases.Count, cases.Target{AtMost: 4}, 5, 4.004, true},
+		{"a count missed", cases.Count, cases.Target{AtMost: 4}, 5, 4.01, false},
+		{"nothing", cases.Count, cases.Target{}, 1, 0.004, true},
+		{"not nothing", cases.Count, cases.Target{}, 1, 0.01, false},
+		{"part kept", cases.Percent, cases.Target{AtMost: 0.8, OfOfficial: true}, 10, 8, true},
+		{"as many", cases.Count, cases.Target{AtMost: 1, OfOfficial: true}, 5.001, 5.004, true},
+		{"one more in a hundred", cases.Count, cases.Target{AtMost: 1, OfOfficial: true}, 5, 5.01, false},
+	} {
+		assert.Equal(t, tt.want, met(cases.Metric{Unit: tt.unit, Target: &tt.target}, tt.official, tt.quorate), tt.name)
+	}
+}
+
+// TestMeasureFails runs what cannot succeed, in processes of their own.
+func TestMeasureFails(t *testing.T) {
+	r, err := newRig(t.Context(), caseNamed(t, "replay"), tiny)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, r.close()) })
+	good := cases.Job{Case: "replay", Endpoints: r.endpoints, Size: tiny, Revision: r.revision}
+	_, err = measure(t.Context(), built[official], good, r)
+	require.NoError(t, err)
+
+	change := func(f func(*cases.Job)) cases.Job {
+		j := good
+		f(&j)
+		return j
+	}
+	for _, tt := range []struct {
+		want string
+		job  cases.Job
+	}{
+		{"in place of the put at revision", change(func(j *cases.Job) { j.Revision-- })},
+		{`unknown case "nosuch"`, change(func(j *cases.Job) { j.Case = "nosuch" })},
+		{"no available endpoints", change(func(j *cases.Job) { j.Endpoints = nil })},
+	} {
+		_, err := measure(t.Context(), built[official], tt.job, r)
+		require.ErrorContains(t, err, tt.want)
+	}
+
+	// One event more than there is: the case waits for ever.
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	endless := change(func(j *cases.Job) { j.Case, j.Size = "live", 1 })
+	_, err = measure(ctx, built[official], endless, stopper(func() { cancel(enough) }))
+	require.ErrorIs(t, err, enough)
+}
+
+// stopper is a Control that ends the test instead.
+type stopper func()
+
+func (s stopper) Kill(context.Context, string) error { return nil }
+
+func (s stopper) Put(context.Context, int) error {
+	s()
+	return nil
+}
+
+func TestKillNeedsAMemberToSpare(t *testing.T) {
+	r, err := newRig(t.Context(), cases.Case{Members: 1}, 0)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, r.close()) }()
+	require.Error(t, r.Kill(t.Context(), "192.0.2.1:2379"))
+	member := r.cluster.Members()[0]
+	require.Error(t, r.Kill(t.Context(), r.cluster.ClientLink(member).Addr()))
+	assert.True(t, member.Alive())
+}
