@@ -68,17 +68,17 @@ func (c *readyConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, er
 // readNow reads what has arrived, and reports whether anything has, or the connection has ended.
 func (c *readyConn) readNow(fd uintptr) bool {
 	c.buf = c.pool.Get(c.size)
+	var err error
 	for {
-		c.n, c.err = syscall.Read(int(fd), *c.buf)
-		if !errors.Is(c.err, syscall.EINTR) {
+		if c.n, err = syscall.Read(int(fd), *c.buf); err != syscall.EINTR { //nolint:errorlint // it is bare
 			break
 		}
 	}
-	if c.err != nil {
+	if c.err = err; err != nil {
 		c.pool.Put(c.buf)
 		c.buf = nil
 	}
-	return !errors.Is(c.err, syscall.EAGAIN)
+	return err != syscall.EAGAIN //nolint:errorlint // it is bare
 }
 
 // opError returns an error as Read gives it.

@@ -2,6 +2,7 @@ package channel
 
 import (
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,8 +24,7 @@ const (
 // errOvertaken is why a write is cut.
 var errOvertaken = errors.New("write abandoned: the leader changed, its member serves again, and the older write is not answered")
 
-// writes are the attempts of mutating calls in flight to the endpoints of one client, the
-// oldest first. Those that were lost with their leader are cut: etcd itself answers them
+// writes are the attempts of mutating calls in flight to the endpoints of one client. Those that were lost with their leader are cut: etcd itself answers them
 // with an error when it has waited for 7 s.
 //
 // A write counts as lost if it began in an earlier term than the latest in which there was
@@ -40,17 +40,32 @@ type writes struct {
 	// with the lock held.
 	term atomic.Uint64
 
+	inFlight [writeShards]writeShard
+	// ticking is set while the timer runs. A tick that ends this looks at the writes after that:
+	// one that is added meanwhile sees it, or is seen.
+	ticking atomic.Bool
+
+	mu     sync.Mutex
+	known  time.Time     // when the term became known
+	waited time.Duration // since then, while this process ran and there were writes
+	timer  *time.Timer
+	due    time.Time // when the timer fires, if it is set
+}
+
+// writeShards is over how many locks the writes in flight are spread, at random.
+const writeShards = 8
+
+// writeShard holds some of the writes in flight, the oldest first.
+type writeShard struct {
 	mu          sync.Mutex
 	first, last *attempt
-	known       time.Time     // when the term became known
-	waited      time.Duration // since then, while this process ran and there were writes
-	timer       *time.Timer
-	due         time.Time // when the timer fires, zero while it is not set
+	_           [40]byte // to the end of a cache line
 }
 
 // queued is an attempt's place among the writes.
 type queued struct {
 	term       uint64 // in which it began
+	shard      *writeShard
 	next, prev *attempt
 }
 
@@ -59,16 +74,22 @@ func (w *writes) add(a *attempt) {
 	if w == nil || w.timeout < 0 {
 		return
 	}
+	s := &w.inFlight[rand.N(writeShards)]
+	s.mu.Lock()
+	a.queued = queued{term: w.term.Load(), shard: s, prev: s.last}
+	if s.last == nil {
+		s.first = a
+	} else {
+		s.last.queued.next = a
+	}
+	s.last = a
+	s.mu.Unlock()
+	if w.ticking.Load() {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	a.queued = queued{term: w.term.Load(), prev: w.last}
-	if w.last == nil {
-		w.first = a
-	} else {
-		w.last.queued.next = a
-	}
-	w.last = a
-	if w.due.IsZero() {
+	if !w.ticking.Load() {
 		w.tickLater(time.Now())
 	}
 }
@@ -78,24 +99,40 @@ func (w *writes) remove(a *attempt) {
 	if w == nil || w.timeout < 0 {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	q := &a.queued
+	s := q.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if q.prev == nil {
-		w.first = q.next
+		s.first = q.next
 	} else {
 		q.prev.queued.next = q.next
 	}
 	if q.next == nil {
-		w.last = q.prev
+		s.last = q.prev
 	} else {
 		q.next.queued.prev = q.prev
 	}
 	q.next, q.prev = nil, nil
 }
 
+// any reports whether there are writes.
+func (w *writes) any() bool {
+	for i := range w.inFlight {
+		s := &w.inFlight[i]
+		s.mu.Lock()
+		first := s.first
+		s.mu.Unlock()
+		if first != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // tickLater needs the lock.
 func (w *writes) tickLater(now time.Time) {
+	w.ticking.Store(true)
 	w.due = now.Add(writesTick)
 	if w.timer == nil {
 		w.timer = time.AfterFunc(writesTick, w.tick)
@@ -111,8 +148,7 @@ func (w *writes) tick() {
 	if now.Sub(w.due) <= tickSlack {
 		w.waited += writesTick
 	}
-	if w.first == nil {
-		w.due = time.Time{}
+	if w.ticking.Store(false); !w.any() {
 		return
 	}
 	w.tickLater(now)
@@ -120,8 +156,17 @@ func (w *writes) tick() {
 	if w.waited < w.timeout {
 		return
 	}
-	for a := w.first; a != nil && a.queued.term < w.term.Load(); a = a.queued.next {
-		if ep := a.endpoint(); a.queued.term != 0 && ep != nil && ep.CompletedSince(w.known) {
+	for i := range w.inFlight {
+		w.inFlight[i].cutBefore(w.term.Load(), w.known)
+	}
+}
+
+// cutBefore cuts the writes of earlier terms whose members have completed work since.
+func (s *writeShard) cutBefore(term uint64, since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for a := s.first; a != nil && a.queued.term < term; a = a.queued.next {
+		if ep := a.endpoint(); a.queued.term != 0 && ep != nil && ep.CompletedSince(since) {
 			a.Cut(errOvertaken)
 		}
 	}

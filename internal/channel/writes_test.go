@@ -148,30 +148,36 @@ func TestWhatIsNotOvertaken(t *testing.T) {
 // The list stays in order, whichever write ends first.
 func TestWritesUnderWay(t *testing.T) {
 	w := &writes{monitor: new(balancer.Monitor)}
-	attempts := make([]*attempt, 4)
+	attempts := make([]*attempt, 5*writeShards)
 	for i := range attempts {
 		attempts[i] = newAttempt(t)
 		w.add(attempts[i])
 	}
 	order := func() (forward, backward []*attempt) {
-		for a := w.first; a != nil; a = a.queued.next {
-			forward = append(forward, a)
-		}
-		for a := w.last; a != nil; a = a.queued.prev {
-			backward = append([]*attempt{a}, backward...)
+		for i := range w.inFlight {
+			s := &w.inFlight[i]
+			var reverse []*attempt
+			for a := s.first; a != nil; a = a.queued.next {
+				forward = append(forward, a)
+			}
+			for a := s.last; a != nil; a = a.queued.prev {
+				reverse = append([]*attempt{a}, reverse...)
+			}
+			backward = append(backward, reverse...)
 		}
 		return forward, backward
 	}
 	left := attempts
-	for _, i := range []int{1, 2, 0, 0} { // from the middle, the end, the beginning
+	for n := range attempts {
+		i := []int{0, len(left) / 2, len(left) - 1}[n%3] // the oldest, one between, the latest
 		w.remove(left[i])
 		left = append(append([]*attempt{}, left[:i]...), left[i+1:]...)
 		forward, backward := order()
 		require.ElementsMatch(t, left, forward)
 		require.Equal(t, forward, backward)
 	}
-	assert.Nil(t, w.first)
-	assert.Nil(t, w.last)
+	assert.False(t, w.any())
+	assert.True(t, w.ticking.Load())
 }
 
 // No timer runs while there is no write.
@@ -183,8 +189,6 @@ func TestIdleWritesDoNotTick(t *testing.T) {
 		require.True(t, call.ended())
 		time.Sleep(2 * writesTick)
 		synctest.Wait()
-		c.writes.mu.Lock()
-		defer c.writes.mu.Unlock()
-		assert.True(t, c.writes.due.IsZero())
+		assert.False(t, c.writes.ticking.Load())
 	})
 }
