@@ -22,9 +22,9 @@ func newRootCommand() *cobra.Command {
 		Use:   "quorate",
 		Short: "See etcd and gRPC targets as a client does",
 		Long: `quorate shows etcd clusters and gRPC targets as Quorate, a fault-tolerant client,
-sees them. "quorate doctor" says what is wrong with a cluster, "quorate explain" what
-an error means, and "quorate verify" whether a cluster keeps its promises. "quorate
-resolve" shows where a gRPC target leads.
+sees them. "quorate doctor" says what is wrong with a cluster, "quorate top" shows it live,
+"quorate explain" says what an error means, "quorate verify" checks that a cluster keeps
+its promises, and "quorate resolve" shows where a gRPC target leads.
 
 "quorate-lab", a program of its own, runs etcd clusters on this machine and breaks them.
 
@@ -36,10 +36,11 @@ The exit status is
   2         if the command could not do its work, or was not understood
   128 + n   if signal n ended it, such as 130 after Ctrl-C`,
 		Example: `  quorate doctor --endpoints https://10.0.0.1:2379 --cacert ca.pem
+  quorate top --endpoints 10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379
   quorate explain etcdserver: request timed out
   quorate resolve dns:///billing.shop.svc.cluster.local:8080 --health
   quorate completion bash > /etc/bash_completion.d/quorate`,
 	}, "")
-	root.AddCommand(newDoctorCommand(), newExplainCommand(), newResolveCommand(), newVerifyCommand())
+	root.AddCommand(newDoctorCommand(), newExplainCommand(), newResolveCommand(), newTopCommand(), newVerifyCommand())
 	return root
 }

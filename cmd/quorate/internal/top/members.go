@@ -1,0 +1,74 @@
+package top
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// Members asks each endpoint for its status: one RPC each time.
+type Members struct {
+	Client *clientv3.Client
+	// Timeout is when a member counts as silent.
+	Timeout time.Duration
+}
+
+// Rates is false.
+func (Members) Rates() bool { return false }
+
+// Snapshot asks all endpoints at the same time.
+func (m Members) Snapshot(ctx context.Context) Snapshot {
+	endpoints := m.Client.Endpoints()
+	s := Snapshot{At: time.Now(), Members: make([]Member, len(endpoints))}
+	var wg sync.WaitGroup
+	for i, endpoint := range endpoints {
+		wg.Go(func() { s.Members[i] = m.ask(ctx, endpoint) })
+	}
+	wg.Wait()
+	return s
+}
+
+func (m Members) ask(ctx context.Context, endpoint string) Member {
+	ctx, cancel := context.WithTimeout(ctx, m.Timeout)
+	defer cancel()
+	out := Member{Endpoint: endpoint}
+	begin := time.Now()
+	reply, err := m.Client.Status(ctx, endpoint)
+	if err != nil {
+		out.State, out.Why = "failing", message(err)
+		if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Unavailable || ctx.Err() != nil {
+			out.State = "no answer"
+		}
+		return out
+	}
+	out.LatencyMS = milliseconds(time.Since(begin).Seconds())
+	out.State, out.Role = "serving", "follower"
+	out.ID, out.Term, out.Applied, out.Version = fmt.Sprintf("%x", reply.Header.GetMemberId()), reply.RaftTerm, reply.RaftAppliedIndex, reply.Version
+	switch {
+	case reply.IsLearner:
+		out.State, out.Role = "restricted", "learner"
+	case reply.Leader == 0 && reply.Header.GetMemberId() != 0:
+		out.State, out.Role = "degraded", "no leader"
+	case reply.Leader == reply.Header.GetMemberId():
+		out.Role = "leader"
+	}
+	out.Why = strings.Join(reply.Errors, ", ")
+	return out
+}
+
+func message(err error) string {
+	if s, ok := status.FromError(err); ok {
+		return cmp.Or(s.Message(), s.Code().String())
+	}
+	return err.Error()
+}
+
+func milliseconds(seconds float64) float64 { return float64(int64(seconds*1e6+0.5)) / 1e3 }

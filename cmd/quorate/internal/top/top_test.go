@@ -1,0 +1,184 @@
+package top
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/observe/introspect"
+)
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	goleak.VerifyTestMain(m)
+}
+
+const patience = 20 * time.Second
+
+// start returns a cluster and a client of it.
+func start(t *testing.T) (*lab.Cluster, *clientv3.Client) {
+	t.Helper()
+	cluster, err := lab.Start(t.Context(), lab.Config{Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, cluster.Close()) })
+	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return cluster, client
+}
+
+func member(s Snapshot, endpoint string) Member {
+	for _, m := range s.Members {
+		if m.Endpoint == endpoint {
+			return m
+		}
+	}
+	return Member{}
+}
+
+func TestMembers(t *testing.T) {
+	cluster, client := start(t)
+	leader, err := cluster.Leader(t.Context())
+	require.NoError(t, err)
+	follower := cluster.Members()[(leader.Index()+1)%3]
+
+	s := Members{client, patience}.Snapshot(t.Context())
+	for _, m := range cluster.Members() {
+		got := member(s, m.Endpoint())
+		assert.Equal(t, "serving", got.State)
+		assert.Positive(t, got.LatencyMS)
+		assert.Equal(t, m == leader, got.Role == "leader", got.Role)
+	}
+	require.NoError(t, follower.Stop())
+	s = Members{client, time.Second}.Snapshot(t.Context())
+	assert.Equal(t, "no answer", member(s, follower.Endpoint()).State)
+	require.NoError(t, follower.Continue())
+
+	cluster.Isolate(follower)
+	require.Eventually(t, func() bool {
+		m := member(Members{client, patience}.Snapshot(t.Context()), follower.Endpoint())
+		return m.State == "degraded" && m.Role == "no leader" && m.Why != ""
+	}, patience, 100*time.Millisecond)
+	cluster.Heal()
+}
+
+func TestProcesses(t *testing.T) {
+	cluster, client := start(t)
+	srv := httptest.NewServer(introspect.Handler(introspect.Options{}, map[string]introspect.Source{"orders": client}))
+	defer srv.Close()
+	dead := httptest.NewServer(http.NotFoundHandler())
+	defer dead.Close()
+	httpClient := srv.Client()
+	source := &Processes{URLs: []string{srv.URL, dead.URL}, HTTP: httpClient, Timeout: patience}
+
+	get := func() {
+		_, err := client.Get(t.Context(), "key")
+		require.NoError(t, err)
+	}
+	get()
+	first := source.Snapshot(t.Context())
+	for range 10 {
+		get()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_, ok := <-client.Watch(ctx, "key", clientv3.WithCreatedNotify())
+	require.True(t, ok)
+	second := source.Snapshot(t.Context())
+
+	require.Len(t, second.Members, len(cluster.Members()))
+	require.Len(t, second.Clients, 1)
+	assert.Contains(t, second.Clients[0].Name, "/orders@")
+	assert.True(t, second.Clients[0].Ready)
+	assert.Equal(t, 1, second.Clients[0].Watches)
+	require.NotEmpty(t, second.Methods)
+	assert.Zero(t, first.Methods[0].Rate, "one report has no rates")
+	assert.Equal(t, "get", second.Methods[0].Shape)
+	assert.InDelta(t, 10, second.Methods[0].Rate*second.At.Sub(first.At).Seconds(), 2, "calls")
+	assert.Positive(t, second.Methods[0].MeanMS)
+	assert.Equal(t, []string{dead.URL + ": the answer is 404 Not Found"}, second.Errors)
+	text := Render(second, 100)
+	for _, want := range []string{"ENDPOINT", "CALLS/S", "get", "WATCHES", "error: " + dead.URL} {
+		assert.Contains(t, text, want)
+	}
+	for line := range strings.Lines(text) {
+		assert.LessOrEqual(t, len([]rune(strings.TrimSuffix(line, "\n"))), 100)
+	}
+}
+
+// What a server or a process says cannot control the terminal.
+func TestRenderCleans(t *testing.T) {
+	text := Render(Snapshot{Members: []Member{{Endpoint: "a:1", State: "failing", Why: "\x1b[2Jgone\nand more"}}}, 0)
+	assert.NotContains(t, text, "\x1b")
+	assert.Equal(t, 2, strings.Count(text, "\n"))
+}
+
+// fixed is a source that says what it is told.
+type fixed chan Snapshot
+
+func (f fixed) Snapshot(ctx context.Context) Snapshot {
+	select {
+	case s := <-f:
+		return s
+	case <-ctx.Done():
+		return Snapshot{}
+	}
+}
+
+func (fixed) Rates() bool { return false }
+
+// terminal keeps what is written to it.
+type terminal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (t *terminal) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.Write(b)
+}
+
+func (t *terminal) shows(text string) func() bool {
+	return func() bool {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return strings.Contains(t.text.String(), text)
+	}
+}
+
+// A terminal of 80 columns sees what changes, and its user ends it.
+func TestScreen(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	keys, keyboard := io.Pipe()
+	defer func() { _ = keyboard.Close() }()
+	out, source := &terminal{}, make(fixed)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := tea.NewProgram(NewScreen(ctx, source, time.Millisecond), tea.WithContext(ctx), tea.WithInput(keys), tea.WithOutput(out),
+			tea.WithoutSignalHandler(), tea.WithWindowSize(80, 24), tea.WithEnvironment([]string{"TERM=xterm-256color"})).Run()
+		ended <- err
+	}()
+	require.Eventually(t, out.shows("asking"), patience, time.Millisecond)
+	source <- Snapshot{Members: []Member{{Endpoint: "m1:2379", State: "serving", Role: "leader", LatencyMS: 1.25}}}
+	require.Eventually(t, out.shows("leader"), patience, time.Millisecond)
+	source <- Snapshot{Members: []Member{{Endpoint: "m1:2379", State: "serving", Role: "leader", Why: "overdue"}}}
+	require.Eventually(t, out.shows("overdue"), patience, time.Millisecond)
+	_, err := keyboard.Write([]byte("q"))
+	require.NoError(t, err)
+	require.NoError(t, <-ended)
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"golang.org/x/term"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/cmd/internal/cli"
+	"github.com/quorate/quorate/cmd/quorate/internal/top"
+)
+
+// Bounds of --interval: a member is asked once each, so that this costs little.
+const (
+	defaultInterval = time.Second
+	minInterval     = 500 * time.Millisecond
+)
+
+// topFlags are the flags of "quorate top".
+type topFlags struct {
+	client   connectionFlags
+	urls     []string
+	interval time.Duration
+	once     bool
+	json     bool
+}
+
+func newTopCommand() *cobra.Command {
+	var flags topFlags
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Show members, calls, watches and leases, live",
+		Long: `top shows the members of an etcd cluster with state, role and latency, live. It asks each of
+--endpoints for its status once each --interval.
+
+With --url it shows what processes that use Quorate know, in place of asking members: URLs at
+which they serve the handler of package observe/introspect. It shows for each client the
+endpoints with their state and the evidence for it, and for all together the calls by rate,
+those in flight by age, watches with their lag, and leases with the time that is left.
+
+"q" ends it. With --once, or if standard output is no terminal, it prints one table (with
+--url after two reports, for rates); with --json one object.
+
+The exit status is 0, and 2 if nothing could be shown.
+
+The flags are etcdctl's, and so are the environment variables.`,
+		Example: `  quorate top --endpoints 10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379
+  quorate top --url http://10.0.1.1:8080/debug/etcd --url http://10.0.1.2:8080/debug/etcd
+  quorate top --once --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd) },
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringArrayVar(&flags.urls, "url", nil, "`URL` of the introspection handler of a process; may be repeated")
+	fs.DurationVar(&flags.interval, "interval", defaultInterval, "time between two questions")
+	fs.BoolVar(&flags.once, "once", false, "print one table")
+	fs.BoolVar(&flags.json, "json", false, "print one object, for programs")
+	flags.client.register(fs)
+	return cmd
+}
+
+func (f *topFlags) run(cmd *cobra.Command) error {
+	if f.interval < minInterval {
+		return cli.Usage(cmd, fmt.Errorf("--interval must be at least %v", minInterval))
+	}
+	source, release, err := f.source()
+	if err != nil {
+		return cli.Usage(cmd, err)
+	}
+	defer release()
+	out := cmd.OutOrStdout()
+	terminal, ok := out.(*os.File)
+	if f.once || f.json || !ok || !term.IsTerminal(int(terminal.Fd())) {
+		return f.print(cmd.Context(), out, source)
+	}
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	_, err = tea.NewProgram(top.NewScreen(ctx, source, f.interval),
+		tea.WithContext(ctx), tea.WithInput(cmd.InOrStdin()), tea.WithOutput(out), tea.WithoutSignalHandler()).Run()
+	if err != nil && cmd.Context().Err() != nil {
+		return context.Cause(cmd.Context())
+	}
+	return err
+}
+
+// source returns where snapshots come from, and what ends it.
+func (f *topFlags) source() (top.Source, func(), error) {
+	if len(f.urls) > 0 {
+		for _, raw := range f.urls {
+			if u, err := url.Parse(raw); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+				return nil, nil, errors.New("--url must be like http://host:port/path")
+			}
+		}
+		client := &http.Client{Transport: &http.Transport{}}
+		return &top.Processes{URLs: f.urls, HTTP: client, Timeout: f.interval}, client.CloseIdleConnections, nil
+	}
+	cfg, err := f.client.config()
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.Logger = zap.NewNop() // the table says it
+	client, err := clientv3.New(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return top.Members{Client: client, Timeout: f.interval}, func() { _ = client.Close() }, nil
+}
+
+// print prints one snapshot.
+func (f *topFlags) print(ctx context.Context, out io.Writer, source top.Source) error {
+	s := source.Snapshot(ctx)
+	if source.Rates() && len(s.Clients) > 0 {
+		select {
+		case <-time.After(f.interval):
+			s = source.Snapshot(ctx)
+		case <-ctx.Done():
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	text := top.Render(s, 0)
+	if f.json {
+		object, err := json.MarshalIndent(s, "", "  ")
+		if err != nil {
+			return err
+		}
+		text = string(object) + "\n"
+	}
+	if _, err := io.WriteString(out, text); err != nil {
+		return fmt.Errorf("print the table: %w", err)
+	}
+	if len(s.Members) == 0 {
+		return errors.New("no process answered")
+	}
+	return nil
+}
