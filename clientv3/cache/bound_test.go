@@ -1,6 +1,8 @@
 package cache_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -146,6 +148,29 @@ func TestConfig(t *testing.T) {
 		_, err := cache.New(client, cfg)
 		require.ErrorContains(t, err, want)
 	}
+}
+
+// TestAPrefixThatIsDenied has the server deny one of two prefixes. The other one is served.
+func TestAPrefixThatIsDenied(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	put(t, cluster, "b/1", "v")
+	cluster.On("Range", func(call *fakeetcd.Call) {
+		if r := call.Request.(*pb.RangeRequest); strings.HasPrefix(string(r.Key), "a/") {
+			call.Answer(nil, errDenied)
+		}
+	})
+	c, err := cache.New(client, cache.Config{Prefixes: []string{"a/", "b/"}})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	awaitServing(t, c, "b/1")
+	_, err = c.Get(within(t), "a/1")
+	require.Equal(t, denied, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	err = c.WaitSynced(ctx)
+	require.ErrorIs(t, err, denied)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, `"a/"`)
 }
 
 // TestSeveralPrefixes reads across prefixes, and all keys.

@@ -98,7 +98,7 @@ func (c *Cache) readFloor(r *round) {
 	seen := c.seen()
 	r.sent = time.Now()
 	c.stats.floors.Add(1)
-	resp, err := c.kv.Get(c.ctx, c.views[0].keys.key, clientv3.WithCountOnly())
+	resp, err := c.kv.Get(c.ctx, c.readableKey(), clientv3.WithCountOnly())
 	if err != nil {
 		r.err = err
 		return
@@ -112,6 +112,16 @@ func (c *Cache) readFloor(r *round) {
 	for _, v := range c.views {
 		v.prove(r)
 	}
+}
+
+// readableKey is the first of a prefix that was loaded: who may read the prefix may read that.
+func (c *Cache) readableKey() string {
+	for _, v := range c.views {
+		if v.snap.Load() != nil {
+			return v.keys.key
+		}
+	}
+	return c.views[0].keys.key
 }
 
 // seen is how far the snapshots are.
