@@ -70,7 +70,7 @@ func (c *readyConn) readNow(fd uintptr) bool {
 	c.buf = c.pool.Get(c.size)
 	var err error
 	for {
-		if c.n, err = syscall.Read(int(fd), *c.buf); err != syscall.EINTR { //nolint:errorlint // it is bare
+		if c.n, err = syscall.Read(int(fd), *c.buf); err != syscall.EINTR {
 			break
 		}
 	}
@@ -78,7 +78,7 @@ func (c *readyConn) readNow(fd uintptr) bool {
 		c.pool.Put(c.buf)
 		c.buf = nil
 	}
-	return err != syscall.EAGAIN //nolint:errorlint // it is bare
+	return err != syscall.EAGAIN
 }
 
 // opError returns an error as Read gives it.

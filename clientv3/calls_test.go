@@ -60,7 +60,7 @@ func clientsOf(t testing.TB) (bare, quorate func(context.Context) error) {
 	same := manual.NewBuilderWithScheme("bare")
 	same.InitialState(resolver.State{Addresses: []resolver.Address{{
 		Addr:     address,
-		Metadata: &metadata.MD{rpctypes.MetadataClientAPIVersionKey: {version.APIVersion}}, //nolint:staticcheck // as the client does
+		Metadata: &metadata.MD{rpctypes.MetadataClientAPIVersionKey: {version.APIVersion}},
 	}}})
 	conn, err := grpc.NewClient("bare:///", grpc.WithResolvers(same), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)

@@ -81,7 +81,7 @@ func (r *endpointResolver) publish() {
 			Addr:       ep.Address,
 			ServerName: ep.ServerName,
 			Attributes: attributes.New(securityKey{}, securityOf(ep, r.tls)),
-			Metadata:   apiVersion, //nolint:staticcheck // attributes do not become headers
+			Metadata:   apiVersion, // attributes do not become headers
 		}}})
 	}
 	if r.options != nil {
