@@ -3,6 +3,7 @@ package otel
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,8 +51,16 @@ const (
 // whose span is not recorded has none for its attempts.
 type Tracer struct {
 	observe.None
-	tracer trace.Tracer
-	client []attribute.KeyValue
+	tracer  trace.Tracer
+	client  []attribute.KeyValue
+	methods sync.Map // of method to *spanned
+}
+
+// spanned is what the spans of a method have in common. It is made once, because most calls are
+// not sampled.
+type spanned struct {
+	call, attempt, hedge string // names
+	options              []trace.SpanStartOption
 }
 
 var _ observe.Tracer = (*Tracer)(nil)
@@ -68,27 +77,37 @@ func NewTracer(provider trace.TracerProvider, opts Options) (*Tracer, error) {
 	return t, nil
 }
 
-// attributes returns those of a call, and of each attempt.
-func (t *Tracer) attributes(full string) []attribute.KeyValue {
-	service, name, _ := strings.Cut(strings.TrimPrefix(full, "/"), "/")
-	return append([]attribute.KeyValue{systemKey.String("grpc"), serviceKey.String(service), methodKey.String(name)}, t.client...)
+// spannedOf returns what the spans of a method have. The methods of a client are few: those of etcd's
+// API.
+func (t *Tracer) spannedOf(full string) *spanned {
+	if known, ok := t.methods.Load(full); ok {
+		return known.(*spanned)
+	}
+	path := strings.TrimPrefix(full, "/")
+	service, name, _ := strings.Cut(path, "/")
+	attributes := append([]attribute.KeyValue{systemKey.String("grpc"), serviceKey.String(service), methodKey.String(name)}, t.client...)
+	known, _ := t.methods.LoadOrStore(full, &spanned{
+		call: path, attempt: path + " attempt", hedge: path + " hedge",
+		options: []trace.SpanStartOption{trace.WithAttributes(attributes...)},
+	})
+	return known.(*spanned)
 }
 
 // StartCall starts the span of a call.
 func (t *Tracer) StartCall(ctx context.Context, method string) (context.Context, observe.CallTrace) {
-	name := strings.TrimPrefix(method, "/")
-	ctx, span := t.tracer.Start(ctx, name, trace.WithAttributes(t.attributes(method)...))
+	s := t.spannedOf(method)
+	ctx, span := t.tracer.Start(ctx, s.call, s.options...)
 	if !span.IsRecording() {
 		return ctx, nil
 	}
-	return ctx, &callTrace{tracer: t, span: span, method: method, name: name}
+	return ctx, &callTrace{spanned: s, tracer: t.tracer, span: span}
 }
 
 // callTrace is the span of a call.
 type callTrace struct {
-	tracer       *Tracer
-	span         trace.Span
-	method, name string
+	*spanned
+	tracer trace.Tracer
+	span   trace.Span
 
 	mu     sync.Mutex
 	number int           // of attempts
@@ -101,22 +120,19 @@ func (c *callTrace) StartAttempt(ctx context.Context, hedge bool) (context.Conte
 	defer c.mu.Unlock()
 	c.number++
 	a := &attemptTrace{call: c, hedge: hedge}
-	options := []trace.SpanStartOption{
-		trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(c.tracer.attributes(c.method)...),
-		trace.WithAttributes(attemptKey.Int(c.number), hedgeKey.Bool(hedge)),
-	}
-	name := c.name + " attempt"
+	options := append(slices.Clone(c.options), trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(attemptKey.Int(c.number), hedgeKey.Bool(hedge)))
+	name := c.attempt
 	switch {
 	case hedge:
-		name = c.name + " hedge"
+		name = c.hedge
 		c.span.AddEvent("hedge", trace.WithAttributes(attemptKey.Int(c.number)))
 	case c.failed != nil:
 		a.after = c.failed
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: a.after.span.SpanContext()}))
 		c.span.AddEvent("retry", trace.WithAttributes(attemptKey.Int(c.number)))
 	}
-	ctx, a.span = c.tracer.tracer.Start(ctx, name, options...)
+	ctx, a.span = c.tracer.Start(ctx, name, options...)
 	return ctx, a
 }
 
