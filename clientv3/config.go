@@ -242,7 +242,7 @@ func (cfg *Config) validate() error {
 	case cfg.Token != "" && (cfg.Username != "" || cfg.Password != ""):
 		return ErrMutuallyExclusiveCfg
 	case cfg.Slog != nil && cfg.Logger != nil:
-		return errors.New("Logger and Slog are both set: the client logs to one of them")
+		return errors.New("both Logger and Slog are set: the client logs to one of them")
 	case cfg.TokenSource != nil && (cfg.Token != "" || cfg.Username != "" || cfg.Password != ""):
 		return errTokenSources
 	case cfg.AutoSyncInterval < 0:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"slices"
 	"sync"
 	"weak"
 
@@ -244,13 +245,8 @@ type services[T any] struct {
 func (s *services[T]) add(service *T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	live := s.made[:0]
-	for _, p := range s.made {
-		if p.Value() != nil {
-			live = append(live, p)
-		}
-	}
-	s.made = append(live, weak.Make(service))
+	s.made = slices.DeleteFunc(s.made, func(p weak.Pointer[T]) bool { return p.Value() == nil })
+	s.made = append(s.made, weak.Make(service))
 }
 
 func (s *services[T]) all() []*T {

@@ -87,5 +87,5 @@ func TestSlog(t *testing.T) {
 
 func TestSlogBesideLogger(t *testing.T) {
 	_, err := New(Config{Endpoints: []string{"127.0.0.1:1"}, Logger: zap.NewNop(), Slog: slog.Default()})
-	require.EqualError(t, err, "Logger and Slog are both set: the client logs to one of them")
+	require.EqualError(t, err, "both Logger and Slog are set: the client logs to one of them")
 }
