@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"strconv"
 	"slices"
+	"strconv"
 	"sync"
 	"weak"
 
