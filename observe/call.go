@@ -136,7 +136,7 @@ func (t tracers) StartCall(ctx context.Context, method string) (context.Context,
 	for _, o := range t.all {
 		next, trace := o.StartCall(ctx, method)
 		if trace != nil {
-			ctx, traces = next, append(traces, trace)
+			ctx, traces = next, append(traces, trace) //nolint:fatcontext // as many as there are tracers
 		}
 	}
 	if traces == nil {
@@ -151,7 +151,7 @@ func (c callTraces) StartAttempt(ctx context.Context, hedge bool) (context.Conte
 	traces := make(attemptTraces, 0, len(c))
 	for _, trace := range c {
 		var t AttemptTrace
-		ctx, t = trace.StartAttempt(ctx, hedge)
+		ctx, t = trace.StartAttempt(ctx, hedge) //nolint:fatcontext // as many as there are tracers
 		traces = append(traces, t)
 	}
 	return ctx, traces

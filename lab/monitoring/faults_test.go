@@ -2,7 +2,6 @@ package monitoring_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -251,7 +250,7 @@ func (p *program) check(t *testing.T, f fault, rules []rule, began time.Time, fi
 		if !strings.Contains(r.Expr, "[1h]") {
 			require.True(t, times[len(times)-1].Before(end), "%s does not clear", r.Alert)
 		}
-		t.Log(fmt.Sprintf("%-32s from %v to %v", r.Alert, times[0].Sub(began), times[len(times)-1].Sub(began)))
+		t.Logf("%-32s from %v to %v", r.Alert, times[0].Sub(began), times[len(times)-1].Sub(began))
 	}
 }
 

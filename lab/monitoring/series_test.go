@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
@@ -67,7 +68,7 @@ func (r *recording) addMetric(name string, m *dto.Metric, at time.Time) {
 
 func (r *recording) add(name string, pairs []*dto.LabelPair, at time.Time, v float64, more ...string) {
 	b := labels.NewBuilder(labels.FromStrings(more...))
-	b.Set(labels.MetricName, name)
+	b.Set(model.MetricNameLabel, name)
 	for _, p := range pairs {
 		b.Set(p.GetName(), p.GetValue())
 	}
@@ -87,7 +88,7 @@ func (r *recording) add(name string, pairs []*dto.LabelPair, at time.Time, v flo
 func (r *recording) names() map[string]bool {
 	names := make(map[string]bool)
 	for _, s := range r.series {
-		names[s.labels.Get(labels.MetricName)] = true
+		names[s.labels.Get(model.MetricNameLabel)] = true
 	}
 	return names
 }

@@ -12,7 +12,7 @@
 //
 // Nothing is collected until somebody asks. A report takes the locks of the in-flight
 // calls, the watches and the leases one after the other, each for as long as it takes to walk
-// over them: about 0.1 ms for a thousand. Lists hold the [Options.Limit] entries that
+// over them. All of it takes about 0.3 ms for a thousand watches. Lists hold the [Options.Limit] entries that
 // matter most; totals count all.
 //
 // # Secrets

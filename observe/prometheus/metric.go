@@ -19,7 +19,7 @@ type metricCollector struct {
 func newMetricCollector(label, value string, every []observe.Metric, metrics func() []observe.Metric) *metricCollector {
 	c := &metricCollector{metrics: metrics, descs: make(map[string]*prometheus.Desc)}
 	for _, m := range every {
-		var labels []string
+		labels := make([]string, 0, len(m.Labels))
 		for _, l := range m.Labels {
 			labels = append(labels, l.Name)
 		}
@@ -57,7 +57,7 @@ func (c *metricCollector) Collect(ch chan<- prometheus.Metric) {
 		if m.Counter {
 			kind = prometheus.CounterValue
 		}
-		var values []string
+		values := make([]string, 0, len(m.Labels))
 		for _, l := range m.Labels {
 			values = append(values, l.Value)
 		}
