@@ -124,12 +124,12 @@ func (c *Caller) propertiesOf(method string, req any) properties {
 // lastUnary is the last of the chained interceptors of our connections.
 func (c *client) lastUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if a := attemptFrom(ctx); a != nil {
-		return invoke(ctx, method, req, reply, cc, c.tokens.attach(opts, method, a.anonymous)...)
+		return invoke(ctx, method, req, reply, cc, c.tokens.attach(opts, method, a)...)
 	}
 	for refreshes := 0; ; refreshes++ {
 		a := new(attempt)
 		a.start(ctx, propertiesOf(method, req))
-		err := invoke(a.ctx, method, req, reply, cc, c.tokens.attach(opts, method, false)...)
+		err := invoke(a.ctx, method, req, reply, cc, c.tokens.attach(opts, method, a)...)
 		a.release()
 		if err == nil {
 			return nil
@@ -150,10 +150,10 @@ func (c *client) lastUnary(ctx context.Context, method string, req, reply any, c
 
 // lastStream is the last of the chained stream interceptors.
 func (c *client) lastStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	if attemptFrom(ctx) != nil {
-		return streamer(ctx, desc, cc, method, c.tokens.attach(opts, method, false)...)
+	if a := attemptFrom(ctx); a != nil {
+		return streamer(ctx, desc, cc, method, c.tokens.attach(opts, method, a)...)
 	}
 	return c.openStream(ctx, new(attempt), method, propertiesOf(method, nil), func(a *attempt) (grpc.ClientStream, error) {
-		return streamer(a.ctx, desc, cc, method, c.tokens.attach(opts, method, false)...)
+		return streamer(a.ctx, desc, cc, method, c.tokens.attach(opts, method, a)...)
 	})
 }

@@ -289,8 +289,11 @@ var _ credentials.PerRPCCredentials = (*tokenSource)(nil)
 // attach returns the call options with one that attaches the token, if there is one, and
 // refuses to send a secret in clear. A call without a secret is spared its cost. The user's
 // own credentials among the options stay in force.
-func (s *tokenSource) attach(opts []grpc.CallOption, method string, anonymous bool) []grpc.CallOption {
-	t := s.current.Load()
+func (s *tokenSource) attach(opts []grpc.CallOption, method string, a *attempt) []grpc.CallOption {
+	t, anonymous := s.current.Load(), a != nil && a.anonymous
+	if a != nil && !anonymous {
+		a.token.Store(t) // also an empty one, which a refusal invalidates
+	}
 	if (anonymous || t == nil || t.value == "") && !hasPassword(method) {
 		return opts
 	}
@@ -342,7 +345,7 @@ type tokenConn struct {
 }
 
 func (c tokenConn) Invoke(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
-	return c.ClientConnInterface.Invoke(ctx, method, req, reply, c.tokens.attach(opts, method, false)...)
+	return c.ClientConnInterface.Invoke(ctx, method, req, reply, c.tokens.attach(opts, method, nil)...)
 }
 
 // GetRequestMetadata implements credentials.PerRPCCredentials. It fails where a secret would
