@@ -8,27 +8,27 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Need says what a call asks of an endpoint.
+// Need is the service that a call requires of an endpoint.
 type Need uint8
 
 const (
 	// Full service: the default. For etcd these are writes, linearizable reads, watches
 	// and leases, which need a member with a vote and a leader.
 	Full Need = iota
-	// Local service: what the endpoint can do by itself. For etcd these are serializable
-	// reads.
+	// Local service: what the endpoint can do without its peers. For etcd these are
+	// serializable reads.
 	Local
 )
 
 // ConnClass is the class of connection that a call uses. Classes other than Calls get a
-// connection of their own only when it is wanted.
+// connection of their own only on demand.
 type ConnClass uint8
 
 const (
 	// Calls are short: the default.
 	Calls ConnClass = iota
-	// Streams live long. They share the connection of the calls until they are heavy:
-	// until more than a mebibyte arrives on it within a second.
+	// Streams live long. They share the connection of class Calls until more than a
+	// mebibyte arrives on it within a second.
 	Streams
 	// Bulk moves many bytes: snapshots, large ranges. It has a connection of its own.
 	Bulk
@@ -36,23 +36,23 @@ const (
 	classes = int(Bulk) + 1
 )
 
-// Attempt steers the pick of one attempt of a call and records it. It reaches the policy
-// in the context of the attempt, see [WithAttempt]; a call without one has the zero
-// Attempt's properties. Its exported fields must not be changed while the attempt lasts.
+// Attempt controls and records the pick of one attempt of a call. It reaches the policy
+// in the context of the attempt, see [WithAttempt]. A call without one is treated like
+// the zero Attempt. Its exported fields must not change during the attempt.
 type Attempt struct {
 	Need Need
 	Conn ConnClass
 	// Write says that the call may change something, and must not be ended early while its
 	// endpoint is alive: see [Options.WriteStallTimeout].
 	Write bool
-	// Shape names the calls that usually take as long as this one; "" means the full name
-	// of the method. There should be few shapes.
+	// Shape names a group of calls with similar latency; "" means the full name of the
+	// method. Use few shapes: latency is learnt for each.
 	Shape string
-	// Avoid are endpoints that are not picked while others can serve the call. If
-	// AvoidStrictly is set, the pick fails with codes.Canceled if there is no other.
+	// Avoid lists endpoints that are picked only if no other can serve the call. With
+	// AvoidStrictly, the pick fails with codes.Canceled instead.
 	Avoid         []*Endpoint
 	AvoidStrictly bool
-	// Watcher, if set, is told what happens to the attempt while it lasts.
+	// Watcher, if set, receives events during the attempt.
 	Watcher Watcher
 
 	context attemptContext
@@ -61,31 +61,31 @@ type Attempt struct {
 
 	endpoint atomic.Pointer[Endpoint] // of the latest pick
 	conn     atomic.Pointer[subConn]  // nil for a detached endpoint
-	// unpicked is set when an endpoint was asked for and there was none.
+	// unpicked is set when a pick found no endpoint.
 	unpicked atomic.Bool
-	// maySent counts the picks that are not known to have ended before anything was sent.
-	// A pick whose end gRPC does not report counts.
+	// maySent counts the picks that may have sent something. A pick whose end gRPC does
+	// not report counts.
 	maySent  atomic.Int32
 	answered atomic.Bool
 	over     atomic.Bool
 	pinned   atomic.Bool
 }
 
-// Watcher is told what happens to an attempt while it lasts. Its methods may be called from
-// any goroutine, must not block, and must not call back into the policy.
+// Watcher receives events during an attempt. Its methods may be called from any goroutine,
+// must not block, and must not call back into the policy.
 type Watcher interface {
-	// Overdue is called at most once, when the answer takes longer than usual for the
+	// Overdue is called at most once, when the response takes longer than usual for the
 	// attempt's shape and another endpoint can serve the call.
 	Overdue()
-	// Cut is called when the endpoint cannot answer. The attempt should end with that
-	// reason.
+	// Cut is called when the endpoint cannot answer. The attempt should end with reason
+	// as its error.
 	Cut(reason error)
 }
 
 type attemptKey struct{}
 
-// attemptContext is the context of an attempt. It is a part of the Attempt, so that it costs
-// no allocation.
+// attemptContext is the context of an attempt. It is part of the Attempt and costs no
+// allocation.
 type attemptContext struct {
 	context.Context
 	attempt *Attempt
@@ -102,14 +102,14 @@ func (c *attemptContext) Value(key any) any {
 func WithAttempt(ctx context.Context, a *Attempt) context.Context {
 	c := &a.context
 	if c.attempt != nil {
-		c = new(attemptContext) // the Attempt is used again
+		c = new(attemptContext) // the Attempt is reused
 	}
 	c.Context, c.attempt = ctx, a
 	return c
 }
 
-// record returns the record of the next pick. A pick after the first, as of a call that gRPC
-// moves to another connection, has a new one: the first may still be looked at.
+// record returns the record of the next pick. Every pick after the first gets a new one, for
+// example when gRPC moves a call to another connection: the first may still be in use.
 func (a *Attempt) record() *call {
 	if a.begun.CompareAndSwap(false, true) {
 		return &a.first
@@ -126,25 +126,24 @@ func AttemptFrom(ctx context.Context) *Attempt {
 	return a
 }
 
-// Endpoint returns the endpoint that the attempt was given last, nil if there is none.
+// Endpoint returns the endpoint of the latest pick, nil if there is none.
 func (a *Attempt) Endpoint() *Endpoint { return a.endpoint.Load() }
 
-// MaySent reports whether anything of the attempt can have left this process. An attempt
-// that no policy of this package was asked to place counts as sent.
+// MaySent reports whether any part of the attempt may have been sent. An attempt that
+// never reached a policy of this package counts as sent.
 func (a *Attempt) MaySent() bool {
 	return a.maySent.Load() > 0 || a.endpoint.Load() == nil && !a.unpicked.Load()
 }
 
-// Answered reports whether a server has answered the attempt, be it in part.
+// Answered reports whether a server has sent any part of a response.
 func (a *Attempt) Answered() bool { return a.answered.Load() }
 
-// End keeps the attempt from being picked from now on, so that what MaySent says stays
-// true.
+// End makes all later picks of the attempt fail, so that the result of MaySent is final.
 func (a *Attempt) End() { a.over.Store(true) }
 
-// Pin keeps a stream where it was opened: gRPC moves one that no server has seen to
-// another connection, and holds a lock meanwhile that whoever sends on the stream waits
-// for. A pinned stream ends instead.
+// Pin ties a stream to the connection it was opened on. gRPC would move a stream that no
+// server has seen to another connection, and block senders on the stream meanwhile. A
+// pinned stream ends instead.
 func (a *Attempt) Pin() { a.pinned.Store(true) }
 
 // These errors carry a status so that gRPC does not queue the call for another pick.
@@ -186,7 +185,7 @@ func (a *Attempt) Ended(sent bool) {
 	}
 }
 
-// cut ends the attempt if somebody can.
+// cut calls the attempt's Watcher, if there is one.
 func (a *Attempt) cut(reason error) {
 	if a.Watcher != nil {
 		a.Watcher.Cut(reason)

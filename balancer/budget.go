@@ -7,14 +7,15 @@ import (
 )
 
 const (
-	// probeRate is how many probes a second a client may send whatever its traffic.
+	// probeRate is the number of probes per second that a client may send without any
+	// calls.
 	probeRate = 0.25
-	// probeShare is how many probes each call pays for.
+	// probeShare is the number of probes that each call adds to the budget.
 	probeShare = 0.02
-	// probeBurst is what it takes to find two faults.
+	// probeBurst is enough to detect two faults.
 	probeBurst = 10
-	// probeReserve is what is kept for when a verdict is possible. The rest pays for a round
-	// that looks for a witness.
+	// probeReserve is kept for rounds in which a verdict is possible. Rounds that first
+	// search for a witness use the rest.
 	probeReserve = 6
 )
 
@@ -28,10 +29,11 @@ type budget struct {
 	at     time.Time // when tokens was computed; zero before the first probe
 }
 
-// earn notes a call.
+// earn records a call.
 func (b *budget) earn() { b.calls.Add(1) }
 
-// take pays for a probe, and reports whether there was enough to keep a reserve.
+// take takes a probe from the budget. It returns false, and takes none, if less than the
+// reserve would remain.
 func (b *budget) take(now time.Time, reserve float64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -50,7 +52,7 @@ func (b *budget) take(now time.Time, reserve float64) bool {
 	return true
 }
 
-// level returns how many probes are paid for, and how many were sent.
+// level returns how many probes may be sent now, and how many were sent.
 func (b *budget) level(now time.Time) (left float64, sent uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/serviceconfig"
 )
 
-// Prefix stands before the name of each strategy in a service config.
+// Prefix precedes the name of each strategy in a service config.
 const Prefix = "quorate_"
 
 // Register registers the policy with a strategy, so that service configs can select it.

@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/health/grpcprobe"
 )
 
-// DefaultDrainTimeout is how long calls and streams on an endpoint that was removed may
-// go on before its connections are closed. Bulk transfers may go on to their end.
+// DefaultDrainTimeout is how long calls and streams on a removed endpoint may continue
+// before its connections are closed. Bulk transfers are not interrupted.
 const DefaultDrainTimeout = 30 * time.Second
 
 // config is the policy's part of a service config, and the strategy's.
@@ -25,12 +25,12 @@ type config struct {
 	prober       health.Prober
 	strategy     serviceconfig.LoadBalancingConfig
 
-	// source is the object that it was parsed from. A string, because configs are compared.
+	// source is the JSON object. It is a string because configs are compared.
 	source string
 }
 
-// MarshalJSON returns what the config was parsed from. Policies that have this one below
-// them, those of xDS for example, pass its config on as JSON.
+// MarshalJSON returns what the config was parsed from. Parent policies, for example those
+// of xDS, pass the config on as JSON.
 func (c config) MarshalJSON() ([]byte, error) { return []byte(c.source), nil }
 
 var defaultConfig = config{drainTimeout: DefaultDrainTimeout, source: "{}"}
@@ -42,7 +42,8 @@ var defaultConfig = config{drainTimeout: DefaultDrainTimeout, source: "{}"}
 //	  "healthProbe": {"serviceName": "helloworld.Greeter"}
 //	}
 //
-// and the fields of the strategy beside these. "healthProbe" asks grpc.health.v1.
+// The strategy's own fields are in the same object. "healthProbe" enables probes with
+// grpc.health.v1.
 func parse(b Builder, js json.RawMessage) (serviceconfig.LoadBalancingConfig, error) {
 	var fields struct {
 		DrainTimeout json.RawMessage `json:"drainTimeout"`

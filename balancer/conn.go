@@ -15,10 +15,10 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// Credentials returns credentials that do what creds do, and let the policy know the
-// connections that they shake hands on, so that it can close one under the calls on it.
-// A connection made with other credentials is closed gracefully, and the calls on it
-// are cut one by one ([Watcher]).
+// Credentials wraps creds and registers each connection with the policy, so that the
+// policy can close an unresponsive connection at once, with all calls on it. Connections
+// made with other credentials are closed gracefully, and the calls on them are cut one by
+// one ([Watcher]).
 func Credentials(creds credentials.TransportCredentials) credentials.TransportCredentials {
 	if x, ok := creds.(xdsCredentials); ok {
 		return registeringXDS{registering{creds}, x}
@@ -26,8 +26,8 @@ func Credentials(creds credentials.TransportCredentials) credentials.TransportCr
 	return registering{creds}
 }
 
-// xdsCredentials are those of grpc's package credentials/xds. Only to these gRPC hands what
-// the control plane says of security; others are used as they are.
+// xdsCredentials is implemented by grpc's package credentials/xds. gRPC passes the security
+// configuration of the control plane only to such credentials.
 type xdsCredentials interface{ UsesXDS() bool }
 
 type registeringXDS struct {
@@ -77,11 +77,11 @@ func subConnOf(info credentials.ClientHandshakeInfo) *subConn {
 }
 
 const (
-	// largeMessage is more than the answers to probes, a PING and their like. Answers wait
-	// behind such a message, in whatever buffers lie between.
+	// largeMessage is larger than probe responses, PINGs and other control frames.
+	// Responses queue behind such a message.
 	largeMessage = 1 << 10
-	// transferPause is how long a transfer may pause: rate limiters pass on what gathered
-	// in up to a second.
+	// transferPause is how long a transfer may pause: rate limiters release data in
+	// intervals of up to a second.
 	transferPause = 1500 * time.Millisecond
 )
 
@@ -90,8 +90,8 @@ type netConn struct {
 	mu   sync.Mutex
 	conn net.Conn
 
-	// received counts the bytes that arrived, and complete how many there were when the
-	// latest message was complete. arrived is when the latest bytes of a large message did.
+	// received counts the bytes received. complete is the count at the end of the latest
+	// message. arrived is when the latest bytes of a large message arrived.
 	received, complete atomic.Int64
 	arrived            health.Stamp
 }
@@ -121,30 +121,30 @@ func (c *netConn) close() bool {
 	return true
 }
 
-// messageComplete notes that a message arrived whole.
+// messageComplete records that a whole message arrived.
 func (c *netConn) messageComplete() { c.complete.Store(c.received.Load()) }
 
-// arrivedNow notes that so many bytes arrived. When, is noted for large messages only.
+// arrivedNow records that n bytes arrived. It records the time for large messages only.
 func (c *netConn) arrivedNow(n int) {
 	if c.received.Add(int64(n))-c.complete.Load() >= largeMessage {
 		c.arrived.Set(health.Now())
 	}
 }
 
-// receiving reports whether part of a large message has arrived, and goes on arriving.
+// receiving reports whether a large message is arriving.
 func (c *netConn) receiving(now time.Time) bool {
 	return c.received.Load()-c.complete.Load() >= largeMessage && c.arrived.Since(now) < transferPause
 }
 
-// backlog is what waits to be sent on a connection, by the kernel's account. It is all zero
-// where the kernel gives none: on systems other than Linux, and for what is not TCP.
+// backlog is the kernel's count of unsent and unacknowledged bytes of a connection. It is
+// zero on systems other than Linux and for connections other than TCP.
 type backlog struct {
 	acked  uint64 // bytes that have arrived at the peer
 	unsent uint32 // bytes that the network does not take yet
 }
 
-// movedSince reports whether a backlog becomes less. That a peer acknowledges what it is
-// sent shows nothing by itself: the kernel of a frozen one does.
+// movedSince reports whether a backlog shrinks. Acknowledgements alone are no sign of
+// life: the kernel of a frozen process sends them.
 func (b backlog) movedSince(was backlog) bool {
 	return b.unsent > 0 && b.acked >= was.acked+largeMessage
 }

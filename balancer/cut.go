@@ -9,22 +9,22 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// unusable is why something ends that is in flight to an endpoint.
+// unusable returns the error that ends in-flight work on an endpoint.
 func unusable(ep *Endpoint, why string) error {
 	st := ep.Health()
 	return status.Errorf(codes.Unavailable, "endpoint %s is %v (%v): %s", ep.address, st.State, st.Evidence, why)
 }
 
-// cutStuck ends what is in flight to an endpoint that is alive and cannot answer it, once
-// another one has served since:
+// cutStuck ends in-flight work on an endpoint that is alive but cannot complete it, once
+// another endpoint has served since:
 //
 //	state     reads, streams   writes
 //	Lagging   at once          after Options.WriteStallTimeout
 //	Degraded  at once          at once: the member says itself that it has no leader
 //
-// To cut a read or a stream is free, it goes on elsewhere. To cut a write leaves its outcome
-// unknown, and only brings that forward. Calls without a [Watcher], and those of which the
-// endpoint is capable, are left alone.
+// Cutting a read or a stream is safe: it continues on another endpoint. Cutting a write
+// leaves its outcome unknown. Calls without a [Watcher], and calls that the endpoint can
+// still serve, are not cut.
 func (p *policy) cutStuck(ep *Endpoint, now time.Time) {
 	st := ep.Health()
 	if st.State != health.Lagging && st.State != health.Degraded || !ep.busy() || !ep.hasWitness(ep.stuckSince(st)) {
@@ -42,8 +42,9 @@ func (p *policy) cutStuck(ep *Endpoint, now time.Time) {
 	}
 }
 
-// stuckSince returns since when the endpoint cannot answer: since it was asked for service,
-// if it was, and did not say itself that it cannot.
+// stuckSince returns since when the endpoint cannot complete work: since the oldest
+// unanswered service probe, or, if the member itself reported it or there is no such probe,
+// since the state changed.
 func (e *Endpoint) stuckSince(st *health.Status) time.Time {
 	asked := e.serviceAsked.Load()
 	if st.State == health.Lagging && asked != nil && asked.Before(st.Since) {
@@ -52,7 +53,7 @@ func (e *Endpoint) stuckSince(st *health.Status) time.Time {
 	return st.Since
 }
 
-// mayBeCut reports whether something in flight is cut as soon as another endpoint completes
+// mayBeCut reports whether any in-flight work is to be cut once another endpoint completes
 // work.
 func (e *Endpoint) mayBeCut() bool {
 	st := e.State()
@@ -72,10 +73,10 @@ func (p *policy) mayCutWrite(c *call, st *health.Status, now time.Time) bool {
 	return timeout > 0 && now.Sub(since) >= timeout
 }
 
-// quickAnswer is how long an answer in good time takes at most.
+// quickAnswer is the longest latency that counts as timely.
 const quickAnswer = 250 * time.Millisecond
 
-// hasQuickWitness reports whether another endpoint serves in good time since then.
+// hasQuickWitness reports whether another endpoint has completed timely work since then.
 func (e *Endpoint) hasQuickWitness(since time.Time) bool {
 	for _, other := range e.others() {
 		if other.isWitness(since) && other.known().Latest() < quickAnswer {

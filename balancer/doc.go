@@ -3,48 +3,47 @@
 //
 // # The policy and its strategies
 //
-// One policy does what all strategies have in common. It connects and reconnects, tracks the
-// calls and streams in flight, probes endpoints under suspicion, ejects those that cannot
-// serve and re-admits them once they do. It ranks the endpoints by their state
-// ([health.State]) for what a call needs ([Need]). A [Strategy] only chooses among those of
-// the best rank. Each strategy has a folder below this one, and is registered with gRPC by
-// importing package balancer/policies:
+// All strategies share one policy. It connects and reconnects, tracks in-flight calls and
+// streams, probes suspected endpoints, ejects endpoints that cannot serve and re-admits them
+// once they can. It ranks endpoints by their state ([health.State]) and the call's [Need]. A
+// [Strategy] only chooses among the endpoints of the best rank. Each strategy is a
+// subpackage; importing package balancer/policies registers all of them with gRPC:
 //
 //	{"loadBalancingConfig": [{"quorate_p2c": {}}]}
 //
 // # Outlier detection
 //
-// A call that is unanswered for longer than calls of its shape usually take, or a stream
-// that is silent for longer than it usually is, makes its endpoint Suspected. So does an
-// error that hints at trouble; no error ejects an endpoint. Others are preferred from then
-// on, and the endpoint is probed over the connections in question, in rounds of 190 ms. An
-// endpoint that gives no sign of life for three rounds is Dead: its connections are closed,
-// so that all calls and streams on them end at once. One that is alive and completes nothing
-// for two rounds is Lagging: reads and streams on it are cut, writes after
-// [Options.WriteStallTimeout].
+// An endpoint becomes Suspected when a call takes longer than usual for its shape, when a
+// stream is silent for longer than usual, or when an error suggests a fault. No error ejects
+// an endpoint. The policy then prefers other endpoints and probes the suspect over the
+// affected connections, in rounds of 190 ms. An endpoint that gives no sign of life for
+// three rounds is Dead: its connections are closed, so that all calls and streams on them
+// end at once. An endpoint that is alive but completes nothing for two rounds is Lagging:
+// reads and streams on it are cut at once, writes after [Options.WriteStallTimeout].
 //
-// Either verdict needs a witness: another endpoint that completed work meanwhile. When all
-// are silent, the network, the servers as a whole or this process is at fault, and to close
-// connections would only lose answers. For the same reason timers that fire late are
-// ignored, and a large message on its way counts as a sign of life. A single endpoint is
-// not probed.
+// Both verdicts need a witness: another endpoint that completed work meanwhile. When all
+// endpoints are silent, the network, the whole cluster or this process is at fault, and
+// closing connections would only lose responses. For the same reason timers that fire late
+// are ignored, and a large message in transit counts as a sign of life. A single endpoint
+// is not probed.
 //
-// Probes have a budget: 0.25 a second and 2 % of the calls, with a burst of 10.
+// Each client has a probe budget: 0.25 probes per second plus 2 % of its calls, with a
+// burst of 10.
 //
 // # Connections
 //
-// Calls and streams share one connection to each endpoint, until a mebibyte arrives on it
-// within a second: streams then get connections of their own. Bulk transfers always do. See
-// [ConnClass].
+// Calls and streams share one connection to each endpoint. When more than a mebibyte
+// arrives on it within a second, streams get a connection of their own. Bulk transfers
+// always have one. See [ConnClass].
 //
-// A lost connection is made again at once, or within 200 ms while others serve, and after
-// failures with gRPC's backoff (grpc.WithConnectParams). After a minute of failures, while
-// others serve, up to 50 s are added to that, until the endpoint is needed. A success ends the backoff of the
-// other endpoints, once. While nothing is connected, failed attempts are repeated within 3 s,
-// for half a minute.
+// A lost connection is reestablished at once, or within 200 ms while other endpoints serve. Failed
+// attempts use gRPC's backoff (grpc.WithConnectParams). After a minute of failures, while other
+// endpoints serve, the backoff grows by up to 50 s until the endpoint is needed. A successful
+// connection ends the backoff of the other endpoints, once. While nothing is connected, failed
+// attempts are repeated within 3 s, for half a minute.
 //
 // # Sharing
 //
-// With [Options.Shared] several ClientConns share what they know of an endpoint, and one of
-// them probes it for all. Whether a connection is alive stays each one's own.
+// With [Options.Shared] several ClientConns share the health of an endpoint, and one of
+// them probes it for all. Each ClientConn checks the liveness of its own connections.
 package balancer

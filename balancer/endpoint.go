@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// Endpoint is one of a ClientConn's endpoints, through all its connections and
-// reconnections. It lasts as long as the resolver names it.
+// Endpoint is one endpoint of a ClientConn. It exists as long as the resolver lists it,
+// across reconnections.
 type Endpoint struct {
 	address   string
 	addresses []resolver.Address
@@ -19,8 +19,8 @@ type Endpoint struct {
 	policy    *policy // nil if detached
 	conns     [classes]*subConn
 
-	// entry is what is known of the endpoint. It is replaced once, when the endpoint joins
-	// the shared table. unsubscribe belongs to it, and is guarded by the policy's lock.
+	// entry is the health of the endpoint. It is replaced once, when the endpoint joins
+	// the shared table. unsubscribe belongs to it and is guarded by the policy's lock.
 	entry       atomic.Pointer[health.Entry]
 	unsubscribe func()
 	joined      bool
@@ -28,7 +28,7 @@ type Endpoint struct {
 	ctx    context.Context // ends when the endpoint is removed
 	remove context.CancelFunc
 
-	// unwanted says that the strategy wants no connection to the endpoint.
+	// unwanted is set if the strategy wants no connection to the endpoint.
 	unwanted atomic.Bool
 	weight   atomic.Uint32 // 0 for the default
 	priority atomic.Uint32
@@ -37,11 +37,11 @@ type Endpoint struct {
 	latency  latencies
 	inflight inflight
 
-	probing atomic.Bool   // an investigation runs, of which there is one at a time
-	wake    chan struct{} // has room for one: something was learnt
-	// serviceAsked is when the endpoint was first asked for service since it completed any.
+	probing atomic.Bool   // an investigation runs; there is one at a time
+	wake    chan struct{} // buffered, one signal: new evidence has arrived
+	// serviceAsked is when the oldest unanswered service probe was sent.
 	serviceAsked atomic.Pointer[time.Time]
-	late         atomic.Bool // the latest probe for service was answered late
+	late         atomic.Bool // the latest service probe was answered late
 }
 
 func newEndpoint(address string, entry *health.Entry) *Endpoint {
@@ -53,10 +53,11 @@ func newEndpoint(address string, entry *health.Entry) *Endpoint {
 // Detached returns an endpoint that belongs to no ClientConn, for tests of strategies.
 func Detached(address string, entry *health.Entry) *Endpoint { return newEndpoint(address, entry) }
 
-// Address is the endpoint's, as the resolver gave it; the first one if it has several.
+// Address returns the endpoint's address as the resolver gave it; the first one if it has
+// several.
 func (e *Endpoint) Address() string { return e.address }
 
-// Health returns what is known of the endpoint.
+// Health returns the health of the endpoint.
 func (e *Endpoint) Health() *health.Status {
 	s := e.known().Load()
 	if e.removed() && s.State != health.Draining {
@@ -83,7 +84,8 @@ func (e *Endpoint) InFlight() int { return int(e.running.Load()) }
 // AddInFlight counts calls in flight to a detached endpoint, as the policy does for others.
 func (e *Endpoint) AddInFlight(n int) { e.running.Add(int64(n)) }
 
-// Memory returns what the strategy attached to the endpoint, nil if it attaches nothing.
+// Memory returns the value that the strategy attached to the endpoint ([Attacher]), nil
+// if there is none.
 func (e *Endpoint) Memory() any { return e.memory }
 
 // Ready reports whether there is a connection for calls. A detached endpoint is ready.
@@ -92,8 +94,8 @@ func (e *Endpoint) Ready() bool { return e.policy == nil || e.conns[Calls].ready
 // Unreachable reports whether the last attempt to connect failed.
 func (e *Endpoint) Unreachable() bool { return e.policy != nil && e.conns[Calls].failing.Load() }
 
-// Siblings returns all endpoints of the ClientConn, this one included, and none if the
-// ClientConn has closed. The slice must not be changed.
+// Siblings returns all endpoints of the ClientConn, including this one, or none after the
+// ClientConn was closed. The caller must not modify the slice.
 func (e *Endpoint) Siblings() []*Endpoint {
 	if e.policy == nil {
 		return []*Endpoint{e}
@@ -101,16 +103,17 @@ func (e *Endpoint) Siblings() []*Endpoint {
 	return e.policy.all()
 }
 
-// Removed returns a channel that is closed when the endpoint is no longer one of the
-// ClientConn's. Calls and streams on it may go on, for a while, but should move.
+// Removed returns a channel that is closed when the resolver no longer lists the
+// endpoint. In-flight calls and streams may continue until the drain timeout; long
+// streams should move.
 func (e *Endpoint) Removed() <-chan struct{} { return e.ctx.Done() }
 
-// usualLatency is how long the endpoint usually takes to complete work, 0 if it has not yet.
+// usualLatency is the endpoint's usual latency, 0 if it has completed nothing yet.
 func (e *Endpoint) usualLatency() time.Duration {
 	return max(e.known().Latency(), e.known().Latest())
 }
 
-// tolerance is how much longer than others an answer of the endpoint may take.
+// tolerance is how much longer than those of other endpoints its responses may take.
 func (e *Endpoint) tolerance() time.Duration { return tolerance(e.usualLatency(), 0) }
 
 func (e *Endpoint) removed() bool { return e.ctx.Err() != nil }
@@ -118,9 +121,9 @@ func (e *Endpoint) removed() bool { return e.ctx.Err() != nil }
 // CompletedSince reports whether the endpoint has completed work that began at t or later.
 func (e *Endpoint) CompletedSince(t time.Time) bool { return e.known().CompletedSince(t) }
 
-// RolesChanged tells the policy that there are signs of a change of roles, such as a reply
-// of a later term: endpoints are asked for their status, if the strategy wants to know. It
-// may be called for nil and for detached endpoints.
+// RolesChanged reports to the policy that roles may have changed, for example after a
+// reply with a later term. If the strategy is [RoleAware], the policy requests the status
+// of the endpoints. A nil or detached endpoint is valid.
 func (e *Endpoint) RolesChanged() {
 	if e != nil && e.policy != nil {
 		e.policy.askRoles()
@@ -138,9 +141,9 @@ func (e *Endpoint) others() []*Endpoint {
 	return others
 }
 
-// hasAlternative reports whether another endpoint can take calls that would go to e: one that
-// is fitter, or no suspect. Where all are suspects, as in an overload, none is likely to be
-// faster.
+// hasAlternative reports whether another endpoint can take calls that would go to e: one of a
+// better rank, or one that is not suspected. Where all are suspected, as in an overload, none
+// is likely to be faster.
 func (e *Endpoint) hasAlternative() bool {
 	mine := rank(e.State(), needFull)
 	for _, other := range e.others() {
@@ -151,7 +154,8 @@ func (e *Endpoint) hasAlternative() bool {
 	return false
 }
 
-// isWitness reports whether the endpoint has completed work since, and is in order.
+// isWitness reports whether the endpoint has completed work since then and is not ejected
+// or suspected.
 func (e *Endpoint) isWitness(since time.Time) bool {
 	return e.State().Usable() && e.known().CompletedSince(since)
 }

@@ -16,34 +16,35 @@ import (
 )
 
 const (
-	// minCheck and maxCheck bound the time between two checks for silence, the latter while
-	// streams are lively.
+	// minCheck and maxCheck bound the time between two checks for silence; maxCheck applies
+	// while streams are active.
 	minCheck = 5 * time.Millisecond
 	maxCheck = 2 * time.Second
-	// starved is how late a timer may be. One that is later accuses nobody: this process was
-	// short of CPU, or was paused, and what it waits for may be here and unread.
+	// starved is how late a timer may fire. Later checks are ignored: the process was short
+	// of CPU or paused, and responses may have arrived unread.
 	starved = 50 * time.Millisecond
 )
 
-// inflight is what is in flight to an endpoint: calls, and streams. One timer checks for
-// silence while there is any.
+// inflight tracks the in-flight calls and streams of an endpoint. One timer checks them
+// for silence.
 type inflight struct {
 	calls [shards]shard
 
 	mu sync.Mutex // guards what follows
-	// unanswered are calls that nobody waits for any longer, by their shape: when the first
-	// of them began. A call that was hedged ends when the hedge is answered; that it was not
-	// answered itself must not be forgotten.
+	// unanswered maps a shape to the start of the first call that ended without a response.
+	// A hedged call ends when the hedge is answered; its own missing response still counts
+	// as silence.
 	unanswered map[*stat]time.Time
 	streams    map[*Stream]struct{}
 	timer      *time.Timer
-	// due is when the timer fires, nil while it is not set. It is changed with the lock held.
-	// A check begins by setting it to nil: a call that is added meanwhile, which the check may
-	// miss, sets the timer itself.
+	// due is when the timer fires, nil while it is not set. Writers hold the lock. A check
+	// first sets it to nil, so that a call that is added during the check sets the timer
+	// itself.
 	due atomic.Pointer[time.Time]
 }
 
-// shards is over how many locks the calls in flight to an endpoint are spread, at random.
+// shards is the number of locks over which the in-flight calls of an endpoint are spread
+// at random.
 const shards = 8
 
 // shard holds some of the calls in flight, the oldest first.
@@ -64,14 +65,14 @@ type call struct {
 	// deadline is the call's, zero if it has none.
 	deadline time.Time
 
-	shard *shard // nil for what is not a call
+	shard *shard // nil for a stream
 	// Guarded by its lock:
 	next, prev *call
-	overdue    bool      // its Watcher was told
+	overdue    bool      // Overdue was called
 	suspectAt  time.Time // when its silence becomes suspicious
 }
 
-// begin notes an attempt that was picked.
+// begin records a picked attempt.
 func (p *policy) begin(ctx context.Context, s *subConn, info Call, a *Attempt) *call {
 	ep, c := s.ep, a.record()
 	c.Call, c.ep, c.conn, c.attempt = info, ep, s, a
@@ -84,8 +85,8 @@ func (p *policy) begin(ctx context.Context, s *subConn, info Call, a *Attempt) *
 	return c
 }
 
-// ending is what gRPC calls at the end of a pick, once. It is used again for another pick,
-// because the function would be an allocation of each.
+// ending holds the function that gRPC calls once at the end of a pick. It is pooled,
+// because a function for each pick would be an allocation.
 type ending struct {
 	call *call
 	end  func(balancer.DoneInfo)
@@ -93,7 +94,7 @@ type ending struct {
 
 var endings sync.Pool
 
-// whenDone returns what gRPC is to call when the attempt is over.
+// whenDone returns the Done function of the pick.
 func (c *call) whenDone() func(balancer.DoneInfo) {
 	e, _ := endings.Get().(*ending)
 	if e == nil {
@@ -114,8 +115,8 @@ func (e *ending) done(info balancer.DoneInfo) {
 	c.end(info)
 }
 
-// end is gRPC's notice that the attempt is over. A zero DoneInfo means that the connection
-// was lost before anything was sent.
+// end handles gRPC's Done of the attempt. A zero DoneInfo means that the connection was
+// lost before anything was sent.
 func (c *call) end(info balancer.DoneInfo) {
 	ep, p := c.ep, c.ep.policy
 	answered := info.BytesSent && (info.Err == nil || (info.BytesReceived && !endedHere(info.Err)))
@@ -137,7 +138,7 @@ func (c *call) end(info balancer.DoneInfo) {
 		c.answered(now, info.Err)
 	}
 	if needsProbes(ep.State()) && !p.canProbe() && (answered || !ep.busy()) {
-		// Nobody is asked. It was silent for as long as that lasted.
+		// There are no probes: the suspicion ends with the work in flight.
 		p.note(ep, health.Evidence{Kind: health.Served, At: now, Detail: "nothing is in flight"})
 	}
 	ep.retire()
@@ -149,19 +150,19 @@ func (c *call) end(info balancer.DoneInfo) {
 	}
 }
 
-// endedHere reports whether an error may be that of a call which this side gave up. A
-// server may have begun to answer it.
+// endedHere reports whether the error may come from this client ending the call. A server
+// may have begun to respond.
 func endedHere(err error) bool {
 	code := status.Code(err)
 	return code == codes.Canceled || code == codes.DeadlineExceeded
 }
 
-// answered takes in what the end of a call shows of its endpoint.
+// answered records the evidence from the end of a call.
 func (c *call) answered(now time.Time, err error) {
 	ep, p := c.ep, c.ep.policy
 	c.conn.hear(now)
 	if err != nil {
-		if kind, ok := p.options().Classify(err); ok && c.isNews(kind, now) {
+		if kind, ok := p.options().Classify(err); ok && c.isCurrent(kind, now) {
 			p.note(ep, health.Evidence{Kind: kind, At: now, Err: err, Detail: c.Method})
 			return
 		}
@@ -182,17 +183,17 @@ func (c *call) answered(now time.Time, err error) {
 	}
 }
 
-// isNews reports whether an error shows something of its endpoint as it is now. It does not
-// if the endpoint has completed work that began later. Nor is "timed out" news once the
-// call's own deadline has passed: servers count that down.
-func (c *call) isNews(kind health.Kind, now time.Time) bool {
+// isCurrent reports whether an error is evidence about the endpoint's present state. It is
+// not if the endpoint has completed work that began later, nor if it is "timed out" after
+// the call's own deadline: servers enforce that deadline too.
+func (c *call) isCurrent(kind health.Kind, now time.Time) bool {
 	if c.ep.known().CompletedSince(c.start) {
 		return false
 	}
 	return kind != health.Suspicious || c.deadline.IsZero() || now.Before(c.deadline)
 }
 
-// add puts a call behind others.
+// add appends a call.
 func (e *Endpoint) add(c *call) {
 	c.suspectAt = c.start.Add(c.stat.SuspectAfter())
 	c.shard = &e.inflight.calls[rand.N(shards)]
@@ -216,7 +217,7 @@ func (s *shard) add(c *call) {
 	s.last = c
 }
 
-// delete takes a call out.
+// delete removes a call.
 func (e *Endpoint) delete(c *call, answered bool) {
 	if overdue := c.shard.delete(c); overdue && !answered {
 		e.remember(c)
@@ -240,7 +241,7 @@ func (s *shard) delete(c *call) (overdue bool) {
 	return c.overdue
 }
 
-// remember remembers an overdue call that has ended without an answer.
+// remember records an overdue call that ended without a response.
 func (e *Endpoint) remember(c *call) {
 	f := &e.inflight
 	f.mu.Lock()
@@ -281,7 +282,7 @@ func (e *Endpoint) checkAt(at, now time.Time) {
 	f.timer.Reset(wait)
 }
 
-// check looks for calls that are overdue, and for silence.
+// check finds overdue calls and silent streams.
 func (e *Endpoint) check() {
 	now, alternative := time.Now(), e.hasAlternative()
 	f := &e.inflight
@@ -322,7 +323,7 @@ func (e *Endpoint) check() {
 // findings are what a check finds.
 type findings struct {
 	next      time.Time // when to check again
-	overdue   []*call   // calls whose Watchers are to be told
+	overdue   []*call   // calls whose Watchers are to be notified
 	suspicion string    // "" for none
 	quiet     []*Stream // streams that are silent for long enough to be checked
 }
@@ -333,8 +334,8 @@ func (f *findings) checkBy(at time.Time) {
 	}
 }
 
-// checkCalls looks at the calls of a shard. Overdue are only calls that another endpoint could
-// serve.
+// checkCalls checks the calls of a shard. A call is overdue only if another endpoint could
+// serve it.
 func (e *Endpoint) checkCalls(s *shard, now time.Time, alternative bool, found *findings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -378,8 +379,8 @@ func (e *Endpoint) checkUnanswered(now time.Time, found *findings) {
 	}
 }
 
-// isSilent reports whether nothing that began since start was answered, of calls that take
-// as long, or completed.
+// isSilent reports whether the endpoint has answered no call of the shape, and completed
+// no work, that began since start.
 func (e *Endpoint) isSilent(s *stat, start time.Time) bool {
 	return !s.answered.After(start) && !e.known().CompletedSince(start)
 }

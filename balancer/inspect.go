@@ -7,24 +7,23 @@ import (
 	"time"
 )
 
-// maxInspected bounds the calls in flight to one endpoint that are looked at.
+// maxInspected bounds the in-flight calls of one endpoint that an inspection visits.
 const maxInspected = 10_000
 
-// Inspection is what goes on at an endpoint at one moment.
+// Inspection is a snapshot of an endpoint's work.
 type Inspection struct {
-	// Calls are the attempts in flight, the oldest first, and ByMethod counts those that were
-	// looked at: the oldest 10,000.
+	// Calls are the in-flight attempts, oldest first. ByMethod counts the oldest 10,000 by
+	// method.
 	Calls    []InFlight
 	ByMethod map[string]int
 	Streams  int
-	// Work are the attempts that have ended, by shape.
+	// Work counts the attempts that have ended, by shape.
 	Work []Work
-	// Latency is how long the endpoint takes to complete work, smoothed; 0 if it has
-	// completed none.
+	// Latency is the endpoint's smoothed latency; 0 if it has completed no work.
 	Latency time.Duration
 }
 
-// InFlight is an attempt of a call that has not ended.
+// InFlight is an in-flight attempt.
 type InFlight struct {
 	Method   string // full name
 	Start    time.Time
@@ -39,7 +38,7 @@ type Work struct {
 	P99           time.Duration // see health.Latency
 }
 
-// Inspect returns what goes on at the endpoint, with as many calls as limit says.
+// Inspect returns a snapshot of the endpoint's work, with at most limit calls.
 func (e *Endpoint) Inspect(limit int) Inspection {
 	in := Inspection{ByMethod: make(map[string]int), Latency: e.known().Latency(), Work: e.latency.work()}
 	e.inflight.mu.Lock()
@@ -56,7 +55,7 @@ func (e *Endpoint) Inspect(limit int) Inspection {
 	return in
 }
 
-// ended counts the attempts of one shape that have ended at one endpoint.
+// ended counts the ended attempts of one shape at one endpoint.
 type ended struct {
 	all, failed atomic.Uint64
 	took        atomic.Int64
@@ -70,7 +69,7 @@ func (e *ended) note(took time.Duration, err error) {
 	}
 }
 
-// work returns what has ended, by shape.
+// work returns the ended attempts, by shape.
 func (g *latencies) work() []Work {
 	known := g.byShape.Load()
 	if known == nil {

@@ -10,17 +10,18 @@ import (
 )
 
 const (
-	// fastRounds is how many rounds follow each other at once: what it takes to find an
-	// endpoint dead. After that the pauses double up to a maximum, with full jitter.
+	// fastRounds is how many rounds run without a pause: enough to find an endpoint dead.
+	// After that the pauses double up to a maximum, with full jitter.
 	fastRounds = 4
-	// maxProbeBackoff is the longest pause between rounds. Slow endpoints serve if need be,
-	// and those that are Restricted or NotServing say so themselves: they are asked seldom.
+	// maxProbeBackoff is the longest pause between rounds. Slow endpoints can still serve,
+	// and Restricted or NotServing ones report their state themselves, so these are probed
+	// less often.
 	maxProbeBackoff     = 10 * time.Second
 	maxSlowProbeBackoff = 30 * time.Second
 	maxRoleProbeBackoff = time.Minute
 )
 
-// investigate probes an endpoint until it serves, if there is anything to find out.
+// investigate probes an endpoint until it serves, if probes are needed.
 func (p *policy) investigate(ep *Endpoint) {
 	if !p.canProbe() || !needsProbes(ep.State()) || !ep.probing.CompareAndSwap(false, true) {
 		return
@@ -35,13 +36,13 @@ func (p *policy) investigate(ep *Endpoint) {
 		i.run()
 		ep.probing.Store(false)
 		if i.isNeeded() {
-			p.investigate(ep) // it began to need it while this ended
+			p.investigate(ep) // a new need arose while this investigation ended
 		}
 	}()
 }
 
-// maxWitnesses bounds where an investigation begins to ask others, so that the clients of an
-// endpoint in trouble do not all ask the same one.
+// maxWitnesses bounds the random first witness, so that the clients of a failing endpoint do
+// not all probe the same one.
 const maxWitnesses = 1 << 10
 
 // investigation is the probing of one endpoint by one client, from its first round to its
@@ -52,22 +53,22 @@ type investigation struct {
 
 	began  time.Time
 	rounds int
-	next   int // the witness to ask next
-	// othersAlive and othersServe are since when others have given a sign of life, and have
-	// served, since this endpoint was asked; zero if they have not.
+	next   int // the witness to probe next
+	// othersAlive and othersServe are since when others have given a sign of life, or have
+	// served, after this endpoint was probed; zero if they have not.
 	othersAlive, othersServe time.Time
-	elect                    bool // this client probes the endpoint's service, for all of the process
+	elect                    bool // this client probes the endpoint for all clients of the process
 
-	// witnessed says that another endpoint has been seen to serve in good time, and found that
-	// it was in the present round: an outage or an overload of all has ended, perhaps.
+	// witnessed is set once another endpoint has completed timely work; found is set if that
+	// happened in the present round. An outage or overload of all endpoints may just have
+	// ended.
 	witnessed, found bool
 
 	pending sync.Map // of sent
 }
 
-// isNeeded reports whether there is something to find out. Without a connection there is
-// nothing that the next one would not show; without another endpoint nothing would follow
-// from it.
+// isNeeded reports whether probing can change anything. Without a connection there is
+// nothing to probe; without another endpoint no verdict is possible.
 func (i *investigation) isNeeded() bool {
 	return needsProbes(i.ep.State()) && i.ep.Ready() && !i.ep.removed() && i.p.canProbe()
 }
@@ -88,10 +89,10 @@ func (i *investigation) run() {
 	}
 }
 
-// round asks, waits, and evaluates the answers and their absence.
+// round sends probes, waits, and evaluates the result.
 func (i *investigation) round(start time.Time) {
 	i.rounds++
-	if (i.elect || i.ep.busy()) && !i.callsTell() {
+	if (i.elect || i.ep.busy()) && !i.callsSuffice() {
 		i.ask()
 		i.askWitness(start)
 	}
@@ -100,22 +101,22 @@ func (i *investigation) round(start time.Time) {
 		now := time.Now()
 		for _, s := range i.ep.conns {
 			if s.ready.Load() && s.isBusy(now, before) {
-				s.restart(now) // answers wait behind a large message
+				s.restart(now) // responses queue behind a large message
 			}
 		}
 		return i.isAnswered()
 	})
 	now := time.Now()
 	if now.Sub(start) > probeRound+starved {
-		i.restart(now) // this process did not run
+		i.restart(now) // the process was starved
 		return
 	}
 	i.evaluate(now, before)
 }
 
-// callsTell reports whether calls show what probes would: they go to this endpoint, as there
-// is no better one, and no verdict is possible.
-func (i *investigation) callsTell() bool {
+// callsSuffice reports whether calls make probes unnecessary: they go to this endpoint, as
+// there is no better one, and no verdict is possible.
+func (i *investigation) callsSuffice() bool {
 	for _, other := range i.ep.others() {
 		if other.State().Usable() {
 			return false
@@ -124,9 +125,9 @@ func (i *investigation) callsTell() bool {
 	return i.ep.InFlight() > 0
 }
 
-// ask asks for service over one connection and for a sign of life over the others that
-// carry something. What is not answered yet is not asked again, except for a sign of life
-// after service.
+// ask sends a service probe over one connection and liveness checks over the other
+// connections in use. It repeats no unanswered probe, but adds a liveness check to an
+// unanswered service probe.
 func (i *investigation) ask() {
 	for _, s := range i.ep.conns {
 		if !s.ready.Load() {
@@ -139,7 +140,7 @@ func (i *investigation) ask() {
 	}
 }
 
-// carries reports whether the silence of a connection would be somebody's loss.
+// carries reports whether the connection is in use, so that its silence matters.
 func (i *investigation) carries(s *subConn) bool {
 	return s.class == Calls || len(i.ep.inflight.streamsOn(s)) > 0
 }
@@ -163,7 +164,8 @@ type sent struct {
 	question
 }
 
-// askWitness asks another endpoint for service, if none has shown lately that it serves.
+// askWitness sends a service probe to another endpoint, if none has completed work
+// lately.
 func (i *investigation) askWitness(now time.Time) {
 	others := i.ep.others()
 	if len(others) == 0 {
@@ -171,7 +173,7 @@ func (i *investigation) askWitness(now time.Time) {
 	}
 	since := now
 	if i.rounds > 1 {
-		since = now.Add(-probeRound) // whoever serves then is likely to go on
+		since = now.Add(-probeRound) // an endpoint that served then is likely to serve now
 	}
 	if asked := i.ep.serviceAsked.Load(); asked != nil && asked.Before(since) {
 		since = *asked
@@ -188,8 +190,8 @@ func (i *investigation) askWitness(now time.Time) {
 	}
 }
 
-// isAnswered reports whether the round is over: every connection was heard, and the
-// endpoint completed what it was asked for.
+// isAnswered reports whether the round is over: every connection has answered, and the
+// endpoint has completed its service probe.
 func (i *investigation) isAnswered() bool {
 	now := time.Now()
 	for _, s := range i.ep.conns {
@@ -200,14 +202,14 @@ func (i *investigation) isAnswered() bool {
 	return i.ep.stalledFor(now) == 0
 }
 
-// restart begins all questions anew.
+// restart restarts the clocks of all unanswered probes.
 func (i *investigation) restart(now time.Time) {
 	for _, s := range i.ep.conns {
 		s.restart(now)
 	}
 }
 
-// restart begins the questions anew that were asked over the connection.
+// restart restarts the clocks of the connection's unanswered probes.
 func (s *subConn) restart(now time.Time) {
 	for _, question := range []*atomic.Pointer[time.Time]{&s.asked, &s.askedLife} {
 		if s.unanswered(question, now) > 0 {
@@ -219,8 +221,8 @@ func (s *subConn) restart(now time.Time) {
 	}
 }
 
-// await waits, and meanwhile ends what is in flight to an endpoint that cannot answer it, as
-// soon as another one is seen to serve.
+// await waits. Meanwhile it cuts in-flight work on an endpoint that cannot complete it, as
+// soon as another endpoint serves.
 func (i *investigation) await(wait time.Duration, ready func() bool) {
 	i.p.await(i.ep, wait, func() bool {
 		now := time.Now()
@@ -246,13 +248,13 @@ func (i *investigation) pause(start time.Time) {
 	i.await(time.Until(start.Add(pause)), func() bool { return !i.isNeeded() || i.ep.State() != state || i.found })
 	if i.ep.State() != state || i.found {
 		i.rounds = min(i.rounds, fastRounds-2)
-		i.pending.Clear() // the next answer may come before those that are waited for
+		i.pending.Clear() // the next probe may be answered before older ones
 	}
 	i.found = false
 }
 
-// askAnew forgets what the endpoint was asked while nobody served: it may have to wait still,
-// for what was asked before it. How long its connections have been silent is not forgotten.
+// askAnew discards the service probes sent while no endpoint served: they may still be queued
+// behind older requests. It keeps how long the connections have been silent.
 func (i *investigation) askAnew() {
 	i.pending.Clear()
 	i.ep.serviceAsked.Store(nil)
@@ -277,7 +279,8 @@ func (i *investigation) backlogs() (b [classes]backlog) {
 	return b
 }
 
-// evaluate draws conclusions from a round. before is what waited to be sent at its begin.
+// evaluate acts on the result of a round. before is the backlog at the start of the
+// round.
 func (i *investigation) evaluate(now time.Time, before [classes]backlog) {
 	o := i.observe(now, before)
 	switch evaluate(o) {
@@ -290,18 +293,18 @@ func (i *investigation) evaluate(now time.Time, before [classes]backlog) {
 	case undecided:
 	}
 	if o.silent == 0 || o.busy {
-		// The server is alive. Connections that are not are closed alone.
+		// The server is alive. Only unresponsive connections are closed.
 		i.closeSilent(now, deadAfter+i.ep.tolerance(), before)
 	}
 }
 
-// isBusy reports whether a large message is on its way over the connection: before is what
-// waited to be sent at the begin of the round.
+// isBusy reports whether a large message is in transit on the connection. before is the
+// backlog at the start of the round.
 func (s *subConn) isBusy(now time.Time, before [classes]backlog) bool {
 	return s.conn.receiving(now) || s.conn.backlog().movedSince(before[s.class])
 }
 
-// observe puts together what is known.
+// observe builds the observation of the round.
 func (i *investigation) observe(now time.Time, before [classes]backlog) observation {
 	ep := i.ep
 	o := observation{stalled: ep.stalledFor(now), own: ep.usualLatency()}
@@ -311,7 +314,7 @@ func (i *investigation) observe(now time.Time, before [classes]backlog) observat
 		case !s.ready.Load():
 		case s.isBusy(now, before):
 			alive = true
-			o.busy = o.busy || s.class == Calls // the question for service waits there
+			o.busy = o.busy || s.class == Calls // the service probe queues there
 		default:
 			o.silent = max(o.silent, s.silentFor(now))
 		}
@@ -338,8 +341,9 @@ func sinceOf(t, now time.Time) time.Duration {
 	return now.Sub(t)
 }
 
-// watchOthers notes since when others have shown what the endpoint was asked for. That it
-// just became true shows nothing: after an outage of all, one is always the first.
+// watchOthers records since when other endpoints have answered what this one has not.
+// Only a duration is evidence: after an outage of all endpoints, one is always the first
+// to recover.
 func (i *investigation) watchOthers(now time.Time) {
 	silent, stalled := time.Duration(0), i.ep.stalledFor(now)
 	for _, s := range i.ep.conns {
@@ -353,7 +357,7 @@ func (i *investigation) watchOthers(now time.Time) {
 		serve = serve || stalled > 0 && other.isWitness(now.Add(-stalled))
 	}
 	if i.othersServe.IsZero() && serve && stalled >= stallAfter {
-		i.found, serve = true, false // nobody served until now
+		i.found, serve = true, false // no endpoint served until now
 		i.askAnew()
 	}
 	i.othersAlive, i.othersServe = first(i.othersAlive, alive, now), first(i.othersServe, serve, now)
@@ -371,8 +375,9 @@ func first(since time.Time, isTrue bool, now time.Time) time.Time {
 	}
 }
 
-// closeSilent closes the connections of the endpoint that were silent for that long, have had
-// time to recover since there was a sign of life of it or of others, and are not busy.
+// closeSilent closes the endpoint's connections that have been silent for that long and are
+// not busy, once they have had time to recover since the endpoint or another one gave a sign
+// of life.
 func (i *investigation) closeSilent(now time.Time, silence time.Duration, before [classes]backlog) {
 	closed := false
 	for _, s := range i.ep.conns {

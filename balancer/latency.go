@@ -9,8 +9,7 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// shapes are the shapes of calls that the policy has seen, and how long each takes,
-// wherever it goes.
+// shapes holds the latency of each shape of call, over all endpoints.
 type shapes struct{ byName sync.Map } // name → *health.Latency
 
 func (c *shapes) get(name string) *health.Latency {
@@ -21,10 +20,10 @@ func (c *shapes) get(name string) *health.Latency {
 	return l.(*health.Latency)
 }
 
-// stat is what one endpoint shows of calls of one shape.
+// stat holds the statistics of one shape of call at one endpoint.
 type stat struct {
 	*health.Latency
-	// answered is when a call began of which the answer came last.
+	// answered is the start of the call that was answered last.
 	answered health.Stamp
 	ended    ended
 }
@@ -34,8 +33,8 @@ func (s *stat) observe(start time.Time, took time.Duration) {
 	s.Observe(took)
 }
 
-// latencies are the stats of one endpoint, by shape. There are few, and each call looks one
-// up, so the map is replaced and never changed.
+// latencies holds the stats of one endpoint, by shape. The map is copied on write: it is
+// small, and each call reads it.
 type latencies struct {
 	byShape atomic.Pointer[map[string]*stat]
 }

@@ -5,15 +5,15 @@ import (
 	"sync/atomic"
 )
 
-// Monitor shows the endpoints of a ClientConn to its owner, who gives it to the policy in
-// [Options]. The zero value is ready for use. It serves one ClientConn.
+// Monitor gives the owner of a ClientConn access to its endpoints. Pass it to the policy
+// in [Options]. The zero value is ready to use, for one ClientConn.
 type Monitor struct {
 	endpoints atomic.Pointer[[]*Endpoint]
 	improved  broadcaster
 }
 
-// Endpoints returns the endpoints, in the order in which the resolver gave them. The slice
-// must not be changed.
+// Endpoints returns the endpoints in the resolver's order. The caller must not modify the
+// slice.
 func (m *Monitor) Endpoints() []*Endpoint {
 	if eps := m.endpoints.Load(); eps != nil {
 		return *eps
@@ -21,11 +21,10 @@ func (m *Monitor) Endpoints() []*Endpoint {
 	return nil
 }
 
-// Improved returns a channel that is closed when some endpoint can do more than before: it
-// was connected to, or its state improved. Retries that wait for an endpoint wake up on it.
+// Improved returns a channel that is closed when an endpoint is connected or its state
+// improves. Retries that wait for an endpoint wake up on it.
 //
-// Ask for the channel first and look for an endpoint then; the other way round an
-// improvement in between is missed.
+// Get the channel before checking the endpoints, so that no improvement is missed.
 func (m *Monitor) Improved() <-chan struct{} { return m.improved.next() }
 
 // SetEndpoints replaces the endpoints. The policy calls it; tests that stand in for one may.
@@ -35,10 +34,10 @@ func (m *Monitor) SetEndpoints(eps []*Endpoint) { m.endpoints.Store(&eps) }
 // for one may.
 func (m *Monitor) NotifyImproved() { m.improved.notify() }
 
-// broadcaster hands out channels, and closes those that it handed out.
+// broadcaster returns a channel to each waiter and closes it on notify.
 type broadcaster struct {
 	mu sync.Mutex
-	ch chan struct{} // nil while nobody asked
+	ch chan struct{} // nil while there is no waiter
 }
 
 func (b *broadcaster) next() <-chan struct{} {

@@ -11,14 +11,14 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// DefaultWriteStallTimeout is that of [Options.WriteStallTimeout]: twice the time that an
-// election takes by etcd's defaults, and longer than the stalls of a disk that recovers.
+// DefaultWriteStallTimeout is the default of [Options.WriteStallTimeout]: twice the time
+// of an election with etcd's defaults, and longer than transient disk stalls.
 const DefaultWriteStallTimeout = 2 * time.Second
 
-// Options are what a resolver gives to the policy of its ClientConn in code, because no
-// service config can say it. All fields may be left out.
+// Options configures the policy of a ClientConn with values that a service config cannot
+// hold. A resolver attaches it with [WithOptions]. All fields are optional.
 type Options struct {
-	// Table holds what is known of the endpoints. Default: a table of the policy's own.
+	// Table holds the health of the endpoints. Default: a table of the policy's own.
 	Table *health.Table
 	// Shared, if set, is a table that several ClientConns use: see [health.Table]. An
 	// endpoint moves there with its first connection, under the key that ShareKey returns
@@ -28,47 +28,46 @@ type Options struct {
 	Shared   *health.Table
 	ShareKey func(resolver.Address) string
 
-	// Service asks whether an endpoint does its work. Default: the probe of the service
-	// config. Without one, silence makes other endpoints preferred for as long as it lasts,
-	// and nothing is ejected for it.
+	// Service probes whether an endpoint does its work. Default: the probe of the service
+	// config. Without a probe, other endpoints are preferred while an endpoint is silent,
+	// and silence ejects nothing.
 	Service health.Prober
-	// Liveness asks for a sign of life. Default: Service.
+	// Liveness probes for a sign of life. Default: Service.
 	Liveness health.Prober
-	// Status asks an endpoint what it is; it is used where a strategy wants to know (see
-	// [RoleAware]) and for streams that are quiet. Default: Liveness.
+	// Status requests an endpoint's role. It is used for strategies that are [RoleAware]
+	// and for quiet streams. Default: Liveness.
 	Status health.Prober
 
-	// Classify says what an error of a server shows of it: Degrading, Restricting,
-	// Refusing, or Suspicious; ok is false if it shows nothing. Default: nothing.
+	// Classify maps a server's error to evidence: Degrading, Restricting, Refusing, or
+	// Suspicious; ok is false if the error is no evidence. Default: no error is evidence.
 	Classify func(err error) (kind health.Kind, ok bool)
-	// Fault reports whether an error is the server's or the network's fault. Default:
-	// Unavailable, Internal, Unknown, DataLoss, ResourceExhausted and DeadlineExceeded are.
+	// Fault reports whether an error is the server's or the network's fault. Default: true
+	// for Unavailable, Internal, Unknown, DataLoss, ResourceExhausted and DeadlineExceeded.
 	Fault func(err error) bool
 
 	// WriteStallTimeout is how long an endpoint that is alive must have completed nothing,
-	// while others did, before the writes in flight to it are cut ([Attempt.Write]). Default:
+	// while others did, before its in-flight writes are cut ([Attempt.Write]). Default:
 	// DefaultWriteStallTimeout; negative: never.
 	WriteStallTimeout time.Duration
 
-	// DisableSuspicion has silence count for nothing, whether or not there are probes.
+	// DisableSuspicion ignores silence, with or without probes.
 	DisableSuspicion bool
 
 	// Monitor, if set, shows the endpoints to the owner of the ClientConn.
 	Monitor *Monitor
-	// Events is told what the policy does. Default: nobody is.
+	// Events, if set, receives the policy's events.
 	Events Events
 }
 
-// Events is told what the policy does. Its methods are called concurrently and must not
+// Events receives the policy's events. Its methods are called concurrently and must not
 // block.
 type Events interface {
-	// Picked is called for each attempt of a call that was given an endpoint.
+	// Picked is called for each pick that returns an endpoint.
 	Picked(ep *Endpoint, call Call)
-	// Ended is called when an attempt that was given an endpoint has ended, be it a call or a
-	// stream, with what gRPC reports of it.
+	// Ended is called when a picked call or stream ends, with the error that gRPC reports.
 	Ended(ep *Endpoint, call Call, took time.Duration, err error)
-	// Changed is called after each change of an endpoint's state, in the order in which
-	// they happen to one endpoint.
+	// Changed is called after each change of an endpoint's state, in order for each
+	// endpoint.
 	Changed(ep *Endpoint, change health.Change)
 	// Closed is called when the connections of an endpoint are closed under the calls and
 	// streams on them, with the reason.

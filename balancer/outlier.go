@@ -4,60 +4,60 @@ import "time"
 
 const (
 	// stallAfter is how long an endpoint must have completed nothing, while another one
-	// did, before it is found stalled: two rounds of probes, but for the time that it takes
-	// to begin them, and for the usual latency.
+	// did, before it is found stalled: two probe rounds, minus the time to start them. The
+	// usual latency is added, see evaluate.
 	stallAfter = 2*probeRound - probeRound/5
 	// deadAfter is how long an endpoint must have given no sign of life, while another one
-	// did, before it is found dead: three rounds of probes.
+	// did, before it is found dead: three probe rounds, minus the time to start them.
 	deadAfter = 3*probeRound - probeRound/5
-	// witnessAfter is how long others must have been seen to do what the endpoint does not:
-	// after an outage of all one is always the first.
+	// witnessAfter is how long others must have done what the endpoint does not: after an
+	// outage of all endpoints, one is always the first to recover.
 	witnessAfter = probeRound * 3 / 4
-	// maxRecovery bounds how long a connection is given to recover after an outage of all,
-	// which is as long as the outage lasted: TCP's next retransmission may be that far off.
+	// maxRecovery bounds the time that a connection gets to recover after an outage of all
+	// endpoints. It grows with the outage, as TCP's retransmission interval does.
 	maxRecovery = 10 * time.Second
-	// outlierFactor is how many times the latency of others, or its own, both are longer:
-	// where all are slow nobody is an outlier, and TCP's retransmissions take a round trip
-	// longer each.
+	// outlierFactor multiplies the latency of others, or its own, in the tolerance added
+	// to both limits: where all endpoints are slow none is an outlier, and each TCP
+	// retransmission takes a round trip longer.
 	outlierFactor = 3
 	// maxOwnLatency bounds what an endpoint's own latency can excuse.
 	maxOwnLatency = time.Second
 )
 
-// tolerance is how much longer an answer may take because of latency.
+// tolerance is how much longer a response may take because of latency.
 func tolerance(own, others time.Duration) time.Duration {
 	return outlierFactor * max(others, min(own, maxOwnLatency))
 }
 
-// recovery is how long others must have been alive before a connection that has been silent
-// for so long is given up: for half of that time.
+// recovery is how long others must have been alive before a silent connection is closed:
+// half of its silence.
 func recovery(silent time.Duration) time.Duration {
 	return max(witnessAfter, min(silent/2, maxRecovery))
 }
 
-// observation is what has been observed of an endpoint in doubt.
+// observation is the input of evaluate: what was observed of a suspected endpoint.
 type observation struct {
-	// silent is how long a question for a sign of life has been unanswered, 0 if none is.
+	// silent is how long a liveness check has been unanswered, 0 if none is.
 	silent time.Duration
-	// stalled is how long a question for service has been unanswered, 0 if none is.
+	// stalled is how long a service probe has been unanswered, 0 if none is.
 	stalled time.Duration
-	// busy says that a large message is on its way, which answers wait behind.
+	// busy is set while a large message is in transit, which delays responses.
 	busy bool
 	// own is the endpoint's usual latency.
 	own time.Duration
 
-	// othersAlive is how long another endpoint has been known to have given a sign of life
-	// meanwhile, othersServe to have completed work that began meanwhile, 0 for none; others
-	// is the latency of those.
+	// othersAlive is for how long another endpoint has given signs of life meanwhile, and
+	// othersServe for how long another has completed work that began meanwhile; 0 for none.
+	// others is their latency.
 	othersAlive, othersServe time.Duration
 	others                   time.Duration
 }
 
-// verdict is what an observation shows.
+// verdict is the result of evaluate.
 type verdict uint8
 
 const (
-	// undecided: the endpoint may be in order, or nobody else has shown that it is not.
+	// undecided: the endpoint may work, or there is no witness.
 	undecided verdict = iota
 	// stalled: the endpoint completes nothing, others do.
 	stalled
@@ -65,9 +65,8 @@ const (
 	dead
 )
 
-// evaluate is outlier detection: it compares an endpoint with others. Nothing is found at
-// fault without a witness, as then it is the network, the cluster or this very process that
-// is in trouble:
+// evaluate is outlier detection: it compares an endpoint with others. There is no verdict
+// without a witness: the network, the cluster or this process may be at fault.
 //
 //	silent       stalled       othersAlive     othersServe     busy  verdict
 //	any          any           any             any             yes   undecided
@@ -75,8 +74,7 @@ const (
 //	less         ≥ stallAfter  any             ≥ witnessAfter  no    stalled
 //	otherwise                                                        undecided
 //
-// where deadAfter and stallAfter are longer by the tolerance, and recovery is half of the
-// silence.
+// The tolerance is added to deadAfter and stallAfter; recovery is half of the silence.
 func evaluate(o observation) verdict {
 	more := tolerance(o.own, o.others)
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// need is what a call needs of an endpoint: its Need, and for writes proof that it works.
+// need is a call's Need; writes also prefer endpoints that have completed work.
 type need uint8
 
 const (
@@ -35,7 +35,7 @@ func (a *Attempt) need() need {
 	}
 }
 
-// rank says how well an endpoint in a state serves a need, 0 the best.
+// rank returns how well an endpoint in a state serves a need, 0 the best.
 func rank(s health.State, n need) int {
 	switch s {
 	case health.Serving:
@@ -60,8 +60,8 @@ func rank(s health.State, n need) int {
 	}
 }
 
-// rank says how well the endpoint serves a need. For writes, those that have completed work
-// are better: an answer shows a server that is alive, and no more.
+// rank returns how well the endpoint serves a need. For writes, endpoints that have
+// completed work rank better: a response proves only that the server is alive.
 func (e *Endpoint) rank(n need) int {
 	r := rank(e.State(), n)
 	if n == needWrite && r == 0 && !e.proven() {
@@ -73,8 +73,7 @@ func (e *Endpoint) rank(n need) int {
 // proven reports whether the endpoint has completed work.
 func (e *Endpoint) proven() bool { return e.known().Latest() > 0 }
 
-// picker is what the policy knew at one moment. gRPC asks it, concurrently, for the
-// connection of each attempt.
+// picker is a snapshot of the policy. gRPC calls it concurrently, for each attempt.
 type picker struct {
 	p *policy
 	// fit are the connected endpoints that serve a need best, by need.
@@ -83,13 +82,13 @@ type picker struct {
 	connected []*Endpoint
 	// ready are those connections of the connected endpoints that can be used.
 	ready map[*Endpoint]*[classes]balancer.SubConn
-	// unproven says that no endpoint has shown yet that it serves, and writes wait for that.
+	// unproven is set while no endpoint has completed work yet, and writes wait for that.
 	unproven bool
 	// err is why there is no connection.
 	err error
 }
 
-// publish gives gRPC a picker that knows the present.
+// publish gives gRPC a new picker.
 func (p *policy) publish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,12 +116,12 @@ func (p *policy) publish() {
 	p.cc.UpdateState(balancer.State{ConnectivityState: state, Picker: k})
 }
 
-// proofPatience is how long the first write of a client waits for an endpoint that has shown
-// that it serves.
+// proofPatience is how long the first write of a client waits for an endpoint that has
+// completed work.
 const proofPatience = 500 * time.Millisecond
 
-// awaitsProof reports whether writes wait: nothing is known of the fittest endpoints, there
-// are several, and they can be asked. It needs the lock.
+// awaitsProof reports whether writes wait: the best endpoints have no evidence yet, there
+// are several, and they can be probed. It needs the lock.
 func (p *policy) awaitsProof(fit []*Endpoint) bool {
 	if len(fit) == 0 || p.proven || !p.canProbe() {
 		return false
@@ -134,15 +133,15 @@ func (p *policy) awaitsProof(fit []*Endpoint) bool {
 	return p.proofDue.IsZero() || time.Now().Before(p.proofDue)
 }
 
-// proofWanted reports whether there are writes, which prefer endpoints that have shown that
-// they serve, and this one has not: it would get none, however long it is connected.
+// proofWanted reports whether there are writes and the endpoint has completed no work:
+// without a service probe it would never get a write.
 func (p *policy) proofWanted(ep *Endpoint) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.proofDue.IsZero() && !ep.proven()
 }
 
-// completed notes that the endpoint has completed work. Writes may wait for the first.
+// completed records that the endpoint has completed work. Writes may wait for the first.
 func (p *policy) completed(ep *Endpoint, start, end time.Time) {
 	first := !ep.proven()
 	ep.known().Completed(start, end)
@@ -151,8 +150,8 @@ func (p *policy) completed(ep *Endpoint, start, end time.Time) {
 	}
 }
 
-// prove asks the endpoints for service that may be in order and have not shown that they
-// serve, for the first write. Those that are not connected yet are asked when they are.
+// prove sends, for the first write, service probes to endpoints that may work and have
+// completed nothing yet. Endpoints that are not connected are probed once they are.
 func (p *policy) prove() {
 	p.mu.Lock()
 	asked := !p.proofDue.IsZero()
@@ -171,10 +170,9 @@ func (p *policy) prove() {
 	}
 }
 
-// connectWanted connects the endpoints that the strategy wants, and no others, in random
-// order: the first stream goes where there is a connection, and others follow it there, so
-// that most streams of all clients would be on the endpoint that is named first. It needs
-// the lock.
+// connectWanted connects the endpoints that the strategy wants, in random order. In a
+// fixed order the streams of most clients would gather on the first endpoint, since
+// streams go to the first connection. It needs the lock.
 func (p *policy) connectWanted() {
 	wanted := p.endpoints
 	if s, ok := p.strategy.(Selective); ok {
@@ -196,8 +194,8 @@ func (p *policy) connectWanted() {
 	}
 }
 
-// connectivity returns the state of the ClientConn, and why it fails if it does. A
-// connection that failed counts as failing until it is established. It needs the lock.
+// connectivity returns the state of the ClientConn, and the error if it is failing. A
+// failed connection counts as failing until it is established. It needs the lock.
 func (p *policy) connectivity() (connectivity.State, error) {
 	if len(p.endpoints) == 0 {
 		return connectivity.TransientFailure, p.resolving
@@ -226,7 +224,7 @@ func (p *policy) connectivity() (connectivity.State, error) {
 	return connectivity.Connecting, nil
 }
 
-// errNoConnection is shown where gRPC gives no reason why it could not connect.
+// errNoConnection is used where gRPC reports no error of a failed connection.
 var errNoConnection = errors.New("no connection could be made")
 
 // usable returns the endpoint's connections that can be used. It needs the policy's lock.
@@ -240,8 +238,7 @@ func (e *Endpoint) usable() *[classes]balancer.SubConn {
 	return scs
 }
 
-// best returns the endpoints of the best rank that there is, and of these those of the best
-// priority.
+// best returns the endpoints of the best rank, and of these the ones of the best priority.
 func best(eps []*Endpoint, n need) []*Endpoint {
 	var kept []*Endpoint
 	lowest, first := 0, uint32(0)
@@ -259,13 +256,13 @@ func best(eps []*Endpoint, n need) []*Endpoint {
 	return kept
 }
 
-// without returns the endpoints that are not to be avoided.
+// without returns eps without avoid.
 func without(eps, avoid []*Endpoint) []*Endpoint {
 	return slices.DeleteFunc(slices.Clone(eps), func(ep *Endpoint) bool { return slices.Contains(avoid, ep) })
 }
 
-// choice returns the endpoints among which the strategy may choose: the fittest that are
-// not to be avoided, which may be less fit, and if all are, the fittest.
+// choice returns the candidates for the strategy: the best endpoints that are not to be
+// avoided, even of a lower rank; if all are to be avoided, the best ones.
 func (k *picker) choice(a *Attempt) []*Endpoint {
 	fit := k.fit[a.need()]
 	if len(a.Avoid) == 0 {
@@ -328,8 +325,8 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 		ep := k.p.strategy.Pick(*call, fit)
 		return ep.conns[Calls], k.ready[ep][Calls], nil
 	}
-	// Of the classes with connections of their own, those that have one are preferred: a
-	// client needs no more of them than it has streams in different places.
+	// For classes other than Calls, prefer an endpoint that already has a connection of
+	// the class: fewer connections are needed.
 	var open []*Endpoint
 	for _, ep := range fit {
 		if k.ready[ep][class] != nil {
@@ -343,8 +340,8 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 	return ep.conns[class], k.ready[ep][class], nil
 }
 
-// openClass sees to it that one of the endpoints has a connection of the class that a call
-// uses, and returns what gRPC is told meanwhile.
+// openClass connects one of the endpoints for the call's class, and returns the pick error
+// until it is ready.
 func (p *policy) openClass(call Call, fit []*Endpoint) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -359,9 +356,9 @@ func (p *policy) openClass(call Call, fit []*Endpoint) error {
 		case ep.removed():
 			// It was removed after the picker was made.
 		case s.slow:
-			err = balancer.ErrNoSubConnAvailable // it may still come, but another may come sooner
+			err = balancer.ErrNoSubConnAvailable // it may still connect, but another may be faster
 		case s.ready.Load(), s.state == connectivity.Connecting:
-			return balancer.ErrNoSubConnAvailable // it is about to come
+			return balancer.ErrNoSubConnAvailable // it is about to connect
 		case s.failing.Load() && s.state == connectivity.TransientFailure:
 			err = s.err // it waits for its backoff
 		default:

@@ -18,10 +18,10 @@ import (
 
 // policy is the policy of one ClientConn, with one strategy.
 //
-// Its lock guards the endpoints and their connections. Evidence is noted without it: what
-// follows from a change of state takes the lock. Lock order: a strategy's locks are taken
+// Its lock guards the endpoints and their connections. Evidence is noted without it;
+// handling a change of state takes the lock. Lock order: a strategy's locks are taken
 // under that of the policy; inflight.mu and those of package health are taken last, and
-// nothing is called under them.
+// no function is called under them.
 type policy struct {
 	cc      balancer.ClientConn
 	builder Builder
@@ -36,7 +36,7 @@ type policy struct {
 	mu          sync.Mutex
 	config      config
 	endpoints   []*Endpoint // replaced, never changed
-	resolving   error       // the resolver's, while it has given no endpoints
+	resolving   error       // the resolver's error, while there are no endpoints
 	outageSince time.Time   // since when there is no connection for calls, zero if there is one
 	proofDue    time.Time   // until when writes wait for proof, zero before the first
 	proven      bool        // an endpoint has shown that it serves
@@ -61,8 +61,8 @@ func newPolicy(cc balancer.ClientConn, b Builder) *policy {
 
 func (p *policy) options() *Options { return p.opts.Load() }
 
-// UpdateClientConnState takes in what the resolver says. Connections to endpoints that
-// stay are kept.
+// UpdateClientConnState applies the resolver's update. Endpoints that stay keep their
+// connections.
 func (p *policy) UpdateClientConnState(s balancer.ClientConnState) error {
 	p.configure(s)
 	endpoints := unique(s.ResolverState.Endpoints)
@@ -128,8 +128,8 @@ func same(a, b []resolver.Address) bool {
 	})
 }
 
-// replace makes eps the endpoints, keeps those that it knows, and returns those that are
-// gone. It needs the lock.
+// replace sets the endpoints, keeps known ones, and returns the removed ones. It needs
+// the lock.
 func (p *policy) replace(eps []resolver.Endpoint) (removed []*Endpoint) {
 	now := make([]*Endpoint, 0, len(eps))
 	for _, r := range eps {
@@ -162,21 +162,21 @@ func (p *policy) newEndpoint(r resolver.Endpoint) *Endpoint {
 	return ep
 }
 
-// ResolverError is shown to calls while there are no endpoints to send them to.
+// ResolverError records the error that calls get while there are no endpoints.
 func (p *policy) ResolverError(err error) {
 	p.mu.Lock()
 	if len(p.endpoints) == 0 {
-		// Without its status, which would end calls that wait for endpoints.
-		p.resolving = fmt.Errorf("%v", err) //nolint:errorlint // it must not be found
+		// Drop the gRPC status: it would fail calls that wait for endpoints.
+		p.resolving = fmt.Errorf("%v", err) //nolint:errorlint // the status must not be unwrapped
 	}
 	p.mu.Unlock()
 	p.publish()
 }
 
-// UpdateSubConnState is not called: every connection has a listener.
+// UpdateSubConnState is never called: every connection has a listener.
 func (*policy) UpdateSubConnState(balancer.SubConn, balancer.SubConnState) {}
 
-// ExitIdle connects what is not connected and should be.
+// ExitIdle connects the wanted endpoints.
 func (p *policy) ExitIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,7 +187,7 @@ func (p *policy) ExitIdle() {
 	}
 }
 
-// Close ends everything. gRPC closes the connections.
+// Close stops the policy. gRPC closes the connections.
 func (p *policy) Close() {
 	p.mu.Lock()
 	endpoints, draining := p.endpoints, p.draining
@@ -214,11 +214,11 @@ func (p *policy) Close() {
 	}
 }
 
-// errDrained is why something ends on an endpoint that was removed.
+// errDrained ends the remaining work on a removed endpoint.
 var errDrained = errors.New("the endpoint was removed, and its drain timeout is over")
 
-// drain lets what is in flight to a removed endpoint go on, for a time; bulk transfers to
-// their end.
+// drain lets in-flight work on a removed endpoint finish within the drain timeout. Bulk
+// transfers are not interrupted.
 func (p *policy) drain(ep *Endpoint) {
 	removal := health.Change{
 		Endpoint: ep.address, From: ep.State(), To: health.Draining,
@@ -254,11 +254,11 @@ func (p *policy) drain(ep *Endpoint) {
 	p.options().Events.Changed(ep, removal)
 }
 
-// note adds to what is known of an endpoint.
+// note records evidence about an endpoint.
 func (p *policy) note(ep *Endpoint, ev health.Evidence) { ep.known().Note(ev) }
 
-// served clears an endpoint that completed work which began since it came into its state.
-// Slow ones are cleared by probes, which are timed.
+// served clears an endpoint that completed work begun after its latest change of state.
+// Slow endpoints are cleared by probes, which are timed.
 func (p *policy) served(ep *Endpoint, start, now time.Time) {
 	st := ep.known().Load()
 	switch st.State {
@@ -270,8 +270,8 @@ func (p *policy) served(ep *Endpoint, start, now time.Time) {
 	}
 }
 
-// changed does what follows from a change of an endpoint's state, be it learnt here or by
-// another client of the process.
+// changed handles a change of an endpoint's state, found here or by another client of the
+// process.
 func (p *policy) changed(ep *Endpoint, c health.Change) {
 	if ep.removed() {
 		return
@@ -297,14 +297,14 @@ func (p *policy) changed(ep *Endpoint, c health.Change) {
 	p.investigate(ep)
 }
 
-// wantsRoles reports whether the strategy wants to know roles, and endpoints can be asked.
+// wantsRoles reports whether the strategy needs roles and there is a status probe.
 func (p *policy) wantsRoles() bool {
 	_, ok := p.strategy.(RoleAware)
 	return ok && p.options().Status != nil
 }
 
-// askRoles asks the endpoints what they are now, if the strategy wants to know. Those that
-// cannot be used are asked when they connect again, or when a later term shows.
+// askRoles requests the status of the endpoints, if the strategy needs roles. Unusable
+// endpoints are probed when they reconnect or when a later term appears.
 func (p *policy) askRoles() {
 	if !p.wantsRoles() {
 		return

@@ -10,29 +10,30 @@ import (
 )
 
 const (
-	// probeRound is how long a round of probes lasts while a verdict is possible. Three of
-	// them, with the 0.1 s of silence before, outlast two losses of a packet in a row: TCP
-	// repeats it after 0.2 and 0.6 s. Longer round trips make both longer: see evaluate.
+	// probeRound is the length of a probe round while a verdict is possible. Three rounds,
+	// with the 0.1 s of silence before them, outlast the loss of two packets in a row: TCP
+	// retransmits after 0.2 and 0.6 s. Longer round trips extend both limits: see
+	// evaluate.
 	probeRound = 190 * time.Millisecond
-	// probeTimeout is how long the answer to a probe may take to be of use.
+	// probeTimeout is the timeout of a probe.
 	probeTimeout = 4 * time.Second
-	// watchInterval is how often it is checked whether others serve, while an endpoint that
-	// does not has something in flight.
+	// watchInterval is how often an investigation checks whether other endpoints serve,
+	// while its endpoint has work in flight.
 	watchInterval = 25 * time.Millisecond
 
-	// An answer is late if it takes lateFactor times as long as calls to others do, and
-	// minLate at least.
+	// A response is late if it takes lateFactor times as long as calls to other
+	// endpoints, and at least minLate.
 	lateFactor = 5
 	minLate    = 100 * time.Millisecond
 )
 
-// question is what a probe asks.
+// question is the kind of a probe.
 type question uint8
 
 const (
-	forService  question = iota // does the endpoint do its work?
-	forLiveness                 // is it alive?
-	forStatus                   // what is it?
+	forService  question = iota // service probe: does the endpoint do its work?
+	forLiveness                 // liveness check: is it alive?
+	forStatus                   // status: what is its role?
 )
 
 func (o *Options) prober(q question) health.Prober {
@@ -46,7 +47,7 @@ func (o *Options) prober(q question) health.Prober {
 	}
 }
 
-// needsProbes reports whether an endpoint in the state is probed until it leaves it.
+// needsProbes reports whether an endpoint is probed until its state changes.
 func needsProbes(s health.State) bool {
 	switch s {
 	case health.Unknown, health.Serving, health.Draining:
@@ -56,14 +57,14 @@ func needsProbes(s health.State) bool {
 	}
 }
 
-// canProbe reports whether endpoints are probed. A single one is not: nothing would follow
-// from the answer.
+// canProbe reports whether endpoints are probed. A single endpoint is not: the result
+// would change nothing.
 func (p *policy) canProbe() bool {
 	o := p.options()
 	return o.Service != nil && len(o.Monitor.Endpoints()) > 1
 }
 
-// suspect makes an endpoint a suspect.
+// suspect notes a suspicion of an endpoint.
 func (p *policy) suspect(ep *Endpoint, now time.Time, why string) {
 	if p.options().DisableSuspicion {
 		return
@@ -80,7 +81,7 @@ func (p *policy) connected(s *subConn) {
 	p.options().Monitor.NotifyImproved()
 	if needsProbes(s.ep.State()) {
 		if !p.canProbe() {
-			// That it connects is all that will be known of it.
+			// There are no probes: the connection is the only evidence.
 			p.note(s.ep, health.Evidence{Kind: health.Served, At: time.Now(), Detail: "connected"})
 		}
 		p.investigate(s.ep)
@@ -92,22 +93,22 @@ func (p *policy) connected(s *subConn) {
 	}
 }
 
-// checkStream asks for a sign of life over the connection of a stream that is silent: for
-// service if the stream was lively, because a member that is cut off from its peers is
-// alive and sends no events.
+// checkStream probes the connection of a silent stream: with a service probe if the
+// stream was active, because a member that is partitioned from its peers is alive but
+// sends no events.
 func (p *policy) checkStream(s *Stream, now time.Time) {
 	o, ep, since := p.options(), s.ep, now.Add(-s.pace.Silence(now))
 	quiet := s.pace.Silence(now) >= health.MaxPace
 	switch {
 	case len(p.all()) < 2:
-		return // nothing would follow
+		return // the result would change nothing
 	case o.Service == nil:
 		if !quiet {
 			p.suspect(ep, now, "a stream is silent for longer than usual")
 		}
 		return
 	case quiet && ep.known().Silence(now) < health.MaxPace*3/4:
-		return // the server lives; the connection is for gRPC's keepalive
+		return // the server is alive; gRPC's keepalive checks the connection
 	case !quiet && s.conn.class == Calls && ep.known().CompletedSince(since):
 		return // it works, over the same connection
 	case !p.startTask():
@@ -131,12 +132,13 @@ func (p *policy) checkStream(s *Stream, now time.Time) {
 	}()
 }
 
-// servedSince reports whether the question for service that was asked last is answered.
+// servedSince reports whether the latest service probe was answered.
 func (e *Endpoint) servedSince(asked time.Time) bool {
 	return e.known().CompletedSince(asked) || e.serviceAsked.Load() == nil
 }
 
-// startTask begins work in the background. Whoever gets true ends it by p.tasks.Done.
+// startTask registers a background task. If it returns true, the caller must call
+// p.tasks.Done.
 func (p *policy) startTask() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,8 +149,8 @@ func (p *policy) startTask() bool {
 	return true
 }
 
-// ask sends a probe over a connection, if there is one and the budget allows it. done, if it
-// is not nil, is called when the probe has ended.
+// ask sends a probe over a connection, if it is ready and the budget allows it. done, if not
+// nil, is called when the probe ends.
 func (p *policy) ask(s *subConn, q question, done func()) bool {
 	p.mu.Lock()
 	sc, ready := s.sc, s.ready.Load()
@@ -180,14 +182,14 @@ func (p *policy) ask(s *subConn, q question, done func()) bool {
 	return true
 }
 
-// probe sends a probe and takes in what it reports.
+// probe sends a probe and records its report.
 func (p *policy) probe(ctx context.Context, s *subConn, sc balancer.SubConn, prober health.Prober, sent time.Time) {
 	producer, done := sc.GetOrBuildProducer(probeConnBuilder{})
 	defer done()
 	prober.Probe(ctx, producer.(probeConn), func(r health.Report) { p.take(s, r, sent) })
 }
 
-// take takes in a report on a probe that was sent at some time.
+// take records the report of a probe that was sent at sent.
 func (p *policy) take(s *subConn, r health.Report, sent time.Time) {
 	now, ep := time.Now(), s.ep
 	s.hear(now)
@@ -205,7 +207,7 @@ func (p *policy) take(s *subConn, r health.Report, sent time.Time) {
 		again := ep.late.Swap(late) || ep.State() == health.Slow
 		if late {
 			ev.Detail = "probe answered after " + now.Sub(sent).Round(time.Millisecond).String()
-			ev.Kind = health.Answered // perhaps a stall has ended: the next probe shows that
+			ev.Kind = health.Answered // a stall may have ended: the next probe decides
 			if again {
 				ev.Kind = health.Late
 			}
@@ -215,8 +217,8 @@ func (p *policy) take(s *subConn, r health.Report, sent time.Time) {
 	ep.signal()
 }
 
-// late returns from when on the answer to a probe is late, compared with others that have
-// completed work meanwhile.
+// late returns the latency from which a probe's response is late, compared with other
+// endpoints that have completed work meanwhile.
 func (p *policy) late(ep *Endpoint, sent time.Time) time.Duration {
 	var sum time.Duration
 	n := 0
@@ -232,21 +234,21 @@ func (p *policy) late(ep *Endpoint, sent time.Time) time.Duration {
 	return max(minLate, lateFactor*sum/time.Duration(n))
 }
 
-// askService notes a question for service.
+// askService records a service probe.
 func (e *Endpoint) askService(now time.Time) {
 	if asked := e.serviceAsked.Load(); asked == nil || e.known().CompletedSince(*asked) {
 		e.serviceAsked.Store(&now)
 	}
 }
 
-// serviceEnded notes that a question for service is not waited for any longer.
+// serviceEnded records that a service probe has ended.
 func (e *Endpoint) serviceEnded(sent time.Time) {
 	if asked := e.serviceAsked.Load(); asked != nil && !asked.After(sent) {
 		e.serviceAsked.CompareAndSwap(asked, nil)
 	}
 }
 
-// stalledFor returns how long a question for service has been unanswered, 0 if none is.
+// stalledFor returns how long a service probe has been unanswered, 0 if none is.
 func (e *Endpoint) stalledFor(now time.Time) time.Duration {
 	asked := e.serviceAsked.Load()
 	if asked == nil || e.known().CompletedSince(*asked) {
@@ -255,11 +257,11 @@ func (e *Endpoint) stalledFor(now time.Time) time.Duration {
 	return max(now.Sub(*asked), 1)
 }
 
-// needsAnother reports whether the latest probe calls for another one soon: the answer of a
-// slow endpoint came in good time, or that of another one late.
+// needsAnother reports whether another probe should follow soon: a Slow endpoint was
+// timely, or any other one was late.
 func (e *Endpoint) needsAnother() bool { return (e.State() == health.Slow) != e.late.Load() }
 
-// signal wakes up those who wait for news of the endpoint.
+// signal wakes the goroutine that waits for evidence about the endpoint.
 func (e *Endpoint) signal() {
 	select {
 	case e.wake <- struct{}{}:
@@ -267,9 +269,9 @@ func (e *Endpoint) signal() {
 	}
 }
 
-// await waits until ready returns true, and reports whether it did within the time. It looks
-// again when something was learnt of the endpoint, and every watchInterval; in longer waits
-// every probeRound, unless something in flight may have to be cut.
+// await waits until ready returns true, and reports whether it did within the time. It calls
+// ready upon new evidence and every watchInterval; in longer waits every probeRound, unless
+// in-flight work may have to be cut.
 func (p *policy) await(ep *Endpoint, wait time.Duration, ready func() bool) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -8,27 +8,30 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// gRPC makes failed connections again with its backoff (grpc.WithConnectParams). The policy
-// adds four things.
+// gRPC retries failed connections with its backoff (grpc.WithConnectParams). The policy
+// adds four rules.
 const (
-	// reconnectSpread is the time over which lost connections are made again while others
-	// serve, so that the clients of a member do not all come back in one instant.
+	// reconnectSpread is the time over which lost connections are reestablished while
+	// other endpoints serve, so that the clients of a member do not reconnect all at
+	// once.
 	reconnectSpread = 200 * time.Millisecond
 	// An endpoint that has failed for longer than reconnectEagerly, while others serve, is
 	// tried less often: after gRPC's backoff it waits for up to half of the time for which it
-	// has failed, and up to maxReconnectWait. Need ends the wait: see wakeWaiting.
+	// has failed, and up to maxReconnectWait. The wait ends when the endpoint is needed: see
+	// wakeWaiting.
 	reconnectEagerly = time.Minute
 	maxReconnectWait = 50 * time.Second
-	// While an endpoint is the last hope, because nothing is connected, a failed attempt is
-	// repeated within outageBackoff, with full jitter, whatever gRPC's backoff has grown to;
-	// for outageLength, longer than a member or a host takes to be restarted.
+	// While nothing is connected, a failed attempt is repeated within outageBackoff, with
+	// full jitter, regardless of gRPC's backoff. This ends after outageLength, which is
+	// longer than the restart of a member or a host.
 	outageBackoff = 3 * time.Second
 	outageLength  = 30 * time.Second
-	// connectPatience is how long streams wait for a connection before they go elsewhere.
+	// connectPatience is how long streams wait for a connection before they use another
+	// endpoint.
 	connectPatience = 500 * time.Millisecond
 )
 
-// reconnect makes a lost connection for calls again. It needs the policy's lock.
+// reconnect reestablishes a lost connection for calls. It needs the policy's lock.
 func (p *policy) reconnect(s *subConn) {
 	sc := s.sc
 	if !p.anyReady() {
@@ -42,9 +45,9 @@ func (p *policy) reconnect(s *subConn) {
 	time.AfterFunc(rand.N(spread), sc.Connect)
 }
 
-// wakeWaiting ends the waits of endpoints that have failed for long, within some time: they
-// are needed, since another one is lost, or may be back, since another one is. It needs the
-// lock.
+// wakeWaiting ends, at a random time within the given one, the waits of endpoints that have
+// failed for long. They are needed because another endpoint is lost, or may be back because
+// another one is. It needs the lock.
 func (p *policy) wakeWaiting(within time.Duration) {
 	for _, ep := range p.endpoints {
 		if s := ep.conns[Calls]; s.isWaiting() {
@@ -80,7 +83,7 @@ func (p *policy) anyUsable() bool {
 	return false
 }
 
-// noteOutage takes in whether there is a connection for calls. It needs the lock.
+// noteOutage records since when there is no connection for calls. It needs the lock.
 func (p *policy) noteOutage(state connectivity.State) {
 	if state == connectivity.Ready || len(p.endpoints) == 0 {
 		p.outageSince = time.Time{}
@@ -96,7 +99,8 @@ func (p *policy) noteOutage(state connectivity.State) {
 	}
 }
 
-// inOutage reports whether there is no connection, and not for long. It needs the lock.
+// inOutage reports whether there has been no connection, for less than outageLength. It
+// needs the lock.
 func (p *policy) inOutage() bool {
 	return !p.outageSince.IsZero() && time.Since(p.outageSince) < outageLength
 }
@@ -117,9 +121,9 @@ func (p *policy) reconnectSoon(s *subConn) {
 	})
 }
 
-// reconnectOthers tries other endpoints at once that wait for the end of their backoff:
-// what kept s from connecting, and perhaps them, has passed. It does so once for each
-// failing connection. It needs the lock.
+// reconnectOthers ends the backoff of other endpoints when s connects: the fault that
+// affected s, and perhaps them, is over. It does so once for each failing connection. It
+// needs the lock.
 func (p *policy) reconnectOthers(s *subConn) {
 	p.wakeWaiting(reconnectSpread)
 	for _, ep := range p.endpoints {
@@ -142,8 +146,8 @@ func (p *policy) reopen(s *subConn) {
 	p.open(s)
 }
 
-// expect sees to it that no stream waits for a connection that takes long: streams go
-// elsewhere then, and the endpoint is suspected. It needs the policy's lock.
+// expect limits how long streams wait for a connection: after connectPatience they use
+// other endpoints, and the endpoint is suspected. It needs the policy's lock.
 func (p *policy) expect(s *subConn) {
 	sc, due := s.sc, time.Now().Add(connectPatience)
 	time.AfterFunc(connectPatience, func() {
@@ -155,7 +159,7 @@ func (p *policy) expect(s *subConn) {
 	})
 }
 
-// markSlow notes that a connection has not come about that was due some time ago.
+// markSlow marks a connection that was not established in time.
 func (p *policy) markSlow(s *subConn, sc any, late time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,7 +167,7 @@ func (p *policy) markSlow(s *subConn, sc any, late time.Duration) bool {
 		return false
 	}
 	if late > starved {
-		p.expect(s) // what is waited for may be here, and unread
+		p.expect(s) // the connection may be ready, but unread
 		return false
 	}
 	s.slow = true

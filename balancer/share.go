@@ -2,8 +2,8 @@ package balancer
 
 import "github.com/quorate/quorate/health"
 
-// join moves an endpoint that was just connected to the shared table, if it may, and
-// returns the change of state that this is for the ClientConn. It needs the policy's lock.
+// join moves a newly connected endpoint to the shared table, if allowed, and returns the
+// resulting change of its state. It needs the policy's lock.
 func (p *policy) join(s *subConn) health.Change {
 	o, ep := p.options(), s.ep
 	if ep.joined || o.Shared == nil || o.ShareKey == nil || !s.conn.known() {
@@ -24,8 +24,8 @@ func (p *policy) join(s *subConn) health.Change {
 	return health.Change{Endpoint: ep.address, From: was.State, To: is.State, Evidence: is.Evidence}
 }
 
-// subscribe has the policy told of changes of the endpoint's state. It needs the policy's
-// lock, or an endpoint that nobody else knows yet.
+// subscribe subscribes the policy to changes of the endpoint's state. It needs the
+// policy's lock, or an endpoint that is not published yet.
 func (p *policy) subscribe(ep *Endpoint) {
 	entry := ep.known()
 	ep.unsubscribe = entry.Subscribe(func(c health.Change) {

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// heavyBytes within heavyWindow on the connection of the calls make streams heavy. A
-	// stream of that rate delays small calls by milliseconds.
+	// Streams are heavy once heavyBytes arrive on the connection of class Calls within
+	// heavyWindow. A stream of that rate delays small calls by milliseconds.
 	heavyBytes  = 1 << 20
 	heavyWindow = time.Second
 )
 
-// errHeavy is why streams move to a connection of their own.
+// errHeavy ends streams that move to a connection of their own.
 var errHeavy = status.Error(codes.Unavailable, "the stream moves to a connection apart from that of calls")
 
-// Stream is a stream on an endpoint, whose silence is noticed.
+// Stream tracks a stream on an endpoint. The policy checks it for silence.
 type Stream struct {
 	ep     *Endpoint
 	conn   *subConn // nil if the endpoint is detached
@@ -29,15 +29,15 @@ type Stream struct {
 	pace   health.Pace
 	jitter time.Duration
 
-	// The begin of the present heavyWindow, and what had arrived until then; they belong to
-	// the reader.
+	// The start of the present heavyWindow, and the bytes received until then. Only the
+	// reader uses them.
 	window   time.Time
 	received int64
 }
 
-// OpenStream notes that a stream was opened by the attempt, and returns nil if it was not
-// given an endpoint. cut, if it is not nil, is called when the endpoint cannot go on with
-// it, before the connection is closed under it; it must not block.
+// OpenStream records that the attempt opened a stream. It returns nil if the attempt has
+// no endpoint. cut, if not nil, is called when the endpoint can no longer serve the
+// stream, before its connection is closed; it must not block.
 func (a *Attempt) OpenStream(cut func(reason error)) *Stream {
 	e, now := a.Endpoint(), time.Now()
 	if e == nil {
@@ -57,7 +57,8 @@ func (a *Attempt) OpenStream(cut func(reason error)) *Stream {
 	return s
 }
 
-// Heard notes that a message arrived on the stream. It is called by one goroutine at a time.
+// Heard records that a message arrived on the stream. It must be called by one goroutine at
+// a time.
 func (s *Stream) Heard() {
 	now := time.Now()
 	s.pace.Observe(now)
@@ -71,15 +72,14 @@ func (s *Stream) Heard() {
 	if s.conn.class == Calls {
 		s.weigh(now)
 	}
-	// A timer that is set to a moment this near looks at all streams, and goes on from
-	// there.
+	// A timer that is due this soon checks all streams and is then set again.
 	if due := s.ep.inflight.due.Load(); due == nil || due.Sub(now) > maxCheck {
 		s.ep.checkStreamBy(s, now)
 	}
 }
 
-// dueAt returns when the silence of the stream is to be checked. Quiet streams are checked at
-// random times, so that the first of an endpoint shows the others that it is alive.
+// dueAt returns when to check the stream for silence. Quiet streams are checked at random
+// times, so that the first check of an endpoint makes the others unnecessary.
 func (s *Stream) dueAt() time.Time {
 	due := s.pace.DueAt(s.opened)
 	if s.pace.Silence(due) >= health.MaxPace {
@@ -88,7 +88,7 @@ func (s *Stream) dueAt() time.Time {
 	return due
 }
 
-// checkStreamBy sets the timer for a stream that has become lively.
+// checkStreamBy sets the timer for a stream that has become active.
 func (e *Endpoint) checkStreamBy(s *Stream, now time.Time) {
 	at := s.dueAt()
 	e.inflight.mu.Lock()
@@ -98,8 +98,8 @@ func (e *Endpoint) checkStreamBy(s *Stream, now time.Time) {
 	}
 }
 
-// weigh looks whether the stream is heavy. Streams then get a connection of their own, and
-// those on that of the calls move there.
+// weigh checks whether the stream is heavy. Streams then get a connection of their own,
+// and those on the connection of class Calls move there.
 func (s *Stream) weigh(now time.Time) {
 	total := s.conn.conn.received.Load()
 	if now.Sub(s.window) >= heavyWindow {
@@ -114,26 +114,27 @@ func (s *Stream) weigh(now time.Time) {
 	}
 }
 
-// cut tells the owner of the stream to end it.
+// cut calls the cut function of the stream's owner.
 func (s *Stream) cut(reason error) {
 	if s.cutter != nil {
 		s.cutter(reason)
 	}
 }
 
-// quietAfter is the silence after which a delay of a fraction of it goes unnoticed.
+// quietAfter is the silence after which a stream is quiet: a short extra delay then does
+// not matter.
 const quietAfter = time.Second
 
-// Quiet reports whether nothing has been heard on the stream for a second.
+// Quiet reports whether no message has arrived on the stream for a second.
 func (s *Stream) Quiet() bool {
 	now := time.Now()
 	return now.Sub(s.opened) >= quietAfter && s.pace.Silence(now) >= quietAfter
 }
 
-// Endpoint returns where the stream is.
+// Endpoint returns the stream's endpoint.
 func (s *Stream) Endpoint() *Endpoint { return s.ep }
 
-// Close notes that the stream has ended.
+// Close records that the stream has ended.
 func (s *Stream) Close() {
 	s.ep.inflight.mu.Lock()
 	delete(s.ep.inflight.streams, s)

@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// subConn is the connection of one class to an endpoint, through all its reconnections. It
-// is guarded by the policy's lock, but for what has a synchronization of its own.
+// subConn is the connection of one class to an endpoint, through all its reconnections.
+// The policy's lock guards it, except for atomic fields.
 type subConn struct {
 	ep    *Endpoint
 	class ConnClass
@@ -25,32 +25,32 @@ type subConn struct {
 	renewed bool
 	// failingSince is since when attempts to connect have failed, zero if the latest did not.
 	failingSince time.Time
-	// slow is set while connecting, once that takes too long to be waited for.
+	// slow is set while connecting takes longer than connectPatience.
 	slow bool
 	err  error // of the latest failed attempt
 
-	// ready and failing are for those who do not have the lock: whether there is a
-	// connection, and whether the latest attempt to make one failed.
+	// ready and failing may be read without the lock: whether there is a connection, and
+	// whether the latest attempt to connect failed.
 	ready, failing atomic.Bool
 
 	conn netConn
-	// heard is when the server was last heard on the connection. asked is when it was first
-	// asked for anything since then, and askedLife when for a sign of life.
+	// heard is when the latest message arrived on the connection. asked is when the first
+	// probe was sent since then, askedLife when the first liveness check was.
 	heard            health.Stamp
 	asked, askedLife atomic.Pointer[time.Time]
-	// alive is since when the endpoint has been seen to be alive by other means, while the
-	// connection is silent; zero if it has not. It belongs to the investigation.
+	// alive is since when other connections show that the endpoint is alive, while this
+	// one is silent; zero if none does. Only the investigation uses it.
 	alive time.Time
 }
 
-// hear notes a message of the server, which is complete.
+// hear records a complete message of the server.
 func (s *subConn) hear(now time.Time) {
 	s.heard.Set(now)
 	s.conn.messageComplete()
 	s.ep.known().Alive(now)
 }
 
-// ask notes a question.
+// ask records a probe.
 func (s *subConn) ask(q question, now time.Time) {
 	if s.unanswered(&s.asked, now) == 0 {
 		s.asked.Store(&now)
@@ -60,7 +60,7 @@ func (s *subConn) ask(q question, now time.Time) {
 	}
 }
 
-// unanswered returns how long a question has been unanswered, 0 if none is.
+// unanswered returns how long a probe has been unanswered, 0 if none is.
 func (s *subConn) unanswered(question *atomic.Pointer[time.Time], now time.Time) time.Duration {
 	asked := question.Load()
 	if asked == nil || s.heard.After(*asked) {
@@ -69,13 +69,12 @@ func (s *subConn) unanswered(question *atomic.Pointer[time.Time], now time.Time)
 	return max(now.Sub(*asked), 1)
 }
 
-// lifePatience is how long the answer to a question for a sign of life may take: a round of
-// probes.
+// lifePatience is how long the response to a liveness check may take: about a probe round.
 const lifePatience = probeRound - probeRound/10
 
-// silentFor returns how long nothing has been heard since the first question, 0 if it was
-// answered. Only a question for a sign of life makes it a silence: an endpoint that is
-// asked for service alone may be stalled.
+// silentFor returns how long nothing has arrived since the first probe, 0 if it was
+// answered. Only an unanswered liveness check counts as silence: an endpoint with only a
+// service probe unanswered may be stalled.
 func (s *subConn) silentFor(now time.Time) time.Duration {
 	if s.unanswered(&s.askedLife, now) < lifePatience {
 		return 0
@@ -83,13 +82,13 @@ func (s *subConn) silentFor(now time.Time) time.Duration {
 	return s.unanswered(&s.asked, now)
 }
 
-// forget forgets the questions.
+// forget discards the unanswered probes.
 func (s *subConn) forget() {
 	s.asked.Store(nil)
 	s.askedLife.Store(nil)
 }
 
-// open gives the subConn a connection. It needs the policy's lock.
+// open connects the subConn. It needs the policy's lock.
 func (p *policy) open(s *subConn) {
 	if s.sc != nil {
 		return
@@ -119,14 +118,14 @@ func (s *subConn) shut() {
 	s.failing.Store(false)
 }
 
-// disconnected notes that there is no connection. It needs the policy's lock.
+// disconnected records the loss of the connection. It needs the policy's lock.
 func (s *subConn) disconnected() {
 	if s.ready.Swap(false) && s.class == Calls {
 		s.ep.known().AddConnections(-1)
 	}
 }
 
-// connChanged is gRPC's notice of a connection's new state.
+// connChanged handles a connection's new state.
 func (p *policy) connChanged(s *subConn, sc balancer.SubConn, st balancer.SubConnState) {
 	taken, ok := p.takeState(s, sc, st)
 	if !ok {
@@ -150,14 +149,15 @@ func (p *policy) connChanged(s *subConn, sc balancer.SubConn, st balancer.SubCon
 	}
 }
 
-// takenState is what a new state of a connection brings.
+// takenState is the result of takeState.
 type takenState struct {
 	state    connectivity.State
 	evidence health.Evidence // without a Detail it is none
 	joined   health.Change   // by joining the shared table
 }
 
-// takeState takes a connection's new state in. It reports false for one that was given up.
+// takeState applies a connection's new state. It returns false if the policy no longer
+// uses the connection.
 func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnState) (t takenState, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,7 +173,7 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		t.joined = p.takeReady(s)
 		t.evidence = health.Evidence{Kind: health.Connected, Detail: "connected"}
 		if before.State == health.Dead && t.joined.To == health.Unknown && s.class == Calls {
-			t.evidence = before.Evidence // nobody has seen it serve since
+			t.evidence = before.Evidence // it has not served since
 		}
 	case connectivity.TransientFailure:
 		s.disconnected()
@@ -185,7 +185,7 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		p.reconnectSoon(s)
 		t.evidence = health.Evidence{Kind: health.ConnectFailed, Err: st.ConnectionError, Detail: "connect"}
 		if s.ep.known().Connections() > 0 {
-			t.evidence.Kind = health.Suspicious // another connection of this process holds
+			t.evidence.Kind = health.Suspicious // another client of this process is still connected
 		}
 	case connectivity.Idle:
 		s.disconnected()
@@ -219,20 +219,20 @@ func (p *policy) takeReady(s *subConn) (joined health.Change) {
 	return joined
 }
 
-// errMoving is why a stream has to move whose connection takes no others.
+// errMoving ends a stream whose connection takes no new streams.
 var errMoving = status.Error(codes.Unavailable, "the connection is lost, or the server closes it")
 
-// moveStreams ends the streams on the connection, once there is none for new ones. Either
-// it is lost, and they have ended, or the server shuts down (GOAWAY): it would let them go
-// on until it has stopped itself. Bulk transfers may end before that, and are left alone.
+// moveStreams ends the streams of a connection that takes no new ones. Either the
+// connection is lost and they have ended, or the server shuts down (GOAWAY) and would keep
+// them until it stops. Bulk transfers are not moved: they may complete before that.
 func (s *subConn) moveStreams() {
 	for _, st := range s.ep.inflight.streamsOn(s) {
 		st.cut(errMoving)
 	}
 }
 
-// probeConn is the producer that lends a connection to a probe. Calls on it bypass
-// interceptors, and gRPC does not keep a channel awake for them.
+// probeConn is the producer that gives probes a connection. Calls on it bypass
+// interceptors and do not keep a channel out of idle mode.
 type probeConn struct{ grpc.ClientConnInterface }
 
 type probeConnBuilder struct{}
@@ -241,8 +241,9 @@ func (probeConnBuilder) Build(cc any) (balancer.Producer, func()) {
 	return probeConn{cc.(grpc.ClientConnInterface)}, func() {}
 }
 
-// close closes the connection under what is on it. The owners of that are told before, so
-// that they know why it ends, and for connections that the policy does not know.
+// close closes the connection, with all work on it. It first cuts each call and stream,
+// so that their owners get the reason, and because the policy cannot close connections
+// made without [Credentials].
 func (p *policy) close(s *subConn, reason error) {
 	for _, f := range s.ep.inflight.callsOn(s) {
 		f.attempt.cut(reason)
