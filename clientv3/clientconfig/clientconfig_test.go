@@ -59,21 +59,46 @@ func TestPrecedence(t *testing.T) {
 		{"then the environment", nil, variables, url, clientv3.Config{Endpoints: []string{"b:1", "b:2"}, Username: "bob", Password: "pb", DialTimeout: 2 * time.Second}},
 		{"then the URL", nil, nil, url, clientv3.Config{Endpoints: []string{"c:2379"}, Username: "carol", Password: "pc", DialTimeout: 3 * time.Second}},
 		{"then defaults", nil, nil, "", clientv3.Config{Endpoints: []string{clientconfig.DefaultEndpoint}}},
-		{"one by one", []string{"--dial-timeout=1s"}, map[string]string{"ENDPOINTS": "b:1"}, url,
-			clientv3.Config{Endpoints: []string{"b:1"}, Username: "carol", Password: "pc", DialTimeout: time.Second}},
-		{"a user here, a password there", []string{"--user", "alice"}, map[string]string{"PASSWORD": "pa"}, "",
-			clientv3.Config{Endpoints: []string{clientconfig.DefaultEndpoint}, Username: "alice", Password: "pa"}},
-		{"a user outranks a token", []string{"--user", "alice:pa"}, map[string]string{"AUTH_JWT_TOKEN": "jwt"}, "",
-			clientv3.Config{Endpoints: []string{clientconfig.DefaultEndpoint}, Username: "alice", Password: "pa"}},
-		{"a token outranks a user", []string{"--auth-jwt-token", "jwt"}, variables, "",
-			clientv3.Config{Endpoints: []string{"b:1", "b:2"}, Token: "jwt", DialTimeout: 2 * time.Second}},
-		{"keepalive and sizes", nil, map[string]string{"KEEPALIVE_TIME": "30s", "KEEPALIVE_TIMEOUT": "7s", "MAX_REQUEST_BYTES": "1", "MAX_RECV_BYTES": "2"}, "",
+		{
+			"one by one",
+			[]string{"--dial-timeout=1s"},
+			map[string]string{"ENDPOINTS": "b:1"},
+			url,
+			clientv3.Config{Endpoints: []string{"b:1"}, Username: "carol", Password: "pc", DialTimeout: time.Second},
+		},
+		{
+			"a user here, a password there",
+			[]string{"--user", "alice"},
+			map[string]string{"PASSWORD": "pa"},
+			"",
+			clientv3.Config{Endpoints: []string{clientconfig.DefaultEndpoint}, Username: "alice", Password: "pa"},
+		},
+		{
+			"a user outranks a token",
+			[]string{"--user", "alice:pa"},
+			map[string]string{"AUTH_JWT_TOKEN": "jwt"},
+			"",
+			clientv3.Config{Endpoints: []string{clientconfig.DefaultEndpoint}, Username: "alice", Password: "pa"},
+		},
+		{
+			"a token outranks a user",
+			[]string{"--auth-jwt-token", "jwt"},
+			variables, "",
+			clientv3.Config{Endpoints: []string{"b:1", "b:2"}, Token: "jwt", DialTimeout: 2 * time.Second},
+		},
+		{
+			"keepalive and sizes", nil,
+			map[string]string{"KEEPALIVE_TIME": "30s", "KEEPALIVE_TIMEOUT": "7s", "MAX_REQUEST_BYTES": "1", "MAX_RECV_BYTES": "2"},
+			"",
 			clientv3.Config{
 				Endpoints: []string{clientconfig.DefaultEndpoint}, DialKeepAliveTime: 30 * time.Second, DialKeepAliveTimeout: 7 * time.Second,
 				MaxCallSendMsgSize: 1, MaxCallRecvMsgSize: 2,
-			}},
-		{"a password with everything in it", nil, nil, "etcd://al%40ice:p%2Fa%40:%25%23@[::1],[::2]:1,h/",
-			clientv3.Config{Endpoints: []string{"[::1]:2379", "[::2]:1", "h:2379"}, Username: "al@ice", Password: "p/a@:%#"}},
+			},
+		},
+		{
+			"a password with everything in it", nil, nil, "etcd://al%40ice:p%2Fa%40:%25%23@[::1],[::2]:1,h/",
+			clientv3.Config{Endpoints: []string{"[::1]:2379", "[::2]:1", "h:2379"}, Username: "al@ice", Password: "p/a@:%#"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg, err := load(t, tt.args, tt.variables, tt.url)
