@@ -2,6 +2,8 @@ package main
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -35,6 +37,15 @@ func (f *connectionFlags) config() (clientv3.Config, error) {
 	cfg, err := clientconfig.Load(f.flags, clientconfig.Env())
 	cfg.DialTimeout = cmp.Or(cfg.DialTimeout, defaultDialTimeout)
 	return cfg, err
+}
+
+// connect returns a client. It asks etcd for a token if there is a user.
+func connect(cfg clientv3.Config) (*clientv3.Client, error) {
+	client, err := clientv3.New(cfg)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("no token from etcd within %v (--dial-timeout)", cfg.DialTimeout)
+	}
+	return client, err
 }
 
 // commandTimeout is the flag --command-timeout.

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc/resolver"
 
-	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/resolver/dns"
 	"github.com/quorate/quorate/resolver/etcd"
 	"github.com/quorate/quorate/resolver/static"
@@ -75,7 +74,7 @@ func (f *sourceFlags) etcd(target string) (resolver.Builder, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := clientv3.New(cfg)
+	client, err := connect(cfg)
 	if err != nil {
 		return nil, nil, err
 	}

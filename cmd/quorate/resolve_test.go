@@ -271,7 +271,7 @@ func TestResolveReadsVariablesOfEtcdctl(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			status, stdout, stderr := clitest.Exec(ctx, newResolveCommand(), append([]string{"etcd:///billing", "--once"}, tt.args...)...)
+			status, stdout, stderr := clitest.Exec(ctx, newResolveCommand(), append([]string{"etcd:///billing", "--once", "--dial-timeout", patience.String()}, tt.args...)...)
 			assert.Equal(t, cli.OK, status, stderr)
 			assert.Contains(t, stdout, "+ 10.0.0.1:80")
 		})
@@ -296,7 +296,7 @@ func TestResolveNamesTheVariableThatIsWrong(t *testing.T) {
 			for name, value := range tt.variables {
 				t.Setenv(name, value)
 			}
-			status, _, stderr := clitest.Exec(t.Context(), newResolveCommand(), append([]string{"etcd:///billing", "--once"}, tt.args...)...)
+			status, _, stderr := clitest.Exec(t.Context(), newResolveCommand(), append([]string{"etcd:///billing", "--once", "--dial-timeout", patience.String()}, tt.args...)...)
 			assert.Equal(t, cli.Failure, status)
 			assert.Contains(t, stderr, tt.want)
 			status, _, stderr = clitest.Exec(t.Context(), newResolveCommand(), "static:///a:1", "--once")

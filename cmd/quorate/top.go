@@ -16,7 +16,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/term"
 
-	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/quorate/internal/top"
 )
@@ -111,7 +110,7 @@ func (f *topFlags) source() (top.Source, func(), error) {
 		return nil, nil, err
 	}
 	cfg.Logger = zap.NewNop() // the table says it
-	client, err := clientv3.New(cfg)
+	client, err := connect(cfg)
 	if err != nil {
 		return nil, nil, err
 	}

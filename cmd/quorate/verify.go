@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/quorate/internal/verify"
 )
@@ -94,7 +93,7 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 		}
 		defer func() { _ = page.Close() }() // again, where it was closed
 	}
-	client, err := clientv3.New(cfg)
+	client, err := connect(cfg)
 	if err != nil {
 		return err
 	}
