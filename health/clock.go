@@ -6,23 +6,21 @@ import (
 	"time"
 )
 
-// begin is what Stamps count from. It has a monotonic reading, so that steps of the wall
-// clock change nothing.
+// begin is the origin of Stamps. It has a monotonic reading, so that steps of the wall
+// clock have no effect.
 var begin = time.Now()
 
 // Now is time.Now for measuring: it reads one clock instead of two, which is half of the cost.
-// What it returns shows the time by the wall clock as that was when the program began, plus what
-// has passed since.
+// The wall-clock part of the result is the start of the program plus the elapsed time.
 func Now() time.Time { return begin.Add(time.Since(begin)) }
 
-// Stamp is a moment that can be read and moved forward without a lock. The zero value is
-// no moment. Steps of the wall clock have no effect on it.
+// Stamp is a moment that can be read and moved forward without a lock. The zero value
+// means "never". Steps of the wall clock have no effect on it.
 type Stamp struct{ nanos atomic.Int64 }
 
-// Set moves the stamp to t, unless it is later already.
+// Set moves the stamp forward to t. A later stamp stays.
 func (s *Stamp) Set(t time.Time) {
-	// Zero is kept for "no moment": no other reading is that of begin itself but by chance,
-	// and a nanosecond does no harm.
+	// Zero means "never", so the reading of begin itself becomes one nanosecond.
 	now := int64(t.Sub(begin))
 	if now == 0 {
 		now = 1
@@ -41,7 +39,7 @@ func (s *Stamp) After(t time.Time) bool {
 	return nanos != 0 && nanos >= int64(t.Sub(begin))
 }
 
-// Since returns how long ago the stamp was at t; a very long time for no moment.
+// Since returns how long before t the stamp is; a very long time for the zero value.
 func (s *Stamp) Since(t time.Time) time.Duration {
 	nanos := s.nanos.Load()
 	if nanos == 0 {
@@ -50,7 +48,7 @@ func (s *Stamp) Since(t time.Time) time.Duration {
 	return time.Duration(int64(t.Sub(begin)) - nanos)
 }
 
-// Time returns the moment; the zero time for none.
+// Time returns the stamp as a time.Time; the zero time for the zero value.
 func (s *Stamp) Time() time.Time {
 	nanos := s.nanos.Load()
 	if nanos == 0 {

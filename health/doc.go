@@ -1,24 +1,25 @@
-// Package health holds what clients know of their endpoints: a state for each, with the
-// evidence that led to it. It does no I/O. Whoever uses connections notes evidence in a
-// [Table]; whoever chooses among endpoints reads it.
+// Package health holds the health of a client's endpoints: a state for each, with the
+// evidence that led to it. It does no I/O. Package balancer notes evidence in a [Table]
+// and reads the states when it picks an endpoint.
 //
 // # Evidence and states
 //
-// Evidence is what can be seen from outside: a connection was lost, a call was answered, a
-// stream is silent, a probe was not answered. [Record.Next] makes a state of it, and is a
-// pure function. Three principles decide it.
+// Evidence is what a client observes: a connection was lost, a call was answered, a stream
+// is silent, a probe was not answered. [Record.Next], a pure function, derives the state
+// from it. It follows three principles.
 //
-// Silence and errors are suspicions. They make an endpoint Suspected: others are preferred,
-// and it is probed. Stalled and Unresponsive are verdicts, which package balancer reaches by
-// comparing an endpoint with others.
+// Silence and errors are suspicions. They make an endpoint Suspected: it is probed, and
+// others are preferred. Stalled and Unresponsive are verdicts: package balancer reaches them
+// by comparing an endpoint with others.
 //
-// To be alive is not to serve. A member that is cut off from its peers answers everything
-// except what it is for. Answered clears nobody but the Unknown; Served clears everybody.
+// Being alive is not serving. A member that is partitioned from its peers still answers
+// liveness checks. Answered clears only Unknown endpoints; Served clears endpoints in
+// every state.
 //
-// A fault ends when the opposite is shown, not when time has passed. A new connection
-// repairs nothing.
+// A fault ends with evidence of the opposite, not after a time. A new connection is no
+// such evidence.
 //
-// In full, where a dot stands for the state it is in:
+// The full table, where a dot means no change:
 //
 //	            Connected  Disconnected  ConnectFailed  Answered  Served    Suspicious  Late  Stalled  Unresponsive  Degrading  Restricting  Refusing    Removed
 //	Unknown     ·          ·             Dead           Serving   Serving   Suspected   Slow  Lagging  Dead          Degraded   Restricted   NotServing  Draining
@@ -34,24 +35,25 @@
 //
 //	³  at the third in a row
 //
-// What is not obvious in it:
+// Some transitions need an explanation:
 //
 //   - A Suspected endpoint whose connection is lost is Unknown: the loss explains the
-//     silence. If the endpoint is gone, connecting to it will show that.
-//   - An endpoint that cannot be connected to is Dead, and stays so when it can: a member
+//     silence. If the endpoint is gone, the next connection attempt fails.
+//   - An endpoint that refuses connections is Dead, and stays Dead once it accepts them: a
 //     that was just started accepts connections long before it serves.
-//   - A Restricted endpoint that is Degrading stays Restricted: it can do the same.
-//   - A Dead endpoint that is alive and stuck is Lagging.
+//   - A Restricted endpoint that is Degrading stays Restricted: it serves the same calls.
+//   - A Dead endpoint that is alive but stalled becomes Lagging.
 //
 // # Silence
 //
-// How much silence is suspicious depends on what is silent. [Latency] learns how long calls
-// of one shape take, [Pace] how long a stream pauses. A [Prober] finds out what a silence
-// means; package etcdprobe has one for etcd, grpcprobe for any service with grpc.health.v1.
+// [Latency] learns how long calls of one shape take, and [Pace] how long a stream pauses;
+// both set how much silence is suspicious. A [Prober] determines the cause of the silence;
+// package etcdprobe has probers for etcd, grpcprobe one for any service with
+// grpc.health.v1.
 //
 // # Sharing
 //
-// Clients of a process that share a [Table] share an opinion of an endpoint: its state, its
-// latency, the latest sign of life. One of them probes it for all. Whether a connection is
-// alive is not shared: each client finds that out for its own.
+// Clients of a process that share a [Table] share an endpoint's state, latency and latest
+// sign of life. One of them probes it for all. The liveness of connections is not shared:
+// each client checks its own.
 package health

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Entry is what the users of one [Table] know together of an endpoint.
+// Entry is the health of one endpoint, shared by the users of a [Table].
 type Entry struct {
 	table *Table
 	key   string
@@ -26,7 +26,7 @@ type Entry struct {
 	probing     atomic.Bool
 }
 
-// moment is an Entry's content. It is replaced as a whole and never changed.
+// moment is an Entry's content. It is replaced as a whole and never modified.
 type moment struct {
 	status Status
 	record Record
@@ -38,19 +38,19 @@ func newEntry(t *Table, key, endpoint string) *Entry {
 	return e
 }
 
-// Release ends one use of the entry that [Table.Acquire] began. The last one removes it
-// from the table.
+// Release releases an entry returned by [Table.Acquire]. The last release removes it from
+// the table.
 func (e *Entry) Release() { e.table.release(e) }
 
-// Load returns what is known now. It takes no lock and does not allocate. The result is
+// Load returns the current status. It takes no lock and does not allocate. The result is
 // never nil and never changes.
 func (e *Entry) Load() *Status { return &e.now.Load().status }
 
-// Note takes a piece of evidence into account, by [Record.Next], and returns the change of
-// state that followed; one whose From and To are equal if none did. An error in the
-// evidence becomes the LastErr.
+// Note applies a piece of evidence with [Record.Next] and returns the resulting change of
+// state; From and To are equal if the state did not change. An error in the evidence
+// becomes the LastErr.
 //
-// Evidence that changes nothing, as an answer of an endpoint that serves, costs a load and
+// Evidence that changes nothing, such as Answered for a Serving endpoint, costs a load and
 // a comparison, and no lock.
 func (e *Entry) Note(ev Evidence) Change {
 	now := e.now.Load()
@@ -64,8 +64,8 @@ func (e *Entry) Note(ev Evidence) Change {
 	return c
 }
 
-// apply changes the entry, and queues the change for the subscribers while no other change
-// of this entry can overtake it.
+// apply changes the entry and queues the change for subscribers under the lock, which
+// keeps the order.
 func (e *Entry) apply(ev Evidence) Change {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -88,8 +88,8 @@ func (e *Entry) apply(ev Evidence) Change {
 	return c
 }
 
-// SetInfo notes what the endpoint reported of itself, which by itself changes no state.
-// What is older than what is known already is ignored.
+// SetInfo records the endpoint's report about itself. It changes no state. Reports older
+// than the recorded one are ignored.
 func (e *Entry) SetInfo(info any, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -101,8 +101,8 @@ func (e *Entry) SetInfo(info any, at time.Time) {
 	e.now.Store(&m)
 }
 
-// Failed notes an error that the endpoint gave or caused, which by itself changes no
-// state. A nil error is ignored.
+// Failed records an error returned or caused by the endpoint. It changes no state. A nil
+// error is ignored.
 func (e *Entry) Failed(err error, at time.Time) {
 	if err == nil {
 		return
@@ -116,25 +116,25 @@ func (e *Entry) Failed(err error, at time.Time) {
 
 // Subscribe calls f with every change of state from now on, until cancel is called.
 //
-// The entry shows the change already when f is called. f is called by one goroutine at a
-// time, in the order of the changes. It runs in the goroutine of whoever noted the
-// evidence, so it must not block. It may note evidence of its own, which subscribers learn
-// of once f has returned. A call of f that has begun may outlast cancel.
+// The entry is changed before f is called. f is called by one goroutine at a time, in the
+// order of the changes. It runs in the goroutine that noted the evidence, so it must not
+// block. f may note further evidence; subscribers receive that change after f has
+// returned. A call of f may still be running when cancel returns.
 func (e *Entry) Subscribe(f func(Change)) (cancel func()) { return e.feed.subscribe(f) }
 
-// Alive notes a sign of life at t.
+// Alive records a sign of life at t.
 func (e *Entry) Alive(t time.Time) { e.alive.Set(t) }
 
 // AliveSince reports whether there was a sign of life at t or later.
 func (e *Entry) AliveSince(t time.Time) bool { return e.alive.After(t) }
 
-// Silence returns how long ago the latest sign of life was at t.
+// Silence returns how long before t the latest sign of life was.
 func (e *Entry) Silence(t time.Time) time.Duration { return e.alive.Since(t) }
 
 // latencyWeight is the weight of a new sample in the smoothed latency: 1/10.
 const latencyWeight = 10
 
-// Completed notes work that began at start and was served at end.
+// Completed records work that began at start and was served at end.
 func (e *Entry) Completed(start, end time.Time) {
 	e.alive.Set(end)
 	e.served.Set(start)
@@ -149,30 +149,27 @@ func (e *Entry) Completed(start, end time.Time) {
 // CompletedSince reports whether work was served that began at t or later.
 func (e *Entry) CompletedSince(t time.Time) bool { return e.served.After(t) }
 
-// Latency returns how long the work takes that the endpoint serves, smoothed; 0 if it
-// served none yet.
+// Latency returns the smoothed latency of served work; 0 if there was none yet.
 func (e *Entry) Latency() time.Duration { return time.Duration(e.latency.Load()) }
 
-// Latest returns how long the work took that the endpoint served last; 0 if it served none
-// yet.
+// Latest returns the latency of the work served last; 0 if there was none yet.
 func (e *Entry) Latest() time.Duration { return time.Duration(e.latest.Load()) }
 
-// AddConnections counts the ready connections of all users of the table, by n.
+// AddConnections adds n to the number of ready connections of all users of the table.
 func (e *Entry) AddConnections(n int) { e.connections.Add(int64(n)) }
 
-// Connections returns how many ready connections to the endpoint there are.
+// Connections returns the number of ready connections to the endpoint.
 func (e *Entry) Connections() int { return int(e.connections.Load()) }
 
-// StartProbing reports whether the caller may probe the endpoint for its users: one does
-// so at a time, until it calls StopProbing.
+// StartProbing elects the caller to probe the endpoint for all users. It returns true for
+// one user at a time, until that user calls StopProbing.
 func (e *Entry) StartProbing() bool { return e.probing.CompareAndSwap(false, true) }
 
 // StopProbing lets another user of the table probe the endpoint.
 func (e *Entry) StopProbing() { e.probing.Store(false) }
 
-// feed calls subscribers with changes, one at a time and in the order in which they were
-// added. It has no goroutine: whoever added a change delivers what is queued, unless
-// somebody does so already.
+// feed calls subscribers with changes, one at a time and in order. It has no goroutine: a
+// caller that adds a change delivers the queue, unless another one is doing so.
 type feed struct {
 	mu         sync.Mutex
 	queue      []Change

@@ -5,36 +5,36 @@ import (
 	"time"
 )
 
-// Kind says what a piece of evidence shows.
+// Kind is the kind of a piece of evidence.
 type Kind uint8
 
 const (
-	// Connected says that a connection was established, handshake included.
+	// Connected: a connection was established, including the handshake.
 	Connected Kind = iota
-	// Disconnected says that a connection was lost, or the server closes it.
+	// Disconnected: a connection was lost, or the server is closing it.
 	Disconnected
-	// ConnectFailed says that no connection could be established, and there is no other.
+	// ConnectFailed: no connection could be established, and there is no other.
 	ConnectFailed
-	// Answered says that a call, a stream or a probe was answered. The server is alive.
+	// Answered: a call, a stream or a probe was answered. The server is alive.
 	Answered
-	// Served says that the server completed work, in good time.
+	// Served: the server completed work, in time.
 	Served
-	// Suspicious says that a call or a stream is silent for longer than usual, or failed with an
-	// error that hints at trouble.
+	// Suspicious: a call or a stream is silent for longer than usual, or failed with an error
+	// that suggests a fault.
 	Suspicious
-	// Late says that the server completed work, but much later than others do.
+	// Late: the server completed work, but much later than others do.
 	Late
-	// Stalled says that the server completes no work, while others do.
+	// Stalled: the server completes no work while others do.
 	Stalled
-	// Unresponsive says that the server gives no sign of life, while others do.
+	// Unresponsive: the server gives no sign of life while others do.
 	Unresponsive
-	// Degrading says that the server reports that it can serve local calls only, for now.
+	// Degrading: the server reports that it can serve local calls only, for now.
 	Degrading
-	// Restricting says that the server reports that its role lets it serve local calls only.
+	// Restricting: the server reports that its role lets it serve local calls only.
 	Restricting
-	// Refusing says that the server reports that it does not serve.
+	// Refusing: the server reports that it does not serve.
 	Refusing
-	// Removed says that the endpoint is no longer one of the client's.
+	// Removed: the endpoint was removed from the client.
 	Removed
 
 	kinds = int(Removed) + 1
@@ -63,10 +63,10 @@ func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 type Evidence struct {
 	Kind Kind
 	At   time.Time
-	// Err is the error that showed it, nil if none did.
+	// Err is the error behind the evidence, nil if there is none.
 	Err error
-	// Detail says more, for people: which call was silent for how long. It holds no keys,
-	// values or secrets.
+	// Detail is a description for humans, such as which call was silent for how long. It
+	// holds no keys, values or secrets.
 	Detail string
 }
 

@@ -8,63 +8,63 @@ import (
 
 const (
 	// latencyBlock is how many samples a block holds, and latencyBlocks how many blocks
-	// are remembered: the latest 151 to 200 samples. That is about the least from which
-	// one in a hundred can be told, and a class that becomes faster is known as such
-	// after 200 calls.
+	// are kept: the latest 151 to 200 samples. That is about the minimum for estimating a
+	// 99th percentile, and the estimate follows a class that becomes faster after 200
+	// calls.
 	latencyBlock  = 50
 	latencyBlocks = 4
-	// learnt is how many samples a class needs before its own figures are used.
+	// learnt is how many samples a class needs before its own estimates are used.
 	learnt = 20
 
 	// hedgeNum/hedgeDen is how many times P99 a hedge waits for. After P99 itself one
 	// call in a hundred would be hedged while nothing is wrong, and more where the
 	// estimate errs.
 	hedgeNum, hedgeDen = 3, 2
-	// minHedge is twice the 10 ms that etcd allows a disk for the slowest hundredth of
-	// its writes. What is faster than that is not worth a second call.
+	// minHedge is twice the 10 ms that etcd recommends as a disk's 99th percentile of
+	// fsync latency. Faster calls are not worth hedging.
 	minHedge = 20 * time.Millisecond
-	// unlearntHedge is a little less than the 300 ms after which etcd logs a request as
+	// unlearntHedge is slightly less than the 300 ms after which etcd logs a request as
 	// slow (--warning-unary-request-duration).
 	unlearntHedge = 250 * time.Millisecond
-	// maxHedge keeps a class usable whose figures come from an outage.
+	// maxHedge bounds estimates that were learnt during an outage.
 	maxHedge = 2 * time.Second
 
-	// suspectFactor is twice that of hedges: a suspicion costs a probe, and turns other
-	// calls away.
+	// suspectFactor is twice the factor of hedges: a suspicion costs a probe and diverts
+	// other calls.
 	suspectFactor = 3
-	// minSuspect is what etcd takes for slow when it applies a request
+	// minSuspect is the time after which etcd warns that applying a request is slow
 	// (--warning-apply-duration).
 	minSuspect = 100 * time.Millisecond
 	// unlearntSuspect is a little more than etcd's 300 ms.
 	unlearntSuspect = 400 * time.Millisecond
-	// maxSuspect with two probe rounds that are missed finds a silent endpoint in two
-	// seconds, whatever its calls were like before.
+	// maxSuspect plus two missed probe rounds detects a silent endpoint within two
+	// seconds, whatever its latencies were.
 	maxSuspect = 1500 * time.Millisecond
 
-	// longCall is less than maxSuspect/usualFactor: the mean of shorter calls lifts no ceiling.
+	// longCall is less than maxSuspect/usualFactor: the mean of shorter calls raises no
+	// maximum.
 	longCall = 250 * time.Millisecond
-	// usualFactor lifts the ceilings for classes whose calls always take long: of
-	// latencies that are distributed exponentially, 0.7 % exceed five times their mean.
+	// usualFactor raises the maxima for classes whose calls always take long: of
+	// exponentially distributed latencies, 0.7 % exceed five times their mean.
 	usualFactor = 5
 )
 
-// Latency learns how long the calls of one class take, and from that when to hedge one
-// and when its silence is suspicious. The zero value has learnt nothing and is ready for
-// use. Its methods may be called from any goroutine. None allocates; only Observe locks, and
-// that for the few samples which move an estimate.
+// Latency estimates the latency of one class of calls, and from that when to hedge a call
+// and when its silence is suspicious. The zero value is ready to use. Its methods may be
+// called concurrently. None allocates; only Observe takes a lock, and only for the few
+// samples that change the estimate.
 //
-// It remembers the longest two of each 50 samples, for the latest 151 to 200 samples. Its
-// estimate is the second longest of these. Whatever the distribution, the next of n
-// samples that are alike exceeds the second longest of the others with a probability of
-// 2/(n+1): the estimate is the 98.9th percentile on average. An outlier, however long,
-// does not move it. Two do, so that it follows at once when calls become slower; when they
-// become faster it takes 200 of them.
+// It keeps the longest two of each 50 samples, for the latest 151 to 200 samples. The
+// estimate is the second longest of these. For any distribution, a new sample exceeds the
+// second longest of n earlier ones with probability 2/(n+1): on average the estimate is
+// the 98.9th percentile. One outlier does not change it. Two do, so that it follows at
+// once when calls become slower; when they become faster, it follows after 200 calls.
 type Latency struct {
 	p99     atomic.Int64 // the estimate, in nanoseconds
-	mean    atomic.Int64 // of the samples that are remembered, in nanoseconds; late by up to a block
+	mean    atomic.Int64 // of the kept samples, in nanoseconds; up to a block behind
 	samples atomic.Int64
 
-	// Of the block that is being filled, in nanoseconds:
+	// Of the block in progress, in nanoseconds:
 	second atomic.Int64 // the second longest
 	sum    atomic.Int64
 
@@ -73,13 +73,13 @@ type Latency struct {
 	blocks [latencyBlocks]block
 }
 
-// block is what is kept of some samples. The empty block is its zero value.
+// block summarizes some samples. The zero value is an empty block.
 type block struct {
 	longest, second time.Duration
 	sum             time.Duration // once it is full
 }
 
-// join returns the block of the samples of both.
+// join merges two blocks.
 func (b block) join(o block) block {
 	if o.longest > b.longest {
 		b, o = o, b
@@ -89,10 +89,9 @@ func (b block) join(o block) block {
 	return b
 }
 
-// Observe notes that a call was answered after d. Negative durations count as 0.
+// Observe records that a call was answered after d. Negative durations count as 0.
 //
-// Calls that failed because of a fault say nothing of how long calls usually take, and
-// should not be noted.
+// Calls that failed because of a fault should not be recorded.
 func (l *Latency) Observe(d time.Duration) {
 	d = max(d, 0)
 	n := l.samples.Add(1)
@@ -118,34 +117,34 @@ func (l *Latency) Observe(d time.Duration) {
 	}
 	estimate := all.second
 	if n < latencyBlock {
-		// The second longest of so few would be exceeded too often.
+		// With so few samples the second longest would be exceeded too often.
 		estimate = all.longest
 	}
 	l.p99.Store(int64(estimate))
 	l.mean.Store((int64(all.sum) + sum) / remembered(n))
 }
 
-// remembered returns how many of n samples are.
+// remembered returns how many of n samples are kept.
 func remembered(n int64) int64 {
 	return min((n-1)/latencyBlock, latencyBlocks-1)*latencyBlock + (n-1)%latencyBlock + 1
 }
 
-// Samples returns how many calls were observed.
+// Samples returns the number of observed calls.
 func (l *Latency) Samples() int { return int(l.samples.Load()) }
 
-// Learnt reports whether enough calls were observed, 20, to judge others by them.
+// Learnt reports whether at least 20 calls were observed, enough for an estimate.
 func (l *Latency) Learnt() bool { return l.samples.Load() >= learnt }
 
-// P99 returns about the 99th percentile of the latest 200 samples, 0 if there were none.
+// P99 returns approximately the 99th percentile of the latest 200 samples, 0 if there are
+// none.
 func (l *Latency) P99() time.Duration { return time.Duration(l.p99.Load()) }
 
-// HedgeAfter returns how long to wait for an answer before the call is sent to another
-// endpoint as well: 1.5 times P99, but 20 ms at least and 2 s at most; 250 ms for a class
-// that is not learnt. While nothing is wrong, less than one call in a hundred takes
-// longer.
+// HedgeAfter returns how long to wait for a response before hedging the call: 1.5 times
+// P99, at least 20 ms and at most 2 s; 250 ms for a class that is not learnt. Without a
+// fault, less than one call in a hundred takes longer.
 //
-// The ceiling is never below five times the mean, so that calls which always take long
-// are not all hedged.
+// The maximum is never below five times the mean, so that calls that always take long are
+// not all hedged.
 func (l *Latency) HedgeAfter() time.Duration {
 	if !l.Learnt() {
 		return unlearntHedge
@@ -154,8 +153,8 @@ func (l *Latency) HedgeAfter() time.Duration {
 }
 
 // SuspectAfter returns after how long the silence of a call makes its endpoint
-// suspicious: 3 times P99, but 100 ms at least and 1.5 s at most; 400 ms for a class that
-// is not learnt. The ceiling is lifted as that of HedgeAfter is.
+// suspicious: 3 times P99, at least 100 ms and at most 1.5 s; 400 ms for a class that is
+// not learnt. The maximum is raised as in HedgeAfter.
 func (l *Latency) SuspectAfter() time.Duration {
 	if !l.Learnt() {
 		return unlearntSuspect

@@ -7,29 +7,29 @@ import (
 )
 
 const (
-	// paceWindow is the time constant with which old pauses are forgotten. A pause of a
-	// second among steady messages doubles the threshold at most.
+	// paceWindow is the time constant of the average. A pause of one second among steady
+	// messages at most doubles the threshold.
 	paceWindow = 5 * time.Second
-	// paceFactor is how many times the typical pause a silence must last. Of messages at
+	// paceFactor is how many typical pauses a silence must last. If messages arrive at
 	// random, one pause in 400 is that long.
 	paceFactor = 4
 	// minPace is longer than the pauses of a busy process or host.
 	minPace = 250 * time.Millisecond
-	// MaxPace is the silence after which every stream is due for a check, whatever its pace:
-	// as long as gRPC's keepalive waits at least.
+	// MaxPace is the silence after which every stream is due for a check: the minimum
+	// interval of gRPC's keepalive.
 	MaxPace = 10 * time.Second
 )
 
-// Pace learns how long a stream usually pauses between two messages. The zero value has
-// learnt nothing and is ready for use.
+// Pace estimates the usual pause between two messages of a stream. The zero value is
+// ready to use.
 //
-// Pauses are weighted by their length, and averaged by their logarithm: the average is that
-// of the pause which a random moment falls into. A stream that sends a burst each second has
-// a pace of about a second, however many messages a burst has; a stream that sends 50
-// messages a second, and paused once for a second, keeps a pace of some 30 ms.
+// The estimate is the average of the logarithms of the pauses, weighted by their length: the
+// typical pause at a random moment. A stream that sends a burst every second has a pace of
+// about a second, regardless of the size of the bursts; a stream that sends 50 messages per
+// second, and paused once for a second, keeps a pace of about 30 ms.
 //
-// Heard is called by one goroutine at a time, the reader of the stream; the other methods
-// may be called from any. None locks or allocates.
+// Only the reader of the stream may call Observe; the other methods may be called
+// concurrently. None locks or allocates.
 type Pace struct {
 	last      Stamp
 	logGap    atomic.Uint64 // the average, as bits of a float64: log2 of nanoseconds
@@ -38,7 +38,7 @@ type Pace struct {
 	checkedAt Stamp
 }
 
-// Observe notes a message.
+// Observe records a message.
 func (p *Pace) Observe(at time.Time) {
 	gap := p.last.Since(at)
 	p.last.Set(at)
@@ -48,8 +48,8 @@ func (p *Pace) Observe(at time.Time) {
 	if gap <= 0 || gap == math.MaxInt64 {
 		return
 	}
-	// Of a young stream the average is that of the pauses so far, so that two messages in
-	// quick succession at its start set no pace for long.
+	// The average of a new stream covers only its pauses so far, so that two messages in
+	// quick succession at the start have no lasting effect.
 	weight := -math.Expm1(-float64(gap) / float64(paceWindow))
 	p.weight += weight * (1 - p.weight)
 	average := math.Float64frombits(p.logGap.Load())
@@ -57,16 +57,16 @@ func (p *Pace) Observe(at time.Time) {
 	p.logGap.Store(math.Float64bits(average))
 }
 
-// Checked notes that the present silence was checked. The pause before the next check of it
-// is twice as long, up to 10 s.
+// Checked records a check of the present silence. The time until its next check doubles, up
+// to 10 s.
 func (p *Pace) Checked(at time.Time) {
 	p.checks.Add(1)
 	p.checkedAt.Set(at)
 }
 
-// DueAt returns when the present silence is to be checked: four times the typical pause
-// after the latest message, but after 250 ms at least and 10 s at most. A stream that was
-// opened at start and has sent fewer than two messages has no pace, and is due after 10 s.
+// DueAt returns when to check the present silence: four typical pauses after the latest
+// message, at least 250 ms and at most 10 s. A stream that was opened at start and has
+// sent fewer than two messages has no pace, and is due after 10 s.
 func (p *Pace) DueAt(start time.Time) time.Time {
 	after := float64(MaxPace)
 	if log := p.logGap.Load(); log != 0 {
@@ -85,5 +85,6 @@ func (p *Pace) DueAt(start time.Time) time.Time {
 	return since.Add(time.Duration(min(after, float64(MaxPace))))
 }
 
-// Silence returns how long ago the latest message was at t; a very long time for none.
+// Silence returns how long before t the latest message arrived; a very long time if none
+// did.
 func (p *Pace) Silence(t time.Time) time.Duration { return p.last.Since(t) }

@@ -8,37 +8,35 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Prober asks the server at the other end of a connection how it is. Probes travel over
-// the connection in question, beside the calls on it. A Prober is used for many endpoints
-// at the same time.
+// Prober probes the server at the other end of a connection. Probes share the connection
+// with its calls. A Prober is used for many endpoints concurrently.
 //
-// Probe returns when it has reported everything, or when ctx has ended. It calls report
-// from its own goroutine, for each thing that it learns, as soon as it does, and not after
-// it has returned. A Probe that reported nothing was not answered.
+// Probe returns when it has reported everything or ctx has ended. It calls report
+// synchronously, once for each finding, as soon as it has it. A Probe that reports nothing
+// was not answered.
 type Prober interface {
 	Probe(ctx context.Context, conn grpc.ClientConnInterface, report func(Report))
 }
 
-// Report is what a Prober learnt. Each report shows that the server is alive. Of several
+// Report is a finding of a Prober. Each report shows that the server is alive. Of several
 // in one probe the latest counts.
 type Report struct {
 	// Kind is Answered, Served, Degrading, Restricting or Refusing.
 	Kind Kind
-	// Err is the server's answer if it was an error.
+	// Err is the server's error, if it returned one.
 	Err error
-	// Detail says more, for people.
+	// Detail is a description for humans.
 	Detail string
-	// Info is what the server reported of itself; nil for nothing. See [Status.Info].
+	// Info is the server's report about itself, nil if there is none. See [Status.Info].
 	Info any
 }
 
-// FromServer reports whether the outcome of a call shows a server that answered, be it with
-// an error. It is for Probers, which see an error and nothing else that tells where it was
-// made.
+// FromServer reports whether a call's result comes from a server, even if it is an error.
+// It is for Probers, which have only the error to decide where it was made.
 //
-// Unavailable and Internal are what this side makes of a broken connection; Canceled and
-// DeadlineExceeded are what either side says when a deadline passes. They do not count.
-// Every other code is one that a server chose.
+// The client itself returns Unavailable and Internal for a broken connection, and either
+// side returns Canceled and DeadlineExceeded when a deadline passes: these do not count.
+// Every other code comes from a server.
 func FromServer(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.Internal, codes.Canceled, codes.DeadlineExceeded:

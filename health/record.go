@@ -2,20 +2,20 @@ package health
 
 import "time"
 
-// GoodToServing is how many probes in a row a Slow endpoint must answer in good time
-// before it is Serving again. With fewer, an endpoint at the edge would change its state
-// at every probe.
+// GoodToServing is how many consecutive probes a Slow endpoint must answer in time to
+// become Serving. With fewer, an endpoint near the limit would change its state at every
+// probe.
 const GoodToServing = 3
 
-// Record is the state of one endpoint, with what led to it. The zero value is that of an
-// endpoint of which nothing is known.
+// Record is the state of one endpoint, with the evidence that led to it. The zero value
+// is an endpoint without evidence.
 type Record struct {
 	State State
-	// Since is when the state began, and Evidence what led to it; the zero values in a
-	// Record that was never changed.
+	// Since is when the state began, and Evidence what led to it; zero values in a new
+	// Record.
 	Since    time.Time
 	Evidence Evidence
-	// Good counts the probes in a row that a Slow endpoint answered in good time.
+	// Good counts the consecutive probes that a Slow endpoint answered in time.
 	Good int
 }
 
@@ -40,11 +40,11 @@ func (r Record) Next(e Evidence) Record {
 	return next
 }
 
-// same reports whether two records differ in nothing but their evidence.
+// same reports whether two records differ only in their evidence.
 func (r Record) same(o Record) bool { return r.State == o.State && r.Good == o.Good }
 
-// after returns the state that follows from the evidence. The record is not Draining,
-// which nothing follows, and its count has been moved.
+// after returns the state after the evidence. The record is not Draining, which is final,
+// and its count is already updated.
 func (r Record) after(k Kind) State {
 	switch k {
 	case Disconnected:
@@ -77,7 +77,7 @@ func (r Record) after(k Kind) State {
 	return r.State
 }
 
-// when returns to if the record is in one of the states, or else its own state.
+// when returns to if the record is in one of the states, else the record's state.
 func (r Record) when(to State, states ...State) State {
 	for _, s := range states {
 		if r.State == s {
@@ -87,7 +87,7 @@ func (r Record) when(to State, states ...State) State {
 	return r.State
 }
 
-// unless returns to, or the record's own state if that is except.
+// unless returns to, or the record's state if that is except.
 func (r Record) unless(to, except State) State {
 	if r.State == except {
 		return r.State

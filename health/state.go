@@ -2,7 +2,7 @@ package health
 
 import "fmt"
 
-// State is what is known of an endpoint. The zero value is Unknown.
+// State is the health of an endpoint. The zero value is Unknown.
 type State uint8
 
 const (
@@ -11,12 +11,12 @@ const (
 	// Serving endpoints answer.
 	Serving
 	// Suspected endpoints are silent for longer than usual, or answered with an error that
-	// hints at trouble. They are probed, and others are preferred meanwhile.
+	// suggests a fault. They are probed, and others are preferred meanwhile.
 	Suspected
 	// Slow endpoints answer much later than the others do.
 	Slow
-	// Lagging endpoints complete nothing while others do: a member cut off from its peers,
-	// or one that defragments its store.
+	// Lagging endpoints are alive but complete nothing while others do: for example a
+	// member partitioned from its peers, or one that defragments its store.
 	Lagging
 	// Degraded endpoints report that they can serve local calls only, for now: an etcd
 	// member without a leader.
@@ -28,8 +28,8 @@ const (
 	NotServing
 	// Draining endpoints were removed from the client. Calls on them may finish.
 	Draining
-	// Dead endpoints cannot be reached, or answer nothing. A new connection does not
-	// change that; a call or a probe that is served does.
+	// Dead endpoints cannot be reached, or answer nothing. A new connection does not end
+	// the state; a served call or probe does.
 	Dead
 
 	states = int(Dead) + 1
@@ -55,7 +55,7 @@ func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // Usable reports whether endpoints in the state serve calls of every kind.
 func (s State) Usable() bool { return s <= Slow }
 
-// service ranks the states by what an endpoint can be used for.
+// service ranks the states by what an endpoint can serve.
 func (s State) service() int {
 	switch s {
 	case NotServing, Draining, Dead:

@@ -2,23 +2,22 @@ package health
 
 import "time"
 
-// Status is what is known of one endpoint at one moment. It must not be changed.
+// Status is a snapshot of one endpoint's health. It must not be modified.
 type Status struct {
-	// Endpoint is its name.
+	// Endpoint is the endpoint's name.
 	Endpoint string
 	State    State
-	// Since is when the state began, the zero time for an endpoint of which nothing is
-	// known yet.
+	// Since is when the state began, the zero time for an endpoint without evidence.
 	Since time.Time
 	// Evidence is what led to the state.
 	Evidence Evidence
-	// LastErr is the latest error that the endpoint gave or caused, nil if there was none
-	// yet, and LastErrAt when that was. It stays when the endpoint recovers.
+	// LastErr is the latest error returned or caused by the endpoint, nil if there was
+	// none, and LastErrAt its time. It is kept when the endpoint recovers.
 	LastErr   error
 	LastErrAt time.Time
-	// Info is what the endpoint last reported of itself, in the form of the [Prober] that
-	// asked, and InfoAt when; the zero values if it was never asked. For etcd members it is
-	// an etcdprobe.Role.
+	// Info is the endpoint's latest report about itself, of a type defined by the [Prober],
+	// and InfoAt its time; zero values if there was no report. For etcd members it is an
+	// etcdprobe.Role.
 	Info   any
 	InfoAt time.Time
 }
@@ -31,5 +30,5 @@ type Change struct {
 	Evidence Evidence
 }
 
-// Improves reports whether the endpoint can do more than before.
+// Improves reports whether the endpoint can serve more than before.
 func (c Change) Improves() bool { return c.To.service() > c.From.service() }

@@ -6,21 +6,21 @@ import (
 	"sync"
 )
 
-// Table holds what is known of endpoints. Clients that share a table share what they know:
-// one of them probes an endpoint for all. Its methods, and those of its entries, may be
-// called from any goroutine.
+// Table holds the health of endpoints. Clients that share a table share the health of its
+// endpoints, and one of them probes an endpoint for all. The methods of a table and of its
+// entries may be called concurrently.
 type Table struct {
 	mu      sync.Mutex
 	entries map[string]*Entry
 }
 
-// NewTable returns an empty table. It holds no goroutine and needs no closing.
+// NewTable returns an empty table. It has no goroutines and needs no Close.
 func NewTable() *Table { return &Table{entries: make(map[string]*Entry)} }
 
-// Acquire returns the entry with that key, and makes one for the endpoint if there is
-// none. Whoever acquired it releases it; the last to do so removes it from the table. The
-// key tells apart what must not share an opinion, such as connections of different
-// security to one address; "" stands for the endpoint's name.
+// Acquire returns the entry with that key, creating it for the endpoint if needed. The
+// caller must call [Entry.Release]; the last release removes the entry from the table.
+// Use different keys for connections that must not share health, such as connections of
+// different security to one address. "" means the endpoint's name.
 func (t *Table) Acquire(key, endpoint string) *Entry {
 	if key == "" {
 		key = endpoint
@@ -44,7 +44,7 @@ func (t *Table) release(e *Entry) {
 	}
 }
 
-// All returns what is known of each endpoint, sorted by endpoint.
+// All returns the status of each endpoint, sorted by endpoint.
 func (t *Table) All() []Status {
 	t.mu.Lock()
 	all := make([]Status, 0, len(t.entries))

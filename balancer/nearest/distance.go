@@ -17,14 +17,14 @@ const (
 	// memory is how old an estimate is when it has lost most of its weight (1 - 1/e), so
 	// that one measurement is enough where there are few.
 	memory = 10 * time.Second
-	// slow is what a failed call counts as, and the most that any counts as. One failure
-	// adds a sixteenth of it, 62 ms, which is more than the way to any other endpoint: the
-	// next call goes elsewhere. It takes about 64 successes to come back, and one if the
-	// endpoint was shown not to serve meanwhile.
+	// slow is the latency recorded for a failed call, and the maximum for any call. One
+	// failure adds a sixteenth of it, 62 ms, which is more than the latency to any other
+	// endpoint: the next call goes elsewhere. It takes about 64 successes to recover, or
+	// one if the endpoint was ejected meanwhile.
 	slow = time.Second
 )
 
-// distance is what is known of one endpoint: its smoothed latency.
+// distance is the smoothed latency of one endpoint.
 type distance struct {
 	turn roundrobin.Turn
 
@@ -33,7 +33,7 @@ type distance struct {
 	at      time.Time    // when it was changed
 }
 
-// smoothed returns the latency, 0 if nothing is known.
+// smoothed returns the latency, 0 if unknown.
 func (d *distance) smoothed() time.Duration { return time.Duration(d.latency.Load()) }
 
 // forget makes the distance unknown.
@@ -43,16 +43,16 @@ func (d *distance) forget() {
 	d.latency.Store(0)
 }
 
-// measured takes in the latency of a call.
+// measured records the latency of a call.
 func (d *distance) measured(took time.Duration, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.update(took, now)
 }
 
-// givenUp takes in a call that its caller gave up, unanswered. That shows something only
-// if the answer would have come later than usual. An endpoint of which nothing is known
-// counts as slow then: it is not to be tried by the next call again.
+// givenUp records an unanswered call that its caller gave up. It counts only if the call
+// had waited longer than usual. An endpoint without an estimate counts as slow then, so
+// that the next call does not try it again.
 func (d *distance) givenUp(took time.Duration, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

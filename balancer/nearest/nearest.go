@@ -1,16 +1,15 @@
-// Package nearest is the strategy "nearest": calls go to the endpoint that answers
-// soonest, which usually is the one in the client's own zone. It saves the time, and the
-// price, of traffic between zones.
+// Package nearest is the strategy "nearest": calls go to the endpoint with the lowest
+// latency, which is usually the one in the client's own zone. It saves the latency and
+// the cost of traffic between zones.
 //
-// There is one connection to every endpoint; all but the nearest carry little: one call
-// in 64 goes to the endpoints in turn, so that what is known of the others does not grow
-// old. Of the calls, the streams and the bulk transfers only calls are measured and sent
-// around so; the others go to the nearest endpoint at once.
+// The policy connects to every endpoint. One call in 64 goes to the endpoints in turn, so
+// that the latencies of all stay current; all other calls go to the nearest one. Streams
+// and bulk transfers are not measured and always go to the nearest endpoint.
 //
 // Do not use it to spread load: all clients of a zone send nearly everything to one
-// endpoint. They leave it when it becomes slow, and then leave for the same other one.
-// Package p2c weighs latency against load. And do not use it where calls that wait on
-// purpose, such as locks and long polls, share the connection class of the short ones.
+// endpoint. When it becomes slow, they all move to the same other endpoint. Package p2c
+// weighs latency against load. Nor use it where calls that wait on purpose, such as locks
+// and long polls, share a connection class with short calls.
 package nearest
 
 import (
@@ -26,13 +25,13 @@ import (
 const (
 	// An endpoint takes over only if it is better by a fifth and by 0.2 ms. Zones of one
 	// region are 0.3 to 2 ms apart, and two machines of one zone differ by less than 0.2:
-	// between those it is not worth moving. A fifth is what the smoothing leaves of the
-	// noise of ordinary calls.
+	// a move between those gains nothing. A fifth is the noise that remains after
+	// smoothing.
 	worthwhileShare = 0.8
 	worthwhile      = 200 * time.Microsecond
 
-	// One pick in explore goes round: 1.6 % of the calls are slower than they could be,
-	// and with 100 calls a second and three endpoints each is measured every two seconds.
+	// One pick in explore goes to the endpoints in turn: 1.6 % of the calls. With 100
+	// calls per second and three endpoints, each is measured every two seconds.
 	explore = 64
 )
 
@@ -45,8 +44,8 @@ var Builder = balancer.Builder{
 type strategy struct {
 	rotation *roundrobin.Rotation
 	picks    atomic.Uint64
-	// The endpoint in use, for calls that need full service and for those that do not:
-	// the nearest member may be one that cannot give it.
+	// The endpoints in use for full and for local service: the nearest member may not
+	// offer full service.
 	full, local atomic.Pointer[balancer.Endpoint]
 
 	now     func() time.Time
@@ -99,8 +98,8 @@ func (s *strategy) Pick(call balancer.Call, fit []*balancer.Endpoint) *balancer.
 	return s.rotation.Next(fit)
 }
 
-// unmeasured returns an endpoint of which nothing is known, unless a call that will tell
-// is in flight to it: one that hangs is not given more than one.
+// unmeasured returns an endpoint without an estimate and without a call in flight: an
+// endpoint that hangs gets only one such call.
 func (s *strategy) unmeasured(fit []*balancer.Endpoint) *balancer.Endpoint {
 	for _, ep := range fit {
 		if d := s.distant(ep); d != nil && d.smoothed() == 0 && ep.InFlight() == 0 {
@@ -110,8 +109,8 @@ func (s *strategy) unmeasured(fit []*balancer.Endpoint) *balancer.Endpoint {
 	return nil
 }
 
-// nearest returns the endpoint that is in use, or one that is to take over from it; nil
-// if nothing is known of any.
+// nearest returns the endpoint in use, or the one that replaces it; nil if no endpoint
+// has an estimate.
 func (s *strategy) nearest(need balancer.Need, fit []*balancer.Endpoint) *balancer.Endpoint {
 	inUse := &s.full
 	if need == balancer.Local {
@@ -141,7 +140,7 @@ func (s *strategy) nearest(need balancer.Need, fit []*balancer.Endpoint) *balanc
 	return best
 }
 
-// takesOver reports whether an endpoint at a distance is worth leaving one for.
+// takesOver reports whether an endpoint at distance should replace the one at held.
 func takesOver(distance, held time.Duration) bool {
 	return float64(distance) <= worthwhileShare*float64(held) && held-distance >= worthwhile
 }
@@ -155,7 +154,7 @@ func (s *strategy) Done(ep *balancer.Endpoint, r balancer.Result) {
 	case r.Failed:
 		d.measured(slow, s.now())
 	case r.Conn != balancer.Calls:
-		// How long it took says what it was, and not how far the endpoint is.
+		// The duration depends on the request, not on the distance.
 	case r.Answered:
 		d.measured(min(r.Took, slow), s.now())
 	default:
@@ -163,7 +162,7 @@ func (s *strategy) Done(ep *balancer.Endpoint, r balancer.Result) {
 	}
 }
 
-// Restored has the next call measure the endpoint anew.
+// Restored discards the endpoint's estimate, so that the next call measures it again.
 func (s *strategy) Restored(ep *balancer.Endpoint) {
 	if d := s.distant(ep); d != nil {
 		d.forget()

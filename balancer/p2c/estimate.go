@@ -7,25 +7,25 @@ import (
 )
 
 // decay is how fast an estimate comes down: to 1/e in ten seconds, as in Finagle, where
-// peak EWMA comes from. It decides how long an endpoint that was slow is left alone: one
-// that took ten times as long as the others is tried again after 23 seconds.
+// peak EWMA comes from. It determines how long a slow endpoint is avoided: one that took
+// ten times as long as the others is tried again after 23 seconds.
 const decay = 10 * time.Second
 
 // instant is a time, in milliseconds since the strategy was built. It wraps after 49
-// days; an estimate that nothing has touched for 24 days or more may count as new then,
-// until the next call to its endpoint.
+// days; an estimate not updated for 24 days or more may count as new until the next call
+// to its endpoint.
 type instant uint32
 
-// since returns the time from then to i, 0 if then is later, as it may be when two
-// goroutines have read the clock in one order and use it in the other.
+// since returns the time from then to i, or 0 if then is later, which happens when
+// goroutines use their clock readings out of order.
 func (i instant) since(then instant) time.Duration {
 	return time.Duration(max(int32(i-then), 0)) * time.Millisecond
 }
 
-// estimate is a peak EWMA of latencies in nanoseconds. The zero value knows nothing.
+// estimate is a peak EWMA of latencies in nanoseconds. The zero value is unknown.
 //
-// It is one word, so that it is read without a lock, and consistently: the latency, a
-// float32, in the upper half, and the instant at which it was so in the lower half.
+// It is one word, for consistent reads without a lock: the latency, a float32, in the
+// upper half, and its instant in the lower half.
 type estimate struct{ word atomic.Uint64 }
 
 func pack(nanos float64, at instant) uint64 {
@@ -36,8 +36,7 @@ func unpack(word uint64) (nanos float64, at instant) {
 	return float64(math.Float32frombits(uint32(word >> 32))), instant(uint32(word))
 }
 
-// at returns the latency, which comes down with time, 0 if nothing is known. Known ones
-// come down to 1 ns and no further.
+// at returns the decayed latency, 0 if unknown. A known latency decays to 1 ns at least.
 func (e *estimate) at(now instant) float64 {
 	nanos, then := unpack(e.word.Load())
 	if nanos == 0 {
@@ -46,14 +45,14 @@ func (e *estimate) at(now instant) float64 {
 	return max(nanos*weight(now.since(then)), 1)
 }
 
-// begin sets the latency if nothing is known yet.
+// begin sets the latency if it is unknown.
 func (e *estimate) begin(nanos float64, now instant) { e.word.CompareAndSwap(0, pack(nanos, now)) }
 
-// forget makes it know nothing.
+// forget makes the latency unknown.
 func (e *estimate) forget() { e.word.Store(0) }
 
-// observe takes in the latency of a call: a higher one counts at once, a lower one the
-// more, the older the estimate is.
+// observe records the latency of a call: a higher one replaces the estimate, a lower one
+// has more weight the older the estimate is.
 func (e *estimate) observe(nanos float64, now instant) {
 	for {
 		word := e.word.Load()
@@ -65,8 +64,7 @@ func (e *estimate) observe(nanos float64, now instant) {
 	}
 }
 
-// raise takes in that the latency is at least so high. Where nothing is known this shows
-// nothing.
+// raise records that the latency is at least nanos. An unknown latency stays unknown.
 func (e *estimate) raise(nanos float64, now instant) {
 	for {
 		word := e.word.Load()
@@ -80,7 +78,7 @@ func (e *estimate) raise(nanos float64, now instant) {
 	}
 }
 
-// latest returns now, unless then is later and stands for something that is known.
+// latest returns the later of now and then; then counts only if the latency is known.
 func latest(now, then instant, known float64) instant {
 	if known != 0 && int32(now-then) < 0 {
 		return then
@@ -88,7 +86,7 @@ func latest(now, then instant, known float64) instant {
 	return now
 }
 
-// weight is what an estimate of an age is worth, from 1 for a fresh one down to 0.
+// weight is the weight of an estimate by its age, from 1 for a fresh one down to 0.
 func weight(age time.Duration) float64 {
 	if age == 0 {
 		return 1

@@ -1,35 +1,35 @@
-// Package p2c is the strategy "p2c": of two endpoints drawn at random each call goes to
-// the one that promises the sooner answer. What an endpoint promises is its peak EWMA, a
-// latency that jumps up at once and comes down slowly, times the calls in flight to it
-// and one. That finds a slow endpoint within a few calls and leaves it alone, and no
-// stampede of clients follows the fastest one.
+// Package p2c is the strategy "p2c" (power of two choices): each call goes to the cheaper
+// of two endpoints drawn at random. The cost of an endpoint is its peak EWMA, a latency
+// estimate that rises at once and decays slowly, times its in-flight calls plus one. A
+// slow endpoint is detected within a few calls and avoided, and clients do not all follow
+// the fastest one.
 //
-// There is one connection to every endpoint.
+// The policy connects to every endpoint.
 //
-// # What is different here
+// # Differences from other implementations
 //
-// Four things, each for a case in which the usual implementations do badly:
+// Four differences, each for a case in which common implementations do badly:
 //   - With four endpoints or fewer all are compared. Best of two cannot do well when two
 //     of four are slow: a sixth of all pairs has no good one.
-//   - What is known of an endpoint is kept for as long as the endpoint is, whatever
+//   - The estimate of an endpoint survives reconnections, and the flapping of one endpoint
 //     happens to its connections. One that flaps does not make the others strangers.
-//   - A call that fails counts as one of at least a second. An endpoint that fails at
+//   - A failed call counts as one that took a second or more. Otherwise an endpoint that
 //     once is otherwise the fastest of all, and gets everything.
-//   - An endpoint that is new, or was shown not to serve and is back, starts at the mean of
+//   - A new or re-admitted endpoint starts at the mean of the others, so that it is neither
 //     the others: neither feared nor flooded.
 //
-// The test of the package measures these in virtual time, against round robin. It prints
-// its table with
+// The package's test compares these with round robin in virtual time. It prints a table
+// with
 //
 //	go test -run TestScenarios -v github.com/quorate/quorate/balancer/p2c
 //
 // # When not to use it
 //
-// A latency is compared with latencies of other calls, whatever they were. Where few
-// calls take a hundred times as long as most, as reports and long polls do, those decide
-// who looks slow; give them another connection class ([balancer.Bulk], [balancer.Streams]) or use
-// round_robin. With less than about a call a second to each endpoint little is learnt,
-// and round_robin does as well. Streams are not measured: they are given out in turn.
+// All calls of a class are compared with each other. Where a few calls take a hundred times as
+// long as most, as reports and long polls do, they make any endpoint seem slow; give them another
+// connection class ([balancer.Bulk], [balancer.Streams]) or use round_robin. With less than about
+// one call per second to each endpoint the estimates are poor, and round_robin does as well.
+// Streams are not measured and go to the endpoints in turn.
 package p2c
 
 import (
@@ -43,24 +43,24 @@ import (
 )
 
 const (
-	// compareAll is up to how many endpoints all are compared.
+	// compareAll is the largest number of endpoints that are all compared.
 	compareAll = 4
 
-	// failure is the least that a failed call counts as: more than nearly any call takes,
-	// so that an endpoint that fails is the worst choice there is. It has come down to
-	// that of one that answers in 10 ms after 46 seconds; then a call tries it.
+	// failure is the minimum latency recorded for a failed call: more than nearly any
+	// call takes, so that a failing endpoint is the last choice. It decays to 10 ms after
+	// 46 seconds; then a call tries the endpoint.
 	failure = time.Second
 
-	// longest is the most that a call counts as. One call that waited on purpose keeps an
-	// endpoint from being used for a minute or so, and not for hours.
+	// longest is the maximum latency recorded for a call. A call that waited on purpose
+	// thus keeps its endpoint unused for about a minute, not for hours.
 	longest = 10 * time.Second
 
-	// unproven is what an endpoint is thought to take whose first answer is not here yet,
-	// and the least if the first call was given up, so that it is not given more calls.
+	// unproven is the estimate for an endpoint whose first response is outstanding, and
+	// the minimum if the first call was given up, so that it gets no further calls.
 	unproven = 100 * time.Millisecond
 
-	// least is the least that an endpoint is thought to take. Where nothing is known, or
-	// what was known is long ago, the calls in flight decide.
+	// least is the minimum estimate. Where estimates are missing or fully decayed, the
+	// in-flight calls decide.
 	least = time.Microsecond
 )
 
@@ -79,7 +79,7 @@ type strategy struct {
 	record func(*balancer.Endpoint) *record
 }
 
-// record is what is kept for an endpoint.
+// record is the state of one endpoint.
 type record struct {
 	latency estimate
 	turn    roundrobin.Turn
@@ -134,7 +134,8 @@ func (s *strategy) Pick(call balancer.Call, fit []*balancer.Endpoint) *balancer.
 	return fit[a]
 }
 
-// cheapest compares all of fit. It begins anywhere: equals are to be equally likely.
+// cheapest compares all of fit. It starts at a random one, so that equals are equally
+// likely.
 func (s *strategy) cheapest(fit []*balancer.Endpoint) *balancer.Endpoint {
 	n, at := len(fit), s.instant()
 	begin := s.random(n)
@@ -149,9 +150,9 @@ func (s *strategy) cheapest(fit []*balancer.Endpoint) *balancer.Endpoint {
 	return best
 }
 
-// cost is the time that a call to ep may take, in nanoseconds: that of one call, for each
-// that is in flight and for this one; by its weight, so that one of twice the weight may
-// have twice as many in flight.
+// cost is the estimated time of a call to ep, in nanoseconds: its latency times in-flight
+// calls plus one, divided by its weight, so that twice the weight allows twice the
+// in-flight calls.
 func (s *strategy) cost(ep *balancer.Endpoint, fit []*balancer.Endpoint, at instant) float64 {
 	latency, inFlight := float64(least), ep.InFlight()
 	if rec := s.record(ep); rec != nil {
@@ -163,7 +164,7 @@ func (s *strategy) cost(ep *balancer.Endpoint, fit []*balancer.Endpoint, at inst
 	return max(latency, float64(least)) * float64(inFlight+1) / float64(ep.Weight())
 }
 
-// unknownCost returns what an endpoint of which nothing is known is thought to take.
+// unknownCost returns the estimate for an endpoint without a known latency.
 func (s *strategy) unknownCost(fit []*balancer.Endpoint, inFlight int, at instant) float64 {
 	if inFlight == 0 {
 		if mean := s.mean(fit, at); mean > 0 {
@@ -173,9 +174,9 @@ func (s *strategy) unknownCost(fit []*balancer.Endpoint, inFlight int, at instan
 	return float64(unproven)
 }
 
-// mean returns what those of fit of which something is known take on average, 0 if there
-// are none. It is the harmonic mean, that of their speeds, so that one endpoint that
-// fails does not make a new one look as if it did.
+// mean returns the mean of the known latencies of fit, 0 if there are none. It is the
+// harmonic mean, so that one failing endpoint does not dominate the estimate of a new
+// one.
 func (s *strategy) mean(fit []*balancer.Endpoint, at instant) float64 {
 	var known, speeds float64
 	for _, ep := range fit {
@@ -206,16 +207,16 @@ func (s *strategy) Done(ep *balancer.Endpoint, r balancer.Result) {
 	case r.Failed:
 		rec.latency.raise(float64(failure), s.instant())
 	case r.Conn != balancer.Calls:
-		// How long it took says what it was, and not how the endpoint is.
+		// The duration depends on the request, not on the endpoint.
 	case r.Answered:
 		rec.latency.observe(float64(took), s.instant())
-	default: // given up: the answer takes at least so long
+	default: // given up: the response takes at least this long
 		rec.latency.begin(float64(max(took, unproven)), s.instant())
 		rec.latency.raise(float64(took), s.instant())
 	}
 }
 
-// Restored forgets how long calls took that hung or failed with the endpoint.
+// Restored discards the endpoint's estimate from before its ejection.
 func (s *strategy) Restored(ep *balancer.Endpoint) {
 	if rec := s.record(ep); rec != nil {
 		rec.latency.forget()

@@ -6,11 +6,12 @@ import (
 	"github.com/quorate/quorate/balancer"
 )
 
-// firstOfAll is the form that stays connected to all endpoints. Calls move the pin.
+// firstOfAll is the form that stays connected to all endpoints. Pick moves the pin.
 type firstOfAll struct{ pin }
 
-// Pick returns the pinned endpoint. If that is not fit for the call it pins another one,
-// or, if it only is to be avoided by this call, lends it another one.
+// Pick returns the pinned endpoint. If that one is not fit for the call, Pick pins
+// another one; if only this call is to avoid it, Pick returns another one and keeps the
+// pin.
 func (s *firstOfAll) Pick(_ balancer.Call, fit []*balancer.Endpoint) *balancer.Endpoint {
 	for {
 		pinned := s.endpoint.Load()
@@ -25,7 +26,7 @@ func (s *firstOfAll) Pick(_ balancer.Call, fit []*balancer.Endpoint) *balancer.E
 		}
 		next := s.sound(fit)
 		if next == nil {
-			return s.some(fit) // the least bad, for this call
+			return s.some(fit) // all are unfit: any, for this call only
 		}
 		if s.move(pinned, next, reason) {
 			return next

@@ -8,14 +8,14 @@ import (
 	"github.com/quorate/quorate/balancer"
 )
 
-// pin is the endpoint in use, which both forms keep.
+// pin is the endpoint in use. Both forms embed it.
 type pin struct {
 	endpoint atomic.Pointer[balancer.Endpoint]
 	last     atomic.Pointer[unpinned]
 	env
 }
 
-// env is what a pin depends on besides its endpoints' states.
+// env holds the clock and the random source of a pin.
 type env struct {
 	now                func() time.Time
 	random             func(n int) int // at least 0, less than n
@@ -36,7 +36,7 @@ type unpinned struct {
 // Pinned returns the endpoint that is in use, nil if none is.
 func (p *pin) Pinned() *balancer.Endpoint { return p.endpoint.Load() }
 
-// LastUnpin returns the endpoint that was last given up, why, and when.
+// LastUnpin returns the endpoint that was unpinned last, why, and when.
 func (p *pin) LastUnpin() (ep *balancer.Endpoint, reason Reason, at time.Time) {
 	last := p.last.Load()
 	if last == nil {
@@ -45,8 +45,8 @@ func (p *pin) LastUnpin() (ep *balancer.Endpoint, reason Reason, at time.Time) {
 	return last.endpoint, last.reason, last.at
 }
 
-// move pins next, which may be nil, in place of the endpoint that was pinned, which may
-// be nil as well, for a reason. It reports whether that was still the one pinned.
+// move replaces the pinned endpoint from by next, either of which may be nil. It returns
+// false if from is no longer pinned.
 func (p *pin) move(from, next *balancer.Endpoint, reason Reason) bool {
 	if !p.endpoint.CompareAndSwap(from, next) {
 		return false
@@ -57,7 +57,7 @@ func (p *pin) move(from, next *balancer.Endpoint, reason Reason) bool {
 	return true
 }
 
-// against returns what speaks against an endpoint that is, or was, connected.
+// against returns the reason to unpin an endpoint that is, or was, connected.
 func (p *pin) against(ep *balancer.Endpoint) Reason {
 	if reason := byState[ep.State()]; reason != None {
 		return reason
@@ -68,8 +68,8 @@ func (p *pin) against(ep *balancer.Endpoint) Reason {
 	return None
 }
 
-// sound returns one of the endpoints that are connected and have nothing against them,
-// nil if there is none.
+// sound returns a random one of the connected endpoints that have no reason to be
+// unpinned, nil if there is none.
 func (p *pin) sound(eps []*balancer.Endpoint) *balancer.Endpoint {
 	if len(eps) == 0 {
 		return nil
@@ -83,5 +83,5 @@ func (p *pin) sound(eps []*balancer.Endpoint) *balancer.Endpoint {
 	return nil
 }
 
-// some returns one of the endpoints, of which there is at least one.
+// some returns a random one of the endpoints. There must be at least one.
 func (p *pin) some(eps []*balancer.Endpoint) *balancer.Endpoint { return eps[p.random(len(eps))] }

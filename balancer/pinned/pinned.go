@@ -1,6 +1,6 @@
-// Package pinned is the strategy "pinned": all calls go to one endpoint, until there is a
-// reason to leave it. A client then sees one server's order of things, servers keep few
-// connections, or few busy ones, and what a server caches for a client stays useful.
+// Package pinned is the strategy "pinned": all calls go to one endpoint until there is a
+// [Reason] to change it. A client then sees the state of one server only, servers have
+// few connections, or few busy ones, and server-side caches for the client stay useful.
 //
 // It has two forms, after the two generations of etcd's client that worked like this:
 //

@@ -6,16 +6,15 @@ import (
 	"github.com/quorate/quorate/balancer"
 )
 
-// race is the form that is connected to one endpoint. The policy's question which
-// endpoints it wants moves the pin.
+// race is the form that connects to one endpoint. Wanted moves the pin.
 type race struct {
 	pin
-	// loser is the endpoint that was given up before the race that is on, nil if none is.
+	// loser is the endpoint that was unpinned before the present race, nil if there is no
+	// race.
 	loser *balancer.Endpoint
 }
 
-// Pick returns the pinned endpoint, or another one that is connected while there is a
-// race.
+// Pick returns the pinned endpoint, or, during a race, another connected one.
 func (s *race) Pick(_ balancer.Call, fit []*balancer.Endpoint) *balancer.Endpoint {
 	if pinned := s.endpoint.Load(); pinned != nil && slices.Contains(fit, pinned) {
 		return pinned
@@ -23,8 +22,8 @@ func (s *race) Pick(_ balancer.Call, fit []*balancer.Endpoint) *balancer.Endpoin
 	return s.some(fit)
 }
 
-// Wanted returns the pinned endpoint while nothing speaks against it, or else those that
-// race to take its place.
+// Wanted returns the pinned endpoint while there is no [Reason] to unpin it, or else the
+// endpoints that race to replace it.
 func (s *race) Wanted(all []*balancer.Endpoint) []*balancer.Endpoint {
 	pinned := s.endpoint.Load()
 	reason := None
@@ -49,8 +48,8 @@ func (s *race) Wanted(all []*balancer.Endpoint) []*balancer.Endpoint {
 	return s.racers(all)
 }
 
-// racers returns the endpoints that race: all, but for the one that was just given up if
-// it still is of no use and another may be better. One that was merely disconnected
+// racers returns the endpoints that race: all, except the one that was just unpinned if
+// its reason still holds and there is an alternative. One that was merely disconnected
 // races with the others.
 func (s *race) racers(all []*balancer.Endpoint) []*balancer.Endpoint {
 	if s.loser == nil || byState[s.loser.State()].useful() {

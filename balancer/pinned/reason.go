@@ -6,28 +6,28 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// Reason says why an endpoint was given up. The zero value is None.
+// Reason is why an endpoint was unpinned. The zero value is None.
 type Reason uint8
 
 const (
-	// None means that nothing speaks against the endpoint.
+	// None means that there is no reason to unpin the endpoint.
 	None Reason = iota
-	// Disconnected means that the connection was lost, or the server closes it.
+	// Disconnected means that the connection was lost or is being closed by the server.
 	Disconnected
 	// Dead means that the endpoint does not answer at all.
 	Dead
-	// Suspected means that the endpoint was silent for longer than it usually is, and that
-	// another was there to be used.
+	// Suspected means that the endpoint was silent for longer than usual while another one
+	// was available.
 	Suspected
 	// Slow means that the endpoint answers much later than it should.
 	Slow
-	// Lagging means that the endpoint is alive and does not do its work.
+	// Lagging means that the endpoint is alive but completes no work.
 	Lagging
 	// Degraded means that the server reports that it can serve local calls only, for now.
 	Degraded
 	// Restricted means that the role of the server lets it serve local calls only.
 	Restricted
-	// NotServing means that the server says that it does not serve.
+	// NotServing means that the server reports that it does not serve.
 	NotServing
 	// Removed means that the endpoint is no longer one of the client's.
 	Removed
@@ -47,14 +47,14 @@ func (r Reason) String() string {
 	return fmt.Sprintf("Reason(%d)", uint8(r))
 }
 
-// byState are the states that speak against an endpoint.
+// byState maps the states in which an endpoint is unpinned to the reason.
 var byState = map[health.State]Reason{
 	health.Suspected: Suspected, health.Slow: Slow, health.Lagging: Lagging, health.Degraded: Degraded,
 	health.Restricted: Restricted, health.NotServing: NotServing, health.Draining: Removed, health.Dead: Dead,
 }
 
-// useful reports whether something can still be had of an endpoint that has the reason
-// against it. It then stays connected until another has taken its place.
+// useful reports whether an endpoint with this reason can still serve some calls. It then
+// stays connected until another one has replaced it.
 func (r Reason) useful() bool {
 	switch r {
 	case None, Suspected, Slow, Lagging, Degraded, Restricted:

@@ -7,22 +7,22 @@ import (
 	"github.com/quorate/quorate/balancer"
 )
 
-// window is how many endpoints a Rotation compares. Up to this many, which is any etcd
-// cluster, the order is exact whatever changes; beyond, the cost of a pick stays that of
-// eight.
+// window is how many endpoints a Rotation compares. With at most this many, as in any
+// etcd cluster, the order is exact; with more, a pick still costs no more than eight
+// comparisons.
 const window = 8
 
-// Rotation gives endpoints their turns, for strategies that have no preference among
-// them, or none for some calls.
+// Rotation picks endpoints in turn, for strategies without a preference among them, or
+// without one for some calls.
 //
-// While the endpoints stay the same it goes round in their order. Where it begins is
-// random, so that the clients of one service do not beat on its endpoints in step. When
-// the endpoints differ from call to call, because one of them flaps, or because only
-// some can serve this kind of call, a counter alone would meet the same ones again and
-// again. So the endpoint that has waited longest is taken: of all if there are eight or
-// fewer, else of eight. Of n calls that it is fit for an endpoint then gets at least one,
-// n being the number of endpoints, up to eight. Where endpoints differ in weight see
-// [balancer.SetWeight]: each gets its share of the calls that it is fit for.
+// While the set of endpoints is stable, it follows their order, from a random start, so
+// that the clients of a service are not in step. The set may differ from call to call,
+// because an endpoint flaps or because only some can serve this kind of call; a plain
+// counter would then favour some endpoints. So Rotation takes the endpoint that has
+// waited longest: of all endpoints if there are at most eight, else of eight. An endpoint
+// then gets at least one of every n calls that it is fit for, where n is the number of
+// endpoints, up to eight. Endpoints with different weights ([balancer.SetWeight]) get
+// their share of the calls that they are fit for.
 //
 // Its methods may be called concurrently and never block.
 type Rotation struct {
@@ -31,16 +31,16 @@ type Rotation struct {
 	clock   clock
 }
 
-// Turn is what a Rotation keeps for an endpoint. The zero value is one that has not had
-// its turn yet.
+// Turn is a Rotation's state for one endpoint. The zero value is an endpoint that was not
+// picked yet.
 type Turn struct {
 	ticket atomic.Uint64 // that of the latest turn, 0 for none
 	end    atomic.Uint64 // of the latest turn on the clock of weighted turns, 0 for none
 }
 
-// NewRotation returns a Rotation. turnOf returns where the Turn of an endpoint is kept;
-// nil means that it is the endpoint's memory. For endpoints without a Turn the
-// Rotation is a mere counter.
+// NewRotation returns a Rotation. turnOf returns the Turn of an endpoint; a nil turnOf
+// uses [balancer.Endpoint.Memory]. For endpoints without a Turn the Rotation is a plain
+// counter.
 func NewRotation(turnOf func(*balancer.Endpoint) *Turn) *Rotation {
 	if turnOf == nil {
 		turnOf = remembered
@@ -56,7 +56,7 @@ func remembered(ep *balancer.Endpoint) *Turn {
 	return turn
 }
 
-// Next returns the endpoint of fit, which must not be empty, whose turn it is.
+// Next returns the endpoint of fit whose turn it is. fit must not be empty.
 func (r *Rotation) Next(fit []*balancer.Endpoint) *balancer.Endpoint {
 	if len(fit) == 1 {
 		return fit[0]
@@ -73,8 +73,8 @@ func (r *Rotation) Next(fit []*balancer.Endpoint) *balancer.Endpoint {
 	}
 }
 
-// longestWaiting looks at a window of fit that begins where the ticket says. The turn is
-// nil for an endpoint that has none.
+// longestWaiting returns the endpoint that has waited longest within a window of fit. The
+// ticket gives the start of the window. turn is nil for an endpoint without one.
 func (r *Rotation) longestWaiting(fit []*balancer.Endpoint, ticket uint64) (ep *balancer.Endpoint, turn *Turn, before uint64) {
 	n := len(fit)
 	begin := int(ticket % uint64(n))

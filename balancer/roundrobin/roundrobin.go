@@ -1,8 +1,8 @@
-// Package roundrobin is the strategy "round_robin": each call goes to the endpoint whose
-// turn it is. It is the default, and it fits most services: endpoints that are alike,
-// calls that cost about the same.
+// Package roundrobin is the strategy "round_robin": calls go to the endpoints in turn. It
+// is the default and suits services whose endpoints are alike and whose calls cost about
+// the same.
 //
-// There is one connection to every endpoint.
+// The policy connects to every endpoint.
 //
 // Do not use it where endpoints differ in speed, or where one may slow down without
 // failing: every endpoint gets the same share, so that the slowest one sets the tail of

@@ -6,16 +6,16 @@ import (
 	"github.com/quorate/quorate/balancer"
 )
 
-// quantum is how long a turn of an endpoint of weight 1 takes on the clock; one of weight w
-// takes a w-th of it.
+// quantum is the length of a turn of an endpoint of weight 1 on the clock; a turn of weight
+// w is 1/w of it.
 const quantum = 1 << 32
 
-// maxLead is further ahead of the clock than a turn ends: that is one turn, and one more for
-// each pick in progress and has not advanced the clock yet.
+// maxLead is more than the end of a turn can be ahead of the clock: one turn, plus one for
+// each pick in progress that has not advanced the clock yet.
 const maxLead = 64 * quantum
 
-// clock goes forward with the turns that are taken: it shows when the latest one began. It
-// goes round, after 2^33 picks of two endpoints at the earliest.
+// clock is the virtual time of weighted turns: the start of the latest turn. It wraps
+// around, after 2^33 picks of two endpoints at the earliest.
 type clock struct{ now atomic.Uint64 }
 
 func (c *clock) advance(to uint64) {
@@ -28,9 +28,9 @@ func (c *clock) advance(to uint64) {
 }
 
 // lead returns how far a time is ahead of another one, negative if it is behind.
-func lead(to, from uint64) int64 { return int64(to - from) } //nolint:gosec // the clock goes round
+func lead(to, from uint64) int64 { return int64(to - from) } //nolint:gosec // the clock wraps around
 
-// candidate is an endpoint with the turn that it would have next.
+// candidate is an endpoint with its next turn.
 type candidate struct {
 	ep        *balancer.Endpoint
 	turn      *Turn  // nil if the endpoint has none
@@ -38,8 +38,8 @@ type candidate struct {
 	cost, end uint64 // of the one that it would have
 }
 
-// weighted returns the endpoint whose next turn ends first, of all. The turns of one
-// endpoint follow each other, so that the shares are exact, and spread evenly.
+// weighted returns the endpoint of fit whose next turn ends first. An endpoint's turns
+// follow each other without gaps, so that the shares are exact and evenly spread.
 func (r *Rotation) weighted(fit []*balancer.Endpoint, ticket uint64) *balancer.Endpoint {
 	begin := int(ticket % uint64(len(fit)))
 	for {
@@ -54,7 +54,8 @@ func (r *Rotation) weighted(fit []*balancer.Endpoint, ticket uint64) *balancer.E
 	}
 }
 
-// first returns the candidate whose turn ends first; of equals the first one from begin on.
+// first returns the candidate whose turn ends first; among equals, the first one from begin
+// on.
 func (r *Rotation) first(fit []*balancer.Endpoint, begin int) candidate {
 	now := r.clock.now.Load()
 	var best candidate
@@ -70,8 +71,8 @@ func (r *Rotation) first(fit []*balancer.Endpoint, begin int) candidate {
 	return best
 }
 
-// candidate returns the turn that an endpoint would have next. What has passed while it was
-// not fit is lost to it, but for one turn.
+// candidate returns an endpoint's next turn. An endpoint that was not fit for a while
+// catches up on one turn at most.
 func (r *Rotation) candidate(ep *balancer.Endpoint, now uint64) candidate {
 	c := candidate{ep: ep, turn: r.turnOf(ep)}
 	if c.turn == nil {
@@ -80,7 +81,7 @@ func (r *Rotation) candidate(ep *balancer.Endpoint, now uint64) candidate {
 	c.cost = quantum / uint64(ep.Weight())
 	c.before = c.turn.end.Load()
 	c.end = c.before + c.cost
-	// What seems to be far ahead is half the clock behind, or more.
+	// A time further ahead than maxLead is an old one: the clock has wrapped around.
 	if d := lead(c.end, now); c.before == 0 || d < 0 || d > maxLead {
 		c.end = now
 	}

@@ -22,11 +22,11 @@ const (
 	learner  = "learner"
 )
 
-// Service asks whether a member does its work. It reports Served, Degrading for a member
-// without a leader, Restricting for a learner, Refusing for one that stops, and Answered for
-// any other answer.
+// Service probes whether a member does its work. It reports Served, Degrading for a member
+// without a leader, Restricting for a learner, Refusing for one that is stopping, and
+// Answered for any other response.
 type Service struct {
-	// Header, if set, is called with the header of each answer.
+	// Header, if set, is called with the header of each response.
 	Header func(*pb.ResponseHeader)
 }
 
@@ -46,14 +46,14 @@ func (s Service) Probe(ctx context.Context, conn grpc.ClientConnInterface, repor
 	reportError(err, report)
 }
 
-// Liveness asks for a sign of life. It reports Refusing if the member's health service says
-// NOT_SERVING (while it defragments, with the feature gate StopGRPCServiceOnDefrag), and
-// Answered for any other answer.
+// Liveness probes for a sign of life. It reports Refusing if the member's health service
+// returns NOT_SERVING (while it defragments, with the feature gate
+// StopGRPCServiceOnDefrag), and Answered for any other response.
 type Liveness struct{}
 
 var _ health.Prober = Liveness{}
 
-// Probe calls grpc.health.v1. Servers without it are alive as well.
+// Probe calls grpc.health.v1. A server without that service is alive too.
 func (Liveness) Probe(ctx context.Context, conn grpc.ClientConnInterface, report func(health.Report)) {
 	resp, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{})
 	switch {
@@ -64,9 +64,9 @@ func (Liveness) Probe(ctx context.Context, conn grpc.ClientConnInterface, report
 	}
 }
 
-// Status asks what a member is. Its reports have a [Role] as Info, unless they have an error.
-// It reports Degrading for a member without a leader, Restricting for a learner, Refusing for
-// one that stops, and Answered for any other answer.
+// Status requests a member's role. Its reports have a [Role] as Info, unless they have an
+// error. It reports Degrading for a member without a leader, Restricting for a learner,
+// Refusing for one that is stopping, and Answered for any other response.
 type Status struct{}
 
 var _ health.Prober = Status{}
@@ -89,7 +89,7 @@ func (Status) Probe(ctx context.Context, conn grpc.ClientConnInterface, report f
 	}
 }
 
-// reportError reports what an error shows, if it is a server's.
+// reportError reports the evidence of an error, if it comes from the server.
 func reportError(err error, report func(health.Report)) {
 	known := rpctypes.Error(err)
 	switch {
@@ -104,11 +104,11 @@ func reportError(err error, report func(health.Report)) {
 	}
 }
 
-// errNotForLearners has no name of its own among the errors of clients.
+// errNotForLearners is not exported by rpctypes as a client error.
 var errNotForLearners = rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner)
 
-// refusedAfterRead reports whether the error is one that etcd finds after it has the read
-// index from its leader and has applied up to it.
+// refusedAfterRead reports whether etcd returns the error only after it has obtained the
+// read index from its leader and applied up to it.
 func refusedAfterRead(known error) bool {
 	for _, e := range []error{
 		rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken, rpctypes.ErrUserEmpty, rpctypes.ErrAuthOldRevision,
@@ -120,8 +120,8 @@ func refusedAfterRead(known error) bool {
 	return false
 }
 
-// isEtcds reports whether the error is one of those that etcd, and nothing on the way to
-// it, gives, whatever its code.
+// isEtcds reports whether only etcd, and no proxy in between, returns the error, whatever
+// its code.
 func isEtcds(known error) bool {
 	var e rpctypes.EtcdError
 	return errors.As(known, &e)

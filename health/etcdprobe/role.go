@@ -9,27 +9,26 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// Role is what a member reports of itself: the Info of a [health.Status].
+// Role is a member's report about itself: the Info of a [health.Status].
 type Role struct {
-	// ID is the member's, Leader that of the one it takes for its leader, 0 for none.
+	// ID is the member's ID. Leader is the ID of the leader that it knows, 0 for none.
 	ID, Leader uint64
 	// Term is the raft term.
 	Term uint64
 	// Applied is the raft index that the member has applied.
 	Applied uint64
-	// Learner says that the member has no vote.
+	// Learner is set if the member has no vote.
 	Learner bool
-	// Version is that of the server, "" if unknown.
+	// Version is the server's version, "" if unknown.
 	Version string
-	// Alarms are the names of the alarms that are raised, such as "NOSPACE", each once.
+	// Alarms are the names of the active alarms, such as "NOSPACE", each once.
 	Alarms []string
 }
 
-// IsLeader reports whether the member leads.
+// IsLeader reports whether the member is the leader.
 func (r Role) IsLeader() bool { return r.Leader != 0 && r.Leader == r.ID }
 
-// RoleOf returns the role that an endpoint last reported; the zero Role if it was never
-// asked.
+// RoleOf returns an endpoint's latest reported role; the zero Role if there is none.
 func RoleOf(s *health.Status) Role {
 	role, _ := s.Info.(Role)
 	return role

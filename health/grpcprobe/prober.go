@@ -1,9 +1,9 @@
-// Package grpcprobe asks gRPC servers how they are by the standard health service,
-// grpc.health.v1, for [health].
+// Package grpcprobe probes gRPC servers with the standard health service, grpc.health.v1,
+// for [health].
 //
-// For etcd members use etcdprobe: their health service says NOT_SERVING only while they
-// defragment their store, and that only if the feature gate StopGRPCServiceOnDefrag is on.
-// A member that has lost its leader is SERVING.
+// For etcd members use etcdprobe: their health service returns NOT_SERVING only while they
+// defragment their store, and only with the feature gate StopGRPCServiceOnDefrag. A member
+// that has lost its leader is SERVING.
 package grpcprobe
 
 import (
@@ -18,17 +18,16 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// Prober probes gRPC servers. It has no state, and may be used by any number of
-// goroutines.
+// Prober probes gRPC servers. It is stateless and may be used concurrently.
 type Prober struct {
-	// Service is the name of the service that is asked for. "", the default, is the server
-	// as a whole.
+	// Service is the name of the service to check. "", the default, means the whole
+	// server.
 	Service string
 }
 
 var _ health.Prober = Prober{}
 
-// Probe calls Check, and reports what the answer shows:
+// Probe calls Check and reports its result:
 //
 //	SERVING                     Served
 //	NOT_SERVING                 Refusing
@@ -38,7 +37,7 @@ var _ health.Prober = Prober{}
 //	                            server for healthy (gRFC A17)
 //	any other error of a server Answered
 //
-// It reports nothing if there is no answer, as [health.FromServer] sees it.
+// It reports nothing if there is no response from the server, see [health.FromServer].
 func (p Prober) Probe(ctx context.Context, conn grpc.ClientConnInterface, report func(health.Report)) {
 	resp, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{Service: p.Service})
 	switch status.Code(err) {
