@@ -12,9 +12,8 @@ const (
 	ReturnUnknown
 	// Again repeats the call after a backoff, on another endpoint if there is one.
 	Again
-	// Refresh obtains a new token and repeats the call. It is worth doing a few
-	// times per call at most: a cluster whose users are being changed may refuse
-	// a new token as well, but one that goes on refusing will not be persuaded.
+	// Refresh obtains a new token and repeats the call, a few times per call at most:
+	// while users are being changed, a cluster may refuse a new token too.
 	Refresh
 
 	numActions = int(Refresh) + 1
@@ -32,7 +31,7 @@ func (a Action) String() string {
 	return "Action(" + strconv.Itoa(int(a)) + ")"
 }
 
-// Decision is one line of the matrix that [Decide] reads.
+// Decision is one row of the matrix of [Decide].
 type Decision struct {
 	Class Class
 	// Mutating and Repeatable are the actions for calls of that safety.
@@ -55,19 +54,18 @@ var decisions = [numClasses]Decision{
 	Closed:     {Closed, Return, Return, "There is no connection any more, and there will be none."},
 }
 
-// Decisions returns the matrix that [Decide] reads, one line per class.
+// Decisions returns the matrix of [Decide], one row per class.
 func Decisions() []Decision {
 	return append([]Decision(nil), decisions[:]...)
 }
 
-// Decide tells what to do with a call of the given safety after an attempt of
-// the given class. A value that is no constant of its type is treated as the
-// most careful one: an unknown class as [Ambiguous], an unknown safety as
-// [Mutating].
+// Decide returns the action for a call of the given safety after an attempt of the given
+// class. Values that are not constants of their type get the safest treatment: an unknown
+// class counts as [Ambiguous], an unknown safety as [Mutating].
 //
-// For a [Repeatable] call after an [Ambiguous] attempt the answer is [Again],
-// if [Policy.Retryable] agrees for the code ([CodeOf]); nothing in a policy can
-// make [Again] of any other answer.
+// For a [Repeatable] call after an [Ambiguous] attempt the action is [Again], subject to
+// [Policy.Retryable] for the code ([CodeOf]). No policy turns any other action into
+// [Again].
 func Decide(c Class, s Safety) Action {
 	if int(c) >= numClasses {
 		c = Ambiguous

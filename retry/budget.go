@@ -10,19 +10,19 @@ type Throttling struct {
 	// MaxTokens is the size of the budget, more than 0 and at most 1000. The default for
 	// retries, in [DefaultConfig], is 10, as in the examples of gRFC A6.
 	MaxTokens float64
-	// TokenRatio is what a call earns, more than 0. The default for retries is 0.1: in
-	// sustained overload there are at most 1.1 attempts a call.
+	// TokenRatio is how many tokens a call earns, more than 0. The default for retries is
+	// 0.1: in sustained overload there are at most 1.1 attempts per call.
 	TokenRatio float64
 }
 
-// Budget bounds the additional attempts of all calls of a client together, so that an
-// outage is no storm. It starts full at MaxTokens; each call earns TokenRatio, and each
-// additional attempt takes one token.
+// Budget bounds the additional attempts of all calls of a client, so that an outage
+// causes no retry storm. It starts full at MaxTokens; each call earns TokenRatio, and
+// each additional attempt takes one token.
 //
 // gRFC A6, which defines the parameters, fails a call when the budget is used up. Here the
-// call waits: until the budget pays, until an endpoint is seen to recover, or until its
-// time is over. Two kinds of attempts are free, because they are no load: those after one
-// that never left, and the first of each call after its connection was lost.
+// call waits until the budget has a token, an endpoint recovers, or its time is over. Two
+// kinds of attempts are free, because they add no load: those after an attempt that was
+// not sent, and the first of each call after its connection was lost.
 //
 // Its methods may be called concurrently and do not block. A nil *Budget is never used up.
 type Budget struct {
@@ -52,7 +52,7 @@ func NewBudget(t Throttling) *Budget {
 	return b
 }
 
-// Deposit notes a call, which gives TokenRatio tokens, up to a full budget.
+// Deposit adds the TokenRatio tokens of one call, up to a full budget.
 func (b *Budget) Deposit() {
 	if b != nil {
 		b.add(b.gain)
@@ -75,15 +75,15 @@ func (b *Budget) Take() bool {
 	}
 }
 
-// Refund gives a token back: the attempt was worth it.
+// Refund returns a token, after a useful attempt.
 func (b *Budget) Refund() {
 	if b != nil {
 		b.add(tokenUnit)
 	}
 }
 
-// Left returns how many additional attempts the budget pays for now, and how many it pays for
-// at most. Both are 0 for a budget that is never used up.
+// Left returns the current and the maximum number of tokens. Both are 0 for an unlimited
+// budget.
 func (b *Budget) Left() (left, limit float64) {
 	if b == nil {
 		return 0, 0
@@ -91,15 +91,15 @@ func (b *Budget) Left() (left, limit float64) {
 	return float64(b.tokens.Load()) / tokenUnit, float64(b.full) / tokenUnit
 }
 
-// Halve takes half of what is left: the attempt was of no use, so others may be as well.
+// Halve removes half of the tokens, after a useless attempt: others may be useless too.
 func (b *Budget) Halve() {
 	if b != nil {
 		b.add(-b.tokens.Load() / 2)
 	}
 }
 
-// add changes the tokens within their bounds. At a bound, where a healthy client stays, it
-// only reads.
+// add changes the tokens within their bounds. At a bound, which is the normal case of a
+// healthy client, it only reads.
 func (b *Budget) add(delta int64) {
 	for {
 		old := b.tokens.Load()

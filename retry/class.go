@@ -2,42 +2,40 @@ package retry
 
 import "strconv"
 
-// Class says what the end of one attempt proves about the call.
+// Class is what the end of one attempt proves about the call.
 type Class uint8
 
 const (
-	// OK says that the call succeeded.
+	// OK: the call succeeded.
 	OK Class = iota
-	// Definite says that the call failed for a reason that a repetition would meet
-	// again, and it had no effect and will have none.
+	// Definite: the call failed, a repetition would fail for the same reason, and it has
+	// no effect, now or later.
 	Definite
-	// NotSent says that no byte of the request left this client.
+	// NotSent: the client sent no byte of the request.
 	NotSent
-	// Refused says that this member refused before executing, for a reason of its own;
-	// another member may accept. Repeating makes sense while there is an
-	// endpoint that has not refused this call, and is pointless after that.
+	// Refused: this member refused before executing, for a reason of its own; another
+	// member may accept. The call is repeated until every endpoint has refused it.
 	Refused
-	// NoLeader says that the member knows no leader and refused before executing.
-	// A caller who asked to learn that (metadata "hasleader") learns it when every
-	// endpoint has said it; for others the call waits for an election.
+	// NoLeader: the member knows no leader and refused before executing. A call with
+	// metadata "hasleader" fails once every endpoint has reported it; other calls wait
+	// for an election.
 	NoLeader
-	// Overloaded says that the server refused before executing because it is behind
-	// with its work; after a backoff it may accept.
+	// Overloaded: the server refused before executing because it is overloaded; it may
+	// accept after a backoff.
 	Overloaded
-	// Token says that the server refused before executing because it does not accept
-	// the credential (any more); a new token may help. Where there is no
-	// user name and password to get one with, and for Authenticate itself,
-	// the failure is definite.
+	// Token: the server refused before executing because the token is invalid or has
+	// expired; a new token may help. Without a user name and password to get one, and for
+	// Authenticate itself, the failure is definite.
 	Token
-	// Ambiguous says that the request may or may not have been executed.
+	// Ambiguous: the request may or may not have been executed.
 	Ambiguous
-	// Executed says that the server got as far as answering, or may have, and repeating
-	// would end the same way: the result cannot be delivered. For a write the
-	// outcome counts as unknown, see the table for each case.
+	// Executed: the server executed the request, or may have, but its result cannot be
+	// delivered, and a repetition would end the same way. For a write the outcome counts
+	// as unknown; the tables list each case.
 	Executed
-	// Ended says that the caller's context ended, whatever the server did.
+	// Ended: the caller's context ended, whatever the server did.
 	Ended
-	// Closed says that the client was closed.
+	// Closed: the client was closed.
 	Closed
 
 	numClasses = int(Closed) + 1

@@ -9,15 +9,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Evidence is what the client saw of an attempt, beside its error.
+// Evidence is what the client observed of an attempt, in addition to its error.
 type Evidence struct {
-	// Sent reports whether a stream for the request was created on any
-	// connection: only when it is false is it certain that nothing left.
-	// For grpc-go: a picker's Done was called with BytesSent true.
+	// Sent reports whether a stream for the request was created on any connection: only
+	// if it is false is it certain that nothing was sent. For grpc-go: a picker's Done
+	// was called with BytesSent true.
 	Sent bool
-	// Answered reports whether a server has answered the attempt, be it in part. Texts
-	// with which grpc-go's client says that it sent nothing, or that it is closed, do not
-	// count then: servers and proxies use some of them for other things.
+	// Answered reports whether a server has sent any part of a response. If so, the texts
+	// of grpc-go's client for "nothing was sent" and "closed" do not count: servers and
+	// proxies use some of them with another meaning.
 	Answered bool
 	// ContextErr is the caller's context error at the time of the failure,
 	// nil while the context lives.
@@ -29,16 +29,15 @@ type Evidence struct {
 	Method string
 }
 
-// Classify names the class of an attempt that ended with err.
+// Classify returns the class of an attempt that ended with err.
 //
-// It accepts what an attempt can end with: nil, a gRPC status, a
-// [rpctypes.EtcdError], a context error, an [*UnknownOutcomeError], each bare
-// or wrapped. An error that is none of these counts as a status with code
-// Unknown. The tables are consulted from the most specific to the least:
+// err may be nil, a gRPC status, a [rpctypes.EtcdError], a context error, an
+// [*UnknownOutcomeError], bare or wrapped. An error that is none of these counts as a
+// status with code Unknown. The tables are consulted from the most specific to the least:
 // [ServerErrors], [LocalErrors], [Codes].
 //
-// An ended context wins over every class that would lead to another attempt,
-// but not over [Definite] and [Executed], which say more, nor over [Closed].
+// If the context has ended, the class is [Ended] instead of any class that would lead to
+// another attempt. [Definite], [Executed] and [Closed] stay.
 func Classify(err error, ev Evidence) Class {
 	if err == nil {
 		return OK
@@ -90,10 +89,9 @@ func CodeOf(err error) codes.Code {
 	return code
 }
 
-// classOfUnsent classifies a failure before the request left. The codes of
-// connections, picks and inner timeouts pass with time. The others are
-// verdicts of a picker, of per-call credentials or of the codec on this call,
-// and would be spoken again.
+// classOfUnsent classifies a failure before the request was sent. The codes of
+// connections, picks and inner timeouts are transient. The others come from a picker,
+// per-call credentials or the codec, and a repetition would fail in the same way.
 func classOfUnsent(code codes.Code) Class {
 	switch code {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
@@ -110,9 +108,8 @@ func isUnknownOutcome(err error) bool {
 
 type grpcStatus interface{ GRPCStatus() *status.Status }
 
-// codeAndMessage returns what the server, or grpc-go in its place, said. It
-// differs from status.FromError in that wrapping does not change the message,
-// and that an EtcdError keeps its code.
+// codeAndMessage returns the status of the server or of grpc-go. Unlike status.FromError,
+// it ignores the text of wrapping errors and keeps the code of an EtcdError.
 func codeAndMessage(err error) (codes.Code, string) {
 	var withStatus grpcStatus
 	if errors.As(err, &withStatus) {

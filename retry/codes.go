@@ -2,8 +2,8 @@ package retry
 
 import "google.golang.org/grpc/codes"
 
-// CodeRule is the class of a status whose text is unknown, if the request may
-// have left the client.
+// CodeRule is the class of a status with an unknown text, for a request that may have
+// been sent.
 type CodeRule struct {
 	Code  codes.Code
 	Class Class

@@ -10,17 +10,17 @@ import (
 type Config struct {
 	// Default is the policy of the methods that have none of their own.
 	Default Policy
-	// Throttling is what to make the client's [Budget] of.
+	// Throttling configures the client's [Budget].
 	Throttling Throttling
 
 	// Hedging is the hedging policy of the methods that have none of their own.
 	Hedging HedgingPolicy
-	// HedgingThrottling is what to make the budget for hedges of, see
-	// [Budget]: a read earns TokenRatio tokens, a hedge takes one, which it gives back
-	// if it wins; one that loses halves what is left. The default, in [DefaultConfig],
-	// is 100 and 0.05: in the long run one read in twenty. An outage of one member of
-	// three turns a third of the reads into candidates, until it is noticed; 100 is
-	// what a client with two thousand reads a second sends there in 150 ms.
+	// HedgingThrottling configures the budget for hedges, see [Budget]: a read earns
+	// TokenRatio tokens and a hedge takes one. A hedge that wins returns its token; one
+	// that loses halves the remaining tokens. The default, in [DefaultConfig], is 100 and
+	// 0.05: in the long run one hedge for twenty reads. Until an outage of one member of
+	// three is detected, a third of the reads are to be hedged; 100 tokens suffice for
+	// the 150 ms that detection takes at two thousand reads per second.
 	HedgingThrottling Throttling
 
 	// byName holds the policies by "service/method" and, for a whole service,
@@ -41,8 +41,8 @@ var (
 	defaultHedgingThrottling = Throttling{MaxTokens: 100, TokenRatio: 0.05}
 )
 
-// DefaultConfig returns the configuration in force when none is given: the
-// default of every field of [Policy] and [Throttling].
+// DefaultConfig returns the default configuration: the default of every field of [Policy]
+// and [Throttling].
 func DefaultConfig() *Config {
 	return &Config{
 		Default:           clonePolicy(defaultPolicy),
@@ -102,9 +102,8 @@ func (c *Config) DisableHedging() {
 	}
 }
 
-// Override applies change to every retry policy of the configuration. Where it has
-// fields of its own for the same purpose, a client overrides with it what a
-// service config says.
+// Override applies change to every retry policy of the configuration. A client uses it to
+// give its own settings precedence over a service config.
 func (c *Config) Override(change func(*Policy)) {
 	change(&c.Default)
 	for name, p := range c.byName {

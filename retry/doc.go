@@ -1,5 +1,5 @@
-// Package retry is the error handler of an etcd client: it says what the end
-// of an attempt proves, and what may be done about it.
+// Package retry is the error handler of an etcd client: it determines what the end of an
+// attempt proves, and what the client may do next.
 //
 // It answers four questions, each with a table that is exported as data, and
 // performs no I/O:
@@ -13,12 +13,12 @@
 //     outage from becoming a storm, and [Config] holds both in the words of a
 //     gRPC service config.
 //
-// What a caller is told about a write is an [Outcome]: see [OutcomeOf] and
+// [Outcome] is what a caller knows about a write after an error: see [OutcomeOf] and
 // [UnknownOutcomeError].
 //
-// The tables were written against etcd 3.7.3 and grpc-go 1.85.0; tests hold
-// them complete against the released packages. The page docs/errors.md is
-// generated from them, for readers who write in another language.
+// The tables were written against etcd 3.7.3 and grpc-go 1.85.0; tests check that they
+// cover everything in the released packages. The page docs/errors.md is generated from
+// them, for users of other languages.
 package retry
 
 //go:generate go run ./internal/errorspage ../docs/errors.md

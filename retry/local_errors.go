@@ -6,23 +6,23 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// LocalErrors returns the texts that grpc-go makes itself and that prove more
-// than their code. They are recognised by code and beginning. For all its other
-// texts the code says enough. A text that another version of grpc-go words
-// differently loses its rule, and its code counts. No call that changes something
-// is repeated for that, and no outcome is called known that is not.
+// LocalErrors returns the error texts of grpc-go's client that prove more than their
+// code. They are matched by code and prefix. For all other texts of grpc-go the code
+// suffices. If another version of grpc-go changes a text, its rule no longer matches and
+// the code counts. That is safe: no mutating call is repeated for it, and no unknown
+// outcome is reported as known.
 func LocalErrors() []Rule {
 	return append([]Rule(nil), localErrors...)
 }
 
-// notGRPC is how grpc-go begins when what answered does not speak gRPC: a server of
-// another kind, or a proxy, in the place of the server that was called.
+// notGRPC is the prefix of grpc-go's error when a web server or a proxy answered, and not
+// a gRPC server.
 const notGRPC = "unexpected HTTP status code received from server: "
 
-// SpeaksNoGRPC reports whether an error shows that the endpoint does not speak gRPC:
-// a web server has its address, or a proxy that does not know where to pass calls on
-// to. What HTTP itself has for a server that is away for a while (429, 502, 503, 504;
-// their code is Unavailable) does not count.
+// SpeaksNoGRPC reports whether an error shows that the endpoint does not speak gRPC: its
+// address belongs to a web server, or to a proxy without a route for the call. HTTP's
+// statuses for a temporary outage (429, 502, 503, 504; their code is Unavailable) do not
+// count.
 func SpeaksNoGRPC(err error) bool {
 	if err == nil {
 		return false
@@ -34,9 +34,9 @@ func speaksNoGRPC(code codes.Code, msg string) bool {
 	return code != codes.Unavailable && strings.HasPrefix(msg, notGRPC)
 }
 
-// refusedByHTTP is why what HTTP calls a bad request, or an unauthorized, forbidden, unknown
-// or not allowed one, was not executed. Others of its errors, 408 among them, come from
-// proxies that have passed the request on.
+// refusedByHTTP is the reason why a call that ended with HTTP status 400, 401, 403, 404 or
+// 405 was not executed. Other HTTP errors, such as 408, may come from proxies that have
+// forwarded the request.
 const refusedByHTTP = "A web server, or a proxy that does not pass the call on, has refused it; no gRPC server answers so."
 
 var localErrors = []Rule{

@@ -6,11 +6,11 @@ import pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 type Method struct {
 	// Name is the full method, "/etcdserverpb.KV/Range".
 	Name string
-	// Safety of a call of this method; where ByContent is set, of a call whose
-	// content does not make it [Repeatable].
+	// Safety of calls of this method. If ByContent is set, calls with that content are
+	// [Repeatable] nevertheless.
 	Safety Safety
-	// ByContent says in words which content makes a call [Repeatable]. It is
-	// empty where the method alone tells.
+	// ByContent describes the content that makes a call [Repeatable]. It is empty if the
+	// safety depends on the method alone.
 	ByContent string
 	// Reason says in one sentence why.
 	Reason string

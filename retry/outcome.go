@@ -6,11 +6,11 @@ import "strconv"
 type Outcome uint8
 
 const (
-	// OutcomeUnknown says that it may or may not have been executed, or may still be.
+	// OutcomeUnknown: it may or may not have been executed, or may still be executed.
 	OutcomeUnknown Outcome = iota
-	// OutcomeNotExecuted says that it was not executed and will not be.
+	// OutcomeNotExecuted: it was not executed and will not be.
 	OutcomeNotExecuted
-	// OutcomeExecuted says that it was executed.
+	// OutcomeExecuted: it was executed.
 	OutcomeExecuted
 
 	numOutcomes = int(OutcomeExecuted) + 1
@@ -29,8 +29,8 @@ func (o Outcome) String() string {
 	return "Outcome(" + strconv.Itoa(int(o)) + ")"
 }
 
-// OutcomeOf tells what the error returned by a write (Put, Delete, a Txn that
-// writes: any [Mutating] call) says about its effect:
+// OutcomeOf returns what an error proves about the write that returned it (Put, Delete, a
+// Txn that writes: any [Mutating] call):
 //
 //   - nil: [OutcomeExecuted].
 //   - an error with which etcd refuses a request before executing it, such as
@@ -42,20 +42,20 @@ func (o Outcome) String() string {
 //     context.DeadlineExceeded: a context that ended says nothing about a
 //     request that was under way.
 //
-// The answer is about this one call. It does not say that the state is as it
-// was: another client may have written the same. Of a [Repeatable] call that
-// changes something (Grant, Revoke, Alarm, MoveLeader) the client may have made
-// several attempts, and the error tells of the last one only.
+// The outcome concerns this call only. [OutcomeNotExecuted] does not mean that the state
+// is unchanged: another client may have written the same. For a [Repeatable] call that
+// changes something (Grant, Revoke, Alarm, MoveLeader) the client may have made several
+// attempts, and the error describes the last one only.
 //
-// Of a call whose request never left, the client that carried it out knows
-// more than the error can tell; see [OutcomeOfAttempt].
+// If the request was never sent, the evidence of the attempt proves more than the error;
+// see [OutcomeOfAttempt].
 func OutcomeOf(err error) Outcome {
 	return OutcomeOfAttempt(err, Evidence{Sent: true})
 }
 
-// OutcomeOfAttempt is [OutcomeOf] for whoever has the evidence of the attempt:
-// when nothing was sent, and the error is not an [*UnknownOutcomeError] about
-// an earlier attempt, the outcome is [OutcomeNotExecuted] whatever the error is.
+// OutcomeOfAttempt is [OutcomeOf] with the evidence of the attempt: if nothing was sent,
+// and the error is not an [*UnknownOutcomeError] about an earlier attempt, the outcome is
+// [OutcomeNotExecuted] whatever the error is.
 func OutcomeOfAttempt(err error, ev Evidence) Outcome {
 	if err == nil {
 		return OutcomeExecuted

@@ -9,40 +9,35 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Policy is gRPC's retryPolicy, with gRPC's names. A field that is zero (for
-// RetryableStatusCodes: nil) stands for its default, so that Policy{} is the
-// default policy.
+// Policy is gRPC's retryPolicy, with gRPC's names. A zero field (nil for
+// RetryableStatusCodes) means its default, so that Policy{} is the default policy.
 //
 // A policy never decides whether a call may be sent twice; [Decide] does.
 type Policy struct {
-	// MaxAttempts bounds the attempts of a call, the first included; 0, the
-	// default, leaves the bound to the caller's context. A count is a poor
-	// bound for a cluster that elects a leader: a hundred refusals may take a
-	// second or a minute, and the caller knows how long an answer is worth
-	// waiting for. 1 means no repetition.
+	// MaxAttempts bounds the attempts of a call, including the first; 0, the default,
+	// means that only the caller's context bounds them. A count is a poor bound during an
+	// election: a hundred refusals may take a second or a minute. 1 disables repetitions.
 	MaxAttempts int
-	// InitialBackoff is the upper bound of the delay before the first
-	// repetition. Default 10 ms: several round trips within a region, and
-	// little beside an election, which takes a second by etcd's defaults.
+	// InitialBackoff is the upper bound of the delay before the first repetition. Default
+	// 10 ms: several round trips within a region, and little compared with an election,
+	// which takes a second with etcd's defaults.
 	InitialBackoff time.Duration
-	// MaxBackoff is the bound that growing delays end at. Default 1 s, etcd's
-	// default election timeout: longer delays would add to an outage instead
-	// of waiting for its end.
+	// MaxBackoff is the maximum of the growing bound. Default 1 s, etcd's default
+	// election timeout: longer delays would prolong an outage.
 	MaxBackoff time.Duration
 	// BackoffMultiplier is the growth of the bound per repetition. Default 2:
 	// from 10 ms to 1 s in seven steps.
 	BackoffMultiplier float64
-	// Jitter is the fraction by which a delay varies: 0.2 means ±20 % of the
-	// bound, as gRFC A6 has it. 0, the default, means full jitter, uniform
-	// between nothing and the bound: clients that failed together come back
-	// spread over the whole interval. Values above 1 count as 1.
+	// Jitter is the fraction by which a delay varies: 0.2 means ±20 % of the bound, as
+	// gRFC A6 has it. 0, the default, means full jitter, uniform between 0 and the bound:
+	// clients that failed together are spread over the whole interval. Values above 1
+	// count as 1.
 	Jitter float64
-	// RetryableStatusCodes are the codes after which a [Repeatable] call is
-	// repeated although its attempt may have been executed ([Ambiguous]).
-	// Default: UNAVAILABLE, CANCELED, DEADLINE_EXCEEDED, with which etcd and
-	// broken connections end calls that succeed elsewhere. It has no influence
-	// on [Mutating] calls, nor on attempts that are certain not to have been
-	// executed, which are repeated whatever their code is.
+	// RetryableStatusCodes are the codes after which a [Repeatable] call is repeated
+	// although its attempt may have been executed ([Ambiguous]). Default: UNAVAILABLE,
+	// CANCELED, DEADLINE_EXCEEDED: etcd and broken connections return these for calls
+	// that may succeed on another member. The field affects neither [Mutating] calls nor
+	// attempts that were certainly not executed; those are repeated after any code.
 	RetryableStatusCodes []codes.Code
 }
 
@@ -77,8 +72,8 @@ func (p Policy) Retryable(code codes.Code) bool {
 	return slices.Contains(p.withDefaults().RetryableStatusCodes, code)
 }
 
-// Delay returns how long to wait before the given repetition: 1 is the first,
-// and smaller numbers count as 1. The delay is drawn below the bound
+// Delay returns how long to wait before the given repetition: 1 is the first, and smaller
+// numbers count as 1. The delay is random, up to the bound
 //
 //	min(MaxBackoff, InitialBackoff × BackoffMultiplier^(retry-1))
 //
@@ -92,8 +87,7 @@ func (p Policy) Delay(retry int) time.Duration {
 	return scale(bound, rand.Float64())
 }
 
-// bound computes in floating point, where growth ends at infinity instead of
-// wrapping around.
+// bound computes in floating point, which cannot overflow.
 func (p Policy) bound(retry int) time.Duration {
 	growth := math.Pow(p.BackoffMultiplier, float64(max(retry, 1)-1))
 	bound := float64(p.InitialBackoff) * growth
@@ -103,7 +97,7 @@ func (p Policy) bound(retry int) time.Duration {
 	return time.Duration(bound)
 }
 
-// scale multiplies a duration, within the range of durations.
+// scale multiplies a duration and saturates at its maximum.
 func scale(d time.Duration, factor float64) time.Duration {
 	product := float64(d) * factor
 	if product >= math.MaxInt64 {

@@ -6,15 +6,15 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// Safety says whether a call may be sent more than once.
+// Safety is whether a call may be sent more than once.
 type Safety uint8
 
 const (
 	// Mutating calls must be executed at most once: they are sent again only
 	// when it is certain that no attempt was or will be executed.
 	Mutating Safety = iota
-	// Repeatable calls may be executed any number of times: they read, or the
-	// second execution finds the work done.
+	// Repeatable calls may be executed any number of times: they only read, or are
+	// idempotent.
 	Repeatable
 )
 
@@ -31,10 +31,9 @@ func (s Safety) String() string {
 }
 
 // SafetyOf returns the safety of one call: of the method, given as
-// "/package.Service/Method", or of its content where the method alone does
-// not tell (Txn, LeaseGrant; see [Method.ByContent]). The request is read, not
-// kept. A method that is not in [Methods], and a request of an unexpected
-// type, are [Mutating].
+// "/package.Service/Method", or of its content if the safety depends on that (Txn,
+// LeaseGrant; see [Method.ByContent]). The request is read, not retained. A method that
+// is not in [Methods], and a request of an unexpected type, are [Mutating].
 func SafetyOf(method string, req any) Safety {
 	m, ok := methodsByName[method]
 	if !ok {
@@ -46,8 +45,7 @@ func SafetyOf(method string, req any) Safety {
 	return m.Safety
 }
 
-// txnReads reports whether a transaction changes nothing, whichever of its
-// branches is taken.
+// txnReads reports whether a transaction is read-only in both branches.
 func txnReads(req any) bool {
 	txn, ok := req.(*pb.TxnRequest)
 	return ok && txn != nil && onlyReads(txn)

@@ -5,7 +5,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Rule is one error text of which the class is known.
+// Rule is an error text with a known class.
 type Rule struct {
 	// Name is the variable of rpctypes that holds the error. It is empty for a
 	// text that has none.
@@ -13,15 +13,13 @@ type Rule struct {
 	// Code and Message are those of the gRPC status.
 	Code    codes.Code
 	Message string
-	// Prefix says that Message is only how the text begins.
+	// Prefix is set if Message is only the beginning of the text.
 	Prefix bool
 	Class  Class
-	// Except is the full method of which the server may have executed a
-	// request although the error has this class: there the class is
-	// [Ambiguous]. Mostly empty.
+	// Except is the full method for which the class is [Ambiguous] instead, because the
+	// server may have executed the request before this error. Mostly empty.
 	Except string
-	// Reason says in one sentence where the error is made, and what that
-	// proves.
+	// Reason says in one sentence where the error originates, and what that proves.
 	Reason string
 }
 
@@ -32,19 +30,18 @@ func (r *Rule) classFor(method string) Class {
 	return r.Class
 }
 
-// ServerErrors returns the errors of an etcd server of which the class is
-// known: first every ErrGRPC… of rpctypes, then the texts that a server sends
-// without an entry there.
+// ServerErrors returns the errors of an etcd server with a known class: first every
+// ErrGRPC… of rpctypes, then texts that have no entry there.
 //
-// An error is recognised by its whole message, with the code of the table or
-// with Unknown. Unknown occurs because a server that returns the client-side
-// form of an error loses the code on the way: etcd does so for "too many
-// requests" and "not enough started members", grpc-proxy for all.
+// An error is recognised by its whole message, with the code of the table or with
+// Unknown. Unknown occurs when a server returns the client-side form of an error, which
+// loses the code: etcd does so for "too many requests" and "not enough started members",
+// grpc-proxy for all errors.
 func ServerErrors() []Rule {
 	return append([]Rule(nil), serverErrors...)
 }
 
-// serverError makes a rule of an error of rpctypes.
+// serverError returns the rule for an error of rpctypes.
 func serverError(name string, err error, class Class, reason string) Rule {
 	s, _ := status.FromError(err)
 	return Rule{Name: name, Code: s.Code(), Message: s.Message(), Class: class, Reason: reason}

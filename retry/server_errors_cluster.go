@@ -4,7 +4,7 @@ import "go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 const timedOutAfterProposal = "The server waited in vain for a request that it had proposed or forwarded; it may still be applied."
 
-// authErrors are verdicts of the auth store.
+// authErrors are errors of the auth store.
 var authErrors = []Rule{
 	serverError("ErrGRPCRootUserNotExist", rpctypes.ErrGRPCRootUserNotExist, Definite, checkedAtApply),
 	serverError("ErrGRPCRootRoleNotExist", rpctypes.ErrGRPCRootRoleNotExist, Definite, checkedAtApply),
@@ -31,7 +31,7 @@ var authErrors = []Rule{
 		"Users or roles changed after the token was made; a write is refused before its first change, and a read is discarded."),
 }
 
-// clusterErrors say what state the member or the cluster is in.
+// clusterErrors report the state of the member or of the cluster.
 var clusterErrors = []Rule{
 	func() Rule {
 		r := serverError("ErrGRPCNoLeader", rpctypes.ErrGRPCNoLeader, NoLeader,
@@ -62,7 +62,7 @@ var clusterErrors = []Rule{
 		"The target of MoveLeader is no voter; found before the transfer starts."),
 }
 
-// downgradeErrors are verdicts on a Downgrade request.
+// downgradeErrors are errors of a Downgrade request.
 var downgradeErrors = []Rule{
 	serverError("ErrGRPCWrongDowngradeVersionFormat", rpctypes.ErrGRPCWrongDowngradeVersionFormat, Definite, checkedOnReceipt),
 	serverError("ErrGRPCInvalidDowngradeTargetVersion", rpctypes.ErrGRPCInvalidDowngradeTargetVersion, Definite,

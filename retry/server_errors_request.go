@@ -10,7 +10,7 @@ const (
 	checkedAtApply   = "Found when the committed request is applied, before its first change; every member finds the same."
 )
 
-// requestErrors are verdicts on a request of KV.
+// requestErrors are errors of a KV request.
 var requestErrors = []Rule{
 	serverError("ErrGRPCEmptyKey", rpctypes.ErrGRPCEmptyKey, Definite, checkedOnReceipt),
 	serverError("ErrGRPCKeyNotFound", rpctypes.ErrGRPCKeyNotFound, Definite,
@@ -40,7 +40,7 @@ var requestErrors = []Rule{
 		"The server's own deadline ended the wait, possibly after the proposal."),
 }
 
-// leaseErrors are verdicts of the lessor.
+// leaseErrors are errors of the lessor.
 var leaseErrors = []Rule{
 	serverError("ErrGRPCLeaseNotFound", rpctypes.ErrGRPCLeaseNotFound, Definite,
 		"The lease is looked up before the first change. After a repeated LeaseRevoke it means that an earlier attempt, or the lease's end, did the work."),
@@ -49,7 +49,7 @@ var leaseErrors = []Rule{
 	serverError("ErrGRPCLeaseTTLTooLarge", rpctypes.ErrGRPCLeaseTTLTooLarge, Definite, checkedAtApply),
 }
 
-// memberErrors are verdicts on a change of membership.
+// memberErrors are errors of a membership change.
 var memberErrors = []Rule{
 	serverError("ErrGRPCMemberExist", rpctypes.ErrGRPCMemberExist, Definite, checkedAtApply),
 	serverError("ErrGRPCPeerURLExist", rpctypes.ErrGRPCPeerURLExist, Definite, checkedAtApply),
@@ -66,8 +66,8 @@ var memberErrors = []Rule{
 		"Members that compare their hashes say this to each other; nothing is proposed."),
 }
 
-// unnamedErrors are texts of the server that rpctypes has no variable for.
-// They arrive with code Unknown.
+// unnamedErrors are error texts of the server without a variable in rpctypes. They arrive
+// with code Unknown.
 var unnamedErrors = []Rule{
 	{
 		Code: codes.Unknown, Message: "raft proposal dropped", Class: Overloaded,
@@ -111,7 +111,8 @@ var unnamedErrors = []Rule{
 	kineRefuses("lease leases is not supported"),
 }
 
-// kineRefuses makes a rule of what kine says of a method of the Lease service.
+// kineRefuses returns the rule for an error with which kine rejects a method of the Lease
+// service.
 func kineRefuses(message string) Rule {
 	return Rule{
 		Code: codes.Unknown, Message: message, Class: Definite,

@@ -56,13 +56,13 @@ type throttlingJSON struct {
 //	  "hedgingThrottling": {"maxTokens": 20, "tokenRatio": 0.05}
 //	}
 //
-// A name without method stands for the whole service, a name without either
-// for every method. The methodConfig that fits a method best is the only one
-// that counts for it, as in gRPC; whatever it, or the whole config, leaves out
-// has the value that [DefaultConfig] has. maxAttempts is not cut down to 5.
+// A name without method means the whole service, a name without either every method. As
+// in gRPC, only the most specific methodConfig applies to a method; fields that it, or
+// the whole config, omits have the values of [DefaultConfig]. Unlike in gRPC, maxAttempts
+// is not limited to 5.
 //
-// All other fields belong to gRPC and are ignored. An error names the field
-// and what is allowed there.
+// Other fields belong to gRPC and are ignored. An error names the field and its allowed
+// values.
 func ParseServiceConfig(js string) (*Config, error) {
 	var raw serviceConfigJSON
 	if err := json.Unmarshal([]byte(js), &raw); err != nil {
@@ -101,13 +101,13 @@ func (m *methodConfigJSON) policies(field string) (p policies, err error) {
 	return p, err
 }
 
-// assign gives policies to a name, which no other methodConfig may claim.
+// assign sets the policies of a name. Each name may occur in one methodConfig only.
 func (c *Config) assign(name nameJSON, p policies, field string, seen map[nameJSON]string) error {
 	if name.Service == "" && name.Method != "" {
 		return fmt.Errorf("%s: method %q has no service; write both, or a service alone, or neither for the default", field, name.Method)
 	}
 	if first, ok := seen[name]; ok {
-		return fmt.Errorf("%s: service %q, method %q is named already by %s; each name may occur once", field, name.Service, name.Method, first)
+		return fmt.Errorf("%s: service %q, method %q is already named by %s; each name may occur once", field, name.Service, name.Method, first)
 	}
 	seen[name] = field
 	if name.Service == "" {
@@ -177,8 +177,7 @@ func parseCodes(raw []json.RawMessage, field string) ([]codes.Code, error) {
 	return parsed, nil
 }
 
-// parseCode accepts what gRPC accepts, and besides it the American spelling of
-// CANCELLED, and any case.
+// parseCode accepts the same codes as gRPC, and also CANCELED, in any case.
 func parseCode(raw json.RawMessage) (codes.Code, bool) {
 	text := strings.ToUpper(string(raw))
 	if text == `"CANCELED"` {

@@ -5,18 +5,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// UnknownOutcomeError is returned for a write that may or may not have been
-// executed, for instance because the connection broke after the request had
-// left. The client has not repeated it and will not: sent again, it could be
-// executed twice. What to do is for the caller to decide: read back what the
-// write would have changed, or make the write conditional (a Txn that compares
-// a revision) and repeat it.
+// UnknownOutcomeError is returned for a write that may or may not have been executed, for
+// instance because the connection broke after the request was sent. The client does not
+// repeat it, because it could be executed twice. The caller can read back the keys, or
+// make the write conditional (a Txn that compares a revision) and repeat it.
 //
-// For gRPC it looks like its cause: status.Code, status.FromError and
-// rpctypes.ErrorDesc return the cause's code and message, and errors.Is and
-// errors.As reach the cause. A write that was given up because its endpoint did
-// not answer is rpctypes.ErrTimeout for errors.Is, and its status message begins
-// with that error's text, whoever noticed: the member itself, or the client.
+// It has the gRPC status of its cause: status.Code, status.FromError and
+// rpctypes.ErrorDesc return the cause's code and message, and errors.Is and errors.As
+// match the cause. If the write was cut because its endpoint did not answer, errors.Is
+// matches rpctypes.ErrTimeout, and the status message begins with that error's text,
+// whether the member or the client detected it.
 type UnknownOutcomeError struct {
 	// Method is the full method of the call, "/package.Service/Method".
 	Method string
@@ -24,7 +22,7 @@ type UnknownOutcomeError struct {
 	Err error
 }
 
-// Error says that the outcome of the method is unknown, and why.
+// Error returns a text with the method and the cause.
 func (e *UnknownOutcomeError) Error() string {
 	if e == nil {
 		return "outcome unknown"
@@ -44,9 +42,9 @@ func (e *UnknownOutcomeError) Unwrap() error {
 	return e.Err
 }
 
-// GRPCStatus returns the status of the cause, its code and message unchanged.
-// A cause without a status is given the one that gRPC would give it: Canceled
-// or DeadlineExceeded for a context error, Unknown for any other.
+// GRPCStatus returns the status of the cause, its code and message unchanged. A cause
+// without a status gets the status that gRPC would use: Canceled or DeadlineExceeded for
+// a context error, Unknown for any other.
 func (e *UnknownOutcomeError) GRPCStatus() *status.Status {
 	if e == nil || e.Err == nil {
 		return status.New(codes.Unknown, e.Error())

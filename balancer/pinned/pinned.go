@@ -6,26 +6,24 @@
 //
 //		{"loadBalancingConfig": [{"quorate_pinned": {"form": "race"}}]}
 //
-//	  - "race", the default, as clientv3-grpc1.7: it races to connect to all endpoints,
+//	  - "race", the default, like clientv3-grpc1.7: it races to connect to all endpoints,
 //	    keeps the first that is connected and fit, and drops the others. One connection,
 //	    and all of them for as long as a race lasts. A change of endpoint costs the time
 //	    that it takes to connect.
 //	  - "first_of_all", as clientv3-grpc1.0: it stays connected to all endpoints and uses
 //	    the first that was fit. A change of endpoint costs nothing.
 //
-// An endpoint is left for a [Reason], which [Pin] tells, and nothing keeps it from being
-// pinned again as soon as the policy finds it fit: there is no list of bad endpoints, and
-// no time that one has to wait on it. Nor does the client go back to an endpoint that has
-// recovered, for its own sake.
+// [Pin] reports the [Reason] of the latest change. An unpinned endpoint can be pinned
+// again as soon as the policy finds it fit: there is no list of bad endpoints and no
+// penalty time. The pin does not return to an endpoint just because it has recovered.
 //
-// Endpoints of which something can still be had, as serializable reads of a member that
-// has no leader, are used for that until another is pinned.
+// A partly usable endpoint, such as a member without a leader, which serves serializable
+// reads, is used for such calls until another one is pinned.
 //
-// Do not use it where the load of a client matters: it is one endpoint's, and after an
-// endpoint was restarted nobody comes back to it until another one fails. Few clients
-// with many calls each are better off with round_robin or p2c. With "race" the policy has
-// no second endpoint to compare with and none to hedge to: it notices faults by silence
-// and probes alone.
+// Do not use it where load matters: one endpoint carries all calls of a client, and a
+// restarted endpoint gets no clients back until another one fails. For few clients with
+// many calls each, use round_robin or p2c. With "race" the policy has no second endpoint
+// to compare with or to hedge to: it detects faults by silence and probes alone.
 package pinned
 
 import (
@@ -61,12 +59,12 @@ type Pin interface {
 	balancer.Strategy
 	// Pinned returns the endpoint that is in use, nil if none is.
 	Pinned() *balancer.Endpoint
-	// LastUnpin returns the endpoint that was last given up, why, and when; nil, None and
-	// the zero time if none was.
+	// LastUnpin returns the endpoint that was unpinned last, why, and when; nil, None and
+	// the zero time if there is none.
 	LastUnpin() (ep *balancer.Endpoint, reason Reason, at time.Time)
 }
 
-// Builder builds the strategy "pinned", in the form that its [Config] says.
+// Builder builds the strategy "pinned", in the form given by its [Config].
 var Builder = balancer.Builder{Name: "pinned", Build: build, Parse: parse}
 
 var (
@@ -82,8 +80,8 @@ func build(config serviceconfig.LoadBalancingConfig) balancer.Strategy {
 	return &race{pin: pin{env: realEnv}}
 }
 
-// parse reads the strategy's part of a service config. It leaves the fields that it does
-// not know to the policy.
+// parse reads the strategy's part of a service config. It ignores other fields, which
+// belong to the policy.
 func parse(js []byte) (serviceconfig.LoadBalancingConfig, error) {
 	c := &Config{Form: Race}
 	if err := json.Unmarshal(js, c); err != nil {

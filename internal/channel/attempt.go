@@ -17,33 +17,33 @@ import (
 // Its fields are atomic where they may be written by goroutines of grpc's, or of an
 // interceptor that did not wait for its call.
 type attempt struct {
-	// Attempt is what the balancer reads and records: where the attempt went, and
-	// whether anything of it can have left this process.
+	// Attempt is the balancer's record: the endpoint of the attempt, and whether any part
+	// of it may have been sent.
 	balancer.Attempt
 
 	ctx    context.Context // ends with the caller's, and when the attempt is cut
 	cancel context.CancelCauseFunc
 	caller context.Context
 
-	// call is the one that is hedged when this attempt is overdue, nil if none is.
+	// call is the call to hedge when this attempt is overdue, nil for none.
 	call *call
-	// from is the failure that this attempt follows.
+	// from is the failure before this attempt.
 	from failure
 	// anonymous attempts carry no token: Authenticate itself.
 	anonymous bool
 	token     atomic.Pointer[token]
-	// quiet is set when a stream has ended that was quiet.
+	// quiet is set when a quiet stream ends.
 	quiet atomic.Bool
 
 	queued queued // among the writes in flight
 
-	trace observe.AttemptTrace // nil if nobody follows the attempt
+	trace observe.AttemptTrace // nil if there is no Tracer
 }
 
 var _ balancer.Watcher = (*attempt)(nil)
 
-// start makes the attempt one of the caller with the given context. Whoever calls it
-// calls release when the attempt has ended.
+// start starts the attempt with the given context. The caller must call release when the
+// attempt has ended.
 func (a *attempt) start(ctx context.Context, p properties) {
 	a.Need, a.Conn, a.Shape, a.Write, a.Watcher = p.need, p.conn, p.shape, p.write, a
 	a.caller = ctx
@@ -51,8 +51,7 @@ func (a *attempt) start(ctx context.Context, p properties) {
 	a.ctx = balancer.WithAttempt(ctx, &a.Attempt)
 }
 
-// release frees what start tied to the caller's context. What is still in flight of the
-// attempt ends.
+// release cancels the attempt's context and frees its resources.
 func (a *attempt) release() {
 	a.End()
 	a.cancel(nil)
@@ -78,15 +77,15 @@ func (a *attempt) Overdue() {
 // Cut implements balancer.Watcher: the attempt ends at once, with the reason.
 func (a *attempt) Cut(reason error) { a.cancel(reason) }
 
-// evidence ends the attempt and returns what the error handler needs to know of it.
+// evidence ends the attempt and returns its evidence for package retry.
 func (a *attempt) evidence(method string) retry.Evidence {
 	a.End()
 	return retry.Evidence{Sent: a.MaySent(), Answered: a.Answered(), ContextErr: a.ended(), Method: method}
 }
 
-// outcome returns the evidence of an attempt that failed, and the error that it failed
-// with. That of one that was cut is the reason for it, unless its server had answered:
-// grpc's own error looks as if the caller had given up.
+// outcome returns the evidence and the error of a failed attempt. The error of a cut
+// attempt is the reason for the cut, unless the server had answered: gRPC's own error
+// looks as if the caller had cancelled.
 func (a *attempt) outcome(method string, err error) (retry.Evidence, error) {
 	ev := a.evidence(method)
 	reason := a.cutReason()
@@ -101,8 +100,8 @@ func (a *attempt) outcome(method string, err error) (retry.Evidence, error) {
 	}
 }
 
-// cutReason returns why the attempt was cut, nil if it was not, or if its caller's end
-// came first.
+// cutReason returns why the attempt was cut; nil if it was not, or if the caller's
+// context ended first.
 func (a *attempt) cutReason() error {
 	reason := context.Cause(a.ctx)
 	if a.caller.Err() == nil && !errors.Is(reason, context.Canceled) {
@@ -114,9 +113,9 @@ func (a *attempt) cutReason() error {
 // lateTimer bounds the wait for a context whose deadline has passed.
 const lateTimer = time.Second
 
-// ended returns the error of the caller's context if it has ended. The server counts the
-// same deadline down, and its answer may arrive before the context's timer has run: that
-// is still the end of the context.
+// ended returns the error of the caller's context if it has ended. The server enforces
+// the same deadline, and its response may arrive before the context's timer fires: that
+// too counts as the end of the context.
 func (a *attempt) ended() error {
 	if err := a.caller.Err(); err != nil {
 		return err
@@ -131,7 +130,7 @@ func (a *attempt) ended() error {
 	return a.caller.Err()
 }
 
-// endpoint returns the endpoint that the attempt went to, nil if there is none.
+// endpoint returns the attempt's endpoint, nil if there is none.
 func (a *attempt) endpoint() *balancer.Endpoint {
 	if a == nil {
 		return nil
@@ -139,7 +138,7 @@ func (a *attempt) endpoint() *balancer.Endpoint {
 	return a.Endpoint()
 }
 
-// usedToken returns the token that the attempt carried, nil if that is not known.
+// usedToken returns the token that the attempt carried, nil if unknown.
 func (a *attempt) usedToken() *token {
 	if a == nil {
 		return nil

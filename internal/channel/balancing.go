@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/internal/leader"
 )
 
-// DefaultStrategy is the one of a channel that was not told another.
+// DefaultStrategy is the strategy of a channel without a configured one.
 const DefaultStrategy = "round_robin"
 
 // The strategy for members that have a leader is etcd's own.

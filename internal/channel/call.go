@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// call is a unary call on its way through its attempts. One that succeeds at once costs this
-// record, which holds the attempt's, and the attempt's context.
+// call is a unary call with its attempts. A call whose first attempt succeeds allocates only
+// this record, which includes the attempt, and the attempt's context.
 type call struct {
 	caller     *Caller
 	ctx        context.Context
@@ -26,7 +26,7 @@ type call struct {
 	hedging    hedging
 	failures   *Retrier // nil before the first, see retrier
 
-	trace   observe.CallTrace // nil if nobody follows the call
+	trace   observe.CallTrace // nil if there is no CallObserver or Tracer
 	retries int
 	paused  time.Duration // between attempts
 }
@@ -38,7 +38,7 @@ func (c *Caller) newCall(ctx context.Context, method string, req, reply any, opt
 	}
 }
 
-// retrier returns what decides about further attempts.
+// retrier returns the call's Retrier.
 func (c *call) retrier() *Retrier {
 	if c.failures == nil {
 		c.failures = c.caller.Retrier(c.method)
@@ -57,12 +57,12 @@ type reportAmbiguous struct {
 	to *atomic.Bool
 }
 
-// ReportAmbiguous has a call set a flag if an attempt before the last one may have been
-// executed. The last one's result alone does not tell: a LeaseRevoke that was repeated
-// after a broken connection finds the lease gone.
+// ReportAmbiguous sets a flag if an attempt before the last one may have been executed.
+// The last result alone does not show that: a LeaseRevoke that is repeated after a broken
+// connection fails because the lease is gone.
 func ReportAmbiguous(to *atomic.Bool) grpc.CallOption { return reportAmbiguous{to: to} }
 
-// run carries out the call.
+// run executes the call.
 func (c *call) run() error {
 	c.caller.running.Add(1)
 	defer c.caller.running.Add(-1)
@@ -72,7 +72,7 @@ func (c *call) run() error {
 	return c.attempts()
 }
 
-// attempts makes attempts until one settles the call.
+// attempts makes attempts until the call is complete.
 func (c *call) attempts() error {
 	c.caller.budget.Deposit() // another call
 	defer c.end()             // also if an interceptor panics
@@ -97,7 +97,7 @@ func (c *call) attempts() error {
 	}
 }
 
-// begin begins an attempt, with what watches over it while its answer is awaited.
+// begin starts an attempt, and its hedging or write tracking.
 func (c *call) begin(a *attempt) {
 	c.startAttempt(a, false)
 	c.current = a
@@ -109,7 +109,7 @@ func (c *call) begin(a *attempt) {
 	}
 }
 
-// result returns the result that counts of an attempt which gRPC has ended.
+// result returns the result of an ended attempt, or of its hedge.
 func (c *call) result(a *attempt, err error) error {
 	if c.properties.hedged {
 		if s := c.hedging.end(); s != nil {
@@ -135,15 +135,15 @@ func (c *call) end() {
 	a.release()
 }
 
-// next returns another attempt. The one before keeps its own record: an interceptor may
-// have given up waiting for it while grpc has not.
+// next returns another attempt. The previous one keeps its record: gRPC may still use it
+// after an interceptor has returned.
 func (c *call) next() *attempt {
 	c.retries++
 	return c.retrier().next(&attempt{anonymous: c.first.anonymous})
 }
 
-// settle decides what follows a failed attempt. It returns nil when it is time for another
-// one, and otherwise the error that the call ends with.
+// settle handles a failed attempt. It returns nil when it is time for another one, and
+// otherwise the final error of the call.
 func (c *call) settle(a *attempt, err error) error {
 	ev, err := a.outcome(c.method, err)
 	r := c.retrier()
@@ -166,8 +166,8 @@ func (c *call) settle(a *attempt, err error) error {
 	return err
 }
 
-// unknown says that the call may have been executed. An error of the server's own that says
-// so already stays as it is, because programs compare it.
+// unknown returns the error of a call that may have been executed. A server error that
+// already means this is returned unchanged, because programs compare it.
 func (c *call) unknown(a *attempt, err error) error {
 	c.caller.observer.OutcomeUnknown(observe.UnknownOutcome{Method: c.method, Endpoint: c.caller.name(a.endpoint()), Err: err})
 	if isEtcds(err) && retry.OutcomeOf(err) == retry.OutcomeUnknown {

@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// client is what all callers of one client share.
+// client is the state shared by all callers of one client.
 type client struct {
 	config   *retry.Config
 	hedges   *retry.Budget
@@ -21,7 +21,7 @@ type client struct {
 	closed   chan struct{}
 	observer observe.Observer
 	follower *follower
-	// name returns what the client was given for an endpoint.
+	// name returns an endpoint's name as configured.
 	name func(*balancer.Endpoint) string
 	// running are the calls that have not returned.
 	running atomic.Int64
@@ -57,18 +57,18 @@ func (c *client) isClosed() bool {
 	}
 }
 
-// Caller carries out calls over one connection, by the rules of package retry. It is the
+// Caller executes calls over one connection, by the rules of package retry. It is the
 // grpc.ClientConnInterface that the API client is built on.
 type Caller struct {
 	*client
 	conn   grpc.ClientConnInterface
 	budget *retry.Budget // for retries
-	// monitor shows the endpoints of conn; it is empty where they are not known.
+	// monitor has the endpoints of conn; it is empty if they are unknown.
 	monitor *balancer.Monitor
-	writes  *writes // nil where none are overtaken
+	writes  *writes // nil if writes are not tracked
 	// width is how many endpoints a call can choose from.
 	width func() int
-	// class is that of calls and streams whose properties name none.
+	// class is the default class of calls and streams.
 	class balancer.ConnClass
 }
 
@@ -81,14 +81,14 @@ func (c *client) newCaller(conn grpc.ClientConnInterface, width func() int) *Cal
 	}
 }
 
-// Invoke carries out a unary call, in as many attempts as are safe and useful. User
-// interceptors see each of them once; a hedge runs beside the attempt that it backs up.
+// Invoke executes a unary call, in as many attempts as are safe and useful. User
+// interceptors see each attempt once; a hedge runs concurrently with its primary attempt.
 func (c *Caller) Invoke(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
 	return c.newCall(ctx, method, req, reply, opts).run()
 }
 
-// NewStream opens a stream with the token of the client. It is not retried: what a broken
-// stream has delivered, and where to go on, only its owner knows, see [Retrier].
+// NewStream opens a stream with the token of the client. It is not retried: only the
+// owner of a broken stream knows where to resume, see [Retrier].
 //
 // The owner reads the stream until RecvMsg fails, or ends its context.
 func (c *Caller) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -97,8 +97,8 @@ func (c *Caller) NewStream(ctx context.Context, desc *grpc.StreamDesc, method st
 	})
 }
 
-// authenticate trades a name and a password for a token. It does not need one itself, and
-// may be repeated: a token more on the server hurts nobody.
+// authenticate exchanges a name and a password for a token. It needs no token and may be
+// repeated: an extra token on the server is harmless.
 func (c *Caller) authenticate(ctx context.Context, method string, req, reply any) error {
 	call := c.newCall(ctx, method, req, reply, []grpc.CallOption{grpc.WaitForReady(true)})
 	call.first.anonymous = true
@@ -117,9 +117,9 @@ func (c *Caller) propertiesOf(method string, req any) properties {
 	return p
 }
 
-// Calls that a user makes on the bare *grpc.ClientConn (ActiveConnection, Dial)
-// do not pass a caller. They are the user's own, with gRPC's usual semantics
-// and no retry, but for the token: a user cannot know when it must be renewed.
+// Calls that a user makes on the bare *grpc.ClientConn (ActiveConnection, Dial) do not
+// pass a caller. They have gRPC's usual semantics and no retries. Only the token is
+// attached and renewed, as the user cannot know when it expires.
 
 // lastUnary is the last of the chained interceptors of our connections.
 func (c *client) lastUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {

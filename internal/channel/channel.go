@@ -1,8 +1,7 @@
-// Package channel is the seam between the API client and the wire. It builds
-// the connections of a client (dialer, transport credentials, tokens, resolver,
-// balancing) and carries out calls and streams over them by the rules of
-// package retry. The API client above it sees a grpc.ClientConnInterface and
-// no connection.
+// Package channel connects the API client with gRPC. It builds the connections of a
+// client (dialer, transport credentials, tokens, resolver, balancing) and executes calls
+// and streams over them by the rules of package retry. The API client uses it as a
+// grpc.ClientConnInterface.
 package channel
 
 import (
@@ -29,25 +28,25 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// Config is what a Channel is made of.
+// Config configures a Channel.
 type Config struct {
 	// Endpoints in any form that package endpoint parses; at least one.
 	Endpoints []string
 
-	// TLS secures the connections to endpoints that allow or demand it.
+	// TLS is used for connections to endpoints that allow or require it.
 	TLS *tls.Config
-	// Roots, if set, gives the trusted certificate authorities at each TLS
-	// handshake in place of those in TLS.
+	// Roots, if set, returns the trusted certificate authorities for each TLS handshake,
+	// in place of those in TLS.
 	Roots func() *x509.CertPool
 
-	// AllowInsecureSync lets a client with TLS take endpoints in clear that the program
+	// AllowInsecureSync lets a client with TLS use plaintext endpoints that the program
 	// did not name, see [Channel.SetFoundEndpoints].
 	AllowInsecureSync bool
 
-	// Login is asked whenever a token is needed.
+	// Login is called whenever a token is needed.
 	Login func() Login
 
-	// TokenSource returns a token when [Login.FromSource] says so. It is not called
+	// TokenSource returns a token, if [Login.FromSource] is set. It is not called
 	// concurrently.
 	TokenSource func(ctx context.Context) (string, error)
 
@@ -58,20 +57,21 @@ type Config struct {
 	// Balancing chooses the strategy by which calls are spread over the endpoints.
 	Balancing Balancing
 
-	// ServiceConfig is the user's gRPC service config, of which loadBalancingConfig
-	// is read here, unless Balancing names a strategy.
+	// ServiceConfig is the user's gRPC service config. Its loadBalancingConfig is used
+	// unless Balancing names a strategy.
 	ServiceConfig string
 
-	// DisableHealthSharing keeps what the channel knows of its endpoints to itself.
+	// DisableHealthSharing keeps the channel from sharing the health of its endpoints
+	// with other clients.
 	DisableHealthSharing bool
-	// DisableProbes switches probes off, and what follows from them: nothing is ejected or
-	// cut because it is silent.
+	// DisableProbes disables probes, and with them ejecting endpoints and cutting work
+	// because of silence.
 	DisableProbes bool
-	// WriteStallTimeout is that of balancer.Options, and for writes that were lost with
-	// their leader.
+	// WriteStallTimeout is balancer.Options.WriteStallTimeout, and also applies to writes
+	// that were lost with their leader.
 	WriteStallTimeout time.Duration
 
-	// Observer is told what the channel does; nil for nobody.
+	// Observer, if set, receives the channel's events.
 	Observer observe.Observer
 
 	// KeepAlive configures gRPC's pings; a Time of 0 switches them off.
@@ -80,7 +80,7 @@ type Config struct {
 	// DialOptions are the user's, applied after the channel's own.
 	DialOptions []grpc.DialOption
 
-	// Logger is asked at every use, because a client's logger may be replaced.
+	// Logger is called at every use, because a client's logger may be replaced.
 	Logger func() *zap.Logger
 }
 
@@ -103,9 +103,8 @@ type Channel struct {
 	closing sync.Once
 }
 
-// New builds a channel. It does not connect: that happens with the first call.
-// The error names the endpoint or the strategy that cannot be understood, or is
-// grpc's about a dial option.
+// New builds a channel. It does not connect before the first call. The error names the
+// invalid endpoint or strategy, or is gRPC's error about a dial option.
 func New(cfg Config) (*Channel, error) {
 	parsed, err := parseAll(cfg.Endpoints)
 	if err != nil {
@@ -135,7 +134,7 @@ func New(cfg Config) (*Channel, error) {
 	return c, nil
 }
 
-// policyOptions returns what the balancer needs to know of etcd.
+// policyOptions returns the balancer options for etcd.
 func (c *Channel) policyOptions(cfg Config) *balancer.Options {
 	o := &balancer.Options{
 		Shared:            sharedHealth,
@@ -186,16 +185,14 @@ func (c *Channel) authenticate(ctx context.Context, name, password string) (stri
 // Conn returns the connection itself. Calls on it are not retried.
 func (c *Channel) Conn() *grpc.ClientConn { return c.conn }
 
-// Over carries calls over a connection to one endpoint that somebody else made, and closes.
-// They have a retry budget of their own: who asks a member in trouble how it is must not
-// slow down calls to the others. Nor does anything end them early: who names a member waits
-// for that one.
+// Over executes calls over a connection to one endpoint, which the caller made and closes.
+// They have a separate retry budget, so that calls to a failing member do not slow down
+// other calls. They are never cut: a caller that names a member waits for it.
 func (c *Channel) Over(conn grpc.ClientConnInterface) grpc.ClientConnInterface {
 	return c.newCaller(conn, func() int { return 1 })
 }
 
-// Redact returns endpoints as they may be logged: without the passwords that
-// URLs can hold.
+// Redact returns endpoints for logging, without the passwords that URLs can hold.
 func Redact(endpoints []string) []string {
 	redacted := make([]string, len(endpoints))
 	for i, s := range endpoints {
@@ -204,18 +201,17 @@ func Redact(endpoints []string) []string {
 	return redacted
 }
 
-// Endpoints returns the endpoints in force, as they were given. It is never nil.
+// Endpoints returns the current endpoints, as they were given. It is never nil.
 func (c *Channel) Endpoints() []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return append([]string{}, c.endpoints...)
 }
 
-// SetEndpoints replaces the endpoints. Connections to endpoints that stay are
-// kept, those to others end after their last call; who has a stream on one of
-// these hears of it ([Retrier.Removed]). Endpoints that cannot be understood are
-// left out, with a warning in the log; with none left, calls wait for the next
-// SetEndpoints.
+// SetEndpoints replaces the endpoints. Connections to endpoints that stay are kept, those
+// to others end after their last call; the owner of a stream on one of these is notified
+// by [Retrier.Removed]. Invalid endpoints are skipped with a warning in the log. Without
+// any valid endpoint, calls wait for the next SetEndpoints.
 func (c *Channel) SetEndpoints(endpoints []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,8 +236,8 @@ func (c *Channel) setEndpoints(endpoints []string) {
 	c.resolver.set(parsed)
 }
 
-// Statuses returns what is known of each endpoint, under the name that the client was
-// given, without passwords, in the order of the names.
+// Statuses returns the status of each endpoint, sorted by name. Names are as configured,
+// without passwords.
 func (c *Channel) Statuses() []health.Status {
 	eps := c.monitor.Endpoints()
 	all := make([]health.Status, 0, len(eps))
@@ -257,8 +253,8 @@ func (c *Channel) Statuses() []health.Status {
 // Strategy returns the name of the balancing strategy.
 func (c *Channel) Strategy() string { return c.strategy }
 
-// Close ends all connections. Calls and streams, in flight and to come, fail at
-// once with codes.Canceled, and so does a second Close.
+// Close ends all connections. All present and future calls and streams fail at once with
+// codes.Canceled, and so does a second Close.
 func (c *Channel) Close() error {
 	err := ErrClosed
 	c.closing.Do(func() {

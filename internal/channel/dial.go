@@ -15,10 +15,9 @@ import (
 	"github.com/quorate/quorate/internal/endpoint"
 )
 
-// How a lost connection is made again: after reconnectDelay, and then after full
-// jitter, a delay that is uniform between 0 and a cap which grows by 1.6 up to
-// maxReconnectDelay. gRPC adds ±Jitter to a delay and takes a fraction of at most
-// the whole, so full jitter is Jitter 1 around half of the cap; its first delay has
+// Reconnect backoff: first reconnectDelay, then full jitter, uniform between 0 and a cap that
+// grows by 1.6 up to maxReconnectDelay. gRPC adds ±Jitter to a delay and takes a fraction of
+// at most the whole, so full jitter is Jitter 1 around half of the cap; its first delay has
 // no jitter. The balancer adds to it where others serve: 10,000 clients make 2,000 connection
 // attempts a second at a dead member in its first minute, and then 340.
 const (
@@ -26,24 +25,23 @@ const (
 	maxReconnectDelay = 10 * time.Second
 
 	// minConnectTimeout is how long an attempt may take, TLS and HTTP/2 settings
-	// included; gRPC's default. A member that restarts below thousands of TLS clients
-	// queues their handshakes: who gives up early throws its turn away and comes back.
+	// included; gRPC's default. A member that restarts with thousands of TLS clients
+	// queues their handshakes: a client that gives up early loses its place in the queue.
 	// connectTimeout bounds the part before TLS.
 	minConnectTimeout = 20 * time.Second
 )
 
-// dialOptions are those of every connection of the client, with the user's after
-// ours, so that they win. Retry and tokens do not depend on options that a user's
-// could replace: retry stands above the connection, and tokens are attached by the
-// last of the chained interceptors.
+// dialOptions returns the options of every connection of the client. The user's come last
+// and take precedence. They cannot replace retries and tokens: retries are above the
+// connection, and the last chained interceptor attaches tokens.
 func dialOptions(cfg Config, c *client, s *sharing, eps []endpoint.Endpoint) []grpc.DialOption {
 	anyTLS := slices.ContainsFunc(eps, func(ep endpoint.Endpoint) bool { return ep.UseTLS(cfg.TLS != nil) })
 	opts := []grpc.DialOption{
 		grpc.WithContextDialer(s.dial),
 		grpc.WithTransportCredentials(balancer.Credentials(newTransportCredentials(cfg.TLS, cfg.Roots, anyTLS))),
 		grpc.WithDisableRetry(),
-		// An idle channel would close its connections under open streams' feet
-		// and pay for a new connection with the first call after a quiet hour.
+		// An idle channel would close connections with open streams, and the first call
+		// after an idle period would wait for a new connection.
 		grpc.WithIdleTimeout(0),
 		reconnecting(maxReconnectDelay),
 	}
@@ -58,7 +56,7 @@ func reconnecting(maxDelay time.Duration) grpc.DialOption {
 	return grpc.WithConnectParams(connectParams(maxDelay))
 }
 
-// connectParams reconnects with full jitter, after maxDelay at the latest.
+// connectParams returns a backoff with full jitter and a maximum of maxDelay.
 func connectParams(maxDelay time.Duration) grpc.ConnectParams {
 	return grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: reconnectDelay, Multiplier: 1.6, Jitter: 1, MaxDelay: maxDelay / 2},
@@ -71,15 +69,15 @@ func (c *Channel) dialWith(r resolver.Builder, more ...grpc.DialOption) []grpc.D
 	return append(opts, more...)
 }
 
-// target is what conn.Target() shows, and where grpc finds the authority of
-// calls that have no endpoint's.
+// target returns the gRPC target. gRPC derives from it the authority of calls whose
+// endpoint sets none.
 func target(eps []endpoint.Endpoint) string {
 	return scheme + ":///" + url.PathEscape(eps[0].ServerName)
 }
 
-// singleServiceConfig is that of connections to one endpoint. Its policy is given
-// nothing to probe with: who names an endpoint wants that one's answer, however
-// long it takes, as a defragmentation does.
+// singleServiceConfig is the service config of connections to one endpoint. Its policy
+// has no probes: a caller that names an endpoint waits for its response however long it
+// takes, for example for a defragmentation.
 const singleServiceConfig = `{"loadBalancingConfig":[{"` + balancer.Prefix + DefaultStrategy + `":{}}]}`
 
 // Dial returns a new connection to one endpoint, with the channel's options
@@ -96,17 +94,16 @@ func (c *Channel) dial(ep string, more ...grpc.DialOption) (*grpc.ClientConn, er
 }
 
 const (
-	// singleIdle is how long a connection to a single endpoint stays open
-	// without calls. Those who ask one member for its status tend to ask
-	// again, every few seconds.
+	// singleIdle is how long a connection to a single endpoint stays open without calls.
+	// Programs that request one member's status tend to repeat it every few seconds.
 	singleIdle = 30 * time.Second
 
-	// maxSingleReconnectDelay is short: a caller who names an endpoint wants it
-	// tried now, whatever was learnt about it before.
+	// maxSingleReconnectDelay is short: a caller that names an endpoint expects an
+	// attempt now, despite earlier failures.
 	maxSingleReconnectDelay = 500 * time.Millisecond
 
-	// singleForgotten is when a connection that nobody asked for is dropped
-	// altogether. It is far longer than a call can wait before it is sent.
+	// singleForgotten is when an unused connection is removed. It is far longer than a
+	// call can wait before it is sent.
 	singleForgotten = 10 * time.Minute
 )
 
@@ -123,8 +120,8 @@ type single struct {
 	asked time.Time
 }
 
-// At carries calls to one endpoint, which need not be one of the channel's.
-// The connection is kept for the next call and closes itself when it has not
+// At returns a connection for calls to one endpoint, which need not be one of the
+// channel's. The connection is kept for the next call and closes itself when it has not
 // been used for half a minute.
 func (c *Channel) At(ep string) (grpc.ClientConnInterface, error) {
 	return c.single.get(ep, func() (*single, error) {
@@ -160,8 +157,8 @@ func (s *singles) get(ep string, dial func() (*single, error)) (grpc.ClientConnI
 	return conn.calls, nil
 }
 
-// sweep drops what is forgotten, so that a client which sees many endpoints
-// come and go keeps none of them for ever. It needs the lock.
+// sweep removes unused connections, so that they do not accumulate in a client whose
+// endpoints change often. It needs the lock.
 func (s *singles) sweep(now time.Time) {
 	for ep, conn := range s.conns {
 		if now.Sub(conn.asked) > singleForgotten && conn.GetState() == connectivity.Idle {

@@ -10,16 +10,15 @@ import (
 	"github.com/quorate/quorate/internal/endpoint"
 )
 
-// The kernel's timers are a backstop. The balancer's prober ejects a member
-// within a second, and only with a witness; these end a connection whose peer is
-// gone after 20 s, and a network that is away for 10 s ends none. A probe costs
-// the peer's kernel one packet and its etcd nothing: the server's ping policy
-// never sees it.
+// The kernel's timers are a backstop. The balancer's prober ejects a member within a
+// second, and only with a witness; these close a connection 20 s after its peer is gone,
+// and survive a network outage of 10 s. A probe costs the peer's kernel one packet; etcd
+// and its ping policy never see it.
 const (
 	// keepAliveIdle is TCP_KEEPIDLE of tcp(7), keepAliveInterval TCP_KEEPINTVL and
-	// keepAliveCount TCP_KEEPCNT. The probes of an idle connection span 12 s, so at
-	// least one of them is outside of an outage of 10 s, and the connection ends
-	// 5 s + 5·3 s after its last byte.
+	// keepAliveCount TCP_KEEPCNT. The probes of an idle connection span 12 s, so that an
+	// outage of 10 s cannot cover all of them, and the connection ends 5 s + 5·3 s after
+	// its last byte.
 	keepAliveIdle     = 5 * time.Second
 	keepAliveInterval = 3 * time.Second
 	keepAliveCount    = 5
@@ -38,9 +37,9 @@ const (
 	// Connection Attempt Delay that RFC 8305 recommends.
 	attemptDelay = 250 * time.Millisecond
 
-	// connectTimeout bounds the TCP handshake with one address: three SYNs, sent
-	// after 0, 1 and 3 s. The kernel would wait for the fourth until 7 s and for the
-	// fifth until 15 s, and so find a network late that is back.
+	// connectTimeout bounds the TCP handshake with one address: three SYNs, sent after 0,
+	// 1 and 3 s. The kernel would wait for the fourth until 7 s and for the fifth until
+	// 15 s, and so detect a recovered network late.
 	connectTimeout = 5 * time.Second
 )
 
@@ -64,9 +63,9 @@ var systemDialer = dialer{
 	}).DialContext,
 }
 
-// dial connects to an address as an Endpoint gives it. It ignores the proxy
-// variables of the environment: etcd's client does, and a proxy that nobody
-// configured for etcd is an outage that nobody understands.
+// dial connects to an address as an Endpoint gives it. Like etcd's client, it ignores the
+// proxy environment variables: a proxy that was not configured for etcd would cause an
+// outage that is hard to diagnose.
 func dial(ctx context.Context, address string) (net.Conn, error) {
 	return systemDialer.dial(ctx, address)
 }
@@ -78,7 +77,7 @@ func (d dialer) dial(ctx context.Context, address string) (net.Conn, error) {
 	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || host == "" || isIP(host) {
-		return d.connect(ctx, network, addr) // an error of the address is the net package's to tell
+		return d.connect(ctx, network, addr) // the net package reports an invalid address
 	}
 	ips, err := d.lookup(ctx, host)
 	if err != nil {
@@ -169,7 +168,7 @@ func (d dialer) dialFirst(ctx context.Context, host string, addrs []string) (net
 	return nil, unreached(host, addrs, first, nil)
 }
 
-// unreached is the error for a name none of whose addresses can be connected to.
+// unreached is the error for a host whose addresses all refuse connections.
 func unreached(host string, addrs []string, first, ended error) error {
 	switch {
 	case len(addrs) == 0:
@@ -179,6 +178,6 @@ func unreached(host string, addrs []string, first, ended error) error {
 	case len(addrs) == 1:
 		return first
 	default:
-		return fmt.Errorf("none of the %d addresses of %s can be connected to, the first one because of: %w", len(addrs), host, first)
+		return fmt.Errorf("cannot connect to any of the %d addresses of %s; first error: %w", len(addrs), host, first)
 	}
 }

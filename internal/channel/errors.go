@@ -11,18 +11,18 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// ErrClosed is what calls on a closed Channel fail with: what grpc answers to calls on a
-// closed ClientConn.
+// ErrClosed is the error of calls on a closed Channel: gRPC's error for a closed
+// ClientConn.
 var ErrClosed = status.Error(codes.Canceled, "grpc: the client connection is closing")
 
-// cutError is the end of an attempt that was cut. A member says the same with ErrTimeout
-// when its peers do not answer, so the error is that one for programs that compare errors
-// or look into the message; the reason follows.
+// cutError is the error of a cut attempt. A member returns ErrTimeout in the same
+// situation, when its peers do not answer. So errors.Is matches ErrTimeout, and the
+// message begins with its text; the reason follows.
 type cutError struct{ reason error }
 
 func (e *cutError) Error() string { return e.GRPCStatus().Err().Error() }
 
-// GRPCStatus makes it Unavailable for gRPC, like a connection that broke.
+// GRPCStatus returns the code Unavailable, as for a broken connection.
 func (e *cutError) GRPCStatus() *status.Status {
 	return status.New(codes.Unavailable, rpctypes.ErrorDesc(rpctypes.ErrGRPCTimeout)+": "+status.Convert(e.reason).Message())
 }
@@ -35,8 +35,8 @@ func isEtcds(err error) bool {
 	return errors.As(rpctypes.Error(err), &known)
 }
 
-// statements are the errors by which a member says something of itself, by their texts:
-// not all of them have a variable for clients.
+// statements maps the texts of errors with which a member reports its own state to
+// evidence: not all of them have a variable for clients.
 var statements = func() map[string]health.Kind {
 	byText := make(map[string]health.Kind)
 	for err, kind := range map[error]health.Kind{
@@ -45,7 +45,7 @@ var statements = func() map[string]health.Kind {
 		rpctypes.ErrGRPCStopped:                health.Refusing,
 		rpctypes.ErrGRPCNotCapable:             health.Refusing,
 
-		// The member waited in vain for the cluster, for a request that may be long past.
+		// The member timed out waiting for the cluster; the request may be old.
 		rpctypes.ErrGRPCTimeout:                    health.Suspicious,
 		rpctypes.ErrGRPCTimeoutDueToLeaderFail:     health.Suspicious,
 		rpctypes.ErrGRPCTimeoutDueToConnectionLost: health.Suspicious,
@@ -55,21 +55,20 @@ var statements = func() map[string]health.Kind {
 	return byText
 }()
 
-// classify says what an error that a member answered shows of it; ok is false if it shows
-// nothing.
+// classify returns the evidence in an error of a member; ok is false if there is none.
 func classify(err error) (kind health.Kind, ok bool) {
 	if kind, ok = statements[rpctypes.ErrorDesc(err)]; ok {
 		return kind, true
 	}
 	if retry.SpeaksNoGRPC(err) {
-		return health.Refusing, true // it is no member
+		return health.Refusing, true // it is not an etcd member
 	}
 	return 0, false
 }
 
-// isFault reports whether an error is the server's or the network's fault, and not that of
-// the request or of a caller who gave up. The end of a deadline is taken for the caller's:
-// the time that it took tells the rest.
+// isFault reports whether the server or the network is at fault, and not the request or a
+// caller that gave up. An expired deadline counts as the caller's; the duration of the
+// call is evidence enough.
 func isFault(err error) bool {
 	switch retry.Classify(err, retry.Evidence{Sent: true}) {
 	case retry.Refused, retry.NoLeader, retry.Overloaded:

@@ -6,7 +6,8 @@ import (
 	"github.com/quorate/quorate/observe"
 )
 
-// follower tells who follows calls. It is nil if nobody does.
+// follower reports calls to the CallObserver and the Tracer. It is nil if there is
+// neither.
 type follower struct {
 	calls observe.CallObserver // nil if there is none
 	trace observe.Tracer       // nil if there is none
@@ -20,7 +21,7 @@ func newFollower(o observe.Observer) *follower {
 	return f
 }
 
-// run carries a call through its attempts, and tells how it ended.
+// run executes a call and reports its end.
 func (f *follower) run(c *call) error {
 	var trace observe.CallTrace
 	if f.trace != nil {
@@ -51,21 +52,21 @@ func (c *call) startAttempt(a *attempt, hedge bool) {
 	a.start(ctx, c.properties)
 }
 
-// traceEnd tells who follows the attempt that it has ended.
+// traceEnd reports the end of the attempt.
 func (c *call) traceEnd(a *attempt, err error) {
 	if a.trace != nil {
 		a.trace.End(c.caller.name(a.endpoint()), err)
 	}
 }
 
-// wasSent reports whether the call has had its hedge.
+// wasSent reports whether the hedge was sent.
 func (h *hedging) wasSent() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.spent
 }
 
-// pauseAfter is settle, which notes how long that took.
+// pauseAfter calls settle and records how long it took.
 func (c *call) pauseAfter(a *attempt, err error) error {
 	begun := time.Now()
 	defer func() { c.paused += time.Since(begun) }()

@@ -18,19 +18,18 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// hedging is the part of a read that may be sent to a second endpoint, when the
-// balancer finds its answer overdue. Until then it costs a lock, and neither a
-// goroutine nor a timer.
+// hedging is the hedging state of a read: the read may be sent to a second endpoint when
+// the balancer finds it overdue. Until then it costs a lock, but no goroutine or timer.
 //
-// A call has one hedge at most, with a copy of the request and a reply of its
-// own. The first result counts, and the other attempt is cancelled. Of errors,
-// those that would be met again end the call at once if they come from the first
-// endpoint; after any other one the second is waited for. An error of the second
-// never ends the call: an endpoint that lags behind may know less than the first.
+// A call has one hedge at most, with a copy of the request and a reply of its own. The
+// first result counts, and the other attempt is cancelled. An error of the first endpoint
+// ends the call at once if a repetition would fail too; after any other error the call
+// waits for the second. An error of the second never ends the call: a lagging member may
+// have less data than the first.
 //
-// Each attempt is linearizable by itself, so the one that counts is: it began
-// after the call did. Interceptors of the user see the hedge as they see a retry,
-// but beside the attempt that it backs up.
+// Each attempt is linearizable and began after the call did, so the result is
+// linearizable. User interceptors see the hedge like a retry that is concurrent with its
+// primary attempt.
 type hedging struct {
 	mu      sync.Mutex
 	primary *attempt    // the one that can be hedged now, nil if there is none
@@ -45,7 +44,7 @@ type second struct {
 	attempt
 	call  *call
 	rival *attempt
-	first *balancer.Endpoint // where the rival went
+	first *balancer.Endpoint // the endpoint of the primary attempt
 	req   proto.Message
 	reply proto.Message
 	opts  []grpc.CallOption
@@ -58,7 +57,7 @@ var (
 	errNotNeeded = errors.New("the endpoint that was asked first answered")
 )
 
-// begin notes an attempt that may be hedged.
+// begin records an attempt that may be hedged.
 func (h *hedging) begin(c *call, a *attempt) {
 	c.caller.hedges.Deposit() // another read
 	a.call = c
@@ -80,9 +79,9 @@ func (h *hedging) end() *second {
 	return s
 }
 
-// conclude returns the result of a call whose first attempt has ended and whose second may
-// not have. A hedge that wins costs the budget nothing; one that loses halves what is left,
-// so that hedging ends where it does not help, as when all members are slow.
+// conclude returns the result of a call whose first attempt has ended; the second may still
+// run. A hedge that wins costs no token; one that loses halves the budget, so that hedging
+// stops where it does not help, for example when all members are slow.
 func (c *call) conclude(a *attempt, err error, s *second) error {
 	defer s.release()
 	client := c.caller.client
@@ -110,8 +109,8 @@ func (c *call) conclude(a *attempt, err error, s *second) error {
 	return nil
 }
 
-// isFinal reports whether the error of the first attempt ends the call, whatever
-// the second one brings.
+// isFinal reports whether an error of the first attempt ends the call regardless of the
+// second.
 func (c *call) isFinal(a *attempt, err error) bool {
 	ev, err := a.outcome(c.method, err)
 	class := retry.Classify(err, ev)
@@ -154,8 +153,8 @@ func (c *call) hedgeNow(a *attempt) {
 	}
 }
 
-// sendSecond needs the lock: while it holds it the caller, who may change the request after
-// the call, has not been answered.
+// sendSecond needs the lock: it keeps the call from returning, after which the caller may
+// change the request.
 func (c *call) sendSecond(a *attempt) {
 	req, ok := c.req.(proto.Message)
 	if !ok {
@@ -164,7 +163,7 @@ func (c *call) sendSecond(a *attempt) {
 	if _, ok := c.reply.(proto.Message); !ok || !c.caller.hedges.Take() {
 		return
 	}
-	// The first attempt may be writing to its reply: of that nothing is read but its type.
+	// The first attempt may be writing its reply: only the type of the reply is read.
 	reply, _ := reflect.New(reflect.TypeOf(c.reply).Elem()).Interface().(proto.Message)
 	s := &second{
 		call: c, rival: a, first: a.endpoint(),

@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// Inspect fills in what the channel knows: endpoints, calls and budgets.
+// Inspect fills in the channel's part: endpoints, calls and budgets.
 func (c *Channel) Inspect(o introspect.Options, into *introspect.Client) {
 	now := time.Now()
 	into.Calls = introspect.Calls{
@@ -69,7 +69,7 @@ func (c *Channel) endpoint(ep *balancer.Endpoint, in *balancer.Inspection, now t
 	return shown
 }
 
-// ago returns how long ago a moment was, in seconds; 0 for none.
+// ago returns the seconds from at to now; 0 for the zero time.
 func ago(at, now time.Time) float64 {
 	if at.IsZero() {
 		return 0

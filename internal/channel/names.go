@@ -7,9 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/endpoint"
 )
 
-// names are what the client was given for the addresses of its endpoints, as it may
-// be shown. Those of endpoints that were removed are kept: what runs there goes on
-// for a while.
+// names maps addresses to the configured names of endpoints, without secrets. Names of
+// removed endpoints are kept, because work on them may continue for a while.
 type names struct {
 	byAddress atomic.Pointer[map[string]string]
 }
@@ -28,7 +27,7 @@ func (n *names) set(eps []endpoint.Endpoint) {
 	n.byAddress.Store(&next)
 }
 
-// shown returns the names of endpoints as they may be shown, each endpoint once.
+// shown returns the names of endpoints without secrets, each endpoint once.
 func shown(eps []endpoint.Endpoint) []string {
 	all := make([]string, 0, len(eps))
 	seen := make(map[string]bool, len(eps))

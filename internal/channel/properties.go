@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// properties are what a call asks of the endpoint that serves it, and what may be done
-// while its answer is awaited.
+// properties are what a call requires of its endpoint, and whether it may be hedged or
+// cut.
 type properties struct {
 	safety retry.Safety
 	need   balancer.Need
@@ -17,11 +17,11 @@ type properties struct {
 	shape  string // of calls that take equally long; "" for the method's own
 	// hedged calls may be sent to a second endpoint, see hedging.
 	hedged bool
-	// prompt writes take no longer than a commit: see writes.
+	// prompt writes take about as long as a commit: see writes.
 	prompt bool
 }
 
-// Shapes of calls that take equally long. Other calls have their method's.
+// Shapes of calls with similar latency. The shape of other calls is their method.
 const (
 	shapeGet        = "get"
 	shapeCount      = "count"
@@ -36,8 +36,7 @@ const (
 	maxHedgedRanges = 10
 )
 
-// propertiesOf returns the properties of a call. req is nil for a stream, of which nothing
-// is known yet but its method.
+// propertiesOf returns the properties of a call. req is nil for a stream.
 func propertiesOf(method string, req any) properties {
 	safety := retry.SafetyOf(method, req)
 	p := ofMethod(method, req, safety)
@@ -71,7 +70,7 @@ func ofMethod(method string, req any, safety retry.Safety) properties {
 	case pb.Watch_Watch_FullMethodName, pb.Lease_LeaseKeepAlive_FullMethodName:
 		return properties{conn: balancer.Streams}
 	case pb.KV_Compact_FullMethodName:
-		return properties{} // a physical one takes as long as there is to compact
+		return properties{} // a physical compaction takes long
 	default:
 		return properties{prompt: true}
 	}
@@ -107,7 +106,7 @@ func shapeOfRange(r *pb.RangeRequest) string {
 	}
 }
 
-// isBounded reports whether the answer is small, so that it may be asked for twice.
+// isBounded reports whether the response is small enough for hedging.
 func isBounded(r *pb.RangeRequest) bool {
 	limit := r.GetLimit()
 	return len(r.GetRangeEnd()) == 0 || r.GetCountOnly() || limit > 0 && limit <= maxHedgedLimit
@@ -128,9 +127,9 @@ func ofTxn(req any, safety retry.Safety) properties {
 	return p
 }
 
-// inspectTxn reports whether a member answers a read-only transaction from its own store,
-// because every operation is a serializable range, and whether its answer is small. etcd
-// takes one that holds another transaction for linearizable, whatever is in that.
+// inspectTxn reports whether a read-only transaction is local, because every operation is
+// a serializable range, and whether its response is small. etcd treats nested
+// transactions as linearizable.
 func inspectTxn(txn *pb.TxnRequest) (local, bounded bool) {
 	local, bounded = true, true
 	for _, branch := range [2][]*pb.RequestOp{txn.GetSuccess(), txn.GetFailure()} {

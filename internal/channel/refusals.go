@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// refusals are the endpoints whose members refused a piece of work, for reasons
-// that speak for one member alone.
+// refusals holds the endpoints whose members refused a piece of work for a reason that
+// concerns only that member.
 type refusals struct {
 	endpoints []*balancer.Endpoint
 	unknown   int // refusals by an unknown endpoint
@@ -22,22 +22,21 @@ func (r *refusals) add(ep *balancer.Endpoint) {
 	}
 }
 
-// byAll reports whether every endpoint has refused, ep's member as the last one.
-// Where endpoints are not known, width refusals are taken for that.
+// byAll records a refusal by ep and reports whether every endpoint has refused. If
+// endpoints are unknown, width refusals count as all.
 func (r *refusals) byAll(ep *balancer.Endpoint, width int) bool {
 	return r.complete(ep, width, func(*balancer.Endpoint) bool { return false })
 }
 
-// byAllReachable is like byAll, but endpoints that cannot be reached have no say.
+// byAllReachable is like byAll, but ignores unreachable endpoints.
 func (r *refusals) byAllReachable(ep *balancer.Endpoint, width int) bool {
 	return r.complete(ep, width, func(other *balancer.Endpoint) bool {
 		return other.Unreachable() || other.State() == health.Dead
 	})
 }
 
-// complete reports whether every endpoint has refused that is not excused. Of a
-// client whose endpoints are being replaced, and which has none at the moment,
-// nothing is known.
+// complete reports whether every endpoint that is not excused has refused. It is false
+// while a client has no endpoints because they are being replaced.
 func (r *refusals) complete(ep *balancer.Endpoint, width int, excused func(*balancer.Endpoint) bool) bool {
 	if ep == nil {
 		return r.unknown >= width

@@ -18,16 +18,16 @@ import (
 // scheme is the target scheme of our channels, the official client's name for it.
 const scheme = "etcd-endpoints"
 
-// securityKey is the address attribute that says how connections to the address
-// are secured: endpoint.TLS or endpoint.Plaintext. The transport credentials obey
-// it, and the balancer takes attributes for a part of an endpoint's identity, so it
-// holds nothing that a mere renaming changes.
+// securityKey is the address attribute for the security of its connections: endpoint.TLS
+// or endpoint.Plaintext. The transport credentials use it. The balancer treats attributes
+// as part of an endpoint's identity, so it holds nothing that changes with a mere
+// renaming.
 type securityKey struct{}
 
 // String is shown in gRPC's log.
 func (securityKey) String() string { return "security" }
 
-// endpointResolver gives one ClientConn the endpoints that were set last.
+// endpointResolver publishes the current endpoints to one ClientConn.
 type endpointResolver struct {
 	tls           bool // the client has a TLS configuration
 	serviceConfig string
@@ -87,8 +87,8 @@ func (r *endpointResolver) publish() {
 	if r.options != nil {
 		state = balancer.WithOptions(state, r.options)
 	}
-	// An error means that the policy refused the state (it does an empty one)
-	// and wants to be asked again, which the next set does.
+	// An error means that the policy rejected the state, as it does an empty one. The
+	// next set updates it.
 	_ = r.conn.UpdateState(state)
 }
 
@@ -99,8 +99,8 @@ func securityOf(ep endpoint.Endpoint, configured bool) endpoint.Security {
 	return endpoint.Plaintext
 }
 
-// apiVersion is the header that says on every request which API version its client was built
-// for. It belongs to the connection, so that it costs a call nothing.
+// apiVersion is the header with the client's API version on every request. It belongs to the
+// connection and costs a call nothing.
 var apiVersion = &metadata.MD{rpctypes.MetadataClientAPIVersionKey: {version.APIVersion}}
 
 // builtResolver is what one Build returned. Its Close may come after the next

@@ -20,21 +20,21 @@ import (
 )
 
 const (
-	// patience bounds how long work without a deadline may go on failing. It is twice what
-	// a server with default timeouts waits for an election and a commit (7 s): a call
-	// outlives a change of leader, and a program that sets no deadlines hears of an outage.
+	// patience bounds how long work without a deadline may keep failing. It is twice the
+	// time that a server with default timeouts waits for an election and a commit (7 s): a
+	// call survives a change of leader, and a program without deadlines gets an error in an
+	// outage.
 	patience = 15 * time.Second
 
-	// maxTokenRefreshes bounds the tokens that one call may ask for. A cluster that refuses
-	// fresh tokens refuses the next one as well, and each costs it a password hash.
+	// maxTokenRefreshes bounds the token requests of one call. A cluster that refuses fresh
+	// tokens will refuse the next one too, and each costs it a password hash.
 	maxTokenRefreshes = 3
 )
 
-// Retrier decides after each failure of one piece of work whether it is tried again, and
-// waits until it is time to. It serves calls, and the owners of streams, who alone know
-// where a broken one goes on: they open their streams over it, as a
-// grpc.ClientConnInterface, so that the next one avoids the endpoints that the work failed
-// on. It is not safe for concurrent use, but for [Retrier.Wake].
+// Retrier decides after each failure of a call or stream whether to try again, and waits
+// until then. Owners of streams open them over it, as a grpc.ClientConnInterface, so that
+// the next stream avoids the endpoints that failed. It is not safe for concurrent use,
+// except for [Retrier.Wake].
 type Retrier struct {
 	c      *Caller
 	method string
@@ -44,8 +44,7 @@ type Retrier struct {
 	// endless work goes on for as long as its context lives.
 	endless bool
 	wake    chan struct{} // holds a Wake since the latest Progress; nil unless endless
-	// ambiguous is set when an attempt ended of which it is not known whether it was executed;
-	// nil if nobody asked.
+	// ambiguous, if not nil, is set when an attempt that may have been executed fails.
 	ambiguous *atomic.Bool
 
 	// Since the work last made progress:
@@ -55,8 +54,8 @@ type Retrier struct {
 	lost       bool                 // a connection was lost under an attempt
 	since      time.Time            // of the first failure
 	failed     []*balancer.Endpoint // each endpoint that it failed on
-	latest     failure              // that no other endpoint was tried since
-	woken      time.Time            // when a pause last ended early, or was left out
+	latest     failure              // after which no other endpoint was tried
+	woken      time.Time            // when a pause last ended early or was skipped
 	improved   <-chan struct{}      // closed by an improvement since the latest attempt began
 	refused    refusals             // by members that cannot serve it at all
 	unled      refusals             // by those, and by members without a leader
@@ -92,17 +91,16 @@ func (noConn) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallO
 	return nil, ErrClosed
 }
 
-// Endless makes this the Retrier of work that goes on for as long as its context lives, as
-// watches and keepalives do, and returns it. Neither the 15 s of patience nor the policy's
-// MaxAttempts end it, nor does an error after which the policy repeats no call: opening such
-// a stream again is always safe. The first failure since the last Progress costs no
-// backoff: a stream that breaks is opened again at once, or within 100 ms if it was silent,
-// see [Retrier.Wake].
+// Endless marks the work as running until its context ends, as watches and keepalives do,
+// and returns r. The 15 s of patience, the policy's MaxAttempts and its RetryableStatusCodes
+// do not apply: reopening such a stream is always safe. The first failure since the last
+// Progress has no backoff: a broken stream is reopened at once, or within 100 ms if it was
+// silent, see [Retrier.Wake].
 //
-// What still ends it is the context; the end of the client; an error that another attempt
-// would meet again, such as PermissionDenied, a wrong password or a message over the
-// client's limit; a refusal by every endpoint, as learners give it; and, for a context that
-// requires a leader, ErrNoLeader from every endpoint that can be reached.
+// The work still ends with its context; with the client; with an error that a repetition
+// would get again, such as PermissionDenied, a wrong password or a message over the
+// client's limit; with a refusal by every endpoint, for example by learners; and, for a
+// context that requires a leader, with ErrNoLeader from every reachable endpoint.
 func (r *Retrier) Endless() *Retrier {
 	r.endless, r.wake = true, make(chan struct{}, 1)
 	return r
@@ -135,7 +133,7 @@ func (r *Retrier) next(a *attempt) *attempt {
 	return a
 }
 
-// failedOver tells the observer that an attempt followed a failure at another endpoint.
+// failedOver reports a failover to another endpoint to the observer.
 func (r *Retrier) failedOver(a *attempt) {
 	if to := a.endpoint(); a.from.at != nil && to != nil && to != a.from.at {
 		r.c.observer.FailedOver(observe.Failover{
@@ -144,7 +142,7 @@ func (r *Retrier) failedOver(a *attempt) {
 	}
 }
 
-// Progress notes that the stream delivered something.
+// Progress records that the stream delivered something.
 func (r *Retrier) Progress() {
 	r.c.budget.Deposit()
 	select {
@@ -155,15 +153,14 @@ func (r *Retrier) Progress() {
 	r.refused, r.unled, r.leaderless = refusals{}, refusals{}, false
 }
 
-// Leaderless reports whether every endpoint that can be reached has refused the work since
-// its last Progress, because it has no leader (ErrNoLeader) or because it is a learner. A
-// member without a leader serves a stream that does not require one, so it is time to open
-// it like that.
+// Leaderless reports whether every reachable endpoint has refused the work since its last
+// Progress, because it has no leader (ErrNoLeader) or is a learner. The owner should then
+// open a stream that does not require a leader, which members without a leader serve.
 func (r *Retrier) Leaderless() bool { return r.leaderless }
 
 // Removed returns a channel that is closed when the endpoint of the latest stream is no
 // longer one of the client's, or the client is closed: the stream lives on, but should
-// move. It is nil if it is not known where the stream went.
+// move. It is nil if the stream's endpoint is unknown.
 func (r *Retrier) Removed() <-chan struct{} {
 	if ep := r.opened.endpoint(); ep != nil {
 		return ep.Removed()
@@ -171,15 +168,14 @@ func (r *Retrier) Removed() <-chan struct{} {
 	return nil
 }
 
-// Endpoint returns where the latest stream went, by the name that the client was given,
-// without passwords; "" if that is not known.
+// Endpoint returns the endpoint of the latest stream, as configured, without passwords;
+// "" if unknown.
 func (r *Retrier) Endpoint() string { return r.c.name(r.opened.endpoint()) }
 
-// InvalidateToken is called when the server refused, in a message on the latest stream,
-// what was asked of it there. If that is because of the token that the stream was opened
-// with, or may be, it forgets the token, and reports whether the next stream would carry
-// another one. A denied permission may be: before 3.5.6 etcd says no more of a bad token
-// in a message.
+// InvalidateToken is called when the server refused a request in a message on the latest
+// stream. If the stream's token is or may be the reason, it discards the token and
+// reports whether the next stream would carry another one. A denied permission may be
+// such a case: before 3.5.6, etcd reports a bad token in a message only like that.
 func (r *Retrier) InvalidateToken(refusal error) bool {
 	class := retry.Classify(refusal, retry.Evidence{Sent: true, Method: r.method})
 	if class != retry.Token && !errors.Is(rpctypes.Error(refusal), rpctypes.ErrPermissionDenied) {
@@ -188,9 +184,9 @@ func (r *Retrier) InvalidateToken(refusal error) bool {
 	return r.c.tokens.invalidate(r.opened.usedToken(), refusal)
 }
 
-// Next decides what follows the error that ended a stream. It returns nil when it is time
-// to open the stream again, and otherwise the error that the work ends with. Work without a
-// deadline ends when it has failed for 15 s, unless it is [Retrier.Endless].
+// Next handles the error that ended a stream. It returns nil when it is time to reopen the
+// stream, and otherwise the final error. Work without a deadline ends when it has failed
+// for 15 s, unless it is [Retrier.Endless].
 func (r *Retrier) Next(ctx context.Context, cause error) error {
 	class := r.correct(r.classify(ctx, cause), r.opened)
 	switch retry.Decide(class, retry.Repeatable) {
@@ -203,7 +199,7 @@ func (r *Retrier) Next(ctx context.Context, cause error) error {
 	}
 }
 
-// Pause waits as Next does after an error that is passing, whatever its class.
+// Pause waits like Next, and treats any error as transient.
 func (r *Retrier) Pause(ctx context.Context, cause error) error {
 	class := r.classify(ctx, cause)
 	if class == retry.NoLeader {
@@ -217,8 +213,8 @@ func (r *Retrier) classify(ctx context.Context, cause error) retry.Class {
 	return retry.Classify(cause, retry.Evidence{Sent: true, ContextErr: ctx.Err(), Method: r.method})
 }
 
-// correct corrects a class by what only the channel knows: a proxy that shuts down passes
-// its own closing on.
+// correct adjusts a class with the channel's knowledge: a proxy that shuts down forwards
+// its own "closing" error.
 func (r *Retrier) correct(class retry.Class, a *attempt) retry.Class {
 	if class == retry.Closed && !r.c.isClosed() && a.endpoint() != nil {
 		return retry.Ambiguous
@@ -226,8 +222,8 @@ func (r *Retrier) correct(class retry.Class, a *attempt) retry.Class {
 	return class
 }
 
-// refresh replaces the token that the server refused, and is for the rest like again. The
-// first time there is no pause.
+// refresh replaces the refused token, and otherwise acts like again. The first time there
+// is no pause.
 func (r *Retrier) refresh(ctx context.Context, a *attempt, refusal error) error {
 	if r.refreshes >= maxTokenRefreshes {
 		return refusal
@@ -246,8 +242,8 @@ func (r *Retrier) refresh(ctx context.Context, a *attempt, refusal error) error 
 	return r.pause(ctx, retry.Token, a, refusal)
 }
 
-// unrenewed decides what follows an Authenticate that failed. Endless work outlives an
-// outage that begins while its token is being renewed.
+// unrenewed handles a failed Authenticate. Endless work survives an outage that begins
+// while its token is being renewed.
 func (r *Retrier) unrenewed(ctx context.Context, a *attempt, err error) error {
 	class := retry.Classify(err, retry.Evidence{Sent: true, ContextErr: ctx.Err(), Method: pb.Auth_Authenticate_FullMethodName})
 	if !r.endless || retry.Decide(class, retry.Repeatable) != retry.Again {
@@ -282,8 +278,8 @@ func (r *Retrier) again(ctx context.Context, class retry.Class, a *attempt, caus
 	return r.pause(ctx, class, a, cause)
 }
 
-// withoutLeader goes on when no endpoint has a leader. The first time, endless work can be
-// done in another way, for which there is nothing to wait.
+// withoutLeader handles work for which no endpoint has a leader. The first time, endless
+// work continues without a pause, as its owner can open a stream that requires no leader.
 func (r *Retrier) withoutLeader(ctx context.Context, a *attempt, cause error) error {
 	known := r.leaderless
 	r.leaderless = true
@@ -302,21 +298,21 @@ func (r *Retrier) withoutLeader(ctx context.Context, a *attempt, cause error) er
 	return err
 }
 
-// requiresLeader reports whether the caller would rather hear that there is no leader than
-// wait for one.
+// requiresLeader reports whether the caller wants ErrNoLeader instead of waiting for a
+// leader.
 func requiresLeader(ctx context.Context) bool {
 	md, _ := metadata.FromOutgoingContext(ctx)
 	return len(md.Get(rpctypes.MetadataRequireLeaderKey)) > 0
 }
 
-// retried tells the observer that there will be another attempt.
+// retried reports a retry to the observer.
 func (r *Retrier) retried(class retry.Class, a *attempt, cause error) {
 	r.c.observer.Retried(observe.Retry{
 		Method: r.method, Endpoint: r.c.name(a.endpoint()), Class: class.String(), Err: cause,
 	})
 }
 
-// left returns how long the work may still go on.
+// left returns how much time the work has left.
 func (r *Retrier) left(ctx context.Context, now time.Time) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
 		return end.Sub(now)
@@ -327,7 +323,7 @@ func (r *Retrier) left(ctx context.Context, now time.Time) time.Duration {
 	return r.since.Add(patience).Sub(now)
 }
 
-// fail notes a failure.
+// fail records a failure.
 func (r *Retrier) fail(ep *balancer.Endpoint, cause error, now time.Time) {
 	if r.failures == 0 {
 		r.since = now
@@ -337,8 +333,7 @@ func (r *Retrier) fail(ep *balancer.Endpoint, cause error, now time.Time) {
 	r.avoid(ep)
 }
 
-// avoid keeps further attempts away from an endpoint. The attempts in flight keep the list
-// that they were given.
+// avoid makes further attempts avoid an endpoint. In-flight attempts keep their list.
 func (r *Retrier) avoid(ep *balancer.Endpoint) {
 	if ep != nil && !slices.Contains(r.failed, ep) {
 		r.failed = append(slices.DeleteFunc(slices.Clone(r.failed), isRemoved), ep)

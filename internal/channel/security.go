@@ -18,11 +18,11 @@ import (
 	"github.com/quorate/quorate/internal/endpoint"
 )
 
-// security decides what a client may do in clear.
+// security decides what a client may send in plaintext.
 //
-// A client is secured if it has a TLS configuration, or if the program named an
-// endpoint that uses TLS. A secured client connects in clear only to endpoints that
-// the program named itself, and sends no token and no password in clear at all.
+// A client is secured if it has a TLS configuration, or if the program named an endpoint
+// that uses TLS. A secured client makes plaintext connections only to endpoints that the
+// program named itself, and never sends tokens or passwords in plaintext.
 type security struct {
 	tls           bool // the client has a TLS configuration
 	allowInsecure bool // [Config.AllowInsecureSync]
@@ -30,7 +30,7 @@ type security struct {
 	secured atomic.Bool
 
 	mu    sync.Mutex
-	named map[string]bool // the addresses in clear that the program named last
+	named map[string]bool // the plaintext addresses that the program named last
 }
 
 func newSecurity(cfg Config) *security {
@@ -39,8 +39,8 @@ func newSecurity(cfg Config) *security {
 	return s
 }
 
-// name takes in the endpoints that the program named, in place of those before. None
-// at all, by which programs reset connections, change nothing.
+// name sets the endpoints that the program named. An empty list, with which programs
+// reset connections, changes nothing.
 func (s *security) name(endpoints []string) {
 	if len(endpoints) == 0 {
 		return
@@ -49,7 +49,7 @@ func (s *security) name(endpoints []string) {
 	for _, raw := range endpoints {
 		ep, err := endpoint.Parse(raw)
 		switch {
-		case err != nil: // whoever sets it reports it
+		case err != nil: // the caller that sets it reports it
 		case ep.UseTLS(s.tls):
 			secured = true
 		default:
@@ -62,8 +62,8 @@ func (s *security) name(endpoints []string) {
 	s.secured.Store(secured)
 }
 
-// split divides endpoints that the program did not name into those that the client
-// may use and those that it may not, because they are in clear.
+// split divides endpoints that the program did not name into usable ones and, for a
+// secured client, unusable plaintext ones.
 func (s *security) split(endpoints []string) (usable, inClear []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,19 +81,18 @@ func (s *security) split(endpoints []string) (usable, inClear []string) {
 	return usable, inClear
 }
 
-// Secured reports whether the client has a TLS configuration, or the program named
-// an endpoint that uses TLS. It sends no token and no password in clear then.
+// Secured reports whether the client has a TLS configuration, or the program named an
+// endpoint that uses TLS. Such a client never sends tokens or passwords in plaintext.
 func (c *Channel) Secured() bool { return c.security.secured.Load() }
 
-// SplitFound divides endpoints that the program did not name itself, but the cluster
-// advertises, into those that the client may use and those that it may not: a
-// secured client takes none in clear.
+// SplitFound divides endpoints that the cluster advertises into usable and unusable ones:
+// a secured client does not use plaintext endpoints that the program did not name.
 func (c *Channel) SplitFound(endpoints []string) (usable, inClear []string) {
 	return c.security.split(endpoints)
 }
 
-// SetFoundEndpoints is [Channel.SetEndpoints] for endpoints that the program did not
-// name itself. It leaves out those that [Channel.SplitFound] does.
+// SetFoundEndpoints is [Channel.SetEndpoints] for endpoints that the program did not name
+// itself. It skips the unusable ones, see [Channel.SplitFound].
 func (c *Channel) SetFoundEndpoints(endpoints []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,28 +110,26 @@ func hasPassword(method string) bool {
 	}
 }
 
-// inClear reports whether the request of ctx goes over a connection that does not
-// keep it secret.
+// inClear reports whether the request of ctx is sent over a plaintext connection.
 func inClear(ctx context.Context) bool {
 	info, _ := credentials.RequestInfoFromContext(ctx)
 	return credentials.CheckSecurityLevel(info.AuthInfo, credentials.PrivacyAndIntegrity) != nil
 }
 
-// errInClear refuses to send a secret to an endpoint in clear. Its code proves that
-// the call was not sent and that a repetition would fail as well.
+// errInClear is the error for a secret that would be sent to an endpoint in plaintext.
+// Its code means that the call was not sent and that a repetition would fail too.
 func errInClear(what, endpoint string) error {
 	return status.Errorf(codes.Unauthenticated, "etcdclient: %s is not sent to %s in clear, because the client is configured for TLS: "+
 		"name the endpoint by an https URL, or configure the client without TLS and https endpoints", what, endpoint)
 }
 
-// transportCredentials secures each connection as its own endpoint asks: a
-// client may have http, https and unix endpoints side by side. Which of them it
-// may have is [security]'s to say.
+// transportCredentials secures each connection according to its endpoint: a client may
+// have http, https and unix endpoints together. [security] decides which are allowed.
 type transportCredentials struct {
 	anyTLS bool                             // the client has an endpoint with TLS from the start
 	config *tls.Config                      // nil if the client has none
 	roots  func() *x509.CertPool            // read at each handshake; nil to use config's
-	secure credentials.TransportCredentials // config's, for what does not depend on the roots
+	secure credentials.TransportCredentials // made from config, for everything that does not depend on the roots
 	plain  credentials.TransportCredentials
 	info   credentials.ProtocolInfo
 }
@@ -162,8 +159,8 @@ func (c *transportCredentials) ClientHandshake(ctx context.Context, authority st
 	return c.current().ClientHandshake(ctx, authority, conn)
 }
 
-// usesTLS obeys the address. One that says nothing comes from a resolver that is not
-// ours, and nobody named it: a client with TLS speaks to it in TLS.
+// usesTLS returns the security of the address. An address without the attribute comes
+// from another resolver: a client with TLS uses TLS for it.
 func (c *transportCredentials) usesTLS(ctx context.Context) bool {
 	attrs := credentials.ClientHandshakeInfoFromContext(ctx).Attributes
 	if s, ok := attrs.Value(securityKey{}).(endpoint.Security); ok {
@@ -172,7 +169,7 @@ func (c *transportCredentials) usesTLS(ctx context.Context) bool {
 	return c.config != nil || c.anyTLS
 }
 
-// current returns TLS credentials with the certificate authorities of this moment.
+// current returns TLS credentials with the current certificate authorities.
 func (c *transportCredentials) current() credentials.TransportCredentials {
 	if c.roots == nil || c.config == nil {
 		return c.secure

@@ -15,18 +15,18 @@ import (
 	"github.com/quorate/quorate/internal/endpoint"
 )
 
-// sharedHealth is what the clients of this process know together of endpoints.
+// sharedHealth is the health of endpoints shared by the clients of this process.
 var sharedHealth = health.NewTable()
 
-// sharing tells under which key a client shares what it knows of an endpoint: its address,
-// its server name, and how the server is authenticated. A client whose DialOptions bring a
-// dialer of their own shares nothing: nobody knows where that leads.
+// sharing returns the key under which a client shares an endpoint's health: address,
+// server name, and how the server is authenticated. A client with a custom dialer in its
+// DialOptions shares nothing, because its connections may lead anywhere.
 type sharing struct {
 	disabled bool
 	identity *tlsIdentity // nil if the configuration cannot be compared, or for none
 
 	mu     sync.Mutex
-	dialed map[string]bool // the addresses that this client's own dialer was asked for
+	dialed map[string]bool // the addresses that this client's own dialer has dialed
 }
 
 func newSharing(cfg Config) *sharing {
@@ -72,7 +72,7 @@ type tlsIdentity struct {
 	users  int
 }
 
-// identities are those of all clients of this process.
+// identities holds the identities of all clients of this process.
 var identities tlsIdentities
 
 type tlsIdentities struct {
@@ -80,7 +80,7 @@ type tlsIdentities struct {
 	all []*tlsIdentity
 }
 
-// acquire returns the identity of a configuration; nil if it has functions of its own, which
+// acquire returns the identity of a configuration; nil if it contains functions, which
 // cannot be compared.
 func (t *tlsIdentities) acquire(config *tls.Config, roots func() *x509.CertPool) *tlsIdentity {
 	if config == nil {

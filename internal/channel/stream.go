@@ -10,11 +10,10 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// Streams returns what carries the client's long-lived streams, the same each time. They
-// share a retry budget, which is not that of the calls: a stream that is refused for as long
-// as it is tried must not make calls wait that others would serve, and failing calls must
-// not hold up the stream that keeps leases alive. Which connections carry them is the
-// balancer's to say ([balancer.Streams]).
+// Streams returns the Caller for the client's long-lived streams, always the same one.
+// Streams have a retry budget separate from calls: a stream that is refused repeatedly must
+// not delay calls, and failing calls must not delay the stream that keeps leases alive. The
+// balancer chooses the connection ([balancer.Streams]).
 func (c *Channel) Streams() *Caller { return c.streams }
 
 func newStreams(calls *Caller) *Caller {
@@ -27,8 +26,7 @@ func newStreams(calls *Caller) *Caller {
 	return &own
 }
 
-// openStream opens a stream, with a token that is fetched if there is none, but not for
-// every stream.
+// openStream opens a stream. It fetches a token if one is required and missing.
 func (c *client) openStream(ctx context.Context, a *attempt, method string, p properties, newStream func(*attempt) (grpc.ClientStream, error)) (grpc.ClientStream, error) {
 	if err := c.tokens.ensure(ctx); err != nil {
 		return nil, err
@@ -47,14 +45,14 @@ func (c *client) openStream(ctx context.Context, a *attempt, method string, p pr
 	return opened, nil
 }
 
-// stream has the balancer watch its silence, and forgets the token that its server refuses,
-// so that the stream which its owner opens next has a new one.
+// stream reports its messages to the balancer, which checks it for silence, and invalidates
+// a token that the server refuses, so that the next stream gets a new one.
 type stream struct {
 	grpc.ClientStream
 	method  string
 	attempt *attempt
 	tokens  *tokenSource
-	settled bool // a message has come: grpc does not move the stream any more
+	settled bool // a message has arrived: gRPC no longer moves the stream
 
 	mu      sync.Mutex
 	ended   bool
@@ -76,7 +74,7 @@ func (s *stream) RecvMsg(m any) error {
 	return err
 }
 
-// heard is called with each message, by the one goroutine that may receive.
+// heard is called for each message, by the receiving goroutine.
 func (s *stream) heard() {
 	if !s.settled {
 		s.settled = true
@@ -87,8 +85,8 @@ func (s *stream) heard() {
 	}
 }
 
-// track has the balancer watch the stream where it is. A user's own stream can change its
-// endpoint until the first message has come.
+// track registers the stream with the balancer. A user's own stream can move to another
+// endpoint until its first message arrives.
 func (s *stream) track() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +100,7 @@ func (s *stream) track() {
 	s.tracked = s.attempt.OpenStream(s.attempt.Cut)
 }
 
-// end is called when the stream has ended, or its context has.
+// end is called when the stream or its context has ended.
 func (s *stream) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

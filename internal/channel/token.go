@@ -19,24 +19,24 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// Login is what the user gave to authenticate with: a name and a password, or a
-// token (JWT) made elsewhere, or where to fetch such a token, or nothing.
+// Login is how the user authenticates: with a name and a password, a token (JWT), a token
+// source, or not at all.
 type Login struct {
 	Username, Password string
 	Token              string
-	// FromSource has tokens fetched from [Config.TokenSource].
+	// FromSource is set if tokens come from [Config.TokenSource].
 	FromSource bool
 }
 
 func (l Login) password() bool { return l.Username != "" && l.Password != "" }
 
-// fetches reports whether there is a way to a new token.
+// fetches reports whether new tokens can be fetched.
 func (l Login) fetches() bool { return l.FromSource || l.password() }
 
 // token is a credential together with the request metadata that carries it.
 type token struct {
 	value    string
-	login    Login // that it was got with
+	login    Login // used to fetch it
 	metadata map[string]string
 }
 
@@ -50,17 +50,17 @@ func newToken(value string, login Login) *token {
 
 var noToken = newToken("", Login{})
 
-// tokenSource holds the token of a client. It is fetched once for all calls
-// and streams and kept until the server refuses it or the login changes; however
-// many calls find out at the same time, one fetch replaces it.
+// tokenSource holds the token of a client. All calls and streams share it until the
+// server refuses it or the login changes. A single fetch replaces it, even if many calls
+// fail at the same time.
 type tokenSource struct {
 	login        func() Login
 	authenticate func(ctx context.Context, name, password string) (string, error)
 	source       func(ctx context.Context) (string, error) // the user's; nil if there is none
 	sourceBusy   chan struct{}                             // full while source is called
 
-	// secured reports whether tokens and passwords may not travel in clear; name is
-	// that of an endpoint. nil for no such rule.
+	// secured reports whether tokens and passwords must not be sent in plaintext; nil if
+	// there is no such rule. name returns the name of an endpoint.
 	secured func() bool
 	name    func(*balancer.Endpoint) string
 
@@ -77,8 +77,8 @@ func newTokenSource(cfg Config) *tokenSource {
 	return s
 }
 
-// tokenFetch is one way to the authentication service and those who wait for it. It
-// ends early when nobody waits any more.
+// tokenFetch is a token request with its waiters. It is cancelled when no caller waits
+// any more.
 type tokenFetch struct {
 	login   Login
 	waiters int
@@ -90,7 +90,7 @@ type tokenFetch struct {
 	superseded bool // the login changed meanwhile, and the token was dropped
 }
 
-// ensure fetches a token if there should be one and is none.
+// ensure fetches a token if one is required and missing.
 func (s *tokenSource) ensure(ctx context.Context) error {
 	for {
 		login := s.login()
@@ -108,9 +108,9 @@ func (s *tokenSource) ensure(ctx context.Context) error {
 	}
 }
 
-// replace is called when the server refused used, and reports whether the call
-// may be repeated: with another token, or because the server's answer does not
-// depend on one.
+// replace is called when the server refused the token used. It reports whether the call
+// may be repeated: with another token, or because the refusal does not depend on the
+// token.
 func (s *tokenSource) replace(ctx context.Context, used *token, refusal error) (bool, error) {
 	if !s.invalidate(used, refusal) {
 		return false, nil
@@ -124,13 +124,13 @@ func (s *tokenSource) invalidate(used *token, refusal error) bool {
 	login := s.login()
 	switch {
 	case used != nil && used.value != "" && errors.Is(rpctypes.Error(refusal), rpctypes.ErrUserEmpty):
-		// It is the request that names no user; the token was there.
+		// The request lacks a user name; the token was sent.
 		return false
 	case login.Token != "":
 		return used == nil || used.value != login.Token
 	case !login.fetches():
-		// A client known by its certificate has no token that could be stale,
-		// but it too meets a server whose users are being changed.
+		// A client authenticated by certificate has no token, but it too can get this
+		// error while users are being changed.
 		return errors.Is(rpctypes.Error(refusal), rpctypes.ErrAuthOldRevision)
 	default:
 		s.drop(used)
@@ -148,7 +148,7 @@ func (s *tokenSource) adopt() {
 	}
 }
 
-// loginChanged forgets the token of the login before, at once.
+// loginChanged discards the token of the previous login at once.
 func (s *tokenSource) loginChanged() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,15 +161,16 @@ func (s *tokenSource) loginChanged() {
 	s.current.Store(newToken(login.Token, login))
 }
 
-// drop forgets a token that was refused, unless another has taken its place.
+// drop discards a refused token, unless it was replaced already.
 func (s *tokenSource) drop(used *token) {
 	if used != nil {
 		s.current.CompareAndSwap(used, nil)
 	}
 }
 
-// fetch joins the fetch in progress for the login, or starts one. One caller's end
-// never fails another's fetch. It reports whether the login changed meanwhile.
+// fetch joins the fetch in progress for the login, or starts one. The end of one caller's
+// context never fails another caller's fetch. It reports whether the login changed
+// meanwhile.
 func (s *tokenSource) fetch(ctx context.Context, login Login) (superseded bool, err error) {
 	s.mu.Lock()
 	if t := s.current.Load(); t != nil && t.login == login {
@@ -213,7 +214,7 @@ func (s *tokenSource) start(login Login) *tokenFetch {
 	return f
 }
 
-// obtain asks for a token, which is empty where the cluster needs none.
+// obtain requests a token, which is empty if the cluster needs none.
 func (s *tokenSource) obtain(ctx context.Context, login Login) (string, error) {
 	if login.FromSource {
 		return s.askSource(ctx)
@@ -225,7 +226,7 @@ func (s *tokenSource) obtain(ctx context.Context, login Login) (string, error) {
 	return value, err
 }
 
-// askSource calls the user's source, which is not called while it is still running.
+// askSource calls the user's source, one call at a time.
 func (s *tokenSource) askSource(ctx context.Context) (string, error) {
 	select {
 	case s.sourceBusy <- struct{}{}:
@@ -246,15 +247,15 @@ func (s *tokenSource) askSource(ctx context.Context) (string, error) {
 
 var errEmptyToken = errors.New("it returned an empty token: return an error where there is none")
 
-// tokenSourceError is an error of the user's source. Whatever status it wraps, it is
-// the source that is out of order and not the call.
+// tokenSourceError is an error of the user's source. Any status that it wraps describes
+// the source, not the call.
 type tokenSourceError struct{ err error }
 
 func (e *tokenSourceError) Error() string { return "etcdclient: Config.TokenSource: " + e.err.Error() }
 
 func (e *tokenSourceError) Unwrap() error { return e.err }
 
-// GRPCStatus makes the error a passing one for streams that are opened again.
+// GRPCStatus makes the error transient for streams that are reopened.
 func (e *tokenSourceError) GRPCStatus() *status.Status {
 	return status.New(codes.Unavailable, e.Error())
 }
@@ -271,12 +272,12 @@ func (s *tokenSource) abandon(f *tokenFetch) {
 	}
 }
 
-// LoginChanged has calls that begin from now on use the login that [Config.Login]
+// LoginChanged makes calls that begin from now on use the login that [Config.Login]
 // returns now.
 func (c *Channel) LoginChanged() { c.tokens.loginChanged() }
 
-// Invoke carries out a unary call, for which it fetches a token first if there
-// should be one and is none. See [retry] for how often it is repeated.
+// Invoke executes a unary call. It first fetches a token if one is required and missing.
+// Package [retry] determines the retries.
 func (c *Channel) Invoke(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
 	if err := c.tokens.ensure(ctx); err != nil {
 		return err
@@ -286,9 +287,9 @@ func (c *Channel) Invoke(ctx context.Context, method string, req, reply any, opt
 
 var _ credentials.PerRPCCredentials = (*tokenSource)(nil)
 
-// attach returns the call options with one that attaches the token, if there is one, and
-// refuses to send a secret in clear. A call without a secret is spared its cost. The user's
-// own credentials among the options stay in force.
+// attach adds a call option that attaches the token, if there is one, and refuses to send a
+// secret in plaintext. A call without a secret gets none. The user's own credentials among
+// the options stay in effect.
 func (s *tokenSource) attach(opts []grpc.CallOption, method string, a *attempt) []grpc.CallOption {
 	t, anonymous := s.current.Load(), a != nil && a.anonymous
 	if a != nil && !anonymous {
@@ -329,7 +330,7 @@ func (j joinedCredentials) GetRequestMetadata(ctx context.Context, uri ...string
 	return both, nil
 }
 
-// tokenProber attaches the token to probes, which pass no interceptor.
+// tokenProber attaches the token to probes, which bypass interceptors.
 type tokenProber struct {
 	health.Prober
 	tokens *tokenSource
@@ -348,8 +349,8 @@ func (c tokenConn) Invoke(ctx context.Context, method string, req, reply any, op
 	return c.ClientConnInterface.Invoke(ctx, method, req, reply, c.tokens.attach(opts, method, nil)...)
 }
 
-// GetRequestMetadata implements credentials.PerRPCCredentials. It fails where a secret would
-// travel in clear and may not.
+// GetRequestMetadata implements credentials.PerRPCCredentials. It fails if a secured client
+// would send a secret in plaintext.
 func (s *tokenSource) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
 	a := attemptFrom(ctx)
 	t := s.current.Load()
@@ -370,7 +371,8 @@ func (s *tokenSource) GetRequestMetadata(ctx context.Context, _ ...string) (map[
 	return t.metadata, nil
 }
 
-// refuseInClear returns an error if the attempt would send a token or a password.
+// refuseInClear returns an error if the attempt would send a token or a password in
+// plaintext.
 func (s *tokenSource) refuseInClear(ctx context.Context, a *attempt, t *token) error {
 	what := "the token"
 	if info, _ := credentials.RequestInfoFromContext(ctx); hasPassword(info.Method) {
@@ -381,6 +383,6 @@ func (s *tokenSource) refuseInClear(ctx context.Context, a *attempt, t *token) e
 	return errInClear(what, cmp.Or(s.name(a.endpoint()), "an endpoint"))
 }
 
-// RequireTransportSecurity implements credentials.PerRPCCredentials. etcd accepts
-// tokens in clear, and a client that is not secured sends them.
+// RequireTransportSecurity implements credentials.PerRPCCredentials. etcd accepts tokens
+// in plaintext, and a client that is not secured sends them.
 func (s *tokenSource) RequireTransportSecurity() bool { return false }

@@ -12,30 +12,29 @@ import (
 )
 
 const (
-	// wakeSpread is how far the calls that wait for an endpoint are spread when one
-	// improves, so that it is not met by all of them at the same instant.
+	// wakeSpread is the time over which waiting calls resume when an endpoint improves,
+	// so that they do not all reach it at once.
 	wakeSpread = 50 * time.Millisecond
 
-	// wakeSpacing is the least time between two pauses of the same work that end early or
-	// are left out. An endpoint that comes and goes costs each call that waits four attempts
-	// a second at most; and with the spread, a call goes on within 0.3 s of the improvement
-	// that it waits for.
+	// wakeSpacing is the minimum time between two pauses of the same work that end early or
+	// are skipped. A flapping endpoint causes at most four attempts per second for each
+	// waiting call; with the spread, a call resumes within 0.3 s of the improvement.
 	wakeSpacing = 250 * time.Millisecond
 
-	// reopenSpread is the time over which quiet streams are opened again: when a member
-	// dies, all of its clients lose theirs in the same instant.
+	// reopenSpread is the time over which quiet streams are reopened: when a member dies,
+	// all of its clients lose their streams at once.
 	reopenSpread = 100 * time.Millisecond
 
-	// throttledBackoff is about how long work waits before it looks again whether the budget
-	// pays for an attempt; twice as long each time, up to four times. Endless work makes an
-	// attempt at the second look even if the budget does not pay.
+	// throttledBackoff is about how long work waits before it checks the retry budget again;
+	// it doubles up to four times this value. Endless work makes an attempt at the second
+	// check even if the budget is empty.
 	throttledBackoff = 4 * time.Second
 	freeLook         = 2
 )
 
-// Wake ends the spread before a quiet stream is opened again: somebody waits for the stream.
-// It ends no backoff, which protects servers that fail repeatedly, however many callers
-// wait. A Wake between the end of a stream and Next is not lost; one before the latest
+// Wake ends the spread before a quiet stream is reopened, because a caller waits for the
+// stream. It does not end a backoff, which protects failing servers regardless of the number
+// of callers. A Wake between the end of a stream and Next is not lost; one before the latest
 // Progress has no effect. Any goroutine may call it.
 func (r *Retrier) Wake() {
 	select {
@@ -44,8 +43,8 @@ func (r *Retrier) Wake() {
 	}
 }
 
-// pause waits before another attempt, longer after each, and returns nil. It returns the
-// cause at once where there may be no more attempts, or the next one would come too late.
+// pause waits before another attempt, with a growing backoff, and returns nil. It returns
+// the cause at once if no attempts remain or the next one would be too late.
 func (r *Retrier) pause(ctx context.Context, class retry.Class, a *attempt, cause error) error {
 	now := time.Now()
 	free := r.isFree(class, a, cause)
@@ -68,10 +67,10 @@ func (r *Retrier) pause(ctx context.Context, class retry.Class, a *attempt, caus
 	return err
 }
 
-// isFree reports whether another attempt costs nothing of the budget: if this one never
-// left; if it is a stream that made progress; and once if it was lost with its connection,
-// or cut, or failed by a proxy. Each call in flight fails once when a member dies, and goes
-// elsewhere; that is no overload.
+// isFree reports whether another attempt takes nothing from the budget: if this one was not
+// sent; if it is a stream that made progress; and once if it was lost with its connection,
+// cut, or failed by a proxy. When a member dies, each in-flight call fails once and moves
+// to another endpoint; that is no overload.
 func (r *Retrier) isFree(class retry.Class, a *attempt, cause error) bool {
 	progressed, lost := r.progressed, r.lost
 	r.progressed = false
@@ -85,8 +84,8 @@ func (r *Retrier) isFree(class retry.Class, a *attempt, cause error) bool {
 	return true
 }
 
-// waitForBudget returns nil when the budget pays for another attempt, or an endpoint has
-// improved, which makes success likely.
+// waitForBudget returns nil when the budget has a token, or an endpoint has improved,
+// which makes success likely.
 func (r *Retrier) waitForBudget(ctx context.Context, class retry.Class, a *attempt, cause error) error {
 	for look := 1; ; look++ {
 		backoff := throttledBackoff << min(look-1, 2)
@@ -105,16 +104,16 @@ func (r *Retrier) waitForBudget(ctx context.Context, class retry.Class, a *attem
 	}
 }
 
-// reopensAtOnce reports whether there is no backoff after a failure at the given time: if it
-// is the first since the stream last worked. Streams that break again and again just after
-// they work back off.
+// reopensAtOnce reports whether a failure at the given time needs no backoff: it is the
+// first since the stream last worked. Streams that break repeatedly just after they work do
+// back off.
 func (r *Retrier) reopensAtOnce(now time.Time) bool {
 	return r.endless && r.failures == 1 && now.Sub(r.woken) >= wakeSpacing
 }
 
-// reopen returns nil when it is time to replace a stream that broke: at once, or within the
-// spread if the stream was quiet. A stream that the balancer cut is not spread, since each
-// client finds the fault at a time of its own.
+// reopen returns nil when it is time to replace a broken stream: at once, or within the
+// spread if the stream was quiet. Streams cut by the balancer are not spread, because
+// clients detect the fault at different times.
 func (r *Retrier) reopen(ctx context.Context, a *attempt, cause error) error {
 	r.woken = time.Now()
 	var spread time.Duration
@@ -125,8 +124,8 @@ func (r *Retrier) reopen(ctx context.Context, a *attempt, cause error) error {
 	return err
 }
 
-// wait returns after the delay, or soon after an endpoint can do what it could not before,
-// and reports whether that was the reason. An error says why there will be no other attempt.
+// wait returns after the delay, or soon after an endpoint improves; improved reports the
+// latter. An error means that there is no further attempt.
 func (r *Retrier) wait(ctx context.Context, delay time.Duration, cause error) (improved bool, err error) {
 	ch := r.improved
 	r.improved = nil
@@ -161,7 +160,8 @@ func (r *Retrier) sleep(ctx context.Context, delay time.Duration, improved, wake
 	}
 }
 
-// wakeBefore has a pause end as early as it may, and reports whether that is early.
+// wakeBefore shortens the timer of a pause as far as wakeSpacing allows, and reports
+// whether it did.
 func (r *Retrier) wakeBefore(due time.Time, timer *time.Timer) bool {
 	early := time.Now()
 	if next := r.woken.Add(wakeSpacing); next.After(early) {

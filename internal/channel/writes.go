@@ -16,21 +16,21 @@ import (
 const (
 	// writesTick is how often writes in flight are checked.
 	writesTick = 250 * time.Millisecond
-	// tickSlack is how late a tick may be. A later one does not count: this process did not
-	// run, and answers may be here and unread.
+	// tickSlack is how late a tick may be. A later one is ignored: the process was starved,
+	// and responses may have arrived unread.
 	tickSlack = 50 * time.Millisecond
 )
 
-// errOvertaken is why a write is cut.
+// errOvertaken is the reason of a cut write.
 var errOvertaken = errors.New("write abandoned: the leader changed, its member serves again, and the older write is not answered")
 
-// writes are the attempts of mutating calls in flight to the endpoints of one client. Those that were lost with their leader are cut: etcd itself answers them
-// with an error when it has waited for 7 s.
+// writes tracks the in-flight mutating attempts of one client. It cuts those that were lost with
+// their leader; etcd itself would fail them only after 7 s.
 //
 // A write counts as lost if it began in an earlier term than the latest in which there was
-// a leader, is not answered for a time after that term became known, and its member has
-// completed work that began since: then the member has applied what the old leader
-// committed. What the member holds back because it is slow is not lost.
+// a leader, has no response for a time after that term became known, and its member has
+// completed work that began since: then the member has applied everything that the old
+// leader committed. Writes that are merely delayed by a slow member are not lost.
 //
 // One timer runs while there are writes.
 type writes struct {
@@ -41,13 +41,13 @@ type writes struct {
 	term atomic.Uint64
 
 	inFlight [writeShards]writeShard
-	// ticking is set while the timer runs. A tick that ends this looks at the writes after that:
-	// one that is added meanwhile sees it, or is seen.
+	// ticking is set while the timer runs. A tick clears it before it checks for writes, so that
+	// a write added meanwhile either starts the timer or is found by the check.
 	ticking atomic.Bool
 
 	mu     sync.Mutex
 	known  time.Time     // when the term became known
-	waited time.Duration // since then, while this process ran and there were writes
+	waited time.Duration // time since then while there were writes, without starved time
 	timer  *time.Timer
 	due    time.Time // when the timer fires, if it is set
 }
@@ -69,7 +69,7 @@ type queued struct {
 	next, prev *attempt
 }
 
-// add takes an attempt in. A nil *writes cuts nothing.
+// add adds an attempt. A nil *writes tracks nothing.
 func (w *writes) add(a *attempt) {
 	if w == nil || w.timeout < 0 {
 		return
@@ -172,8 +172,8 @@ func (s *writeShard) cutBefore(term uint64, since time.Time) {
 	}
 }
 
-// learn notes the term in which a reply was made, if it is of a call that a leader was
-// needed for, and reports whether it is a new one.
+// learn records the term in a reply to a call that needs a leader, and reports whether it
+// is a new one.
 func (w *writes) learn(reply any) bool {
 	if w == nil {
 		return false

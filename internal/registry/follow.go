@@ -13,19 +13,19 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// listTimeout bounds one attempt to list, which the client repeats by itself after a
-// fault. It is longer than any delay between attempts, so that an outage, however long,
-// does not make these grow.
+// listTimeout bounds one list, which the client itself retries after a fault. It is
+// longer than the maximum delay between attempts, so that an outage does not make the
+// delays grow.
 const listTimeout = maxDelay + 5*time.Second
 
-// ErrClientClosed is returned when there is nothing to follow any more.
+// ErrClientClosed is returned when the etcd client is closed.
 var ErrClientClosed = errors.New("the etcd client was closed")
 
 var errWatchClosed = errors.New("the watch was closed")
 
-// Follow tells o of all changes from the last List on, or from a list that it makes
-// itself if there was none. Whenever the watch breaks, because what it needs was
-// compacted for instance, it lists again. Between attempts it waits as [Backoff] says.
+// Follow reports all changes to o since the last List, or lists first if there was none.
+// Whenever the watch breaks, for example after a compaction, it lists again. It waits
+// between attempts, see [Backoff].
 //
 // It returns when ctx ends, with its error, or when the client is closed, with
 // ErrClientClosed.
@@ -45,7 +45,7 @@ func (f *Follower) Follow(ctx context.Context, o Observer) error {
 		case f.client.Ctx().Err() != nil:
 			return ErrClientClosed
 		case errors.Is(err, rpctypes.ErrCompacted):
-			f.sync.markStale() // a list makes up for it
+			f.sync.markStale() // until the next list
 		case isSilence(err):
 			f.sync.unanswered(err)
 		default:
@@ -55,7 +55,8 @@ func (f *Follower) Follow(ctx context.Context, o Observer) error {
 	}
 }
 
-// isSilence reports whether etcd cannot be reached, in place of a refusal.
+// isSilence reports whether the error means that etcd is unreachable, not that it
+// refused.
 func isSilence(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return true
@@ -72,7 +73,7 @@ func isSilence(err error) bool {
 	}
 }
 
-// listAndWatch returns why it cannot go on.
+// listAndWatch lists and watches until an error, which it returns.
 func (f *Follower) listAndWatch(ctx context.Context, o Observer) error {
 	f.sync.markStale()
 	if !f.listed {

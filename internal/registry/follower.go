@@ -13,47 +13,45 @@ import (
 // Change is a change of one key.
 type Change struct {
 	Key string
-	// Deleted says that the key is gone; Endpoint is empty then.
+	// Deleted is set if the key was deleted; Endpoint is empty then.
 	Deleted  bool
 	Endpoint Endpoint
-	// Revision is that of the value, 0 for one that is gone.
+	// Revision is the revision of the value, 0 for a deleted key.
 	Revision int64
 }
 
-// Observer is told what a [Follower] sees, one call at a time.
+// Observer receives the events of a [Follower], one call at a time.
 type Observer interface {
-	// Changed is called after every list, with what differs from what was known
-	// before, which may be nothing; and then with the changes as they happen, all
-	// those of a revision together.
+	// Changed is called after every list, with the differences, which may be none; then
+	// with the changes as they happen, all changes of a revision in one call.
 	Changed(changes []Change)
-	// Lost is called when the Follower is out of touch with etcd: the list or the watch
-	// was refused, or etcd does not answer. What was known is still the best that there
-	// is to know, and the Follower goes on. It is called again when the reason is
-	// another one.
+	// Lost is called when the Follower loses contact with etcd: the list or the watch was
+	// refused, or etcd does not answer. The known endpoints stay valid, and the Follower
+	// keeps trying. Lost is called again when the reason changes.
 	Lost(err error)
-	// Regained is called after Lost when the Follower is in touch again.
+	// Regained is called after Lost when the Follower is synced again.
 	Regained()
 }
 
-// Follower knows the endpoints of a target as of some revision. It is not safe for
+// Follower holds the endpoints of a target as of some revision. It is not safe for
 // concurrent use.
 type Follower struct {
 	client *clientv3.Client
 	prefix string
 	sync   syncState
 
-	// known has the value of every key that was reported. A key whose value has
-	// turned into one that cannot be understood stays with its last good one.
+	// known has the value of every key that was reported. A key whose new value is
+	// invalid keeps its last valid one.
 	known map[string]string
-	// rev is the revision up to which known has every change, or, while nothing is
-	// listed, one that the cluster is known to have reached.
+	// rev is the revision up to which known is complete, or, before a list, one that the
+	// cluster has reached.
 	rev int64
-	// listed says that a watch can go on from rev.
+	// listed is set if a watch can continue from rev.
 	listed bool
 }
 
-// NewFollower returns a Follower that knows nothing yet, and tolerates that etcd is out of
-// sight for some time, which is [DefaultTolerance] for 0.
+// NewFollower returns an empty Follower. It reports lost contact only after tolerance,
+// where 0 means [DefaultTolerance].
 func NewFollower(client *clientv3.Client, target string, tolerance time.Duration) *Follower {
 	return &Follower{
 		client: client, prefix: Prefix(target), known: map[string]string{},
@@ -61,12 +59,12 @@ func NewFollower(client *clientv3.Client, target string, tolerance time.Duration
 	}
 }
 
-// List reads all endpoints and returns what differs from what was known before:
-// what is new or different in the order of the keys, and then what is gone.
+// List reads all endpoints and returns the differences: new and changed ones in the order
+// of the keys, then deleted ones.
 //
-// It asks any member, so that it works without a quorum too. A member that is
-// behind what was seen before is not believed: then it is the cluster that is
-// asked. Its answer counts in any case, as it may have been restored from a backup.
+// It uses a serializable read, which needs no quorum. If the member is behind a revision
+// seen before, List repeats it as a linearizable read. That result always counts, as the
+// cluster may have been restored from a backup.
 func (f *Follower) List(ctx context.Context) ([]Change, error) {
 	resp, err := f.client.Get(ctx, f.prefix, clientv3.WithPrefix(), clientv3.WithSerializable())
 	if err == nil && resp.Header.Revision < f.rev {

@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// Prefix returns what the keys of all endpoints of a target begin with. The slash
-// keeps the target "svc" apart from "svc2".
+// Prefix returns the prefix of the keys of all endpoints of a target. The slash separates
+// the target "svc" from "svc2".
 func Prefix(target string) string { return target + "/" }
 
 // Endpoint is what is registered under a key.
@@ -42,8 +42,8 @@ func decode(value []byte) (Endpoint, error) {
 	return Endpoint{Addr: r.Addr, Metadata: r.Metadata}, err
 }
 
-// Decode returns the endpoint that a key holds. Of a value that cannot be
-// understood it says so in the client's log and returns false.
+// Decode returns the endpoint that a key holds. It logs an invalid value to the client's
+// logger and returns false.
 func Decode(client *clientv3.Client, kv *mvccpb.KeyValue) (Endpoint, bool) {
 	e, err := decode(kv.Value)
 	if err != nil {

@@ -9,37 +9,37 @@ import (
 )
 
 const (
-	// checkInterval is the time between two looks at what the client knows of its
-	// endpoints. A look reads a table.
+	// checkInterval is the time between two checks of the health of the client's
+	// endpoints. A check reads a table.
 	checkInterval = 500 * time.Millisecond
 
-	// DefaultTolerance is how long etcd may be unreachable before that is told. What is
-	// shorter is an election or a connection that is made again, and of no concern to
-	// who has a list.
+	// DefaultTolerance is how long etcd may be unreachable before the Follower reports
+	// it. Shorter outages are elections or reconnections, and do not matter while there
+	// is a list.
 	DefaultTolerance = time.Second
 
-	// suspicionLimit is how long all endpoints may be suspects before they count as out.
-	// The client's probes tell a dead one from a slow one in half a second if another one
-	// answers; when all are silent they stay suspects.
+	// suspicionLimit is how long all endpoints may be Suspected before they count as out.
+	// With a witness, the client's probes decide within half a second; when all endpoints
+	// are silent, they stay Suspected.
 	suspicionLimit = 3 * time.Second
 )
 
-// errUnanswered is told when nothing is known of the endpoints that would say more.
+// errUnanswered is reported when the health of the endpoints gives no better reason.
 var errUnanswered = errors.New("etcd does not answer")
 
-// syncState is whether a Follower is in touch with etcd, and what its observer was notified of it.
-// It is clear while a watch is established and endpoints serve. The zero value is clear.
+// syncState is whether a Follower is synced, and what its observer was notified of. It is synced
+// while a watch is established and endpoints serve. The zero value is synced.
 type syncState struct {
 	statuses  func() []health.Status
 	observer  Observer
 	tolerance time.Duration
 
-	since    time.Time // when it became cloudy, zero while it is clear
-	watching bool      // a watch was established, which the client keeps up by itself
-	told     string    // why the observer believes that it is cloudy, "" if it does not
+	since    time.Time // when it became stale, zero while synced
+	watching bool      // a watch is established, which the client resumes by itself
+	told     string    // the reason last reported to the observer, "" for none
 }
 
-// markStale begins what only an established watch ends.
+// markStale marks the state stale until a watch is established.
 func (s *syncState) markStale() {
 	s.watching = false
 	s.begin()
@@ -60,13 +60,13 @@ func (s *syncState) markSynced() {
 	}
 }
 
-// refused tells of an error with which etcd answered.
+// refused reports an error that etcd returned.
 func (s *syncState) refused(err error) {
 	s.markStale()
 	s.notify(err.Error(), err)
 }
 
-// unanswered notes an error that says that etcd cannot answer, and tells of it when that
+// unanswered records an error that means that etcd is unreachable, and reports it if that
 // lasts.
 func (s *syncState) unanswered(err error) {
 	s.markStale()
@@ -75,7 +75,7 @@ func (s *syncState) unanswered(err error) {
 	}
 }
 
-// during runs f, which waits for an answer, and looks around meanwhile.
+// during runs f, which waits for a response, and checks the endpoints meanwhile.
 func (s *syncState) during(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -94,7 +94,7 @@ func (s *syncState) during(f func()) {
 	}
 }
 
-// check processes what the client knows of its endpoints.
+// check evaluates the health of the client's endpoints.
 func (s *syncState) check() {
 	now := time.Now()
 	view, worst := evaluate(s.statuses(), now)
@@ -115,7 +115,7 @@ func (s *syncState) check() {
 	}
 }
 
-// notify tells the observer, unless it knows that reason.
+// notify reports a new reason to the observer.
 func (s *syncState) notify(reason string, err error) {
 	if s.told == reason {
 		return
@@ -124,17 +124,17 @@ func (s *syncState) notify(reason string, err error) {
 	s.observer.Lost(err)
 }
 
-// view is what can be said of a cluster from its endpoints.
+// view is the state of a cluster, derived from its endpoints.
 type view uint8
 
 const (
-	unclear view = iota // nothing is known of an endpoint that may serve
+	unclear view = iota // an endpoint that may serve has no evidence yet
 	serving             // at least one endpoint serves
 	out                 // none does
 )
 
-// evaluate returns what can be said of the cluster, and for one that is out an endpoint that
-// shows it.
+// evaluate returns the state of the cluster and, if it is out, the status of an endpoint as
+// the reason.
 func evaluate(statuses []health.Status, now time.Time) (view, health.Status) {
 	v := unclear
 	var worst health.Status
@@ -150,7 +150,7 @@ func evaluate(statuses []health.Status, now time.Time) (view, health.Status) {
 			v, worst = out, st
 		case health.Lagging, health.Degraded, health.NotServing, health.Dead:
 			v, worst = out, st
-		case health.Restricted, health.Draining: // serve nothing, and show nothing
+		case health.Restricted, health.Draining: // these serve no calls and are no evidence
 		default:
 			open = true
 		}

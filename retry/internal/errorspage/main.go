@@ -37,7 +37,7 @@ func write(file string) error {
 	return os.WriteFile(file, text, 0o644)
 }
 
-// render fills the template.
+// render executes the template.
 func render() ([]byte, error) {
 	tmpl, err := template.New("page").Funcs(template.FuncMap{"cell": cell, "method": method}).Parse(page)
 	if err != nil {
@@ -55,7 +55,7 @@ func render() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// cell makes a value fit for a cell of a table.
+// cell formats a value for a table cell.
 func cell(v any) string {
 	return strings.ReplaceAll(fmt.Sprint(v), "|", `\|`)
 }
