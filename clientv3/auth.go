@@ -78,8 +78,8 @@ func StrToPermissionType(s string) (PermissionType, error) {
 
 // Auth reads and changes users, roles and their permissions, and turns
 // authentication on and off. Reads are repeated after a fault; changes reach a
-// server at most once and give a *retry.UnknownOutcomeError when it cannot be known
-// whether they were made.
+// server at most once and give a *retry.UnknownOutcomeError when their outcome is
+// unknown.
 type Auth interface {
 	// Authenticate logs in and returns a token. The client does so by itself when
 	// its Config has a Username and Password.
@@ -92,14 +92,14 @@ type Auth interface {
 	// AuthDisable turns authentication off.
 	AuthDisable(ctx context.Context) (*AuthDisableResponse, error)
 
-	// AuthStatus tells whether authentication is on.
+	// AuthStatus reports whether authentication is on.
 	AuthStatus(ctx context.Context) (*AuthStatusResponse, error)
 
 	// UserAdd adds a user who logs in with a password.
 	UserAdd(ctx context.Context, name string, password string) (*AuthUserAddResponse, error)
 
-	// UserAddWithOptions adds a user; with NoPassword it is one who can only log in
-	// by the common name of a TLS certificate.
+	// UserAddWithOptions adds a user. A user with NoPassword can log in only with
+	// the common name of a TLS certificate.
 	UserAddWithOptions(ctx context.Context, name string, password string, opt *UserAddOptions) (*AuthUserAddResponse, error)
 
 	// UserDelete deletes a user.
@@ -108,7 +108,7 @@ type Auth interface {
 	// UserChangePassword changes the password of a user.
 	UserChangePassword(ctx context.Context, name string, password string) (*AuthUserChangePasswordResponse, error)
 
-	// UserGrantRole gives a role to a user.
+	// UserGrantRole grants a role to a user.
 	UserGrantRole(ctx context.Context, user string, role string) (*AuthUserGrantRoleResponse, error)
 
 	// UserGet lists the roles of a user.
@@ -117,14 +117,14 @@ type Auth interface {
 	// UserList lists the names of all users.
 	UserList(ctx context.Context) (*AuthUserListResponse, error)
 
-	// UserRevokeRole takes a role from a user.
+	// UserRevokeRole revokes a role from a user.
 	UserRevokeRole(ctx context.Context, name string, role string) (*AuthUserRevokeRoleResponse, error)
 
 	// RoleAdd adds a role, without permissions.
 	RoleAdd(ctx context.Context, name string) (*AuthRoleAddResponse, error)
 
-	// RoleGrantPermission allows a role what permType says on key, or on
-	// [key, rangeEnd) if rangeEnd is not empty.
+	// RoleGrantPermission grants a role the permission permType on key, or on [key,
+	// rangeEnd) if rangeEnd is not empty.
 	RoleGrantPermission(ctx context.Context, name string, key, rangeEnd string, permType PermissionType) (*AuthRoleGrantPermissionResponse, error)
 
 	// RoleGet lists the permissions of a role.
@@ -133,10 +133,10 @@ type Auth interface {
 	// RoleList lists the names of all roles.
 	RoleList(ctx context.Context) (*AuthRoleListResponse, error)
 
-	// RoleRevokePermission takes from a role the permission on exactly key, or
+	// RoleRevokePermission revokes from a role the permission on exactly key, or on
 	// exactly [key, rangeEnd).
 	RoleRevokePermission(ctx context.Context, role string, key, rangeEnd string) (*AuthRoleRevokePermissionResponse, error)
 
-	// RoleDelete deletes a role and takes it from all users.
+	// RoleDelete deletes a role and revokes it from all users.
 	RoleDelete(ctx context.Context, role string) (*AuthRoleDeleteResponse, error)
 }

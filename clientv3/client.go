@@ -34,12 +34,12 @@ var (
 	ErrMutuallyExclusiveCfg = errors.New("Username/Password and Token configurations are mutually exclusive")
 )
 
-// errNoConnection is what calls of a client without a connection fail with.
+// errNoConnection is the error of every call of a client without a connection.
 var errNoConnection = status.Error(codes.FailedPrecondition,
 	"etcdclient: this client has no connection: it was made by NewCtxClient, and the service that was called has not been set")
 
-// Client is a session with an etcd cluster. It is safe for concurrent use, and
-// one serves a whole program. Its services are the embedded interfaces; a
+// Client is a session with an etcd cluster. It is safe for concurrent use; one
+// client serves a whole program. Its services are the embedded interfaces; a
 // program may replace them by wrappers.
 type Client struct {
 	Cluster
@@ -49,21 +49,21 @@ type Client struct {
 	Auth
 	Maintenance
 
-	// Username, Password and Token are what Config said. They are read whenever a
-	// token is needed, until the first [Client.SetToken] or [Client.SetCredentials].
-	// To assign them is a data race while calls, watches or leases are under way:
-	// use these methods, which are safe at any time.
+	// Username, Password and Token come from Config. The client reads them whenever
+	// it needs a token, until the first call of [Client.SetToken] or
+	// [Client.SetCredentials]. Assigning to them while calls, watches or leases are
+	// in flight is a data race: use these two methods, which are safe at any time.
 	Username string
 	Password string
 	Token    string
 
 	cfg      Config
 	replaced atomic.Pointer[channel.Login] // what SetToken and SetCredentials set
-	leftOut  atomic.Pointer[string]        // the endpoints that Sync warned of last
-	channel  *channel.Channel              // nil in a client made by NewCtxClient
-	outages  *outage.Reporter              // nil in the same
+	leftOut  atomic.Pointer[string]        // the endpoints named in Sync's last warning
+	channel  *channel.Channel              // nil if made by NewCtxClient
+	outages  *outage.Reporter              // nil if made by NewCtxClient
 	callOpts []grpc.CallOption
-	watches  *watch.Budget    // of all its Watchers; nil in the same
+	watches  *watch.Budget    // of all its Watchers; nil if made by NewCtxClient
 	history  *lineage.Tracker // of its cluster
 	lg       atomic.Pointer[zap.Logger]
 	watchers services[watcher]
@@ -74,14 +74,14 @@ type Client struct {
 	background sync.WaitGroup
 }
 
-// New creates a client. It does not wait for a connection, and works with a
-// cluster that is yet to start, except that it fetches a token if the
-// configuration has a user name and a password or a TokenSource, and asks for
-// versions if it says RejectOldCluster; DialTimeout bounds these.
+// New creates a client. It does not wait for a connection, so the cluster may start
+// later. New uses the network in two cases only, bounded by DialTimeout: it fetches
+// a token if cfg has a user name and password or a TokenSource, and it reads the
+// members' versions if RejectOldCluster is set.
 //
-// Errors name the field of the configuration that is wrong, or are the
-// server's (rpctypes.ErrAuthFailed for a wrong password), or wrap the
-// TokenSource's, or are context.DeadlineExceeded when DialTimeout has passed.
+// An error names the invalid field of cfg, or is the server's
+// (rpctypes.ErrAuthFailed for a wrong password), or wraps the TokenSource's, or is
+// context.DeadlineExceeded after DialTimeout.
 func New(cfg Config) (*Client, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func New(cfg Config) (*Client, error) {
 	c.outages = outage.New(c.GetLogger)
 	c.channel, err = channel.New(c.channelConfig(retryConfig))
 	if err == nil && cfg.AllowInsecureSync && cfg.authenticates() && c.channel.Secured() {
-		_ = c.channel.Close() // it has done nothing yet
+		_ = c.channel.Close() // no call has used it yet
 		err = errInsecureSync
 	}
 	if err != nil {
@@ -122,7 +122,7 @@ func New(cfg Config) (*Client, error) {
 	c.Auth = NewAuth(c)
 	c.Maintenance = NewMaintenance(c)
 	if err := c.greet(); err != nil {
-		_ = c.Close() // the reason to close it is what matters
+		_ = c.Close() // the caller gets the first error
 		return nil, err
 	}
 	if cfg.AutoSyncInterval > 0 {
@@ -184,8 +184,8 @@ func newClient(parent context.Context) *Client {
 	return c
 }
 
-// writeStallTimeout is that of the channel. Without health checks nothing is known that
-// would end a write early.
+// writeStallTimeout returns the channel's. Without health checks there is no evidence
+// to end a write early.
 func (c *Client) writeStallTimeout() time.Duration {
 	if c.cfg.DisableHealthChecks {
 		return -1
@@ -193,7 +193,7 @@ func (c *Client) writeStallTimeout() time.Duration {
 	return c.cfg.WriteStallTimeout
 }
 
-// greet does what New does over the network.
+// greet does the part of New that uses the network.
 func (c *Client) greet() error {
 	ctx := c.ctx
 	if c.cfg.DialTimeout > 0 {
@@ -210,16 +210,16 @@ func (c *Client) greet() error {
 	return nil
 }
 
-// SetToken replaces what the client authenticates with by a token (a JWT): the one
-// before, a user name and a password, or [Config.TokenSource], which is not called any
-// more. "" means no token. Calls and streams that begin after it carry the token; a
-// stream that is open keeps its own until the server refuses that. It is safe for
-// concurrent use.
+// SetToken makes the client authenticate with a token (a JWT). It replaces an earlier
+// token, a user name and password, or [Config.TokenSource], which is no longer called.
+// "" means no token. Calls and streams that begin afterwards carry the token; an open
+// stream keeps its own until the server refuses it. SetToken is safe for concurrent
+// use.
 func (c *Client) SetToken(token string) { c.setLogin(channel.Login{Token: token}) }
 
-// SetCredentials replaces what the client authenticates with by a user name and a
-// password, as [Client.SetToken] does by a token. It does not check them: the next call
-// fetches a token with them, and fails with rpctypes.ErrAuthFailed if they are wrong.
+// SetCredentials makes the client authenticate with a user name and a password, and
+// replaces the same things as [Client.SetToken]. It does not check them: the next call
+// fetches a token with them and fails with rpctypes.ErrAuthFailed if they are wrong.
 func (c *Client) SetCredentials(username, password string) {
 	c.setLogin(channel.Login{Username: username, Password: password})
 }
@@ -240,9 +240,9 @@ func (c *Client) login() channel.Login {
 	}
 }
 
-// Close ends the client: its calls in flight, its background work and its
-// connections. Calls after it fail at once, with an error for which
-// IsConnCanceled is true. A second Close returns context.Canceled.
+// Close ends the client's in-flight calls, background work and connections. Calls
+// after it fail at once, with an error for which IsConnCanceled is true. A second
+// Close returns context.Canceled.
 func (c *Client) Close() error {
 	c.cancel()
 	if c.Watcher != nil {
@@ -259,10 +259,10 @@ func (c *Client) Close() error {
 	return ContextError(c.ctx, c.channel.Close())
 }
 
-// EndpointStatus returns what the client knows of each endpoint, in the order of their
-// names: its state with the evidence for it, the latest error that it gave or caused,
-// and what it last said of itself. It asks nobody, see [Maintenance.Status] for that. It
-// is empty for a client without a connection, and until the first call.
+// EndpointStatus returns the client's view of each endpoint, sorted by name: its state
+// and the evidence for it, its latest error, and its latest status. It sends nothing;
+// use [Maintenance.Status] to query a member. The result is empty for a client without a
+// connection and before the first call.
 func (c *Client) EndpointStatus() []health.Status {
 	if c.channel == nil {
 		return nil
@@ -270,12 +270,12 @@ func (c *Client) EndpointStatus() []health.Status {
 	return c.channel.Statuses()
 }
 
-// Ctx returns the client's context, which ends with Close. It is for calls
-// that must be made when another context has ended, such as a clean-up.
+// Ctx returns the client's context, which ends with Close. Use it for calls that
+// must outlive another context, such as a cleanup.
 func (c *Client) Ctx() context.Context { return c.ctx }
 
-// Endpoints returns the endpoints in force, as they were given. It is empty,
-// never nil, for a client without a connection.
+// Endpoints returns the present endpoints, as configured. It is empty, never nil,
+// for a client without a connection.
 func (c *Client) Endpoints() []string {
 	if c.channel == nil {
 		return []string{}
@@ -283,24 +283,23 @@ func (c *Client) Endpoints() []string {
 	return c.channel.Endpoints()
 }
 
-// SetEndpoints replaces the endpoints. Calls in flight finish where they are,
-// new ones go to the new endpoints. Endpoints that cannot be understood are
-// left out, with a warning in the log; with none left, calls wait for the next
-// SetEndpoints or the end of their context. It does nothing to a client
-// without a connection.
+// SetEndpoints replaces the endpoints. In-flight calls finish where they are; new
+// ones go to the new endpoints. Invalid endpoints are skipped, with a warning in
+// the log. If none is valid, calls wait for the next SetEndpoints or the end of
+// their context. SetEndpoints has no effect on a client without a connection.
 //
-// The program names these endpoints itself, so http URLs among them are used even
-// by a client with TLS ([Config.AllowInsecureSync] is about others), and a change of
-// the scheme alone, from http to https, makes a new connection.
+// The client uses http URLs among them even if it has TLS:
+// [Config.AllowInsecureSync] applies only to endpoints that members advertise.
+// Changing only the scheme, from http to https, makes a new connection.
 func (c *Client) SetEndpoints(eps ...string) {
 	if c.channel != nil {
 		c.channel.SetEndpoints(eps)
 	}
 }
 
-// Dial returns a new connection to one endpoint, with the client's
-// configuration and token, for use with generated gRPC clients. Calls on it
-// are not retried. The caller closes it.
+// Dial returns a new connection to one endpoint, with the client's configuration
+// and token, for generated gRPC clients. Its calls are not retried. The caller
+// closes it.
 func (c *Client) Dial(ep string) (*grpc.ClientConn, error) {
 	if c.channel == nil {
 		return nil, errNoConnection
@@ -308,9 +307,9 @@ func (c *Client) Dial(ep string) (*grpc.ClientConn, error) {
 	return c.channel.Dial(ep)
 }
 
-// ActiveConnection returns the client's connection, for use with generated gRPC
-// clients. Calls on it go to any endpoint and are not retried. It is nil for a
-// client without a connection, and must not be closed.
+// ActiveConnection returns the client's connection, for generated gRPC clients. Its
+// calls go to any endpoint and are not retried. It is nil for a client without a
+// connection. Do not close it.
 func (c *Client) ActiveConnection() *grpc.ClientConn {
 	if c.channel == nil {
 		return nil
@@ -326,12 +325,12 @@ func (c *Client) WithLogger(lg *zap.Logger) *Client {
 	return c
 }
 
-// GetLogger returns the client's logger. It is meant for the packages beside
+// GetLogger returns the client's logger. It is meant for the packages layered over
 // this one.
 func (c *Client) GetLogger() *zap.Logger { return c.lg.Load() }
 
-// transport carries the client's calls. It is never nil: calls of a client
-// that has no connection fail with an error that says so.
+// transport returns the transport of the client's calls. It is never nil: without a
+// connection its calls fail with errNoConnection.
 func (c *Client) transport() grpc.ClientConnInterface {
 	if c == nil || c.channel == nil {
 		return noConnection{}
@@ -339,7 +338,7 @@ func (c *Client) transport() grpc.ClientConnInterface {
 	return c.channel
 }
 
-// at carries calls to one endpoint, over a connection that is kept for the next call.
+// at returns the transport to one endpoint. Its connection is kept for the next call.
 func (c *Client) at(ep string) (grpc.ClientConnInterface, error) {
 	if c == nil || c.channel == nil {
 		return nil, errNoConnection
@@ -347,7 +346,7 @@ func (c *Client) at(ep string) (grpc.ClientConnInterface, error) {
 	return c.channel.At(ep)
 }
 
-// over carries calls over a connection that the user made.
+// over returns the transport over a connection of the user.
 func (c *Client) over(conn grpc.ClientConnInterface) grpc.ClientConnInterface {
 	if c == nil || c.channel == nil {
 		return conn
@@ -355,7 +354,7 @@ func (c *Client) over(conn grpc.ClientConnInterface) grpc.ClientConnInterface {
 	return c.channel.Over(conn)
 }
 
-// retrier decides when a stream of the given method is opened again.
+// retrier returns the Retrier for streams of the given method.
 func (c *Client) retrier(method string) *channel.Retrier {
 	if c == nil || c.channel == nil {
 		return channel.DefaultRetrier(method)

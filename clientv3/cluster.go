@@ -29,16 +29,16 @@ type MemberPromoteResponse pb.MemberPromoteResponse
 
 // Cluster reads and changes the membership of the cluster. MemberList is repeated
 // after a fault; changes reach a server at most once and give a
-// *retry.UnknownOutcomeError when it cannot be known whether they were made.
+// *retry.UnknownOutcomeError when their outcome is unknown.
 //
 // Peer addresses are URLs of the form http://host:port or https://host:port, without
 // a path. Others are refused before anything is sent.
 type Cluster interface {
-	// MemberList lists the members. [WithSerializable] makes it the view of
-	// whichever member is asked, which needs no leader.
+	// MemberList lists the members. With [WithSerializable] the member that gets
+	// the request answers from its own state, which needs no leader.
 	MemberList(ctx context.Context, opts ...OpOption) (*MemberListResponse, error)
 
-	// MemberAdd adds a voting member that will be reached at the peer addresses.
+	// MemberAdd adds a voting member with the given peer addresses.
 	MemberAdd(ctx context.Context, peerAddrs []string) (*MemberAddResponse, error)
 
 	// MemberAddAsLearner adds a member that receives the log but has no vote.
@@ -113,7 +113,7 @@ func (c *cluster) MemberPromote(ctx context.Context, id uint64) (*MemberPromoteR
 	return (*MemberPromoteResponse)(resp), err
 }
 
-// checkPeerURLs refuses what would make a server crash on applying the change.
+// checkPeerURLs rejects URLs that would crash a server when it applies the change.
 func checkPeerURLs(urls []string) error {
 	_, err := types.NewURLs(urls)
 	return err

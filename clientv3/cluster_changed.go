@@ -10,27 +10,28 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
 
-// ClusterChangedError says that the cluster is not the one that the client knew:
-// another one answers at its endpoints, or its revision has gone back, because it was
-// restored from a backup. What was read before is of a history that is over, and what
-// was written since the backup is lost.
+// ClusterChangedError reports that the cluster is not the one that the client used
+// before: another cluster answers at its endpoints, or the revision has gone back
+// because the cluster was restored from a backup. Earlier reads belong to a history
+// that no longer exists, and writes since the backup are lost.
 //
 // Watches of that history end with it ([WatchResponse.Err]), the caches of package
 // leasing drop what they hold, and a KV of package ordering fails its reads. Calls of
-// the client itself go on with the cluster as it is. The way on is to read again, and to
-// watch from the revision of that read.
+// the client itself continue on the present cluster. To recover, read again and watch
+// from the revision of that read.
 //
-// A client notices it by the headers of its watches, and of gets, puts, deletes and
-// transactions. It compares revisions only where a member that lags cannot be taken for
-// a store that has gone back; a watch that goes on on a member with a lower
-// revision than it has seen costs one linearizable read. It does not notice a restored
-// cluster that has the same ID and has passed the revision again. kine sends no cluster
-// ID, and nothing is noticed there.
+// A client detects the change in the headers of its watches, gets, puts, deletes and
+// transactions. It compares revisions only where a lagging member cannot be mistaken
+// for a restored store; a watch that resumes on a member with a lower revision than the
+// watch has seen costs one linearizable read. A restored cluster that has the same ID
+// and has already passed the revision is not detected. kine sends no cluster ID, so no
+// change is detected there.
 type ClusterChangedError struct {
-	// OldClusterID and OldRevision are what was seen before: the highest revision of all.
+	// OldClusterID and OldRevision are the ID before the change and the highest revision
+	// seen.
 	OldClusterID uint64
 	OldRevision  int64
-	// NewClusterID and NewRevision are those of the response that showed the change.
+	// NewClusterID and NewRevision are from the response that revealed the change.
 	NewClusterID uint64
 	NewRevision  int64
 }
@@ -51,7 +52,7 @@ func clusterChanged(before, after lineage.Point) error {
 	}
 }
 
-// historyOf returns the client's; services accept a nil client.
+// historyOf returns the client's history; services accept a nil client.
 func historyOf(c *Client) *lineage.Tracker {
 	if c == nil {
 		return nil
@@ -59,14 +60,14 @@ func historyOf(c *Client) *lineage.Tracker {
 	return c.history
 }
 
-// readKey reads nothing but the header of a key, linearizably.
+// readKey makes a linearizable read of key that returns only the header.
 func readKey(ctx context.Context, c *Client, key string) error {
 	_, err := NewKV(c).Get(ctx, key, WithCountOnly())
 	return err
 }
 
-// before returns what a call notes in the history when it is answered. A linearizable response is
-// not below any revision that was seen before the call.
+// before returns the history to check the call's response against, and the least revision of that
+// response. A linearizable response is not below any revision seen before the call.
 func (r *ownKV) before(linearizable bool) (history *lineage.History, least int64) {
 	if history = r.history.History(); linearizable {
 		least = history.Revision()
@@ -114,8 +115,8 @@ func (r *ownKV) Txn(ctx context.Context, req *pb.TxnRequest, opts ...grpc.CallOp
 	return resp, nil
 }
 
-// static returns the options of a call whose method the program names, which is how gRPC's
-// statistics know it. Those of the client itself begin with that, and are not copied.
+// static returns call options that include StaticMethod, which gRPC's statistics use to
+// name the method. The client's own options already begin with it and are not copied.
 func static(opts []grpc.CallOption) []grpc.CallOption {
 	if len(opts) > 0 {
 		if _, ok := opts[0].(grpc.StaticMethodCallOption); ok {
@@ -125,8 +126,9 @@ func static(opts []grpc.CallOption) []grpc.CallOption {
 	return append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 }
 
-// isLinearizable reports whether a member answers a transaction no older than the request.
-// etcd serves one that has nothing but serializable reads, and an empty one, by itself.
+// isLinearizable reports whether the response to a transaction is no older than the
+// request. An etcd member serves an empty transaction, and one with serializable reads
+// only, from its own state.
 func isLinearizable(req *pb.TxnRequest) bool {
 	for _, ops := range [][]*pb.RequestOp{req.GetSuccess(), req.GetFailure()} {
 		for _, op := range ops {

@@ -6,12 +6,11 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// Cmp is a comparison that a transaction makes its decision by. [Compare] builds
-// one.
+// Cmp is a comparison in the If part of a transaction. [Compare] builds one.
 //
 // Methods on the value return a new comparison and leave the receiver as it is.
-// Methods on the pointer change the receiver, and with it plain copies of it;
-// [Cmp.Clone] makes a copy that is independent.
+// Methods on the pointer change the receiver and all plain copies of it;
+// [Cmp.Clone] makes an independent copy.
 type Cmp struct {
 	c *pb.Compare
 }
@@ -52,7 +51,7 @@ func (cmp *Cmp) ValueBytes() []byte {
 }
 
 // WithValueBytes sets the value compared with. The slice is kept, not copied. It
-// panics unless the comparison is one of the value, completed by [Compare].
+// panics unless the comparison is one of a value, completed by [Compare].
 func (cmp *Cmp) WithValueBytes(v []byte) {
 	cmp.GetCompare().TargetUnion.(*pb.Compare_Value).Value = v
 }

@@ -20,8 +20,8 @@ func OpCompact(rev int64, opts ...CompactOption) CompactOp {
 	return op
 }
 
-// WithCompactPhysical makes the compaction answer only when the discarded entries
-// are gone from the storage of the member that is asked.
+// WithCompactPhysical delays the response until the member that serves the request
+// has removed the discarded entries from its storage.
 func WithCompactPhysical() CompactOption {
 	return func(op *CompactOp) { op.physical = true }
 }

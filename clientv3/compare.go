@@ -2,20 +2,20 @@ package clientv3
 
 import pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-// CompareTarget names the property of a key that a comparison looks at.
+// CompareTarget is the property of a key that is compared.
 type CompareTarget int
 
-// CompareResult names the relation that a comparison asks for.
+// CompareResult is the relation that must hold.
 type CompareResult int
 
 const (
-	// CompareVersion looks at the number of writes since the key was created.
+	// CompareVersion compares the number of writes since the key was created.
 	CompareVersion CompareTarget = iota
-	// CompareCreated looks at the revision that created the key.
+	// CompareCreated compares the revision that created the key.
 	CompareCreated
-	// CompareModified looks at the revision that last wrote the key.
+	// CompareModified compares the revision that last wrote the key.
 	CompareModified
-	// CompareValue looks at the value.
+	// CompareValue compares the value.
 	CompareValue
 )
 
@@ -45,8 +45,8 @@ func newCmp(key string, target pb.Compare_CompareTarget) Cmp {
 
 // Compare completes a comparison: the property that cmp names must be in the given
 // relation, one of "=", "!=", ">" and "<", to v. It returns a new comparison and
-// leaves cmp as it is. It panics when the relation is unknown, or when v has not
-// the type that the property asks for.
+// leaves cmp as it is. It panics when the relation is unknown or v does not have
+// the property's type.
 func Compare(cmp Cmp, result string, v any) Cmp {
 	relation := mustCompareResult(result)
 	c := copyOrNewCompare(cmp.c)

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// defaultKeepAliveTime is how long a connection with calls or streams on it
-	// may be silent before gRPC pings the server. It is the least that gRPC
-	// allows, and twice the least that an etcd server accepts (5 s).
+	// defaultKeepAliveTime is how long a connection with calls or streams on it may
+	// be silent before gRPC pings the server. It is gRPC's minimum, and twice the
+	// minimum that an etcd server accepts (5 s).
 	defaultKeepAliveTime = 10 * time.Second
 
 	// defaultKeepAliveTimeout is how long the answer to a ping may take: gRPC's
@@ -32,51 +32,50 @@ const (
 	// (gRFC A18).
 	defaultKeepAliveTimeout = 20 * time.Second
 
-	// defaultMaxCallSendMsgSize is the server's default limit for a request,
-	// 1.5 MiB, with room for what surrounds it: the server's refusal names the
-	// limit, gRPC's does not.
+	// defaultMaxCallSendMsgSize is the server's default limit for a request, 1.5
+	// MiB, with room for overhead: the server's error names the limit, gRPC's does
+	// not.
 	defaultMaxCallSendMsgSize = 2 << 20
 
 	// defaultMaxCallRecvMsgSize is no limit.
 	defaultMaxCallRecvMsgSize = math.MaxInt32
 )
 
-// Config configures a [Client]. Only Endpoints is required; the zero value of
-// every other field means a default that suits production.
+// Config configures a [Client]. Only Endpoints is required; the zero value of every
+// other field selects a default that suits production.
 type Config struct {
-	// Endpoints are the addresses of the cluster's members, in any form that
-	// etcd accepts: "host:port", "http://host:port", "https://host:port",
-	// "unix:path", "unixs:path". Each one decides for itself whether its
-	// connections use TLS: http never, https and unixs always, the others if
-	// TLS is set. A client with TLS set, or with an endpoint that uses it, sends no
-	// token and no password to one in clear: the call fails with
-	// codes.Unauthenticated, and is not repeated.
+	// Endpoints are the addresses of the cluster's members, in any form that etcd
+	// accepts: "host:port", "http://host:port", "https://host:port", "unix:path",
+	// "unixs:path". The form decides whether connections to the endpoint use TLS:
+	// http never, https and unixs always, the others if TLS is set. A client with
+	// TLS set, or with any endpoint that uses TLS, sends no token or password over
+	// plaintext: the call fails with codes.Unauthenticated and is not retried.
 	Endpoints []string `json:"endpoints"`
 
 	// AutoSyncInterval is the time between updates of the endpoints from the
-	// cluster's membership, as [Client.Sync] does them. The first update runs
-	// soon after New; intervals vary by 10 %, so that clients started together
-	// do not ask together. 0, the default, disables auto-sync.
+	// cluster's membership, as [Client.Sync] does them. The first update runs soon
+	// after New; intervals vary by 10 %, which spreads the requests of clients that
+	// start together. 0, the default, disables auto-sync.
 	AutoSyncInterval time.Duration `json:"auto-sync-interval"`
 
-	// DialTimeout bounds what New does over the network: fetching a token and,
-	// with RejectOldCluster, asking for versions. 0, the default, leaves the
-	// bound to Context. Connections are made in the background and are not
-	// bounded by it.
+	// DialTimeout bounds the network work of New: fetching a token and, with
+	// RejectOldCluster, reading versions. With 0, the default, only Context bounds
+	// it. DialTimeout does not bound connection attempts, which run in the
+	// background.
 	DialTimeout time.Duration `json:"dial-timeout"`
 
 	// DialKeepAliveTime is the silence after which gRPC pings the server. The
-	// default is 10 s, and less is not possible. A negative value disables
-	// gRPC's pings; the kernel's keepalive, which gives a host up after 20 s
-	// without a sign of life, on idle connections too, is always on. Neither is how
-	// a dead member is found in the first place: see package balancer.
+	// default, 10 s, is also the minimum. A negative value disables gRPC's pings.
+	// The kernel's keepalive is always on: it closes a connection, idle or not,
+	// after 20 s without a sign of life from the host. Dead members are usually
+	// detected earlier, by probes: see package balancer.
 	DialKeepAliveTime time.Duration `json:"dial-keep-alive-time"`
 
 	// DialKeepAliveTimeout is how long to wait for the answer to a ping, and on
 	// Linux for the acknowledgement of sent data (TCP_USER_TIMEOUT), before the
-	// connection is closed. The default is 20 s, gRPC's own. Less than the network's
-	// longest interruption ends all connections at once when it happens, and makes
-	// the outcome of writes that are under way unknown.
+	// connection is closed. The default is 20 s, gRPC's own. If it is shorter than a
+	// network interruption, all connections close at once and the outcome of
+	// in-flight writes is unknown.
 	DialKeepAliveTimeout time.Duration `json:"dial-keep-alive-timeout"`
 
 	// MaxCallSendMsgSize bounds a request, in bytes. The default is 2 MiB, a
@@ -84,17 +83,17 @@ type Config struct {
 	// larger request fails with codes.ResourceExhausted and is not sent.
 	MaxCallSendMsgSize int
 
-	// MaxCallRecvMsgSize bounds a response, in bytes. The default,
-	// math.MaxInt32, is right for almost everybody: a write whose response is
-	// refused for its size has been executed all the same.
+	// MaxCallRecvMsgSize bounds a response, in bytes. The default, math.MaxInt32,
+	// is right for almost every program: a write whose response is rejected for its
+	// size has still been executed.
 	MaxCallRecvMsgSize int
 
 	// TLS secures connections, see Endpoints. A configuration made by
 	// [NewClientConfig] follows changes of the certificate, key and CA files.
 	TLS *tls.Config
 
-	// Username and Password authenticate the client. New fetches a token with
-	// them, which is renewed when the server refuses it.
+	// Username and Password authenticate the client. New fetches a token with them;
+	// the client renews it when the server refuses it.
 	Username string `json:"username"`
 	Password string `json:"password"`
 
@@ -102,18 +101,17 @@ type Config struct {
 	// The client cannot renew it; [Client.SetToken] replaces it.
 	Token string `json:"token"`
 
-	// RejectOldCluster makes New fail with ErrOldCluster if a member runs a
-	// version older than the minor release before this client's.
+	// RejectOldCluster makes New fail with ErrOldCluster if a member is more than
+	// one minor release older than this client.
 	RejectOldCluster bool `json:"reject-old-cluster"`
 
-	// DialOptions are passed to gRPC after the client's own. Interceptors see
-	// every attempt of a call, and a read's hedge beside the attempt that it backs
-	// up; retries and tokens do not depend on them.
+	// DialOptions are passed to gRPC after the client's own. Interceptors see every
+	// attempt of a call, hedges of reads included. Retries and tokens do not depend
+	// on them.
 	DialOptions []grpc.DialOption
 
-	// Context is the parent of the client's context: when it ends, so does
-	// what the client does in the background. The default is
-	// context.Background().
+	// Context is the parent of the client's context: when it ends, the client's
+	// background work ends. The default is context.Background().
 	Context context.Context
 
 	// Logger is used if set; otherwise Slog; otherwise one is built from LogConfig;
@@ -126,115 +124,119 @@ type Config struct {
 	// unless it is configured to allow it.
 	PermitWithoutStream bool `json:"permit-without-stream"`
 
-	// MaxUnaryRetries bounds the attempts of a unary call, the first included:
-	// 1 disables retries. 0, the default, leaves the bound to the deadline of
-	// the call's context. A call without one ends with its last error when it has
-	// failed for 15 s. To wait for a connection is no failure: while no endpoint can
-	// be reached, every call waits until its context ends, whatever this says.
+	// MaxUnaryRetries bounds the attempts of a unary call, the first included: 1
+	// disables retries. 0, the default, leaves the bound to the deadline of the
+	// call's context. A call without a deadline ends with its last error after 15 s
+	// of failures. Waiting for a connection does not count as a failure: while no
+	// endpoint is reachable, every call waits until its context ends, whatever
+	// MaxUnaryRetries is.
 	MaxUnaryRetries uint `json:"max-unary-retries"`
 
-	// BackoffWaitBetween is the delay before the first retry of a call, which
-	// grows with each further one. The default is 10 ms.
+	// BackoffWaitBetween is the delay before the first retry of a call. The delay
+	// grows with each further retry. The default is 10 ms.
 	BackoffWaitBetween time.Duration `json:"backoff-wait-between"`
 
 	// BackoffJitterFraction is the fraction, between 0 and 1, by which a delay
 	// varies. The default, 0, means full jitter: a random part of the delay.
 	BackoffJitterFraction float64 `json:"backoff-jitter-fraction"`
 
-	// MaxWatchBufferBytes bounds what one watch holds for a reader who is slower
-	// than its events, in bytes of memory. Past it the watch pauses, and goes on
-	// where it stopped when half of that is read, see [Watcher]. A watch that is
-	// catching up may hold as much again. The default is 16 MiB.
+	// MaxWatchBufferBytes bounds the memory, in bytes, that one watch holds for a
+	// slow reader. Past it the watch pauses; it resumes where it stopped when the
+	// reader has read half of the buffer, see [Watcher]. A watch that is catching
+	// up may hold twice as much. The default is 16 MiB.
 	MaxWatchBufferBytes int `json:"max-watch-buffer-bytes"`
 
-	// MaxTotalWatchBufferBytes bounds what all watches of the client hold so, in bytes of
-	// memory. A watch may hold a quarter of what is left, so with many slow readers each
-	// pauses sooner, and there is room for watches whose readers keep up. When nothing is
-	// left a watch may still hold 1/1024 of MaxWatchBufferBytes, and the response with
-	// which it pauses. The default is eight times MaxWatchBufferBytes: 128 MiB.
+	// MaxTotalWatchBufferBytes bounds the memory, in bytes, that all watches of the
+	// client hold for slow readers. A watch may hold a quarter of the remaining budget:
+	// with many slow readers each pauses sooner, which leaves room for watches whose
+	// readers keep up. With no budget left, a watch may still hold 1/1024 of
+	// MaxWatchBufferBytes, plus the response with which it pauses. The default is eight
+	// times MaxWatchBufferBytes: 128 MiB.
 	MaxTotalWatchBufferBytes int `json:"max-total-watch-buffer-bytes"`
 
-	// DisableSplitReplay has a watch that is thousands of revisions behind catch up as one
-	// watcher, at the pace of the server: etcd sends it 1,000 revisions each 100 ms. By
-	// default it is split into up to 64 parts of the history, which several watchers on
-	// up to four streams apart deliver at the same time, several times faster; events reach
-	// the caller in the same order either way. Only servers that behave as etcd 3.4.25,
-	// 3.5.8 and later do get such parts; other versions, the grpc-proxy and kine do not.
+	// DisableSplitReplay makes a watch that is thousands of revisions behind catch up as
+	// one watcher, at the server's pace: etcd sends 1,000 revisions every 100 ms. By
+	// default the client splits the missing history into up to 64 parts and reads them
+	// concurrently, with several watchers on up to four separate streams, which is several
+	// times faster; the caller gets the events in the same order either way. The client
+	// splits only on servers that behave like etcd 3.4.25, 3.5.8 and later, not on other
+	// versions, the grpc-proxy or kine.
 	DisableSplitReplay bool `json:"disable-split-replay"`
 
 	// Balancer is the strategy that chooses the endpoint of each call among those that
-	// can serve it: "round_robin", "pinned", "leader", "nearest" or "p2c"; each has a
-	// package below balancer that says when to use it. Default: that of ServiceConfig,
-	// and without one "round_robin".
+	// can serve it: "round_robin", "pinned", "leader", "nearest" or "p2c"; the
+	// documentation of each strategy's package below balancer says when to use it. The
+	// default is the strategy in ServiceConfig, else "round_robin".
 	Balancer string `json:"balancer"`
 
-	// ServiceConfig is a gRPC service config in JSON, of which methodConfig's
-	// retryPolicy and hedgingPolicy, retryThrottling and hedgingThrottling are
-	// used, see package retry, and loadBalancingConfig, see package balancer. The
-	// fields above, where set, take precedence over it.
+	// ServiceConfig is a gRPC service config in JSON. The client uses retryPolicy
+	// and hedgingPolicy of methodConfig, retryThrottling and hedgingThrottling (see
+	// package retry), and loadBalancingConfig (see package balancer). The fields
+	// above take precedence where set.
 	ServiceConfig string `json:"service-config"`
 
-	// DisableHealthChecks switches off what the client does about endpoints that are
-	// silent: probes, preferring others, and ending streams and calls early on an endpoint
-	// that does not answer while others do. Calls then wait for their deadline, a broken
-	// connection or gRPC's keepalive, as with the official client. What endpoints say of
-	// themselves, no leader for instance, still counts.
+	// DisableHealthChecks disables the handling of silent endpoints: the client neither
+	// probes them, nor prefers others, nor ends calls and streams early on an endpoint
+	// that is silent while others answer. Calls then wait for their deadline, a broken
+	// connection or gRPC's keepalive, as with the official client. Statements of a member
+	// about itself, such as having no leader, still count.
 	DisableHealthChecks bool `json:"disable-health-checks"`
 
-	// DisableHedging keeps reads at one endpoint at a time. By default a read whose answer
-	// is overdue is sent to a second one, for one read in twenty at most.
+	// DisableHedging sends a read to one endpoint at a time. By default an overdue read is
+	// also sent to a second endpoint, at most one read in twenty.
 	DisableHedging bool `json:"disable-hedging"`
 
-	// DisableHealthSharing keeps what this client learns of its endpoints to itself. By
-	// default all clients of a process share it, for endpoints with the same address whose
-	// servers they authenticate in the same way: one of them probes for all, and a fault
-	// that one finds is avoided by all. A client whose DialOptions bring a dialer or
-	// transport credentials shares nothing.
+	// DisableHealthSharing keeps this client's endpoint health private. By default the
+	// clients of a process share the health of endpoints that have the same address and
+	// whose servers they authenticate in the same way: one client probes for all, and all
+	// avoid a fault that one finds. A client whose DialOptions set a dialer or transport
+	// credentials shares nothing.
 	DisableHealthSharing bool `json:"disable-health-sharing"`
 
 	// WriteStallTimeout is how long a write may wait on a member that is alive but completes
-	// nothing while other members do, or that was overtaken by a change of leader. It then
-	// ends with a *retry.UnknownOutcomeError, so a shorter time tells the caller sooner and
-	// makes more outcomes unknown: a stall of the disk that passes answers all writes. The
-	// default is 2 s. A negative value leaves writes to their deadlines. Writes on a member
-	// that is dead, or says that it has no leader while others have one, end at once.
+	// nothing while other members do, or after a change of leader that overtook the write.
+	// The write then ends with a *retry.UnknownOutcomeError. A shorter timeout returns
+	// sooner but makes more outcomes unknown: a short disk stall ends with all writes
+	// answered. The default is 2 s. With a negative value only the deadline ends a write. A
+	// write on a dead member, or on a member that reports no leader while others have one,
+	// ends at once.
 	WriteStallTimeout time.Duration `json:"write-stall-timeout"`
 
-	// Observer, if set, is told what the client does and finds: which endpoints are
-	// used, ejected and readmitted, what is repeated, moved or lost. Its methods are
-	// called on the way of calls and must return at once; see package observe, and
-	// docs/observing.md for metrics. nil, the default, costs nothing.
+	// Observer, if set, receives the client's events: endpoints used, ejected and
+	// readmitted; work retried, moved or lost. Its methods run on the path of calls
+	// and must return at once; see package observe, and docs/observing.md for
+	// metrics. nil, the default, costs nothing.
 	Observer observe.Observer `json:"-"`
 
-	// Slog, if set, gets what the client logs: a line when an outage starts and one when it
-	// ends, and every attempt that fails at level Debug. It holds no value, token or password.
-	// New refuses it beside Logger.
+	// Slog, if set, is the client's logger: one line when an outage starts and one when it
+	// ends, and at level Debug every failed attempt. Lines contain no values, tokens or
+	// passwords. New rejects Slog together with Logger.
 	Slog *slog.Logger `json:"-"`
 
-	// AllowInsecureSync lets [Client.Sync] and auto-sync take http URLs that members
-	// advertise into a client that has TLS set or an endpoint that uses it. By
-	// default such a client leaves them out, with a warning in the log: whoever
-	// controls the membership, or the network on the way to such a URL, reads and
-	// forges all that the client does there. Tokens and passwords are not sent in
-	// clear all the same, so New refuses it beside Username, Token or TokenSource.
-	// Endpoints that the program names itself do not need it.
+	// AllowInsecureSync lets [Client.Sync] and auto-sync use http URLs that members
+	// advertise, in a client that has TLS set or an endpoint that uses TLS. By
+	// default such a client skips these URLs and logs a warning: an attacker who
+	// controls the membership or the network could read and forge the client's
+	// traffic there. The client never sends tokens or passwords in plaintext, so New
+	// rejects AllowInsecureSync together with Username, Token or TokenSource.
+	// Endpoints in Config do not need it.
 	AllowInsecureSync bool `json:"allow-insecure-sync"`
 
-	// TokenSource returns a JWT, for tokens that rotate, in place of Token, Username
-	// and Password. It is called by New, within DialTimeout, and after that when the
-	// server has refused the last token: return another one then. It is never called
-	// concurrently, and one answer serves all calls that wait for it. Its context ends
-	// when none of them waits any more; it must return then. Its error fails these
-	// calls, wrapped, while watches and leases ask again after a pause. It must not
-	// use the client.
+	// TokenSource returns a JWT, for tokens that rotate. It replaces Token, Username
+	// and Password. New calls it, within DialTimeout; after that the client calls it
+	// when the server has refused the last token, and it must return a new one. Calls
+	// of it never overlap, and one result serves all calls that wait for it. Its
+	// context ends when no call waits any more; it must return then. Its error,
+	// wrapped, fails these calls; watches and leases call it again after a pause. It
+	// must not use the client.
 	TokenSource func(ctx context.Context) (string, error) `json:"-"`
 
-	// ca is where NewClientConfig got TLS.RootCAs from.
+	// ca is the file from which NewClientConfig read TLS.RootCAs.
 	ca *caFile
 }
 
-// validate checks all that can be checked without doing anything. The errors
-// name the field.
+// validate checks the configuration without side effects. Its errors name the
+// field.
 func (cfg *Config) validate() error {
 	switch {
 	case len(cfg.Endpoints) == 0:
@@ -267,22 +269,22 @@ func (cfg *Config) validate() error {
 	return nil
 }
 
-// errTokenSources is returned by New for a Config with a TokenSource and something else
-// to authenticate with.
+// errTokenSources is returned by New for a Config with a TokenSource and other
+// credentials.
 var errTokenSources = fmt.Errorf("TokenSource is set beside Token, Username or Password: %w", ErrMutuallyExclusiveCfg)
 
-// errInsecureSync is returned by New for a Config whose endpoints in clear, which
-// AllowInsecureSync lets in, could not serve the calls of a user.
+// errInsecureSync is returned by New for a Config with AllowInsecureSync and
+// credentials: the client sends no credentials to the plaintext endpoints that
+// AllowInsecureSync admits.
 var errInsecureSync = errors.New("AllowInsecureSync is set beside Username, Token or TokenSource: " +
-	"a client with TLS sends no token in clear, so calls to the endpoints that it lets in would fail")
+	"a client with TLS sends no token in plaintext, so calls to these endpoints would fail")
 
 // authenticates reports whether calls carry a token.
 func (cfg *Config) authenticates() bool {
 	return cfg.Username != "" || cfg.Token != "" || cfg.TokenSource != nil
 }
 
-// retryConfig merges the service config with the fields that the official
-// client has for the same purpose.
+// retryConfig merges the service config with the official client's retry fields.
 func (cfg *Config) retryConfig() (*retry.Config, error) {
 	rc := retry.DefaultConfig()
 	if cfg.ServiceConfig != "" {
@@ -341,9 +343,9 @@ func (cfg *Config) logger() (*zap.Logger, error) {
 	}
 }
 
-// callOptions are those of every call of the API. They are options of the
-// calls and not of the connection, because a user's own connections
-// ([Client.Dial]) keep gRPC's defaults.
+// callOptions returns the options of every call of the API. They are set on calls
+// and not on the connection: a user's own connections ([Client.Dial]) keep gRPC's
+// defaults.
 func (cfg *Config) callOptions() []grpc.CallOption {
 	send, recv := cfg.maxCallSizes()
 	return []grpc.CallOption{

@@ -9,9 +9,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// ConfigSpec is a client configuration as it comes from flags, the environment
-// or a file. It can be written to JSON and read back. [NewClientConfig] makes a
-// Config of it.
+// ConfigSpec is a client configuration from flags, the environment or a file. It
+// can be written to JSON and read back. [NewClientConfig] converts it to a Config.
 type ConfigSpec struct {
 	Endpoints          []string      `json:"endpoints"`
 	RequestTimeout     time.Duration `json:"request-timeout"`
@@ -24,21 +23,22 @@ type ConfigSpec struct {
 	Auth               *AuthConfig   `json:"auth"`
 }
 
-// SecureConfig says how connections are secured. Cert, Key and Cacert are paths
-// of PEM files; changes of the files are followed without a restart.
+// SecureConfig is the TLS part of a ConfigSpec. Cert, Key and Cacert are paths of
+// PEM files; the client picks up changed files without a restart.
 type SecureConfig struct {
 	Cert       string `json:"cert"`
 	Key        string `json:"key"`
 	Cacert     string `json:"cacert"`
 	ServerName string `json:"server-name"`
 
-	// InsecureTransport asks for plaintext where no file is given.
+	// InsecureTransport selects plaintext if no file is given.
 	InsecureTransport bool `json:"insecure-transport"`
 	// InsecureSkipVerify accepts any certificate of the server.
 	InsecureSkipVerify bool `json:"insecure-skip-tls-verify"`
 }
 
-// AuthConfig says who the client is: a user name and a password, or a token.
+// AuthConfig holds the client's credentials: a user name and a password, or a
+// token.
 type AuthConfig struct {
 	Username string `json:"username"`
 	Password string `json:"password"`
@@ -66,10 +66,10 @@ func (cs *ConfigSpec) Clone() *ConfigSpec {
 // Empty reports whether nothing is set.
 func (cfg AuthConfig) Empty() bool { return cfg == AuthConfig{} }
 
-// NewClientConfig makes a Config of a specification. It reads the certificate,
-// key and CA files, and fails if it cannot. RequestTimeout has no counterpart
-// in Config: it is for whoever makes the requests. The logger, which may be
-// nil, is told about certificates.
+// NewClientConfig makes a Config of a specification. It reads the certificate, key
+// and CA files, and fails if it cannot. RequestTimeout has no counterpart in
+// Config: the program applies it to its requests. lg, which may be nil, logs
+// certificate reloads.
 func NewClientConfig(confSpec *ConfigSpec, lg *zap.Logger) (*Config, error) {
 	cfg := &Config{
 		Endpoints:            confSpec.Endpoints,

@@ -8,14 +8,14 @@ import (
 )
 
 // WithRequireLeader makes calls and streams with the returned context fail with
-// rpctypes.ErrNoLeader when no endpoint that can be reached knows a leader, instead
-// of waiting for one. Other outgoing metadata of ctx is kept.
+// rpctypes.ErrNoLeader, instead of waiting, when no reachable endpoint knows a
+// leader. Other outgoing metadata of ctx is kept.
 func WithRequireLeader(ctx context.Context) context.Context {
 	md, ok := metadata.FromOutgoingContext(ctx)
 	if !ok {
 		md = metadata.MD{}
 	}
-	// FromOutgoingContext returned a copy, so setting the key races with nobody.
+	// FromOutgoingContext returned a copy, so setting the key is not a race.
 	md.Set(rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
 	return metadata.NewOutgoingContext(ctx, md)
 }

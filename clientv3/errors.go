@@ -12,15 +12,14 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// ContextError turns the error of a call made with ctx into the error that the API
-// returns:
+// ContextError converts the error of a call made with ctx into the error that the
+// API returns:
 //
-//   - a *retry.UnknownOutcomeError stays as it is, whatever caused it;
-//   - an error that the server is known to send becomes the rpctypes.EtcdError,
-//     comparable with ==;
-//   - a cancelled call, or one past its deadline, becomes ctx.Err() if it is ctx
-//     that ended;
-//   - everything else, nil included, stays as it is.
+//   - a *retry.UnknownOutcomeError is unchanged, whatever its cause;
+//   - a known error of the server becomes the rpctypes.EtcdError, comparable with
+//     ==;
+//   - a cancelled call, or one past its deadline, becomes ctx.Err() if ctx ended;
+//   - everything else, nil included, is unchanged.
 func ContextError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -41,8 +40,8 @@ func ContextError(ctx context.Context, err error) error {
 	return err
 }
 
-// isServerError reports whether err, which rpctypes.Error has seen, is one that a
-// server is known to send.
+// isServerError reports whether err, a result of rpctypes.Error, is a known error
+// of the server.
 func isServerError(err error) bool {
 	var known rpctypes.EtcdError
 	return errors.As(err, &known)

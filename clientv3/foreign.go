@@ -8,18 +8,18 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// This file is what differs over a protobuf client of the program, which may be a
-// mock written against the official client: it is asked for nothing that no caller
-// asked for, in the official client's order.
+// This file adapts the services to a protobuf client supplied by the program, such
+// as a mock written for the official client: it receives only the calls that
+// callers make, in the official client's order.
 
-// isHalt reports whether the official client gives up a stream that fails with err.
+// isHalt reports whether err ends a stream for good in the official client.
 func isHalt(err error) bool {
 	code := status.Code(err)
 	return code != codes.Unavailable && code != codes.Internal
 }
 
-// errNoMessage is the error of a stream, or of its opening, that returns neither a
-// result nor an error.
+// errNoMessage is the error of a stream call that returns neither a result nor an
+// error.
 var errNoMessage = status.Error(codes.Unavailable, "etcdclient: the program's client returned neither a message nor an error")
 
 // openForeign opens a stream over a program's client.
@@ -43,8 +43,8 @@ type foreignStream[Req, Resp any] struct {
 	ctx context.Context // that it was opened with
 }
 
-// Recv returns the next message. It ends with the context, also if the program's Recv
-// does not: that one is left behind.
+// Recv returns the next message. It returns when the context ends, even if the
+// program's Recv does not; that Recv keeps its goroutine until it returns.
 func (s *foreignStream[Req, Resp]) Recv() (*Resp, error) {
 	type result struct {
 		resp *Resp

@@ -8,17 +8,15 @@ import (
 
 // GetStreamChan delivers the chunks of [KV.GetStream] and is closed after the last.
 //
-// A reader that stops before the channel is closed must end the context of the call:
-// the stream lives until then, or until the client is closed.
+// A reader that stops before the channel is closed must cancel the context of the
+// call: until then, or until the client is closed, the stream stays open.
 type GetStreamChan <-chan RangeStreamResponse
 
-// RangeStreamResponse is one chunk of a streamed range. Every chunk holds other keys
-// than those before it, and the next ones in lexical order. Header, More and Count
-// are set on the last chunk alone, and say there what they say in the response to
-// [KV.Get].
+// RangeStreamResponse is one chunk of a streamed range. Each chunk continues in
+// lexical order where the previous one ended. Header, More and Count are set only on
+// the last chunk, with the values of a [KV.Get] response.
 //
-// When the stream fails, the last value is one whose RangeResponse is nil and whose
-// Err is not.
+// If the stream fails, the last value has a nil RangeResponse and a non-nil Err.
 type RangeStreamResponse struct {
 	*pb.RangeResponse
 	closeErr error

@@ -21,9 +21,10 @@ import (
 
 // NotReadyError is the error of [Client.Ready].
 type NotReadyError struct {
-	// Endpoints is what is known of each one.
+	// Endpoints holds the state of each endpoint.
 	Endpoints []health.Status
-	// Err is why nothing is known, or what asking brought; nil if nobody was asked.
+	// Err is why no state is known, or the error of Ready's read; nil if Ready made
+	// no read.
 	Err error
 }
 
@@ -48,18 +49,18 @@ var separators = [2]string{": ", "; "}
 // Unwrap returns Err.
 func (e *NotReadyError) Unwrap() error { return e.Err }
 
-// readyKey is what Ready asks for: a key that sorts before all others, and mostly does not
+// readyKey is the key that Ready reads. It sorts before all others and usually does not
 // exist.
 const readyKey = "\x00"
 
-// Ready returns nil if at least one endpoint serves calls of every kind, as far as the client
-// knows, and otherwise a *[NotReadyError]. It is meant for readiness probes: while anything is
-// known of the endpoints it returns at once and asks nobody. A client that has not been used
-// yet, or not for so long that its connections were closed, makes one linearizable read, until
-// ctx ends. A server that denies it the permission serves.
+// Ready returns nil if, to the client's knowledge, at least one endpoint serves all kinds of
+// calls, and otherwise a *[NotReadyError]. It is meant for readiness probes: if the state of
+// any endpoint is known, it returns at once and sends nothing. A client that is unused, or
+// idle for so long that its connections were closed, makes one linearizable read, bounded by
+// ctx. An endpoint that answers "permission denied" counts as serving.
 //
-// What is known is as old as the latest call, stream or fault, see [Client.EndpointStatus]: a
-// client that has nothing to do does not watch its servers.
+// The state is as old as the latest call, stream or fault, see [Client.EndpointStatus]: an
+// idle client does not probe its servers.
 func (c *Client) Ready(ctx context.Context) error {
 	known := c.EndpointStatus()
 	switch err := c.ctx.Err(); {
@@ -86,7 +87,7 @@ func serves(known []health.Status) bool {
 	return false
 }
 
-// undecided reports whether nothing is known of an endpoint.
+// undecided reports whether no endpoint's state is known.
 func undecided(known []health.Status) bool {
 	for _, s := range known {
 		if s.State == health.Unknown {
@@ -96,9 +97,9 @@ func undecided(known []health.Status) bool {
 	return len(known) == 0
 }
 
-// Introspect returns what the client knows and does: its endpoints, calls in flight, watches,
-// leases, budgets and configuration, see package observe/introspect, which also serves it
-// over HTTP. It asks no server. Watches and leases are those of all services of the client.
+// Introspect returns the client's present state: endpoints, in-flight calls, watches, leases,
+// budgets and configuration. Package observe/introspect also serves it over HTTP. Introspect
+// sends nothing to the cluster. Watches and leases are those of all services of the client.
 func (c *Client) Introspect(o introspect.Options) introspect.Client {
 	o = o.WithDefaults()
 	shown := introspect.Client{
@@ -185,7 +186,7 @@ func (c *Client) inspectLeases(o introspect.Options, into *introspect.Leases) {
 	}
 }
 
-// shownConfig is the configuration in force, without what is secret.
+// shownConfig returns the configuration in force, without secrets.
 func (c *Client) shownConfig() map[string]any {
 	cfg := &c.cfg
 	strategy := ""
@@ -222,7 +223,7 @@ func (c *Client) shownConfig() map[string]any {
 	}
 }
 
-// authentication is how the client authenticates at the moment.
+// authentication names the present authentication method.
 func (c *Client) authentication() string {
 	switch login := c.login(); {
 	case login.FromSource:
@@ -236,7 +237,7 @@ func (c *Client) authentication() string {
 	}
 }
 
-// services are those that were made for a client and are in use.
+// services holds the services of a client that are in use.
 type services[T any] struct {
 	mu   sync.Mutex
 	made []weak.Pointer[T]

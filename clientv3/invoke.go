@@ -9,8 +9,8 @@ import (
 // unary is a method of one of the protobuf clients.
 type unary[Req, Resp any] func(context.Context, *Req, ...grpc.CallOption) (*Resp, error)
 
-// invoke calls method. Its error is what the API promises to return, and its
-// response is nil whenever the error is not.
+// invoke calls method. Its error is the one that the API documents, and its
+// response is nil if the error is not.
 func invoke[Req, Resp any](
 	ctx context.Context, method unary[Req, Resp], req *Req, opts []grpc.CallOption,
 ) (*Resp, error) {

@@ -29,8 +29,8 @@ type TxnResponse pb.TxnResponse
 //
 // Get, and a Txn that only reads, are repeated after a fault for as long as ctx
 // allows. Put, Delete, Compact and a Txn that writes reach a server at most once:
-// they are sent again only when it is certain that they were not carried out, and
-// give a *retry.UnknownOutcomeError when that cannot be known.
+// the client sends them again only if they were certainly not executed, and
+// otherwise returns a *retry.UnknownOutcomeError.
 type KV interface {
 	// Put writes val to key.
 	Put(ctx context.Context, key, val string, opts ...OpOption) (*PutResponse, error)
@@ -44,27 +44,27 @@ type KV interface {
 	// side holds a large range as a whole. See [GetStreamChan] for what the channel
 	// delivers and how to stop early.
 	//
-	// All chunks show the store at one revision. When a stream breaks, the read
-	// goes on behind the last key delivered, on another member and at the same
-	// revision; the sum of the chunks is that of an unbroken stream. To know the
-	// revision beforehand costs a round trip, except with WithRev and for what arrives
-	// in one chunk: one key, a count, a limit of up to ten.
+	// All chunks are read at one revision. When a stream breaks, the read resumes
+	// after the last delivered key, on another member and at the same revision;
+	// together the chunks equal those of an unbroken stream. Choosing the revision
+	// costs a round trip, except with WithRev and for a result of one chunk: one key,
+	// a count, a limit of up to ten.
 	//
-	// A server without the RangeStream method (etcd before 3.7, the gRPC proxy) gives
-	// codes.Unimplemented, see [WithPageFallback]; so do a sort order other than by
-	// key, and filters by revision.
+	// A server without the RangeStream method (etcd before 3.7, the gRPC proxy)
+	// returns codes.Unimplemented, see [WithPageFallback]; so do a sort order other
+	// than by key, and filters by revision.
 	GetStream(ctx context.Context, key string, opts ...OpOption) (GetStreamChan, error)
 
 	// Delete deletes key, or the range that the options ask for.
 	Delete(ctx context.Context, key string, opts ...OpOption) (*DeleteResponse, error)
 
-	// Compact discards the history of all keys before revision rev. Reading or
-	// watching at such a revision then gives rpctypes.ErrCompacted, and so does
-	// compacting it again.
+	// Compact discards the history of all keys before revision rev. Reading,
+	// watching or compacting at such a revision afterwards fails with
+	// rpctypes.ErrCompacted.
 	Compact(ctx context.Context, rev int64, opts ...CompactOption) (*CompactResponse, error)
 
-	// Do carries out one operation. It panics on an Op that none of the builders
-	// made.
+	// Do executes one operation. It panics if op was not made by one of the Op
+	// builders.
 	Do(ctx context.Context, op Op) (OpResponse, error)
 
 	// Txn begins a transaction, to be sent with ctx.
@@ -82,9 +82,8 @@ type kv struct {
 // NewKV returns the KV service of a client.
 func NewKV(c *Client) KV { return NewKVFromKVClient(RetryKVClient(c), c) }
 
-// NewKVFromKVClient returns the KV service over remote, with the call options of
-// c. c may be nil. Errors are handled by remote: one that is not of this package
-// repeats nothing.
+// NewKVFromKVClient returns the KV service over remote, with the call options of c.
+// c may be nil. Retries are up to remote: only a remote of this package retries.
 func NewKVFromKVClient(remote pb.KVClient, c *Client) KV {
 	opts := callOptsOf(c)
 	if isOwn(remote) {

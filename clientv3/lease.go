@@ -28,8 +28,8 @@ type LeaseGrantResponse struct {
 	*pb.ResponseHeader
 	// ID identifies the lease.
 	ID LeaseID
-	// TTL is the time that was granted, in seconds. It is at least what was asked
-	// for: the server raises it to one and a half times its election timeout.
+	// TTL is the time that was granted, in seconds. It is at least the requested
+	// TTL: the server raises it to at least 1.5 times its election timeout.
 	TTL int64
 	// Error is an error text of the server; etcd leaves it empty.
 	Error string
@@ -51,7 +51,7 @@ type LeaseTimeToLiveResponse struct {
 	// is no such lease.
 	GrantedTTL int64 `json:"granted-ttl"`
 
-	// Keys are the keys attached to the lease, if [WithAttachedKeys] asked for them.
+	// Keys are the keys attached to the lease, with [WithAttachedKeys] only.
 	Keys [][]byte `json:"keys"`
 }
 
@@ -72,71 +72,69 @@ type LeaseLeasesResponse struct {
 // after a fault for as long as ctx allows.
 type Lease interface {
 	// Grant creates a lease that lasts ttl seconds. The client chooses its id, so
-	// that a repeated request cannot create a second lease. When the first request
-	// was carried out and only its response was lost, the lease has been running
-	// since then.
+	// that a repeated request cannot create a second lease. If the first request
+	// was executed and only its response was lost, the TTL has been running since
+	// then.
 	Grant(ctx context.Context, ttl int64) (*LeaseGrantResponse, error)
 
-	// Revoke ends a lease and deletes the keys attached to it. A lease that does not
-	// exist gives rpctypes.ErrLeaseNotFound, unless it was an earlier attempt of this
-	// very call that may have ended it.
+	// Revoke ends a lease and deletes the keys attached to it. If the lease does not
+	// exist the error is rpctypes.ErrLeaseNotFound, unless an earlier attempt of the
+	// same call may have revoked it.
 	Revoke(ctx context.Context, id LeaseID) (*LeaseRevokeResponse, error)
 
-	// TimeToLive tells how long a lease will last. A lease that does not exist is not
-	// an error: its TTL is -1.
+	// TimeToLive returns the remaining time of a lease. A lease that does not exist
+	// is not an error: its TTL is -1.
 	TimeToLive(ctx context.Context, id LeaseID, opts ...LeaseOption) (*LeaseTimeToLiveResponse, error)
 
 	// Leases lists all leases.
 	Leases(ctx context.Context) (*LeaseLeasesResponse, error)
 
-	// KeepAlive keeps a lease alive until ctx ends, and delivers the answers. It
-	// does not wait for the first one. A renewal is sent a third of the TTL after
-	// the one before, whether or not the channel is read: it holds 16 responses,
-	// and what does not fit is dropped, with a line in the log.
+	// KeepAlive keeps a lease alive until ctx ends, and delivers the responses. It
+	// does not wait for the first one. The client sends a renewal a third of the
+	// TTL after the previous one, whether or not the channel is read. The channel
+	// holds 16 responses; the client drops further ones and logs it.
 	//
-	// All leases of a client share one stream. When its member does not answer,
-	// loses its leader, or leaves, the stream is opened elsewhere, within a third of
-	// the shortest TTL concerned, and what is unanswered is sent again. Where all
-	// members are slow to answer, each next stream is given more time. A lease
-	// outlives an outage that ends before its TTL does by more than the longest pause
+	// All leases of a client share one stream. When its member does not answer, loses
+	// its leader or is removed, the client opens the stream on another member, within
+	// a third of the shortest TTL on it, and sends unanswered renewals again. If all
+	// members are slow, each further stream gets more time to answer. A lease
+	// survives an outage if more of its TTL is left afterwards than the longest pause
 	// between two attempts, 1.5 s by default.
 	//
 	// The channel is closed when
 	//
 	//   - the server says that there is no such lease, or [Lease.Revoke] of this
 	//     service has ended it,
-	//   - the TTL has passed since the last request that was answered was sent: the
-	//     lease may have ended,
-	//   - no first answer came for DialTimeout plus 1 s, or for 5 s if there is no
-	//     DialTimeout; a lease that this service has granted or renewed has at least
-	//     what is left of its TTL,
-	//   - ctx was made by [WithRequireLeader] and every endpoint that can be reached
-	//     says that it knows no leader,
+	//   - the TTL has passed since the client sent the last request that was
+	//     answered: the lease may have expired,
+	//   - the first response did not arrive within DialTimeout plus 1 s, or 5 s
+	//     without a DialTimeout; for a lease that this service granted or renewed,
+	//     the limit is at least the rest of its TTL,
+	//   - ctx was made by [WithRequireLeader] and every reachable endpoint reports
+	//     that it knows no leader,
 	//   - ctx ends, or Close is called.
 	//
-	// What was not read until then can still be read, unless the lease does not exist
-	// any more: then unread answers are taken back, as none of them is true any more.
+	// Unread responses stay in the closed channel, unless the lease no longer exists:
+	// then the client discards them, as they are no longer true.
 	//
-	// [WithLeaseMonitor] tells which of these it was, and until when the lease
-	// lives, see [LeaseMonitor.Deadline]. After Close the channel is closed from the beginning, and the
-	// error is an [ErrKeepAliveHalted]; there is no other error.
+	// [WithLeaseMonitor] reports which of these closed the channel, and until when the lease lives,
+	// see [LeaseMonitor.Deadline]. After Close, KeepAlive returns a closed channel and an
+	// [ErrKeepAliveHalted]; there is no other error.
 	//
-	// Several KeepAlives of one lease share its renewals; each has a channel of its
-	// own.
+	// Several KeepAlives of one lease share its renewals; each has its own channel.
 	KeepAlive(ctx context.Context, id LeaseID) (<-chan *LeaseKeepAliveResponse, error)
 
-	// KeepAliveOnce renews a lease once. The request goes over the stream that
-	// KeepAlive uses, and is sent again after a fault until ctx ends; without a
-	// deadline it waits for as long as no member answers. If there is no such lease
-	// the error is rpctypes.ErrLeaseNotFound. If the server refuses the request,
-	// for want of permission or because it knows no leases (kine), it is the
-	// server's error.
+	// KeepAliveOnce renews a lease once. The request uses KeepAlive's stream, and
+	// is sent again after a fault until ctx ends; without a deadline it waits until
+	// a member answers. If the lease does not exist the error is
+	// rpctypes.ErrLeaseNotFound. If the server rejects the request, because
+	// permission is missing or it has no leases (kine), the error is the server's.
 	//
-	// The request has a stream of its own if ctx has outgoing metadata beside that
-	// of [WithRequireLeader], which is sent with it; after Close, or when Close comes
-	// in the middle of it; and over a LeaseClient of the program
-	// ([NewLeaseFromLeaseClient]), where each error but Unavailable and Internal is
-	// final.
+	// The request uses its own stream in three cases: if ctx has outgoing metadata
+	// other than that of [WithRequireLeader], which is sent with it; if Close is
+	// called before or during it; and over a LeaseClient of the program
+	// ([NewLeaseFromLeaseClient]), where every error except Unavailable and Internal
+	// is final.
 	KeepAliveOnce(ctx context.Context, id LeaseID) (*LeaseKeepAliveResponse, error)
 
 	// Close ends all KeepAlives; their channels are closed. It revokes nothing. It
@@ -159,12 +157,11 @@ func NewLease(c *Client) Lease {
 	return NewLeaseFromLeaseClient(RetryLeaseClient(c), c, c.cfg.DialTimeout+time.Second)
 }
 
-// NewLeaseFromLeaseClient returns the Lease service over remote, with the call
-// options and the logger of c. c may be nil. A client of the program's own, a mock for
-// instance, sees what it would see of the official client: Grant leaves the choice of
-// the id to the server and is not repeated, and each KeepAliveOnce opens a stream. A KeepAlive of a lease that this
-// service did not grant is given up if its first answer takes longer than
-// keepAliveTimeout; 1 s, or nothing, stands for 5 s.
+// NewLeaseFromLeaseClient returns the Lease service over remote, with the call options and the
+// logger of c. c may be nil. A LeaseClient of the program, such as a mock, receives the same calls
+// as from the official client: Grant lets the server choose the id and is not retried, and each
+// KeepAliveOnce opens a stream. A KeepAlive of a lease that this service did not grant ends if its
+// first response takes longer than keepAliveTimeout; 0 and 1 s mean 5 s.
 func NewLeaseFromLeaseClient(remote pb.LeaseClient, c *Client, keepAliveTimeout time.Duration) Lease {
 	log := func() *zap.Logger { return loggerOf(c) }
 	told := observerOf(c)

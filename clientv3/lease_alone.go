@@ -13,13 +13,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// errStreamEnded stands for the end of a stream without an answer: the member, or a
-// proxy, is leaving.
+// errStreamEnded replaces the EOF of a stream without a response: the member or a
+// proxy is shutting down.
 var errStreamEnded = status.Error(codes.Unavailable, "etcdclient: the endpoint ended the keepalive stream without an answer")
 
-// sharesStream reports whether a KeepAliveOnce can use the stream of all leases: what
-// the caller sends beside the request, but for the wish for a leader, would be lost
-// there. The client of a program sees one stream a call, as from the official client.
+// sharesStream reports whether a KeepAliveOnce can use the shared stream. Outgoing
+// metadata of the caller, other than require-leader, would be lost there. A program's
+// own client gets one stream per call, as from the official client.
 func (l *lessor) sharesStream(ctx context.Context) bool {
 	md, _ := metadata.FromOutgoingContext(ctx)
 	for key := range md {
@@ -30,10 +30,9 @@ func (l *lessor) sharesStream(ctx context.Context) bool {
 	return isOwn(l.remote)
 }
 
-// renewAlone renews a lease over a stream of its own: the one for all does not serve
-// the call, see sharesStream, or it was closed, before the call or in the middle of it.
-// The official client allows that, and there are programs which give up a lease in that
-// order.
+// renewAlone renews a lease over a separate stream: the shared one does not fit the
+// call, see sharesStream, or was closed before or during the call. The official client
+// allows a KeepAliveOnce after Close, and programs rely on it.
 func (l *lessor) renewAlone(ctx context.Context, id LeaseID) (*LeaseKeepAliveResponse, error) {
 	retrier := l.retrier()
 	for remote := l.streams(retrier); ; {
@@ -56,8 +55,9 @@ func (l *lessor) renewAlone(ctx context.Context, id LeaseID) (*LeaseKeepAliveRes
 	}
 }
 
-// askAlone asks once. A member without a leader could not renew the lease, so the
-// client's own stream ends there at once, and the next one goes elsewhere.
+// askAlone makes one attempt. A member without a leader cannot renew the lease, so
+// the client's own stream requires a leader: it ends at once there, and the next
+// one goes to another member.
 func (l *lessor) askAlone(ctx context.Context, remote pb.LeaseClient, id LeaseID) (*pb.LeaseKeepAliveResponse, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -74,7 +74,7 @@ func (l *lessor) askAlone(ctx context.Context, remote pb.LeaseClient, id LeaseID
 	return stream.Recv()
 }
 
-// streamError returns why a stream takes no message: sending tells only that.
+// streamError returns why a Send failed: Send itself returns only io.EOF.
 func streamError(stream pb.Lease_LeaseKeepAliveClient, err error) error {
 	if _, cause := stream.Recv(); cause != nil {
 		return cause

@@ -22,24 +22,25 @@ import (
 // KeepAlive is being called.
 var LeaseResponseChSize = 16
 
-// LeaseKeepAliveResponse is the response to one keepalive. Those who keep the same
-// lease alive may share its header, and must not change it.
+// LeaseKeepAliveResponse is the response to one keepalive. KeepAlives of the same
+// lease may share its header: do not modify it.
 type LeaseKeepAliveResponse struct {
 	*pb.ResponseHeader
 	// ID identifies the lease.
 	ID LeaseID
-	// TTL is for how long the lease was prolonged, in seconds.
+	// TTL is the renewed time to live, in seconds.
 	TTL int64
 }
 
-// ErrKeepAliveHalted says that no lease is kept alive any more, because the Lease
-// or its client was closed.
+// ErrKeepAliveHalted reports that all keepalives have ended because the Lease or
+// its client was closed.
 type ErrKeepAliveHalted struct { //nolint:errname // the name is the official API's
-	// Reason is context.Canceled after Close, and otherwise what ended the client.
+	// Reason is context.Canceled after Close, and otherwise the error that ended
+	// the client.
 	Reason error
 }
 
-// Error returns the text, with that of the reason.
+// Error returns the text, including the reason's.
 func (e ErrKeepAliveHalted) Error() string {
 	if e.Reason == nil {
 		return "etcdclient: leases keep alive halted"
@@ -50,12 +51,12 @@ func (e ErrKeepAliveHalted) Error() string {
 // Unwrap returns the reason.
 func (e ErrKeepAliveHalted) Unwrap() error { return e.Reason }
 
-// defaultFirstAnswer is how long the first answer may take with a client that has
-// no DialTimeout.
+// defaultFirstAnswer bounds the wait for the first response if the client has no
+// DialTimeout.
 const defaultFirstAnswer = 5 * time.Second
 
-// firstAnswer returns how long the first answer may take. NewLease adds a second
-// to the client's DialTimeout, so that a second means that there is none.
+// firstAnswer returns how long the first response may take. NewLease adds 1 s to
+// the client's DialTimeout, so 1 s means that there is no DialTimeout.
 func firstAnswer(keepAliveTimeout time.Duration) time.Duration {
 	if keepAliveTimeout <= 0 || keepAliveTimeout == time.Second {
 		return defaultFirstAnswer
@@ -107,7 +108,7 @@ func requiresLeader(ctx context.Context) bool {
 	return slices.Contains(md.Get(rpctypes.MetadataRequireLeaderKey), rpctypes.MetadataHasLeader)
 }
 
-// keeper passes on what becomes of a lease to the channel of a KeepAlive.
+// keeper forwards the events of a lease to the channel of a KeepAlive.
 type keeper struct {
 	subscriber lease.Subscriber
 	ch         chan *LeaseKeepAliveResponse
@@ -117,8 +118,8 @@ type keeper struct {
 
 func (k *keeper) Valid(renewed time.Time, ttl time.Duration) { k.monitor.valid(renewed, ttl) }
 
-// Deliver drops a response for which there is no room: the lease is kept alive
-// whether or not the channel is read.
+// Deliver drops a response if the channel is full: the lease is kept alive whether
+// or not the channel is read.
 func (k *keeper) Deliver(resp *pb.LeaseKeepAliveResponse) {
 	if cap(k.ch) > 0 && len(k.ch) == cap(k.ch) {
 		k.drops.note(k.ch, resp)
@@ -131,8 +132,8 @@ func (k *keeper) Deliver(resp *pb.LeaseKeepAliveResponse) {
 	}
 }
 
-// Close also takes back what was not read of a lease that is gone: it tells of a
-// time to live that is over.
+// Close also discards the unread responses of a lease that no longer exists: their
+// TTLs are over.
 func (k *keeper) Close(cause error) {
 	k.monitor.end(cause)
 	for gone := errors.Is(cause, rpctypes.ErrLeaseNotFound); gone; {
@@ -145,7 +146,7 @@ func (k *keeper) Close(cause error) {
 	close(k.ch)
 }
 
-// once keeps the answer for a KeepAliveOnce.
+// once keeps the response for a KeepAliveOnce.
 type once struct {
 	subscriber lease.Subscriber
 	resp       *LeaseKeepAliveResponse
@@ -168,8 +169,8 @@ func keepAliveResponse(resp *pb.LeaseKeepAliveResponse) *LeaseKeepAliveResponse 
 // dropLogInterval is the least time between two lines about dropped responses.
 const dropLogInterval = time.Minute
 
-// dropLog logs that responses are dropped, of all leases together and not for each.
-// The leases do not wait for the log.
+// dropLog logs dropped responses, one line for all leases together. The leases do
+// not wait for the log.
 type dropLog struct {
 	log     func() *zap.Logger
 	writing sync.WaitGroup // at most a line a minute
@@ -199,18 +200,19 @@ func (d *dropLog) note(ch chan *LeaseKeepAliveResponse, resp *pb.LeaseKeepAliveR
 // leaseStreams opens the keepalive streams of a client.
 type leaseStreams struct {
 	*channel.Retrier
-	given  pb.LeaseClient // what the service was made of
-	remote pb.LeaseClient // that, or its streams over the Retrier
+	given  pb.LeaseClient // the client given to the constructor
+	remote pb.LeaseClient // given, or its streams over the Retrier
 	opts   []grpc.CallOption
 }
 
-// Open asks every stream to end when its member loses its leader: the leases are
-// then renewed through another one.
+// Open requires a leader: the stream ends when its member loses its leader, and the
+// leases are renewed through another member.
 func (s *leaseStreams) Open(ctx context.Context) (lease.Stream, error) {
 	return openKeepAlive(WithRequireLeader(ctx), s.given, s.remote, s.opts)
 }
 
-// openKeepAlive opens a stream of remote, which stands for the given client.
+// openKeepAlive opens a stream of remote, which is the given client or a wrapper of
+// it.
 func openKeepAlive(ctx context.Context, given, remote pb.LeaseClient, opts []grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error) {
 	if isOwn(given) {
 		return remote.LeaseKeepAlive(ctx, opts...)
@@ -218,7 +220,7 @@ func openKeepAlive(ctx context.Context, given, remote pb.LeaseClient, opts []grp
 	return openForeign(ctx, opts, given.LeaseKeepAlive)
 }
 
-// Pause fails only when there will be no more streams.
+// Pause fails only when no further stream will be opened.
 func (s *leaseStreams) Pause(ctx context.Context, cause error) error {
 	if err := s.Retrier.Pause(ctx, cause); err != nil {
 		return ErrKeepAliveHalted{Reason: err}

@@ -8,12 +8,12 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/lease"
 )
 
-// ErrLeaseUnanswered is why a KeepAlive ended whose lease may have ended: its TTL
-// has passed since the last request that was answered. It is wrapped, together
-// with the error of the latest stream if that failed.
+// ErrLeaseUnanswered reports that a KeepAlive ended because its lease may have
+// expired: the TTL has passed since the last answered request. It is wrapped,
+// together with the error of the latest stream if that failed.
 var ErrLeaseUnanswered = lease.ErrUnanswered
 
-// LeaseMonitor tells what a KeepAlive knows of its lease, see [WithLeaseMonitor].
+// LeaseMonitor reports the state of a KeepAlive's lease, see [WithLeaseMonitor].
 // The zero value is ready to use. It serves one KeepAlive at a time, and is safe
 // for concurrent use.
 type LeaseMonitor struct {
@@ -23,27 +23,28 @@ type LeaseMonitor struct {
 	ended   error
 }
 
-// LastRenewal returns when the request was sent whose answer last showed the
-// lease to be alive. Until the first answer that is the request which granted the
-// lease, if it was this service that granted it, and otherwise the zero time.
+// LastRenewal returns the send time of the latest request whose response showed
+// that the lease is alive. Before the first keepalive response it is the send time
+// of the grant, if this service granted the lease, and otherwise zero.
 func (m *LeaseMonitor) LastRenewal() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.renewed
 }
 
-// Deadline returns until when the lease lives, unless somebody revokes it:
-// LastRenewal plus the TTL that was answered. A leader counts from a moment after
-// the request was sent, and so does not end the lease earlier. It is the zero time
-// if LastRenewal is.
+// Deadline returns until when the lease lives unless it is revoked: LastRenewal
+// plus the TTL in the response. The leader counts from a later moment, after the
+// request was sent, so it does not end the lease earlier. Deadline is zero if
+// LastRenewal is.
 //
-// Two kinds of servers may end it earlier, because they answer without the leader.
-// In etcd before 3.5.13 a leader that was replaced and does not know it yet answers
-// for a renewal that its successor has not seen. etcd's grpc-proxy answers with a
-// renewal of its own, which it may have sent before the request arrived.
+// Two kinds of servers may end the lease earlier, because they answer without the
+// leader. In etcd before 3.5.13 a replaced leader that does not know it yet
+// confirms a renewal that its successor has not seen. etcd's grpc-proxy answers
+// with the result of its own renewal, which it may have sent before the request
+// arrived.
 //
-// The time is one of the monotonic clock, which on most systems stands still while
-// the machine is suspended: after that a lease may have ended before its Deadline.
+// The time is on the monotonic clock, which on most systems stops while the machine
+// is suspended: after a suspend the lease may have expired before its Deadline.
 func (m *LeaseMonitor) Deadline() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -53,13 +54,13 @@ func (m *LeaseMonitor) Deadline() time.Time {
 	return m.renewed.Add(m.ttl)
 }
 
-// Err returns nil while the lease is kept alive, and when the channel is closed
+// Err returns nil while the lease is kept alive, and after the channel is closed
 // the reason:
 //
-//   - rpctypes.ErrLeaseNotFound: the server says that the lease does not exist, or
-//     this service has revoked it;
-//   - [ErrLeaseUnanswered], wrapped: the Deadline has passed without an answer, or
-//     the first answer did not come in time;
+//   - rpctypes.ErrLeaseNotFound: the lease does not exist according to the server,
+//     or this service has revoked it;
+//   - [ErrLeaseUnanswered], wrapped: the Deadline has passed without a response, or
+//     the first response did not arrive in time;
 //   - rpctypes.ErrNoLeader, for a context made by [WithRequireLeader];
 //   - the error of the context;
 //   - [ErrKeepAliveHalted]: the Lease or its client was closed.
@@ -69,7 +70,7 @@ func (m *LeaseMonitor) Err() error {
 	return m.ended
 }
 
-// begin forgets an earlier KeepAlive.
+// begin resets the monitor for a new KeepAlive.
 func (m *LeaseMonitor) begin() {
 	if m == nil {
 		return
@@ -99,8 +100,8 @@ func (m *LeaseMonitor) end(cause error) {
 
 type leaseMonitorKey struct{}
 
-// WithLeaseMonitor returns a context whose KeepAlive reports to m: until when the
-// lease lives, see [LeaseMonitor.Deadline], and after the channel is closed why it was.
+// WithLeaseMonitor returns a context whose KeepAlive reports to m until when the lease
+// lives, see [LeaseMonitor.Deadline], and why the channel was closed.
 func WithLeaseMonitor(ctx context.Context, m *LeaseMonitor) context.Context {
 	return context.WithValue(ctx, leaseMonitorKey{}, m)
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // maxGrantIDs bounds the ids that one Grant tries. A second one is needed when the
-// first lease ran out before its grant was known, which takes an outage longer than
-// the TTL; wanting more than a few means that the server answers nonsense.
+// first lease expired before its grant was known, which takes an outage longer than
+// the TTL. More than a few mean that the server is broken.
 const maxGrantIDs = 3
 
 func (l *lessor) Grant(ctx context.Context, ttl int64) (*LeaseGrantResponse, error) {
@@ -56,8 +56,8 @@ func (l *lessor) granted(sent time.Time, resp *pb.LeaseGrantResponse) *LeaseGran
 }
 
 // grant creates the lease with the given id. The id is random, so if it is taken,
-// it was an earlier attempt of this call that created the lease and whose response
-// was lost. It returns ErrLeaseExist if that lease has ended since.
+// an earlier attempt of this call created the lease and its response was lost.
+// grant returns ErrLeaseExist if that lease has expired since.
 func (l *lessor) grant(ctx context.Context, id LeaseID, ttl int64) (*LeaseGrantResponse, error) {
 	start := time.Now()
 	resp, err := invoke(ctx, l.remote.LeaseGrant, &pb.LeaseGrantRequest{ID: int64(id), TTL: ttl}, l.callOpts)
@@ -94,9 +94,8 @@ func (l *lessor) Revoke(ctx context.Context, id LeaseID) (*LeaseRevokeResponse, 
 	return (*LeaseRevokeResponse)(resp), err
 }
 
-// revoked makes the response to a revocation whose own response was lost. The lease
-// is gone, which is all that was asked for; the header is empty if no member can be
-// asked for one any more.
+// revoked makes a response for a revocation whose own response was lost. The lease
+// is gone, as the caller wanted; the header is empty if no member answers any more.
 func (l *lessor) revoked(ctx context.Context, id LeaseID) *LeaseRevokeResponse {
 	header := &pb.ResponseHeader{}
 	if gone, err := l.TimeToLive(ctx, id); err == nil {
@@ -105,7 +104,7 @@ func (l *lessor) revoked(ctx context.Context, id LeaseID) *LeaseRevokeResponse {
 	return &LeaseRevokeResponse{Header: header}
 }
 
-// randomLeaseID returns a positive id, as the server would choose one.
+// randomLeaseID returns a random positive id, like the server's own.
 func randomLeaseID() LeaseID {
 	for {
 		if id := LeaseID(rand.Int64()); id != NoLease {

@@ -2,7 +2,7 @@ package clientv3
 
 import pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-// LeaseOp is the operation that [Lease.TimeToLive] carries out.
+// LeaseOp holds the options of [Lease.TimeToLive].
 type LeaseOp struct {
 	id           LeaseID
 	attachedKeys bool

@@ -14,10 +14,9 @@ import (
 // debugEnv is the environment variable that sets the level of the default logger.
 const debugEnv = "ETCD_CLIENT_DEBUG"
 
-// ClientLogLevel returns the level of the logger that clients without one of their
-// own use: the zap level that the environment variable ETCD_CLIENT_DEBUG names, and
-// info if it is empty or "true". Another text also gives info, and a line on the
-// standard logger.
+// ClientLogLevel returns the level of the default logger: the zap level named by
+// the environment variable ETCD_CLIENT_DEBUG, or info if it is empty or "true". An
+// invalid value also means info, and is reported on the standard logger.
 func ClientLogLevel() zapcore.Level {
 	text := os.Getenv(debugEnv)
 	if text == "" || text == "true" {
@@ -36,14 +35,14 @@ func ClientLogLevel() zapcore.Level {
 // Deprecated: call grpclog.SetLoggerV2.
 func SetLogger(l grpclog.LoggerV2) { grpclog.SetLoggerV2(l) }
 
-// defaultLoggers holds one logger for each level: building one costs more than all
-// the rest of a client, and they are all alike.
+// defaultLoggers caches one logger per level: building a logger costs more than the
+// rest of a client.
 var defaultLoggers struct {
 	sync.Mutex
 	byLevel map[zapcore.Level]*zap.Logger
 }
 
-// defaultLogger returns the logger of clients that have none of their own. It is
+// defaultLogger returns the logger of clients without a configured one. It is
 // shared and writes JSON to standard error.
 func defaultLogger() (*zap.Logger, error) {
 	level := ClientLogLevel()

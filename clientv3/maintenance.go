@@ -32,7 +32,7 @@ type MoveLeaderResponse pb.MoveLeaderResponse
 // DowngradeResponse is the response to [Maintenance.Downgrade].
 type DowngradeResponse pb.DowngradeResponse
 
-// DowngradeAction says what [Maintenance.Downgrade] does.
+// DowngradeAction selects what [Maintenance.Downgrade] does.
 type DowngradeAction pb.DowngradeRequest_DowngradeAction
 
 const (
@@ -40,14 +40,14 @@ const (
 	DowngradeValidate = DowngradeAction(pb.DowngradeRequest_VALIDATE)
 	// DowngradeEnable begins a downgrade.
 	DowngradeEnable = DowngradeAction(pb.DowngradeRequest_ENABLE)
-	// DowngradeCancel gives up a downgrade that was begun.
+	// DowngradeCancel cancels a downgrade in progress.
 	DowngradeCancel = DowngradeAction(pb.DowngradeRequest_CANCEL)
 )
 
-// Maintenance looks after the members of the cluster. Methods that take an
-// endpoint go to that member alone, whether or not it is one of the client's
-// endpoints; the connection is kept for the next such call. The other methods go
-// to whichever member the client chooses.
+// Maintenance inspects and maintains the members of the cluster. Methods that take
+// an endpoint go only to that member, whether or not it is one of the client's
+// endpoints; the connection is kept for the next such call. For the other methods
+// the client chooses the member.
 type Maintenance interface {
 	// AlarmList lists the alarms that are raised.
 	AlarmList(ctx context.Context) (*AlarmResponse, error)
@@ -56,23 +56,22 @@ type Maintenance interface {
 	// every alarm that AlarmList lists.
 	AlarmDisarm(ctx context.Context, m *AlarmMember) (*AlarmResponse, error)
 
-	// Defragment makes the member release the space that deleted keys took up in
-	// its database file. The member answers nothing else while it does: defragment
-	// one member at a time.
+	// Defragment makes the member release the space of deleted keys in its database
+	// file. The member answers nothing else meanwhile: defragment one member at a
+	// time.
 	Defragment(ctx context.Context, endpoint string) (*DefragmentResponse, error)
 
-	// Status tells the state of the member.
+	// Status returns the state of the member.
 	Status(ctx context.Context, endpoint string) (*StatusResponse, error)
 
-	// HashKV returns a hash of the keys of the member as they were at the given
-	// revision, or as they are if it is 0. Members that hold the same data return
-	// the same hash for the same revision.
+	// HashKV returns a hash of the member's keys at the given revision, or at the
+	// latest if it is 0. Members that hold the same data return the same hash for
+	// the same revision.
 	HashKV(ctx context.Context, endpoint string, rev int64) (*HashKVResponse, error)
 
-	// SnapshotWithVersion begins to download a snapshot of the database of one
-	// member. It returns when the first part has arrived; until then it is repeated
-	// after a fault for as long as ctx allows. See [SnapshotResponse] for how to
-	// read it.
+	// SnapshotWithVersion starts the download of a database snapshot from one
+	// member. It returns when the first part has arrived; until then it is retried
+	// after a fault until ctx ends. See [SnapshotResponse] for how to read it.
 	SnapshotWithVersion(ctx context.Context) (*SnapshotResponse, error)
 
 	// Snapshot is SnapshotWithVersion without the header and version.
@@ -80,12 +79,12 @@ type Maintenance interface {
 	// Deprecated: use SnapshotWithVersion.
 	Snapshot(ctx context.Context) (io.ReadCloser, error)
 
-	// MoveLeader makes the leader hand over to the member with the given id. Only
-	// the leader can be asked: other members answer rpctypes.ErrNotLeader.
+	// MoveLeader transfers leadership to the member with the given id. The request
+	// must reach the leader: other members answer rpctypes.ErrNotLeader.
 	MoveLeader(ctx context.Context, transfereeID uint64) (*MoveLeaderResponse, error)
 
 	// Downgrade validates, begins or cancels the downgrade of the cluster to a
-	// version of the form "3.6.0". etcd 3.5 and later know it.
+	// version of the form "3.6.0". It needs etcd 3.5 or later.
 	Downgrade(ctx context.Context, action DowngradeAction, version string) (*DowngradeResponse, error)
 }
 

@@ -3,7 +3,7 @@ package clientv3
 type opType int
 
 const (
-	// The zero Op has no type and is rejected wherever an Op is carried out.
+	// The zero Op has no type and cannot be executed.
 	tRange opType = iota + 1
 	tPut
 	tDeleteRange
@@ -59,33 +59,32 @@ type Op struct {
 	isOptsWithPrefix  bool
 }
 
-// NewOp returns an Op that has an empty key and no type: something to apply
-// options to when only their effect is of interest. It cannot be carried out.
+// NewOp returns an Op with an empty key and no type, to inspect the effect of
+// options. It cannot be executed.
 func NewOp() *Op { return &Op{key: []byte{}} }
 
-// OpGet returns the operation that reads key, or the range that the options ask
-// for. It panics when both [WithPrefix] and [WithFromKey] are given.
+// OpGet returns the operation that reads key, or the range set by the options. It
+// panics when both [WithPrefix] and [WithFromKey] are given.
 func OpGet(key string, opts ...OpOption) Op {
 	return Op{t: tRange, key: []byte(key)}.with(opts, inGet)
 }
 
-// OpPut returns the operation that writes val to key. It panics when given an
-// option that a put cannot have: a range, or one that only reads or watches have.
+// OpPut returns the operation that writes val to key. It panics on options that do
+// not apply to a put: ranges, and options of reads or watches.
 func OpPut(key, val string, opts ...OpOption) Op {
 	return Op{t: tPut, key: []byte(key), val: []byte(val)}.with(opts, inPut)
 }
 
-// OpDelete returns the operation that deletes key, or the range that the options
-// ask for. It panics when both [WithPrefix] and [WithFromKey] are given, and when
-// given an option that a delete cannot have: a lease, or one that only reads or
-// watches have.
+// OpDelete returns the operation that deletes key, or the range set by the options.
+// It panics when both [WithPrefix] and [WithFromKey] are given, and on options that
+// do not apply to a delete: leases, and options of reads or watches.
 func OpDelete(key string, opts ...OpOption) Op {
 	return Op{t: tDeleteRange, key: []byte(key)}.with(opts, inDelete)
 }
 
-// OpTxn returns the operation that carries out thenOps if every comparison
-// holds, and elseOps otherwise. The comparisons are copied: changing one
-// afterwards does not change the operation.
+// OpTxn returns the operation that executes thenOps if every comparison holds, and
+// elseOps otherwise. The comparisons are copied: changing one afterwards does not
+// change the operation.
 func OpTxn(cmps []Cmp, thenOps []Op, elseOps []Op) Op {
 	own := make([]Cmp, len(cmps))
 	for i := range cmps {
@@ -94,15 +93,15 @@ func OpTxn(cmps []Cmp, thenOps []Op, elseOps []Op) Op {
 	return Op{t: tTxn, cmps: own, thenOps: thenOps, elseOps: elseOps}
 }
 
-// OpWatch returns the parameters of a watch on key, or on the range that the
-// options ask for. It panics when given an option that a watch cannot have: a
-// lease, or one that only reads have.
+// OpWatch returns the parameters of a watch on key, or on the range set by the
+// options. It panics on options that do not apply to a watch: leases, and options
+// of reads.
 func OpWatch(key string, opts ...OpOption) Op {
 	return Op{t: tRange, key: []byte(key)}.with(opts, inWatch)
 }
 
-// with returns the operation with the options applied. It panics when one of them cannot
-// stand there.
+// with returns the operation with the options applied. It panics if an option does not
+// apply to it.
 func (op Op) with(opts []OpOption, place opPlace) Op {
 	if len(opts) == 0 {
 		return op

@@ -15,8 +15,8 @@ func (op Op) IsGet() bool { return op.t == tRange }
 // IsDelete reports whether the operation is a delete.
 func (op Op) IsDelete() bool { return op.t == tDeleteRange }
 
-// Txn returns the comparisons, the operations carried out if all of them hold,
-// and the operations carried out otherwise. The slices are the operation's own.
+// Txn returns the comparisons, the operations executed if all of them hold, and the
+// operations executed otherwise. The slices are the operation's own.
 func (op Op) Txn() ([]Cmp, []Op, []Op) { return op.cmps, op.thenOps, op.elseOps }
 
 // KeyBytes returns the key. The slice is the operation's own.
@@ -38,7 +38,7 @@ func (op Op) ValueBytes() []byte { return op.val }
 // WithValueBytes sets the value of a put. The slice is kept, not copied.
 func (op *Op) WithValueBytes(v []byte) { op.val = v }
 
-// Rev returns the revision to read at or to watch from, 0 when none was asked for.
+// Rev returns the revision to read at or to watch from, 0 if none is set.
 func (op Op) Rev() int64 { return op.rev }
 
 // Limit returns the largest number of keys a get may return, 0 when unlimited.
@@ -67,20 +67,16 @@ func (op Op) IsSortOptionValid() bool {
 	return order && target
 }
 
-// MinModRev returns the smallest modification revision to return, 0 when none was
-// asked for.
+// MinModRev returns the smallest modification revision to return, 0 if none is set.
 func (op Op) MinModRev() int64 { return op.minModRev }
 
-// MaxModRev returns the largest modification revision to return, 0 when none was
-// asked for.
+// MaxModRev returns the largest modification revision to return, 0 if none is set.
 func (op Op) MaxModRev() int64 { return op.maxModRev }
 
-// MinCreateRev returns the smallest creation revision to return, 0 when none was
-// asked for.
+// MinCreateRev returns the smallest creation revision to return, 0 if none is set.
 func (op Op) MinCreateRev() int64 { return op.minCreateRev }
 
-// MaxCreateRev returns the largest creation revision to return, 0 when none was
-// asked for.
+// MaxCreateRev returns the largest creation revision to return, 0 if none is set.
 func (op Op) MaxCreateRev() int64 { return op.maxCreateRev }
 
 // IsOptsWithPrefix reports whether [WithPrefix] is set.
@@ -107,8 +103,8 @@ func (op Op) IsFilterPut() bool { return op.filterPut }
 // IsFilterDelete reports whether [WithFilterDelete] is set.
 func (op Op) IsFilterDelete() bool { return op.filterDelete }
 
-// SortOption returns what [WithSort] asks for, the zero value when it is not set. Of SortByKey
-// with SortAscend the order is SortNone, as it is sent.
+// SortOption returns the option of [WithSort], the zero value if it is not set. For SortByKey
+// with SortAscend the order is SortNone, as sent to the server.
 func (op Op) SortOption() SortOption {
 	if op.sort == nil {
 		return SortOption{}

@@ -1,6 +1,6 @@
 package clientv3
 
-// opPlace is a set of the operations that check their options.
+// opPlace is a set of the operation types that check their options.
 type opPlace uint8
 
 const (
@@ -12,9 +12,9 @@ const (
 
 var opPlaceNames = map[opPlace]string{inPut: "put", inDelete: "delete", inWatch: "watch"}
 
-// misplaced lists, in the order of the checks, what an option may have set and
-// the operations that cannot have it. The names are part of the panic's value,
-// which is that of the official client.
+// misplaced lists, in the order of the checks, the settings of options and the
+// operations they do not apply to. The names are part of the panic's value, which
+// equals the official client's.
 var misplaced = [...]struct {
 	name  string
 	where opPlace
@@ -37,8 +37,8 @@ var misplaced = [...]struct {
 	{"createdNotify", inPut | inDelete, func(op *Op) bool { return op.createdNotify }},
 }
 
-// reject panics when an option has set what the operation cannot have, or two have set the
-// range in ways that exclude each other.
+// reject panics if an option does not apply to the operation, or two options set
+// conflicting ranges.
 func (op *Op) reject(place opPlace) {
 	if place&(inGet|inDelete) != 0 && op.isOptsWithPrefix && op.isOptsWithFromKey {
 		panic("`WithPrefix` and `WithFromKey` cannot be set at the same time, choose one")

@@ -1,7 +1,6 @@
 package clientv3
 
-// OpOption sets a property of an operation. It is called once for each operation
-// that it is given to.
+// OpOption sets a property of an operation. It is called once for each operation.
 type OpOption func(*Op)
 
 // IsOptsWithPrefix reports whether [WithPrefix] is among the options.
@@ -19,7 +18,7 @@ func IsOptsWithFromKey(opts []OpOption) bool {
 }
 
 // WithPrefix makes a get, delete or watch cover every key that begins with the
-// key given: all keys, if it is empty.
+// given key; an empty key means all keys.
 func WithPrefix() OpOption {
 	return func(op *Op) {
 		op.isOptsWithPrefix = true
@@ -38,7 +37,7 @@ func WithRange(endKey string) OpOption {
 }
 
 // WithFromKey makes a get, delete or watch cover every key that is lexically equal
-// to or greater than the key given.
+// to or greater than the given key.
 func WithFromKey() OpOption {
 	return func(op *Op) {
 		op.isOptsWithFromKey = true
@@ -49,11 +48,11 @@ func WithFromKey() OpOption {
 	}
 }
 
-// WithRev makes a get read the store as it was at the given revision, or a watch
-// start with it. 0 stands for the latest. A compacted revision gives
-// rpctypes.ErrCompacted, one that is yet to come rpctypes.ErrFutureRev.
+// WithRev makes a get read at the given revision, or a watch start with it. 0 means
+// the latest. A get at a compacted revision fails with rpctypes.ErrCompacted, at a
+// future one with rpctypes.ErrFutureRev.
 func WithRev(rev int64) OpOption { return func(op *Op) { op.rev = rev } }
 
-// WithPrevKV makes a put or delete return, or a watch deliver, each key as it was
-// before the change. It is missing where that revision is compacted.
+// WithPrevKV makes a put, delete or watch return each key as it was before the
+// change. It is nil if that revision is compacted.
 func WithPrevKV() OpOption { return func(op *Op) { op.prevKV = true } }

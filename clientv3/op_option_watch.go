@@ -1,18 +1,18 @@
 package clientv3
 
-// WithProgressNotify makes the server tell a watch without events, every ten
-// minutes by default, up to which revision it has seen everything. Such a response
-// carries no events.
+// WithProgressNotify makes the server send an empty response to a watch without
+// events, every ten minutes by default. Its header's revision says up to where the
+// watch has received all events.
 func WithProgressNotify() OpOption { return func(op *Op) { op.progressNotify = true } }
 
 // WithCreatedNotify makes a watch deliver a response without events when the
 // server has created it.
 func WithCreatedNotify() OpOption { return func(op *Op) { op.createdNotify = true } }
 
-// WithFilterPut makes a watch leave out puts.
+// WithFilterPut excludes puts from a watch.
 func WithFilterPut() OpOption { return func(op *Op) { op.filterPut = true } }
 
-// WithFilterDelete makes a watch leave out deletes.
+// WithFilterDelete excludes deletes from a watch.
 func WithFilterDelete() OpOption { return func(op *Op) { op.filterDelete = true } }
 
 // WithFragment lets the server split a watch response that is larger than its

@@ -38,8 +38,7 @@ func (op *Op) toDeleteRequest() *pb.DeleteRangeRequest {
 	return &pb.DeleteRangeRequest{Key: op.key, RangeEnd: op.end, PrevKv: op.prevKV}
 }
 
-// toTxnRequest shares the comparisons with op, which took copies of its own when
-// it was built.
+// toTxnRequest shares the comparisons with op, which copied them when it was built.
 func (op *Op) toTxnRequest() *pb.TxnRequest {
 	cmps := make([]*pb.Compare, len(op.cmps))
 	for i := range op.cmps {

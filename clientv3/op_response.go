@@ -1,7 +1,7 @@
 package clientv3
 
 // OpResponse is the result of [KV.Do]: exactly one of its four responses is set,
-// the one that belongs to the operation.
+// according to the operation.
 type OpResponse struct {
 	put *PutResponse
 	get *GetResponse

@@ -11,12 +11,12 @@ import (
 const firstChunkKeys = 10
 
 // rangeCursor is the position of a range that is read in parts, possibly by several
-// requests. It makes the parts add up to what one request would have returned.
+// requests. Together the parts equal the response to one request.
 type rangeCursor struct {
 	op Op
 
-	// pin is the revision that all parts are read at, 0 while none is chosen. It is
-	// chosen for callers that did not.
+	// pin is the revision at which all parts are read, 0 while none is chosen. The
+	// cursor chooses one if the caller did not.
 	pin int64
 
 	after     []byte // the last key delivered, nil before the first
@@ -24,8 +24,8 @@ type rangeCursor struct {
 	base      int64  // keys delivered when the current request was made
 }
 
-// plain reports whether the keys come in lexical order and none is left out: only
-// then does the last key tell where to go on.
+// plain reports whether the keys arrive in lexical order without gaps: only then
+// can the read resume after the last key.
 func (c *rangeCursor) plain() bool {
 	op := &c.op
 	sorted := op.sort != nil && (op.sort.Target != SortByKey || op.sort.Order != SortNone)
@@ -33,32 +33,32 @@ func (c *rangeCursor) plain() bool {
 	return !sorted && !filtered
 }
 
-// onePart reports whether the range arrives in one part, if it arrives.
+// onePart reports whether the whole range arrives in one part.
 func (c *rangeCursor) onePart() bool {
 	op := &c.op
 	return op.countOnly || len(op.end) == 0 || (op.limit > 0 && op.limit <= firstChunkKeys)
 }
 
 // needsPin reports whether a revision must be chosen before reading, so that the
-// range can be continued.
+// read can resume.
 func (c *rangeCursor) needsPin() bool {
 	return c.op.rev == 0 && c.pin == 0 && c.plain() && !c.onePart()
 }
 
-// pinRequest returns the request whose header tells the revision to read at. It
-// counts one key and not the range, which would cost the server a walk over it. Who
-// may read the range may read its first key.
+// pinRequest returns the request whose response header gives the revision to read
+// at. It counts one key, not the range, which the server would have to walk.
+// Permission for the range includes its first key.
 func (c *rangeCursor) pinRequest() *pb.RangeRequest {
 	return &pb.RangeRequest{Key: c.op.key, CountOnly: true, Serializable: c.op.serializable}
 }
 
-// resumable reports whether the range can be continued behind what was delivered.
+// resumable reports whether the read can resume after the delivered keys.
 func (c *rangeCursor) resumable() bool {
 	return c.delivered == 0 || (c.plain() && (c.pin != 0 || c.op.rev != 0))
 }
 
-// unpin gives up the revision that was chosen, to choose another. It reports false
-// when the caller chose it, or keys have been delivered at it.
+// unpin drops the chosen revision, so that another one can be chosen. It returns
+// false if the caller chose the revision, or keys have been delivered at it.
 func (c *rangeCursor) unpin() bool {
 	if c.pin == 0 || c.delivered > 0 {
 		return false
@@ -67,7 +67,7 @@ func (c *rangeCursor) unpin() bool {
 	return true
 }
 
-// request returns the request for what is left.
+// request returns the request for the rest of the range.
 func (c *rangeCursor) request() *pb.RangeRequest {
 	c.base = c.delivered
 	r := c.op.toRangeRequest()
@@ -87,14 +87,14 @@ func (c *rangeCursor) request() *pb.RangeRequest {
 	return r
 }
 
-// exhausted reports whether as many keys were delivered as the caller wants. What is
-// left to learn then is how many more there are.
+// exhausted reports whether the caller's limit is reached. Then only the number of
+// further keys is missing.
 func (c *rangeCursor) exhausted() bool {
 	return c.op.limit > 0 && c.delivered >= c.op.limit
 }
 
-// advance processes a part of the answer to the current request and returns it as the
-// caller gets it. last says that it is the last part of the range.
+// advance processes a part of the response to the current request and returns the
+// chunk for the caller. last says that it is the last part of the range.
 func (c *rangeCursor) advance(part *pb.RangeResponse, last bool) *pb.RangeResponse {
 	chunk := &pb.RangeResponse{Kvs: part.GetKvs()}
 	if last {
@@ -107,7 +107,7 @@ func (c *rangeCursor) advance(part *pb.RangeResponse, last bool) *pb.RangeRespon
 		chunk.More = part.GetMore() || (c.exhausted() && chunk.Count > c.delivered)
 	}
 	if n := len(chunk.Kvs); n > 0 {
-		c.after = bytes.Clone(chunk.Kvs[n-1].GetKey()) // the chunk will be the reader's
+		c.after = bytes.Clone(chunk.Kvs[n-1].GetKey()) // the reader owns the chunk
 		c.delivered += int64(n)
 	}
 	return chunk

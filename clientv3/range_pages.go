@@ -7,9 +7,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The pages in which a range is read from a server that cannot stream it. The server
-// counts the whole rest of the range for every page, so that pages should be large,
-// and holds a page in memory, so that they should not be too large.
+// The sizes of pages that are read from a server that cannot stream. The server
+// counts the whole rest of the range for every page, so pages should be large; it
+// holds a page in memory, so they should not be too large.
 const (
 	firstPageKeys  = 100
 	maxPageKeys    = 1000
@@ -31,7 +31,7 @@ func (p *rangePages) limit(want int64) int64 {
 	return p.keys
 }
 
-// adapt makes the next page larger or smaller, by the size of one that was full.
+// adapt changes the size of the next page according to the bytes of a full one.
 func (p *rangePages) adapt(bytes int) {
 	switch {
 	case bytes < smallPageBytes:
@@ -59,7 +59,7 @@ func (s *rangeStream) readPages(ctx context.Context) error {
 	return nil
 }
 
-// isLastPage reports whether nothing follows the page, or nothing that is wanted.
+// isLastPage reports whether no page follows, or none that the caller wants.
 func (s *rangeStream) isLastPage(page *pb.RangeResponse) bool {
 	c := &s.cursor
 	wanted := c.op.limit <= 0 || c.delivered+int64(len(page.GetKvs())) < c.op.limit

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/channel"
 )
 
-// rangeStream carries out one GetStream, on a goroutine of its own.
+// rangeStream executes one GetStream on its own goroutine.
 type rangeStream struct {
 	kv      *kv
 	ctx     context.Context // the caller's
@@ -25,10 +25,10 @@ type rangeStream struct {
 
 	// pages is set when the server does not know the RangeStream method.
 	pages *rangePages
-	// unary says that the current read consists of unary calls. Those are repeated
-	// below, so their errors are final; streams are not.
+	// unary says that the current read consists of unary calls. The channel retries
+	// those, so their errors are final; it does not retry streams.
 	unary bool
-	// done is set when the reader was given the last part.
+	// done is set when the reader has received the last part.
 	done bool
 }
 
@@ -44,15 +44,15 @@ func (s *rangeStream) run() {
 			}
 			s.fail(ctx, err)
 		} else if isServerError(rpctypes.Error(err)) {
-			// After the last part nothing else matters: etcd checks once more then
-			// whether the caller may see what it was sent.
+			// After the last part only a server error matters: etcd then checks the
+			// caller's permission once more.
 			s.fail(ctx, err)
 		}
 		return
 	}
 }
 
-// read delivers what is left of the range, or as much of it as it can.
+// read delivers the rest of the range, or as much of it as it can.
 func (s *rangeStream) read(ctx context.Context) error {
 	s.unary = true
 	if s.cursor.needsPin() && (s.kv.streams.Load() || s.pages != nil) {
@@ -69,15 +69,15 @@ func (s *rangeStream) read(ctx context.Context) error {
 	return s.readStream(ctx)
 }
 
-// errCutShort is the end of a stream without its last part, or without any, which some
-// proxy must have cut off: of an empty range too the last part comes, with the header.
-// Reading on behind what came finds the rest, or that there is none.
+// errCutShort reports a stream that ended before its last part. A server sends a last
+// part, with the header, even for an empty range, so a proxy must have cut the stream
+// off. Resuming after the delivered keys finds the rest, if there is any.
 var errCutShort = status.Error(codes.Unavailable, "the range stream ended before its last part")
 
-// errUnpinned ends the first stream of a KV if it has more than one part: now that
-// the server is known to stream, the revision is chosen, and the stream begun again.
-// To choose it before would cost servers that do not stream a call for nothing, and
-// programs that read from them in another way may have no such call.
+// errUnpinned ends the first stream of a KV if it has more than one part: the server
+// is now known to stream, so a revision is chosen and the stream starts again.
+// Choosing it earlier would cost a useless call on servers that do not stream, and a
+// program's own client may not support that call.
 var errUnpinned = errors.New("the range has several parts and no revision")
 
 func (s *rangeStream) readStream(ctx context.Context) error {
@@ -109,7 +109,7 @@ func (s *rangeStream) readStream(ctx context.Context) error {
 	}
 }
 
-// recover decides what follows an error: nil means another read.
+// recover decides how to proceed after an error: nil means another read.
 func (s *rangeStream) recover(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -130,14 +130,14 @@ func (s *rangeStream) recover(ctx context.Context, err error) error {
 	}
 }
 
-// passing reports whether err says that the revision cannot be read at, and another
-// read can do better.
+// passing reports whether err means that this revision cannot be read now, and
+// another read may succeed.
 func (s *rangeStream) passing(err error) bool {
 	known := rpctypes.Error(err)
 	switch {
 	case errors.Is(known, rpctypes.ErrFutureRev):
-		// This member lags behind the one that served before. It will catch up, or
-		// another one is asked.
+		// This member lags behind the previous one. It will catch up, or another
+		// member serves the next read.
 		return s.cursor.unpin() || s.cursor.delivered > 0
 	case errors.Is(known, rpctypes.ErrCompacted):
 		// Compacted between choosing the revision and reading at it.
@@ -147,7 +147,7 @@ func (s *rangeStream) passing(err error) bool {
 	}
 }
 
-// deliver hands a part of the range to the reader.
+// deliver sends a part of the range to the reader.
 func (s *rangeStream) deliver(ctx context.Context, part *pb.RangeResponse, last bool) error {
 	s.retrier.Progress()
 	if err := s.send(ctx, RangeStreamResponse{RangeResponse: s.cursor.advance(part, last)}); err != nil {
@@ -166,9 +166,8 @@ func (s *rangeStream) send(ctx context.Context, r RangeStreamResponse) error {
 	}
 }
 
-// fail hands the error that ends the stream to the reader. It does not wait for a
-// reader once the context has ended: then the error takes the place of a chunk that
-// nobody has fetched.
+// fail sends the final error to the reader. Once the context has ended it does not
+// wait for the reader: the error replaces an unread chunk.
 func (s *rangeStream) fail(ctx context.Context, err error) {
 	last := RangeStreamResponse{closeErr: ContextError(s.ctx, err)}
 	if s.send(ctx, last) == nil {

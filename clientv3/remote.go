@@ -8,33 +8,34 @@ import (
 	"github.com/quorate/quorate/internal/channel"
 )
 
-// RetryKVClient returns the KV service as the client calls it: errors are handled
-// by the method's safety, calls carry the client's credentials.
+// RetryKVClient returns the KV service over the client's connection: calls carry
+// the client's credentials and are retried according to the method's safety.
 func RetryKVClient(c *Client) pb.KVClient {
 	conn := c.transport()
 	return &ownKV{pb.NewKVClient(conn), conn, historyOf(c)}
 }
 
-// RetryLeaseClient returns the Lease service as the client calls it: errors are
-// handled by the method's safety, calls carry the client's credentials.
+// RetryLeaseClient returns the Lease service over the client's connection: calls
+// carry the client's credentials and are retried according to the method's safety.
 func RetryLeaseClient(c *Client) pb.LeaseClient { return ownLease{pb.NewLeaseClient(c.transport())} }
 
-// RetryClusterClient returns the Cluster service as the client calls it: errors are
-// handled by the method's safety, calls carry the client's credentials.
+// RetryClusterClient returns the Cluster service over the client's connection:
+// calls carry the client's credentials and are retried according to the method's
+// safety.
 func RetryClusterClient(c *Client) pb.ClusterClient { return pb.NewClusterClient(c.transport()) }
 
-// RetryAuthClient returns the Auth service as the client calls it: errors are
-// handled by the method's safety, calls carry the client's credentials.
+// RetryAuthClient returns the Auth service over the client's connection: calls
+// carry the client's credentials and are retried according to the method's safety.
 func RetryAuthClient(c *Client) pb.AuthClient { return pb.NewAuthClient(c.transport()) }
 
 // RetryMaintenanceClient returns the Maintenance service over conn, with the
-// client's handling of errors. conn stays the caller's to close.
+// client's error handling. The caller closes conn.
 func RetryMaintenanceClient(c *Client, conn *grpc.ClientConn) pb.MaintenanceClient {
 	return pb.NewMaintenanceClient(c.over(conn))
 }
 
-// The remotes over the client's own connection, whose streams can be opened over a
-// Retrier; those of a remote that somebody else made cannot.
+// The remotes over the client's own connection. Their streams can be opened over a
+// Retrier; those of a program's own remote cannot.
 type (
 	ownKV struct {
 		pb.KVClient // for what is not of this client's own making
@@ -56,8 +57,8 @@ func isOwn(remote any) bool {
 	}
 }
 
-// over returns the remote whose streams are to be opened: over the Retrier, if that is
-// possible.
+// over returns the remote that opens streams: over the Retrier if remote is the
+// client's own.
 func over[T any](c *Client, r *channel.Retrier, remote T, make func(grpc.ClientConnInterface) T) T {
 	if isOwn(remote) && c != nil && c.channel != nil {
 		return make(r)

@@ -186,7 +186,7 @@ func TestSyncTakesNoTLSClientToPlaintext(t *testing.T) {
 	t.Run("nothing else is advertised", func(t *testing.T) {
 		secure.advertise([]string{inClear})
 		c, _ := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.client})
-		assert.ErrorContains(t, c.Sync(soon(t)), "in clear")
+		assert.ErrorContains(t, c.Sync(soon(t)), "plaintext")
 		assert.Equal(t, []string{inTLS}, c.Endpoints())
 		assert.Zero(t, plain.accepted.Load())
 	})
@@ -230,7 +230,7 @@ func TestAllowInsecureSyncIsNotForUsers(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// The caller of a client with TLS learns at once that its password is not sent in clear.
+// The caller of a client with TLS gets an error at once: its password is not sent in plaintext.
 func TestPasswordIsNotSentInClear(t *testing.T) {
 	plain := new(realMember)
 	plain.start(t, "127.0.0.1:0", nil)

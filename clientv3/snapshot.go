@@ -10,29 +10,28 @@ import (
 )
 
 // ErrSnapshotDigest is returned by the last read of a snapshot that does not match
-// the digest at its end. What was read is truncated or corrupt and must not be
-// restored.
+// the digest at its end. The data is truncated or corrupt and must not be restored.
 var ErrSnapshotDigest = errors.New(
 	"etcdclient: snapshot does not match its SHA-256 digest: it is truncated or corrupt, download it again")
 
 // SnapshotResponse is a snapshot that is being downloaded.
 type SnapshotResponse struct {
-	// Header is the header of the stream's first message. It is nil when the server
-	// sends none; etcd up to 3.7 does not.
+	// Header is the header of the stream's first message. It is nil if the server
+	// sends none; etcd up to 3.7 sends none.
 	Header *pb.ResponseHeader
 
 	// Snapshot delivers the database file, followed by the 32 bytes of its SHA-256
-	// digest. Parts are fetched as they are read, and the digest is checked on the
-	// way: io.EOF means that it matches, [ErrSnapshotDigest] that it does not. A
-	// broken download cannot be resumed and gives the error that broke it. Once the
+	// digest. Each read fetches what it needs and updates the digest: io.EOF means
+	// that the digest matches, [ErrSnapshotDigest] that it does not. A broken
+	// download cannot be resumed; reads return the error that broke it. Once the
 	// context of the call has ended, reads return its error.
 	//
-	// It must be read to an error or closed, otherwise it holds a stream until the
-	// context ends. Close may be called while a read waits, and ends it.
+	// Read it until an error or close it; otherwise it holds a stream until the
+	// context ends. Close may be called during a read, and ends it.
 	Snapshot io.ReadCloser
 
-	// Version is the storage version of the member, which tells the etcd that can
-	// restore the snapshot. Servers before etcd 3.6 leave it empty.
+	// Version is the storage version of the member, which determines the etcd
+	// versions that can restore the snapshot. It is empty before etcd 3.6.
 	Version string
 }
 

@@ -12,9 +12,9 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// snapshotReader reads a snapshot stream. It has no goroutine of its own: a read
-// that finds nothing left receives the next message, and flow control holds the
-// server back in between.
+// snapshotReader reads a snapshot stream. It has no goroutine: a read that finds
+// the buffer empty receives the next message, and flow control stops the server in
+// between.
 type snapshotReader struct {
 	ctx    context.Context // the caller's
 	cancel context.CancelFunc
@@ -46,7 +46,7 @@ func (r *snapshotReader) Read(p []byte) (int, error) {
 	}
 }
 
-// ended returns the error that further reads get, nil while there may be more.
+// ended returns the error of further reads, nil while there may be more data.
 func (r *snapshotReader) ended() error {
 	if r.err != nil {
 		return r.err
@@ -62,7 +62,7 @@ func (r *snapshotReader) ended() error {
 	return r.err
 }
 
-// accept processes what the stream delivered: a message, or the error that ends it.
+// accept processes a message of the stream, or the error that ends it.
 func (r *snapshotReader) accept(msg *pb.SnapshotResponse, err error) {
 	switch {
 	case err == nil:
@@ -87,7 +87,7 @@ func (r *snapshotReader) Close() error {
 }
 
 // digestCheck hashes a stream that ends with the SHA-256 digest of all that comes
-// before. The last bytes seen may be the digest, so they are held back.
+// before. The last bytes received may be the digest, so they are not hashed yet.
 type digestCheck struct {
 	sum  hash.Hash
 	tail []byte // at most sha256.Size bytes

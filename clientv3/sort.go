@@ -7,7 +7,7 @@ type SortTarget int
 type SortOrder int
 
 const (
-	// SortNone leaves the keys in lexical order, the order of the store.
+	// SortNone keeps the lexical order of the store.
 	SortNone SortOrder = iota
 	// SortAscend sorts from the smallest to the largest.
 	SortAscend

@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// syncTimeout bounds one update of auto-sync: a linearizable read that has
-	// to wait for an election, and the probes.
+	// syncTimeout bounds one update of auto-sync: a linearizable read that may wait
+	// for an election, and the probes.
 	syncTimeout = 5 * time.Second
 
-	// probeTimeout bounds the question whether an endpoint can be reached. It
-	// covers a lost SYN (1 s) and a slow handshake.
+	// probeTimeout bounds the probe of one endpoint. It covers a lost SYN (1 s) and
+	// a slow handshake.
 	probeTimeout = 2 * time.Second
 
-	// firstSync is the latest that auto-sync first runs.
+	// firstSync bounds the random delay of the first auto-sync.
 	firstSync = time.Second
 
 	// syncJitter is the fraction by which an interval varies.
@@ -37,34 +37,33 @@ const (
 
 var (
 	// errNoVoters is returned by Sync when the membership would leave no endpoint.
-	errNoVoters = errors.New("etcdclient: no started voting member advertises a client URL; the endpoints stay as they are")
+	errNoVoters = errors.New("etcdclient: no started voting member advertises a client URL; the endpoints are unchanged")
 
-	// errNoneSecure is returned by Sync when all that members advertise is in clear,
-	// and the client may not take that.
-	errNoneSecure = errors.New("etcdclient: all client URLs that the members advertise are in clear, and the client uses TLS; the endpoints stay as they are: " +
+	// errNoneSecure is returned by Sync if all advertised URLs are plaintext and the
+	// client may not use them.
+	errNoneSecure = errors.New("etcdclient: all advertised client URLs are plaintext, and the client uses TLS; the endpoints are unchanged: " +
 		insecureAdvice)
 )
 
 const insecureAdvice = "have the members advertise https URLs (--advertise-client-urls), or set Config.AllowInsecureSync"
 
-// Sync replaces the endpoints by the client URLs that the cluster's members
-// advertise. Learners, which serve few requests, and members that have not
-// started yet are left out.
+// Sync replaces the endpoints with the client URLs that the cluster's members
+// advertise. It skips learners, which serve few requests, and members that have not
+// started yet.
 //
-// Advertised URLs are not always reachable from where the client is. URLs that
-// are new to it are tried first, and those that do not answer, or answer for
-// another cluster, never take the place of endpoints that do: the client then
-// keeps its working endpoints beside the advertised ones that work. It takes
-// the membership as it is if it has no endpoint that works.
+// Advertised URLs are not always reachable from the client. Sync probes new URLs
+// first. If some do not answer, or belong to another cluster, the client keeps its
+// working endpoints together with the advertised ones that work. If it has no
+// working endpoint, it uses all advertised URLs.
 //
-// A client that has TLS configured, or an endpoint that uses it, is not taken to
-// plaintext: http URLs that the program did not name itself, in Config.Endpoints or by
-// SetEndpoints, are left out and not connected to, with a warning in the log that names
-// them, unless [Config.AllowInsecureSync] is set.
+// A client that has TLS configured, or an endpoint that uses TLS, does not connect to
+// advertised http URLs, except those that are also in Config.Endpoints or SetEndpoints.
+// It logs a warning that names the skipped URLs. [Config.AllowInsecureSync] turns this
+// off.
 //
-// It returns the error of the linearizable MemberList that it makes, or the end
-// of ctx, or an error that says why the members advertise nothing that the client can
-// use, and leaves the endpoints as they are then.
+// Sync fails with the error of its linearizable MemberList, with ctx's error, or with
+// an error that says why the client can use none of the advertised URLs. The
+// endpoints are then unchanged.
 func (c *Client) Sync(ctx context.Context) error {
 	resp, err := c.MemberList(ctx)
 	if err != nil {
@@ -81,18 +80,18 @@ func (c *Client) Sync(ctx context.Context) error {
 	}
 	eps := c.reachable(ctx, resp.Header.GetClusterId(), found)
 	if err := ctx.Err(); err != nil {
-		return err // the probes were cut short, so their silence proves nothing
+		return err // ctx ended the probes early, so silence proves nothing
 	}
 	c.setFoundEndpoints(eps)
 	c.GetLogger().Debug("set the endpoints from the membership", zap.Strings("endpoints", channel.Redact(eps)))
 	return nil
 }
 
-// advertisement is what the voting members that have started advertise.
+// advertisement holds the client URLs of the started voting members.
 type advertisement struct {
 	usable  []string
-	inClear []string // left out
-	// hidden says that nothing is usable of some member.
+	inClear []string // skipped plaintext URLs
+	// hidden says that some member has no usable URL.
 	hidden bool
 }
 
@@ -113,26 +112,26 @@ func (c *Client) advertised(members []*pb.Member) advertisement {
 	return a
 }
 
-// setFoundEndpoints replaces the endpoints by some that the program did not name.
+// setFoundEndpoints replaces the endpoints with discovered ones.
 func (c *Client) setFoundEndpoints(eps []string) {
 	if c.channel != nil {
 		c.channel.SetFoundEndpoints(eps)
 	}
 }
 
-// warnOfPlaintext names the endpoints that were left out, once until they change.
+// warnOfPlaintext logs the skipped endpoints, once until they change.
 func (c *Client) warnOfPlaintext(inClear []string) {
 	names := strings.Join(channel.Redact(inClear), " ")
 	if last := c.leftOut.Swap(&names); names == "" || last != nil && *last == names {
 		return
 	}
-	c.GetLogger().Warn("members advertise client URLs in clear, and the client uses TLS; leaving these URLs out",
+	c.GetLogger().Warn("members advertise plaintext client URLs, and the client uses TLS; skipping these URLs",
 		zap.Strings("left-out", channel.Redact(inClear)), zap.String("advice", insecureAdvice))
 }
 
-// reachable chooses the next endpoints among the advertised and the current ones.
-// Current ones that work are kept while something advertised does not, or a member is
-// hidden: they may be that member.
+// reachable chooses the next endpoints from the advertised and the current ones. It
+// keeps working current ones while an advertised one does not answer or a member is
+// hidden: they may belong to that member.
 func (c *Client) reachable(ctx context.Context, clusterID uint64, found advertisement) []string {
 	advertised, current := found.usable, c.Endpoints()
 	fresh := without(advertised, current)
@@ -149,7 +148,7 @@ func (c *Client) reachable(ctx context.Context, clusterID uint64, found advertis
 		return advertised
 	}
 	if len(lost) > 0 {
-		c.GetLogger().Warn("members advertise client URLs that do not answer from here; keeping the endpoints that do",
+		c.GetLogger().Warn("members advertise client URLs that this client cannot reach; keeping the working endpoints",
 			zap.Strings("unreachable", channel.Redact(lost)), zap.Strings("kept", channel.Redact(working)))
 	}
 	usable := without(advertised, lost)
@@ -172,7 +171,7 @@ func without(all, drop []string) []string {
 	return rest
 }
 
-// probe returns those of the endpoints that answer, asked all at once.
+// probe returns the endpoints that answer. It probes all concurrently.
 func (c *Client) probe(ctx context.Context, clusterID uint64, eps []string) []string {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -191,8 +190,8 @@ func (c *Client) probe(ctx context.Context, clusterID uint64, eps []string) []st
 	return answering
 }
 
-// answers asks an endpoint for its status, once. Any answer of a server
-// counts, even a refusal, unless it names another cluster.
+// answers requests the status of an endpoint, once. Any response counts, even an
+// error, unless it names another cluster.
 func (c *Client) answers(ctx context.Context, clusterID uint64, ep string) bool {
 	conn, err := c.Dial(ep)
 	if err != nil {
@@ -225,7 +224,7 @@ func (c *Client) autoSync() {
 		err := c.Sync(ctx)
 		cancel()
 		if err != nil && c.ctx.Err() == nil {
-			c.GetLogger().Info("auto-sync failed; the endpoints stay as they are", zap.Error(err))
+			c.GetLogger().Info("auto-sync failed; the endpoints are unchanged", zap.Error(err))
 		}
 		jitter := 1 + syncJitter*(2*rand.Float64()-1)
 		wait = time.Duration(float64(c.cfg.AutoSyncInterval) * jitter)

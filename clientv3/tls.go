@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// caFile follows a file of certificate authorities. A client that runs for
-// months meets the successor of the CA that it was started with.
+// caFile reloads a file of certificate authorities when it changes. A long-lived
+// client must trust the successor of the CA that it was started with.
 type caFile struct {
 	path  string
-	first *x509.CertPool // what TLS.RootCAs was made with
+	first *x509.CertPool // the initial TLS.RootCAs
 
 	mu      sync.Mutex
 	pool    *x509.CertPool
@@ -29,12 +29,12 @@ func newCAFile(path string) *caFile {
 	return f
 }
 
-// loaded notes what was read from the file.
+// loaded records the pool that was read from the file.
 func (f *caFile) loaded(pool *x509.CertPool) { f.first, f.pool = pool, pool }
 
-// roots returns the authorities in the file, which is read when it has changed.
-// A file that is missing or unusable, perhaps because it is being written right
-// now, leaves the last good authorities in force.
+// roots returns the authorities in the file, which is read when it has changed. If
+// the file is missing or invalid, for example half-written, the last good
+// authorities stay in force.
 func (f *caFile) roots() *x509.CertPool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,8 +54,8 @@ func (f *caFile) roots() *x509.CertPool {
 	return pool
 }
 
-// roots returns what to trust at each handshake, or nil to leave that to TLS:
-// the user may have replaced TLS, or its RootCAs, since NewClientConfig.
+// roots returns the function that supplies the roots of each handshake, or nil if
+// the user has replaced TLS or its RootCAs since NewClientConfig.
 func (cfg *Config) roots() func() *x509.CertPool {
 	if cfg.ca == nil || cfg.TLS == nil || cfg.TLS.RootCAs != cfg.ca.first {
 		return nil

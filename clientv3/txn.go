@@ -7,7 +7,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// Txn builds one transaction and carries it out:
+// Txn builds and executes one transaction:
 //
 //	resp, err := kv.Txn(ctx).
 //		If(clientv3.Compare(clientv3.Value("k1"), ">", "v1")).
@@ -15,22 +15,22 @@ import (
 //		Else(clientv3.OpPut("k3", "v3")).
 //		Commit()
 //
-// If, Then and Else may each be left out, and are called at most once and in this
-// order; anything else panics.
+// If, Then and Else are optional. Each may be called at most once, in this order;
+// anything else panics.
 type Txn interface {
-	// If sets the comparisons. When all of them hold, or there are none, the
-	// operations of Then are carried out, otherwise those of Else.
+	// If sets the comparisons. If all of them hold, or there are none, the
+	// operations of Then are executed, otherwise those of Else.
 	If(cs ...Cmp) Txn
 
-	// Then sets the operations carried out if all comparisons hold.
+	// Then sets the operations executed if all comparisons hold.
 	Then(ops ...Op) Txn
 
-	// Else sets the operations carried out if a comparison does not hold.
+	// Else sets the operations executed if a comparison does not hold.
 	Else(ops ...Op) Txn
 
-	// Commit sends the transaction. One that only reads is repeated after a fault;
-	// one that writes is sent at most once, and gives a
-	// *retry.UnknownOutcomeError if it may or may not have been carried out.
+	// Commit sends the transaction. A read-only transaction is retried after a
+	// fault. One that writes is executed at most once; if its outcome is unknown
+	// the error is a *retry.UnknownOutcomeError.
 	Commit() (*TxnResponse, error)
 }
 
@@ -55,7 +55,7 @@ const (
 
 var txnPartNames = [...]string{txnIf: "If", txnThen: "Then", txnElse: "Else"}
 
-// beginLocked panics when the part, or one that comes after it, was set before.
+// beginLocked panics if the part, or a later one, is already set.
 func (t *txn) beginLocked(part txnPart) {
 	if t.called[part] {
 		panic("cannot call " + txnPartNames[part] + " twice!")

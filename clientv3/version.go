@@ -9,8 +9,8 @@ import (
 	"go.etcd.io/etcd/api/v3/version"
 )
 
-// checkVersion fails with ErrOldCluster if a member is too old, and with its
-// error if a member cannot be asked.
+// checkVersion returns ErrOldCluster if a member is too old, and the member's error
+// if its status cannot be read.
 func (c *Client) checkVersion(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -41,8 +41,8 @@ func (c *Client) checkMember(ctx context.Context, ep string) error {
 	return nil
 }
 
-// oldestSupported is the minor release before the one whose API this client is
-// built on.
+// oldestSupported returns the minor release before the one whose API this client
+// uses.
 func oldestSupported() *semver.Version {
 	v := semver.New(version.Version)
 	oldest := &semver.Version{Major: v.Major, Minor: v.Minor}

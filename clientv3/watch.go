@@ -17,67 +17,68 @@ const (
 )
 
 const (
-	// AutoWatchID stands for an id that the server chooses. The client chooses
-	// its own.
+	// AutoWatchID lets the server choose the id. This client chooses its own ids.
 	AutoWatchID = 0
 
 	// InvalidWatchID is the id in responses that belong to no single watch.
 	InvalidWatchID = -1
 )
 
-// Event is one change of one key. A program may keep any part of it: the part holds no more than 512 bytes of the rest
-// in memory.
+// Event is one change of one key. A program may retain any part of it: a part keeps at most 512
+// bytes of the rest in memory.
 type Event = mvccpb.Event
 
-// WatchChan delivers the responses of a watch, and is closed when it has ended.
+// WatchChan delivers the responses of a watch. It is closed when the watch has
+// ended.
 type WatchChan <-chan WatchResponse
 
 // Watcher watches keys.
 type Watcher interface {
-	// Watch watches a key, or the range of keys that the options ask for, and
-	// delivers every change of it from the revision in [WithRev] on, or from the
-	// call on if there is none. It returns when a server has created the watch,
-	// or when ctx has ended.
+	// Watch watches a key, or the range set by the options. It delivers every
+	// change from the revision in [WithRev] on, or every change after the call
+	// without WithRev. It returns when a server has created the watch or ctx has
+	// ended.
 	//
-	// A watch is ordered, without gaps and duplicates, and never splits a
-	// revision, whatever it lived through: lost connections, members that come
-	// and go, leaders that change, tokens that expire. It does not end by itself
-	// but for one of these reasons, which its last response tells ([WatchResponse.Err]):
+	// A watch is ordered, without gaps or duplicates, and never splits a revision. That
+	// holds through lost connections, membership and leader changes, and expired tokens.
+	// A watch ends by itself only for one of these reasons, which its last response
+	// reports ([WatchResponse.Err]):
 	//
-	//   - a revision that it has yet to deliver was compacted (rpctypes.ErrCompacted),
-	//   - the server refuses it, for want of permission for instance
+	//   - a revision that it has not delivered yet was compacted
+	//     (rpctypes.ErrCompacted),
+	//   - the server rejects it, for example without permission
 	//     (rpctypes.ErrPermissionDenied),
-	//   - the cluster is another one, or was restored from a backup
+	//   - the cluster was replaced or restored from a backup
 	//     (*[ClusterChangedError]),
-	//   - ctx was made by [WithRequireLeader] and no endpoint that can be reached
-	//     knows a leader (rpctypes.ErrNoLeader).
+	//   - ctx was made by [WithRequireLeader] and no reachable endpoint knows a
+	//     leader (rpctypes.ErrNoLeader).
 	//
-	// A reader who is slow holds up nobody. What it has not read yet is kept, up to
-	// Config.MaxWatchBufferBytes, and less when the watches of the client together keep
-	// much (MaxTotalWatchBufferBytes); past that the watch pauses, and goes on when the
-	// reader has read half of it. A paused watch costs the server nothing. Only if the revision at which it paused has been
-	// compacted by then does it end with rpctypes.ErrCompacted and a CancelReason
-	// that says so.
+	// A slow reader does not delay other watches. The client buffers unread responses up to
+	// Config.MaxWatchBufferBytes, or less when all watches of the client together approach
+	// MaxTotalWatchBufferBytes. Past that the watch pauses, and resumes when the reader has read
+	// half of the buffer. A paused watch costs the server nothing. If the revision at which it
+	// paused is compacted before it resumes, the watch ends with rpctypes.ErrCompacted and a
+	// CancelReason that says so.
 	//
 	// When ctx ends, or the watcher or its client is closed, the channel is closed
-	// without a last response. A program must end ctx when it no longer reads the
-	// channel. If ctx has ended before the call,
-	// or the watcher is closed, the channel is closed from the beginning.
+	// without a last response. A program must cancel ctx when it no longer reads
+	// the channel. If ctx has already ended, or the watcher is closed, Watch
+	// returns a closed channel.
 	Watch(ctx context.Context, key string, opts ...OpOption) WatchChan
 
-	// RequestProgress asks the server to tell all watches whose contexts have the
-	// same outgoing metadata as ctx up to which revision they have seen everything.
-	// They receive a response for which [WatchResponse.IsProgressNotify] is true; a
-	// server that is still sending them older events does not answer. The error is
-	// that of ctx, or says that the watcher is closed.
+	// RequestProgress requests a progress notification for all watches whose
+	// contexts have the same outgoing metadata as ctx. They receive a response for
+	// which [WatchResponse.IsProgressNotify] is true, unless the server is still
+	// sending them older events. The error is ctx's, or says that the watcher is
+	// closed.
 	RequestProgress(ctx context.Context) error
 
 	// Close ends all watches; their channels are closed. It returns nil.
 	Close() error
 }
 
-// WatchResponse is what a [WatchChan] delivers: events, or news of the watch
-// itself.
+// WatchResponse is what a [WatchChan] delivers: events, or a notification about the
+// watch itself.
 type WatchResponse struct {
 	// Header is that of the server's response. It is never nil.
 	Header *pb.ResponseHeader
@@ -85,25 +86,25 @@ type WatchResponse struct {
 	// a revision or none.
 	Events []*Event
 
-	// CompactRevision is the oldest revision that the server still has, in the
-	// last response of a watch that needed an older one.
+	// CompactRevision is the oldest revision that the server still has. It is set
+	// in the last response of a watch that needed an older one.
 	CompactRevision int64
 
-	// Canceled marks the last response of a watch that failed. Err tells why.
+	// Canceled marks the last response of a failed watch. Err returns the reason.
 	Canceled bool
 
-	// Created marks the response that [WithCreatedNotify] asks for.
+	// Created marks the response requested by [WithCreatedNotify].
 	Created bool
 
 	closeErr error
 	proven   bool
 
-	// CancelReason says in words why the watch was cancelled. It may be empty.
+	// CancelReason is the text of the reason. It may be empty.
 	CancelReason string
 }
 
-// Err returns why the watch ended, and nil for every response but the last. It
-// is the server's error, comparable with ==, where the server ended the watch.
+// Err returns why the watch ended, and nil for every response but the last. If the
+// server ended the watch, it is the server's error, comparable with ==.
 func (wr *WatchResponse) Err() error {
 	switch {
 	case wr.closeErr != nil:
@@ -119,15 +120,15 @@ func (wr *WatchResponse) Err() error {
 	}
 }
 
-// IsProgressNotify reports whether the response tells nothing but that all
+// IsProgressNotify reports whether the response is a progress notification: all
 // events up to its header's revision have been delivered.
 func (wr *WatchResponse) IsProgressNotify() bool {
 	return len(wr.Events) == 0 && !wr.Canceled && !wr.Created && wr.CompactRevision == 0 && wr.Header.GetRevision() != 0
 }
 
-// IsProven reports whether the progress of the server that sent the response can be relied on: when
-// [WatchResponse.IsProgressNotify] is true, every event up to the revision of the header has been
-// delivered before. It is set for progress, and for the response that [WithCreatedNotify] asks for.
-// It is false for kine and the grpc-proxy, for etcd before 3.4.25 and 3.5.8, which may answer
-// before they have sent everything, and over a client of the program's own.
+// IsProven reports whether progress notifications of the server are reliable: when
+// [WatchResponse.IsProgressNotify] is true, every event up to the header's revision has been
+// delivered before. It is set on progress notifications and on the response requested by
+// [WithCreatedNotify]. It is false for kine, the grpc-proxy, and etcd before 3.4.25 and 3.5.8,
+// which may answer before all events are sent, and over a WatchClient of the program.
 func (wr *WatchResponse) IsProven() bool { return wr.proven }

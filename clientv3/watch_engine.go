@@ -15,30 +15,30 @@ import (
 	"github.com/quorate/quorate/observe"
 )
 
-// defaultMaxWatchBufferBytes holds a burst of several seconds for a reader who
-// takes a thousand events of a few KiB a second, and is little beside what a
-// program holds that reads so much.
+// defaultMaxWatchBufferBytes holds several seconds of a thousand events per second
+// of a few KiB each, which is little beside the memory of a program that reads as
+// much.
 const defaultMaxWatchBufferBytes = 16 << 20
 
-// slowWatches is by default how many times as much all watches may hold as one. Half
-// as many can fill their buffers in full, see watch.Budget.
+// slowWatches is the default ratio of the budget of all watches to that of one. Half
+// as many watches can fill their buffers, see watch.Budget.
 const slowWatches = 8
 
-// NewWatcher returns the Watcher service of a client. Its streams share
-// the connections of the calls until they are heavy.
+// NewWatcher returns the Watcher service of a client. Its streams share the
+// connections of calls until they carry much traffic.
 func NewWatcher(c *Client) Watcher {
 	remote, history := ownWatch{pb.NewWatchClient(c.transport())}, historyOf(c)
 	return newWatcher(remote, c, history)
 }
 
 // NewWatchFromWatchClient returns the Watcher service over wc, with the call
-// options of c. c may be nil. A client of the program's own, a mock for instance,
-// sees what it would see of the official client: a stream for callers with equal
-// metadata, one create at a time without an id, a request for progress when a
-// caller asks, and the end of the watches with any error but Unavailable and
-// Internal. Close does not wait for a Recv that ignores its context.
+// options of c. c may be nil. A WatchClient of the program, such as a mock, gets
+// the same treatment as from the official client: one stream for callers with equal
+// metadata, one create at a time without an id, and progress requests only from
+// callers; any error except Unavailable and Internal ends the watches. Close does
+// not wait for a Recv that ignores its context.
 func NewWatchFromWatchClient(wc pb.WatchClient, c *Client) Watcher {
-	return newWatcher(wc, c, nil) // it may be another cluster's
+	return newWatcher(wc, c, nil) // wc may belong to another cluster
 }
 
 func newWatcher(remote pb.WatchClient, c *Client, h *lineage.Tracker) Watcher {
@@ -78,8 +78,8 @@ func configOf(c *Client) *Config {
 	return &c.cfg
 }
 
-// watchBudgetOf returns the budget of the client's watches, and one of its own for a
-// service without it.
+// watchBudgetOf returns the budget of the client's watches, or a new one for a
+// service without a client.
 func watchBudgetOf(c *Client) *watch.Budget {
 	if c == nil || c.watches == nil {
 		return watch.NewBudget(configOf(c).maxTotalWatchBuffer())
@@ -95,7 +95,7 @@ func (cfg *Config) maxTotalWatchBuffer() int {
 	return cmp.Or(cfg.MaxTotalWatchBufferBytes, slowWatches*cfg.maxWatchBuffer())
 }
 
-// loggerOf returns the client's logger at the moment; a service may have no client.
+// loggerOf returns the client's present logger; a service may have no client.
 func loggerOf(c *Client) *zap.Logger {
 	if c == nil || c.GetLogger() == nil {
 		return zap.NewNop()
@@ -103,7 +103,7 @@ func loggerOf(c *Client) *zap.Logger {
 	return c.GetLogger()
 }
 
-// observerOf returns the client's observer, and one that does nothing if there is none.
+// observerOf returns the client's observer, or a no-op if there is none.
 func observerOf(c *Client) observe.Observer {
 	if c == nil || c.cfg.Observer == nil {
 		return observe.None{}
@@ -126,10 +126,10 @@ func (wc *watchConnector) Open(ctx context.Context, leader bool) (pb.Watch_Watch
 	return wc.remote.Watch(ctx, wc.opts...)
 }
 
-// foreignWatchConnector opens them over a client of the program.
+// foreignWatchConnector opens watch streams over a program's own client.
 type foreignWatchConnector struct{ *watchConnector }
 
-// Open requires a leader only where the callers do.
+// Open requires a leader only if the callers do.
 func (fc foreignWatchConnector) Open(ctx context.Context, _ bool) (pb.Watch_WatchClient, error) {
 	return openForeign(ctx, fc.opts, fc.remote.Watch)
 }
@@ -175,8 +175,8 @@ func watchRequest(op *Op) watch.Request {
 
 func (w *watcher) RequestProgress(ctx context.Context) error { return w.engine.RequestProgress(ctx) }
 
-// Reopen has the streams of the watches with the metadata of ctx opened elsewhere; for package
-// cache, which knows when a stream is stuck.
+// Reopen moves the streams of the watches with ctx's metadata to another endpoint. Package
+// cache calls it when a stream is stuck.
 func (w *watcher) Reopen(ctx context.Context) { w.engine.Reopen(ctx) }
 
 func (w *watcher) Close() error {
@@ -184,7 +184,7 @@ func (w *watcher) Close() error {
 	return nil
 }
 
-// watchSink is the channel that a caller of Watch reads.
+// watchSink writes to the channel that a caller of Watch reads.
 type watchSink struct {
 	ctx context.Context
 	ch  chan WatchResponse

@@ -6,24 +6,23 @@ import (
 	"time"
 )
 
-// claims lists who of a session is at which key: the waiters of mutexes and elections that
-// try to get it, or have it. All those with one prefix share one key, because its name is
-// made of the prefix and the lease. The zero value is ready to use.
+// claims lists the waiters of a session by key: the mutexes and elections that try to get
+// the key, or hold it. Waiters with the same prefix share one key, because its name
+// consists of the prefix and the lease. The zero value is ready to use.
 //
-// Whoever deletes a key spares what another waiter has, and meanwhile nobody begins to use
-// the key: who came in between would take one for its own that is about to go.
+// A deletion spares the key of another waiter. While it runs no waiter may enter: it would
+// adopt a key that is about to be deleted.
 type claims struct {
 	mu    sync.Mutex
 	byKey map[string]*claim
 }
 
 type claim struct {
-	// users are the waiters at the key, each with the revision that created the key it
-	// has: 0 while it tries.
+	// users maps each waiter to the revision that created its key, 0 while it tries.
 	users   map[*waiter]int64
 	removal chan struct{} // closed at the end of the removal in progress, nil if there is none
-	// deleteRev is the revision of the last key whose deletion nobody has confirmed: a request
-	// may yet delete it. 0 if a later key was put.
+	// deleteRev is the revision of the last key with an unconfirmed deletion: a late request
+	// may still delete it. 0 if a later key was put.
 	deleteRev int64
 
 	// settled receives when a waiter no longer tries. It is nil if the key is not cleaned up.
@@ -31,8 +30,8 @@ type claim struct {
 	sweptUntil time.Time
 }
 
-// enter counts a waiter in, as one that tries. It waits for the end of a removal; the error
-// is that of ctx.
+// enter adds a waiter, as one that tries. It waits for the end of a removal; the error is
+// that of ctx.
 func (c *claims) enter(ctx context.Context, p *waiter) error {
 	for {
 		removal := c.tryEnter(p)
@@ -47,7 +46,7 @@ func (c *claims) enter(ctx context.Context, p *waiter) error {
 	}
 }
 
-// tryEnter returns nil if it has counted the waiter in, and otherwise what to wait for.
+// tryEnter adds a waiter and returns nil, or returns the removal to wait for.
 func (c *claims) tryEnter(p *waiter) (removal <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +58,7 @@ func (c *claims) tryEnter(p *waiter) (removal <-chan struct{}) {
 	return nil
 }
 
-// hold says that the waiter has the key that was created at rev.
+// hold records that the waiter holds the key created at rev.
 func (c *claims) hold(p *waiter, rev int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +70,7 @@ func (c *claims) hold(p *waiter, rev int64) {
 	cl.settleLocked()
 }
 
-// leave counts a waiter out, if it is in.
+// leave removes a waiter, if present.
 func (c *claims) leave(p *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,9 +80,9 @@ func (c *claims) leave(p *waiter) {
 	c.forgetLocked(p.key)
 }
 
-// remove begins a removal by one of the waiters, or by none of them, and tells which keys
-// other waiters have. It is refused while another one tries. The caller ends the removal by
-// calling end, before it leaves.
+// remove begins a removal by one of the waiters, or by none of them, and returns the
+// revisions of the keys that other waiters hold. It fails while another waiter tries. The
+// caller calls end to end the removal, before leave.
 func (c *claims) remove(key string, by *waiter) (spared []int64, end func(), begun bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +110,7 @@ func (c *claims) remove(key string, by *waiter) (spared []int64, end func(), beg
 	}, true
 }
 
-// scheduleDelete says that a request may yet delete the key that was created at rev.
+// scheduleDelete records that a request may still delete the key created at rev.
 func (c *claims) scheduleDelete(key string, rev int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +118,7 @@ func (c *claims) scheduleDelete(key string, rev int64) {
 	cl.deleteRev = max(cl.deleteRev, rev)
 }
 
-// deleteScheduled reports whether a request may yet delete the key that was created at rev.
+// deleteScheduled reports whether a request may still delete the key created at rev.
 func (c *claims) deleteScheduled(key string, rev int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,8 +126,8 @@ func (c *claims) deleteScheduled(key string, rev int64) bool {
 	return cl != nil && rev <= cl.deleteRev
 }
 
-// beginCleanup says that the key is cleaned up until then. It returns nil if it is cleaned up already, and
-// otherwise a channel that receives when a waiter no longer tries.
+// beginCleanup starts the cleanup of a key until the given time. It returns nil if a cleanup
+// already runs, and otherwise a channel that receives when a waiter no longer tries.
 func (c *claims) beginCleanup(key string, until time.Time) (settled <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +140,7 @@ func (c *claims) beginCleanup(key string, until time.Time) (settled <-chan struc
 	return cl.settled
 }
 
-// endCleanup returns for how long the key is still to be cleaned up. If it is no more, that has
+// endCleanup returns the remaining time of the key's cleanup. At 0 or less the cleanup has
 // ended.
 func (c *claims) endCleanup(key string) time.Duration {
 	c.mu.Lock()
@@ -165,7 +164,7 @@ func (c *claims) atLocked(key string) *claim {
 	return c.byKey[key]
 }
 
-// forgetLocked forgets a key that is of no interest any more.
+// forgetLocked drops the record of a key without waiters, deletions or cleanup.
 func (c *claims) forgetLocked(key string) {
 	if cl := c.byKey[key]; len(cl.users) == 0 && cl.removal == nil && cl.settled == nil && cl.deleteRev == 0 {
 		delete(c.byKey, key)

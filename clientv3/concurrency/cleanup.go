@@ -13,35 +13,34 @@ import (
 )
 
 const (
-	// cleanupTimeout is how long a failed call goes on to delete its key: the second in
-	// which the client notices that a member does not answer, and two of etcd's election
-	// timeouts, 1 s by default, for a leader that has to be replaced.
+	// cleanupTimeout bounds how long a failed call tries to delete its key: 1 s until
+	// the client detects an unresponsive member, and two of etcd's election timeouts, 1
+	// s each by default, to replace a leader.
 	cleanupTimeout = 3 * time.Second
 
-	// leftoverTimeout is how long a key is cleaned up. What a network holds up is given up after that
-	// time (Linux, net.ipv4.tcp_retries2); a member that is stopped for longer is a rarity
-	// that a lasting watch for each such key would be too much for.
+	// leftoverTimeout bounds the cleanup of a key. Linux gives up retransmission after about that
+	// time (net.ipv4.tcp_retries2). A member that is stopped for longer is too rare to justify a
+	// permanent watch for each such key.
 	leftoverTimeout = 15 * time.Minute
 
-	// leftoverInterval is the pause of a cleanup after an error. Nobody waits for it but those
-	// who wait for the key to go.
+	// leftoverInterval is the pause of a cleanup after an error. It delays only the waiters
+	// behind the key.
 	leftoverInterval = time.Second
 )
 
-// cleanup returns a context for undoing what a call with the context ctx has done,
-// whether or not that has ended: it keeps the values of ctx, credentials among them. It
-// lasts for cleanupTimeout, or the TTL if that is shorter: a cluster that cannot be reached
-// for so long ends the session itself, and its keys with it.
+// cleanup returns a context for undoing a call with context ctx, even if ctx has ended. It
+// keeps the values of ctx, such as credentials. It lasts for cleanupTimeout, or the TTL if
+// shorter: after that the lease has expired, and its keys with it.
 func (s *Session) cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), min(s.opts.ttlDuration(), cleanupTimeout))
 }
 
-// discard deletes the key that was created at rev, unless that is to be spared. If rev is 0
-// it is the key that goes with the session now. That is read first: a request to delete
-// whatever key there is could be carried out late, and delete that of a later lock.
+// discard deletes the key created at rev, unless it is in spared. If rev is 0, discard
+// first reads the key that belongs to the session: an unconditional delete could be
+// executed late, and delete the key of a later lock.
 func (s *Session) discard(ctx context.Context, key string, rev int64, spared []int64) error {
 	if rev == 0 {
-		resp, err := s.client.Get(ctx, key) // the server leaves the lease out with WithKeysOnly
+		resp, err := s.client.Get(ctx, key) // WithKeysOnly would omit the lease
 		if err != nil {
 			return err
 		}
@@ -59,7 +58,7 @@ func (s *Session) discard(ctx context.Context, key string, rev int64, spared []i
 
 // reportLeftover logs a key that could not be deleted.
 func (s *Session) reportLeftover(key string, err error) {
-	s.client.GetLogger().Warn("key of a failed lock or campaign could not be deleted yet; it goes with the session at the latest",
+	s.client.GetLogger().Warn("key of a failed lock or campaign could not be deleted yet; it is deleted with the session at the latest",
 		zap.String("key", key), zap.Int64("lease-id", int64(s.id)), zap.Error(err))
 }
 
@@ -77,20 +76,21 @@ func (sw *cleanups) begin(ctx context.Context, run func()) {
 	}
 }
 
-// wait returns when no cleanup runs any more. The context of begin has ended.
+// wait returns when all cleanups have ended. It needs the context of begin to have
+// ended.
 func (sw *cleanups) wait() {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
 	sw.running.Wait()
 }
 
-// cleanupKey has the session delete a key, from now on and for sweepFor, whenever the key exists
-// and is none that a mutex or election of the session has. It is for a key that could not
-// be deleted, and for one that a request may yet put whose outcome is unknown: a member
-// that was stopped with it carries it out when it goes on, and the lock would be nobody's.
+// cleanupKey makes the session delete a key whenever it exists without a holder in the session,
+// from now on and for leftoverTimeout. It is for a key that could not be deleted, and for one
+// that a request with unknown outcome may still put: a stopped member executes that request when
+// it continues, and the lock would have no owner.
 //
-// A session does so for its own lease only. With a lease that it was given, another
-// session that has it as well could have the key.
+// A session does so only for a lease that it granted. With WithLease, another
+// session with the same lease could hold the key.
 func (s *Session) cleanupKey(key string) {
 	if s.opts.leaseID != clientv3.NoLease {
 		return
@@ -106,8 +106,8 @@ func (s *Session) runCleanup(key string, settled <-chan struct{}) {
 	}
 }
 
-// cleanupUntilFault returns false when the key could not be deleted or is no longer watched,
-// and true when it need not be cleaned up any more.
+// cleanupUntilFault returns false if a deletion or the watch failed, and true when the
+// cleanup is done.
 func (s *Session) cleanupUntilFault(key string, settled <-chan struct{}) (done bool) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
@@ -132,8 +132,9 @@ func (s *Session) cleanupUntilFault(key string, settled <-chan struct{}) (done b
 	return false
 }
 
-// cleaned deletes the key if it is nobody's. It reports whether that has been done, or is
-// refused, or is for later, when nobody tries to get the key.
+// cleaned deletes the key if no waiter holds it. It returns true if the key is deleted,
+// the deletion is refused, or a waiter tries to get the key, which postpones the
+// deletion.
 func (s *Session) cleaned(key string) bool {
 	spared, end, begun := s.claims.remove(key, nil)
 	if !begun {

@@ -9,15 +9,15 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// errWatchClosed is returned when a watch ends without saying why, which a watcher that
-// was closed does.
+// errWatchClosed is returned when a watch ends without a reason, as when the Watcher is
+// closed.
 var errWatchClosed = errors.New("concurrency: the watch was closed")
 
 // campaign tries to get the key: enter puts it, and wait returns when it is the first.
-// A failure leaves things as they were before, as far as the cluster can be reached.
+// A failure restores the state before, if the cluster is reachable.
 //
-// The error is ErrSessionExpired if the session was lost or the own key was, and that of
-// ctx if ctx has ended.
+// The error is ErrSessionExpired if the session or the waiter's key was lost, and that
+// of ctx if ctx has ended.
 func (p *waiter) campaign(
 	ctx context.Context, enter func(context.Context) (view, error), wait func(context.Context, view) error,
 ) error {
@@ -35,7 +35,7 @@ func (p *waiter) campaign(
 	if p.uncertain {
 		s.cleanupKey(p.key)
 	}
-	if err != nil && had != 0 { // nothing was learnt: it stays as it was
+	if err != nil && had != 0 { // unknown outcome: the waiter keeps the key
 		p.rev = had
 		s.claims.hold(p, had)
 		return p.reason(ctx, err)
@@ -54,7 +54,7 @@ func (p *waiter) campaign(
 	return nil
 }
 
-// reason returns what to tell the caller, whose context is ctx, about err.
+// reason returns the caller's error for err; ctx is the caller's context.
 func (p *waiter) reason(ctx context.Context, err error) error {
 	if p.session.lost() {
 		return ErrSessionExpired
@@ -65,8 +65,8 @@ func (p *waiter) reason(ctx context.Context, err error) error {
 	return err
 }
 
-// await returns when the own key is the first of the queue, having read it to be so at
-// one revision.
+// await returns when one read, at one revision, shows that the waiter's key is the
+// first of the queue.
 func (p *waiter) await(ctx context.Context, v view) (view, error) {
 	for v.ahead != nil {
 		if err := p.change(ctx, v); err != nil {
@@ -80,12 +80,13 @@ func (p *waiter) await(ctx context.Context, v view) (view, error) {
 	return v, nil
 }
 
-// change returns nil when the own key or the one ahead may have been deleted since the
-// view was taken. What happened is for the next look to find out.
+// change returns nil when the waiter's key or the one ahead may have been deleted
+// since the view was read. The next read shows what happened.
 func (p *waiter) change(ctx context.Context, v view) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Other keys of the queue are not watched: each deletion would wake everybody.
+	// Other keys of the queue are not watched: each deletion would wake all
+	// waiters.
 	since := []clientv3.OpOption{clientv3.WithRev(v.header.Revision + 1), clientv3.WithFilterPut()}
 	own := p.session.client.Watch(ctx, p.key, since...)
 	ahead := p.session.client.Watch(ctx, string(v.ahead.Key), since...)
@@ -103,7 +104,7 @@ func (p *waiter) change(ctx context.Context, v view) error {
 		case !open:
 			return errWatchClosed
 		case errors.Is(err, rpctypes.ErrCompacted):
-			return nil // the watch cannot tell any more, a look can
+			return nil // compacted: the watch cannot continue, a read can
 		case err != nil:
 			return err
 		case len(resp.Events) > 0:
@@ -112,9 +113,9 @@ func (p *waiter) change(ctx context.Context, v view) error {
 	}
 }
 
-// withdraw gives up the waiter. The key is deleted if there is one, or if a request could
-// have put it, unless another waiter of the session has it. It ignores that ctx has ended.
-// When the session is lost there is nothing to delete: the lease ends by itself.
+// withdraw removes the waiter, even if ctx has ended. It deletes the key if it exists, or
+// if a request could have put it, unless another waiter of the session holds it. If the
+// session is lost it deletes nothing: the lease expires by itself.
 func (p *waiter) withdraw(ctx context.Context) {
 	s := p.session
 	rev, unsure := p.rev, p.uncertain
@@ -124,7 +125,7 @@ func (p *waiter) withdraw(ctx context.Context) {
 		return
 	}
 	spared, end, begun := s.claims.remove(p.key, p)
-	if !begun { // another waiter tries, and may end without having seen the key
+	if !begun { // another waiter tries, and may fail without seeing the key
 		s.cleanupKey(p.key)
 		return
 	}
@@ -137,7 +138,7 @@ func (p *waiter) withdraw(ctx context.Context) {
 	}
 }
 
-// release deletes a key that was won, and with success gives up the waiter.
+// release deletes the waiter's key and, on success, removes the waiter.
 func (p *waiter) release(ctx context.Context, key string, rev int64) (*clientv3.TxnResponse, error) {
 	end := func() {}
 	if _, e, begun := p.session.claims.remove(p.key, p); begun {
@@ -155,7 +156,7 @@ func (p *waiter) release(ctx context.Context, key string, rev int64) (*clientv3.
 	return resp, nil
 }
 
-// abandon gives up the waiter of a key that is gone.
+// abandon removes the waiter of a key that is gone.
 func (p *waiter) abandon() {
 	p.rev = 0
 	p.session.claims.leave(p)

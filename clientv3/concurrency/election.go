@@ -10,40 +10,38 @@ import (
 )
 
 var (
-	// ErrElectionNotLeader is returned by [Election.Proclaim] when the election was not
-	// won, or the office was lost.
+	// ErrElectionNotLeader is returned by [Election.Proclaim] if the caller is not, or
+	// no longer, the leader.
 	ErrElectionNotLeader = errors.New("election: not leader")
 
-	// ErrElectionNoLeader is returned by [Election.Leader] when nobody is the leader.
+	// ErrElectionNoLeader is returned by [Election.Leader] if there is no leader.
 	ErrElectionNoLeader = errors.New("election: no leader")
 )
 
-// Election is an office that one session at a time has, the leader, who publishes a
-// value. Leader and Observe are safe for concurrent use, everything else is for one
+// Election elects one session at a time as the leader, which publishes a value.
+// Leader and Observe are safe for concurrent use; use the other methods from one
 // goroutine at a time.
 //
-// Elections of one session with the same prefix are one candidate, as mutexes are one
-// lock.
+// Elections of one session with the same prefix are one candidate, as with [Mutex].
 type Election struct {
 	waiter waiter
 
 	leading bool
 	key     string // the leader key, empty if it was lost
-	rev     int64  // that created the leader key
+	rev     int64  // the revision that created the leader key
 	header  *pb.ResponseHeader
 }
 
-// NewElection returns the election named pfx. Its keys are pfx, a slash and the lease of
-// each session in hexadecimal digits. Everything below pfx and the slash counts as a
-// candidate, so the names of elections must not lie below each other.
+// NewElection returns the election named pfx. A candidate's key is pfx, a slash and its
+// session's lease in hexadecimal. Every key below pfx and the slash counts as a
+// candidate, so no election's name may be below another's.
 func NewElection(s *Session, pfx string) *Election {
 	return &Election{waiter: newWaiter(s, pfx+"/")}
 }
 
-// ResumeElection returns an election that is already won, with the leader key and the
-// revision that created it, such as a process had before it was restarted. Nothing is
-// checked before the first call. Unlike NewElection it takes pfx as it is, without
-// adding a slash.
+// ResumeElection returns an election that the caller has already won, given the
+// leader key and its create revision, for example after a restart. It checks nothing
+// before the first call. Unlike NewElection it does not append a slash to pfx.
 func ResumeElection(s *Session, pfx string, leaderKey string, leaderRev int64) *Election {
 	e := &Election{waiter: newWaiter(s, pfx), leading: true, key: leaderKey, rev: leaderRev}
 	if e.waiter.key == leaderKey {
@@ -53,13 +51,14 @@ func ResumeElection(s *Session, pfx string, leaderKey string, leaderRev int64) *
 	return e
 }
 
-// Campaign waits to become the leader, in the order of arrival, and returns nil when it
-// was shown to be. Where the session has a candidate already, with another value, the
-// value is replaced, and observers see it if it is the leader.
+// Campaign waits until the session is the leader. Candidates become leaders in the
+// order of arrival. If the session already has a candidate with another value, Campaign
+// replaces the value; observers see that if it is the leader.
 //
 // The errors are those of [Mutex.Lock], and [ErrElectionNotLeader] if the session's
-// candidate went while its value was being replaced. The candidate is then withdrawn as
-// a lock is. An election that was won before and could not be asked about remains won.
+// candidate was deleted while its value was being replaced. The candidate is then
+// withdrawn, as with Lock. If the election was won before and the cluster does not
+// answer, it remains won.
 func (e *Election) Campaign(ctx context.Context, val string) error {
 	var header *pb.ResponseHeader
 	err := e.waiter.campaign(ctx,
@@ -83,9 +82,9 @@ func (e *Election) Campaign(ctx context.Context, val string) error {
 	return err
 }
 
-// Proclaim gives the leader a new value. The error is [ErrElectionNotLeader] for an
-// election that is not won, or not any more. A *retry.UnknownOutcomeError says that the
-// value may have been replaced.
+// Proclaim replaces the leader's value. The error is [ErrElectionNotLeader] if the
+// caller is not, or no longer, the leader. After a *retry.UnknownOutcomeError the value
+// may have been replaced.
 func (e *Election) Proclaim(ctx context.Context, val string) error {
 	if !e.leading {
 		return ErrElectionNotLeader
@@ -101,7 +100,7 @@ func (e *Election) Proclaim(ctx context.Context, val string) error {
 	return err
 }
 
-// replace writes a new value to the candidate that was created at rev.
+// replace writes a new value to the candidate created at rev.
 func (p *waiter) replace(ctx context.Context, key string, rev int64, val string) (*pb.ResponseHeader, error) {
 	resp, err := p.session.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(key), "=", rev)).
@@ -116,9 +115,9 @@ func (p *waiter) replace(ctx context.Context, key string, rev int64, val string)
 	return resp.Header, nil
 }
 
-// Resign gives up the office, so that the next candidate becomes the leader. It does
-// nothing for an election that is not won. After an error the election counts as won,
-// and Resign may be called again.
+// Resign ends the leadership; the next candidate becomes the leader. It does nothing
+// if the caller is not the leader. After an error the caller still counts as the
+// leader and may call Resign again.
 func (e *Election) Resign(ctx context.Context) error {
 	if !e.leading {
 		return nil
@@ -147,10 +146,10 @@ func (e *Election) Leader(ctx context.Context) (*clientv3.GetResponse, error) {
 // Key returns the leader key, and an empty string if the election is not won.
 func (e *Election) Key() string { return e.key }
 
-// Rev returns the revision that created the leader key. It stays when the office is
-// given up, until the next Campaign.
+// Rev returns the revision that created the leader key. It is unchanged after
+// Resign, until the next Campaign.
 func (e *Election) Rev() int64 { return e.rev }
 
-// Header returns the header of the response to the last successful request of Campaign,
-// Proclaim or Resign that wrote.
+// Header returns the header of the last successful write of Campaign, Proclaim or
+// Resign.
 func (e *Election) Header() *pb.ResponseHeader { return e.header }

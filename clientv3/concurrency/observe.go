@@ -16,19 +16,18 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// observeAgain is the pause of an observer after an error. What can be repeated the
-// client has repeated by then, for fifteen seconds as a rule.
+// observeAgain is the pause of an observer after an error. By then the client has
+// usually retried for 15 s.
 const observeAgain = time.Second
 
-// Observe returns a channel that delivers the leader, as [Election.Leader] does, and
-// then every new leader and every new value of the leader, in their order. Leaders and
-// values that were soon replaced may be left out; the last one never is.
+// Observe returns a channel that delivers the leader, as [Election.Leader] returns it,
+// and then every new leader and every new value, in order. Leaders and values that
+// were soon replaced may be skipped; the last one never is.
 //
-// It goes on through faults, by reading the leader again where a watch has ended. The
-// channel is closed when ctx ends, or the client is closed, or the server refuses to
-// show the election (rpctypes.ErrPermissionDenied), or there is no leader of the cluster
-// and ctx was made by [clientv3.WithRequireLeader]. A program must end ctx when it no
-// longer reads the channel.
+// Observe continues through faults: when a watch has ended it reads the leader again.
+// The channel is closed when ctx ends, the client is closed, the server denies access
+// (rpctypes.ErrPermissionDenied), or the cluster has no leader and ctx was made by
+// [clientv3.WithRequireLeader]. Cancel ctx when you no longer read the channel.
 func (e *Election) Observe(ctx context.Context) <-chan *clientv3.GetResponse {
 	o := &observer{
 		client: e.waiter.session.client,
@@ -44,13 +43,12 @@ type observer struct {
 	client *clientv3.Client
 	prefix string
 	ch     chan *clientv3.GetResponse
-	// key and rev are the leader key that was delivered last, and the revision of its
-	// value.
+	// key is the last delivered leader key, and rev the revision of its value.
 	key string
 	rev int64
 }
 
-// run follows one leader after the other, until ctx or the client has ended.
+// run follows one leader after the other until ctx or the client ends.
 func (o *observer) run(ctx context.Context) {
 	defer close(o.ch)
 	ctx, cancel := context.WithCancel(ctx)
@@ -67,8 +65,8 @@ func (o *observer) run(ctx context.Context) {
 	}
 }
 
-// follow delivers one leader and its values. It returns nil when the leader key is gone,
-// or when only another read can tell.
+// follow delivers one leader and its values. It returns nil when the leader key is
+// deleted, or when another read is needed.
 func (o *observer) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -86,8 +84,8 @@ func (o *observer) follow(ctx context.Context) error {
 		})
 }
 
-// firstCandidate waits for the first candidate from rev on, before which there was none:
-// whoever it is, is the leader. It returns nil if only another read can tell.
+// firstCandidate waits for the first candidate from rev on. There was none before, so it
+// is the leader. It returns nil if another read is needed.
 func (o *observer) firstCandidate(ctx context.Context, rev int64) (leader *clientv3.GetResponse, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -99,8 +97,8 @@ func (o *observer) firstCandidate(ctx context.Context, rev int64) (leader *clien
 	return leader, err
 }
 
-// each calls f for the events of a watch while it returns true. It returns nil when f has
-// returned false, or when the watch cannot tell any more because of a compaction.
+// each calls f for the events of a watch while f returns true. It returns nil when f has
+// returned false, or when a compaction has ended the watch.
 func each(ctx context.Context, watch clientv3.WatchChan, f func(*pb.ResponseHeader, *clientv3.Event) bool) error {
 	for resp := range watch {
 		err := resp.Err()
@@ -122,15 +120,15 @@ func each(ctx context.Context, watch clientv3.WatchChan, f func(*pb.ResponseHead
 	return errWatchClosed
 }
 
-// response makes what a read would have returned at the revision of kv.
+// response returns the response of a read at the revision of kv.
 func response(header *pb.ResponseHeader, kv *mvccpb.KeyValue) *clientv3.GetResponse {
 	header = proto.CloneOf(header)
 	header.Revision = kv.ModRevision
 	return &clientv3.GetResponse{Header: header, Kvs: []*mvccpb.KeyValue{kv}, Count: 1}
 }
 
-// deliver hands on a leader, unless it was the last one delivered. It reports whether ctx
-// goes on.
+// deliver sends a leader, unless it was the last one sent. It returns false if ctx has
+// ended.
 func (o *observer) deliver(ctx context.Context, resp *clientv3.GetResponse) bool {
 	kv := resp.Kvs[0]
 	if string(kv.Key) == o.key && kv.ModRevision == o.rev {
@@ -145,10 +143,9 @@ func (o *observer) deliver(ctx context.Context, resp *clientv3.GetResponse) bool
 	}
 }
 
-// passing reports whether it is worth going on after err, which may be nil: whether the
-// next attempt may succeed.
+// passing reports whether the next attempt may succeed after err, which may be nil.
 func passing(err error) bool {
-	if errors.Is(err, rpctypes.ErrNoLeader) { // only a context that asks for it gets this
+	if errors.Is(err, rpctypes.ErrNoLeader) { // only with WithRequireLeader
 		return false
 	}
 	switch retry.CodeOf(err) {

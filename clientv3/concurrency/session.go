@@ -7,15 +7,15 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// Session is a lease that is kept alive until the session ends. Locks and offices are
-// had by sessions and are lost with them, see [Session.Done]. It is safe for
+// Session is a lease that is kept alive until the session ends. Locks and elections
+// belong to a session and are lost with it, see [Session.Done]. It is safe for
 // concurrent use.
 type Session struct {
 	client *clientv3.Client
 	opts   sessionOptions
 	id     clientv3.LeaseID
 
-	// ctx ends with the session. Its cause is why.
+	// ctx ends with the session. Its cause is the reason.
 	ctx     context.Context
 	end     context.CancelCauseFunc
 	done    chan struct{} // closed when ctx has ended and nothing keeps the lease alive
@@ -25,7 +25,7 @@ type Session struct {
 	cleanups cleanups
 }
 
-// NewSession grants a lease, or takes that of [WithLease], and keeps it alive. The
+// NewSession grants a lease, or uses that of [WithLease], and keeps it alive. The
 // error is that of the grant, or says that the client is closed.
 func NewSession(client *clientv3.Client, opts ...SessionOption) (*Session, error) {
 	so := sessionOptions{ttl: defaultTTL, ctx: client.Ctx()}
@@ -35,7 +35,7 @@ func NewSession(client *clientv3.Client, opts ...SessionOption) (*Session, error
 	return openSession(so.ctx, client, so)
 }
 
-// openSession makes a session; ctx is that of the grant.
+// openSession makes a session; ctx bounds the grant.
 func openSession(ctx context.Context, client *clientv3.Client, opts sessionOptions) (*Session, error) {
 	s := &Session{client: client, opts: opts, id: opts.leaseID, done: make(chan struct{})}
 	if s.id == clientv3.NoLease {
@@ -53,7 +53,7 @@ func openSession(ctx context.Context, client *clientv3.Client, opts sessionOptio
 	if err != nil {
 		s.end(err)
 		if opts.leaseID == clientv3.NoLease {
-			_ = s.revoke() // the lease ends by itself, only later
+			_ = s.revoke() // otherwise the lease expires later
 		}
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func openSession(ctx context.Context, client *clientv3.Client, opts sessionOptio
 
 // watchKeepAlive ends the session when its lease is no longer kept alive.
 func (s *Session) watchKeepAlive(alive <-chan *clientv3.LeaseKeepAliveResponse) {
-	for range alive { // what matters is when the channel is closed
+	for range alive { // wait until the channel is closed
 	}
 	cause := s.monitor.Err()
 	if cause == nil {
@@ -76,35 +76,35 @@ func (s *Session) watchKeepAlive(alive <-chan *clientv3.LeaseKeepAliveResponse) 
 // Client returns the client that the session uses.
 func (s *Session) Client() *clientv3.Client { return s.client }
 
-// Lease returns the session's lease, which keys are attached to that are to go with
-// the session.
+// Lease returns the session's lease. Keys attached to it are deleted when the
+// session ends.
 func (s *Session) Lease() clientv3.LeaseID { return s.id }
 
-// Ctx returns a context that ends with the session. [context.Cause] of it is the
-// Cause that [Session.Err] tells.
+// Ctx returns a context that ends with the session. Its [context.Cause] is the
+// Cause of [Session.Err].
 func (s *Session) Ctx() context.Context { return s.ctx }
 
 // Done returns a channel that is closed when the session has ended: by [Session.Orphan]
 // or [Session.Close], with the context of [WithContext], with its client, or because
-// its lease was lost. See [Session.Err] for which of them it was.
+// its lease was lost. [Session.Err] returns the reason.
 //
-// A lease that the cluster cannot be asked about counts as lost when its TTL has
-// passed since the last renewal was sent. A leader counts from a later moment, so
-// whoever heeds Done stops before another one begins, but for the time that heeding
-// takes. [clientv3.LeaseMonitor.Deadline] names the servers on which a lease may end
-// earlier.
+// If the cluster does not answer, the lease counts as lost when its TTL has passed
+// since the last answered renewal was sent. The leader counts from a later moment,
+// so Done is closed before another session can get the lock; the caller's reaction
+// time adds to that. [clientv3.LeaseMonitor.Deadline] names the servers on which a
+// lease may end earlier.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
 // Err returns nil until the session ends, and then a [*SessionEndedError] whose Cause is
 //
 //   - [ErrSessionOrphaned] or [ErrSessionClosed];
-//   - rpctypes.ErrLeaseNotFound: the server says that there is no such lease: it has
-//     expired or was revoked;
-//   - [clientv3.ErrLeaseUnanswered], wrapped: the TTL has passed without an answer;
+//   - rpctypes.ErrLeaseNotFound: the lease has expired or was revoked;
+//   - [clientv3.ErrLeaseUnanswered], wrapped: the TTL has passed without an answer
+//     from the cluster;
 //   - rpctypes.ErrNoLeader, if the context of [WithContext] was made by
 //     [clientv3.WithRequireLeader];
-//   - the cause of the end of that context, or of the client's: context.Canceled after
-//     its Close;
+//   - the cause of that context or of the client's: context.Canceled after
+//     Client.Close;
 //   - clientv3.ErrKeepAliveHalted, if only the client's Lease was closed.
 func (s *Session) Err() error {
 	cause := context.Cause(s.ctx)
@@ -115,14 +115,14 @@ func (s *Session) Err() error {
 }
 
 // Recreate returns a new session with the client and the options of s, on a new lease
-// with the TTL of s. Nothing else is taken over: keys of the old lease go with it,
-// and locks and elections are made again over the new session. It is for a program
-// that goes on when its session is lost:
+// with the TTL of s. Nothing else carries over: keys of the old lease are deleted
+// with it, and the program creates its locks and elections again over the new
+// session. Use it to continue after a session is lost:
 //
 //	<-session.Done()
 //	session, err = session.Recreate(ctx)
 //
-// ctx bounds the call, not the session. A session that has not ended remains as it is.
+// ctx bounds the call, not the session. If s has not ended it is unchanged.
 func (s *Session) Recreate(ctx context.Context) (*Session, error) {
 	if err := s.opts.ctx.Err(); err != nil {
 		return nil, err
@@ -132,15 +132,15 @@ func (s *Session) Recreate(ctx context.Context) (*Session, error) {
 	return openSession(ctx, s.client, opts)
 }
 
-// Orphan ends the session without revoking its lease, which goes on until its TTL has
-// passed or somebody else keeps it alive. It returns when nothing is sent any more.
-// Locks and elections go on working over an orphaned session for as long as its lease
-// lives.
+// Orphan ends the session without revoking its lease, which lives until its TTL has
+// passed, or longer if another process keeps it alive. Orphan returns when the
+// session sends no more requests. Locks and elections continue to work over an
+// orphaned session while its lease lives.
 func (s *Session) Orphan() { s.stop(ErrSessionOrphaned) }
 
-// Close ends the session and revokes its lease, so that its keys are deleted. It takes
-// no longer than the TTL, by when the lease has ended anyway. The error is
-// rpctypes.ErrLeaseNotFound if the lease had ended before.
+// Close ends the session and revokes its lease, which deletes its keys. It takes at
+// most the TTL, after which the lease has expired anyway. The error is
+// rpctypes.ErrLeaseNotFound if the lease had already ended.
 func (s *Session) Close() error {
 	s.stop(ErrSessionClosed)
 	return s.revoke()
@@ -159,16 +159,16 @@ func (s *Session) revoke() error {
 	return err
 }
 
-// lost reports whether the lease is renewed no more, by nobody as far as is known: that
-// of an orphaned session may have another keeper, as with the lock service of etcd,
-// which orphans its sessions first thing.
+// lost reports whether the session has ended and its lease is probably not renewed
+// elsewhere. The lease of an orphaned session may have another keeper: etcd's lock
+// service orphans its sessions at once.
 func (s *Session) lost() bool {
 	cause := context.Cause(s.ctx)
 	return cause != nil && !errors.Is(cause, ErrSessionOrphaned)
 }
 
-// bind returns a context that ends with ctx, and with ErrSessionExpired as its cause
-// when the session is lost. The caller releases it.
+// bind returns a context that ends with ctx, or with the cause ErrSessionExpired
+// when the session is lost. The caller must call release.
 func (s *Session) bind(ctx context.Context) (bound context.Context, release func()) {
 	bound, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.ctx, func() {

@@ -16,16 +16,16 @@ var (
 	ErrSessionClosed = errors.New("session: closed")
 )
 
-// errKeepAliveEnded is the cause of a session's end when its client's Lease, one that
-// the program has replaced, gives none.
+// errKeepAliveEnded is the cause of a session's end if the program has replaced the
+// client's Lease and that one reports no cause.
 var errKeepAliveEnded = errors.New("session: its lease is no longer kept alive")
 
-// SessionEndedError says why a session ended, see [Session.Err].
+// SessionEndedError reports why a session ended, see [Session.Err].
 type SessionEndedError struct {
 	// Lease is the session's lease.
 	Lease clientv3.LeaseID
-	// LastRenewal is when the request was sent whose answer last showed the lease to be
-	// alive, the zero time if there was none: see [clientv3.LeaseMonitor.LastRenewal].
+	// LastRenewal is the send time of the last answered renewal, zero if there was
+	// none: see [clientv3.LeaseMonitor.LastRenewal].
 	LastRenewal time.Time
 	// Cause is why the session ended.
 	Cause error

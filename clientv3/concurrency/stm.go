@@ -7,27 +7,27 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// STM is what the function of [NewSTM] reads and writes keys with. It is for the
-// goroutine that the function was called in, and until the function returns.
+// STM reads and writes keys in the function of [NewSTM]. Use it only on the
+// function's goroutine and until the function returns.
 //
-// A method that fails ends the function by a panic, which NewSTM turns into the error
-// that it returns. Deferred calls run as usual; a function that recovers the panic ends
-// with the same error.
+// A method that fails panics, which ends the function; NewSTM recovers the panic and
+// returns the error. Deferred calls run as usual; if the function recovers the panic,
+// NewSTM still returns the error.
 type STM interface {
-	// Get returns the value of a key: the one that this transaction has put, or the one
-	// that it has read, now or before. It is empty for a key that does not exist, which
-	// Rev tells from an empty value. Of several keys Get returns the value of the first,
-	// and reads them all in one request, at one revision. Without a key it returns an
-	// empty value.
+	// Get returns the value of a key: the one put by this transaction, or the one read
+	// now or before. It is empty for a key that does not exist; use Rev to distinguish
+	// that from an empty value. With several keys Get reads them in one request, at one
+	// revision, and returns the value of the first. Without a key it returns an empty
+	// value.
 	Get(key ...string) string
 
-	// Put writes a key at the end of the transaction. Options are those of a put, such as
+	// Put writes a key at the end of the transaction. opts are options of a put, such as
 	// [clientv3.WithLease].
 	Put(key, val string, opts ...clientv3.OpOption)
 
-	// Rev returns the revision that last wrote the key, as the transaction has read it,
-	// and reads the key if it has not. It is 0 for a key that does not exist. What the
-	// transaction itself puts has no revision yet.
+	// Rev returns the revision that last wrote the key, as the transaction has read it;
+	// it reads the key if necessary. It is 0 for a key that does not exist. Puts of the
+	// transaction itself have no revision yet.
 	Rev(key string) int64
 
 	// Del deletes a key at the end of the transaction.
@@ -36,33 +36,34 @@ type STM interface {
 	sealed()
 }
 
-// Isolation says what a transaction must not notice of others, see [WithIsolation].
+// Isolation is the isolation level of a transaction, see [WithIsolation].
 type Isolation int
 
 const (
-	// SerializableSnapshot is the default: Serializable, and no key that is written was
-	// written by others since the first read.
+	// SerializableSnapshot is the default: Serializable, and others have not written
+	// the transaction's written keys since its first read.
 	SerializableSnapshot Isolation = iota
 
-	// Serializable makes all reads show one revision, also in a run of the function that
-	// does not commit, and commits if none of what was read has changed since.
+	// Serializable reads all keys at one revision, even in a run that does not commit,
+	// and commits only if no key that was read has changed since.
 	Serializable
 
-	// RepeatableReads makes every read of a key show the same, each key perhaps at another
-	// revision, and commits if none of what was read has changed since. The reads ask
-	// whichever member is next, without agreement with the others.
+	// RepeatableReads returns the same value for every read of a key, but may read
+	// different keys at different revisions. It commits only if no key that was read has
+	// changed since. Its reads are serializable: any member answers, without agreement
+	// with the others.
 	RepeatableReads
 
-	// ReadCommitted is RepeatableReads that commits whatever has changed: the reads may be
-	// stale, and updates that depend on them are lost.
+	// ReadCommitted is RepeatableReads without the check at commit: reads may be stale,
+	// and updates that depend on them can be lost.
 	ReadCommitted
 )
 
-// guards are what an isolation level consists of.
+// guards are the parts of an isolation level.
 type guards struct {
-	snapshot bool // reads show one revision
-	reads    bool // what was read must not have changed
-	writes   bool // what is written must not have changed since that revision
+	snapshot bool // all reads are at one revision
+	reads    bool // keys that were read must not have changed
+	writes   bool // written keys must not have changed since that revision
 }
 
 var isolations = map[Isolation]guards{
@@ -92,25 +93,25 @@ func WithAbortContext(ctx context.Context) STMOption {
 	return func(so *stmOptions) { so.ctx = ctx }
 }
 
-// WithPrefetch reads keys in one request before the function begins. They count as read,
-// whether or not the function reads them.
+// WithPrefetch reads keys in one request before the function begins. They count as read
+// even if the function does not read them.
 func WithPrefetch(keys ...string) STMOption {
 	return func(so *stmOptions) { so.prefetch = append(so.prefetch, keys...) }
 }
 
-// NewSTM runs apply as a transaction and returns the response to its commit. When others
-// have changed what the isolation level protects, nothing was written and apply is run
-// again, with what it had read as it is now, until the transaction commits or the abort
-// context ends.
+// NewSTM runs apply as a transaction and returns the response to its commit. If others
+// have changed keys that the isolation level protects, NewSTM writes nothing and runs
+// apply again with current values, until the transaction commits or the abort context
+// ends.
 //
-// apply runs in the caller's goroutine, perhaps several times, and should have no effects
-// other than those of its STM. An error that it returns ends the transaction, without any
-// writes, and is returned as it is; a panic goes on to the caller.
+// apply runs on the caller's goroutine, possibly several times, and should have no
+// effects other than through its STM. An error from apply ends the transaction without
+// writes and is returned unchanged; a panic propagates to the caller.
 //
 // Other errors are those of the requests: the abort context's, or the server's, such as
-// rpctypes.ErrTooManyOps for a transaction of more keys than it allows (--max-txn-ops, 128
-// by default). A *retry.UnknownOutcomeError says that the transaction may have been
-// committed.
+// rpctypes.ErrTooManyOps for a transaction with more operations than the server allows
+// (--max-txn-ops, 128 by default). After a *retry.UnknownOutcomeError the transaction may
+// have committed.
 func NewSTM(c *clientv3.Client, apply func(STM) error, so ...STMOption) (*clientv3.TxnResponse, error) {
 	opts := stmOptions{ctx: c.Ctx()}
 	for _, opt := range so {

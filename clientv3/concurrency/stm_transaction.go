@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// errConflict ends a run of the function that has to be repeated.
+// errConflict ends a run of the function that must be repeated.
 var errConflict = errors.New("concurrency: what the transaction has read was changed")
 
 // abortError is the value of the panic that ends the function.
@@ -23,10 +23,11 @@ type transaction struct {
 	ctx    context.Context
 	guards guards
 
-	// base is the revision that all reads of a snapshot show, 0 before the first.
+	// base is the revision of all reads of a snapshot, 0 before the first.
 	base int64
-	// known is what the conflict before has shown of the keys that were read then: nil
-	// for a key that does not exist. In a snapshot it is their state at base.
+	// known holds the keys read in the previous run, as the conflicting commit
+	// returned them: nil for a key that does not exist. In a snapshot it is their
+	// state at base.
 	known map[string]*mvccpb.KeyValue
 
 	// The rest is of one run.
@@ -62,8 +63,8 @@ func (t *transaction) run(apply func(STM) error) (*clientv3.TxnResponse, error) 
 	}
 }
 
-// call runs the function once. Only the panics of its own STM end here: another one is
-// not even recovered, so that it reaches the caller with the stack it began with.
+// call runs the function once. It handles only the panics of its own STM; others reach
+// the caller with their original stack.
 func (t *transaction) call(apply func(STM) error) (err error) {
 	defer func() {
 		if t.aborted == nil {
@@ -110,7 +111,7 @@ func (t *transaction) Del(key string) {
 	t.writes[key] = write{op: clientv3.OpDelete(key)}
 }
 
-// read makes sure that keys are among those read.
+// read fetches those of the keys that have not been read yet.
 func (t *transaction) read(keys []string) {
 	var missing []string
 	for _, key := range keys {
@@ -128,7 +129,7 @@ func (t *transaction) read(keys []string) {
 	}
 	resp, err := t.fetch(missing)
 	if errors.Is(err, rpctypes.ErrCompacted) && t.base != 0 {
-		t.base, t.known = 0, nil // the snapshot is gone, the next run takes a new one
+		t.base, t.known = 0, nil // the snapshot was compacted, the next run takes a new one
 		err = errConflict
 	}
 	if err != nil {
@@ -167,8 +168,8 @@ func gets(keys []string, opts ...clientv3.OpOption) []clientv3.Op {
 	return ops
 }
 
-// commit writes what the function has put and deleted. The error is errConflict if what
-// it depends on has changed; the response to that request shows how.
+// commit writes the function's puts and deletes. The error is errConflict if a key that
+// it depends on has changed; the response then holds the current values.
 func (t *transaction) commit() (*clientv3.TxnResponse, error) {
 	keys := make([]string, 0, len(t.reads))
 	for key := range t.reads {
@@ -199,7 +200,7 @@ func (t *transaction) commit() (*clientv3.TxnResponse, error) {
 	return nil, errConflict
 }
 
-// conditions returns what must hold for the transaction to commit.
+// conditions returns the comparisons that guard the commit.
 func (t *transaction) conditions() []clientv3.Cmp {
 	var cmps []clientv3.Cmp
 	if t.guards.reads {

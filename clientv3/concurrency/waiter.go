@@ -11,16 +11,16 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/settle"
 )
 
-// waiter is a session's waiter in the queue below a prefix: its own key, whose name ends
-// in the lease, and the keys that were created before it.
+// waiter is a session's entry in the queue below a prefix. Its key's name ends in the
+// lease; the keys created before it are ahead of it.
 type waiter struct {
 	session *Session
 	prefix  string
 	key     string
-	// rev is the revision that created the key, and with which the key is meant: a later
-	// key of the same name is another one. 0 if nothing is known of it.
+	// rev is the revision that created the key and identifies it: a later key with the
+	// same name is another one. 0 if unknown.
 	rev int64
-	// uncertain says that a request to put the key may have been carried out, or may yet be.
+	// uncertain says that a request to put the key may have been executed, or may still be.
 	uncertain bool
 }
 
@@ -28,36 +28,36 @@ func newWaiter(s *Session, prefix string) waiter {
 	return waiter{session: s, prefix: prefix, key: fmt.Sprintf("%s%x", prefix, s.Lease())}
 }
 
-// view is what one transaction has shown of the queue.
+// view is the queue as one transaction returned it.
 type view struct {
 	header *pb.ResponseHeader
-	// own is the own key if it existed before, nil if it did not.
+	// own is the waiter's key if it existed before, else nil.
 	own *mvccpb.KeyValue
-	// ahead is a key that was created before the own one, the last of them as a rule.
-	// nil if the own key is the first.
+	// ahead is a key created before the waiter's, usually the last of them. nil if
+	// the waiter's key is the first.
 	ahead *mvccpb.KeyValue
 }
 
-// lastAhead returns the options that get the key of a prefix that was created last.
+// lastAhead returns the options that get the last-created key of a prefix.
 func lastAhead(more ...clientv3.OpOption) []clientv3.OpOption {
 	return append(append(clientv3.WithLastCreate(), clientv3.WithKeysOnly()), more...)
 }
 
-// enqueue makes the own key the last of the queue, unless it stands there already.
+// enqueue puts the waiter's key at the end of the queue, unless it is already in
+// the queue.
 func (p *waiter) enqueue(ctx context.Context, value string) (view, error) {
 	return p.put(ctx, clientv3.Compare(clientv3.CreateRevision(p.key), "=", 0), value)
 }
 
-// takeFree makes the own key the only one of the queue, and does nothing if there is
-// another.
+// takeFree puts the waiter's key if the queue has no other key.
 func (p *waiter) takeFree(ctx context.Context, value string) (view, error) {
 	free := clientv3.Compare(clientv3.CreateRevision(p.prefix).WithPrefix(), "=", 0)
 	return p.put(ctx, free, value)
 }
 
-// put writes the own key under a condition that does not hold if the key exists, and
-// reads what there is of the queue. A key that a request may yet delete is not taken for
-// the own one: it is deleted first.
+// put writes the waiter's key if cond holds, which requires that the key does not exist,
+// and reads the queue. A key that a late request may still delete is not adopted: put
+// deletes it first.
 func (p *waiter) put(ctx context.Context, cond clientv3.Cmp, value string) (view, error) {
 	p.rev, p.uncertain = 0, false
 	for {
@@ -97,8 +97,8 @@ func (p *waiter) putOnce(ctx context.Context, cond clientv3.Cmp, value string) (
 	return v, nil
 }
 
-// readQueue reads the own key and the one before it, at one revision. The error is
-// ErrSessionExpired if the own key is gone.
+// readQueue reads the waiter's key and the one before it, at one revision. The
+// error is ErrSessionExpired if the waiter's key is gone.
 func (p *waiter) readQueue(ctx context.Context) (view, error) {
 	resp, err := p.session.client.Txn(ctx).Then(
 		clientv3.OpGet(p.prefix, lastAhead(clientv3.WithMaxCreateRev(p.rev-1))...),
@@ -115,7 +115,7 @@ func (p *waiter) readQueue(ctx context.Context) (view, error) {
 	return v, nil
 }
 
-// firstKey returns the first key of the i-th response, which is to a get.
+// firstKey returns the first key of the i-th response, a get's.
 func firstKey(resp *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
 	if kvs := resp.Responses[i].GetResponseRange().GetKvs(); len(kvs) > 0 {
 		return kvs[0]
@@ -123,7 +123,7 @@ func firstKey(resp *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
 	return nil
 }
 
-// remove deletes the key of that name that was created at rev.
+// remove deletes the key if it was created at rev.
 func (s *Session) remove(ctx context.Context, key string, rev int64) (*clientv3.TxnResponse, error) {
 	resp, unsure, err := settle.Commit(ctx, func() clientv3.Txn {
 		return s.client.Txn(ctx).

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// AutoWatchID stands for an id that the server chooses.
+	// AutoWatchID lets the server choose the id.
 	AutoWatchID = quorate.AutoWatchID
-	// CompareCreated looks at the revision that created the key.
+	// CompareCreated compares the revision that created the key.
 	CompareCreated = quorate.CompareCreated
-	// CompareModified looks at the revision that last wrote the key.
+	// CompareModified compares the revision that last wrote the key.
 	CompareModified = quorate.CompareModified
-	// CompareValue looks at the value.
+	// CompareValue compares the value.
 	CompareValue = quorate.CompareValue
-	// CompareVersion looks at the number of writes since the key was created.
+	// CompareVersion compares the number of writes since the key was created.
 	CompareVersion = quorate.CompareVersion
-	// DowngradeCancel gives up a downgrade that was begun.
+	// DowngradeCancel cancels a downgrade in progress.
 	DowngradeCancel = quorate.DowngradeCancel
 	// DowngradeEnable begins a downgrade.
 	DowngradeEnable = quorate.DowngradeEnable
@@ -61,12 +61,12 @@ const (
 	SortByVersion = quorate.SortByVersion
 	// SortDescend sorts from the largest to the smallest.
 	SortDescend = quorate.SortDescend
-	// SortNone leaves the keys in lexical order, the order of the store.
+	// SortNone keeps the lexical order of the store.
 	SortNone = quorate.SortNone
 )
 
 var (
-	// ErrLeaseUnanswered is why a KeepAlive ended whose lease may have ended: its TTL has passed since the last request that was answered.
+	// ErrLeaseUnanswered reports that a KeepAlive ended because its lease may have expired: the TTL has passed since the last answered request.
 	ErrLeaseUnanswered = quorate.ErrLeaseUnanswered
 	// ErrMutuallyExclusiveCfg is returned by New, bare or wrapped, for a Config with more than one of a token, a user name or password, and a TokenSource.
 	ErrMutuallyExclusiveCfg = quorate.ErrMutuallyExclusiveCfg
@@ -90,7 +90,7 @@ type (
 	AlarmResponse = quorate.AlarmResponse
 	// Auth reads and changes users, roles and their permissions, and turns authentication on and off.
 	Auth = quorate.Auth
-	// AuthConfig says who the client is: a user name and a password, or a token.
+	// AuthConfig holds the client's credentials: a user name and a password, or a token.
 	AuthConfig = quorate.AuthConfig
 	// AuthDisableResponse is the response to [Auth.AuthDisable].
 	AuthDisableResponse = quorate.AuthDisableResponse
@@ -130,9 +130,9 @@ type (
 	Client = quorate.Client
 	// Cluster reads and changes the membership of the cluster.
 	Cluster = quorate.Cluster
-	// ClusterChangedError says that the cluster is not the one that the client knew: another one answers at its endpoints, or its revision has gone back, because it was restored from a backup.
+	// ClusterChangedError reports that the cluster is not the one that the client used before: another cluster answers at its endpoints, or the revision has gone back because the cluster was restored from a backup.
 	ClusterChangedError = quorate.ClusterChangedError
-	// Cmp is a comparison that a transaction makes its decision by.
+	// Cmp is a comparison in the If part of a transaction.
 	Cmp = quorate.Cmp
 	// CompactOp is the operation that [KV.Compact] carries out.
 	CompactOp = quorate.CompactOp
@@ -140,23 +140,23 @@ type (
 	CompactOption = quorate.CompactOption
 	// CompactResponse is the response to [KV.Compact].
 	CompactResponse = quorate.CompactResponse
-	// CompareResult names the relation that a comparison asks for.
+	// CompareResult is the relation that must hold.
 	CompareResult = quorate.CompareResult
-	// CompareTarget names the property of a key that a comparison looks at.
+	// CompareTarget is the property of a key that is compared.
 	CompareTarget = quorate.CompareTarget
 	// Config configures a [Client].
 	Config = quorate.Config
-	// ConfigSpec is a client configuration as it comes from flags, the environment or a file.
+	// ConfigSpec is a client configuration from flags, the environment or a file.
 	ConfigSpec = quorate.ConfigSpec
 	// DefragmentResponse is the response to [Maintenance.Defragment].
 	DefragmentResponse = quorate.DefragmentResponse
 	// DeleteResponse is the response to [KV.Delete].
 	DeleteResponse = quorate.DeleteResponse
-	// DowngradeAction says what [Maintenance.Downgrade] does.
+	// DowngradeAction selects what [Maintenance.Downgrade] does.
 	DowngradeAction = quorate.DowngradeAction
 	// DowngradeResponse is the response to [Maintenance.Downgrade].
 	DowngradeResponse = quorate.DowngradeResponse
-	// ErrKeepAliveHalted says that no lease is kept alive any more, because the Lease or its client was closed.
+	// ErrKeepAliveHalted reports that all keepalives have ended because the Lease or its client was closed.
 	ErrKeepAliveHalted = quorate.ErrKeepAliveHalted
 	// Event is one change of one key.
 	Event = quorate.Event
@@ -178,9 +178,9 @@ type (
 	LeaseKeepAliveResponse = quorate.LeaseKeepAliveResponse
 	// LeaseLeasesResponse is the response to [Lease.Leases].
 	LeaseLeasesResponse = quorate.LeaseLeasesResponse
-	// LeaseMonitor tells what a KeepAlive knows of its lease, see [WithLeaseMonitor].
+	// LeaseMonitor reports the state of a KeepAlive's lease, see [WithLeaseMonitor].
 	LeaseMonitor = quorate.LeaseMonitor
-	// LeaseOp is the operation that [Lease.TimeToLive] carries out.
+	// LeaseOp holds the options of [Lease.TimeToLive].
 	LeaseOp = quorate.LeaseOp
 	// LeaseOption sets a property of a lease operation.
 	LeaseOption = quorate.LeaseOption
@@ -190,7 +190,7 @@ type (
 	LeaseStatus = quorate.LeaseStatus
 	// LeaseTimeToLiveResponse is the response to [Lease.TimeToLive].
 	LeaseTimeToLiveResponse = quorate.LeaseTimeToLiveResponse
-	// Maintenance looks after the members of the cluster.
+	// Maintenance inspects and maintains the members of the cluster.
 	Maintenance = quorate.Maintenance
 	// Member is a member of the cluster.
 	Member = quorate.Member
@@ -212,7 +212,7 @@ type (
 	Op = quorate.Op
 	// OpOption sets a property of an operation.
 	OpOption = quorate.OpOption
-	// OpResponse is the result of [KV.Do]: exactly one of its four responses is set, the one that belongs to the operation.
+	// OpResponse is the result of [KV.Do]: exactly one of its four responses is set, according to the operation.
 	OpResponse = quorate.OpResponse
 	// Option configures a client made by [NewCtxClient].
 	Option = quorate.Option
@@ -224,7 +224,7 @@ type (
 	PutResponse = quorate.PutResponse
 	// RangeStreamResponse is one chunk of a streamed range.
 	RangeStreamResponse = quorate.RangeStreamResponse
-	// SecureConfig says how connections are secured.
+	// SecureConfig is the TLS part of a ConfigSpec.
 	SecureConfig = quorate.SecureConfig
 	// SnapshotResponse is a snapshot that is being downloaded.
 	SnapshotResponse = quorate.SnapshotResponse
@@ -236,21 +236,21 @@ type (
 	SortTarget = quorate.SortTarget
 	// StatusResponse is the response to [Maintenance.Status].
 	StatusResponse = quorate.StatusResponse
-	// Txn builds one transaction and carries it out.
+	// Txn builds and executes one transaction.
 	Txn = quorate.Txn
 	// TxnResponse is the response to [Txn].
 	TxnResponse = quorate.TxnResponse
 	// UserAddOptions are the options of [Auth.UserAddWithOptions].
 	UserAddOptions = quorate.UserAddOptions
-	// WatchChan delivers the responses of a watch, and is closed when it has ended.
+	// WatchChan delivers the responses of a watch.
 	WatchChan = quorate.WatchChan
-	// WatchResponse is what a [WatchChan] delivers: events, or news of the watch itself.
+	// WatchResponse is what a [WatchChan] delivers: events, or a notification about the watch itself.
 	WatchResponse = quorate.WatchResponse
 	// Watcher watches keys.
 	Watcher = quorate.Watcher
 )
 
-// ClientLogLevel returns the level of the logger that clients without one of their own use: the zap level that the environment variable ETCD_CLIENT_DEBUG names, and info if it is empty or "true".
+// ClientLogLevel returns the level of the default logger: the zap level named by the environment variable ETCD_CLIENT_DEBUG, or info if it is empty or "true".
 func ClientLogLevel() zapcore.Level {
 	return quorate.ClientLogLevel()
 }
@@ -260,7 +260,7 @@ func Compare(cmp Cmp, result string, v any) Cmp {
 	return quorate.Compare(cmp, result, v)
 }
 
-// ContextError turns the error of a call made with ctx into the error that the API returns.
+// ContextError converts the error of a call made with ctx into the error that the API returns.
 func ContextError(ctx context.Context, err error) error {
 	return quorate.ContextError(ctx, err)
 }
@@ -385,7 +385,7 @@ func NewMaintenanceFromMaintenanceClient(remote etcdserverpb.MaintenanceClient, 
 	return quorate.NewMaintenanceFromMaintenanceClient(remote, c)
 }
 
-// NewOp returns an Op that has an empty key and no type: something to apply options to when only their effect is of interest.
+// NewOp returns an Op with an empty key and no type, to inspect the effect of options.
 func NewOp() *Op {
 	return quorate.NewOp()
 }
@@ -405,12 +405,12 @@ func OpCompact(rev int64, opts ...CompactOption) CompactOp {
 	return quorate.OpCompact(rev, opts...)
 }
 
-// OpDelete returns the operation that deletes key, or the range that the options ask for.
+// OpDelete returns the operation that deletes key, or the range set by the options.
 func OpDelete(key string, opts ...OpOption) Op {
 	return quorate.OpDelete(key, opts...)
 }
 
-// OpGet returns the operation that reads key, or the range that the options ask for.
+// OpGet returns the operation that reads key, or the range set by the options.
 func OpGet(key string, opts ...OpOption) Op {
 	return quorate.OpGet(key, opts...)
 }
@@ -420,37 +420,37 @@ func OpPut(key string, val string, opts ...OpOption) Op {
 	return quorate.OpPut(key, val, opts...)
 }
 
-// OpTxn returns the operation that carries out thenOps if every comparison holds, and elseOps otherwise.
+// OpTxn returns the operation that executes thenOps if every comparison holds, and elseOps otherwise.
 func OpTxn(cmps []Cmp, thenOps []Op, elseOps []Op) Op {
 	return quorate.OpTxn(cmps, thenOps, elseOps)
 }
 
-// OpWatch returns the parameters of a watch on key, or on the range that the options ask for.
+// OpWatch returns the parameters of a watch on key, or on the range set by the options.
 func OpWatch(key string, opts ...OpOption) Op {
 	return quorate.OpWatch(key, opts...)
 }
 
-// RetryAuthClient returns the Auth service as the client calls it: errors are handled by the method's safety, calls carry the client's credentials.
+// RetryAuthClient returns the Auth service over the client's connection: calls carry the client's credentials and are retried according to the method's safety.
 func RetryAuthClient(c *Client) etcdserverpb.AuthClient {
 	return quorate.RetryAuthClient(c)
 }
 
-// RetryClusterClient returns the Cluster service as the client calls it: errors are handled by the method's safety, calls carry the client's credentials.
+// RetryClusterClient returns the Cluster service over the client's connection: calls carry the client's credentials and are retried according to the method's safety.
 func RetryClusterClient(c *Client) etcdserverpb.ClusterClient {
 	return quorate.RetryClusterClient(c)
 }
 
-// RetryKVClient returns the KV service as the client calls it: errors are handled by the method's safety, calls carry the client's credentials.
+// RetryKVClient returns the KV service over the client's connection: calls carry the client's credentials and are retried according to the method's safety.
 func RetryKVClient(c *Client) etcdserverpb.KVClient {
 	return quorate.RetryKVClient(c)
 }
 
-// RetryLeaseClient returns the Lease service as the client calls it: errors are handled by the method's safety, calls carry the client's credentials.
+// RetryLeaseClient returns the Lease service over the client's connection: calls carry the client's credentials and are retried according to the method's safety.
 func RetryLeaseClient(c *Client) etcdserverpb.LeaseClient {
 	return quorate.RetryLeaseClient(c)
 }
 
-// RetryMaintenanceClient returns the Maintenance service over conn, with the client's handling of errors.
+// RetryMaintenanceClient returns the Maintenance service over conn, with the client's error handling.
 func RetryMaintenanceClient(c *Client, conn *grpc.ClientConn) etcdserverpb.MaintenanceClient {
 	return quorate.RetryMaintenanceClient(c, conn)
 }
@@ -482,7 +482,7 @@ func WithAttachedKeys() LeaseOption {
 	return quorate.WithAttachedKeys()
 }
 
-// WithCompactPhysical makes the compaction answer only when the discarded entries are gone from the storage of the member that is asked.
+// WithCompactPhysical delays the response until the member that serves the request has removed the discarded entries from its storage.
 func WithCompactPhysical() CompactOption {
 	return quorate.WithCompactPhysical()
 }
@@ -497,27 +497,27 @@ func WithCreatedNotify() OpOption {
 	return quorate.WithCreatedNotify()
 }
 
-// WithFilterDelete makes a watch leave out deletes.
+// WithFilterDelete excludes deletes from a watch.
 func WithFilterDelete() OpOption {
 	return quorate.WithFilterDelete()
 }
 
-// WithFilterPut makes a watch leave out puts.
+// WithFilterPut excludes puts from a watch.
 func WithFilterPut() OpOption {
 	return quorate.WithFilterPut()
 }
 
-// WithFirstCreate gets the key with the prefix given that was created first.
+// WithFirstCreate gets the first-created key with the given prefix.
 func WithFirstCreate() []OpOption {
 	return quorate.WithFirstCreate()
 }
 
-// WithFirstKey gets the lexically first key with the prefix given.
+// WithFirstKey gets the lexically first key with the given prefix.
 func WithFirstKey() []OpOption {
 	return quorate.WithFirstKey()
 }
 
-// WithFirstRev gets the key with the prefix given whose last write is the oldest.
+// WithFirstRev gets the least recently written key with the given prefix.
 func WithFirstRev() []OpOption {
 	return quorate.WithFirstRev()
 }
@@ -527,17 +527,17 @@ func WithFragment() OpOption {
 	return quorate.WithFragment()
 }
 
-// WithFromKey makes a get, delete or watch cover every key that is lexically equal to or greater than the key given.
+// WithFromKey makes a get, delete or watch cover every key that is lexically equal to or greater than the given key.
 func WithFromKey() OpOption {
 	return quorate.WithFromKey()
 }
 
-// WithIgnoreLease makes a put keep the lease that the key has.
+// WithIgnoreLease makes a put keep the key's lease.
 func WithIgnoreLease() OpOption {
 	return quorate.WithIgnoreLease()
 }
 
-// WithIgnoreValue makes a put keep the value that the key has.
+// WithIgnoreValue makes a put keep the key's value.
 func WithIgnoreValue() OpOption {
 	return quorate.WithIgnoreValue()
 }
@@ -547,17 +547,17 @@ func WithKeysOnly() OpOption {
 	return quorate.WithKeysOnly()
 }
 
-// WithLastCreate gets the key with the prefix given that was created last.
+// WithLastCreate gets the last-created key with the given prefix.
 func WithLastCreate() []OpOption {
 	return quorate.WithLastCreate()
 }
 
-// WithLastKey gets the lexically last key with the prefix given.
+// WithLastKey gets the lexically last key with the given prefix.
 func WithLastKey() []OpOption {
 	return quorate.WithLastKey()
 }
 
-// WithLastRev gets the key with the prefix given whose last write is the newest.
+// WithLastRev gets the most recently written key with the given prefix.
 func WithLastRev() []OpOption {
 	return quorate.WithLastRev()
 }
@@ -567,7 +567,7 @@ func WithLease(leaseID LeaseID) OpOption {
 	return quorate.WithLease(leaseID)
 }
 
-// WithLeaseMonitor returns a context whose KeepAlive reports to m: until when the lease lives, see [LeaseMonitor.Deadline], and after the channel is closed why it was.
+// WithLeaseMonitor returns a context whose KeepAlive reports to m until when the lease lives, see [LeaseMonitor.Deadline], and why the channel was closed.
 func WithLeaseMonitor(ctx context.Context, m *LeaseMonitor) context.Context {
 	return quorate.WithLeaseMonitor(ctx, m)
 }
@@ -577,22 +577,22 @@ func WithLimit(n int64) OpOption {
 	return quorate.WithLimit(n)
 }
 
-// WithMaxCreateRev leaves out of a get the keys created after the given revision.
+// WithMaxCreateRev excludes from a get the keys created after the given revision.
 func WithMaxCreateRev(rev int64) OpOption {
 	return quorate.WithMaxCreateRev(rev)
 }
 
-// WithMaxModRev leaves out of a get the keys last written after the given revision.
+// WithMaxModRev excludes from a get the keys last written after the given revision.
 func WithMaxModRev(rev int64) OpOption {
 	return quorate.WithMaxModRev(rev)
 }
 
-// WithMinCreateRev leaves out of a get the keys created before the given revision.
+// WithMinCreateRev excludes from a get the keys created before the given revision.
 func WithMinCreateRev(rev int64) OpOption {
 	return quorate.WithMinCreateRev(rev)
 }
 
-// WithMinModRev leaves out of a get the keys last written before the given revision.
+// WithMinModRev excludes from a get the keys last written before the given revision.
 func WithMinModRev(rev int64) OpOption {
 	return quorate.WithMinModRev(rev)
 }
@@ -602,17 +602,17 @@ func WithPageFallback() OpOption {
 	return quorate.WithPageFallback()
 }
 
-// WithPrefix makes a get, delete or watch cover every key that begins with the key given: all keys, if it is empty.
+// WithPrefix makes a get, delete or watch cover every key that begins with the given key; an empty key means all keys.
 func WithPrefix() OpOption {
 	return quorate.WithPrefix()
 }
 
-// WithPrevKV makes a put or delete return, or a watch deliver, each key as it was before the change.
+// WithPrevKV makes a put, delete or watch return each key as it was before the change.
 func WithPrevKV() OpOption {
 	return quorate.WithPrevKV()
 }
 
-// WithProgressNotify makes the server tell a watch without events, every ten minutes by default, up to which revision it has seen everything.
+// WithProgressNotify makes the server send an empty response to a watch without events, every ten minutes by default.
 func WithProgressNotify() OpOption {
 	return quorate.WithProgressNotify()
 }
@@ -622,17 +622,17 @@ func WithRange(endKey string) OpOption {
 	return quorate.WithRange(endKey)
 }
 
-// WithRequireLeader makes calls and streams with the returned context fail with rpctypes.ErrNoLeader when no endpoint that can be reached knows a leader, instead of waiting for one.
+// WithRequireLeader makes calls and streams with the returned context fail with rpctypes.ErrNoLeader, instead of waiting, when no reachable endpoint knows a leader.
 func WithRequireLeader(ctx context.Context) context.Context {
 	return quorate.WithRequireLeader(ctx)
 }
 
-// WithRev makes a get read the store as it was at the given revision, or a watch start with it.
+// WithRev makes a get read at the given revision, or a watch start with it.
 func WithRev(rev int64) OpOption {
 	return quorate.WithRev(rev)
 }
 
-// WithSerializable makes a get, or a member list, answer from the state of whichever member is asked.
+// WithSerializable makes a member answer a get or a member list from its own state.
 func WithSerializable() OpOption {
 	return quorate.WithSerializable()
 }

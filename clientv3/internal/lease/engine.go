@@ -9,40 +9,39 @@ import (
 	"go.uber.org/zap"
 )
 
-// Config is what an [Engine] needs.
+// Config configures an [Engine].
 type Config struct {
 	// Streams opens the stream.
 	Streams Streams
-	// FirstAnswer is how long a lease of which nothing is known yet may wait for
-	// its first answer before it is given up.
+	// FirstAnswer is how long a lease with unknown expiry may wait for its first
+	// answer before its keepers end.
 	FirstAnswer time.Duration
 	// Logger returns the logger.
 	Logger func() *zap.Logger
-	// Renewed, if set, is notified of renewals, and Lost of leases that had keepers and are
-	// gone. They are called without locks, perhaps at the same time, and must not
-	// block.
+	// Renewed, if set, is called for each renewal, and Lost for each lost lease that had
+	// keepers. They are called without locks, possibly concurrently, and must not block.
 	Renewed func(Renewal)
 	Lost    func(Loss)
 }
 
-// Engine keeps leases alive. It starts working with the first subscriber, and has
-// to be closed.
+// Engine keeps leases alive. It starts with the first subscriber, and must be
+// closed.
 type Engine struct {
 	config  Config
 	ctx     context.Context // ends with the engine
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
-	sendable chan struct{} // tells the writer that there is something new
-	wanted   chan struct{} // tells the reader that there are leases
+	sendable chan struct{} // signals the writer that there may be requests
+	wanted   chan struct{} // signals the reader that there are leases
 	batch    []int64       // the writer's
 
 	mu      sync.Mutex // guards the rest
 	machine *Machine
 	started bool
 	halted  error       // why there will be no more renewals
-	timer   *time.Timer // calls tick; nil until there is something to wait for
-	armed   time.Time   // when it does, zero if it does not
+	timer   *time.Timer // calls tick; nil until first needed
+	armed   time.Time   // when timer fires, zero if it is stopped
 	link    link
 }
 
@@ -59,8 +58,8 @@ func New(config Config) *Engine {
 	return e
 }
 
-// Subscribe adds a subscriber to a lease until ctx ends. The error says why the
-// engine has ended; the subscriber is not used then.
+// Subscribe adds a subscriber to a lease until ctx ends. It returns an error if the
+// engine has ended, and does not use the subscriber then.
 func (e *Engine) Subscribe(ctx context.Context, id int64, s *Subscriber) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -79,19 +78,19 @@ func (e *Engine) Subscribe(ctx context.Context, id int64, s *Subscriber) error {
 	return nil
 }
 
-// Granted notes that a lease was granted for ttl seconds by a request that was
-// sent at the given time.
+// Granted records that a lease was granted for ttl seconds by a request sent at the
+// given time.
 func (e *Engine) Granted(sent time.Time, id, ttl int64) {
 	e.update(func(now time.Time) { e.machine.Granted(now, sent, id, ttl) })
 }
 
-// Revoked notes that a lease was revoked. Its subscriptions end.
+// Revoked records that a lease was revoked, and ends its subscriptions.
 func (e *Engine) Revoked(id int64) {
 	e.update(func(now time.Time) { e.machine.Revoked(now, id) })
 }
 
-// Close ends all subscriptions with the given cause, and returns when nothing of
-// the engine runs any more. A second Close does nothing.
+// Close ends all subscriptions with the given cause, and returns when all
+// goroutines of the engine have ended. A second Close does nothing.
 func (e *Engine) Close(cause error) {
 	e.stop(cause)
 	e.running.Wait()
@@ -121,10 +120,10 @@ func (e *Engine) startLocked() {
 	e.running.Go(e.write)
 }
 
-// update tells the machine something, unless the engine has ended.
+// update calls f on the machine, unless the engine has ended.
 func (e *Engine) update(f func(now time.Time)) { e.report(e.apply(f)) }
 
-// apply is update without its report. It returns the leases that were lost.
+// apply is update without the report. It returns the lost leases.
 func (e *Engine) apply(f func(now time.Time)) []Loss {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -139,7 +138,7 @@ func (e *Engine) apply(f func(now time.Time)) []Loss {
 	return e.machine.TakeLost()
 }
 
-// tick tells the machine that time has passed.
+// tick advances the machine's time.
 func (e *Engine) tick() {
 	e.update(func(now time.Time) {
 		e.armed = time.Time{}
@@ -153,7 +152,7 @@ func (e *Engine) tick() {
 	})
 }
 
-// arrangeLocked sees to it that what the machine wants is done.
+// arrangeLocked carries out what the machine requires.
 func (e *Engine) arrangeLocked(now time.Time) {
 	if e.machine.Sendable() {
 		signal(e.sendable)
@@ -169,8 +168,8 @@ func (e *Engine) arrangeLocked(now time.Time) {
 	}
 }
 
-// armLocked has tick called. What is due later than that is asked for then: most
-// answers put off what is next, and none of them has to set a timer.
+// armLocked sets the timer that calls tick. An armed timer is not moved to a later
+// time: most answers postpone the next action, and need not set the timer.
 func (e *Engine) armLocked(wake time.Time, after time.Duration) {
 	e.armed = wake
 	if e.timer == nil {
@@ -180,7 +179,7 @@ func (e *Engine) armLocked(wake time.Time, after time.Duration) {
 	e.timer.Reset(after)
 }
 
-// signal wakes the one who waits for c, or will.
+// signal wakes the present or next receiver of c.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

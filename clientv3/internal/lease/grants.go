@@ -2,17 +2,17 @@ package lease
 
 import "time"
 
-// maxGrants bounds what is remembered of leases that nobody keeps alive, to about
-// 2 MB. Past it everything is forgotten, which only means that
-// such a lease is given as long for its first answer as an unknown one.
+// maxGrants bounds the records of leases without keepers, to about 2 MB. Past it
+// all records are dropped; such a lease then gets the same time for its first
+// answer as an unknown one.
 const maxGrants = 1 << 15
 
-// grants remembers when leases were granted, or renewed by those who have left, and
-// for how long. A lease that is then kept alive does not depend on how soon its first
-// request is answered.
+// grants records when, and for how long, leases without keepers were granted or last
+// renewed. With a record, the first keepalive of a lease has at least the rest of its
+// TTL to be answered.
 type grants struct {
 	byID  map[int64]grant
-	sweep int // the size at which those that are over are removed
+	sweep int // the size at which expired records are removed
 }
 
 type grant struct {
@@ -38,7 +38,7 @@ func (g *grants) add(now instant, id int64, granted grant) {
 	g.byID[id] = granted
 }
 
-// take returns what is known of a lease and forgets it.
+// take returns and removes the record of a lease.
 func (g *grants) take(id int64) grant {
 	granted := g.byID[id]
 	delete(g.byID, id)

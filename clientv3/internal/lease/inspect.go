@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// Standing is where a lease stands that is kept alive.
+// Standing is the state of one lease with keepers.
 type Standing struct {
 	ID int64
-	// TTL is for how long it was granted or renewed last, and Left how long it lives at least
-	// if it is not renewed. Both are 0 while nothing is known of it.
+	// TTL is the TTL of the last grant or renewal, and Left how long the lease lives at least
+	// without a further renewal. Both are 0 while unknown.
 	TTL, Left  time.Duration
 	Unanswered bool
 }
 
-// Inspection is what an engine does at one moment.
+// Inspection is a snapshot of the state of engines.
 type Inspection struct {
 	KeptAlive, Unanswered int
-	// Left is the least time that a lease has left, and LeftRatio the least part of its TTL;
-	// Known says that they are known of one.
+	// Left is the least remaining time of a lease, and LeftRatio the least remaining
+	// fraction of a TTL. Known says that they are known for at least one lease.
 	Left      time.Duration
 	LeftRatio float64
 	Known     bool
-	// Shortest are those with the least time left, as many as were asked for.
+	// Shortest holds the leases with the least time left, up to the limit.
 	Shortest []Standing
 }
 
-// Inspect adds what the engine does to an inspection.
+// Inspect adds the state of the engine to in.
 func (e *Engine) Inspect(limit int, in *Inspection) {
 	now := time.Now()
 	e.mu.Lock()

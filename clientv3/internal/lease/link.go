@@ -14,19 +14,17 @@ import (
 // errMoved ends a stream whose endpoint was removed.
 var errMoved = errors.New("the endpoint of the stream was removed")
 
-// errEnded stands for the end of a stream without an error: the member, or a
-// proxy, is leaving.
+// errEnded replaces the EOF of a stream: the member or a proxy is shutting down.
 var errEnded = status.Error(codes.Unavailable, "etcdclient: the endpoint ended the keepalive stream")
 
-// link is the stream that there is, or that is being opened.
+// link is the present stream, or the one that is being opened.
 type link struct {
-	lose    context.CancelCauseFunc // nil if there is none
+	lose    context.CancelCauseFunc // ends the stream; nil if there is none
 	stream  Stream                  // nil until it is open
-	removed <-chan struct{}         // closed when it has to move
+	removed <-chan struct{}         // closed when its endpoint is removed
 }
 
-// read opens one stream after the other, as long as there are leases, and reads
-// them.
+// read opens and reads one stream after the other while there are leases.
 func (e *Engine) read() {
 	outage := outage{log: e.config.Logger}
 	for e.waitForLeases() {
@@ -44,7 +42,7 @@ func (e *Engine) read() {
 	}
 }
 
-// waitForLeases returns true when there is a lease to keep alive, and false when
+// waitForLeases blocks until there is a lease to keep alive. It returns false when
 // the engine has ended.
 func (e *Engine) waitForLeases() bool {
 	for e.ctx.Err() == nil {
@@ -62,7 +60,7 @@ func (e *Engine) waitForLeases() bool {
 	return false
 }
 
-// runStream opens a stream, reads it to its end, and returns why it ended.
+// runStream opens a stream, reads it until it ends, and returns the reason.
 func (e *Engine) runStream(outage *outage) error {
 	ctx, cancel := context.WithCancelCause(e.ctx)
 	defer cancel(nil)
@@ -75,7 +73,7 @@ func (e *Engine) runStream(outage *outage) error {
 		err = e.receive(ctx, stream, outage)
 	}
 	if ctx.Err() != nil {
-		err = context.Cause(ctx) // what we ended it for says more than how it ended
+		err = context.Cause(ctx) // the engine's own reason is more precise
 	}
 	e.update(func(now time.Time) {
 		e.link = link{}
@@ -84,7 +82,7 @@ func (e *Engine) runStream(outage *outage) error {
 	return err
 }
 
-// receive reads a stream to its end, and returns why it ended.
+// receive reads a stream until it ends, and returns the reason.
 func (e *Engine) receive(ctx context.Context, stream Stream, outage *outage) error {
 	e.follow(ctx, stream)
 	for first := true; ; first = false {
@@ -97,14 +95,14 @@ func (e *Engine) receive(ctx context.Context, stream Stream, outage *outage) err
 		}
 		e.config.Streams.Progress()
 		if first {
-			e.follow(ctx, stream) // until now grpc may have moved it
+			e.follow(ctx, stream) // before the first answer gRPC may retry the stream elsewhere
 			outage.end()
 		}
 		e.answered(resp)
 	}
 }
 
-// answered hands an answer to the machine.
+// answered passes an answer to the machine.
 func (e *Engine) answered(resp *pb.LeaseKeepAliveResponse) {
 	var renewal Renewal
 	var known bool
@@ -112,8 +110,8 @@ func (e *Engine) answered(resp *pb.LeaseKeepAliveResponse) {
 	e.reportRenewal(renewal, known)
 }
 
-// follow gives the writer the stream and what tells that it has to move, unless
-// the stream was given up already.
+// follow gives the writer the stream and the channel that signals the removal of
+// its endpoint, unless the stream is already lost.
 func (e *Engine) follow(ctx context.Context, stream Stream) {
 	removed := e.config.Streams.Removed()
 	e.update(func(now time.Time) {
@@ -131,7 +129,7 @@ func (e *Engine) follow(ctx context.Context, stream Stream) {
 	})
 }
 
-// loseLocked gives the stream up.
+// loseLocked ends the stream.
 func (e *Engine) loseLocked(now time.Time, err error) {
 	if e.link.lose != nil {
 		e.link.lose(err)

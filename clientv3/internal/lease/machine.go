@@ -8,8 +8,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// Machine decides when which lease is renewed, and who learns of it. Times that
-// are passed to it must not go backwards. It is not safe for concurrent use.
+// Machine decides when each lease is renewed, and notifies its subscribers. Times
+// passed to it must not go backwards. It is not safe for concurrent use.
 type Machine struct {
 	epoch       time.Time
 	now         instant
@@ -23,18 +23,18 @@ type Machine struct {
 	abandoned queue // Abandoned, in no order
 	grants    grants
 
-	requests uint64 // how many requests were sent
-	lost     []Loss // that nobody took yet
+	requests uint64 // the number of requests sent
+	lost     []Loss // not taken yet, see TakeLost
 	phase    phase
 	lastErr  error         // of the latest stream
-	owed     bool          // the stream that was lost owed answers
-	oldest   *entry        // the lease it owed the next one for; nil if it is Gone
-	quiet    instant       // since when the stream, or its opening, owes something
-	shortest time.Duration // the shortest TTL since nothing was due or unanswered
-	moveAt   instant       // when the stream leaves an endpoint that was removed
+	owed     bool          // the lost stream owed answers
+	oldest   *entry        // the oldest unanswered lease on it; nil if Gone
+	quiet    instant       // since when the stream, or its opening, owes an answer
+	shortest time.Duration // the shortest TTL since no request was due or unanswered
+	moveAt   instant       // when the stream moves off a removed endpoint
 
-	// tolerance is how long a stream may be silent because others were, and slow
-	// when that was last of use.
+	// tolerance is how long a stream may be silent because earlier ones were slow.
+	// slow is when an answer last needed it.
 	tolerance time.Duration
 	slow      instant
 }
@@ -43,27 +43,27 @@ type Machine struct {
 type entry struct {
 	id      int64
 	index   int32 // in the queue of its state
-	keepers int32 // the subscribers that do not want one answer only
+	keepers int32 // the number of subscribers other than Once
 	state   State
-	// spread says that the latest request was not, or will not be, sent at a time
-	// of the lease's own.
+	// spread says that the latest request goes together with those of other leases,
+	// not at the lease's own time.
 	spread  bool
 	request uint64 // the number of the latest request
 	sent    instant
 	due     instant
-	// renewed is when the request was sent that ttl is counted from; ttl is 0 if
-	// nothing is known.
+	// renewed is the send time of the request from which ttl counts. ttl is 0 if
+	// unknown.
 	renewed instant
 	ttl     time.Duration
-	// deadline is when the keepers give up, never if there are none.
+	// deadline is when the keepers end, never if there are none.
 	deadline    instant
 	subscribers []*Subscriber
-	first       [1]*Subscriber // holds subscribers while there is one, as mostly
+	first       [1]*Subscriber // backs subscribers while there is only one, the usual case
 }
 
-// NewMachine returns a Machine without leases. Its time starts at epoch. A lease
-// of which nothing is known is given up when it has no answer after firstAnswer.
-// random returns numbers between 0 and 1.
+// NewMachine returns a Machine without leases. Its time starts at epoch. The
+// keepers of a lease with unknown expiry end if no answer arrives within
+// firstAnswer. random returns numbers between 0 and 1.
 func NewMachine(epoch time.Time, firstAnswer time.Duration, random func() float64) *Machine {
 	return &Machine{
 		epoch:       epoch,
@@ -77,7 +77,7 @@ func NewMachine(epoch time.Time, firstAnswer time.Duration, random func() float6
 
 func (m *Machine) at(now time.Time) { m.now = instant(now.Sub(m.epoch)) }
 
-// queueOf returns where the leases of a state are, and by what time.
+// queueOf returns the queue of a lease's state, and the time that orders it.
 func (m *Machine) queueOf(l *entry) (*queue, instant) {
 	switch l.state {
 	case Waiting:
@@ -93,8 +93,7 @@ func (m *Machine) queueOf(l *entry) (*queue, instant) {
 	}
 }
 
-// move changes the state of a lease. It is also called to put the lease to
-// another place in its queue.
+// move changes the state of a lease, or its position in the queue.
 func (m *Machine) move(l *entry, to State) {
 	demanded := m.demands()
 	if q, _ := m.queueOf(l); q != nil {
@@ -117,8 +116,8 @@ func (m *Machine) move(l *entry, to State) {
 	}
 }
 
-// forget drops a lease, but for the time that it is certain to live: somebody may
-// come back to it.
+// forget drops a lease, and keeps a record of its certain lifetime for a later
+// subscriber.
 func (m *Machine) forget(l *entry) {
 	delete(m.leases, l.id)
 	if m.oldest == l {
@@ -129,7 +128,7 @@ func (m *Machine) forget(l *entry) {
 	}
 }
 
-// ttlOf returns the TTL of a lease, or an idea of it.
+// ttlOf returns the TTL of a lease, or an estimate.
 func (m *Machine) ttlOf(l *entry) time.Duration {
 	if l.ttl > 0 {
 		return l.ttl
@@ -137,8 +136,8 @@ func (m *Machine) ttlOf(l *entry) time.Duration {
 	return m.firstAnswer
 }
 
-// Granted notes that a lease was granted for ttl seconds by a request that was
-// sent at the given time.
+// Granted records that a lease was granted for ttl seconds by a request sent at the
+// given time.
 func (m *Machine) Granted(now, sent time.Time, id, ttl int64) {
 	m.at(now)
 	if ttl > 0 {
@@ -146,8 +145,8 @@ func (m *Machine) Granted(now, sent time.Time, id, ttl int64) {
 	}
 }
 
-// Subscribe adds a subscriber to a lease, which has to be renewed at once if it is
-// not being kept alive already, or if the subscriber wants one answer.
+// Subscribe adds a subscriber to a lease. The lease is due at once if it is not
+// kept alive yet, or if the subscriber is a Once.
 func (m *Machine) Subscribe(now time.Time, id int64, s *Subscriber) {
 	m.at(now)
 	l, known := m.leases[id]
@@ -188,8 +187,8 @@ func (m *Machine) Subscribe(now time.Time, id int64, s *Subscriber) {
 	}
 }
 
-// keep adds a keeper. The first one sets the time by which an answer must come:
-// not before the lease is known to live no longer.
+// keep adds a keeper. The first one sets the deadline for an answer, which is never
+// earlier than the known expiry of the lease.
 func (m *Machine) keep(l *entry) {
 	if l.keepers++; l.keepers > 1 {
 		return
@@ -203,7 +202,7 @@ func (m *Machine) keep(l *entry) {
 	}
 }
 
-// Unsubscribe ends a subscription, if it has not ended yet.
+// Unsubscribe ends a subscription, unless it has already ended.
 func (m *Machine) Unsubscribe(now time.Time, s *Subscriber, cause error) {
 	m.at(now)
 	l := s.lease
@@ -214,7 +213,7 @@ func (m *Machine) Unsubscribe(now time.Time, s *Subscriber, cause error) {
 	m.reconcile(l)
 }
 
-// Revoked notes that a lease was revoked.
+// Revoked records that a lease was revoked.
 func (m *Machine) Revoked(now time.Time, id int64) {
 	m.at(now)
 	m.grants.take(id)
@@ -225,8 +224,8 @@ func (m *Machine) Revoked(now time.Time, id int64) {
 	}
 }
 
-// endSubscribers ends some subscriptions of a lease. The state of the lease is left to
-// the caller.
+// endSubscribers ends the subscriptions of a lease that satisfy which. The caller
+// updates the lease's state.
 func (m *Machine) endSubscribers(l *entry, cause error, which func(*Subscriber) bool) {
 	l.subscribers = slices.DeleteFunc(l.subscribers, func(s *Subscriber) bool {
 		if !which(s) {
@@ -243,7 +242,7 @@ func (m *Machine) endSubscribers(l *entry, cause error, which func(*Subscriber) 
 	}
 }
 
-// reconcile gives a lease the state that follows from who is left.
+// reconcile sets the state of a lease according to its remaining subscribers.
 func (m *Machine) reconcile(l *entry) {
 	switch {
 	case len(l.subscribers) > 0 && l.state == Repeating && !l.repeats():
@@ -257,14 +256,14 @@ func (m *Machine) reconcile(l *entry) {
 	}
 }
 
-// repeats reports whether somebody waits for a request after the latest.
+// repeats reports whether a subscriber needs a request after the latest one.
 func (l *entry) repeats() bool {
 	return slices.ContainsFunc(l.subscribers, func(s *Subscriber) bool { return !s.wants(l) })
 }
 
-// Answered takes the answer to a request, and returns the renewal that it is, or false
-// if it is none or the end of the lease was not known. An answer that nobody asked for on
-// this stream proves nothing, and is dropped.
+// Answered processes the answer to a request and returns the renewal. It returns false if
+// the answer is no renewal or the expiry of the lease was unknown. An unsolicited answer
+// on this stream proves nothing and is dropped.
 func (m *Machine) Answered(now time.Time, resp *pb.LeaseKeepAliveResponse) (renewal Renewal, known bool) {
 	m.at(now)
 	l := m.leases[resp.ID]
@@ -297,9 +296,9 @@ func (m *Machine) Answered(now time.Time, resp *pb.LeaseKeepAliveResponse) (rene
 	return renewal, known
 }
 
-// renew tells those for whom the answer is that the lease lives, and reports whether
-// there is one. If it comes so late that it proves nothing any more, the deadline stays
-// what it was for an unknown lease, and the next request is due at once.
+// renew notifies the subscribers that the answer is for, and reports whether there is
+// one. If the answer is so late that it proves nothing, the deadline remains that of an
+// unknown lease, and the next request is due at once.
 func (m *Machine) renew(l *entry, ttl time.Duration, resp *pb.LeaseKeepAliveResponse) (wanted bool) {
 	renewed := m.epoch.Add(time.Duration(l.sent))
 	once := false
@@ -321,7 +320,8 @@ func (m *Machine) renew(l *entry, ttl time.Duration, resp *pb.LeaseKeepAliveResp
 	return wanted
 }
 
-// endNotFound tells those for whom the answer is that there is no such lease.
+// endNotFound ends the subscribers that the answer is for: the lease does not
+// exist.
 func (m *Machine) endNotFound(l *entry, resp *pb.LeaseKeepAliveResponse) {
 	l.ttl = 0
 	for _, s := range l.subscribers {
@@ -332,7 +332,7 @@ func (m *Machine) endNotFound(l *entry, resp *pb.LeaseKeepAliveResponse) {
 	m.lose(l, rpctypes.ErrLeaseNotFound, func(s *Subscriber) bool { return s.wants(l) })
 }
 
-// lose is endThose for a lease that is gone, or may be.
+// lose is endSubscribers for a lease that is gone, or may be, and records the loss.
 func (m *Machine) lose(l *entry, cause error, which func(*Subscriber) bool) {
 	keepers := l.keepers
 	m.endSubscribers(l, cause, which)
@@ -341,8 +341,8 @@ func (m *Machine) lose(l *entry, cause error, which func(*Subscriber) bool) {
 	}
 }
 
-// Advance does what is due: it makes leases Due, and gives up those whose time
-// has passed.
+// Advance processes the passing of time: it makes leases Due, and ends the keepers
+// of leases whose deadline has passed.
 func (m *Machine) Advance(now time.Time) {
 	m.at(now)
 	if _, when := m.waiting.next(); when <= m.now {

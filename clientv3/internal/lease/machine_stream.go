@@ -9,23 +9,23 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// This file is what the machine knows of the stream.
+// This file is the part of the machine that tracks the stream.
 
-// Opening notes that a stream is being opened.
+// Opening records that a stream is being opened.
 func (m *Machine) Opening(now time.Time) {
 	m.at(now)
 	m.phase, m.quiet, m.moveAt = opening, m.now, never
 	m.owed, m.oldest = false, nil
 }
 
-// Opened notes that requests can be sent.
+// Opened records that requests can be sent.
 func (m *Machine) Opened(now time.Time) {
 	m.at(now)
 	m.phase, m.quiet = open, m.now
 }
 
-// Lost notes that the stream, or its opening, failed. What is unanswered is due
-// again. Nothing follows from a second Lost.
+// Lost records that the stream, or its opening, failed. Unanswered requests are due
+// again. A second Lost has no effect.
 func (m *Machine) Lost(now time.Time, err error) {
 	m.at(now)
 	if m.phase == down {
@@ -47,7 +47,7 @@ func (m *Machine) Lost(now time.Time, err error) {
 	}
 }
 
-// suspectOldest notes for which lease the stream owed the next answer.
+// suspectOldest records the oldest unanswered lease of the stream.
 func (m *Machine) suspectOldest() {
 	m.owed, m.oldest = len(m.sent)+len(m.abandoned) > 0, nil
 	for _, q := range []queue{m.sent, m.abandoned} {
@@ -59,15 +59,15 @@ func (m *Machine) suspectOldest() {
 	}
 }
 
-// Refused notes that the error which the stream was lost with was no fault: the
-// same request would meet it again. Answers come in the order of requests, so it
-// was the oldest one that was refused, or if there was none the stream itself.
-// PermissionDenied may be about the keys of one lease; any other refusal is about
-// all, and whoever wants one answer learns of it.
+// Refused records that the stream's error was a refusal, not a fault: the same
+// request would get it again. Answers arrive in the order of requests, so the
+// server refused the oldest unanswered one, or the stream itself if there was none.
+// PermissionDenied may concern the keys of one lease; any other refusal concerns
+// all leases, and ends the Once subscribers.
 //
-// A lease that was refused may still be alive, and the refusal may be taken back,
-// as when a role is being changed. It is set aside for a while, so that the others
-// are not held up by it.
+// A refused lease may still be alive, and the refusal may be temporary, for example
+// while a role is being changed. The lease is postponed, so it does not delay the
+// others.
 func (m *Machine) Refused(now time.Time, err error) {
 	m.at(now)
 	owed, l := m.owed, m.oldest
@@ -88,14 +88,14 @@ func (m *Machine) Refused(now time.Time, err error) {
 	}
 }
 
-// refuse tells those who want one answer that there is none.
+// refuse ends the Once subscribers of a lease.
 func (m *Machine) refuse(l *entry, err error) {
 	m.endSubscribers(l, err, func(s *Subscriber) bool { return s.Once })
 	m.reconcile(l)
 }
 
-// Leaderless ends the subscriptions of those who wanted to learn that no endpoint
-// knows a leader.
+// Leaderless ends the subscriptions with RequireLeader, because no endpoint knows a
+// leader.
 func (m *Machine) Leaderless(now time.Time) {
 	m.at(now)
 	for _, l := range m.leases {
@@ -107,15 +107,14 @@ func (m *Machine) Leaderless(now time.Time) {
 	}
 }
 
-// Sendable reports whether there are requests to take.
+// Sendable reports whether Take would return requests.
 func (m *Machine) Sendable() bool { return m.phase == open && len(m.due) > 0 }
 
-// Waits reports whether there are requests, and no stream that takes them.
+// Waits reports whether requests are due while there is no stream.
 func (m *Machine) Waits() bool { return m.phase == down && len(m.due) > 0 }
 
-// Take appends to ids the leases to renew now, those that end soonest first, and
-// returns it when it is as long as its capacity or all are in it. They count as
-// sent.
+// Take appends to ids the leases to renew now, those that expire first in front, up
+// to the capacity of ids. They count as sent.
 func (m *Machine) Take(now time.Time, ids []int64) []int64 {
 	m.at(now)
 	for m.Sendable() && len(ids) < cap(ids) {
@@ -128,7 +127,7 @@ func (m *Machine) Take(now time.Time, ids []int64) []int64 {
 	return ids
 }
 
-// Removed notes that the endpoint of the stream is no longer one of the client's.
+// Removed records that the stream's endpoint is no longer one of the client's.
 func (m *Machine) Removed(now time.Time) {
 	m.at(now)
 	if m.phase == open && m.moveAt == never {
@@ -136,16 +135,16 @@ func (m *Machine) Removed(now time.Time) {
 	}
 }
 
-// Moving reports whether it is time to leave an endpoint that was removed.
+// Moving reports whether it is time to move off a removed endpoint.
 func (m *Machine) Moving(now time.Time) bool {
 	m.at(now)
 	return m.moveAt <= m.now
 }
 
-// Pause returns how long to wait at most before the next attempt to open a stream:
-// a quarter of the time that is left to the lease which ends soonest, but not less
-// than a certain part of its TTL, and up to half as much more, so that clients
-// which lost their streams together do not come back together.
+// Pause returns the longest wait before the next attempt to open a stream: a
+// quarter of the time left to the lease that expires first, but at least a certain
+// fraction of its TTL. Up to half is added at random, so clients that lost their
+// streams together do not return together.
 func (m *Machine) Pause(now time.Time) time.Duration {
 	m.at(now)
 	l, end := m.due.next()
@@ -161,8 +160,8 @@ func (m *Machine) Pause(now time.Time) time.Duration {
 	return least + time.Duration(m.random()*float64(least)/2)
 }
 
-// Wake returns when time itself is next a reason to act: to call Advance, Silent
-// and Moving. It is false if there is none.
+// Wake returns when to call Advance, Silent and Moving next. It returns false if no
+// time is set.
 func (m *Machine) Wake() (time.Time, bool) {
 	_, wake := m.waiting.next()
 	for _, q := range []*queue{&m.due, &m.sent} {

@@ -2,24 +2,25 @@ package lease
 
 import "time"
 
-// Renewal is an answer that prolonged a lease whose end was known.
+// Renewal is an answer that renewed a lease with a known expiry.
 type Renewal struct {
 	ID int64
-	// Margin is the time that was left when the answer came, negative if none was. It
-	// counts from when the request was sent that was answered before this one.
+	// Margin is the time that the lease had left when the answer arrived, negative if
+	// it had expired. It counts from the send time of the previously answered
+	// request.
 	Margin time.Duration
-	// TTL is for how long the lease was prolonged, from when the request was sent.
+	// TTL is the renewed TTL, counted from the send time of the request.
 	TTL time.Duration
 }
 
-// Loss is a lease that had keepers and is gone, or may be.
+// Loss is a lease with keepers that is gone, or may be.
 type Loss struct {
 	ID int64
-	// Err is what the keepers were told: rpctypes.ErrLeaseNotFound or ErrUnanswered.
+	// Err is the keepers' error: rpctypes.ErrLeaseNotFound or ErrUnanswered.
 	Err error
 }
 
-// margin returns how much time is left to a lease, and false if that is not known.
+// margin returns how much time a lease has left, and false if unknown.
 func (m *Machine) margin(l *entry) (time.Duration, bool) {
 	if l.ttl <= 0 {
 		return 0, false
@@ -34,7 +35,7 @@ func (m *Machine) TakeLost() []Loss {
 	return lost
 }
 
-// report passes on what was lost, without the lock.
+// report calls Lost for the lost leases, without the lock.
 func (e *Engine) report(lost []Loss) {
 	if e.config.Lost == nil {
 		return
@@ -44,7 +45,7 @@ func (e *Engine) report(lost []Loss) {
 	}
 }
 
-// reportRenewal passes on a renewal, without the lock.
+// reportRenewal calls Renewed, without the lock.
 func (e *Engine) reportRenewal(r Renewal, known bool) {
 	if known && e.config.Renewed != nil {
 		e.config.Renewed(r)

@@ -1,9 +1,8 @@
 package lease
 
-// queue holds the leases of one state, ordered by the time at which something has
-// to be done for them. It is a heap in which each node has four children: half as
-// deep as one with two, and of the leases themselves it touches only those that
-// change their place, since the times stand in the heap.
+// queue holds the leases of one state, ordered by the time of their next action. It
+// is a 4-ary heap, half as deep as a binary one. The times are stored in the heap,
+// so an operation touches only the leases that move.
 type queue []queued
 
 type queued struct {
@@ -13,7 +12,7 @@ type queued struct {
 
 const children = 4
 
-// next returns the lease whose time comes first, nil if there is none.
+// next returns the first lease and its time, nil if the queue is empty.
 func (q queue) next() (*entry, instant) {
 	if len(q) == 0 {
 		return nil, never
@@ -31,7 +30,7 @@ func (q *queue) push(l *entry, when instant) {
 func (q *queue) remove(l *entry) {
 	i, last := int(l.index), len(*q)-1
 	moved := (*q)[last]
-	(*q)[last] = queued{} // does not hold the lease in memory
+	(*q)[last] = queued{} // releases the lease's memory
 	*q = (*q)[:last]
 	if i == last {
 		return

@@ -7,8 +7,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// prepareNext returns nil when it is time to open another stream. Its error says
-// that there will be none.
+// prepareNext waits until it is time to open another stream. An error means that no
+// further stream will be opened.
 func (e *Engine) prepareNext(cause error) error {
 	ctx, cancel := e.fastReopen()
 	defer cancel()
@@ -26,9 +26,9 @@ func (e *Engine) prepareNext(cause error) error {
 	return nil
 }
 
-// fastReopen returns a context that ends with the engine, or when no lease can wait
-// longer for another stream. It has no deadline: Streams would take that for the
-// end of all attempts, and wait for none that comes after it.
+// fastReopen returns a context that ends with the engine, or when a lease can wait
+// no longer for another stream. It has no deadline: Streams would take a deadline
+// for the end of all attempts, and not start a wait that ends after it.
 func (e *Engine) fastReopen() (context.Context, context.CancelFunc) {
 	e.mu.Lock()
 	longest := e.machine.Pause(time.Now())
@@ -48,7 +48,7 @@ type outage struct {
 	attempts int
 }
 
-// note notes a failed attempt. One that is followed by a success is ordinary:
+// note records a failed attempt. A single failure before a success is normal:
 // members restart.
 func (o *outage) note(err error) {
 	switch o.attempts++; o.attempts {
@@ -60,7 +60,7 @@ func (o *outage) note(err error) {
 	}
 }
 
-// end notes that the stream answers.
+// end records that the stream answers.
 func (o *outage) end() {
 	if o.attempts > 1 {
 		o.log().Info("lease keepalive stream is up again",

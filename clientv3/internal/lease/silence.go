@@ -8,16 +8,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// This file is how long the machine waits for a stream that says nothing.
+// This file decides how long the machine waits for a silent stream.
 //
-// A member that hangs has to be left soon, and one that is slow must not be left at
-// all: on the next stream the answer would take as long. Nobody can tell them apart
-// but by waiting. So the first silence is cut short, each one after it may last
-// twice as long, and what was learned that way is kept for as long as it is of use.
-// etcd's own gRPC proxy is always slow in this sense: it answers a keepalive when it
-// renews the lease by itself the next time.
+// The stream must move soon off a member that hangs, but not off one that is slow:
+// on the next stream the answer would take as long. Only waiting distinguishes the
+// two. So the first silence is cut short, each further one may last twice as long,
+// and that tolerance is kept while it is needed. etcd's grpc-proxy is always slow in
+// this sense: it answers a keepalive when it next renews the lease by itself.
 
-// demands reports whether the stream, or its opening, owes something.
+// demands reports whether the stream owes an answer, or is being opened for a due
+// request.
 func (m *Machine) demands() bool {
 	switch m.phase {
 	case opening:
@@ -29,10 +29,10 @@ func (m *Machine) demands() bool {
 	}
 }
 
-// silenceLimit is how long the stream may owe something and stay silent: a quarter of
-// the TTL of the shortest lease concerned, or 2 s, or longer if members were found to
-// be slow. When too little is left to the lease that ends soonest for the next stream
-// to be given more than this one, this one has three quarters of it.
+// silenceLimit returns how long the stream may owe answers and stay silent: a quarter
+// of the shortest TTL concerned, at most 2 s, or longer if members were slow before.
+// If the lease that expires first has too little time left to give the next stream
+// more than this one, this stream gets three quarters of it.
 func (m *Machine) silenceLimit() time.Duration {
 	least := min(m.shortest/silenceShare, maxSilence)
 	if m.tolerance <= least {
@@ -50,9 +50,9 @@ func (m *Machine) silent() bool {
 	return m.demands() && m.now >= m.quiet.add(m.silenceLimit())
 }
 
-// Silent returns an error if the stream has to be given up, because it owes answers
-// and has given none for too long. The same holds for opening one. It is silence that
-// counts, not the age of a request: a server works through a long queue one by one.
+// Silent returns an error if the stream, or its opening, owes answers and has been
+// silent for too long. Silence counts, not the age of a request: a server works
+// through a long queue one by one.
 func (m *Machine) Silent(now time.Time) error {
 	m.at(now)
 	if !m.silent() {
@@ -65,14 +65,15 @@ func (m *Machine) Silent(now time.Time) error {
 	return status.Error(codes.Unavailable, fmt.Sprintf("etcdclient: the endpoint %s for %v", what, m.silenceLimit()))
 }
 
-// tolerate has the next stream be waited for twice as long as this one was.
+// tolerate doubles the wait for the next stream.
 func (m *Machine) tolerate() {
 	m.tolerance = max(m.tolerance, min(2*m.silenceLimit(), maxTolerance))
 	m.slow = m.now
 }
 
-// pace learns from an answer about a lease with the given TTL. When for as long as
-// that, three rounds, half the tolerance would have done, it is halved.
+// pace adapts the tolerance to an answer for a lease with the given TTL. If half
+// the tolerance has been enough for one TTL, three rounds of renewals, it is
+// halved.
 func (m *Machine) pace(ttl time.Duration) {
 	switch {
 	case m.now.sub(m.quiet) > m.tolerance/2:

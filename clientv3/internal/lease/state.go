@@ -2,24 +2,23 @@ package lease
 
 import "strconv"
 
-// State is what is to be done for a lease.
+// State is the state of a lease in the machine.
 type State uint8
 
 const (
 	// Waiting says that the lease was renewed, and the next renewal is not due yet.
 	Waiting State = iota
-	// Due says that a request is to be sent as soon as a stream takes it.
+	// Due says that a request will be sent as soon as a stream is open.
 	Due
 	// Awaiting says that a request was sent and is unanswered.
 	Awaiting
-	// Repeating is Awaiting, and somebody has come since for whom the answer will
-	// not do. When it is here, another request is Due.
+	// Repeating is Awaiting with a later subscriber that needs another request.
+	// When the answer arrives, the lease is Due.
 	Repeating
-	// Abandoned says that a request was sent and is unanswered, and that nobody is
-	// interested any more. The lease is remembered so that its answer is not taken
-	// for that to a later request.
+	// Abandoned says that a request is unanswered and the lease has no subscribers.
+	// The lease is kept so that its answer is not matched to a later request.
 	Abandoned
-	// Gone says that the lease is not known to the machine, or not any more.
+	// Gone says that the machine does not know the lease, or no longer.
 	Gone
 
 	numStates = int(Gone) + 1
@@ -41,11 +40,11 @@ func (s State) String() string {
 // unanswered reports whether the stream owes an answer.
 func (s State) unanswered() bool { return s == Awaiting || s == Repeating || s == Abandoned }
 
-// phase is what the machine knows of the stream.
+// phase is the state of the stream.
 type phase uint8
 
 const (
-	down    phase = iota // there is none
+	down    phase = iota // no stream
 	opening              // it is being opened
 	open                 // requests can be sent
 )

@@ -12,25 +12,25 @@ type Stream interface {
 	Recv() (*pb.LeaseKeepAliveResponse, error)
 }
 
-// Streams opens streams, and decides what follows when they end. One goroutine uses
-// it, but for Wake.
+// Streams opens streams, and decides how to proceed when they end. One goroutine
+// uses it, except for Wake.
 type Streams interface {
 	// Open opens a stream that ends with ctx.
 	Open(ctx context.Context) (Stream, error)
-	// Progress notes that the latest stream has answered.
+	// Progress records that the latest stream has answered.
 	Progress()
-	// Next waits until it is time to open another stream, after one ended with
-	// err, and returns nil. It returns the error at once if another stream would
-	// meet it again, and that of ctx if it ends.
+	// Next waits until it is time to open another stream, after one ended with err,
+	// and returns nil. It returns err at once if another stream would fail the same
+	// way, and ctx's error if ctx ends.
 	Next(ctx context.Context, err error) error
-	// Pause waits as Next does, but whatever the error is. Its own error says that
-	// ctx has ended, or that there will be no more streams.
+	// Pause waits like Next, for any err. It returns an error only if ctx has ended
+	// or no further stream will be opened.
 	Pause(ctx context.Context, err error) error
-	// Wake says that a request waits for the next stream: it is opened at once, unless
-	// streams fail repeatedly. Any goroutine may call it. It must not block.
+	// Wake reports that a request waits for the next stream: it is opened at once,
+	// unless streams fail repeatedly. Any goroutine may call it. It must not block.
 	Wake()
-	// Leaderless reports whether every endpoint has said, since the last Progress,
-	// that it knows no leader.
+	// Leaderless reports whether every endpoint has reported, since the last
+	// Progress, that it knows no leader.
 	Leaderless() bool
 	// Removed returns a channel that is closed when the endpoint of the latest
 	// stream is removed. It may be nil.

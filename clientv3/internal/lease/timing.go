@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// instant is a point in time, counted from the machine's epoch. It takes a third
-// of the space of a time.Time, of which every lease has several.
+// instant is a point in time, counted from the machine's epoch. It takes a third of
+// the space of a time.Time, and every lease has several.
 type instant time.Duration
 
-// never is later than everything.
+// never is later than any other instant.
 const never instant = math.MaxInt64
 
 func (t instant) add(d time.Duration) instant {
@@ -22,45 +22,46 @@ func (t instant) add(d time.Duration) instant {
 func (t instant) sub(u instant) time.Duration { return time.Duration(t - u) }
 
 const (
-	// renewalSpread is the part of an interval that leases are spread over after
-	// they were sent together: a burst is gone after one round. It cannot be much
-	// more, since what is sent early is sent more often.
+	// renewalSpread is the fraction of an interval over which leases are spread
+	// after they were sent together: one round dissolves a burst. A larger fraction
+	// would cost more requests, since early renewals are more frequent.
 	renewalSpread = 0.5
 
-	// steadySpread is the part of an interval that leases are spread over
-	// otherwise. It keeps clients from falling into step, for 1.5 % more requests.
+	// steadySpread is the fraction of an interval over which leases are spread
+	// otherwise. It keeps clients from synchronizing, for 1.5 % more requests.
 	steadySpread = 1.0 / 32
 
-	// silenceShare is the part of the TTL for which a stream may owe answers and
-	// stay silent, unless members are known to be slow, see patience. With a fault
-	// just after a renewal the next request is sent after a third of the TTL, the
-	// stream given up after another quarter, the one after it when three quarters
-	// of the rest are over, and there is time left to try a third member.
+	// silenceShare is the fraction (1/silenceShare) of the TTL for which a stream
+	// may owe answers and stay silent, unless members are known to be slow, see
+	// silence.go. After a fault just after a renewal, the next request is sent
+	// after a third of the TTL, the stream is closed after another quarter, the
+	// next stream after three quarters of the rest, and time is left for a third
+	// member.
 	silenceShare = 4
 
-	// maxSilence bounds that for long leases. A member with a leader answers within
-	// milliseconds. One that has lost its leader ends the stream by itself, after
-	// three election timeouts: 3 s by etcd's defaults.
+	// maxSilence bounds the silence for long leases. A member with a leader answers
+	// within milliseconds. One that has lost its leader ends the stream by itself,
+	// after three election timeouts: 3 s by etcd's defaults.
 	maxSilence = 2 * time.Second
 
-	// maxTolerance bounds how slow members are believed to be.
+	// maxTolerance bounds the tolerance for slow members.
 	maxTolerance = time.Minute
 
-	// pauseShare is the part of the time left to a lease that it may wait for the
-	// next attempt to open a stream, and minPauseShare the part of its TTL that it
-	// has to wait in any case: thousands of leases that end one after the other
-	// must not have streams opened all the time, when nobody answers on them.
+	// pauseShare is the fraction of a lease's remaining time that it may wait for
+	// the next attempt to open a stream. minPauseShare is the fraction of its TTL
+	// that it waits at least: thousands of leases that expire one after the other
+	// must not cause constant attempts while no member answers.
 	pauseShare    = 4
 	minPauseShare = 32
 
-	// minPause is the least such wait of a lease of 2 s or more.
+	// minPause is the least wait of a lease of 2 s or more.
 	minPause = 250 * time.Millisecond
 
 	// minWindow is the least window of a lease of 6 s or more.
 	minWindow = 125 * time.Millisecond
 
-	// maxMove is how long a stream stays at most with an endpoint that was removed.
-	// It is spread below that: what removed the endpoint tells all clients at once.
+	// maxMove bounds how long a stream stays on a removed endpoint. The time is
+	// random below that, because all clients learn of the removal at once.
 	maxMove = time.Second
 )
 
@@ -75,25 +76,24 @@ func interval(ttl time.Duration, many bool, r float64) time.Duration {
 	return time.Duration(third - r*spread*third)
 }
 
-// window returns how much earlier than due a lease may be renewed to go together
-// with another. A batch wakes everybody on its way once, here and on the server, and
-// that is most of what a small one costs. With 20 s between renewals there are two
-// batches a second at most, of any number of leases, for 1.5 % more requests; with 2 s
-// there are eight, for 3 %.
+// window returns how much earlier than due a lease may be renewed to share a batch
+// with another. A batch wakes each goroutine on its path once, here and on the server,
+// which is most of the cost of a small batch. With 20 s between renewals there are at
+// most two batches per second, for any number of leases and 1.5 % more requests; with
+// 2 s there are eight, for 3 %.
 func window(ttl time.Duration) time.Duration {
 	third := ttl / 3
 	return max(third/32, min(third/16, minWindow))
 }
 
 // minPauseOf returns the least time that a lease waits for the next attempt to open
-// a stream. An eighth of the TTL leaves four attempts between a renewal that is due
-// and the end of the lease.
+// a stream. An eighth of the TTL allows four attempts between a due renewal and the
+// expiry.
 func minPauseOf(ttl time.Duration) time.Duration {
 	return max(ttl/minPauseShare, min(minPause, ttl/8))
 }
 
-// seconds turns a TTL into a duration, and one that is too long for that into the
-// longest there is.
+// seconds converts a TTL to a duration, at most the longest one.
 func seconds(ttl int64) time.Duration {
 	if ttl > int64(math.MaxInt64/time.Second) {
 		return math.MaxInt64

@@ -6,11 +6,11 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// maxBatch bounds the requests that are taken at once, so that the time at which
-// they count as sent is close to when they are.
+// maxBatch bounds the requests taken at once, so that their recorded send time is
+// close to the real one.
 const maxBatch = 256
 
-// write sends what is due, and has the stream moved when its endpoint is removed.
+// write sends due requests, and moves the stream when its endpoint is removed.
 func (e *Engine) write() {
 	var removed <-chan struct{}
 	for {
@@ -29,8 +29,8 @@ func (e *Engine) write() {
 	}
 }
 
-// leave has the stream moved if it is the one whose endpoint was removed, and not
-// one that has been opened since.
+// leave moves the stream, if it is the one whose endpoint was removed and not a
+// later one.
 func (e *Engine) leave(removed <-chan struct{}) {
 	e.update(func(now time.Time) {
 		if e.link.removed == removed {
@@ -39,8 +39,8 @@ func (e *Engine) leave(removed <-chan struct{}) {
 	})
 }
 
-// sendDue sends until nothing is due or the stream fails, of which the reader
-// learns why.
+// sendDue sends until no request is due or the stream fails. The reader gets the
+// reason of a failure.
 func (e *Engine) sendDue() {
 	for {
 		stream, requests := e.take()
@@ -55,8 +55,8 @@ func (e *Engine) sendDue() {
 	}
 }
 
-// take makes the next requests, none if the engine has ended. They are made again
-// each time, all at once: interceptors may look at a message after it was sent.
+// take returns the next requests, none if the engine has ended. It allocates them
+// for every batch: interceptors may read a message after it was sent.
 func (e *Engine) take() (Stream, []pb.LeaseKeepAliveRequest) {
 	var stream Stream
 	e.batch = e.batch[:0]

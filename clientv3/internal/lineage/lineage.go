@@ -1,7 +1,7 @@
-// Package lineage notices that a cluster is not the one that it was: another
-// cluster answers, or the same one with a revision that it had passed, because it
-// was restored from a backup. What a client knows then is of a history that is
-// over.
+// Package lineage detects that a cluster is not the one that it was: another
+// cluster answers, or the same one with an earlier revision, because it was
+// restored from a backup. What a client has read before then belongs to a history
+// that is over.
 package lineage
 
 import (
@@ -11,14 +11,13 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// Point is a moment in the history of a cluster.
+// Point is a point in the history of a cluster.
 type Point struct {
 	Cluster  uint64
 	Revision int64
 }
 
-// Tracker follows the history of the cluster that one client talks to. A nil Tracker
-// notices nothing.
+// Tracker tracks the history of one client's cluster. A nil Tracker detects nothing.
 type Tracker struct {
 	errorOf func(before, after Point) error
 	current atomic.Pointer[History]
@@ -27,21 +26,21 @@ type Tracker struct {
 	subscribers map[*func()]struct{}
 }
 
-// History is a time in which the client saw one history.
+// History is one history of the cluster, as seen by the client.
 type History struct {
-	cluster  atomic.Uint64 // 0 until it is known
-	revision atomic.Int64  // the highest seen
-	err      error         // why it is over, set before another is the current one
+	cluster  atomic.Uint64 // 0 until known
+	revision atomic.Int64  // the highest revision seen
+	err      error         // why it is over, set before the next one becomes current
 }
 
-// New returns a Tracker; errorOf makes the error of a history that is over.
+// New returns a Tracker; errorOf returns the error of a history that is over.
 func New(errorOf func(before, after Point) error) *Tracker {
 	t := &Tracker{errorOf: errorOf, subscribers: make(map[*func()]struct{})}
 	t.current.Store(new(History))
 	return t
 }
 
-// History returns the current one.
+// History returns the current history.
 func (t *Tracker) History() *History {
 	if t == nil {
 		return nil
@@ -49,7 +48,7 @@ func (t *Tracker) History() *History {
 	return t.current.Load()
 }
 
-// Revision returns the highest revision that was seen in the history.
+// Revision returns the highest revision seen in the history.
 func (e *History) Revision() int64 {
 	if e == nil {
 		return 0
@@ -65,12 +64,12 @@ func (t *Tracker) Over(e *History) error {
 	return e.err
 }
 
-// Note processes the header of a response to what was asked for in the history, and reports
-// whether the history is still the current one. The store has reached least, or it has gone
-// back: a linearizable response is not below any revision that was seen before its
-// request; 0 for a member that may lag.
+// Note processes the header of a response to a request made in the history, and reports
+// whether the history is still current. A revision below least means that the store has
+// gone back: pass for a linearizable response the highest revision seen before its request,
+// and 0 for a response of a member that may lag.
 //
-// A header that names no cluster, as kine and etcd's grpc-proxy send some, says nothing.
+// Note ignores headers without a cluster ID, which kine and etcd's grpc-proxy send.
 func (t *Tracker) Note(e *History, h *pb.ResponseHeader, least int64) bool {
 	if t == nil || e == nil {
 		return true
@@ -122,7 +121,7 @@ func (t *Tracker) end(e *History, now Point) {
 	}
 }
 
-// Subscribe has f called after each end of a history, by the goroutine that noticed it.
+// Subscribe calls f after each end of a history, on the goroutine that detected it.
 func (t *Tracker) Subscribe(f func()) (unsubscribe func()) {
 	if t == nil {
 		return func() {}
@@ -137,9 +136,9 @@ func (t *Tracker) Subscribe(f func()) (unsubscribe func()) {
 	}
 }
 
-// Broken reports whether what follows a point is of another history: another cluster's, or
-// of a store that has gone back. A linearizable response, to a request made after the
-// point was seen, is not below it. Headers that name no cluster say nothing.
+// Broken reports whether header h shows another history than seen: another cluster, or a
+// store that has gone back. A linearizable response to a request made after seen is not
+// below its revision. Headers without a cluster ID prove nothing.
 func Broken(seen Point, h *pb.ResponseHeader, linearizable bool) bool {
 	cluster, rev := h.GetClusterId(), h.GetRevision()
 	if cluster == 0 || seen.Cluster == 0 {

@@ -3,34 +3,34 @@ package watch
 import "sync/atomic"
 
 const (
-	// share is the part of what is left that a watch may hold: slow ones leave room for
-	// others, however many they are.
+	// share is the fraction (1/share) of the free budget that one watch may hold, so
+	// slow watches, however many, leave room for others.
 	share = 4
 
-	// floor is the part of its own bound that a watch may hold when nothing is left, so
-	// that one whose reader keeps up does not pause for a burst, which would make the
-	// server read history for it.
+	// floor is the fraction (1/floor) of its own bound that a watch may hold when no
+	// budget is free. So a watch whose reader keeps up does not pause for a burst; a
+	// pause would make the server read history.
 	floor = 1024
 )
 
-// Budget bounds what several watches hold together, in bytes. Each goes past its
-// allowance by one response at most, the one with which it pauses.
+// Budget bounds what several watches hold together, in bytes. Each exceeds its
+// allowance by at most one response, the one with which it pauses.
 type Budget struct {
 	max  int64
 	used atomic.Int64
 }
 
-// NewBudget returns a budget of as many bytes.
+// NewBudget returns a budget of max bytes.
 func NewBudget(max int) *Budget { return &Budget{max: int64(max)} }
 
-// use adds to what is used; a negative number gives back.
+// use adds to the used bytes; a negative number releases bytes.
 func (b *Budget) use(bytes int) { b.used.Add(int64(bytes)) }
 
-// allowance is how many bytes a watch with a bound of its own may hold at the moment.
+// allowance returns how many bytes a watch with the given bound may hold at present.
 func (b *Budget) allowance(bound int) int { return max(bound/floor, min(bound, b.left()/share)) }
 
-// Used returns how many bytes are held, and how many may be.
+// Used returns how many bytes are held, and the limit.
 func (b *Budget) Used() (used, limit int64) { return b.used.Load(), b.max }
 
-// left is how many bytes are not used.
+// left returns the number of free bytes.
 func (b *Budget) left() int { return int(max(0, b.max-b.used.Load())) }

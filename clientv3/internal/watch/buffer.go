@@ -7,17 +7,18 @@ import (
 
 // Sink is the caller's end of a watch.
 type Sink interface {
-	// Offer hands over a response if the caller has room for it, without waiting.
+	// Offer delivers a response without waiting. It returns false if the caller has
+	// no room.
 	Offer(Response) bool
-	// Put waits for room. It returns false, without having handed it over, when
-	// the caller has left, or stop is closed.
+	// Put waits for room. It returns false without delivering if the caller's
+	// context has ended or stop is closed.
 	Put(r Response, stop <-chan struct{}) bool
 	// Close is called once, after everything else.
 	Close()
 }
 
-// buffer holds what a caller has yet to take. It has a goroutine only while it
-// holds something.
+// buffer holds responses that the caller has not received yet. It has a goroutine
+// only while it is not empty.
 type buffer struct {
 	sink   Sink
 	budget *Budget
@@ -25,12 +26,12 @@ type buffer struct {
 	mu      sync.Mutex
 	waiting []waiting
 	bytes   int
-	room    int // what bytes must fall to, if that is awaited
+	room    int // the level of bytes that is awaited, if any
 	awaited bool
-	pumping bool      // the goroutine runs; it alone uses the sink then
-	offered time.Time // since when the reader may take the next response, zero if none waits
-	last    bool      // nothing will follow
-	closed  bool      // the sink is
+	pumping bool      // the goroutine runs, and only it uses the sink
+	offered time.Time // when the next response was offered to the reader, zero if none waits
+	last    bool      // no response follows
+	closed  bool      // the sink is closed
 }
 
 type waiting struct {
@@ -38,8 +39,8 @@ type waiting struct {
 	size int
 }
 
-// push adds a response. If it has to wait for the caller and nothing did so
-// before, start is called, which must run pump.
+// push adds a response. If it is the first that has to wait for the caller, push
+// calls start, which must run deliver.
 func (b *buffer) push(r Response, start func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,21 +56,21 @@ func (b *buffer) push(r Response, start func()) {
 	}
 }
 
-// account changes how many bytes wait. It needs the lock.
+// account changes the number of waiting bytes. It needs the lock.
 func (b *buffer) account(size int) {
 	b.bytes += size
 	b.budget.use(size)
 }
 
-// held is how many bytes wait for the caller.
+// held returns how many bytes wait for the caller.
 func (b *buffer) held() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.bytes
 }
 
-// awaitRoom makes pump tell when no more than the given number of bytes wait. It
-// returns false if that is so already.
+// awaitRoom makes deliver report when at most the given number of bytes wait. It
+// returns false if that is already so.
 func (b *buffer) awaitRoom(room int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,7 +90,8 @@ func (b *buffer) finish(r Response, start func()) {
 	b.closeIdle()
 }
 
-// drop ends the buffer. What is waiting is lost: its caller has left.
+// drop ends the buffer and discards the waiting responses: the caller has
+// cancelled.
 func (b *buffer) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -104,7 +106,7 @@ func (b *buffer) discard() {
 	b.closeIdle()
 }
 
-// closeIdle closes the sink, unless the goroutine will. It needs the lock.
+// closeIdle closes the sink, unless the goroutine does it. It needs the lock.
 func (b *buffer) closeIdle() {
 	if b.last && !b.pumping && !b.closed {
 		b.closed = true
@@ -112,8 +114,9 @@ func (b *buffer) closeIdle() {
 	}
 }
 
-// deliver hands over what is waiting until nothing is. It tells how long each
-// response waited for the caller, and when there is the room that is awaited.
+// deliver sends the waiting responses until the buffer is empty. It calls waited
+// with how long each response waited for the caller, and room when the awaited
+// level is reached.
 func (b *buffer) deliver(stop <-chan struct{}, waited func(time.Duration), room func()) {
 	for {
 		r, ok := b.pop()
@@ -132,7 +135,7 @@ func (b *buffer) deliver(stop <-chan struct{}, waited func(time.Duration), room 
 	}
 }
 
-// pop returns the oldest response. Without one it ends the goroutine's time.
+// pop returns the oldest response. If there is none, the goroutine ends.
 func (b *buffer) pop() (waiting, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -149,12 +152,12 @@ func (b *buffer) pop() (waiting, bool) {
 	return r, true
 }
 
-// delivered takes a response that was handed over off the account. It reports
-// whether there is now the room that was awaited.
+// delivered subtracts a delivered response from the account. It reports whether the
+// awaited level is now reached.
 func (b *buffer) delivered(size int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.account(-min(size, b.bytes)) // nothing is left of it once the caller has left
+	b.account(-min(size, b.bytes)) // already subtracted if the caller has cancelled
 	if !b.awaited || b.bytes > b.room {
 		return false
 	}
@@ -162,7 +165,7 @@ func (b *buffer) delivered(size int) bool {
 	return true
 }
 
-// abandon ends the buffer because nobody takes anything any more.
+// abandon ends the buffer because the caller no longer receives.
 func (b *buffer) abandon() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

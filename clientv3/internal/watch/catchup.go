@@ -6,17 +6,17 @@ import (
 )
 
 const (
-	// fullBatch is the number of revisions that etcd sends a watcher which is
-	// behind in one response. It sends one response every 100 ms, however far the
+	// fullBatch is the number of revisions in one response that etcd sends to a
+	// watcher that is behind. It sends one response every 100 ms, however far the
 	// watcher is behind, so several watchers that start at different revisions
 	// catch up several times faster.
 	fullBatch = 1000
 
-	// minSplitBacklog is the number of revisions ahead from which on a watch is split:
-	// fewer come in half a second.
+	// minSplitBacklog is the least number of missing revisions for which a watch is
+	// split: fewer arrive within half a second.
 	minSplitBacklog = 4 * fullBatch
 
-	// maxQuiet is how many pulses, 50 ms each, may pass without a sign of any part.
+	// maxQuiet is how many ticks of 50 ms may pass without a response for any part.
 	maxQuiet = 100
 
 	// maxParts bounds the parts of one watch. More would fill etcd's buffer of 128
@@ -24,18 +24,18 @@ const (
 	maxParts = 64
 )
 
-// plan is how a watch that is behind is to be split.
+// plan is how to split a watch that is behind.
 type plan struct {
 	head  int64 // the store's revision
 	step  int64 // revisions in a part
 	parts int   // at the same time
 
-	budget int // bytes that parts may hold whose turn has not come
+	budget int // bytes that parts other than the current one may hold
 }
 
-// planCatchup looks at a batch of events and at the store's revision when it was
-// sent. A full batch means that there is more, and how dense its events were tells
-// how much.
+// planCatchup plans from a batch of events and the store's revision at that time. A
+// full batch means that more events follow; the density of its events gives an
+// estimate of how many.
 func planCatchup(head int64, events []*mvccpb.Event, budget int) (plan, bool) {
 	from, last := events[0].GetKv().GetModRevision(), events[len(events)-1].GetKv().GetModRevision()
 	span := last - from + 1
@@ -50,23 +50,23 @@ func planCatchup(head int64, events []*mvccpb.Event, budget int) (plan, bool) {
 		}
 	}
 	ahead := distinct * (head - last) / span
-	full := distinct >= fullBatch*9/10 // etcd applies filters to a batch that it has filled
+	full := distinct >= fullBatch*9/10 // etcd applies filters after it has filled a batch
 	if !full || ahead < minSplitBacklog {
 		return plan{}, false
 	}
 	p := plan{head: head, step: span, budget: budget}
 	if distinct < span {
-		p.step = span * 19 / 20 // the next stretch may be denser by chance
+		p.step = span * 19 / 20 // the next part may be denser by chance
 	}
 	p.parts = min(maxParts, budget/bytes, int((head-last)/p.step)+1)
 	return p, p.parts > 1
 }
 
-// part is a stretch of a watch that is caught up with by a subscription of its
-// own. What comes before its turn is held.
+// part is a range of revisions that its own subscription delivers. Events are held
+// until the part is the current one.
 type part struct {
 	sub  *subscription
-	end  int64 // the first revision that is not its own; 0 if it has no end
+	end  int64 // the first revision after the part; 0 if it has no end
 	held []batch
 	size int
 	done bool
@@ -78,18 +78,18 @@ type batch struct {
 	events []*mvccpb.Event
 }
 
-// catchup splits a watch that is behind into parts, and puts them together
-// again. Revisions are never changed and parts end between revisions, so what
-// comes out is what a single subscription would have delivered.
+// catchup splits a watch that is behind into parts and merges their events in
+// order. History is immutable and parts end between revisions, so the result equals
+// that of a single subscription.
 //
-// It is a pure state machine: subscriptions that are to be added and removed
-// are given to its stage, events in their order to its outlet.
+// It is a pure state machine: its stage adds and removes subscriptions and receives
+// the events in order.
 type catchup struct {
 	plan   plan
 	parts  []*part
-	next   int64 // the first revision that is in no part yet; 0 if there is none
+	next   int64 // the first revision that is in no part yet; 0 if all are
 	held   int   // bytes
-	quiet  int   // pulses without a sign
+	quiet  int   // ticks without a response
 	newest *pb.ResponseHeader
 	stage  stage
 }
@@ -101,7 +101,7 @@ type stage interface {
 	emit(*pb.ResponseHeader, []*mvccpb.Event)
 }
 
-// newCatchup goes on with what sub is about to deliver.
+// newCatchup continues from the next event of sub.
 func newCatchup(p plan, sub *subscription, st stage) *catchup {
 	c := &catchup{plan: p, stage: st}
 	c.extend(sub, sub.next)
@@ -109,7 +109,7 @@ func newCatchup(p plan, sub *subscription, st stage) *catchup {
 	return c
 }
 
-// extend adds the part that begins at from. The last one, which reaches beyond the
+// extend adds the part that begins at from. The last part, which reaches beyond the
 // head, has no end.
 func (c *catchup) extend(sub *subscription, from int64) {
 	p := &part{sub: sub}
@@ -120,18 +120,18 @@ func (c *catchup) extend(sub *subscription, from int64) {
 	c.next = p.end
 }
 
-// fill opens parts until there are as many as planned. It opens none while more
-// is held than the budget allows.
+// fill opens parts up to the planned number. It opens none while more bytes are
+// held than the budget allows.
 func (c *catchup) fill() {
 	for c.next != 0 && len(c.parts) < c.plan.parts && (c.held <= c.plan.budget || len(c.parts) == 0) {
 		c.extend(c.stage.open(c.next), c.next)
 	}
 }
 
-// current is the subscription whose events come next.
+// current returns the subscription whose events come next.
 func (c *catchup) current() *subscription { return c.parts[0].sub }
 
-// finished reports whether there is nothing left to put together.
+// finished reports whether only the last part is left.
 func (c *catchup) finished() bool { return len(c.parts) == 1 && c.next == 0 }
 
 func (c *catchup) find(s *subscription) *part {
@@ -143,7 +143,7 @@ func (c *catchup) find(s *subscription) *part {
 	return nil
 }
 
-// events processes what the subscription of a part has delivered.
+// events processes events from the subscription of a part.
 func (c *catchup) events(s *subscription, h *pb.ResponseHeader, events []*mvccpb.Event) {
 	p := c.find(s)
 	if p == nil {
@@ -179,8 +179,8 @@ func (c *catchup) take(p *part, h *pb.ResponseHeader, events []*mvccpb.Event) {
 	c.dropParts()
 }
 
-// emit passes events on. Their header tells the store's revision when they were
-// sent, and does not go back because some were held.
+// emit forwards events. Their header has the store's revision at the time they were
+// sent, but never goes back for events that were held.
 func (c *catchup) emit(h *pb.ResponseHeader, events []*mvccpb.Event) {
 	if c.newest.GetRevision() > h.GetRevision() {
 		h = c.newest
@@ -189,9 +189,9 @@ func (c *catchup) emit(h *pb.ResponseHeader, events []*mvccpb.Event) {
 	c.stage.emit(h, events)
 }
 
-// dropParts gives up the parts furthest ahead while more is held than the budget
-// allows, down to the current one, which holds nothing. They are opened again
-// later.
+// dropParts closes the parts furthest ahead while more bytes are held than the
+// budget allows. The current part holds nothing and stays. Closed parts are opened
+// again later.
 func (c *catchup) dropParts() {
 	for c.held > c.plan.budget && len(c.parts) > 1 {
 		last := c.parts[len(c.parts)-1]
@@ -207,7 +207,7 @@ func (c *catchup) drop(p *part) {
 	c.stage.close(p.sub)
 }
 
-// progress notes that a subscription has delivered everything up to rev.
+// progress records that a subscription has delivered everything up to rev.
 func (c *catchup) progress(s *subscription, rev int64) {
 	c.quiet = 0
 	if p := c.find(s); p != nil && p.end != 0 && rev+1 >= p.end {
@@ -225,8 +225,8 @@ func (c *catchup) complete(p *part) {
 	c.advance()
 }
 
-// canceled notes that the server has ended a subscription. It returns the
-// reason when it is the current one's turn to deliver what is not there.
+// canceled records that the server has ended a subscription. It returns the reason
+// if the current part needs events from it.
 func (c *catchup) canceled(s *subscription, resp *pb.WatchResponse) *pb.WatchResponse {
 	p := c.find(s)
 	if p == nil || p.done {
@@ -244,7 +244,7 @@ func (c *catchup) failure() *pb.WatchResponse {
 	return nil
 }
 
-// advance goes on to the next part for as long as the current one is done.
+// advance moves to the next part while the current one is done.
 func (c *catchup) advance() {
 	for c.parts[0].done {
 		c.parts = c.parts[1:]
@@ -259,15 +259,14 @@ func (c *catchup) advance() {
 	c.fill()
 }
 
-// tick is called at intervals, and reports whether nothing has come for so long
-// that nothing will: something between here and the server swallows progress.
+// tick is called at intervals. It reports whether no response has arrived for so
+// long that none will: a proxy drops progress responses.
 func (c *catchup) tick() bool {
 	c.quiet++
 	return c.quiet > maxQuiet
 }
 
-// abandon closes every part and returns the first revision that was not
-// delivered.
+// abandon closes all parts and returns the first undelivered revision.
 func (c *catchup) abandon() int64 {
 	next := c.parts[0].sub.next
 	for _, p := range c.parts {

@@ -12,9 +12,9 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
 
-// maxWatchers is how many watches share a stream before another one is opened.
-// etcd buffers 128 responses for a stream; one write that concerns many more
-// watches than that makes it fall behind.
+// maxWatchers is how many watches share a stream before another one is opened. etcd
+// buffers 128 responses for a stream; a write that matches many more watches than
+// that makes the stream fall behind.
 const maxWatchers = 1000
 
 // maxSplits bounds the parts of all watches that catch up at the same time, each
@@ -24,29 +24,29 @@ const maxSplits = maxBulk * maxParts
 // maxBulk bounds the streams of a group for watches that catch up.
 const maxBulk = 4
 
-// ErrClosed is the error of calls to an engine that was closed.
+// ErrClosed is the error of calls to a closed engine.
 var ErrClosed = errors.New("etcdclient: the watcher is closed: no stream found for context")
 
-// Config is what an engine is made of.
+// Config configures an engine.
 type Config struct {
-	// Connect returns the opener of another stream's attempts.
+	// Connect returns the Connector of another shard.
 	Connect func() Connector
-	// MaxBuffer bounds what one watch holds for its caller, in bytes, and Budget what all
-	// do, and those of other engines with the same one.
+	// MaxBuffer bounds what one watch holds for its caller, in bytes. Budget bounds all
+	// watches of the engines that share it.
 	MaxBuffer int
 	Budget    *Budget
-	// DisableSplit has watches that are far behind catch up as one.
+	// DisableSplit makes a watch that is far behind catch up as one subscription.
 	DisableSplit bool
-	// Plain has nothing sent that no caller asked for: creates carry no id and go one
-	// at a time, and there are no requests for progress but those of callers.
+	// Plain sends only what callers request: creates carry no id and go one at a
+	// time, and only callers request progress.
 	Plain bool
-	// History is notified of headers, and tells when watches belong to one that is over. It
-	// may be nil.
+	// History checks headers and reports when the history of watches is over. It may be
+	// nil.
 	History *lineage.Tracker
-	// Read reads a key so that the history learns of the store's present revision. It is
-	// not nil where History is not.
+	// Read reads a key so that History sees the store's present revision. It is set if
+	// History is.
 	Read func(ctx context.Context, key string) error
-	// Logger is asked at every use.
+	// Logger is called for every use, because the logger may change.
 	Logger func() *zap.Logger
 }
 
@@ -57,7 +57,7 @@ type Engine struct {
 	running sync.WaitGroup
 	parts   atomic.Int64 // of watches that catch up
 
-	pauseLogged atomic.Int64 // when, in Unix nanoseconds
+	pauseLogged atomic.Int64 // the time of the last line, in Unix nanoseconds
 	unsubscribe func()       // from the history
 
 	// mu guards groups, and the assignment of watchers to shards. It is taken
@@ -73,12 +73,12 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-// Watch starts a watch, and returns when a server has created it, or it has
-// ended, or ctx has. The watch lives until ctx ends.
+// Watch starts a watch and returns when a server has created it, or it or ctx has
+// ended. The watch lives until ctx ends.
 func (e *Engine) Watch(ctx context.Context, req Request, sink Sink) {
 	w := newWatcher(req, sink, e.cfg.Budget)
 	if history := e.cfg.History.History(); req.Rev > 0 && req.Rev <= history.Revision()+1 {
-		w.history = history // it goes on from what was seen
+		w.history = history // the watch starts in the present history
 	}
 	ready := w.ready
 	if ctx.Err() != nil || !e.enter(ctx, w) {
@@ -131,7 +131,7 @@ func (e *Engine) newShard(base context.Context, key string, bulk bool) *shard {
 }
 
 // target finds or makes the shard that a watch moves to, nil if there is none at
-// the moment. It is called with the engine's lock.
+// present. It is called with the engine's lock.
 type target func(e *Engine, from *shard) *shard
 
 // ordinary is the target of a watch that has caught up.
@@ -142,8 +142,8 @@ func ordinary(e *Engine, from *shard) *shard {
 	return e.newShard(from.base, from.key, false)
 }
 
-// apart is the target of a watch that is to be split. There are few such shards in
-// a group: proxies and balancers limit the streams of a connection.
+// apart is the target of a watch that will be split. There are few such shards in a
+// group: proxies and balancers limit the streams of a connection.
 func apart(e *Engine, from *shard) *shard {
 	count := 0
 	for _, sh := range e.groups[from.key] {
@@ -160,7 +160,7 @@ func apart(e *Engine, from *shard) *shard {
 	return e.newShard(from.base, from.key, true)
 }
 
-// move takes a watch from its shard to another of the same group, unless it has
+// move moves a watch from its shard to another of the same group, unless it has
 // ended or moved meanwhile.
 func (e *Engine) move(w *watcher, from *shard, to target) {
 	e.moveAnd(w, from, to, func(*shard) {})
@@ -201,10 +201,10 @@ func (e *Engine) transfer(w *watcher, from, to *shard, then func(*shard)) {
 	e.retireLocked(to)
 }
 
-// allowance is how many bytes a watch may hold for its caller at the moment.
+// allowance returns how many bytes a watch may hold for its caller at present.
 func (e *Engine) allowance() int { return e.cfg.Budget.allowance(e.cfg.MaxBuffer) }
 
-// catchUp splits a watch that is behind, on a stream apart from the others.
+// catchUp splits a watch that is behind, on a separate stream.
 func (e *Engine) catchUp(w *watcher, from *shard, p plan) {
 	if e.parts.Add(int64(p.parts)) > maxSplits {
 		e.parts.Add(int64(-p.parts))
@@ -256,8 +256,8 @@ func (e *Engine) remove(sh *shard) {
 	e.groups[sh.key] = rest
 }
 
-// RequestProgress asks for progress on behalf of all watches whose callers have
-// the same metadata as ctx.
+// RequestProgress requests progress for all watches whose callers have the same
+// metadata as ctx.
 func (e *Engine) RequestProgress(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -277,9 +277,9 @@ func (e *Engine) RequestProgress(ctx context.Context) error {
 	return nil
 }
 
-// Reopen gives up the streams of all watches whose callers have the same metadata as ctx: they
-// answer, but not what they were asked. The watches go on where they are, on other
-// members if there are any.
+// Reopen closes the streams of all watches whose callers have the same metadata as ctx,
+// because they do not answer progress requests. The watches resume, on other members if there
+// are any.
 func (e *Engine) Reopen(ctx context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -292,7 +292,7 @@ func (e *Engine) Reopen(ctx context.Context) {
 	}
 }
 
-// Close ends all watches and returns when nothing of the engine runs any more.
+// Close ends all watches and returns when all goroutines of the engine have ended.
 func (e *Engine) Close() {
 	e.unsubscribe()
 	e.mu.Lock()

@@ -2,17 +2,17 @@ package watch
 
 import "time"
 
-// firstCreateTimeout is how long the first create on a stream may be unanswered. A member that works
-// answers it at once, whatever else it does, and one that does not is noticed by others
-// sooner, unless a proxy stands before it that answers probes by other members.
+// firstCreateTimeout is how long the first create on a stream may be unanswered. A working member
+// answers it at once, under any load. Probes usually detect a failed member sooner, but not behind
+// a proxy that answers probes through other members.
 const firstCreateTimeout = 10 * time.Second
 
-// errUngreeted ends a stream on which nothing was ever answered.
+// errUngreeted ends a stream that has never delivered a response.
 var errUngreeted = disorder("nothing was answered on it for %v", firstCreateTimeout)
 
-// firstCreate waits until something is answered on a stream. It looks every maxGreeting, and
-// gives the stream up if a create is unanswered that was under way at the look before: one
-// that comes later, since all watches were paused, may take up to twice as long.
+// firstCreate waits for the first response on a stream. It checks every firstCreateTimeout,
+// and closes the stream if a create was in flight at two checks in a row. So a create that
+// is sent later, because all watches were paused, may take up to twice as long.
 type firstCreate struct {
 	sh     *shard
 	wake   chan struct{} // of the stream's writer
@@ -20,10 +20,10 @@ type firstCreate struct {
 
 	// What follows is guarded by the shard's lock.
 	timer *time.Timer
-	asked bool // a create was under way at the last look
+	asked bool // a create was in flight at the last check
 }
 
-// awaitFirstCreate begins to wait on the stream whose writer waits for wake.
+// awaitFirstCreate starts the wait for the stream whose writer waits on wake.
 func (sh *shard) awaitFirstCreate(wake chan struct{}, giveUp func()) *firstCreate {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -45,5 +45,6 @@ func (g *firstCreate) look() {
 	}
 }
 
-// stop ends the wait. A look that is under way may set another, which finds the stream gone.
+// stop ends the wait. A check that already runs may schedule another, which finds the stream
+// closed.
 func (g *firstCreate) stop() { g.timer.Stop() }

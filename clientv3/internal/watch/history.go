@@ -10,9 +10,9 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 )
 
-// continueHistory looks whether a watch that was created goes on in the history that it is
-// from. A member whose revision is below what was seen may lag, or the store has gone
-// back: a linearizable read tells. It needs the lock, and is called by the reader.
+// continueHistory checks whether a created watch continues in its own history. A member
+// with a lower revision than seen before may lag, or the store may have gone back: a
+// linearizable read decides. It needs the lock, and is called by the reader.
 func (sh *shard) continueHistory(w *watcher, s *subscription, h *pb.ResponseHeader) {
 	if w.history == nil {
 		w.history = sh.history
@@ -31,14 +31,14 @@ func (sh *shard) continueHistory(w *watcher, s *subscription, h *pb.ResponseHead
 	sh.engine.running.Go(func() { sh.checkCluster(history, key) })
 }
 
-// The pause before a read that failed is repeated; it doubles.
+// The pause before a failed read is repeated. It doubles.
 const (
 	minCheckPause = time.Second
 	maxCheckPause = time.Minute
 )
 
-// checkCluster reads until it is known whether the store has gone back. If it has, the history
-// is told by the header.
+// checkCluster reads until it is known whether the store has gone back. The history detects
+// that in the header.
 func (sh *shard) checkCluster(history *lineage.History, key string) {
 	defer func() {
 		sh.mu.Lock()
@@ -55,8 +55,8 @@ func (sh *shard) checkCluster(history *lineage.History, key string) {
 	}
 }
 
-// endEras ends the watches whose history is over, and has streams opened again that are
-// older than the present one.
+// endEras ends the watches whose history is over, and reopens the streams that are
+// older than the present history.
 func (e *Engine) endEras() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Standing is where a watch stands.
+// Standing is the state of one watch.
 type Standing struct {
 	Key   []byte // must not be changed
 	Range bool
 	Phase Phase
-	// Next is the first revision that it has not received, 0 if that is not known.
+	// Next is the first revision that it has not received, 0 if unknown.
 	Next int64
-	// Unread are the responses that wait for the reader, and Bytes their size; Blocked is for
-	// how long the reader has not taken the next one.
+	// Unread is the number of responses that wait for the reader, Bytes their size, and
+	// Blocked how long the next one has waited.
 	Unread, Bytes int
 	Blocked       time.Duration
 }
@@ -32,7 +32,7 @@ const (
 	Paused
 )
 
-// Inspection is what an engine does at one moment.
+// Inspection is a snapshot of the state of engines.
 type Inspection struct {
 	Open    int
 	ByPhase [Paused + 1]int
@@ -40,11 +40,11 @@ type Inspection struct {
 	// Oldest is the lowest Next of those that are not Following, 0 if there is none.
 	Oldest  int64
 	Blocked time.Duration // the longest
-	// Furthest are those that are furthest behind, as many as were asked for.
+	// Furthest holds the watches that are furthest behind, up to the limit.
 	Furthest []Standing
 }
 
-// Inspect adds what the engine does to an inspection.
+// Inspect adds the state of the engine to in.
 func (e *Engine) Inspect(limit int, in *Inspection) {
 	now := time.Now()
 	e.mu.Lock()
@@ -60,7 +60,7 @@ func (e *Engine) Inspect(limit int, in *Inspection) {
 	}
 }
 
-// further orders the watches that are further behind first.
+// further sorts the watches that are further behind first.
 func further(a, b Standing) int {
 	return cmp.Or(
 		cmp.Compare(b.Blocked, a.Blocked), cmp.Compare(b.Bytes, a.Bytes),
@@ -121,7 +121,7 @@ func (b *buffer) inspect(now time.Time, s *Standing) {
 	}
 	s.Unread, s.Bytes = len(b.waiting), b.bytes
 	if !b.offered.IsZero() {
-		s.Unread++ // the one that the reader is offered
+		s.Unread++ // the response offered to the reader
 		s.Blocked = max(now.Sub(b.offered), 0)
 	}
 }

@@ -15,16 +15,16 @@ const (
 	maxLeaderRetry = 10 * time.Second
 )
 
-// leaderSearch looks for a member with a leader while watches are served without one.
-// It tries streams that require a leader, and leaves the watches where they are until a
-// server accepts such a stream: otherwise each try would create all watches again.
+// leaderSearch searches for a member with a leader while watches are served without
+// one. It tries streams that require a leader. The watches move only when a server
+// accepts such a stream: otherwise each try would create all watches again.
 type leaderSearch struct {
 	sh    *shard
 	bound time.Duration // of the next pause
 }
 
-// serveMeanwhile serves a stream without a leader. It returns the stream with a leader
-// that the watches go on with, or why the one without ended.
+// serveMeanwhile serves a stream without a leader. It returns the accepted stream with
+// a leader, or why the stream without one ended.
 func (ls *leaderSearch) serveMeanwhile(l *link) (accepted *link, err error) {
 	ctx, cancel := context.WithCancel(ls.sh.ctx)
 	found := make(chan *link, 1)
@@ -56,7 +56,7 @@ func (ls *leaderSearch) find(ctx context.Context) *link {
 	}
 }
 
-// try returns a new stream if a server accepts it. It lives on when ctx ends.
+// try returns a new stream if a server accepts it. The stream outlives ctx.
 func (ls *leaderSearch) try(ctx context.Context, conn Connector) *link {
 	l := ls.sh.newLink(conn)
 	abandon := context.AfterFunc(ctx, func() { l.cancel(nil) })
@@ -71,9 +71,9 @@ func (ls *leaderSearch) try(ctx context.Context, conn Connector) *link {
 }
 
 // isAccepted waits for a first response, which shows that the server has accepted the
-// stream: etcd ends a stream that requires a leader at once if there is none, and sends
-// no header before the first response. So the client asks for a watch of an empty range,
-// which servers refuse, and nothing stays behind. The id is not used otherwise.
+// stream: without a leader etcd ends a stream that requires one at once, and it sends no
+// header before the first response. So the client requests a watch of an empty range,
+// which servers refuse, and no watch is left over. The id is not used otherwise.
 func (l *link) isAccepted(id int64) bool {
 	nothing := Request{Key: []byte{1}, End: []byte{1}}
 	_ = l.stream.Send(nothing.create(id, 0)) // Recv returns why it failed
@@ -89,10 +89,10 @@ func (l *link) isAccepted(id int64) bool {
 	}
 }
 
-// isRefused reports whether a reply to a create says that there is no watch.
+// isRefused reports whether the reply to a create is a refusal.
 func isRefused(resp *pb.WatchResponse) bool { return resp.WatchId == invalidID || resp.Canceled }
 
-// nextID returns a watch id for a stream that the session does not speak on yet.
+// nextID returns a watch id for a stream that the session does not use yet.
 func (sh *shard) nextID() int64 {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

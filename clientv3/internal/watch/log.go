@@ -7,27 +7,27 @@ import (
 )
 
 const (
-	// slowReader is how long a response waits for its reader before that is worth
-	// a line in the log, for those who asked for it.
+	// slowReader is how long a response waits for its reader before the watch logs
+	// it, with LogSlowReader.
 	slowReader = 100 * time.Millisecond
 	// slowReaderInterval is the least time between two such lines of a watch, and
-	// between two lines that say of any watch that it was paused.
+	// between two lines about paused watches.
 	slowReaderInterval = 5 * time.Second
 )
 
-// logPause says that a watch has been taken off its stream. Of several within a few
-// seconds it says so of one.
+// logPause logs that a watch was paused. It logs one line per slowReaderInterval
+// for all watches.
 func (e *Engine) logPause(req *Request, next int64, limit int) {
 	now := time.Now().UnixNano()
 	if last := e.pauseLogged.Load(); now-last < int64(slowReaderInterval) || !e.pauseLogged.CompareAndSwap(last, now) {
 		return
 	}
-	e.cfg.Logger().Warn("watch paused: its reader leaves too much unread; it goes on when half of that is read",
+	e.cfg.Logger().Warn("watch paused: its reader is too slow; the watch resumes when half of the buffer is read",
 		zap.ByteString("key", req.Key), zap.ByteString("range-end", req.End),
 		zap.Int64("next-revision", next), zap.Int("max-unread-bytes", limit))
 }
 
-// slowness returns a function that is told how long each response waited.
+// slowness returns a function that receives how long each response waited.
 func (e *Engine) slowness(req *Request) func(time.Duration) {
 	if !req.LogSlowReader {
 		return func(time.Duration) {}

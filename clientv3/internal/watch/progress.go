@@ -2,40 +2,40 @@ package watch
 
 import pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-// maxInFlight bounds the answers to progress requests that a server can have
-// under way: etcd's watch stream buffers 128 responses and sends one.
+// maxInFlight bounds the progress responses that a server can have in flight:
+// etcd's watch stream buffers 128 responses and sends one.
 const maxInFlight = 129
 
 // progressLedger counts the progress requests of a stream and their answers. A
 // server answers each at most once, in order, and not at all while any watcher
 // on the stream is behind or starts in the future.
 //
-// Before etcd 3.4.25 and 3.5.8 it answered at once, whatever it had yet to send,
-// and the answer could overtake events of earlier revisions. Such a server gives
-// itself away: it also answers on a stream without watchers, where later ones
-// have nothing to say. So every stream begins with a request, and if an answer
-// comes before the reply to the first create, progress for all is passed on to
-// callers who asked for it, as they would get it from that server anyway, and
-// moves nothing here.
+// Before 3.4.25 and 3.5.8 etcd answers at once, even with events still to send, so
+// the answer can overtake events of earlier revisions. Such a server can be
+// detected: it also answers on a stream without watchers, where later versions do
+// not. So every stream begins with a progress request. If the answer arrives before
+// the reply to the first create, progress for all watchers goes only to callers
+// that requested it, as they would get it from that server anyway, and moves no
+// resume points.
 type progressLedger struct {
-	wanted bool // by a caller, while there was no stream
-	early  bool // the server answers before it has sent everything
-	stray  bool // the answer to the stream's first request may yet come
-	made   int  // after the first create of this stream
-	sent   int  // of these, how many may still be answered
-	past   int  // the first so many of these will not be answered any more
-	notify int  // answers to come until those are due that no caller asked for
+	wanted bool // requested by a caller while there was no stream
+	early  bool // the server answers before it has sent all events
+	stray  bool // the answer to the stream's first request may still arrive
+	made   int  // requests after the first create of this stream
+	sent   int  // how many of them may still be answered
+	past   int  // how many of them, from the first, will not be answered any more
+	notify int  // further answers that are for callers
 }
 
-// inFlight is how many answers may still come to the requests made so far.
+// inFlight returns how many answers to earlier requests may still arrive.
 func (p *progressLedger) inFlight() uint8 { return uint8(min(p.sent, maxInFlight)) }
 
-// reset forgets the stream. What callers asked for is asked again on the next.
+// reset prepares for the next stream. Unanswered requests of callers are repeated
+// there.
 func (p *progressLedger) reset() { *p = progressLedger{wanted: p.wanted || p.notify > 0} }
 
-// requestProgress asks the server up to where everything has been sent. With
-// notify the answer is for the callers, otherwise it only moves the points
-// where watches resume.
+// requestProgress sends a progress request. With notify the answer is for the
+// callers; otherwise it only moves resume points.
 func (ss *session) requestProgress(notify bool) {
 	p := &ss.progress
 	if !ss.connected || !ss.firstCreated || len(ss.queue) > 0 {
@@ -52,13 +52,13 @@ func (ss *session) requestProgress(notify bool) {
 		p.sent++
 	}
 	if notify {
-		p.notify = min(max(p.sent, 1), 2) // one of the engine's own may be answered first
+		p.notify = min(max(p.sent, 1), 2) // a request of the engine may be answered first
 	}
 }
 
-// confirm notes that s has been sent something from the queue that answers come through,
-// which it entered after the server had created s. So all answers to requests from before that
-// create have come: the others were ignored.
+// confirm records a response for s that the server put into the answers' queue after it
+// created s. So all answers to requests from before that create have arrived: the server
+// ignored the other requests.
 func (ss *session) confirm(s *subscription) {
 	p := &ss.progress
 	if s.asked <= p.past || ss.mode != pipelined {
@@ -71,26 +71,25 @@ func (ss *session) confirm(s *subscription) {
 	}
 }
 
-// limitUnconfirmed forgets the answers that will not come any more.
+// limitUnconfirmed drops the answers that will not arrive any more.
 func (p *progressLedger) limitUnconfirmed(s *subscription) {
 	s.unconfirmed = min(s.unconfirmed, uint8(min(max(s.asked-p.past, 0), maxInFlight)))
 }
 
-// progressForAll processes progress that the server reports for all watchers of
-// the stream at once.
+// progressForAll processes a progress response for all watchers of the stream.
 //
-// It holds for those that existed when the server answered. etcd sends the
-// confirmation of a create past such answers: one that was made before the
-// watcher existed can arrive after its confirmation. If its revision is above
-// the one in the confirmation it was made later; otherwise the watcher has to
-// wait until all answers that may have been under way have come.
+// It is valid for watchers that existed when the server answered. etcd's
+// confirmation of a create can overtake such answers: an answer from before the
+// watcher existed can arrive after its confirmation. If the answer's revision is
+// above the confirmation's, it is newer; otherwise the watcher has to wait until
+// all answers that may have been in flight have arrived.
 func (ss *session) progressForAll(resp *pb.WatchResponse) {
 	rev := resp.GetHeader().GetRevision()
 	if resp.Canceled || len(resp.Events) > 0 || rev <= 0 {
 		return
 	}
 	p := &ss.progress
-	if ss.plain { // whether it answers too early was not asked
+	if ss.plain { // the early check was not made
 		p.sent, p.notify = 0, 0
 		ss.passOn(resp.GetHeader(), true)
 		return
@@ -107,7 +106,7 @@ func (ss *session) progressForAll(resp *pb.WatchResponse) {
 		return
 	}
 	if p.sent == 0 {
-		return // an answer to nothing
+		return // an unsolicited answer
 	}
 	notify := p.notify > 0
 	if !p.early {
@@ -126,7 +125,7 @@ func (ss *session) progressForAll(resp *pb.WatchResponse) {
 	doubted := false
 	for _, s := range ss.live {
 		if s.partial != nil {
-			continue // it is in the middle of a batch, so this cannot be for it
+			continue // in the middle of a fragmented batch, so this is not for it
 		}
 		if rev > s.created {
 			s.unconfirmed = 0
@@ -149,7 +148,7 @@ func (ss *session) progressForAll(resp *pb.WatchResponse) {
 	}
 }
 
-// passOn tells callers what an early server says.
+// passOn forwards the answer of an early server to callers.
 func (ss *session) passOn(h *pb.ResponseHeader, notify bool) {
 	for _, s := range ss.live {
 		if notify && h.GetRevision()+1 >= s.next {

@@ -9,7 +9,7 @@ import (
 )
 
 // refusesID reports whether a server may have refused a create for the id in it. kine
-// calls every create with an id an invalid argument; etcd never does.
+// refuses every create with an id as an invalid argument; etcd never does.
 func refusesID(resp *pb.WatchResponse) bool {
 	var known rpctypes.EtcdError
 	return strings.HasPrefix(resp.CancelReason, "rpc error: code = InvalidArgument ") &&
@@ -19,10 +19,10 @@ func refusesID(resp *pb.WatchResponse) bool {
 // isDenial reports whether a refusal says that the user has no permission.
 func isDenial(refusal error) bool { return errors.Is(refusal, rpctypes.ErrPermissionDenied) }
 
-// refusal turns the reason that a server gives for not creating a watch into an
-// error: the one of rpctypes if there is one with that text. etcd gives some
-// reasons as it prints an error of gRPC, with the code in front, and its
-// grpc-proxy gives the same ones bare.
+// refusal converts a server's reason for refusing a watch into an error: the one in
+// rpctypes with that text, if there is one. etcd sends some reasons as printed gRPC
+// errors, with the code in front; its grpc-proxy sends the same texts without the
+// code.
 func refusal(reason string) error {
 	text := reason
 	if strings.HasPrefix(text, "rpc error: code = ") {

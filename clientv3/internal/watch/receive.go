@@ -2,8 +2,8 @@ package watch
 
 import pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-// receive processes a response. An error means that the stream must be given up:
-// the peer has said something that cannot be understood.
+// receive processes a response. An error means that the peer violated the protocol,
+// and the stream must be reset.
 func (ss *session) receive(resp *pb.WatchResponse) error {
 	switch {
 	case resp.Created:
@@ -18,7 +18,7 @@ func (ss *session) receive(resp *pb.WatchResponse) error {
 	}
 }
 
-// created matches a reply with the oldest create that is under way.
+// created matches a reply to the oldest create in flight.
 func (ss *session) created(resp *pb.WatchResponse) error {
 	refused := isRefused(resp)
 	if !refused && ss.live[resp.WatchId] != nil {
@@ -26,7 +26,7 @@ func (ss *session) created(resp *pb.WatchResponse) error {
 			ss.serial = true
 			return disorder("watch id %d was given twice", resp.WatchId)
 		}
-		return nil // said before
+		return nil // a duplicate
 	}
 	if len(ss.pending) == 0 {
 		return disorder("watch %d was created, and nobody asked for it", resp.WatchId)
@@ -52,8 +52,8 @@ func (ss *session) created(resp *pb.WatchResponse) error {
 	return err
 }
 
-// chooseMode learns from the first reply how the peer treats ids, and checks
-// the others.
+// chooseMode derives from the first reply how the peer treats ids, and checks the
+// further ones.
 func (ss *session) chooseMode(want, got int64) error {
 	switch ss.mode {
 	case probing:
@@ -71,7 +71,7 @@ func (ss *session) chooseMode(want, got int64) error {
 	return nil
 }
 
-// endWatch ends a create request. Nobody may be interested any more.
+// endWatch ends a create request. Its subscription may have been removed.
 func (ss *session) endWatch(s *subscription, resp *pb.WatchResponse, refused bool) error {
 	if !refused {
 		ss.highest = max(ss.highest, resp.WatchId)
@@ -104,18 +104,18 @@ func (ss *session) endWatch(s *subscription, resp *pb.WatchResponse, refused boo
 	return nil
 }
 
-// isNamed reports whether a header says which member of which cluster wrote it.
+// isNamed reports whether a header identifies its cluster and member.
 func isNamed(h *pb.ResponseHeader) bool {
 	return h.GetClusterId() != 0 && h.GetMemberId() != 0 && h.GetRaftTerm() != 0
 }
 
-// canceled ends a watcher that the server has given up. After a compaction the
-// server keeps a record of it, on account of which it answers no progress
-// request for the whole stream, until it is told to cancel it.
+// canceled ends a watcher that the server has cancelled. After a compaction the
+// server keeps the watcher registered until the client cancels it, and meanwhile
+// answers no progress request on the whole stream.
 func (ss *session) canceled(resp *pb.WatchResponse) error {
 	s := ss.live[resp.WatchId]
 	if s == nil {
-		return nil // cancelled by us
+		return nil // the client cancelled it
 	}
 	delete(ss.live, s.id)
 	if resp.CompactRevision != 0 && !ss.plain {
@@ -128,14 +128,14 @@ func (ss *session) canceled(resp *pb.WatchResponse) error {
 	return nil
 }
 
-// deliver hands events or progress to the watcher that they are for.
+// deliver passes events or progress to their watcher.
 func (ss *session) deliver(resp *pb.WatchResponse) error {
 	s := ss.live[resp.WatchId]
 	if s == nil {
 		if resp.WatchId > ss.highest {
 			return disorder("response for watch %d, which is not created yet", resp.WatchId)
 		}
-		return nil // on its way when it was cancelled
+		return nil // it was in flight when the watcher was cancelled
 	}
 	ss.confirm(s)
 	if len(resp.Events) == 0 && !resp.Fragment && s.partial == nil {

@@ -6,17 +6,16 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// maxRefusals bounds the tokens that are tried for one watch.
+// maxRefusals bounds the number of tokens tried for one watch.
 const maxRefusals = 3
 
-// renew moves a watch to a new stream, if the server refused it because of the
-// stream's token and another token can be had. It needs the lock, and is called
-// by the reader.
+// renew moves a watch to a new stream if the server refused the stream's token and
+// another token is available. It needs the lock, and is called by the reader.
 //
-// Before 3.5.6 etcd calls every token that it does not know a denied permission, 3.4
-// included. So a denial on a stream is doubted once: it is believed when another
-// stream, with a new token, meets it too. Then the first stream's token is as good,
-// and what is denied on it from then on is believed at once.
+// Before 3.5.6, 3.4 included, etcd reports an unknown token as "permission denied".
+// So the first denial on a stream is not trusted: it is final if a new stream, with
+// a new token, gets it too. Then the first stream's token is valid, and further
+// denials on it are final at once.
 func (sh *shard) renew(w *watcher, resp *pb.WatchResponse) bool {
 	if resp.CancelReason == "" || w.refusals >= maxRefusals {
 		return false
@@ -44,7 +43,7 @@ func (sh *shard) renew(w *watcher, resp *pb.WatchResponse) bool {
 	return true
 }
 
-// trusts reports whether a denial of a watch is the last word. It needs the lock.
+// trusts reports whether a denial of a watch is final. It needs the lock.
 func (sh *shard) trusts(w *watcher) bool {
 	if by := w.deniedBy; by != nil {
 		sh.later = append(sh.later, by.confirmDenial)
@@ -53,7 +52,7 @@ func (sh *shard) trusts(w *watcher) bool {
 	return sh.doubted && sh.stale.IsZero()
 }
 
-// confirmDenial is called when a new token was denied what the stream's was.
+// confirmDenial is called when the server denies the same request with a new token.
 func (sh *shard) confirmDenial() {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -69,11 +68,11 @@ func (sh *shard) moveQueued() {
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.session.release() // what comes late is refused, and moves in its turn
+	sh.session.release() // creates that are added late are refused and then move
 	sh.signal()
 }
 
-// watchersWith returns the watches of the shard that have a property.
+// watchersWith returns the watches of the shard that satisfy have.
 func (sh *shard) watchersWith(have func(*watcher) bool) []*watcher {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -86,8 +85,7 @@ func (sh *shard) watchersWith(have func(*watcher) bool) []*watcher {
 	return some
 }
 
-// newer is the target of a watch that was refused: a stream that is younger than
-// the refusal.
+// newer is the target of a refused watch: a stream opened after the refusal.
 func newer(e *Engine, from *shard) *shard {
 	from.mu.Lock()
 	since := from.stale
@@ -100,15 +98,15 @@ func newer(e *Engine, from *shard) *shard {
 	return e.newShard(from.base, from.key, false)
 }
 
-// newerThan reports whether another watch can be put on the shard, whose stream
-// is opened after the given time.
+// newerThan reports whether the shard accepts another watch and its stream is
+// opened after t.
 func (sh *shard) newerThan(t time.Time) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	return sh.stale.IsZero() && len(sh.watchers) < maxWatchers && (sh.opened.IsZero() || sh.opened.After(t))
 }
 
-// accept notes that the server has created a watch on the stream, and so accepts
+// accept records that the server has created a watch on the stream, and so accepts
 // its token. It needs the lock, and is called by the reader.
 func (sh *shard) accept() {
 	if !sh.accepted {
@@ -118,8 +116,8 @@ func (sh *shard) accept() {
 	}
 }
 
-// goOn tells that the watches of a stream that ended go on. It needs the lock, and is
-// called by the reader.
+// goOn reports that the watches of an ended stream have resumed. It needs the lock,
+// and is called by the reader.
 func (sh *shard) goOn() {
 	if sh.interrupted.IsZero() {
 		return
@@ -129,7 +127,7 @@ func (sh *shard) goOn() {
 	sh.later = append(sh.later, func() { sh.conn.Resumed(watches, gap) })
 }
 
-// supersede has the streams of the group left whose tokens are refused.
+// supersede moves the watches off the group's streams with refused tokens.
 func (e *Engine) supersede(by *shard) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -154,11 +152,11 @@ func (sh *shard) moveAllSoon() {
 	}
 }
 
-// moveAll moves the watches that are still on a stream whose token is refused
-// to one that can take further ones, and so ends the stream.
+// moveAll moves the remaining watches of a stream whose token is refused to a
+// stream that accepts more, which ends the old stream.
 func (sh *shard) moveAll() {
 	if !sh.isStale() {
-		return // it was opened again since
+		return // it was reopened meanwhile
 	}
 	for _, w := range sh.watchersWith(func(*watcher) bool { return true }) {
 		sh.engine.move(w, sh, newer)

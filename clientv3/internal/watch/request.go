@@ -5,24 +5,23 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// Request is what a caller wants to watch.
+// Request describes a caller's watch.
 type Request struct {
 	// Key and End are the range, as etcd encodes it.
 	Key, End []byte
 	// Rev is the first revision to deliver; 0 means from now on.
 	Rev int64
-	// Filters are the kinds of events to leave out.
+	// Filters are the kinds of events to exclude.
 	Filters []pb.WatchCreateRequest_FilterType
-	// PrevKV, Fragment and ProgressNotify are asked of the server.
+	// PrevKV, Fragment and ProgressNotify are sent to the server.
 	PrevKV, Fragment, ProgressNotify bool
 	// CreatedNotify asks for a response when the watch is created.
 	CreatedNotify bool
-	// LogSlowReader asks for a line in the log when responses wait long for
-	// their reader.
+	// LogSlowReader logs when responses wait long for their reader.
 	LogSlowReader bool
 }
 
-// Response is what a caller gets.
+// Response is one response to the caller.
 type Response struct {
 	Header          *pb.ResponseHeader
 	Events          []*mvccpb.Event
@@ -30,18 +29,18 @@ type Response struct {
 	Canceled        bool
 	CompactRevision int64
 	CancelReason    string
-	// Proven says of a Created response, and of progress, that the server is one whose
-	// progress holds, see session.splittable.
+	// Proven marks Created and progress responses of a server with reliable progress,
+	// see session.splittable.
 	Proven bool
-	// Err is set if it was not the server that ended the watch.
+	// Err is set if the client, not the server, ended the watch.
 	Err error
 }
 
-// eventOverhead is what an event weighs besides its bytes: two structs, their
-// pointers and slices.
+// eventOverhead is the memory of an event besides its keys and values: two structs,
+// their pointers and slices.
 const eventOverhead = 256
 
-// size is about what the response occupies in memory.
+// size estimates the memory of the response in bytes.
 func (r *Response) size() int {
 	n := eventOverhead
 	for _, ev := range r.Events {
@@ -58,7 +57,7 @@ func eventSize(ev *mvccpb.Event) int {
 	return n
 }
 
-// create is the request for a subscription with the given id, from rev on.
+// create returns the create request with the given id, from rev on.
 func (r *Request) create(id, rev int64) *pb.WatchRequest {
 	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
 		WatchId:        id,

@@ -11,11 +11,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// mode is how many creates may be under way on a stream.
+// mode is how many creates may be in flight on a stream.
 type mode uint8
 
 const (
-	// probing: one, because it is not known yet whether the peer echoes ids.
+	// probing: one, until it is known whether the peer echoes ids.
 	probing mode = iota
 	// pipelined: any number, because it does.
 	pipelined
@@ -26,46 +26,46 @@ const (
 // invalidID is the id in responses that belong to no single watcher.
 const invalidID = -1
 
-// session speaks the protocol of the watch service over one stream at a time.
-// It is a pure state machine: what it wants to send gathers in out, what it
-// learns goes to the owners of the subscriptions.
+// session speaks the protocol of the watch service over one stream at a time. It is
+// a pure state machine: requests to send collect in out, results go to the owners
+// of the subscriptions.
 type session struct {
 	connected    bool
 	mode         mode
-	serial       bool  // the peer has confused ids before: never pipeline again
-	plain        bool  // nothing is sent that no caller asked for, see Config.Plain
+	serial       bool  // the peer has mixed up ids before: never pipeline again
+	plain        bool  // send only what callers request, see Config.Plain
 	idless       bool  // the peer of this stream refuses chosen ids: creates carry none
-	lastID       int64 // chosen
-	highest      int64 // confirmed on this stream, -1 if there is none
+	lastID       int64 // the last chosen id
+	highest      int64 // the highest id confirmed on this stream, -1 if none
 	firstCreated bool  // the server has answered the first create of this stream
 	named        bool  // its latest header named a cluster, a member and a raft term
-	held         bool  // nothing is asked for at the moment
+	held         bool  // no creates are sent at present
 
-	queue   []*subscription // wanted, in this order; some have been removed since
-	gone    int             // how many of the queue
-	pending []creation      // under way, in this order
+	queue   []*subscription // to be created, in order; includes removed ones
+	gone    int             // removed ones in the queue
+	pending []creation      // creates in flight, in order
 	live    map[int64]*subscription
 	out     []*pb.WatchRequest
 
 	progress progressLedger
 }
 
-// creation is a create request under way. Its subscription is nil if nobody wants
-// it any more.
+// creation is a create request in flight. Its subscription is nil if it has been
+// removed.
 type creation struct {
-	id  int64 // ours: a request without an id carries 0 in its place
+	id  int64 // the session's; a request without an id carries 0
 	sub *subscription
 }
 
 func newSession() *session { return &session{live: make(map[int64]*subscription), highest: -1} }
 
-// disorder is the error of a stream whose peer does not keep to the protocol.
+// disorder returns the error of a stream whose peer violates the protocol.
 func disorder(format string, args ...any) error {
 	return status.Error(codes.Unavailable, "etcdclient: watch stream reset: "+fmt.Sprintf(format, args...))
 }
 
-// connect begins a new stream, with a question that a server answers only if its
-// progress is not to be trusted, see progressLedger.
+// connect begins a new stream with a progress request that only servers with
+// unreliable progress answer, see progressLedger.
 func (ss *session) connect() {
 	ss.connected, ss.firstCreated, ss.named, ss.held, ss.idless = true, false, false, false, ss.plain
 	if !ss.plain {
@@ -78,7 +78,7 @@ func (ss *session) connect() {
 	ss.flush()
 }
 
-// disconnect ends the stream. What was on it is queued for the next one.
+// disconnect ends the stream and queues its subscriptions for the next one.
 func (ss *session) disconnect() {
 	ss.connected = false
 	ss.out = nil
@@ -116,7 +116,7 @@ func (ss *session) enqueue(s *subscription) {
 	}
 }
 
-// add wants a subscription on the stream.
+// add puts a subscription on the stream.
 func (ss *session) add(s *subscription) {
 	if s.state == parked && s.listed {
 		ss.gone--
@@ -128,7 +128,8 @@ func (ss *session) add(s *subscription) {
 	ss.flush()
 }
 
-// remove does not want it any more. Its owner learns nothing of it from then on.
+// remove takes a subscription off the stream. Its owner gets no further calls for
+// it.
 func (ss *session) remove(s *subscription) {
 	switch s.state {
 	case asked:
@@ -148,7 +149,8 @@ func (ss *session) remove(s *subscription) {
 	}
 }
 
-// removeEnded takes what was removed out of the queue. Without a stream nothing else does.
+// removeEnded takes removed subscriptions out of the queue. Without a stream flush does
+// not run.
 func (ss *session) removeEnded() {
 	ss.gone = 0
 	ss.queue = slices.DeleteFunc(ss.queue, func(s *subscription) bool {
@@ -157,7 +159,7 @@ func (ss *session) removeEnded() {
 	})
 }
 
-// hold stops asking for anything on this stream.
+// hold stops sending creates on this stream.
 func (ss *session) hold() { ss.held = true }
 
 // release ends a hold.
@@ -170,7 +172,7 @@ func (ss *session) findPending(id int64) (int, bool) {
 	return slices.BinarySearchFunc(ss.pending, id, func(a creation, id int64) int { return cmp.Compare(a.id, id) })
 }
 
-// flush asks for what is queued, as far as the mode allows.
+// flush sends creates for the queue, as far as the mode allows.
 func (ss *session) flush() {
 	for ss.connected && !ss.held && len(ss.queue) > 0 && (ss.mode == pipelined || len(ss.pending) == 0) {
 		s := ss.queue[0]
@@ -205,10 +207,10 @@ func (ss *session) ask(s *subscription) {
 	ss.send(s.req.create(id, s.next))
 }
 
-// dropIDs repeats the first create without an id, because the peer refused the one
-// that it had. Ids are the peer's from then on, and creates go one at a time. kine
-// answers requests for progress beside the others, so that no answer says for which
-// watches it holds.
+// dropIDs repeats the first create without an id, because the peer refused the id.
+// From then on the peer chooses ids, and creates go one at a time. kine answers
+// progress requests out of order with its other responses, so an answer does not
+// say for which watches it is valid.
 func (ss *session) dropIDs() {
 	ss.idless, ss.mode = true, serial
 	ss.progress.early, ss.progress.stray = true, !ss.progress.early
@@ -220,7 +222,7 @@ func (ss *session) dropIDs() {
 	ss.flush()
 }
 
-// nextID returns an id that was never used.
+// nextID returns an unused id.
 func (ss *session) nextID() int64 {
 	ss.lastID++
 	return ss.lastID
@@ -232,7 +234,7 @@ func (ss *session) send(req *pb.WatchRequest) {
 	}
 }
 
-// take returns what is to be sent next.
+// take returns the next requests to send.
 func (ss *session) take() []*pb.WatchRequest {
 	out := ss.out
 	ss.out = nil

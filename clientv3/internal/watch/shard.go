@@ -14,15 +14,15 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
 
-// shard is some of the watches of a group, on one stream.
+// shard carries some of a group's watches on one stream.
 type shard struct {
 	engine *Engine
 	key    string
 	bulk   bool // for watches that catch up
-	// superseded tells the writer that there is a stream with a newer token.
+	// superseded signals the writer that there is a stream with a newer token.
 	superseded chan struct{}
-	// base has the values and the metadata of the first caller, and does not end;
-	// ctx is made of it, and ends with the shard.
+	// base has the values and the metadata of the first caller and never ends; ctx
+	// derives from it and ends with the shard.
 	base   context.Context
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -33,18 +33,19 @@ type shard struct {
 	watchers map[*watcher]struct{}
 	splits   int // watches that are catching up
 	traffic  traffic
-	opened   time.Time // when the stream was, zero without one
+	opened   time.Time // when the stream was opened, zero without one
 	accepted bool      // the server has created a watch on the stream
-	// interrupted is when the latest stream with watches on it ended, zero if they go on.
+	// interrupted is when the latest stream with watches ended, zero once they have
+	// resumed.
 	interrupted     time.Time
-	stale           time.Time        // since when the stream's token is refused, zero if it is not
-	doubted         bool             // a denial on the stream may be, or was, for its token
-	history         *lineage.History // in which the stream was opened
-	reset           func()           // has the stream opened again
-	giveUp          func()           // has another stream opened, elsewhere
-	checkingCluster bool             // whether the store has gone back, and asks
+	stale           time.Time        // since when the stream's token is refused, zero if accepted
+	doubted         bool             // a denial on the stream may have been caused by its token
+	history         *lineage.History // the history in which the stream was opened
+	reset           func()           // reopens the stream
+	giveUp          func()           // opens another stream, on another endpoint
+	checkingCluster bool             // a read checks whether the store has gone back
 	wake            chan struct{}    // the writer's, nil without a stream
-	later           []func()         // for the reader to do without the lock
+	later           []func()         // functions that the reader runs without the lock
 }
 
 func newShard(base context.Context, e *Engine, key string, bulk bool) *shard {
@@ -58,7 +59,7 @@ func newShard(base context.Context, e *Engine, key string, bulk bool) *shard {
 	return sh
 }
 
-// metadataKey names the group of a caller: those who send different metadata
+// metadataKey returns the key of a caller's group: callers with different metadata
 // must not share a stream.
 func metadataKey(ctx context.Context) string {
 	md, _ := metadata.FromOutgoingContext(ctx)
@@ -76,13 +77,12 @@ func metadataKey(ctx context.Context) string {
 	return string(key)
 }
 
-// appendField appends a text with its length in front: values of metadata may
-// hold any byte.
+// appendField appends a length-prefixed text: values of metadata may hold any byte.
 func appendField(key []byte, text string) []byte {
 	return append(binary.AppendUvarint(key, uint64(len(text))), text...)
 }
 
-// accepts reports whether another watch can be put on the shard.
+// accepts reports whether the shard has room for another watch.
 func (sh *shard) accepts() bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -106,7 +106,7 @@ func (sh *shard) adopt(w *watcher) {
 	sh.signal()
 }
 
-// fastReopen has the next stream opened soon if there is none. It needs the lock.
+// fastReopen makes the next stream open soon if there is none. It needs the lock.
 func (sh *shard) fastReopen() {
 	if sh.wake == nil {
 		sh.conn.Wake()
@@ -124,7 +124,8 @@ func (sh *shard) signal() {
 	}
 }
 
-// receive processes a response, and then does what needs the shard unlocked.
+// receive processes a response, and then runs the functions that need the shard
+// unlocked.
 func (sh *shard) receive(resp *pb.WatchResponse) error {
 	if !sh.engine.cfg.History.Note(sh.history, resp.GetHeader(), 0) {
 		return disorder("the cluster has changed since it was opened")
@@ -148,7 +149,7 @@ func (sh *shard) receive(resp *pb.WatchResponse) error {
 	return err
 }
 
-// fail ends all watches with the error that ended their stream for good.
+// fail ends all watches with the final error of their stream.
 func (sh *shard) fail(err error) {
 	sh.engine.mu.Lock()
 	sh.engine.remove(sh)

@@ -23,36 +23,36 @@ func (sp *splitting) emit(h *pb.ResponseHeader, events []*mvccpb.Event) {
 	(*watcher)(sp).push(Response{Header: h, Events: events})
 }
 
-// splittable reports whether the peer is a server on which parts are proven to add up
-// to the whole: etcd, from 3.4.25 and 3.5.8 on. Such a server echoes the ids that it
-// is given, names itself in its headers, and answers progress requests only when it
-// has sent everything: a part without events ends by progress alone.
+// splittable reports whether the peer supports splitting: etcd from 3.4.25 and 3.5.8
+// on. Such a server echoes the given ids, identifies itself in its headers, and
+// answers progress requests only after it has sent all events: a part without events
+// ends by progress alone.
 //
 //   - etcd's grpc-proxy chooses the ids and answers no progress requests. It serves several
-//     watches by one, and those that join a running one get headers without names.
-//   - kine refuses ids that it is given, and names nobody in its headers.
+//     watches with one upstream watch; those that join later get headers without IDs.
+//   - kine refuses given ids, and sends headers without IDs.
 //   - Older versions of etcd answer progress requests too early.
 //
-// What a peer says of its version is no evidence: kine says that it is etcd 3.5.
+// The version that a peer reports is no evidence: kine reports etcd 3.5.
 func (ss *session) splittable() bool {
 	return ss.mode == pipelined && ss.named && !ss.progress.early
 }
 
-// considerCatchup looks whether the watch should be split. That is done when
-// the shard's lock is free, because it moves to another one.
+// considerCatchup decides whether to split the watch. The split runs after the
+// shard's lock is released, because the watch moves to another shard.
 func (w *watcher) considerCatchup(h *pb.ResponseHeader, events []*mvccpb.Event) {
 	sh := w.shard.Load()
 	if w.unsplit || sh.engine.cfg.DisableSplit || !sh.session.splittable() {
 		return
 	}
 	p, behind := planCatchup(h.GetRevision(), events, sh.engine.allowance())
-	slow := behind && w.buffer.held() > sh.engine.cfg.MaxBuffer/8 // it is the caller who takes the time
+	slow := behind && w.buffer.held() > sh.engine.cfg.MaxBuffer/8 // the caller is the bottleneck
 	if behind && !slow {
 		sh.later = append(sh.later, func() { sh.engine.catchUp(w, sh, p) })
 	}
 }
 
-// afterCatchup looks at what has become of a split watch.
+// afterCatchup checks a split watch after each step.
 func (w *watcher) afterCatchup() {
 	w.current = w.catchup.current()
 	switch failure := w.catchup.failure(); {
@@ -66,8 +66,8 @@ func (w *watcher) afterCatchup() {
 	w.considerPause()
 }
 
-// rejoin goes on without parts: the server at the other end, or something
-// between, does not tell when a part without events has ended.
+// rejoin continues without parts: the server, or a proxy, does not report progress,
+// so a part without events never ends.
 func (w *watcher) rejoin() {
 	next := w.stop()
 	w.unsplit = true

@@ -10,52 +10,53 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
 
-// proven is the age from which on any response shows that a stream works. One
-// that breaks sooner, and without having delivered an event, counts as a
-// failure, and the next waits longer.
+// proven is the age after which any response shows that a stream works. A stream
+// that breaks sooner, without having delivered an event, counts as a failure, and
+// the next one waits longer.
 const proven = time.Second
 
-// Connector opens streams one after the other, and decides what follows the end
-// of each. One goroutine uses it, but for Wake.
+// Connector opens streams one after the other, and decides how to proceed when one
+// ends. One goroutine uses it, except for Wake.
 type Connector interface {
-	// Open opens a stream, away from those that failed before. With leader it asks
-	// the server to end it when there is no leader.
+	// Open opens a stream and avoids endpoints that failed before. With leader the
+	// server ends the stream when there is no leader.
 	Open(ctx context.Context, leader bool) (pb.Watch_WatchClient, error)
-	// Next returns nil when it is time to open another stream, and otherwise the
-	// error that the watches end with.
+	// Next waits until it is time to open another stream and returns nil, or
+	// returns the error that ends the watches.
 	Next(ctx context.Context, cause error) error
-	// Wake says that a caller waits for the next stream: it is opened at once, unless
-	// streams fail repeatedly. Any goroutine may call it. It must not block.
+	// Wake reports that a caller waits for the next stream: it is opened at once,
+	// unless streams fail repeatedly. Any goroutine may call it. It must not block.
 	Wake()
-	// Progress notes that the stream works.
+	// Progress records that the stream works.
 	Progress()
-	// Leaderless reports whether every endpoint has said that it knows no leader.
+	// Leaderless reports whether every endpoint has reported that it knows no
+	// leader.
 	Leaderless() bool
-	// Removed is closed when the stream's endpoint is none of the client's any more.
+	// Removed is closed when the client's endpoints no longer include the stream's.
 	Removed() <-chan struct{}
-	// InvalidateToken is told that the server refused a request, perhaps for the stream's
-	// token, and reports whether another stream would carry another token.
+	// InvalidateToken records that the server refused a request, perhaps because of the
+	// stream's token, and reports whether another stream would carry another token.
 	InvalidateToken(refusal error) bool
-	// Resumed is told that watches go on on the latest stream: how many there are on it,
-	// and how long after the end of the one before the server created the first of them.
-	// It must not block.
+	// Resumed records that watches have resumed on the latest stream: their number, and
+	// the time from the end of the previous stream until the server created the first of
+	// them. It must not block.
 	Resumed(watches int, gap time.Duration)
 }
 
-// errMove ends a stream that is to be opened elsewhere.
+// errMove ends a stream that moves to another endpoint.
 var errMove = errors.New("the stream moves")
 
-// errStuck ends a stream that a caller has given up.
+// errStuck ends a stream that Reopen has closed.
 var errStuck = disorder("it does not answer progress requests")
 
-// link is a stream, and what opened it.
+// link is a stream and the Connector that opened it.
 type link struct {
 	conn    Connector
 	ctx     context.Context // the stream's
 	cancel  context.CancelCauseFunc
 	stream  pb.Watch_WatchClient // nil until it is open
 	opened  time.Time
-	history *lineage.History // in which it was
+	history *lineage.History // the history in which it was opened
 }
 
 func (sh *shard) newLink(conn Connector) *link {
@@ -76,8 +77,8 @@ func (l *link) open(leader bool, h *lineage.Tracker) (err error) {
 // run opens one stream after the other until the shard ends.
 //
 // Every stream requires a leader, whether or not the callers do: a member that loses
-// its leader then ends the stream, which moves. Where no endpoint has a leader, callers
-// who do not require one are served without, while a leader is searched for.
+// its leader then ends the stream, and it moves. If no endpoint has a leader, watches
+// that do not require one are served without, while leaderSearch runs.
 func (sh *shard) run() {
 	defer sh.cancel()
 	search := &leaderSearch{sh: sh, bound: minLeaderRetry}
@@ -105,8 +106,8 @@ func (sh *shard) run() {
 	}
 }
 
-// attempt opens a stream, unless it is open, and serves it to its end. Instead of the
-// end of a stream without a leader it may return one that was accepted meanwhile.
+// attempt opens a stream, unless it is open, and serves it until it ends. If a stream
+// with a leader is accepted meanwhile, it returns that one.
 func (sh *shard) attempt(l *link, leader bool, search *leaderSearch) (accepted *link, err error) {
 	if l.stream == nil {
 		if err := l.open(leader, sh.engine.cfg.History); err != nil {
@@ -123,7 +124,7 @@ func (sh *shard) attempt(l *link, leader bool, search *leaderSearch) (accepted *
 	return nil, err
 }
 
-// serve carries the watches on a stream until it ends, and returns why it did.
+// serve carries the watches on a stream until it ends, and returns the reason.
 func (sh *shard) serve(l *link) error {
 	defer l.cancel(nil)
 	wake := sh.connect(l)
@@ -138,8 +139,8 @@ func (sh *shard) serve(l *link) error {
 	return sh.read(l, wr.settled)
 }
 
-// read processes responses until the stream ends. With the first one it is
-// settled where the stream is: until then grpc may move it.
+// read processes responses until the stream ends. The stream's endpoint is final
+// only with the first response: until then gRPC may retry the stream elsewhere.
 func (sh *shard) read(l *link, settled chan<- (<-chan struct{})) error {
 	for first := true; ; first = false {
 		resp, err := l.stream.Recv()
@@ -157,7 +158,7 @@ func (sh *shard) read(l *link, settled chan<- (<-chan struct{})) error {
 		case errors.Is(context.Cause(l.ctx), errStuck):
 			return errStuck
 		default:
-			worked = worked && !first // it lived long, if quietly
+			worked = worked && !first // it delivered a response and lived long enough
 		}
 		if worked {
 			l.conn.Progress()
@@ -171,7 +172,7 @@ func (sh *shard) read(l *link, settled chan<- (<-chan struct{})) error {
 	}
 }
 
-// connect has the session speak on a stream.
+// connect attaches the session to a stream.
 func (sh *shard) connect(l *link) chan struct{} {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

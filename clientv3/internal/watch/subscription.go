@@ -5,17 +5,17 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// state is where a subscription stands with its session.
+// state is the state of a subscription in its session.
 type state uint8
 
 const (
-	// parked: it is not wanted on the stream.
+	// parked: not on the stream.
 	parked state = iota
-	// queued: it is wanted, and has not been asked for.
+	// queued: to be created; no request sent yet.
 	queued
-	// asked: its create request is under way.
+	// asked: the create request is in flight.
 	asked
-	// live: the server has confirmed it.
+	// live: the server has created it.
 	live
 
 	numStates = int(live) + 1
@@ -25,15 +25,15 @@ var stateNames = [numStates]string{parked: "parked", queued: "queued", asked: "a
 
 func (s state) String() string { return stateNames[s] }
 
-// trigger is what changes the state of a subscription.
+// trigger is an event that changes the state of a subscription.
 type trigger uint8
 
 const (
-	// add: it is wanted.
+	// add: put it on the stream.
 	add trigger = iota
-	// remove: it is not wanted any more.
+	// remove: take it off the stream.
 	remove
-	// ask: its create request is given to the writer.
+	// ask: the create request goes to the writer.
 	ask
 	// confirm: the server created it.
 	confirm
@@ -51,10 +51,10 @@ var triggerNames = [numTriggers]string{
 
 func (t trigger) String() string { return triggerNames[t] }
 
-// neverConfirmed marks the pairs that cannot meet.
+// neverConfirmed marks impossible pairs of state and trigger.
 const neverConfirmed = 255
 
-// transitions says what each trigger does in each state.
+// transitions is the next state for each state and trigger.
 var transitions = [numStates][numTriggers]state{
 	parked: {add: queued, remove: parked, ask: neverConfirmed, confirm: neverConfirmed, end: neverConfirmed, lose: parked},
 	queued: {add: queued, remove: parked, ask: asked, confirm: neverConfirmed, end: neverConfirmed, lose: queued},
@@ -62,38 +62,38 @@ var transitions = [numStates][numTriggers]state{
 	live:   {add: live, remove: parked, ask: neverConfirmed, confirm: neverConfirmed, end: parked, lose: queued},
 }
 
-// subscription is one watcher on a server, or the wish for one. It outlives
-// streams: what it has accepted decides where the next stream goes on.
+// subscription is one watcher on a server, existing or wanted. It outlives streams:
+// the events it has accepted decide where the next stream resumes.
 type subscription struct {
 	req   *Request
 	owner owner
 
 	state  state
-	listed bool // it is in the session's queue, perhaps without being wanted
-	// unconfirmed counts the progress responses for all watchers that may have been on
-	// their way before the server created this one, see progressForAll, and owed
-	// says that its caller was to learn of one.
+	listed bool // it is in the session's queue, perhaps already removed
+	// unconfirmed counts the progress responses for all watchers that may have been in
+	// flight before the server created this one, see progressForAll. owed says that
+	// its caller requested one of them.
 	unconfirmed     uint8
 	progressPending bool
-	asked           int // the progress requests on the stream before its create
+	asked           int // progress requests on the stream before the create
 
-	id      int64 // on the stream: as asked for, or as the server chose
-	next    int64 // the first revision not accepted yet; 0 if that is not known
+	id      int64 // on the stream: chosen by the session or the server
+	next    int64 // the first revision not accepted yet; 0 if unknown
 	created int64 // the store's revision when the server created it, or later
 	partial []*mvccpb.Event
 }
 
-// owner is told what becomes of a subscription. It is called by the session,
-// and may add and remove subscriptions meanwhile.
+// owner receives the events of a subscription. The session calls it; its methods
+// may add and remove subscriptions.
 type owner interface {
-	// created: the server has it. It is called once for each stream.
+	// created: the server created it. Called once for each stream.
 	created(*subscription, *pb.ResponseHeader)
 	// refused: the server did not create it. It is parked.
 	refused(*subscription, *pb.WatchResponse)
-	// events: the next events, complete revisions, none of them seen before.
+	// events: the next events, complete revisions, without duplicates.
 	events(*subscription, *pb.ResponseHeader, []*mvccpb.Event)
-	// progress: everything up to the header's revision has been accepted.
-	// Notify says whether callers are to learn of it.
+	// progress: everything up to the header's revision has been accepted. With
+	// notify, callers receive it.
 	progress(s *subscription, h *pb.ResponseHeader, notify bool)
 	// canceled: the server ended it. It is parked.
 	canceled(*subscription, *pb.WatchResponse)
@@ -103,8 +103,8 @@ func newSubscription(req *Request, o owner, next int64) *subscription {
 	return &subscription{req: req, owner: o, next: next}
 }
 
-// step changes the state. The error of an impossible step breaks the stream, so
-// that the session starts again from what is certain.
+// step changes the state. The error of an impossible step resets the stream, so the
+// session restarts from a known state.
 func (s *subscription) step(t trigger) error {
 	to := transitions[s.state][t]
 	if to == neverConfirmed {
@@ -136,8 +136,8 @@ func (s *subscription) accept(resp *pb.WatchResponse) []*mvccpb.Event {
 	return events
 }
 
-// advance processes progress up to rev, and reports whether it is news: before
-// 3.4.31 and 3.5.13 etcd also sent progress from before the start.
+// advance processes progress up to rev, and reports whether it is new: before
+// 3.4.31 and 3.5.13 etcd also sent progress from before the start revision.
 func (s *subscription) advance(rev int64) bool {
 	if rev+1 < s.next {
 		return false

@@ -2,7 +2,7 @@ package watch
 
 import "time"
 
-// busy is the number of events a second from which on a stream takes no more
+// busy is the number of events per second from which a stream accepts no more
 // watches: etcd sends a stream's events one response after the other, and one
 // goroutine reads them here. It is a tenth of what one stream carries on an
 // ordinary machine.
@@ -10,7 +10,7 @@ const busy = 10_000
 
 // traffic counts the events of a stream second by second.
 type traffic struct {
-	second      time.Time // when the present count began
+	second      time.Time // when the current count began
 	count, last int
 }
 
@@ -19,7 +19,7 @@ func (t *traffic) add(events int, now time.Time) {
 	t.count += events
 }
 
-// busy reports whether the last full second was.
+// busy reports whether the last full second had that many events.
 func (t *traffic) busy(now time.Time) bool {
 	t.roll(now)
 	return t.last >= busy

@@ -16,16 +16,16 @@ type phase uint8
 const (
 	// opening: no server has created it yet.
 	opening phase = iota
-	// following: events come as they happen, or as they happened.
+	// following: receives events, present or past ones.
 	following
-	// paused: its caller is far behind, and nothing is asked of the server.
+	// paused: its caller is far behind, and the server has no watcher for it.
 	paused
-	// ended: it has had its last response, or its caller has left.
+	// ended: it has delivered its last response, or its caller has cancelled.
 	ended
 )
 
-// watcher is a watch of one caller. All but its buffer is guarded by the lock
-// of the shard that it is on.
+// watcher is a watch of one caller. The lock of its shard guards all of it except
+// the buffer.
 type watcher struct {
 	req    Request
 	buffer buffer
@@ -34,13 +34,13 @@ type watcher struct {
 	phase    phase
 	current  *subscription    // parked while paused
 	catchup  *catchup         // nil unless far behind
-	resumed  bool             // since it was paused nothing has come
-	limit    int              // the bytes past which it paused
+	resumed  bool             // nothing has arrived since it resumed
+	limit    int              // the allowance in bytes when it paused
 	unsplit  bool             // it must not be split again
-	refusals uint8            // of tokens, in a row
-	deniedBy *shard           // the stream that denied it before this one; nil if none did
-	history  *lineage.History // that it is from; nil if that is not known
-	ready    chan struct{}    // closed when Watch may return; nil after that
+	refusals uint8            // of tokens, consecutive
+	deniedBy *shard           // the previous stream, if it denied the watch
+	history  *lineage.History // the history of its events; nil if unknown
+	ready    chan struct{}    // closed when Watch may return; then nil
 	unlisten func() bool      // stops listening to the caller's context
 }
 
@@ -51,7 +51,7 @@ func newWatcher(req Request, sink Sink, budget *Budget) *watcher {
 	return w
 }
 
-// session is that of the watcher's shard, whose lock is held.
+// session returns the session of the watcher's shard. It needs the lock.
 func (w *watcher) session() *session { return w.shard.Load().session }
 
 // created implements owner.
@@ -72,7 +72,7 @@ func (w *watcher) created(s *subscription, h *pb.ResponseHeader) {
 	w.release()
 }
 
-// release lets the call of Watch return.
+// release lets the call to Watch return.
 func (w *watcher) release() {
 	if w.ready != nil {
 		close(w.ready)
@@ -126,8 +126,8 @@ func (w *watcher) canceled(s *subscription, resp *pb.WatchResponse) {
 	w.end(w.lastResponse(resp))
 }
 
-// lastResponse is what the caller gets when the server has refused or cancelled
-// the watch.
+// lastResponse returns the caller's last response after the server refused or
+// cancelled the watch.
 func (w *watcher) lastResponse(resp *pb.WatchResponse) Response {
 	r := Response{
 		Header:          header(resp.GetHeader()),
@@ -141,8 +141,8 @@ func (w *watcher) lastResponse(resp *pb.WatchResponse) Response {
 	return r
 }
 
-// reason is the server's, and an explanation where it was the caller's pace
-// that cost it the events.
+// reason returns the server's reason, and an explanation if events were lost
+// because the caller is slow.
 func (w *watcher) reason(resp *pb.WatchResponse) string {
 	if resp.CompactRevision == 0 || !w.resumed {
 		return resp.CancelReason
@@ -163,7 +163,7 @@ func (w *watcher) push(r Response) {
 	w.buffer.push(r, w.startDelivery)
 }
 
-// considerPause takes the watch off the stream when too much waits for the caller. The
+// considerPause takes the watch off the stream if too much waits for the caller. The
 // server then has no watcher for it.
 func (w *watcher) considerPause() {
 	sh := w.shard.Load()
@@ -183,8 +183,8 @@ func (w *watcher) considerPause() {
 	}
 }
 
-// stop removes the watch from its session and returns the first revision that
-// it has not delivered.
+// stop removes the watch from its session and returns the first undelivered
+// revision.
 func (w *watcher) stop() int64 {
 	if w.catchup != nil {
 		next := w.catchup.abandon()
@@ -205,7 +205,7 @@ func (w *watcher) resume() {
 	w.session().add(w.current)
 }
 
-// end gives the caller its last response.
+// end delivers the last response to the caller.
 func (w *watcher) end(r Response) {
 	if w.phase == ended {
 		return
@@ -218,7 +218,7 @@ func (w *watcher) end(r Response) {
 	}
 }
 
-// detach takes the watch off its shard for good.
+// detach removes the watch from its shard permanently.
 func (w *watcher) detach() {
 	w.stop()
 	w.phase = ended
@@ -252,7 +252,7 @@ func (w *watcher) locked(f func(*shard)) {
 	}
 }
 
-// cancel ends the watch because its caller has left.
+// cancel ends the watch because its caller has cancelled.
 func (w *watcher) cancel() {
 	w.locked(func(sh *shard) {
 		if w.phase != ended {

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// freshness is how often a stream asks for progress of its own accord, so that
-	// a watch of keys which nobody writes can resume after a compaction. etcd's
-	// tools and Kubernetes keep five minutes of history or more.
+	// freshness is how often a stream requests progress on its own, so that a watch
+	// of keys without writes can resume after a compaction. etcd's tools and
+	// Kubernetes keep five minutes of history or more.
 	freshness = time.Minute
 
-	// splitTick is how often a stream asks for progress while a watch on it
-	// catches up: a part without events ends with it.
+	// splitTick is how often a stream requests progress while a watch on it catches
+	// up: progress ends a part without events.
 	splitTick = 50 * time.Millisecond
 
 	// maxMoveDelay bounds the random time that a stream stays on an endpoint that
@@ -23,7 +23,7 @@ const (
 	maxMoveDelay = time.Second
 )
 
-// writer sends what a stream's session wants to say, and keeps its times.
+// writer sends the requests of a stream's session and runs its timers.
 type writer struct {
 	sh      *shard
 	ctx     context.Context
@@ -44,7 +44,7 @@ func (wr *writer) run() {
 	for {
 		for _, req := range wr.sh.take(wr.wake) {
 			if wr.stream.Send(req) != nil {
-				return // the reader learns why
+				return // Recv returns the reason to the reader
 			}
 		}
 		select {
@@ -71,7 +71,7 @@ func (wr *writer) run() {
 	}
 }
 
-// interval varies by 10 %, so that clients do not ask in step.
+// interval varies by 10 %, which spreads the requests of many clients.
 func (wr *writer) interval() time.Duration {
 	if wr.sh.splitting() {
 		return splitTick
@@ -79,7 +79,7 @@ func (wr *writer) interval() time.Duration {
 	return freshness*9/10 + rand.N(freshness/5)
 }
 
-// take returns what is to be sent on the stream whose writer waits for wake.
+// take returns the requests to send on the stream whose writer waits on wake.
 func (sh *shard) take(wake chan struct{}) []*pb.WatchRequest {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -89,7 +89,7 @@ func (sh *shard) take(wake chan struct{}) []*pb.WatchRequest {
 	return sh.session.take()
 }
 
-// askProgress moves the points where watches resume.
+// askProgress requests progress, which moves resume points.
 func (sh *shard) askProgress() {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

@@ -12,47 +12,47 @@ import (
 )
 
 const (
-	// ReadCommitted is RepeatableReads that commits whatever has changed: the reads may be stale, and updates that depend on them are lost.
+	// ReadCommitted is RepeatableReads without the check at commit: reads may be stale, and updates that depend on them can be lost.
 	ReadCommitted = quorate.ReadCommitted
-	// RepeatableReads makes every read of a key show the same, each key perhaps at another revision, and commits if none of what was read has changed since.
+	// RepeatableReads returns the same value for every read of a key, but may read different keys at different revisions.
 	RepeatableReads = quorate.RepeatableReads
-	// Serializable makes all reads show one revision, also in a run of the function that does not commit, and commits if none of what was read has changed since.
+	// Serializable reads all keys at one revision, even in a run that does not commit, and commits only if no key that was read has changed since.
 	Serializable = quorate.Serializable
-	// SerializableSnapshot is the default: Serializable, and no key that is written was written by others since the first read.
+	// SerializableSnapshot is the default: Serializable, and others have not written the transaction's written keys since its first read.
 	SerializableSnapshot = quorate.SerializableSnapshot
 )
 
 var (
-	// ErrElectionNoLeader is returned by [Election.Leader] when nobody is the leader.
+	// ErrElectionNoLeader is returned by [Election.Leader] if there is no leader.
 	ErrElectionNoLeader = quorate.ErrElectionNoLeader
-	// ErrElectionNotLeader is returned by [Election.Proclaim] when the election was not won, or the office was lost.
+	// ErrElectionNotLeader is returned by [Election.Proclaim] if the caller is not, or no longer, the leader.
 	ErrElectionNotLeader = quorate.ErrElectionNotLeader
 	// ErrLockReleased is returned by [Mutex.Unlock] for a lock that is not held.
 	ErrLockReleased = quorate.ErrLockReleased
-	// ErrLocked is returned by [Mutex.TryLock] when another session has the lock, or waits for it.
+	// ErrLocked is returned by [Mutex.TryLock] if another session holds the lock or waits for it.
 	ErrLocked = quorate.ErrLocked
 	// ErrSessionClosed is the cause of a session's end by [Session.Close].
 	ErrSessionClosed = quorate.ErrSessionClosed
-	// ErrSessionExpired is returned by [Mutex.Lock], [Mutex.TryLock] and [Election.Campaign] when the session was lost, for which [Session.Err] gives the reason, or when somebody deleted the own key.
+	// ErrSessionExpired is returned by [Mutex.Lock], [Mutex.TryLock] and [Election.Campaign] if the session was lost, with the reason in [Session.Err], or if the caller's key was deleted.
 	ErrSessionExpired = quorate.ErrSessionExpired
 	// ErrSessionOrphaned is the cause of a session's end by [Session.Orphan].
 	ErrSessionOrphaned = quorate.ErrSessionOrphaned
 )
 
 type (
-	// Election is an office that one session at a time has, the leader, who publishes a value.
+	// Election elects one session at a time as the leader, which publishes a value.
 	Election = quorate.Election
-	// Isolation says what a transaction must not notice of others, see [WithIsolation].
+	// Isolation is the isolation level of a transaction, see [WithIsolation].
 	Isolation = quorate.Isolation
-	// Mutex is a lock that one session at a time has.
+	// Mutex is a lock that one session at a time holds.
 	Mutex = quorate.Mutex
-	// STM is what the function of [NewSTM] reads and writes keys with.
+	// STM reads and writes keys in the function of [NewSTM].
 	STM = quorate.STM
 	// STMOption configures [NewSTM].
 	STMOption = quorate.STMOption
 	// Session is a lease that is kept alive until the session ends.
 	Session = quorate.Session
-	// SessionEndedError says why a session ended, see [Session.Err].
+	// SessionEndedError reports why a session ended, see [Session.Err].
 	SessionEndedError = quorate.SessionEndedError
 	// SessionOption configures a [Session].
 	SessionOption = quorate.SessionOption
@@ -68,7 +68,7 @@ func NewLocker(s *Session, pfx string) sync.Locker {
 	return quorate.NewLocker(s, pfx)
 }
 
-// NewMutex returns a lock named pfx.
+// NewMutex returns the lock named pfx.
 func NewMutex(s *Session, pfx string) *Mutex {
 	return quorate.NewMutex(s, pfx)
 }
@@ -99,12 +99,12 @@ func NewSTMSerializable(ctx context.Context, c *clientv3.Client, apply func(STM)
 	return quorate.NewSTMSerializable(ctx, c, apply)
 }
 
-// NewSession grants a lease, or takes that of [WithLease], and keeps it alive.
+// NewSession grants a lease, or uses that of [WithLease], and keeps it alive.
 func NewSession(client *clientv3.Client, opts ...SessionOption) (*Session, error) {
 	return quorate.NewSession(client, opts...)
 }
 
-// ResumeElection returns an election that is already won, with the leader key and the revision that created it, such as a process had before it was restarted.
+// ResumeElection returns an election that the caller has already won, given the leader key and its create revision, for example after a restart.
 func ResumeElection(s *Session, pfx string, leaderKey string, leaderRev int64) *Election {
 	return quorate.ResumeElection(s, pfx, leaderKey, leaderRev)
 }
@@ -114,7 +114,7 @@ func WithAbortContext(ctx context.Context) STMOption {
 	return quorate.WithAbortContext(ctx)
 }
 
-// WithContext gives the session a context in waiter of the client's.
+// WithContext sets the session's context, in place of the client's.
 func WithContext(ctx context.Context) SessionOption {
 	return quorate.WithContext(ctx)
 }
@@ -124,7 +124,7 @@ func WithIsolation(lvl Isolation) STMOption {
 	return quorate.WithIsolation(lvl)
 }
 
-// WithLease makes the session keep an existing lease alive, for instance that of the process that ran before a restart, whose locks and offices it then has.
+// WithLease makes the session keep an existing lease alive, for example that of the process before a restart, and take over its locks and elections.
 func WithLease(leaseID clientv3.LeaseID) SessionOption {
 	return quorate.WithLease(leaseID)
 }
@@ -134,7 +134,7 @@ func WithPrefetch(keys ...string) STMOption {
 	return quorate.WithPrefetch(keys...)
 }
 
-// WithTTL sets the time in seconds that the session's lease lasts when it is not renewed: how long the keys of a dead process stay.
+// WithTTL sets the TTL of the session's lease in seconds: how long the keys of a dead process stay.
 func WithTTL(ttl int) SessionOption {
 	return quorate.WithTTL(ttl)
 }
