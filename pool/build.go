@@ -8,8 +8,8 @@ import (
 )
 
 // build makes a resource, for which there is room, in a goroutine of its own. It is called
-// with the lock held. Create gets the values of ctx. The resource is for whoever waited
-// longest; done, called with the lock held, receives the error, or nil.
+// with the lock held. Create gets the values of ctx. The resource goes to the first
+// waiter; done, called with the lock held, receives the error or nil.
 func (p *Pool[T]) build(ctx context.Context, done func(error)) {
 	p.building++
 	resets := p.resets
@@ -52,7 +52,7 @@ func (p *Pool[T]) built(it *item[T], err error, done func(error)) {
 	}
 }
 
-// buildFor makes a resource for a waiter, who gets the error if there is one and nothing came
+// buildFor creates a resource for a waiter. The waiter gets the error, unless it was served
 // before.
 func (p *Pool[T]) buildFor(w *waiter[T]) {
 	p.build(w.ctx, func(err error) {
@@ -63,7 +63,7 @@ func (p *Pool[T]) buildFor(w *waiter[T]) {
 	})
 }
 
-// buildAhead makes a resource that nobody waits for. If it fails, the next is not tried at once.
+// buildAhead creates a resource without a waiter. After a failure the next attempt is delayed.
 func (p *Pool[T]) buildAhead(ctx context.Context) {
 	p.size++
 	p.build(ctx, func(err error) {
@@ -73,8 +73,8 @@ func (p *Pool[T]) buildAhead(ctx context.Context) {
 	})
 }
 
-// coming returns how many resources will be idle soon unless somebody waits for them: those
-// that are being made, but for one caller alone, or checked.
+// coming returns how many resources will soon be available: those being checked, and those
+// being created, except for one specific caller.
 func (p *Pool[T]) coming() int { return p.building - p.reserved + p.checking }
 
 // create calls Create with the values of ctx, and the end of the pool's context.
@@ -104,7 +104,7 @@ func (p *Pool[T]) detached(ctx context.Context, timeout time.Duration) (context.
 }
 
 // refill makes resources where there is room: for those that wait and have none coming, and
-// up to MinSize. It is called with the lock held whenever there may be room.
+// up to MinSize. It is called with the lock held whenever there may be capacity.
 func (p *Pool[T]) refill() {
 	if p.closed {
 		return
@@ -126,8 +126,8 @@ func (p *Pool[T]) refill() {
 }
 
 // replace destroys a resource that was borrowed, and returns another one for it: one that
-// is idle by now, or one that is made in its place. Of those that wait, the caller goes
-// first: it had its turn.
+// is idle by now, or one that is made in its place. The caller goes before all waiters:
+// it had its turn.
 func (p *Pool[T]) replace(ctx context.Context, it *item[T], why fault) (*item[T], error) {
 	p.mu.Lock()
 	it.lease = 0

@@ -41,14 +41,14 @@ func (p *Pool[T]) inspect(ctx context.Context, it *item[T]) (fault, error) {
 	return p.check(ctx, it)
 }
 
-// answer is what Check has said, or that it panicked.
+// answer is the result of Check, or its panic.
 type answer struct {
 	why      fault
 	panicked any
 }
 
-// check asks Check. The end of ctx says nothing about the resource: a caller who leaves then
-// leaves it to Check, which goes on, what becomes of it.
+// check runs Check. If ctx ends meanwhile, the caller returns, and Check continues and
+// decides about the resource.
 func (p *Pool[T]) check(ctx context.Context, it *item[T]) (fault, error) {
 	answers := make(chan answer) // not buffered: an answer is taken by the caller or, once ctx has ended, by nobody
 	lease := it.lease
@@ -79,7 +79,7 @@ func (p *Pool[T]) check(ctx context.Context, it *item[T]) (fault, error) {
 	}
 }
 
-// ask calls Check with the values of ctx, and the end of the pool's context.
+// ask calls Check with the values of ctx and the cancellation of the pool's context.
 func (p *Pool[T]) ask(ctx context.Context, it *item[T]) fault {
 	ctx, cancel := p.detached(ctx, p.config.CheckTimeout)
 	defer cancel()
@@ -89,10 +89,10 @@ func (p *Pool[T]) ask(ctx context.Context, it *item[T]) fault {
 	return sound
 }
 
-// checked ends a loan for no more than a check.
+// checked ends a loan that was only for a check.
 func (p *Pool[T]) checked(it *item[T], lease uint64, a answer) {
 	p.giveBack(it, lease, a.why, passed)
 	if a.panicked != nil {
-		panic(a.panicked) // nobody is left to get it
+		panic(a.panicked) // the caller has returned
 	}
 }

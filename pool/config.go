@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// DefaultMaxSize bounds a pool when [Config].MaxSize is 0. It is a number to begin
-	// with, that no server minds: what is right is for the server of the resources to say.
+	// DefaultMaxSize bounds a pool when [Config].MaxSize is 0. It is a safe start for any
+	// server; the right value depends on the server.
 	DefaultMaxSize = 8
 	// DefaultCreateTimeout is how long [Config].Create may take when [Config].CreateTimeout
-	// is 0: what gRPC gives a connection at least to be made.
+	// is 0: gRPC's minimum connect timeout.
 	DefaultCreateTimeout = 20 * time.Second
 	// DefaultCheckTimeout is how long [Config].Check may take when [Config].CheckTimeout is
 	// 0: long enough for a server that is slow, because each resource that fails costs it a
@@ -21,77 +21,77 @@ const (
 	DefaultCheckTimeout = 5 * time.Second
 )
 
-// Full says what Acquire does when all resources are borrowed and there may be no more.
+// Full is what Acquire does when all resources are borrowed and the pool is at its
+// maximum size.
 type Full uint8
 
 const (
-	// Wait waits for one, first come, first served.
+	// Wait waits for a resource, in FIFO order.
 	Wait Full = iota
 	// Fail returns [ErrFull] at once.
 	Fail
 )
 
-// Config is the configuration of a [Pool]. Only Create has to be given.
+// Config is the configuration of a [Pool]. Only Create is required.
 //
 // Create, Destroy and Check are called without locks held, and may be called concurrently
 // for different resources.
 type Config[T any] struct {
-	// Create makes a resource. It is called in a goroutine of its own; its context has the
-	// values of that of the Acquire which it is for, but neither its deadline nor its end:
-	// a resource that comes too late for one is there for the next. The context ends with
-	// CreateTimeout, and when the pool is closed. A panic of Create cannot be recovered from
-	// by who called Acquire: it ends the program.
+	// Create creates a resource. It runs in a separate goroutine. Its context has the values
+	// of the context of Acquire, but not its deadline or cancellation: a resource that is
+	// late for one caller goes to the next. The context ends after CreateTimeout, and when
+	// the pool is closed. A panic in Create ends the program; the caller of Acquire cannot
+	// recover it.
 	Create func(context.Context) (T, error)
-	// Destroy gives up what a resource holds. It is called once for each resource, and the
-	// resource counts until it returns, so that there are never more than MaxSize. Default:
-	// there is nothing to do.
+	// Destroy frees a resource. It is called once for each resource, which counts until it
+	// returns, so that there are never more than MaxSize. Default: nothing to do.
 	Destroy func(T)
-	// Check reports what is wrong with a resource that is about to be borrowed; if anything
-	// is, the resource is destroyed, and another one takes its place. It is called in a
-	// goroutine of its own. Its context has the values of that of the Acquire which it is
-	// for, but neither its deadline nor its end: an Acquire whose context ends returns at
-	// once, and the resource goes to the next if Check finds nothing. The context ends with
-	// CheckTimeout, and when the pool is closed. Default: nothing is ever wrong.
+	// Check checks a resource that is about to be lent. If it returns an error, the
+	// resource is destroyed and replaced. It runs in a separate goroutine. Its context has
+	// the values of the context of Acquire, but not its deadline or cancellation: an
+	// Acquire whose context ends returns at once, and the checked resource goes to the next
+	// caller. The context ends after CheckTimeout, and when the pool is closed. Default: no
+	// check.
 	Check func(context.Context, T) error
-	// CheckAfter is for how long a resource must be neither used nor checked to be checked;
-	// a check often costs a round trip. Default: 0, every resource is checked that was used
-	// before.
+	// CheckAfter is the time since the last use or check after which a resource is checked
+	// before it is lent; a check often costs a round trip. Default: 0, every used resource
+	// is checked.
 	CheckAfter time.Duration
 	// CheckTimeout is how long Check may take. A resource that needs longer is destroyed.
 	// Default: [DefaultCheckTimeout].
 	CheckTimeout time.Duration
 
-	// CheckInterval is after how long an idle resource that was neither used nor checked is
-	// checked in the background; after at least half of it, at random, so that pools do not
-	// check together. One resource of the pool is checked at a time. A check is no use, except of what
-	// MinSize keeps: with a CheckInterval of half of MaxIdleTime or less, that is not replaced.
-	// Default: 0, none is.
+	// CheckInterval is the time since the last use or check after which an idle resource is checked
+	// in the background; at random after at least half of it, so that pools do not check in step.
+	// The pool checks one resource at a time. A check does not count as a use, except for the
+	// resources that MinSize keeps: with a CheckInterval of at most half of MaxIdleTime, those are
+	// not replaced. Default: 0, no background checks.
 	CheckInterval time.Duration
 
-	// MaxSize is how many resources there are at most, borrowed ones and those that are
-	// being made or destroyed included. Default: [DefaultMaxSize], or MinSize if that is
-	// more.
+	// MaxSize is the maximum number of resources, including borrowed ones and those being
+	// created or destroyed. Default: [DefaultMaxSize], or MinSize if that is more.
 	MaxSize int
-	// MinSize is how many resources the pool keeps, even if nobody has asked for one yet.
+	// MinSize is how many resources the pool keeps, even before the first Acquire.
 	// Default: 0.
 	MinSize int
-	// MaxOverflow is how many resources there may be beyond MaxSize. They are made instead of
-	// waiting for others, and when one is released while there are more than MaxSize, and nobody
-	// waits, it is destroyed. Default: 0, none.
+	// MaxOverflow is how many resources there may be beyond MaxSize. They are created instead of
+	// waiting. A resource that is released while there are more than MaxSize and no waiters is
+	// destroyed. Default: 0, none.
 	MaxOverflow int
-	// MaxIdle is how many are kept that nobody uses; what is released beyond is destroyed.
-	// Default: MaxSize.
+	// MaxIdle is the maximum number of idle resources; further released ones are
+	// destroyed. Default: MaxSize.
 	MaxIdle int
-	// MaxIdleTime is for how long a resource is kept unused; one that was idle for longer is
-	// never borrowed. It should be less than what its server allows. Those that MinSize keeps
-	// are replaced after at least half of it, at random, so that those that were made together,
-	// here and in other processes, are not all replaced together. Default: 0, for ever.
+	// MaxIdleTime is how long a resource may be idle; one that was idle for longer is never
+	// lent. Set it below the idle timeout of the server. Resources that MinSize keeps are
+	// replaced at random after at least half of it, so that resources created together, here
+	// and in other processes, are not replaced together. Default: 0, no limit.
 	MaxIdleTime time.Duration
-	// MaxLifetime is the age at which a resource is not borrowed again. Default: 0, none.
+	// MaxLifetime is the age after which a resource is not lent again. Default: 0, no
+	// limit.
 	MaxLifetime time.Duration
-	// LifetimeJitter is by how much the MaxLifetime of each resource is longer at most, at
-	// random, so that those that were made together are not all replaced together. Default:
-	// a tenth of MaxLifetime, as gRPC does with the age of connections. Negative: none.
+	// LifetimeJitter is the maximum random extension of each resource's MaxLifetime, so
+	// that resources created together are not replaced together. Default: a tenth of
+	// MaxLifetime, as in gRPC's MaxConnectionAge. Negative: none.
 	LifetimeJitter time.Duration
 
 	// CreateTimeout is how long Create may take. Default: [DefaultCreateTimeout].

@@ -6,18 +6,18 @@ import (
 	"fmt"
 )
 
-// ErrNotSent is wrapped by the error of a function that [Pool.Do] has called if the resource was
-// broken before anything was sent over it, as a connection is that its server closed while it was
+// ErrNotSent is wrapped by errors of functions called by [Pool.Do] if the resource was broken
+// before anything was sent over it, for example a connection that its server closed while it was
 // idle.
 var ErrNotSent = errors.New("pool: the resource was broken before anything was sent")
 
 // Do calls f with a resource, and releases it. If f returns an error that wraps [ErrNotSent], the
-// resource is discarded, and f is called once more, with a resource that is made for it in the
-// place of that one. Do returns the last error of f, or that of [Pool.Acquire].
+// resource is discarded, and f is called once more with a newly created resource. Do returns the
+// last error of f, or the error of [Pool.Acquire].
 //
-// f must not return [ErrNotSent] if a server may have acted on what was sent. It may discard or
-// hijack the resource, as it should do with one that broke later. If f panics, the resource is
-// discarded.
+// f must not return [ErrNotSent] if a server may have acted on the request. It may discard or
+// hijack the resource, and should discard one that broke after sending. If f panics, the
+// resource is discarded.
 func (p *Pool[T]) Do(ctx context.Context, f func(Resource[T]) error) error {
 	r, err := p.Acquire(ctx)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package pool keeps resources that are costly to make, connections above all, and lends
-// each to one borrower at a time.
+// Package pool keeps resources that are expensive to create, such as connections, and
+// lends each to one borrower at a time.
 //
 //	conns, err := pool.New(pool.Config[net.Conn]{
 //		Create:      func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) },
@@ -15,31 +15,29 @@
 //	defer r.Release() // or r.Discard(), if the connection broke
 //	use(r.Value())
 //
-// For gRPC there is something better. A gRPC connection carries many calls at a time, so
-// that lending it to one is a waste: see the package grpcpool.
+// For gRPC use package grpcpool: a gRPC connection carries many concurrent calls, so it
+// should not be lent to one caller.
 //
-// # How it lends
+// # Borrowing
 //
-// The resource that was used last is lent first: what is not needed becomes old, and is
-// given up. A [Config].Check can look at a resource before, and, with a
-// [Config].CheckInterval, at idle ones in the background. Who cannot be served waits, first come,
-// first served; or gets a resource beyond MaxSize, see [Config].MaxOverflow; or gets [ErrFull],
-// see [Config].WhenFull. [Pool.Do] lends a resource to a function, and replaces one that turns
-// out to be broken.
+// The most recently used resource is lent first, so that surplus resources expire. [Config].Check
+// checks a resource before it is lent and, with [Config].CheckInterval, idle ones in the
+// background. If all resources are borrowed, a caller waits in FIFO order, gets a resource beyond
+// MaxSize ([Config].MaxOverflow), or gets [ErrFull] ([Config].WhenFull). [Pool.Do] lends a
+// resource to a function, and replaces a broken one.
 //
-// Create, Destroy and Check run without locks: while a server takes long to be connected to,
-// borrowing and releasing go on. Create and Check run in goroutines of their own, so that an
-// Acquire whose context ends returns at once, and what comes too late for it serves the next. A
-// goroutine exists while one of them runs, and none otherwise: what expires is found by a
-// timer, which is set only while something can expire.
+// Create, Destroy and Check run without locks, so a slow server does not block borrowing and
+// releasing. Create and Check run in separate goroutines: an Acquire whose context ends returns
+// at once, and its resource goes to the next caller. The pool has no other goroutines; a timer,
+// set only while something can expire, handles expiry.
 //
-// # When something goes wrong
+// # Failures
 //
-//   - Create fails: that Acquire gets the error, and nothing is tried again on its behalf.
+//   - Create fails: that Acquire gets the error, and Create is not retried for it.
 //     For [Config].MinSize it is tried again after 1 s, 2 s, 4 s and so on up to a minute, less
 //     up to half of it at random.
-//   - Destroy or Check panics: whoever called Acquire, Release or Discard gets the panic, and
-//     the resource is gone. A panic of a Check whose caller has left ends the program, as does
+//   - Destroy or Check panics: the caller of Acquire, Release or Discard gets the panic, and
+//     the resource is gone. A panic of a Check whose caller has returned ends the program, as does
 //     one of Create.
 //   - Create hangs: it counts as a resource until [Config].CreateTimeout ends its context.
 //   - Check fails, or takes longer than [Config].CheckTimeout: the resource is destroyed, and
@@ -49,7 +47,7 @@
 //     one after the other; or call [Pool.Reset].
 //   - Release twice, or Discard after Release: does nothing, even if the resource has
 //     another borrower by now. [Stats].StaleReleases counts it.
-//   - Close: who waits gets [ErrClosed] at once. What is borrowed is destroyed when it is
+//   - Close: waiting callers get [ErrClosed] at once. Borrowed resources are destroyed when
 //     released. Closing twice does no harm.
 //
 // # For users of jackc/puddle

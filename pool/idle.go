@@ -7,8 +7,8 @@ import (
 )
 
 // TryAcquire borrows a resource if one is idle, and returns [ErrNotAvailable] otherwise. It waits
-// for nothing but Check, and that until ctx ends. If none is idle, none is coming and there are
-// fewer than MaxSize, one is made in the background, but not while Create fails, see
+// only for Check, until ctx ends. If no resource is idle or being created and there are fewer
+// than MaxSize, one is created in the background, but not while Create fails, see
 // [Config].MinSize. Its other errors are those of [Pool.Acquire].
 func (p *Pool[T]) TryAcquire(ctx context.Context) (Resource[T], error) {
 	if ctx.Err() != nil {
@@ -43,10 +43,10 @@ func (p *Pool[T]) TryAcquire(ctx context.Context) (Resource[T], error) {
 	return Resource[T]{}, ErrClosed
 }
 
-// CreateResource makes a resource that is idle then, or serves who waits. It returns
-// [ErrNotAvailable] if there are MaxSize resources or MaxIdle idle ones, [ErrClosed], the error of
-// Create, and when ctx ends, an error that errors.Is recognises as that of ctx; Create goes on
-// then. It is for pools that are to be warm at a certain time; see also [Config].MinSize.
+// CreateResource creates a resource and adds it to the pool, idle or for the first waiter. It
+// returns [ErrNotAvailable] if there are MaxSize resources or MaxIdle idle ones, [ErrClosed], the
+// error of Create, or, when ctx ends, an error that wraps ctx.Err(); Create continues in that
+// case. Use it to warm up a pool; see also [Config].MinSize.
 func (p *Pool[T]) CreateResource(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ended(ctx)
@@ -77,10 +77,9 @@ func (p *Pool[T]) CreateResource(ctx context.Context) error {
 	}
 }
 
-// AcquireAllIdle borrows all resources that are idle, unchecked, the one that was used first
-// first. It is for what is to be done with each of them, and not counted in Stats. A resource to
-// which nothing was done that its server notices should be given back with ReleaseUnused. On a
-// pool that is closed there are none.
+// AcquireAllIdle borrows all idle resources, without checks, least recently used first. Use it
+// for work on each of them. It is not counted in Stats. Return a resource that was not used with
+// its server by ReleaseUnused. A closed pool has none.
 func (p *Pool[T]) AcquireAllIdle() []Resource[T] {
 	now := time.Now()
 	p.mu.Lock()
@@ -97,9 +96,9 @@ func (p *Pool[T]) AcquireAllIdle() []Resource[T] {
 	return all
 }
 
-// Reset destroys all resources, as when the server has been exchanged: idle ones before Reset
-// returns, borrowed ones when they are released, and those that are being made when they have
-// been. The pool stays open, and makes MinSize new ones.
+// Reset destroys all resources, for example after the server was replaced: idle ones before
+// Reset returns, borrowed ones when they are released, and those being created once they are.
+// The pool stays open and creates MinSize new ones.
 func (p *Pool[T]) Reset() {
 	p.mu.Lock()
 	idle := p.idle

@@ -13,16 +13,16 @@ import (
 // ErrClosed is the error of Acquire on a pool that is closed, or was while it waited.
 var ErrClosed = errors.New("pool: closed")
 
-// ErrFull is the error of Acquire if there is no resource to borrow, there may be no more,
-// and [Config].WhenFull is [Fail].
+// ErrFull is the error of Acquire if all resources are borrowed, the pool is at its
+// maximum size, and [Config].WhenFull is [Fail].
 var ErrFull = errors.New("pool: all resources are borrowed, and there may be no more")
 
 // ErrNotAvailable is the error of [Pool.TryAcquire] if no resource is idle, and of
-// [Pool.CreateResource] if there may be no more.
+// [Pool.CreateResource] if the pool is at its maximum size.
 var ErrNotAvailable = errors.New("pool: no resource is available now")
 
-// Pool keeps resources that are costly to make, and lends each to one borrower at a time.
-// Its methods may be called from several goroutines.
+// Pool keeps resources that are expensive to create, and lends each to one borrower at a
+// time. Its methods may be called concurrently.
 type Pool[T any] struct {
 	config Config[T]
 	timed  bool               // it matters when a resource was used
@@ -70,8 +70,8 @@ type result[T any] struct {
 	err  error
 }
 
-// New returns a pool, and begins to make MinSize resources. It fails if the configuration
-// is not valid, naming the field. The pool must be closed.
+// New returns a pool and starts to create MinSize resources. An error names the invalid
+// field of the configuration. The caller must call [Pool.Close].
 func New[T any](config Config[T]) (*Pool[T], error) {
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -85,13 +85,12 @@ func New[T any](config Config[T]) (*Pool[T], error) {
 	return p, nil
 }
 
-// Acquire borrows a resource: the one that was used last, or one that is made for the
-// call while there are fewer than MaxSize. It must be released or discarded.
+// Acquire borrows a resource: the most recently used idle one, or a new one while there
+// are fewer than MaxSize. The caller must release or discard it.
 //
-// If there are as many as there may be, Acquire waits, first come, first served, or returns
-// [ErrFull], see [Config].WhenFull and [Config].MaxOverflow. It returns [ErrClosed] when the pool is closed, also if
-// that happens while it waits; the error of Create for a resource that was to be made for it;
-// and when ctx ends, an error that errors.Is recognises as that of ctx.
+// At the maximum size Acquire waits in FIFO order, or returns [ErrFull], see [Config].WhenFull and
+// [Config].MaxOverflow. It returns [ErrClosed] if the pool is or becomes closed, the error of
+// Create if that fails for it, and an error that wraps ctx.Err() when ctx ends.
 func (p *Pool[T]) Acquire(ctx context.Context) (Resource[T], error) {
 	it, err := p.next(ctx)
 	for err == nil {
@@ -108,7 +107,7 @@ func (p *Pool[T]) Acquire(ctx context.Context) (Resource[T], error) {
 	return Resource[T]{}, err
 }
 
-// next borrows a resource that has not been inspected.
+// next borrows a resource without checking it.
 func (p *Pool[T]) next(ctx context.Context) (*item[T], error) {
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
@@ -145,7 +144,7 @@ func (p *Pool[T]) newWaiter(ctx context.Context) *waiter[T] {
 	return &waiter[T]{ctx: ctx, since: time.Now(), given: make(chan result[T], 1)}
 }
 
-// pop lends the resource that was used last, if one is idle.
+// pop lends the most recently used idle resource, if there is one.
 func (p *Pool[T]) pop() *item[T] {
 	last := len(p.idle) - 1
 	if last < 0 {
@@ -185,16 +184,15 @@ func (p *Pool[T]) await(w *waiter[T]) (*item[T], error) {
 	return nil, ended(w.ctx)
 }
 
-// served takes a waiter out of the queue.
+// served removes a waiter from the queue.
 func (p *Pool[T]) served(w *waiter[T]) {
 	p.waiters.Remove(w.place)
 	w.place = nil
 	p.counters.waitTime += time.Since(w.since)
 }
 
-// offer gives a resource to who has waited for the longest, or keeps it for the next. It
-// returns why the resource is to be destroyed instead, sound if it is not. It is called
-// with the lock held.
+// offer gives a resource to the first waiter, or keeps it idle. It returns why the
+// resource must be destroyed instead, or sound. It is called with the lock held.
 func (p *Pool[T]) offer(it *item[T]) fault {
 	it.lease = 0
 	switch {
@@ -227,7 +225,7 @@ func (p *Pool[T]) offer(it *item[T]) fault {
 	return sound
 }
 
-// usage is what a resource was lent for.
+// usage is the purpose of a loan.
 type usage uint8
 
 const (
@@ -236,8 +234,8 @@ const (
 	passed                // to be checked
 )
 
-// note takes note of how a resource was used until now. What was checked is as good as new to
-// who waits; it was not used, unless a check is all that keeps it.
+// note records how a resource was used until now. For a waiter, a checked resource counts as
+// fresh. A check does not count as a use, unless checks keep the resource alive.
 func (p *Pool[T]) note(it *item[T], how usage, now time.Time) {
 	it.fresh = how == passed
 	if how != unused {
@@ -277,10 +275,10 @@ func (p *Pool[T]) giveBack(it *item[T], lease uint64, why fault, how usage) bool
 	return true
 }
 
-// Close ends the pool. Those that wait get [ErrClosed], as do those that come; idle
-// resources are destroyed before Close returns, and borrowed ones when they are released.
-// Those that are being made are destroyed when they have been, unless Create gives up: its
-// context ends. Close does not wait for these. Closing twice does no harm.
+// Close closes the pool. Waiting and later calls get [ErrClosed]. Idle resources are
+// destroyed before Close returns, borrowed ones when they are released. The context of
+// running Create calls ends; if they create a resource nevertheless, it is destroyed.
+// Close does not wait for these. A second Close does nothing.
 func (p *Pool[T]) Close() {
 	p.mu.Lock()
 	idle := p.idle

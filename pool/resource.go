@@ -1,15 +1,15 @@
 package pool
 
 // Resource is a loan of a resource of a [Pool]. It is a small value and may be copied; all
-// copies are the same loan. That of a failed Acquire is the zero value, of which all
-// methods may be called.
+// copies are the same loan. A failed Acquire returns the zero value, whose methods may all
+// be called.
 type Resource[T any] struct {
 	pool  *Pool[T]
 	item  *item[T]
 	lease uint64
 }
 
-// Value returns the resource, which is the caller's until Release, ReleaseUnused or Discard.
+// Value returns the resource. The caller may use it until Release, ReleaseUnused or Discard.
 func (r Resource[T]) Value() T {
 	if r.item == nil {
 		var none T
@@ -18,22 +18,22 @@ func (r Resource[T]) Value() T {
 	return r.item.value
 }
 
-// Release gives the resource back. It is destroyed if it is too old, if MaxIdle others are
-// idle, if there are more than MaxSize, or if the pool was reset or closed; then Release returns after Destroy. When the loan has
-// ended before, Release does nothing, whoever has the resource now, and Stats counts it.
+// Release returns the resource to the pool. It is destroyed if it is too old, if MaxIdle others are
+// idle, if there are more than MaxSize, or if the pool was reset or closed; then Release returns
+// after Destroy. If the loan has already ended, Release does nothing but count it in Stats.
 func (r Resource[T]) Release() { r.end(sound, borrowed) }
 
-// ReleaseUnused gives the resource back as one that was not used: it has been idle since it was
-// used before. It is for what was borrowed to be looked at, see [Pool.AcquireAllIdle].
+// ReleaseUnused returns the resource without counting the loan as a use: its idle time
+// continues. Use it after inspecting a resource, see [Pool.AcquireAllIdle].
 func (r Resource[T]) ReleaseUnused() { r.end(sound, unused) }
 
-// Discard ends the loan and destroys the resource, which its borrower has found to be of no
-// use. Like Release, it can do this once.
+// Discard ends the loan and destroys the resource, for example because it is broken. A
+// second Discard or Release does nothing.
 func (r Resource[T]) Discard() { r.end(discarded, borrowed) }
 
-// Hijack ends the loan and takes the resource out of the pool, which may make another. The value
-// is the caller's, who has to do what Destroy does. When the loan has ended before, ok is false,
-// the value is not the caller's, and Stats counts it.
+// Hijack ends the loan and takes the resource out of the pool, which may make another. The
+// caller owns the value and must free it as Destroy does. If the loan has already ended, ok is
+// false, the caller must not use the value, and Stats counts it.
 func (r Resource[T]) Hijack() (value T, ok bool) {
 	if r.item == nil {
 		return value, false

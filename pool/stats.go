@@ -4,32 +4,33 @@ import "time"
 
 // Stats is the state of a pool at one moment, and what was counted since it was made.
 type Stats struct {
-	// Size is how many resources there are, with those that are being made or destroyed.
+	// Size is the number of resources, including those being created or destroyed.
 	Size int
 	// Idle, Borrowed, Creating and Destroying are the parts of it.
 	Idle, Borrowed, Creating, Destroying int
-	// Waiting is the number of calls of Acquire that wait.
+	// Waiting is the number of Acquire calls that wait.
 	Waiting int
 
-	// Acquired is the number of calls of Acquire, TryAcquire and Do, but for those after Close or whose
-	// context had ended before.
+	// Acquired is the number of calls of Acquire, TryAcquire and Do, except those after Close or
+	// with an ended context.
 	Acquired uint64
-	// Waited is how many of these had to wait, with those that still do.
+	// Waited is how many of these had to wait, including those still waiting.
 	Waited uint64
-	// WaitTime is for how long they did, together, without those that still do.
+	// WaitTime is their total waiting time, without those still waiting.
 	WaitTime time.Duration
-	// Canceled is how many waited, for a resource or its Check, until their context ended.
+	// Canceled is how many calls ended with their context while waiting for a resource or
+	// its Check.
 	Canceled uint64
 	// Full is how many got ErrFull.
 	Full uint64
 
-	// Created and CreateErrors are how often Create made a resource and did not.
+	// Created and CreateErrors count the successful and failed calls of Create.
 	Created, CreateErrors uint64
 	// Destroyed is the number of resources that were destroyed, by reason.
 	Destroyed Destroyed
-	// Hijacked is the number of resources that were taken out of the pool.
+	// Hijacked is the number of resources removed by Hijack.
 	Hijacked uint64
-	// StaleReleases is how often a loan was to be ended that had ended.
+	// StaleReleases counts releases of loans that had already ended.
 	StaleReleases uint64
 }
 
@@ -45,11 +46,11 @@ type Destroyed struct {
 	TooManyIdle uint64
 	// Overflowed is how many were released while there were more than MaxSize.
 	Overflowed uint64
-	// Discarded is how many their borrower discarded.
+	// Discarded is how many were discarded by their borrowers.
 	Discarded uint64
-	// PoolReset is how many were made before Reset.
+	// PoolReset is how many were destroyed by Reset.
 	PoolReset uint64
-	// PoolClosed is how many ended with the pool.
+	// PoolClosed is how many were destroyed by Close.
 	PoolClosed uint64
 }
 

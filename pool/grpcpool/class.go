@@ -9,15 +9,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Class is a class of traffic. Each has connections of its own, so that the calls of one
-// never wait behind the bytes of another.
+// Class is a class of calls. Each class has separate connections, so that the calls of
+// one never wait behind the bytes of another.
 type Class uint8
 
 const (
 	// Unary is the class of unary calls with small messages.
 	Unary Class = iota
 	// Bulk is the class of calls that move many bytes: unary calls with a large request,
-	// and what [UseClass] or [Config].Methods puts there.
+	// and calls assigned by [UseClass] or [Config].Methods.
 	Bulk
 	// Streams is the class of streaming calls. Streams whose messages are large should be
 	// put into Bulk if others, of which many are long-lived, must stay quick.
@@ -42,9 +42,9 @@ func (c Class) String() string {
 
 func (c Class) valid() bool { return c < classes }
 
-// UseClass returns a call option that puts a call into a class, whatever its method and
-// size. It goes before [Config].Methods. On a connection that is not a [ClientConn] it does
-// nothing.
+// UseClass returns a call option that sets the class of a call, regardless of its method
+// and size. It takes precedence over [Config].Methods. It has no effect on connections
+// other than a [ClientConn].
 func UseClass(c Class) grpc.CallOption { return classOption{class: c} }
 
 type classOption struct {
@@ -52,7 +52,7 @@ type classOption struct {
 	class Class
 }
 
-// classifier says which class a call belongs to.
+// classifier determines the class of a call.
 type classifier struct {
 	methods   map[string]Class // by full name, or by "/package.Service/"
 	bulkBytes int              // negative: size does not matter

@@ -14,12 +14,12 @@ import (
 	"github.com/quorate/quorate/balancer"
 )
 
-// ErrClosed is the error of a call that comes after Close or waits for a connection until
-// then. Its code is Canceled, which gRPC gives calls on a connection that is closed.
+// ErrClosed is the error of calls that start after Close, or wait for a connection during
+// Close. Its code is Canceled, as for calls on a closed gRPC connection.
 var ErrClosed = status.Error(codes.Canceled, "grpcpool: the pool is closed")
 
-// ClientConn is a pool of gRPC channels to one target. Generated clients take it as they
-// take a *grpc.ClientConn. Its methods may be called from several goroutines.
+// ClientConn is a pool of gRPC channels to one target. Generated clients accept it like a
+// *grpc.ClientConn. Its methods may be called concurrently.
 type ClientConn struct {
 	target     string
 	classifier classifier
@@ -31,15 +31,15 @@ type ClientConn struct {
 
 var _ grpc.ClientConnInterface = (*ClientConn)(nil)
 
-// NewClient returns a pool for a target, which it does not connect to yet, as
-// grpc.NewClient does not. All of its channels have the dial options: interceptors see
-// each call once, and each channel has a resolver and a load balancing policy of its own.
-// A call has its place on a connection before its interceptors run, and keeps it while they
-// do: one that itself makes calls should make them on another ClientConn, or in another class
-// ([UseClass]), because those of the same class may wait for the places of their callers.
+// NewClient returns a pool for a target. Like grpc.NewClient, it does not connect yet. All
+// channels have the dial options: interceptors see each call once, and each channel has its
+// own resolver and load balancing policy. A call holds its place on a connection while its
+// interceptors run. An interceptor that itself makes calls should make them on another
+// ClientConn or in another class ([UseClass]): otherwise they may wait for the place of their
+// own caller.
 //
-// It fails if the configuration is not valid, naming the field, and where grpc.NewClient
-// does.
+// An error names the invalid field of the configuration, or is the error of
+// grpc.NewClient.
 func NewClient(target string, config Config, opts ...grpc.DialOption) (*ClientConn, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -66,9 +66,9 @@ func NewClient(target string, config Config, opts ...grpc.DialOption) (*ClientCo
 	return p, nil
 }
 
-// Invoke makes a unary call on a connection of its class. It waits while the servers allow
-// no more streams on any, and no other can be opened; a wait that outlasts ctx ends with
-// its code, DeadlineExceeded or Canceled. After Close it returns [ErrClosed].
+// Invoke makes a unary call on a connection of its class. It waits while all connections
+// of the class are at the servers' stream limits and no other can be opened. If ctx ends
+// meanwhile, the code is DeadlineExceeded or Canceled. After Close it returns [ErrClosed].
 func (p *ClientConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	g, at, err := p.acquire(ctx, p.classifier.classOf(method, args, Unary, opts), opts)
 	if err != nil {
@@ -81,7 +81,7 @@ func (p *ClientConn) Invoke(ctx context.Context, method string, args, reply any,
 // NewStream opens a stream on a connection of its class, and waits for one as Invoke does.
 // The stream counts on its connection until it ends in one of the ways that
 // grpc.ClientConn.NewStream lists: its owner reads it to an error or to its only reply, or
-// ends ctx. An owner who does neither leaks it, as with gRPC itself.
+// ends ctx. Otherwise it leaks, as with gRPC itself.
 func (p *ClientConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	g, at, err := p.acquire(ctx, p.classifier.classOf(method, nil, Streams, opts), opts)
 	if err != nil {
@@ -101,8 +101,8 @@ func (p *ClientConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, metho
 	return newStream(ctx, cs, !desc.ServerStreams, func() { g.release(at) }), nil
 }
 
-// acquire counts a call on a connection of its class. If it cannot, the call has ended, and
-// its options are told so as gRPC does it.
+// acquire counts a call on a connection of its class. If that fails, the call ends, and its
+// OnFinish options are called as by gRPC.
 func (p *ClientConn) acquire(ctx context.Context, class Class, opts []grpc.CallOption) (g *group, at place, err error) {
 	if class.valid() {
 		g = p.groups[class]
@@ -120,10 +120,10 @@ func (p *ClientConn) acquire(ctx context.Context, class Class, opts []grpc.CallO
 	return g, at, err
 }
 
-// Ready connects the connections that the classes keep, those of Unary if none is named,
-// and returns when each of these connections has been ready. It is for a program that wants
-// its first calls to be quick, or not to start without its server. It returns an error with
-// that of ctx in it when that ends first, and [ErrClosed] after Close.
+// Ready connects the minimum connections of the given classes, by default Unary, and
+// returns when each has been ready. Use it for fast first calls, or to fail at startup if
+// the server is missing. It returns an error that wraps ctx.Err() if ctx ends first, and
+// [ErrClosed] after Close.
 func (p *ClientConn) Ready(ctx context.Context, class ...Class) error {
 	if len(class) == 0 {
 		class = []Class{Unary}
@@ -173,11 +173,9 @@ func (p *ClientConn) awaitReady(ctx context.Context, g *group, c *conn) error {
 	}
 }
 
-// Close ends all calls and streams, wakes those that wait for a connection with
-// [ErrClosed], and returns when all that the pool has started has ended. What was in flight
-// gets gRPC's error for it: of code Canceled, or Unavailable if the end of the transport
-// is noticed first. A second Close does nothing and returns ErrClosed, as that of a
-// *grpc.ClientConn returns an error.
+// Close ends all calls and streams and returns when the pool's goroutines have ended. Calls
+// that wait for a connection get [ErrClosed]. In-flight calls get gRPC's error: Canceled,
+// or Unavailable if the transport closes first. A second Close returns ErrClosed.
 func (p *ClientConn) Close() error {
 	p.mu.Lock()
 	again := p.closed

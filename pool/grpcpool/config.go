@@ -19,9 +19,8 @@ const (
 	// larger message can have to wait for the server, and what is behind it with it.
 	DefaultBulkBytes = 64 << 10
 	// DefaultIdleTimeout is for how long a connection must not have been needed before it
-	// is given up when [Config].IdleTimeout is 0. It is long beside what a connection
-	// costs to make, and short beside the 30 minutes after which gRPC itself lets an idle
-	// connection go.
+	// is closed when [Config].IdleTimeout is 0. It is long compared with the cost of a
+	// connection, and short compared with gRPC's own idle timeout of 30 minutes.
 	DefaultIdleTimeout = 5 * time.Minute
 )
 
@@ -30,25 +29,25 @@ const (
 // that RFC 9113, 6.5.2 recommends.
 const assumedStreams = 100
 
-// Config is the configuration of a [ClientConn]. The zero value is one with the right
-// defaults, but for TransportCredentials, which should be given.
+// Config is the configuration of a [ClientConn]. All defaults are useful, except that
+// TransportCredentials should be set.
 type Config struct {
 	// TransportCredentials secures the connections, as grpc.WithTransportCredentials does,
-	// which must not be given as well. Given here, the pool learns how many streams at a
-	// time the server allows on each connection, and opens as many connections as that
-	// makes useful. Credentials among the dial options work too, but leave it to guess:
-	// it takes the limit to be 100. Learning it costs no allocation and no measurable time,
-	// but a plaintext connection keeps gRPC's read buffer while idle, 32 KB by default.
+	// which must not be used in addition. With this field the pool learns the server's
+	// stream limit of each connection, and opens as many connections as that makes useful.
+	// With credentials among the dial options the pool does not learn it and assumes 100.
+	// Learning it costs no allocation and no measurable time, but a plaintext connection
+	// keeps gRPC's read buffer while idle, 32 KB by default.
 	TransportCredentials credentials.TransportCredentials
 
 	// Unary, Bulk and Streams bound the number of connections of each class.
 	Unary, Bulk, Streams Bounds
 
-	// Methods says which class the calls of a method belong to, by the method's full name,
-	// "/package.Service/Method", or for all of a service "/package.Service/". The exact
-	// name goes before that of the service. Default: streaming methods are of class
-	// Streams, others of class Unary, or of Bulk for their size. Unary methods whose
-	// replies are large should be listed, because that is not known before.
+	// Methods maps full method names, "/package.Service/Method", or services,
+	// "/package.Service/", to classes. The exact name takes precedence. Default: streaming
+	// methods are of class Streams, others of class Unary, or of Bulk for their size. List
+	// unary methods with large replies, because the size of a reply is not known in
+	// advance.
 	Methods map[string]Class
 	// BulkBytes is the size of a protobuf request, in bytes, from which a call of a unary
 	// method that is not in Methods is Bulk. Default: [DefaultBulkBytes]. Negative: its
@@ -56,15 +55,15 @@ type Config struct {
 	BulkBytes int
 
 	// StreamsPerConnection bounds the calls and streams at a time on one connection, below
-	// the server's own limit. More of them wait, once the class has all its connections.
-	// Set it if a load balancing policy below has several connections and puts all calls
-	// on one of them: the pool adds up the limits of what is connected. Default: the
-	// server's limits alone.
+	// the server's own limit. Further ones wait, once the class has its maximum of
+	// connections. Set it if a load balancing policy below has several connections and
+	// puts all calls on one of them: the pool adds up the limits of what is connected.
+	// Default: the server's limits alone.
 	StreamsPerConnection int
 
-	// IdleTimeout is for how long fewer connections must have sufficed before one is given
-	// up. It is closed when the last call and the last stream on it has ended. Default:
-	// [DefaultIdleTimeout]. Negative: connections are kept.
+	// IdleTimeout is how long fewer connections must have sufficed before one drains. It
+	// is closed after its last call and stream. Default: [DefaultIdleTimeout]. Negative:
+	// connections are kept.
 	IdleTimeout time.Duration
 }
 
@@ -77,7 +76,7 @@ type Bounds struct {
 	Max int
 }
 
-// validate names the first field that is wrong, and says what it should be.
+// validate returns an error with the first invalid field and its allowed values.
 func (c Config) validate() error {
 	for class, b := range c.bounds() {
 		switch name := fieldOf(Class(class)); {

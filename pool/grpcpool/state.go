@@ -30,9 +30,8 @@ func (p *ClientConn) GetState() connectivity.State {
 	return connectivity.Shutdown // Unary has a connection until Close
 }
 
-// Connect connects what is idle of the connections that the classes keep, those of Unary and of
-// each class that was used, and does not wait for that. Without it they are connected with the
-// first call. It does nothing after Close.
+// Connect starts connecting the idle minimum connections of Unary and of each used class, and
+// does not wait. Without it they connect with the first call. It does nothing after Close.
 func (p *ClientConn) Connect() {
 	for class, g := range p.groups {
 		if Class(class) != Unary && !g.used() {

@@ -6,13 +6,13 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// Stats is the state of a pool at one moment.
+// Stats is a snapshot of a pool.
 type Stats struct {
 	Unary, Bulk, Streams ClassStats
 }
 
-// ClassStats is the state of the connections of one class, and what was counted since the
-// pool was made.
+// ClassStats is a snapshot of the connections of one class, with counts since the pool
+// was created.
 type ClassStats struct {
 	// Connections are the class's connections, in the order in which they were opened.
 	Connections []ConnStats
@@ -21,11 +21,11 @@ type ClassStats struct {
 	// Waiting is the number of calls that wait for a stream.
 	Waiting int
 
-	// Calls is the number of calls and streams that were asked for.
+	// Calls is the number of started calls and streams.
 	Calls uint64
-	// Waited is how many of these had to wait, with those that still do.
+	// Waited is how many of these had to wait, including those still waiting.
 	Waited uint64
-	// WaitTime is for how long they did, together, without those that still do.
+	// WaitTime is their total waiting time, without those still waiting.
 	WaitTime time.Duration
 	// Opened and Closed count connections.
 	Opened, Closed uint64
@@ -33,15 +33,16 @@ type ClassStats struct {
 
 // ConnStats is the state of one connection.
 type ConnStats struct {
-	// State is what gRPC says of it.
+	// State is gRPC's state of the connection.
 	State connectivity.State
 	// InFlight is the number of calls and streams on it.
 	InFlight int
-	// StreamLimit is how many streams at a time the server allows, all servers together
-	// that the channel is connected to. It is 0 while that is not known, see
-	// [Config].TransportCredentials. From 1,048,576 on it stands for no limit.
+	// StreamLimit is how many concurrent streams the servers allow, summed over all
+	// servers that the channel is connected to. It is 0 while unknown, see
+	// [Config].TransportCredentials. 1,048,576 or more means no limit.
 	StreamLimit int
-	// Draining is true if it is given no more calls, and closed when none is left.
+	// Draining is set if the connection gets no new calls and is closed after its last
+	// one.
 	Draining bool
 }
 
@@ -50,7 +51,7 @@ type counters struct {
 	waitTime                      time.Duration
 }
 
-// Stats returns the state of the pool. After Close, only the counts are left.
+// Stats returns the state of the pool. After Close it has only the counts.
 func (p *ClientConn) Stats() Stats {
 	return Stats{
 		Unary:   p.groups[Unary].stats(),

@@ -12,20 +12,19 @@ import (
 // Scheme is that of the targets: "etcd:///billing".
 const Scheme = "etcd"
 
-// Config configures a resolver. The zero value is right for almost everybody.
+// Config configures a resolver. The zero value suits most programs.
 type Config struct {
-	// ReportAfter is how long etcd may be out of reach before the channel is told, and gRPC's
-	// log. The default, 1 s, is longer than the election of a leader in a healthy network
-	// and than it takes to make a lost connection again, so that neither is told; and short
-	// enough that calls with the usual deadlines of seconds, made before there is any
-	// list, fail with the reason and not with a bare DeadlineExceeded.
+	// ReportAfter is how long etcd may be unreachable before that is reported to the channel
+	// and gRPC's log. The default, 1 s, is longer than an election in a healthy network or a
+	// reconnection, so that these are not reported; and short enough that calls with
+	// deadlines of seconds that were made before the first list fail with the reason and not
+	// with a bare DeadlineExceeded.
 	ReportAfter time.Duration
 
-	// MassRemovalDelay is how long endpoints stay that disappear all at once, so that fewer
-	// than half are left, or none: when registrations expire because their processes are cut
-	// off from etcd, say, and not from those who call. Time while etcd is out of reach does not
-	// count. What is new is used at once. Default 15 s, that of resolver/dns; negative: no
-	// delay.
+	// MassRemovalDelay is how long endpoints are kept if so many disappear at once that fewer
+	// than half remain: for example when servers lose contact with etcd, but not with their
+	// callers. Time while etcd is unreachable does not count. New endpoints are used at once.
+	// Default 15 s, as in resolver/dns; negative: no delay.
 	MassRemovalDelay time.Duration
 }
 
@@ -43,11 +42,12 @@ func (c Config) validate() error {
 // The error names the field of the configuration that is wrong, or says that there is no
 // client.
 //
-// All channels of a builder to one service share what it knows, and one that opens or wakes
-// while etcd is away begins with the last list, for an hour after the last channel.
+// All channels of a builder to one service share its endpoints. A channel that opens or
+// leaves idle mode while etcd is unreachable starts with the last list, which is kept for
+// an hour after the last channel.
 //
-// Build begins to follow the endpoints of a target, and waits for nothing. Its error has
-// codes.InvalidArgument: the target names no service.
+// Build starts to follow the endpoints of a target and does not block. Its error has
+// codes.InvalidArgument if the target names no service.
 func NewBuilder(client *clientv3.Client, cfg Config) (gresolver.Builder, error) {
 	if err := checkClient(client); err != nil {
 		return nil, err

@@ -24,8 +24,7 @@ type (
 	metadataKey struct{}
 )
 
-// Key returns the key in etcd of an endpoint that was resolved by this package, and "" for
-// others.
+// Key returns the etcd key of an endpoint resolved by this package, "" for others.
 func Key(ep gresolver.Endpoint) string {
 	key, _ := ep.Attributes.Value(keyKey{}).(string)
 	return key
@@ -33,7 +32,7 @@ func Key(ep gresolver.Endpoint) string {
 
 // Metadata returns the metadata of an endpoint that was resolved by this package, as
 // encoding/json decodes into an any: numbers as float64, objects as map[string]any. It is nil for
-// others, and for an endpoint without metadata. It must not be changed.
+// others, and for an endpoint without metadata. The caller must not modify it.
 func Metadata(ep gresolver.Endpoint) any {
 	md, _ := ep.Attributes.Value(metadataKey{}).(metadata)
 	return md.value

@@ -6,18 +6,18 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// State is where a registration stands.
+// State is the state of a registration.
 type State uint8
 
 const (
-	// Registered endpoints are in etcd, under a lease that is kept alive.
+	// Registered endpoints are in etcd, with a lease that is kept alive.
 	Registered State = iota + 1
-	// Lost endpoints are not in etcd, or may soon not be. They are being registered again.
+	// Lost endpoints are not in etcd, or may soon expire. They are being registered again.
 	Lost
-	// Superseded endpoints have lost their key to another registration. That is left alone,
-	// and if it goes they are registered again.
+	// Superseded endpoints have lost their key to another registration. They are registered
+	// again if that one is deleted.
 	Superseded
-	// Withdrawn endpoints are not kept registered any more, by [Registrar.Withdraw].
+	// Withdrawn endpoints are no longer kept registered, after [Registrar.Withdraw].
 	Withdrawn
 )
 
@@ -31,13 +31,13 @@ func (s State) String() string {
 	return "State(" + strconv.Itoa(int(s)) + ")"
 }
 
-// Event says that the state of a registration has changed, or why it lasts.
+// Event reports a change of a registration's state, or a new reason for the present
+// state.
 type Event struct {
 	State State
-	// Again says of Registered that the endpoint was registered before, and lost or
-	// superseded meanwhile.
+	// Again is set with Registered if the endpoint was lost or superseded before.
 	Again bool
-	// Lease is the one that the endpoint is registered under, or was.
+	// Lease is the present or last lease of the endpoint.
 	Lease clientv3.LeaseID
 	// Err is why the state is Lost: rpctypes.ErrLeaseNotFound if the server said that the
 	// lease does not exist, clientv3.ErrLeaseUnanswered, wrapped, if it was not renewed

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	// ErrDeleted is why a registration is Lost whose key was deleted while its lease lives.
+	// ErrDeleted is the reason of Lost if the key was deleted while its lease is alive.
 	ErrDeleted = errors.New("the key was deleted by somebody else")
 
 	// ErrSuperseded is returned by updates while another registration has the key.
@@ -38,15 +38,15 @@ const (
 
 // Registrar keeps one endpoint registered. It is safe for concurrent use.
 //
-// The endpoint is kept under a lease. When that is lost, because etcd could not be reached for
-// longer than the TTL or because somebody revoked it, or when the key is deleted, the endpoint
-// is registered again: within 0.1 s, and then with delays that grow to 10 s for as long as
-// etcd refuses it. While etcd cannot be reached it is tried all the time. [Registration.Notify]
-// and [Registrar.State] tell. It needs permission to write the key, and to read it if it is to
-// notice that the key was deleted or taken.
+// The key is attached to a lease. If the lease is lost, because etcd was unreachable for longer
+// than the TTL or the lease was revoked, or if the key is deleted, the Registrar registers the
+// endpoint again: within 0.1 s, then with delays up to 10 s while etcd refuses it. While etcd
+// is unreachable it tries continuously. [Registration.Notify] and [Registrar.State] report the
+// state. The client needs permission to write the key, and to read it in order to notice that
+// it was deleted or overwritten.
 //
-// Of several registrations of one key the one that was made last has it. The others
-// notice, leave it alone, and take its place if it goes.
+// Of several registrations of one key the latest owns it. The others are Superseded: they
+// do not touch the key, and register again if it is deleted.
 type Registrar struct {
 	client *clientv3.Client
 	reg    Registration // as it was made
@@ -72,17 +72,17 @@ type Registrar struct {
 }
 
 // Register puts an endpoint into etcd and keeps it there until [Registrar.Withdraw], or until the
-// client is closed. It returns when the endpoint is there; ctx bounds that, and nothing else. With
-// a ctx without a deadline it fails after some 15 s if etcd cannot be reached, as any call of
-// the client does, and after 30 s in any case.
+// client is closed. It returns when the key is written; ctx bounds only that. Without a deadline
+// it fails after about 15 s if etcd is unreachable, like any call of the client, and after 30 s in
+// any case.
 //
-// Another registration of the same key is replaced: it is one that an earlier process has left
-// behind, or will notice. [Registration.Notify] is told before Register returns.
+// It replaces another registration of the same key, which is left over from an earlier
+// process, or becomes Superseded. [Registration.Notify] is called before Register returns.
 //
-// A program that closes the client without a Withdraw leaves the endpoint in etcd for the TTL.
+// If a program closes the client without Withdraw, the endpoint stays in etcd for the TTL.
 //
-// The error names the field that is wrong, or is that of the client. The endpoint is not in
-// etcd then, or not for longer than the TTL.
+// The error names the invalid field, or is the client's error. The endpoint is then not in
+// etcd, or for at most the TTL.
 func Register(ctx context.Context, client *clientv3.Client, registration Registration) (*Registrar, error) {
 	if err := checkClient(client); err != nil {
 		return nil, err
@@ -214,11 +214,12 @@ func (r *Registrar) announce() {
 	r.news = make(chan struct{})
 }
 
-// SetWeight changes the weight, see [Registration.Weight], and returns when that is in etcd.
+// SetWeight changes the weight, see [Registration.Weight], and returns when it is written to
+// etcd.
 //
-// If ctx ends before, the error says why it is not there yet; it will be written when that is
-// possible, unless another update replaces it. So it will be after [ErrSuperseded]. Errors that
-// name a field change nothing.
+// If ctx ends first, the error has the reason; the update is written as soon as possible,
+// unless another one replaces it. The same holds for [ErrSuperseded]. An error that names a
+// field means that nothing changes.
 func (r *Registrar) SetWeight(ctx context.Context, weight uint32) error {
 	return r.update(ctx, func(reg *Registration) { reg.Weight = weight })
 }
@@ -310,13 +311,13 @@ func (r *Registrar) wrote(version int) {
 	}
 }
 
-// Withdraw takes the endpoint out of etcd, for good. It revokes the lease, so it cannot
-// delete a key that another registration has, and a write that is still under way cannot
-// bring the endpoint back. A second call does what the first one could not.
+// Withdraw removes the endpoint from etcd permanently. It revokes the lease, so it cannot
+// delete the key of another registration, and a late write cannot restore the endpoint. A
+// second call completes what the first one could not.
 //
-// The error says that etcd could not be reached before ctx ended: the endpoint
-// then goes with its lease, the TTL after the last renewal. With a ctx that had ended before
-// the call nothing is sent: the lease is not renewed any more, and that is all.
+// An error means that etcd was unreachable until ctx ended: the endpoint then expires with
+// its lease, the TTL after the last renewal. If ctx has ended before the call, nothing is
+// sent, and the lease is no longer renewed.
 func (r *Registrar) Withdraw(ctx context.Context) error {
 	r.cancel()
 	if err := r.ownKey(ctx); err != nil {

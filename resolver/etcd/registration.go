@@ -19,27 +19,27 @@ import (
 )
 
 const (
-	// DefaultTTL is for how long callers are shown a server that has died. The lease is
-	// renewed every third of it, so it outlives a leader's election and the loss of a
-	// member together, about five seconds at most with etcd's defaults, and a renewal that is
-	// late besides. Servers that end gracefully are gone at once, whatever the TTL.
+	// DefaultTTL is how long a crashed server stays listed. The lease is renewed every third
+	// of it, so it survives an election plus the loss of a member, about five seconds at most
+	// with etcd's defaults, and a late renewal in addition. Servers that stop gracefully are
+	// removed at once.
 	DefaultTTL = 10 * time.Second
 
-	// minTTL is the least that a lease can have. The server raises it to one and a half
-	// times its election timeout, 2 s by default.
+	// minTTL is the minimum TTL of a lease. The server raises it to one and a half times
+	// its election timeout, 2 s by default.
 	minTTL = time.Second
 
-	// DefaultDrainPause is what a resolver needs to learn of a withdrawal, a few
-	// milliseconds, with much room for callers that are short of CPU. Callers that do not
-	// learn of it in time are told by GOAWAY.
+	// DefaultDrainPause is the time for resolvers to receive a withdrawal: a few
+	// milliseconds, with a large margin for busy callers. Callers that miss it get a
+	// GOAWAY.
 	DefaultDrainPause = time.Second
 )
 
-// Registration says what is registered, and how. Service and Address are required.
+// Registration configures a registration. Service and Address are required.
 type Registration struct {
 	// Service is the name that callers dial, "billing" for "etcd:///billing". It may contain
-	// slashes, but not at its ends. Those who dial "eu" also find what is registered as
-	// "eu/billing": the keys of the one begin with those of the other.
+	// slashes, but not at its ends. Callers that dial "eu" also find the endpoints of
+	// "eu/billing", because its keys begin with "eu/".
 	Service string
 
 	// Address is where callers reach the server, "host:port" or "unix:path". It must
@@ -47,38 +47,37 @@ type Registration struct {
 	// error.
 	Address string
 
-	// AdditionalAddresses are further ones of the same server, for instance that of
-	// another IP family. Callers try them in order. They are put into the metadata, see
+	// AdditionalAddresses are further addresses of the same server, for instance of
+	// another IP family. Callers try them in order. They are part of the metadata, see
 	// the package comment.
 	AdditionalAddresses []string
 
-	// Metadata is anything that has a form in JSON. Callers get it with [Metadata]. With
-	// a Weight or AdditionalAddresses it has to be nil or a JSON object (a map or a
-	// struct), so that there is a place for these, and must not have members by their names.
+	// Metadata is any value that encodes to JSON. Callers get it with [Metadata]. With a
+	// Weight or AdditionalAddresses it has to be nil or a JSON object (a map or a struct),
+	// so that there is a place for these, and must not have members by their names.
 	Metadata any
 
 	// Weight is the share of calls that the server is to get, see balancer.SetWeight, at most
-	// balancer.MaxWeight. 0 says nothing, which counts as 1. To take a server out of
-	// service, withdraw it.
+	// balancer.MaxWeight. 0 means 1. To take a server out of service, withdraw it.
 	Weight uint32
 
-	// Name is what distinguishes the key from those of the service's other servers. With
-	// the default, Address, a server that is started again at the same address replaces
-	// what one that crashed has left behind.
+	// Name distinguishes the key from those of the service's other servers. With the
+	// default, Address, a restarted server at the same address replaces the key of its
+	// crashed predecessor.
 	Name string
 
-	// TTL is that of the lease, in whole seconds, rounded up. The default is
-	// DefaultTTL, the least 1 s, which the server raises to 2 s by its own defaults.
+	// TTL is the TTL of the lease, rounded up to whole seconds. The default is
+	// DefaultTTL; the minimum is 1 s, which etcd raises to 2 s by default.
 	TTL time.Duration
 
 	// Notify, if set, is notified of every change of state. It is called by one goroutine at a
-	// time, which does nothing else meanwhile, must return soon, and must not call the
-	// Registrar's methods but [Registrar.State].
+	// time, which waits for it, so it must return soon. It must not call methods of the
+	// Registrar other than [Registrar.State].
 	Notify func(Event)
 
-	// DrainPause is the time that [Registrar.Shutdown] gives callers to turn to other
-	// servers, after the withdrawal and before the server closes connections. The
-	// default is DefaultDrainPause; a negative value means none.
+	// DrainPause is the time that [Registrar.Shutdown] gives callers to move to other
+	// servers, after the withdrawal and before the server closes connections. The default
+	// is DefaultDrainPause; a negative value means none.
 	DrainPause time.Duration
 
 	// Drained, if set, is called by [Registrar.Shutdown] after the DrainPause, and returns

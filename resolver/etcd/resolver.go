@@ -47,7 +47,7 @@ func (b builder) Build(target gresolver.Target, cc gresolver.ClientConn, _ greso
 	return r, nil
 }
 
-// etcdResolver tells one channel what the source of its service knows.
+// etcdResolver passes the list of its service's source to one channel.
 type etcdResolver struct {
 	cancel  context.CancelFunc
 	done    chan struct{}
@@ -58,8 +58,7 @@ type etcdResolver struct {
 // ResolveNow does nothing: the channel is notified of changes as they happen.
 func (*etcdResolver) ResolveNow(gresolver.ResolveNowOptions) {}
 
-// Close returns when the channel will not be told anything any more. It waits for no answer
-// of etcd's.
+// Close returns when the channel gets no further updates. It does not wait for etcd.
 func (r *etcdResolver) Close() {
 	r.cancel()
 	<-r.done

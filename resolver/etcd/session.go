@@ -17,7 +17,8 @@ var (
 	errWatchClosed    = errors.New("the watch of the key was closed")
 )
 
-// session is the time of one lease, in which the key is had or waited for.
+// session is the lifetime of one lease, in which the registrar owns the key or waits for
+// it.
 type session struct {
 	r     *Registrar
 	lease clientv3.LeaseID
@@ -67,7 +68,7 @@ func (t *session) close() {
 	<-t.kept
 }
 
-// overwriteKey puts the endpoint into etcd, whoever has the key.
+// overwriteKey writes the endpoint to etcd, even if another registration owns the key.
 func (t *session) overwriteKey(ctx context.Context) error {
 	value, version := t.r.desired()
 	_, err := t.r.client.Put(ctx, t.r.key, value, clientv3.WithLease(t.lease))
@@ -77,7 +78,7 @@ func (t *session) overwriteKey(ctx context.Context) error {
 	return err
 }
 
-// serve has the key, or waits for it, until the lease is lost, and returns why it is.
+// serve keeps the key, or waits for it, until the lease is lost, and returns the reason.
 func (t *session) serve() error {
 	defer t.close()
 	var delay registry.Backoff
@@ -96,7 +97,7 @@ func (t *session) serve() error {
 	}
 }
 
-// reportFailure tells why the key cannot be looked at or written.
+// reportFailure reports why the key cannot be read or written.
 func (t *session) reportFailure(err error) {
 	e := t.r.State()
 	if e.Err = err; t.missing {
@@ -123,8 +124,7 @@ func (t *session) holdKey() error {
 	return t.watch()
 }
 
-// ensureKey makes the key and its value what they should be, unless another registration has the
-// key.
+// ensureKey writes the key and its value, unless another registration owns the key.
 func (t *session) ensureKey() (owned bool, err error) {
 	for t.ctx.Err() == nil {
 		resp, err := t.r.client.Get(t.ctx, t.r.key)
@@ -165,7 +165,7 @@ func (t *session) ensureKey() (owned bool, err error) {
 	return false, context.Cause(t.ctx)
 }
 
-// watch returns nil when somebody has changed the key, or an update is to be written.
+// watch returns nil when the key was changed, or an update is to be written.
 func (t *session) watch() error {
 	ctx, cancel := context.WithCancel(t.ctx)
 	defer cancel()

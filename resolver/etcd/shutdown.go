@@ -14,27 +14,27 @@ import (
 // etcd does not keep a server from finishing its calls.
 const withdrawalTimeout = 5 * time.Second
 
-// Server is what Shutdown needs of a *grpc.Server.
+// Server is the part of *grpc.Server that Shutdown needs.
 type Server interface {
-	// GracefulStop refuses new calls and returns when those under way are done.
+	// GracefulStop refuses new calls and returns when in-flight calls are done.
 	GracefulStop()
-	// Stop ends all calls, and with them GracefulStop.
+	// Stop ends all calls, which also ends GracefulStop.
 	Stop()
 }
 
-// Shutdown ends a server in the order in which no caller notices:
+// Shutdown stops a server without failing calls:
 //
 //  1. the endpoint is withdrawn, so that callers turn to other servers;
 //  2. the [Registration.DrainPause] passes, and [Registration.Drained] returns;
 //  3. GracefulStop: the server refuses new calls, which gRPC makes elsewhere, and
 //     finishes those under way.
 //
-// When ctx ends the server is stopped at once, wherever it is in this. The withdrawal gets a
-// third of the time until ctx's deadline, and 5 s at most.
+// When ctx ends, the server is stopped at once. The withdrawal gets a third of the time
+// until ctx's deadline, at most 5 s.
 //
-// The error joins those of the withdrawal, of Drained, and that calls had to be ended.
-// The server has stopped in any case. Without a server nothing is done: that is what
-// [Registrar.Withdraw] is for.
+// The error joins the errors of the withdrawal, of Drained, and of calls that had to be
+// ended. The server has stopped in any case. A nil server is an error; use
+// [Registrar.Withdraw] instead.
 func (r *Registrar) Shutdown(ctx context.Context, server Server) error {
 	if server == nil {
 		return errors.New("etcd: Shutdown has no server; call Withdraw if there is none to stop")

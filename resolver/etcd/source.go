@@ -37,8 +37,8 @@ const (
 	listShare = 5
 )
 
-// source follows one service, for all channels that use it. A goroutine processes what changes,
-// and another makes lists of it.
+// source follows one service, for all its channels. One goroutine processes changes, another
+// builds lists.
 type source struct {
 	*news.Feed[news.State]
 	service string
@@ -117,8 +117,8 @@ func (s *source) Changed(changes []registry.Change) {
 	}
 }
 
-// run makes lists, and rests after each, so that a storm of changes does not cost more than
-// its share. What a change waits for is at most four times the making of a list.
+// run builds lists and pauses after each, so that a storm of changes costs at most
+// listShare. A change waits for at most four times the time of building a list.
 func (s *source) run(ctx context.Context) {
 	due := time.NewTimer(staleAfter)
 	defer due.Stop()
@@ -145,8 +145,8 @@ func (s *source) run(ctx context.Context) {
 	}
 }
 
-// list makes the list and publishes it. It returns when the list is to be made again although
-// nothing changes; the zero time is never.
+// list builds the list and publishes it. It returns when to build it again without a change;
+// the zero time means never.
 func (s *source) list(now time.Time) (again time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,8 +186,8 @@ func (s *source) publish() {
 	s.Publish(news.State{Endpoints: s.last, Listed: s.listed || s.stale, Problem: s.problem})
 }
 
-// currentProblem returns why there are no endpoints, or why they may be out of date, for people to read and
-// as an error, nil if all is well.
+// currentProblem returns why there are no endpoints or why they may be out of date, as text and as
+// an error; nil if there is no problem.
 func (s *source) currentProblem() (text string, reason error) {
 	n := len(s.last)
 	switch {

@@ -3,10 +3,9 @@
 //	b, err := static.NewBuilder(static.Config{})
 //	conn, err := grpc.NewClient("static:///10.0.0.1:8080,10.0.0.2:8080", grpc.WithResolvers(b), …)
 //
-// It is for services whose endpoints a configuration file names, and for trying things out:
-// the channel is balanced, watched and drained as with any other resolver. The list never
-// changes; where it should, see packages dns and etcd beside this one, and
-// resolver/kubernetes.
+// Use it for endpoints from a configuration file, and for tests: balancing, probing and
+// draining work as with any other resolver. The list never changes; for lists that change
+// see packages resolver/dns, resolver/etcd and resolver/kubernetes.
 //
 // # Targets
 //
@@ -115,12 +114,12 @@ func (b builder) Build(target resolver.Target, cc resolver.ClientConn, _ resolve
 	if err != nil {
 		return nil, fmt.Errorf("target %s: %w", target.URL.Redacted(), err)
 	}
-	// The only error is that of a policy which has no use for the list, and RPCs are told it.
+	// The only error comes from a policy that rejects the list, and RPCs get it.
 	_ = cc.UpdateState(resolver.State{Endpoints: eps})
 	return staticResolver{}, nil
 }
 
-// staticResolver is a resolver that has nothing more to say.
+// staticResolver never updates its channel.
 type staticResolver struct{}
 
 func (staticResolver) ResolveNow(resolver.ResolveNowOptions) {}
