@@ -10,10 +10,10 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// pauses are those between attempts, with full jitter.
+// pauses is the backoff between attempts, with full jitter.
 var pauses = retry.Policy{InitialBackoff: 50 * time.Millisecond, MaxBackoff: 2 * time.Second}
 
-// backoff makes pauses between attempts. Its zero value begins with the shortest.
+// backoff pauses between attempts. Its zero value begins with the shortest pause.
 type backoff struct{ retries int }
 
 // wait pauses. The error is that of ctx.
@@ -22,8 +22,7 @@ func (b *backoff) wait(ctx context.Context) error {
 	return pause.For(ctx, pauses.Delay(b.retries))
 }
 
-// permanent reports whether an error would come again however often the call were
-// repeated.
+// permanent reports whether a repeated call would fail with the same error.
 func permanent(err error) bool {
 	switch retry.CodeOf(err) {
 	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied,

@@ -12,12 +12,12 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
 
-// cache is the state of the protocol on this side: which keys are owned, and what
-// they hold. It does no I/O.
+// cache is the client's state of the protocol: the owned keys and their values. It
+// does no I/O.
 //
-// It is off without a session, suspended while the leasing keys are not being
-// watched, and on otherwise. Only what is on acquires keys, and only what is on and
-// whose lease certainly lives answers.
+// It is off without a session, suspended while the leasing keys are not watched,
+// and on otherwise. It acquires keys only while on, and serves reads only while on
+// and the lease certainly lives.
 type cache struct {
 	prefix string
 	now    func() time.Time
@@ -27,42 +27,42 @@ type cache struct {
 	session *leaseSession // nil: off
 	on      bool
 	entries map[string]*entry
-	// acquiring holds the acquisition in flight of each key, at most one.
+	// acquiring holds the in-flight acquisition of each key, at most one.
 	acquiring map[string]*acquisition
 	backoffs  keyBackoff
-	// header is the one with the highest revision of all answers of the session.
+	// header is the response header with the highest revision in the session.
 	header *pb.ResponseHeader
 }
 
-// leaseSession is what the cache knows of a session: its lease, and whether that certainly
-// lives at a moment, which is the present or past.
+// leaseSession is the cache's view of a session: its lease, and a function that reports
+// whether the lease certainly lives at a present or past time.
 type leaseSession struct {
 	lease   clientv3.LeaseID
 	aliveAt func(time.Time) bool
 }
 
-// entry is a key that is owned. It leaves the cache for good when ownership ends,
-// so whoever holds one tells by identity whether it is still the present one.
+// entry is an owned key. It is removed from the cache when ownership ends and never
+// reused, so pointer identity shows whether an entry is still current.
 type entry struct {
 	key string
 	// rev is the revision that created the leasing key.
 	rev int64
 	// item is the key as of revision at; nil if it does not exist. It is replaced,
-	// never changed.
+	// never modified.
 	item *mvccpb.KeyValue
 	at   int64
-	// writers counts this client's writes that were begun and not answered. Any
-	// of them may have been carried out, so nothing is served meanwhile.
+	// writers counts this client's unanswered writes. Any of them may have been
+	// executed, so the entry is not served meanwhile.
 	writers int
 }
 
-// acquisition is an attempt to own a key, from before the request is sent until its
-// answer is processed.
+// acquisition is an attempt to own a key, from before the request until its
+// response is processed.
 type acquisition struct {
 	key     string
 	session *leaseSession
-	// floor is the highest revision that is known to have created no leasing key
-	// that still counts: one created at or below it has been, or is to be, deleted.
+	// floor is a revision at or below which no created leasing key is valid: it has
+	// been deleted, or will be.
 	floor int64
 }
 
@@ -97,8 +97,8 @@ func (c *cache) stop() []leasingKey {
 	return owned
 }
 
-// suspend stops the cache from answering and acquiring until resync. Acquisitions
-// in flight come to nothing: what happened to their leasing keys is not seen.
+// suspend stops the cache from serving and acquiring until resync. In-flight
+// acquisitions fail: changes of their leasing keys are not seen.
 func (c *cache) suspend() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,9 +106,9 @@ func (c *cache) suspend() {
 	clear(c.acquiring)
 }
 
-// resync compares the entries with all leasing keys as of a revision, forgets those
-// that are not owned any more, and switches the cache on. It returns this session's
-// leasing keys that others want.
+// resync compares the entries with all leasing keys at a revision, drops entries
+// that are no longer owned, and switches the cache on. It returns this session's
+// leasing keys that others want to revoke.
 func (c *cache) resync(t *leaseSession, listed []*mvccpb.KeyValue, rev int64) (wanted []leasingKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +136,7 @@ func (c *cache) resync(t *leaseSession, listed []*mvccpb.KeyValue, rev int64) (w
 	return wanted
 }
 
-// observe learns the header of an answer.
+// observe records the header of a response.
 func (c *cache) observe(h *pb.ResponseHeader) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,14 +149,14 @@ func (c *cache) observeLocked(h *pb.ResponseHeader) {
 	}
 }
 
-// seen is how far the answers of the session are.
+// seen returns the cluster and the highest revision of the session's responses.
 func (c *cache) seen() lineage.Point {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return lineage.Point{Cluster: c.header.GetClusterId(), Revision: c.header.GetRevision()}
 }
 
-// get answers a get of one key, nil if the cache cannot.
+// get serves a get of one key. It returns nil if the cache cannot.
 func (c *cache) get(key string, op clientv3.Op) *clientv3.GetResponse {
 	c.mu.Lock()
 	e := c.readableLocked(key)
@@ -173,8 +173,9 @@ func (c *cache) get(key string, op clientv3.Op) *clientv3.GetResponse {
 	return answer(header, item, op)
 }
 
-// readableLocked returns the entry of a key if it shows what the server has, and
-// nil otherwise. It may be served only if servingLocked says so afterwards.
+// readableLocked returns the entry of a key if it equals the server's state, and
+// otherwise nil. The entry may be served only if servingLocked returns true
+// afterwards.
 func (c *cache) readableLocked(key string) *entry {
 	if e := c.entries[key]; e != nil && e.writers == 0 {
 		return e
@@ -182,13 +183,13 @@ func (c *cache) readableLocked(key string) *entry {
 	return nil
 }
 
-// servingLocked reports whether what the cache holds is owned at this moment.
+// servingLocked reports whether the cache's entries are owned at this moment.
 func (c *cache) servingLocked() bool {
 	return c.on && c.session.aliveAt(c.now())
 }
 
 // beginAcquire begins to acquire a key that is not in the cache. It returns nil if
-// that should not be done now.
+// the key should not be acquired now.
 func (c *cache) beginAcquire(key string) *acquisition {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,8 +201,9 @@ func (c *cache) beginAcquire(key string) *acquisition {
 	return a
 }
 
-// endAcquire ends an acquisition that failed. It reports whether that was the present
-// one of its key: then no leasing key that it found can be of any other.
+// endAcquire ends a failed acquisition. It reports whether it was the key's current
+// one: then a leasing key of this session that it found belongs to no other
+// acquisition.
 func (c *cache) endAcquire(a *acquisition) (current bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,9 +215,8 @@ func (c *cache) endAcquire(a *acquisition) (current bool) {
 	return true
 }
 
-// insert ends an acquisition that created its leasing key at rev, when the key was
-// item. If ownership has ended before it could begin, the key does not enter the
-// cache.
+// insert ends an acquisition that created its leasing key at rev and read item. If
+// ownership has already ended, the key does not enter the cache.
 func (c *cache) insert(a *acquisition, item *mvccpb.KeyValue, rev int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,9 +252,9 @@ func (c *cache) ownsLocked(key string, rev int64) bool {
 	return e != nil && e.rev == rev
 }
 
-// revokeEvent notes that the leasing key of a key, attached to lease and created
-// at rev, is wanted by another client. It reports whether it is this session's, so
-// that it is to be deleted.
+// revokeEvent processes another client's request to revoke the leasing key,
+// attached to lease and created at rev, of a key. It returns true if the leasing
+// key belongs to this session and must be deleted.
 func (c *cache) revokeEvent(key string, rev int64, lease clientv3.LeaseID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -32,8 +32,8 @@ func holds(c *pb.Compare, item *mvccpb.KeyValue) bool {
 	}
 }
 
-// compareTarget orders what a comparison looks at and what it is compared with. A
-// comparison that names nothing to compare with stands for the zero value.
+// compareTarget compares the key's property with the comparison's value. A
+// comparison without a value compares with the zero value.
 func compareTarget(c *pb.Compare, item *mvccpb.KeyValue) int {
 	switch c.Target {
 	case pb.Compare_VALUE:

@@ -11,11 +11,11 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
 
-// watchLeasingKeys follows what happens to all leasing keys, until the session
-// ends. When the watch breaks, nothing is served until the leasing keys have been
-// listed and the watch goes on from there. When the cluster has changed, what the
-// session holds is of another history, and the session ends. The first time that the
-// keys have been listed, or when they cannot be, nil is sent to ready.
+// watchLeasingKeys watches all leasing keys until the session ends. When the watch
+// breaks, the cache is suspended until the leasing keys have been listed and the
+// watch continues from there. When the cluster has changed, the session belongs to
+// another history and ends. After the first list, successful or not, nil is sent to
+// ready.
 func (k *kv) watchLeasingKeys(s *session, ready chan<- error) {
 	var pause backoff
 	var reported bool
@@ -44,15 +44,15 @@ func (k *kv) watchLeasingKeys(s *session, ready chan<- error) {
 			k.client.GetLogger().Warn("leasing keys cannot be watched; nothing is cached until they can",
 				zap.String("prefix", k.prefix), zap.Error(err))
 		}
-		_ = pause.wait(s.ctx) // the loop sees that it has ended
+		_ = pause.wait(s.ctx) // the loop checks the context
 	}
 	if ready != nil {
 		ready <- nil
 	}
 }
 
-// resync lists the leasing keys, and switches the cache on as of the revision that
-// it returns.
+// resync lists the leasing keys, and switches the cache on at the returned
+// revision.
 func (k *kv) resync(s *session) (rev int64, err error) {
 	seen := k.cache.seen()
 	resp, err := k.remote.Get(s.ctx, k.prefix, clientv3.WithPrefix())
@@ -71,7 +71,8 @@ func (k *kv) resync(s *session) (rev int64, err error) {
 }
 
 // followEvents watches the leasing keys from a revision on until the watch ends. It
-// returns whether anything came before that, and why it ended, nil if it is ctx.
+// returns whether a response arrived, and why the watch ended, nil if ctx has
+// ended.
 func (k *kv) followEvents(ctx context.Context, rev int64) (seen bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

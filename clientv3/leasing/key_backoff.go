@@ -2,12 +2,12 @@ package leasing
 
 import "time"
 
-// keyBackoffTime is for how long a key that another client wanted, or has, is not
-// acquired. The value is that of the official client: it keeps a key that several
-// clients write from being acquired and revoked for each write.
+// keyBackoffTime is how long a key that another client wanted, or owns, is not
+// acquired. As in the official client, it prevents that a key with several writers
+// is acquired and revoked for each write.
 const keyBackoffTime = 2 * time.Second
 
-// keyBackoff remembers keys for a while. Adding and asking cost amortized O(1).
+// keyBackoff holds keys for a while. Operations cost amortized O(1).
 type keyBackoff struct {
 	period time.Duration
 	until  map[string]time.Time
@@ -40,7 +40,7 @@ func (c *keyBackoff) expire(now time.Time) {
 	for len(c.queue) > 0 && !c.queue[0].until.After(now) {
 		first := c.queue[0]
 		c.queue = c.queue[1:]
-		if c.until[first.key].Equal(first.until) { // and not added again
+		if c.until[first.key].Equal(first.until) { // not added again
 			delete(c.until, first.key)
 		}
 	}

@@ -28,25 +28,25 @@ type kv struct {
 	background sync.WaitGroup
 }
 
-// NewKV returns a KV which answers gets of single keys from a cache, as
-// linearizable as the server would, and the function that ends it. All clients
-// that write a key must do so through a KV of this package, or of the official
-// client, with the same prefix; the package documentation tells why.
+// NewKV returns a KV that serves gets of single keys from a cache, with
+// linearizability, and the function that closes it. All clients that write a key
+// must do so through a KV of this package, or of the official client, with the same
+// prefix, see the package documentation.
 //
-// Leasing keys are stored below prefix, which must not be empty and should end in
-// a separator. With authentication, the user needs permission to read and write the
-// whole of it; without, nothing is cached. The options are those of the session
-// whose lease the leasing keys are attached to, 60 s by default.
+// Leasing keys are stored below prefix, which must not be empty and should end in a
+// separator. With authentication enabled, the user needs permission to read and
+// write the whole prefix; otherwise nothing is cached. The options are those of the
+// session whose lease the leasing keys are attached to, 60 s by default.
 //
-// NewKV returns when it has a session, and waits for as long as the cluster cannot
-// be reached. The error is one that waiting does not cure, or that of the client's
-// context or the one in the options.
+// NewKV returns when it has a session; it waits while the cluster is unreachable.
+// The error is a permanent one, or that of the client's context or the one in the
+// options.
 //
-// The returned function must be called, and is never nil. It gives up all leasing
-// keys by revoking the session's lease; when no member answers within a second,
-// they end with the lease. A lease that came from concurrency.WithLease is not
-// revoked, its leasing keys are deleted one by one. Afterwards the KV refuses
-// writes with context.Canceled, and reads from the server.
+// The returned function is never nil and must be called. It releases all leasing
+// keys by revoking the session's lease; if no member answers within a second, they
+// expire with the lease. With concurrency.WithLease it does not revoke the lease
+// but deletes the leasing keys in batches. Afterwards the KV fails writes with
+// context.Canceled, and reads from the server.
 func NewKV(cl *clientv3.Client, prefix string, opts ...concurrency.SessionOption) (clientv3.KV, func(), error) {
 	if prefix == "" {
 		return nil, func() {}, errors.New(
@@ -125,6 +125,6 @@ func (k *kv) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error
 // leasingKey returns the leasing key of a key.
 func (k *kv) leasingKey(key string) string { return k.prefix + key }
 
-// isLeasingKey reports whether a key is itself a leasing key. Those change without
-// any guard, so they are never cached.
+// isLeasingKey reports whether a key is itself a leasing key. Leasing keys change
+// without a guard, so they are never cached.
 func (k *kv) isLeasingKey(key string) bool { return strings.HasPrefix(key, k.prefix) }

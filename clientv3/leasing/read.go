@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// get answers from the cache if it can, and otherwise from the server; then it
-// takes ownership of the key on the way, if nothing speaks against it.
+// get serves from the cache if possible, and otherwise from the server; then it
+// also acquires the key, if allowed.
 func (k *kv) get(ctx context.Context, op clientv3.Op) (*clientv3.GetResponse, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -32,14 +32,14 @@ func (k *kv) get(ctx context.Context, op clientv3.Op) (*clientv3.GetResponse, er
 	}
 	resp, err := k.acquire(ctx, a)
 	if err != nil {
-		// The read itself may be repeated, whatever became of the leasing key.
+		// The read is safe to repeat, whatever happened to the leasing key.
 		return k.read(ctx, op)
 	}
 	return answer(resp.Header, onlyKV(resp.Responses[0]), op), nil
 }
 
-// cacheable reports whether an answer for op can be made of what the cache knows:
-// the present state of one key.
+// cacheable reports whether the cache can serve op: it holds only the present state
+// of single keys.
 func cacheable(op clientv3.Op) bool {
 	return op.IsGet() && len(op.KeyBytes()) > 0 && len(op.RangeBytes()) == 0 &&
 		op.Rev() == 0 && op.Limit() >= 0 && op.IsSortOptionValid()
@@ -56,8 +56,8 @@ func (k *kv) read(ctx context.Context, op clientv3.Op) (*clientv3.GetResponse, e
 }
 
 // acquire reads a key and, in the same transaction, creates its leasing key. It
-// does not if there is one, or if the key is attached to a lease: then the key can
-// vanish without anybody asking the owner.
+// does not if there is one, or if the key is attached to a lease: such a key can be
+// deleted without its owner's consent.
 func (k *kv) acquire(ctx context.Context, a *acquisition) (*clientv3.TxnResponse, error) {
 	lkey := k.leasingKey(a.key)
 	resp, err := k.remote.Txn(ctx).
@@ -76,8 +76,8 @@ func (k *kv) acquire(ctx context.Context, a *acquisition) (*clientv3.TxnResponse
 	if !resp.Succeeded {
 		l := onlyKV(resp.Responses[1])
 		if k.cache.endAcquire(a) && l != nil && clientv3.LeaseID(l.Lease) == a.session.lease {
-			// Created by an acquisition whose answer was lost, or about to be
-			// released. It cannot be taken over: see doc.go, "Fences".
+			// Created by an acquisition with a lost response, or about to be
+			// released. It cannot be adopted: see doc.go, "Fences".
 			k.releases.add(leasingKey{name: lkey, rev: l.CreateRevision})
 		}
 		return resp, nil
@@ -95,8 +95,8 @@ func onlyKV(resp *pb.ResponseOp) *mvccpb.KeyValue {
 	return kvs[0]
 }
 
-// answer returns what the server would answer to a get of one key. The response
-// shares nothing with its arguments. A nil item is a key that does not exist.
+// answer returns the server's response to a get of one key. The response shares no
+// memory with the arguments. A nil item is a key that does not exist.
 func answer(header *pb.ResponseHeader, item *mvccpb.KeyValue, op clientv3.Op) *clientv3.GetResponse {
 	resp := &clientv3.GetResponse{Header: &pb.ResponseHeader{
 		ClusterId: header.GetClusterId(),
@@ -130,7 +130,7 @@ func filteredOut(item *mvccpb.KeyValue, op clientv3.Op) bool {
 		outside(item.CreateRevision, op.MinCreateRev(), op.MaxCreateRev())
 }
 
-// outside reports whether rev is not within the limits; 0 is no limit.
+// outside reports whether rev is outside the limits; 0 means no limit.
 func outside(rev, lowest, highest int64) bool {
 	return lowest != 0 && rev < lowest || highest != 0 && rev > highest
 }

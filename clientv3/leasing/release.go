@@ -7,19 +7,19 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// releaseQueue holds the leasing keys that this client has given up and has yet to
-// delete.
+// releaseQueue holds the leasing keys that this client has released and not yet
+// deleted.
 type releaseQueue struct {
 	mu      sync.Mutex
 	pending map[string]int64 // creation revision by name
-	more    chan struct{}    // holds a token while there may be some
+	more    chan struct{}    // holds a token while pending may be non-empty
 }
 
 func newReleaseQueue() releaseQueue {
 	return releaseQueue{pending: map[string]int64{}, more: make(chan struct{}, 1)}
 }
 
-// add enters leasing keys. Of two incarnations of one only the later can exist.
+// add adds leasing keys. Of two incarnations of one, only the later can exist.
 func (q *releaseQueue) add(keys ...leasingKey) {
 	if len(keys) == 0 {
 		return
@@ -47,13 +47,13 @@ func (q *releaseQueue) take() []leasingKey {
 	return keys
 }
 
-// release deletes what comes into the queue, until the KV is closed.
+// release deletes the queued leasing keys until the KV is closed.
 func (k *kv) release() {
 	for {
 		select {
 		case <-k.releases.more:
-			// An error says that the KV is closed, or that the server refuses: then
-			// the leasing keys end with their lease.
+			// On an error the KV is closed or the server refuses; the leasing keys
+			// then expire with their lease.
 			_ = k.deleteKeys(k.ctx, k.releases.take())
 		case <-k.ctx.Done():
 			return

@@ -10,25 +10,25 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// revoked is the value by which a leasing key asks its owner to delete it. A
-// leasing key that nobody wants is empty.
+// revoked is the value of a leasing key that its owner must delete. Otherwise the
+// value is empty.
 const revoked = "REVOKE"
 
-// batch is how many leasing keys one transaction revokes or deletes. It needs one
-// operation more than that of what the server allows in a transaction, 128 by default.
+// batch is how many leasing keys one transaction revokes or deletes. The transaction
+// has one more operation; the server's limit is 128 by default.
 const batch = 16
 
-// requestRevoke asks the owners of leasing keys to delete them. Incarnations that
-// have gone meanwhile are left out.
+// requestRevoke requests the owners of leasing keys to delete them. It skips
+// incarnations that no longer exist.
 func (k *kv) requestRevoke(ctx context.Context, keys []leasingKey) error {
 	return k.eachIf(ctx, keys, func(lkey string) clientv3.Op {
 		return clientv3.OpPut(lkey, revoked, clientv3.WithIgnoreLease())
 	})
 }
 
-// eachIf carries out an operation on each leasing key that is still the same
-// incarnation, again and again until it is known to be done. It gives up when ctx
-// or the client ends, or when the server refuses.
+// eachIf executes an operation on each leasing key that is still the same
+// incarnation, and repeats it until it has succeeded. It stops when ctx or the
+// client ends, or when the server refuses.
 func (k *kv) eachIf(ctx context.Context, keys []leasingKey, do func(lkey string) clientv3.Op) error {
 	for part := range slices.Chunk(keys, batch) {
 		ops := make([]clientv3.Op, len(part))
@@ -53,8 +53,8 @@ func (k *kv) eachIf(ctx context.Context, keys []leasingKey, do func(lkey string)
 	return nil
 }
 
-// awaitDeletion waits until the leasing keys, which were there at rev, have been
-// deleted. It may return earlier, when the server cannot tell any more.
+// awaitDeletion waits until the leasing keys, which existed at rev, are deleted. It
+// may return earlier if the watch was compacted.
 func (k *kv) awaitDeletion(ctx context.Context, keys []leasingKey, rev int64) error {
 	if len(keys) == 0 {
 		return nil

@@ -9,24 +9,24 @@ import (
 	"github.com/quorate/quorate/clientv3/concurrency"
 )
 
-// closeTimeout bounds how long a session takes to give up its leasing keys. Without an
-// answer they end with the lease.
+// closeTimeout bounds how long a session takes to release its leasing keys. Without a
+// response they expire with the lease.
 const closeTimeout = time.Second
 
 // session is the lease that the leasing keys are attached to.
 type session struct {
 	leaseSession
 	inner *concurrency.Session
-	// granted says that the lease was made for this session.
+	// granted says that the lease was granted for this session.
 	granted bool
 	monitor clientv3.LeaseMonitor
-	// ctx ends when the session has.
+	// ctx ends with the session.
 	ctx    context.Context
 	cancel context.CancelFunc
-	ended  chan struct{} // closed when the goroutine that watches over it has ended
+	ended  chan struct{} // closed when follow has returned
 }
 
-// openSession begins a session.
+// openSession starts a session.
 func (k *kv) openSession() (*session, error) {
 	ctx, cancel := context.WithCancel(k.ctx)
 	lease := &sessionLease{Lease: k.client.Lease, until: ctx}
@@ -39,8 +39,8 @@ func (k *kv) openSession() (*session, error) {
 	}
 	s := &session{inner: inner, granted: lease.granted, ctx: ctx, cancel: cancel, ended: make(chan struct{})}
 	s.leaseSession = leaseSession{lease: inner.Lease(), aliveAt: s.certain}
-	// It shares the renewals of the session's own KeepAlive, and tells what that
-	// does not: until when the lease certainly lives.
+	// This KeepAlive shares the renewals of the session's own; its monitor reports
+	// until when the lease certainly lives.
 	renewals, err := k.client.KeepAlive(clientv3.WithLeaseMonitor(ctx, &s.monitor), s.lease)
 	if err != nil {
 		cancel()
@@ -67,32 +67,32 @@ func (s *session) follow(renewals <-chan *clientv3.LeaseKeepAliveResponse) {
 	}
 }
 
-// driftShare is the part of a TTL that is not used: a clock that runs a hundredth
-// slower than the server's still ends before it. Quartz clocks, and those that NTP
-// steers, stay within a thousandth.
+// driftShare is the fraction (1/driftShare) of a TTL that is not used, so a clock
+// that is 1 % slower than the server's is still safe. Quartz clocks, and those that
+// NTP steers, stay within 0.1 %.
 const driftShare = 100
 
-// certain reports whether the lease certainly lives at a moment, which must be the
-// present or past.
+// certain reports whether the lease certainly lives at a time, which must not be in
+// the future.
 func (s *session) certain(now time.Time) bool {
 	if s.ctx.Err() != nil {
 		return false
 	}
-	// In this order: a renewal in between lengthens the TTL by as much as it came later.
+	// The order matters: a renewal in between extends the deadline.
 	renewed := s.monitor.LastRenewal()
 	ttl := s.monitor.Deadline().Sub(renewed)
 	return !renewed.IsZero() && within(ttl, now.Sub(renewed), now.Round(0).Sub(renewed.Round(0)))
 }
 
-// within reports whether a lease lives whose renewal was sent so long ago by the
-// monotonic clock and by the wall clock. Both are asked: the first may have stood
-// still while the machine was suspended, the second may have been set back.
+// within reports whether a lease still lives, given the time since its renewal by
+// the monotonic clock and by the wall clock. Both are needed: the monotonic clock
+// may stop while the machine is suspended, the wall clock may be set back.
 func within(ttl, monotonic, wall time.Duration) bool {
 	return max(monotonic, wall) < ttl-ttl/driftShare
 }
 
-// keepSession opens one session after the other until the KV is closed. The result
-// of the first is sent to ready.
+// keepSession opens one session after the other until the KV is closed. It sends
+// the result of the first to ready.
 func (k *kv) keepSession(ready chan<- error) {
 	var pause backoff
 	for k.ctx.Err() == nil {
@@ -101,7 +101,7 @@ func (k *kv) keepSession(ready chan<- error) {
 		case err == nil:
 			k.serve(s, ready)
 			ready = nil
-			if !s.monitor.LastRenewal().IsZero() { // otherwise there was no such lease
+			if !s.monitor.LastRenewal().IsZero() { // zero: the lease did not exist
 				pause = backoff{}
 			}
 		case ready != nil && (permanent(err) || k.ctx.Err() == nil && contextEnded(err)):
@@ -115,8 +115,8 @@ func (k *kv) keepSession(ready chan<- error) {
 	}
 }
 
-// contextEnded reports whether err is that of a context. If the KV lives, it is the one
-// in the options.
+// contextEnded reports whether err is a context's error. While the KV is open, that
+// context is the one in the options.
 func contextEnded(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
@@ -132,12 +132,12 @@ func (k *kv) serve(s *session, ready chan<- error) {
 	k.giveUp(s, owned)
 }
 
-// giveUp removes the leasing keys of a session that has ended, so that others need
-// not wait for its lease to end.
+// giveUp deletes the leasing keys of an ended session, so that others need not wait
+// for its lease to expire.
 func (k *kv) giveUp(s *session, owned []leasingKey) {
 	ctx, cancel := context.WithTimeout(k.client.Ctx(), closeTimeout)
 	defer cancel()
-	// Either error leaves the leasing keys to the end of the lease.
+	// After either error the leasing keys expire with the lease.
 	if s.granted {
 		_, _ = k.client.Revoke(ctx, s.lease)
 		return
@@ -145,9 +145,9 @@ func (k *kv) giveUp(s *session, owned []leasingKey) {
 	_ = k.deleteKeys(ctx, owned)
 }
 
-// sessionLease is the Lease that a session is made with. It notes whether the lease
-// was granted for it, which the options do not show, and ends a grant with the KV
-// whatever context the options have.
+// sessionLease is the Lease that a session is made with. It records whether the
+// session granted its lease, which the options do not show, and ends a grant when
+// the KV is closed, whatever context the options have.
 type sessionLease struct {
 	clientv3.Lease
 	until   context.Context

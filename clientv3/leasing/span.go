@@ -4,20 +4,21 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// span is a range of leasing keys: those of the keys that a write may change.
+// span is the range of leasing keys of the keys that a write may change.
 type span struct {
-	// begin is the first leasing key, and the only one if end is empty. Otherwise
-	// end is the first that is not in the range.
+	// begin is the first leasing key, and the only one if end is empty. end is
+	// exclusive.
 	begin, end string
-	// exclusive says that not even this client's own leasing keys may be there.
+	// exclusive says that no leasing key may exist in the range, not even this
+	// client's.
 	exclusive bool
-	// floor is the highest revision at which a leasing key in the range may have
-	// been created, for the write to go ahead.
+	// floor is the highest create revision of a leasing key in the range that lets
+	// the write proceed.
 	floor int64
 }
 
-// spansOf returns the spans of every write in ops, those in transactions and in
-// both of their branches included.
+// spansOf returns the spans of all writes in ops, including both branches of
+// transactions.
 func (k *kv) spansOf(ops ...clientv3.Op) []span {
 	var spans []span
 	seen := map[span]bool{}
@@ -30,7 +31,7 @@ func (k *kv) spansOf(ops ...clientv3.Op) []span {
 	return spans
 }
 
-// writesIn returns the puts and deletes in ops, those in transactions included.
+// writesIn returns the puts and deletes in ops, including those in transactions.
 func writesIn(ops []clientv3.Op) []clientv3.Op {
 	var writes []clientv3.Op
 	for _, op := range ops {
@@ -56,7 +57,7 @@ func (k *kv) spanOf(op clientv3.Op) span {
 	case end == "":
 		return span{begin: k.leasingKey(begin)}
 	case before(k.prefix, end) && before(begin, prefixEnd):
-		// It deletes leasing keys, whosever they are: all have to be given up first.
+		// It deletes leasing keys of any owner: all have to be released first.
 		return span{begin: k.prefix, end: prefixEnd, exclusive: true}
 	case end == toTheEnd:
 		return span{begin: k.leasingKey(begin), end: prefixEnd}
@@ -75,9 +76,9 @@ func (s span) contains(lkey string) bool {
 	return lkey >= s.begin && before(lkey, s.end)
 }
 
-// guard holds if the write may go ahead. Of a single leasing key it asks for the
-// very incarnation that is owned, or for none. Of a range it asks that none was
-// created after floor: what was created before has been listed, and is owned.
+// guard holds if the write may proceed. For a single leasing key it requires the
+// owned incarnation, or none. For a range it requires that none was created after
+// floor: earlier ones have been listed and are owned.
 func (s span) guard() clientv3.Cmp {
 	if s.end == "" {
 		return clientv3.Compare(clientv3.CreateRevision(s.begin), "=", s.floor)

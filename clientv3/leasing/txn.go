@@ -8,8 +8,8 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// txn is a transaction. The embedded one sees that it is built in the right order,
-// and carries it out if it only reads.
+// txn is a transaction. The embedded one checks the order of calls, and executes
+// the transaction if it only reads.
 type txn struct {
 	clientv3.Txn
 	kv  *kv
@@ -67,8 +67,8 @@ func (t *txn) Commit() (*clientv3.TxnResponse, error) {
 	return (*clientv3.TxnResponse)(inner), nil
 }
 
-// txn answers a transaction whose outcome is known, and which then only reads keys
-// that are: all at one moment. It returns nil if the cache cannot.
+// txn serves a transaction if the cache can decide its comparisons and serve its
+// reads, all at one moment. It returns nil if it cannot.
 func (c *cache) txn(cmps []clientv3.Cmp, thenOps, elseOps []clientv3.Op) *clientv3.TxnResponse {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,8 +103,8 @@ func (c *cache) txn(cmps []clientv3.Cmp, thenOps, elseOps []clientv3.Op) *client
 	}
 }
 
-// decideLocked evaluates comparisons, as far as the cache can: one that does not
-// hold decides, whatever the others say.
+// decideLocked evaluates the comparisons that the cache can serve: one that does
+// not hold decides, whatever the others are.
 func (c *cache) decideLocked(cmps []clientv3.Cmp) (succeeded, known bool) {
 	known = true
 	for i := range cmps {

@@ -31,10 +31,10 @@ func (k *kv) delete(ctx context.Context, op clientv3.Op) (*clientv3.DeleteRespon
 	return (*clientv3.DeleteResponse)(del), nil
 }
 
-// write carries out op, which writes, once nobody else owns what it may change. The
-// first response in the result is that of op.
+// write executes op, which writes, when no other client owns a key that it may
+// change. The first response in the result is that of op.
 //
-// op is sent again only after a transaction that certainly did not carry it out.
+// op is sent again only after a transaction that certainly did not execute it.
 func (k *kv) write(ctx context.Context, op clientv3.Op) (*clientv3.TxnResponse, error) {
 	for spans := k.spansOf(op); ; {
 		if err := k.ctx.Err(); err != nil {
@@ -57,8 +57,8 @@ func (k *kv) write(ctx context.Context, op clientv3.Op) (*clientv3.TxnResponse, 
 	}
 }
 
-// send carries out op, and reads the owned keys again, if the guards of w hold.
-// Otherwise it reads the leasing keys that stand in the way.
+// send executes op, and reads the owned keys again, if the guards of w hold.
+// Otherwise it reads the conflicting leasing keys.
 func (k *kv) send(ctx context.Context, op clientv3.Op, w *write) (*clientv3.TxnResponse, error) {
 	guards := make([]clientv3.Cmp, len(w.spans))
 	list := make([]clientv3.Op, len(w.spans))
@@ -72,8 +72,8 @@ func (k *kv) send(ctx context.Context, op clientv3.Op, w *write) (*clientv3.TxnR
 	return k.remote.Txn(ctx).If(guards...).Then(thenOps...).Else(list...).Commit()
 }
 
-// makeWay has the leasing keys given up that kept w from being carried out, and
-// waits until they are gone.
+// makeWay revokes the leasing keys that blocked w, and waits until they are
+// deleted.
 func (k *kv) makeWay(ctx context.Context, w *write, resp *clientv3.TxnResponse) error {
 	k.cache.observe(resp.Header)
 	own, foreign := k.cache.releaseOwned(w, resp.Responses)
@@ -84,24 +84,24 @@ func (k *kv) makeWay(ctx context.Context, w *write, resp *clientv3.TxnResponse) 
 	return k.awaitDeletion(ctx, append(own, foreign...), resp.Header.Revision)
 }
 
-// write is a write in flight.
+// write is an in-flight write.
 type write struct {
 	spans []span
-	// entries are the owned keys that the write may change. While it is in flight
-	// they are not served.
+	// entries are the owned keys that the write may change. They are not served
+	// while it is in flight.
 	entries []*entry
 }
 
-// minRefresh is how many owned keys a write reads again at least; beyond, it is as
-// many as the write has guards. A server limits the operations of a transaction, to
-// 128 by default, and ownership of a wide range must not make a small write too
-// large.
+// minRefresh is how many owned keys a write reads again at least; the maximum is
+// the number of its guards, if larger. The server limits the operations of a
+// transaction, 128 by default, and ownership of a wide range must not make a small
+// write too large.
 const minRefresh = 16
 
-// refresh returns the reads by which a transaction tells what its own writes made
-// of the owned keys. That cannot be told from the operations alone: a put may keep
-// the old value, or attach the key to a lease. Nor can it from a read of keys alone,
-// which says nothing of leases.
+// refresh returns the reads that show the owned keys after the transaction's own
+// writes. The operations alone do not show that: a put may keep the old value, or
+// attach the key to a lease. A keys-only read does not either, because it omits
+// leases.
 func (w *write) refresh() []clientv3.Op {
 	reads := make([]clientv3.Op, w.refreshes())
 	for i := range reads {
@@ -114,7 +114,7 @@ func (w *write) refreshes() int {
 	return min(len(w.entries), max(minRefresh, len(w.spans)))
 }
 
-// refreshed returns what the first entries hold after the transaction.
+// refreshed returns the first entries' keys after the transaction.
 func (w *write) refreshed(resp *clientv3.TxnResponse) []*mvccpb.KeyValue {
 	if len(resp.Responses) < 2 {
 		return nil
@@ -169,15 +169,15 @@ func (c *cache) entriesInLocked(s span) []*entry {
 	return in
 }
 
-// conflictsWith reports whether the guards of the write, since they held, show that
-// there is no such leasing key: somebody else deleted it.
+// conflictsWith reports whether the write's guards, which held, prove that the
+// leasing key no longer exists: another client deleted it.
 func (w *write) conflictsWith(l leasingKey) bool {
 	return slices.ContainsFunc(w.spans, func(s span) bool { return s.contains(l.name) && l.rev > s.floor })
 }
 
-// commit ends a write that was carried out. items are what the first of its entries
-// hold since; the others are given up, as are keys that are attached to a lease now.
-// It returns the leasing keys to release.
+// commit ends an executed write. items are the keys of its first entries afterwards;
+// the other entries are released, as are keys that are now attached to a lease. It
+// returns the leasing keys to release.
 func (c *cache) commit(w *write, h *pb.ResponseHeader, items []*mvccpb.KeyValue) (release []leasingKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,15 +193,15 @@ func (c *cache) commit(w *write, h *pb.ResponseHeader, items []*mvccpb.KeyValue)
 			release = append(release, l)
 			continue
 		}
-		if h.GetRevision() >= e.at { // and not overtaken by the answer to a later write
+		if h.GetRevision() >= e.at { // not overtaken by the response to a later write
 			e.item, e.at = items[i], h.GetRevision()
 		}
 	}
 	return release
 }
 
-// abandon ends a write of which nobody knows whether it was, or will be, carried
-// out. Its entries are given up; it returns their leasing keys, to be released.
+// abandon ends a write with unknown outcome. It releases its entries and returns
+// their leasing keys.
 func (c *cache) abandon(w *write) (release []leasingKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,10 +213,10 @@ func (c *cache) abandon(w *write) (release []leasingKey) {
 	return release
 }
 
-// releaseOwned ends a write that was not carried out because of the leasing keys that
-// listed shows, span by span. It forgets what turns out not to be owned, and
-// returns which leasing keys have to go: this client's own, and those of others.
-// For a range it notes up to which revision those were created that may stay.
+// releaseOwned ends a write that was blocked by the leasing keys in listed, span by
+// span. It drops entries that are not owned any more, and returns the leasing keys to
+// delete: this client's and those of others. For a range it sets floor to the highest
+// create revision of the keys that may stay.
 func (c *cache) releaseOwned(w *write, listed []*pb.ResponseOp) (own, foreign []leasingKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,7 +224,7 @@ func (c *cache) releaseOwned(w *write, listed []*pb.ResponseOp) (own, foreign []
 	for i := range w.spans {
 		s := &w.spans[i]
 		s.floor = 0
-		lowest := int64(math.MaxInt64) // of those that have to go
+		lowest := int64(math.MaxInt64) // of those to delete
 		for _, l := range listed[i].GetResponseRange().GetKvs() {
 			key, name := string(l.Key[len(c.prefix):]), leasingKey{string(l.Key), l.CreateRevision}
 			ours := c.session != nil && clientv3.LeaseID(l.Lease) == c.session.lease
@@ -246,7 +246,7 @@ func (c *cache) releaseOwned(w *write, listed []*pb.ResponseOp) (own, foreign []
 			}
 		}
 		if s.floor >= lowest {
-			s.floor = 0 // the guard must not hold before they have gone
+			s.floor = 0 // the guard must not hold before they are deleted
 		}
 	}
 	for _, e := range w.entries {

@@ -14,36 +14,37 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 )
 
-// maxPause is the longest pause between two attempts of one read. A member that is
-// behind needs longer than that to catch up, and ten reads a second do not hinder it.
+// maxPause is the longest pause between two attempts of one read. A lagging member
+// needs longer than that to catch up, and ten reads per second do not slow it down.
 const maxPause = 100 * time.Millisecond
 
 type kvOrdering struct {
 	kv        clientv3.KV
 	violation OrderViolationFunc
-	seen      atomic.Int64  // the highest revision that any response had
-	cluster   atomic.Uint64 // that the first response named
+	seen      atomic.Int64  // the highest revision of all responses
+	cluster   atomic.Uint64 // the cluster ID of the first response
 	changed   atomic.Pointer[clientv3.ClusterChangedError]
 }
 
-// NewKV returns a KV that returns no response whose header has a lower revision than
-// a response that it returned before the request began. Writes count as seen like
-// reads do. All requests but Compact go through kv.Do and kv.GetStream.
+// NewKV returns a KV whose responses never have a lower revision than a response
+// returned before the request began. Responses to writes count like those to reads.
+// All requests except Compact go through kv.Do and kv.GetStream.
 //
-// When kv answers a read, or a transaction that can only read, with less,
-// orderViolationFunc decides. The read is sent again for as long as it returns nil: the
-// first time at once, then after pauses that grow to 100 ms, and until ctx ends. A
-// write that was answered was carried out, and its response is returned as it is.
+// When kv answers a read, or a read-only transaction, with a lower revision,
+// orderViolationFunc decides. While it returns nil the read is sent again: first at
+// once, then after pauses that grow to 100 ms, until ctx ends. An answered write was
+// executed, and its response is returned unchanged.
 //
 // A response of another cluster, and a write or a linearizable read with a lower
-// revision, show that the history of the store is another one: it was restored from a
-// backup, for example. From then on all reads fail with an error that wraps a
-// *clientv3.ClusterChangedError and [ErrNoGreaterRev], because no order holds between
-// the two histories. Writes go on. A new KV begins with what is there then.
+// revision, show that the store has another history, for example because it was
+// restored from a backup. From then on all reads fail with an error that wraps a
+// *clientv3.ClusterChangedError and [ErrNoGreaterRev], because revisions of two
+// histories cannot be compared. Writes still work. A new KV starts from the present
+// state.
 //
-// GetStream chooses the revision to read at by a read of its own before, which costs a
-// round trip, so that what it delivers is never older, either. A reader who stops
-// early must end its context; to close the client is not enough.
+// GetStream first makes a read to choose its revision, which costs a round trip, so
+// its chunks are never older either. A reader that stops early must cancel its
+// context; closing the client is not enough.
 func NewKV(kv clientv3.KV, orderViolationFunc OrderViolationFunc) clientv3.KV {
 	return &kvOrdering{kv: kv, violation: orderViolationFunc}
 }
@@ -87,7 +88,7 @@ func (kv *kvOrdering) Do(ctx context.Context, op clientv3.Op) (clientv3.OpRespon
 		switch {
 		case !onlyReads(op):
 			kv.saw(rev)
-			return resp, nil // it was carried out
+			return resp, nil // it was executed
 		case changed != nil:
 			return clientv3.OpResponse{}, changed
 		case rev >= prevRev:
@@ -103,7 +104,7 @@ func (kv *kvOrdering) Do(ctx context.Context, op clientv3.Op) (clientv3.OpRespon
 	}
 }
 
-// check returns an error once the history is another one than that of the first response.
+// check returns an error once the history differs from that of the first response.
 func (kv *kvOrdering) check(op clientv3.Op, h *pb.ResponseHeader, prevRev int64) error {
 	kv.cluster.CompareAndSwap(0, h.GetClusterId())
 	seen := lineage.Point{Cluster: kv.cluster.Load(), Revision: prevRev}
@@ -119,8 +120,9 @@ func (kv *kvOrdering) check(op clientv3.Op, h *pb.ResponseHeader, prevRev int64)
 	return nil
 }
 
-// isLinearizable reports whether an operation is answered no older than it is. A
-// transaction of serializable reads alone, or of none, need not be.
+// isLinearizable reports whether the response to an operation is no older than the
+// request. That is not guaranteed for an empty transaction, or one with
+// serializable reads only.
 func isLinearizable(op clientv3.Op) bool {
 	if !op.IsTxn() {
 		return !op.IsGet() || !op.IsSerializable()
@@ -152,8 +154,7 @@ func headerOf(resp clientv3.OpResponse) *pb.ResponseHeader {
 	}
 }
 
-// onlyReads reports whether the operation cannot change anything, whatever its
-// comparisons decide.
+// onlyReads reports whether neither branch of the operation writes.
 func onlyReads(op clientv3.Op) bool {
 	if !op.IsTxn() {
 		return op.IsGet()
@@ -170,7 +171,7 @@ func onlyReads(op clientv3.Op) bool {
 }
 
 // pauseAfter returns how long to wait after a number of failed attempts. There is no wait
-// after the first: a rotation over the endpoints most likely leads to a better one.
+// after the first: the next endpoint in the rotation is probably up to date.
 func pauseAfter(attempts int) time.Duration {
 	return min(time.Duration((attempts-1)*(attempts-1))*time.Millisecond, maxPause)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 )
 
-// GetStream reads at a revision that it has made sure of, so it need not hold back
-// the keys until the header at the end of the stream tells what revision they have.
+// GetStream reads at a revision that is known beforehand, so it need not buffer the
+// keys until the header at the end of the stream gives their revision.
 func (kv *kvOrdering) GetStream(ctx context.Context, key string, opts ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
 	op := clientv3.OpGet(key, opts...)
 	header, err := kv.header(ctx, op)
@@ -28,7 +28,7 @@ func (kv *kvOrdering) GetStream(ctx context.Context, key string, opts ...clientv
 	return clientv3.NewKVFromKVClient(source, nil).GetStream(ctx, key, as(op))
 }
 
-// header reads the first key of what op reads, and nothing of it but the header.
+// header reads the first key of op's range, and returns only the header.
 func (kv *kvOrdering) header(ctx context.Context, op clientv3.Op) (*pb.ResponseHeader, error) {
 	opts := []clientv3.OpOption{clientv3.WithCountOnly()}
 	if op.IsSerializable() {
@@ -41,15 +41,15 @@ func (kv *kvOrdering) header(ctx context.Context, op clientv3.Op) (*pb.ResponseH
 	return resp.Header, nil
 }
 
-// as returns the option that makes any operation the given one.
+// as returns an option that replaces any operation with op.
 func as(op clientv3.Op) clientv3.OpOption {
 	return func(o *clientv3.Op) { *o = op }
 }
 
-// streamSource is the server of one GetStream: the reads of clientv3's GetStream go
-// through it to the wrapped KV, and have the header that was read before.
+// streamSource is the KVClient of one GetStream: it passes the reads of clientv3's
+// GetStream to the wrapped KV, and adds the header that was read before.
 type streamSource struct {
-	pb.KVClient // nil: GetStream calls nothing but what is below
+	pb.KVClient // nil: GetStream calls only the methods below
 
 	kv     *kvOrdering
 	op     clientv3.Op
@@ -68,7 +68,7 @@ func (s *streamSource) part(req *pb.RangeRequest) clientv3.Op {
 	return op
 }
 
-// Range reads a page, where the range cannot be streamed.
+// Range reads a page if the range cannot be streamed.
 func (s *streamSource) Range(ctx context.Context, req *pb.RangeRequest, _ ...grpc.CallOption) (*pb.RangeResponse, error) {
 	resp, err := s.kv.Do(ctx, s.part(req))
 	if err != nil {
@@ -82,8 +82,8 @@ func (s *streamSource) RangeStream(ctx context.Context, req *pb.RangeRequest, _ 
 	return stream, stream.open()
 }
 
-// withRevision gives the header to a response that has one. What was read at a revision
-// must not claim a later one: programs watch from the revision after it.
+// withRevision sets the header of a response that has one. Data read at a revision must
+// not claim a later one: programs watch from the next revision.
 func (s *streamSource) withRevision(resp *pb.RangeResponse) *pb.RangeResponse {
 	if resp.GetHeader() == nil {
 		return resp
@@ -93,7 +93,7 @@ func (s *streamSource) withRevision(resp *pb.RangeResponse) *pb.RangeResponse {
 
 // rangeStream receives from the wrapped KV.
 type rangeStream struct {
-	grpc.ClientStream // nil: GetStream calls nothing but Recv
+	grpc.ClientStream // nil: GetStream calls only Recv
 
 	source   *streamSource
 	ctx      context.Context
@@ -101,7 +101,7 @@ type rangeStream struct {
 	in       clientv3.GetStreamChan
 	received bool
 	refusals int
-	whole    bool // it is read by one call, see reopen
+	whole    bool // read with one call, see reopen
 }
 
 func (r *rangeStream) open() error {
@@ -141,7 +141,7 @@ func (r *rangeStream) receive() (*pb.RangeResponse, error) {
 	}
 }
 
-// read reads the range by one call.
+// read reads the range with one call.
 func (r *rangeStream) read() (*pb.RangeResponse, error) {
 	if r.received {
 		return nil, io.EOF
@@ -150,18 +150,18 @@ func (r *rangeStream) read() (*pb.RangeResponse, error) {
 	return (*pb.RangeResponse)(resp.Get()), err
 }
 
-// maxStreams is how many streams are opened after the first one that was refused.
+// maxStreams is how many streams are opened after the first refused one.
 const maxStreams = 12
 
-// lags reports whether err says that the member asked has not reached the revision
-// yet, although another one has.
+// lags reports whether err means that the member has not reached the revision yet,
+// although another one has.
 func (r *rangeStream) lags(err error) bool {
 	return errors.Is(rpctypes.Error(err), rpctypes.ErrFutureRev) && r.op.Rev() <= r.source.header.GetRevision()
 }
 
 // reopen tries again after a member that lags, if the OrderViolationFunc agrees. Streams of a
-// client share a connection, and the next one may well meet the same member; calls go round. So
-// after some streams it is calls.
+// client share a connection, and the next one may reach the same member; calls rotate over the
+// members. So after maxStreams attempts it uses calls.
 func (r *rangeStream) reopen() error {
 	unknown := &clientv3.GetResponse{Header: &pb.ResponseHeader{}}
 	if err := r.source.kv.violation(r.op, unknown.OpResponse(), r.op.Rev()); err != nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// txn collects a transaction and carries it out as one operation.
+// txn collects a transaction and executes it as one operation.
 type txn struct {
 	kv  *kvOrdering
 	ctx context.Context
 
-	// shape is never committed. It panics for the calls that a transaction must not
-	// have, as the wrapped KV would.
+	// shape is never committed. It panics on invalid calls, as the wrapped KV
+	// would.
 	shape clientv3.Txn
 
 	cmps    []clientv3.Cmp

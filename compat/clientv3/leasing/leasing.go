@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// NewKV returns a KV which answers gets of single keys from a cache, as linearizable as the server would, and the function that ends it.
+// NewKV returns a KV that serves gets of single keys from a cache, with linearizability, and the function that closes it.
 func NewKV(cl *clientv3.Client, prefix string, opts ...concurrency.SessionOption) (clientv3.KV, func(), error) {
 	return quorate.NewKV(cl, prefix, opts...)
 }

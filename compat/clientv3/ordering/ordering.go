@@ -8,18 +8,18 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// ErrNoGreaterRev is returned when no endpoint that can be asked has reached the revision seen before.
+// ErrNoGreaterRev is returned when no endpoint that answers has reached the revision seen before.
 var ErrNoGreaterRev = quorate.ErrNoGreaterRev
 
-// OrderViolationFunc is notified of a response that is older than what was seen before: the operation, the response, and the revision that its header should have reached.
+// OrderViolationFunc handles a response that is older than an earlier one.
 type OrderViolationFunc = quorate.OrderViolationFunc
 
-// NewKV returns a KV that returns no response whose header has a lower revision than a response that it returned before the request began.
+// NewKV returns a KV whose responses never have a lower revision than a response returned before the request began.
 func NewKV(kv clientv3.KV, orderViolationFunc OrderViolationFunc) clientv3.KV {
 	return quorate.NewKV(kv, orderViolationFunc)
 }
 
-// NewOrderViolationSwitchEndpointClosure returns an OrderViolationFunc that has reads sent again, to the next endpoint in the client's rotation, as long as one of the endpoints is known to have reached the revision, and gives [ErrNoGreaterRev] otherwise.
+// NewOrderViolationSwitchEndpointClosure returns an OrderViolationFunc that repeats reads, on the next endpoint in the client's rotation, while at least one endpoint is known to have reached the revision; otherwise it returns [ErrNoGreaterRev].
 func NewOrderViolationSwitchEndpointClosure(c *clientv3.Client) OrderViolationFunc {
 	return quorate.NewOrderViolationSwitchEndpointClosure(c)
 }
