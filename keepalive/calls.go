@@ -40,8 +40,8 @@ const (
 	minConnectTimeout = 5 * time.Second
 )
 
-// Calls says what shall become of calls when their server restarts. It turns that into
-// an ordinary gRPC service config, which any channel and any policy can use.
+// Calls configures how calls behave when their server restarts. It generates an ordinary
+// gRPC service config, which any channel and any policy can use.
 //
 // A method is written as in generated code, "/pkg.Service/Method"; the first slash may
 // be missing. "/pkg.Service/" stands for all methods of a service but those that
@@ -58,14 +58,13 @@ type Calls struct {
 	// fails with any other code.
 	Repeatable []string
 
-	// Once are methods that must not be executed twice. They wait for a connection
-	// too. If one breaks under a call, the call fails with Unavailable, once, and nobody
-	// knows whether it was executed.
+	// Once are methods that must not be executed twice. They wait for a connection too.
+	// If the connection breaks during a call, the call fails with Unavailable, and it is
+	// unknown whether it was executed.
 	Once []string
 
-	// Timeout is the deadline of named calls that bring none, or a later one.
-	// 0: 30 s. Without it they would wait for ever for a server that never comes
-	// back.
+	// Timeout is the deadline of named calls that bring none, or a later one. 0: 30 s.
+	// Without a deadline they would wait forever for a server that does not return.
 	Timeout time.Duration
 
 	// Base is a service config in JSON with everything else: loadBalancingConfig, for

@@ -1,25 +1,24 @@
-// Package keepalive sets gRPC's keepalive, size limits and retries for both ends
-// of a connection at once, and refuses settings that harm each other.
+// Package keepalive configures gRPC's keepalive, size limits and retries for both ends of
+// a connection together, and rejects incompatible settings.
 //
-// A client that pings more often than its server allows loses the connection, and
-// every call on it, to a GOAWAY with the text too_many_pings. Neither end can see
-// the mistake alone. A [Pair] holds both ends:
+// A client that pings more often than its server allows loses the connection, and every
+// call on it, to a GOAWAY with the text too_many_pings. Neither end can detect the
+// mistake alone. A [Pair] holds both ends:
 //
 //	dialOptions := keepalive.Datacenter().DialOptions()     // in the client
 //	serverOptions := keepalive.Datacenter().ServerOptions() // in the server
 //
-// [Pair.Validate] computes what a grpc-go server does to such a client, and says
-// which ping it would punish and when. [Check] does this for two ends that were
-// configured elsewhere. A [Preset] is a valid pair for one situation:
+// [Pair.Validate] computes which ping of the client a grpc-go server would answer with a
+// GOAWAY, and when. [Check] does this for two ends that were configured elsewhere. A
+// [Preset] is a valid pair for one situation:
 //
-//   - [Datacenter]: both ends are yours, nothing between them forgets connections
-//   - [LoadBalancer]: NAT or a balancer of TCP connections stands between them
-//   - [Stock]: the server is somebody else's and has grpc's defaults
+//   - [Datacenter]: both ends are yours, nothing between them drops idle connections
+//   - [LoadBalancer]: NAT or a TCP load balancer is between them
+//   - [Stock]: another party's server with grpc's defaults
 //   - [Etcd]: the server is etcd with its defaults
 //
-// Beside them stand [Sizes], the limits of messages and flow-control windows, and
-// [Calls], which says in a service config what may be repeated when a server
-// restarts.
+// [Sizes] holds the limits of messages and flow-control windows. [Calls] generates a
+// service config with the calls that may be repeated when a server restarts.
 //
 // # What happens to calls when a connection ends
 //

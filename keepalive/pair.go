@@ -21,16 +21,16 @@ type Client struct {
 	// default. The least is 1 s: a pause of either process must not look like its end.
 	Timeout time.Duration
 
-	// PermitWithoutStream lets the client ping while no call is under way. The
-	// server has to permit that too.
+	// PermitWithoutStream lets the client ping while no call is in flight. The server
+	// must permit that too.
 	PermitWithoutStream bool
 }
 
 // Server is the server's end of a pair: gRPC's ServerParameters and its
 // EnforcementPolicy.
 type Server struct {
-	// MinTime is how often a client may ping; more often is punished. 0: 5 min,
-	// grpc's default.
+	// MinTime is the minimum time between a client's pings; more frequent pings end in a
+	// GOAWAY. 0: 5 min, grpc's default.
 	MinTime time.Duration
 
 	// PermitWithoutStream allows pings at MinTime on connections without a call. If
@@ -66,13 +66,13 @@ type Pair struct {
 	Client Client
 	Server Server
 
-	// IdleTimeout is the shortest time after which something on the path (NAT, a
-	// firewall, a load balancer) forgets a connection that carries nothing. Validate
-	// sees to it that pings come before. 0: nothing on the path does that.
+	// IdleTimeout is the shortest idle timeout of devices on the path (NAT, a firewall, a
+	// load balancer). Validate checks that pings are more frequent. 0: no device drops
+	// idle connections.
 	IdleTimeout time.Duration
 
 	// LongestCall is how long the longest unary call may take, usually its deadline.
-	// Validate sees to it that MaxConnectionAgeGrace does not cut such a call. 0: not
+	// Validate checks that MaxConnectionAgeGrace does not cut such a call. 0: not
 	// checked.
 	LongestCall time.Duration
 }

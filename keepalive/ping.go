@@ -37,10 +37,10 @@ func idleUntilGoAway(c Client, s Server, stream bool) (after time.Duration, ping
 	return time.Duration(pings) * c.Time, pings, true
 }
 
-// TooManyPingsError says that a server would end the connections of a client for its
-// pings, with GOAWAY ENHANCE_YOUR_CALM, too_many_pings.
+// TooManyPingsError means that a server would close the connections of a client because
+// of its pings, with GOAWAY ENHANCE_YOUR_CALM, too_many_pings.
 type TooManyPingsError struct {
-	// Client and Server are the ends that do not fit.
+	// Client and Server are the incompatible ends.
 	Client Client
 	Server Server
 
@@ -62,7 +62,7 @@ type TooManyPingsError struct {
 	Connections int
 }
 
-// Error explains the reason and names the ways out.
+// Error explains the reason and how to fix it.
 func (e *TooManyPingsError) Error() string {
 	where, costs := "while no call is under way", ""
 	if e.Stream {

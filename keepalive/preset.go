@@ -9,7 +9,7 @@ import (
 // Preset is a valid [Pair] for one situation.
 type Preset struct{ pair Pair }
 
-// Pair returns the preset's settings, to be looked at or changed.
+// Pair returns a copy of the preset's settings, which the caller may change.
 func (p Preset) Pair() Pair { return p.pair }
 
 // DialOptions returns what the client gives to grpc.NewClient.
@@ -70,10 +70,10 @@ func LoadBalancer() Preset {
 	}}
 }
 
-// Stock is for a server that is somebody else's and runs with gRPC's defaults,
-// in Go, Java or C++: at most one ping in 5 min, none while no call is under way.
-// Half a minute more than that leaves room for clocks that differ, and comes
-// before the 350 s of an AWS Network Load Balancer.
+// Stock is for another party's server that runs with gRPC's defaults, in Go, Java or C++:
+// at most one ping in 5 min, none while no call is under way. Half a minute more than
+// that leaves room for clocks that differ, and comes before the 350 s of an AWS Network
+// Load Balancer.
 //
 // Connections without calls are not kept alive; the server forbids it. If something on
 // the path forgets them, use grpc.WithIdleTimeout with less than its time, so that the

@@ -23,20 +23,20 @@ const (
 	goAwaySlack = time.Second
 )
 
-// Check returns nil if a client and a server with these settings can live together, a
-// [*TooManyPingsError] if the server would end the client's connections for its
-// pings, or an error that names a field which is wrong by itself. Several errors come
-// joined; errors.As finds each.
+// Check returns nil if a client and a server with these settings are compatible, a
+// [*TooManyPingsError] if the server would close the client's connections because of its
+// pings, or an error that names an invalid field. Several errors are joined; errors.As
+// finds each.
 //
-// The answer does not depend on what is sent on the connections, and does not count on
-// other settings to hide the fault: a server whose own pings or MaxConnectionIdle
-// usually come before the client's fourth ping is no reason to allow that ping.
+// The result does not depend on the traffic of the connections, and no other setting
+// hides a fault: Check rejects the client's fourth ping even if the server's own pings or
+// MaxConnectionIdle usually come before it.
 //
-// One traffic escapes it, where neither end permits pings without a stream, as in
-// [Stock] and [Etcd]. The client then pings when a call ends a long silence, and if the
-// call is canceled in that instant, the ping arrives after its end. The third such call
-// in a row without a response to any other draws the GOAWAY. A server that permits
-// pings without a stream has no such gap, so permit it wherever the server is yours.
+// Check misses one case, if neither end permits pings without a stream, as in [Stock] and
+// [Etcd]. The client then pings when a call ends a long silence, and if the call is
+// canceled in that instant, the ping arrives after its end. The third such call in a row
+// without a response to any other draws the GOAWAY. A server that permits pings without a
+// stream avoids this, so permit it on your own servers.
 func Check(c Client, s Server) error {
 	if err := errors.Join(append(c.faults(), s.faults()...)...); err != nil {
 		return err
@@ -44,9 +44,9 @@ func Check(c Client, s Server) error {
 	return checkPings(c, s)
 }
 
-// Validate returns nil if the pair works, and otherwise what is wrong: what [Check]
-// finds, pings too rare for IdleTimeout, and a MaxConnectionAgeGrace too short for
-// LongestCall. Several errors come joined.
+// Validate returns nil if the pair is valid. Otherwise it returns the errors of [Check],
+// an error if pings are too rare for IdleTimeout, and an error if MaxConnectionAgeGrace
+// is too short for LongestCall. Several errors are joined.
 func (p Pair) Validate() error {
 	faults := p.Client.faults()
 	faults = append(faults, p.Server.faults()...)

@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// Call says how a unary call of the client's API ended. Watches, keepalives and other streams
-// are none.
+// Call is the result of a unary call of the client's API. Watches, keepalives and other
+// streams are not reported as calls.
 type Call struct {
 	Method string // full name
-	// Err is what the caller got, nil for success.
+	// Err is the error returned to the caller, nil for success.
 	Err error
 	// Took is the time from the begin of the call to its end, with all attempts and the
 	// pauses between them.
 	Took time.Duration
 	// Retries are the attempts after the first one, hedges not included.
 	Retries int
-	// Hedged says that the call was sent to a second endpoint as well.
+	// Hedged is set if the call was also sent to a second endpoint.
 	Hedged bool
 	// Paused is the time between attempts.
 	Paused time.Duration
 }
 
-// Attempt says how an attempt of a call ended, or a stream.
+// Attempt is the result of an attempt of a call, or of a stream.
 type Attempt struct {
 	Endpoint string
 	Method   string // full name
@@ -33,29 +33,29 @@ type Attempt struct {
 	Took time.Duration
 }
 
-// CallObserver is an [Observer] that also hears how every call and attempt ends. Whoever does
-// not implement it costs no measurement of time.
+// CallObserver is an [Observer] that also receives the result of every call and attempt.
+// Without a CallObserver the client does not measure these.
 type CallObserver interface {
 	Observer
 	// Called is called when a call has ended.
 	Called(Call)
-	// Attempted is called when an attempt that was given an endpoint has ended.
+	// Attempted is called when an attempt with an endpoint has ended.
 	Attempted(Attempt)
 }
 
 // Tracer is an [Observer] that follows calls from their begin to their end, in their contexts.
 type Tracer interface {
 	Observer
-	// StartCall is called when a call begins. The context that it returns is that of the
-	// attempts; it must be made of the given one. A nil CallTrace leaves the call alone.
+	// StartCall is called when a call begins. It returns the context of the attempts,
+	// which must be derived from ctx. With a nil CallTrace the call is not traced.
 	StartCall(ctx context.Context, method string) (context.Context, CallTrace)
 }
 
 // CallTrace follows one call. StartAttempt may be called concurrently, and after End: a
-// hedge that lost may still be under way then.
+// hedge that lost may still be in flight then.
 type CallTrace interface {
-	// StartAttempt is called before an attempt. The context that it returns is the
-	// attempt's; it must be made of the given one.
+	// StartAttempt is called before an attempt. It returns the attempt's context, which
+	// must be derived from ctx.
 	StartAttempt(ctx context.Context, hedge bool) (context.Context, AttemptTrace)
 	// End is called once, when the caller gets the result.
 	End(Call)
@@ -67,8 +67,8 @@ type AttemptTrace interface {
 	End(endpoint string, err error)
 }
 
-// Calls returns an observer that tells those of the given one that are CallObservers, and nil
-// if there is none. The given one may come from [Multi].
+// Calls returns the CallObserver of o, or one that calls all CallObservers in a [Multi]; nil
+// if there is none.
 func Calls(o Observer) CallObserver {
 	found := each[CallObserver](o)
 	switch len(found) {

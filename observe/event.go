@@ -86,18 +86,19 @@ type UnknownOutcome struct {
 	Err      error
 }
 
-// WatchResumption says that watches go on on another stream.
+// WatchResumption reports that watches resumed on another stream.
 type WatchResumption struct {
 	// Endpoint is the one that the new stream leads to, "" if that is not known.
 	Endpoint string
-	// Watches is how many go on; those that share a stream break together.
+	// Watches is the number of resumed watches; watches that share a stream break
+	// together.
 	Watches int
 	// Gap is the time between the end of the old stream and the first sign of life of a
 	// watch on the new one.
 	Gap time.Duration
 }
 
-// LeaseRenewal says that a lease was prolonged.
+// LeaseRenewal reports the renewal of a lease.
 type LeaseRenewal struct {
 	ID int64
 	// Margin is the time that was left to the lease when the answer arrived, as far as the
@@ -106,14 +107,14 @@ type LeaseRenewal struct {
 	// and the lease lives all the same because the leader counts from a later moment.
 	// About two thirds of the TTL are normal.
 	Margin time.Duration
-	// TTL is for how long the server prolonged it.
+	// TTL is the TTL that the server granted.
 	TTL time.Duration
 }
 
-// LeaseLoss says that a lease that was to be kept alive has ended, or may have.
+// LeaseLoss reports that a lease under keepalive has ended, or may have.
 type LeaseLoss struct {
 	ID int64
-	// Err is rpctypes.ErrLeaseNotFound if the server said that there is no such lease, and
-	// otherwise says that it was not renewed in time and why.
+	// Err is rpctypes.ErrLeaseNotFound if the server returned that, and otherwise why the
+	// lease was not renewed in time.
 	Err error
 }

@@ -1,14 +1,14 @@
 package observe
 
-// Metric is one measurement of what is so at the moment, or was counted by it. Packages
-// observe/pools and observe/introspect make them, for observe/prometheus, observe/otel and
-// libraries of the user's.
+// Metric is one value of a gauge or a counter. Packages observe/pools and
+// observe/introspect make them, for observe/prometheus, observe/otel and libraries of the
+// user's.
 type Metric struct {
 	// Name is as OpenTelemetry has it, "quorate.pool.waiting", and Unit as UCUM has it.
 	Name, Unit, Description string
-	// Counter is true for what only grows, and false for what is so at the moment.
+	// Counter is true for a counter, false for a gauge.
 	Counter bool
-	// Labels tell metrics of one name apart.
+	// Labels distinguish metrics of one name.
 	Labels []Label
 	Value  float64
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// States keeps the state of each endpoint of one client, for observers: it is told what
-// EndpointsSet and StateChanged tell, and forgets endpoints that are removed. The zero
-// value is ready. It is not safe for concurrent use.
+// States keeps the state of each endpoint of one client, for observers: pass it the
+// events EndpointsSet and StateChanged. It drops removed endpoints. The zero value is
+// ready. It is not safe for concurrent use.
 //
 // As long as Set was never called every endpoint counts as one of the client's, until it
 // is [health.Draining].
@@ -35,8 +35,8 @@ func (s *States) Set(endpoints []string) (removed []string) {
 	return removed
 }
 
-// Change notes a change, and reports whether its endpoint is one of the client's. One
-// that was removed goes on changing for a while, which is not of interest any more.
+// Change records a change, and reports whether its endpoint is one of the client's. A
+// removed endpoint may change for a while; that is ignored.
 func (s *States) Change(c health.Change) bool {
 	_, known := s.states[c.Endpoint]
 	switch {

@@ -8,10 +8,10 @@ import (
 	"github.com/quorate/quorate/observe/introspect"
 )
 
-// ObserveClient reports what is so of a client at the moment of a collection, until the
-// registration is ended: calls in flight, watches and their lag, leases and the time left, bytes
-// buffered, probes and budgets (docs/observing.md). The attribute "quorate.client.name" is
-// name, which should be the client's own. The error is the provider's.
+// ObserveClient reports a client's present state at each collection, until the registration is
+// ended: calls in flight, watches and their lag, leases and the time left, bytes buffered,
+// probes and budgets (docs/observing.md). The attribute "quorate.client.name" is name, which
+// should be the client's own. The error is the provider's.
 //
 // It is meant to be beside the [Observer] of the client, which counts what happens.
 func ObserveClient(provider metric.MeterProvider, name string, client introspect.Source) (metric.Registration, error) {

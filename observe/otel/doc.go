@@ -1,5 +1,5 @@
-// Package otel turns what a client does and finds into OpenTelemetry metrics and, by a [Tracer],
-// spans.
+// Package otel exports a client's events and state as OpenTelemetry metrics and, with a
+// [Tracer], spans.
 //
 //	observer, err := otel.New(provider, otel.Options{Client: "orders"})
 //	…

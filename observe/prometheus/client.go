@@ -7,9 +7,10 @@ import (
 	"github.com/quorate/quorate/observe/introspect"
 )
 
-// NewClientCollector returns what is so of a client at the moment of a collection: calls in
-// flight, watches and their lag, leases and the time left, bytes buffered, probes and budgets
-// (docs/observing.md). The label "client" is name, of which a registry has one each.
+// NewClientCollector returns metrics of a client's present state, read at each collection:
+// calls in flight, watches and their lag, leases and the time left, bytes buffered, probes
+// and budgets (docs/observing.md). The label "client" is name, of which a registry has one
+// each.
 //
 // It is meant to be beside the [Observer] of the client, which counts what happens.
 func NewClientCollector(name string, client introspect.Source) prometheus.Collector {

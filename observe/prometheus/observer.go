@@ -57,9 +57,9 @@ func New(reg prometheus.Registerer, opts Options) (*Observer, error) {
 	return o, nil
 }
 
-// Close drops the states of the client's endpoints and what its resolver said. What was counted stays. A client
-// that is closed tells that it has no endpoints any more, which has the same effect, so
-// that only an Observer that was never used with one has to be closed.
+// Close drops the states of the client's endpoints and its resolver's gauges. Counters stay.
+// Closing the client has the same effect, so only an Observer that was never used with a client
+// must be closed.
 func (o *Observer) Close() { o.shared.remove(o) }
 
 // lanes are the pick counters of an endpoint, and how long attempts there took.

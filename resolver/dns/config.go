@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// DefaultInterval is how often a name is looked up. Kubernetes gives the records of its
-	// services a TTL of 5 s by default, so that asking more often shows nothing new.
+	// DefaultInterval is the default of Config.Interval. Kubernetes gives the records of
+	// its services a TTL of 5 s by default, so more frequent lookups gain nothing.
 	DefaultInterval = 5 * time.Second
 
-	// DefaultMinInterval is the least time between two lookups of a name. It bounds what an
-	// unreachable backend makes of a DNS server's load, since gRPC asks for a lookup whenever
-	// a connection is lost or cannot be made.
+	// DefaultMinInterval is the default of Config.MinInterval. It bounds the DNS load caused
+	// by an unreachable backend, since gRPC requests a lookup whenever a connection is lost
+	// or fails.
 	DefaultMinInterval = time.Second
 
 	// DefaultTimeout bounds a lookup: resolv.conf(5) waits 5 s for one server.
@@ -34,7 +34,7 @@ const (
 	// by default.
 	DefaultMaxListAge = time.Hour
 
-	// leastInterval keeps a mistaken unit from becoming a flood.
+	// leastInterval prevents a flood of queries caused by a wrong unit.
 	leastInterval = 10 * time.Millisecond
 
 	defaultScheme     = "dns"
@@ -52,9 +52,9 @@ const (
 	// but IPv4 before unique local IPv6). A name with one address of each, and the target of
 	// an SRV record, is one backend with all of its addresses.
 	FamilyAuto Family = iota
-	// FamilyIPv4 asks for A records only.
+	// FamilyIPv4 queries A records only.
 	FamilyIPv4
-	// FamilyIPv6 asks for AAAA records only.
+	// FamilyIPv6 queries AAAA records only.
 	FamilyIPv6
 	// FamilyBoth takes every address of a name as a backend of its own, for names behind which
 	// some backends have only IPv4 and others only IPv6. It is FamilyAuto for SRV records.
@@ -95,36 +95,36 @@ func familyOf(a netip.Addr) Family {
 	return FamilyIPv6
 }
 
-// Resolver looks names up. A *net.Resolver is one; it should have StrictErrors set, without
-// which it takes half an answer for a whole one. (The default sees the messages, and need not.)
+// Resolver looks names up. A *net.Resolver implements it; set its StrictErrors, without which
+// it returns partial answers as complete. (The default Resolver detects these by itself.)
 //
 // Both methods must return when ctx ends. An error that is, or wraps, a *net.DNSError with
-// IsNotFound says that there is no such name or record; any other error says that nothing is
-// known.
+// IsNotFound means that there is no such name or record; any other error means that the
+// lookup failed.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 	LookupSRV(ctx context.Context, service, proto, name string) (cname string, records []*net.SRV, err error)
 }
 
-// Config says how names are looked up. The zero value is right for headless services of
-// Kubernetes and for most others.
+// Config configures lookups. The zero value suits headless services of Kubernetes and
+// most others.
 type Config struct {
-	// Scheme is that of the targets. Default "dns", which takes the place of gRPC's own
-	// resolver in the channels that are given the Builder, and in no others.
+	// Scheme is the scheme of targets. Default "dns", which replaces gRPC's own resolver
+	// in channels with the Builder only.
 	Scheme string
 
-	// Server is the DNS server that is asked, "host" or "host:port" with 53 as the default
-	// port, for targets that name none. Default: those of the system's resolv.conf(5).
+	// Server is the DNS server, "host" or "host:port" with 53 as the default port, for
+	// targets that name none. Default: the servers of resolv.conf(5).
 	Server string
 
 	// Interval is the longest time between two lookups of a name, and the time between them
 	// unless the answer's TTL is shorter. It is shortened at random by up to a tenth, and up to
-	// half the first time, so that processes that start together do not ask together. Default
+	// half the first time, so that processes that start together do not query together. Default
 	// 5 s, at least 10 ms.
 	//
-	// A TTL that is longer does not make it longer, since a new backend is to be seen within
-	// one interval: the question costs a caching server little. To save it, make Interval
-	// longer; then the TTL decides.
+	// A longer TTL does not extend it, so that a new backend is found within one interval;
+	// the query costs a caching server little. To save queries, increase Interval; then the
+	// TTL decides.
 	Interval time.Duration
 
 	// MinInterval is the shortest time between two lookups of a name, whatever the TTL, and
@@ -137,11 +137,11 @@ type Config struct {
 	// records and the addresses of their targets have this time each. Default 5 s.
 	Timeout time.Duration
 
-	// MassRemovalDelay is how long backends stay that disappear from the answers all at once, so
-	// that fewer than half are left, or none. A DNS server that is just starting may say that
-	// there is nothing; such an answer counts once for its TTL (RFC 2308), up to 5 minutes, as a
-	// cache says the same until then. Time without
-	// answers does not count. What is new is used at once. Default 15 s; negative: no delay.
+	// MassRemovalDelay is how long backends are kept if so many disappear from the answers at
+	// once that fewer than half remain. A DNS server that is just starting may return an empty
+	// answer; such an answer counts once for its TTL (RFC 2308), up to 5 minutes, as caches
+	// repeat it until then. Time without answers does not count. New backends are used at once.
+	// Default 15 s; negative: no delay.
 	MassRemovalDelay time.Duration
 
 	// RotationWindow is for how long a backend stays that is missing in answers which name a
@@ -157,7 +157,7 @@ type Config struct {
 	// 0.3 s. At most 1,000 names without a channel are kept. Default 1 h; negative: none.
 	MaxListAge time.Duration
 
-	// Family says which addresses are used. Default FamilyAuto.
+	// Family selects the address family. Default FamilyAuto.
 	Family Family
 
 	// Backups has backends of all SRV priorities published, the best first, instead of only

@@ -16,7 +16,7 @@ import (
 
 var (
 	// ErrDeleted is the reason of Lost if the key was deleted while its lease is alive.
-	ErrDeleted = errors.New("the key was deleted by somebody else")
+	ErrDeleted = errors.New("the key was deleted by another client")
 
 	// ErrSuperseded is returned by updates while another registration has the key.
 	ErrSuperseded = errors.New("another registration has the key")

@@ -25,9 +25,9 @@ type builder struct {
 
 var _ resolver.AuthorityOverrider = (*builder)(nil)
 
-// NewBuilder returns a resolver of Kubernetes services, for grpc.WithResolvers. It reads
-// configuration and certificates, and connects to nothing: the first channel does, and the
-// last one that closes or becomes idle ends what is left. All channels of a Builder share its
+// NewBuilder returns a resolver for Kubernetes services, for grpc.WithResolvers. It reads
+// configuration and certificates, but does not connect: the first channel does, and the last one
+// that closes or becomes idle closes the connection. All channels of a Builder share its
 // connection, and those to the same service one watch. For an hour after the last channel to a
 // service its list is kept: the next one gets it if the API server does not answer within 0.3 s.
 //

@@ -1,4 +1,4 @@
-// Package kubernetes is a gRPC resolver of Kubernetes services: it follows their
+// Package kubernetes is a gRPC resolver for Kubernetes services: it watches their
 // EndpointSlices, and channels balance over the pods.
 //
 //	b, err := kubernetes.NewBuilder(kubernetes.Config{})
@@ -17,11 +17,11 @@
 //	kubernetes://namespace/service[.namespace[.anything]][:port]
 //	kubernetes://service[.namespace[.anything]][:number][/]
 //
-// so that DNS names such as users.shop.svc.cluster.local work. The namespace of targets that
-// name none is Config.Namespace. What would be misread is refused by Build: two colons, two
-// different namespaces, a path behind an authority with a port, a query, names that
-// Kubernetes would not accept. A port with a name needs one of the first two forms: a URL
-// with it in the authority is invalid, and grpc takes it for a DNS name.
+// so that DNS names such as users.shop.svc.cluster.local work. The default namespace is
+// Config.Namespace. Build rejects ambiguous targets: two colons, two different namespaces, a
+// path after an authority with a port, a query, names that are invalid in Kubernetes. A
+// named port needs one of the first two forms: in the authority it makes the URL invalid,
+// and grpc takes it for a DNS name.
 //
 // The port is one of
 //   - a name, as in the Service and its EndpointSlices. It is found in each slice, so that it
@@ -32,17 +32,17 @@
 //     slices has the number, a line in grpc's log says so and names those that they have.
 //   - nothing: the first TCP port of each slice.
 //
-// The server is called service.namespace in TLS and in the :authority header, with the port
-// if that is a number, unless grpc.WithAuthority says otherwise.
+// The server name in TLS and in the :authority header is service.namespace, with the port
+// if that is a number, unless grpc.WithAuthority is set.
 //
 // # Endpoints
 //
 // All slices of a service are merged. A pod is one endpoint (by its UID) with all its
-// addresses, IPv4 before IPv6, and no address is in two endpoints. Addresses are used that
-// are ready, or where nothing is said; if there are none, those that are terminating and
-// still serving, as kube-proxy does. Hints are followed if Config.Zone or Config.Node is set.
-// The order is that of the addresses; a list that is equal to the last one is not published
-// again. [Zone], [Node] and [Pod] tell where an endpoint runs.
+// addresses, IPv4 before IPv6, and no address is in two endpoints. Addresses are used if they
+// are ready or their readiness is not given; if there are none, those that are terminating
+// and still serving, as kube-proxy does. Hints are followed if Config.Zone or Config.Node is
+// set. The order is that of the addresses; a list that is equal to the last one is not
+// published again. [Zone], [Node] and [Pod] return where an endpoint runs.
 //
 // If there are no endpoints, an empty list is published and the reason reported: no slices,
 // no endpoints, none ready, no such port. Calls fail with it, at codes.Unavailable, unless
@@ -63,9 +63,9 @@
 //
 // # Under faults
 //
-// While the API server is away or refuses, the last list stays in use. That is reported to
-// the channels, and is a line in grpc's log when it begins and when it ends. Attempts go on
-// with pauses of at most Config.MaxBackoff, a second if no connection can be made.
+// While the API server is unreachable or refuses, the last list stays in use. The fault is
+// reported to the channels, with a line in grpc's log at its begin and at its end. Attempts
+// continue with pauses of at most Config.MaxBackoff, a second if no connection can be made.
 //   - Watches that the server ends are made again at once, from where they were.
 //   - If the history since then is gone (status 410), as after most restarts of the API
 //     server, the list is streamed again, at once, and replaces the last one when it is
@@ -79,12 +79,12 @@
 //   - Permissions that are lost show when the current watch ends: the API server lets open
 //     ones go on.
 //
-// Endpoints that disappear all at once stay for Config.MassRemovalDelay, for channels that open
-// meanwhile as well.
+// Endpoints that disappear all at once stay for Config.MassRemovalDelay, also for channels that
+// open meanwhile.
 //
-// When a channel closes or becomes idle, its resolver ends, with all connections and
-// goroutines, also if the API server does not answer. When it wakes, a new one begins, with the
-// last list if the API server does not answer within 0.3 s.
+// When a channel closes or becomes idle, its resolver ends with all connections and goroutines,
+// even if the API server does not answer. When the channel leaves idle mode, a new one starts,
+// with the last list if the API server does not answer within 0.3 s.
 //
 // # From kuberesolver
 //

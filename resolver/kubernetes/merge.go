@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// resolution is what the slices of a service come to for one target.
+// resolution is the result of merging the slices of a service for one target.
 type resolution struct {
 	endpoints []resolver.Endpoint // sorted, each backend once
 	empty     error               // why there are none, nil if there are some
@@ -155,7 +155,7 @@ func group(entries []entry) []resolver.Endpoint {
 	return endpoints
 }
 
-// whyEmpty says what is missing.
+// whyEmpty returns why there are no endpoints.
 func whyEmpty(set []*discoveryv1.EndpointSlice, all []entry, d serviceTarget) error {
 	ports := declaredPorts(set)
 	found := slices.ContainsFunc(set, func(s *discoveryv1.EndpointSlice) bool { _, ok := d.port.in(s); return ok })

@@ -81,8 +81,8 @@ const (
 	never    = math.MaxInt64
 )
 
-// give tells the channel what is new in a list. It returns false if the channel did not
-// accept it, and is to be told again.
+// give publishes the differences of a list to the channel. It returns false if the
+// channel rejected it and give must be repeated.
 func (r *channelResolver) give(l list) (accepted bool) {
 	if !l.view.listed {
 		r.report(l.view.err)
@@ -125,8 +125,8 @@ func problemOf(now resolution, outdated error) error {
 	return nil
 }
 
-// report tells the channel an error, once, and nothing but its text: if a status of grpc is
-// wrapped in it, as from a dialer of the user's, calls that wait for ready would end.
+// report reports an error to the channel once, with its text only: a wrapped gRPC status,
+// for example from the user's dialer, would fail calls that wait for ready.
 func (r *channelResolver) report(err error) {
 	switch {
 	case err == nil:

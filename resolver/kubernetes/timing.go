@@ -2,7 +2,7 @@ package kubernetes
 
 import "time"
 
-// timing are the times by which it is judged whether the API server is there.
+// timing holds the timeouts for detecting an unreachable API server.
 type timing struct {
 	// answer is how long a request may take to be answered, connecting included.
 	answer time.Duration
