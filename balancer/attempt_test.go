@@ -133,7 +133,7 @@ func TestAvoidedEndpointsServeIfThereIsNoOther(t *testing.T) {
 	})
 }
 
-func TestOverdueIsToldWhenAnotherCanServe(t *testing.T) {
+func TestOverdueIsCalledWhenAnotherCanServe(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)
 		servers[0].stalled.Shut()
@@ -169,7 +169,7 @@ func TestOpenStreamOfAnAttemptWithoutEndpoint(t *testing.T) {
 	s.Close()
 }
 
-func TestMonitorTellsImprovements(t *testing.T) {
+func TestMonitorNotifiesImprovements(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		servers[0].dark.Shut()
 		servers[1].dark.Shut()

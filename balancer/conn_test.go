@@ -55,7 +55,7 @@ func TestConnectionIsClosedOnce(t *testing.T) {
 	assert.False(t, c.close())
 }
 
-func TestCountingConnectionsTellTheirSocket(t *testing.T) {
+func TestCountingConnectionsExposeTheirSocket(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, listener.Close()) }()

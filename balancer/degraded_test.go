@@ -14,7 +14,7 @@ import (
 // aLocalRead needs no leader.
 var aLocalRead = attempt{need: balancer.Local}
 
-func TestCallsLeaveADegradedEndpointOnceAnotherServes(t *testing.T) {
+func TestCallsAreCutOnADegradedEndpointOnceAnotherServes(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)
 		s := servers[0]

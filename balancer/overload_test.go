@@ -86,7 +86,7 @@ func TestFaultAfterAnOverloadIsFound(t *testing.T) {
 	})
 }
 
-func TestSilenceCountsForNothingIfThatIsDisabled(t *testing.T) {
+func TestSilenceIsIgnoredIfDisabled(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers, unprobed, func(o *balancer.Options) { o.DisableSuspicion = true })
 		s := c.open(balancer.Streams, c.endpoint(servers[0]))

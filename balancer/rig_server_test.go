@@ -347,7 +347,7 @@ func (c *serverConn) Write(b []byte) (int, error) {
 	return written, nil
 }
 
-func TestGateHoldsUpWhileItIsShut(t *testing.T) {
+func TestGateBlocksWhileClosed(t *testing.T) {
 	var g gate
 	done := make(chan struct{})
 	assert.True(t, g.wait(done))

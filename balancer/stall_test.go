@@ -28,7 +28,7 @@ func TestWritesOutlastAStallOf700Milliseconds(t *testing.T) {
 	})
 }
 
-func TestReadsLeaveAStalledEndpointBeforeWrites(t *testing.T) {
+func TestReadsAreCutBeforeWritesOnAStalledEndpoint(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)
 		c.load(3, 20*time.Millisecond, 10*time.Second, false)
@@ -96,7 +96,7 @@ func TestEndpointThatCompletesCallsIsNotEjectedForAnError(t *testing.T) {
 	})
 }
 
-func TestErrorMakesASuspectThatIsProbed(t *testing.T) {
+func TestErrorSuspectsAndProbesEndpoint(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)
 		before := c.probes.Load()

@@ -55,7 +55,7 @@ func TestStrategiesConnect(t *testing.T) {
 	}
 }
 
-func TestAnotherIsPinnedWhenThePinnedDies(t *testing.T) {
+func TestPinMovesWhenThePinnedEndpointDies(t *testing.T) {
 	for _, form := range []string{"race", "first_of_all"} {
 		t.Run(form, func(t *testing.T) {
 			inBubble(t, 3, func(t *testing.T, servers []*server) {
@@ -133,7 +133,7 @@ func init() {
 	})
 }
 
-func TestRolesAreAskedForWhereAStrategyWantsToKnow(t *testing.T) {
+func TestRolesAreRequestedForRoleAwareStrategies(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		var asked atomic.Int64
 		c := warm(t, `{"quorate_role_aware":{}}`, servers, func(o *balancer.Options) { o.Status = prober{false, &asked} })
@@ -156,7 +156,7 @@ func TestRolesAreAskedForWhereAStrategyWantsToKnow(t *testing.T) {
 	})
 }
 
-func TestEndpointThatSaysThatItDoesNotServe(t *testing.T) {
+func TestNotServingEndpoint(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		c := warm(t, `{"quorate_round_robin":{"healthProbe":{"serviceName":""}}}`, servers, unprobed)
 		s := servers[0]

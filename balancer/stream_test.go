@@ -29,7 +29,7 @@ func watching(t *testing.T, servers []*server) (*client, *stream) {
 	return c, s
 }
 
-func TestStreamLeavesAFrozenEndpointWithinASecond(t *testing.T) {
+func TestStreamIsCutOnAFrozenEndpointWithinASecond(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c, s := watching(t, servers)
 		at := c.server(s.Endpoint())
@@ -41,7 +41,7 @@ func TestStreamLeavesAFrozenEndpointWithinASecond(t *testing.T) {
 	})
 }
 
-func TestStreamLeavesAStalledEndpointWithinASecond(t *testing.T) {
+func TestStreamIsCutOnAStalledEndpointWithinASecond(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c, s := watching(t, servers)
 		at := c.server(s.Endpoint())
@@ -106,7 +106,7 @@ func TestQuietStreamCostsAProbeInTenSeconds(t *testing.T) {
 	})
 }
 
-func TestQuietStreamLeavesAFrozenEndpoint(t *testing.T) {
+func TestQuietStreamIsCutOnAFrozenEndpoint(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		for _, s := range servers {
 			s.quiet.Shut()
@@ -152,7 +152,7 @@ func TestStreamWithoutAProberIsNotCut(t *testing.T) {
 	})
 }
 
-func TestStreamLeavesAServerThatShutsDown(t *testing.T) {
+func TestStreamMovesFromAServerThatShutsDown(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)
 		s := c.open(balancer.Streams, c.endpoint(servers[0]))

@@ -15,7 +15,7 @@ import (
 // newSubConn returns one of an endpoint that is detached.
 func newSubConn() *subConn { return &subConn{ep: in("a"), class: Calls} }
 
-func TestSilenceNeedsAQuestionForASignOfLife(t *testing.T) {
+func TestSilenceNeedsALivenessCheck(t *testing.T) {
 	now := time.Now()
 	at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }
 	s := newSubConn()

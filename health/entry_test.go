@@ -89,7 +89,7 @@ func TestInfoIsTheLatestReport(t *testing.T) {
 	assert.Equal(t, "follower", e.Load().Info, "evidence leaves it alone")
 }
 
-func TestSubscribersLearnEveryChangeInOrder(t *testing.T) {
+func TestSubscribersGetEveryChangeInOrder(t *testing.T) {
 	table := health.NewTable()
 	a, b := table.Acquire("", "a"), table.Acquire("", "b")
 	var seen []string

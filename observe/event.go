@@ -6,31 +6,31 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// Lane names the connection to an endpoint that an attempt uses.
+// Lane is the connection class of an attempt.
 type Lane string
 
 const (
-	// LaneCalls is that of calls.
+	// LaneCalls is the class of calls.
 	LaneCalls Lane = "calls"
-	// LaneStreams is that of watches and other streams that live long.
+	// LaneStreams is the class of watches and other long-lived streams.
 	LaneStreams Lane = "streams"
-	// LaneBulk is that of snapshots and other large transfers.
+	// LaneBulk is the class of snapshots and other large transfers.
 	LaneBulk Lane = "bulk"
 )
 
 // Lanes returns all lanes.
 func Lanes() []Lane { return []Lane{LaneCalls, LaneStreams, LaneBulk} }
 
-// Pick says which endpoint an attempt was given.
+// Pick reports the endpoint picked for an attempt.
 type Pick struct {
 	Endpoint string
 	Method   string // full name
 	Lane     Lane
 }
 
-// Resolution says what a resolver told a channel.
+// Resolution reports an update of a resolver.
 type Resolution struct {
-	// Target is the channel's, as "dns:///backend:50051".
+	// Target is the channel's target, such as "dns:///backend:50051".
 	Target string
 	// Endpoints is how many there are now.
 	Endpoints int
@@ -38,22 +38,22 @@ type Resolution struct {
 	Err error
 }
 
-// Ejection says that an endpoint is not used any more.
+// Ejection reports that an endpoint is no longer used.
 type Ejection struct {
 	Endpoint string
-	// State is the one that it is in, and Evidence what led to it.
+	// State is the endpoint's state, and Evidence what led to it.
 	State    health.State
 	Evidence health.Evidence
 }
 
-// Readmission says that an endpoint is used again.
+// Readmission reports that an endpoint is used again.
 type Readmission struct {
 	Endpoint string
-	// After is for how long it was ejected.
+	// After is how long it was ejected.
 	After time.Duration
 }
 
-// Retry says that a call or the opening of a stream failed and will be repeated.
+// Retry reports that a call or the opening of a stream failed and will be repeated.
 type Retry struct {
 	Method string // full name
 	// Endpoint is where it failed, "" if none was picked.
@@ -63,22 +63,23 @@ type Retry struct {
 	Err   error
 }
 
-// Failover says that a call or stream which failed at one endpoint goes on at another.
+// Failover reports that a call or stream that failed at one endpoint continues at
+// another.
 type Failover struct {
 	Method   string // full name
 	From, To string // endpoints
-	// Err is what it failed with at From.
+	// Err is the error at From.
 	Err error
 }
 
-// Hedge says that a read was sent to a second endpoint.
+// Hedge reports that a read was sent to a second endpoint.
 type Hedge struct {
 	Method string // full name
-	// First is the endpoint whose answer takes long, Second the other one.
+	// First is the slow endpoint, Second the other one.
 	First, Second string
 }
 
-// UnknownOutcome says that a write may or may not have been executed.
+// UnknownOutcome reports that a write may or may not have been executed.
 type UnknownOutcome struct {
 	Method string // full name
 	// Endpoint is where it was sent, "" if that is not known.
@@ -88,7 +89,7 @@ type UnknownOutcome struct {
 
 // WatchResumption reports that watches resumed on another stream.
 type WatchResumption struct {
-	// Endpoint is the one that the new stream leads to, "" if that is not known.
+	// Endpoint is the endpoint of the new stream, "" if unknown.
 	Endpoint string
 	// Watches is the number of resumed watches; watches that share a stream break
 	// together.
@@ -101,11 +102,10 @@ type WatchResumption struct {
 // LeaseRenewal reports the renewal of a lease.
 type LeaseRenewal struct {
 	ID int64
-	// Margin is the time that was left to the lease when the answer arrived, as far as the
-	// client could know: from the arrival to the end of the TTL that began when the
-	// request of the answer before was sent. It is negative if the answer came after that,
-	// and the lease lives all the same because the leader counts from a later moment.
-	// About two thirds of the TTL are normal.
+	// Margin is the remaining time of the lease when the response arrived, as the client
+	// computes it: the TTL counts from the sending of the previous answered request. It is
+	// negative if the response came after that; the lease is alive nevertheless, because
+	// the leader counts from a later moment. About two thirds of the TTL are normal.
 	Margin time.Duration
 	// TTL is the TTL that the server granted.
 	TTL time.Duration

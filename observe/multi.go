@@ -2,8 +2,8 @@ package observe
 
 import "github.com/quorate/quorate/health"
 
-// Multi returns an observer that tells each of the given ones, in their order. Those that
-// are nil or a bare [None] are left out; if there are no others it returns nil.
+// Multi returns an observer that calls each of the given ones, in order. It skips nil and
+// bare [None] observers, and returns nil if there are no others.
 func Multi(observers ...Observer) Observer {
 	var all multi
 	for _, o := range observers {

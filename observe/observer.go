@@ -2,60 +2,58 @@ package observe
 
 import "github.com/quorate/quorate/health"
 
-// Observer is told what a client does and finds. Its methods are called by the
-// goroutines that carry calls, streams and probes, at the same time as each other, so
-// they must be safe for concurrent use. They must return at once: what they do not
-// return from does not go on. They must not call the client.
+// Observer receives the events of a client. Its methods are called by the goroutines of
+// calls, streams and probes, so they must be safe for concurrent use. They must return at
+// once, because they block that work, and must not call the client.
 //
-// Events of one endpoint's state come in the order in which they happened; nothing else
-// is promised of the order.
+// Events about one endpoint's state are in order; other events may be reordered.
 //
-// Implementations embed [None], which implements what they do not. Methods may be added
-// to the interface; those who embed None compile with each version.
+// Implementations must embed [None] for methods that they do not implement. New versions
+// may add methods; types that embed None still compile.
 type Observer interface {
-	// EndpointsSet is called with all endpoints of the client when it is made, whenever
-	// they are replaced, and with none when it is closed. The slice must not be changed.
+	// EndpointsSet is called with all endpoints when the client is created and whenever
+	// they are replaced, and with none when it is closed. The observer must not modify
+	// the slice.
 	EndpointsSet(endpoints []string)
-	// Resolved is called when a resolver has told a channel a list of endpoints, or an error. An
-	// etcd client without a resolver of the user's does not call it.
+	// Resolved is called when a resolver updates a channel with a list of endpoints or an error.
+	// An etcd client without a custom resolver does not call it.
 	Resolved(Resolution)
-	// Picked is called for each attempt of a call and each opening of a stream that was
-	// given an endpoint, before anything is sent. It is on the way of every call.
+	// Picked is called for each attempt of a call and each opening of a stream, after the
+	// pick and before anything is sent. It is on the hot path of every call.
 	Picked(Pick)
 
-	// StateChanged is called with each change of what is held of an endpoint.
+	// StateChanged is called for each change of an endpoint's state.
 	StateChanged(health.Change)
-	// Ejected is called when an endpoint that is in a state in which it should not be used
-	// is not used any more. Where nothing better is left endpoints are used in any state,
-	// and none is ejected.
+	// Ejected is called when an endpoint is no longer used because of its state. If no
+	// better endpoint is left, endpoints are used in any state, and none is ejected.
 	Ejected(Ejection)
-	// Readmitted is called when an endpoint that was ejected is used again.
+	// Readmitted is called when an ejected endpoint is used again.
 	Readmitted(Readmission)
 
-	// Retried is called when a call that failed is about to be made again, and when a
-	// stream that failed is about to be opened again, before the pause.
+	// Retried is called before the pause when a failed call is to be repeated, or a
+	// failed stream is to be reopened.
 	Retried(Retry)
-	// FailedOver is called when a call or stream that failed at one endpoint was given
+	// FailedOver is called when a call or stream that failed at one endpoint is sent to
 	// another one.
 	FailedOver(Failover)
-	// HedgeSent is called when a read is sent to a second endpoint because the answer of
-	// the first takes longer than usual.
+	// HedgeSent is called when a read is sent to a second endpoint because the response
+	// of the first takes longer than usual.
 	HedgeSent(Hedge)
-	// HedgeWon is called when the second endpoint's answer was the one that was used.
+	// HedgeWon is called when the second endpoint's response was used.
 	HedgeWon(Hedge)
 	// OutcomeUnknown is called when a write ends with an error although it may have been
-	// executed: the caller gets a *retry.UnknownOutcomeError or an equivalent error of the
-	// server's.
+	// executed: the caller gets a *retry.UnknownOutcomeError or an equivalent server
+	// error.
 	OutcomeUnknown(UnknownOutcome)
 
-	// WatchResumed is called when the watches of a stream that broke go on on another one.
+	// WatchResumed is called when the watches of a broken stream resume on another one.
 	WatchResumed(WatchResumption)
-	// LeaseRenewed is called with each answer that prolongs a lease whose end was known.
-	// The first answer for a lease that the client neither granted nor renewed before has
-	// no margin, and is left out.
+	// LeaseRenewed is called for each response that renews a lease with a known expiry.
+	// The first response for a lease that the client neither granted nor renewed before
+	// has no margin and is not reported.
 	LeaseRenewed(LeaseRenewal)
-	// LeaseLost is called when a lease that was to be kept alive has ended, or may have:
-	// the server says that there is no such lease, or its time has passed unanswered.
+	// LeaseLost is called when a lease under keepalive has ended, or may have: the server
+	// returned that it does not exist, or its TTL passed without a response.
 	LeaseLost(LeaseLoss)
 
 	mustEmbedNone()

@@ -156,7 +156,7 @@ func TestLocalErrorsAreThoseOfTheReleasedGRPC(t *testing.T) {
 	}
 	seen[requireDraining(t)] = true
 	for _, r := range LocalErrors() {
-		// TestWhatAWebServerAnswers provokes what is not gRPC's.
+		// TestWebServerResponses provokes what is not gRPC's.
 		assert.True(t, seen[r.Message] || strings.HasPrefix(r.Message, notGRPC), "nothing provokes %q", r.Message)
 		assert.True(t, r.Prefix, r.Message)
 		assert.NotEmpty(t, r.Reason, r.Message)

@@ -37,7 +37,7 @@ func webServer(t *testing.T, code int) *grpc.ClientConn {
 	return cc
 }
 
-func TestWhatAWebServerAnswers(t *testing.T) {
+func TestWebServerResponses(t *testing.T) {
 	for _, tt := range []struct {
 		status int
 		code   codes.Code

@@ -58,7 +58,7 @@ func (b *bed) picks(fit []*balancer.Endpoint, n int) map[string]int {
 	return counts
 }
 
-func TestTheNearestIsUsed(t *testing.T) {
+func TestNearestEndpointIsUsed(t *testing.T) {
 	b := newBed(3)
 	b.answers(2*ms, ms, 3*ms)
 	for _, class := range []balancer.ConnClass{balancer.Calls, balancer.Streams, balancer.Bulk} {
@@ -97,7 +97,7 @@ func TestTakingOver(t *testing.T) {
 	}
 }
 
-func TestOneCallIn64GoesRound(t *testing.T) {
+func TestOneCallIn64TakesTurns(t *testing.T) {
 	b := newBed(3)
 	b.answers(2*ms, ms, 3*ms)
 	counts := make(map[string]int)
@@ -107,7 +107,7 @@ func TestOneCallIn64GoesRound(t *testing.T) {
 	assert.Equal(t, map[string]int{"0": 10, "1": 64*30 - 20, "2": 10}, counts)
 }
 
-func TestOthersAreFoundOutAbout(t *testing.T) {
+func TestOtherEndpointsAreMeasured(t *testing.T) {
 	b := newBed(2)
 	b.answers(2*ms, 5*ms)
 	require.Equal(t, map[string]int{"0": 1}, b.picks(b.eps, 1))
@@ -146,7 +146,7 @@ func TestUnmeasuredEndpointsAreTriedOnceAtATime(t *testing.T) {
 	assert.Equal(t, b.eps[0], b.Pick(balancer.Call{}, b.eps))
 }
 
-func TestWhatResultsShow(t *testing.T) {
+func TestResultsUpdateEstimates(t *testing.T) {
 	const took = 16 * ms // what is known before
 	unavailable := errors.New("unavailable")
 	for _, tc := range []struct {
@@ -183,7 +183,7 @@ func TestOldEstimatesWeighLess(t *testing.T) {
 	assert.InDelta(t, 43*ms, b.distances[b.eps[0]].smoothed(), float64(ms), "10 + 90/e")
 }
 
-func TestFailingEndpointIsLeftAndComesBack(t *testing.T) {
+func TestFailingEndpointIsAvoidedUntilItRecovers(t *testing.T) {
 	b := newBed(2)
 	b.answers(ms, 20*ms)
 	require.Equal(t, map[string]int{"0": 1}, b.picks(b.eps, 1))
@@ -195,7 +195,7 @@ func TestFailingEndpointIsLeftAndComesBack(t *testing.T) {
 	assert.Equal(t, map[string]int{"0": 10}, b.picks(b.eps, 10))
 }
 
-func TestRestoredEndpointIsMeasuredAnew(t *testing.T) {
+func TestRestoredEndpointIsMeasuredAgain(t *testing.T) {
 	b := newBed(2)
 	b.answers(ms, 20*ms)
 	b.Done(b.eps[0], balancer.Result{Took: time.Second, Failed: true, Err: errors.New("given up")})
@@ -206,7 +206,7 @@ func TestRestoredEndpointIsMeasuredAnew(t *testing.T) {
 	assert.Equal(t, map[string]int{"0": 10}, b.picks(b.eps, 10))
 }
 
-func TestUnmeasuredAndGivenUpIsSlow(t *testing.T) {
+func TestUnmeasuredEndpointIsSlowAfterAnAbandonedCall(t *testing.T) {
 	b := newBed(2)
 	b.answers(10 * ms)
 	b.Done(b.eps[1], balancer.Result{Took: ms, Err: context.Canceled})

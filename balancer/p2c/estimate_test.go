@@ -41,7 +41,7 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-func TestEstimateNeverForgetsThatItKnows(t *testing.T) {
+func TestKnownEstimateStaysKnown(t *testing.T) {
 	var e estimate
 	e.observe(ms, 0)
 	assert.InDelta(t, 1, e.at(instant((24 * time.Hour).Milliseconds())), 0)

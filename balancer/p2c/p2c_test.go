@@ -53,7 +53,7 @@ func (b *bed) picks(call balancer.Call, n int) map[string]int {
 	return counts
 }
 
-func TestFewAreAllCompared(t *testing.T) {
+func TestFourEndpointsAreAllCompared(t *testing.T) {
 	for n := 2; n <= compareAll; n++ {
 		b := newBed(n)
 		b.answers([]time.Duration{10 * time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 9 * time.Millisecond}[:n]...)
@@ -61,7 +61,7 @@ func TestFewAreAllCompared(t *testing.T) {
 	}
 }
 
-func TestOfManyTwoAreCompared(t *testing.T) {
+func TestTwoOfManyEndpointsAreCompared(t *testing.T) {
 	b := newBed(5)
 	b.answers(10*time.Millisecond, 20*time.Millisecond, 30*time.Millisecond, 40*time.Millisecond, 50*time.Millisecond)
 	counts := b.picks(balancer.Call{}, 10_000)
@@ -71,7 +71,7 @@ func TestOfManyTwoAreCompared(t *testing.T) {
 	}
 }
 
-func TestCallsUnderWayCount(t *testing.T) {
+func TestInFlightCallsRaiseCost(t *testing.T) {
 	b := newBed(2)
 	b.answers(10*time.Millisecond, 25*time.Millisecond)
 	var order []string
@@ -99,7 +99,7 @@ func TestWeightsDivideCosts(t *testing.T) {
 	}
 }
 
-func TestEqualsAreEquallyLikely(t *testing.T) {
+func TestEqualEndpointsAreEquallyLikely(t *testing.T) {
 	for _, n := range []int{2, 3, 4, 10} {
 		b := newBed(n)
 		for _, count := range b.picks(balancer.Call{}, n*1000) {
@@ -108,7 +108,7 @@ func TestEqualsAreEquallyLikely(t *testing.T) {
 	}
 }
 
-func TestWhatResultsShow(t *testing.T) {
+func TestResultsUpdateEstimates(t *testing.T) {
 	const took = 5 * time.Millisecond // what is known before
 	unavailable := errors.New("unavailable")
 	for _, tc := range []struct {
@@ -151,7 +151,7 @@ func TestFailingEndpointIsTriedAgain(t *testing.T) {
 	assert.Equal(t, map[string]int{"1": 100}, b.picks(balancer.Call{}, 100))
 }
 
-func TestRestoredEndpointIsAsNew(t *testing.T) {
+func TestRestoredEndpointStartsAgain(t *testing.T) {
 	b := newBed(2)
 	b.answers(10*time.Millisecond, 10*time.Millisecond)
 	b.Done(b.eps[1], balancer.Result{Took: 5 * time.Second, Failed: true, Err: errors.New("given up")})
@@ -197,7 +197,7 @@ func TestNewEndpoint(t *testing.T) {
 	})
 }
 
-func TestKnowledgeOutlivesFits(t *testing.T) {
+func TestEstimatesSurviveChangingFits(t *testing.T) {
 	b := newBed(3)
 	b.answers(10*time.Millisecond, 20*time.Millisecond, time.Millisecond)
 	require.Equal(t, b.eps[2], b.Pick(balancer.Call{}, b.eps))
@@ -206,7 +206,7 @@ func TestKnowledgeOutlivesFits(t *testing.T) {
 	assert.Equal(t, b.eps[2], b.Pick(balancer.Call{}, b.eps))
 }
 
-func TestStreamsAreGivenOutInTurn(t *testing.T) {
+func TestStreamsTakeTurns(t *testing.T) {
 	b := newBed(3)
 	b.answers(time.Millisecond, time.Second, time.Second)
 	assert.Equal(t, map[string]int{"0": 10, "1": 10, "2": 10}, b.picks(balancer.Call{Conn: balancer.Streams}, 30))

@@ -37,7 +37,7 @@ func TestFirstOfAllPinsTheFirstThatIsFit(t *testing.T) {
 	assert.Equal(t, "nothing", lastUnpin(s))
 }
 
-func TestFirstOfAllLeavesForAReason(t *testing.T) {
+func TestFirstOfAllUnpinsForAReason(t *testing.T) {
 	for _, tc := range states {
 		t.Run(tc.name, func(t *testing.T) {
 			b, s := pinnedTo(t, 3)
@@ -66,7 +66,7 @@ func TestFirstOfAllComesBackAtOnce(t *testing.T) {
 	assert.Equal(t, "1: disconnected at 0s", lastUnpin(s))
 }
 
-func TestFirstOfAllLendsAnotherToACallThatAvoidsThePin(t *testing.T) {
+func TestFirstOfAllKeepsThePinForACallThatAvoidsIt(t *testing.T) {
 	b, s := pinnedTo(t, 3)
 	assert.Equal(t, b.eps[1], s.Pick(balancer.Call{}, b.eps[1:]))
 	assert.Equal(t, b.eps[0], s.Pinned())
@@ -83,7 +83,7 @@ func TestFirstOfAllUsesThePinForLocalCalls(t *testing.T) {
 	assert.Equal(t, b.eps[1], s.Pick(local, b.eps), "another is pinned")
 }
 
-func TestFirstOfAllPinsNoneThatIsBad(t *testing.T) {
+func TestFirstOfAllPinsNoUnfitEndpoint(t *testing.T) {
 	b, s := pinnedTo(t, 3)
 	b.note(0, health.Unresponsive)
 	b.note(1, health.Restricting)
@@ -95,7 +95,7 @@ func TestFirstOfAllPinsNoneThatIsBad(t *testing.T) {
 	assert.Equal(t, "0: dead at 0s", lastUnpin(s))
 }
 
-func TestFirstOfAllWithoutAnySound(t *testing.T) {
+func TestFirstOfAllWithoutAFitEndpoint(t *testing.T) {
 	b := newBed(1)
 	b.connect(0)
 	b.note(0, health.Degrading)

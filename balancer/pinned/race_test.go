@@ -100,7 +100,7 @@ func TestRaceAfterDisconnection(t *testing.T) {
 	assert.Equal(t, b.eps[:1], racers(s, b.eps), "there is no time to wait")
 }
 
-func TestRaceWhenAPassingDoubtPasses(t *testing.T) {
+func TestRaceEndsWithATransientSuspicion(t *testing.T) {
 	b, s := wonBy(t, 0, 3)
 	b.note(0, health.Answered, health.Suspicious)
 	require.Equal(t, b.eps, racers(s, b.eps))

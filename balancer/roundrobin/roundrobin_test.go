@@ -42,7 +42,7 @@ func picks(r *Rotation, n int, fit func(i int) []*balancer.Endpoint) map[*balanc
 	return counts
 }
 
-func TestGoesRoundInOrder(t *testing.T) {
+func TestRotationKeepsOrder(t *testing.T) {
 	for _, n := range []int{1, 2, 3, window, window + 1, 3*window + 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			eps := endpoints(n)
@@ -63,7 +63,7 @@ func TestGoesRoundInOrder(t *testing.T) {
 	}
 }
 
-func TestBeginsAnywhere(t *testing.T) {
+func TestRotationStartsAtRandom(t *testing.T) {
 	eps := endpoints(4)
 	first := make(map[*balancer.Endpoint]int)
 	for range 400 { // none of 4 is left out but with probability 4 * 0.75^400

@@ -137,7 +137,7 @@ func TestServiceRequiresALeaderAndCountsLinearizably(t *testing.T) {
 	assert.Equal(t, health.Degrading, reports[0].Kind)
 }
 
-func TestServiceHandsOverTheHeaderOfAnswers(t *testing.T) {
+func TestServiceReportsResponseHeaders(t *testing.T) {
 	cluster, conn := start(t)
 	var headers []*pb.ResponseHeader
 	service := etcdprobe.Service{Header: func(h *pb.ResponseHeader) { headers = append(headers, h) }}

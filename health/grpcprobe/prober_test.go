@@ -48,7 +48,7 @@ func probe(ctx context.Context, p grpcprobe.Prober, conn grpc.ClientConnInterfac
 	return reports
 }
 
-func TestProbeReportsWhatTheHealthServiceSays(t *testing.T) {
+func TestProbeReportsHealthServiceStatus(t *testing.T) {
 	server := grpchealth.NewServer()
 	conn := serve(t, server)
 	tests := []struct {

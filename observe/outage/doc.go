@@ -1,25 +1,24 @@
 // Package outage logs one line when an outage starts and one when it ends, in place of a
 // line for every attempt that fails meanwhile.
 //
-// An endpoint is out while it is lagging, degraded, not serving or dead (see [health.State]),
-// the cluster while that is so of every endpoint, those that are restricted aside. An
-// endpoint that is suspected, or of which nothing is known, is what it was before.
+// An endpoint is out while it is lagging, degraded, not serving or dead (see [health.State]).
+// The cluster is out while every endpoint that is not restricted is out. A suspected or
+// unknown endpoint keeps its previous classification.
 //
 //	{"level":"warn","msg":"an endpoint is out","endpoint":"10.0.0.2:2379","state":"dead",
 //	 "evidence":"unresponsive","since":"…","retries":3,"failovers":2,…}
 //	{"level":"info","msg":"an endpoint serves again","endpoint":"10.0.0.2:2379",
 //	 "out-for":"19.8s","retries":31,"failovers":12,"unknown-outcomes":4,…}
 //
-// # What makes it quiet
+// # Flapping
 //
-// What lasts for less than a second is not worth a line. An outage is over when the
-// endpoint has served for a second without a break; what flaps is one outage, and its
-// last line counts how often it came back. If the next outage of the endpoint begins
-// within a minute of that, it takes two seconds of service to end it, then four, up to a
-// minute. So an endpoint, however it flaps, writes a handful of lines and then at most
-// two in a minute.
+// Outages of less than a second are not logged. An outage ends when the endpoint has
+// served for a second without interruption; flapping counts as one outage, and its last
+// line has the number of recoveries. If the next outage begins within a minute, it takes
+// two seconds of service to end it, then four, up to a minute. So a flapping endpoint
+// logs a few lines and then at most two per minute.
 //
-// When the whole cluster is out, one line tells it of all endpoints, and one line when
-// the first of them serves again; those that are still out then are named in it, and
-// have a line each when they come back.
+// When the whole cluster is out, there is one line for all endpoints, and one when the
+// first of them serves again. The latter names the endpoints that are still out; each of
+// these has a line when it recovers.
 package outage

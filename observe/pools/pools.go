@@ -1,5 +1,5 @@
 // Package pools turns the statistics of pools into metrics, for observe/prometheus, observe/otel
-// and libraries of the user's.
+// and custom metrics libraries.
 package pools
 
 import (
