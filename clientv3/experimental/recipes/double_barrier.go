@@ -18,11 +18,11 @@ var (
 	errNotEntered = errors.New("recipe: this DoubleBarrier was not entered")
 )
 
-// DoubleBarrier has processes begin something together, and end it together.
+// DoubleBarrier makes processes begin and end a computation together.
 //
-// A process that dies is out of it when its session's lease ends. If that was before the
-// barrier opened, another one has to enter in its place; afterwards the others do not
-// wait for it when they leave.
+// A process that dies is removed when its session's lease expires. Before the barrier
+// has opened, another process must enter in its place; afterwards the others do not wait
+// for it in Leave.
 //
 // A DoubleBarrier is one participant. It is not safe for concurrent use.
 type DoubleBarrier struct {
@@ -31,15 +31,15 @@ type DoubleBarrier struct {
 	count   int
 
 	me *member // nil if not entered
-	// ready is the revision at which the barrier opened. Those who entered with us have
-	// keys older than that.
+	// ready is the revision at which the barrier opened. Participants that entered
+	// together have older keys.
 	ready int64
-	// leaving says that the own key may be gone because Leave has deleted it.
+	// leaving says that Leave may have deleted the participant's key.
 	leaving bool
 }
 
-// NewDoubleBarrier returns a participant, over a session, in the barrier for count
-// participants whose keys begin with key and a slash.
+// NewDoubleBarrier returns a participant, with session s, in the barrier for count
+// participants. Their keys begin with key and a slash.
 func NewDoubleBarrier(s *concurrency.Session, key string, count int) *DoubleBarrier {
 	return &DoubleBarrier{session: s, key: key, count: count}
 }
@@ -48,9 +48,8 @@ func (b *DoubleBarrier) waitersPrefix() string { return b.key + "/waiters" }
 
 func (b *DoubleBarrier) readyKey() string { return b.key + "/ready" }
 
-// Enter waits until as many participants have entered as the barrier is for. The error is
-// [ErrTooManyClients] if that many have entered already, some of which may be about to
-// leave.
+// Enter waits until all count participants have entered. The error is [ErrTooManyClients]
+// if count participants have already entered; some of them may be about to leave.
 func (b *DoubleBarrier) Enter() error {
 	if b.me != nil {
 		return errEntered
@@ -86,8 +85,8 @@ func (b *DoubleBarrier) waiters(ctx context.Context, opts ...clientv3.OpOption) 
 	return b.session.Client().Get(ctx, b.waitersPrefix()+"/", opts...)
 }
 
-// open opens the barrier if the own key completes the number, and otherwise waits until
-// another participant does. It returns the revision at which the barrier opened.
+// open opens the barrier if this participant is the last one, and otherwise waits until
+// another participant opens it. It returns the revision at which the barrier opened.
 func (b *DoubleBarrier) open(ctx context.Context, me *member) (int64, error) {
 	waiters, err := b.waiters(ctx)
 	if err != nil {
@@ -111,7 +110,7 @@ func (b *DoubleBarrier) open(ctx context.Context, me *member) (int64, error) {
 	return ready, b.confirm(ctx, me)
 }
 
-// announce lets everybody in, and returns the revision at which the barrier opened.
+// announce opens the barrier and returns the revision of that.
 func (b *DoubleBarrier) announce(ctx context.Context, me *member) (int64, error) {
 	isShut := clientv3.Compare(clientv3.ModRevision(b.readyKey()), "<", me.rev)
 	resp, _, err := settle.Commit(ctx, func() clientv3.Txn {
@@ -130,8 +129,8 @@ func (b *DoubleBarrier) announce(ctx context.Context, me *member) (int64, error)
 	return resp.Responses[1].GetResponseRange().Kvs[0].ModRevision, nil
 }
 
-// waitReady waits until the barrier is opened with the own key in it. What is left of an
-// earlier time is older than that.
+// waitReady waits until the barrier is opened with this participant's key in it. An
+// opening from an earlier use is older than the key.
 func (b *DoubleBarrier) waitReady(ctx context.Context, me *member) (int64, error) {
 	client, rev := b.session.Client(), me.rev
 	for {
@@ -153,7 +152,8 @@ func (b *DoubleBarrier) waitReady(ctx context.Context, me *member) (int64, error
 	}
 }
 
-// confirm returns an error if the own key is gone, and so may not have been counted.
+// confirm returns an error if the participant's key is gone, and so may not have
+// been counted.
 func (b *DoubleBarrier) confirm(ctx context.Context, me *member) error {
 	resp, err := b.session.Client().Get(ctx, me.key, clientv3.WithKeysOnly())
 	if err == nil && !me.found(resp.Kvs) {
@@ -162,13 +162,13 @@ func (b *DoubleBarrier) confirm(ctx context.Context, me *member) error {
 	return err
 }
 
-// Leave waits until everybody who entered with this participant has left or died. The
-// error says if this participant is taken for dead itself, as its key was gone before; the
-// others may have left without it, and it may enter again if the session lives. After other
-// errors Leave may be called again.
+// Leave waits until all participants that entered together have left or died. If this
+// participant's key was already gone, the others consider it dead and may have left: Leave
+// returns an error that says so, and the participant may enter again if its session lives.
+// After other errors Leave may be called again.
 //
-// The oldest key stays until all others are gone: the younger ones go at once, and their
-// owners wait for the oldest.
+// The oldest key stays until all others are gone: Leave deletes younger keys at once,
+// and their owners wait for the oldest.
 func (b *DoubleBarrier) Leave() error {
 	if b.me == nil {
 		return errNotEntered
@@ -212,14 +212,14 @@ func (b *DoubleBarrier) leave(ctx context.Context) error {
 	}
 }
 
-// withdraw deletes the own key.
+// withdraw deletes the participant's key.
 func (b *DoubleBarrier) withdraw(ctx context.Context) error {
 	b.leaving = true
 	return b.me.delete(ctx)
 }
 
-// shut deletes the last participant's key, and with it the one that opened the barrier,
-// unless it has been opened again.
+// shut deletes the last participant's key and the ready key, unless the barrier has
+// been opened again.
 func (b *DoubleBarrier) shut(ctx context.Context) error {
 	b.leaving = true
 	_, err := b.session.Client().Txn(ctx).

@@ -16,7 +16,7 @@ import (
 
 // RemoteKV is a key that this package has put. It is not safe for concurrent use.
 type RemoteKV struct {
-	client *clientv3.Client // nil if there is no key, or no more
+	client *clientv3.Client // nil without a key, or after Delete
 	key    string
 	rev    int64
 	val    string
@@ -32,7 +32,7 @@ func (rk *RemoteKV) Revision() int64 { return rk.rev }
 // Value returns the value that the key was created with.
 func (rk *RemoteKV) Value() string { return rk.val }
 
-// Delete deletes the key. Once that is done, further calls do nothing.
+// Delete deletes the key. After success, further calls do nothing.
 func (rk *RemoteKV) Delete() error {
 	if rk.deleted() {
 		return nil
@@ -53,7 +53,7 @@ func (rk *RemoteKV) delete(ctx context.Context) error {
 
 func (rk *RemoteKV) deleted() bool { return rk.client == nil }
 
-// Put gives the key another value. It keeps its lease. The error says so if the key was
+// Put replaces the value of the key and keeps its lease. It fails if the key was
 // deleted.
 func (rk *RemoteKV) Put(val string) error {
 	if rk.deleted() {
@@ -63,12 +63,12 @@ func (rk *RemoteKV) Put(val string) error {
 	return err
 }
 
-// EphemeralKV is a key that goes when the session does that it belongs to.
+// EphemeralKV is a key that is deleted when its session ends.
 type EphemeralKV struct{ RemoteKV }
 
 // createKey puts a key that must not exist yet; otherwise the error is ErrKeyExists. It is
-// sent once: where its answer is lost, the key may have been put and deleted by others
-// since, and would be put a second time.
+// sent once: if its response is lost, the key may have been put and then deleted by
+// others, and a repetition would put it a second time.
 func createKey(c *clientv3.Client, key, val string) error {
 	ctx := c.Ctx()
 	resp, err := c.Txn(ctx).If(isFree(key)).Then(clientv3.OpPut(key, val)).Commit()
@@ -80,12 +80,12 @@ func createKey(c *clientv3.Client, key, val string) error {
 
 func isFree(key string) clientv3.Cmp { return clientv3.Compare(clientv3.Version(key), "=", 0) }
 
-// lastName is what the newest name of uniqueKey ends in.
+// lastName is the suffix of the newest name from uniqueKey.
 var lastName atomic.Int64
 
-// uniqueKey returns a key below a prefix that nobody in this process has, and hardly
-// anybody outside: it ends in the time, in nanoseconds, or in what follows the last name
-// if the clock does not.
+// uniqueKey returns a key below a prefix that is unique in this process, and almost
+// certainly outside: its suffix is the time in nanoseconds, or the previous suffix plus
+// one if the clock has not advanced.
 func uniqueKey(prefix string) string {
 	for {
 		last := lastName.Load()
@@ -96,7 +96,7 @@ func uniqueKey(prefix string) string {
 	}
 }
 
-// createUnique puts a key below a prefix that nobody else has.
+// createUnique puts a unique key below a prefix.
 func createUnique(c *clientv3.Client, prefix, val string) error {
 	for {
 		if err := createKey(c, uniqueKey(prefix), val); !errors.Is(err, ErrKeyExists) {
@@ -105,8 +105,8 @@ func createUnique(c *clientv3.Client, prefix, val string) error {
 	}
 }
 
-// createEphemeral puts a key below a prefix that nobody else has and that goes with the
-// session. If it fails there is no key.
+// createEphemeral puts a unique key below a prefix that is deleted with the session. If
+// it fails there is no key.
 func createEphemeral(ctx context.Context, s *concurrency.Session, prefix string) (*EphemeralKV, error) {
 	for {
 		key := uniqueKey(prefix)
@@ -125,7 +125,7 @@ func createEphemeral(ctx context.Context, s *concurrency.Session, prefix string)
 			return newEphemeral(s, key, resp.Header.Revision), nil
 		}
 		found := resp.Responses[0].GetResponseRange().Kvs[0]
-		if unsure != nil && found.Lease == int64(s.Lease()) { // nobody else has this name
+		if unsure != nil && found.Lease == int64(s.Lease()) { // this name is unique
 			return newEphemeral(s, key, found.CreateRevision), nil
 		}
 	}
@@ -135,12 +135,13 @@ func newEphemeral(s *concurrency.Session, key string, rev int64) *EphemeralKV {
 	return &EphemeralKV{RemoteKV{client: s.Client(), key: key, rev: rev, lease: s.Lease()}}
 }
 
-// discardTimeout is how long a server works on a request at most: 5 s and twice the
-// election timeout, 7 s by default. A member that has not answered by then will not.
+// discardTimeout is the longest time that a server works on a request: 5 s plus
+// twice the election timeout, 7 s by default. A member that has not answered by then
+// will not answer.
 const discardTimeout = 7 * time.Second
 
-// discard deletes the key of a session, if there is one, after a failure. What cannot be
-// deleted goes with the session, as everything does if it is the lease that has ended.
+// discard deletes the key of a session, if it exists, after a failure. If that fails,
+// the key is deleted with the session's lease.
 func discard(s *concurrency.Session, key string) {
 	if err := s.Err(); errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, clientv3.ErrLeaseUnanswered) {
 		return
@@ -148,6 +149,6 @@ func discard(s *concurrency.Session, key string) {
 	ctx, cancel := context.WithTimeout(s.Client().Ctx(), discardTimeout)
 	defer cancel()
 	isOurs := clientv3.Compare(clientv3.LeaseValue(key), "=", s.Lease())
-	// The failure before this is what the caller needs to know.
+	// The caller gets the first failure.
 	_, _ = s.Client().Txn(ctx).If(isOurs).Then(clientv3.OpDelete(key)).Commit()
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/clientv3/concurrency"
 )
 
-// member is a session that takes part in something by a key of its own.
+// member is a session's key in a recipe.
 type member struct {
 	session *concurrency.Session
 	*EphemeralKV
@@ -35,8 +35,8 @@ func (m *member) found(kvs []*mvccpb.KeyValue) bool {
 	return len(kvs) == 1 && kvs[0].CreateRevision == m.rev
 }
 
-// whilePresent carries out work, which waits, for as long as the key lives. When it is lost
-// the context of the work ends, and the error says so.
+// whilePresent runs work, which waits, while the key exists. When the key is lost the
+// context of work ends, and the error says so.
 func (m *member) whilePresent(ctx context.Context, work func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
@@ -54,8 +54,8 @@ func (m *member) whilePresent(ctx context.Context, work func(ctx context.Context
 	return err
 }
 
-// whileSession carries out work for as long as the session lives. When it is lost the
-// context of the work ends, and the error says so.
+// whileSession runs work while the session lives. When the session is lost the
+// context of work ends, and the error says so.
 func whileSession(s *concurrency.Session, work func(ctx context.Context) error) error {
 	if err := sessionError(s); err != nil {
 		return err
@@ -70,8 +70,7 @@ func whileSession(s *concurrency.Session, work func(ctx context.Context) error) 
 	return causeOf(ctx, work(ctx))
 }
 
-// causeOf returns the reason for which ctx was cancelled, if there is one, in place of what
-// work with ctx made of it.
+// causeOf returns the cause of ctx, if it was cancelled, in place of err.
 func causeOf(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if err == nil || errors.Is(ctx.Err(), cause) {

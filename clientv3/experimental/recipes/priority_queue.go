@@ -10,36 +10,36 @@ import (
 
 // PriorityQueue is a queue for any number of readers and writers whose elements have a
 // priority. Its elements are the keys below key and a slash, so no queue's key may be
-// followed by a slash in that of another. It is safe for concurrent use.
+// below another's. It is safe for concurrent use.
 type PriorityQueue struct {
 	client *clientv3.Client
 	key    string
 }
 
-// NewPriorityQueue returns the queue whose keys begin with key and a slash. For each
-// priority there is one key more, "__" in front of what its elements begin with.
+// NewPriorityQueue returns the queue whose keys begin with key and a slash. Each
+// priority has one more key: "__" followed by the prefix of its elements.
 func NewPriorityQueue(client *clientv3.Client, key string) *PriorityQueue {
 	return &PriorityQueue{client, key}
 }
 
-// Enqueue puts an element at the end of those with the priority pr, at most once; 0 is
-// served first.
+// Enqueue puts an element after those with the same priority pr, at most once;
+// priority 0 is served first.
 func (q *PriorityQueue) Enqueue(val string, pr uint16) error {
 	return createSequential(q.client, fmt.Sprintf("%s/%05d", q.key, pr), val)
 }
 
-// Dequeue takes an element with the lowest number for a priority, of these the one that
-// has been in the queue longest, and waits for one if there is none. Each element is taken
-// by one call. With an error that leaves the outcome unknown an element may have been taken
-// that nobody gets.
+// Dequeue removes and returns an element with the lowest priority number, the oldest of
+// these; it waits if the queue is empty. Each element is returned by one call at most.
+// After an error with unknown outcome an element may have been removed without being
+// returned.
 func (q *PriorityQueue) Dequeue() (string, error) {
 	return dequeue(q.client, q.key+"/", clientv3.WithFirstKey())
 }
 
-// createSequential puts a key below a prefix that sorts after those that there are. A
-// number could be given out twice if its key were taken between the read and the write;
-// the key in front of whose name is "__" is put with each one, and tells that somebody
-// was faster.
+// createSequential puts a key below a prefix that sorts after the existing ones. A
+// number could be used twice if its key were removed between the read and the write; so
+// each put also writes the key with "__" in front, and a change of that key shows that
+// another client was faster.
 func createSequential(c *clientv3.Client, prefix, val string) error {
 	ctx, guard := c.Ctx(), "__"+prefix
 	for {

@@ -11,8 +11,8 @@ import (
 )
 
 // Queue is a queue for any number of readers and writers. Its elements are the keys below
-// keyPrefix and a slash, so no queue's prefix may be followed by a slash in that of
-// another. It is safe for concurrent use.
+// keyPrefix and a slash, so no queue's prefix may be below another's. It is safe for
+// concurrent use.
 type Queue struct {
 	client *clientv3.Client
 	prefix string
@@ -24,14 +24,14 @@ func NewQueue(client *clientv3.Client, keyPrefix string) *Queue { return &Queue{
 // Enqueue puts an element at the end of the queue, at most once.
 func (q *Queue) Enqueue(val string) error { return createUnique(q.client, q.prefix, val) }
 
-// Dequeue takes the element that has been in the queue longest, and waits for one if
-// there is none. Each element is taken by one call. With an error that leaves the outcome
-// unknown an element may have been taken that nobody gets.
+// Dequeue removes and returns the oldest element; it waits if the queue is empty. Each
+// element is returned by one call at most. After an error with unknown outcome an element
+// may have been removed without being returned.
 func (q *Queue) Dequeue() (string, error) {
 	return dequeue(q.client, q.prefix+"/", clientv3.WithFirstRev())
 }
 
-// dequeue takes the key below a prefix that the options get first.
+// dequeue removes the first key below a prefix, in the order of the options.
 func dequeue(c *clientv3.Client, prefix string, first []clientv3.OpOption) (string, error) {
 	ctx := c.Ctx()
 	for {
@@ -56,7 +56,8 @@ func dequeue(c *clientv3.Client, prefix string, first []clientv3.OpOption) (stri
 	}
 }
 
-// take deletes a key that was read, and reports whether it was still there, unchanged.
+// take deletes a key that was read, and reports whether it was still there and
+// unchanged.
 func take(ctx context.Context, c *clientv3.Client, kv *mvccpb.KeyValue) (bool, error) {
 	key := string(kv.Key)
 	return commitOnce(ctx, func() clientv3.Txn {

@@ -21,12 +21,12 @@ var (
 	errUnlocked = errors.New("recipe: this RWMutex was not locked")
 )
 
-// RWMutex is a lock for any number of readers or one writer. Whoever asks puts a key;
-// a reader waits for all writers who asked before, a writer for everybody who did. So
-// nobody starves.
+// RWMutex is a lock for any number of readers or one writer. Each contender puts a
+// key; a reader waits for all earlier writers, a writer for all earlier contenders.
+// So neither starves.
 //
-// A session that is lost loses its locks, see concurrency.Session.Done; its process may
-// learn of it later than the next one that gets the lock.
+// A lost session loses its locks, see concurrency.Session.Done; another contender may
+// get the lock before the process notices.
 //
 // An RWMutex is one participant, for one lock at a time. It is not safe for concurrent
 // use.
@@ -36,26 +36,26 @@ type RWMutex struct {
 	me      *member // nil if not locked
 }
 
-// NewRWMutex returns a participant, over a session, in the lock whose keys begin with a
+// NewRWMutex returns a participant, with session s, in the lock whose keys begin with
 // prefix and a slash.
 func NewRWMutex(s *concurrency.Session, prefix string) *RWMutex {
 	return &RWMutex{session: s, prefix: prefix}
 }
 
-// RLock locks for reading. It returns nil only on evidence: one read, agreed on by a
-// majority of the cluster, that shows the own key to exist and no writer before it.
+// RLock locks for reading. It returns nil only after a linearizable read has shown
+// that the participant's key exists and no older writer does.
 func (m *RWMutex) RLock() error { return m.lock(readers, writers) }
 
-// Lock locks for writing. It returns nil only on evidence, as RLock does: the own key
-// exists and is the oldest.
+// Lock locks for writing. It returns nil only after a linearizable read has shown
+// that the participant's key exists and is the oldest.
 func (m *RWMutex) Lock() error { return m.lock(writers, writers, readers) }
 
-// RUnlock releases the lock. After that it does nothing. The error says if the RWMutex
+// RUnlock releases the read lock. Further calls do nothing. It fails if the RWMutex
 // was never locked.
 func (m *RWMutex) RUnlock() error { return m.unlock() }
 
-// Unlock releases the lock. After that it does nothing. The error says if the RWMutex
-// was never locked.
+// Unlock releases the lock. Further calls do nothing. It fails if the RWMutex was
+// never locked.
 func (m *RWMutex) Unlock() error { return m.unlock() }
 
 func (m *RWMutex) unlock() error {
@@ -65,7 +65,7 @@ func (m *RWMutex) unlock() error {
 	return m.me.Delete()
 }
 
-// lock puts a key of a kind and waits until no older one is left of the others.
+// lock puts a key of a kind and waits until no older key of the other kinds exists.
 func (m *RWMutex) lock(kind string, others ...string) error {
 	if m.me != nil && !m.me.deleted() {
 		return errLocked
@@ -84,7 +84,7 @@ func (m *RWMutex) lock(kind string, others ...string) error {
 	})
 }
 
-// waitTurn waits until no key of one of the kinds is older than the own one.
+// waitTurn waits until no key of the kinds is older than the participant's.
 func (m *RWMutex) waitTurn(ctx context.Context, me *member, kinds []string) error {
 	for {
 		before, rev, err := m.before(ctx, me, kinds)
@@ -99,9 +99,9 @@ func (m *RWMutex) waitTurn(ctx context.Context, me *member, kinds []string) erro
 	}
 }
 
-// before returns a key of one of the kinds that is older than the own one, the youngest
-// of its kind, and the revision at which it was read; nil if there is none. The error says
-// if the own key is gone.
+// before returns a key of one of the kinds that is older than the participant's, the
+// youngest of its kind, and the revision at which it was read; nil if there is none. It
+// fails if the participant's key is gone.
 func (m *RWMutex) before(ctx context.Context, me *member, kinds []string) (*mvccpb.KeyValue, int64, error) {
 	ops := make([]clientv3.Op, 0, 1+len(kinds))
 	ops = append(ops, clientv3.OpGet(me.key, clientv3.WithKeysOnly()))

@@ -11,9 +11,9 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// WaitEvents waits until events of the types evs have befallen a key in this order,
-// others between them not counting, and returns the last of them. It sees the events
-// from revision rev on, or from now on if rev is 0.
+// WaitEvents waits until a key has had events of the types evs in this order,
+// ignoring others in between, and returns the last of them. It watches from revision
+// rev on, or from now on if rev is 0.
 //
 // It returns an error, and no event, if evs is empty, if the watch breaks
 // (rpctypes.ErrCompacted if rev was compacted), or if the client is closed.
@@ -21,7 +21,8 @@ func WaitEvents(c *clientv3.Client, key string, rev int64, evs []mvccpb.Event_Ev
 	return waitSequence(c, key, evs, clientv3.WithRev(rev))
 }
 
-// WaitPrefixEvents is [WaitEvents] for all keys with a prefix taken together.
+// WaitPrefixEvents is [WaitEvents] for the combined events of all keys with a
+// prefix.
 func WaitPrefixEvents(c *clientv3.Client, prefix string, rev int64, evs []mvccpb.Event_EventType) (*clientv3.Event, error) {
 	return waitSequence(c, prefix, evs, clientv3.WithRev(rev), clientv3.WithPrefix())
 }
@@ -38,12 +39,12 @@ func waitSequence(c *clientv3.Client, key string, evs []mvccpb.Event_EventType, 
 	}, opts...)
 }
 
-// waitEvent watches until accept returns true, and returns the event that it was given.
+// waitEvent watches until accept returns true for an event, and returns the event.
 func waitEvent(ctx context.Context, c *clientv3.Client, key string, accept func(*clientv3.Event) bool, opts ...clientv3.OpOption) (*clientv3.Event, error) {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	responses := c.Watch(watching, key, opts...)
-	if responses == nil { // a Watcher that a program has set may do so
+	if responses == nil { // a program's own Watcher may return nil
 		return nil, fmt.Errorf("recipe: waiting on %q: %w", key, ErrNoWatcher)
 	}
 	for resp := range responses {
@@ -62,15 +63,15 @@ func waitEvent(ctx context.Context, c *clientv3.Client, key string, accept func(
 	return nil, fmt.Errorf("recipe: waiting on %q: %w", key, ErrNoWatcher)
 }
 
-// waitPut waits for a key, or one of the range that the options ask for, to be put after
-// a revision.
+// waitPut waits until a key, or one in the range of the options, is put after a
+// revision.
 func waitPut(ctx context.Context, c *clientv3.Client, key string, rev int64, opts ...clientv3.OpOption) (*clientv3.Event, error) {
 	opts = append(opts, clientv3.WithRev(rev+1), clientv3.WithFilterDelete())
 	return waitEvent(ctx, c, key, func(ev *clientv3.Event) bool { return ev.Type == clientv3.EventTypePut }, opts...)
 }
 
-// waitGone waits until a key that was read at a revision is gone. A later key of the
-// same name is another one.
+// waitGone waits until a key that was read at a revision is deleted. A later key
+// with the same name is another one.
 func waitGone(ctx context.Context, c *clientv3.Client, kv *mvccpb.KeyValue, rev int64) error {
 	key := string(kv.Key)
 	for {

@@ -20,7 +20,7 @@ func (ms *membership) listAlarms(t pb.AlarmType) []*pb.AlarmMember {
 	return out
 }
 
-// activateAlarm returns the alarm, which may be active already.
+// activateAlarm activates and returns the alarm, which may already be active.
 func (ms *membership) activateAlarm(id uint64, t pb.AlarmType) []*pb.AlarmMember {
 	if t == pb.AlarmType_NONE {
 		return nil
@@ -34,7 +34,7 @@ func (ms *membership) activateAlarm(id uint64, t pb.AlarmType) []*pb.AlarmMember
 	return []*pb.AlarmMember{alarm}
 }
 
-// deactivateAlarm returns the alarm, nil if it was not active.
+// deactivateAlarm deactivates and returns the alarm, nil if it was not active.
 func (ms *membership) deactivateAlarm(id uint64, t pb.AlarmType) []*pb.AlarmMember {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -68,7 +68,7 @@ func maintenanceAlarm(c *Call, r *pb.AlarmRequest) (*pb.AlarmResponse, error) {
 	return resp, nil
 }
 
-// admitAlarm lets every user look, and only administrators change alarms.
+// admitAlarm lets every user read alarms, and only administrators change them.
 func (c *Call) admitAlarm(r *pb.AlarmRequest) error {
 	if err := c.propose(r); err != nil {
 		return err

@@ -31,8 +31,8 @@ func authService() map[string]service {
 	}
 }
 
-// authMethod makes a service of a method of the auth store. Even those that
-// only look go through raft.
+// authMethod makes a service from a method of the auth store. Even reads go through
+// raft.
 func authMethod[Q, R proto.Message](a access, f func(*auth.Store, Q) (R, error)) service {
 	return unary(a, func(c *Call, req Q) (R, error) {
 		if err := c.propose(req); err != nil {
@@ -43,7 +43,7 @@ func authMethod[Q, R proto.Message](a access, f func(*auth.Store, Q) (R, error))
 	})
 }
 
-// userGet shows a user to administrators, and to itself.
+// userGet returns a user to administrators and to the user itself.
 func userGet(c *Call, r *pb.AuthUserGetRequest) (*pb.AuthUserGetResponse, error) {
 	user, err := c.user()
 	if err != nil {
@@ -55,7 +55,7 @@ func userGet(c *Call, r *pb.AuthUserGetRequest) (*pb.AuthUserGetResponse, error)
 	return c.cluster.auth.UserGet(r)
 }
 
-// roleGet shows a role to administrators, and to those that have it.
+// roleGet returns a role to administrators and to users that have it.
 func roleGet(c *Call, r *pb.AuthRoleGetRequest) (*pb.AuthRoleGetResponse, error) {
 	user, err := c.user()
 	if err != nil {

@@ -12,16 +12,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// errBroken ends a call whose answer cannot get through any more.
+// errBroken ends a call whose response can no longer be delivered.
 var errBroken = status.Error(codes.Unavailable, "fakeetcd: a hook broke this call")
 
 // messagePrefix is the length of what gRPC puts before each message: a flag
 // and the size.
 const messagePrefix = 5
 
-// Call is one RPC that a member received. The exported fields must not be
-// changed. Its methods are for the hook that was given the call, and end with
-// it; BreakConn alone may also be called from elsewhere meanwhile.
+// Call is one RPC that a member received. Do not change the exported fields. Only
+// the call's hook may call its methods, and only until the hook returns; BreakConn
+// may also be called from other goroutines meanwhile.
 //
 // A hook runs in a goroutine of the server: it can use assert, but must not
 // call t.FailNow, and so not require.
@@ -30,12 +30,11 @@ type Call struct {
 	Member *Member
 	// Method is the full name, such as "/etcdserverpb.KV/Put".
 	Method string
-	// Request is the request. It is nil for the streams on which the client
-	// sends requests as it goes, Watch and LeaseKeepAlive. A message whose type
-	// is not known to the program is an *emptypb.Empty that has the message as
-	// its unknown fields.
+	// Request is the request. It is nil for bidirectional streams, Watch and
+	// LeaseKeepAlive. A message of a type unknown to the program is an
+	// *emptypb.Empty with the message in its unknown fields.
 	Request proto.Message
-	// Metadata is what the client sent along, such as "token" and "hasleader".
+	// Metadata is the client's metadata, such as "token" and "hasleader".
 	Metadata metadata.MD
 	// Number counts the calls of this method on all members, from 1.
 	Number int
@@ -51,30 +50,29 @@ type Call struct {
 
 	executed bool
 	result   answer
-	decided  bool // the hook chose the answer
+	decided  bool // the hook has set the answer
 	answer   answer
-	ended    atomic.Bool // nothing may follow
+	ended    atomic.Bool // no further message may be sent
 }
 
-// answer is what a call ends with.
+// answer is the response and the status that end a call.
 type answer struct {
 	message proto.Message
 	err     error
 }
 
-// Context returns the context of the call. It ends when the client gives up or
-// its deadline passes, and when the connection breaks.
+// Context returns the context of the call. It ends when the client cancels, its
+// deadline passes, or the connection breaks.
 func (c *Call) Context() context.Context { return c.stream.Context() }
 
-// Execute has the member carry out the call and returns the result. Only the
-// first Execute does it; further ones return the same result. The result is
-// not sent: that is left to the hook's end, or to Answer.
+// Execute makes the member execute the call and returns the result. Only the first
+// Execute does so; further ones return the same result. Execute does not send the
+// result: it is sent when the hook returns, unless Answer replaces it.
 //
 // A call can be executed after its connection broke.
 //
-// The calls that answer with a stream (Watch, LeaseKeepAlive, Snapshot,
-// RangeStream) are served by Execute until they end, with all their
-// responses; it returns no message.
+// For calls with a response stream (Watch, LeaseKeepAlive, Snapshot, RangeStream)
+// Execute serves the stream until it ends, and returns no message.
 func (c *Call) Execute() (proto.Message, error) {
 	if !c.executed {
 		c.executed = true
@@ -84,11 +82,10 @@ func (c *Call) Execute() (proto.Message, error) {
 	return c.result.message, c.result.err
 }
 
-// Answer sets the answer, whether or not the call is executed. It is sent when
-// the hook returns. With an error there is no message; a status error reaches
-// the client as it is. Without either, the call ends with status OK and no
-// message, which clients report as codes.Internal for a call that has to have
-// one.
+// Answer sets the answer, whether or not the call is executed. It is sent when the
+// hook returns. With an error there is no message; a status error reaches the
+// client as it is. Without either, the call ends with status OK and no message,
+// which clients report as codes.Internal for a unary call.
 func (c *Call) Answer(resp proto.Message, err error) {
 	c.decided = true
 	c.answer = answer{resp, err}
@@ -104,10 +101,10 @@ func (c *Call) SendHeader(md metadata.MD) error {
 	return c.conn.wait(c.Context(), c.id, c.sent)
 }
 
-// Send sends a response message at once, and returns when the client's
-// transport has read it. The error says why it could not. From then on the
-// hook answers for the call: it ends with status OK and nothing else, unless
-// Answer sets another end or Execute serves the rest of a stream.
+// Send sends a response message at once, and returns when the client's transport
+// has read it. The error says why it could not. The call then ends with status OK
+// and no further message, unless Answer sets another end or Execute serves the rest
+// of a stream.
 //
 // Sending a second message where the client expects one makes it fail; see
 // AnswerTwice.
@@ -121,16 +118,15 @@ func (c *Call) Send(resp proto.Message) error {
 	return c.conn.wait(c.Context(), c.id, c.sent)
 }
 
-// AnswerTwice sends the message twice. The client of a call that has one
-// response, such as Put, fails with codes.Internal (a cardinality violation),
-// although the first message was a good answer.
+// AnswerTwice sends the message twice. The client of a call that has one response,
+// such as Put, fails with codes.Internal (a cardinality violation), although the
+// first message was a valid response.
 func (c *Call) AnswerTwice(resp proto.Message) error {
 	return errors.Join(c.Send(resp), c.Send(resp))
 }
 
-// Recv returns the next request of a stream on which the client sends requests
-// as it goes, and io.EOF when the client has sent its last. A hook that took
-// requests this way cannot have Execute serve them.
+// Recv returns the next request of a bidirectional stream, and io.EOF after the last one.
+// Execute does not see requests that the hook has received with Recv.
 func (c *Call) Recv() (proto.Message, error) {
 	req := c.method.newRequest()
 	if err := c.stream.RecvMsg(req); err != nil {
@@ -140,9 +136,9 @@ func (c *Call) Recv() (proto.Message, error) {
 	return req, nil
 }
 
-// OnSend sets a function that sees each response of a stream before Execute
-// sends it. It may wait, change the response, send others with Send, and break
-// the connection. If it returns false, the response is dropped.
+// OnSend sets a function that sees each response of a stream before Execute sends
+// it. It may wait, modify the response, send others with Send, and break the
+// connection. If it returns false, the response is dropped.
 func (c *Call) OnSend(f func(resp proto.Message) bool) { c.onSend = f }
 
 // send sends a response of a stream that is being executed.
@@ -161,7 +157,7 @@ func (c *Call) send(resp proto.Message) error {
 	return c.stream.SendMsg(resp)
 }
 
-// finish executes and answers the call as far as its hook left that open.
+// finish executes and answers the call, unless its hook already has.
 func (c *Call) finish() error {
 	if c.ended.Load() {
 		return errBroken

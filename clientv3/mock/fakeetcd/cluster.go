@@ -18,8 +18,8 @@ import (
 // ClusterID is the cluster ID in every response header.
 const ClusterID = 0xfa4e
 
-// maxMembers is far beyond any real cluster, and small enough for a member's
-// index to fit into its ID.
+// maxMembers is far more than any real cluster has, and keeps a member's index
+// small enough for its ID.
 const maxMembers = 1000
 
 // Cluster is a fake etcd cluster. It is safe for concurrent use.
@@ -28,11 +28,11 @@ type Cluster struct {
 	membership *membership
 	store      *store.Store
 	auth       *auth.Store
-	arrival    sync.Mutex // held while a call gets its hook and its record
+	arrival    sync.Mutex // makes the record and the hook of a call atomic
 	hooks      hooks
 	recorder   recorder
 
-	// background counts the goroutines that outlive the call that began them.
+	// background counts the goroutines that outlive the call that started them.
 	background sync.WaitGroup
 	serving    sync.WaitGroup
 
@@ -40,12 +40,12 @@ type Cluster struct {
 	onDial       func(ctx context.Context, m *Member) error
 	watchOptions WatchOptions
 
-	kineIDs atomic.Int64 // given to watches by WatchOptions.Kine
+	kineIDs atomic.Int64 // watch IDs with WatchOptions.Kine
 }
 
-// Start runs a cluster of n members over an empty store: revision 1, no users,
-// the first member leads. It fails if n is not between 1 and 1000. Close it
-// when done.
+// Start runs a cluster of n members over an empty store: revision 1, no users, the
+// first member is the leader. It fails unless n is between 1 and 1000. The caller
+// must Close the cluster.
 func Start(n int) (*Cluster, error) {
 	if n < 1 || n > maxMembers {
 		return nil, fmt.Errorf("fakeetcd: a cluster of %d members cannot be started: ask for 1 to %d", n, maxMembers)
@@ -81,10 +81,10 @@ func (c *Cluster) Close() {
 	c.background.Wait()
 }
 
-// Members returns the members that Start began, in order.
+// Members returns the members that Start created, in order.
 func (c *Cluster) Members() []*Member { return slices.Clone(c.members) }
 
-// Member returns one of them, counted from 0.
+// Member returns member i, counted from 0.
 func (c *Cluster) Member(i int) *Member { return c.members[i] }
 
 // Endpoints returns the endpoints of all members, for clientv3.Config.Endpoints.
@@ -96,16 +96,15 @@ func (c *Cluster) Endpoints() []string {
 	return endpoints
 }
 
-// DialOptions returns the options that route connections to the members by
-// their address, for clientv3.Config.DialOptions. Transport credentials are
-// not among them.
+// DialOptions returns the options that route connections to the members by their
+// address, for clientv3.Config.DialOptions. They include no transport credentials.
 func (c *Cluster) DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithContextDialer(c.DialContext)}
 }
 
-// OnDial sets a function that is called for each attempt to connect. It may
-// wait, until its context ends, and it may make the attempt fail by returning
-// an error. nil removes it.
+// OnDial sets a function that is called for each connection attempt. It may block
+// until its context ends, and it may return an error to fail the attempt. nil
+// removes it.
 func (c *Cluster) OnDial(hook func(ctx context.Context, m *Member) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,8 +129,8 @@ func (c *Cluster) memberAt(address string) *Member {
 // Get returns the current value of a key, nil if it does not exist.
 func (c *Cluster) Get(key string) *mvccpb.KeyValue { return c.store.Get(key) }
 
-// Put writes a key without a call, and returns the revision that it got. The
-// key must not be empty.
+// Put writes a key without a call, and returns its revision. The key must not be
+// empty.
 func (c *Cluster) Put(key, value string) (int64, error) {
 	resp, err := c.store.Put(&pb.PutRequest{Key: []byte(key), Value: []byte(value)})
 	if err != nil {
@@ -140,38 +139,37 @@ func (c *Cluster) Put(key, value string) (int64, error) {
 	return resp.Header.Revision, nil
 }
 
-// Compact drops what was before a revision, without a call. It fails if the
-// revision is compacted already (rpctypes.ErrGRPCCompacted) or still to come
+// Compact discards the history before a revision, without a call. It fails if the
+// revision is already compacted (rpctypes.ErrGRPCCompacted) or in the future
 // (rpctypes.ErrGRPCFutureRev).
 func (c *Cluster) Compact(rev int64) error {
 	_, err := c.store.Compact(&pb.CompactionRequest{Revision: rev})
 	return err
 }
 
-// PutCount returns how often a key was put by executed calls and by Put. It
-// counts on when the key is deleted, unlike the key's version.
+// PutCount returns how often a key was put by executed calls and by Put. Unlike the
+// key's version, a deletion does not reset it.
 func (c *Cluster) PutCount(key string) int { return c.store.PutCount(key) }
 
 // Revision returns the revision of the store.
 func (c *Cluster) Revision() int64 { return c.store.Revision() }
 
-// ExpireLease ends a lease and deletes its keys, as time would. The error is
+// ExpireLease expires a lease and deletes its keys. The error is
 // rpctypes.ErrGRPCLeaseNotFound if there is no such lease.
 func (c *Cluster) ExpireLease(id int64) error {
 	_, err := c.store.LeaseRevoke(&pb.LeaseRevokeRequest{ID: id})
 	return err
 }
 
-// InvalidateTokens ends all authentication tokens, as their expiry or a
-// restart of the cluster would: calls with one fail with
+// InvalidateTokens invalidates all authentication tokens, like their expiry or a
+// restart of the cluster: calls with one fail with
 // rpctypes.ErrGRPCInvalidAuthToken.
 func (c *Cluster) InvalidateTokens() { c.auth.InvalidateTokens() }
 
-// SetLeader makes m the leader of the next term, or leaves the cluster without
-// a leader if m is nil. Without one, streams opened with the metadata
-// "hasleader" end with rpctypes.ErrGRPCNoLeader at once, and calls that need a
-// quorum fail with rpctypes.ErrGRPCTimeout, as they do on a real server after
-// its request timeout.
+// SetLeader makes m the leader of the next term, or removes the leader if m is nil.
+// Without one, streams opened with the metadata "hasleader" end with
+// rpctypes.ErrGRPCNoLeader at once, and calls that need a quorum fail with
+// rpctypes.ErrGRPCTimeout, as they do on a real server after its request timeout.
 func (c *Cluster) SetLeader(m *Member) {
 	if m == nil {
 		c.membership.setLeader(0)

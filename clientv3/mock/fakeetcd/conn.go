@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// errConnBroken is why waiting for a response to get through ends early.
+// errConnBroken is the error of a wait for a response on a broken connection.
 var errConnBroken = errors.New("fakeetcd: the connection is broken")
 
 // sent is how much of one stream's response the client's transport has read.
@@ -17,8 +17,8 @@ type sent struct {
 	data    int // bytes in DATA frames
 }
 
-// conn is a member's end of a connection. Bytes written to it are in the hands
-// of the client's transport when Write returns, because a pipe has no buffer.
+// conn is a member's end of a connection. When Write returns, the client's
+// transport has received the bytes, because a pipe has no buffer.
 type conn struct {
 	net.Conn
 	member *Member
@@ -35,7 +35,7 @@ type conn struct {
 	opened   []uint32 // streams that no call has claimed yet, in order
 	progress map[uint32]sent
 	moved    chan struct{} // closed and replaced when progress changes
-	injected []byte        // frames that wait for the frame being written to end
+	injected []byte        // frames to write after the current frame
 }
 
 func newConn(m *Member, number int, pipe net.Conn) *conn {
@@ -50,8 +50,8 @@ func newConn(m *Member, number int, pipe net.Conn) *conn {
 	}
 }
 
-// peerAddr is the client's address as a member sees it. It leads from a call's
-// context to the connection.
+// peerAddr is the client's address as a member sees it. It links a call's context
+// to the connection.
 type peerAddr struct{ conn *conn }
 
 func (a peerAddr) Network() string { return "pipe" }
@@ -63,7 +63,7 @@ func (c *conn) RemoteAddr() net.Addr { return peerAddr{c} }
 // LocalAddr returns the member's address.
 func (c *conn) LocalAddr() net.Addr { return addr(c.member.addr) }
 
-// Close closes both ends. What was not read yet is lost.
+// Close closes both ends. Unread data is lost.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +76,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Read notes the streams that the client opens.
+// Read records the streams that the client opens.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.mu.Lock()
@@ -89,7 +89,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write notes how far each response got.
+// Write records how much of each response was delivered.
 func (c *conn) Write(p []byte) (int, error) {
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
@@ -121,8 +121,8 @@ func (c *conn) writeLocked(p []byte) (int, error) {
 	return n, err
 }
 
-// writeInjectedLocked writes the injected frames, unless it would tear a frame.
-// Then the Write that ends the frame does it.
+// writeInjectedLocked writes the injected frames, unless a frame is partly written.
+// Then the Write that completes that frame writes them.
 func (c *conn) writeInjectedLocked() error {
 	c.mu.Lock()
 	if !c.out.between() || len(c.injected) == 0 {
@@ -136,14 +136,14 @@ func (c *conn) writeInjectedLocked() error {
 	return err
 }
 
-// inject writes a frame that the member's gRPC server knows nothing about.
+// inject writes a frame without the member's gRPC server.
 func (c *conn) inject(frame []byte) {
 	c.mu.Lock()
 	c.injected = append(c.injected, frame...)
 	c.mu.Unlock()
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
-	// An error means that the connection is closed, and the frame pointless.
+	// On an error the connection is closed, and the frame has no effect.
 	_ = c.writeInjectedLocked()
 }
 
@@ -167,8 +167,7 @@ func (c *conn) release(stream uint32) {
 	delete(c.progress, stream)
 }
 
-// wait blocks until the client's transport has read as much of the stream's
-// response as is wanted.
+// wait blocks until the client's transport has read want of the stream's response.
 func (c *conn) wait(ctx context.Context, stream uint32, want sent) error {
 	for {
 		c.mu.Lock()

@@ -2,15 +2,14 @@ package fakeetcd
 
 import "encoding/binary"
 
-// The HTTP/2 frame types and sizes (RFC 9113, section 4.1 and 6) that the fake
-// has to know to tell how far a response got.
+// The HTTP/2 frame types and sizes (RFC 9113, section 4.1 and 6) with which the
+// fake tracks the delivery of responses.
 const (
 	frameData       = 0x0
 	frameHeaders    = 0x1
 	frameRSTStream  = 0x3
 	frameHeaderSize = 9
-	// prefaceSize is the length of what a client sends before its first frame
-	// (section 3.4).
+	// prefaceSize is the length of the client's connection preface (section 3.4).
 	prefaceSize = 24
 )
 
@@ -30,7 +29,7 @@ type frameScanner struct {
 	current frame
 }
 
-// feed consumes the next bytes and calls done for each frame that they complete.
+// feed consumes the next bytes and calls done for each completed frame.
 func (s *frameScanner) feed(p []byte, done func(frame)) {
 	n := min(s.skip, len(p))
 	s.skip -= n

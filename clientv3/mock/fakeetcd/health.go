@@ -6,8 +6,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// healthService always serves, as etcd's does outside a defragmentation. It
-// knows the server as a whole, by the empty name, and none of its services.
+// healthService always reports SERVING, like etcd outside a defragmentation. It
+// knows only the empty service name, the server as a whole.
 func healthService() map[string]service {
 	return map[string]service{
 		"Check": unary(open, func(_ *Call, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {

@@ -6,15 +6,14 @@ import (
 	"sync"
 )
 
-// Hook is a function that takes over calls, as registered with Cluster.On,
-// Once or Nth.
+// Hook is a registered function that handles calls, see Cluster.On, Once and Nth.
 type Hook struct {
 	hooks  *hooks
 	method string
 	f      func(*Call)
 
 	// The rest is guarded by hooks.mu.
-	skip   int // matching calls to let pass first
+	skip   int // matching calls to skip first
 	single bool
 	ran    int
 }
@@ -25,36 +24,36 @@ type hooks struct {
 	list []*Hook
 }
 
-// On gives every call of a method to f, from now on. The method is a full name
-// such as "/etcdserverpb.KV/Put", its last part "Put", or "*" for all.
+// On makes f handle every further call of a method. The method is a full name such
+// as "/etcdserverpb.KV/Put", its last part "Put", or "*" for all.
 //
-// A call is given to one hook: the oldest of Once and Nth whose turn it is, or
-// else the newest of On.
+// One hook handles a call: the oldest Once or Nth that is due, or else the newest
+// On.
 func (c *Cluster) On(method string, f func(*Call)) *Hook {
 	return c.hooks.add(&Hook{method: method, f: f})
 }
 
-// Once gives the next call of a method to f. Registered again, it takes the
-// call after that, and so on. See On for the method.
+// Once makes f handle the next call of a method. A second Once handles the call
+// after that, and so on. See On for the method.
 func (c *Cluster) Once(method string, f func(*Call)) *Hook {
 	return c.hooks.add(&Hook{method: method, f: f, single: true})
 }
 
-// Nth gives the n-th call of a method from now on to f, counted from 1; less
-// means 1. See On for the method.
+// Nth makes f handle the n-th further call of a method, counted from 1; less means
+// 1. See On for the method.
 func (c *Cluster) Nth(method string, n int, f func(*Call)) *Hook {
 	return c.hooks.add(&Hook{method: method, f: f, single: true, skip: n - 1})
 }
 
-// Remove takes the hook away. Calls that it was given already stay with it.
+// Remove removes the hook. It still handles the calls that it already has.
 func (h *Hook) Remove() {
 	h.hooks.mu.Lock()
 	defer h.hooks.mu.Unlock()
 	h.hooks.removeLocked(h)
 }
 
-// Ran returns how many calls the hook was given. A test that ends with 0 here
-// did not test what it meant to.
+// Ran returns how many calls the hook has handled. If it is 0 at the end of a test,
+// the hook was never reached.
 func (h *Hook) Ran() int {
 	h.hooks.mu.Lock()
 	defer h.hooks.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 
 const rangeStreamMethod = "/etcdserverpb.KV/RangeStream"
 
-// firstChunk is how many keys the first response of a RangeStream has. Later
-// ones have twice as many as the one before while that was small, as in etcd.
+// firstChunk is how many keys the first response of a RangeStream has. Later ones
+// double in size up to a limit, as in etcd.
 const firstChunk = 10
 
 func kvService() map[string]service {
@@ -77,8 +77,8 @@ func kvTxn(c *Call, r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	return c.cluster.store.Txn(r)
 }
 
-// serializable reports whether r needs no quorum: it only has serializable
-// reads, and none nested.
+// serializable reports whether r needs no quorum: it has only serializable reads,
+// and no nested transactions.
 func serializable(r *pb.TxnRequest) bool {
 	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
 		for _, op := range branch {
@@ -97,8 +97,8 @@ func kvCompact(c *Call, r *pb.CompactionRequest) (*pb.CompactionResponse, error)
 	return c.cluster.store.Compact(r)
 }
 
-// kvRangeStream sends a range in chunks, all read at the revision at which the
-// first was. Only the last has a header, and the count of all keys.
+// kvRangeStream sends a range in chunks, all read at the revision of the first.
+// Only the last has a header, and the count of all keys.
 func kvRangeStream(c *Call) error {
 	req := proto.CloneOf(c.Request.(*pb.RangeRequest))
 	if err := checkRangeStream(req); err != nil {

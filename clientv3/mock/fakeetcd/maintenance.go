@@ -17,13 +17,13 @@ const (
 	clusterVersion = "3.7"
 	// dbQuota in bytes is etcd's default of --quota-backend-bytes.
 	dbQuota = 2 * 1024 * 1024 * 1024
-	// snapshotChunk in bytes is how etcd cuts a snapshot.
+	// snapshotChunk in bytes is the size of etcd's snapshot messages.
 	snapshotChunk = 32 * 1024
 	// pageSize in bytes divides the size of every database file.
 	pageSize = 4096
 )
 
-// errUnknownMethod is etcd's answer to an action that it does not know.
+// errUnknownMethod is etcd's error for an unknown action.
 var errUnknownMethod = status.Error(codes.Unknown, "etcdserver: unknown method")
 
 // versionFormat is a version to downgrade to: major.minor or major.minor.patch.
@@ -84,7 +84,7 @@ func maintenanceHashKV(c *Call, r *pb.HashKVRequest) (*pb.HashKVResponse, error)
 	return c.cluster.store.HashKV(r)
 }
 
-// maintenanceMoveLeader works on the leader alone, as in etcd.
+// maintenanceMoveLeader works only on the leader, as in etcd.
 func maintenanceMoveLeader(c *Call, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResponse, error) {
 	if err := c.cluster.membership.moveLeader(c.Member.id, r.TargetID); err != nil {
 		return nil, err
@@ -92,8 +92,8 @@ func maintenanceMoveLeader(c *Call, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResp
 	return &pb.MoveLeaderResponse{}, nil
 }
 
-// maintenanceDowngrade cancels what is not under way, as etcd does, and knows
-// no version to go down to.
+// maintenanceDowngrade accepts a cancel without a downgrade in progress, as etcd
+// does, and supports no target version.
 func maintenanceDowngrade(_ *Call, r *pb.DowngradeRequest) (*pb.DowngradeResponse, error) {
 	switch {
 	case pb.DowngradeRequest_DowngradeAction_name[int32(r.Action)] == "":
@@ -123,12 +123,12 @@ func maintenanceSnapshot(c *Call) error {
 	return c.send(&pb.SnapshotResponse{Blob: digest[:], Version: storageVersion})
 }
 
-// database returns what stands for the database file: the keys, padded to at
-// least one whole page.
+// database returns a stand-in for the database file: the keys, padded to whole
+// pages, at least one.
 func (c *Cluster) database() []byte {
 	data := c.store.Encode()
 	return append(data, make([]byte, paged(len(data))-len(data))...)
 }
 
-// paged returns the size of a database file with so many bytes in it: whole pages.
+// paged rounds size up to whole pages, at least one.
 func paged(size int) int { return max(1, (size+pageSize-1)/pageSize) * pageSize }

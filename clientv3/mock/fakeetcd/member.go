@@ -12,12 +12,12 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// minPingInterval is etcd's default of --grpc-keepalive-min-time: who pings more
-// often is sent away.
+// minPingInterval is etcd's default of --grpc-keepalive-min-time: clients that ping
+// more often get a GOAWAY.
 const minPingInterval = 5 * time.Second
 
-// maxRecvBytes is the largest message that etcd's gRPC server takes by
-// default: --max-request-bytes, 1.5 MiB, and 512 KiB more for what surrounds it.
+// maxRecvBytes is the largest message that etcd's gRPC server accepts by default:
+// --max-request-bytes, 1.5 MiB, plus 512 KiB of overhead.
 const maxRecvBytes = maxRequestBytes + 512*1024
 
 // Member is one member of a Cluster. It is safe for concurrent use.
@@ -63,22 +63,21 @@ func (m *Member) ID() uint64 { return m.id }
 // Name returns the member's name, such as "member-0".
 func (m *Member) Name() string { return m.name }
 
-// Addr returns the host:port that DialContext knows the member by.
+// Addr returns the member's host:port for DialContext.
 func (m *Member) Addr() string { return m.addr }
 
 // Endpoint returns the member's endpoint, the one client URL that MemberList
 // shows for it: "http://" and its address.
 func (m *Member) Endpoint() string { return "http://" + m.addr }
 
-// Dial returns a bare gRPC connection to this member alone. The caller closes it.
+// Dial returns a plain gRPC connection to this member only. The caller closes it.
 func (m *Member) Dial(opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 	all := append(m.cluster.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	return grpc.NewClient("passthrough:///"+m.addr, append(all, opts...)...)
 }
 
-// Stop makes the member refuse connections, and breaks those that it has.
-// Calls under way are executed to their end, but no answer gets through.
-// Stopping twice does nothing.
+// Stop makes the member refuse connections, and breaks its open ones. In-flight
+// calls are executed, but their responses are lost. A second Stop does nothing.
 func (m *Member) Stop() {
 	m.mu.Lock()
 	m.up = false
@@ -93,8 +92,8 @@ func (m *Member) Start() {
 	m.up = true
 }
 
-// BreakConnections closes every connection to the member, without a GOAWAY and
-// without delivering what is under way. Clients may connect again at once.
+// BreakConnections closes every connection to the member, without a GOAWAY;
+// undelivered data is lost. Clients may reconnect at once.
 func (m *Member) BreakConnections() {
 	m.mu.Lock()
 	conns := make([]*conn, 0, len(m.conns))
@@ -128,7 +127,7 @@ func (m *Member) countDial() {
 	m.dials++
 }
 
-// admit makes pipe a connection of the member, unless it is stopped.
+// admit adds pipe to the member's connections, unless the member is stopped.
 func (m *Member) admit(pipe net.Conn) (*conn, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,14 +12,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// membership is who belongs to the cluster, who leads it, and its alarms.
+// membership holds the cluster's members, leader and alarms.
 type membership struct {
 	mu      sync.Mutex
 	members []*pb.Member
 	added   uint64
 	leader  uint64 // 0 if there is none
 	term    uint64
-	lost    chan struct{} // closed when the leader is lost, replaced when there is one again
+	lost    chan struct{} // closed when the leader is lost, replaced by the next leader
 	alarms  []*pb.AlarmMember
 }
 
@@ -71,8 +71,8 @@ func (ms *membership) currentTerm() uint64 {
 	return ms.term
 }
 
-// leaderLost returns a channel that is closed when the leader is lost, nil for
-// a stream that did not ask for that.
+// leaderLost returns a channel that is closed when the leader is lost, nil for a
+// stream that does not require a leader.
 func (c *Call) leaderLost() <-chan struct{} {
 	if !c.requiresLeader() {
 		return nil
@@ -120,7 +120,7 @@ func (ms *membership) listLocked() []*pb.Member {
 	return out
 }
 
-// add makes a member that has not started: without a name and client URLs.
+// add adds a member that has not started: without a name and client URLs.
 func (ms *membership) add(r *pb.MemberAddRequest) (*pb.Member, []*pb.Member, error) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -185,14 +185,14 @@ func (ms *membership) promote(id uint64) ([]*pb.Member, error) {
 		return nil, rpctypes.ErrGRPCMemberNotFound
 	case !m.IsLearner:
 		return nil, rpctypes.ErrGRPCMemberNotLearner
-	case m.Name == "": // it has not started, and so not caught up
+	case m.Name == "": // not started, so not caught up
 		return nil, rpctypes.ErrGRPCLearnerNotReady
 	}
 	m.IsLearner = false
 	return ms.listLocked(), nil
 }
 
-// moveLeader hands the leadership from one member to another.
+// moveLeader transfers leadership from one member to another.
 func (ms *membership) moveLeader(from, to uint64) error {
 	if ms.currentLeader() != from {
 		return rpctypes.ErrGRPCNotLeader

@@ -37,8 +37,8 @@ func (c *Call) permitDelete(r *pb.DeleteRangeRequest) error {
 	return nil
 }
 
-// permitTxn checks the operations of both branches, since which of them will
-// run is not known yet.
+// permitTxn checks the operations of both branches, since it is not known yet which
+// one will run.
 func (c *Call) permitTxn(r *pb.TxnRequest) error {
 	for _, cmp := range r.Compare {
 		if err := c.permit(authpb.Permission_READ, cmp.Key, cmp.RangeEnd); err != nil {

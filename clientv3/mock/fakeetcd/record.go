@@ -9,20 +9,20 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Record is what is known of a call that a member received.
+// Record describes a call that a member received.
 type Record struct {
 	// Member is the member that received the call.
 	Member *Member
 	// Method is the full name, such as "/etcdserverpb.KV/Put".
 	Method string
-	// Requests holds copies of the requests: one, or for the streams on which
-	// the client sends requests as it goes, all that the member read so far.
+	// Requests holds copies of the requests: one, or for a bidirectional stream all that
+	// the member has read so far.
 	Requests []proto.Message
-	// Metadata is what the client sent along.
+	// Metadata is the client's metadata.
 	Metadata metadata.MD
-	// Peer names the connection that the call came over, such as "client-3".
+	// Peer names the connection of the call, such as "client-3".
 	Peer string
-	// Executed says whether the member began to carry out the call.
+	// Executed says whether the member has begun to execute the call.
 	Executed bool
 }
 
@@ -38,10 +38,10 @@ func (r Record) Request() proto.Message {
 type recorder struct {
 	mu      sync.Mutex
 	records []*Record
-	moved   chan struct{} // closed and replaced when a call arrives, nil while nobody waits
+	moved   chan struct{} // closed when a call arrives, nil without waiters
 }
 
-// add records a call, and returns how many of its method there are now.
+// add records a call, and returns the number of calls of its method.
 func (r *recorder) add(rec *Record) (number int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,8 +75,8 @@ func (r *recorder) countLocked(method string) int {
 	return n
 }
 
-// Calls returns the calls that all members received, in the order of their
-// arrival. Methods, as On takes them, select some; without any, it is all.
+// Calls returns the calls that all members received, in the order of arrival.
+// Methods, in the form of On, select calls; without any, all are returned.
 func (c *Cluster) Calls(methods ...string) []Record {
 	c.recorder.mu.Lock()
 	defer c.recorder.mu.Unlock()
@@ -94,16 +94,17 @@ func (c *Cluster) Calls(methods ...string) []Record {
 	return out
 }
 
-// Count returns how many calls of a method, as On takes it, all members received.
+// Count returns how many calls of a method all members received. See On for the
+// method.
 func (c *Cluster) Count(method string) int {
 	c.recorder.mu.Lock()
 	defer c.recorder.mu.Unlock()
 	return c.recorder.countLocked(method)
 }
 
-// Wait waits until the members have received n calls of a method, as On takes
-// it. Those calls have been given to their hooks then. The error is that of
-// ctx if it ends before.
+// Wait waits until the members have received n calls of a method, and these calls
+// have their hooks. See On for the method. The error is that of ctx if it ends
+// before.
 func (c *Cluster) Wait(ctx context.Context, method string, n int) error {
 	for {
 		moved, reached := c.recorder.reached(method, n)

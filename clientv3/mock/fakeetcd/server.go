@@ -21,13 +21,13 @@ import (
 // streamKey is the context key of the HTTP/2 stream that carries a call.
 type streamKey struct{}
 
-// claimStream notes on which stream of its connection a call arrives. gRPC
-// calls it for each stream in order, before the next frame is read.
+// claimStream records the HTTP/2 stream of a call. gRPC calls it for each stream in
+// order, before it reads the next frame.
 func claimStream(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	return context.WithValue(ctx, streamKey{}, connOf(ctx).nextStream()), nil
 }
 
-// connOf returns the connection of a call. Members accept no other kind.
+// connOf returns the connection of a call. Members accept only this type.
 func connOf(ctx context.Context) *conn {
 	p, _ := peer.FromContext(ctx)
 	return p.Addr.(peerAddr).conn
@@ -46,9 +46,9 @@ func (m *Member) serve(_ any, stream grpc.ServerStream) error {
 	return c.finish()
 }
 
-// arrive records a call and returns its hook, nil if there is none. Both happen
-// at once, so that calls get their hooks in the order of the record, and a test
-// that waited for a call knows that the call has its hook.
+// arrive records a call and returns its hook, nil if there is none. Both are one
+// atomic step, so calls get their hooks in the order of the record, and a call that
+// Wait has reported has its hook.
 func (c *Cluster) arrive(call *Call) *Hook {
 	c.arrival.Lock()
 	defer c.arrival.Unlock()
@@ -57,8 +57,8 @@ func (c *Cluster) arrive(call *Call) *Hook {
 	return h
 }
 
-// run gives the call to a hook. If the hook does not return, because it ended
-// its goroutine, the connection is broken so that the client does not wait.
+// run calls the hook. If the hook ends its goroutine instead of returning, run
+// breaks the connection, so the client does not wait.
 func (c *Call) run(h *Hook) {
 	returned := false
 	defer func() {
@@ -70,7 +70,7 @@ func (c *Call) run(h *Hook) {
 	returned = true
 }
 
-// receive reads a call's request, if it comes in one piece.
+// receive reads a call's request, unless it is a bidirectional stream.
 func (m *Member) receive(stream grpc.ServerStream) (*Call, error) {
 	ctx := stream.Context()
 	fullName, _ := grpc.MethodFromServerStream(stream)
@@ -82,7 +82,7 @@ func (m *Member) receive(stream grpc.ServerStream) (*Call, error) {
 		record: &Record{Member: m, Method: fullName, Metadata: md.Copy()},
 	}
 	c.record.Peer = c.conn.RemoteAddr().String()
-	// Uncompressed, the size of a response on the wire is known beforehand.
+	// Without compression the size of a response on the wire is known.
 	if err := grpc.SetSendCompressor(ctx, "identity"); err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (m *Member) receive(stream grpc.ServerStream) (*Call, error) {
 	return c, nil
 }
 
-// method is how a method is decoded and carried out.
+// method is how a method is decoded and executed.
 type method struct {
 	service       service
 	request       protoreflect.MessageType
@@ -108,8 +108,8 @@ type method struct {
 
 func (m method) newRequest() proto.Message { return m.request.New().Interface() }
 
-// lookup finds a method by its full name. Of a method that the program does
-// not know, it can only be said that its request is some message.
+// lookup finds a method by its full name. An unknown method has a request of
+// unknown type.
 func lookup(fullName string) method {
 	m := method{request: (&emptypb.Empty{}).ProtoReflect().Type(), service: unimplemented(fullName)}
 	if s, ok := services[fullName]; ok {
@@ -131,8 +131,8 @@ func lookup(fullName string) method {
 	return m
 }
 
-// unimplemented is the service of a method that the fake does not have. Its
-// status is that of a server without it.
+// unimplemented is the service of a method that the fake lacks. Its status is that
+// of a real server without the method.
 func unimplemented(fullName string) service {
 	return service{access: open, call: func(*Call) (proto.Message, error) {
 		name, method, _ := strings.Cut(strings.TrimPrefix(fullName, "/"), "/")

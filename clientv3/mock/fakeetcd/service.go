@@ -10,35 +10,35 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/store"
 )
 
-// maxRequestBytes is etcd's default of --max-request-bytes, 1.5 MiB: the
-// largest write that it takes.
+// maxRequestBytes is etcd's default of --max-request-bytes, 1.5 MiB: the largest
+// write that it accepts.
 const maxRequestBytes = 1536 * 1024
 
 // access is who may call a method while authentication is enabled.
 type access int
 
 const (
-	// open is anybody, even with a token that is not valid. The streams look at
-	// the token only when a request comes.
+	// open allows all callers, even with an invalid token. Streams check the token
+	// with each request.
 	open access = iota
-	// checked is anybody without a token or with a valid one; the method goes
-	// on to check permissions itself.
+	// checked allows callers without a token or with a valid one; the method itself
+	// checks permissions.
 	checked
-	// users is every user.
+	// users allows every user.
 	users
-	// admins is every user with the root role.
+	// admins allows users with the root role.
 	admins
 )
 
-// service carries out the calls of one method.
+// service executes the calls of one method.
 type service struct {
 	access access
 	call   func(c *Call) (proto.Message, error)
-	// noRevision leaves the revision out of the response header.
+	// noRevision omits the revision from the response header.
 	noRevision bool
 }
 
-// unary makes a service of a function over typed messages.
+// unary makes a service from a function over typed messages.
 func unary[Q, R proto.Message](a access, f func(c *Call, req Q) (R, error)) service {
 	return service{access: a, call: func(c *Call) (proto.Message, error) {
 		resp, err := f(c, c.Request.(Q))
@@ -49,12 +49,12 @@ func unary[Q, R proto.Message](a access, f func(c *Call, req Q) (R, error)) serv
 	}}
 }
 
-// streaming makes a service of a function that sends its responses itself.
+// streaming makes a service from a function that sends its responses itself.
 func streaming(a access, f func(c *Call) error) service {
 	return service{access: a, call: func(c *Call) (proto.Message, error) { return nil, f(c) }}
 }
 
-// services holds the methods that a member has, by their full names.
+// services holds a member's methods by full name.
 var services = allServices()
 
 func allServices() map[string]service {
@@ -75,8 +75,8 @@ func allServices() map[string]service {
 	return all
 }
 
-// execute carries out the call as an etcd member does: first the checks that
-// hold for every method, in the server's order, then the method itself.
+// execute executes the call like an etcd member: first the checks common to all
+// methods, in the server's order, then the method itself.
 func (c *Call) execute() (proto.Message, error) {
 	s := c.method.service
 	if err := c.intercept(); err != nil {
@@ -98,7 +98,7 @@ func (c *Call) execute() (proto.Message, error) {
 	return resp, nil
 }
 
-// intercept refuses what this member cannot serve in its present role.
+// intercept refuses calls that this member cannot serve in its present role.
 func (c *Call) intercept() error {
 	ms := c.cluster.membership
 	if ms.isLearner(c.Member.id) && !servedByLearners(c) {
@@ -110,7 +110,7 @@ func (c *Call) intercept() error {
 	return nil
 }
 
-// validate refuses a request that is wrong whoever sends it.
+// validate refuses an invalid request, before authorization.
 func validate(req proto.Message) error {
 	if r, ok := req.(*pb.MemberAddRequest); ok {
 		return checkPeerURLs(r.PeerURLs)
@@ -118,7 +118,7 @@ func validate(req proto.Message) error {
 	return store.Check(req)
 }
 
-// authorize refuses a caller who may not call the method at all.
+// authorize refuses a caller without access to the method.
 func (c *Call) authorize(a access) error {
 	if a == open {
 		return nil
@@ -156,8 +156,7 @@ func servedByLearners(c *Call) bool {
 	}
 }
 
-// quorum fails, as a server does after its request timeout, if there is no
-// leader to agree with.
+// quorum fails, like a server after its request timeout, if there is no leader.
 func (c *Call) quorum() error {
 	if !c.cluster.membership.hasLeader() {
 		return rpctypes.ErrGRPCTimeout
@@ -179,8 +178,7 @@ func (c *Call) propose(req proto.Message) error {
 	return nil
 }
 
-// needsSpace reports whether etcd refuses req while any member has an alarm
-// about space.
+// needsSpace reports whether etcd refuses req while a NOSPACE alarm is active.
 func needsSpace(req proto.Message) bool {
 	switch r := req.(type) {
 	case *pb.PutRequest, *pb.LeaseGrantRequest:
@@ -212,8 +210,8 @@ func (c *Call) header() *pb.ResponseHeader {
 	return h
 }
 
-// requests reads the requests of a stream until the client has sent its last,
-// which closes the channel, or the stream ends.
+// requests reads the requests of a stream until the client's last one or the end of
+// the stream, and then closes the channel.
 func (c *Call) requests() <-chan proto.Message {
 	out := make(chan proto.Message)
 	ctx := c.Context()

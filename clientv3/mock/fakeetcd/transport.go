@@ -16,7 +16,7 @@ type addr string
 func (a addr) Network() string { return "pipe" }
 func (a addr) String() string  { return string(a) }
 
-// listener hands the members' ends of new connections to a gRPC server.
+// listener passes the members' ends of new connections to a gRPC server.
 type listener struct {
 	addr   addr
 	conns  chan net.Conn
@@ -57,9 +57,8 @@ type clientConn struct {
 func (c clientConn) RemoteAddr() net.Addr { return c.remote }
 
 // DialContext connects to the member with the given address, as listed by
-// Member.Addr. It is what DialOptions gives to gRPC. An unknown address fails
-// like a host name that does not exist, a member that is stopped with
-// syscall.ECONNREFUSED.
+// Member.Addr. DialOptions passes it to gRPC. An unknown address fails like an
+// unknown host name, a stopped member with syscall.ECONNREFUSED.
 func (c *Cluster) DialContext(ctx context.Context, address string) (net.Conn, error) {
 	m := c.memberAt(address)
 	if m == nil {

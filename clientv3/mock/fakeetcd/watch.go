@@ -10,15 +10,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// noWatcher is the watch ID of responses that belong to no watcher: refused
-// ones, and progress for all.
+// noWatcher is the watch ID of responses that belong to no watcher: refusals, and
+// progress for all.
 const noWatcher = -1
 
 func watchService() map[string]service {
 	return map[string]service{"Watch": streaming(open, watch)}
 }
 
-// watchStream is the watchers of one stream, by their IDs.
+// watchStream holds the watchers of one stream by ID.
 type watchStream struct {
 	call     *Call
 	options  WatchOptions
@@ -27,8 +27,8 @@ type watchStream struct {
 	pipeline pipeline
 }
 
-// watch serves a stream. One goroutine does everything, so what it sends is in
-// order: first the events up to a request, then the answer to it.
+// watch serves a stream. One goroutine does all sends, so they are in order: first
+// the events up to a request, then its answer.
 func watch(c *Call) error {
 	ws := &watchStream{call: c, options: c.cluster.currentWatchOptions(), watchers: make(map[int64]*watcher)}
 	defer ws.pipeline.stop()
@@ -47,7 +47,7 @@ func watch(c *Call) error {
 		select {
 		case req, ok := <-requests:
 			if !ok {
-				// The client has nothing more to ask. Events go on.
+				// The client has half-closed the stream. Events continue.
 				requests = nil
 				continue
 			}
@@ -68,7 +68,7 @@ func watch(c *Call) error {
 	}
 }
 
-// closed is a channel that is ready at all times.
+// closed is a closed channel, always ready.
 var closed = func() <-chan struct{} {
 	ch := make(chan struct{})
 	close(ch)
@@ -85,7 +85,7 @@ func ticks(interval time.Duration) (<-chan time.Time, func()) {
 }
 
 func (ws *watchStream) handle(req proto.Message) error {
-	// What happened before the request comes before the answer to it.
+	// Events before the request precede its answer.
 	if err := ws.sendEvents(); err != nil {
 		return err
 	}
@@ -124,8 +124,8 @@ func (ws *watchStream) cancel(id int64) error {
 	return ws.send(&pb.WatchResponse{WatchId: id, Canceled: true})
 }
 
-// progress answers for all watchers together. Like etcd it says nothing if
-// there is none, or if one is not up to date.
+// progress answers for all watchers together. Like etcd it sends no answer if there
+// is no watcher, or if one is not up to date.
 func (ws *watchStream) progress() error {
 	if ws.options.Proxy || len(ws.watchers) == 0 && !ws.options.Kine {
 		return nil
@@ -140,7 +140,7 @@ func (ws *watchStream) progress() error {
 	return ws.send(&pb.WatchResponse{Header: header, WatchId: noWatcher})
 }
 
-// notifyProgress answers for each watcher that asked for it once and for all.
+// notifyProgress sends progress to each watcher with progress_notify.
 func (ws *watchStream) notifyProgress() error {
 	for _, w := range ws.inOrder() {
 		header := ws.call.header()
@@ -157,8 +157,8 @@ func (ws *watchStream) notifyProgress() error {
 	return nil
 }
 
-// sendEvents brings up to date every watcher that has caught up before, and
-// each of the others nearer by one response.
+// sendEvents sends all pending events to watchers that have caught up, and one
+// response to each of the others.
 func (ws *watchStream) sendEvents() error {
 	for _, w := range ws.inOrder() {
 		if err := ws.advance(w); err != nil {
@@ -168,7 +168,7 @@ func (ws *watchStream) sendEvents() error {
 	return nil
 }
 
-// behind reports whether a watcher has yet to catch up.
+// behind reports whether a watcher has not caught up.
 func (ws *watchStream) behind() bool {
 	for _, w := range ws.watchers {
 		if w.behind {

@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/keyrange"
 )
 
-// Why etcd refuses a watcher, word for word: clients see only the text.
+// The texts of etcd's refusals, verbatim: clients see only the text.
 var (
 	errEmptyRange  = errors.New("mvcc: watcher range is empty")
 	errDuplicateID = errors.New("mvcc: duplicate watch ID provided on the WatchStream")
@@ -46,7 +46,7 @@ func (ws *watchStream) createAsKine(r *pb.WatchCreateRequest) error {
 	return ws.start(r, ws.call.cluster.kineIDs.Add(1))
 }
 
-// start begins a watch that was not refused, and tells the client.
+// start begins an accepted watch, and confirms it to the client.
 func (ws *watchStream) start(r *pb.WatchCreateRequest, id int64) error {
 	header := ws.call.header()
 	ws.watchers[id] = newWatcher(r, id, header.Revision)
@@ -57,7 +57,7 @@ func refusal(reason string) *pb.WatchResponse {
 	return &pb.WatchResponse{WatchId: noWatcher, Created: true, Canceled: true, CancelReason: reason}
 }
 
-// refuse says why a watcher cannot be created, nil if it can.
+// refuse returns why a watcher cannot be created, nil if it can.
 func (ws *watchStream) refuse(r *pb.WatchCreateRequest) error {
 	if err := ws.refuseCaller(r); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (ws *watchStream) refuse(r *pb.WatchCreateRequest) error {
 	return nil
 }
 
-// refuseCaller is what a server and a proxy refuse alike.
+// refuseCaller returns the refusals common to server and proxy.
 func (ws *watchStream) refuseCaller(r *pb.WatchCreateRequest) error {
 	if r.StartRevision < 0 {
 		return rpctypes.ErrCompacted
@@ -79,7 +79,7 @@ func (ws *watchStream) refuseCaller(r *pb.WatchCreateRequest) error {
 	return ws.call.permit(authpb.Permission_READ, r.Key, r.RangeEnd)
 }
 
-// chooseID returns the ID that the client wants, or for 0 the next free one.
+// chooseID returns the client's chosen ID, or for 0 the next free one.
 func (ws *watchStream) chooseID(want int64) int64 {
 	if want != 0 {
 		return want
@@ -91,11 +91,11 @@ func (ws *watchStream) chooseID(want int64) int64 {
 	return ws.nextID - 1
 }
 
-// pipelineDelay is how long a proxy waits for another create before it answers
-// those that it has. A client that pipelines has sent it by then.
+// pipelineDelay is how long a proxy waits for further creates before it answers. A
+// client that pipelines has sent them by then.
 const pipelineDelay = 5 * time.Millisecond
 
-// pipeline is the creates that a proxy has not answered yet.
+// pipeline holds the creates that a proxy has not answered yet.
 type pipeline struct {
 	creates []proxyCreate
 	timer   *time.Timer
@@ -112,7 +112,8 @@ func (p *pipeline) add(r *pb.WatchCreateRequest, id int64) {
 	p.timer = time.NewTimer(pipelineDelay)
 }
 
-// due returns the channel that says when to answer, nil while there is nothing.
+// due returns the channel that fires when to answer, nil while the pipeline is
+// empty.
 func (p *pipeline) due() <-chan time.Time {
 	if p.timer == nil {
 		return nil
@@ -127,8 +128,8 @@ func (p *pipeline) stop() {
 	}
 }
 
-// newProxyID returns the ID of the next watch that a proxy accepts. What it
-// refuses uses up none.
+// newProxyID returns the ID of the next watch that a proxy accepts. Refused creates
+// use no ID.
 func (ws *watchStream) newProxyID(r *pb.WatchCreateRequest) int64 {
 	if ws.refuseCaller(r) != nil || keyrange.Of(r.Key, r.RangeEnd).Empty() {
 		return noWatcher
@@ -159,6 +160,6 @@ func (ws *watchStream) answerAsProxy(c proxyCreate) error {
 		reason = rpctypes.Error(err).Error()
 	}
 	resp := refusal(reason)
-	resp.Header = &pb.ResponseHeader{} // of which nothing is known
+	resp.Header = &pb.ResponseHeader{} // a proxy sends no fields here
 	return ws.send(resp)
 }

@@ -20,18 +20,18 @@ type watcher struct {
 	notify   bool
 	drop     map[mvccpb.Event_EventType]bool
 	start    int64 // as requested
-	next     int64 // first revision that was not sent yet
+	next     int64 // the first revision not sent yet
 
-	// behind is a watcher that started in the past and has not caught up.
+	// behind says that the watcher started in the past and has not caught up.
 	behind bool
-	// compacted is a watcher that lost revisions to a compaction, and was told
-	// so. Its ID is in use until the client cancels it.
+	// compacted says that a compaction cancelled the watcher. Its ID is in use
+	// until the client cancels it.
 	compacted bool
-	// quiet is a watcher that got no event since the last tick.
+	// quiet says that the watcher got no event since the last tick.
 	quiet bool
 }
 
-// newWatcher returns the watcher that r asks for, while the store is at rev.
+// newWatcher returns the watcher for r, with the store at rev.
 func newWatcher(r *pb.WatchCreateRequest, id, rev int64) *watcher {
 	w := &watcher{
 		id: id, keys: keyrange.Of(r.Key, r.RangeEnd),
@@ -55,11 +55,11 @@ func newWatcher(r *pb.WatchCreateRequest, id, rev int64) *watcher {
 	return w
 }
 
-// upToDate reports whether w can be told of progress while the store is at rev.
+// upToDate reports whether w can receive progress while the store is at rev.
 func (w *watcher) upToDate(rev int64) bool { return !w.behind && !w.compacted && rev >= w.start }
 
-// advance sends what happened since the last time: to a watcher that is behind
-// one batch, to others a response for each revision.
+// advance sends new events: one batch to a watcher that is behind, and one response
+// per revision to others.
 func (ws *watchStream) advance(w *watcher) error {
 	if w.compacted {
 		return nil
@@ -100,7 +100,7 @@ func (ws *watchStream) sendBatch(w *watcher, found store.Events) error {
 	return ws.sendTo(w, found.Events, found.Revision)
 }
 
-// sameRevision counts the events at the start that have one revision.
+// sameRevision counts the leading events with the same revision.
 func sameRevision(events []*mvccpb.Event) int {
 	n := slices.IndexFunc(events, func(e *mvccpb.Event) bool { return e.Kv.ModRevision != events[0].Kv.ModRevision })
 	if n < 0 {
@@ -109,7 +109,7 @@ func sameRevision(events []*mvccpb.Event) int {
 	return n
 }
 
-// sendTo sends those of the events that w wants, if there are any.
+// sendTo sends the events that pass w's filters, if any.
 func (ws *watchStream) sendTo(w *watcher, events []*mvccpb.Event, rev int64) error {
 	events = slices.DeleteFunc(slices.Clone(events), func(e *mvccpb.Event) bool { return w.drop[e.Type] })
 	if len(events) == 0 {
@@ -130,8 +130,8 @@ func (ws *watchStream) sendTo(w *watcher, events []*mvccpb.Event, rev int64) err
 	return nil
 }
 
-// fragments divides a response of limit bytes or more into parts that are
-// smaller, as far as its events are. All but the last are marked.
+// fragments splits a response of limit bytes or more into smaller parts, between
+// events. All but the last are marked.
 func fragments(resp *pb.WatchResponse, limit int) []*pb.WatchResponse {
 	if proto.Size(resp) < limit {
 		return []*pb.WatchResponse{resp}

@@ -13,20 +13,20 @@ import (
 var (
 	// ErrKeyExists is returned by [Barrier.Hold] for a barrier that is held.
 	ErrKeyExists = quorate.ErrKeyExists
-	// ErrNoWatcher says that a watch ended without a reason while its client lives: the client's Watcher was closed, or is one that does not keep to the contract.
+	// ErrNoWatcher reports that a watch ended without a reason while its client is open: the client's Watcher was closed, or violates the contract.
 	ErrNoWatcher = quorate.ErrNoWatcher
-	// ErrTooManyClients is returned by [DoubleBarrier.Enter] if as many as the barrier is for have entered.
+	// ErrTooManyClients is returned by [DoubleBarrier.Enter] if all participants have already entered.
 	ErrTooManyClients = quorate.ErrTooManyClients
 	// ErrWaitMismatch is not returned by any function of this package.
 	ErrWaitMismatch = quorate.ErrWaitMismatch
 )
 
 type (
-	// Barrier makes processes wait for as long as its key exists.
+	// Barrier makes processes wait while its key exists.
 	Barrier = quorate.Barrier
-	// DoubleBarrier has processes begin something together, and end it together.
+	// DoubleBarrier makes processes begin and end a computation together.
 	DoubleBarrier = quorate.DoubleBarrier
-	// EphemeralKV is a key that goes when the session does that it belongs to.
+	// EphemeralKV is a key that is deleted when its session ends.
 	EphemeralKV = quorate.EphemeralKV
 	// PriorityQueue is a queue for any number of readers and writers whose elements have a priority.
 	PriorityQueue = quorate.PriorityQueue
@@ -38,12 +38,12 @@ type (
 	RemoteKV = quorate.RemoteKV
 )
 
-// NewBarrier returns the barrier that is the given key.
+// NewBarrier returns the barrier with the given key.
 func NewBarrier(client *clientv3.Client, key string) *Barrier {
 	return quorate.NewBarrier(client, key)
 }
 
-// NewDoubleBarrier returns a participant, over a session, in the barrier for count participants whose keys begin with key and a slash.
+// NewDoubleBarrier returns a participant, with session s, in the barrier for count participants.
 func NewDoubleBarrier(s *concurrency.Session, key string, count int) *DoubleBarrier {
 	return quorate.NewDoubleBarrier(s, key, count)
 }
@@ -58,17 +58,17 @@ func NewQueue(client *clientv3.Client, keyPrefix string) *Queue {
 	return quorate.NewQueue(client, keyPrefix)
 }
 
-// NewRWMutex returns a participant, over a session, in the lock whose keys begin with a prefix and a slash.
+// NewRWMutex returns a participant, with session s, in the lock whose keys begin with prefix and a slash.
 func NewRWMutex(s *concurrency.Session, prefix string) *RWMutex {
 	return quorate.NewRWMutex(s, prefix)
 }
 
-// WaitEvents waits until events of the types evs have befallen a key in this order, others between them not counting, and returns the last of them.
+// WaitEvents waits until a key has had events of the types evs in this order, ignoring others in between, and returns the last of them.
 func WaitEvents(c *clientv3.Client, key string, rev int64, evs []mvccpb.Event_EventType) (*clientv3.Event, error) {
 	return quorate.WaitEvents(c, key, rev, evs)
 }
 
-// WaitPrefixEvents is [WaitEvents] for all keys with a prefix taken together.
+// WaitPrefixEvents is [WaitEvents] for the combined events of all keys with a prefix.
 func WaitPrefixEvents(c *clientv3.Client, prefix string, rev int64, evs []mvccpb.Event_EventType) (*clientv3.Event, error) {
 	return quorate.WaitPrefixEvents(c, prefix, rev, evs)
 }
