@@ -160,7 +160,7 @@ func endedHere(err error) bool {
 // answered records the evidence from the end of a call.
 func (c *call) answered(now time.Time, err error) {
 	ep, p := c.ep, c.ep.policy
-	c.conn.hear(now)
+	c.conn.heardAt(now)
 	if err != nil {
 		if kind, ok := p.options().Classify(err); ok && c.isCurrent(kind, now) {
 			p.note(ep, health.Evidence{Kind: kind, At: now, Err: err, Detail: c.Method})

@@ -192,7 +192,7 @@ func (p *policy) probe(ctx context.Context, s *subConn, sc balancer.SubConn, pro
 // take records the report of a probe that was sent at sent.
 func (p *policy) take(s *subConn, r health.Report, sent time.Time) {
 	now, ep := time.Now(), s.ep
-	s.hear(now)
+	s.heardAt(now)
 	if r.Info != nil {
 		ep.known().SetInfo(r.Info, now)
 	}

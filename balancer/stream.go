@@ -65,7 +65,7 @@ func (s *Stream) Heard() {
 	if s.conn == nil {
 		return
 	}
-	s.conn.hear(now)
+	s.conn.heardAt(now)
 	if p := s.ep.policy; needsProbes(s.ep.State()) && !p.canProbe() {
 		p.note(s.ep, health.Evidence{Kind: health.Served, At: now, Detail: "a stream goes on"})
 	}

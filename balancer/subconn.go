@@ -43,8 +43,8 @@ type subConn struct {
 	alive time.Time
 }
 
-// hear records a complete message of the server.
-func (s *subConn) hear(now time.Time) {
+// heardAt records a complete message of the server.
+func (s *subConn) heardAt(now time.Time) {
 	s.heard.Set(now)
 	s.conn.messageComplete()
 	s.ep.known().Alive(now)
@@ -133,7 +133,7 @@ func (p *policy) connChanged(s *subConn, sc balancer.SubConn, st balancer.SubCon
 	}
 	now := time.Now()
 	if taken.state == connectivity.Ready {
-		s.hear(now)
+		s.heardAt(now)
 	}
 	if taken.joined.From != taken.joined.To {
 		p.changed(s.ep, taken.joined)

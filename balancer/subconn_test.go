@@ -28,7 +28,7 @@ func TestSilenceNeedsALivenessCheck(t *testing.T) {
 	assert.Equal(t, time.Second+lifePatience, s.silentFor(at(1000).Add(lifePatience)))
 	s.ask(forLiveness, at(1250))
 	assert.Equal(t, 2*time.Second, s.silentFor(at(2000)), "the first question counts")
-	s.hear(at(2000))
+	s.heardAt(at(2000))
 	assert.Zero(t, s.silentFor(at(3000)))
 	s.ask(forStatus, at(3000))
 	assert.Equal(t, time.Second, s.silentFor(at(4000)))
@@ -56,7 +56,7 @@ func TestRoundThatIsLateBeginsAnew(t *testing.T) {
 	s, answered := ep.conns[Calls], ep.conns[Bulk]
 	s.ask(forLiveness, now)
 	answered.ask(forLiveness, now)
-	answered.hear(now)
+	answered.heardAt(now)
 	ep.askService(now.Add(time.Millisecond))
 	late := now.Add(10 * time.Second)
 	require.Equal(t, 10*time.Second, s.silentFor(late))
@@ -104,7 +104,7 @@ func TestStepsOfTheWallClockChangeNothing(t *testing.T) {
 		now := time.Now()
 		later := stepped(t, now.Add(time.Second), step)
 		s := newSubConn()
-		s.hear(now.Add(-time.Second))
+		s.heardAt(now.Add(-time.Second))
 		s.ask(forLiveness, now)
 		s.ep.askService(now)
 		assert.Equal(t, time.Second, s.silentFor(later))
@@ -112,7 +112,7 @@ func TestStepsOfTheWallClockChangeNothing(t *testing.T) {
 		s.ep.known().Completed(later, later)
 		assert.True(t, s.ep.CompletedSince(now.Add(time.Second)))
 		assert.False(t, s.ep.CompletedSince(now.Add(2*time.Second)))
-		s.hear(later)
+		s.heardAt(later)
 		assert.Zero(t, s.silentFor(later))
 
 		var shared shapes

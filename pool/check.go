@@ -50,7 +50,7 @@ type answer struct {
 // check runs Check. If ctx ends meanwhile, the caller returns, and Check continues and
 // decides about the resource.
 func (p *Pool[T]) check(ctx context.Context, it *item[T]) (fault, error) {
-	answers := make(chan answer) // not buffered: an answer is taken by the caller or, once ctx has ended, by nobody
+	answers := make(chan answer) // not buffered: the caller receives the answer only before ctx ends
 	lease := it.lease
 	go func() {
 		a := answer{why: checkFailed} // also if Check ends its goroutine

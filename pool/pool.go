@@ -37,7 +37,7 @@ type Pool[T any] struct {
 	dying       int        // are being destroyed
 	checking    int        // are being checked in the background: 0 or 1
 	resets      int        // how often the pool was reset
-	idle        []*item[T] // nobody uses them; in the order in which they were used, if that matters
+	idle        []*item[T] // not borrowed; in the order of their last use, if that matters
 	waiters     list.List  // of *waiter[T], in the order in which they came; then none is idle
 	leases      uint64     // how often resources were lent
 	maintenance maintenance

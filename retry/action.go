@@ -42,16 +42,16 @@ type Decision struct {
 
 var decisions = [numClasses]Decision{
 	OK:         {OK, Return, Return, "There is a result."},
-	Definite:   {Definite, Return, Return, "The call failed, a repetition would fail alike, and nothing happened."},
-	NotSent:    {NotSent, Again, Again, "Nothing left the client, so sending it now is the first time."},
+	Definite:   {Definite, Return, Return, "The call failed, a repetition would fail too, and nothing was executed."},
+	NotSent:    {NotSent, Again, Again, "The client sent nothing, so this is the first execution."},
 	Refused:    {Refused, Again, Again, "Nothing was executed, and another member may accept."},
 	NoLeader:   {NoLeader, Again, Again, "Nothing was executed; another member may know a leader, and elections end."},
 	Overloaded: {Overloaded, Again, Again, "Nothing was executed; the backoff gives the server time."},
 	Token:      {Token, Refresh, Refresh, "Nothing was executed; a new token may be accepted."},
 	Ambiguous:  {Ambiguous, ReturnUnknown, Again, "It may have been executed: only a call that may be executed twice is repeated, and only if its code is in the policy's retryableStatusCodes."},
-	Executed:   {Executed, ReturnUnknown, Return, "A repetition would end the same way, and a write may have been done."},
+	Executed:   {Executed, ReturnUnknown, Return, "A repetition would end the same way, and a write may have been executed."},
 	Ended:      {Ended, Return, Return, "The caller does not wait any longer."},
-	Closed:     {Closed, Return, Return, "There is no connection any more, and there will be none."},
+	Closed:     {Closed, Return, Return, "The client has no connections, now or later."},
 }
 
 // Decisions returns the matrix of [Decide], one row per class.

@@ -28,8 +28,8 @@ func codeRule(code codes.Code) CodeRule {
 }
 
 const (
-	saidByHandler   = "A verdict on the request, which a repetition would meet again."
-	saidInTheMiddle = "It may be said in the middle of the work."
+	saidByHandler   = "The server rejected the request, and would reject a repetition."
+	saidInTheMiddle = "The error may occur in the middle of the work."
 )
 
 var codeRules = [...]CodeRule{
@@ -48,21 +48,21 @@ var codeRules = [...]CodeRule{
 	codes.InvalidArgument: {codes.InvalidArgument, Definite, saidByHandler},
 	codes.DeadlineExceeded: {
 		codes.DeadlineExceeded, Ambiguous,
-		"The caller's context lives, so the server's or a proxy's own deadline passed. etcd says it when it could not hand a request to Raft in time, and cannot tell whether Raft took it.",
+		"The caller's context lives, so the server's or a proxy's own deadline passed. etcd returns it when it could not pass a request to Raft in time, and does not know whether Raft accepted it.",
 	},
 	codes.NotFound:         {codes.NotFound, Definite, saidByHandler},
 	codes.AlreadyExists:    {codes.AlreadyExists, Definite, saidByHandler},
 	codes.PermissionDenied: {codes.PermissionDenied, Definite, saidByHandler},
 	codes.ResourceExhausted: {
 		codes.ResourceExhausted, Ambiguous,
-		"Servers and proxies say it before, gRPC's own limits after the execution.",
+		"Servers and proxies return it before the execution, gRPC's own limits after it.",
 	},
 	codes.FailedPrecondition: {codes.FailedPrecondition, Definite, saidByHandler},
 	codes.Aborted:            {codes.Aborted, Ambiguous, saidInTheMiddle},
 	codes.OutOfRange:         {codes.OutOfRange, Definite, saidByHandler},
 	codes.Unimplemented: {
 		codes.Unimplemented, Definite,
-		"The server library says it of a method that the server does not have.",
+		"The gRPC library of the server returns it for an unknown method.",
 	},
 	codes.Internal: {
 		codes.Internal, Ambiguous,
@@ -70,11 +70,11 @@ var codeRules = [...]CodeRule{
 	},
 	codes.Unavailable: {
 		codes.Unavailable, Ambiguous,
-		"A connection that broke says it of every call that was on it, executed or not.",
+		"Every call on a broken connection gets it, executed or not.",
 	},
 	codes.DataLoss: {codes.DataLoss, Ambiguous, saidInTheMiddle},
 	codes.Unauthenticated: {
 		codes.Unauthenticated, Definite,
-		"A credential was refused before the request was handled; etcd's own way to say so is in the table of server errors.",
+		"A credential was refused before the request was handled; etcd's own errors for this are in the table of server errors.",
 	},
 }

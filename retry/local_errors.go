@@ -37,7 +37,7 @@ func speaksNoGRPC(code codes.Code, msg string) bool {
 // refusedByHTTP is the reason why a call that ended with HTTP status 400, 401, 403, 404 or
 // 405 was not executed. Other HTTP errors, such as 408, may come from proxies that have
 // forwarded the request.
-const refusedByHTTP = "A web server, or a proxy that does not pass the call on, has refused it; no gRPC server answers so."
+const refusedByHTTP = "A web server, or a proxy that did not forward the call, refused it; no gRPC server returns this."
 
 var localErrors = []Rule{
 	{Code: codes.Internal, Message: notGRPC + "400", Prefix: true, Class: Refused, Reason: refusedByHTTP},
@@ -47,27 +47,27 @@ var localErrors = []Rule{
 	{Code: codes.Unknown, Message: notGRPC + "405", Prefix: true, Class: Refused, Reason: refusedByHTTP},
 	{
 		Code: codes.Canceled, Message: "grpc: the client connection is closing", Prefix: true, Class: Closed,
-		Reason: "The channel was closed. A call that was under way then may have been executed. (A proxy may say it of a connection of its own; the text does not count when a server has answered.)",
+		Reason: "The channel was closed. A call that was in flight may have been executed. (A proxy may return it for a connection of its own; the text does not count if a server has answered.)",
 	},
 	{
 		Code: codes.Unavailable, Message: "the connection is draining", Prefix: true, Class: Refused,
-		Reason: "The server ended the connection and named the last stream that it will process; the call's is a later one. grpc-go repeats such a call once by itself. (A proxy that passes on what its own connection said has not executed the call either: etcd's repeats no write that it has sent.)",
+		Reason: "The server ended the connection and named the last stream that it will process; the call's is a later one. grpc-go repeats such a call once by itself. (A proxy that forwards the error of its own connection has not executed the call either: etcd's grpc-proxy repeats no write that it has sent.)",
 	},
 	{
 		Code: codes.ResourceExhausted, Message: "trying to send message larger than max", Prefix: true, Class: Definite,
-		Reason: "The request is over the client's own limit: its stream was opened, but no message left. (A server over its limit for responses may say the same after executing; the text does not count when a server has answered.)",
+		Reason: "The request is over the client's own limit: its stream was opened, but no message was sent. (A server over its limit for responses may return the same after executing; the text does not count if a server has answered.)",
 	},
 	{
 		Code: codes.Internal, Message: "grpc: error while marshaling", Prefix: true, Class: Definite,
-		Reason: "The request cannot be encoded: its stream was opened, but no message left.",
+		Reason: "The request cannot be encoded: its stream was opened, but no message was sent.",
 	},
 	{
 		Code: codes.ResourceExhausted, Message: "grpc: received message larger than max", Prefix: true, Class: Executed,
-		Reason: "The response is over the client's limit, so the request was executed; or the request is over the server's, which says the same, and was not. Either way a repetition ends alike.",
+		Reason: "The response is over the client's limit, so the request was executed; or the request is over the server's limit, which gives the same error, and was not executed. Either way a repetition ends the same way.",
 	},
 	{
 		Code: codes.Internal, Message: "grpc: failed to unmarshal the received message", Prefix: true, Class: Executed,
-		Reason: "The response cannot be decoded, so the request was executed; or the server could not decode the request, and says the same. Either way a repetition ends alike.",
+		Reason: "The response cannot be decoded, so the request was executed; or the server could not decode the request, which gives the same error. Either way a repetition ends the same way.",
 	},
 	{
 		Code: codes.Internal, Message: "cardinality violation: received no response message", Prefix: true, Class: Executed,

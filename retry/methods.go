@@ -25,8 +25,8 @@ const (
 	writesKeys      = "It makes a revision each time, and a second execution may undo what others wrote in between."
 	changesCluster  = "A second execution may meet, and change, a membership that others changed in between."
 	changesAuth     = "A second execution may undo what another administrator did in between, and fails where the first succeeded."
-	streamOfEngine  = "Opening the stream again does no harm, but only its engine may, which carries the resume point."
-	namesItsOutcome = "The request names the state to reach; a second execution finds it reached."
+	streamOfEngine  = "Reopening the stream is safe, but only its engine may do so, because it has the resume point."
+	namesItsOutcome = "The request names the target state; a second execution finds it already reached."
 )
 
 // Methods returns every RPC of etcd's services with its safety, in the order
@@ -39,7 +39,7 @@ var methods = []Method{
 	{Name: pb.KV_Range_FullMethodName, Safety: Repeatable, Reason: readsOnly},
 	{
 		Name: pb.KV_RangeStream_FullMethodName, Safety: Repeatable,
-		Reason: "It only reads; once parts were delivered it is continued behind the last key at the revision of the first, not repeated.",
+		Reason: "It only reads; once parts were delivered it continues after the last key at the first revision, and is not repeated.",
 	},
 	{Name: pb.KV_Put_FullMethodName, Reason: writesKeys},
 	{Name: pb.KV_DeleteRange_FullMethodName, Reason: writesKeys},
@@ -62,7 +62,7 @@ var methods = []Method{
 	},
 	{
 		Name: pb.Lease_LeaseRevoke_FullMethodName, Safety: Repeatable,
-		Reason: "A second execution fails with ErrLeaseNotFound, which says that the lease is gone as wanted.",
+		Reason: "A second execution fails with ErrLeaseNotFound, which means that the lease is gone as intended.",
 	},
 	{
 		Name: pb.Lease_LeaseKeepAlive_FullMethodName, Safety: Repeatable,
@@ -73,7 +73,7 @@ var methods = []Method{
 
 	{
 		Name:   pb.Cluster_MemberAdd_FullMethodName,
-		Reason: "The member's id is made of the time of the request, so a second execution is a second addition, or fails with ErrPeerURLExist.",
+		Reason: "The member's id depends on the time of the request, so a second execution adds another member, or fails with ErrPeerURLExist.",
 	},
 	{Name: pb.Cluster_MemberRemove_FullMethodName, Reason: changesCluster},
 	{Name: pb.Cluster_MemberUpdate_FullMethodName, Reason: changesCluster},
@@ -93,11 +93,11 @@ var methods = []Method{
 	{Name: pb.Maintenance_HashKV_FullMethodName, Safety: Repeatable, Reason: readsOnly},
 	{
 		Name: pb.Maintenance_Snapshot_FullMethodName, Safety: Repeatable,
-		Reason: "It only reads; a broken one starts again from the beginning, since two snapshots are not parts of one.",
+		Reason: "It only reads; a broken one restarts from the beginning, since parts of two snapshots do not fit together.",
 	},
 	{
 		Name: pb.Maintenance_MoveLeader_FullMethodName, Safety: Repeatable,
-		Reason: "The request names the new leader; a second execution finds it in office.",
+		Reason: "The request names the new leader; in a second execution it already leads.",
 	},
 	{
 		Name:   pb.Maintenance_Downgrade_FullMethodName,
@@ -109,7 +109,7 @@ var methods = []Method{
 	{Name: pb.Auth_AuthStatus_FullMethodName, Safety: Repeatable, Reason: readsOnly},
 	{
 		Name: pb.Auth_Authenticate_FullMethodName, Safety: Repeatable,
-		Reason: "Every execution makes a token; one that nobody received expires.",
+		Reason: "Every execution creates a token; an unused token expires.",
 	},
 	{Name: pb.Auth_UserAdd_FullMethodName, Reason: changesAuth},
 	{Name: pb.Auth_UserGet_FullMethodName, Safety: Repeatable, Reason: readsOnly},

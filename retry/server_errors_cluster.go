@@ -2,7 +2,7 @@ package retry
 
 import "go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-const timedOutAfterProposal = "The server waited in vain for a request that it had proposed or forwarded; it may still be applied."
+const timedOutAfterProposal = "The server timed out waiting for a request that it had proposed or forwarded; it may still be applied."
 
 // authErrors are errors of the auth store.
 var authErrors = []Rule{
@@ -10,7 +10,7 @@ var authErrors = []Rule{
 	serverError("ErrGRPCRootRoleNotExist", rpctypes.ErrGRPCRootRoleNotExist, Definite, checkedAtApply),
 	serverError("ErrGRPCUserAlreadyExist", rpctypes.ErrGRPCUserAlreadyExist, Definite, checkedAtApply),
 	serverError("ErrGRPCUserEmpty", rpctypes.ErrGRPCUserEmpty, Token,
-		"The request carries no credential although authentication is on, which is found before the first change. (UserAdd without a name says it too: there a new token does not help, and nothing was done either.)"),
+		"The request has no credential although authentication is on; this is checked before the first change. (UserAdd without a name gets it too: there a new token does not help, and nothing was executed either.)"),
 	serverError("ErrGRPCUserNotFound", rpctypes.ErrGRPCUserNotFound, Definite, checkedAtApply),
 	serverError("ErrGRPCRoleAlreadyExist", rpctypes.ErrGRPCRoleAlreadyExist, Definite, checkedAtApply),
 	serverError("ErrGRPCRoleNotFound", rpctypes.ErrGRPCRoleNotFound, Definite, checkedAtApply),
@@ -23,7 +23,7 @@ var authErrors = []Rule{
 	serverError("ErrGRPCRoleNotGranted", rpctypes.ErrGRPCRoleNotGranted, Definite, checkedAtApply),
 	serverError("ErrGRPCPermissionNotGranted", rpctypes.ErrGRPCPermissionNotGranted, Definite, checkedAtApply),
 	serverError("ErrGRPCAuthNotEnabled", rpctypes.ErrGRPCAuthNotEnabled, Definite,
-		"Found before the token is proposed: there is nothing to authenticate for."),
+		"Checked before the token is proposed: authentication is off."),
 	serverError("ErrGRPCInvalidAuthToken", rpctypes.ErrGRPCInvalidAuthToken, Token,
 		"The token is read before anything is proposed; it has expired, or the member does not know it."),
 	serverError("ErrGRPCInvalidAuthMgmt", rpctypes.ErrGRPCInvalidAuthMgmt, Definite, checkedAtApply),
@@ -35,14 +35,14 @@ var authErrors = []Rule{
 var clusterErrors = []Rule{
 	func() Rule {
 		r := serverError("ErrGRPCNoLeader", rpctypes.ErrGRPCNoLeader, NoLeader,
-			"The interceptor refuses a call that requires a leader before the handler runs, and ends such streams, which only read; calls that are forwarded to the leader fail so before they are. MemberPromote is the exception: it may have been forwarded already.")
+			"The interceptor refuses a call that requires a leader before the handler runs, and ends such streams, which only read; calls that would be forwarded to the leader fail before that. MemberPromote is the exception: it may have been forwarded already.")
 		r.Except = methodMemberPromote
 		return r
 	}(),
 	serverError("ErrGRPCNotLeader", rpctypes.ErrGRPCNotLeader, Refused,
 		"MoveLeader is served by the leader alone; the others refuse at once."),
 	serverError("ErrGRPCLeaderChanged", rpctypes.ErrGRPCLeaderChanged, Ambiguous,
-		"A linearizable read, or a lease's time to live, lost its leader. Known servers say it of reads only, so the careful class costs nothing: reads are repeated."),
+		"A linearizable read, or a lease's time to live, lost its leader. Known servers return it for reads only, so the careful class costs nothing: reads are repeated."),
 	serverError("ErrGRPCNotCapable", rpctypes.ErrGRPCNotCapable, Refused,
 		"The interceptor of a member that does not know the cluster's version yet refuses before the handler runs."),
 	serverError("ErrGRPCStopped", rpctypes.ErrGRPCStopped, Ambiguous,
@@ -51,9 +51,9 @@ var clusterErrors = []Rule{
 	serverError("ErrGRPCTimeoutDueToLeaderFail", rpctypes.ErrGRPCTimeoutDueToLeaderFail, Ambiguous, timedOutAfterProposal),
 	serverError("ErrGRPCTimeoutDueToConnectionLost", rpctypes.ErrGRPCTimeoutDueToConnectionLost, Ambiguous, timedOutAfterProposal),
 	serverError("ErrGRPCTimeoutWaitAppliedIndex", rpctypes.ErrGRPCTimeoutWaitAppliedIndex, Overloaded,
-		"The leader has a second's work or more still to apply; LeaseTimeToLive and LeaseKeepAlive find this before they look at the lease."),
+		"The leader has a second's work or more still to apply; LeaseTimeToLive and LeaseKeepAlive check this before they read the lease."),
 	serverError("ErrGRPCUnhealthy", rpctypes.ErrGRPCUnhealthy, Refused,
-		"This member does not see enough others to risk a change of membership, and proposes nothing; another may see them."),
+		"This member is not connected to enough others for a safe membership change, and proposes nothing; another member may be."),
 	serverError("ErrGRPCCorrupt", rpctypes.ErrGRPCCorrupt, Definite,
 		"While the CORRUPT alarm is on, no member applies a write; the alarm goes through the log, so every member agrees on which writes those are."),
 	serverError("ErrGRPCNotSupportedForLearner", rpctypes.ErrGRPCNotSupportedForLearner, Refused,

@@ -25,7 +25,7 @@ type line struct {
 	members  []member // that are out, of a line about the cluster
 }
 
-// member is what a line about the cluster tells of an endpoint.
+// member is an endpoint in a line about the cluster.
 type member struct {
 	endpoint string
 	state    health.State

@@ -14,7 +14,7 @@ type machine struct {
 	states    observe.States
 	endpoints map[string]*episode
 	cluster   episode
-	lines     []line // that nobody took yet
+	lines     []line // not written yet
 }
 
 func newMachine() *machine { return &machine{endpoints: make(map[string]*episode)} }

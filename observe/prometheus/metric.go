@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/observe"
 )
 
-// metricCollector collects metrics that somebody else measures.
+// metricCollector collects metrics measured elsewhere.
 type metricCollector struct {
 	metrics func() []observe.Metric
 	descs   map[string]*prometheus.Desc

@@ -14,7 +14,7 @@ type candidates struct {
 	active  int  // connections that are not draining
 	making  int  // that are not connected yet
 	each    int  // how many calls at a time a new connection will carry
-	coming  int  // streams that the pending ones will have, and nobody has taken yet
+	coming  int  // free streams that the pending ones will have
 	guessed bool // the limit of a connected one is not known
 }
 
@@ -47,7 +47,7 @@ func (g *group) choose() (*conn, error) {
 		if g.grow(&s) || s.coming > 0 || !s.guessed {
 			return nil, nil
 		}
-		return s.ready, nil // nobody has said that it is full
+		return s.ready, nil // its limit is not known to be reached
 	case s.making > 0:
 		return s.pending, nil
 	default:

@@ -18,7 +18,7 @@ const plenty = 1 << 20
 //
 // After GOAWAY a connection takes no new streams, and those on it live on. If it was the only
 // one, its limit counts no more. If there are others it does until the connection ends, because
-// nobody can say which of the channel's streams are on it.
+// it is unknown which of the channel's streams are on it.
 type streamLimits struct {
 	// onChange is called without locks held when a server has set a limit.
 	onChange func(limit int)

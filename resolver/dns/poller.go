@@ -51,7 +51,7 @@ type poller struct {
 	client *client
 	q      question
 	cancel context.CancelFunc
-	asked  chan struct{} // somebody wants a lookup now
+	asked  chan struct{} // a lookup was requested
 
 	mu       sync.Mutex
 	state    state
@@ -121,8 +121,8 @@ func (p *poller) run(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// pause waits for the next lookup: for d, or until somebody wants it, but not sooner than
-// MinInterval after the last. It returns false if the poller was stopped.
+// pause waits for the next lookup: for d, or until a lookup is requested, but not sooner
+// than MinInterval after the last. It returns false if the poller was stopped.
 func (p *poller) pause(ctx context.Context, d time.Duration) bool {
 	due := time.NewTimer(d)
 	defer due.Stop()

@@ -54,8 +54,9 @@ type Registrar struct {
 	ctx    context.Context // ends with the registration
 	cancel context.CancelFunc
 
-	// leases may have the key attached. They belong to who has put something into owned:
-	// Register for the goroutine until that ends, and then one Withdraw after the other.
+	// leases may have the key attached. They belong to the goroutine that has sent to
+	// owned: Register for the goroutine until that ends, and then one Withdraw after the
+	// other.
 	leases []clientv3.LeaseID
 	owned  chan struct{} // has room for one
 
@@ -113,9 +114,9 @@ func Register(ctx context.Context, client *clientv3.Client, registration Registr
 	return r, nil
 }
 
-// first registers the endpoint for the first time: it writes whoever has the key. If it is not
-// known what becomes of that write, it writes again under another lease and revokes the first
-// one, which keeps a write that is late from replacing a newer registration.
+// first registers the endpoint for the first time: it overwrites any other registration of the
+// key. If it is not known what becomes of that write, it writes again under another lease and
+// revokes the first one, which keeps a write that is late from replacing a newer registration.
 func (r *Registrar) first(ctx context.Context) (*session, error) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
@@ -208,7 +209,7 @@ func (r *Registrar) notify(e Event) {
 	}
 }
 
-// announce wakes up those who wait for an update. It needs the lock.
+// announce wakes the callers that wait for an update. It needs the lock.
 func (r *Registrar) announce() {
 	close(r.news)
 	r.news = make(chan struct{})
@@ -329,8 +330,8 @@ func (r *Registrar) Withdraw(ctx context.Context) error {
 	return err
 }
 
-// ownKey waits until the leases belong to nobody, and takes them. A canceled goroutine lets go of
-// them at once, unless Notify takes its time, and is waited for even if ctx has ended.
+// ownKey waits until the leases have no owner, and takes them. A canceled goroutine releases them
+// at once, unless Notify blocks; ownKey waits for it even if ctx has ended.
 func (r *Registrar) ownKey(ctx context.Context) error {
 	select {
 	case r.owned <- struct{}{}:

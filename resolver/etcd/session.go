@@ -24,7 +24,7 @@ type session struct {
 	lease clientv3.LeaseID
 	rev   int64 // up to which it is known what became of the key
 
-	missing bool // the key was not there, and nobody was told what followed from that
+	missing bool // the key was missing, and its fate was not reported yet
 
 	ctx     context.Context // ends with the lease, as far as is known; its cause is why
 	end     context.CancelCauseFunc

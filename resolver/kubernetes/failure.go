@@ -65,7 +65,7 @@ func unreachable(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// retryAfter returns how long the server asks to be left alone, at most half a minute.
+// retryAfter returns the server's Retry-After, at most half a minute.
 func retryAfter(err error) time.Duration {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
 	if !ok {

@@ -88,7 +88,7 @@ func (l *links) release(k *link) {
 	}
 }
 
-// retire lets nobody else begin to use a link.
+// retire keeps further callers from using a link.
 func (l *links) retire(k *link) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -47,7 +47,7 @@ func (s podEnvironment) complete(c Config) (Config, error) {
 	return c, nil
 }
 
-// find returns how to reach the API server when nobody said it.
+// find returns the default configuration of the API server connection.
 func (s podEnvironment) find() (*rest.Config, error) {
 	cfg, err := s.inCluster()
 	if err == nil {

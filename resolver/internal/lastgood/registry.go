@@ -62,7 +62,7 @@ func (r *Registry[K, S, L]) Acquire(key K) S {
 	return s.source
 }
 
-// Release stops the source of a key if nobody else uses it.
+// Release stops the source of a key if it has no other users.
 func (r *Registry[K, S, L]) Release(key K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
