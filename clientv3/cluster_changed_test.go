@@ -57,7 +57,7 @@ func watchTo1000(t *testing.T, cluster *fakeetcd.Cluster, c *Client) (WatchChan,
 	return w, s, s.createRequest(), streams
 }
 
-func TestAWatchEndsWithItsCluster(t *testing.T) {
+func TestWatchEndsWhenTheClusterChanges(t *testing.T) {
 	for name, now := range map[string]*pb.ResponseHeader{
 		"another cluster": headerOf(2, 500), "another cluster, further on": headerOf(2, 5000), "the same, gone back": headerOf(1, 500),
 	} {
@@ -84,7 +84,7 @@ func TestAWatchEndsWithItsCluster(t *testing.T) {
 }
 
 // A member that lags has a lower revision as well. The others have not.
-func TestAWatchOnAMemberThatLagsGoesOn(t *testing.T) {
+func TestWatchContinuesOnALaggingMember(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	answerRanges(cluster, headerOf(1, 1000))
 	w, s, create, _ := watchTo1000(t, cluster, c)
@@ -99,7 +99,7 @@ func TestAWatchOnAMemberThatLagsGoesOn(t *testing.T) {
 }
 
 // Headers of kine and of the grpc-proxy need not name a cluster.
-func TestHeadersWithoutAClusterSayNothing(t *testing.T) {
+func TestHeadersWithoutAClusterIDAreIgnored(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	answerRanges(cluster, headerOf(0, 1))
 	w, s, create, _ := watchTo1000(t, cluster, c)
@@ -113,7 +113,7 @@ func TestHeadersWithoutAClusterSayNothing(t *testing.T) {
 }
 
 // What any call shows, all watches hear at once; the call itself is answered.
-func TestACallShowsThatTheClusterChanged(t *testing.T) {
+func TestCallDetectsAChangedCluster(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	streams := scriptWatches(t, cluster, 3)
 	starting := startWatch(within(t), c, "k")
@@ -136,7 +136,7 @@ func TestACallShowsThatTheClusterChanged(t *testing.T) {
 }
 
 // A program that goes on from what it has read hears of it, too.
-func TestAWatchFromARevisionOfAHistoryThatIsOver(t *testing.T) {
+func TestWatchFromARevisionOfAnEarlierHistory(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	answerRanges(cluster, headerOf(1, 1000))
 	_, err := c.Get(within(t), "k")

@@ -161,7 +161,7 @@ func TestKeepAliveClosesTheRightChannel(t *testing.T) {
 	})
 }
 
-func TestOnlyWhoRequiredALeaderHearsThatThereIsNone(t *testing.T) {
+func TestNoLeaderReportedOnlyToRequireLeaderKeepAlives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, c := startFake(t, 3)
 		meetAll(t, cluster, c)
@@ -379,7 +379,7 @@ func TestHaltedUnwraps(t *testing.T) {
 	require.ErrorIs(t, ErrKeepAliveHalted{Reason: reason}, reason)
 }
 
-func TestRevokeTakesBackWhatWasNotRead(t *testing.T) {
+func TestRevokeDiscardsUnreadResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c := startFake(t, 1)
 		id, other := grant(t, c), grant(t, c)

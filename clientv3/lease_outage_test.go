@@ -127,7 +127,7 @@ func TestKeepAliveOnceThroughClose(t *testing.T) {
 }
 
 // A log that blocks holds up no lease.
-func TestBlockedLogHoldsUpNoLease(t *testing.T) {
+func TestBlockedLoggerDelaysNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, err := fakeetcd.Start(1)
 		require.NoError(t, err)

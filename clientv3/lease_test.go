@@ -97,7 +97,7 @@ func TestGrantThatWasExecutedBefore(t *testing.T) {
 	require.Equal(t, int64(7), resp.Revision)
 }
 
-func TestGrantThatHasEndedSince(t *testing.T) {
+func TestGrantWhoseLeaseHasExpired(t *testing.T) {
 	var ids []int64
 	r := &recorder{answer: func(c call) (proto.Message, error) {
 		switch req := c.req.(type) {
@@ -119,7 +119,7 @@ func TestGrantThatHasEndedSince(t *testing.T) {
 	require.Equal(t, LeaseID(ids[1]), resp.ID)
 }
 
-func TestGrantGivesUpOnNonsense(t *testing.T) {
+func TestGrantFailsAfterTooManyTakenIDs(t *testing.T) {
 	r := &recorder{answer: func(c call) (proto.Message, error) {
 		if _, ok := c.req.(*pb.LeaseTimeToLiveRequest); ok {
 			return &pb.LeaseTimeToLiveResponse{TTL: -1}, nil

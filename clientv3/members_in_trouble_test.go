@@ -82,7 +82,7 @@ func TestTheOnlyVoterIsFound(t *testing.T) {
 
 // A caller who asked to hear that there is no leader does, once every member
 // has said so; one who did not waits for the election.
-func TestNoLeaderIsReportedToWhoAsked(t *testing.T) {
+func TestNoLeaderIsReportedWithRequireLeader(t *testing.T) {
 	cluster, c := startFake(t, 3)
 	meetAll(t, cluster, c)
 	refuse(cluster, "Put", rpctypes.ErrGRPCNoLeader, cluster.Members()...)
@@ -104,7 +104,7 @@ func TestDroppedProposalIsRepeated(t *testing.T) {
 
 // A proxy that is shutting down says of its own connection what grpc says of
 // ours when we close it.
-func TestAnothersClosingIsNotOurs(t *testing.T) {
+func TestErrorOfAnotherClosedConnectionIsNotTheClients(t *testing.T) {
 	cluster, c := startFake(t, 3)
 	cluster.Once("Range", func(call *fakeetcd.Call) {
 		call.Answer(nil, status.Error(codes.Canceled, "grpc: the client connection is closing"))

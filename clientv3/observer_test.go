@@ -57,7 +57,7 @@ func startObserved(t *testing.T) (*fakeetcd.Cluster, *Client, *streamEvents) {
 	return cluster, c, events
 }
 
-func TestObserverHearsOfWatches(t *testing.T) {
+func TestObserverGetsWatchEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, c, events := startObserved(t)
 		w := c.Watch(t.Context(), "k")
@@ -79,7 +79,7 @@ func TestObserverHearsOfWatches(t *testing.T) {
 	})
 }
 
-func TestObserverHearsOfLeases(t *testing.T) {
+func TestObserverGetsLeaseEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c, events := startObserved(t)
 		id := grant(t, c)
@@ -100,7 +100,7 @@ func TestObserverHearsOfLeases(t *testing.T) {
 }
 
 // A lease that ends behind the client's back is lost; one that it revokes is not.
-func TestObserverHearsOfLostLeases(t *testing.T) {
+func TestObserverGetsLostLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c, events := startObserved(t)
 		kept, revoked := grant(t, c), grant(t, c)

@@ -23,7 +23,7 @@ func breakQuiet(cluster *fakeetcd.Cluster) {
 	time.Sleep(10 * time.Millisecond)
 }
 
-func TestQuietWatchThatBreaksIsBackSoon(t *testing.T) {
+func TestBrokenQuietWatchResumesSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, c := startFake(t, 3)
 		w := c.Watch(t.Context(), "k")
@@ -45,7 +45,7 @@ func newMutex(t *testing.T, c *Client) *concurrency.Mutex {
 }
 
 // What is asked for on a quiet stream that broke does not wait until it is opened again.
-func TestNobodyWaitsForAQuietStream(t *testing.T) {
+func TestQuietStreamDelaysNoWatch(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		prep func(*testing.T, *Client) (ask func())

@@ -22,7 +22,7 @@ func oldStore(keys int) *rangeStore {
 	return s
 }
 
-func TestPagesAddUpToTheRange(t *testing.T) {
+func TestPagesEqualTheRange(t *testing.T) {
 	const keys = 2500
 	requests := map[string][]OpOption{
 		"prefix":         {WithPrefix()},

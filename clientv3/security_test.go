@@ -162,7 +162,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-func TestSyncTakesNoTLSClientToPlaintext(t *testing.T) {
+func TestSyncNeverMovesATLSClientToPlaintext(t *testing.T) {
 	id := newIdentity(t)
 	plain, secure := new(realMember), new(realMember)
 	plain.start(t, "127.0.0.1:0", nil)
@@ -216,7 +216,7 @@ func TestSyncTakesNoTLSClientToPlaintext(t *testing.T) {
 	assert.Empty(t, plain.tokens)
 }
 
-func TestAllowInsecureSyncIsNotForUsers(t *testing.T) {
+func TestAllowInsecureSyncExcludesCredentials(t *testing.T) {
 	for _, cfg := range []Config{
 		{Endpoints: []string{"https://127.0.0.1:1"}, Username: "root", Password: "hunter2"},
 		{Endpoints: []string{"127.0.0.1:1"}, TLS: &tls.Config{}, Token: "jwt"},
@@ -231,7 +231,7 @@ func TestAllowInsecureSyncIsNotForUsers(t *testing.T) {
 }
 
 // The caller of a client with TLS gets an error at once: its password is not sent in plaintext.
-func TestPasswordIsNotSentInClear(t *testing.T) {
+func TestPasswordIsNotSentInPlaintext(t *testing.T) {
 	plain := new(realMember)
 	plain.start(t, "127.0.0.1:0", nil)
 	ep := "http://" + plain.addr

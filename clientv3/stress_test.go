@@ -16,7 +16,7 @@ import (
 
 // Whatever is going on, Close ends it: no call hangs, no goroutine is left, and
 // the race detector has nothing to say.
-func TestCloseAmidEverything(t *testing.T) {
+func TestCloseUnderLoad(t *testing.T) {
 	cluster, err := fakeetcd.Start(3)
 	require.NoError(t, err)
 	t.Cleanup(cluster.Close)

@@ -28,7 +28,7 @@ func advertise(cluster *fakeetcd.Cluster, url string) {
 }
 
 // Probes that were cut short prove nothing, whichever of them were answered.
-func TestSyncWhoseTimeRunsOut(t *testing.T) {
+func TestSyncTimesOut(t *testing.T) {
 	cluster, c := startFake(t, 2)
 	good, hole := cluster.Endpoints()[0], cluster.Endpoints()[1]
 	c.SetEndpoints(good)

@@ -104,7 +104,7 @@ func TestSetTokenWhileCallsAreUnderWay(t *testing.T) {
 
 // To assign the field, as programs written for the official client do, works before and
 // between calls.
-func TestTokenThatIsAssigned(t *testing.T) {
+func TestTokenAssignedToTheField(t *testing.T) {
 	g, c := startGated(t, "a", func(*Config) {})
 	c.Token = "a"
 	_, err := c.Get(t.Context(), "k")

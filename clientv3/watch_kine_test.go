@@ -71,7 +71,7 @@ func TestWatchesOnKine(t *testing.T) {
 }
 
 // The first create on a stream is made twice, and no other.
-func TestKineIsAskedTwiceOnceForEachStream(t *testing.T) {
+func TestKineGetsTheFirstCreateTwicePerStream(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	streams := scriptWatches(t, cluster, 1)
 	starting := startWatch(within(t), c, "k")

@@ -22,8 +22,8 @@ import (
 // maxPinned is how much more an event may hold in memory than the part of it that a program keeps.
 const maxPinned = 512
 
-// TestKeptPartsOfEventsPinLittle: what a program keeps of an event costs what it keeps, not the message that brought it.
-func TestKeptPartsOfEventsPinLittle(t *testing.T) {
+// TestRetainedPartsOfEventsPinLittleMemory: what a program keeps of an event costs what it keeps, not the message that brought it.
+func TestRetainedPartsOfEventsPinLittleMemory(t *testing.T) {
 	const size, count = 10 << 10, 500
 	keepOfEvents(t, count, size, func(*Event) any { return nil }) // what the first client of a process allocates stays
 	for _, tt := range []struct {

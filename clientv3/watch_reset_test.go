@@ -154,8 +154,8 @@ func TestWatchCompactedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestWatchEndIsHeld leaves the reason for the end unread for longer than the official client keeps it.
-func TestWatchEndIsHeld(t *testing.T) {
+// TestLastWatchResponseWaitsForTheReader leaves the reason for the end unread for longer than the official client keeps it.
+func TestLastWatchResponseWaitsForTheReader(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	put(t, cluster, "k", 3)
 	require.NoError(t, cluster.Compact(4))

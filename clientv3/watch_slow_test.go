@@ -91,7 +91,7 @@ func TestWatchSlowReaderLosesItsStream(t *testing.T) {
 	requireRevs(t, slow, 2, last)
 }
 
-func TestWatchSlowReaderLeaves(t *testing.T) {
+func TestWatchSlowReaderCancels(t *testing.T) {
 	cluster, c := startSlow(t)
 	ctx, cancel := contextUntil(t)
 	slow := c.Watch(ctx, "k")

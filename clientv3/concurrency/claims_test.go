@@ -52,7 +52,7 @@ func TestClaims(t *testing.T) {
 	})
 }
 
-func TestClaimsOfASweptKey(t *testing.T) {
+func TestClaimsOfACleanedUpKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c claims
 		settled := c.beginCleanup("k", time.Now().Add(time.Minute))
@@ -80,7 +80,7 @@ func TestClaimsOfASweptKey(t *testing.T) {
 	})
 }
 
-func TestClaimsOfADoomedKey(t *testing.T) {
+func TestClaimsOfAKeyWithAScheduledDelete(t *testing.T) {
 	var c claims
 	p := &waiter{key: "k"}
 	require.False(t, c.deleteScheduled("k", 1))

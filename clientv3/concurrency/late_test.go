@@ -126,7 +126,7 @@ func TestLockThatGivesUpIsNotForgottenByAnother(t *testing.T) {
 }
 
 // Who may not delete a key does not ask for ever.
-func TestSweepingEndsWhenItIsRefused(t *testing.T) {
+func TestCleanupEndsWhenItIsRefused(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		lock(t, f.session(t), "lock")
 		s := f.session(t)
@@ -157,7 +157,7 @@ func (w *slowWatcher) Watch(ctx context.Context, _ string, _ ...clientv3.OpOptio
 }
 
 // Nothing of the session runs any more when Orphan or Close has returned.
-func TestTheEndOfASessionWaitsForItsSweepers(t *testing.T) {
+func TestSessionEndWaitsForItsCleanups(t *testing.T) {
 	for name, end := range map[string]func(*Session) error{
 		"Orphan": func(s *Session) error { s.Orphan(); return nil },
 		"Close":  (*Session).Close,
@@ -202,7 +202,7 @@ func TestCallsWithAnEndedContextSendNothing(t *testing.T) {
 }
 
 // A cleanup spares what is not the session's, although it has the name of its key.
-func TestSweepingSparesKeysOfOthers(t *testing.T) {
+func TestCleanupSparesKeysOfOthers(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t)
 		f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
@@ -214,7 +214,7 @@ func TestSweepingSparesKeysOfOthers(t *testing.T) {
 }
 
 // A session over a lease that it was given does not clean up: the key may be another session's.
-func TestSessionsOverAGivenLeaseDoNotSweep(t *testing.T) {
+func TestSessionsWithLeaseDoNotCleanUp(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		owner := f.session(t)
 		given := f.session(t, WithLease(owner.Lease()))
@@ -228,7 +228,7 @@ func TestSessionsOverAGivenLeaseDoNotSweep(t *testing.T) {
 
 // An outcome that is unknown stays so, whatever is known of the request that replaced the
 // key, and is forgotten with the next call.
-func TestWhatIsUnsureOfACall(t *testing.T) {
+func TestUncertainOutcomeOfACall(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		s := f.session(t)
 		m := lock(t, s, "lock")

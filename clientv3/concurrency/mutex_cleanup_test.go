@@ -102,7 +102,7 @@ func TestCleanupIsBounded(t *testing.T) {
 
 // A member is stopped with the request in its hands, and carries it out when everything
 // is long over.
-func TestLockThatComesTrueTooLateIsNobodys(t *testing.T) {
+func TestLateLockHasNoOwner(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		release := make(chan struct{})
 		late := f.Once("Txn", func(call *fakeetcd.Call) {
@@ -187,7 +187,7 @@ func TestLockThatGivesUpIsNotKeptByALostOne(t *testing.T) {
 }
 
 // It is cleaned up for a quarter of an hour.
-func TestSweepingEnds(t *testing.T) {
+func TestCleanupEnds(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		s := f.session(t)
 		f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
@@ -220,7 +220,7 @@ func TestSweepingEnds(t *testing.T) {
 }
 
 // Sweeping does not outlast its session.
-func TestSweepingEndsWithItsSession(t *testing.T) {
+func TestCleanupEndsWithItsSession(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		s := f.session(t)
 		f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })

@@ -94,7 +94,7 @@ func TestLockOverAnOrphanedSession(t *testing.T) {
 	})
 }
 
-func TestLockGivesUpItsPlaceWhenItsContextEnds(t *testing.T) {
+func TestLockLeavesTheQueueWhenItsContextEnds(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		holder := lock(t, f.session(t), "lock")
 		m := NewMutex(f.session(t), "lock")
@@ -226,7 +226,7 @@ func TestLockIsProvenByARead(t *testing.T) {
 }
 
 // A response that shows neither the own key nor another one is no lock.
-func TestLockIsNotHadOnAnEmptyResponse(t *testing.T) {
+func TestEmptyResponseDoesNotAcquireTheLock(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t)
 		nothing := &pb.ResponseOp{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{}}}

@@ -33,7 +33,7 @@ func TestFreeLockTakesOneRequest(t *testing.T) {
 	})
 }
 
-func TestLockIsHadInTheOrderOfArrival(t *testing.T) {
+func TestLockIsAcquiredInTheOrderOfArrival(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		first := lock(t, f.session(t), "lock")
 		mutexes := make([]*Mutex, 3)
@@ -167,7 +167,7 @@ func TestUnlockDeletesOnlyItsOwnKey(t *testing.T) {
 	})
 }
 
-func TestLockPassesOnWhatTheServerRefuses(t *testing.T) {
+func TestLockReturnsTheServersRefusal(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t)
 		s.Orphan()

@@ -29,7 +29,7 @@ func requireEnded(t *testing.T, s *Session) *SessionEndedError {
 	return ended
 }
 
-func TestSessionTellsWhyItEnded(t *testing.T) {
+func TestSessionErr(t *testing.T) {
 	for name, tt := range map[string]struct {
 		end  func(t *testing.T, f fake, s *Session, cancel context.CancelFunc)
 		want error
@@ -151,7 +151,7 @@ func (l noKeepAlive) KeepAlive(context.Context, clientv3.LeaseID) (<-chan *clien
 	return l.ch, nil
 }
 
-func TestSessionOverALeaseThatGivesNoReasons(t *testing.T) {
+func TestSessionOverALeaseWithoutReasons(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		lease := f.client.Lease
 		f.client.Lease = noKeepAlive{Lease: lease}
@@ -186,7 +186,7 @@ func TestCloseTakesNoLongerThanTheTTL(t *testing.T) {
 	})
 }
 
-func TestCloseHeedsTheSessionsContext(t *testing.T) {
+func TestCloseReturnsWhenTheSessionsContextEnds(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := f.session(t, WithContext(ctx))

@@ -101,7 +101,7 @@ func within(t *testing.T) context.Context {
 }
 
 // A write of a key that nobody owns is carried out once.
-func TestWriteIsCarriedOutOnce(t *testing.T) {
+func TestWriteIsExecutedOnce(t *testing.T) {
 	cluster := startFake(t)
 	kv := newKV(t, newClient(t, cluster))
 	_, err := kv.Put(t.Context(), "k", "v")
@@ -156,7 +156,7 @@ func TestRangeDeleteWhoseAnswerIsLost(t *testing.T) {
 }
 
 // A delete of everything from a key on asks the owners of the keys there.
-func TestDeleteFromKeyAsksOwners(t *testing.T) {
+func TestDeleteFromKeyRevokesOwners(t *testing.T) {
 	cluster := startFake(t)
 	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
 	_, err := cluster.Put("k", "v")
@@ -170,7 +170,7 @@ func TestDeleteFromKeyAsksOwners(t *testing.T) {
 
 // A range in which leasing keys lie is deleted only when nobody owns anything: also
 // the leasing keys of keys outside of it would be deleted.
-func TestDeleteOfLeasingKeysAsksOwners(t *testing.T) {
+func TestDeleteOfLeasingKeysRevokesOwners(t *testing.T) {
 	cluster := startFake(t)
 	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
 	own(t, cluster, owner, "A") // sorts before the prefix
@@ -260,7 +260,7 @@ func TestOptionsOfFirstGet(t *testing.T) {
 
 // The end of the context of the get that took ownership ends nothing else: the owner
 // still hears, after the watch has broken with a gap, that the key is wanted.
-func TestRevocationIsHeardAfterGap(t *testing.T) {
+func TestRevocationIsSeenAfterGap(t *testing.T) {
 	cluster := startFake(t)
 	client := newClient(t, cluster)
 	owner, other := newKV(t, newClient(t, cluster)), newKV(t, client)
@@ -296,7 +296,7 @@ func TestRevocationIsHeardAfterGap(t *testing.T) {
 }
 
 // Closing gives the keys back at once.
-func TestCloseGivesUpKeys(t *testing.T) {
+func TestCloseReleasesKeys(t *testing.T) {
 	cluster := startFake(t)
 	kv, closeKV, err := leasing.NewKV(newClient(t, cluster), prefix)
 	require.NoError(t, err)

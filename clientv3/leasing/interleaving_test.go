@@ -206,7 +206,7 @@ func TestLeasingKeyDeletedByHand(t *testing.T) {
 }
 
 // The same, and the news arrives.
-func TestLeasingKeyDeletedByHandIsHeard(t *testing.T) {
+func TestManualDeletionIsDetected(t *testing.T) {
 	cluster := startFake(t)
 	client := newClient(t, cluster)
 	owner := newKV(t, client)

@@ -91,7 +91,7 @@ func TestObserveKeepsTheNewest(t *testing.T) {
 	require.Equal(t, int64(10), c.header.Revision)
 }
 
-func TestCoolOff(t *testing.T) {
+func TestKeyBackoff(t *testing.T) {
 	c := newKeyBackoff()
 	start := time.Unix(100, 0)
 	at := start.Add
@@ -138,7 +138,7 @@ func TestSpans(t *testing.T) {
 }
 
 // Whatever is asked of one key, memory answers as the server does.
-func TestMemoryAnswersAsTheServer(t *testing.T) {
+func TestCacheAnswersLikeTheServer(t *testing.T) {
 	t.Parallel()
 	cluster, client, owner := newTestKV(t)
 	for range 3 {
@@ -207,7 +207,7 @@ func randomCmps(random *rand.Rand) []clientv3.Cmp {
 }
 
 // Writes answer as those of a plain client do.
-func TestWritesAnswerAsTheServer(t *testing.T) {
+func TestWritesAnswerLikeTheServer(t *testing.T) {
 	for i, op := range []clientv3.Op{
 		clientv3.OpPut("k", "new", clientv3.WithPrevKV()),
 		clientv3.OpPut("fresh", "v", clientv3.WithPrevKV()),

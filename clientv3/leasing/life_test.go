@@ -279,7 +279,7 @@ func TestFalseComparisonDecides(t *testing.T) {
 
 // A key that somebody else owns is not asked for with each get: an attempt to own it
 // costs the cluster as much as a write.
-func TestForeignKeyCoolsOff(t *testing.T) {
+func TestForeignKeyIsBackedOff(t *testing.T) {
 	cluster := startFake(t)
 	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
 	own(t, cluster, owner, "k")
@@ -306,7 +306,7 @@ func TestEndedContext(t *testing.T) {
 	require.Nil(t, cluster.Get("k"))
 }
 
-func TestWhatIsNotCached(t *testing.T) {
+func TestUncacheableReads(t *testing.T) {
 	cluster := startFake(t)
 	kv := newKV(t, newClient(t, cluster))
 	own(t, cluster, kv, "k")
@@ -340,7 +340,7 @@ func TestWhatIsNotCached(t *testing.T) {
 
 // The program has replaced the Lease by one that does not tell until when a lease
 // lives. Then nothing is answered from memory.
-func TestLeaseThatTellsNoDeadline(t *testing.T) {
+func TestLeaseWithoutDeadline(t *testing.T) {
 	cluster := startFake(t)
 	client := newClient(t, cluster)
 	client.Lease = forgetfulLease{client.Lease}

@@ -65,8 +65,8 @@ func TestGetStream(t *testing.T) {
 	}
 }
 
-// TestGetStreamTellsItsRevision has the store move on while the range is read.
-func TestGetStreamTellsItsRevision(t *testing.T) {
+// TestGetStreamReturnsItsRevision has the store move on while the range is read.
+func TestGetStreamReturnsItsRevision(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	putKeys(t, cluster, 100)
 	cluster.On("RangeStream", func(*fakeetcd.Call) { putKeys(t, cluster, 101) })

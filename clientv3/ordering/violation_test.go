@@ -57,9 +57,9 @@ func read(t *testing.T, kv clientv3.KV) (int64, error) {
 	return (*pb.RangeResponse)(resp).GetHeader().GetRevision(), err
 }
 
-// TestSwitchNeverWearsOut has one member behind for many reads, none of which fails:
+// TestSwitchWorksRepeatedly has one member behind for many reads, none of which fails:
 // there always is one that is not.
-func TestSwitchNeverWearsOut(t *testing.T) {
+func TestSwitchWorksRepeatedly(t *testing.T) {
 	cluster, c := startFake(t, 3)
 	setRevisions(t, cluster, 7, 3, 7)
 	kv := ordering.NewKV(c, ordering.NewOrderViolationSwitchEndpointClosure(c))
@@ -148,7 +148,7 @@ func inBubble(t *testing.T, answer func(call *fakeetcd.Call) (after time.Duratio
 	})
 }
 
-func TestSwitchDoesNotWaitForTheHung(t *testing.T) {
+func TestSwitchDoesNotWaitForHungMembers(t *testing.T) {
 	answer := func(call *fakeetcd.Call) (time.Duration, int64) {
 		if call.Member.Name() == "member-1" {
 			return time.Hour, 9
@@ -165,7 +165,7 @@ func TestSwitchDoesNotWaitForTheHung(t *testing.T) {
 	})
 }
 
-func TestSwitchRemembersForASecond(t *testing.T) {
+func TestSwitchReusesStatusForASecond(t *testing.T) {
 	answer := func(*fakeetcd.Call) (time.Duration, int64) { return 0, 5 }
 	inBubble(t, answer, func(cluster *fakeetcd.Cluster, ask func(int64) error) {
 		for range 100 {
@@ -184,7 +184,7 @@ func TestSwitchRemembersForASecond(t *testing.T) {
 	})
 }
 
-func TestSwitchSharesQuestions(t *testing.T) {
+func TestSwitchSharesStatusRequests(t *testing.T) {
 	answer := func(*fakeetcd.Call) (time.Duration, int64) { return 100 * time.Millisecond, 5 }
 	inBubble(t, answer, func(cluster *fakeetcd.Cluster, ask func(int64) error) {
 		var all sync.WaitGroup
@@ -196,9 +196,9 @@ func TestSwitchSharesQuestions(t *testing.T) {
 	})
 }
 
-// TestSwitchSharesNoHalfAnswers has a question for little end with the first answer,
+// TestSwitchSharesOnlyCompleteResults has a question for little end with the first answer,
 // while one for more waits for it.
-func TestSwitchSharesNoHalfAnswers(t *testing.T) {
+func TestSwitchSharesOnlyCompleteResults(t *testing.T) {
 	answer := func(call *fakeetcd.Call) (time.Duration, int64) {
 		if call.Member.Name() == "member-0" {
 			return 100 * time.Millisecond, 5

@@ -269,7 +269,7 @@ func TestDoubleBarrierLeaveCompaction(t *testing.T) {
 }
 
 // Whoever enters for the next time is not waited for by those who leave.
-func TestDoubleBarrierNextTime(t *testing.T) {
+func TestDoubleBarrierReuse(t *testing.T) {
 	cluster, client := start(t)
 	b1, _ := newDoubleBarrier(t, cluster, 3)
 	b2, _ := newDoubleBarrier(t, cluster, 3)
@@ -286,7 +286,7 @@ func TestDoubleBarrierNextTime(t *testing.T) {
 }
 
 // The news that its key was deleted comes later than that the barrier is open, for others.
-func TestDoubleBarrierOpensWithoutIt(t *testing.T) {
+func TestDoubleBarrierOpensWithoutALostParticipant(t *testing.T) {
 	cluster, client := start(t)
 	b1, _ := newDoubleBarrier(t, cluster, 2)
 	cluster.Once("Watch", func(c *fakeetcd.Call) {
@@ -305,7 +305,7 @@ func TestDoubleBarrierOpensWithoutIt(t *testing.T) {
 }
 
 // The barrier has opened anew before the last one of the time before has left.
-func TestDoubleBarrierLeavesTheNextTimeOpen(t *testing.T) {
+func TestDoubleBarrierLeaveKeepsTheNextUseOpen(t *testing.T) {
 	cluster, _ := start(t)
 	b1, _ := newDoubleBarrier(t, cluster, 2)
 	b2, s2 := newDoubleBarrier(t, cluster, 2)

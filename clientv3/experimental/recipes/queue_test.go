@@ -120,7 +120,7 @@ func TestDequeueMissesNothing(t *testing.T) {
 	}
 }
 
-func TestDequeueGoesOnWaitingAfterCompaction(t *testing.T) {
+func TestDequeueWaitSurvivesCompaction(t *testing.T) {
 	forQueues(t, func(t *testing.T, newQueue func(*clientv3.Client, string) queue) {
 		cluster, client := start(t)
 		q := newQueue(client, "q")

@@ -131,7 +131,7 @@ func lastKey(t *testing.T, client *clientv3.Client) string {
 }
 
 // The lease ends between the writer's key and the look at those before it.
-func TestRWMutexIsLostBeforeItLooks(t *testing.T) {
+func TestRWMutexIsLostBeforeItsFirstRead(t *testing.T) {
 	cluster, _ := start(t)
 	m, s := newRWMutex(t, cluster)
 	cluster.Nth("Txn", 2, func(*fakeetcd.Call) { assert.NoError(t, cluster.ExpireLease(int64(s.Lease()))) })
@@ -200,7 +200,7 @@ func TestRWMutexClientClosed(t *testing.T) {
 }
 
 // A lock that fails leaves no key behind that others would wait for.
-func TestRWMutexFailsAndLeavesNothing(t *testing.T) {
+func TestFailedRWMutexLeavesNoKey(t *testing.T) {
 	t.Run("watch refused", func(t *testing.T) {
 		cluster, client := start(t)
 		put(t, client, "m/write/1", "")

@@ -145,7 +145,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-func TestGivenUpAtTheDeadline(t *testing.T) {
+func TestKeeperEndsAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeStreams{onNext: func(ctx context.Context, _ error) error { return wait(ctx, time.Hour) }}
 		e, _ := startEngine(t, f)
@@ -284,7 +284,7 @@ func TestContextEndsASubscription(t *testing.T) {
 
 // Nothing runs before there is a lease, and no stream is opened that no lease
 // needs.
-func TestNothingToDo(t *testing.T) {
+func TestIdleEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeStreams{}
 		e, _ := startEngine(t, f)

@@ -126,7 +126,7 @@ func (r *rig) busiest() int {
 	return most
 }
 
-func TestRefusedLeaseIsSetAside(t *testing.T) {
+func TestRefusedLeaseIsPostponed(t *testing.T) {
 	r := newRig(t)
 	refused, kept := r.renewed(1), r.renewed(2)
 	r.pass(ttl / 3)

@@ -247,7 +247,7 @@ func TestLateAnswer(t *testing.T) {
 
 // A first answer that comes when the time it proves is over is not the end: the
 // lease may be alive, and the next answer tells.
-func TestAnswerThatProvesNothing(t *testing.T) {
+func TestAnswerAfterTheExpiry(t *testing.T) {
 	r := newRig(t)
 	p := r.keep(1)
 	r.connect()
@@ -311,7 +311,7 @@ func TestOnceIsNotAnsweredByAnEarlierRequest(t *testing.T) {
 	require.Equal(t, []int64{60, 30}, k.ttls)
 }
 
-func TestOnceLeavesNothingBehind(t *testing.T) {
+func TestOnceLeavesNoState(t *testing.T) {
 	r := newRig(t)
 	o := r.once(1)
 	r.pass(time.Hour)
@@ -358,7 +358,7 @@ func TestKeeperAfterRevoke(t *testing.T) {
 
 // The one who leaves while the lease is being renewed takes nothing from the
 // other, nor does the lease go on when both have left.
-func TestSubscriberThatLeaves(t *testing.T) {
+func TestCancelledSubscriber(t *testing.T) {
 	r := newRig(t)
 	p, q := r.renewed(1), r.keep(1)
 	require.Equal(t, p.validUntil, q.validUntil, "what is known is told to who comes later")

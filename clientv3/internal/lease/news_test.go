@@ -139,7 +139,7 @@ func TestLostLeases(t *testing.T) {
 }
 
 // Whoever is told may come back to the engine.
-func TestEngineTellsWithoutItsLock(t *testing.T) {
+func TestEngineReportsWithoutItsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var renewals []Renewal

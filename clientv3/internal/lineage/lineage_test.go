@@ -17,7 +17,7 @@ func newTracker() *Tracker {
 	return New(func(before, after Point) error { return fmt.Errorf("%v, now %v", before, after) })
 }
 
-func TestErasEnd(t *testing.T) {
+func TestHistoryEnds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		header *pb.ResponseHeader
 		least  int64

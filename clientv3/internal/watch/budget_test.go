@@ -41,9 +41,9 @@ func TestSlowReadersShareABudget(t *testing.T) {
 	})
 }
 
-// TestAReaderWhoKeepsUpIsNotPaused has bursts for one watch after many slow readers, one
+// TestFastReaderIsNotPaused has bursts for one watch after many slow readers, one
 // after the other, have taken their parts of the budget.
-func TestAReaderWhoKeepsUpIsNotPaused(t *testing.T) {
+func TestFastReaderIsNotPaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, size := unread()
 		cfg := c.config(10*floor*size, zap.NewNop())
@@ -81,7 +81,7 @@ func TestAllowance(t *testing.T) {
 }
 
 // A catch-up in parts takes its budget from that of all, and gives it back.
-func TestCatchingUpTakesOfTheBudget(t *testing.T) {
+func TestCatchupUsesTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
 		c.write(20_000, "b")

@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestACallerWhoLeavesAndDrainsFindsNoGap is about callers who cancel a watch and
+// TestDrainAfterCancelHasNoGap is about callers who cancel a watch and
 // then take what is still in its channel: the goroutine that waits for them gives
 // up while further responses come.
-func TestACallerWhoLeavesAndDrainsFindsNoGap(t *testing.T) {
+func TestDrainAfterCancelHasNoGap(t *testing.T) {
 	for range 20_000 {
 		b := newBuffered()
 		for n := range int64(3) {

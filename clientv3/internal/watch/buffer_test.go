@@ -143,7 +143,7 @@ func TestTheLastResponseIsHeldUntilItIsTaken(t *testing.T) {
 	})
 }
 
-func TestDropLosesWhatIsWaiting(t *testing.T) {
+func TestDropDiscardsWaitingResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBuffered()
 		for n := range int64(4) {
@@ -160,7 +160,7 @@ func TestDropLosesWhatIsWaiting(t *testing.T) {
 	})
 }
 
-func TestPumpEndsWithTheEngine(t *testing.T) {
+func TestDeliverEndsWithTheEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBuffered()
 		for n := range int64(4) {

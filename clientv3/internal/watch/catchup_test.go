@@ -107,7 +107,7 @@ func TestCompactionTakesTheOldestPartFirst(t *testing.T) {
 	assert.EqualValues(t, 2, sw.next)
 }
 
-func TestACompactedPartEndsTheWatchAtItsTurn(t *testing.T) {
+func TestCompactedPartEndsTheWatchInOrder(t *testing.T) {
 	sw := inParts(t, 60, 3, 1<<20)
 	first := sw.opened[0]
 	sw.deliver(first, 9) // its server is at revision 11
@@ -122,7 +122,7 @@ func TestACompactedPartEndsTheWatchAtItsTurn(t *testing.T) {
 
 // What was given up for want of room is opened again when there is some, not at
 // once, only to be given up again.
-func TestAPartThatWasGivenUpWaitsForRoom(t *testing.T) {
+func TestDroppedPartWaitsForRoom(t *testing.T) {
 	sw := inParts(t, 60, 3, 15*eventOverhead)
 	sw.deliver(sw.opened[1], 1000)
 	for range 20 {
@@ -135,9 +135,9 @@ func TestAPartThatWasGivenUpWaitsForRoom(t *testing.T) {
 	assert.EqualValues(t, 61, sw.next)
 }
 
-// TestASilentPartBoundsWhatIsHeld is about a first part that says nothing while the
+// TestSilentPartBoundsHeldBytes is about a first part that says nothing while the
 // second one, the last, follows the head without end.
-func TestASilentPartBoundsWhatIsHeld(t *testing.T) {
+func TestSilentPartBoundsHeldBytes(t *testing.T) {
 	const budget = 20 * eventOverhead
 	sw := inParts(t, 19, 2, budget)
 	require.Equal(t, []int64{2, 12}, sw.openedAt())
@@ -157,7 +157,7 @@ func TestASilentPartBoundsWhatIsHeld(t *testing.T) {
 }
 
 // Any sign of a part shows that others may come.
-func TestPulse(t *testing.T) {
+func TestCatchupTick(t *testing.T) {
 	sw := inParts(t, 60, 3, 1<<20)
 	quiet := func(why string) {
 		for n := range maxQuiet {

@@ -11,7 +11,7 @@ import (
 )
 
 // Before 3.5.6 etcd calls a token that it does not know a denied permission.
-func TestADenialMayBeForTheToken(t *testing.T) {
+func TestDenialMayBeCausedByTheToken(t *testing.T) {
 	for name, n := range map[string]int{"one watch": 1, "many": maxWatchers} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestADenialMayBeForTheToken(t *testing.T) {
 	})
 }
 
-func TestATrueDenialIsDoubtedOnceForAStream(t *testing.T) {
+func TestDenialIsRetriedOncePerStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withTokens()
 		e := c.engine(t)
@@ -75,7 +75,7 @@ func TestATrueDenialIsDoubtedOnceForAStream(t *testing.T) {
 	})
 }
 
-func TestADenialIsBelievedWhereThereIsNoOtherToken(t *testing.T) {
+func TestDenialIsFinalWithoutAnotherToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
 		c.denies = rpctypes.ErrGRPCPermissionDenied.Error()

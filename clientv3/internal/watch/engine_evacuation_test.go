@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 )
 
-func TestStreamsDoNotOverflowWhenTheOthersFollow(t *testing.T) {
+func TestStreamsDoNotOverflowWhenWatchesMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withTokens()
 		e := c.engine(t)
@@ -32,7 +32,7 @@ func TestStreamsDoNotOverflowWhenTheOthersFollow(t *testing.T) {
 }
 
 // A move that comes too late opens a stream for nobody.
-func TestAWatchThatHasLeftMovesNoMore(t *testing.T) {
+func TestCancelledWatchDoesNotMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withTokens()
 		e := c.engine(t)
@@ -49,9 +49,9 @@ func TestAWatchThatHasLeftMovesNoMore(t *testing.T) {
 	})
 }
 
-// TestTheOthersFollow is about watches that a server has on a stream whose token
+// TestWatchesMoveOffARefusedToken is about watches that a server has on a stream whose token
 // it refuses: they could stay, but the stream would be one more, for ever.
-func TestTheOthersFollow(t *testing.T) {
+func TestWatchesMoveOffARefusedToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withTokens()
 		e := c.engineWith(t, 8*eventOverhead, zap.NewNop())
@@ -96,7 +96,7 @@ func TestTheOthersFollow(t *testing.T) {
 	})
 }
 
-func TestTheOthersFollowAfterAWhile(t *testing.T) {
+func TestWatchesMoveAfterADelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stayed, tries := 0, 20
 		for range tries {
@@ -116,7 +116,7 @@ func TestTheOthersFollowAfterAWhile(t *testing.T) {
 	})
 }
 
-func TestAStreamThatIsOpenedAgainCarriesAnotherToken(t *testing.T) {
+func TestReopenedStreamCarriesTheNewToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withTokens()
 		e := c.engine(t)
@@ -135,9 +135,9 @@ func TestAStreamThatIsOpenedAgainCarriesAnotherToken(t *testing.T) {
 	})
 }
 
-// TestAStreamThatIsBeingOpenedAgainStays is about one that breaks while a refused
+// TestReopeningStreamDoesNotMove is about one that breaks while a refused
 // watch is on its way to another.
-func TestAStreamThatIsBeingOpenedAgainStays(t *testing.T) {
+func TestReopeningStreamDoesNotMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withTokens()
 		e := c.engine(t)
@@ -159,7 +159,7 @@ func TestAStreamThatIsBeingOpenedAgainStays(t *testing.T) {
 }
 
 // The context of a shard is that of a caller, however often its watches moved.
-func TestContextsDoNotPileUp(t *testing.T) {
+func TestContextsDoNotAccumulate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withTokens()
 		e := c.engine(t)

@@ -45,7 +45,7 @@ func TestStreamThatWasAnsweredOnce(t *testing.T) {
 
 // A stream on which nothing is asked for, as its watches are paused, need not answer. Its
 // time begins when one goes on.
-func TestStreamThatIsAskedLate(t *testing.T) {
+func TestStreamWithALateFirstCreate(t *testing.T) {
 	for _, after := range []time.Duration{firstCreateTimeout - time.Millisecond, 3 * firstCreateTimeout / 2} {
 		synctest.Test(t, func(t *testing.T) {
 			c, size := unread()

@@ -13,7 +13,7 @@ import (
 
 // A stream whose token is refused is left as soon as another token is known to be
 // accepted, whoever it was that found out.
-func TestTheOthersFollowWhenTheRefusedOneHasLeft(t *testing.T) {
+func TestWatchesMoveAfterTheRefusedOneIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withTokens()
 		e := c.engine(t)
@@ -34,7 +34,7 @@ func TestTheOthersFollowWhenTheRefusedOneHasLeft(t *testing.T) {
 
 // A watch that had paused on a stream whose token was refused since goes on, even
 // if the one that was refused has left and so no other stream is known to be better.
-func TestAPausedWatchGoesOnThoughTheTokenIsRefused(t *testing.T) {
+func TestPausedWatchResumesAfterARefusedToken(t *testing.T) {
 	for name, leave := range map[string]bool{"the refused one has left": true, "the refused one has ended": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -119,7 +119,7 @@ func TestAShortElectionIsSoonOver(t *testing.T) {
 	})
 }
 
-func TestACallerWhoAsksForALeaderIsNeverServedWithoutOne(t *testing.T) {
+func TestRequireLeaderWatchIsNeverServedWithoutALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
 		c.noLeads.Store(true)
@@ -134,7 +134,7 @@ func TestACallerWhoAsksForALeaderIsNeverServedWithoutOne(t *testing.T) {
 	})
 }
 
-func TestProgressIsAskedForNowAndThen(t *testing.T) {
+func TestProgressIsRequestedPeriodically(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
 		e := c.engine(t)
@@ -150,7 +150,7 @@ func TestProgressIsAskedForNowAndThen(t *testing.T) {
 	})
 }
 
-func TestWhatShowsThatAStreamWorks(t *testing.T) {
+func TestResponsesThatProveAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
 		e := c.engine(t)

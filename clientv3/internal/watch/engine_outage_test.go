@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWhatCountsAsProgressWhenAStreamEnds is about streams on which nothing
+// TestProgressWhenAStreamEnds is about streams on which nothing
 // happens, such as those that a balancer resets when they are idle, or whose member
 // loses its leader. They lived, so the failures of those before are forgotten before
 // it is decided what follows.
-func TestWhatCountsAsProgressWhenAStreamEnds(t *testing.T) {
+func TestProgressWhenAStreamEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		created bool
@@ -80,7 +80,7 @@ func (e *Engine) queued() int {
 	return sum
 }
 
-func TestWatchesThatComeAndGoDuringAnOutageLeaveNothing(t *testing.T) {
+func TestCancelledWatchesLeaveNoStateDuringAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
 		up := make(chan struct{})
@@ -110,9 +110,9 @@ func TestWatchesThatComeAndGoDuringAnOutageLeaveNothing(t *testing.T) {
 	})
 }
 
-// TestTheQueueHasRoomForFewThatAreGone adds and removes at random while there is no
+// TestQueueBoundsRemovedSubscriptions adds and removes at random while there is no
 // stream, and then asks for what is wanted, once.
-func TestTheQueueHasRoomForFewThatAreGone(t *testing.T) {
+func TestQueueBoundsRemovedSubscriptions(t *testing.T) {
 	for seed := range uint64(20) {
 		in := &choices{randomBytes(seed, 1000)}
 		ss := newSession()

@@ -36,7 +36,7 @@ func TestAWatchFarBehindCatchesUpInParts(t *testing.T) {
 }
 
 // The server is told at once that a watch has moved to another stream.
-func TestTheStreamThatAWatchLeavesToCatchUpHearsOfIt(t *testing.T) {
+func TestCatchupCancelsTheWatchOnItsOldStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
 		c.write(50_000, "b")
@@ -75,7 +75,7 @@ func TestCatchingUpSurvivesABrokenStream(t *testing.T) {
 // fill is how many responses with one event exceed what a watch may hold.
 const fill = 1<<20/(2*eventOverhead) + 100
 
-func TestASlowReaderIsTakenOffTheStream(t *testing.T) {
+func TestSlowReaderPausesTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
 		e := c.engine(t)
@@ -97,7 +97,7 @@ func TestASlowReaderIsTakenOffTheStream(t *testing.T) {
 	})
 }
 
-func TestASlowReaderHearsWhatItsPaceHasCost(t *testing.T) {
+func TestSlowReaderGetsTheReasonOfLostEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
 		e := c.engine(t)
@@ -120,7 +120,7 @@ func TestASlowReaderHearsWhatItsPaceHasCost(t *testing.T) {
 	})
 }
 
-func TestAPausedWatchThatIsCancelledLeavesNothing(t *testing.T) {
+func TestCancelledPausedWatchLeavesNoState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
 		e := c.engine(t)
@@ -204,9 +204,9 @@ func TestCatchingUpMovesToAnotherKindOfServer(t *testing.T) {
 	}
 }
 
-// TestAPartWithoutASignIsNotAwaitedForEver is about a proxy that swallows
+// TestSilentPartTimesOut is about a proxy that swallows
 // progress: what ends parts without events never comes.
-func TestAPartWithoutASignIsNotAwaitedForEver(t *testing.T) {
+func TestSilentPartTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
 		c.become = func(sv *server) { sv.swallowing = true }

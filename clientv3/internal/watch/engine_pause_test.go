@@ -63,7 +63,7 @@ func TestAWatchPausesAndGoesOnAtItsBounds(t *testing.T) {
 
 // However little a watch may hold, what it holds when it pauses reaches the caller,
 // and then it goes on.
-func TestHoweverLittleAWatchMayHold(t *testing.T) {
+func TestTinyBuffers(t *testing.T) {
 	for _, maxBuffer := range []int{0, 1, eventOverhead, 3 * eventOverhead, 10 * eventOverhead} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster()
@@ -87,7 +87,7 @@ func TestHoweverLittleAWatchMayHold(t *testing.T) {
 	}
 }
 
-func TestAPausedWatchIsNotAskedForOnTheNextStream(t *testing.T) {
+func TestPausedWatchIsNotCreatedOnTheNextStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, size := unread()
 		e := c.engineWith(t, 2*size, zap.NewNop())

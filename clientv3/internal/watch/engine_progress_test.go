@@ -52,7 +52,7 @@ func TestProgressRequestsOfTheEngine(t *testing.T) {
 
 // A stream that leaves its endpoint asks for the revision at which it does; not
 // where that costs a line in the proxy's log.
-func TestASerialStreamMovesWithoutAsking(t *testing.T) {
+func TestSerialStreamMovesWithoutProgressRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
 		c.become = func(sv *server) { sv.proxy = true }

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestNothingIsAskedForAfterARefusal is about a stream that is opened again with a
+// TestNoCreatesAfterARefusal is about a stream that is opened again with a
 // token that has expired meanwhile, over a link that takes its time.
-func TestNothingIsAskedForAfterARefusal(t *testing.T) {
+func TestNoCreatesAfterARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withTokens()
 		e := c.engine(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestResumptionIsToldOnce(t *testing.T) {
+func TestResumptionIsReportedOnce(t *testing.T) {
 	const pause = 300 * time.Millisecond
 	t.Run("with the time of all attempts", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

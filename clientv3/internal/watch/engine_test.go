@@ -40,7 +40,7 @@ func TestWatchReturnsWhenItsContextEnds(t *testing.T) {
 	})
 }
 
-func TestABlockedSendHoldsUpNobodyElse(t *testing.T) {
+func TestBlockedSendDelaysNoOtherStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
 		e := c.engine(t)
@@ -229,9 +229,9 @@ func TestRequestProgress(t *testing.T) {
 	})
 }
 
-// TestCloseDuringEverything closes an engine while watches come and go, streams
+// TestCloseUnderLoad closes an engine while watches come and go, streams
 // break and move, the store is written and callers read or do not.
-func TestCloseDuringEverything(t *testing.T) {
+func TestCloseUnderLoad(t *testing.T) {
 	for seed := range uint64(40) {
 		c := newCluster()
 		c.invalidates = true

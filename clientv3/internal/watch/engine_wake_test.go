@@ -10,7 +10,7 @@ import (
 )
 
 // Who waits for the next stream has it opened at once; nobody else has.
-func TestWhoWakesTheNextStream(t *testing.T) {
+func TestWakeOfTheNextStream(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		before func(*testing.T, *cluster, *Engine) // the stream breaks

@@ -28,7 +28,7 @@ func (sc *script) asksInVain(times int) {
 	}
 }
 
-func TestUnansweredRequestsAreNotMadeUpFor(t *testing.T) {
+func TestUnansweredRequestsAreNotRepeated(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(0)
 	sc.hears(created(1, 1))

@@ -14,7 +14,7 @@ func TestProgressForOne(t *testing.T) {
 	assert.Equal(t, []string{"created", "progress 12, asked for", "events [13]"}, fs[1].was())
 }
 
-func TestProgressForAllIsForTheCallersWhoAsked(t *testing.T) {
+func TestProgressForAllIsForRequestingCallers(t *testing.T) {
 	sc := connected(t)
 	fs := sc.follows(2)
 	sc.hears(created(1, 10), created(2, 10))
@@ -132,7 +132,7 @@ func TestProgressFromBeforeTheWatch(t *testing.T) {
 
 // A watch for which a caller's answer may be from before its time gets the next one
 // in its place, which the engine asks for.
-func TestACallersAnswerInDoubtIsMadeUpFor(t *testing.T) {
+func TestUnconfirmedAnswerOfACallerIsRepeated(t *testing.T) {
 	sc := connected(t)
 	first := sc.follow(0)
 	sc.hears(created(1, 2))
@@ -166,7 +166,7 @@ func TestDoubtEndsWithTheStream(t *testing.T) {
 
 // Whether an answer holds for a watch is decided by counting requests, so one to no
 // request holds for none.
-func TestAnAnswerToNothingMovesNothing(t *testing.T) {
+func TestUnsolicitedAnswerIsIgnored(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		heard func(*script)
@@ -203,7 +203,7 @@ func TestAnAnswerToNothingMovesNothing(t *testing.T) {
 
 // etcd's grpc-proxy logs an error for every progress request, so it gets none but
 // those of callers.
-func TestSerialAsksForProgressForCallersOnly(t *testing.T) {
+func TestSerialRequestsProgressOnlyForCallers(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(5)
 	sc.sends("create 1 from 5")
@@ -217,9 +217,9 @@ func TestSerialAsksForProgressForCallersOnly(t *testing.T) {
 	assert.EqualValues(t, 21, f.sub.next)
 }
 
-// TestAHastyServer is about servers that answer on a stream without watchers.
+// TestServerThatAnswersTooEarly is about servers that answer on a stream without watchers.
 // Their progress moves nothing. Callers who asked for it get it.
-func TestAHastyServer(t *testing.T) {
+func TestServerThatAnswersTooEarly(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(5)
 	sc.hears(progressed(invalidID, 9), created(1, 10))

@@ -33,7 +33,7 @@ func TestCreatesCarryNoIDWhereIDsAreRefused(t *testing.T) {
 	sc.sends("create 5 from 8")
 }
 
-func TestIDsThatAreRefusedAreGivenUpOnce(t *testing.T) {
+func TestRefusedIDsAreDroppedOnce(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(0)
 	sc.hears(refused(refusedID))
@@ -43,7 +43,7 @@ func TestIDsThatAreRefusedAreGivenUpOnce(t *testing.T) {
 	sc.sends()
 }
 
-func TestARefusedIDOfAWatchThatNobodyWantsAnyMore(t *testing.T) {
+func TestRefusedIDOfACancelledWatch(t *testing.T) {
 	sc := connected(t)
 	f, g := sc.follow(0), sc.follow(0)
 	sc.sends("create 1 from 0")

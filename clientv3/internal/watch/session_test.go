@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestFirstCreateTravelsAlone(t *testing.T) {
+func TestFirstCreateIsSentAlone(t *testing.T) {
 	sc := connected(t)
 	fs := sc.follows(4)
 	sc.sends("create 1 from 0")
@@ -172,7 +172,7 @@ func TestHold(t *testing.T) {
 	assert.Equal(t, []string{"created"}, more.was())
 }
 
-func TestOwnersMayAddAndRemoveWhenTold(t *testing.T) {
+func TestOwnersMayAddAndRemoveInCallbacks(t *testing.T) {
 	sc := connected(t)
 	fs := sc.follows(3)
 	fs[0].then = func() { sc.ss.add(fs[0].sub) }

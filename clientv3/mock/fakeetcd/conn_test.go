@@ -21,9 +21,9 @@ func startConn(t *testing.T) (*conn, net.Conn) {
 	return c, client
 }
 
-// TestInjectTearsNoFrame injects a frame while another is half written, and
+// TestInjectSplitsNoFrame injects a frame while another is half written, and
 // again between two frames.
-func TestInjectTearsNoFrame(t *testing.T) {
+func TestInjectSplitsNoFrame(t *testing.T) {
 	c, client := startConn(t)
 	data := []byte{0, 0, 2, frameData, 0, 0, 0, 0, 1, 'h', 'i'}
 	reset := resetFrame(1, ResetCancel)

@@ -25,9 +25,9 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// TestWhichHook registers named hooks and shows which of them each of five
+// TestHookSelection registers named hooks and shows which of them each of five
 // puts goes to.
-func TestWhichHook(t *testing.T) {
+func TestHookSelection(t *testing.T) {
 	tests := []struct {
 		name     string
 		register func(c *Cluster, hook func(name string) func(*Call))

@@ -220,7 +220,7 @@ func TestWatchProxy(t *testing.T) {
 	w.expect(&pb.WatchResponse{Header: at(2), WatchId: 1, Events: []*mvccpb.Event{putEvent("b", "", 2, 2, 1)}})
 }
 
-func TestWatchesAsKineServesThem(t *testing.T) {
+func TestKineWatches(t *testing.T) {
 	_, w := startWatch(t, WatchOptions{Kine: true})
 	require.NoError(t, w.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}}))
 	assert.EqualValues(t, -1, w.next().WatchId, "progress without a watch")
