@@ -40,7 +40,7 @@
 //   - A Suspected endpoint whose connection is lost is Unknown: the loss explains the
 //     silence. If the endpoint is gone, the next connection attempt fails.
 //   - An endpoint that refuses connections is Dead, and stays Dead once it accepts them: a
-//     that was just started accepts connections long before it serves.
+//     member that was just started accepts connections long before it serves.
 //   - A Restricted endpoint that is Degrading stays Restricted: it serves the same calls.
 //   - A Dead endpoint that is alive but stalled becomes Lagging.
 //

@@ -48,7 +48,7 @@
 //   - Release twice, or Discard after Release: does nothing, even if the resource has
 //     another borrower by now. [Stats].StaleReleases counts it.
 //   - Close: waiting callers get [ErrClosed] at once. Borrowed resources are destroyed when
-//     released. Closing twice does no harm.
+//     they are released. A second Close does nothing.
 //
 // # For users of jackc/puddle
 //

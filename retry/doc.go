@@ -10,8 +10,8 @@
 //     from [Methods].
 //   - What follows from both? [Decide] reads one matrix, [Decisions].
 //   - When, and how often? [Policy.Delay] gives the backoff, [Budget] keeps an
-//     outage from becoming a storm, and [Config] holds both in the words of a
-//     gRPC service config.
+//     outage from causing a retry storm, and [Config] reads both from a gRPC
+//     service config.
 //
 // [Outcome] is what a caller knows about a write after an error: see [OutcomeOf] and
 // [UnknownOutcomeError].

@@ -12,11 +12,11 @@
 //   - With four endpoints or fewer all are compared. Best of two cannot do well when two
 //     of four are slow: a sixth of all pairs has no good one.
 //   - The estimate of an endpoint survives reconnections, and the flapping of one endpoint
-//     happens to its connections. One that flaps does not make the others strangers.
+//     does not reset the estimates of the others.
 //   - A failed call counts as one that took a second or more. Otherwise an endpoint that
-//     once is otherwise the fastest of all, and gets everything.
+//     fails at once would be the fastest and get all calls.
 //   - A new or re-admitted endpoint starts at the mean of the others, so that it is neither
-//     the others: neither feared nor flooded.
+//     avoided nor flooded.
 //
 // The package's test compares these with round robin in virtual time. It prints a table
 // with

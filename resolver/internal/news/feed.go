@@ -1,6 +1,6 @@
-// Package news tells gRPC channels what a source knows of their target. A source has one
-// Feed, and each channel a goroutine that tells it the latest news as a State, so that a channel
-// which is slow to take a list keeps nobody else waiting.
+// Package news passes the State of a source to gRPC channels. A source has one Feed, and each
+// channel a goroutine that publishes the latest State to it, so that a slow channel does not
+// delay the others.
 package news
 
 import (
@@ -110,8 +110,8 @@ type publisher struct {
 	due   time.Time     // when retry is over
 }
 
-// publish tells what is new. An empty list is told, so that connections end, and then its problem,
-// so that calls fail with the reason.
+// publish publishes a changed State. An empty list is published, so that connections close, and
+// then its problem is reported, so that calls fail with the reason.
 func (t *publisher) publish(n State) {
 	same := Equal(t.last.Endpoints, n.Endpoints) && (t.last.Listed || !n.Listed)
 	if !same || t.retry > 0 && !time.Now().Before(t.due) {
