@@ -9,32 +9,32 @@ import (
 type Kind uint8
 
 const (
-	// Connected: a connection was established, including the handshake.
+	// Connected means: a connection was established, including the handshake.
 	Connected Kind = iota
-	// Disconnected: a connection was lost, or the server is closing it.
+	// Disconnected means: a connection was lost, or the server is closing it.
 	Disconnected
-	// ConnectFailed: no connection could be established, and there is no other.
+	// ConnectFailed means: no connection could be established, and there is no other.
 	ConnectFailed
-	// Answered: a call, a stream or a probe was answered. The server is alive.
+	// Answered means: a call, a stream or a probe was answered. The server is alive.
 	Answered
-	// Served: the server completed work, in time.
+	// Served means: the server completed work, in time.
 	Served
-	// Suspicious: a call or a stream is silent for longer than usual, or failed with an error
+	// Suspicious means: a call or a stream is silent for longer than usual, or failed with an error
 	// that suggests a fault.
 	Suspicious
-	// Late: the server completed work, but much later than others do.
+	// Late means: the server completed work, but much later than others do.
 	Late
-	// Stalled: the server completes no work while others do.
+	// Stalled means: the server completes no work while others do.
 	Stalled
-	// Unresponsive: the server gives no sign of life while others do.
+	// Unresponsive means: the server gives no sign of life while others do.
 	Unresponsive
-	// Degrading: the server reports that it can serve local calls only, for now.
+	// Degrading means: the server reports that it can serve local calls only, for now.
 	Degrading
-	// Restricting: the server reports that its role lets it serve local calls only.
+	// Restricting means: the server reports that its role lets it serve local calls only.
 	Restricting
-	// Refusing: the server reports that it does not serve.
+	// Refusing means: the server reports that it does not serve.
 	Refusing
-	// Removed: the endpoint was removed from the client.
+	// Removed means: the endpoint was removed from the client.
 	Removed
 
 	kinds = int(Removed) + 1

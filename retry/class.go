@@ -6,36 +6,36 @@ import "strconv"
 type Class uint8
 
 const (
-	// OK: the call succeeded.
+	// OK means: the call succeeded.
 	OK Class = iota
-	// Definite: the call failed, a repetition would fail for the same reason, and it has
+	// Definite means: the call failed, a repetition would fail for the same reason, and it has
 	// no effect, now or later.
 	Definite
-	// NotSent: the client sent no byte of the request.
+	// NotSent means: the client sent no byte of the request.
 	NotSent
-	// Refused: this member refused before executing, for a reason of its own; another
+	// Refused means: this member refused before executing, for a reason of its own; another
 	// member may accept. The call is repeated until every endpoint has refused it.
 	Refused
-	// NoLeader: the member knows no leader and refused before executing. A call with
+	// NoLeader means: the member knows no leader and refused before executing. A call with
 	// metadata "hasleader" fails once every endpoint has reported it; other calls wait
 	// for an election.
 	NoLeader
-	// Overloaded: the server refused before executing because it is overloaded; it may
+	// Overloaded means: the server refused before executing because it is overloaded; it may
 	// accept after a backoff.
 	Overloaded
-	// Token: the server refused before executing because the token is invalid or has
+	// Token means: the server refused before executing because the token is invalid or has
 	// expired; a new token may help. Without a user name and password to get one, and for
 	// Authenticate itself, the failure is definite.
 	Token
-	// Ambiguous: the request may or may not have been executed.
+	// Ambiguous means: the request may or may not have been executed.
 	Ambiguous
-	// Executed: the server executed the request, or may have, but its result cannot be
+	// Executed means: the server executed the request, or may have, but its result cannot be
 	// delivered, and a repetition would end the same way. For a write the outcome counts
 	// as unknown; the tables list each case.
 	Executed
-	// Ended: the caller's context ended, whatever the server did.
+	// Ended means: the caller's context ended, whatever the server did.
 	Ended
-	// Closed: the client was closed.
+	// Closed means: the client was closed.
 	Closed
 
 	numClasses = int(Closed) + 1

@@ -6,11 +6,11 @@ import "strconv"
 type Outcome uint8
 
 const (
-	// OutcomeUnknown: it may or may not have been executed, or may still be executed.
+	// OutcomeUnknown means: it may or may not have been executed, or may still be executed.
 	OutcomeUnknown Outcome = iota
-	// OutcomeNotExecuted: it was not executed and will not be.
+	// OutcomeNotExecuted means: it was not executed and will not be.
 	OutcomeNotExecuted
-	// OutcomeExecuted: it was executed.
+	// OutcomeExecuted means: it was executed.
 	OutcomeExecuted
 
 	numOutcomes = int(OutcomeExecuted) + 1

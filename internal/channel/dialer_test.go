@@ -136,7 +136,7 @@ func TestDialErrors(t *testing.T) {
 		refusing := &fakeNet{ips: []string{"10.0.0.1", "10.0.0.2"}, refuses: map[string]bool{"10.0.0.1": true, "10.0.0.2": true}}
 		_, err := refusing.dialer().dial(t.Context(), "etcd.example:2379")
 		require.ErrorIs(t, err, errRefused)
-		assert.ErrorContains(t, err, "none of the 2 addresses of etcd.example")
+		assert.ErrorContains(t, err, "cannot connect to any of the 2 addresses of etcd.example")
 
 		_, err = refusing.dialer().dial(t.Context(), "nowhere.example:2379")
 		assert.EqualError(t, err, "dial tcp: lookup nowhere.example: no such host")
