@@ -112,7 +112,8 @@ func TestHeadersWithoutAClusterIDAreIgnored(t *testing.T) {
 	require.NoError(t, resp.Err())
 }
 
-// What any call shows, all watches hear at once; the call itself is answered.
+// A change detected by any call ends all watches at once; the call itself is
+// answered.
 func TestCallDetectsAChangedCluster(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	streams := scriptWatches(t, cluster, 3)
@@ -135,7 +136,7 @@ func TestCallDetectsAChangedCluster(t *testing.T) {
 	requireChanged(t, w, ClusterChangedError{1, 1000, 1, 900})
 }
 
-// A program that goes on from what it has read hears of it, too.
+// A watch from the revision of an earlier read ends, too.
 func TestWatchFromARevisionOfAnEarlierHistory(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	answerRanges(cluster, headerOf(1, 1000))

@@ -75,8 +75,8 @@ func ExampleWatchResponse_Err() {
 	// history begins at 6 now
 }
 
-// Progress tells up to which revision a watch has delivered everything, also when
-// nothing has changed.
+// A progress notification says up to which revision a watch has delivered
+// everything, also when nothing has changed.
 func ExampleWatcher_RequestProgress() {
 	client, stop := newExampleClient()
 	defer stop()

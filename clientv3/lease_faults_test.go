@@ -296,7 +296,7 @@ func TestKeepAliveWithAProxyThatMixesAnswers(t *testing.T) {
 	})
 }
 
-// One who leaves while a renewal is under way disturbs nobody.
+// A KeepAlive that is cancelled during a renewal does not affect the others.
 func TestKeepAliveThatEndsInTheMiddle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, c := startFake(t, 1)

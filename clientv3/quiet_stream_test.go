@@ -44,7 +44,7 @@ func newMutex(t *testing.T, c *Client) *concurrency.Mutex {
 	return concurrency.NewMutex(s, "lock")
 }
 
-// What is asked for on a quiet stream that broke does not wait until it is opened again.
+// A new watch on a broken quiet stream does not wait for the stream's backoff.
 func TestQuietStreamDelaysNoWatch(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -139,7 +139,7 @@ func TestReadOnlyTxnSurvives(t *testing.T) {
 	assert.Equal(t, 2, cluster.Count("Txn"))
 }
 
-// A write that cannot leave waits until it can, and is not lost to an outage.
+// A write that cannot be sent waits until it can, and survives an outage.
 func TestWriteThatNeverLeftIsSent(t *testing.T) {
 	cluster, c := startFake(t, 3)
 	for _, m := range cluster.Members() {
@@ -175,7 +175,7 @@ func TestWriteThatWasRefusedIsSentAgain(t *testing.T) {
 	}
 }
 
-// A caller that gives up gets its own error, and the write is not sent again.
+// A caller that cancels gets its context's error, and the write is not sent again.
 func TestWriteWhoseCallerGivesUp(t *testing.T) {
 	for name, tc := range map[string]struct {
 		context func(context.Context) (context.Context, context.CancelFunc)
@@ -206,7 +206,7 @@ func TestWriteWhoseCallerGivesUp(t *testing.T) {
 	}
 }
 
-// A write that is under way when the client is closed is not forgotten.
+// An in-flight write when the client is closed ends with an unknown outcome.
 func TestWriteUnderWayAtClose(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	cluster.Once("Put", func(call *fakeetcd.Call) {

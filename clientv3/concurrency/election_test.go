@@ -186,7 +186,7 @@ func TestCampaignWhoseCandidateGoes(t *testing.T) {
 	})
 }
 
-// A campaign about which nothing could be learnt leaves the leader what it was.
+// A campaign with unknown outcome does not change the leader.
 func TestCampaignThatIsNotAnsweredChangesNothing(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		e := NewElection(f.session(t), "office")

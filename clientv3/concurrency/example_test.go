@@ -153,7 +153,7 @@ func ExampleElection() {
 	// election: no leader
 }
 
-// A program that goes on with a new session when its own is lost.
+// A program that continues with a new session when its own is lost.
 func ExampleSession_Recreate() {
 	client, stop := connect()
 	defer stop()

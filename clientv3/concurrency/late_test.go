@@ -176,7 +176,7 @@ func TestSessionEndWaitsForItsCleanups(t *testing.T) {
 	}
 }
 
-// Nothing is sent when the context has ended before the call, and so nothing can be left.
+// A call whose context has already ended sends nothing, so it leaves no key.
 func TestCallsWithAnEndedContextSendNothing(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t, WithTTL(100000))

@@ -105,7 +105,7 @@ func TestLockLeavesTheQueueWhenItsContextEnds(t *testing.T) {
 	})
 }
 
-// A mutex gives up a waiter that another of its session still has.
+// A mutex withdraws while another of its session still holds the key.
 func TestLockThatGivesUpLeavesThePlaceOfAnother(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		holder := lock(t, f.session(t), "lock")

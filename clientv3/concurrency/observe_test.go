@@ -208,7 +208,7 @@ func TestObserveEndsWithItsClient(t *testing.T) {
 	})
 }
 
-// Whoever asks for a leader of the cluster is told by the end that there is none.
+// With WithRequireLeader the channel is closed when the cluster has no leader.
 func TestObserveWithRequireLeader(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		ch := NewElection(f.session(t), "office").Observe(clientv3.WithRequireLeader(t.Context()))

@@ -100,7 +100,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// A write of a key that nobody owns is carried out once.
+// A write of an unowned key is executed once.
 func TestWriteIsExecutedOnce(t *testing.T) {
 	cluster := startFake(t)
 	kv := newKV(t, newClient(t, cluster))
@@ -155,7 +155,7 @@ func TestRangeDeleteWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// A delete of everything from a key on asks the owners of the keys there.
+// A delete with WithFromKey revokes the ownership of the keys in its range.
 func TestDeleteFromKeyRevokesOwners(t *testing.T) {
 	cluster := startFake(t)
 	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))

@@ -137,7 +137,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// Whatever is asked of one key, memory answers as the server does.
+// For every get of one key, memory gives the same response as the server.
 func TestCacheAnswersLikeTheServer(t *testing.T) {
 	t.Parallel()
 	cluster, client, owner := newTestKV(t)

@@ -148,7 +148,7 @@ func TestNewKVErrors(t *testing.T) {
 	closeKV()
 }
 
-// Closing takes no longer than it must when nobody answers.
+// Close is bounded when no member answers.
 func TestCloseWithoutServer(t *testing.T) {
 	t.Parallel()
 	cluster := startFake(t)
@@ -243,7 +243,7 @@ func TestClientClosedWhileWaiting(t *testing.T) {
 	require.Nil(t, cluster.Get("k"))
 }
 
-// What a KV had been told is never newer than what its memory says later.
+// Responses from memory never have a lower revision than an earlier response.
 func TestRevisionNeverGoesBack(t *testing.T) {
 	cluster := startFake(t)
 	kv := newKV(t, newClient(t, cluster))

@@ -268,7 +268,7 @@ func TestDoubleBarrierLeaveCompaction(t *testing.T) {
 	}
 }
 
-// Whoever enters for the next time is not waited for by those who leave.
+// Leave does not wait for participants that enter the next use.
 func TestDoubleBarrierReuse(t *testing.T) {
 	cluster, client := start(t)
 	b1, _ := newDoubleBarrier(t, cluster, 3)

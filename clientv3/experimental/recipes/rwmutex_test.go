@@ -199,7 +199,7 @@ func TestRWMutexClientClosed(t *testing.T) {
 	requireClientClosed(t, m.RLock())
 }
 
-// A lock that fails leaves no key behind that others would wait for.
+// A failed lock leaves no key that blocks others.
 func TestFailedRWMutexLeavesNoKey(t *testing.T) {
 	t.Run("watch refused", func(t *testing.T) {
 		cluster, client := start(t)

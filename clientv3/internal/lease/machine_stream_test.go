@@ -163,7 +163,7 @@ func TestRefusedLeaseIsPostponed(t *testing.T) {
 	require.Zero(t, kept.closed)
 }
 
-// If the stream itself is refused, nobody's request was.
+// If the stream itself is refused, no request was refused.
 func TestRefusedStream(t *testing.T) {
 	r := newRig(t)
 	k, o := r.keep(1), r.once(2)

@@ -31,7 +31,7 @@ func TestStreamsDoNotOverflowWhenWatchesMove(t *testing.T) {
 	})
 }
 
-// A move that comes too late opens a stream for nobody.
+// A late move opens no stream without watches.
 func TestCancelledWatchDoesNotMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withTokens()

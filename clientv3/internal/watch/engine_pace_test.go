@@ -35,7 +35,7 @@ func TestAWatchFarBehindCatchesUpInParts(t *testing.T) {
 	})
 }
 
-// The server is told at once that a watch has moved to another stream.
+// The client cancels a moved watch on its old stream at once.
 func TestCatchupCancelsTheWatchOnItsOldStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()

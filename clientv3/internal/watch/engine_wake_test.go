@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who waits for the next stream has it opened at once; nobody else has.
+// A waiting caller makes the next stream open at once; otherwise it waits for its
+// backoff.
 func TestWakeOfTheNextStream(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -80,7 +80,7 @@ func TestDoubtIsSettledQuietly(t *testing.T) {
 	}
 }
 
-// Nobody is told of answers that nobody asked for, in doubt or not.
+// Unrequested answers reach no caller, confirmed or not.
 func TestDoubtThatConcernsNoCaller(t *testing.T) {
 	sc := connected(t)
 	first := sc.follow(0)
