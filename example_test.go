@@ -77,7 +77,7 @@ type states struct{ observe.None }
 func (states) EndpointsSet(backends []string)    { fmt.Println(backends) }
 func (states) StateChanged(change health.Change) { fmt.Println(change.Endpoint, change.To) }
 
-// An observer of a channel, which may be one of metrics/prometheus or metrics/otel.
+// An observer of a channel, which may be one of observe/prometheus or observe/otel.
 func ExampleChannel_observer() {
 	creds, observer := insecure.NewCredentials(), states{}
 	names, err := static.NewBuilder(static.Config{})

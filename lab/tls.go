@@ -71,7 +71,7 @@ func (c *certificates) make() error {
 	// A member is a client of itself too (its HTTP gateway), with the certificate
 	// that it serves with.
 	server := &x509.Certificate{
-		Subject:     pkix.Name{CommonName: "quorate lab member"},
+		Subject:     pkix.Name{CommonName: "quorate-lab member"},
 		DNSNames:    []string{serverName},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
@@ -107,7 +107,7 @@ func newAuthority(certFile string) (*authority, error) {
 		return nil, err
 	}
 	template := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: "quorate lab CA"},
+		Subject:               pkix.Name{CommonName: "quorate-lab CA"},
 		KeyUsage:              x509.KeyUsageCertSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
