@@ -135,6 +135,9 @@ func ExampleRegistration_notify() {
 		fmt.Println(e.State, e.Again, e.Err)
 	}
 	fmt.Println(registrar.Withdraw(ctx))
-	// Output: registered lost false the key was deleted by another client registered true
-	// <nil> <nil>
+	// Output:
+	// registered
+	// lost false the key was deleted by another client
+	// registered true <nil>
+	// <nil>
 }
