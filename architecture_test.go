@@ -63,7 +63,7 @@ var layers = map[string][]string{
 	"examples":                      {"", "clientv3", "clientv3/clientconfig", "clientv3/concurrency", "keepalive", "resolver/etcd", "retry"},
 	"internal/registry":             {"clientv3", "health", "internal/pause"},
 	"resolver/internal/lastgood":    {},
-	"resolver/internal/news":        {},
+	"resolver/internal/news":        {"internal/pause"},
 	"resolver/static":               {"balancer"},
 	"resolver/dns":                  {"balancer", "internal/pause", "resolver/internal/news", "resolver/internal/lastgood"},
 	"resolver/etcd":                 {"clientv3", "retry", "balancer", "internal/registry", "internal/pause", "resolver/internal/news", "resolver/internal/lastgood"},

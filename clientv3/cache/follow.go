@@ -5,10 +5,10 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/coreos/go-semver/semver"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -399,23 +399,10 @@ func (c *Cache) trustsVersion(ctx context.Context) (bool, error) {
 
 // keepsEvents reports whether a version of etcd is 3.4.31, 3.5.13 or later.
 func keepsEvents(version string) bool {
-	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	if len(parts) < 3 {
+	v, err := semver.NewVersion(strings.TrimPrefix(version, "v"))
+	if err != nil {
 		return false
 	}
-	var n [3]int
-	for i, p := range parts {
-		p, _, _ = strings.Cut(p, "-")
-		p, _, _ = strings.Cut(p, "+")
-		var err error
-		if n[i], err = strconv.Atoi(p); err != nil {
-			return false
-		}
-	}
-	switch least := map[int]int{4: 31, 5: 13}[n[1]]; {
-	case n[0] != 3:
-		return n[0] > 3
-	default:
-		return n[1] >= 4 && n[2] >= least
-	}
+	least := map[int64]int64{4: 31, 5: 13}[v.Minor]
+	return v.Major > 3 || v.Major == 3 && v.Minor >= 4 && v.Patch >= least
 }

@@ -7,7 +7,11 @@ import (
 )
 
 // For returns nil after d, and the error of ctx if that has ended by then.
-func For(ctx context.Context, d time.Duration) error {
+func For(ctx context.Context, d time.Duration) error { return Until(ctx, nil, d) }
+
+// Until returns nil when wake is closed or has a value, after d at the latest, and the error of ctx
+// if that has ended by then.
+func Until(ctx context.Context, wake <-chan struct{}, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
@@ -15,8 +19,8 @@ func For(ctx context.Context, d time.Duration) error {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return ctx.Err()
+	case <-wake:
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return ctx.Err()
 }

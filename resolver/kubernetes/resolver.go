@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc/resolver"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/resolver/internal/news"
 )
 
@@ -63,14 +64,14 @@ func (r *channelResolver) run(ctx context.Context) {
 		accepted := r.give(l)
 		// A list of a hundred thousand endpoints takes a tenth of a second. When changes come
 		// all the time, no more than half of it is spent on them.
-		news.Wait(ctx, min(l.took+time.Since(began), maxPause), nil)
+		_ = pause.For(ctx, min(l.took+time.Since(began), maxPause)) // the loop sees that it has ended
 		switch {
 		case !accepted:
-			news.Wait(ctx, max(r.pauses.pause(r.builder.longest), firstPause), l.changed)
+			_ = pause.Until(ctx, l.changed, max(r.pauses.pause(r.builder.longest), firstPause))
 		case l.again.IsZero():
-			news.Wait(ctx, never, l.changed)
+			_ = pause.Until(ctx, l.changed, never)
 		default:
-			news.Wait(ctx, time.Until(l.again), l.changed)
+			_ = pause.Until(ctx, l.changed, time.Until(l.again))
 		}
 	}
 }

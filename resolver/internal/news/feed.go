@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // State is what a channel is told. Its fields are not changed once it is published.
@@ -76,29 +78,15 @@ func (f *Feed[N]) Serve(ctx context.Context, cc resolver.ClientConn, state func(
 		latest, changed := f.Read()
 		began := time.Now()
 		told.publish(state(latest))
-		Wait(ctx, min(time.Since(began), maxPause), nil)
+		_ = pause.For(ctx, min(time.Since(began), maxPause)) // the loop sees that it has ended
 		if told.retry > 0 {
-			Wait(ctx, time.Until(told.due), changed)
+			_ = pause.Until(ctx, changed, time.Until(told.due)) // the same
 			continue
 		}
 		select {
 		case <-ctx.Done():
 		case <-changed:
 		}
-	}
-}
-
-// Wait returns after d, with the end of ctx, or when changed is closed.
-func Wait(ctx context.Context, d time.Duration, changed <-chan struct{}) {
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-changed:
-	case <-ctx.Done():
 	}
 }
 
