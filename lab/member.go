@@ -47,6 +47,7 @@ type Member struct {
 	starting sync.Mutex // held while the process is being started
 
 	mu      sync.Mutex
+	dialled net.Conn // what control uses
 	id      uint64
 	ports   ports
 	process *process // the last run, nil before the first
@@ -302,5 +303,18 @@ func (m *Member) retire() error {
 // dialControl connects to the member where it listens at present.
 func (m *Member) dialControl(ctx context.Context, _ string) (net.Conn, error) {
 	var dialer net.Dialer
-	return dialer.DialContext(ctx, "tcp", m.address())
+	conn, err := dialer.DialContext(ctx, "tcp", m.address())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dialled = conn
+	return conn, err
+}
+
+// redialControl makes control connect anew.
+func (m *Member) redialControl() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dialled != nil {
+		_ = m.dialled.Close()
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -59,7 +61,10 @@ func (m *Member) Status(ctx context.Context) (*pb.StatusResponse, error) {
 // ends first.
 func (m *Member) awaitServing(p *process) bool {
 	for {
-		_, err := m.Status(context.Background())
+		err := m.identify(context.Background())
+		if err == nil {
+			_, err = m.Status(context.Background())
+		}
 		if err == nil || answered(err) {
 			return p.Alive()
 		}
@@ -69,6 +74,27 @@ func (m *Member) awaitServing(p *process) bool {
 		case <-time.After(pollInterval):
 		}
 	}
+}
+
+// identify returns an error unless the member is what answers at its address. The port of
+// a process that ended, or did not bind yet, may be that of another cluster's member.
+func (m *Member) identify(ctx context.Context) error {
+	if m.cluster.cfg.Command != nil { // it may have no members
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	reply, err := pb.NewClusterClient(m.control).MemberList(ctx, &pb.MemberListRequest{})
+	if err != nil {
+		return err
+	}
+	for _, member := range reply.GetMembers() {
+		if member.GetID() == reply.GetHeader().GetMemberId() && slices.Contains(member.GetClientURLs(), m.Endpoint()) {
+			return nil
+		}
+	}
+	m.redialControl()
+	return fmt.Errorf("member %x answers at %s, which is not %s", reply.GetHeader().GetMemberId(), m.address(), m.name)
 }
 
 // answered reports whether an error comes from a member that serves and refuses.
@@ -221,10 +247,21 @@ func (c *Cluster) checkReady(ctx context.Context) error {
 	for _, a := range answers {
 		if a.err != nil || c.runningMember(a.reply.GetLeader()) == nil ||
 			a.reply.GetLeader() != first.GetLeader() || a.reply.GetRaftTerm() != first.GetRaftTerm() {
-			return fmt.Errorf("%v", answers)
+			return fmt.Errorf("%v%s", answers, c.ended())
 		}
 	}
 	return nil
+}
+
+// ended says which members' processes are over, and how they ended.
+func (c *Cluster) ended() string {
+	var text strings.Builder
+	for _, m := range c.members {
+		if p := m.lastRun(); p != nil && !p.Alive() {
+			fmt.Fprintf(&text, "; %s ended: %v", m.name, p.Cause())
+		}
+	}
+	return text.String()
 }
 
 // runningMember returns the running member of an etcd id, nil if there is none.

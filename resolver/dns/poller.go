@@ -159,7 +159,7 @@ func (p *poller) poll(ctx context.Context) time.Duration {
 		wait = schedule.afterFailure(r.failed)
 	}
 	if !r.confirm.IsZero() {
-		wait = max(min(wait, r.confirm.Sub(now)), p.client.MinInterval)
+		wait = schedule.untilConfirmed(wait, r.confirm.Sub(now))
 	}
 	p.answered = true
 	p.state.ended, p.state.due = now, time.Time{}

@@ -51,3 +51,13 @@ func (s schedule) afterFailure(n int) time.Duration {
 	d = min(d, longest)
 	return d + rand.N(d/10+1)
 }
+
+// untilConfirmed is the delay while an answer is doubted, until the confirmation that is worth
+// asking for after due: usual, unless that lookup would put off the confirmation, which
+// replaces it then.
+func (s schedule) untilConfirmed(usual, due time.Duration) time.Duration {
+	if usual > due-s.floor {
+		return max(due, s.floor)
+	}
+	return usual
+}

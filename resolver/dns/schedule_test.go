@@ -56,3 +56,18 @@ func TestDelayAfterFailures(t *testing.T) {
 	s.interval = time.Hour
 	within(t, 30*time.Second, 33*time.Second, func() time.Duration { return s.afterFailure(1000) })
 }
+
+// The confirmation is never put off by a lookup that comes shortly before it.
+func TestDelayUntilConfirmed(t *testing.T) {
+	s := schedule{interval: 5 * time.Second, floor: time.Second}
+	for _, c := range []struct{ usual, due, want time.Duration }{
+		{5 * time.Second, 15 * time.Second, 5 * time.Second},
+		{5 * time.Second, 6 * time.Second, 5 * time.Second},
+		{5 * time.Second, 5900 * time.Millisecond, 5900 * time.Millisecond},
+		{5 * time.Second, 3 * time.Second, 3 * time.Second},
+		{5 * time.Second, time.Millisecond, time.Second},
+		{5 * time.Second, -time.Second, time.Second},
+	} {
+		assert.Equal(t, c.want, s.untilConfirmed(c.usual, c.due), "%v", c)
+	}
+}
