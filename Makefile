@@ -1,5 +1,5 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
-.PHONY: build test versions versions-short tidy release-check snapshot binaries lint generate lab compare page-check soak soak-locks soak-linear soak-resolvers \
+.PHONY: build test versions versions-short tidy release-check snapshot binaries lint generate lab compare soak soak-locks soak-linear soak-resolvers \
 	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents etcdctl shim-tests shim-tests-short \
 	servers servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-fleet bench-pools bench-calls bench-batch bench-routing bench-leases \
 	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target
@@ -47,11 +47,8 @@ generate: ## renew generated pages
 lab: ## faults on a real cluster, used through Quorate; a minute and a half
 	go run ./cmd/quorate-lab faults
 
-compare: ## the official client and Quorate under the same faults, as one HTML page; seven minutes
+compare: ## the official client and Quorate under the same faults; seven minutes
 	go run ./cmd/quorate-lab faults --compare
-
-page-check: ## the page of a comparison in a real headless browser (Chromium); fails without one
-	go run ./lab/report/comparison/pagecheck
 
 soak: ## watches under random faults for ten minutes, every delivery checked
 	go run ./cmd/quorate-lab soak --duration 10m

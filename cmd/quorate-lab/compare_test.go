@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,7 +18,6 @@ import (
 	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/measure"
 	"github.com/quorate/quorate/lab/report"
-	"github.com/quorate/quorate/lab/report/comparison"
 	"github.com/quorate/quorate/lab/scenario"
 )
 
@@ -50,35 +47,19 @@ func violate(rep *report.Report) {
 	rep.Verdict.Add(check.LostWrite, "put/0/1 is missing")
 }
 
-// compareInto runs "quorate-lab faults --compare" with further arguments, and returns the page
-// too, empty if there is none.
-func compareInto(t *testing.T, run scenarioRunner, args ...string) (status int, stdout, stderr, page string) {
+// compareWith runs "quorate-lab faults --compare" with further arguments.
+func compareWith(t *testing.T, run scenarioRunner, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
-	dir := t.TempDir()
-	out := filepath.Join(dir, "page.html")
-	status, stdout, stderr = execRoot(t.Context(), run, append([]string{"faults", "--compare", "--out", out}, args...)...)
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	if len(entries) == 0 {
-		return status, stdout, stderr, ""
-	}
-	require.Len(t, entries, 1, "nothing but the page")
-	info, err := entries[0].Info()
-	require.NoError(t, err)
-	assert.EqualValues(t, 0o644, info.Mode())
-	content, err := os.ReadFile(out)
-	require.NoError(t, err)
-	assert.Contains(t, stderr, "The timelines are in "+out)
-	return status, stdout, stderr, string(content)
+	return execRoot(t.Context(), run, append([]string{"faults", "--compare"}, args...)...)
 }
 
-func TestCompareWritesThePageAndPrintsTheTable(t *testing.T) {
+func TestComparePrintsTheTable(t *testing.T) {
 	var seen []scenario.Config
 	run := func(ctx context.Context, cfg scenario.Config) (report.Report, error) {
 		seen = append(seen, cfg)
 		return pretend(asItIs)(ctx, cfg)
 	}
-	status, stdout, stderr, page := compareInto(t, run, "--seed", "9")
+	status, stdout, stderr := compareWith(t, run, "--seed", "9")
 	require.Equal(t, cli.OK, status, stderr)
 	require.Len(t, seen, 3)
 	for _, cfg := range seen {
@@ -87,14 +68,14 @@ func TestCompareWritesThePageAndPrintsTheTable(t *testing.T) {
 		assert.EqualValues(t, 9, cfg.Seed)
 	}
 	for _, want := range []string{"leader-partition", "Official client, tuned", "100 %"} {
-		assert.Contains(t, page, want)
+		assert.Contains(t, stdout, want)
 	}
 	assert.Contains(t, stdout, "LONGEST")
-	assert.Contains(t, stdout, "The\nseed was 9.")
+	assert.Contains(t, stdout, "The seed was 9.")
 	assert.Contains(t, stderr, "Quorate (3 of 3): ")
 
 	seen = nil
-	status, _, stderr, _ = compareInto(t, run, "--fault", "stop,slow", "--duration", "3s", "--callers", "2", "--timeout", "4s")
+	status, _, stderr = compareWith(t, run, "--fault", "stop,slow", "--duration", "3s", "--callers", "2", "--timeout", "4s")
 	require.Equal(t, cli.OK, status, stderr)
 	assert.Equal(t, []string{"stop", "slow"}, namesOf(seen[0].Faults))
 	assert.Equal(t, 3*time.Second, seen[0].Hold)
@@ -103,27 +84,31 @@ func TestCompareWritesThePageAndPrintsTheTable(t *testing.T) {
 }
 
 func TestComparePrintsJSON(t *testing.T) {
-	status, stdout, stderr, page := compareInto(t, pretend(asItIs), "--json", "--fault", "stop")
+	status, stdout, stderr := compareWith(t, pretend(asItIs), "--json", "--fault", "stop")
 	require.Equal(t, cli.OK, status, stderr)
-	var d comparison.Document
+	var d struct {
+		Clients []struct {
+			ID     string
+			Report struct{ Rows []struct{ Name string } }
+		}
+	}
 	require.NoError(t, json.Unmarshal([]byte(stdout), &d))
 	require.Len(t, d.Clients, 3)
-	assert.InDelta(t, 100, d.Clients[2].Runs[0].Figures.Calls["linearizable_get"].CompletedPercent, 0)
-	assert.NotEmpty(t, page, "the page is written all the same")
+	assert.Equal(t, compare.QuorateID, d.Clients[2].ID)
+	assert.Equal(t, "stop", d.Clients[2].Report.Rows[1].Name)
 }
 
 func TestCompareJudgesQuorateOnly(t *testing.T) {
-	status, stdout, stderr, page := compareInto(t, pretend(func(client int, rep *report.Report) error {
+	status, stdout, stderr := compareWith(t, pretend(func(client int, rep *report.Report) error {
 		if client == 0 {
 			violate(rep)
 		}
 		return nil
 	}))
 	assert.Equal(t, cli.OK, status, stderr)
-	assert.Contains(t, stdout, "Official client: the checks found 1 broken promises.")
-	assert.Contains(t, page, "put/0/1 is missing")
+	assert.Contains(t, stdout, "put/0/1 is missing")
 
-	status, _, stderr, page = compareInto(t, pretend(func(client int, rep *report.Report) error {
+	status, _, stderr = compareWith(t, pretend(func(client int, rep *report.Report) error {
 		if client == 2 {
 			violate(rep)
 		}
@@ -131,11 +116,10 @@ func TestCompareJudgesQuorateOnly(t *testing.T) {
 	}))
 	assert.Equal(t, cli.Negative, status)
 	assert.Contains(t, stderr, "quorate-lab: violation: put/0/1 is missing\n")
-	assert.NotEmpty(t, page)
 }
 
 func TestCompareReportsFailure(t *testing.T) {
-	status, stdout, stderr, page := compareInto(t, pretend(func(client int, rep *report.Report) error {
+	status, stdout, stderr := compareWith(t, pretend(func(client int, rep *report.Report) error {
 		if client == 1 {
 			rep.Failure = "no disk"
 			return errors.New("start the cluster: no disk")
@@ -144,8 +128,7 @@ func TestCompareReportsFailure(t *testing.T) {
 	}))
 	assert.Equal(t, cli.Failure, status)
 	assert.Contains(t, stderr, "quorate-lab: Official client, tuned: start the cluster: no disk\n")
-	assert.Contains(t, stdout, "the run could not go on: no disk")
-	assert.Contains(t, page, "the run could not go on: no disk")
+	assert.Contains(t, stdout, "The run could not go on: no disk")
 }
 
 func TestCompareEndsEarly(t *testing.T) {
@@ -155,17 +138,14 @@ func TestCompareEndsEarly(t *testing.T) {
 		rep.Interrupted = true
 		return nil
 	})
-	out := filepath.Join(t.TempDir(), "page.html")
-	status, stdout, stderr := execRoot(ctx, run, "faults", "--compare", "--out", out)
+	status, stdout, stderr := execRoot(ctx, run, "faults", "--compare")
 	assert.Equal(t, 128+int(syscall.SIGINT), status)
 	assert.Contains(t, stdout, "The comparison was ended early.")
 	assert.Contains(t, stderr, "Official client (1 of 3)")
 	assert.NotContains(t, stderr, "(2 of 3)")
-	assert.FileExists(t, out)
 }
 
 func TestCompareBadUsage(t *testing.T) {
-	dir := t.TempDir()
 	never := func(context.Context, scenario.Config) (report.Report, error) {
 		panic("nothing is run before the usage is known to be good")
 	}
@@ -173,12 +153,7 @@ func TestCompareBadUsage(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--out", "x.html"}, "--out is for --compare"},
-		{[]string{"--compare", "--out", ""}, "--out needs the name of a file"},
-		{[]string{"--compare", "--out", dir}, "--out names a directory"},
-		{[]string{"--compare", "--out", filepath.Join(dir, "nowhere", "x.html")}, "--out cannot be written: "},
 		{[]string{"--compare", "--fault", "flood"}, `unknown fault "flood"`},
-		{[]string{"--compare", "page.html"}, "--compare takes no file by itself; write --compare --out page.html"},
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			status, stdout, stderr := execRoot(t.Context(), never, append([]string{"faults"}, tt.args...)...)
@@ -192,8 +167,7 @@ func TestCompareBadUsage(t *testing.T) {
 
 // TestABadSettingIsNoFault is what the experiment itself refuses.
 func TestABadSettingIsNoFault(t *testing.T) {
-	status, _, stderr, page := compareInto(t, scenario.Run, "--members", "2")
+	status, _, stderr := compareWith(t, scenario.Run, "--members", "2")
 	assert.Equal(t, cli.Failure, status)
 	assert.Contains(t, stderr, "the number of members must be 3 to 9")
-	assert.Empty(t, page)
 }

@@ -31,7 +31,6 @@ type faultsFlags struct {
 	seed    uint64
 	json    bool
 	compare bool
-	out     string
 }
 
 func newFaultsCommand(run scenarioRunner) *cobra.Command {
@@ -49,9 +48,9 @@ func newFaultsCommand(run scenarioRunner) *cobra.Command {
   # For a program; progress goes to standard error:
   quorate-lab faults --json > result.json
 
-  # The official client and Quorate under the same faults, as a page with timelines:
-  quorate-lab faults --compare --out failover.html`,
-		Args: flags.checkArgs,
+  # The official client and Quorate under the same faults:
+  quorate-lab faults --compare`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
 	}
 	f := cmd.Flags()
@@ -63,7 +62,6 @@ func newFaultsCommand(run scenarioRunner) *cobra.Command {
 	f.Uint64Var(&flags.seed, "seed", 0, "seed of the choice of members and keys (default a new one; it is printed)")
 	f.BoolVar(&flags.json, "json", false, "print the result as JSON, progress on standard error")
 	f.BoolVar(&flags.compare, "compare", false, "run the official client, the same tuned, and Quorate, one after the other, and compare")
-	f.StringVar(&flags.out, "out", defaultPage, "with --compare: the `file` to write the HTML page to")
 	return cmd
 }
 
@@ -101,8 +99,8 @@ are no promise.
 
 --compare puts three clients through the same faults, each on a fresh cluster with
 the same seed: the official etcd client as it comes, the same client tuned with
-keepalive and WithRequireLeader, and Quorate. It prints a table and writes one HTML
-file that needs no network, with a timeline of each fault, the clients side by side.
+keepalive and WithRequireLeader, and Quorate. It prints a table of the faults, the
+clients side by side, and how soon each went on after a change of leaders.
 Each fault is then held for ` + compare.DefaultHold.String() + ` unless --duration says otherwise, and the faults
 are ` + strings.Join(namesOf(compare.DefaultFaults()), ", ") + `
 unless --fault names others: about seven minutes. The exit status tells of Quorate's
@@ -159,14 +157,6 @@ func (f faultsFlags) runQuorate(cmd *cobra.Command, cfg scenario.Config, run sce
 	return err
 }
 
-// checkArgs refuses arguments; the name of a page is easily taken for one.
-func (f *faultsFlags) checkArgs(cmd *cobra.Command, args []string) error {
-	if f.compare && len(args) > 0 {
-		return cli.Usage(cmd, fmt.Errorf("--compare takes no file by itself; write --compare --out %s", args[0]))
-	}
-	return cobra.NoArgs(cmd, args)
-}
-
 // check returns the faults that were asked for, or what is wrong with the flags.
 // Zeros are refused here because to the scenario they mean the default.
 func (f faultsFlags) check(cmd *cobra.Command) ([]fault.Fault, error) {
@@ -175,9 +165,6 @@ func (f faultsFlags) check(cmd *cobra.Command) ([]fault.Fault, error) {
 	}
 	if cmd.Flags().Changed("fault") && len(f.faults) == 0 {
 		return nil, fmt.Errorf("--fault needs at least one name of %s", strings.Join(fault.Names(), ", "))
-	}
-	if cmd.Flags().Changed("out") && !f.compare {
-		return nil, errors.New("--out is for --compare")
 	}
 	if f.compare && len(f.faults) == 0 {
 		return compare.DefaultFaults(), nil

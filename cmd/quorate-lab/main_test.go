@@ -105,7 +105,7 @@ func TestHelp(t *testing.T) {
 	}
 	status, stdout, _ := execRoot(t.Context(), short(t), "faults", "--help")
 	assert.Equal(t, cli.OK, status)
-	for _, want := range []string{"--fault", "--duration", "--members", "--json", "rolling-restart", "majority-lost", "--compare", "--out", "Ctrl-C", "exit status", "Examples:"} {
+	for _, want := range []string{"--fault", "--duration", "--members", "--json", "rolling-restart", "majority-lost", "--compare", "Ctrl-C", "exit status", "Examples:"} {
 		assert.Contains(t, stdout, want)
 	}
 }

@@ -11,13 +11,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/quorate/quorate/lab/compare/official"
 	"github.com/quorate/quorate/lab/fault"
-	"github.com/quorate/quorate/lab/measure"
 	"github.com/quorate/quorate/lab/report"
-	"github.com/quorate/quorate/lab/report/comparison"
 	"github.com/quorate/quorate/lab/scenario"
 )
 
@@ -40,10 +37,7 @@ func DefaultFaults() []fault.Fault {
 
 // Client is a client to compare.
 type Client struct {
-	// ID names it for programs, Label in a word for tables, and Name in full.
-	ID, Label, Name string
-	// Description says how it is configured.
-	Description string
+	report.Client
 	// Connect connects the load to a cluster.
 	Connect func(endpoints []string) (scenario.Connection, error)
 }
@@ -52,27 +46,26 @@ type Client struct {
 // tuned, and Quorate, which is the last.
 func Clients() []Client {
 	return []Client{
-		{
+		{report.Client{
 			ID: "official", Label: "official", Name: "Official client",
-			Description: "etcd client/v3 3.7.3 as it comes, nothing set but endpoints", Connect: official.AsItComes,
-		},
-		{
+			Description: "etcd client/v3 3.7.3 as it comes, nothing set but endpoints",
+		}, official.AsItComes},
+		{report.Client{
 			ID: "official-tuned", Label: "tuned", Name: "Official client, tuned",
 			Description: fmt.Sprintf("keepalive every %.0f s with a timeout of %.0f s, watches with WithRequireLeader",
 				official.KeepAliveTime.Seconds(), official.KeepAliveTimeout.Seconds()),
-			Connect: official.Tuned,
-		},
-		{
+		}, official.Tuned},
+		{report.Client{
 			ID: QuorateID, Label: "Quorate", Name: "Quorate",
-			Description: "as it comes, nothing set but endpoints", Connect: scenario.Quorate,
-		},
+			Description: "as it comes, nothing set but endpoints",
+		}, scenario.Quorate},
 	}
 }
 
 // Config describes a comparison.
 type Config struct {
-	// Scenario is what every client is put through. Its Connect, Timeline and Progress
-	// are not used.
+	// Scenario is what every client is put through. Its Connect and Progress are
+	// not used.
 	Scenario scenario.Config
 	// Clients in the order in which they are run. Default [Clients].
 	Clients []Client
@@ -83,22 +76,14 @@ type Config struct {
 	Run func(context.Context, scenario.Config) (report.Report, error)
 }
 
-// Result is what came of a comparison.
-type Result struct {
-	// Document tells it.
-	Document comparison.Document
-	// Reports are those of the clients that were run, in order.
-	Reports []report.Report
-}
-
 // Run runs the comparison. The result is valid, as far as it goes, even with an error,
 // which joins what kept runs from going on, each with the client's name. Such a run does
 // not end the comparison; the end of ctx does, and is no error. What the checks find wrong
 // with a client is no error either, see [report.Report.OK]. If the Scenario cannot be run
 // at all the result is empty.
-func Run(ctx context.Context, cfg Config) (Result, error) {
+func Run(ctx context.Context, cfg Config) (report.Comparison, error) {
 	if err := cfg.Scenario.Validate(); err != nil {
-		return Result{}, err
+		return report.Comparison{}, err
 	}
 	if cfg.Clients == nil {
 		cfg.Clients = Clients()
@@ -109,43 +94,20 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	if cfg.Begin == nil {
 		cfg.Begin = func(Client, int, int) func(report.Snapshot) { return nil }
 	}
-	var result Result
+	var result report.Comparison
 	var errs []error
 	for i, c := range cfg.Clients {
-		t := trial{client: c, line: &measure.Timeline{}}
-		rep, err := t.run(ctx, cfg, cfg.Begin(c, i+1, len(cfg.Clients)))
+		s := cfg.Scenario
+		s.Connect, s.Progress = c.Connect, cfg.Begin(c, i+1, len(cfg.Clients))
+		rep, err := cfg.Run(ctx, s)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", c.Name, err))
 		}
-		result.Reports = append(result.Reports, rep)
-		result.Document.Clients = append(result.Document.Clients, t.document(rep))
+		result.Runs = append(result.Runs, report.ClientRun{Client: c.Client, Report: rep})
 		if rep.Interrupted || ctx.Err() != nil {
-			result.Document.Interrupted = true
+			result.Interrupted = true
 			break
 		}
 	}
-	result.describe(cfg.Scenario.Faults)
 	return result, errors.Join(errs...)
 }
-
-// trial is one client's run.
-type trial struct {
-	client    Client
-	line      *measure.Timeline
-	endpoints []string
-	states    bool // the client says what it makes of its endpoints
-}
-
-func (t *trial) run(ctx context.Context, cfg Config, progress func(report.Snapshot)) (report.Report, error) {
-	s := cfg.Scenario
-	s.Timeline, s.Progress = t.line, progress
-	s.Connect = func(endpoints []string) (scenario.Connection, error) {
-		conn, err := t.client.Connect(endpoints)
-		t.endpoints, t.states = endpoints, conn.States != nil
-		return conn, err
-	}
-	return cfg.Run(ctx, s)
-}
-
-// lead is how much of the time before a fault a timeline shows.
-const lead = time.Second

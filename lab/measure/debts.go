@@ -28,8 +28,6 @@ type watches struct {
 	// writes holds those that have not been delivered by every watch that is to
 	// deliver them. One that was never told to its caller, and not executed, stays.
 	writes map[history.Key]*write
-	// timeline is where what was owed is drawn; nil for nowhere.
-	timeline *Timeline
 }
 
 // debtor is a watch that may owe events.
@@ -98,7 +96,7 @@ func (w *watches) settle(call history.Call, r *row) {
 			delete(w.writes, key)
 			continue
 		}
-		wr.count(w.timeline)
+		wr.count()
 		w.forget(key, wr)
 	}
 }
@@ -131,7 +129,7 @@ func (w *watches) deliver(watch int, keys []history.Key, at time.Duration) (sile
 			continue
 		}
 		wr.deliveries = append(wr.deliveries, delivery{watch, at})
-		wr.count(w.timeline)
+		wr.count()
 		if wr.confirmed {
 			d.owed--
 		}
@@ -187,20 +185,6 @@ func (w *watches) undelivered() map[*row]int64 {
 	return owed
 }
 
-// drawOwed draws what is owed at the end of a run.
-func (w *watches) drawOwed(at time.Duration) {
-	for key, wr := range w.writes {
-		if !wr.confirmed {
-			continue
-		}
-		for i, d := range w.debtors {
-			if d.scope.Includes(key) && !wr.deliveredBy(i) {
-				w.timeline.owed(wr.end, at)
-			}
-		}
-	}
-}
-
 func (wr *write) deliveredBy(watch int) bool {
 	return slices.ContainsFunc(wr.deliveries, func(d delivery) bool { return d.watch == watch })
 }
@@ -209,7 +193,7 @@ func (wr *write) deliveredBy(watch int) bool {
 // what their delay counts from. When a write with an unknown outcome was executed, if
 // it was, nobody knows: it may have waited in a stopped member for all of the fault.
 // The first watch that delivers it shows that it was.
-func (wr *write) count(drawn *Timeline) {
+func (wr *write) count() {
 	if !wr.returned || len(wr.deliveries) == 0 {
 		return
 	}
@@ -220,7 +204,6 @@ func (wr *write) count(drawn *Timeline) {
 	for _, d := range wr.deliveries[wr.counted:] {
 		wr.row.watches.stats.Delivered++
 		wr.row.watches.delays.add(d.at - began)
-		drawn.owed(began, d.at)
 	}
 	wr.counted = len(wr.deliveries)
 }

@@ -44,7 +44,6 @@ func (m *Meter) Lease(e history.LeaseEvent) {
 	default:
 	}
 	if r := m.current(); r != nil {
-		m.timeline.lease(e)
 		r.leases.count(e)
 		m.sample("lease "+e.Code, e.Err)
 	}

@@ -58,7 +58,7 @@ type Row struct {
 	Notes []Note
 	// Fault is when the row's fault was in force; zero without one.
 	Fault Span
-	// Moments are the injection of the fault and each report of a new leader, in order.
+	// Moments are the reports of a new leader, in order.
 	Moments []Moment
 	// Start and End bound the row, as offsets from the beginning of the run.
 	Start, End time.Duration
@@ -86,9 +86,7 @@ type Meter struct {
 	rows    []*row
 	samples map[string]string
 	watches watches
-	// timeline is what is drawn; nil for nothing.
-	timeline *Timeline
-	leases   int64 // held at present
+	leases  int64 // held at present
 }
 
 type row struct {
@@ -130,7 +128,6 @@ func (m *Meter) End(at time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.endRow(at)
-	m.watches.drawOwed(at)
 }
 
 func (m *Meter) endRow(at time.Duration) {
@@ -177,7 +174,6 @@ func (m *Meter) Observe(call history.Call) {
 	if r == nil {
 		return
 	}
-	m.timeline.call(call)
 	m.watches.settle(call, r)
 	if call.Outcome != history.Abandoned {
 		r.kinds[call.Kind].count(call)

@@ -11,8 +11,6 @@ import (
 type Span struct {
 	// From is when its injection began, To when its healing did.
 	From, To time.Duration
-	// Ready is when all members were ready again; 0 if they were not.
-	Ready time.Duration
 }
 
 // contains reports whether a moment lies in a span, which has not ended while To is 0.
@@ -20,13 +18,12 @@ func (s Span) contains(at time.Duration) bool {
 	return s.From > 0 && at >= s.From && (s.To == 0 || at < s.To)
 }
 
-// Moment is something after which callers are to get on: the injection of a fault, or
-// a member that reports a new leader.
+// Moment is when a member reports a new leader.
 type Moment struct {
 	// At is when, as an offset from the beginning of the run.
 	At time.Duration
-	// Leader is the name of the member that leads from now on; empty for the injection
-	// of a fault. Reporter is the member that reported it.
+	// Leader is the name of the member that leads from now on, Reporter that of the
+	// member that reported it.
 	Leader, Reporter string
 	// Gets, Puts and Watches tell when the load's linearizable gets and puts were
 	// completed again, and its watches delivered. A caller whose call had gone to the old
@@ -34,7 +31,7 @@ type Moment struct {
 	Gets, Puts, Watches Resumption
 	// NewGets and NewPuts tell when gets and puts were completed that were invoked at the
 	// moment, by callers who had nothing under way, and NewEvents when a watch delivered
-	// what was put. They are zero for the injection of a fault.
+	// what was put.
 	NewGets, NewPuts, NewEvents Resumption
 }
 
@@ -43,9 +40,9 @@ type Resumption struct {
 	// Callers counts those who completed a call in the row after the moment, whenever
 	// it was invoked, or the watches that delivered an event.
 	Callers int
-	// First and Last are the times from the moment to when the first and the last of
-	// them did so for the first time; 0 if Callers is.
-	First, Last time.Duration
+	// Last is the time from the moment to when the last of them did so for the first
+	// time; 0 if Callers is.
+	Last time.Duration
 }
 
 // moment is a Moment and who has gone on since.
@@ -66,9 +63,6 @@ func (r *resuming) see(who int, after time.Duration) {
 		return
 	}
 	r.seen = append(r.seen, who)
-	if r.Callers == 0 || after < r.First {
-		r.First = after
-	}
 	r.Callers, r.Last = r.Callers+1, max(r.Last, after)
 }
 
@@ -95,7 +89,6 @@ func (m *Meter) Inject(at time.Duration) {
 	defer m.mu.Unlock()
 	if r := m.current(); r != nil {
 		r.span.From = at
-		r.moments = append(r.moments, &moment{Moment: Moment{At: at}})
 	}
 }
 
@@ -105,15 +98,6 @@ func (m *Meter) Heal(at time.Duration) {
 	defer m.mu.Unlock()
 	if r := m.current(); r != nil {
 		r.span.To = at
-	}
-}
-
-// Ready notes that all members are ready again after the current row's fault.
-func (m *Meter) Ready(at time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if r := m.current(); r != nil {
-		r.span.Ready = at
 	}
 }
 
@@ -148,7 +132,7 @@ func (m *Meter) since(at time.Duration, note func(*moment)) {
 	defer m.mu.Unlock()
 	for _, r := range slices.Backward(m.rows) {
 		for _, o := range r.moments {
-			if o.At == at && o.Leader != "" {
+			if o.At == at {
 				note(o)
 				return
 			}
@@ -164,18 +148,4 @@ func (m *Meter) Repeat(events int64) {
 	if r := m.current(); r != nil {
 		r.watches.stats.Repeated += events
 	}
-}
-
-// Draw makes the meter draw a timeline, from the first row on.
-func (m *Meter) Draw(t *Timeline) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.timeline, m.watches.timeline = t, t
-}
-
-// States draws what the client says of its endpoints, by endpoint.
-func (m *Meter) States(at time.Duration, states map[string]string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.timeline.states(at, states)
 }

@@ -34,25 +34,18 @@ func TestMomentsTellWhenCallersGoOn(t *testing.T) {
 	m.Deliver(1, nil, 120*ms)
 	m.Deliver(1, []history.Key{{}}, 140*ms)
 	m.Heal(200 * ms)
-	m.Ready(250 * ms)
 	m.End(300 * ms)
 	done(history.Put, 1, 350, 5)
 
 	row := m.Rows(0)[0]
-	assert.Equal(t, Span{From: 20 * ms, To: 200 * ms, Ready: 250 * ms}, row.Fault)
-	require.Len(t, row.Moments, 2)
-	assert.Equal(t, Moment{
-		At:      20 * ms,
-		Gets:    Resumption{Callers: 2, First: 5 * ms, Last: 110 * ms},
-		Puts:    Resumption{Callers: 1, First: 130 * ms, Last: 130 * ms},
-		Watches: Resumption{Callers: 1, First: 120 * ms, Last: 120 * ms},
-	}, row.Moments[0])
+	assert.Equal(t, Span{From: 20 * ms, To: 200 * ms}, row.Fault)
+	require.Len(t, row.Moments, 1)
 	assert.Equal(t, Moment{
 		At: 100 * ms, Leader: "m2", Reporter: "m3",
-		Gets:    Resumption{Callers: 2, First: 30 * ms, Last: 80 * ms},
-		Puts:    Resumption{Callers: 1, First: 50 * ms, Last: 50 * ms},
-		Watches: Resumption{Callers: 1, First: 40 * ms, Last: 40 * ms},
-	}, row.Moments[1])
+		Gets:    Resumption{Callers: 2, Last: 80 * ms},
+		Puts:    Resumption{Callers: 1, Last: 50 * ms},
+		Watches: Resumption{Callers: 1, Last: 40 * ms},
+	}, row.Moments[0])
 }
 
 func TestHeldCountsWhatWasCompletedUnderTheFault(t *testing.T) {

@@ -51,7 +51,6 @@ func (m *Meter) Watch(scopes []history.Scope) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.watches = owing(scopes)
-	m.watches.timeline = m.timeline
 }
 
 // Invoke notes that a call is about to be sent. Whoever calls it calls Observe too,

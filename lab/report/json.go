@@ -40,13 +40,49 @@ type jsonSetup struct {
 }
 
 type jsonRow struct {
-	Name    string      `json:"name"`
-	StartMS float64     `json:"start_ms"`
-	EndMS   float64     `json:"end_ms"`
-	Events  []jsonEvent `json:"events"`
-	Calls   []jsonCalls `json:"calls"`
-	Watches jsonWatches `json:"watches"`
-	Leases  jsonLeases  `json:"leases"`
+	Name    string       `json:"name"`
+	StartMS float64      `json:"start_ms"`
+	EndMS   float64      `json:"end_ms"`
+	FaultMS float64      `json:"fault_ms"`
+	HealMS  float64      `json:"heal_ms"`
+	Events  []jsonEvent  `json:"events"`
+	Leaders []jsonLeader `json:"leaders"`
+	Calls   []jsonCalls  `json:"calls"`
+	Watches jsonWatches  `json:"watches"`
+	Leases  jsonLeases   `json:"leases"`
+}
+
+type jsonLeader struct {
+	AtMS     float64      `json:"at_ms"`
+	Leader   string       `json:"leader"`
+	Reporter string       `json:"reporter"`
+	Resumed  [6]jsonAfter `json:"resumed"`
+}
+
+type jsonAfter struct {
+	Callers int     `json:"callers"`
+	LastMS  float64 `json:"last_ms"`
+}
+
+// ComparisonJSON writes a comparison for programs: one indented object and a newline. Its
+// "clients" have "id", "label", "name", "description" and "report", which is as [JSON]
+// writes it; "interrupted" tells whether the comparison was ended early.
+func ComparisonJSON(w io.Writer, c Comparison) error {
+	type client struct {
+		ID          string     `json:"id"`
+		Label       string     `json:"label"`
+		Name        string     `json:"name"`
+		Description string     `json:"description"`
+		Report      jsonReport `json:"report"`
+	}
+	clients := make([]client, 0, len(c.Runs))
+	for _, run := range c.Runs {
+		clients = append(clients, client{run.ID, run.Label, run.Name, run.Description, jsonReportOf(run.Report)})
+	}
+	return encode(w, struct {
+		Interrupted bool     `json:"interrupted"`
+		Clients     []client `json:"clients"`
+	}{c.Interrupted, clients})
 }
 
 type jsonEvent struct {
@@ -57,6 +93,7 @@ type jsonEvent struct {
 type jsonCalls struct {
 	Kind               string           `json:"kind"`
 	Completed          int64            `json:"completed"`
+	Held               int64            `json:"completed_under_fault"`
 	Errors             int64            `json:"errors"`
 	Unknown            int64            `json:"unknown"`
 	LongestGapMS       float64          `json:"longest_gap_ms"`
@@ -109,10 +146,16 @@ type jsonViolation struct {
 //	rows                          in the order in which they happened:
 //	  name                        "healthy" or the fault
 //	  start_ms, end_ms            when
+//	  fault_ms, heal_ms           when its injection and its healing began; 0 without a fault
 //	  events                      what was done: at_ms, text
+//	  leaders                     reports of new leaders: at_ms, leader, reporter, resumed:
+//	                              callers who went on, and when the last of them had, counted
+//	                              from the report: new gets, new puts, their events, and the
+//	                              gets, puts and watches of the load
 //	  calls                       one object for each kind of call:
 //	    kind                      linearizable_get, serializable_get, put, txn
 //	    completed                 calls that were answered
+//	    completed_under_fault     calls that were answered while the fault was held
 //	    errors                    calls that failed, certainly without effect
 //	    unknown                   writes that may or may not have been executed
 //	    longest_gap_ms            longest time in the row without a completed call
@@ -164,7 +207,16 @@ type jsonViolation struct {
 //
 // The problems are the values of [check.Problem] and [LeaseEndedEarly], the promises
 // those of [watchcheck.Promise].
-func JSON(w io.Writer, r Report) error {
+func JSON(w io.Writer, r Report) error { return encode(w, jsonReportOf(r)) }
+
+func encode(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+func jsonReportOf(r Report) jsonReport {
 	out := jsonReport{
 		Schema: SchemaVersion,
 		Setup: jsonSetup{
@@ -182,21 +234,28 @@ func JSON(w io.Writer, r Report) error {
 	for _, row := range r.Rows {
 		out.Rows = append(out.Rows, jsonOf(row))
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(out)
+	return out
 }
 
 func jsonOf(row measure.Row) jsonRow {
-	out := jsonRow{Name: row.Name, StartMS: ms(row.Start), EndMS: ms(row.End), Events: make([]jsonEvent, 0, len(row.Notes))}
+	out := jsonRow{
+		Name: row.Name, StartMS: ms(row.Start), EndMS: ms(row.End), FaultMS: ms(row.Fault.From), HealMS: ms(row.Fault.To),
+		Events: make([]jsonEvent, 0, len(row.Notes)), Leaders: make([]jsonLeader, 0, len(row.Moments)),
+	}
+	for _, m := range row.Moments {
+		leader := jsonLeader{AtMS: ms(m.At), Leader: m.Leader, Reporter: m.Reporter}
+		for i, r := range resumptions(m) {
+			leader.Resumed[i] = jsonAfter{r.Callers, ms(r.Last)}
+		}
+		out.Leaders = append(out.Leaders, leader)
+	}
 	for _, n := range row.Notes {
 		out.Events = append(out.Events, jsonEvent{AtMS: ms(n.At), Text: n.Text})
 	}
 	for _, k := range history.Kinds() {
 		s := row.Kinds[k]
 		out.Calls = append(out.Calls, jsonCalls{
-			Kind: k.ID(), Completed: s.Completed, Errors: s.Errors, Unknown: s.Unknown,
+			Kind: k.ID(), Completed: s.Completed, Held: s.Held, Errors: s.Errors, Unknown: s.Unknown,
 			LongestGapMS: ms(s.LongestGap), P50MS: ms(s.P50), P99MS: ms(s.P99), MaxMS: ms(s.Max),
 			MaxRevisionsBehind: s.MaxBehind, ErrorCodes: orEmpty(s.Codes),
 		})

@@ -2,7 +2,9 @@ package report_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -153,6 +155,69 @@ func TestJSON(t *testing.T) {
 			require.NoError(t, report.JSON(&b, r))
 			golden(t, name, b.Bytes())
 		})
+	}
+}
+
+// compared is a comparison of three clients: one that met half of the faults, one with
+// violations, and one that met both.
+func compared() report.Comparison {
+	fault := func(name string) measure.Row {
+		row := example().Rows[1]
+		row.Name, row.Fault = name, measure.Span{From: 6100 * ms, To: 12100 * ms}
+		row.Kinds[history.LinearizableGet].Held, row.Kinds[history.Put].Held = 2999, 3
+		row.Watches.Undelivered, row.Watches.Repeated = 3, 1
+		return row
+	}
+	led := fault("leader-kill")
+	after := func(callers int, last time.Duration) measure.Resumption {
+		return measure.Resumption{Callers: callers, Last: last * ms}
+	}
+	led.Moments = []measure.Moment{{
+		At: 6802 * ms, Leader: "m3", Reporter: "m1", NewGets: after(6, 12), NewPuts: after(6, 13), NewEvents: after(6, 1200),
+		Gets: after(6, 14), Puts: after(4, 15), Watches: after(0, 0),
+	}}
+	official, tuned, ours := broken(), example(), example()
+	official.Rows[1] = fault("stop")
+	tuned.Rows = append(tuned.Rows[:1], fault("stop"), led)
+	ours.Rows = append(ours.Rows[:1], fault("stop"), led)
+	ours.Failure = "the cluster was not ready 30s after leader-kill was healed"
+	return report.Comparison{Interrupted: true, Runs: []report.ClientRun{
+		{Client: report.Client{ID: "a", Label: "official", Name: "Official client", Description: "as it comes"}, Report: official},
+		{Client: report.Client{ID: "b", Label: "tuned", Name: "Official client, tuned", Description: "with keepalive"}, Report: tuned},
+		{Client: report.Client{ID: "c", Label: "Quorate", Name: "Quorate", Description: "as it comes"}, Report: ours},
+	}}
+}
+
+func TestComparison(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, report.ComparisonTable(&b, compared()))
+	golden(t, "comparison.txt", b.Bytes())
+	for line := range strings.Lines(b.String()) {
+		assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 100, line)
+	}
+	require.NoError(t, report.ComparisonTable(io.Discard, report.Comparison{Runs: make([]report.ClientRun, 2)}), "runs that never began")
+}
+
+func TestComparisonJSONHoldsTheReports(t *testing.T) {
+	var b, one bytes.Buffer
+	require.NoError(t, report.ComparisonJSON(&b, compared()))
+	assert.NotContains(t, b.String(), "null")
+	var got struct {
+		Interrupted bool
+		Clients     []struct {
+			ID, Label, Name, Description string
+			Report                       json.RawMessage
+		}
+	}
+	require.NoError(t, json.Unmarshal(b.Bytes(), &got))
+	assert.True(t, got.Interrupted)
+	require.Len(t, got.Clients, 3)
+	for i, run := range compared().Runs {
+		c := got.Clients[i]
+		assert.Equal(t, run.Client, report.Client{ID: c.ID, Label: c.Label, Name: c.Name, Description: c.Description})
+		one.Reset()
+		require.NoError(t, report.JSON(&one, run.Report))
+		assert.JSONEq(t, one.String(), string(c.Report))
 	}
 }
 

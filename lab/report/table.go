@@ -28,18 +28,18 @@ func Table(w io.Writer, r Report) error {
 	writeCalls(&b, r)
 	writeWatches(&b, r)
 	b.WriteByte('\n')
-	for _, s := range []string{
-		fmt.Sprintf("The cluster had %d members, the load %d callers of each kind, %v between calls and a deadline of %v, "+
-			"and as many watches, and leases with a TTL of %v. Faults were held for %v. The seed was %d.",
-			r.Setup.Members, r.Setup.Callers, r.Setup.Pause, r.Setup.CallTimeout, r.Setup.LeaseTTL, r.Setup.Hold, r.Setup.Seed),
-	} {
-		writeLine(&b, words.Wrap(s, pageWidth, ""))
-	}
+	writeSentence(&b, r.Setup.sentence())
 	writeErrors(&b, r)
 	b.WriteByte('\n')
 	writeVerdict(&b, r)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func (s Setup) sentence() string {
+	return fmt.Sprintf("The cluster had %d members, the load %d callers of each kind, %v between calls and a deadline of %v, "+
+		"and as many watches, and leases with a TTL of %v. Faults were held for %v. The seed was %d.",
+		s.Members, s.Callers, s.Pause, s.CallTimeout, s.LeaseTTL, s.Hold, s.Seed)
 }
 
 // writeCalls writes the table of the calls, and what its words mean.
@@ -56,7 +56,7 @@ func writeCalls(b *strings.Builder, r Report) {
 			"which half of the calls, and 99 in 100, had ended, those that failed included. A caller waits for the end of " +
 			"one call before it makes the next, so a stall holds up few calls: it shows in the gap, not in P99.",
 	} {
-		writeLine(b, words.Wrap(s, pageWidth, ""))
+		writeSentence(b, s)
 	}
 }
 
@@ -64,6 +64,9 @@ func writeLine(b *strings.Builder, line string) {
 	b.WriteString(strings.TrimRight(line, " "))
 	b.WriteByte('\n')
 }
+
+// writeSentence writes a text in lines of the page's width.
+func writeSentence(b *strings.Builder, s string) { writeLine(b, words.Wrap(s, pageWidth, "")) }
 
 func writeRow(b *strings.Builder, row measure.Row) {
 	name := words.Clip(row.Name, 16)
@@ -114,7 +117,7 @@ func addCodes(totals map[string]int64, prefix string, codes map[string]int64) {
 
 func writeVerdict(b *strings.Builder, r Report) {
 	for _, s := range slices.Concat(verdictSentences(r), watchSentences(r), leaseSentences(r)) {
-		writeLine(b, words.Wrap(s, pageWidth, ""))
+		writeSentence(b, s)
 	}
 	if r.OK() {
 		return

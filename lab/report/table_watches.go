@@ -31,7 +31,7 @@ func writeWatches(b *strings.Builder, r Report) {
 		"KEPT leases were held in the row and did not expire in it. MARGIN is the least time that a lease had left when a " +
 			"renewal arrived, as the client itself claimed.",
 	} {
-		writeLine(b, words.Wrap(s, pageWidth, ""))
+		writeSentence(b, s)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/internal/limits"
-	"github.com/quorate/quorate/lab/measure"
 	"github.com/quorate/quorate/lab/report"
 )
 
@@ -56,9 +55,6 @@ type Config struct {
 	Dir string
 	// Connect connects the load to the cluster. Default [Quorate].
 	Connect func(endpoints []string) (Connection, error)
-	// Timeline, if set, is drawn while the load runs. It may be read when the run has
-	// ended.
-	Timeline *measure.Timeline
 	// Progress, if set, is told twice a second how the run stands. It is never
 	// called concurrently.
 	Progress func(report.Snapshot)

@@ -17,10 +17,6 @@ type Connection struct {
 	// RequireLeader says that every watch asks to be told when its member has no leader,
 	// so that it may end for that.
 	RequireLeader bool
-	// States returns what the client says of each of its endpoints now, the endpoints
-	// named as they were given to it. Nil if it does not say. It is called every 50 ms
-	// while a timeline is drawn, and not after Close.
-	States func() map[string]string
 	// Close ends the connection.
 	Close func() error
 }
@@ -35,12 +31,5 @@ func Quorate(endpoints []string) (Connection, error) {
 		return Connection{}, err
 	}
 	services := load.Services{Store: load.NewStore(client), Watcher: load.NewWatcher(client), Lessor: load.NewLessor(client)}
-	states := func() map[string]string {
-		known := make(map[string]string)
-		for _, s := range client.EndpointStatus() {
-			known[s.Endpoint] = s.State.String()
-		}
-		return known
-	}
-	return Connection{Services: services, States: states, Close: client.Close}, nil
+	return Connection{Services: services, Close: client.Close}, nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/pace"
-	"github.com/quorate/quorate/lab/measure"
+	"github.com/quorate/quorate/lab/load"
 )
 
 // askEvery is the time between two questions to a member about its leader. A moment
@@ -16,19 +16,15 @@ import (
 // time, so that it costs the healthy row what it costs the others.
 const askEvery = 20 * time.Millisecond
 
-// observe watches the members, and the client's view of them if it has one, and makes
-// newcomers begin when a new leader is reported, until the function that it returns is
-// called. The end of ctx ends it too.
-func (r *run) observe(ctx context.Context, conn Connection, revision int64) (end func()) {
-	newcomers := r.welcome(ctx, conn.Services, revision)
+// observe watches the members, and makes newcomers begin when a new leader is reported,
+// until the function that it returns is called. The end of ctx ends it too.
+func (r *run) observe(ctx context.Context, services load.Services, revision int64) (end func()) {
+	newcomers := r.welcome(ctx, services, revision)
 	ctx, cancel := context.WithCancel(ctx)
 	var observers sync.WaitGroup
 	var known leadership
 	for _, m := range r.scene.Cluster.Members() {
 		observers.Go(func() { r.askForLeader(ctx, m, &known, newcomers) })
-	}
-	if conn.States != nil && r.cfg.Timeline != nil {
-		observers.Go(func() { r.askForStates(ctx, conn.States) })
 	}
 	return func() {
 		cancel()
@@ -62,12 +58,4 @@ func (r *run) newLeader(reporter *lab.Member, id uint64) (at time.Duration) {
 	r.meter.Lead(now, name, reporter.Name())
 	r.meter.Note(now, fmt.Sprintf("%s reports that %s leads", reporter.Name(), name))
 	return now
-}
-
-// askForStates draws what the client says of its endpoints.
-func (r *run) askForStates(ctx context.Context, states func() map[string]string) {
-	for ctx.Err() == nil {
-		r.meter.States(r.now(), states())
-		_ = pace.Sleep(ctx, measure.Bucket)
-	}
 }

@@ -139,10 +139,9 @@ func (r *run) measure(ctx context.Context, conn Connection, revision int64) (rep
 	if services.Watcher != nil {
 		r.meter.Watch(history.Scopes(r.cfg.Callers))
 	}
-	r.meter.Draw(r.cfg.Timeline)
 	began := time.Now()
 	r.began.Store(&began)
-	defer r.observe(ctx, conn, revision+1)()
+	defer r.observe(ctx, services, revision+1)()
 	starting, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	r.load = load.Start(starting, services, r, load.Config{

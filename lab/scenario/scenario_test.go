@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -106,16 +105,16 @@ func TestRunMeasuresEveryRow(t *testing.T) {
 		}
 		if i > 0 {
 			assert.GreaterOrEqual(t, row.End-row.Start, 2*time.Second)
-			assert.Len(t, row.Notes, 3+len(row.Moments), "injected or a new leader, healing, ready, calls ended: %v", row.Notes)
+			assert.Len(t, row.Notes, 4+len(row.Moments), "injected, a new leader, healing, ready, calls ended: %v", row.Notes)
 			assert.Less(t, row.Start, row.Fault.From, name)
 			assert.GreaterOrEqual(t, row.Fault.To-row.Fault.From, cfg.Hold, name)
-			assert.Less(t, row.Fault.To, row.Fault.Ready, name)
-			assert.Equal(t, row.Fault.From, row.Moments[0].At, name)
 		}
 	}
 	assert.Zero(t, rep.Rows[0].Fault)
 	assert.Empty(t, rep.Rows[0].Moments)
-	assert.Len(t, rep.Rows[1].Moments, 1, "a follower that is stopped costs no leader")
+	assert.Zero(t, rep.Rows[0].Kinds[history.SerializableGet].Held)
+	assert.Positive(t, rep.Rows[1].Kinds[history.SerializableGet].Held)
+	assert.Empty(t, rep.Rows[1].Moments, "a follower that is stopped costs no leader")
 	requireNewLeader(t, rep.Rows[2])
 	assert.Greater(t, rep.LeaseLooks, int64(20), "twice a second at six keys")
 	assert.EqualValues(t, 6, rep.Rows[0].Leases.Kept)
@@ -144,56 +143,16 @@ func TestRunMeasuresEveryRow(t *testing.T) {
 // after that.
 func requireNewLeader(t *testing.T, row measure.Row) {
 	t.Helper()
-	require.GreaterOrEqual(t, len(row.Moments), 2)
-	m := row.Moments[1]
+	require.NotEmpty(t, row.Moments)
+	m := row.Moments[0]
 	assert.Regexp(t, "^m[123]$", m.Leader)
 	assert.Regexp(t, "^m[123]$", m.Reporter)
-	assert.Greater(t, m.At, row.Moments[0].At)
-	assert.Less(t, m.At, row.Fault.Ready)
+	assert.Greater(t, m.At, row.Fault.From)
+	assert.Less(t, m.At, row.End)
 	for what, r := range map[string]measure.Resumption{"gets": m.Gets, "puts": m.Puts, "watches": m.Watches} {
 		assert.Equal(t, 6, r.Callers, what)
-		assert.LessOrEqual(t, r.First, r.Last, what)
+		assert.Positive(t, r.Last, what)
 	}
-}
-
-func TestRunDrawsATimeline(t *testing.T) {
-	cfg := quick(t, "partition")
-	cfg.Timeline = &measure.Timeline{}
-	var endpoints []string
-	connect := cfg.Connect
-	cfg.Connect = func(e []string) (scenario.Connection, error) {
-		endpoints = e
-		conn, err := connect(e)
-		conn.States = func() map[string]string { return map[string]string{e[0]: "serving", e[1]: "suspected"} }
-		return conn, err
-	}
-	rep, err := scenario.Run(t.Context(), cfg)
-	require.NoError(t, err)
-	w := cfg.Timeline.Window(0, rep.Duration+cfg.Recovery)
-	for _, k := range history.Kinds() {
-		var drawn, counted measure.Stats
-		for i := range w.Kinds[k].Completed {
-			drawn.Completed += w.Kinds[k].Completed[i] + w.Kinds[k].Late[i]
-			drawn.Errors += w.Kinds[k].Failed[i]
-			drawn.Unknown += w.Kinds[k].Unknown[i]
-		}
-		for _, row := range rep.Rows {
-			counted.Completed += row.Kinds[k].Completed
-			counted.Errors += row.Kinds[k].Errors
-			counted.Unknown += row.Kinds[k].Unknown
-		}
-		assert.Equal(t, counted, drawn, k)
-		assert.Positive(t, rep.Rows[1].Kinds[k].Held, k)
-		assert.Zero(t, rep.Rows[0].Kinds[k].Held, k)
-	}
-	require.Len(t, w.Bands, 2)
-	assert.Equal(t, []string{"serving", "suspected"}, []string{w.Bands[slices.IndexFunc(w.Bands, func(b measure.Band) bool {
-		return b.Endpoint == endpoints[0]
-	})].State, w.Bands[slices.IndexFunc(w.Bands, func(b measure.Band) bool { return b.Endpoint == endpoints[1] })].State})
-	worst := max(rep.Rows[0].Watches.DelayMax, rep.Rows[1].Watches.DelayMax)
-	assert.Equal(t, worst, slices.Max(w.Lag), "no watch is further behind than the slowest delivery")
-	assert.Equal(t, min(rep.Rows[0].Leases.SmallestMargin, rep.Rows[1].Leases.SmallestMargin),
-		slices.Min(slices.DeleteFunc(w.Margin, func(d time.Duration) bool { return d < 0 })))
 }
 
 // runUntil runs the load alone until something is seen in it.

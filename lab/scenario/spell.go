@@ -53,7 +53,6 @@ func (r *run) face(ctx context.Context, f fault.Fault) error {
 	if err := r.heal(ctx); err != nil {
 		return err
 	}
-	r.meter.Ready(r.now())
 	r.note("all members are ready")
 	r.display.phase(f.Name + ": waiting for the calls that met it")
 	if err := r.load.Settle(ctx); err != nil {
