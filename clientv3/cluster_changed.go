@@ -45,12 +45,7 @@ func (e *ClusterChangedError) Error() string {
 		e.NewClusterID, e.NewRevision, e.OldClusterID, e.OldRevision)
 }
 
-func clusterChanged(before, after lineage.Point) error {
-	return &ClusterChangedError{
-		OldClusterID: before.Cluster, OldRevision: before.Revision,
-		NewClusterID: after.Cluster, NewRevision: after.Revision,
-	}
-}
+func clusterChanged(c *lineage.Change) error { return (*ClusterChangedError)(c) }
 
 // historyOf returns the client's history; services accept a nil client.
 func historyOf(c *Client) *lineage.Tracker {

@@ -104,9 +104,9 @@ func (c *Cache) readFloor(r *round) {
 		return
 	}
 	r.header = resp.Header
-	if lineage.Broken(seen, resp.Header, true) {
+	if change := lineage.Compare(seen, resp.Header, true); change != nil {
 		r.err = errUnavailable
-		c.changed(seen, resp.Header)
+		c.changed((*clientv3.ClusterChangedError)(change))
 		return
 	}
 	for _, v := range c.views {
@@ -135,8 +135,7 @@ func (c *Cache) seen() (p lineage.Point) {
 }
 
 // changed drops the snapshots because the cluster is not the one that they are from.
-func (c *Cache) changed(seen lineage.Point, h *pb.ResponseHeader) {
-	err := changedError(seen, h)
+func (c *Cache) changed(err *clientv3.ClusterChangedError) {
 	for _, v := range c.views {
 		v.abandon(err)
 	}
@@ -144,12 +143,6 @@ func (c *Cache) changed(seen lineage.Point, h *pb.ResponseHeader) {
 
 func pointOf(s *snapshot) lineage.Point {
 	return lineage.Point{Cluster: s.header.GetClusterId(), Revision: s.rev}
-}
-
-func changedError(seen lineage.Point, h *pb.ResponseHeader) error {
-	return &clientv3.ClusterChangedError{
-		OldClusterID: seen.Cluster, OldRevision: seen.Revision, NewClusterID: h.GetClusterId(), NewRevision: h.GetRevision(),
-	}
 }
 
 // elsewhere reads from the server what the cache cannot answer. With a bound it tries any member

@@ -231,8 +231,8 @@ func (v *view) delta(ctx context.Context, before *snapshot) error {
 	if err != nil {
 		return err
 	}
-	if seen := pointOf(before); lineage.Broken(seen, header, true) {
-		return changedError(seen, header)
+	if c := lineage.Compare(pointOf(before), header, true); c != nil {
+		return (*clientv3.ClusterChangedError)(c)
 	}
 	gone, changed := compare(before.tree, names)
 	if len(changed) > len(names)/2 {

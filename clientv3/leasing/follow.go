@@ -59,11 +59,8 @@ func (k *kv) resync(s *session) (rev int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if lineage.Broken(seen, resp.Header, true) {
-		return 0, &clientv3.ClusterChangedError{
-			OldClusterID: seen.Cluster, OldRevision: seen.Revision,
-			NewClusterID: resp.Header.ClusterId, NewRevision: resp.Header.Revision,
-		}
+	if c := lineage.Compare(seen, resp.Header, true); c != nil {
+		return 0, (*clientv3.ClusterChangedError)(c)
 	}
 	k.cache.observe(resp.Header)
 	k.releases.add(k.cache.resync(&s.leaseSession, resp.Kvs, resp.Header.Revision)...)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -21,9 +20,8 @@ const maxPause = 100 * time.Millisecond
 type kvOrdering struct {
 	kv        clientv3.KV
 	violation OrderViolationFunc
-	seen      atomic.Int64  // the highest revision of all responses
-	cluster   atomic.Uint64 // the cluster ID of the first response
-	changed   atomic.Pointer[clientv3.ClusterChangedError]
+	tracker   *lineage.Tracker
+	history   *lineage.History // of the first response
 }
 
 // NewKV returns a KV whose responses never have a lower revision than a response
@@ -46,7 +44,10 @@ type kvOrdering struct {
 // its chunks are never older either. A reader that stops early must cancel its
 // context; closing the client is not enough.
 func NewKV(kv clientv3.KV, orderViolationFunc OrderViolationFunc) clientv3.KV {
-	return &kvOrdering{kv: kv, violation: orderViolationFunc}
+	tracker := lineage.New(func(c *lineage.Change) error {
+		return fmt.Errorf("%w: %w", ErrNoGreaterRev, (*clientv3.ClusterChangedError)(c))
+	})
+	return &kvOrdering{kv: kv, violation: orderViolationFunc, tracker: tracker, history: tracker.History()}
 }
 
 func (kv *kvOrdering) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
@@ -67,7 +68,7 @@ func (kv *kvOrdering) Delete(ctx context.Context, key string, opts ...clientv3.O
 func (kv *kvOrdering) Compact(ctx context.Context, rev int64, opts ...clientv3.CompactOption) (*clientv3.CompactResponse, error) {
 	resp, err := kv.kv.Compact(ctx, rev, opts...)
 	if err == nil {
-		kv.saw(resp.Header.GetRevision())
+		kv.history.Reach(resp.Header.GetRevision())
 	}
 	return resp, err
 }
@@ -77,22 +78,22 @@ func (kv *kvOrdering) Txn(ctx context.Context) clientv3.Txn {
 }
 
 func (kv *kvOrdering) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
-	prevRev := kv.seen.Load()
+	prevRev := kv.history.Revision()
 	for attempt := 1; ; attempt++ {
 		resp, err := kv.kv.Do(ctx, op)
 		if err != nil {
 			return clientv3.OpResponse{}, err
 		}
 		rev := headerOf(resp).GetRevision()
-		changed := kv.check(op, headerOf(resp), prevRev)
+		over := kv.check(op, headerOf(resp), prevRev)
 		switch {
 		case !onlyReads(op):
-			kv.saw(rev)
+			kv.history.Reach(rev)
 			return resp, nil // it was executed
-		case changed != nil:
-			return clientv3.OpResponse{}, changed
+		case over != nil:
+			return clientv3.OpResponse{}, over
 		case rev >= prevRev:
-			kv.saw(rev)
+			kv.history.Reach(rev)
 			return resp, nil
 		}
 		if err := kv.violation(op, resp, prevRev); err != nil {
@@ -106,18 +107,12 @@ func (kv *kvOrdering) Do(ctx context.Context, op clientv3.Op) (clientv3.OpRespon
 
 // check returns an error once the history differs from that of the first response.
 func (kv *kvOrdering) check(op clientv3.Op, h *pb.ResponseHeader, prevRev int64) error {
-	kv.cluster.CompareAndSwap(0, h.GetClusterId())
-	seen := lineage.Point{Cluster: kv.cluster.Load(), Revision: prevRev}
-	if lineage.Broken(seen, h, isLinearizable(op)) {
-		kv.changed.CompareAndSwap(nil, &clientv3.ClusterChangedError{
-			OldClusterID: seen.Cluster, OldRevision: seen.Revision,
-			NewClusterID: h.GetClusterId(), NewRevision: h.GetRevision(),
-		})
+	var least int64
+	if isLinearizable(op) {
+		least = prevRev
 	}
-	if changed := kv.changed.Load(); changed != nil {
-		return fmt.Errorf("%w: %w", ErrNoGreaterRev, changed)
-	}
-	return nil
+	kv.tracker.Note(kv.history, h, least)
+	return kv.tracker.Over(kv.history)
 }
 
 // isLinearizable reports whether the response to an operation is no older than the
@@ -129,14 +124,6 @@ func isLinearizable(op clientv3.Op) bool {
 	}
 	_, thenOps, elseOps := op.Txn()
 	return slices.ContainsFunc(slices.Concat(thenOps, elseOps), isLinearizable)
-}
-
-func (kv *kvOrdering) saw(rev int64) {
-	for seen := kv.seen.Load(); rev > seen; seen = kv.seen.Load() {
-		if kv.seen.CompareAndSwap(seen, rev) {
-			return
-		}
-	}
 }
 
 func headerOf(resp clientv3.OpResponse) *pb.ResponseHeader {

@@ -17,9 +17,18 @@ type Point struct {
 	Revision int64
 }
 
+// Change is the end of a history: its ID and highest revision, and those of the header
+// that shows another history. It converts to clientv3.ClusterChangedError.
+type Change struct {
+	OldClusterID uint64
+	OldRevision  int64
+	NewClusterID uint64
+	NewRevision  int64
+}
+
 // Tracker tracks the history of one client's cluster. A nil Tracker detects nothing.
 type Tracker struct {
-	errorOf func(before, after Point) error
+	errorOf func(*Change) error
 	current atomic.Pointer[History]
 
 	mu          sync.Mutex
@@ -34,7 +43,7 @@ type History struct {
 }
 
 // New returns a Tracker; errorOf returns the error of a history that is over.
-func New(errorOf func(before, after Point) error) *Tracker {
+func New(errorOf func(*Change) error) *Tracker {
 	t := &Tracker{errorOf: errorOf, subscribers: make(map[*func()]struct{})}
 	t.current.Store(new(History))
 	return t
@@ -77,22 +86,24 @@ func (t *Tracker) Note(e *History, h *pb.ResponseHeader, least int64) bool {
 	if t.current.Load() != e {
 		return false
 	}
-	cluster, rev := h.GetClusterId(), h.GetRevision()
+	cluster := h.GetClusterId()
 	if cluster == 0 {
 		return true
 	}
 	if e.cluster.Load() == 0 {
 		e.cluster.CompareAndSwap(0, cluster)
 	}
-	if Broken(Point{e.cluster.Load(), least}, h, least > 0) {
-		t.end(e, Point{cluster, rev})
+	if c := Compare(Point{e.cluster.Load(), least}, h, least > 0); c != nil {
+		t.end(e, c)
 		return false
 	}
-	e.reach(rev)
+	e.Reach(h.GetRevision())
 	return true
 }
 
-func (e *History) reach(rev int64) {
+// Reach raises the highest revision seen to rev. Note does so for every header with a
+// cluster ID.
+func (e *History) Reach(rev int64) {
 	for seen := e.revision.Load(); rev > seen; seen = e.revision.Load() {
 		if e.revision.CompareAndSwap(seen, rev) {
 			return
@@ -100,16 +111,17 @@ func (e *History) reach(rev int64) {
 	}
 }
 
-func (t *Tracker) end(e *History, now Point) {
+func (t *Tracker) end(e *History, c *Change) {
 	t.mu.Lock()
 	if t.current.Load() != e {
 		t.mu.Unlock()
 		return
 	}
 	next := new(History)
-	next.cluster.Store(now.Cluster)
-	next.revision.Store(now.Revision)
-	e.err = t.errorOf(Point{e.cluster.Load(), e.revision.Load()}, now)
+	next.cluster.Store(c.NewClusterID)
+	next.revision.Store(c.NewRevision)
+	c.OldRevision = e.revision.Load()
+	e.err = t.errorOf(c)
 	t.current.Store(next)
 	told := make([]func(), 0, len(t.subscribers))
 	for f := range t.subscribers {
@@ -136,13 +148,19 @@ func (t *Tracker) Subscribe(f func()) (unsubscribe func()) {
 	}
 }
 
-// Broken reports whether header h shows another history than seen: another cluster, or a
-// store that has gone back. A linearizable response to a request made after seen is not
-// below its revision. Headers without a cluster ID prove nothing.
-func Broken(seen Point, h *pb.ResponseHeader, linearizable bool) bool {
+// Compare returns a Change if header h shows another history than seen: another cluster,
+// or a store that has gone back; otherwise nil. A linearizable response to a request made
+// after seen is not below its revision. Headers without a cluster ID prove nothing.
+func Compare(seen Point, h *pb.ResponseHeader, linearizable bool) *Change {
 	cluster, rev := h.GetClusterId(), h.GetRevision()
 	if cluster == 0 || seen.Cluster == 0 {
-		return false
+		return nil
 	}
-	return cluster != seen.Cluster || linearizable && rev > 0 && rev < seen.Revision
+	if cluster == seen.Cluster && (!linearizable || rev == 0 || rev >= seen.Revision) {
+		return nil
+	}
+	return &Change{
+		OldClusterID: seen.Cluster, OldRevision: seen.Revision,
+		NewClusterID: cluster, NewRevision: rev,
+	}
 }

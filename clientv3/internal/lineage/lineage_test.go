@@ -14,7 +14,9 @@ func at(cluster uint64, rev int64) *pb.ResponseHeader {
 }
 
 func newTracker() *Tracker {
-	return New(func(before, after Point) error { return fmt.Errorf("%v, now %v", before, after) })
+	return New(func(c *Change) error {
+		return fmt.Errorf("%d at %d, now %d at %d", c.OldClusterID, c.OldRevision, c.NewClusterID, c.NewRevision)
+	})
 }
 
 func TestHistoryEnds(t *testing.T) {
@@ -26,12 +28,12 @@ func TestHistoryEnds(t *testing.T) {
 		"forward":                          {at(1, 11), 10, ""},
 		"the same revision":                {at(1, 10), 10, ""},
 		"a member that lags":               {at(1, 5), 0, ""},
-		"back":                             {at(1, 9), 10, "{1 10}, now {1 9}"},
-		"another cluster":                  {at(2, 20), 0, "{1 10}, now {2 20}"},
+		"back":                             {at(1, 9), 10, "1 at 10, now 1 at 9"},
+		"another cluster":                  {at(2, 20), 0, "1 at 10, now 2 at 20"},
 		"a cluster without a name":         {at(0, 5), 10, ""},
 		"no header":                        {nil, 10, ""},
 		"a header without a revision":      {at(1, 0), 10, ""},
-		"another cluster, and no revision": {at(2, 0), 10, "{1 10}, now {2 0}"},
+		"another cluster, and no revision": {at(2, 0), 10, "1 at 10, now 2 at 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := newTracker()
