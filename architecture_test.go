@@ -63,10 +63,10 @@ var layers = map[string][]string{
 	"examples":                      {"", "clientv3", "clientv3/clientconfig", "clientv3/concurrency", "keepalive", "resolver/etcd", "retry"},
 	"internal/registry":             {"clientv3", "health", "internal/pause"},
 	"resolver/internal/lastgood":    {},
-	"resolver/internal/news":        {"internal/pause"},
+	"resolver/internal/feed":        {"internal/pause"},
 	"resolver/static":               {"balancer"},
-	"resolver/dns":                  {"balancer", "internal/pause", "resolver/internal/news", "resolver/internal/lastgood"},
-	"resolver/etcd":                 {"clientv3", "retry", "balancer", "internal/registry", "internal/pause", "resolver/internal/news", "resolver/internal/lastgood"},
+	"resolver/dns":                  {"balancer", "internal/pause", "resolver/internal/feed", "resolver/internal/lastgood"},
+	"resolver/etcd":                 {"clientv3", "retry", "balancer", "internal/registry", "internal/pause", "resolver/internal/feed", "resolver/internal/lastgood"},
 }
 
 // dependencies lists every module that is compiled into a program which uses

@@ -12,8 +12,8 @@ import (
 
 	_ "github.com/quorate/quorate/balancer/policies"
 	"github.com/quorate/quorate/internal/registry"
+	"github.com/quorate/quorate/resolver/internal/feed"
 	"github.com/quorate/quorate/resolver/internal/lastgood"
-	"github.com/quorate/quorate/resolver/internal/news"
 )
 
 func change(i, revision int) registry.Change {
@@ -52,7 +52,7 @@ func whenComplete(length int, done func()) func(gresolver.State) {
 
 func newTestSource() *source {
 	return &source{
-		Feed: news.New(news.State{}), service: "svc", log: zap.NewNop(), cancel: func() {}, dirty: make(chan struct{}, 1),
+		Feed: feed.New(feed.State{}), service: "svc", log: zap.NewNop(), cancel: func() {}, dirty: make(chan struct{}, 1),
 		listing: listing{byAddress: map[string][]*entry{}}, guard: lastgood.Guard[gresolver.Endpoint]{Key: address, Delay: defaultMassRemovalDelay},
 	}
 }
@@ -67,7 +67,7 @@ func BenchmarkStorm(b *testing.B) {
 		var complete sync.WaitGroup
 		for range channels {
 			complete.Add(1)
-			go s.Serve(b.Context(), &tap{update: whenComplete(servers, complete.Done)}, news.AsIs)
+			go s.Serve(b.Context(), &tap{update: whenComplete(servers, complete.Done)}, feed.AsIs)
 		}
 		for i := range servers {
 			s.Changed([]registry.Change{change(i, i+1)})
@@ -98,7 +98,7 @@ func BenchmarkOneChange(b *testing.B) {
 						seen = weight
 						told.Done()
 					}
-				}}, news.AsIs)
+				}}, feed.AsIs)
 			}
 			told.Wait()
 			for weight := 2; b.Loop(); weight++ {
@@ -123,7 +123,7 @@ func BenchmarkStormThroughAPolicy(b *testing.B) {
 				var complete sync.WaitGroup
 				complete.Add(1)
 				build := builderFunc(func(cc gresolver.ClientConn) {
-					go s.Serve(b.Context(), &tap{cc, whenComplete(servers, complete.Done)}, news.AsIs)
+					go s.Serve(b.Context(), &tap{cc, whenComplete(servers, complete.Done)}, feed.AsIs)
 				})
 				conn, err := grpc.NewClient("svc:///", grpc.WithResolvers(build), grpc.WithTransportCredentials(insecure.NewCredentials()),
 					grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"`+policy+`":{}}]}`))

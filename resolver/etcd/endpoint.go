@@ -10,7 +10,7 @@ import (
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/internal/registry"
-	"github.com/quorate/quorate/resolver/internal/news"
+	"github.com/quorate/quorate/resolver/internal/feed"
 )
 
 // The members of a metadata object that mean something here.
@@ -77,7 +77,7 @@ func (l *listing) apply(c registry.Change) bool {
 		l.byAddress[address(e.endpoint)] = append(l.byAddress[address(e.endpoint)], e)
 		return true
 	}
-	same := news.Equal([]gresolver.Endpoint{l.entries[i].endpoint}, []gresolver.Endpoint{e.endpoint})
+	same := feed.Equal([]gresolver.Endpoint{l.entries[i].endpoint}, []gresolver.Endpoint{e.endpoint})
 	l.forget(l.entries[i])
 	l.entries[i] = e
 	l.byAddress[address(e.endpoint)] = append(l.byAddress[address(e.endpoint)], e)

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/resolver/internal/feed"
 	"github.com/quorate/quorate/resolver/internal/lastgood"
-	"github.com/quorate/quorate/resolver/internal/news"
 )
 
 // maxListAge is how long the last list of a service is kept after its last channel closed or
@@ -42,7 +42,7 @@ func (b builder) Build(target gresolver.Target, cc gresolver.ClientConn, _ greso
 	s := b.sources.Acquire(service)
 	go func() {
 		defer close(r.done)
-		s.Serve(ctx, cc, news.AsIs)
+		s.Serve(ctx, cc, feed.AsIs)
 	}()
 	return r, nil
 }

@@ -14,8 +14,8 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/registry"
+	"github.com/quorate/quorate/resolver/internal/feed"
 	"github.com/quorate/quorate/resolver/internal/lastgood"
-	"github.com/quorate/quorate/resolver/internal/news"
 )
 
 // Reasons for which there are no endpoints, or for which they may be out of date, beside that
@@ -40,7 +40,7 @@ const (
 // source follows one service, for all its channels. One goroutine processes changes, another
 // builds lists.
 type source struct {
-	*news.Feed[news.State]
+	*feed.Feed[feed.State]
 	service string
 	log     *zap.Logger
 	cancel  context.CancelFunc
@@ -57,7 +57,7 @@ type source struct {
 	stale   bool      // they are from before this source began
 	lost    error     // why etcd is out of touch, nil while it is not
 	lostAt  time.Time // since when
-	problem *news.Problem
+	problem *feed.Problem
 	reason  error // of the problem
 }
 
@@ -65,7 +65,7 @@ type source struct {
 func startSource(client *clientv3.Client, cfg Config, service string, last []gresolver.Endpoint) *source {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &source{
-		Feed: news.New(news.State{}), service: service, log: registry.Logger(client),
+		Feed: feed.New(feed.State{}), service: service, log: registry.Logger(client),
 		cancel: cancel, dirty: make(chan struct{}, 1), last: last,
 		listing: listing{byAddress: map[string][]*entry{}},
 		guard:   newGuard(cfg.MassRemovalDelay),
@@ -177,13 +177,13 @@ func (s *source) publish() {
 	case reason == nil:
 		s.problem = nil
 	case s.problem == nil || !errors.Is(reason, s.reason):
-		s.problem = &news.Problem{Text: fmt.Sprintf("etcd: service %q: %s", s.service, text)}
+		s.problem = &feed.Problem{Text: fmt.Sprintf("etcd: service %q: %s", s.service, text)}
 		if s.lost == nil && len(s.last) > 0 || s.lost != nil && s.lostAt.IsZero() {
 			logger.Warning(s.problem.Text)
 		}
 		s.reason = reason
 	}
-	s.Publish(news.State{Endpoints: s.last, Listed: s.listed || s.stale, Problem: s.problem})
+	s.Publish(feed.State{Endpoints: s.last, Listed: s.listed || s.stale, Problem: s.problem})
 }
 
 // currentProblem returns why there are no endpoints or why they may be out of date, as text and as

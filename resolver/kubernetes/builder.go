@@ -12,7 +12,7 @@ import (
 // went idle: long enough for channels that go idle after half an hour, as they do by default.
 const maxListAge = time.Hour
 
-// builder makes resolvers, and shares a feed among those of one service.
+// builder makes resolvers, and shares a source among those of one service.
 type builder struct {
 	scheme    string
 	namespace string
@@ -20,7 +20,7 @@ type builder struct {
 	longest   time.Duration
 	removal   time.Duration // Config.MassRemovalDelay
 	links     *links
-	feeds     *lastgood.Registry[serviceKey, *feed, memory]
+	sources   *lastgood.Registry[serviceKey, *source, memory]
 }
 
 var _ resolver.AuthorityOverrider = (*builder)(nil)
@@ -65,8 +65,8 @@ func newBuilder(cfg Config, around podEnvironment, t timing) (*builder, error) {
 		scheme: cfg.Scheme, namespace: cfg.Namespace,
 		here: place{zone: cfg.Zone, node: cfg.Node}, longest: cfg.MaxBackoff, removal: cfg.MassRemovalDelay,
 		links: l,
-		feeds: lastgood.NewRegistry(maxListAge, func(service serviceKey, last memory, _ bool) *feed {
-			return startFeed(service, l, cfg.MaxBackoff, last)
+		sources: lastgood.NewRegistry(maxListAge, func(service serviceKey, last memory, _ bool) *source {
+			return startSource(service, l, cfg.MaxBackoff, last)
 		}),
 	}, nil
 }

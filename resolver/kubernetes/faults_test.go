@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/quorate/quorate/resolver/internal/feed"
 	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
 )
 
@@ -283,7 +284,7 @@ func TestCloseWhileServerHangs(t *testing.T) {
 	case <-time.After(patience):
 		require.Fail(t, "Close waits for a server that hangs")
 	}
-	assert.Empty(t, b.feeds.Running())
+	assert.Empty(t, b.sources.Running())
 }
 
 func TestSilentWatchIsMadeAgain(t *testing.T) {
@@ -493,7 +494,7 @@ func TestMassRemovalIsDelayedForNewChannels(t *testing.T) {
 
 // The pauses of an outage do not delay what follows it.
 func TestPausesEndWithTheOutage(t *testing.T) {
-	f := &feed{longest: time.Hour, changed: make(chan struct{}), known: newInventory()}
+	f := &source{longest: time.Hour, Feed: feed.New(view{}), known: newInventory()}
 	for range 20 {
 		f.up = false
 		f.delayAfter("watch", apierrors.NewForbidden(schema.GroupResource{}, "", nil))

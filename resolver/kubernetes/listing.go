@@ -13,10 +13,10 @@ import (
 	"github.com/quorate/quorate/resolver/internal/lastgood"
 )
 
-// listing makes the list of one destination from what a feed knows, once for all channels. They
+// listing makes the list of one destination from what a source knows, once for all channels. They
 // share its guard: one that opens while most endpoints are gone has those that the others keep.
 type listing struct {
-	feed    *feed
+	source  *source
 	builder *builder
 	service serviceTarget
 
@@ -37,28 +37,28 @@ type list struct {
 }
 
 // listing returns the one of a destination.
-func (f *feed) listing(b *builder, d serviceTarget) *listing {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	l := f.listings[d]
+func (s *source) listing(b *builder, d serviceTarget) *listing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.listings[d]
 	if l == nil {
-		l = &listing{feed: f, builder: b, service: d}
+		l = &listing{source: s, builder: b, service: d}
 		l.reset()
-		if used := f.last.used[d]; len(used) > 0 {
+		if used := s.last.used[d]; len(used) > 0 {
 			l.stale = true
 			l.guard.Update(time.Now(), used, 0)
 		}
-		f.listings[d] = l
+		s.listings[d] = l
 	}
 	return l
 }
 
 // used returns what the channels of each destination use, or used the last time.
-func (f *feed) used() map[serviceTarget][]resolver.Endpoint {
-	f.mu.Lock()
-	all := maps.Clone(f.listings)
-	f.mu.Unlock()
-	used := maps.Clone(f.last.used)
+func (s *source) used() map[serviceTarget][]resolver.Endpoint {
+	s.mu.Lock()
+	all := maps.Clone(s.listings)
+	s.mu.Unlock()
+	used := maps.Clone(s.last.used)
 	if used == nil {
 		used = make(map[serviceTarget][]resolver.Endpoint, len(all))
 	}
@@ -81,7 +81,7 @@ func (l *listing) reset() {
 func (l *listing) look() list {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v, changed := l.feed.snapshot()
+	v, changed := l.source.Read()
 	due := !l.latest.again.IsZero() && !time.Now().Before(l.latest.again)
 	if changed == l.latest.changed && !due {
 		return l.latest

@@ -12,7 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate/quorate/resolver/internal/news"
+	"github.com/quorate/quorate/resolver/internal/feed"
 )
 
 // pod changes an endpoint into that of a pod.
@@ -60,7 +60,7 @@ func TestResolveOrderDoesNotDependOnSlices(t *testing.T) {
 	one, two := slice("users", "a", 80, "10.0.0.3", "10.0.0.1"), slice("users", "b", 80, "10.0.0.2")
 	x := resolve([]*discoveryv1.EndpointSlice{one, two}, named(port{}), place{})
 	y := resolve([]*discoveryv1.EndpointSlice{two, one}, named(port{}), place{})
-	assert.True(t, news.Equal(x.endpoints, y.endpoints))
+	assert.True(t, feed.Equal(x.endpoints, y.endpoints))
 	assert.Len(t, x.endpoints, 3)
 }
 
@@ -313,5 +313,5 @@ func TestResolveTellsWhereEndpointsRun(t *testing.T) {
 	assert.Equal(t, []string{"", "", ""}, []string{Zone(before[1]), Node(before[1]), Pod(before[1])})
 	s.Endpoints[0].Zone = ptr("eu-b")
 	after := resolve([]*discoveryv1.EndpointSlice{s}, named(port{}), place{}).endpoints
-	assert.False(t, news.Equal(before, after), "the channel is told")
+	assert.False(t, feed.Equal(before, after), "the channel is told")
 }

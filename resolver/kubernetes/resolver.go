@@ -11,13 +11,13 @@ import (
 	"google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/internal/pause"
-	"github.com/quorate/quorate/resolver/internal/news"
+	"github.com/quorate/quorate/resolver/internal/feed"
 )
 
-// channelResolver gives one channel what the feed of its service knows.
+// channelResolver gives one channel what the source of its service knows.
 type channelResolver struct {
 	builder     *builder
-	feed        *feed
+	source      *source
 	destination serviceTarget
 	cc          resolver.ClientConn
 	cancel      context.CancelFunc
@@ -34,7 +34,7 @@ type channelResolver struct {
 func startResolver(b *builder, d serviceTarget, cc resolver.ClientConn) *channelResolver {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &channelResolver{
-		builder: b, feed: b.feeds.Acquire(d.service), destination: d, cc: cc,
+		builder: b, source: b.sources.Acquire(d.service), destination: d, cc: cc,
 		cancel: cancel, done: make(chan struct{}),
 	}
 	go r.run(ctx)
@@ -49,15 +49,15 @@ func (r *channelResolver) ResolveNow(resolver.ResolveNowOptions) {}
 func (r *channelResolver) Close() {
 	r.cancel()
 	<-r.done
-	r.once.Do(func() { r.builder.feeds.Release(r.destination.service) })
-	if r.feed.ctx.Err() != nil {
-		<-r.feed.done
+	r.once.Do(func() { r.builder.sources.Release(r.destination.service) })
+	if r.source.ctx.Err() != nil {
+		<-r.source.done
 	}
 }
 
 func (r *channelResolver) run(ctx context.Context) {
 	defer close(r.done)
-	all := r.feed.listing(r.builder, r.destination)
+	all := r.source.listing(r.builder, r.destination)
 	for ctx.Err() == nil {
 		l := all.look()
 		began := time.Now()
@@ -96,7 +96,7 @@ func (r *channelResolver) give(l list) (accepted bool) {
 
 // publish gives the channel a list that differs from the last one.
 func (r *channelResolver) publish(now resolution) (accepted bool) {
-	if r.listed && news.Equal(r.last, now.endpoints) {
+	if r.listed && feed.Equal(r.last, now.endpoints) {
 		return true
 	}
 	err := r.cc.UpdateState(resolver.State{Endpoints: now.endpoints})

@@ -148,9 +148,9 @@ func TestLastCloseEndsWatch(t *testing.T) {
 		one.awaitAddresses(t, "10.0.0.1:80")
 		two.awaitAddresses(t, "10.0.0.1:8080")
 		first.Close()
-		assert.Len(t, b.feeds.Running(), 1)
+		assert.Len(t, b.sources.Running(), 1)
 		second.Close()
-		assert.Empty(t, b.feeds.Running())
+		assert.Empty(t, b.sources.Running())
 		assert.Nil(t, b.links.current)
 		require.Equal(t, round+1, server.Count("watch"))
 		require.Eventually(t, func() bool { return server.Watches() == 0 && server.Connections() == 0 }, patience, tick)
@@ -207,7 +207,7 @@ func TestCloseAtOnce(t *testing.T) {
 		})
 	}
 	closed.Wait()
-	assert.Empty(t, b.feeds.Running())
+	assert.Empty(t, b.sources.Running())
 }
 
 func TestRefusedStateIsPublishedAgain(t *testing.T) {
@@ -269,5 +269,5 @@ func TestBuildRefusesTarget(t *testing.T) {
 	b := newTestBuilder(t, Config{REST: restNowhere()}, quick())
 	_, err := b.Build(target(t, "kubernetes:///users:80:90"), newChannel(), resolver.BuildOptions{})
 	assert.ErrorContains(t, err, "two colons")
-	assert.Empty(t, b.feeds.Running())
+	assert.Empty(t, b.sources.Running())
 }

@@ -11,20 +11,22 @@ import (
 	"google.golang.org/grpc/grpclog"
 	"google.golang.org/grpc/resolver"
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/quorate/quorate/resolver/internal/feed"
 )
 
 var logger = grpclog.Component("kubernetes-resolver")
 
-// view is what a feed knows. It is not changed once it is published.
+// view is what a source knows. It is not changed once it is published.
 type view struct {
 	listed bool                         // slices are all there are, or were when err began
-	stale  bool                         // slices are from before this feed began
+	stale  bool                         // slices are from before this source began
 	slices []*discoveryv1.EndpointSlice // by name
 	err    error                        // why they may be out of date, nil if they are not
 }
 
-// feed follows the slices of one service for all channels that use it.
-type feed struct {
+// source follows the slices of one service for all channels that use it.
+type source struct {
 	service serviceKey
 	links   *links
 	timing  timing
@@ -36,10 +38,10 @@ type feed struct {
 
 	listFirst atomic.Bool // the server does not stream lists
 
-	mu      sync.Mutex
-	last    memory // of the last feed of the service
-	view    view
-	changed chan struct{} // closed and replaced with each view
+	last memory // of the last source of the service
+	*feed.Feed[view]
+
+	mu sync.Mutex
 	// listings has what the view comes to for each destination that channels have asked for.
 	listings map[serviceTarget]*listing
 
@@ -59,7 +61,7 @@ type outage struct {
 	logged bool
 }
 
-// memory is what the next feed of a service begins with.
+// memory is what the next source of a service begins with.
 type memory struct {
 	slices []*discoveryv1.EndpointSlice
 	// used has what channels used for each destination, with what was kept although it was gone.
@@ -73,11 +75,11 @@ const staleAfter = 300 * time.Millisecond
 
 var errUnanswered = errors.New("kubernetes: the API server has not answered yet")
 
-func startFeed(service serviceKey, l *links, longest time.Duration, last memory) *feed {
+func startSource(service serviceKey, l *links, longest time.Duration, last memory) *source {
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &feed{
+	f := &source{
 		service: service, links: l, timing: l.timing, longest: longest,
-		ctx: ctx, cancel: cancel, done: make(chan struct{}), changed: make(chan struct{}),
+		ctx: ctx, cancel: cancel, done: make(chan struct{}), Feed: feed.New(view{}),
 		known: newInventory(), last: last, listings: make(map[serviceTarget]*listing),
 	}
 	f.listFirst.Store(last.listFirst)
@@ -89,48 +91,33 @@ func startFeed(service serviceKey, l *links, longest time.Duration, last memory)
 }
 
 // useStale publishes the last list if there is nothing yet.
-func (f *feed) useStale() {
-	f.update(func(v *view) {
+func (s *source) useStale() {
+	s.Update(func(v *view) {
 		if !v.listed && v.err == nil {
-			*v = view{listed: true, stale: true, slices: f.last.slices, err: errUnanswered}
+			*v = view{listed: true, stale: true, slices: s.last.slices, err: errUnanswered}
 		}
 	})
 }
 
 // Stop implements lastgood.Source.
-func (f *feed) Stop() (memory, bool) {
-	f.cancel()
-	v, _ := f.snapshot()
+func (s *source) Stop() (memory, bool) {
+	s.cancel()
+	v, _ := s.Read()
 	if !v.listed {
-		v.slices = f.last.slices
+		v.slices = s.last.slices
 	}
-	return memory{v.slices, f.used(), f.listFirst.Load()}, true
+	return memory{v.slices, s.used(), s.listFirst.Load()}, true
 }
 
-// snapshot returns the current view, and a channel that is closed when there is another one.
-func (f *feed) snapshot() (view, <-chan struct{}) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.view, f.changed
-}
-
-func (f *feed) update(change func(*view)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	change(&f.view)
-	close(f.changed)
-	f.changed = make(chan struct{})
-}
-
-func (f *feed) run(ctx context.Context) {
-	defer close(f.done)
-	defer f.unlink(false)
+func (s *source) run(ctx context.Context) {
+	defer close(s.done)
+	defer s.unlink(false)
 	for {
-		verb, err := f.attempt(ctx)
+		verb, err := s.attempt(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		timer := time.NewTimer(f.delayAfter(verb, err))
+		timer := time.NewTimer(s.delayAfter(verb, err))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -142,84 +129,84 @@ func (f *feed) run(ctx context.Context) {
 
 // delayAfter draws the consequences of the end of an attempt, and returns how long to wait before
 // the next one.
-func (f *feed) delayAfter(verb string, err error) time.Duration {
-	if f.steady {
-		f.breaks.reset()
+func (s *source) delayAfter(verb string, err error) time.Duration {
+	if s.steady {
+		s.breaks.reset()
 	}
-	longest, failed := f.longest, &f.pauses
+	longest, failed := s.longest, &s.pauses
 	if unreachable(err) {
 		longest = min(longest, longestUnreachable)
 	}
-	if f.up {
-		failed = &f.breaks
+	if s.up {
+		failed = &s.breaks
 	}
 	pause := failed.pause(longest)
 	switch {
 	case errors.Is(err, errEnded):
 		return pause
 	case errors.Is(err, errExpired):
-		f.known.version = ""
+		s.known.version = ""
 		return pause
 	case errors.Is(err, errNoWatchList):
-		f.listFirst.Store(true)
+		s.listFirst.Store(true)
 		return 0
 	case errors.Is(err, errSilent):
 		// Not a failure yet. What was missed, if anything, is seen by listing again.
-		f.known.version = ""
-		f.unlink(true)
+		s.known.version = ""
+		s.unlink(true)
 		return pause
 	}
 	if verb == "list" && code(err) == http.StatusForbidden {
-		f.listFirst.Store(false) // only the verb watch is granted: the server may stream lists by now
+		s.listFirst.Store(false) // only the verb watch is granted: the server may stream lists by now
 	}
 	if !refused(err) {
-		f.unlink(true)
+		s.unlink(true)
 	}
-	f.fail(explain(err, verb, f.service))
+	s.fail(explain(err, verb, s.service))
 	return max(pause, retryAfter(err))
 }
 
 // fail publishes why the view may be out of date.
-func (f *feed) fail(err error) {
-	if f.outage.since.IsZero() {
-		f.outage.since = time.Now()
-	} else if !f.outage.logged {
+func (s *source) fail(err error) {
+	if s.outage.since.IsZero() {
+		s.outage.since = time.Now()
+	} else if !s.outage.logged {
 		// The second failure in a row: a single one is an ordinary restart.
-		f.outage.logged = true
+		s.outage.logged = true
 		logger.Warningf("%v; attempts go on", err)
 	}
-	f.update(func(v *view) {
-		if !v.listed && len(f.last.slices) > 0 {
-			v.listed, v.stale, v.slices = true, true, f.last.slices
+	s.Update(func(v *view) {
+		if !v.listed && len(s.last.slices) > 0 {
+			v.listed, v.stale, v.slices = true, true, s.last.slices
 		}
 		v.err = err
 	})
 }
 
 // succeed publishes that the view is complete and up to date.
-func (f *feed) succeed() {
-	if f.outage.logged {
-		logger.Infof("kubernetes: %v is followed again, after %v", f.service, time.Since(f.outage.since).Round(time.Millisecond))
+func (s *source) succeed() {
+	if s.outage.logged {
+		logger.Infof("kubernetes: %v is followed again, after %v", s.service, time.Since(s.outage.since).Round(time.Millisecond))
 	}
-	f.outage = outage{}
-	f.up = true
-	f.pauses.reset()
-	f.publish()
+	s.outage = outage{}
+	s.up = true
+	s.pauses.reset()
+	s.publish()
 }
 
-func (f *feed) publish() {
-	set := f.known.sorted()
-	f.update(func(v *view) { *v = view{listed: true, slices: set} })
+func (s *source) publish() {
+	set := s.known.sorted()
+	s.Publish(view{listed: true, slices: set})
 }
 
 // unlink gives the link back, and retires it if something is wrong with it.
-func (f *feed) unlink(retire bool) {
-	if f.link == nil {
+func (s *source) unlink(retire bool) {
+	if s.link == nil {
 		return
 	}
 	if retire {
-		f.links.retire(f.link)
+		s.links.retire(s.link)
 	}
-	f.links.release(f.link)
-	f.link = nil
+	s.links.release(s.link)
+	s.link = nil
 }

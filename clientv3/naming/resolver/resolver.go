@@ -2,7 +2,6 @@ package resolver
 
 import (
 	"cmp"
-	"errors"
 	"hash/maphash"
 	"slices"
 
@@ -14,14 +13,10 @@ import (
 
 // NewBuilder returns a resolver builder for targets with the scheme "etcd", for
 // grpc.WithResolvers. The client must stay open for as long as channels use it.
-// The error says that there is no client.
+// It fails if the client is nil.
 //
-// It does what etcd.NewBuilder does, but for the order of the endpoints, and that it delays no
-// removal.
+// It is etcd.NewBuilder with another order of endpoints and without a delay of removals.
 func NewBuilder(client *clientv3.Client) (gresolver.Builder, error) {
-	if client == nil {
-		return nil, errors.New("resolver: the client is nil")
-	}
 	b, err := etcd.NewBuilder(client, etcd.Config{MassRemovalDelay: -1})
 	if err != nil {
 		return nil, err
@@ -31,21 +26,20 @@ func NewBuilder(client *clientv3.Client) (gresolver.Builder, error) {
 
 type builder struct{ gresolver.Builder }
 
-// Build begins to follow the endpoints of a target; it does not wait for etcd. The
-// error has codes.InvalidArgument: the target names no service.
+// Build starts to follow the endpoints of a target and does not block. Its error has
+// codes.InvalidArgument if the target names no service.
 func (b builder) Build(target gresolver.Target, cc gresolver.ClientConn, opts gresolver.BuildOptions) (gresolver.Resolver, error) {
 	return b.Builder.Build(target, spread{cc, maphash.MakeSeed()}, opts)
 }
 
-// spread is a channel that gets endpoints in an order that is another one for each channel,
-// so that those that use the first do not all use the same, and does not change with what
-// is registered.
+// spread passes endpoints to a channel in a random order that is fixed for the channel, so
+// that channels which use the first endpoint are spread over all endpoints.
 type spread struct {
 	gresolver.ClientConn
 	order maphash.Seed
 }
 
-// UpdateState passes the state on.
+// UpdateState sorts the endpoints and passes the state on.
 func (s spread) UpdateState(state gresolver.State) error {
 	state.Endpoints = slices.SortedFunc(slices.Values(state.Endpoints), func(a, b gresolver.Endpoint) int {
 		return cmp.Compare(maphash.String(s.order, etcd.Key(a)), maphash.String(s.order, etcd.Key(b)))

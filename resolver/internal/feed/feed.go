@@ -1,7 +1,7 @@
-// Package news passes the State of a source to gRPC channels. A source has one Feed, and each
-// channel a goroutine that publishes the latest State to it, so that a slow channel does not
-// delay the others.
-package news
+// Package feed passes the State of a source to gRPC channels. A source has one Feed, and each
+// channel a goroutine that passes the latest State on, so that a slow channel does not delay
+// the others.
+package feed
 
 import (
 	"context"
@@ -14,73 +14,74 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 )
 
-// State is what a channel is told. Its fields are not changed once it is published.
+// State is what a channel receives. It is not modified once it is published.
 type State struct {
 	Endpoints []resolver.Endpoint
-	// Listed has an empty list told to a channel that was told none before. Without it the
-	// problem is all that such a channel learns: for an empty list some policies fail calls with
-	// a text of their own.
+	// Listed is set if the source has been listed. A channel that has received no list yet
+	// receives an empty one only if Listed is set; otherwise it receives the Problem alone,
+	// because some policies fail calls with a text of their own for an empty list.
 	Listed bool
-	// Problem is why there are no endpoints, or why they may be out of date; nil if all is well,
-	// or nothing is known yet.
-	// Channels are notified of it when it becomes another pointer.
+	// Problem is why there are no endpoints, or why they may be out of date; nil if there is
+	// no problem, or nothing is known yet. It is reported whenever the pointer changes.
 	Problem *Problem
 }
 
-// Problem is an error of its own each time.
+// Problem is an error, compared by its pointer.
 type Problem struct{ Text string }
 
-// Feed has the latest news of a source, for all who want them.
-type Feed[N any] struct {
+// Feed holds the latest value of a source, of type V.
+type Feed[V any] struct {
 	mu      sync.Mutex
-	latest  N
-	changed chan struct{} // closed by what comes after latest
+	latest  V
+	changed chan struct{} // closed when latest is replaced
 }
 
-// New returns a feed with its first news.
-func New[N any](n N) *Feed[N] { return &Feed[N]{latest: n, changed: make(chan struct{})} }
+// New returns a Feed with its first value.
+func New[V any](v V) *Feed[V] { return &Feed[V]{latest: v, changed: make(chan struct{})} }
 
-// Read returns the latest news, and what is closed when they are not the latest any more.
-func (f *Feed[N]) Read() (N, <-chan struct{}) {
+// Read returns the latest value, and a channel that is closed when the value is replaced.
+func (f *Feed[V]) Read() (V, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.latest, f.changed
 }
 
-// Publish replaces the latest news.
-func (f *Feed[N]) Publish(n N) {
+// Publish replaces the latest value.
+func (f *Feed[V]) Publish(v V) { f.Update(func(latest *V) { *latest = v }) }
+
+// Update changes the latest value. The function is called with the lock of the feed held.
+func (f *Feed[V]) Update(change func(latest *V)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.latest = n
+	change(&f.latest)
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
 const (
-	// maxPause bounds the rest after a list that the channel was slow to take.
+	// maxPause bounds the pause after an update that took the channel long.
 	maxPause = time.Second
-	// firstRetry and longestRetry bound the pauses after a list that the channel did not
-	// accept, because of its service config for instance.
+	// firstRetry and longestRetry bound the pauses after a list that the channel refused, for
+	// example because of its service config.
 	firstRetry   = 100 * time.Millisecond
 	longestRetry = 10 * time.Second
 )
 
-// AsIs is the state for Tell of a source that publishes states.
+// AsIs is the state function for Serve if the values of the feed are States.
 func AsIs(s State) State { return s }
 
-// Serve tells a channel what the feed knows, as state has it, until ctx ends. Lists that are equal
-// to the last are not told again. When changes come all the time, no more than half of it is spent on
-// telling.
-func (f *Feed[N]) Serve(ctx context.Context, cc resolver.ClientConn, state func(N) State) {
-	var told publisher
-	told.cc = cc
+// Serve passes the State of each value to a channel until ctx ends. A list that equals the last
+// one is not passed again. Under continuous changes Serve spends at most half of the time in
+// the channel.
+func (f *Feed[V]) Serve(ctx context.Context, cc resolver.ClientConn, state func(V) State) {
+	p := publisher{cc: cc}
 	for ctx.Err() == nil {
 		latest, changed := f.Read()
 		began := time.Now()
-		told.publish(state(latest))
-		_ = pause.For(ctx, min(time.Since(began), maxPause)) // the loop sees that it has ended
-		if told.retry > 0 {
-			_ = pause.Until(ctx, changed, time.Until(told.due)) // the same
+		p.publish(state(latest))
+		_ = pause.For(ctx, min(time.Since(began), maxPause)) // the loop checks ctx
+		if p.retry > 0 {
+			_ = pause.Until(ctx, changed, time.Until(p.due)) // the loop checks ctx
 			continue
 		}
 		select {
@@ -90,38 +91,38 @@ func (f *Feed[N]) Serve(ctx context.Context, cc resolver.ClientConn, state func(
 	}
 }
 
-// publisher knows what a channel was told.
+// publisher passes states to one channel.
 type publisher struct {
 	cc    resolver.ClientConn
 	last  State
-	retry time.Duration // the pause before the list is told again, 0 if the channel accepted it
-	due   time.Time     // when retry is over
+	retry time.Duration // the pause before the list is passed again, 0 if the channel accepted it
+	due   time.Time     // when the pause ends
 }
 
-// publish publishes a changed State. An empty list is published, so that connections close, and
-// then its problem is reported, so that calls fail with the reason.
-func (t *publisher) publish(n State) {
-	same := Equal(t.last.Endpoints, n.Endpoints) && (t.last.Listed || !n.Listed)
-	if !same || t.retry > 0 && !time.Now().Before(t.due) {
-		err := t.cc.UpdateState(resolver.State{Endpoints: n.Endpoints})
+// publish passes a changed State to the channel. An empty list closes the connections; the
+// problem, reported after it, becomes the error of calls.
+func (p *publisher) publish(s State) {
+	same := Equal(p.last.Endpoints, s.Endpoints) && (p.last.Listed || !s.Listed)
+	if !same || p.retry > 0 && !time.Now().Before(p.due) {
+		err := p.cc.UpdateState(resolver.State{Endpoints: s.Endpoints})
 		switch {
-		case err == nil || len(n.Endpoints) == 0: // policies refuse what is empty
-			t.retry = 0
+		case err == nil || len(s.Endpoints) == 0: // policies refuse an empty list
+			p.retry = 0
 		case same:
-			t.retry = min(2*t.retry, longestRetry)
+			p.retry = min(2*p.retry, longestRetry)
 		default:
-			t.retry = firstRetry
+			p.retry = firstRetry
 		}
-		t.due = time.Now().Add(t.retry)
+		p.due = time.Now().Add(p.retry)
 	}
-	if n.Problem != nil && n.Problem != t.last.Problem {
-		// With an error that has a code of its own, calls that wait for ready would fail too.
-		t.cc.ReportError(errors.New(n.Problem.Text))
+	if s.Problem != nil && s.Problem != p.last.Problem {
+		// An error with a status code would also fail calls that wait for ready.
+		p.cc.ReportError(errors.New(s.Problem.Text))
 	}
-	t.last = n
+	p.last = s
 }
 
-// Equal reports whether two lists are the same to a channel.
+// Equal reports whether two lists have equal addresses and attributes, in the same order.
 func Equal(a, b []resolver.Endpoint) bool {
 	if len(a) != len(b) {
 		return false

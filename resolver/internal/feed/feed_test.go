@@ -1,4 +1,4 @@
-package news
+package feed
 
 import (
 	"context"
@@ -15,43 +15,50 @@ import (
 	gresolver "google.golang.org/grpc/resolver"
 )
 
-// picky is a channel that does not accept states while refusals lasts.
-type picky struct {
+// channel records updates. It refuses the first of them.
+type channel struct {
 	gresolver.ClientConn
-	mu       sync.Mutex
-	refusals int
-	updates  []time.Time
-	reports  []string
-	pause    time.Duration
-	last     string // the address in the latest list
+	refusals int           // the number of updates that it refuses
+	pause    time.Duration // the time that an update takes
+
+	mu      sync.Mutex
+	updates []time.Time
+	reports []string
+	last    string // the address in the latest list
 }
 
-// took returns when the channel was updated.
-func (p *picky) took() []time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.updates)
+// updated returns the times of the updates.
+func (c *channel) updated() []time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.updates)
 }
 
-func (p *picky) UpdateState(s gresolver.State) error {
-	time.Sleep(p.pause)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.updates = append(p.updates, time.Now())
+func (c *channel) reported() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.reports)
+}
+
+func (c *channel) UpdateState(s gresolver.State) error {
+	time.Sleep(c.pause)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.updates = append(c.updates, time.Now())
 	if len(s.Endpoints) > 0 {
-		p.last = s.Endpoints[0].Addresses[0].Addr
+		c.last = s.Endpoints[0].Addresses[0].Addr
 	}
-	if p.refusals == 0 {
+	if c.refusals == 0 {
 		return nil
 	}
-	p.refusals--
+	c.refusals--
 	return errors.New("bad resolver state")
 }
 
-func (p *picky) ReportError(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reports = append(p.reports, err.Error())
+func (c *channel) ReportError(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reports = append(c.reports, err.Error())
 }
 
 func one(addr string) []gresolver.Endpoint {
@@ -60,14 +67,8 @@ func one(addr string) []gresolver.Endpoint {
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func (p *picky) reported() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.reports)
-}
-
-// tell has a feed tell a channel, until the test ends.
-func tell(t *testing.T, f *Feed[State], cc gresolver.ClientConn) (stop func()) {
+// serve runs Serve until stop is called.
+func serve(t *testing.T, f *Feed[State], cc gresolver.ClientConn) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -80,15 +81,15 @@ func tell(t *testing.T, f *Feed[State], cc gresolver.ClientConn) (stop func()) {
 	}
 }
 
-// A list that the channel does not accept is told again, with growing pauses.
-func TestTellingAgain(t *testing.T) {
+// A list that the channel refuses is passed again, with growing pauses.
+func TestRefusedList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cc := &picky{refusals: 12}
+		cc := &channel{refusals: 12}
 		f := New(State{Endpoints: one("a")})
-		defer tell(t, f, cc)()
+		defer serve(t, f, cc)()
 		synctest.Wait()
 		time.Sleep(time.Hour)
-		updates := cc.took()
+		updates := cc.updated()
 		require.Len(t, updates, 13)
 		require.Equal(t, firstRetry, updates[1].Sub(updates[0]))
 		require.Equal(t, 2*firstRetry, updates[2].Sub(updates[1]))
@@ -97,72 +98,72 @@ func TestTellingAgain(t *testing.T) {
 	})
 }
 
-// A newer list takes the place of one that is to be told again, and an equal one is not told.
-func TestTellingAnotherList(t *testing.T) {
+// A newer list replaces a refused one, and an equal list is not passed again.
+func TestNewerListReplacesARefusedOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cc := &picky{refusals: 1}
+		cc := &channel{refusals: 1}
 		f := New(State{Endpoints: one("a")})
-		defer tell(t, f, cc)()
+		defer serve(t, f, cc)()
 		synctest.Wait()
 		f.Publish(State{Endpoints: one("b")})
 		synctest.Wait()
 		f.Publish(State{Endpoints: one("b")})
 		time.Sleep(time.Hour)
-		require.Len(t, cc.took(), 2)
+		require.Len(t, cc.updated(), 2)
 	})
 }
 
-func TestTellingEndsWithTheContext(t *testing.T) {
+func TestServeEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cc := &picky{refusals: 100}
+		cc := &channel{refusals: 100}
 		f := New(State{Endpoints: one("a")})
-		stop := tell(t, f, cc)
+		stop := serve(t, f, cc)
 		synctest.Wait()
 		stop()
 		f.Publish(State{Endpoints: one("b"), Problem: &Problem{"away"}})
 		time.Sleep(time.Hour)
-		require.Len(t, cc.took(), 1)
+		require.Len(t, cc.updated(), 1)
 		require.Empty(t, cc.reported())
 	})
 }
 
-// That policies refuse an empty list is no reason to tell it again. Its problem is told once.
-func TestTellingNothing(t *testing.T) {
+// An empty list, which policies refuse, is passed once, and its problem is reported once.
+func TestEmptyList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cc := &picky{refusals: 100}
+		cc := &channel{refusals: 100}
 		f := New(State{})
-		defer tell(t, f, cc)()
+		defer serve(t, f, cc)()
 		synctest.Wait()
 		none := &Problem{"none is registered"}
 		f.Publish(State{Problem: none})
 		time.Sleep(time.Hour)
-		require.Empty(t, cc.took(), "there was no list before")
+		require.Empty(t, cc.updated(), "no list yet")
 		f.Publish(State{Listed: true, Problem: none})
 		time.Sleep(time.Hour)
-		require.Len(t, cc.took(), 1)
+		require.Len(t, cc.updated(), 1)
 		f.Publish(State{Endpoints: one("a")})
 		synctest.Wait()
 		f.Publish(State{Problem: none})
 		synctest.Wait()
 		f.Publish(State{Problem: none})
 		time.Sleep(time.Hour)
-		require.Len(t, cc.took(), 3)
+		require.Len(t, cc.updated(), 3)
 		require.Equal(t, []string{"none is registered", "none is registered"}, cc.reported())
 	})
 }
 
-// While changes come all the time, a channel that is slow to take lists gets fewer.
-func TestTellingASlowChannel(t *testing.T) {
+// Under continuous changes a slow channel receives fewer lists.
+func TestSlowChannel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cc := &picky{pause: 10 * time.Millisecond}
+		cc := &channel{pause: 10 * time.Millisecond}
 		f := New(State{})
-		defer tell(t, f, cc)()
+		defer serve(t, f, cc)()
 		for i := range 1000 {
 			f.Publish(State{Endpoints: one(strconv.Itoa(i))})
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Second)
-		require.InDelta(t, 50, len(cc.took()), 5)
+		require.InDelta(t, 50, len(cc.updated()), 5)
 		require.Equal(t, "999", cc.last)
 	})
 }
