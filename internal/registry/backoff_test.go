@@ -27,7 +27,7 @@ func TestBackoff(t *testing.T) {
 			assert.GreaterOrEqual(t, took, bound/2)
 			assert.Less(t, took, bound)
 		}
-		require.Less(t, wait(maxDelay), firstDelay, "an attempt that took long begins anew")
+		require.Less(t, wait(maxDelay), firstDelay, "a long attempt resets the delay")
 	})
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The values are what the official client writes: programs with either client read
-// each other's endpoints.
+// The values are those of the official client: programs with either client read each other's
+// endpoints.
 func TestRecord(t *testing.T) {
 	tests := []struct {
 		endpoint Endpoint

@@ -20,20 +20,20 @@ func TestEvaluate(t *testing.T) {
 		statuses []health.Status
 		want     view
 	}{
-		"no endpoint is known":     {nil, unclear},
-		"nothing is known":         {[]health.Status{in(health.Unknown)}, unclear},
-		"one serves":               {[]health.Status{in(health.Dead), in(health.Serving)}, serving},
-		"one is slow":              {[]health.Status{in(health.Slow), in(health.Degraded)}, serving},
-		"a suspect":                {[]health.Status{in(health.Dead), fresh}, serving},
-		"an old suspect":           {[]health.Status{in(health.Dead), in(health.Suspected)}, out},
-		"all are dead":             {[]health.Status{in(health.Dead), in(health.Dead)}, out},
-		"degraded":                 {[]health.Status{in(health.Degraded)}, out},
-		"stuck":                    {[]health.Status{in(health.Lagging)}, out},
-		"not serving":              {[]health.Status{in(health.NotServing)}, out},
-		"one may serve":            {[]health.Status{in(health.Dead), in(health.Unknown)}, unclear},
-		"restricted is no help":    {[]health.Status{in(health.Dead), in(health.Restricted)}, out},
-		"restricted shows nothing": {[]health.Status{in(health.Restricted)}, unclear},
-		"removed ones do neither":  {[]health.Status{in(health.Draining), in(health.Dead)}, out},
+		"no endpoint is known":            {nil, unclear},
+		"nothing is known":                {[]health.Status{in(health.Unknown)}, unclear},
+		"one serves":                      {[]health.Status{in(health.Dead), in(health.Serving)}, serving},
+		"one is slow":                     {[]health.Status{in(health.Slow), in(health.Degraded)}, serving},
+		"a suspect":                       {[]health.Status{in(health.Dead), fresh}, serving},
+		"an old suspect":                  {[]health.Status{in(health.Dead), in(health.Suspected)}, out},
+		"all are dead":                    {[]health.Status{in(health.Dead), in(health.Dead)}, out},
+		"degraded":                        {[]health.Status{in(health.Degraded)}, out},
+		"stuck":                           {[]health.Status{in(health.Lagging)}, out},
+		"not serving":                     {[]health.Status{in(health.NotServing)}, out},
+		"one may serve":                   {[]health.Status{in(health.Dead), in(health.Unknown)}, unclear},
+		"a restricted one does not serve": {[]health.Status{in(health.Dead), in(health.Restricted)}, out},
+		"a restricted one is no evidence": {[]health.Status{in(health.Restricted)}, unclear},
+		"removed ones are ignored":        {[]health.Status{in(health.Draining), in(health.Dead)}, out},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-// scene is a syncState over states that a test sets.
+// scene is a syncState with endpoint states that a test sets.
 type scene struct {
 	syncState
 	state health.Status
@@ -61,7 +61,7 @@ func (s *scene) Changed([]Change) {}
 func (s *scene) Lost(err error)   { s.told = append(s.told, err.Error()) }
 func (s *scene) Regained()        { s.told = append(s.told, "regained") }
 
-// pass lets time pass, with looks.
+// pass lets time pass, with checks.
 func (s *scene) pass(d time.Duration) {
 	for ; d > 0; d -= checkInterval {
 		time.Sleep(checkInterval)
@@ -69,7 +69,7 @@ func (s *scene) pass(d time.Duration) {
 	}
 }
 
-// take returns what was told since the last take.
+// take returns what was reported since the last take.
 func (s *scene) take() []string {
 	told := s.told
 	s.told = nil
@@ -93,20 +93,20 @@ func TestOutageIsReportedOnce(t *testing.T) {
 		s.state.State = health.Dead
 		s.state.Evidence = health.Evidence{Kind: health.ConnectFailed, Err: errors.New("connection refused")}
 		s.pass(DefaultTolerance)
-		require.Empty(t, s.take(), "it may be over soon")
+		require.Empty(t, s.take(), "it is shorter than the tolerance")
 		s.pass(time.Minute)
 		require.Equal(t, []string{
 			"etcd cannot be reached: no endpoint serves; a:1 is dead (connect failed: connection refused)",
 		}, s.take())
-		s.state.Evidence.Err = errors.New("another one")
+		s.state.Evidence.Err = errors.New("another endpoint")
 		s.pass(time.Minute)
-		require.Empty(t, s.take(), "that is no news")
+		require.Empty(t, s.take(), "an unchanged reason is not reported")
 		s.state.State = health.Degraded
 		s.pass(time.Second)
 		require.Len(t, s.take(), 1, "that is")
 		s.state.State = health.Unknown
 		s.pass(time.Minute)
-		require.Empty(t, s.take(), "it is being connected to")
+		require.Empty(t, s.take(), "a connecting endpoint is no evidence")
 		s.state.State = health.Serving
 		s.pass(checkInterval)
 		require.Equal(t, []string{"regained"}, s.take())
@@ -127,7 +127,7 @@ func TestElectionIsTolerated(t *testing.T) {
 	})
 }
 
-// Endpoints that serve are no proof of being in touch before there is a watch.
+// Serving endpoints do not make the state synced before there is a watch.
 func TestStaleUntilTheWatchIsEstablished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene()
@@ -138,7 +138,7 @@ func TestStaleUntilTheWatchIsEstablished(t *testing.T) {
 		s.refused(errors.New("permission denied"))
 		require.Equal(t, []string{"permission denied"}, s.take())
 		s.pass(time.Minute)
-		require.Empty(t, s.take(), "what was refused says more")
+		require.Empty(t, s.take(), "the refusal stays the reason")
 		s.markSynced()
 		require.Equal(t, []string{"regained"}, s.take())
 		s.markSynced()
@@ -146,7 +146,7 @@ func TestStaleUntilTheWatchIsEstablished(t *testing.T) {
 	})
 }
 
-// Attempts that fail at once leave no time for a look.
+// Attempts that fail at once leave no time for a check.
 func TestRefusalIsReportedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene()
@@ -154,7 +154,7 @@ func TestRefusalIsReportedAtOnce(t *testing.T) {
 		s.unanswered(errors.New("no leader"))
 		time.Sleep(DefaultTolerance - 1)
 		s.unanswered(errors.New("no leader"))
-		require.Empty(t, s.take(), "it may be over soon")
+		require.Empty(t, s.take(), "it is shorter than the tolerance")
 		time.Sleep(time.Nanosecond)
 		s.unanswered(errors.New("no leader"))
 		s.unanswered(errors.New("timed out"))

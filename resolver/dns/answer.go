@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// backend is what one connection is made to.
+// backend is the target of one connection.
 type backend struct {
 	addrs []netip.Addr
-	// The rest is of an SRV record.
+	// The fields below are from an SRV record.
 	host string
 	port uint16
 	SRV
@@ -30,26 +30,26 @@ func (b backend) compare(o backend) int {
 	)
 }
 
-// answer is what a lookup found, in a stable order.
+// answer is the result of a lookup, in a stable order.
 type answer struct {
 	backends []backend
-	ttl      time.Duration // of there being nothing if there are no backends; unknownTTL if it is not known
+	ttl      time.Duration // of an empty answer if there are no backends; unknownTTL if unknown
 	// lacks is the family whose addresses could not be looked up, FamilyAuto if none.
 	lacks Family
 	name  string // as in known
 	moved bool   // the name that was known before has no records now
 }
 
-// addresses is what was found of one host.
+// addresses holds the addresses of one host.
 type addresses struct {
 	all   []netip.Addr // those of the preferred family first
 	lacks Family
 	ttl   time.Duration
 }
 
-// newAddresses puts what was found into a stable order. The system's preference between the
-// families stays; that within a family depends on what else there is, and would have all
-// clients on a host prefer the same backend anyway.
+// newAddresses sorts the addresses. The system's preference between the families stays. Its order
+// within a family depends on the other addresses, and would make all clients on a host prefer the
+// same backend.
 func newAddresses(found []netip.Addr) addresses {
 	all := make([]netip.Addr, 0, len(found))
 	for _, a := range found {
@@ -71,7 +71,7 @@ func newAddresses(found []netip.Addr) addresses {
 	return addresses{all: slices.Compact(all)}
 }
 
-// backends says which addresses are one backend, see FamilyAuto.
+// backends groups addresses into backends, see FamilyAuto.
 func (a addresses) backends(f Family) []backend {
 	if len(a.all) == 0 {
 		return nil
@@ -93,7 +93,7 @@ func (a addresses) backends(f Family) []backend {
 	return list
 }
 
-// highestPriority returns the backends of the best priority; they are sorted by it.
+// highestPriority returns the backends of the best priority of a list sorted by priority.
 func highestPriority(list []backend) []backend {
 	worse := slices.IndexFunc(list, func(b backend) bool { return b.Priority != list[0].Priority })
 	if worse < 0 {

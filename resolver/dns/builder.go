@@ -9,16 +9,16 @@ import (
 	"google.golang.org/grpc/grpclog"
 	"google.golang.org/grpc/resolver"
 
-	"github.com/quorate/quorate/resolver/internal/news"
+	"github.com/quorate/quorate/resolver/internal/feed"
 )
 
 var logger = grpclog.Component("quorate-dns")
 
-// NewBuilder returns a resolver builder for grpc.WithResolvers. All channels that are to
-// share lookups have to be given the same one. It holds nothing that must be closed: each
-// lookup ends with the last channel that needs it.
+// NewBuilder returns a resolver builder for grpc.WithResolvers. Channels share lookups if they
+// have the same builder. It needs no Close: lookups of a name end with the last channel that uses
+// them.
 //
-// The error names the field of cfg that is wrong.
+// The error names the invalid field of cfg.
 func NewBuilder(cfg Config) (resolver.Builder, error) {
 	c, err := newClient(cfg)
 	if err != nil {
@@ -39,12 +39,12 @@ var (
 
 func (b *builder) Scheme() string { return b.client.Scheme }
 
-// OverrideAuthority returns what gRPC would take, the target's host and port, except that it
-// is the domain for SRV records: a certificate is not for "_grpc._tcp.example.com".
+// OverrideAuthority returns the target's host and port, as gRPC does by default, and the domain
+// for SRV records: certificates are not issued for "_grpc._tcp.example.com".
 func (*builder) OverrideAuthority(t resolver.Target) string { return authorityOf(t) }
 
-// Build begins to look the target up, or joins those that do so already; it waits for
-// nothing. The error says what is wrong with the target; gRPC fails calls with it.
+// Build starts to look the target up, or joins lookups of it that are under way. It does not
+// block. The error describes an invalid target; gRPC fails calls with it.
 func (b *builder) Build(t resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
 	parsed, err := parseTarget(t)
 	if err != nil {
@@ -57,13 +57,13 @@ func (b *builder) Build(t resolver.Target, cc resolver.ClientConn, _ resolver.Bu
 	}
 	if parsed.literal.IsValid() {
 		one := []backend{{addrs: []netip.Addr{parsed.literal}}}
-		return startChannel(cc, parsed.port, news.New(knowledge{backends: one}), nil, func() {}), nil
+		return startChannel(cc, parsed.port, feed.New(knowledge{backends: one}), nil, func() {}), nil
 	}
 	p := b.registry.Acquire(parsed.question)
 	return startChannel(cc, parsed.port, p.Feed, p.resolveNow, func() { b.registry.Release(parsed.question) }), nil
 }
 
-// endpoints is list as gRPC has it. port is that of backends that have none of their own.
+// endpoints converts backends. port is the port of those without one.
 func endpoints(list []backend, port uint16) []resolver.Endpoint {
 	all := make([]resolver.Endpoint, len(list))
 	for i, b := range list {

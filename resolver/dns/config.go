@@ -25,9 +25,9 @@ const (
 	// DefaultMassRemovalDelay is three lookups at the default interval.
 	DefaultMassRemovalDelay = 15 * time.Second
 
-	// DefaultRotationWindow is 60 answers at the default interval: if each names 8 of 24
-	// backends, one of them is missing in all with a probability of 1 in 10 ^ 10; of 3 of 24, 1
-	// in 3,000.
+	// DefaultRotationWindow is 60 answers at the default interval. If each answer has 8 of 24
+	// backends, the probability that a backend is missing in all of them is 1 in 10^10; with 3 of
+	// 24 it is 1 in 3,000.
 	DefaultRotationWindow = 5 * time.Minute
 
 	// DefaultMaxListAge is long enough for channels that go idle after half an hour, as they do
@@ -42,22 +42,22 @@ const (
 	defaultServerPort = 53
 )
 
-// Family says which addresses of a name are used.
+// Family selects the address family of backends.
 type Family uint8
 
 const (
-	// FamilyAuto takes one family of a name that has several addresses of both, as each
-	// backend behind it usually has one of either and would be connected to twice: the family
-	// of the address that the system prefers (RFC 6724: it has a route, then IPv6 before IPv4,
-	// but IPv4 before unique local IPv6). A name with one address of each, and the target of
-	// an SRV record, is one backend with all of its addresses.
+	// FamilyAuto uses one family if a name has several addresses of both, because a backend
+	// usually has an address of each and would be connected to twice: the family of the address
+	// that the system prefers (RFC 6724: one with a route, IPv6 before IPv4, IPv4 before unique
+	// local IPv6). A name with one address of each family, and the target of an SRV record, is one
+	// backend with all of its addresses.
 	FamilyAuto Family = iota
 	// FamilyIPv4 queries A records only.
 	FamilyIPv4
 	// FamilyIPv6 queries AAAA records only.
 	FamilyIPv6
-	// FamilyBoth takes every address of a name as a backend of its own, for names behind which
-	// some backends have only IPv4 and others only IPv6. It is FamilyAuto for SRV records.
+	// FamilyBoth treats every address of a name as a backend, for names that have backends with
+	// only IPv4 and others with only IPv6. For SRV records it equals FamilyAuto.
 	FamilyBoth
 )
 
@@ -75,7 +75,7 @@ func (f Family) String() string {
 	}
 }
 
-// network is what package net calls f.
+// network returns the name of the family in package net.
 func (f Family) network() string {
 	switch f {
 	case FamilyIPv4:
@@ -95,8 +95,8 @@ func familyOf(a netip.Addr) Family {
 	return FamilyIPv6
 }
 
-// Resolver looks names up. A *net.Resolver implements it; set its StrictErrors, without which
-// it returns partial answers as complete. (The default Resolver detects these by itself.)
+// Resolver looks names up. A *net.Resolver implements it; set its StrictErrors, without which it
+// returns partial answers as complete. (The default Resolver needs no such setting.)
 //
 // Both methods must return when ctx ends. An error that is, or wraps, a *net.DNSError with
 // IsNotFound means that there is no such name or record; any other error means that the
@@ -144,12 +144,11 @@ type Config struct {
 	// Default 15 s; negative: no delay.
 	MassRemovalDelay time.Duration
 
-	// RotationWindow is for how long a backend stays that is missing in answers which name a
-	// part of the backends each, as those of Consul, Route 53 and Cloud Map do. They are told by
-	// at least 3 backends, as many as before but not the same, some of which were missing
-	// before; until that is so, what an answer of as many others leaves out stays for
-	// MassRemovalDelay. With TTLs, it is at least 30 of them. Default 5 minutes; negative:
-	// answers are never united.
+	// RotationWindow is how long a missing backend is kept if the server returns a part of its
+	// list in each answer, as Consul, Route 53 and Cloud Map do. Such a server is recognized by
+	// answers with at least 3 backends, the same number as before but not the same backends, some
+	// of which were missing before; until then, missing backends are kept for MassRemovalDelay.
+	// The window is at least 30 TTLs. Default 5 minutes; negative: answers are never merged.
 	RotationWindow time.Duration
 
 	// MaxListAge is how long the last list of a name is kept after its last channel closed or
@@ -160,22 +159,23 @@ type Config struct {
 	// Family selects the address family. Default FamilyAuto.
 	Family Family
 
-	// Backups has backends of all SRV priorities published, the best first, instead of only
-	// the best that have addresses. The quorate_* policies (balancer.SetPriority) and pick_first
-	// use the others while none of the best works; other policies would send calls to all.
+	// Backups publishes the backends of all SRV priorities, the best first, instead of only the
+	// best that have addresses. The quorate_* policies (balancer.SetPriority) and pick_first use
+	// the other priorities while no backend of the best one works; other policies would send calls
+	// to all.
 	Backups bool
 
-	// Resolver answers all lookups; Server and targets that name a server are refused then.
-	// TTLs are not known. Default: Go's own resolver, which reads resolv.conf(5) and hosts(5);
-	// on Windows, macOS, iOS, Android and Plan 9, whose name services it does not know, it is
-	// net.DefaultResolver unless there is a Server.
+	// Resolver answers all lookups; Server, and targets that name a server, are rejected then.
+	// TTLs are unknown. Default: Go's own resolver, which reads resolv.conf(5) and hosts(5); on
+	// Windows, macOS, iOS, Android and Plan 9, whose name services it does not support, it is
+	// net.DefaultResolver unless Server is set.
 	Resolver Resolver
 }
 
-// validScheme is RFC 3986's, in lower case, as gRPC compares it.
+// validScheme is the syntax of RFC 3986 in lower case, as gRPC compares schemes.
 var validScheme = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
 
-// validate returns what is wrong with c, after withDefaults.
+// validate checks c, with its defaults, and returns the error of the invalid field.
 func (c Config) validate() error {
 	if !validScheme.MatchString(c.Scheme) {
 		return fmt.Errorf("dns: Config.Scheme is %q; it has to begin with a lower-case letter, followed by those, digits, '+', '-' or '.'", c.Scheme)
@@ -197,12 +197,12 @@ func (c Config) validate() error {
 	case c.Timeout < leastInterval:
 		return fmt.Errorf("dns: Config.Timeout is %v; it has to be at least %v, or 0 for %v", c.Timeout, leastInterval, DefaultTimeout)
 	case c.Family > FamilyBoth:
-		return fmt.Errorf("dns: Config.Family is %d, which is none of the package's constants", c.Family)
+		return fmt.Errorf("dns: Config.Family is %d, which is not a Family of this package", c.Family)
 	}
 	return nil
 }
 
-// withDefaults returns c with what is zero filled in.
+// withDefaults returns c with defaults for zero fields.
 func (c Config) withDefaults() Config {
 	if c.Scheme == "" {
 		c.Scheme = defaultScheme

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// serversTried is how many servers get their turn within a lookup's timeout. It is as many
-// as resolv.conf(5) may name.
+// serversTried is how many servers are queried within a lookup's timeout: the maximum that
+// resolv.conf(5) may name.
 const serversTried = 3
 
-// goKnowsNames reports whether Go's own resolver finds what the system's would. Where it
-// would not, package net uses the system's.
+// goKnowsNames reports whether Go's own resolver finds the same names as the system's. Elsewhere
+// package net uses the system's.
 func goKnowsNames() bool {
 	switch runtime.GOOS {
 	case "windows", "darwin", "ios", "android", "plan9", "js", "wasip1":
@@ -26,9 +26,9 @@ func goKnowsNames() bool {
 
 var errPassedOver = errors.New("the DNS server does not answer, and another one does")
 
-// resolverFor returns what answers a question, and a recorder, of which nothing flows if the messages
-// are not seen. They serve one lookup: package net lets lookups of the same name by one resolver
-// share their messages.
+// resolverFor returns the resolver for a question, and a recorder, which records nothing if the
+// messages are not visible. They serve one lookup, because package net shares messages between
+// concurrent lookups of the same name by one resolver.
 func (c *client) resolverFor(server string) (Resolver, *recorder) {
 	t := newRecorder()
 	switch {
@@ -63,7 +63,7 @@ func (c *client) dial(ctx context.Context, network, address string, t *recorder)
 		return nil, err
 	}
 	recorded := &recordedConn{Conn: conn, recorder: t, servers: &c.servers, server: server, deadline: deadline}
-	// Package net sets ctx's deadline, but would wait for it when the lookup is given up.
+	// Package net sets ctx's deadline, but would wait for it when the lookup is canceled.
 	recorded.release = context.AfterFunc(ctx, func() {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			_ = conn.Close()
@@ -87,14 +87,14 @@ type recordedConn struct {
 	recorder *recorder
 	servers  *servers
 	server   string
-	deadline time.Time // the latest
+	deadline time.Time // the maximum
 	release  func() bool
 	query    query
-	pending  []byte // what was read of a reply over TCP, after its two bytes of length
+	pending  []byte // unread bytes of a reply over TCP, after its two length bytes
 	packets  bool
 }
 
-// SetDeadline keeps to what one server is allowed to take.
+// SetDeadline limits t to what one server may take.
 func (c *recordedConn) SetDeadline(t time.Time) error {
 	if t.IsZero() || t.After(c.deadline) {
 		t = c.deadline
@@ -136,8 +136,7 @@ func (c *recordedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// recordedPackets is a tappedConn that carries packets. Package net expects that it is a
-// net.PacketConn then.
+// recordedPackets is a recordedConn for packets. Package net expects a net.PacketConn then.
 type recordedPackets struct {
 	*recordedConn
 	packets net.PacketConn

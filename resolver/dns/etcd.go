@@ -13,20 +13,20 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 )
 
-// EtcdConfig says how the endpoints of an etcd cluster are discovered.
+// EtcdConfig configures the discovery of an etcd cluster.
 type EtcdConfig struct {
-	// Config says how names are looked up: Server, Interval, MinInterval, Timeout and Resolver
-	// are used. The zero value is right.
+	// Config configures the lookups: Server, Interval, MinInterval, Timeout and Resolver are used.
+	// The zero value is suitable.
 	Config
 
-	// ServiceName is the suffix that clusters of the same domain are told apart by, what
-	// etcdctl calls --discovery-srv-name: with "blue" the records are
-	// _etcd-client-ssl-blue._tcp and _etcd-client-blue._tcp.
+	// ServiceName is a suffix that distinguishes clusters of the same domain, etcdctl's
+	// --discovery-srv-name: with "blue" the records are _etcd-client-ssl-blue._tcp and
+	// _etcd-client-blue._tcp.
 	ServiceName string
 
-	// SecureOnly leaves plaintext endpoints out, as etcdctl --insecure-discovery=false does.
-	// The client should have the domain as its TLS server name then: whoever can forge
-	// records can also forge the names of endpoints, but not a certificate for the domain.
+	// SecureOnly excludes plaintext endpoints, as etcdctl --insecure-discovery=false does. Set the
+	// client's TLS server name to the domain: an attacker who forges records can forge the names
+	// of endpoints, but has no certificate for the domain.
 	SecureOnly bool
 }
 
@@ -41,15 +41,15 @@ const (
 	etcdPlaintext = "etcd-client"
 )
 
-// DiscoverEtcd looks the endpoints of an etcd cluster up, once: an https URL for each record
-// of _etcd-client-ssl._tcp below the domain, and an http URL for each of _etcd-client._tcp.
-// They are sorted: https first, then by priority and name. The names in them are as in the
-// records, with a dot at the end, so that no search domain is put behind them.
+// DiscoverEtcd looks up the endpoints of an etcd cluster once: an https URL for each record of
+// _etcd-client-ssl._tcp below the domain, and an http URL for each of _etcd-client._tcp. They are
+// sorted: https first, then by priority and name. The names are those of the records with a dot at
+// the end, so that no search domain is appended.
 //
-// If one of the two lookups fails, as opposed to finding that there are no records, so does
-// the discovery, unlike the official client's: a client that may use TLS does not turn to
-// plaintext because of a timeout. The error says what is wrong with the configuration, or
-// what happened; for one that holds a *net.DNSError with IsNotFound, there are no endpoints.
+// If either lookup fails, other than with "no records", the discovery fails, unlike the official
+// client's: a client that may use TLS must not use plaintext because of a timeout. The error
+// describes the invalid configuration or the failure; if it wraps a *net.DNSError with IsNotFound,
+// there are no endpoints.
 func DiscoverEtcd(ctx context.Context, domain string, cfg EtcdConfig) ([]string, error) {
 	d, err := newDiscovery(domain, cfg)
 	if err != nil {
@@ -62,26 +62,25 @@ func DiscoverEtcd(ctx context.Context, domain string, cfg EtcdConfig) ([]string,
 	return found.endpoints, nil
 }
 
-// FollowEtcd looks the endpoints up at once and then again and again, see Config.Interval,
-// and sets those of the client: the first time, and whenever they have changed. While they
-// cannot be looked up, or there are none, the client keeps what it has, and the reason is
-// logged once. It returns when ctx ends, with its error, or at once if the configuration is
-// wrong.
+// FollowEtcd looks up the endpoints at once and then periodically, see Config.Interval, and sets
+// those of the client: the first time, and whenever they have changed. While the lookup fails, or
+// finds none, the client keeps its endpoints, and the reason is logged once. It returns when ctx
+// ends, with its error, or at once if the configuration is invalid.
 //
-// A client that calls Sync, or has Config.AutoSyncInterval set, replaces its endpoints by
-// those that the members advertise; use one or the other.
+// A client that calls Sync, or has Config.AutoSyncInterval set, replaces its endpoints with those
+// that the members advertise; use only one of the two.
 func FollowEtcd(ctx context.Context, domain string, cfg EtcdConfig, client EndpointSetter) error {
 	d, err := newDiscovery(domain, cfg)
 	if err != nil {
 		return err
 	}
 	if client == nil {
-		return errors.New("dns: there is no client to set endpoints of")
+		return errors.New("dns: the client is nil")
 	}
 	return d.follow(ctx, client)
 }
 
-// discovery is that of one cluster.
+// discovery looks up one cluster.
 type discovery struct {
 	*client
 	domain     string
@@ -112,7 +111,7 @@ func newDiscovery(domain string, cfg EtcdConfig) (*discovery, error) {
 	return d, nil
 }
 
-// lookup finds at least one endpoint, or returns an error.
+// lookup returns at least one endpoint, or an error.
 func (d *discovery) lookup(ctx context.Context) (discovered, error) {
 	found := discovered{ttl: unknownTTL}
 	var nothing error
@@ -142,7 +141,7 @@ func (d *discovery) lookup(ctx context.Context) (discovered, error) {
 	return found, nil
 }
 
-// lookupError is an error of package net with a better text.
+// lookupError replaces the text of an error of package net.
 type lookupError struct {
 	text  string
 	cause error
@@ -151,7 +150,7 @@ type lookupError struct {
 func (e *lookupError) Error() string { return "dns: " + e.text }
 func (e *lookupError) Unwrap() error { return e.cause }
 
-// both returns one error for two, of which the first may be nil.
+// both joins two errors, of which the first may be nil.
 func both(a, b error) error {
 	if a == nil {
 		return b

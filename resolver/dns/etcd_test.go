@@ -71,7 +71,7 @@ func TestDiscoverEtcd(t *testing.T) {
 		assert.Equal(t, strings.Contains(c.err, "no such host"), isNone(err), c.name)
 	}
 	_, err := DiscoverEtcd(t.Context(), "", EtcdConfig{})
-	require.EqualError(t, err, `dns: domain of the etcd cluster: "" is no domain name: a label is empty`)
+	require.EqualError(t, err, `dns: domain of the etcd cluster: "" is not a domain name: a label is empty`)
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = DiscoverEtcd(canceled, "example.com", EtcdConfig{Config: Config{Resolver: newScript()}})
@@ -126,6 +126,6 @@ func TestFollowEtcd(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, <-done, context.Canceled)
 	})
-	require.EqualError(t, FollowEtcd(t.Context(), "example.com", EtcdConfig{}, nil), "dns: there is no client to set endpoints of")
+	require.EqualError(t, FollowEtcd(t.Context(), "example.com", EtcdConfig{}, nil), "dns: the client is nil")
 	require.Error(t, FollowEtcd(t.Context(), "a..b", EtcdConfig{}, &setter{}))
 }

@@ -79,7 +79,7 @@ func TestCallsAreToldWhatIsWrong(t *testing.T) {
 		for target, want := range map[string]string{
 			"dns:///failing:80":      `dns: looking up the addresses of "failing": server misbehaving`,
 			"dns:///none:80":         `dns: "none" has no addresses: no such host`,
-			"dns:///_a._tcp.none:80": `dns: bad target "dns:///_a._tcp.none:80": "_a._tcp.none" is the name of SRV records, which have the ports; leave ":80" out`,
+			"dns:///_a._tcp.none:80": `dns: bad target "dns:///_a._tcp.none:80": "_a._tcp.none" is the name of SRV records, which have the ports; remove ":80"`,
 		} {
 			t.Run(policy+" "+target, func(t *testing.T) {
 				err := call(t, dial(t, b, target, policy))

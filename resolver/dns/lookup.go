@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// none returns the error for what has no records.
+// none returns the error of a lookup without records.
 func none(name, kind string) error {
 	return &net.DNSError{Err: "no " + kind + " records", Name: name, IsNotFound: true}
 }
@@ -20,21 +20,21 @@ func isNone(err error) bool {
 	return errors.As(err, &d) && d.IsNotFound
 }
 
-// client looks names up, for one Builder or discovery.
+// client looks up names for one Builder or discovery.
 type client struct {
 	Config
 	server  string // of Config.Server, as an address
 	servers servers
 }
 
-// newClient returns the error of a field of cfg that is wrong.
+// newClient returns the error of an invalid field of cfg.
 func newClient(cfg Config) (*client, error) {
 	c := &client{Config: cfg.withDefaults()}
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
 	if c.Server != "" {
-		c.server, _ = parseServer(c.Server) // validate has looked
+		c.server, _ = parseServer(c.Server) // valid, see validate
 	}
 	return c, nil
 }
@@ -48,7 +48,7 @@ type lookup struct {
 	*client
 	resolver Resolver
 	recorder *recorder
-	seen     *seen // afterwards
+	seen     *seen // set afterwards
 }
 
 func (c *client) newLookup(server string) *lookup {
@@ -57,14 +57,14 @@ func (c *client) newLookup(server string) *lookup {
 	return l
 }
 
-// known is what was found the last time.
+// known is the result of the previous lookup.
 type known struct {
-	name     string // that had the records, with its search domain; "" if that is not known
+	name     string // that had the records, with its search domain; "" if unknown
 	backends []backend
 }
 
-// ask answers a question. An answer has backends; there being none is an error for which isNone
-// holds, and the answer says for how long.
+// ask answers a question. An answer has backends; without any, isNone holds for the error, and the
+// answer has the TTL.
 func (c *client) ask(ctx context.Context, q question, before known) (answer, error) {
 	l := c.newLookup(q.server)
 	var a answer
@@ -80,7 +80,7 @@ func (c *client) ask(ctx context.Context, q question, before known) (answer, err
 	return a, err
 }
 
-// services looks SRV records up, and the addresses of their targets.
+// services looks up SRV records and the addresses of their targets.
 func (l *lookup) services(ctx context.Context, q question, before known) (answer, error) {
 	records, err := l.records(ctx, "", "", q.name, before.name)
 	if err != nil {
@@ -93,7 +93,7 @@ func (l *lookup) services(ctx context.Context, q question, before known) (answer
 	return a, err
 }
 
-// host looks the addresses of a name up, which was known as before.
+// host looks up the addresses of a name; before is the previous result.
 func (l *lookup) host(ctx context.Context, name, before string) (addresses, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -109,8 +109,8 @@ func (l *lookup) host(ctx context.Context, name, before string) (addresses, erro
 	return a, nil
 }
 
-// records looks SRV records up: of "_service._proto.name", or of name if they are empty.
-// Records that net.LookupSRV leaves out as malformed do not spoil the others.
+// records looks up SRV records: of "_service._proto.name", or of name if service and proto are
+// empty. It ignores the error of net.LookupSRV for malformed records if there are others.
 func (l *lookup) records(ctx context.Context, service, proto, name, before string) ([]*net.SRV, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -127,9 +127,9 @@ func (l *lookup) records(ctx context.Context, service, proto, name, before strin
 	return records, l.verify(err, before)
 }
 
-// verify returns the error of a lookup, which may be nil, in view of its messages. Package net
-// passes over search domains that are not answered for. If the name was found there before, or
-// is not found in another, nothing is known.
+// verify checks the result of a lookup, whose error may be nil, against its messages. Package net
+// skips search domains that did not answer. If the name was found there before, or is not found in
+// another, the lookup has failed.
 func (l *lookup) verify(err error, before string) error {
 	l.seen = l.recorder.end()
 	var open error
@@ -148,9 +148,8 @@ func (l *lookup) verify(err error, before string) error {
 	return err
 }
 
-// explain says in one line why a lookup failed. What changes from one attempt to the next,
-// like the port that a query was sent from, is left out, as a text that stays the same is
-// not reported again.
+// explain returns a line that says why a lookup failed. It omits what changes with each attempt,
+// such as the source port of a query, because an unchanged text is not reported again.
 func explain(q question, timeout time.Duration, err error) string {
 	reason, server, name := err.Error(), q.server, ""
 	var d *net.DNSError

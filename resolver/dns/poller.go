@@ -7,26 +7,26 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/resolver/internal/feed"
 	"github.com/quorate/quorate/resolver/internal/lastgood"
-	"github.com/quorate/quorate/resolver/internal/news"
 )
 
-// staleAfter is how long channels that open or wake up wait for an answer before they get
-// the last list of the name.
+// staleAfter is how long channels that open or leave idle mode wait for an answer before they
+// receive the last list of the name.
 const staleAfter = 300 * time.Millisecond
 
-// knowledge is what a poller tells the channels; the port of backends is theirs.
+// knowledge is what a poller publishes; channels add the port of backends.
 type knowledge struct {
 	backends []backend
-	problem  *news.Problem
+	problem  *feed.Problem
 }
 
-// state is k for a channel whose target has a port.
-func (k knowledge) state(port uint16) news.State {
-	return news.State{Endpoints: endpoints(k.backends, port), Problem: k.problem}
+// state returns the state of a channel whose target has a port.
+func (k knowledge) state(port uint16) feed.State {
+	return feed.State{Endpoints: endpoints(k.backends, port), Problem: k.problem}
 }
 
-// registry has a poller for each question that a channel wants answered.
+// registry has a poller for each question of the channels.
 type registry = lastgood.Registry[question, *poller, state]
 
 func newRegistry(c *client) *registry {
@@ -38,16 +38,16 @@ func newRegistry(c *client) *registry {
 	})
 }
 
-// state is what a poller knows.
+// state is the result of the lookups so far.
 type state struct {
 	record
-	ended time.Time // when the last lookup did
-	due   time.Time // until when its answer is used without another lookup
+	ended time.Time // when the last lookup ended
+	due   time.Time // until when its answer is valid without another lookup
 }
 
-// poller asks one question, again and again, for all channels that want the answer.
+// poller repeats the lookup of one question for all channels that need it.
 type poller struct {
-	*news.Feed[knowledge]
+	*feed.Feed[knowledge]
 	client *client
 	q      question
 	cancel context.CancelFunc
@@ -55,15 +55,15 @@ type poller struct {
 
 	mu       sync.Mutex
 	state    state
-	answered bool // a lookup has ended, well or not
-	stopped  bool // nothing changes the state any more
+	answered bool // a lookup has ended, successful or not
+	stopped  bool // the state is final
 }
 
-// startPoller starts a poller with what the last one knew. An answer that is due for another
-// lookup is used only if that takes long, or fails.
+// startPoller starts a poller with the state of the last one. An answer that is no longer valid is
+// used only if the first lookup takes long or fails.
 func startPoller(c *client, q question, last state) *poller {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &poller{client: c, q: q, cancel: cancel, asked: make(chan struct{}, 1), state: last, Feed: news.New(knowledge{})}
+	p := &poller{client: c, q: q, cancel: cancel, asked: make(chan struct{}, 1), state: last, Feed: feed.New(knowledge{})}
 	wait := time.Until(last.due)
 	switch {
 	case wait > 0:
@@ -94,7 +94,7 @@ func (p *poller) knowledge() knowledge {
 	return knowledge{p.state.backends, p.state.problem}
 }
 
-// resolveNow asks for a lookup as soon as there may be one.
+// resolveNow requests a lookup as soon as MinInterval allows one.
 func (p *poller) resolveNow() {
 	select {
 	case p.asked <- struct{}{}:

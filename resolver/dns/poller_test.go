@@ -226,7 +226,7 @@ func TestMassRemovalIsConfirmed(t *testing.T) {
 		const all = "10.0.0.1:80 10.0.0.2:80 10.0.0.3:80"
 		lists, errs := cc.told()
 		require.Equal(t, []string{all}, lists)
-		require.Equal(t, []string{`dns: 2 of 3 backends of "svc" are gone at once` + keeping(3)}, errs)
+		require.Equal(t, []string{`dns: 2 of 3 backends of "svc" disappeared at once` + keeping(3)}, errs)
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		lists, _ = cc.told()

@@ -7,22 +7,22 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/quorate/quorate/resolver/internal/feed"
 	"github.com/quorate/quorate/resolver/internal/lastgood"
-	"github.com/quorate/quorate/resolver/internal/news"
 )
 
-// record is what is known of a question: a state machine without I/O.
+// record is the state of a question: a state machine without I/O.
 type record struct {
 	guard   lastgood.Guard[backend]
-	known             // what is published
-	listed  bool      // backends is what DNS said, be it nothing
-	half    time.Time // since when the addresses of one family cannot be looked up
+	known             // as published
+	listed  bool      // the backends are from DNS, even if there are none
+	half    time.Time // since when lookups of one family fail
 	failed  int       // failures in a row
-	problem *news.Problem
-	// confirm is when an answer that is doubted is worth to be confirmed, zero if there is none.
+	problem *feed.Problem
+	// confirm is when to confirm an answer that is not trusted yet, zero if there is none.
 	confirm  time.Time
 	rotating bool // answers name parts of a larger list
-	stale    bool // backends is from before a time without lookups
+	stale    bool // the backends are older than a time without lookups
 }
 
 func newRecord(cfg Config) record {
@@ -41,7 +41,7 @@ func (b backend) key() string {
 	return fmt.Sprint(b.addrs)
 }
 
-// answered takes an answer with backends.
+// answered processes an answer with backends.
 func (r *record) answered(now time.Time, q question, a answer) {
 	r.failed, r.confirm = 0, time.Time{}
 	if r.half = r.since(now, a.lacks); !r.half.IsZero() && now.Sub(r.half) < r.guard.Delay {
@@ -49,13 +49,13 @@ func (r *record) answered(now time.Time, q question, a answer) {
 		return
 	}
 	if a.moved && len(r.backends) > 0 {
-		// A server that is just starting, or a search domain with a wildcard, may say so.
-		text := fmt.Sprintf("%q is found as %q and no more as %q", q.name, a.name, r.name)
+		// A server that has just started, or a search domain with a wildcard, may answer this.
+		text := fmt.Sprintf("%q is found as %q and no longer as %q", q.name, a.name, r.name)
 		if r.empty(now, text, a.ttl); len(r.backends) > 0 {
 			return
 		}
 	}
-	if r.stale { // much may have changed meanwhile
+	if r.stale { // the list may have changed completely
 		r.guard, r.stale = newGuard(r.guard.Delay, r.guard.Window), false
 	}
 	r.take(now, a.backends, a.ttl)
@@ -64,11 +64,10 @@ func (r *record) answered(now time.Time, q question, a answer) {
 		r.problem = nil
 		return
 	}
-	r.addProblem(fmt.Sprintf("%d of %d backends of %q are gone at once", len(r.backends)-len(a.backends), len(r.backends), q.name))
+	r.addProblem(fmt.Sprintf("%d of %d backends of %q disappeared at once", len(r.backends)-len(a.backends), len(r.backends), q.name))
 }
 
-// since returns since when the family that cannot be looked up is missed: never, if no
-// address of it is known.
+// since returns since when lookups of a family fail: never, if no address of the family is known.
 func (r *record) since(now time.Time, lacks Family) time.Time {
 	switch {
 	case lacks == FamilyAuto || !r.has(lacks):
@@ -79,7 +78,7 @@ func (r *record) since(now time.Time, lacks Family) time.Time {
 	return r.half
 }
 
-// empty takes an answer that says that there is nothing.
+// empty processes an answer without records.
 func (r *record) empty(now time.Time, text string, ttl time.Duration) {
 	r.failed = 0
 	r.take(now, nil, ttl)
@@ -87,7 +86,7 @@ func (r *record) empty(now time.Time, text string, ttl time.Duration) {
 	r.addProblem(text)
 }
 
-// take publishes what an answer lists, and what the guard keeps.
+// take publishes an answer and the backends that the guard keeps.
 func (r *record) take(now time.Time, backends []backend, ttl time.Duration) {
 	if ttl == unknownTTL {
 		ttl = 0
@@ -101,7 +100,7 @@ func (r *record) take(now time.Time, backends []backend, ttl time.Duration) {
 	}
 }
 
-// failure takes that there is no answer.
+// failure processes a failed lookup.
 func (r *record) failure(now time.Time, text string) {
 	r.failed++
 	r.guard.Suspend(now)
@@ -114,7 +113,7 @@ func (r *record) addProblem(text string) {
 		text = fmt.Sprintf("%s (keeping the last good list, of %d)", text, n)
 	}
 	if text = "dns: " + text; r.problem == nil || r.problem.Text != text {
-		r.problem = &news.Problem{Text: text}
+		r.problem = &feed.Problem{Text: text}
 	}
 }
 

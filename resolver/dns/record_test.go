@@ -41,7 +41,7 @@ func TestRecord(t *testing.T) {
 		n       int
 		problem string
 	}
-	const half, other, gone = `looking up the IPv6 addresses of "svc" failed`, `"svc" is found as "svc.b." and no more as "svc.a."`, `6 of 7 backends of "svc" are gone at once`
+	const half, other, gone = `looking up the IPv6 addresses of "svc" failed`, `"svc" is found as "svc.b." and no longer as "svc.a."`, `6 of 7 backends of "svc" disappeared at once`
 	for _, c := range []struct {
 		name  string
 		steps string

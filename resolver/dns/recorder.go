@@ -13,25 +13,25 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// unknownTTL is longer than any.
+// unknownTTL is longer than any TTL.
 const unknownTTL = time.Duration(math.MaxInt64)
 
-// seen is what the messages of one lookup say that package net does not: how long the answers are
-// valid, what came along with SRV records, and which of the names that the search domains make were
-// answered for.
+// seen is what package net does not return of the messages of a lookup: how long the answers are
+// valid, the addresses sent with SRV records, and which queries of the search domains were
+// answered.
 type seen struct {
 	ttl      time.Duration // the shortest of all answers with records, unknownTTL without any
 	negative time.Duration // the shortest of all answers without records, unknownTTL without any
-	// unanswered has the reason for each question that was asked, "" once there is an answer.
+	// unanswered has the reason for each query without an answer, and "" for each with one.
 	unanswered map[dnsmessage.Question]string
-	// found is the name that there are records of, "" if there are none.
+	// found is the name that has records, "" if there are none.
 	found string
-	// glue has the addresses that came along with SRV records, by name.
+	// glue has the addresses that were sent with SRV records, by name.
 	glue map[string][]netip.Addr
 }
 
-// validity returns the shortest TTL of the answers with records, or of those without if there
-// are no others.
+// validity returns the shortest TTL of the answers with records, or of the empty ones if there are
+// no others.
 func (s *seen) validity() time.Duration {
 	if s.found == "" {
 		return s.negative
@@ -39,9 +39,9 @@ func (s *seen) validity() time.Duration {
 	return s.ttl
 }
 
-// open returns an error with the reason if a question was not answered: one about name, or
-// any if name is empty. Package net goes on to the next search domain then, and may end up with
-// a name that does not exist, or is another one's.
+// open returns the reason if a query was not answered: one for name, or any if name is empty.
+// Package net continues with the next search domain then, and may return that the name does not
+// exist, or the records of another name.
 func (s *seen) open(name string) error {
 	var first dnsmessage.Question
 	for q, reason := range s.unanswered {
@@ -58,7 +58,7 @@ func (s *seen) open(name string) error {
 	return &net.DNSError{Err: s.unanswered[first], Name: first.Name.String(), IsTemporary: true}
 }
 
-// denies reports whether a name was asked for, and has no records.
+// denies reports whether a name was queried and has no records.
 func (s *seen) denies(name string) bool {
 	for q, reason := range s.unanswered {
 		if q.Name.String() == name && reason == "" {
@@ -68,7 +68,7 @@ func (s *seen) denies(name string) bool {
 	return false
 }
 
-// lacks returns the family whose addresses could not be looked up where others were found.
+// lacks returns the family whose lookup failed while the other one has addresses.
 func (s *seen) lacks() Family {
 	for q, reason := range s.unanswered {
 		switch {
@@ -96,7 +96,7 @@ func newRecorder() *recorder {
 	}}
 }
 
-// end returns what was seen. What comes later is ignored.
+// end returns what was recorded. Later messages are ignored.
 func (t *recorder) end() *seen {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,7 +122,7 @@ func parseQuery(p *dnsmessage.Parser, message []byte) (query, dnsmessage.Header,
 	return query{q, h.ID}, h, err
 }
 
-// asks takes a query that is about to be sent.
+// asks records a query that is about to be sent.
 func (t *recorder) asks(message []byte) query {
 	var p dnsmessage.Parser
 	q, _, err := parseQuery(&p, message)
@@ -137,8 +137,8 @@ func (t *recorder) asks(message []byte) query {
 	return q
 }
 
-// observe learns from a reply to a query, and returns false for anything else, which anybody
-// may have sent. Package net ignores that as well.
+// observe records the reply to a query. It returns false for any other message, which anybody may
+// have sent and package net ignores as well.
 func (t *recorder) observe(asked query, reply []byte) bool {
 	var p dnsmessage.Parser
 	q, h, err := parseQuery(&p, reply)
@@ -146,7 +146,7 @@ func (t *recorder) observe(asked query, reply []byte) bool {
 		return false
 	}
 	if h.Truncated {
-		return true // it is asked for again, over TCP
+		return true // package net repeats the query over TCP
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -158,7 +158,7 @@ func (t *recorder) observe(asked query, reply []byte) bool {
 		if t.records(&p, q.Question) {
 			t.found = q.Name.String()
 		} else if !h.Authoritative && !h.RecursionAvailable {
-			t.failed(q.Question, "referral") // package net goes on to the next server
+			t.failed(q.Question, "referral") // package net continues with the next server
 			return true
 		}
 		t.unanswered[q.Question] = ""
@@ -172,14 +172,14 @@ func (t *recorder) observe(asked query, reply []byte) bool {
 	return true
 }
 
-// failed takes a reply that is no answer. It needs the lock.
+// failed records a reply that is no answer. It needs the lock.
 func (t *recorder) failed(q dnsmessage.Question, reason string) {
 	if t.unanswered[q] != "" {
 		t.unanswered[q] = reason
 	}
 }
 
-// rcode names a code as DNS does.
+// rcode returns the name of a code in DNS.
 func rcode(c dnsmessage.RCode) string {
 	switch c {
 	case dnsmessage.RCodeServerFailure:
@@ -191,8 +191,8 @@ func rcode(c dnsmessage.RCode) string {
 	}
 }
 
-// records reads the answers, and what came along with SRV records. It returns false if there
-// are none, or an alias that leads to nothing.
+// records reads the answers and the additional addresses. It returns false if there are no
+// records, or only an alias without any.
 func (t *recorder) records(p *dnsmessage.Parser, q dnsmessage.Question) bool {
 	ttl, found := unknownTTL, false
 	for {
@@ -217,7 +217,7 @@ func (t *recorder) records(p *dnsmessage.Parser, q dnsmessage.Question) bool {
 	return true
 }
 
-// soa reads for how long there being no records is valid (RFC 2308).
+// soa reads how long an empty answer is valid (RFC 2308).
 func (t *recorder) soa(p *dnsmessage.Parser) {
 	for {
 		h, err := p.AuthorityHeader()

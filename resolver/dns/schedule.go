@@ -5,29 +5,26 @@ import (
 	"time"
 )
 
-// longestRetry bounds the delay after failures where Interval is long: while names cannot
-// be looked up, waiting for the usual time helps nobody.
+// longestRetry bounds the delay after failures if Interval is longer.
 const longestRetry = 30 * time.Second
 
-// schedule says when the next lookup is due.
+// schedule computes when the next lookup is due.
 type schedule struct {
 	interval, floor time.Duration
 }
 
-// first is the delay after the first answer: a random part of what it would be otherwise,
-// half of it and the floor at least, so that processes that start together do not ask together
-// from then on.
+// first is the delay after the first answer: random, between the floor or half of the usual delay,
+// whichever is longer, and the usual delay. It spreads processes that start together.
 func (s schedule) first(d time.Duration) time.Duration {
 	return max(d/2+rand.N(d/2+1), min(s.floor, d))
 }
 
-// afterAnswer is the delay after an answer. It is at most the interval, shortened at random by
-// up to a tenth; but before its TTL has passed an answer in a cache does not change, so that a
-// TTL within the interval is waited for, and up to a tenth longer.
+// afterAnswer is the delay after an answer: at most the interval, shortened at random by up to a
+// tenth. An answer in a cache does not change before its TTL has passed, so a TTL within the
+// interval is waited for, and up to a tenth longer.
 //
-// A TTL of zero forbids to keep the answer but does not say when there will be another one.
-// It is like one that is not known: servers that have it for all records would otherwise be
-// asked all the time.
+// A TTL of zero says that the answer must not be cached, not when it will change. It is treated as
+// unknown: servers that use it for all records would otherwise be queried continuously.
 func (s schedule) afterAnswer(ttl time.Duration) time.Duration {
 	usual := s.interval - rand.N(s.interval/10+1)
 	switch {
@@ -40,8 +37,8 @@ func (s schedule) afterAnswer(ttl time.Duration) time.Duration {
 	return min(ttl+rand.N(ttl/10+1), s.interval)
 }
 
-// afterFailure is the delay after the nth failure in a row, from 1 on: what doubles from the
-// floor on, and up to a tenth of it.
+// afterFailure is the delay after the nth failure in a row, from 1 on: it begins at the floor and
+// doubles, plus up to a tenth.
 func (s schedule) afterFailure(n int) time.Duration {
 	longest := min(s.interval, longestRetry)
 	d := s.floor

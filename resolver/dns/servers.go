@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// silentFor is for how long a DNS server that did not answer is passed over.
+// silentFor is how long a DNS server that did not answer is skipped.
 const silentFor = 30 * time.Second
 
-// servers knows which DNS servers do not answer. Package net begins each query with the first
-// one of resolv.conf(5), and there are queries for each search domain: without this, a server
-// that is dead would cost each of them its timeout. A server is named by network and address.
+// servers records which DNS servers do not answer. Package net begins each query with the first
+// server of resolv.conf(5), and sends queries for each search domain: a dead server would cost
+// each of them its timeout. A server is identified by network and address.
 type servers struct {
 	mu        sync.Mutex
-	silent    map[string]time.Time // until when it is passed over
-	answering string               // what answered last
+	silent    map[string]time.Time // until when it is skipped
+	answering string               // the server that answered last
 }
 
-// passOver reports whether a server is not to be asked: it is silent, and another one answers.
-// When its time is over, one query finds out whether it still is.
+// passOver reports whether to skip a server: it is silent, and another one answers. After
+// silentFor, one query tries it again.
 func (s *servers) passOver(server string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,8 +53,8 @@ func (s *servers) wasSilent(server string) {
 	}
 }
 
-// forget has the next lookup ask all servers. It is called after a lookup that failed: those
-// that answered may not be in resolv.conf(5) any more.
+// forget makes the next lookup try all servers. It is called after a failed lookup: the servers
+// that answered may have been removed from resolv.conf(5).
 func (s *servers) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,29 +14,29 @@ import (
 	"github.com/quorate/quorate/balancer"
 )
 
-// atOnce is how many targets of SRV records are looked up at the same time. A DNS server
-// that sends their addresses along makes that unnecessary.
+// atOnce is how many targets of SRV records are looked up concurrently. None are if the DNS server
+// sends their addresses with the records.
 const atOnce = 8
 
-// SRV has what an SRV record says of a backend beside its address (RFC 2782).
+// SRV holds the priority and weight of an SRV record (RFC 2782).
 type SRV struct {
-	// Priority: the lowest is the best.
+	// Priority is best if lowest.
 	Priority uint16
-	// Weight is the share of calls within a priority, relative to those of the others.
+	// Weight is the share of calls within a priority, relative to other weights.
 	Weight uint16
 }
 
 type srvKey struct{}
 
-// SRVOf returns what the SRV record of an endpoint said, and false if it has none. The
+// SRVOf returns the priority and weight of an endpoint's SRV record, and false if it has none. The
 // quorate_* policies use both, see balancer.SetWeight and balancer.SetPriority.
 func SRVOf(e resolver.Endpoint) (SRV, bool) {
 	s, ok := e.Attributes.Value(srvKey{}).(SRV)
 	return s, ok
 }
 
-// annotate returns e with what the record said. RFC 2782 gives a weight of zero a very small
-// share where others have more, which is balancer's least weight.
+// annotate returns e with priority and weight. RFC 2782 gives a weight of zero a very small share
+// if others have more; that is the least weight of package balancer.
 func (s SRV) annotate(e resolver.Endpoint) resolver.Endpoint {
 	e.Attributes = e.Attributes.WithValue(srvKey{}, s)
 	return balancer.SetPriority(balancer.SetWeight(e, uint32(s.Weight)), uint32(s.Priority))
@@ -67,7 +67,8 @@ func (l *lookup) targets(ctx context.Context, server string, records []*net.SRV,
 		if len(of.all) == 0 {
 			continue
 		}
-		// One order for what came along and what was looked up.
+		// The order does not depend on whether the server sent the addresses or they were looked
+		// up.
 		slices.SortFunc(of.all, netip.Addr.Compare)
 		a.backends = append(a.backends, backend{
 			addrs: of.all, host: host, port: r.Port, SRV: SRV{Priority: r.Priority, Weight: r.Weight},
@@ -81,13 +82,13 @@ func (l *lookup) targets(ctx context.Context, server string, records []*net.SRV,
 	return a, nil
 }
 
-// glue returns the addresses that came along with the SRV records. What did not fit into the
-// message was left out, so that one that is missing there may well exist.
+// glue returns the addresses that were sent with the SRV records. The server omits what does not
+// fit into the message, so an omitted target may exist.
 func (l *lookup) glue(host string) addresses {
 	a := newAddresses(slices.DeleteFunc(slices.Clone(l.seen.glue[host]), func(a netip.Addr) bool {
 		return l.Family.network() != "ip" && familyOf(a) != l.Family
 	}))
-	a.ttl = unknownTTL // the recorder has it
+	a.ttl = unknownTTL // the recorder has the TTL
 	return a
 }
 
@@ -95,8 +96,8 @@ func containsAll(all, some []netip.Addr) bool {
 	return !slices.ContainsFunc(some, func(a netip.Addr) bool { return !slices.Contains(all, a) })
 }
 
-// hosts looks the addresses of hosts up and puts them into found. One for which that fails
-// keeps those that are known. The error is the worst: a failure rather than that there is nothing.
+// hosts looks up the addresses of hosts and puts them into found. A host whose lookup fails keeps
+// its known addresses. A failure is returned rather than the error of a host without addresses.
 func (l *lookup) hosts(ctx context.Context, server string, hosts []string, known map[string][]netip.Addr, found map[string]addresses) error {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()

@@ -13,14 +13,14 @@ import (
 	"google.golang.org/grpc/resolver"
 )
 
-// question is what is looked up together, for all channels that want it.
+// question is what channels share lookups of.
 type question struct {
 	server string // "host:port" of a DNS server, "" for the system's
 	name   string
 	srv    bool
 }
 
-// what is asked for.
+// The records that are looked up.
 func (q question) what() string {
 	if q.srv {
 		return "SRV records"
@@ -28,27 +28,26 @@ func (q question) what() string {
 	return "addresses"
 }
 
-// target is what a channel wants.
+// target is a parsed target.
 type target struct {
 	question
 	literal netip.Addr // the address, if it needs no lookup
-	port    uint16     // of all backends; 0 if SRV records say so
-	// authority is what gRPC's calls say that they want, and what certificates are checked
-	// against.
+	port    uint16     // of all backends; 0 if SRV records have the ports
+	// authority is the :authority of calls, which certificates are verified against.
 	authority string
 }
 
-// parseTarget understands the forms that the package comment lists.
+// parseTarget parses the forms that the package comment lists.
 func parseTarget(t resolver.Target) (target, error) {
 	fail := func(err error) (target, error) {
 		return target{}, fmt.Errorf("dns: bad target %q: %w", t.URL.Redacted(), err)
 	}
 	if t.URL.User != nil {
-		return fail(errors.New("a user name means nothing here; the form is dns://server:port/host:port"))
+		return fail(errors.New("user names are not supported; the form is dns://server:port/host:port"))
 	}
 	srv := t.URL.RawQuery == "srv"
 	if t.URL.RawQuery != "" && !srv || t.URL.Fragment != "" {
-		return fail(errors.New("there may be nothing after host:port, but ?srv after a name without a port"))
+		return fail(errors.New("only ?srv may follow, after a name without a port"))
 	}
 	var server string
 	if t.URL.Host != "" {
@@ -68,8 +67,7 @@ func parseTarget(t resolver.Target) (target, error) {
 	return parsed, nil
 }
 
-// parseEndpoint understands what follows the server. srv says that it is a name of SRV records,
-// whatever it looks like.
+// parseEndpoint parses the part after the server. With srv, any name is one of SRV records.
 func parseEndpoint(endpoint string, srv bool) (target, error) {
 	host, port, err := splitHostPort(endpoint, defaultPort)
 	if err != nil {
@@ -80,7 +78,7 @@ func parseEndpoint(endpoint string, srv bool) (target, error) {
 			return target{}, fmt.Errorf("%q is an address; ?srv needs a name", endpoint)
 		}
 		if zone := literal.Zone(); strings.ContainsFunc(zone, func(r rune) bool { return r != '.' && !nameRune(r) }) {
-			return target{}, fmt.Errorf("%q is no name of a network interface", zone)
+			return target{}, fmt.Errorf("%q is not the name of a network interface", zone)
 		}
 		return target{literal: literal.Unmap(), port: port, authority: strings.ReplaceAll(endpoint, "%", "%25")}, nil
 	}
@@ -100,7 +98,7 @@ func parseEndpoint(endpoint string, srv bool) (target, error) {
 		return target{question: question{name: host}, port: port, authority: authority}, nil
 	}
 	if strings.Contains(endpoint, ":") {
-		return target{}, fmt.Errorf("%q is the name of SRV records, which have the ports; leave %q out", host, endpoint[strings.LastIndexByte(endpoint, ':'):])
+		return target{}, fmt.Errorf("%q is the name of SRV records, which have the ports; remove %q", host, endpoint[strings.LastIndexByte(endpoint, ':'):])
 	}
 	return target{question: question{name: host, srv: true}, authority: strings.TrimSuffix(domain, ".")}, nil
 }
@@ -127,11 +125,11 @@ func parseServer(s string) (string, error) {
 	return net.JoinHostPort(host, strconv.Itoa(int(port))), nil
 }
 
-// services knows the system's names of ports. Go's own resolver reads them from a file.
+// services looks up port names. Go's own resolver reads them from a file.
 var services = &net.Resolver{PreferGo: true}
 
-// splitHostPort understands "host", "host:port", ":port", and IPv6 addresses with brackets
-// and, if there is no port, without.
+// splitHostPort parses "host", "host:port", ":port", and IPv6 addresses, with or without brackets
+// if there is no port.
 func splitHostPort(s string, otherwise uint16) (host string, port uint16, err error) {
 	if _, err := netip.ParseAddr(s); err == nil {
 		return s, otherwise, nil
@@ -139,7 +137,7 @@ func splitHostPort(s string, otherwise uint16) (host string, port uint16, err er
 	if inner, ok := strings.CutPrefix(s, "["); ok && strings.HasSuffix(inner, "]") {
 		inner = strings.TrimSuffix(inner, "]")
 		if a, err := netip.ParseAddr(inner); err != nil || !a.Is6() {
-			return "", 0, fmt.Errorf("%q is no IPv6 address", s)
+			return "", 0, fmt.Errorf("%q is not an IPv6 address", s)
 		}
 		return inner, otherwise, nil
 	}
@@ -154,33 +152,33 @@ func splitHostPort(s string, otherwise uint16) (host string, port uint16, err er
 		host = "localhost"
 	}
 	if portName == "" {
-		return "", 0, fmt.Errorf("%q ends with a colon; a port has to follow, or leave the colon out for %d", s, otherwise)
+		return "", 0, fmt.Errorf("%q ends with a colon; add a port, or remove the colon for port %d", s, otherwise)
 	}
 	number, err := services.LookupPort(context.Background(), "tcp", portName)
 	if err != nil || number == 0 {
-		return "", 0, fmt.Errorf("%q is no TCP port; it has to be a number from 1 to 65535, or a name in the system's list of services", portName)
+		return "", 0, fmt.Errorf("%q is not a TCP port; it has to be a number from 1 to 65535, or a name in the system's list of services", portName)
 	}
 	return host, uint16(number), nil
 }
 
-// checkName says why name is no domain name, by the rule of package net, which would
-// otherwise say that there is no such host.
+// checkName returns an error if name is not a domain name by the rule of package net, which would
+// otherwise return "no such host".
 func checkName(name string) error {
 	if len(strings.TrimSuffix(name, ".")) > 253 {
-		return fmt.Errorf("a name of %d bytes is too long; 253 are allowed", len(name))
+		return fmt.Errorf("a name of %d bytes is too long; the maximum is 253", len(name))
 	}
 	for label := range strings.SplitSeq(strings.TrimSuffix(name, "."), ".") {
 		switch {
 		case label == "":
-			return fmt.Errorf("%q is no domain name: a label is empty", name)
+			return fmt.Errorf("%q is not a domain name: a label is empty", name)
 		case len(label) > 63:
-			return fmt.Errorf("%q is no domain name: a label has more than 63 bytes", name)
+			return fmt.Errorf("%q is not a domain name: a label has more than 63 bytes", name)
 		case label[0] == '-' || label[len(label)-1] == '-':
-			return fmt.Errorf("%q is no domain name: the label %q begins or ends with '-'", name, label)
+			return fmt.Errorf("%q is not a domain name: the label %q begins or ends with '-'", name, label)
 		}
 		for _, r := range label {
 			if !nameRune(r) {
-				return fmt.Errorf("%q is no domain name: %q is not allowed; international names are written in Punycode", name, r)
+				return fmt.Errorf("%q is not a domain name: %q is not allowed; international names are written in Punycode", name, r)
 			}
 		}
 	}
@@ -191,11 +189,11 @@ func nameRune(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_'
 }
 
-// authorityOf is for OverrideAuthority, which must return something valid in any case.
+// authorityOf implements OverrideAuthority, which must always return something valid.
 func authorityOf(t resolver.Target) string {
 	parsed, err := parseTarget(t)
 	if err != nil {
-		return url.PathEscape(t.Endpoint()) // no call will be made
+		return url.PathEscape(t.Endpoint()) // no call is made
 	}
 	return parsed.authority
 }

@@ -60,22 +60,22 @@ func TestBadTargets(t *testing.T) {
 	for s, want := range map[string]string{
 		"dns:///":                    "it names no host; the form is dns:///host:port, with three slashes, or dns://server/host:port",
 		"dns://greeter:50051":        "it names no host; the form is dns:///host:port, with three slashes, or dns://server/host:port",
-		"dns://me:secret@ns/a":       "a user name means nothing here; the form is dns://server:port/host:port",
-		"dns:///a:1?b=c":             "there may be nothing after host:port, but ?srv after a name without a port",
-		"dns:///a:1?srv":             `"a" is the name of SRV records, which have the ports; leave ":1" out`,
+		"dns://me:secret@ns/a":       "user names are not supported; the form is dns://server:port/host:port",
+		"dns:///a:1?b=c":             "only ?srv may follow, after a name without a port",
+		"dns:///a:1?srv":             `"a" is the name of SRV records, which have the ports; remove ":1"`,
 		"dns:///10.0.0.1?srv":        `"10.0.0.1" is an address; ?srv needs a name`,
-		"dns:///a:":                  `"a:" ends with a colon; a port has to follow, or leave the colon out for 443`,
-		"dns:///a:0":                 `"0" is no TCP port; it has to be a number from 1 to 65535, or a name in the system's list of services`,
-		"dns:///a:65536":             `"65536" is no TCP port; it has to be a number from 1 to 65535, or a name in the system's list of services`,
+		"dns:///a:":                  `"a:" ends with a colon; add a port, or remove the colon for port 443`,
+		"dns:///a:0":                 `"0" is not a TCP port; it has to be a number from 1 to 65535, or a name in the system's list of services`,
+		"dns:///a:65536":             `"65536" is not a TCP port; it has to be a number from 1 to 65535, or a name in the system's list of services`,
 		"dns:///a:1:2":               `"a:1:2" is not host:port; an IPv6 address with a port needs brackets: [::1]:443`,
-		"dns:///[fe80::1%25a%20b]:1": `"a b" is no name of a network interface`,
-		"dns:///[a]":                 `"[a]" is no IPv6 address`,
-		"dns:///a/b":                 `"a/b" is no domain name: '/' is not allowed; international names are written in Punycode`,
-		"dns:///bücher.example":      `"bücher.example" is no domain name: 'ü' is not allowed; international names are written in Punycode`,
-		"dns:///a..b":                `"a..b" is no domain name: a label is empty`,
-		"dns:///-a.b":                `"-a.b" is no domain name: the label "-a" begins or ends with '-'`,
-		"dns:///" + long:             `"` + long + `" is no domain name: a label has more than 63 bytes`,
-		"dns:///_grpc._tcp.svc:80":   `"_grpc._tcp.svc" is the name of SRV records, which have the ports; leave ":80" out`,
+		"dns:///[fe80::1%25a%20b]:1": `"a b" is not the name of a network interface`,
+		"dns:///[a]":                 `"[a]" is not an IPv6 address`,
+		"dns:///a/b":                 `"a/b" is not a domain name: '/' is not allowed; international names are written in Punycode`,
+		"dns:///bücher.example":      `"bücher.example" is not a domain name: 'ü' is not allowed; international names are written in Punycode`,
+		"dns:///a..b":                `"a..b" is not a domain name: a label is empty`,
+		"dns:///-a.b":                `"-a.b" is not a domain name: the label "-a" begins or ends with '-'`,
+		"dns:///" + long:             `"` + long + `" is not a domain name: a label has more than 63 bytes`,
+		"dns:///_grpc._tcp.svc:80":   `"_grpc._tcp.svc" is the name of SRV records, which have the ports; remove ":80"`,
 	} {
 		_, err := parseTarget(parseURL(t, s))
 		if assert.Error(t, err, s) {
@@ -84,7 +84,7 @@ func TestBadTargets(t *testing.T) {
 		}
 	}
 	_, err := parseTarget(parseURL(t, "dns:///"+strings.Repeat("a.", 127)+"a"))
-	require.ErrorContains(t, err, "is too long; 253 are allowed")
+	require.ErrorContains(t, err, "is too long; the maximum is 253")
 	// gRPC asks for an authority before it builds the resolver, and cannot be given an error.
 	require.Equal(t, "a%2Fb", authorityOf(parseURL(t, "dns:///a/b")))
 }

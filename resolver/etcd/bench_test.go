@@ -24,7 +24,7 @@ func change(i, revision int) registry.Change {
 	}
 }
 
-// tap is a channel that shows what it is told, and passes it on.
+// tap is a channel that reports each update before it passes it on.
 type tap struct {
 	gresolver.ClientConn
 	update func(gresolver.State)
@@ -40,7 +40,7 @@ func (t *tap) UpdateState(s gresolver.State) error {
 
 func (*tap) ReportError(error) {}
 
-// whenComplete calls done with the first list of that length.
+// whenComplete calls done at the first list of the given length.
 func whenComplete(length int, done func()) func(gresolver.State) {
 	return func(s gresolver.State) {
 		if len(s.Endpoints) == length {
@@ -57,8 +57,8 @@ func newTestSource() *source {
 	}
 }
 
-// BenchmarkStorm has 10,000 servers register, one a revision, until 100 channels have the
-// complete list.
+// BenchmarkStorm registers 10,000 servers, one per revision, until 100 channels have the complete
+// list.
 func BenchmarkStorm(b *testing.B) {
 	const servers, channels = 10_000, 100
 	for b.Loop() {
@@ -76,7 +76,7 @@ func BenchmarkStorm(b *testing.B) {
 	}
 }
 
-// BenchmarkOneChange has one of many endpoints change its weight, until 100 channels know.
+// BenchmarkOneChange changes the weight of one of many endpoints, until 100 channels have it.
 func BenchmarkOneChange(b *testing.B) {
 	const channels = 100
 	for _, servers := range []int{10, 1000} {
@@ -112,7 +112,7 @@ func BenchmarkOneChange(b *testing.B) {
 	}
 }
 
-// BenchmarkStormThroughAPolicy has 1,000 servers register, until a gRPC channel has the list.
+// BenchmarkStormThroughAPolicy registers 1,000 servers, until a gRPC channel has the list.
 func BenchmarkStormThroughAPolicy(b *testing.B) {
 	const servers = 1000
 	for _, policy := range []string{"quorate_p2c", "round_robin"} {

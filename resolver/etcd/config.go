@@ -9,16 +9,15 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// Scheme is that of the targets: "etcd:///billing".
+// Scheme is the scheme of the targets: "etcd:///billing".
 const Scheme = "etcd"
 
-// Config configures a resolver. The zero value suits most programs.
+// Config configures a resolver. The zero value is suitable for most programs.
 type Config struct {
-	// ReportAfter is how long etcd may be unreachable before that is reported to the channel
-	// and gRPC's log. The default, 1 s, is longer than an election in a healthy network or a
-	// reconnection, so that these are not reported; and short enough that calls with
-	// deadlines of seconds that were made before the first list fail with the reason and not
-	// with a bare DeadlineExceeded.
+	// ReportAfter is how long etcd may be unreachable before that is reported to the channel and
+	// gRPC's log. The default, 1 s, is longer than an election in a healthy network or a
+	// reconnection, which are not reported. It is short enough that calls with deadlines of
+	// seconds, made before the first list, fail with the reason instead of DeadlineExceeded.
 	ReportAfter time.Duration
 
 	// MassRemovalDelay is how long endpoints are kept if so many disappear at once that fewer
@@ -38,9 +37,8 @@ func (c Config) validate() error {
 }
 
 // NewBuilder returns a resolver builder for targets with the scheme "etcd", for
-// grpc.WithResolvers. The client must stay open for as long as channels use it.
-// The error names the field of the configuration that is wrong, or says that there is no
-// client.
+// grpc.WithResolvers. The client must stay open for as long as channels use it. The error names
+// the invalid field of the configuration, or what the client lacks.
 //
 // All channels of a builder to one service share its endpoints. A channel that opens or
 // leaves idle mode while etcd is unreachable starts with the last list, which is kept for

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/resolver/internal/feed"
 )
 
-// The members of a metadata object that mean something here.
+// The members of a metadata object that the resolver interprets.
 const (
 	weightMember    = "weight"
 	addressesMember = "additionalAddresses"
@@ -38,7 +38,7 @@ func Metadata(ep gresolver.Endpoint) any {
 	return md.value
 }
 
-// metadata is an attribute. Unlike its value it can always be compared.
+// metadata is an attribute. Unlike its value it is always comparable.
 type metadata struct{ value any }
 
 // Equal is used by attributes.Attributes.
@@ -47,8 +47,8 @@ func (m metadata) Equal(other any) bool {
 	return ok && reflect.DeepEqual(m.value, o.value)
 }
 
-// listing has what is registered, in the order of the keys. The work of a change does not
-// depend on how much there is, but for the move of pointers.
+// listing has the registered endpoints, sorted by key. The cost of a change does not depend on
+// their number, except for moving pointers.
 type listing struct {
 	entries   []*entry
 	byAddress map[string][]*entry // usually one each
@@ -60,7 +60,7 @@ type entry struct {
 	endpoint gresolver.Endpoint
 }
 
-// apply reports whether a change makes a difference.
+// apply reports whether a change affects the endpoints.
 func (l *listing) apply(c registry.Change) bool {
 	i, found := slices.BinarySearchFunc(l.entries, c.Key, func(e *entry, key string) int { return cmp.Compare(e.key, key) })
 	if c.Deleted && !found {
@@ -92,8 +92,8 @@ func (l *listing) forget(e *entry) {
 	}
 }
 
-// endpoints returns one endpoint for each first address, that of the key which was written
-// last, in the order of the keys.
+// endpoints returns one endpoint for each first address, from the key that was written last,
+// sorted by key.
 func (l *listing) endpoints() []gresolver.Endpoint {
 	all := make([]gresolver.Endpoint, 0, len(l.byAddress))
 	for _, e := range l.entries {
@@ -110,10 +110,10 @@ func (l *listing) newest(at string) *entry {
 	})
 }
 
-// address is what identifies an endpoint.
+// address identifies an endpoint.
 func address(e gresolver.Endpoint) string { return e.Addresses[0].Addr }
 
-// sorted brings endpoints into the order of their keys.
+// sorted sorts endpoints by key.
 func sorted(endpoints []gresolver.Endpoint) []gresolver.Endpoint {
 	slices.SortFunc(endpoints, func(a, b gresolver.Endpoint) int { return cmp.Compare(Key(a), Key(b)) })
 	return endpoints
@@ -146,8 +146,8 @@ func weightIn(object map[string]any) (uint32, bool) {
 	return uint32(weight), true
 }
 
-// additionalAddresses returns the further addresses in a metadata object, and nothing if
-// they are not all what they should be.
+// additionalAddresses returns the further addresses in a metadata object, none if the member is
+// invalid.
 func additionalAddresses(object map[string]any) []string {
 	all, _ := object[addressesMember].([]any)
 	addrs := make([]string, 0, len(all))

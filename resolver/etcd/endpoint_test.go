@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
-// seen is what a balancer finds in an endpoint.
+// seen is what a balancer reads from an endpoint.
 type seen struct {
 	key      string
 	addrs    []string
@@ -64,7 +64,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// An address that is registered twice is one endpoint: the one that was written last.
+// An address under two keys is one endpoint: that of the key written last.
 func TestAddressIsRegisteredTwice(t *testing.T) {
 	cluster, client, _ := start(t)
 	put := func(key, value string) {

@@ -39,14 +39,13 @@ type Event struct {
 	Again bool
 	// Lease is the present or last lease of the endpoint.
 	Lease clientv3.LeaseID
-	// Err is why the state is Lost: rpctypes.ErrLeaseNotFound if the server said that the
-	// lease does not exist, clientv3.ErrLeaseUnanswered, wrapped, if it was not renewed
-	// in time, [ErrDeleted], an error of the attempt to register again, or, for the last
-	// time, that the client was closed.
+	// Err is why the state is Lost: rpctypes.ErrLeaseNotFound if the server said that the lease
+	// does not exist, clientv3.ErrLeaseUnanswered, wrapped, if it was not renewed in time,
+	// [ErrDeleted], an error of the attempt to register again, or, as the last event, that the
+	// client was closed.
 	//
-	// With Registered and Superseded it is why the key cannot be watched or updated, for
-	// want of permission to read it for instance: the endpoint stays what it is, and is
-	// looked at again. With Withdrawn it is why the endpoint may still be in etcd; it goes
-	// with its lease.
+	// With Registered and Superseded it is why the key cannot be watched or updated, such as a
+	// missing permission to read it: the state stays, and the key is checked again. With Withdrawn
+	// it is why the endpoint may still be in etcd; it expires with its lease.
 	Err error
 }

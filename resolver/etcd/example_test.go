@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
-// billing is the service of the example.
+// billing is the server of the example.
 type billing struct {
 	testpb.UnimplementedTestServiceServer
 }
@@ -26,8 +26,8 @@ func (billing) EmptyCall(context.Context, *testpb.Empty) (*testpb.Empty, error) 
 	return &testpb.Empty{}, nil
 }
 
-// newExampleClient returns a client of a cluster in memory. A program has
-// clientv3.New with the endpoints of its cluster here.
+// newExampleClient returns a client of a cluster in memory. A program calls clientv3.New with the
+// endpoints of its cluster.
 func newExampleClient() (*clientv3.Client, func()) {
 	cluster, err := fakeetcd.Start(1)
 	if err != nil {
@@ -43,7 +43,7 @@ func newExampleClient() (*clientv3.Client, func()) {
 	}
 }
 
-// A server registers itself, and is found by those who dial the name of its service.
+// A server registers itself, and callers dial the name of its service.
 func Example() {
 	client, stop := newExampleClient()
 	defer stop()
@@ -81,7 +81,7 @@ func Example() {
 	_, err = testpb.NewTestServiceClient(conn).EmptyCall(ctx, &testpb.Empty{})
 	fmt.Println("called:", err)
 
-	// The server ends, and no caller notices but by the list.
+	// The server shuts down, and calls of its callers do not fail.
 	fmt.Println("shut down:", registrar.Shutdown(ctx, server))
 	fmt.Println(registrar.State().State)
 	// Output:
@@ -90,7 +90,7 @@ func Example() {
 	// withdrawn
 }
 
-// A server whose callers notice nothing of its end.
+// A server shuts down without failing calls.
 func ExampleRegistrar_Shutdown() {
 	client, stop := newExampleClient()
 	defer stop()
@@ -104,13 +104,13 @@ func ExampleRegistrar_Shutdown() {
 			return err
 		}
 		<-interrupted
-		return registrar.Shutdown(ctx, server) // withdrawn, left by its callers, drained, stopped
+		return registrar.Shutdown(ctx, server) // withdraw, wait for callers to leave, drain, stop
 	}
 	fmt.Println(serve())
 	// Output: <nil>
 }
 
-// A program that must know how its registration stands is told.
+// Notify reports the state of the registration.
 func ExampleRegistration_notify() {
 	client, stop := newExampleClient()
 	defer stop()
@@ -126,7 +126,7 @@ func ExampleRegistration_notify() {
 	}
 	fmt.Println((<-events).State)
 
-	// Somebody deletes the key by mistake.
+	// An operator deletes the key by mistake.
 	if _, err := client.Delete(ctx, registrar.Key()); err != nil {
 		panic(err)
 	}

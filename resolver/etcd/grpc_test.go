@@ -76,8 +76,8 @@ func askUntilAll(t *testing.T, conn *grpc.ClientConn, servers ...string) {
 	}
 }
 
-// askUntilError makes calls until one fails with the text. Between the news that there is
-// nothing and the reason for it, gRPC has a text of its own.
+// askUntilError makes calls until one fails with the text. Between the empty list and its reason,
+// gRPC returns a text of its own.
 func askUntilError(t *testing.T, conn *grpc.ClientConn, text string) {
 	t.Helper()
 	for ctx := within(t); ; {
@@ -96,7 +96,7 @@ func TestChannel(t *testing.T) {
 
 	_, err := ask(within(t), conn)
 	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
-	askUntilError(t, dial(t, client), `service "svc": no endpoint is registered`) // of pick_first, which passes it on
+	askUntilError(t, dial(t, client), `service "svc": no endpoint is registered`) // from pick_first, which passes it on
 
 	register(t, client, "svc", map[string]string{"a": a})
 	askUntilAll(t, conn, a)
@@ -104,9 +104,8 @@ func TestChannel(t *testing.T) {
 	askUntilAll(t, conn, a, b)
 }
 
-// After an idle time gRPC closes the resolver, and builds another with the next
-// call.
-func TestChannelThatWasIdle(t *testing.T) {
+// In idle mode gRPC closes the resolver, and builds another with the next call.
+func TestIdleChannel(t *testing.T) {
 	cluster, client, other := start(t)
 	a, b := serve(t), serve(t)
 	register(t, client, "svc", map[string]string{"a": a})
@@ -118,7 +117,8 @@ func TestChannelThatWasIdle(t *testing.T) {
 		}
 	}
 
-	// The endpoint moves while the channel is idle, and etcd is away when it wakes.
+	// The endpoint moves while the channel is idle, and etcd is unreachable when it leaves idle
+	// mode.
 	register(t, other, "svc", map[string]string{"a": b})
 	cluster.Member(0).Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -129,8 +129,8 @@ func TestChannelThatWasIdle(t *testing.T) {
 	askUntilAll(t, conn, b)
 }
 
-// A channel that is closed while etcd is away leaves nothing behind, and does not wait for it.
-func TestChannelIsClosedInAnOutage(t *testing.T) {
+// Closing a channel while etcd is unreachable does not wait, and leaks nothing.
+func TestCloseInAnOutage(t *testing.T) {
 	cluster, client, _ := start(t)
 	cluster.Member(0).Stop()
 	conn := dial(t, client)

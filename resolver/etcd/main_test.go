@@ -22,7 +22,7 @@ import (
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
-// grpcLog has the lines of gRPC's log.
+// grpcLog collects the lines of gRPC's log.
 var grpcLog journal
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// journal keeps what is written to it.
+// journal collects what is written to it.
 type journal struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -57,15 +57,15 @@ func (j *journal) lines(service string) []string {
 	return lines
 }
 
-// patience is far above what anything that a test waits for takes.
+// patience is far longer than any wait of these tests.
 const (
 	patience = time.Minute
-	// poll is the pause between two looks at what is waited for.
+	// poll is the pause between two checks of a condition.
 	poll = time.Millisecond
 )
 
-// start runs a cluster of two members over one store. The client knows the first
-// one alone, so that a test can take that away and go on writing through the other.
+// start runs a cluster of two members over one store. The client knows only the first one, so that
+// a test can stop it and write through the other.
 func start(t *testing.T) (cluster *fakeetcd.Cluster, client, other *clientv3.Client) {
 	t.Helper()
 	cluster, err := fakeetcd.Start(2)
@@ -86,7 +86,7 @@ func connect(t *testing.T, cluster *fakeetcd.Cluster, member int) *clientv3.Clie
 	return client
 }
 
-// within returns a context that ends long after the test should have.
+// within returns a context that ends long after the test should.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -111,7 +111,7 @@ func register(t *testing.T, client *clientv3.Client, service string, addrs map[s
 	require.NoError(t, m.Update(within(t), updates))
 }
 
-// channel is what a resolver sees of a gRPC channel.
+// channel is the gRPC channel of a resolver.
 type channel struct {
 	gresolver.ClientConn
 	states    chan []string // the addresses of each update
@@ -119,7 +119,7 @@ type channel struct {
 	endpoints chan []gresolver.Endpoint // those of each update
 
 	mu     sync.Mutex
-	before func() // called before anything is noted
+	before func() // called before an update is recorded
 	calls  int
 }
 
@@ -181,7 +181,7 @@ func (c *channel) failure(t *testing.T) error {
 	}
 }
 
-// parse does what grpc.NewClient does to a target.
+// parse parses a target like grpc.NewClient.
 func parse(t *testing.T, target string) gresolver.Target {
 	t.Helper()
 	u, err := url.Parse(target)
@@ -189,11 +189,11 @@ func parse(t *testing.T, target string) gresolver.Target {
 	return gresolver.Target{URL: *u}
 }
 
-// unhurried is for tests in which a machine that stands still for a second must not look like
-// an outage. Those of outages run in virtual time instead.
+// unhurried is for tests in which a stall of the machine must not look like an outage. Tests of
+// outages run in virtual time instead.
 var unhurried = etcd.Config{ReportAfter: time.Hour, MassRemovalDelay: -1}
 
-// resolve builds a resolver for a channel, which lives until the end of the test.
+// resolve builds a resolver that is closed at the end of the test.
 func resolve(t *testing.T, client *clientv3.Client, target string, c *channel) gresolver.Resolver {
 	t.Helper()
 	return resolveWith(t, client, unhurried, target, c)

@@ -14,8 +14,8 @@ import (
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
-// Build returns at once, and the channel learns why it has no endpoints.
-func TestEtcdIsAwayFromTheStart(t *testing.T) {
+// Build returns at once, and the channel receives the reason for having no endpoints.
+func TestOutageFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client, other := start(t)
 		register(t, other, "svc", map[string]string{"a": "1"})
@@ -31,10 +31,10 @@ func TestEtcdIsAwayFromTheStart(t *testing.T) {
 	})
 }
 
-// An outage is told once, with the list that stays in use, and so is its end. Nothing is
-// published for it.
-func TestOutageIsTold(t *testing.T) {
-	service := fmt.Sprintf("told-%d", time.Now().UnixNano()) // whose lines are those of this run
+// An outage is reported once, with the list that stays in use, and so is its end. No list is
+// published.
+func TestOutageIsReported(t *testing.T) {
+	service := fmt.Sprintf("told-%d", time.Now().UnixNano()) // unique to this run
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client, other := start(t)
 		register(t, client, service, map[string]string{"a": "1", "b": "2"})
@@ -48,12 +48,12 @@ func TestOutageIsTold(t *testing.T) {
 		require.ErrorContains(t, err, "etcd cannot be reached: no endpoint serves")
 		require.ErrorContains(t, err, "the last list, of 2, stays in use")
 		time.Sleep(time.Minute)
-		require.Empty(t, c.errs, "it is told once")
+		require.Empty(t, c.errs, "reported once")
 		cluster.Member(0).Start()
-		time.Sleep(11 * time.Second) // connections are made again within 10 s
+		time.Sleep(11 * time.Second) // the client reconnects within 10 s
 		require.Len(t, grpcLog.lines(service), 2)
 		require.Contains(t, grpcLog.lines(service)[0], "etcd cannot be reached")
-		require.Contains(t, grpcLog.lines(service)[1], "in touch with etcd again")
+		require.Contains(t, grpcLog.lines(service)[1], "contact with etcd is restored")
 		require.Empty(t, c.states)
 		require.Empty(t, c.errs)
 		register(t, other, service, map[string]string{"a": ""})
@@ -61,7 +61,7 @@ func TestOutageIsTold(t *testing.T) {
 	})
 }
 
-// While etcd is away that is why there are no endpoints; afterwards it is that there are none.
+// During an outage it is the reason for having no endpoints; afterwards, that none is registered.
 func TestOutageOfAnEmptyList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client, _ := start(t)
@@ -76,9 +76,9 @@ func TestOutageOfAnEmptyList(t *testing.T) {
 	})
 }
 
-// A member without a leader refuses each watch at once, and lists all the same. The channel
-// has a list, and must learn that nobody follows it.
-func TestWatchIsRefusedForWantOfALeader(t *testing.T) {
+// A member without a leader refuses each watch at once, but serves lists. The channel has a list,
+// and the lost watch is reported.
+func TestWatchWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client, other := start(t)
 		register(t, client, "svc", map[string]string{"a": "1"})
@@ -99,7 +99,7 @@ func TestWatchIsRefusedForWantOfALeader(t *testing.T) {
 		require.ErrorContains(t, err, "no leader")
 		require.ErrorContains(t, err, "the last list, of 1, stays in use")
 		time.Sleep(time.Minute)
-		require.Empty(t, c.errs, "it is told once")
+		require.Empty(t, c.errs, "reported once")
 		refused.Remove()
 		register(t, other, "svc", map[string]string{"b": "2"})
 		require.Equal(t, []string{"1", "2"}, c.state(t))

@@ -26,13 +26,13 @@ var (
 )
 
 const (
-	// registerTimeout bounds Register if its ctx does not: a cluster that neither refuses the
-	// endpoint nor says that it took it could keep it busy for ever. The client gives up
-	// sooner on one that does not answer at all, and says why.
+	// registerTimeout bounds Register if its ctx does not: a cluster could renew leases and time
+	// out writes for ever. If the cluster does not answer at all, the client gives up earlier,
+	// with the reason.
 	registerTimeout = 30 * time.Second
 
-	// cleanupTimeout bounds what Register does about leases that it has no use for, which
-	// end by themselves, and how long Withdraw waits for Notify to return when its ctx has ended.
+	// cleanupTimeout bounds the revocation of unused leases, which expire anyway, and how long
+	// Withdraw waits for Notify to return when its ctx has ended.
 	cleanupTimeout = time.Second
 )
 
@@ -49,27 +49,26 @@ const (
 // do not touch the key, and register again if it is deleted.
 type Registrar struct {
 	client *clientv3.Client
-	reg    Registration // as it was made
+	reg    Registration // as given to Register
 	key    string
 	ctx    context.Context // ends with the registration
 	cancel context.CancelFunc
 
-	// leases may have the key attached. They belong to the goroutine that has sent to
-	// owned: Register for the goroutine until that ends, and then one Withdraw after the
-	// other.
+	// leases may have the key attached. They belong to the goroutine that has sent to owned:
+	// Register's until it ends, then one Withdraw at a time.
 	leases []clientv3.LeaseID
-	owned  chan struct{} // has room for one
+	owned  chan struct{} // capacity 1
 
-	updates chan struct{} // has room for one: the value is to be written
+	updates chan struct{} // capacity 1: the value is to be written
 
 	mu      sync.Mutex
 	updated Registration  // reg with all updates
-	value   string        // what is to be in etcd for updated
+	value   string        // to be written for updated
 	version int           // of the value, counted by updates
-	written int           // the version that was last seen in etcd
+	written int           // the latest version seen in etcd
 	event   Event         // the latest
 	before  bool          // it was lost or superseded
-	news    chan struct{} // closed and replaced with every change of written or event
+	news    chan struct{} // closed and replaced when written or event changes
 }
 
 // Register puts an endpoint into etcd and keeps it there until [Registrar.Withdraw], or until the
@@ -77,8 +76,8 @@ type Registrar struct {
 // it fails after about 15 s if etcd is unreachable, like any call of the client, and after 30 s in
 // any case.
 //
-// It replaces another registration of the same key, which is left over from an earlier
-// process, or becomes Superseded. [Registration.Notify] is called before Register returns.
+// It replaces another registration of the same key: that of an earlier process, or of a running
+// one, which becomes Superseded. [Registration.Notify] is called before Register returns.
 //
 // If a program closes the client without Withdraw, the endpoint stays in etcd for the TTL.
 //
@@ -114,9 +113,9 @@ func Register(ctx context.Context, client *clientv3.Client, registration Registr
 	return r, nil
 }
 
-// first registers the endpoint for the first time: it overwrites any other registration of the
-// key. If it is not known what becomes of that write, it writes again under another lease and
-// revokes the first one, which keeps a write that is late from replacing a newer registration.
+// first registers the endpoint for the first time and overwrites any other registration of the
+// key. If the outcome of the write is unknown, it writes again under another lease and revokes the
+// first one, so that a late write cannot replace a newer registration.
 func (r *Registrar) first(ctx context.Context) (*session, error) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
@@ -145,7 +144,7 @@ func (r *Registrar) first(ctx context.Context) (*session, error) {
 	}
 }
 
-// discard revokes leases, if it can be done soon: they end by themselves, only later.
+// discard revokes leases if that is possible soon; otherwise they expire.
 func (r *Registrar) discard(ctx context.Context, leases []clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
@@ -154,7 +153,7 @@ func (r *Registrar) discard(ctx context.Context, leases []clientv3.LeaseID) {
 	}
 }
 
-// run keeps the endpoint registered, under one lease after the other.
+// run keeps the endpoint registered, with a new lease whenever one is lost.
 func (r *Registrar) run(t *session) {
 	defer func() { <-r.owned }()
 	var delay registry.Backoff
@@ -172,8 +171,8 @@ func (r *Registrar) run(t *session) {
 	}
 }
 
-// serve has the endpoint registered in a session, or a new one for nil, and returns why that
-// has ended.
+// serve keeps the endpoint registered in a session, or in a new one if t is nil, and returns why
+// the session ended.
 func (r *Registrar) serve(t *session) (err error) {
 	if t == nil {
 		if t, err = r.open(r.ctx); err != nil {
@@ -193,13 +192,13 @@ func (r *Registrar) State() Event {
 // Key returns the key of the endpoint in etcd.
 func (r *Registrar) Key() string { return r.key }
 
-// notify notes what has become of the registration, and passes it on if it is new.
+// notify stores an event and reports it if it differs from the last one.
 func (r *Registrar) notify(e Event) {
 	r.mu.Lock()
 	known := e.State == r.event.State && fmt.Sprint(e.Err) == fmt.Sprint(r.event.Err)
 	if !known {
 		e.Again = e.State == Registered && r.before
-		r.before = r.before || e.State != Registered // it was registered before anything else
+		r.before = r.before || e.State != Registered // the first state is Registered
 		r.event = e
 		r.announce()
 	}
@@ -241,7 +240,7 @@ func (r *Registrar) update(ctx context.Context, change func(*Registration)) erro
 	default:
 	}
 	for {
-		ended := ctx.Err() // looked at first: what it finds is not older than that
+		ended := ctx.Err() // checked first, so that the state is no older
 		r.mu.Lock()
 		written, event, news := r.written, r.event, r.news
 		r.mu.Unlock()
@@ -302,7 +301,7 @@ func (r *Registrar) desired() (value string, version int) {
 	return r.value, r.version
 }
 
-// wrote notes that a version is in etcd.
+// wrote records that a version is in etcd.
 func (r *Registrar) wrote(version int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -312,9 +311,9 @@ func (r *Registrar) wrote(version int) {
 	}
 }
 
-// Withdraw removes the endpoint from etcd permanently. It revokes the lease, so it cannot
-// delete the key of another registration, and a late write cannot restore the endpoint. A
-// second call completes what the first one could not.
+// Withdraw removes the endpoint from etcd permanently. It revokes the lease, so it cannot delete
+// the key of another registration, and a late write cannot restore the endpoint. After an error it
+// can be called again.
 //
 // An error means that etcd was unreachable until ctx ended: the endpoint then expires with
 // its lease, the TTL after the last renewal. If ctx has ended before the call, nothing is
@@ -360,5 +359,5 @@ func (r *Registrar) revoke(ctx context.Context) error {
 }
 
 func (r *Registrar) notWithdrawn(err error) error {
-	return fmt.Errorf("etcd: withdrawing %q, which goes in %d s at most: %w", r.key, r.reg.seconds(), err)
+	return fmt.Errorf("etcd: withdrawing %q, which expires in %d s at most: %w", r.key, r.reg.seconds(), err)
 }

@@ -19,10 +19,9 @@ import (
 )
 
 const (
-	// DefaultTTL is how long a crashed server stays listed. The lease is renewed every third
-	// of it, so it survives an election plus the loss of a member, about five seconds at most
-	// with etcd's defaults, and a late renewal in addition. Servers that stop gracefully are
-	// removed at once.
+	// DefaultTTL is how long a crashed server stays listed. The lease is renewed every third of
+	// it, so it survives an election plus the loss of a member, about five seconds at most with
+	// etcd's defaults, and one late renewal. Servers that stop gracefully are removed at once.
 	DefaultTTL = 10 * time.Second
 
 	// minTTL is the minimum TTL of a lease. The server raises it to one and a half times
@@ -42,9 +41,8 @@ type Registration struct {
 	// "eu/billing", because its keys begin with "eu/".
 	Service string
 
-	// Address is where callers reach the server, "host:port" or "unix:path". It must
-	// mean the same to them as to the server: an unspecified host (":443", "0.0.0.0:443") is an
-	// error.
+	// Address is where callers reach the server, "host:port" or "unix:path". It must be valid on
+	// the hosts of callers: an unspecified host (":443", "0.0.0.0:443") is an error.
 	Address string
 
 	// AdditionalAddresses are further addresses of the same server, for instance of
@@ -52,13 +50,13 @@ type Registration struct {
 	// the package comment.
 	AdditionalAddresses []string
 
-	// Metadata is any value that encodes to JSON. Callers get it with [Metadata]. With a
-	// Weight or AdditionalAddresses it has to be nil or a JSON object (a map or a struct),
-	// so that there is a place for these, and must not have members by their names.
+	// Metadata is any value that encodes to JSON. Callers get it with [Metadata]. With a Weight or
+	// AdditionalAddresses it must be nil or a JSON object (a map or a struct) without members of
+	// these names.
 	Metadata any
 
-	// Weight is the share of calls that the server is to get, see balancer.SetWeight, at most
-	// balancer.MaxWeight. 0 means 1. To take a server out of service, withdraw it.
+	// Weight is the server's share of calls, see balancer.SetWeight, at most balancer.MaxWeight. 0
+	// means 1. To take a server out of service, withdraw it.
 	Weight uint32
 
 	// Name distinguishes the key from those of the service's other servers. With the
@@ -75,18 +73,18 @@ type Registration struct {
 	// Registrar other than [Registrar.State].
 	Notify func(Event)
 
-	// DrainPause is the time that [Registrar.Shutdown] gives callers to move to other
-	// servers, after the withdrawal and before the server closes connections. The default
-	// is DefaultDrainPause; a negative value means none.
+	// DrainPause is the time that [Registrar.Shutdown] gives callers to move to other servers,
+	// after the withdrawal and before the server closes connections. The default is
+	// DefaultDrainPause; a negative value means none.
 	DrainPause time.Duration
 
-	// Drained, if set, is called by [Registrar.Shutdown] after the DrainPause, and returns
-	// when the server may stop, for instance when it has no calls left. An error is
-	// returned by Shutdown, which goes on.
+	// Drained, if set, is called by [Registrar.Shutdown] after the DrainPause, and returns when
+	// the server may stop, for example when it has no calls left. An error is part of Shutdown's
+	// error; the shutdown continues.
 	Drained func(context.Context) error
 }
 
-// validate checks all that can be checked without etcd. The errors name the field.
+// validate checks the registration without etcd. The error names the field.
 func (r *Registration) validate() error {
 	switch {
 	case r.Service == "":
@@ -126,7 +124,7 @@ func checkAddress(addr string) error {
 	return nil
 }
 
-// clone returns a copy that the caller's changes do not reach, but for the Metadata.
+// clone returns a copy that shares only the Metadata.
 func (r Registration) clone() Registration {
 	r.AdditionalAddresses = slices.Clone(r.AdditionalAddresses)
 	return r
@@ -136,7 +134,7 @@ func (r *Registration) key() string {
 	return registry.Prefix(r.Service) + cmp.Or(r.Name, r.Address)
 }
 
-// seconds returns the TTL as a lease has it.
+// seconds returns the TTL in seconds, as in a lease.
 func (r *Registration) seconds() int64 {
 	ttl := cmp.Or(r.TTL, DefaultTTL)
 	seconds := int64(ttl / time.Second)
@@ -146,7 +144,7 @@ func (r *Registration) seconds() int64 {
 	return seconds
 }
 
-// value returns what is written to etcd.
+// value returns the value of the key.
 func (r *Registration) value() (string, error) {
 	md, err := r.metadata()
 	if err != nil {
@@ -159,7 +157,7 @@ func (r *Registration) value() (string, error) {
 	return value, nil
 }
 
-// metadata returns the Metadata with what is put into it.
+// metadata returns Metadata with Weight and AdditionalAddresses.
 func (r *Registration) metadata() (any, error) {
 	added := map[string]any{}
 	if r.Weight > 0 {
@@ -184,14 +182,14 @@ func (r *Registration) metadata() (any, error) {
 	}
 	for name, member := range object {
 		if _, twice := added[name]; twice {
-			return nil, fmt.Errorf("etcd: Metadata has a member %q, which the Registration has a field for: set one of the two", name)
+			return nil, fmt.Errorf("etcd: Metadata has a member %q, which is also a field of Registration: set only one of the two", name)
 		}
 		added[name] = member
 	}
 	return added, nil
 }
 
-// checkClient says what a client lacks for resolving.
+// checkClient returns an error if the client lacks a service that resolving needs.
 func checkClient(client *clientv3.Client) error {
 	switch {
 	case client == nil:

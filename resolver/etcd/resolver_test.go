@@ -84,7 +84,7 @@ func TestAddresses(t *testing.T) {
 	require.Empty(t, c.errs)
 }
 
-// Without endpoints the channel is told so, from the first moment on.
+// Without endpoints the channel receives the reason from the start.
 func TestNoEndpoints(t *testing.T) {
 	_, client, _ := start(t)
 	c := newChannel()
@@ -94,7 +94,7 @@ func TestNoEndpoints(t *testing.T) {
 		require.Empty(t, c.state(t))
 		err := c.failure(t)
 		require.EqualError(t, err, `etcd: service "svc": no endpoint is registered`)
-		require.Equal(t, codes.Unknown, status.Code(err), "calls that wait for ready go on waiting")
+		require.Equal(t, codes.Unknown, status.Code(err), "calls that wait for ready keep waiting")
 	}
 	requireNone()
 	register(t, client, "svc", map[string]string{"a": "1"})
@@ -103,7 +103,7 @@ func TestNoEndpoints(t *testing.T) {
 	requireNone()
 }
 
-// A client that was put together by hand, with what resolving takes.
+// A client that is composed by hand, with the services that resolving needs.
 func TestClientOfServices(t *testing.T) {
 	_, client, _ := start(t)
 	register(t, client, "svc", map[string]string{"a": "1"})
@@ -118,7 +118,7 @@ func TestClientOfServices(t *testing.T) {
 	require.ErrorContains(t, err, "no Lease service")
 }
 
-// A value without an address counts for as little as one that cannot be understood.
+// A value without an address is ignored like an invalid one.
 func TestAddressIsLost(t *testing.T) {
 	cluster, client, _ := start(t)
 	register(t, client, "svc", map[string]string{"a": "1", "b": "2"})
@@ -142,14 +142,14 @@ func TestEtcdRefuses(t *testing.T) {
 	c := newChannel()
 	resolve(t, client, "etcd:///svc", c)
 	require.ErrorContains(t, c.failure(t), "permission denied")
-	require.NoError(t, cluster.Wait(within(t), "Range", 3), "it goes on asking")
+	require.NoError(t, cluster.Wait(within(t), "Range", 3), "it keeps trying")
 	refused.Remove()
 	require.Equal(t, []string{"1"}, c.state(t))
-	require.Empty(t, c.errs, "it is told once")
+	require.Empty(t, c.errs, "reported once")
 }
 
-// In an outage the channel keeps what it has. Afterwards, what the watch needs has
-// been compacted.
+// In an outage the channel keeps its endpoints. The revision at which the watch resumes is
+// compacted meanwhile.
 func TestOutageAndCompaction(t *testing.T) {
 	cluster, client, other := start(t)
 	register(t, client, "svc", map[string]string{"a": "1", "b": "2"})
@@ -162,13 +162,13 @@ func TestOutageAndCompaction(t *testing.T) {
 	register(t, other, "svc", map[string]string{"a": ""})
 	register(t, other, "svc", map[string]string{"c": "3"})
 	require.NoError(t, cluster.Compact(cluster.Revision()))
-	require.Empty(t, c.states, "it keeps the endpoints that it has")
+	require.Empty(t, c.states, "it keeps its endpoints")
 	cluster.Member(0).Start()
 
 	require.Equal(t, []string{"2", "3"}, c.state(t))
 	register(t, other, "svc", map[string]string{"d": "4"})
 	require.Equal(t, []string{"2", "3", "4"}, c.state(t))
-	require.Empty(t, c.errs, "a compaction is no reason to trouble the channel")
+	require.Empty(t, c.errs, "a compaction is not reported")
 }
 
 // A value that is written again changes nothing for the channel.
@@ -199,10 +199,10 @@ func TestClientIsClosed(t *testing.T) {
 	require.NoError(t, cluster.Wait(within(t), "Watch", 1))
 	require.NoError(t, client.Close())
 	require.ErrorContains(t, c.failure(t), "the etcd client was closed")
-	require.Empty(t, c.states, "what it knows may still be right")
+	require.Empty(t, c.states, "its list may still be valid")
 }
 
-// Close returns only when the channel will not be told anything any more.
+// Close returns only when the channel receives no more updates.
 func TestCloseWaits(t *testing.T) {
 	_, client, _ := start(t)
 	register(t, client, "svc", map[string]string{"a": "1"})
@@ -221,7 +221,7 @@ func TestCloseWaits(t *testing.T) {
 	}()
 	select {
 	case <-closed:
-		require.Fail(t, "Close returned while the channel was being told something")
+		require.Fail(t, "Close returned during an update of the channel")
 	case <-time.After(50 * time.Millisecond):
 	}
 	close(release)

@@ -17,18 +17,17 @@ var (
 	errWatchClosed    = errors.New("the watch of the key was closed")
 )
 
-// session is the lifetime of one lease, in which the registrar owns the key or waits for
-// it.
+// session is the lifetime of one lease, in which the registrar owns the key or waits for it.
 type session struct {
 	r     *Registrar
 	lease clientv3.LeaseID
-	rev   int64 // up to which it is known what became of the key
+	rev   int64 // up to which the state of the key is known
 
-	missing bool // the key was missing, and its fate was not reported yet
+	missing bool // the key was missing, which was not reported yet
 
-	ctx     context.Context // ends with the lease, as far as is known; its cause is why
+	ctx     context.Context // ends with the lease; its cause is the reason
 	end     context.CancelCauseFunc
-	kept    chan struct{} // closed when nothing keeps the lease alive any more
+	kept    chan struct{} // closed when the lease is no longer kept alive
 	monitor clientv3.LeaseMonitor
 }
 
@@ -53,7 +52,7 @@ func (r *Registrar) open(ctx context.Context) (*session, error) {
 // watchKeepAlive ends the session when its lease is no longer kept alive.
 func (t *session) watchKeepAlive(alive <-chan *clientv3.LeaseKeepAliveResponse) {
 	defer close(t.kept)
-	for range alive { // what matters is when the channel is closed
+	for range alive { // wait until the channel is closed
 	}
 	cause := t.monitor.Err()
 	if cause == nil {
@@ -62,7 +61,7 @@ func (t *session) watchKeepAlive(alive <-chan *clientv3.LeaseKeepAliveResponse) 
 	t.end(cause)
 }
 
-// close stops to keep the lease alive.
+// close stops keeping the lease alive.
 func (t *session) close() {
 	t.end(context.Canceled)
 	<-t.kept
@@ -106,7 +105,7 @@ func (t *session) reportFailure(err error) {
 	t.r.notify(e)
 }
 
-// holdKey returns nil when the key has changed, or is to be changed.
+// holdKey returns nil when the key has changed, or an update is to be written.
 func (t *session) holdKey() error {
 	owned, err := t.ensureKey()
 	if err != nil {
@@ -157,7 +156,7 @@ func (t *session) ensureKey() (owned bool, err error) {
 		}
 		if put.Succeeded {
 			t.rev = put.Header.Revision
-			t.r.leases = []clientv3.LeaseID{t.lease} // no other one has the key any more
+			t.r.leases = []clientv3.LeaseID{t.lease} // no other lease has the key attached
 			t.r.wrote(version)
 			return true, nil
 		}
@@ -165,7 +164,7 @@ func (t *session) ensureKey() (owned bool, err error) {
 	return false, context.Cause(t.ctx)
 }
 
-// watch returns nil when the key was changed, or an update is to be written.
+// watch returns nil when the key has changed, or an update is to be written.
 func (t *session) watch() error {
 	ctx, cancel := context.WithCancel(t.ctx)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 )
 
-// withdrawalTimeout bounds the part that the withdrawal has in a shutdown, so that an outage of
-// etcd does not keep a server from finishing its calls.
+// withdrawalTimeout bounds the withdrawal in a shutdown, so that during an outage of etcd the
+// server can still finish its calls.
 const withdrawalTimeout = 5 * time.Second
 
 // Server is the part of *grpc.Server that Shutdown needs.
@@ -27,14 +27,13 @@ type Server interface {
 //  1. the endpoint is withdrawn, so that callers turn to other servers;
 //  2. the [Registration.DrainPause] passes, and [Registration.Drained] returns;
 //  3. GracefulStop: the server refuses new calls, which gRPC makes elsewhere, and
-//     finishes those under way.
+//     finishes those in flight.
 //
 // When ctx ends, the server is stopped at once. The withdrawal gets a third of the time
 // until ctx's deadline, at most 5 s.
 //
-// The error joins the errors of the withdrawal, of Drained, and of calls that had to be
-// ended. The server has stopped in any case. A nil server is an error; use
-// [Registrar.Withdraw] instead.
+// The error joins the errors of the withdrawal, of Drained, and of a Stop that ended calls. The
+// server has stopped in any case. A nil server is an error; use [Registrar.Withdraw] instead.
 func (r *Registrar) Shutdown(ctx context.Context, server Server) error {
 	if server == nil {
 		return errors.New("etcd: Shutdown has no server; call Withdraw if there is none to stop")
@@ -43,7 +42,7 @@ func (r *Registrar) Shutdown(ctx context.Context, server Server) error {
 	errs := []error{r.Withdraw(withdrawing)}
 	cancel()
 	if d := cmp.Or(r.reg.DrainPause, DefaultDrainPause); d > 0 {
-		_ = pause.For(ctx, d) // when ctx ends early, stop sees it
+		_ = pause.For(ctx, d) // stop checks ctx
 	}
 	if r.reg.Drained != nil && ctx.Err() == nil {
 		if err := r.reg.Drained(ctx); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
-// diary notes what happens in a shutdown, with the time since its start.
+// diary records the events of a shutdown, with the time since its start.
 type diary struct {
 	start   time.Time
 	mu      sync.Mutex
@@ -31,7 +31,7 @@ func (d *diary) note(entry string) {
 	d.times = append(d.times, time.Since(d.start))
 }
 
-// server is one whose calls take a time.
+// server has calls of a given duration.
 type server struct {
 	*diary
 	busy    time.Duration
@@ -117,7 +117,7 @@ func TestShutdownWithoutPause(t *testing.T) {
 	})
 }
 
-// Calls take longer than there is time.
+// Calls take longer than ctx allows.
 func TestShutdownEndsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := shutDown(t, 10*time.Second, time.Hour, etcd.Registration{}, nothing)
@@ -128,8 +128,8 @@ func TestShutdownEndsCalls(t *testing.T) {
 	})
 }
 
-// The pause alone is longer than there is time.
-func TestShutdownEndsInItsPause(t *testing.T) {
+// The pause alone takes longer than ctx allows.
+func TestShutdownEndsDuringThePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		drained := func(context.Context) error { panic("there is no time left for it") }
 		d, err := shutDown(t, time.Second, time.Hour, etcd.Registration{DrainPause: time.Hour, Drained: drained}, nothing)
@@ -139,7 +139,7 @@ func TestShutdownEndsInItsPause(t *testing.T) {
 	})
 }
 
-// etcd is away: the withdrawal gets a part of the time, the server the rest.
+// During an outage of etcd the withdrawal gets a part of the time, the server the rest.
 func TestShutdownInAnOutage(t *testing.T) {
 	for timeout, withdrawal := range map[time.Duration]time.Duration{
 		9 * time.Second: 3 * time.Second,

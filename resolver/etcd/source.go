@@ -18,8 +18,7 @@ import (
 	"github.com/quorate/quorate/resolver/internal/lastgood"
 )
 
-// Reasons for which there are no endpoints, or for which they may be out of date, beside that
-// etcd is out of touch.
+// Reasons why there are no endpoints or why they may be out of date, other than an outage.
 var (
 	errNone        = errors.New("no endpoint is registered")
 	errUnanswered  = errors.New("etcd has not answered yet")
@@ -29,11 +28,10 @@ var (
 var logger = grpclog.Component("quorate-etcd")
 
 const (
-	// staleAfter is how long channels that open or wake up wait for etcd before they get the
-	// last list of the service.
+	// staleAfter is how long channels that open or leave idle mode wait for etcd before they
+	// receive the last list of the service.
 	staleAfter = 300 * time.Millisecond
-	// listShare is which part of the time is spent on lists at most, while changes come all the
-	// time: one in five.
+	// listShare bounds the time spent on lists under continuous changes: one part in five.
 	listShare = 5
 )
 
@@ -44,24 +42,24 @@ type source struct {
 	service string
 	log     *zap.Logger
 	cancel  context.CancelFunc
-	dirty   chan struct{} // the list is to be made again
+	dirty   chan struct{} // the list must be built again
 
 	mu      sync.Mutex
 	listing listing
-	listed  bool // etcd has told the list
+	listed  bool // etcd has sent the list
 	guard   lastgood.Guard[gresolver.Endpoint]
-	old     bool                 // the guard has seen no list but that of the last source
-	last    []gresolver.Endpoint // what channels use
+	old     bool                 // the guard has only seen the list of the last source
+	last    []gresolver.Endpoint // as published
 	stopped bool
-	kept    int       // how many of them etcd does not list any more
-	stale   bool      // they are from before this source began
-	lost    error     // why etcd is out of touch, nil while it is not
+	kept    int       // the number of endpoints that the guard keeps
+	stale   bool      // last is from an earlier source
+	lost    error     // why contact with etcd is lost, nil while it is not
 	lostAt  time.Time // since when
 	problem *feed.Problem
 	reason  error // of the problem
 }
 
-// startSource starts a source with what the last one knew.
+// startSource starts a source with the list of the last one.
 func startSource(client *clientv3.Client, cfg Config, service string, last []gresolver.Endpoint) *source {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &source{
@@ -117,8 +115,8 @@ func (s *source) Changed(changes []registry.Change) {
 	}
 }
 
-// run builds lists and pauses after each, so that a storm of changes costs at most
-// listShare. A change waits for at most four times the time of building a list.
+// run builds lists and pauses after each, so that continuous changes cost at most listShare of the
+// time. A change waits for at most four times the time of building a list.
 func (s *source) run(ctx context.Context) {
 	due := time.NewTimer(staleAfter)
 	defer due.Stop()
@@ -145,8 +143,8 @@ func (s *source) run(ctx context.Context) {
 	}
 }
 
-// list builds the list and publishes it. It returns when to build it again without a change;
-// the zero time means never.
+// list builds the list and publishes it. It returns when the same endpoints have another list;
+// zero: never.
 func (s *source) list(now time.Time) (again time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +154,7 @@ func (s *source) list(now time.Time) (again time.Time) {
 		return time.Time{}
 	}
 	endpoints := s.listing.endpoints()
-	if s.old && len(endpoints) > 0 { // much may have changed meanwhile
+	if s.old && len(endpoints) > 0 { // the list may have changed completely
 		s.guard, s.old = newGuard(s.guard.Delay), false
 	}
 	kept := s.guard.Update(now, endpoints, 0)
@@ -226,7 +224,7 @@ func (s *source) Lost(err error) {
 func (s *source) Regained() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	logger.Infof("service %q: in touch with etcd again after %v", s.service, time.Since(s.lostAt).Round(time.Millisecond))
+	logger.Infof("service %q: contact with etcd is restored after %v", s.service, time.Since(s.lostAt).Round(time.Millisecond))
 	s.lost, s.lostAt = nil, time.Time{}
 	s.publish()
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
-// Channels of one builder share what is known of a service.
+// Channels of one builder share the source of a service.
 func TestSecondChannelDuringAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client, _ := start(t)
@@ -35,7 +35,7 @@ func TestSecondChannelDuringAnOutage(t *testing.T) {
 		began := time.Now()
 		r2 := build(second)
 		require.Len(t, second.state(t), 2)
-		require.Zero(t, time.Since(began), "it shares what the first has")
+		require.Zero(t, time.Since(began), "it shares the list of the first")
 		require.Equal(t, lists, cluster.Count("Range"))
 
 		r1.Close()
@@ -48,13 +48,13 @@ func TestSecondChannelDuringAnOutage(t *testing.T) {
 		require.ErrorContains(t, third.failure(t), "etcd has not answered yet; the last list, of 2, stays in use")
 		cluster.Member(0).Start()
 		time.Sleep(10 * time.Second)
-		require.Empty(t, third.states, "that was right")
+		require.Empty(t, third.states, "the list was valid")
 	})
 }
 
-// A channel that wakes up when all registrations are gone keeps the last list for a while. One that
-// wakes up when others are there does not.
-func TestMassRemovalWhileNobodyLooks(t *testing.T) {
+// A channel that leaves idle mode when all registrations are gone keeps the last list for a while,
+// but not when there are other registrations.
+func TestMassRemovalWhileIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, other := start(t)
 		register(t, client, "svc", map[string]string{"a": "1", "b": "2"})
@@ -78,13 +78,13 @@ func TestMassRemovalWhileNobodyLooks(t *testing.T) {
 		require.ErrorContains(t, c.failure(t), "2 of 2 endpoints are gone at once, and stay in use for 15s")
 		began := time.Now()
 		register(t, other, "svc", map[string]string{"c": "3"})
-		require.Equal(t, []string{"3"}, c.state(t), "much may have changed since the last list")
+		require.Equal(t, []string{"3"}, c.state(t), "the list may have changed completely")
 		require.Zero(t, time.Since(began).Truncate(time.Second))
 	})
 }
 
-// A list that was kept is forgotten after an hour.
-func TestOldListsAreForgotten(t *testing.T) {
+// A list of the builder expires after an hour.
+func TestLastListExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client, _ := start(t)
 		register(t, client, "svc", map[string]string{"a": "1"})
@@ -105,8 +105,8 @@ func TestOldListsAreForgotten(t *testing.T) {
 	})
 }
 
-// All registrations expire at once: their processes are cut off from etcd, and not from those
-// who call.
+// All registrations expire at once: their processes are partitioned from etcd, but not from
+// callers.
 func TestMassRemovalIsDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, other := start(t)
@@ -123,7 +123,7 @@ func TestMassRemovalIsDelayed(t *testing.T) {
 		require.ErrorContains(t, c.failure(t), "no endpoint is registered")
 
 		register(t, other, "svc", map[string]string{"a": "1", "b": "2", "c": "3"})
-		require.NotEmpty(t, c.state(t), "what is new is used at once")
+		require.NotEmpty(t, c.state(t), "new endpoints are used at once")
 		time.Sleep(time.Minute)
 		for len(c.states) > 0 {
 			c.state(t)
@@ -131,12 +131,12 @@ func TestMassRemovalIsDelayed(t *testing.T) {
 		began = time.Now()
 		register(t, other, "svc", map[string]string{"a": ""})
 		require.Equal(t, []string{"2", "3"}, c.state(t))
-		assert.Less(t, time.Since(began), time.Second, "one of three is no mass")
+		assert.Less(t, time.Since(began), time.Second, "one of three is not a mass removal")
 	})
 }
 
-// A fleet registers while a hundred channels look: the lists that they get are few, and the
-// last is complete.
+// Many servers register under a hundred channels: the channels receive few lists, and the last one
+// is complete.
 func TestStormOfRegistrations(t *testing.T) {
 	const servers, channels = 2000, 100
 	cluster, client, _ := start(t)

@@ -22,7 +22,7 @@ func TestWithdrawalIsRepeated(t *testing.T) {
 		defer cancel()
 		err := r.Withdraw(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "which goes in 10 s at most")
+		require.ErrorContains(t, err, "which expires in 10 s at most")
 		require.Error(t, r.expect(t, etcd.Withdrawn).Err)
 		require.NotNil(t, cluster.Get(key))
 		cluster.Member(0).Start()
@@ -34,15 +34,15 @@ func TestWithdrawalIsRepeated(t *testing.T) {
 	})
 }
 
-// There is no time left for a withdrawal. That the endpoint is not kept is told all the same.
-func TestWithdrawalIsLate(t *testing.T) {
+// ctx has ended before the withdrawal. The registration ends all the same, and reports it.
+func TestWithdrawalAfterTheDeadline(t *testing.T) {
 	cluster, client, _ := start(t)
 	r := enrol(t, cluster, client)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := r.Withdraw(ctx)
 	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorContains(t, err, "which goes in 10 s at most")
+	require.ErrorContains(t, err, "which expires in 10 s at most")
 	require.ErrorIs(t, r.expect(t, etcd.Withdrawn).Err, context.Canceled)
 	require.Equal(t, etcd.Withdrawn, r.State().State)
 	require.NotNil(t, cluster.Get(key))
@@ -50,8 +50,8 @@ func TestWithdrawalIsLate(t *testing.T) {
 	require.Nil(t, cluster.Get(key))
 }
 
-// A withdrawal waits for another one no longer than its own ctx allows.
-func TestWithdrawalsMeet(t *testing.T) {
+// A withdrawal waits for another one only until its own ctx ends.
+func TestConcurrentWithdrawals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client, _ := start(t)
 		r := enrol(t, cluster, client)
@@ -71,7 +71,7 @@ func TestWithdrawalsMeet(t *testing.T) {
 	})
 }
 
-// A Notify that does not return holds nobody up for long.
+// A Notify that blocks delays Withdraw only briefly.
 func TestWithdrawalDuringNotify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client, other := start(t)

@@ -10,8 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// attempt follows the service for as long as it can. It returns what it last asked of the
-// API server, and why it cannot go on, which is never nil.
+// attempt follows the service until an error, which it returns with the verb of the last request.
 func (s *source) attempt(ctx context.Context) (verb string, err error) {
 	s.up, s.steady = false, false
 	if s.link == nil {
@@ -23,8 +22,7 @@ func (s *source) attempt(ctx context.Context) (verb string, err error) {
 		if err := s.resume(ctx); !errors.Is(err, errExpired) {
 			return "watch", err
 		}
-		// As after each restart of the API server. The list is asked for at once, however
-		// long the pauses have become meanwhile.
+		// The API server has restarted. The list is requested at once, whatever the backoff.
 		s.known.version = ""
 	}
 	if !s.listFirst.Load() {
@@ -36,7 +34,7 @@ func (s *source) attempt(ctx context.Context) (verb string, err error) {
 	return "watch", s.resume(ctx)
 }
 
-// watchList streams the list and then its changes. The verb watch is enough for it.
+// watchList streams the list and then its changes. It needs only the verb watch.
 func (s *source) watchList(ctx context.Context) error {
 	r, err := s.link.get(ctx, s.service, map[string]string{
 		"watch":                "true",
@@ -60,8 +58,8 @@ func (s *source) watchList(ctx context.Context) error {
 	return s.follow(r)
 }
 
-// streamed returns what a watch brings up to the end of the list. Servers that do not stream
-// lists send changes without end, so that only slices that are new count as progress.
+// streamed returns what a watch delivers up to the end of the list. Servers that do not stream
+// lists send changes without end, so only new slices count as progress.
 func (s *source) streamed(r *request) (*inventory, error) {
 	whole := newInventory()
 	r.within(s.timing.listed, errNoWatchList)
@@ -69,7 +67,7 @@ func (s *source) streamed(r *request) (*inventory, error) {
 		e, err := r.next()
 		switch {
 		case errors.Is(err, errEnded), errors.Is(err, errExpired):
-			// Not in the order of things here, and to be reported.
+			// Before the end of the list this is a fault.
 			return nil, fmt.Errorf("%w: %s", errIncomplete, err.Error())
 		case err != nil:
 			return nil, err
@@ -85,14 +83,14 @@ func (s *source) streamed(r *request) (*inventory, error) {
 	}
 }
 
-// list asks for all slices at once, of servers that do not stream them.
+// list requests all slices at once, from servers that do not stream them.
 func (s *source) list(ctx context.Context) error {
 	r, err := s.link.get(ctx, s.service, nil, s.timing.answer)
 	if err != nil {
 		return err
 	}
 	defer r.close()
-	r.within(s.timing.silence, errNoAnswer) // it may be large, and the way narrow
+	r.within(s.timing.silence, errNoAnswer) // a large list takes long on a slow link
 	all, err := r.list()
 	if err != nil {
 		return err
@@ -109,7 +107,7 @@ func (s *source) list(ctx context.Context) error {
 	return nil
 }
 
-// resume watches from the last version that is known.
+// resume watches from the last known version.
 func (s *source) resume(ctx context.Context) error {
 	r, err := s.link.get(ctx, s.service, map[string]string{
 		"watch":               "true",
@@ -127,7 +125,7 @@ func (s *source) resume(ctx context.Context) error {
 	return s.follow(r)
 }
 
-// follow processes what a watch brings until it ends.
+// follow processes the events of a watch until it ends.
 func (s *source) follow(r *request) error {
 	began := time.Now()
 	for {

@@ -6,19 +6,18 @@ import (
 )
 
 const (
-	// firstPause is the pause after the second failure in a row: the first is followed by an
-	// attempt at once.
+	// firstPause is the pause after the second failure in a row; after the first there is none.
 	firstPause = 100 * time.Millisecond
 	growth     = 1.6
-	// jitter is large, so that what began together, as all do when an API server goes away,
-	// does not come back together.
+	// jitter is large, so that clients which lose an API server at the same moment do not return
+	// at the same moment.
 	jitter = 0.5
-	// longestUnreachable bounds the pauses while no connection can be made: the attempts cost
-	// no API server anything, and one that is back is to be used soon.
+	// longestUnreachable bounds the pauses while no connection can be made: such attempts cost the
+	// API server nothing, and a restarted one is noticed soon.
 	longestUnreachable = time.Second
 )
 
-// backoff counts failures and says how long to wait after each.
+// backoff counts failures and computes the pause after each.
 type backoff struct {
 	failures int
 	next     time.Duration
@@ -26,8 +25,8 @@ type backoff struct {
 
 func (b *backoff) reset() { b.failures, b.next = 0, 0 }
 
-// pause counts a failure, and returns the time to wait before the next attempt. It is never
-// above longest, and neither is what later pauses grow from.
+// pause counts a failure and returns the pause before the next attempt. It never exceeds longest,
+// and later pauses grow from at most longest.
 func (b *backoff) pause(longest time.Duration) time.Duration {
 	b.failures++
 	switch b.failures {

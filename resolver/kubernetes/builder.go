@@ -12,7 +12,7 @@ import (
 // went idle: long enough for channels that go idle after half an hour, as they do by default.
 const maxListAge = time.Hour
 
-// builder makes resolvers, and shares a source among those of one service.
+// builder builds resolvers. Those of one service share a source.
 type builder struct {
 	scheme    string
 	namespace string
@@ -25,21 +25,21 @@ type builder struct {
 
 var _ resolver.AuthorityOverrider = (*builder)(nil)
 
-// NewBuilder returns a resolver for Kubernetes services, for grpc.WithResolvers. It reads
+// NewBuilder returns a resolver builder for Kubernetes services, for grpc.WithResolvers. It reads
 // configuration and certificates, but does not connect: the first channel does, and the last one
-// that closes or becomes idle closes the connection. All channels of a Builder share its
-// connection, and those to the same service one watch. For an hour after the last channel to a
-// service its list is kept: the next one gets it if the API server does not answer within 0.3 s.
+// that closes or becomes idle closes the connection. All channels of a builder share its
+// connection, and those to the same service share one watch. The list of a service is kept for an
+// hour after its last channel: the next one gets it if the API server does not answer within 0.3
+// s.
 //
-// It fails if the configuration is invalid, or if REST is nil and the API server cannot be
-// found.
+// It fails if the configuration is invalid, or if REST is nil and no API server is configured.
 func NewBuilder(cfg Config) (resolver.Builder, error) {
 	return newBuilder(cfg, here(), defaultTiming())
 }
 
-// RegisterInCluster registers a resolver with the zero Config in gRPC, for all channels of
-// the program. Call it before the first channel is made. With another Config, give what
-// NewBuilder returns to grpc.WithResolvers, or to resolver.Register.
+// RegisterInCluster registers a resolver with the zero Config in gRPC, for all channels of the
+// program. Call it before the first channel is created. For another Config, pass the result of
+// NewBuilder to grpc.WithResolvers or resolver.Register.
 func RegisterInCluster() error {
 	b, err := NewBuilder(Config{})
 	if err != nil {
@@ -71,20 +71,20 @@ func newBuilder(cfg Config, around podEnvironment, t timing) (*builder, error) {
 	}, nil
 }
 
-// Scheme is that of the targets.
+// Scheme returns the scheme of the targets.
 func (b *builder) Scheme() string { return b.scheme }
 
-// OverrideAuthority names the server for TLS and the :authority header, unless
-// grpc.WithAuthority does: the service's short DNS name, service.namespace.
+// OverrideAuthority returns the server name for TLS and the :authority header, unless
+// grpc.WithAuthority is set: the service's short DNS name, service.namespace.
 func (b *builder) OverrideAuthority(t resolver.Target) string {
 	d, err := parseTarget(t, b.namespace)
 	if err != nil {
-		return t.Endpoint() // Build says what is wrong
+		return t.Endpoint() // Build returns the error
 	}
 	return d.authority()
 }
 
-// Build begins to resolve a target. It fails only if the target has no meaning.
+// Build starts to resolve a target. It fails only if the target is invalid.
 func (b *builder) Build(t resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
 	d, err := parseTarget(t, b.namespace)
 	if err != nil {

@@ -15,77 +15,74 @@ const (
 	DefaultScheme = "kubernetes"
 
 	// DefaultMaxBackoff is the longest pause between two requests to an API server that refuses
-	// them. It bounds how long a change waits after a role has been granted; a thousand clients
-	// make 200 cheap requests a second meanwhile.
+	// them, and so the delay after a role has been granted. A thousand clients make 200 cheap
+	// requests a second meanwhile.
 	DefaultMaxBackoff = 5 * time.Second
 
-	// DefaultMassRemovalDelay is that of resolver/dns.
+	// DefaultMassRemovalDelay is the default of resolver/dns.
 	DefaultMassRemovalDelay = 15 * time.Second
 )
 
-// Config says where the API server is and how its answers are used. The zero value is right
-// in a pod.
+// Config configures a resolver. The zero value is suitable in a pod.
 type Config struct {
-	// REST is how to reach the API server. If it is nil, the pod's service account is used,
+	// REST configures access to the API server. If it is nil, the pod's service account is used,
 	// and outside of a pod the kubeconfig by client-go's rules: the files of KUBECONFIG, else
 	// ~/.kube/config.
 	//
 	// Tokens and certificates that REST names as files are read again when they are needed, so
-	// that rotation goes unnoticed. Timeout, QPS, Burst and RateLimiter are not used: watches
-	// last, and the pauses between attempts bound the rest. With a Transport of your own,
-	// connections are its business, and so is finding out that they are dead. REST is copied:
-	// later changes have no effect.
+	// they can be rotated. Timeout, QPS, Burst and RateLimiter are ignored: watches are
+	// long-lived, and the backoff bounds the rate of attempts. A custom Transport manages its
+	// connections and has to detect dead ones. REST is copied: later changes have no effect.
 	REST *rest.Config
 
-	// Namespace is that of targets that name none. If it is empty, it is the pod's own, else
-	// that of the kubeconfig's current context (if REST is nil), else "default".
+	// Namespace is the namespace of targets that name none. If it is empty, it is the pod's own,
+	// else that of the kubeconfig's current context (if REST is nil), else "default".
 	Namespace string
 
-	// Zone is the topology zone that this process runs in, the value of its node's label
-	// topology.kubernetes.io/zone. With it the zone hints of EndpointSlices are followed, by
-	// the rules of kube-proxy: if every ready endpoint has hints and some are for this zone,
-	// those are used, and otherwise all. If it is empty, zone hints are not used.
+	// Zone is the topology zone of this process, the value of its node's label
+	// topology.kubernetes.io/zone. If it is set, zone hints of EndpointSlices are followed by the
+	// rules of kube-proxy: if every ready endpoint has hints and some are for this zone, only
+	// those endpoints are used. If it is empty, zone hints are ignored.
 	//
-	// Kubernetes 1.35 and later copy the label to pods, where the downward API finds it:
+	// Kubernetes 1.35 and later copy the label to pods, where the downward API provides it:
 	// fieldPath metadata.labels['topology.kubernetes.io/zone'].
 	Zone string
 
-	// Node is the name of the node that this process runs on. With it the node hints of
-	// EndpointSlices (of services with trafficDistribution PreferSameNode) are followed, and
-	// come before zone hints. If it is empty, node hints are not used. The downward API has
-	// it: fieldPath spec.nodeName.
+	// Node is the name of the node of this process. If it is set, node hints of EndpointSlices (of
+	// services with trafficDistribution PreferSameNode) are followed, before zone hints. If it is
+	// empty, node hints are ignored. The downward API provides it: fieldPath spec.nodeName.
 	Node string
 
-	// Scheme is that of the targets. If it is empty, it is DefaultScheme.
+	// Scheme is the scheme of the targets. Default: DefaultScheme.
 	Scheme string
 
-	// MaxBackoff is the longest pause between two requests to an API server that refuses them
-	// or fails. Pauses begin at none, then 100 ms, and grow by 1.6 each, and each is made
-	// shorter by up to 50 % at random. They begin again when a watch is established; those after
-	// watches that end within a second, when one lasts longer. While no connection can be made they
-	// are at most a second. A Retry-After of the API server is respected beyond it, up to 30 s. If it is
-	// zero, it is DefaultMaxBackoff; the least is 100 ms.
+	// MaxBackoff is the longest pause between two requests to an API server that refuses them or
+	// fails. There is no pause after the first failure; then pauses begin at 100 ms, grow by 1.6
+	// each, and are shortened by up to 50 % at random. They start anew when a watch is
+	// established; the pauses after watches that end within a second do so when a watch lasts
+	// longer. While no connection can be made, they are at most a second. A longer Retry-After of
+	// the API server is respected, up to 30 s. Default: DefaultMaxBackoff; the minimum is 100 ms.
 	MaxBackoff time.Duration
 
-	// MassRemovalDelay is how long endpoints stay that disappear all at once, so that fewer
-	// than half are left, or none: when the nodes look lost to the control plane, say, and are
-	// not. Time while the API server is away does not count. What is new is used at once. If it is
-	// zero, it is DefaultMassRemovalDelay; if it is negative, there is no delay.
+	// MassRemovalDelay is how long endpoints are kept if so many disappear at once that fewer than
+	// half remain: for example when the control plane loses contact with healthy nodes. Time while
+	// the API server is unreachable does not count. New endpoints are used at once. Default:
+	// DefaultMassRemovalDelay; negative: no delay.
 	MassRemovalDelay time.Duration
 }
 
-// schemes are what net/url and grpc accept, which compare them in lower case.
+// schemes matches what net/url and gRPC accept, which compare schemes in lower case.
 var schemes = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
 
-// validate returns all that is wrong with the configuration.
+// validate returns all errors of the configuration.
 func (c Config) validate() error {
 	var errs []error
 	if c.Scheme != "" && !schemes.MatchString(c.Scheme) {
-		errs = append(errs, fmt.Errorf("kubernetes: Config.Scheme %q is no URL scheme: use lower-case letters, digits, +, - and dots, and begin with a letter", c.Scheme))
+		errs = append(errs, fmt.Errorf("kubernetes: Config.Scheme %q is not a URL scheme: use lower-case letters, digits, +, - and dots, and begin with a letter", c.Scheme))
 	}
 	if c.Namespace != "" {
 		if reasons := validation.IsDNS1123Label(c.Namespace); len(reasons) > 0 {
-			errs = append(errs, fmt.Errorf("kubernetes: Config.Namespace %q is no name of a namespace: %s", c.Namespace, reasons[0]))
+			errs = append(errs, fmt.Errorf("kubernetes: Config.Namespace %q is not the name of a namespace: %s", c.Namespace, reasons[0]))
 		}
 	}
 	if c.MaxBackoff != 0 && c.MaxBackoff < firstPause {
@@ -94,8 +91,7 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// withDefaults returns the configuration with what the zero values stand for, the place of the
-// API server and the namespace aside.
+// withDefaults returns the configuration with defaults for zero values, except REST and Namespace.
 func (c Config) withDefaults() Config {
 	if c.Scheme == "" {
 		c.Scheme = DefaultScheme

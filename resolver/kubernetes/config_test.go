@@ -19,12 +19,12 @@ func TestConfigValidate(t *testing.T) {
 	assert.NoError(t, Config{}.validate())
 	assert.NoError(t, Config{Scheme: "k8s+v2", Namespace: "shop", Zone: "a", Node: "n", MaxBackoff: firstPause}.validate())
 	for want, c := range map[string]Config{
-		"kubernetes: Config.Scheme":      {Scheme: "Kubernetes"},
-		`Scheme "k8s:" is no URL scheme`: {Scheme: "k8s:"},
-		`Scheme "8s" is no URL scheme`:   {Scheme: "8s"},
-		`Namespace "a.b" is no name`:     {Namespace: "a.b"},
-		"MaxBackoff is 1ms: use at":      {MaxBackoff: time.Millisecond},
-		"MaxBackoff is -1s: use at":      {MaxBackoff: -time.Second},
+		"kubernetes: Config.Scheme":         {Scheme: "Kubernetes"},
+		`Scheme "k8s:" is not a URL scheme`: {Scheme: "k8s:"},
+		`Scheme "8s" is not a URL scheme`:   {Scheme: "8s"},
+		`Namespace "a.b" is not the name`:   {Namespace: "a.b"},
+		"MaxBackoff is 1ms: use at":         {MaxBackoff: time.Millisecond},
+		"MaxBackoff is -1s: use at":         {MaxBackoff: -time.Second},
 	} {
 		assert.ErrorContains(t, c.validate(), want)
 	}

@@ -9,9 +9,8 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// dialer knows the connections that it made, so that they can be closed whatever the state
-// of those who use them: with a server that does not answer, a cancelled request alone
-// leaves its connection behind.
+// dialer tracks its connections, so that it can close them whatever their users do: if the server
+// does not answer, a canceled request alone leaves its connection open.
 type dialer struct {
 	connect func(ctx context.Context, network, address string) (net.Conn, error)
 	ctx     context.Context // ends with close
@@ -22,7 +21,7 @@ type dialer struct {
 	closed bool
 }
 
-// newDialer returns a dialer over the user's own, if there is one.
+// newDialer returns a dialer that uses the configured one, if there is one.
 func newDialer(own *transport.DialHolder) *dialer {
 	d := &dialer{conns: make(map[*trackedConn]struct{})}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
@@ -56,7 +55,7 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	return c, nil
 }
 
-// close ends all connections, and attempts to make some.
+// close closes all connections and cancels dials.
 func (d *dialer) close() {
 	d.cancel()
 	d.mu.Lock()
@@ -69,13 +68,13 @@ func (d *dialer) close() {
 	}
 }
 
-// trackedConn is a connection that its dialer forgets when it is closed.
+// trackedConn is removed from its dialer when it is closed.
 type trackedConn struct {
 	net.Conn
 	dialer *dialer
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (c *trackedConn) Close() error {
 	c.dialer.mu.Lock()
 	delete(c.dialer.conns, c)

@@ -13,17 +13,17 @@ import (
 )
 
 var (
-	// errEnded is the orderly end of a watch: the server ends each after some time.
+	// errEnded is the regular end of a watch: the server ends each after some time.
 	errEnded = errors.New("the API server ended the watch")
-	// errExpired says that a watch cannot go on where the last one was.
+	// errExpired means that a watch cannot resume from the last version.
 	errExpired = errors.New("the API server no longer has the history since the last change")
-	// errNoWatchList says that the server does not stream lists.
+	// errNoWatchList means that the server does not stream lists.
 	errNoWatchList = errors.New("the API server does not stream lists")
-	// errIncomplete says that a streamed list came to an end before its end.
+	// errIncomplete means that a streamed list ended early.
 	errIncomplete = errors.New("the watch ended before the list was complete")
-	// errSilent says that a watch brought not even bookmarks.
+	// errSilent means that a watch delivered nothing, not even bookmarks.
 	errSilent = errors.New("the API server sent nothing for too long")
-	// errNoAnswer says that a request was not answered.
+	// errNoAnswer means that a request was not answered.
 	errNoAnswer = errors.New("the API server did not answer in time")
 )
 
@@ -36,8 +36,8 @@ func statusError(status *metav1.Status) error {
 	return err
 }
 
-// expired reports whether a resource version is of no use to the server: it is older than
-// the history, or newer than all of it, as after the restoration of a backup.
+// expired reports whether the server cannot serve a resource version: it is older than the
+// history, or newer than all of it, as after the restoration of a backup.
 func expired(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
@@ -51,9 +51,9 @@ func code(err error) int {
 	return 0
 }
 
-// refused reports whether the server refused the request. Asking over another connection
-// does not change that, unless it did not like the token; after errors of its own (5xx)
-// another connection may lead to another server.
+// refused reports whether the server refused the request. Another connection does not change
+// that, except for a refused token; after errors of its own (5xx) another connection may reach
+// another server.
 func refused(err error) bool {
 	c := code(err)
 	return c >= 400 && c < 500 && c != http.StatusUnauthorized
@@ -74,8 +74,8 @@ func retryAfter(err error) time.Duration {
 	return min(time.Duration(seconds)*time.Second, 30*time.Second)
 }
 
-// explain says what a caller should know: what could not be done for which service, why, and
-// what to do about it. verb is what was asked of the API server.
+// explain returns the error for callers: the request that failed, the service, the cause, and
+// what to do about it. verb is the verb of the request.
 func explain(err error, verb string, service serviceKey) error {
 	switch code(err) {
 	case http.StatusForbidden:
@@ -89,13 +89,13 @@ func explain(err error, verb string, service serviceKey) error {
 		return fmt.Errorf("kubernetes: the API server does not accept the credentials with which to %s endpointslices for %v: the token or certificate is missing, expired or of another cluster: %w",
 			verb, service, err)
 	case http.StatusNotFound:
-		return fmt.Errorf("kubernetes: cannot %s endpointslices for %v: this is no API server, or one before Kubernetes 1.21, which has no discovery.k8s.io/v1: %w",
+		return fmt.Errorf("kubernetes: cannot %s endpointslices for %v: this is not an API server, or one before Kubernetes 1.21, which has no discovery.k8s.io/v1: %w",
 			verb, service, err)
 	}
 	return fmt.Errorf("kubernetes: cannot %s endpointslices for %v: %w", verb, service, err)
 }
 
-// cause returns why a request was cancelled, if it was us who cancelled it.
+// cause returns why this package canceled a request, or else err.
 func cause(ctx context.Context, err error) error {
 	if own := context.Cause(ctx); own != nil {
 		return own

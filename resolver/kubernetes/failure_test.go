@@ -20,7 +20,7 @@ func TestExplain(t *testing.T) {
 	for want, err := range map[string]error{
 		`no permission to list endpointslices.discovery.k8s.io for service "users" in namespace "shop": grant the verb "list"`: apierrors.NewForbidden(resource, "", errors.New("why")),
 		"does not accept the credentials":        apierrors.NewUnauthorized("Unauthorized"),
-		"no API server, or one before":           apierrors.NewGenericServerResponse(404, "list", resource, "", "", 0, true),
+		"not an API server, or one before":       apierrors.NewGenericServerResponse(404, "list", resource, "", "", 0, true),
 		"cannot list endpointslices for service": errors.New("connection refused"),
 	} {
 		got := explain(err, "list", service)

@@ -446,7 +446,7 @@ func TestMassRemovalIsDelayed(t *testing.T) {
 	_, err := server.Update(slice("users", "a", 80, "10.0.0.9"))
 	require.NoError(t, err)
 	c.awaitAddresses(t, "10.0.0.9:80", "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
-	c.awaitError(t, 0, "most endpoints of service \"users\" in namespace \"shop\" are gone at once; they stay in use for 2s")
+	c.awaitError(t, 0, "most endpoints of service \"users\" in namespace \"shop\" disappeared at once; they stay in use for 2s")
 	c.awaitAddresses(t, "10.0.0.9:80")
 	assert.GreaterOrEqual(t, time.Since(began), 2*time.Second)
 }
@@ -467,10 +467,10 @@ func TestMassRemovalIsDelayedForNewChannels(t *testing.T) {
 	first, r1 := open()
 	first.awaitAddresses(t, all...)
 	update(t, server, slice("users", "a", 80, "10.0.0.1"))
-	first.awaitError(t, 0, "are gone at once")
+	first.awaitError(t, 0, "disappeared at once")
 	second, r2 := open()
 	second.awaitCount(t, 3)
-	second.awaitError(t, 0, "are gone at once")
+	second.awaitError(t, 0, "disappeared at once")
 	r2.Close()
 	update(t, server, slice("users", "a", 80, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
 	first.awaitAddresses(t, all...)
@@ -480,7 +480,7 @@ func TestMassRemovalIsDelayedForNewChannels(t *testing.T) {
 	third, r3 := open()
 	defer r3.Close()
 	third.awaitAddresses(t, all...)
-	third.awaitError(t, 0, "are gone at once")
+	third.awaitError(t, 0, "disappeared at once")
 	for _, c := range []*channel{first, second, third} {
 		states, _, _ := c.look()
 		for i := range states {

@@ -9,9 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// inventory is what is known of a service: its slices by name, and the version that they
-// have. The version is empty until they have been listed, and again when they have to be
-// listed again.
+// inventory is the known state of a service: its slices by name, and their version. The version is
+// empty until they have been listed, and when they must be listed again.
 type inventory struct {
 	version string
 	slices  map[string]*discoveryv1.EndpointSlice
@@ -26,7 +25,7 @@ func (i *inventory) apply(e event) bool {
 		delete(i.slices, e.object.Name)
 	case watch.Bookmark:
 		return false
-	default: // of later servers, which say no more than that time goes on
+	default: // of later servers, which only report progress
 		return false
 	}
 	return true

@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// links makes connections to the API server. All watches of a Builder share one, until
-// something is wrong with it: then it is retired, those who still use it may go on, and the
-// next one reads certificates and tokens again from their files.
+// links creates connections to the API server. All watches of a Builder share one. A link that
+// fails is retired: its users may continue with it, and the next link reads certificates and
+// tokens from their files again.
 type links struct {
 	config *rest.Config
 	timing timing
@@ -27,10 +27,10 @@ type links struct {
 	current *link
 }
 
-// link is a client of the API server, over connections that are its own.
+// link is a client of the API server with connections of its own.
 type link struct {
 	client *rest.RESTClient
-	dialer *dialer // nil if the user brought a transport
+	dialer *dialer // nil with a transport of the user
 	users  int     // guarded by links.mu
 }
 
@@ -52,14 +52,14 @@ func newLinks(config *rest.Config, t timing) (*links, error) {
 	return l, nil
 }
 
-// serializers decode the Status of errors. All else is plain JSON.
+// serializers decode the Status of errors. Everything else is plain JSON.
 func serializers() runtime.NegotiatedSerializer {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	return serializer.NewCodecFactory(scheme).WithoutConversion()
 }
 
-// acquire returns the link that is in use, or a new one. It has to be released.
+// acquire returns the current link, or a new one. It must be released.
 func (l *links) acquire() (*link, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +74,7 @@ func (l *links) acquire() (*link, error) {
 	return l.current, nil
 }
 
-// release gives a link back, whose connections are closed with its last user.
+// release closes the connections of a link after its last user.
 func (l *links) release(k *link) {
 	l.mu.Lock()
 	k.users--
@@ -88,7 +88,7 @@ func (l *links) release(k *link) {
 	}
 }
 
-// retire keeps further callers from using a link.
+// retire removes a link from use by later callers.
 func (l *links) retire(k *link) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,8 +121,8 @@ func (l *links) open() (*link, error) {
 	return k, nil
 }
 
-// transport returns one of HTTP/2, where nobody has switched that off, which finds out by
-// pings whether the other side is still there.
+// transport returns an HTTP/2 transport, unless HTTP/2 is disabled, which detects dead connections
+// by pings.
 func (l *links) transport(tc *transport.Config, d *dialer) (*http.Transport, error) {
 	tlsConfig, err := transport.TLSConfigFor(tc)
 	if err != nil {
@@ -150,4 +150,4 @@ func (k *link) close() {
 	}
 }
 
-var errLinkClosed = errors.New("the connection to the API server was given up")
+var errLinkClosed = errors.New("the connection to the API server was closed")

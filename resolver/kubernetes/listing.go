@@ -13,8 +13,9 @@ import (
 	"github.com/quorate/quorate/resolver/internal/lastgood"
 )
 
-// listing makes the list of one destination from what a source knows, once for all channels. They
-// share its guard: one that opens while most endpoints are gone has those that the others keep.
+// listing computes the list of one destination from the view of a source, once for all channels.
+// They share its guard: a channel that opens while most endpoints are gone gets those that the
+// other channels keep.
 type listing struct {
 	source  *source
 	builder *builder
@@ -22,21 +23,21 @@ type listing struct {
 
 	mu     sync.Mutex
 	guard  lastgood.Guard[resolver.Endpoint]
-	stale  bool       // the guard has seen no list but an old one
-	latest list       // the last one that was made
-	logged resolution // what grpc's log has been told about
+	stale  bool       // the guard has only seen a stale list
+	latest list       // the last one that was computed
+	logged resolution // the last one that was logged
 }
 
-// list is a view with the endpoints that it comes to. It is not changed once it is made.
+// list is a view with its endpoints. It is not modified once it is computed.
 type list struct {
 	view view
 	resolution
-	changed <-chan struct{} // closed when there is another view
-	again   time.Time       // when there is another list of the same view; never if zero
-	took    time.Duration   // to make it
+	changed <-chan struct{} // closed when the view is replaced
+	again   time.Time       // when the same view has another list; zero: never
+	took    time.Duration   // the time to compute it
 }
 
-// listing returns the one of a destination.
+// listing returns the listing of a destination.
 func (s *source) listing(b *builder, d serviceTarget) *listing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +73,7 @@ func (s *source) used() map[serviceTarget][]resolver.Endpoint {
 	return used
 }
 
-// reset forgets what has been listed. It needs the lock.
+// reset discards the state of the guard. It needs the lock.
 func (l *listing) reset() {
 	l.guard, l.stale = lastgood.Guard[resolver.Endpoint]{Key: firstAddress, Delay: l.builder.removal}, false
 }
@@ -96,26 +97,26 @@ func (l *listing) look() list {
 	return l.latest
 }
 
-// resolve returns what a view comes to, with the endpoints that stay although they are gone, and
-// when the first of these are due for removal. It needs the lock.
+// resolve returns the resolution of a view, with the endpoints that the guard keeps, and when the
+// first of these are due for removal. It needs the lock.
 func (l *listing) resolve(v view) (now resolution, again time.Time) {
 	now = resolve(v.slices, l.service, l.builder.here)
 	kept := l.keep(v, now.endpoints)
 	if len(kept.Endpoints) > 0 {
 		now.endpoints = append(now.endpoints, kept.Endpoints...)
 		now.empty = nil
-		now.gone = fmt.Errorf("kubernetes: most endpoints of %v are gone at once; they stay in use for %v", l.service.service, l.builder.removal)
+		now.gone = fmt.Errorf("kubernetes: most endpoints of %v disappeared at once; they stay in use for %v", l.service.service, l.builder.removal)
 	}
 	return now, kept.Due
 }
 
-// keep returns the endpoints that stay although they are gone. It needs the lock.
+// keep returns the endpoints that the guard keeps. It needs the lock.
 func (l *listing) keep(v view, endpoints []resolver.Endpoint) lastgood.Kept[resolver.Endpoint] {
 	now := time.Now()
 	if v.err != nil {
 		l.guard.Suspend(now)
 	}
-	if l.stale && !v.stale && len(endpoints) > 0 { // much may have changed meanwhile
+	if l.stale && !v.stale && len(endpoints) > 0 { // the list may have changed completely
 		l.reset()
 	}
 	kept := l.guard.Update(now, endpoints, 0)
@@ -125,9 +126,9 @@ func (l *listing) keep(v view, endpoints []resolver.Endpoint) lastgood.Kept[reso
 
 func firstAddress(e resolver.Endpoint) string { return e.Addresses[0].Addr }
 
-// log writes a line when the last endpoint goes, and one when there are some again, because
-// grpc's own round_robin does not show calls why it has none; and one about a target that is
-// probably wrong. It needs the lock.
+// log writes a line when the last endpoint disappears, and one when there are endpoints again,
+// because gRPC's own round_robin does not return the reason to calls; and one about a target that
+// is probably wrong. It needs the lock.
 func (l *listing) log(now resolution) {
 	switch {
 	case now.empty != nil && l.logged.empty == nil:

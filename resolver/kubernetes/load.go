@@ -10,10 +10,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// podNamespaceFile is where the kubelet puts the namespace of a pod.
+// podNamespaceFile is the file in which the kubelet stores the namespace of a pod.
 const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// podEnvironment are what a process finds out about where it runs.
+// podEnvironment is how a process detects where it runs.
 type podEnvironment struct {
 	inCluster     func() (*rest.Config, error)
 	kubeconfig    clientcmd.ClientConfig
@@ -61,7 +61,7 @@ func (s podEnvironment) find() (*rest.Config, error) {
 		return cfg, nil
 	}
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, errors.New("kubernetes: no API server: this is not a pod, and neither KUBECONFIG nor ~/.kube/config leads to one: set Config.REST or KUBECONFIG")
+		return nil, errors.New("kubernetes: no API server: this is not a pod, and neither KUBECONFIG nor ~/.kube/config names one: set Config.REST or KUBECONFIG")
 	}
 	return nil, fmt.Errorf("kubernetes: the kubeconfig cannot be used: %w", err)
 }
@@ -69,7 +69,7 @@ func (s podEnvironment) find() (*rest.Config, error) {
 // namespace returns that of the pod, of the kubeconfig's context unless the API server was
 // given, or the default one.
 func (s podEnvironment) namespace(given bool) string {
-	// An error means that this is not a pod.
+	// The file exists only in a pod.
 	if raw, err := os.ReadFile(s.namespaceFile); err == nil {
 		if name := strings.TrimSpace(string(raw)); name != "" {
 			return name

@@ -33,12 +33,11 @@ func localityIn(e resolver.Endpoint) locality {
 }
 
 // Zone returns the topology zone of an endpoint that was resolved by this package, "" if its
-// EndpointSlice says none.
+// EndpointSlice has none.
 func Zone(e resolver.Endpoint) string { return localityIn(e).zone }
 
-// Node returns the name of the node that an endpoint runs on, "" if its EndpointSlice says
-// none.
+// Node returns the name of the node of an endpoint, "" if its EndpointSlice has none.
 func Node(e resolver.Endpoint) string { return localityIn(e).node }
 
-// Pod returns the name of the pod that an endpoint is, "" if it is none.
+// Pod returns the name of the pod of an endpoint, "" if it is not a pod.
 func Pod(e resolver.Endpoint) string { return localityIn(e).pod }

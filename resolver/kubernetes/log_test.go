@@ -91,5 +91,5 @@ func TestWhatCallsDoNotShowIsLogged(t *testing.T) {
 	c.awaitCount(t, 2)
 	assert.Len(t, about(`service "logged" in namespace "shop" has no endpoints`), 1)
 	assert.Len(t, about(`service "logged" in namespace "shop" has endpoints`), 1)
-	assert.Len(t, about(`service "logged" in namespace "shop" is asked for at port 8080, and its pods have grpc (80)`), 1)
+	assert.Len(t, about(`the target asks for port 8080 of service "logged" in namespace "shop", and its pods have grpc (80)`), 1)
 }

@@ -18,8 +18,8 @@ import (
 type resolution struct {
 	endpoints []resolver.Endpoint // sorted, each backend once
 	empty     error               // why there are none, nil if there are some
-	gone      error               // why some of them are used that are gone, nil if none are
-	doubt     string              // what may be wrong with the target, empty if nothing
+	gone      error               // why endpoints are used that disappeared, nil if there are none
+	doubt     string              // what may be wrong with the target, or empty
 }
 
 // resolve merges all slices of a service.
@@ -37,13 +37,12 @@ type entry struct {
 	backend backendKey
 	address netAddress
 	ready   bool
-	leaving bool // serving its last calls: serving and terminating
+	leaving bool // serving and terminating
 	home    locality
 	hints   *discoveryv1.EndpointHints
 }
 
-// backendKey is what the addresses of an endpoint lead to: a pod, by its UID, or where that is
-// not said whatever has the first address.
+// backendKey identifies a backend: a pod by its UID, or else the first address.
 type backendKey struct {
 	uid  types.UID
 	host string
@@ -52,12 +51,12 @@ type backendKey struct {
 // netAddress is an address to connect to.
 type netAddress struct {
 	host string
-	ip   netip.Addr // the host, for sorting, if it is no name
+	ip   netip.Addr // the host, for sorting; invalid for a name
 	port int32
 }
 
 func newNetAddress(host string, port int32) netAddress {
-	ip, _ := netip.ParseAddr(host) // else it is a name
+	ip, _ := netip.ParseAddr(host) // invalid for a name
 	return netAddress{host: host, ip: ip, port: port}
 }
 
@@ -74,8 +73,8 @@ func (a netAddress) compare(b netAddress) int {
 	return cmp.Or(a.ip.Compare(b.ip), cmp.Compare(a.host, b.host), cmp.Compare(a.port, b.port))
 }
 
-// entriesOf returns what the slices that have the port consist of. All addresses of an
-// endpoint lead to the same backend, says the API.
+// entriesOf returns the entries of the slices that have the port. By the API, all addresses of an
+// endpoint lead to the same backend.
 func entriesOf(set []*discoveryv1.EndpointSlice, p port) []entry {
 	size := 0
 	for _, slice := range set {
@@ -99,7 +98,7 @@ func entriesOf(set []*discoveryv1.EndpointSlice, p port) []entry {
 
 func newEntry(e *discoveryv1.Endpoint, first string, address netAddress) entry {
 	c := e.Conditions
-	// What is not said: ready, serving and not terminating (API reference of EndpointConditions).
+	// The defaults are ready, serving and not terminating (API reference of EndpointConditions).
 	ready := c.Ready == nil || *c.Ready
 	serving := c.Serving == nil || *c.Serving
 	terminating := c.Terminating != nil && *c.Terminating
@@ -110,9 +109,8 @@ func newEntry(e *discoveryv1.Endpoint, first string, address netAddress) entry {
 	return entry{backend: of, address: address, ready: ready, leaving: !ready && serving && terminating, home: localityOf(e), hints: e.Hints}
 }
 
-// available returns the entries that are ready and true, or if there are none those that
-// serve their last calls and false, as kube-proxy does: they are better than nothing while
-// the last pods go.
+// available returns the ready entries and true, or if there are none the leaving entries and
+// false, as kube-proxy does: they serve until the last pods are gone.
 func available(all []entry) (entries []entry, ready bool) {
 	entries = make([]entry, 0, len(all))
 	var leaving []entry
@@ -130,10 +128,9 @@ func available(all []entry) (entries []entry, ready bool) {
 	return leaving, false
 }
 
-// group makes one endpoint of all addresses of a backend, which may be in several slices: one
-// for each IP family, and for a moment two while it moves from one slice to another. Each
-// address is in one endpoint, also while a pod and its successor both have it. The entries
-// get another order.
+// group makes one endpoint of all addresses of a backend, which may be in several slices: one for
+// each IP family, and briefly two while it moves between slices. Each address is in one endpoint,
+// even if a pod and its successor both have it for a while. It sorts the entries.
 func group(entries []entry) []resolver.Endpoint {
 	slices.SortFunc(entries, func(a, b entry) int {
 		return cmp.Or(a.address.compare(b.address), cmp.Compare(a.backend.uid, b.backend.uid), cmp.Compare(a.backend.host, b.backend.host))
@@ -176,8 +173,8 @@ func hasEndpoints(set []*discoveryv1.EndpointSlice) bool {
 	return slices.ContainsFunc(set, func(s *discoveryv1.EndpointSlice) bool { return len(s.Endpoints) > 0 })
 }
 
-// incompleteReason says what is strange about a port number that none of the slices has: it may be
-// the Service's port and not the pods'.
+// incompleteReason describes a port number that none of the slices has: it may be the Service's
+// port instead of the pods'.
 func incompleteReason(set []*discoveryv1.EndpointSlice, d serviceTarget) string {
 	ports := declaredPorts(set)
 	if d.port.number == 0 || len(ports) == 0 {
@@ -186,6 +183,6 @@ func incompleteReason(set []*discoveryv1.EndpointSlice, d serviceTarget) string 
 	if slices.ContainsFunc(ports, func(p declared) bool { return p.number == d.port.number }) {
 		return ""
 	}
-	return fmt.Sprintf("%v is asked for at port %d, and its pods have %s: a number is the pods' port (targetPort), not the Service's; if that was meant, name the port instead",
+	return fmt.Sprintf("the target asks for port %[2]d of %[1]v, and its pods have %[3]s: a number is the pods' port (targetPort); for the Service's port, use its name",
 		d.service, d.port.number, joinPorts(ports))
 }

@@ -162,7 +162,7 @@ func TestResolvePorts(t *testing.T) {
 		"named, absent":         {set: []*discoveryv1.EndpointSlice{several, unnamed}, port: port{name: "nosuch"}, empty: `has no TCP port named "nosuch": its ports are 80, grpc (8080), metrics (9090)`},
 		"named, UDP":            {set: []*discoveryv1.EndpointSlice{several}, port: port{name: "dns"}, empty: `has no TCP port named "dns": its ports are grpc (8080), metrics (9090)`},
 		"number of a port":      {set: []*discoveryv1.EndpointSlice{several}, port: port{number: 9090}, want: [][]string{{"10.0.0.1:9090"}}},
-		"number of no port":     {set: []*discoveryv1.EndpointSlice{several}, port: port{number: 80}, want: [][]string{{"10.0.0.1:80"}}, doubt: "asked for at port 80, and its pods have grpc (8080), metrics (9090)"},
+		"number of no port":     {set: []*discoveryv1.EndpointSlice{several}, port: port{number: 80}, want: [][]string{{"10.0.0.1:80"}}, doubt: "asks for port 80 of service \"users\" in namespace \"shop\", and its pods have grpc (8080), metrics (9090)"},
 		"number, no ports":      {set: []*discoveryv1.EndpointSlice{portless}, port: port{number: 80}, want: [][]string{{"10.0.0.3:80"}}},
 		"first, no ports":       {set: []*discoveryv1.EndpointSlice{portless}, empty: "have no TCP port, as those of headless Services without ports"},
 		"named, no ports":       {set: []*discoveryv1.EndpointSlice{portless}, port: port{name: "grpc"}, empty: "have no TCP port, as those of headless Services without ports"},

@@ -6,12 +6,12 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// place is where this process runs. What is empty is not known, and its hints are not used.
+// place is where this process runs. Hints of an empty field are ignored.
 type place struct{ zone, node string }
 
 // choose follows the hints of ready entries by the rules of kube-proxy: those for the node if
-// every entry has some and at least one is for this node; else those for the zone, in the
-// same way; else none. Hints say nothing about entries that serve their last calls.
+// every entry has some and at least one is for this node; else those for the zone, in the same
+// way; else none. Hints do not apply to leaving entries.
 func (p place) choose(entries []entry, ready bool) []entry {
 	if !ready {
 		return entries
@@ -25,8 +25,8 @@ func (p place) choose(entries []entry, ready bool) []entry {
 	return entries
 }
 
-// hinted returns the entries with a hint for name, and false if there is none, or if an
-// entry has no hints of this kind: then the hints are being changed, or were withdrawn.
+// hinted returns the entries with a hint for name, and false if there is none, or if an entry has
+// no hints of this kind: then the hints are being added or removed.
 func hinted(entries []entry, name string, hints func(*discoveryv1.EndpointHints) []string) ([]entry, bool) {
 	if name == "" {
 		return nil, false

@@ -12,8 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// port is which of a service's ports a target asks for: a name, a number, or, as the zero
-// value, the first.
+// port selects a port of a service: a name, a number, or, as the zero value, the first.
 type port struct {
 	name   string
 	number int32
@@ -31,7 +30,7 @@ func (p port) String() string {
 
 func parsePort(text string) (port, error) {
 	if text == "" {
-		return port{}, fmt.Errorf("nothing follows the colon, where a port is expected: leave the colon out for the first port")
+		return port{}, fmt.Errorf("the port after the colon is empty: remove the colon for the first port")
 	}
 	if strings.Trim(text, "0123456789") == "" {
 		number, err := strconv.Atoi(text)
@@ -46,8 +45,8 @@ func parsePort(text string) (port, error) {
 	return port{name: text}, nil
 }
 
-// in returns the number of the port in a slice, or false if the slice does not have it. A
-// number needs not be one of the slice's: pods may listen where no Service points to.
+// in returns the number of the port in a slice, or false if the slice does not have it. A number
+// need not be in the slice: pods may listen on ports that no Service names.
 func (p port) in(slice *discoveryv1.EndpointSlice) (int32, bool) {
 	if p.number != 0 {
 		return p.number, true
@@ -60,13 +59,13 @@ func (p port) in(slice *discoveryv1.EndpointSlice) (int32, bool) {
 	return 0, false
 }
 
-// usable reports whether a connection can be made to a port. The protocol is TCP unless said
-// otherwise, and a port without a number stands for all of them.
+// usable reports whether a connection can be made to a port. The default protocol is TCP; a port
+// without a number stands for all ports.
 func usable(p *discoveryv1.EndpointPort) bool {
 	return p.Port != nil && (p.Protocol == nil || *p.Protocol == corev1.ProtocolTCP)
 }
 
-// declared is a port that slices have.
+// declared is a port of a slice.
 type declared struct {
 	number int32
 	name   string

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// request is one GET of EndpointSlices under a watchdog: it is cancelled when nothing has
-// come for as long as its current phase allows.
+// request is one GET of EndpointSlices with a watchdog, which cancels it when nothing arrives for
+// as long as the current phase allows.
 type request struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -26,14 +26,14 @@ type request struct {
 	in       *json.Decoder
 }
 
-// event is one of a watch: an object, or a bookmark that has a version and no object.
+// event is an event of a watch: an object, or a bookmark with a version and no object.
 type event struct {
 	kind    watch.EventType
 	object  *discoveryv1.EndpointSlice
 	listEnd bool // of a streamed list
 }
 
-// get sends a request and waits for the head of its answer. The request has to be closed.
+// get sends a request and waits for the header of the response. The request must be closed.
 func (k *link) get(ctx context.Context, service serviceKey, parameters map[string]string, patience time.Duration) (*request, error) {
 	r := new(request)
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
@@ -54,11 +54,11 @@ func (k *link) get(ctx context.Context, service serviceKey, parameters map[strin
 	return r, nil
 }
 
-// reaction is how long a transport may take to give up a request that is cancelled. The user's
-// own parts of it, such as a plugin for credentials, may know nothing of the request.
+// reaction bounds the time that a transport takes to cancel a request. Parts of the user, such as
+// a plugin for credentials, may not see the cancellation.
 const reaction = time.Second
 
-// stream sends a request and returns the body of its answer. It returns soon after the end of
+// stream sends a request and returns the body of the response. It returns soon after the end of
 // ctx, whatever the transport does.
 func stream(ctx context.Context, get *rest.Request) (io.ReadCloser, error) {
 	type answer struct {
@@ -101,17 +101,17 @@ func (r *request) close() {
 	}
 }
 
-// within cancels the request with err if nothing comes for d.
+// within cancels the request with err if nothing arrives for d.
 func (r *request) within(d time.Duration, err error) {
 	r.watchdog.Stop()
 	r.watchdog = time.AfterFunc(d, func() { r.cancel(err) })
 }
 
-// list reads the answer to a list.
+// list reads a list.
 func (r *request) list() (*discoveryv1.EndpointSliceList, error) {
 	all := new(discoveryv1.EndpointSliceList)
 	if err := r.in.Decode(all); err != nil {
-		return nil, cause(r.ctx, fmt.Errorf("the list of the API server cannot be read: %w", err))
+		return nil, cause(r.ctx, fmt.Errorf("read the list of the API server: %w", err))
 	}
 	return all, nil
 }
@@ -123,22 +123,22 @@ func (r *request) next() (event, error) {
 		if errors.Is(err, io.EOF) {
 			err = errEnded
 		} else {
-			err = fmt.Errorf("the watch broke off: %w", err)
+			err = fmt.Errorf("the watch broke: %w", err)
 		}
 		return event{}, cause(r.ctx, err)
 	}
 	if raw.Type == string(watch.Error) {
 		status := new(metav1.Status)
 		if err := json.Unmarshal(raw.Object.Raw, status); err != nil {
-			return event{}, fmt.Errorf("an error event of the API server cannot be read: %w", err)
+			return event{}, fmt.Errorf("read an error event of the API server: %w", err)
 		}
 		return event{}, statusError(status)
 	}
 	object := new(discoveryv1.EndpointSlice)
 	if err := json.Unmarshal(raw.Object.Raw, object); err != nil {
-		return event{}, fmt.Errorf("an event of the API server cannot be read: %w", err)
+		return event{}, fmt.Errorf("read an event of the API server: %w", err)
 	}
-	object.ManagedFields = nil // a third of the memory, and of no use
+	object.ManagedFields = nil // unused, and a third of the memory
 	e := event{kind: watch.EventType(raw.Type), object: object}
 	e.listEnd = e.kind == watch.Bookmark && object.Annotations[metav1.InitialEventsAnnotationKey] == "true"
 	return e, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/resolver/internal/feed"
 )
 
-// channelResolver gives one channel what the source of its service knows.
+// channelResolver passes the list of its service's source to one channel.
 type channelResolver struct {
 	builder     *builder
 	source      *source
@@ -24,11 +24,11 @@ type channelResolver struct {
 	done        chan struct{}
 	once        sync.Once
 
-	// What follows belongs to run.
+	// The fields below belong to run.
 	last     []resolver.Endpoint // what the channel accepted
-	listed   bool                // last is something, and be it empty
-	reported string              // the text of the last error that the channel was told
-	pauses   backoff             // after what the channel did not accept
+	listed   bool                // the channel accepted a list, which may be empty
+	reported string              // the text of the last error that was reported
+	pauses   backoff             // after lists that the channel refused
 }
 
 func startResolver(b *builder, d serviceTarget, cc resolver.ClientConn) *channelResolver {
@@ -41,11 +41,10 @@ func startResolver(b *builder, d serviceTarget, cc resolver.ClientConn) *channel
 	return r
 }
 
-// ResolveNow does nothing: changes are pushed, and a watch that is broken is made again
-// without being asked.
+// ResolveNow does nothing: changes are pushed, and a broken watch is resumed anyway.
 func (r *channelResolver) ResolveNow(resolver.ResolveNowOptions) {}
 
-// Close ends the resolver, and returns when nothing of it is left.
+// Close returns when the goroutines of the resolver have ended.
 func (r *channelResolver) Close() {
 	r.cancel()
 	<-r.done
@@ -62,9 +61,9 @@ func (r *channelResolver) run(ctx context.Context) {
 		l := all.look()
 		began := time.Now()
 		accepted := r.give(l)
-		// A list of a hundred thousand endpoints takes a tenth of a second. When changes come
-		// all the time, no more than half of it is spent on them.
-		_ = pause.For(ctx, min(l.took+time.Since(began), maxPause)) // the loop sees that it has ended
+		// A list of 100,000 endpoints takes 0.1 s. Under continuous changes, at most half of the
+		// time is spent on lists.
+		_ = pause.For(ctx, min(l.took+time.Since(began), maxPause)) // the loop checks ctx
 		switch {
 		case !accepted:
 			_ = pause.Until(ctx, l.changed, max(r.pauses.pause(r.builder.longest), firstPause))
@@ -77,13 +76,13 @@ func (r *channelResolver) run(ctx context.Context) {
 }
 
 const (
-	// maxPause bounds the rest after a list that the channel was slow to take.
+	// maxPause bounds the pause after an update that took the channel long.
 	maxPause = time.Second
 	never    = math.MaxInt64
 )
 
-// give publishes the differences of a list to the channel. It returns false if the
-// channel rejected it and give must be repeated.
+// give publishes a list to the channel. It returns false if the channel refused it, and give must
+// be called again.
 func (r *channelResolver) give(l list) (accepted bool) {
 	if !l.view.listed {
 		r.report(l.view.err)
@@ -94,13 +93,13 @@ func (r *channelResolver) give(l list) (accepted bool) {
 	return accepted
 }
 
-// publish gives the channel a list that differs from the last one.
+// publish passes a list to the channel if it differs from the last one.
 func (r *channelResolver) publish(now resolution) (accepted bool) {
 	if r.listed && feed.Equal(r.last, now.endpoints) {
 		return true
 	}
 	err := r.cc.UpdateState(resolver.State{Endpoints: now.endpoints})
-	r.reported = "" // a new list takes the place of errors
+	r.reported = "" // a new list replaces the error
 	// Every policy refuses an empty list.
 	r.listed = err == nil || now.empty != nil
 	if !r.listed {
@@ -111,7 +110,7 @@ func (r *channelResolver) publish(now resolution) (accepted bool) {
 	return true
 }
 
-// problemOf is what the channel has to know about a list, nil if all is well.
+// problemOf returns the error to report with a list, or nil.
 func problemOf(now resolution, outdated error) error {
 	switch {
 	case now.empty != nil && outdated != nil:

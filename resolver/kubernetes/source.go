@@ -17,12 +17,12 @@ import (
 
 var logger = grpclog.Component("kubernetes-resolver")
 
-// view is what a source knows. It is not changed once it is published.
+// view is the state of a source. It is not modified once it is published.
 type view struct {
-	listed bool                         // slices are all there are, or were when err began
-	stale  bool                         // slices are from before this source began
+	listed bool                         // slices is complete, or was when err began
+	stale  bool                         // slices is from an earlier source
 	slices []*discoveryv1.EndpointSlice // by name
-	err    error                        // why they may be out of date, nil if they are not
+	err    error                        // why slices may be out of date, nil if it is not
 }
 
 // source follows the slices of one service for all channels that use it.
@@ -42,35 +42,36 @@ type source struct {
 	*feed.Feed[view]
 
 	mu sync.Mutex
-	// listings has what the view comes to for each destination that channels have asked for.
+	// listings has a listing for each destination of the channels.
 	listings map[serviceTarget]*listing
 
-	// What follows belongs to run.
+	// The fields below belong to run.
 	known  *inventory
 	link   *link
-	pauses backoff // after attempts that led to nothing
-	breaks backoff // after watches that did not last
-	up     bool    // the current attempt has led to a watch
-	steady bool    // which has been of use
+	pauses backoff // after attempts without a list or watch
+	breaks backoff // after short watches
+	up     bool    // the current attempt has a list or watch
+	steady bool    // the watch lasted for timing.steady
 	outage outage
 }
 
-// outage is the time in which attempts fail.
+// outage is a time in which attempts fail.
 type outage struct {
 	since  time.Time // zero: there is none
 	logged bool
 }
 
-// memory is what the next source of a service begins with.
+// memory is the state that the next source of a service starts with.
 type memory struct {
 	slices []*discoveryv1.EndpointSlice
-	// used has what channels used for each destination, with what was kept although it was gone.
+	// used has the endpoints that channels used for each destination, with those that the guard
+	// kept.
 	used      map[serviceTarget][]resolver.Endpoint
 	listFirst bool
 }
 
-// staleAfter is how long channels that open or wake up wait for the API server before they get
-// the last list of the service.
+// staleAfter is how long channels that open or leave idle mode wait for the API server before they
+// receive the last list of the service.
 const staleAfter = 300 * time.Millisecond
 
 var errUnanswered = errors.New("kubernetes: the API server has not answered yet")
@@ -90,7 +91,7 @@ func startSource(service serviceKey, l *links, longest time.Duration, last memor
 	return f
 }
 
-// useStale publishes the last list if there is nothing yet.
+// useStale publishes the last list if there is no other yet.
 func (s *source) useStale() {
 	s.Update(func(v *view) {
 		if !v.listed && v.err == nil {
@@ -127,8 +128,7 @@ func (s *source) run(ctx context.Context) {
 	}
 }
 
-// delayAfter draws the consequences of the end of an attempt, and returns how long to wait before
-// the next one.
+// delayAfter processes the end of an attempt and returns the pause before the next one.
 func (s *source) delayAfter(verb string, err error) time.Duration {
 	if s.steady {
 		s.breaks.reset()
@@ -151,13 +151,13 @@ func (s *source) delayAfter(verb string, err error) time.Duration {
 		s.listFirst.Store(true)
 		return 0
 	case errors.Is(err, errSilent):
-		// Not a failure yet. What was missed, if anything, is seen by listing again.
+		// This is not a failure yet. The next list has whatever was missed.
 		s.known.version = ""
 		s.unlink(true)
 		return pause
 	}
 	if verb == "list" && code(err) == http.StatusForbidden {
-		s.listFirst.Store(false) // only the verb watch is granted: the server may stream lists by now
+		s.listFirst.Store(false) // only watch is granted: the server may stream lists now
 	}
 	if !refused(err) {
 		s.unlink(true)
@@ -173,7 +173,7 @@ func (s *source) fail(err error) {
 	} else if !s.outage.logged {
 		// The second failure in a row: a single one is an ordinary restart.
 		s.outage.logged = true
-		logger.Warningf("%v; attempts go on", err)
+		logger.Warningf("%v; attempts continue", err)
 	}
 	s.Update(func(v *view) {
 		if !v.listed && len(s.last.slices) > 0 {
@@ -199,7 +199,7 @@ func (s *source) publish() {
 	s.Publish(view{listed: true, slices: set})
 }
 
-// unlink gives the link back, and retires it if something is wrong with it.
+// unlink releases the link, and retires it if retire is set.
 func (s *source) unlink(retire bool) {
 	if s.link == nil {
 		return

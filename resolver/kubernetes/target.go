@@ -17,14 +17,14 @@ func (k serviceKey) String() string {
 	return fmt.Sprintf("service %q in namespace %q", k.name, k.namespace)
 }
 
-// serviceTarget is what a target stands for.
+// serviceTarget is a parsed target.
 type serviceTarget struct {
 	service serviceKey
 	port    port
 }
 
-// authority is what the server is called in TLS and in the :authority header: the service's
-// short DNS name, and the port where that is a number.
+// authority is the server name in TLS and in the :authority header: the service's short DNS name,
+// and the port if it is a number.
 func (d serviceTarget) authority() string {
 	name := d.service.name + "." + d.service.namespace
 	if d.port.number != 0 {
@@ -35,7 +35,7 @@ func (d serviceTarget) authority() string {
 
 const grammar = `write "kubernetes:///service.namespace:port", where the namespace and the port (a name or a pod's port number) can be left out`
 
-// parseTarget interprets a target. The error quotes it and says what to write.
+// parseTarget parses a target. The error quotes it and describes the valid form.
 func parseTarget(t resolver.Target, namespace string) (serviceTarget, error) {
 	d, err := interpret(t, namespace)
 	if err != nil {
@@ -67,8 +67,8 @@ func interpret(t resolver.Target, namespace string) (serviceTarget, error) {
 	return interpretName(path, u.Host, namespace)
 }
 
-// interpretName interprets service[.namespace[.anything]][:port]. An authority that is not
-// empty is the namespace; a namespace in the name has to be the same.
+// interpretName parses service[.namespace[.anything]][:port]. A non-empty authority is the
+// namespace; a namespace in the name must be the same.
 func interpretName(name, authority, namespace string) (serviceTarget, error) {
 	if name == "" {
 		return serviceTarget{}, errors.New("it names no service: " + grammar)
@@ -84,12 +84,12 @@ func interpretName(name, authority, namespace string) (serviceTarget, error) {
 	inName := ""
 	if len(labels) > 1 {
 		if inName = labels[1]; inName == "" {
-			return serviceTarget{}, fmt.Errorf("nothing follows the first dot of %q, where the namespace is expected: %s", host, grammar)
+			return serviceTarget{}, fmt.Errorf("the namespace after the first dot of %q is empty: %s", host, grammar)
 		}
 	}
 	if authority != "" {
 		if inName != "" && inName != authority {
-			return serviceTarget{}, fmt.Errorf("it names two namespaces, %q and %q: leave one of them out", authority, inName)
+			return serviceTarget{}, fmt.Errorf("it names two namespaces, %q and %q: remove one of them", authority, inName)
 		}
 		inName = authority
 	}
@@ -108,8 +108,8 @@ func interpretName(name, authority, namespace string) (serviceTarget, error) {
 	return d, err
 }
 
-// validate refuses what cannot be the name of a service or a namespace. After it a name can
-// be put into a selector: it has nothing in it that a selector gives a meaning.
+// validate rejects invalid names of services and namespaces. A valid name has no special meaning
+// in a selector.
 func (k serviceKey) validate() error {
 	if reasons := validation.IsDNS1123Label(k.name); len(reasons) > 0 {
 		return fmt.Errorf("%q cannot be the name of a service: %s", k.name, reasons[0])

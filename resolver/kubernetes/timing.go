@@ -4,22 +4,21 @@ import "time"
 
 // timing holds the timeouts for detecting an unreachable API server.
 type timing struct {
-	// answer is how long a request may take to be answered, connecting included.
+	// answer bounds the time to the header of a response, including the connection.
 	answer time.Duration
-	// listed is how long a streamed list may bring nothing new before its end. A server that
-	// knows nothing of streamed lists never ends one.
+	// listed bounds the time without a new slice in a streamed list. A server that does not
+	// support streamed lists never ends one.
 	listed time.Duration
-	// silence is how long a watch may be without events: bookmarks come once in a minute. It
-	// bounds as well how long a list may take to be read.
+	// silence bounds the time without an event of a watch, in which bookmarks come every minute,
+	// and the time to read a list.
 	silence time.Duration
-	// A connection that brings nothing for ping is asked, and dead if it does not answer
-	// within pong. client-go's own values, 30 s and 15 s, can only be set for a process.
+	// After ping without data, a connection is pinged, and closed if there is no answer within
+	// pong. client-go's own values, 30 s and 15 s, can be changed only for a whole process.
 	ping, pong time.Duration
-	// idle is how long an unused connection is kept. Requests that begin together may have
-	// made one each.
+	// idle is how long an unused connection is kept. Concurrent requests may open one each.
 	idle time.Duration
-	// steady is how long a watch has to last to count as a success, after which the next
-	// one is opened at once.
+	// steady is how long a watch must last to count as a success, after which the next one opens
+	// at once.
 	steady time.Duration
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
 )
 
-// newExampleClient returns a client of a cluster in memory. A program has
-// clientv3.New with the endpoints of its cluster here.
+// newExampleClient returns a client of a cluster in memory. A program calls clientv3.New with the
+// endpoints of its cluster.
 func newExampleClient() (*clientv3.Client, func()) {
 	cluster, err := fakeetcd.Start(1)
 	if err != nil {
@@ -26,8 +26,7 @@ func newExampleClient() (*clientv3.Client, func()) {
 	}
 }
 
-// A server registers itself with a lease, so that it is found for as long as it
-// lives.
+// A server registers itself with a lease, so that its endpoint is deleted if it crashes.
 func ExampleManager_AddEndpoint() {
 	client, stop := newExampleClient()
 	defer stop()
@@ -58,7 +57,7 @@ func ExampleManager_AddEndpoint() {
 	// map[] <nil>
 }
 
-// The channel delivers what there is, and then every change.
+// The channel delivers the present endpoints, and then every change.
 func ExampleManager_NewWatchChannel() {
 	client, stop := newExampleClient()
 	defer stop()

@@ -16,11 +16,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is far above what anything that a test waits for takes.
+// patience is far longer than any wait of these tests.
 const patience = time.Minute
 
-// start runs a cluster of two members over one store. The client knows the first
-// one alone, so that a test can take that away and go on writing through the other.
+// start runs a cluster of two members over one store. The client knows only the first one, so that
+// a test can stop it and write through the other.
 func start(t *testing.T) (cluster *fakeetcd.Cluster, client, other *clientv3.Client) {
 	t.Helper()
 	cluster, err := fakeetcd.Start(2)
@@ -48,7 +48,7 @@ func newManager(t *testing.T, client *clientv3.Client, target string) endpoints.
 	return m
 }
 
-// within returns a context that ends long after the test should have.
+// within returns a context that ends long after the test should.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -56,7 +56,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// next returns what the channel delivers next.
+// next returns the next updates of the channel.
 func next(t *testing.T, ch endpoints.WatchChannel) []*endpoints.Update {
 	t.Helper()
 	select {

@@ -18,8 +18,8 @@ type manager struct {
 	target string
 }
 
-// NewManager returns the Manager of a target, the name of a service. The error says
-// that the client or the target is missing.
+// NewManager returns the Manager of a target, the name of a service. It fails if client is nil or
+// target is empty.
 func NewManager(client *clientv3.Client, target string) (Manager, error) {
 	if client == nil {
 		return nil, errors.New("endpoints: the client is nil")
@@ -99,12 +99,12 @@ func (m *manager) NewWatchChannel(ctx context.Context) (WatchChannel, error) {
 	w.Changed(first)
 	go func() {
 		defer close(w.updates)
-		_ = follower.Follow(ctx, w) // the caller knows: it ended ctx or closed the client
+		_ = follower.Follow(ctx, w) // it ends with ctx or the client
 	}()
 	return w.updates, nil
 }
 
-// watch delivers to a channel what a Follower sees.
+// watch passes the changes of a Follower to a channel.
 type watch struct {
 	ctx     context.Context
 	closed  <-chan struct{}
@@ -131,7 +131,7 @@ func (w watch) Changed(changes []registry.Change) {
 }
 
 func (w watch) Lost(err error) {
-	w.log.Warn("endpoints are watched out of touch with etcd; those known may be out of date", zap.Error(err))
+	w.log.Warn("contact with etcd is lost; the known endpoints may be out of date", zap.Error(err))
 }
 
-func (w watch) Regained() { w.log.Info("endpoints are watched in touch with etcd again") }
+func (w watch) Regained() { w.log.Info("contact with etcd is restored") }

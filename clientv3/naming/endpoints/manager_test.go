@@ -102,7 +102,7 @@ func TestList(t *testing.T) {
 	require.Empty(t, all)
 }
 
-// Other targets, and those who do without a quorum, depend on these two.
+// A list needs no quorum, and a write returns the server's error.
 func TestErrorsAndReadsAreTheServers(t *testing.T) {
 	cluster, client, _ := start(t)
 	m := newManager(t, client, "svc")

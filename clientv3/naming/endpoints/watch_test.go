@@ -30,10 +30,10 @@ func createRequest(c *fakeetcd.Call) (int64, error) {
 	}
 }
 
-// isList tells lists from the client's probes of a member, which may come at any time.
+// isList distinguishes lists from the client's probes of a member, which may arrive at any time.
 func isList(req *pb.RangeRequest) bool { return string(req.Key) == "svc/" }
 
-// register writes endpoints through a manager of its own.
+// register writes endpoints through another manager.
 func register(t *testing.T, client *clientv3.Client, updates ...*endpoints.UpdateWithOpts) {
 	t.Helper()
 	require.NoError(t, newManager(t, client, "svc").Update(within(t), updates))
@@ -62,7 +62,7 @@ func TestWatch(t *testing.T) {
 	require.ElementsMatch(t, []*endpoints.Update{add("svc/b", "b2"), gone("svc/a"), add("svc/c", "c")}, next(t, ch))
 }
 
-func TestWatchOfNothingYet(t *testing.T) {
+func TestWatchWithoutEndpoints(t *testing.T) {
 	_, client, _ := start(t)
 	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
 	require.NoError(t, err)
@@ -70,8 +70,7 @@ func TestWatchOfNothingYet(t *testing.T) {
 	require.Equal(t, []*endpoints.Update{add("svc/a", "a")}, next(t, ch))
 }
 
-// What happened while etcd was away is gone from the history: the endpoints are
-// listed again.
+// The changes during an outage are compacted: the endpoints are listed again.
 func TestWatchOutlivesCompaction(t *testing.T) {
 	cluster, client, other := start(t)
 	register(t, client, adding("changed", "1"), adding("gone", "2"), adding("same", "3"), adding("spoilt", "4"))
@@ -96,7 +95,7 @@ func TestWatchOutlivesCompaction(t *testing.T) {
 }
 
 // The server refuses the watch for a while.
-func TestWatchOutlivesARefusal(t *testing.T) {
+func TestWatchIsRefused(t *testing.T) {
 	cluster, client, _ := start(t)
 	refuse := func(c *fakeetcd.Call) {
 		if _, err := createRequest(c); err != nil {
@@ -111,14 +110,14 @@ func TestWatchOutlivesARefusal(t *testing.T) {
 	refused := cluster.On("Watch", refuse)
 	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
 	require.NoError(t, err)
-	require.NoError(t, cluster.Wait(within(t), "Range", 3), "the endpoints are listed again and again")
+	require.NoError(t, cluster.Wait(within(t), "Range", 3), "the endpoints are listed repeatedly")
 	refused.Remove()
 	register(t, client, adding("a", "a"))
 	require.Equal(t, []*endpoints.Update{add("svc/a", "a")}, next(t, ch))
 }
 
-// A list that fails is made again.
-func TestWatchOutlivesAListThatFails(t *testing.T) {
+// A list that fails is repeated.
+func TestListFails(t *testing.T) {
 	cluster, client, other := start(t)
 	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
 	require.NoError(t, err)
@@ -134,7 +133,7 @@ func TestWatchOutlivesAListThatFails(t *testing.T) {
 	require.Equal(t, []*endpoints.Update{add("svc/a", "a"), add("svc/b", "b")}, next(t, ch))
 }
 
-// A member that is behind must not take back what was delivered.
+// A list of a member that lags must not revert what was delivered.
 func TestWatchDoesNotGoBack(t *testing.T) {
 	cluster, client, other := start(t)
 	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
@@ -157,7 +156,7 @@ func TestWatchDoesNotGoBack(t *testing.T) {
 	require.EqualValues(t, 1, stale.Load())
 }
 
-// Nor when all that it is behind of are events, and no compaction tells.
+// The same with events that were delivered before, and no compaction.
 func TestWatchDoesNotGoBackAfterEvents(t *testing.T) {
 	cluster, client, _ := start(t)
 	refuse := make(chan struct{})
@@ -195,13 +194,12 @@ func TestWatchDoesNotGoBackAfterEvents(t *testing.T) {
 	})
 	close(refuse)
 	require.True(t, <-lists)
-	require.False(t, <-lists, "one member's word is not enough")
+	require.False(t, <-lists, "a lower revision is confirmed by a linearizable read")
 	register(t, client, adding("b", "b"))
 	require.Equal(t, []*endpoints.Update{add("svc/b", "b")}, next(t, ch))
 }
 
-// The cluster was restored from a backup: its revision is lower, and what it says
-// counts.
+// The cluster was restored from a backup: its revision is lower, and its list is valid.
 func TestWatchOfARestoredCluster(t *testing.T) {
 	cluster, client, _ := start(t)
 	register(t, client, adding("a", "a"))
@@ -230,11 +228,11 @@ func TestWatchOfARestoredCluster(t *testing.T) {
 			serializable = append(serializable, req.Serializable)
 		}
 	}
-	require.Equal(t, []bool{true, true, false}, serializable, "one member's word is not enough")
+	require.Equal(t, []bool{true, true, false}, serializable, "a lower revision is confirmed by a linearizable read")
 }
 
-// Nobody reads the channel, neither before its context ends nor after. That the
-// goroutine behind it is gone, goleak tells at the end of all tests.
+// Nobody reads the channel, neither before its context ends nor after. goleak finds the goroutine
+// if it is left.
 func TestWatchWithoutReader(t *testing.T) {
 	cluster, client, _ := start(t)
 	register(t, client, adding("a", "a"))
@@ -270,7 +268,7 @@ func TestWatchEndsWithItsClient(t *testing.T) {
 	require.True(t, clientv3.IsConnCanceled(err), "%v", err)
 }
 
-// The client is closed while its member is away.
+// The client is closed during an outage.
 func TestWatchEndsInAnOutage(t *testing.T) {
 	for name, end := range map[string]func(cancel func(), client *clientv3.Client){
 		"context": func(cancel func(), _ *clientv3.Client) { cancel() },

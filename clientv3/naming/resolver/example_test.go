@@ -16,8 +16,8 @@ import (
 	"github.com/quorate/quorate/clientv3/naming/resolver"
 )
 
-// newExampleClient returns a client of a cluster in memory. A program has
-// clientv3.New with the endpoints of its cluster here.
+// newExampleClient returns a client of a cluster in memory. A program calls clientv3.New with the
+// endpoints of its cluster.
 func newExampleClient() (*clientv3.Client, func()) {
 	cluster, err := fakeetcd.Start(1)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is far above what anything that a test waits for takes.
+// patience is far longer than any wait of these tests.
 const patience = time.Minute
 
 func connect(t *testing.T) *clientv3.Client {
@@ -36,7 +36,7 @@ func connect(t *testing.T) *clientv3.Client {
 	return client
 }
 
-// channel is what a resolver sees of a gRPC channel.
+// channel is the gRPC channel of a resolver.
 type channel struct {
 	gresolver.ClientConn
 	states chan []gresolver.Endpoint
@@ -113,13 +113,13 @@ func TestNoEndpoints(t *testing.T) {
 	})
 }
 
-// Channels that use the first address, as gRPC's do by default, must not all use the
-// same; and one that is told of a change keeps its order.
+// Channels that use the first address, as gRPC's do by default, must not all use the same one, and
+// a channel keeps its order when endpoints change.
 func TestOrderOfAddresses(t *testing.T) {
 	client := connect(t)
 	register(t, client, adding("a", "1"), adding("b", "2"), adding("c", "3"))
 	firsts := map[string]bool{}
-	for range 50 { // that one of three is never the first: 3*(2/3)^50, 5 in a billion
+	for range 50 { // the probability that one of three is never the first is 3*(2/3)^50, 5 in a billion
 		firsts[resolve(t, client, "etcd:///svc").state(t)[0]] = true
 	}
 	require.Len(t, firsts, 3)
