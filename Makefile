@@ -100,8 +100,9 @@ kube-test-short: kube-apiserver ## what CI runs of it; a minute and a half
 servers: ## what both clients do on every server, from etcd 3.4 to 3.8 and kine, and the table of docs/servers.md; a quarter of an hour
 	go run ./lab/servers/matrix -page docs/servers.md
 
-servers-short: ## the same on the servers that CI runs; three minutes, and as long again to build them
+servers-short: ## the same on the servers that CI runs, and quorate doctor on kine; three minutes, and as long again to build them
 	go run ./lab/servers/matrix -short
+	QUORATE_KINE=1 go test -count=1 -run '^TestKine$$' ./cmd/quorate/internal/doctor
 
 keepalive-test: ## accepted pairs draw no GOAWAY in three idle minutes, over real TCP and on a real etcd; six minutes
 	go test ./keepalive -count=1 -v -run '^TestIdleOverTCP$$' -idle 3m

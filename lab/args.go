@@ -71,7 +71,7 @@ func helpText(ctx context.Context, path string) ([]byte, error) {
 	return text, nil
 }
 
-// command returns the command that runs member m on its present ports.
+// command returns the command that runs member m on its present ports. The caller holds m.mu.
 func (c *Cluster) command(m *Member, p ports) *exec.Cmd {
 	flags := c.flags
 	if c.cfg.Command != nil {
@@ -85,7 +85,7 @@ func (c *Cluster) command(m *Member, p ports) *exec.Cmd {
 }
 
 // flags returns the command line of member m. Each of them is known to etcd 3.4 and
-// to etcd 3.7.
+// to etcd 3.7. The caller holds m.mu.
 func (c *Cluster) flags(m *Member, p ports) []string {
 	members := make([]string, 0, len(c.members))
 	for _, other := range c.members {
@@ -106,6 +106,9 @@ func (c *Cluster) flags(m *Member, p ports) []string {
 		"--logger=zap",
 		"--log-outputs=stderr",
 		"--log-level=warn",
+	}
+	if m.joins {
+		flags = append(flags, "--initial-cluster-state=existing")
 	}
 	if c.program.fsyncOff {
 		flags = append(flags, "--unsafe-no-fsync")

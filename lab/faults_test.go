@@ -261,3 +261,21 @@ func testSlowPeerLink(t *testing.T, c *lab.Cluster) {
 	put(t, client, "k", "slow")
 	assert.GreaterOrEqual(t, time.Since(began), 2*latency, "there and back")
 }
+
+func TestBecomeLearner(t *testing.T) {
+	c := start(t, lab.Config{Args: []string{"--strict-reconfig-check=false"}})
+	m := leader(t, c)
+	id := m.ID()
+	put(t, dial(t, c), "k", "v")
+	require.NoError(t, m.BecomeLearner(within(t, soon)))
+	for range 2 { // it stays one
+		require.NoError(t, c.WaitReady(within(t, soon)))
+		status, err := m.Status(within(t, soon))
+		require.NoError(t, err)
+		assert.True(t, status.IsLearner)
+		assert.NotEqual(t, id, m.ID())
+		require.NoError(t, m.Kill())
+		require.NoError(t, m.Restart(within(t, soon)))
+	}
+	require.Eventually(t, func() bool { return local(t, m, "k") == "v" }, soon, 10*time.Millisecond)
+}

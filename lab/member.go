@@ -52,6 +52,7 @@ type Member struct {
 	ports   ports
 	process *process // the last run, nil before the first
 	stopped bool
+	joins   bool // a cluster that exists: see BecomeLearner
 	retired bool // by Cluster.Close: nothing starts any more
 }
 

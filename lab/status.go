@@ -11,6 +11,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
@@ -85,6 +86,9 @@ func (m *Member) identify(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	reply, err := pb.NewClusterClient(m.control).MemberList(ctx, &pb.MemberListRequest{})
+	if m.joined() && errors.Is(err, rpctypes.ErrGRPCNotSupportedForLearner) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
@@ -32,4 +33,16 @@ func TestExplain(t *testing.T) {
 	assert.Equal(t, cli.Negative, status)
 	assert.Empty(t, stdout)
 	assert.Contains(t, stderr, "no error of etcd or gRPC that is known")
+}
+
+// The page shows what the program prints.
+func TestExplainAsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/program.md")
+	require.NoError(t, err)
+	_, example, found := strings.Cut(string(page), "\n$ quorate explain '")
+	require.True(t, found)
+	argument, rest, _ := strings.Cut(example, "'\n")
+	want, _, _ := strings.Cut(rest, "```")
+	_, stdout, _ := clitest.Exec(t.Context(), newRootCommand(), "explain", argument)
+	assert.Equal(t, want, stdout)
 }

@@ -18,11 +18,15 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/observe"
 	quorateprom "github.com/quorate/quorate/observe/prometheus"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	lab.Main()
+	goleak.VerifyTestMain(m)
+}
 
 const (
 	scrapeInterval = 15 * time.Second
@@ -49,16 +53,24 @@ func start(t *testing.T) *program {
 	t.Helper()
 	cluster, err := fakeetcd.Start(3)
 	require.NoError(t, err)
-	registry := prometheus.NewPedanticRegistry()
-	observer, err := quorateprom.New(registry, quorateprom.Options{Client: "orders"})
-	require.NoError(t, err)
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(), Observer: observer,
-		MaxWatchBufferBytes: 64 << 10,
+	client, registry := observed(t, clientv3.Config{
+		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), MaxWatchBufferBytes: 64 << 10,
 	})
+	return &program{t: t, cluster: cluster, client: client, registry: registry, reading: make(chan struct{}, 1)}
+}
+
+// observed returns a client with its metrics.
+func observed(t *testing.T, cfg clientv3.Config) (*clientv3.Client, *prometheus.Registry) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	var err error
+	cfg.Observer, err = quorateprom.New(registry, quorateprom.Options{Client: "orders"})
+	require.NoError(t, err)
+	cfg.Logger = zap.NewNop()
+	client, err := clientv3.New(cfg)
 	require.NoError(t, err)
 	require.NoError(t, registry.Register(quorateprom.NewClientCollector("orders", client)))
-	return &program{t: t, cluster: cluster, client: client, registry: registry, reading: make(chan struct{}, 1)}
+	return client, registry
 }
 
 // run works, and is scraped, for a time.

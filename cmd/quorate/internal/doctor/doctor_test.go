@@ -265,6 +265,25 @@ func TestAlarm(t *testing.T) {
 	requireCodes(t, examine(t, patience, cfg), "error alarm m1", "warning quota m1")
 }
 
+// A real learner refuses reads and the member list, so only its status says what it is.
+func TestLearner(t *testing.T) {
+	cluster := start(t, lab.Config{Args: []string{"--strict-reconfig-check=false"}})
+	learner := cluster.Members()[2]
+	require.NoError(t, learner.BecomeLearner(t.Context()))
+	require.NoError(t, cluster.WaitReady(t.Context()))
+	requireCodes(t, examine(t, patience, clientv3.Config{Endpoints: []string{learner.Endpoint()}}), "error only-learners")
+	requireCodes(t, examine(t, patience, clientv3.Config{Endpoints: cluster.Endpoints()}), "note learner m3")
+}
+
+// A member serves, but not at the URL that it advertises.
+func TestUnreachableAdvertisedURL(t *testing.T) {
+	cluster := start(t, lab.Config{})
+	members := cluster.Members()
+	require.NoError(t, cluster.ClientLink(members[1]).Close()) // which served that URL
+	cfg := clientv3.Config{Endpoints: []string{members[0].Endpoint(), members[1].DirectEndpoint(), members[2].Endpoint()}}
+	requireCodes(t, examine(t, patience, cfg), "warning advertised-unreachable m2")
+}
+
 func TestMemberThatHasNotStarted(t *testing.T) {
 	cluster := start(t, lab.Config{Members: 1})
 	c := client(t, clientv3.Config{Endpoints: cluster.Endpoints()})

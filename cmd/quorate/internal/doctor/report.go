@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -40,7 +41,7 @@ type Endpoint struct {
 	DBSize       int64    `json:"db_size"`
 	DBInUse      int64    `json:"db_in_use"`
 	DBQuota      int64    `json:"db_quota,omitempty"`
-	ClockSkewS   *float64 `json:"clock_skew_s,omitempty"` // at least; absent if the server tells no time
+	ClockSkewS   *float64 `json:"clock_skew_s,omitempty"` // at least, at most 1 s more; absent if the server tells no time
 	FailedAtStep string   `json:"failed_at,omitempty"`    // name, tcp, tls, auth, status
 }
 
@@ -63,6 +64,8 @@ func (v *visit) kind() string {
 
 func (v *visit) role() string {
 	switch s := v.status; {
+	case s.Header.GetMemberId() == 0: // it is no member
+		return ""
 	case s.IsLearner:
 		return "learner"
 	case s.Leader == 0:
@@ -168,8 +171,10 @@ func (r Report) Text(w io.Writer) error {
 func (e Endpoint) cells() []string {
 	cells := []string{e.Endpoint, e.Member, e.Kind, e.Version, e.Role, "", took(e.ConnectMS), took(e.HandshakeMS), took(e.ReadMS), "", "", e.clock()}
 	if e.Kind != "" {
-		cells[5], cells[9] = fmt.Sprint(e.Term), fmt.Sprint(e.Lag)
-		cells[10] = sizeOf(e.DBSize)
+		cells[9], cells[10] = fmt.Sprint(e.Lag), sizeOf(e.DBSize)
+		if e.Term > 0 {
+			cells[5] = fmt.Sprint(e.Term)
+		}
 		if e.DBQuota > 0 {
 			cells[10] += " / " + sizeOf(e.DBQuota)
 		}
@@ -182,6 +187,7 @@ func (e Endpoint) cells() []string {
 	return cells
 }
 
+// clock returns the range that the skew is in, but for the time of the request.
 func (e Endpoint) clock() string {
 	switch {
 	case e.ClockSkewS == nil:
@@ -189,7 +195,7 @@ func (e Endpoint) clock() string {
 	case *e.ClockSkewS == 0:
 		return "±1 s"
 	}
-	return fmt.Sprintf("%+.0f s", *e.ClockSkewS)
+	return fmt.Sprintf("%+.1f…%.1f s", *e.ClockSkewS, math.Abs(*e.ClockSkewS)+1)
 }
 
 func took(ms float64) string {

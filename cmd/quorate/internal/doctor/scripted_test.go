@@ -123,3 +123,21 @@ func TestSkew(t *testing.T) {
 		assert.Equal(t, want, skew(at.Add(date), sent, received), date)
 	}
 }
+
+// A difference below a second is never a finding, and one above two seconds and the time of the request always is.
+func TestSkewIsFound(t *testing.T) {
+	const took = 200 * time.Millisecond
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for phase := time.Duration(0); phase < time.Second; phase += 50 * time.Millisecond {
+		for _, answered := range []time.Duration{0, took} {
+			for real, want := range map[time.Duration]bool{
+				0: false, 999 * time.Millisecond: false, -999 * time.Millisecond: false, 2*time.Second + took: true, -2*time.Second - took: true,
+			} {
+				sent := begin.Add(phase)
+				got := skew(sent.Add(answered+real).Truncate(time.Second), sent, sent.Add(took))
+				assert.Equal(t, want, got.Abs() >= skewBound, "%v at %v", real, phase)
+				assert.LessOrEqual(t, got.Abs(), real.Abs())
+			}
+		}
+	}
+}

@@ -53,7 +53,8 @@ func (v *visit) askWeb(ctx context.Context) {
 }
 
 // skew returns by how much a clock that showed date, in whole seconds, at some moment between sent and
-// received is ahead at least. Date is cut off to a second, so up to that is not seen.
+// received is ahead at least. Date is cut off to a second, so it is up to a second and the time of the
+// request less than the difference of the clocks.
 func skew(date, sent, received time.Time) time.Duration {
 	switch end := date.Add(time.Second); {
 	case date.After(received):

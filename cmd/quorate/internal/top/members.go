@@ -55,7 +55,9 @@ func (m Members) ask(ctx context.Context, endpoint string) Member {
 	switch {
 	case reply.IsLearner:
 		out.State, out.Role = "restricted", "learner"
-	case reply.Leader == 0 && reply.Header.GetMemberId() != 0:
+	case reply.Header.GetMemberId() == 0: // it is no member: kine
+		out.Role = ""
+	case reply.Leader == 0:
 		out.State, out.Role = "degraded", "no leader"
 	case reply.Leader == reply.Header.GetMemberId():
 		out.Role = "leader"

@@ -119,6 +119,55 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
+// The live view shows a member that has frozen, whether it asks the members or a process. By design that takes two
+// intervals at most, 2 s by default; the bound here is one that a busy machine keeps.
+func TestScreenShowsAFrozenMember(t *testing.T) {
+	cluster, client := start(t)
+	leader, err := cluster.Leader(t.Context())
+	require.NoError(t, err)
+	follower := cluster.Members()[(leader.Index()+1)%3]
+	srv := httptest.NewServer(introspect.Handler(introspect.Options{}, map[string]introspect.Source{"orders": client}))
+	defer srv.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	var calls sync.WaitGroup
+	calls.Go(func() { // a process notices what it uses
+		for ctx.Err() == nil {
+			_, _ = client.Get(ctx, "key")
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	defer calls.Wait()
+	defer cancel()
+	for name, source := range map[string]Source{
+		"members": Members{client, time.Second}, "processes": &Processes{URLs: []string{srv.URL}, HTTP: srv.Client(), Timeout: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shown := NewScreen(ctx, source, time.Second)
+			next := shown.Init()
+			until := func(condition func(row string) bool) time.Duration {
+				begin := time.Now()
+				for {
+					shown, next = shown.Update(next())
+					for row := range strings.Lines(shown.View().Content) {
+						if strings.HasPrefix(row, follower.Endpoint()) && condition(row) {
+							return time.Since(begin)
+						}
+					}
+					require.Less(t, time.Since(begin), time.Minute, shown.View().Content)
+				}
+			}
+			serving := func(row string) bool { return strings.Contains(row, "  serving ") }
+			until(serving)
+			require.NoError(t, follower.Stop())
+			took := until(func(row string) bool { return !serving(row) })
+			t.Log("shown after", took)
+			require.Less(t, took, patience)
+			require.NoError(t, follower.Continue())
+			until(serving)
+		})
+	}
+}
+
 // What a server or a process says cannot control the terminal.
 func TestRenderCleans(t *testing.T) {
 	text := Render(Snapshot{Members: []Member{{Endpoint: "a:1", State: "failing", Why: "\x1b[2Jgone\nand more"}}}, 0)

@@ -1,0 +1,70 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// BecomeLearner replaces the member by a learner: it is killed, removed from the cluster, added
+// again as a learner, and started without data, at the same endpoint and with another id. The
+// others must have a majority without it. Nothing promotes it. BecomeLearner returns when the
+// learner serves, and fails when ctx ends, or after a minute.
+func (m *Member) BecomeLearner(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	id := m.ID()
+	if err := m.Kill(); err != nil {
+		return err
+	}
+	peer := "https://" + peerAddress(m.index)
+	err := m.cluster.reconfigure(ctx, rpctypes.ErrMemberNotFound, func(client pb.ClusterClient) error {
+		_, err := client.MemberRemove(ctx, &pb.MemberRemoveRequest{ID: id})
+		return err
+	})
+	if err == nil {
+		err = m.cluster.reconfigure(ctx, rpctypes.ErrPeerURLExist, func(client pb.ClusterClient) error {
+			_, err := client.MemberAdd(ctx, &pb.MemberAddRequest{PeerURLs: []string{peer}, IsLearner: true})
+			return err
+		})
+	}
+	if err == nil {
+		err = os.RemoveAll(m.cluster.dir.join(m.name))
+	}
+	if err != nil {
+		return fmt.Errorf("lab: make %s a learner: %w", m.name, err)
+	}
+	m.mu.Lock()
+	m.joins = true
+	m.mu.Unlock()
+	return m.start(ctx)
+}
+
+// joined reports whether the member was made a learner.
+func (m *Member) joined() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.joins
+}
+
+// reconfigure asks the leader for a change of the membership until it is made: etcd refuses one
+// until its members have been connected for five seconds, unless --strict-reconfig-check is false.
+// Done is the error of a change that was
+// made before, by a call whose answer was lost.
+func (c *Cluster) reconfigure(ctx context.Context, done error, change func(pb.ClusterClient) error) error {
+	return poll(ctx, func(ctx context.Context) error {
+		leader, err := c.findLeader(ctx)
+		if err != nil {
+			return err
+		}
+		err = change(pb.NewClusterClient(leader.control))
+		if errors.Is(rpctypes.Error(err), done) {
+			return nil
+		}
+		return err
+	})
+}
