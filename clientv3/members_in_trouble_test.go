@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -50,17 +51,19 @@ func meetAll(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 // One member that refuses every call costs each caller that meets it a moment,
 // for as long as it lasts: it is no outage for which calls would have to wait.
 func TestOneBadMemberDoesNotSlowTheOthersDown(t *testing.T) {
-	cluster, c := startFake(t, 3)
-	refuse(cluster, "Range", rpctypes.ErrGRPCNoLeader, cluster.Member(0))
-	for range 400 {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		start := time.Now()
-		_, err := c.Get(ctx, "k")
-		cancel()
-		require.NoError(t, err)
-		// A throttled call waits half a second at least.
-		require.Less(t, time.Since(start), 400*time.Millisecond)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 3)
+		refuse(cluster, "Range", rpctypes.ErrGRPCNoLeader, cluster.Member(0))
+		for range 400 {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			start := time.Now()
+			_, err := c.Get(ctx, "k")
+			cancel()
+			require.NoError(t, err)
+			// A throttled call waits half a second at least.
+			require.Less(t, time.Since(start), 400*time.Millisecond)
+		}
+	})
 }
 
 // Many callers move around the same ring, and still each finds the one member

@@ -3,6 +3,7 @@ package clientv3_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -57,21 +58,23 @@ func TestWatchStreamEndsWithItsLastWatch(t *testing.T) {
 
 // TestWatchLeavesARemovedEndpoint takes the endpoint of a stream from the client.
 func TestWatchLeavesARemovedEndpoint(t *testing.T) {
-	cluster, c := startFake(t, 2)
-	ends := streamEnds(cluster)
-	w := c.Watch(within(t), "k")
-	requireRevs(t, w, 2, put(t, cluster, "k", 1))
-	from, to := cluster.Member(0), cluster.Member(1)
-	if cluster.Calls("Watch")[0].Member == to {
-		from, to = to, from
-	}
-	begun := time.Now()
-	c.SetEndpoints(to.Endpoint())
-	require.Equal(t, from, ended(t, ends))
-	require.Less(t, time.Since(begun), 5*time.Second, "it takes a second")
-	last := put(t, cluster, "k", 5)
-	requireRevs(t, w, 3, last)
-	require.Equal(t, to, cluster.Calls("Watch")[1].Member)
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 2)
+		ends := streamEnds(cluster)
+		w := c.Watch(within(t), "k")
+		requireRevs(t, w, 2, put(t, cluster, "k", 1))
+		from, to := cluster.Member(0), cluster.Member(1)
+		if cluster.Calls("Watch")[0].Member == to {
+			from, to = to, from
+		}
+		begun := time.Now()
+		c.SetEndpoints(to.Endpoint())
+		require.Equal(t, from, ended(t, ends))
+		require.Less(t, time.Since(begun), 5*time.Second, "it takes a second")
+		last := put(t, cluster, "k", 5)
+		requireRevs(t, w, 3, last)
+		require.Equal(t, to, cluster.Calls("Watch")[1].Member)
+	})
 }
 
 // TestWatchContextEnds shows that a watch whose context ends is closed without a last response, whatever it is doing.

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -177,15 +178,17 @@ func TestRWMutexSessionHasEnded(t *testing.T) {
 // at once: it is not held up by a key that goes by itself, and cannot be deleted.
 func TestRWMutexSessionIsLostInAnOutage(t *testing.T) {
 	t.Parallel()
-	cluster, client := start(t)
-	put(t, client, "m/write/1", "")
-	s := newSession(t, client, concurrency.WithTTL(2))
-	got := waiting(t, cluster, recipe.NewRWMutex(s, "m").Lock)
-	cluster.Member(0).Stop()
-	<-s.Done()
-	lost := time.Now()
-	requireSessionLost(t, got.result(t))
-	require.Less(t, time.Since(lost), 5*time.Second)
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := start(t)
+		put(t, client, "m/write/1", "")
+		s := newSession(t, client, concurrency.WithTTL(2))
+		got := waiting(t, cluster, recipe.NewRWMutex(s, "m").Lock)
+		cluster.Member(0).Stop()
+		<-s.Done()
+		lost := time.Now()
+		requireSessionLost(t, got.result(t))
+		require.Less(t, time.Since(lost), 5*time.Second)
+	})
 }
 
 func TestRWMutexClientClosed(t *testing.T) {
