@@ -198,7 +198,7 @@ func (c *Cluster) close() error {
 func (m *Member) release() error {
 	m.starting.Lock() // a start under way has noticed that the member is retired when this is free
 	defer m.starting.Unlock()
-	var errs []error
+	errs := []error{m.ports.release()}
 	if m.control != nil {
 		errs = append(errs, m.control.Close())
 	}

@@ -154,6 +154,7 @@ func TestMemberFollowsLeash(t *testing.T) {
 	defer func() { _ = read.Close() }()
 	at, err := freePorts()
 	require.NoError(t, err)
+	defer func() { require.NoError(t, at.release()) }()
 	cmd := exec.Command(program, "--data-dir="+t.TempDir(), "--log-level=error", "--unsafe-no-fsync",
 		"--listen-client-urls=http://"+at.client, "--advertise-client-urls=http://"+at.client, "--listen-peer-urls=http://"+at.peer)
 	cmd.Args[0] = memberProgram

@@ -246,8 +246,8 @@ func (m *Member) spawn() (*process, error) {
 }
 
 // supervise lets peers reach the process, and clients when it serves. It breaks the
-// links when the process ends: the ports are free then, and may become those of
-// another cluster.
+// links when the process ends: where ports cannot be reserved, these may become those
+// of another cluster then.
 func (m *Member) supervise(p *process, at ports) {
 	defer close(p.released)
 	m.cluster.aimPeers(m, at.peer)
@@ -282,8 +282,9 @@ func (m *Member) movePorts() error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	old := m.ports
 	m.ports = p
-	return nil
+	return old.release()
 }
 
 // running reports whether the process exists and is not frozen.

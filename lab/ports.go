@@ -1,28 +1,41 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
-	"net"
+
+	"github.com/quorate/quorate/lab/internal/port"
 )
 
 // ports are the addresses on 127.0.0.1 where a member itself listens, behind the
 // links.
 type ports struct {
 	client, peer string
+	reserved     [2]*port.Port
 }
 
-// freePorts returns ports that nobody listened on a moment ago. Another process may
-// take them before the member does; then the member fails to bind, which starting
-// it notices.
+// freePorts returns ports that are the member's until release, whether it runs or not,
+// where the system allows that. Elsewhere another process may take them while the member
+// does not run; then the member fails to bind, which starting it notices.
 func freePorts() (ports, error) {
-	var held [2]net.Listener
-	for i := range held {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return ports{}, fmt.Errorf("lab: no free port: %w", err)
+	var p ports
+	for i := range p.reserved {
+		var err error
+		if p.reserved[i], err = port.Reserve(); err != nil {
+			return ports{}, errors.Join(fmt.Errorf("lab: %w", err), p.release())
 		}
-		defer func() { _ = listener.Close() }()
-		held[i] = listener
 	}
-	return ports{client: held[0].Addr().String(), peer: held[1].Addr().String()}, nil
+	p.client, p.peer = p.reserved[0].Address(), p.reserved[1].Address()
+	return p, nil
+}
+
+// release gives the ports up.
+func (p ports) release() error {
+	var errs []error
+	for _, r := range p.reserved {
+		if r != nil {
+			errs = append(errs, r.Release())
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -161,27 +161,28 @@ func (p *Proxy) spawn() (*process, error) {
 	c := p.cluster
 	log, err := openLog(c.dir.join(p.name+".log"), p.name, c.output)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, at.release())
 	}
 	run, err := startProcess(p.spawner, p.command(at.client), log, c.leash.read, c.dir.join(p.name+memberLockSuffix))
 	if err != nil {
-		return nil, errors.Join(err, log.close())
+		return nil, errors.Join(err, log.close(), at.release())
 	}
 	p.process = run
-	go p.supervise(run, at.client)
+	go p.supervise(run, at)
 	return run, nil
 }
 
 // supervise lets clients reach the process when it serves, and breaks the link when
 // it ends.
-func (p *Proxy) supervise(run *process, address string) {
+func (p *Proxy) supervise(run *process, at ports) {
 	defer close(run.released)
-	if p.awaitServing(run, address) {
-		p.client.SetTarget(address)
+	if p.awaitServing(run, at.client) {
+		p.client.SetTarget(at.client)
 		close(run.serving)
 	}
 	<-run.Exited()
 	p.client.SetTarget("")
+	_ = at.release()
 	_ = run.log.close() // every line has been written
 }
 

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/lab/internal/port"
 )
 
 // nginx is a process of its own, which serves one site on addresses of 127.0.0.1.
@@ -70,11 +72,14 @@ func startNginx(t *testing.T, site string) *nginx {
 	t.Helper()
 	n := &nginx{path: nginxPath(t), dir: t.TempDir()}
 	for _, match := range listens.FindAllStringSubmatch(site, -1) {
-		address := freeAddress(t)
-		_, port, err := net.SplitHostPort(address)
+		reserved, err := port.Reserve()
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, reserved.Release()) })
+		address := reserved.Address()
+		_, number, err := net.SplitHostPort(address)
 		require.NoError(t, err)
 		site = strings.ReplaceAll(site, "listen "+match[1], "listen "+address)
-		site = strings.ReplaceAll(site, "\n    "+match[1]+" ", "\n    "+port+" ") // in a map of ports
+		site = strings.ReplaceAll(site, "\n    "+match[1]+" ", "\n    "+number+" ") // in a map of ports
 		n.addresses = append(n.addresses, address)
 	}
 	n.address = n.addresses[0]
@@ -151,12 +156,4 @@ func (n *nginx) stop(t *testing.T) {
 func (n *nginx) reload(t *testing.T) {
 	t.Helper()
 	require.NoError(t, n.process.Signal(syscall.SIGHUP))
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
