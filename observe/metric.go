@@ -1,7 +1,7 @@
 package observe
 
-// Metric is one value of a gauge or a counter. Packages observe/pools and
-// observe/introspect make them, for observe/prometheus, observe/otel and libraries of the
+// Metric is one value of a gauge or a counter. Packages observe/pools,
+// observe/introspect and each [MetricSource] make them, for observe/prometheus, observe/otel and libraries of the
 // user's.
 type Metric struct {
 	// Name is as OpenTelemetry has it, "quorate.pool.waiting", and Unit as UCUM has it.
@@ -21,3 +21,17 @@ func (m Metric) By(name, value string) Metric {
 	m.Labels = append(m.Labels[:len(m.Labels):len(m.Labels)], Label{name, value})
 	return m
 }
+
+// Gauge returns a metric that rises and falls.
+func Gauge(name, unit, description string, value float64) Metric {
+	return Metric{Name: name, Unit: unit, Description: description, Value: value}
+}
+
+// Counter returns a metric that only rises.
+func Counter(name, unit, description string, value float64) Metric {
+	return Metric{Name: name, Unit: unit, Description: description, Counter: true, Value: value}
+}
+
+// MetricSource is what has metrics of its own: *batch.KV, *cache.Cache and *cache.Informer. It returns one of
+// each name at any time.
+type MetricSource interface{ Metrics() []Metric }

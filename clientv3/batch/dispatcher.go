@@ -22,9 +22,17 @@ const (
 	// in flight where the round trip is long, and one that hangs holds up no others.
 	shortestWait = 500 * time.Microsecond
 	longestWait  = 50 * time.Millisecond
-	waitFraction = 8
-	// smoothing is the weight of the past in what an RPC takes, against 1.
+	waitFraction = 16
+	// smoothing is the weight of the past in what an RPC takes, against 1, and drift
+	// that in what it takes at least.
 	smoothing = 8
+	drift     = 1024
+	// aloneTrip is the round trip for which Config.MaxAlone calls are in flight alone. Over a longer
+	// one there are in proportion more, because they keep no server and no CPU busy: 4,000 a
+	// second by default. maxAloneTrips bounds that, for a server whose answers are late
+	// because it is overloaded.
+	aloneTrip     = 2 * time.Millisecond
+	maxAloneTrips = 16
 	// maxResponseBytes bounds the response that is expected to a batch, by what earlier
 	// ones had.
 	maxResponseBytes = 4 << 20
@@ -48,15 +56,16 @@ type dispatcher struct {
 
 	// mu guards what follows, and the fields of calls and batches that say so.
 	mu       sync.Mutex
-	inFlight int // RPCs, batches included
-	batches  int // in flight
+	inFlight int // callers whose RPC has been sent
 	queue    []*call
 	queued   int           // bytes in the queue
 	waiting  map[id]*call  // those of the queue that have callers
 	overdue  *time.Timer   // runs while there is a queue
 	usual    time.Duration // that an RPC takes
+	least    time.Duration // that an RPC takes, lately
 	maxOps   int
 	maxBytes int
+	counted  counters
 	perRead  int // bytes in the response to a get: the latest average, or the decaying highest
 }
 
@@ -124,15 +133,18 @@ func (kind kind) idOf(op clientv3.Op) id {
 func (d *dispatcher) do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	id := d.kind.idOf(op)
 	d.mu.Lock()
+	d.counted.calls++
 	c := d.waiting[id]
 	switch {
 	case c != nil && d.kind == grouped: // a Txn writes a key once
+		d.counted.sent(1)
 		d.mu.Unlock()
 		return d.kv.Do(ctx, op)
 	case c != nil:
 		c.callers++
-	case len(d.queue) == 0 && d.batches == 0 && d.inFlight < d.maxAlone:
+	case len(d.queue) == 0 && float64(d.inFlight) < d.aloneLocked():
 		d.inFlight++
+		d.counted.sent(1)
 		d.mu.Unlock()
 		return d.send(ctx, op)
 	default:
@@ -148,7 +160,7 @@ func (d *dispatcher) send(ctx context.Context, op clientv3.Op) (clientv3.OpRespo
 	defer func() { // also of a panic below
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.endedLocked(time.Since(began))
+		d.endedLocked(1, time.Since(began))
 	}()
 	return d.kv.Do(ctx, op)
 }
@@ -174,6 +186,11 @@ func (d *dispatcher) enqueueLocked(id id, op clientv3.Op) *call {
 // waitLocked returns how long calls wait for the RPCs in flight.
 func (d *dispatcher) waitLocked() time.Duration {
 	return min(max(d.usual/waitFraction, shortestWait), longestWait)
+}
+
+// aloneLocked returns below how many callers in flight a call is sent alone.
+func (d *dispatcher) aloneLocked() float64 {
+	return float64(d.maxAlone) * min(max(float64(d.least)/float64(aloneTrip), 1), maxAloneTrips)
 }
 
 // opsLocked returns how many operations a batch may have.
@@ -212,7 +229,7 @@ func (d *dispatcher) leave(c *call) {
 	c.callers--
 	switch {
 	case c.end == ownTurn:
-		d.endedLocked(d.usual)
+		d.endedLocked(1, d.usual)
 	case c.batch != nil:
 		c.batch.callers--
 		if c.batch.callers == 0 {
@@ -223,11 +240,15 @@ func (d *dispatcher) leave(c *call) {
 	}
 }
 
-// endedLocked accounts for the end of an RPC and how long it took. After the last one, what
-// waits is sent.
-func (d *dispatcher) endedLocked(took time.Duration) {
-	d.inFlight--
+// endedLocked accounts for the end of an RPC that callers shared, and how long it took. After the
+// last one, what waits is sent.
+func (d *dispatcher) endedLocked(callers int, took time.Duration) {
+	d.inFlight -= callers
 	d.usual += (took - d.usual) / smoothing
+	if d.least == 0 || took < d.least {
+		d.least = took
+	}
+	d.least += (took - d.least) / drift
 	for d.inFlight == 0 && len(d.queue) > 0 {
 		d.sendNextLocked()
 	}
@@ -249,20 +270,21 @@ func (d *dispatcher) sendNextLocked() {
 	} else {
 		d.overdue.Stop()
 	}
+	if b.callers == 0 {
+		return
+	}
+	d.inFlight += b.callers
+	d.counted.sent(b.callers)
 	switch b.callers {
-	case 0:
 	case 1:
-		d.inFlight++
 		b.calls[0].end = ownTurn
 		close(b.calls[0].done)
 	default:
-		d.inFlight++
-		d.batches++
 		b.ctx, b.cancel = context.WithCancel(context.Background())
 		for _, c := range b.calls {
 			c.batch = b
 		}
-		go d.run(b)
+		go d.run(b, b.callers)
 	}
 }
 
@@ -290,18 +312,22 @@ func (d *dispatcher) takeLocked() *batch {
 	return b
 }
 
-// run sends a batch and tells its callers.
-func (d *dispatcher) run(b *batch) {
+// run sends a batch and tells its callers, of whom there are as many in flight.
+func (d *dispatcher) run(b *batch, callers int) {
 	began := time.Now()
 	responses, err := b.do(d.kv)
 	took := time.Since(began)
 	b.cancel()
 	d.mu.Lock()
+	refused := err != nil && (d.kind == joined || retry.OutcomeOf(err) == retry.OutcomeNotExecuted)
+	if refused {
+		d.counted.refused++
+	}
 	for i, c := range b.calls {
 		switch {
 		case err == nil:
 			c.end, c.resp, c.shared = answered, responses[i], c.callers > 1
-		case d.kind == joined || retry.OutcomeOf(err) == retry.OutcomeNotExecuted:
+		case refused:
 			c.end = alone
 		default:
 			c.end, c.err = answered, err
@@ -314,8 +340,7 @@ func (d *dispatcher) run(b *batch) {
 	runtime.Gosched() // what the callers ask for next is in the next batch
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.batches--
-	d.endedLocked(took)
+	d.endedLocked(callers, took)
 }
 
 // learnLocked sets bounds by what came of a batch.

@@ -3,12 +3,12 @@
 //
 //	client.KV = batch.New(client.KV, batch.Config{JoinReads: true, GroupWrites: true})
 //
-// The first calls are sent at once and as they are: up to [Config.MaxAlone] at a time, so
-// that a program that makes few notices nothing. When there are more, they wait and go on
-// together in one Txn: when nothing is in flight any more, when they fill a Txn, or when they
-// have waited for an eighth of the time that an RPC usually takes, 0.5 ms at least and
-// 50 ms at most. So no call waits for an RPC that hangs, and a long round trip
-// is not doubled.
+// The first calls are sent at once and as they are: up to [Config.MaxAlone] at a time, and in
+// proportion more where a round trip takes longer than 2 ms, so that a program that makes few
+// notices nothing. When there are more, they wait and go on together in one Txn: when nothing
+// is in flight any more, when they fill a Txn, or when they have waited for a sixteenth of the
+// time that an RPC usually takes, 0.5 ms at least and 50 ms at most. So no call waits for
+// an RPC that hangs, and a long round trip is not doubled.
 //
 // # Joined reads
 //
@@ -59,6 +59,11 @@
 //
 // There is nothing to close. While no call is under way, a KV of this package has no
 // goroutine and no timer. Close of the client ends the calls that wait, too.
+//
+// # Metrics
+//
+// [KV.Metrics] says how many calls went in how many RPCs of which size, and how many wait.
+// Package observe/prometheus and observe/otel report that.
 //
 // # Servers
 //

@@ -81,6 +81,87 @@ func TestCallsWaitForABatch(t *testing.T) {
 	})
 }
 
+// TestLongRoundTripKeepsNobodyWaiting has more callers than are sent alone over a short round trip.
+func TestLongRoundTripKeepsNobodyWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers = 5 * DefaultMaxAlone
+		s := newStub()
+		kv := New(s, Config{JoinReads: true})
+		sent := func() (all []*rpc) {
+			synctest.Wait()
+			for range len(s.sent) {
+				all = append(all, s.next(t))
+			}
+			return all
+		}
+		answer := func(all []*rpc) {
+			time.Sleep(5 * aloneTrip)
+			for _, r := range all {
+				r.answer()
+			}
+			synctest.Wait()
+		}
+		read := func(n int) {
+			for i := range n {
+				get(t.Context(), kv, fmt.Sprint("k", i))
+			}
+		}
+		require.Equal(t, DefaultMaxAlone, kv.alone())
+		read(1)
+		answer(sent())
+		require.Equal(t, callers, kv.alone())
+		read(callers)
+		alone := sent()
+		require.Len(t, alone, callers)
+		read(2)
+		require.Empty(t, sent(), "those that are too many wait")
+		time.Sleep(5 * aloneTrip / waitFraction)
+		batch := s.next(t)
+		require.Equal(t, []string{"k0", "k1"}, batch.keys())
+		answer(append(alone, batch))
+
+		read(1)
+		s.next(t).answer() // at once
+		synctest.Wait()
+		require.Equal(t, DefaultMaxAlone, kv.alone())
+	})
+}
+
+// alone is how many gets are sent alone at a time.
+func (k *KV) alone() int {
+	k.reads.mu.Lock()
+	defer k.reads.mu.Unlock()
+	return int(k.reads.aloneLocked())
+}
+
+// TestFewCallsBesideABatchAreSentAlone has more calls than are sent alone, and then few again without a pause.
+func TestFewCallsBesideABatchAreSentAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub()
+		kv := New(s, Config{JoinReads: true, MaxAlone: 3})
+		for i := range 3 {
+			get(t.Context(), kv, fmt.Sprint("alone", i))
+		}
+		alone := []*rpc{s.next(t), s.next(t), s.next(t)}
+		get(t.Context(), kv, "a")
+		get(t.Context(), kv, "b")
+		time.Sleep(shortestWait)
+		batch := s.next(t)
+		require.Equal(t, []string{"a", "b"}, batch.keys())
+		for _, r := range alone {
+			r.answer()
+		}
+		synctest.Wait()
+		get(t.Context(), kv, "third")
+		third := s.next(t)
+		get(t.Context(), kv, "fourth")
+		s.idle(t)
+		third.answer()
+		batch.answer()
+		s.next(t).answer()
+	})
+}
+
 // TestReadInFlightIsNotJoined has a get in flight that is answered as of before a put.
 func TestReadInFlightIsNotJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -239,14 +320,16 @@ func TestSharedErrorIsNobodys(t *testing.T) {
 func sizes(t *testing.T, s *stub, answer func(*rpc)) (sizes []int) {
 	t.Helper()
 	for {
-		time.Sleep(longestWait)
+		time.Sleep(2 * shortestWait)
 		synctest.Wait()
 		if len(s.sent) == 0 {
 			return sizes
 		}
-		r := s.next(t)
-		sizes = append(sizes, len(r.keys()))
-		answer(r)
+		for range len(s.sent) {
+			r := s.next(t)
+			sizes = append(sizes, len(r.keys()))
+			answer(r)
+		}
 	}
 }
 
@@ -360,19 +443,19 @@ func TestTooLargeResponseIsReadInParts(t *testing.T) {
 			_, err := f.returned(t)
 			require.NoError(t, err)
 		}
-		require.Equal(t, 4, kv.(interface{ bound() int }).bound())
+		require.Equal(t, 4, kv.bound())
 	})
 }
 
 // bound is how many operations the next batch of reads may have.
-func (k *kv) bound() int {
+func (k *KV) bound() int {
 	k.reads.mu.Lock()
 	defer k.reads.mu.Unlock()
 	return k.reads.opsLocked()
 }
 
 func TestWhatIsShared(t *testing.T) {
-	k := New(newStub(), Config{JoinReads: true, GroupWrites: true}).(*kv)
+	k := New(newStub(), Config{JoinReads: true, GroupWrites: true})
 	end := clientv3.WithRange("l")
 	tests := []struct {
 		name string
@@ -402,7 +485,7 @@ func TestWhatIsShared(t *testing.T) {
 		assert.Same(t, tt.want, k.dispatcherOf(tt.op), tt.name)
 	}
 	for _, cfg := range []Config{{}, {JoinReads: true}, {GroupWrites: true}} {
-		k := New(newStub(), cfg).(*kv)
+		k := New(newStub(), cfg)
 		assert.Equal(t, cfg.JoinReads, k.dispatcherOf(clientv3.OpGet("k")) != nil)
 		assert.Equal(t, cfg.GroupWrites, k.dispatcherOf(clientv3.OpPut("k", "v")) != nil)
 	}
@@ -432,7 +515,7 @@ func TestUnusualCallsAreSentAsTheyAre(t *testing.T) {
 }
 
 func TestPanicBelowEndsTheRPC(t *testing.T) {
-	k := New(panicking{}, shareAll).(*kv)
+	k := New(panicking{}, shareAll)
 	for range 3 {
 		require.Panics(t, func() { _, _ = k.Get(t.Context(), "k") })
 	}

@@ -200,7 +200,7 @@ func TestCancelledWriteIsNotSent(t *testing.T) {
 
 // TestTurnOfACallerThatLeft has a caller leave when it is its turn and it has not seen that.
 func TestTurnOfACallerThatLeft(t *testing.T) {
-	d := New(newStub(), shareAll).(*kv).puts
+	d := New(newStub(), shareAll).puts
 	op := clientv3.OpPut("k", "v")
 	d.mu.Lock()
 	c := d.enqueueLocked(d.kind.idOf(op), op)

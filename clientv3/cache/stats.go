@@ -1,6 +1,10 @@
 package cache
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/quorate/quorate/observe"
+)
 
 // Stats counts what a [Cache] has done since it was made, for metrics.
 type Stats struct {
@@ -37,4 +41,40 @@ func (c *Cache) Stats() Stats {
 		}
 	}
 	return s
+}
+
+// Metrics returns the counters and the age of [Cache.Freshness], for observe/prometheus, observe/otel and
+// other metrics libraries. The age is below 0 while nothing is proven.
+func (c *Cache) Metrics() []observe.Metric {
+	s, f := c.Stats(), c.Freshness()
+	gets := func(result string, n int64) observe.Metric {
+		return observe.Counter("quorate.cache.gets", "{call}", "Gets of cached keys, by result.", float64(n)).By("result", result)
+	}
+	return []observe.Metric{
+		gets("hit", s.Hits),
+		gets("miss", s.Misses-s.Timeouts),
+		gets("timeout", s.Timeouts),
+		observe.Counter("quorate.cache.floors", "{call}", "Linearizable reads of the revision.", float64(s.Floors)),
+		observe.Counter("quorate.cache.progress_requests", "{request}", "Questions how far the watches are.", float64(s.ProgressRequests)),
+		observe.Counter("quorate.cache.events", "{event}", "Events of the watches.", float64(s.Events)),
+		observe.Counter("quorate.cache.loads", "{load}", "Complete reads of a prefix.", float64(s.Loads)),
+		observe.Counter("quorate.cache.resyncs", "{resync}", "Reads of what had changed in a prefix.", float64(s.Resyncs)),
+		observe.Counter("quorate.cache.reopened", "{stream}", "Watch streams that were given up because they did not answer.", float64(s.Reopened)),
+		observe.Gauge("quorate.cache.keys", "{key}", "Keys in memory.", float64(s.Keys)),
+		observe.Gauge("quorate.cache.size", "By", "What the keys in memory take.", float64(s.Bytes)),
+		observe.Gauge("quorate.cache.age", "s", "Every write that was acknowledged this long ago is in memory; below 0 while nothing is proven.",
+			f.Age.Seconds()),
+	}
+}
+
+// Metrics returns the counters, for observe/prometheus, observe/otel and other metrics libraries.
+func (in *Informer[T]) Metrics() []observe.Metric {
+	s := in.Stats()
+	return []observe.Metric{
+		observe.Gauge("quorate.informer.objects", "{object}", "Objects in memory.", float64(s.Objects)),
+		observe.Gauge("quorate.informer.pending", "{change}", "Changes that handlers have yet to be told.", float64(s.Pending)),
+		observe.Counter("quorate.informer.told", "{change}", "Changes that handlers were told.", float64(s.Told)),
+		observe.Counter("quorate.informer.merged", "{change}", "Changes that became part of another one before a handler was told.", float64(s.Merged)),
+		observe.Counter("quorate.informer.decode_errors", "{error}", "Values that could not be decoded.", float64(s.DecodeErrors)),
+	}
 }

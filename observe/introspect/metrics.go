@@ -50,9 +50,7 @@ func budgets(all []Budget) []observe.Metric {
 	var metrics []observe.Metric
 	for _, b := range all {
 		if b.Name == "probe" {
-			probes := gauge("probes", "{probe}", "Health probes that were sent.", float64(b.Used))
-			probes.Counter = true
-			metrics = append(metrics, probes)
+			metrics = append(metrics, observe.Counter("quorate.client.probes", "{probe}", "Health probes that were sent.", float64(b.Used)))
 		}
 		if b.Max > 0 {
 			metrics = append(metrics,
@@ -64,7 +62,7 @@ func budgets(all []Budget) []observe.Metric {
 }
 
 func gauge(name, unit, description string, value float64) observe.Metric {
-	return observe.Metric{Name: "quorate.client." + name, Unit: unit, Description: description, Value: value}
+	return observe.Gauge("quorate.client."+name, unit, description, value)
 }
 
 // Every returns one of each metric that [Metrics] may return, for those who have to name them

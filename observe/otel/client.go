@@ -20,6 +20,15 @@ func ObserveClient(provider metric.MeterProvider, name string, client introspect
 	})
 }
 
+// ObserveKV reports the metrics of a *batch.KV, a *cache.Cache or a *cache.Informer, which are
+// "quorate.batch.rpcs", "quorate.cache.gets" and others (docs/observing.md), until the
+// registration is ended. The attribute "quorate.client.name" is name. The error is the provider's.
+func ObserveKV(provider metric.MeterProvider, name string, kv observe.MetricSource) (metric.Registration, error) {
+	return observeMetrics(provider, clientKey.String(name), kvKeys, kv.Metrics, kv.Metrics)
+}
+
+func kvKeys(label string) attribute.Key { return attribute.Key("quorate.kv." + label) }
+
 func clientKeys(label string) attribute.Key {
 	switch label {
 	case "endpoint":
