@@ -13,8 +13,7 @@ import (
 	"github.com/quorate/quorate/pool"
 )
 
-// TestCreateDoesNotReturn: a Create that ends its goroutine, as a test's FailNow does, is
-// one that fails.
+// A Create that ends its goroutine, as a test's FailNow does, has failed.
 func TestCreateDoesNotReturn(t *testing.T) {
 	inBubble(t, "for a caller", func(t *testing.T) {
 		p, _ := newPool(t, func(c *config) {
@@ -30,7 +29,7 @@ func TestCreateDoesNotReturn(t *testing.T) {
 	})
 }
 
-// TestDestroyPanics: who releases gets the panic, and the resource is gone all the same.
+// The caller of Release gets the panic, and the resource is gone.
 func TestDestroyPanics(t *testing.T) {
 	p, _ := newPool(t, func(c *config) {
 		c.MaxSize, c.WhenFull = 1, pool.Fail
@@ -45,7 +44,7 @@ func TestDestroyPanics(t *testing.T) {
 	}
 }
 
-// TestDestroyPanicsInAcquire: the same for a resource that is replaced.
+// The same for a resource that is replaced.
 func TestDestroyPanicsInAcquire(t *testing.T) {
 	p, _ := newPool(t, func(c *config) {
 		c.MaxSize, c.WhenFull = 1, pool.Fail
@@ -59,8 +58,8 @@ func TestDestroyPanicsInAcquire(t *testing.T) {
 	}
 }
 
-// TestEndlessLife: a lifetime that stands for none is none, whatever is added to it.
-func TestEndlessLife(t *testing.T) {
+// A jitter added to the maximum lifetime does not overflow.
+func TestMaximumLifetime(t *testing.T) {
 	p, _ := newPool(t, func(c *config) { c.MaxLifetime, c.MaxIdleTime = math.MaxInt64, math.MaxInt64 })
 	acquire(t, p).Release()
 	assert.Equal(t, 1, p.Stats().Idle)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// build makes a resource, for which there is room, in a goroutine of its own. It is called
-// with the lock held. Create gets the values of ctx. The resource goes to the first
-// waiter; done, called with the lock held, receives the error or nil.
+// build creates a resource, for which there is capacity, in a separate goroutine. It is called
+// with the lock held. Create gets the values of ctx. The resource goes to the first waiter; done,
+// called with the lock held, receives the error or nil.
 func (p *Pool[T]) build(ctx context.Context, done func(error)) {
 	p.building++
 	resets := p.resets
@@ -20,11 +20,10 @@ func (p *Pool[T]) build(ctx context.Context, done func(error)) {
 	}()
 }
 
-// errNotReturned is the error of a Create that ends its goroutine, as the FailNow of a test
-// does.
+// errNotReturned is the error of a Create that ends its goroutine, as the FailNow of a test does.
 var errNotReturned = errors.New("pool: Config.Create has not returned: it ended its goroutine")
 
-// built takes what Create has made, or its error.
+// built processes the result of Create.
 func (p *Pool[T]) built(it *item[T], err error, done func(error)) {
 	p.mu.Lock()
 	p.building--
@@ -73,11 +72,11 @@ func (p *Pool[T]) buildAhead(ctx context.Context) {
 	})
 }
 
-// coming returns how many resources will soon be available: those being checked, and those
-// being created, except for one specific caller.
+// coming returns how many resources will soon be available: those being checked, and those being
+// created, except for one specific caller.
 func (p *Pool[T]) coming() int { return p.building - p.reserved + p.checking }
 
-// create calls Create with the values of ctx, and the end of the pool's context.
+// create calls Create with the values of ctx, and the cancellation of the pool's context.
 func (p *Pool[T]) create(ctx context.Context, resets int) (*item[T], error) {
 	ctx, cancel := p.detached(ctx, p.config.CreateTimeout)
 	defer cancel()
@@ -90,7 +89,7 @@ func (p *Pool[T]) create(ctx context.Context, resets int) (*item[T], error) {
 	if life := p.config.MaxLifetime; life > 0 {
 		it.expires = now.Add(life)
 		if jitter := p.config.LifetimeJitter; jitter > 0 {
-			it.expires = it.expires.Add(rand.N(jitter)) // the sum of the durations may be too long for one
+			it.expires = it.expires.Add(rand.N(jitter)) // separately, because the sum of the durations may overflow
 		}
 	}
 	return it, nil
@@ -103,8 +102,8 @@ func (p *Pool[T]) detached(ctx context.Context, timeout time.Duration) (context.
 	return ctx, func() { stop(); cancel() }
 }
 
-// refill makes resources where there is room: for those that wait and have none coming, and
-// up to MinSize. It is called with the lock held whenever there may be capacity.
+// refill creates resources while there is capacity: for waiters without a resource being created,
+// and up to MinSize. It is called with the lock held whenever there may be capacity.
 func (p *Pool[T]) refill() {
 	if p.closed {
 		return
@@ -125,9 +124,8 @@ func (p *Pool[T]) refill() {
 	}
 }
 
-// replace destroys a resource that was borrowed, and returns another one for it: one that
-// is idle by now, or one that is made in its place. The caller goes before all waiters:
-// it had its turn.
+// replace destroys a borrowed resource and returns another one: one that is idle now, or a new
+// one. The caller takes precedence over all waiters, because it was already served.
 func (p *Pool[T]) replace(ctx context.Context, it *item[T], why fault) (*item[T], error) {
 	p.mu.Lock()
 	it.lease = 0
@@ -156,7 +154,8 @@ func (p *Pool[T]) replace(ctx context.Context, it *item[T], why fault) (*item[T]
 	return p.await(w)
 }
 
-// removeItem destroys a resource that is counted among the dying, and keeps its place for another.
+// removeItem destroys a resource that is counted among the dying, and keeps its capacity for
+// another.
 func (p *Pool[T]) removeItem(it *item[T], why fault) {
 	destroyed := false
 	defer func() {
@@ -182,7 +181,7 @@ func (p *Pool[T]) destroyAll(items []*item[T], why fault) {
 	}
 }
 
-// destroy gives up a resource that is counted among the dying. It counts no more
+// destroy destroys a resource that is counted among the dying. It is no longer counted afterwards,
 // even if Destroy panics.
 func (p *Pool[T]) destroy(it *item[T], why fault) {
 	defer p.gone(why)

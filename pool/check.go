@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// fault is why a resource is destroyed.
+// fault is the reason for destroying a resource.
 type fault uint8
 
 const (
-	sound fault = iota // it is not
+	sound fault = iota // no fault
 	checkFailed
 	tooOld
 	idleTooLong
@@ -47,13 +47,13 @@ type answer struct {
 	panicked any
 }
 
-// check runs Check. If ctx ends meanwhile, the caller returns, and Check continues and
-// decides about the resource.
+// check runs Check. If ctx ends meanwhile, the caller returns; Check continues, and its result
+// applies to the resource.
 func (p *Pool[T]) check(ctx context.Context, it *item[T]) (fault, error) {
 	answers := make(chan answer) // not buffered: the caller receives the answer only before ctx ends
 	lease := it.lease
 	go func() {
-		a := answer{why: checkFailed} // also if Check ends its goroutine
+		a := answer{why: checkFailed} // if Check ends its goroutine
 		defer func() {
 			a.panicked = recover()
 			select {

@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/pool"
 )
 
-// TestCheck: what is wrong is replaced before it is lent, and who asked keeps its turn.
+// A broken resource is replaced before it is lent, and its caller keeps its turn.
 func TestCheck(t *testing.T) {
 	inBubble(t, "idle", func(t *testing.T) {
 		p, f := checkedPool(t, 0)
@@ -61,7 +61,7 @@ func TestCheck(t *testing.T) {
 		_, _, most := f.counts()
 		assert.Equal(t, 1, most)
 	})
-	inBubble(t, "made before anybody asked", func(t *testing.T) {
+	inBubble(t, "created for MinSize", func(t *testing.T) {
 		var made []*thing
 		f := &things{t: t}
 		p, err := pool.New(config{Destroy: f.destroy, Check: f.check, MinSize: 1, Create: func(ctx context.Context) (*thing, error) {
@@ -77,7 +77,7 @@ func TestCheck(t *testing.T) {
 		assert.NotSame(t, made[0], r.Value())
 		r.Release()
 	})
-	inBubble(t, "only what was idle for long", func(t *testing.T) {
+	inBubble(t, "only resources that were idle for CheckAfter", func(t *testing.T) {
 		p, _ := checkedPool(t, time.Minute)
 		r := acquire(t, p)
 		r.Value().broken = true
@@ -102,8 +102,8 @@ func TestCheck(t *testing.T) {
 	})
 }
 
-// TestCheckOutlivesItsCaller: the end of a caller's context says nothing about a resource. Check
-// goes on, and its answer does.
+// The end of a caller's context does not affect a resource: Check continues, and its result
+// counts.
 func TestCheckOutlivesItsCaller(t *testing.T) {
 	const takes = 20 * time.Millisecond
 	type key struct{}
@@ -130,7 +130,7 @@ func TestCheckOutlivesItsCaller(t *testing.T) {
 		t.Cleanup(cancel)
 		return ctx
 	}
-	inBubble(t, "nothing is destroyed", func(t *testing.T) {
+	inBubble(t, "no resource is destroyed", func(t *testing.T) {
 		p, f := pinged(t, func(*config) {})
 		acquire(t, p).Release()
 		for range 100 {
@@ -148,7 +148,7 @@ func TestCheckOutlivesItsCaller(t *testing.T) {
 		assert.Zero(t, stats.Borrowed)
 		assert.Positive(t, stats.Canceled)
 	})
-	inBubble(t, "it goes to who waits, unchecked", func(t *testing.T) {
+	inBubble(t, "the waiter gets it without another check", func(t *testing.T) {
 		p, _ := pinged(t, func(c *config) { c.MaxSize = 1 })
 		r := acquire(t, p)
 		r.Release()

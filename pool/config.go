@@ -9,15 +9,14 @@ import (
 )
 
 const (
-	// DefaultMaxSize bounds a pool when [Config].MaxSize is 0. It is a safe start for any
-	// server; the right value depends on the server.
+	// DefaultMaxSize bounds a pool when [Config].MaxSize is 0. It is safe for any server; the
+	// optimum depends on the server.
 	DefaultMaxSize = 8
 	// DefaultCreateTimeout is how long [Config].Create may take when [Config].CreateTimeout
 	// is 0: gRPC's minimum connect timeout.
 	DefaultCreateTimeout = 20 * time.Second
-	// DefaultCheckTimeout is how long [Config].Check may take when [Config].CheckTimeout is
-	// 0: long enough for a server that is slow, because each resource that fails costs it a
-	// new one.
+	// DefaultCheckTimeout is how long [Config].Check may take when [Config].CheckTimeout is 0. It
+	// is long, because every resource that fails its check costs a slow server a new one.
 	DefaultCheckTimeout = 5 * time.Second
 )
 
@@ -37,14 +36,13 @@ const (
 // Create, Destroy and Check are called without locks held, and may be called concurrently
 // for different resources.
 type Config[T any] struct {
-	// Create creates a resource. It runs in a separate goroutine. Its context has the values
-	// of the context of Acquire, but not its deadline or cancellation: a resource that is
-	// late for one caller goes to the next. The context ends after CreateTimeout, and when
-	// the pool is closed. A panic in Create ends the program; the caller of Acquire cannot
-	// recover it.
+	// Create creates a resource. It runs in a separate goroutine. Its context has the values of
+	// the context of Acquire, but not its deadline or cancellation: a resource that is late for
+	// one caller goes to the next. The context ends after CreateTimeout, and when the pool is
+	// closed. A panic in Create ends the program; the caller of Acquire cannot recover it.
 	Create func(context.Context) (T, error)
 	// Destroy frees a resource. It is called once for each resource, which counts until it
-	// returns, so that there are never more than MaxSize. Default: nothing to do.
+	// returns, so there are never more than MaxSize. Default: none.
 	Destroy func(T)
 	// Check checks a resource that is about to be lent. If it returns an error, the
 	// resource is destroyed and replaced. It runs in a separate goroutine. Its context has
@@ -100,7 +98,7 @@ type Config[T any] struct {
 	WhenFull Full
 }
 
-// validate names the first field that is wrong, and says what it should be.
+// validate returns an error with the first invalid field and its allowed values.
 func (c Config[T]) validate() error {
 	if c.Create == nil {
 		return errors.New("pool: Config.Create is missing; it must make a resource")

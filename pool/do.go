@@ -54,8 +54,8 @@ func (p *Pool[T]) call(r Resource[T], f func(Resource[T]) error) (err error) {
 	return err
 }
 
-// renew destroys a borrowed resource, and makes another in its place that is for the caller
-// alone; none if its loan has ended.
+// renew destroys a borrowed resource and creates another for the caller alone, unless the loan has
+// ended.
 func (p *Pool[T]) renew(ctx context.Context, r Resource[T]) (Resource[T], error) {
 	p.mu.Lock()
 	if r.item.lease != r.lease {
@@ -100,7 +100,7 @@ func (p *Pool[T]) renew(ctx context.Context, r Resource[T]) (Resource[T], error)
 	}
 }
 
-// handOver gives what Create has made for one caller to that, or to the pool if it has left.
+// handOver passes a resource created for one caller to it, or to the pool if the caller has left.
 func (p *Pool[T]) handOver(ctx context.Context, got result[T], caller chan<- result[T]) {
 	p.mu.Lock()
 	p.building--

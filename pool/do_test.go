@@ -16,7 +16,7 @@ import (
 var errNotSent = fmt.Errorf("%w: connection reset by peer", pool.ErrNotSent)
 
 func TestDo(t *testing.T) {
-	// calls returns a function that records the resources it is called with, and returns errs.
+	// calls returns a function that records its resources and returns errs in turn.
 	calls := func(ids *[]int, errs ...error) func(pool.Resource[*thing]) error {
 		return func(r pool.Resource[*thing]) error {
 			*ids = append(*ids, r.Value().id)
@@ -28,22 +28,22 @@ func TestDo(t *testing.T) {
 		var ids []int
 		require.NoError(t, p.Do(t.Context(), calls(&ids, nil)))
 		assert.Equal(t, errBroken, p.Do(t.Context(), calls(&ids, nil, errBroken)))
-		assert.Equal(t, []int{1, 1}, ids, "an error says nothing of the resource")
+		assert.Equal(t, []int{1, 1}, ids, "an error does not end the resource")
 		assert.Equal(t, 1, p.Stats().Idle)
 	})
-	inBubble(t, "once more, with a new one", func(t *testing.T) {
+	inBubble(t, "repeated with a new resource", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MaxSize = 2 })
 		stale, other := acquire(t, p), acquire(t, p)
 		other.Release()
 		stale.Release()
 		var ids []int
 		require.NoError(t, p.Do(t.Context(), calls(&ids, errNotSent, nil)))
-		assert.Equal(t, []int{1, 3}, ids, "and not with another that may be stale too")
+		assert.Equal(t, []int{1, 3}, ids, "not with another idle one, which may be stale too")
 		assert.Equal(t, []int{1}, f.gone())
 		_, _, most := f.counts()
 		assert.Equal(t, 2, most)
 	})
-	inBubble(t, "and not again", func(t *testing.T) {
+	inBubble(t, "repeated only once", func(t *testing.T) {
 		p, f := newPool(t, nil)
 		var ids []int
 		assert.ErrorIs(t, p.Do(t.Context(), calls(&ids, errNotSent, errNotSent)), pool.ErrNotSent)
@@ -52,7 +52,7 @@ func TestDo(t *testing.T) {
 		assert.EqualValues(t, 2, p.Stats().Destroyed.Discarded)
 		assert.Zero(t, p.Stats().StaleReleases)
 	})
-	inBubble(t, "its place is kept", func(t *testing.T) {
+	inBubble(t, "its capacity is kept", func(t *testing.T) {
 		p, _ := newPool(t, func(c *config) { c.MaxSize = 1 })
 		var waiting <-chan outcome
 		var ids []int
@@ -90,15 +90,15 @@ func TestDo(t *testing.T) {
 	})
 }
 
-// TestDoWithoutANewOne: what happens while the second resource is made.
-func TestDoWithoutANewOne(t *testing.T) {
+// While the second resource is created, Create fails, or the caller leaves.
+func TestDoWithoutASecondResource(t *testing.T) {
 	do := func(ctx context.Context, p *pool.Pool[*thing]) <-chan error {
 		done := make(chan error, 1)
 		go func() { done <- p.Do(ctx, func(pool.Resource[*thing]) error { return errNotSent }) }()
 		synctest.Wait()
 		return done
 	}
-	// gated returns a pool with an idle resource and room for no other, whose Create waits.
+	// gated returns a pool at its maximum size with an idle resource, whose Create blocks.
 	gated := func(t *testing.T) (*pool.Pool[*thing], *things) {
 		p, f := newPool(t, func(c *config) { c.MaxSize = 1 })
 		acquire(t, p).Release()
@@ -115,7 +115,7 @@ func TestDoWithoutANewOne(t *testing.T) {
 		err := <-done
 		assert.ErrorIs(t, err, errBroken)
 		assert.ErrorIs(t, err, pool.ErrNotSent)
-		assert.Equal(t, errBroken, (<-waiting).err, "there was room for it then")
+		assert.Equal(t, errBroken, (<-waiting).err, "a waiter uses the capacity")
 		assert.Zero(t, p.Stats().Size)
 	})
 	inBubble(t, "the context ends", func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestDoWithoutANewOne(t *testing.T) {
 		assert.ErrorIs(t, <-done, context.DeadlineExceeded)
 		close(f.gate)
 		got := <-waiting
-		require.NoError(t, got.err, "what was made for it serves the next")
+		require.NoError(t, got.err, "the created resource serves the next caller")
 		got.r.Release()
 		assert.Equal(t, 1, p.Stats().Idle)
 	})

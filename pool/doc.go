@@ -69,7 +69,7 @@
 //
 // # For users of silenceper/pool
 //
-//	InitialCap           Config.MinSize; it is kept, not only made at the beginning
+//	InitialCap           Config.MinSize, which is maintained
 //	MaxCap               Config.MaxSize
 //	MaxIdle              Config.MaxIdle
 //	Factory              Config.Create, with a context
@@ -78,8 +78,8 @@
 //	IdleTimeout          Config.MaxIdleTime, found by a timer rather than by the next Get
 //	Get()                Acquire(ctx); it waits, or fails at once with WhenFull: Fail
 //	Put(conn)            Resource.Release()
-//	Close(conn)          Resource.Discard(), which lets another Acquire go on
-//	Release()            Close(), which lets all of them go on
+//	Close(conn)          Resource.Discard(), which serves another Acquire
+//	Release()            Close(), which ends all waiting calls
 //	Len()                Stats().Idle
 //
 // For shimingyah/pool, which is one of gRPC connections, see the package grpcpool.

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/pool"
 )
 
-// Connections of a protocol that carries one request at a time.
+// A pool of connections for a protocol with one request at a time.
 func Example() {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -46,17 +46,17 @@ func Example() {
 	third, _ := conns.Acquire(ctx)
 	fmt.Println("the same connection again:", third.Value() == first.Value())
 
-	first.Release() // a second time: nothing happens to who has it now
+	first.Release() // the second Release does not affect the next borrower
 	second.Discard()
 	stats := conns.Stats()
 	fmt.Println(stats.Borrowed, "borrowed,", stats.Destroyed.Discarded, "discarded,", stats.StaleReleases, "released twice")
 	// Output:
-	// pool: all resources are borrowed, and there may be no more
+	// pool: all resources are borrowed, and the pool is at its maximum size
 	// the same connection again: true
 	// 1 borrowed, 1 discarded, 1 released twice
 }
 
-// A check before a resource is borrowed replaces what has broken in the meantime.
+// A check before each loan replaces broken resources.
 func ExampleConfig_check() {
 	broken := false
 	made := 0
@@ -68,7 +68,7 @@ func ExampleConfig_check() {
 			}
 			return nil
 		},
-		// CheckAfter: time.Second would trust what was used a moment ago.
+		// With CheckAfter: time.Second, recently used resources are not checked.
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -91,8 +91,8 @@ func ExampleConfig_check() {
 	// 2
 }
 
-// A connection that its server closed while it was idle is noticed when it is used. Nothing was
-// sent then, so the request may go over a new one.
+// A connection that its server closed while it was idle is detected when it is used. Nothing was
+// sent yet, so the request is repeated over a new one.
 func ExamplePool_Do() {
 	server := "first"
 	p, err := pool.New(pool.Config[string]{
@@ -124,8 +124,8 @@ func ExamplePool_Do() {
 	// <nil>
 }
 
-// A pool can be warm before its users come, be emptied when the server is exchanged, and give a
-// resource away for good.
+// A program warms a pool up, empties it when the server is replaced, and takes a resource out of
+// it.
 func ExamplePool_Reset() {
 	made := 0
 	p, err := pool.New(pool.Config[int]{
@@ -158,7 +158,7 @@ func ExamplePool_Reset() {
 	// taken 3 true 0
 }
 
-// What is idle can be looked at without being younger for that.
+// A borrowed resource that is only inspected keeps its idle time.
 func ExamplePool_AcquireAllIdle() {
 	p, err := pool.New(pool.Config[string]{
 		Create: func(context.Context) (string, error) { return "connection", nil },
@@ -184,9 +184,9 @@ func ExamplePool_AcquireAllIdle() {
 	// 1
 }
 
-// Connections that are kept warm: two at least are there, pinged within 30 s, and never replaced
-// as long as that succeeds. Those beyond go after a minute. When 16 are borrowed, 8 more serve one
-// borrower each.
+// At least two connections are kept open and pinged within 30 s; they are replaced only if that
+// fails. Further ones are closed after a minute of idleness. When 16 are borrowed, up to 8 more
+// are opened for one loan each.
 func ExampleConfig_checkInterval() {
 	var dialer net.Dialer
 	conns, err := pool.New(pool.Config[net.Conn]{
@@ -195,7 +195,7 @@ func ExampleConfig_checkInterval() {
 		},
 		Destroy: func(c net.Conn) { _ = c.Close() },
 		Check: func(ctx context.Context, c net.Conn) error {
-			deadline, _ := ctx.Deadline() // there is one
+			deadline, _ := ctx.Deadline() // always set, see CheckTimeout
 			if err := c.SetDeadline(deadline); err != nil {
 				return err
 			}

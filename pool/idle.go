@@ -77,9 +77,9 @@ func (p *Pool[T]) CreateResource(ctx context.Context) error {
 	}
 }
 
-// AcquireAllIdle borrows all idle resources, without checks, least recently used first. Use it
-// for work on each of them. It is not counted in Stats. Return a resource that was not used with
-// its server by ReleaseUnused. A closed pool has none.
+// AcquireAllIdle borrows all idle resources, without checks, least recently used first. It is not
+// counted in Stats. Return a resource that was not used with its server by ReleaseUnused. A closed
+// pool has none.
 func (p *Pool[T]) AcquireAllIdle() []Resource[T] {
 	now := time.Now()
 	p.mu.Lock()
@@ -87,7 +87,7 @@ func (p *Pool[T]) AcquireAllIdle() []Resource[T] {
 	all := make([]Resource[T], 0, len(p.idle))
 	p.idle = slices.DeleteFunc(p.idle, func(it *item[T]) bool {
 		if p.expiry(it, now) != sound {
-			return false // it is about to be destroyed
+			return false // it has expired
 		}
 		p.lend(it)
 		all = append(all, Resource[T]{pool: p, item: it, lease: it.lease})

@@ -13,7 +13,7 @@ import (
 )
 
 func TestTryAcquire(t *testing.T) {
-	inBubble(t, "it waits for nothing, and has one made", func(t *testing.T) {
+	inBubble(t, "it does not wait, and starts to create one", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MaxSize = 2 })
 		f.set(func(f *things) { f.gate = make(chan struct{}) })
 		for range 10 {
@@ -21,7 +21,7 @@ func TestTryAcquire(t *testing.T) {
 			assert.Equal(t, pool.ErrNotAvailable, err)
 		}
 		synctest.Wait()
-		assert.Equal(t, 1, p.Stats().Creating, "one is coming")
+		assert.Equal(t, 1, p.Stats().Creating, "one is being created")
 		close(f.gate)
 		synctest.Wait()
 		r, err := p.TryAcquire(t.Context())
@@ -30,11 +30,11 @@ func TestTryAcquire(t *testing.T) {
 		other := acquire(t, p)
 		_, err = p.TryAcquire(t.Context())
 		assert.Equal(t, pool.ErrNotAvailable, err)
-		assert.Equal(t, 2, p.Stats().Size, "there may be no more")
+		assert.Equal(t, 2, p.Stats().Size, "at the maximum size")
 		r.Release()
 		other.Release()
 	})
-	inBubble(t, "a server that refuses is left alone", func(t *testing.T) {
+	inBubble(t, "no attempts during the pause after a failure", func(t *testing.T) {
 		p, f := newPool(t, nil)
 		f.set(func(f *things) { f.err = errBroken })
 		for range 1000 {
@@ -81,14 +81,14 @@ func TestTryAcquire(t *testing.T) {
 }
 
 func TestCreateResource(t *testing.T) {
-	inBubble(t, "until there may be no more", func(t *testing.T) {
+	inBubble(t, "up to MaxSize", func(t *testing.T) {
 		p, _ := newPool(t, func(c *config) { c.MaxSize = 2 })
 		require.NoError(t, p.CreateResource(t.Context()))
 		require.NoError(t, p.CreateResource(t.Context()))
 		assert.Equal(t, 2, p.Stats().Idle)
 		assert.Equal(t, pool.ErrNotAvailable, p.CreateResource(t.Context()))
 	})
-	inBubble(t, "until no more are kept", func(t *testing.T) {
+	inBubble(t, "up to MaxIdle", func(t *testing.T) {
 		p, _ := newPool(t, func(c *config) { c.MaxIdle = 1 })
 		require.NoError(t, p.CreateResource(t.Context()))
 		assert.Equal(t, pool.ErrNotAvailable, p.CreateResource(t.Context()))
@@ -106,7 +106,7 @@ func TestCreateResource(t *testing.T) {
 		assert.ErrorIs(t, p.CreateResource(ctx), context.DeadlineExceeded)
 		close(f.gate)
 		synctest.Wait()
-		assert.Equal(t, 1, p.Stats().Idle, "Create went on")
+		assert.Equal(t, 1, p.Stats().Idle, "Create continued")
 
 		f.set(func(f *things) { f.gate = make(chan struct{}) })
 		done := make(chan error, 1)
@@ -118,7 +118,7 @@ func TestCreateResource(t *testing.T) {
 	})
 }
 
-// TestAcquireAllIdle: what was looked at and not used is as old as before.
+// Inspecting a resource without using it does not change its idle time.
 func TestAcquireAllIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MaxIdleTime = time.Minute })
@@ -137,7 +137,7 @@ func TestAcquireAllIdle(t *testing.T) {
 		all[0].ReleaseUnused()
 		assert.EqualValues(t, 1, p.Stats().StaleReleases)
 		r := acquire(t, p)
-		assert.Equal(t, c.Value(), r.Value(), "it was used last")
+		assert.Equal(t, c.Value(), r.Value(), "it is the most recently used")
 		time.Sleep(40 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, []int{a.Value().id}, f.gone())
@@ -147,7 +147,7 @@ func TestAcquireAllIdle(t *testing.T) {
 	})
 }
 
-// TestReset: nothing that was made before is lent after.
+// No resource that was created before Reset is lent after it.
 func TestReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MinSize, c.MaxSize = 1, 3 })
@@ -155,7 +155,7 @@ func TestReset(t *testing.T) {
 		held, idle := acquire(t, p), acquire(t, p)
 		idle.Release()
 		f.set(func(f *things) { f.gate = make(chan struct{}) })
-		// One that is being made, for a caller that waits.
+		// One is being created, for a waiting caller.
 		other := acquire(t, p)
 		waiting := acquiring(t.Context(), p)
 		assert.Equal(t, 1, p.Stats().Creating)
@@ -171,7 +171,7 @@ func TestReset(t *testing.T) {
 		require.NoError(t, got.err)
 		held.Release()
 		synctest.Wait()
-		assert.EqualValues(t, 3, p.Stats().Destroyed.PoolReset, "idle, being made, borrowed")
+		assert.EqualValues(t, 3, p.Stats().Destroyed.PoolReset, "idle, being created, borrowed")
 		got.r.Release()
 		time.Sleep(time.Minute)
 		assert.EqualValues(t, 3, p.Stats().Destroyed.PoolReset)
@@ -188,7 +188,7 @@ func TestHijack(t *testing.T) {
 	assert.True(t, ok)
 	assert.Equal(t, r.Value(), x)
 	other := acquire(t, p)
-	assert.NotSame(t, x, other.Value(), "there is room for another")
+	assert.NotSame(t, x, other.Value(), "there is capacity for another")
 	r.Release()
 	_, ok = r.Hijack()
 	assert.False(t, ok)
@@ -198,13 +198,13 @@ func TestHijack(t *testing.T) {
 	other.Release()
 	p.Close()
 	_, alive, _ := f.counts()
-	assert.Equal(t, 1, alive, "it is the caller's")
+	assert.Equal(t, 1, alive, "the caller owns it")
 	_, ok = pool.Resource[int]{}.Hijack()
 	assert.False(t, ok)
 }
 
-// TestHijackLetsAnotherGoOn: a waiter has one made in the place of what was taken.
-func TestHijackLetsAnotherGoOn(t *testing.T) {
+// A waiter gets a new resource in place of the hijacked one.
+func TestHijackServesAWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := newPool(t, func(c *config) { c.MaxSize = 1 })
 		r := acquire(t, p)
@@ -216,7 +216,7 @@ func TestHijackLetsAnotherGoOn(t *testing.T) {
 	})
 }
 
-// TestOverflow: instead of waiting, as many as are allowed, and no longer than they are borrowed.
+// Up to MaxOverflow further resources are created instead of waiting, for one loan each.
 func TestOverflow(t *testing.T) {
 	inBubble(t, "then it waits", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MaxSize, c.MaxOverflow = 2, 2 })
@@ -225,7 +225,7 @@ func TestOverflow(t *testing.T) {
 		assert.Equal(t, 4, p.Stats().Size)
 		all[0].Release()
 		got := <-waiting
-		assert.Equal(t, all[0].Value(), got.r.Value(), "one that somebody waits for is not destroyed")
+		assert.Equal(t, all[0].Value(), got.r.Value(), "it goes to a waiter instead of being destroyed")
 		all[1].Release()
 		all[2].Release()
 		assert.Equal(t, []int{2, 3}, f.gone())
@@ -244,7 +244,7 @@ func TestOverflow(t *testing.T) {
 		b.Release()
 		assert.Equal(t, 1, p.Stats().Idle)
 	})
-	inBubble(t, "only if none is coming", func(t *testing.T) {
+	inBubble(t, "only if none is being created", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) {
 			c.MinSize, c.MaxSize, c.MaxOverflow = 1, 1, 10
 			create := c.Create
@@ -259,10 +259,10 @@ func TestOverflow(t *testing.T) {
 	})
 }
 
-// TestCheckInterval: idle resources are checked in the background, one at a time.
+// Idle resources are checked in the background, one at a time.
 func TestCheckInterval(t *testing.T) {
 	const interval, takes = time.Minute, 100 * time.Millisecond
-	inBubble(t, "what is broken is replaced", func(t *testing.T) {
+	inBubble(t, "a broken resource is replaced", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) {
 			c.MinSize, c.MaxIdleTime, c.CheckInterval = 2, 2*interval, interval
 			c.Check = (&things{t: t}).check
@@ -272,7 +272,7 @@ func TestCheckInterval(t *testing.T) {
 		a.Release()
 		b.Release()
 		time.Sleep(time.Hour)
-		assert.Empty(t, f.gone(), "what is checked is kept")
+		assert.Empty(t, f.gone(), "a checked resource is kept")
 		r := acquire(t, p)
 		r.Value().broken = true
 		r.Release()
@@ -281,7 +281,7 @@ func TestCheckInterval(t *testing.T) {
 		assert.Equal(t, []int{r.Value().id}, f.gone())
 		assert.Equal(t, 2, p.Stats().Idle)
 	})
-	inBubble(t, "what is spare goes all the same", func(t *testing.T) {
+	inBubble(t, "resources beyond MinSize expire nevertheless", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) {
 			c.MaxIdleTime, c.CheckInterval = 3*interval, interval
 			c.Check = func(context.Context, *thing) error { return nil }
@@ -321,7 +321,7 @@ func TestCheckInterval(t *testing.T) {
 		assert.LessOrEqual(t, len(checks), 150)
 		assert.GreaterOrEqual(t, checks[0].Sub(began), interval/2)
 	})
-	inBubble(t, "what is being checked is not missing", func(t *testing.T) {
+	inBubble(t, "a resource that is being checked counts", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) {
 			c.MinSize, c.MaxSize, c.WhenFull, c.MaxOverflow, c.CheckInterval = 1, 1, pool.Fail, 1, interval
 			c.Check = func(context.Context, *thing) error { time.Sleep(takes); return nil }
@@ -335,7 +335,7 @@ func TestCheckInterval(t *testing.T) {
 		made, _, _ := f.counts()
 		assert.Equal(t, 1, made)
 	})
-	inBubble(t, "a check that hangs holds nobody up", func(t *testing.T) {
+	inBubble(t, "a check that hangs blocks nobody", func(t *testing.T) {
 		p, _ := newPool(t, func(c *config) {
 			c.MaxSize, c.CheckInterval, c.MaxIdleTime = 2, interval, 2*interval
 			c.Check = func(ctx context.Context, _ *thing) error { <-ctx.Done(); return ctx.Err() }

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// Pauses between attempts to reach MinSize while Create fails: gRPC's own for connections,
-// which begin with 1 s; a minute at most. Each is shortened at random, by half at most.
+// Pauses between attempts to reach MinSize while Create fails: as gRPC's between connection
+// attempts from 1 s on, but at most a minute. Each is shortened at random by at most half.
 const (
 	firstPause   = time.Second
 	longestPause = time.Minute
 )
 
-// maintenance is when the pool has to be looked after. It is guarded by the pool's lock.
+// maintenance schedules maintain. It is guarded by the pool's lock.
 type maintenance struct {
 	timer    *time.Timer
-	at       time.Time     // when it fires; zero: it does not
+	at       time.Time     // when the timer fires; zero: never
 	delay    time.Duration // after the last failure; zero: there was none
 	earliest time.Time     // for the next attempt after a failure
-	checks   bool          // a goroutine checks what is idle
+	checks   bool          // a goroutine checks idle resources
 }
 
-// failed begins a pause, unless the failure is that of an attempt before the last pause.
+// failed starts a pause, unless the failed attempt began before the last pause.
 func (k *maintenance) failed() {
 	now := time.Now()
 	if now.Before(k.earliest) {
@@ -48,7 +48,7 @@ func (k *maintenance) stop() {
 	}
 }
 
-// scheduleMaintenance has the pool looked after when d has passed, if that is not before.
+// scheduleMaintenance schedules maintain in d, unless it is scheduled earlier.
 func (p *Pool[T]) scheduleMaintenance(d time.Duration) {
 	k := &p.maintenance
 	at := time.Now().Add(d)
@@ -63,8 +63,8 @@ func (p *Pool[T]) scheduleMaintenance(d time.Duration) {
 	}
 }
 
-// spread returns a random duration between half of d and d. Pools that have begun something
-// together, in this process or in others, do not go on together.
+// spread returns a random duration between d/2 and d. It separates pools that started together, in
+// this process or in others.
 func spread(d time.Duration) time.Duration {
 	if d < 2 {
 		return d
@@ -72,7 +72,7 @@ func spread(d time.Duration) time.Duration {
 	return d - rand.N(d/2)
 }
 
-// scheduleIdle says when a resource that becomes idle now is to be checked, and to be replaced if
+// scheduleIdle sets when a resource that becomes idle now is to be checked, and to be replaced if
 // MinSize keeps it.
 func (p *Pool[T]) scheduleIdle(it *item[T]) {
 	if interval := p.config.CheckInterval; interval > 0 {
@@ -83,7 +83,7 @@ func (p *Pool[T]) scheduleIdle(it *item[T]) {
 	}
 }
 
-// watch has the pool looked after when a resource that is idle now expires or is to be checked.
+// watch schedules maintain for the expiry or the check of an idle resource.
 func (p *Pool[T]) watch(it *item[T]) {
 	at := it.expires
 	if limit := p.config.MaxIdleTime; limit > 0 {
@@ -100,10 +100,10 @@ func (p *Pool[T]) watch(it *item[T]) {
 	}
 }
 
-// spares returns how many resources there are beyond MinSize, less than zero if some are missing.
+// spares returns the number of resources beyond MinSize, negative if some are missing.
 func (p *Pool[T]) spares() int { return p.size - p.dying - p.config.MinSize }
 
-// earlier returns the first of two moments, of which the zero one is none.
+// earlier returns the earlier of two times; zero means none.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b
@@ -111,8 +111,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// maintain looks after the pool: it destroys what has expired, makes what is missing, checks what
-// has not been used, and returns until the next time.
+// maintain destroys expired resources, creates missing ones, starts due checks, and returns the
+// delay until the next call.
 func (p *Pool[T]) maintain() {
 	p.mu.Lock()
 	p.maintenance.at = time.Time{}
@@ -128,8 +128,8 @@ func (p *Pool[T]) maintain() {
 	p.checkIdle()
 }
 
-// checkIdle checks the idle resources whose time has come, one after the other, unless another
-// goroutine does.
+// checkIdle checks the idle resources that are due, one after the other, unless another goroutine
+// does.
 func (p *Pool[T]) checkIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,8 +155,7 @@ func (p *Pool[T]) checkIdle() {
 	}
 }
 
-// checkNow checks a resource that was idle. It is called with the lock held, and releases it
-// meanwhile.
+// checkNow checks an idle resource. It is called with the lock held, and releases it meanwhile.
 func (p *Pool[T]) checkNow(it *item[T]) {
 	why, lease := checkFailed, it.lease
 	p.checking++
@@ -177,8 +176,8 @@ type removal[T any] struct {
 	why  fault
 }
 
-// expired takes those that have expired out of the idle resources. Those that were used last
-// stay if some do: they are borrowed first.
+// expired removes expired resources from the idle ones. If MinSize keeps some, it keeps the most
+// recently used ones, which are lent first.
 func (p *Pool[T]) expired(now time.Time) (gone []removal[T]) {
 	p.idle = slices.DeleteFunc(p.idle, func(it *item[T]) bool {
 		why := p.expiry(it, now)
@@ -195,7 +194,7 @@ func (p *Pool[T]) expired(now time.Time) (gone []removal[T]) {
 	return gone
 }
 
-// expiry returns why time alone makes that a resource must not be borrowed, sound if it may be.
+// expiry returns why a resource must not be lent because of its age, sound if it may be.
 func (p *Pool[T]) expiry(it *item[T], now time.Time) fault {
 	switch limit := p.config.MaxIdleTime; {
 	case !it.expires.IsZero() && !now.Before(it.expires):

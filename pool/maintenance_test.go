@@ -14,8 +14,8 @@ import (
 	"github.com/quorate/quorate/pool"
 )
 
-// TestIdleTimeIsFoundWithoutTraffic: what nobody uses goes, the one that was used first first.
-func TestIdleTimeIsFoundWithoutTraffic(t *testing.T) {
+// Idle resources expire without traffic, least recently used first.
+func TestIdleResourcesExpireWithoutTraffic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MaxIdleTime = time.Minute })
 		a, b, c := acquire(t, p), acquire(t, p), acquire(t, p)
@@ -37,7 +37,7 @@ func TestIdleTimeIsFoundWithoutTraffic(t *testing.T) {
 		assert.Len(t, f.gone(), 3)
 		assert.EqualValues(t, 3, p.Stats().Destroyed.IdleTooLong)
 
-		// Use keeps it young.
+		// A use resets the idle time.
 		d, e := acquire(t, p), acquire(t, p)
 		for range 5 {
 			d.Release()
@@ -50,7 +50,7 @@ func TestIdleTimeIsFoundWithoutTraffic(t *testing.T) {
 	})
 }
 
-// TestIdleTooLongIsNeverLent: nor if MinSize keeps it. It is replaced before.
+// A resource beyond its MaxIdleTime is not lent even if MinSize keeps it: it is replaced earlier.
 func TestIdleTooLongIsNeverLent(t *testing.T) {
 	const limit = 15 * time.Second
 	inBubble(t, "after hours", func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestIdleTooLongIsNeverLent(t *testing.T) {
 		other.Release()
 		assert.Equal(t, []int{r.Value().id}, f.gone())
 	})
-	inBubble(t, "those that were spare go, the rest is replaced", func(t *testing.T) {
+	inBubble(t, "those beyond MinSize expire, the others are replaced", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MinSize, c.MaxIdleTime = 2, limit })
 		synctest.Wait()
 		all := []pool.Resource[*thing]{acquire(t, p), acquire(t, p), acquire(t, p)}
@@ -84,7 +84,7 @@ func TestIdleTooLongIsNeverLent(t *testing.T) {
 			r.Release()
 		}
 		time.Sleep(limit - 1)
-		assert.Empty(t, f.gone(), "MinSize is no reason as long as there are more")
+		assert.Empty(t, f.gone(), "MinSize keeps none while there are more")
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		assert.Len(t, f.gone(), 3)
@@ -92,9 +92,8 @@ func TestIdleTooLongIsNeverLent(t *testing.T) {
 	})
 }
 
-// TestPoolsDoNotActTogether: those that were filled together are neither renewed nor checked
-// together.
-func TestPoolsDoNotActTogether(t *testing.T) {
+// Pools that were filled together do not renew or check their resources together.
+func TestPoolsAreSpread(t *testing.T) {
 	const pools, interval = 100, 100 * time.Second
 	for name, change := range map[string]func(*config, *atomic.Int64){
 		"renewed": func(c *config, n *atomic.Int64) {
@@ -142,7 +141,7 @@ func TestLifetime(t *testing.T) {
 		r := acquire(t, p)
 		time.Sleep(2 * time.Hour)
 		_, alive, _ := f.counts()
-		assert.Equal(t, 1, alive, "nothing is destroyed under its borrower")
+		assert.Equal(t, 1, alive, "a borrowed resource is not destroyed")
 		r.Release()
 		assert.Zero(t, p.Stats().Size)
 	})
@@ -157,7 +156,7 @@ func TestLifetime(t *testing.T) {
 		}
 		time.Sleep(time.Hour - 1)
 		_, alive, _ := f.counts()
-		assert.Equal(t, 50, alive, "no life is shorter")
+		assert.Equal(t, 50, alive, "no lifetime is shorter")
 		time.Sleep(3*time.Minute + 1)
 		synctest.Wait()
 		_, alive, _ = f.counts()
@@ -180,7 +179,7 @@ func TestMaxIdle(t *testing.T) {
 	assert.EqualValues(t, 1, p.Stats().Destroyed.TooManyIdle)
 }
 
-// TestMinSize: it is made before anybody asks, and again after each loss.
+// Resources for MinSize are created without an Acquire, and again after each loss.
 func TestMinSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MinSize, c.MaxSize = 3, 5 })
@@ -194,8 +193,8 @@ func TestMinSize(t *testing.T) {
 	})
 }
 
-// TestMinSizeIsTriedAgain: with pauses that grow.
-func TestMinSizeIsTriedAgain(t *testing.T) {
+// Attempts to reach MinSize have growing pauses.
+func TestMinSizeIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &things{t: t, err: errBroken}
 		p, err := pool.New(config{Create: f.create, Destroy: f.destroy, MinSize: 2})
@@ -223,7 +222,7 @@ func TestMinSizeIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestNoGoroutines: a pool at rest has none, whatever is set.
+// A pool at rest has no goroutines, whatever the configuration.
 func TestNoGoroutines(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 100 {
@@ -231,5 +230,5 @@ func TestNoGoroutines(t *testing.T) {
 		acquire(t, p).Release()
 	}
 	assert.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 30*time.Second, time.Millisecond,
-		"of which one is that of this condition")
+		"one of them runs this condition")
 }

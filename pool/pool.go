@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// ErrClosed is the error of Acquire on a pool that is closed, or was while it waited.
+// ErrClosed is the error of calls on a closed pool, and of calls that wait during Close.
 var ErrClosed = errors.New("pool: closed")
 
 // ErrFull is the error of Acquire if all resources are borrowed, the pool is at its
 // maximum size, and [Config].WhenFull is [Fail].
-var ErrFull = errors.New("pool: all resources are borrowed, and there may be no more")
+var ErrFull = errors.New("pool: all resources are borrowed, and the pool is at its maximum size")
 
 // ErrNotAvailable is the error of [Pool.TryAcquire] if no resource is idle, and of
 // [Pool.CreateResource] if the pool is at its maximum size.
@@ -25,21 +25,21 @@ var ErrNotAvailable = errors.New("pool: no resource is available now")
 // time. Its methods may be called concurrently.
 type Pool[T any] struct {
 	config Config[T]
-	timed  bool               // it matters when a resource was used
-	ctx    context.Context    // that of Close
+	timed  bool               // the time of uses is recorded
+	ctx    context.Context    // ends with Close
 	cancel context.CancelFunc // ends ctx
 
 	mu          sync.Mutex
 	closed      bool
-	size        int        // resources, and those that are being made or destroyed
-	building    int        // are being made
-	reserved    int        // of these, are for one caller alone
-	dying       int        // are being destroyed
-	checking    int        // are being checked in the background: 0 or 1
+	size        int        // resources, including those being created or destroyed
+	building    int        // being created
+	reserved    int        // of building, for one caller alone
+	dying       int        // being destroyed
+	checking    int        // being checked in the background: 0 or 1
 	resets      int        // how often the pool was reset
-	idle        []*item[T] // not borrowed; in the order of their last use, if that matters
-	waiters     list.List  // of *waiter[T], in the order in which they came; then none is idle
-	leases      uint64     // how often resources were lent
+	idle        []*item[T] // not borrowed; least recently used first if timed
+	waiters     list.List  // of *waiter[T], FIFO; not empty only if none is idle
+	leases      uint64     // number of loans so far
 	maintenance maintenance
 	counters    counters
 }
@@ -47,22 +47,22 @@ type Pool[T any] struct {
 // item is a resource.
 type item[T any] struct {
 	value   T
-	expires time.Time // when it is too old; zero: never
-	used    time.Time // when it was released, or made; zero if that is not needed
-	proven  time.Time // when it was released, made or checked; zero if that is not needed
+	expires time.Time // end of the lifetime; zero: never
+	used    time.Time // when it was released or created; zero unless timed
+	proven  time.Time // when it was released, created or checked; zero unless timed
 	renew   time.Time // when it is replaced if MinSize keeps it idle; zero: never
 	check   time.Time // when it is checked if it is idle until then; zero: never
-	resets  int       // of the pool when it was made
-	fresh   bool      // it was made or checked for who borrows it, and has not been idle since
-	lease   uint64    // of its borrower; 0: it has none. Guarded by the pool's lock.
+	resets  int       // Pool.resets when it was created
+	fresh   bool      // created or checked for its borrower, and not idle since
+	lease   uint64    // the current loan; 0: none. Guarded by the pool's lock.
 }
 
 // waiter is an Acquire that waits for a resource.
 type waiter[T any] struct {
 	ctx   context.Context
 	since time.Time
-	place *list.Element  // nil once it has been given something
-	given chan result[T] // buffered: one result, ever
+	place *list.Element  // nil once it was served
+	given chan result[T] // buffered: receives one result
 }
 
 type result[T any] struct {
@@ -191,8 +191,8 @@ func (p *Pool[T]) served(w *waiter[T]) {
 	p.counters.waitTime += time.Since(w.since)
 }
 
-// offer gives a resource to the first waiter, or keeps it idle. It returns why the
-// resource must be destroyed instead, or sound. It is called with the lock held.
+// offer passes a resource to the first waiter, or keeps it idle. It returns why the resource must
+// be destroyed instead, or sound. It is called with the lock held.
 func (p *Pool[T]) offer(it *item[T]) fault {
 	it.lease = 0
 	switch {
@@ -225,17 +225,17 @@ func (p *Pool[T]) offer(it *item[T]) fault {
 	return sound
 }
 
-// usage is the purpose of a loan.
+// usage is what a resource was borrowed for.
 type usage uint8
 
 const (
-	borrowed usage = iota // to be used
-	unused                // to be used, but it was not
-	passed                // to be checked
+	borrowed usage = iota // use
+	unused                // use, but it was not used
+	passed                // a check
 )
 
-// note records how a resource was used until now. For a waiter, a checked resource counts as
-// fresh. A check does not count as a use, unless checks keep the resource alive.
+// note records the end of a use. For a waiter, a checked resource counts as fresh. A check does
+// not count as a use, unless checks keep the resource alive.
 func (p *Pool[T]) note(it *item[T], how usage, now time.Time) {
 	it.fresh = how == passed
 	if how != unused {
@@ -246,7 +246,7 @@ func (p *Pool[T]) note(it *item[T], how usage, now time.Time) {
 	}
 }
 
-// giveBack ends a loan, and reports whether it had not ended before.
+// giveBack ends a loan, and reports whether this call ended it.
 func (p *Pool[T]) giveBack(it *item[T], lease uint64, why fault, how usage) bool {
 	var now time.Time
 	if p.timed || !it.expires.IsZero() {

@@ -15,15 +15,14 @@ import (
 
 type config = pool.Config[*thing]
 
-// outcome is that of an Acquire in the background.
+// outcome is the result of an Acquire in the background.
 type outcome struct {
 	r   pool.Resource[*thing]
 	err error
 	at  time.Time
 }
 
-// acquiring acquires in the background. Inside a bubble it has begun to wait when
-// acquiring returns.
+// acquiring calls Acquire in the background. In a bubble the call waits when acquiring returns.
 func acquiring(ctx context.Context, p *pool.Pool[*thing]) <-chan outcome {
 	done := make(chan outcome, 1)
 	go func() {
@@ -52,7 +51,7 @@ func TestLastUsedFirst(t *testing.T) {
 	assert.Equal(t, 3, made)
 }
 
-// TestWaitersInOrder: first come, first served.
+// Waiters are served in FIFO order.
 func TestWaitersInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := newPool(t, func(c *config) { c.MaxSize = 1 })
@@ -84,8 +83,8 @@ func TestFull(t *testing.T) {
 	acquire(t, p).Release()
 }
 
-// TestFullButBeingMade: what is made for nobody is worth waiting for.
-func TestFullButBeingMade(t *testing.T) {
+// With WhenFull Fail, Acquire waits for a resource that is created for no other caller.
+func TestFullWhileCreating(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := newPool(t, func(c *config) {
 			c.MinSize, c.MaxSize, c.WhenFull = 1, 1, pool.Fail
@@ -98,7 +97,7 @@ func TestFullButBeingMade(t *testing.T) {
 		synctest.Wait()
 		first := acquiring(t.Context(), p)
 		_, err := p.Acquire(t.Context())
-		assert.ErrorIs(t, err, pool.ErrFull, "it is spoken for")
+		assert.ErrorIs(t, err, pool.ErrFull, "it is reserved for another caller")
 		got := <-first
 		require.NoError(t, got.err)
 		got.r.Release()
@@ -121,7 +120,7 @@ func TestContext(t *testing.T) {
 
 		held.Release()
 		_, err = p.Acquire(ctx)
-		assert.ErrorIs(t, err, context.DeadlineExceeded, "even if there is something to borrow")
+		assert.ErrorIs(t, err, context.DeadlineExceeded, "even if a resource is idle")
 		stats := p.Stats()
 		assert.EqualValues(t, 1, stats.Canceled)
 		assert.Equal(t, 1, stats.Idle)
@@ -129,7 +128,7 @@ func TestContext(t *testing.T) {
 	})
 }
 
-// TestLateResourceServesTheNext: who gives up waiting for Create leaves it to the next.
+// A caller that leaves during Create leaves the resource to the next one.
 func TestLateResourceServesTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
@@ -155,7 +154,7 @@ func TestLateResourceServesTheNext(t *testing.T) {
 	})
 }
 
-// TestCreateBlocksNobody: while Create and Destroy hang, borrowing and releasing go on.
+// While Create and Destroy hang, Acquire and Release of other resources continue.
 func TestCreateBlocksNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MaxSize = 3 })
@@ -170,7 +169,7 @@ func TestCreateBlocksNobody(t *testing.T) {
 
 		began := time.Now()
 		for range 10 {
-			a.Release() // to who waits, the first time
+			a.Release() // to the waiter, the first time
 			if waiting != nil {
 				a = (<-waiting).r
 				waiting = nil
@@ -192,10 +191,10 @@ func TestCreateFails(t *testing.T) {
 		held := acquire(t, p)
 		f.set(func(f *things) { f.err, f.gate = errBroken, make(chan struct{}) })
 		own := acquiring(t.Context(), p)
-		other := acquiring(t.Context(), p) // has nothing coming: there may be no more
+		other := acquiring(t.Context(), p) // at the maximum size, so none is created for it
 		close(f.gate)
 		assert.Equal(t, errBroken, (<-own).err)
-		assert.Equal(t, errBroken, (<-other).err, "there was room for it after the first failure")
+		assert.Equal(t, errBroken, (<-other).err, "the failure freed capacity for it")
 		assert.Equal(t, 1, p.Stats().Size)
 		assert.EqualValues(t, 2, p.Stats().CreateErrors)
 		f.set(func(f *things) { f.err, f.gate = nil, nil })
@@ -214,8 +213,8 @@ func TestCreateTimeout(t *testing.T) {
 	})
 }
 
-// TestDiscardLetsAnotherGoOn: and so does a resource that Check finds broken.
-func TestDiscardLetsAnotherGoOn(t *testing.T) {
+// Discard serves a waiter, and so does a resource that fails its Check.
+func TestDiscardServesAWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MaxSize = 1 })
 		r := acquire(t, p)
@@ -226,12 +225,12 @@ func TestDiscardLetsAnotherGoOn(t *testing.T) {
 		assert.NotSame(t, r.Value(), got.r.Value())
 		got.r.Release()
 		_, _, most := f.counts()
-		assert.Equal(t, 1, most, "the old one was gone before the new one came")
+		assert.Equal(t, 1, most, "the old one was destroyed before the new one was created")
 		assert.EqualValues(t, 1, p.Stats().Destroyed.Discarded)
 	})
 }
 
-// TestReleaseTwice: the second time does nothing, even to who has the resource by then.
+// A second Release does nothing, even to the next borrower.
 func TestReleaseTwice(t *testing.T) {
 	p, f := newPool(t, func(c *config) { c.MaxSize, c.WhenFull = 1, pool.Fail })
 	first := acquire(t, p)
@@ -260,13 +259,13 @@ func TestZeroResource(t *testing.T) {
 	assert.Zero(t, r.Value())
 }
 
-// TestClose: it wakes who waits, ends what is idle, and leaves what is borrowed to Release.
+// Close ends waiting calls and destroys idle resources; borrowed ones are destroyed by Release.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MaxSize = 3 })
 		held, broken, idle := acquire(t, p), acquire(t, p), acquire(t, p)
 		full := acquiring(t.Context(), p)
-		idle.Discard() // makes room
+		idle.Discard() // frees capacity
 		require.NoError(t, (<-full).err)
 		again := acquiring(t.Context(), p)
 		p.Close()
@@ -297,7 +296,7 @@ func TestCloseDestroysIdle(t *testing.T) {
 	assert.Eventually(t, func() bool { _, alive, _ := f.counts(); return alive == 0 }, 30*time.Second, time.Millisecond)
 }
 
-// TestCloseEndsCreate: its context ends, and what it makes all the same is destroyed.
+// Close ends the context of Create; a resource that it creates nevertheless is destroyed.
 func TestCloseEndsCreate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := make(chan struct{})
@@ -349,7 +348,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// TestCreateErrorIsBare: callers compare it.
+// The error of Create is not wrapped, because callers compare it.
 func TestCreateErrorIsBare(t *testing.T) {
 	broken := errors.New("no server")
 	p, err := pool.New(pool.Config[int]{Create: func(context.Context) (int, error) { return 0, broken }})

@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/pool"
 )
 
-// TestStorm: everything at the same time, and Close in the middle of it. No resource has
-// two borrowers, there are never more than MaxSize and MaxOverflow, and none is left.
+// All operations run concurrently, with a Close in between. No resource has two borrowers, there
+// are never more than MaxSize and MaxOverflow, and none leaks.
 func TestStorm(t *testing.T) {
 	const maxSize, maxOverflow = 5, 2
 	for range 5 {
@@ -46,7 +46,7 @@ func TestStorm(t *testing.T) {
 			for disturb(t, p) {
 			}
 		})
-		time.Sleep(150 * time.Millisecond) // the length of the storm
+		time.Sleep(150 * time.Millisecond) // the duration of the load
 		assert.Positive(t, p.Stats().Acquired)
 		p.Close()
 		all.Wait()
@@ -62,7 +62,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// borrow borrows and gives back once, and reports whether the pool is open.
+// borrow borrows and returns a resource, and reports whether the pool is open.
 func borrow(t *testing.T, p *pool.Pool[*thing], f *things) bool {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.N(3_000_000)))
 	defer cancel()
@@ -86,7 +86,7 @@ func borrow(t *testing.T, p *pool.Pool[*thing], f *things) bool {
 	work(r)
 	switch rand.N(20) {
 	case 0:
-		f.forget(r.Value()) // before there is room for another
+		f.forget(r.Value()) // before there is capacity for another
 		_, ok := r.Hijack()
 		assert.True(t, ok)
 	case 1, 2:
@@ -100,7 +100,7 @@ func borrow(t *testing.T, p *pool.Pool[*thing], f *things) bool {
 	return true
 }
 
-// disturb does what concerns the whole pool, and reports whether the pool is open.
+// disturb calls an operation of the whole pool, and reports whether the pool is open.
 func disturb(t *testing.T, p *pool.Pool[*thing]) bool {
 	time.Sleep(time.Duration(rand.N(500_000)))
 	switch rand.N(3) {
@@ -116,8 +116,7 @@ func disturb(t *testing.T, p *pool.Pool[*thing]) bool {
 	return known(t, p.CreateResource(t.Context()))
 }
 
-// known fails the test for an error that is none of those which the storm may cause, and reports
-// whether the pool is open.
+// known fails the test for an unexpected error, and reports whether the pool is open.
 func known(t *testing.T, err error) bool {
 	for _, e := range []error{nil, pool.ErrClosed, pool.ErrNotAvailable, pool.ErrNotSent, context.DeadlineExceeded, errBroken} {
 		if errors.Is(err, e) {

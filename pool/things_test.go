@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/pool"
 )
 
-// thing is a resource that notices what it must not live to see.
+// thing is a resource that detects wrong use.
 type thing struct {
 	id        int
 	mu        sync.Mutex
@@ -22,18 +22,18 @@ type thing struct {
 	broken    bool
 }
 
-// things makes and destroys resources, and counts them.
+// things creates, destroys and counts resources.
 type things struct {
 	t *testing.T
 
 	mu        sync.Mutex
 	made      int
 	alive     int
-	most      int // alive at a time
+	most      int // maximum of alive
 	destroyed []int
 	err       error         // of Create
-	gate      chan struct{} // Create waits until it is closed, if it is not nil
-	dieGate   chan struct{} // so does Destroy
+	gate      chan struct{} // if not nil, Create waits until it is closed
+	dieGate   chan struct{} // the same for Destroy
 }
 
 var errBroken = errors.New("broken")
@@ -70,7 +70,7 @@ func (f *things) destroy(x *thing) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	assert.False(f.t, x.destroyed, "%d is destroyed twice", x.id)
-	assert.False(f.t, x.borrowed, "%d is destroyed under its borrower", x.id)
+	assert.False(f.t, x.borrowed, "%d is destroyed while it is borrowed", x.id)
 	x.destroyed = true
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,31 +99,31 @@ func (f *things) counts() (made, alive, most int) {
 	return f.made, f.alive, f.most
 }
 
-// forget takes note that a resource is not the pool's any more.
+// forget records that the pool no longer owns a resource.
 func (f *things) forget(x *thing) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	assert.False(f.t, x.destroyed, "%d is destroyed under its owner", x.id)
-	x.destroyed = true // what the pool did with it from now on would fail the test
+	assert.False(f.t, x.destroyed, "%d is destroyed while another owns it", x.id)
+	x.destroyed = true // any later use by the pool fails the test
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.alive--
 }
 
-// gone returns what was destroyed, in this order.
+// gone returns the destroyed resources, in order.
 func (f *things) gone() []int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.destroyed)
 }
 
-// use holds a resource for as long as do takes.
+// use holds a resource during do.
 func use(t *testing.T, r pool.Resource[*thing], do func()) {
 	t.Helper()
 	x := r.Value()
 	x.mu.Lock()
 	assert.False(t, x.borrowed, "%d is lent twice", x.id)
-	assert.False(t, x.destroyed, "%d is lent after its end", x.id)
+	assert.False(t, x.destroyed, "%d is lent after Destroy", x.id)
 	x.borrowed = true
 	x.mu.Unlock()
 	do()
@@ -132,7 +132,8 @@ func use(t *testing.T, r pool.Resource[*thing], do func()) {
 	x.mu.Unlock()
 }
 
-// newPool returns a pool of things that is closed at the end, and then nothing is alive.
+// newPool returns a pool of things that is closed at the end of the test, which checks that none
+// is left.
 func newPool(t *testing.T, change func(*pool.Config[*thing])) (*pool.Pool[*thing], *things) {
 	t.Helper()
 	f := &things{t: t}

@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// moment is how long something lasts that is worth a line, and how long it takes to
-	// believe that it is over. An election takes about as long with etcd's defaults, and
-	// a member that restarts takes longer.
+	// moment is the minimum duration of an outage that is logged, and the minimum duration of
+	// service that ends it. An election takes about as long with etcd's defaults; a restart of a
+	// member takes longer.
 	moment = time.Second
 
-	// quiet is how soon after an outage the next one is taken for the same trouble, and
-	// the longest service that is asked for before one counts as over.
+	// quiet is the time after an outage within which the next one counts as flapping, and the
+	// maximum duration of service that ends an outage.
 	quiet = time.Minute
 )
 
-// tally is what was done while something was out.
+// tally counts what was attempted during an outage.
 type tally struct {
 	retries, failovers, hedges, unknown int
 	lastErr                             error
@@ -33,28 +33,27 @@ func (t *tally) add(u tally) {
 	}
 }
 
-// episode follows one endpoint, or the cluster, through its outages.
+// episode tracks the outages of one endpoint, or of the cluster.
 type episode struct {
 	phase phase
 	begin time.Time // of the outage
-	back  time.Time // when it came back, while wavering and recovering
-	flaps int       // how often it came back, and did not stay
-	tried tally     // since a moment before the outage began
-	noted time.Time // when it was last added to, zero if that was before the last outage ended
+	back  time.Time // when it recovered, while wavering and recovering
+	flaps int       // how often it recovered only briefly
+	tried tally     // since shortly before the outage began
+	noted time.Time // when tried last changed, zero if before the end of the last outage
 
-	// hold is how long it has to serve before the outage counts as over, ended when the
-	// last one was.
+	// hold is how long it must serve before the outage ends; ended is the end of the last one.
 	hold  time.Duration
 	ended time.Time
 
-	// What led to the outage, of an endpoint.
+	// The evidence for an outage of an endpoint.
 	state    health.State
 	evidence health.Evidence
-	// covered says that the line about the cluster told of it.
+	// covered is set if the line about the cluster names the endpoint.
 	covered bool
 }
 
-// fails notes that it does not serve.
+// fails records that it does not serve.
 func (e *episode) fails(now time.Time) {
 	switch e.phase {
 	case well:
@@ -67,8 +66,7 @@ func (e *episode) fails(now time.Time) {
 	e.phase = transitions[e.phase][fail]
 }
 
-// nextHold returns how long it takes to believe in the end of this outage, when hold is
-// still that of the one before.
+// nextHold returns the hold of this outage, while hold is still that of the previous one.
 func (e *episode) nextHold() time.Duration {
 	if e.ended.IsZero() || e.begin.Sub(e.ended) >= quiet {
 		return moment
@@ -76,7 +74,7 @@ func (e *episode) nextHold() time.Duration {
 	return min(2*e.hold, quiet)
 }
 
-// serves notes that it serves.
+// serves records that it serves.
 func (e *episode) serves(now time.Time) {
 	if e.phase.down() {
 		e.back = now
@@ -84,7 +82,7 @@ func (e *episode) serves(now time.Time) {
 	e.phase = transitions[e.phase][serve]
 }
 
-// lapses notes that the time of the phase has passed.
+// lapses records that the time of the phase has passed.
 func (e *episode) lapses() {
 	switch e.phase {
 	case failing:
@@ -98,7 +96,7 @@ func (e *episode) lapses() {
 	e.phase = transitions[e.phase][lapse]
 }
 
-// due returns when the phase lapses, and false if it does not by itself.
+// due returns when the phase lapses, and false if it does not.
 func (e *episode) due() (time.Time, bool) {
 	switch e.phase {
 	case failing:
@@ -112,7 +110,7 @@ func (e *episode) due() (time.Time, bool) {
 	}
 }
 
-// note counts what was tried.
+// note counts attempts.
 func (e *episode) note(now time.Time, t tally) {
 	if e.phase == well {
 		e.tried = e.recent(now)
@@ -121,8 +119,7 @@ func (e *episode) note(now time.Time, t tally) {
 	e.noted = now
 }
 
-// recent returns what was tried just before now, if nothing is wrong: calls fail before
-// it is known why.
+// recent returns the attempts just before an outage: calls fail before the cause is known.
 func (e *episode) recent(now time.Time) tally {
 	if now.Sub(e.noted) > moment {
 		return tally{}

@@ -6,7 +6,7 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// kind is what a line tells.
+// kind is the kind of a line.
 type kind uint8
 
 const (
@@ -22,7 +22,7 @@ type line struct {
 	kind     kind
 	endpoint string
 	episode  episode
-	members  []member // that are out, of a line about the cluster
+	members  []member // the endpoints that are out, in a line about the cluster
 }
 
 // member is an endpoint in a line about the cluster.
@@ -51,7 +51,7 @@ func (l *line) write(lg *zap.Logger) {
 	}
 }
 
-// cause is what led to the outage of an endpoint.
+// cause returns the evidence for the outage of an endpoint.
 func (l *line) cause() []zap.Field {
 	e := &l.episode
 	fields := []zap.Field{
@@ -63,18 +63,18 @@ func (l *line) cause() []zap.Field {
 	return append(fields, zap.Time("since", e.begin))
 }
 
-// those names the endpoints that are out.
+// those returns the endpoints that are out.
 func (l *line) those(key string) []zap.Field {
 	return []zap.Field{zap.Stringers(key, l.members), zap.Time("since", l.episode.begin)}
 }
 
-// whole is what an outage was, when it is over.
+// whole summarizes an outage that has ended.
 func (l *line) whole() []zap.Field {
 	e := &l.episode
 	return append([]zap.Field{zap.Duration("out-for", e.back.Sub(e.begin)), zap.Int("flaps", e.flaps)}, l.attempts()...)
 }
 
-// attempts is what was tried up to now.
+// attempts returns the counts so far.
 func (l *line) attempts() []zap.Field {
 	t := &l.episode.tried
 	fields := []zap.Field{

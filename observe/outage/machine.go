@@ -7,9 +7,8 @@ import (
 	"github.com/quorate/quorate/observe"
 )
 
-// machine decides what is worth a line. It has no I/O, goroutines or clock: it is told
-// what happened and at which time, and returns lines. Times that are passed to it must
-// not go backwards. It is not safe for concurrent use.
+// machine decides which lines to log. It has no I/O, goroutines or clock: it processes events with
+// their times and returns lines. Times must not go backwards. It is not safe for concurrent use.
 type machine struct {
 	states    observe.States
 	endpoints map[string]*episode
@@ -19,7 +18,7 @@ type machine struct {
 
 func newMachine() *machine { return &machine{endpoints: make(map[string]*episode)} }
 
-// set replaces the endpoints. Outages of those that are removed are over.
+// set replaces the endpoints. Outages of removed ones end.
 func (m *machine) set(now time.Time, endpoints []string) {
 	m.lapse(now)
 	for _, ep := range m.states.Set(endpoints) {
@@ -28,7 +27,7 @@ func (m *machine) set(now time.Time, endpoints []string) {
 	m.evaluate(now)
 }
 
-// change takes in what is held of an endpoint.
+// change processes a new status of an endpoint.
 func (m *machine) change(now time.Time, c health.Change) {
 	m.lapse(now)
 	if !m.states.Change(c) {
@@ -53,7 +52,7 @@ func (m *machine) change(now time.Time, c health.Change) {
 	m.evaluate(now)
 }
 
-// forget drops an endpoint that was removed.
+// forget removes an endpoint.
 func (m *machine) forget(now time.Time, ep string) {
 	e := m.endpoints[ep]
 	delete(m.endpoints, ep)
@@ -66,8 +65,8 @@ func (m *machine) forget(now time.Time, ep string) {
 	m.lines = append(m.lines, line{kind: endpointRemoved, endpoint: ep, episode: *e})
 }
 
-// evaluate decides whether the cluster serves. It stays what it was as long as no endpoint
-// serves and one may.
+// evaluate updates whether the cluster serves. It stays unchanged as long as no endpoint serves
+// and the state of one is open.
 func (m *machine) evaluate(now time.Time) {
 	down, open := 0, false
 	for _, ep := range m.states.Endpoints() {
@@ -88,7 +87,7 @@ func (m *machine) evaluate(now time.Time) {
 	}
 }
 
-// note counts what was tried because of an endpoint, "" if that is not known.
+// note counts an attempt on an endpoint, "" if unknown.
 func (m *machine) note(now time.Time, ep string, t tally) {
 	m.cluster.note(now, t)
 	if e := m.endpoints[ep]; e != nil {
@@ -96,7 +95,7 @@ func (m *machine) note(now time.Time, ep string, t tally) {
 	}
 }
 
-// advance does what is due, and returns what is to be told.
+// advance processes what is due and returns the lines to log.
 func (m *machine) advance(now time.Time) []line {
 	m.lapse(now)
 	lines := m.lines
@@ -104,7 +103,7 @@ func (m *machine) advance(now time.Time) []line {
 	return lines
 }
 
-// lapse does what is due.
+// lapse processes phases that are due.
 func (m *machine) lapse(now time.Time) {
 	if when, ok := m.cluster.due(); ok && !when.After(now) {
 		m.clusterLapses()
@@ -120,7 +119,7 @@ func (m *machine) lapse(now time.Time) {
 	}
 }
 
-// wake returns when advance is to be called, and false if there is no reason to.
+// wake returns when advance must be called next, and false if it need not be.
 func (m *machine) wake(now time.Time) (time.Time, bool) {
 	if len(m.lines) > 0 {
 		return now, true
@@ -134,8 +133,8 @@ func (m *machine) wake(now time.Time) (time.Time, bool) {
 	return wake, any
 }
 
-// due returns when the phase of an endpoint lapses. While it is open whether the whole
-// cluster is out no endpoint is told to be.
+// due returns when the phase of an endpoint lapses. While it is open whether the whole cluster is
+// out, no endpoint is reported as out.
 func (m *machine) due(e *episode) (time.Time, bool) {
 	open := m.cluster.phase == failing || m.cluster.phase == wavering
 	if e.phase == failing && open {
@@ -169,7 +168,7 @@ func (m *machine) clusterLapses() {
 	}
 }
 
-// cover has the line about the cluster tell of all endpoints, which it returns.
+// cover marks all endpoints as covered by the line about the cluster, and returns them.
 func (m *machine) cover() []member {
 	var all []member
 	for _, ep := range m.states.Endpoints() {
@@ -186,8 +185,8 @@ func (m *machine) cover() []member {
 	return all
 }
 
-// uncover ends the outages of those who are back with the cluster, and returns those who
-// are not.
+// uncover ends the outages of the endpoints that recovered with the cluster, and returns the
+// others.
 func (m *machine) uncover() []member {
 	var rest []member
 	for _, ep := range m.states.Endpoints() {

@@ -12,7 +12,7 @@ import (
 
 var errReset = errors.New("connection reset")
 
-// rig is a machine with a clock of its own.
+// rig is a machine with its own clock.
 type rig struct {
 	t   *testing.T
 	m   *machine
@@ -34,7 +34,7 @@ func (r *rig) is(ep string, to health.State) {
 	r.m.change(r.now, health.Change{Endpoint: ep, To: to, Evidence: health.Evidence{Kind: health.Unresponsive, Err: errReset}})
 }
 
-// pass lets time pass, calls the machine whenever it wants to be, and returns what it says.
+// pass lets time pass, calls the machine whenever it is due, and returns its lines.
 func (r *rig) pass(d time.Duration) []line {
 	r.t.Helper()
 	var lines []line
@@ -44,13 +44,13 @@ func (r *rig) pass(d time.Duration) []line {
 			r.now = end
 			return lines
 		}
-		require.False(r.t, when.Before(r.now) && len(r.m.lines) == 0, "it wants to be called in the past: nothing followed")
+		require.False(r.t, when.Before(r.now) && len(r.m.lines) == 0, "it is due in the past")
 		r.now = when
 		lines = append(lines, r.m.advance(r.now)...)
 	}
 }
 
-// says lets time pass and requires what is said meanwhile.
+// says lets time pass and compares the lines of that time.
 func (r *rig) says(d time.Duration, want ...kind) []line {
 	r.t.Helper()
 	lines := r.pass(d)
@@ -79,9 +79,9 @@ func TestOutageOfAnEndpoint(t *testing.T) {
 			require.Equal(t, "b", start.endpoint)
 			require.Equal(t, state, start.episode.state)
 			require.Equal(t, health.Unresponsive, start.episode.evidence.Kind)
-			require.Equal(t, tally{retries: 2, lastErr: errReset}, start.episode.tried, "those just before count, those long before do not")
+			require.Equal(t, tally{retries: 2, lastErr: errReset}, start.episode.tried, "only those just before the outage count")
 
-			last := errors.New("another one")
+			last := errors.New("another endpoint")
 			r.m.note(r.now, "b", tally{failovers: 2, unknown: 1, hedges: 3, lastErr: last})
 			r.is("b", health.Suspected)
 			r.is("b", health.Unknown)
@@ -95,12 +95,12 @@ func TestOutageOfAnEndpoint(t *testing.T) {
 			require.Equal(t, tally{retries: 2, failovers: 2, unknown: 1, hedges: 3, lastErr: last}, end.episode.tried)
 
 			r.is("b", state)
-			require.Equal(t, tally{lastErr: errReset}, r.says(time.Minute, endpointOut)[0].episode.tried, "what belongs to the outage before does not")
+			require.Equal(t, tally{lastErr: errReset}, r.says(time.Minute, endpointOut)[0].episode.tried, "those of the previous outage do not count")
 		})
 	}
 }
 
-func TestWhatLastsAMomentIsNotTold(t *testing.T) {
+func TestShortOutagesAreNotLogged(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	for range 10 {
 		r.is("b", health.Dead)
@@ -114,7 +114,7 @@ func TestWhatLastsAMomentIsNotTold(t *testing.T) {
 	}
 }
 
-// What comes and goes within a moment each time is an outage all the same.
+// Repeated short outages count as one outage.
 func TestFlappingIsOneOutage(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	var lines []line
@@ -131,8 +131,8 @@ func TestFlappingIsOneOutage(t *testing.T) {
 	require.Equal(t, 100*moment-moment/2, end.episode.back.Sub(end.episode.begin))
 }
 
-// An endpoint that breaks down again and again, whatever its rhythm, writes a handful of
-// lines and then at most two in a minute.
+// An endpoint that fails repeatedly, in whatever rhythm, causes a few lines and then at most two
+// per minute.
 func TestLinesAreFew(t *testing.T) {
 	for _, rhythm := range []time.Duration{1100 * time.Millisecond, 3 * time.Second, 10 * time.Second, 40 * time.Second} {
 		t.Run(rhythm.String(), func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestOutageOfTheCluster(t *testing.T) {
 	require.Equal(t, "c", r.says(time.Hour, endpointBack)[0].endpoint)
 }
 
-// An endpoint that was out before the rest has lines of its own.
+// An endpoint that was out before the others has its own lines.
 func TestClusterOutageAfterThatOfAnEndpoint(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	r.is("a", health.Dead)
@@ -204,9 +204,9 @@ func TestClusterOutageAfterThatOfAnEndpoint(t *testing.T) {
 	}
 }
 
-// A moment without any endpoint is no outage of the cluster; what lasts longer of it is
-// told of its endpoints.
-func TestClusterThatWavers(t *testing.T) {
+// A short outage of all endpoints is not one of the cluster; if some stay out, they have their own
+// lines.
+func TestShortOutageOfTheCluster(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	for _, ep := range []string{"a", "b", "c"} {
 		r.is(ep, health.Dead)
@@ -218,15 +218,15 @@ func TestClusterThatWavers(t *testing.T) {
 	require.Equal(t, "c", lines[1].endpoint)
 }
 
-func TestWhatCountsAsCluster(t *testing.T) {
+func TestWhatCountsAsAnOutageOfTheCluster(t *testing.T) {
 	for name, tt := range map[string]struct {
 		third health.State
 		want  []kind
 	}{
-		"one of which nothing is known": {health.Unknown, []kind{endpointOut, endpointOut}},
-		"one that is restricted":        {health.Restricted, []kind{clusterOut}},
-		"one that is suspected":         {health.Suspected, []kind{endpointOut, endpointOut}},
-		"one that is slow":              {health.Slow, []kind{endpointOut, endpointOut}},
+		"one in an unknown state": {health.Unknown, []kind{endpointOut, endpointOut}},
+		"one that is restricted":  {health.Restricted, []kind{clusterOut}},
+		"one that is suspected":   {health.Suspected, []kind{endpointOut, endpointOut}},
+		"one that is slow":        {health.Slow, []kind{endpointOut, endpointOut}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, "a", "b", "c")
@@ -257,8 +257,8 @@ func TestRemovedEndpoints(t *testing.T) {
 	r.says(time.Hour, clusterOut)
 }
 
-// In an outage the endpoints are replaced by others, of which nothing is known yet: only
-// when one serves it is over.
+// During an outage the endpoints are replaced by others in an unknown state: the outage ends only
+// when one serves.
 func TestClusterWithOtherEndpoints(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.is("a", health.Dead)

@@ -2,19 +2,19 @@ package outage
 
 import "strconv"
 
-// phase is where an endpoint, or the cluster, stands.
+// phase is the phase of an endpoint, or of the cluster.
 type phase uint8
 
 const (
 	// well: it serves.
 	well phase = iota
-	// failing: it does not serve, and has not done so for long enough to be told.
+	// failing: it does not serve, for too short a time to be logged.
 	failing
 	// wavering: it was failing, and serves again.
 	wavering
-	// out: it does not serve, and that was told.
+	// out: it does not serve, which was logged.
 	out
-	// recovering: it was out, and serves again, not for long enough to be told.
+	// recovering: it was out, and serves again, for too short a time to end the outage.
 	recovering
 
 	numPhases = int(recovering) + 1
@@ -31,13 +31,13 @@ func (p phase) String() string {
 	return "phase(" + strconv.Itoa(int(p)) + ")"
 }
 
-// down reports whether it does not serve at the moment.
+// down reports whether it does not serve.
 func (p phase) down() bool { return p == failing || p == out }
 
-// told reports whether it has been told that it is out, and not that this is over.
+// told reports whether its outage was logged and has not ended.
 func (p phase) told() bool { return p == out || p == recovering }
 
-// trigger is what changes the phase.
+// trigger is an event that changes the phase.
 type trigger uint8
 
 const (
@@ -45,13 +45,13 @@ const (
 	fail trigger = iota
 	// serve: it serves.
 	serve
-	// lapse: the time that the phase is given has passed.
+	// lapse: the time of the phase has passed.
 	lapse
 
 	numTriggers = int(lapse) + 1
 )
 
-// transitions says what each trigger does in each phase.
+// transitions has the next phase for each phase and trigger.
 var transitions = [numPhases][numTriggers]phase{
 	well:       {fail: failing, serve: well, lapse: well},
 	failing:    {fail: failing, serve: wavering, lapse: out},

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPhases is the table of what follows from what.
+// TestPhases checks the phase after each sequence of triggers.
 func TestPhases(t *testing.T) {
 	start := time.Unix(1e9, 0)
 	setUps := map[phase]func(*episode){
@@ -37,7 +37,7 @@ func TestPhases(t *testing.T) {
 	for _, row := range []struct {
 		in  phase
 		to  map[string]phase
-		due time.Duration // after the start; negative if it does not lapse
+		due time.Duration // after the start; negative: it does not lapse
 	}{
 		{well, map[string]phase{"fails": failing, "serves": well, "lapses": well}, -1},
 		{failing, map[string]phase{"fails": failing, "serves": wavering, "lapses": out}, moment},

@@ -10,60 +10,59 @@ import (
 	"github.com/quorate/quorate/observe"
 )
 
-// Reporter is an [observe.Observer] that logs outages. It never waits for the log: lines
-// are written by a timer's goroutine, which there is only while something is wrong. It
-// has to be closed.
+// Reporter is an [observe.Observer] that logs outages. It never blocks on the log: the goroutine
+// of a timer writes the lines, which exists only during an outage. A Reporter must be closed.
 type Reporter struct {
 	observe.None
 	log     func() *zap.Logger
-	running sync.WaitGroup // the timer that is armed, or its function
+	running sync.WaitGroup // the armed timer, or its function
 
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	machine *machine
 	timer   *time.Timer
-	armed   time.Time // when the timer fires, zero if it does not
+	armed   time.Time // when the timer fires, zero if it is not armed
 	writing bool
 	closed  bool
 }
 
 var _ observe.Observer = (*Reporter)(nil)
 
-// New returns a Reporter. log is asked for the logger of each line, because a client's
-// may be replaced.
+// New returns a Reporter. It calls log for the logger of each line, because a client's logger may
+// be replaced.
 func New(log func() *zap.Logger) *Reporter {
 	return &Reporter{log: log, machine: newMachine()}
 }
 
-// EndpointsSet ends the outages of endpoints that are removed.
+// EndpointsSet ends the outages of removed endpoints.
 func (r *Reporter) EndpointsSet(endpoints []string) {
 	r.tell(func(now time.Time) { r.machine.set(now, endpoints) })
 }
 
-// StateChanged is how outages begin and end.
+// StateChanged starts and ends outages.
 func (r *Reporter) StateChanged(c health.Change) {
 	r.tell(func(now time.Time) { r.machine.change(now, c) })
 }
 
-// Retried counts a retry for the outages there are.
+// Retried counts a retry in the current outages.
 func (r *Reporter) Retried(e observe.Retry) {
 	r.note(e.Endpoint, tally{retries: 1, lastErr: e.Err})
 }
 
-// FailedOver counts a failover for the outages there are.
+// FailedOver counts a failover in the current outages.
 func (r *Reporter) FailedOver(e observe.Failover) {
 	r.note(e.From, tally{failovers: 1, lastErr: e.Err})
 }
 
-// HedgeSent counts a hedge for the outages there are.
+// HedgeSent counts a hedge in the current outages.
 func (r *Reporter) HedgeSent(e observe.Hedge) { r.note(e.First, tally{hedges: 1}) }
 
-// OutcomeUnknown counts an unknown outcome for the outages there are.
+// OutcomeUnknown counts an unknown outcome in the current outages.
 func (r *Reporter) OutcomeUnknown(e observe.UnknownOutcome) {
 	r.note(e.Endpoint, tally{unknown: 1, lastErr: e.Err})
 }
 
-// Close ends the reporter, and returns when nothing of it runs any more. Nothing is
-// logged after that: an outage that lasts has no last line. A second Close does nothing.
+// Close stops the reporter and returns when its goroutine has ended. Nothing is logged afterwards:
+// the current outages have no last line. A second Close does nothing.
 func (r *Reporter) Close() {
 	r.mu.Lock()
 	r.closed = true
@@ -78,7 +77,7 @@ func (r *Reporter) note(endpoint string, t tally) {
 	r.machine.note(time.Now(), endpoint, t)
 }
 
-// tell tells the machine something, and has it called again when there is a reason to.
+// tell passes an event to the machine and arms the timer if needed.
 func (r *Reporter) tell(f func(now time.Time)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,8 +88,8 @@ func (r *Reporter) tell(f func(now time.Time)) {
 	r.armLocked()
 }
 
-// armLocked has tick called when the machine wants to be. While lines are written it is
-// left to the writer.
+// armLocked arms the timer for the time at which the machine is due. While lines are written, the
+// writer does that afterwards.
 func (r *Reporter) armLocked() {
 	now := time.Now()
 	wake, ok := r.machine.wake(now)
@@ -105,8 +104,8 @@ func (r *Reporter) armLocked() {
 	r.timer = time.AfterFunc(wake.Sub(now), r.tick)
 }
 
-// disarmLocked stops the timer. It returns false if there is none to stop, or if it has
-// fired and tick waits for the lock.
+// disarmLocked stops the timer. It returns false if there is none, or if it has fired and tick
+// waits for the lock.
 func (r *Reporter) disarmLocked() bool {
 	if r.armed.IsZero() || !r.timer.Stop() {
 		return false
@@ -116,7 +115,7 @@ func (r *Reporter) disarmLocked() bool {
 	return true
 }
 
-// tick writes what is due.
+// tick writes the lines that are due.
 func (r *Reporter) tick() {
 	defer r.running.Done()
 	for _, l := range r.take() {
@@ -128,8 +127,8 @@ func (r *Reporter) tick() {
 	r.armLocked()
 }
 
-// take returns the lines that are due. Until they are written no timer is armed, so that
-// lines stay in order.
+// take returns the lines that are due. Until they are written no timer is armed, which keeps lines
+// in order.
 func (r *Reporter) take() []line {
 	r.mu.Lock()
 	defer r.mu.Unlock()

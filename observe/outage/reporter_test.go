@@ -20,8 +20,7 @@ import (
 
 var errReset = errors.New("connection reset")
 
-// newReporter returns a reporter whose client has three endpoints that serve, and what it
-// logs.
+// newReporter returns a reporter whose client has three serving endpoints, and its log.
 func newReporter(t *testing.T) (*outage.Reporter, *observer.ObservedLogs) {
 	core, logs := observer.New(zapcore.DebugLevel)
 	lg := zap.New(core)
@@ -110,8 +109,7 @@ func TestLinesOfTheCluster(t *testing.T) {
 	})
 }
 
-// A log that blocks holds up nobody who tells the reporter something, and no line is lost
-// or out of turn.
+// A log that blocks does not block callers, and all lines are written in order.
 func TestLogThatBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.DebugLevel)
@@ -155,7 +153,7 @@ func TestCloseInAnOutage(t *testing.T) {
 	})
 }
 
-// TestConcurrentUse is for the race detector.
+// The race detector checks concurrent use.
 func TestConcurrentUse(t *testing.T) {
 	r, logs := newReporter(t)
 	var tellers sync.WaitGroup

@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
-// BenchmarkInvoke: what the pool adds to a call of bare gRPC.
+// BenchmarkInvoke compares a call over the pool with bare gRPC.
 func BenchmarkInvoke(b *testing.B) {
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -50,7 +50,7 @@ func BenchmarkInvoke(b *testing.B) {
 	}
 }
 
-// BenchmarkChoice: the same without gRPC, by an interceptor that answers.
+// BenchmarkChoice does so without gRPC: an interceptor answers.
 func BenchmarkChoice(b *testing.B) {
 	answer := func(context.Context, string, any, any, *grpc.ClientConn, grpc.UnaryInvoker, ...grpc.CallOption) error {
 		return nil

@@ -4,29 +4,27 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// candidates is what can be said of the connections of a group at one moment.
+// candidates summarizes the connections of a group.
 type candidates struct {
-	free    *conn // connected and with a stream left: the least in flight
-	ready   *conn // connected: the least in flight
-	pending *conn // not connected yet, and nothing waits for that on it
-	failing *conn // cannot connect: the least in flight
+	free    *conn // connected, with a free stream: the one with the least in flight
+	ready   *conn // connected: the one with the least in flight
+	pending *conn // connecting, and no call waits on it
+	failing *conn // cannot connect: the one with the least in flight
 
 	active  int  // connections that are not draining
-	making  int  // that are not connected yet
-	each    int  // how many calls at a time a new connection will carry
-	coming  int  // free streams that the pending ones will have
-	guessed bool // the limit of a connected one is not known
+	making  int  // connecting
+	each    int  // how many calls a new connection will carry
+	coming  int  // how many free streams the pending ones will have
+	guessed bool // the limit of a connected one is unknown
 }
 
-// choose returns the connection for the next call: the one with the least in flight among
-// those that are connected and have a stream left. It returns nil if the call should wait,
-// because there is none and that will change; it has seen to that then. It is called with
-// the lock held.
+// choose returns the connection for the next call: the one with the least in flight among those
+// that are connected and have a free stream. It returns nil if the call must wait, after it has
+// opened or reused a connection if that helps. It is called with the lock held.
 //
-// While nothing is connected, one call goes to each connection that is being made, so that
-// the load balancing policy has something to pick for, and no more: how many streams its
-// server allows is not known before. If none can be made, all calls go there, to get their
-// error or to wait as gRPC has it.
+// While none is connected, one call goes to each connecting one, so that the load balancing policy
+// has a call to pick for; not more, because the server's stream limit is not known yet. If none
+// can connect, all calls go there, to fail or to wait as gRPC decides.
 func (g *group) choose() (*conn, error) {
 	s := g.candidates()
 	for s.active < g.bounds.Min {
@@ -47,7 +45,7 @@ func (g *group) choose() (*conn, error) {
 		if g.grow(&s) || s.coming > 0 || !s.guessed {
 			return nil, nil
 		}
-		return s.ready, nil // its limit is not known to be reached
+		return s.ready, nil // its limit may not be reached
 	case s.making > 0:
 		return s.pending, nil
 	default:
@@ -83,13 +81,12 @@ func (g *group) candidates() candidates {
 	return s
 }
 
-// state returns gRPC's state of a connection, but Connecting as soon as the network connection
-// is left: gRPC says so a moment later. One that is connected has told its limit. It is called
-// with the lock held.
+// state returns gRPC's state of a connection, but Connecting as soon as its network connection is
+// lost or draining: gRPC reports that a moment later. A connected one has reported its limit. It
+// is called with the lock held.
 //
-// A channel that is Idle closes its network connections itself, and says Idle first: those that
-// there were before are left. It may also say so a moment longer than it is; so what was
-// retired counts again if it turns out that there is nothing else.
+// An idle channel closes its network connections itself and reports Idle first, so they no longer
+// count. The report may also be late; so retired connections count again if there are no others.
 func (c *conn) state() connectivity.State {
 	latest := c.limits.last.Load()
 	state := c.cc.GetState()
@@ -116,8 +113,8 @@ func lighter(a, b *conn) *conn {
 	return a
 }
 
-// capacity returns how many calls at a time a connection that is connected may carry, and
-// whether that is more than a guess.
+// capacity returns how many concurrent calls a connected connection may carry, and whether that is
+// known.
 func (g *group) capacity(c *conn) (n int, known bool) {
 	if n, known = c.limits.total(); known {
 		return g.bounded(n), true
@@ -125,8 +122,8 @@ func (g *group) capacity(c *conn) (n int, known bool) {
 	return g.usual()
 }
 
-// expected returns how many calls at a time a new connection will carry: as many as
-// another one does.
+// expected returns how many concurrent calls a new connection will carry: as many as another one
+// does.
 func (g *group) expected() int {
 	for _, c := range g.conns {
 		if n, known := c.limits.total(); known {
@@ -137,8 +134,8 @@ func (g *group) expected() int {
 	return n
 }
 
-// usual returns how many calls at a time the latest connection carried, and whether that is
-// more than a guess.
+// usual returns how many concurrent calls the latest connection carried, and whether that is
+// known.
 func (g *group) usual() (n int, known bool) {
 	switch {
 	case g.heardLimit:

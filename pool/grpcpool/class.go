@@ -16,11 +16,11 @@ type Class uint8
 const (
 	// Unary is the class of unary calls with small messages.
 	Unary Class = iota
-	// Bulk is the class of calls that move many bytes: unary calls with a large request,
-	// and calls assigned by [UseClass] or [Config].Methods.
+	// Bulk is the class of calls with large messages: unary calls with a large request, and calls
+	// assigned by [UseClass] or [Config].Methods.
 	Bulk
-	// Streams is the class of streaming calls. Streams whose messages are large should be
-	// put into Bulk if others, of which many are long-lived, must stay quick.
+	// Streams is the class of streaming calls. Assign streams with large messages to Bulk if they
+	// would delay other streams.
 	Streams
 
 	classes = 3
@@ -55,10 +55,10 @@ type classOption struct {
 // classifier determines the class of a call.
 type classifier struct {
 	methods   map[string]Class // by full name, or by "/package.Service/"
-	bulkBytes int              // negative: size does not matter
+	bulkBytes int              // negative: size is ignored
 }
 
-// classOf returns the class of a call. Of a stream, the request is nil.
+// classOf returns the class of a call. The request of a stream is nil.
 func (c *classifier) classOf(method string, request any, usual Class, opts []grpc.CallOption) Class {
 	for _, o := range slices.Backward(opts) {
 		if o, ok := o.(classOption); ok {

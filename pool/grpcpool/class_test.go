@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
-// TestClassOf looks which class counts the call.
+// A call counts in its class.
 func TestClassOf(t *testing.T) {
 	small := &pb.SimpleRequest{}
 	large := &pb.SimpleRequest{Payload: &pb.Payload{Body: make([]byte, grpcpool.DefaultBulkBytes)}}
@@ -46,8 +46,8 @@ func TestClassOf(t *testing.T) {
 	}{
 		{"small unary", grpcpool.Config{}, unary(small), grpcpool.Unary},
 		{"large unary", grpcpool.Config{}, unary(large), grpcpool.Bulk},
-		{"larger than the user's", grpcpool.Config{BulkBytes: 100}, unary(&pb.SimpleRequest{Payload: &pb.Payload{Body: make([]byte, 100)}}), grpcpool.Bulk},
-		{"size does not matter", grpcpool.Config{BulkBytes: -1}, unary(large), grpcpool.Unary},
+		{"larger than the configured size", grpcpool.Config{BulkBytes: 100}, unary(&pb.SimpleRequest{Payload: &pb.Payload{Body: make([]byte, 100)}}), grpcpool.Bulk},
+		{"negative size", grpcpool.Config{BulkBytes: -1}, unary(large), grpcpool.Unary},
 		{"stream", grpcpool.Config{}, stream(), grpcpool.Streams},
 		{"option", grpcpool.Config{}, unary(small, grpcpool.UseClass(grpcpool.Bulk)), grpcpool.Bulk},
 		{"the last option", grpcpool.Config{}, unary(small, grpcpool.UseClass(grpcpool.Bulk), grpcpool.UseClass(grpcpool.Streams)), grpcpool.Streams},
@@ -72,7 +72,7 @@ func TestClassOf(t *testing.T) {
 	}
 }
 
-// TestClassesHaveConnectionsOfTheirOwn: and one that is not used has none.
+// Each class has its own connections, and an unused one has none.
 func TestClassesHaveConnectionsOfTheirOwn(t *testing.T) {
 	s := startServer(t)
 	conn, client := open(t, s, grpcpool.Config{})
@@ -107,7 +107,7 @@ func TestNoSuchClass(t *testing.T) {
 	assert.Equal(t, codes.InvalidArgument, status.Code(err))
 }
 
-// TestUseClassElsewhere: the option does no harm to a call of plain gRPC.
+// The option has no effect on a call of plain gRPC.
 func TestUseClassElsewhere(t *testing.T) {
 	s := startServer(t)
 	conn, err := grpc.NewClient("passthrough:///"+s.addr, insecureOption())

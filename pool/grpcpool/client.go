@@ -32,11 +32,10 @@ type ClientConn struct {
 var _ grpc.ClientConnInterface = (*ClientConn)(nil)
 
 // NewClient returns a pool for a target. Like grpc.NewClient, it does not connect yet. All
-// channels have the dial options: interceptors see each call once, and each channel has its
-// own resolver and load balancing policy. A call holds its place on a connection while its
-// interceptors run. An interceptor that itself makes calls should make them on another
-// ClientConn or in another class ([UseClass]): otherwise they may wait for the place of their
-// own caller.
+// channels have the dial options: interceptors see each call once, and each channel has its own
+// resolver and load balancing policy. A call holds its stream on a connection while its
+// interceptors run. An interceptor that makes calls should make them on another ClientConn or in
+// another class ([UseClass]); otherwise they may wait for the stream of their own caller.
 //
 // An error names the invalid field of the configuration, or is the error of
 // grpc.NewClient.
@@ -101,8 +100,8 @@ func (p *ClientConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, metho
 	return newStream(ctx, cs, !desc.ServerStreams, func() { g.release(at) }), nil
 }
 
-// acquire counts a call on a connection of its class. If that fails, the call ends, and its
-// OnFinish options are called as by gRPC.
+// acquire counts a call on a connection of its class. If that fails, it calls the call's OnFinish
+// options, as gRPC would.
 func (p *ClientConn) acquire(ctx context.Context, class Class, opts []grpc.CallOption) (g *group, at place, err error) {
 	if class.valid() {
 		g = p.groups[class]
@@ -164,7 +163,7 @@ func (p *ClientConn) awaitReady(ctx context.Context, g *group, c *conn) error {
 			if p.isClosed() {
 				return ErrClosed
 			}
-			return nil // given up as not needed, so there are others
+			return nil // closed as a surplus one, so there are others
 		default:
 		}
 		if !c.cc.WaitForStateChange(ctx, state) {

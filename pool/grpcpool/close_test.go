@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
-// TestCloseEndsEverything: what waits, what is in flight, and what comes.
+// Close ends waiting calls, calls in flight, and later ones.
 func TestCloseEndsEverything(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(5))
 	conn, client := open(t, s, grpcpool.Config{Unary: grpcpool.Bounds{Max: 1}})
@@ -48,7 +48,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	assert.Equal(t, stats.Unary.Opened, stats.Unary.Closed)
 }
 
-// TestReadyEndsWithClose: Ready waits for a server that is not there, until Close.
+// Ready waits for a server that is not reachable, until Close.
 func TestReadyEndsWithClose(t *testing.T) {
 	s := startServer(t)
 	s.lis.setRefusing(true)
@@ -66,7 +66,7 @@ func TestCloseUnused(t *testing.T) {
 	require.NoError(t, conn.Close())
 }
 
-// TestCloseStorm: calls beside Close end with an error of gRPC's, and nothing is left.
+// Calls during Close end with gRPC's error, and nothing leaks.
 func TestCloseStorm(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(2))
 	for range 30 {

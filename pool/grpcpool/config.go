@@ -9,70 +9,65 @@ import (
 )
 
 const (
-	// DefaultMaxConnections bounds the connections of a class when [Bounds].Max is 0.
-	// Eight of them carry 800 calls at a time to a server that allows 100 streams on
-	// each, the least of the usual limits (Kestrel 100, nginx 128, Go's net/http 250;
-	// grpc-go's servers have none).
+	// DefaultMaxConnections bounds the connections of a class when [Bounds].Max is 0. Eight
+	// connections carry 800 concurrent calls to a server that allows 100 streams on each, the
+	// lowest of the usual limits (Kestrel 100, nginx 128, Go's net/http 250; grpc-go's servers
+	// have none).
 	DefaultMaxConnections = 8
 	// DefaultBulkBytes is the size of a request from which a unary call is bulk when
-	// [Config].BulkBytes is 0: 64 KiB, the window that an HTTP/2 stream starts with. A
-	// larger message can have to wait for the server, and what is behind it with it.
+	// [Config].BulkBytes is 0: 64 KiB, the initial window of an HTTP/2 stream. A larger message
+	// may wait for the server and delay the messages behind it.
 	DefaultBulkBytes = 64 << 10
-	// DefaultIdleTimeout is for how long a connection must not have been needed before it
-	// is closed when [Config].IdleTimeout is 0. It is long compared with the cost of a
-	// connection, and short compared with gRPC's own idle timeout of 30 minutes.
+	// DefaultIdleTimeout is how long a connection must have been unneeded before it is closed when
+	// [Config].IdleTimeout is 0. It is long compared with the cost of a connection, and short
+	// compared with gRPC's own idle timeout of 30 minutes.
 	DefaultIdleTimeout = 5 * time.Minute
 )
 
-// assumedStreams is the limit that a connection is taken to have until its server has
-// told it, and if it cannot be learnt. It is grpc-go's own assumption, and the least
-// that RFC 9113, 6.5.2 recommends.
+// assumedStreams is the assumed stream limit of a connection until its server reports one, or if
+// it cannot be learned. It is grpc-go's own assumption, and the minimum that RFC 9113, 6.5.2
+// recommends.
 const assumedStreams = 100
 
-// Config is the configuration of a [ClientConn]. All defaults are useful, except that
+// Config is the configuration of a [ClientConn]. The zero value is suitable, except that
 // TransportCredentials should be set.
 type Config struct {
-	// TransportCredentials secures the connections, as grpc.WithTransportCredentials does,
-	// which must not be used in addition. With this field the pool learns the server's
-	// stream limit of each connection, and opens as many connections as that makes useful.
-	// With credentials among the dial options the pool does not learn it and assumes 100.
-	// Learning it costs no allocation and no measurable time, but a plaintext connection
-	// keeps gRPC's read buffer while idle, 32 KB by default.
+	// TransportCredentials secures the connections like grpc.WithTransportCredentials, which must
+	// not be used in addition. With this field the pool learns the stream limit of each connection
+	// from the server, and opens as many connections as are useful. With credentials among the
+	// dial options it assumes 100. Learning the limit costs no allocation and no measurable time,
+	// but a plaintext connection keeps gRPC's read buffer while idle, 32 KB by default.
 	TransportCredentials credentials.TransportCredentials
 
 	// Unary, Bulk and Streams bound the number of connections of each class.
 	Unary, Bulk, Streams Bounds
 
-	// Methods maps full method names, "/package.Service/Method", or services,
-	// "/package.Service/", to classes. The exact name takes precedence. Default: streaming
-	// methods are of class Streams, others of class Unary, or of Bulk for their size. List
-	// unary methods with large replies, because the size of a reply is not known in
-	// advance.
+	// Methods maps full method names, "/package.Service/Method", or services, "/package.Service/",
+	// to classes. The exact name takes precedence. Default: streaming methods are of class
+	// Streams, others of class Unary, or Bulk if the request is large. List unary methods with
+	// large replies: the size of a reply is not known in advance.
 	Methods map[string]Class
-	// BulkBytes is the size of a protobuf request, in bytes, from which a call of a unary
-	// method that is not in Methods is Bulk. Default: [DefaultBulkBytes]. Negative: its
-	// size makes no request bulk.
+	// BulkBytes is the size of a protobuf request, in bytes, from which a call of a unary method
+	// that is not in Methods is Bulk. Default: [DefaultBulkBytes]. Negative: the size is ignored.
 	BulkBytes int
 
-	// StreamsPerConnection bounds the calls and streams at a time on one connection, below
-	// the server's own limit. Further ones wait, once the class has its maximum of
-	// connections. Set it if a load balancing policy below has several connections and
-	// puts all calls on one of them: the pool adds up the limits of what is connected.
-	// Default: the server's limits alone.
+	// StreamsPerConnection bounds the concurrent calls and streams on one connection, below the
+	// server's own limit. Further calls wait if the class has its maximum of connections. Set it
+	// if a load balancing policy has several connections and puts all calls on one of them: the
+	// pool adds up the limits of all connected ones. Default: only the server's limits.
 	StreamsPerConnection int
 
-	// IdleTimeout is how long fewer connections must have sufficed before one drains. It
-	// is closed after its last call and stream. Default: [DefaultIdleTimeout]. Negative:
-	// connections are kept.
+	// IdleTimeout is how long fewer connections must have sufficed before one drains and is closed
+	// after its last call. Default: [DefaultIdleTimeout]. Negative: connections are kept.
 	IdleTimeout time.Duration
 }
 
 // Bounds bound the number of connections of a class.
 type Bounds struct {
-	// Min is how many connections the class has from its first call on. Default: 1.
+	// Min is the number of connections of the class from its first call on. Default: 1.
 	Min int
-	// Max is how many it has at most, draining ones included. Default:
-	// [DefaultMaxConnections], or Min if that is more.
+	// Max is the maximum, draining ones included. Default: [DefaultMaxConnections], or Min if that
+	// is more.
 	Max int
 }
 
@@ -85,7 +80,7 @@ func (c Config) validate() error {
 		case b.Max < 0:
 			return fmt.Errorf("grpcpool: Config.%s.Max is %d; it must be 1 or more, or 0 for %d", name, b.Max, DefaultMaxConnections)
 		case b.Max > 0 && b.Max < b.Min:
-			return fmt.Errorf("grpcpool: Config.%s.Max is %d, less than its Min, %d; raise Max or leave it out", name, b.Max, b.Min)
+			return fmt.Errorf("grpcpool: Config.%s.Max is %d, less than its Min, %d; raise Max or remove it", name, b.Max, b.Min)
 		}
 	}
 	if c.StreamsPerConnection < 0 {

@@ -23,7 +23,7 @@ func TestConfigErrors(t *testing.T) {
 	}{
 		{grpcpool.Config{Unary: grpcpool.Bounds{Min: -1}}, "Config.Unary.Min is -1; it must be 1 or more, or 0 for 1"},
 		{grpcpool.Config{Bulk: grpcpool.Bounds{Max: -2}}, "Config.Bulk.Max is -2; it must be 1 or more, or 0 for 8"},
-		{grpcpool.Config{Streams: grpcpool.Bounds{Min: 3, Max: 2}}, "Config.Streams.Max is 2, less than its Min, 3; raise Max or leave it out"},
+		{grpcpool.Config{Streams: grpcpool.Bounds{Min: 3, Max: 2}}, "Config.Streams.Max is 2, less than its Min, 3; raise Max or remove it"},
 		{grpcpool.Config{StreamsPerConnection: -1}, "Config.StreamsPerConnection is -1; it must be 1 or more"},
 		{grpcpool.Config{Methods: methods{"/a.B/C": 7}}, `Config.Methods["/a.B/C"] is class 7; it must be Unary, Bulk or Streams`},
 		{grpcpool.Config{Methods: methods{"a.B/C": 0}}, `Config.Methods has the key "a.B/C"; it must be a full method name`},
@@ -36,7 +36,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// TestNewClientErrors: what gRPC refuses is refused at once, not with the first call.
+// NewClient returns the errors of grpc.NewClient.
 func TestNewClientErrors(t *testing.T) {
 	_, err := grpcpool.NewClient("passthrough:///x", grpcpool.Config{})
 	assert.ErrorContains(t, err, "no transport security set")
@@ -44,7 +44,7 @@ func TestNewClientErrors(t *testing.T) {
 	assert.ErrorContains(t, err, "service config")
 }
 
-// TestConfigIsCopied: what the caller does with its map and options later changes nothing.
+// Later changes of the caller's map and options have no effect.
 func TestConfigIsCopied(t *testing.T) {
 	s := startServer(t)
 	listed := map[string]grpcpool.Class{"/grpc.testing.TestService/": grpcpool.Bulk}

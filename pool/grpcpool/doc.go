@@ -20,11 +20,11 @@
 // on its method, the size of its request ([Config].BulkBytes) or its caller ([UseClass]). An
 // unused class has no connection.
 //
-// Servers limit the concurrent streams of a connection, and further calls wait. 256 callers
-// of a method that takes 20 ms get 2.5 times the throughput over three connections limited to
-// 100 streams as over one. So a class has as many connections as its calls fill, up to
-// [Bounds].Max. The pool learns the limit from the server, see [Config].TransportCredentials.
-// Without a limit, one connection suffices.
+// Servers limit the concurrent streams of a connection, and further calls wait. 256 callers of a
+// method that takes 20 ms get 2.5 times the throughput over three connections limited to 100
+// streams as over one. So a class opens connections as its calls fill them, up to [Bounds].Max.
+// The pool learns the limit from the server, see [Config].TransportCredentials. Without a limit,
+// one connection is sufficient.
 //
 // # How a connection is chosen
 //
@@ -35,31 +35,31 @@
 // connecting, and others wait until its limit is known. A stream counts until it ends; after a
 // GOAWAY or the loss of its connection it no longer counts against the limit of new ones.
 //
-// When fewer connections have sufficed for [Config].IdleTimeout, a surplus one drains: it
-// gets no new calls, and is closed after its last one. Nothing is cut. If the load rises
-// meanwhile, a draining connection is reused before a new one is opened.
+// When fewer connections have sufficed for [Config].IdleTimeout, a surplus one drains: it gets no
+// new calls, and is closed after its last one. No call is cut. If the load rises meanwhile, a
+// draining connection is reused before a new one is opened.
 //
 // The pool has goroutines only while calls wait for a new connection, and for a second after
 // closing one. A call that does not wait costs a fifth of a microsecond more than without the
 // pool, and no allocation.
 //
-// # Under a fault
+// # Faults
 //
-// Each connection is an ordinary grpc.ClientConn with the dial options of the user:
-// interceptors, a resolver, a load balancing policy, service config, keepalive, reconnecting
-// are gRPC's. The pool retries nothing. A lost connection is avoided while the class has
-// another one that is ready and not full; otherwise calls fail or wait as with gRPC, see
-// grpc.WaitForReady. While a connection of a class fails to connect, no more are opened.
-// Close ends all calls; waiting ones get [ErrClosed].
+// Each connection is an ordinary grpc.ClientConn with the dial options of the user: interceptors,
+// resolver, load balancing policy, service config, keepalive and reconnecting are gRPC's. The pool
+// retries nothing. A lost connection is avoided while the class has another one that is ready and
+// not full; otherwise calls fail or wait as with gRPC, see grpc.WaitForReady. While a connection
+// of a class fails to connect, no more are opened. Close ends all calls; waiting ones get
+// [ErrClosed].
 //
 // # With a resolver and several backends
 //
-// A channel of gRPC has a connection to each backend if its policy is round_robin, for
-// example, and so has each channel of the pool: three channels to ten backends are thirty
-// connections, and three resolvers. The pool adds up the limits of a channel's connections, so
-// it opens a second channel only when the calls would fill the first on all backends. The
-// policy still chooses the backend of each call. With a policy that holds several connections
-// and uses one, set [Config].StreamsPerConnection.
+// A gRPC channel has a connection to each backend if its policy is round_robin, for example, and
+// so has each channel of the pool: three channels to ten backends are thirty connections, and
+// three resolvers. The pool adds up the limits of a channel's connections, so it opens a second
+// channel only when the calls would fill the first on all backends. The policy still chooses the
+// backend of each call. With a policy that holds several connections and uses one, set
+// [Config].StreamsPerConnection.
 //
 // # For users of shimingyah/pool
 //

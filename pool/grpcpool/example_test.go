@@ -32,8 +32,8 @@ func serve(s *grpc.Server) (addr string) {
 	return lis.Addr().String()
 }
 
-// A generated client takes the pool as it takes a connection. Large requests have a
-// connection of their own, and so has what its caller knows to be large.
+// A generated client accepts the pool like a connection. Large requests, and calls assigned by
+// their caller, use separate connections.
 func Example() {
 	server := grpc.NewServer(grpc.MaxConcurrentStreams(100))
 	defer server.Stop()
@@ -82,8 +82,7 @@ func Example() {
 	// streams: 0 on 0
 }
 
-// A method whose replies are large is listed, because the size of a reply is not known
-// before.
+// A method with large replies is listed, because the size of a reply is not known in advance.
 func ExampleConfig_methods() {
 	config := grpcpool.Config{
 		TransportCredentials: insecure.NewCredentials(),

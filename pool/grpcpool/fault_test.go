@@ -27,7 +27,7 @@ func quickReconnect() grpc.DialOption {
 	})
 }
 
-// TestUnreachable: all calls get gRPC's error, and no connection is opened for their number.
+// All calls get gRPC's error, and their number opens no connections.
 func TestUnreachable(t *testing.T) {
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestUnreachable(t *testing.T) {
 	assert.ErrorContains(t, err, lis.Addr().String())
 }
 
-// TestWaitForReady: calls that may wait go through when there is a server.
+// Calls that wait for ready succeed once there is a server.
 func TestWaitForReady(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(10))
 	s.lis.setRefusing(true)
@@ -64,8 +64,8 @@ func TestWaitForReady(t *testing.T) {
 	assert.Zero(t, conn.Stats().Unary.InFlight)
 }
 
-// TestLostConnectionIsAvoided: of two connections one is lost and cannot be made again. No
-// call fails, as long as the other one has room.
+// One of two connections is lost and cannot reconnect. No call fails while the other one has
+// capacity.
 func TestLostConnectionIsAvoided(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(50))
 	conn, client := open(t, s, grpcpool.Config{Unary: grpcpool.Bounds{Min: 2, Max: 2}}, quickReconnect())
@@ -78,7 +78,7 @@ func TestLostConnectionIsAvoided(t *testing.T) {
 		require.NoError(t, emptyCall(t, client)())
 	}
 
-	// More calls than the one can carry: they wait for it rather than fail on the other.
+	// More calls than one connection carries wait for it rather than fail on the other.
 	s.holdCalls()
 	var c calls
 	c.start(80, emptyCall(t, client))
@@ -87,7 +87,7 @@ func TestLostConnectionIsAvoided(t *testing.T) {
 	s.letGo()
 	c.requireOK(t)
 
-	// The connection is used again when it is back.
+	// The connection is used again when it has reconnected.
 	s.lis.setRefusing(false)
 	s.holdCalls()
 	c = calls{}
@@ -107,7 +107,7 @@ func ready(conn *grpcpool.ClientConn) int {
 	return n
 }
 
-// TestServerCyclesConnections: a server that bounds the age of connections fails no call.
+// A server that bounds the age of connections fails no call.
 func TestServerCyclesConnections(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(4),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: 50 * time.Millisecond}))
@@ -129,7 +129,7 @@ func TestServerCyclesConnections(t *testing.T) {
 	assert.Zero(t, conn.Stats().Unary.InFlight)
 }
 
-// TestChannelIdle: connections that gRPC has let go are made again.
+// Idle channels reconnect.
 func TestChannelIdle(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(10))
 	conn, client := open(t, s, grpcpool.Config{}, grpc.WithIdleTimeout(100*time.Millisecond))
@@ -145,7 +145,7 @@ func TestChannelIdle(t *testing.T) {
 	assert.Len(t, conn.Stats().Unary.Connections, 3)
 }
 
-// TestInterceptorsSeeEachCallOnce holds the pool to doing nothing to a call.
+// Interceptors see each call once.
 func TestInterceptorsSeeEachCallOnce(t *testing.T) {
 	seen := 0
 	_, client := open(t, startServer(t), grpcpool.Config{}, grpc.WithUnaryInterceptor(

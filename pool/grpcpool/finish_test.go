@@ -12,8 +12,7 @@ import (
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
-// TestOnFinish: a call's end is told once, whether gRPC has ended it or the pool has not
-// begun it.
+// OnFinish is called once, whether gRPC ended the call or the pool never started it.
 func TestOnFinish(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(1))
 	conn, client := open(t, s, grpcpool.Config{Unary: grpcpool.Bounds{Max: 1}, Streams: grpcpool.Bounds{Max: 1}})

@@ -19,9 +19,8 @@ import (
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
-// TestStreamsOutliveTheirConnection: a server sends connections away, and the streams on them
-// live on. They take no place on the connections that follow, and calls that wait for them go
-// on there, but not more at a time than these allow.
+// After a GOAWAY, the streams on a connection continue. They do not count against the limit of the
+// next connections, and waiting calls use those within their limits.
 func TestStreamsOutliveTheirConnection(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(2),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: 100 * time.Millisecond}))
@@ -46,8 +45,8 @@ func TestStreamsOutliveTheirConnection(t *testing.T) {
 	assert.Zero(t, conn.Stats().Streams.InFlight)
 }
 
-// TestRestartBehindAStream: a server is replaced, while a stream keeps its connection to the
-// old one. The pool does not take what the old one allowed for what the new one does.
+// A server is replaced while a stream keeps its connection to the old one. The limit of the old
+// one does not apply to the new one.
 func TestRestartBehindAStream(t *testing.T) {
 	old := startServer(t, grpc.MaxConcurrentStreams(2))
 	conn, client := open(t, old, grpcpool.Config{Streams: grpcpool.Bounds{Max: 2}}, quickReconnect())
@@ -64,7 +63,7 @@ func TestRestartBehindAStream(t *testing.T) {
 		return err == nil
 	})
 	renewed := serveOn(t, lis, grpc.MaxConcurrentStreams(2))
-	eventually(t, "the old connection is left", func() bool { return conn.Stats().Streams.Connections[0].State != connectivity.Ready })
+	eventually(t, "the old connection drains", func() bool { return conn.Stats().Streams.Connections[0].State != connectivity.Ready })
 
 	for range 4 {
 		stream, err := client.FullDuplexCall(ctx, grpc.WaitForReady(true))
@@ -81,8 +80,8 @@ func TestRestartBehindAStream(t *testing.T) {
 	}
 }
 
-// TestLossBehindAStream: a connection is lost, and the owner of the stream on it does not look.
-// Calls that wait for its place do not wait for that.
+// A connection is lost, and the owner of its stream does not read. Waiting calls do not wait for
+// the owner.
 func TestLossBehindAStream(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(1))
 	conn, client := open(t, s, grpcpool.Config{Streams: grpcpool.Bounds{Max: 1}}, quickReconnect())

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// group is the connections of one class, and the calls that wait for one of them.
+// group manages the connections of one class, and the calls that wait for one.
 type group struct {
 	class   Class
 	bounds  Bounds
@@ -26,52 +26,52 @@ type group struct {
 	mu         sync.Mutex
 	closed     bool
 	conns      []*conn
-	limit      int                // the latest that a server has set for a connection
-	heardLimit bool               // one has
-	waiters    list.List          // of *waiter, in the order in which they came
+	limit      int                // the latest that a server reported
+	heardLimit bool               // a server reported one
+	waiters    list.List          // of *waiter, FIFO
 	inFlight   int                // calls and streams on all conns
-	peak       int                // the most that were in flight or waiting since shrink looked last
-	shrinker   *time.Timer        // nil while there is nothing to give up
-	waiting    context.Context    // that of the watchers
-	unwatch    context.CancelFunc // ends it; nil while there are none
+	peak       int                // the maximum in flight or waiting since the last shrink
+	shrinker   *time.Timer        // nil while no connection is surplus
+	waiting    context.Context    // of the watchers
+	unwatch    context.CancelFunc // ends waiting; nil while there are no watchers
 	counters   counters
 }
 
-// conn is one gRPC channel of a group. What is not constant is guarded by the group's lock.
+// conn is one gRPC channel of a group. Its variable fields are guarded by the group's lock.
 type conn struct {
 	cc       *grpc.ClientConn
 	limits   *streamLimits
 	inFlight int
-	left     int  // of inFlight, those on network connections that are lost or take no new streams
-	age      int  // how many network connections were left
-	draining bool // it is given no more calls, and closed after the last
-	watched  bool // by a goroutine, see watch
+	left     int  // of inFlight, on network connections that are lost or draining
+	age      int  // the number of network connections lost or draining so far
+	draining bool // it gets no more calls, and is closed after the last one
+	watched  bool // a goroutine watches it, see watch
 }
 
-// current returns how many calls are in flight on what a new call would be sent on.
+// current returns the calls in flight that count against the limit of new calls.
 func (c *conn) current() int { return c.inFlight - c.left }
 
-// catchUp takes note of network connections that were left. What is in flight stays on them,
-// and what comes goes to another one.
+// catchUp records network connections that were lost or drain: the calls in flight stay on them,
+// and new calls use another one.
 func (c *conn) catchUp() {
 	if age := int(c.limits.ages.Load()); age != c.age {
 		c.age, c.left = age, c.inFlight
 	}
 }
 
-// place is what a call has on a connection.
+// place is the place of a call on a connection.
 type place struct {
 	conn *conn
-	age  int // of the connection when the call came
+	age  int // of the connection when the call began
 }
 
-// waiter is a call that waits for a connection that may carry it.
+// waiter is a call that waits for a connection.
 type waiter struct {
 	since time.Time
-	given chan grant // buffered: one grant, ever
+	given chan grant // buffered: receives one grant
 }
 
-// grant is what a waiter waits for: a connection, on which it is counted, or an error.
+// grant is the result of waiting: a connection, on which the call is counted, or an error.
 type grant struct {
 	place place
 	err   error
@@ -88,9 +88,9 @@ func newGroup(class Class, config Config, dial func(*streamLimits) (*grpc.Client
 	}
 }
 
-// acquire returns a place for a call, which is counted on its connection until release. It
-// blocks while all connections that could carry the call are full, and others are being
-// made or may not be.
+// acquire returns the place of a call, which is counted on its connection until release. It blocks
+// while all connections that could carry the call are full, and others are connecting or the class
+// has its maximum.
 func (g *group) acquire(ctx context.Context) (place, error) {
 	g.mu.Lock()
 	if g.closed {
@@ -120,8 +120,8 @@ func (g *group) acquire(ctx context.Context) (place, error) {
 	}
 }
 
-// leave takes a waiter out whose context has ended. If it was given a connection at the
-// same moment, it gives that back.
+// leave removes a waiter whose context has ended, and releases the connection if it was granted
+// one at the same moment.
 func (g *group) leave(ctx context.Context, w *waiter, queued *list.Element) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -141,7 +141,7 @@ func (g *group) leave(ctx context.Context, w *waiter, queued *list.Element) erro
 		ctx.Err(), g.class, g.inFlight, len(g.conns), g.bounds.Max)
 }
 
-// release ends what acquire began.
+// release ends the place of a call.
 func (g *group) release(p place) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -158,8 +158,7 @@ func (g *group) take(c *conn) place {
 	return place{c, c.age}
 }
 
-// put takes a call off a connection, and lets others onto it. It is called with the lock
-// held.
+// put removes a call from a connection, and serves waiters. It is called with the lock held.
 func (g *group) put(p place) {
 	c := p.conn
 	c.inFlight--
@@ -176,8 +175,8 @@ func (g *group) put(p place) {
 	g.dispatch()
 }
 
-// dispatch gives connections to waiters, first come, first served, and opens more if that
-// helps. It is called with the lock held whenever a waiter could be helped.
+// dispatch serves waiters in FIFO order, and opens connections if that helps. It is called with
+// the lock held whenever a waiter may be served.
 func (g *group) dispatch() {
 	for g.waiters.Len() > 0 && !g.closed {
 		c, err := g.choose()
@@ -195,7 +194,7 @@ func (g *group) give(queued *list.Element, what grant) {
 	w.given <- what
 }
 
-// limitChanged takes note of the limit that a server has set.
+// limitChanged records the limit that a server reported.
 func (g *group) limitChanged(limit int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -203,7 +202,7 @@ func (g *group) limitChanged(limit int) {
 	g.dispatch()
 }
 
-// leaves is called when the network connection of c is lost, or its server has sent it away.
+// leaves is called when the network connection of c is lost or drains after a GOAWAY.
 func (g *group) leaves(c *conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -221,8 +220,8 @@ func (g *group) connect(c *conn) {
 	}
 }
 
-// close ends all calls and waiters. Those that wait, and those that come, get ErrClosed;
-// what is in flight, what gRPC gives it for that.
+// close ends all calls and waiters. Waiting and later calls get ErrClosed; those in flight get
+// gRPC's error.
 func (g *group) close() {
 	g.mu.Lock()
 	g.closed = true
@@ -244,7 +243,7 @@ func (g *group) close() {
 	g.background.Wait()
 }
 
-// unavailable is the error of a call for which no connection could be made at all.
+// unavailable is the error of a call if no connection could be opened.
 func unavailable(err error) error {
 	return status.Errorf(codes.Unavailable, "grpcpool: no connection could be opened: %v", err)
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
-// TestGrowsWithTheServersLimit: as many connections as the limit makes useful, and all
-// calls are in the hands of the server at once. A connection more would be of no use.
+// The pool opens as many connections as the server's limit requires for all calls, and no more.
 func TestGrowsWithTheServersLimit(t *testing.T) {
 	serverTLS, clientTLS := tlsCredentials(t)
 	for _, tt := range []struct {
@@ -49,11 +48,11 @@ func TestGrowsWithTheServersLimit(t *testing.T) {
 			name: "none", calls: 300, want: 1, maximum: 300,
 		},
 		{
-			name: "the user's", config: grpcpool.Config{StreamsPerConnection: 20},
+			name: "the configured limit", config: grpcpool.Config{StreamsPerConnection: 20},
 			calls: 50, want: 3, maximum: 20,
 		},
 		{
-			name: "the user's is more than the server's", server: []grpc.ServerOption{grpc.MaxConcurrentStreams(10)},
+			name: "the configured limit exceeds the server's", server: []grpc.ServerOption{grpc.MaxConcurrentStreams(10)},
 			config: grpcpool.Config{StreamsPerConnection: 20},
 			calls:  50, want: 5, maximum: 10,
 		},
@@ -78,8 +77,7 @@ func TestGrowsWithTheServersLimit(t *testing.T) {
 	}
 }
 
-// TestWaitersInOrder: with all connections that there may be full, calls wait in the pool,
-// and go on in the order in which they came.
+// If all connections are full, calls wait in the pool, and continue in FIFO order.
 func TestWaitersInOrder(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(1))
 	conn, client := open(t, s, grpcpool.Config{Unary: grpcpool.Bounds{Max: 1}})
@@ -109,8 +107,8 @@ func TestWaitersInOrder(t *testing.T) {
 	assert.Equal(t, 1, stats.Connections[0].StreamLimit)
 }
 
-// TestWaitEndsWithContext: the code is gRPC's, the text says what was waited for, and the
-// place in the queue is free again.
+// The code is gRPC's, the text names what the call waited for, and its place in the queue is free
+// again.
 func TestWaitEndsWithContext(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(1))
 	conn, client := open(t, s, grpcpool.Config{Unary: grpcpool.Bounds{Max: 1}})
@@ -138,15 +136,15 @@ func TestWaitEndsWithContext(t *testing.T) {
 	require.NoError(t, emptyCall(t, client)())
 }
 
-// TestUnknownLimit: with credentials among the dial options nobody hears the limit. The
-// usual one is assumed, but no call is held back for it.
+// With credentials among the dial options the limit is unknown. The usual one is assumed, but no
+// call waits because of it.
 func TestUnknownLimit(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		max   int
 		conns int
 	}{
-		{"room to grow", 0, 2},
+		{"below the maximum", 0, 2},
 		{"none", 1, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

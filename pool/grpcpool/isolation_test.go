@@ -16,10 +16,10 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// large is the size of a message in a stream: a little less than what gRPC takes.
+// large is the size of a message in a stream: a little less than gRPC's maximum.
 const large = 4_000_000
 
-// mover answers small calls, and moves large messages in both directions.
+// mover answers small calls, and transfers large messages in both directions.
 type mover struct {
 	pb.UnimplementedTestServiceServer
 }
@@ -66,9 +66,8 @@ func download(ctx context.Context, client pb.TestServiceClient) error {
 	return err
 }
 
-// TestSmallBesideLarge: small calls beside four streams of 4 MB messages, on a link of 60 MB/s
-// and 2 ms. Over one connection they wait behind the messages; with a connection for each
-// class they do not.
+// Small calls beside four streams of 4 MB messages, on a link of 60 MB/s and 2 ms. Over one
+// connection they wait behind the messages; with a connection for each class they do not.
 func TestSmallBesideLarge(t *testing.T) {
 	idle := percentile99(t, dialOne, nil)
 	for _, tt := range []struct {
@@ -79,13 +78,13 @@ func TestSmallBesideLarge(t *testing.T) {
 			one, pooled := percentile99(t, dialOne, tt.move), percentile99(t, dialPool, tt.move)
 			t.Logf("p99: %v with the link idle, %v over one connection, %v over the pool", idle, one, pooled)
 			assert.LessOrEqual(t, pooled, 2*idle)
-			assert.Greater(t, one, 2*idle, "or the test shows nothing")
+			assert.Greater(t, one, 2*idle, "otherwise the test proves nothing")
 		})
 	}
 }
 
-// percentile99 returns that of how long small calls take beside large streams, of which
-// there are none if move is nil.
+// percentile99 returns the p99 of small calls beside large streams, or without streams if move is
+// nil.
 func percentile99(t *testing.T, dial dial, move func(context.Context, pb.TestServiceClient) error) (p99 time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		link := &wire{server: bufconn.Listen(wireChunk)}
@@ -106,7 +105,7 @@ func percentile99(t *testing.T, dial dial, move func(context.Context, pb.TestSer
 					}
 				})
 			}
-			time.Sleep(100 * time.Millisecond) // they fill what they can fill
+			time.Sleep(100 * time.Millisecond) // the streams fill all buffers
 		}
 		p99 = smallCalls(t, client)
 		cancel()
@@ -119,7 +118,7 @@ func percentile99(t *testing.T, dial dial, move func(context.Context, pb.TestSer
 	return p99
 }
 
-// smallCalls makes some on a connection that is warm, for 200 ms of virtual time.
+// smallCalls makes calls on a warm connection for 200 ms of virtual time.
 func smallCalls(t *testing.T, client pb.TestServiceClient) (p99 time.Duration) {
 	_, err := client.EmptyCall(t.Context(), &pb.Empty{})
 	require.NoError(t, err)

@@ -43,8 +43,8 @@ type answering struct {
 	pb.UnimplementedTestServiceServer
 }
 
-// TestConnectionWithoutStreamsIsLost: a call waits for a connection that allows no streams,
-// on which nothing is in flight, and goes on when another one takes its place.
+// A call that waits for a connection which allows no streams, and carries none, continues when
+// another one replaces it.
 func TestConnectionWithoutStreamsIsLost(t *testing.T) {
 	raw, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -9,25 +9,24 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// plenty is the number of streams that is taken for any number: a server which allows
-// more, or does not limit them, is never the bound.
+// plenty is the number of streams above which a limit never matters.
 const plenty = 1 << 20
 
-// streamLimits are the limits of the network connections that one gRPC channel has open.
-// There are several if its target has several backends.
+// streamLimits tracks the limits of the network connections of one gRPC channel. There are several
+// if its target has several backends.
 //
-// After GOAWAY a connection takes no new streams, and those on it live on. If it was the only
-// one, its limit counts no more. If there are others it does until the connection ends, because
-// it is unknown which of the channel's streams are on it.
+// After GOAWAY a connection accepts no new streams, while its streams continue. If it is the only
+// one, its limit no longer counts. If there are others it counts until the connection ends,
+// because it is unknown which of the channel's streams are on it.
 type streamLimits struct {
-	// onChange is called without locks held when a server has set a limit.
+	// onChange is called without locks held when a server reports a limit.
 	onChange func(limit int)
-	// left is called without locks held when the only connection takes no new streams, or is
+	// left is called without locks held when the only connection accepts no new streams, or is
 	// lost.
 	left func()
-	sum  atomic.Int64 // of those that are known; unheard if none is
-	// ages counts how often the network connections of the channel were left. It is ahead of
-	// what left tells.
+	sum  atomic.Int64 // of the known limits; unheard if there is none
+	// ages counts how often the channel's network connections were lost or drained. It is ahead of
+	// the calls of left.
 	ages atomic.Int64
 	last atomic.Int64 // number of the latest connection
 
@@ -44,8 +43,8 @@ func newStreamLimits(heard func(limit int), left func()) *streamLimits {
 	return l
 }
 
-// total returns how many streams at a time the servers allow together; known is false
-// if none has said anything.
+// total returns how many concurrent streams the servers allow together; known is false if none has
+// reported a limit.
 func (l *streamLimits) total() (n int, known bool) {
 	sum := l.sum.Load()
 	return int(max(sum, 0)), sum != limitUnknown
@@ -69,8 +68,7 @@ func (l *streamLimits) set(t *observedConn, limit int) {
 	}
 }
 
-// retire takes note that the connections up to a number are of no use any more, though they
-// have not ended yet.
+// retire records that connections up to a number are unusable although they have not ended.
 func (l *streamLimits) retire(upTo int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +86,7 @@ func (l *streamLimits) retire(upTo int64) {
 	}
 }
 
-// reopen takes note that there is a connection, though none is known but what was retired.
+// reopen restores retired connections if there are no others.
 func (l *streamLimits) reopen() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,7 +97,7 @@ func (l *streamLimits) reopen() {
 	l.add()
 }
 
-// leave takes note of a GOAWAY.
+// leave records a GOAWAY.
 func (l *streamLimits) leave(t *observedConn) {
 	l.mu.Lock()
 	_, counts := l.conns[t]
@@ -117,7 +115,7 @@ func (l *streamLimits) leave(t *observedConn) {
 	}
 }
 
-// remove takes note of the end of a connection.
+// remove records the end of a connection.
 func (l *streamLimits) remove(t *observedConn) {
 	l.mu.Lock()
 	_, counts := l.conns[t]
@@ -146,8 +144,8 @@ func (l *streamLimits) add() {
 	l.sum.Store(sum)
 }
 
-// observing is credentials that do what they wrap does, and note what the servers of their
-// connections allow. It listens above encryption.
+// observing wraps credentials, and records the stream limits that servers report. It reads the
+// bytes after decryption.
 type observing struct {
 	credentials.TransportCredentials
 	limits *streamLimits
@@ -168,22 +166,21 @@ func (t observing) Clone() credentials.TransportCredentials {
 	return observing{t.TransportCredentials.Clone(), t.limits}
 }
 
-// UsesXDS is what gRPC's xDS policies recognise credentials by that take their
-// configuration from xDS.
+// UsesXDS is how gRPC's xDS policies recognize credentials that are configured by xDS.
 func (t observing) UsesXDS() bool {
 	x, ok := t.TransportCredentials.(interface{ UsesXDS() bool })
 	return ok && x.UsesXDS()
 }
 
-// observedConn is a connection whose incoming bytes are looked at. It must not implement
-// syscall.Conn: gRPC would read past it.
+// observedConn is a connection whose incoming bytes are observed. It must not implement
+// syscall.Conn: gRPC would read from that.
 type observedConn struct {
 	net.Conn
 	limits   *streamLimits
-	settings settingsReader // used by the one goroutine that reads
+	settings settingsReader // used by the reading goroutine only
 	// Guarded by limits.mu:
 	over   bool
-	number int64 // from 1, in the order in which limits were set first
+	number int64 // from 1, in the order of their first limits
 }
 
 func (t *observedConn) Read(p []byte) (int, error) {

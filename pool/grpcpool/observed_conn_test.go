@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// observed returns a connection with the observer of some limits on it, and its other end.
+// observed returns an observed connection and its other end.
 func observed(t *testing.T, creds credentials.TransportCredentials) (conn, server net.Conn) {
 	t.Helper()
 	raw, server := net.Pipe()
@@ -26,7 +26,7 @@ func observed(t *testing.T, creds credentials.TransportCredentials) (conn, serve
 	return conn, server
 }
 
-// receive has the server send and the client read.
+// receive sends from the server and reads on the client.
 func receive(t *testing.T, conn, server net.Conn, bytes []byte) {
 	t.Helper()
 	go func() { _, _ = server.Write(bytes) }()
@@ -74,18 +74,18 @@ func TestTapAddsUpLimits(t *testing.T) {
 	assert.Zero(t, left, "there is another one")
 	receive(t, second, secondServer, slices.Concat(goAway, goAway, settings(limit(50))))
 	_, known = limits.total()
-	assert.False(t, known, "what it allows is no use")
+	assert.False(t, known, "its limit does not count")
 	assert.Equal(t, 1, left)
 	require.NoError(t, secondServer.Close())
 	_, err := second.Read(make([]byte, 1))
 	assert.Equal(t, 1, left, "only once")
 	require.Error(t, err)
 	_, known = limits.total()
-	assert.False(t, known, "a connection that is lost counts no more than one that is closed")
+	assert.False(t, known, "a lost connection counts like a closed one")
 
 	limits.set(first.(*observedConn), 7)
 	_, known = limits.total()
-	assert.False(t, known, "what comes too late is not heard")
+	assert.False(t, known, "late frames are ignored")
 	assert.Len(t, told, 4)
 }
 
@@ -99,7 +99,7 @@ func TestTapOfUnlimited(t *testing.T) {
 	assert.Equal(t, 3*plenty, total)
 }
 
-// strange are credentials that refuse, and say that they come from xDS.
+// strange are credentials that refuse, and report that they are from xDS.
 type strange struct {
 	credentials.TransportCredentials
 	err error
@@ -121,7 +121,7 @@ func TestTapKeepsWhatCredentialsAre(t *testing.T) {
 	assert.Equal(t, "insecure", creds.Info().SecurityProtocol)
 }
 
-// TestNoConnectionAtAll: gRPC refuses at the second time what it took at the first.
+// gRPC refuses the second channel although it accepted the first.
 func TestNoConnectionAtAll(t *testing.T) {
 	g := newGroup(Bulk, Config{}.withDefaults(), func(*streamLimits) (*grpc.ClientConn, error) { return nil, errors.New("no resolver") })
 	_, err := g.acquire(t.Context())

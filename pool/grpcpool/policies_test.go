@@ -13,9 +13,8 @@ import (
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
-// TestOverOurPolicies: the pool over channels that balance with our policies, which look at
-// the connections by credentials of their own.
-func TestOverOurPolicies(t *testing.T) {
+// The pool works over channels with the quorate_ policies, which wrap the credentials too.
+func TestOverQuoratePolicies(t *testing.T) {
 	for _, policy := range []string{"quorate_round_robin", "quorate_p2c", "quorate_nearest"} {
 		t.Run(policy, func(t *testing.T) {
 			s := startServer(t, grpc.MaxConcurrentStreams(10))

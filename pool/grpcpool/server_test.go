@@ -24,11 +24,10 @@ import (
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
-// patience is how long a test waits for what has to happen.
+// patience is how long a test waits for a condition.
 const patience = 30 * time.Second
 
-// server is a gRPC server that holds its calls on request, and knows which connection each
-// has come on.
+// server is a gRPC server that holds its calls on request, and records the connection of each.
 type server struct {
 	pb.UnimplementedTestServiceServer
 
@@ -37,12 +36,12 @@ type server struct {
 	lis  *listener
 
 	mu      sync.Mutex
-	hold    chan struct{}  // closed to let calls end; nil: they end at once
-	inside  map[string]int // calls and streams inside handlers, by connection
-	most    map[string]int // the most there were at a time
+	hold    chan struct{}  // closed to end held calls; nil: calls end at once
+	inside  map[string]int // calls and streams in handlers, by connection
+	most    map[string]int // the maximum of inside, by connection
 	served  map[string]int // by connection
 	methods map[string]map[string]bool
-	sizes   []int32 // of the responses that UnaryCall was asked for, in this order
+	sizes   []int32 // of the responses of UnaryCall, in order
 }
 
 func startServer(t *testing.T, opts ...grpc.ServerOption) *server {
@@ -70,7 +69,7 @@ func serveOn(t *testing.T, lis net.Listener, opts ...grpc.ServerOption) *server 
 	return s
 }
 
-// holdCalls makes calls stay until letGo.
+// holdCalls holds calls until letGo.
 func (s *server) holdCalls() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +85,7 @@ func (s *server) letGo() {
 	}
 }
 
-// enter counts a call in, and returns what counts it out.
+// enter counts a call, and returns the function that ends the count.
 func (s *server) enter(ctx context.Context, method string) (leave func(), hold chan struct{}) {
 	p, _ := peer.FromContext(ctx)
 	from := p.Addr.String()
@@ -139,7 +138,7 @@ func (s *server) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) erro
 		if err == io.EOF {
 			return nil
 		} else if err != nil {
-			return err // of the context: an end without error could reach the client before its own
+			return err // of the context: without an error, the end could reach the client first
 		}
 		if in.ResponseStatus != nil {
 			return grpcError(in.ResponseStatus)
@@ -160,7 +159,7 @@ func (s *server) StreamingInputCall(stream pb.TestService_StreamingInputCallServ
 	}
 }
 
-// now returns how many calls and streams are inside handlers, and on how many connections.
+// now returns how many calls and streams are in handlers, and on how many connections.
 func (s *server) now() (calls, conns int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +179,7 @@ func (s *server) connections() int {
 	return len(s.served)
 }
 
-// mostOnOne returns the most calls there were at a time on one connection.
+// mostOnOne returns the maximum of concurrent calls on one connection.
 func (s *server) mostOnOne() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

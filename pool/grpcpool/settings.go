@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Of HTTP/2, RFC 9113: the header of a frame (4.1), the SETTINGS frame (6.5) and the GOAWAY
-// frame (6.8).
+// Constants of RFC 9113: the frame header (4.1), the SETTINGS frame (6.5) and the GOAWAY frame
+// (6.8).
 const (
 	frameHeaderLen             = 9
 	frameSettings         byte = 0x4
@@ -20,27 +20,27 @@ const (
 	positionSettingValues      = 2
 )
 
-// settingsReader finds in the bytes that a server sends how many streams at a time it
-// allows, and when it allows no new ones. The bytes come in pieces of any size.
+// settingsReader extracts the stream limit and GOAWAYs from the bytes that a server sends, which
+// arrive in pieces of any size.
 type settingsReader struct {
-	// found is called with each limit that the server sets, and once with unlimited if it
-	// begins without setting one.
+	// found is called with each limit that the server sets, and once with unlimited if it starts
+	// without one.
 	found func(limit uint32)
 	// leaving is called with each GOAWAY.
 	leaving func()
 
 	buf    [frameHeaderLen]byte // of a frame header, or of a setting
 	filled int                  // bytes in buf
-	left   int                  // bytes of the payload that are still to come
+	left   int                  // remaining bytes of the payload
 	inside bool                 // the payload is that of a SETTINGS frame
-	first  bool                 // and it is the first frame
-	limit  uint32               // what this frame has said so far
-	told   bool                 // it has said something
+	first  bool                 // it is the first frame
+	limit  uint32               // the last one in this frame
+	told   bool                 // this frame has a limit
 	frames bool                 // there was a frame before
-	off    bool                 // this is not HTTP/2
+	off    bool                 // the peer does not speak HTTP/2
 }
 
-// read takes the next bytes.
+// read processes the next bytes.
 func (r *settingsReader) read(p []byte) {
 	for len(p) > 0 && !r.off {
 		switch {
@@ -63,15 +63,15 @@ func (r *settingsReader) read(p []byte) {
 	}
 }
 
-// fill moves bytes of p to the buffer until that holds n, and returns the rest.
+// fill moves bytes of p to the buffer until it holds n, and returns the rest.
 func (r *settingsReader) fill(p []byte, n int) []byte {
 	moved := copy(r.buf[r.filled:n], p)
 	r.filled += moved
 	return p[moved:]
 }
 
-// header begins a frame. The first one of a server is SETTINGS, and the settings in a
-// frame are whole; a peer for which that is not so does not speak HTTP/2.
+// header begins a frame. The first frame of a server must be SETTINGS, and the settings of a frame
+// must be complete; otherwise the peer does not speak HTTP/2.
 func (r *settingsReader) header() {
 	r.left = int(r.buf[0])<<16 | int(r.buf[1])<<8 | int(r.buf[2])
 	settings := r.buf[positionType] == frameSettings && r.buf[positionFlags]&flagAck == 0

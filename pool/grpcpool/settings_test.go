@@ -39,7 +39,7 @@ func TestSettingsReader(t *testing.T) {
 		{"no limit", settings(window), []uint32{unlimited}},
 		{"empty", settings(), []uint32{unlimited}},
 		{"the last of two", settings(limit(1), limit(2)), []uint32{2}},
-		{"none allowed", settings(limit(0)), []uint32{0}},
+		{"zero", settings(limit(0)), []uint32{0}},
 		{"changed among other frames", slices.Concat(
 			settings(limit(10)),
 			frame(0x4, 0x1), // an acknowledgement
@@ -49,7 +49,7 @@ func TestSettingsReader(t *testing.T) {
 			settings(limit(20)),
 		), []uint32{10, 20}},
 		{"not HTTP/2", slices.Concat(ping, settings(limit(10))), nil},
-		{"no whole settings", slices.Concat(settings(limit(10)), frame(0x4, 0, 1, 2, 3), settings(limit(11))), []uint32{10}},
+		{"incomplete setting", slices.Concat(settings(limit(10)), frame(0x4, 0, 1, 2, 3), settings(limit(11))), []uint32{10}},
 		{"HTTP/1", []byte("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"), nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestSettingsReader(t *testing.T) {
 	}
 }
 
-// limits returns what a reader finds in bytes that come in pieces.
+// limits returns what a reader finds in bytes that arrive in pieces.
 func limits(stream []byte, piece func(left int) int) []uint32 {
 	var found []uint32
 	r := settingsReader{found: func(limit uint32) { found = append(found, limit) }, leaving: func() {}}
@@ -71,8 +71,7 @@ func limits(stream []byte, piece func(left int) int) []uint32 {
 	return found
 }
 
-// FuzzSettingsReader: whatever a server sends, it means the same in pieces of any size as
-// it does to a reader that has all of it.
+// The result does not depend on the size of the pieces.
 func FuzzSettingsReader(f *testing.F) {
 	f.Add([]byte{}, uint64(0))
 	f.Add(slices.Concat(settings(limit(5)), frame(0x0, 0, 1, 2, 3), settings(limit(6))), uint64(1))
@@ -83,7 +82,7 @@ func FuzzSettingsReader(f *testing.F) {
 	})
 }
 
-// wholeLimits reads frames that are all there.
+// wholeLimits is the reference: it reads complete frames.
 func wholeLimits(stream []byte) []uint32 {
 	var found []uint32
 	for first := true; len(stream) >= 9; first = false {

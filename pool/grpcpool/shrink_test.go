@@ -26,8 +26,7 @@ func draining(s grpcpool.ClassStats) int {
 	return n
 }
 
-// TestShrinkCutsNoStream: of three connections with streams two are given up, and live as
-// long as their streams.
+// Two of three connections drain, and end after their streams.
 func TestShrinkCutsNoStream(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(2))
 	conn, client := open(t, s, grpcpool.Config{IdleTimeout: 20 * time.Millisecond})
@@ -36,7 +35,7 @@ func TestShrinkCutsNoStream(t *testing.T) {
 		streams = append(streams, openEcho(t, t.Context(), client))
 	}
 	require.Len(t, conn.Stats().Streams.Connections, 3)
-	// The first connection was full before the second was opened, and so on.
+	// Each connection was full before the next was opened.
 	for _, i := range []int{1, 3, 5} {
 		finish(t, streams[i])
 	}
@@ -55,8 +54,8 @@ func TestShrinkCutsNoStream(t *testing.T) {
 	finish(t, openEcho(t, t.Context(), client))
 }
 
-// TestDrainingIsTakenBack: before a new connection is opened.
-func TestDrainingIsTakenBack(t *testing.T) {
+// A draining connection is reused before a new one is opened.
+func TestDrainingConnectionIsReused(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(4))
 	conn, client := open(t, s, grpcpool.Config{IdleTimeout: 20 * time.Millisecond})
 	var streams []pb.TestService_FullDuplexCallClient
@@ -82,7 +81,7 @@ func TestDrainingIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestMinIsKept: connections that the class keeps are not given up.
+// The minimum connections are kept.
 func TestMinIsKept(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(1))
 	conn, client := open(t, s, grpcpool.Config{IdleTimeout: 10 * time.Millisecond, Streams: grpcpool.Bounds{Min: 2, Max: 4}})
@@ -104,8 +103,8 @@ func TestMinIsKept(t *testing.T) {
 	finish(t, streams[5])
 }
 
-// TestStorm: calls, streams, contexts that end, growth and shrinking all at the same time.
-// No call fails but for its own context, and no count is off in the end.
+// Calls, streams, canceled contexts, growth and shrinking run concurrently. A call fails only
+// because of its own context, and all counts are right in the end.
 func TestStorm(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(3))
 	conn, client := open(t, s, grpcpool.Config{IdleTimeout: time.Millisecond})
@@ -139,7 +138,7 @@ func TestStorm(t *testing.T) {
 	all.Go(func() {
 		for stop.Err() == nil {
 			conn.Stats()
-			time.Sleep(2 * time.Millisecond) // moments without calls let connections go
+			time.Sleep(2 * time.Millisecond) // pauses without calls close connections
 		}
 	})
 	all.Wait()

@@ -7,12 +7,12 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// closeDelay is for how long a connection is left open that was given up. A stream whose
-// context has ended is not counted any more, while gRPC is still ending it; on a connection
-// that is closed its owner would get the error for that, instead of the context's.
+// closeDelay is how long a surplus connection stays open. A stream whose context has ended no
+// longer counts while gRPC is still ending it; on a closed connection its owner would get the
+// error of that instead of the context's.
 const closeDelay = time.Second
 
-// open adds a connection, which gRPC makes in the background if connect is true, and with
+// open adds a connection, which gRPC establishes in the background if connect is true, and with
 // the first call otherwise. It is called with the lock held, and does no I/O.
 func (g *group) open(connect bool) error {
 	c := new(conn)
@@ -31,9 +31,9 @@ func (g *group) open(connect bool) error {
 	return nil
 }
 
-// grow opens as many connections as those that wait need beyond what is coming, and one
-// for the call that is about to. It reports whether it opened one. It does not where that
-// would not help: while another cannot be made, and if the server allows no streams at all.
+// grow opens the connections that the waiters need in addition to the connecting ones, and one for
+// a call that is about to wait. It reports whether it opened one. It opens none if that would not
+// help: while another one fails to connect, or if the server allows no streams.
 func (g *group) grow(s *candidates) bool {
 	if s.failing != nil || s.each == 0 {
 		return false
@@ -48,8 +48,8 @@ func (g *group) grow(s *candidates) bool {
 	return grown
 }
 
-// reclaim gives calls to a draining connection again, that with the most in flight, and
-// reports whether there was one.
+// reclaim reuses a draining connection, the one with the most in flight, and reports whether there
+// was one.
 func (g *group) reclaim() bool {
 	var best *conn
 	for _, c := range g.conns {
@@ -65,8 +65,8 @@ func (g *group) reclaim() bool {
 	return true
 }
 
-// armShrinker sees to it that shrink runs while there are connections to give up. It is
-// called with the lock held.
+// armShrinker schedules shrink while there are surplus connections. It is called with the lock
+// held.
 func (g *group) armShrinker() {
 	if g.shrinker == nil && g.idle > 0 && g.active() > g.bounds.Min {
 		g.peak = g.inFlight + g.waiters.Len()
@@ -74,7 +74,7 @@ func (g *group) armShrinker() {
 	}
 }
 
-// shrink lets those connections drain that were not needed since it ran last.
+// shrink drains the connections that were not needed since its last run.
 func (g *group) shrink() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -100,8 +100,8 @@ func (g *group) active() int {
 	return n
 }
 
-// drain takes a connection out of use: one that is not connected before others, and then
-// that with the least in flight.
+// drain selects a connection to drain: one that is not connected first, then the one with the
+// least in flight.
 func (g *group) drain() {
 	var worst *conn
 	for _, c := range g.conns {
@@ -123,7 +123,7 @@ func costsLess(a, b *conn) bool {
 	return a.inFlight < b.inFlight
 }
 
-// remove gives up a connection on which nothing is in flight. It is closed a little later.
+// remove removes a connection with nothing in flight. It is closed a little later.
 func (g *group) remove(c *conn) {
 	g.conns = slices.DeleteFunc(g.conns, func(other *conn) bool { return other == c })
 	g.counters.closed++
@@ -136,14 +136,14 @@ func (g *group) remove(c *conn) {
 	})
 }
 
-// openFirst adds the first connection, which is made with the first call.
+// openFirst adds the first connection, which connects with the first call.
 func (g *group) openFirst() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.open(false)
 }
 
-// openKept opens the connections that the group keeps, and returns those that it has.
+// openKept opens the minimum connections, and returns them.
 func (g *group) openKept() ([]*conn, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,11 +10,11 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// stream tells the pool when it has ended: at the first of the events by which gRPC gives
-// its resources back.
+// stream notifies the pool of its end: the first of the events after which gRPC releases its
+// resources.
 type stream struct {
 	grpc.ClientStream
-	oneReply bool        // the first reply is the only one
+	oneReply bool        // the method has a single reply
 	forget   func() bool // stops watching the context
 	end      func()      // may be called more than once
 }
@@ -30,7 +30,7 @@ func (s *stream) ended() {
 	s.end()
 }
 
-// RecvMsg ends the stream with an error, and if there is only one reply, with that.
+// RecvMsg ends the stream with an error, or with the only reply.
 func (s *stream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	if err != nil || s.oneReply {
@@ -39,8 +39,8 @@ func (s *stream) RecvMsg(m any) error {
 	return err
 }
 
-// SendMsg ends the stream with an error of this side. That of the other, io.EOF stands for,
-// and RecvMsg has it.
+// SendMsg ends the stream with an error of this side. io.EOF stands for an error of the server,
+// which RecvMsg returns.
 func (s *stream) SendMsg(m any) error {
 	err := s.ClientStream.SendMsg(m)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -49,8 +49,7 @@ func (s *stream) SendMsg(m any) error {
 	return err
 }
 
-// Header ends the stream if there is none to come. gRPC returns no error then: RecvMsg has
-// it.
+// Header ends the stream if no header will come. gRPC returns no error then; RecvMsg does.
 func (s *stream) Header() (metadata.MD, error) {
 	md, err := s.ClientStream.Header()
 	if err != nil || md == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
-// openEcho opens a stream and hears its echo.
+// openEcho opens a stream and receives its echo.
 func openEcho(t *testing.T, ctx context.Context, client pb.TestServiceClient) pb.TestService_FullDuplexCallClient {
 	t.Helper()
 	stream, err := client.FullDuplexCall(ctx)
@@ -41,7 +41,7 @@ func finish(t *testing.T, stream pb.TestService_FullDuplexCallClient) {
 	require.Equal(t, io.EOF, err)
 }
 
-// TestStreamCountsUntilItEnds: in each of the ways in which gRPC lets a stream end.
+// A stream counts until it ends in one of the ways that gRPC documents.
 func TestStreamCountsUntilItEnds(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -94,7 +94,7 @@ func TestStreamWithOneReply(t *testing.T) {
 	assert.Zero(t, conn.Stats().Streams.InFlight)
 }
 
-// TestStreamWithoutHeader: gRPC ends the stream inside Header, and returns no error.
+// gRPC ends the stream in Header, and returns no error.
 func TestStreamWithoutHeader(t *testing.T) {
 	conn, client := open(t, startServer(t), grpcpool.Config{})
 	stream, err := client.HalfDuplexCall(t.Context()) // not implemented
@@ -106,7 +106,7 @@ func TestStreamWithoutHeader(t *testing.T) {
 	assert.Equal(t, codes.Unimplemented, status.Code(err))
 }
 
-// TestStreamThatDoesNotOpen: nor does one whose interceptor fails or panics count.
+// A stream whose interceptor fails or panics does not count.
 func TestStreamThatDoesNotOpen(t *testing.T) {
 	var outcome func() error
 	refuse := func(context.Context, *grpc.StreamDesc, *grpc.ClientConn, string, grpc.Streamer, ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -122,7 +122,7 @@ func TestStreamThatDoesNotOpen(t *testing.T) {
 	assert.Zero(t, conn.Stats().Streams.InFlight)
 }
 
-// TestRetryingInterceptorCountsOnce: a call counts as what its caller sees of it.
+// A call counts once, however often an interceptor repeats it.
 func TestRetryingInterceptorCountsOnce(t *testing.T) {
 	attempts := 0
 	again := func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {

@@ -20,10 +20,9 @@ import (
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
-// Time in these tests is virtual: nothing takes any but what the test says, however busy
-// the machine is.
+// Time in these tests is virtual, and so independent of the load of the machine.
 
-// dial makes a connection to a server in memory.
+// dial connects to a server in memory.
 type dial func(...grpc.DialOption) (closer, error)
 
 type closer interface {
@@ -49,9 +48,8 @@ func (slow) EmptyCall(_ context.Context, in *pb.Empty) (*pb.Empty, error) {
 	return in, nil
 }
 
-// TestThroughput: 256 callers of a method that takes 20 ms, of a server that allows 100
-// streams on a connection. One connection carries 100 calls each 20 ms, and the pool all
-// 256.
+// 256 callers of a method that takes 20 ms, and a server that allows 100 streams on a connection.
+// One connection carries 100 calls per 20 ms, the pool all 256.
 func TestThroughput(t *testing.T) {
 	one, pooled := answered(t, dialOne), answered(t, dialPool)
 	t.Logf("in 200 ms: %d answers over one connection, %d over the pool: %.2f times", one, pooled, float64(pooled)/float64(one))
@@ -59,7 +57,7 @@ func TestThroughput(t *testing.T) {
 	assert.GreaterOrEqual(t, float64(pooled), 2.2*float64(one))
 }
 
-// answered returns how many calls are answered in 200 ms of virtual time, and a little.
+// answered returns how many calls are answered in a little over 200 ms of virtual time.
 func answered(t *testing.T, dial dial) (n int) {
 	synctest.Test(t, func(t *testing.T) {
 		lis := bufconn.Listen(1 << 20)

@@ -6,13 +6,13 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// resize sees to it that the connections that are not connected are, and are watched,
-// while there are waiters, and only then. It is called with the lock held, after each change
-// of the waiters or of the connections.
+// resize connects and watches the connections that are not connected while there are waiters, and
+// only then. It is called with the lock held, after each change of the waiters or of the
+// connections.
 //
-// One that carries calls need not be watched. It is full, or there would be no waiters; when
-// it is lost the calls on it end, and each end of a call leads here. One that is connected
-// and carries none has a server that allows none, and is watched until it is lost.
+// A connection with calls need not be watched: it is full, or there would be no waiters; when it
+// is lost its calls end, and each end of a call leads here. A connected one without calls has a
+// server that allows none, and is watched until it is lost.
 func (g *group) resize() {
 	if g.waiters.Len() == 0 {
 		if g.unwatch != nil {
@@ -28,13 +28,13 @@ func (g *group) resize() {
 	}
 }
 
-// carries reports whether a connection is connected and has calls on it.
+// carries reports whether a connection is connected and has calls.
 func (c *conn) carries() bool {
 	return c.current() > 0 && c.state() == connectivity.Ready
 }
 
-// watch lets waiters go on when the state of a connection changes, until it carries calls or
-// nobody waits. It is called with the lock held.
+// watch serves waiters when the state of a connection changes, until the connection carries calls
+// or there are no waiters. It is called with the lock held.
 func (g *group) watch(c *conn) {
 	if g.unwatch == nil {
 		g.waiting, g.unwatch = context.WithCancel(context.Background())

@@ -13,11 +13,10 @@ const (
 	wireRate  = 60_000_000       // bytes per second in each direction
 	wireDelay = time.Millisecond // in each direction
 	wireChunk = 16 << 10
-	wireQueue = 8 // chunks that a connection can have under way in each direction
+	wireQueue = 8 // chunks that a connection may have in transit in each direction
 )
 
-// wire is a link in memory to a server. Its connections share it: each gets its turn for a
-// chunk.
+// wire is a link in memory to a server. Its connections take turns, one chunk each.
 type wire struct {
 	server *bufconn.Listener
 	there  pacer
@@ -25,7 +24,7 @@ type wire struct {
 	pumps  sync.WaitGroup
 }
 
-// dial makes a connection over the link.
+// dial connects over the link.
 func (w *wire) dial(ctx context.Context, _ string) (net.Conn, error) {
 	server, err := w.server.DialContext(ctx)
 	if err != nil {
@@ -48,7 +47,7 @@ func (w *wire) dial(ctx context.Context, _ string) (net.Conn, error) {
 	return client, nil
 }
 
-// carry moves bytes in one direction until either end is closed, and closes both.
+// carry copies bytes in one direction until either end is closed, and closes both.
 func (w *wire) carry(from, to net.Conn, p *pacer) {
 	type chunk struct {
 		bytes   []byte
