@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/cmd/internal/cli"
-	"github.com/quorate/quorate/lab/load"
 	"github.com/quorate/quorate/lab/measure"
 	"github.com/quorate/quorate/lab/report"
 	"github.com/quorate/quorate/lab/scenario"
@@ -88,78 +86,35 @@ func TestFaultsPrintsATable(t *testing.T) {
 }
 
 func TestFaultsPrintsJSON(t *testing.T) {
-	status, stdout, stderr := execRoot(t.Context(), short(t), "faults", "--fault=slow", "--duration=500ms", "--callers=2", "--timeout=5s", "--json")
-	require.Equal(t, cli.OK, status, stderr)
-	var result struct {
-		Setup struct {
-			CallersPerKind int     `json:"callers_per_kind"`
-			CallTimeoutMS  float64 `json:"call_timeout_ms"`
-		}
-		Rows []struct {
-			Name  string
-			Calls []struct {
-				Kind      string
-				Completed int
-			}
-		}
-		Check struct {
-			OK            bool
-			WritesAudited bool `json:"writes_audited"`
-		}
-		WatchCheck struct {
-			OK      bool
-			Watches int
-			Events  int
-		} `json:"watch_check"`
+	var asked scenario.Config
+	run := func(ctx context.Context, cfg scenario.Config) (report.Report, error) {
+		asked = cfg
+		return pretend(asItIs)(ctx, cfg)
 	}
+	status, stdout, stderr := execRoot(t.Context(), run, "faults", "--fault=slow", "--duration=500ms", "--callers=2", "--timeout=5s", "--json")
+	require.Equal(t, cli.OK, status, stderr)
+	assert.Equal(t, []string{"slow"}, namesOf(asked.Faults))
+	assert.Equal(t, 500*time.Millisecond, asked.Hold)
+	assert.Equal(t, 2, asked.Callers)
+	assert.Equal(t, 5*time.Second, asked.CallTimeout)
+	var result struct{ Rows []struct{ Name string } }
 	dec := json.NewDecoder(strings.NewReader(stdout))
 	require.NoError(t, dec.Decode(&result))
 	assert.False(t, dec.More(), "nothing but one object on standard output")
-	assert.Equal(t, 2, result.Setup.CallersPerKind)
-	assert.InDelta(t, 5000, result.Setup.CallTimeoutMS, 0)
 	require.Len(t, result.Rows, 2)
 	assert.Equal(t, "slow", result.Rows[1].Name)
-	require.Len(t, result.Rows[1].Calls, 4)
-	for _, c := range result.Rows[1].Calls {
-		assert.Positive(t, c.Completed, c.Kind)
-	}
-	assert.True(t, result.Check.OK)
-	assert.True(t, result.Check.WritesAudited)
-	assert.True(t, result.WatchCheck.OK)
-	assert.Equal(t, 2, result.WatchCheck.Watches)
-	assert.Positive(t, result.WatchCheck.Events)
-}
-
-// forgetful acknowledges every second put without making it.
-type forgetful struct {
-	load.Store
-	puts, revision atomic.Int64
-}
-
-func (f *forgetful) Put(ctx context.Context, key, value string) (int64, error) {
-	if f.puts.Add(1)%2 == 0 {
-		return f.revision.Load() + 1, nil
-	}
-	revision, err := f.Store.Put(ctx, key, value)
-	f.revision.Store(revision)
-	return revision, err
 }
 
 func TestFaultsFailsWhenAWriteIsLost(t *testing.T) {
-	run := func(ctx context.Context, cfg scenario.Config) (report.Report, error) {
-		cfg.Connect = func(endpoints []string) (scenario.Connection, error) {
-			conn, err := scenario.Quorate(endpoints)
-			conn.Store = &forgetful{Store: conn.Store}
-			return conn, err
-		}
-		return short(t)(ctx, cfg)
-	}
-	status, stdout, stderr := execRoot(t.Context(), run, "faults", "--fault", "slow", "--duration", "500ms")
+	run := pretend(func(_ int, rep *report.Report) error {
+		violate(rep)
+		violate(rep)
+		return nil
+	})
+	status, stdout, stderr := execRoot(t.Context(), run, "faults")
 	assert.Equal(t, cli.Negative, status)
-	assert.Regexp(t, `(?m)^[\d,]+ VIOLATIONS?:$`, stdout)
-	assert.Contains(t, stdout, "lost_write: put/")
-	assert.Contains(t, stderr, "quorate-lab: ")
-	assert.Contains(t, stderr, "violations, the first: ")
+	assert.Contains(t, stdout, "2 VIOLATIONS:\n- lost_write: put/0/1 is missing\n")
+	assert.Equal(t, "quorate-lab: 2 violations, the first: put/0/1 is missing\n", stderr)
 }
 
 func TestFaultsFailsWhenAWatchIsWrong(t *testing.T) {
