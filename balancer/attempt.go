@@ -3,9 +3,12 @@ package balancer
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/health"
 )
 
 // Need is the service that a call requires of an endpoint.
@@ -45,31 +48,43 @@ type Attempt struct {
 	// Write says that the call may change something, and must not be ended early while its
 	// endpoint is alive: see [Options.WriteStallTimeout].
 	Write bool
+	// AvoidStrictly makes the pick fail with codes.Canceled if Avoid lists every endpoint
+	// that can serve the call.
+	AvoidStrictly bool
 	// Shape names a group of calls with similar latency; "" means the full name of the
 	// method. Use few shapes: latency is learnt for each.
 	Shape string
-	// Avoid lists endpoints that are picked only if no other can serve the call. With
-	// AvoidStrictly, the pick fails with codes.Canceled instead.
-	Avoid         []*Endpoint
-	AvoidStrictly bool
+	// Avoid lists endpoints that are picked only if no other can serve the call.
+	Avoid []*Endpoint
 	// Watcher, if set, receives events during the attempt.
 	Watcher Watcher
 
 	context attemptContext
-	first   call        // the record of the first pick
-	begun   atomic.Bool // first is in use
+	first   call // the record of the first pick
 
 	endpoint atomic.Pointer[Endpoint] // of the latest pick
 	conn     atomic.Pointer[subConn]  // nil for a detached endpoint
-	// unpicked is set when a pick found no endpoint.
-	unpicked atomic.Bool
 	// maySent counts the picks that may have sent something. A pick whose end gRPC does
 	// not report counts.
-	maySent  atomic.Int32
-	answered atomic.Bool
-	over     atomic.Bool
-	pinned   atomic.Bool
+	maySent atomic.Int32
+	flags   flags
 }
+
+// flags are what has happened to an attempt. They are never cleared.
+type flags struct{ set atomic.Uint32 }
+
+const (
+	flagBegun    = 1 << iota // Attempt.first is in use
+	flagUnpicked             // a pick found no endpoint
+	flagAnswered             // a server has sent a part of a response
+	flagOver                 // nothing may be picked any more
+	flagPinned               // it must not move to another connection
+)
+
+func (f *flags) has(flag uint32) bool { return f.set.Load()&flag != 0 }
+
+// add sets a flag, and reports whether it was not set.
+func (f *flags) add(flag uint32) bool { return f.set.Or(flag)&flag == 0 }
 
 // Watcher receives events during an attempt. Its methods may be called from any goroutine,
 // must not block, and must not call back into the policy.
@@ -111,7 +126,7 @@ func WithAttempt(ctx context.Context, a *Attempt) context.Context {
 // record returns the record of the next pick. Every pick after the first gets a new one, for
 // example when gRPC moves a call to another connection: the first may still be in use.
 func (a *Attempt) record() *call {
-	if a.begun.CompareAndSwap(false, true) {
+	if a.flags.add(flagBegun) {
 		return &a.first
 	}
 	return new(call)
@@ -129,22 +144,25 @@ func AttemptFrom(ctx context.Context) *Attempt {
 // Endpoint returns the endpoint of the latest pick, nil if there is none.
 func (a *Attempt) Endpoint() *Endpoint { return a.endpoint.Load() }
 
+// Began returns when the attempt's first pick was made, for its [Watcher].
+func (a *Attempt) Began() time.Time { return a.first.start.Time() }
+
 // MaySent reports whether any part of the attempt may have been sent. An attempt that
 // never reached a policy of this package counts as sent.
 func (a *Attempt) MaySent() bool {
-	return a.maySent.Load() > 0 || a.endpoint.Load() == nil && !a.unpicked.Load()
+	return a.maySent.Load() > 0 || a.endpoint.Load() == nil && !a.flags.has(flagUnpicked)
 }
 
 // Answered reports whether a server has sent any part of a response.
-func (a *Attempt) Answered() bool { return a.answered.Load() }
+func (a *Attempt) Answered() bool { return a.flags.has(flagAnswered) }
 
 // End makes all later picks of the attempt fail, so that the result of MaySent is final.
-func (a *Attempt) End() { a.over.Store(true) }
+func (a *Attempt) End() { a.flags.add(flagOver) }
 
 // Pin ties a stream to the connection it was opened on. gRPC would move a stream that no
 // server has seen to another connection, and block senders on the stream meanwhile. A
 // pinned stream ends instead.
-func (a *Attempt) Pin() { a.pinned.Store(true) }
+func (a *Attempt) Pin() { a.flags.add(flagPinned) }
 
 // These errors carry a status so that gRPC does not queue the call for another pick.
 var (
@@ -157,11 +175,14 @@ var (
 // in for one may.
 func (a *Attempt) Picked(ep *Endpoint) error {
 	a.maySent.Add(1)
+	if !a.flags.has(flagBegun) && a.flags.add(flagBegun) { // no policy made a record
+		a.first.start = health.MomentOf(health.Now())
+	}
 	a.endpoint.Store(ep)
 	switch {
-	case a.over.Load():
+	case a.flags.has(flagOver):
 		return errOver
-	case a.pinned.Load():
+	case a.flags.has(flagPinned):
 		return errPinned
 	default:
 		return nil
@@ -171,8 +192,8 @@ func (a *Attempt) Picked(ep *Endpoint) error {
 // NotPicked records that there is no endpoint now. The policy calls it; tests that stand
 // in for one may.
 func (a *Attempt) NotPicked() {
-	a.unpicked.Store(true)
-	if a.pinned.Load() && a.Watcher != nil {
+	a.flags.add(flagUnpicked)
+	if a.flags.has(flagPinned) && a.Watcher != nil {
 		a.Watcher.Cut(errPinned)
 	}
 }

@@ -36,7 +36,7 @@ func (p *policy) cutStuck(ep *Endpoint, now time.Time) {
 		}
 	}
 	for _, c := range ep.inflight.callsOn(nil) {
-		if c.Need == Full && (!c.attempt.Write || p.mayCutWrite(c, st, now)) {
+		if c.attempt.Need == Full && (!c.attempt.Write || p.mayCutWrite(c, st, now)) {
 			c.attempt.cut(unusable(ep, "others serve"))
 		}
 	}
@@ -65,9 +65,9 @@ func (p *policy) mayCutWrite(c *call, st *health.Status, now time.Time) bool {
 	if st.State == health.Degraded {
 		return true
 	}
-	since := c.ep.stuckSince(st)
-	if c.start.After(since) {
-		since = c.start
+	since := c.conn.ep.stuckSince(st)
+	if start := c.start.Time(); start.After(since) {
+		since = start
 	}
 	timeout := p.options().WriteStallTimeout
 	return timeout > 0 && now.Sub(since) >= timeout

@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -56,33 +57,42 @@ type shard struct {
 
 // call is an attempt of a call, from its pick to its end.
 type call struct {
-	Call
-	ep      *Endpoint
+	ctx     context.Context // gRPC's
+	method  string          // full name
 	conn    *subConn
 	attempt *Attempt
 	stat    *stat
-	start   time.Time
-	// deadline is the call's, zero if it has none.
-	deadline time.Time
+	start   health.Moment
 
 	shard *shard // nil for a stream
 	// Guarded by its lock:
 	next, prev *call
-	overdue    bool      // Overdue was called
-	suspectAt  time.Time // when its silence becomes suspicious
+	suspectAt  health.Moment // when its silence becomes suspicious
+	overdue    bool          // Overdue was called
 }
 
 // begin records a picked attempt.
 func (p *policy) begin(ctx context.Context, s *subConn, info Call, a *Attempt) *call {
-	ep, c := s.ep, a.record()
-	c.Call, c.ep, c.conn, c.attempt = info, ep, s, a
-	c.stat, c.start = ep.latency.get(info.Shape, &p.shapes), time.Now()
-	c.deadline, _ = ctx.Deadline()
+	ep, c, now := s.ep, a.record(), health.Now()
+	c.ctx, c.method, c.conn, c.attempt = ctx, info.Method, s, a
+	c.stat, c.start = ep.latency.get(info.Shape, &p.shapes), health.MomentOf(now)
 	if info.Conn == Calls {
 		ep.running.Add(1)
-		ep.add(c)
+		ep.add(c, now)
 	}
 	return c
+}
+
+// info returns the call as strategies and observers see it.
+func (c *call) info() Call {
+	a := c.attempt
+	return Call{Method: c.method, Need: a.Need, Conn: a.Conn, Shape: cmp.Or(a.Shape, c.method)}
+}
+
+// deadline returns when the call's context ends, the zero time if it has no deadline.
+func (c *call) deadline() time.Time {
+	t, _ := c.ctx.Deadline()
+	return t
 }
 
 // ending holds the function that gRPC calls once at the end of a pick. It is pooled,
@@ -118,24 +128,26 @@ func (e *ending) done(info balancer.DoneInfo) {
 // end handles gRPC's Done of the attempt. A zero DoneInfo means that the connection was
 // lost before anything was sent.
 func (c *call) end(info balancer.DoneInfo) {
-	ep, p := c.ep, c.ep.policy
+	ep, a := c.conn.ep, c.attempt
+	p := ep.policy
 	answered := info.BytesSent && (info.Err == nil || (info.BytesReceived && !endedHere(info.Err)))
-	if c.Conn == Calls {
+	if a.Conn == Calls {
 		ep.running.Add(-1)
 		ep.delete(c, answered)
 		p.budget.earn()
 	}
-	c.attempt.Ended(info.BytesSent)
+	a.Ended(info.BytesSent)
 	if info.BytesReceived {
-		c.attempt.answered.Store(true)
+		a.flags.add(flagAnswered)
 	}
-	now := health.Now()
-	p.options().Events.Ended(ep, c.Call, now.Sub(c.start), info.Err)
-	if c.Conn == Calls {
-		c.stat.ended.note(now.Sub(c.start), info.Err)
+	start, now := c.start.Time(), health.Now()
+	took := now.Sub(start)
+	p.options().Events.Ended(ep, c.info(), took, info.Err)
+	if a.Conn == Calls {
+		c.stat.ended.note(took, info.Err)
 	}
 	if answered {
-		c.answered(now, info.Err)
+		c.answered(start, now, info.Err)
 	}
 	if needsProbes(ep.State()) && !p.canProbe() && (answered || !ep.busy()) {
 		// There are no probes: the suspicion ends with the work in flight.
@@ -144,7 +156,7 @@ func (c *call) end(info balancer.DoneInfo) {
 	ep.retire()
 	if p.learner != nil && (info.BytesSent || info.Err != nil) {
 		p.learner.Done(ep, Result{
-			Call: c.Call, Took: now.Sub(c.start), Err: info.Err, Answered: answered,
+			Call: c.info(), Took: took, Err: info.Err, Answered: answered,
 			Failed: info.Err != nil && p.options().Fault(info.Err),
 		})
 	}
@@ -158,25 +170,27 @@ func endedHere(err error) bool {
 }
 
 // answered records the evidence from the end of a call.
-func (c *call) answered(now time.Time, err error) {
-	ep, p := c.ep, c.ep.policy
+func (c *call) answered(start, now time.Time, err error) {
+	ep, a := c.conn.ep, c.attempt
+	p := ep.policy
 	c.conn.heardAt(now)
 	if err != nil {
 		if kind, ok := p.options().Classify(err); ok && c.isCurrent(kind, now) {
-			p.note(ep, health.Evidence{Kind: kind, At: now, Err: err, Detail: c.Method})
+			p.note(ep, health.Evidence{Kind: kind, At: now, Err: err, Detail: c.method})
 			return
 		}
 		ep.known().Failed(err, now)
 	}
-	inTime := now.Sub(c.start) < c.stat.SuspectAfter()
-	if c.Conn == Calls {
-		c.stat.observe(c.start, now.Sub(c.start))
+	took := now.Sub(start)
+	inTime := took < c.stat.SuspectAfter()
+	if a.Conn == Calls {
+		c.stat.observe(start, took)
 	}
 	switch {
-	case err == nil && c.Need == Full && c.Conn == Calls:
-		p.completed(ep, c.start, now)
+	case err == nil && a.Need == Full && a.Conn == Calls:
+		p.completed(ep, start, now)
 		if inTime {
-			p.served(ep, c.start, now)
+			p.served(ep, start, now)
 		}
 	case ep.State() == health.Unknown:
 		p.note(ep, health.Evidence{Kind: health.Answered, At: now})
@@ -187,22 +201,23 @@ func (c *call) answered(now time.Time, err error) {
 // not if the endpoint has completed work that began later, nor if it is "timed out" after
 // the call's own deadline: servers enforce that deadline too.
 func (c *call) isCurrent(kind health.Kind, now time.Time) bool {
-	if c.ep.known().CompletedSince(c.start) {
+	if c.conn.ep.known().CompletedSince(c.start.Time()) {
 		return false
 	}
-	return kind != health.Suspicious || c.deadline.IsZero() || now.Before(c.deadline)
+	deadline := c.deadline()
+	return kind != health.Suspicious || deadline.IsZero() || now.Before(deadline)
 }
 
-// add appends a call.
-func (e *Endpoint) add(c *call) {
-	c.suspectAt = c.start.Add(c.stat.SuspectAfter())
+// add appends a call that begins now.
+func (e *Endpoint) add(c *call, now time.Time) {
+	c.suspectAt = health.MomentOf(now.Add(c.stat.SuspectAfter()))
 	c.shard = &e.inflight.calls[rand.N(shards)]
 	c.shard.add(c)
-	at := c.start.Add(c.stat.HedgeAfter())
+	at := now.Add(c.stat.HedgeAfter())
 	if !e.isDueBy(at) {
 		e.inflight.mu.Lock()
 		defer e.inflight.mu.Unlock()
-		e.checkBy(at, c.start)
+		e.checkBy(at, now)
 	}
 }
 
@@ -243,17 +258,17 @@ func (s *shard) delete(c *call) (overdue bool) {
 
 // remember records an overdue call that ended without a response.
 func (e *Endpoint) remember(c *call) {
-	f := &e.inflight
+	f, start := &e.inflight, c.start.Time()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, ok := f.unanswered[c.stat]; ok || c.stat.answered.After(c.start) {
+	if _, ok := f.unanswered[c.stat]; ok || c.stat.answered.After(start) {
 		return
 	}
 	if f.unanswered == nil {
 		f.unanswered = make(map[*stat]time.Time)
 	}
-	f.unanswered[c.stat] = c.start
-	e.checkBy(c.suspectAt, time.Now())
+	f.unanswered[c.stat] = start
+	e.checkBy(c.suspectAt.Time(), time.Now())
 }
 
 // isDueBy reports whether the timer fires at that time or earlier.
@@ -340,8 +355,9 @@ func (e *Endpoint) checkCalls(s *shard, now time.Time, alternative bool, found *
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := s.first; c != nil; c = c.next {
+		start := c.start.Time()
 		if !c.overdue && c.attempt.Watcher != nil {
-			at := c.start.Add(c.stat.HedgeAfter())
+			at := start.Add(c.stat.HedgeAfter())
 			switch {
 			case now.Before(at):
 				found.checkBy(at)
@@ -352,14 +368,14 @@ func (e *Endpoint) checkCalls(s *shard, now time.Time, alternative bool, found *
 				found.checkBy(now.Add(starved))
 			}
 		}
-		if !now.Before(c.suspectAt) {
-			age := now.Sub(c.start)
-			c.suspectAt = now.Add(age) // the next time, it must be twice as old
-			if found.suspicion == "" && e.isSilent(c.stat, c.start) {
-				found.suspicion = fmt.Sprintf("no answer to %s for %v", c.Method, age.Round(time.Millisecond))
+		if !now.Before(c.suspectAt.Time()) {
+			age := now.Sub(start)
+			c.suspectAt = health.MomentOf(now.Add(age)) // the next time, it must be twice as old
+			if found.suspicion == "" && e.isSilent(c.stat, start) {
+				found.suspicion = fmt.Sprintf("no answer to %s for %v", c.method, age.Round(time.Millisecond))
 			}
 		}
-		found.checkBy(c.suspectAt)
+		found.checkBy(c.suspectAt.Time())
 	}
 }
 

@@ -45,11 +45,11 @@ func (e *Endpoint) Inspect(limit int) Inspection {
 	in.Streams = len(e.inflight.streams)
 	e.inflight.mu.Unlock()
 	calls := e.inflight.callsOn(nil)
-	slices.SortFunc(calls, func(a, b *call) int { return a.start.Compare(b.start) })
+	slices.SortFunc(calls, func(a, b *call) int { return cmp.Compare(a.start, b.start) })
 	for i, c := range calls[:min(len(calls), maxInspected)] {
-		in.ByMethod[c.Method]++
+		in.ByMethod[c.method]++
 		if i < limit {
-			in.Calls = append(in.Calls, InFlight{Method: c.Method, Start: c.start, Deadline: c.deadline})
+			in.Calls = append(in.Calls, InFlight{Method: c.method, Start: c.start.Time(), Deadline: c.deadline()})
 		}
 	}
 	return in

@@ -284,10 +284,7 @@ func (k *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	if a == nil {
 		a = new(Attempt)
 	}
-	call := Call{Method: info.FullMethodName, Need: a.Need, Conn: a.Conn, Shape: a.Shape}
-	if call.Shape == "" {
-		call.Shape = call.Method
-	}
+	call := Call{Method: info.FullMethodName, Need: a.Need, Conn: a.Conn, Shape: cmp.Or(a.Shape, info.FullMethodName)}
 	s, sc, err := k.choose(&call, a)
 	if err != nil {
 		a.NotPicked()

@@ -23,17 +23,17 @@ type attempt struct {
 
 	ctx    context.Context // ends with the caller's, and when the attempt is cut
 	cancel context.CancelCauseFunc
-	caller context.Context
+	caller context.Context // the caller's
 
 	// call is the call to hedge when this attempt is overdue, nil for none.
 	call *call
-	// from is the failure before this attempt.
-	from failure
+	// from is the failure before this attempt, nil if there is none.
+	from *failure
 	// anonymous attempts carry no token: Authenticate itself.
 	anonymous bool
-	token     atomic.Pointer[token]
 	// quiet is set when a quiet stream ends.
 	quiet atomic.Bool
+	token atomic.Pointer[token]
 
 	queued queued // among the writes in flight
 
@@ -46,7 +46,9 @@ var _ balancer.Watcher = (*attempt)(nil)
 // attempt has ended.
 func (a *attempt) start(ctx context.Context, p properties) {
 	a.Need, a.Conn, a.Shape, a.Write, a.Watcher = p.need, p.conn, p.shape, p.write, a
-	a.caller = ctx
+	if a.caller == nil {
+		a.caller = ctx
+	}
 	ctx, a.cancel = context.WithCancelCause(ctx)
 	a.ctx = balancer.WithAttempt(ctx, &a.Attempt)
 }

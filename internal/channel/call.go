@@ -3,7 +3,6 @@ package channel
 import (
 	"context"
 	"sync/atomic"
-	"time"
 
 	"google.golang.org/grpc"
 
@@ -16,27 +15,27 @@ import (
 // this record, which includes the attempt, and the attempt's context.
 type call struct {
 	caller     *Caller
-	ctx        context.Context
 	method     string
 	req, reply any
 	opts       []grpc.CallOption
 	properties properties
-	first      attempt
+	first      attempt  // its caller is the context of the call
 	current    *attempt // nil between two
 	hedging    hedging
 	failures   *Retrier // nil before the first, see retrier
 
-	trace   observe.CallTrace // nil if there is no CallObserver or Tracer
-	retries int
-	paused  time.Duration // between attempts
+	trace observe.CallTrace // nil if there is no CallObserver or Tracer
 }
 
 func (c *Caller) newCall(ctx context.Context, method string, req, reply any, opts []grpc.CallOption) *call {
 	return &call{
-		caller: c, ctx: ctx, method: method, req: req, reply: reply, opts: opts,
-		properties: c.propertiesOf(method, req),
+		caller: c, method: method, req: req, reply: reply, opts: opts,
+		properties: c.propertiesOf(method, req), first: attempt{caller: ctx},
 	}
 }
+
+// ctx returns the context of the call.
+func (c *call) ctx() context.Context { return c.first.caller }
 
 // retrier returns the call's Retrier.
 func (c *call) retrier() *Retrier {
@@ -138,8 +137,9 @@ func (c *call) end() {
 // next returns another attempt. The previous one keeps its record: gRPC may still use it
 // after an interceptor has returned.
 func (c *call) next() *attempt {
-	c.retries++
-	return c.retrier().next(&attempt{anonymous: c.first.anonymous})
+	r := c.retrier()
+	r.retries++
+	return r.next(&attempt{anonymous: c.first.anonymous})
 }
 
 // settle handles a failed attempt. It returns nil when it is time for another one, and
@@ -155,9 +155,9 @@ func (c *call) settle(a *attempt, err error) error {
 		if a.anonymous {
 			return err
 		}
-		return r.refresh(c.ctx, a, err)
+		return r.refresh(c.ctx(), a, err)
 	case retry.Again:
-		return r.again(c.ctx, class, a, err)
+		return r.again(c.ctx(), class, a, err)
 	case retry.Return:
 		if class == retry.Closed && c.properties.safety == retry.Mutating && ev.Sent {
 			return c.unknown(a, err)

@@ -25,14 +25,16 @@ func newFollower(o observe.Observer) *follower {
 func (f *follower) run(c *call) error {
 	var trace observe.CallTrace
 	if f.trace != nil {
-		c.ctx, trace = f.trace.StartCall(c.ctx, c.method)
+		c.first.caller, trace = f.trace.StartCall(c.ctx(), c.method)
 		c.trace = trace
 	}
 	begun := time.Now()
 	err := c.attempts()
 	end := observe.Call{
-		Method: c.method, Err: err, Took: time.Since(begun),
-		Retries: c.retries, Hedged: c.hedging.wasSent(), Paused: c.paused,
+		Method: c.method, Err: err, Took: time.Since(begun), Hedged: c.hedging.wasSent(),
+	}
+	if r := c.failures; r != nil {
+		end.Retries, end.Paused = r.retries, r.paused
 	}
 	if f.calls != nil {
 		f.calls.Called(end)
@@ -45,7 +47,7 @@ func (f *follower) run(c *call) error {
 
 // startAttempt starts an attempt of the call.
 func (c *call) startAttempt(a *attempt, hedge bool) {
-	ctx := c.ctx
+	ctx := c.ctx()
 	if c.trace != nil {
 		ctx, a.trace = c.trace.StartAttempt(ctx, hedge)
 	}
@@ -69,6 +71,6 @@ func (h *hedging) wasSent() bool {
 // pauseAfter calls settle and records how long it took.
 func (c *call) pauseAfter(a *attempt, err error) error {
 	begun := time.Now()
-	defer func() { c.paused += time.Since(begun) }()
+	defer func() { c.retrier().paused += time.Since(begun) }()
 	return c.settle(a, err)
 }

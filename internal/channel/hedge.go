@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -12,14 +13,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/balancer"
-	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/internal/double"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
 
 // hedging is the hedging state of a read: the read may be sent to a second endpoint when
-// the balancer finds it overdue. Until then it costs a lock, but no goroutine or timer.
+// the balancer finds it overdue. Until then it costs neither a lock, a clock reading, a
+// goroutine nor a timer.
 //
 // A call has one hedge at most, with a copy of the request and a reply of its own. The
 // first result counts, and the other attempt is cancelled. An error of the first endpoint
@@ -31,11 +32,15 @@ import (
 // linearizable. User interceptors see the hedge like a retry that is concurrent with its
 // primary attempt.
 type hedging struct {
+	// primary is the attempt that can be hedged now, nil if there is none. overdue is set
+	// before primary is read for a hedge, and read after primary is cleared: an attempt that
+	// ends without having been overdue needs no lock.
+	primary atomic.Pointer[attempt]
+	overdue atomic.Bool
+
 	mu      sync.Mutex
-	primary *attempt    // the one that can be hedged now, nil if there is none
-	sent    time.Time   // when primary was
-	delayed *time.Timer // for a policy's hedgingDelay
 	spent   bool        // the call has had its hedge
+	delayed *time.Timer // for a policy's hedgingDelay
 	second  *second     // primary's hedge, nil if there is none
 }
 
@@ -61,17 +66,19 @@ var (
 func (h *hedging) begin(c *call, a *attempt) {
 	c.caller.hedges.Deposit() // another read
 	a.call = c
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.primary, h.sent = a, health.Now()
+	h.primary.Store(a)
 }
 
 // end returns the hedge of the attempt that has ended, nil if there is none.
 func (h *hedging) end() *second {
+	h.primary.Store(nil)
+	if !h.overdue.Load() {
+		return nil
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.second
-	h.primary, h.second = nil, nil
+	h.second = nil
 	if h.delayed != nil {
 		h.delayed.Stop()
 		h.delayed = nil
@@ -92,9 +99,9 @@ func (c *call) conclude(a *attempt, err error, s *second) error {
 	}
 	select {
 	case <-s.done:
-	case <-c.ctx.Done():
+	case <-c.ctx().Done():
 		client.hedges.Halve()
-		return status.FromContextError(c.ctx.Err()).Err()
+		return status.FromContextError(c.ctx().Err()).Err()
 	case <-client.closed:
 		return ErrClosed
 	}
@@ -127,16 +134,17 @@ func (c *call) isFinal(a *attempt, err error) bool {
 // hedge sends the call of an attempt to a second endpoint, if that is allowed.
 func (c *call) hedge(a *attempt) {
 	h := &c.hedging
+	h.overdue.Store(true)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.primary != a || h.spent || h.delayed != nil {
+	if h.primary.Load() != a || h.spent || h.delayed != nil {
 		return
 	}
 	policy := c.caller.config.HedgingFor(c.method)
 	if !policy.Enabled() || !double.Allowed(c.opts) {
 		return
 	}
-	if wait := policy.HedgingDelay - time.Since(h.sent); wait > 0 {
+	if wait := policy.HedgingDelay - time.Since(a.Began()); wait > 0 {
 		h.delayed = time.AfterFunc(wait, func() { c.hedgeNow(a) })
 		return
 	}
@@ -148,7 +156,7 @@ func (c *call) hedgeNow(a *attempt) {
 	h := &c.hedging
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.primary == a && !h.spent {
+	if h.primary.Load() == a && !h.spent {
 		c.sendSecond(a)
 	}
 }

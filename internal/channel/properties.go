@@ -10,11 +10,11 @@ import (
 // properties are what a call requires of its endpoint, and whether it may be hedged or
 // cut.
 type properties struct {
+	shape  string // of calls that take equally long; "" for the method's own
 	safety retry.Safety
 	need   balancer.Need
 	conn   balancer.ConnClass
-	write  bool   // it is in flight to one endpoint, and may change something
-	shape  string // of calls that take equally long; "" for the method's own
+	write  bool // it is in flight to one endpoint, and may change something
 	// hedged calls may be sent to a second endpoint, see hedging.
 	hedged bool
 	// prompt writes take about as long as a commit: see writes.

@@ -47,6 +47,10 @@ type Retrier struct {
 	// ambiguous, if not nil, is set when an attempt that may have been executed fails.
 	ambiguous *atomic.Bool
 
+	// Of a call:
+	retries int
+	paused  time.Duration // between attempts
+
 	// Since the work last made progress:
 	failures   int
 	refreshes  int
@@ -54,7 +58,7 @@ type Retrier struct {
 	lost       bool                 // a connection was lost under an attempt
 	since      time.Time            // of the first failure
 	failed     []*balancer.Endpoint // each endpoint that it failed on
-	latest     failure              // after which no other endpoint was tried
+	latest     *failure             // after which no other endpoint was tried
 	woken      time.Time            // when a pause last ended early or was skipped
 	improved   <-chan struct{}      // closed by an improvement since the latest attempt began
 	refused    refusals             // by members that cannot serve it at all
@@ -128,14 +132,14 @@ func (r *Retrier) NewStream(ctx context.Context, desc *grpc.StreamDesc, method s
 // next prepares another attempt.
 func (r *Retrier) next(a *attempt) *attempt {
 	a.Avoid = r.failed
-	a.from, r.latest = r.latest, failure{}
+	a.from, r.latest = r.latest, nil
 	r.improved = r.c.monitor.Improved()
 	return a
 }
 
 // failedOver reports a failover to another endpoint to the observer.
 func (r *Retrier) failedOver(a *attempt) {
-	if to := a.endpoint(); a.from.at != nil && to != nil && to != a.from.at {
+	if to := a.endpoint(); a.from != nil && a.from.at != nil && to != nil && to != a.from.at {
 		r.c.observer.FailedOver(observe.Failover{
 			Method: r.method, From: r.c.name(a.from.at), To: r.c.name(to), Err: a.from.err,
 		})
@@ -149,7 +153,7 @@ func (r *Retrier) Progress() {
 	case <-r.wake:
 	default:
 	}
-	r.failures, r.refreshes, r.progressed, r.lost, r.failed, r.latest = 0, 0, true, false, nil, failure{}
+	r.failures, r.refreshes, r.progressed, r.lost, r.failed, r.latest = 0, 0, true, false, nil, nil
 	r.refused, r.unled, r.leaderless = refusals{}, refusals{}, false
 }
 
@@ -329,7 +333,7 @@ func (r *Retrier) fail(ep *balancer.Endpoint, cause error, now time.Time) {
 		r.since = now
 	}
 	r.failures++
-	r.latest = failure{ep, cause}
+	r.latest = &failure{ep, cause}
 	r.avoid(ep)
 }
 

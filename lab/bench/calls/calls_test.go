@@ -1,6 +1,6 @@
-// Package calls measures what a call costs through a client: Quorate and the official client beside
-// the bare stub on a gRPC connection, on one real member. A round has 0.1 s of each, in
-// random order; results are medians of the rounds.
+// Package calls measures what a call costs through a client: Quorate, the official client and a
+// minimal one beside the bare stub on a gRPC connection, on one real member. A round has 0.1 s of
+// each, in random order; results are medians of the rounds.
 //
 //	go test ./lab/bench/calls -run '^$' -bench . -benchtime 41x
 //
@@ -65,6 +65,8 @@ func contenders(b *testing.B) []contender {
 	b.Cleanup(func() { require.NoError(b, ours.Close()) })
 	all := []contender{
 		bare(b, endpoint),
+		minimal(b, "minimal", endpoint),
+		minimal(b, "minimal+pings", endpoint, pings),
 		{
 			"official",
 			func(ctx context.Context) error { _, err := theirs.Get(ctx, key); return err },
@@ -83,23 +85,25 @@ func contenders(b *testing.B) []contender {
 	return all
 }
 
+// callOptions are those of both clients.
+var callOptions = []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(2 << 20), grpc.MaxCallRecvMsgSize(math.MaxInt32)}
+
 // bare makes calls with requests and call options that are made once, on a connection with gRPC's
-// defaults. The options are those of both clients.
+// defaults.
 func bare(b *testing.B, endpoint string) contender {
 	conn, err := grpc.NewClient(strings.TrimPrefix(endpoint, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, conn.Close()) })
 	stub := pb.NewKVClient(conn)
 	get, put := &pb.RangeRequest{Key: []byte(key)}, &pb.PutRequest{Key: []byte(key), Value: []byte(value)}
-	opts := []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(2 << 20), grpc.MaxCallRecvMsgSize(math.MaxInt32)}
 	return contender{
 		"bare",
 		func(ctx context.Context) error {
-			_, err := stub.Range(ctx, get, opts...)
+			_, err := stub.Range(ctx, get, callOptions...)
 			return err
 		},
 		func(ctx context.Context) error {
-			_, err := stub.Put(ctx, put, opts...)
+			_, err := stub.Put(ctx, put, callOptions...)
 			return err
 		},
 	}
