@@ -7,16 +7,13 @@
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-# The tests of a package often wait for a real cluster: one more at a time than there are processors.
-AT_ONCE := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-
 KUBE_APISERVER := $(CURDIR)/lab/kube/apiserver/bin/kube-apiserver
 
 build: ## compile everything
 	go build work
 
 test: ## the whole test suite: real etcd servers, race detector
-	go test -race -p $(AT_ONCE) work
+	go test -race work
 
 versions: ## the library's tests with the oldest and with the newest modules that it works with; `make test` has those between
 	GOWORK=off go test ./...
