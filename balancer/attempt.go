@@ -167,7 +167,7 @@ func (a *Attempt) Pin() { a.flags.add(flagPinned) }
 // These errors carry a status so that gRPC does not queue the call for another pick.
 var (
 	errOver    = status.Error(codes.Canceled, "this attempt of the call is over")
-	errPinned  = status.Error(codes.Unavailable, "the connection was lost before the server saw the stream")
+	errPinned  = status.Error(codes.Unavailable, "the connection was lost before the server received the stream")
 	errNoOther = status.Error(codes.Canceled, "there is no other endpoint for this attempt")
 )
 

@@ -25,7 +25,7 @@ func TestAttemptTravelsInItsContext(t *testing.T) {
 func TestAttemptMayBeSent(t *testing.T) {
 	ep := balancer.Detached("a", health.NewTable().Acquire("", "a"))
 	a := new(balancer.Attempt)
-	assert.True(t, a.MaySent(), "no policy was asked")
+	assert.True(t, a.MaySent(), "not picked yet")
 	a.NotPicked()
 	assert.False(t, a.MaySent())
 	assert.Nil(t, a.Endpoint())
@@ -33,7 +33,7 @@ func TestAttemptMayBeSent(t *testing.T) {
 	assert.True(t, a.MaySent(), "while it is not known how that ends")
 	assert.Same(t, ep, a.Endpoint())
 	a.Ended(false)
-	assert.False(t, a.MaySent(), "nothing left")
+	assert.False(t, a.MaySent(), "nothing was sent")
 	require.NoError(t, a.Picked(ep))
 	a.Ended(true)
 	assert.True(t, a.MaySent())
@@ -79,7 +79,7 @@ func TestAttemptOfACall(t *testing.T) {
 		assert.True(t, a.Answered())
 		assert.NotNil(t, a.Endpoint())
 
-		refusal := status.Error(codes.NotFound, "nothing here")
+		refusal := status.Error(codes.NotFound, "no attempt in the context")
 		servers[0].fail.Store(&refusal)
 		a = &balancer.Attempt{Avoid: c.others(c.endpoint(servers[0]))}
 		require.ErrorIs(t, call(t.Context(), a), refusal)
@@ -124,7 +124,8 @@ func TestAvoidedEndpointsServeIfThereIsNoOther(t *testing.T) {
 		avoid := &balancer.Attempt{Avoid: c.monitor.Endpoints()}
 		_, err := pb.NewTestServiceClient(c.ClientConn).EmptyCall(balancer.WithAttempt(t.Context(), avoid), &pb.Empty{})
 		require.NoError(t, err)
-		// One that is avoided strictly waits for a connection, be it to an endpoint in doubt.
+		// A strictly avoiding attempt waits for a connection to another endpoint, even an unfit
+		// one.
 		servers[1].kill()
 		time.Sleep(time.Second)
 		o := make(chan outcome, 1)
@@ -153,7 +154,7 @@ func TestOverdueIsCalledWhenAnotherCanServe(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)
 		o := c.call(t.Context(), attempt{takes: time.Minute})
-		assert.Zero(t, o.overdue, "nobody else can")
+		assert.Zero(t, o.overdue, "no other endpoint can serve")
 	})
 }
 
@@ -203,7 +204,7 @@ func TestMonitorNotifiesImprovements(t *testing.T) {
 
 		improved = c.monitor.Improved()
 		c.monitor.NotifyImproved()
-		assertClosed(t, improved, "its owner says so")
+		assertClosed(t, improved, "its owner reports it")
 		require.NoError(t, c.Close())
 		assert.Empty(t, c.monitor.Endpoints())
 	})

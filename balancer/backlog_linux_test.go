@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// connected returns both ends of a TCP connection. What is sent to the peer is its own to
-// read, as slowly as it likes.
+// connected returns both ends of a TCP connection. The peer reads at its own pace.
 func connected(t *testing.T) (conn net.Conn, peer *net.TCPConn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -26,8 +25,8 @@ func connected(t *testing.T) (conn net.Conn, peer *net.TCPConn) {
 	return conn, accepted.(*net.TCPConn)
 }
 
-// A peer that takes what it is sent, if slowly, is at work. One that takes no more is not,
-// nor is one whose kernel takes all there is.
+// A peer that reads, however slowly, shows life. One that stops reading does not, nor one whose
+// kernel buffers everything.
 func TestBacklog(t *testing.T) {
 	conn, peer := connected(t)
 	c := &netConn{}
@@ -50,13 +49,13 @@ func TestBacklog(t *testing.T) {
 		was := full
 		full = c.backlog()
 		return full.unsent > 0 && full == was
-	}, 10*time.Second, 50*time.Millisecond, "the peer takes no more")
+	}, 10*time.Second, 50*time.Millisecond, "the peer stops reading")
 	assert.False(t, c.backlog().movedSince(full))
 	require.Eventually(t, func() bool {
 		_, err := io.CopyN(io.Discard, peer, 64<<10)
 		require.NoError(t, err)
 		return c.backlog().movedSince(full)
-	}, 10*time.Second, time.Millisecond, "it goes on")
+	}, 10*time.Second, time.Millisecond, "it reads again")
 	require.NoError(t, conn.Close())
 	<-written
 	assert.Zero(t, c.backlog(), "closed")

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// spend takes what there is.
+// spend spends all tokens and returns their number.
 func (b *budget) spend(now time.Time, reserve float64) (n int) {
 	for b.take(now, reserve) {
 		n++
@@ -33,8 +33,8 @@ func TestBudget(t *testing.T) {
 	for range 100_000 {
 		b.earn()
 	}
-	assert.Equal(t, probeBurst, b.spend(now.Add(time.Hour), 0), "the burst bounds what is saved")
-	assert.Zero(t, b.spend(now, 0), "time does not go back")
+	assert.Equal(t, probeBurst, b.spend(now.Add(time.Hour), 0), "the burst bounds the tokens")
+	assert.Zero(t, b.spend(now, 0), "an earlier time adds nothing")
 }
 
 func TestBudgetKeepsAReserve(t *testing.T) {

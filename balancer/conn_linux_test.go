@@ -70,7 +70,7 @@ func TestReadOnReadyIsEndedByClose(t *testing.T) {
 	require.ErrorIs(t, <-ended, net.ErrClosed)
 }
 
-// What a wrapper of the user's reads is not what its descriptor does.
+// A wrapper of the user's may read other bytes than its descriptor.
 func TestWrappedConnectionsAreReadThroughTheWrapper(t *testing.T) {
 	type wrapper struct{ net.Conn }
 	one, other := net.Pipe()

@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A connection that a large message arrives on is receiving, until the message is complete
-// or comes to a halt.
+// A connection is receiving while a large message arrives, until it is complete or pauses.
 func TestReceiving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, peer := net.Pipe()
@@ -32,7 +31,7 @@ func TestReceiving(t *testing.T) {
 		time.Sleep(transferPause - 1)
 		assert.True(t, c.receiving(time.Now()))
 		time.Sleep(time.Nanosecond)
-		assert.False(t, c.receiving(time.Now()), "nothing has come for long")
+		assert.False(t, c.receiving(time.Now()), "a long pause")
 		arrive(1)
 		assert.True(t, c.receiving(time.Now()))
 		c.messageComplete()

@@ -47,7 +47,7 @@ func TestHeavyStreamsMoveToAConnectionOfTheirOwn(t *testing.T) {
 			s := c.open(balancer.Streams, nil)
 			assert.Len(t, c.server(s.Endpoint()).connections(), 2)
 		}
-		assert.Equal(t, 4, connections(servers), "streams share one, which is apart from those of calls")
+		assert.Equal(t, 4, connections(servers), "streams share one connection, apart from those of calls")
 		moved := c.open(balancer.Streams, c.endpoint(at))
 		calls, before := at.calls.Load(), moved.heard.Load()
 		c.load(3, 20*time.Millisecond, time.Second, false)
@@ -86,7 +86,7 @@ func TestBulkTransfersHaveAConnectionOfTheirOwn(t *testing.T) {
 	})
 }
 
-// A frozen connection is closed, and not the endpoint's other one.
+// Of the connections of an endpoint, only the frozen one is closed.
 func TestFrozenConnectionIsClosedAlone(t *testing.T) {
 	for name, calls := range map[string]bool{"of calls": true, "of streams": false} {
 		t.Run(name, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestFrozenConnectionIsClosedAlone(t *testing.T) {
 	}
 }
 
-// A stream goes elsewhere if the connection that it needs does not come about.
+// A stream uses another endpoint if its connection cannot be established.
 func TestStreamDoesNotWaitForAConnectionThatHangs(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)
@@ -160,7 +160,7 @@ func TestStreamDoesNotWaitForAConnectionThatHangs(t *testing.T) {
 	})
 }
 
-// Answers wait behind a large message, and the endpoint is at work.
+// Replies wait behind a large message; that is not silence.
 func TestLargeMessageIsNoSilence(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)
@@ -184,7 +184,7 @@ func TestLargeMessageIsNoSilence(t *testing.T) {
 	})
 }
 
-// The transfers on one connection say nothing of another one.
+// Messages on one connection are no sign of life of another.
 func TestFrozenConnectionIsClosedBesideABusyOne(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)

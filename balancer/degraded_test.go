@@ -11,14 +11,14 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// aLocalRead needs no leader.
+// aLocalRead is a read that needs no leader.
 var aLocalRead = attempt{need: balancer.Local}
 
 func TestCallsAreCutOnADegradedEndpointOnceAnotherServes(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)
 		s := servers[0]
-		// Nobody has a leader, and calls hang.
+		// No endpoint has a leader, and calls hang.
 		for _, s := range servers {
 			s.fail.Store(&errNoLeader)
 		}
@@ -32,8 +32,8 @@ func TestCallsAreCutOnADegradedEndpointOnceAnotherServes(t *testing.T) {
 			require.ErrorIs(t, (<-c.starting(1, s, aRead)).err, errNoLeader)
 		}
 		time.Sleep(20 * time.Second)
-		assert.Empty(t, writes, "nobody serves")
-		assert.Empty(t, reads, "nobody serves")
+		assert.Empty(t, writes, "no endpoint serves")
+		assert.Empty(t, reads, "no endpoint serves")
 		for _, s := range servers {
 			assert.Equal(t, health.Degraded, c.is(s))
 		}
@@ -48,7 +48,7 @@ func TestCallsAreCutOnADegradedEndpointOnceAnotherServes(t *testing.T) {
 			assert.ErrorContains(t, (<-reads).cut, "others serve")
 		}
 		assert.Less(t, time.Since(elected), 100*time.Millisecond)
-		assert.Empty(t, local, "it is capable of that")
+		assert.Empty(t, local, "it can serve local reads")
 		assert.Empty(t, c.events.closedAddresses())
 
 		s.fail.Store(nil)
@@ -58,7 +58,7 @@ func TestCallsAreCutOnADegradedEndpointOnceAnotherServes(t *testing.T) {
 	})
 }
 
-func TestDegradedEndpointServesLocalReadsIfNeedBe(t *testing.T) {
+func TestDegradedEndpointServesLocalReadsWithoutAnother(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)
 		servers[0].fail.Store(&errNoLeader)
@@ -87,7 +87,7 @@ func TestDegradedClusterIsProbedSeldom(t *testing.T) {
 		time.Sleep(time.Minute)
 		before := c.probes.Load()
 		time.Sleep(10 * time.Minute)
-		assert.LessOrEqual(t, c.probes.Load()-before, int64(300), "half a probe a second")
+		assert.LessOrEqual(t, c.probes.Load()-before, int64(300), "at most half a probe per second")
 		assert.Empty(t, c.events.closedAddresses())
 		for _, s := range servers {
 			s.fail.Store(nil)
@@ -108,7 +108,7 @@ func TestSlowEndpointServesNoCallsWhileOthersAreFast(t *testing.T) {
 		calls, before := slow.calls.Load(), c.probes.Load()
 		time.Sleep(3 * time.Minute)
 		assert.Equal(t, health.Slow, c.is(slow))
-		assert.LessOrEqual(t, c.probes.Load()-before, int64(30), "it is asked seldom")
+		assert.LessOrEqual(t, c.probes.Load()-before, int64(30), "it is probed seldom")
 		assert.Equal(t, calls, slow.calls.Load())
 		slow.delay.Store(int64(usual))
 		within(t, 32*time.Second, "serving", func() bool { return c.is(slow) == health.Serving })
@@ -118,7 +118,7 @@ func TestSlowEndpointServesNoCallsWhileOthersAreFast(t *testing.T) {
 	})
 }
 
-// Without anybody to ask, silence makes others preferred for as long as it lasts.
+// Without a prober, other endpoints are preferred while one is silent.
 func TestSilenceIsASuspicionWithoutAProber(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers, unprobed)
@@ -153,7 +153,7 @@ func TestLongCallIsNotCut(t *testing.T) {
 		for range 4 {
 			o := <-c.starting(1, servers[0], attempt{takes: 20 * time.Second})
 			require.NoError(t, o.err)
-			assert.EqualValues(t, 1, o.overdue, "told once that it takes longer than usual")
+			assert.EqualValues(t, 1, o.overdue, "overdue once")
 		}
 		assert.LessOrEqual(t, c.probes.Load()-before, int64(8))
 		assert.False(t, c.events.ever(health.Slow, health.Lagging, health.Dead))

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/balancer"
 )
 
-// Policies above this one parse its config, and hand it down as JSON or as it is.
+// Policies above this one parse its config, and pass it on as JSON or parsed.
 func TestConfigsSurviveJSON(t *testing.T) {
 	for name, object := range map[string]string{
 		"quorate_round_robin": `{"drainTimeout":"7s","healthProbe":{"serviceName":"greeter"}}`,
@@ -36,7 +36,7 @@ func TestConfigsSurviveJSON(t *testing.T) {
 	}
 }
 
-// controlled stands for the credentials of xDS.
+// controlled are credentials like those of xDS.
 type controlled struct {
 	credentials.TransportCredentials
 }
@@ -45,8 +45,8 @@ func (controlled) UsesXDS() bool { return true }
 
 func (c controlled) Clone() credentials.TransportCredentials { return c }
 
-// gRPC looks for UsesXDS. Without it the control plane's security is silently left out.
-func TestCredentialsOfXDSStayThat(t *testing.T) {
+// gRPC looks for UsesXDS. Without it, the security of the control plane is ignored.
+func TestCredentialsOfXDS(t *testing.T) {
 	usesXDS := func(c credentials.TransportCredentials) bool {
 		x, ok := c.(interface{ UsesXDS() bool })
 		return ok && x.UsesXDS()

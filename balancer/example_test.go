@@ -15,13 +15,13 @@ import (
 	"github.com/quorate/quorate/resolver/static"
 )
 
-// first is a strategy of a program's own. The policy around it connects, probes and ejects;
-// first chooses among the endpoints that can serve.
+// first is a program's own strategy. The policy connects, probes and ejects; first chooses among
+// the endpoints that can serve.
 type first struct{}
 
 func (first) Pick(_ balancer.Call, fit []*balancer.Endpoint) *balancer.Endpoint { return fit[0] }
 
-// A program's own strategy: the first endpoint that serves, in the order of the resolver.
+// A custom strategy uses the first endpoint that serves, in the resolver's order.
 func ExampleRegister() {
 	balancer.Register(balancer.Builder{ // in an init function
 		Name:  "first",

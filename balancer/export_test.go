@@ -2,7 +2,7 @@ package balancer
 
 import "time"
 
-// CheckLate has the timer of the endpoint fire now, that late.
+// CheckLate fires the timer of the endpoint, late by the given duration.
 func (e *Endpoint) CheckLate(late time.Duration) {
 	e.inflight.mu.Lock()
 	due := time.Now().Add(-late)
@@ -11,5 +11,5 @@ func (e *Endpoint) CheckLate(late time.Duration) {
 	e.check()
 }
 
-// HoldTimer keeps the timer of the endpoint from firing.
+// HoldTimer stops the timer of the endpoint.
 func (e *Endpoint) HoldTimer() { e.inflight.timer.Stop() }

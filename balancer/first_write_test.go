@@ -33,7 +33,7 @@ func TestFirstWriteAvoidsAStalledEndpoint(t *testing.T) {
 	}
 }
 
-// The stalled one is connected to long before the others.
+// The stalled endpoint connects long before the others.
 func TestFirstWriteWaitsForAnEndpointThatServes(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		s := stalledAt(servers, 0)
@@ -64,7 +64,7 @@ func TestFirstWriteWaitsForHalfASecondAtMost(t *testing.T) {
 		o := c.write()
 		require.NoError(t, o.err)
 		assert.Equal(t, 1200*time.Millisecond, o.took)
-		assert.Less(t, c.write().took, 800*time.Millisecond, "only the first waits")
+		assert.Less(t, c.write().took, 800*time.Millisecond, "only the first write waits")
 	})
 }
 
@@ -76,12 +76,12 @@ func TestFirstReadDoesNotWait(t *testing.T) {
 		assert.Equal(t, usual, o.took)
 		o = c.write()
 		require.NoError(t, o.err)
-		assert.Equal(t, usual, o.took, "the read has shown who serves")
+		assert.Equal(t, usual, o.took, "the read showed that an endpoint serves")
 		assert.Zero(t, c.probes.Load())
 	})
 }
 
-func TestFirstWriteDoesNotWaitWhereThereIsNoChoice(t *testing.T) {
+func TestFirstWriteDoesNotWaitWithoutAnotherEndpoint(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, servers []*server) {
 		c := connect(t, roundRobin, servers)
 		assert.Equal(t, usual, c.write().took)
@@ -89,12 +89,13 @@ func TestFirstWriteDoesNotWaitWhereThereIsNoChoice(t *testing.T) {
 	})
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := connect(t, roundRobin, servers, unprobed)
-		assert.Equal(t, usual, c.write().took, "nobody can be asked")
+		assert.Equal(t, usual, c.write().took, "no endpoint can be probed")
 	})
 }
 
-// A sign of life, as a quiet stream is checked for, is no proof, and nothing to wait for.
-func TestFirstWriteAsksThoseThatAreAlive(t *testing.T) {
+// A sign of life, as for a quiet stream, is no proof of service, and the write does not wait for
+// it.
+func TestFirstWriteProbesEndpointsThatAreAlive(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		for _, s := range servers {
 			s.quiet.Shut()
@@ -115,7 +116,7 @@ func TestFirstWriteAsksThoseThatAreAlive(t *testing.T) {
 	})
 }
 
-// A client that only writes uses endpoints that it connects to after its first write.
+// A client that only writes uses endpoints that connect after its first write.
 func TestWritesGoToEndpointsThatConnectLater(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		for _, s := range servers[1:] {

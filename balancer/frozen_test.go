@@ -33,7 +33,7 @@ func TestFrozenEndpointIsDeadWithinASecond(t *testing.T) {
 		for range 3 {
 			o := <-writes
 			assert.ErrorContains(t, o.cut, "endpoint a is dead")
-			assert.GreaterOrEqual(t, o.took, 600*time.Millisecond, "two lost packets have arrived by then")
+			assert.GreaterOrEqual(t, o.took, 600*time.Millisecond, "two lost packets were repeated by then")
 			assert.LessOrEqual(t, o.took, 700*time.Millisecond)
 		}
 		synctest.Wait()
@@ -49,7 +49,7 @@ func TestFrozenEndpointIsDeadWithinASecond(t *testing.T) {
 		for _, o := range others.end() {
 			if o.err != nil {
 				assert.Error(t, o.cut)
-				assert.Less(t, o.began, start.Add(200*time.Millisecond), "calls avoid an endpoint in doubt")
+				assert.Less(t, o.began, start.Add(200*time.Millisecond), "calls avoid a suspected endpoint")
 			}
 			assert.Less(t, o.took, time.Second)
 		}
@@ -103,7 +103,7 @@ func TestNothingIsEjectedWhenAllAreFrozen(t *testing.T) {
 	})
 }
 
-// Nobody calls after the outage: one probe each shows that they serve.
+// Without calls after the outage, one probe each shows that the endpoints serve.
 func TestSuspectsServeAgainAfterAnOutageOfAll(t *testing.T) {
 	for name, watches := range map[string]bool{"idle": false, "a watch": true} {
 		t.Run(name, func(t *testing.T) {

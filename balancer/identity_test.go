@@ -11,7 +11,7 @@ import (
 
 type securityKey struct{}
 
-// address returns an address whose attributes hold a security, as those of clientv3 do.
+// address returns an address whose attributes have a security, as in clientv3.
 func address(addr, serverName, security string) resolver.Address {
 	a := resolver.Address{Addr: addr, ServerName: serverName}
 	if security != "" {
@@ -26,15 +26,15 @@ func TestSecurityIsPartOfTheIdentityOfAnEndpoint(t *testing.T) {
 		a, b []resolver.Address
 		want bool
 	}{
-		"the same":                 {[]resolver.Address{plain}, []resolver.Address{address("h:1", "h", "plain")}, true},
-		"security":                 {[]resolver.Address{plain}, []resolver.Address{tls}, false},
-		"no security":              {[]resolver.Address{plain}, []resolver.Address{address("h:1", "h", "")}, false},
-		"server name":              {[]resolver.Address{plain}, []resolver.Address{address("h:1", "i", "plain")}, false},
-		"address":                  {[]resolver.Address{plain}, []resolver.Address{address("h:2", "h", "plain")}, false},
-		"another address":          {[]resolver.Address{plain}, []resolver.Address{plain, tls}, false},
-		"the order of addresses":   {[]resolver.Address{plain, tls}, []resolver.Address{tls, plain}, false},
-		"security of the second":   {[]resolver.Address{plain, plain}, []resolver.Address{plain, tls}, false},
-		"several, which are alike": {[]resolver.Address{plain, tls}, []resolver.Address{plain, tls}, true},
+		"the same":                {[]resolver.Address{plain}, []resolver.Address{address("h:1", "h", "plain")}, true},
+		"security":                {[]resolver.Address{plain}, []resolver.Address{tls}, false},
+		"no security":             {[]resolver.Address{plain}, []resolver.Address{address("h:1", "h", "")}, false},
+		"server name":             {[]resolver.Address{plain}, []resolver.Address{address("h:1", "i", "plain")}, false},
+		"address":                 {[]resolver.Address{plain}, []resolver.Address{address("h:2", "h", "plain")}, false},
+		"another address":         {[]resolver.Address{plain}, []resolver.Address{plain, tls}, false},
+		"the order of addresses":  {[]resolver.Address{plain, tls}, []resolver.Address{tls, plain}, false},
+		"security of the second":  {[]resolver.Address{plain, plain}, []resolver.Address{plain, tls}, false},
+		"several equal addresses": {[]resolver.Address{plain, tls}, []resolver.Address{plain, tls}, true},
 	}
 	for name, tt := range tests {
 		assert.Equal(t, tt.want, same(tt.a, tt.b), name)

@@ -11,8 +11,8 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// What a process waits for that was short of CPU may be here, and unread.
-func TestLateTimerAccusesNobody(t *testing.T) {
+// The reply that a starved process waits for may have arrived unread.
+func TestLateTimerIsIgnored(t *testing.T) {
 	for name, open := range map[string]func(*client, *server){
 		"calls":   func(c *client, s *server) { c.starting(3, s, aWrite) },
 		"streams": func(c *client, s *server) { c.open(balancer.Streams, c.endpoint(s)) },

@@ -11,7 +11,7 @@ import (
 )
 
 // All endpoints answer long after the callers' deadlines.
-func TestOverloadEjectsNobody(t *testing.T) {
+func TestOverloadEjectsNoEndpoint(t *testing.T) {
 	tests := map[string]struct {
 		delays  [3]time.Duration
 		callers int
@@ -38,7 +38,7 @@ func TestOverloadEjectsNobody(t *testing.T) {
 				burst := c.probes.Load()
 				assert.LessOrEqual(t, burst-before, int64(4+1+10/4+10*tt.callers/20), "the reserve is kept")
 				time.Sleep(50 * time.Second)
-				assert.LessOrEqual(t, c.probes.Load()-burst, int64(50/4+1+50*2*tt.callers/50), "a quarter a second, and 2 % of the calls")
+				assert.LessOrEqual(t, c.probes.Load()-burst, int64(50/4+1+50*2*tt.callers/50), "0.25 per second, and 2 % of the calls")
 				assert.False(t, c.events.ever(health.Lagging, health.Dead))
 				for _, s := range servers {
 					s.delay.Store(int64(usual))
@@ -55,7 +55,7 @@ func TestOverloadEjectsNobody(t *testing.T) {
 	}
 }
 
-// allServe reports whether all endpoints are found to serve.
+// allServe reports whether all endpoints are Serving.
 func allServe(c *client, servers []*server) bool {
 	for _, s := range servers {
 		if c.is(s) != health.Serving {
@@ -65,8 +65,8 @@ func allServe(c *client, servers []*server) bool {
 	return true
 }
 
-// A fault is found though the probes of an overload before it were many.
-func TestFaultAfterAnOverloadIsFound(t *testing.T) {
+// A fault is detected although the probes of an overload preceded it.
+func TestFaultAfterAnOverloadIsDetected(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)
 		c.load(4, 500*time.Millisecond, 250*time.Millisecond, false)

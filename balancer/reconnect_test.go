@@ -26,7 +26,7 @@ func TestLostConnectionsComeBackSpreadWhileOthersServe(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			at = append(at, s.dials.Load()-before)
 		}
-		assert.EqualValues(t, 40, at[199], "all have come back")
+		assert.EqualValues(t, 40, at[199], "all have reconnected")
 		assert.InDelta(t, 20, at[99], 18)
 		assert.Less(t, at[9], int64(20))
 		time.Sleep(10 * time.Millisecond)
@@ -48,7 +48,7 @@ func TestConnectionComesBackAtOnceIfThereIsNoOther(t *testing.T) {
 	})
 }
 
-func TestOutageIsFoundToBeOverWithinThreeSeconds(t *testing.T) {
+func TestOutageEndsWithinThreeSeconds(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)
 		for _, s := range servers {
@@ -59,7 +59,7 @@ func TestOutageIsFoundToBeOverWithinThreeSeconds(t *testing.T) {
 			assert.Equal(t, health.Dead, c.is(s))
 			dials := s.dials.Load()
 			assert.GreaterOrEqual(t, dials, int64(1+20/3), "gRPC's backoff does not delay them")
-			assert.LessOrEqual(t, dials, int64(60), "they are not hammered")
+			assert.LessOrEqual(t, dials, int64(60), "few attempts")
 		}
 		servers[2].restart()
 		o := c.read()
@@ -70,7 +70,7 @@ func TestOutageIsFoundToBeOverWithinThreeSeconds(t *testing.T) {
 	})
 }
 
-func TestLongOutageLeavesConnectionsToTheirBackoff(t *testing.T) {
+func TestLongOutageUsesTheBackoff(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)
 		servers[0].kill()
@@ -83,9 +83,8 @@ func TestLongOutageLeavesConnectionsToTheirBackoff(t *testing.T) {
 	})
 }
 
-// Where something is connected the others are left to gRPC's backoff, until one can be
-// connected to again.
-func TestBackoffIsCutShortByTheNextThatConnects(t *testing.T) {
+// While an endpoint is connected, others use gRPC's backoff until one of them reconnects.
+func TestReconnectEndsTheBackoffOfOthers(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)
 		servers[0].kill()

@@ -35,7 +35,7 @@ func TestRemovedEndpointDrains(t *testing.T) {
 		for range 3 {
 			assert.NoError(t, (<-short).err)
 		}
-		assert.True(t, s.isOpen(), "its owner may move it, and need not")
+		assert.True(t, s.isOpen(), "its owner may move it or not")
 		for range 3 {
 			o := <-long
 			assert.ErrorContains(t, o.cut, "drain timeout")
@@ -43,7 +43,7 @@ func TestRemovedEndpointDrains(t *testing.T) {
 		}
 		assert.Error(t, s.endsWithin(t, time.Millisecond))
 		time.Sleep(2 * time.Minute)
-		assert.True(t, bulk.isOpen(), "bulk transfers go on to their end")
+		assert.True(t, bulk.isOpen(), "bulk transfers run to their end")
 		assert.Len(t, servers[0].connections(), 1)
 		bulk.cancel()
 		<-bulk.ended
@@ -65,7 +65,7 @@ func TestRemovedEndpointDrainsForThirtySeconds(t *testing.T) {
 	})
 }
 
-func TestEndpointThatComesBackIsANewOne(t *testing.T) {
+func TestReaddedEndpointIsNew(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)
 		old := c.endpoint(servers[0])
@@ -85,7 +85,7 @@ func TestEndpointThatComesBackIsANewOne(t *testing.T) {
 	})
 }
 
-func TestEndpointWithAnotherSecondAddressIsANewOne(t *testing.T) {
+func TestEndpointWithAnotherSecondAddressIsNew(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, servers []*server) {
 		c := connect(t, roundRobin, servers)
 		for _, second := range []string{"x", "y"} {
@@ -106,7 +106,7 @@ func TestEndpointIsReachedByItsSecondAddress(t *testing.T) {
 		c.resolver.UpdateState(st)
 		o := c.read()
 		require.NoError(t, o.err)
-		assert.Equal(t, "nowhere", o.at.Address(), "it is named after the first")
+		assert.Equal(t, "nowhere", o.at.Address(), "its name is the first address")
 	})
 }
 
@@ -119,7 +119,7 @@ func TestCallsWithoutEndpointsFail(t *testing.T) {
 	})
 }
 
-// A resolver's error is shown to calls, but for those that wait, whatever its code.
+// A resolver's error is returned to calls that do not wait for ready, whatever its code.
 func TestCallsWaitWhileTheResolverFails(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, servers []*server) {
 		c := connect(t, roundRobin, servers)

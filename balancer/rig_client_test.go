@@ -27,7 +27,7 @@ import (
 
 const roundRobin = `{"quorate_round_robin":{}}`
 
-// What servers of the tests answer that is classified.
+// Errors of the test servers that are classified.
 var (
 	errNoLeader = status.Error(codes.FailedPrecondition, "no leader")
 	errTimedOut = status.Error(codes.Aborted, "request timed out")
@@ -116,10 +116,10 @@ func connect(t *testing.T, config string, servers []*server, change ...func(*bal
 	return c
 }
 
-// unprobed leaves out the probers.
+// unprobed removes the probers.
 func unprobed(o *balancer.Options) { o.Service, o.Liveness = nil, nil }
 
-// warm connects to the servers, and lets the client learn how long calls take.
+// warm connects to the servers, and measures their latency.
 func warm(t *testing.T, config string, servers []*server, change ...func(*balancer.Options)) *client {
 	t.Helper()
 	c := connect(t, config, servers, change...)
@@ -138,7 +138,7 @@ func (c *client) warm() {
 	}
 }
 
-// state is what the resolver says of the servers.
+// state returns the resolver state of the servers.
 func (c *client) state(servers ...*server) resolver.State {
 	var st resolver.State
 	for _, s := range servers {
@@ -147,7 +147,7 @@ func (c *client) state(servers ...*server) resolver.State {
 	return balancer.WithOptions(st, &c.options)
 }
 
-// endpoint returns that of a server.
+// endpoint returns the endpoint of a server.
 func (c *client) endpoint(s *server) *balancer.Endpoint {
 	for _, ep := range c.monitor.Endpoints() {
 		if ep.Address() == s.addr {
@@ -160,22 +160,21 @@ func (c *client) endpoint(s *server) *balancer.Endpoint {
 
 func (c *client) is(s *server) health.State { return c.endpoint(s).State() }
 
-// others are all endpoints but one.
+// others returns all endpoints but one.
 func (c *client) others(ep *balancer.Endpoint) []*balancer.Endpoint {
 	return slices.DeleteFunc(slices.Clone(c.monitor.Endpoints()), func(o *balancer.Endpoint) bool { return o == ep })
 }
 
-// attempt says what to call.
+// attempt describes a call.
 type attempt struct {
 	need  balancer.Need
 	write bool
 	shape string
-	only  *balancer.Endpoint // where it goes; nil for anywhere
+	only  *balancer.Endpoint // its endpoint; nil for any
 	deaf  bool               // it has no Watcher
 	// deadline is how long its caller waits, 0 for ever.
 	deadline time.Duration
-	// takes is how long it takes, and answer what it is answered then; 0 and nil for a call
-	// like most.
+	// takes is its duration, and answer its result; 0 and nil for a usual call.
 	takes  time.Duration
 	answer error
 }
@@ -199,18 +198,18 @@ var (
 	aWrite = attempt{write: true}
 )
 
-// outcome is how a call ended.
+// outcome is the end of a call.
 type outcome struct {
 	err     error
-	cut     error // why its Watcher was told to end it, nil if it was not
+	cut     error // the reason given to its Watcher, nil if it was not cut
 	at      *balancer.Endpoint
 	began   time.Time
 	took    time.Duration
-	overdue int64 // how often the Watcher was told
+	overdue int64 // how often the Watcher was called
 	write   bool
 }
 
-// watcher ends a call when it is told to.
+// watcher ends a call that is cut.
 type watcher struct {
 	cancel  context.CancelCauseFunc
 	cut     atomic.Pointer[error]
@@ -256,7 +255,7 @@ func (c *client) write() outcome {
 	return c.call(c.t.Context(), aWrite)
 }
 
-// starting makes calls at a server at once, and returns how they end.
+// starting starts calls to a server concurrently, and returns their outcomes.
 func (c *client) starting(n int, s *server, a attempt) <-chan outcome {
 	outcomes := make(chan outcome, n)
 	a.only = c.endpoint(s)
@@ -274,7 +273,7 @@ func inBubble(t *testing.T, servers int, test func(t *testing.T, servers []*serv
 	synctest.Test(t, func(t *testing.T) { test(t, startServers(t, servers)) })
 }
 
-// within asserts that something comes true in time, and returns when it did.
+// within asserts that a condition becomes true in time, and returns when it did.
 func within(t *testing.T, limit time.Duration, what string, is func() bool) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -301,6 +300,6 @@ func TestClientsServersAndCallsWork(t *testing.T) {
 			assert.Equal(t, health.Serving, c.is(s))
 			assert.EqualValues(t, 1, s.conns.Load(), "connections")
 		}
-		assert.Zero(t, c.probes.Load(), "traffic proves life")
+		assert.Zero(t, c.probes.Load(), "traffic is a sign of life")
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// events remember what the policy did.
+// events records the events of the policy.
 type events struct {
 	mu      sync.Mutex
 	changes []change
@@ -39,7 +39,7 @@ func (e *events) Closed(ep *balancer.Endpoint, reason error) {
 	e.closed, e.reasons = append(e.closed, ep.Address()), append(e.reasons, reason)
 }
 
-// log shows what happened to whom a test fails for.
+// log logs the events for a failed test.
 func (e *events) log(t *testing.T, began time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -52,7 +52,7 @@ func (e *events) log(t *testing.T, began time.Time) {
 	t.Log("closed:", e.reasons, "after", time.Since(began))
 }
 
-// reached returns when a server came into a state, in order.
+// reached returns the times at which a server entered a state, in order.
 func (e *events) reached(s *server, state health.State) (at []time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// load are calls that are made all the time.
+// load makes calls continuously.
 type load struct {
 	stop     context.CancelFunc
 	wg       sync.WaitGroup
@@ -14,7 +14,7 @@ type load struct {
 	outcomes []outcome
 }
 
-// load makes calls, each as long as patience, with pauses between them.
+// load makes calls with a deadline of patience, with pauses between them.
 func (c *client) load(callers int, pause, patience time.Duration, write bool) *load {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &load{stop: cancel}
@@ -36,7 +36,7 @@ func (c *client) load(callers int, pause, patience time.Duration, write bool) *l
 	return l
 }
 
-// end stops the load, and returns how its calls ended.
+// end stops the load, and returns the outcomes of its calls.
 func (l *load) end() []outcome {
 	l.stop()
 	l.wg.Wait()

@@ -19,13 +19,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// usual is how long servers take for a call.
+// usual is the usual duration of a call.
 const usual = 2 * time.Millisecond
 
-// gate holds up who waits at it while it is shut.
+// gate blocks callers while it is shut.
 type gate struct {
 	mu   sync.Mutex
-	shut chan struct{} // closed to open the gate, nil while it is open
+	shut chan struct{} // closed when the gate opens, nil while it is open
 }
 
 func (g *gate) Shut() {
@@ -67,16 +67,16 @@ type server struct {
 	healthpb.UnimplementedHealthServer
 	addr string
 
-	frozen  gate // like a process that is stopped: nothing is read or written
+	frozen  gate // like a stopped process: nothing is read or written
 	stalled gate // alive, and completes nothing
 	quiet   gate // streams send nothing
 	dark    gate // attempts to connect hang
 
 	delay   atomic.Int64          // of calls and of probes for service
-	long    atomic.Int64          // more, of calls
-	fail    atomic.Pointer[error] // what calls and probes for service are answered
+	long    atomic.Int64          // additional delay of calls
+	fail    atomic.Pointer[error] // the error of calls and probes for service
 	status  atomic.Int32          // a ServingStatus, 0 for SERVING
-	rate    atomic.Int64          // bytes a second on each connection, 0 for any
+	rate    atomic.Int64          // bytes a second on each connection, 0: unlimited
 	payload atomic.Int64          // of each message of a stream
 	every   atomic.Int64          // the pause between two messages of a stream
 
@@ -88,7 +88,7 @@ type server struct {
 	open []*serverConn
 }
 
-// startServers starts that many servers.
+// startServers starts servers.
 func startServers(t *testing.T, n int) (servers []*server) {
 	t.Helper()
 	for i := range n {
@@ -135,8 +135,7 @@ func (s *server) disconnect() {
 	}
 }
 
-// stopGracefully takes no new connections and calls, and returns when those that there are
-// have ended.
+// stopGracefully refuses new connections and calls, and returns when the others have ended.
 func (s *server) stopGracefully() {
 	s.mu.Lock()
 	s.lis = nil
@@ -151,7 +150,7 @@ func (s *server) connections() []*serverConn {
 	return slices.Clone(s.open)
 }
 
-// work is what calls and probes for service do.
+// work is the work of a call or a probe for service.
 func (s *server) work(ctx context.Context, long time.Duration) error {
 	select {
 	case <-time.After(time.Duration(s.delay.Load()) + long):
@@ -167,14 +166,13 @@ func (s *server) work(ctx context.Context, long time.Duration) error {
 	return nil
 }
 
-// EmptyCall is a call.
+// EmptyCall is a usual call.
 func (s *server) EmptyCall(ctx context.Context, _ *pb.Empty) (*pb.Empty, error) {
 	s.calls.Add(1)
 	return &pb.Empty{}, s.work(ctx, time.Duration(s.long.Load()))
 }
 
-// CacheableUnaryCall is a call that takes as long as its payload says, and is answered with
-// the status that it asks for.
+// CacheableUnaryCall takes as long as its payload says, and returns the status that it requests.
 func (s *server) CacheableUnaryCall(ctx context.Context, r *pb.SimpleRequest) (*pb.SimpleResponse, error) {
 	takes, err := time.ParseDuration(string(r.GetPayload().GetBody()))
 	if err != nil {
@@ -186,12 +184,12 @@ func (s *server) CacheableUnaryCall(ctx context.Context, r *pb.SimpleRequest) (*
 	return &pb.SimpleResponse{}, status.Error(codes.Code(r.GetResponseStatus().GetCode()), r.GetResponseStatus().GetMessage()) //nolint:gosec // it is a code
 }
 
-// UnaryCall is what probes for service call. It returns as much as it is asked for.
+// UnaryCall is the probe for service. It returns as many bytes as requested.
 func (s *server) UnaryCall(ctx context.Context, r *pb.SimpleRequest) (*pb.SimpleResponse, error) {
 	return &pb.SimpleResponse{Payload: &pb.Payload{Body: make([]byte, r.GetResponseSize())}}, s.work(ctx, 0)
 }
 
-// Check is what probes for life call.
+// Check is the probe for life.
 func (s *server) Check(context.Context, *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
 	st := healthpb.HealthCheckResponse_ServingStatus(s.status.Load())
 	if st == 0 {
@@ -222,7 +220,7 @@ func (s *server) StreamingOutputCall(_ *pb.StreamingOutputCallRequest, stream gr
 	}
 }
 
-// dialer connects to servers by their address. Unknown ones do not exist.
+// dialer connects to servers by their address. Dialing an unknown address fails.
 func dialer(servers []*server) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		i := slices.IndexFunc(servers, func(s *server) bool { return s.addr == addr })
@@ -297,7 +295,7 @@ func (l serverListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// serverConn is a server's end of a connection, which can be frozen alone.
+// serverConn is a server's end of a connection, which can be frozen separately.
 type serverConn struct {
 	net.Conn
 	s      *server

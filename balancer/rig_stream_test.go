@@ -20,14 +20,14 @@ type stream struct {
 	cancel  context.CancelFunc
 	heard   atomic.Int64
 
-	// ended is closed when it has ended, and these are set then:
+	// ended is closed at the end of the stream, after these are set:
 	ended   chan struct{}
 	err     error
-	cut     error // why it was to end, nil if it was not to
+	cut     error // why it was cut, nil if it was not
 	endedAt time.Time
 }
 
-// open opens a stream at an endpoint, anywhere for nil, and receives what comes on it.
+// open opens a stream at an endpoint, any if nil, and receives its messages.
 func (c *client) open(class balancer.ConnClass, only *balancer.Endpoint) *stream {
 	c.t.Helper()
 	s, err := c.tryOpen(c.t.Context(), class, only)
@@ -70,7 +70,7 @@ func (c *client) tryOpen(ctx context.Context, class balancer.ConnClass, only *ba
 	return s, nil
 }
 
-// server returns the server that an endpoint stands for.
+// server returns the server of an endpoint.
 func (c *client) server(ep *balancer.Endpoint) *server {
 	c.t.Helper()
 	for _, s := range c.servers {
@@ -92,14 +92,14 @@ func (s *stream) isOpen() bool {
 	}
 }
 
-// endsWithin returns why the stream was to end, and fails the test unless it ends in time.
+// endsWithin returns why the stream was cut, and fails the test unless it ends in time.
 func (s *stream) endsWithin(t *testing.T, limit time.Duration) (cut error) {
 	t.Helper()
 	select {
 	case <-s.ended:
 		return s.cut
 	case <-time.After(limit):
-		require.Fail(t, "the stream goes on", "for %v", limit)
+		require.Fail(t, "the stream continues", "for %v", limit)
 		return nil
 	}
 }

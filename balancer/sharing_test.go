@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// sharing returns a change of options with which clients share what they know.
+// sharing returns a change of options for clients that share health.
 func sharing() func(*balancer.Options) {
 	shared := health.NewTable()
 	return func(o *balancer.Options) {
@@ -57,7 +57,7 @@ func TestEndpointFoundDeadByOneClientIsAvoidedByAnother(t *testing.T) {
 	})
 }
 
-// A verdict of another client is no reason to close a connection that answers.
+// A verdict of another client does not close a connection that answers.
 func TestConnectionOfAnotherClientIsCheckedBeforeItIsClosed(t *testing.T) {
 	for name, frozen := range map[string]bool{"answers": false, "is silent": true} {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestClientsThatShareProbeOnce(t *testing.T) {
 	})
 }
 
-// When the client that probes goes, another one does.
+// When the client that probes closes, another one probes.
 func TestProbingIsTakenOver(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		share := sharing()
@@ -154,7 +154,7 @@ func TestClientWithoutAShareKeyIsIndependent(t *testing.T) {
 		assert.Empty(t, sharer.options.Table.All(), "its endpoints are in the shared table")
 		assert.Len(t, sharer.options.Shared.All(), 2)
 		require.NoError(t, sharer.Close())
-		assert.Empty(t, alone.options.Shared.All(), "nobody uses it any more")
+		assert.Empty(t, alone.options.Shared.All(), "its entry is no longer used")
 	})
 }
 
@@ -176,6 +176,6 @@ func TestQuietStreamsOfManyClientsCostFewProbes(t *testing.T) {
 		chatty := connect(t, roundRobin, servers, share)
 		chatty.load(1, 500*time.Millisecond, time.Second, false)
 		time.Sleep(10 * time.Minute)
-		assert.LessOrEqual(t, probesOf(clients), before+3, "a sibling shows that the endpoints live")
+		assert.LessOrEqual(t, probesOf(clients), before+3, "another client shows that the endpoints are alive")
 	})
 }

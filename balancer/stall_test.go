@@ -74,8 +74,7 @@ func TestWriteStallTimeoutIsAnOption(t *testing.T) {
 	}
 }
 
-// An error that hints at trouble is a suspicion. It shows nothing of an endpoint that has
-// completed calls meanwhile.
+// An error is at most a suspicion. It is ignored for an endpoint that completed calls meanwhile.
 func TestEndpointThatCompletesCallsIsNotEjectedForAnError(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)
@@ -105,13 +104,13 @@ func TestErrorSuspectsAndProbesEndpoint(t *testing.T) {
 		require.ErrorIs(t, o.err, errTimedOut)
 		assert.Len(t, c.events.reached(servers[0], health.Suspected), 1)
 		within(t, 2*usual, "serves", func() bool { return c.is(servers[0]) == health.Serving })
-		assert.Equal(t, before+2, c.probes.Load(), "it was asked, and a witness")
+		assert.Equal(t, before+2, c.probes.Load(), "the endpoint and a witness are probed")
 		assert.Empty(t, c.events.closedAddresses())
 	})
 }
 
-// Servers count the deadline of a call down: "timed out" shows nothing once it has passed.
-func TestDeadlineOfACallerMakesNoSuspect(t *testing.T) {
+// Servers enforce the deadline of a call: after it, "timed out" is no evidence.
+func TestDeadlineOfACallerIsNoEvidence(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)
 		ctx := timerless{t.Context(), time.Now().Add(90 * time.Millisecond)}
@@ -120,7 +119,7 @@ func TestDeadlineOfACallerMakesNoSuspect(t *testing.T) {
 			answer <- c.call(ctx, attempt{write: true, takes: 50 * time.Millisecond, answer: errTimedOut}).err
 		}()
 		time.Sleep(20 * time.Millisecond)
-		servers[0].frozen.Shut() // the answer is on its way for long
+		servers[0].frozen.Shut() // delays the reply
 		time.Sleep(75 * time.Millisecond)
 		servers[0].frozen.Open()
 		require.ErrorIs(t, <-answer, errTimedOut)
@@ -128,7 +127,7 @@ func TestDeadlineOfACallerMakesNoSuspect(t *testing.T) {
 	})
 }
 
-// timerless is a context whose deadline passes and whose timer does not run.
+// timerless is a context whose deadline passes without a timer.
 type timerless struct {
 	context.Context
 	deadline time.Time

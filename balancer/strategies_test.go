@@ -14,11 +14,11 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// How many connections a strategy keeps, and how many servers get calls.
+// The number of connections of a strategy, and of servers that get calls.
 func TestStrategiesConnect(t *testing.T) {
 	tests := map[string]struct {
 		connections int
-		used        int // -1 for what depends on how fast they are
+		used        int // -1 if it depends on timing
 	}{
 		`{"quorate_round_robin":{}}`:                 {3, 3},
 		`{"quorate_pinned":{"form":"first_of_all"}}`: {3, 1},
@@ -74,9 +74,9 @@ func TestPinMovesWhenThePinnedEndpointDies(t *testing.T) {
 	}
 }
 
-// The call that waits for the frozen one ends, though the strategy no longer wants a
-// connection to it.
-func TestAnotherIsPinnedWhenThePinnedFreezes(t *testing.T) {
+// A call that waits for the frozen connection ends, although the strategy no longer uses the
+// endpoint.
+func TestPinMovesWhenThePinnedEndpointFreezes(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := connect(t, `{"quorate_pinned":{}}`, servers)
 		o := c.read()
@@ -94,12 +94,12 @@ func TestAnotherIsPinnedWhenThePinnedFreezes(t *testing.T) {
 		assert.Error(t, o.cut)
 		assert.Less(t, o.took, 2*time.Second)
 		time.Sleep(time.Second)
-		assert.LessOrEqual(t, connections(servers), 2, "a new one, and that which the frozen one does not close")
+		assert.LessOrEqual(t, connections(servers), 2, "a new one, and the frozen one")
 		frozen.frozen.Open()
 	})
 }
 
-// Strategies that learn leave alone what failed, for longer than a server needs that is back.
+// A strategy that learns forgets failures once the endpoint is shown to serve.
 func TestRestoredEndpointIsUsedAgain(t *testing.T) {
 	for _, config := range []string{`{"quorate_p2c":{}}`, `{"quorate_nearest":{}}`} {
 		t.Run(config, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestRestoredEndpointIsUsedAgain(t *testing.T) {
 	}
 }
 
-// roleAware is a strategy that wants to know who leads.
+// roleAware is a strategy that needs the roles of endpoints.
 type roleAware struct{}
 
 func (roleAware) RoleAware() {}
@@ -137,7 +137,7 @@ func TestRolesAreRequestedForRoleAwareStrategies(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		var asked atomic.Int64
 		c := warm(t, `{"quorate_role_aware":{}}`, servers, func(o *balancer.Options) { o.Status = prober{false, &asked} })
-		assert.GreaterOrEqual(t, asked.Load(), int64(3), "each that is connected to")
+		assert.GreaterOrEqual(t, asked.Load(), int64(3), "each connected endpoint")
 		assert.LessOrEqual(t, asked.Load(), int64(10))
 		time.Sleep(time.Minute)
 		before := asked.Load()
@@ -145,7 +145,7 @@ func TestRolesAreRequestedForRoleAwareStrategies(t *testing.T) {
 		assert.Equal(t, before, asked.Load())
 		c.endpoint(servers[0]).RolesChanged()
 		time.Sleep(time.Millisecond)
-		assert.Equal(t, before+3, asked.Load(), "signs that roles have changed")
+		assert.Equal(t, before+3, asked.Load(), "evidence of changed roles")
 		for range 1000 {
 			c.endpoint(servers[0]).RolesChanged()
 		}

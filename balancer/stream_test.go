@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// watching returns a client that has nothing but a stream, which had one pause of a second.
+// watching returns a client with a single stream, which had one pause of a second.
 func watching(t *testing.T, servers []*server) (*client, *stream) {
 	t.Helper()
 	c := connect(t, roundRobin, servers)
@@ -70,7 +70,7 @@ func TestStreamStaysWhenAllAreFrozen(t *testing.T) {
 	})
 }
 
-// The pause of a stream is checked once by a probe, which shows that nothing is wrong.
+// The pause of a stream causes one probe, which shows that the endpoint serves.
 func TestStreamWithPausesCostsFewProbes(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		c, s := watching(t, servers)
@@ -162,7 +162,7 @@ func TestStreamMovesFromAServerThatShutsDown(t *testing.T) {
 		go servers[0].stopGracefully() // returns when all have ended
 		assert.Equal(t, codes.Unavailable, status.Code(s.endsWithin(t, 10*time.Millisecond)))
 		assert.NoError(t, (<-call).err)
-		assert.True(t, bulk.isOpen(), "it ends in time, perhaps")
+		assert.True(t, bulk.isOpen(), "it may end in time")
 		assert.Empty(t, c.events.closedAddresses())
 		bulk.cancel()
 		<-bulk.ended

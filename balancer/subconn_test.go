@@ -12,19 +12,19 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// newSubConn returns one of an endpoint that is detached.
+// newSubConn returns a subConn of a detached endpoint.
 func newSubConn() *subConn { return &subConn{ep: in("a"), class: Calls} }
 
 func TestSilenceNeedsALivenessCheck(t *testing.T) {
 	now := time.Now()
 	at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }
 	s := newSubConn()
-	assert.Zero(t, s.silentFor(at(1000)), "nothing was asked")
+	assert.Zero(t, s.silentFor(at(1000)), "nothing is unanswered")
 	s.ask(forService, at(0))
 	assert.Equal(t, time.Second, s.unanswered(&s.asked, at(1000)))
-	assert.Zero(t, s.silentFor(at(1000)), "a server that is stalled does not answer that")
+	assert.Zero(t, s.silentFor(at(1000)), "a stalled server does not answer a service probe")
 	s.ask(forLiveness, at(1000))
-	assert.Zero(t, s.silentFor(at(1000).Add(lifePatience-1)), "it has no time to answer yet")
+	assert.Zero(t, s.silentFor(at(1000).Add(lifePatience-1)), "too early to answer")
 	assert.Equal(t, time.Second+lifePatience, s.silentFor(at(1000).Add(lifePatience)))
 	s.ask(forLiveness, at(1250))
 	assert.Equal(t, 2*time.Second, s.silentFor(at(2000)), "the first question counts")
@@ -36,7 +36,7 @@ func TestSilenceNeedsALivenessCheck(t *testing.T) {
 	assert.Zero(t, s.silentFor(at(5000)))
 }
 
-// A question is unanswered from the moment when it is asked, even where clocks are coarse.
+// A question is unanswered from the moment when it is sent, even with a coarse clock.
 func TestQuestionIsUnansweredAtOnce(t *testing.T) {
 	now := time.Now()
 	s := newSubConn()
@@ -46,8 +46,8 @@ func TestQuestionIsUnansweredAtOnce(t *testing.T) {
 	assert.Positive(t, s.ep.stalledFor(now))
 }
 
-// restart is what a round of probes does that took too long.
-func TestRoundThatIsLateBeginsAnew(t *testing.T) {
+// restart starts the round of probes anew, as after one that took too long.
+func TestLateRoundStartsAnew(t *testing.T) {
 	now := time.Now()
 	ep := in("a")
 	for class := range ep.conns {
@@ -77,19 +77,18 @@ func TestLateTimerDoesNotFindAConnectionSlow(t *testing.T) {
 		s.sc, s.state = sc, connectivity.Connecting
 		assert.False(t, p.markSlow(s, sc, starved+1))
 		assert.False(t, s.slow)
-		assert.False(t, p.markSlow(s, new(struct{ balancer.SubConn }), 0), "it is waited for no longer")
+		assert.False(t, p.markSlow(s, new(struct{ balancer.SubConn }), 0), "the call has ended")
 		assert.True(t, p.markSlow(s, sc, starved))
 		assert.True(t, s.slow)
 		assert.False(t, p.markSlow(s, sc, starved), "once")
 		p.mu.Lock()
 		p.closed = true
 		p.mu.Unlock()
-		time.Sleep(time.Second) // until the timer has fired that the first call set
+		time.Sleep(time.Second) // the timer of the first call fires
 	})
 }
 
-// stepped returns the time that a clock shows at t after somebody has set it, by a whole
-// number of seconds.
+// stepped returns the reading at t of a clock that was stepped by a whole number of seconds.
 func stepped(t *testing.T, at time.Time, by time.Duration) time.Time {
 	t.Helper()
 	after := at
@@ -139,6 +138,6 @@ func TestLatenciesOfAShapeAreKeptOnce(t *testing.T) {
 	x := a.get("x", &shared)
 	assert.NotSame(t, x, a.get("y", &shared))
 	assert.Same(t, x, a.get("x", &shared))
-	assert.NotSame(t, x, b.get("x", &shared), "what an endpoint answered is its own")
-	assert.Same(t, x.Latency, b.get("x", &shared).Latency, "how long calls take is not")
+	assert.NotSame(t, x, b.get("x", &shared), "samples belong to the endpoint")
+	assert.Same(t, x.Latency, b.get("x", &shared).Latency, "latencies are shared by shape")
 }

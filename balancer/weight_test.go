@@ -18,11 +18,10 @@ func TestWeightOf(t *testing.T) {
 	for weight, want := range map[uint32]uint32{0: balancer.DefaultWeight, 7: 7, 1 << 31: balancer.MaxWeight} {
 		assert.Equal(t, want, balancer.WeightOf(balancer.SetWeight(ep, weight)))
 	}
-	assert.EqualValues(t, balancer.DefaultWeight, balancer.WeightOf(ep), "the endpoint that was given is as it was")
+	assert.EqualValues(t, balancer.DefaultWeight, balancer.WeightOf(ep), "the given endpoint is unchanged")
 }
 
-// The shares of calls follow the resolver's weights, and their changes, on the same
-// connections.
+// Calls follow the resolver's weights, and their changes, on the same connections.
 func TestCallsFollowWeights(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)
@@ -49,7 +48,7 @@ func TestCallsFollowWeights(t *testing.T) {
 	})
 }
 
-// Calls go to the endpoints of the best priority of which one works.
+// Calls go to the endpoints of the best priority that has a working one.
 func TestCallsFollowPriorities(t *testing.T) {
 	inBubble(t, 4, func(t *testing.T, servers []*server) {
 		c := connect(t, roundRobin, servers)

@@ -20,7 +20,7 @@ const ms = time.Millisecond
 
 var epoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// bed is a strategy with endpoints that it keeps distances of, and a clock.
+// bed is a strategy with endpoints, their records, and a clock.
 type bed struct {
 	*strategy
 	eps       []*balancer.Endpoint
@@ -42,7 +42,7 @@ func newBed(n int) *bed {
 	return b
 }
 
-// answers tells the strategy how long a call to each endpoint took.
+// answers reports to the strategy how long a call to each endpoint took.
 func (b *bed) answers(took ...time.Duration) {
 	for i, d := range took {
 		b.Done(b.eps[i], balancer.Result{Took: d, Answered: true})
@@ -69,7 +69,7 @@ func TestNearestEndpointIsUsed(t *testing.T) {
 	assert.Equal(t, map[string]int{"0": 20}, b.picks([]*balancer.Endpoint{b.eps[0], b.eps[2]}, 20), "the nearest is not fit")
 }
 
-func TestTakingOver(t *testing.T) {
+func TestMinimumAdvantage(t *testing.T) {
 	for _, tc := range []struct {
 		held, other time.Duration
 		want        bool
@@ -97,7 +97,7 @@ func TestTakingOver(t *testing.T) {
 	}
 }
 
-func TestOneCallIn64TakesTurns(t *testing.T) {
+func TestOneCallIn64GoesToAnotherEndpoint(t *testing.T) {
 	b := newBed(3)
 	b.answers(2*ms, ms, 3*ms)
 	counts := make(map[string]int)
@@ -117,7 +117,7 @@ func TestOtherEndpointsAreMeasured(t *testing.T) {
 		b.elapsed += 10 * ms
 		b.Done(ep, balancer.Result{Took: latency[ep.Address()], Answered: true})
 	}
-	require.Equal(t, map[string]int{"0": 1}, b.picks(b.eps, 1), "it takes longer to be believed")
+	require.Equal(t, map[string]int{"0": 1}, b.picks(b.eps, 1), "not before enough measurements")
 	for range 5000 {
 		ep := b.Pick(balancer.Call{}, b.eps)
 		b.elapsed += 10 * ms
@@ -137,17 +137,17 @@ func TestUnmeasuredEndpointsAreTriedOnceAtATime(t *testing.T) {
 	for range 30 {
 		counts[b.Pick(balancer.Call{}, b.eps).Address()]++
 	}
-	assert.Equal(t, map[string]int{"0": 10, "1": 10, "2": 10}, counts, "no answer is here yet")
+	assert.Equal(t, map[string]int{"0": 10, "1": 10, "2": 10}, counts, "no reply yet")
 	b.Done(b.eps[1], balancer.Result{Took: ms, Answered: true})
 	b.eps[1].AddInFlight(-1)
-	assert.Equal(t, b.eps[1], b.Pick(balancer.Call{}, b.eps), "the others' first calls are under way")
+	assert.Equal(t, b.eps[1], b.Pick(balancer.Call{}, b.eps), "the first calls of the others are in flight")
 	b.eps[0].AddInFlight(-1)
-	assert.Equal(t, b.eps[1], b.Pick(balancer.Call{Conn: balancer.Streams}, b.eps), "a stream tells nothing")
+	assert.Equal(t, b.eps[1], b.Pick(balancer.Call{Conn: balancer.Streams}, b.eps), "a stream measures nothing")
 	assert.Equal(t, b.eps[0], b.Pick(balancer.Call{}, b.eps))
 }
 
 func TestResultsUpdateEstimates(t *testing.T) {
-	const took = 16 * ms // what is known before
+	const took = 16 * ms // the estimate so far
 	unavailable := errors.New("unavailable")
 	for _, tc := range []struct {
 		name   string
@@ -160,8 +160,8 @@ func TestResultsUpdateEstimates(t *testing.T) {
 		{"failed at once", balancer.Result{Took: 1, Answered: true, Err: unavailable, Failed: true}, took + (slow-took)/16},
 		{"failed late", balancer.Result{Took: time.Hour, Err: unavailable, Failed: true}, took + (slow-took)/16},
 		{"waited on purpose", balancer.Result{Took: time.Hour, Answered: true}, took + (slow-took)/16},
-		{"given up early", balancer.Result{Took: ms, Err: context.Canceled}, took},
-		{"given up late", balancer.Result{Took: 32 * ms, Err: context.Canceled}, 17 * ms},
+		{"canceled early", balancer.Result{Took: ms, Err: context.Canceled}, took},
+		{"canceled late", balancer.Result{Took: 32 * ms, Err: context.Canceled}, 17 * ms},
 		{"a stream", balancer.Result{Call: balancer.Call{Conn: balancer.Streams}, Took: time.Hour, Answered: true}, took},
 		{"a stream that failed", balancer.Result{Call: balancer.Call{Conn: balancer.Streams}, Failed: true, Err: unavailable}, took + (slow-took)/16},
 		{"bulk", balancer.Result{Call: balancer.Call{Conn: balancer.Bulk}, Took: time.Hour, Answered: true}, took},
@@ -213,15 +213,15 @@ func TestUnmeasuredEndpointIsSlowAfterAnAbandonedCall(t *testing.T) {
 	assert.Equal(t, b.eps[0], b.Pick(balancer.Call{}, b.eps))
 }
 
-// TestNeedsHaveTheirOwn has a learner nearest, which only some calls can use: the calls
-// do not move each other.
+// TestNeedsHaveTheirOwn has a learner as the nearest endpoint, which only some calls can use.
+// Calls of one need do not change the choice for another.
 func TestNeedsHaveTheirOwn(t *testing.T) {
 	b := newBed(3)
 	b.answers(ms, 10*ms, 10*ms)
 	for range 10 {
 		assert.Equal(t, b.eps[0], b.Pick(balancer.Call{Need: balancer.Local, Conn: balancer.Streams}, b.eps))
 		assert.Equal(t, b.eps[1], b.Pick(balancer.Call{Conn: balancer.Streams}, b.eps[1:]))
-		b.answers(ms, 10*ms, 9*ms) // better, not by enough to move
+		b.answers(ms, 10*ms, 9*ms) // not enough better to move
 	}
 }
 

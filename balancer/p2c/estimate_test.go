@@ -12,13 +12,13 @@ import (
 const ms = float64(time.Millisecond)
 
 func TestEstimate(t *testing.T) {
-	tenth := math.Exp(-0.1) // what a second leaves
+	tenth := math.Exp(-0.1) // the part that is left after a second
 	for _, tc := range []struct {
 		name string
 		do   func(e *estimate)
 		want float64 // at 1 s, in nanoseconds
 	}{
-		{"nothing is known", func(*estimate) {}, 0},
+		{"unknown", func(*estimate) {}, 0},
 		{"the first latency", func(e *estimate) { e.observe(5*ms, 1000) }, 5 * ms},
 		{"it comes down with time", func(e *estimate) { e.observe(5*ms, 0) }, 5 * ms * tenth},
 		{"a higher one counts at once", func(e *estimate) { e.observe(5*ms, 1000); e.observe(50*ms, 1000) }, 50 * ms},
@@ -27,11 +27,11 @@ func TestEstimate(t *testing.T) {
 		{"raised", func(e *estimate) { e.observe(5*ms, 1000); e.raise(50*ms, 1000) }, 50 * ms},
 		{"raised to less", func(e *estimate) { e.observe(50*ms, 0); e.raise(5*ms, 1000) }, 50 * ms * tenth},
 		{"raised to less than it was, and more than it is", func(e *estimate) { e.observe(50*ms, 0); e.raise(49*ms, 1000) }, 49 * ms},
-		{"raised where nothing is known", func(e *estimate) { e.raise(50*ms, 1000) }, 0},
+		{"raised while unknown", func(e *estimate) { e.raise(50*ms, 1000) }, 0},
 		{"begun", func(e *estimate) { e.begin(50*ms, 1000) }, 50 * ms},
-		{"begun where something is known", func(e *estimate) { e.observe(5*ms, 1000); e.begin(50*ms, 1000) }, 5 * ms},
-		{"a clock that was read too early", func(e *estimate) { e.observe(5*ms, 1000); e.observe(4*ms, 999) }, 5 * ms},
-		{"a higher one, on a clock that was read too early", func(e *estimate) { e.observe(5*ms, 1000); e.observe(6*ms, 999) }, 6 * ms},
+		{"begun while known", func(e *estimate) { e.observe(5*ms, 1000); e.begin(50*ms, 1000) }, 5 * ms},
+		{"an earlier reading of the clock", func(e *estimate) { e.observe(5*ms, 1000); e.observe(4*ms, 999) }, 5 * ms},
+		{"a higher one, at an earlier reading of the clock", func(e *estimate) { e.observe(5*ms, 1000); e.observe(6*ms, 999) }, 6 * ms},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var e estimate

@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// bed is a strategy with endpoints that it keeps records for, and a clock.
+// bed is a strategy with endpoints, their records, and a clock.
 type bed struct {
 	*strategy
 	eps     []*balancer.Endpoint
@@ -38,7 +38,7 @@ func newBed(n int) *bed {
 	return b
 }
 
-// answers tells the strategy how long a call to each endpoint took.
+// answers reports to the strategy how long a call to each endpoint took.
 func (b *bed) answers(took ...time.Duration) {
 	for i, d := range took {
 		b.Done(b.eps[i], balancer.Result{Took: d, Answered: true})
@@ -65,7 +65,7 @@ func TestTwoOfManyEndpointsAreCompared(t *testing.T) {
 	b := newBed(5)
 	b.answers(10*time.Millisecond, 20*time.Millisecond, 30*time.Millisecond, 40*time.Millisecond, 50*time.Millisecond)
 	counts := b.picks(balancer.Call{}, 10_000)
-	// Of the 10 pairs the best one is in 4, the next best one in 3 without it, and so on.
+	// The best endpoint is in 4 of the 10 pairs, the next best one in 3 of the others, and so on.
 	for i, share := range []float64{0.4, 0.3, 0.2, 0.1, 0} {
 		assert.InDelta(t, share*10_000, counts[fmt.Sprint(i)], 300, "endpoint %d", i)
 	}
@@ -94,7 +94,7 @@ func TestWeightsDivideCosts(t *testing.T) {
 		if want == "1" {
 			b.eps[0].AddInFlight(1)
 		}
-		assert.Equal(t, map[string]int{want: 100}, b.picks(balancer.Call{}, 100), "%d under way", underWay)
+		assert.Equal(t, map[string]int{want: 100}, b.picks(balancer.Call{}, 100), "%d in flight", underWay)
 		b.eps[0].AddInFlight(1)
 	}
 }
@@ -109,7 +109,7 @@ func TestEqualEndpointsAreEquallyLikely(t *testing.T) {
 }
 
 func TestResultsUpdateEstimates(t *testing.T) {
-	const took = 5 * time.Millisecond // what is known before
+	const took = 5 * time.Millisecond // the estimate so far
 	unavailable := errors.New("unavailable")
 	for _, tc := range []struct {
 		name   string
@@ -123,8 +123,8 @@ func TestResultsUpdateEstimates(t *testing.T) {
 		{"failed late", balancer.Result{Took: 3 * time.Second, Err: unavailable, Failed: true}, 3 * time.Second},
 		{"failed very late", balancer.Result{Took: time.Hour, Err: unavailable, Failed: true}, longest},
 		{"waited on purpose", balancer.Result{Took: time.Hour, Answered: true}, longest},
-		{"given up early", balancer.Result{Took: time.Millisecond, Err: context.Canceled}, took},
-		{"given up late", balancer.Result{Took: time.Second / 2, Err: context.Canceled}, time.Second / 2},
+		{"canceled early", balancer.Result{Took: time.Millisecond, Err: context.Canceled}, took},
+		{"canceled late", balancer.Result{Took: time.Second / 2, Err: context.Canceled}, time.Second / 2},
 		{"a stream", balancer.Result{Call: balancer.Call{Conn: balancer.Streams}, Took: time.Hour, Answered: true}, took},
 		{"a stream that failed", balancer.Result{Call: balancer.Call{Conn: balancer.Streams}, Took: time.Hour, Failed: true, Err: unavailable}, failure},
 		{"bulk", balancer.Result{Call: balancer.Call{Conn: balancer.Bulk}, Took: time.Hour, Answered: true}, took},
@@ -169,7 +169,7 @@ func TestNewEndpoint(t *testing.T) {
 		b.eps[0].AddInFlight(1)
 		assert.Equal(t, map[string]int{"2": 100}, b.picks(balancer.Call{}, 100))
 	})
-	t.Run("is not given more before its first answer", func(t *testing.T) {
+	t.Run("gets no more calls before its first reply", func(t *testing.T) {
 		b := newBed(3)
 		b.answers(10*time.Millisecond, 30*time.Millisecond)
 		b.eps[2].AddInFlight(1)
@@ -184,13 +184,13 @@ func TestNewEndpoint(t *testing.T) {
 		b.eps[1].AddInFlight(1)
 		assert.Equal(t, map[string]int{"1": 100}, b.picks(balancer.Call{}, 100))
 	})
-	t.Run("is left alone if its first call was given up", func(t *testing.T) {
+	t.Run("is avoided after its first call was canceled", func(t *testing.T) {
 		b := newBed(2)
 		b.answers(10 * time.Millisecond)
 		b.Done(b.eps[1], balancer.Result{Took: time.Millisecond, Err: context.Canceled})
 		assert.Equal(t, map[string]int{"0": 100}, b.picks(balancer.Call{}, 100))
 	})
-	t.Run("is what it shows to be", func(t *testing.T) {
+	t.Run("gets its measured latency", func(t *testing.T) {
 		b := newBed(2)
 		b.answers(10*time.Millisecond, time.Millisecond)
 		assert.Equal(t, map[string]int{"1": 100}, b.picks(balancer.Call{}, 100))
@@ -227,7 +227,7 @@ func TestEndpointsWithoutRecords(t *testing.T) {
 	for range 1000 {
 		ep := s.Pick(balancer.Call{}, b.eps)
 		s.(balancer.Learner).Done(ep, balancer.Result{Took: 1, Answered: true})
-		assert.NotEqual(t, b.eps[0], ep, "the only one with a call under way")
+		assert.NotEqual(t, b.eps[0], ep, "the only one with a call in flight")
 	}
 	assert.Equal(t, "p2c", Builder.Name)
 }
@@ -251,7 +251,7 @@ func TestConcurrentPicksAndResults(t *testing.T) {
 		wg.Wait()
 		for _, ep := range b.eps {
 			assert.Zero(t, ep.InFlight())
-			assert.InDelta(t, float64(failure), b.records[ep].latency.at(s.instant()), 0.5*float64(failure), "each has failed just now")
+			assert.InDelta(t, float64(failure), b.records[ep].latency.at(s.instant()), 0.5*float64(failure), "each has just failed")
 		}
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// seeds is how many runs a figure is made of: 60,000 calls, of which 60 are above the
-// 99.9th percentile.
+// seeds is the number of runs of a figure: 60,000 calls, of which 60 are above the 99.9th
+// percentile.
 const seeds = 3
 
-// figure is one number that a run comes to.
+// figure is one result of a run.
 type figure struct {
 	name string
 	of   func(outcome) float64
@@ -25,20 +25,18 @@ var (
 	failed = figure{"failed, %", func(o outcome) float64 { return o.failed() }}
 )
 
-// expected are reference figures, of round robin and of p2c. They are of single runs, of
-// 20,000 calls each, of an implementation apart from this one. What the names of the
-// scenarios leave open, as how cold a cold server is and how often a flapping one flaps,
-// was chosen here so that round robin comes to its reference.
+// expected are reference figures of round robin and p2c. They are from single runs of 20,000 calls
+// each of a separate implementation. Parameters that the scenarios leave open, such as how slow a
+// cold server is, are chosen such that round robin matches its reference.
 type expected struct {
 	figure
 	roundRobin, p2c float64
-	// most is what p2c may come to, if that is not its reference and the tolerance.
+	// most is the maximum for p2c if that is not its reference plus the tolerance.
 	most float64
 }
 
-// A p99.9 of 20,000 calls is decided by 20 of them: two runs of the same thing differ by
-// a tenth or more. Here p2c does the same in every run of the test; round robin begins
-// anywhere, and so does not.
+// 20 calls decide a p99.9 of 20,000 calls: two runs of the same scenario differ by a tenth or
+// more. Here p2c is the same in every run of the test; round robin starts at random, so it is not.
 const (
 	tolerance = 0.15
 	roughly   = 0.25
@@ -51,9 +49,8 @@ func (e expected) limit() float64 {
 	return e.p2c * (1 + tolerance)
 }
 
-// onceEach is the share of calls that fail, in percent, if each client finds out about a
-// failing endpoint by one call and makes no other to it. A strategy that tries every
-// endpoint cannot do with less.
+// onceEach is the share of failing calls, in percent, if each client detects a failing endpoint by
+// one call and makes no other to it. A strategy that tries every endpoint cannot be better.
 const onceEach = 100.0 * clients / (clients * rate * float64(length/time.Second))
 
 // TestScenarios measures the strategy beside round robin. Run it with -v for the table.
@@ -110,7 +107,7 @@ func TestScenarios(t *testing.T) {
 	t.Log("\n" + table.String())
 }
 
-// slow has some servers take longer than healthy ones, by a factor.
+// slow makes some servers slower than healthy ones by a factor.
 func slow(factor time.Duration, is func(server int) bool) func(int, time.Duration) time.Duration {
 	return func(server int, _ time.Duration) time.Duration {
 		if is(server) {
@@ -123,7 +120,7 @@ func slow(factor time.Duration, is func(server int) bool) func(int, time.Duratio
 func first(n int) func(int) bool { return func(server int) bool { return server < n } }
 func last(n int) func(int) bool  { return func(server int) bool { return server == n-1 } }
 
-// stalling has a server take 100 times as long for the third of every five seconds.
+// stalling makes a server 100 times as slow for the third of every five seconds.
 func stalling(which int) func(int, time.Duration) time.Duration {
 	return func(server int, at time.Duration) time.Duration {
 		if server == which && at%(5*time.Second)/time.Second == 2 {
@@ -133,14 +130,14 @@ func stalling(which int) func(int, time.Duration) time.Duration {
 	}
 }
 
-// flapping has a server come and go twice a second.
+// flapping makes a server fail and recover twice a second.
 func flapping(which int) func(int, time.Duration) bool {
 	return func(server int, at time.Duration) bool {
 		return server != which || at/(250*time.Millisecond)%2 == 0
 	}
 }
 
-// joining has a server that is not there before a moment.
+// joining adds a server at a given time.
 func joining(which int, from time.Duration) func(int, time.Duration) bool {
 	return func(server int, at time.Duration) bool { return server != which || at >= from }
 }

@@ -10,8 +10,8 @@ import (
 	_ "github.com/quorate/quorate/balancer/policies"
 )
 
-// Any gRPC client can use the policies. The credentials let the policy close the
-// connection of a server that does not answer; the health probe asks it whether it serves.
+// Any gRPC client can use the policies. The credentials let the policy close the connection of a
+// server that does not answer; the health probe asks the server whether it serves.
 func Example() {
 	conn, err := grpc.NewClient("dns:///greeter.example.com:443",
 		grpc.WithTransportCredentials(balancer.Credentials(insecure.NewCredentials())),

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/resolver/static"
 )
 
-// Endpoints in turn; the first one, which is twice as large, gets two calls of three.
+// Endpoints take turns; the first one, with twice the weight, gets two calls of three.
 func Example() {
 	names, err := static.NewBuilder(static.Config{})
 	if err != nil {

@@ -24,7 +24,7 @@ func endpoints(n int) []*balancer.Endpoint {
 	return eps
 }
 
-// rotationOf returns a rotation that has a turn for each endpoint.
+// rotationOf returns a rotation over the endpoints.
 func rotationOf(eps []*balancer.Endpoint) *Rotation {
 	turns := make(map[*balancer.Endpoint]*Turn)
 	for _, ep := range eps {
@@ -72,9 +72,9 @@ func TestRotationStartsAtRandom(t *testing.T) {
 	assert.Len(t, first, 4)
 }
 
-// TestFairWhenFitChanges has fits change with rhythms that a counter falls in step with:
-// one endpoint would get nothing. Nobody loses more calls in a row that it is fit for
-// than there are others, each of which goes before it once.
+// TestFairWhenFitChanges changes fit in rhythms with which a plain counter falls into step: one
+// endpoint would get nothing. No endpoint misses more calls in a row that it is fit for than there
+// are others.
 func TestFairWhenFitChanges(t *testing.T) {
 	a := endpoints(4)
 	random := rand.New(rand.NewPCG(1, 2))

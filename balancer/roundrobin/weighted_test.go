@@ -37,7 +37,7 @@ func TestSharesAreByWeight(t *testing.T) {
 	}
 }
 
-// Whatever stretch of a round's length is looked at, each endpoint has its share in it.
+// Each endpoint has its share in every window of a round's length.
 func TestWeightedTurnsAreSpread(t *testing.T) {
 	weights := []uint32{5, 3, 1, 1}
 	eps := weighing(weights...)
@@ -52,8 +52,8 @@ func TestWeightedTurnsAreSpread(t *testing.T) {
 	}
 }
 
-// An endpoint that returns gets its share, and not what it has missed.
-func TestWeightedTurnsThatWereMissedAreLost(t *testing.T) {
+// A returning endpoint gets its share, not the turns that it missed.
+func TestMissedWeightedTurnsAreLost(t *testing.T) {
 	eps := weighing(4, 2, 2)
 	r := rotationOf(eps)
 	picks(r, 4000, inTurn(eps[:2]))
@@ -82,9 +82,9 @@ func TestConcurrentWeightedPicks(t *testing.T) {
 	assert.InDelta(t, 0.75*goroutines*each, heavy.Load(), 0.02*goroutines*each)
 }
 
-// The clock goes round after some thousand million turns. Neither that nor how long an
-// endpoint has been away may be noticed.
-func TestWeightedTurnsOutliveTheClock(t *testing.T) {
+// The clock wraps after some thousand million turns. Neither that nor a long absence of an
+// endpoint changes the shares.
+func TestWeightedTurnsSurviveAWrappedClock(t *testing.T) {
 	const start = math.MaxUint64 - 10*quantum // goes round in the tenth round
 	for name, end := range map[string]uint64{
 		"with the others": start, "never before": 0, "half a clock behind": start - 1<<63 + 5*quantum,

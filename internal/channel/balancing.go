@@ -8,31 +8,30 @@ import (
 	gbalancer "google.golang.org/grpc/balancer"
 
 	"github.com/quorate/quorate/balancer"
-	_ "github.com/quorate/quorate/balancer/policies" // the strategies that can be chosen
+	_ "github.com/quorate/quorate/balancer/policies" // the built-in strategies
 	"github.com/quorate/quorate/internal/leader"
 )
 
 // DefaultStrategy is the strategy of a channel without a configured one.
 const DefaultStrategy = "round_robin"
 
-// The strategy for members that have a leader is etcd's own.
+// The strategy uses the leader of members that have one, as etcd's do.
 func init() { balancer.Register(leader.Builder) }
 
-// Balancing chooses the strategy by which calls are spread over the endpoints.
+// Balancing selects the strategy that spreads calls over the endpoints.
 type Balancing struct {
-	// Strategy is a name under which one is registered with package balancer, such as
-	// "p2c", without or with [balancer.Prefix]. "" leaves it to the service config.
+	// Strategy is the name of a strategy registered with package balancer, such as "p2c", with or
+	// without [balancer.Prefix]. "" leaves the choice to the service config.
 	Strategy string
-	// Config are the fields of the policy and the strategy, a JSON object; nil for
-	// their defaults.
+	// Config has the fields of the policy and the strategy, as a JSON object; nil for their
+	// defaults.
 	Config json.RawMessage
 }
 
-// serviceConfig returns the service config of the channel's ClientConns, and the name of
-// the strategy in it: that of b, or else the first one in loadBalancingConfig of the user's service
-// config that there is, or else the default. Retry is not configured there: grpc's
-// own is off (see dialOptions) because it resends writes that a broken connection
-// may have delivered.
+// serviceConfig returns the service config of the channel's ClientConns, and the name of its
+// strategy: b's, or else the first known one in loadBalancingConfig of the user's service config,
+// or else the default. It does not configure gRPC's retry, which is off (see dialOptions) because
+// it resends writes that a broken connection may have delivered.
 func (b Balancing) serviceConfig(user string) (js, strategy string, err error) {
 	if b.Strategy == "" {
 		if b, err = fromServiceConfig(user); err != nil {
@@ -60,8 +59,7 @@ func (b Balancing) serviceConfig(user string) (js, strategy string, err error) {
 	return string(out), strings.TrimPrefix(name, balancer.Prefix), nil
 }
 
-// fromServiceConfig reads loadBalancingConfig: a list of policies, of which the
-// first counts that is known.
+// fromServiceConfig returns the first known policy in loadBalancingConfig.
 func fromServiceConfig(js string) (Balancing, error) {
 	var raw struct {
 		LoadBalancingConfig []map[string]json.RawMessage `json:"loadBalancingConfig"`
@@ -90,8 +88,8 @@ func fromServiceConfig(js string) (Balancing, error) {
 		strings.Join(unknown, ", "), DefaultStrategy)
 }
 
-// policyOf returns the name of the gRPC policy with a strategy, whose name may have
-// the prefix already, and whether there is one.
+// policyOf returns the name of the gRPC policy with a strategy, whose name may have the prefix,
+// and whether that policy exists.
 func policyOf(strategy string) (string, bool) {
 	name := balancer.Prefix + strings.TrimPrefix(strategy, balancer.Prefix)
 	return name, gbalancer.Get(name) != nil

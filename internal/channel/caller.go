@@ -23,7 +23,7 @@ type client struct {
 	follower *follower
 	// name returns an endpoint's name as configured.
 	name func(*balancer.Endpoint) string
-	// running are the calls that have not returned.
+	// running counts the calls that have not returned.
 	running atomic.Int64
 }
 

@@ -22,7 +22,7 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// outcome is how a scripted attempt ends.
+// outcome is the scripted end of an attempt.
 type outcome struct {
 	err    error
 	picked bool
@@ -39,7 +39,7 @@ var (
 
 func answered(err error) outcome { return outcome{err: err, picked: true, sent: true} }
 
-// scriptedConn plays outcomes, and repeats the last one for ever.
+// scriptedConn returns outcomes in turn, and repeats the last one.
 type scriptedConn struct {
 	grpc.ClientConnInterface
 	script []outcome
@@ -73,7 +73,7 @@ func newTestCaller(conn grpc.ClientConnInterface, config *retry.Config) *Caller 
 	return client.newCaller(conn, func() int { return 3 })
 }
 
-func TestWriteIsSentAgainOnlyIfItNeverLeft(t *testing.T) {
+func TestWriteIsRepeatedOnlyIfNeverSent(t *testing.T) {
 	put := &pb.PutRequest{Key: []byte("k")}
 	for name, tc := range map[string]struct {
 		script []outcome
@@ -82,13 +82,13 @@ func TestWriteIsSentAgainOnlyIfItNeverLeft(t *testing.T) {
 	}{
 		"connection broken":           {[]outcome{broken}, 1, isUnknown(codes.Unavailable)},
 		"pick not observed":           {[]outcome{unpicked}, 1, isUnknown(codes.Unavailable)},
-		"server says canceled":        {[]outcome{answered(status.Error(codes.Canceled, "context canceled"))}, 1, isUnknown(codes.Canceled)},
-		"server says deadline":        {[]outcome{answered(status.Error(codes.DeadlineExceeded, "context deadline exceeded"))}, 1, isUnknown(codes.DeadlineExceeded)},
-		"never left, then success":    {[]outcome{unsent, unsent, success}, 3, isNil},
-		"never left, then broken":     {[]outcome{unsent, broken, success}, 2, isUnknown(codes.Unavailable)},
+		"server's Canceled":           {[]outcome{answered(status.Error(codes.Canceled, "context canceled"))}, 1, isUnknown(codes.Canceled)},
+		"server's DeadlineExceeded":   {[]outcome{answered(status.Error(codes.DeadlineExceeded, "context deadline exceeded"))}, 1, isUnknown(codes.DeadlineExceeded)},
+		"never sent, then success":    {[]outcome{unsent, unsent, success}, 3, isNil},
+		"never sent, then broken":     {[]outcome{unsent, broken, success}, 2, isUnknown(codes.Unavailable)},
 		"overloaded, then success":    {[]outcome{answered(rpctypes.ErrGRPCRequestTooManyRequests), success}, 2, isNil},
-		"closed under way":            {[]outcome{answered(ErrClosed)}, 1, isUnknown(codes.Canceled)},
-		"closed before it left":       {[]outcome{{err: ErrClosed, picked: true}}, 1, is(ErrClosed)},
+		"closed after sending":        {[]outcome{answered(ErrClosed)}, 1, isUnknown(codes.Canceled)},
+		"closed before sending":       {[]outcome{{err: ErrClosed, picked: true}}, 1, is(ErrClosed)},
 		"a definite failure":          {[]outcome{answered(rpctypes.ErrGRPCLeaseNotFound), success}, 1, is(rpctypes.ErrGRPCLeaseNotFound)},
 		"the server timed out":        {[]outcome{answered(rpctypes.ErrGRPCTimeout), success}, 1, is(rpctypes.ErrGRPCTimeout)},
 		"learner, then voter":         {[]outcome{answered(rpctypes.ErrGRPCNotSupportedForLearner), success}, 2, isNil},
@@ -133,7 +133,7 @@ func TestReadIsRepeated(t *testing.T) {
 	})
 }
 
-func TestReadWithoutDeadlineHearsOfAnOutage(t *testing.T) {
+func TestReadWithoutDeadlineFailsInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := &scriptedConn{script: []outcome{answered(rpctypes.ErrGRPCNoLeader)}}
 		start := time.Now()
@@ -144,9 +144,9 @@ func TestReadWithoutDeadlineHearsOfAnOutage(t *testing.T) {
 	})
 }
 
-// A retry that would come too late is not waited for: the caller gets the
-// reason, not a bare timeout.
-func TestReadFailsWithItsReasonBeforeTheDeadline(t *testing.T) {
+// A retry that would be too late is not attempted: the caller gets the cause instead of a bare
+// timeout.
+func TestReadFailsWithItsCauseBeforeTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := &scriptedConn{script: []outcome{answered(rpctypes.ErrGRPCNoLeader)}}
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -156,7 +156,7 @@ func TestReadFailsWithItsReasonBeforeTheDeadline(t *testing.T) {
 	})
 }
 
-func TestCancelEndsTheWaitForARetry(t *testing.T) {
+func TestCancelEndsTheBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		conn := &scriptedConn{script: []outcome{answered(rpctypes.ErrGRPCNoLeader)}}
@@ -167,7 +167,7 @@ func TestCancelEndsTheWaitForARetry(t *testing.T) {
 	})
 }
 
-func TestCloseEndsTheWaitForARetry(t *testing.T) {
+func TestCloseEndsTheBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := &scriptedConn{script: []outcome{answered(rpctypes.ErrGRPCNoLeader)}}
 		c := newTestCaller(conn, nil)
@@ -207,9 +207,9 @@ func TestAmbiguousAttemptIsReported(t *testing.T) {
 	})
 }
 
-// In sustained overload the budget bounds the attempts of all calls together, whatever
-// their deadlines.
-func TestRetryBudgetBindsInOverload(t *testing.T) {
+// In sustained overload the budget bounds the attempts of all calls together, whatever their
+// deadlines.
+func TestRetryBudgetBoundsOverload(t *testing.T) {
 	for _, timeout := range []time.Duration{250 * time.Millisecond, 2 * time.Second, time.Minute} {
 		t.Run(timeout.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -227,7 +227,7 @@ func TestRetryBudgetBindsInOverload(t *testing.T) {
 	}
 }
 
-// A connection that is lost under a call is no overload: going elsewhere costs nothing.
+// A connection lost under a call is no overload: the first failover costs no token.
 func TestFailoverIsFreeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := &scriptedConn{}
@@ -239,12 +239,12 @@ func TestFailoverIsFreeOnce(t *testing.T) {
 	})
 }
 
-func TestARetryAvoidsTheEndpointThatFailed(t *testing.T) {
+func TestRetryAvoidsTheFailedEndpoint(t *testing.T) {
 	p := newPeers(t, "a", "b")
 	first := newAttempt(t)
 	result, err := p.pickFor(first)
 	require.NoError(t, err)
-	assert.True(t, first.evidence("").Sent, "a pick without an end may be anywhere")
+	assert.True(t, first.evidence("").Sent, "a pick without an end is at an unknown endpoint")
 	result.Done(gbalancer.DoneInfo{BytesSent: true, Err: errors.New("broken")})
 	assert.True(t, first.evidence("").Sent)
 
@@ -258,17 +258,17 @@ func TestARetryAvoidsTheEndpointThatFailed(t *testing.T) {
 		assert.False(t, second.evidence("").Sent)
 	}
 
-	// When there is nothing else, what failed is tried again.
+	// Without another endpoint, the failed one is tried again.
 	assert.NotNil(t, p.pick(p.of("a", "b")...).endpoint())
 }
 
-func TestNothingIsKnownOfAnAttemptBeforeItsPick(t *testing.T) {
+func TestAttemptBeforeItsPick(t *testing.T) {
 	assert.True(t, newAttempt(t).evidence("").Sent)
 }
 
-// An interceptor may give up waiting for its call while grpc has not: what was
-// judged as not sent must not be sent after that.
-func TestNothingIsPickedForAnAttemptThatIsOver(t *testing.T) {
+// An interceptor may stop waiting for its call before gRPC does: an attempt that was evaluated as
+// never sent must not be sent afterwards.
+func TestNoPickAfterTheEnd(t *testing.T) {
 	p := newPeers(t, "a")
 	a := newAttempt(t)
 	a.NotPicked() // it was queued

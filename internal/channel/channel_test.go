@@ -20,8 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Every endpoint decides for itself whether it is spoken to in TLS, wherever it
-// stands in the list.
+// Each endpoint determines whether it uses TLS, whatever its position in the list.
 func TestSecurityIsDecidedPerEndpoint(t *testing.T) {
 	ca := newAuthority(t)
 	plain := startMember(t, "http://", nil)
@@ -43,7 +42,7 @@ func TestSecurityIsDecidedPerEndpoint(t *testing.T) {
 	assert.Equal(t, strings.TrimPrefix(secure.endpoint, "https://"), secure.authorities[0])
 }
 
-// The CA that is trusted is the one of the handshake, not the one of the start.
+// The trusted CA is read at each handshake.
 func TestRootsAreReadAtEachHandshake(t *testing.T) {
 	before, after := newAuthority(t), newAuthority(t)
 	m := startMember(t, "https://", after.server(t))
@@ -94,7 +93,7 @@ func TestSetEndpointsMovesCalls(t *testing.T) {
 	assert.Equal(t, before, a.calls)
 }
 
-// Some programs reset a client's connections by setting no endpoints first.
+// Some programs reset connections by setting no endpoints first.
 func TestSetNoEndpointsIsTolerated(t *testing.T) {
 	m := startMember(t, "http://", nil)
 	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}})
@@ -108,7 +107,7 @@ func TestSetNoEndpointsIsTolerated(t *testing.T) {
 	assert.NoError(t, get(t, c))
 }
 
-func TestNewNamesTheEndpointThatIsWrong(t *testing.T) {
+func TestNewNamesTheInvalidEndpoint(t *testing.T) {
 	_, err := New(Config{Endpoints: []string{"127.0.0.1:2379", "ftp://127.0.0.1:2379"}})
 	assert.ErrorContains(t, err, "ftp://127.0.0.1:2379")
 }
@@ -126,7 +125,7 @@ func TestCallsByNameReuseTheirConnection(t *testing.T) {
 	assert.Equal(t, 1, m.connections())
 }
 
-func TestForgottenConnectionsAreDropped(t *testing.T) {
+func TestUnusedConnectionsAreDropped(t *testing.T) {
 	c := newTestChannel(t, Config{Endpoints: []string{"127.0.0.1:1"}})
 	for _, ep := range []string{"127.0.0.1:2", "127.0.0.1:3"} {
 		_, err := c.At(ep)
@@ -141,9 +140,9 @@ func TestForgottenConnectionsAreDropped(t *testing.T) {
 	assert.Equal(t, connectivity.Shutdown, forgotten.GetState())
 }
 
-// A user's interceptors see each attempt once, and none of them, not even one
-// that replaces all others, can switch retry or tokens off.
-func TestInterceptorsSeeAttemptsAndCannotStopRetry(t *testing.T) {
+// A user's interceptors see each attempt once, and none of them, not even one that replaces all
+// others, can disable retries or tokens.
+func TestInterceptorsSeeAttemptsAndCannotDisableRetry(t *testing.T) {
 	m := startMember(t, "http://", nil)
 	var outer, inner int
 	failTwice := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {

@@ -20,8 +20,8 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// inBubble runs a test with a scripted cluster of three and a channel to it that
-// has met all members, and knows how fast they are.
+// inBubble runs a test with a scripted cluster of three members and a channel that is connected to
+// all of them and has measured their latencies.
 func inBubble(t *testing.T, change func(*Config), test func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -58,7 +58,7 @@ func readK(t *testing.T, c *Channel) error {
 	return err
 }
 
-// holdOn has one member take calls of a method and never answer.
+// holdOn makes one member never answer the calls of a method.
 func holdOn(cluster *fakeetcd.Cluster, m *fakeetcd.Member, method string) *fakeetcd.Hook {
 	return cluster.On(method, func(call *fakeetcd.Call) {
 		if call.Member == m {
@@ -88,8 +88,8 @@ func TestReadsAreHedgedAwayFromASilentMember(t *testing.T) {
 	})
 }
 
-// A member whose calls are all hedged away is found out all the same.
-func TestAFrozenMemberIsEjectedWhileReadsAreHedged(t *testing.T) {
+// A frozen member is detected even if its calls are hedged.
+func TestFrozenMemberIsEjectedWhileReadsAreHedged(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
 		for _, method := range []string{"Range", "Put", "Status", "Check"} {
 			holdOn(cluster, cluster.Member(0), method)
@@ -108,8 +108,8 @@ func TestAFrozenMemberIsEjectedWhileReadsAreHedged(t *testing.T) {
 	})
 }
 
-// A quiet stream has its member probed now and then, until it has ended.
-func TestTheRhythmOfStreamsIsWatched(t *testing.T) {
+// The member of a quiet stream is probed periodically until the stream ends.
+func TestQuietStreamsAreProbed(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
 		probes := func() int {
 			synctest.Wait()
@@ -121,7 +121,7 @@ func TestTheRhythmOfStreamsIsWatched(t *testing.T) {
 			cluster.Once("Watch", func(call *fakeetcd.Call) {
 				assert.NoError(t, call.Send(&pb.WatchResponse{Created: true}))
 				if call.Hold(release) == nil {
-					call.Answer(nil, status.Error(codes.Aborted, "that is all"))
+					call.Answer(nil, status.Error(codes.Aborted, "no further probes"))
 				}
 			})
 			ctx, cancel := context.WithCancel(t.Context())
@@ -146,7 +146,7 @@ func TestTheRhythmOfStreamsIsWatched(t *testing.T) {
 	})
 }
 
-func TestEjectionsAreTold(t *testing.T) {
+func TestEjectionsAreReported(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
 		told := false
 		cluster.On("Range", func(call *fakeetcd.Call) {
@@ -232,7 +232,7 @@ func TestObserverOfAChannel(t *testing.T) {
 	})
 }
 
-// A strategy that wants roles does without them where nobody is probed.
+// Without probes, a strategy that uses roles works without them.
 func TestLeaderStrategyWithoutProbes(t *testing.T) {
 	unprobed := func(cfg *Config) { cfg.DisableProbes, cfg.Balancing = true, Balancing{Strategy: "leader"} }
 	inBubble(t, unprobed, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {

@@ -21,21 +21,21 @@ import (
 
 var errDead = errors.New("the endpoint is dead")
 
-// An attempt that is cut ends at once, for a reason that is not its caller's.
-func TestAnAttemptIsCut(t *testing.T) {
+// A cut attempt ends at once, with an error other than its caller's.
+func TestCutAttempt(t *testing.T) {
 	put := goPut
 	get := func(ctx context.Context, c *Caller) *underWay { return goRange(ctx, c) }
 	for _, tt := range []struct {
 		name string
 		call func(context.Context, *Caller) *underWay
 		sent bool
-		// Whether the call is sent again.
+		// again is whether the call is repeated.
 		again bool
 	}{
-		{"a write that may have left", put, true, false},
-		{"a write that never left", put, false, true},
-		{"a read that may have left", get, true, true},
-		{"a read that never left", get, false, true},
+		{"a write that may have been sent", put, true, false},
+		{"a write that was never sent", put, false, true},
+		{"a read that may have been sent", get, true, true},
+		{"a read that was never sent", get, false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -80,9 +80,8 @@ func TestAnAttemptIsCut(t *testing.T) {
 	}
 }
 
-// What the server said counts more than that the attempt was cut, and so does the
-// caller's own end.
-func TestWhatCountsMoreThanACut(t *testing.T) {
+// The server's answer, and the end of the caller's context, take precedence over a cut.
+func TestPrecedenceOverACut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := &scriptedConn{
 			script: []outcome{answered(status.Error(codes.PermissionDenied, "etcdserver: permission denied"))},
@@ -100,8 +99,7 @@ func TestWhatCountsMoreThanACut(t *testing.T) {
 	})
 }
 
-// An attempt that has ended is not tied to its caller's context any more, and
-// nothing can be made of it.
+// An ended attempt no longer depends on its caller's context, and cannot be restarted.
 func TestAttemptsAreReleased(t *testing.T) {
 	conn := &scriptedConn{script: []outcome{unsent, success}}
 	var attempts []*attempt
@@ -114,7 +112,7 @@ func TestAttemptsAreReleased(t *testing.T) {
 	}
 }
 
-func TestACutStream(t *testing.T) {
+func TestCutStream(t *testing.T) {
 	m := startMember(t, "http://", nil)
 	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}})
 	ctx, retrier := withDeadline(t), watchRetrier(c)
@@ -130,9 +128,8 @@ func TestACutStream(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A stream whose connection is lost before its server saw it ends, and does not wait
-// in grpc for another one.
-func TestAnOpenedStreamStays(t *testing.T) {
+// A stream whose connection is lost before the server received it ends; gRPC does not move it.
+func TestOpenedStreamDoesNotMove(t *testing.T) {
 	p := newPeers(t, "a", "b")
 	a := p.pick()
 	a.Pin()
@@ -146,5 +143,5 @@ func TestAnOpenedStreamStays(t *testing.T) {
 	require.Error(t, err)
 	_, err = a.outcome("", status.FromContextError(a.ctx.Err()).Err())
 	assert.Equal(t, codes.Unavailable, status.Code(err))
-	assert.ErrorContains(t, err, "before the server saw the stream")
+	assert.ErrorContains(t, err, "before the server received the stream")
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-func TestReconnectingUsesFullJitter(t *testing.T) {
+func TestReconnectsWithFullJitter(t *testing.T) {
 	p := connectParams(maxReconnectDelay)
 	assert.InDelta(t, 1, p.Backoff.Jitter, 0)
-	assert.Equal(t, maxReconnectDelay, 2*p.Backoff.MaxDelay, "jitter doubles the largest delay")
+	assert.Equal(t, maxReconnectDelay, 2*p.Backoff.MaxDelay, "jitter doubles the maximum delay")
 	assert.GreaterOrEqual(t, p.Backoff.BaseDelay, 100*time.Millisecond)
 }
 
-// A member below thousands of clients takes long to shake hands with each of them.
-func TestASlowHandshakeIsWaitedFor(t *testing.T) {
+// A member with thousands of clients takes long for each handshake.
+func TestSlowHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, err := fakeetcd.Start(1)
 		require.NoError(t, err)
@@ -48,8 +48,8 @@ func TestASlowHandshakeIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A member that is gone for long costs it, and its network, little.
-func TestADeadMemberIsTriedSeldom(t *testing.T) {
+// A member that is dead for long gets few connection attempts.
+func TestDeadMemberIsTriedSeldom(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, _ *Channel, _ *witness) {
 		dead := cluster.Member(0)
 		dead.Stop()

@@ -15,11 +15,11 @@ import (
 
 var errRefused = errors.New("connection refused")
 
-// fakeNet is a network in which a name has addresses, and an address a behaviour.
+// fakeNet is a network in which names have addresses, and addresses a behaviour.
 type fakeNet struct {
 	ips     []string
 	refuses map[string]bool
-	after   map[string]time.Duration // until it answers; those that are not in here never do
+	after   map[string]time.Duration // until it answers; missing ones never do
 
 	mu     sync.Mutex
 	dialed []string
@@ -70,33 +70,33 @@ func (n *fakeNet) connect(ctx context.Context, network, address string) (net.Con
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	time.Sleep(wait) // it answers even if nobody waits any more
+	time.Sleep(wait) // it answers even if the dial was canceled
 	return fakeConn{n: n, addr: address}, nil
 }
 
-// A name whose first addresses are black holes is reached by the next ones.
+// If the first addresses of a name do not answer, the next ones are tried.
 func TestEveryAddressOfANameIsTried(t *testing.T) {
 	for name, tc := range map[string]struct {
 		net    *fakeNet
 		want   string
 		within time.Duration
 	}{
-		"behind two black holes": {
+		"two addresses do not answer": {
 			&fakeNet{ips: []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, after: map[string]time.Duration{"10.0.0.3": 0}},
 			"10.0.0.3:2379", 2 * attemptDelay,
 		},
-		"a refusal is not waited for": {
+		"the next address follows a refusal at once": {
 			&fakeNet{
 				ips: []string{"10.0.0.1", "10.0.0.2"}, after: map[string]time.Duration{"10.0.0.2": 0},
 				refuses: map[string]bool{"10.0.0.1": true},
 			},
 			"10.0.0.2:2379", 0,
 		},
-		"a slow one may still win": {
+		"a slow address may still win": {
 			&fakeNet{ips: []string{"10.0.0.1", "10.0.0.2"}, after: map[string]time.Duration{"10.0.0.1": 2 * attemptDelay}},
 			"10.0.0.1:2379", 2 * attemptDelay,
 		},
-		"families take turns": {
+		"the families alternate": {
 			&fakeNet{
 				ips:   []string{"fd00::1", "fd00::2", "10.0.0.1"},
 				after: map[string]time.Duration{"10.0.0.1": 0},
@@ -116,7 +116,7 @@ func TestEveryAddressOfANameIsTried(t *testing.T) {
 	}
 }
 
-func TestConnectionsThatLostAreClosed(t *testing.T) {
+func TestLosingConnectionsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &fakeNet{
 			ips:   []string{"10.0.0.1", "10.0.0.2"},
@@ -151,7 +151,7 @@ func TestDialErrors(t *testing.T) {
 	})
 }
 
-// What is no name is dialled as it is.
+// Only names are looked up.
 func TestOnlyNamesAreLookedUp(t *testing.T) {
 	n := new(fakeNet)
 	for _, address := range []string{"10.0.0.1:2379", "[fd00::1%eth0]:2379", ":2379", "unix:a.sock", "etcd.example"} {
@@ -163,10 +163,10 @@ func TestOnlyNamesAreLookedUp(t *testing.T) {
 	assert.Equal(t, []string{"tcp 10.0.0.1:2379", "tcp [fd00::1%eth0]:2379", "tcp :2379", "unix a.sock", "tcp etcd.example"}, n.dialed)
 }
 
-// An outage of the network of 10 s ends no connection; 20 s are given up.
+// A network outage of 10 s ends no connection; one of 20 s does.
 func TestKernelTimersAreABackstop(t *testing.T) {
 	const blip, givenUp = 10 * time.Second, 20 * time.Second
-	assert.Greater(t, (keepAliveCount-1)*keepAliveInterval, blip, "the probes span it")
+	assert.Greater(t, (keepAliveCount-1)*keepAliveInterval, blip, "the probes span the outage")
 	assert.Equal(t, givenUp, keepAliveIdle+keepAliveCount*keepAliveInterval)
 	assert.Equal(t, givenUp, userTimeout)
 }

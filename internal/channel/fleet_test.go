@@ -16,14 +16,14 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// Clients of different processes know nothing of each other, so what fleetClients cost is
-// scaled up to what a population of fleetPopulation does.
+// Clients in different processes share nothing, so the cost of fleetClients is scaled up to a
+// population of fleetPopulation.
 const (
 	fleetClients    = 100
 	fleetPopulation = 10_000
 )
 
-// startFleet starts clients that share nothing and have made a call.
+// startFleet starts clients that share nothing, and makes a call with each.
 func startFleet(t *testing.T, cluster *fakeetcd.Cluster) (fleet []*Channel) {
 	t.Helper()
 	for range fleetClients {
@@ -53,7 +53,7 @@ func rates(steps int, step time.Duration, count func() int) (peak, total int) {
 	return peak * scale, (before - start) * scale
 }
 
-// What ten thousand clients do to a member that dies and comes back while others serve.
+// The load of 10,000 clients on a member that dies and recovers while others serve.
 func TestFleetReconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, err := fakeetcd.Start(3)
@@ -90,17 +90,17 @@ func TestFleetReconnects(t *testing.T) {
 		m.Start()
 		before := asked()
 		peak, total = rates(620, 100*time.Millisecond, m.Dials)
-		t.Logf("back: %d attempts to connect, at most %d in 100 ms", total, peak)
+		t.Logf("recovered: %d attempts to connect, at most %d in 100 ms", total, peak)
 		assert.Equal(t, fleetPopulation, total, "each client connects once, within a minute")
 		assert.LessOrEqual(t, peak, fleetPopulation/10)
 		probes := float64(asked()-before) / fleetClients
-		t.Logf("back: %.2f calls of each client", probes)
+		t.Logf("recovered: %.2f calls of each client", probes)
 		assert.LessOrEqual(t, probes, 1.5)
 	})
 }
 
-// A member that has been dead for long is tried as soon as it is needed.
-func TestFleetReconnectsToTheMemberThatIsNeeded(t *testing.T) {
+// A member that was dead for long is tried again as soon as no other serves.
+func TestFleetReconnectsWhenTheOthersFail(t *testing.T) {
 	for name, lose := range map[string]func(cluster *fakeetcd.Cluster){
 		"the others die": func(cluster *fakeetcd.Cluster) {
 			cluster.Member(1).Stop()

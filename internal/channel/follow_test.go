@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/observe"
 )
 
-// story remembers what it hears of calls.
+// story records the events of calls.
 type story struct {
 	observe.None
 	mu    sync.Mutex
@@ -86,7 +86,7 @@ func (s *storyAttempt) End(endpoint string, err error) {
 	s.open--
 }
 
-// followed runs a test whose channel is followed.
+// followed runs a test with a channel that has an observer of calls.
 func followed(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *story)) {
 	t.Helper()
 	s := new(story)
@@ -97,7 +97,7 @@ func followed(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, c
 		})
 }
 
-func TestACallIsFollowedThroughItsRetry(t *testing.T) {
+func TestFollowedRetry(t *testing.T) {
 	followed(t, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *story) {
 		var failed string
 		cluster.Once("Put", func(call *fakeetcd.Call) {
@@ -123,7 +123,7 @@ func TestACallIsFollowedThroughItsRetry(t *testing.T) {
 	})
 }
 
-func TestARetriedReadCountsItsPause(t *testing.T) {
+func TestFollowedPause(t *testing.T) {
 	followed(t, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *story) {
 		cluster.Once("Range", func(call *fakeetcd.Call) {
 			call.Answer(nil, status.Error(codes.Unavailable, "etcdserver: request timed out"))
@@ -141,14 +141,14 @@ func TestARetriedReadCountsItsPause(t *testing.T) {
 	})
 }
 
-func TestAHedgeIsFollowed(t *testing.T) {
+func TestFollowedHedge(t *testing.T) {
 	followed(t, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *story) {
 		holdOn(cluster, cluster.Member(0), "Range")
-		for n := 0; s.hedges() == 0; n++ { // until one is sent to the silent member
+		for n := 0; s.hedges() == 0; n++ { // until a hedge goes to the silent member
 			require.Less(t, n, 100)
 			require.NoError(t, readK(t, c))
 		}
-		time.Sleep(time.Second) // for the attempts that lost
+		time.Sleep(time.Second) // the losing attempts end
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		require.True(t, slices.ContainsFunc(s.calls, func(e observe.Call) bool { return e.Hedged && e.Retries == 0 }))
@@ -167,8 +167,8 @@ func countOf(lines []string, line string) int {
 	return n
 }
 
-// Who does not ask for calls is not told of them, and costs nothing.
-func TestNobodyFollows(t *testing.T) {
+// Without an observer of calls there is no report and no cost.
+func TestNoFollower(t *testing.T) {
 	require.Nil(t, newFollower(nil))
 	require.Nil(t, newFollower(observe.None{}))
 	require.Nil(t, newFollower(observe.Multi(new(witness), new(witness))))

@@ -21,7 +21,7 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// These tests bound what a client costs a cluster in trouble.
+// These tests bound the load of a client on a cluster under a fault.
 
 func putK(t *testing.T, c *Channel, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
@@ -30,8 +30,8 @@ func putK(t *testing.T, c *Channel, timeout time.Duration) error {
 	return err
 }
 
-// during has callers call, each call taking some time, until the time is up, and returns how many calls were made and how
-// many of them failed.
+// during runs callers whose calls take some time, for the given duration, and returns the number
+// of calls and of failures.
 func during(length time.Duration, callers int, call func() error) (calls, failed int64) {
 	var made, bad atomic.Int64
 	var wg sync.WaitGroup
@@ -50,7 +50,7 @@ func during(length time.Duration, callers int, call func() error) (calls, failed
 	return made.Load(), bad.Load()
 }
 
-// received is what the members of a cluster received since it was made.
+// received counts the requests that the members of a cluster received.
 type received struct {
 	cluster *fakeetcd.Cluster
 	before  [2]int // probes, others
@@ -97,8 +97,8 @@ func openWatch(t *testing.T, c *Channel) context.CancelFunc {
 	return cancel
 }
 
-// A member answers a request that was lost with the old leader seven seconds late, with an
-// error. It serves all others: nothing is closed, and no write is abandoned.
+// A member answers a request that was lost with the old leader after seven seconds, with an error.
+// It serves all others: no connection is closed, and no write is cut.
 func TestTimedOutRequestClosesNothing(t *testing.T) {
 	for _, latency := range []time.Duration{10 * time.Millisecond, 60 * time.Millisecond} {
 		t.Run(latency.String(), func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestTimedOutRequestClosesNothing(t *testing.T) {
 	}
 }
 
-// stallMember has a member hold reads and writes back until a moment.
+// stallMember makes a member hold reads and writes until the given time.
 func stallMember(cluster *fakeetcd.Cluster, m *fakeetcd.Member, until time.Time) {
 	for _, method := range []string{"Range", "Put"} {
 		cluster.On(method, func(call *fakeetcd.Call) {
@@ -136,8 +136,8 @@ func stallMember(cluster *fakeetcd.Cluster, m *fakeetcd.Member, until time.Time)
 	}
 }
 
-// putsDuringStall has 60 puts in flight when a member stalls, and returns how many fail and
-// how long the first one of these took.
+// putsDuringStall has 60 puts in flight when a member stalls, and returns how many fail and how
+// long the first failure took.
 func putsDuringStall(t *testing.T, stall time.Duration) (failed int64, after time.Duration) {
 	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
 		begin := time.Now()
@@ -159,14 +159,14 @@ func putsDuringStall(t *testing.T, stall time.Duration) (failed int64, after tim
 	return failed, after
 }
 
-func TestStallThatPassesLeavesWritesAlone(t *testing.T) {
+func TestWritesSurviveAShortStall(t *testing.T) {
 	for _, stall := range []time.Duration{400, 700, 1000, 1500, 1900} {
 		failed, after := putsDuringStall(t, stall*time.Millisecond)
 		assert.Zero(t, failed, "stall of %d ms: the first after %v", stall, after)
 	}
 }
 
-func TestWritesOfAStalledMemberAreAbandoned(t *testing.T) {
+func TestWritesOfAStalledMemberAreCut(t *testing.T) {
 	failed, after := putsDuringStall(t, 6*time.Second)
 	assert.InDelta(t, 20, failed, 3, "a third of 60")
 	assert.GreaterOrEqual(t, after, 2*time.Second)
@@ -194,8 +194,8 @@ func TestProbesWithoutLeaderBackOff(t *testing.T) {
 	})
 }
 
-// All members are five times slower than their callers' deadlines: nobody is ejected, and
-// neither retries, hedges nor probes add to the load.
+// All members take five times as long as their callers' deadlines: none is ejected, and retries,
+// hedges and probes add no load.
 func TestOverloadIsNotAmplified(t *testing.T) {
 	for _, deadline := range []time.Duration{50 * time.Millisecond, 250 * time.Millisecond} {
 		t.Run(deadline.String(), func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestOverloadIsNotAmplified(t *testing.T) {
 				})
 				require.Equal(t, calls, failed)
 				assert.LessOrEqual(t, float64(seen.calls()), 1.2*float64(calls))
-				// A share of 2 % of the calls pays for probes.
+				// 2 % of the calls pay for probes.
 				assert.LessOrEqual(t, float64(seen.probes()), 30+0.02*float64(calls))
 				assert.Equal(t, before, dials(cluster))
 				assert.Empty(t, w.ejected)
@@ -234,8 +234,8 @@ func TestOverloadIsNotAmplified(t *testing.T) {
 	}
 }
 
-// The begin of an overload does not double the load of clients that call seldom.
-func TestOverloadBeginsWithoutAPeak(t *testing.T) {
+// The begin of an overload does not double the load of clients with few calls.
+func TestOverloadBeginsWithoutABurst(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
 		defer openWatch(t, c)()
 		cluster.On("*", func(call *fakeetcd.Call) {
@@ -256,7 +256,7 @@ func TestOverloadBeginsWithoutAPeak(t *testing.T) {
 	})
 }
 
-// A member that is far away is not probed for ever.
+// A distant member is not probed for ever.
 func TestSlowMemberIsProbedSeldom(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
 		slow := cluster.Member(2)
@@ -278,7 +278,7 @@ func TestSlowMemberIsProbedSeldom(t *testing.T) {
 	})
 }
 
-// Where there is nothing to choose from, nothing is asked.
+// A single endpoint is not probed.
 func TestSingleEndpointIsNotProbed(t *testing.T) {
 	for _, slow := range []time.Duration{400 * time.Millisecond, 2 * time.Second} {
 		t.Run(fmt.Sprint(slow), func(t *testing.T) {
@@ -304,7 +304,7 @@ func TestSingleEndpointIsNotProbed(t *testing.T) {
 	}
 }
 
-// A listing is never sent twice: its size is not known.
+// A listing is not hedged: its size is unknown.
 func TestLargeRangesAreNotHedged(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
 		var executed atomic.Int64
@@ -329,7 +329,7 @@ func TestLargeRangesAreNotHedged(t *testing.T) {
 	})
 }
 
-// A bulk transfer goes on when its endpoint is removed, for as long as it takes.
+// A bulk transfer continues after its endpoint is removed, for as long as it takes.
 func TestSnapshotOutlivesTheRemovalOfItsEndpoint(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
 		cluster.On("Snapshot", func(call *fakeetcd.Call) {

@@ -20,7 +20,7 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// hedgedRead begins a read whose first attempt is overdue.
+// hedgedRead starts a read whose first attempt is overdue.
 func hedgedRead(t *testing.T, c *Caller, conn *heldConn) (call *underWay, first, second *held) {
 	t.Helper()
 	call = goRange(t.Context(), c)
@@ -30,7 +30,7 @@ func hedgedRead(t *testing.T, c *Caller, conn *heldConn) (call *underWay, first,
 	return call, first, second
 }
 
-func TestTheHedgeWins(t *testing.T) {
+func TestHedgeWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newHeldConn("a", "b")
 		w := new(witness)
@@ -55,7 +55,7 @@ func TestTheHedgeWins(t *testing.T) {
 	})
 }
 
-func TestTheFirstAttemptWins(t *testing.T) {
+func TestPrimaryWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newHeldConn("a", "b")
 		w := new(witness)
@@ -71,7 +71,7 @@ func TestTheFirstAttemptWins(t *testing.T) {
 	})
 }
 
-// What ends a call whose attempts fail, in the order in which they do.
+// The end of a call whose attempts fail, in the order of their failures.
 func TestErrorsOfHedgedReads(t *testing.T) {
 	unavailable := status.Error(codes.Unavailable, "error reading from server: EOF")
 	internal := status.Error(codes.Internal, "boom")
@@ -83,21 +83,21 @@ func TestErrorsOfHedgedReads(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		steps []step
-		// The call ends with want, or goes on with again attempts more.
+		// The call ends with want, or continues with again more attempts.
 		want  error
 		again int
 	}{
-		{"the first is waited for", []step{{second, unavailable}, {first, nil}}, nil, 0},
-		{"the second is waited for", []step{{first, unavailable}, {second, nil}}, nil, 0},
+		{"waits for the first", []step{{second, unavailable}, {first, nil}}, nil, 0},
+		{"waits for the second", []step{{first, unavailable}, {second, nil}}, nil, 0},
 		{"no leader, then an answer", []step{{first, rpctypes.ErrGRPCNoLeader}, {second, nil}}, nil, 0},
-		{"a verdict of the first", []step{{first, rpctypes.ErrGRPCPermissionDenied}}, rpctypes.ErrGRPCPermissionDenied, 0},
+		{"a final error of the first", []step{{first, rpctypes.ErrGRPCPermissionDenied}}, rpctypes.ErrGRPCPermissionDenied, 0},
 		{"the first is compacted", []step{{first, rpctypes.ErrGRPCCompacted}}, rpctypes.ErrGRPCCompacted, 0},
 		{"the second lags behind", []step{{second, rpctypes.ErrGRPCFutureRev}, {first, nil}}, nil, 0},
-		{"a verdict of the second, then the first breaks", []step{{second, rpctypes.ErrGRPCFutureRev}, {first, unavailable}}, nil, 1},
+		{"a final error of the second, then the first breaks", []step{{second, rpctypes.ErrGRPCFutureRev}, {first, unavailable}}, nil, 1},
 		{"both break", []step{{first, unavailable}, {second, unavailable}}, nil, 1},
 		{"both break, the second first", []step{{second, unavailable}, {first, unavailable}}, nil, 1},
-		{"an error that is not repeated waits all the same", []step{{first, internal}, {second, nil}}, nil, 0},
-		{"and counts in the end", []step{{first, internal}, {second, unavailable}}, internal, 0},
+		{"an error that is not retryable still waits", []step{{first, internal}, {second, nil}}, nil, 0},
+		{"an error that is not retryable is returned", []step{{first, internal}, {second, unavailable}}, internal, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -140,8 +140,8 @@ func TestNonFatalStatusCodes(t *testing.T) {
 	})
 }
 
-// The end of the caller's context ends both attempts, and is told as what it is.
-func TestCancelEndsAHedgedRead(t *testing.T) {
+// The end of the caller's context ends both attempts with the context's error.
+func TestCancelEndsBothAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newHeldConn("a", "b")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -157,7 +157,7 @@ func TestCancelEndsAHedgedRead(t *testing.T) {
 	})
 }
 
-func TestDeadlineWhileOnlyTheHedgeIsLeft(t *testing.T) {
+func TestDeadlineWhileOnlyTheHedgeRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newHeldConn("a", "b")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -194,11 +194,11 @@ func TestHedgingBudget(t *testing.T) {
 			sent = append(sent, hedged())
 		}
 		assert.Equal(t, []bool{true, true, false, false, false, true, false, false, false, true, false, false}, sent,
-			"each hedge that loses halves what is left")
+			"each losing hedge halves the budget")
 	})
 }
 
-func TestWhatIsNotHedged(t *testing.T) {
+func TestCallsThatAreNotHedged(t *testing.T) {
 	off, err := retry.ParseServiceConfig(`{"methodConfig": [{"name": [{}], "hedgingPolicy": {"maxAttempts": 1}}]}`)
 	require.NoError(t, err)
 	read := func(c *Caller, ctx context.Context, opts ...grpc.CallOption) error {
@@ -220,8 +220,8 @@ func TestWhatIsNotHedged(t *testing.T) {
 			return read(c, ctx, grpc.WaitForReady(true), grpc.Header(new(metadata.MD)))
 		}},
 		"a peer for the caller": {nil, func(c *Caller, ctx context.Context) error { return read(c, ctx, grpc.Peer(new(peer.Peer))) }},
-		"switched off":          {off, func(c *Caller, ctx context.Context) error { return read(c, ctx) }},
-		"no protobuf":           {nil, call(pb.KV_Range_FullMethodName, &pb.RangeRequest{}, new([]byte))},
+		"disabled":              {off, func(c *Caller, ctx context.Context) error { return read(c, ctx) }},
+		"not protobuf":          {nil, call(pb.KV_Range_FullMethodName, &pb.RangeRequest{}, new([]byte))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -239,7 +239,7 @@ func TestWhatIsNotHedged(t *testing.T) {
 	}
 }
 
-func TestReadsThatAreHedged(t *testing.T) {
+func TestCallsThatAreHedged(t *testing.T) {
 	get := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{}}}
 	for method, tt := range map[string]struct{ req, reply any }{
 		pb.KV_Txn_FullMethodName:                {&pb.TxnRequest{Success: []*pb.RequestOp{get}}, &pb.TxnResponse{}},
@@ -259,7 +259,7 @@ func TestReadsThatAreHedged(t *testing.T) {
 	}
 }
 
-// A policy's delay is the least; what was answered before it is over is not hedged.
+// A policy's delay is the minimum; a read that is answered earlier is not hedged.
 func TestHedgingDelay(t *testing.T) {
 	config, err := retry.ParseServiceConfig(`{"methodConfig": [{"name": [{}], "hedgingPolicy": {"hedgingDelay": "0.3s"}}]}`)
 	require.NoError(t, err)
@@ -287,8 +287,8 @@ func TestHedgingDelay(t *testing.T) {
 	})
 }
 
-// The balancer finds no endpoint for a hedge that could only go to the same one.
-func TestHedgeAvoidsItsFirstEndpointStrictly(t *testing.T) {
+// A hedge never goes to the endpoint of its primary attempt.
+func TestHedgeAvoidsTheFirstEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newHeldConn("only")
 		w := new(witness)
@@ -306,8 +306,8 @@ func TestHedgeAvoidsItsFirstEndpointStrictly(t *testing.T) {
 	})
 }
 
-// After the call its request is the caller's again, whatever the hedge is at.
-func TestTheHedgeHasItsOwnRequest(t *testing.T) {
+// After the call, the caller may change its request while the hedge still runs.
+func TestHedgeHasItsOwnRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newHeldConn("a", "b")
 		c := newTestCaller(conn, nil)
@@ -323,7 +323,7 @@ func TestTheHedgeHasItsOwnRequest(t *testing.T) {
 	})
 }
 
-// A loser that is cancelled costs the budget for retries nothing.
+// A canceled loser costs no token of the retry budget.
 func TestLosersAreNoFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newHeldConn("a", "b")

@@ -16,8 +16,8 @@ import (
 	"github.com/quorate/quorate/observe"
 )
 
-// heldConn has each attempt wait until the test ends it, or its context ends. It
-// gives them the endpoints in turn. It is for use in a bubble.
+// heldConn holds each attempt until the test ends it, or its context ends. Its endpoints take
+// turns. It is for use in a bubble.
 type heldConn struct {
 	grpc.ClientConnInterface
 	endpoints []*balancer.Endpoint
@@ -27,7 +27,7 @@ type heldConn struct {
 	held []*held
 }
 
-// held is an attempt that waits for its answer.
+// held is an attempt that waits for its result.
 type held struct {
 	*attempt
 	method     string
@@ -66,7 +66,7 @@ func (c *heldConn) Invoke(ctx context.Context, method string, req, reply any, _ 
 	}
 }
 
-// attempts returns those that have been made, once nothing moves any more.
+// attempts returns the attempts so far, once all goroutines are blocked.
 func (c *heldConn) attempts() []*held {
 	synctest.Wait()
 	c.mu.Lock()
@@ -74,7 +74,7 @@ func (c *heldConn) attempts() []*held {
 	return append([]*held(nil), c.held...)
 }
 
-// latest returns the n-th attempt, which is the latest.
+// latest returns the n-th attempt, which must be the latest.
 func (c *heldConn) latest(t *testing.T, n int) *held {
 	t.Helper()
 	all := c.attempts()
@@ -82,13 +82,13 @@ func (c *heldConn) latest(t *testing.T, n int) *held {
 	return all[n-1]
 }
 
-// count is a reply to a Range.
+// count is the reply to a Range.
 func (h *held) count(n int64) {
 	h.reply.(*pb.RangeResponse).Count = n
 	h.answer <- nil
 }
 
-// underWay is a call that goes on while the test does other things.
+// underWay is a call in the background.
 type underWay struct {
 	err   error
 	reply pb.RangeResponse
@@ -105,7 +105,7 @@ func (u *underWay) ended() bool {
 	}
 }
 
-// goRange begins a read.
+// goRange starts a read.
 func goRange(ctx context.Context, c *Caller, opts ...grpc.CallOption) *underWay {
 	u := &underWay{done: make(chan struct{})}
 	go func() {
@@ -115,7 +115,7 @@ func goRange(ctx context.Context, c *Caller, opts ...grpc.CallOption) *underWay 
 	return u
 }
 
-// goCall begins a call of another method.
+// goCall starts a call of another method.
 func goCall(ctx context.Context, c *Caller, method string, req, reply any) *underWay {
 	u := &underWay{done: make(chan struct{})}
 	go func() {
@@ -129,7 +129,7 @@ func goPut(ctx context.Context, c *Caller) *underWay {
 	return goCall(ctx, c, pb.KV_Put_FullMethodName, &pb.PutRequest{Key: []byte("k")}, &pb.PutResponse{})
 }
 
-// witness notes what an observer is told.
+// witness records the events of an observer.
 type witness struct {
 	observe.None
 	mu        sync.Mutex

@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// putsAt returns how many of some puts each member receives.
+// putsAt returns how many puts each member receives.
 func putsAt(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, n int) map[string]int {
 	t.Helper()
 	before := len(cluster.Calls("Put"))
@@ -26,7 +26,7 @@ func putsAt(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, n int) map[stri
 	return at
 }
 
-// Roles are asked for once for each connection, and once for each term.
+// Members are asked for their role once per connection and once per term.
 func TestLeaderIsFoundWithoutPolling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, err := fakeetcd.Start(3)
@@ -41,7 +41,7 @@ func TestLeaderIsFoundWithoutPolling(t *testing.T) {
 		defer func() { _ = c.Close() }()
 		require.NoError(t, putK(t, c, time.Second))
 		synctest.Wait()
-		assert.LessOrEqual(t, cluster.Count("Status"), 6, "connections, and perhaps a first answer that came before")
+		assert.LessOrEqual(t, cluster.Count("Status"), 6, "one per connection, and perhaps one before it")
 		assert.Equal(t, map[string]int{"member-1": 30}, putsAt(t, cluster, c, 30))
 
 		asked := cluster.Count("Status")
@@ -62,7 +62,7 @@ func TestLeaderIsFoundWithoutPolling(t *testing.T) {
 			cluster.Member(0).BreakConnections()
 			time.Sleep(time.Second)
 		}
-		assert.LessOrEqual(t, cluster.Count("Status"), asked+10, "one for each connection")
+		assert.LessOrEqual(t, cluster.Count("Status"), asked+10, "one per connection")
 		assert.Equal(t, map[string]int{"member-2": 30}, putsAt(t, cluster, c, 30))
 
 		asked = cluster.Count("Status")

@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/endpoint"
 )
 
-// names maps addresses to the configured names of endpoints, without secrets. Names of
-// removed endpoints are kept, because work on them may continue for a while.
+// names maps addresses to the configured names of endpoints, without secrets. It keeps names of
+// removed endpoints, because work on them may continue for a while.
 type names struct {
 	byAddress atomic.Pointer[map[string]string]
 }
@@ -40,7 +40,7 @@ func shown(eps []endpoint.Endpoint) []string {
 	return all
 }
 
-// maxNames bounds the names that are kept by a client whose endpoints come and go.
+// maxNames bounds the names that are kept when endpoints change often.
 const maxNames = 1000
 
 // of returns the name of an endpoint, "" for nil.

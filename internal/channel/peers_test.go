@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/balancer"
 )
 
-// peers are the endpoints of a policy whose connections a test makes and breaks.
+// peers are the endpoints of a policy whose connections a test controls.
 type peers struct {
 	gbalancer.ClientConn
 	t      *testing.T
@@ -62,7 +62,7 @@ func (p *peers) set(addresses ...string) {
 	}
 }
 
-// become is a change of a connection's state.
+// become changes the state of a connection.
 func (p *peers) become(address string, s connectivity.State) {
 	p.mu.Lock()
 	sc := p.subConns[address]
@@ -75,7 +75,7 @@ func (p *peers) become(address string, s connectivity.State) {
 	sc.listener(change)
 }
 
-// pick makes an attempt that is answered, and returns it.
+// pick makes and returns an attempt that is answered.
 func (p *peers) pick(avoid ...*balancer.Endpoint) *attempt {
 	a := newAttempt(p.t)
 	a.Avoid = avoid

@@ -22,22 +22,22 @@ func TestProperties(t *testing.T) {
 		req    any
 		want   properties
 	}{
-		"get":                {pb.KV_Range_FullMethodName, &pb.RangeRequest{}, properties{shape: shapeGet, hedged: true}},
-		"range":              {pb.KV_Range_FullMethodName, &pb.RangeRequest{RangeEnd: []byte("z")}, properties{shape: shapeRange}},
-		"serializable get":   {pb.KV_Range_FullMethodName, &pb.RangeRequest{Serializable: true}, properties{need: balancer.Local, shape: serializable + shapeGet, hedged: true}},
-		"serializable range": {pb.KV_Range_FullMethodName, &pb.RangeRequest{Serializable: true, RangeEnd: []byte("z")}, properties{need: balancer.Local, shape: serializable + shapeRange}},
-		"range of 10":        {pb.KV_Range_FullMethodName, &pb.RangeRequest{RangeEnd: []byte("z"), Limit: 10}, properties{shape: shapeFew, hedged: true}},
-		"range of 100":       {pb.KV_Range_FullMethodName, &pb.RangeRequest{RangeEnd: []byte("z"), Limit: 100}, properties{shape: shapeSome, hedged: true}},
-		"range of 101":       {pb.KV_Range_FullMethodName, &pb.RangeRequest{RangeEnd: []byte("z"), Limit: 101}, properties{shape: shapeMany}},
-		"count":              {pb.KV_Range_FullMethodName, &pb.RangeRequest{RangeEnd: []byte("z"), CountOnly: true}, properties{shape: shapeCount, hedged: true}},
-		"no range request":   {pb.KV_Range_FullMethodName, "", properties{}},
+		"get":                 {pb.KV_Range_FullMethodName, &pb.RangeRequest{}, properties{shape: shapeGet, hedged: true}},
+		"range":               {pb.KV_Range_FullMethodName, &pb.RangeRequest{RangeEnd: []byte("z")}, properties{shape: shapeRange}},
+		"serializable get":    {pb.KV_Range_FullMethodName, &pb.RangeRequest{Serializable: true}, properties{need: balancer.Local, shape: serializable + shapeGet, hedged: true}},
+		"serializable range":  {pb.KV_Range_FullMethodName, &pb.RangeRequest{Serializable: true, RangeEnd: []byte("z")}, properties{need: balancer.Local, shape: serializable + shapeRange}},
+		"range of 10":         {pb.KV_Range_FullMethodName, &pb.RangeRequest{RangeEnd: []byte("z"), Limit: 10}, properties{shape: shapeFew, hedged: true}},
+		"range of 100":        {pb.KV_Range_FullMethodName, &pb.RangeRequest{RangeEnd: []byte("z"), Limit: 100}, properties{shape: shapeSome, hedged: true}},
+		"range of 101":        {pb.KV_Range_FullMethodName, &pb.RangeRequest{RangeEnd: []byte("z"), Limit: 101}, properties{shape: shapeMany}},
+		"count":               {pb.KV_Range_FullMethodName, &pb.RangeRequest{RangeEnd: []byte("z"), CountOnly: true}, properties{shape: shapeCount, hedged: true}},
+		"not a range request": {pb.KV_Range_FullMethodName, "", properties{}},
 
 		"txn of reads":        {pb.KV_Txn_FullMethodName, &pb.TxnRequest{Success: []*pb.RequestOp{rangeOp(false)}}, properties{shape: shapeGetTxn, hedged: true}},
 		"serializable txn":    {pb.KV_Txn_FullMethodName, &pb.TxnRequest{Success: []*pb.RequestOp{rangeOp(true)}, Failure: []*pb.RequestOp{rangeOp(true)}}, properties{need: balancer.Local, shape: serializable + shapeGetTxn, hedged: true}},
 		"one linearizable":    {pb.KV_Txn_FullMethodName, &pb.TxnRequest{Success: []*pb.RequestOp{rangeOp(true)}, Failure: []*pb.RequestOp{rangeOp(false)}}, properties{shape: shapeGetTxn, hedged: true}},
 		"nested serializable": {pb.KV_Txn_FullMethodName, &pb.TxnRequest{Success: []*pb.RequestOp{nested}}, properties{shape: shapeReadTxn}},
 		"txn that writes":     {pb.KV_Txn_FullMethodName, &pb.TxnRequest{Failure: []*pb.RequestOp{put}}, properties{prompt: true}},
-		"no txn request":      {pb.KV_Txn_FullMethodName, nil, properties{prompt: true}},
+		"not a txn request":   {pb.KV_Txn_FullMethodName, nil, properties{prompt: true}},
 
 		"put":                   {pb.KV_Put_FullMethodName, &pb.PutRequest{}, properties{prompt: true}},
 		"compaction":            {pb.KV_Compact_FullMethodName, &pb.CompactionRequest{}, properties{}},
@@ -48,7 +48,7 @@ func TestProperties(t *testing.T) {
 		"range stream":          {pb.KV_RangeStream_FullMethodName, nil, properties{conn: balancer.Bulk}},
 		"watch":                 {pb.Watch_Watch_FullMethodName, nil, properties{conn: balancer.Streams}},
 		"keepalive":             {pb.Lease_LeaseKeepAlive_FullMethodName, nil, properties{conn: balancer.Streams}},
-		"a method of others":    {"/helloworld.Greeter/SayHello", nil, properties{prompt: true}},
+		"an unknown method":     {"/helloworld.Greeter/SayHello", nil, properties{prompt: true}},
 	} {
 		tt.want.safety = retry.SafetyOf(tt.method, tt.req)
 		tt.want.write = tt.want.safety == retry.Mutating && tt.want.conn == balancer.Calls
@@ -56,7 +56,7 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// Whatever is sent twice at the same time may be executed twice.
+// A hedged call may be executed twice.
 func TestOnlyRepeatableCallsAreHedged(t *testing.T) {
 	for _, m := range retry.Methods() {
 		for _, req := range []any{nil, &pb.RangeRequest{}, &pb.TxnRequest{}, &pb.LeaseGrantRequest{}, &pb.MemberListRequest{}} {

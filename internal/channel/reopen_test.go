@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// worked returns endless Tries with long backoffs, whose latest stream worked and broke.
+// worked returns endless Retriers with long backoffs, whose latest stream worked and broke.
 func worked(t *testing.T, quiet bool) *Retrier {
 	t.Helper()
 	retrier := rangeRetrier(lazy).Endless()
@@ -73,7 +73,7 @@ func TestStreamsThatBreakSoonBackOff(t *testing.T) {
 	})
 }
 
-// A stream that finds the budget used up waits for it, but for seconds and not for ever.
+// A stream without tokens in the budget waits for seconds, not for ever.
 func TestStreamsWithoutBudgetBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		retrier := worked(t, false)
@@ -107,7 +107,7 @@ func TestWakeEndsTheSpread(t *testing.T) {
 	}
 }
 
-// Whoever waited for a stream that worked meanwhile does not hurry the next one.
+// A Wake before the stream worked has no effect on the next one.
 func TestWakeIsForgottenWhenAStreamWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var longest time.Duration

@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/endpoint"
 )
 
-// scheme is the target scheme of our channels, the official client's name for it.
+// scheme is the target scheme of the channel, as in the official client.
 const scheme = "etcd-endpoints"
 
 // securityKey is the address attribute for the security of its connections: endpoint.TLS
@@ -103,8 +103,8 @@ func securityOf(ep endpoint.Endpoint, configured bool) endpoint.Security {
 // connection and costs a call nothing.
 var apiVersion = &metadata.MD{rpctypes.MetadataClientAPIVersionKey: {version.APIVersion}}
 
-// builtResolver is what one Build returned. Its Close may come after the next
-// Build, which it must not undo.
+// builtResolver is the result of one Build. Its Close may follow the next Build, which it must not
+// undo.
 type builtResolver struct {
 	*endpointResolver
 	built resolver.ClientConn

@@ -19,15 +19,15 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-func TestEndlessWorkOutlivesAnOutage(t *testing.T) {
+func TestEndlessWorkSurvivesAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		retrier := rangeRetrier(retry.Policy{MaxAttempts: 2}).Endless()
 		start, attempts := time.Now(), 0
 		for ; time.Since(start) < time.Hour; attempts++ {
 			require.NoError(t, retrier.Next(t.Context(), errGone))
 		}
-		assert.Less(t, attempts, 1000, "an hour of outage is no storm")
-		assert.Greater(t, attempts, 300, "a stream is tried every ten seconds at least")
+		assert.Less(t, attempts, 1000, "few attempts in an hour of outage")
+		assert.Greater(t, attempts, 300, "at least one attempt every ten seconds")
 	})
 }
 
@@ -50,7 +50,7 @@ func TestEndlessWorkByClass(t *testing.T) {
 	tests := []struct {
 		name  string
 		cause error
-		again int // how often the stream is opened again, -1 for ever
+		again int // how often the stream is reopened, -1 for ever
 
 		requireLeader bool
 	}{
@@ -61,7 +61,7 @@ func TestEndlessWorkByClass(t *testing.T) {
 		{"a proxy without a backend", status.Error(codes.Unknown, "unexpected HTTP status code"), -1, false},
 		{"too many requests", rpctypes.ErrGRPCRequestTooManyRequests, -1, false},
 		{"no leader", rpctypes.ErrGRPCNoLeader, -1, false},
-		{"no leader, which the caller wants to hear", rpctypes.ErrGRPCNoLeader, 2, true},
+		{"no leader, which the caller requires", rpctypes.ErrGRPCNoLeader, 2, true},
 		{"learners", rpctypes.ErrGRPCNotSupportedForLearner, 2, false},
 		{"permission denied", rpctypes.ErrGRPCPermissionDenied, 0, false},
 		{"unimplemented", status.Error(codes.Unimplemented, "unknown service"), 0, false},
@@ -92,7 +92,7 @@ func TestEndlessWorkByClass(t *testing.T) {
 	}
 }
 
-func TestEndlessWorkOutlivesAnOutageOfAuthentication(t *testing.T) {
+func TestEndlessWorkSurvivesAnOutageOfAuthentication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := &authServer{err: errGone}
 		retrier := rangeRetrier(retry.Policy{})
@@ -111,7 +111,7 @@ func TestEndlessWorkOutlivesAnOutageOfAuthentication(t *testing.T) {
 	})
 }
 
-// scriptedRetrier are those of endless work whose streams go where on says.
+// scriptedRetrier returns a Retrier of endless work whose streams go to the endpoints in on.
 func scriptedRetrier() (retrier *Retrier, on func(*balancer.Endpoint)) {
 	retrier = rangeRetrier(retry.Policy{}).Endless()
 	return retrier, func(ep *balancer.Endpoint) {
@@ -132,13 +132,13 @@ func TestLeaderless(t *testing.T) {
 		lost  []string // endpoints that cannot be connected to
 		steps []step
 	}{
-		{"every member says it", nil, []step{{"a", noLeader, false}, {"b", noLeader, false}, {"c", noLeader, true}}},
-		{"one member says it again and again", nil, []step{{"a", noLeader, false}, {"a", noLeader, false}, {"a", noLeader, false}}},
-		{"others are only broken", nil, []step{{"a", noLeader, false}, {"b", errGone, false}, {"c", errGone, false}}},
-		{"a learner has no say", nil, []step{{"a", noLeader, false}, {"b", learner, false}, {"c", noLeader, true}}},
-		{"members that cannot be reached have no say", []string{"b", "c"}, []step{{"a", noLeader, true}}},
-		{"one that can be reached has", []string{"b"}, []step{{"a", noLeader, false}, {"c", noLeader, true}}},
-		{"and it stays so", []string{"b", "c"}, []step{{"a", noLeader, true}, {"a", errGone, true}, {"a", noLeader, true}}},
+		{"every member", nil, []step{{"a", noLeader, false}, {"b", noLeader, false}, {"c", noLeader, true}}},
+		{"one member repeatedly", nil, []step{{"a", noLeader, false}, {"a", noLeader, false}, {"a", noLeader, false}}},
+		{"the others are broken", nil, []step{{"a", noLeader, false}, {"b", errGone, false}, {"c", errGone, false}}},
+		{"a learner does not count", nil, []step{{"a", noLeader, false}, {"b", learner, false}, {"c", noLeader, true}}},
+		{"unreachable members do not count", []string{"b", "c"}, []step{{"a", noLeader, true}}},
+		{"a reachable member counts", []string{"b"}, []step{{"a", noLeader, false}, {"c", noLeader, true}}},
+		{"it stays leaderless", []string{"b", "c"}, []step{{"a", noLeader, true}, {"a", errGone, true}, {"a", noLeader, true}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -160,8 +160,8 @@ func TestLeaderless(t *testing.T) {
 	}
 }
 
-// A stream that can be opened in another way does not wait for an election,
-// however long it had been failing.
+// A stream that can be opened without a leader does not wait for an election, however long it has
+// failed.
 func TestNoPauseBeforeAStreamWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		retrier, on := scriptedRetrier()
@@ -177,13 +177,13 @@ func TestNoPauseBeforeAStreamWithoutLeader(t *testing.T) {
 
 		start = time.Now()
 		require.NoError(t, retrier.Next(t.Context(), rpctypes.ErrGRPCNoLeader))
-		assert.Greater(t, time.Since(start), 100*time.Millisecond, "that way was refused as well")
+		assert.Greater(t, time.Since(start), 100*time.Millisecond, "the stream without a leader is refused too")
 	})
 }
 
-// A caller who requires a leader is not kept waiting by members that cannot be
-// reached, but by members that may yet answer.
-func TestRequiredLeaderIsMissedByAllReachable(t *testing.T) {
+// A caller that requires a leader does not wait for unreachable members, but for members that may
+// still answer.
+func TestNoLeaderFromAllReachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
 		p := newPeers(t, "a", "b")
@@ -195,8 +195,7 @@ func TestRequiredLeaderIsMissedByAllReachable(t *testing.T) {
 	})
 }
 
-// Voters that are down may come back, and then the learner's refusal is not
-// the last word.
+// Unreachable voters may come back, so the learner's refusal is not final.
 func TestALearnersRefusalWaitsForVoters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeers(t, "learner", "voter")
@@ -211,16 +210,15 @@ func TestALearnersRefusalWaitsForVoters(t *testing.T) {
 	})
 }
 
-func TestDefaultTriesOfEndlessWork(t *testing.T) {
+func TestDefaultRetrierOfEndlessWork(t *testing.T) {
 	retrier := DefaultRetrier("/etcdserverpb.Watch/Watch").Endless()
 	assert.Nil(t, retrier.Removed())
 	require.NoError(t, retrier.Next(t.Context(), rpctypes.ErrGRPCNoLeader))
 	assert.True(t, retrier.Leaderless())
 }
 
-// An endpoint that refused and was removed does not stand for the one that took
-// its place.
-func TestRefusalsOfEndpointsThatAreGoneDoNotCount(t *testing.T) {
+// The refusal of a removed endpoint does not count for its replacement.
+func TestRefusalsOfRemovedEndpointsDoNotCount(t *testing.T) {
 	p := newPeers(t, "a", "b", "c")
 	a, b, c := p.endpoints["a"], p.endpoints["b"], p.endpoints["c"]
 	var r refusals
@@ -234,10 +232,10 @@ func TestRefusalsOfEndpointsThatAreGoneDoNotCount(t *testing.T) {
 	assert.Equal(t, []*balancer.Endpoint{b, c}, r.endpoints)
 
 	p.set()
-	assert.False(t, r.byAll(c, 2), "there may be others in a moment")
+	assert.False(t, r.byAll(c, 2), "other endpoints may follow")
 }
 
-func TestEndpointsThatAreGoneAreForgotten(t *testing.T) {
+func TestRemovedEndpointsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeers(t, "a", "b", "c")
 		retrier, on := scriptedRetrier()

@@ -20,12 +20,12 @@ var errGone = status.Error(codes.Unavailable, "connection reset by peer")
 
 func rangeRetrier(policy retry.Policy) *Retrier {
 	t := DefaultRetrier(pb.KV_RangeStream_FullMethodName)
-	t.c = newTestCaller(nil, nil) // a budget of its own
+	t.c = newTestCaller(nil, nil) // with its own budget
 	t.policy = policy
 	return t
 }
 
-func TestRetrierAreBoundedByPatience(t *testing.T) {
+func TestRetrierIsBoundedByPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := rangeRetrier(retry.Policy{})
 		start := time.Now()
@@ -39,7 +39,7 @@ func TestRetrierAreBoundedByPatience(t *testing.T) {
 	})
 }
 
-func TestRetrierAreBoundedByTheDeadline(t *testing.T) {
+func TestRetrierIsBoundedByTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -49,24 +49,24 @@ func TestRetrierAreBoundedByTheDeadline(t *testing.T) {
 		for err == nil {
 			err = a.Next(ctx, errGone)
 		}
-		require.Equal(t, errGone, err, "the cause, and not that time ran out")
+		require.Equal(t, errGone, err, "the cause, not the deadline")
 		require.Greater(t, time.Since(start), time.Hour-12*throttledBackoff)
 	})
 }
 
-func TestRetrierStartOverAfterProgress(t *testing.T) {
+func TestRetrierStartsAnewAfterProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := rangeRetrier(retry.Policy{MaxAttempts: 3})
 		for range 10 {
 			require.NoError(t, a.Next(t.Context(), errGone))
 			require.NoError(t, a.Next(t.Context(), errGone))
-			for range 10 { // earns a retry
+			for range 10 { // adds a retry to the budget
 				a.Progress()
 			}
 		}
 		require.NoError(t, a.Next(t.Context(), errGone))
 		require.NoError(t, a.Next(t.Context(), errGone))
-		require.Equal(t, errGone, a.Next(t.Context(), errGone), "the third in a row was the last")
+		require.Equal(t, errGone, a.Next(t.Context(), errGone), "three attempts in a row")
 	})
 }
 
@@ -76,14 +76,14 @@ func TestRetrierByClass(t *testing.T) {
 		name  string
 		cause error
 		width int
-		again int // how often the stream is opened again, -1 for as long as time allows
+		again int // how often the stream is reopened, -1 for as long as time allows
 
 		requireLeader bool
 		password      bool
 	}{
 		{"broken", errGone, 1, -1, false, false},
 		{"no leader", rpctypes.ErrGRPCNoLeader, 1, -1, false, false},
-		{"no leader, which the caller wants to hear", rpctypes.ErrGRPCNoLeader, 3, 2, true, false},
+		{"no leader, which the caller requires", rpctypes.ErrGRPCNoLeader, 3, 2, true, false},
 		{"too many requests", rpctypes.ErrGRPCRequestTooManyRequests, 1, -1, false, false},
 		{"canceled by the server", status.Error(codes.Canceled, "canceled"), 1, -1, false, false},
 		{"stale token", rpctypes.ErrGRPCInvalidAuthToken, 3, maxTokenRefreshes, false, true},
@@ -121,7 +121,7 @@ func TestRetrierByClass(t *testing.T) {
 	}
 }
 
-func TestRetrierEndWithTheContext(t *testing.T) {
+func TestRetrierEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		a := rangeRetrier(retry.Policy{InitialBackoff: 10 * time.Second, MaxBackoff: 10 * time.Second, Jitter: 0.01})
@@ -129,7 +129,7 @@ func TestRetrierEndWithTheContext(t *testing.T) {
 		start := time.Now()
 		require.Equal(t, codes.Canceled, status.Code(a.Next(ctx, errGone)))
 		require.Equal(t, time.Second, time.Since(start))
-		require.Equal(t, errGone, a.Next(ctx, errGone), "an ended context is not waited for")
+		require.Equal(t, errGone, a.Next(ctx, errGone), "no pause for an ended context")
 		require.Equal(t, time.Second, time.Since(start))
 	})
 }

@@ -134,9 +134,9 @@ type transportCredentials struct {
 	info   credentials.ProtocolInfo
 }
 
-// newTransportCredentials takes the TLS configuration of the client, if it has
-// one, and whether its first endpoints use TLS: grpc asks for one answer when
-// it checks options such as call credentials that insist on TLS.
+// newTransportCredentials takes the TLS configuration of the client, if it has one, and whether
+// its first endpoints use TLS: gRPC checks options such as call credentials that require TLS
+// against one answer.
 func newTransportCredentials(config *tls.Config, roots func() *x509.CertPool, anyTLS bool) credentials.TransportCredentials {
 	c := &transportCredentials{
 		anyTLS: anyTLS,
@@ -191,6 +191,6 @@ func (c *transportCredentials) Clone() credentials.TransportCredentials {
 }
 
 func (c *transportCredentials) OverrideServerName(name string) error {
-	c.info.ServerName = name //nolint:staticcheck // the method is deprecated as well, but the interface has it
+	c.info.ServerName = name //nolint:staticcheck // the method is deprecated too, but part of the interface
 	return nil
 }

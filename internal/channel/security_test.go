@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/endpoint"
 )
 
-// published is a ClientConn that keeps the state it was given.
+// published is a ClientConn that stores the last state.
 type published struct {
 	resolver.ClientConn
 	state resolver.State
@@ -39,7 +39,7 @@ func publishedAddress(t *testing.T, raw string, tls bool) resolver.Address {
 	return p.state.Endpoints[0].Addresses[0]
 }
 
-// An address is the same one if its security is, however the endpoint is written.
+// The security is a part of an address's identity; the spelling of the endpoint is not.
 func TestSecurityIsAPartOfTheAddress(t *testing.T) {
 	for _, tc := range []struct {
 		a, b string
@@ -65,7 +65,7 @@ func TestSecurityIsAPartOfTheAddress(t *testing.T) {
 	}
 }
 
-func TestWhatASecuredClientMayUse(t *testing.T) {
+func TestPermittedEndpoints(t *testing.T) {
 	found := []string{"https://a:1", "http://b:1", "c:1", "unix:s", "nonsense://d"}
 	for name, tc := range map[string]struct {
 		cfg     Config
@@ -93,7 +93,7 @@ func TestWhatASecuredClientMayUse(t *testing.T) {
 			cfg:  Config{Endpoints: []string{"https://y:1"}, TLS: &tls.Config{}},
 			next: []string{"http://b:1"},
 		},
-		"the program went over to https": {
+		"the program changed to https": {
 			cfg:     Config{Endpoints: []string{"http://b:1"}},
 			next:    []string{"https://b:1"},
 			inClear: []string{"http://b:1", "c:1", "unix:s"},
@@ -107,20 +107,20 @@ func TestWhatASecuredClientMayUse(t *testing.T) {
 			}
 			secured := c.Secured()
 			c.SetEndpoints(nil)
-			assert.Equal(t, secured, c.Secured(), "a reset of connections takes nothing back")
+			assert.Equal(t, secured, c.Secured(), "a reset of connections revokes nothing")
 
 			usable, inClear := c.SplitFound(found)
 			assert.Equal(t, tc.inClear, inClear)
 			c.SetFoundEndpoints(found)
 			assert.Equal(t, usable, c.Endpoints())
-			assert.Equal(t, secured, c.Secured(), "what is found changes no rule")
+			assert.Equal(t, secured, c.Secured(), "found endpoints change no rule")
 		})
 	}
 }
 
-// A client with TLS sends no secret in clear, whoever named the endpoint, and says so
+// A client with TLS sends no secret in plaintext, whoever named the endpoint, and fails the call
 // at once. Without a secret, the endpoint is used.
-func TestSecretsDoNotTravelInClear(t *testing.T) {
+func TestSecretsAreNotSentInClear(t *testing.T) {
 	var login Login
 	m := startMember(t, "http://", nil)
 	ca := newAuthority(t)
@@ -166,7 +166,7 @@ func TestSecretsDoNotTravelInClear(t *testing.T) {
 	require.NoError(t, get(t, c))
 }
 
-// Probes go over connections in clear as well, without the token.
+// Probes use plaintext connections too, without the token.
 func TestProbesInClearCarryNoToken(t *testing.T) {
 	s := newTestTokens(&authServer{}, alice)
 	require.NoError(t, s.ensure(t.Context()))

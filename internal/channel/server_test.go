@@ -25,8 +25,8 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// member is a gRPC server that answers Range, Status and Watch, checks tokens if
-// it was given some to accept, and counts connections.
+// member is a gRPC server that answers Range, Status and Watch, verifies tokens if configured, and
+// counts connections.
 type member struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedMaintenanceServer
@@ -36,7 +36,7 @@ type member struct {
 	endpoint string
 	server   *grpc.Server
 	accepts  func(token string) bool // nil: auth is off
-	header   func(metadata.MD)       // is shown that of each request; nil for nobody
+	header   func(metadata.MD)       // receives the header of each request; nil: none
 	leader   atomic.Bool             // without it watches that require one are refused
 	accepted atomic.Int32            // TCP connections
 
@@ -115,7 +115,7 @@ func (m *member) Authenticate(_ context.Context, r *pb.AuthenticateRequest) (*pb
 	return &pb.AuthenticateResponse{Token: r.Name + "-" + string(rune('0'+m.authenticates))}, nil
 }
 
-// Watch answers each request with the same, until the stream ends.
+// Watch sends the same response for each request until the stream ends.
 func (m *member) Watch(ws pb.Watch_WatchServer) error {
 	if err := m.note(ws.Context()); err != nil {
 		return err
@@ -157,7 +157,7 @@ func (m *member) connections() int {
 	return len(m.remotes)
 }
 
-// authority makes certificates for tests.
+// authority issues certificates for tests.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey

@@ -18,7 +18,7 @@ func (c *Channel) Streams() *Caller { return c.streams }
 
 func newStreams(calls *Caller) *Caller {
 	own := *calls
-	// A client has one or two streams, and many calls.
+	// A client has one or two streams.
 	throttling := calls.config.Throttling
 	throttling.MaxTokens /= 2
 	own.budget = retry.NewBudget(throttling)
@@ -56,7 +56,7 @@ type stream struct {
 
 	mu      sync.Mutex
 	ended   bool
-	tracked *balancer.Stream // nil if it is not known where the stream went
+	tracked *balancer.Stream // nil if the endpoint of the stream is unknown
 }
 
 func (s *stream) RecvMsg(m any) error {

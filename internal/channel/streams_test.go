@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// watch opens a stream and hears its first answer.
+// watch opens a stream and receives its first response.
 func watch(ctx context.Context, conn grpc.ClientConnInterface) (pb.Watch_WatchClient, error) {
 	ws, err := pb.NewWatchClient(conn).Watch(ctx, grpc.WaitForReady(true))
 	if err != nil {
@@ -36,7 +36,7 @@ func answer(ws pb.Watch_WatchClient) error {
 	return err
 }
 
-// servedBy returns the endpoint that a stream went to.
+// servedBy returns the endpoint of a stream.
 func servedBy(t *testing.T, ws pb.Watch_WatchClient) string {
 	t.Helper()
 	p, ok := peer.FromContext(ws.Context())
@@ -89,7 +89,7 @@ func TestStreamsShareTheConnectionOfCalls(t *testing.T) {
 	assert.EqualValues(t, 1, m.accepted.Load())
 	assert.Equal(t, 1, m.connections())
 	assert.Equal(t, 1, m.authenticates, "one token for both")
-	assert.EqualValues(t, 3, opened.Load(), "the user's options hold for both")
+	assert.EqualValues(t, 3, opened.Load(), "the user's options apply to both")
 }
 
 func TestSetEndpointsMovesStreams(t *testing.T) {
@@ -111,7 +111,7 @@ func TestSetEndpointsMovesStreams(t *testing.T) {
 
 	c.SetEndpoints([]string{b.endpoint})
 	await(t, removed)
-	require.NoError(t, answer(onA), "whoever has a stream leaves it when it suits them")
+	require.NoError(t, answer(onA), "the owner leaves the stream later")
 	onB, err := watch(ctx, retrier)
 	require.NoError(t, err)
 	assert.Equal(t, b.endpoint, servedBy(t, onB))
@@ -131,7 +131,7 @@ func TestEndpointsSetBeforeTheFirstStream(t *testing.T) {
 	assert.Zero(t, a.accepted.Load())
 }
 
-func TestRemovedIsNilForAStreamThatIsNotTracked(t *testing.T) {
+func TestRemovedIsNilForAnUntrackedStream(t *testing.T) {
 	m := startMember(t, "http://", nil)
 	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}})
 	retrier := watchRetrier(c)
@@ -141,8 +141,7 @@ func TestRemovedIsNilForAStreamThatIsNotTracked(t *testing.T) {
 	assert.Nil(t, retrier.Removed())
 }
 
-// A stream that asks for a leader goes round all members, and one that does not
-// is served by any of them.
+// A stream that requires a leader tries all members; one that does not is served by any member.
 func TestStreamOnAClusterWithoutLeader(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		var eps []string
@@ -166,8 +165,8 @@ func TestStreamOnAClusterWithoutLeader(t *testing.T) {
 	}
 }
 
-// With two of three members gone the third has no leader, and need not wait for
-// the others to say so.
+// If two of three members are dead, the third has no leader, and the stream need not wait for the
+// others.
 func TestStreamOnTheLastMember(t *testing.T) {
 	m := startMember(t, "http://", nil)
 	m.leader.Store(false)
@@ -181,7 +180,7 @@ func TestStreamOnTheLastMember(t *testing.T) {
 	}
 }
 
-func TestStreamAvoidsTheMemberThatFailedIt(t *testing.T) {
+func TestStreamAvoidsTheFailedMember(t *testing.T) {
 	a, b := startMember(t, "http://", nil), startMember(t, "http://", nil)
 	c := newTestChannel(t, Config{Endpoints: []string{a.endpoint, b.endpoint}})
 	ctx := withDeadline(t)
@@ -205,8 +204,8 @@ func TestStreamAvoidsTheMemberThatFailedIt(t *testing.T) {
 	}
 }
 
-// What failed is better than what is not there yet.
-func TestStreamDoesNotWaitForAConnectionBeingMade(t *testing.T) {
+// A failed endpoint is better than one that is still connecting.
+func TestStreamDoesNotWaitForAConnectingEndpoint(t *testing.T) {
 	m := startMember(t, "http://", nil)
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and says nothing
 	require.NoError(t, err)
@@ -248,9 +247,9 @@ func TestCloseBeforeTheFirstStream(t *testing.T) {
 	assert.Equal(t, ErrClosed, err)
 }
 
-// A stream that is refused for ever must not slow down calls, nor calls it; and one that
-// delivers earns its retries.
-func TestStreamsHaveABudgetOfTheirOwn(t *testing.T) {
+// A stream that is always refused must not slow down calls, nor calls the stream; and progress
+// earns retries.
+func TestStreamsHaveTheirOwnBudget(t *testing.T) {
 	c := newTestChannel(t, Config{Endpoints: []string{"127.0.0.1:1"}})
 	for c.Streams().budget.Take() {
 	}
@@ -262,7 +261,7 @@ func TestStreamsHaveABudgetOfTheirOwn(t *testing.T) {
 	assert.True(t, c.Streams().budget.Take())
 }
 
-func TestStreamsEndWithTheConnectionThatTheUserClosed(t *testing.T) {
+func TestStreamsEndWithTheUsersConnection(t *testing.T) {
 	c := newTestChannel(t, Config{Endpoints: []string{startMember(t, "http://", nil).endpoint}})
 	ws, err := watch(withDeadline(t), c.Streams())
 	require.NoError(t, err)

@@ -59,8 +59,8 @@ type tokenSource struct {
 	source       func(ctx context.Context) (string, error) // the user's; nil if there is none
 	sourceBusy   chan struct{}                             // full while source is called
 
-	// secured reports whether tokens and passwords must not be sent in plaintext; nil if
-	// there is no such rule. name returns the name of an endpoint.
+	// secured reports whether tokens and passwords must not be sent in plaintext; nil if they may.
+	// name returns the name of an endpoint.
 	secured func() bool
 	name    func(*balancer.Endpoint) string
 
@@ -307,7 +307,7 @@ func (s *tokenSource) attach(opts []grpc.CallOption, method string, a *attempt) 
 	return append(slices.Clip(opts), option)
 }
 
-// joinedCredentials are the user's and the token.
+// joinedCredentials combines the user's credentials and the token.
 type joinedCredentials struct {
 	credentials.PerRPCCredentials
 	tokens *tokenSource

@@ -24,7 +24,7 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// authServer hands out numbered tokens; it can be held and made to fail.
+// authServer issues numbered tokens; it can be held and made to fail.
 type authServer struct {
 	mu    sync.Mutex
 	calls int
@@ -91,7 +91,7 @@ func TestConcurrentRefusalsFetchOneToken(t *testing.T) {
 		assert.Equal(t, 2, srv.calls)
 		assert.Equal(t, "token-2", tokenOf(t, s))
 
-		// A call that comes late with the first token finds the second.
+		// A late refusal of the first token finds the second.
 		again, err := s.replace(t.Context(), stale, rpctypes.ErrGRPCInvalidAuthToken)
 		require.NoError(t, err)
 		assert.True(t, again)
@@ -99,7 +99,7 @@ func TestConcurrentRefusalsFetchOneToken(t *testing.T) {
 	})
 }
 
-func TestOneCallersEndDoesNotFailAnother(t *testing.T) {
+func TestEndOfOneCallerDoesNotFailAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := &authServer{hold: make(chan struct{})}
 		s := newTestTokens(srv, alice)
@@ -118,8 +118,7 @@ func TestOneCallersEndDoesNotFailAnother(t *testing.T) {
 	})
 }
 
-// When nobody waits for a token any more the request ends, or synctest would
-// report its goroutine.
+// Without waiters the token request ends; otherwise synctest would report its goroutine.
 func TestAbandonedFetchEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := &authServer{hold: make(chan struct{})}
@@ -143,7 +142,7 @@ func TestTokenOfAClusterWithoutAuth(t *testing.T) {
 	assert.Equal(t, 1, srv.calls)
 	assert.Empty(t, tokenOf(t, s))
 
-	// Auth was enabled since: the server misses the token.
+	// Auth is enabled meanwhile: the server misses the token.
 	srv.err = nil
 	again, err := s.replace(t.Context(), s.current.Load(), rpctypes.ErrGRPCUserEmpty)
 	require.NoError(t, err)
@@ -151,15 +150,15 @@ func TestTokenOfAClusterWithoutAuth(t *testing.T) {
 	assert.Equal(t, "token-2", tokenOf(t, s))
 }
 
-func TestWrongPasswordIsNotAskedForAgain(t *testing.T) {
+func TestWrongPasswordIsNotRetried(t *testing.T) {
 	srv := &authServer{err: rpctypes.ErrGRPCAuthFailed}
 	s := newTestTokens(srv, alice)
 	assert.Equal(t, rpctypes.ErrGRPCAuthFailed, s.ensure(t.Context()))
 	assert.Equal(t, 1, srv.calls)
 }
 
-func TestUsersOwnTokenIsNotRenewedButFollowed(t *testing.T) {
-	srv := &authServer{err: errors.New("must not be asked")}
+func TestUsersOwnToken(t *testing.T) {
+	srv := &authServer{err: errors.New("must not be called")}
 	login := Login{Token: "jwt-1"}
 	s := &tokenSource{login: func() Login { return login }, authenticate: srv.authenticate}
 	require.NoError(t, s.ensure(t.Context()))
@@ -199,7 +198,7 @@ func TestAuthenticateCarriesNoToken(t *testing.T) {
 }
 
 // The version is a header of the connection, the token an option of the call: calls, streams and
-// probes carry both, however they are made.
+// probes carry both.
 func TestRequestsCarryVersionAndToken(t *testing.T) {
 	m := startMember(t, "http://", nil)
 	var header metadata.MD
@@ -244,7 +243,7 @@ func TestRequestsCarryVersionAndToken(t *testing.T) {
 	assert.Equal(t, []string{"jwt"}, header.Get(rpctypes.TokenFieldNameGRPC))
 }
 
-// usersCredentials are what a program attaches, for a proxy in front of etcd.
+// usersCredentials are a program's own, for a proxy in front of etcd.
 type usersCredentials map[string]string
 
 func (c usersCredentials) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
@@ -286,16 +285,16 @@ func TestInvalidateToken(t *testing.T) {
 		kept    bool
 	}{
 		{"a token of a password", alice, own, rpctypes.ErrInvalidAuthToken, true, false},
-		{"a token that was replaced since", alice, newToken("older", Login{}), rpctypes.ErrInvalidAuthToken, true, true},
-		{"no token, where there can be one", alice, nil, rpctypes.ErrUserEmpty, true, true},
+		{"a token that was replaced meanwhile", alice, newToken("older", Login{}), rpctypes.ErrInvalidAuthToken, true, true},
+		{"no token, although there can be one", alice, nil, rpctypes.ErrUserEmpty, true, true},
 		{"a request without a user, with a token", alice, own, rpctypes.ErrUserEmpty, false, true},
 		{"the only token there is", Login{Token: "own"}, own, rpctypes.ErrInvalidAuthToken, false, true},
-		{"a token that the user has replaced", Login{Token: "next"}, own, rpctypes.ErrInvalidAuthToken, true, true},
+		{"a token that the user replaced", Login{Token: "next"}, own, rpctypes.ErrInvalidAuthToken, true, true},
 		{"nobody's", Login{}, noToken, rpctypes.ErrUserEmpty, false, true},
 		{"a certificate, while users change", Login{}, noToken, rpctypes.ErrAuthOldRevision, true, true},
 		{"a denial, as old servers answer a bad token", alice, own, rpctypes.ErrPermissionDenied, true, false},
 		{"a denial of the only token there is", Login{Token: "own"}, own, rpctypes.ErrPermissionDenied, false, true},
-		{"a denial of nobody", Login{}, noToken, rpctypes.ErrPermissionDenied, false, true},
+		{"a denial without a user", Login{}, noToken, rpctypes.ErrPermissionDenied, false, true},
 		{"another refusal", alice, own, rpctypes.ErrCompacted, false, true},
 	}
 	for _, tt := range tests {
@@ -314,7 +313,7 @@ func TestInvalidateToken(t *testing.T) {
 	}
 }
 
-// jwtSource hands out numbered tokens; it can be held and made to fail.
+// jwtSource issues numbered tokens; it can be held and made to fail.
 type jwtSource struct {
 	authServer
 	running, most int
@@ -337,7 +336,7 @@ func newSourceTokens(src *jwtSource) *tokenSource {
 	return newTokenSource(Config{Login: func() Login { return Login{FromSource: true} }, TokenSource: src.fetch})
 }
 
-func TestTokenSourceIsAskedOnceForAll(t *testing.T) {
+func TestTokenSourceIsCalledOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := new(jwtSource)
 		s := newSourceTokens(src)
@@ -362,8 +361,8 @@ func TestTokenSourceIsAskedOnceForAll(t *testing.T) {
 	})
 }
 
-// Even a source that ignores its context, and that nobody waits for any more, is not
-// called a second time before it returns.
+// Even a source that ignores its context, and has no waiters left, is not called a second time
+// before it returns.
 func TestTokenSourceIsNeverCalledConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := new(jwtSource)
@@ -384,7 +383,7 @@ func TestTokenSourceIsNeverCalledConcurrently(t *testing.T) {
 		require.NoError(t, s.ensure(t.Context()))
 		synctest.Wait()
 		assert.Equal(t, 1, src.most)
-		assert.Equal(t, 2, src.calls, "the abandoned call, and one for who waited")
+		assert.Equal(t, 2, src.calls, "the abandoned call, and one for the waiters")
 	})
 }
 
@@ -409,7 +408,7 @@ func TestLoginChanged(t *testing.T) {
 
 		login = Login{Username: "bob", Password: "secret"}
 		s.loginChanged()
-		assert.Empty(t, tokenOf(t, s), "nothing is done in alice's name any more")
+		assert.Empty(t, tokenOf(t, s), "the old login is no longer used")
 		require.NoError(t, s.ensure(t.Context()))
 		assert.Equal(t, "token-2", tokenOf(t, s))
 
@@ -424,7 +423,7 @@ func TestLoginChanged(t *testing.T) {
 	})
 }
 
-// Who waits for a token when the login changes gets that of the new login.
+// A caller that waits for a token when the login changes gets that of the new login.
 func TestLoginChangedWhileATokenIsFetched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var login atomic.Pointer[Login]

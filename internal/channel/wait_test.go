@@ -15,13 +15,13 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// lazy is a policy whose pauses are far longer than tests wait.
+// lazy is a policy with pauses far longer than any test.
 var lazy = retry.Policy{InitialBackoff: time.Minute, MaxBackoff: time.Minute, Jitter: 0.01}
 
-// improve has an endpoint serve again.
+// improve makes an endpoint serve again.
 func improve(c *Caller) { c.monitor.NotifyImproved() }
 
-// failing returns the Tries of endless work that has failed once, and has long pauses.
+// failing returns a Retrier of endless work that has failed once, and has long pauses.
 func failing(t *testing.T) *Retrier {
 	t.Helper()
 	retrier := rangeRetrier(lazy).Endless()
@@ -29,7 +29,7 @@ func failing(t *testing.T) *Retrier {
 	return retrier
 }
 
-func TestAPauseEndsWhenAnEndpointImproves(t *testing.T) {
+func TestImprovementEndsAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		retrier := failing(t)
 		time.AfterFunc(700*time.Millisecond, func() { improve(retrier.c) })
@@ -40,7 +40,7 @@ func TestAPauseEndsWhenAnEndpointImproves(t *testing.T) {
 	})
 }
 
-// What improved while the attempt was under way that failed is not missed.
+// An improvement during the failed attempt is not missed.
 func TestAnImprovementDuringAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		retrier := failing(t)
@@ -53,8 +53,8 @@ func TestAnImprovementDuringAnAttempt(t *testing.T) {
 	})
 }
 
-// An endpoint that comes and goes does not make a storm of the calls that wait.
-func TestEndpointsThatComeAndGo(t *testing.T) {
+// An endpoint that flaps does not cause bursts of waiting calls.
+func TestFlappingEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		retrier := rangeRetrier(lazy).Endless()
 		stop := make(chan struct{})
@@ -81,7 +81,7 @@ func TestEndpointsThatComeAndGo(t *testing.T) {
 	})
 }
 
-// Calls that wait together do not come back at the same instant.
+// Waiting calls do not resume at the same instant.
 func TestWakingIsSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCaller(nil, nil)
@@ -112,7 +112,7 @@ func TestWakingIsSpread(t *testing.T) {
 	})
 }
 
-// electionConn has no leader until there is one.
+// electionConn has no leader until the election ends.
 type electionConn struct {
 	grpc.ClientConnInterface
 	led atomic.Bool
@@ -125,8 +125,8 @@ func (c *electionConn) Invoke(context.Context, string, any, any, ...grpc.CallOpt
 	return rpctypes.ErrGRPCNoLeader
 }
 
-// A call goes on soon after a leader exists, however long its pauses were by then.
-func TestACallGoesOnWhenThereIsALeader(t *testing.T) {
+// A call continues soon after an election, however long its pauses are.
+func TestElectionEndsAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := new(electionConn)
 		c := newTestCaller(conn, nil)

@@ -52,14 +52,14 @@ type writes struct {
 	due    time.Time // when the timer fires, if it is set
 }
 
-// writeShards is over how many locks the writes in flight are spread, at random.
+// writeShards is the number of locks over which the writes in flight are spread.
 const writeShards = 8
 
 // writeShard holds some of the writes in flight, the oldest first.
 type writeShard struct {
 	mu          sync.Mutex
 	first, last *attempt
-	_           [40]byte // to the end of a cache line
+	_           [40]byte // padding to a cache line
 }
 
 // queued is an attempt's place among the writes.

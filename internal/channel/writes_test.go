@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/health/etcdprobe"
 )
 
-// overtakenAfter is how long the writes of these tests may stay unanswered.
+// overtakenAfter is how long a write of these tests may stay unanswered.
 const overtakenAfter = balancer.DefaultWriteStallTimeout
 
 // overtaker is a caller whose writes can be overtaken.
@@ -26,14 +26,14 @@ func overtaker() (*heldConn, *Caller) {
 	return conn, c
 }
 
-// complete has all endpoints complete some work.
+// complete makes all endpoints complete some work.
 func (c *heldConn) complete() {
 	for _, e := range c.entries {
 		e.Completed(time.Now(), time.Now())
 	}
 }
 
-// read has a linearizable read answered in a term.
+// read completes a linearizable read in a term.
 func read(t *testing.T, conn *heldConn, c *Caller, term uint64) {
 	t.Helper()
 	n := len(conn.attempts())
@@ -49,21 +49,21 @@ func TestOvertakenWrites(t *testing.T) {
 		name  string
 		known uint64 // the term when the write begins
 		learn func(t *testing.T, conn *heldConn, c *Caller)
-		idle  bool // the members complete nothing since
+		idle  bool // the members complete no later work
 		isCut bool
 	}{
 		{"a read shows the new term", 5, func(t *testing.T, conn *heldConn, c *Caller) { read(t, conn, c, 6) }, false, true},
 		{"a member knows the new leader", 5, func(_ *testing.T, conn *heldConn, _ *Caller) {
 			conn.entries[0].SetInfo(etcdprobe.Role{ID: 1, Leader: 2, Term: 6}, time.Now())
 		}, false, true},
-		{"its member is stuck as well", 5, func(_ *testing.T, conn *heldConn, _ *Caller) {
+		{"its member completes nothing", 5, func(_ *testing.T, conn *heldConn, _ *Caller) {
 			conn.entries[0].SetInfo(etcdprobe.Role{ID: 1, Leader: 2, Term: 6}, time.Now())
 		}, true, false},
-		{"a candidate has a new term", 5, func(_ *testing.T, conn *heldConn, _ *Caller) {
+		{"a candidate in a new term", 5, func(_ *testing.T, conn *heldConn, _ *Caller) {
 			conn.entries[0].SetInfo(etcdprobe.Role{ID: 1, Term: 6}, time.Now())
 		}, false, false},
-		{"the term is the same", 5, func(t *testing.T, conn *heldConn, c *Caller) { read(t, conn, c, 5) }, false, false},
-		{"nothing was known", 0, func(t *testing.T, conn *heldConn, c *Caller) { read(t, conn, c, 6) }, false, false},
+		{"the same term", 5, func(t *testing.T, conn *heldConn, c *Caller) { read(t, conn, c, 5) }, false, false},
+		{"no term was known", 0, func(t *testing.T, conn *heldConn, c *Caller) { read(t, conn, c, 6) }, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestOvertakenWrites(t *testing.T) {
 				older := goPut(t.Context(), c)
 				olderAttempt := conn.latest(t, len(conn.attempts()))
 				time.Sleep(10 * time.Second)
-				require.False(t, older.ended(), "slow, and no reason to think that it is lost")
+				require.False(t, older.ended(), "slow, but not lost")
 
 				tt.learn(t, conn, c)
 				time.Sleep(300 * time.Millisecond)
@@ -106,8 +106,8 @@ func TestOvertakenWrites(t *testing.T) {
 	}
 }
 
-// A write that is waiting for an endpoint is not lost with the old leader.
-func TestAWriteThatNeverLeftIsSentAgain(t *testing.T) {
+// A write that waits for an endpoint is not lost with the old leader.
+func TestUnsentWriteIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, c := overtaker()
 		read(t, conn, c, 5)
@@ -123,8 +123,8 @@ func TestAWriteThatNeverLeftIsSentAgain(t *testing.T) {
 	})
 }
 
-// A compaction takes its time, and so may a call to a member that was named.
-func TestWhatIsNotOvertaken(t *testing.T) {
+// Compactions, and calls to a named member, may take long.
+func TestCallsThatAreNotOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, c := overtaker()
 		read(t, conn, c, 5)
@@ -145,8 +145,8 @@ func TestWhatIsNotOvertaken(t *testing.T) {
 	})
 }
 
-// The list stays in order, whichever write ends first.
-func TestWritesUnderWay(t *testing.T) {
+// The list stays ordered, whichever write ends first.
+func TestWritesInFlight(t *testing.T) {
 	w := &writes{monitor: new(balancer.Monitor)}
 	attempts := make([]*attempt, 5*writeShards)
 	for i := range attempts {
@@ -180,7 +180,7 @@ func TestWritesUnderWay(t *testing.T) {
 	assert.True(t, w.ticking.Load())
 }
 
-// No timer runs while there is no write.
+// No timer runs without writes in flight.
 func TestIdleWritesDoNotTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, c := overtaker()

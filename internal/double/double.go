@@ -1,4 +1,4 @@
-// Package double helps to make a call twice at the same time.
+// Package double supports sending a call twice at the same time.
 package double
 
 import (
@@ -7,9 +7,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Allowed reports whether a call with these options can be made twice at the same time.
-// Options that bring something back for the caller cannot be shared, and of those that are
-// not known it is not known.
+// Allowed reports whether a call with these options can be sent twice at the same time. It is
+// false for options that return something to the caller, and for unknown ones.
 func Allowed(opts []grpc.CallOption) bool {
 	for _, opt := range opts {
 		switch opt.(type) {
@@ -24,7 +23,7 @@ func Allowed(opts []grpc.CallOption) bool {
 	return true
 }
 
-// Move makes into what from is, which must not be used after that.
+// Move moves the contents of from to into; from must not be used afterwards.
 func Move(into, from proto.Message) {
 	proto.Reset(into)
 	to, of := into.ProtoReflect(), from.ProtoReflect()

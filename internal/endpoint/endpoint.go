@@ -1,8 +1,7 @@
-// Package endpoint says what an etcd endpoint string means: the address to
-// dial, the TLS server name and :authority, and whether TLS is used.
+// Package endpoint interprets etcd endpoint strings: the address to dial, the TLS server name and
+// :authority, and whether TLS is used.
 //
-// These forms are understood, the same ones that etcd and its official Go
-// client accept:
+// It accepts the forms that etcd and its official Go client accept:
 //
 //	host:port, host, [ipv6]:port   TLS if the client has a TLS configuration
 //	http://host:port/any/path      never TLS; the path is dropped
@@ -12,9 +11,8 @@
 //	unix:///abs/socket             Unix socket at an absolute path
 //	unixs:…                        like unix:, and always TLS
 //
-// Every endpoint is interpreted on its own: an http endpoint beside an https
-// endpoint is dialled in plaintext and the other with TLS, whichever comes
-// first in the list.
+// Every endpoint is interpreted separately: an http endpoint is dialled in plaintext and an https
+// endpoint with TLS, regardless of their order.
 package endpoint
 
 import "strings"
@@ -51,12 +49,11 @@ type Endpoint struct {
 	// Raw is the string as given. It may hold a password in front of an "@",
 	// which etcd ignores; String returns a form that is safe to log.
 	Raw string
-	// Address is what gRPC and a user's dialer are given: "host:port",
-	// "unix:rel" or "unix:///abs". DialTarget splits it for net.Dial.
+	// Address is the address for gRPC and for a user's dialer: "host:port", "unix:rel" or
+	// "unix:///abs". DialTarget splits it for net.Dial.
 	Address string
-	// ServerName is the name that the server's certificate is checked against
-	// and the :authority of each call: "host:port" (the TLS check leaves the
-	// port out), or the base name of the socket.
+	// ServerName is the name that the server's certificate is verified for, and the :authority of
+	// each call: "host:port" (TLS ignores the port), or the base name of the socket.
 	ServerName string
 	// Security says whether connections use TLS.
 	Security Security

@@ -4,16 +4,15 @@
 // member serves by itself ([balancer.Local]), watches and other streams, and bulk reads,
 // which would only take the leader's time.
 //
-// While the leader is unknown, or cannot be used, those calls are spread as well: every
-// member forwards them. So a change of leader fails no call for the strategy's sake.
+// While the leader is unknown or unusable, those calls are spread as well: every member forwards
+// them. So no call fails because the leader changed.
 //
-// There is one connection to every endpoint. The endpoints are asked for their role when
-// they connect and when there are signs that it changed, so a [health.Prober] that
-// reports roles is needed; without one this is round robin.
+// Every endpoint has one connection. Endpoints are probed for their role when they connect and
+// when there is evidence of a change, so a [health.Prober] that reports roles is required; without
+// one the strategy is round robin.
 //
-// Do not use it when the leader is what is short: with many reads, round_robin puts the
-// work of answering them on all members, and leaves the leader only to confirm that it
-// still leads.
+// Do not use it when the leader is the bottleneck: with many reads, round_robin spreads the work
+// of answering them, and the leader only confirms its leadership.
 package leader
 
 import (
@@ -24,7 +23,7 @@ import (
 	"github.com/quorate/quorate/health/etcdprobe"
 )
 
-// Builder builds the strategy "leader". It has no configuration of its own.
+// Builder builds the strategy "leader". It has no configuration.
 var Builder = balancer.Builder{
 	Name:  "leader",
 	Build: func(serviceconfig.LoadBalancingConfig) balancer.Strategy { return newStrategy() },
@@ -51,13 +50,13 @@ func (s *strategy) Pick(call balancer.Call, fit []*balancer.Endpoint) *balancer.
 
 func (*strategy) Attach(*balancer.Endpoint) any { return new(roundrobin.Turn) }
 
-// RoleAware has the endpoints asked for their roles.
+// RoleAware makes the prober ask for roles.
 func (*strategy) RoleAware() {}
 
-// leading returns the endpoint that leads, nil if that is not known or it is not among
-// fit. Of members that disagree the one with the highest term is right, be it the leader
-// itself or a follower that names it: a leader that was deposed while nobody could tell
-// it still takes itself for one, in a lower term.
+// leading returns the endpoint of the leader, nil if it is unknown or not among fit. If members
+// disagree, the one with the highest term is right, whether it is the leader or a follower that
+// names it: a deposed leader that could not be reached still considers itself leader, in a lower
+// term.
 func leading(fit []*balancer.Endpoint) *balancer.Endpoint {
 	var latest etcdprobe.Role
 	for _, ep := range fit {

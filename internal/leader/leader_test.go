@@ -32,7 +32,7 @@ func role(id, leader, term uint64) etcdprobe.Role {
 	return etcdprobe.Role{ID: id, Leader: leader, Term: term}
 }
 
-// picked returns how often each endpoint is picked, by its place.
+// picked returns how often each endpoint is picked, by index.
 func picked(s balancer.Strategy, call balancer.Call, fit []*balancer.Endpoint, n int) map[string]int {
 	counts := make(map[string]int)
 	for range n {
@@ -41,7 +41,7 @@ func picked(s balancer.Strategy, call balancer.Call, fit []*balancer.Endpoint, n
 	return counts
 }
 
-func TestWhoLeads(t *testing.T) {
+func TestLeading(t *testing.T) {
 	spread := map[string]int{"0": 10, "1": 10, "2": 10}
 	for _, tc := range []struct {
 		name string
@@ -49,13 +49,13 @@ func TestWhoLeads(t *testing.T) {
 		want map[string]int
 	}{
 		{"all agree", members(role(1, 2, 5), role(2, 2, 5), role(3, 2, 5)), map[string]int{"1": 30}},
-		{"nothing is known", members(role(0, 0, 0), role(0, 0, 0), role(0, 0, 0)), spread},
-		{"only the leader was asked", members(role(0, 0, 0), role(0, 0, 0), role(3, 3, 4)), map[string]int{"2": 30}},
-		{"a deposed leader, the new one knows", members(role(1, 1, 4), role(2, 2, 5), role(3, 1, 4)), map[string]int{"1": 30}},
-		{"a deposed leader, a follower knows", members(role(1, 1, 4), role(2, 0, 0), role(3, 3, 5)), map[string]int{"2": 30}},
-		{"a deposed leader, a follower names the new one", members(role(1, 1, 4), role(2, 3, 5), role(3, 0, 4)), map[string]int{"2": 30}},
-		{"an election is on", members(role(1, 0, 6), role(2, 0, 6), role(3, 0, 6)), spread},
-		{"one campaigns and knows no leader", members(role(1, 1, 5), role(2, 0, 6), role(3, 1, 5)), map[string]int{"0": 30}},
+		{"no role is known", members(role(0, 0, 0), role(0, 0, 0), role(0, 0, 0)), spread},
+		{"only the leader was probed", members(role(0, 0, 0), role(0, 0, 0), role(3, 3, 4)), map[string]int{"2": 30}},
+		{"a deposed leader, and the new one", members(role(1, 1, 4), role(2, 2, 5), role(3, 1, 4)), map[string]int{"1": 30}},
+		{"a deposed leader, and a follower", members(role(1, 1, 4), role(2, 0, 0), role(3, 3, 5)), map[string]int{"2": 30}},
+		{"a deposed leader, and a follower that names the new one", members(role(1, 1, 4), role(2, 3, 5), role(3, 0, 4)), map[string]int{"2": 30}},
+		{"during an election", members(role(1, 0, 6), role(2, 0, 6), role(3, 0, 6)), spread},
+		{"a candidate without a leader", members(role(1, 1, 5), role(2, 0, 6), role(3, 1, 5)), map[string]int{"0": 30}},
 		{"the leader is not fit", members(role(1, 9, 5), role(2, 9, 5), role(3, 9, 5)), spread},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestWhoLeads(t *testing.T) {
 	}
 }
 
-func TestWhichCallsGoToTheLeader(t *testing.T) {
+func TestNeedsOfTheLeader(t *testing.T) {
 	fit := members(role(1, 2, 5), role(2, 2, 5), role(3, 2, 5))
 	all, spread := map[string]int{"1": 30}, map[string]int{"0": 10, "1": 10, "2": 10}
 	for _, tc := range []struct {
@@ -98,7 +98,7 @@ func TestFollowsTheLeader(t *testing.T) {
 	assert.Equal(t, "a", s.Pick(balancer.Call{}, fit[:1]).Address(), "the leader is not fit")
 }
 
-func TestWhatTheCoreSees(t *testing.T) {
+func TestRoleAware(t *testing.T) {
 	s := Builder.Build(nil)
 	assert.Equal(t, "leader", Builder.Name)
 	assert.Implements(t, (*balancer.RoleAware)(nil), s)

@@ -1,4 +1,4 @@
-// Package observed tells an observe.Observer what a balancer policy does.
+// Package observed passes the events of a balancer policy to an observe.Observer.
 package observed
 
 import (
@@ -10,17 +10,17 @@ import (
 	"github.com/quorate/quorate/observe"
 )
 
-// events tell an observer what a policy does.
+// events passes the events of a policy to an observer.
 type events struct {
 	observer observe.Observer
-	calls    observe.CallObserver // nil if nobody hears of single attempts
+	calls    observe.CallObserver // nil if the observer is not one
 	name     func(*balancer.Endpoint) string
 
-	mu      sync.Mutex // held while the observer is told of states, which keeps them in order
+	mu      sync.Mutex // held while the observer receives states, which keeps them in order
 	ejected map[*balancer.Endpoint]time.Time
 }
 
-// Events returns nil for no observer. name returns what the observer is told of an endpoint.
+// Events returns nil for no observer. name returns the name of an endpoint for the observer.
 func Events(o observe.Observer, name func(*balancer.Endpoint) string) balancer.Events {
 	if o == nil {
 		return nil
@@ -46,8 +46,7 @@ func (e *events) Ended(ep *balancer.Endpoint, call balancer.Call, took time.Dura
 	}
 }
 
-// Closed implements balancer.Events. That calls and streams ended, their own events
-// tell.
+// Closed implements balancer.Events. The ends of calls and streams have their own events.
 func (*events) Closed(*balancer.Endpoint, error) {}
 
 // Changed implements balancer.Events.
@@ -71,8 +70,7 @@ func (e *events) Changed(ep *balancer.Endpoint, change health.Change) {
 	}
 }
 
-// update notes whether an endpoint is used: one that is not fit is not, while any
-// other is.
+// update updates whether an endpoint is used: an unfit one is not while another one is fit.
 func (e *events) update(ep *balancer.Endpoint, anyFit bool) {
 	now := time.Now()
 	status := ep.Health()

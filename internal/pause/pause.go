@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// For returns nil after d, and the error of ctx if that has ended by then.
+// For waits for d and returns nil, or the error of ctx if that ends earlier.
 func For(ctx context.Context, d time.Duration) error { return Until(ctx, nil, d) }
 
-// Until returns nil when wake is closed or has a value, after d at the latest, and the error of ctx
-// if that has ended by then.
+// Until waits until wake is closed or has a value, at most for d, and returns nil, or the error of
+// ctx if that ends earlier.
 func Until(ctx context.Context, wake <-chan struct{}, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

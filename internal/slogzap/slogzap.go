@@ -1,4 +1,4 @@
-// Package slogzap makes a zap.Logger of a slog.Handler.
+// Package slogzap makes a zap.Logger from a slog.Handler.
 package slogzap
 
 import (
@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// New returns a logger whose entries go to the handler: zap's levels above Error are Error, the
-// name of the logger is the attribute "logger", and fields are attributes.
+// New returns a logger whose entries go to the handler. zap's levels above Error become Error, the
+// name of the logger becomes the attribute "logger", and fields become attributes.
 func New(h slog.Handler) *zap.Logger { return zap.New(core{h}, zap.AddCaller()) }
 
 type core struct{ handler slog.Handler }
@@ -55,7 +55,7 @@ func (c core) Write(e zapcore.Entry, fields []zapcore.Field) error {
 
 func (core) Sync() error { return nil }
 
-// attrsOf returns fields as attributes. What follows a namespace is a group.
+// attrsOf converts fields to attributes. Fields after a namespace form a group.
 func attrsOf(fields []zapcore.Field) []slog.Attr {
 	attrs := make([]slog.Attr, 0, len(fields))
 	for i, f := range fields {
