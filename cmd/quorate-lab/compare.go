@@ -16,18 +16,13 @@ import (
 // Quorate's own violations make it fail.
 func (f faultsFlags) runComparison(cmd *cobra.Command, cfg scenario.Config, run scenarioRunner) error {
 	stderr := cmd.ErrOrStderr()
-	clearProgress := func() {}
 	result, err := compare.Run(cmd.Context(), compare.Config{
 		Scenario: cfg, Run: run,
 		Begin: func(c compare.Client, number, of int) func(report.Snapshot) {
-			clearProgress()
 			_, _ = fmt.Fprintf(stderr, "%s (%d of %d): %s\n", c.Name, number, of, c.Description) // progress is not the result
-			progress := newProgress(stderr)
-			clearProgress = progress.Clear
-			return progress.Show
+			return report.NewLines(stderr).Show
 		},
 	})
-	clearProgress()
 	if len(result.Runs) == 0 {
 		return err
 	}

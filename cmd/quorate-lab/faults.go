@@ -141,10 +141,8 @@ func (f faultsFlags) run(cmd *cobra.Command, run scenarioRunner) error {
 
 // runQuorate runs the experiment with Quorate alone.
 func (f faultsFlags) runQuorate(cmd *cobra.Command, cfg scenario.Config, run scenarioRunner) error {
-	progress := newProgress(cmd.ErrOrStderr())
-	cfg.Progress = progress.Show
+	cfg.Progress = report.NewLines(cmd.ErrOrStderr()).Show
 	rep, err := run(cmd.Context(), cfg)
-	progress.Clear()
 	if printErr := f.print(cmd.OutOrStdout(), rep); printErr != nil {
 		return errors.Join(err, fmt.Errorf("print the result: %w", printErr))
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -183,13 +182,4 @@ func TestNobodyReads(t *testing.T) {
 	require.NoError(t, w.Close())
 	require.Error(t, cmd.Wait())
 	assert.Equal(t, cli.Failure, cmd.ProcessState.ExitCode(), "no signal ended it")
-}
-
-func TestProgressIsPlainOutsideATerminal(t *testing.T) {
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	defer r.Close()
-	defer w.Close()
-	assert.IsType(t, plainLines{}, newProgress(w))
-	assert.IsType(t, plainLines{}, newProgress(&bytes.Buffer{}))
 }

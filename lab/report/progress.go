@@ -11,8 +11,8 @@ import (
 
 // Snapshot is the state of a run that has not ended.
 type Snapshot struct {
-	// Elapsed since the load began, and about how long it will last in all.
-	Elapsed, Total time.Duration
+	// Elapsed since the load began.
+	Elapsed time.Duration
 	// Phase says what is being done, such as "starting 3 members".
 	Phase string
 	// Rows so far; only the last one can be open.

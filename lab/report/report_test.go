@@ -245,31 +245,3 @@ func TestLines(t *testing.T) {
 	}
 	golden(t, "lines.txt", b.Bytes())
 }
-
-func TestScreen(t *testing.T) {
-	var b bytes.Buffer
-	width, height := 80, 24
-	s := report.NewScreen(&b, func() (int, int) { return width, height })
-	rows := example().Rows
-	rows[1].Open = true
-	s.Show(report.Snapshot{Phase: "starting 3 members"})
-	s.Show(report.Snapshot{Elapsed: time.Second, Total: 90 * time.Second, Phase: "healthy", Rows: rows[:1]})
-	s.Show(report.Snapshot{Elapsed: 65 * time.Second, Total: 60 * time.Second, Phase: "stop", Rows: rows, Violations: 2})
-	golden(t, "screen.txt", b.Bytes())
-
-	b.Reset()
-	width, height = 20, 4
-	s.Show(report.Snapshot{Rows: example().Rows})
-	out := b.String()
-	assert.True(t, strings.HasPrefix(out, "\x1b[8A\r\x1b[J"), "goes up the eight lines drawn before: %q", out)
-	drawn := strings.TrimPrefix(out, "\x1b[8A\r\x1b[J")
-	assert.Equal(t, 3, strings.Count(drawn, "\n"), "keeps within the height")
-	for line := range strings.Lines(drawn) {
-		assert.Less(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 20, "keeps within the width")
-	}
-
-	b.Reset()
-	s.Clear()
-	s.Clear()
-	assert.Equal(t, "\x1b[3A\r\x1b[J", b.String(), "clears once")
-}

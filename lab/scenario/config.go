@@ -94,12 +94,6 @@ func (c Config) Validate() error {
 	return err
 }
 
-// estimate says about how long the load will run.
-func (c Config) estimate() time.Duration {
-	const ready = time.Second // for the cluster to be ready again
-	return c.Healthy + time.Duration(len(c.Faults))*(c.Hold+ready+c.Recovery)
-}
-
 func (c Config) setup() report.Setup {
 	return report.Setup{
 		Members: c.Members, Callers: c.Callers, Pause: c.Pause, CallTimeout: c.CallTimeout, Hold: c.Hold,

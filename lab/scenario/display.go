@@ -69,7 +69,7 @@ func (d *display) close() {
 
 // snapshot tells how the run stands.
 func (r *run) snapshot(phase string) report.Snapshot {
-	s := report.Snapshot{Phase: phase, Total: r.cfg.estimate(), Violations: r.verdict().Total()}
+	s := report.Snapshot{Phase: phase, Violations: r.verdict().Total()}
 	began := r.began.Load()
 	if began == nil {
 		return s

@@ -44,11 +44,11 @@ func Plural(n int64, noun string) string {
 // Clip cuts a line to a width in characters, and puts it on one line.
 func Clip(s string, width int) string {
 	s = strings.Join(strings.Fields(s), " ")
-	return ClipLine(s, width)
+	return clip(s, width)
 }
 
-// ClipLine is Clip for a line whose spaces matter.
-func ClipLine(s string, width int) string {
+// clip is Clip for a line whose spaces matter.
+func clip(s string, width int) string {
 	if utf8.RuneCountInString(s) <= width {
 		return s
 	}
@@ -61,7 +61,7 @@ func Wrap(s string, width int, indent string) string {
 	var b strings.Builder
 	col := 0
 	for i, word := range strings.Fields(s) {
-		word = ClipLine(word, width-len(indent))
+		word = clip(word, width-len(indent))
 		n := utf8.RuneCountInString(word)
 		switch {
 		case i == 0:

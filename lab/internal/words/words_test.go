@@ -34,8 +34,8 @@ func TestCount(t *testing.T) {
 
 func TestClipAndWrap(t *testing.T) {
 	assert.Equal(t, "a b", words.Clip("a\n  b", 3))
-	assert.Equal(t, "abc…", words.ClipLine("abcdef", 4))
-	assert.Equal(t, "…", words.ClipLine("abcdef", 0))
+	assert.Equal(t, "abc…", words.Clip("abcdef", 4))
+	assert.Equal(t, "…", words.Clip("abcdef", 0))
 	assert.Equal(t, "one two\n  three", words.Wrap("one two three", 9, "  "))
 	assert.Equal(t, "ave…\n-x", words.Wrap("averylongword x", 5, "-"))
 }
