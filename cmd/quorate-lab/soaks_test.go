@@ -5,49 +5,197 @@ import (
 	"errors"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/quorate/quorate/cmd/internal/cli"
+	"github.com/quorate/quorate/cmd/internal/cli/clitest"
+	"github.com/quorate/quorate/lab/linear"
+	"github.com/quorate/quorate/lab/locks"
+	"github.com/quorate/quorate/lab/locks/lockcheck"
+	"github.com/quorate/quorate/lab/names"
+	"github.com/quorate/quorate/lab/soak"
+	"github.com/quorate/quorate/lab/watchcheck"
+	"github.com/quorate/quorate/lab/watches"
 )
 
-// soakOutcomes are the results that the run of a soak can have, and what is printed then.
-type soakOutcomes[R any] struct {
-	good, early, bad R
-	// kept is printed if there are no violations, shown and counted if there are two, and
-	// first tells of these on standard error.
-	kept, shown, counted, first string
+// soakTest is what a soak is held to, over a runner that only answers. C is its configuration,
+// R its result.
+type soakTest[C, R any] struct {
+	name    string
+	command func(run func(context.Context, C) (R, error)) *cobra.Command
+	// checked is a result of a run that checked something, change changes what all results have.
+	checked R
+	change  func(result *R, change func(*soak.Outcome))
+	// promise is one that the soak checks.
+	promise soak.Promise
+	// flags are all flags but --duration 10m, --members 5 and --seed 42, config is what they come to,
+	// without the log, and base the part that all configurations have.
+	flags  []string
+	config C
+	base   func(*C) *soak.Config
+	// zero must not be 0; refused is the beginning of what the user is told.
+	zero, refused string
+	// wrong are flags that the soak itself refuses, and why.
+	wrong, because []string
 }
 
-// checkExitStatus holds a soak to the exit statuses that all have.
-func checkExitStatus[R any](
-	t *testing.T, exec func(ctx context.Context, result R, err error) (status int, stdout, stderr string), o soakOutcomes[R],
-) {
-	t.Helper()
+func (s soakTest[C, R]) exec(ctx context.Context, result R, err error, args ...string) (status int, stdout, stderr string, asked C) {
+	root := &cobra.Command{Use: "soak"}
+	root.AddCommand(s.command(func(_ context.Context, cfg C) (R, error) {
+		asked = cfg
+		return result, err
+	}))
+	status, stdout, stderr = clitest.Exec(ctx, root, append([]string{s.name}, args...)...)
+	return status, stdout, stderr, asked
+}
+
+// check holds the soak to the exit statuses and flags that all have, and to its own.
+func (s soakTest[C, R]) check(t *testing.T) {
+	t.Run(s.name, func(t *testing.T) {
+		t.Run("exit status", s.exitStatus)
+		t.Run("flags", s.checkFlags)
+		t.Run("bad configuration", func(t *testing.T) {
+			status, stdout, stderr := execRoot(t.Context(), short(t), append([]string{"soak", s.name, "--members", "2"}, s.wrong...)...)
+			assert.Equal(t, cli.Failure, status)
+			assert.Empty(t, stdout)
+			for _, want := range append(s.because, "the number of members must be 3 to 9") {
+				assert.Contains(t, stderr, want)
+			}
+		})
+	})
+}
+
+func (s soakTest[C, R]) exitStatus(t *testing.T) {
 	var nothing R
+	early, bad := s.checked, s.checked
+	s.change(&early, func(o *soak.Outcome) { o.Interrupted = true })
+	s.change(&bad, func(o *soak.Outcome) {
+		v := o.Verdict.Add(s.promise, "it is broken")
+		v.Evidence, v.Page = []string{"response 3"}, "group7.html"
+		o.Verdict.Count(s.promise, 1)
+	})
 	interrupted, interrupt := context.WithCancelCause(t.Context())
 	interrupt(cli.SignalError{Signal: syscall.SIGINT})
-	tests := []struct {
-		name   string
-		ctx    context.Context
-		result R
-		err    error
-		status int
-		stdout string
-		stderr string
+	for _, tt := range []struct {
+		name           string
+		ctx            context.Context
+		result         R
+		err            error
+		status         int
+		stdout, stderr string
 	}{
-		{"good", t.Context(), o.good, nil, cli.OK, o.kept, ""},
-		{"violations", t.Context(), o.bad, nil, cli.Negative, o.shown, o.first},
+		{"good", t.Context(), s.checked, nil, cli.OK, "every promise was kept", ""},
+		{"violations", t.Context(), bad, nil, cli.Negative, string(s.promise) + ": it is broken\n    response 3\n    see group7.html\n", "2 violations, the first: it is broken"},
 		{"failure", t.Context(), nothing, errors.New("no disk"), cli.Failure, "", "soak: no disk\n"},
-		{"interrupted", interrupted, o.early, nil, 130, o.kept, "the run was ended early: interrupt"},
-		{"violations and interrupted", interrupted, o.bad, nil, cli.Negative, o.counted, "2 violations"},
-	}
-	for _, tt := range tests {
+		{"interrupted", interrupted, early, nil, 130, "every promise was kept", "the run was ended early: interrupt"},
+		{"violations and interrupted", interrupted, bad, nil, cli.Negative, "2 violations\n", "2 violations"},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
-			status, stdout, stderr := exec(tt.ctx, tt.result, tt.err)
+			status, stdout, stderr, _ := s.exec(tt.ctx, tt.result, tt.err)
 			assert.Equal(t, tt.status, status)
 			assert.Contains(t, stdout, tt.stdout)
 			assert.Contains(t, stderr, tt.stderr)
 		})
 	}
+}
+
+func (s soakTest[C, R]) checkFlags(t *testing.T) {
+	result := s.checked
+	s.change(&result, func(o *soak.Outcome) { o.Seed = 42 })
+	_, stdout, _, asked := s.exec(t.Context(), result, nil, append([]string{"--duration", "10m", "--members", "5", "--seed", "42"}, s.flags...)...)
+	assert.NotNil(t, s.base(&asked).Log)
+	s.base(&asked).Log = nil
+	*s.base(&s.config) = soak.Config{Duration: 10 * time.Minute, Members: 5, Seed: 42}
+	assert.Equal(t, s.config, asked)
+	assert.Contains(t, stdout, "seed 42")
+
+	_, _, _, first := s.exec(t.Context(), result, nil)
+	_, _, _, second := s.exec(t.Context(), result, nil)
+	assert.NotEqual(t, s.base(&first).Seed, s.base(&second).Seed, "each run has a seed of its own")
+
+	status, _, stderr, _ := s.exec(t.Context(), result, nil, s.zero, "0")
+	assert.Equal(t, cli.Failure, status)
+	assert.Contains(t, stderr, s.refused+" must be more than 0")
+}
+
+func TestSoaks(t *testing.T) {
+	soakTest[watches.Config, watches.Result]{
+		name: "watches", promise: watchcheck.Reliable,
+		command: func(run func(context.Context, watches.Config) (watches.Result, error)) *cobra.Command {
+			return newWatchesCommand(run)
+		},
+		checked: watches.Result{Delivered: watchcheck.Verdict{Watches: 7, Events: 99}},
+		change:  func(r *watches.Result, change func(*soak.Outcome)) { change(&r.Outcome) },
+		flags:   []string{"--watches", "9", "--writers", "2"}, config: watches.Config{Watches: 9, Writers: 2},
+		base: func(c *watches.Config) *soak.Config { return &c.Config },
+		zero: "--members", refused: "--duration, --members, --watches and --writers",
+		wrong: []string{"--watches", "-1"}, because: []string{"the number of watches must be 1 to 1000; it is -1"},
+	}.check(t)
+	soakTest[locks.Config, locks.Result]{
+		name: "locks", promise: lockcheck.Guarded,
+		command: func(run func(context.Context, locks.Config) (locks.Result, error)) *cobra.Command {
+			return newLocksCommand(run)
+		},
+		checked: locks.Result{Attempts: map[lockcheck.Style]locks.Answers{lockcheck.Lock: {Taken: 7}}},
+		change:  func(r *locks.Result, change func(*soak.Outcome)) { change(&r.Outcome) },
+		flags:   []string{"--contenders", "9", "--locks", "2"}, config: locks.Config{Contenders: 9, Locks: 2},
+		base: func(c *locks.Config) *soak.Config { return &c.Config },
+		zero: "--locks", refused: "--duration, --members, --contenders and --locks",
+		wrong: []string{"--contenders", "-1"}, because: []string{"the number of contenders must be 1 to 200; it is -1"},
+	}.check(t)
+	soakTest[linear.Config, linear.Result]{
+		name: "linear", promise: linear.Linearizable,
+		command: func(run func(context.Context, linear.Config) (linear.Result, error)) *cobra.Command {
+			return newLinearCommand(run)
+		},
+		checked: linear.Result{Checks: linear.Checks{Groups: 7}},
+		change:  func(r *linear.Result, change func(*soak.Outcome)) { change(&r.Outcome) },
+		flags:   []string{"--callers", "9", "--pages", "evidence"}, config: linear.Config{Callers: 9, PageDir: "evidence"},
+		base: func(c *linear.Config) *soak.Config { return &c.Config },
+		zero: "--callers", refused: "--duration, --members and --callers",
+		wrong: []string{"--callers", "-1"}, because: []string{"the number of callers must be 1 to 64; it is -1"},
+	}.check(t)
+	soakTest[names.Config, names.Result]{
+		name: "resolvers", promise: names.Serving,
+		command: func(run func(context.Context, names.Config) (names.Result, error)) *cobra.Command {
+			return newResolversCommand(run)
+		},
+		checked: names.Result{Trials: []names.Trial{{Resolver: "dns"}}},
+		change:  func(r *names.Result, change func(*soak.Outcome)) { change(&r.Outcome) },
+		flags:   []string{"--channels", "9", "--resolver", "dns,etcd", "--alone"}, config: names.Config{Channels: 9, Resolvers: []string{"dns", "etcd"}, Alone: true},
+		base: func(c *names.Config) *soak.Config { return &c.Config },
+		zero: "--channels", refused: "--duration, --members and --channels",
+		wrong:   []string{"--channels", "-1", "--resolver", "dns,consul,dns"},
+		because: []string{"the number of channels must be 1 to 1000; it is -1", `unknown resolver "consul"`, `the resolver "dns" is named twice`},
+	}.check(t)
+}
+
+// TestSoakIsWatches holds "soak" and "soak watches" to be the same, and "soak resolvers" to all
+// resolvers by default.
+func TestSoakIsWatches(t *testing.T) {
+	var asked []watches.Config
+	var resolvers []string
+	cmd := func() *cobra.Command {
+		return newSoakCommand(func(_ context.Context, cfg watches.Config) (watches.Result, error) {
+			cfg.Log = nil
+			asked = append(asked, cfg)
+			return watches.Result{}, nil
+		}, nil, nil, func(_ context.Context, cfg names.Config) (names.Result, error) {
+			resolvers = cfg.Resolvers
+			return names.Result{}, nil
+		})
+	}
+	clitest.Exec(t.Context(), cmd(), "--seed", "42", "--watches", "9")
+	clitest.Exec(t.Context(), cmd(), "watches", "--seed", "42", "--watches", "9")
+	if assert.Len(t, asked, 2) {
+		assert.Equal(t, asked[0], asked[1])
+	}
+	clitest.Exec(t.Context(), cmd(), "resolvers")
+	assert.Equal(t, names.Resolvers(), resolvers)
+	status, _, stderr := clitest.Exec(t.Context(), cmd(), "leases")
+	assert.Equal(t, cli.Failure, status)
+	assert.Contains(t, stderr, `unknown command "leases" for "soak"`)
 }
