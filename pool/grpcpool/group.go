@@ -98,16 +98,17 @@ func (g *group) acquire(ctx context.Context) (place, error) {
 		return place{}, ErrClosed
 	}
 	g.counters.calls++
-	g.peak = max(g.peak, g.inFlight+g.waiters.Len()+1)
 	if g.waiters.Len() == 0 {
 		if c, err := g.choose(); c != nil || err != nil {
 			got := g.take(c)
+			g.notePeak()
 			g.mu.Unlock()
 			return got, err
 		}
 	}
 	w := &waiter{since: time.Now(), given: make(chan grant, 1)}
 	queued := g.waiters.PushBack(w)
+	g.notePeak()
 	g.counters.waited++
 	g.dispatch()
 	g.mu.Unlock()
@@ -119,6 +120,9 @@ func (g *group) acquire(ctx context.Context) (place, error) {
 		return place{}, g.leave(ctx, w, queued)
 	}
 }
+
+// notePeak counts a call that came. It follows choose, which may begin to count anew.
+func (g *group) notePeak() { g.peak = max(g.peak, g.inFlight+g.waiters.Len()) }
 
 // leave removes a waiter whose context has ended, and releases the connection if it was granted
 // one at the same moment.

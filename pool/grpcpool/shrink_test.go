@@ -2,8 +2,10 @@ package grpcpool_test
 
 import (
 	"context"
+	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -12,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/quorate/quorate/pool/grpcpool"
 )
@@ -101,6 +104,25 @@ func TestMinIsKept(t *testing.T) {
 	assert.EqualValues(t, 4, conn.Stats().Streams.Opened)
 	finish(t, streams[4])
 	finish(t, streams[5])
+}
+
+// A connection that a call waits for takes longer to make than the idle time.
+func TestAConnectionThatIsWaitedForIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lis := bufconn.Listen(wireChunk)
+		s := serveOn(t, lis, grpc.MaxConcurrentStreams(1))
+		conn, client := open(t, s, grpcpool.Config{IdleTimeout: time.Second}, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			time.Sleep(3 * time.Second)
+			return lis.DialContext(ctx)
+		}))
+		for n := range 3 {
+			begin := time.Now()
+			stream := openEcho(t, t.Context(), client)
+			assert.Equal(t, 3*time.Second, time.Since(begin))
+			assert.EqualValues(t, n+1, conn.Stats().Streams.Opened)
+			defer finish(t, stream)
+		}
+	})
 }
 
 // Calls, streams, canceled contexts, growth and shrinking run concurrently. A call fails only
