@@ -15,7 +15,7 @@ import (
 )
 
 func TestNewDoesNotWaitForAServer(t *testing.T) {
-	c, err := New(Config{Endpoints: []string{closedPort(t)}, Logger: zap.NewNop()})
+	c, err := New(Config{Endpoints: []string{closedPort}, Logger: zap.NewNop()})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -26,7 +26,7 @@ func TestNewDoesNotWaitForAServer(t *testing.T) {
 
 func TestNewAuthenticatesWithinDialTimeout(t *testing.T) {
 	_, err := New(Config{
-		Endpoints: []string{closedPort(t)}, Username: "u", Password: "p",
+		Endpoints: []string{closedPort}, Username: "u", Password: "p",
 		DialTimeout: 100 * time.Millisecond, Logger: zap.NewNop(),
 	})
 	assert.Equal(t, context.DeadlineExceeded, err)
@@ -35,12 +35,12 @@ func TestNewAuthenticatesWithinDialTimeout(t *testing.T) {
 func TestNewEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
-	_, err := New(Config{Endpoints: []string{closedPort(t)}, Username: "u", Password: "p", Context: ctx, Logger: zap.NewNop()})
+	_, err := New(Config{Endpoints: []string{closedPort}, Username: "u", Password: "p", Context: ctx, Logger: zap.NewNop()})
 	assert.Equal(t, context.Canceled, err)
 }
 
 func TestClose(t *testing.T) {
-	c, err := New(Config{Endpoints: []string{closedPort(t)}, Logger: zap.NewNop()})
+	c, err := New(Config{Endpoints: []string{closedPort}, Logger: zap.NewNop()})
 	require.NoError(t, err)
 	inFlight := make(chan error, 1)
 	go func() {
@@ -126,7 +126,7 @@ func TestRejectOldCluster(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 
-	_, err = New(Config{Endpoints: []string{ep, closedPort(t)}, RejectOldCluster: true, DialTimeout: 200 * time.Millisecond, Logger: zap.NewNop()})
+	_, err = New(Config{Endpoints: []string{ep, closedPort}, RejectOldCluster: true, DialTimeout: 200 * time.Millisecond, Logger: zap.NewNop()})
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 }
 

@@ -58,14 +58,9 @@ func startStatusServer(t *testing.T, clusterID uint64) (endpoint string) {
 	return "http://" + lis.Addr().String()
 }
 
-// closedPort returns an endpoint that refuses connections.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer lis.Close()
-	return "http://" + lis.Addr().String()
-}
+// Endpoints that refuse connections. A port that was free a moment ago may be another server's now; these are given to
+// nobody who asks for any port.
+const closedPort, otherClosedPort = "http://127.0.0.1:1", "http://127.0.0.1:2"
 
 func newSyncClient(t *testing.T, cluster Cluster, eps ...string) *Client {
 	t.Helper()
@@ -79,7 +74,7 @@ func newSyncClient(t *testing.T, cluster Cluster, eps ...string) *Client {
 func TestSync(t *testing.T) {
 	const id, other = 7, 8
 	a, b, foreign := startStatusServer(t, id), startStatusServer(t, id), startStatusServer(t, other)
-	dead, dead2 := closedPort(t), closedPort(t)
+	dead, dead2 := closedPort, otherClosedPort
 	for name, tc := range map[string]struct {
 		current []string
 		members []*pb.Member

@@ -30,11 +30,16 @@ func (whoami) Range(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeResponse,
 	return &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{{Key: []byte(name)}}}, nil
 }
 
+// kept is a listener that a server does not close, so that its port stays the test's while there is no server.
+type kept struct{ *net.TCPListener }
+
+// Close ends what Accept waits for.
+func (k kept) Close() error { return k.SetDeadline(time.Now()) }
+
 // serve starts a server that trusts an authority, and has its own certificate of it.
-func serve(t *testing.T, address string, ca *authority) *grpc.Server {
+func serve(t *testing.T, listener kept, ca *authority) *grpc.Server {
 	t.Helper()
-	listener, err := net.Listen("tcp", address)
-	require.NoError(t, err)
+	require.NoError(t, listener.SetDeadline(time.Time{}))
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
 		Certificates: []tls.Certificate{ca.issue(t, "server")},
 		ClientCAs:    ca.pool(),
@@ -50,25 +55,19 @@ func serve(t *testing.T, address string, ca *authority) *grpc.Server {
 	return server
 }
 
-// freeAddress returns an address that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
 // TestRotation replaces the authority and every certificate while a client runs. With the official
 // function's configuration it never connects again.
 func TestRotation(t *testing.T) {
 	dir := t.TempDir()
 	first, second := newAuthority(t, 1), newAuthority(t, 2)
 	first.write(t, dir, "first client")
-	address := freeAddress(t)
+	raw, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer raw.Close()
+	listener := kept{raw.(*net.TCPListener)}
 	path := filepath.Join(dir, "etcd.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(
-		"endpoints: ['"+address+"']\n"+
+		"endpoints: ['"+listener.Addr().String()+"']\n"+
 			"cert-file: "+filepath.Join(dir, "client.crt")+"\n"+
 			"key-file: "+filepath.Join(dir, "client.key")+"\n"+
 			"trusted-ca-file: "+filepath.Join(dir, "ca.crt")+"\n"), 0o600))
@@ -81,14 +80,14 @@ func TestRotation(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 
-	server := serve(t, address, first)
+	server := serve(t, listener, first)
 	resp, err := client.Get(ctx, "k")
 	require.NoError(t, err)
 	require.Equal(t, "first client", string(resp.Kvs[0].Key))
 	server.Stop()
 
 	second.write(t, dir, "second client")
-	serve(t, address, second)
+	serve(t, listener, second)
 	resp, err = client.Get(ctx, "k")
 	require.NoError(t, err)
 	require.Equal(t, "second client", string(resp.Kvs[0].Key))

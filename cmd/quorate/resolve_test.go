@@ -202,8 +202,7 @@ func TestResolveOnceTellsHowEndpointsAre(t *testing.T) {
 	serving, _, _ := backend(t)
 	refusing, service, _ := backend(t)
 	service.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
-	dead, _, srv := backend(t)
-	srv.Stop()
+	const dead = "127.0.0.1:1" // given to nobody who asks for any port
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = mute.Close() })

@@ -34,7 +34,7 @@ func TestSecurityIsDecidedPerEndpoint(t *testing.T) {
 		require.Eventually(t, func() bool {
 			require.NoError(t, get(t, c))
 			return plain.connections() > 0 && secure.connections() > 0 && bare.connections() > 0
-		}, 10*time.Second, time.Millisecond)
+		}, 30*time.Second, time.Millisecond)
 		assert.False(t, plain.secure)
 		assert.True(t, secure.secure)
 		assert.True(t, bare.secure)
@@ -85,7 +85,7 @@ func TestSetEndpointsMovesCalls(t *testing.T) {
 
 	c.SetEndpoints([]string{"ftp://nonsense", b.endpoint})
 	assert.Equal(t, []string{"ftp://nonsense", b.endpoint}, c.Endpoints())
-	require.Eventually(t, func() bool { return get(t, c) == nil && b.connections() == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return get(t, c) == nil && b.connections() == 1 }, 30*time.Second, time.Millisecond)
 	before := a.calls
 	for range 10 {
 		require.NoError(t, get(t, c))
@@ -209,7 +209,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		_, err := pb.NewKVClient(c).Range(t.Context(), &pb.RangeRequest{}, grpc.WaitForReady(true))
 		waiting <- err
 	}()
-	require.Eventually(t, func() bool { return c.Conn().GetState() == connectivity.TransientFailure }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Conn().GetState() == connectivity.TransientFailure }, 30*time.Second, time.Millisecond)
 	require.NoError(t, c.Close())
 	assert.Equal(t, codes.Canceled, status.Code(<-waiting))
 	assert.Equal(t, codes.Canceled, status.Code(get(t, c)))

@@ -102,7 +102,7 @@ func TestSetEndpointsMovesStreams(t *testing.T) {
 	removed := retrier.Removed()
 
 	c.SetEndpoints([]string{b.endpoint, a.endpoint})
-	require.Eventually(t, func() bool { return get(t, c) == nil && b.connections() > 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return get(t, c) == nil && b.connections() > 0 }, 30*time.Second, time.Millisecond)
 	select {
 	case <-removed:
 		t.Fatal("a is still an endpoint")
@@ -187,7 +187,7 @@ func TestStreamAvoidsTheFailedMember(t *testing.T) {
 	require.Eventually(t, func() bool {
 		require.NoError(t, get(t, c))
 		return a.connections() > 0 && b.connections() > 0
-	}, 5*time.Second, time.Millisecond)
+	}, 30*time.Second, time.Millisecond)
 	for range 20 {
 		retrier := watchRetrier(c)
 		var last string
