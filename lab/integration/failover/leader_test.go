@@ -53,9 +53,8 @@ func TestALeaderOutOfReachIsLikeAnyMember(t *testing.T) {
 	beside := beginBare(c, "bare/"+tr.prefix)
 	t.Cleanup(beside.end)
 	s := inject(t, c, w, "leader-blackhole")
+	tr.awaitCalls(t, s.from)
 	s.heal(t, w)
 	w.awaitUse(t, s.victim)
-	tr.finish(t)
-	beside.end()
-	evaluateOneMember(t, tr, s, bareCalls*beside.slowest(s.victim))
+	evaluateOneMember(t, tr, s, tr.finishBeside(t, beside, s.victim))
 }

@@ -160,10 +160,17 @@ func (tr *traffic) halt() {
 	tr.running.Wait()
 }
 
-// finish ends the traffic and checks what holds whatever happened: gets do not fail and
-// are not stale, puts fail only if they may have been executed, the watch delivers each
-// put once and in order, and the lease lives.
+// finish ends the traffic and checks what holds whatever happened, and that the lease lives.
 func (tr *traffic) finish(t *testing.T) {
+	t.Helper()
+	tr.finishCalls(t)
+	tr.lease.finish(t)
+}
+
+// finishCalls ends the traffic and checks what holds whatever happened: gets do not fail and
+// are not stale, puts fail only if they may have been executed, and the watch delivers each
+// put once and in order.
+func (tr *traffic) finishCalls(t *testing.T) {
 	t.Helper()
 	tr.halt()
 	for _, c := range tr.gets {
@@ -173,7 +180,6 @@ func (tr *traffic) finish(t *testing.T) {
 		assert.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(c.err), "put of %v", c)
 	}
 	tr.watch.finish(t, tr.puts)
-	tr.lease.finish(t)
 }
 
 func (tr *traffic) failedPuts() []call {
@@ -218,8 +224,21 @@ func longestGap(calls []call, from, to time.Time) time.Duration {
 	return longest
 }
 
-// requireTraffic shows that there were calls to judge: a few, where others keep the machine busy.
+// enough calls to judge are a few, where others keep the machine busy.
+const enough = 5 * callers
+
+// awaitCalls waits until there were enough calls that began after a moment.
+func (tr *traffic) awaitCalls(t *testing.T, from time.Time) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		now := time.Now()
+		return min(len(between(tr.gets, from, now)), len(between(tr.puts, from, now))) > enough
+	}, patience, pollInterval)
+}
+
 func requireTraffic(t *testing.T, calls []call) {
 	t.Helper()
-	require.Greater(t, len(calls), 5*callers)
+	require.Greater(t, len(calls), enough)
 }
