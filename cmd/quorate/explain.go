@@ -31,7 +31,7 @@ in them is explained once.
 The answers are those of the tables by which Quorate itself decides (docs/errors.md).
 
 The exit status is 0 if an error was recognised, 1 if there is none that is known, and 2
-if there was nothing to read.`,
+if neither an argument nor standard input was given.`,
 		Example: `  quorate explain etcdserver: request timed out
   quorate explain --json 'rpc error: code = Unavailable desc = error reading from server: EOF'
   journalctl -u shop | grep error | quorate explain`,

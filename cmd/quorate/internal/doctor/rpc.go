@@ -69,7 +69,7 @@ func (v *visit) askStatus(ctx context.Context) {
 	v.status = reply
 }
 
-// again asks for the status once more. A member that does not answer any more is judged by it.
+// again asks for the status once more. If the member does not answer any more, that is its failure.
 func (v *visit) again(ctx context.Context) {
 	if v.status == nil {
 		return
