@@ -32,11 +32,11 @@ var statusNames = [...]string{
 	codes.DataLoss: "DATA_LOSS", codes.Unauthenticated: "UNAUTHENTICATED",
 }
 
-// methodOptions are the attributes of what is measured of a method.
+// methodOptions are what is measured of a method, and its attributes.
 type methodOptions struct {
-	method attribute.KeyValue
-	add    []metric.AddOption
-	record []metric.RecordOption
+	method  attribute.KeyValue
+	started tally
+	record  []metric.RecordOption
 	// byStatus are made when they are needed first; the last one is for codes that gRPC does not
 	// have.
 	byStatus [len(statusNames) + 1]atomic.Pointer[[]metric.RecordOption]
@@ -51,13 +51,17 @@ func (o *Observer) optionsOfMethod(full string) *methodOptions {
 		key, name = other, other
 	}
 	m := &methodOptions{method: grpcMethodKey.String(name)}
-	m.add = []metric.AddOption{o.with(m.method)}
+	m.started.counter, m.started.options = o.started, []metric.AddOption{o.with(m.method)}
 	m.record = []metric.RecordOption{o.with(m.method)}
 	known, loaded := o.methods.LoadOrStore(key, m)
 	if loaded {
 		o.known.Add(-1)
 	}
-	return known.(*methodOptions)
+	m = known.(*methodOptions)
+	if o.closed.Load() {
+		m.started.end()
+	}
+	return m
 }
 
 // with returns the attributes of something that ended with an error, or without one.

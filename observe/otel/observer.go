@@ -47,6 +47,7 @@ type Observer struct {
 	picked  sync.Map     // of endpoint to *lanes
 	methods sync.Map     // of method to *methodOptions
 	known   atomic.Int64 // how many methods there are
+	closed  atomic.Bool
 
 	mu     sync.Mutex
 	states observe.States
@@ -70,7 +71,7 @@ func New(provider metric.MeterProvider, opts Options) (*Observer, error) {
 		o.client = []attribute.KeyValue{clientKey.String(opts.Client)}
 	}
 	o.plain = o.with()
-	if o.callback, err = meter.RegisterCallback(o.observeStates, o.state); err != nil {
+	if o.callback, err = meter.RegisterCallback(o.collected, o.state); err != nil {
 		return nil, fmt.Errorf("making the metrics: %w", err)
 	}
 	return o, nil
@@ -79,15 +80,20 @@ func New(provider metric.MeterProvider, opts Options) (*Observer, error) {
 // Close ends the reports of endpoint states. What was counted stays. It returns the
 // provider's error. A client that is closed tells that it has no endpoints any more, after
 // which there are no states to report either.
-func (o *Observer) Close() error { return o.callback.Unregister() }
+func (o *Observer) Close() error {
+	o.closed.Store(true)
+	o.eachTally((*tally).end)
+	return o.callback.Unregister()
+}
 
 // with returns the attributes of one measurement.
 func (o *Observer) with(attributes ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(append(attributes, o.client...)...))
 }
 
-// observeStates reports the states at the moment.
-func (o *Observer) observeStates(_ context.Context, to metric.Observer) error {
+// collected reports what was tallied, and the states at the moment.
+func (o *Observer) collected(_ context.Context, to metric.Observer) error {
+	o.eachTally((*tally).flush)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, ep := range o.states.Endpoints() {
@@ -109,7 +115,9 @@ func (o *Observer) EndpointsSet(endpoints []string) {
 	removed := o.states.Set(endpoints)
 	o.mu.Unlock()
 	for _, ep := range removed {
-		o.picked.Delete(ep)
+		if known, ok := o.picked.LoadAndDelete(ep); ok {
+			known.(*lanes).each((*tally).end)
+		}
 	}
 }
 
@@ -123,48 +131,56 @@ func (o *Observer) Resolved(e observe.Resolution) {
 	o.resolved.Record(context.Background(), int64(e.Endpoints), o.plain)
 }
 
-// lanes are the attributes of picks of an endpoint.
-type lanes struct{ calls, streams, bulk []metric.AddOption }
+// lanes count the picks of an endpoint.
+type lanes struct{ calls, streams, bulk tally }
+
+func (l *lanes) each(do func(*tally)) {
+	do(&l.calls)
+	do(&l.streams)
+	do(&l.bulk)
+}
 
 // Picked counts a pick.
 func (o *Observer) Picked(e observe.Pick) {
-	options, ok := o.picked.Load(e.Endpoint)
+	known, ok := o.picked.Load(e.Endpoint)
 	if !ok {
-		options = o.optionsOf(e.Endpoint)
+		known = o.lanesOf(e.Endpoint)
 	}
-	with := options.(*lanes)
-	option := with.calls
-	switch e.Lane {
+	switch l := known.(*lanes); e.Lane {
 	case observe.LaneStreams:
-		option = with.streams
+		l.streams.inc()
 	case observe.LaneBulk:
-		option = with.bulk
-	case observe.LaneCalls:
+		l.bulk.inc()
+	default:
+		l.calls.inc()
 	}
-	o.picks.Add(context.Background(), 1, option...)
-	o.started.Add(context.Background(), 1, o.optionsOfMethod(e.Method).add...)
+	o.optionsOfMethod(e.Method).started.inc()
 }
 
-// optionsOf makes the attributes of picks of an endpoint, and keeps those of the client's
-// own.
-func (o *Observer) optionsOf(endpoint string) *lanes {
+// lanesOf makes what counts the picks of an endpoint, and keeps those of the client's own.
+func (o *Observer) lanesOf(endpoint string) *lanes {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if made, ok := o.picked.Load(endpoint); ok {
+		return made.(*lanes)
+	}
 	known := o.states.Has(endpoint)
 	name := endpoint
 	if !known {
 		name = other
 	}
-	option := func(lane observe.Lane) []metric.AddOption {
-		return []metric.AddOption{o.with(endpointKey.String(name), laneKey.String(string(lane)))}
-	}
-	options := &lanes{
-		calls: option(observe.LaneCalls), streams: option(observe.LaneStreams), bulk: option(observe.LaneBulk),
+	l := &lanes{}
+	for lane, t := range map[observe.Lane]*tally{observe.LaneCalls: &l.calls, observe.LaneStreams: &l.streams, observe.LaneBulk: &l.bulk} {
+		t.counter = o.picks
+		t.options = []metric.AddOption{o.with(endpointKey.String(name), laneKey.String(string(lane)))}
 	}
 	if known {
-		o.picked.Store(endpoint, options)
+		o.picked.Store(endpoint, l)
 	}
-	return options
+	if !known || o.closed.Load() {
+		l.each((*tally).end)
+	}
+	return l
 }
 
 // endpoint returns the attribute for an endpoint.

@@ -246,7 +246,8 @@ func TestConcurrentUse(t *testing.T) {
 	require.EqualValues(t, 1500, total)
 }
 
-func BenchmarkPicked(b *testing.B) {
+// BenchmarkGet measures the hooks of a get.
+func BenchmarkGet(b *testing.B) {
 	_, provider := newProvider()
 	o, err := quorateotel.New(provider, quorateotel.Options{Client: "orders"})
 	require.NoError(b, err)
@@ -255,6 +256,8 @@ func BenchmarkPicked(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		o.Picked(observe.Pick{Endpoint: "a", Method: rangeMethod, Lane: observe.LaneCalls})
+		o.Attempted(observe.Attempt{Endpoint: "a", Method: rangeMethod, Lane: observe.LaneCalls, Took: time.Millisecond})
+		o.Called(observe.Call{Method: rangeMethod, Took: time.Millisecond})
 	}
 }
 

@@ -1,0 +1,48 @@
+package otel
+
+import (
+	"context"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel/metric"
+)
+
+// tally counts what every call does. The counter is told at each collection, because that takes longer than the rest of the hook. It
+// is told at once after end, when no collection asks any more.
+type tally struct {
+	counter metric.Int64Counter
+	options []metric.AddOption
+
+	n     atomic.Int64
+	ended atomic.Bool
+}
+
+func (t *tally) inc() {
+	t.n.Add(1)
+	if t.ended.Load() {
+		t.flush()
+	}
+}
+
+func (t *tally) flush() {
+	if n := t.n.Swap(0); n > 0 {
+		t.counter.Add(context.Background(), n, t.options...)
+	}
+}
+
+func (t *tally) end() {
+	t.ended.Store(true)
+	t.flush()
+}
+
+// eachTally does something with all tallies that a collection asks.
+func (o *Observer) eachTally(do func(*tally)) {
+	o.picked.Range(func(_, l any) bool {
+		l.(*lanes).each(do)
+		return true
+	})
+	o.methods.Range(func(_, m any) bool {
+		do(&m.(*methodOptions).started)
+		return true
+	})
+}
