@@ -142,7 +142,7 @@ bench-fleet: ## what a hundred clients cost a cluster, in health and under fault
 bench-pools: ## connection pools beside one connection, blind rotation and puddle; five minutes
 	go test ./lab/bench/pools -run '^$$' -bench . -benchtime 5x
 
-bench-calls: ## what a call costs, beside the bare stub and the official client; two minutes
+bench-calls: ## what a call costs, beside the bare stub, a minimal client and the official one; three minutes
 	go test ./lab/bench/calls -run '^$$' -bench . -benchtime 61x
 
 bench-routing: ## puts and gets with 10 ms between the members, by strategy; a minute

@@ -100,7 +100,7 @@ func securityOf(ep endpoint.Endpoint, configured bool) endpoint.Security {
 }
 
 // apiVersion is the header with the client's API version on every request. It belongs to the
-// connection and costs a call nothing.
+// connection: a call copies no metadata for it.
 var apiVersion = &metadata.MD{rpctypes.MetadataClientAPIVersionKey: {version.APIVersion}}
 
 // builtResolver is the result of one Build. Its Close may follow the next Build, which it must not

@@ -65,8 +65,8 @@ func contenders(b *testing.B) []contender {
 	b.Cleanup(func() { require.NoError(b, ours.Close()) })
 	all := []contender{
 		bare(b, endpoint),
-		minimal(b, "minimal", endpoint),
-		minimal(b, "minimal+pings", endpoint, pings),
+		minimal(b, "minimal", endpoint, false),
+		minimal(b, "minimal+defaults", endpoint, true),
 		{
 			"official",
 			func(ctx context.Context) error { _, err := theirs.Get(ctx, key); return err },

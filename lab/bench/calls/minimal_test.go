@@ -9,20 +9,35 @@ import (
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/api/v3/version"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/balancer/base"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 )
 
 // minimal is the least that a client costs which can end a call early and learns how each
 // ended: a request, a record in a context that can be cancelled, and a policy whose Done notes
-// the latency. With pings gRPC reads the clock for each frame, as with Quorate's defaults.
-func minimal(b *testing.B, name, endpoint string, opts ...grpc.DialOption) contender {
-	opts = append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"minimal":{}}]}`))
-	conn, err := grpc.NewClient(strings.TrimPrefix(endpoint, "http://"), opts...)
+// the latency. Of Quorate's defaults it may have those that cost gRPC time: pings, for which gRPC
+// reads the clock at each frame, and the header with the API version.
+func minimal(b *testing.B, name, endpoint string, defaults bool) contender {
+	address := resolver.Address{Addr: strings.TrimPrefix(endpoint, "http://")}
+	opts := []grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"minimal":{}}]}`),
+	}
+	if defaults {
+		address.Metadata = &metadata.MD{rpctypes.MetadataClientAPIVersionKey: {version.APIVersion}}
+		opts = append(opts, grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 20 * time.Second}))
+	}
+	r := manual.NewBuilderWithScheme("minimal")
+	r.InitialState(resolver.State{Addresses: []resolver.Address{address}})
+	conn, err := grpc.NewClient("minimal:///"+address.Addr, append(opts, grpc.WithResolvers(r))...)
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, conn.Close()) })
 	stub := pb.NewKVClient(conn)
@@ -42,9 +57,6 @@ func minimal(b *testing.B, name, endpoint string, opts ...grpc.DialOption) conte
 		},
 	}
 }
-
-// pings are those of a Quorate client with defaults.
-var pings = grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 20 * time.Second})
 
 // record is a call's record, and its context.
 type record struct {
