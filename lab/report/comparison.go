@@ -133,11 +133,10 @@ func writeLeaders(b *strings.Builder, c Comparison) {
 				writeLine(b, fmt.Sprintf(leaderLine, "FAULT", "CLIENT", "LEADER", "AFTER", "GETS", "PUTS", "EVENTS", "RESUME", "RESUME", "RESUME"))
 				head = true
 			}
-			fields := []any{fault, label, words.Clip(m.Leader, 6), words.Duration(m.At - row.Fault.From)}
-			for _, r := range resumptions(m) {
-				fields = append(fields, last(r, run.Report.Setup.Callers))
-			}
-			writeLine(b, fmt.Sprintf(leaderLine, fields...))
+			callers := run.Report.Setup.Callers
+			writeLine(b, fmt.Sprintf(leaderLine, fault, label, words.Clip(m.Leader, 6), words.Duration(m.At-row.Fault.From),
+				last(m.NewGets, callers), last(m.NewPuts, callers), last(m.NewEvents, callers),
+				last(m.Gets, callers), last(m.Puts, callers), last(m.Watches, callers)))
 			fault, label = "", ""
 		}
 	})
@@ -148,11 +147,6 @@ func writeLeaders(b *strings.Builder, c Comparison) {
 			"who may have been waiting for the end of a call to the old leader, RESUME when that has ended. Each is the time until "+
 			"every caller, and every watch, had one call completed, or one event delivered.")
 	}
-}
-
-// resumptions returns what a moment tells, in the order of the table.
-func resumptions(m measure.Moment) []measure.Resumption {
-	return []measure.Resumption{m.NewGets, m.NewPuts, m.NewEvents, m.Gets, m.Puts, m.Watches}
 }
 
 // last tells how soon the last of all callers went on: "30 ms", "4 of 6".

@@ -244,7 +244,7 @@ func jsonOf(row measure.Row) jsonRow {
 	}
 	for _, m := range row.Moments {
 		leader := jsonLeader{AtMS: ms(m.At), Leader: m.Leader, Reporter: m.Reporter}
-		for i, r := range resumptions(m) {
+		for i, r := range []measure.Resumption{m.NewGets, m.NewPuts, m.NewEvents, m.Gets, m.Puts, m.Watches} {
 			leader.Resumed[i] = jsonAfter{r.Callers, ms(r.Last)}
 		}
 		out.Leaders = append(out.Leaders, leader)

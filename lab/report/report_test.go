@@ -214,7 +214,7 @@ func TestComparisonJSONHoldsTheReports(t *testing.T) {
 	require.Len(t, got.Clients, 3)
 	for i, run := range compared().Runs {
 		c := got.Clients[i]
-		assert.Equal(t, run.Client, report.Client{ID: c.ID, Label: c.Label, Name: c.Name, Description: c.Description})
+		assert.Equal(t, report.Client{ID: c.ID, Label: c.Label, Name: c.Name, Description: c.Description}, run.Client)
 		one.Reset()
 		require.NoError(t, report.JSON(&one, run.Report))
 		assert.JSONEq(t, one.String(), string(c.Report))

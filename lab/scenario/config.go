@@ -16,9 +16,11 @@ const (
 	DefaultHealthy     = 8 * time.Second
 	DefaultRecovery    = 3 * time.Second
 	DefaultCallers     = 6
-	DefaultPause       = 5 * time.Millisecond
 	DefaultCallTimeout = 10 * time.Second
 )
+
+// pause of a caller between two calls.
+const pause = 5 * time.Millisecond
 
 // Limits of a Config.
 const (
@@ -45,8 +47,6 @@ type Config struct {
 	// Callers of each of the four kinds of call, 1 to 1000, and with them the number
 	// of watches and of leases. Default 6.
 	Callers int
-	// Pause of a caller between two calls. Default 5 ms.
-	Pause time.Duration
 	// CallTimeout is the deadline of each call, at most ten minutes. Default 10 s.
 	CallTimeout time.Duration
 	// Seed of the choice of members and keys.
@@ -68,7 +68,6 @@ func (c Config) complete() (Config, error) {
 	c.Hold = cmp.Or(c.Hold, DefaultHold)
 	c.Recovery = cmp.Or(c.Recovery, DefaultRecovery)
 	c.Callers = cmp.Or(c.Callers, DefaultCallers)
-	c.Pause = cmp.Or(c.Pause, DefaultPause)
 	c.CallTimeout = cmp.Or(c.CallTimeout, DefaultCallTimeout)
 	if c.Connect == nil {
 		c.Connect = Quorate
@@ -83,8 +82,7 @@ func (c Config) complete() (Config, error) {
 	check.Number("callers of each kind", c.Callers, maxCallers)
 	check.That(c.CallTimeout > 0 && c.CallTimeout <= maxTimeout,
 		"the timeout of a call must be more than 0 and at most %v; it is %v", maxTimeout, c.CallTimeout)
-	check.That(c.Healthy > 0 && c.Recovery > 0 && c.Pause > 0,
-		"negative time: healthy %v, recovery %v, pause %v", c.Healthy, c.Recovery, c.Pause)
+	check.That(c.Healthy > 0 && c.Recovery > 0, "negative time: healthy %v, recovery %v", c.Healthy, c.Recovery)
 	return c, check.Err()
 }
 
@@ -96,7 +94,7 @@ func (c Config) Validate() error {
 
 func (c Config) setup() report.Setup {
 	return report.Setup{
-		Members: c.Members, Callers: c.Callers, Pause: c.Pause, CallTimeout: c.CallTimeout, Hold: c.Hold,
+		Members: c.Members, Callers: c.Callers, Pause: pause, CallTimeout: c.CallTimeout, Hold: c.Hold,
 		LeaseTTL: leaseTTL, Seed: c.Seed,
 	}
 }

@@ -407,7 +407,7 @@ func TestRunFails(t *testing.T) {
 
 func TestConfigErrors(t *testing.T) {
 	_, err := scenario.Run(t.Context(), scenario.Config{
-		Members: 10, Hold: 2 * time.Hour, Callers: 1001, CallTimeout: -1, Pause: -1,
+		Members: 10, Hold: 2 * time.Hour, Callers: 1001, CallTimeout: -1, Healthy: -1,
 	})
 	require.Error(t, err)
 	for _, want := range []string{
