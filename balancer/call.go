@@ -1,0 +1,167 @@
+package balancer
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/health"
+)
+
+// call is an attempt of a call, from its pick to its end.
+type call struct {
+	ctx     context.Context // gRPC's
+	method  string          // full name
+	conn    *subConn
+	attempt *Attempt
+	stat    *stat
+	start   health.Moment
+
+	shard *shard // nil for a stream
+	// Guarded by its lock:
+	next, prev *call
+	suspectAt  health.Moment // when its silence becomes suspicious
+	overdue    bool          // Overdue was called
+}
+
+// begin records a picked attempt.
+func (p *policy) begin(ctx context.Context, s *subConn, info Call, a *Attempt) *call {
+	ep, c, now := s.ep, a.record(), health.Now()
+	c.ctx, c.method, c.conn, c.attempt = ctx, info.Method, s, a
+	c.stat, c.start = ep.latency.get(info.Shape, &p.shapes), health.MomentOf(now)
+	if info.Conn == Calls {
+		ep.running.Add(1)
+		ep.add(c, now)
+	}
+	return c
+}
+
+// info returns the call as strategies and observers see it.
+func (c *call) info() Call {
+	a := c.attempt
+	return Call{Method: c.method, Need: a.Need, Conn: a.Conn, Shape: cmp.Or(a.Shape, c.method)}
+}
+
+// deadline returns when the call's context ends, the zero time if it has no deadline.
+func (c *call) deadline() time.Time {
+	t, _ := c.ctx.Deadline()
+	return t
+}
+
+// ending holds the function that gRPC calls once at the end of a pick. It is pooled,
+// because a function for each pick would be an allocation.
+type ending struct {
+	call *call
+	end  func(balancer.DoneInfo)
+}
+
+var endings sync.Pool
+
+// whenDone returns the Done function of the pick.
+func (c *call) whenDone() func(balancer.DoneInfo) {
+	e, _ := endings.Get().(*ending)
+	if e == nil {
+		e = new(ending)
+		e.end = e.done
+	}
+	e.call = c
+	return e.end
+}
+
+func (e *ending) done(info balancer.DoneInfo) {
+	c := e.call
+	if c == nil {
+		return // gRPC called it before
+	}
+	e.call = nil
+	endings.Put(e)
+	c.end(info)
+}
+
+// end handles gRPC's Done of the attempt. A zero DoneInfo means that the connection was
+// lost before anything was sent.
+func (c *call) end(info balancer.DoneInfo) {
+	ep, a := c.conn.ep, c.attempt
+	p := ep.policy
+	answered := info.BytesSent && (info.Err == nil || (info.BytesReceived && !endedHere(info.Err)))
+	if a.Conn == Calls {
+		ep.running.Add(-1)
+		ep.delete(c, answered)
+		p.budget.earn()
+	}
+	a.Ended(info.BytesSent)
+	if info.BytesReceived {
+		a.flags.add(flagAnswered)
+	}
+	start, now := c.start.Time(), health.Now()
+	took := now.Sub(start)
+	p.options().Events.Ended(ep, c.info(), took, info.Err)
+	if a.Conn == Calls {
+		c.stat.ended.note(took, info.Err)
+	}
+	if answered {
+		c.answered(start, now, info.Err)
+	}
+	if needsProbes(ep.State()) && !p.canProbe() && (answered || !ep.busy()) {
+		// There are no probes: the suspicion ends with the work in flight.
+		p.note(ep, health.Evidence{Kind: health.Served, At: now, Detail: "nothing is in flight"})
+	}
+	ep.retire()
+	if p.learner != nil && (info.BytesSent || info.Err != nil) {
+		p.learner.Done(ep, Result{
+			Call: c.info(), Took: took, Err: info.Err, Answered: answered,
+			Failed: info.Err != nil && p.options().Fault(info.Err),
+		})
+	}
+}
+
+// endedHere reports whether the error may come from this client ending the call. A server
+// may have begun to respond.
+func endedHere(err error) bool {
+	code := status.Code(err)
+	return code == codes.Canceled || code == codes.DeadlineExceeded
+}
+
+// answered records the evidence from the end of a call.
+func (c *call) answered(start, now time.Time, err error) {
+	ep, a := c.conn.ep, c.attempt
+	p := ep.policy
+	c.conn.heardAt(now)
+	if err != nil {
+		if kind, ok := p.options().Classify(err); ok && c.isCurrent(kind, now) {
+			p.note(ep, health.Evidence{Kind: kind, At: now, Err: err, Detail: c.method})
+			return
+		}
+		ep.known().Failed(err, now)
+	}
+	took := now.Sub(start)
+	inTime := took < c.stat.SuspectAfter()
+	if a.Conn == Calls {
+		c.stat.observe(start, took)
+	}
+	switch {
+	case err == nil && a.Need == Full && a.Conn == Calls:
+		p.completed(ep, start, now)
+		if inTime {
+			p.served(ep, start, now)
+		}
+	case ep.State() == health.Unknown:
+		p.note(ep, health.Evidence{Kind: health.Answered, At: now})
+	}
+}
+
+// isCurrent reports whether an error is evidence about the endpoint's present state. It is
+// not if the endpoint has completed work that began later, nor if it is "timed out" after
+// the call's own deadline: servers enforce that deadline too.
+func (c *call) isCurrent(kind health.Kind, now time.Time) bool {
+	if c.conn.ep.known().CompletedSince(c.start.Time()) {
+		return false
+	}
+	deadline := c.deadline()
+	return kind != health.Suspicious || deadline.IsZero() || now.Before(deadline)
+}

@@ -1,0 +1,56 @@
+package balancer
+
+import "sync"
+
+// shards is the number of locks over which the in-flight calls of an endpoint are spread
+// at random.
+const shards = 8
+
+// shard holds some of the calls in flight, the oldest first.
+type shard struct {
+	mu          sync.Mutex
+	first, last *call
+	_           [40]byte // to the end of a cache line
+}
+
+// add appends a call.
+func (s *shard) add(c *call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil {
+		s.first = c
+	} else {
+		s.last.next, c.prev = c, s.last
+	}
+	s.last = c
+}
+
+// delete removes a call, and reports whether it was overdue.
+func (s *shard) delete(c *call) (overdue bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.prev == nil {
+		s.first = c.next
+	} else {
+		c.prev.next = c.next
+	}
+	if c.next == nil {
+		s.last = c.prev
+	} else {
+		c.next.prev = c.prev
+	}
+	c.next, c.prev = nil, nil
+	return c.overdue
+}
+
+// appendOn appends the calls on a connection, all calls for nil.
+func (s *shard) appendOn(conn *subConn, calls []*call) []*call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := s.first; c != nil; c = c.next {
+		if conn == nil || c.conn == conn {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
