@@ -25,7 +25,7 @@ import (
 	clientv3 "github.com/quorate/quorate/clientv3"
 )
 
-// quickKV answers at once, so that what is measured is the client.
+// quickKV answers at once, so that the measurement covers the client.
 type quickKV struct{ pb.UnimplementedKVServer }
 
 func (quickKV) Range(_ context.Context, req *pb.RangeRequest) (*pb.RangeResponse, error) {
@@ -53,10 +53,10 @@ func serveQuickKV(t testing.TB) (address string) {
 	return lis.Addr().String()
 }
 
-// clientsOf returns how a key is read with the bare stub, and through a client.
+// clientsOf returns functions that read a key with the bare stub, and through a client.
 func clientsOf(t testing.TB) (bare, quorate func(context.Context) error) {
 	address := serveQuickKV(t)
-	// It sends the header that the client sends, so that the server has no less to do.
+	// The stub sends the same header as the client, so that the server does the same work.
 	same := manual.NewBuilderWithScheme("bare")
 	same.InitialState(resolver.State{Addresses: []resolver.Address{{
 		Addr:     address,
@@ -69,7 +69,7 @@ func clientsOf(t testing.TB) (bare, quorate func(context.Context) error) {
 	require.NoError(t, err)
 	t.Cleanup(func() { client.Close() })
 	stub, req := pb.NewKVClient(conn), &pb.RangeRequest{Key: []byte("key")}
-	// The options are the client's, and as there made once.
+	// The options are the client's, allocated once as there.
 	opts := []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(2 << 20), grpc.MaxCallRecvMsgSize(math.MaxInt32)}
 	bare = func(ctx context.Context) error {
 		_, err := stub.Range(ctx, req, opts...)
@@ -99,8 +99,8 @@ func TestAllocationsOfAGet(t *testing.T) {
 			}
 		})
 	}
-	// The server and gRPC's flow control allocate as well, not always as much: of the rounds, the
-	// one counts in which that differs least.
+	// The server and gRPC's flow control allocate too, and not always equally; the round with the
+	// smallest difference counts.
 	least := math.Inf(1)
 	for range rounds {
 		least = min(least, allocated(quorate)-allocated(bare))
@@ -109,8 +109,8 @@ func TestAllocationsOfAGet(t *testing.T) {
 	require.LessOrEqual(t, least, float64(bound))
 }
 
-// TestHeapOfAClient bounds the heap of a client that has made a call beyond that of a gRPC connection
-// that has; the server's share is the same for both.
+// TestHeapOfAClient bounds the additional heap of a client that has made a call over that of a
+// gRPC connection that has; the server's share is the same for both.
 func TestHeapOfAClient(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector keeps memory of its own")
@@ -136,7 +136,7 @@ func TestHeapOfAClient(t *testing.T) {
 // heapOf returns how much heap each of n clients takes.
 func heapOf(t *testing.T, n int, open func() (io.Closer, error)) int {
 	all := make([]io.Closer, n)
-	first, err := open() // what is made once
+	first, err := open() // allocates what is created once
 	require.NoError(t, err)
 	before := heap()
 	for i := range all {
@@ -152,7 +152,7 @@ func heapOf(t *testing.T, n int, open func() (io.Closer, error)) int {
 
 func heap() int {
 	var m runtime.MemStats
-	for range 2 { // pools are emptied by the second
+	for range 2 { // the second collection empties pools
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&m)

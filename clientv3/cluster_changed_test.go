@@ -14,19 +14,19 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// headerOf is a header of some cluster.
+// headerOf returns a header of a cluster.
 func headerOf(cluster uint64, rev int64) *pb.ResponseHeader {
 	return &pb.ResponseHeader{ClusterId: cluster, Revision: rev}
 }
 
-// answerRanges has gets answered at a revision.
+// answerRanges answers gets at a revision.
 func answerRanges(cluster *fakeetcd.Cluster, h *pb.ResponseHeader) {
 	cluster.On("Range", func(call *fakeetcd.Call) {
 		call.Answer(&pb.RangeResponse{Header: proto.Clone(h).(*pb.ResponseHeader)}, nil)
 	})
 }
 
-// requireChanged checks that a watch ends because the cluster is not what it was.
+// requireChanged checks that a watch ends because the cluster has changed.
 func requireChanged(t *testing.T, w WatchChan, want ClusterChangedError) {
 	t.Helper()
 	resp, ok := next(t, w)
@@ -59,7 +59,7 @@ func watchTo1000(t *testing.T, cluster *fakeetcd.Cluster, c *Client) (WatchChan,
 
 func TestWatchEndsWhenTheClusterChanges(t *testing.T) {
 	for name, now := range map[string]*pb.ResponseHeader{
-		"another cluster": headerOf(2, 500), "another cluster, further on": headerOf(2, 5000), "the same, gone back": headerOf(1, 500),
+		"another cluster": headerOf(2, 500), "another cluster, at a higher revision": headerOf(2, 5000), "the same, gone back": headerOf(1, 500),
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, c := startFake(t, 1)
@@ -69,7 +69,7 @@ func TestWatchEndsWhenTheClusterChanges(t *testing.T) {
 			s.respond(&pb.WatchResponse{Header: now, WatchId: create.WatchId, Created: true})
 			requireChanged(t, w, ClusterChangedError{1, 1000, now.ClusterId, now.Revision})
 
-			// The next watch is of the new history.
+			// The next watch belongs to the new history.
 			starting := startWatch(within(t), c, "k")
 			s = take(t, streams)
 			s.respond(&pb.WatchResponse{Header: now, WatchId: s.createRequest().WatchId, Created: true})
@@ -83,7 +83,7 @@ func TestWatchEndsWhenTheClusterChanges(t *testing.T) {
 	}
 }
 
-// A member that lags has a lower revision as well. The others have not.
+// A lagging member has a lower revision too, but the others do not.
 func TestWatchContinuesOnALaggingMember(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	answerRanges(cluster, headerOf(1, 1000))
@@ -112,8 +112,7 @@ func TestHeadersWithoutAClusterIDAreIgnored(t *testing.T) {
 	require.NoError(t, resp.Err())
 }
 
-// A change detected by any call ends all watches at once; the call itself is
-// answered.
+// A change detected by any call ends all watches at once; the call itself succeeds.
 func TestCallDetectsAChangedCluster(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	streams := scriptWatches(t, cluster, 3)
@@ -127,7 +126,7 @@ func TestCallDetectsAChangedCluster(t *testing.T) {
 	require.NoError(t, err)
 	select {
 	case resp := <-w:
-		require.Fail(t, "a serializable read may be of a member that lags", "%v", resp.Err())
+		require.Fail(t, "a lagging member may answer a serializable read", "%v", resp.Err())
 	default:
 	}
 	resp, err := c.Get(within(t), "k")
@@ -136,7 +135,7 @@ func TestCallDetectsAChangedCluster(t *testing.T) {
 	requireChanged(t, w, ClusterChangedError{1, 1000, 1, 900})
 }
 
-// A watch from the revision of an earlier read ends, too.
+// A watch from the revision of an earlier read ends too.
 func TestWatchFromARevisionOfAnEarlierHistory(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	answerRanges(cluster, headerOf(1, 1000))

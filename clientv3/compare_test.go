@@ -85,8 +85,8 @@ func TestComparePanics(t *testing.T) {
 	require.Panics(t, func() { incomplete.WithValueBytes([]byte("v")) })
 }
 
-// TestCmpIsAValue changes a comparison in every possible way, and looks at what was
-// made of it before.
+// TestCmpIsAValue changes a comparison in every possible way, and checks that earlier copies are
+// unchanged.
 func TestCmpIsAValue(t *testing.T) {
 	ruin := func(c *Cmp) {
 		m := c.GetCompare()

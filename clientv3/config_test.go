@@ -128,9 +128,9 @@ func TestNewClientConfig(t *testing.T) {
 		secure *SecureConfig
 		want   func(t *testing.T, c *tls.Config)
 	}{
-		"nothing said": {nil, func(t *testing.T, c *tls.Config) { assert.Nil(t, c) }},
-		"empty":        {&SecureConfig{}, func(t *testing.T, c *tls.Config) { require.NotNil(t, c); assert.False(t, c.InsecureSkipVerify) }},
-		"plaintext":    {&SecureConfig{InsecureTransport: true}, func(t *testing.T, c *tls.Config) { assert.Nil(t, c) }},
+		"zero":      {nil, func(t *testing.T, c *tls.Config) { assert.Nil(t, c) }},
+		"empty":     {&SecureConfig{}, func(t *testing.T, c *tls.Config) { require.NotNil(t, c); assert.False(t, c.InsecureSkipVerify) }},
+		"plaintext": {&SecureConfig{InsecureTransport: true}, func(t *testing.T, c *tls.Config) { assert.Nil(t, c) }},
 		"unverified": {&SecureConfig{InsecureTransport: true, InsecureSkipVerify: true}, func(t *testing.T, c *tls.Config) {
 			require.NotNil(t, c)
 			assert.True(t, c.InsecureSkipVerify)

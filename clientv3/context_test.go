@@ -18,7 +18,7 @@ func TestWithRequireLeader(t *testing.T) {
 	ctx = metadata.AppendToOutgoingContext(ctx, "appended", "3")
 	require.Equal(t, metadata.MD{"hasleader": {"true"}, "other": {"1", "2"}, "appended": {"3"}},
 		outgoing(t, WithRequireLeader(ctx)))
-	require.Equal(t, []string{"no"}, given.Get("hasleader"), "the caller's metadata is not touched")
+	require.Equal(t, []string{"no"}, given.Get("hasleader"), "the caller's metadata is unchanged")
 }
 
 func outgoing(t *testing.T, ctx context.Context) metadata.MD {

@@ -19,9 +19,9 @@ var callsWithoutDeadline = map[string]func(ctx context.Context, c *Client) error
 	"Put": func(ctx context.Context, c *Client) error { _, err := c.Put(ctx, "k", "v"); return err },
 }
 
-// Without a deadline, a call waits for an endpoint that can be reached until its context
-// ends, and goes on when there is one.
-func TestCallWithoutDeadlineWhileNothingCanBeReached(t *testing.T) {
+// Without a deadline, a call waits until its context ends for an endpoint that is reachable, and
+// continues with it.
+func TestCallWithoutDeadlineWhileNoEndpointIsReachable(t *testing.T) {
 	for name, call := range callsWithoutDeadline {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -44,8 +44,7 @@ func TestCallWithoutDeadlineWhileNothingCanBeReached(t *testing.T) {
 	}
 }
 
-// Without a deadline, a call that endpoints fail which can be reached ends after 15 s,
-// with the last error.
+// Without a deadline, a call that reachable endpoints fail ends after 15 s, with the last error.
 func TestCallWithoutDeadlineThatFails(t *testing.T) {
 	for name, call := range callsWithoutDeadline {
 		t.Run(name, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// An error of a write says whether the write can have been executed.
+// The error of a write says whether the write may have been executed.
 func ExampleNew() {
 	put := func() error {
 		client, err := clientv3.New(clientv3.Config{Endpoints: []string{"10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"}})
@@ -22,26 +22,26 @@ func ExampleNew() {
 		defer cancel()
 		_, err = client.Put(ctx, "greeting", "hello")
 		if retry.OutcomeOf(err) == retry.OutcomeUnknown {
-			// The connection broke, or time ran out, after the request had left: it may or
-			// may not have been executed. Quorate has not sent it twice. Read it back, or
-			// make it a Txn that compares, and decide.
+			// The connection broke, or the deadline passed, after the request was sent: it may or
+			// may not have been executed. Quorate has not sent it twice. Read the key, or use a
+			// Txn that compares.
 			return fmt.Errorf("the greeting may have been written: %w", err)
 		}
 		return err
 	}
-	_ = put // there is no such cluster
+	_ = put // this cluster does not exist
 }
 
-// A client that does nothing which the official one does not.
+// A client that behaves like the official one.
 func ExampleConfig() {
 	endpoints := []string{"10.0.0.1:2379"}
 	config := clientv3.Config{
 		Endpoints:            endpoints,
 		DisableHealthChecks:  true, // no probes; silence ends nothing
-		DisableHedging:       true, // one endpoint at a time
-		DisableHealthSharing: true, // nothing is learnt from other clients of the process
+		DisableHedging:       true, // one attempt at a time
+		DisableHealthSharing: true, // health is not shared with other clients of the process
 		WriteStallTimeout:    -1,   // a change of leader ends no write
-		DisableSplitReplay:   true, // one watcher for a watch, however far behind it is
+		DisableSplitReplay:   true, // one watcher for each watch, however far behind it is
 	}
 	client, err := clientv3.New(config)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// newExampleClient returns a client of an etcd that lives in memory. A program passes
-// its endpoints to clientv3.New and nothing else.
+// newExampleClient returns a client of an etcd in memory. A program passes its endpoints to
+// clientv3.New.
 func newExampleClient() (*clientv3.Client, func()) {
 	cluster, err := fakeetcd.Start(3)
 	if err != nil {
@@ -89,7 +89,7 @@ func ExampleTxn() {
 	defer stop()
 	ctx := context.Background()
 
-	// Whoever creates the key owns it. The others learn who that is.
+	// The client that creates the key owns it. The others read the owner.
 	claim := func(name string) {
 		resp, err := client.Txn(ctx).
 			If(clientv3.Compare(clientv3.CreateRevision("owner"), "=", 0)).
@@ -116,7 +116,7 @@ func ExampleTxn() {
 func ExampleKV_getStream() {
 	client, stop := newExampleClient()
 	defer stop()
-	// Ending the context is how a reader that stops early releases the stream.
+	// A reader that stops early ends the context to release the stream.
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 

@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// A key that lives as long as its program does.
+// A key exists as long as its program runs.
 func ExampleLease_keepAlive() {
 	client, stop := newExampleClient()
 	defer stop()
@@ -31,7 +31,7 @@ func ExampleLease_keepAlive() {
 	resp := <-alive
 	fmt.Println("renewed for", resp.TTL, "seconds")
 
-	// The channel is closed when the lease is not kept alive any more.
+	// The channel is closed when the lease is no longer kept alive.
 	if _, err := client.Revoke(ctx, lease.ID); err != nil {
 		panic(err)
 	}
@@ -44,7 +44,7 @@ func ExampleLease_keepAlive() {
 	// over
 }
 
-// A program that renews its lease by itself, when it has made progress.
+// A program renews its lease itself, whenever it has made progress.
 func ExampleLease_keepAliveOnce() {
 	client, stop := newExampleClient()
 	defer stop()
@@ -70,8 +70,8 @@ func ExampleLease_keepAliveOnce() {
 	// true
 }
 
-// Whoever holds a lock wants to know for how long it is certainly theirs, and why
-// it was lost.
+// The holder of a lock needs to know until when the lock is certainly its own, and why it was
+// lost.
 func ExampleWithLeaseMonitor() {
 	client, stop := newExampleClient()
 	defer stop()

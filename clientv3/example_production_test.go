@@ -71,7 +71,7 @@ func ExampleTxn_unknownOutcome() {
 	// received: 3 written: 1
 }
 
-// The files are read again when they change: certificates and authorities rotate without a restart.
+// The files are read again when they change: certificates and CAs rotate without a restart.
 func ExampleNewClientConfig() {
 	connect := func(endpoints []string, password string) (*clientv3.Client, error) {
 		config, err := clientv3.NewClientConfig(&clientv3.ConfigSpec{
@@ -87,11 +87,11 @@ func ExampleNewClientConfig() {
 		}
 		return clientv3.New(*config)
 	}
-	_ = connect // there are no such files
+	_ = connect // these files do not exist
 }
 
-// Tokens that rotate: the source is asked when the client is made, and when the server
-// refuses the token.
+// Tokens rotate: the source is called when the client is created, and when the server refuses the
+// token.
 func ExampleNew_tokenSource() {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{"https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"},
@@ -109,7 +109,7 @@ func ExampleNew_tokenSource() {
 	// Output: no token, no client
 }
 
-// The members of a cluster, and which of them leads it.
+// The members of a cluster, and its leader.
 func ExampleCluster() {
 	client, stop := newExampleClient()
 	defer stop()

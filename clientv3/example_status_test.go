@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// What the client knows of its endpoints, without asking them.
+// The state of the endpoints, without a request.
 func ExampleClient_EndpointStatus() {
 	cluster, err := fakeetcd.Start(1)
 	if err != nil {

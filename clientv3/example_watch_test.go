@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// The state of some keys, and every change from there on: read them, then watch from
-// the revision after the one that was read.
+// The state of some keys, and every later change: read them, then watch from the revision after
+// that of the read.
 func ExampleWatcher_Watch() {
 	client, stop := newExampleClient()
 	defer stop()
@@ -48,8 +48,8 @@ func ExampleWatcher_Watch() {
 	// DELETE config/color
 }
 
-// A watch ends when what it needs is compacted. Then the program reads the keys
-// anew, and watches from there.
+// A watch ends when its next revision is compacted. Then the program reads the keys again, and
+// watches from there.
 func ExampleWatchResponse_Err() {
 	client, stop := newExampleClient()
 	defer stop()
@@ -75,8 +75,8 @@ func ExampleWatchResponse_Err() {
 	// history begins at 6 now
 }
 
-// A progress notification says up to which revision a watch has delivered
-// everything, also when nothing has changed.
+// A progress notification has the revision up to which a watch has delivered everything, even if
+// nothing has changed.
 func ExampleWatcher_RequestProgress() {
 	client, stop := newExampleClient()
 	defer stop()
@@ -97,8 +97,8 @@ func ExampleWatcher_RequestProgress() {
 	// true true
 }
 
-// A cluster that was restored from a backup lacks what was written since. A program that
-// keeps a copy of keys makes it anew, and watches from there.
+// A cluster that was restored from a backup lacks later writes. A program that keeps a copy of
+// keys reads them again, and watches from there.
 func ExampleClusterChangedError() {
 	client, stop := newExampleClient()
 	defer stop()

@@ -47,7 +47,7 @@ func TestRevokeWhoseAnswerIsLost(t *testing.T) {
 		call.BreakConn()
 	})
 	resp, err := c.Revoke(t.Context(), lease.ID)
-	require.NoError(t, err, "the lease was there, and is gone")
+	require.NoError(t, err, "the lease existed, and is revoked")
 	require.Equal(t, cluster.Revision(), resp.Header.Revision)
 	require.Equal(t, 1, lost.Ran())
 	require.Equal(t, 2, cluster.Count("LeaseRevoke"))
@@ -112,17 +112,17 @@ func TestGetStreamOverConnectionsThatBreak(t *testing.T) {
 		require.NoError(t, err)
 		got, err := GetStreamToGetResponse(stream)
 		require.NoError(t, err)
-		got.Header.MemberId = want.Header.MemberId // another one, perhaps
+		got.Header.MemberId = want.Header.MemberId // it may be another member
 		requireProto(t, (*pb.RangeResponse)(want), (*pb.RangeResponse)(got))
 		require.Equal(t, 1, hook.Ran())
 		if sent.Load() > int32(at) {
 			broken++
 		}
 	}
-	require.Greater(t, broken, 2, "the range must take several chunks for this test to say something")
+	require.Greater(t, broken, 2, "the range must take several chunks")
 }
 
-// A stream that ends well and brought nothing is no empty range.
+// A stream that ends without a message is not an empty range.
 func TestGetStreamThatEndsWithoutAMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, c := startFake(t, 1)

@@ -20,12 +20,13 @@ import (
 	. "github.com/quorate/quorate/clientv3"
 )
 
-// mockStream is a stream as unit tests of programs make it: Recv reads a channel and ignores its context.
+// mockStream is a stream as in unit tests of programs: Recv reads a channel and ignores its
+// context.
 type mockStream[Req, Resp any] struct {
 	grpc.ClientStream
 	requests  chan *Req
 	responses chan *Resp
-	over      chan struct{} // lets Recv go when the test has ended
+	over      chan struct{} // ends Recv after the test
 }
 
 func newMockStream[Req, Resp any](t *testing.T) *mockStream[Req, Resp] {
@@ -62,7 +63,8 @@ func onlyRequest[Req, Resp any](t *testing.T, s *mockStream[Req, Resp]) *Req {
 	return <-s.requests
 }
 
-// TestWatchOverAMock: a mock sees what it would see of the official client, and Close does not wait for its Recv.
+// TestWatchOverAMock: a mock receives the same requests as from the official client, and Close
+// does not wait for its Recv.
 func TestWatchOverAMock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMockStream[pb.WatchRequest, pb.WatchResponse](t)
@@ -81,7 +83,7 @@ func TestWatchOverAMock(t *testing.T) {
 		go func() { chans <- w.Watch(t.Context(), "k2") }()
 		synctest.Wait()
 		require.Empty(t, s.requests, "one create at a time")
-		time.Sleep(time.Minute) // a mock may take its time
+		time.Sleep(time.Minute) // a mock may be slow
 		s.responses <- &pb.WatchResponse{WatchId: 0, Created: true, Header: header(4)}
 		first := <-chans
 		assert.Equal(t, &pb.WatchCreateRequest{Key: []byte("k2")}, onlyRequest(t, s).GetCreateRequest())
@@ -93,7 +95,7 @@ func TestWatchOverAMock(t *testing.T) {
 		resp := <-first
 		assert.Equal(t, []*Event{event}, resp.Events)
 		time.Sleep(time.Hour)
-		require.Empty(t, s.requests, "nothing that no caller asked for")
+		require.Empty(t, s.requests, "only what callers requested")
 		require.NoError(t, w.RequestProgress(t.Context()))
 		require.NotNil(t, onlyRequest(t, s).GetProgressRequest())
 		s.responses <- &pb.WatchResponse{WatchId: -1, Header: header(8)}
@@ -123,7 +125,7 @@ func watchOf(recv func() (*pb.WatchResponse, error)) mockWatch {
 	}
 }
 
-// TestMockWithEndlessAnswers: neither errors nor answers without end make the watcher spin.
+// TestMockWithEndlessAnswers: the watcher does not spin on endless errors or responses.
 func TestMockWithEndlessAnswers(t *testing.T) {
 	for name, recv := range map[string]func() (*pb.WatchResponse, error){
 		"an error":          func() (*pb.WatchResponse, error) { return nil, status.Error(codes.Unavailable, "away") },

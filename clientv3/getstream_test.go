@@ -20,7 +20,7 @@ import (
 
 var errBroken = status.Error(codes.Unavailable, "connection reset by peer")
 
-// streamingKV returns a KV over s that knows that its server streams.
+// streamingKV returns a KV over s that already streams.
 func streamingKV(t *testing.T, s *rangeStore) KV {
 	t.Helper()
 	kv := NewKVFromKVClient(s, nil)
@@ -34,7 +34,7 @@ func streamingKV(t *testing.T, s *rangeStore) KV {
 	return kv
 }
 
-// readStream reads a stream of s to its end, by a KV that has read one before.
+// readStream reads a stream of s to its end, with a KV that has read one before.
 func readStream(t *testing.T, s *rangeStore, key string, opts ...OpOption) (*pb.RangeResponse, error) {
 	t.Helper()
 	return readStreamOf(t, streamingKV(t, s), key, opts...)
@@ -102,7 +102,7 @@ func TestGetStreamResumes(t *testing.T) {
 						if stream > 0 || chunk != at {
 							return nil
 						}
-						// The store must be read as it was.
+						// The data must be that of the revision.
 						s.put("k0000")
 						s.put("k0007a")
 						s.clear()
@@ -111,7 +111,7 @@ func TestGetStreamResumes(t *testing.T) {
 					got, err := readStream(t, s, "k", opts...)
 					require.NoError(t, err)
 					if OpGet("k", opts...).Rev() != 0 {
-						// Then the header tells how far the store is, not the data.
+						// Then the header has the revision of the store, not that of the data.
 						require.GreaterOrEqual(t, got.Header.Revision, want.Header.Revision)
 						got.Header.Revision = want.Header.Revision
 					}
@@ -122,7 +122,7 @@ func TestGetStreamResumes(t *testing.T) {
 	}
 }
 
-func TestGetStreamResumesAgainAndAgain(t *testing.T) {
+func TestGetStreamResumesRepeatedly(t *testing.T) {
 	s := newRangeStore(100)
 	s.onChunk = func(stream, chunk int) error {
 		s.put(fmt.Sprintf("k%04da", stream))
@@ -170,7 +170,7 @@ func TestGetStreamWithoutPin(t *testing.T) {
 			require.NoError(t, err)
 			requireProto(t, (*pb.RangeResponse)(want), got)
 			streams, ranges := s.sent()
-			require.Empty(t, ranges, "no round trip more than needed")
+			require.Empty(t, ranges, "no unnecessary round trip")
 			require.Len(t, streams, 2)
 			requireProto(t, tt.want, streams[1])
 		})
@@ -178,7 +178,7 @@ func TestGetStreamWithoutPin(t *testing.T) {
 }
 
 func TestFirstGetStreamOfAKV(t *testing.T) {
-	t.Run("of many parts is begun again at a revision", func(t *testing.T) {
+	t.Run("of many parts restarts at a revision", func(t *testing.T) {
 		s := newRangeStore(25)
 		s.onChunk = func(stream, chunk int) error {
 			if stream == 1 && chunk == 2 {
@@ -223,7 +223,7 @@ func TestFirstGetStreamOfAKV(t *testing.T) {
 }
 
 func TestGetStreamThatCannotResume(t *testing.T) {
-	s := newRangeStore(25) // splits even ten keys
+	s := newRangeStore(25) // has even ten keys
 	s.onChunk = func(_, chunk int) error {
 		if chunk == 1 {
 			return errBroken
@@ -237,7 +237,7 @@ func TestGetStreamThatCannotResume(t *testing.T) {
 	require.Len(t, streams, 1)
 }
 
-func TestGetStreamOutlivesALaggingMember(t *testing.T) {
+func TestGetStreamSurvivesALaggingMember(t *testing.T) {
 	t.Run("before the first chunk a new revision is chosen", func(t *testing.T) {
 		s := newRangeStore(25)
 		s.onChunk = func(stream, _ int) error {
@@ -255,7 +255,7 @@ func TestGetStreamOutlivesALaggingMember(t *testing.T) {
 		require.Len(t, ranges, 3)
 		require.True(t, ranges[2].Serializable)
 	})
-	t.Run("after it the member is waited for", func(t *testing.T) {
+	t.Run("after it the stream waits for the member", func(t *testing.T) {
 		s := newRangeStore(25)
 		s.onChunk = func(stream, chunk int) error {
 			switch {
@@ -281,7 +281,7 @@ func TestGetStreamOutlivesALaggingMember(t *testing.T) {
 	})
 }
 
-func TestGetStreamMeetsCompaction(t *testing.T) {
+func TestGetStreamAndCompaction(t *testing.T) {
 	t.Run("before the first chunk a new revision is chosen", func(t *testing.T) {
 		s := newRangeStore(25)
 		s.onChunk = func(stream, _ int) error {
@@ -350,7 +350,7 @@ func TestGetStreamErrors(t *testing.T) {
 			return nil
 		}
 		got, err := readStream(t, s, "k", WithPrefix())
-		require.NoError(t, err, "everything was delivered")
+		require.NoError(t, err, "all keys were delivered")
 		require.Len(t, got.Kvs, 3)
 	})
 }
@@ -398,9 +398,9 @@ func TestAbandonedGetStream(t *testing.T) {
 	require.NoError(t, err)
 	<-stream
 	cancel()
-	goleak.VerifyNone(t, leaks) // nobody reads the rest
+	goleak.VerifyNone(t, leaks) // although the rest is unread
 
-	// Who does read it nevertheless is told why it ends.
+	// A later reader receives the reason of the end.
 	var last error
 	for chunk := range stream {
 		require.NoError(t, last)
@@ -409,7 +409,7 @@ func TestAbandonedGetStream(t *testing.T) {
 	require.Equal(t, context.Canceled, last, "%v", last)
 }
 
-func TestGetStreamThatEndsBeforeItsLastChunkIsFetched(t *testing.T) {
+func TestGetStreamDeadlineBeforeTheLastChunkIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		// Two chunks: one waits in the channel, the last one behind it.

@@ -18,25 +18,24 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// Clients know nothing of each other, so that what idleClients of them cost is scaled up
-// to what a population of idlePopulation does. More of them than these have more
-// goroutines than the race detector takes.
+// Clients share nothing, so the cost of idleClients is scaled up to a population of
+// idlePopulation. More clients would need more goroutines than the race detector supports.
 const (
 	idleClients    = 120
 	idlePopulation = 10_000
 )
 
-// idleStreams are the methods of the two streams that each idle client has.
+// idleStreams are the methods of the two streams of each idle client.
 var idleStreams = []string{pb.Watch_Watch_FullMethodName, pb.Lease_LeaseKeepAlive_FullMethodName}
 
-// idleClient has one watch, of a key that nobody writes, and one lease.
+// idleClient has one watch, of a key that is never written, and one lease.
 type idleClient struct {
 	watch WatchChan
 	lease <-chan *LeaseKeepAliveResponse
 }
 
-// startIdle starts clients over the time between two renewals of a lease: those of real
-// programs did not start at the same instant either.
+// startIdle starts clients over the time between two renewals of a lease, as real programs do not
+// start at the same instant.
 func startIdle(t *testing.T, cluster *fakeetcd.Cluster) []idleClient {
 	t.Helper()
 	clients := make([]idleClient, idleClients)
@@ -55,15 +54,15 @@ func startIdle(t *testing.T, cluster *fakeetcd.Cluster) []idleClient {
 	return clients
 }
 
-// streamBook keeps account of the watch and keepalive streams at the members.
+// streamBook records the watch and keepalive streams at the members.
 type streamBook struct {
 	mu sync.Mutex
-	// open counts the streams at each member, and opened tells when those were opened
-	// that were since the last reset, by their methods.
+	// open counts the streams at each member, and opened has the times of openings since the last
+	// reset, by method.
 	open   map[*fakeetcd.Member]int
 	opened map[string][]time.Time
-	// renewed is when each lease was renewed last, and apart the longest time between
-	// two renewals of the same lease.
+	// renewed has the last renewal of each lease, and apart the longest time between two renewals
+	// of the same lease.
 	renewed map[int64]time.Time
 	apart   time.Duration
 }
@@ -110,7 +109,7 @@ func (b *streamBook) sent(resp proto.Message) bool {
 	return true
 }
 
-// forgetOpened begins a new list of openings, and returns how many streams are open now.
+// forgetOpened starts a new list of openings, and returns how many streams are open now.
 func (b *streamBook) forgetOpened() map[*fakeetcd.Member]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,7 +123,7 @@ func (b *streamBook) openings() map[string][]time.Time {
 	return maps.Clone(b.opened)
 }
 
-// requireRenewed checks that no lease had to wait for its renewal for longer than it lives.
+// requireRenewed checks that no lease waited for its renewal for longer than its TTL.
 func (b *streamBook) requireRenewed(t *testing.T) {
 	t.Helper()
 	b.mu.Lock()

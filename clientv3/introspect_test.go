@@ -80,7 +80,7 @@ func TestIntrospectShowsWatches(t *testing.T) {
 		require.Equal(t, introspect.WatchPaused, first.State)
 		require.Equal(t, last-first.Revision, first.LagRevisions)
 		require.Positive(t, first.Unread)
-		require.Empty(t, first.Key, "keys are not shown unless asked for")
+		require.Empty(t, first.Key, "keys are shown only on request")
 
 		time.Sleep(5 * time.Second)
 		in = c.Introspect(introspect.Options{Keys: true, Limit: 1}).Watches
@@ -116,14 +116,14 @@ func TestIntrospectShowsLeases(t *testing.T) {
 	})
 }
 
-// A cluster that cannot be reached is not ready, and the error says why, at once.
+// An unreachable cluster is not ready, and the error has the reason, at once.
 func TestReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, c := startFake(t, 1)
-		require.NoError(t, c.Ready(t.Context()), "a new client asks")
+		require.NoError(t, c.Ready(t.Context()), "a new client makes a request")
 		asked := cluster.Count("Range")
 		require.NoError(t, c.Ready(t.Context()))
-		require.Equal(t, asked, cluster.Count("Range"), "the second time it is known")
+		require.Equal(t, asked, cluster.Count("Range"), "the second time the result is known")
 
 		cluster.Member(0).Stop()
 		time.Sleep(time.Minute)
@@ -132,7 +132,7 @@ func TestReady(t *testing.T) {
 		var notReady *NotReadyError
 		require.ErrorAs(t, err, &notReady)
 		require.Contains(t, err.Error(), cluster.Endpoints()[0]+" is dead")
-		require.Zero(t, time.Since(start), "nobody is asked")
+		require.Zero(t, time.Since(start), "no request is made")
 		in := c.Introspect(introspect.Options{})
 		require.False(t, in.Ready)
 		require.Equal(t, err.Error(), in.NotReady)
@@ -164,7 +164,7 @@ func TestReadyWaitsNoLongerThanItsContext(t *testing.T) {
 	})
 }
 
-// What a report holds of the configuration shows no secret.
+// A report shows no secret of the configuration.
 func TestIntrospectShowsNoSecret(t *testing.T) {
 	c, err := New(Config{
 		Endpoints: []string{"http://user:hunter2@127.0.0.1:1"}, Token: "hunter2", Logger: zap.NewNop(), Balancer: "p2c",

@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// serveLeasesAsKine makes the members answer as kine 0.17 does, which has no leases.
+// serveLeasesAsKine makes the members answer like kine 0.17, which has no leases.
 func serveLeasesAsKine(cluster *fakeetcd.Cluster) {
 	cluster.On("LeaseGrant", func(call *fakeetcd.Call) {
 		ttl := call.Request.(*pb.LeaseGrantRequest).TTL
@@ -58,8 +58,7 @@ func TestLeasesOnKine(t *testing.T) {
 	})
 }
 
-// TestKeepAliveOnceCarriesMetadata: what the caller sends beside the request arrives, and does not stay on a stream
-// that others use.
+// TestKeepAliveOnceCarriesMetadata: the caller's metadata is sent, and not on a stream of others.
 func TestKeepAliveOnceCarriesMetadata(t *testing.T) {
 	cluster, c := startFake(t, 3)
 	id := grant(t, c)
@@ -68,7 +67,7 @@ func TestKeepAliveOnceCarriesMetadata(t *testing.T) {
 	resp, err := c.KeepAliveOnce(ctx, id)
 	require.NoError(t, err)
 	assert.Equal(t, id, resp.ID)
-	assert.Equal(t, 1, broken.Ran(), "it outlives a fault")
+	assert.Equal(t, 1, broken.Ran(), "it survives a fault")
 	calls := cluster.Calls("LeaseKeepAlive")
 	require.Len(t, calls, 2)
 	for _, call := range calls {
@@ -81,6 +80,6 @@ func TestKeepAliveOnceCarriesMetadata(t *testing.T) {
 	_, err = c.KeepAliveOnce(t.Context(), id)
 	require.NoError(t, err)
 	calls = cluster.Calls("LeaseKeepAlive")
-	require.Len(t, calls, 3, "one stream for all who add nothing")
+	require.Len(t, calls, 3, "one stream for all callers without metadata")
 	assert.Empty(t, calls[2].Metadata.Get("tenant"))
 }

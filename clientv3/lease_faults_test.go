@@ -31,13 +31,13 @@ func TestKeepAliveWhoseConnectionBreaks(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		time.Sleep(time.Second) // quiet streams are opened again within 100 ms
+		time.Sleep(time.Second) // quiet streams are reopened within 100 ms
 		assert.Equal(t, 11, cluster.Count("LeaseKeepAlive"))
 	})
 }
 
-// The answer is lost with its connection: the request is sent again at once, and
-// only on the next stream.
+// The response is lost with its connection: the request is sent again at once, and only on the
+// next stream.
 func TestKeepAliveWhoseAnswerIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, c := startFake(t, 3)
@@ -56,8 +56,7 @@ func TestKeepAliveWhoseAnswerIsLost(t *testing.T) {
 	})
 }
 
-// A member that takes everything and answers nothing, as under SIGSTOP, holds a
-// lease up for less than a third of its TTL.
+// A member that is stopped, as by SIGSTOP, delays a lease by less than a third of its TTL.
 func TestKeepAliveOnAMemberThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, c := startFake(t, 3)
@@ -84,10 +83,10 @@ func TestKeepAliveOnAMemberThatHangs(t *testing.T) {
 	})
 }
 
-// Validity counts from the request: the server may have counted from then on.
+// Validity counts from the request: the server may have renewed the lease then.
 func TestLateAnswerProlongsFromItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const late = time.Second // sooner than a silent stream is given up
+		const late = time.Second // earlier than a silent stream is cut
 		cluster, c := startFake(t, 1)
 		var asked atomic.Pointer[time.Time]
 		cluster.On("LeaseKeepAlive", func(call *fakeetcd.Call) {
@@ -110,8 +109,8 @@ func TestLateAnswerProlongsFromItsRequest(t *testing.T) {
 	})
 }
 
-// From the lost cluster on, the channel is open as long as the lease is certain to
-// live, and no longer.
+// After the loss of the cluster, the channel is open as long as the lease is certainly valid, and
+// no longer.
 func TestKeepAliveIsGivenUpAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, c := startFake(t, 3)
@@ -199,8 +198,8 @@ func TestKeepAliveOutlivesItsToken(t *testing.T) {
 	})
 }
 
-// The server ends the stream of all for the sake of one lease whose keys the user
-// may not write. The others live on.
+// The server ends the shared stream because the user may not write the keys of one lease. The
+// others are kept alive.
 func TestKeepAliveBesideOneThatIsDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, c := startFake(t, 1)
@@ -243,8 +242,7 @@ func TestKeepAliveFollowsTheEndpoints(t *testing.T) {
 	})
 }
 
-// A change of members that stop one after the other, with requests under way at
-// all times.
+// Members restart one after the other, with requests in flight at all times.
 func TestKeepAliveThroughARollingRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, c := startFake(t, 3)
@@ -266,8 +264,8 @@ func TestKeepAliveThroughARollingRestart(t *testing.T) {
 	})
 }
 
-// An answer that nobody asked for, a second answer, and answers in another order
-// belong to no other lease.
+// An unexpected response, a second one, and responses in another order are matched to no other
+// lease.
 func TestKeepAliveWithAProxyThatMixesAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, c := startFake(t, 1)

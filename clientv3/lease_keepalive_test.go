@@ -19,7 +19,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// leaseTTL is that of the leases in these tests, in seconds.
+// leaseTTL is the TTL of the leases in these tests, in seconds.
 const leaseTTL = 60
 
 func grant(t *testing.T, lease Lease) LeaseID {
@@ -36,7 +36,7 @@ func keepAlive(t *testing.T, ctx context.Context, lease Lease, id LeaseID) <-cha
 	return ch
 }
 
-// drain takes what a channel holds, and reports whether it is closed.
+// drain reads the buffered responses of a channel, and reports whether it is closed.
 func drain(ch <-chan *LeaseKeepAliveResponse) (n int, closed bool) {
 	for {
 		select {
@@ -128,8 +128,8 @@ func TestKeepAliveEndsWithTheLease(t *testing.T) {
 	})
 }
 
-// #22081, #22094: whoever leaves, it is their channel that is closed, and nothing
-// goes on when all have left.
+// #22081, #22094: when a listener leaves, its own channel is closed, and renewals end with the
+// last listener.
 func TestKeepAliveClosesTheRightChannel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, c := startFake(t, 1)
@@ -180,7 +180,7 @@ func TestNoLeaderReportedOnlyToRequireLeaderKeepAlives(t *testing.T) {
 		requireAlive(t, patient)
 		cluster.SetLeader(cluster.Member(1))
 		time.Sleep(2 * leaseTTL * time.Second)
-		require.NotZero(t, requireAlive(t, patient), "an election shorter than the TTL is outlived")
+		require.NotZero(t, requireAlive(t, patient), "an election shorter than the TTL ends no lease")
 	})
 }
 
@@ -268,8 +268,7 @@ func TestKeepAliveOnceAfterClose(t *testing.T) {
 	require.True(t, IsConnCanceled(err), "%v", err)
 }
 
-// The lease is kept alive whether or not the channel is read, and the log says so
-// once.
+// The lease is kept alive even if the channel is not read, and the log says so once.
 func TestKeepAliveThatIsNotRead(t *testing.T) {
 	for _, size := range []int{16, 0} {
 		old := LeaseResponseChSize
@@ -309,14 +308,14 @@ func TestKeepAliveOnce(t *testing.T) {
 		}
 		require.Equal(t, 1, cluster.Count("LeaseKeepAlive"), "one stream for all")
 		time.Sleep(10 * leaseTTL * time.Second)
-		require.Equal(t, 50, keepalives(cluster, id), "nothing goes on by itself")
+		require.Equal(t, 50, keepalives(cluster, id), "no further renewals")
 
 		_, err := c.KeepAliveOnce(t.Context(), 7)
 		require.Equal(t, rpctypes.ErrLeaseNotFound, err)
 	})
 }
 
-// While no member can be reached a KeepAliveOnce waits, and does not spin.
+// While no member is reachable a KeepAliveOnce waits, and does not spin.
 func TestKeepAliveOnceInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, c := startFake(t, 1)
@@ -365,8 +364,7 @@ func TestLeaseWithoutAConnection(t *testing.T) {
 	require.ErrorContains(t, err, "this client has no connection")
 }
 
-// What a user of the context sees is the engine's stream, and not that of each
-// call.
+// A user of the context has the engine's stream, not one per call.
 func TestKeepAliveMetadata(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "mine", "1")
@@ -389,7 +387,7 @@ func TestRevokeDiscardsUnreadResponses(t *testing.T) {
 		require.NoError(t, err)
 		n, closed := drain(ch)
 		require.True(t, closed)
-		require.Zero(t, n, "what a renewal said is not true any more")
+		require.Zero(t, n, "the response of the renewal is out of date")
 		require.Equal(t, 1, requireAlive(t, alive))
 	})
 }

@@ -18,8 +18,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// Members that answer every keepalive just before the next would be due keep the
-// lease, and the stream once it is known.
+// Members that answer every keepalive just before the next is due keep the lease, and the stream.
 func TestKeepAliveOnSlowMembers(t *testing.T) {
 	for _, ttl := range []int64{2, 6, leaseTTL} {
 		t.Run(fmt.Sprint(ttl), func(t *testing.T) {
@@ -46,8 +45,8 @@ func TestKeepAliveOnSlowMembers(t *testing.T) {
 	}
 }
 
-// In an outage in which streams can be opened and then fail, leases that end one
-// after the other do not have them opened more often than calls are repeated.
+// In an outage in which streams open and then fail, leases that expire one after the other do not
+// increase the rate of openings.
 func TestOutageOfManyLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 2000
@@ -61,8 +60,8 @@ func TestOutageOfManyLeases(t *testing.T) {
 		for _, m := range cluster.Members() {
 			m.BreakConnections()
 		}
-		// One opening for each of them would be hundreds; the pauses between openings
-		// are random, and short at first.
+		// One opening per lease would be hundreds; the pauses between openings are random, and
+		// short at first.
 		const window, openings = 10 * time.Second, 60
 		for passed := time.Duration(0); passed < leaseTTL*time.Second; passed += window {
 			before := cluster.Count("LeaseKeepAlive")
@@ -76,8 +75,8 @@ func TestOutageOfManyLeases(t *testing.T) {
 	})
 }
 
-// Close comes at any moment after the first answer, with the first request of another
-// lease under way.
+// Close comes at any time after the first response, with the first request of another lease in
+// flight.
 func TestCloseWhileALeaseIsRenewed(t *testing.T) {
 	cluster, err := fakeetcd.Start(1)
 	require.NoError(t, err)
@@ -94,8 +93,7 @@ func TestCloseWhileALeaseIsRenewed(t *testing.T) {
 	}
 }
 
-// A KeepAliveOnce that Close comes in the middle of goes on by itself, if the client
-// still lives.
+// A KeepAliveOnce during Close continues if the client is open.
 func TestKeepAliveOnceThroughClose(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -126,7 +124,7 @@ func TestKeepAliveOnceThroughClose(t *testing.T) {
 	}
 }
 
-// A log that blocks holds up no lease.
+// A log that blocks delays no lease.
 func TestBlockedLoggerDelaysNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, err := fakeetcd.Start(1)

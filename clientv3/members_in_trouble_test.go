@@ -48,9 +48,9 @@ func meetAll(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 	}
 }
 
-// One member that refuses every call costs each caller that meets it a moment,
-// for as long as it lasts: it is no outage for which calls would have to wait.
-func TestOneBadMemberDoesNotSlowTheOthersDown(t *testing.T) {
+// One member that refuses every call delays the callers that use it only briefly: it is not an
+// outage for which calls must wait.
+func TestOneBadMemberDelaysOthersBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, c := startFake(t, 3)
 		refuse(cluster, "Range", rpctypes.ErrGRPCNoLeader, cluster.Member(0))
@@ -66,9 +66,8 @@ func TestOneBadMemberDoesNotSlowTheOthersDown(t *testing.T) {
 	})
 }
 
-// Many callers move around the same ring, and still each finds the one member
-// that serves it.
-func TestTheOnlyVoterIsFound(t *testing.T) {
+// Many callers avoid the members that refused them, and each finds the one that serves.
+func TestOnlyVoterIsFound(t *testing.T) {
 	cluster, c := startFake(t, 3)
 	refuse(cluster, "Range", rpctypes.ErrGRPCNotSupportedForLearner, cluster.Member(0), cluster.Member(1))
 	var wg sync.WaitGroup
@@ -83,8 +82,8 @@ func TestTheOnlyVoterIsFound(t *testing.T) {
 	wg.Wait()
 }
 
-// A caller who asked to hear that there is no leader does, once every member
-// has said so; one who did not waits for the election.
+// A caller that requires a leader gets ErrNoLeader once every member has returned it; one that
+// does not waits for the election.
 func TestNoLeaderIsReportedWithRequireLeader(t *testing.T) {
 	cluster, c := startFake(t, 3)
 	meetAll(t, cluster, c)
@@ -94,7 +93,7 @@ func TestNoLeaderIsReportedWithRequireLeader(t *testing.T) {
 	assert.Equal(t, 3, cluster.Count("Put"))
 }
 
-// What passes is waited for even where there is only one member to ask.
+// A transient refusal is waited for even with a single member.
 func TestDroppedProposalIsRepeated(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	cluster.Once("Put", func(call *fakeetcd.Call) {
@@ -105,8 +104,8 @@ func TestDroppedProposalIsRepeated(t *testing.T) {
 	assert.Equal(t, 1, cluster.PutCount("k"))
 }
 
-// A proxy that is shutting down says of its own connection what grpc says of
-// ours when we close it.
+// A proxy that shuts down returns the error that gRPC returns when this client closes its
+// connection.
 func TestErrorOfAnotherClosedConnectionIsNotTheClients(t *testing.T) {
 	cluster, c := startFake(t, 3)
 	cluster.Once("Range", func(call *fakeetcd.Call) {
@@ -117,8 +116,7 @@ func TestErrorOfAnotherClosedConnectionIsNotTheClients(t *testing.T) {
 	assert.Equal(t, 2, cluster.Count("Range"))
 }
 
-// An interceptor that gives up on a call which is still waiting to be sent must
-// not have it sent beside its repetition.
+// An interceptor that stops waiting for a call must not have it sent beside its repetition.
 func TestAbandonedWriteIsNotSentBesideItsRepetition(t *testing.T) {
 	cluster, err := fakeetcd.Start(1)
 	require.NoError(t, err)
@@ -131,7 +129,7 @@ func TestAbandonedWriteIsNotSentBesideItsRepetition(t *testing.T) {
 			return invoke(ctx, method, req, reply, cc, opts...)
 		}
 		abandoned.Go(func() { _ = invoke(ctx, method, req, proto.Clone(reply.(proto.Message)), cc, opts...) })
-		time.Sleep(50 * time.Millisecond) // it is waiting for a connection now, or else never left either
+		time.Sleep(50 * time.Millisecond) // it now waits for a connection
 		return status.Error(codes.Unavailable, "circuit open")
 	}
 	c, err := New(Config{
@@ -168,8 +166,8 @@ func readRange(ctx context.Context, c *Client, opts ...OpOption) (*GetResponse, 
 	return GetStreamToGetResponse(stream)
 }
 
-// A stream that ends without its last part is read on.
-func TestGetStreamThatWasCutShort(t *testing.T) {
+// A stream that ends without its last part is resumed.
+func TestTruncatedGetStream(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	fill(t, cluster, 30)
 	_, err := readRange(t.Context(), c) // from now on the client knows that the server streams
@@ -189,8 +187,8 @@ func TestGetStreamThatWasCutShort(t *testing.T) {
 	assert.Equal(t, 1, cut.Ran())
 }
 
-// The server may take back what it has streamed: users changed meanwhile.
-func TestGetStreamThatIsTakenBack(t *testing.T) {
+// The server may end a stream with an error after data: users have changed meanwhile.
+func TestGetStreamThatFailsAfterData(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	fill(t, cluster, 30)
 	_, err := readRange(t.Context(), c) // from now on the client knows that the server streams
@@ -203,8 +201,8 @@ func TestGetStreamThatIsTakenBack(t *testing.T) {
 	assert.Equal(t, rpctypes.ErrPermissionDenied, err)
 }
 
-// A stream that met a member which lags behind goes to another one.
-func TestGetStreamKeepsAwayFromTheMemberThatFailed(t *testing.T) {
+// A stream that reached a lagging member moves to another one.
+func TestGetStreamAvoidsTheFailedMember(t *testing.T) {
 	cluster, c := startFake(t, 2)
 	fill(t, cluster, 30)
 	meetAll(t, cluster, c)
@@ -216,12 +214,12 @@ func TestGetStreamKeepsAwayFromTheMemberThatFailed(t *testing.T) {
 		_, err := readRange(t.Context(), c, WithSerializable())
 		require.NoError(t, err)
 		assert.LessOrEqual(t, cluster.Count("RangeStream")-before, 2)
-		_, err = c.Get(t.Context(), "x") // changes whose turn it is
+		_, err = c.Get(t.Context(), "x") // moves the rotation on
 		require.NoError(t, err)
 	}
 }
 
-// A stream on a bare connection finds out about a stale token as well.
+// A stream on a bare connection detects a stale token too.
 func TestRawStreamRenewsTheToken(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	_, err := c.UserAdd(t.Context(), "root", "secret")
@@ -249,10 +247,9 @@ func TestRawStreamRenewsTheToken(t *testing.T) {
 	assert.Equal(t, 2, cluster.Count("Authenticate"))
 }
 
-// An endpoint that is no etcd server, but a web server that has its address now, or a
-// proxy that knows of no such service, is found out by its first answer. Nobody is told
-// of it.
-func TestEndpointThatIsNoEtcd(t *testing.T) {
+// An endpoint that is not an etcd server, but a web server or a proxy at its address, is detected
+// by its first response. Calls do not fail.
+func TestEndpointThatIsNotEtcd(t *testing.T) {
 	cluster, c := startFake(t, 3)
 	meetAll(t, cluster, c)
 	var asked atomic.Int64

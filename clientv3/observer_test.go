@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/observe"
 )
 
-// streamEvents remembers what an observer hears of watches and leases.
+// streamEvents records the events of watches and leases.
 type streamEvents struct {
 	observe.None
 	mu       sync.Mutex
@@ -42,7 +42,7 @@ func (s *streamEvents) LeaseLost(e observe.LeaseLoss) {
 	s.losses = append(s.losses, e)
 }
 
-// startObserved returns a client of a fake cluster, and what its observer hears.
+// startObserved returns a client of a fake cluster, and the events of its observer.
 func startObserved(t *testing.T) (*fakeetcd.Cluster, *Client, *streamEvents) {
 	t.Helper()
 	cluster, err := fakeetcd.Start(3)
@@ -99,7 +99,7 @@ func TestObserverGetsLeaseEvents(t *testing.T) {
 	})
 }
 
-// A lease that ends behind the client's back is lost; one that it revokes is not.
+// A lease that expires is lost; one that the client revokes is not.
 func TestObserverGetsLostLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c, events := startObserved(t)

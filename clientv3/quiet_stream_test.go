@@ -13,7 +13,8 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// breakQuiet breaks all connections after they have been quiet, as a rolling restart or a
+// breakQuiet breaks all connections after a quiet time, as a rolling restart or a proxy's maximum
+// connection age does.
 // proxy's maximum connection age does.
 func breakQuiet(cluster *fakeetcd.Cluster) {
 	time.Sleep(12 * time.Second)

@@ -15,7 +15,7 @@ import (
 
 var errUnknownMethod = status.Error(codes.Unimplemented, "unknown method RangeStream for service etcdserverpb.KV")
 
-// oldStore is a store whose server cannot stream.
+// oldStore is a store whose server does not stream.
 func oldStore(keys int) *rangeStore {
 	s := newRangeStore(keys)
 	s.onChunk = func(int, int) error { return errUnknownMethod }
@@ -56,7 +56,7 @@ func TestPagesEqualTheRange(t *testing.T) {
 					pages++
 				}
 			}
-			require.LessOrEqual(t, len(ranges)-pages, 1, "nothing is counted but the key that gave the revision")
+			require.LessOrEqual(t, len(ranges)-pages, 1, "only the key that gave the revision is counted")
 		})
 	}
 }
@@ -80,8 +80,8 @@ func TestPagesAreReadAtOneRevision(t *testing.T) {
 	require.Len(t, streams, 1, "the method is tried once")
 }
 
-func TestPagesTakeOverABrokenStream(t *testing.T) {
-	// In the middle of an upgrade, the next member may be an old one.
+func TestPagesReplaceABrokenStream(t *testing.T) {
+	// During an upgrade, the next member may be an older one.
 	s := newRangeStore(500)
 	want, err := s.eval(rangeRequestOf(t, OpGet("k", WithPrefix(), WithLimit(400))))
 	require.NoError(t, err)
@@ -143,7 +143,7 @@ func TestPagesFollowTheSizeOfTheValues(t *testing.T) {
 	require.Equal(t, []int64{100, 200, 400, 800, 1000}, limits)
 }
 
-// rangeRequestOf returns the request that a get sends.
+// rangeRequestOf returns the request of a get.
 func rangeRequestOf(t *testing.T, op Op) *pb.RangeRequest {
 	t.Helper()
 	r := &recorder{}

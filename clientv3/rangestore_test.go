@@ -26,7 +26,7 @@ type rangeStore struct {
 	onChunk func(stream, chunk int) error
 	// onRange is called before a Range is answered, with its number, from 0.
 	onRange func(n int, req *pb.RangeRequest) error
-	// lateHeader sends the last chunk's keys ahead of a chunk with all the rest.
+	// lateHeader sends the last chunk's keys before a chunk with the header and the count.
 	lateHeader bool
 
 	mu        sync.Mutex
@@ -52,7 +52,7 @@ func newKV(key string, rev int64) *mvccpb.KeyValue {
 	return &mvccpb.KeyValue{Key: []byte(key), Value: fmt.Appendf(nil, "at %d", rev), ModRevision: rev}
 }
 
-// put writes a key; the store's revision goes up by one.
+// put writes a key and increments the store's revision.
 func (s *rangeStore) put(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// recorder is a connection that answers unary calls from a script and remembers
-// them. It makes the generated clients that the services are tested over.
+// recorder is a connection that answers unary calls from a script and records them. The services
+// are tested over the generated clients.
 type recorder struct {
 	calls []call
 	// answer returns the reply or error for a call. Without it, or if it returns

@@ -30,7 +30,7 @@ import (
 	. "github.com/quorate/quorate/clientv3"
 )
 
-// identity is a server's certificate, which is its own authority.
+// identity is a server's certificate, which is its own CA.
 type identity struct {
 	server *tls.Config
 	client *tls.Config // trusts it
@@ -67,7 +67,7 @@ type realMember struct {
 	accepted atomic.Int32 // connections
 
 	mu      sync.Mutex
-	members [][]string // the client URLs that it says the members have
+	members [][]string // the client URLs that it reports for the members
 	tokens  []string
 }
 
@@ -179,7 +179,7 @@ func TestSyncNeverMovesATLSClientToPlaintext(t *testing.T) {
 		_, err := c.Get(soon(t), "k")
 		require.NoError(t, err)
 		assert.Zero(t, plain.accepted.Load(), "not even probed")
-		require.Equal(t, 1, logs.Len(), "one warning, until there is something else to warn of")
+		require.Equal(t, 1, logs.Len(), "one warning for each reason")
 		assert.Equal(t, []any{inClear}, logs.All()[0].ContextMap()["left-out"])
 		assert.Contains(t, logs.All()[0].ContextMap()["advice"], "AllowInsecureSync")
 	})
@@ -196,7 +196,7 @@ func TestSyncNeverMovesATLSClientToPlaintext(t *testing.T) {
 		secure.advertise([]string{"https://" + other.addr}, []string{inClear})
 		c, _ := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.client})
 		require.NoError(t, c.Sync(soon(t)))
-		assert.Equal(t, []string{"https://" + other.addr, inTLS}, c.Endpoints(), "the one that works may be that member's")
+		assert.Equal(t, []string{"https://" + other.addr, inTLS}, c.Endpoints(), "the endpoint that works may be that member's")
 		assert.Zero(t, plain.accepted.Load())
 	})
 	t.Run("named by the program", func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestAllowInsecureSyncExcludesCredentials(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// The caller of a client with TLS gets an error at once: its password is not sent in plaintext.
+// A client with TLS fails a call at once rather than send its password in plaintext.
 func TestPasswordIsNotSentInPlaintext(t *testing.T) {
 	plain := new(realMember)
 	plain.start(t, "127.0.0.1:0", nil)
@@ -253,7 +253,7 @@ func TestPasswordIsNotSentInPlaintext(t *testing.T) {
 	assert.Equal(t, []string{"token"}, plain.tokens)
 }
 
-// A member goes over from http to https at its address, and the endpoints do.
+// A member changes from http to https at its address, and the endpoints follow.
 func TestSchemeOfAnEndpointChanges(t *testing.T) {
 	id := newIdentity(t)
 	m := new(realMember)

@@ -15,7 +15,7 @@ import (
 	. "github.com/quorate/quorate/clientv3"
 )
 
-// unaryCase is a method of a service, the method that it must call, and with what.
+// unaryCase is a call of a service, with the method and request that it must send.
 type unaryCase struct {
 	method string
 	call   func(ctx context.Context) (any, error)
@@ -290,7 +290,7 @@ func TestAlarmDisarmAll(t *testing.T) {
 	raised := []*pb.AlarmMember{
 		{MemberID: 1, Alarm: pb.AlarmType_NOSPACE},
 		{MemberID: 2, Alarm: pb.AlarmType_CORRUPT},
-		{MemberID: 0, Alarm: pb.AlarmType_NONE}, // must not be taken for "all" again
+		{MemberID: 0, Alarm: pb.AlarmType_NONE}, // must not be sent, it means "all"
 	}
 	r := &recorder{answer: func(c call) (proto.Message, error) {
 		req := c.req.(*pb.AlarmRequest)

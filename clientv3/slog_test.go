@@ -37,7 +37,7 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// TestSlog has a cluster go away and come back under a client that logs all it can.
+// TestSlog stops and restarts a cluster under a client that logs everything.
 func TestSlog(t *testing.T) {
 	const token, password, value = "hunter2-token", "hunter2-password", "hunter2-value"
 	synctest.Test(t, func(t *testing.T) {

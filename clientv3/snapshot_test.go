@@ -19,7 +19,7 @@ import (
 	. "github.com/quorate/quorate/clientv3"
 )
 
-// snapshotServer is a MaintenanceClient that streams the given parts, and then end.
+// snapshotServer is a MaintenanceClient that streams the given parts and then the error.
 type snapshotServer struct {
 	pb.MaintenanceClient
 	parts [][]byte
@@ -58,7 +58,7 @@ func (s *snapshotStream) Recv() (*pb.SnapshotResponse, error) {
 		return &pb.SnapshotResponse{Header: header(7), Version: "3.7.0", Blob: s.server.parts[s.next-1]}, nil
 	case s.server.end != nil:
 		return nil, s.server.end
-	default: // as a server that has nothing to say
+	default: // a server that sends nothing
 		<-s.ctx.Done()
 		return nil, status.FromContextError(s.ctx.Err()).Err()
 	}
@@ -128,7 +128,7 @@ func TestSnapshot(t *testing.T) {
 				} else {
 					require.Equal(t, tt.want, again)
 				}
-				require.Error(t, s.last.ctx.Err(), "the stream is given up")
+				require.Error(t, s.last.ctx.Err(), "the stream ends")
 				require.NoError(t, rc.Close())
 			}
 			require.NoError(t, resp.Snapshot.Close())
@@ -151,7 +151,7 @@ func TestSnapshotBreaks(t *testing.T) {
 	}
 }
 
-func TestSnapshotIsOpenedAgain(t *testing.T) {
+func TestSnapshotIsReopened(t *testing.T) {
 	s := &snapshotServer{
 		parts:   [][]byte{withDigest([]byte("data"))},
 		end:     io.EOF,
@@ -187,7 +187,7 @@ func TestSnapshotReadsAfterCancel(t *testing.T) {
 		_, err = rc.Read(make([]byte, 1))
 		require.Equal(t, context.Canceled, err, "%s: %v", name, err)
 	}
-	goleak.VerifyNone(t, leaks) // none was closed
+	goleak.VerifyNone(t, leaks) // although none was closed
 }
 
 func TestSnapshotReadIsCanceledWhileItWaits(t *testing.T) {
@@ -216,9 +216,9 @@ func TestSnapshotClose(t *testing.T) {
 	}()
 	require.NoError(t, rc.Close())
 	require.NoError(t, rc.Close())
-	require.Equal(t, io.ErrClosedPipe, <-result, "a read that waits ends")
+	require.Equal(t, io.ErrClosedPipe, <-result, "a blocked read ends")
 	_, err = rc.Read(make([]byte, 1))
 	require.Equal(t, io.ErrClosedPipe, err)
-	require.Error(t, s.last.ctx.Err(), "the stream is given up")
+	require.Error(t, s.last.ctx.Err(), "the stream ends")
 	goleak.VerifyNone(t, leaks)
 }

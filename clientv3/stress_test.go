@@ -14,8 +14,8 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// Whatever is going on, Close ends it: no call hangs, no goroutine is left, and
-// the race detector has nothing to say.
+// Close ends everything that is in progress: no call hangs, no goroutine is left, and there is no
+// race.
 func TestCloseUnderLoad(t *testing.T) {
 	cluster, err := fakeetcd.Start(3)
 	require.NoError(t, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// advertise makes the cluster tell clients to use url.
+// advertise makes the cluster advertise url.
 func advertise(cluster *fakeetcd.Cluster, url string) {
 	cluster.On("MemberList", func(call *fakeetcd.Call) {
 		call.Answer(&pb.MemberListResponse{
@@ -27,7 +27,7 @@ func advertise(cluster *fakeetcd.Cluster, url string) {
 	})
 }
 
-// Probes that were cut short prove nothing, whichever of them were answered.
+// Canceled probes are no evidence, whichever of them were answered.
 func TestSyncTimesOut(t *testing.T) {
 	cluster, c := startFake(t, 2)
 	good, hole := cluster.Endpoints()[0], cluster.Endpoints()[1]

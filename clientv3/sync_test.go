@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// membership is a Cluster that knows a fixed list of members.
+// membership is a Cluster with a fixed list of members.
 type membership struct {
 	Cluster
 	clusterID uint64
@@ -80,25 +80,25 @@ func TestSync(t *testing.T) {
 		members []*pb.Member
 		want    []string
 	}{
-		"what is advertised": {
+		"the advertised endpoints": {
 			[]string{a}, []*pb.Member{voter(a), voter(b)}, []string{a, b},
 		},
 		"learners and members that never started are left out": {
 			[]string{a}, []*pb.Member{{ClientURLs: []string{dead}}, {Name: "l", IsLearner: true, ClientURLs: []string{dead}}, voter(b)}, []string{b},
 		},
-		"a member that is down keeps its place": {
+		"an unreachable member keeps its place": {
 			[]string{a, dead}, []*pb.Member{voter(a), voter(dead)}, []string{a, dead},
 		},
-		"what does not answer does not replace what does": {
+		"an unreachable endpoint does not replace a reachable one": {
 			[]string{a}, []*pb.Member{voter(dead)}, []string{a},
 		},
-		"what answers is taken beside it": {
+		"a reachable endpoint is added": {
 			[]string{a, dead2}, []*pb.Member{voter(dead), voter(b)}, []string{b, a},
 		},
 		"an endpoint of another cluster does not count": {
 			[]string{a}, []*pb.Member{voter(foreign)}, []string{a},
 		},
-		"with nothing to lose, the membership is right": {
+		"without a reachable endpoint, the membership is used": {
 			[]string{dead}, []*pb.Member{voter(dead2)}, []string{dead2},
 		},
 	} {

@@ -20,7 +20,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// gate has a cluster accept one token, which may change, and remember those it saw.
+// gate makes a cluster accept one token, which may change, and records the tokens of requests.
 type gate struct {
 	mu     sync.Mutex
 	accept string
@@ -63,7 +63,7 @@ func startGated(t *testing.T, accept string, change func(*Config)) (*gate, *Clie
 	return g, c
 }
 
-func TestSetTokenWhileCallsAreUnderWay(t *testing.T) {
+func TestSetTokenWithCallsInFlight(t *testing.T) {
 	g, c := startGated(t, "t0", func(cfg *Config) { cfg.Token = "t0" })
 	stop := make(chan struct{})
 	var calls sync.WaitGroup
@@ -93,7 +93,7 @@ func TestSetTokenWhileCallsAreUnderWay(t *testing.T) {
 	c.SetToken("last")
 	_, err := c.Get(t.Context(), "k")
 	require.NoError(t, err)
-	assert.Equal(t, []string{"[last]"}, g.seen, "the token before is not used any more")
+	assert.Equal(t, []string{"[last]"}, g.seen, "the previous token is no longer used")
 	assert.Equal(t, "t0", c.Token, "the fields are the program's")
 
 	g.set("")
@@ -102,8 +102,7 @@ func TestSetTokenWhileCallsAreUnderWay(t *testing.T) {
 	assert.Contains(t, g.seen, "[]")
 }
 
-// To assign the field, as programs written for the official client do, works before and
-// between calls.
+// Assigning the field, as programs of the official client do, works before and between calls.
 func TestTokenAssignedToTheField(t *testing.T) {
 	g, c := startGated(t, "a", func(*Config) {})
 	c.Token = "a"
@@ -151,11 +150,11 @@ func TestTokenSource(t *testing.T) {
 	assert.ErrorContains(t, err, "TokenSource")
 	fail.Store(nil)
 	_, err = c.Get(t.Context(), "k")
-	require.NoError(t, err, "the next call asks again")
+	require.NoError(t, err, "the next call calls the source again")
 }
 
-// A watch outlives an outage of the source of its tokens, whatever that says.
-func TestWatchOutlivesItsTokenSource(t *testing.T) {
+// A watch survives an outage of its token source, whatever error that returns.
+func TestWatchSurvivesAnOutageOfItsTokenSource(t *testing.T) {
 	for name, sealed := range map[string]error{
 		"plain":   errors.New("vault is sealed"),
 		"status":  status.Error(codes.PermissionDenied, "vault is sealed"),

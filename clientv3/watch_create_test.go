@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// TestWatchRefused has the server refuse a watch, in the words of etcd and of its proxy.
+// TestWatchRefused: the server refuses a watch, with the texts of etcd and of its proxy.
 func TestWatchRefused(t *testing.T) {
 	tests := map[string]struct {
 		reason string
@@ -39,7 +39,8 @@ func TestWatchRefused(t *testing.T) {
 	}
 }
 
-// TestWatchRefusedAmongMany creates many watches together, some of which the server refuses. The others do not notice.
+// TestWatchRefusedAmongMany creates many watches together, some of which the server refuses. The
+// others are not affected.
 func TestWatchRefusedAmongMany(t *testing.T) {
 	const watches = 200
 	cluster, c := startFake(t, 1)
@@ -80,7 +81,8 @@ func TestWatchRefusedAmongMany(t *testing.T) {
 	require.Equal(t, 1, cluster.Count("Watch"))
 }
 
-// answerWhenQuiet serves watch streams: it answers creates when no more of them come. It returns how often it does.
+// answerWhenQuiet serves watch streams: it answers creates when no more of them arrive. It returns
+// how often it does.
 func answerWhenQuiet(cluster *fakeetcd.Cluster, quiet time.Duration) *atomic.Int32 {
 	rounds := new(atomic.Int32)
 	cluster.On("Watch", func(call *fakeetcd.Call) {
@@ -109,7 +111,7 @@ func answerWhenQuiet(cluster *fakeetcd.Cluster, quiet time.Duration) *atomic.Int
 	return rounds
 }
 
-// createRequests reads what a stream's client asks for, until the stream ends.
+// createRequests reads the requests of a stream until it ends.
 func createRequests(call *fakeetcd.Call) <-chan *pb.WatchCreateRequest {
 	creates := make(chan *pb.WatchCreateRequest)
 	go func() {
@@ -127,8 +129,8 @@ func createRequests(call *fakeetcd.Call) <-chan *pb.WatchCreateRequest {
 	return creates
 }
 
-// TestWatchCreatesArePipelined counts the rounds in which a server answers creates. If the client waited for each answer
-// there were as many as there are watches.
+// TestWatchCreatesArePipelined counts the rounds in which a server answers creates. If the client
+// waited for each response, there would be as many rounds as watches.
 func TestWatchCreatesArePipelined(t *testing.T) {
 	const (
 		watches   = 1000
@@ -188,10 +190,10 @@ func TestWatchThroughProxy(t *testing.T) {
 	}
 }
 
-// TestWatchIDsAreNotReused cancels watches and creates others. No id comes twice on a stream.
+// TestWatchIDsAreNotReused cancels watches and creates others. No id is used twice on a stream.
 func TestWatchIDsAreNotReused(t *testing.T) {
 	cluster, c := startFake(t, 1)
-	c.Watch(within(t), "holds the stream")
+	c.Watch(within(t), "keeps the stream open")
 	for range 20 {
 		ctx, cancel := contextUntil(t)
 		w := c.Watch(ctx, "k")
@@ -222,8 +224,8 @@ func TestWatchStreamsByMetadata(t *testing.T) {
 	require.Equal(t, []string{"b"}, calls[1].Metadata.Get("tenant"))
 }
 
-// TestWatchAfterTokenExpiry ends all tokens while a watch is running. It goes on, and a new one is created on another
-// stream with one new token.
+// TestWatchAfterTokenExpiry invalidates all tokens during a watch. The watch continues, and a new
+// one is created on another stream with one new token.
 func TestWatchAfterTokenExpiry(t *testing.T) {
 	cluster, admin := startFake(t, 1)
 	enableAuth(t, admin)

@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// kine refuses every watch whose id the client has chosen.
+// kine refuses every watch whose id the client chose.
 func startKine(t *testing.T) (*fakeetcd.Cluster, *Client) {
 	cluster, c := startFake(t, 1)
 	require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{Kine: true, ProgressInterval: 10 * time.Millisecond}))
@@ -70,8 +70,8 @@ func TestWatchesOnKine(t *testing.T) {
 	assert.Equal(t, rpctypes.ErrCompacted, resp.Err())
 }
 
-// The first create on a stream is made twice, and no other.
-func TestKineGetsTheFirstCreateTwicePerStream(t *testing.T) {
+// The first create on a stream is sent twice, the others once.
+func TestKineReceivesTheFirstCreateTwicePerStream(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	streams := scriptWatches(t, cluster, 1)
 	starting := startWatch(within(t), c, "k")
@@ -89,7 +89,7 @@ func TestKineGetsTheFirstCreateTwicePerStream(t *testing.T) {
 	assert.Equal(t, []int64{2}, revisionsOf(t, w, 1))
 }
 
-// revisionsOf takes the next n events of a watch.
+// revisionsOf reads the next n events of a watch.
 func revisionsOf(t *testing.T, w WatchChan, n int) []int64 {
 	t.Helper()
 	var revs []int64

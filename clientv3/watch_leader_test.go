@@ -13,13 +13,13 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// leaderWishes are the contexts of callers who want to hear of a lost leader, and of those who do not.
+// leaderWishes are the contexts of callers with and without WithRequireLeader.
 var leaderWishes = map[string]func(context.Context) context.Context{
-	"leader not asked for": func(ctx context.Context) context.Context { return ctx },
-	"leader required":      WithRequireLeader,
+	"leader not required": func(ctx context.Context) context.Context { return ctx },
+	"leader required":     WithRequireLeader,
 }
 
-// TestWatchAvoidsMembersWithoutLeader has one member of three know a leader.
+// TestWatchAvoidsMembersWithoutLeader: one of three members knows a leader.
 func TestWatchAvoidsMembersWithoutLeader(t *testing.T) {
 	for wish, with := range leaderWishes {
 		t.Run(wish, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestWatchAvoidsMembersWithoutLeader(t *testing.T) {
 	}
 }
 
-// TestWatchMovesWhenTheLeaderIsLost has the member that serves a watch lose its leader.
+// TestWatchMovesWhenTheLeaderIsLost: the member that serves a watch loses its leader.
 func TestWatchMovesWhenTheLeaderIsLost(t *testing.T) {
 	for wish, with := range leaderWishes {
 		t.Run(wish, func(t *testing.T) {
@@ -56,8 +56,9 @@ func TestWatchMovesWhenTheLeaderIsLost(t *testing.T) {
 	}
 }
 
-// TestWatchWithoutAnyLeader has no member know a leader. A caller who did not ask still receives what was committed, and
-// goes on when there is a leader again; one who did is told.
+// TestWatchWithoutAnyLeader: no member knows a leader. A watch that does not require one still
+// receives what was committed, and continues when there is a leader again; one that does ends with
+// an error.
 func TestWatchWithoutAnyLeader(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		t.Run(fmt.Sprintf("%d members", members), func(t *testing.T) {
@@ -75,7 +76,7 @@ func TestWatchWithoutAnyLeader(t *testing.T) {
 	}
 }
 
-// TestWatchLosesTheOnlyLeader takes the leader away from a running watch.
+// TestWatchLosesTheOnlyLeader: a running watch loses the leader.
 func TestWatchLosesTheOnlyLeader(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	asked := c.Watch(WithRequireLeader(within(t)), "k")

@@ -14,11 +14,11 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// streamEnds reports each watch stream that has ended at its server.
+// streamEnds reports each watch stream that ends at its server.
 func streamEnds(cluster *fakeetcd.Cluster) <-chan *fakeetcd.Member {
 	ends := make(chan *fakeetcd.Member, 100)
 	cluster.On("Watch", func(call *fakeetcd.Call) {
-		_, _ = call.Execute() // says that the client has left
+		_, _ = call.Execute() // returns when the client has left
 		ends <- call.Member
 	})
 	return ends
@@ -35,8 +35,8 @@ func ended(t *testing.T, ends <-chan *fakeetcd.Member) *fakeetcd.Member {
 	}
 }
 
-// TestWatchStreamEndsWithItsLastWatch shows that a cancelled watch is cancelled at the server, and the last one ends the
-// stream.
+// TestWatchStreamEndsWithItsLastWatch: a canceled watch is canceled at the server, and the last
+// one ends the stream.
 func TestWatchStreamEndsWithItsLastWatch(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	ends := streamEnds(cluster)
@@ -56,7 +56,7 @@ func TestWatchStreamEndsWithItsLastWatch(t *testing.T) {
 	requireRevs(t, w, 3, put(t, cluster, "c", 1))
 }
 
-// TestWatchLeavesARemovedEndpoint takes the endpoint of a stream from the client.
+// TestWatchLeavesARemovedEndpoint removes the endpoint of a stream from the client.
 func TestWatchLeavesARemovedEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, c := startFake(t, 2)
@@ -77,7 +77,8 @@ func TestWatchLeavesARemovedEndpoint(t *testing.T) {
 	})
 }
 
-// TestWatchContextEnds shows that a watch whose context ends is closed without a last response, whatever it is doing.
+// TestWatchContextEnds: a watch whose context ends is closed without a last response, in every
+// state.
 func TestWatchContextEnds(t *testing.T) {
 	t.Run("before the call", func(t *testing.T) {
 		cluster, c := startFake(t, 1)
@@ -120,7 +121,8 @@ func TestWatchContextEnds(t *testing.T) {
 	})
 }
 
-// TestWatchClose closes the watcher, and the client, while watches are running, being created and unread.
+// TestWatchClose closes the watcher, and the client, while watches are running, being created and
+// unread.
 func TestWatchClose(t *testing.T) {
 	for name, closing := range map[string]func(*Client) error{
 		"watcher": func(c *Client) error { return c.Watcher.Close() },
@@ -147,7 +149,7 @@ func TestWatchClose(t *testing.T) {
 	}
 }
 
-// TestWatchRequestProgress shows who hears of the progress that is asked for.
+// TestWatchRequestProgress: which watches receive requested progress.
 func TestWatchRequestProgress(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	require.NoError(t, c.RequestProgress(within(t)), "without any watch")
@@ -175,8 +177,8 @@ func TestWatchRequestProgress(t *testing.T) {
 	require.Equal(t, context.Canceled, c.RequestProgress(gone))
 }
 
-// TestWatchProgressAfterCompaction shows that a watch which met a compaction does not keep the others from hearing of
-// progress, as it does on etcd until it is cancelled.
+// TestWatchProgressAfterCompaction: a watch that met a compaction does not stop the progress of
+// others, as it does on etcd until it is canceled.
 func TestWatchProgressAfterCompaction(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	rev := put(t, cluster, "k", 3)
@@ -192,8 +194,8 @@ func TestWatchProgressAfterCompaction(t *testing.T) {
 	require.Equal(t, rev, resp.Header.Revision)
 }
 
-// TestWatchProgressNotify has the server tell of progress by itself, and the stream lost. The watch resumes from there,
-// although what came before has been compacted.
+// TestWatchProgressNotify: the server reports progress, and the stream is lost. The watch resumes
+// from there, although earlier revisions were compacted.
 func TestWatchProgressNotify(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{ProgressInterval: 10 * time.Millisecond}))
@@ -215,7 +217,7 @@ func TestWatchProgressNotify(t *testing.T) {
 	require.Equal(t, sequence(rev+1, last), revs)
 }
 
-// TestWatchFromWatchClient watches over a connection of the caller's, without a client.
+// TestWatchFromWatchClient watches over a connection of the program, without a client.
 func TestWatchFromWatchClient(t *testing.T) {
 	cluster, err := fakeetcd.Start(1)
 	require.NoError(t, err)

@@ -19,10 +19,11 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// maxPinned is how much more an event may hold in memory than the part of it that a program keeps.
+// maxPinned is how much more memory an event may hold than the part of it that a program keeps.
 const maxPinned = 512
 
-// TestRetainedPartsOfEventsPinLittleMemory: what a program keeps of an event costs what it keeps, not the message that brought it.
+// TestRetainedPartsOfEventsPinLittleMemory: a program that keeps a part of an event does not keep
+// its whole message in memory.
 func TestRetainedPartsOfEventsPinLittleMemory(t *testing.T) {
 	const size, count = 10 << 10, 500
 	keepOfEvents(t, count, size, func(*Event) any { return nil }) // what the first client of a process allocates stays
@@ -50,7 +51,8 @@ func TestRetainedPartsOfEventsPinLittleMemory(t *testing.T) {
 	}
 }
 
-// keepOfEvents watches puts of large values and keeps a part of each event. Cluster and client are gone when it returns.
+// keepOfEvents watches puts of large values and keeps a part of each event. Cluster and client are
+// closed when it returns.
 func keepOfEvents(t *testing.T, count, size int, keep func(*Event) any) []any {
 	t.Helper()
 	cluster, err := fakeetcd.Start(1)
@@ -79,7 +81,7 @@ func keepOfEvents(t *testing.T, count, size int, keep func(*Event) any) []any {
 	return kept
 }
 
-// liveBytes returns the size of what is reachable. A sync.Pool keeps its buffers through two collections.
+// liveBytes returns the size of reachable memory. Buffers in a sync.Pool survive two collections.
 func liveBytes() int64 {
 	for range 3 {
 		runtime.GC()
@@ -102,7 +104,7 @@ func (c countingCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// TestWatchUsesCodecOfProgram: a codec that a program forces is also that of its watches.
+// TestWatchUsesCodecOfProgram: a codec that a program forces is used for watches too.
 func TestWatchUsesCodecOfProgram(t *testing.T) {
 	cluster, err := fakeetcd.Start(1)
 	require.NoError(t, err)

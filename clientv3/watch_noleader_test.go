@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// watchCosts returns how many watch streams were opened so far, and how many creates of
-// watches of keys of the test were sent on them.
+// watchCosts returns how many watch streams were opened, and how many creates of watches of the
+// test were sent on them.
 func watchCosts(cluster *fakeetcd.Cluster) (streams, creates int) {
 	for _, call := range cluster.Calls("Watch") {
 		streams++
@@ -27,8 +27,8 @@ func watchCosts(cluster *fakeetcd.Cluster) (streams, creates int) {
 	return streams, creates
 }
 
-// While no member has a leader, watches are created once more, on a stream that does not
-// require one, and stay on it. They lose nothing, then or when there is a leader again.
+// While no member has a leader, watches are created once more, on a stream that does not require
+// one, and stay on it. They lose nothing, then or when there is a leader again.
 func TestWatchesWithoutLeaderAreNotCreatedAgain(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		t.Run(fmt.Sprintf("%d members", members), func(t *testing.T) {
@@ -63,7 +63,8 @@ func TestWatchesWithoutLeaderAreNotCreatedAgain(t *testing.T) {
 				time.Sleep(time.Minute)
 				_, moved := watchCosts(cluster)
 				assert.GreaterOrEqual(t, moved, again+n)
-				// The balancer may give each member up once, if it hears late that there is a leader.
+				// The balancer may cut each member's calls once, if it learns late that there is a
+				// leader.
 				assert.LessOrEqual(t, moved, again+members*n)
 			})
 		})

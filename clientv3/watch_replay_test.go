@@ -14,8 +14,8 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// How many revisions a watch is behind in these tests: enough that the client reads several parts of the history at the
-// same time.
+// How many revisions a watch is behind in these tests: enough that the client reads several parts
+// of the history concurrently.
 const (
 	backlog      = 20_000
 	smallBacklog = 8_000
@@ -46,8 +46,8 @@ func onEvents(cluster *fakeetcd.Cluster, f func(call *fakeetcd.Call, n int)) {
 	})
 }
 
-// TestWatchReplay reads a backlog, undisturbed and with streams that are lost. It is delivered as a single watcher would
-// have delivered it: the whole, in order, once.
+// TestWatchReplay reads a backlog, without faults and with lost streams. It is delivered like by a
+// single watcher: complete, in order, once.
 func TestWatchReplay(t *testing.T) {
 	tests := map[string]func(call *fakeetcd.Call, n int){
 		"undisturbed": func(*fakeetcd.Call, int) {},
@@ -56,7 +56,7 @@ func TestWatchReplay(t *testing.T) {
 				call.BreakConn()
 			}
 		},
-		"stream reset again and again": func(call *fakeetcd.Call, n int) {
+		"stream reset repeatedly": func(call *fakeetcd.Call, n int) {
 			if n%5 == 0 && n <= 20 {
 				call.ResetStream(fakeetcd.ResetRefused)
 			}
@@ -104,8 +104,8 @@ func TestWatchReplayOptions(t *testing.T) {
 	}
 }
 
-// TestWatchReplayAndCompaction compacts most of the backlog while it is being read. What has been delivered by then has
-// no gap, and the reason follows.
+// TestWatchReplayAndCompaction compacts most of the backlog while it is being read. The revisions
+// delivered by then have no gap, and the reason follows.
 func TestWatchReplayAndCompaction(t *testing.T) {
 	const compacted = 15_000
 	for _, at := range []int{1, 2, 5} {

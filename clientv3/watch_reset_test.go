@@ -15,8 +15,8 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// TestWatchLostAfterCreated loses the stream when the client has been told that the watch was created, and not yet of
-// anything else. A put falls into the gap.
+// TestWatchLostAfterCreated loses the stream after the Created reply and before any other
+// response. A put falls into the gap.
 func TestWatchLostAfterCreated(t *testing.T) {
 	tests := map[string]struct {
 		opts  []OpOption
@@ -48,7 +48,8 @@ func TestWatchLostAfterCreated(t *testing.T) {
 	}
 }
 
-// TestWatchLostAfterEvents loses every stream after it has delivered one more revision than the one before.
+// TestWatchLostAfterEvents loses every stream after it has delivered one more revision than the
+// one before.
 func TestWatchLostAfterEvents(t *testing.T) {
 	const revisions = 20
 	for how, lose := range breaks {
@@ -69,8 +70,8 @@ func TestWatchLostAfterEvents(t *testing.T) {
 	}
 }
 
-// TestWatchLostBetweenFragments loses the stream after each of the fragments of a response that holds transactions. None
-// is split or delivered twice.
+// TestWatchLostBetweenFragments loses the stream after each fragment of a response with
+// transactions. No transaction is split or delivered twice.
 func TestWatchLostBetweenFragments(t *testing.T) {
 	const keys = 7 // in each transaction
 	for at := 1; at <= 7; at++ {
@@ -126,7 +127,7 @@ func TestWatchCreatedNotifyComesOnce(t *testing.T) {
 	}
 }
 
-// TestWatchCompactedMeanwhile compacts while the client is cut off.
+// TestWatchCompactedMeanwhile compacts while the client is disconnected.
 func TestWatchCompactedMeanwhile(t *testing.T) {
 	for name, needed := range map[string]bool{"what is needed": true, "what was delivered": false} {
 		t.Run(name, func(t *testing.T) {
@@ -137,7 +138,7 @@ func TestWatchCompactedMeanwhile(t *testing.T) {
 
 			cluster.Member(0).Stop()
 			last := put(t, cluster, "k", 4)
-			compacted := seen + 1 // the oldest that the watch needs is still there
+			compacted := seen + 1 // the next revision of the watch still exists
 			if needed {
 				compacted++
 			}
@@ -154,7 +155,8 @@ func TestWatchCompactedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestLastWatchResponseWaitsForTheReader leaves the reason for the end unread for longer than the official client keeps it.
+// TestLastWatchResponseWaitsForTheReader reads the reason of the end later than the official
+// client keeps it.
 func TestLastWatchResponseWaitsForTheReader(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	put(t, cluster, "k", 3)

@@ -21,7 +21,7 @@ func unread(t *testing.T) {
 	}
 }
 
-// oddResponses are what old servers, proxies and races send to a watch that wants all that happened from revision 5 on,
+// oddResponses are responses of old servers, proxies and races to a watch from revision 5 on,
 // while the store is at revision 9.
 var oddResponses = map[string]func(s *scriptedStream, id int64){
 	"created twice": func(s *scriptedStream, id int64) {
@@ -56,13 +56,13 @@ var oddResponses = map[string]func(s *scriptedStream, id int64){
 		s.created(id, 9)
 		s.events(id, "k", 6)
 	},
-	"events of nobody": func(s *scriptedStream, id int64) {
+	"events of an unknown id": func(s *scriptedStream, id int64) {
 		s.events(id+1000, "k", 8, 9)
 		s.created(id, 9)
 		s.events(id+1000, "k", 8, 9)
 		s.events(id, "k", 5)
 	},
-	"end of nobody": func(s *scriptedStream, id int64) {
+	"end of an unknown id": func(s *scriptedStream, id int64) {
 		s.created(id, 9)
 		s.canceled(id+1000, 9)
 		s.compacted(id+1001, 9)
@@ -83,7 +83,7 @@ var oddResponses = map[string]func(s *scriptedStream, id int64){
 		s.progress(9)
 		s.created(id, 9)
 	},
-	"progress for all that nobody asked for": func(s *scriptedStream, id int64) {
+	"progress for all that was not requested": func(s *scriptedStream, id int64) {
 		s.created(id, 9)
 		s.progress(9)
 	},
@@ -117,8 +117,8 @@ var oddResponses = map[string]func(s *scriptedStream, id int64){
 	},
 }
 
-// TestWatchOddResponses serves the first stream of a watch by hand, and the next ones from the store: whatever a response
-// did to the point at which the watch is resumed shows in what it delivers.
+// TestWatchOddResponses scripts the first stream of a watch; the next ones are served from the
+// store: the delivered events show how a response moved the resume point.
 func TestWatchOddResponses(t *testing.T) {
 	for name, script := range oddResponses {
 		t.Run(name, func(t *testing.T) {
@@ -140,8 +140,8 @@ func TestWatchOddResponses(t *testing.T) {
 	}
 }
 
-// twoWatches has two watches on one stream that the test serves by hand: their keys are "a" and "b", they start from
-// now on, at revision 1.
+// twoWatches has two watches on one scripted stream: their keys are "a" and "b", and they start at
+// revision 1.
 type twoWatches struct {
 	*scriptedStream
 	a, b     WatchChan
@@ -166,7 +166,8 @@ func startTwo(t *testing.T, c *Client, streams <-chan *scriptedStream) twoWatche
 	return twoWatches{s, a, b, idA, idB, cancel}
 }
 
-// TestWatchLateResponses sends to a watch that was cancelled long ago. Nobody else receives it.
+// TestWatchLateResponses sends to a watch that was canceled long before. No other watch receives
+// it.
 func TestWatchLateResponses(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	two := startTwo(t, c, scriptWatches(t, cluster, 1))
@@ -196,8 +197,8 @@ func TestWatchLateResponses(t *testing.T) {
 	require.Empty(t, others)
 }
 
-// TestWatchCreatedSwapped answers two creates that were sent together in reverse order. Each watch receives its own
-// events, on this stream or on the next.
+// TestWatchCreatedSwapped answers two concurrent creates in reverse order. Each watch receives its
+// own events, on this stream or on the next.
 func TestWatchCreatedSwapped(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	streams := scriptWatches(t, cluster, 1)
@@ -224,7 +225,7 @@ func TestWatchCreatedSwapped(t *testing.T) {
 	}
 }
 
-// TestWatchDoubleCancel has a watch cancelled from both sides.
+// TestWatchDoubleCancel cancels a watch from both sides.
 func TestWatchDoubleCancel(t *testing.T) {
 	tests := map[string]func(t *testing.T, two twoWatches){
 		"the client, then the server twice": func(t *testing.T, two twoWatches) {
@@ -245,7 +246,7 @@ func TestWatchDoubleCancel(t *testing.T) {
 			require.Equal(t, two.idA, two.cancelRequest(), "etcd keeps a compacted watch until it is cancelled")
 			two.cancelA()
 			two.canceled(two.idA, 5)
-			for range two.a { // the reason may have been there before
+			for range two.a { // the reason may have arrived before
 			}
 		},
 		"the server with a reason of its own": func(t *testing.T, two twoWatches) {
@@ -270,14 +271,15 @@ func TestWatchDoubleCancel(t *testing.T) {
 			two.progress(6)
 			two.events(two.idB, "b", 7)
 			revs, _ := readTo(t, two.b, 7)
-			require.Equal(t, []int64{7}, revs, "the other watch goes on")
+			require.Equal(t, []int64{7}, revs, "the other watch continues")
 			require.Equal(t, 1, cluster.Count("Watch"), "on the same stream")
 		})
 	}
 }
 
-// TestWatchProgressOfOthers sends progress for all that the server computed before it created a watch from the past. It
-// says nothing about that watch, however the two responses are ordered.
+// TestWatchProgressOfOthers sends progress for all watches that the server computed before it
+// created a watch from the past. It does not apply to that watch, whatever the order of the two
+// responses.
 func TestWatchProgressOfOthers(t *testing.T) {
 	for name, before := range map[string]bool{"before created": true, "after created": false} {
 		t.Run(name, func(t *testing.T) {

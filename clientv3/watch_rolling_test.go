@@ -9,8 +9,8 @@ import (
 	. "github.com/quorate/quorate/clientv3"
 )
 
-// TestWatchOutlivesMembersThatLoseTheLeaderInTurn restarts a cluster member by member, with the watch on each of them when
-// it loses its leader. The others have one all the time, so a caller who requires a leader has nothing to be told.
+// TestWatchOutlivesMembersThatLoseTheLeaderInTurn restarts a cluster member by member while the
+// watch is on it. The others have a leader all the time, so a watch that requires one continues.
 func TestWatchOutlivesMembersThatLoseTheLeaderInTurn(t *testing.T) {
 	const members = 3
 	cluster, c := startFake(t, members)
@@ -23,7 +23,7 @@ func TestWatchOutlivesMembersThatLoseTheLeaderInTurn(t *testing.T) {
 		if w == nil {
 			w = started(t, starting)
 		}
-		time.Sleep(1100 * time.Millisecond) // from a second on a stream on which nothing happens shows a member at work
+		time.Sleep(1100 * time.Millisecond) // a stream that is quiet for a second shows that its member works
 		s.fail(rpctypes.ErrGRPCNoLeader)
 	}
 	requireRevs(t, w, 2, put(t, cluster, "k", 3))

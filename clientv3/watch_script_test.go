@@ -16,10 +16,10 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// watchPatience is far above what anything that a watch test waits for takes.
+// watchPatience is far longer than any wait of a watch test.
 const watchPatience = time.Minute
 
-// within returns a context that ends long after the test should have.
+// within returns a context that ends long after the test should.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), watchPatience)
@@ -27,15 +27,15 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// scriptedStream is a watch stream that the test serves by hand.
+// scriptedStream is a watch stream that the test serves.
 type scriptedStream struct {
 	*fakeetcd.Call
 	t    *testing.T
 	done chan struct{}
 }
 
-// scriptWatches makes the test serve the next n watch streams. Those that follow are served as etcd would, so that
-// whatever a script did, a watch has to end up with all events.
+// scriptWatches makes the test serve the next n watch streams. The store serves the later ones, so
+// a watch must deliver all events whatever the script did.
 func scriptWatches(t *testing.T, cluster *fakeetcd.Cluster, n int) <-chan *scriptedStream {
 	streams := make(chan *scriptedStream, n)
 	over := make(chan struct{})
@@ -53,7 +53,7 @@ func scriptWatches(t *testing.T, cluster *fakeetcd.Cluster, n int) <-chan *scrip
 	return streams
 }
 
-// take returns the next stream that the client opens.
+// take returns the next stream of the client.
 func take(t *testing.T, streams <-chan *scriptedStream) *scriptedStream {
 	t.Helper()
 	select {
@@ -75,7 +75,7 @@ func (s *scriptedStream) request() *pb.WatchRequest {
 	return req.(*pb.WatchRequest)
 }
 
-// substance is request, apart from requests for progress: the client may make some of its own accord.
+// substance is request without requests for progress, which the client may send by itself.
 func (s *scriptedStream) substance() *pb.WatchRequest {
 	s.t.Helper()
 	req := s.request()
@@ -104,7 +104,7 @@ func (s *scriptedStream) progressRequest() {
 	require.NotNil(s.t, s.request().GetProgressRequest(), "the request is for progress")
 }
 
-// respond sends a response, unless the client has left the stream because of what came before.
+// respond sends a response, unless the client has already left the stream.
 func (s *scriptedStream) respond(resp *pb.WatchResponse) {
 	if resp.Header == nil {
 		resp.Header = &pb.ResponseHeader{ClusterId: fakeetcd.ClusterID, MemberId: s.Member.ID(), RaftTerm: 2}
@@ -134,7 +134,7 @@ func (s *scriptedStream) progress(rev int64) {
 	s.respond(&pb.WatchResponse{Header: header(rev), WatchId: InvalidWatchID})
 }
 
-// events sends puts of a key, one at each revision.
+// events sends puts of a key, one per revision.
 func (s *scriptedStream) events(id int64, key string, revs ...int64) {
 	resp := &pb.WatchResponse{Header: header(revs[len(revs)-1]), WatchId: id}
 	for _, rev := range revs {
@@ -155,7 +155,7 @@ func (s *scriptedStream) fail(err error) {
 	close(s.done)
 }
 
-// startWatch calls Watch, which returns when the watch has been created.
+// startWatch calls Watch, which returns when the watch is created.
 func startWatch(ctx context.Context, w Watcher, key string, opts ...OpOption) <-chan WatchChan {
 	started := make(chan WatchChan, 1)
 	go func() { started <- w.Watch(ctx, key, opts...) }()
@@ -185,7 +185,7 @@ func next(t *testing.T, w WatchChan) (resp WatchResponse, ok bool) {
 	}
 }
 
-// told is a response as tests compare them.
+// told is a response in a comparable form.
 func told(resp *WatchResponse) string {
 	switch {
 	case resp.Err() != nil:
@@ -199,8 +199,9 @@ func told(resp *WatchResponse) string {
 	}
 }
 
-// readTo reads the events of a watch up to a revision, and checks that they ascend, that no revision is split, and that
-// there is nothing else but what is allowed to be: it returns the revisions and the other responses.
+// readTo reads the events of a watch up to a revision, and checks that they ascend, that no
+// revision is split, and that other responses are allowed. It returns the revisions and the other
+// responses.
 func readTo(t *testing.T, w WatchChan, last int64) (revs []int64, others []string) {
 	t.Helper()
 	var reached int64
@@ -225,8 +226,8 @@ func readTo(t *testing.T, w WatchChan, last int64) (revs []int64, others []strin
 	return revs, others
 }
 
-// requireRevs reads a watch, and fails unless it delivers every revision from one to another exactly once and nothing
-// else.
+// requireRevs reads a watch, and fails unless it delivers exactly the revisions from one to
+// another, once each, and nothing else.
 func requireRevs(t *testing.T, w WatchChan, first, last int64) {
 	t.Helper()
 	revs, others := readTo(t, w, last)
@@ -242,11 +243,12 @@ func sequence(first, last int64) []int64 {
 	return revs
 }
 
-// requireEnd fails unless the last response of a watch is an error, and the only one left. It returns it.
+// requireEnd fails unless the last response of a watch is an error and no other response is left.
+// It returns it.
 func requireEnd(t *testing.T, w WatchChan, want error) WatchResponse {
 	t.Helper()
 	resp, ok := next(t, w)
-	require.True(t, ok, "a watch that fails says why")
+	require.True(t, ok, "a watch that fails has an error")
 	require.Equal(t, want, resp.Err())
 	require.True(t, resp.Canceled)
 	require.Empty(t, resp.Events)
@@ -271,14 +273,14 @@ func put(t *testing.T, cluster *fakeetcd.Cluster, key string, n int) (rev int64)
 	return rev
 }
 
-// onResponse lets f see the responses of the next watch stream, before each is sent.
+// onResponse calls f with the responses of the next watch stream before they are sent.
 func onResponse(cluster *fakeetcd.Cluster, f func(call *fakeetcd.Call, resp *pb.WatchResponse) bool) *fakeetcd.Hook {
 	return cluster.Once("Watch", func(call *fakeetcd.Call) {
 		call.OnSend(func(resp proto.Message) bool { return f(call, resp.(*pb.WatchResponse)) })
 	})
 }
 
-// breaks are the ways in which a stream is lost.
+// breaks are the ways to lose a stream.
 var breaks = map[string]func(*fakeetcd.Call){
 	"connection broken":  (*fakeetcd.Call).BreakConn,
 	"stream reset":       func(c *fakeetcd.Call) { c.ResetStream(fakeetcd.ResetInternal) },
@@ -287,7 +289,7 @@ var breaks = map[string]func(*fakeetcd.Call){
 	"server overloaded":  func(c *fakeetcd.Call) { c.ResetStream(fakeetcd.ResetEnhanceYourCalm) },
 }
 
-// sendThen sends a response, and then loses the stream.
+// sendThen sends a response, and then breaks the stream.
 func sendThen(t *testing.T, call *fakeetcd.Call, resp *pb.WatchResponse, lose func(*fakeetcd.Call)) bool {
 	assert.NoError(t, call.Send(resp))
 	lose(call)

@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// slowBuffer is the bound for what a watch holds in these tests.
+	// slowBuffer is the bound of a watch's buffer in these tests.
 	slowBuffer = 64 << 10
-	// slowValue and slowPuts are many times that.
+	// slowValue and slowPuts exceed it many times.
 	slowValue = 4 << 10
 	slowPuts  = 200
 )
 
-// startSlow starts a cluster and a client that holds little for slow readers.
+// startSlow starts a cluster and a client with small buffers.
 func startSlow(t *testing.T) (*fakeetcd.Cluster, *Client) {
 	t.Helper()
 	cluster, err := fakeetcd.Start(1)
@@ -39,8 +39,8 @@ func startSlow(t *testing.T) (*fakeetcd.Cluster, *Client) {
 	return cluster, c
 }
 
-// overflow has one watch read nothing while there are far more events than the client holds for it, and another one
-// read them all. It returns the first when the client has given up its place on the server.
+// overflow has one watch that reads nothing during far more events than its buffer holds, and
+// another one that reads them all. It returns the first when the client has paused it.
 func overflow(t *testing.T, cluster *fakeetcd.Cluster, c *Client) (slow WatchChan, last int64) {
 	t.Helper()
 	slow = c.Watch(within(t), "k")
@@ -51,7 +51,7 @@ func overflow(t *testing.T, cluster *fakeetcd.Cluster, c *Client) (slow WatchCha
 	return slow, last
 }
 
-// putLarge writes many large values, which one watch reads as they come.
+// putLarge writes many large values, which one watch reads meanwhile.
 func putLarge(t *testing.T, cluster *fakeetcd.Cluster, fast WatchChan) (last int64) {
 	t.Helper()
 	value := strings.Repeat("x", slowValue)
@@ -103,8 +103,8 @@ func TestWatchSlowReaderCancels(t *testing.T) {
 	}, watchPatience, time.Millisecond)
 }
 
-// TestWatchSlowReaderAndCompaction compacts what a slow reader has yet to be sent. It receives what the client held for
-// it, without a gap, and then the reason.
+// TestWatchSlowReaderAndCompaction compacts the revisions that a slow reader has not been sent
+// yet. It receives its buffer, without a gap, and then the reason.
 func TestWatchSlowReaderAndCompaction(t *testing.T) {
 	cluster, c := startSlow(t)
 	slow, last := overflow(t, cluster, c)
@@ -126,11 +126,11 @@ func TestWatchSlowReaderAndCompaction(t *testing.T) {
 	}
 	requireClosed(t, slow)
 	require.Greater(t, reached, int64(slowBuffer/slowValue))
-	require.Less(t, reached, int64(2*slowBuffer/slowValue), "what is held is bounded")
+	require.Less(t, reached, int64(2*slowBuffer/slowValue), "the buffer is bounded")
 }
 
-// TestWatchBlockedSend has a server that does not read the stream, so that sending on it blocks. Every call returns when
-// its own context ends, and callers on other streams are not concerned.
+// TestWatchBlockedSend has a server that does not read the stream, so that sending blocks. Every
+// call returns when its own context ends, and callers on other streams are not affected.
 func TestWatchBlockedSend(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	release := make(chan struct{})
@@ -158,7 +158,7 @@ func TestWatchBlockedSend(t *testing.T) {
 	last = max(last, put(t, cluster, large, 1))
 	_, others := readTo(t, w, last)
 	for _, other := range others {
-		require.Contains(t, other, "progress", "which was asked for")
+		require.Contains(t, other, "progress", "the requested progress")
 	}
 }
 

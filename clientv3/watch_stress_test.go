@@ -13,7 +13,8 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// loseAtRandom loses each of the first streams after a random number of responses, in a random way.
+// loseAtRandom breaks each of the first streams after a random number of responses, in a random
+// way.
 func loseAtRandom(cluster *fakeetcd.Cluster, seed uint64) {
 	const streams = 8
 	ways := []func(*fakeetcd.Call){
@@ -44,8 +45,8 @@ func loseAtRandom(cluster *fakeetcd.Cluster, seed uint64) {
 	})
 }
 
-// TestWatchStress has many watches that start in the past, while streams are lost and revisions written. Each delivers
-// every revision once and in order.
+// TestWatchStress has many watches that start in the past, while streams are lost and revisions
+// written. Each delivers every revision once and in order.
 func TestWatchStress(t *testing.T) {
 	const (
 		watches = 20

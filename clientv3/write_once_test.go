@@ -17,8 +17,7 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// breakage is a way in which an answer can be kept from a client, with the code
-// that the client sees.
+// breakage is a way to lose a response, with the code that the client receives.
 type breakage struct {
 	name string
 	code codes.Code
@@ -62,7 +61,7 @@ func answer(code codes.Code, message string) func(*testing.T, *fakeetcd.Call) {
 	return func(_ *testing.T, c *fakeetcd.Call) { c.Answer(nil, status.Error(code, message)) }
 }
 
-// writes are the calls of KV that change something.
+// writes are the mutating calls of KV.
 var writes = map[string]struct {
 	method string
 	call   func(ctx context.Context, c *Client) error
@@ -75,8 +74,8 @@ var writes = map[string]struct {
 	}},
 }
 
-// A write is received once, wherever its way is cut, and the caller is told
-// that nobody knows what became of it.
+// A write is received once, wherever its connection breaks, and its outcome is reported as
+// unknown.
 func TestWriteIsReceivedOnce(t *testing.T) {
 	for name, w := range writes {
 		for _, b := range breakages {
@@ -97,7 +96,7 @@ func TestWriteIsReceivedOnce(t *testing.T) {
 					assert.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
 					assert.Equal(t, 1, hook.Ran())
 
-					// Had it been sent again, it would have arrived before this.
+					// A second request would have arrived earlier.
 					_, err = c.Get(t.Context(), "k")
 					require.NoError(t, err)
 					assert.Equal(t, 1, cluster.Count(w.method))
@@ -107,7 +106,7 @@ func TestWriteIsReceivedOnce(t *testing.T) {
 	}
 }
 
-// A read survives all of it.
+// A read is repeated after each of these faults.
 func TestReadSurvives(t *testing.T) {
 	for _, b := range breakages {
 		t.Run(b.name, func(t *testing.T) {
@@ -122,7 +121,7 @@ func TestReadSurvives(t *testing.T) {
 				assert.Equal(t, "v", string(resp.Kvs[0].Value))
 				assert.Equal(t, 2, cluster.Count("Range"))
 			default:
-				assert.Equal(t, b.code, status.Code(err), "nothing says that trying again would help")
+				assert.Equal(t, b.code, status.Code(err), "the error is not retryable")
 				assert.Equal(t, 1, cluster.Count("Range"))
 			}
 			assert.Equal(t, 1, hook.Ran())
@@ -139,8 +138,8 @@ func TestReadOnlyTxnSurvives(t *testing.T) {
 	assert.Equal(t, 2, cluster.Count("Txn"))
 }
 
-// A write that cannot be sent waits until it can, and survives an outage.
-func TestWriteThatNeverLeftIsSent(t *testing.T) {
+// A write that cannot be sent waits, and is sent after an outage.
+func TestUnsentWriteIsSentLater(t *testing.T) {
 	cluster, c := startFake(t, 3)
 	for _, m := range cluster.Members() {
 		m.Stop()
@@ -150,15 +149,15 @@ func TestWriteThatNeverLeftIsSent(t *testing.T) {
 		_, err := c.Put(t.Context(), "k", "v")
 		done <- err
 	}()
-	require.Eventually(t, func() bool { return cluster.Member(0).Dials() > 1 }, 20*time.Second, time.Millisecond, "it is being tried")
+	require.Eventually(t, func() bool { return cluster.Member(0).Dials() > 1 }, 20*time.Second, time.Millisecond, "connection attempts are made")
 	cluster.Member(1).Start()
 	require.NoError(t, <-done)
 	assert.Equal(t, 1, cluster.PutCount("k"))
 	assert.Equal(t, 1, cluster.Count("Put"))
 }
 
-// What a server refused before executing is sent again, once for each refusal.
-func TestWriteThatWasRefusedIsSentAgain(t *testing.T) {
+// A write that the server refused before executing it is sent again, once per refusal.
+func TestRefusedWriteIsSentAgain(t *testing.T) {
 	for _, refusal := range []error{
 		status.Error(codes.ResourceExhausted, "etcdserver: too many requests"),
 		status.Error(codes.Unavailable, "etcdserver: no leader"),
@@ -176,7 +175,7 @@ func TestWriteThatWasRefusedIsSentAgain(t *testing.T) {
 }
 
 // A caller that cancels gets its context's error, and the write is not sent again.
-func TestWriteWhoseCallerGivesUp(t *testing.T) {
+func TestCanceledWrite(t *testing.T) {
 	for name, tc := range map[string]struct {
 		context func(context.Context) (context.Context, context.CancelFunc)
 		want    error
@@ -206,8 +205,8 @@ func TestWriteWhoseCallerGivesUp(t *testing.T) {
 	}
 }
 
-// An in-flight write when the client is closed ends with an unknown outcome.
-func TestWriteUnderWayAtClose(t *testing.T) {
+// A write in flight ends with an unknown outcome when the client is closed.
+func TestWriteInFlightAtClose(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	cluster.Once("Put", func(call *fakeetcd.Call) {
 		err := call.Hold(nil)

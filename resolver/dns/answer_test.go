@@ -10,7 +10,7 @@ import (
 func TestFamilies(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		found  []string // as the system prefers them
+		found  []string // in the system's order of preference
 		family Family
 		want   string
 	}{

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/resolver"
 )
 
-// patience is far above what any of these tests takes.
+// patience is far longer than any of these tests.
 const patience = 30 * time.Second
 
 // wireServer is a DNS server on a UDP and a TCP port of the same number.
@@ -41,7 +41,7 @@ func startWireServer(t *testing.T, reply func(q dnsmessage.Question, tcp bool) *
 	return s
 }
 
-// listen finds a port that is free for both.
+// listen finds a port that is free for UDP and TCP.
 func listen(t *testing.T) (net.PacketConn, net.Listener) {
 	t.Helper()
 	for range 100 {
@@ -157,7 +157,7 @@ func listed(a answer) string {
 	return written(resolver.State{Endpoints: endpoints(a.backends, 80)})
 }
 
-// The TTL is the least of all records of all answers.
+// The TTL is the minimum over all records of all answers.
 func TestTTL(t *testing.T) {
 	s := startWireServer(t, func(q dnsmessage.Question, _ bool) *dnsmessage.Message {
 		name := q.Name.String()
@@ -197,7 +197,7 @@ func TestTTL(t *testing.T) {
 	require.Equal(t, 12*time.Second, a.ttl)
 }
 
-// What does not fit into a packet comes over TCP, and its TTLs count.
+// A reply that does not fit into a packet comes over TCP, and its TTLs count.
 func TestTCP(t *testing.T) {
 	s := startWireServer(t, func(q dnsmessage.Question, tcp bool) *dnsmessage.Message {
 		m := &dnsmessage.Message{}
@@ -220,8 +220,9 @@ func TestTCP(t *testing.T) {
 	require.Equal(t, time.Minute, a.ttl)
 }
 
-// Addresses that come along with SRV records save the lookups of the targets, if they do for all.
-func TestAddressesThatComeAlong(t *testing.T) {
+// Addresses sent with SRV records make lookups of the targets unnecessary, if they cover all
+// targets.
+func TestGlue(t *testing.T) {
 	var mu sync.Mutex
 	asked := map[string]int{}
 	s := startWireServer(t, func(q dnsmessage.Question, _ bool) *dnsmessage.Message {
@@ -252,7 +253,7 @@ func TestAddressesThatComeAlong(t *testing.T) {
 	require.Equal(t, both, listed(a))
 	require.Equal(t, 8*time.Second, a.ttl)
 	mu.Lock()
-	require.Equal(t, []string{"_all._tcp.test."}, slices.Collect(maps.Keys(asked))) // twice if the reply was late
+	require.Equal(t, []string{"_all._tcp.test."}, slices.Collect(maps.Keys(asked))) // a late reply causes two queries
 	mu.Unlock()
 
 	a, err = s.ask(t, question{name: "_some._tcp.test.", srv: true})
@@ -261,9 +262,8 @@ func TestAddressesThatComeAlong(t *testing.T) {
 	require.Equal(t, 9*time.Second, a.ttl)
 }
 
-// What a server leaves out of the addresses that come along, for want of space, is looked up: the
-// list does not change with it.
-func TestAddressesThatComeAlongInPart(t *testing.T) {
+// Addresses that a server omits for want of space are looked up: the list does not change.
+func TestPartialGlue(t *testing.T) {
 	var mu sync.Mutex
 	replies := 0
 	s := startWireServer(t, func(q dnsmessage.Question, _ bool) *dnsmessage.Message {
@@ -294,10 +294,10 @@ func TestAddressesThatComeAlongInPart(t *testing.T) {
 	}, patience, time.Millisecond)
 	lists, _ := cc.told()
 	require.Equal(t, "10.0.0.1:1,[2001:db8::1]:1 10.0.0.2:2,[2001:db8::2]:2", lists[len(lists)-1])
-	require.LessOrEqual(t, len(lists), 3, "an address that came along for the first time is new: %v", lists)
+	require.LessOrEqual(t, len(lists), 3, "an address that was sent for the first time is new: %v", lists)
 }
 
-// A cache repeats for the TTL of the SOA record that there is nothing: that is one answer.
+// A cache repeats an empty answer for the TTL of the SOA record: it counts as one answer.
 func TestNegativeTTL(t *testing.T) {
 	const ttl = 3
 	var mu sync.Mutex
@@ -334,7 +334,7 @@ func TestNegativeTTL(t *testing.T) {
 	require.Equal(t, ttl*time.Second, a.ttl)
 }
 
-// A family that cannot be looked up is missed only if addresses of it are known.
+// A family whose lookup fails is missing only if addresses of it are known.
 func TestHalfAnAnswer(t *testing.T) {
 	var mu sync.Mutex
 	broken := dnsmessage.TypeAAAA
@@ -363,7 +363,7 @@ func TestHalfAnAnswer(t *testing.T) {
 	require.Equal(t, FamilyIPv4, a.lacks)
 }
 
-// REFUSED is no answer, even where package net makes "no such host" of it.
+// REFUSED is a failure, although package net returns "no such host".
 func TestFailuresOnTheWire(t *testing.T) {
 	var mu sync.Mutex
 	replies := map[dnsmessage.Type]dnsmessage.RCode{}
@@ -395,7 +395,7 @@ func TestFailuresOnTheWire(t *testing.T) {
 	}
 }
 
-// A lookup that is given up leaves nothing that waits for the server.
+// A canceled lookup leaves no goroutine that waits for the server.
 func TestSilentServer(t *testing.T) {
 	var asked sync.Once
 	reached := make(chan struct{})
@@ -420,7 +420,7 @@ func TestSilentServer(t *testing.T) {
 		`looking up the addresses of "silent.test.": no answer within 300ms (DNS server `+s.addr+`)`)
 }
 
-// The first server of resolv.conf(5) may be silent for good.
+// The first server of resolv.conf(5) may never answer.
 func TestQueryTakesAThirdOfTheTimeout(t *testing.T) {
 	s := startWireServer(t, func(dnsmessage.Question, bool) *dnsmessage.Message { return nil })
 	r, _ := s.client(t, Config{Timeout: 3 * time.Second}).resolverFor(s.addr)

@@ -47,7 +47,7 @@ func TestDiscoverEtcd(t *testing.T) {
 			s.hasSRV("_etcd-client-ssl-blue._tcp.example.com", records[0])
 			s.fails("_etcd-client-blue._tcp.example.com", errNoSuchHost)
 		}, []string{"https://etcd2.example.com.:2379"}, ""},
-		{"no turning to plaintext because of a failure", EtcdConfig{}, func(s *script) {
+		{"no plaintext because of a failure", EtcdConfig{}, func(s *script) {
 			s.fails(secure, errServerFailure)
 			s.hasSRV(plaintext, records[0])
 		}, nil, `dns: looking up the SRV records of "_etcd-client-ssl._tcp.example.com": server misbehaving`},
@@ -78,7 +78,7 @@ func TestDiscoverEtcd(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// setter takes note of the endpoints that it is given.
+// setter records the endpoints that are set.
 type setter struct {
 	mu  sync.Mutex
 	got []string
@@ -121,7 +121,7 @@ func TestFollowEtcd(t *testing.T) {
 		for _, err := range []error{errServerFailure, errNoSuchHost} {
 			s.fails(secure, err)
 			time.Sleep(time.Hour)
-			require.Len(t, client.all(), 2, "the client keeps what it has")
+			require.Len(t, client.all(), 2, "the client keeps its endpoints")
 		}
 		cancel()
 		require.ErrorIs(t, <-done, context.Canceled)

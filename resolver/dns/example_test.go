@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/resolver/dns"
 )
 
-// zone takes the place of a DNS server in the examples.
+// zone replaces a DNS server in the examples.
 type zone struct {
 	addrs map[string][]netip.Addr
 	srvs  map[string][]*net.SRV
@@ -58,14 +58,14 @@ func startGreeter() (port int, stop func()) {
 	return listener.Addr().(*net.TCPAddr).Port, server.Stop
 }
 
-// A program has one Builder, and gives it to all of its channels.
+// A program has one Builder for all of its channels.
 func ExampleNewBuilder() {
 	port, stop := startGreeter()
 	defer stop()
 
 	builder, err := dns.NewBuilder(dns.Config{
 		Interval: 2 * time.Second,
-		// Without a Resolver, the DNS servers of the system are asked.
+		// Without a Resolver, the system's DNS servers are queried.
 		Resolver: zone{addrs: map[string][]netip.Addr{"greeter.test": {netip.MustParseAddr("127.0.0.1")}}},
 	})
 	if err != nil {
@@ -142,7 +142,7 @@ func ExampleDiscoverEtcd() {
 	// https://etcd1.example.com.:2379
 }
 
-// printer is what a *clientv3.Client is in a program.
+// printer stands for a *clientv3.Client.
 type printer struct{ done context.CancelFunc }
 
 func (p printer) SetEndpoints(endpoints ...string) {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/resolver"
 )
 
-// Whatever a target is, it is understood or refused, and has an authority that gRPC can use.
+// Any target is parsed or rejected, and has a valid authority.
 func FuzzTarget(f *testing.F) {
 	for _, s := range []string{
 		"dns:///svc:80", "dns://ns:53/svc", "dns:///_grpc._tcp.svc", "dns:///[::1]:80", "dns:///[fe80::1%25eth0]", "dns:///:80", "dns:///a:b:c", "dns:",
@@ -34,7 +34,7 @@ func FuzzTarget(f *testing.F) {
 	})
 }
 
-// Whatever a server sends, reading along does not fail.
+// Reading the messages of a server never fails.
 func FuzzRecorder(f *testing.F) {
 	query := dnsmessage.Message{
 		Header:    dnsmessage.Header{ID: 7},

@@ -22,7 +22,7 @@ import (
 	_ "github.com/quorate/quorate/balancer/policies"
 )
 
-// testService answers with nothing, and says what authority it was asked for.
+// testService returns empty replies, and records the authority of calls.
 type testService struct {
 	testgrpc.UnimplementedTestServiceServer
 }
@@ -69,8 +69,8 @@ func call(t *testing.T, conn *grpc.ClientConn, opts ...grpc.CallOption) error {
 	return err
 }
 
-// Whoever makes a call is told what is wrong, with every policy.
-func TestCallsAreToldWhatIsWrong(t *testing.T) {
+// Calls fail with the reason, with every policy.
+func TestCallsFailWithTheReason(t *testing.T) {
 	s := newScript()
 	s.fails("failing", errServerFailure)
 	s.fails("none", errNoSuchHost)
@@ -90,9 +90,8 @@ func TestCallsAreToldWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A service that goes to nothing and comes back. round_robin of gRPC has a text of its own for
-// an empty list, whatever is reported.
-func TestToNothingAndBack(t *testing.T) {
+// A service is scaled to zero and back. gRPC's round_robin has its own text for an empty list.
+func TestScaleToZeroAndBack(t *testing.T) {
 	const gone = `dns: "svc" has no addresses: no such host`
 	for policy, want := range map[string]string{
 		"pick_first": gone, "quorate_round_robin": gone, "round_robin": "no children to pick from",
@@ -114,7 +113,7 @@ func TestToNothingAndBack(t *testing.T) {
 	}
 }
 
-// A channel that went idle works afterwards, also if DNS changed meanwhile.
+// A channel works after idle mode, even if DNS has changed.
 func TestIdleChannel(t *testing.T) {
 	s := newScript()
 	s.has("svc", "127.0.0.1")
@@ -136,8 +135,8 @@ func TestIdleChannel(t *testing.T) {
 	}
 }
 
-// The authority is the target's, without the labels of SRV records, and never the name that
-// a record has.
+// The authority is the target's, without the labels of SRV records, and never the name in a
+// record.
 func TestAuthority(t *testing.T) {
 	port := serve(t)
 	number, err := net.LookupPort("tcp", port)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// What a lookup's error says, without what changes from one attempt to the next.
+// The error of a lookup omits what changes with each attempt.
 func TestExplain(t *testing.T) {
 	host, srv := question{name: "svc"}, question{server: "10.0.0.10:53", name: "_grpc._tcp.svc", srv: true}
 	for _, c := range []struct {

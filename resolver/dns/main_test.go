@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/resolver"
 )
 
-// log is what the package writes to gRPC's log.
+// log collects the lines of this package in gRPC's log.
 var log = &lines{}
 
 func TestMain(m *testing.M) {
@@ -54,7 +54,7 @@ var (
 	errNoSuchHost    = &net.DNSError{Err: "no such host", IsNotFound: true}
 )
 
-// script is a Resolver that answers what it is told to.
+// script is a Resolver with scripted answers.
 type script struct {
 	mu    sync.Mutex
 	addrs map[string][]netip.Addr
@@ -71,7 +71,7 @@ func newScript() *script {
 	}
 }
 
-// has lets name have addresses.
+// has sets the addresses of a name.
 func (s *script) has(name string, addrs ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,21 +86,21 @@ func (s *script) hasSRV(name string, records ...*net.SRV) {
 	delete(s.errs, name)
 }
 
-// fails lets lookups of name fail.
+// fails makes lookups of a name fail.
 func (s *script) fails(name string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.errs[name] = err
 }
 
-// takes lets each lookup last.
+// takes sets the duration of lookups.
 func (s *script) takes(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.slow = d
 }
 
-// times returns when name was asked for.
+// times returns the times of the lookups of a name.
 func (s *script) times(name string) []time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +166,7 @@ func parse(addrs ...string) []netip.Addr {
 	return list
 }
 
-// clientConn takes note of what a channel is told.
+// clientConn records the updates of a channel.
 type clientConn struct {
 	resolver.ClientConn
 	mu     sync.Mutex

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/resolver"
 )
 
-// keeping is the end of what is reported of a list that stays.
+// keeping is the end of the text reported with a list that stays.
 func keeping(n int) string { return fmt.Sprintf(" (keeping the last good list, of %d)", n) }
 
 // A change is seen within an interval, and what has not changed is not published again.
@@ -68,7 +68,7 @@ func TestLookupsAreShared(t *testing.T) {
 		require.LessOrEqual(t, len(s.times("svc")), 8, "30 s have 6 intervals of 4.5 s, a first lookup and a short first interval")
 		require.GreaterOrEqual(t, len(s.times("svc")), 6)
 
-		// One that joins has the answer at once.
+		// A channel that joins has the answer at once.
 		n := len(s.times("svc"))
 		r, cc := open(t, b, "dns:///svc")
 		synctest.Wait()
@@ -76,7 +76,7 @@ func TestLookupsAreShared(t *testing.T) {
 		require.Equal(t, []string{"10.0.0.1:443"}, lists)
 		require.Len(t, s.times("svc"), n)
 
-		// All but one leave: lookups go on. All leave: they end.
+		// When all but one leave, lookups continue. When the last one leaves, they end.
 		for _, c := range channels {
 			c.Close()
 		}
@@ -89,7 +89,7 @@ func TestLookupsAreShared(t *testing.T) {
 	})
 }
 
-// Each host, and each DNS server, has lookups of its own.
+// Each host, and each DNS server, has its own lookups.
 func TestDifferentQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
@@ -111,7 +111,7 @@ func TestDifferentQuestions(t *testing.T) {
 	})
 }
 
-// The last good list stays while the server fails; that is reported once for each reason.
+// The last good list stays while the server fails; each reason is reported once.
 func TestFailuresKeepTheList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
@@ -138,7 +138,7 @@ func TestFailuresKeepTheList(t *testing.T) {
 		}
 		require.Equal(t, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second}, retries[:5])
 
-		// Who joins now is told of both.
+		// A channel that joins now receives both.
 		joined, late := open(t, b, "dns:///svc:81")
 		defer joined.Close()
 		synctest.Wait()
@@ -146,7 +146,7 @@ func TestFailuresKeepTheList(t *testing.T) {
 		require.Equal(t, []string{"10.0.0.1:81 10.0.0.2:81"}, lists)
 		require.Equal(t, []string{failed}, errs)
 
-		// A server that is silent is another problem.
+		// A silent server is another problem.
 		s.takes(time.Minute)
 		time.Sleep(time.Minute)
 		_, errs = cc.told()
@@ -161,8 +161,8 @@ func TestFailuresKeepTheList(t *testing.T) {
 	})
 }
 
-// Without a list, calls have to be told why.
-func TestFailureFromTheBeginning(t *testing.T) {
+// Without a list, calls fail with the reason.
+func TestFailureFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
 		s.fails("svc", errors.New("no route to host"))
@@ -179,7 +179,7 @@ func TestFailureFromTheBeginning(t *testing.T) {
 	})
 }
 
-// That there is nothing is believed after MassRemovalDelay, and is then published.
+// An empty answer is published after MassRemovalDelay.
 func TestEmptyAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
@@ -199,7 +199,7 @@ func TestEmptyAnswers(t *testing.T) {
 		require.Equal(t, []string{"10.0.0.1:80", ""}, lists)
 		require.Equal(t, []string{empty + keeping(1), empty}, errs)
 
-		s.has("svc") // an answer without addresses is the same thing
+		s.has("svc") // an answer without addresses is equivalent
 		time.Sleep(time.Minute)
 		lists, _ = cc.told()
 		require.Equal(t, []string{"10.0.0.1:80", ""}, lists)
@@ -210,7 +210,7 @@ func TestEmptyAnswers(t *testing.T) {
 	})
 }
 
-// What is doubted is asked for again when the doubt ends, however long the interval is.
+// A doubted answer is confirmed when the delay ends, however long the interval is.
 func TestMassRemovalIsConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
@@ -235,7 +235,7 @@ func TestMassRemovalIsConfirmed(t *testing.T) {
 	})
 }
 
-// The log has a line when trouble begins, when backends are given up, and when it ends.
+// The log has a line when a fault begins, when backends are removed, and when it ends.
 func TestLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
@@ -261,7 +261,7 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// Channels come and go while the answers change, and gRPC asks for more.
+// Channels come and go while the answers change, and gRPC requests lookups.
 func TestStorm(t *testing.T) {
 	s := newScript()
 	s.has("svc", "10.0.0.1")
@@ -284,10 +284,11 @@ func TestStorm(t *testing.T) {
 			}
 		})
 	}
-	wg.Wait() // TestMain sees what is left
+	wg.Wait() // TestMain finds leaked goroutines
 }
 
-// However often gRPC asks, there is at most one lookup in MinInterval, and the first is at once.
+// However often gRPC requests a lookup, there is at most one per MinInterval, and the first is
+// immediate.
 func TestResolveNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
@@ -309,19 +310,19 @@ func TestResolveNow(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		times := s.times("svc")[1:]
-		require.Equal(t, began, times[0], "the first is at once")
+		require.Equal(t, began, times[0], "the first is immediate")
 		require.GreaterOrEqual(t, len(times), 10, "10 s")
 		require.LessOrEqual(t, len(times), 11)
 		for i := 1; i < len(times); i++ {
 			require.GreaterOrEqual(t, times[i].Sub(times[i-1]), time.Second)
 		}
-		// What was asked for while the last one could not be yet, follows.
+		// A lookup requested too early follows.
 		time.Sleep(time.Minute)
 		require.LessOrEqual(t, len(s.times("svc")), 13)
 	})
 }
 
-// A channel that goes idle and wakes up goes on with what is still good, without a lookup.
+// A channel that leaves idle mode continues with a valid answer, without a lookup.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
@@ -339,7 +340,8 @@ func TestIdle(t *testing.T) {
 		require.LessOrEqual(t, len(s.times("svc")), 21, "an answer lasts for at least half an interval")
 		require.GreaterOrEqual(t, len(s.times("svc")), 11)
 
-		// What is older is not used if there is an answer within 0.3 s, and replaced as it is.
+		// An expired answer is not used if there is an answer within 0.3 s, and is replaced as a
+		// whole.
 		s.has("svc", "10.0.0.1", "10.0.0.2", "10.0.0.3")
 		r, _ := open(t, b, "dns:///svc:80")
 		time.Sleep(5 * time.Second)
@@ -356,7 +358,8 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// A channel that opens or wakes up while DNS is away begins with the last list, and says so.
+// A channel that opens or leaves idle mode while DNS is away starts with the last list, and
+// reports that.
 func TestLastListOutlivesItsChannels(t *testing.T) {
 	const failed = `dns: looking up the addresses of "kept": server misbehaving`
 	for name, c := range map[string]struct {
@@ -412,7 +415,7 @@ func TestLastListOutlivesItsChannels(t *testing.T) {
 }
 
 // Channels that come and go while DNS is away cause no more lookups than one that stays.
-func TestChannelsThatComeAndGo(t *testing.T) {
+func TestChannelsComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
 		s.has("svc", "10.0.0.1")
@@ -429,7 +432,7 @@ func TestChannelsThatComeAndGo(t *testing.T) {
 	})
 }
 
-// Answers that name a part of the backends each (Consul, Route 53, Cloud Map) are united.
+// Partial answers (Consul, Route 53, Cloud Map) are merged.
 func TestRotatingAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
@@ -468,7 +471,7 @@ func TestRotatingAnswers(t *testing.T) {
 	})
 }
 
-// Close does not wait for a lookup, and nothing is told after it.
+// Close does not wait for a lookup, and no update follows it.
 func TestCloseDuringALookup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
@@ -487,8 +490,8 @@ func TestCloseDuringALookup(t *testing.T) {
 	})
 }
 
-// A list that gRPC does not take is published again, ever more rarely.
-// Where there was none before, it is enough to report that there is none.
+// A list that gRPC refuses is published again with growing delays. An empty first list is only
+// reported.
 func TestRefusedLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()

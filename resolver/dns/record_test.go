@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// What a record makes of a sequence of answers, one every 5 s. In it, "4" and "6" are addresses
-// of the families, "4?" is an answer in which those of IPv6 could not be looked up, "7" has seven
-// addresses, "other" is an answer for another search domain, where the first has nothing now, "-" an
-// answer that there is nothing, "-20" one that is valid for 20 s, and "!" a failure.
+// TestRecord checks a sequence of answers, one every 5 s. "4" and "6" are addresses of the
+// families, "4?" is an answer for which the lookup of IPv6 failed, "7" has seven addresses,
+// "other" is an answer for another search domain while the first has no records, "-" is an empty
+// answer, "-20" one that is valid for 20 s, and "!" a failure.
 func TestRecord(t *testing.T) {
 	v4, v6 := backend{addrs: parse("10.0.0.1")}, backend{addrs: parse("2001:db8::1")}
 	var seven []backend
@@ -84,7 +84,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// Channels tell from the pointer whether a problem is a new one.
+// Channels recognize a new problem by its pointer.
 func TestProblemStaysTheSame(t *testing.T) {
 	r := newRecord(Config{})
 	r.failure(time.Now(), "timeout")

@@ -41,7 +41,7 @@ func TestTapIgnoresForeignMessages(t *testing.T) {
 	require.Equal(t, unknownTTL, recorder.validity())
 	recorder.observe(recorder.asks(asked), good)
 	require.Equal(t, 5*time.Second, recorder.validity())
-	// Whatever is cut off, nothing panics.
+	// Truncated messages do not panic.
 	for i := range good {
 		recorder := newRecorder()
 		recorder.observe(recorder.asks(asked), good[:i])

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// within draws often, and checks that all is between least and most, and not all the same.
+// within checks that many delays are between least and most, and not all equal.
 func within(t *testing.T, least, most time.Duration, draw func() time.Duration) {
 	t.Helper()
 	seen := map[time.Duration]bool{}

@@ -8,14 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A silent server is passed over while another one answers; now and then one query tries it.
-func TestSilentServersArePassedOver(t *testing.T) {
+// A silent server is skipped while another one answers; from time to time one query tries it.
+func TestSilentServersAreSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const first, second = "udp 192.0.2.1:53", "udp 192.0.2.2:53"
 		var s servers
 		require.False(t, s.passOver(first))
 		s.wasSilent(first)
-		require.False(t, s.passOver(first), "it is not known that another one answers")
+		require.False(t, s.passOver(first), "no other server is known to answer")
 		s.answered(second)
 		require.True(t, s.passOver(first))
 		require.False(t, s.passOver(second))
@@ -27,7 +27,7 @@ func TestSilentServersArePassedOver(t *testing.T) {
 		require.True(t, s.passOver(first))
 
 		s.wasSilent(second)
-		require.False(t, s.passOver(first), "no one answers")
+		require.False(t, s.passOver(first), "no server answers")
 		require.False(t, s.passOver(second))
 		s.answered(first)
 		require.True(t, s.passOver(second))

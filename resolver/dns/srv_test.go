@@ -44,12 +44,13 @@ func TestSRV(t *testing.T) {
 		require.EqualValues(t, 30, balancer.WeightOf(cc.last.Endpoints[1]))
 		_, ok = SRVOf(resolver.Endpoint{})
 		require.False(t, ok)
-		require.Len(t, s.times("a.svc."), 2, "once for each builder")
+		require.Len(t, s.times("a.svc."), 2, "once per builder")
 
 		lists, _ = everything.told()
 		require.Equal(t, []string{"10.0.0.1:1 10.0.0.2:2,10.0.0.3:2 10.0.0.9:9"}, lists)
 
-		// The addresses of a target that cannot be looked up stay; one that is gone is gone.
+		// The addresses of a target whose lookup fails stay; those of one that does not exist are
+		// removed.
 		s.fails("a.svc.", errServerFailure)
 		s.fails("b.svc.", errNoSuchHost)
 		time.Sleep(5 * time.Second)
@@ -57,7 +58,7 @@ func TestSRV(t *testing.T) {
 		lists, _ = cc.told()
 		require.Equal(t, "10.0.0.1:1,[2001:db8::1]:1", lists[len(lists)-1])
 
-		// Another weight is news.
+		// A changed weight is published.
 		s.hasSRV(srvName, srvRecord("a.svc.", 1, 10, 71))
 		n := len(lists)
 		time.Sleep(5 * time.Second)
@@ -65,7 +66,7 @@ func TestSRV(t *testing.T) {
 		lists, _ = cc.told()
 		require.Len(t, lists, n+1)
 
-		// None of the best is left.
+		// No backend of the best priority is left.
 		time.Sleep(DefaultMassRemovalDelay)
 		s.hasSRV(srvName, srvRecord("b.svc.", 2, 10, 30), srvRecord("backup.svc.", 9, 20, 0))
 		time.Sleep(5 * time.Second)
@@ -89,7 +90,7 @@ func TestSRVFaults(t *testing.T) {
 			s.hasSRV(srvName, srvRecord("a.svc.", 1, 0, 0))
 			s.fails("a.svc.", errNoSuchHost)
 		}, `dns: "_grpc._tcp.svc" has no SRV records: "a.svc.": no such host`},
-		{"a failure counts more than what is gone", func(s *script) {
+		{"a failure takes precedence over a missing target", func(s *script) {
 			s.hasSRV(srvName, srvRecord("a.svc.", 1, 0, 0), srvRecord("b.svc.", 1, 0, 0))
 			s.fails("a.svc.", errNoSuchHost)
 			s.fails("b.svc.", errServerFailure)

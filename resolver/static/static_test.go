@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// published takes what a resolver says.
+// published records the updates of a resolver.
 type published struct {
 	resolver.ClientConn
 	states []resolver.State
@@ -87,7 +87,7 @@ func TestBadTargets(t *testing.T) {
 	}
 }
 
-// A password that someone writes into a target does not get into the error.
+// A password in a target does not appear in the error.
 func TestPasswordStaysSecret(t *testing.T) {
 	_, err := build(t, "static://root:secret@a:1/b:2")
 	require.ErrorContains(t, err, `"@" has no meaning in it`)
@@ -113,7 +113,7 @@ func TestAttributes(t *testing.T) {
 	assert.Nil(t, Metadata(resolver.Endpoint{}))
 }
 
-// gRPC compares attributes, and panics on those that cannot be.
+// gRPC compares attributes, and panics if they are not comparable.
 func TestAttributesAreComparable(t *testing.T) {
 	targets := []string{"static:///a:1;zone=x;node=1", "static:///a:1;zone=x;node=2", "static:///a:1;zone=x", "static:///a:1;weight=2"}
 	for i, one := range targets {
@@ -127,7 +127,7 @@ func TestAttributesAreComparable(t *testing.T) {
 	}
 }
 
-// Attributes are not for the server to see. gRPC asks for the authority before it builds.
+// The authority has no attributes. gRPC requests it before it builds the resolver.
 func TestAuthority(t *testing.T) {
 	for target, want := range map[string]string{
 		"static:///a%20b:1": "a%20b:1",
@@ -181,8 +181,8 @@ func TestBadScheme(t *testing.T) {
 	assert.ErrorContains(t, err, `Scheme "My scheme"`)
 }
 
-// A channel works, and works again after it was idle.
-func TestChannelThatWasIdle(t *testing.T) {
+// A channel works before and after idle mode.
+func TestIdleChannel(t *testing.T) {
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	authorities := make(chan []string, 2)

@@ -3,61 +3,62 @@ package lastgood
 import "time"
 
 const (
-	// longestValidity bounds what the validity of an answer adds to a delay: caches repeat an
+	// longestValidity bounds the delay that the validity of an answer adds: caches repeat an
 	// answer for that long, and some zones are valid for a day.
 	longestValidity = 5 * time.Minute
-	// leastRotating is the size from which answers can be taken for parts of a larger list.
+	// leastRotating is the minimum size of an answer that counts as partial.
 	leastRotating = 3
-	// rotations is how many answers have to leave an endpoint out, at least, if each is a part
-	// of a larger list.
+	// rotations is the minimum number of partial answers without an endpoint before it is removed.
 	rotations = 30
 )
 
-// Guard delays the removal of endpoints that a source probably left out by mistake:
+// Guard delays the removal of endpoints that a source probably omits by mistake:
 //
-//   - Fewer than half of the endpoints are left, or none: what disappeared stays until it was
-//     missing for Delay. What disappears one by one within Delay counts together.
-//   - The source names a part of a larger list each time (with a Window): three endpoints or
-//     more, as many as before, but other ones, and some of them are back. What is missing stays
-//     until it was missing for Window. It stays for Delay until the first are back.
+//   - If fewer than half of the endpoints are left, or none, those that disappeared stay until
+//     they have been missing for Delay. Those that disappear one by one within Delay count
+//     together.
+//   - If the source returns a part of a larger list each time (with a Window): three endpoints
+//     or more, as many as before, but different ones, and some of them are back. Missing ones
+//     stay until they have been missing for Window, and for Delay until the first are back.
 //
-// Anything else is removed at once, and what is new is never delayed. The time during which the
-// source is away does not count, see Suspend.
+// Other removals take effect at once, and new endpoints are never delayed. Time while the source
+// is away does not count, see Suspend.
 type Guard[E any] struct {
 	// Key identifies an endpoint.
 	Key func(E) string
-	// Delay is that of mass removals. Without a positive one, they are not delayed.
+	// Delay is the delay of mass removals. They are not delayed unless it is positive.
 	Delay time.Duration
-	// Window is over which lists that rotate are united. Without a positive one, they are not.
+	// Window is the time over which partial lists are merged. They are not merged unless it is
+	// positive.
 	Window time.Duration
 
-	listed   map[string]E // by the source
+	listed   map[string]E // the last list of the source
 	missing  map[string]missing[E]
-	rotating time.Time // until when the source is known to name parts of a larger list
+	rotating time.Time // until when the source is known to return partial lists
 }
 
 type missing[E any] struct {
 	endpoint E
 	since    time.Time
-	of       int           // how many were listed before
-	delay    time.Duration // the removal's, if it is one of many
-	window   time.Duration // the removal's, if the source rotates
-	exchange bool          // as many others came in its place
+	of       int           // the size of the list before
+	delay    time.Duration // of a mass removal, or 0
+	window   time.Duration // of a partial list, or 0
+	exchange bool          // as many others were added
 	kept     bool
 }
 
-// Kept is what stays on the list although the source does not name it.
+// Kept has the endpoints that stay on the list although the source omits them.
 type Kept[E any] struct {
 	Endpoints []E
-	// Mass says that they stay because they are too many, and not because the source rotates.
+	// Mass is set if they stay because of a mass removal, not because of partial lists.
 	Mass bool
 	// Due is when the first of them is due for removal, by the next Update.
 	Due time.Time
 }
 
-// Update takes the list that the source names now and returns what is to stay beside it.
-// validity is for how long the source repeats its answer without looking, 0 if it does not. That
-// there is nothing is not confirmed within that time, and Window is at least 30 of it.
+// Update processes the list of the source and returns the endpoints to keep in addition. validity
+// is how long the source repeats its answer, 0 if it does not. An empty list is not confirmed
+// within that time, and Window is at least 30 times as long.
 func (g *Guard[E]) Update(now time.Time, list []E, validity time.Duration) Kept[E] {
 	next := make(map[string]E, len(list))
 	for _, e := range list {
@@ -92,9 +93,9 @@ func (g *Guard[E]) Update(now time.Time, list []E, validity time.Duration) Kept[
 	return g.keepLastGood(now, rotating)
 }
 
-// keepLastGood decides about what is missing, and forgets what is missing for long.
+// keepLastGood returns the missing endpoints to keep, and forgets the others.
 func (g *Guard[E]) keepLastGood(now time.Time, rotating bool) Kept[E] {
-	most := 0 // listed within the delay
+	most := 0 // the maximum size of a list within the delay
 	for key, m := range g.missing {
 		age := now.Sub(m.since)
 		if age < m.delay {
@@ -123,7 +124,7 @@ func (g *Guard[E]) keepLastGood(now time.Time, rotating bool) Kept[E] {
 	return kept
 }
 
-// Suspend says that the source is away: what is missing and was kept is delayed again.
+// Suspend records that the source is away: the delays of kept endpoints start anew.
 func (g *Guard[E]) Suspend(now time.Time) {
 	for key, m := range g.missing {
 		if !m.kept {
@@ -135,5 +136,5 @@ func (g *Guard[E]) Suspend(now time.Time) {
 	}
 }
 
-// Rotating reports whether the source is known to name parts of a larger list.
+// Rotating reports whether the source is known to return partial lists.
 func (g *Guard[E]) Rotating(now time.Time) bool { return now.Before(g.rotating) }

@@ -18,7 +18,7 @@ func newGuard(delay, window time.Duration) *lastgood.Guard[string] {
 	return &lastgood.Guard[string]{Key: func(s string) string { return s }, Delay: delay, Window: window}
 }
 
-// Each step is a time and what the source lists then, or "away"; each letter is an endpoint.
+// Each step is a time and the list of the source, or "away"; each letter is an endpoint.
 func TestGuard(t *testing.T) {
 	type step struct {
 		at   int // seconds
@@ -30,10 +30,10 @@ func TestGuard(t *testing.T) {
 		"fewer are removed at once":           {{0, "abcd", "", false}, {5, "ab", "", false}, {25, "b", "", false}},
 		"too many stay":                       {{0, "abcd", "", false}, {5, "d", "abc", true}, {19, "d", "abc", true}, {20, "d", "", false}},
 		"all stay":                            {{0, "ab", "", false}, {5, "", "ab", true}, {20, "", "", false}},
-		"the first answer is nothing":         {{0, "", "", false}, {1, "a", "", false}},
+		"the first answer is empty":           {{0, "", "", false}, {1, "a", "", false}},
 		"they come back":                      {{0, "abcd", "", false}, {5, "", "abcd", true}, {10, "abcd", "", false}, {25, "abc", "", false}},
 		"some come back":                      {{0, "abcd", "", false}, {5, "", "abcd", true}, {10, "ab", "", false}},
-		"new ones do not wait":                {{0, "abcd", "", false}, {5, "e", "abcd", true}, {20, "e", "", false}},
+		"new ones are not delayed":            {{0, "abcd", "", false}, {5, "e", "abcd", true}, {20, "e", "", false}},
 		"all are replaced":                    {{0, "abcd", "", false}, {5, "efgh", "", false}},
 		"all are replaced, and then one goes": {{0, "abcd", "", false}, {5, "efgh", "", false}, {6, "efg", "", false}},
 		"a single one is replaced":            {{0, "a", "", false}, {5, "b", "", false}},
@@ -48,7 +48,7 @@ func TestGuard(t *testing.T) {
 			{17, "ef", "", false},
 		},
 		"slowly": {{0, "abcdef", "", false}, {16, "bcdef", "", false}, {32, "cdef", "", false}, {48, "def", "", false}, {64, "ef", "", false}},
-		"the time without a source does not count": {
+		"time without a source does not count": {
 			{0, "ab", "", false},
 			{5, "", "ab", true},
 			{10, "away", "", false},
@@ -57,7 +57,7 @@ func TestGuard(t *testing.T) {
 			{614, "", "ab", true},
 			{615, "", "", false},
 		},
-		"what was removed before the source was away is not put back": {
+		"an endpoint that was removed before the source was away stays removed": {
 			{0, "abcdef", "", false}, {5, "bcdef", "", false}, {6, "away", "", false}, {7, "f", "bcde", true},
 		},
 	} {
@@ -79,7 +79,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// An answer that a cache repeats says nothing new.
+// A repeated answer of a cache is no confirmation.
 func TestGuardWaitsForTheValidity(t *testing.T) {
 	start := time.Unix(1e9, 0)
 	for validity, want := range map[time.Duration]time.Duration{
@@ -96,7 +96,7 @@ func TestGuardWaitsForTheValidity(t *testing.T) {
 	assert.Empty(t, off.Update(start, nil, time.Hour).Endpoints)
 }
 
-// Answers of a part of the endpoints each, as of Consul (3), Route 53 and Cloud Map (8).
+// Partial answers, as of Consul (3), Route 53 and Cloud Map (8), are merged.
 func TestGuardUnitesPartsOfAList(t *testing.T) {
 	for _, c := range []struct {
 		all, part     int
@@ -135,7 +135,7 @@ func TestGuardUnitesPartsOfAList(t *testing.T) {
 			assert.LessOrEqual(t, changes, 2)
 			assert.Equal(t, c.all, lookUp())
 
-			// What is gone for good, goes after all.
+			// Endpoints that are gone for good are removed.
 			c.all--
 			now = now.Add(c.interval)
 			for range int(max(5*time.Minute, 30*c.ttl)/c.interval) * 3 / 2 {
@@ -143,25 +143,25 @@ func TestGuardUnitesPartsOfAList(t *testing.T) {
 				now = now.Add(c.interval)
 			}
 			assert.Equal(t, c.all, lookUp())
-			// There is nothing: that is no part.
+			// An empty answer is not partial.
 			g.Update(now, nil, 0)
 			assert.Empty(t, g.Update(now.Add(15*time.Second), nil, 0).Endpoints)
 		})
 	}
 }
 
-// Rollouts are no parts of a list: as many as before, but nothing comes back.
-func TestGuardLetsRolloutsPass(t *testing.T) {
+// Rollouts are not partial answers: the number stays, but nothing returns.
+func TestGuardRecognizesRollouts(t *testing.T) {
 	g, now := newGuard(15*time.Second, 5*time.Minute), time.Unix(1e9, 0)
 	for i := range 100 {
 		list := []string{fmt.Sprint(i), fmt.Sprint(i + 1), fmt.Sprint(i + 2), fmt.Sprint(i + 3)}
 		kept := g.Update(now, list, 0)
-		assert.LessOrEqual(t, len(kept.Endpoints), 3, "what is replaced stays for Delay")
+		assert.LessOrEqual(t, len(kept.Endpoints), 3, "replaced endpoints stay for Delay")
 		assert.False(t, kept.Mass)
 		now = now.Add(5 * time.Second)
 	}
 	assert.False(t, g.Rotating(now))
-	// Nor is one that comes and goes.
+	// An endpoint that comes and goes is not recognized as rotation either.
 	for range 100 {
 		assert.Empty(t, newest(g, &now, "a", "b", "c", "d"))
 		assert.Empty(t, newest(g, &now, "a", "b", "c"))

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// MaxIdle is how many sources without a channel a Registry remembers. Beyond it, the one that
-// was stopped first is forgotten.
+// MaxIdle is the maximum number of sources without a channel that a Registry remembers. Beyond it,
+// the one that was stopped first is forgotten.
 const MaxIdle = 1000
 
-// Source follows what one target resolves to, for all channels that want to know.
+// Source resolves one target for all channels.
 type Source[L any] interface {
-	// Stop ends the source. It waits for nothing. It returns what the source knew, and false if
-	// that is not worth to be kept.
+	// Stop ends the source without blocking. It returns the state for the next source, and false
+	// if there is none worth keeping.
 	Stop() (last L, ok bool)
 }
 
-// Registry has one running source for each key that a channel uses. It keeps what a source
-// knew for maxAge after its last channel closed or went idle, and starts the next one with it.
+// Registry has one running source for each key in use. It keeps the state of a source for maxAge
+// after its last channel closed or went idle, and starts the next one with it.
 type Registry[K comparable, S Source[L], L any] struct {
 	start  func(key K, last L, ok bool) S
 	maxAge time.Duration
@@ -39,14 +39,13 @@ type stopped[L any] struct {
 	at   time.Time
 }
 
-// NewRegistry returns a Registry. start is called with what the last source of the key knew,
-// if ok; it must not block. Nothing is kept if maxAge is not positive.
+// NewRegistry returns a Registry. start receives the state of the last source of the key if ok is
+// true; it must not block. No state is kept unless maxAge is positive.
 func NewRegistry[K comparable, S Source[L], L any](maxAge time.Duration, start func(key K, last L, ok bool) S) *Registry[K, S, L] {
 	return &Registry[K, S, L]{start: start, maxAge: maxAge, running: map[K]*running[S]{}, idle: map[K]stopped[L]{}}
 }
 
-// Acquire returns the source of a key, and starts it if there is none. Release has to be
-// called once for each call.
+// Acquire returns the source of a key, and starts it if necessary. Each call requires a Release.
 func (r *Registry[K, S, L]) Acquire(key K) S {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +83,7 @@ func (r *Registry[K, S, L]) Running() []K {
 	return slices.Collect(maps.Keys(r.running))
 }
 
-// removeExpired forgets what is too old, and the oldest of what is too much. It needs the lock.
+// removeExpired forgets expired states, and the oldest beyond MaxIdle. It needs the lock.
 func (r *Registry[K, S, L]) removeExpired() {
 	var oldest K
 	first := time.Now()

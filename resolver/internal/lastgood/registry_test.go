@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/resolver/internal/lastgood"
 )
 
-// source knows a list, and whether it is worth to be kept.
+// source has a list, and whether it is worth keeping.
 type source struct {
 	list string
 	good bool
@@ -22,7 +22,7 @@ func newRegistry(maxAge time.Duration) *lastgood.Registry[int, *source, string] 
 	return lastgood.NewRegistry(maxAge, func(_ int, last string, ok bool) *source { return &source{last, ok} })
 }
 
-// One source serves all users of a key; the next one begins with what it knew, for a while.
+// One source serves all users of a key; the next one starts with its state, for a while.
 func TestRegistry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(time.Hour)
@@ -30,7 +30,7 @@ func TestRegistry(t *testing.T) {
 		require.Same(t, first, r.Acquire(1))
 		require.NotSame(t, first, r.Acquire(2))
 		r.Release(2)
-		require.False(t, first.good, "nothing was known")
+		require.False(t, first.good, "no state was kept")
 		first.list, first.good = "a", true
 		r.Release(1)
 		time.Sleep(2 * time.Hour)
@@ -44,11 +44,11 @@ func TestRegistry(t *testing.T) {
 		second.good = false
 		r.Release(1)
 		third := r.Acquire(1)
-		require.Equal(t, source{}, *third, "what was not worth to be kept")
+		require.Equal(t, source{}, *third, "a state not worth keeping")
 		third.good = true
 		r.Release(1)
 		time.Sleep(time.Hour)
-		require.False(t, r.Acquire(1).good, "what is too old")
+		require.False(t, r.Acquire(1).good, "an expired state")
 
 		none := newRegistry(-1)
 		none.Acquire(1).good = true
@@ -57,7 +57,7 @@ func TestRegistry(t *testing.T) {
 	})
 }
 
-// A program that opens channels to ever new targets does not grow.
+// A program that opens channels to ever new targets needs bounded memory.
 func TestRegistryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(time.Hour)
