@@ -76,6 +76,7 @@ type Latency struct {
 // block summarizes some samples. The zero value is an empty block.
 type block struct {
 	longest, second time.Duration
+	joined          int           // samples that took the lock
 	sum             time.Duration // once it is full
 }
 
@@ -85,6 +86,7 @@ func (b block) join(o block) block {
 		b, o = o, b
 	}
 	b.second = max(b.second, o.longest)
+	b.joined += o.joined
 	b.sum += o.sum
 	return b
 }
@@ -108,7 +110,7 @@ func (l *Latency) Observe(d time.Duration) {
 	}
 	sum := l.sum.Add(int64(d))
 	current := &l.blocks[l.full%latencyBlocks]
-	*current = current.join(block{longest: d})
+	*current = current.join(block{longest: d, joined: 1})
 	l.second.Store(int64(current.second))
 
 	var all block
@@ -116,8 +118,9 @@ func (l *Latency) Observe(d time.Duration) {
 		all = all.join(b)
 	}
 	estimate := all.second
-	if n < latencyBlock {
-		// With so few samples the second longest would be exceeded too often.
+	if n < latencyBlock || all.joined < 2 {
+		// With so few samples the second longest would be exceeded too often. There is none if
+		// those of all other blocks still wait for the lock.
 		estimate = all.longest
 	}
 	l.p99.Store(int64(estimate))
