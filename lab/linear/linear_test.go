@@ -3,6 +3,8 @@ package linear
 import (
 	"context"
 	"flag"
+	"fmt"
+	"io"
 	"testing"
 	"time"
 
@@ -25,9 +27,32 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// enoughOperations have some of every kind and outcome among them.
+const enoughOperations = 1500
+
+// untilEnough is a log that ends the run after its time, when there were enough operations. A machine that is
+// short of CPU takes longer for them.
+type untilEnough struct {
+	io.Writer
+	began time.Time
+	end   context.CancelFunc
+}
+
+func (u untilEnough) Write(p []byte) (int, error) {
+	var at string
+	var n int
+	if read, _ := fmt.Sscanf(string(p), "%s %d operations;", &at, &n); read == 2 && n >= enoughOperations && time.Since(u.began) >= *duration {
+		u.end()
+	}
+	return u.Writer.Write(p)
+}
+
 // TestLinear is the short form of "quorate-lab soak linear".
 func TestLinear(t *testing.T) {
-	result, err := Run(t.Context(), Config{Config: soak.Config{Duration: *duration, Seed: *seed, Dir: t.TempDir(), Log: t.Output()}, PageDir: t.ArtifactDir()})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	log := untilEnough{t.Output(), time.Now(), cancel}
+	result, err := Run(ctx, Config{Config: soak.Config{Duration: *duration + 3*time.Minute, Seed: *seed, Dir: t.TempDir(), Log: log}, PageDir: t.ArtifactDir()})
 	require.NoError(t, err)
 	require.True(t, result.Verdict.OK(), "%v", result)
 	t.Log("\n" + result.String())
