@@ -1,7 +1,7 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
 .PHONY: build test versions versions-short tidy release-check snapshot binaries lint generate lab compare soak soak-locks soak-linear soak-resolvers \
 	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents etcdctl shim-tests shim-tests-short \
-	servers servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-fleet bench-pools bench-calls bench-batch bench-routing bench-leases \
+	servers servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-watches bench-fleet bench-pools bench-calls bench-minimal bench-batch bench-routing bench-observed bench-leases \
 	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target
 
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
@@ -142,14 +142,28 @@ bench-fleet: ## what a hundred clients cost a cluster, in health and under fault
 bench-pools: ## connection pools beside one connection, blind rotation and puddle; five minutes
 	go test ./lab/bench/pools -run '^$$' -bench . -benchtime 5x
 
-bench-calls: ## what a call costs, beside the bare stub, a minimal client and the official one; three minutes
-	go test ./lab/bench/calls -run '^$$' -bench . -benchtime 61x
+bench-watches: ## the creation, the memory and the replay of watches, beside the official client; three minutes
+	go test ./lab/bench -run '^$$' -bench '/^(create|idle|replay)$$' -benchtime 5x -timeout 1h
+
+# Tables of docs/performance.md come last on the standard output; RESULTS is a file for a line of JSON for each case and client.
+ROUNDS ?= 61
+RESULTS ?= $(CURDIR)/.cache/bench-calls.json
+BENCH_CALLS = mkdir -p $(dir $(RESULTS)) && go test ./lab/bench/calls -run '^$$' -timeout 2h -benchtime $(ROUNDS)x -results $(RESULTS) -bench
+
+bench-calls: ## what a call costs, beside the bare stub and the official client; eight minutes
+	$(BENCH_CALLS) '/^(near|tls|members)$$'
+
+bench-minimal: ## gets and puts, also beside the least that a client costs; two minutes
+	$(BENCH_CALLS) '/^minimal$$'
 
 bench-routing: ## puts and gets with 10 ms between the members, by strategy; a minute
-	go test ./lab/bench/routing -run '^$$' -bench . -count 5
+	$(BENCH_CALLS) '/^distant$$'
 
-bench-batch: ## calls that share RPCs, beside calls that do not; four minutes
-	go test ./lab/bench/batch -run '^$$' -bench . -benchtime 25x
+bench-batch: ## calls that share RPCs, beside calls that do not; six minutes
+	$(BENCH_CALLS) '/^(shared|far)$$'
+
+bench-observed: ## what observers add to a get; two minutes
+	$(BENCH_CALLS) '/^observed$$'
 
 bench-leases: ## what a renewal costs
 	go test ./clientv3/internal/lease -run '^$$' -bench . -benchmem

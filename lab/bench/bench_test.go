@@ -18,6 +18,7 @@ import (
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/bench/cases"
 	"github.com/quorate/quorate/lab/bench/internal/programs"
+	"github.com/quorate/quorate/lab/bench/internal/stats"
 	"github.com/quorate/quorate/lab/internal/words"
 	"github.com/quorate/quorate/lab/servers"
 )
@@ -109,12 +110,7 @@ func median(samples []cases.Sample, metric string) float64 {
 	for _, s := range samples {
 		values = append(values, s[metric])
 	}
-	slices.Sort(values)
-	middle := len(values) / 2
-	if len(values)%2 == 0 {
-		return (values[middle-1] + values[middle]) / 2
-	}
-	return values[middle]
+	return stats.Of(values).Median
 }
 
 // turns returns the clients in the order of a round.
@@ -210,18 +206,6 @@ func caseNamed(t *testing.T, name string) cases.Case {
 func TestTurns(t *testing.T) {
 	assert.Equal(t, []string{official, quorate}, turns(0))
 	assert.Equal(t, []string{quorate, official}, turns(1))
-}
-
-func TestMedian(t *testing.T) {
-	of := func(values ...float64) (samples []cases.Sample) {
-		for _, v := range values {
-			samples = append(samples, cases.Sample{"time": v})
-		}
-		return samples
-	}
-	assert.InDelta(t, 3, median(of(3), "time"), 1e-9)
-	assert.InDelta(t, 5, median(of(9, 1), "time"), 1e-9)
-	assert.InDelta(t, 2, median(of(9, 1, 2), "time"), 1e-9)
 }
 
 func TestTarget(t *testing.T) {

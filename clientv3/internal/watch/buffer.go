@@ -26,12 +26,12 @@ type buffer struct {
 	mu      sync.Mutex
 	waiting []waiting
 	bytes   int
-	room    int // the level of bytes that is awaited, if any
+	room    int   // the level of bytes that is awaited, if any
+	offered int64 // when the next response was offered to the reader, in Unix nanoseconds; 0 if none waits
 	awaited bool
-	pumping bool      // the goroutine runs, and only it uses the sink
-	offered time.Time // when the next response was offered to the reader, zero if none waits
-	last    bool      // no response follows
-	closed  bool      // the sink is closed
+	pumping bool // the goroutine runs, and only it uses the sink
+	last    bool // no response follows
+	closed  bool // the sink is closed
 }
 
 type waiting struct {
@@ -141,11 +141,11 @@ func (b *buffer) pop() (waiting, bool) {
 	defer b.mu.Unlock()
 	if len(b.waiting) == 0 {
 		b.waiting = nil
-		b.pumping, b.offered = false, time.Time{}
+		b.pumping, b.offered = false, 0
 		b.closeIdle()
 		return waiting{}, false
 	}
-	b.offered = time.Now()
+	b.offered = time.Now().UnixNano()
 	r := b.waiting[0]
 	b.waiting[0] = waiting{}
 	b.waiting = b.waiting[1:]
@@ -169,6 +169,6 @@ func (b *buffer) delivered(size int) bool {
 func (b *buffer) abandon() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pumping, b.offered = false, time.Time{}
+	b.pumping, b.offered = false, 0
 	b.discard()
 }

@@ -120,8 +120,8 @@ func (b *buffer) inspect(now time.Time, s *Standing) {
 		return
 	}
 	s.Unread, s.Bytes = len(b.waiting), b.bytes
-	if !b.offered.IsZero() {
+	if b.offered != 0 {
 		s.Unread++ // the response offered to the reader
-		s.Blocked = max(now.Sub(b.offered), 0)
+		s.Blocked = max(now.Sub(time.Unix(0, b.offered)), 0)
 	}
 }

@@ -61,10 +61,10 @@ func (ss *session) requestProgress(notify bool) {
 // ignored the other requests.
 func (ss *session) confirm(s *subscription) {
 	p := &ss.progress
-	if s.asked <= p.past || ss.mode != pipelined {
+	if int(s.asked) <= p.past || ss.mode != pipelined {
 		return // in other modes the peer is not etcd, which may have no such queue
 	}
-	p.past = s.asked
+	p.past = int(s.asked)
 	p.sent = min(p.sent, p.made-p.past)
 	for _, other := range ss.live {
 		p.limitUnconfirmed(other)
@@ -73,7 +73,7 @@ func (ss *session) confirm(s *subscription) {
 
 // limitUnconfirmed drops the answers that will not arrive any more.
 func (p *progressLedger) limitUnconfirmed(s *subscription) {
-	s.unconfirmed = min(s.unconfirmed, uint8(min(max(s.asked-p.past, 0), maxInFlight)))
+	s.unconfirmed = min(s.unconfirmed, uint8(min(max(int(s.asked)-p.past, 0), maxInFlight)))
 }
 
 // progressForAll processes a progress response for all watchers of the stream.

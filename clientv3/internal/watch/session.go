@@ -185,7 +185,7 @@ func (ss *session) flush() {
 		}
 		_ = s.step(ask) // possible when queued
 		s.id = ss.nextID()
-		s.unconfirmed, s.asked = ss.progress.inFlight(), ss.progress.made
+		s.unconfirmed, s.asked = ss.progress.inFlight(), int32(ss.progress.made)
 		ss.pending = append(ss.pending, creation{s.id, s})
 		ss.ask(s)
 	}

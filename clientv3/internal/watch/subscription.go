@@ -75,7 +75,7 @@ type subscription struct {
 	// its caller requested one of them.
 	unconfirmed     uint8
 	progressPending bool
-	asked           int // progress requests on the stream before the create
+	asked           int32 // progress requests on the stream before the create
 
 	id      int64 // on the stream: chosen by the session or the server
 	next    int64 // the first revision not accepted yet; 0 if unknown

@@ -31,13 +31,14 @@ type watcher struct {
 	buffer buffer
 	shard  atomic.Pointer[shard]
 
+	// The order of the fields keeps an idle watch small.
 	phase    phase
-	current  *subscription    // parked while paused
-	catchup  *catchup         // nil unless far behind
 	resumed  bool             // nothing has arrived since it resumed
-	limit    int              // the allowance in bytes when it paused
 	unsplit  bool             // it must not be split again
 	refusals uint8            // of tokens, consecutive
+	current  *subscription    // parked while paused
+	catchup  *catchup         // nil unless far behind
+	limit    int              // the allowance in bytes when it paused
 	deniedBy *shard           // the previous stream, if it denied the watch
 	history  *lineage.History // the history of its events; nil if unknown
 	ready    chan struct{}    // closed when Watch may return; then nil

@@ -1,195 +1,169 @@
-// Package calls measures what a call costs through a client: Quorate, the official client and a
-// minimal one beside the bare stub on a gRPC connection, on one real member. A round has 0.1 s of
-// each, in random order; results are medians of the rounds.
+// Package calls measures what a call costs through a client, on real members, which are processes of their own. A round
+// has a turn of each client in random order; results are medians of the rounds, and ratios are those within a round.
 //
-//	go test ./lab/bench/calls -run '^$' -bench . -benchtime 41x
+//	go test ./lab/bench/calls -run '^$' -bench '/(near|tls|members)$' -benchtime 61x -timeout 1h     what `make bench-calls` runs
+//	go test ./lab/bench/calls -run '^$' -bench /observed/get/callers=64 -benchtime 41x -results out.json
 //
-// The unit x-bare is the throughput by that of the bare stub in the same round; allocs-added
-// and ns-added are what a call allocates more in this process, and the CPU time that it
-// takes more there. The member is a process of its own.
+// Tables come last on the standard output, as docs/performance.md has them. -results appends a line of JSON for each case
+// and client to a file.
 package calls
 
 import (
 	"context"
+	"flag"
 	"fmt"
-	"math"
-	"math/rand/v2"
-	"runtime"
-	"slices"
+	"os"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	official "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"go.uber.org/goleak"
 
-	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
 )
+
+var resultsFile = flag.String("results", "", "append results to this `file`, a line of JSON for each case and client")
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		for _, t := range tables {
+			t.print(os.Stdout)
+		}
+		os.Exit(status)
+	}))
+}
+
+// kind is what a call does.
+type kind int
+
+const (
+	get kind = iota
+	getSerializable
+	getPrefix
+	put
+	txn // a put if the key exists, a get if not
+)
+
+// operation is a call that many callers make.
+type operation struct {
+	name    string
+	kind    kind
+	keys    []string // the callers share them
+	value   string
+	most    int // calls of a caller in a turn; 0 for no bound
+	callers []int
+}
+
+// call makes the call of one caller.
+type call func(ctx context.Context, caller int) error
+
+var (
+	oneKey = []string{"/bench/key"}
+	small  = strings.Repeat("v", 64)
+	large  = strings.Repeat("v", 1<<20)
+)
+
+// many returns the names of n keys.
+func many(prefix string, n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s%05d", prefix, i)
+	}
+	return names
+}
+
+// rangePrefix has rangeKeys keys of small values.
+const (
+	rangePrefix = "/bench/range/"
+	rangeKeys   = 10_000
+)
+
+// group is what is measured on one cluster with the same clients.
+type group struct {
+	name       string
+	cluster    clusterConfig
+	clients    func(testing.TB, *lab.Cluster, []string) []client
+	operations []operation
+	table      *table
+}
+
+func groups() []group {
+	near := []operation{
+		{name: "get", kind: get, keys: oneKey, value: small, callers: []int{1, 64, 256, 1000}},
+		{name: "put", kind: put, keys: oneKey, value: small, callers: []int{1, 64, 256, 1000}},
+		{name: "txn", kind: txn, keys: oneKey, value: small, callers: []int{1, 64}},
+		{name: "range of 10,000 keys", kind: getPrefix, keys: []string{rangePrefix}, callers: []int{1, 16}},
+		{name: "get of 1 MiB", kind: get, keys: []string{"/bench/large"}, value: large, callers: []int{1, 16}},
+		{name: "put of 1 MiB", kind: put, keys: []string{"/bench/large"}, value: large, most: 4, callers: []int{1}},
+	}
+	few := []operation{
+		{name: "get", kind: get, keys: oneKey, value: small, callers: []int{1, 64}},
+		{name: "put", kind: put, keys: oneKey, value: small, callers: []int{1, 64}},
+	}
+	all := many("/bench/", 1000)
+	shared := []operation{
+		{name: "get of one key", kind: get, keys: oneKey, value: small, callers: []int{1, 64, 1000}},
+		{name: "get of a key each", kind: get, keys: all, value: small, callers: []int{1, 64, 1000}},
+		{name: "put of a key each", kind: put, keys: all, value: small, callers: []int{1, 64, 1000}},
+	}
+	far := []operation{
+		{name: "get of a key each", kind: get, keys: all, value: small, callers: []int{1, 16, 64, 1000}},
+		{name: "put of a key each", kind: put, keys: all, value: small, callers: []int{1, 16, 64, 1000}},
+	}
+	distant := []operation{
+		{name: "put", kind: put, keys: oneKey, value: small, callers: []int{1}},
+		{name: "get, linearizable", kind: get, keys: oneKey, value: small, callers: []int{1}},
+		{name: "get, serializable", kind: getSerializable, keys: oneKey, value: small, callers: []int{1}},
+	}
+	const oneWay = 5 * time.Millisecond
+	return []group{
+		{"near", clusterConfig{Members: 1}, stubAndClients, near, besideStub},
+		{"minimal", clusterConfig{Members: 1}, minimalAndClients, few, besideMinimal},
+		{"tls", clusterConfig{Members: 1, TLS: true}, stubAndClients, few, besideStub},
+		{"members", clusterConfig{Members: 3}, stubAndClients, few, besideStub},
+		{"shared", clusterConfig{Members: 1}, sharedRPCs, shared, besideAlone},
+		{"far", clusterConfig{Members: 1, ToClient: oneWay}, sharedRPCs, far, besideAlone},
+		{"distant", clusterConfig{Members: 3, BetweenMembers: oneWay}, strategies, distant, times},
+		{"observed", clusterConfig{Members: 1}, observers, few[:1], besideUnobserved},
+	}
+}
 
 // turn is how long one client is measured at a time.
 const turn = 100 * time.Millisecond
 
-const key = "/bench/calls/key"
-
-var value = string(make([]byte, 64))
-
-func TestMain(m *testing.M) {
-	lab.Main()
-	m.Run()
-}
-
-// contender is a way to make calls. The first is the bare stub.
-type contender struct {
-	name     string
-	get, put func(ctx context.Context) error
-}
-
-func contenders(b *testing.B) []contender {
-	cluster, err := lab.Start(b.Context(), lab.Config{Members: 1, Dir: b.TempDir()})
-	require.NoError(b, err)
-	b.Cleanup(func() { require.NoError(b, cluster.Close()) })
-	endpoint := cluster.Members()[0].DirectEndpoint()
-	theirs, err := official.New(official.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
-	require.NoError(b, err)
-	b.Cleanup(func() { require.NoError(b, theirs.Close()) })
-	ours, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
-	require.NoError(b, err)
-	b.Cleanup(func() { require.NoError(b, ours.Close()) })
-	all := []contender{
-		bare(b, endpoint),
-		minimal(b, "minimal", endpoint, false),
-		minimal(b, "minimal+defaults", endpoint, true),
-		{
-			"official",
-			func(ctx context.Context) error { _, err := theirs.Get(ctx, key); return err },
-			func(ctx context.Context) error { _, err := theirs.Put(ctx, key, value); return err },
-		},
-		{
-			"quorate",
-			func(ctx context.Context) error { _, err := ours.Get(ctx, key); return err },
-			func(ctx context.Context) error { _, err := ours.Put(ctx, key, value); return err },
-		},
-	}
-	for _, c := range all {
-		require.NoError(b, c.put(b.Context()))
-		require.NoError(b, c.get(b.Context()))
-	}
-	return all
-}
-
-// callOptions are those of both clients.
-var callOptions = []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(2 << 20), grpc.MaxCallRecvMsgSize(math.MaxInt32)}
-
-// bare makes calls with requests and call options that are made once, on a connection with gRPC's
-// defaults.
-func bare(b *testing.B, endpoint string) contender {
-	conn, err := grpc.NewClient(strings.TrimPrefix(endpoint, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(b, err)
-	b.Cleanup(func() { require.NoError(b, conn.Close()) })
-	stub := pb.NewKVClient(conn)
-	get, put := &pb.RangeRequest{Key: []byte(key)}, &pb.PutRequest{Key: []byte(key), Value: []byte(value)}
-	return contender{
-		"bare",
-		func(ctx context.Context) error {
-			_, err := stub.Range(ctx, get, callOptions...)
-			return err
-		},
-		func(ctx context.Context) error {
-			_, err := stub.Put(ctx, put, callOptions...)
-			return err
-		},
-	}
-}
-
-// sample is what one turn showed.
-type sample struct{ rate, allocs, cpu float64 }
-
-// cpu returns the CPU time of this process, in nanoseconds.
-func cpu(b *testing.B) float64 {
-	var u unix.Rusage
-	require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &u))
-	return float64(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// measure has callers make calls for one turn.
-func measure(b *testing.B, callers int, do func(context.Context) error) sample {
-	var done atomic.Int64
-	var all sync.WaitGroup
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	began, used := time.Now(), cpu(b)
-	for range callers {
-		all.Go(func() {
-			ctx, cancel := context.WithCancel(b.Context())
-			defer cancel()
-			n := 0
-			for ; time.Since(began) < turn; n++ {
-				if err := do(ctx); err != nil {
-					b.Error(err)
-					break
+func BenchmarkCalls(b *testing.B) {
+	for _, g := range groups() {
+		b.Run(g.name, func(b *testing.B) {
+			clients := g.start(b)
+			for _, o := range g.operations {
+				for _, callers := range o.callers {
+					b.Run(fmt.Sprintf("%s/callers=%d", unit(o.name), callers), func(b *testing.B) {
+						m := newMeasurement(clients, o, callers)
+						for b.Loop() {
+							m.round(b, turn)
+						}
+						g.report(b, m)
+					})
 				}
 			}
-			done.Add(int64(n))
-		})
-	}
-	all.Wait()
-	took := time.Since(began)
-	used = cpu(b) - used
-	runtime.ReadMemStats(&after)
-	n := float64(done.Load())
-	return sample{n / took.Seconds(), float64(after.Mallocs-before.Mallocs) / n, used / n}
-}
-
-func compare(b *testing.B, callers int, call func(contender) func(context.Context) error) {
-	all := contenders(b)
-	rates := make([]float64, 0, b.N)
-	speeds, allocs, cpus := make([][]float64, len(all)), make([][]float64, len(all)), make([][]float64, len(all))
-	round := make([]sample, len(all))
-	for b.Loop() {
-		for _, i := range rand.Perm(len(all)) {
-			round[i] = measure(b, callers, call(all[i]))
-		}
-		rates = append(rates, round[0].rate)
-		for i, s := range round {
-			speeds[i] = append(speeds[i], s.rate/round[0].rate)
-			allocs[i] = append(allocs[i], s.allocs-round[0].allocs)
-			cpus[i] = append(cpus[i], s.cpu-round[0].cpu)
-		}
-	}
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(median(rates), "bare/s")
-	for i, c := range all[1:] {
-		b.ReportMetric(median(speeds[i+1]), c.name+"-x-bare")
-		b.ReportMetric(median(allocs[i+1]), c.name+"-allocs-added")
-		b.ReportMetric(median(cpus[i+1]), c.name+"-ns-added")
-	}
-}
-
-func median(of []float64) float64 {
-	slices.Sort(of)
-	return of[len(of)/2]
-}
-
-func BenchmarkGet(b *testing.B) {
-	for _, callers := range []int{1, 64} {
-		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			compare(b, callers, func(c contender) func(context.Context) error { return c.get })
 		})
 	}
 }
 
-func BenchmarkPut(b *testing.B) {
-	for _, callers := range []int{1, 64} {
-		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			compare(b, callers, func(c contender) func(context.Context) error { return c.put })
+// TestEveryCall measures everything so shortly that it shows only that it works.
+func TestEveryCall(t *testing.T) {
+	for _, g := range groups() {
+		t.Run(g.name, func(t *testing.T) {
+			clients := g.start(t)
+			for _, o := range g.operations {
+				m := newMeasurement(clients, o, 2)
+				m.round(t, time.Millisecond)
+				for _, row := range g.table.rowsOf(m) {
+					require.Len(t, row, len(g.table.head), o.name)
+				}
+			}
 		})
 	}
 }

@@ -2,6 +2,7 @@ package calls
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,13 +20,15 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
+
+	"github.com/quorate/quorate/lab"
 )
 
 // minimal is the least that a client costs which can end a call early and learns how each
 // ended: a request, a record in a context that can be cancelled, and a policy whose Done notes
 // the latency. Of Quorate's defaults it may have those that cost gRPC time: pings, for which gRPC
 // reads the clock at each frame, and the header with the API version.
-func minimal(b *testing.B, name, endpoint string, defaults bool) contender {
+func minimal(tb testing.TB, name, endpoint string, defaults bool) client {
 	address := resolver.Address{Addr: strings.TrimPrefix(endpoint, "http://")}
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -38,24 +41,28 @@ func minimal(b *testing.B, name, endpoint string, defaults bool) contender {
 	r := manual.NewBuilderWithScheme("minimal")
 	r.InitialState(resolver.State{Addresses: []resolver.Address{address}})
 	conn, err := grpc.NewClient("minimal:///"+address.Addr, append(opts, grpc.WithResolvers(r))...)
-	require.NoError(b, err)
-	b.Cleanup(func() { require.NoError(b, conn.Close()) })
-	stub := pb.NewKVClient(conn)
-	return contender{
-		name,
-		func(ctx context.Context) error {
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, conn.Close()) })
+	kv := pb.NewKVClient(conn)
+	return client{name, func(o operation) call {
+		return func(ctx context.Context, caller int) error {
 			r := newRecord(ctx)
 			defer r.cancel(nil)
-			_, err := stub.Range(r, &pb.RangeRequest{Key: []byte(key)}, callOptions...)
+			var err error
+			if key := []byte(o.key(caller)); o.kind == put {
+				_, err = kv.Put(r, &pb.PutRequest{Key: key, Value: []byte(o.value)}, callOptions...)
+			} else {
+				_, err = kv.Range(r, &pb.RangeRequest{Key: key}, callOptions...)
+			}
 			return err
-		},
-		func(ctx context.Context) error {
-			r := newRecord(ctx)
-			defer r.cancel(nil)
-			_, err := stub.Put(r, &pb.PutRequest{Key: []byte(key), Value: []byte(value)}, callOptions...)
-			return err
-		},
-	}
+		}
+	}}
+}
+
+// minimalAndClients are the stub, minimal clients and the clients.
+func minimalAndClients(tb testing.TB, cluster *lab.Cluster, endpoints []string) []client {
+	return slices.Insert(stubAndClients(tb, cluster, endpoints), 1,
+		minimal(tb, "minimal", endpoints[0], false), minimal(tb, "minimal+defaults", endpoints[0], true))
 }
 
 // record is a call's record, and its context.

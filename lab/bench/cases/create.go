@@ -2,10 +2,10 @@ package cases
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/quorate/quorate/lab/bench/client"
+	"github.com/quorate/quorate/lab/bench/internal/stats"
 )
 
 // oneWay is the latency of the links in the cases that have any: a round trip of
@@ -69,17 +69,12 @@ func createInTurn(ctx context.Context, site Site) (Sample, error) {
 		return nil, err
 	}
 	defer c.Close()
-	times := make([]time.Duration, site.Size)
+	times := make([]float64, site.Size) // in seconds
 	watches := make([]client.Watch, site.Size)
 	for i := range times {
 		start := time.Now()
 		watches[i] = c.Watch(ctx, key(i), client.WatchOptions{})
-		times[i] = time.Since(start)
+		times[i] = time.Since(start).Seconds()
 	}
-	return Sample{"time": median(times).Seconds()}, spotCheck(ctx, c, watches)
-}
-
-func median(times []time.Duration) time.Duration {
-	slices.Sort(times)
-	return times[len(times)/2]
+	return Sample{"time": stats.Of(times).Median}, spotCheck(ctx, c, watches)
 }

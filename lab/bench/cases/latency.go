@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/bench/client"
+	"github.com/quorate/quorate/lab/bench/internal/stats"
 )
 
 func latency() Case {
@@ -25,13 +26,13 @@ func putToEvent(ctx context.Context, site Site) (Sample, error) {
 	}
 	defer c.Close()
 	w := c.Watch(ctx, key(0), client.WatchOptions{})
-	times := make([]time.Duration, site.Size)
+	times := make([]float64, site.Size) // in seconds
 	for i := range times {
 		start := time.Now()
 		if err := check(ctx, c, w, key(0)); err != nil {
 			return nil, err
 		}
-		times[i] = time.Since(start)
+		times[i] = time.Since(start).Seconds()
 	}
-	return Sample{"time": median(times).Seconds()}, nil
+	return Sample{"time": stats.Of(times).Median}, nil
 }

@@ -2,11 +2,12 @@ package pools
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/lab/bench/internal/stats"
 )
 
 // measurement is a benchmark: contenders that do the same thing, and what is measured of it.
@@ -67,10 +68,5 @@ func median(samples [][]float64, m int) float64 {
 	for _, s := range samples {
 		values = append(values, s[m])
 	}
-	slices.Sort(values)
-	middle := len(values) / 2
-	if len(values)%2 == 0 {
-		return (values[middle-1] + values[middle]) / 2
-	}
-	return values[middle]
+	return stats.Of(values).Median
 }

@@ -20,8 +20,3 @@ func TestEveryContender(t *testing.T) {
 		}
 	}
 }
-
-func TestMedian(t *testing.T) {
-	assert.InDelta(t, 2, median([][]float64{{9}, {1}, {2}}, 0), 0)
-	assert.InDelta(t, 2.5, median([][]float64{{4}, {1}, {2}, {3}}, 0), 0)
-}

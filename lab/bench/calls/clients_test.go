@@ -1,0 +1,253 @@
+package calls
+
+import (
+	"context"
+	"crypto/tls"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	official "go.etcd.io/etcd/client/v3"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/batch"
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/link"
+	"github.com/quorate/quorate/observe"
+	quorateotel "github.com/quorate/quorate/observe/otel"
+	quorateprom "github.com/quorate/quorate/observe/prometheus"
+)
+
+// clusterConfig is what a group is measured on.
+type clusterConfig struct {
+	Members int  `json:"members"`
+	TLS     bool `json:"tls,omitempty"`
+	// ToClient and BetweenMembers are delays of a link in each direction.
+	ToClient       time.Duration `json:"toClientNanoseconds,omitempty"`
+	BetweenMembers time.Duration `json:"betweenMembersNanoseconds,omitempty"`
+}
+
+// client is one way to make calls.
+type client struct {
+	name string
+	of   func(operation) call
+}
+
+// start starts the cluster, writes the keys of the operations, and returns the clients, which have made a call.
+func (g group) start(tb testing.TB) []client {
+	c := g.cluster
+	cluster, err := lab.Start(tb.Context(), lab.Config{
+		Members: c.Members, TLS: c.TLS, Dir: tb.TempDir(),
+		Args: []string{"--quota-backend-bytes=8589934592"},
+	})
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, cluster.Close()) })
+	var endpoints []string
+	for _, from := range cluster.Members() {
+		endpoints = append(endpoints, from.DirectEndpoint())
+		for _, to := range cluster.Members() {
+			if from != to {
+				cluster.PeerLink(from, to).Delay(link.Both, c.BetweenMembers)
+			}
+		}
+		if c.ToClient > 0 {
+			cluster.ClientLink(from).Delay(link.Both, c.ToClient)
+			endpoints = cluster.Endpoints()
+		}
+	}
+	kv := pb.NewKVClient(cluster.Members()[0].Conn())
+	for _, o := range g.operations {
+		keys := o.keys
+		if o.kind == getPrefix {
+			keys = many(o.keys[0], rangeKeys)
+		}
+		for some := range slices.Chunk(keys, 100) {
+			var write pb.TxnRequest
+			for _, key := range some {
+				write.Success = append(write.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{
+					RequestPut: &pb.PutRequest{Key: []byte(key), Value: []byte(o.value)},
+				}})
+			}
+			_, err := kv.Txn(tb.Context(), &write)
+			require.NoError(tb, err)
+		}
+	}
+	clients := g.clients(tb, cluster, endpoints)
+	for _, client := range clients {
+		require.NoError(tb, client.of(g.operations[0])(tb.Context(), 0), client.name)
+	}
+	return clients
+}
+
+func stubAndClients(tb testing.TB, cluster *lab.Cluster, endpoints []string) []client {
+	return []client{
+		stub(tb, cluster, endpoints),
+		officialClient(tb, cluster, endpoints),
+		quorate("quorate", newQuorate(tb, cluster, clientv3.Config{Endpoints: endpoints})),
+	}
+}
+
+// sharedRPCs are clients of which the last lets calls share RPCs.
+func sharedRPCs(tb testing.TB, cluster *lab.Cluster, endpoints []string) []client {
+	alone := newQuorate(tb, cluster, clientv3.Config{Endpoints: endpoints})
+	return []client{
+		officialClient(tb, cluster, endpoints),
+		quorate("quorate", alone),
+		quorate("batch", batch.New(alone, batch.Config{JoinReads: true, GroupWrites: true})),
+	}
+}
+
+// strategies are clients that choose the member by different rules.
+func strategies(tb testing.TB, cluster *lab.Cluster, endpoints []string) []client {
+	all := []client{officialClient(tb, cluster, endpoints)}
+	for _, name := range []string{"round_robin", "leader"} {
+		all = append(all, quorate(name, newQuorate(tb, cluster, clientv3.Config{Endpoints: endpoints, Balancer: name})))
+	}
+	return all
+}
+
+// observers are clients with observers; the first has none.
+func observers(tb testing.TB, cluster *lab.Cluster, endpoints []string) []client {
+	prom, err := quorateprom.New(prometheus.NewRegistry(), quorateprom.Options{Client: "orders"})
+	require.NoError(tb, err)
+	otel, err := quorateotel.New(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())), quorateotel.Options{Client: "orders"})
+	require.NoError(tb, err)
+	spans := func(part float64) observe.Observer {
+		provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.TraceIDRatioBased(part)))
+		tracer, err := quorateotel.NewTracer(provider, quorateotel.Options{Client: "orders"})
+		require.NoError(tb, err)
+		return tracer
+	}
+	of := func(name string, o observe.Observer) client {
+		return quorate(name, newQuorate(tb, cluster, clientv3.Config{Endpoints: endpoints, Observer: o}))
+	}
+	return []client{
+		of("nobody", nil), of("prometheus", prom), of("otel, metrics", otel), of("otel, spans, 1 % sampled", spans(0.01)),
+		of("prometheus and spans, 1 % sampled", observe.Multi(prom, spans(0.01))), of("otel, spans, all sampled", spans(1)),
+	}
+}
+
+// stub makes calls with requests and call options that are made once, on a connection with gRPC's defaults or, if there
+// are several endpoints, its round robin.
+func stub(tb testing.TB, cluster *lab.Cluster, endpoints []string) client {
+	addresses := manual.NewBuilderWithScheme("bench")
+	var state resolver.State
+	for _, e := range endpoints {
+		_, host, _ := strings.Cut(e, "://")
+		state.Addresses = append(state.Addresses, resolver.Address{Addr: host, ServerName: "localhost"})
+	}
+	addresses.InitialState(state)
+	opts := []grpc.DialOption{grpc.WithResolvers(addresses), grpc.WithTransportCredentials(transportCredentials(cluster.ClientTLS()))}
+	if len(endpoints) > 1 {
+		opts = append(opts, grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"round_robin": {}}]}`))
+	}
+	conn, err := grpc.NewClient("bench:///", opts...)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, conn.Close()) })
+	return client{"stub", func(o operation) call { return stubCall(pb.NewKVClient(conn), o) }}
+}
+
+func transportCredentials(cfg *tls.Config) credentials.TransportCredentials {
+	if cfg == nil {
+		return insecure.NewCredentials()
+	}
+	return credentials.NewTLS(cfg)
+}
+
+// callOptions are those of both clients.
+var callOptions = []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(2 << 20), grpc.MaxCallRecvMsgSize(math.MaxInt32)}
+
+func stubCall(kv pb.KVClient, o operation) call {
+	key := []byte(o.keys[0])
+	read, write := &pb.RangeRequest{Key: key}, &pb.PutRequest{Key: key, Value: []byte(o.value)}
+	switch o.kind {
+	case put:
+		return func(ctx context.Context, _ int) error { _, err := kv.Put(ctx, write, callOptions...); return err }
+	case txn:
+		request := &pb.TxnRequest{
+			Compare: []*pb.Compare{{
+				Key: key, Target: pb.Compare_CREATE, Result: pb.Compare_GREATER, TargetUnion: &pb.Compare_CreateRevision{},
+			}},
+			Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: write}}},
+			Failure: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{RequestRange: read}}},
+		}
+		return func(ctx context.Context, _ int) error { _, err := kv.Txn(ctx, request, callOptions...); return err }
+	case getPrefix:
+		read.RangeEnd = []byte(official.GetPrefixRangeEnd(o.keys[0]))
+	default:
+		read.Serializable = o.kind == getSerializable
+	}
+	return func(ctx context.Context, _ int) error { _, err := kv.Range(ctx, read, callOptions...); return err }
+}
+
+func officialClient(tb testing.TB, cluster *lab.Cluster, endpoints []string) client {
+	c, err := official.New(official.Config{Endpoints: endpoints, TLS: cluster.ClientTLS(), Logger: zap.NewNop()})
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, c.Close()) })
+	return client{"official", func(o operation) call {
+		var opts []official.OpOption
+		switch o.kind {
+		case put:
+			return func(ctx context.Context, i int) error { _, err := c.Put(ctx, o.key(i), o.value); return err }
+		case txn:
+			return func(ctx context.Context, i int) error {
+				key := o.key(i)
+				_, err := c.Txn(ctx).If(official.Compare(official.CreateRevision(key), ">", 0)).
+					Then(official.OpPut(key, o.value)).Else(official.OpGet(key)).Commit()
+				return err
+			}
+		case getPrefix:
+			opts = append(opts, official.WithPrefix())
+		case getSerializable:
+			opts = append(opts, official.WithSerializable())
+		default:
+		}
+		return func(ctx context.Context, i int) error { _, err := c.Get(ctx, o.key(i), opts...); return err }
+	}}
+}
+
+func newQuorate(tb testing.TB, cluster *lab.Cluster, cfg clientv3.Config) *clientv3.Client {
+	cfg.TLS, cfg.Logger = cluster.ClientTLS(), zap.NewNop()
+	c, err := clientv3.New(cfg)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, c.Close()) })
+	return c
+}
+
+func quorate(name string, c clientv3.KV) client {
+	return client{name, func(o operation) call {
+		var opts []clientv3.OpOption
+		switch o.kind {
+		case put:
+			return func(ctx context.Context, i int) error { _, err := c.Put(ctx, o.key(i), o.value); return err }
+		case txn:
+			return func(ctx context.Context, i int) error {
+				key := o.key(i)
+				_, err := c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), ">", 0)).
+					Then(clientv3.OpPut(key, o.value)).Else(clientv3.OpGet(key)).Commit()
+				return err
+			}
+		case getPrefix:
+			opts = append(opts, clientv3.WithPrefix())
+		case getSerializable:
+			opts = append(opts, clientv3.WithSerializable())
+		default:
+		}
+		return func(ctx context.Context, i int) error { _, err := c.Get(ctx, o.key(i), opts...); return err }
+	}}
+}
+
+func (o operation) key(caller int) string { return o.keys[caller%len(o.keys)] }
