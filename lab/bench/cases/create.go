@@ -20,7 +20,7 @@ func createMany() Case {
 		Members: 1, Latency: oneWay,
 		Metrics: []Metric{{
 			Name: "time", About: "create {n} watches, 2 ms round trip", Unit: Seconds,
-			Target: &Target{AtMost: 0.6, FullSize: true},
+			Target: &Target{AtMost: 0.35, FullSize: true},
 		}},
 		Run: create,
 	}

@@ -21,7 +21,7 @@ func idle() Case {
 		Metrics: []Metric{
 			{
 				Name: "memory", About: "memory of an idle watch, of {n}", Unit: Kilobytes,
-				Target: &Target{AtMost: 1.3},
+				Target: &Target{AtMost: 1.2},
 			},
 			{
 				Name: "goroutines", About: "goroutines of an idle watch, of {n}", Unit: Count,

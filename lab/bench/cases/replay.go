@@ -21,7 +21,7 @@ func replay() Case {
 		Metrics: []Metric{
 			{
 				Name: "time", About: "replay {n} revisions of backlog", Unit: Seconds,
-				Target: &Target{AtMost: 1.5, FullSize: true},
+				Target: &Target{AtMost: 60_000. / 70_000, FullSize: true},
 			},
 			{
 				Name: "allocations", About: "allocations for each event of the backlog", Unit: Count,
