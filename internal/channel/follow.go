@@ -25,8 +25,7 @@ func newFollower(o observe.Observer) *follower {
 func (f *follower) run(c *call) error {
 	var trace observe.CallTrace
 	if f.trace != nil {
-		c.first.caller, trace = f.trace.StartCall(c.ctx(), c.method)
-		c.trace = trace
+		trace = c.startTrace(f.trace)
 	}
 	begun := time.Now()
 	err := c.attempts()
@@ -43,6 +42,13 @@ func (f *follower) run(c *call) error {
 		trace.End(end)
 	}
 	return err
+}
+
+// startTrace reports the call to the Tracer. Attempts get its context.
+func (c *call) startTrace(t observe.Tracer) observe.CallTrace {
+	a := &c.first
+	a.caller, c.trace = t.StartCall(a.caller, c.method)
+	return c.trace
 }
 
 // startAttempt starts an attempt of the call.

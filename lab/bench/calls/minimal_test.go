@@ -35,7 +35,7 @@ func minimal(tb testing.TB, name, endpoint string, defaults bool) client {
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"minimal":{}}]}`),
 	}
 	if defaults {
-		address.Metadata = &metadata.MD{rpctypes.MetadataClientAPIVersionKey: {version.APIVersion}}
+		address.Metadata = &metadata.MD{rpctypes.MetadataClientAPIVersionKey: {version.APIVersion}} //nolint:staticcheck // attributes do not become headers
 		opts = append(opts, grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 20 * time.Second}))
 	}
 	r := manual.NewBuilderWithScheme("minimal")
