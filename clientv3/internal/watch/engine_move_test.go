@@ -114,7 +114,9 @@ func TestAShortElectionIsSoonOver(t *testing.T) {
 			require.True(t, c.live()[0].strict, "after %v without a leader", without)
 			c.noLeads.Store(true)
 			c.live()[0].breakDown()
-			time.Sleep(minLeaderRetry / 2)
+			for len(c.live()) == 0 || c.live()[0].strict {
+				time.Sleep(time.Millisecond)
+			}
 		}
 	})
 }
