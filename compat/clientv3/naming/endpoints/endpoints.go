@@ -18,15 +18,15 @@ const (
 type (
 	// Endpoint is an address that can be connected to.
 	Endpoint = quorate.Endpoint
-	// Key2EndpointMap has endpoints by their key in etcd.
+	// Key2EndpointMap maps keys in etcd to their endpoints.
 	Key2EndpointMap = quorate.Key2EndpointMap
-	// Manager keeps the endpoints of one target.
+	// Manager manages the endpoints of one target.
 	Manager = quorate.Manager
-	// Operation tells additions from deletions.
+	// Operation is the kind of an Update.
 	Operation = quorate.Operation
 	// Update is a change of one endpoint.
 	Update = quorate.Update
-	// UpdateWithOpts is an update to carry out, with the options of the put or delete that does it, such as clientv3.WithLease.
+	// UpdateWithOpts is an update to execute, with the options of its put or delete, such as clientv3.WithLease.
 	UpdateWithOpts = quorate.UpdateWithOpts
 	// WatchChannel delivers changes of endpoints, see [Manager].
 	WatchChannel = quorate.WatchChannel
