@@ -164,7 +164,7 @@ func NewLease(c *Client) Lease {
 // first response takes longer than keepAliveTimeout; 0 and 1 s mean 5 s.
 func NewLeaseFromLeaseClient(remote pb.LeaseClient, c *Client, keepAliveTimeout time.Duration) Lease {
 	log := func() *zap.Logger { return loggerOf(c) }
-	told := observerOf(c)
+	observer := observerOf(c)
 	retrier := func() *channel.Retrier { return c.streamRetrier(pb.Lease_LeaseKeepAlive_FullMethodName).Endless() }
 	overRetrier := func(r *channel.Retrier) pb.LeaseClient { return over(c, r, remote, pb.NewLeaseClient) }
 	streams := retrier()
@@ -179,9 +179,9 @@ func NewLeaseFromLeaseClient(remote pb.LeaseClient, c *Client, keepAliveTimeout 
 			FirstAnswer: firstAnswer(keepAliveTimeout),
 			Logger:      log,
 			Renewed: func(r lease.Renewal) {
-				told.LeaseRenewed(observe.LeaseRenewal{ID: r.ID, Margin: r.Margin, TTL: r.TTL})
+				observer.LeaseRenewed(observe.LeaseRenewal{ID: r.ID, Margin: r.Margin, TTL: r.TTL})
 			},
-			Lost: func(l lease.Loss) { told.LeaseLost(observe.LeaseLoss{ID: l.ID, Err: l.Err}) },
+			Lost: func(l lease.Loss) { observer.LeaseLost(observe.LeaseLoss{ID: l.ID, Err: l.Err}) },
 		}),
 		drops: dropLog{log: log},
 	}

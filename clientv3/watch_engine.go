@@ -53,10 +53,10 @@ func newWatcher(remote pb.WatchClient, c *Client, h *lineage.Tracker) Watcher {
 		Connect: func() watch.Connector {
 			retrier := c.streamRetrier(pb.Watch_Watch_FullMethodName).Endless()
 			wc := &watchConnector{
-				Retrier: retrier,
-				remote:  over(c, retrier, remote, pb.NewWatchClient),
-				opts:    callOptsOf(c),
-				told:    observerOf(c),
+				Retrier:  retrier,
+				remote:   over(c, retrier, remote, pb.NewWatchClient),
+				opts:     callOptsOf(c),
+				observer: observerOf(c),
 			}
 			if !isOwn(remote) {
 				return foreignWatchConnector{wc}
@@ -114,9 +114,9 @@ func observerOf(c *Client) observe.Observer {
 // watchConnector opens the watch streams of one shard.
 type watchConnector struct {
 	*channel.Retrier
-	remote pb.WatchClient
-	opts   []grpc.CallOption
-	told   observe.Observer
+	remote   pb.WatchClient
+	opts     []grpc.CallOption
+	observer observe.Observer
 }
 
 func (wc *watchConnector) Open(ctx context.Context, leader bool) (pb.Watch_WatchClient, error) {
@@ -144,7 +144,7 @@ func (fc foreignWatchConnector) Next(ctx context.Context, cause error) error {
 func (fc foreignWatchConnector) Leaderless() bool { return false }
 
 func (wc *watchConnector) Resumed(watches int, gap time.Duration) {
-	wc.told.WatchResumed(observe.WatchResumption{Endpoint: wc.Endpoint(), Watches: watches, Gap: gap})
+	wc.observer.WatchResumed(observe.WatchResumption{Endpoint: wc.Endpoint(), Watches: watches, Gap: gap})
 }
 
 type watcher struct {

@@ -19,7 +19,7 @@
 //
 // Everything else goes to the server: writes, transactions, streams, ranges that are not within one
 // prefix, revisions that are not kept, and all gets until a prefix is loaded, while its watch is
-// behind ([Config.MaxWait]), and when its server is not one of those below. Answers are those of
+// behind ([Config.MaxWait]), and when its server is not one of those below. Responses equal those of
 // etcd 3.7, field by field; before 3.7 etcd's WithKeysOnly also named the leases. The revision of the
 // header is that of the answer. Nothing in a response is shared with the cache.
 //
@@ -27,9 +27,9 @@
 //
 // A floor is the revision in a linearizable read's header. The read is sent after each of the callers that
 // share it has begun: one that is already under way may return a revision older than a write that
-// a caller has seen acknowledged. The answer is a state of the prefix at the floor or later, so it
-// has every write that was acknowledged before the get began. And it has nothing that a later read would not see:
-// the watch delivers only what is committed, and a later floor is not below that.
+// a caller has seen acknowledged. The response is a state of the prefix at the floor or later, so it
+// has every write that was acknowledged before the get began. No later read returns an older state: the watch delivers
+// only what is committed, and later floors are not lower.
 //
 // The prefix has reached a revision when the watch has delivered a later event, or progress. Progress is what one
 // member has applied, and proves nothing without a floor. A server answers a progress
@@ -37,23 +37,23 @@
 // stream of their own. The request follows the floor at once, and is repeated
 // after 5 ms ten times, and then ever more slowly, up to once a second.
 //
-// That holds for etcd from 3.4.31 and 3.5.13 on, all members of the cluster. Older ones, kine and the
-// grpc-proxy are found out (clientv3.WatchResponse.IsProven, and the version that one member names), and
-// get plain linearizable reads; serializable ones and informers work with them.
+// That holds for etcd from 3.4.31 and 3.5.13 on, all members of the cluster. The cache detects older
+// ones, kine and the grpc-proxy (clientv3.WatchResponse.IsProven, and the version that one member reports), and
+// sends linearizable reads to them; serializable reads and informers work with them.
 //
 // # Faults
 //
-// A watch goes on by itself through lost connections and members. When what it needs was compacted, the
-// cache reads the keys with their revisions, and the values of those only that have changed
-// ([Resynced]). When the cluster is another one, or was restored (clientv3.ClusterChangedError), what is held is dropped
-// and loaded anew, within a second or two. A watch that is stuck is noticed by unanswered progress
-// requests, and goes on over another member ([Config.ProbeInterval], [Cache.Freshness]). A permission
-// that is withdrawn shows when the watch is created anew, for etcd checks it only then; what is held is dropped then.
-// Reads meanwhile go to the server; a floor that fails fails the reads that wait for it, with the server's error.
+// A watch resumes by itself when connections and members are lost. When the revisions that it needs are compacted, the
+// cache reads the keys with their revisions, and only the values that have changed ([Resynced]). When the cluster is
+// another one, or was restored (clientv3.ClusterChangedError), the cache drops its keys and loads them anew, within a
+// second or two. Unanswered progress requests reveal a watch that is stuck; it resumes on another member
+// ([Config.ProbeInterval], [Cache.Freshness]). etcd checks permissions when a watch is created: if one was withdrawn by
+// then, the cache drops the keys. Meanwhile reads go to the server. A floor that fails fails the reads that wait for it,
+// with the server's error.
 //
 // # Informers
 //
-// An [Informer] keeps the objects of a prefix decoded and indexed, and tells handlers of changes with the
-// old and the new object. A handler that is slow is told of the latest state of a key
-// only, so it holds up nobody and its memory is bounded.
+// An [Informer] keeps the objects of a prefix decoded and indexed, and passes changes to handlers, with the
+// old and the new object. A slow handler receives only the latest state of a key, so it delays no other and its
+// memory is bounded.
 package cache

@@ -2,7 +2,7 @@ package cache
 
 import "sync"
 
-// feed tells an informer which keys of a view have changed. What is not fetched yet takes one entry for each key,
+// feed holds the keys of a view that have changed and that an informer has not taken yet: one entry for each key,
 // however often it changes.
 type feed struct {
 	wake chan struct{} // holds a value when there is something to fetch
@@ -18,7 +18,7 @@ func newFeed() *feed {
 	return &feed{wake: make(chan struct{}, 1), all: true, keys: map[string]struct{}{}}
 }
 
-// note takes in a change.
+// note adds a change.
 func (f *feed) note(ch change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,7 +54,7 @@ func (f *feed) take() (all bool, resync *Resynced, keys []string) {
 	return all, resync, keys
 }
 
-// subscribe has a feed told of changes.
+// subscribe passes changes to a feed.
 func (v *view) subscribe(f *feed) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

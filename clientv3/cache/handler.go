@@ -2,16 +2,16 @@ package cache
 
 import "sync"
 
-// handler is what one function is to be told. Its goroutine calls the function.
+// handler holds the changes that one function has yet to receive. Its goroutine calls the function.
 type handler[T any] struct {
 	in      *Informer[T]
 	f       func(Change[T])
-	wake    chan struct{} // holds a value when there is something to tell
+	wake    chan struct{} // holds a value when there is a change
 	removed chan struct{}
 	ended   chan struct{}
 
 	mu    sync.Mutex
-	known map[string]*Object[T] // what it was last told of the keys in order; nil for nothing
+	known map[string]*Object[T] // what the function received last for each key in order; nil for nothing
 	order []entry
 }
 
@@ -21,10 +21,9 @@ type entry struct {
 	announce ChangeType // 0 for a key
 }
 
-// AddHandler has f told of the objects that there are, as Added, then Synced, and then of changes; of those
-// that come before the informer has synced likewise. Calls of f are made by a goroutine of its own, one at a
-// time, in the order in which keys changed first. The function that is returned ends them;
-// a call that is under way may still run then.
+// AddHandler passes the present objects to f, as Added, then Synced, and then changes. One goroutine makes all
+// calls of f, one at a time, in the order in which keys changed first. remove ends them; a call that is under way
+// may still run when it returns.
 func (in *Informer[T]) AddHandler(f func(Change[T])) (remove func()) {
 	h := &handler[T]{
 		in: in, f: f, wake: make(chan struct{}, 1), removed: make(chan struct{}), ended: make(chan struct{}),
@@ -96,7 +95,7 @@ func (h *handler[T]) run() {
 		}
 		for change, ok := h.next(); ok; change, ok = h.next() {
 			if change.Type != 0 {
-				h.in.told.Add(1)
+				h.in.delivered.Add(1)
 				h.f(change)
 			}
 		}

@@ -43,11 +43,11 @@ type Object[T any] struct {
 	kv *mvccpb.KeyValue // that it was made of
 }
 
-// ChangeType is what a [Change] tells.
+// ChangeType is the kind of a [Change].
 type ChangeType int
 
 const (
-	// Added is an object that the handler has not been told of: Old is nil.
+	// Added is an object that is new to the handler: Old is nil.
 	Added ChangeType = iota + 1
 	// Updated is an object that the handler knows as Old.
 	Updated
@@ -69,21 +69,21 @@ func (t ChangeType) String() string {
 	return changeNames[t]
 }
 
-// Change is what a handler is told.
+// Change is what a handler receives.
 type Change[T any] struct {
 	Type ChangeType
 	// Key is that of the object; "" for Synced and Relisted.
 	Key string
-	// Old is what the handler was last told of the key, and New what it is now.
+	// Old is the object of the key that the handler received last, and New is the present one.
 	Old, New *Object[T]
 }
 
-// Informer keeps the objects of a prefix decoded and indexed, and tells handlers of changes. Its methods
+// Informer keeps the objects of a prefix decoded and indexed, and passes changes to handlers. Its methods
 // are safe for concurrent use.
 //
-// A handler that is slow holds up nobody, and costs one entry for each key at most: what it has not been told
-// of a key is merged into one change, from what it knows to what there is. So a handler that must see
-// every value is better off with a watch.
+// A slow handler delays no other, and costs one entry for each key at most: changes of a key that it has not
+// received yet are merged into one, from the last object that it received to the present one. Use a watch to see
+// every value.
 type Informer[T any] struct {
 	cfg    InformerConfig[T]
 	cache  *Cache
@@ -94,7 +94,7 @@ type Informer[T any] struct {
 	ended  chan struct{}
 	synced chan struct{}
 
-	decodeErrors, told, merged atomic.Int64
+	decodeErrors, delivered, merged atomic.Int64
 
 	mu       sync.RWMutex
 	objects  *btree.BTreeG[*Object[T]]
@@ -213,10 +213,10 @@ type InformerStats struct {
 	Revision int64
 	// DecodeErrors counts the values that could not be decoded.
 	DecodeErrors int64
-	// Told counts the changes that handlers were told, Merged those that became part of another
-	// one, and Pending those that handlers have yet to be told.
-	Told, Merged int64
-	Pending      int
+	// Delivered counts the changes that handlers received, and Merged those that became part of another
+	// one. Pending is how many changes wait for handlers.
+	Delivered, Merged int64
+	Pending           int
 }
 
 // Stats returns the counters of the moment.
@@ -225,7 +225,7 @@ func (in *Informer[T]) Stats() InformerStats {
 	defer in.mu.RUnlock()
 	s := InformerStats{
 		Objects: in.objects.Len(), Revision: in.rev, DecodeErrors: in.decodeErrors.Load(),
-		Told: in.told.Load(), Merged: in.merged.Load(),
+		Delivered: in.delivered.Load(), Merged: in.merged.Load(),
 	}
 	for h := range in.handlers {
 		s.Pending += h.pending()
@@ -233,7 +233,7 @@ func (in *Informer[T]) Stats() InformerStats {
 	return s
 }
 
-// run takes in what has changed.
+// run applies what has changed in the cache.
 func (in *Informer[T]) run() {
 	defer close(in.ended)
 	defer in.cancel()
@@ -246,7 +246,7 @@ func (in *Informer[T]) run() {
 		}
 		s := in.view.snap.Load()
 		if s == nil {
-			continue // the next one is told of
+			continue // the next one wakes it again
 		}
 		// In this order: what is noted between the two is seen twice, which does no harm.
 		all, resync, keys := in.feed.take()

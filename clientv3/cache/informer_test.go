@@ -47,21 +47,21 @@ func newInformer(t *testing.T, c *cache.Cache, cfg cache.InformerConfig[string])
 	return in
 }
 
-// changesOf returns what a handler is told.
+// changesOf returns the changes that a handler receives.
 func changesOf(t *testing.T, in *cache.Informer[string]) <-chan string {
-	told := make(chan string, 1000)
-	t.Cleanup(in.AddHandler(func(ch cache.Change[string]) { told <- spell(ch) }))
-	return told
+	changes := make(chan string, 1000)
+	t.Cleanup(in.AddHandler(func(ch cache.Change[string]) { changes <- spell(ch) }))
+	return changes
 }
 
-func requireTold(t *testing.T, told <-chan string, want ...string) {
+func requireChanges(t *testing.T, changes <-chan string, want ...string) {
 	t.Helper()
 	for _, w := range want {
 		select {
-		case got := <-told:
+		case got := <-changes:
 			require.Equal(t, w, got)
 		case <-time.After(patience):
-			require.Fail(t, "nothing is told", "not %q", w)
+			require.Fail(t, "no change is delivered", "not %q", w)
 		}
 	}
 }
@@ -74,18 +74,18 @@ func TestInformer(t *testing.T) {
 	in := newInformer(t, c, cache.InformerConfig[string]{
 		Indexes: map[string]func(string, string) []string{"letters": func(_, v string) []string { return strings.Split(v, "") }},
 	})
-	told := changesOf(t, in)
-	requireTold(t, told, "added a/1 -→x", "added a/2 -→y", "synced")
+	changes := changesOf(t, in)
+	requireChanges(t, changes, "added a/1 -→x", "added a/2 -→y", "synced")
 	put(t, cluster, "a/1", "xy")
-	requireTold(t, told, "updated a/1 x→xy")
+	requireChanges(t, changes, "updated a/1 x→xy")
 	found, err := in.ByIndex("letters", "y")
 	require.NoError(t, err)
 	require.Len(t, found, 2)
 	_, err = client.Delete(within(t), "a/1")
 	require.NoError(t, err)
-	requireTold(t, told, "deleted a/1 xy→-")
+	requireChanges(t, changes, "deleted a/1 xy→-")
 	put(t, cluster, "a/3", "z")
-	requireTold(t, told, "added a/3 -→z")
+	requireChanges(t, changes, "added a/3 -→z")
 	found, err = in.ByIndex("letters", "y")
 	require.NoError(t, err)
 	require.Len(t, found, 1)
@@ -96,7 +96,7 @@ func TestInformer(t *testing.T) {
 	require.Equal(t, cluster.Revision(), o.ModRevision)
 	require.Len(t, in.List(), 2)
 	later := changesOf(t, in)
-	requireTold(t, later, "added a/2 -→y", "added a/3 -→z", "synced")
+	requireChanges(t, later, "added a/2 -→y", "added a/3 -→z", "synced")
 	require.Equal(t, 2, in.Stats().Objects)
 }
 
@@ -107,11 +107,11 @@ func TestAnInformerOfAPart(t *testing.T) {
 		put(t, cluster, key, "v")
 	}
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-	told := changesOf(t, newInformer(t, c, cache.InformerConfig[string]{Prefix: "a/b/"}))
-	requireTold(t, told, "added a/b/1 -→v", "added a/b/2 -→v", "synced")
+	changes := changesOf(t, newInformer(t, c, cache.InformerConfig[string]{Prefix: "a/b/"}))
+	requireChanges(t, changes, "added a/b/1 -→v", "added a/b/2 -→v", "synced")
 	put(t, cluster, "a/c", "w")
 	put(t, cluster, "a/b/1", "w")
-	requireTold(t, told, "updated a/b/1 v→w")
+	requireChanges(t, changes, "updated a/b/1 v→w")
 	_, err := cache.NewInformer(c, cache.InformerConfig[string]{Prefix: "b", Decode: decodeString})
 	require.ErrorContains(t, err, `"b"`)
 	_, err = cache.NewInformer(c, cache.InformerConfig[string]{})
@@ -128,8 +128,8 @@ func TestAValueThatCannotBeDecoded(t *testing.T) {
 	in := newInformer(t, c, cache.InformerConfig[string]{
 		OnDecodeError: func(key string, rev int64, err error) { failed <- fmt.Sprint(key, " ", rev, " ", err) },
 	})
-	told := changesOf(t, in)
-	requireTold(t, told, "added a/2 -→v", "synced")
+	changes := changesOf(t, in)
+	requireChanges(t, changes, "added a/2 -→v", "synced")
 	require.Equal(t, "a/1 2 bad value", <-failed)
 	put(t, cluster, "a/2", "bad")
 	require.Equal(t, "a/2 4 bad value", <-failed)
@@ -137,11 +137,11 @@ func TestAValueThatCannotBeDecoded(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, "v", o.Value)
 	put(t, cluster, "a/2", "w")
-	requireTold(t, told, "updated a/2 v→w")
+	requireChanges(t, changes, "updated a/2 v→w")
 	require.EqualValues(t, 2, in.Stats().DecodeErrors)
 }
 
-// TestASlowHandler holds up no other, and is told the latest of what it missed.
+// TestASlowHandler has a handler that delays no other, and receives the latest state of what it missed.
 func TestASlowHandler(t *testing.T) {
 	const puts = 1000
 	cluster, client := startFake(t, 1)
@@ -149,17 +149,17 @@ func TestASlowHandler(t *testing.T) {
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	in := newInformer(t, c, cache.InformerConfig[string]{})
 	quick := changesOf(t, in)
-	requireTold(t, quick, "added a/1 -→first", "synced")
-	release, told := make(chan struct{}), make(chan string, 10)
+	requireChanges(t, quick, "added a/1 -→first", "synced")
+	release, changes := make(chan struct{}), make(chan string, 10)
 	remove := in.AddHandler(func(ch cache.Change[string]) {
-		told <- spell(ch)
+		changes <- spell(ch)
 		<-release
 	})
-	requireTold(t, told, "added a/1 -→first")
+	requireChanges(t, changes, "added a/1 -→first")
 	for i := range puts {
 		put(t, cluster, "a/1", fmt.Sprint(i))
 	}
-	put(t, cluster, "a/2", "gone before it is told")
+	put(t, cluster, "a/2", "gone before it is delivered")
 	_, err := client.Delete(within(t), "a/2")
 	require.NoError(t, err)
 	put(t, cluster, "a/3", "last")
@@ -168,11 +168,11 @@ func TestASlowHandler(t *testing.T) {
 	}
 	require.LessOrEqual(t, in.Stats().Pending, 4)
 	close(release)
-	requireTold(t, told, "synced", fmt.Sprintf("updated a/1 first→%d", puts-1), "added a/3 -→last")
+	requireChanges(t, changes, "synced", fmt.Sprintf("updated a/1 first→%d", puts-1), "added a/3 -→last")
 	remove()
-	put(t, cluster, "a/3", "nobody is told")
-	requireTold(t, quick, "updated a/3 last→nobody is told")
-	require.Empty(t, told)
+	put(t, cluster, "a/3", "nobody receives it")
+	requireChanges(t, quick, "updated a/3 last→nobody receives it")
+	require.Empty(t, changes)
 }
 
 // TestARelistIsAnnounced misses revisions that were compacted.
@@ -183,20 +183,20 @@ func TestARelistIsAnnounced(t *testing.T) {
 	}
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	in := newInformer(t, c, cache.InformerConfig[string]{})
-	told := changesOf(t, in)
+	changes := changesOf(t, in)
 	for range 10 {
-		<-told
+		<-changes
 	}
-	requireTold(t, told, "synced")
+	requireChanges(t, changes, "synced")
 	missRevisions(t, cluster, func() {
 		put(t, cluster, "a/5", "w")
 		put(t, cluster, "a/5", "x")
 		_, err := newClient(t, cluster).Delete(within(t), "a/6")
 		require.NoError(t, err)
 	})
-	requireTold(t, told, "relisted", "updated a/5 v→x", "deleted a/6 v→-")
+	requireChanges(t, changes, "relisted", "updated a/5 v→x", "deleted a/6 v→-")
 	put(t, cluster, "a/6", "again")
-	requireTold(t, told, "added a/6 -→again")
+	requireChanges(t, changes, "added a/6 -→again")
 }
 
 // TestAnInformerBeforeItsCache has both made before there is a server.
@@ -210,12 +210,12 @@ func TestAnInformerBeforeItsCache(t *testing.T) {
 	in, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString})
 	require.NoError(t, err)
 	t.Cleanup(in.Close)
-	told := changesOf(t, in)
+	changes := changesOf(t, in)
 	require.False(t, in.HasSynced())
 	require.Error(t, in.WaitSynced(canceled()))
 	cluster.Member(0).Start()
-	requireTold(t, told, "added a/1 -→v", "synced")
+	requireChanges(t, changes, "added a/1 -→v", "synced")
 	_, err = client.Put(within(t), "a/1", "w", clientv3.WithPrevKV())
 	require.NoError(t, err)
-	requireTold(t, told, "updated a/1 v→w")
+	requireChanges(t, changes, "updated a/1 v→w")
 }

@@ -11,8 +11,8 @@ type Stats struct {
 	// Hits and Misses are gets answered from memory, and by the server. Timeouts of the latter
 	// had waited for [Config.MaxWait].
 	Hits, Misses, Timeouts int64
-	// Floors are the linearizable reads of the revision, and ProgressRequests the questions how
-	// far the watches are; many gets share one.
+	// Floors are the linearizable reads of the revision, and ProgressRequests the progress requests
+	// on the watches; many gets share one.
 	Floors, ProgressRequests int64
 	// Events are those of the watches.
 	Events int64
@@ -55,7 +55,7 @@ func (c *Cache) Metrics() []observe.Metric {
 		gets("miss", s.Misses-s.Timeouts),
 		gets("timeout", s.Timeouts),
 		observe.Counter("quorate.cache.floors", "{call}", "Linearizable reads of the revision.", float64(s.Floors)),
-		observe.Counter("quorate.cache.progress_requests", "{request}", "Questions how far the watches are.", float64(s.ProgressRequests)),
+		observe.Counter("quorate.cache.progress_requests", "{request}", "Progress requests on the watches.", float64(s.ProgressRequests)),
 		observe.Counter("quorate.cache.events", "{event}", "Events of the watches.", float64(s.Events)),
 		observe.Counter("quorate.cache.loads", "{load}", "Complete reads of a prefix.", float64(s.Loads)),
 		observe.Counter("quorate.cache.resyncs", "{resync}", "Reads of what had changed in a prefix.", float64(s.Resyncs)),
@@ -72,9 +72,9 @@ func (in *Informer[T]) Metrics() []observe.Metric {
 	s := in.Stats()
 	return []observe.Metric{
 		observe.Gauge("quorate.informer.objects", "{object}", "Objects in memory.", float64(s.Objects)),
-		observe.Gauge("quorate.informer.pending", "{change}", "Changes that handlers have yet to be told.", float64(s.Pending)),
-		observe.Counter("quorate.informer.told", "{change}", "Changes that handlers were told.", float64(s.Told)),
-		observe.Counter("quorate.informer.merged", "{change}", "Changes that became part of another one before a handler was told.", float64(s.Merged)),
+		observe.Gauge("quorate.informer.pending", "{change}", "Changes that wait for handlers.", float64(s.Pending)),
+		observe.Counter("quorate.informer.delivered", "{change}", "Changes that handlers received.", float64(s.Delivered)),
+		observe.Counter("quorate.informer.merged", "{change}", "Changes that became part of another one before a handler received them.", float64(s.Merged)),
 		observe.Counter("quorate.informer.decode_errors", "{error}", "Values that could not be decoded.", float64(s.DecodeErrors)),
 	}
 }

@@ -19,7 +19,7 @@ const (
 	grpcStatusKey = attribute.Key("grpc.status")
 )
 
-// maxMethods bounds the methods that are told apart. etcd has 60.
+// maxMethods bounds the methods that have series of their own. etcd has 60.
 const maxMethods = 100
 
 // statusNames are the codes as gRPC's protocol has them.

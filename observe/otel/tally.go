@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// tally counts what every call does. The counter is told at each collection, because that takes longer than the rest of the hook. It
-// is told at once after end, when no collection asks any more.
+// tally counts calls without the SDK, whose Add takes longer than the rest of a hook. Each collection adds the count to the
+// counter. After end no collection does, and each call adds its own.
 type tally struct {
 	counter metric.Int64Counter
 	options []metric.AddOption

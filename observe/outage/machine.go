@@ -56,7 +56,7 @@ func (m *machine) change(now time.Time, c health.Change) {
 func (m *machine) forget(now time.Time, ep string) {
 	e := m.endpoints[ep]
 	delete(m.endpoints, ep)
-	if e == nil || !e.phase.told() || e.covered {
+	if e == nil || !e.phase.logged() || e.covered {
 		return
 	}
 	if e.phase == out {
@@ -147,7 +147,7 @@ func (m *machine) endpointLapses(ep string, e *episode) {
 	was := e.phase
 	e.lapses()
 	switch {
-	case was == failing && m.cluster.phase.told():
+	case was == failing && m.cluster.phase.logged():
 		e.covered = true
 	case was == failing:
 		m.lines = append(m.lines, line{kind: endpointOut, endpoint: ep, episode: *e})

@@ -34,8 +34,8 @@ func (p phase) String() string {
 // down reports whether it does not serve.
 func (p phase) down() bool { return p == failing || p == out }
 
-// told reports whether its outage was logged and has not ended.
-func (p phase) told() bool { return p == out || p == recovering }
+// logged reports whether its outage was logged and has not ended.
+func (p phase) logged() bool { return p == out || p == recovering }
 
 // trigger is an event that changes the phase.
 type trigger uint8

@@ -15,7 +15,7 @@ const (
 	// numCodes is how many codes gRPC has, and one for others.
 	numCodes = int(codes.Unauthenticated) + 2
 
-	// maxMethods bounds the methods that are told apart. etcd has 60.
+	// maxMethods bounds the methods that have series of their own. etcd has 60.
 	maxMethods = 100
 )
 
