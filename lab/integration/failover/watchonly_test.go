@@ -1,8 +1,6 @@
 package failover_test
 
 import (
-	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -47,10 +45,10 @@ func TestWatchOnlyClientFollowsAFault(t *testing.T) {
 			c := start(t)
 			member, w := watchOnFollower(t, c)
 			writer := alone(t, others(c, member))
-			write := func(n int) {
-				ctx := within(t, patience)
-				_, err := writer.Put(ctx, "watched/key", fmt.Sprint(n))
+			write := func() int64 {
+				resp, err := writer.Put(within(t, patience), "watched/key", "")
 				require.NoError(t, err)
+				return resp.Header.Revision
 			}
 			writeFor(2*time.Second, write)
 			time.Sleep(time.Second)
@@ -58,8 +56,9 @@ func TestWatchOnlyClientFollowsAFault(t *testing.T) {
 			fault.inject(t, c, member)
 			acknowledged := writeFor(3*time.Second, write)
 			fault.heal(t, c, member)
-			t.Logf("the latest event was %v late", w.lateness(t, acknowledged).Round(time.Millisecond))
-			assert.Less(t, w.lateness(t, acknowledged), watchOnlyDelay)
+			late := w.lateness(t, acknowledged)
+			t.Logf("the latest event was %v late", late.Round(time.Millisecond))
+			assert.Less(t, late, watchOnlyDelay)
 		})
 	}
 }
@@ -97,33 +96,38 @@ func watchOnFollower(t *testing.T, c *lab.Cluster) (*lab.Member, *watch) {
 	}
 }
 
-// writeFor writes 50 times a second, and returns when each write was acknowledged.
-func writeFor(length time.Duration, write func(n int)) (acknowledged []time.Time) {
+// acknowledgement is that of a write.
+type acknowledgement struct {
+	at       time.Time
+	revision int64
+}
+
+// writeFor writes 50 times a second.
+func writeFor(length time.Duration, put func() (revision int64)) (acknowledged []acknowledgement) {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for end := time.Now().Add(length); time.Now().Before(end); <-ticker.C {
-		write(len(acknowledged))
-		acknowledged = append(acknowledged, time.Now())
+		revision := put()
+		acknowledged = append(acknowledged, acknowledgement{time.Now(), revision})
 	}
 	return acknowledged
 }
 
-// lateness returns how long the latest of the last events came after its write was
-// acknowledged.
-func (w *watch) lateness(t *testing.T, acknowledged []time.Time) (latest time.Duration) {
+// lateness returns the most that an event came after its write was acknowledged. It waits until
+// the last one has come.
+func (w *watch) lateness(t *testing.T, acknowledged []acknowledgement) (latest time.Duration) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	all := w.delivered()
-	for total := 0; ctx.Err() == nil; time.Sleep(pollInterval) {
-		if all = w.delivered(); len(all) == total && total > len(acknowledged) {
-			break
+	require.NotEmpty(t, acknowledged)
+	delivered := map[int64]time.Time{}
+	require.Eventually(t, func() bool {
+		for _, e := range w.delivered() {
+			delivered[e.revision] = e.at
 		}
-		total = len(all)
-	}
-	last := all[len(all)-len(acknowledged):]
-	for i, at := range acknowledged {
-		latest = max(latest, last[i].at.Sub(at))
+		return !delivered[acknowledged[len(acknowledged)-1].revision].IsZero()
+	}, patience, pollInterval)
+	for _, a := range acknowledged {
+		require.Contains(t, delivered, a.revision)
+		latest = max(latest, delivered[a.revision].Sub(a.at))
 	}
 	return latest
 }
