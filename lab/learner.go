@@ -53,8 +53,7 @@ func (m *Member) joined() bool {
 
 // reconfigure asks the leader for a change of the membership until it is made: etcd refuses one
 // until its members have been connected for five seconds, unless --strict-reconfig-check is false.
-// Done is the error of a change that was
-// made before, by a call whose answer was lost.
+// done is the error of a change that an earlier call has made, whose answer was lost.
 func (c *Cluster) reconfigure(ctx context.Context, done error, change func(pb.ClusterClient) error) error {
 	return poll(ctx, func(ctx context.Context) error {
 		leader, err := c.findLeader(ctx)

@@ -47,12 +47,12 @@ type Member struct {
 	starting sync.Mutex // held while the process is being started
 
 	mu      sync.Mutex
-	dialled net.Conn // what control uses
+	dialled net.Conn // the latest connection of control
 	id      uint64
 	ports   ports
 	process *process // the last run, nil before the first
 	stopped bool
-	joins   bool // a cluster that exists: see BecomeLearner
+	joins   bool // it joins a running cluster: see BecomeLearner
 	retired bool // by Cluster.Close: nothing starts any more
 }
 

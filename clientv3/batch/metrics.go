@@ -6,7 +6,7 @@ import (
 	"github.com/quorate/quorate/observe"
 )
 
-// sizeClasses name the classes by which RPCs are counted, each by the most calls that one of it has.
+// sizeClasses names the size classes of RPCs, each by the most calls that an RPC of it has.
 var sizeClasses = [...]string{"1", "4", "16", "64", "256", "more"}
 
 // counters are those of a dispatcher.
