@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/internal/pace"
 )
 
 // lostFor is how long there is no majority: long enough for every call to meet it,
@@ -24,7 +24,7 @@ func majorityLost(ctx context.Context, s Scene) error {
 		}
 		lost = append(lost, members[i])
 	}
-	if err := pace.Sleep(ctx, lostFor); err != nil {
+	if err := pause.For(ctx, lostFor); err != nil {
 		return err
 	}
 	s.Note(lost[0].Name() + " is restarted")

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/link"
@@ -85,7 +86,7 @@ func (s *Storm) Run(ctx context.Context) error {
 // the cluster from the last.
 func (s *Storm) faults(ctx context.Context) error {
 	var deck []Fault
-	for pace.Sleep(ctx, pace.Between(s.scene.Rand, shortestCalm, longestCalm)) == nil {
+	for pause.For(ctx, pace.Between(s.scene.Rand, shortestCalm, longestCalm)) == nil {
 		if len(deck) == 0 {
 			deck = Disturbances()
 			s.scene.Rand.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
@@ -106,7 +107,7 @@ func (s *Storm) face(ctx context.Context, f Fault) error {
 		s.tally.NotInjected++
 		s.scene.Note(err.Error())
 	}
-	_ = pace.Sleep(ctx, pace.Between(s.scene.Rand, shortestHold, longestHold)) // it is healed early when ctx ends
+	_ = pause.For(ctx, pace.Between(s.scene.Rand, shortestHold, longestHold)) // it is healed early when ctx ends
 	s.links.Lock()
 	defer s.links.Unlock()
 	healing, cancel := context.WithTimeout(context.Background(), healTimeout)
@@ -126,7 +127,7 @@ func (s *Storm) inject(f Fault) error {
 // then, until ctx ends.
 func (s *Storm) breakConnections(ctx context.Context) {
 	members := s.scene.Cluster.Members()
-	for pace.Sleep(ctx, pace.Between(s.cuts, shortestCut, longestCut)) == nil {
+	for pause.For(ctx, pace.Between(s.cuts, shortestCut, longestCut)) == nil {
 		s.reset(s.scene.Cluster, members[s.cuts.IntN(len(members))])
 		s.tally.Cuts++
 	}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/linear/model"
 	"github.com/quorate/quorate/retry"
@@ -28,7 +29,7 @@ type caller struct {
 // run calls until ctx ends. An operation that is under way then has its own time to
 // come to an end.
 func (c *caller) run(ctx context.Context) {
-	for pace.Sleep(ctx, pace.Between(c.rng, 0, callPause)) == nil {
+	for pause.For(ctx, pace.Between(c.rng, 0, callPause)) == nil {
 		c.call()
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorate/quorate/lab/internal/pace"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/linear/model"
 	"github.com/quorate/quorate/lab/soak"
 )
@@ -83,7 +83,7 @@ func (k *checker) reread(ctx context.Context, g *group) error {
 			k.pool.claim(op)
 			return nil
 		}
-		if pace.Sleep(ctx, rereadPause) != nil {
+		if pause.For(ctx, rereadPause) != nil {
 			return fmt.Errorf("read the keys of group %d: %w", g.number, err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/batch"
 	"github.com/quorate/quorate/clientv3/cache"
-	"github.com/quorate/quorate/lab/internal/pace"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/linear/model"
 )
 
@@ -59,7 +59,7 @@ const responsePause = 10 * time.Millisecond
 
 func (s slow) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	response, err := s.KV.Do(ctx, op)
-	_ = pace.Sleep(ctx, responsePause) // what is known is known, though the caller has left
+	_ = pause.For(ctx, responsePause) // what is known is known, though the caller has left
 	return response, err
 }
 

@@ -17,7 +17,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quorate/quorate/lab/internal/pace"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/soak"
 )
 
@@ -98,7 +98,7 @@ func (w *workload) connect() error {
 
 // report writes to the log now and then how the run stands.
 func (w *workload) report(ctx context.Context) {
-	for pace.Sleep(ctx, progressInterval) == nil {
+	for pause.For(ctx, progressInterval) == nil {
 		w.env.Note(fmt.Sprintf("%d operations; %v", w.pool.count(), w.checker))
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/history"
-	"github.com/quorate/quorate/lab/internal/pace"
 )
 
 const (
@@ -40,7 +40,7 @@ func (k *keeper) run(ctx context.Context) {
 		case ctx.Err() == nil:
 			k.tell(history.LeaseEvent{Kind: history.LeaseFailed, Code: code(err), Err: err})
 		}
-		_ = pace.Sleep(ctx, regrantPause)
+		_ = pause.For(ctx, regrantPause)
 	}
 }
 

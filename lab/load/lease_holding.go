@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/history"
-	"github.com/quorate/quorate/lab/internal/pace"
 )
 
 const (
@@ -95,7 +95,7 @@ func (h *holding) latestClaim() history.LeaseClaim {
 // guard looks at the key every now and then until ctx ends, or the key is gone.
 func (h *holding) guard(ctx context.Context) (gone bool) {
 	for {
-		_ = pace.Sleep(ctx, lookEvery)
+		_ = pause.For(ctx, lookEvery)
 		if ctx.Err() != nil {
 			return false
 		}

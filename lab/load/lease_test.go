@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/history"
-	"github.com/quorate/quorate/lab/internal/pace"
 )
 
 func (b *book) Lease(e history.LeaseEvent) {
@@ -91,11 +91,11 @@ func (r *renter) KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Time, e
 	return func(yield func(time.Time, error) bool) {
 		for n := 0; id > 1 || n < r.renewals; n++ {
 			sent := time.Now()
-			_ = pace.Sleep(ctx, answerTime)
+			_ = pause.For(ctx, answerTime)
 			if ctx.Err() != nil || !yield(sent.Add(4*time.Second), nil) {
 				return
 			}
-			_ = pace.Sleep(ctx, cmp.Or(r.every, time.Second)-answerTime)
+			_ = pause.For(ctx, cmp.Or(r.every, time.Second)-answerTime)
 			if ctx.Err() != nil {
 				return
 			}

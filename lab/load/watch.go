@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/history"
-	"github.com/quorate/quorate/lab/internal/pace"
 )
 
 // rewatchPause is how long a reader waits before it watches again when its watch
@@ -59,7 +59,7 @@ func (l *Load) newReader(index int, scope history.Scope) *reader {
 func (r *reader) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		r.watch(ctx)
-		_ = pace.Sleep(ctx, rewatchPause)
+		_ = pause.For(ctx, rewatchPause)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/locks/lockcheck"
 	"github.com/quorate/quorate/lab/record"
@@ -64,7 +65,7 @@ func (c *contender) disconnect() error {
 
 // contend takes locks until ctx ends. A lock that is held then is given up as planned.
 func (c *contender) contend(ctx context.Context) error {
-	for pace.Sleep(ctx, pace.Between(c.rng, 0, longestBreak)) == nil {
+	for pause.For(ctx, pace.Between(c.rng, 0, longestBreak)) == nil {
 		if !c.ensureSession() {
 			continue
 		}
@@ -79,7 +80,7 @@ func (c *contender) contend(ctx context.Context) error {
 // goes in any case.
 func (c *contender) once(ctx context.Context) {
 	lock := c.index % len(c.locks)
-	for taken := false; !taken && pace.Sleep(ctx, pace.Between(c.rng, 0, longestBreak)) == nil; {
+	for taken := false; !taken && pause.For(ctx, pace.Between(c.rng, 0, longestBreak)) == nil; {
 		if !c.ensureSession() {
 			continue
 		}

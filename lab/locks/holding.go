@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quorate/quorate/lab/internal/pace"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/locks/lockcheck"
 )
 
@@ -51,7 +51,7 @@ func (h *holding) take(ctx context.Context) bool {
 // not look whether its session lives: that is what the guard is for.
 func (h *holding) hold(ctx context.Context) {
 	for n, gap := range h.plan.gaps {
-		_ = pace.Sleep(ctx, gap) // writes come faster when the run ends
+		_ = pause.For(ctx, gap) // writes come faster when the run ends
 		if n == h.plan.strike {
 			h.strike(ctx)
 		}
@@ -81,9 +81,9 @@ func (h *holding) strike(ctx context.Context) {
 // pauseWaiting pauses the contender some time after it has begun to wait, unless it
 // has the lock by then.
 func (h *holding) pauseWaiting(ctx, waiting context.Context) {
-	if pace.Sleep(waiting, h.plan.approach) == nil {
+	if pause.For(waiting, h.plan.approach) == nil {
 		h.book.count(func(c *Counts) { c.PausedWaiting++ })
-		h.pause(func() { _ = pace.Sleep(ctx, h.plan.pause) })
+		h.pause(func() { _ = pause.For(ctx, h.plan.pause) })
 	}
 }
 
@@ -103,7 +103,7 @@ func (h *holding) restHolding(ctx context.Context) {
 			h.book.count(func(c *Counts) { c.Outlasted++ })
 		}
 	}
-	_ = pace.Sleep(ctx, h.plan.pause)
+	_ = pause.For(ctx, h.plan.pause)
 }
 
 // delay pauses the contender with a write on its way.

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	_ "github.com/quorate/quorate/balancer/policies" // quorate_round_robin
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/internal/pace"
 )
 
@@ -159,7 +160,7 @@ type calls struct{ made, repeated int }
 
 // keepCalling makes calls until ctx ends.
 func (t *trial) keepCalling(ctx context.Context, c *channel, rng *rand.Rand) {
-	for pace.Sleep(ctx, pace.Between(rng, shortestCalls, longestCalls)) == nil {
+	for pause.For(ctx, pace.Between(rng, shortestCalls, longestCalls)) == nil {
 		began := time.Now()
 		attempts, err := 0, errClosed
 		for err != nil && ctx.Err() == nil && time.Since(began) < callTimeout {
@@ -170,7 +171,7 @@ func (t *trial) keepCalling(ctx context.Context, c *channel, rng *rand.Rand) {
 				attempts++
 			}
 			if err != nil {
-				_ = pace.Sleep(ctx, shortestCalls) // the condition of the loop sees the end
+				_ = pause.For(ctx, shortestCalls) // the condition of the loop sees the end
 			}
 		}
 		if ctx.Err() != nil {

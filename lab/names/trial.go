@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc/resolver"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/internal/pace"
 )
 
@@ -139,7 +140,7 @@ func (t *trial) openAll() error {
 
 // useChannels wakes up and reopens channels until ctx ends.
 func (t *trial) useChannels(ctx context.Context, rng *rand.Rand) error {
-	for pace.Sleep(ctx, pace.Between(rng, minPause, maxPause)) == nil {
+	for pause.For(ctx, pace.Between(rng, minPause, maxPause)) == nil {
 		c := t.channels[rng.IntN(len(t.channels))]
 		t.awake.Lock()
 		var err error
@@ -181,7 +182,7 @@ func (t *trial) disturb(ctx context.Context) error {
 		return nil
 	}
 	for ctx.Err() == nil {
-		_ = pace.Sleep(ctx, pace.Between(t.rng, shortestCalm, longestCalm))
+		_ = pause.For(ctx, pace.Between(t.rng, shortestCalm, longestCalm))
 		if err := t.tellChange(0, "a change"); err != nil {
 			return err
 		}
@@ -252,7 +253,7 @@ func (t *trial) suffer(ctx context.Context, d disturbance, hold time.Duration, a
 			return fmt.Errorf("lie: %w", err)
 		}
 	}
-	_ = pace.Sleep(ctx, hold/2)
+	_ = pause.For(ctx, hold/2)
 	if asleep {
 		if err := t.sleep(); err != nil {
 			return err
@@ -267,7 +268,7 @@ func (t *trial) suffer(ctx context.Context, d disturbance, hold time.Duration, a
 			return fmt.Errorf("change the backends: %w", err)
 		}
 	}
-	_ = pace.Sleep(ctx, hold/2)
+	_ = pause.For(ctx, hold/2)
 	return nil
 }
 

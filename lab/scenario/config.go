@@ -19,8 +19,8 @@ const (
 	DefaultCallTimeout = 10 * time.Second
 )
 
-// pause of a caller between two calls.
-const pause = 5 * time.Millisecond
+// callerPause is how long a caller waits between two calls.
+const callerPause = 5 * time.Millisecond
 
 // Limits of a Config.
 const (
@@ -94,7 +94,7 @@ func (c Config) Validate() error {
 
 func (c Config) setup() report.Setup {
 	return report.Setup{
-		Members: c.Members, Callers: c.Callers, Pause: pause, CallTimeout: c.CallTimeout, Hold: c.Hold,
+		Members: c.Members, Callers: c.Callers, Pause: callerPause, CallTimeout: c.CallTimeout, Hold: c.Hold,
 		LeaseTTL: leaseTTL, Seed: c.Seed,
 	}
 }

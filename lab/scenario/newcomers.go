@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/history"
-	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/load"
 	"github.com/quorate/quorate/lab/measure"
 )
@@ -79,7 +79,7 @@ func (n *newcomers) try(call func(context.Context) error, done func(at time.Dura
 			done(at)
 			return
 		}
-		_ = pace.Sleep(n.ctx, newcomerPause)
+		_ = pause.For(n.ctx, newcomerPause)
 	}
 }
 
@@ -88,7 +88,7 @@ func (n *newcomers) watch(revision int64) {
 	req := history.WatchRequest{Key: n.prefix, RangeEnd: n.prefix[:len(n.prefix)-1] + "0", StartRevision: revision}
 	for n.ctx.Err() == nil {
 		n.read(&req)
-		_ = pace.Sleep(n.ctx, newcomerPause)
+		_ = pause.For(n.ctx, newcomerPause)
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/load"
 )
 
@@ -41,7 +41,7 @@ func (r *run) askForLeader(ctx context.Context, m *lab.Member, known *leadership
 		if err == nil && known.report(m.Index(), status.GetLeader(), status.GetRaftTerm()) {
 			newcomers.begin(r.newLeader(m, status.GetLeader()))
 		}
-		_ = pace.Sleep(ctx, askEvery)
+		_ = pause.For(ctx, askEvery)
 	}
 }
 

@@ -145,7 +145,7 @@ func (r *run) measure(ctx context.Context, conn Connection, revision int64) (rep
 	starting, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	r.load = load.Start(starting, services, r, load.Config{
-		Callers: r.cfg.Callers, Pause: pause, Timeout: r.cfg.CallTimeout,
+		Callers: r.cfg.Callers, Pause: callerPause, Timeout: r.cfg.CallTimeout,
 		Prefix: r.prefix(), Revision: revision + 1, LeasePrefix: r.leasePrefix(), LeaseTTL: leaseTTL,
 		Seed: r.cfg.Seed, Now: r.now,
 	})

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/fault"
-	"github.com/quorate/quorate/lab/internal/pace"
 )
 
 // healthyRow is the name of the first row.
@@ -15,7 +15,7 @@ const healthyRow = "healthy"
 // spells goes through the rows: a healthy spell, then each fault.
 func (r *run) spells(ctx context.Context) error {
 	r.begin(healthyRow)
-	if err := pace.Sleep(ctx, r.cfg.Healthy); err != nil {
+	if err := pause.For(ctx, r.cfg.Healthy); err != nil {
 		return err
 	}
 	for _, f := range r.cfg.Faults {
@@ -44,7 +44,7 @@ func (r *run) face(ctx context.Context, f fault.Fault) error {
 	if err := r.inject(ctx, f); err != nil {
 		return err
 	}
-	if err := pace.Sleep(ctx, time.Until(held)); err != nil {
+	if err := pause.For(ctx, time.Until(held)); err != nil {
 		return err
 	}
 	r.display.phase(f.Name + ": healing")
@@ -60,7 +60,7 @@ func (r *run) face(ctx context.Context, f fault.Fault) error {
 	}
 	r.note("the calls that met the fault have ended")
 	r.display.phase(f.Name + ": recovering")
-	return pace.Sleep(ctx, r.cfg.Recovery)
+	return pause.For(ctx, r.cfg.Recovery)
 }
 
 func (r *run) inject(ctx context.Context, f fault.Fault) error {

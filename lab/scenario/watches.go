@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/history"
-	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/load"
 	"github.com/quorate/quorate/lab/report"
 	"github.com/quorate/quorate/lab/watchcheck"
@@ -186,11 +186,11 @@ func (r *run) settleWatches(ctx context.Context, ref *reference) {
 	defer cancel()
 	scopes := history.Scopes(r.cfg.Callers)
 	for r.seen.behind(scopes, ref.newest) {
-		if pace.Sleep(ctx, settlePoll) != nil {
+		if pause.For(ctx, settlePoll) != nil {
 			return
 		}
 	}
-	_ = pace.Sleep(ctx, settleGrace) // no longer than settleTimeout in all
+	_ = pause.For(ctx, settleGrace) // no longer than settleTimeout in all
 }
 
 // evaluate holds the watches, which must have ended, against the reference. lost is how

@@ -8,6 +8,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/record"
@@ -35,7 +36,7 @@ type compactor struct {
 
 // run compacts until ctx ends.
 func (c *compactor) run(ctx context.Context, rng *rand.Rand) {
-	for pace.Sleep(ctx, pace.Between(rng, minHistory, maxHistory)) == nil {
+	for pause.For(ctx, pace.Between(rng, minHistory, maxHistory)) == nil {
 		leave := rng.Int64N(shortHistory)
 		if rng.IntN(2) == 0 {
 			leave = rng.Int64N(longHistory)

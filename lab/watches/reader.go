@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/internal/pace"
 )
@@ -88,7 +89,7 @@ func (r *readers) reader(rng *rand.Rand) {
 		} else {
 			p = newPlan(rng, r.known())
 		}
-		if pace.Sleep(r.ctx, pace.Between(rng, 0, longestBreak)) != nil {
+		if pause.For(r.ctx, pace.Between(rng, 0, longestBreak)) != nil {
 			return
 		}
 	}
@@ -132,7 +133,7 @@ func (r *readers) drain(ctx context.Context, x *reading, next Next) error {
 		}
 		x.take(response, r.now())
 		if x.plan.pause > 0 && !r.settling() {
-			if err := pace.Sleep(ctx, x.plan.pause); err != nil {
+			if err := pause.For(ctx, x.plan.pause); err != nil {
 				return err
 			}
 		}

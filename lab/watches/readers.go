@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/soak"
@@ -63,7 +64,7 @@ func watch(client Client, n int, env *soak.Env, known func() news) *readers {
 // requestProgress asks for bookmarks of a group all the time. A call that fails
 // promises nothing.
 func (r *readers) requestProgress(g group, rng *rand.Rand) {
-	for pace.Sleep(r.ctx, pace.Between(rng, leastProgress, mostProgress)) == nil {
+	for pause.For(r.ctx, pace.Between(rng, leastProgress, mostProgress)) == nil {
 		ctx, cancel := context.WithTimeout(g.context(r.ctx), progressTimeout)
 		_ = r.client.RequestProgress(ctx)
 		cancel()

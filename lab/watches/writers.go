@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/soak"
 )
@@ -89,7 +90,7 @@ func (w *writers) end() {
 }
 
 func (w *writers) run(ctx context.Context, index int, rng *rand.Rand) {
-	for n := 0; pace.Sleep(ctx, pace.Between(rng, 0, 2*writePause)) == nil; n++ {
+	for n := 0; pause.For(ctx, pace.Between(rng, 0, 2*writePause)) == nil; n++ {
 		sent := w.now()
 		revision, err := w.one(ctx, rng, value(rng, index, n))
 		if err == nil && revision > 0 {
@@ -104,7 +105,7 @@ func (w *writers) run(ctx context.Context, index int, rng *rand.Rand) {
 // watches fall far behind.
 func (w *writers) bursts(ctx context.Context, rng *rand.Rand) {
 	quiet := pace.Between(rng, firstBurst/2, firstBurst)
-	for n := 0; pace.Sleep(ctx, quiet) == nil; n++ {
+	for n := 0; pause.For(ctx, quiet) == nil; n++ {
 		var lanes sync.WaitGroup
 		for lane := range burstLanes {
 			key, each := randomKey(rng), (burstSize/2+rng.IntN(burstSize/2))/burstLanes

@@ -4,13 +4,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/quorate/quorate/lab/internal/pace"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/link"
 )
 
 // wait waits for d, and returns an error when ctx ends first.
 func wait(ctx context.Context, d time.Duration) error {
-	_ = pace.Sleep(ctx, d)
+	_ = pause.For(ctx, d)
 	return context.Cause(ctx)
 }
 

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/bench/client"
-	"github.com/quorate/quorate/lab/internal/pace"
 )
 
 const (
@@ -74,7 +74,7 @@ func (c *caller) keepWatch(ctx context.Context, events client.Watch) {
 			continue
 		}
 		c.tally.watchesLost.Add(1)
-		if pace.Sleep(ctx, retryPause) != nil {
+		if pause.For(ctx, retryPause) != nil {
 			return
 		}
 		events = c.watch(ctx)
@@ -95,7 +95,7 @@ func (c *caller) keepLease(ctx context.Context, renewals client.Renewals) {
 // grantAgain grants a lease until that succeeds. It returns the lost one when ctx ends
 // first.
 func (c *caller) grantAgain(ctx context.Context, lost client.Renewals) client.Renewals {
-	for pace.Sleep(ctx, retryPause) == nil {
+	for pause.For(ctx, retryPause) == nil {
 		if renewals, err := c.grant(ctx); err == nil {
 			return renewals
 		}
