@@ -22,6 +22,7 @@ var layers = map[string][]string{
 	"internal/endpoint":         {},
 	"retry":                     {},
 	"internal/pause":            {},
+	"internal/port":             {},
 	"internal/slogzap":          {},
 	"health":                    {},
 	"balancer":                  {"health"},

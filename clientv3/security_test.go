@@ -28,6 +28,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/port"
 )
 
 // identity is a server's certificate, which is its own CA.
@@ -256,10 +257,13 @@ func TestPasswordIsNotSentInPlaintext(t *testing.T) {
 // A member changes from http to https at its address, and the endpoints follow.
 func TestSchemeOfAnEndpointChanges(t *testing.T) {
 	id := newIdentity(t)
+	reserved, err := port.Reserve()
+	require.NoError(t, err)
+	defer reserved.Release()
 	m := new(realMember)
-	stop := m.start(t, "127.0.0.1:0", nil)
+	stop := m.start(t, reserved.Address(), nil)
 	c, _ := newTLSClient(t, Config{Endpoints: []string{"http://" + m.addr}, TLS: id.client})
-	_, err := c.Get(soon(t), "k")
+	_, err = c.Get(soon(t), "k")
 	require.NoError(t, err)
 
 	stop()

@@ -2,13 +2,11 @@ package keepalive_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 
+	"github.com/quorate/quorate/internal/port"
 	"github.com/quorate/quorate/keepalive"
 )
 
@@ -62,19 +61,13 @@ type tcpServer struct {
 func (s *tcpServer) start(t *testing.T) {
 	t.Helper()
 	if s.addr == "" {
-		s.addr = "127.0.0.1:0"
+		reserved, err := port.Reserve()
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, reserved.Release()) })
+		s.addr = reserved.Address()
 	}
-	var lis net.Listener
-	// While the server is down, another process may use the port for a moment.
-	require.Eventually(t, func() bool {
-		l, err := net.Listen("tcp", s.addr)
-		if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
-			t.Error(err)
-		}
-		lis = l
-		return err == nil
-	}, patience, 10*time.Millisecond)
-	s.addr = lis.Addr().String()
+	lis, err := net.Listen("tcp", s.addr)
+	require.NoError(t, err)
 	srv, served := grpc.NewServer(s.options...), make(chan error, 1)
 	testgrpc.RegisterTestServiceServer(srv, s.service)
 	go func() { served <- srv.Serve(lis) }()

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/quorate/quorate/lab/internal/port"
+	"github.com/quorate/quorate/internal/port"
 )
 
 // ports are the addresses on 127.0.0.1 where a member itself listens, behind the

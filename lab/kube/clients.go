@@ -75,9 +75,6 @@ func (c *ControlPlane) newTransport() (*http.Transport, error) {
 }
 
 func (c *ControlPlane) dial(ctx context.Context, network, _ string) (net.Conn, error) {
-	c.mu.Lock()
-	address := c.address
-	c.mu.Unlock()
 	var dialer net.Dialer
-	return dialer.DialContext(ctx, network, address)
+	return dialer.DialContext(ctx, network, c.port.Address())
 }

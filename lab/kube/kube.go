@@ -37,6 +37,7 @@ import (
 
 	"k8s.io/client-go/dynamic"
 
+	"github.com/quorate/quorate/internal/port"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/child"
 	"github.com/quorate/quorate/lab/link"
@@ -132,7 +133,8 @@ type ControlPlane struct {
 	etcd    *lab.Cluster
 	spawner *child.Spawner
 	files   files
-	link    *link.Link // from clients to the API server
+	port    *port.Port // where the API server listens
+	link    *link.Link // from clients to it
 	http    *http.Transport
 	admin   dynamic.Interface
 
@@ -140,7 +142,6 @@ type ControlPlane struct {
 
 	mu      sync.Mutex
 	process *process // the last run, nil before the first
-	address string   // where it listens
 	closed  bool
 }
 
@@ -173,6 +174,9 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	if c.files, err = newFiles(c.etcd.Dir()); err != nil {
 		return err
 	}
+	if c.port, err = port.Reserve(); err != nil {
+		return fmt.Errorf("kube: %w", err)
+	}
 	if c.link, err = link.Listen(""); err != nil {
 		return fmt.Errorf("kube: %w", err)
 	}
@@ -203,6 +207,9 @@ func (c *ControlPlane) Close() error {
 	}
 	if c.link != nil {
 		errs = append(errs, c.link.Close())
+	}
+	if c.port != nil {
+		errs = append(errs, c.port.Release())
 	}
 	if c.etcd != nil {
 		errs = append(errs, c.etcd.Close())

@@ -3,21 +3,14 @@ package kube
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"strings"
 
 	"github.com/quorate/quorate/lab/internal/child"
 )
 
-const (
-	// bindAttempts bounds how often the API server is given a new port because
-	// somebody else was faster to take the old one.
-	bindAttempts = 5
-	// logTail is how much of the API server's log an error holds, in bytes.
-	logTail = 4 << 10
-)
+// logTail is how much of the API server's log an error holds, in bytes.
+const logTail = 4 << 10
 
 // process is one run of a kube-apiserver.
 type process struct {
@@ -56,31 +49,22 @@ func (c *ControlPlane) Restart(ctx context.Context, args ...string) error {
 	defer cancel()
 	c.starting.Lock()
 	defer c.starting.Unlock()
-	for range bindAttempts {
-		address, err := freeAddress()
-		if err != nil {
-			return err
-		}
-		p, err := c.run(address, args)
-		if err != nil {
-			return err
-		}
-		if err = c.awaitReady(ctx, p); err == nil {
-			c.link.SetTarget(address)
-			return nil
-		}
+	p, err := c.run(args)
+	if err != nil {
+		return err
+	}
+	if err := c.awaitReady(ctx, p); err != nil {
 		_ = p.Kill()
 		<-p.Exited()
-		if ctx.Err() != nil || !strings.Contains(p.tail(), "address already in use") {
-			return fmt.Errorf("kube: kube-apiserver is not ready: %w\n%s", err, p.tail())
-		}
+		return fmt.Errorf("kube: kube-apiserver is not ready: %w\n%s", err, p.tail())
 	}
-	return fmt.Errorf("kube: kube-apiserver found no free port in %d attempts", bindAttempts)
+	c.link.SetTarget(c.port.Address())
+	return nil
 }
 
-// run starts a process that listens on address.
-func (c *ControlPlane) run(address string, args []string) (*process, error) {
-	flags, err := c.flags(address, args)
+// run starts a process.
+func (c *ControlPlane) run(args []string) (*process, error) {
+	flags, err := c.flags(c.port.Address(), args)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +82,7 @@ func (c *ControlPlane) run(address string, args []string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.process, c.address = p, address
+	c.process = p
 	return p, nil
 }
 
@@ -115,8 +99,7 @@ func (c *ControlPlane) Kill() error {
 		return fmt.Errorf("kube: kill: %w", err)
 	}
 	<-p.Exited()
-	// The port may become somebody else's.
-	c.link.SetTarget("")
+	c.link.SetTarget("") // until the next one is ready
 	return nil
 }
 
@@ -164,15 +147,4 @@ func (c *ControlPlane) LogTail() string {
 		return ""
 	}
 	return c.process.tail()
-}
-
-// freeAddress returns an address on which nobody listened a moment ago. Another
-// process may take it before the API server does, which Restart notices.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("kube: no free port: %w", err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String(), nil
 }

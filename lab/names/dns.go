@@ -26,7 +26,7 @@ type dnsSource struct {
 }
 
 func newDNS() (source, error) {
-	server, err := nameserver.New("127.0.0.1:0")
+	server, err := nameserver.New("")
 	if err != nil {
 		return nil, err
 	}
@@ -86,4 +86,4 @@ func (s *dnsSource) patience() time.Duration { return 2*lookupTimeout + lookupIn
 
 func (s *dnsSource) arrivals() []time.Time { return s.log.all() }
 
-func (s *dnsSource) close() error { return s.server.Stop() }
+func (s *dnsSource) close() error { return s.server.Close() }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/port"
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
@@ -48,7 +49,12 @@ func TestStreamsOutliveTheirConnection(t *testing.T) {
 // A server is replaced while a stream keeps its connection to the old one. The limit of the old
 // one does not apply to the new one.
 func TestRestartBehindAStream(t *testing.T) {
-	old := startServer(t, grpc.MaxConcurrentStreams(2))
+	reserved, err := port.Reserve()
+	require.NoError(t, err)
+	defer reserved.Release()
+	lis, err := net.Listen("tcp", reserved.Address())
+	require.NoError(t, err)
+	old := serveOn(t, lis, grpc.MaxConcurrentStreams(2))
 	conn, client := open(t, old, grpcpool.Config{Streams: grpcpool.Bounds{Max: 2}}, quickReconnect())
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
@@ -56,9 +62,7 @@ func TestRestartBehindAStream(t *testing.T) {
 	var stopping sync.WaitGroup
 	stopping.Go(old.grpc.GracefulStop)
 	defer stopping.Wait()
-	var lis net.Listener
-	eventually(t, "the address is free", func() bool {
-		var err error
+	eventually(t, "the server does not listen", func() bool {
 		lis, err = net.Listen("tcp", old.addr)
 		return err == nil
 	})

@@ -22,7 +22,7 @@ var policies = []string{"round_robin", "quorate_round_robin"}
 func TestScaling(t *testing.T) {
 	for _, policy := range policies {
 		t.Run(policy, func(t *testing.T) {
-			ns := nameserver.Start(t, "127.0.0.1:0")
+			ns := nameserver.Start(t, "")
 			port, all := startBackends(t, "127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14")
 			ns.Set(t, "svc.test. A", addresses(all, 30, 2)...)
 			target := "dns://" + ns.Addr + "/svc.test.:" + port
@@ -61,7 +61,7 @@ func TestScaling(t *testing.T) {
 func TestFaultsOfTheServer(t *testing.T) {
 	for name, behaviour := range map[string]nameserver.Behaviour{"failing": nameserver.Failing, "silent": nameserver.Silent} {
 		t.Run(name, func(t *testing.T) {
-			ns := nameserver.Start(t, "127.0.0.1:0")
+			ns := nameserver.Start(t, "")
 			port, all := startBackends(t, "127.0.0.11", "127.0.0.12", "127.0.0.13")
 			ns.Set(t, "svc.test. A", addresses(all, 0, 2)...)
 			b := newBuilder(t, dns.Config{Server: ns.Addr, Timeout: 2 * interval})
@@ -86,7 +86,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 
 // Calls that have no backends are told why, and what the DNS server said.
 func TestReasonsReachTheCaller(t *testing.T) {
-	ns := nameserver.Start(t, "127.0.0.1:0")
+	ns := nameserver.Start(t, "")
 	for _, c := range []struct{ policy, target, name, what string }{
 		{"pick_first", "dns:///no.test.:80", "no.test.", "addresses"},
 		{"round_robin", "dns:///no.test.:80", "no.test.", "addresses"},
@@ -112,7 +112,7 @@ func TestReasonsReachTheCaller(t *testing.T) {
 
 // A hundred channels cause the lookups of one.
 func TestHundredChannels(t *testing.T) {
-	ns := nameserver.Start(t, "127.0.0.1:0")
+	ns := nameserver.Start(t, "")
 	port, all := startBackends(t, "127.0.0.11", "127.0.0.12")
 	ns.Set(t, "svc.test. A", addresses(all, 30, 2)...)
 	b := newBuilder(t, dns.Config{Server: ns.Addr})
@@ -143,7 +143,7 @@ func TestHundredChannels(t *testing.T) {
 // SRV records have names and ports. Backends come and go with them; a backup is used when
 // nothing better is left.
 func TestSRV(t *testing.T) {
-	ns := nameserver.Start(t, "127.0.0.1:0")
+	ns := nameserver.Start(t, "")
 	port, all := startBackends(t, "127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14")
 	srv := func(priority, n int) string { return fmt.Sprintf("30 %d 10 %s pod-%d.svc.test.", priority, port, n) }
 	for i := range 3 {
@@ -170,7 +170,7 @@ func TestSRV(t *testing.T) {
 // A backend with an IPv4 and an IPv6 address is connected to once, and works if only one of
 // them does.
 func TestDualStack(t *testing.T) {
-	ns := nameserver.Start(t, "127.0.0.1:0")
+	ns := nameserver.Start(t, "")
 	port, all := startBackends(t, "127.0.0.11", "127.0.0.12")
 	ns.Set(t, "_grpc._tcp.svc.test. SRV", "30 0 0 "+port+" pod-0.svc.test.", "30 0 0 "+port+" pod-1.svc.test.")
 	for i, b := range all {
@@ -196,7 +196,7 @@ func TestDualStack(t *testing.T) {
 
 // A list that is too long for a packet comes over TCP.
 func TestLongList(t *testing.T) {
-	ns := nameserver.Start(t, "127.0.0.1:0")
+	ns := nameserver.Start(t, "")
 	port, all := startBackends(t, "127.0.0.11")
 	records := []string{"30 " + all[0].ip}
 	for i := range 250 {
@@ -210,7 +210,7 @@ func TestLongList(t *testing.T) {
 
 // A TTL that is shorter than the interval is kept to.
 func TestTTL(t *testing.T) {
-	ns := nameserver.Start(t, "127.0.0.1:0")
+	ns := nameserver.Start(t, "")
 	port, all := startBackends(t, "127.0.0.11", "127.0.0.12")
 	ns.Set(t, "svc.test. A", addresses(all, 1, 1)...)
 	conn := dial(t, newBuilder(t, dns.Config{Server: ns.Addr, Interval: time.Hour}), "dns:///svc.test.:"+port, "round_robin")
@@ -221,7 +221,7 @@ func TestTTL(t *testing.T) {
 
 // A lost connection causes a lookup at once, whatever the interval.
 func TestLostConnection(t *testing.T) {
-	ns := nameserver.Start(t, "127.0.0.1:0")
+	ns := nameserver.Start(t, "")
 	port, all := startBackends(t, "127.0.0.11", "127.0.0.12")
 	ns.Set(t, "svc.test. A", "3600 127.0.0.13", "3600 "+all[0].ip) // nobody listens on the first
 	conn := dial(t, newBuilder(t, dns.Config{Server: ns.Addr, Interval: time.Hour}), "dns:///svc.test.:"+port, "round_robin")
@@ -232,7 +232,7 @@ func TestLostConnection(t *testing.T) {
 
 // A channel that went idle causes no lookups, and works when it wakes up.
 func TestIdle(t *testing.T) {
-	ns := nameserver.Start(t, "127.0.0.1:0")
+	ns := nameserver.Start(t, "")
 	port, all := startBackends(t, "127.0.0.11", "127.0.0.12")
 	ns.Set(t, "svc.test. A", addresses(all, 30, 1)...)
 	conn := dial(t, newBuilder(t, dns.Config{Server: ns.Addr}), "dns:///svc.test.:"+port, "quorate_round_robin",

@@ -20,7 +20,7 @@ import (
 
 // A client finds its cluster by SRV records, and follows them.
 func TestEtcd(t *testing.T) {
-	ns := nameserver.Start(t, "127.0.0.1:0")
+	ns := nameserver.Start(t, "")
 	member := cluster.Members()[0]
 	portOf := func(endpoint string) string {
 		u, err := url.Parse(endpoint)

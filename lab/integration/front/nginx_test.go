@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate/quorate/lab/internal/port"
+	"github.com/quorate/quorate/internal/port"
 )
 
 // nginx is a process of its own, which serves one site on addresses of 127.0.0.1.

@@ -4,14 +4,16 @@ package nameserver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	miekg "github.com/miekg/dns"
 	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/internal/port"
 )
 
 // Behaviour is how a DNS server answers.
@@ -41,6 +43,7 @@ type Server struct {
 	records    map[string][]miekg.RR // by name and type, like "svc.test. A"
 	queries    map[string]int        // by name and type
 	stop       func() error          // nil while it is stopped
+	reserved   *port.Port            // nil if the port was chosen by the caller
 	onQuery    func(time.Time)
 	along      bool
 }
@@ -52,7 +55,7 @@ type TB interface {
 	Fatal(args ...any)
 }
 
-// Start runs a server until the test ends. If the port of addr is 0, it finds one.
+// Start runs a server until the test ends. If addr is "", it is one of 127.0.0.1.
 func Start(t TB, addr string) *Server {
 	t.Helper()
 	ns, err := New(addr)
@@ -60,26 +63,39 @@ func Start(t TB, addr string) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := ns.Stop(); err != nil {
+		if err := ns.Close(); err != nil {
 			t.Fatal(err)
 		}
 	})
 	return ns
 }
 
-// New runs a server until Stop. If the port of addr is 0, it finds one.
+// New runs a server until Close. If addr is "", it is one of 127.0.0.1.
 func New(addr string) (*Server, error) {
 	ns := &Server{Addr: addr, behaviours: map[string]Behaviour{}, records: map[string][]miekg.RR{}, queries: map[string]int{}}
-	return ns, ns.Restart()
+	if addr == "" {
+		reserved, err := port.Reserve()
+		if err != nil {
+			return nil, err
+		}
+		ns.Addr, ns.reserved = reserved.Address(), reserved
+	}
+	if err := ns.Restart(); err != nil {
+		return nil, errors.Join(err, ns.Close())
+	}
+	return ns, nil
 }
 
 // Restart begins to listen again after Stop, at the same address. The records are kept.
 func (ns *Server) Restart() error {
-	packets, listener, err := listenBoth(ns.Addr)
+	listener, err := net.Listen("tcp", ns.Addr)
 	if err != nil {
 		return err
 	}
-	ns.Addr = packets.LocalAddr().String()
+	packets, err := listenUDP(ns.Addr)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	servers := []*miekg.Server{{PacketConn: packets, Handler: ns}, {Listener: listener, Handler: ns}}
 	done := make(chan error, len(servers))
 	for _, s := range servers {
@@ -94,7 +110,8 @@ func (ns *Server) Restart() error {
 	return nil
 }
 
-// Stop ends the server: queries are refused by the system. It does nothing if it is stopped.
+// Stop ends the server until Restart: queries are refused by the system. It does nothing if the
+// server is stopped.
 func (ns *Server) Stop() error {
 	if ns.stop == nil {
 		return nil
@@ -104,21 +121,27 @@ func (ns *Server) Stop() error {
 	return err
 }
 
-// listenBoth finds a port that is free for UDP and TCP.
-func listenBoth(addr string) (net.PacketConn, net.Listener, error) {
-	var last error
-	for range 100 {
-		packets, err := net.ListenPacket("udp", addr)
-		if err != nil {
-			return nil, nil, err
-		}
-		listener, err := net.Listen("tcp", packets.LocalAddr().String())
-		if err == nil {
-			return packets, listener, nil
-		}
-		last = errors.Join(err, packets.Close())
+// Close ends the server and gives up its port.
+func (ns *Server) Close() error {
+	err := ns.Stop()
+	if ns.reserved != nil {
+		err = errors.Join(err, ns.reserved.Release())
 	}
-	return nil, nil, fmt.Errorf("no port is free for both UDP and TCP: %w", last)
+	return err
+}
+
+// udpTimeout is how long listenUDP waits for a port that is taken.
+const udpTimeout = 10 * time.Second
+
+// listenUDP waits for the port, which the system may give to a DNS query of anybody for as long as
+// that takes: a reservation holds for TCP only.
+func listenUDP(addr string) (net.PacketConn, error) {
+	for deadline := time.Now().Add(udpTimeout); ; time.Sleep(10 * time.Millisecond) {
+		packets, err := net.ListenPacket("udp", addr)
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(deadline) {
+			return packets, err
+		}
+	}
 }
 
 // ServeDNS answers a query.

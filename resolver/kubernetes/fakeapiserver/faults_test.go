@@ -3,8 +3,6 @@ package fakeapiserver_test
 import (
 	"context"
 	"errors"
-	"net"
-	"strings"
 	"testing"
 	"time"
 
@@ -109,24 +107,6 @@ func TestStopAndRestart(t *testing.T) {
 	list, err := c.EndpointSlices("shop").List(within(t), metav1.ListOptions{})
 	require.NoError(t, err)
 	assert.Len(t, list.Items, 2)
-}
-
-func TestRestartWaitsForPort(t *testing.T) {
-	server := start(t)
-	server.Stop()
-	other, err := net.Listen("tcp", strings.TrimPrefix(server.URL(), "https://"))
-	require.NoError(t, err)
-	restarted := make(chan error, 1)
-	go func() { restarted <- server.Restart() }()
-	select {
-	case err := <-restarted:
-		require.Fail(t, "the port is taken", "%v", err)
-	case <-time.After(50 * time.Millisecond):
-	}
-	require.NoError(t, other.Close())
-	require.NoError(t, <-restarted)
-	_, err = client(t, server.RESTConfig()).EndpointSlices("shop").List(within(t), metav1.ListOptions{})
-	assert.NoError(t, err)
 }
 
 func TestRotateCA(t *testing.T) {

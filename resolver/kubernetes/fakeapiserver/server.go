@@ -10,10 +10,11 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"syscall"
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/quorate/quorate/internal/port"
 )
 
 // Server is a running API server. Its methods may be called concurrently.
@@ -21,7 +22,7 @@ type Server struct {
 	store   *store
 	gate    *gate
 	journal *journal
-	address string
+	port    *port.Port
 
 	mu     sync.Mutex
 	cert   *certificate
@@ -40,23 +41,27 @@ func Start() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fakeapiserver: making a certificate: %w", err)
 	}
+	reserved, err := port.Reserve()
+	if err != nil {
+		return nil, fmt.Errorf("fakeapiserver: %w", err)
+	}
 	s := &Server{
 		store:   newStore(),
 		gate:    &gate{conns: make(map[*conn]struct{})},
 		journal: newJournal(),
-		address: "127.0.0.1:0",
+		port:    reserved,
 		cert:    cert,
 		rules:   newRules(),
 	}
 	if err := s.Restart(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, reserved.Release())
 	}
 	return s, nil
 }
 
-// Restart begins to listen again after Stop, on the same port. It does nothing if the server
-// runs, and fails if it is closed, or if somebody else has taken the port and does not give it
-// back within ten seconds.
+// Restart begins to listen again after Stop, on the same port, which stays the server's between
+// them on Linux; elsewhere it fails if somebody else has taken the port. It does nothing if the
+// server runs, and fails if it is closed.
 func (s *Server) Restart() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,11 +71,10 @@ func (s *Server) Restart() error {
 	if s.http != nil {
 		return nil
 	}
-	inner, err := listen(s.address)
+	inner, err := net.Listen("tcp", s.port.Address())
 	if err != nil {
 		return fmt.Errorf("fakeapiserver: %w", err)
 	}
-	s.address = inner.Addr().String()
 	server := &http.Server{
 		Handler:           s.handler(),
 		TLSConfig:         &tls.Config{GetCertificate: s.certificate, MinVersion: tls.VersionTLS12},
@@ -86,21 +90,6 @@ func (s *Server) Restart() error {
 		_ = server.ServeTLS(&listener{Listener: inner, gate: s.gate}, "", "")
 	}()
 	return nil
-}
-
-// portTimeout is how long Restart waits for a port that is taken.
-const portTimeout = 10 * time.Second
-
-// listen waits for the port, which anybody may use for a moment while the server is stopped.
-func listen(address string) (net.Listener, error) {
-	deadline := time.Now().Add(portTimeout)
-	for {
-		l, err := net.Listen("tcp", address)
-		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(deadline) {
-			return l, err
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
 }
 
 // Stop breaks all connections and refuses new ones until Restart. Objects and their history
@@ -126,13 +115,14 @@ func (s *Server) Close() {
 	s.Resume()
 	s.Stop()
 	s.handlers.Wait()
+	_ = s.port.Release() // nothing listens on it any more
 }
 
 // URL returns the server's, such as https://127.0.0.1:41234. It stays the same.
 func (s *Server) URL() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return "https://" + s.address
+	return "https://" + s.port.Address()
 }
 
 // CAData returns the certificate, in PEM, by which the server is verified now.

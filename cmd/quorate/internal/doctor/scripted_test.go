@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/port"
 )
 
 // scripted is a server that shows what no lab has.
@@ -69,9 +70,9 @@ func (s *scripted) start(t *testing.T) string {
 func TestWhatServersSay(t *testing.T) {
 	same := func(*scripted) {}
 	learner := func(s *scripted) { s.status.IsLearner, s.read = true, rpctypes.ErrGRPCNotSupportedForLearner }
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	dead, err := port.Reserve()
 	require.NoError(t, err)
-	require.NoError(t, dead.Close())
+	defer dead.Release()
 	for _, tt := range []struct {
 		name    string
 		servers []*scripted
@@ -81,7 +82,7 @@ func TestWhatServersSay(t *testing.T) {
 		{"learner only", []*scripted{member(2, learner)}, []string{"error only-learners"}},
 		{"a learner and a voter", []*scripted{member(1, same), member(2, learner)}, []string{"note learner"}},
 		{"unreachable advertised URL", []*scripted{member(1, func(s *scripted) {
-			s.members = []*pb.Member{{ID: 1, Name: "one", ClientURLs: []string{"http://" + dead.Addr().String()}}}
+			s.members = []*pb.Member{{ID: 1, Name: "one", ClientURLs: []string{"http://" + dead.Address()}}}
 		})}, []string{"warning advertised-unreachable one"}},
 		{"kine", []*scripted{member(0, func(s *scripted) { s.status.Leader = 0 })}, []string{"note not-etcd"}},
 		{"two clusters", []*scripted{member(1, same), member(2, func(s *scripted) { s.status.Header.ClusterId = 8 })}, []string{"error other-cluster"}},

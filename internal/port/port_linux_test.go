@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate/quorate/lab/internal/port"
+	"github.com/quorate/quorate/internal/port"
 )
 
 // A server can come and go on a reserved port; without one connections are refused.
