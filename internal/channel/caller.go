@@ -36,21 +36,24 @@ func newClient(cfg Config) *client {
 	if observer == nil {
 		observer = observe.None{}
 	}
+	tokens := newTokenSource(cfg)
 	return &client{
 		config:   config,
 		hedges:   retry.NewBudget(config.HedgingThrottling),
-		tokens:   newTokenSource(cfg),
+		tokens:   tokens,
 		log:      cfg.Logger,
-		closed:   make(chan struct{}),
+		closed:   tokens.closed,
 		observer: observer,
 		follower: newFollower(cfg.Observer),
 		name:     new(names).of,
 	}
 }
 
-func (c *client) isClosed() bool {
+func (c *client) isClosed() bool { return isClosed(c.closed) }
+
+func isClosed(ch <-chan struct{}) bool {
 	select {
-	case <-c.closed:
+	case <-ch:
 		return true
 	default:
 		return false

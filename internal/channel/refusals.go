@@ -51,11 +51,4 @@ func (r *refusals) complete(ep *balancer.Endpoint, width int, excused func(*bala
 }
 
 // isRemoved reports whether an endpoint is no longer one of the client's.
-func isRemoved(ep *balancer.Endpoint) bool {
-	select {
-	case <-ep.Removed():
-		return true
-	default:
-		return false
-	}
-}
+func isRemoved(ep *balancer.Endpoint) bool { return isClosed(ep.Removed()) }

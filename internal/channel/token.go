@@ -58,6 +58,7 @@ type tokenSource struct {
 	authenticate func(ctx context.Context, name, password string) (string, error)
 	source       func(ctx context.Context) (string, error) // the user's; nil if there is none
 	sourceBusy   chan struct{}                             // full while source is called
+	closed       chan struct{}                             // closed with the client
 
 	// secured reports whether tokens and passwords must not be sent in plaintext; nil if they may.
 	// name returns the name of an endpoint.
@@ -72,7 +73,7 @@ type tokenSource struct {
 }
 
 func newTokenSource(cfg Config) *tokenSource {
-	s := &tokenSource{login: cfg.Login, source: cfg.TokenSource, sourceBusy: make(chan struct{}, 1)}
+	s := &tokenSource{login: cfg.Login, source: cfg.TokenSource, sourceBusy: make(chan struct{}, 1), closed: make(chan struct{})}
 	s.option = grpc.PerRPCCredentials(s)
 	return s
 }
@@ -177,6 +178,10 @@ func (s *tokenSource) fetch(ctx context.Context, login Login) (superseded bool, 
 		s.mu.Unlock()
 		return false, nil
 	}
+	if isClosed(s.closed) {
+		s.mu.Unlock()
+		return false, ErrClosed
+	}
 	if s.pending == nil || s.pending.login != login {
 		s.pending = s.start(login)
 	}
@@ -190,6 +195,9 @@ func (s *tokenSource) fetch(ctx context.Context, login Login) (superseded bool, 
 	case <-ctx.Done():
 		s.abandon(f)
 		return false, ctx.Err()
+	case <-s.closed:
+		s.abandon(f)
+		return false, ErrClosed
 	}
 }
 

@@ -16,9 +16,12 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/api/v3/version"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/retry"
@@ -447,5 +450,31 @@ func TestLoginChangedWhileATokenIsFetched(t *testing.T) {
 		require.NoError(t, <-done)
 		assert.Equal(t, "bob's", tokenOf(t, s))
 		assert.Equal(t, []string{"alice", "bob"}, []string{<-asked, <-asked})
+	})
+}
+
+// A call without a deadline that waits for a token ends with the client.
+func TestCloseEndsCallsThatWaitForAToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		c, err := New(Config{
+			Endpoints: []string{"http://member"}, Logger: zap.NewNop,
+			Login: func() Login { return Login{FromSource: true} },
+			TokenSource: func(ctx context.Context) (string, error) {
+				calls++
+				<-ctx.Done()
+				return "", ctx.Err()
+			},
+		})
+		require.NoError(t, err)
+		ended := make(chan error, 1)
+		go func() { ended <- readK(t, c) }()
+		synctest.Wait()
+		require.NoError(t, c.Close())
+		start := time.Now()
+		assert.Equal(t, codes.Canceled, status.Code(<-ended))
+		assert.Equal(t, codes.Canceled, status.Code(readK(t, c)))
+		assert.Zero(t, time.Since(start))
+		assert.Equal(t, 1, calls, "a closed client needs no token")
 	})
 }
