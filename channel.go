@@ -90,7 +90,6 @@ func (c Channel) DialOptions() ([]grpc.DialOption, error) {
 	return append(append(options, calls...), grpc.WithChainUnaryInterceptor(hedger.intercept)), nil
 }
 
-// serviceConfig returns Calls.Base with the policy.
 func (c Channel) serviceConfig() (string, error) {
 	switch {
 	case c.Policy == "":

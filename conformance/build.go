@@ -94,7 +94,6 @@ func (b build) linkFixtures(suite string) error {
 	return nil
 }
 
-// remove removes the temporary files.
 func (b build) remove() error { return os.RemoveAll(b.dir) }
 
 func (b build) String() string {

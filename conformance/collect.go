@@ -83,7 +83,6 @@ func (c *collector) add(line []byte) (done *result, err error) {
 	return nil, nil
 }
 
-// turn takes in what happened to a test.
 func (p *progress) turn(test, action string) {
 	switch action {
 	case "run":
@@ -102,13 +101,11 @@ func (p *progress) turn(test, action string) {
 	delete(p.output, test)
 }
 
-// fail counts a failed test and keeps its output.
 func (p *progress) fail(test, reason string) {
 	p.failed++
 	p.failures = append(p.failures, failure{test, reason, p.output[test]})
 }
 
-// end takes in the end of the package.
 func (p *progress) end(e event, build []string) {
 	p.seconds = e.Elapsed
 	for _, test := range p.running {

@@ -72,7 +72,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-// options are those of the command line.
 type options struct {
 	selection
 	count    int

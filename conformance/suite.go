@@ -33,7 +33,6 @@ func (s suite) modules() []string {
 	return append(slices.Sorted(maps.Keys(s.released)), clientModule, quorateModule)
 }
 
-// suiteNamed returns the suite with a name.
 func suiteNamed(name string) (suite, error) {
 	var known []string
 	for _, s := range suites {

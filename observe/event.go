@@ -18,9 +18,6 @@ const (
 	LaneBulk Lane = "bulk"
 )
 
-// Lanes returns all lanes.
-func Lanes() []Lane { return []Lane{LaneCalls, LaneStreams, LaneBulk} }
-
 // Pick reports the endpoint picked for an attempt.
 type Pick struct {
 	Endpoint string

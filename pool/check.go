@@ -5,7 +5,6 @@ import (
 	"time"
 )
 
-// fault is the reason for destroying a resource.
 type fault uint8
 
 const (

@@ -44,7 +44,6 @@ type Pool[T any] struct {
 	counters    counters
 }
 
-// item is a resource.
 type item[T any] struct {
 	value   T
 	expires time.Time // end of the lifetime; zero: never
@@ -184,7 +183,6 @@ func (p *Pool[T]) await(w *waiter[T]) (*item[T], error) {
 	return nil, ended(w.ctx)
 }
 
-// served removes a waiter from the queue.
 func (p *Pool[T]) served(w *waiter[T]) {
 	p.waiters.Remove(w.place)
 	w.place = nil

@@ -48,7 +48,6 @@ var defaultPolicy = Policy{
 	RetryableStatusCodes: []codes.Code{codes.Unavailable, codes.Canceled, codes.DeadlineExceeded},
 }
 
-// withDefaults replaces zero and impossible values.
 func (p Policy) withDefaults() Policy {
 	if p.InitialBackoff <= 0 {
 		p.InitialBackoff = defaultPolicy.InitialBackoff

@@ -45,7 +45,6 @@ func SafetyOf(method string, req any) Safety {
 	return m.Safety
 }
 
-// txnReads reports whether a transaction is read-only in both branches.
 func txnReads(req any) bool {
 	txn, ok := req.(*pb.TxnRequest)
 	return ok && txn != nil && onlyReads(txn)

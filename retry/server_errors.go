@@ -41,7 +41,6 @@ func ServerErrors() []Rule {
 	return append([]Rule(nil), serverErrors...)
 }
 
-// serverError returns the rule for an error of rpctypes.
 func serverError(name string, err error, class Class, reason string) Rule {
 	s, _ := status.FromError(err)
 	return Rule{Name: name, Code: s.Code(), Message: s.Message(), Class: class, Reason: reason}

@@ -4,7 +4,6 @@ import "go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 const timedOutAfterProposal = "The server timed out waiting for a request that it had proposed or forwarded; it may still be applied."
 
-// authErrors are errors of the auth store.
 var authErrors = []Rule{
 	serverError("ErrGRPCRootUserNotExist", rpctypes.ErrGRPCRootUserNotExist, Definite, checkedAtApply),
 	serverError("ErrGRPCRootRoleNotExist", rpctypes.ErrGRPCRootRoleNotExist, Definite, checkedAtApply),
@@ -62,7 +61,6 @@ var clusterErrors = []Rule{
 		"The target of MoveLeader is no voter; found before the transfer starts."),
 }
 
-// downgradeErrors are errors of a Downgrade request.
 var downgradeErrors = []Rule{
 	serverError("ErrGRPCWrongDowngradeVersionFormat", rpctypes.ErrGRPCWrongDowngradeVersionFormat, Definite, checkedOnReceipt),
 	serverError("ErrGRPCInvalidDowngradeTargetVersion", rpctypes.ErrGRPCInvalidDowngradeTargetVersion, Definite,

@@ -10,7 +10,6 @@ const (
 	checkedAtApply   = "Found when the committed request is applied, before its first change; every member finds the same."
 )
 
-// requestErrors are errors of a KV request.
 var requestErrors = []Rule{
 	serverError("ErrGRPCEmptyKey", rpctypes.ErrGRPCEmptyKey, Definite, checkedOnReceipt),
 	serverError("ErrGRPCKeyNotFound", rpctypes.ErrGRPCKeyNotFound, Definite,
@@ -40,7 +39,6 @@ var requestErrors = []Rule{
 		"The server's own deadline ended the wait, possibly after the proposal."),
 }
 
-// leaseErrors are errors of the lessor.
 var leaseErrors = []Rule{
 	serverError("ErrGRPCLeaseNotFound", rpctypes.ErrGRPCLeaseNotFound, Definite,
 		"The lease is looked up before the first change. After a repeated LeaseRevoke it means that an earlier attempt, or the lease's end, did the work."),
@@ -49,7 +47,6 @@ var leaseErrors = []Rule{
 	serverError("ErrGRPCLeaseTTLTooLarge", rpctypes.ErrGRPCLeaseTTLTooLarge, Definite, checkedAtApply),
 }
 
-// memberErrors are errors of a membership change.
 var memberErrors = []Rule{
 	serverError("ErrGRPCMemberExist", rpctypes.ErrGRPCMemberExist, Definite, checkedAtApply),
 	serverError("ErrGRPCPeerURLExist", rpctypes.ErrGRPCPeerURLExist, Definite, checkedAtApply),

@@ -125,7 +125,6 @@ func newDispatcher(kv clientv3.KV, cfg Config, kind kind) *dispatcher {
 	return d
 }
 
-// idOf returns the id of an operation of the kind.
 func (kind kind) idOf(op clientv3.Op) id {
 	if kind == grouped {
 		return id{key: string(op.KeyBytes())}
@@ -133,7 +132,6 @@ func (kind kind) idOf(op clientv3.Op) id {
 	return id{string(op.KeyBytes()), string(op.RangeBytes()), op.Limit(), op.IsKeysOnly(), op.IsCountOnly()}
 }
 
-// do carries out an operation for one caller.
 func (d *dispatcher) do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	id := d.kind.idOf(op)
 	d.mu.Lock()
@@ -187,7 +185,6 @@ func (d *dispatcher) enqueueLocked(id id, op clientv3.Op) *call {
 	return c
 }
 
-// waitLocked returns how long calls wait for the RPCs in flight.
 func (d *dispatcher) waitLocked() time.Duration {
 	return min(max(d.usual/waitFraction, shortestWait), longestWait)
 }
@@ -226,7 +223,6 @@ func (d *dispatcher) await(ctx context.Context, c *call) (clientv3.OpResponse, e
 	}
 }
 
-// leave takes one caller away from a call.
 func (d *dispatcher) leave(c *call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -9,7 +9,6 @@ import (
 // sizeClasses names the size classes of RPCs, each by the most calls that an RPC of it has.
 var sizeClasses = [...]string{"1", "4", "16", "64", "256", "more"}
 
-// counters are those of a dispatcher.
 type counters struct {
 	calls, refused int64
 	rpcs           [len(sizeClasses)]int64

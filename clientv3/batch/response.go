@@ -27,7 +27,6 @@ func (b *batch) do(kv clientv3.KV) ([]clientv3.OpResponse, error) {
 	return split(resp.Txn(), ops)
 }
 
-// bytes returns how large the request is.
 func (b *batch) bytes() int {
 	sum := 0
 	for _, c := range b.calls {

@@ -63,7 +63,6 @@ func (ch *chaser) notify() {
 	}
 }
 
-// run asks until every target is reached.
 func (ch *chaser) run() {
 	stuck := stuckAfter
 	var reopened time.Time

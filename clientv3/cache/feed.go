@@ -18,7 +18,6 @@ func newFeed() *feed {
 	return &feed{wake: make(chan struct{}, 1), all: true, keys: map[string]struct{}{}}
 }
 
-// note adds a change.
 func (f *feed) note(ch change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,7 +53,6 @@ func (f *feed) take() (all bool, resync *Resynced, keys []string) {
 	return all, resync, keys
 }
 
-// subscribe passes changes to a feed.
 func (v *view) subscribe(f *feed) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

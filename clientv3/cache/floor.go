@@ -134,7 +134,6 @@ func (c *Cache) seen() (p lineage.Point) {
 	return p
 }
 
-// changed drops the snapshots because the cluster is not the one that they are from.
 func (c *Cache) changed(err *clientv3.ClusterChangedError) {
 	for _, v := range c.views {
 		v.abandon(err)

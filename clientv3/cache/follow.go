@@ -109,7 +109,6 @@ func (v *view) after(err error, failures int) time.Duration {
 	return pauses.Delay(failures)
 }
 
-// discard drops the snapshot and says so.
 func (v *view) discard(cause error) {
 	v.drop()
 	v.c.client.GetLogger().Warn("a cached prefix was dropped; it is read from the server until it is loaded again",
@@ -166,7 +165,6 @@ func (v *view) list(ctx context.Context, first int64, each func(*mvccpb.KeyValue
 	return resp.Header, ctx.Err()
 }
 
-// load reads the whole prefix. before is the snapshot that it replaces; nil if there is none.
 func (v *view) load(ctx context.Context, before *snapshot) error {
 	began := time.Now()
 	next := &snapshot{tree: newTree()}
@@ -346,7 +344,6 @@ func (v *view) follow(ctx context.Context) (heard bool, err error) {
 	return heard, errUnavailable
 }
 
-// apply takes in events.
 func (v *view) apply(resp *clientv3.WatchResponse) error {
 	s := v.snap.Load()
 	if s == nil {

@@ -70,7 +70,6 @@ func (c *claims) hold(p *waiter, rev int64) {
 	cl.settleLocked()
 }
 
-// leave removes a waiter, if present.
 func (c *claims) leave(p *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -62,7 +62,6 @@ func (s *Session) reportLeftover(key string, err error) {
 		zap.String("key", key), zap.Int64("lease-id", int64(s.id)), zap.Error(err))
 }
 
-// cleanups counts the goroutines that clean up.
 type cleanups struct {
 	mu      sync.Mutex // no cleanup begins when ctx has ended
 	running sync.WaitGroup

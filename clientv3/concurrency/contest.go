@@ -156,7 +156,6 @@ func (p *waiter) release(ctx context.Context, key string, rev int64) (*clientv3.
 	return resp, nil
 }
 
-// abandon removes the waiter of a key that is gone.
 func (p *waiter) abandon() {
 	p.rev = 0
 	p.session.claims.leave(p)

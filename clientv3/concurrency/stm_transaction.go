@@ -36,7 +36,6 @@ type transaction struct {
 	aborted *abortError
 }
 
-// write is a pending put or delete.
 type write struct {
 	value string
 	op    clientv3.Op
@@ -78,7 +77,6 @@ func (t *transaction) call(apply func(STM) error) (err error) {
 	return apply(t)
 }
 
-// fail ends the function.
 func (t *transaction) fail(err error) {
 	t.aborted = &abortError{err: err}
 	panic(t.aborted)

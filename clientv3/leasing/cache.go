@@ -136,7 +136,6 @@ func (c *cache) resync(t *leaseSession, listed []*mvccpb.KeyValue, rev int64) (w
 	return wanted
 }
 
-// observe records the header of a response.
 func (c *cache) observe(h *pb.ResponseHeader) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

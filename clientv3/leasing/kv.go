@@ -122,7 +122,6 @@ func (k *kv) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error
 	}
 }
 
-// leasingKey returns the leasing key of a key.
 func (k *kv) leasingKey(key string) string { return k.prefix + key }
 
 // isLeasingKey reports whether a key is itself a leasing key. Leasing keys change

@@ -45,7 +45,6 @@ func cacheable(op clientv3.Op) bool {
 		op.Rev() == 0 && op.Limit() >= 0 && op.IsSortOptionValid()
 }
 
-// read reads from the server.
 func (k *kv) read(ctx context.Context, op clientv3.Op) (*clientv3.GetResponse, error) {
 	resp, err := k.remote.Do(ctx, op)
 	if err != nil {

@@ -35,7 +35,6 @@ func (q *releaseQueue) add(keys ...leasingKey) {
 	}
 }
 
-// take empties the queue.
 func (q *releaseQueue) take() []leasingKey {
 	q.mu.Lock()
 	defer q.mu.Unlock()

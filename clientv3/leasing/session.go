@@ -26,7 +26,6 @@ type session struct {
 	ended  chan struct{} // closed when follow has returned
 }
 
-// openSession starts a session.
 func (k *kv) openSession() (*session, error) {
 	ctx, cancel := context.WithCancel(k.ctx)
 	lease := &sessionLease{Lease: k.client.Lease, until: ctx}

@@ -86,7 +86,6 @@ func (s span) guard() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(s.begin).WithRange(s.end), "<", s.floor+1)
 }
 
-// list reads the leasing keys of the span.
 func (s span) list() clientv3.Op {
 	if s.end == "" {
 		return clientv3.OpGet(s.begin)

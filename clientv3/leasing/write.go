@@ -84,7 +84,6 @@ func (k *kv) makeWay(ctx context.Context, w *write, resp *clientv3.TxnResponse) 
 	return k.awaitDeletion(ctx, append(own, foreign...), resp.Header.Revision)
 }
 
-// write is an in-flight write.
 type write struct {
 	spans []span
 	// entries are the owned keys that the write may change. They are not served

@@ -63,7 +63,6 @@ func (s *syncer) choose(ctx context.Context) error {
 	return nil
 }
 
-// base reads a range at a revision.
 type base struct {
 	client *clientv3.Client
 	rev    int64

@@ -21,7 +21,6 @@ import (
 // scenarioRunner runs the experiment of the lab; [scenario.Run] is the real one.
 type scenarioRunner func(context.Context, scenario.Config) (report.Report, error)
 
-// faultsFlags are the flags of "quorate-lab faults".
 type faultsFlags struct {
 	faults  []string
 	hold    time.Duration
@@ -118,7 +117,6 @@ Faults, in the order of a full run:
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// run runs the experiment and prints its result.
 func (f faultsFlags) run(cmd *cobra.Command, run scenarioRunner) error {
 	faults, err := f.check(cmd)
 	if err != nil {

@@ -25,7 +25,6 @@ func main() {
 	os.Exit(cli.Execute(cli.UntilSignal(), newRootCommand(scenario.Run)))
 }
 
-// newRootCommand returns the command "quorate-lab" with its subcommands.
 func newRootCommand(run scenarioRunner) *cobra.Command {
 	root := cli.Root(&cobra.Command{
 		Use:   "quorate-lab",

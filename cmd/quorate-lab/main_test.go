@@ -20,8 +20,6 @@ import (
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/internal/cli/clitest"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/report"
-	"github.com/quorate/quorate/lab/scenario"
 )
 
 // asProgram makes the test program behave as a program of its own; see TestMain.
@@ -72,7 +70,7 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"faults", "--fault", "kill,"}, `unknown fault "": the faults are kill`},
 		{[]string{"faults", "--fault="}, "--fault needs at least one name"},
 		{[]string{"faults", "--duration", "soon"}, `invalid argument "soon" for "--duration" flag`},
-		{[]string{"faults", "--for", "0"}, "--duration and --timeout must be more than 0"},
+		{[]string{"faults", "--duration", "0"}, "--duration and --timeout must be more than 0"},
 		{[]string{"faults", "--duration", "-1s"}, "the time for which a fault is held must be 100ms to 1h0m0s; it is -1s"},
 		{[]string{"faults", "--members", "2"}, "the number of members must be 3 to 9, so that a majority outlives the loss of one; it is 2"},
 		{[]string{"faults", "--callers", "-1"}, "the number of callers of each kind must be 1 to 1000; it is -1"},
@@ -111,20 +109,6 @@ func TestHelp(t *testing.T) {
 
 func TestHelpOfEveryCommand(t *testing.T) {
 	clitest.CheckHelp(t, newRootCommand(short(t)))
-}
-
-// --for is --duration.
-func TestDurationUnderItsFormerName(t *testing.T) {
-	for _, name := range []string{"--for", "--duration"} {
-		var asked time.Duration
-		run := func(_ context.Context, cfg scenario.Config) (report.Report, error) {
-			asked = cfg.Hold
-			return report.Report{}, nil
-		}
-		status, _, stderr := execRoot(t.Context(), run, "faults", name, "7s")
-		assert.Equal(t, cli.OK, status, stderr)
-		assert.Equal(t, 7*time.Second, asked)
-	}
 }
 
 func TestVersion(t *testing.T) {

@@ -48,7 +48,6 @@ func connect(cfg clientv3.Config) (*clientv3.Client, error) {
 	return client, err
 }
 
-// commandTimeout is the flag --command-timeout.
 type commandTimeout struct {
 	set   *pflag.FlagSet
 	value time.Duration

@@ -16,7 +16,6 @@ func main() {
 	os.Exit(cli.Execute(cli.UntilSignal(), newRootCommand()))
 }
 
-// newRootCommand returns the command "quorate" with its subcommands.
 func newRootCommand() *cobra.Command {
 	root := cli.Root(&cobra.Command{
 		Use:   "quorate",

@@ -60,13 +60,6 @@ func TestBadUsage(t *testing.T) {
 	}
 }
 
-// --for is --duration.
-func TestDurationUnderItsFormerName(t *testing.T) {
-	status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), "resolve", "static:///a:1", "--for", "1ms")
-	assert.Equal(t, cli.OK, status, stderr)
-	assert.Contains(t, stdout, "1 endpoint")
-}
-
 // TestTheProgramIsSmall checks that neither a server nor client-go is compiled into the program.
 func TestTheProgramIsSmall(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", ".").Output()

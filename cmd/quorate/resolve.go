@@ -22,7 +22,6 @@ import (
 	"github.com/quorate/quorate/health/grpcprobe"
 )
 
-// resolveFlags are the flags of "quorate resolve".
 type resolveFlags struct {
 	source sourceFlags
 

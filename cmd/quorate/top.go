@@ -26,7 +26,6 @@ const (
 	minInterval     = 500 * time.Millisecond
 )
 
-// topFlags are the flags of "quorate top".
 type topFlags struct {
 	client   connectionFlags
 	urls     []string
@@ -117,7 +116,6 @@ func (f *topFlags) source() (top.Source, func(), error) {
 	return top.Members{Client: client, Timeout: f.interval}, func() { _ = client.Close() }, nil
 }
 
-// print prints one snapshot.
 func (f *topFlags) print(ctx context.Context, out io.Writer, source top.Source) error {
 	s := source.Snapshot(ctx)
 	if source.Rates() && len(s.Clients) > 0 {

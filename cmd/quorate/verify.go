@@ -14,7 +14,6 @@ import (
 	"github.com/quorate/quorate/cmd/quorate/internal/verify"
 )
 
-// verifyFlags are the flags of "quorate verify".
 type verifyFlags struct {
 	client   connectionFlags
 	timeout  commandTimeout

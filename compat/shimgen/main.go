@@ -46,7 +46,6 @@ func run() error {
 	return nil
 }
 
-// removePackages removes the packages of an earlier run.
 func removePackages(dir string) error {
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && filepath.Ext(path) == ".go" {

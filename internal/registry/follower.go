@@ -94,7 +94,6 @@ func (f *Follower) List(ctx context.Context) ([]Change, error) {
 	return changes, nil
 }
 
-// apply processes the events of a watch.
 func (f *Follower) apply(events []*clientv3.Event) []Change {
 	changes := make([]Change, 0, len(events))
 	for _, ev := range events {

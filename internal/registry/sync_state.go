@@ -94,7 +94,6 @@ func (s *syncState) during(f func()) {
 	}
 }
 
-// check evaluates the health of the client's endpoints.
 func (s *syncState) check() {
 	now := time.Now()
 	view, worst := evaluate(s.statuses(), now)

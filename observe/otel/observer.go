@@ -86,7 +86,6 @@ func (o *Observer) Close() error {
 	return o.callback.Unregister()
 }
 
-// with returns the attributes of one measurement.
 func (o *Observer) with(attributes ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(append(attributes, o.client...)...))
 }
@@ -183,7 +182,6 @@ func (o *Observer) lanesOf(endpoint string) *lanes {
 	return l
 }
 
-// endpoint returns the attribute for an endpoint.
 func (o *Observer) endpoint(name string) attribute.KeyValue {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -249,7 +247,6 @@ func (o *Observer) LeaseRenewed(e observe.LeaseRenewal) {
 // LeaseLost counts a lost lease.
 func (o *Observer) LeaseLost(observe.LeaseLoss) { o.count(o.leasesLost, 1) }
 
-// method returns the attribute for a method.
 func method(full string) attribute.KeyValue {
 	return methodKey.String(strings.TrimPrefix(full, "/"))
 }

@@ -35,7 +35,6 @@ func (t *tally) end() {
 	t.flush()
 }
 
-// eachTally does something with all tallies that a collection asks.
 func (o *Observer) eachTally(do func(*tally)) {
 	o.picked.Range(func(_, l any) bool {
 		l.(*lanes).each(do)

@@ -103,7 +103,6 @@ func (t *Tracer) StartCall(ctx context.Context, method string) (context.Context,
 	return ctx, &callTrace{spanned: s, tracer: t.tracer, span: span}
 }
 
-// callTrace is the span of a call.
 type callTrace struct {
 	*spanned
 	tracer trace.Tracer
@@ -154,7 +153,6 @@ func end(span trace.Span, err error) {
 	span.End()
 }
 
-// attemptTrace is the span of an attempt.
 type attemptTrace struct {
 	call     *callTrace
 	span     trace.Span

@@ -33,6 +33,28 @@ func (t *tally) add(u tally) {
 	}
 }
 
+// phase is where an endpoint, or the cluster, is in an outage.
+type phase uint8
+
+const (
+	// well: it serves.
+	well phase = iota
+	// failing: it does not serve, for too short a time to be logged.
+	failing
+	// wavering: it was failing, and serves again.
+	wavering
+	// out: it does not serve, which was logged.
+	out
+	// recovering: it was out, and serves again, for too short a time to end the outage.
+	recovering
+)
+
+// down reports whether it does not serve.
+func (p phase) down() bool { return p == failing || p == out }
+
+// logged reports whether its outage was logged and has not ended.
+func (p phase) logged() bool { return p == out || p == recovering }
+
 // episode tracks the outages of one endpoint, or of the cluster.
 type episode struct {
 	phase phase
@@ -58,12 +80,15 @@ func (e *episode) fails(now time.Time) {
 	switch e.phase {
 	case well:
 		before := e.recent(now)
-		*e = episode{begin: now, tried: before, noted: now, hold: e.hold, ended: e.ended}
-	case wavering, recovering:
+		*e = episode{phase: failing, begin: now, tried: before, noted: now, hold: e.hold, ended: e.ended}
+	case wavering:
+		e.phase = failing
+		e.flaps++
+	case recovering:
+		e.phase = out
 		e.flaps++
 	default:
 	}
-	e.phase = transitions[e.phase][fail]
 }
 
 // nextHold returns the hold of this outage, while hold is still that of the previous one.
@@ -76,24 +101,26 @@ func (e *episode) nextHold() time.Duration {
 
 // serves records that it serves.
 func (e *episode) serves(now time.Time) {
-	if e.phase.down() {
-		e.back = now
+	switch e.phase {
+	case failing:
+		e.phase, e.back = wavering, now
+	case out:
+		e.phase, e.back = recovering, now
+	default:
 	}
-	e.phase = transitions[e.phase][serve]
 }
 
 // lapses records that the time of the phase has passed.
 func (e *episode) lapses() {
 	switch e.phase {
 	case failing:
-		e.hold = e.nextHold()
+		e.phase, e.hold = out, e.nextHold()
 	case wavering:
-		e.noted = time.Time{}
+		e.phase, e.noted = well, time.Time{}
 	case recovering:
-		e.ended, e.noted = e.back, time.Time{}
+		e.phase, e.ended, e.noted = well, e.back, time.Time{}
 	default:
 	}
-	e.phase = transitions[e.phase][lapse]
 }
 
 // due returns when the phase lapses, and false if it does not.
@@ -110,7 +137,6 @@ func (e *episode) due() (time.Time, bool) {
 	}
 }
 
-// note counts attempts.
 func (e *episode) note(now time.Time, t tally) {
 	if e.phase == well {
 		e.tried = e.recent(now)

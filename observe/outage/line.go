@@ -6,7 +6,6 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// kind is the kind of a line.
 type kind uint8
 
 const (
@@ -17,7 +16,6 @@ const (
 	clusterBack
 )
 
-// line is one line of the log.
 type line struct {
 	kind     kind
 	endpoint string
@@ -74,7 +72,6 @@ func (l *line) whole() []zap.Field {
 	return append([]zap.Field{zap.Duration("out-for", e.back.Sub(e.begin)), zap.Int("flaps", e.flaps)}, l.attempts()...)
 }
 
-// attempts returns the counts so far.
 func (l *line) attempts() []zap.Field {
 	t := &l.episode.tried
 	fields := []zap.Field{

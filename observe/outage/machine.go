@@ -52,7 +52,6 @@ func (m *machine) change(now time.Time, c health.Change) {
 	m.evaluate(now)
 }
 
-// forget removes an endpoint.
 func (m *machine) forget(now time.Time, ep string) {
 	e := m.endpoints[ep]
 	delete(m.endpoints, ep)

@@ -88,7 +88,6 @@ func (m *metrics) byEndpoint() []vec {
 // byResolver returns the gauges of the resolver of a channel.
 func (m *metrics) byResolver() []vec { return []vec{m.resolved, m.lastUpdate} }
 
-// all returns all metrics but the state.
 func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.picks, m.ejections, m.readmissions, m.changes, m.failovers,

@@ -222,5 +222,4 @@ func (o *Observer) LeaseRenewed(e observe.LeaseRenewal) {
 // LeaseLost counts a lost lease.
 func (o *Observer) LeaseLost(observe.LeaseLoss) { o.shared.leasesLost.WithLabelValues(o.client).Inc() }
 
-// method returns the label value for a method.
 func method(full string) string { return strings.TrimPrefix(full, "/") }

@@ -58,7 +58,6 @@ type classifier struct {
 	bulkBytes int              // negative: size is ignored
 }
 
-// classOf returns the class of a call. The request of a stream is nil.
 func (c *classifier) classOf(method string, request any, usual Class, opts []grpc.CallOption) Class {
 	for _, o := range slices.Backward(opts) {
 		if o, ok := o.(classOption); ok {

@@ -97,7 +97,6 @@ func (l *streamLimits) reopen() {
 	l.add()
 }
 
-// leave records a GOAWAY.
 func (l *streamLimits) leave(t *observedConn) {
 	l.mu.Lock()
 	_, counts := l.conns[t]

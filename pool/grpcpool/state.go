@@ -47,7 +47,6 @@ func (p *ClientConn) Connect() {
 	}
 }
 
-// used reports whether the group has connections.
 func (g *group) used() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

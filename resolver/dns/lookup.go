@@ -43,7 +43,6 @@ func (c *client) schedule() schedule {
 	return schedule{interval: c.Interval, floor: c.MinInterval}
 }
 
-// lookup is the lookup of one name.
 type lookup struct {
 	*client
 	resolver Resolver

@@ -41,7 +41,6 @@ func (b backend) key() string {
 	return fmt.Sprint(b.addrs)
 }
 
-// answered processes an answer with backends.
 func (r *record) answered(now time.Time, q question, a answer) {
 	r.failed, r.confirm = 0, time.Time{}
 	if r.half = r.since(now, a.lacks); !r.half.IsZero() && now.Sub(r.half) < r.guard.Delay {
@@ -78,7 +77,6 @@ func (r *record) since(now time.Time, lacks Family) time.Time {
 	return r.half
 }
 
-// empty processes an answer without records.
 func (r *record) empty(now time.Time, text string, ttl time.Duration) {
 	r.failed = 0
 	r.take(now, nil, ttl)
@@ -100,7 +98,6 @@ func (r *record) take(now time.Time, backends []backend, ttl time.Duration) {
 	}
 }
 
-// failure processes a failed lookup.
 func (r *record) failure(now time.Time, text string) {
 	r.failed++
 	r.guard.Suspend(now)

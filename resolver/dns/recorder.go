@@ -96,7 +96,6 @@ func newRecorder() *recorder {
 	}}
 }
 
-// end returns what was recorded. Later messages are ignored.
 func (t *recorder) end() *seen {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,7 +8,6 @@ import (
 // longestRetry bounds the delay after failures if Interval is longer.
 const longestRetry = 30 * time.Second
 
-// schedule computes when the next lookup is due.
 type schedule struct {
 	interval, floor time.Duration
 }

@@ -28,7 +28,6 @@ func (q question) what() string {
 	return "addresses"
 }
 
-// target is a parsed target.
 type target struct {
 	question
 	literal netip.Addr // the address, if it needs no lookup

@@ -113,7 +113,6 @@ func (l *listing) newest(at string) *entry {
 // address identifies an endpoint.
 func address(e gresolver.Endpoint) string { return e.Addresses[0].Addr }
 
-// sorted sorts endpoints by key.
 func sorted(endpoints []gresolver.Endpoint) []gresolver.Endpoint {
 	slices.SortFunc(endpoints, func(a, b gresolver.Endpoint) int { return cmp.Compare(Key(a), Key(b)) })
 	return endpoints

@@ -134,7 +134,6 @@ func (r *Registration) key() string {
 	return registry.Prefix(r.Service) + cmp.Or(r.Name, r.Address)
 }
 
-// seconds returns the TTL in seconds, as in a lease.
 func (r *Registration) seconds() int64 {
 	ttl := cmp.Or(r.TTL, DefaultTTL)
 	seconds := int64(ttl / time.Second)

@@ -74,7 +74,6 @@ type Config struct {
 // schemes matches what net/url and gRPC accept, which compare schemes in lower case.
 var schemes = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
 
-// validate returns all errors of the configuration.
 func (c Config) validate() error {
 	var errs []error
 	if c.Scheme != "" && !schemes.MatchString(c.Scheme) {

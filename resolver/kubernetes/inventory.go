@@ -31,7 +31,6 @@ func (i *inventory) apply(e event) bool {
 	return true
 }
 
-// sorted returns the slices by name.
 func (i *inventory) sorted() []*discoveryv1.EndpointSlice {
 	return slices.SortedFunc(maps.Values(i.slices), func(a, b *discoveryv1.EndpointSlice) int {
 		return cmp.Compare(a.Name, b.Name)

@@ -22,7 +22,6 @@ type resolution struct {
 	doubt     string              // what may be wrong with the target, or empty
 }
 
-// resolve merges all slices of a service.
 func resolve(set []*discoveryv1.EndpointSlice, d serviceTarget, here place) resolution {
 	all := entriesOf(set, d.port)
 	r := resolution{endpoints: group(here.choose(available(all))), doubt: incompleteReason(set, d)}
@@ -48,7 +47,6 @@ type backendKey struct {
 	host string
 }
 
-// netAddress is an address to connect to.
 type netAddress struct {
 	host string
 	ip   netip.Addr // the host, for sorting; invalid for a name

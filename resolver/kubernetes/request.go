@@ -92,7 +92,6 @@ func stream(ctx context.Context, get *rest.Request) (io.ReadCloser, error) {
 	}
 }
 
-// close ends the request.
 func (r *request) close() {
 	r.watchdog.Stop()
 	r.cancel(context.Canceled)
@@ -107,7 +106,6 @@ func (r *request) within(d time.Duration, err error) {
 	r.watchdog = time.AfterFunc(d, func() { r.cancel(err) })
 }
 
-// list reads a list.
 func (r *request) list() (*discoveryv1.EndpointSliceList, error) {
 	all := new(discoveryv1.EndpointSliceList)
 	if err := r.in.Decode(all); err != nil {

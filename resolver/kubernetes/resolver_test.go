@@ -36,8 +36,9 @@ func TestSlicesAreMerged(t *testing.T) {
 	assert.Zero(t, errs)
 
 	t.Run("a touched slice leaves the others", func(t *testing.T) {
-		_, err := server.Patch("shop", "c", []byte(`{"metadata":{"annotations":{"touched":"yes"}}}`))
-		require.NoError(t, err)
+		touched := slice("users", "c", 80, hosts(3, 50)...)
+		touched.Annotations = map[string]string{"touched": "yes"}
+		update(t, server, touched)
 		update(t, server, slice("users", "c", 80, hosts(3, 51)...))
 		c.awaitCount(t, 251)
 		states, _ := c.counts()
@@ -48,8 +49,7 @@ func TestSlicesAreMerged(t *testing.T) {
 		c.awaitCount(t, 151)
 	})
 	t.Run("a slice that goes to another service as well", func(t *testing.T) {
-		_, err := server.Patch("shop", "b", []byte(`{"metadata":{"labels":{"kubernetes.io/service-name":"others"}}}`))
-		require.NoError(t, err)
+		update(t, server, slice("others", "b", 80, hosts(2, 100)...))
 		c.awaitCount(t, 51)
 	})
 	assert.Equal(t, 1, server.Count("watch"))

@@ -10,14 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// serviceKey names a service.
 type serviceKey struct{ namespace, name string }
 
 func (k serviceKey) String() string {
 	return fmt.Sprintf("service %q in namespace %q", k.name, k.namespace)
 }
 
-// serviceTarget is a parsed target.
 type serviceTarget struct {
 	service serviceKey
 	port    port

@@ -212,7 +212,6 @@ func (b *DoubleBarrier) leave(ctx context.Context) error {
 	}
 }
 
-// withdraw deletes the participant's key.
 func (b *DoubleBarrier) withdraw(ctx context.Context) error {
 	b.leaving = true
 	return b.me.delete(ctx)

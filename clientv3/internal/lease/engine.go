@@ -138,7 +138,6 @@ func (e *Engine) apply(f func(now time.Time)) []Loss {
 	return e.machine.TakeLost()
 }
 
-// tick advances the machine's time.
 func (e *Engine) tick() {
 	e.update(func(now time.Time) {
 		e.armed = time.Time{}
@@ -152,7 +151,6 @@ func (e *Engine) tick() {
 	})
 }
 
-// arrangeLocked carries out what the machine requires.
 func (e *Engine) arrangeLocked(now time.Time) {
 	if e.machine.Sendable() {
 		signal(e.sendable)

@@ -38,7 +38,6 @@ func (g *grants) add(now instant, id int64, granted grant) {
 	g.byID[id] = granted
 }
 
-// take returns and removes the record of a lease.
 func (g *grants) take(id int64) grant {
 	granted := g.byID[id]
 	delete(g.byID, id)

@@ -129,7 +129,6 @@ func (e *Engine) follow(ctx context.Context, stream Stream) {
 	})
 }
 
-// loseLocked ends the stream.
 func (e *Engine) loseLocked(now time.Time, err error) {
 	if e.link.lose != nil {
 		e.link.lose(err)

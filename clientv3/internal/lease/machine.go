@@ -39,7 +39,6 @@ type Machine struct {
 	slow      instant
 }
 
-// entry is one lease.
 type entry struct {
 	id      int64
 	index   int32 // in the queue of its state

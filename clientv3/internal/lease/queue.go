@@ -20,13 +20,11 @@ func (q queue) next() (*entry, instant) {
 	return q[0].lease, q[0].when
 }
 
-// push adds a lease.
 func (q *queue) push(l *entry, when instant) {
 	*q = append(*q, queued{})
 	q.up(len(*q)-1, queued{when, l})
 }
 
-// remove takes a lease out.
 func (q *queue) remove(l *entry) {
 	i, last := int(l.index), len(*q)-1
 	moved := (*q)[last]

@@ -40,7 +40,6 @@ func (s State) String() string {
 // unanswered reports whether the stream owes an answer.
 func (s State) unanswered() bool { return s == Awaiting || s == Repeating || s == Abandoned }
 
-// phase is the state of the stream.
 type phase uint8
 
 const (

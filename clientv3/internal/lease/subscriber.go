@@ -46,7 +46,6 @@ type Subscriber struct {
 // wants reports whether the answer to the latest request of l is for s.
 func (s *Subscriber) wants(l *entry) bool { return s.from <= l.request }
 
-// end ends the subscription with the cause.
 func (s *Subscriber) end(cause error) {
 	s.lease = nil
 	if s.stop != nil {

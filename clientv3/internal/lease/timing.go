@@ -9,7 +9,6 @@ import (
 // the space of a time.Time, and every lease has several.
 type instant time.Duration
 
-// never is later than any other instant.
 const never instant = math.MaxInt64
 
 func (t instant) add(d time.Duration) instant {

@@ -32,5 +32,4 @@ func (b *Budget) allowance(bound int) int { return max(bound/floor, min(bound, b
 // Used returns how many bytes are held, and the limit.
 func (b *Budget) Used() (used, limit int64) { return b.used.Load(), b.max }
 
-// left returns the number of free bytes.
 func (b *Budget) left() int { return int(max(0, b.max-b.used.Load())) }

@@ -159,10 +159,8 @@ func (ss *session) removeEnded() {
 	})
 }
 
-// hold stops sending creates on this stream.
 func (ss *session) hold() { ss.held = true }
 
-// release ends a hold.
 func (ss *session) release() {
 	ss.held = false
 	ss.flush()
@@ -222,7 +220,6 @@ func (ss *session) dropIDs() {
 	ss.flush()
 }
 
-// nextID returns an unused id.
 func (ss *session) nextID() int64 {
 	ss.lastID++
 	return ss.lastID
@@ -234,7 +231,6 @@ func (ss *session) send(req *pb.WatchRequest) {
 	}
 }
 
-// take returns the next requests to send.
 func (ss *session) take() []*pb.WatchRequest {
 	out := ss.out
 	ss.out = nil

@@ -82,7 +82,6 @@ func appendField(key []byte, text string) []byte {
 	return append(binary.AppendUvarint(key, uint64(len(text))), text...)
 }
 
-// accepts reports whether the shard has room for another watch.
 func (sh *shard) accepts() bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

@@ -5,7 +5,6 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// state is the state of a subscription in its session.
 type state uint8
 
 const (
@@ -54,7 +53,6 @@ func (t trigger) String() string { return triggerNames[t] }
 // neverConfirmed marks impossible pairs of state and trigger.
 const neverConfirmed = 255
 
-// transitions is the next state for each state and trigger.
 var transitions = [numStates][numTriggers]state{
 	parked: {add: queued, remove: parked, ask: neverConfirmed, confirm: neverConfirmed, end: neverConfirmed, lose: parked},
 	queued: {add: queued, remove: parked, ask: asked, confirm: neverConfirmed, end: neverConfirmed, lose: queued},

@@ -10,7 +10,6 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
 
-// phase is what a watcher is doing.
 type phase uint8
 
 const (
@@ -55,7 +54,6 @@ func newWatcher(req Request, sink Sink, budget *Budget) *watcher {
 // session returns the session of the watcher's shard. It needs the lock.
 func (w *watcher) session() *session { return w.shard.Load().session }
 
-// created implements owner.
 func (w *watcher) created(s *subscription, h *pb.ResponseHeader) {
 	w.refusals, w.deniedBy = 0, nil
 	w.shard.Load().continueHistory(w, s, h)
@@ -81,7 +79,6 @@ func (w *watcher) release() {
 	}
 }
 
-// events implements owner.
 func (w *watcher) events(s *subscription, h *pb.ResponseHeader, events []*mvccpb.Event) {
 	w.resumed = false
 	if w.catchup != nil {
@@ -96,7 +93,6 @@ func (w *watcher) events(s *subscription, h *pb.ResponseHeader, events []*mvccpb
 	}
 }
 
-// progress implements owner.
 func (w *watcher) progress(s *subscription, h *pb.ResponseHeader, notify bool) {
 	w.resumed = false
 	if w.catchup != nil {
@@ -110,14 +106,12 @@ func (w *watcher) progress(s *subscription, h *pb.ResponseHeader, notify bool) {
 	}
 }
 
-// refused implements owner.
 func (w *watcher) refused(s *subscription, resp *pb.WatchResponse) {
 	if !w.shard.Load().renew(w, resp) {
 		w.canceled(s, resp)
 	}
 }
 
-// canceled implements owner.
 func (w *watcher) canceled(s *subscription, resp *pb.WatchResponse) {
 	if w.catchup != nil {
 		if resp = w.catchup.canceled(s, resp); resp == nil {
@@ -253,7 +247,6 @@ func (w *watcher) locked(f func(*shard)) {
 	}
 }
 
-// cancel ends the watch because its caller has cancelled.
 func (w *watcher) cancel() {
 	w.locked(func(sh *shard) {
 		if w.phase != ended {

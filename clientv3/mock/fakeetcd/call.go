@@ -55,7 +55,6 @@ type Call struct {
 	ended    atomic.Bool // no further message may be sent
 }
 
-// answer is the response and the status that end a call.
 type answer struct {
 	message proto.Message
 	err     error

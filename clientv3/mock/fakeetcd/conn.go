@@ -160,7 +160,6 @@ func (c *conn) nextStream() uint32 {
 	return stream
 }
 
-// release forgets a stream.
 func (c *conn) release(stream uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

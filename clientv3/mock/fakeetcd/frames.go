@@ -13,7 +13,6 @@ const (
 	prefaceSize = 24
 )
 
-// frame is the header of an HTTP/2 frame.
 type frame struct {
 	length int
 	kind   byte
@@ -66,7 +65,6 @@ func parseFrame(h [frameHeaderSize]byte) frame {
 	}
 }
 
-// resetFrame encodes an RST_STREAM frame.
 func resetFrame(stream uint32, code ResetCode) []byte {
 	p := make([]byte, frameHeaderSize, frameHeaderSize+4)
 	p[2] = 4

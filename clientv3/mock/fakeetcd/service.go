@@ -192,7 +192,6 @@ func needsSpace(req proto.Message) bool {
 	}
 }
 
-// fill completes a response header.
 func (c *Call) fill(h *pb.ResponseHeader, withRevision bool) {
 	if h == nil {
 		return

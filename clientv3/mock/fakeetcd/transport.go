@@ -10,7 +10,6 @@ import (
 
 var errUnknownAddress = errors.New("fakeetcd: no member of the cluster has this address")
 
-// addr is the address of a member.
 type addr string
 
 func (a addr) Network() string { return "pipe" }
@@ -47,7 +46,6 @@ func (l *listener) Close() error {
 // Addr returns the member's address.
 func (l *listener) Addr() net.Addr { return l.addr }
 
-// clientConn is the client's end of a connection.
 type clientConn struct {
 	net.Conn
 	remote addr

@@ -178,7 +178,6 @@ func (ws *watchStream) behind() bool {
 	return false
 }
 
-// inOrder returns the watchers in the order of their IDs.
 func (ws *watchStream) inOrder() []*watcher {
 	return slices.SortedFunc(maps.Values(ws.watchers), func(a, b *watcher) int { return int(a.id - b.id) })
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/store"
 )
 
-// watcher is one watch on a stream.
 type watcher struct {
 	id       int64
 	keys     keyrange.Range

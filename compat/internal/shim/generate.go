@@ -64,7 +64,6 @@ func empty(official *types.Package) ([]byte, error) {
 	return format.Source(fmt.Appendf(nil, "%s// Package %s exports nothing, like the official one.\npackage %[2]s\n", header, official.Name()))
 }
 
-// source assembles the file.
 func (w *writer) source() ([]byte, error) {
 	var b strings.Builder
 	b.WriteString(header)

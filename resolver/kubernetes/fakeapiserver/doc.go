@@ -12,9 +12,8 @@
 //
 // # Objects
 //
-// Create, Update, Patch and Delete change EndpointSlices, and so do POST, PUT, PATCH (merge
-// patches) and DELETE over HTTP. Nothing is validated beyond names and conflicts, and no
-// controller interferes.
+// Create, Update and Delete change EndpointSlices; clients can only read and watch them. Nothing
+// is validated beyond names and conflicts, and no controller interferes.
 //
 // # Faults
 //
@@ -25,7 +24,7 @@
 // gone; BreakConnections resets them; Stop refuses new ones as well, until Restart. RotateCA
 // changes the certificate that later connections see. SetWatchList makes it an older server.
 //
-// # Looking at what happened
+// # Requests
 //
 // Requests lists every request, Count counts those of a verb, Wait waits for them. Watches and
 // Connections count what is open.

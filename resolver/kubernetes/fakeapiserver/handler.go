@@ -14,13 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
-
-// maxBody bounds what a client may send: an object is at most 1.5 MiB in etcd.
-const maxBody = 3 << 20
 
 const (
 	root       = "/apis/discovery.k8s.io/v1"
@@ -36,11 +30,7 @@ func (s *Server) handler() http.Handler {
 	for _, path := range []string{collection, root + "/endpointslices"} {
 		mux.HandleFunc("GET "+path, s.collect)
 	}
-	mux.HandleFunc("POST "+collection, s.serve("create", s.post))
 	mux.HandleFunc("GET "+collection+"/{name}", s.serve("get", s.read))
-	mux.HandleFunc("PUT "+collection+"/{name}", s.serve("update", s.put))
-	mux.HandleFunc("PATCH "+collection+"/{name}", s.serve("patch", s.patch))
-	mux.HandleFunc("DELETE "+collection+"/{name}", s.serve("delete", s.remove))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.enter() {
 			return
@@ -146,57 +136,4 @@ func (s *Server) list(r *http.Request, _ key) (int, any, error) {
 func (s *Server) read(_ *http.Request, o key) (int, any, error) {
 	object, err := s.store.get(o.namespace, o.name)
 	return http.StatusOK, object, err
-}
-
-func (s *Server) post(r *http.Request, o key) (int, any, error) {
-	object, err := decode(r)
-	if err != nil {
-		return 0, nil, err
-	}
-	object.Namespace = o.namespace
-	object, err = s.store.create(object)
-	return http.StatusCreated, object, err
-}
-
-func (s *Server) put(r *http.Request, o key) (int, any, error) {
-	object, err := decode(r)
-	if err != nil {
-		return 0, nil, err
-	}
-	object.Namespace, object.Name = o.namespace, o.name
-	object, err = s.Update(object)
-	return http.StatusOK, object, err
-}
-
-func (s *Server) patch(r *http.Request, o key) (int, any, error) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
-	if err != nil {
-		return 0, nil, apierrors.NewBadRequest(err.Error())
-	}
-	object, err := s.Patch(o.namespace, o.name, body)
-	return http.StatusOK, object, err
-}
-
-func (s *Server) remove(_ *http.Request, o key) (int, any, error) {
-	object, err := s.store.remove(o.namespace, o.name)
-	return http.StatusOK, object, err
-}
-
-// decoder reads JSON, YAML and protobuf, in which client-go's typed clients write.
-var decoder = func() runtime.Decoder {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(discoveryv1.AddToScheme(scheme))
-	return serializer.NewCodecFactory(scheme).UniversalDeserializer()
-}()
-
-func decode(r *http.Request) (*discoveryv1.EndpointSlice, error) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	object := new(discoveryv1.EndpointSlice)
-	if _, _, err := decoder.Decode(body, nil, object); err != nil {
-		return nil, apierrors.NewBadRequest("the body is not an EndpointSlice: " + err.Error())
-	}
-	return object, nil
 }

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-var allVerbs = []string{"list", "watch", "get", "create", "update", "patch", "delete"}
+var allVerbs = []string{"list", "watch", "get"}
 
 // Request is a request that arrived.
 type Request struct {
-	// Verb is the Kubernetes verb: list, watch, get, create, update, patch or delete.
+	// Verb is the Kubernetes verb: list, watch or get.
 	Verb string
 	// Namespace is empty if the request is about all of them.
 	Namespace string
@@ -28,7 +28,6 @@ type Request struct {
 	At time.Time
 }
 
-// journal keeps the requests.
 type journal struct {
 	mu       sync.Mutex
 	requests []Request

@@ -172,8 +172,7 @@ func (s *Server) Connections() int { return s.gate.connections() }
 // Requests returns all requests that have arrived, in the order of arrival.
 func (s *Server) Requests() []Request { return s.journal.all() }
 
-// Count returns how many requests of a verb (list, watch, get, create, update, patch or
-// delete) have arrived, refused ones included.
+// Count returns how many requests of a verb (list, watch or get) have arrived, refused ones included.
 func (s *Server) Count(verb string) int { return s.journal.count(verb) }
 
 // Wait waits until n requests of a verb have arrived in all. It returns the error of ctx if

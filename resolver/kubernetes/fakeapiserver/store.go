@@ -105,34 +105,32 @@ func (s *store) create(object *discoveryv1.EndpointSlice) (*discoveryv1.Endpoint
 	return object.DeepCopy(), nil
 }
 
-// modify replaces an object by what change makes of a copy of it.
-func (s *store) modify(namespace, name string, change func(*discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error)) (*discoveryv1.EndpointSlice, error) {
+func (s *store) update(object *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
+	object = object.DeepCopy()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.objects[key{namespace, name}]
+	old := s.objects[key{object.Namespace, object.Name}]
 	if old == nil {
-		return nil, apierrors.NewNotFound(resource, name)
+		return nil, apierrors.NewNotFound(resource, object.Name)
 	}
-	object, err := change(old.DeepCopy())
-	if err != nil {
-		return nil, err
+	if object.ResourceVersion != "" && object.ResourceVersion != old.ResourceVersion {
+		return nil, apierrors.NewConflict(resource, object.Name, errConflict)
 	}
-	object.TypeMeta, object.Name, object.Namespace = old.TypeMeta, old.Name, old.Namespace
-	object.UID, object.CreationTimestamp = old.UID, old.CreationTimestamp
+	object.TypeMeta, object.UID, object.CreationTimestamp = old.TypeMeta, old.UID, old.CreationTimestamp
 	object.Generation = old.Generation + 1
 	s.apply(old, object)
 	return object.DeepCopy(), nil
 }
 
-func (s *store) remove(namespace, name string) (*discoveryv1.EndpointSlice, error) {
+func (s *store) remove(namespace, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.objects[key{namespace, name}]
 	if old == nil {
-		return nil, apierrors.NewNotFound(resource, name)
+		return apierrors.NewNotFound(resource, name)
 	}
 	s.apply(old, nil)
-	return old.DeepCopy(), nil
+	return nil
 }
 
 func (s *store) get(namespace, name string) (*discoveryv1.EndpointSlice, error) {

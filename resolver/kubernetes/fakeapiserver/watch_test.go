@@ -25,18 +25,18 @@ func TestStreamedList(t *testing.T) {
 	assert.Equal(t, "true", end.Annotations[metav1.InitialEventsAnnotationKey])
 	assert.Equal(t, "4", end.ResourceVersion)
 
-	// What changes comes as it looks through the selector.
-	patch := func(name, label string) {
-		_, err := server.Patch("shop", name, []byte(`{"metadata":{"labels":{"kubernetes.io/service-name":"`+label+`"}}}`))
+	// An object that no longer matches the selector is deleted for the watch.
+	relabel := func(name, label string) {
+		_, err := server.Update(slice(name, label))
 		require.NoError(t, err)
 	}
-	patch("a", "users")
+	relabel("a", "users")
 	expect(t, w, watch.Modified, "a")
-	patch("a", "others")
+	relabel("a", "others")
 	left := expect(t, w, watch.Deleted, "a")
 	assert.Equal(t, "users", left.Labels["kubernetes.io/service-name"])
 	assert.Equal(t, "6", left.ResourceVersion)
-	patch("c", "users")
+	relabel("c", "users")
 	expect(t, w, watch.Added, "c")
 	require.NoError(t, server.Delete("shop", "a")) // not seen
 	require.NoError(t, server.Delete("shop", "b"))

@@ -37,7 +37,6 @@ func write(file string) error {
 	return os.WriteFile(file, text, 0o644)
 }
 
-// render executes the template.
 func render() ([]byte, error) {
 	tmpl, err := template.New("page").Funcs(template.FuncMap{"cell": cell, "method": method}).Parse(page)
 	if err != nil {

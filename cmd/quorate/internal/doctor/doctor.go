@@ -56,7 +56,6 @@ func Examine(ctx context.Context, cfg Config) (Report, error) {
 	return newReport(visits, diagnose(cfg, visits, advertised)), nil
 }
 
-// each examines all at the same time.
 func each(visits []*visit, examine func(*visit)) {
 	var wg sync.WaitGroup
 	for _, v := range visits {

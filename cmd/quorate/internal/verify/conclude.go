@@ -9,7 +9,6 @@ import (
 	"github.com/quorate/quorate/lab/linear/model"
 )
 
-// conclude checks what was recorded.
 func (r *run) conclude(ctx context.Context) (Result, error) {
 	result := Result{Prefix: r.prefix, Seconds: time.Since(r.begin).Seconds(), Linear: model.Linearizable.String(), Violations: []string{}}
 	last, err := r.settle(ctx)

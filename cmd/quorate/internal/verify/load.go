@@ -94,7 +94,6 @@ func (r *run) value() string {
 
 func (r *run) key(group, key int) string { return fmt.Sprintf("%s%d/%d", r.prefix, group, key) }
 
-// do carries out a request.
 func (r *run) do(ctx context.Context, group int, request model.Request) (model.Response, error) {
 	kv, act := r.cfg.Client.KV, request.Then[0]
 	key := r.key(group, act.Key)

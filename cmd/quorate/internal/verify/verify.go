@@ -86,7 +86,6 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	return r.conclude(lasting)
 }
 
-// run is one run.
 type run struct {
 	cfg    Config
 	begin  time.Time

@@ -116,7 +116,6 @@ func (s *Store) invalidateUserLocked(name string) {
 	maps.DeleteFunc(s.tokens, func(_, owner string) bool { return owner == name })
 }
 
-// changedLocked counts a change to users or roles.
 func (s *Store) changedLocked() { s.revision++ }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -72,7 +72,6 @@ func (s *Store) checkPlan(p *plan) error {
 	return nil
 }
 
-// run carries out a checked plan.
 func (b *batch) run(p *plan) *pb.TxnResponse {
 	resp := &pb.TxnResponse{Header: &pb.ResponseHeader{}, Succeeded: p.succeeded}
 	for _, op := range p.ops {

@@ -63,7 +63,6 @@ func (s *Store) checkPutLocked(r *pb.PutRequest, rev int64) error {
 	return nil
 }
 
-// put carries out a checked request.
 func (b *batch) put(r *pb.PutRequest) *pb.PutResponse {
 	key := string(r.Key)
 	prev := b.s.at(key, b.rev())
@@ -105,7 +104,6 @@ func (s *Store) DeleteRange(r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, 
 	return b.deleteRange(r), nil
 }
 
-// deleteRange carries out a checked request.
 func (b *batch) deleteRange(r *pb.DeleteRangeRequest) *pb.DeleteRangeResponse {
 	kvs := b.s.rangeAt(keyrange.Of(r.Key, r.RangeEnd), b.rev())
 	for _, kv := range kvs {
