@@ -55,7 +55,8 @@ type Calls struct {
 	// attempts. They fail only if the server is away for longer than their deadline.
 	//
 	// A call whose context is canceled or has expired is not sent again, nor one that
-	// fails with any other code.
+	// fails with any other code. Nor does gRPC send again a call of which it has received the
+	// header of the answer: if the connection breaks between that and the end, it fails with Unavailable.
 	Repeatable []string
 
 	// Once are methods that must not be executed twice. They wait for a connection too.

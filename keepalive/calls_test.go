@@ -139,6 +139,47 @@ func TestRepeatedOrNot(t *testing.T) {
 	}
 }
 
+// answeringService sends the header of an answer, and no more while the connection lasts.
+type answeringService struct {
+	testgrpc.UnimplementedTestServiceServer
+	calls atomic.Int64
+}
+
+func (s *answeringService) EmptyCall(ctx context.Context, _ *testgrpc.Empty) (*testgrpc.Empty, error) {
+	s.calls.Add(1)
+	if err := grpc.SendHeader(ctx, nil); err != nil {
+		return nil, err
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestACallThatIsAnsweredIsNotRepeated breaks the connection when the header of the answer has arrived.
+func TestACallThatIsAnsweredIsNotRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		service := &answeringService{}
+		dial, err := keepalive.Calls{Repeatable: []string{testgrpc.TestService_EmptyCall_FullMethodName}}.DialOptions()
+		require.NoError(t, err)
+		p := newPipeNet(0)
+		conns := make(chan net.Conn, 1)
+		conn, stop := p.serve(t, service, append(dial, grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+			c, err := p.dial(ctx, addr)
+			conns <- c
+			return c, err
+		})), nil)
+		defer stop()
+		failed := make(chan error, 1)
+		go func() {
+			_, err := testgrpc.NewTestServiceClient(conn).EmptyCall(t.Context(), &testgrpc.Empty{})
+			failed <- err
+		}()
+		synctest.Wait() // the header is there
+		require.NoError(t, (<-conns).Close())
+		require.Equal(t, codes.Unavailable, status.Code(<-failed))
+		assert.EqualValues(t, 1, service.calls.Load())
+	})
+}
+
 // TestNamedCallsWaitForAServer makes calls while no server can be reached: those that
 // are named wait for it, but not for ever.
 func TestNamedCallsWaitForAServer(t *testing.T) {
