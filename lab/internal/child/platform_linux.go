@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -19,18 +21,42 @@ func attributes() *syscall.SysProcAttr {
 // signal alone does not promise: each of its threads goes on until the kernel next
 // looks at it.
 func awaitStop(pid int) error {
-	const limit = 5 * time.Second
+	const limit = 30 * time.Second
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
+		stopped, err := allStopped(pid)
+		if err != nil || stopped {
 			return err
+		}
+	}
+	return fmt.Errorf("process %d was sent SIGSTOP and still runs after %v", pid, limit)
+}
+
+// allStopped reports whether all threads of a process stand still. Those that are gone do not count, but one must be left.
+func allStopped(pid int) (bool, error) {
+	dir := fmt.Sprintf("/proc/%d/task", pid)
+	threads, err := os.ReadDir(dir)
+	if err != nil {
+		return false, err
+	}
+	left := false
+	for _, thread := range threads {
+		stat, err := os.ReadFile(filepath.Join(dir, thread.Name(), "stat"))
+		if err != nil {
+			continue
 		}
 		// The state follows the name, which is in parentheses and may hold
 		// anything.
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if len(fields) > 0 && fields[0][0] == 'T' {
-			return nil
+		switch {
+		case len(fields) == 0 || strings.Contains("ZX", string(fields[0])):
+			continue
+		case string(fields[0]) != "T":
+			return false, nil
 		}
+		left = true
 	}
-	return fmt.Errorf("process %d was sent SIGSTOP and still runs after %v", pid, limit)
+	if !left {
+		return false, fmt.Errorf("process %d is gone", pid)
+	}
+	return true, nil
 }

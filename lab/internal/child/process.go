@@ -56,8 +56,8 @@ func (p *Process) Kill() error { return p.signal(os.Kill) }
 func (p *Process) Terminate() error { return p.signal(syscall.SIGTERM) }
 
 // Freeze stops the process (SIGSTOP), as a hung host would: what it has open stays
-// open, and it does nothing. On Linux it returns when the process stands still, and
-// with an error when it does not within five seconds or is gone.
+// open, and it does nothing. On Linux it returns when all of its threads stand still, and
+// with an error when they do not within half a minute or the process is gone.
 func (p *Process) Freeze() error {
 	if err := p.signal(signalStop); err != nil {
 		return err
