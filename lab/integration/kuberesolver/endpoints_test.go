@@ -3,6 +3,7 @@ package kuberesolver_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -45,12 +46,15 @@ func deleteOneSlice(t *testing.T, s *scene) {
 	w.requireSizes(t, 250, 200)
 }
 
+// soon shortens the time after which it is believed that all endpoints have disappeared.
+func soon(c *kubernetes.Config) { c.MassRemovalDelay = time.Second }
+
 // Zero endpoints are published, and reported as such, in all of their forms: a slice
 // without endpoints, one that has no ports either, which is what Kubernetes leaves, and
 // no slice.
 func scaleToZero(t *testing.T, s *scene) {
 	s.set(t, s.slice("a", pods(1, 2)...))
-	w := s.watch(t)
+	w := s.watch(t, soon)
 	w.awaitSize(t, 2)
 	s.set(t, s.slice("a"))
 	w.awaitSize(t, 0)
@@ -133,7 +137,7 @@ func terminatingPods(t *testing.T, s *scene) {
 	addresses := pods(1, 2)
 	slice := s.slice("a", addresses...)
 	s.set(t, slice)
-	w := s.watch(t)
+	w := s.watch(t, soon)
 	w.awaitList(t, at(addresses...)...)
 
 	slice.Endpoints[0].Conditions = conditions(false, true, true)
