@@ -3,10 +3,13 @@ package cache_test
 import (
 	"context"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -100,13 +103,92 @@ func TestNotOlderThan(t *testing.T) {
 	require.Equal(t, rpctypes.ErrFutureRev, err)
 }
 
-// TestNotOlderThanTheFuture asks for a revision that is not there.
+// TestNotOlderThanTheFuture asks for a revision that is not there. Other reads are served from memory meanwhile and
+// afterwards, and nothing goes on being asked for.
 func TestNotOlderThanTheFuture(t *testing.T) {
+	for name, bound := range map[string]func(context.Context) context.Context{
+		"alone":          func(ctx context.Context) context.Context { return ctx },
+		"with staleness": func(ctx context.Context) context.Context { return cache.WithMaxStaleness(ctx, time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster, client := startFake(t, 1)
+				c := serve(t, client, cache.Config{})
+				ctx := bound(cache.NotOlderThan(t.Context(), cluster.Revision()+100))
+				future := getAsync(ctx, c, "a/1")
+				synctest.Wait()
+				put(t, cluster, "b", "v")
+				_, err := c.Get(t.Context(), "a/1")
+				require.NoError(t, err)
+				require.Equal(t, rpctypes.ErrFutureRev, (<-future).err)
+				stats := c.Stats()
+				require.EqualValues(t, 1, stats.Hits)
+				require.Zero(t, stats.Misses)
+				require.Zero(t, stats.Timeouts)
+				time.Sleep(30 * time.Second)
+				_, err = c.Get(t.Context(), "a/1")
+				require.NoError(t, err)
+				require.EqualValues(t, 2, c.Stats().Hits)
+				require.Zero(t, c.Stats().Reopened)
+				require.Equal(t, stats.ProgressRequests, c.Stats().ProgressRequests)
+			})
+		})
+	}
+}
+
+// TestReadsOfTheFutureDelayNoOther has reads of a revision that is not there all the time, and writes that are read.
+func TestReadsOfTheFutureDelayNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client := startFake(t, 1)
 		c := serve(t, client, cache.Config{})
-		_, err := c.Get(cache.NotOlderThan(t.Context(), cluster.Revision()+100), "a/1")
-		require.Equal(t, rpctypes.ErrFutureRev, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		var readers sync.WaitGroup
+		for i := range 10 {
+			readers.Go(func() {
+				for time.Sleep(time.Duration(i) * 50 * time.Millisecond); ctx.Err() == nil; {
+					_, err := c.Get(cache.NotOlderThan(ctx, 1<<40), "a/1")
+					assert.Error(t, err)
+				}
+			})
+		}
+		for range 20 {
+			time.Sleep(time.Second)
+			put(t, cluster, "b", "v")
+			began := time.Now()
+			_, err := c.Get(t.Context(), "a/1")
+			require.NoError(t, err)
+			require.Less(t, time.Since(began), 50*time.Millisecond)
+		}
+		require.EqualValues(t, 20, c.Stats().Hits)
+		cancel()
+		readers.Wait()
+	})
+}
+
+// TestNotOlderThanOfAWatchThatLags reads at a revision that the store has and the watch does not show.
+func TestNotOlderThanOfAWatchThatLags(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		var muted atomic.Bool
+		unresponsive(cluster, func(*fakeetcd.Member) bool { return muted.Load() })
+		c := serve(t, client, cache.Config{MaxWait: 100 * time.Millisecond})
+		muted.Store(true)
+		rev := put(t, cluster, "b", "v")
+		began := time.Now()
+		for range 10 {
+			resp, err := c.Get(cache.NotOlderThan(t.Context(), rev), "a/1")
+			require.NoError(t, err)
+			require.Equal(t, rev, resp.Header.Revision)
+		}
+		require.Equal(t, 100*time.Millisecond, time.Since(began), "the first one waits")
+		require.EqualValues(t, 1, c.Stats().Timeouts)
+		require.EqualValues(t, 10, c.Stats().Misses)
+		muted.Store(false)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		_, err := c.Get(cache.NotOlderThan(t.Context(), rev), "a/1")
+		require.NoError(t, err)
+		require.EqualValues(t, 1, c.Stats().Hits)
 	})
 }
 

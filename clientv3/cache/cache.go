@@ -14,8 +14,12 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// errUnavailable says that the cache cannot answer, and the server is to.
-var errUnavailable = errors.New("etcdclient: cache: not available")
+var (
+	// errUnavailable says that the cache cannot answer, and the server is to.
+	errUnavailable = errors.New("etcdclient: cache: not available")
+	// errLate says that a view has not reached a revision within MaxWait.
+	errLate = errors.New("etcdclient: cache: late")
+)
 
 // ErrClosed is the error of what needs a [Cache] that is not closed.
 var ErrClosed = errors.New("etcdclient: cache: closed")

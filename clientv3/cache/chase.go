@@ -26,13 +26,13 @@ const (
 // chaser asks for progress until every view has reached its target.
 type chaser struct {
 	c        *Cache
-	advanced chan struct{} // holds a value when a view has reached what was asked for
+	advanced chan struct{} // holds a value when a view has reached what was asked for, or waits for more
 
 	mu      sync.Mutex
 	running bool
 }
 
-// chase has a view reach a revision soon.
+// chase has a view reach a revision soon that the store has.
 func (c *Cache) chase(v *view, rev int64) {
 	v.mu.Lock()
 	s := v.snap.Load()
@@ -42,17 +42,39 @@ func (c *Cache) chase(v *view, rev int64) {
 	}
 	if s.rev >= v.target {
 		v.moved = time.Now()
+		c.chaser.notify() // it may be slow by then, for what is hoped for
 	}
 	v.target = max(v.target, rev)
 	v.mu.Unlock()
-	c.chaser.mu.Lock()
-	defer c.chaser.mu.Unlock()
-	if !c.chaser.running {
+	c.chaser.start()
+}
+
+// hope has a view reach a revision soon if the store has it, until stop is called.
+func (c *Cache) hope(v *view, rev int64) (stop func()) {
+	v.mu.Lock()
+	v.hoped = max(v.hoped, rev)
+	v.hoping++
+	v.mu.Unlock()
+	c.chaser.start()
+	return func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if v.hoping--; v.hoping == 0 {
+			v.hoped = 0
+		}
+	}
+}
+
+// start has the chaser run.
+func (ch *chaser) start() {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if !ch.running {
 		select {
-		case <-c.chaser.advanced: // of the last run
+		case <-ch.advanced: // of the last run
 		default:
 		}
-		c.chaser.running = c.spawn(c.chaser.run)
+		ch.running = ch.c.spawn(ch.run)
 	}
 }
 
@@ -100,16 +122,21 @@ func latest(a, b time.Time) time.Time {
 }
 
 // waiting returns since when the view that has waited longest has not moved, before it is asked for
-// all that wait, and ends the chaser if none does.
+// all that wait, and ends the chaser if none does. A stream is not stuck because the store does not reach what is hoped for.
 func (ch *chaser) waiting() (since time.Time, ok bool) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
+	now := time.Now()
 	for _, v := range ch.c.views {
 		v.mu.Lock()
-		if s := v.snap.Load(); s != nil && s.rev < v.target && v.proven.Load() {
-			v.asked = v.target
-			if !ok || v.moved.Before(since) {
-				since, ok = v.moved, true
+		wanted := max(v.target, v.hoped)
+		if s := v.snap.Load(); s != nil && s.rev < wanted && v.proven.Load() {
+			moved := now
+			if v.asked = wanted; s.rev < v.target {
+				v.asked, moved = v.target, v.moved
+			}
+			if !ok || moved.Before(since) {
+				since, ok = moved, true
 			}
 		}
 		v.mu.Unlock()

@@ -3,6 +3,7 @@ package cache_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -176,6 +177,34 @@ func TestAPermissionIsWithdrawn(t *testing.T) {
 	require.Equal(t, denied, <-dropped)
 	_, err := c.Get(within(t), "a/1", clientv3.WithSerializable())
 	require.Equal(t, denied, err)
+}
+
+// TestAPermissionOfOnePrefixIsWithdrawn has the server deny reads of one of two prefixes. It is dropped, and the other one is
+// read as before.
+func TestAPermissionOfOnePrefixIsWithdrawn(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	put(t, cluster, "a/1", "secret")
+	put(t, cluster, "b/1", "v")
+	dropped := make(chan string, 1)
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/", "b/"}, OnDrop: func(prefix string, err error) {
+		assert.Equal(t, denied, err)
+		dropped <- prefix
+	}})
+	awaitServing(t, c, "a/1")
+	awaitServing(t, c, "b/1")
+	refusal := cluster.On("Range", func(call *fakeetcd.Call) {
+		if r := call.Request.(*pb.RangeRequest); strings.HasPrefix(string(r.Key), "a/") {
+			call.Answer(nil, errDenied)
+		}
+	})
+	_, err := c.Get(within(t), "b/1")
+	require.NoError(t, err)
+	require.Equal(t, "a/", <-dropped)
+	_, err = c.Get(within(t), "a/1", clientv3.WithSerializable())
+	require.Equal(t, denied, err)
+	awaitServing(t, c, "b/1")
+	refusal.Remove()
+	awaitServing(t, c, "a/1")
 }
 
 // TestAnIdleCacheCostsLittle counts what a cache sends in an hour in which nobody uses it.

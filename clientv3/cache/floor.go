@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"time"
@@ -93,12 +94,18 @@ func (r *round) wait(ctx context.Context) error {
 	}
 }
 
-// readFloor makes a round. A floor of another history than the snapshots drops them.
+// readFloor makes a round. A floor of another history than the snapshots drops them. One that is denied drops the prefix that
+// was asked for; others may be readable.
 func (c *Cache) readFloor(r *round) {
 	seen := c.seen()
 	r.sent = time.Now()
 	c.stats.floors.Add(1)
-	resp, err := c.kv.Get(c.ctx, c.readableKey(), clientv3.WithCountOnly())
+	v := c.readable()
+	resp, err := c.kv.Get(c.ctx, v.keys.key, clientv3.WithCountOnly())
+	if errors.Is(err, rpctypes.ErrPermissionDenied) && v.abandon(err) {
+		r.err = errUnavailable
+		return
+	}
 	if err != nil {
 		r.err = err
 		return
@@ -114,14 +121,14 @@ func (c *Cache) readFloor(r *round) {
 	}
 }
 
-// readableKey is the first of a prefix that was loaded: who may read the prefix may read that.
-func (c *Cache) readableKey() string {
+// readable is a view that was loaded: who may read the prefix may read its first key.
+func (c *Cache) readable() *view {
 	for _, v := range c.views {
 		if v.snap.Load() != nil {
-			return v.keys.key
+			return v
 		}
 	}
-	return c.views[0].keys.key
+	return c.views[0]
 }
 
 // seen is how far the snapshots are.

@@ -90,6 +90,7 @@ func (v *view) after(err error, failures int) time.Duration {
 	first := failures == 1
 	v.mu.Lock()
 	v.err = err
+	held := v.snap.Load() != nil || v.dropped != nil
 	v.mu.Unlock()
 	switch {
 	case errors.As(err, &changed):
@@ -98,7 +99,7 @@ func (v *view) after(err error, failures int) time.Duration {
 	case errors.As(err, &overflow):
 		v.discard(err)
 		return overflowPause + rand.N(overflowPause)
-	case errors.Is(err, rpctypes.ErrPermissionDenied) && v.snap.Load() != nil:
+	case errors.Is(err, rpctypes.ErrPermissionDenied) && held:
 		v.discard(err)
 	case first && (errors.Is(err, rpctypes.ErrCompacted) || errors.Is(err, errUnavailable)):
 		return 0

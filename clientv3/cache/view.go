@@ -2,12 +2,14 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
 )
@@ -29,8 +31,10 @@ type view struct {
 	versions []version     // the last one is that of snap
 	held     int64         // bytes that the versions before it alone hold
 	floors   []*round      // not reached yet, oldest first
-	target   int64         // the highest revision that somebody waits for
-	asked    int64         // the target when progress was last asked for
+	target   int64         // the highest revision that somebody waits for and the store has
+	hoped    int64         // the highest that somebody waits for and the store may not have; 0 if nobody does
+	hoping   int           // who waits for such a revision
+	asked    int64         // the revision that progress was last asked for
 	moved    time.Time     // when the snapshot last advanced, or the target was set
 	dropped  error         // why the snapshot was dropped, until the next load begins
 	err      error         // why it was last not loaded, or the watch ended
@@ -77,7 +81,7 @@ func (v *view) snapshotFor(ctx context.Context, op clientv3.Op, b bound) (*snaps
 	case !v.serves():
 		return nil, errUnavailable
 	default:
-		return v.await(ctx, b.rev)
+		return v.awaitHoped(ctx, b.rev)
 	}
 }
 
@@ -91,30 +95,70 @@ func (v *view) serves() bool { return v.proven.Load() && !v.behind.Load() }
 
 // linearizable returns a snapshot that has every write acknowledged before the call, and rev.
 func (v *view) linearizable(ctx context.Context, rev int64) (*snapshot, error) {
+	floor, err := v.floorAbove(ctx, rev)
+	if err != nil {
+		return nil, err
+	}
+	return v.await(ctx, floor)
+}
+
+// floorAbove returns a floor. It fails with rpctypes.ErrFutureRev if that shows that the store has not reached rev.
+func (v *view) floorAbove(ctx context.Context, rev int64) (int64, error) {
 	if !v.serves() {
-		return nil, errUnavailable
+		return 0, errUnavailable
 	}
 	r := v.c.floors.join()
 	if r == nil {
-		return nil, errUnavailable
+		return 0, errUnavailable
 	}
 	if err := r.wait(ctx); err != nil {
 		if v.c.ctx.Err() != nil {
-			return nil, errUnavailable
+			return 0, errUnavailable
 		}
-		return nil, err
+		return 0, err
 	}
-	return v.await(ctx, max(rev, r.header.GetRevision()))
+	floor := r.header.GetRevision()
+	if floor < rev {
+		return 0, rpctypes.ErrFutureRev
+	}
+	return floor, nil
 }
 
-// await returns the snapshot when it has reached a revision.
+// await returns the snapshot when it has reached a revision that the store has. Past MaxWait the view is behind.
 func (v *view) await(ctx context.Context, rev int64) (*snapshot, error) {
+	v.c.chase(v, rev)
+	s, err := v.awaitSnapshot(ctx, rev)
+	if errors.Is(err, errLate) {
+		v.fallBehind(rev)
+		return nil, errUnavailable
+	}
+	return s, err
+}
+
+// awaitHoped returns the snapshot when it has reached a revision that the store may not have, and never have. Past MaxWait
+// a floor shows whether the view is behind.
+func (v *view) awaitHoped(ctx context.Context, rev int64) (*snapshot, error) {
+	stop := v.c.hope(v, rev)
+	s, err := v.awaitSnapshot(ctx, rev)
+	stop()
+	if !errors.Is(err, errLate) {
+		return s, err
+	}
+	if _, err := v.floorAbove(ctx, rev); err != nil {
+		return nil, err
+	}
+	v.c.chase(v, rev)
+	v.fallBehind(rev)
+	return nil, errUnavailable
+}
+
+// awaitSnapshot returns the snapshot when it has reached a revision, or errLate after MaxWait.
+func (v *view) awaitSnapshot(ctx context.Context, rev int64) (*snapshot, error) {
 	if s := v.snap.Load(); s != nil && s.rev >= rev {
 		return s, nil
 	}
 	timeout := time.NewTimer(v.c.cfg.MaxWait)
 	defer timeout.Stop()
-	v.c.chase(v, rev)
 	for {
 		changed := v.awaitChange()
 		s := v.snap.Load()
@@ -131,14 +175,14 @@ func (v *view) await(ctx context.Context, rev int64) (*snapshot, error) {
 		case <-v.c.ctx.Done():
 			return nil, errUnavailable
 		case <-timeout.C:
-			v.c.stats.timeouts.Add(1)
-			v.fallBehind(rev)
+			return nil, errLate
 		}
 	}
 }
 
 // fallBehind has reads go to the server until the watch has come to where it should be.
 func (v *view) fallBehind(rev int64) {
+	v.c.stats.timeouts.Add(1)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if s := v.snap.Load(); s != nil && s.rev < rev {
@@ -283,18 +327,19 @@ func (v *view) advancedLocked(before *snapshot, rev int64) {
 	v.notifyLocked()
 }
 
-// abandon drops the snapshot and has the prefix loaded anew.
-func (v *view) abandon(cause error) {
+// abandon drops the snapshot and has the prefix loaded anew. It reports whether there was one.
+func (v *view) abandon(cause error) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.snap.Load() == nil {
-		return
+		return false
 	}
 	v.dropped = cause
 	v.dropLocked()
 	if v.stop != nil {
 		v.stop(cause)
 	}
+	return true
 }
 
 func (v *view) drop() {
