@@ -30,7 +30,7 @@ type cache struct {
 	// acquiring holds the in-flight acquisition of each key, at most one.
 	acquiring map[string]*acquisition
 	backoffs  keyBackoff
-	// header is the response header with the highest revision in the session.
+	// header is a copy of the response header with the highest revision in the session.
 	header *pb.ResponseHeader
 }
 
@@ -144,7 +144,7 @@ func (c *cache) observe(h *pb.ResponseHeader) {
 
 func (c *cache) observeLocked(h *pb.ResponseHeader) {
 	if h.GetRevision() > c.header.GetRevision() {
-		c.header = h
+		c.header = copyOf(h) // h is the caller's, who may change it
 	}
 }
 

@@ -91,6 +91,30 @@ func TestObserveKeepsTheNewest(t *testing.T) {
 	require.Equal(t, int64(10), c.header.Revision)
 }
 
+// A caller may do with a response what it likes.
+func TestResponsesBelongToTheirCallers(t *testing.T) {
+	cluster, _, owner := newTestKV(t)
+	var headers []*pb.ResponseHeader
+	put, err := owner.Put(t.Context(), "k", "v")
+	require.NoError(t, err)
+	headers = append(headers, put.Header)
+	for range 2 { // from the server, and from memory
+		get, err := owner.Get(t.Context(), "k")
+		require.NoError(t, err)
+		headers = append(headers, get.Header)
+	}
+	get, err := owner.Get(t.Context(), "other", clientv3.WithPrefix())
+	require.NoError(t, err)
+	txn, err := owner.Txn(t.Context()).Then(clientv3.OpPut("other", "v")).Commit()
+	require.NoError(t, err)
+	for _, h := range append(headers, get.Header, txn.Header) {
+		h.Revision = 1 << 40
+	}
+	get, err = owner.Get(t.Context(), "k")
+	require.NoError(t, err)
+	require.Equal(t, cluster.Revision(), get.Header.Revision)
+}
+
 func TestKeyBackoff(t *testing.T) {
 	c := newKeyBackoff()
 	start := time.Unix(100, 0)

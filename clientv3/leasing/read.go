@@ -97,12 +97,7 @@ func onlyKV(resp *pb.ResponseOp) *mvccpb.KeyValue {
 // answer returns the server's response to a get of one key. The response shares no
 // memory with the arguments. A nil item is a key that does not exist.
 func answer(header *pb.ResponseHeader, item *mvccpb.KeyValue, op clientv3.Op) *clientv3.GetResponse {
-	resp := &clientv3.GetResponse{Header: &pb.ResponseHeader{
-		ClusterId: header.GetClusterId(),
-		MemberId:  header.GetMemberId(),
-		Revision:  header.GetRevision(),
-		RaftTerm:  header.GetRaftTerm(),
-	}}
+	resp := &clientv3.GetResponse{Header: copyOf(header)}
 	if item == nil {
 		return resp
 	}
@@ -122,6 +117,15 @@ func answer(header *pb.ResponseHeader, item *mvccpb.KeyValue, op clientv3.Op) *c
 	}
 	resp.Kvs = []*mvccpb.KeyValue{own}
 	return resp
+}
+
+func copyOf(h *pb.ResponseHeader) *pb.ResponseHeader {
+	return &pb.ResponseHeader{
+		ClusterId: h.GetClusterId(),
+		MemberId:  h.GetMemberId(),
+		Revision:  h.GetRevision(),
+		RaftTerm:  h.GetRaftTerm(),
+	}
 }
 
 func filteredOut(item *mvccpb.KeyValue, op clientv3.Op) bool {

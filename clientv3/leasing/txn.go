@@ -97,7 +97,7 @@ func (c *cache) txn(cmps []clientv3.Cmp, thenOps, elseOps []clientv3.Op) *client
 		return nil
 	}
 	return &clientv3.TxnResponse{
-		Header:    answer(c.header, nil, clientv3.Op{}).Header,
+		Header:    copyOf(c.header),
 		Succeeded: succeeded,
 		Responses: responses,
 	}
