@@ -36,8 +36,8 @@ func WithMaxStaleness(ctx context.Context, d time.Duration) context.Context {
 // NotOlderThan returns a context whose gets through a [Cache] need not be linearizable: an answer shows
 // the store at rev or later. With the revision of a write's header a program, or another one that it
 // hands the revision to, reads what it wrote. Beside [WithMaxStaleness] both hold. A revision that the
-// store has not reached gives rpctypes.ErrFutureRev. The same exceptions hold as for
-// WithMaxStaleness.
+// store has not reached within [Config.MaxWait] gives rpctypes.ErrFutureRev. The same exceptions hold as
+// for WithMaxStaleness.
 func NotOlderThan(ctx context.Context, rev int64) context.Context {
 	b := boundOf(ctx)
 	b.rev = max(b.rev, rev)

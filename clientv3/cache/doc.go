@@ -47,8 +47,8 @@
 // cache reads the keys with their revisions, and only the values that have changed ([Resynced]). When the cluster is
 // another one, or was restored (clientv3.ClusterChangedError), the cache drops its keys and loads them anew, within a
 // second or two. Unanswered progress requests reveal a watch that is stuck; it resumes on another member
-// ([Config.ProbeInterval], [Cache.Freshness]). etcd checks permissions when a watch is created: if one was withdrawn by
-// then, the cache drops the keys. Meanwhile reads go to the server. A floor that fails fails the reads that wait for it,
+// ([Config.ProbeInterval], [Cache.Freshness]). etcd checks permissions for a floor and when a watch is created: if
+// one was withdrawn by then, the cache drops the keys. Meanwhile reads go to the server. A floor that fails fails the reads that wait for it,
 // with the server's error.
 //
 // # Informers
