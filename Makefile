@@ -136,7 +136,7 @@ fuzz-target:
 bench: ## watches and leases beside the official client; a quarter of an hour
 	go test ./lab/bench -run '^$$' -bench . -benchtime 5x -timeout 1h
 
-bench-fleet: ## what a hundred clients cost a cluster, in health and under faults, beside the official client; nine minutes
+bench-fleet: ## what a hundred clients cost a cluster, in health and under faults, beside the official client; six minutes
 	go run ./lab/bench/fleet
 
 bench-pools: ## connection pools beside one connection, blind rotation and puddle; five minutes

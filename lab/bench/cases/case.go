@@ -98,8 +98,5 @@ const Prefix = "bench/"
 
 // All returns all cases in the order in which they are run.
 func All() []Case {
-	return []Case{
-		createMany(), createSome(), createOne(),
-		idle(), resume(), replay(), live(), latency(), leases(),
-	}
+	return []Case{creation(), idle(), resume(), replay(), live(), latency(), leases()}
 }

@@ -46,25 +46,23 @@ func TestReadPuts(t *testing.T) {
 	deletion := put(6)
 	deletion.Type = mvccpb.Event_DELETE
 	tests := []struct {
-		name      string
-		watch     script
-		revision  int64
-		responses int
-		wantErr   string
+		name     string
+		watch    script
+		revision int64
+		wantErr  string
 	}{
-		{"one by one", script{{put(5)}, {put(6)}, {put(7)}}, 5, 3, ""},
-		{"together, after news without events", script{{}, {put(5), put(6), put(7)}}, 5, 2, ""},
-		{"wherever they begin", script{{put(9), put(10)}, {put(11)}}, 0, 2, ""},
-		{"missing first", script{{put(6)}}, 5, 1, "in place of the put at revision 5"},
-		{"gap", script{{put(5)}, {put(7)}}, 5, 2, "in place of the put at revision 6"},
-		{"twice", script{{put(5), put(5)}}, 5, 1, "in place of the put at revision 6"},
-		{"deletion", script{{put(5), deletion}}, 5, 1, "in place of the put at revision 6"},
-		{"end", script{{put(5)}}, 5, 1, "2 events before the last: the client closed the channel"},
+		{"one by one", script{{put(5)}, {put(6)}, {put(7)}}, 5, ""},
+		{"together, after news without events", script{{}, {put(5), put(6), put(7)}}, 5, ""},
+		{"wherever they begin", script{{put(9), put(10)}, {put(11)}}, 0, ""},
+		{"missing first", script{{put(6)}}, 5, "in place of the put at revision 5"},
+		{"gap", script{{put(5)}, {put(7)}}, 5, "in place of the put at revision 6"},
+		{"twice", script{{put(5), put(5)}}, 5, "in place of the put at revision 6"},
+		{"deletion", script{{put(5), deletion}}, 5, "in place of the put at revision 6"},
+		{"end", script{{put(5)}}, 5, "2 events before the last: the client closed the channel"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			responses, err := readPuts(&tt.watch, 3, tt.revision)
-			assert.Equal(t, tt.responses, responses)
+			err := readPuts(&tt.watch, 3, tt.revision)
 			if tt.wantErr == "" {
 				require.NoError(t, err)
 			} else {

@@ -5,14 +5,13 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/bench/client"
-	"github.com/quorate/quorate/lab/bench/internal/stats"
 )
 
 // oneWay is the latency of the links in the cases that have any: a round trip of
 // 2 ms.
 const oneWay = time.Millisecond
 
-func createMany() Case {
+func creation() Case {
 	return Case{
 		Name:  "create",
 		About: "Watch is called for all keys at the same time; the time is that until the last call has returned.",
@@ -23,17 +22,6 @@ func createMany() Case {
 			Target: &Target{AtMost: 0.35, FullSize: true},
 		}},
 		Run: create,
-	}
-}
-
-func createSome() Case {
-	return Case{
-		Name:  "create-some",
-		About: "The same with fewer watches.",
-		Size:  1_000, ShortSize: 100,
-		Members: 1, Latency: oneWay,
-		Metrics: []Metric{{Name: "time", About: "create {n} watches, 2 ms round trip", Unit: Seconds}},
-		Run:     create,
 	}
 }
 
@@ -50,31 +38,4 @@ func create(ctx context.Context, site Site) (Sample, error) {
 	callers.watchAll(c, watches, func(i int) target { return target{ctx: ctx, key: key(i)} })
 	took := time.Since(start)
 	return Sample{"time": took.Seconds()}, spotCheck(ctx, c, watches)
-}
-
-func createOne() Case {
-	return Case{
-		Name:  "create-one",
-		About: "Watch is called for one key after the other; the time is the median of the calls.",
-		Size:  500, ShortSize: 20,
-		Members: 1, Latency: oneWay,
-		Metrics: []Metric{{Name: "time", About: "one call of Watch, 2 ms round trip", Unit: Seconds}},
-		Run:     createInTurn,
-	}
-}
-
-func createInTurn(ctx context.Context, site Site) (Sample, error) {
-	c, err := openConnected(ctx, site)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	times := make([]float64, site.Size) // in seconds
-	watches := make([]client.Watch, site.Size)
-	for i := range times {
-		start := time.Now()
-		watches[i] = c.Watch(ctx, key(i), client.WatchOptions{})
-		times[i] = time.Since(start).Seconds()
-	}
-	return Sample{"time": stats.Of(times).Median}, spotCheck(ctx, c, watches)
 }

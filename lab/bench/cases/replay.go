@@ -27,7 +27,6 @@ func replay() Case {
 				Name: "allocations", About: "allocations for each event of the backlog", Unit: Count,
 				Target: &Target{AtMost: 1.05, OfOfficial: true, FullSize: true},
 			},
-			{Name: "bytes", About: "bytes allocated for each event of the backlog", Unit: Kilobytes},
 		},
 		Run: replayBacklog,
 	}
@@ -39,17 +38,13 @@ func replayBacklog(ctx context.Context, site Site) (Sample, error) {
 		return nil, err
 	}
 	defer c.Close()
-	before, start := allocated(), time.Now()
+	before, start := allocations(), time.Now()
 	w := c.Watch(ctx, Prefix, client.WatchOptions{Prefix: true, Revision: site.Revision})
-	if _, err := readPuts(w, site.Size, site.Revision); err != nil {
+	if err := readPuts(w, site.Size, site.Revision); err != nil {
 		return nil, err
 	}
-	took, after, n := time.Since(start), allocated(), float64(site.Size)
-	return Sample{
-		"time":        took.Seconds(),
-		"allocations": float64(after.count-before.count) / n,
-		"bytes":       float64(after.bytes-before.bytes) / 1024 / n,
-	}, nil
+	took, after := time.Since(start), allocations()
+	return Sample{"time": took.Seconds(), "allocations": (after - before) / float64(site.Size)}, nil
 }
 
 func live() Case {
@@ -64,8 +59,6 @@ func live() Case {
 				Name: "allocations", About: "allocations for each live event", Unit: Count,
 				Target: &Target{AtMost: 1, OfOfficial: true},
 			},
-			{Name: "bytes", About: "bytes allocated for each live event", Unit: Kilobytes},
-			{Name: "batch", About: "live events in a response", Unit: Count},
 		},
 		Run: liveEvents,
 	}
@@ -79,52 +72,41 @@ func liveEvents(ctx context.Context, site Site) (Sample, error) {
 	defer c.Close()
 	w := c.Watch(ctx, Prefix, client.WatchOptions{Prefix: true})
 	written := make(chan error, 1)
-	before := allocated()
+	before := allocations()
 	go func() { written <- site.Control.Put(ctx, site.Size) }()
-	responses, err := readPuts(w, site.Size, 0)
-	after := allocated()
+	err = readPuts(w, site.Size, 0)
+	after := allocations()
 	if err := errors.Join(err, <-written); err != nil {
 		return nil, err
 	}
-	n := float64(site.Size)
-	return Sample{
-		"allocations": float64(after.count-before.count) / n,
-		"bytes":       float64(after.bytes-before.bytes) / 1024 / n,
-		"batch":       n / float64(responses),
-	}, nil
+	return Sample{"allocations": (after - before) / float64(site.Size)}, nil
 }
 
 // readPuts reads n puts, each of a revision of its own and the first of the given
-// one unless it is 0, and returns in how many responses they came. It fails if one
-// is missing, repeated or out of order.
-func readPuts(w client.Watch, n int, revision int64) (responses int, err error) {
+// one unless it is 0. It fails if one is missing, repeated or out of order.
+func readPuts(w client.Watch, n int, revision int64) error {
 	for n > 0 {
 		events, err := w.Next()
 		if err != nil {
-			return responses, fmt.Errorf("%d events before the last: %w", n, err)
+			return fmt.Errorf("%d events before the last: %w", n, err)
 		}
-		responses++
 		for _, ev := range events {
 			if revision == 0 {
 				revision = ev.Kv.ModRevision
 			}
 			if ev.Kv.ModRevision != revision || ev.Type != mvccpb.Event_PUT {
-				return responses, fmt.Errorf("the watch delivered %v in place of the put at revision %d", ev, revision)
+				return fmt.Errorf("the watch delivered %v in place of the put at revision %d", ev, revision)
 			}
 			revision++
 			n--
 		}
 	}
-	return responses, nil
+	return nil
 }
 
-// allocation is what a process has allocated since it began.
-type allocation struct {
-	count, bytes uint64
-}
-
-func allocated() allocation {
+// allocations returns the number of those that the process has made since it began.
+func allocations() float64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return allocation{count: m.Mallocs, bytes: m.TotalAlloc}
+	return float64(m.Mallocs)
 }

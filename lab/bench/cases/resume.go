@@ -18,15 +18,10 @@ func resume() Case {
 			"stats handler sees them. A put must then reach every watch once.",
 		Size: 10_000, ShortSize: 500, MaxRepeat: 3,
 		Members: 3, Latency: oneWay, Alone: true,
-		Metrics: []Metric{
-			{
-				Name: "time", About: "resume {n} watches on another member, 2 ms round trip", Unit: Seconds,
-				Target: &Target{AtMost: 1, FullSize: true},
-			},
-			{Name: "delivery", About: "one put delivered to {n} watches before that", Unit: Seconds},
-			{Name: "deliveryAfter", About: "one put delivered to {n} watches after that", Unit: Seconds},
-			{Name: "moved", About: "share of the watches that were on the killed member", Unit: Count},
-		},
+		Metrics: []Metric{{
+			Name: "time", About: "resume {n} watches on another member, 2 ms round trip", Unit: Seconds,
+			Target: &Target{AtMost: 1, FullSize: true},
+		}},
 		Run: resumeWatches,
 	}
 }
@@ -59,61 +54,51 @@ func resumeWatches(ctx context.Context, site Site) (Sample, error) {
 	if err := seen.AwaitConnected(ctx, len(all)); err != nil {
 		return nil, err
 	}
-	before, err := deliver(ctx, c, watches, "before")
+	if err := deliver(ctx, c, watches, "before"); err != nil {
+		return nil, err
+	}
+	took, err := killServing(ctx, site.Control, seen)
 	if err != nil {
 		return nil, err
 	}
-	took, moved, err := killServing(ctx, site.Control, seen)
-	if err != nil {
-		return nil, err
-	}
-	after, err := deliver(ctx, c, watches, "after")
-	if err != nil {
+	if err := deliver(ctx, c, watches, "after"); err != nil {
 		return nil, fmt.Errorf("after the member was killed: %w", err)
 	}
-	return Sample{
-		"time":          took.Seconds(),
-		"delivery":      before.Seconds(),
-		"deliveryAfter": after.Seconds(),
-		"moved":         float64(moved) / float64(site.Size+1), // with the one of openConnected
-	}, nil
+	return Sample{"time": took.Seconds()}, nil
 }
 
-// killServing kills the member that serves most watches and returns how many they
-// were, and how long after the loss of the connection to it the last was created
-// elsewhere.
-func killServing(ctx context.Context, control Control, seen *wire.Watches) (took time.Duration, watches int, err error) {
+// killServing kills the member that serves most watches and returns how long after the
+// loss of the connection to it the last of them was created elsewhere.
+func killServing(ctx context.Context, control Control, seen *wire.Watches) (time.Duration, error) {
 	address, watches, err := seen.Busiest()
-	if err != nil {
-		return 0, 0, err
-	}
-	asked := time.Now()
-	if err := control.Kill(ctx, address); err != nil {
-		return 0, 0, err
-	}
-	lost, err := seen.AwaitLost(ctx, address, asked)
-	if err != nil {
-		return 0, 0, err
-	}
-	resumed, err := seen.AwaitCreatedElsewhere(ctx, address, lost, watches)
-	if err != nil {
-		return 0, 0, err
-	}
-	return resumed.Sub(lost), watches, nil
-}
-
-// deliver puts a key that all watches watch and returns how long it took until all
-// have delivered it.
-func deliver(ctx context.Context, c client.Client, watches []client.Watch, name string) (time.Duration, error) {
-	start := time.Now()
-	revision, err := c.Put(ctx, shared+name, "value")
 	if err != nil {
 		return 0, err
 	}
+	asked := time.Now()
+	if err := control.Kill(ctx, address); err != nil {
+		return 0, err
+	}
+	lost, err := seen.AwaitLost(ctx, address, asked)
+	if err != nil {
+		return 0, err
+	}
+	resumed, err := seen.AwaitCreatedElsewhere(ctx, address, lost, watches)
+	if err != nil {
+		return 0, err
+	}
+	return resumed.Sub(lost), nil
+}
+
+// deliver puts a key that all watches watch and returns when all have delivered it.
+func deliver(ctx context.Context, c client.Client, watches []client.Watch, name string) error {
+	revision, err := c.Put(ctx, shared+name, "value")
+	if err != nil {
+		return err
+	}
 	for _, w := range watches {
 		if err := expect(w, shared+name, revision); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return time.Since(start), nil
+	return nil
 }

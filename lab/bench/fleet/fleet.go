@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/quorate/quorate/lab/bench/fleet/crowd"
 )
 
@@ -15,7 +17,7 @@ const (
 	asksAtOnce = 32
 )
 
-// fleet is all clients of one kind, in one process or in many.
+// fleet is all clients of one kind, each a process.
 type fleet struct {
 	processes []*process
 	deadline  time.Duration // of the gets, 0 for none
@@ -24,24 +26,23 @@ type fleet struct {
 // startFleet starts the clients and returns when they are ready. The fleet must be
 // closed.
 func startFleet(ctx context.Context, opts options, kind string, endpoints []string) (*fleet, error) {
-	j := crowd.Job{Endpoints: endpoints, Clients: 1, TTL: opts.ttl, Interval: opts.interval}
-	n := opts.clients
-	if opts.oneProcess {
-		n, j.Clients = 1, opts.clients
-	}
 	f := &fleet{}
 	var mu sync.Mutex
-	err := crowd.Each(n, startsAtOnce, func(int) error {
-		p, err := startProcess(ctx, opts.programs[kind], j)
-		if err != nil {
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		f.processes = append(f.processes, p)
-		return nil
-	})
-	if err != nil {
+	var work errgroup.Group
+	work.SetLimit(startsAtOnce)
+	for range opts.clients {
+		work.Go(func() error {
+			p, err := startProcess(ctx, opts.programs[kind], crowd.Job{Endpoints: endpoints})
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			f.processes = append(f.processes, p)
+			return nil
+		})
+	}
+	if err := work.Wait(); err != nil {
 		f.close()
 		return nil, err
 	}
@@ -70,24 +71,29 @@ func (f *fleet) mark(ctx context.Context) error {
 	return err
 }
 
-// state returns what the clients have done, with their memory if heap is true.
-func (f *fleet) state(ctx context.Context, heap bool) (crowd.State, error) {
-	return f.order(ctx, crowd.Order{Heap: heap})
+// state returns what the clients have done.
+func (f *fleet) state(ctx context.Context) (crowd.State, error) {
+	return f.order(ctx, crowd.Order{})
 }
 
 func (f *fleet) order(ctx context.Context, o crowd.Order) (crowd.State, error) {
 	o.Deadline = f.deadline
 	var mu sync.Mutex
 	var sum crowd.State
-	err := crowd.Each(len(f.processes), asksAtOnce, func(i int) error {
-		s, err := f.processes[i].ask(ctx, o, answerTimeout)
-		if err != nil {
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		sum.Add(s)
-		return nil
-	})
+	var work errgroup.Group
+	work.SetLimit(asksAtOnce)
+	for _, p := range f.processes {
+		work.Go(func() error {
+			s, err := p.ask(ctx, o, answerTimeout)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			sum.Add(s)
+			return nil
+		})
+	}
+	err := work.Wait()
 	return sum, err
 }

@@ -1,11 +1,9 @@
 // Command fleet measures what many clients cost a cluster of three members: fleets of
 // Quorate and of the official etcd client, one after the other, each on a new cluster.
 //
-//	go run ./lab/bench/fleet                               all phases, nine minutes
+//	go run ./lab/bench/fleet                               all phases, six minutes
 //	go run ./lab/bench/fleet --phase 'idle|no-quorum'      two phases
 //	go run ./lab/bench/fleet --client Quorate              one kind of client
-//	go run ./lab/bench/fleet --one-process --phase idle    also the memory of the clients
-//	go run ./lab/bench/fleet --json > fleet.json
 //
 // Each client is a process. It has one watch, keeps one lease alive and, except in the
 // idle phase, makes one linearizable get a second. The counts come from the members'
@@ -64,11 +62,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	defer remove()
 	opts.programs = set
 	result, err := measure(ctx, opts, func(what string) { say(what) })
-	write := writeTable
-	if opts.json {
-		write = writeJSON
-	}
-	if err = errors.Join(err, write(stdout, result)); err != nil {
+	if err = errors.Join(err, writeTable(stdout, result)); err != nil {
 		say("fleet: ", err)
 		return exitFailure
 	}

@@ -5,56 +5,40 @@ import (
 	"fmt"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/link"
 )
 
 // meter counts what the live members of a cluster do during a phase. A member that is
 // killed or frozen in the phase, and not there at its end, does not count.
 type meter struct {
-	begun map[int]reading // of the phase, by process id of the member
-	ended reading         // of the processes of members that were restarted
+	begun map[string]reading // of the phase, by the name of the member
 }
 
 // startMeter reads the metrics of the live members.
 func startMeter(ctx context.Context, members []*lab.Member) (*meter, error) {
-	m := &meter{begun: make(map[int]reading)}
+	m := &meter{begun: make(map[string]reading)}
 	for _, member := range live(members) {
 		r, err := read(ctx, member)
 		if err != nil {
 			return nil, err
 		}
-		m.begun[member.PID()] = r
+		m.begun[member.Name()] = r
 	}
 	return m, nil
 }
 
-// retire counts a member whose process is about to be ended and started again.
-func (m *meter) retire(ctx context.Context, member *lab.Member) error {
-	r, err := m.since(ctx, member)
-	m.ended.add(r, 1)
-	return err
-}
-
-// stop returns what the live members have counted since the phase began, all together,
-// and what retired processes had.
+// stop returns what the live members have counted since the phase began, all together.
 func (m *meter) stop(ctx context.Context, members []*lab.Member) (reading, error) {
 	var sum reading
-	sum.add(m.ended, 1)
 	for _, member := range live(members) {
-		r, err := m.since(ctx, member)
+		r, err := read(ctx, member)
 		if err != nil {
 			return sum, err
 		}
 		sum.add(r, 1)
+		sum.add(m.begun[member.Name()], -1)
 	}
 	return sum, nil
-}
-
-// since returns what a member's process has counted since the phase, or the process,
-// began.
-func (m *meter) since(ctx context.Context, member *lab.Member) (reading, error) {
-	r, err := read(ctx, member)
-	r.add(m.begun[member.PID()], -1)
-	return r, err
 }
 
 func read(ctx context.Context, member *lab.Member) (reading, error) {
@@ -74,4 +58,14 @@ func live(members []*lab.Member) []*lab.Member {
 		}
 	}
 	return out
+}
+
+// reached returns how many connections have reached a member over the links since they were made.
+func reached(links []*link.Link) float64 {
+	var sum float64
+	for _, l := range links {
+		stats := l.Stats()
+		sum += float64(stats.Accepted) - float64(stats.Refused)
+	}
+	return sum
 }

@@ -23,8 +23,6 @@ var scraper = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 type reading struct {
 	// rpcs are the RPCs started, unary and streams, by method: "KV/Range".
 	rpcs map[string]float64
-	// messages are those received on streams.
-	messages float64
 	// cpu is the CPU time in seconds.
 	cpu float64
 }
@@ -38,7 +36,7 @@ func (r reading) total() float64 {
 	return sum
 }
 
-// add adds what another member, or the same one later, has counted.
+// add adds what another member, or the same one later, has counted, times sign.
 func (r *reading) add(other reading, sign float64) {
 	if r.rpcs == nil {
 		r.rpcs = make(map[string]float64)
@@ -46,7 +44,6 @@ func (r *reading) add(other reading, sign float64) {
 	for method, n := range other.rpcs {
 		r.rpcs[method] += sign * n
 	}
-	r.messages += sign * other.messages
 	r.cpu += sign * other.cpu
 }
 
@@ -76,7 +73,7 @@ func parseMetrics(text io.Reader) (reading, error) {
 	if err != nil {
 		return reading{}, fmt.Errorf("metrics: %w", err)
 	}
-	for _, name := range []string{"grpc_server_started_total", "grpc_server_msg_received_total", "process_cpu_seconds_total"} {
+	for _, name := range []string{"grpc_server_started_total", "process_cpu_seconds_total"} {
 		if families[name] == nil {
 			return reading{}, fmt.Errorf("metrics: %s is missing", name)
 		}
@@ -84,11 +81,6 @@ func parseMetrics(text io.Reader) (reading, error) {
 	r := reading{rpcs: make(map[string]float64)}
 	for _, m := range families["grpc_server_started_total"].GetMetric() {
 		r.rpcs[method(m)] += m.GetCounter().GetValue()
-	}
-	for _, m := range families["grpc_server_msg_received_total"].GetMetric() {
-		if label(m, "grpc_type") != "unary" {
-			r.messages += m.GetCounter().GetValue()
-		}
 	}
 	for _, m := range families["process_cpu_seconds_total"].GetMetric() {
 		r.cpu += m.GetCounter().GetValue()

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/bench/fleet/crowd"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -16,6 +18,8 @@ const (
 	// healTimeout bounds how long clients may take to recover from a phase before
 	// the next one begins.
 	healTimeout = 30 * time.Second
+	// settlePause is the pause before each phase.
+	settlePause = 3 * time.Second
 	// healInterval is the time between two looks at their recovery.
 	healInterval = 500 * time.Millisecond
 )
@@ -30,8 +34,6 @@ type rig struct {
 
 	leader    *lab.Member // when the phase began
 	followers []*lab.Member
-	meter     *meter    // of the present phase
-	served    time.Time // when the restarted member of restoreQuorum answered
 }
 
 // newRig starts a cluster and a fleet. The rig must be closed.
@@ -68,35 +70,35 @@ func (r *rig) settle(ctx context.Context, next phase) error {
 	if err := r.heal(ctx); err != nil {
 		return err
 	}
-	var deadline time.Duration
-	if next.deadline != nil {
-		deadline = next.deadline(r.opts)
-	}
-	if err := r.fleet.setLoad(ctx, deadline); err != nil {
+	if err := r.fleet.setLoad(ctx, next.deadline); err != nil {
 		return err
 	}
-	if deadline > 0 {
+	if next.deadline > 0 {
 		if err := r.awaitAnswers(ctx, next); err != nil {
 			return err
 		}
 	}
-	return wait(ctx, r.opts.settle)
+	return pause.For(ctx, settlePause)
 }
 
 // heal starts what does not run, and finds the leader.
 func (r *rig) heal(ctx context.Context) error {
 	r.cluster.Heal()
 	all := r.cluster.Members()
-	err := crowd.Each(len(all), len(all), func(i int) error {
-		if !all[i].Alive() {
-			return all[i].Restart(ctx)
-		}
-		return all[i].Continue()
-	})
-	if err != nil {
+	var work errgroup.Group
+	for _, m := range all {
+		work.Go(func() error {
+			if !m.Alive() {
+				return m.Restart(ctx)
+			}
+			return m.Continue()
+		})
+	}
+	if err := work.Wait(); err != nil {
 		return err
 	}
-	if err := r.cluster.WaitReady(ctx); err != nil {
+	err := r.cluster.WaitReady(ctx)
+	if err != nil {
 		return err
 	}
 	if r.leader, err = r.cluster.Leader(ctx); err != nil {
@@ -118,11 +120,11 @@ func (r *rig) awaitAnswers(ctx context.Context, next phase) error {
 		return err
 	}
 	for begun := time.Now(); ; {
-		s, err := r.fleet.state(ctx, false)
+		s, err := r.fleet.state(ctx)
 		if err != nil {
 			return err
 		}
-		missing := r.opts.clients - len(s.FirstAnswers)
+		missing := r.opts.clients - s.HaveAnswers
 		if missing == 0 {
 			return nil
 		}
@@ -131,7 +133,7 @@ func (r *rig) awaitAnswers(ctx context.Context, next phase) error {
 				r.kind, next.name, missing, r.opts.clients, healTimeout))
 			return nil
 		}
-		if err := wait(ctx, healInterval); err != nil {
+		if err := pause.For(ctx, healInterval); err != nil {
 			return err
 		}
 	}

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
+	"runtime"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -14,21 +14,22 @@ import (
 func writeTable(w io.Writer, r result) error {
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, p := range r.Phases {
-		_, _ = fmt.Fprintf(table, "%s, %g s\tOFFICIAL\tQUORATE\tOFFICIAL : QUORATE\n", strings.ToUpper(p.Name), p.Seconds)
-		for _, l := range p.Lines {
-			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", l.Metric, l.cell(official), l.cell(quorate), l.ratioCell())
+	for _, p := range r.phases {
+		_, _ = fmt.Fprintf(table, "%s, %g s\tOFFICIAL\tQUORATE\tOFFICIAL : QUORATE\n", strings.ToUpper(p.name), p.length.Seconds())
+		for _, l := range p.lines {
+			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", l.metric, l.cell(official), l.cell(quorate), l.ratio())
 		}
 		_, _ = fmt.Fprintln(table, "\t\t\t")
 	}
 	_ = table.Flush() // a Builder takes all that is written
-	for _, p := range r.Phases {
-		_, _ = fmt.Fprintf(&b, "%s: %s.\n", p.Name, p.About)
+	for _, p := range r.phases {
+		_, _ = fmt.Fprintf(&b, "%s: %s.\n", p.name, p.about)
 	}
-	for _, note := range r.Notes {
+	for _, note := range r.notes {
 		b.WriteString(note + ".\n")
 	}
-	b.WriteString(r.about())
+	_, _ = fmt.Fprintf(&b, "%d clients of each kind, each a process. Official client %s, %s on %s/%s with %d CPUs, which clients and members share.\n",
+		r.clients, officialVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	for line := range strings.Lines(b.String()) {
 		if _, err := io.WriteString(w, strings.TrimRight(line, " \n")+"\n"); err != nil {
 			return err
@@ -37,29 +38,22 @@ func writeTable(w io.Writer, r result) error {
 	return nil
 }
 
-func (r result) about() string {
-	env := r.Environment
-	processes := "each a process"
-	if r.OneProcess {
-		processes = "all in one process"
-	}
-	return fmt.Sprintf("%d clients of each kind, %s. Official client %s, %s on %s/%s with %d CPUs, which clients and members share.\n",
-		r.Clients, processes, env.OfficialVersion, env.Go, env.GOOS, env.GOARCH, env.CPUs)
-}
-
 func (l line) cell(kind string) string {
-	v, ok := l.Values[kind]
+	v, ok := l.values[kind]
 	if !ok {
 		return "-"
 	}
-	return strings.TrimSpace(number(v) + " " + string(l.Unit))
+	return strings.TrimSpace(number(v) + " " + l.unit)
 }
 
-func (l line) ratioCell() string {
-	if l.Ratio == nil {
+// ratio is the official client's value divided by Quorate's.
+func (l line) ratio() string {
+	official, measured := l.values[official]
+	quorate := l.values[quorate]
+	if !measured || quorate == 0 {
 		return "-"
 	}
-	return number(*l.Ratio)
+	return number(official / quorate)
 }
 
 // number formats v with at most two digits after the point, and with none from 100 on.
@@ -68,11 +62,4 @@ func number(v float64) string {
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	}
 	return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64)
-}
-
-// writeJSON writes the result for programs.
-func writeJSON(w io.Writer, r result) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(r)
 }

@@ -17,40 +17,70 @@ const (
 	prefix = "fleet/"
 	// key is what each client reads.
 	key = prefix + "key"
+	// ttl, in seconds, is that of the lease.
+	ttl = 30
+	// interval is the time between two gets.
+	interval = time.Second
 	// openTimeout bounds the first calls of a client.
 	openTimeout = 30 * time.Second
 	// retryPause is the pause after a watch or a lease is lost.
 	retryPause = time.Second
 )
 
-// tally counts what the clients of a process do.
-type tally struct {
-	started, answered, failed atomic.Int64
-	leasesLost, watchesLost   atomic.Int64
-}
-
 // caller uses one client: it watches, keeps a lease alive and makes gets.
 type caller struct {
-	client        client.Client
-	ttl, interval time.Duration
-	load          *load
-	tally         *tally
+	client client.Client
+	load   *load
+	cancel context.CancelFunc
+	work   sync.WaitGroup
 
-	firstAnswer atomic.Int64 // Unix nanoseconds, 0 when there is none since the last mark
+	started, answered, failed atomic.Int64
+	leasesLost, watchesLost   atomic.Int64
+	hasAnswer                 atomic.Bool // since the last mark
 }
 
-// open opens the watch and the lease, and then runs in goroutines of work until ctx
-// ends.
-func (c *caller) open(ctx context.Context, work *sync.WaitGroup) error {
+// open makes the client, opens its watch and its lease, and uses it until the caller is
+// closed.
+func open(endpoints []string) (*caller, error) {
+	opened, err := client.Open(client.Config{Endpoints: endpoints})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &caller{client: opened, load: newLoad(), cancel: cancel}
 	events := c.watch(ctx)
 	renewals, err := c.grant(ctx)
 	if err != nil {
-		return err
+		c.close()
+		return nil, err
 	}
-	work.Go(func() { c.keepWatch(ctx, events) })
-	work.Go(func() { c.keepLease(ctx, renewals) })
-	work.Go(func() { c.makeGets(ctx) })
-	return nil
+	c.work.Go(func() { c.keepWatch(ctx, events) })
+	c.work.Go(func() { c.keepLease(ctx, renewals) })
+	c.work.Go(func() { c.makeGets(ctx) })
+	return c, nil
+}
+
+// close ends the client and returns when it is gone.
+func (c *caller) close() {
+	c.cancel()
+	c.work.Wait()
+	c.client.Close()
+}
+
+// obey carries out an order and returns the state after it.
+func (c *caller) obey(o Order) State {
+	c.load.set(o.Deadline)
+	if o.Mark {
+		c.hasAnswer.Store(false)
+	}
+	s := State{
+		Started: c.started.Load(), Answered: c.answered.Load(), Failed: c.failed.Load(),
+		LeasesLost: c.leasesLost.Load(), WatchesLost: c.watchesLost.Load(),
+	}
+	if c.hasAnswer.Load() {
+		s.HaveAnswers = 1
+	}
+	return s
 }
 
 func (c *caller) watch(ctx context.Context) client.Watch {
@@ -60,7 +90,7 @@ func (c *caller) watch(ctx context.Context) client.Watch {
 func (c *caller) grant(ctx context.Context) (client.Renewals, error) {
 	granting, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	lease, err := c.client.Grant(granting, int64(c.ttl/time.Second))
+	lease, err := c.client.Grant(granting, ttl)
 	if err != nil {
 		return nil, fmt.Errorf("grant: %w", err)
 	}
@@ -73,7 +103,7 @@ func (c *caller) keepWatch(ctx context.Context, events client.Watch) {
 		if _, err := events.Next(); err == nil || ctx.Err() != nil {
 			continue
 		}
-		c.tally.watchesLost.Add(1)
+		c.watchesLost.Add(1)
 		if pause.For(ctx, retryPause) != nil {
 			return
 		}
@@ -87,7 +117,7 @@ func (c *caller) keepLease(ctx context.Context, renewals client.Renewals) {
 		if renewals.Next() == nil || ctx.Err() != nil {
 			continue
 		}
-		c.tally.leasesLost.Add(1)
+		c.leasesLost.Add(1)
 		renewals = c.grantAgain(ctx, renewals)
 	}
 }
@@ -123,7 +153,7 @@ func (c *caller) makeGets(ctx context.Context) {
 // makeGetsUntil makes a get each interval, from a random moment on, until the load
 // changes. A get does not wait for the one before.
 func (c *caller) makeGetsUntil(ctx context.Context, deadline time.Duration, changed <-chan struct{}, gets *sync.WaitGroup) {
-	timer := time.NewTimer(rand.N(c.interval))
+	timer := time.NewTimer(rand.N(interval))
 	defer timer.Stop()
 	next := time.Now()
 	for first := true; ; first = false {
@@ -132,7 +162,7 @@ func (c *caller) makeGetsUntil(ctx context.Context, deadline time.Duration, chan
 			if first {
 				next = now
 			}
-			next = next.Add(c.interval)
+			next = next.Add(interval)
 			timer.Reset(time.Until(next))
 			gets.Go(func() { c.get(ctx, deadline) })
 		case <-changed:
@@ -146,11 +176,11 @@ func (c *caller) makeGetsUntil(ctx context.Context, deadline time.Duration, chan
 func (c *caller) get(ctx context.Context, deadline time.Duration) {
 	getting, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	c.tally.started.Add(1)
+	c.started.Add(1)
 	if err := c.client.Get(getting, key); err != nil {
-		c.tally.failed.Add(1)
+		c.failed.Add(1)
 		return
 	}
-	c.tally.answered.Add(1)
-	c.firstAnswer.CompareAndSwap(0, time.Now().UnixNano())
+	c.answered.Add(1)
+	c.hasAnswer.Store(true)
 }

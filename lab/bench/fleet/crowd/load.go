@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// load is the deadline with which the clients of a process make gets. It may change
+// load is the deadline with which the client makes gets. It may change
 // at any time.
 type load struct {
 	mu       sync.Mutex

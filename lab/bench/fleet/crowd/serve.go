@@ -1,15 +1,14 @@
-// Package crowd is the clients of one process of a fleet.
+// Package crowd is one client of a fleet, a process of its own.
 package crowd
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 )
 
-// Serve opens the clients of the job that it reads, and obeys orders until the input
+// Serve opens the client of the job that it reads, and obeys orders until the input
 // ends. The input ends with the parent, however that ends.
 func Serve(in io.Reader, out io.Writer) error {
 	decoder, encoder := json.NewDecoder(in), json.NewEncoder(out)
@@ -17,12 +16,12 @@ func Serve(in io.Reader, out io.Writer) error {
 	if err := decoder.Decode(&j); err != nil {
 		return fmt.Errorf("read the job: %w", err)
 	}
-	g, err := openGroup(context.Background(), j)
-	defer g.close()
+	c, err := open(j.Endpoints)
 	if err != nil {
 		return encoder.Encode(State{Error: err.Error()})
 	}
-	if err := encoder.Encode(g.obey(Order{})); err != nil {
+	defer c.close()
+	if err := encoder.Encode(c.obey(Order{})); err != nil {
 		return err
 	}
 	for {
@@ -33,7 +32,7 @@ func Serve(in io.Reader, out io.Writer) error {
 		case err != nil:
 			return fmt.Errorf("read an order: %w", err)
 		}
-		if err := encoder.Encode(g.obey(o)); err != nil {
+		if err := encoder.Encode(c.obey(o)); err != nil {
 			return err
 		}
 	}
