@@ -39,6 +39,7 @@ func TestParse(t *testing.T) {
 		{"https://localhost:20000/a/b?c=d#e", "localhost:20000", "localhost:20000", TLS},
 		{"HTTPS://localhost:20000", "localhost:20000", "localhost:20000", TLS},
 		{"https://root:secret@etcd.io:2379", "etcd.io:2379", "etcd.io:2379", TLS},
+		{"https://root:sec,ret@etcd.io:2379/a,b", "etcd.io:2379", "etcd.io:2379", TLS},
 
 		// Unix sockets relative to the working directory, in both notations.
 		{"unix:127.0.0.1", "unix:127.0.0.1", "127.0.0.1", Configured},
@@ -79,6 +80,9 @@ func TestParseErrors(t *testing.T) {
 		{"local host:2379", unprintableText},
 		{"a:2379,\tb:2379", unprintableText},
 		{"http://a\x00b:2379", unprintableText},
+		{"a:2379,b:2379", "separate strings"},
+		{"http://a:2379,http://b:2379", "separate strings"},
+		{"https://root:secret@a:2379,b:2379/v3", "separate strings"},
 		{"http://[fe80::1%25a%20b]:2379", unprintableText},
 		{"unix:a\x00b", "contains a control character"},
 		{"unix:///run/a%00b", "contains a control character"},

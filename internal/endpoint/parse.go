@@ -13,8 +13,8 @@ import (
 // unchanged, as the official client does; dialling it reports the missing port.
 //
 // It returns an error, which never shows a password, for an empty string,
-// whitespace and control characters (a Unix socket's path may hold spaces), a
-// malformed URL, a scheme other than http, https, unix and unixs, a URL
+// whitespace and control characters (a Unix socket's path may hold spaces), several
+// endpoints separated by commas, a malformed URL, a scheme other than http, https, unix and unixs, a URL
 // without a host, and a Unix socket without a path.
 func Parse(s string) (Endpoint, error) {
 	if s == "" {
@@ -38,6 +38,9 @@ func interpret(s string) (Endpoint, error) {
 	if strings.ContainsFunc(s, unprintable) {
 		return Endpoint{}, errUnprintable
 	}
+	if strings.Contains(authority(s), ",") {
+		return Endpoint{}, errors.New("it contains a comma: give several endpoints as separate strings")
+	}
 	if strings.Contains(s, "://") {
 		return parseURL(s)
 	}
@@ -45,6 +48,18 @@ func interpret(s string) (Endpoint, error) {
 }
 
 var errUnprintable = errors.New("it contains whitespace or a control character: remove it, and give several endpoints as separate strings")
+
+// authority returns the part of a bare address or URL that names hosts, without a user name
+// and password.
+func authority(s string) string {
+	if _, rest, ok := strings.Cut(s, "://"); ok {
+		s = rest
+	}
+	if i := strings.IndexAny(s, "/?#"); i >= 0 {
+		s = s[:i]
+	}
+	return s[strings.LastIndexByte(s, '@')+1:]
+}
 
 func unprintable(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
 
