@@ -26,7 +26,7 @@ func TestKeptAlive(t *testing.T) {
 		requests := f.last().requests()
 		for i, r := range requests[1:] {
 			interval := r.at.Sub(requests[i].at)
-			require.LessOrEqual(t, interval, ttl/3, "never later than a third of the TTL")
+			require.LessOrEqual(t, interval, ttl/3, "at the latest after a third of the TTL")
 			if i > 0 {
 				require.GreaterOrEqual(t, interval, ttl/3*31/32)
 			}
@@ -38,7 +38,7 @@ func TestKeptAlive(t *testing.T) {
 	})
 }
 
-// A server that stops, as under SIGSTOP, takes requests and answers nothing.
+// A server under SIGSTOP accepts requests and answers none.
 func TestSilentStreamIsReopened(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -73,7 +73,7 @@ func TestSilentStreamIsReopened(t *testing.T) {
 					ends, _ := f.ends()
 					require.Len(t, ends, 1)
 					require.Equal(t, codes.Unavailable, status.Code(ends[0]))
-					require.Zero(t, logs.Len(), "one change of streams is no outage")
+					require.Zero(t, logs.Len(), "one reopened stream is not logged as an outage")
 				})
 			})
 		}
@@ -94,13 +94,13 @@ func TestOpeningThatHangs(t *testing.T) {
 		p := subscribe(t, e, t.Context(), 1, Subscriber{})
 		time.Sleep(3*maxSilence + time.Second)
 		require.Equal(t, 3, f.count())
-		require.Equal(t, start.Add(3*maxSilence), f.last().requests()[0].at, "the second may take twice as long")
+		require.Equal(t, start.Add(3*maxSilence), f.last().requests()[0].at, "the second attempt has twice the time")
 		require.Equal(t, 1, p.delivered())
 	})
 }
 
-// An outage that is shorter than what is left of the TTL is outlived; after a
-// longer one the lease is given up when its TTL has passed, and not later.
+// A lease survives an outage that is shorter than its remaining TTL. After a longer one it is lost exactly when its TTL
+// has passed.
 func TestOutage(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -134,7 +134,7 @@ func TestOutage(t *testing.T) {
 				require.NotZero(t, logs.FilterMessageSnippet("is down").Len())
 				if tt.lives {
 					require.Equal(t, 1, logs.FilterMessageSnippet("is up again").Len())
-					require.Less(t, f.count(), 50, "it is hurried, and does not hammer")
+					require.Less(t, f.count(), 50, "attempts are fast but bounded")
 					return
 				}
 				require.ErrorIs(t, p.cause, ErrUnanswered)
@@ -218,7 +218,7 @@ func TestStreamMovesFromARemovedEndpoint(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 2, f.count())
 		ends, _ := f.ends()
-		require.Empty(t, ends, "it is no fault")
+		require.Empty(t, ends, "a move is not a failure")
 		require.Error(t, f.stream(0).ctx.Err())
 		require.NoError(t, f.stream(1).ctx.Err())
 		time.Sleep(10 * ttl)
@@ -228,7 +228,7 @@ func TestStreamMovesFromARemovedEndpoint(t *testing.T) {
 	})
 }
 
-// The removal of an endpoint that the stream has left before does not concern it.
+// An endpoint that the stream has already left may be removed without effect.
 func TestRemovalOfAnEarlierEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeStreams{}
@@ -282,8 +282,7 @@ func TestContextEndsASubscription(t *testing.T) {
 	})
 }
 
-// Nothing runs before there is a lease, and no stream is opened that no lease
-// needs.
+// No goroutine runs and no stream is opened while there is no lease.
 func TestIdleEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeStreams{}
@@ -308,7 +307,7 @@ func TestIdleEngine(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	f := &fakeStreams{onSend: func(s *fakeStream, _ int64) error {
-		<-s.ctx.Done() // the writer is stuck
+		<-s.ctx.Done() // Send blocks
 		return s.ctx.Err()
 	}}
 	e, _ := startEngine(t, f)
@@ -327,7 +326,7 @@ func TestClose(t *testing.T) {
 	unused.Close(over)
 }
 
-// The engine ends between the writer's being told to send and its sending.
+// The engine is closed between the signal to the writer and its Send.
 func TestCloseBeforeASend(t *testing.T) {
 	e, _ := startEngine(t, &fakeStreams{})
 	e.machine.Opening(time.Now())
@@ -344,7 +343,7 @@ func TestCloseBeforeASend(t *testing.T) {
 	e.sendDue()
 }
 
-// A lease costs no goroutine, nor does a context that can end.
+// Neither a lease nor a cancellable context costs a goroutine.
 func TestNoGoroutineForALease(t *testing.T) {
 	f := &fakeStreams{}
 	e, _ := startEngine(t, f)

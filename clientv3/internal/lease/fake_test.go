@@ -13,16 +13,16 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// fakeStreams opens streams to a server that the test plays.
+// fakeStreams opens streams to a server that the test scripts.
 type fakeStreams struct {
 	mu       sync.Mutex
 	opened   []*fakeStream
 	progress int
-	next     []error // what Next was told
+	next     []error // arguments of Next
 	pauses   int
 	wakes    int
 
-	// These say what happens; all may be nil.
+	// Hooks; each may be nil.
 	onOpen     func(ctx context.Context, n int) error // n counts from 1
 	onSend     func(s *fakeStream, id int64) error
 	onNext     func(ctx context.Context, err error) error
@@ -30,7 +30,7 @@ type fakeStreams struct {
 	leaderless func() bool
 }
 
-// fakeStream is one of its streams.
+// fakeStream is a stream that fakeStreams opened.
 type fakeStream struct {
 	ctx     context.Context
 	number  int
@@ -95,7 +95,7 @@ func (f *fakeStreams) Wake() {
 	f.wakes++
 }
 
-// woken returns how often Wake was called since the last time.
+// woken returns the number of calls of Wake since the last woken.
 func (f *fakeStreams) woken() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,15 +114,14 @@ func (f *fakeStreams) last() *fakeStream {
 	return f.opened[len(f.opened)-1]
 }
 
-// stream returns one of the streams that were opened, counted from 0.
+// stream returns the n-th opened stream, counted from 0.
 func (f *fakeStreams) stream(n int) *fakeStream {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.opened[n]
 }
 
-// ends returns what the streams ended with, and how many of these ends were
-// followed by a Pause.
+// ends returns the errors that the streams ended with, and after how many of them Pause was called.
 func (f *fakeStreams) ends() (errs []error, pauses int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,7 +143,6 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// fakeClient is the client's end of a stream.
 type fakeClient struct {
 	*fakeStream
 	streams *fakeStreams
@@ -185,7 +183,7 @@ func (s *fakeStream) requests() []sent {
 	return append([]sent(nil), s.sent...)
 }
 
-// tape is a Sink for subscribers of an engine.
+// tape is a Sink that records.
 type tape struct {
 	mu         sync.Mutex
 	validUntil time.Time
@@ -216,7 +214,7 @@ func (t *tape) Close(cause error) {
 	}
 }
 
-// valid returns until when the lease is known to live.
+// valid returns the latest time that Valid was called with.
 func (t *tape) valid() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -238,8 +236,7 @@ func (t *tape) isClosed() bool {
 	}
 }
 
-// startEngine returns an engine that is closed at the end of the test, and what it
-// logs.
+// startEngine returns an engine that is closed at the end of the test, and its log.
 func startEngine(t *testing.T, f *fakeStreams) (*Engine, *observer.ObservedLogs) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	lg := zap.New(core)

@@ -9,26 +9,25 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// fuzzLeases is how many leases there are, few enough to meet each other often.
+// fuzzLeases is small, so that steps often hit the same lease.
 const fuzzLeases = 4
 
-// maxSteps bounds how long a sequence the fuzzer tries: longer ones find nothing
-// that shorter ones do not.
+// maxSteps bounds the length of a sequence. Longer ones have found nothing more.
 const maxSteps = 200
 
-// request is one that the fuzzed machine's server has received.
+// request is a request that the server has received.
 type request struct {
 	id   int64
 	sent time.Time
 }
 
-// world is a machine, with a server and users that do what a fuzzer says, and what
-// is known of each lease without asking the machine.
+// world is a machine with a simulated server and subscribers, and what is known of each lease independently of the
+// machine.
 type world struct {
 	*rig
 	probes   []*probe
-	stream   []request           // unanswered on the stream that is open
-	proven   map[int64]time.Time // until when each lease was shown to live
+	stream   []request           // unanswered on the open stream
+	proven   map[int64]time.Time // until when each lease is proven to live
 	earliest map[int64]time.Time // when each may be renewed again
 }
 
@@ -96,7 +95,7 @@ func (w *world) step(what, n byte) {
 		w.m.Leaderless(w.now)
 	case 12:
 		if err := w.m.Silent(w.now); err != nil {
-			require.NotEmpty(w.t, w.stream, "a stream that owes nothing may be silent")
+			require.NotEmpty(w.t, w.stream, "only a stream with unanswered requests can be silent")
 			w.lose(err)
 		}
 	}
@@ -110,11 +109,10 @@ func (w *world) join(id int64, s Subscriber) {
 	}
 }
 
-// send has requests taken and sent.
 func (w *world) send(n int) {
 	for _, id := range w.m.Take(w.now, make([]int64, 0, n)) {
 		for _, r := range w.stream {
-			require.NotEqual(w.t, r.id, id, "a request is unanswered")
+			require.NotEqual(w.t, r.id, id, "another request of the lease is unanswered")
 		}
 		if due, ok := w.earliest[id]; ok {
 			require.False(w.t, w.now.Before(due), "lease %d is sent before it is due", id)
@@ -124,10 +122,10 @@ func (w *world) send(n int) {
 	}
 }
 
-// answerNext answers a request: mostly the oldest, but proxies change the order.
+// answerNext usually answers the oldest request; proxies may reorder answers.
 func (w *world) answerNext(n int) {
 	if len(w.stream) == 0 {
-		w.answer(int64(n%fuzzLeases), time.Duration(n)*time.Second) // nobody asked
+		w.answer(int64(n%fuzzLeases), time.Duration(n)*time.Second) // unsolicited
 		return
 	}
 	i := n % 16 / 12 % len(w.stream)

@@ -20,7 +20,7 @@ func TestSilence(t *testing.T) {
 	r := newRig(t)
 	r.renewed(1)
 	r.pass(ttl/3 - 1)
-	require.NoError(t, r.m.Silent(r.now), "it owes nothing")
+	require.NoError(t, r.m.Silent(r.now), "no request is unanswered")
 	r.pass(1)
 	r.take()
 	r.pass(maxSilence - 1)
@@ -35,8 +35,7 @@ func TestSilence(t *testing.T) {
 	require.NoError(t, r.m.Silent(r.now))
 }
 
-// A server that works through a long queue is not silent, however old the last
-// request is.
+// A server that works through a long queue is not silent, however old the oldest request is.
 func TestSlowServerIsNotSilent(t *testing.T) {
 	r := newRig(t)
 	for id := range int64(20) {
@@ -50,7 +49,7 @@ func TestSlowServerIsNotSilent(t *testing.T) {
 		r.answer(id, ttl)
 	}
 	r.pass(time.Second)
-	require.NoError(t, r.m.Silent(r.now), "it owes nothing any more")
+	require.NoError(t, r.m.Silent(r.now), "every request is answered")
 }
 
 func TestShortLeasesWaitLess(t *testing.T) {
@@ -72,7 +71,7 @@ func TestSilentOpening(t *testing.T) {
 	r := newRig(t)
 	r.keep(1)
 	r.pass(time.Second)
-	require.NoError(t, r.m.Silent(r.now), "nobody is opening a stream")
+	require.NoError(t, r.m.Silent(r.now), "no stream is being opened")
 	r.m.Opening(r.now)
 	r.pass(maxSilence - 1)
 	require.NoError(t, r.m.Silent(r.now))
@@ -80,8 +79,8 @@ func TestSilentOpening(t *testing.T) {
 	require.ErrorContains(t, r.m.Silent(r.now), "opened no keepalive stream")
 }
 
-// Thousands of leases that were granted together, or that an outage has made due
-// together, are spread out by the next round.
+// Thousands of leases that are due at the same time, after a common grant or an outage, are spread by their next
+// renewal.
 func TestRenewalsSpread(t *testing.T) {
 	const n = 5_000
 	r := newRig(t)
@@ -97,7 +96,7 @@ func TestRenewalsSpread(t *testing.T) {
 	r.connect()
 	round()
 	for range 2 {
-		require.Less(t, r.busiest(), n/12, "16 windows make up the second half of the interval")
+		require.Less(t, r.busiest(), n/12, "the second half of the interval has 16 windows")
 		r.m.Lost(r.now, errBroken)
 		r.pass(ttl / 2)
 		require.Len(t, r.m.due, n)
@@ -109,12 +108,12 @@ func TestRenewalsSpread(t *testing.T) {
 		wake, ok := r.m.Wake()
 		require.True(t, ok)
 		r.pass(wake.Sub(r.now))
-		require.Less(t, len(r.m.due), n/8, "nor do batches grow together again")
+		require.Less(t, len(r.m.due), n/8, "the batches stay apart")
 		round()
 	}
 }
 
-// busiest counts the most renewals that are due within the time of one batch.
+// busiest returns the highest number of renewals that are due within one batch window.
 func (r *rig) busiest() int {
 	batches := map[instant]int{}
 	most := 0
@@ -136,7 +135,7 @@ func TestRefusedLeaseIsPostponed(t *testing.T) {
 	r.m.Refused(r.now, rpctypes.ErrGRPCPermissionDenied)
 	require.Equal(t, rpctypes.ErrGRPCPermissionDenied, once.cause)
 	r.connect()
-	require.Equal(t, []int64{2}, r.take(), "the other one goes on")
+	require.Equal(t, []int64{2}, r.take(), "the other lease is still renewed")
 	r.answer(2, ttl)
 
 	var tried int
@@ -156,14 +155,14 @@ func TestRefusedLeaseIsPostponed(t *testing.T) {
 		}
 		r.check()
 	}
-	require.Equal(t, r.epoch.Add(ttl), r.now.Truncate(100*time.Millisecond), "it may have been alive until now")
+	require.Equal(t, r.epoch.Add(ttl), r.now.Truncate(100*time.Millisecond), "it may have lived until now")
 	require.ErrorIs(t, refused.cause, rpctypes.ErrPermissionDenied)
 	require.Greater(t, tried, 3)
 	require.Less(t, tried, 100)
 	require.Zero(t, kept.closed)
 }
 
-// If the stream itself is refused, no request was refused.
+// A refused stream refuses no request.
 func TestRefusedStream(t *testing.T) {
 	r := newRig(t)
 	k, o := r.keep(1), r.once(2)
@@ -176,8 +175,7 @@ func TestRefusedStream(t *testing.T) {
 	require.Equal(t, []int64{1}, r.take())
 }
 
-// The refused request was that of a lease which nobody wants any more: it is the
-// fault of no other.
+// The refused request belonged to an abandoned lease, so no other lease is blamed.
 func TestRefusedAbandoned(t *testing.T) {
 	r := newRig(t)
 	p := r.keep(1)
@@ -223,10 +221,10 @@ func TestMove(t *testing.T) {
 	require.True(t, r.m.Moving(r.now))
 	r.m.Lost(r.now, errMoved)
 	require.False(t, r.m.Moving(r.now))
-	require.Equal(t, Waiting, r.state(1), "what is answered has time")
+	require.Equal(t, Waiting, r.state(1), "an answered lease is not due yet")
 }
 
-// Who ends a lease twice, or answers what nobody asked, changes nothing.
+// A second end of a lease, or an unsolicited answer, changes nothing.
 func TestUnsolicited(t *testing.T) {
 	r := newRig(t)
 	p := r.renewed(1)

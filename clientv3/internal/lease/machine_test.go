@@ -16,8 +16,7 @@ import (
 
 var errBroken = status.Error(codes.Unavailable, "the connection broke")
 
-// setUps bring lease 1 into each state. All but Gone and Abandoned have a keeper
-// that requires a leader.
+// setUps bring lease 1 into each state. Except in Gone and Abandoned it has a keeper that requires a leader.
 var setUps = map[State]func(*rig){
 	Gone: func(r *rig) { r.connect() },
 	Due:  func(r *rig) { r.subscribe(1, Subscriber{RequireLeader: true}) },
@@ -46,7 +45,7 @@ var setUps = map[State]func(*rig){
 	},
 }
 
-// TestTransitions is the table of what follows from what.
+// TestTransitions checks the next state for each state and event.
 func TestTransitions(t *testing.T) {
 	for _, row := range []struct {
 		event string
@@ -145,8 +144,7 @@ func TestValidityCountsFromTheRequest(t *testing.T) {
 	require.Equal(t, sent, p.renewed)
 	require.Equal(t, sent.Add(ttl), p.validUntil)
 
-	// No stream from here on: the lease is given up when the server's time may
-	// have run out, not 7 s later.
+	// There is no stream from here on: the lease is lost when the server's time may have run out, not 7 s later.
 	r.m.Lost(r.now, errBroken)
 	r.now = sent
 	r.pass(ttl - time.Nanosecond)
@@ -165,8 +163,8 @@ func TestRenewalIsDueAfterAThirdOfTheTTL(t *testing.T) {
 		drawn float64
 		after time.Duration
 	}{
-		{"at its own time, at the latest", false, 0, ttl / 3},
-		{"at its own time, at the earliest", false, 1, ttl / 3 * 31 / 32},
+		{"alone, at the latest", false, 0, ttl / 3},
+		{"alone, at the earliest", false, 1, ttl / 3 * 31 / 32},
 		{"one of many, at the latest", true, 0, ttl / 3},
 		{"one of many, at the earliest", true, 1, ttl / 6},
 	} {
@@ -207,7 +205,7 @@ func TestLeasesDueTogetherGoTogether(t *testing.T) {
 	r.pass(0)
 	require.Empty(t, r.take(), "nothing is due")
 	r.pass(time.Nanosecond)
-	require.Equal(t, []int64{0, 1}, r.take(), "what is due soon after, and nothing else")
+	require.Equal(t, []int64{0, 1}, r.take(), "only the lease that is due soon after joins")
 	r.pass(window(ttl) * 3 / 2)
 	require.Equal(t, []int64{2, 3}, r.take())
 }
@@ -231,8 +229,7 @@ func TestUnansweredIsNotSentAgainOnTheSameStream(t *testing.T) {
 	require.Len(t, p.ttls, 2)
 }
 
-// An answer that takes longer than the interval is followed by the next request at
-// once, not by those that were missed.
+// An answer that takes longer than the interval is followed by one request at once, not by all the missed ones.
 func TestLateAnswer(t *testing.T) {
 	r := newRig(t)
 	r.renewed(1)
@@ -245,8 +242,8 @@ func TestLateAnswer(t *testing.T) {
 	require.Empty(t, r.take())
 }
 
-// A first answer that comes when the time it proves is over is not the end: the
-// lease may be alive, and the next answer tells.
+// A first answer that arrives after the time it proves does not end the lease, which may be alive; the next answer
+// decides.
 func TestAnswerAfterTheExpiry(t *testing.T) {
 	r := newRig(t)
 	p := r.keep(1)
@@ -274,7 +271,7 @@ func TestMostUrgentFirst(t *testing.T) {
 	}
 	r.m.Lost(r.now, errBroken)
 	r.pass(40 * time.Second)
-	require.Equal(t, 5*time.Second, r.m.Pause(r.now), "a quarter of what is left to the shortest")
+	require.Equal(t, 5*time.Second, r.m.Pause(r.now), "a quarter of the least time left")
 	r.connect()
 	require.Equal(t, []int64{2, 1, 3}, r.take())
 	require.Greater(t, r.m.Pause(r.now), 24*time.Hour, "nothing is urgent")
@@ -315,7 +312,7 @@ func TestOnceLeavesNoState(t *testing.T) {
 	r := newRig(t)
 	o := r.once(1)
 	r.pass(time.Hour)
-	require.Zero(t, o.closed, "its context alone bounds it")
+	require.Zero(t, o.closed, "only its context bounds it")
 	r.connect()
 	require.Equal(t, []int64{1}, r.take())
 	r.answer(1, ttl)
@@ -332,8 +329,7 @@ func TestOnceLeavesNoState(t *testing.T) {
 	require.False(t, r.m.Wanted())
 }
 
-// The answer to a request that was sent for somebody else, before the lease was
-// revoked, says nothing to who comes after that.
+// The answer to a request that was sent before the revocation proves nothing to a later subscriber.
 func TestKeeperAfterRevoke(t *testing.T) {
 	r := newRig(t)
 	before := r.renewed(1)
@@ -356,12 +352,11 @@ func TestKeeperAfterRevoke(t *testing.T) {
 	require.False(t, r.m.Wanted())
 }
 
-// The one who leaves while the lease is being renewed takes nothing from the
-// other, nor does the lease go on when both have left.
+// A subscriber that leaves during a renewal does not affect the other one. The lease is abandoned when both have left.
 func TestCancelledSubscriber(t *testing.T) {
 	r := newRig(t)
 	p, q := r.renewed(1), r.keep(1)
-	require.Equal(t, p.validUntil, q.validUntil, "what is known is told to who comes later")
+	require.Equal(t, p.validUntil, q.validUntil, "a later subscriber learns the known validity")
 	r.pass(ttl / 3)
 	r.take()
 	r.leave(p, context.Canceled)
@@ -422,16 +417,16 @@ func TestGrantsAreForgotten(t *testing.T) {
 		r.m.Granted(r.now, r.now, id, 1)
 		r.now = r.now.Add(time.Millisecond)
 	}
-	require.Less(t, len(r.m.grants.byID), 4000, "leases that are over")
+	require.Less(t, len(r.m.grants.byID), 4000, "expired leases are forgotten")
 	for id := range int64(3 * maxGrants) {
 		r.m.Granted(r.now, r.now, id, math.MaxInt64)
 	}
-	require.LessOrEqual(t, len(r.m.grants.byID), maxGrants, "leases that last")
+	require.LessOrEqual(t, len(r.m.grants.byID), maxGrants, "long leases are bounded by number")
 	r.m.Granted(r.now, r.now, 7, 0)
 	require.Positive(t, r.m.grants.take(3*maxGrants-1).ttl)
 }
 
-// The longest TTLs must not turn round into short ones.
+// The longest TTL must not overflow.
 func TestEndlessTTL(t *testing.T) {
 	for _, seconds := range []int64{9e9, math.MaxInt64} {
 		r := newRig(t)

@@ -11,15 +11,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// What is known of a lease outlives its last subscriber, as long as the lease is
-// certain to.
+// The state of a lease outlives its last subscriber for as long as the lease certainly lives.
 func TestLeaseIsRemembered(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		after func(r *rig)
 		known bool
 	}{
-		{"one answer was wanted", func(r *rig) {
+		{"Once", func(r *rig) {
 			r.once(1)
 			r.take()
 			r.answer(1, ttl)
@@ -32,21 +31,21 @@ func TestLeaseIsRemembered(t *testing.T) {
 			r.leave(p, context.Canceled)
 			r.answer(1, ttl)
 		}, true},
-		{"it was found to be gone", func(r *rig) {
+		{"lease not found", func(r *rig) {
 			r.renewed(1)
 			r.pass(ttl / 3)
 			r.take()
 			r.answer(1, 0)
 		}, false},
-		{"it was revoked", func(r *rig) {
+		{"revoked", func(r *rig) {
 			r.renewed(1)
 			r.m.Revoked(r.now, 1)
 		}, false},
-		{"it was revoked later", func(r *rig) {
+		{"revoked later", func(r *rig) {
 			r.leave(r.renewed(1), context.Canceled)
 			r.m.Revoked(r.now, 1)
 		}, false},
-		{"it was revoked with a request unanswered", func(r *rig) {
+		{"revoked with a request unanswered", func(r *rig) {
 			r.renewed(1)
 			r.pass(ttl / 3)
 			r.take()
@@ -73,7 +72,7 @@ func TestLeaseIsRemembered(t *testing.T) {
 	}
 }
 
-// A lease that is gone is not held in memory by the stream that owed it an answer.
+// A lost stream keeps no reference to a lease that is gone.
 func TestLostStreamForgetsItsLeases(t *testing.T) {
 	r := newRig(t)
 	p := r.keep(1)
@@ -89,11 +88,10 @@ func TestLostStreamForgetsItsLeases(t *testing.T) {
 	r.take()
 	r.m.Lost(r.now, errBroken)
 	r.connect()
-	require.Nil(t, r.m.oldest, "and nobody is refused for an earlier stream")
+	require.Nil(t, r.m.oldest, "the earlier stream blames no lease")
 }
 
-// A refusal that cannot be about one lease is told to all who want one answer, at
-// once.
+// A refusal that cannot concern one lease only ends all Once subscribers at once.
 func TestRefusalOfAll(t *testing.T) {
 	for _, tt := range []struct {
 		err error
@@ -119,7 +117,7 @@ func TestRefusalOfAll(t *testing.T) {
 	}
 }
 
-// The pauses of an outage are bounded by what is left, and never short.
+// The pause during an outage is bounded by the remaining TTL, and has a minimum.
 func TestPause(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// renewal sends what is due, and answers it for lease 1 after a while.
+// renewal sends the due requests, and answers that of lease 1 after the given time.
 func (r *rig) renewal(after time.Duration) (Renewal, bool) {
 	r.t.Helper()
 	require.Equal(r.t, []int64{1}, r.take())
@@ -26,12 +26,12 @@ func TestMarginOfARenewal(t *testing.T) {
 	r.keep(1)
 	r.connect()
 	_, known := r.renewal(time.Second)
-	require.False(t, known, "nothing was known of the lease")
+	require.False(t, known, "the lease was unknown")
 
 	r.pass(ttl/3 - time.Second)
 	got, known := r.renewal(2 * time.Second)
 	require.True(t, known)
-	require.Equal(t, Renewal{ID: 1, Margin: ttl*2/3 - 2*time.Second, TTL: ttl}, got, "it counts from when the first one was sent")
+	require.Equal(t, Renewal{ID: 1, Margin: ttl*2/3 - 2*time.Second, TTL: ttl}, got, "the margin counts from the send time of the first request")
 
 	r.pass(ttl/3 - 2*time.Second)
 	require.Equal(t, []int64{1}, r.take())
@@ -40,7 +40,7 @@ func TestMarginOfARenewal(t *testing.T) {
 	r.connect()
 	got, known = r.renewal(ttl * 2 / 3)
 	require.True(t, known)
-	require.Equal(t, -time.Second, got.Margin, "the answer came after the end that was known, and proves that the lease lives")
+	require.Equal(t, -time.Second, got.Margin, "the answer came after the known expiry, and proves that the lease lives")
 }
 
 func TestMarginOfAGrantedLease(t *testing.T) {
@@ -55,8 +55,8 @@ func TestMarginOfAGrantedLease(t *testing.T) {
 
 func TestAnswersWithoutAMargin(t *testing.T) {
 	for name, prepare := range map[string]func(r *rig){
-		"nobody asked": func(*rig) {},
-		"nobody is interested any more": func(r *rig) {
+		"unsolicited": func(*rig) {},
+		"abandoned": func(r *rig) {
 			p := r.renewed(1)
 			r.pass(ttl / 3)
 			r.take()
@@ -83,36 +83,36 @@ func TestLostLeases(t *testing.T) {
 		do   func(r *rig)
 		want error
 	}{
-		"the server does not know it": {func(r *rig) {
+		"lease not found": {func(r *rig) {
 			r.renewed(1)
 			r.pass(ttl / 3)
 			r.take()
 			r.answer(1, 0)
 		}, rpctypes.ErrLeaseNotFound},
-		"its time passed": {func(r *rig) {
+		"expired": {func(r *rig) {
 			r.renewed(1)
 			r.pass(ttl / 3)
 			r.pass(ttl)
 		}, ErrUnanswered},
-		"its time passed on a stream that broke": {func(r *rig) {
+		"expired on a broken stream": {func(r *rig) {
 			r.renewed(1)
 			r.m.Lost(r.now, errBroken)
 			r.pass(ttl / 3)
 			r.pass(ttl)
 		}, errBroken},
-		"two keepers are one loss": {func(r *rig) {
+		"one loss for two keepers": {func(r *rig) {
 			r.renewed(1)
 			r.keep(1)
 			r.pass(ttl / 3)
 			r.pass(ttl)
 		}, ErrUnanswered},
-		"it was to be renewed once": {func(r *rig) {
+		"Once": {func(r *rig) {
 			r.once(1)
 			r.connect()
 			r.take()
 			r.answer(1, 0)
 		}, nil},
-		"it was revoked": {func(r *rig) {
+		"revoked": {func(r *rig) {
 			r.renewed(1)
 			r.m.Revoked(r.now, 1)
 		}, nil},
@@ -133,12 +133,12 @@ func TestLostLeases(t *testing.T) {
 			require.Len(t, lost, 1)
 			require.EqualValues(t, 1, lost[0].ID)
 			require.ErrorIs(t, lost[0].Err, tt.want)
-			require.Empty(t, r.m.TakeLost(), "it is told once")
+			require.Empty(t, r.m.TakeLost(), "each loss is reported once")
 		})
 	}
 }
 
-// Whoever is told may come back to the engine.
+// The callback may call the engine.
 func TestEngineReportsWithoutItsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireOrdered holds a queue to its order and its leases to their places.
+// requireOrdered checks the heap order, and that each lease knows its index.
 func requireOrdered(t testing.TB, q queue) {
 	t.Helper()
 	for i, item := range q {

@@ -8,8 +8,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// ttl is that of the leases in these tests, and firstAnswer what they may wait for
-// the first answer.
+// ttl is the TTL of the leases in these tests, and firstAnswer their bound for the first answer.
 const (
 	ttl         = time.Minute
 	firstAnswer = 50 * time.Second
@@ -31,7 +30,7 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
-// probe is a subscriber that remembers what it was told.
+// probe is a subscriber that records its calls.
 type probe struct {
 	Subscriber
 	id         int64
@@ -70,13 +69,13 @@ func (r *rig) once(id int64) *probe { return r.subscribe(id, Subscriber{Once: tr
 
 func (r *rig) leave(p *probe, cause error) { r.m.Unsubscribe(r.now, &p.Subscriber, cause) }
 
-// pass lets time pass and tells the machine.
+// pass advances the clock and the machine.
 func (r *rig) pass(d time.Duration) {
 	r.now = r.now.Add(d)
 	r.m.Advance(r.now)
 }
 
-// connect opens a stream, if there is none.
+// connect opens a stream if there is none.
 func (r *rig) connect() {
 	if r.m.phase == open {
 		return
@@ -85,7 +84,7 @@ func (r *rig) connect() {
 	r.m.Opened(r.now)
 }
 
-// take takes all that is to be sent.
+// take takes all requests to send.
 func (r *rig) take() []int64 { return r.m.Take(r.now, make([]int64, 0, 1024)) }
 
 func (r *rig) answer(id int64, ttl time.Duration) {
@@ -99,7 +98,7 @@ func (r *rig) state(id int64) State {
 	return Gone
 }
 
-// renewed keeps a lease that is renewed for the first time now.
+// renewed subscribes to a lease and answers its first renewal.
 func (r *rig) renewed(id int64) *probe {
 	p := r.keep(id)
 	r.connect()
@@ -109,7 +108,7 @@ func (r *rig) renewed(id int64) *probe {
 	return p
 }
 
-// check holds the machine to what is true of it at all times.
+// check checks the invariants of the machine.
 func (r *rig) check() {
 	r.t.Helper()
 	m := r.m
@@ -151,6 +150,6 @@ func (r *rig) checkSubscribers(l *entry) {
 		require.Equal(r.t, never, l.deadline, "lease %d in %v", l.id, l.state)
 	}
 	if l.state == Waiting {
-		require.LessOrEqual(r.t, l.due, max(l.deadline, m.now), "a lease that waits ends only after it is due")
+		require.LessOrEqual(r.t, l.due, max(l.deadline, m.now), "a waiting lease expires only after it is due")
 	}
 }

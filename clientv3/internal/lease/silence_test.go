@@ -17,8 +17,8 @@ func slowly(delay func() time.Duration, ttl time.Duration) *fakeStreams {
 	}}
 }
 
-// A member that takes nearly as long for an answer as the next renewal is away, on
-// every stream, keeps the lease, and the stream once it is known to be slow.
+// A member whose answers take nearly the renewal interval, on every stream, keeps the lease, and keeps the stream once
+// it is known to be slow.
 func TestSlowMember(t *testing.T) {
 	for _, ttl := range []time.Duration{2 * time.Second, 6 * time.Second, time.Minute} {
 		for name, quick := range map[string]time.Duration{
@@ -48,7 +48,7 @@ func TestSlowMember(t *testing.T) {
 	}
 }
 
-// Even when two members hang, a third one is asked in time.
+// When two members hang, a third one is asked in time.
 func TestTwoMembersHang(t *testing.T) {
 	for _, ttl := range []time.Duration{2 * time.Second, 6 * time.Second, time.Minute} {
 		t.Run(ttl.String(), func(t *testing.T) {
@@ -70,8 +70,7 @@ func TestTwoMembersHang(t *testing.T) {
 	}
 }
 
-// A member that is quick again is given no more time, within a few rounds, than one
-// that always was.
+// A member that is fast again has, within a few renewals, no more time than one that was always fast.
 func TestToleranceIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var quick atomic.Bool
@@ -90,7 +89,7 @@ func TestToleranceIsForgotten(t *testing.T) {
 		e, _ := startEngine(t, f)
 		p := subscribe(t, e, t.Context(), 1, Subscriber{})
 		time.Sleep(10 * ttl)
-		require.Equal(t, 2, f.count(), "one silence taught it all")
+		require.Equal(t, 2, f.count(), "one silent stream is enough to learn it")
 		quick.Store(true)
 		time.Sleep(3 * ttl)
 		hangs.Store(2)
@@ -103,8 +102,7 @@ func TestToleranceIsForgotten(t *testing.T) {
 	})
 }
 
-// Of an answer that is not in, no more is expected than the next stream can wait
-// for, nor more than a minute.
+// The time allowed for a missing answer is at most what the next stream can wait for, and at most a minute.
 func TestPatienceIsBounded(t *testing.T) {
 	r := newRig(t)
 	o := r.once(1)
@@ -129,7 +127,7 @@ func TestPatienceIsBounded(t *testing.T) {
 	require.Equal(t, ttl/2, r.m.silenceLimit(), "three quarters of what is left")
 }
 
-// A lease that alone was unanswered keeps its time: no other one beats in step with it.
+// A lease that is the only unanswered one keeps its own schedule: no other lease is aligned with it.
 func TestLeaseThatAloneWasUnanswered(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A lease that is due without a stream has the next one opened at once; nothing else has.
+// Only a lease that becomes due without a stream makes the next stream open at once.
 func TestDueLeasesWakeTheNextStream(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

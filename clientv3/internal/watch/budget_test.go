@@ -10,8 +10,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// TestSlowReadersShareABudget has many watches that nobody reads, beside one whose reader
-// keeps up. Each may hold 16 responses, all together 40.
+// Many watches that nobody reads run beside one whose reader keeps up. Each may hold 16 responses, all together 40.
 func TestSlowReadersShareABudget(t *testing.T) {
 	const slow, each, total, puts = 50, 16, 40, 200
 	synctest.Test(t, func(t *testing.T) {
@@ -26,9 +25,9 @@ func TestSlowReadersShareABudget(t *testing.T) {
 			c.write(1, "b")
 			require.Equal(t, []int64{102 + rev}, fast.read(1))
 			synctest.Wait()
-			require.LessOrEqual(t, cfg.Budget.used.Load(), int64((total+slow)*size), "one more response each")
+			require.LessOrEqual(t, cfg.Budget.used.Load(), int64((total+slow)*size), "each watch may exceed it by one response")
 		}
-		require.Equal(t, []int{1}, c.watchers(), "the servers have no watcher for those that are paused")
+		require.Equal(t, []int{1}, c.watchers(), "paused watches have no watcher on the server")
 		creates := c.creates
 		time.Sleep(time.Hour)
 		require.Equal(t, creates, c.creates)
@@ -41,8 +40,7 @@ func TestSlowReadersShareABudget(t *testing.T) {
 	})
 }
 
-// TestFastReaderIsNotPaused has bursts for one watch after many slow readers, one
-// after the other, have taken their parts of the budget.
+// A fast reader has bursts of events after many slow readers, one after the other, have used the budget.
 func TestFastReaderIsNotPaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, size := unread()
@@ -51,7 +49,7 @@ func TestFastReaderIsNotPaused(t *testing.T) {
 		e := New(cfg)
 		t.Cleanup(e.Close)
 		for range 20 {
-			watches(t, e, 1) // nobody reads it
+			watches(t, e, 1) // is never read
 			c.write(100, "b")
 			synctest.Wait()
 			require.Equal(t, []int{0}, c.watchers())
@@ -62,7 +60,7 @@ func TestFastReaderIsNotPaused(t *testing.T) {
 			c.write(5, "b")
 			assertRevisions(t, rev, rev+4, other.read(5))
 		}
-		assert.Equal(t, creates, c.creates, "it is created once")
+		assert.Equal(t, creates, c.creates, "it is never paused")
 	})
 }
 
@@ -71,16 +69,16 @@ func TestAllowance(t *testing.T) {
 	b := NewBudget(128 * mib)
 	assert.Equal(t, 16*mib, b.allowance(16*mib))
 	b.use(64 * mib)
-	assert.Equal(t, 16*mib, b.allowance(16*mib), "half of it is for watches that fill their own")
+	assert.Equal(t, 16*mib, b.allowance(16*mib), "one watch may use its whole bound")
 	b.use(32 * mib)
-	assert.Equal(t, 8*mib, b.allowance(16*mib), "a quarter of what is left")
+	assert.Equal(t, 8*mib, b.allowance(16*mib), "a quarter of the free bytes")
 	b.use(64 * mib)
-	assert.Equal(t, 16*mib/1024, b.allowance(16*mib), "the least, when nothing is left")
+	assert.Equal(t, 16*mib/1024, b.allowance(16*mib), "the minimum, when no bytes are free")
 	b.use(-160 * mib)
 	assert.Equal(t, 128*mib, b.left())
 }
 
-// A catch-up in parts takes its budget from that of all, and gives it back.
+// A catch-up in parts uses the client's budget, and returns it.
 func TestCatchupUsesTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()

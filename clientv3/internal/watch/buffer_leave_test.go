@@ -8,9 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDrainAfterCancelHasNoGap is about callers who cancel a watch and
-// then take what is still in its channel: the goroutine that waits for them gives
-// up while further responses come.
+// A caller cancels a watch and then reads what is still in its channel, while the goroutine ends and further responses
+// arrive.
 func TestDrainAfterCancelHasNoGap(t *testing.T) {
 	for range 20_000 {
 		b := newBuffered()

@@ -13,8 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reading is a Sink with a channel as a caller of Watch has it. It notices every
-// use after its end.
+// reading is a Sink with a channel, as a caller of Watch has it. It records every use after its end.
 type reading struct {
 	ch     chan Response
 	left   chan struct{}
@@ -51,7 +50,7 @@ func (s *reading) Close() {
 	}
 }
 
-// buffered is a buffer with what pumps it.
+// buffered is a buffer with its goroutine.
 type buffered struct {
 	buffer
 	*reading
@@ -73,7 +72,6 @@ func (b *buffered) start() {
 	})
 }
 
-// numbered returns a response that can be told from others.
 func numbered(n int64) Response { return Response{Header: at(n)} }
 
 // rest reads until the sink is closed.
@@ -93,7 +91,7 @@ func (b *buffered) isPumping() bool {
 
 func TestBufferNeedsNoGoroutineWhileThereIsRoom(t *testing.T) {
 	b := newBuffered()
-	never := func() { t.Fatal("a goroutine is started") }
+	never := func() { t.Fatal("the buffer started a goroutine") }
 	for n := range int64(10) {
 		b.push(numbered(n), never)
 		assert.Equal(t, n, (<-b.ch).Header.Revision)
@@ -113,7 +111,7 @@ func TestBufferWaitsForASlowReader(t *testing.T) {
 			b.push(numbered(n), b.start)
 		}
 		synctest.Wait()
-		assert.Equal(t, 3*eventOverhead, b.held(), "what is in the reader's hands is not held, what waits for it is")
+		assert.Equal(t, 3*eventOverhead, b.held(), "responses in the channel do not count, waiting ones do")
 		for range 4 {
 			time.Sleep(time.Second)
 			<-b.ch
@@ -122,7 +120,7 @@ func TestBufferWaitsForASlowReader(t *testing.T) {
 		assert.Zero(t, b.held())
 		assert.False(t, b.isPumping(), "an idle watch has no goroutine")
 		assert.Equal(t, []time.Duration{time.Second, time.Second, time.Second}, b.waited)
-		b.push(numbered(4), func() { t.Error("there is room again") })
+		b.push(numbered(4), func() { t.Error("the buffer started a goroutine although there is room") })
 		b.drop()
 		assert.Equal(t, []int64{4}, b.rest())
 	})
@@ -152,7 +150,7 @@ func TestDropDiscardsWaitingResponses(t *testing.T) {
 		synctest.Wait()
 		b.drop()
 		assert.Zero(t, b.held())
-		assert.Zero(t, b.closes.Load(), "the goroutine uses the sink")
+		assert.Zero(t, b.closes.Load(), "the goroutine still uses the sink")
 		close(b.left)
 		synctest.Wait()
 		assert.EqualValues(t, 1, b.closes.Load())
@@ -194,8 +192,7 @@ func TestAwaitRoom(t *testing.T) {
 	})
 }
 
-// TestBufferUnderContention lets a buffer be filled, emptied and ended from
-// several sides at once.
+// A buffer is filled, emptied and ended concurrently.
 func TestBufferUnderContention(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))

@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// headers is a splitWatch that notes the revisions in the headers of what is emitted.
+// headers is a splitWatch that records the revisions in the headers of emitted events.
 type headers struct {
 	*splitWatch
 	revs []int64
@@ -19,8 +19,7 @@ func (h *headers) emit(header *pb.ResponseHeader, events []*mvccpb.Event) {
 	h.splitWatch.emit(header, events)
 }
 
-// What was held was sent when the store was at an earlier revision than what is
-// emitted before it.
+// Held events were sent when the store was at an earlier revision than the header emitted before them.
 func TestTheHeadersRevisionNeverGoesBack(t *testing.T) {
 	sw := inParts(t, 60, 3, 1<<20)
 	h := &headers{splitWatch: sw}

@@ -7,8 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzCatchup splits a watch in any way, and lets the servers of its parts be as
-// fast or slow, and compact as much, as they like.
+// FuzzCatchup splits a watch, with any speed and any compaction of the servers of its parts.
 func FuzzCatchup(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { catchUpLike(t, data) })
 }
@@ -34,8 +33,7 @@ func TestCatchupAtRandom(t *testing.T) {
 	}
 }
 
-// parts returns a watch of "a" that is split into parts of 10 revisions, each of
-// which has one event.
+// inParts returns a watch of "a" that is split into parts of 10 revisions with one event each.
 func inParts(t *testing.T, head, parts, budget int) *splitWatch {
 	sw := newSplitWatch(t, nil)
 	sw.hist = newHistory()
@@ -61,10 +59,10 @@ func TestPartsFollowOneAnother(t *testing.T) {
 	sw := inParts(t, 60, 3, 1<<20)
 	assert.Equal(t, []int64{2, 12, 22}, sw.openedAt())
 	sw.deliver(sw.opened[1], 1000)
-	assert.Equal(t, []int64{2, 22}, sw.openedAt(), "it has delivered all of its own, and the next must wait")
+	assert.Equal(t, []int64{2, 22}, sw.openedAt(), "the first part is complete, the third still open")
 	assert.EqualValues(t, 2, sw.next)
 	sw.deliver(sw.opened[0], 4)
-	assert.EqualValues(t, 6, sw.next, "what is due is not held")
+	assert.EqualValues(t, 6, sw.next, "the current part's events are not held")
 	sw.deliver(sw.opened[0], 1000)
 	assert.EqualValues(t, 22, sw.next)
 	assert.Equal(t, []int64{22, 32, 42}, sw.openedAt())
@@ -76,10 +74,10 @@ func TestProgressEndsAPart(t *testing.T) {
 	sw := inParts(t, 60, 3, 1<<20)
 	first := sw.opened[0]
 	sw.deliver(first, 8)
-	sw.hist.events[10], sw.hist.events[11] = nil, nil // others' revisions
+	sw.hist.events[10], sw.hist.events[11] = nil, nil // revisions of other keys
 	sw.progress(first, 10)
 	assert.EqualValues(t, 11, first.next)
-	assert.Equal(t, []int64{2, 12, 22}, sw.openedAt(), "revision 11 is still to come")
+	assert.Equal(t, []int64{2, 12, 22}, sw.openedAt(), "revision 11 is missing")
 	sw.progress(first, 11)
 	assert.Equal(t, []int64{12, 22, 32}, sw.openedAt())
 	sw.finish()
@@ -98,7 +96,7 @@ func TestCompactionTakesTheOldestPartFirst(t *testing.T) {
 	sw := inParts(t, 60, 3, 1<<20)
 	sw.hist.compacted = 20
 	sw.deliver(sw.opened[1], 1000)
-	assert.False(t, sw.ended, "it is not its turn")
+	assert.False(t, sw.ended, "the compacted part is not the current one")
 	sw.deliver(sw.opened[1], 1000)
 	assert.False(t, sw.ended)
 	sw.deliver(sw.opened[0], 1000)
@@ -114,14 +112,13 @@ func TestCompactedPartEndsTheWatchInOrder(t *testing.T) {
 	sw.hist.compacted = 15
 	sw.deliver(sw.opened[1], 1000)
 	assert.False(t, sw.ended)
-	sw.hist.compacted = 0 // the first part's server had sent the rest before
+	sw.hist.compacted = 0 // the first part's server had already sent the rest
 	sw.deliver(first, 1000)
 	assert.True(t, sw.ended)
-	assert.EqualValues(t, 12, sw.next, "everything before is delivered")
+	assert.EqualValues(t, 12, sw.next, "everything before the compaction is delivered")
 }
 
-// What was given up for want of room is opened again when there is some, not at
-// once, only to be given up again.
+// A part that was dropped for lack of room is opened again when there is room, not at once.
 func TestDroppedPartWaitsForRoom(t *testing.T) {
 	sw := inParts(t, 60, 3, 15*eventOverhead)
 	sw.deliver(sw.opened[1], 1000)
@@ -130,13 +127,12 @@ func TestDroppedPartWaitsForRoom(t *testing.T) {
 			sw.deliver(last, 1000)
 		}
 	}
-	assert.LessOrEqual(t, len(sw.starts), 4, "subscriptions that were opened")
+	assert.LessOrEqual(t, len(sw.starts), 4, "number of opened subscriptions")
 	sw.finish()
 	assert.EqualValues(t, 61, sw.next)
 }
 
-// TestSilentPartBoundsHeldBytes is about a first part that says nothing while the
-// second one, the last, follows the head without end.
+// The first part delivers nothing while the second one, the last, follows new revisions without end.
 func TestSilentPartBoundsHeldBytes(t *testing.T) {
 	const budget = 20 * eventOverhead
 	sw := inParts(t, 19, 2, budget)
@@ -147,16 +143,16 @@ func TestSilentPartBoundsHeldBytes(t *testing.T) {
 		sw.deliver(tail, 1)
 		require.LessOrEqual(t, sw.c.held, budget)
 	}
-	assert.Equal(t, []int64{2}, sw.openedAt(), "the one that is due goes on alone")
+	assert.Equal(t, []int64{2}, sw.openedAt(), "only the current part stays open")
 	for range maxQuiet {
 		require.False(t, sw.c.tick())
 	}
-	assert.True(t, sw.c.tick(), "a part that was given up is no sign of the other")
+	assert.True(t, sw.c.tick(), "a response for a dropped part does not count")
 	sw.finish()
 	assert.Equal(t, sw.hist.rev()+1, sw.next)
 }
 
-// Any sign of a part shows that others may come.
+// A response for any part shows that the server answers.
 func TestCatchupTick(t *testing.T) {
 	sw := inParts(t, 60, 3, 1<<20)
 	quiet := func(why string) {
@@ -167,7 +163,7 @@ func TestCatchupTick(t *testing.T) {
 	quiet("the split")
 	sw.deliver(sw.opened[1], 1)
 	quiet("an event")
-	sw.hist.events[2] = nil // another's revision
+	sw.hist.events[2] = nil // a revision of another key
 	sw.progress(sw.opened[0], 2)
 	quiet("progress")
 	assert.True(t, sw.c.tick())

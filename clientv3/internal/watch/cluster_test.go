@@ -19,35 +19,34 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// cluster is a Connector that leads to a model of etcd in memory. All shards of an
-// engine share it. Tests say what goes wrong.
+// cluster is a Connector to an in-memory model of etcd, which all shards of an engine share. Tests set its faults.
 type cluster struct {
 	mu      sync.Mutex
 	hist    *history
-	streams []*stream // that live
-	opened  int       // ever
+	streams []*stream // open
+	opened  int       // in total
 	gone    chan struct{}
 	denies  string        // the refusal of every create, "" if none
-	spares  []byte        // a key whose creates are not refused
-	token   int           // the one that servers accept
-	curt    bool          // any other is a denied permission, as before etcd 3.5.6
-	late    int           // streams to come that still carry the one before
+	spares  []byte        // key that is exempt from denies
+	token   int           // the accepted token
+	curt    bool          // another token is answered with "permission denied", as before etcd 3.5.6
+	late    int           // further streams that carry the previous token
 	asked   int           // progress requests
 	creates int           // requests, of ranges that are not empty
-	become  func(*server) // what kind of server another stream meets
+	become  func(*server) // changes the server of each new stream
 
-	open        func(ctx context.Context) error // before each stream
-	next        func(cause error) error         // what follows the end of one
-	send        func(ctx context.Context)       // before each request
+	open        func(ctx context.Context) error // called before each stream
+	next        func(cause error) error         // called at the end of one
+	send        func(ctx context.Context)       // called before each request
 	invalidates bool
-	invalidated []error     // that InvalidateToken was given
-	noLeads     atomic.Bool // no endpoint has a leader
+	invalidated []error     // arguments of InvalidateToken
+	noLeads     atomic.Bool // whether no endpoint has a leader
 	worked      atomic.Int32
 	wakes       atomic.Int32
-	tries       atomic.Int32 // streams that were to be opened, where the test counts them
-	causes      []error      // that Next was given
+	tries       atomic.Int32 // attempts to open a stream, in tests that count them
+	causes      []error      // arguments of Next
 
-	resumed []resumption // that Resumed was told
+	resumed []resumption // arguments of Resumed
 }
 
 type resumption struct {
@@ -57,7 +56,6 @@ type resumption struct {
 
 func newCluster() *cluster { return &cluster{hist: newHistory(), gone: make(chan struct{})} }
 
-// engine returns an engine that is closed at the end of the test.
 func (c *cluster) engine(t *testing.T) *Engine { return c.engineWith(t, 1<<20, zap.NewNop()) }
 
 func (c *cluster) engineWith(t *testing.T, maxBuffer int, logger *zap.Logger) *Engine {
@@ -142,21 +140,20 @@ func (c *cluster) Resumed(watches int, gap time.Duration) {
 	c.resumed = append(c.resumed, resumption{watches, gap})
 }
 
-// resumptions returns what Resumed was told.
 func (c *cluster) resumptions() []resumption {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.resumed)
 }
 
-// turn replaces the servers by others for streams to come.
+// turn replaces the servers of new streams.
 func (c *cluster) turn(become func(*server)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.become = become
 }
 
-// serve replaces the servers by others: all streams break.
+// serve replaces the servers, and breaks all streams.
 func (c *cluster) serve(become func(*server)) {
 	c.turn(become)
 	for _, st := range c.live() {
@@ -164,14 +161,14 @@ func (c *cluster) serve(become func(*server)) {
 	}
 }
 
-// expire makes the servers refuse the token of all streams that there are.
+// expire invalidates the token of all open streams.
 func (c *cluster) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.token++
 }
 
-// remove takes the endpoint that streams are on out of the client's.
+// remove removes the endpoint of the open streams from the client's endpoints.
 func (c *cluster) remove() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +176,7 @@ func (c *cluster) remove() {
 	c.gone = make(chan struct{})
 }
 
-// write makes as many revisions, one after the other.
+// write makes the given number of revisions.
 func (c *cluster) write(revisions int, keys ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,14 +195,13 @@ func (c *cluster) compact(rev int64) {
 	c.hist.compacted = rev
 }
 
-// live returns the streams there are.
 func (c *cluster) live() []*stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.streams)
 }
 
-// ids tells which streams there are.
+// ids returns the ids of the open streams.
 func (c *cluster) ids() []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,7 +212,7 @@ func (c *cluster) ids() []int {
 	return ids
 }
 
-// watchers returns how many the servers have, for each stream.
+// watchers returns the number of watchers on each open stream.
 func (c *cluster) watchers() []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,7 +223,7 @@ func (c *cluster) watchers() []int {
 	return counts
 }
 
-// stream is one stream to the cluster, at the client's end.
+// stream is the client's end of one stream to the cluster.
 type stream struct {
 	grpc.ClientStream
 	ctx    context.Context
@@ -239,16 +235,15 @@ type stream struct {
 	down   chan delivery
 }
 
-// delivery is what arrives at the client: a response, or the end of the stream.
+// delivery is a response, or the end of the stream.
 type delivery struct {
 	resp *pb.WatchResponse
 	err  error
 }
 
-// breakDown ends the stream after what was sent.
+// breakDown ends the stream after the responses already sent.
 func (st *stream) breakDown() { st.down <- delivery{err: errBroken} }
 
-// Send hands a request to the server.
 func (st *stream) Send(req *pb.WatchRequest) error {
 	if st.c.send != nil {
 		st.c.send(st.ctx)
@@ -273,7 +268,7 @@ func (st *stream) Send(req *pb.WatchRequest) error {
 	return nil
 }
 
-// refusal says why a create is refused, "" if it is not. It needs the lock.
+// refusal returns why a create is refused, or "". It needs the lock.
 func (st *stream) refusal(req *pb.WatchCreateRequest) string {
 	switch {
 	case req == nil:
@@ -289,7 +284,7 @@ func (st *stream) refusal(req *pb.WatchCreateRequest) string {
 	}
 }
 
-// flush sends all that is ready. It needs the lock.
+// flush sends everything that is ready. It needs the lock.
 func (st *stream) flush() {
 	for len(st.srv.control)+len(st.srv.events) > 0 {
 		st.srv.sendControl()
@@ -300,7 +295,7 @@ func (st *stream) flush() {
 	}
 }
 
-// sync serves those that are behind every 100 ms, as etcd does.
+// sync serves watchers that are behind every 100 ms, as etcd does.
 func (st *stream) sync() {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
@@ -320,7 +315,6 @@ func (st *stream) sync() {
 	}
 }
 
-// Recv returns what the server has sent.
 func (st *stream) Recv() (*pb.WatchResponse, error) {
 	select {
 	case d := <-st.down:
@@ -332,14 +326,13 @@ func (st *stream) Recv() (*pb.WatchResponse, error) {
 
 var errBroken = errors.New("the stream broke")
 
-// call is a call of Watch, and its channel.
+// call is a call of Watch and its channel.
 type call struct {
 	*reading
 	cancel   context.CancelFunc
 	returned chan struct{}
 }
 
-// watch calls Watch in the background.
 func watch(ctx context.Context, e *Engine, req Request) *call {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &call{newReading(), cancel, make(chan struct{})}
@@ -351,10 +344,10 @@ func watch(ctx context.Context, e *Engine, req Request) *call {
 	return c
 }
 
-// all is the range of all keys that tests write.
+// all returns a watch of all keys that tests write.
 func all(rev int64) Request { return Request{Key: []byte("a"), End: []byte("z"), Rev: rev} }
 
-// read returns the revisions of the next events, n of them.
+// read returns the revisions of the next n events.
 func (c *call) read(n int) []int64 {
 	var got []int64
 	for len(got) < n {
@@ -367,7 +360,7 @@ func (c *call) read(n int) []int64 {
 	return got
 }
 
-// assertRevisions checks that revisions are from, ..., to, each once.
+// assertRevisions checks that the revisions are from, ..., to, each once.
 func assertRevisions(t *testing.T, from, to int64, got []int64) {
 	t.Helper()
 	for i, rev := range got {

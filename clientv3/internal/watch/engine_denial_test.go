@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// Before 3.5.6 etcd calls a token that it does not know a denied permission.
+// Before 3.5.6 etcd answers an unknown token with "permission denied".
 func TestDenialMayBeCausedByTheToken(t *testing.T) {
 	for name, n := range map[string]int{"one watch": 1, "many": maxWatchers} {
 		t.Run(name, func(t *testing.T) {
@@ -20,7 +20,7 @@ func TestDenialMayBeCausedByTheToken(t *testing.T) {
 				e := c.engine(t)
 				calls := watches(t, e, n)
 				c.expire()
-				c.late = 1 // the stream is opened again with the old token
+				c.late = 1 // the reopened stream still has the old token
 				c.live()[0].breakDown()
 				c.write(1, "b")
 				for _, w := range calls {
@@ -30,7 +30,7 @@ func TestDenialMayBeCausedByTheToken(t *testing.T) {
 			})
 		})
 	}
-	t.Run("new ones, of a stream that lives", func(t *testing.T) {
+	t.Run("new watches on an open stream", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := withTokens()
 			c.curt = true
@@ -65,9 +65,9 @@ func TestDenialIsRetriedOncePerStream(t *testing.T) {
 		}
 		assert.Equal(t, 2, c.opened)
 		time.Sleep(2 * maxMoveDelay)
-		assert.Equal(t, []int{1}, c.ids(), "the others have not moved")
+		assert.Equal(t, []int{1}, c.ids(), "the other watches have not moved")
 		others = append(others, watches(t, e, 1)...)
-		assert.Equal(t, []int{6}, c.watchers(), "the stream takes others")
+		assert.Equal(t, []int{6}, c.watchers(), "the stream accepts other watches")
 		c.write(1, "b")
 		for _, o := range others {
 			assert.Equal(t, []int64{2}, o.read(1))

@@ -31,7 +31,7 @@ func TestStreamsDoNotOverflowWhenWatchesMove(t *testing.T) {
 	})
 }
 
-// A late move opens no stream without watches.
+// A delayed move opens no stream without watches.
 func TestCancelledWatchDoesNotMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withTokens()
@@ -49,8 +49,8 @@ func TestCancelledWatchDoesNotMove(t *testing.T) {
 	})
 }
 
-// TestWatchesMoveOffARefusedToken is about watches that a server has on a stream whose token
-// it refuses: they could stay, but the stream would be one more, for ever.
+// A server has watches on a stream whose token it now refuses. They could stay, but that would keep one more stream open
+// forever.
 func TestWatchesMoveOffARefusedToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withTokens()
@@ -65,7 +65,7 @@ func TestWatchesMoveOffARefusedToken(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		require.Equal(t, []int{21}, c.watchers(), "one has paused")
+		require.Equal(t, []int{21}, c.watchers(), "one watch has paused")
 		before := c.live()[0]
 
 		c.expire()
@@ -73,7 +73,7 @@ func TestWatchesMoveOffARefusedToken(t *testing.T) {
 		c.open = func(context.Context) error { <-opens; return nil }
 		w := watch(t.Context(), e, all(0))
 		time.Sleep(time.Minute)
-		assert.Equal(t, []int{1}, c.ids(), "they stay until another token is known to be accepted")
+		assert.Equal(t, []int{1}, c.ids(), "they stay until a new token is accepted")
 		close(opens)
 		<-w.returned
 		assert.Equal(t, []int{21, 1}, c.watchers())
@@ -81,8 +81,8 @@ func TestWatchesMoveOffARefusedToken(t *testing.T) {
 		time.Sleep(maxMoveDelay + time.Millisecond)
 		synctest.Wait()
 		assert.Equal(t, []int{22}, c.watchers())
-		assert.Error(t, before.ctx.Err(), "the old stream has ended")
-		assert.Empty(t, c.causes, "which is no failure")
+		assert.Error(t, before.ctx.Err(), "the old stream must end")
+		assert.Empty(t, c.causes, "a move is not a failure")
 		c.write(1, "b", "z")
 		for _, o := range calls {
 			assert.Equal(t, []int64{22, 23}, o.read(2))
@@ -112,7 +112,7 @@ func TestWatchesMoveAfterADelay(t *testing.T) {
 			e.Close()
 		}
 		assert.Positive(t, stayed)
-		assert.Less(t, stayed, tries, "clients do not move in step")
+		assert.Less(t, stayed, tries, "clients do not move at the same time")
 	})
 }
 
@@ -128,15 +128,14 @@ func TestReopenedStreamCarriesTheNewToken(t *testing.T) {
 		c.live()[0].breakDown()
 		time.Sleep(2 * maxMoveDelay)
 		watches(t, e, 1)
-		assert.Equal(t, []int{2}, c.watchers(), "no stream beside it is needed")
-		assert.Equal(t, 3, c.opened, "nor did its watches leave it")
+		assert.Equal(t, []int{2}, c.watchers(), "no second stream is needed")
+		assert.Equal(t, 3, c.opened, "its watches have not moved")
 		c.write(1, "b")
 		assert.Equal(t, []int64{2}, old.read(1))
 	})
 }
 
-// TestReopeningStreamDoesNotMove is about one that breaks while a refused
-// watch is on its way to another.
+// The stream breaks while a refused watch moves to another one.
 func TestReopeningStreamDoesNotMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withTokens()
@@ -148,7 +147,7 @@ func TestReopeningStreamDoesNotMove(t *testing.T) {
 		w := watch(t.Context(), e, all(0))
 		synctest.Wait()
 		c.live()[0].breakDown()
-		time.Sleep(time.Second) // both wait for a stream, the refused one's first
+		time.Sleep(time.Second) // both wait for a stream, the refused watch first
 		opens <- struct{}{}
 		<-w.returned
 		opens <- struct{}{}
@@ -158,7 +157,7 @@ func TestReopeningStreamDoesNotMove(t *testing.T) {
 	})
 }
 
-// The context of a shard is that of a caller, however often its watches moved.
+// The context of a shard is derived from one caller's context only, however often its watches move.
 func TestContextsDoNotAccumulate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withTokens()

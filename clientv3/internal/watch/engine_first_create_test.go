@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A stream on which nothing is ever answered is given up, as a failure of its endpoint.
+// A stream without any response is closed as a failure of its endpoint.
 func TestStreamThatIsNeverAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -32,7 +32,7 @@ func TestStreamThatIsNeverAnswered(t *testing.T) {
 	})
 }
 
-// One on which something was answered may be silent for as long as it likes.
+// A stream with at least one response may then be silent forever.
 func TestStreamThatWasAnsweredOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -43,8 +43,7 @@ func TestStreamThatWasAnsweredOnce(t *testing.T) {
 	})
 }
 
-// A stream on which nothing is asked for, as its watches are paused, need not answer. Its
-// time begins when one goes on.
+// A stream whose watches are all paused need not answer. Its time starts when a watch resumes.
 func TestStreamWithALateFirstCreate(t *testing.T) {
 	for _, after := range []time.Duration{firstCreateTimeout - time.Millisecond, 3 * firstCreateTimeout / 2} {
 		synctest.Test(t, func(t *testing.T) {
@@ -53,7 +52,7 @@ func TestStreamWithALateFirstCreate(t *testing.T) {
 			w := watches(t, c.engineWith(t, 8*size, zap.NewNop()), 1)[0]
 			c.write(10, "b")
 			synctest.Wait()
-			require.Equal(t, []int{0}, c.watchers(), "it is paused")
+			require.Equal(t, []int{0}, c.watchers(), "the watch is paused")
 			c.live()[0].breakDown()
 			time.Sleep(after)
 			require.Equal(t, []int{2}, c.ids())

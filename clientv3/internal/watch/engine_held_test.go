@@ -11,8 +11,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// A stream whose token is refused is left as soon as another token is known to be
-// accepted, whoever it was that found out.
+// Watches leave a stream with a refused token as soon as a new token is accepted on any stream.
 func TestWatchesMoveAfterTheRefusedOneIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withTokens()
@@ -32,8 +31,8 @@ func TestWatchesMoveAfterTheRefusedOneIsCancelled(t *testing.T) {
 	})
 }
 
-// A watch that had paused on a stream whose token was refused since goes on, even
-// if the one that was refused has left and so no other stream is known to be better.
+// A paused watch on a stream whose token has been refused since resumes even if the refused watch is gone, so that no
+// other stream is known to be better.
 func TestPausedWatchResumesAfterARefusedToken(t *testing.T) {
 	for name, leave := range map[string]bool{"the refused one has left": true, "the refused one has ended": false} {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +46,7 @@ func TestPausedWatchResumesAfterARefusedToken(t *testing.T) {
 					require.Equal(t, []int64{102 + rev}, other.read(1))
 				}
 				synctest.Wait()
-				require.Equal(t, []int{1}, c.watchers(), "one has paused")
+				require.Equal(t, []int{1}, c.watchers(), "one watch has paused")
 				if leave {
 					c.expire()
 					opens := make(chan struct{})
@@ -63,7 +62,7 @@ func TestPausedWatchResumesAfterARefusedToken(t *testing.T) {
 				}
 				assertRevisions(t, 102, 105, slow.read(4))
 				time.Sleep(time.Minute)
-				require.Len(t, slow.ch, 1, "it never hears of anything again")
+				require.Len(t, slow.ch, 1, "the watch receives nothing more")
 				assert.Equal(t, []int64{106}, slow.read(1))
 			})
 		})

@@ -10,9 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// leaderless returns a cluster without a leader and an engine with watches that are
-// served all the same. The stream that serves them is the only one. Once there is a
-// leader, led is called before each stream is opened, if it is not nil.
+// leaderless returns a cluster without a leader, and an engine whose watches are served nevertheless, on its only
+// stream. Once there is a leader, led, if not nil, is called before each stream is opened.
 func leaderless(t *testing.T, n int, led func(context.Context, *cluster) error) (*cluster, []*call) {
 	t.Helper()
 	c := newCluster()
@@ -30,8 +29,7 @@ func leaderless(t *testing.T, n int, led func(context.Context, *cluster) error) 
 	return c, calls
 }
 
-// requireLed checks that the cluster is left with one stream, which requires a leader, and
-// that it carries the watches and nothing else.
+// requireLed checks that there is one stream, that it requires a leader, and that it carries exactly the watches.
 func requireLed(t *testing.T, c *cluster, watches int) {
 	t.Helper()
 	synctest.Wait()
@@ -40,8 +38,7 @@ func requireLed(t *testing.T, c *cluster, watches int) {
 	require.Equal(t, []int{watches}, c.watchers())
 }
 
-// Without a leader watches stay where they are, however long it takes, and move once when
-// there is one again.
+// Without a leader watches stay on their stream, and move once when there is a leader again.
 func TestWatchesStayUntilThereIsALeader(t *testing.T) {
 	const n, outage = 200, time.Minute
 	for name, become := range map[string]func(*server){
@@ -77,7 +74,7 @@ func TestWatchesStayUntilThereIsALeader(t *testing.T) {
 	}
 }
 
-// A proxy numbers watches by itself.
+// A proxy chooses the watch ids.
 func TestWatchesMoveToALeaderBehindAProxy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, calls := leaderless(t, 5, nil)
@@ -92,7 +89,7 @@ func TestWatchesMoveToALeaderBehindAProxy(t *testing.T) {
 	})
 }
 
-// A server that accepts a stream and answers nothing does not get the watches.
+// Watches do not move to a server that accepts a stream and answers nothing.
 func TestWatchesDoNotMoveToAServerThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, calls := leaderless(t, 2, nil)
@@ -105,14 +102,14 @@ func TestWatchesDoNotMoveToAServerThatDoesNotAnswer(t *testing.T) {
 		}
 		assert.Equal(t, 2, c.creates)
 		assert.LessOrEqual(t, len(c.live()), 2)
-		assert.Less(t, c.opened, 12, "each try is given up after a while")
+		assert.Less(t, c.opened, 12, "each attempt has a timeout")
 		c.turn(nil)
 		time.Sleep(firstCreateTimeout + maxLeaderRetry)
 		requireLed(t, c, 2)
 	})
 }
 
-// A server that refuses the token of the stream does not get the watches.
+// Watches do not move to a server that refuses the token of the stream.
 func TestWatchesDoNotMoveToAStreamWhoseTokenIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := leaderless(t, 2, nil)
@@ -123,12 +120,12 @@ func TestWatchesDoNotMoveToAStreamWhoseTokenIsRefused(t *testing.T) {
 		c.noLeads.Store(false)
 		time.Sleep(3 * maxLeaderRetry)
 		requireLed(t, c, 2)
-		assert.Len(t, c.invalidated, 3, "two tokens were refused, and a watch of nothing")
+		assert.Len(t, c.invalidated, 3, "two refused tokens, and one refused watch of an empty range")
 		assert.Equal(t, 4, c.creates)
 	})
 }
 
-// The stream without a leader breaks at the moment at which one with a leader is accepted.
+// The stream without a leader breaks when one with a leader is accepted.
 func TestAStreamBreaksWhileALeaderIsFound(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
@@ -149,7 +146,7 @@ func TestAStreamBreaksWhileALeaderIsFound(t *testing.T) {
 	}
 }
 
-// Whatever the search waits for, it ends with the watches.
+// The search for a leader ends with the watches in each of its states.
 func TestTheSearchForALeaderEndsWithTheWatches(t *testing.T) {
 	block := func(ctx context.Context, _ *cluster) error { <-ctx.Done(); return ctx.Err() }
 	deaf := func(_ context.Context, c *cluster) error {

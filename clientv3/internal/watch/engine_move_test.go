@@ -27,10 +27,10 @@ func TestStreamsLeaveARemovedEndpoint(t *testing.T) {
 		assert.NotSame(t, before, c.live()[0])
 		c.write(1, "b")
 		assert.Equal(t, []int64{2, 3, 4}, w.read(3))
-		assert.Empty(t, c.causes, "a move is no failure")
+		assert.Empty(t, c.causes, "a move is not a failure")
 		after := c.live()[0]
 		time.Sleep(time.Hour)
-		assert.Equal(t, []*stream{after}, c.live(), "and there it stays")
+		assert.Equal(t, []*stream{after}, c.live(), "the stream does not move again")
 	})
 }
 
@@ -46,7 +46,7 @@ func TestAStreamMovesAtAKnownRevision(t *testing.T) {
 		c.mu.Lock()
 		start := c.streams[0].srv.watchers[0].start
 		c.mu.Unlock()
-		assert.EqualValues(t, 102, start, "the server was asked before")
+		assert.EqualValues(t, 102, start, "the server was asked for its revision before the move")
 	})
 }
 
@@ -82,11 +82,11 @@ func TestWithoutALeader(t *testing.T) {
 		<-w.returned
 		assert.Less(t, time.Since(start), time.Second)
 		require.Len(t, c.live(), 1)
-		assert.False(t, c.live()[0].strict, "those who did not ask for a leader are served without one")
+		assert.False(t, c.live()[0].strict, "watches that require no leader are served without one")
 		c.write(1, "b")
 
 		time.Sleep(maxLeaderRetry + time.Second)
-		assert.False(t, c.live()[0].strict, "there is still none")
+		assert.False(t, c.live()[0].strict, "there is still no leader")
 		c.write(1, "b")
 		c.noLeads.Store(false)
 		time.Sleep(maxLeaderRetry + time.Second)
@@ -106,7 +106,7 @@ func TestAShortElectionIsSoonOver(t *testing.T) {
 		c.noLeads.Store(true)
 		w := watch(t.Context(), c.engine(t), all(0))
 		<-w.returned
-		for _, without := range []time.Duration{0, time.Minute, 0} { // a long election does not count at the next
+		for _, without := range []time.Duration{0, time.Minute, 0} { // a long election does not delay the next one
 			time.Sleep(without)
 			require.False(t, c.live()[0].strict)
 			c.noLeads.Store(false)
@@ -148,7 +148,7 @@ func TestProgressIsRequestedPeriodically(t *testing.T) {
 		c.live()[0].breakDown()
 		time.Sleep(time.Second)
 		c.write(1, "quiet")
-		assert.Equal(t, []int64{102}, w.read(1), "a quiet watch outlives a compaction")
+		assert.Equal(t, []int64{102}, w.read(1), "a quiet watch survives a compaction")
 	})
 }
 
@@ -159,14 +159,14 @@ func TestResponsesThatProveAStream(t *testing.T) {
 		first := watch(t.Context(), e, all(0))
 		<-first.returned
 		synctest.Wait()
-		assert.Zero(t, c.worked.Load(), "a confirmation is easily given")
+		assert.Zero(t, c.worked.Load(), "a confirmation proves nothing")
 		c.write(1, "b")
 		synctest.Wait()
-		assert.EqualValues(t, 1, c.worked.Load(), "events are not")
+		assert.EqualValues(t, 1, c.worked.Load(), "events prove the stream")
 		time.Sleep(2 * proven)
 		second := watch(t.Context(), e, all(0))
 		<-second.returned
 		synctest.Wait()
-		assert.EqualValues(t, 2, c.worked.Load(), "nor is it to last")
+		assert.EqualValues(t, 2, c.worked.Load(), "so does a long life")
 	})
 }

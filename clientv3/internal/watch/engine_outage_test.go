@@ -10,10 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestProgressWhenAStreamEnds is about streams on which nothing
-// happens, such as those that a balancer resets when they are idle, or whose member
-// loses its leader. They lived, so the failures of those before are forgotten before
-// it is decided what follows.
+// Quiet streams end, for example because a load balancer resets idle ones or the member loses its leader. A long-lived
+// one resets the backoff before the next attempt is scheduled.
 func TestProgressWhenAStreamEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -21,9 +19,9 @@ func TestProgressWhenAStreamEnds(t *testing.T) {
 		lived   time.Duration
 		worked  int32
 	}{
-		{"it lived long", true, 2 * proven, 1},
-		{"it lived long, and never answered", false, 2 * proven, 0},
-		{"it broke soon", true, proven / 2, 0},
+		{"long-lived", true, 2 * proven, 1},
+		{"long-lived without a response", false, 2 * proven, 0},
+		{"short-lived", true, proven / 2, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -31,7 +29,7 @@ func TestProgressWhenAStreamEnds(t *testing.T) {
 				if !tc.created {
 					c.send = func(ctx context.Context) { <-ctx.Done() }
 				}
-				var before []int32 // calls of Progress, each time Next was called
+				var before []int32 // number of calls of Progress at each call of Next
 				c.next = func(error) error {
 					before = append(before, c.worked.Load())
 					return nil
@@ -50,7 +48,7 @@ func TestProgressWhenAStreamEnds(t *testing.T) {
 	}
 }
 
-// A stream that moves has not failed, and shows nothing of where it goes.
+// A move is neither a failure nor a proof of the new endpoint.
 func TestAMoveIsNoProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -65,7 +63,7 @@ func TestAMoveIsNoProgress(t *testing.T) {
 	})
 }
 
-// queued returns how long the queues of all sessions are together.
+// queued returns the total length of the queues of all sessions.
 func (e *Engine) queued() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -110,8 +108,7 @@ func TestCancelledWatchesLeaveNoStateDuringAnOutage(t *testing.T) {
 	})
 }
 
-// TestQueueBoundsRemovedSubscriptions adds and removes at random while there is no
-// stream, and then asks for what is wanted, once.
+// Random subscriptions are added and removed without a stream. Later exactly the remaining ones are created.
 func TestQueueBoundsRemovedSubscriptions(t *testing.T) {
 	for seed := range uint64(20) {
 		in := &choices{randomBytes(seed, 1000)}

@@ -15,7 +15,7 @@ func TestAWatchFarBehindCatchesUpInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
 		c.write(20_000, "b")
-		c.write(5_000, "z") // nobody watches it
+		c.write(5_000, "z") // not watched
 		c.write(10, "b", "c")
 		e := c.engine(t)
 		beside := watch(t.Context(), e, all(0))
@@ -23,11 +23,11 @@ func TestAWatchFarBehindCatchesUpInParts(t *testing.T) {
 		w := watch(t.Context(), e, all(2))
 		start := time.Now()
 		got := w.read(20_020)
-		assert.Less(t, time.Since(start), time.Second, "a serial watch takes two")
+		assert.Less(t, time.Since(start), time.Second, "a serial catch-up takes two seconds")
 		require.Len(t, got, 20_020)
 		assertRevisions(t, 2, 20_001, got[:20_000])
 		synctest.Wait()
-		assert.Equal(t, []int{2}, c.watchers(), "one is left of the parts, and it is back with the others")
+		assert.Equal(t, []int{2}, c.watchers(), "one subscription is left, on the ordinary stream")
 		assert.Zero(t, e.parts.Load())
 		c.write(1, "b")
 		assert.Equal(t, []int64{25_012}, w.read(1))
@@ -35,7 +35,6 @@ func TestAWatchFarBehindCatchesUpInParts(t *testing.T) {
 	})
 }
 
-// The client cancels a moved watch on its old stream at once.
 func TestCatchupCancelsTheWatchOnItsOldStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -46,7 +45,7 @@ func TestCatchupCancelsTheWatchOnItsOldStream(t *testing.T) {
 		<-w.ch
 		synctest.Wait()
 		require.Positive(t, e.parts.Load())
-		assert.Equal(t, 1, c.watchers()[0], "of the stream that it left")
+		assert.Equal(t, 1, c.watchers()[0], "on the stream that it left")
 	})
 }
 
@@ -72,7 +71,7 @@ func TestCatchingUpSurvivesABrokenStream(t *testing.T) {
 	})
 }
 
-// fill is how many responses with one event exceed what a watch may hold.
+// fill is the number of responses with one event that exceeds the bound of a watch.
 const fill = 1<<20/(2*eventOverhead) + 100
 
 func TestSlowReaderPausesTheWatch(t *testing.T) {
@@ -87,7 +86,7 @@ func TestSlowReaderPausesTheWatch(t *testing.T) {
 			c.write(fill, "b")
 			got = append(got, quick.read(fill)...)
 		}
-		assertRevisions(t, 2, 4*fill+1, got) // nobody else is held up
+		assertRevisions(t, 2, 4*fill+1, got) // other watches are not delayed
 		synctest.Wait()
 		assert.Equal(t, []int{1}, c.watchers())
 		assertRevisions(t, 2, 4*fill+1, slow.read(4*fill))
@@ -143,7 +142,7 @@ func TestASlowReaderOfASplitWatch(t *testing.T) {
 		e := c.engine(t)
 		w := watch(t.Context(), e, all(2))
 		time.Sleep(time.Minute)
-		assert.Zero(t, e.parts.Load(), "its parts are given up")
+		assert.Zero(t, e.parts.Load(), "its parts are dropped")
 		assertRevisions(t, 2, 20_001, w.read(20_000))
 	})
 }
@@ -172,8 +171,7 @@ func TestCompactionDuringCatchup(t *testing.T) {
 	})
 }
 
-// TestCatchingUpMovesToAnotherKindOfServer is about a cluster of mixed versions,
-// or one where only some endpoints are behind a proxy.
+// The cluster has mixed versions, or only some endpoints are behind a proxy.
 func TestCatchingUpMovesToAnotherKindOfServer(t *testing.T) {
 	for name, become := range map[string]func(*server){
 		"early":      func(sv *server) { sv.early = true },
@@ -185,7 +183,7 @@ func TestCatchingUpMovesToAnotherKindOfServer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster()
 				c.write(8_000, "b")
-				c.write(4_000, "z") // parts without events end by progress alone
+				c.write(4_000, "z") // only progress ends a part without events
 				c.write(8_000, "b")
 				e := c.engine(t)
 				w := watch(t.Context(), e, all(2))
@@ -204,8 +202,7 @@ func TestCatchingUpMovesToAnotherKindOfServer(t *testing.T) {
 	}
 }
 
-// TestSilentPartTimesOut is about a proxy that swallows
-// progress: what ends parts without events never comes.
+// A proxy swallows progress, so nothing ends a part without events.
 func TestSilentPartTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -223,7 +220,7 @@ func TestSilentPartTimesOut(t *testing.T) {
 			synctest.Wait()
 		}
 		assert.InDelta(t, maxQuiet*splitTick, time.Since(quiet), float64(time.Second))
-		assert.Equal(t, []int{1}, c.watchers(), "it goes on without parts")
+		assert.Equal(t, []int{1}, c.watchers(), "the watch continues without parts")
 		c.write(1, "b")
 		got = append(got, w.read(1)...)
 
@@ -231,7 +228,7 @@ func TestSilentPartTimesOut(t *testing.T) {
 		c.write(8_000, "b")
 		start := time.Now()
 		for len(got) < 16_001 {
-			require.Zero(t, e.parts.Load(), "it is not split again")
+			require.Zero(t, e.parts.Load(), "the watch is not split again")
 			got = append(got, w.read(1)...)
 		}
 		assertRevisions(t, 2, 8_001, got[:8_000])
@@ -240,7 +237,7 @@ func TestSilentPartTimesOut(t *testing.T) {
 	})
 }
 
-// TestOnlyProvenServersGetParts counts what a watch that is far behind asks of servers.
+// TestOnlyProvenServersGetParts counts the subscriptions that a watch far behind opens.
 func TestOnlyProvenServersGetParts(t *testing.T) {
 	for name, test := range map[string]struct {
 		become   func(*server)
@@ -291,7 +288,7 @@ func TestAServerThatCannotSplitGetsTheWholeWatch(t *testing.T) {
 				c.write(20_000, "b")
 				e := c.engine(t)
 				c.open = func(context.Context) error {
-					if c.opened == 1 { // the next stream is for the parts
+					if c.opened == 1 { // the second stream is for the parts
 						assert.Positive(t, e.parts.Load())
 						c.become = become
 					}
@@ -305,7 +302,7 @@ func TestAServerThatCannotSplitGetsTheWholeWatch(t *testing.T) {
 				assert.Equal(t, []int{1}, c.watchers())
 				c.serve(nil)
 				for len(got) < 20_000 {
-					require.Zero(t, e.parts.Load(), "it is not split again")
+					require.Zero(t, e.parts.Load(), "the watch is not split again")
 					got = append(got, w.read(1)...)
 				}
 				assertRevisions(t, 2, 20_001, got)

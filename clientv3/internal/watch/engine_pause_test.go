@@ -12,8 +12,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// unread returns a cluster at revision 101, and what a response with an event of
-// one of the next revisions weighs.
+// unread returns a cluster at revision 101, and the size of a response with one event of a later revision.
 func unread() (*cluster, int) {
 	c := newCluster()
 	c.write(100, "z")
@@ -23,8 +22,7 @@ func unread() (*cluster, int) {
 	return c, (&Response{Events: probe.between(&Request{Key: []byte("b")}, 0, probe.rev())}).size()
 }
 
-// TestAWatchPausesAndGoesOnAtItsBounds: eight responses may wait, and at four the
-// watch goes on. One more is in the caller's channel.
+// The watch pauses when eight responses wait and resumes at four. One more is in the caller's channel.
 func TestAWatchPausesAndGoesOnAtItsBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, size := unread()
@@ -40,7 +38,7 @@ func TestAWatchPausesAndGoesOnAtItsBounds(t *testing.T) {
 			}
 			c.write(9, "b")
 			synctest.Wait()
-			require.Equal(t, []int{1}, c.watchers(), "eight wait")
+			require.Equal(t, []int{1}, c.watchers(), "eight responses wait")
 			c.write(1, "b")
 			synctest.Wait()
 			require.Equal(t, []int{0}, c.watchers(), "nine do")
@@ -49,11 +47,11 @@ func TestAWatchPausesAndGoesOnAtItsBounds(t *testing.T) {
 			require.Equal(t, []int{0}, c.watchers(), "five do")
 			read(1)
 			require.Equal(t, []int{1}, c.watchers(), "four do")
-			assert.Equal(t, next+5, c.live()[0].srv.watchers[0].start, "where it paused")
+			assert.Equal(t, next+5, c.live()[0].srv.watchers[0].start, "the watch resumes where it paused")
 			read(8)
 			time.Sleep(slowReaderInterval)
 		}
-		require.Equal(t, 5, logs.Len(), "a line for each pause, if it is not too soon after another")
+		require.Equal(t, 5, logs.Len(), "one log line for each pause, rate-limited")
 		fields := logs.All()[0].ContextMap()
 		assert.EqualValues(t, 112, fields["next-revision"])
 		assert.EqualValues(t, 8*size, fields["max-unread-bytes"])
@@ -61,13 +59,12 @@ func TestAWatchPausesAndGoesOnAtItsBounds(t *testing.T) {
 	})
 }
 
-// However little a watch may hold, what it holds when it pauses reaches the caller,
-// and then it goes on.
+// Even with a tiny bound, the held responses reach the caller, and then the watch resumes.
 func TestTinyBuffers(t *testing.T) {
 	for _, maxBuffer := range []int{0, 1, eventOverhead, 3 * eventOverhead, 10 * eventOverhead} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster()
-			c.write(2500, "b") // sent 1000 revisions at a time
+			c.write(2500, "b") // batches of 1000 revisions
 			e := c.engineWith(t, maxBuffer, zap.NewNop())
 			behind, live := watch(t.Context(), e, all(2)), watches(t, e, 1)[0]
 			c.write(10, "b")
@@ -107,7 +104,7 @@ func TestPausedWatchIsNotCreatedOnTheNextStream(t *testing.T) {
 	})
 }
 
-// A slow reader pauses and goes on all the time, while streams break.
+// A slow reader pauses and resumes repeatedly while streams break.
 func TestPausesAmongBrokenStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, size := unread()

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requests returns how many requests for progress the servers have had.
+// requests returns the number of progress requests that the servers received.
 func (c *cluster) requests() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -20,7 +20,7 @@ func TestProgressRequestsOfTheEngine(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		become func(*server)
-		hourly int // at least
+		hourly int // minimum
 	}{
 		{"a server", func(*server) {}, 50},
 		{"a proxy that does not echo ids", func(sv *server) { sv.proxy = true }, 0},
@@ -31,7 +31,7 @@ func TestProgressRequestsOfTheEngine(t *testing.T) {
 				c.become = tc.become
 				e := c.engine(t)
 				w := watches(t, e, 2)[0]
-				assert.Equal(t, 1, c.requests(), "every stream begins with one")
+				assert.Equal(t, 1, c.requests(), "every stream starts with one")
 				time.Sleep(time.Hour)
 				own := c.requests() - 1
 				assert.GreaterOrEqual(t, own, tc.hourly)
@@ -40,7 +40,7 @@ func TestProgressRequestsOfTheEngine(t *testing.T) {
 				}
 				c.write(1, "z")
 				require.NoError(t, e.RequestProgress(t.Context()))
-				assert.EqualValues(t, 2, (<-w.ch).Header.Revision, "a caller's is sent")
+				assert.EqualValues(t, 2, (<-w.ch).Header.Revision, "a caller's request is sent")
 				assert.Equal(t, 2+own, c.requests())
 				c.live()[0].breakDown()
 				time.Sleep(time.Second)
@@ -50,8 +50,7 @@ func TestProgressRequestsOfTheEngine(t *testing.T) {
 	}
 }
 
-// A stream that leaves its endpoint asks for the revision at which it does; not
-// where that costs a line in the proxy's log.
+// A stream that moves first asks for the revision, except where each request costs a line in a proxy's log.
 func TestSerialStreamMovesWithoutProgressRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -61,7 +60,7 @@ func TestSerialStreamMovesWithoutProgressRequests(t *testing.T) {
 		c.remove()
 		time.Sleep(2 * maxMoveDelay)
 		assert.Equal(t, []int{2}, c.ids())
-		assert.Equal(t, 2, c.requests(), "one at the beginning of each stream")
+		assert.Equal(t, 2, c.requests(), "one at the start of each stream")
 		c.write(1, "b")
 		assert.Equal(t, []int64{2}, w.read(1))
 	})

@@ -9,14 +9,13 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestNoCreatesAfterARefusal is about a stream that is opened again with a
-// token that has expired meanwhile, over a link that takes its time.
+// A stream is reopened with a token that has expired, over a slow link.
 func TestNoCreatesAfterARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withTokens()
 		e := c.engine(t)
 		calls := watches(t, e, maxWatchers)
-		stale := 0 // creates sent with the old token
+		stale := 0 // creates sent with the expired token
 		c.expire()
 		c.late = 1
 		c.send = func(ctx context.Context) {
@@ -34,7 +33,7 @@ func TestNoCreatesAfterARefusal(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		assert.LessOrEqual(t, len(c.invalidated), 3)
-		assert.LessOrEqual(t, stale, 3+1, "the first request of a stream is one for progress")
+		assert.LessOrEqual(t, stale, 3+1, "the first request of a stream asks for progress")
 		assert.Equal(t, []int{maxWatchers}, c.watchers())
 		for _, w := range calls {
 			assertRevisions(t, 2, 4, w.read(3))

@@ -28,7 +28,7 @@ func TestResumptionIsReportedOnce(t *testing.T) {
 			}
 			watches(t, c.engine(t), 3)
 			time.Sleep(time.Second)
-			require.Empty(t, c.resumptions(), "nothing broke yet")
+			require.Empty(t, c.resumptions(), "no stream has broken")
 			for range 2 {
 				refused.Store(2)
 				c.live()[0].breakDown()

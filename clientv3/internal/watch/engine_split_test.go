@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// apartNow returns how many streams there are for watches that catch up.
+// apartNow returns the number of streams for watches that catch up.
 func (e *Engine) apartNow() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -29,7 +29,6 @@ func (e *Engine) apartNow() int {
 	return count
 }
 
-// untilSplit waits until a watch catches up in parts.
 func untilSplit(e *Engine) {
 	for e.parts.Load() == 0 {
 		time.Sleep(time.Millisecond)
@@ -71,9 +70,8 @@ func TestARefusalIsTheSameErrorWhileTheWatchIsSplit(t *testing.T) {
 	}
 }
 
-// TestManyWatchesCatchUpOverFewStreams is about a client that comes back after a
-// long outage: all of its watches are far behind, and what is between it and the
-// server may limit the streams of a connection.
+// A client returns after a long outage with all its watches far behind, and the number of streams of its connection may
+// be limited.
 func TestManyWatchesCatchUpOverFewStreams(t *testing.T) {
 	const (
 		many   = 200
@@ -113,7 +111,7 @@ func TestManyWatchesCatchUpOverFewStreams(t *testing.T) {
 				assert.EqualValues(t, many, done.Load())
 				assert.Positive(t, most.Load())
 				assert.LessOrEqual(t, most.Load(), int64(maxBulk))
-				assert.Zero(t, e.apartNow(), "all are back on ordinary streams")
+				assert.Zero(t, e.apartNow(), "all watches are back on ordinary streams")
 				assert.Zero(t, e.parts.Load())
 				total := 0
 				for _, n := range c.watchers() {
@@ -125,15 +123,14 @@ func TestManyWatchesCatchUpOverFewStreams(t *testing.T) {
 	}
 }
 
-// A watch whose caller takes the time gains nothing from parts: they would be
-// given up again when too much waits for the caller.
+// A watch whose caller is slow is not split: the parts would be dropped again when too much waits for the caller.
 func TestASlowReadersWatchIsNotSplit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
 		c.write(60_000, "b")
 		e := c.engine(t)
 		w := watch(t.Context(), e, all(2))
-		time.Sleep(time.Minute) // nobody reads, so it pauses
+		time.Sleep(time.Minute) // nobody reads, so the watch pauses
 		require.Zero(t, e.parts.Load())
 		var got []int64
 		for len(got) < 60_000 {
@@ -148,7 +145,7 @@ func TestASlowReadersWatchIsNotSplit(t *testing.T) {
 	})
 }
 
-// A watch that paused while it was split needs no stream apart any more.
+// A watch that pauses while split needs no separate stream.
 func TestAPausedWatchDoesNotStayApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -156,7 +153,7 @@ func TestAPausedWatchDoesNotStayApart(t *testing.T) {
 		e := c.engine(t)
 		w := watch(t.Context(), e, all(2))
 		time.Sleep(time.Minute)
-		require.Zero(t, e.parts.Load(), "it has paused")
+		require.Zero(t, e.parts.Load(), "the watch is paused")
 		assertRevisions(t, 2, 20_001, w.read(20_000))
 		time.Sleep(time.Minute)
 		assert.Zero(t, e.apartNow())
@@ -164,7 +161,7 @@ func TestAPausedWatchDoesNotStayApart(t *testing.T) {
 	})
 }
 
-// The streams apart are opened with what the callers' context was, too.
+// Streams for catch-up use the callers' original context, too.
 func TestContextsDoNotGrowWithCatchingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()

@@ -24,13 +24,13 @@ func TestWatchReturnsWhenItsContextEnds(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-w.returned:
-			t.Fatal("there is no stream, and the watch was not created")
+			t.Fatal("Watch returned without a stream")
 		default:
 		}
 		w.cancel()
 		<-w.returned
 		_, ok := <-w.ch
-		assert.False(t, ok, "no response, and a closed channel")
+		assert.False(t, ok, "the channel is closed without a response")
 
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -77,7 +77,7 @@ func TestTheLastWatchClosesTheStream(t *testing.T) {
 		assert.Equal(t, []int{2}, c.watchers())
 		a.cancel()
 		synctest.Wait()
-		assert.Equal(t, []int{1}, c.watchers(), "the server hears at once")
+		assert.Equal(t, []int{1}, c.watchers(), "the server is told at once")
 		b.cancel()
 		synctest.Wait()
 		assert.Empty(t, c.live())
@@ -101,7 +101,7 @@ func TestStreamsAreSharded(t *testing.T) {
 		assert.ElementsMatch(t, []int{maxWatchers, maxWatchers, 1}, c.watchers())
 		group := watch(metadata.AppendToOutgoingContext(t.Context(), "group", "other"), e, all(0))
 		<-group.returned
-		assert.Len(t, c.watchers(), 4, "other metadata, another stream")
+		assert.Len(t, c.watchers(), 4, "different metadata uses another stream")
 		c.write(1, "b")
 		for _, w := range append(calls, group) {
 			assert.Equal(t, []int64{2}, w.read(1))
@@ -110,7 +110,7 @@ func TestStreamsAreSharded(t *testing.T) {
 		synctest.Wait()
 		last := watch(t.Context(), e, all(0))
 		<-last.returned
-		assert.ElementsMatch(t, []int{maxWatchers, maxWatchers, 1, 1}, c.watchers(), "a place is taken again")
+		assert.ElementsMatch(t, []int{maxWatchers, maxWatchers, 1, 1}, c.watchers(), "a free place is reused")
 	})
 }
 
@@ -165,7 +165,7 @@ func TestAFinalErrorEndsAllWatchesOnce(t *testing.T) {
 		}
 		c.write(2, "b")
 		c.live()[0].breakDown()
-		time.Sleep(time.Hour) // nobody reads
+		time.Sleep(time.Hour) // not read
 		for _, w := range calls {
 			assert.Equal(t, []int64{2, 3}, w.read(2))
 			last := <-w.ch
@@ -179,7 +179,7 @@ func TestAFinalErrorEndsAllWatchesOnce(t *testing.T) {
 		w := watch(t.Context(), e, all(0))
 		<-w.returned
 		c.write(1, "b")
-		assert.Equal(t, []int64{4}, w.read(1), "the engine goes on")
+		assert.Equal(t, []int64{4}, w.read(1), "the engine still works")
 	})
 }
 
@@ -193,7 +193,7 @@ func TestClosed(t *testing.T) {
 		synctest.Wait()
 		e.Close()
 		e.Close()
-		assert.Empty(t, w.read(5)[1:], "what was waiting is lost")
+		assert.Empty(t, w.read(5)[1:], "waiting responses are lost")
 		late := watch(t.Context(), e, all(0))
 		<-late.returned
 		assert.EqualValues(t, 1, late.closes.Load())
@@ -209,7 +209,7 @@ func TestRequestProgress(t *testing.T) {
 		c := newCluster()
 		e := c.engine(t)
 		other := metadata.AppendToOutgoingContext(t.Context(), "group", "other")
-		require.NoError(t, e.RequestProgress(t.Context()), "without a watch nothing is asked")
+		require.NoError(t, e.RequestProgress(t.Context()), "without a watch no request is sent")
 		assert.Zero(t, c.opened)
 		w, o := watch(t.Context(), e, all(0)), watch(other, e, all(0))
 		<-w.returned
@@ -222,15 +222,15 @@ func TestRequestProgress(t *testing.T) {
 		assert.Empty(t, r.Events)
 		assert.EqualValues(t, 2, r.Header.Revision)
 		synctest.Wait()
-		assert.Empty(t, o.ch, "another group did not ask")
+		assert.Empty(t, o.ch, "other groups receive nothing")
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		assert.ErrorIs(t, e.RequestProgress(ended), context.Canceled)
 	})
 }
 
-// TestCloseUnderLoad closes an engine while watches come and go, streams
-// break and move, the store is written and callers read or do not.
+// The engine is closed while watches are opened and cancelled, streams break and move, keys are written, and callers
+// read or do not.
 func TestCloseUnderLoad(t *testing.T) {
 	for seed := range uint64(40) {
 		c := newCluster()

@@ -11,8 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// withTokens returns a cluster where another token can be had, and where it takes
-// its time to open a stream.
+// withTokens returns a cluster that can issue a new token, and opens streams slowly.
 func withTokens() *cluster {
 	c := newCluster()
 	c.invalidates = true
@@ -20,7 +19,7 @@ func withTokens() *cluster {
 	return c
 }
 
-// watches starts as many watches of all keys, and waits until they are created.
+// watches opens n watches of all keys, and waits until they are created.
 func watches(t *testing.T, e *Engine, n int) []*call {
 	calls := make([]*call, n)
 	for i := range calls {
@@ -39,14 +38,14 @@ func TestARefusedTokenIsReplaced(t *testing.T) {
 		old := watches(t, e, 1)[0]
 		c.expire()
 		w := watches(t, e, 1)[0]
-		assert.Equal(t, []int{1, 1}, c.watchers(), "the watches that the server has stay where they are for now")
+		assert.Equal(t, []int{1, 1}, c.watchers(), "existing watches stay for now")
 		assert.Equal(t, []error{rpctypes.ErrInvalidAuthToken}, c.invalidated)
 		c.write(1, "b")
 		assert.Equal(t, []int64{2}, w.read(1))
 		assert.Equal(t, []int64{2}, old.read(1))
 		watches(t, e, 1)
-		assert.Equal(t, []int{1, 2}, c.watchers(), "a stream whose token is refused takes no more")
-		assert.Len(t, c.invalidated, 1, "nor is it asked to")
+		assert.Equal(t, []int{1, 2}, c.watchers(), "a stream with a refused token accepts no more watches")
+		assert.Len(t, c.invalidated, 1, "it is not tried")
 	})
 }
 
@@ -70,7 +69,7 @@ func TestTokensAreReplacedAFewTimes(t *testing.T) {
 				assert.False(t, ok)
 				assert.Equal(t, tc.streams, c.opened)
 				synctest.Wait()
-				assert.Empty(t, c.live(), "no stream stays without watches")
+				assert.Empty(t, c.live(), "no stream without watches is left")
 			})
 		})
 	}
@@ -91,7 +90,7 @@ func TestAWatchThatIsRefusedTooOftenEndsAlone(t *testing.T) {
 		assert.False(t, ok)
 		assert.Len(t, c.invalidated, maxRefusals)
 		time.Sleep(2 * maxMoveDelay)
-		assert.Equal(t, []int{1}, c.ids(), "the others have not moved: no token is better than theirs")
+		assert.Equal(t, []int{1}, c.ids(), "the others have not moved: no token is known to be better")
 		c.write(1, "b")
 		for _, o := range others {
 			assert.Equal(t, []int64{2}, o.read(1))
@@ -99,7 +98,7 @@ func TestAWatchThatIsRefusedTooOftenEndsAlone(t *testing.T) {
 	})
 }
 
-// Refusals count in a row: a watch that lives long may outlive any number of tokens.
+// Only consecutive refusals count: a long-lived watch may use any number of tokens.
 func TestAWatchOutlivesManyTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withTokens()
@@ -119,7 +118,7 @@ func TestAWatchOutlivesManyTokens(t *testing.T) {
 }
 
 func TestWatchesOfARefusedTokenShareAStream(t *testing.T) {
-	t.Run("new ones", func(t *testing.T) {
+	t.Run("new watches", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := withTokens()
 			e := c.engine(t)
@@ -137,7 +136,7 @@ func TestWatchesOfARefusedTokenShareAStream(t *testing.T) {
 			}
 		})
 	})
-	t.Run("those of a stream that broke", func(t *testing.T) {
+	t.Run("watches of a broken stream", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := withTokens()
 			e := c.engine(t)
@@ -145,13 +144,13 @@ func TestWatchesOfARefusedTokenShareAStream(t *testing.T) {
 			c.write(2, "b")
 			synctest.Wait()
 			c.expire()
-			c.late = 1 // it is opened again with the old token
+			c.late = 1 // the reopened stream still has the old token
 			c.live()[0].breakDown()
 			c.write(2, "b")
 			time.Sleep(time.Second)
 			assert.Equal(t, []int{maxWatchers}, c.watchers())
 			assert.Equal(t, 3, c.opened)
-			assert.Len(t, c.invalidated, 1, "the others were not even asked for")
+			assert.Len(t, c.invalidated, 1, "the others were not requested")
 			c.write(1, "b")
 			for _, w := range calls {
 				assertRevisions(t, 2, 6, w.read(5))
@@ -160,7 +159,7 @@ func TestWatchesOfARefusedTokenShareAStream(t *testing.T) {
 	})
 }
 
-// Streams that were opened before the refusal carry the same token.
+// Streams that were opened before the refusal have the same token.
 func TestARefusedWatchMovesToANewerStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withTokens()
@@ -168,7 +167,7 @@ func TestARefusedWatchMovesToANewerStream(t *testing.T) {
 		first := watches(t, e, maxWatchers)
 		watches(t, e, 1)
 		time.Sleep(time.Second)
-		first[0].cancel() // there is a place
+		first[0].cancel() // frees a place
 		synctest.Wait()
 		c.expire()
 		watches(t, e, 1)
@@ -179,7 +178,7 @@ func TestARefusedWatchMovesToANewerStream(t *testing.T) {
 
 func TestTokensRefusedOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for range 20 { // the streams are left in any order
+		for range 20 { // the order of moves is random
 			c := withTokens()
 			e := c.engine(t)
 			for range 3 {
@@ -190,7 +189,7 @@ func TestTokensRefusedOneAfterTheOther(t *testing.T) {
 			time.Sleep(3 * maxMoveDelay)
 			assert.Equal(t, []int{4}, c.watchers())
 			assert.GreaterOrEqual(t, len(c.invalidated), 3, "each token is refused")
-			assert.LessOrEqual(t, len(c.invalidated), 6, "a watch may be on its way to a stream when that one's token expires")
+			assert.LessOrEqual(t, len(c.invalidated), 6, "a watch may move to a stream while its token expires")
 			e.Close()
 		}
 	})
@@ -205,7 +204,7 @@ func TestATokenIsRefusedDuringCatchup(t *testing.T) {
 		got := w.read(1000)
 		time.Sleep(2 * time.Millisecond)
 		require.Positive(t, e.parts.Load())
-		c.expire() // the parts to come are refused
+		c.expire() // new parts are refused
 		got = append(got, w.read(19_000)...)
 		assertRevisions(t, 2, 20_001, got)
 		assert.NotEmpty(t, c.invalidated)
@@ -216,7 +215,7 @@ func TestATokenIsRefusedDuringCatchup(t *testing.T) {
 	})
 }
 
-// Streams that were opened at the same time carry the same token: they are no help.
+// Streams that are being opened at the same time have the same token, so they do not help.
 func TestStreamsThatAreBeingOpenedCarryNoOtherToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withTokens()

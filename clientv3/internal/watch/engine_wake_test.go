@@ -9,13 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A waiting caller makes the next stream open at once; otherwise it waits for its
-// backoff.
+// A waiting caller makes the next stream open at once. Without one it waits for its backoff.
 func TestWakeOfTheNextStream(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		before func(*testing.T, *cluster, *Engine) // the stream breaks
-		during func(*testing.T, *Engine)           // the pause that follows
+		before func(*testing.T, *cluster, *Engine) // then the stream breaks
+		during func(*testing.T, *Engine)           // in the pause that follows
 		wakes  int
 	}{
 		{name: "nobody", wakes: 0},
@@ -66,7 +65,7 @@ func TestWakeOfTheNextStream(t *testing.T) {
 				}
 				assert.EqualValues(t, tt.wakes, c.wakes.Load())
 				time.Sleep(2 * time.Second)
-				assert.EqualValues(t, tt.wakes, c.wakes.Load(), "a stream that is open needs no waking")
+				assert.EqualValues(t, tt.wakes, c.wakes.Load(), "an open stream is not woken")
 			})
 		})
 	}

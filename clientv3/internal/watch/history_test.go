@@ -8,8 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// history is what a store has gone through: the events of each revision. An
-// empty store of etcd is at revision 1.
+// history is the history of a store: the events of each revision. An empty etcd is at revision 1.
 type history struct {
 	events    [][]*mvccpb.Event // by revision
 	compacted int64
@@ -19,7 +18,7 @@ func newHistory() *history { return &history{events: make([][]*mvccpb.Event, 2)}
 
 func (h *history) rev() int64 { return int64(len(h.events) - 1) }
 
-// write makes a revision that writes the keys, some of them perhaps twice.
+// write makes a revision with a put of each key.
 func (h *history) write(keys ...string) {
 	rev := h.rev() + 1
 	events := make([]*mvccpb.Event, len(keys))
@@ -31,7 +30,7 @@ func (h *history) write(keys ...string) {
 	h.events = append(h.events, events)
 }
 
-// between returns the events of a watch in the revisions from, ..., to.
+// between returns the events of a watch from revision from to revision to.
 func (h *history) between(req *Request, from, to int64) []*mvccpb.Event {
 	var found []*mvccpb.Event
 	for rev := max(from, 0); rev <= min(to, h.rev()); rev++ {
@@ -44,8 +43,8 @@ func (h *history) between(req *Request, from, to int64) []*mvccpb.Event {
 	return found
 }
 
-// batch returns the events from a revision on, at most the given number of
-// revisions of them, and the first revision with more; 0 if there is none.
+// batch returns the events from a revision on, of at most the given number of revisions, and the first remaining
+// revision with events, or 0.
 func (h *history) batch(req *Request, from int64, revisions int) ([]*mvccpb.Event, int64) {
 	var found []*mvccpb.Event
 	for rev := max(from, 0); rev <= h.rev(); rev++ {
@@ -69,12 +68,12 @@ func concerns(req *Request, ev *mvccpb.Event) bool {
 	return bytes.Compare(req.Key, ev.Kv.Key) <= 0 && bytes.Compare(ev.Kv.Key, req.End) < 0
 }
 
-// at returns the header of a response that was made at a revision.
+// at returns a response header with a revision.
 func at(rev int64) *pb.ResponseHeader {
 	return &pb.ResponseHeader{ClusterId: 1, MemberId: 2, RaftTerm: 3, Revision: rev}
 }
 
-// values names the events, each of which has a value of its own.
+// values returns the distinct value of each event.
 func values(events []*mvccpb.Event) []string {
 	names := make([]string, len(events))
 	for i, ev := range events {
@@ -83,13 +82,12 @@ func values(events []*mvccpb.Event) []string {
 	return names
 }
 
-// choices are decisions taken from the bytes of a fuzzer. Without bytes the
-// first alternative is chosen.
+// choices makes decisions from a fuzzer's bytes. Without bytes it chooses the first alternative.
 type choices struct{ data []byte }
 
 func (c *choices) more() bool { return len(c.data) > 0 }
 
-// below returns a number from 0 to n-1; n is at most 256.
+// below returns a number from 0 to n-1, for n up to 256.
 func (c *choices) below(n int) int {
 	if !c.more() {
 		return 0

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// check looks at everything that must always hold in a session.
+// check checks the invariants of a session.
 func (sm *simulation) check() {
 	if err := sm.invariants(); err != nil {
 		sm.t.Fatal(err)
@@ -33,8 +33,7 @@ func (sm *simulation) invariants() error {
 	return protocol(sm.ss)
 }
 
-// whereabouts tells where in a session each subscription stands. No subscription
-// stands in two places, and none says of itself that it is elsewhere.
+// whereabouts returns where the session keeps each subscription. Each must be in one place only, and know it.
 func whereabouts(ss *session) (map[*subscription]state, error) {
 	places, listed := make(map[*subscription]state), make(map[*subscription]bool)
 	for _, s := range ss.queue {
@@ -72,7 +71,7 @@ func whereabouts(ss *session) (map[*subscription]state, error) {
 	return places, nil
 }
 
-// protocol checks what a session has under way.
+// protocol checks the requests in flight.
 func protocol(ss *session) error {
 	for i := range ss.pending {
 		if i > 0 && ss.pending[i].id <= ss.pending[i-1].id {

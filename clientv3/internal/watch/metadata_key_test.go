@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// lists returns no value, each value, and each pair of values.
+// lists returns the empty list, and all lists of one and two values.
 func lists(values []string) [][]string {
 	all := [][]string{nil}
 	for _, a := range values {
@@ -21,9 +21,8 @@ func lists(values []string) [][]string {
 	return all
 }
 
-// TestDifferentMetadataHasDifferentKeys tries all metadata of up to two names with
-// up to two values each, among them bytes that could pass for separators and
-// lengths. Names may hold letters, digits and a few signs only.
+// TestDifferentMetadataHasDifferentKeys tries all metadata of up to two names with up to two values each. Values contain
+// bytes that look like separators and lengths; gRPC restricts names to letters, digits and a few other characters.
 func TestDifferentMetadataHasDifferentKeys(t *testing.T) {
 	all := lists([]string{"", "\x00", "\x01", "a", "\x01a", "a\x01a", "\x00b\x01", "\x01\x01b\x01\x00", "\x00b\x01a\x00"})
 	keys := make(map[string]metadata.MD)
@@ -47,11 +46,11 @@ func TestTheSameMetadataHasTheSameKey(t *testing.T) {
 		return metadata.AppendToOutgoingContext(t.Context(), pairs...)
 	}
 	want := metadataKey(with("a", "1", "a", "2", "b", "3"))
-	for range 20 { // maps have no order
+	for range 20 { // map order is random
 		assert.Equal(t, want, metadataKey(with("b", "3", "a", "1", "a", "2")))
-		assert.Equal(t, want, metadataKey(with("A", "1", "a", "2", "B", "3")), "names have no case")
+		assert.Equal(t, want, metadataKey(with("A", "1", "a", "2", "B", "3")), "names are case-insensitive")
 	}
-	assert.NotEqual(t, want, metadataKey(with("a", "2", "a", "1", "b", "3")), "values have an order")
+	assert.NotEqual(t, want, metadataKey(with("a", "2", "a", "1", "b", "3")), "the order of values matters")
 	assert.Empty(t, metadataKey(t.Context()))
 	assert.Empty(t, metadataKey(metadata.NewOutgoingContext(t.Context(), metadata.MD{})))
 }

@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// spaced returns a batch: as many revisions, so far apart, with so many events each.
+// spaced returns a batch of revisions at a distance of apart, with each events per revision.
 func spaced(from int64, revisions int, apart int64, each, bytes int) []*mvccpb.Event {
 	var events []*mvccpb.Event
 	for i := range int64(revisions) {
@@ -26,14 +26,14 @@ func TestPlanCatchup(t *testing.T) {
 		head   int64
 		events []*mvccpb.Event
 		budget int
-		want   plan // none if it has no parts
+		want   plan // zero if not split
 	}{
 		{"a new event", 100_000, spaced(100_000, 1, 1, 1, 0), 16 * mib, plan{}},
-		{"few revisions in a batch: there is no more", 100_000, spaced(1, 999, 50, 1, 0), 16 * mib, plan{}},
+		{"small batch: the last one", 100_000, spaced(1, 999, 50, 1, 0), 16 * mib, plan{}},
 		{"many events of few revisions", 100_000, spaced(1, 400, 1, 10, 0), 16 * mib, plan{}},
-		{"all was sent", 1000, spaced(1, 1000, 1, 1, 0), 16 * mib, plan{}},
+		{"all sent", 1000, spaced(1, 1000, 1, 1, 0), 16 * mib, plan{}},
 		{"not far behind", 1000 + minSplitBacklog - 1, spaced(1, 1000, 1, 1, 0), 16 * mib, plan{}},
-		{"far behind, but only in other keys' revisions", 14_000, spaced(1, 1000, 10, 1, 0), 16 * mib, plan{}},
+		{"far behind only in revisions of other keys", 14_000, spaced(1, 1000, 10, 1, 0), 16 * mib, plan{}},
 		{"far behind", 1000 + minSplitBacklog, spaced(1, 1000, 1, 1, 0), 16 * mib, plan{1000 + minSplitBacklog, 1000, 5, 16 * mib}},
 		{"very far behind", 1_000_000, spaced(1, 1000, 1, 1, 0), 16 * mib, plan{1_000_000, 1000, 64, 16 * mib}},
 		{"within the budget", 1_000_000, spaced(1, 1000, 1, 1, 1024), 16 * mib, plan{1_000_000, 1000, 13, 16 * mib}},
@@ -52,7 +52,7 @@ func TestPlanCatchup(t *testing.T) {
 	}
 }
 
-// Whatever the batch looks like, parts fit the budget and leave nothing out.
+// Every plan fits the budget and covers all revisions.
 func TestPlansFitTheBudget(t *testing.T) {
 	for _, apart := range []int64{1, 2, 7, 100} {
 		for _, bytes := range []int{0, 100, 5000} {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// askedFor counts the progress that a follower was told because callers asked.
+// askedFor counts the answers to progress requests in told.
 func askedFor(told []string) int {
 	n := 0
 	for _, s := range told {
@@ -19,8 +19,7 @@ func askedFor(told []string) int {
 	return n
 }
 
-// asksInVain lets the session ask for progress as often, and hear nothing: a watch
-// on the stream is behind, or starts in the future.
+// asksInVain requests progress without an answer: a watch on the stream is behind, or starts in the future.
 func (sc *script) asksInVain(times int) {
 	for range times {
 		sc.ss.requestProgress(false)
@@ -44,12 +43,11 @@ func TestUnansweredRequestsAreNotRepeated(t *testing.T) {
 	}
 	told := f.was()
 	assert.Len(t, told, 90)
-	assert.LessOrEqual(t, askedFor(told), 1, "one answer that was under way may have come first")
+	assert.LessOrEqual(t, askedFor(told), 1, "at most one earlier answer may arrive first")
 }
 
-// TestDoubtIsSettledQuietly is about a watch that was created while many answers
-// may have been under way. The session asks until it is sure; the other watches
-// have had the answer long before.
+// A watch is created while many answers may be in flight. The session asks until it is sure; the other watches received
+// the answer long before.
 func TestDoubtIsSettledQuietly(t *testing.T) {
 	sc := connected(t)
 	first := sc.follow(0)
@@ -71,7 +69,7 @@ func TestDoubtIsSettledQuietly(t *testing.T) {
 	assert.LessOrEqual(t, rounds, maxInFlight+1)
 	assert.LessOrEqual(t, askedFor(first.was()), 2)
 	for _, f := range []*follower{second, third} {
-		assert.Equal(t, []string{"progress 9, asked for"}, f.was(), "it was owed an answer, and got one it can trust")
+		assert.Equal(t, []string{"progress 9, asked for"}, f.was(), "the watch gets one answer that certainly holds for it")
 		assert.EqualValues(t, 10, f.sub.next)
 	}
 	sc.learns(10)
@@ -80,7 +78,7 @@ func TestDoubtIsSettledQuietly(t *testing.T) {
 	}
 }
 
-// Unrequested answers reach no caller, confirmed or not.
+// Answers that no caller requested reach no caller, confirmed or not.
 func TestDoubtThatConcernsNoCaller(t *testing.T) {
 	sc := connected(t)
 	first := sc.follow(0)
@@ -100,9 +98,8 @@ func TestDoubtThatConcernsNoCaller(t *testing.T) {
 	assert.Equal(t, []string{"progress 9"}, second.was())
 }
 
-// TestIgnoredRequestsAreSettled is about requests that the server ignored while a watch
-// was behind. What it sends to a watch that was created later shows that their answers will
-// not come, so the next watch waits for none of them.
+// The server ignored requests while a watch was behind. A response to a later watch proves that their answers will not
+// come, so the next watch waits for none of them.
 func TestIgnoredRequestsAreSettled(t *testing.T) {
 	for name, shows := range map[string]func(sc *script){
 		"an event":                       func(sc *script) { sc.hears(happened(2, 9)) },
@@ -118,7 +115,7 @@ func TestIgnoredRequestsAreSettled(t *testing.T) {
 			second := sc.follow(3)
 			sc.sends("create 2 from 3")
 			sc.hears(happened(1, 9), created(2, 9))
-			require.EqualValues(t, maxInFlight, second.sub.unconfirmed, "nothing is known of them yet")
+			require.EqualValues(t, maxInFlight, second.sub.unconfirmed, "they may still be answered")
 			shows(sc)
 			assert.Zero(t, second.sub.unconfirmed)
 			assert.Zero(t, sc.ss.progress.inFlight())
@@ -128,14 +125,13 @@ func TestIgnoredRequestsAreSettled(t *testing.T) {
 			sc.hears(created(3, 10))
 			third.was()
 			sc.learns(10)
-			assert.Equal(t, []string{"progress 10"}, third.was(), "the first answer counts")
+			assert.Equal(t, []string{"progress 10"}, third.was(), "the first answer is accepted")
 			sc.sends()
 		})
 	}
 }
 
-// Requests that were made after the create of the watch that was sent something may be
-// answered yet.
+// Requests that were sent after the create of that later watch may still be answered.
 func TestLaterRequestsAreNotSettled(t *testing.T) {
 	sc := connected(t)
 	sc.follow(0)
@@ -154,7 +150,7 @@ func TestLaterRequestsAreNotSettled(t *testing.T) {
 	third.was()
 	for range 3 {
 		sc.hears(progressed(invalidID, 9))
-		assert.Empty(t, third.was(), "it may be from before the watch existed")
+		assert.Empty(t, third.was(), "the answer may precede the watch")
 	}
 	sc.hears(progressed(invalidID, 9))
 	assert.Equal(t, []string{"progress 9"}, third.was())

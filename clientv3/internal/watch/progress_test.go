@@ -20,7 +20,7 @@ func TestProgressForAllIsForRequestingCallers(t *testing.T) {
 	sc.hears(created(1, 10), created(2, 10))
 	sc.sends("create 1 from 0", "create 2 from 0")
 	for _, tc := range []struct {
-		asks  []bool // whether for callers
+		asks  []bool // for callers or not
 		sends []string
 		hears []int64
 		told  []string
@@ -64,12 +64,12 @@ func TestProgressAskedForWhileAnotherAnswerIsDue(t *testing.T) {
 func TestProgressRequestsWait(t *testing.T) {
 	sc := connected(t)
 	sc.follows(3)
-	sc.ss.requestProgress(false) // the next one is soon enough
+	sc.ss.requestProgress(false) // not sent while one is in flight
 	sc.ss.requestProgress(true)
 	sc.sends("create 1 from 0")
 	sc.hears(created(1, 10))
 	sc.sends("create 2 from 0", "create 3 from 0", "progress?")
-	sc.reconnect() // the answer is still due
+	sc.reconnect() // the answer is still outstanding
 	sc.sends("create 4 from 11")
 	sc.hears(created(4, 12))
 	sc.sends("create 5 from 0", "create 6 from 0", "progress?")
@@ -80,13 +80,12 @@ func TestProgressRequestsWait(t *testing.T) {
 	sc.sends("create 8 from 0", "create 9 from 0")
 }
 
-// TestProgressFromBeforeTheWatch is about an answer that the server computed
-// before it created a watcher, and sent after the confirmation.
+// The server computed the answer before it created the watcher, and sent it after the confirmation.
 func TestProgressFromBeforeTheWatch(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
-		asked int // requests before the create
-		later int // and after its confirmation
+		asked int // requests sent before the create
+		later int // requests sent after its confirmation
 		hears []int64
 		sends []string
 		told  []string
@@ -94,8 +93,8 @@ func TestProgressFromBeforeTheWatch(t *testing.T) {
 	}{
 		{"asked for afterwards", 0, 1, []int64{10}, nil, []string{"progress 10"}, 11},
 		{"perhaps from before", 1, 0, []int64{10}, []string{"progress?"}, nil, 5},
-		{"and the next is not", 1, 0, []int64{10, 10}, []string{"progress?"}, []string{"progress 10"}, 11},
-		{"nor is one that is under way", 1, 1, []int64{10, 10}, []string{"progress?"}, []string{"progress 10"}, 11},
+		{"only the first one", 1, 0, []int64{10, 10}, []string{"progress?"}, []string{"progress 10"}, 11},
+		{"another one in flight", 1, 1, []int64{10, 10}, []string{"progress?"}, []string{"progress 10"}, 11},
 		{"newer than the watcher", 1, 0, []int64{11}, nil, []string{"progress 11"}, 12},
 		{"two from before", 2, 0, []int64{9, 10}, []string{"progress?"}, nil, 5},
 		{"two that are ignored, and one that is newer", 2, 1, []int64{11}, nil, []string{"progress 11"}, 12},
@@ -125,13 +124,12 @@ func TestProgressFromBeforeTheWatch(t *testing.T) {
 			sc.sends(tc.sends...)
 			assert.Equal(t, tc.told, f.was())
 			assert.Equal(t, tc.next, f.sub.next)
-			assert.Len(t, first.was(), 1+len(tc.hears), "the first watch was there all the time")
+			assert.Len(t, first.was(), 1+len(tc.hears), "the first watch receives all answers")
 		})
 	}
 }
 
-// A watch for which a caller's answer may be from before its time gets the next one
-// in its place, which the engine asks for.
+// If an answer for a caller may precede a watch, that watch gets the next answer, which the engine requests.
 func TestUnconfirmedAnswerOfACallerIsRepeated(t *testing.T) {
 	sc := connected(t)
 	first := sc.follow(0)
@@ -164,8 +162,7 @@ func TestDoubtEndsWithTheStream(t *testing.T) {
 	assert.EqualValues(t, 11, f.sub.next)
 }
 
-// Whether an answer holds for a watch is decided by counting requests, so one to no
-// request holds for none.
+// Whether an answer holds for a watch is decided by counting requests, so an unsolicited answer holds for none.
 func TestUnsolicitedAnswerIsIgnored(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -196,13 +193,12 @@ func TestUnsolicitedAnswerIsIgnored(t *testing.T) {
 			assert.Equal(t, tc.next, f.sub.next)
 			f.was()
 			sc.learns(40)
-			assert.Equal(t, []string{"progress 40"}, f.was(), "the next answer counts")
+			assert.Equal(t, []string{"progress 40"}, f.was(), "the next answer is accepted")
 		})
 	}
 }
 
-// etcd's grpc-proxy logs an error for every progress request, so it gets none but
-// those of callers.
+// etcd's grpc-proxy logs an error for every progress request, so only callers' requests are sent to it.
 func TestSerialRequestsProgressOnlyForCallers(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(5)
@@ -217,8 +213,8 @@ func TestSerialRequestsProgressOnlyForCallers(t *testing.T) {
 	assert.EqualValues(t, 21, f.sub.next)
 }
 
-// TestServerThatAnswersTooEarly is about servers that answer on a stream without watchers.
-// Their progress moves nothing. Callers who asked for it get it.
+// The server answers on a stream without watchers. Its progress moves no resume point, and only callers who asked
+// receive it.
 func TestServerThatAnswersTooEarly(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(5)
@@ -233,16 +229,15 @@ func TestServerThatAnswersTooEarly(t *testing.T) {
 	sc.hears(progressed(invalidID, 12), happened(1, 7))
 	assert.Equal(t, []string{"created", "progress 12, asked for", "events [7]"}, f.was())
 	sc.hears(progressed(1, 15))
-	assert.EqualValues(t, 16, f.sub.next, "progress for one watch comes after its events")
+	assert.EqualValues(t, 16, f.sub.next, "progress for one watch follows its events")
 	sc.reconnect()
 	sc.hears(created(2, 20))
 	sc.learns(20)
-	assert.EqualValues(t, 21, f.sub.next, "another server is believed")
+	assert.EqualValues(t, 21, f.sub.next, "progress of another server counts")
 	assert.True(t, sc.ss.splittable())
 }
 
-// A server that is not early answers requests that follow the first create, and
-// its answer may arrive before the confirmation.
+// A correct server answers requests that follow the first create, and its answer may precede the confirmation.
 func TestNoProgressRequestBeforeTheFirstReply(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		sc := &script{t, newSession()}

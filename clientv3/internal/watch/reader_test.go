@@ -9,17 +9,16 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// reader owns a subscription, and holds what it is given against the history of
-// the store.
+// reader owns a subscription, and compares what it receives with the history of the store.
 type reader struct {
 	t    *testing.T
 	hist *history
 	sub  *subscription
 
-	early  func() bool // progress for all may be untrue, and is
+	early  func() bool // whether progress for all may be wrong
 	wanted bool
-	over   bool  // the server refused or cancelled it
-	next   int64 // the first revision not delivered yet; 0 if that is not known
+	over   bool  // refused or cancelled by the server
+	next   int64 // the first undelivered revision, 0 if unknown
 }
 
 func newReader(t *testing.T, h *history, req Request) *reader {
@@ -28,10 +27,10 @@ func newReader(t *testing.T, h *history, req Request) *reader {
 	return r
 }
 
-// heard checks that the reader is to hear anything at all.
+// heard checks that the reader may receive a response.
 func (r *reader) heard(s *subscription) {
-	require.Same(r.t, r.sub, s, "the subscription of another owner")
-	require.True(r.t, r.wanted, "the owner of a subscription that was removed hears nothing")
+	require.Same(r.t, r.sub, s, "response for another owner's subscription")
+	require.True(r.t, r.wanted, "a removed subscription receives nothing")
 }
 
 func (r *reader) created(s *subscription, h *pb.ResponseHeader) {
@@ -63,23 +62,23 @@ func (r *reader) progress(s *subscription, h *pb.ResponseHeader, notify bool) {
 	r.heard(s)
 	require.LessOrEqual(r.t, h.Revision, r.hist.rev())
 	if notify && r.early() && s.next == r.next {
-		return // it was passed on, and has moved nothing
+		return // passed on without moving the resume point
 	}
 	r.claim(h.Revision)
 	require.Equal(r.t, r.next, s.next, "where to resume")
 }
 
-// claim checks that there was nothing to deliver up to a revision.
+// claim checks that nothing up to a revision is undelivered.
 func (r *reader) claim(rev int64) {
 	require.GreaterOrEqual(r.t, rev+1, r.next, "progress goes backwards")
 	missing := r.hist.between(r.sub.req, r.next, rev)
-	require.Empty(r.t, values(missing), "progress up to revision %d hides what was not delivered", rev)
+	require.Empty(r.t, values(missing), "progress up to revision %d skips undelivered events", rev)
 	r.next = rev + 1
 }
 
 func (r *reader) canceled(s *subscription, resp *pb.WatchResponse) {
 	r.heard(s)
 	require.Equal(r.t, parked, s.state)
-	require.Greater(r.t, resp.CompactRevision, r.next, "revisions that are wanted must have been compacted")
+	require.Greater(r.t, resp.CompactRevision, r.next, "wanted revisions were compacted")
 	r.wanted, r.over = false, true
 }

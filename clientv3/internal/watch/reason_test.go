@@ -30,12 +30,12 @@ func TestRefusal(t *testing.T) {
 		{"half of grpc's form", "no desc = etcdserver: no leader", errors.New("no desc = etcdserver: no leader")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			assert.Equal(t, tc.want, refusal(tc.reason), "bare and comparable")
+			assert.Equal(t, tc.want, refusal(tc.reason), "comparable with ==")
 		})
 	}
 }
 
-// Whatever etcd's error, the form in which it is printed leads back to it.
+// For each of etcd's errors, its printed form is parsed back to it.
 func TestRefusalIsTheInverseOfPrinting(t *testing.T) {
 	for _, sent := range []error{
 		rpctypes.ErrGRPCInvalidAuthToken, rpctypes.ErrGRPCAuthOldRevision, rpctypes.ErrGRPCUserEmpty,

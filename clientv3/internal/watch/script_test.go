@@ -10,8 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// script leads a session by hand: it says what the server says, and looks at what
-// the session sends.
+// script drives a session by hand: it sends the server's responses and checks the session's requests.
 type script struct {
 	t  *testing.T
 	ss *session
@@ -32,7 +31,7 @@ func (sc *script) follow(rev int64) *follower {
 	return f
 }
 
-// follows adds as many subscriptions.
+// follows adds n subscriptions.
 func (sc *script) follows(n int) []*follower {
 	fs := make([]*follower, n)
 	for i := range fs {
@@ -41,7 +40,7 @@ func (sc *script) follows(n int) []*follower {
 	return fs
 }
 
-// sends checks what the session has sent since the last time.
+// sends checks the requests sent since the last call.
 func (sc *script) sends(want ...string) {
 	sc.t.Helper()
 	var got []string
@@ -58,7 +57,7 @@ func (sc *script) sends(want ...string) {
 	assert.Equal(sc.t, want, got)
 }
 
-// hears lets the session take in what a server says.
+// hears passes responses to the session.
 func (sc *script) hears(resps ...*pb.WatchResponse) {
 	sc.t.Helper()
 	for _, resp := range resps {
@@ -66,17 +65,17 @@ func (sc *script) hears(resps ...*pb.WatchResponse) {
 	}
 }
 
-// learns lets the session ask for progress, and hear it for all watchers.
+// learns requests progress, and answers for all watchers.
 func (sc *script) learns(rev int64) {
 	sc.t.Helper()
 	sc.ss.requestProgress(false)
 	out := sc.ss.take()
-	require.NotEmpty(sc.t, out, "nothing was asked")
+	require.NotEmpty(sc.t, out, "no progress was requested")
 	require.NotNil(sc.t, out[len(out)-1].GetProgressRequest())
 	sc.hears(progressed(invalidID, rev))
 }
 
-// breaks lets the session take in what must not be said, and opens another stream.
+// breaks passes a response that violates the protocol, and opens another stream.
 func (sc *script) breaks(resp *pb.WatchResponse, why string) {
 	sc.t.Helper()
 	require.ErrorContains(sc.t, sc.ss.receive(resp), why)
@@ -88,18 +87,18 @@ func (sc *script) reconnect() {
 	sc.connect()
 }
 
-// connect opens a stream. It begins with a question of its own.
+// connect opens a stream, which starts with a progress request.
 func (sc *script) connect() {
 	sc.ss.connect()
 	require.NotNil(sc.t, sc.ss.out[0].GetProgressRequest())
 	sc.ss.out = sc.ss.out[1:]
 }
 
-// follower owns a subscription, and notes what it is told.
+// follower owns a subscription, and records what it receives.
 type follower struct {
 	sub  *subscription
 	told []string
-	then func() // when it is told something
+	then func() // called for each response
 }
 
 func (f *follower) note(format string, args ...any) {
@@ -109,7 +108,7 @@ func (f *follower) note(format string, args ...any) {
 	}
 }
 
-// was returns what the follower was told since the last time.
+// was returns what the follower received since the last call.
 func (f *follower) was() []string {
 	told := f.told
 	f.told = nil
@@ -138,7 +137,7 @@ func (f *follower) canceled(_ *subscription, r *pb.WatchResponse) {
 	f.note("canceled, compacted %d", r.CompactRevision)
 }
 
-// What a server says.
+// Responses of a server.
 
 func created(id, rev int64) *pb.WatchResponse {
 	return &pb.WatchResponse{Header: at(rev), WatchId: id, Created: true}

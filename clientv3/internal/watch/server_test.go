@@ -8,49 +8,47 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// denied is a key that nobody may watch.
+// denied is a key that may not be watched.
 const denied = "denied"
 
-// refusedID is why kine refuses a watch whose id the client has chosen.
+// refusedID is kine's refusal of a watch id chosen by the client.
 const refusedID = "rpc error: code = InvalidArgument desc = etcdserver: unsupported options in watch request"
 
-// emptyRange is why etcd refuses a watch of nothing.
+// emptyRange is etcd's refusal of an empty range.
 const emptyRange = "mvcc: watcher range is empty"
 
-// server models etcd's side of one watch stream, step by step: requests are
-// handled in order, confirmations and events go through queues of their own,
-// which are emptied in any order, events of an unconfirmed watcher wait for the
-// confirmation, and the queue of events has a bound.
+// server models the server's side of one watch stream, step by step. Requests are handled in order. Confirmations and
+// events have separate queues, which are emptied in any order. Events of an unconfirmed watcher wait for the
+// confirmation, and the queue of events is bounded.
 type server struct {
 	hist       *history
-	revisions  int  // in a batch for a watcher that is behind
-	room       int  // in the queue of events
-	fragment   int  // events in a fragment
-	proxy      bool // chooses ids itself
-	nameless   bool // its headers have a revision alone
-	kine       bool // refuses ids that it has not chosen, and answers progress requests beside the others
-	swallowing bool // something on the way swallows progress requests
-	deaf       bool // answers nothing at all
-	lax        bool // creates a watch of an empty range
-	early      bool // answers progress requests before it has sent everything, as old servers do
+	revisions  int  // per batch for a watcher that is behind
+	room       int  // capacity of the queue of events
+	fragment   int  // events per fragment
+	proxy      bool // chooses the watch ids
+	nameless   bool // its headers have only a revision
+	kine       bool // refuses chosen ids, and answers progress requests out of order
+	swallowing bool // a proxy drops progress requests
+	deaf       bool // answers nothing
+	lax        bool // accepts an empty range
+	early      bool // answers progress requests before it has sent all events, as old servers do
 
 	watchers  []*served
-	ids       map[int64]bool // ever given
+	ids       map[int64]bool // all ids ever used
 	confirmed map[int64]bool
-	held      map[int64][]*pb.WatchResponse // events that wait for the confirmation
+	held      map[int64][]*pb.WatchResponse // events waiting for the confirmation
 	control   []*pb.WatchResponse
 	events    []*pb.WatchResponse
-	sent      []*pb.WatchResponse // on their way to the client
+	sent      []*pb.WatchResponse // in flight to the client
 }
 
-// served is a watcher of the server.
 type served struct {
 	id, start int64
-	next      int64 // the first revision that it was not told of
+	next      int64 // the first unsent revision
 	req       *Request
 	synced    bool
 	compacted bool
-	blocked   *pb.WatchResponse // there was no room for it
+	blocked   *pb.WatchResponse // waits for room in the queue
 }
 
 func newServer(h *history) *server {
@@ -62,8 +60,8 @@ func newServer(h *history) *server {
 
 var errIDReused = errors.New("a watch id was used twice on a stream")
 
-// handle takes in a request. Meanwhile is done after a watcher was created, and
-// before the revision for its confirmation is read.
+// handle processes a request. It calls meanwhile between the creation of a watcher and reading the revision for its
+// confirmation.
 func (sv *server) handle(req *pb.WatchRequest, meanwhile func()) error {
 	switch {
 	case sv.deaf:
@@ -121,7 +119,6 @@ func (sv *server) create(r *pb.WatchCreateRequest, meanwhile func()) error {
 	return nil
 }
 
-// answer answers a progress request.
 func (sv *server) answer() {
 	switch {
 	case sv.swallowing:
@@ -152,8 +149,7 @@ func (sv *server) cancel(id int64) {
 	sv.control = append(sv.control, &pb.WatchResponse{Header: at(sv.hist.rev()), WatchId: id, Canceled: true})
 }
 
-// progress answers for all of the watchers, if they are up to date, there is any,
-// and there is room.
+// progress answers for all watchers if there are any, all are up to date, and the queue has room.
 func (sv *server) progress(watchers []*served, id int64) {
 	for _, w := range watchers {
 		if !w.synced || sv.hist.rev() < w.start {
@@ -173,7 +169,7 @@ func (sv *server) enqueue(resp *pb.WatchResponse) bool {
 	return true
 }
 
-// notify tells the watchers that are up to date of the latest revision.
+// notify sends the latest revision to watchers that are up to date.
 func (sv *server) notify() {
 	rev := sv.hist.rev()
 	for _, w := range sv.watchers {
@@ -223,7 +219,7 @@ func (sv *server) catchUp(w *served) {
 	}
 }
 
-// sendControl sends the oldest confirmation, and the events that waited for it.
+// sendControl sends the oldest confirmation, and the events waiting for it.
 func (sv *server) sendControl() {
 	if len(sv.control) == 0 {
 		return
@@ -266,7 +262,7 @@ func (sv *server) sendEvents() {
 	}
 }
 
-// receive returns what arrives next at the client, nil if nothing does.
+// receive returns the next response that arrives at the client, or nil.
 func (sv *server) receive() *pb.WatchResponse {
 	if len(sv.sent) == 0 {
 		return nil
@@ -276,7 +272,7 @@ func (sv *server) receive() *pb.WatchResponse {
 	return r
 }
 
-// idle reports whether the server has nothing left to say.
+// idle reports whether the server has nothing to send.
 func (sv *server) idle() bool {
 	behind := slices.ContainsFunc(sv.watchers, func(w *served) bool { return !w.synced && !w.compacted })
 	return !behind && len(sv.control)+len(sv.events)+len(sv.sent) == 0

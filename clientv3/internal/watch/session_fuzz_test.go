@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// maxInput bounds an input of a fuzzer; more only repeats itself.
+// maxInput bounds a fuzzer's input: longer ones find nothing more.
 const maxInput = 4096
 
-// FuzzSession lets a session talk to a model of etcd while the store is written
-// and compacted, streams break and callers come and go.
+// FuzzSession runs a session against a model of etcd while keys are written and compacted, streams break, and callers
+// come and go.
 func FuzzSession(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { simulate(t, data) })
 }

@@ -8,9 +8,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// FuzzSessionHostile lets a peer say anything. Whatever that does to where the
-// watches are, the next stream, to a server that keeps to the protocol, delivers
-// everything from there on.
+// FuzzSessionHostile sends arbitrary responses. Whatever resume points result, the next stream, to a correct server,
+// delivers everything from there on.
 func FuzzSessionHostile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { withstand(t, data) })
 }
@@ -56,12 +55,12 @@ func withstand(t *testing.T, data []byte) {
 	sm.checkAllDelivered()
 }
 
-// hostile is a session whose peer knows no rules.
+// hostile is a session with a peer that violates the protocol.
 type hostile struct {
 	in   *choices
 	ss   *session
 	subs []*subscription
-	last int64 // the highest id that was asked for
+	last int64 // the highest requested id
 }
 
 func (h *hostile) step() {
@@ -106,8 +105,7 @@ func (h *hostile) add() {
 	h.ss.add(s)
 }
 
-// say hands a response to the session, and breaks the stream if that is what the
-// session wants.
+// say passes a response to the session, and breaks the stream if the session returns an error.
 func (h *hostile) say() {
 	if !h.ss.connected {
 		return
@@ -158,7 +156,7 @@ func (h *hostile) revision() int64 {
 	}
 }
 
-// ignorant owns subscriptions and does nothing.
+// ignorant owns subscriptions and ignores what they receive.
 type ignorant struct{}
 
 func (ignorant) created(*subscription, *pb.ResponseHeader)                 {}

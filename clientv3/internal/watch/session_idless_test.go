@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// kine chooses the ids, and refuses a create that brings one.
+// kine chooses the ids, and refuses a create with an id.
 func TestCreatesCarryNoIDWhereIDsAreRefused(t *testing.T) {
 	sc := connected(t)
 	fs := sc.follows(3)
@@ -26,7 +26,7 @@ func TestCreatesCarryNoIDWhereIDsAreRefused(t *testing.T) {
 	sc.sends("cancel 902")
 	sc.hears(canceled(902))
 
-	// The next stream may go to an etcd.
+	// The next stream may lead to etcd.
 	sc.reconnect()
 	sc.sends("create 4 from 7")
 	sc.hears(created(4, 7))
@@ -39,7 +39,7 @@ func TestRefusedIDsAreDroppedOnce(t *testing.T) {
 	sc.hears(refused(refusedID))
 	sc.sends("create 1 from 0", "create 0 from 0")
 	sc.hears(refused(refusedID))
-	assert.Equal(t, []string{"refused: " + refusedID}, f.was(), "something else is wrong with it")
+	assert.Equal(t, []string{"refused: " + refusedID}, f.was(), "the id was not the reason")
 	sc.sends()
 }
 
@@ -55,8 +55,7 @@ func TestRefusedIDOfACancelledWatch(t *testing.T) {
 	assert.Equal(t, []string{"created"}, g.was())
 }
 
-// kine answers the first request of a stream when it likes, perhaps after a watch was
-// created that it had not seen.
+// kine may answer the first request of a stream late, even after it has created a watch.
 func TestTheFirstAnswerIsDoubtedWhereIDsAreRefused(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(3)
@@ -70,7 +69,7 @@ func TestTheFirstAnswerIsDoubtedWhereIDsAreRefused(t *testing.T) {
 	sc.hears(happened(7, 3, 4), progressed(invalidID, 9))
 	assert.Equal(t, []string{"events [3 4]", "progress 9, asked for"}, f.was())
 	sc.reconnect()
-	sc.sends("create 2 from 5") // it moves nothing
+	sc.sends("create 2 from 5") // the doubtful answer moved nothing
 }
 
 func TestTheFirstAnswerIsNotDoubtedTwice(t *testing.T) {
@@ -82,7 +81,7 @@ func TestTheFirstAnswerIsNotDoubtedTwice(t *testing.T) {
 	assert.Equal(t, []string{"created", "progress 9, asked for"}, f.was())
 }
 
-// What etcd refuses is refused, and costs no second create.
+// Other refusals are final, and cost no second create.
 func TestOtherRefusalsAreNotForTheID(t *testing.T) {
 	for _, reason := range []string{
 		"", emptyRange, "mvcc: duplicate watch ID provided on the WatchStream",

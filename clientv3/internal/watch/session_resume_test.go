@@ -17,10 +17,10 @@ func TestResumePoint(t *testing.T) {
 	}{
 		{"never confirmed", 0, func(*script) {}, 0},
 		{"from now on", 0, func(sc *script) { sc.hears(created(1, 10)) }, 11},
-		{"from now on, of a proxy that does not say when that is", 0, func(sc *script) { sc.hears(created(1, 0)) }, 0},
+		{"from now on, confirmed by a proxy without a revision", 0, func(sc *script) { sc.hears(created(1, 0)) }, 0},
 		{"and then events", 0, func(sc *script) { sc.hears(created(1, 0), happened(1, 7)) }, 8},
-		{"a confirmation moves no start", 5, func(sc *script) { sc.hears(created(1, 10)) }, 5},
-		{"nor one in the future", 50, func(sc *script) { sc.hears(created(1, 10)) }, 50},
+		{"a confirmation does not move a given start", 5, func(sc *script) { sc.hears(created(1, 10)) }, 5},
+		{"nor a start in the future", 50, func(sc *script) { sc.hears(created(1, 10)) }, 50},
 		{"events", 5, func(sc *script) { sc.hears(created(1, 10), happened(1, 5, 7)) }, 8},
 		{"events of a server that is ahead", 5, func(sc *script) { sc.hears(created(1, 1000), ahead) }, 7},
 		{"events seen before", 5, func(sc *script) { sc.hears(created(1, 10), happened(1, 6), happened(1, 5, 6)) }, 7},
@@ -62,7 +62,7 @@ func TestFragmentsBrokenInBetween(t *testing.T) {
 	assert.Equal(t, []string{"created", "created", "events [5 6 6 6 7]"}, f.was())
 }
 
-// Progress for all says nothing of what has arrived in part.
+// Progress for all does not complete a fragmented batch.
 func TestProgressBetweenFragments(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(5)
@@ -73,8 +73,7 @@ func TestProgressBetweenFragments(t *testing.T) {
 	assert.Equal(t, []string{"created", "events [5 6 6 7]"}, f.was())
 }
 
-// Those that were live come first, in the order of their creation, then those
-// that were asked for, then those that waited.
+// Live subscriptions come first, in the order of their creation, then requested ones, then waiting ones.
 func TestResumeKeepsTheOrder(t *testing.T) {
 	sc := connected(t)
 	fs := sc.follows(2)

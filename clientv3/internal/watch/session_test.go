@@ -51,8 +51,7 @@ func TestSerialWhereIDsAreNotEchoed(t *testing.T) {
 	sc.sends("create 5 from 13")
 }
 
-// A proxy's first id is 0. What it sends for that id before it said so is not
-// for a watch that was cancelled.
+// A proxy's first id is 0. Events for that id before its confirmation do not belong to a cancelled watch.
 func TestSerialEventsBeforeTheFirstConfirmation(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(5)
@@ -113,7 +112,7 @@ func TestRemove(t *testing.T) {
 	sc := connected(t)
 	fs := sc.follows(4)
 	sc.sends("create 1 from 0")
-	sc.ss.remove(fs[0].sub) // asked for
+	sc.ss.remove(fs[0].sub) // requested
 	sc.ss.remove(fs[2].sub) // waiting
 	sc.sends()
 	sc.hears(created(1, 10))
@@ -148,8 +147,7 @@ func TestRemoveAndAddAgainGetsAnotherID(t *testing.T) {
 	assert.EqualValues(t, 13, fs[1].sub.next)
 }
 
-// A stream that is held asks for nothing more. What it has goes on, and so does
-// everything on the next one.
+// A held stream sends no further creates. Existing watches continue, and the next stream is not held.
 func TestHold(t *testing.T) {
 	sc := connected(t)
 	fs := sc.follows(3)
@@ -193,7 +191,7 @@ func TestServerCancels(t *testing.T) {
 	sc.hears(created(1, 10))
 	sc.sends("create 1 from 5")
 	sc.hears(compacted(1, 8))
-	sc.sends("cancel 1") // its record keeps the server from answering progress requests
+	sc.sends("cancel 1") // the server's record of the watch blocks progress
 	sc.hears(compacted(1, 8), canceled(1), happened(1, 9))
 	assert.Equal(t, []string{"created", "canceled, compacted 8"}, f.was())
 	assert.Equal(t, parked, f.sub.state)
@@ -218,7 +216,7 @@ func TestDisorderBreaksTheStream(t *testing.T) {
 	sc.sends("create 3 from 8")
 	sc.breaks(progressed(3, 12), "not created yet")
 	sc.sends("create 4 from 8")
-	sc.breaks(happened(2, 8), "response for watch 2, which is not created yet") // it was on another stream
+	sc.breaks(happened(2, 8), "response for watch 2, which is not created yet") // created on the previous stream
 	sc.sends("create 5 from 8")
 	assert.Equal(t, []string{"created", "events [5 6]", "created", "events [7]"}, f.was())
 }

@@ -7,17 +7,16 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// simulation is a session, its readers, a model of etcd, and the stream between
-// them. A fuzzer chooses what happens next.
+// simulation is a session, its readers, a model of etcd, and the stream between them. A fuzzer chooses the steps.
 type simulation struct {
 	t       *testing.T
 	in      *choices
 	hist    *history
 	ss      *session
-	srv     *server            // nil without a stream
-	up      []*pb.WatchRequest // on their way to the server
+	srv     *server            // nil while disconnected
+	up      []*pb.WatchRequest // in flight to the server
 	readers []*reader
-	lastID  int64 // that was asked for
+	lastID  int64 // the last requested id
 }
 
 func newSimulation(t *testing.T, data []byte) *simulation {
@@ -31,7 +30,7 @@ func newSimulation(t *testing.T, data []byte) *simulation {
 
 const maxReaders = 12
 
-// step lets one thing happen.
+// step performs one random step.
 func (sm *simulation) step() {
 	switch op := sm.in.below(24); op {
 	case 0:
@@ -156,7 +155,7 @@ func (sm *simulation) notifyProgress() {
 	sm.srv.progress([]*served{w}, w.id)
 }
 
-// handle lets the server take in a request. It may write before it replies.
+// handle passes a request to the server. If writes is set, keys are written before the server replies.
 func (sm *simulation) handle(writes bool) {
 	sm.up = append(sm.up, sm.ss.take()...)
 	if len(sm.up) == 0 {
@@ -190,8 +189,7 @@ func (sm *simulation) receive() {
 	}
 }
 
-// settle opens a stream to a server that knows the history so far, and lets
-// everything that is under way come to its end.
+// settle opens a stream to a server with the full history, and runs until nothing is in flight.
 func (sm *simulation) settle() {
 	if sm.srv != nil {
 		sm.reconnect()
@@ -223,8 +221,7 @@ func (sm *simulation) drain() {
 	}
 }
 
-// checkAllDelivered checks that the readers have all they want, and that
-// progress for all of them says so.
+// checkAllDelivered checks that the readers have everything, and that progress for all confirms it.
 func (sm *simulation) checkAllDelivered() {
 	future := false
 	for _, r := range sm.readers {
@@ -236,13 +233,13 @@ func (sm *simulation) checkAllDelivered() {
 		future = future || sm.srv.find(r.sub.id).start > sm.hist.rev()
 	}
 	if future {
-		return // such a watcher keeps the server from answering
+		return // such a watcher blocks progress for all
 	}
 	sm.ss.requestProgress(true)
 	sm.drain()
 	for _, r := range sm.readers {
 		if r.wanted {
-			require.Equal(sm.t, sm.hist.rev()+1, r.next, "progress for all watchers reaches each")
+			require.Equal(sm.t, sm.hist.rev()+1, r.next, "every reader receives progress for all")
 		}
 	}
 }

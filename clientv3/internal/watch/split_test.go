@@ -10,23 +10,22 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// splitWatch is a watch that catches up, the servers of its parts, and a check
-// that what comes out is what a single subscription would have delivered. A
-// fuzzer chooses what happens next.
+// splitWatch is a watch that catches up in parts, with the servers of its parts. It checks that the output equals that
+// of a single subscription. A fuzzer chooses the steps.
 type splitWatch struct {
 	t    *testing.T
 	in   *choices
 	hist *history
 	req  *Request
 
-	c      *catchup // nil while there is one subscription
+	c      *catchup // nil while not split
 	sub    *subscription
-	opened []*subscription         // parts that the servers have
-	starts map[*subscription]int64 // of the parts
-	sent   map[*subscription]int64 // the first revision that the part's server has not sent
+	opened []*subscription         // parts that are open on servers
+	starts map[*subscription]int64 // start revision of each part
+	sent   map[*subscription]int64 // the first unsent revision of each part
 
-	next   int64 // the first revision that was not emitted
-	header int64 // the store's revision when the latest was
+	next   int64 // the first revision not emitted
+	header int64 // revision in the latest emitted header
 	ended  bool
 }
 
@@ -44,7 +43,7 @@ func newSplitWatch(t *testing.T, data []byte) *splitWatch {
 	return sw
 }
 
-// write makes a revision. One in so many concerns the watch, with up to four events.
+// write makes a revision. One of density revisions concerns the watch, with up to four events.
 func (sw *splitWatch) write(density int) {
 	keys := []string{"x", "y"}
 	if sw.in.below(density) == 0 {
@@ -54,7 +53,6 @@ func (sw *splitWatch) write(density int) {
 	sw.hist.write(keys...)
 }
 
-// open implements stage.
 func (sw *splitWatch) open(from int64) *subscription {
 	s := newSubscription(sw.req, nil, from)
 	sw.opened = append(sw.opened, s)
@@ -62,15 +60,13 @@ func (sw *splitWatch) open(from int64) *subscription {
 	return s
 }
 
-// close implements stage.
 func (sw *splitWatch) close(s *subscription) {
 	sw.opened = slices.DeleteFunc(sw.opened, func(o *subscription) bool { return o == s })
 }
 
-// emit implements stage.
 func (sw *splitWatch) emit(h *pb.ResponseHeader, events []*mvccpb.Event) {
 	if len(events) == 0 || h == nil {
-		sw.t.Fatal("nothing was emitted")
+		sw.t.Fatal("emitted no events")
 	}
 	last := events[len(events)-1].Kv.ModRevision
 	want := sw.hist.between(sw.req, sw.next, last)
@@ -96,11 +92,11 @@ func (sw *splitWatch) step() {
 		if sw.in.below(8) == 1 {
 			sw.goOnSerially()
 		}
-	case 4: // the stream broke, and its parts were asked for again
+	case 4: // the stream broke, and its parts were created again
 		if s := sw.pick(); s != nil {
 			sw.sent[s] = s.next
 		}
-	case 5: // of a member that has not applied everything yet
+	case 5: // from a member that lags behind
 		sw.progress(sw.pick(), sw.hist.rev()-int64(sw.in.below(128)))
 	case 6, 7:
 		sw.progress(sw.pick(), sw.hist.rev())
@@ -125,7 +121,7 @@ func (sw *splitWatch) split() {
 	sw.after()
 }
 
-// goOnSerially gives the split up, as happens when the reader is slow.
+// goOnSerially ends the split, as for a slow reader.
 func (sw *splitWatch) goOnSerially() {
 	if sw.c == nil {
 		return
@@ -139,7 +135,7 @@ func (sw *splitWatch) goOnSerially() {
 	sw.sub = sw.open(next)
 }
 
-// skip checks that there was nothing to emit before a revision.
+// skip checks that there is nothing to emit before a revision.
 func (sw *splitWatch) skip(next int64) {
 	if missing := values(sw.hist.between(sw.req, sw.next, next-1)); len(missing) > 0 || next < sw.next {
 		sw.t.Fatalf("everything before revision %d was emitted, and the watch goes on at %d: %v", sw.next, next, missing)
@@ -147,7 +143,7 @@ func (sw *splitWatch) skip(next int64) {
 	sw.next = next
 }
 
-// deliver lets a server send a batch to one of the parts, or end it.
+// deliver sends a batch from a server to a part, or ends the part.
 func (sw *splitWatch) deliver(s *subscription, revisions int) {
 	if s == nil {
 		return
@@ -173,8 +169,7 @@ func (sw *splitWatch) deliver(s *subscription, revisions int) {
 	sw.after()
 }
 
-// progress lets a server at a revision report it to one of the parts, if that
-// has everything up to there.
+// progress reports a revision to a part, if the part has everything up to there.
 func (sw *splitWatch) progress(s *subscription, rev int64) {
 	if s == nil || rev < s.next || len(sw.hist.between(sw.req, s.next, rev)) > 0 {
 		return
@@ -213,7 +208,7 @@ func (sw *splitWatch) end(resp *pb.WatchResponse) {
 	sw.ended, sw.opened = true, nil
 }
 
-// after does what a watcher does after its catchup has taken something in.
+// after does what a watcher does after each step of its catchup.
 func (sw *splitWatch) after() {
 	if err := sw.invariants(); err != nil {
 		sw.t.Fatal(err)
@@ -233,7 +228,7 @@ func (sw *splitWatch) after() {
 func (sw *splitWatch) invariants() error {
 	c, held := sw.c, 0
 	if c.parts[0].done || len(c.parts[0].held) > 0 {
-		return fmt.Errorf("what is due is held back")
+		return fmt.Errorf("events of the current part are held back")
 	}
 	for i, p := range c.parts {
 		size := 0
@@ -268,7 +263,7 @@ func (sw *splitWatch) invariants() error {
 	return nil
 }
 
-// finish lets the servers send everything, and checks that it was all emitted.
+// finish lets the servers send everything, and checks that all of it is emitted.
 func (sw *splitWatch) finish() {
 	for rounds := 0; !sw.ended && (sw.c != nil || sw.next <= sw.hist.rev()); rounds++ {
 		if rounds == 10_000 {

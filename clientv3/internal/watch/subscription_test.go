@@ -30,9 +30,9 @@ func TestTransitions(t *testing.T) {
 					assert.Equal(t, want, s.state.String())
 					return
 				}
-				assert.Equal(t, codes.Unavailable, status.Code(err), "the stream is opened again")
+				assert.Equal(t, codes.Unavailable, status.Code(err), "the stream is reopened")
 				assert.ErrorContains(t, err, tr.String()+" of a subscription that is "+from.String())
-				assert.Equal(t, from, s.state, "nothing has changed")
+				assert.Equal(t, from, s.state, "the state is unchanged")
 			})
 		}
 	}
@@ -66,7 +66,7 @@ func TestAccept(t *testing.T) {
 			s := &subscription{next: tc.next}
 			got := s.accept(&pb.WatchResponse{Header: at(100), Events: eventsAt(tc.given...)})
 			assert.Equal(t, tc.want, revisions(got))
-			assert.Equal(t, tc.after, s.next, "the header of a batch proves nothing")
+			assert.Equal(t, tc.after, s.next, "the header of a batch moves nothing")
 		})
 	}
 }
