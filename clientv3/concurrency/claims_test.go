@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireRefused shows that the key cannot be removed by the waiter.
+// requireRefused checks that the waiter cannot remove the key.
 func requireRefused(t *testing.T, c *claims, by *waiter) {
 	t.Helper()
 	_, _, begun := c.remove("k", by)
@@ -36,7 +36,7 @@ func TestClaims(t *testing.T) {
 		entered := make(chan error, 1)
 		go func() { entered <- c.enter(t.Context(), third) }()
 		synctest.Wait()
-		require.Empty(t, entered, "it waits for the end of the removal")
+		require.Empty(t, entered, "enter waits for the end of the removal")
 		end()
 		require.NoError(t, <-entered)
 		for _, p := range []*waiter{one, other, third} {
@@ -66,11 +66,11 @@ func TestClaimsOfACleanedUpKey(t *testing.T) {
 		c.leave(one)
 		c.leave(other)
 		<-settled
-		require.Empty(t, settled, "both in one")
+		require.Empty(t, settled, "one signal for both")
 		_, end, begun := c.remove("k", nil)
 		require.True(t, begun)
 		end()
-		require.Empty(t, settled, "the removal was the cleanup's own")
+		require.Empty(t, settled, "the cleanup's own removal is not signalled")
 
 		require.Equal(t, time.Hour, c.endCleanup("k"))
 		time.Sleep(time.Hour)
@@ -88,7 +88,7 @@ func TestClaimsOfAKeyWithAScheduledDelete(t *testing.T) {
 	require.NoError(t, c.enter(t.Context(), p))
 	c.scheduleDelete("k", 7)
 	c.scheduleDelete("k", 5)
-	c.hold(p, 7) // it had the key before, and could not release it
+	c.hold(p, 7) // it held the key before, and could not release it
 	c.leave(p)
 	require.True(t, c.deleteScheduled("k", 5), "a later key has been seen, it is gone")
 	require.True(t, c.deleteScheduled("k", 7))

@@ -36,7 +36,7 @@ func TestElection(t *testing.T) {
 		synctest.Wait()
 		before := f.Count("*")
 		require.NoError(t, e.Campaign(t.Context(), "ann"))
-		require.Equal(t, before+1, f.Count("*"), "a free office takes one request")
+		require.Equal(t, before+1, f.Count("*"), "an election without candidates takes one request")
 		require.Equal(t, keyOf(s, "office"), e.Key())
 		require.Equal(t, f.Get(e.Key()).CreateRevision, e.Rev())
 		require.Equal(t, e.Rev(), e.Header().Revision)
@@ -74,7 +74,7 @@ func TestCampaignsAreWonInTheOrderOfArrival(t *testing.T) {
 	})
 }
 
-// Whoever loses candidate or session has not won when the leader goes.
+// A candidate whose key or session is lost does not become leader when the leader resigns.
 func TestCampaignEndsWhenItIsLost(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T, f fake, s *Session){
 		"its lease expires": func(t *testing.T, f fake, s *Session) {
@@ -138,7 +138,7 @@ func TestCampaignWhoseAnswerIsLost(t *testing.T) {
 	})
 }
 
-// The session leads already, perhaps through the process that ran before.
+// The session already leads, perhaps through the process before a restart.
 func TestCampaignReplacesTheValue(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t)
@@ -146,7 +146,7 @@ func TestCampaignReplacesTheValue(t *testing.T) {
 		require.NoError(t, e.Campaign(t.Context(), "one"))
 		rev := e.Rev()
 		require.NoError(t, e.Campaign(t.Context(), "one"))
-		require.Equal(t, 1, f.PutCount(e.Key()), "the value is that already")
+		require.Equal(t, 1, f.PutCount(e.Key()), "the value is unchanged")
 
 		restarted := NewElection(f.session(t, WithLease(s.Lease())), "office")
 		require.NoError(t, restarted.Campaign(t.Context(), "two"))
@@ -156,7 +156,7 @@ func TestCampaignReplacesTheValue(t *testing.T) {
 	})
 }
 
-// What cannot be said under the new value is not left under the old one.
+// A Campaign that cannot write its value withdraws the candidate with the old one.
 func TestCampaignThatCannotReplaceTheValueWithdraws(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		e := NewElection(f.session(t), "office")
@@ -170,7 +170,7 @@ func TestCampaignThatCannotReplaceTheValueWithdraws(t *testing.T) {
 	})
 }
 
-// The candidate goes between being found and being given its new value.
+// The candidate is deleted between being found and being updated.
 func TestCampaignWhoseCandidateGoes(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		e := NewElection(f.session(t), "office")

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// connect returns a client of a cluster in memory.
+// connect returns a client of an in-memory cluster.
 func connect() (client *clientv3.Client, stop func()) {
 	cluster, err := fakeetcd.Start(3)
 	if err != nil {
@@ -34,7 +34,7 @@ func connect() (client *clientv3.Client, stop func()) {
 	}
 }
 
-// Two processes, each with its session, take turns.
+// Two processes, each with its own session, take turns.
 func ExampleMutex_Lock() {
 	client, stop := connect()
 	defer stop()
@@ -88,8 +88,7 @@ func ExampleMutex_TryLock() {
 	// true
 }
 
-// A write that the server carries out only while the lock is held: whoever was paused
-// for too long cannot do harm.
+// The server executes the write only while the lock is held, so a holder that was paused for too long writes nothing.
 func ExampleMutex_IsOwner() {
 	client, stop := connect()
 	defer stop()
@@ -153,7 +152,7 @@ func ExampleElection() {
 	// election: no leader
 }
 
-// A program that continues with a new session when its own is lost.
+// A program continues with a new session when its session is lost.
 func ExampleSession_Recreate() {
 	client, stop := connect()
 	defer stop()
@@ -163,7 +162,7 @@ func ExampleSession_Recreate() {
 	if err != nil {
 		panic(err)
 	}
-	// Somebody revokes the lease, or the cluster cannot be reached for 10 s.
+	// An operator revokes the lease, or the cluster is unreachable for 10 s.
 	if _, err := client.Revoke(ctx, session.Lease()); err != nil {
 		panic(err)
 	}
@@ -185,7 +184,7 @@ func ExampleSession_Recreate() {
 	// <nil>
 }
 
-// An amount is moved from one account to another, by many at the same time.
+// Many goroutines move an amount from one account to another.
 func ExampleNewSTM() {
 	client, stop := connect()
 	defer stop()

@@ -22,9 +22,8 @@ type fake struct {
 	client *clientv3.Client
 }
 
-// withFake runs a test on a fake cluster, in a bubble whose time passes only when
-// everybody waits: a wait for ever is a deadlock that the bubble reports, and what takes
-// seconds takes none.
+// withFake runs a test on a fake cluster in a synctest bubble: time passes only when every goroutine waits, and an
+// endless wait is reported as a deadlock.
 func withFake(t *testing.T, members int, test func(t *testing.T, f fake)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -47,7 +46,6 @@ func (f fake) newClient(t *testing.T) *clientv3.Client {
 	return client
 }
 
-// session returns a session that ends with the test.
 func (f fake) session(t *testing.T, opts ...SessionOption) *Session {
 	t.Helper()
 	s, err := NewSession(f.client, opts...)
@@ -56,7 +54,7 @@ func (f fake) session(t *testing.T, opts ...SessionOption) *Session {
 	return s
 }
 
-// stop makes the cluster unreachable, and start ends that.
+// stop makes the cluster unreachable until start.
 func (f fake) stop() {
 	for _, m := range f.Members() {
 		m.Stop()
@@ -85,7 +83,7 @@ func (f fake) keys(t *testing.T, prefix string) []string {
 // keyOf returns the key that the session has below a prefix.
 func keyOf(s *Session, prefix string) string { return fmt.Sprintf("%s/%x", prefix, int64(s.Lease())) }
 
-// goes runs f, and returns the channel of its result once it waits for something.
+// goes runs f, and returns the channel of its result when f has returned or waits.
 func goes(f func() error) <-chan error {
 	result := make(chan error, 1)
 	go func() { result <- f() }()
@@ -93,14 +91,14 @@ func goes(f func() error) <-chan error {
 	return result
 }
 
-// requireWaiting shows that f has not returned, nor is about to.
+// requireWaiting checks that f waits.
 func requireWaiting(t *testing.T, result <-chan error) {
 	t.Helper()
 	synctest.Wait()
 	require.Empty(t, result)
 }
 
-// requireNow returns the result of f, which must have returned without time passing.
+// requireNow returns the result of f, which must already have returned.
 func requireNow(t *testing.T, result <-chan error) error {
 	t.Helper()
 	synctest.Wait()
@@ -116,7 +114,7 @@ func lock(t *testing.T, s *Session, prefix string) *Mutex {
 	return m
 }
 
-// owns reports whether the server says that the mutex has the lock.
+// owns reports whether the mutex holds the lock, according to the server.
 func owns(t *testing.T, c *clientv3.Client, m *Mutex) bool {
 	t.Helper()
 	resp, err := c.Txn(t.Context()).If(m.IsOwner()).Commit()
@@ -142,8 +140,8 @@ func writes(call *fakeetcd.Call) bool {
 	return false
 }
 
-// neverAnswer holds a call until its client has given up for certain: at the moment of its
-// deadline an answer could still arrive.
+// neverAnswer holds a call until the client has certainly given up: at the moment of its deadline an answer could still
+// arrive.
 func neverAnswer(call *fakeetcd.Call) {
 	<-call.Context().Done()
 	time.Sleep(time.Second)

@@ -28,8 +28,7 @@ func deletes(call *fakeetcd.Call) bool {
 	return false
 }
 
-// delayDelete has a member stop with the next request to delete a key in its hands. It
-// carries it out when it goes on, which resume makes it do.
+// delayDelete stops a member that has received the next request to delete a key. The member executes it after resume.
 func delayDelete(t *testing.T, f fake, received func(*fakeetcd.Call)) (resume func()) {
 	t.Helper()
 	var stopped atomic.Bool
@@ -50,7 +49,7 @@ func delayDelete(t *testing.T, f fake, received func(*fakeetcd.Call)) (resume fu
 	}
 }
 
-// The deletion of a failed Lock is carried out when the session has locked again.
+// A failed Lock's deletion is executed after the session has locked again.
 func TestLateCleanupDoesNotDeleteTheNextLock(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		s := f.session(t)
@@ -66,7 +65,7 @@ func TestLateCleanupDoesNotDeleteTheNextLock(t *testing.T) {
 	})
 }
 
-// So is an Unlock that had failed. Lock has the key put anew, which it does not delete.
+// A failed Unlock's deletion is executed late. Lock puts a new key, which that deletion spares.
 func TestLateUnlockDoesNotDeleteTheNextLock(t *testing.T) {
 	for name, next := range map[string]func(s *Session, m *Mutex) *Mutex{
 		"the same mutex": func(_ *Session, m *Mutex) *Mutex { return m },
@@ -101,8 +100,7 @@ func TestLateResignDoesNotDeleteTheNextCandidate(t *testing.T) {
 	})
 }
 
-// A mutex gives up and leaves its key to another of its session, which then learns nothing
-// of it.
+// A Lock gives up and leaves the key to another mutex of the session, which does not notice.
 func TestLockThatGivesUpIsNotForgottenByAnother(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		holder := lock(t, f.session(t), "lock")
@@ -125,7 +123,7 @@ func TestLockThatGivesUpIsNotForgottenByAnother(t *testing.T) {
 	})
 }
 
-// Who may not delete a key does not ask for ever.
+// The cleanup ends when the deletion is not permitted.
 func TestCleanupEndsWhenItIsRefused(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		lock(t, f.session(t), "lock")
@@ -156,7 +154,7 @@ func (w *slowWatcher) Watch(ctx context.Context, _ string, _ ...clientv3.OpOptio
 	return ch
 }
 
-// Nothing of the session runs any more when Orphan or Close has returned.
+// When Orphan or Close has returned, nothing of the session runs any more.
 func TestSessionEndWaitsForItsCleanups(t *testing.T) {
 	for name, end := range map[string]func(*Session) error{
 		"Orphan": func(s *Session) error { s.Orphan(); return nil },
@@ -182,7 +180,7 @@ func TestCallsWithAnEndedContextSendNothing(t *testing.T) {
 		s := f.session(t, WithTTL(100000))
 		held, free := lock(t, s, "held"), NewMutex(s, "free")
 		synctest.Wait()
-		// The keepalive stream is quiet, and so its member is asked now and then how it is.
+		// The quiet keepalive stream causes an occasional Status call to its member.
 		calls := func() int { return f.Count("*") - f.Count("Status") }
 		before := calls()
 		ended, cancel := context.WithCancel(t.Context())
@@ -197,11 +195,11 @@ func TestCallsWithAnEndedContextSendNothing(t *testing.T) {
 
 		rev := f.Get(held.Key()).CreateRevision
 		require.NoError(t, held.Lock(t.Context()))
-		require.Equal(t, rev, f.Get(held.Key()).CreateRevision, "it was had all the time")
+		require.Equal(t, rev, f.Get(held.Key()).CreateRevision, "the lock was held all the time")
 	})
 }
 
-// A cleanup spares what is not the session's, although it has the name of its key.
+// The cleanup spares a key of the same name with another lease.
 func TestCleanupSparesKeysOfOthers(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t)
@@ -213,7 +211,7 @@ func TestCleanupSparesKeysOfOthers(t *testing.T) {
 	})
 }
 
-// A session over a lease that it was given does not clean up: the key may be another session's.
+// A session with WithLease does not clean up: the key may be another session's.
 func TestSessionsWithLeaseDoNotCleanUp(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		owner := f.session(t)
@@ -226,8 +224,8 @@ func TestSessionsWithLeaseDoNotCleanUp(t *testing.T) {
 	})
 }
 
-// An outcome that is unknown stays so, whatever is known of the request that replaced the
-// key, and is forgotten with the next call.
+// An unknown outcome stays unknown even if the outcome of the request that replaced the key is known. The next call
+// starts anew.
 func TestUncertainOutcomeOfACall(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		s := f.session(t)
@@ -245,7 +243,7 @@ func TestUncertainOutcomeOfACall(t *testing.T) {
 		require.NoError(t, m.Unlock(t.Context()))
 		close(release)
 		synctest.Wait()
-		require.Empty(t, f.keys(t, "lock"), "the late one was cleaned up")
+		require.Empty(t, f.keys(t, "lock"), "the late key was cleaned up")
 
 		holder := lock(t, f.session(t), "lock")
 		before := f.Count("*")

@@ -16,13 +16,13 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// holdAnswer executes a call whose answer never comes.
+// holdAnswer executes a call and withholds its answer.
 func holdAnswer(call *fakeetcd.Call) {
 	_, _ = call.Execute()
 	neverAnswer(call)
 }
 
-// The key was written, and the caller's time is up before anybody says so.
+// The key was written, and the caller's context ends before the answer arrives.
 func TestLockWhoseAnswerIsLateLeavesNoKey(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t)
@@ -70,8 +70,8 @@ func TestUnlockWhoseAnswerIsLost(t *testing.T) {
 	})
 }
 
-// The cluster goes away while a lock is waited for. The key is then deleted when it comes
-// back, and nobody waits for that.
+// The cluster becomes unreachable while Lock waits. The key is deleted when it is reachable again, and Lock does not
+// wait for that.
 func TestCleanupIsBounded(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		core, logs := observer.New(zap.WarnLevel)
@@ -100,8 +100,7 @@ func TestCleanupIsBounded(t *testing.T) {
 	})
 }
 
-// A member is stopped with the request in its hands, and carries it out when everything
-// is long over.
+// A stopped member has received the request, and executes it long after Lock has failed.
 func TestLateLockHasNoOwner(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		release := make(chan struct{})
@@ -120,17 +119,17 @@ func TestLateLockHasNoOwner(t *testing.T) {
 
 		close(release)
 		synctest.Wait()
-		require.Equal(t, 2, f.PutCount(keyOf(s, "lock")), "the late one has put the key")
+		require.Equal(t, 2, f.PutCount(keyOf(s, "lock")), "the late request has put the key")
 		require.Empty(t, f.keys(t, "lock"))
 
 		again := lock(t, s, "lock")
 		synctest.Wait()
-		require.True(t, owns(t, f.client, again), "a key that somebody is at is not cleaned up")
+		require.True(t, owns(t, f.client, again), "a held key is not cleaned up")
 		require.NoError(t, again.Unlock(t.Context()))
 	})
 }
 
-// It comes true after the session has locked again: the key that is there is the lock.
+// The late request is executed after the session has locked again: it finds the lock's key.
 func TestLateLockDoesNotDisturbTheNext(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		s := f.session(t)
@@ -153,7 +152,7 @@ func TestLateLockDoesNotDisturbTheNext(t *testing.T) {
 	})
 }
 
-// A lock that the session has is not deleted because another attempt at it has failed.
+// A failed attempt of another mutex does not delete the lock that the session holds.
 func TestFailedLockDoesNotTakeTheLockFromItsSession(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t)
@@ -170,7 +169,7 @@ func TestFailedLockDoesNotTakeTheLockFromItsSession(t *testing.T) {
 	})
 }
 
-// A mutex that has lost its key and does not know it does not keep that of another.
+// A mutex that has lost its key without noticing does not keep another mutex's key.
 func TestLockThatGivesUpIsNotKeptByALostOne(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t)
@@ -186,7 +185,7 @@ func TestLockThatGivesUpIsNotKeptByALostOne(t *testing.T) {
 	})
 }
 
-// It is cleaned up for a quarter of an hour.
+// The cleanup lasts for a quarter of an hour.
 func TestCleanupEnds(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		s := f.session(t)
@@ -211,15 +210,15 @@ func TestCleanupEnds(t *testing.T) {
 		put()
 		require.NotNil(t, f.Get(key))
 
-		// An attempt that fails again begins it again.
+		// Another failed attempt restarts the cleanup.
 		f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
 		require.NoError(t, NewMutex(s, "lock").TryLock(t.Context()))
 		time.Sleep(time.Minute)
-		require.NotNil(t, f.Get(key), "it has the lock")
+		require.NotNil(t, f.Get(key), "the session holds the lock")
 	})
 }
 
-// Sweeping does not outlast its session.
+// A cleanup ends with its session.
 func TestCleanupEndsWithItsSession(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		s := f.session(t)
@@ -233,7 +232,7 @@ func TestCleanupEndsWithItsSession(t *testing.T) {
 	})
 }
 
-// Whoever locks while a failed Lock of the same session cleans up gets a key of its own.
+// A Lock during a cleanup of its session gets a new key.
 func TestLockWaitsForACleanupOfItsSession(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t)
@@ -255,7 +254,7 @@ func TestLockWaitsForACleanupOfItsSession(t *testing.T) {
 	})
 }
 
-// So does whoever locks while an Unlock of the same session is under way.
+// So does a Lock during an Unlock of its session.
 func TestLockWaitsForAnUnlockOfItsSession(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t)

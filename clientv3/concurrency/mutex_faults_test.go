@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// What ends a wait for a lock, while the holder keeps it.
+// Lock returns when it can no longer succeed, although the holder keeps the lock.
 func TestLockEndsWhenItIsLost(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T, f fake, s *Session){
 		"its lease expires": func(t *testing.T, f fake, s *Session) {
@@ -66,7 +66,7 @@ func TestLockOfASessionThatHasEnded(t *testing.T) {
 	})
 }
 
-// A lease that nobody answers for ends the wait as well, although no member can be asked.
+// A lease that no member answers for also ends the wait.
 func TestLockEndsWithASessionThatIsUnanswered(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		lock(t, f.session(t), "lock")
@@ -80,8 +80,7 @@ func TestLockEndsWithASessionThatIsUnanswered(t *testing.T) {
 	})
 }
 
-// The lock service of etcd orphans its sessions and then locks: their leases are for
-// their clients to keep alive.
+// etcd's lock service orphans its sessions before it locks: the clients keep their leases alive.
 func TestLockOverAnOrphanedSession(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		holder := lock(t, f.session(t), "lock")
@@ -105,7 +104,7 @@ func TestLockLeavesTheQueueWhenItsContextEnds(t *testing.T) {
 	})
 }
 
-// A mutex withdraws while another of its session still holds the key.
+// A mutex withdraws while another one of its session still holds the key.
 func TestLockThatGivesUpLeavesThePlaceOfAnother(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		holder := lock(t, f.session(t), "lock")
@@ -135,7 +134,7 @@ func TestLockSurvivesBrokenConnections(t *testing.T) {
 	})
 }
 
-// While the waiter hears nothing its watches are compacted away.
+// The watches of the waiter are compacted while its connection is broken.
 func TestLockSurvivesACompaction(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		holder := lock(t, f.session(t), "lock")
@@ -156,7 +155,7 @@ func TestLockSurvivesACompaction(t *testing.T) {
 	})
 }
 
-// cancelWatches answers every watch with its cancellation for a reason.
+// cancelWatches answers every watch with a cancellation.
 func cancelWatches(f fake, reason string) {
 	f.On("Watch", func(call *fakeetcd.Call) {
 		call.OnSend(func(resp proto.Message) bool {
@@ -170,7 +169,7 @@ func cancelWatches(f fake, reason string) {
 	})
 }
 
-// A watch that is refused is an error and never the lock.
+// A refused watch is an error, and does not grant the lock.
 func TestLockWhoseWatchIsRefused(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		holder := lock(t, f.session(t), "lock")
@@ -181,7 +180,7 @@ func TestLockWhoseWatchIsRefused(t *testing.T) {
 	})
 }
 
-// Nor is one that is closed without a word.
+// Nor does a watch that is closed without a reason.
 func TestLockWhoseWatcherIsClosed(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		holder := lock(t, f.session(t), "lock")
@@ -192,7 +191,7 @@ func TestLockWhoseWatcherIsClosed(t *testing.T) {
 	})
 }
 
-// The lock is decided by what a read shows after the last one ahead has gone.
+// When the key ahead is gone, a read decides who holds the lock.
 func TestLockIsProvenByARead(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T, f fake, s *Session){
 		"its lease has expired": func(t *testing.T, f fake, s *Session) {
@@ -225,7 +224,7 @@ func TestLockIsProvenByARead(t *testing.T) {
 	}
 }
 
-// A response that shows neither the own key nor another one is no lock.
+// A response with neither the own key nor another one does not grant the lock.
 func TestEmptyResponseDoesNotAcquireTheLock(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t)

@@ -57,7 +57,7 @@ func TestLockIsAcquiredInTheOrderOfArrival(t *testing.T) {
 	})
 }
 
-// A waiter whose predecessor goes waits for the one before that.
+// When the key ahead of a waiter is deleted, it waits for the one before that.
 func TestLockWaitsForAllAhead(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		holder := lock(t, f.session(t), "lock")
@@ -72,7 +72,7 @@ func TestLockWaitsForAllAhead(t *testing.T) {
 	})
 }
 
-// Waiting costs nothing while the lock is held, however many others come and go.
+// Waiting sends no requests while the lock is held, however many others come and go.
 func TestWaitingForALockDoesNotPoll(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		holder := lock(t, f.session(t), "lock")
@@ -83,7 +83,7 @@ func TestWaitingForALockDoesNotPoll(t *testing.T) {
 		require.Equal(t, before, f.Count("Txn")+f.Count("Range"))
 		require.NoError(t, holder.Unlock(t.Context()))
 		require.NoError(t, requireNow(t, waiting))
-		require.Equal(t, before+2, f.Count("Txn"), "the unlock, and one look")
+		require.Equal(t, before+2, f.Count("Txn"), "the unlock, and one read")
 	})
 }
 
@@ -104,7 +104,7 @@ func TestTryLock(t *testing.T) {
 		one, other := NewMutex(f.session(t), "lock"), NewMutex(f.session(t), "lock")
 		require.NoError(t, one.TryLock(t.Context()))
 		require.True(t, owns(t, f.client, one))
-		require.NoError(t, one.TryLock(t.Context()), "a lock that is had already")
+		require.NoError(t, one.TryLock(t.Context()), "a lock that the session holds already")
 
 		synctest.Wait()
 		before, rev := f.Count("*"), f.Revision()
@@ -120,7 +120,7 @@ func TestTryLock(t *testing.T) {
 	})
 }
 
-// The waiter of another mutex of the same session is not taken from it.
+// TryLock does not take the key of another waiter of the same session.
 func TestTryLockLeavesTheSessionsPlaceInTheQueue(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		holder := lock(t, f.session(t), "lock")
@@ -153,7 +153,7 @@ func TestUnlock(t *testing.T) {
 	})
 }
 
-// Whoever has a key of the same name, it is not the one that was locked.
+// Unlock spares a later key with the same name.
 func TestUnlockDeletesOnlyItsOwnKey(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		m := lock(t, f.session(t), "lock")
@@ -194,7 +194,7 @@ func TestLocker(t *testing.T) {
 	})
 }
 
-// The names of locks may hold anything.
+// A lock's name may contain any bytes.
 func TestLockNames(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		for _, name := range []string{"", "/", "\x00", "\xff\xff", "lock", "lock/", "löck", strings.Repeat("n", 5000)} {

@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// requireObserved returns the next leader observed, which must have this value.
+// requireObserved returns the next observed leader, which must have the value.
 func requireObserved(t *testing.T, ch <-chan *clientv3.GetResponse, value string) *clientv3.GetResponse {
 	t.Helper()
 	select {
@@ -33,7 +33,7 @@ func requireObserved(t *testing.T, ch <-chan *clientv3.GetResponse, value string
 	}
 }
 
-// requireNothing shows that nothing is observed now or later.
+// requireNothing checks that nothing is observed.
 func requireNothing(t *testing.T, ch <-chan *clientv3.GetResponse) {
 	t.Helper()
 	select {
@@ -88,8 +88,7 @@ func TestObserve(t *testing.T) {
 	})
 }
 
-// An observer who comes later begins with the leader there is; one who reads late misses
-// nothing of one leader.
+// A late observer starts with the current leader; a slow reader misses no value of one leader.
 func TestObserveReadLate(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		e := NewElection(f.session(t), "office")
@@ -121,7 +120,7 @@ func TestObserveSurvivesOutages(t *testing.T) {
 	})
 }
 
-// What happened meanwhile was compacted: the leader is read again, and not told twice.
+// After a compaction the leader is read again, and not delivered twice.
 func TestObserveSurvivesACompaction(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t, WithTTL(100000))
@@ -153,8 +152,7 @@ func TestObserveSurvivesACompaction(t *testing.T) {
 	})
 }
 
-// The server cancels each watch for a reason of its own. The observer reads again, in
-// intervals.
+// The server cancels each watch for a different reason. The observer reads again after a pause.
 func TestObserveSurvivesCancelledWatches(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		e := NewElection(f.session(t, WithTTL(100000)), "office")
@@ -169,7 +167,7 @@ func TestObserveSurvivesCancelledWatches(t *testing.T) {
 	})
 }
 
-// A proxy may send the events of one revision and no header of its own.
+// A proxy may send the events of a revision without a header.
 func TestObserveOfAnEmptyCancellation(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		f.On("Watch", func(call *fakeetcd.Call) {

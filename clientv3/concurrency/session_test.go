@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// requireEnded waits for the end of the session and returns why it ended.
+// requireEnded waits for the end of the session, and returns its error.
 func requireEnded(t *testing.T, s *Session) *SessionEndedError {
 	t.Helper()
 	<-s.Done()
@@ -137,11 +137,11 @@ func TestNewSessionFails(t *testing.T) {
 		require.NoError(t, f.client.Lease.Close())
 		_, err = NewSession(f.client)
 		require.ErrorAs(t, err, &clientv3.ErrKeepAliveHalted{})
-		require.Equal(t, 1, f.Count("LeaseRevoke"), "the lease that was granted is not left")
+		require.Equal(t, 1, f.Count("LeaseRevoke"), "the granted lease is revoked")
 	})
 }
 
-// noKeepAlive is a Lease of a program's own that does not keep alive, without saying why.
+// noKeepAlive is a replaced Lease that ends its keepalive without a reason.
 type noKeepAlive struct {
 	clientv3.Lease
 	ch chan *clientv3.LeaseKeepAliveResponse
@@ -251,7 +251,7 @@ func TestRecreateOfAGivenLease(t *testing.T) {
 		require.NoError(t, err)
 		defer again.Orphan()
 		require.NotEqual(t, given.Lease(), again.Lease())
-		require.NoError(t, s.Err(), "a session that has not ended remains as it is")
+		require.NoError(t, s.Err(), "an open session is unchanged")
 
 		f.stop()
 		_, err = s.Recreate(within(t, time.Second))
@@ -259,7 +259,7 @@ func TestRecreateOfAGivenLease(t *testing.T) {
 	})
 }
 
-// The client may be closed first.
+// The client is closed before the session.
 func TestSessionEndsWithItsClient(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		c := f.newClient(t)

@@ -32,7 +32,7 @@ func TestSTMOfAFunctionThatFails(t *testing.T) {
 	})
 }
 
-// A panic is for the caller, who may recover it.
+// A panic of the function reaches the caller.
 func TestSTMPanicReachesTheCaller(t *testing.T) {
 	onLevels(t, allLevels, func(t *testing.T, f fake, level STMOption) {
 		for _, value := range []any{"oh", errors.New("oh"), 1} {
@@ -47,7 +47,7 @@ func TestSTMPanicReachesTheCaller(t *testing.T) {
 	})
 }
 
-// So is a Goexit, as of t.FailNow.
+// So does a Goexit, such as that of t.FailNow.
 func TestSTMGoexitEndsTheCaller(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		done := make(chan struct{})
@@ -57,13 +57,13 @@ func TestSTMGoexitEndsTheCaller(t *testing.T) {
 				runtime.Goexit()
 				return nil
 			})
-			assert.Fail(t, "it has returned")
+			assert.Fail(t, "NewSTM returned")
 		}()
 		<-done
 	})
 }
 
-// A function cannot go on after a read that failed, whatever it recovers.
+// The function cannot continue after a failed read, even if it recovers the panic.
 func TestSTMThatRecoversAFailedRead(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		f.On("Txn", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
@@ -123,14 +123,14 @@ func TestSTMAbortContext(t *testing.T) {
 
 		_, err = NewSTM(f.client, func(s STM) error {
 			s.Get("k")
-			assert.Fail(t, "the read has returned")
+			assert.Fail(t, "the read returned")
 			return nil
 		}, level, WithAbortContext(ctx))
 		require.Equal(t, context.Canceled, err)
 	})
 }
 
-// A transaction that conflicts for ever ends with its context.
+// A transaction that always conflicts ends with its context.
 func TestSTMThatNeverCommits(t *testing.T) {
 	onLevels(t, conflictFree, func(t *testing.T, f fake, level STMOption) {
 		_, err := NewSTM(f.client, func(s STM) error {
@@ -143,7 +143,7 @@ func TestSTMThatNeverCommits(t *testing.T) {
 	})
 }
 
-// Repeated, it could be committed twice.
+// A commit with unknown outcome is not repeated, because it could commit twice.
 func TestSTMWhoseCommitIsNotAnsweredIsNotRepeated(t *testing.T) {
 	onLevels(t, allLevels, func(t *testing.T, f fake, level STMOption) {
 		f.Once("Txn", func(call *fakeetcd.Call) {
@@ -161,7 +161,7 @@ func TestSTMWhoseCommitIsNotAnsweredIsNotRepeated(t *testing.T) {
 	})
 }
 
-// A member that lags behind does not know the revision of the snapshot yet.
+// A lagging member has not reached the revision of the snapshot.
 func TestSTMOnAMemberThatLags(t *testing.T) {
 	onLevels(t, conflictFree[:2], func(t *testing.T, f fake, level STMOption) {
 		f.put(t, "b", "1")
@@ -181,7 +181,7 @@ func TestSTMOnAMemberThatLags(t *testing.T) {
 	})
 }
 
-// The revision of the snapshot is compacted between two reads: a new one is taken.
+// The snapshot's revision is compacted between two reads: the next run takes a new one.
 func TestSTMWhoseSnapshotIsCompacted(t *testing.T) {
 	onLevels(t, conflictFree[:2], func(t *testing.T, f fake, level STMOption) {
 		runs := 0
@@ -199,7 +199,7 @@ func TestSTMWhoseSnapshotIsCompacted(t *testing.T) {
 	})
 }
 
-// The number of keys that are read is bounded by what is compared, not by repeating them.
+// ReadCommitted compares no keys, so the server's limit does not bound the number of keys read.
 func TestSTMReadCommittedReadsManyKeys(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		_, err := NewSTM(f.client, func(s STM) error {

@@ -15,15 +15,15 @@ import (
 	. "github.com/quorate/quorate/clientv3/concurrency"
 )
 
-// committed is what one transaction has seen and done.
+// committed is what one transaction read and wrote.
 type committed struct {
 	rev    int64
-	wrote  bool // it made the revision, and did not only delete what did not exist
+	wrote  bool // whether it made a revision
 	reads  map[string]string
-	writes map[string]string // empty for a delete
+	writes map[string]string // "" for a delete
 }
 
-// randomTransaction reads and writes a few of a few keys, by chance.
+// randomTransaction reads and writes random keys of a small set.
 func randomTransaction(t *testing.T, f fake, rnd *rand.Rand, name string, level STMOption) committed {
 	var c committed
 	key := func() string { return "k" + strconv.Itoa(rnd.IntN(5)) }
@@ -35,16 +35,16 @@ func randomTransaction(t *testing.T, f fake, rnd *rand.Rand, name string, level 
 	}
 	resp, err := NewSTM(f.client, func(s STM) error {
 		c = committed{reads: map[string]string{}, writes: map[string]string{}}
-		rnd := rand.New(rand.NewPCG(seed, 1)) // the same in each run
+		rnd := rand.New(rand.NewPCG(seed, 1)) // the same choices in each run
 		for step := range steps {
 			key := "k" + strconv.Itoa(rnd.IntN(5))
 			switch op := rnd.IntN(8); {
 			case op < 4:
 				value := s.Get(key)
 				if own, ok := c.writes[key]; ok {
-					assert.Equal(t, own, value, "its own write")
+					assert.Equal(t, own, value, "a read returns the own write")
 				} else if before, ok := c.reads[key]; ok {
-					assert.Equal(t, before, value, "the same read")
+					assert.Equal(t, before, value, "a repeated read returns the same value")
 				} else {
 					c.reads[key] = value
 				}
@@ -66,9 +66,8 @@ func randomTransaction(t *testing.T, f fake, rnd *rand.Rand, name string, level 
 	return c
 }
 
-// TestSTMIsSerializable runs random transactions at the same time, and then one after the
-// other on a map, in the order of their revisions: each must have read there what it has
-// read, and the end must be the same.
+// TestSTMIsSerializable runs random transactions concurrently, and then replays them in the order of their revisions on
+// a map: each must have read the values of the map, and the final states must be equal.
 func TestSTMIsSerializable(t *testing.T) {
 	const workers, transactions = 5, 40
 	onLevels(t, conflictFree, func(t *testing.T, f fake, level STMOption) {
@@ -91,7 +90,7 @@ func TestSTMIsSerializable(t *testing.T) {
 			case a.rev != b.rev || a.wrote == b.wrote:
 				return cmp.Compare(a.rev, b.rev)
 			case a.wrote:
-				return -1 // the other saw the state that it left
+				return -1 // the other one read the state after it
 			default:
 				return 1
 			}

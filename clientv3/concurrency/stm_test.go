@@ -17,10 +17,9 @@ import (
 
 var allLevels = []Isolation{SerializableSnapshot, Serializable, RepeatableReads, ReadCommitted}
 
-// conflictFree are the levels that lose no update.
+// conflictFree are the levels without lost updates.
 var conflictFree = allLevels[:3]
 
-// onLevels runs a test on each isolation level.
 func onLevels(t *testing.T, levels []Isolation, test func(t *testing.T, f fake, level STMOption)) {
 	t.Helper()
 	for _, level := range levels {
@@ -30,14 +29,14 @@ func onLevels(t *testing.T, levels []Isolation, test func(t *testing.T, f fake, 
 	}
 }
 
-// put writes a key past the transactions.
+// put writes a key outside of the transactions.
 func (f fake) put(t *testing.T, key, value string) {
 	t.Helper()
 	_, err := f.Put(key, value)
 	require.NoError(t, err)
 }
 
-// reads returns how many transactions were received that only read.
+// reads returns the number of received transactions that only read.
 func (f fake) reads() (n int) {
 	for _, r := range f.Calls("Txn") {
 		if txn := r.Request().(*pb.TxnRequest); len(txn.Compare) == 0 && txn.Success[0].GetRequestRange() != nil {
@@ -60,7 +59,7 @@ func TestSTMReadsAndWrites(t *testing.T) {
 			assert.Equal(t, rev, s.Rev("old"))
 			s.Put("old", "3")
 			assert.Equal(t, "3", s.Get("old"))
-			assert.Equal(t, rev, s.Rev("old"), "what is put has no revision yet")
+			assert.Equal(t, rev, s.Rev("old"), "a pending put has no revision")
 			s.Del("gone")
 			assert.Empty(t, s.Get("gone"))
 			s.Put("new", "first")
@@ -106,7 +105,7 @@ func TestSTMGetOfSeveralKeys(t *testing.T) {
 		f.put(t, "b", "2")
 		_, err := NewSTM(f.client, func(s STM) error {
 			assert.Equal(t, "2", s.Get("b"))
-			assert.Equal(t, "1", s.Get("a", "b", "c", "c"), "the value of the first")
+			assert.Equal(t, "1", s.Get("a", "b", "c", "c"), "the value of the first key")
 			s.Put("b", "3")
 			assert.Equal(t, "1", s.Get("a", "b"))
 			assert.Equal(t, "3", s.Get("b", "a"))
@@ -114,7 +113,7 @@ func TestSTMGetOfSeveralKeys(t *testing.T) {
 			return nil
 		}, level)
 		require.NoError(t, err)
-		require.Equal(t, 3, f.reads(), "b, then a and c, then d")
+		require.Equal(t, 3, f.reads(), "one request each for b, for a and c, and for d")
 	})
 }
 
@@ -126,13 +125,12 @@ func TestSTMPrefetch(t *testing.T) {
 			return nil
 		}, level, WithPrefetch("a"), WithPrefetch("b", "c"))
 		require.NoError(t, err)
-		require.Equal(t, 2, f.Count("Txn"), "one that reads and one that commits")
+		require.Equal(t, 2, f.Count("Txn"), "one read and one commit")
 		require.Equal(t, "1", string(f.Get("sum").Value))
 	})
 }
 
-// What was read changes before the commit: the function runs again, with what it needs
-// already there.
+// A key that was read changes before the commit: the function runs again, with the values from the failed commit.
 func TestSTMIsRepeatedAfterAConflict(t *testing.T) {
 	onLevels(t, conflictFree, func(t *testing.T, f fake, level STMOption) {
 		f.put(t, "k", "1")
@@ -151,11 +149,11 @@ func TestSTMIsRepeatedAfterAConflict(t *testing.T) {
 		require.Equal(t, "3!", string(f.Get("k").Value))
 		require.Equal(t, "3", string(f.Get("runs").Value))
 		require.Equal(t, 1, f.PutCount("runs"))
-		require.Equal(t, 4, f.Count("Txn"), "one that reads, and a commit for each run")
+		require.Equal(t, 4, f.Count("Txn"), "one read, and one commit per run")
 	})
 }
 
-// A prefetched key is protected like one that was read.
+// A prefetched key is protected like a key that was read.
 func TestSTMPrefetchedKeysAreRead(t *testing.T) {
 	onLevels(t, conflictFree, func(t *testing.T, f fake, level STMOption) {
 		runs := 0
@@ -173,9 +171,9 @@ func TestSTMPrefetchedKeysAreRead(t *testing.T) {
 func TestSTMLevels(t *testing.T) {
 	for _, tt := range []struct {
 		level Isolation
-		// runs after: a key read, a key written blindly was changed by others
+		// Number of runs after others changed: a key that was read, a key that was only written.
 		afterRead, afterWrite int
-		// snapshot says that all reads show one revision.
+		// snapshot: all reads are at one revision.
 		snapshot bool
 	}{
 		{SerializableSnapshot, 2, 2, true},
@@ -213,14 +211,14 @@ func TestSTMLevels(t *testing.T) {
 				}, WithIsolation(tt.level))
 				require.EqualError(t, err, "enough")
 				require.Equal(t, tt.snapshot, first == "before", first)
-				require.Equal(t, first, again, "a key that was read stays what it was")
+				require.Equal(t, first, again, "a repeated read returns the same value")
 			})
 		})
 	}
 }
 
-// The run after a conflict shows one revision as well, although some of it was read with
-// the commit that failed, and some is read anew.
+// After a conflict all reads are at one revision too, although some values come from the failed commit and others are
+// read anew.
 func TestSTMShowsOneRevisionAfterAConflict(t *testing.T) {
 	onLevels(t, conflictFree[:2], func(t *testing.T, f fake, level STMOption) {
 		both := func() {

@@ -19,7 +19,7 @@ import (
 
 // Each test here fails with the official package.
 
-// patience is far above what anything here takes; what hangs is ended by it.
+// patience bounds calls that may hang.
 const patience = 20 * time.Second
 
 const prefix = "_leasing/"
@@ -50,7 +50,7 @@ func newKV(t *testing.T, c *clientv3.Client, opts ...concurrency.SessionOption) 
 	return kv
 }
 
-// own makes kv own a key, and returns what it then has in memory.
+// own makes kv own a key, and returns the cached response.
 func own(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, key string) {
 	t.Helper()
 	_, err := kv.Get(t.Context(), key)
@@ -64,11 +64,10 @@ func requireFromMemory(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, 
 	before := requests(cluster)
 	_, err := kv.Get(t.Context(), key)
 	require.NoError(t, err)
-	require.Equal(t, before, requests(cluster), "%q was not answered from memory", key)
+	require.Equal(t, before, requests(cluster), "%q was not answered from the cache", key)
 }
 
-// awaitOwned waits until a key is answered from memory: kv takes what it had to give
-// up only after a while.
+// awaitOwned waits until a key is answered from the cache: kv does not reacquire a released key at once.
 func awaitOwned(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, key string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -80,7 +79,7 @@ func awaitOwned(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, key str
 
 func requests(cluster *fakeetcd.Cluster) int { return cluster.Count("Range") + cluster.Count("Txn") }
 
-// requireTruth fails unless kv answers what the server holds.
+// requireTruth checks that kv answers what the server holds.
 func requireTruth(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, key string) {
 	t.Helper()
 	resp, err := kv.Get(t.Context(), key)
@@ -114,7 +113,7 @@ func TestWriteIsExecutedOnce(t *testing.T) {
 	require.Len(t, resp.PrevKvs, 1)
 }
 
-// A write whose answer is lost is not sent again.
+// A write with a lost answer is not sent again.
 func TestWriteWhoseAnswerIsLostIsNotRepeated(t *testing.T) {
 	cluster := startFake(t)
 	kv := newKV(t, newClient(t, cluster))
@@ -130,7 +129,7 @@ func TestWriteWhoseAnswerIsLostIsNotRepeated(t *testing.T) {
 	require.Equal(t, 1, cluster.PutCount("k"))
 }
 
-// After a range delete whose answer is lost, none of its keys is in memory.
+// After a range delete with a lost answer, none of its keys is cached.
 func TestRangeDeleteWhoseAnswerIsLost(t *testing.T) {
 	cluster := startFake(t)
 	kv := newKV(t, newClient(t, cluster))
@@ -140,7 +139,7 @@ func TestRangeDeleteWhoseAnswerIsLost(t *testing.T) {
 		require.NoError(t, err)
 		own(t, cluster, kv, key)
 	}
-	// The first transaction or read finds the owned keys, a later one deletes.
+	// The first transaction or read finds the owned keys; a later one deletes.
 	cluster.On("Txn", func(c *fakeetcd.Call) {
 		_, err := c.Execute()
 		assert.NoError(t, err)
@@ -168,8 +167,8 @@ func TestDeleteFromKeyRevokesOwners(t *testing.T) {
 	requireTruth(t, cluster, owner, "k")
 }
 
-// A range in which leasing keys lie is deleted only when nobody owns anything: also
-// the leasing keys of keys outside of it would be deleted.
+// A range that contains leasing keys is deleted only while nothing is owned: it also deletes the leasing keys of keys
+// outside of the range.
 func TestDeleteOfLeasingKeysRevokesOwners(t *testing.T) {
 	cluster := startFake(t)
 	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
@@ -181,12 +180,12 @@ func TestDeleteOfLeasingKeysRevokesOwners(t *testing.T) {
 		for _, key := range []string{"A", "B"} {
 			before := requests(cluster)
 			requireTruth(t, cluster, kv, key)
-			require.Greater(t, requests(cluster), before, "%q was answered from memory, and is not owned", key)
+			require.Greater(t, requests(cluster), before, "%q was answered from the cache without being owned", key)
 		}
 	}
 }
 
-// What a put keeps is kept in memory as well.
+// A put with ignored fields keeps them in the cache as well.
 func TestPutThatKeepsTheValue(t *testing.T) {
 	cluster := startFake(t)
 	kv := newKV(t, newClient(t, cluster))
@@ -199,7 +198,7 @@ func TestPutThatKeepsTheValue(t *testing.T) {
 	requireTruth(t, cluster, kv, "k")
 }
 
-// A key that is attached to a lease vanishes without a write, so it is not owned.
+// A key with a lease is deleted without a write when the lease ends, so it is not owned.
 func TestPutWithLeaseEndsOwnership(t *testing.T) {
 	cluster := startFake(t)
 	client := newClient(t, cluster)
@@ -225,7 +224,7 @@ func TestPutWithLeaseEndsOwnership(t *testing.T) {
 	requireTruth(t, cluster, kv, "txn")
 }
 
-// A comparison of a key that does not exist comes out as on the server.
+// A comparison of an absent key has the same result as on the server.
 func TestComparisonOfAbsentKey(t *testing.T) {
 	cluster := startFake(t)
 	kv := newKV(t, newClient(t, cluster))
@@ -245,8 +244,7 @@ func TestComparisonOfAbsentKey(t *testing.T) {
 	}
 }
 
-// The options of the get that takes ownership hold for its own answer, whether or
-// not it gets it.
+// The options of the get that acquires ownership apply to its response, whether or not it succeeds.
 func TestOptionsOfFirstGet(t *testing.T) {
 	cluster := startFake(t)
 	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
@@ -258,8 +256,7 @@ func TestOptionsOfFirstGet(t *testing.T) {
 	require.Empty(t, resp.Kvs[0].Value)
 }
 
-// The end of the context of the get that took ownership ends nothing else: the owner
-// still hears, after the watch has broken with a gap, that the key is wanted.
+// The context of the acquiring get ends: the owner is still asked to release the key after its watch broke with a gap.
 func TestRevocationIsSeenAfterGap(t *testing.T) {
 	cluster := startFake(t)
 	client := newClient(t, cluster)
@@ -295,7 +292,7 @@ func TestRevocationIsSeenAfterGap(t *testing.T) {
 	require.Less(t, cluster.Count("Range"), 100, "the server was asked over and over")
 }
 
-// Closing gives the keys back at once.
+// Close releases the keys at once.
 func TestCloseReleasesKeys(t *testing.T) {
 	cluster := startFake(t)
 	kv, closeKV, err := leasing.NewKV(newClient(t, cluster), prefix)

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// A key that is read often costs one request, until another client writes it.
+// A key that is read often costs one request until another client writes it.
 func Example() {
 	ctx := context.Background()
 	cluster, err := fakeetcd.Start(1)

@@ -17,12 +17,12 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// held is a call that was carried out, and whose answer waits.
+// held is an executed call whose answer is withheld.
 type held struct {
 	executed, release chan struct{}
 }
 
-// holdAnswer holds the answer to the next Txn.
+// holdAnswer withholds the answer of the next Txn.
 func holdAnswer(t *testing.T, cluster *fakeetcd.Cluster) *held {
 	h := &held{executed: make(chan struct{}), release: make(chan struct{})}
 	cluster.Once("Txn", func(c *fakeetcd.Call) {
@@ -39,7 +39,7 @@ func (h *held) await(t *testing.T) {
 	select {
 	case <-h.executed:
 	case <-time.After(patience):
-		t.Fatal("the transaction was not carried out")
+		t.Fatal("the transaction was not executed")
 	}
 }
 
@@ -62,8 +62,7 @@ func requireEnd(t *testing.T, done <-chan error) {
 	}
 }
 
-// Ownership is revoked, and the key written, before the owner has the answer that
-// made it one.
+// Ownership is revoked and the key written before the owner receives the answer that granted it.
 func TestRevokedBeforeOwned(t *testing.T) {
 	cluster := startFake(t)
 	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
@@ -84,8 +83,7 @@ func TestRevokedBeforeOwned(t *testing.T) {
 	require.Equal(t, "new", string(cluster.Get("k").Value))
 }
 
-// The owner's write is carried out, everybody sees it, and the owner itself has no
-// answer yet.
+// The owner's write is executed and visible to everyone, and the owner has no answer yet.
 func TestWriteInFlightIsNotHidden(t *testing.T) {
 	cluster := startFake(t)
 	owner := newKV(t, newClient(t, cluster))
@@ -104,7 +102,7 @@ func TestWriteInFlightIsNotHidden(t *testing.T) {
 	requireTruth(t, cluster, owner, "k")
 }
 
-// Two writes of the owner are answered in the other order.
+// Two writes of the owner are answered in reverse order.
 func TestAnswersOvertakeEachOther(t *testing.T) {
 	cluster := startFake(t)
 	owner := newKV(t, newClient(t, cluster))
@@ -122,8 +120,7 @@ func TestAnswersOvertakeEachOther(t *testing.T) {
 	require.Equal(t, "second", string(cluster.Get("k").Value))
 }
 
-// The connection of a write breaks, and the server carries it out, or tries to, long
-// after the key is owned again.
+// The connection of a write breaks. The server executes the write, or tries to, long after the key is owned again.
 func TestLateWriteIsFencedOff(t *testing.T) {
 	t.Parallel()
 	cluster := startFake(t)
@@ -156,8 +153,8 @@ func TestLateWriteIsFencedOff(t *testing.T) {
 	requireTruth(t, cluster, owner, "k")
 }
 
-// The answer to the acquisition is lost. The get is answered nevertheless, the
-// leasing key that was created disturbs nobody, and later the key is owned.
+// The answer to the acquisition is lost. The get is still answered, the leasing key disturbs no other client, and the
+// key is owned later.
 func TestAcquisitionWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	cluster := startFake(t)
@@ -177,8 +174,7 @@ func TestAcquisitionWhoseAnswerIsLost(t *testing.T) {
 	requireTruth(t, cluster, owner, "k")
 }
 
-// Somebody deletes the leasing key by hand, and the news of it does not arrive. The
-// owner's writes find it out.
+// An operator deletes the leasing key, and the watch event is lost. The owner's next write detects it.
 func TestLeasingKeyDeletedByHand(t *testing.T) {
 	cluster := startFake(t)
 	cluster.On("Watch", func(c *fakeetcd.Call) {
@@ -201,11 +197,11 @@ func TestLeasingKeyDeletedByHand(t *testing.T) {
 		require.NoError(t, write(key))
 		before := requests(cluster)
 		requireTruth(t, cluster, owner, key)
-		require.Greater(t, requests(cluster), before, "%q was answered from memory, and is not owned", key)
+		require.Greater(t, requests(cluster), before, "%q was answered from the cache without being owned", key)
 	}
 }
 
-// The same, and the news arrives.
+// An operator deletes the leasing key, and the watch event arrives.
 func TestManualDeletionIsDetected(t *testing.T) {
 	cluster := startFake(t)
 	client := newClient(t, cluster)
@@ -220,8 +216,8 @@ func TestManualDeletionIsDetected(t *testing.T) {
 	}, patience, time.Millisecond)
 }
 
-// The watch breaks with a gap. Until the leasing keys have been listed, nothing is
-// answered from memory; afterwards what is still owned is.
+// The watch breaks with a gap. Until the leasing keys are listed, nothing is answered from the cache; then the keys
+// still owned are.
 func TestGap(t *testing.T) {
 	cluster := startFake(t)
 	owner := newKV(t, newClient(t, cluster))
@@ -253,7 +249,7 @@ func TestGap(t *testing.T) {
 	for _, key := range []string{"kept", "lost"} {
 		before := requests(cluster)
 		requireTruth(t, cluster, owner, key)
-		require.Greater(t, requests(cluster), before, "%q was answered from memory in the gap", key)
+		require.Greater(t, requests(cluster), before, "%q was answered from the cache in the gap", key)
 	}
 	close(release)
 	awaitOwned(t, cluster, owner, "kept")
@@ -262,8 +258,7 @@ func TestGap(t *testing.T) {
 	require.Greater(t, requests(cluster), before)
 }
 
-// The request to give up a key is repeated when its answer is lost, the deletion of
-// the leasing key as well; the write itself is not.
+// The revocation and the deletion of the leasing key are repeated when their answers are lost; the write is not.
 func TestRevocationIsRepeated(t *testing.T) {
 	cluster := startFake(t)
 	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
@@ -281,8 +276,7 @@ func TestRevocationIsRepeated(t *testing.T) {
 	requireTruth(t, cluster, owner, "k")
 }
 
-// A leasing key that an acquisition without an answer left behind is removed, so that
-// the key can be owned.
+// A leasing key left by an acquisition without an answer is removed, so that the key can be owned.
 func TestOrphanIsRemoved(t *testing.T) {
 	t.Parallel()
 	cluster := startFake(t)

@@ -37,8 +37,8 @@ func (c *cache) setClock(now func() time.Time) {
 	c.now = now
 }
 
-// The lease runs out while the owner is looking up the key: after it has found it,
-// and before it returns it. Then somebody else owns and writes the key.
+// The lease expires while the owner looks up the key: after finding it and before returning it. Then another client owns
+// and writes the key.
 func TestLeaseEndsDuringGet(t *testing.T) {
 	cluster, client, owner := newTestKV(t)
 	_, err := cluster.Put("k", "old")
@@ -50,7 +50,7 @@ func TestLeaseEndsDuringGet(t *testing.T) {
 	var asked int
 	owner.cache.setClock(func() time.Time {
 		asked++
-		if asked == 1 { // the clock is read: what it says is too late already
+		if asked == 1 { // between the lookup and the first reading of the clock
 			_, err := client.Put(t.Context(), "k", "new")
 			require.NoError(t, err)
 		}
@@ -161,7 +161,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// For every get of one key, memory gives the same response as the server.
+// For every get of one key the cache returns the server's response.
 func TestCacheAnswersLikeTheServer(t *testing.T) {
 	t.Parallel()
 	cluster, client, owner := newTestKV(t)
@@ -230,7 +230,7 @@ func randomCmps(random *rand.Rand) []clientv3.Cmp {
 	return cmps
 }
 
-// Writes answer as those of a plain client do.
+// Writes return the same responses as a plain client's.
 func TestWritesAnswerLikeTheServer(t *testing.T) {
 	for i, op := range []clientv3.Op{
 		clientv3.OpPut("k", "new", clientv3.WithPrevKV()),
@@ -256,7 +256,7 @@ func TestWritesAnswerLikeTheServer(t *testing.T) {
 				cluster, client, k := newTestKV(t)
 				_, err := cluster.Put("k", "v")
 				require.NoError(t, err)
-				_, err = k.Get(t.Context(), "k") // own it: the revision is the same for both
+				_, err = k.Get(t.Context(), "k") // acquires ownership: both clients are at the same revision
 				require.NoError(t, err)
 				using := []clientv3.KV{client, k}[i]
 				answers[i], errs[i] = using.Do(t.Context(), op)
@@ -274,7 +274,7 @@ func TestWritesAnswerLikeTheServer(t *testing.T) {
 	}
 }
 
-// message returns a response as text.
+// message formats a response.
 func message(r clientv3.OpResponse) string {
 	return fmt.Sprint((*pb.PutResponse)(r.Put()), (*pb.DeleteRangeResponse)(r.Del()), (*pb.TxnResponse)(r.Txn()))
 }

@@ -19,8 +19,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// The lease ends, though the client keeps it alive: as after an operator's mistake.
-// The KV goes on with a new one.
+// The lease ends although the client keeps it alive, as when an operator revokes it. The KV continues with a new one.
 func TestSessionIsReplaced(t *testing.T) {
 	t.Parallel()
 	cluster := startFake(t)
@@ -39,12 +38,11 @@ func TestSessionIsReplaced(t *testing.T) {
 	requireTruth(t, cluster, owner, "k")
 }
 
-// Waiting for an owner who does not answer ends with the caller's context, and
-// nothing is written then.
+// Waiting for an owner that does not answer ends with the caller's context, without a write.
 func TestWaitForOwnerEndsWithContext(t *testing.T) {
 	cluster := startFake(t)
 	client := newClient(t, cluster)
-	_, err := client.Put(t.Context(), prefix+"k", "") // an owner who has died
+	_, err := client.Put(t.Context(), prefix+"k", "") // a dead owner
 	require.NoError(t, err)
 	kv := newKV(t, client)
 	for name, write := range map[string]func(ctx context.Context) error{
@@ -68,11 +66,10 @@ func TestWaitForOwnerEndsWithContext(t *testing.T) {
 	require.Nil(t, cluster.Get("k"))
 }
 
-// countRevokes returns how often the leasing key of k was asked for.
+// countRevokes returns the number of revocations of k.
 func countRevokes(cluster *fakeetcd.Cluster) int { return cluster.PutCount(prefix + "k") }
 
-// A write meets more leasing keys than one transaction has room for: own ones, and
-// those of others.
+// A write finds more leasing keys than fit into one transaction, its own and others'.
 func TestManyOwners(t *testing.T) {
 	t.Parallel()
 	cluster := startFake(t)
@@ -94,7 +91,7 @@ func TestManyOwners(t *testing.T) {
 	}
 }
 
-// While the leasing keys cannot be watched, everything works, and nothing is cached.
+// While the leasing keys cannot be watched, everything works without a cache.
 func TestLeasingKeysCannotBeWatched(t *testing.T) {
 	cluster := startFake(t)
 	cluster.On("Watch", func(c *fakeetcd.Call) {
@@ -173,7 +170,7 @@ func TestCloseWithoutServer(t *testing.T) {
 	requireTruth(t, cluster, kv, "k")
 }
 
-// A lease of the user's is kept, and its leasing keys are deleted.
+// A lease from the user is kept, and its leasing keys are deleted.
 func TestCloseKeepsLeaseOfUser(t *testing.T) {
 	cluster := startFake(t)
 	client := newClient(t, cluster)
@@ -188,7 +185,7 @@ func TestCloseKeepsLeaseOfUser(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// There is no such lease: nothing is owned, and everything works.
+// The given lease does not exist: nothing is owned, and everything works.
 func TestSessionWithoutLease(t *testing.T) {
 	cluster := startFake(t)
 	kv := newKV(t, newClient(t, cluster), concurrency.WithLease(4711))
@@ -199,7 +196,7 @@ func TestSessionWithoutLease(t *testing.T) {
 	require.Nil(t, cluster.Get(prefix+"k"))
 }
 
-// The context in the options ends, and the session with it.
+// The session ends with the context in the options.
 func TestSessionEndsWithContext(t *testing.T) {
 	cluster := startFake(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -214,7 +211,7 @@ func TestSessionEndsWithContext(t *testing.T) {
 // The client is closed while a write waits for an owner.
 func TestClientClosedWhileWaiting(t *testing.T) {
 	cluster := startFake(t)
-	_, err := cluster.Put(prefix+"k", "") // an owner who has died
+	_, err := cluster.Put(prefix+"k", "") // a dead owner
 	require.NoError(t, err)
 	for _, phase := range []string{"asking", "waiting"} {
 		client := newClient(t, cluster)
@@ -243,7 +240,7 @@ func TestClientClosedWhileWaiting(t *testing.T) {
 	require.Nil(t, cluster.Get("k"))
 }
 
-// Responses from memory never have a lower revision than an earlier response.
+// Cached responses never have a lower revision than an earlier response.
 func TestRevisionNeverGoesBack(t *testing.T) {
 	cluster := startFake(t)
 	kv := newKV(t, newClient(t, cluster))
@@ -260,8 +257,7 @@ func TestRevisionNeverGoesBack(t *testing.T) {
 	require.Equal(t, written.Header.Revision, txn.Header.Revision)
 }
 
-// One comparison that does not hold decides, also beside one of which nothing is
-// known.
+// One failed comparison decides, even if the cache cannot evaluate another.
 func TestFalseComparisonDecides(t *testing.T) {
 	cluster := startFake(t)
 	kv := newKV(t, newClient(t, cluster))
@@ -277,8 +273,7 @@ func TestFalseComparisonDecides(t *testing.T) {
 	require.Equal(t, before, requests(cluster))
 }
 
-// A key that somebody else owns is not asked for with each get: an attempt to own it
-// costs the cluster as much as a write.
+// A get does not try to acquire a key of another owner each time: an attempt costs the cluster as much as a write.
 func TestForeignKeyIsBackedOff(t *testing.T) {
 	cluster := startFake(t)
 	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
@@ -338,8 +333,7 @@ func TestUncacheableReads(t *testing.T) {
 	require.Nil(t, cluster.Get(prefix+"unowned"))
 }
 
-// The program has replaced the Lease by one that does not tell until when a lease
-// lives. Then nothing is answered from memory.
+// The program's own Lease does not report until when a lease lives, so nothing is answered from the cache.
 func TestLeaseWithoutDeadline(t *testing.T) {
 	cluster := startFake(t)
 	client := newClient(t, cluster)
@@ -376,7 +370,7 @@ func (l *brokenGrant) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGran
 	return l.Lease.Grant(ctx, ttl)
 }
 
-// NewKV waits for as long as waiting may help.
+// NewKV waits as long as waiting may help.
 func TestNewKVWaits(t *testing.T) {
 	cluster := startFake(t)
 	client := newClient(t, cluster)

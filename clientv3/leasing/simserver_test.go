@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// simServer is what the protocol needs of an etcd server, in one goroutine.
+// simServer is a single-threaded model of an etcd server.
 type simServer struct {
 	rev    int64
 	items  map[string]*mvccpb.KeyValue
@@ -27,7 +27,7 @@ func newSimServer(prefix string) *simServer {
 
 func (s *simServer) header() *pb.ResponseHeader { return &pb.ResponseHeader{Revision: s.rev} }
 
-// put, remove and the like are part of one transaction, which has begun with s.rev++.
+// put, remove and so on are part of one transaction, which starts with s.rev++.
 func (s *simServer) put(key, value string, lease clientv3.LeaseID) {
 	item := &mvccpb.KeyValue{Key: []byte(key), Value: []byte(value), CreateRevision: s.rev, Version: 1, Lease: int64(lease)}
 	if old := s.items[key]; old != nil {
@@ -62,7 +62,7 @@ func (s *simServer) in(begin, end string) []*mvccpb.KeyValue {
 	return found
 }
 
-// holds evaluates a guard.
+// holds evaluates a comparison.
 func (s *simServer) holds(c clientv3.Cmp) bool {
 	m := c.GetCompare()
 	found := s.in(string(m.Key), string(m.RangeEnd))
@@ -90,7 +90,7 @@ func (s *simServer) apply(op clientv3.Op) {
 	}
 }
 
-// expire ends a lease: its keys are deleted.
+// expire ends a lease and deletes its keys.
 func (s *simServer) expire(lease clientv3.LeaseID) {
 	s.rev++
 	for _, item := range s.in("\x00", toTheEnd) {

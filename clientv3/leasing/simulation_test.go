@@ -15,29 +15,28 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-// simulation lets clients, of whom only the cache is real, and a server exchange
-// messages that are delivered in any order, late, or never. Whatever a cache answers
-// must be what the server holds at that very moment.
+// simulation runs clients, with real caches and nothing else, against a model of the server. Messages are delivered in
+// any order, late, or never. Each cached answer must equal the server's state at that moment.
 type simulation struct {
 	t       *testing.T
 	rand    *rand.Rand
 	server  *simServer
 	clients []*simClient
-	// pending are messages under way and programs that wait to go on.
+	// pending are messages in flight and programs waiting to continue.
 	pending []func()
 	values  int
 	served  int
-	owned   map[int64]bool // incarnations that were ever in a cache
+	owned   map[int64]bool // create revisions of leasing keys that were ever owned
 }
 
 type simClient struct {
 	sim   *simulation
 	kv    *kv
 	cache *cache
-	// alive says that the client believes the lease to live; without it, nothing.
+	// alive: the client considers its lease alive. Otherwise it caches nothing.
 	alive   bool
 	session *leaseSession
-	next    int // the first event that has not been delivered
+	next    int // index of the first undelivered event
 	synced  bool
 }
 
@@ -66,7 +65,7 @@ func (s *simulation) op() clientv3.Op {
 	case 2:
 		return clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("a", s.value()), clientv3.OpDelete("b")}, nil)
 	case 3:
-		if s.chance(60) { // the leasing keys are in this range
+		if s.chance(60) { // the range contains the leasing keys
 			return clientv3.OpDelete("b", clientv3.WithFromKey())
 		}
 		return clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpDelete("b", clientv3.WithRange("d")), clientv3.OpPut("x", s.value())}, nil)
@@ -116,7 +115,7 @@ func (s *simulation) step() {
 	s.check()
 }
 
-// check holds all that the caches would answer against the server.
+// check compares all that the caches would answer with the server.
 func (s *simulation) check() {
 	for i, c := range s.clients {
 		for _, key := range simKeys {
@@ -152,7 +151,7 @@ func (c *simClient) manageSession() {
 		if s.chance(50) {
 			s.server.expire(c.session.lease)
 		} else {
-			c.alive = true // the renewal is answered late
+			c.alive = true // a late answer to the renewal
 		}
 	default:
 		c.cache.stop()
@@ -206,7 +205,7 @@ func (c *simClient) get(key string) {
 	if lost {
 		c.sim.later(func() { c.cache.endAcquire(a) })
 	}
-	c.sim.later(func() { // the server carries it out
+	c.sim.later(func() { // the server executes it
 		lkey := "m/" + key
 		item, l := server.items[key], server.items[lkey]
 		failed := !server.leases[a.session.lease] || l != nil || item != nil && item.Lease != 0
@@ -218,7 +217,7 @@ func (c *simClient) get(key string) {
 		if lost {
 			return
 		}
-		c.sim.later(func() { // the client has the answer
+		c.sim.later(func() { // the answer arrives
 			c.cache.observe(h)
 			if !failed {
 				c.cache.insert(a, item, h.Revision)
@@ -245,7 +244,7 @@ func (c *simClient) write(op clientv3.Op, spans []span, attempts int) {
 		})
 	}
 	server := c.sim.server
-	c.sim.later(func() { // the server carries it out
+	c.sim.later(func() { // the server executes it
 		if slices.ContainsFunc(w.spans, func(s span) bool { return !server.holds(s.guard()) }) {
 			listed := make([]*pb.ResponseOp, len(w.spans))
 			for i, s := range w.spans {
@@ -312,6 +311,6 @@ func TestSimulation(t *testing.T) {
 		owned += len(s.owned)
 	}
 	t.Logf("%d answers compared, of %d ownerships", served, owned)
-	require.Greater(t, served, runs*steps/5, "the caches answered too seldom to show anything")
+	require.Greater(t, served, runs*steps/5, "too few cached answers")
 	require.Greater(t, owned, 10*runs, "too few keys were acquired")
 }

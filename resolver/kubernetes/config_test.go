@@ -67,7 +67,7 @@ contexts: [{name: c, context: {cluster: k, namespace: from-context}}]
 clusters: [{name: k, cluster: {server: "https://127.0.0.1:1"}}]
 `
 
-// withKubeconfig adds a kubeconfig to surroundings.
+// withKubeconfig adds a kubeconfig to the environment.
 func withKubeconfig(t *testing.T, s podEnvironment, text string) podEnvironment {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config")
@@ -132,7 +132,7 @@ func TestBackoff(t *testing.T) {
 		assert.GreaterOrEqual(t, got, low)
 		assert.LessOrEqual(t, got, high)
 	}
-	assert.Zero(t, b.pause(time.Second), "the first attempt follows at once")
+	assert.Zero(t, b.pause(time.Second), "the first retry follows at once")
 	between(time.Second, firstPause/2, firstPause)
 	between(time.Second, firstPause*8/10, firstPause*16/10)
 	for range 50 {

@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
 )
 
-// pod runs a gRPC server, and returns the EndpointSlice that leads to it.
+// pod runs a gRPC server, and returns its EndpointSlice.
 func pod() (slice *discoveryv1.EndpointSlice, stop func()) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -80,7 +80,7 @@ func Example() {
 	// Output: OK for kubernetes:///users.shop:grpc
 }
 
-// The permission is missing: calls say so.
+// Without permission, calls fail with the reason.
 func Example_forbidden() {
 	api, err := fakeapiserver.Start()
 	if err != nil {
@@ -109,7 +109,7 @@ func Example_forbidden() {
 	// kubernetes: no permission to watch endpointslices.discovery.k8s.io for service "users" in namespace "shop": grant the verb "watch" on apiGroup "discovery.k8s.io", resource "endpointslices", by a Role in namespace "shop": endpointslices.discovery.k8s.io is forbidden: User "system:serviceaccount:default:client" cannot watch resource "endpointslices" in API group "discovery.k8s.io" in the namespace "shop"
 }
 
-// In a pod, once at the start of a program whose frameworks make the channels.
+// In a pod, a program whose framework opens the channels registers the resolver once.
 func ExampleRegisterInCluster() {
 	if err := kubernetes.RegisterInCluster(); err != nil {
 		fmt.Println("not in a cluster, and no kubeconfig")

@@ -48,7 +48,7 @@ func TestExpired(t *testing.T) {
 func TestRefused(t *testing.T) {
 	assert.True(t, refused(apierrors.NewForbidden(schema.GroupResource{}, "", nil)))
 	assert.True(t, refused(apierrors.NewTooManyRequests("wait", 3)))
-	assert.False(t, refused(apierrors.NewUnauthorized("")), "a new token needs a new link")
+	assert.False(t, refused(apierrors.NewUnauthorized("")), "a new connection may carry a new token")
 	assert.False(t, refused(apierrors.NewInternalError(errors.New("etcd"))), "another server may be better")
 	assert.False(t, refused(errors.New("reset")))
 }

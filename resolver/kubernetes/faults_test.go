@@ -25,7 +25,7 @@ import (
 
 const tick = 5 * time.Millisecond
 
-// followed starts a server with one slice and a channel that has got it.
+// followed starts a server with one slice, and a channel that has received it.
 func followed(t *testing.T, tm timing) (*fakeapiserver.Server, *channel) {
 	t.Helper()
 	server := startServer(t)
@@ -49,7 +49,7 @@ func TestWatchEndsOften(t *testing.T) {
 		update(t, server, slice("users", "a", 80, host))
 		c.awaitAddresses(t, host+":80")
 	}
-	// With pauses that grow, so many watches would take far longer than a test may.
+	// With growing pauses, so many watches would exceed the test's timeout.
 	require.NoError(t, server.Wait(within(t), "watch", 18))
 	_, errs := c.counts()
 	assert.Zero(t, errs, "an ended watch is no error")
@@ -59,7 +59,7 @@ func TestWatchEndsOften(t *testing.T) {
 			lists++
 		}
 	}
-	assert.Equal(t, 1, lists, "a watch goes on where the last one was")
+	assert.Equal(t, 1, lists, "a watch resumes where the last one ended")
 	assert.Equal(t, 1, server.Connections())
 }
 
@@ -87,7 +87,7 @@ func TestExpiredHistory(t *testing.T) {
 			server, c := followed(t, quick())
 			create(t, server, slice("users", "b", 80, "10.0.0.2"))
 			c.awaitCount(t, 2)
-			server.Deny("watch") // so that the deletion is not seen
+			server.Deny("watch") // the watch misses the deletion
 			expire(server)
 			require.Eventually(t, func() bool { return server.Watches() == 0 }, patience, tick)
 			require.NoError(t, server.Delete("shop", "b"))
@@ -97,11 +97,11 @@ func TestExpiredHistory(t *testing.T) {
 			c.awaitAddresses(t, "10.0.0.1:80")
 			states, _, _ := c.look()
 			for _, s := range states {
-				assert.NotEmpty(t, s.Endpoints, "the list is kept meanwhile")
+				assert.NotEmpty(t, s.Endpoints, "the list is kept during the outage")
 			}
 			_, after, _ := c.look()
 			for _, err := range after[errs:] {
-				assert.NotContains(t, err.Error(), "resource version", "history that is gone is no failure")
+				assert.NotContains(t, err.Error(), "resource version", "expired history is not reported as an error")
 			}
 		})
 	}
@@ -126,7 +126,7 @@ func TestPermissionIsLost(t *testing.T) {
 	server, c := followed(t, quick())
 	server.Deny()
 	update(t, server, slice("users", "a", 80, "10.0.0.2"))
-	c.awaitAddresses(t, "10.0.0.2:80") // open watches live on
+	c.awaitAddresses(t, "10.0.0.2:80") // open watches continue
 	server.EndWatches()
 	c.awaitError(t, 0, "last known endpoints stay in use", "no permission to watch")
 	c.awaitAddresses(t, "10.0.0.2:80")
@@ -173,7 +173,7 @@ func TestServerWithoutStreamedLists(t *testing.T) {
 	}
 }
 
-// A server that knows nothing of streamed lists goes on to send changes.
+// A server without streamed lists continues to send changes.
 func TestBusyServerWithoutStreamedLists(t *testing.T) {
 	tm := quick()
 	tm.listed = 200 * time.Millisecond
@@ -200,7 +200,7 @@ func TestBusyServerWithoutStreamedLists(t *testing.T) {
 	c.awaitAddresses(t, "10.0.0.1:80")
 }
 
-// Nothing but the bookmark ends a streamed list, whatever somebody writes into a slice.
+// Only the bookmark ends a streamed list, whatever annotations a slice has.
 func TestSliceThatLooksLikeEndOfList(t *testing.T) {
 	server := startServer(t)
 	odd := slice("users", "a", 80, "10.0.0.1")
@@ -221,7 +221,7 @@ func TestServerWithoutStreamedListsAndPermissionToList(t *testing.T) {
 	c := newChannel()
 	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
 	c.awaitError(t, 0, "no permission to list", `grant the verb "list"`, "does not stream lists")
-	server.SetWatchList(fakeapiserver.WatchListServed) // it was updated
+	server.SetWatchList(fakeapiserver.WatchListServed) // the server was upgraded
 	c.awaitAddresses(t, "10.0.0.1:80")
 }
 
@@ -260,7 +260,7 @@ func TestServerHangs(t *testing.T) {
 
 func TestCloseWhileServerHangs(t *testing.T) {
 	tm := defaultTiming()
-	tm.answer, tm.ping = time.Hour, time.Hour // so that nothing but Close ends requests
+	tm.answer, tm.ping = time.Hour, time.Hour // only Close ends requests
 	server := startServer(t)
 	create(t, server, slice("users", "a", 80, "10.0.0.1"))
 	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, tm)
@@ -297,7 +297,7 @@ func TestSilentWatchIsMadeAgain(t *testing.T) {
 	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, tm), c, "kubernetes:///users.shop")
 	require.NoError(t, server.Wait(within(t), "watch", 3))
 	for _, r := range server.Requests() {
-		assert.Equal(t, "true", r.Query.Get("sendInitialEvents"), "nothing that was known before is relied on")
+		assert.Equal(t, "true", r.Query.Get("sendInitialEvents"), "the list is requested anew")
 	}
 	update(t, server, slice("users", "a", 80, "10.0.0.2"))
 	c.awaitAddresses(t, "10.0.0.2:80")
@@ -315,10 +315,10 @@ func TestBookmarksKeepWatchAlive(t *testing.T) {
 	c := newChannel()
 	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, tm), c, "kubernetes:///users.shop")
 	c.awaitAddresses(t, "10.0.0.1:80")
-	// A machine that stalls for long enough can break the silence, but not every time.
+	// A machine that stalls long enough can exceed the limit, but not every time.
 	deadline := time.Now().Add(patience)
 	for before := -1; before != server.Count("watch"); {
-		require.True(t, time.Now().Before(deadline), "no watch lasts for longer than the silence that is allowed")
+		require.True(t, time.Now().Before(deadline), "no watch outlasts the allowed silence")
 		before = server.Count("watch")
 		time.Sleep(3 * tm.silence)
 	}
@@ -333,7 +333,7 @@ func TestBookmarksMovePlaceToGoOnFrom(t *testing.T) {
 	c.awaitAddresses(t, "10.0.0.1:80")
 	other := slice("others", "b", 80, "10.0.0.9")
 	create(t, server, other)
-	stored, err := server.Get("shop", "b") // which no event tells the watch
+	stored, err := server.Get("shop", "b") // the watch receives no event for it
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		server.EndWatches()
@@ -403,7 +403,7 @@ func TestHTTP2(t *testing.T) {
 	assert.Equal(t, "HTTP/2.0", server.Requests()[0].Protocol)
 }
 
-// A channel that wakes while the API server is away has the last list of the builder.
+// A channel that wakes during an outage of the API server has the builder's last list.
 func TestIdleChannelWakesWhileTheAPIServerIsAway(t *testing.T) {
 	server, one := startServer(t), startBackend(t)
 	create(t, server, slice("users", "a", one.port, one.host))
@@ -416,7 +416,7 @@ func TestIdleChannelWakesWhileTheAPIServerIsAway(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A builder remembers that the server streams no lists.
+// A builder remembers that the server does not stream lists.
 func TestListFirstIsRemembered(t *testing.T) {
 	server := startServer(t)
 	server.SetWatchList(fakeapiserver.WatchListRefused)
@@ -430,11 +430,11 @@ func TestListFirstIsRemembered(t *testing.T) {
 		require.NoError(t, server.Wait(within(t), "watch", round+2))
 		r.Close()
 	}
-	assert.Equal(t, 4, server.Count("watch"), "one was refused, one followed each list")
+	assert.Equal(t, 4, server.Count("watch"), "one was refused, and one followed each list")
 	assert.Equal(t, 3, server.Count("list"))
 }
 
-// All endpoints disappear at once, and come back.
+// All endpoints disappear at once, and reappear.
 func TestMassRemovalIsDelayed(t *testing.T) {
 	server := startServer(t)
 	create(t, server, slice("users", "a", 80, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
@@ -451,8 +451,8 @@ func TestMassRemovalIsDelayed(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(began), 2*time.Second)
 }
 
-// A channel that opens while most endpoints are gone has those that the others keep, and so has one
-// that wakes up when all are.
+// A channel that opens while most endpoints are missing has the kept ones, and so has one that wakes up when all are
+// missing.
 func TestMassRemovalIsDelayedForNewChannels(t *testing.T) {
 	server := startServer(t)
 	all := []string{"10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"}
@@ -487,12 +487,12 @@ func TestMassRemovalIsDelayedForNewChannels(t *testing.T) {
 			assert.NotEmpty(t, addressesOf(states[:i+1]))
 		}
 	}
-	// Much may have changed while nobody looked.
+	// Many changes happened while no channel was open.
 	update(t, server, slice("users", "a", 80, "10.0.0.9"))
 	third.awaitAddresses(t, "10.0.0.9:80")
 }
 
-// The pauses of an outage do not delay what follows it.
+// The pauses of an outage do not delay retries after it.
 func TestPausesEndWithTheOutage(t *testing.T) {
 	f := &source{longest: time.Hour, Feed: feed.New(view{}), known: newInventory()}
 	for range 20 {
@@ -503,7 +503,7 @@ func TestPausesEndWithTheOutage(t *testing.T) {
 	assert.Zero(t, f.delayAfter("watch", errEnded))
 	assert.LessOrEqual(t, f.delayAfter("watch", errEnded), firstPause)
 	longest := time.Duration(0)
-	for range 30 { // watches that do not last
+	for range 30 { // short watches
 		f.succeed()
 		longest = max(longest, f.delayAfter("watch", errEnded))
 	}

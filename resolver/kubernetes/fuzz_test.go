@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Whatever the target, what comes of it names one service and cannot be taken for more.
+// A parsed target names exactly one service, and its selector matches nothing else.
 func FuzzParseTarget(f *testing.F) {
 	for _, seed := range []string{
 		"kubernetes:///users.shop.svc:grpc", "kubernetes://shop/users:80", "kubernetes:users", "kubernetes://users.shop:80/",

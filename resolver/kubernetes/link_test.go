@@ -73,7 +73,7 @@ func TestLinkIsRenewed(t *testing.T) {
 	three, err := l.acquire()
 	require.NoError(t, err)
 	assert.NotSame(t, one, three)
-	l.retire(one) // again, by its other user: that touches nobody
+	l.retire(one) // again, by its other user: no effect
 	assert.Same(t, three, l.current)
 	l.release(one)
 	l.release(two)
@@ -94,6 +94,6 @@ func TestDialerThatIsClosed(t *testing.T) {
 	assert.ErrorIs(t, err, net.ErrClosed)
 	assert.Error(t, conn.Close())
 	_, err = d.dial(t.Context(), "tcp", address)
-	// The connection may be there before the dialer hears that it is closed.
+	// The connection may exist before the dialer notices that it is closed.
 	assert.True(t, errors.Is(err, context.Canceled) || errors.Is(err, errLinkClosed), "%v", err)
 }

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/grpclog"
 )
 
-// record keeps what this package writes into grpc's log.
+// record keeps the lines that this package writes to gRPC's log.
 type record struct {
 	grpclog.LoggerV2
 	mu    sync.Mutex
@@ -36,7 +36,7 @@ func (r *record) Warning(args ...any)                 { r.add("warning", args...
 func (r *record) Warningln(args ...any)               { r.add("warning", args...) }
 func (r *record) Warningf(format string, args ...any) { r.add("warning", fmt.Sprintf(format, args...)) }
 
-// from returns a function for the lines from now on that have a text in them.
+// from returns a function that returns the later lines containing a text.
 func (r *record) from() func(text string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,7 +74,7 @@ func TestOutageIsTwoLines(t *testing.T) {
 	server.EndWatches()
 	update(t, server, slice("outage", "a", 80, "10.0.0.3"))
 	c.awaitAddresses(t, "10.0.0.3:80")
-	assert.Len(t, about(`"outage"`), 2, "the end of a watch is no outage")
+	assert.Len(t, about(`"outage"`), 2, "the end of a watch is not an outage")
 }
 
 func TestWhatCallsDoNotShowIsLogged(t *testing.T) {

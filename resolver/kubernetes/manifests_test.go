@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// manifest is all that the files may hold.
+// manifest is the schema of the files.
 type manifest struct {
 	rbacv1.ClusterRole `json:",inline"`
 	Subjects           []rbacv1.Subject `json:"subjects"`
@@ -56,8 +56,8 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// usedVerbs returns what the resolver asks of the API server through a life with everything
-// in it: changes, ended watches, lost history, broken connections.
+// usedVerbs returns the verbs that the resolver uses in a life with changes, ended watches, expired history and broken
+// connections.
 func usedVerbs(t *testing.T) []string {
 	t.Helper()
 	server, c := followed(t, quick())

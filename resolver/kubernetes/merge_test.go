@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/resolver/internal/feed"
 )
 
-// pod changes an endpoint into that of a pod.
+// pod makes an endpoint refer to a pod.
 func pod(e discoveryv1.Endpoint, uid string) discoveryv1.Endpoint {
 	e.TargetRef = &corev1.ObjectReference{Kind: "Pod", UID: types.UID(uid)}
 	return e
@@ -47,7 +47,7 @@ func named(p port) serviceTarget {
 func TestResolveMergesSlices(t *testing.T) {
 	set := []*discoveryv1.EndpointSlice{
 		slice("users", "b", 80, "10.0.0.10", "10.0.0.9"),
-		slice("users", "a", 80, "10.0.0.2", "10.0.0.9"), // one that is moving from slice to slice
+		slice("users", "a", 80, "10.0.0.2", "10.0.0.9"), // one that moves between slices
 		slice("users", "c", 81, "10.0.0.1"),
 	}
 	got := resolve(set, named(port{name: "grpc"}), place{})
@@ -77,8 +77,8 @@ func TestResolveDualStack(t *testing.T) {
 	}
 }
 
-// The slices of a pod's families are changed one after the other. No address is used that is
-// not said to be ready, and none is lost that is.
+// The slices of a pod's two families change one after the other. Only ready addresses are used, and no ready one is
+// lost.
 func TestResolveDualStackBetweenChanges(t *testing.T) {
 	yes, no, going := conditions(ptr(true), nil, nil), conditions(ptr(false), nil, nil), conditions(ptr(false), ptr(true), ptr(true))
 	for name, c := range map[string]struct {
@@ -97,7 +97,7 @@ func TestResolveDualStackBetweenChanges(t *testing.T) {
 	}
 }
 
-// A pod that is gone and its successor can share an address until all slices are changed.
+// Until all slices are updated, a deleted pod and its successor can share an address.
 func TestResolveAddressOfTwoPods(t *testing.T) {
 	yes := conditions(ptr(true), nil, nil)
 	old, six, fresh := slice("users", "a", 80), slice("users", "b", 80), slice("users", "c", 80)
@@ -108,7 +108,7 @@ func TestResolveAddressOfTwoPods(t *testing.T) {
 	assert.Equal(t, [][]string{{"10.0.0.1:80"}, {"[fd00::1]:80"}}, backends(got.endpoints))
 }
 
-// A thousand slices are the pods of the largest clusters.
+// The largest clusters have services with a thousand slices.
 func BenchmarkResolve(b *testing.B) {
 	set := make([]*discoveryv1.EndpointSlice, 1000)
 	for i := range set {
@@ -138,7 +138,7 @@ func TestResolvePorts(t *testing.T) {
 	several := slice("users", "a", 80, "10.0.0.1")
 	several.Ports = []discoveryv1.EndpointPort{
 		{Name: ptr("dns"), Port: ptr(int32(53)), Protocol: &udp},
-		{Name: ptr("any")}, // of no use without a number
+		{Name: ptr("any")}, // unusable without a number
 		{Name: ptr("grpc"), Port: ptr(int32(8080))},
 		{Name: ptr("metrics"), Port: ptr(int32(9090))},
 	}
@@ -194,14 +194,14 @@ func TestResolveConditions(t *testing.T) {
 		of   []discoveryv1.EndpointConditions
 		want []string
 	}{
-		"ready":                               {of: []discoveryv1.EndpointConditions{ready, notReady}, want: []string{"10.0.0.0:80"}},
-		"nothing said":                        {of: []discoveryv1.EndpointConditions{unknown, notReady}, want: []string{"10.0.0.0:80"}},
-		"published though not ready":          {of: []discoveryv1.EndpointConditions{published, leaving}, want: []string{"10.0.0.0:80"}},
-		"leaving beside ready":                {of: []discoveryv1.EndpointConditions{leaving, ready}, want: []string{"10.0.0.1:80"}},
-		"leaving, nothing better":             {of: []discoveryv1.EndpointConditions{leaving, gone, notReady, leaving}, want: []string{"10.0.0.0:80", "10.0.0.3:80"}},
-		"serving is not said, of one leaving": {of: []discoveryv1.EndpointConditions{conditions(no, nil, yes)}, want: []string{"10.0.0.0:80"}},
-		"serving, not ready, not leaving":     {of: []discoveryv1.EndpointConditions{conditions(no, yes, no)}},
-		"none":                                {of: []discoveryv1.EndpointConditions{notReady, gone}},
+		"ready":                                 {of: []discoveryv1.EndpointConditions{ready, notReady}, want: []string{"10.0.0.0:80"}},
+		"no conditions":                         {of: []discoveryv1.EndpointConditions{unknown, notReady}, want: []string{"10.0.0.0:80"}},
+		"published though not ready":            {of: []discoveryv1.EndpointConditions{published, leaving}, want: []string{"10.0.0.0:80"}},
+		"leaving beside ready":                  {of: []discoveryv1.EndpointConditions{leaving, ready}, want: []string{"10.0.0.1:80"}},
+		"leaving, nothing better":               {of: []discoveryv1.EndpointConditions{leaving, gone, notReady, leaving}, want: []string{"10.0.0.0:80", "10.0.0.3:80"}},
+		"leaving without the serving condition": {of: []discoveryv1.EndpointConditions{conditions(no, nil, yes)}, want: []string{"10.0.0.0:80"}},
+		"serving, not ready, not leaving":       {of: []discoveryv1.EndpointConditions{conditions(no, yes, no)}},
+		"none":                                  {of: []discoveryv1.EndpointConditions{notReady, gone}},
 	} {
 		s := slice("users", "a", 80)
 		for i, of := range c.of {
@@ -225,7 +225,7 @@ func TestResolveEmpty(t *testing.T) {
 	assert.ErrorContains(t, resolve([]*discoveryv1.EndpointSlice{scaled}, named(port{}), place{}).empty, "has no endpoints")
 	assert.ErrorContains(t, resolve([]*discoveryv1.EndpointSlice{scaled}, named(port{name: "grpc"}), place{}).empty, "has no endpoints")
 	assert.ErrorContains(t, resolve([]*discoveryv1.EndpointSlice{scaled}, named(port{number: 90}), place{}).empty, "has no endpoints")
-	scaled.Ports = nil // as the controller writes it when there is no pod
+	scaled.Ports = nil // as the controller writes it without pods
 	assert.ErrorContains(t, resolve([]*discoveryv1.EndpointSlice{scaled}, named(port{name: "grpc"}), place{}).empty, "has no endpoints")
 	two := slice("users", "a", 80, "10.0.0.1", "10.0.0.2")
 	two.Endpoints[0].Conditions.Ready, two.Endpoints[1].Conditions.Ready = ptr(false), ptr(false)
@@ -313,5 +313,5 @@ func TestResolveTellsWhereEndpointsRun(t *testing.T) {
 	assert.Equal(t, []string{"", "", ""}, []string{Zone(before[1]), Node(before[1]), Pod(before[1])})
 	s.Endpoints[0].Zone = ptr("eu-b")
 	after := resolve([]*discoveryv1.EndpointSlice{s}, named(port{}), place{}).endpoints
-	assert.False(t, feed.Equal(before, after), "the channel is told")
+	assert.False(t, feed.Equal(before, after), "the channel is updated")
 }

@@ -226,7 +226,7 @@ func TestRefusedStateIsPublishedAgain(t *testing.T) {
 	update(t, server, slice("users", "a", 80, "10.0.0.2"))
 	c.awaitAddresses(t, "10.0.0.2:80")
 	states, _ := c.counts()
-	assert.Equal(t, 5, states, "what was accepted is not published again")
+	assert.Equal(t, 5, states, "an accepted state is not published again")
 }
 
 func TestEmptyListIsNotRepeated(t *testing.T) {
@@ -262,7 +262,7 @@ func TestSlowChannelHoldsUpNobody(t *testing.T) {
 	slow.leave <- struct{}{}
 	slow.awaitAddresses(t, "10.0.0.4:80")
 	states, _ := slow.counts()
-	assert.Equal(t, 2, states, "what was overtaken is not published")
+	assert.Equal(t, 2, states, "a superseded list is not published")
 }
 
 func TestBuildRefusesTarget(t *testing.T) {

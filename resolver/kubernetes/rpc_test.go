@@ -47,7 +47,7 @@ func TestRPCErrorSaysWhatIsWrong(t *testing.T) {
 		"kubernetes:///orders.nowhere":    "has no EndpointSlices",
 		"kubernetes:///users:80:90":       "two colons",
 	} {
-		// grpc's round_robin has a text of its own when it has no endpoints.
+		// gRPC's round_robin reports its own text without endpoints.
 		_, client := connect(t, b, text, grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"pick_first":{}}]}`))
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			_, err := client.EmptyCall(t.Context(), new(testgrpc.Empty))
@@ -94,7 +94,7 @@ func TestIdleChannel(t *testing.T) {
 		awaitState(t, conn, connectivity.Idle)
 		require.Eventually(t, func() bool { return server.Watches() == 0 && server.Connections() == 0 }, patience, tick,
 			"an idle channel costs the API server nothing")
-		server.EndWatches() // of nobody
+		server.EndWatches() // no watch is open
 	}
 }
 
@@ -108,7 +108,7 @@ func awaitState(t *testing.T, conn *grpc.ClientConn, want connectivity.State) {
 
 func TestCloseChannelWhileServerHangs(t *testing.T) {
 	tm := quick()
-	tm.answer = time.Hour // so that nothing but Close ends requests
+	tm.answer = time.Hour // only Close ends requests
 	server := startServer(t)
 	server.Hang()
 	conn, client := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, tm), "kubernetes:///users.shop")
@@ -128,7 +128,7 @@ func TestCloseChannelWhileServerHangs(t *testing.T) {
 	}
 }
 
-// authorities remembers what servers were called.
+// authorities records the authorities of calls.
 type authorities struct {
 	testgrpc.UnimplementedTestServiceServer
 	names chan string

@@ -26,11 +26,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// script is an API server that answers as a test says, for tests in virtual time.
+// script is an API server scripted by the test, for virtual time.
 type script func(out io.Writer, r *http.Request) error
 
-// RoundTrip runs the script. What it writes is the answer, with status 200; an error in
-// place of the first byte is that of the request.
+// RoundTrip runs the script. Its output is the answer, with status 200; an error before the first byte fails the
+// request.
 func (s script) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, out := io.Pipe()
 	begun := make(chan error, 1)
@@ -66,19 +66,18 @@ func (w *scriptWriter) Write(b []byte) (int, error) {
 	return w.PipeWriter.Write(b)
 }
 
-// begin sends the head of the answer.
+// begin sends the header of the answer.
 func begin(out io.Writer) { _, _ = out.Write(nil) }
 
-// tell sends an event of a watch.
 func tell(out io.Writer, kind watch.EventType, object any) {
 	raw, err := json.Marshal(object)
 	if err == nil {
 		err = json.NewEncoder(out).Encode(metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: raw}})
 	}
-	_ = err // the client has gone
+	_ = err // the client is gone
 }
 
-// tellList streams a list of one slice, up to its end.
+// tellList streams a complete list of one slice.
 func tellList(out io.Writer, version int, s *discoveryv1.EndpointSlice) {
 	tell(out, watch.Added, s)
 	tell(out, watch.Bookmark, &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
@@ -90,7 +89,7 @@ func tellExpired(out io.Writer) {
 	tell(out, watch.Error, &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version"})
 }
 
-// last keeps an answer open for d, or until the client leaves it.
+// last keeps an answer open for d, or until the client closes it.
 func last(r *http.Request, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -104,13 +103,13 @@ const forever = 1000 * time.Hour
 
 func streamsWhole(r *http.Request) bool { return r.URL.Query().Get("sendInitialEvents") == "true" }
 
-// underScript runs a test in virtual time, with a channel of the service "users".
+// underScript runs a test in virtual time, with a channel for the service "users".
 func underScript(t *testing.T, s script, test func(t *testing.T, c *channel)) {
 	t.Helper()
 	underScriptWith(t, s, 0, test)
 }
 
-// underScriptWith does so with a channel that takes some time for each list.
+// underScriptWith is underScript with a channel that needs some time for each list.
 func underScriptWith(t *testing.T, s script, cost time.Duration, test func(t *testing.T, c *channel)) {
 	t.Helper()
 	config := Config{MassRemovalDelay: -1, REST: &rest.Config{Host: "https://scripted", Transport: s}}
@@ -144,7 +143,7 @@ func TestStreamedListThatIsCutOff(t *testing.T) {
 				c.awaitError(t, 0, "before the list was complete")
 				time.Sleep(10 * time.Minute)
 				states, errs := c.counts()
-				assert.Zero(t, states, "a part of a list is not published")
+				assert.Zero(t, states, "a partial list is not published")
 				assert.Equal(t, 1, errs)
 				assert.Less(t, asked.Load(), int32(200), "pauses grow")
 			})
@@ -152,14 +151,13 @@ func TestStreamedListThatIsCutOff(t *testing.T) {
 	}
 }
 
-// A restarted API server has no history of the time before. The list is asked for at once,
-// however long the pauses have become.
+// A restarted API server has lost its history. The list is requested at once, however long the pauses have become.
 func TestBackFromLongOutage(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-	// Virtual time begins with the year 2000.
+	// Virtual time starts with the year 2000.
 	back := time.Date(2000, 1, 1, 0, 10, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
-		starting int32 // requests that are refused before it is ready
+		starting int32 // requests refused during startup
 		within   time.Duration
 	}{
 		"ready":       {within: longestUnreachable},
@@ -206,7 +204,7 @@ func TestListThatTakesLong(t *testing.T) {
 	underScript(t, func(out io.Writer, r *http.Request) error {
 		switch {
 		case streamsWhole(r):
-			begin(out) // and never the end of the list
+			begin(out) // the list never ends
 		case r.URL.Query().Get("watch") == "":
 			begin(out)
 			if err := last(r, time.Minute); err != nil {
@@ -225,7 +223,7 @@ func TestListThatTakesLong(t *testing.T) {
 	})
 }
 
-// A large list costs a channel time. Changes that come all the time do not take it all.
+// A list costs the channel time. Constant changes do not use all of it.
 func TestChangesInRapidSuccession(t *testing.T) {
 	const cost, pace = 50 * time.Millisecond, 10 * time.Millisecond
 	underScriptWith(t, func(out io.Writer, r *http.Request) error {
@@ -244,7 +242,7 @@ func TestChangesInRapidSuccession(t *testing.T) {
 	})
 }
 
-// What is known of an old server stays known when a list fails.
+// The builder still knows that the server is old after a failed list.
 func TestListIsAskedForAgain(t *testing.T) {
 	var lists, streamed atomic.Int32
 	underScript(t, func(out io.Writer, r *http.Request) error {
@@ -265,7 +263,7 @@ func TestListIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// Calls that wait for ready would end with an error that has a status of its own.
+// A status in the reported error would fail calls that wait for ready.
 func TestReportedErrorsHaveNoStatus(t *testing.T) {
 	underScript(t, func(io.Writer, *http.Request) error {
 		return status.Error(codes.PermissionDenied, "the tunnel is closed")
@@ -278,9 +276,9 @@ func TestReportedErrorsHaveNoStatus(t *testing.T) {
 	})
 }
 
-// A plugin for credentials, for instance, knows nothing of the request that waits for it.
+// For example, a credentials plugin ignores the context of the request that waits for it.
 func TestTransportThatHangs(t *testing.T) {
-	var release chan struct{} // made in virtual time
+	var release chan struct{} // created inside the bubble
 	config := Config{REST: &rest.Config{Host: "https://scripted", Transport: roundTripper(func(*http.Request) (*http.Response, error) {
 		<-release
 		return nil, io.ErrUnexpectedEOF

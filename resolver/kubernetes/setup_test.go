@@ -23,7 +23,7 @@ import (
 	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
 )
 
-// patience is how long a test waits for what has to happen.
+// patience bounds waiting for an event that must happen.
 const patience = 30 * time.Second
 
 func within(t *testing.T) context.Context {
@@ -41,8 +41,8 @@ func startServer(t *testing.T) *fakeapiserver.Server {
 	return server
 }
 
-// quick are times for tests: unused connections go soon, and a machine that stalls for some
-// seconds is not taken for an API server that hangs.
+// quick returns short timings for tests: unused connections are closed soon, and a machine that stalls for seconds does
+// not make the API server look unresponsive.
 func quick() timing {
 	t := defaultTiming()
 	t.answer, t.listed = 20*time.Second, 20*time.Second
@@ -51,7 +51,7 @@ func quick() timing {
 	return t
 }
 
-// nowhere are surroundings that are neither a pod nor have a kubeconfig.
+// nowhere returns an environment without a pod and a kubeconfig.
 func nowhere(t *testing.T) podEnvironment {
 	t.Helper()
 	t.Setenv("KUBECONFIG", t.TempDir()+"/none")
@@ -81,7 +81,7 @@ func target(t *testing.T, text string) resolver.Target {
 	return resolver.Target{URL: *u}
 }
 
-// channel is a resolver.ClientConn that remembers what it was told.
+// channel is a resolver.ClientConn that records its calls.
 type channel struct {
 	mu      sync.Mutex
 	states  []resolver.State
@@ -126,7 +126,7 @@ func (c *channel) look() (states []resolver.State, errs []error, told <-chan str
 	return slices.Clone(c.states), slices.Clone(c.errs), c.told
 }
 
-// await waits until what the channel was told satisfies ok.
+// await waits until ok accepts what the channel received.
 func (c *channel) await(t *testing.T, what string, ok func(states []resolver.State, errs []error) bool) {
 	t.Helper()
 	deadline := time.After(patience)
@@ -171,8 +171,7 @@ func (c *channel) awaitCount(t *testing.T, n int) {
 	})
 }
 
-// awaitError waits for an error after the first n that contains all texts, and returns how
-// many there have been.
+// awaitError waits for an error beyond the first n that contains all texts, and returns the number of errors.
 func (c *channel) awaitError(t *testing.T, n int, texts ...string) {
 	t.Helper()
 	c.await(t, fmt.Sprintf("an error with %q", texts), func(_ []resolver.State, errs []error) bool {

@@ -42,7 +42,7 @@ func TestParseTarget(t *testing.T) {
 		"kubernetes://shop/users:8080":                        {service: users("shop"), port: numbered},
 		"kubernetes://shop/users.shop:8080":                   {service: users("shop"), port: numbered},
 		"kubernetes://shop/users.shop.svc.cluster.local:grpc": {service: users("shop"), port: named},
-		// The authority is all.
+		// The authority is the whole target.
 		"kubernetes://users":                              {service: users("home")},
 		"kubernetes://users/":                             {service: users("home")},
 		"kubernetes://users:8080":                         {service: users("home"), port: numbered},
@@ -52,7 +52,7 @@ func TestParseTarget(t *testing.T) {
 		"kubernetes://users.shop:8080":                    {service: users("shop"), port: numbered},
 		"kubernetes://users.shop:8080/":                   {service: users("shop"), port: numbered},
 		"kubernetes://users.shop.svc.cluster.local:8080/": {service: users("shop"), port: numbered},
-		// Names that look like something else.
+		// Names that look like ports.
 		"kubernetes:///80.443:1":    {service: serviceKey{namespace: "443", name: "80"}, port: port{number: 1}},
 		"kubernetes:///users:65535": {service: users("home"), port: port{number: 65535}},
 		"kubernetes:///users:8080a": {service: users("home"), port: port{name: "8080a"}},
@@ -123,7 +123,7 @@ func TestAuthority(t *testing.T) {
 		"kubernetes:///users.shop:8080":              "users.shop:8080",
 		"kubernetes://shop/users:8080":               "users.shop:8080",
 		"kubernetes:///users.shop.svc.cluster.local": "users.shop",
-		"kubernetes:///users:80:90":                  "users:80:90", // Build refuses it
+		"kubernetes:///users:80:90":                  "users:80:90", // refused by Build
 	} {
 		assert.Equal(t, want, b.OverrideAuthority(target(t, text)), text)
 	}

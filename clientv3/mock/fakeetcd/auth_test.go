@@ -11,9 +11,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// startAuth runs a cluster with authentication on and two users: root, and
-// alice, who may read and write the key "a" by the role "a". The passwords are
-// the names.
+// startAuth runs a cluster with authentication enabled and two users: root, and alice, whose role "a" may read and write
+// the key "a". Each password is the user's name.
 func startAuth(t *testing.T) (*Cluster, *grpc.ClientConn) {
 	t.Helper()
 	cluster := start(t, 1)
@@ -43,8 +42,7 @@ func token(t *testing.T, conn *grpc.ClientConn, name string) string {
 	return resp.Token
 }
 
-// TestAccess calls a method of every kind as nobody, with a token that is not
-// valid, as a user, and as root.
+// TestAccess calls each kind of method without a token, with an invalid one, as alice, and as root.
 func TestAccess(t *testing.T) {
 	cluster, conn := startAuth(t)
 	alice, root := token(t, conn, "alice"), token(t, conn, "root")
@@ -117,8 +115,7 @@ func TestInvalidateTokens(t *testing.T) {
 	assert.Equal(t, 2, cluster.PutCount("a"))
 }
 
-// TestLeaseKeysNeedPermission shows that a lease belongs to whoever may write
-// all its keys.
+// A lease can be revoked by a user who may write all of its keys.
 func TestLeaseKeysNeedPermission(t *testing.T) {
 	_, conn := startAuth(t)
 	lease, kv := pb.NewLeaseClient(conn), pb.NewKVClient(conn)
@@ -144,8 +141,7 @@ func TestLeaseKeysNeedPermission(t *testing.T) {
 	wantError(t, rpctypes.ErrGRPCPermissionDenied, err)
 }
 
-// TestWatchAuth shows that a stream with a bad token opens, and each watch on
-// it is refused.
+// A watch stream with an invalid token opens, and each watch on it is refused.
 func TestWatchAuth(t *testing.T) {
 	cluster, conn := startAuth(t)
 	for _, tt := range []struct {

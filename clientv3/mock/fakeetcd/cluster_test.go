@@ -25,7 +25,7 @@ func TestMembership(t *testing.T) {
 	added, err := members.MemberAdd(within(t), &pb.MemberAddRequest{PeerURLs: []string{"http://new:2380"}, IsLearner: true})
 	require.NoError(t, err)
 	assert.Len(t, added.Members, 3)
-	assert.Empty(t, added.Member.Name, "it has not started")
+	assert.Empty(t, added.Member.Name, "a member that has not started has no name")
 	assert.True(t, added.Member.IsLearner)
 	id := added.Member.ID
 	updated, err := members.MemberUpdate(within(t), &pb.MemberUpdateRequest{ID: id, PeerURLs: []string{"http://newer:2380"}})

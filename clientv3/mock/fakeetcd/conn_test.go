@@ -21,8 +21,7 @@ func startConn(t *testing.T) (*conn, net.Conn) {
 	return c, client
 }
 
-// TestInjectSplitsNoFrame injects a frame while another is half written, and
-// again between two frames.
+// TestInjectSplitsNoFrame injects a frame while another is half written, and between two frames.
 func TestInjectSplitsNoFrame(t *testing.T) {
 	c, client := startConn(t)
 	data := []byte{0, 0, 2, frameData, 0, 0, 0, 0, 1, 'h', 'i'}
@@ -42,8 +41,7 @@ func TestInjectSplitsNoFrame(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// TestWait shows that waiting ends when the client has read the frames, when
-// the caller gives up, and when the connection breaks.
+// Wait ends when the client has read the frames, its context ends, or the connection breaks.
 func TestWait(t *testing.T) {
 	c, client := startConn(t)
 	waiting := make(chan error, 1)

@@ -28,8 +28,8 @@ func connect() (cluster *fakeetcd.Cluster, kv pb.KVClient, end func()) {
 	}
 }
 
-// A connection breaks when the write is applied and before the answer is sent:
-// the client cannot know that it was applied.
+// A connection breaks after the write is applied and before the answer is sent: the client cannot know that it was
+// applied.
 func Example() {
 	cluster, kv, end := connect()
 	defer end()
@@ -48,7 +48,7 @@ func Example() {
 	// received: 1 applied: 1
 }
 
-// A call is held until the test has done what has to come in between.
+// A call is held until another one is done.
 func ExampleCall_Hold() {
 	cluster, kv, end := connect()
 	defer end()
@@ -75,8 +75,7 @@ func ExampleCall_Hold() {
 	// Output: 1 <nil>
 }
 
-// An answer of the test's choosing, as a proxy or a faulty server could give
-// it. The call is not executed.
+// The test answers in place of the server, as a proxy or a faulty server would. The call is not executed.
 func ExampleCall_Answer() {
 	cluster, kv, end := connect()
 	defer end()
@@ -98,8 +97,7 @@ func ExampleCall_Answer() {
 	// /etcdserverpb.KV/Put executed: true
 }
 
-// A watch is served as etcd would, until the client has its first event. Then
-// its stream is reset.
+// A watch is served as by etcd until the client has its first event. Then its stream is reset.
 func ExampleCall_OnSend() {
 	cluster, _, end := connect()
 	defer end()

@@ -16,8 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestFaults shows, for each way to end a Put, what the client sees and what
-// the store holds.
+// TestFaults checks what the client sees and what the store holds for each way to end a Put.
 func TestFaults(t *testing.T) {
 	tests := []struct {
 		name     string
@@ -26,7 +25,7 @@ func TestFaults(t *testing.T) {
 		executed bool
 	}{
 		{"no fault", func(*Call) {}, codes.OK, true},
-		{"executed by hand", func(c *Call) { c.Answer(c.Execute()) }, codes.OK, true},
+		{"executed by the hook", func(c *Call) { c.Answer(c.Execute()) }, codes.OK, true},
 		{"executed twice is executed once", func(c *Call) {
 			_, err := c.Execute()
 			assert.NoError(t, err)
@@ -88,7 +87,7 @@ func TestFaults(t *testing.T) {
 			assert.Equal(t, 1, hook.Ran())
 			require.Len(t, cluster.Calls("Put"), 1)
 
-			// The store and the record are settled only when the hook is done.
+			// The store and the record are final only when the hook has returned.
 			_, err = kv.Put(within(t), put("other", "v"))
 			require.NoError(t, err, "the client must recover")
 			cluster.Close()
@@ -102,8 +101,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestBreakAfterHeader shows that the client has the header when the
-// connection breaks, and that nothing else can have been read.
+// The client has received exactly the header when the connection breaks.
 func TestBreakAfterHeader(t *testing.T) {
 	cluster := start(t, 1)
 	cluster.Once("Watch", func(c *Call) {
@@ -119,8 +117,7 @@ func TestBreakAfterHeader(t *testing.T) {
 	assert.Equal(t, codes.Unavailable, status.Code(err))
 }
 
-// TestBreakAfterMessage shows that the client has the whole message, which
-// takes many frames, when the connection breaks.
+// The client has received the whole message, of many frames, when the connection breaks.
 func TestBreakAfterMessage(t *testing.T) {
 	reason := strings.Repeat("x", 1_000_000)
 	cluster := start(t, 1)
@@ -138,8 +135,7 @@ func TestBreakAfterMessage(t *testing.T) {
 	assert.Equal(t, codes.Unavailable, status.Code(err))
 }
 
-// TestRefusedStreamIsSentAgain shows what grpc-go does by itself: it sends a
-// call that was not processed once more, and the second refusal is final.
+// grpc-go itself sends an unprocessed call once more, and the second refusal is final.
 func TestRefusedStreamIsSentAgain(t *testing.T) {
 	cluster, kv := startKV(t)
 	cluster.Once("Put", func(c *Call) { c.ResetStream(ResetRefused) })
@@ -167,7 +163,7 @@ func TestHold(t *testing.T) {
 	}()
 	require.NoError(t, cluster.Wait(within(t), "Put", 1))
 	_, err := kv.Range(within(t), get("k"))
-	require.NoError(t, err, "a held call holds no other")
+	require.NoError(t, err, "a held call does not delay others")
 	assert.Nil(t, cluster.Get("k"))
 	assert.Empty(t, done)
 
@@ -228,8 +224,7 @@ func TestBreakConnBreaksOtherCallsOnTheConnection(t *testing.T) {
 	assert.Equal(t, codes.Unavailable, status.Code(<-done))
 }
 
-// TestHookThatDoesNotReturn shows that a hook which ends its goroutine, as
-// t.FailNow does, does not leave the client waiting.
+// A hook that ends its goroutine, like t.FailNow, does not leave the client waiting.
 func TestHookThatDoesNotReturn(t *testing.T) {
 	cluster, kv := startKV(t)
 	cluster.Once("Put", func(*Call) { runtime.Goexit() })

@@ -19,7 +19,7 @@ func TestFrameScanner(t *testing.T) {
 	wire.WriteString("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 	for _, f := range frames {
 		wire.Write([]byte{byte(f.length >> 16), byte(f.length >> 8), byte(f.length), f.kind, 0xff})
-		// The highest bit of the stream is reserved, and to be ignored.
+		// The highest bit of the stream id is reserved, and must be ignored.
 		wire.Write([]byte{byte(f.stream>>24) | 0x80, byte(f.stream >> 16), byte(f.stream >> 8), byte(f.stream)})
 		wire.Write(bytes.Repeat([]byte{0xee}, f.length))
 	}

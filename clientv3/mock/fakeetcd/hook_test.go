@@ -25,8 +25,7 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// TestHookSelection registers named hooks and shows which of them each of five
-// puts goes to.
+// TestHookSelection checks which of several hooks each of five puts uses.
 func TestHookSelection(t *testing.T) {
 	tests := []struct {
 		name     string
@@ -165,8 +164,7 @@ func TestConcurrentCalls(t *testing.T) {
 	}
 }
 
-// TestUnknownService shows that methods which the fake knows nothing about can
-// be scripted, and are unimplemented otherwise.
+// Methods unknown to the fake can be scripted; otherwise they are unimplemented.
 func TestUnknownService(t *testing.T) {
 	cluster := start(t, 1)
 	conn := dial(t, cluster.Member(0))

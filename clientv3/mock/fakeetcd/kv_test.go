@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// wantError asserts that a call failed with the very error that a server sends.
+// wantError checks that a call failed with exactly the server's error.
 func wantError(t *testing.T, want, got error) {
 	t.Helper()
 	assert.Equal(t, status.Convert(want).Proto().String(), status.Convert(got).Proto().String())
@@ -72,7 +72,6 @@ func TestRequestTooLarge(t *testing.T) {
 	require.ErrorContains(t, err, "received message larger than max")
 }
 
-// collect reads a stream to its end.
 func collect[R any](t *testing.T, stream grpc.ServerStreamingClient[R]) []*R {
 	t.Helper()
 	var all []*R

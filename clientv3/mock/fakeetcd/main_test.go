@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start runs a cluster for the length of a test.
+// start runs a cluster until the end of the test.
 func start(t *testing.T, members int) *Cluster {
 	t.Helper()
 	cluster, err := Start(members)
@@ -24,7 +24,7 @@ func start(t *testing.T, members int) *Cluster {
 	return cluster
 }
 
-// dial connects to one member for the length of a test.
+// dial connects to one member until the end of the test.
 func dial(t *testing.T, m *Member) *grpc.ClientConn {
 	t.Helper()
 	conn, err := m.Dial(grpc.WithDisableRetry(), grpc.WithConnectParams(grpc.ConnectParams{
@@ -42,8 +42,7 @@ func startKV(t *testing.T) (*Cluster, pb.KVClient) {
 	return cluster, pb.NewKVClient(dial(t, cluster.Member(0)))
 }
 
-// within returns a context that ends long after everything in a test should
-// have happened.
+// within returns a context whose timeout no correct test reaches.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -56,7 +56,7 @@ func TestAlarms(t *testing.T) {
 	assert.Equal(t, 1, alarms(pb.AlarmRequest_GET, 0, pb.AlarmType_NONE))
 }
 
-// TestSnapshot shows a snapshot of more than one chunk, and its digest.
+// TestSnapshot receives a snapshot of more than one chunk, and its digest.
 func TestSnapshot(t *testing.T) {
 	cluster := start(t, 1)
 	_, err := cluster.Put("k", string(bytes.Repeat([]byte("v"), 2*snapshotChunk)))
@@ -134,8 +134,7 @@ func TestDefragmentAndDowngrade(t *testing.T) {
 	wantError(t, rpctypes.ErrGRPCInvalidDowngradeTargetVersion, err)
 }
 
-// TestNoSpace shows what is refused while there is an alarm about space: what
-// puts, not what reads or deletes.
+// A NOSPACE alarm refuses requests that put; reads and deletes are served.
 func TestNoSpace(t *testing.T) {
 	cluster := start(t, 1)
 	conn := dial(t, cluster.Member(0))

@@ -33,7 +33,7 @@ func TestMembersHaveNames(t *testing.T) {
 	assert.NotEqual(t, cluster.Member(0).ID(), cluster.Member(1).ID())
 }
 
-// TestDialOptions shows the way in which a client of etcd uses the cluster.
+// TestDialOptions connects as a client of etcd does.
 func TestDialOptions(t *testing.T) {
 	cluster := start(t, 2)
 	opts := append(cluster.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))

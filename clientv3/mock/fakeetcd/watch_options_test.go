@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// startWatch runs a cluster of one member that serves watches as o says.
 func startWatch(t *testing.T, o WatchOptions) (*Cluster, watching) {
 	t.Helper()
 	cluster := start(t, 1)
@@ -80,8 +79,8 @@ func TestWatchFragments(t *testing.T) {
 	}
 }
 
-// TestWatchBatches shows what a watch receives that starts in the past: batches
-// first, whose headers are ahead of them, and then a response for each revision.
+// A watch that starts in the past first receives batches whose headers are ahead of their events, and then one response
+// per revision.
 func TestWatchBatches(t *testing.T) {
 	cluster, w := startWatch(t, WatchOptions{BatchRevisions: 2})
 	for i := range 5 {
@@ -102,8 +101,7 @@ func TestWatchBatches(t *testing.T) {
 	w.expect(&pb.WatchResponse{Header: at(8), Events: []*mvccpb.Event{putEvent("k", "6", 2, 8, 7)}})
 }
 
-// TestWatchBatchesAndProgress asks for progress while a watcher has yet to catch
-// up, which is ignored, and when it has.
+// A progress request is ignored while a watcher is behind.
 func TestWatchBatchesAndProgress(t *testing.T) {
 	cluster := start(t, 1)
 	require.NoError(t, cluster.SetWatchOptions(WatchOptions{BatchRevisions: 1}))
@@ -148,8 +146,7 @@ func TestWatchProgressInterval(t *testing.T) {
 	}
 }
 
-// TestWatchCompactedIsRegistered shows that a watcher which met a compaction
-// keeps its ID, and progress from being notified, until it is cancelled.
+// A watcher that met a compaction keeps its ID, and blocks progress notifications, until it is cancelled.
 func TestWatchCompactedIsRegistered(t *testing.T) {
 	cluster, w := startWatch(t, WatchOptions{})
 	mustPut(t, cluster, "k", "0")
@@ -173,8 +170,7 @@ func TestWatchCompactedIsRegistered(t *testing.T) {
 	w.expect(&pb.WatchResponse{Header: at(3), WatchId: noWatcher})
 }
 
-// TestWatchUpToDateIsNotCompacted shows that a watch which had caught up is owed
-// what came before a compaction.
+// A watch that was up to date receives events from before a compaction.
 func TestWatchUpToDateIsNotCompacted(t *testing.T) {
 	cluster := start(t, 1)
 	release := make(chan struct{})
@@ -196,8 +192,7 @@ func TestWatchUpToDateIsNotCompacted(t *testing.T) {
 	}
 }
 
-// TestWatchProxy shows how a proxy answers: in the order of its own IDs turned
-// round, to creates that come together.
+// A proxy answers concurrent creates in reverse order, with ids of its own.
 func TestWatchProxy(t *testing.T) {
 	cluster, w := startWatch(t, WatchOptions{Proxy: true})
 	for _, r := range []*pb.WatchCreateRequest{
@@ -215,7 +210,7 @@ func TestWatchProxy(t *testing.T) {
 	w.expect(&pb.WatchResponse{Header: at(1), WatchId: 1, Created: true})
 	w.expect(refused)
 	w.expect(&pb.WatchResponse{Header: at(1), WatchId: 0, Created: true})
-	w.askProgress() // has no answer
+	w.askProgress() // is not answered
 	mustPut(t, cluster, "b", "")
 	w.expect(&pb.WatchResponse{Header: at(2), WatchId: 1, Events: []*mvccpb.Event{putEvent("b", "", 2, 2, 1)}})
 }

@@ -46,7 +46,7 @@ func (w watching) askProgress() {
 	require.NoError(w.t, w.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: r}}))
 }
 
-// expect asserts the next response, apart from who sent it.
+// expect checks the next response, without its member.
 func (w watching) expect(want *pb.WatchResponse) {
 	w.t.Helper()
 	got, err := w.Recv()
@@ -92,13 +92,13 @@ func TestWatch(t *testing.T) {
 		{Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: []byte("k"), ModRevision: 5}},
 	}})
 
-	// Events go on when the client has nothing more to ask.
+	// Events continue after CloseSend.
 	require.NoError(t, w.CloseSend())
 	_, err = cluster.Put("k", "3")
 	require.NoError(t, err)
 	w.expect(&pb.WatchResponse{Header: at(6), Events: []*mvccpb.Event{putEvent("k", "3", 6, 6, 1)}})
 	require.Len(t, cluster.Calls("Watch"), 1)
-	// The second cancel has no answer that one could wait for.
+	// The second cancel is not answered.
 	assert.Eventually(t, func() bool { return len(cluster.Calls("Watch")[0].Requests) == 4 }, 20*time.Second, time.Millisecond)
 }
 
@@ -126,7 +126,7 @@ func TestWatchFilters(t *testing.T) {
 func TestWatchProgress(t *testing.T) {
 	cluster := start(t, 1)
 	w := openWatch(t, cluster.Member(0))
-	w.askProgress() // of no watcher: no answer
+	w.askProgress() // without a watcher: not answered
 	w.create(&pb.WatchCreateRequest{Key: []byte("k")})
 	w.expect(&pb.WatchResponse{Header: at(1), Created: true})
 	_, err := cluster.Put("other", "")
@@ -136,7 +136,7 @@ func TestWatchProgress(t *testing.T) {
 
 	w.create(&pb.WatchCreateRequest{Key: []byte("k"), StartRevision: 9})
 	w.expect(&pb.WatchResponse{Header: at(2), WatchId: 1, Created: true})
-	w.askProgress() // while a watcher has yet to start: no answer
+	w.askProgress() // while a watcher starts in the future: not answered
 	w.cancel(1)
 	w.expect(&pb.WatchResponse{Header: at(2), WatchId: 1, Canceled: true})
 }
@@ -175,8 +175,7 @@ func TestWatchCompacted(t *testing.T) {
 	w.expect(&pb.WatchResponse{Header: at(0), Canceled: true, CompactRevision: 4})
 }
 
-// TestOnSend scripts a watch that is served in all other respects: one
-// response is lost, one is sent twice, and the next breaks the connection.
+// OnSend drops one response, sends one twice, and breaks the connection at the next.
 func TestOnSend(t *testing.T) {
 	cluster := start(t, 1)
 	cluster.Once("Watch", func(c *Call) {
@@ -209,7 +208,7 @@ func TestOnSend(t *testing.T) {
 	assert.Equal(t, codes.Unavailable, status.Code(err))
 }
 
-// TestScriptedStream serves a watch by hand.
+// TestScriptedStream serves a watch from a hook.
 func TestScriptedStream(t *testing.T) {
 	cluster := start(t, 1)
 	cluster.Once("Watch", func(c *Call) {

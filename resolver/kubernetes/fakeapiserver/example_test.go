@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
 )
 
-// client-go lists EndpointSlices, and then may no longer.
+// client-go lists EndpointSlices, until it is denied.
 func Example() {
 	server, err := fakeapiserver.Start()
 	if err != nil {

@@ -26,7 +26,7 @@ func TestDeny(t *testing.T) {
 	assert.True(t, apierrors.IsForbidden(err), err)
 	assert.ErrorContains(t, err, "at the cluster scope")
 	create(t, server, slice("a"))
-	expect(t, w, watch.Added, "a") // it was open
+	expect(t, w, watch.Added, "a") // the watch was opened before Deny
 	_, err = c.EndpointSlices("shop").Get(within(t), "a", metav1.GetOptions{})
 	assert.NoError(t, err)
 	server.Deny()
@@ -97,7 +97,7 @@ func TestStopAndRestart(t *testing.T) {
 	server.Stop()
 	server.Stop()
 	assert.Zero(t, server.Connections())
-	drain(t, w) // after it the client knows that its connection is broken
+	drain(t, w) // then the client has noticed the broken connection
 	_, err := c.EndpointSlices("shop").List(within(t), metav1.ListOptions{})
 	assert.ErrorContains(t, err, "refused")
 	create(t, server, slice("b"))

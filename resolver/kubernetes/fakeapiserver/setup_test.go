@@ -36,7 +36,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// client is client-go's own, over a transport that ends with the test.
+// client returns a client of client-go whose transport is closed at the end of the test.
 func client(t *testing.T, config *rest.Config) *discoveryclient.DiscoveryV1Client {
 	t.Helper()
 	tlsConfig, err := rest.TLSConfigFor(config)
@@ -66,7 +66,7 @@ func create(t *testing.T, server *fakeapiserver.Server, slices ...*discoveryv1.E
 	}
 }
 
-// open opens a watch that is stopped with the test.
+// open opens a watch that ends with the test.
 func open(t *testing.T, c *discoveryclient.DiscoveryV1Client, options metav1.ListOptions) watch.Interface {
 	t.Helper()
 	w, err := c.EndpointSlices("shop").Watch(within(t), options)
@@ -87,7 +87,7 @@ func next(t *testing.T, w watch.Interface) (watch.Event, bool) {
 	}
 }
 
-// expect takes the next event, which must be of this type and about this object.
+// expect takes the next event, and checks its type and its object's name.
 func expect(t *testing.T, w watch.Interface, kind watch.EventType, name string) *discoveryv1.EndpointSlice {
 	t.Helper()
 	e, ok := next(t, w)

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// enabled returns a store with authentication on and two users: root, and
-// alice, who may read from "a" to "c" and write "b" by the role "reader".
+// enabled returns a store with authentication enabled and two users: root, and alice, whose role "reader" may read from
+// "a" to "c" and write "b".
 func enabled(t *testing.T) *Store {
 	t.Helper()
 	s := New()
@@ -70,7 +70,7 @@ func TestAuthenticate(t *testing.T) {
 	assert.Equal(t, errNoPassword, err)
 
 	first, second := login(t, s, "alice"), login(t, s, "alice")
-	assert.NotEqual(t, first, second, "each login has a token of its own")
+	assert.NotEqual(t, first, second, "each login returns a new token")
 	for _, md := range []metadata.MD{first, second} {
 		name, err := s.Identify(md)
 		require.NoError(t, err)
@@ -117,7 +117,7 @@ func TestIdentify(t *testing.T) {
 	_, err = s.Disable(nil)
 	require.NoError(t, err)
 	name, err = s.Identify(metadata.Pairs("token", "stale"))
-	require.NoError(t, err, "nobody looks at tokens while authentication is disabled")
+	require.NoError(t, err, "tokens are ignored while authentication is disabled")
 	assert.Empty(t, name)
 }
 

@@ -36,7 +36,7 @@ func mustRange(t *testing.T, s *Store, r *pb.RangeRequest) *pb.RangeResponse {
 	return resp
 }
 
-// keysOf writes kvs as "k=v k=v".
+// keysOf formats kvs as "k=v k=v".
 func keysOf(kvs []*mvccpb.KeyValue) string {
 	var out []string
 	for _, kv := range kvs {
@@ -55,7 +55,7 @@ func TestRevisionsAndVersions(t *testing.T) {
 	assert.EqualValues(t, 2, mustPut(t, s, "k", "a"))
 	assert.EqualValues(t, 3, mustPut(t, s, "k", "b"))
 	assert.Empty(t, cmp.Diff(kv("k", "b", 2, 3, 2), s.Get("k"), protocmp.Transform()))
-	assert.EqualValues(t, 3, mustDelete(t, s, "absent", ""), "deleting nothing is no revision")
+	assert.EqualValues(t, 3, mustDelete(t, s, "absent", ""), "deleting no key makes no revision")
 	assert.EqualValues(t, 4, mustDelete(t, s, "k", ""))
 	assert.Nil(t, s.Get("k"))
 	assert.EqualValues(t, 5, mustPut(t, s, "k", "c"))
@@ -202,14 +202,14 @@ func TestErrors(t *testing.T) {
 	for _, tt := range tests {
 		assert.Equal(t, tt.want, tt.call(), tt.name)
 	}
-	assert.EqualValues(t, 3, s.Revision(), "what fails writes nothing")
+	assert.EqualValues(t, 3, s.Revision(), "a failed request writes nothing")
 }
 
 func TestLeases(t *testing.T) {
 	s := New()
 	own, err := s.LeaseGrant(&pb.LeaseGrantRequest{ID: 7, TTL: 1})
 	require.NoError(t, err)
-	assert.EqualValues(t, minLeaseTTL, own.TTL, "short leases are raised")
+	assert.EqualValues(t, minLeaseTTL, own.TTL, "short TTLs are raised")
 	chosen, err := s.LeaseGrant(&pb.LeaseGrantRequest{TTL: 60})
 	require.NoError(t, err)
 	assert.Positive(t, chosen.ID)
@@ -230,7 +230,7 @@ func TestLeases(t *testing.T) {
 
 	revoked, err := s.LeaseRevoke(&pb.LeaseRevokeRequest{ID: 7})
 	require.NoError(t, err)
-	assert.EqualValues(t, 4, revoked.Header.Revision, "the keys go at one revision")
+	assert.EqualValues(t, 4, revoked.Header.Revision, "the keys are deleted at one revision")
 	assert.Nil(t, s.Get("a"))
 	assert.EqualValues(t, -1, s.LeaseTimeToLive(&pb.LeaseTimeToLiveRequest{ID: 7}).TTL)
 	assert.Zero(t, s.LeaseRenew(&pb.LeaseKeepAliveRequest{ID: 7}).TTL)
@@ -260,8 +260,7 @@ func TestEvents(t *testing.T) {
 	assert.Len(t, s.Events(Query{Keys: keyrange.Of([]byte("a"), nil), From: 4, PrevKV: true}).Events, 2)
 }
 
-// TestEventsLimit shows that a limit counts revisions, and only those that have
-// a change.
+// A limit counts only revisions with a matching change.
 func TestEventsLimit(t *testing.T) {
 	s := New()
 	for _, key := range []string{"a", "b", "a"} {
@@ -313,7 +312,7 @@ func TestCompactKeepsWhatIsVisible(t *testing.T) {
 	assert.EqualValues(t, 4, same.CompactRevision)
 }
 
-// TestNoAliasing shows that a caller who changes a result changes nothing else.
+// Changing a result changes neither the store nor other results.
 func TestNoAliasing(t *testing.T) {
 	s := New()
 	value := []byte("v")

@@ -121,10 +121,10 @@ func TestTxn(t *testing.T) {
 
 	resp, err = s.Txn(&pb.TxnRequest{Success: ops(opGet(&pb.RangeRequest{Key: []byte("b")}))})
 	require.NoError(t, err)
-	assert.EqualValues(t, 3, resp.Header.Revision, "reading makes no revision")
+	assert.EqualValues(t, 3, resp.Header.Revision, "a read makes no revision")
 }
 
-// TestNestedTxn shows that nested comparisons see the state before any write.
+// Nested comparisons see the state before any write.
 func TestNestedTxn(t *testing.T) {
 	s := New()
 	resp, err := s.Txn(&pb.TxnRequest{Success: ops(
