@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-
-	"github.com/quorate/quorate/lab/bench/client"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 func TestAll(t *testing.T) {
@@ -26,20 +25,18 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// script is a watch that delivers what it holds and then ends.
-type script [][]*mvccpb.Event
-
-func (s *script) Next() ([]*mvccpb.Event, error) {
-	if len(*s) == 0 {
-		return nil, client.ErrClosed
+// script returns a watch that delivers responses and then ends.
+func script(responses ...[]*clientv3.Event) clientv3.WatchChan {
+	w := make(chan clientv3.WatchResponse, len(responses))
+	for _, events := range responses {
+		w <- clientv3.WatchResponse{Events: events}
 	}
-	next := (*s)[0]
-	*s = (*s)[1:]
-	return next, nil
+	close(w)
+	return w
 }
 
-func put(revision int64) *mvccpb.Event {
-	return &mvccpb.Event{Kv: &mvccpb.KeyValue{Key: []byte("k"), ModRevision: revision}}
+func put(revision int64) *clientv3.Event {
+	return &clientv3.Event{Kv: &mvccpb.KeyValue{Key: []byte("k"), ModRevision: revision}}
 }
 
 func TestReadPuts(t *testing.T) {
@@ -47,22 +44,22 @@ func TestReadPuts(t *testing.T) {
 	deletion.Type = mvccpb.Event_DELETE
 	tests := []struct {
 		name     string
-		watch    script
+		watch    [][]*clientv3.Event
 		revision int64
 		wantErr  string
 	}{
-		{"one by one", script{{put(5)}, {put(6)}, {put(7)}}, 5, ""},
-		{"together, after news without events", script{{}, {put(5), put(6), put(7)}}, 5, ""},
-		{"wherever they begin", script{{put(9), put(10)}, {put(11)}}, 0, ""},
-		{"missing first", script{{put(6)}}, 5, "in place of the put at revision 5"},
-		{"gap", script{{put(5)}, {put(7)}}, 5, "in place of the put at revision 6"},
-		{"twice", script{{put(5), put(5)}}, 5, "in place of the put at revision 6"},
-		{"deletion", script{{put(5), deletion}}, 5, "in place of the put at revision 6"},
-		{"end", script{{put(5)}}, 5, "2 events before the last: the client closed the channel"},
+		{"one by one", [][]*clientv3.Event{{put(5)}, {put(6)}, {put(7)}}, 5, ""},
+		{"together, after news without events", [][]*clientv3.Event{{}, {put(5), put(6), put(7)}}, 5, ""},
+		{"wherever they begin", [][]*clientv3.Event{{put(9), put(10)}, {put(11)}}, 0, ""},
+		{"missing first", [][]*clientv3.Event{{put(6)}}, 5, "in place of the put at revision 5"},
+		{"gap", [][]*clientv3.Event{{put(5)}, {put(7)}}, 5, "in place of the put at revision 6"},
+		{"twice", [][]*clientv3.Event{{put(5), put(5)}}, 5, "in place of the put at revision 6"},
+		{"deletion", [][]*clientv3.Event{{put(5), deletion}}, 5, "in place of the put at revision 6"},
+		{"end", [][]*clientv3.Event{{put(5)}}, 5, "2 events before the last: the client closed the channel"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := readPuts(&tt.watch, 3, tt.revision)
+			err := readPuts(script(tt.watch...), 3, tt.revision)
 			if tt.wantErr == "" {
 				require.NoError(t, err)
 			} else {
@@ -73,46 +70,45 @@ func TestReadPuts(t *testing.T) {
 }
 
 func TestExpect(t *testing.T) {
-	require.NoError(t, expect(&script{{put(5)}}, "k", 5))
-	for _, wrong := range []script{nil, {{}}, {{put(4)}}, {{put(5), put(6)}}} {
-		require.Error(t, expect(&wrong, "k", 5))
+	require.NoError(t, expect(script([]*clientv3.Event{put(5)}), "k", 5))
+	for _, wrong := range [][][]*clientv3.Event{nil, {{}}, {{put(4)}}, {{put(5), put(6)}}} {
+		require.Error(t, expect(script(wrong...), "k", 5))
 	}
-	require.Error(t, expect(&script{{put(5)}}, "other", 5))
+	require.Error(t, expect(script([]*clientv3.Event{put(5)}), "other", 5))
 }
 
-// answers are renewals of a lease, -1 for those of a lease that has ended.
-type answers int
-
-func (a answers) Next() error { return nil }
-
-func (a answers) Drain() (int, error) {
-	if a < 0 {
-		return 0, client.ErrClosed
+// answers returns n renewals of a lease.
+func answers(n int) chan *clientv3.LeaseKeepAliveResponse {
+	c := make(chan *clientv3.LeaseKeepAliveResponse, n)
+	for range n {
+		c <- nil
 	}
-	return int(a), nil
+	return c
 }
 
 func TestAllRenewed(t *testing.T) {
-	require.NoError(t, allRenewed([]client.Renewals{answers(3), answers(4)}))
-	require.ErrorContains(t, allRenewed([]client.Renewals{answers(3), answers(2)}), "lease 1 of 2 was renewed 2 times")
-	require.ErrorIs(t, allRenewed([]client.Renewals{answers(-1)}), client.ErrClosed)
+	require.NoError(t, allRenewed([]renewals{answers(3), answers(4)}))
+	require.ErrorContains(t, allRenewed([]renewals{answers(3), answers(2)}), "lease 1 of 2 was renewed 2 times")
+	ended := answers(3)
+	close(ended)
+	require.ErrorContains(t, allRenewed([]renewals{ended}), "lease 0 of 1 after 3 renewals: the client closed the channel")
 }
 
 // counting is a client that counts the calls of Watch that are under way.
 type counting struct {
-	client.Client
+	clientv3.Watcher
 	calls, at atomic.Int64
 	all       chan struct{} // closed when so many are under way at the same time
 	size      int64
 }
 
-func (c *counting) Watch(_ context.Context, key string, _ client.WatchOptions) client.Watch {
+func (c *counting) Watch(_ context.Context, key string, _ ...clientv3.OpOption) clientv3.WatchChan {
 	c.calls.Add(1)
 	if c.at.Add(1) == c.size {
 		close(c.all)
 	}
 	<-c.all
-	return &script{{&mvccpb.Event{Kv: &mvccpb.KeyValue{Key: []byte(key)}}}}
+	return script([]*clientv3.Event{{Kv: &mvccpb.KeyValue{Key: []byte(key)}}})
 }
 
 func TestCrewCallsAtTheSameTime(t *testing.T) {
@@ -120,7 +116,7 @@ func TestCrewCallsAtTheSameTime(t *testing.T) {
 	crew := assemble(size)
 	defer crew.dismiss()
 	c := &counting{all: make(chan struct{}), size: size}
-	watches := make([]client.Watch, n)
+	watches := make([]clientv3.WatchChan, n)
 	crew.watchAll(c, watches, func(i int) target { return target{ctx: t.Context(), key: key(i)} })
 	assert.EqualValues(t, n, c.calls.Load())
 	for i, w := range watches {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/quorate/quorate/lab/bench/client"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // oneWay is the latency of the links in the cases that have any: a round trip of
@@ -31,7 +31,7 @@ func create(ctx context.Context, site Site) (Sample, error) {
 		return nil, err
 	}
 	defer c.Close()
-	watches := make([]client.Watch, site.Size)
+	watches := make([]clientv3.WatchChan, site.Size)
 	callers := assemble(site.Size)
 	defer callers.dismiss()
 	start := time.Now()

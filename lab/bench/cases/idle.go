@@ -4,7 +4,7 @@ import (
 	"context"
 	"runtime"
 
-	"github.com/quorate/quorate/lab/bench/client"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // idleCallers is how many callers make the watches whose memory is measured.
@@ -44,7 +44,7 @@ func idleWatches(ctx context.Context, site Site) (Sample, error) {
 		defer cancel()
 		targets[i] = target{ctx: ctx, key: key(i)}
 	}
-	watches := make([]client.Watch, site.Size)
+	watches := make([]clientv3.WatchChan, site.Size)
 	callers := assemble(idleCallers)
 	defer callers.dismiss()
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/quorate/quorate/lab/bench/client"
 	"github.com/quorate/quorate/lab/bench/internal/stats"
 )
 
@@ -25,7 +24,7 @@ func putToEvent(ctx context.Context, site Site) (Sample, error) {
 		return nil, err
 	}
 	defer c.Close()
-	w := c.Watch(ctx, key(0), client.WatchOptions{})
+	w := c.Watch(ctx, key(0))
 	times := make([]float64, site.Size) // in seconds
 	for i := range times {
 		start := time.Now()

@@ -7,10 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate/quorate/internal/pause"
-	"github.com/quorate/quorate/lab/bench/client"
 	"github.com/quorate/quorate/lab/bench/internal/cputime"
 	"github.com/quorate/quorate/lab/bench/wire"
 )
@@ -62,9 +61,7 @@ func keepLeases(ctx context.Context, site Site) (Sample, error) {
 		ttl = shortLeaseTTL
 	}
 	seen := wire.NewRenewals(site.Size)
-	c, err := client.Open(client.Config{
-		Endpoints: site.Endpoints, DialOptions: []grpc.DialOption{seen.DialOption()}, DialTimeout: patience,
-	})
+	c, err := open(site, seen.DialOption())
 	if err != nil {
 		return nil, err
 	}
@@ -97,19 +94,38 @@ func keepLeases(ctx context.Context, site Site) (Sample, error) {
 	}, nil
 }
 
+// renewals are the answers to the keepalives of a lease.
+type renewals <-chan *clientv3.LeaseKeepAliveResponse
+
+// drain takes the answers that have come and does not wait. It returns how many they are,
+// and whether more may come.
+func (r renewals) drain() (n int, open bool) {
+	for {
+		select {
+		case _, open := <-r:
+			if !open {
+				return n, false
+			}
+			n++
+		default:
+			return n, true
+		}
+	}
+}
+
 // grantAll grants n leases and keeps each alive from the moment it is granted.
-func grantAll(ctx context.Context, c client.Client, n int, ttl int64) ([]client.Renewals, error) {
+func grantAll(ctx context.Context, c *clientv3.Client, n int, ttl int64) ([]renewals, error) {
 	granting, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	kept := make([]client.Renewals, n)
+	kept := make([]renewals, n)
 	var next atomic.Int64
 	var work sync.WaitGroup
 	for range granters {
 		work.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n && granting.Err() == nil; i = int(next.Add(1)) - 1 {
-				id, err := c.Grant(granting, ttl)
+				lease, err := c.Grant(granting, ttl)
 				if err == nil {
-					kept[i], err = c.KeepAlive(ctx, id)
+					kept[i], err = c.KeepAlive(ctx, lease.ID)
 				}
 				if err != nil {
 					fail(err)
@@ -125,11 +141,11 @@ func grantAll(ctx context.Context, c client.Client, n int, ttl int64) ([]client.
 const minRenewals = 3
 
 // allRenewed makes sure that no lease was lost.
-func allRenewed(kept []client.Renewals) error {
+func allRenewed(kept []renewals) error {
 	for i, k := range kept {
-		switch n, err := k.Drain(); {
-		case err != nil:
-			return fmt.Errorf("lease %d of %d after %d renewals: %w", i, len(kept), n, err)
+		switch n, open := k.drain(); {
+		case !open:
+			return fmt.Errorf("lease %d of %d after %d renewals: %w", i, len(kept), n, errClosed)
 		case n < minRenewals:
 			return fmt.Errorf("lease %d of %d was renewed %d times, want %d at least", i, len(kept), n, minRenewals)
 		}

@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
-
-	"github.com/quorate/quorate/lab/bench/client"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 func replay() Case {
@@ -39,7 +38,7 @@ func replayBacklog(ctx context.Context, site Site) (Sample, error) {
 	}
 	defer c.Close()
 	before, start := allocations(), time.Now()
-	w := c.Watch(ctx, Prefix, client.WatchOptions{Prefix: true, Revision: site.Revision})
+	w := c.Watch(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithRev(site.Revision))
 	if err := readPuts(w, site.Size, site.Revision); err != nil {
 		return nil, err
 	}
@@ -70,7 +69,7 @@ func liveEvents(ctx context.Context, site Site) (Sample, error) {
 		return nil, err
 	}
 	defer c.Close()
-	w := c.Watch(ctx, Prefix, client.WatchOptions{Prefix: true})
+	w := c.Watch(ctx, Prefix, clientv3.WithPrefix())
 	written := make(chan error, 1)
 	before := allocations()
 	go func() { written <- site.Control.Put(ctx, site.Size) }()
@@ -84,9 +83,9 @@ func liveEvents(ctx context.Context, site Site) (Sample, error) {
 
 // readPuts reads n puts, each of a revision of its own and the first of the given
 // one unless it is 0. It fails if one is missing, repeated or out of order.
-func readPuts(w client.Watch, n int, revision int64) error {
+func readPuts(w clientv3.WatchChan, n int, revision int64) error {
 	for n > 0 {
-		events, err := w.Next()
+		events, err := next(w)
 		if err != nil {
 			return fmt.Errorf("%d events before the last: %w", n, err)
 		}

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quorate/quorate/lab/bench/client"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/quorate/quorate/lab/bench/wire"
 )
 
@@ -30,12 +31,12 @@ func resume() Case {
 const shared = Prefix + "shared/"
 
 // watchShared makes n watches of the shared prefix, all at the same time.
-func watchShared(ctx context.Context, c client.Client, n int) []client.Watch {
-	watches := make([]client.Watch, n)
+func watchShared(ctx context.Context, c *clientv3.Client, n int) []clientv3.WatchChan {
+	watches := make([]clientv3.WatchChan, n)
 	callers := assemble(n)
 	defer callers.dismiss()
 	callers.watchAll(c, watches, func(int) target {
-		return target{ctx: ctx, key: shared, opts: client.WatchOptions{Prefix: true}}
+		return target{ctx: ctx, key: shared, opts: []clientv3.OpOption{clientv3.WithPrefix()}}
 	})
 	return watches
 }
@@ -90,13 +91,13 @@ func killServing(ctx context.Context, control Control, seen *wire.Watches) (time
 }
 
 // deliver puts a key that all watches watch and returns when all have delivered it.
-func deliver(ctx context.Context, c client.Client, watches []client.Watch, name string) error {
-	revision, err := c.Put(ctx, shared+name, "value")
+func deliver(ctx context.Context, c *clientv3.Client, watches []clientv3.WatchChan, name string) error {
+	resp, err := c.Put(ctx, shared+name, "value")
 	if err != nil {
 		return err
 	}
 	for _, w := range watches {
-		if err := expect(w, shared+name, revision); err != nil {
+		if err := expect(w, shared+name, resp.Header.Revision); err != nil {
 			return err
 		}
 	}

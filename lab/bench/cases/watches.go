@@ -2,14 +2,15 @@ package cases
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
-
-	"github.com/quorate/quorate/lab/bench/client"
 )
 
 // spotChecks bounds the watches of which it is checked that they work.
@@ -27,24 +28,29 @@ func key(i int) string { return fmt.Sprintf("%s%05d", Prefix, i) }
 
 // openConnected makes a client that has a connection, a watch and its stream, so
 // that what is measured next is not the making of these.
-func openConnected(ctx context.Context, site Site, opts ...grpc.DialOption) (client.Client, error) {
-	c, err := client.Open(client.Config{Endpoints: site.Endpoints, DialOptions: opts, DialTimeout: patience})
+func openConnected(ctx context.Context, site Site, opts ...grpc.DialOption) (*clientv3.Client, error) {
+	c, err := open(site, opts...)
 	if err != nil {
 		return nil, err
 	}
-	w := c.Watch(ctx, first, client.WatchOptions{})
-	if err := check(ctx, c, w, first); err != nil {
-		c.Close()
+	if err := check(ctx, c, c.Watch(ctx, first), first); err != nil {
+		_ = c.Close() // the first error says more
 		return nil, err
 	}
 	return c, nil
+}
+
+// open makes a client. What is not set has the client's own default, but for the logger,
+// which discards.
+func open(site Site, opts ...grpc.DialOption) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: site.Endpoints, DialOptions: opts, DialTimeout: patience, Logger: zap.NewNop()})
 }
 
 // target is what one watch watches, and its context.
 type target struct {
 	ctx  context.Context
 	key  string
-	opts client.WatchOptions
+	opts []clientv3.OpOption
 }
 
 // crew is a number of callers: goroutines that wait for work.
@@ -74,7 +80,7 @@ func (w *crew) dismiss() {
 
 // watchAll makes as many watches as there is room for, and returns when all calls
 // have returned.
-func (w *crew) watchAll(c client.Client, watches []client.Watch, of func(int) target) {
+func (w *crew) watchAll(c clientv3.Watcher, watches []clientv3.WatchChan, of func(int) target) {
 	n := len(watches)
 	var next atomic.Int64
 	var calling sync.WaitGroup
@@ -84,7 +90,7 @@ func (w *crew) watchAll(c client.Client, watches []client.Watch, of func(int) ta
 			defer calling.Done()
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
 				t := of(i)
-				watches[i] = c.Watch(t.ctx, t.key, t.opts)
+				watches[i] = c.Watch(t.ctx, t.key, t.opts...)
 			}
 		}
 	}
@@ -93,7 +99,7 @@ func (w *crew) watchAll(c client.Client, watches []client.Watch, of func(int) ta
 
 // spotCheck makes sure that some of the watches, of which the i-th watches key(i),
 // work.
-func spotCheck(ctx context.Context, c client.Client, watches []client.Watch) error {
+func spotCheck(ctx context.Context, c *clientv3.Client, watches []clientv3.WatchChan) error {
 	for i := 0; i < len(watches); i += max(len(watches)/spotChecks, 1) {
 		if err := check(ctx, c, watches[i], key(i)); err != nil {
 			return err
@@ -103,17 +109,29 @@ func spotCheck(ctx context.Context, c client.Client, watches []client.Watch) err
 }
 
 // check makes sure that a put to key, and nothing else, is delivered by w.
-func check(ctx context.Context, c client.Client, w client.Watch, key string) error {
-	revision, err := c.Put(ctx, key, "value")
+func check(ctx context.Context, c *clientv3.Client, w clientv3.WatchChan, key string) error {
+	resp, err := c.Put(ctx, key, "value")
 	if err != nil {
 		return err
 	}
-	return expect(w, key, revision)
+	return expect(w, key, resp.Header.Revision)
+}
+
+// errClosed says that the client closed a channel that was still wanted.
+var errClosed = errors.New("the client closed the channel")
+
+// next waits for the next response of a watch and returns its events.
+func next(w clientv3.WatchChan) ([]*clientv3.Event, error) {
+	resp, open := <-w
+	if !open {
+		return nil, errClosed
+	}
+	return resp.Events, resp.Err()
 }
 
 // expect waits for the next response of w, which must be one put.
-func expect(w client.Watch, key string, revision int64) error {
-	events, err := w.Next()
+func expect(w clientv3.WatchChan, key string, revision int64) error {
+	events, err := next(w)
 	if err != nil {
 		return fmt.Errorf("the watch that waits for %s: %w", key, err)
 	}

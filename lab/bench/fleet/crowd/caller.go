@@ -8,8 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
 	"github.com/quorate/quorate/internal/pause"
-	"github.com/quorate/quorate/lab/bench/client"
 )
 
 const (
@@ -29,7 +31,7 @@ const (
 
 // caller uses one client: it watches, keeps a lease alive and makes gets.
 type caller struct {
-	client client.Client
+	client *clientv3.Client
 	load   *load
 	cancel context.CancelFunc
 	work   sync.WaitGroup
@@ -42,20 +44,20 @@ type caller struct {
 // open makes the client, opens its watch and its lease, and uses it until the caller is
 // closed.
 func open(endpoints []string) (*caller, error) {
-	opened, err := client.Open(client.Config{Endpoints: endpoints})
+	opened, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &caller{client: opened, load: newLoad(), cancel: cancel}
 	events := c.watch(ctx)
-	renewals, err := c.grant(ctx)
+	kept, err := c.grant(ctx)
 	if err != nil {
 		c.close()
 		return nil, err
 	}
 	c.work.Go(func() { c.keepWatch(ctx, events) })
-	c.work.Go(func() { c.keepLease(ctx, renewals) })
+	c.work.Go(func() { c.keepLease(ctx, kept) })
 	c.work.Go(func() { c.makeGets(ctx) })
 	return c, nil
 }
@@ -64,7 +66,7 @@ func open(endpoints []string) (*caller, error) {
 func (c *caller) close() {
 	c.cancel()
 	c.work.Wait()
-	c.client.Close()
+	_ = c.client.Close() // it has no more to say
 }
 
 // obey carries out an order and returns the state after it.
@@ -83,24 +85,26 @@ func (c *caller) obey(o Order) State {
 	return s
 }
 
-func (c *caller) watch(ctx context.Context) client.Watch {
-	return c.client.Watch(ctx, prefix, client.WatchOptions{Prefix: true})
+func (c *caller) watch(ctx context.Context) clientv3.WatchChan {
+	return c.client.Watch(ctx, prefix, clientv3.WithPrefix())
 }
 
-func (c *caller) grant(ctx context.Context) (client.Renewals, error) {
+type renewals <-chan *clientv3.LeaseKeepAliveResponse
+
+func (c *caller) grant(ctx context.Context) (renewals, error) {
 	granting, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	lease, err := c.client.Grant(granting, ttl)
 	if err != nil {
 		return nil, fmt.Errorf("grant: %w", err)
 	}
-	return c.client.KeepAlive(ctx, lease)
+	return c.client.KeepAlive(ctx, lease.ID)
 }
 
 // keepWatch opens a new watch when the client ends one.
-func (c *caller) keepWatch(ctx context.Context, events client.Watch) {
+func (c *caller) keepWatch(ctx context.Context, events clientv3.WatchChan) {
 	for ctx.Err() == nil {
-		if _, err := events.Next(); err == nil || ctx.Err() != nil {
+		if resp, open := <-events; open && resp.Err() == nil || ctx.Err() != nil {
 			continue
 		}
 		c.watchesLost.Add(1)
@@ -112,22 +116,22 @@ func (c *caller) keepWatch(ctx context.Context, events client.Watch) {
 }
 
 // keepLease grants a new lease when the client gives one up.
-func (c *caller) keepLease(ctx context.Context, renewals client.Renewals) {
+func (c *caller) keepLease(ctx context.Context, kept renewals) {
 	for ctx.Err() == nil {
-		if renewals.Next() == nil || ctx.Err() != nil {
+		if _, open := <-kept; open || ctx.Err() != nil {
 			continue
 		}
 		c.leasesLost.Add(1)
-		renewals = c.grantAgain(ctx, renewals)
+		kept = c.grantAgain(ctx, kept)
 	}
 }
 
 // grantAgain grants a lease until that succeeds. It returns the lost one when ctx ends
 // first.
-func (c *caller) grantAgain(ctx context.Context, lost client.Renewals) client.Renewals {
+func (c *caller) grantAgain(ctx context.Context, lost renewals) renewals {
 	for pause.For(ctx, retryPause) == nil {
-		if renewals, err := c.grant(ctx); err == nil {
-			return renewals
+		if kept, err := c.grant(ctx); err == nil {
+			return kept
 		}
 	}
 	return lost
@@ -177,7 +181,7 @@ func (c *caller) get(ctx context.Context, deadline time.Duration) {
 	getting, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	c.started.Add(1)
-	if err := c.client.Get(getting, key); err != nil {
+	if _, err := c.client.Get(getting, key); err != nil {
 		c.failed.Add(1)
 		return
 	}
