@@ -33,7 +33,7 @@ const (
 func TestTrafficNeedsNoProbes(t *testing.T) {
 	c := start(t)
 	w := connect(t, c, "")
-	tr := begin(t, c, w, ttl)
+	tr := begin(t, c, w, longTTL)
 
 	earlier := w.visits()[health.Suspected] // whose probes may still come
 	w.reset()

@@ -12,9 +12,11 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/link"
+	"github.com/quorate/quorate/retry"
 )
 
-// watchOnlyDelay is what an event may be late. It is 1.2 s on a machine without other work.
+// watchOnlyDelay is what an event may be late. It is 1.2 s on a machine without other work; on a busy one it may be more by
+// what bareCalls of the slowest bare calls take.
 const watchOnlyDelay = 4 * time.Second
 
 // A client that does nothing but watch notices as soon as one that calls that the member of
@@ -46,19 +48,28 @@ func TestWatchOnlyClientFollowsAFault(t *testing.T) {
 			member, w := watchOnFollower(t, c)
 			writer := alone(t, others(c, member))
 			write := func() int64 {
-				resp, err := writer.Put(within(t, patience), "watched/key", "")
-				require.NoError(t, err)
-				return resp.Header.Revision
+				for {
+					resp, err := writer.Put(within(t, patience), "watched/key", "")
+					if err == nil {
+						return resp.Header.Revision
+					}
+					// A machine that is too slow for its cluster loses the leader, and the put with it.
+					require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err), "%v", err)
+				}
 			}
 			writeFor(2*time.Second, write)
 			time.Sleep(time.Second)
 			writeFor(3*time.Second, write)
+			beside := beginBare(c, "bare/")
+			t.Cleanup(beside.end)
 			fault.inject(t, c, member)
 			acknowledged := writeFor(3*time.Second, write)
 			fault.heal(t, c, member)
 			late := w.lateness(t, acknowledged)
-			t.Logf("the latest event was %v late", late.Round(time.Millisecond))
-			assert.Less(t, late, watchOnlyDelay)
+			beside.end()
+			busy := bareCalls * beside.slowest(member)
+			t.Logf("the latest event was %v late; allowed for a busy machine %v", late.Round(time.Millisecond), busy)
+			assert.Less(t, late, watchOnlyDelay+busy)
 		})
 	}
 }
