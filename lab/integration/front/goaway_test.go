@@ -66,6 +66,7 @@ func TestCallsDoNotNoticeGOAWAYs(t *testing.T) {
 			var s storm
 			s.run(dial(t, "passthrough:///"+way.Addr(), policy, retryPolicy), callers, calls)
 			assert.Empty(t, s.errors)
+			assert.Empty(t, s.cut)
 			assert.GreaterOrEqual(t, way.Stats().Accepted, uint64(calls/perConnection), "connections are replaced")
 			assert.Len(t, executed(servers), calls)
 		})
@@ -81,6 +82,7 @@ func TestACallIsRefusedByTwoConnections(t *testing.T) {
 	s.run(dial(t, "passthrough:///"+way.Addr(), "quorate_round_robin", ""), callers, calls)
 	t.Logf("%d of %d calls failed", len(s.errors), calls)
 	assert.NotEmpty(t, s.errors)
+	assert.Empty(t, s.cut)
 	for _, err := range s.errors {
 		assert.Equal(t, codes.Unavailable, status.Code(err))
 		assert.Equal(t, "the connection is draining", status.Convert(err).Message())

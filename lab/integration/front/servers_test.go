@@ -16,6 +16,7 @@ import (
 	grpchealth "google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/lab/link"
 )
@@ -87,6 +88,7 @@ type storm struct {
 	next   atomic.Int64
 	mu     sync.Mutex
 	errors []error
+	cut    []error         // of calls whose answer had begun, which gRPC never repeats
 	ok     map[string]bool // by payload
 }
 
@@ -112,10 +114,15 @@ func (s *storm) run(conn *grpc.ClientConn, callers, calls int) {
 func (s *storm) call(client pb.TestServiceClient, payload string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	_, err := client.UnaryCall(ctx, &pb.SimpleRequest{Payload: &pb.Payload{Body: []byte(payload)}})
+	var header metadata.MD
+	_, err := client.UnaryCall(ctx, &pb.SimpleRequest{Payload: &pb.Payload{Body: []byte(payload)}}, grpc.Header(&header))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil {
+	switch {
+	case err != nil && header != nil:
+		s.cut = append(s.cut, err)
+		return
+	case err != nil:
 		s.errors = append(s.errors, err)
 		return
 	}

@@ -200,4 +200,7 @@ func leave(t *testing.T, policy string, secure bool) {
 	require.Eventually(t, func() bool { return servers[0].link.Stats().Active > 0 }, patience, pollInterval, "it is not connected again")
 	reach(t, conn, policy, servers...)
 	assert.Empty(t, calls.end())
+	// Of some answers, the header may have come through before the link was silent.
+	t.Logf("cut within their answer: %v", calls.storm.cut)
+	assert.LessOrEqual(t, len(calls.storm.cut), callers)
 }
