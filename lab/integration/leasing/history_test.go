@@ -52,6 +52,8 @@ func (h *history) end(c call) {
 }
 
 func (h *history) count(what string) (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, c := range h.calls {
 		if c.what == what {
 			n++

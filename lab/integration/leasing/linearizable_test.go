@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// loadTime is how long the load runs: some losses of a session on either side.
-	loadTime = 12 * time.Second
+	// loadTime is how long the load runs at least: some losses of a session on either side. On a machine that is short of
+	// CPU it runs until all has happened that the test is about, for mostTime at most.
+	loadTime, mostTime = 12 * time.Second, 2 * time.Minute
 	// sessionTTL is the shortest that the server grants, in seconds.
 	sessionTTL = 1
 	// callTime bounds a call; a client that is cut off needs it.
@@ -202,9 +203,16 @@ func TestLinearizable(t *testing.T) {
 	prefix := newPrefix(t)
 	l := &load{prefix: prefix + "key/"}
 	sites := []*site{newSite(t, prefix+"leasing/"), newSite(t, prefix+"leasing/")}
-	ctx, cancel := context.WithTimeout(t.Context(), loadTime)
+	ctx, cancel := context.WithTimeout(t.Context(), mostTime)
 	defer cancel()
 	var running sync.WaitGroup
+	running.Go(func() {
+		for pause(ctx, loadTime); ctx.Err() == nil; pause(ctx, 100*time.Millisecond) {
+			if len(l.missing(sites)) == 0 {
+				cancel()
+			}
+		}
+	})
 	for i := range callers * len(sites) {
 		running.Go(func() {
 			for r := rand.New(rand.NewPCG(uint64(i), 1)); ctx.Err() == nil; pause(ctx, time.Millisecond) {
@@ -225,13 +233,32 @@ func TestLinearizable(t *testing.T) {
 	require.Empty(t, wrong[:min(len(wrong), 5)], "%d answers are wrong", len(wrong))
 	for i, s := range sites {
 		t.Logf("site %d: %d of %d reads were answered from memory, %d sessions", i, s.free.Load(), s.reads.Load(), s.grants.Load())
-		require.Greater(t, s.grants.Load(), int64(1), "no session was lost")
-		require.NotZero(t, s.free.Load(), "nothing was answered from memory")
 	}
-	for _, what := range []string{"get", "get both", "put", "replace", "delete"} {
+	for _, what := range kinds {
 		t.Logf("%s: %d", what, l.count(what))
-		require.NotZero(t, l.count(what), what)
 	}
+	require.Empty(t, l.missing(sites))
+}
+
+// kinds are what the calls of a load are.
+var kinds = []string{"get", "get both", "put", "replace", "delete"}
+
+// missing returns what has not happened yet, of all that the test is about.
+func (l *load) missing(sites []*site) (missing []string) {
+	for i, s := range sites {
+		if s.grants.Load() < 2 {
+			missing = append(missing, fmt.Sprintf("a loss of the session of site %d", i))
+		}
+		if s.free.Load() == 0 {
+			missing = append(missing, fmt.Sprintf("a read from the memory of site %d", i))
+		}
+	}
+	for _, what := range kinds {
+		if l.count(what) == 0 {
+			missing = append(missing, what)
+		}
+	}
+	return missing
 }
 
 // cutOff disturbs the sites in turn.
