@@ -97,7 +97,7 @@ func start(t *testing.T, behaviours ...nameserver.Behaviour) (all []*nameserver.
 		ip := "127.0.1." + string(rune('1'+i))
 		ns := nameserver.Start(t, ip+":53")
 		ns.Be(m)
-		ns.Set(t, billing+". A", "5 10.0.0.1")
+		ns.Set(t, billing+". A", "1 10.0.0.1")
 		ns.Set(t, billing+". AAAA")
 		all, lines = append(all, ns), append(lines, "nameserver "+ip)
 	}
@@ -132,7 +132,7 @@ func TestFirstServersDoNotWork(t *testing.T) {
 			require.Empty(t, errs)
 
 			last := all[len(all)-1]
-			last.Set(t, billing+". A", "5 10.0.0.2")
+			last.Set(t, billing+". A", "1 10.0.0.2")
 			began = time.Now()
 			c.shows(t, "10.0.0.2:80")
 			t.Logf("a change after %v", time.Since(began))
@@ -140,7 +140,7 @@ func TestFirstServersDoNotWork(t *testing.T) {
 				return
 			}
 			// The one that works dies, and a dead one is back.
-			all[0].Set(t, billing+". A", "5 10.0.0.3")
+			all[0].Set(t, billing+". A", "1 10.0.0.3")
 			all[0].Be(nameserver.WellBehaved)
 			last.Be(nameserver.Silent)
 			began = time.Now()
@@ -167,10 +167,10 @@ func TestSearchDomainsFail(t *testing.T) {
 			none.reports(t, `"none.cluster.test.corp.test.": `)
 
 			// The name is another one's in the next domain.
-			ns.Set(t, "billing.corp.test. A", "5 10.0.0.9")
+			ns.Set(t, "billing.corp.test. A", "1 10.0.0.9")
 			ns.Be(nameserver.WellBehaved, "corp.test.")
 			c := open(t, cfg, "dns:///billing.shop:80")
-			ns.Set(t, "billing.shop.corp.test. A", "5 10.0.0.9")
+			ns.Set(t, "billing.shop.corp.test. A", "1 10.0.0.9")
 			c.shows(t, "10.0.0.1:80")
 			ns.Be(m, "cluster.test.")
 			c.reports(t, `"`+billing+`.": `)
@@ -184,22 +184,26 @@ func TestSearchDomainsFail(t *testing.T) {
 	}
 }
 
-// A name with as many dots as ndots says is asked for as it is first.
+// A name with as many dots as ndots says is asked for as it is first. The first configuration is that of the test before,
+// and the second that of the next, so that use need not wait.
 func TestNdots(t *testing.T) {
 	all, lines := start(t, nameserver.WellBehaved)
-	for ndots, queries := range map[string]int{"ndots:4": 0, "ndots:5": 1} {
-		use(t, append(lines, inCluster, "options "+ndots)...)
+	for _, c := range []struct {
+		options string
+		queries int
+	}{{"options ndots:5 timeout:1 attempts:1", 1}, {"options ndots:4", 0}} {
+		use(t, append(lines, inCluster, c.options)...)
 		before := all[0].Asked(billing + ".cluster.test. A")
 		open(t, dns.Config{Interval: time.Hour}, "dns:///"+billing+":80").shows(t, "10.0.0.1:80")
-		assert.Equal(t, queries, all[0].Asked(billing+".cluster.test. A")-before, ndots)
+		assert.Equal(t, c.queries, all[0].Asked(billing+".cluster.test. A")-before, c.options)
 	}
 }
 
 // Other servers and search domains are used as soon as package net sees the new file.
 func TestResolvConfChanges(t *testing.T) {
 	all, lines := start(t, nameserver.WellBehaved, nameserver.WellBehaved)
-	all[1].Set(t, "billing.shop. A", "5 10.0.0.2")
-	use(t, lines[0], inCluster, "options ndots:5")
+	all[1].Set(t, "billing.shop. A", "1 10.0.0.2")
+	use(t, lines[0], inCluster, "options ndots:4")
 	c := open(t, dns.Config{Interval: interval, MinInterval: interval, Timeout: 3 * time.Second}, "dns:///billing.shop:80")
 	c.shows(t, "10.0.0.1:80")
 	all[0].Be(nameserver.Silent)
