@@ -169,13 +169,14 @@ func (w *witness) status(m *lab.Member) health.Status {
 	return health.Status{}
 }
 
-// awaitUse waits until the client holds that the members serve, and sends gets to each.
+// awaitUse waits until the client holds that the members serve, and sends gets to each. A member that is slow is asked every
+// 30 s at least, and on a busy machine may answer late again.
 func (w *witness) awaitUse(t *testing.T, members ...*lab.Member) {
 	t.Helper()
 	for _, m := range members {
-		require.Eventually(t, func() bool { return w.status(m).State == health.Serving }, patience, pollInterval, "%s is not used as one that serves", m.Name())
+		require.Eventually(t, func() bool { return w.status(m).State == health.Serving }, settling, pollInterval, "%s is not used as one that serves", m.Name())
 		before := w.picked(get)[m.Name()]
 		require.Eventually(t, func() bool { return w.picked(get)[m.Name()] > before+callers },
-			patience, pollInterval, "%s gets no calls", m.Name())
+			settling, pollInterval, "%s gets no calls", m.Name())
 	}
 }

@@ -202,7 +202,7 @@ func TestManyMembersAreOneEndpoint(t *testing.T) {
 		return !slices.ContainsFunc(client.EndpointStatus(), func(s health.Status) bool {
 			return s.State != health.Serving || etcdprobe.RoleOf(&s).ID == 0
 		})
-	}, patience, pollInterval, "both serve, and have the role of who answered last: %v", client.EndpointStatus())
+	}, readmission, pollInterval, "both serve, and have the role of who answered last: %v", client.EndpointStatus())
 }
 
 // With an address for each member the client knows the members, and leaves one that hangs,

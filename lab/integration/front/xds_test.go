@@ -55,7 +55,7 @@ func reach(t *testing.T, conn *grpc.ClientConn, policy string, servers ...*serve
 	for _, address := range addresses(servers...) {
 		want[address] = true
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), readmission)
 	defer cancel()
 	for ok := false; !ok; {
 		seen := map[string]bool{}
