@@ -1,66 +1,73 @@
 package cache
 
-import "sync"
-
 // feed holds the keys of a view that have changed and that an informer has not taken yet: one entry for each key,
 // however often it changes.
 type feed struct {
-	wake chan struct{} // holds a value when there is something to fetch
+	wake chan struct{} // holds a value when there is something to take
 
-	mu     sync.Mutex
+	// Guarded by view.mu.
+	changes
+	known map[string]struct{} // the keys in changes
+}
+
+// changes are what an informer has yet to take.
+type changes struct {
 	all    bool // anything may have changed
 	resync *Resynced
-	keys   map[string]struct{}
-	order  []string
+	keys   []string // in the order in which they changed first
 }
 
 func newFeed() *feed {
-	return &feed{wake: make(chan struct{}, 1), all: true, keys: map[string]struct{}{}}
+	return &feed{wake: make(chan struct{}, 1), changes: changes{all: true}, known: map[string]struct{}{}}
 }
 
-func (f *feed) note(ch change) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// noteLocked adds a change.
+func (f *feed) noteLocked(ch change) {
 	if ch.resync != nil {
 		f.resync = ch.resync
 		f.all = true
 	}
 	if f.all {
-		clear(f.keys)
-		f.order = nil
+		clear(f.known)
+		f.keys = nil
 	} else {
 		for _, key := range ch.keys {
-			if _, ok := f.keys[key]; !ok {
-				f.keys[key] = struct{}{}
-				f.order = append(f.order, key)
+			if _, ok := f.known[key]; !ok {
+				f.known[key] = struct{}{}
+				f.keys = append(f.keys, key)
 			}
 		}
 	}
+	f.signal()
+}
+
+func (f *feed) signal() {
 	select {
 	case f.wake <- struct{}{}:
 	default:
 	}
 }
 
-// take returns what has changed since the last time: anything, or some keys in the order in which they
-// changed first.
-func (f *feed) take() (all bool, resync *Resynced, keys []string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	all, resync, keys = f.all, f.resync, f.order
-	f.all, f.resync, f.order = false, nil, nil
-	clear(f.keys)
-	return all, resync, keys
+// take returns the snapshot and what has changed up to it since the last time. Without a snapshot it takes nothing.
+func (v *view) take(f *feed) (*snapshot, changes) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s := v.snap.Load()
+	if s == nil {
+		return nil, changes{}
+	}
+	taken := f.changes
+	f.changes = changes{}
+	clear(f.known)
+	return s, taken
 }
 
+// subscribe passes changes to a feed.
 func (v *view) subscribe(f *feed) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.feeds[f] = struct{}{}
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
+	f.signal()
 }
 
 func (v *view) unsubscribe(f *feed) {

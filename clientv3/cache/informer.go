@@ -244,26 +244,19 @@ func (in *Informer[T]) run() {
 			return
 		case <-in.feed.wake:
 		}
-		s := in.view.snap.Load()
-		if s == nil {
-			continue // the next one wakes it again
+		if s, ch := in.view.take(in.feed); s != nil { // the next one wakes it again
+			in.update(s, ch)
 		}
-		// In this order: what is noted between the two is seen twice, which does no harm.
-		all, resync, keys := in.feed.take()
-		if now := in.view.snap.Load(); now != nil {
-			s = now
-		}
-		in.update(s, all, resync, keys)
 	}
 }
 
 // update makes the objects those of a snapshot.
-func (in *Informer[T]) update(s *snapshot, all bool, resync *Resynced, keys []string) {
+func (in *Informer[T]) update(s *snapshot, ch changes) {
 	var changed []*Object[T] // without a kv if it is gone
-	if all {
+	if ch.all {
 		changed = in.compare(s)
 	}
-	for _, key := range keys {
+	for _, key := range ch.keys {
 		if !strings.HasPrefix(key, in.cfg.Prefix) {
 			continue
 		}
@@ -276,7 +269,7 @@ func (in *Informer[T]) update(s *snapshot, all bool, resync *Resynced, keys []st
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.rev = s.rev
-	if resync != nil && in.HasSynced() {
+	if ch.resync != nil && in.HasSynced() {
 		for h := range in.handlers {
 			h.announce(Relisted)
 		}

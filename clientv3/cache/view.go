@@ -278,7 +278,7 @@ func (v *view) publish(ch change) bool {
 	v.keepLocked(ch)
 	v.advancedLocked(before, ch.next.rev)
 	for f := range v.feeds {
-		f.note(ch)
+		f.noteLocked(ch)
 	}
 	return true
 }

@@ -1,0 +1,55 @@
+package cache
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// TestRevisionOfAnInformer has an informer take an earlier change while a snapshot is published. Its revision is never above
+// that of its objects.
+func TestRevisionOfAnInformer(t *testing.T) {
+	cluster, err := fakeetcd.Start(1)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	_, err = cluster.Put("a/1", "old")
+	require.NoError(t, err)
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	c, err := New(client, Config{Prefixes: []string{"a/"}})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	in, err := NewInformer(c, InformerConfig[string]{Decode: func(_, value []byte) (string, error) { return string(value), nil }})
+	require.NoError(t, err)
+	require.NoError(t, in.WaitSynced(t.Context()))
+
+	v := c.views[0]
+	v.mu.Lock()
+	before := v.snap.Load()
+	next := &snapshot{tree: before.tree.Clone(), rev: before.rev + 1, header: before.header}
+	set(next.tree, &mvccpb.KeyValue{Key: []byte("a/1"), Value: []byte("new"), ModRevision: next.rev})
+	v.snap.Store(next)
+	in.feed.noteLocked(change{keys: []string{"a/0"}})
+	for range 50 {
+		time.Sleep(time.Millisecond) // time to go wrong
+		if in.Stats().Revision == next.rev {
+			break
+		}
+	}
+	reached := in.Stats().Revision
+	in.feed.noteLocked(change{keys: []string{"a/1"}})
+	v.mu.Unlock()
+	require.Equal(t, before.rev, reached)
+	require.Eventually(t, func() bool { return in.Stats().Revision == next.rev }, time.Minute, time.Millisecond)
+	o, _ := in.Get("a/1")
+	require.Equal(t, "new", o.Value)
+}
