@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/clientv3"
@@ -141,7 +142,7 @@ func (c *Cache) get(ctx context.Context, op clientv3.Op) (*clientv3.GetResponse,
 	}
 	b, r := boundOf(ctx), rangeOf(op)
 	v := c.viewOf(r)
-	if v == nil || !answerable(op) {
+	if v == nil || !answerable(op) || hasMetadata(ctx) {
 		return c.elsewhere(ctx, op, b)
 	}
 	s, err := v.snapshotFor(ctx, op, b)
@@ -153,6 +154,14 @@ func (c *Cache) get(ctx context.Context, op clientv3.Op) (*clientv3.GetResponse,
 	}
 	c.stats.hits.Add(1)
 	return s.answer(op, r, r == v.keys), nil
+}
+
+// hasMetadata reports whether a caller's context has outgoing metadata that only a server can answer to, such as
+// another user's token. A floor shows that there is a leader.
+func hasMetadata(ctx context.Context) bool {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	delete(md, rpctypes.MetadataRequireLeaderKey) // from a copy
+	return len(md) > 0
 }
 
 // viewOf returns the view that has a range, nil if none has all of it.

@@ -18,7 +18,8 @@
 //	WithRev                 nothing, within Config.MaxVersions           nothing
 //
 // Everything else goes to the server: writes, transactions, streams, ranges that are not within one
-// prefix, revisions that are not kept, and all gets until a prefix is loaded, while its watch is
+// prefix, revisions that are not kept, gets with outgoing gRPC metadata (but for that of
+// clientv3.WithRequireLeader), and all gets until a prefix is loaded, while its watch is
 // behind ([Config.MaxWait]), and when its server is not one of those below. Responses equal those of
 // etcd 3.7, field by field; before 3.7 etcd's WithKeysOnly also named the leases. The revision of the
 // header is that of the answer. Nothing in a response is shared with the cache.

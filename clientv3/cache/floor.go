@@ -101,7 +101,8 @@ func (c *Cache) readFloor(r *round) {
 	r.sent = time.Now()
 	c.stats.floors.Add(1)
 	v := c.readable()
-	resp, err := c.kv.Get(c.ctx, v.keys.key, clientv3.WithCountOnly())
+	// A range of one key: package leasing serves single keys from memory, with an earlier revision.
+	resp, err := c.kv.Get(c.ctx, v.keys.key, clientv3.WithRange(v.keys.key+"\x00"), clientv3.WithCountOnly())
 	if errors.Is(err, rpctypes.ErrPermissionDenied) && v.abandon(err) {
 		r.err = errUnavailable
 		return

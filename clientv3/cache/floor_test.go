@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/leasing"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -281,4 +282,24 @@ func TestAFailedFloorFailsItsReads(t *testing.T) {
 	refusal.Remove()
 	_, err = c.Get(within(t), "a/1")
 	require.NoError(t, err)
+}
+
+// TestOverLeasing has a cache over a KV that serves keys from memory, with the revision of an earlier response.
+func TestOverLeasing(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	put(t, cluster, "a/1", "v")
+	other := newClient(t, cluster)
+	kv, closeKV, err := leasing.NewKV(client, "_leasing/")
+	require.NoError(t, err)
+	t.Cleanup(closeKV)
+	client.KV = kv
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxWait: patience})
+	awaitServing(t, c, "a/1")
+	for range 20 {
+		written, err := other.Put(within(t), "a/1", "v")
+		require.NoError(t, err)
+		resp, err := c.Get(within(t), "a/1")
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, resp.Kvs[0].ModRevision, written.Header.Revision)
+	}
 }
