@@ -107,13 +107,12 @@ func (c *call) end(info balancer.DoneInfo) {
 	if answered {
 		c.answered(start, now, info.Err)
 	}
-	if needsProbes(ep.State()) && !p.canProbe() && (answered || !ep.busy()) {
-		// There are no probes: the suspicion ends with the work in flight.
-		p.note(ep, health.Evidence{Kind: health.Served, At: now, Detail: "nothing is in flight"})
+	if answered || !ep.busy() {
+		p.readmitUnprobed(ep, now, "nothing is in flight")
 	}
 	ep.retire()
-	if p.learner != nil && (info.BytesSent || info.Err != nil) {
-		p.learner.Done(ep, Result{
+	if learner, ok := p.strategy().(Learner); ok && (info.BytesSent || info.Err != nil) {
+		learner.Done(ep, Result{
 			Call: c.info(), Took: took, Err: info.Err, Answered: answered,
 			Failed: info.Err != nil && p.options().Fault(info.Err),
 		})

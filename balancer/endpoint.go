@@ -23,7 +23,7 @@ type Endpoint struct {
 	// the shared table. unsubscribe belongs to it and is guarded by the policy's lock.
 	entry       atomic.Pointer[health.Entry]
 	unsubscribe func()
-	joined      bool
+	joined      atomic.Bool
 
 	ctx    context.Context // ends when the endpoint is removed
 	remove context.CancelFunc

@@ -137,3 +137,23 @@ func TestSuspectsServeAgainAfterAnOutageOfAll(t *testing.T) {
 		})
 	}
 }
+
+// An endpoint that cannot be a witness is not asked to be one.
+func TestFrozenEndpointIsDeadWithinASecondBesideDegradedOnes(t *testing.T) {
+	for range 5 { // the first witness is random
+		inBubble(t, 5, func(t *testing.T, servers []*server) {
+			c := warm(t, roundRobin, servers)
+			for _, s := range servers[1:4] {
+				s.fail.Store(&errNoLeader)
+				require.ErrorIs(t, (<-c.starting(1, s, aRead)).err, errNoLeader)
+			}
+			load := c.load(3, 20*time.Millisecond, time.Hour, false) // which fills the budget
+			time.Sleep(10 * time.Second)
+			load.end()
+			servers[0].frozen.Shut()
+			call := c.starting(1, servers[0], aRead)
+			within(t, time.Second, "dead", func() bool { return c.is(servers[0]) == health.Dead })
+			assert.Error(t, (<-call).cut)
+		})
+	}
+}

@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -165,7 +166,7 @@ type sent struct {
 }
 
 // askWitness sends a service probe to another endpoint, if none has completed work
-// lately.
+// lately: to one that may be a witness, or to any if all are ejected.
 func (i *investigation) askWitness(now time.Time) {
 	others := i.ep.others()
 	if len(others) == 0 {
@@ -182,6 +183,9 @@ func (i *investigation) askWitness(now time.Time) {
 		if other.isWitness(since) {
 			return
 		}
+	}
+	if fit := slices.DeleteFunc(slices.Clone(others), func(ep *Endpoint) bool { return !ep.State().Usable() }); len(fit) > 0 {
+		others = fit
 	}
 	i.next++
 	other := others[i.next%len(others)]

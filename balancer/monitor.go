@@ -30,6 +30,14 @@ func (m *Monitor) Improved() <-chan struct{} { return m.improved.next() }
 // SetEndpoints replaces the endpoints. The policy calls it; tests that stand in for one may.
 func (m *Monitor) SetEndpoints(eps []*Endpoint) { m.endpoints.Store(&eps) }
 
+// forget removes the endpoints if they are those of the policy. A policy that was replaced is
+// closed after its successor has set its own.
+func (m *Monitor) forget(p *policy) {
+	if eps := m.endpoints.Load(); eps != nil && len(*eps) > 0 && (*eps)[0].policy == p {
+		m.endpoints.CompareAndSwap(eps, nil)
+	}
+}
+
 // NotifyImproved closes the channels of Improved. The policy calls it; tests that stand in
 // for one may.
 func (m *Monitor) NotifyImproved() { m.improved.notify() }

@@ -22,7 +22,8 @@ type Options struct {
 	Table *health.Table
 	// Shared, if set, is a table that several ClientConns use: see [health.Table]. An
 	// endpoint moves there with its first connection, under the key that ShareKey returns
-	// for its first address, and stays in Table if that is "". ShareKey must return the
+	// for its first address, and stays in Table if that is "". A ClientConn that does not
+	// probe, for want of a prober or of a second endpoint, uses Table only. ShareKey must return the
 	// same key for two ClientConns only if the same server is at the other end, and was
 	// authenticated in the same way.
 	Shared   *health.Table

@@ -19,7 +19,8 @@ func (firstFit) Pick(_ Call, fit []*Endpoint) *Endpoint { return fit[0] }
 func BenchmarkPick(b *testing.B) {
 	p := newPolicy(nil, Builder{})
 	defer p.stop()
-	p.strategy = firstFit{}
+	var strategy Strategy = firstFit{}
+	p.chosen.Store(&strategy)
 	ep := newEndpoint("a", health.NewTable().Acquire("", "a"))
 	ep.policy = p
 	ep.conns[Calls] = &subConn{ep: ep}

@@ -92,7 +92,7 @@ type picker struct {
 func (p *policy) publish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.strategy == nil {
+	if p.closed {
 		return
 	}
 	p.connectWanted()
@@ -175,7 +175,7 @@ func (p *policy) prove() {
 // streams go to the first connection. It needs the lock.
 func (p *policy) connectWanted() {
 	wanted := p.endpoints
-	if s, ok := p.strategy.(Selective); ok {
+	if s, ok := p.strategy().(Selective); ok {
 		wanted = s.Wanted(p.endpoints)
 	}
 	for _, n := range rand.Perm(len(p.endpoints)) {
@@ -319,7 +319,7 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 		class = Calls
 	}
 	if class == Calls {
-		ep := k.p.strategy.Pick(*call, fit)
+		ep := k.p.strategy().Pick(*call, fit)
 		return ep.conns[Calls], k.ready[ep][Calls], nil
 	}
 	// For classes other than Calls, prefer an endpoint that already has a connection of
@@ -333,7 +333,7 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 	if len(open) == 0 {
 		return nil, nil, k.p.openClass(*call, fit)
 	}
-	ep := k.p.strategy.Pick(*call, open)
+	ep := k.p.strategy().Pick(*call, open)
 	return ep.conns[class], k.ready[ep][class], nil
 }
 
@@ -368,7 +368,7 @@ func (p *policy) openClass(call Call, fit []*Endpoint) error {
 		}
 		return err
 	}
-	s := p.strategy.Pick(call, candidates).conns[call.Conn]
+	s := p.strategy().Pick(call, candidates).conns[call.Conn]
 	if s.sc != nil {
 		s.sc.Connect()
 	}

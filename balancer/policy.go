@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -28,13 +29,11 @@ type policy struct {
 	shapes  shapes
 	budget  budget
 	opts    atomic.Pointer[Options]
-
-	// Set by the first update, before the first pick:
-	strategy Strategy
-	learner  Learner // the strategy, if it is one
+	chosen  atomic.Pointer[Strategy] // nil before the first update
 
 	mu          sync.Mutex
 	config      config
+	given       *Options    // the resolver's, without the probe of a service config; nil before the first update
 	endpoints   []*Endpoint // replaced, never changed
 	resolving   error       // the resolver's error, while there are no endpoints
 	outageSince time.Time   // since when there is no connection for calls, zero if there is one
@@ -61,6 +60,14 @@ func newPolicy(cc balancer.ClientConn, b Builder) *policy {
 
 func (p *policy) options() *Options { return p.opts.Load() }
 
+// strategy returns nil before the first update, and so before the first pick.
+func (p *policy) strategy() Strategy {
+	if s := p.chosen.Load(); s != nil {
+		return *s
+	}
+	return nil
+}
+
 // UpdateClientConnState applies the resolver's update. Endpoints that stay keep their
 // connections.
 func (p *policy) UpdateClientConnState(s balancer.ClientConnState) error {
@@ -79,26 +86,35 @@ func (p *policy) UpdateClientConnState(s balancer.ClientConnState) error {
 		p.drain(ep)
 	}
 	p.publish()
+	for _, ep := range p.all() {
+		if ep.Ready() {
+			p.readmitUnprobed(ep, time.Now(), "there are no probes any more")
+		}
+	}
 	return err
 }
 
+// configure applies the service config. The resolver's options are those of the first update.
 func (p *policy) configure(s balancer.ClientConnState) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	was := p.config
 	p.config = defaultConfig
 	if c, ok := s.BalancerConfig.(config); ok {
 		p.config = c
 	}
-	if p.strategy != nil {
-		return
+	if p.given == nil {
+		p.given = optionsOf(s.ResolverState).withDefaults()
 	}
-	o := optionsOf(s.ResolverState)
+	o := *p.given
 	if o.Service == nil {
 		o.Service = p.config.prober
 	}
 	p.opts.Store(o.withDefaults())
-	p.strategy = p.builder.Build(p.config.strategy)
-	p.learner, _ = p.strategy.(Learner)
+	if p.strategy() == nil || !reflect.DeepEqual(p.config.strategy, was.strategy) {
+		strategy := p.builder.Build(p.config.strategy)
+		p.chosen.Store(&strategy)
+	}
 }
 
 // all returns the endpoints. The slice must not be changed.
@@ -156,7 +172,7 @@ func (p *policy) newEndpoint(r resolver.Endpoint) *Endpoint {
 		ep.conns[class] = &subConn{ep: ep, class: ConnClass(class)}
 	}
 	p.subscribe(ep)
-	if a, ok := p.strategy.(Attacher); ok {
+	if a, ok := p.strategy().(Attacher); ok {
 		ep.memory = a.Attach(ep)
 	}
 	return ep
@@ -192,7 +208,7 @@ func (p *policy) Close() {
 	p.mu.Lock()
 	endpoints, draining := p.endpoints, p.draining
 	p.endpoints, p.draining, p.closed = nil, nil, true
-	p.options().Monitor.SetEndpoints(nil)
+	p.options().Monitor.forget(p)
 	p.stop()
 	for _, ep := range endpoints {
 		for _, s := range ep.conns {
@@ -278,7 +294,7 @@ func (p *policy) changed(ep *Endpoint, c health.Change) {
 	}
 	o := p.options()
 	o.Events.Changed(ep, c)
-	if f, ok := p.strategy.(Forgiver); ok && !c.From.Usable() && c.To.Usable() {
+	if f, ok := p.strategy().(Forgiver); ok && !c.From.Usable() && c.To.Usable() {
 		f.Restored(ep)
 	}
 	p.publish()
@@ -299,7 +315,7 @@ func (p *policy) changed(ep *Endpoint, c health.Change) {
 
 // wantsRoles reports whether the strategy needs roles and there is a status probe.
 func (p *policy) wantsRoles() bool {
-	_, ok := p.strategy.(RoleAware)
+	_, ok := p.strategy().(RoleAware)
 	return ok && p.options().Status != nil
 }
 

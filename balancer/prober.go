@@ -64,6 +64,14 @@ func (p *policy) canProbe() bool {
 	return o.Service != nil && len(o.Monitor.Endpoints()) > 1
 }
 
+// readmitUnprobed ends a suspicion where no probe would: the detail is the only evidence. In the
+// shared table, other clients probe the endpoint.
+func (p *policy) readmitUnprobed(ep *Endpoint, now time.Time, detail string) {
+	if needsProbes(ep.State()) && !p.canProbe() && !ep.joined.Load() {
+		p.note(ep, health.Evidence{Kind: health.Served, At: now, Detail: detail})
+	}
+}
+
 // suspect notes a suspicion of an endpoint.
 func (p *policy) suspect(ep *Endpoint, now time.Time, why string) {
 	if p.options().DisableSuspicion {
@@ -80,10 +88,7 @@ func (p *policy) connected(s *subConn) {
 	}
 	p.options().Monitor.NotifyImproved()
 	if needsProbes(s.ep.State()) {
-		if !p.canProbe() {
-			// There are no probes: the connection is the only evidence.
-			p.note(s.ep, health.Evidence{Kind: health.Served, At: time.Now(), Detail: "connected"})
-		}
+		p.readmitUnprobed(s.ep, time.Now(), "connected")
 		p.investigate(s.ep)
 	} else if p.proofWanted(s.ep) {
 		p.ask(s, forService, nil)
@@ -155,12 +160,12 @@ func (p *policy) ask(s *subConn, q question, done func()) bool {
 	p.mu.Lock()
 	sc, ready := s.sc, s.ready.Load()
 	p.mu.Unlock()
-	now := time.Now()
+	now, prober := time.Now(), p.options().prober(q)
 	reserve := float64(probeReserve)
 	if q == forStatus || p.proofWanted(s.ep) || s.ep.hasQuickWitness(s.ep.stuckSince(s.ep.Health())) {
 		reserve = 0
 	}
-	if !ready || !p.budget.take(now, reserve) || !p.startTask() {
+	if !ready || prober == nil || !p.budget.take(now, reserve) || !p.startTask() {
 		return false
 	}
 	s.ask(q, now)
@@ -177,7 +182,7 @@ func (p *policy) ask(s *subConn, q question, done func()) bool {
 		}
 		ctx, cancel := context.WithTimeout(s.ep.ctx, probeTimeout)
 		defer cancel()
-		p.probe(ctx, s, sc, p.options().prober(q), now)
+		p.probe(ctx, s, sc, prober, now)
 	}()
 	return true
 }

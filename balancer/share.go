@@ -3,17 +3,18 @@ package balancer
 import "github.com/quorate/quorate/health"
 
 // join moves a newly connected endpoint to the shared table, if allowed, and returns the
-// resulting change of its state. It needs the policy's lock.
+// resulting change of its state. A client that does not probe finds nothing out, and shares
+// nothing. It needs the policy's lock.
 func (p *policy) join(s *subConn) health.Change {
 	o, ep := p.options(), s.ep
-	if ep.joined || o.Shared == nil || o.ShareKey == nil || !s.conn.known() {
+	if ep.joined.Load() || o.Shared == nil || o.ShareKey == nil || !s.conn.known() || !p.canProbe() {
 		return health.Change{}
 	}
 	key := o.ShareKey(ep.addresses[0])
 	if key == "" {
 		return health.Change{}
 	}
-	ep.joined = true
+	ep.joined.Store(true)
 	own := ep.known()
 	shared := o.Shared.Acquire(key, ep.address)
 	ep.unsubscribe()

@@ -179,3 +179,26 @@ func TestQuietStreamsOfManyClientsCostFewProbes(t *testing.T) {
 		assert.LessOrEqual(t, probesOf(clients), before+3, "another client shows that the endpoints are alive")
 	})
 }
+
+// A client that cannot probe, as it has one endpoint or no prober, finds nothing out about it.
+func TestVerdictOutlastsAClientThatCannotProbe(t *testing.T) {
+	for name, change := range map[string]func(*balancer.Options){"one endpoint": func(*balancer.Options) {}, "no prober": unprobed} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, servers []*server) {
+				share, n := sharing(), len(servers)
+				if name == "one endpoint" {
+					n = 1
+				}
+				busy, other := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers[:n], share, change)
+				s := servers[0]
+				s.stalled.Shut()
+				busy.load(6, 20*time.Millisecond, time.Hour, false)
+				within(t, 2*time.Second, "lagging", func() bool { return busy.is(s) == health.Lagging })
+				for range 20 {
+					require.Error(t, other.call(t.Context(), attempt{only: other.endpoint(s), deadline: 300 * time.Millisecond}).err)
+					require.Equal(t, health.Lagging, busy.is(s))
+				}
+			})
+		})
+	}
+}

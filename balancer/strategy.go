@@ -69,7 +69,8 @@ type RoleAware interface {
 type Builder struct {
 	// Name under which service configs select the strategy, with [Prefix] before it.
 	Name string
-	// Build returns a strategy for one ClientConn.
+	// Build returns a strategy for one ClientConn. It is called again when the strategy's own
+	// fields of the service config change.
 	Build func(serviceconfig.LoadBalancingConfig) Strategy
 	// Parse reads the strategy's own fields of the service config, a JSON object that
 	// also holds the policy's fields; nil if there are none.
@@ -77,7 +78,8 @@ type Builder struct {
 }
 
 // Attacher is implemented by strategies that keep a value for each endpoint. The value
-// lives as long as the endpoint, across reconnections.
+// lives as long as the endpoint, across reconnections and changes of the strategy's fields in
+// the service config.
 type Attacher interface {
 	Attach(ep *Endpoint) any // what Endpoint.Memory returns
 }

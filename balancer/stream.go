@@ -66,9 +66,7 @@ func (s *Stream) Heard() {
 		return
 	}
 	s.conn.heardAt(now)
-	if p := s.ep.policy; needsProbes(s.ep.State()) && !p.canProbe() {
-		p.note(s.ep, health.Evidence{Kind: health.Served, At: now, Detail: "a stream goes on"})
-	}
+	s.ep.policy.readmitUnprobed(s.ep, now, "a stream goes on")
 	if s.conn.class == Calls {
 		s.weigh(now)
 	}
