@@ -32,19 +32,17 @@ type Channel struct {
 	// without that health service only has to answer.
 	HealthService string
 
-	// Calls names the methods that may be executed twice, and what becomes of those that
-	// may not; see [keepalive.Calls]. Its Base must not choose a policy. A Repeatable call
-	// that is answered unusually late is also sent to a second backend (a hedge), and the
-	// first answer counts. Hedges are at most 5 % of these calls. Default: no method is named,
-	// so gRPC sends again only what no server has seen.
+	// Calls names the methods that may be executed twice, and those that may not; see [keepalive.Calls]. Its Base must
+	// not choose a policy. A Repeatable call that is answered unusually late is also sent to a second backend (a hedge),
+	// and the first answer counts. Hedges are at most 5 % of these calls. Default: no method is named, so gRPC sends
+	// again only what no server has processed.
 	Calls keepalive.Calls
 
 	// Resolvers resolve targets of their schemes, as those of grpc.WithResolvers do. Default:
 	// those that are registered with gRPC.
 	Resolvers []resolver.Builder
-	// Observer is told of the backends, picks, ejections and hedges, and of lists and errors of
-	// Resolvers, or of gRPC's "dns", "passthrough" and "unix" if there are none. It is for
-	// channels of one target. Default: nobody is told.
+	// Observer receives events about backends, picks, ejections and hedges, and about lists and errors of Resolvers, or
+	// of gRPC's "dns", "passthrough" and "unix" without Resolvers. It is for channels of one target. Default: none.
 	Observer observe.Observer
 
 	// Keepalive is the client's and the server's keepalive, of which the client's is used.

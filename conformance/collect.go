@@ -15,10 +15,10 @@ type event struct {
 	Output      string
 	Elapsed     float64 // seconds
 	ImportPath  string  // of build output
-	FailedBuild string  // the ImportPath of the build for want of which a package failed
+	FailedBuild string  // the ImportPath of the failed build
 }
 
-// result is what became of a package. Tests are counted without their subtests.
+// result is the result of a package. Tests are counted without their subtests.
 type result struct {
 	importPath              string
 	passed, failed, skipped int
@@ -29,7 +29,7 @@ type result struct {
 // failure is a failed test, or with test "" what failed of the package as a whole.
 type failure struct {
 	test   string
-	reason string // what the output does not say
+	reason string // not in the output
 	output []string
 }
 
@@ -51,7 +51,7 @@ func newCollector() *collector {
 	return &collector{packages: map[string]*progress{}, builds: map[string][]string{}}
 }
 
-// add takes in one line, and returns the result of the package that ended with it.
+// add processes one line, and returns the result of the package that ended with it.
 func (c *collector) add(line []byte) (done *result, err error) {
 	var e event
 	if err := json.Unmarshal(line, &e); err != nil {

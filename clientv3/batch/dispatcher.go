@@ -50,9 +50,8 @@ const (
 	grouped             // puts and deletes: one for each key
 )
 
-// dispatcher sends the calls of one kind. A few calls are sent alone. When there are more,
-// they queue, and go on together when nothing is in flight any more, when they are as many as a
-// batch can have, or when they have waited long enough.
+// dispatcher sends the calls of one kind. A few calls are sent alone. Further ones queue, and are sent together when
+// nothing is in flight, when they fill a batch, or when they have waited long enough.
 type dispatcher struct {
 	kv       clientv3.KV
 	kind     kind
@@ -113,7 +112,7 @@ type batch struct {
 	calls   []*call
 	ctx     context.Context
 	cancel  context.CancelFunc
-	callers int // who wait for it; guarded by dispatcher.mu
+	callers int // callers that wait for it; guarded by dispatcher.mu
 }
 
 func newDispatcher(kv clientv3.KV, cfg Config, kind kind) *dispatcher {
@@ -312,7 +311,7 @@ func (d *dispatcher) takeLocked() *batch {
 	return b
 }
 
-// run sends a batch and tells its callers, of whom there are as many in flight.
+// run sends a batch and passes the results to its callers. The batch counts as callers calls in flight.
 func (d *dispatcher) run(b *batch, callers int) {
 	began := time.Now()
 	responses, err := b.do(d.kv)
@@ -345,7 +344,7 @@ func (d *dispatcher) run(b *batch, callers int) {
 	d.endedLocked(callers, took)
 }
 
-// learnLocked sets bounds by what came of a batch.
+// learnLocked adapts the bounds to the result of a batch.
 func (d *dispatcher) learnLocked(b *batch, responses []clientv3.OpResponse, err error) {
 	n := len(b.calls)
 	switch {

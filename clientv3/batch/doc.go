@@ -3,12 +3,11 @@
 //
 //	client.KV = batch.New(client.KV, batch.Config{JoinReads: true, GroupWrites: true})
 //
-// The first calls are sent at once and as they are: up to [Config.MaxAlone] at a time, and in
-// proportion more where a round trip takes longer than 2 ms, so that a program that makes few
-// notices nothing. When there are more, they wait and go on together in one Txn: when nothing
-// is in flight any more, when they fill a Txn, or when they have waited for a sixteenth of the
-// time that an RPC usually takes, 0.5 ms at least and 50 ms at most. So no call waits for
-// an RPC that hangs, and a long round trip is not doubled.
+// The first calls are sent at once and unchanged: up to [Config.MaxAlone] at a time, and in proportion more where a
+// round trip takes longer than 2 ms. So a program with few concurrent calls sees no difference. Further calls wait, and
+// are sent together in one Txn: when nothing is in flight, when they fill a Txn, or when they have waited for a
+// sixteenth of the usual time of an RPC, 0.5 ms at least and 50 ms at most. So no call waits for an RPC that hangs, and
+// a long round trip is not doubled.
 //
 // # Joined reads
 //

@@ -218,7 +218,7 @@ func (c *Cache) streamContext(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "quorate-cache", strconv.FormatInt(c.stream.Load(), 10))
 }
 
-// reopen has the watches go on on another stream, and another member if there is one.
+// reopen moves the watches to another stream, and to another member if there is one.
 func (c *Cache) reopen() {
 	c.stats.reopened.Add(1)
 	if w, ok := c.watcher.(interface{ Reopen(context.Context) }); ok {

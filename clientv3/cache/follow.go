@@ -311,7 +311,7 @@ func set(t *tree, kv *mvccpb.KeyValue) int64 {
 	return it.bytes() - old.bytes()
 }
 
-// follow takes in what a watch says, from behind the snapshot on.
+// follow applies the events of a watch that starts behind the snapshot.
 func (v *view) follow(ctx context.Context) (heard bool, err error) {
 	trusted, err := v.c.trustsVersion(ctx)
 	if err != nil {

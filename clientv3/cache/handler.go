@@ -50,7 +50,7 @@ func (in *Informer[T]) AddHandler(f func(Change[T])) (remove func()) {
 	})
 }
 
-// note takes in that a key has changed from what it was.
+// note records a change of a key; was is the object before it.
 func (h *handler[T]) note(key string, was *Object[T]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -226,7 +226,7 @@ func (v *view) version(rev int64) (*snapshot, error) {
 	return nil, errUnavailable
 }
 
-// prove takes in a floor.
+// prove records a floor.
 func (v *view) prove(r *round) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -303,7 +303,7 @@ func (v *view) keepLocked(ch change) {
 	v.versions = v.versions[drop:]
 }
 
-// advance takes in that nothing has happened up to a revision.
+// advance records that nothing has changed up to the revision of a header.
 func (v *view) advance(h *pb.ResponseHeader) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

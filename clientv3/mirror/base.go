@@ -19,7 +19,7 @@ const (
 	pageBytes     = 1 << 20
 )
 
-// errNoProgress keeps a base from being read for ever, or from looking complete.
+// errNoProgress ends a read that would never end, or would look complete.
 var errNoProgress = errors.New("mirror: the server says that more keys follow, and returned none")
 
 func (s *syncer) SyncBase(ctx context.Context) (<-chan *clientv3.GetResponse, chan error) {
@@ -49,8 +49,7 @@ func (s *syncer) start() string {
 	return s.prefix
 }
 
-// choose chooses a revision if none is known. It asks with a key that whoever may
-// read the base may read.
+// choose chooses a revision if none is set, by reading a key of the base, which every reader of the base may read.
 func (s *syncer) choose(ctx context.Context) error {
 	if s.rev.Load() != 0 {
 		return nil

@@ -18,8 +18,10 @@ import (
 	"github.com/quorate/quorate/lab/scenario"
 )
 
-// scenarioRunner runs the experiment of the lab; [scenario.Run] is the real one.
-type scenarioRunner func(context.Context, scenario.Config) (report.Report, error)
+// runner runs an experiment; those of the lab are the real ones.
+type runner[C, R any] func(context.Context, C) (R, error)
+
+type scenarioRunner = runner[scenario.Config, report.Report]
 
 type faultsFlags struct {
 	faults  []string

@@ -8,10 +8,7 @@ import (
 	"github.com/quorate/quorate/lab/linear"
 )
 
-// linearRunner takes and checks the histories of a run; [linear.Run] is the real one.
-type linearRunner func(context.Context, linear.Config) (linear.Result, error)
-
-func newLinearCommand(run linearRunner) *cobra.Command {
+func newLinearCommand(run runner[linear.Config, linear.Result]) *cobra.Command {
 	var cfg linear.Config
 	cmd := &cobra.Command{
 		Use:   "linear",
@@ -20,8 +17,8 @@ func newLinearCommand(run linearRunner) *cobra.Command {
 read, write, delete and compare few keys through Quorate, half of the gets, puts and
 deletes in RPCs that they share (clientv3/batch), while members are killed,
 stopped and cut off, leadership moves, and the clients' links are cut, delayed and
-blackholed, in a random order. Some callers have so little patience that their calls
-end on their way.
+blackholed, in a random order. Some callers have deadlines so short that their calls
+end in flight.
 
 What they are answered, with all revisions and versions, must be linearizable: one
 order of everything explains every answer, as if the store were one that executes one
@@ -29,15 +26,7 @@ operation after the other. A write that failed must have no effect; one of unkno
 outcome may have one, once, now or later. Keys live for a few seconds, and what was
 asked of them is checked by porcupine while the run goes on. A check that takes too
 long counts as a violation. In the end no revision of the store may be left that
-belongs to no write.
-
-The exit status is 1 if a promise was broken; the result then shows the answer that
-fits nowhere, and names a page for browsers that shows the history. It is 2 if the run
-could not go on, 128 and the number of the signal if one ended the run early (130 for
-Ctrl-C), and 0 otherwise.
-
-Ctrl-C ends the faults: the cluster is healed, what was done is checked, and the
-cluster is removed. A second Ctrl-C kills at once.`,
+belongs to no write. A violation is also shown as a page for browsers.`,
 		Example: `  # A minute:
   quorate-lab soak linear
 

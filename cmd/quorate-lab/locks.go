@@ -8,10 +8,7 @@ import (
 	"github.com/quorate/quorate/lab/locks"
 )
 
-// locksRunner takes and checks the history of a run; [locks.Run] is the real one.
-type locksRunner func(context.Context, locks.Config) (locks.Result, error)
-
-func newLocksCommand(run locksRunner) *cobra.Command {
+func newLocksCommand(run runner[locks.Config, locks.Result]) *cobra.Command {
 	var cfg locks.Config
 	cmd := &cobra.Command{
 		Use:   "locks",
@@ -29,14 +26,7 @@ the end it is held against what the clients were told: did everyone who was give
 lock hold it at that moment, was every guarded write that was accepted one of the
 holder, and none of a former one, did what was accepted happen and what was refused
 not, was a lock that was given up gone, and does everyone get a lock once all is
-well.
-
-The exit status is 1 if a promise was broken; the result then shows the evidence.
-It is 2 if the run could not go on, 128 and the number of the signal if one ended
-the run early (130 for Ctrl-C), and 0 otherwise.
-
-Ctrl-C ends the faults: the cluster is healed, the locks are checked, and the
-cluster is removed. A second Ctrl-C kills at once.`,
+well.`,
 		Example: `  # A minute:
   quorate-lab soak locks
 

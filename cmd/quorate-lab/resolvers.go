@@ -9,10 +9,7 @@ import (
 	"github.com/quorate/quorate/lab/names"
 )
 
-// resolversRunner takes channels through the faults of a run; [names.Run] is the real one.
-type resolversRunner func(context.Context, names.Config) (names.Result, error)
-
-func newResolversCommand(run resolversRunner) *cobra.Command {
+func newResolversCommand(run runner[names.Config, names.Result]) *cobra.Command {
 	var cfg names.Config
 	cmd := &cobra.Command{
 		Use:   "resolvers",
@@ -30,14 +27,7 @@ Checked is: no channel is without backends once its builder knew some; the disap
 of most is not believed before MassRemovalDelay; a second after a change, or after
 its source is back, each channel has the current list (with DNS: a second after the next
 lookup); calls do not fail; a source that is back is not overrun; nothing is left when
-all is closed. Times in which this process does not run do not count.
-
-The exit status is 1 if a promise was broken; the result then shows the evidence.
-It is 2 if the run could not go on, 128 and the number of the signal if one ended
-the run early (130 for Ctrl-C), and 0 otherwise.
-
-Ctrl-C ends the faults: the sources are healed, the channels are checked, and all
-is removed. A second Ctrl-C kills at once.`,
+all is closed. Times in which this process does not run do not count.`,
 		Example: `  # A minute:
   quorate-lab soak resolvers
 

@@ -9,13 +9,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quorate/quorate/cmd/internal/cli"
+	"github.com/quorate/quorate/lab/linear"
+	"github.com/quorate/quorate/lab/locks"
+	"github.com/quorate/quorate/lab/names"
 	"github.com/quorate/quorate/lab/soak"
+	"github.com/quorate/quorate/lab/watches"
 )
 
 // newSoakCommand returns the command "soak", which does what its subcommand "watches"
 // does.
-func newSoakCommand(watches watchesRunner, locks locksRunner, linear linearRunner, resolvers resolversRunner) *cobra.Command {
-	cmd := newWatchesCommand(watches)
+func newSoakCommand(
+	runWatches runner[watches.Config, watches.Result], runLocks runner[locks.Config, locks.Result],
+	runLinear runner[linear.Config, linear.Result], runResolvers runner[names.Config, names.Result],
+) *cobra.Command {
+	cmd := newWatchesCommand(runWatches)
 	cmd.Use = "soak"
 	cmd.Short = "Use a real etcd cluster under faults for long, and check what comes of it"
 	cmd.Long = `soak without a subcommand is "soak watches".
@@ -31,7 +38,7 @@ func newSoakCommand(watches watchesRunner, locks locksRunner, linear linearRunne
 
   # The gRPC resolvers:
   quorate-lab soak resolvers --duration 10m`
-	cmd.AddCommand(newWatchesCommand(watches), newLocksCommand(locks), newLinearCommand(linear), newResolversCommand(resolvers))
+	cmd.AddCommand(newWatchesCommand(runWatches), newLocksCommand(runLocks), newLinearCommand(runLinear), newResolversCommand(runResolvers))
 	return cmd
 }
 
@@ -50,8 +57,19 @@ type count struct {
 	usage    string
 }
 
-// addSoak gives a command the flags that all soaks have, and its own counts, and lets it run. The log goes to standard error.
+const soakEnds = `
+
+The exit status is 1 if a promise was broken; the result then shows the evidence.
+It is 2 if the run could not go on, 128 and the number of the signal if one ended
+the run early (130 for Ctrl-C), and 0 otherwise.
+
+Ctrl-C ends the faults: everything is healed, checked and removed. A second Ctrl-C
+kills at once.`
+
+// addSoak completes the command of a soak: the flags that all soaks have, its own counts, the end of its help, and how
+// it runs. The log goes to standard error.
 func addSoak[R soakResult](cmd *cobra.Command, cfg *soak.Config, counts []count, run func(context.Context) (R, error)) {
+	cmd.Long += soakEnds
 	f := cmd.Flags()
 	f.DurationVar(&cfg.Duration, "duration", soak.DefaultDuration, "how long faults are injected")
 	f.Uint64Var(&cfg.Seed, "seed", 0, "seed of all choices (default a new one; it is printed)")
@@ -73,7 +91,7 @@ func addSoak[R soakResult](cmd *cobra.Command, cfg *soak.Config, counts []count,
 	}
 }
 
-// positive fails if a duration or count is 0: to a Config 0 means its default, but who writes it means none.
+// positive refuses a duration or count of 0, which a Config would replace by its default.
 func positive(cmd *cobra.Command, cfg *soak.Config, counts []count) error {
 	wrong := cfg.Duration == 0
 	flags := "--duration"
@@ -104,7 +122,7 @@ func conclude(cmd *cobra.Command, result soakResult, err error) error {
 		return errors.Join(violationError{verdict.Total(), verdict.Violations[0].Message}, err)
 	}
 	if err == nil && outcome.Interrupted {
-		return fmt.Errorf("the run was ended early: %w", context.Cause(cmd.Context()))
+		return endedEarly(cmd.Context())
 	}
 	return err
 }

@@ -8,10 +8,7 @@ import (
 	"github.com/quorate/quorate/lab/watches"
 )
 
-// watchesRunner takes and checks the history of a run; [watches.Run] is the real one.
-type watchesRunner func(context.Context, watches.Config) (watches.Result, error)
-
-func newWatchesCommand(run watchesRunner) *cobra.Command {
+func newWatchesCommand(run runner[watches.Config, watches.Result]) *cobra.Command {
 	var cfg watches.Config
 	cmd := &cobra.Command{
 		Use:   "watches",
@@ -25,14 +22,7 @@ installed, and nothing is left behind.
 The history of the store is recorded beside that, from the members themselves. At
 the end every watch is held against it: were its events ordered, unique, complete,
 was no revision split, did it begin where it should, were bookmarks and previous
-values true, did it end once and for a reason.
-
-The exit status is 1 if a promise was broken; the result then shows the responses
-that prove it. It is 2 if the run could not go on, 128 and the number of the signal
-if one ended the run early (130 for Ctrl-C), and 0 otherwise.
-
-Ctrl-C ends the faults: the cluster is healed, the watches are checked, and the
-cluster is removed. A second Ctrl-C kills at once.`,
+values true, did it end once and for a reason.`,
 		Example: `  # A minute:
   quorate-lab soak
 

@@ -1,4 +1,4 @@
-// Command quorate is the program for people who operate what uses etcd and gRPC.
+// Command quorate is the program for operators of etcd, and of services that use gRPC.
 //
 // Its exit statuses are in the help: see newRootCommand.
 package main

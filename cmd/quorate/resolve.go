@@ -102,7 +102,7 @@ func (f *resolveFlags) register(cmd *cobra.Command) {
 	f.source.register(fs)
 }
 
-// prober returns who asks endpoints, nil if nobody does.
+// prober returns the prober of the flags, or nil.
 func (f *resolveFlags) prober() (health.Prober, error) {
 	switch f.health {
 	case "":
@@ -161,7 +161,7 @@ func (f *resolveFlags) run(cmd *cobra.Command, target string) error {
 	return err
 }
 
-// errShown ends a command that has shown what it was to show.
+// errShown ends a command that has shown its result.
 var errShown = errors.New("shown")
 
 // show shows what the target resolves to, and how the endpoints are if there is a prober,
@@ -187,13 +187,12 @@ func (f *resolveFlags) show(
 	return resolve.Follow(ctx, b, target, s.updated)
 }
 
-// reader is who reads what is shown. When there is none any more, the command ends.
+// reader is the reader of the output. If it closes the output, the command ends.
 type reader struct {
 	io.Writer
 	end func(error)
 }
 
-// Write writes to the reader.
 func (r reader) Write(b []byte) (int, error) {
 	n, err := r.Writer.Write(b)
 	if err != nil {
@@ -202,10 +201,10 @@ func (r reader) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// shower gives to a view what is learnt, in order.
+// shower passes updates to a view, in order.
 type shower struct {
-	probes *resolve.Probes // nil if nobody asks
-	first  func(error)     // ends the command with the first answer; nil if it goes on
+	probes *resolve.Probes // nil without probes
+	first  func(error)     // ends the command with the first answer; nil to continue
 
 	mu     sync.Mutex
 	view   resolve.View

@@ -1,4 +1,4 @@
-// Unknownoutcome counts to ten, each number once, whatever becomes of its connections.
+// Unknownoutcome counts to ten, each number once, although its connections break.
 //
 //	go run ./examples/unknownoutcome --endpoints 127.0.0.1:2379
 package main

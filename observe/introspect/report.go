@@ -34,7 +34,7 @@ type Client struct {
 	Config map[string]any `json:"config"`
 }
 
-// Endpoint is what is known of an endpoint, and what goes on there.
+// Endpoint is the state and the work of an endpoint.
 type Endpoint struct {
 	Name string `json:"name"` // as the client was given it, without a password
 	// State is the name of a health.State, and StateSeconds for how long it has lasted; 0
@@ -145,14 +145,12 @@ type Watch struct {
 	// Range says that it is a range or a prefix, and not a single key.
 	Range bool   `json:"range"`
 	State string `json:"state"`
-	// Revision is the latest one up to which everything has been received, 0 if there is
-	// none. LagRevisions is how many the store is ahead of it, as far as the client knows. A
-	// watch of which nothing happens hears of others' revisions once a minute, so while it is
-	// following that is no sign of trouble.
+	// Revision is the latest one up to which everything has been received, 0 if there is none. LagRevisions is the
+	// distance to the store's revision, as far as the client knows. A watch without events receives the store's revision
+	// once a minute, so a lag of a watch that is following is no sign of trouble.
 	Revision     int64 `json:"revision"`
 	LagRevisions int64 `json:"lag_revisions"`
-	// Unread responses wait for the reader, who has not taken the next one for
-	// BlockedSeconds.
+	// Unread responses wait for the reader, which has not taken the next one for BlockedSeconds.
 	Unread         int     `json:"unread"`
 	UnreadBytes    int     `json:"unread_bytes"`
 	BlockedSeconds float64 `json:"blocked_seconds"`

@@ -5,10 +5,9 @@
 //	…
 //	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Observer: observer})
 //
-// Several clients share a provider, and are told apart by the attribute
-// "quorate.client.name", which each should have one of its own of: endpoint states of
-// clients with the same name are not added up by every exporter. The metrics are listed
-// in docs/observing.md of the library.
+// Several clients share a provider, and differ in the attribute "quorate.client.name". Give each client its own: not
+// every exporter adds up the endpoint states of clients with the same name. The metrics are listed in docs/observing.md
+// of the library.
 //
 // # Cardinality
 //

@@ -43,12 +43,12 @@ const (
 // handler or an interceptor of the program makes of it, otelgrpc for instance, is a child. The
 // Tracer sends nothing to servers; otelgrpc does.
 //
-// Watches and leases outlive the calls that began them. That watches went on on another stream
-// is a span of its own, "watch resumption", which lasts as long as they stood still, and that a
-// lease was lost is one without duration, "lease loss". Both are roots.
+// Watches and leases outlive the calls that began them. When watches continue on another stream, a span "watch
+// resumption" lasts as long as they were interrupted. A lost lease is a span "lease loss" without duration. Both are
+// roots.
 //
-// A span holds no key and no value. Which calls have one is the sampler's to say; a call
-// whose span is not recorded has none for its attempts.
+// A span holds no key and no value. The sampler decides which calls have one; a call whose span is not recorded has none
+// for its attempts.
 type Tracer struct {
 	observe.None
 	tracer  trace.Tracer

@@ -130,7 +130,7 @@ func (o *Observer) countersOf(endpoint string) *lanes {
 	return counters
 }
 
-// attemptsOf holds the lock for the reason that count does.
+// attemptsOf holds the lock for the same reason as count.
 func (o *Observer) attemptsOf(endpoint, code string) prometheus.Observer {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -144,8 +144,8 @@ func (o *Observer) labelLocked(endpoint string) string {
 	return other
 }
 
-// count counts something of an endpoint. It holds the lock so that what is removed is not
-// made again by those who are late.
+// count counts an event of an endpoint. It holds the lock, so that a late event does not recreate the series of a
+// removed endpoint.
 func (o *Observer) count(vec *prometheus.CounterVec, endpoint string, labels ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

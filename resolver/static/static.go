@@ -47,7 +47,7 @@ const weightAttribute = "weight"
 var (
 	// scheme is what gRPC finds in a target (RFC 3986, section 3.1), in lower case.
 	scheme = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
-	// hostname is what a host looks like that is no IP address.
+	// hostname is the form of a host that is not an IP address.
 	hostname = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 )
 

@@ -1,5 +1,4 @@
-// Package settle finds out what became of transactions whose answer was lost, by sending
-// them again.
+// Package settle determines the outcome of transactions whose answer was lost, by sending them again.
 package settle
 
 import (

@@ -30,8 +30,7 @@ func UntilSignal() context.Context {
 	return ctx
 }
 
-// SurviveClosedPipe makes writing to a standard output or error that nobody reads
-// any more an error like others, rather than the end of the program.
+// SurviveClosedPipe makes a write to a closed standard output or error fail, instead of ending the program.
 func SurviveClosedPipe() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 }

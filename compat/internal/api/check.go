@@ -1,9 +1,8 @@
 // Package api compares the official client's exported API with the one that the shim gives in its place.
 //
-// The comparison has two steps, which together cover the way that a program takes. The first compares the official
-// packages with ours, checked at the same import paths, by apidiff and by what apidiff leaves out (see identity and layout). The
-// second checks that the shim forwards to ours, and neither drops nor changes anything on the way (see forwards).
-// apidiff alone could not look through the shim: of types that come from another package it compares the names.
+// The comparison has two steps. The first compares the official packages with ours at the same import paths, by apidiff
+// and by what apidiff ignores (see identity and layout). The second checks that the shim forwards everything to ours
+// unchanged (see forwards). apidiff cannot look through the shim: it compares types of other packages by name.
 package api
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/quorate/quorate/compat/internal/source"
 )
 
-// Report is the outcome for one package. Each line names one identifier and what became of it.
+// Report is the outcome for one package. Each line names one identifier and its difference.
 type Report struct {
 	// Path is the import path of the official package.
 	Path string

@@ -7,9 +7,8 @@ import (
 	"github.com/quorate/quorate/compat/internal/source"
 )
 
-// identity compares what apidiff takes for the same: the name by which a program that imports the package knows it,
-// and whether a type is one of its own. A type switch with a case for a type and one for what that has become an alias
-// of does not compile.
+// identity compares what apidiff treats as equal: the name of the package, and whether a type is a defined type or an
+// alias. A type switch with cases for a type and for its alias does not compile.
 func identity(official, ours *types.Package) (incompatible []string) {
 	if official.Name() != ours.Name() {
 		incompatible = append(incompatible, fmt.Sprintf("package %s: is called %s", official.Name(), ours.Name()))

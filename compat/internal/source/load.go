@@ -130,7 +130,7 @@ func load(dir string, mode packages.LoadMode, patterns ...string) ([]*packages.P
 			problem = "is missing"
 		}
 		for _, e := range pkg.Errors {
-			// Advice to download what is part of this repository helps nobody.
+			// The advice to download a package of this repository is misleading.
 			message, _, _ := strings.Cut(e.Error(), "; to add it:")
 			errs = append(errs, fmt.Errorf("package %s %s: %s", pkg.PkgPath, problem, message))
 		}

@@ -6,9 +6,9 @@ import (
 	"maps"
 )
 
-// AsOfficial type-checks our packages anew at the import paths of the official client: what the shim makes of them.
-// Tools that tell types apart by import path and name, as apidiff does across packages, then see the two APIs in one
-// vocabulary. The result is by relative path.
+// AsOfficial type-checks our packages at the import paths of the official client, as the shim presents them. Tools that
+// compare types by import path and name, as apidiff does, then see both APIs under the same paths. The result is by
+// relative path.
 func AsOfficial(pairs []Pair) (map[string]*types.Package, error) {
 	r := retyper{sources: make(map[string]*Package), done: make(map[string]*types.Package)}
 	for _, pair := range pairs {

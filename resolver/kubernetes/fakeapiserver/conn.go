@@ -52,7 +52,7 @@ func (g *gate) connections() int {
 	return len(g.conns)
 }
 
-// reset closes all connections at once, without a word of farewell.
+// reset closes all connections with a TCP reset.
 func (g *gate) reset() {
 	g.mu.Lock()
 	conns := make([]*conn, 0, len(g.conns))

@@ -100,12 +100,11 @@ func (s *Server) SetWatchDuration(d time.Duration) {
 // long enough. They show nothing that changes afterwards.
 func (s *Server) EndWatches() { s.store.endWatches(false) }
 
-// ExpireWatches ends all open watches with status 410: their place in the history is gone.
+// ExpireWatches ends all open watches with status 410: their history is compacted.
 func (s *Server) ExpireWatches() { s.store.endWatches(true) }
 
-// Compact forgets the history of changes, and counts one change that nobody sees, so that
-// every watch that is to go on from a resource version known before gets status 410. Open
-// watches live on.
+// Compact forgets the history of changes and increments the resource version, so that every watch that resumes from an
+// earlier version gets status 410. Open watches continue.
 func (s *Server) Compact() { s.store.compact() }
 
 // Hang holds all connections, open and new: they are accepted, and no byte passes in either

@@ -140,7 +140,7 @@ func (w *watcher) run(r *http.Request) error {
 	defer stopOver()
 	for {
 		changes, version, more := w.store.since(w.version)
-		// Nothing that comes after the end of the era is told, so that tests can rely on it.
+		// Nothing is sent after the end of the watches, so that tests can rely on it.
 		if ended, err := w.ended(); ended {
 			return err
 		}

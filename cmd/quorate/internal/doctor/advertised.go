@@ -22,8 +22,7 @@ type advertisedURL struct {
 	err    error // of connecting to it
 }
 
-// examineAdvertised connects to what the members advertise and is no endpoint: a client that syncs
-// its endpoints uses it.
+// examineAdvertised connects to the advertised URLs that are no endpoints: a client that syncs its endpoints uses them.
 func examineAdvertised(ctx context.Context, cfg Config, visits []*visit) []advertisedURL {
 	var out []advertisedURL
 	var seen []string
@@ -67,7 +66,7 @@ func (a *advertisedURL) examine(ctx context.Context, timeout time.Duration, visi
 	}
 }
 
-// advertised says what is wrong with what members advertise, and which of them are no endpoints.
+// advertised reports problems of advertised URLs, and members that are no endpoints.
 func (d *diagnosis) advertised(urls []advertisedURL) {
 	seen := map[uint64]bool{}
 	for _, v := range d.visits {
@@ -94,7 +93,7 @@ func (d *diagnosis) advertised(urls []advertisedURL) {
 	d.missing(urls)
 }
 
-// hint explains addresses that mean another machine to everybody.
+// hint explains loopback and wildcard addresses, which mean another machine to each client.
 func hint(url string) string {
 	for _, local := range []string{"//127.", "//localhost", "//[::1]", "//0.0.0.0"} {
 		if strings.Contains(url, local) {

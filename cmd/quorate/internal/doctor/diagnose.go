@@ -30,7 +30,7 @@ const (
 	slowRatio = 5
 )
 
-// diagnosis is what is concluded from visits.
+// diagnosis derives findings from visits.
 type diagnosis struct {
 	cfg      Config
 	visits   []*visit
@@ -38,7 +38,7 @@ type diagnosis struct {
 	findings []Finding
 }
 
-// diagnose concludes what is wrong from what the endpoints showed. It does nothing else.
+// diagnose returns the findings of what the endpoints showed. It has no I/O.
 func diagnose(cfg Config, visits []*visit, advertised []advertisedURL) []Finding {
 	d := &diagnosis{cfg: cfg, visits: visits, names: map[uint64]string{}}
 	for _, v := range visits {
@@ -121,7 +121,7 @@ func (d *diagnosis) cluster() {
 	d.clusterFinding(Error, OtherCluster, "etcdctl endpoint status --write-out=json", "the endpoints belong to different clusters: %s", strings.Join(parts, " and "))
 }
 
-// leader compares who the members take for their leader.
+// leader compares the leaders that the members report.
 func (d *diagnosis) leader() {
 	members := d.members()
 	var term uint64
@@ -170,7 +170,7 @@ func (d *diagnosis) roles() {
 
 var alarm = regexp.MustCompile(`memberID:(\d+)\s+alarm:(\w+)`)
 
-// state looks at what a member says of itself.
+// state evaluates the status of a member.
 func (d *diagnosis) state(v *visit) {
 	s := v.status
 	if v.readErr != nil && s.Leader != 0 && !s.IsLearner {
@@ -188,7 +188,7 @@ func (d *diagnosis) state(v *visit) {
 	d.size(v)
 }
 
-// alarm notes an alarm of the member with an ID, once, whoever tells of it.
+// alarm reports an alarm of the member with an ID once, whichever members report it.
 func (d *diagnosis) alarm(id, kind string) {
 	number, _ := strconv.ParseUint(id, 10, 64) // the expression has digits only
 	name := cmp.Or(d.names[number], fmt.Sprintf("%x", number))
@@ -236,7 +236,7 @@ func (d *diagnosis) versions() {
 	}
 }
 
-// kinds tells what is no etcd member.
+// kinds reports endpoints that are not etcd members.
 func (d *diagnosis) kinds() {
 	for _, v := range d.served() {
 		switch v.kind() {

@@ -175,7 +175,7 @@ func (d *diagnosis) login() {
 	}
 }
 
-// refusal returns the error of a member that asks who we are.
+// refusal returns the error of a member that requires authentication.
 func (v *visit) refusal() error {
 	for _, err := range []error{v.err, v.readErr} {
 		if refusedLogin(err) {
@@ -199,14 +199,14 @@ func closed(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// wantsCertificate reports whether the server ended a handshake for our certificate; the alert has
-// no type of its own in errors.
+// wantsCertificate reports whether the server ended a handshake because of the client certificate. Package tls has no
+// error type for that alert.
 func wantsCertificate(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "remote error: tls:") && strings.Contains(text, "certificate")
 }
 
-// message returns what an error says, without the frame of gRPC.
+// message returns the text of an error, without gRPC's prefix.
 func message(err error) string {
 	if s, ok := status.FromError(err); ok {
 		return s.Message()

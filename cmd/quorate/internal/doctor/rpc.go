@@ -90,7 +90,7 @@ func (v *visit) readAll(ctx context.Context) {
 		begin := time.Now()
 		_, err := pb.NewKVClient(v.conn).Range(strict, &pb.RangeRequest{Key: []byte(readKey), CountOnly: true})
 		if status.Code(err) == codes.PermissionDenied {
-			err = nil // the member works: it looks who asks after it has read
+			err = nil // the member works: it checks permissions after the read
 		}
 		if v.readErr = err; err != nil {
 			break

@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/endpoint"
 )
 
-// step is what is done to an endpoint, in order.
+// step is a step of examining an endpoint.
 type step string
 
 const (
@@ -29,7 +29,7 @@ const (
 	maxAdvertised      = 32
 )
 
-// visit is what an endpoint shows.
+// visit is the result of examining an endpoint.
 type visit struct {
 	cfg      Config
 	endpoint endpoint.Endpoint
@@ -37,7 +37,7 @@ type visit struct {
 
 	failed step // the first step that failed, and why
 	err    error
-	speaks string // where a handshake or a request failed: what the server speaks instead, "TLS" or "plaintext"
+	speaks string // after a failed handshake or request: what the server speaks, "TLS" or "plaintext"
 
 	resolve, connect, handshake time.Duration
 	certificates                []*x509.Certificate
@@ -175,8 +175,7 @@ func (v *visit) verify(now time.Time) error {
 	return err
 }
 
-// findLanguage finds out whether the server speaks TLS where it was spoken to in clear, or the
-// other way round.
+// findLanguage determines whether the server expects TLS on a plaintext endpoint, or the reverse.
 func (v *visit) findLanguage(ctx context.Context) {
 	if v.tls != nil {
 		if v.certificates != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// web is what the HTTP side of an endpoint shows.
+// web is what an endpoint answers over HTTP.
 type web struct {
 	server string // version of the server, empty if it is not known
 	proxy  bool   // it is etcd's grpc-proxy
@@ -33,10 +33,10 @@ type answer struct {
 	err            error
 }
 
-// tlsWanted is what Go's HTTP servers answer to a request in clear where they speak TLS.
+// tlsWanted is the answer of Go's HTTPS servers to a plaintext request.
 const tlsWanted = "Client sent an HTTP request to an HTTPS server"
 
-// askWeb asks for what gRPC does not tell. A server that speaks no HTTP is none the worse.
+// askWeb requests what gRPC does not provide. A server without HTTP is not a finding.
 func (v *visit) askWeb(ctx context.Context) {
 	a := v.request(ctx, v.tls, "/version")
 	if v.web.err = a.err; a.err != nil {

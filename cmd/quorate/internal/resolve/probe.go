@@ -106,7 +106,7 @@ func (p *Probes) connect(ep resolver.Endpoint, remember grpc.UnaryClientIntercep
 		}))
 }
 
-// asker asks one endpoint.
+// asker probes one endpoint.
 type asker struct {
 	name    string
 	prober  health.Prober
@@ -119,7 +119,7 @@ type asker struct {
 	err error // of the latest call of the prober
 }
 
-// remember keeps how the prober's calls end, as it does not say why it learnt nothing.
+// remember records the errors of the prober's calls: the prober itself reports none.
 func (a *asker) remember(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	err := invoke(ctx, method, req, reply, cc, opts...)
 	a.mu.Lock()
@@ -134,7 +134,7 @@ func (a *asker) lastErr() error {
 	return a.err
 }
 
-// note takes in evidence of now, and tells of the change that follows.
+// note records evidence, and reports a change of the state.
 func (a *asker) note(ev health.Evidence) {
 	ev.At = time.Now()
 	from := a.record.State
@@ -144,7 +144,7 @@ func (a *asker) note(ev health.Evidence) {
 	}
 }
 
-// ask asks once, and notes the answer or that there was none.
+// ask probes once, and records the evidence or its absence.
 func (a *asker) ask(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

@@ -69,7 +69,7 @@ func (t *Text) Change(at time.Time, c health.Change) {
 	t.line(fmt.Sprintf("%s  %s is %v (%v)", at.Format(clock), c.Endpoint, c.To, c.Evidence))
 }
 
-// headline writes a line, unless it is what the last one said.
+// headline writes a line, unless it repeats the last error.
 func (t *Text) headline(at time.Time, text string) {
 	if text != t.last || !strings.HasPrefix(text, "error") {
 		t.line(at.Format(clock) + "  " + text)
@@ -77,7 +77,7 @@ func (t *Text) headline(at time.Time, text string) {
 	t.last = text
 }
 
-// line writes one; that nobody reads any more is found out by who waits for the end.
+// line writes a line. A closed output ends the command elsewhere.
 func (t *Text) line(text string) { _, _ = fmt.Fprintln(t.out, text) }
 
 func count(n int) string {
@@ -87,7 +87,7 @@ func count(n int) string {
 	return fmt.Sprintf("%d endpoints", n)
 }
 
-// describe returns what is said of an endpoint besides its addresses, with space before it.
+// describe returns weight and metadata of an endpoint, with leading spaces.
 func describe(ep resolver.Endpoint) string {
 	var b strings.Builder
 	if weight := balancer.WeightOf(ep); weight != balancer.DefaultWeight {
@@ -103,7 +103,7 @@ func describe(ep resolver.Endpoint) string {
 	return b.String()
 }
 
-// metadata returns what the source says of an endpoint besides, nil for nothing.
+// metadata returns the metadata that the source gave an endpoint, or nil.
 func metadata(ep resolver.Endpoint) any {
 	if md := static.Metadata(ep); md != nil {
 		return md

@@ -80,7 +80,7 @@ func (p *Processes) ask(ctx context.Context, url string) (report introspect.Repo
 // tally sums up calls of one shape.
 type tally struct{ ended, seconds, perSecond, failing, p99 float64 }
 
-// count is what became of the work of an endpoint.
+// count is the completed and failed work of an endpoint.
 type count struct{ ended, failed, seconds float64 }
 
 func (c count) minus(o count) count {

@@ -1,6 +1,6 @@
-// Package verify checks a live cluster with a bounded load on keys of its own: are its answers
-// linearizable, and do watches deliver everything once, in order and true. All keys are
-// attached to one lease, and gone when it is revoked; should the program die, they expire.
+// Package verify checks a live cluster with a bounded load on keys of its own: whether its answers are linearizable, and
+// whether watches deliver every event once, in order and unchanged. All keys are attached to one lease, which is revoked
+// at the end; if the program dies, they expire.
 package verify
 
 import (

@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/lab/watchcheck"
 )
 
-// watch is a watch of all keys, and what it was told.
+// watch is a watch of all keys, with the responses it received.
 type watch struct {
 	history.Watch
 	reached chan int64 // the revision of each response
@@ -71,8 +71,8 @@ func (r *run) settle(ctx context.Context) (int64, error) {
 	return last.Header.Revision, nil
 }
 
-// checkWatches holds what the watches were told against the history of the store, which is read
-// from its beginning by one more watch.
+// checkWatches compares the responses of the watches with the history of the store, which one more watch reads from its
+// beginning.
 func (r *run) checkWatches(ctx context.Context, last int64) (watchcheck.Verdict, error) {
 	ended := make([]history.Watch, len(r.watches))
 	r.endWatches()

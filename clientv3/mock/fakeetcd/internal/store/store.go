@@ -1,10 +1,9 @@
 // Package store is a small etcd state machine in memory: keys with their
 // history, transactions, compaction and leases.
 //
-// It answers the requests of the KV and Lease services with the results and
-// the errors of an etcd 3.7 server. Response headers carry only the revision;
-// who the cluster and the member are is not the store's business. Time does
-// not pass: a lease lives until it is revoked.
+// It answers the requests of the KV and Lease services with the results and the errors of an etcd 3.7 server. Response
+// headers carry only the revision; the caller adds cluster and member. Time does not pass: a lease lives until it is
+// revoked.
 package store
 
 import (
