@@ -52,7 +52,7 @@ type Attempt struct {
 	// that can serve the call.
 	AvoidStrictly bool
 	// Shape names a group of calls with similar latency; "" means the full name of the
-	// method. Use few shapes: latency is learnt for each.
+	// method. Use few shapes: latency is learnt for each of the first 1,000 only.
 	Shape string
 	// Avoid lists endpoints that are picked only if no other can serve the call.
 	Avoid []*Endpoint

@@ -9,8 +9,26 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
+// maxShapes bounds the shapes of a ClientConn. Calls of further ones have one in common: the
+// clients of a proxy choose the names of methods.
+const (
+	maxShapes  = 1000
+	otherShape = "other"
+)
+
 // shapes holds the latency of each shape of call, over all endpoints.
-type shapes struct{ byName sync.Map } // name → *health.Latency
+type shapes struct {
+	byName  sync.Map // name → *health.Latency
+	unknown atomic.Int64
+}
+
+// bounded returns the shape under which a shape is kept.
+func (c *shapes) bounded(name string) string {
+	if _, ok := c.byName.Load(name); ok || c.unknown.Add(1) <= maxShapes {
+		return name
+	}
+	return otherShape
+}
 
 func (c *shapes) get(name string) *health.Latency {
 	if l, ok := c.byName.Load(name); ok {
@@ -39,13 +57,22 @@ type latencies struct {
 	byShape atomic.Pointer[map[string]*stat]
 }
 
+func (g *latencies) known(shape string) *stat {
+	if known := g.byShape.Load(); known != nil {
+		return (*known)[shape]
+	}
+	return nil
+}
+
 func (g *latencies) get(shape string, all *shapes) *stat {
+	if known := g.known(shape); known != nil {
+		return known
+	}
+	shape = all.bounded(shape)
 	for {
 		old := g.byShape.Load()
-		if old != nil {
-			if known, ok := (*old)[shape]; ok {
-				return known
-			}
+		if known := g.known(shape); known != nil {
+			return known
 		}
 		next := map[string]*stat{shape: {Latency: all.get(shape)}}
 		if old != nil {

@@ -174,13 +174,14 @@ func (p *policy) prove() {
 // fixed order the streams of most clients would gather on the first endpoint, since
 // streams go to the first connection. It needs the lock.
 func (p *policy) connectWanted() {
-	wanted := p.endpoints
-	if s, ok := p.strategy().(Selective); ok {
-		wanted = s.Wanted(p.endpoints)
+	var wanted []*Endpoint
+	selective, isSelective := p.strategy().(Selective)
+	if isSelective {
+		wanted = selective.Wanted(p.endpoints)
 	}
 	for _, n := range rand.Perm(len(p.endpoints)) {
 		ep := p.endpoints[n]
-		if slices.Contains(wanted, ep) {
+		if !isSelective || slices.Contains(wanted, ep) {
 			ep.unwanted.Store(false)
 			p.open(ep.conns[Calls])
 			continue

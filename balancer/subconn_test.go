@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,6 +131,24 @@ func TestStepsOfTheWallClockChangeNothing(t *testing.T) {
 		assert.Zero(t, b.spend(later, 0))
 		assert.Equal(t, 1, b.spend(later.Add(3*time.Second), 0))
 	}
+}
+
+// A proxy's clients choose the names of methods.
+func TestShapesAreBounded(t *testing.T) {
+	all := new(shapes)
+	endpoints := make([]latencies, 3)
+	for i := range 3 * maxShapes {
+		for j := range endpoints {
+			assert.NotNil(t, endpoints[j].get(fmt.Sprint("/service/", j, "/", i), all))
+		}
+	}
+	kept := 0
+	all.byName.Range(func(any, any) bool { kept++; return true })
+	assert.Equal(t, maxShapes+1, kept)
+	for j := range endpoints {
+		assert.LessOrEqual(t, len(*endpoints[j].byShape.Load()), maxShapes+1)
+	}
+	assert.Same(t, endpoints[0].get("/one", all), endpoints[0].get("/another", all))
 }
 
 func TestLatenciesOfAShapeAreKeptOnce(t *testing.T) {
