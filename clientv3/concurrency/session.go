@@ -26,7 +26,8 @@ type Session struct {
 }
 
 // NewSession grants a lease, or uses that of [WithLease], and keeps it alive. The
-// error is that of the grant, or says that the client is closed.
+// error is that of the grant, or says that the client is closed. The grant waits while
+// no member can be reached, until the context of [WithContext] or the client ends.
 func NewSession(client *clientv3.Client, opts ...SessionOption) (*Session, error) {
 	so := sessionOptions{ttl: defaultTTL, ctx: client.Ctx()}
 	for _, opt := range opts {

@@ -51,7 +51,7 @@ var (
 )
 
 func run(ctx context.Context, client *clientv3.Client) error {
-	session, err := concurrency.NewSession(client, concurrency.WithTTL(15))
+	session, err := concurrency.NewSession(client, concurrency.WithTTL(15), concurrency.WithContext(ctx))
 	if err != nil {
 		return err
 	}

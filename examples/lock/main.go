@@ -46,7 +46,7 @@ func run(ctx context.Context, client *clientv3.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	// The lock goes with its session's lease, 15 s after this process dies or stops.
-	session, err := concurrency.NewSession(client, concurrency.WithTTL(15))
+	session, err := concurrency.NewSession(client, concurrency.WithTTL(15), concurrency.WithContext(ctx))
 	if err != nil {
 		return err
 	}

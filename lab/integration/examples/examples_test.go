@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -61,12 +63,32 @@ func TestExamples(t *testing.T) {
 	ran["quickstart"] = true
 	watches(ctx, t, cluster, program("watch", "--until", "examples/watched/end"))
 	ran["watch"] = true
+	for name := range ran {
+		interrupted(ctx, t, filepath.Join(bin, name))
+	}
 
 	programs, err := filepath.Glob(filepath.Join(bin, "*"))
 	require.NoError(t, err)
 	for _, p := range programs {
 		assert.True(t, ran[strings.TrimSuffix(filepath.Base(p), ".exe")], "%s was not run", p)
 	}
+}
+
+// interrupted runs the example over a server that never answers, and interrupts it.
+func interrupted(ctx context.Context, t *testing.T, path string) {
+	t.Helper()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	defer context.AfterFunc(ctx, func() { silent.Close() })()
+	cmd := exec.CommandContext(ctx, path, "--endpoints", silent.Addr().String())
+	require.NoError(t, cmd.Start())
+	conn, err := silent.Accept() // the example handles interrupts before it connects
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	_ = cmd.Wait()
+	assert.True(t, cmd.ProcessState.Exited(), "%s does not end after an interrupt: %v", path, cmd.ProcessState)
 }
 
 // watches writes while the example follows.
