@@ -2,6 +2,8 @@ package clientv3
 
 import (
 	"crypto/tls"
+	"crypto/x509"
+	"fmt"
 	"slices"
 	"time"
 
@@ -67,7 +69,7 @@ func (cs *ConfigSpec) Clone() *ConfigSpec {
 func (cfg AuthConfig) Empty() bool { return cfg == AuthConfig{} }
 
 // NewClientConfig makes a Config of a specification. It reads the certificate, key
-// and CA files, and fails if it cannot. RequestTimeout has no counterpart in
+// and CA files, and fails if it cannot, or if the CA file holds no certificate. RequestTimeout has no counterpart in
 // Config: the program applies it to its requests. lg, which may be nil, logs
 // certificate reloads.
 func NewClientConfig(confSpec *ConfigSpec, lg *zap.Logger) (*Config, error) {
@@ -93,6 +95,9 @@ func NewClientConfig(confSpec *ConfigSpec, lg *zap.Logger) (*Config, error) {
 		return nil, err
 	}
 	if cfg.ca != nil {
+		if cfg.TLS.RootCAs.Equal(x509.NewCertPool()) {
+			return nil, fmt.Errorf("%s holds no certificate in PEM", cfg.ca.path)
+		}
 		cfg.ca.loaded(cfg.TLS.RootCAs)
 	}
 	return cfg, nil

@@ -49,6 +49,15 @@ func TestRootsFollowTheFile(t *testing.T) {
 	assert.Nil(t, (&Config{TLS: &tls.Config{}}).roots())
 }
 
+func TestFileWithoutAuthorities(t *testing.T) {
+	for _, content := range []string{"", "# certificates", "-----BEGIN CERTIFICATE-----"} {
+		path := filepath.Join(t.TempDir(), "ca.pem")
+		write(t, path, []byte(content))
+		_, err := NewClientConfig(&ConfigSpec{Secure: &SecureConfig{Cacert: path}}, nil)
+		require.EqualError(t, err, path+" holds no certificate in PEM", "%q", content)
+	}
+}
+
 // write also moves the modification time on, which a file system may record in
 // steps that are longer than the test.
 func write(t *testing.T, path string, content []byte) {
