@@ -308,6 +308,48 @@ func TestDeltaResyncWithDeletions(t *testing.T) {
 	requireEqualToServer(t, c, client)
 }
 
+// TestWatchesThatAreCompactedAtOnce has every watch end with a compaction. The cluster is not asked without a pause.
+func TestWatchesThatAreCompactedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		rev := put(t, cluster, "a/1", "v")
+		cluster.On("Watch", func(call *fakeetcd.Call) {
+			for {
+				req, err := call.Recv()
+				if err != nil {
+					return
+				}
+				if r := req.(*pb.WatchRequest).GetCreateRequest(); r != nil {
+					header := &pb.ResponseHeader{Revision: rev}
+					_ = call.Send(&pb.WatchResponse{Header: header, WatchId: r.WatchId, Created: true})
+					_ = call.Send(&pb.WatchResponse{Header: header, WatchId: r.WatchId, Canceled: true, CompactRevision: rev + 2})
+				}
+			}
+		})
+		c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+		time.Sleep(time.Minute)
+		require.Less(t, cluster.Count("Range"), 60)
+		resp, err := c.Get(t.Context(), "a/1", clientv3.WithSerializable())
+		require.NoError(t, err)
+		require.EqualValues(t, 1, resp.Count)
+	})
+}
+
+// TestAServerThatContradictsItself has a server say that more keys follow, and return none.
+func TestAServerThatContradictsItself(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	cluster.On("Range", func(call *fakeetcd.Call) {
+		call.Answer(&pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 5}, More: true, Count: 3}, nil)
+	})
+	c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	require.NoError(t, cluster.Wait(within(t), "Range", 2))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	require.ErrorContains(t, c.WaitSynced(ctx), "more keys follow")
+}
+
 // TestOverflow has a prefix outgrow the cache. It is read from the server, and loaded again when there is less.
 func TestOverflow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

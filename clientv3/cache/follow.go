@@ -39,6 +39,9 @@ const (
 	overflowPause = 5 * time.Minute
 )
 
+// errNoProgress is the error of a server that contradicts itself.
+var errNoProgress = errors.New("etcdclient: cache: the server says that more keys follow, and returned none")
+
 // pauses are those between attempts to load or to watch, with full jitter.
 var pauses = retry.Policy{InitialBackoff: 100 * time.Millisecond, MaxBackoff: 10 * time.Second}
 
@@ -46,11 +49,11 @@ var pauses = retry.Policy{InitialBackoff: 100 * time.Millisecond, MaxBackoff: 10
 func (v *view) run() {
 	failures, compacted := 0, false
 	for v.c.ctx.Err() == nil {
-		heard, err := v.loadAndFollow(compacted)
+		lasted, err := v.loadAndFollow(compacted)
 		if v.c.ctx.Err() != nil {
 			return
 		}
-		if heard {
+		if lasted >= pauses.MaxBackoff {
 			failures = 0
 		}
 		failures++
@@ -59,9 +62,8 @@ func (v *view) run() {
 	}
 }
 
-// loadAndFollow brings the prefix up to date and follows it until that fails. It reports whether anything was heard
-// from the watch.
-func (v *view) loadAndFollow(compacted bool) (heard bool, err error) {
+// loadAndFollow brings the prefix up to date and follows it until that fails. It returns how long the watch has lasted.
+func (v *view) loadAndFollow(compacted bool) (lasted time.Duration, err error) {
 	ctx, stop := context.WithCancelCause(v.c.ctx)
 	defer stop(nil)
 	v.mu.Lock()
@@ -74,13 +76,15 @@ func (v *view) loadAndFollow(compacted bool) (heard bool, err error) {
 		err = v.delta(ctx, s)
 	}
 	if err == nil {
-		heard, err = v.follow(ctx)
+		began := time.Now()
+		err = v.follow(ctx)
+		lasted = time.Since(began)
 	}
 	v.setProven(false)
 	if cause := context.Cause(ctx); cause != nil && v.c.ctx.Err() == nil {
 		err = cause
 	}
-	return heard, err
+	return lasted, err
 }
 
 // after decides what follows the end of a watch or a load that failed, and returns how long to wait.
@@ -143,6 +147,9 @@ func (v *view) list(ctx context.Context, first int64, each func(*mvccpb.KeyValue
 	}
 	if !resp.More {
 		return resp.Header, nil
+	}
+	if len(resp.Kvs) == 0 {
+		return nil, errNoProgress
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -312,23 +319,22 @@ func set(t *tree, kv *mvccpb.KeyValue) int64 {
 }
 
 // follow applies the events of a watch that starts behind the snapshot.
-func (v *view) follow(ctx context.Context) (heard bool, err error) {
+func (v *view) follow(ctx context.Context) error {
 	trusted, err := v.c.trustsVersion(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	ctx, cancel := context.WithCancel(v.c.streamContext(ctx))
 	defer cancel()
 	s := v.snap.Load()
 	if s == nil {
-		return false, errUnavailable
+		return errUnavailable
 	}
 	responses := v.c.watcher.Watch(ctx, v.prefix, clientv3.WithPrefix(), clientv3.WithRev(s.rev+1), clientv3.WithCreatedNotify())
 	for resp := range responses {
 		if err := resp.Err(); err != nil {
-			return heard, err
+			return err
 		}
-		heard = true
 		progress := resp.IsProgressNotify()
 		if progress || resp.Created {
 			v.setProven(trusted && resp.IsProven())
@@ -336,13 +342,13 @@ func (v *view) follow(ctx context.Context) (heard bool, err error) {
 		switch {
 		case len(resp.Events) > 0:
 			if err := v.apply(&resp); err != nil {
-				return heard, err
+				return err
 			}
 		case progress && v.proven.Load():
 			v.advance(resp.Header)
 		}
 	}
-	return heard, errUnavailable
+	return errUnavailable
 }
 
 func (v *view) apply(resp *clientv3.WatchResponse) error {
