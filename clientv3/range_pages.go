@@ -2,6 +2,7 @@ package clientv3
 
 import (
 	"context"
+	"errors"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/proto"
@@ -16,6 +17,9 @@ const (
 	smallPageBytes = 1 << 20
 	largePageBytes = 4 << 20
 )
+
+// errNoProgress keeps a range from being read forever, or from looking complete.
+var errNoProgress = errors.New("etcdclient: the server says that more keys follow, and returned none")
 
 // rangePages sizes the pages of one range.
 type rangePages struct{ keys int64 }
@@ -51,8 +55,12 @@ func (s *rangeStream) readPages(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		last := s.isLastPage(page)
+		if !last && len(page.GetKvs()) == 0 {
+			return errNoProgress
+		}
 		s.pages.adapt(proto.Size(page))
-		if err := s.deliver(ctx, page, s.isLastPage(page)); err != nil {
+		if err := s.deliver(ctx, page, last); err != nil {
 			return err
 		}
 	}

@@ -1,12 +1,15 @@
 package clientv3_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -112,6 +115,29 @@ func TestPagesEndWithAnError(t *testing.T) {
 	require.Equal(t, rpctypes.ErrCompacted, err, "%v", err)
 	_, ranges := s.sent()
 	require.Len(t, ranges, 4)
+}
+
+// emptyPages says that more keys follow, and returns none.
+type emptyPages struct{ *rangeStore }
+
+func (s emptyPages) Range(ctx context.Context, req *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
+	resp, err := s.rangeStore.Range(ctx, req, opts...)
+	if err != nil || req.CountOnly {
+		return resp, err
+	}
+	return &pb.RangeResponse{Header: resp.Header, More: true, Count: resp.Count}, nil
+}
+
+func TestPagesEndWithAServerThatContradictsItself(t *testing.T) {
+	s := oldStore(2500)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	stream, err := NewKVFromKVClient(emptyPages{s}, nil).GetStream(ctx, "k", WithPrefix(), WithPageFallback())
+	require.NoError(t, err)
+	_, err = GetStreamToGetResponse(stream)
+	require.ErrorContains(t, err, "more keys follow")
+	_, ranges := s.sent()
+	require.Len(t, ranges, 2)
 }
 
 func TestPagesFollowTheSizeOfTheValues(t *testing.T) {
