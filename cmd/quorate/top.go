@@ -73,6 +73,9 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 	if f.interval < minInterval {
 		return cli.Usage(cmd, fmt.Errorf("--interval must be at least %v", minInterval))
 	}
+	if len(f.urls) > 0 && cmd.Flags().Changed("endpoints") {
+		return cli.Usage(cmd, errors.New("--url asks processes and --endpoints asks members: give one of them"))
+	}
 	source, release, err := f.source()
 	if err != nil {
 		return cli.Usage(cmd, err)

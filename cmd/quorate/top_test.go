@@ -36,6 +36,7 @@ func TestTopRefuses(t *testing.T) {
 		"--url ftp://a/":                      "--url must be like http://host:port/path",
 		"--url http://127.0.0.1:1/":           "no process answered",
 		"--endpoints a:1 --cacert nosuch.pem": "--cacert: open nosuch.pem",
+		"--url http://a/ --endpoints b:1":     "give one of them",
 	} {
 		t.Run(args, func(t *testing.T) {
 			status, _, stderr := clitest.Exec(t.Context(), newRootCommand(), append([]string{"top"}, strings.Fields(args)...)...)
