@@ -83,6 +83,8 @@ func (e *ending) done(info balancer.DoneInfo) {
 	c.end(info)
 }
 
+var errNotSent = status.Error(codes.Unavailable, "the connection was lost before anything was sent")
+
 // end handles gRPC's Done of the attempt. A zero DoneInfo means that the connection was
 // lost before anything was sent.
 func (c *call) end(info balancer.DoneInfo) {
@@ -100,9 +102,13 @@ func (c *call) end(info balancer.DoneInfo) {
 	}
 	start, now := c.start.Time(), health.Now()
 	took := now.Sub(start)
-	p.options().Events.Ended(ep, c.info(), took, info.Err)
+	err := info.Err
+	if err == nil && !info.BytesSent {
+		err = errNotSent
+	}
+	p.options().Events.Ended(ep, c.info(), took, err)
 	if a.Conn == Calls {
-		c.stat.ended.note(took, info.Err)
+		c.stat.ended.note(took, err)
 	}
 	if answered {
 		c.answered(start, now, info.Err)

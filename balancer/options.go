@@ -65,7 +65,8 @@ type Options struct {
 type Events interface {
 	// Picked is called for each pick that returns an endpoint.
 	Picked(ep *Endpoint, call Call)
-	// Ended is called when a picked call or stream ends, with the error that gRPC reports.
+	// Ended is called when a picked call or stream ends, with the error that gRPC reports, or
+	// Unavailable if nothing was sent.
 	Ended(ep *Endpoint, call Call, took time.Duration, err error)
 	// Changed is called after each change of an endpoint's state, in order for each
 	// endpoint.

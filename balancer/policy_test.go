@@ -3,11 +3,16 @@ package balancer
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/health"
 )
 
 // recordingConn records the states of a policy.
@@ -17,6 +22,37 @@ type recordingConn struct {
 }
 
 func (c *recordingConn) UpdateState(s balancer.State) { c.states = append(c.states, s) }
+
+// endedEvents records the errors of ended calls.
+type endedEvents struct {
+	noEvents
+	errs []error
+}
+
+func (e *endedEvents) Ended(_ *Endpoint, _ Call, _ time.Duration, err error) {
+	e.errs = append(e.errs, err)
+}
+
+// gRPC ends a pick whose connection is lost before anything was sent with no error.
+func TestPickThatWasNotSentIsNoSuccess(t *testing.T) {
+	events := new(endedEvents)
+	p := newPolicy(new(recordingConn), Builder{})
+	defer p.Close()
+	p.opts.Store(Options{Events: events}.withDefaults())
+	var strategy Strategy = firstFit{}
+	p.chosen.Store(&strategy)
+	ep := in("a", health.Served)
+	ep.policy = p
+	ep.conns[Calls] = &subConn{ep: ep}
+	k := &picker{p: p, connected: []*Endpoint{ep}, ready: map[*Endpoint]*[classes]balancer.SubConn{ep: {}}}
+	k.fit[needFull] = k.connected
+	pick, err := k.Pick(balancer.PickInfo{FullMethodName: "/s/m", Ctx: t.Context()})
+	require.NoError(t, err)
+	pick.Done(balancer.DoneInfo{})
+	require.Len(t, events.errs, 1)
+	assert.Equal(t, codes.Unavailable, status.Code(events.errs[0]))
+	assert.EqualValues(t, 1, ep.Inspect(1).Work[0].Failed)
+}
 
 // A policy above this one may pass on the resolver's error before any endpoints. Until there is a
 // picker, all calls wait.
