@@ -38,7 +38,8 @@ func (r Record) Request() proto.Message {
 type recorder struct {
 	mu      sync.Mutex
 	records []*Record
-	moved   chan struct{} // closed when a call arrives, nil without waiters
+	counts  map[string]int // of records, by method
+	moved   chan struct{}  // closed when a call arrives, nil without waiters
 }
 
 // add records a call, and returns the number of calls of its method.
@@ -50,7 +51,11 @@ func (r *recorder) add(rec *Record) (number int) {
 		close(r.moved)
 		r.moved = nil
 	}
-	return r.countLocked(rec.Method)
+	if r.counts == nil {
+		r.counts = map[string]int{}
+	}
+	r.counts[rec.Method]++
+	return r.counts[rec.Method]
 }
 
 func (r *recorder) addRequest(rec *Record, req proto.Message) {
@@ -67,9 +72,9 @@ func (r *recorder) markExecuted(rec *Record) {
 
 func (r *recorder) countLocked(method string) int {
 	n := 0
-	for _, rec := range r.records {
-		if matches(method, rec.Method) {
-			n++
+	for full, count := range r.counts {
+		if matches(method, full) {
+			n += count
 		}
 	}
 	return n
