@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 const (
 	scrapeInterval = 15 * time.Second
-	callInterval   = 500 * time.Millisecond
+	callInterval   = time.Second
 	leaseTTL       = 60
 	healthy        = 6 * time.Minute  // before the fault
 	clearing       = 12 * time.Minute // after it
