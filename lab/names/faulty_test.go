@@ -106,7 +106,7 @@ func TestMistakesAreFound(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			cfg := tt.cfg
-			cfg.Duration, cfg.Seed, cfg.Channels, cfg.hopeless = time.Minute, *seed, 20, 2*time.Second
+			cfg.Duration, cfg.Seed, cfg.Channels, cfg.hopeless = 3*time.Minute, *seed, 20, 2*time.Second
 			var r *run
 			cfg.Log = alarm{cancel, func() bool { return r.violations(tt.promise) > 0 }}
 			cfg, err := cfg.complete()

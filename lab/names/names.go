@@ -49,8 +49,8 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	r := newRun(cfg)
 	err = r.inTrials(ctx)
 	if err == nil && r.result.Checked() {
-		if left := goleak.Find(before); left != nil {
-			r.result.Verdict.Add(Clean, "goroutines are left when all is closed: %v", left)
+		if left := soak.Leaked(before); left != nil {
+			r.result.Verdict.Add(Clean, "%v", left)
 		}
 	}
 	return r.result, err

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/record"
@@ -25,6 +27,9 @@ import (
 
 // recordTimeout is how long the recorder may take to come to the current revision.
 const recordTimeout = 30 * time.Second
+
+// leakTimeout is how long goroutines may take to end after everything is closed.
+const leakTimeout = 20 * time.Second
 
 // Workload is traffic on a cluster, and the check of what its clients were told.
 type Workload interface {
@@ -153,5 +158,18 @@ func Await(done <-chan struct{}, timeout time.Duration, otherwise string) error 
 		return nil
 	case <-time.After(timeout):
 		return fmt.Errorf("%s (%v)", otherwise, timeout)
+	}
+}
+
+// Leaked waits for goroutines to end, and fails with the stacks of those that are left.
+func Leaked(already goleak.Option) error {
+	for deadline := time.Now().Add(leakTimeout); ; {
+		err := goleak.Find(already)
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("goroutines are left behind: %w", err)
+		}
 	}
 }

@@ -33,9 +33,6 @@ const (
 	readerStream
 )
 
-// leakTimeout is how long goroutines may take to end after everything is closed.
-const leakTimeout = 5 * time.Second
-
 // setup makes members send bookmarks every second or so and split responses
 // above 0.6 MB, which etcd does every ten minutes and above 2 MB.
 var setup = soak.Setup{Args: []string{"--watch-progress-notify-interval=1s", "--max-request-bytes=65536"}, Record: true}
@@ -65,22 +62,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	already := goleak.IgnoreCurrent()
 	w := &workload{cfg: cfg}
 	w.result.Outcome, err = soak.Run(ctx, cfg.Config, setup, w)
-	return w.result, errors.Join(err, leaked(already))
-}
-
-// leaked waits for goroutines to end, and fails with the stacks of those that are
-// left.
-func leaked(already goleak.Option) error {
-	deadline := time.Now().Add(leakTimeout)
-	for {
-		err := goleak.Find(already)
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("goroutines are left behind: %w", err)
-		}
-	}
+	return w.result, errors.Join(err, soak.Leaked(already))
 }
 
 // Start implements [soak.Workload].
