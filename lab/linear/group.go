@@ -147,11 +147,11 @@ func (p *pool) claim(op model.Operation) {
 	}
 }
 
-// count returns how many operations have ended.
-func (p *pool) count() int {
+// count returns how many operations have ended, and how many writes had the revision of another one.
+func (p *pool) count() (operations, grouped int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.total
+	return p.total, p.grouped
 }
 
 // close retires the groups that are left. No operation may be under way.

@@ -99,7 +99,8 @@ func (w *workload) connect() error {
 // report writes to the log now and then how the run stands.
 func (w *workload) report(ctx context.Context) {
 	for pause.For(ctx, progressInterval) == nil {
-		w.env.Note(fmt.Sprintf("%d operations; %v", w.pool.count(), w.checker))
+		operations, grouped := w.pool.count()
+		w.env.Note(fmt.Sprintf("%d operations, %d writes grouped; %v", operations, grouped, w.checker))
 	}
 }
 
