@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -48,7 +47,7 @@ func allStopped(pid int) (bool, error) {
 		// anything.
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 		switch {
-		case len(fields) == 0 || strings.Contains("ZX", string(fields[0])):
+		case len(fields) == 0 || bytes.ContainsAny(fields[0], "ZX"):
 			continue
 		case string(fields[0]) != "T":
 			return false, nil
