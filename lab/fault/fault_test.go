@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -95,11 +96,8 @@ func look(c *lab.Cluster, leader *lab.Member) []string {
 }
 
 func TestInjectAndHeal(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	c, err := lab.Start(ctx, lab.Config{Dir: t.TempDir()})
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, c.Close()) }()
+	ctx := labtest.Within(t, 2*time.Minute)
+	c := labtest.Start(t, lab.Config{})
 
 	effects := map[string][]string{
 		"kill":             {"follower dead"},
@@ -177,11 +175,8 @@ func pids(c *lab.Cluster) (out []int) {
 }
 
 func TestFollowersAreChosenBySeed(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	c, err := lab.Start(ctx, lab.Config{Dir: t.TempDir()})
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, c.Close()) }()
+	ctx := labtest.Within(t, time.Minute)
+	c := labtest.Start(t, lab.Config{})
 	choices := func(seed uint64) (out []string) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		for range 8 {
@@ -203,11 +198,8 @@ func TestFollowersAreChosenBySeed(t *testing.T) {
 }
 
 func TestInjectAndHealEndWithTheirContext(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	c, err := lab.Start(ctx, lab.Config{Dir: t.TempDir()})
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, c.Close()) }()
+	ctx := labtest.Within(t, time.Minute)
+	c := labtest.Start(t, lab.Config{})
 	ended, end := context.WithCancel(ctx)
 	var once sync.Once
 	s := fault.Scene{Cluster: c, Rand: rand.New(rand.NewPCG(1, 1)), Note: func(string) { once.Do(end) }}
@@ -222,11 +214,8 @@ func TestInjectAndHealEndWithTheirContext(t *testing.T) {
 
 // TestStormLeavesTheClusterWell ends a storm when its first fault is injected.
 func TestStormLeavesTheClusterWell(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	c, err := lab.Start(ctx, lab.Config{Dir: t.TempDir()})
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, c.Close()) }()
+	ctx := labtest.Within(t, time.Minute)
+	c := labtest.Start(t, lab.Config{})
 	for seed := range uint64(3) {
 		raging, end := context.WithCancel(ctx)
 		s := fault.Scene{Cluster: c, Rand: rand.New(rand.NewPCG(seed, 1)), Note: func(string) { end() }}

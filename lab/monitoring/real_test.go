@@ -1,7 +1,6 @@
 package monitoring_test
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 // TestAlertOnARealMember freezes a real member: the alert on it fires, and clears when the member goes on. Scrapes follow
@@ -19,11 +19,8 @@ import (
 func TestAlertOnARealMember(t *testing.T) {
 	rules := readRules(t)
 	out := rules[slices.IndexFunc(rules, func(r rule) bool { return r.Alert == "EtcdClientEndpointOut" })]
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // it takes a few seconds
-	defer cancel()
-	cluster, err := lab.Start(ctx, lab.Config{Dir: t.TempDir()})
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, cluster.Close()) }()
+	ctx := labtest.Within(t, 2*time.Minute) // it takes a few seconds
+	cluster := labtest.Start(t, lab.Config{})
 	leader, err := cluster.Leader(ctx)
 	require.NoError(t, err)
 	member := cluster.Members()[(leader.Index()+1)%3]

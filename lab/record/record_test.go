@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 func TestMain(m *testing.M) {
@@ -62,16 +63,14 @@ func TestRecorderTrustsNobody(t *testing.T) {
 
 // TestRecorderCatchUpOutlastsARestart asks while no member serves.
 func TestRecorderCatchUpOutlastsARestart(t *testing.T) {
-	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1, Dir: t.TempDir()})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, cluster.Close()) }()
+	cluster := labtest.Start(t, lab.Config{Members: 1})
 	r := Start(cluster)
 	defer r.Stop()
 	member := cluster.Members()[0]
 	require.NoError(t, member.Kill())
 	ended, end := context.WithTimeout(t.Context(), 3*reopenPause)
 	defer end()
-	_, err = r.CatchUp(ended)
+	_, err := r.CatchUp(ended)
 	require.ErrorContains(t, err, "for its revision")
 	caughtUp := make(chan error, 1)
 	go func() {

@@ -21,13 +21,13 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/internal/onemember"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 var endpoint string
 
 func TestMain(m *testing.M) {
-	onemember.Main(m, func(c *lab.Cluster) { endpoint = c.Members()[0].DirectEndpoint() })
+	labtest.Main(m, func(c *lab.Cluster) { endpoint = c.Members()[0].DirectEndpoint() })
 }
 
 func newClient(b *testing.B) *clientv3.Client {

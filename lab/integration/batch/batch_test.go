@@ -14,13 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/batch"
 	"github.com/quorate/quorate/clientv3/concurrency"
 	recipe "github.com/quorate/quorate/clientv3/experimental/recipes"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 func TestMain(m *testing.M) {
@@ -41,15 +41,8 @@ var shareAll = batch.Config{JoinReads: true, GroupWrites: true, MaxAlone: 1}
 // start starts a member and connects a client.
 func start(t *testing.T, args ...string) (context.Context, *clientv3.Client, *lab.Cluster) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	cluster, err := lab.Start(ctx, lab.Config{Members: 1, Dir: t.TempDir(), Args: args})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = cluster.Close() })
-	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), Logger: zap.NewNop()})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	return ctx, client, cluster
+	cluster := labtest.Start(t, lab.Config{Members: 1, Args: args})
+	return labtest.Within(t, patience), labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()}), cluster
 }
 
 // all does something for all callers at once.
@@ -165,11 +158,7 @@ func TestPermissions(t *testing.T) {
 	} {
 		require.NoError(t, err)
 	}
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: cluster.Endpoints(), Username: "half", Password: "secret", Logger: zap.NewNop(),
-	})
-	require.NoError(t, err)
-	defer client.Close()
+	client := labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints(), Username: "half", Password: "secret"})
 	client.KV = batch.New(client, shareAll)
 	all(func(i int) {
 		if i%20 == 0 {

@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 func TestMain(m *testing.M) {
@@ -83,9 +83,7 @@ var bounds = map[string]func(ctx context.Context, a *acknowledged) (bounded cont
 // TestBoundsHold reads in every way, what is cached and what is not, while followers are stopped and cut off. No answer is older
 // than its bound.
 func TestBoundsHold(t *testing.T) {
-	cluster, err := lab.Start(t.Context(), lab.Config{Dir: t.TempDir()})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, cluster.Close()) })
+	cluster := labtest.Start(t, lab.Config{})
 	ctx, cancel := context.WithTimeout(t.Context(), mostTime)
 	defer cancel()
 	var acks acknowledged
@@ -139,10 +137,7 @@ func allAnswered(answers map[string]*atomic.Int64, c *cache.Cache) bool {
 
 func connect(t *testing.T, cluster *lab.Cluster) *clientv3.Client {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), Logger: zap.NewNop()})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	return c
+	return labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
 }
 
 // write writes keys of both kinds.

@@ -1,14 +1,12 @@
 package cache_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -16,6 +14,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 const (
@@ -28,11 +27,8 @@ const (
 // TestAnswersAreTheServers compares what the cache answers with what a real server does, to gets of all kinds, among
 // writes of all kinds. FuzzGet of clientv3/cache compares it with fakeetcd, which stands for the server there.
 func TestAnswersAreTheServers(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cluster, err := lab.Start(ctx, lab.Config{Members: 1, Dir: t.TempDir()})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, cluster.Close()) })
+	ctx := labtest.Within(t, patience)
+	cluster := labtest.Start(t, lab.Config{Members: 1})
 	client := connect(t, cluster)
 	lease, err := client.Grant(ctx, 600)
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
-	"github.com/quorate/quorate/lab/internal/onemember"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 // mutex, election and stm are what the packages have in common.
@@ -80,7 +80,7 @@ type ours struct {
 
 func newOurs(t *testing.T, lease int64) client {
 	t.Helper()
-	c := onemember.Client(t, endpoints[0])
+	c := labtest.Client(t, clientv3.Config{Endpoints: []string{endpoints[0]}})
 	s, err := concurrency.NewSession(c, concurrency.WithLease(clientv3.LeaseID(lease)))
 	require.NoError(t, err)
 	if lease == 0 {

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/internal/onemember"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 // endpoints are those of a cluster of one member that all tests share. Each has its own
@@ -20,7 +20,7 @@ import (
 var endpoints []string
 
 func TestMain(m *testing.M) {
-	onemember.Main(m, func(c *lab.Cluster) { endpoints = c.Endpoints() })
+	labtest.Main(m, func(c *lab.Cluster) { endpoints = c.Endpoints() })
 }
 
 var prefixes atomic.Int64

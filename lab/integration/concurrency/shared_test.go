@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate/quorate/lab/internal/onemember"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 // brief is how long something is given to happen that must not.
@@ -37,7 +37,7 @@ func goes(t *testing.T, c client, prefix string, f func() error) <-chan error {
 	require.Eventually(t, func() bool {
 		_, exists, err := c.get(t.Context(), key)
 		return err == nil && exists
-	}, onemember.Patience, 10*time.Millisecond)
+	}, labtest.Patience, 10*time.Millisecond)
 	return result
 }
 
@@ -45,7 +45,7 @@ func goes(t *testing.T, c client, prefix string, f func() error) <-chan error {
 func TestLocksAreShared(t *testing.T) {
 	t.Parallel()
 	pairs(t, func(t *testing.T, one, other func(t *testing.T, lease int64) client) {
-		ctx, prefix := onemember.Context(t), newPrefix(t)
+		ctx, prefix := labtest.Context(t), newPrefix(t)
 		holder, waiter := one(t, 0), other(t, 0)
 		held, wanted := holder.mutex(prefix), waiter.mutex(prefix)
 		require.NoError(t, held.Lock(ctx))
@@ -70,7 +70,7 @@ func TestLocksAreShared(t *testing.T) {
 func TestLocksAreHandedOnWhenALeaseEnds(t *testing.T) {
 	t.Parallel()
 	pairs(t, func(t *testing.T, one, other func(t *testing.T, lease int64) client) {
-		ctx, prefix := onemember.Context(t), newPrefix(t)
+		ctx, prefix := labtest.Context(t), newPrefix(t)
 		holder, waiter := one(t, 0), other(t, 0)
 		require.NoError(t, holder.mutex(prefix).Lock(ctx))
 		waiting := goes(t, waiter, prefix, func() error { return waiter.mutex(prefix).Lock(ctx) })
@@ -83,7 +83,7 @@ func TestLocksAreHandedOnWhenALeaseEnds(t *testing.T) {
 func TestLeasesAreTakenOver(t *testing.T) {
 	t.Parallel()
 	pairs(t, func(t *testing.T, one, other func(t *testing.T, lease int64) client) {
-		ctx, prefix := onemember.Context(t), newPrefix(t)
+		ctx, prefix := labtest.Context(t), newPrefix(t)
 		before := one(t, 0)
 		lock := before.mutex(prefix + " lock")
 		require.NoError(t, lock.Lock(ctx))
@@ -110,7 +110,7 @@ func TestLeasesAreTakenOver(t *testing.T) {
 func TestLocksExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	const clientsOfAKind, rounds = 3, 10
-	ctx, prefix := onemember.Context(t), newPrefix(t)
+	ctx, prefix := labtest.Context(t), newPrefix(t)
 	var inside atomic.Int32
 	count := func(c client, m mutex) {
 		if !assert.NoError(t, m.Lock(ctx)) {
@@ -147,7 +147,7 @@ func TestLocksExcludeEachOther(t *testing.T) {
 func TestElectionsAreShared(t *testing.T) {
 	t.Parallel()
 	pairs(t, func(t *testing.T, one, other func(t *testing.T, lease int64) client) {
-		ctx, prefix := onemember.Context(t), newPrefix(t)
+		ctx, prefix := labtest.Context(t), newPrefix(t)
 		first, second := one(t, 0), other(t, 0)
 		var observers sync.WaitGroup
 		seen := map[string]chan string{}
@@ -191,7 +191,7 @@ func TestTransfers(t *testing.T) {
 	for level, name := range []string{"SerializableSnapshot", "Serializable", "RepeatableReads"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, prefix := onemember.Context(t), newPrefix(t)
+			ctx, prefix := labtest.Context(t), newPrefix(t)
 			account := func(i int) string { return fmt.Sprint(prefix, "/", i%accounts) }
 			require.NoError(t, newOurs(t, 0).stm(level, func(s stm) error {
 				for i := range accounts {

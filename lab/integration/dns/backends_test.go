@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/resolver"
 
 	_ "github.com/quorate/quorate/balancer/policies"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/resolver/dns"
 )
 
@@ -138,8 +139,7 @@ func dial(t *testing.T, b resolver.Builder, target, policy string, opts ...grpc.
 // call makes a call and returns the address of the server.
 func call(t *testing.T, conn *grpc.ClientConn, opts ...grpc.CallOption) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := labtest.Within(t, patience)
 	var from peer.Peer
 	if _, err := testgrpc.NewTestServiceClient(conn).EmptyCall(ctx, &testgrpc.Empty{}, append(opts, grpc.Peer(&from))...); err != nil {
 		return "", err

@@ -9,12 +9,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/lab/internal/nameserver"
-	"github.com/quorate/quorate/lab/internal/onemember"
 	"github.com/quorate/quorate/resolver/dns"
 )
 
@@ -35,13 +34,11 @@ func TestEtcd(t *testing.T) {
 	ns.Set(t, "_etcd-client-blue._tcp.test. SRV", record(through))
 	cfg := dns.EtcdConfig{Config: dns.Config{Server: ns.Addr, Interval: interval}, ServiceName: "blue"}
 
-	endpoints, err := dns.DiscoverEtcd(onemember.Context(t), "test.", cfg)
+	endpoints, err := dns.DiscoverEtcd(labtest.Context(t), "test.", cfg)
 	require.NoError(t, err)
 	require.Equal(t, []string{"http://etcd-0.test.:" + through}, endpoints)
-	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{ns.Dialer()}})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	_, err = client.Put(onemember.Context(t), "found", "by its records")
+	client := labtest.Client(t, clientv3.Config{Endpoints: endpoints, DialOptions: []grpc.DialOption{ns.Dialer()}})
+	_, err = client.Put(labtest.Context(t), "found", "by its records")
 	require.NoError(t, err)
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -51,7 +48,7 @@ func TestEtcd(t *testing.T) {
 	eventually(t, "the client's endpoints stay", func() bool {
 		return slices.Equal(client.Endpoints(), []string{"http://etcd-0.test.:" + past})
 	})
-	_, err = client.Put(onemember.Context(t), "found", "elsewhere")
+	_, err = client.Put(labtest.Context(t), "found", "elsewhere")
 	require.NoError(t, err)
 	cancel()
 	require.ErrorIs(t, <-followed, context.Canceled)

@@ -4,10 +4,10 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/internal/onemember"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 // cluster has one member, for what is about etcd.
 var cluster *lab.Cluster
 
-func TestMain(m *testing.M) { onemember.Main(m, func(c *lab.Cluster) { cluster = c }) }
+func TestMain(m *testing.M) { labtest.Main(m, func(c *lab.Cluster) { cluster = c }) }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 // patience is far above what the test takes; one that hangs is ended by it.
@@ -31,14 +32,11 @@ func TestMain(m *testing.M) {
 }
 
 func TestExamples(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := labtest.Within(t, patience)
 	bin := t.TempDir()
 	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/quorate/quorate/examples/...").CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	cluster, err := lab.Start(ctx, lab.Config{Members: 3})
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, cluster.Close()) }()
+	cluster := labtest.Start(t, lab.Config{Members: 3})
 	program := func(name string, args ...string) *exec.Cmd {
 		args = append([]string{"--endpoints", strings.Join(cluster.Endpoints(), ",")}, args...)
 		return exec.CommandContext(ctx, filepath.Join(bin, name), args...)

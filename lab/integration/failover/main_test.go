@@ -5,17 +5,15 @@
 package failover_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 const (
@@ -33,31 +31,18 @@ func TestMain(m *testing.M) {
 
 func start(t *testing.T) *lab.Cluster {
 	t.Helper()
-	c, err := lab.Start(t.Context(), lab.Config{Dir: t.TempDir()})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, c.Close()) })
-	return c
+	return labtest.Start(t, lab.Config{})
 }
 
 // connect returns who observes a client of all members. The service config may be empty.
 func connect(t *testing.T, c *lab.Cluster, serviceConfig string) *witness {
 	t.Helper()
 	w := newWitness(t, c)
-	var err error
-	w.client, err = clientv3.New(clientv3.Config{
-		Endpoints: c.Endpoints(), Observer: w, ServiceConfig: serviceConfig, Logger: zap.NewNop(),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = w.client.Close() })
+	w.client = labtest.Client(t, clientv3.Config{Endpoints: c.Endpoints(), Observer: w, ServiceConfig: serviceConfig})
 	return w
 }
 
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
+var within = labtest.Within
 
 func leaderOf(t *testing.T, c *lab.Cluster) *lab.Member {
 	t.Helper()

@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/health/etcdprobe"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/lab/link"
 	"github.com/quorate/quorate/observe"
 )
@@ -30,9 +31,7 @@ type proxied struct {
 // startProxied starts a cluster, with a site of the documentation, and replacements, before it.
 func startProxied(t *testing.T, name string, replacements ...string) *proxied {
 	t.Helper()
-	c, err := lab.Start(t.Context(), lab.Config{Dir: t.TempDir()})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	c := labtest.Start(t, lab.Config{})
 	for i, m := range c.Members() {
 		replacements = append(replacements, fmt.Sprintf("10.0.0.%d:2379", i+1), c.ClientLink(m).Addr())
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/quorate/quorate/internal/endpoint"
 	"github.com/quorate/quorate/keepalive"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 func TestMain(m *testing.M) {
@@ -46,9 +47,7 @@ func TestPresetIsEtcds(t *testing.T) {
 // with a quiet watch, as the preset has them, and one as it refuses them.
 func TestIdleOnEtcd(t *testing.T) {
 	require.GreaterOrEqual(t, *idle, time.Minute)
-	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1})
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, cluster.Close()) }()
+	cluster := labtest.Start(t, lab.Config{Members: 1})
 	ep, err := endpoint.Parse(cluster.Members()[0].DirectEndpoint())
 	require.NoError(t, err)
 	_, addr := endpoint.DialTarget(ep.Address)
@@ -86,8 +85,7 @@ func dial(t *testing.T, addr string, options ...grpc.DialOption) *grpc.ClientCon
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(0))...)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := labtest.Within(t, patience)
 	conn.Connect()
 	for s := conn.GetState(); s != connectivity.Ready; s = conn.GetState() {
 		require.True(t, conn.WaitForStateChange(ctx, s), "still %v", s)

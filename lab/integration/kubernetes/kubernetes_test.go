@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -17,6 +16,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/kubernetes"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 func TestMain(m *testing.M) {
@@ -24,19 +24,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience is far above what a test takes; one that hangs is ended by it.
-const patience = time.Minute
-
 // TestServer runs everything on one member; each part has keys of its own.
 func TestServer(t *testing.T) {
-	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, cluster.Close()) }()
+	cluster := labtest.Start(t, lab.Config{Members: 1})
 	client, err := kubernetes.New(clientv3.Config{Endpoints: cluster.Endpoints(), Logger: zap.NewNop()})
 	require.NoError(t, err)
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := labtest.Context(t)
 	for name, test := range map[string]func(*testing.T, context.Context, *kubernetes.Client){
 		"contention": testContention,
 		"listing":    testListing,

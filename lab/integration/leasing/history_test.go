@@ -1,7 +1,6 @@
 package leasing_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"sync"
@@ -11,7 +10,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/lab/internal/onemember"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 // history is what the callers of one run were told, and what had been told before.
@@ -74,8 +73,7 @@ type truth map[string][]state
 // readTruth watches the keys below a prefix from the beginning to the present.
 func readTruth(t *testing.T, c *clientv3.Client, prefix string) truth {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), onemember.Patience)
-	defer cancel()
+	ctx := labtest.Within(t, labtest.Patience)
 	last, err := c.Put(ctx, prefix+"end", "end")
 	require.NoError(t, err)
 	all := truth{}

@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/quorate/quorate/clientv3/leasing"
-	"github.com/quorate/quorate/lab/internal/onemember"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -54,7 +54,7 @@ func newSite(t *testing.T, prefix string) *site {
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	s := &site{link: l}
 	s.connect()
-	c := onemember.Client(t, "http://"+l.Addr(), grpc.WithChainUnaryInterceptor(s.count))
+	c := labtest.Client(t, clientv3.Config{Endpoints: []string{"http://" + l.Addr()}, DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(s.count)}})
 	kv, closeKV, err := leasing.NewKV(c, prefix, concurrency.WithTTL(sessionTTL))
 	require.NoError(t, err)
 	t.Cleanup(closeKV)
@@ -199,7 +199,7 @@ func (s *site) read(ctx context.Context, f func(ctx context.Context)) {
 // and now and then one of the sites is cut off for longer than its lease lasts, or
 // its connections are reset: nobody is ever told what was no longer so.
 func TestLinearizable(t *testing.T) {
-	plain := onemember.Client(t, endpoint)
+	plain := labtest.Client(t, clientv3.Config{Endpoints: []string{endpoint}})
 	prefix := newPrefix(t)
 	l := &load{prefix: prefix + "key/"}
 	sites := []*site{newSite(t, prefix+"leasing/"), newSite(t, prefix+"leasing/")}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/internal/onemember"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 // endpoint is that of the only member of the cluster that all tests share. Each has its
@@ -16,7 +16,7 @@ import (
 var endpoint string
 
 func TestMain(m *testing.M) {
-	onemember.Main(m, func(c *lab.Cluster) { endpoint = c.Members()[0].DirectEndpoint() })
+	labtest.Main(m, func(c *lab.Cluster) { endpoint = c.Members()[0].DirectEndpoint() })
 }
 
 var prefixes atomic.Int64

@@ -1,7 +1,6 @@
 package leasing_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,15 +8,16 @@ import (
 	officialleasing "go.etcd.io/etcd/client/v3/leasing"
 	"go.uber.org/zap"
 
+	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/leasing"
-	"github.com/quorate/quorate/lab/internal/onemember"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 // A program of the official client owns keys that one of Quorate writes, and the other
 // way round: they share the leasing keys.
 func TestWithOfficialClient(t *testing.T) {
 	prefix := newPrefix(t)
-	ours, closeOurs, err := leasing.NewKV(onemember.Client(t, endpoint), prefix+"leasing/")
+	ours, closeOurs, err := leasing.NewKV(labtest.Client(t, clientv3.Config{Endpoints: []string{endpoint}}), prefix+"leasing/")
 	require.NoError(t, err)
 	defer closeOurs()
 	c, err := official.New(official.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
@@ -26,8 +26,7 @@ func TestWithOfficialClient(t *testing.T) {
 	theirs, closeTheirs, err := officialleasing.NewKV(c, prefix+"leasing/")
 	require.NoError(t, err)
 	defer closeTheirs()
-	ctx, cancel := context.WithTimeout(t.Context(), onemember.Patience)
-	defer cancel()
+	ctx := labtest.Within(t, labtest.Patience)
 
 	for _, key := range []string{"a", "b"} {
 		_, err := ours.Get(ctx, prefix+key)

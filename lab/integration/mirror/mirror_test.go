@@ -6,16 +6,15 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/mirror"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 func TestMain(m *testing.M) {
@@ -23,25 +22,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience is far above what a test takes; one that hangs is ended by it.
-const patience = time.Minute
-
 // start returns a client of a new cluster.
-func start(ctx context.Context, t *testing.T) (*lab.Cluster, *clientv3.Client) {
+func start(t *testing.T) (*lab.Cluster, *clientv3.Client) {
 	t.Helper()
-	cluster, err := lab.Start(ctx, lab.Config{Members: 1, Args: []string{"--bcrypt-cost=4"}})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
-	return cluster, connect(t, clientv3.Config{Endpoints: cluster.Endpoints()})
-}
-
-func connect(t *testing.T, cfg clientv3.Config) *clientv3.Client {
-	t.Helper()
-	cfg.Logger = zap.NewNop()
-	c, err := clientv3.New(cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	return c
+	cluster := labtest.Start(t, lab.Config{Members: 1, Args: []string{"--bcrypt-cost=4"}})
+	return cluster, labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
 }
 
 // restrict turns authentication on, with a user who may do everything below the prefix
@@ -69,9 +54,8 @@ func restrict(ctx context.Context, t *testing.T, c *clientv3.Client, prefix stri
 // TestMirror copies a prefix and follows it while its keys are written and deleted.
 func TestMirror(t *testing.T) {
 	const keys, rounds = 1500, 3
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cluster, c := start(ctx, t)
+	ctx := labtest.Context(t)
+	cluster, c := start(t)
 	key := func(i int) string { return fmt.Sprintf("in/%04d", i) }
 	var ops []clientv3.Op
 	for i := range keys {
@@ -85,7 +69,7 @@ func TestMirror(t *testing.T) {
 	require.NoError(t, err)
 	restrict(ctx, t, c, "in/")
 
-	user := connect(t, clientv3.Config{Endpoints: cluster.Endpoints(), Username: "mirror", Password: "secret"})
+	user := labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints(), Username: "mirror", Password: "secret"})
 	syncer := mirror.NewSyncer(user, "in/", 0)
 	pages, errs := syncer.SyncBase(ctx)
 	for round := range rounds {
@@ -131,9 +115,8 @@ func TestMirror(t *testing.T) {
 
 // TestCompaction compacts the revision of a base that is being read.
 func TestCompaction(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	_, c := start(ctx, t)
+	ctx := labtest.Context(t)
+	_, c := start(t)
 	const pageAndMore = 150
 	var rev int64
 	for i := range pageAndMore {

@@ -8,27 +8,23 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/namespace"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 func TestMain(m *testing.M) {
 	lab.Main()
 	goleak.VerifyTestMain(m)
 }
-
-// patience is far above what the test takes; one that hangs is ended by it.
-const patience = time.Minute
 
 // names are the keys that every namespace gets.
 var names = func() []string {
@@ -54,14 +50,9 @@ func keysOf(kvs []*mvccpb.KeyValue) []string {
 // TestNamespaces has several namespaces in one store, filled, read in every way, and
 // emptied, without one of them or the rest of the store noticing another.
 func TestNamespaces(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cluster, err := lab.Start(ctx, lab.Config{Members: 1})
-	require.NoError(t, err)
-	defer cluster.Close()
-	c, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), Logger: zap.NewNop()})
-	require.NoError(t, err)
-	defer c.Close()
+	ctx := labtest.Context(t)
+	cluster := labtest.Start(t, lab.Config{Members: 1})
+	c := labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
 
 	for _, key := range around {
 		_, err := c.Put(ctx, key, "around")

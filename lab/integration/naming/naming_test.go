@@ -19,7 +19,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
 	"github.com/quorate/quorate/clientv3/naming/resolver"
-	"github.com/quorate/quorate/lab/internal/onemember"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 // serve runs a gRPC server and returns its address.
@@ -62,7 +62,7 @@ func ask(t *testing.T, ctx context.Context, conn *grpc.ClientConn) string {
 // askUntil makes calls until the server answers, and says which others may.
 func askUntil(t *testing.T, conn *grpc.ClientConn, server string, others ...string) {
 	t.Helper()
-	for ctx := onemember.Context(t); ; {
+	for ctx := labtest.Context(t); ; {
 		addr := ask(t, ctx, conn)
 		if addr == server {
 			return
@@ -79,20 +79,20 @@ func TestResolverOutlivesAnOutage(t *testing.T) {
 	manager, err := endpoints.NewManager(behind, service)
 	require.NoError(t, err)
 	before, after := serve(t), serve(t)
-	require.NoError(t, manager.AddEndpoint(onemember.Context(t), service+"/before", endpoints.Endpoint{Addr: before}))
+	require.NoError(t, manager.AddEndpoint(labtest.Context(t), service+"/before", endpoints.Endpoint{Addr: before}))
 	conn := dial(t, client, service)
 	askUntil(t, conn, before)
 
 	link := cluster.ClientLink(cluster.Members()[0])
 	link.Cut()
-	require.NoError(t, manager.DeleteEndpoint(onemember.Context(t), service+"/before"))
-	require.NoError(t, manager.AddEndpoint(onemember.Context(t), service+"/after", endpoints.Endpoint{Addr: after}))
-	resp, err := behind.Get(onemember.Context(t), "any")
+	require.NoError(t, manager.DeleteEndpoint(labtest.Context(t), service+"/before"))
+	require.NoError(t, manager.AddEndpoint(labtest.Context(t), service+"/after", endpoints.Endpoint{Addr: after}))
+	resp, err := behind.Get(labtest.Context(t), "any")
 	require.NoError(t, err)
-	_, err = behind.Compact(onemember.Context(t), resp.Header.Revision)
+	_, err = behind.Compact(labtest.Context(t), resp.Header.Revision)
 	require.NoError(t, err)
 	for range 20 {
-		require.Equal(t, before, ask(t, onemember.Context(t), conn), "it keeps what it knows")
+		require.Equal(t, before, ask(t, labtest.Context(t), conn), "it keeps what it knows")
 	}
 	link.Heal()
 	askUntil(t, conn, after, before)
@@ -104,15 +104,15 @@ func TestEndpointGoesWithItsLease(t *testing.T) {
 	client := connect(t)
 	manager, err := endpoints.NewManager(client, service)
 	require.NoError(t, err)
-	changes, err := manager.NewWatchChannel(onemember.Context(t))
+	changes, err := manager.NewWatchChannel(labtest.Context(t))
 	require.NoError(t, err)
-	lease, err := client.Grant(onemember.Context(t), 60)
+	lease, err := client.Grant(labtest.Context(t), 60)
 	require.NoError(t, err)
-	require.NoError(t, manager.AddEndpoint(onemember.Context(t), service+"/a", endpoints.Endpoint{Addr: "a"}, clientv3.WithLease(lease.ID)))
+	require.NoError(t, manager.AddEndpoint(labtest.Context(t), service+"/a", endpoints.Endpoint{Addr: "a"}, clientv3.WithLease(lease.ID)))
 	require.Equal(t, []*endpoints.Update{
 		{Op: endpoints.Add, Key: service + "/a", Endpoint: endpoints.Endpoint{Addr: "a"}},
 	}, <-changes)
-	_, err = client.Revoke(onemember.Context(t), lease.ID)
+	_, err = client.Revoke(labtest.Context(t), lease.ID)
 	require.NoError(t, err)
 	require.Equal(t, []*endpoints.Update{{Op: endpoints.Delete, Key: service + "/a"}}, <-changes)
 }
@@ -131,14 +131,14 @@ func TestSharedWithTheOfficialClient(t *testing.T) {
 	require.NoError(t, err)
 
 	metadata := map[string]any{"zone": "a", "weight": 3.0}
-	require.NoError(t, their.AddEndpoint(onemember.Context(t), service+"/theirs", official.Endpoint{Addr: "1", Metadata: metadata}))
-	require.NoError(t, our.AddEndpoint(onemember.Context(t), service+"/ours", endpoints.Endpoint{Addr: "2", Metadata: metadata}))
-	ourList, err := our.List(onemember.Context(t))
+	require.NoError(t, their.AddEndpoint(labtest.Context(t), service+"/theirs", official.Endpoint{Addr: "1", Metadata: metadata}))
+	require.NoError(t, our.AddEndpoint(labtest.Context(t), service+"/ours", endpoints.Endpoint{Addr: "2", Metadata: metadata}))
+	ourList, err := our.List(labtest.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, endpoints.Key2EndpointMap{
 		service + "/theirs": {Addr: "1", Metadata: metadata}, service + "/ours": {Addr: "2", Metadata: metadata},
 	}, ourList)
-	theirList, err := their.List(onemember.Context(t))
+	theirList, err := their.List(labtest.Context(t))
 	require.NoError(t, err)
 	require.Len(t, theirList, len(ourList))
 	for key, e := range theirList {

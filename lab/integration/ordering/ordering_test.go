@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/ordering"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 func TestMain(m *testing.M) {
@@ -29,20 +29,15 @@ const patience = 2 * time.Minute
 // TestPartition cuts a follower off, writes, and reads from all members.
 func TestPartition(t *testing.T) {
 	const keys = 100
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cluster, err := lab.Start(ctx, lab.Config{Members: 3})
-	require.NoError(t, err)
-	defer cluster.Close()
+	ctx := labtest.Within(t, patience)
+	cluster := labtest.Start(t, lab.Config{Members: 3})
 	leader, err := cluster.Leader(ctx)
 	require.NoError(t, err)
 	behind := cluster.Members()[0]
 	if behind == leader {
 		behind = cluster.Members()[1]
 	}
-	c, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), Logger: zap.NewNop()})
-	require.NoError(t, err)
-	defer c.Close()
+	c := labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
 
 	write := func(kv clientv3.KV, value string) (rev int64) {
 		for i := range keys {

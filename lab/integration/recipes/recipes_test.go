@@ -18,7 +18,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
 	recipe "github.com/quorate/quorate/clientv3/experimental/recipes"
-	"github.com/quorate/quorate/lab/internal/onemember"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 func connectOfficial(t *testing.T) *officialclient.Client {
@@ -56,7 +56,7 @@ func requireDone(t *testing.T, done <-chan error) {
 	select {
 	case err := <-done:
 		require.NoError(t, err)
-	case <-time.After(onemember.Patience):
+	case <-time.After(labtest.Patience):
 		require.Fail(t, "the call does not return")
 	}
 }
@@ -169,7 +169,7 @@ func TestDoubleBarrierSharedWithTheOfficialClient(t *testing.T) {
 		wg.Wait()
 		return nil
 	}))
-	left, err := ours.Get(onemember.Context(t), "shared-barrier", clientv3.WithPrefix())
+	left, err := ours.Get(labtest.Context(t), "shared-barrier", clientv3.WithPrefix())
 	require.NoError(t, err)
 	require.Empty(t, left.Kvs)
 }
@@ -198,10 +198,10 @@ func TestWaitsOutliveARestart(t *testing.T) {
 	require.Eventually(t, func() bool {
 		resp, err := client.Get(t.Context(), "restart-lock/read/", clientv3.WithPrefix())
 		return err == nil && len(resp.Kvs) == 1
-	}, onemember.Patience, 10*time.Millisecond, "the reader waits")
+	}, labtest.Patience, 10*time.Millisecond, "the reader waits")
 	member := cluster.Members()[0]
 	require.NoError(t, member.Kill())
-	require.NoError(t, member.Restart(onemember.Context(t)))
+	require.NoError(t, member.Restart(labtest.Context(t)))
 	for _, w := range waits {
 		require.Empty(t, w)
 	}

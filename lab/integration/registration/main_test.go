@@ -12,7 +12,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/internal/onemember"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
@@ -23,17 +23,17 @@ func TestMain(m *testing.M) {
 	if endpoint := os.Getenv(serveEnv); endpoint != "" {
 		os.Exit(serveUntilKilled(endpoint))
 	}
-	onemember.Main(m, func(c *lab.Cluster) { cluster = c })
+	labtest.Main(m, func(c *lab.Cluster) { cluster = c })
 }
 
 // connect returns a client that reaches the member through its link.
 func connect(t *testing.T) *clientv3.Client {
-	return onemember.Client(t, cluster.Members()[0].Endpoint())
+	return labtest.Client(t, clientv3.Config{Endpoints: []string{cluster.Members()[0].Endpoint()}})
 }
 
 // connectPastTheLink returns a client for what happens behind the back of the others.
 func connectPastTheLink(t *testing.T) *clientv3.Client {
-	return onemember.Client(t, cluster.Members()[0].DirectEndpoint())
+	return labtest.Client(t, clientv3.Config{Endpoints: []string{cluster.Members()[0].DirectEndpoint()}})
 }
 
 // cut cuts the shared link until the returned function heals it, or the test ends.
@@ -47,10 +47,10 @@ func cut(t *testing.T) (heal func()) {
 
 func register(t *testing.T, client *clientv3.Client, reg etcd.Registration) *etcd.Registrar {
 	t.Helper()
-	r, err := etcd.Register(onemember.Context(t), client, reg)
+	r, err := etcd.Register(labtest.Context(t), client, reg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), onemember.Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), labtest.Patience)
 		defer cancel()
 		_ = r.Withdraw(ctx) // a test that closes the client has no use for the answer
 	})
@@ -70,7 +70,7 @@ func expect(t *testing.T, events <-chan etcd.Event, state etcd.State) etcd.Event
 	case e := <-events:
 		require.Equal(t, state, e.State, "%v", e.Err)
 		return e
-	case <-onemember.Context(t).Done():
+	case <-labtest.Context(t).Done():
 		require.Fail(t, "no event", "waiting for %v", state)
 		return etcd.Event{}
 	}

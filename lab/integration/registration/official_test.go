@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/quorate/quorate/lab/internal/onemember"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
@@ -36,7 +36,7 @@ func TestOfficialClient(t *testing.T) {
 	r := register(t, ours, etcd.Registration{
 		Service: name, Address: a, AdditionalAddresses: []string{"[::1]:1"}, Weight: 3, Metadata: map[string]any{"zone": "a"},
 	})
-	all, err := manager.List(onemember.Context(t))
+	all, err := manager.List(labtest.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, official.Key2EndpointMap{
 		name + "/" + a: {Addr: a, Metadata: map[string]any{"zone": "a", "weight": 3.0, "additionalAddresses": []any{"[::1]:1"}}},
@@ -50,13 +50,13 @@ func TestOfficialClient(t *testing.T) {
 	callUntilOnly(t, conn, a)
 
 	// What the official client writes is what this package writes.
-	require.NoError(t, manager.AddEndpoint(onemember.Context(t), name+"/"+b, official.Endpoint{Addr: b, Metadata: []string{"of", "theirs"}}))
+	require.NoError(t, manager.AddEndpoint(labtest.Context(t), name+"/"+b, official.Endpoint{Addr: b, Metadata: []string{"of", "theirs"}}))
 	callUntilOnly(t, dial(t, ours, name), a, b)
-	written, err := ours.Get(onemember.Context(t), name+"/"+b)
+	written, err := ours.Get(labtest.Context(t), name+"/"+b)
 	require.NoError(t, err)
-	require.NoError(t, r.Withdraw(onemember.Context(t)))
+	require.NoError(t, r.Withdraw(labtest.Context(t)))
 	register(t, ours, etcd.Registration{Service: name, Address: b, Metadata: []string{"of", "theirs"}})
-	again, err := ours.Get(onemember.Context(t), name+"/"+b)
+	again, err := ours.Get(labtest.Context(t), name+"/"+b)
 	require.NoError(t, err)
 	require.Equal(t, string(written.Kvs[0].Value), string(again.Kvs[0].Value))
 }

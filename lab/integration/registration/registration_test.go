@@ -2,7 +2,6 @@ package registration_test
 
 import (
 	"bufio"
-	"context"
 	"os"
 	"os/exec"
 	"strings"
@@ -16,7 +15,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
-	"github.com/quorate/quorate/lab/internal/onemember"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
@@ -28,7 +27,7 @@ func list(t *testing.T, client *clientv3.Client, name string) []string {
 	t.Helper()
 	m, err := endpoints.NewManager(client, name)
 	require.NoError(t, err)
-	all, err := m.List(onemember.Context(t))
+	all, err := m.List(labtest.Context(t))
 	require.NoError(t, err)
 	addrs := []string{}
 	for _, e := range all {
@@ -67,14 +66,14 @@ func TestProcessIsKilled(t *testing.T) {
 	for failed := true; failed; { // calls that are on it when it dies fail
 		failed = false
 		for range 10 {
-			addr, err := call(onemember.Context(t), conn)
+			addr, err := call(labtest.Context(t), conn)
 			failed = failed || err != nil || addr != alive
 		}
 	}
 	t.Logf("no call went to it %v after it was killed", time.Since(killed).Round(time.Millisecond))
 	require.Eventually(t, func() bool {
 		return assert.ObjectsAreEqual([]string{alive}, list(t, client, deadly))
-	}, onemember.Patience, pollInterval)
+	}, labtest.Patience, pollInterval)
 	t.Logf("off the list %v after it was killed, with a TTL of %v", time.Since(killed).Round(time.Millisecond), shortTTL)
 }
 
@@ -119,7 +118,7 @@ func TestRollingRestartUnderLoad(t *testing.T) {
 		running = append(running[1:], start())
 		l.more(t, 10*callers)
 		server := &watched{Server: old.server, client: client, t: t, name: name}
-		require.NoError(t, old.Shutdown(onemember.Context(t), server))
+		require.NoError(t, old.Shutdown(labtest.Context(t), server))
 		require.NotContains(t, server.listed, old.addr, "it was withdrawn before it was told to stop")
 		require.Len(t, server.listed, size)
 	}
@@ -137,7 +136,7 @@ func TestLeaseIsRevoked(t *testing.T) {
 	r := register(t, client, reg)
 	first := expect(t, events, etcd.Registered)
 	require.False(t, first.Again)
-	_, err := client.Revoke(onemember.Context(t), first.Lease)
+	_, err := client.Revoke(labtest.Context(t), first.Lease)
 	require.NoError(t, err)
 	lost := expect(t, events, etcd.Lost)
 	require.ErrorIs(t, lost.Err, rpctypes.ErrLeaseNotFound)
@@ -146,7 +145,7 @@ func TestLeaseIsRevoked(t *testing.T) {
 	require.NotEqual(t, first.Lease, again.Lease)
 	require.Equal(t, []string{"10.0.0.1:1"}, list(t, client, name))
 
-	require.NoError(t, r.Withdraw(onemember.Context(t)))
+	require.NoError(t, r.Withdraw(labtest.Context(t)))
 	expect(t, events, etcd.Withdrawn)
 	require.Empty(t, list(t, client, name))
 }
@@ -163,14 +162,14 @@ func TestServerIsCutOff(t *testing.T) {
 	lost := expect(t, events, etcd.Lost)
 	require.ErrorIs(t, lost.Err, clientv3.ErrLeaseUnanswered)
 	require.Equal(t, first.Lease, lost.Lease)
-	require.Eventually(t, func() bool { return len(list(t, behind, name)) == 0 }, onemember.Patience, pollInterval)
+	require.Eventually(t, func() bool { return len(list(t, behind, name)) == 0 }, labtest.Patience, pollInterval)
 	heal()
 	healed := time.Now()
 	for e := lost; e.State != etcd.Registered; {
 		select {
 		case e = <-events:
 			require.Contains(t, []etcd.State{etcd.Lost, etcd.Registered}, e.State, "%v", e.Err)
-		case <-onemember.Context(t).Done():
+		case <-labtest.Context(t).Done():
 			require.Fail(t, "it is not registered again")
 		}
 	}
@@ -188,12 +187,12 @@ func TestSameAddressTwice(t *testing.T) {
 	expect(t, events, etcd.Registered)
 	newer := register(t, two, etcd.Registration{Service: name, Address: addr, Weight: 2})
 	expect(t, events, etcd.Superseded)
-	require.ErrorIs(t, older.SetWeight(onemember.Context(t), 3), etcd.ErrSuperseded)
+	require.ErrorIs(t, older.SetWeight(labtest.Context(t), 3), etcd.ErrSuperseded)
 
-	require.NoError(t, newer.Withdraw(onemember.Context(t)))
+	require.NoError(t, newer.Withdraw(labtest.Context(t)))
 	again := expect(t, events, etcd.Registered)
 	require.True(t, again.Again)
-	resp, err := one.Get(onemember.Context(t), older.Key())
+	resp, err := one.Get(labtest.Context(t), older.Key())
 	require.NoError(t, err)
 	require.Len(t, resp.Kvs, 1)
 	require.JSONEq(t, `{"Op":0,"Addr":"10.0.0.1:1","Metadata":{"weight":3}}`, string(resp.Kvs[0].Value))
@@ -202,8 +201,8 @@ func TestSameAddressTwice(t *testing.T) {
 	// The older one does not take with it what the newer one has.
 	newer = register(t, two, etcd.Registration{Service: name, Address: addr})
 	expect(t, events, etcd.Superseded)
-	require.NoError(t, older.Withdraw(onemember.Context(t)))
-	resp, err = two.Get(onemember.Context(t), newer.Key())
+	require.NoError(t, older.Withdraw(labtest.Context(t)))
+	resp, err = two.Get(labtest.Context(t), newer.Key())
 	require.NoError(t, err)
 	require.Len(t, resp.Kvs, 1)
 	require.EqualValues(t, newer.State().Lease, resp.Kvs[0].Lease)
@@ -214,11 +213,10 @@ func TestShutdownInAnOutage(t *testing.T) {
 	server, addr := serve(t)
 	r := register(t, connect(t), etcd.Registration{Service: "outage", Address: addr, DrainPause: -1})
 	heal := cut(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
-	defer cancel()
+	ctx := labtest.Within(t, 15*time.Second)
 	err := r.Shutdown(ctx, server)
 	require.ErrorContains(t, err, `withdrawing "outage/`+addr)
 	require.NoError(t, ctx.Err(), "the withdrawal has a third of the time")
 	heal()
-	require.NoError(t, r.Withdraw(onemember.Context(t)), "it can be made up for")
+	require.NoError(t, r.Withdraw(labtest.Context(t)), "it can be made up for")
 }

@@ -1,7 +1,6 @@
 package registration_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -12,8 +11,9 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/internal/onemember"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
@@ -45,14 +45,14 @@ func converges(t *testing.T, name string, outage time.Duration) {
 
 	heal := cut(t)
 	began := time.Now()
-	require.NoError(t, leaving.Withdraw(onemember.Context(t)))
+	require.NoError(t, leaving.Withdraw(labtest.Context(t)))
 	coming := register(t, behind, etcd.Registration{Service: name, Address: after})
-	resp, err := behind.Get(onemember.Context(t), coming.Key())
+	resp, err := behind.Get(labtest.Context(t), coming.Key())
 	require.NoError(t, err)
-	_, err = behind.Compact(onemember.Context(t), resp.Header.Revision)
+	_, err = behind.Compact(labtest.Context(t), resp.Header.Revision)
 	require.NoError(t, err)
 	for calls := 0; calls < 20 || time.Since(began) < outage; calls++ {
-		addr, err := call(onemember.Context(t), conn)
+		addr, err := call(labtest.Context(t), conn)
 		require.NoError(t, err)
 		require.Equal(t, before, addr, "it keeps what it knows")
 		time.Sleep(pollInterval)
@@ -70,8 +70,7 @@ func TestEtcdIsDownFromTheStart(t *testing.T) {
 	register(t, connectPastTheLink(t), etcd.Registration{Service: name, Address: addr})
 	heal := cut(t)
 	conn := dial(t, connect(t), name)
-	ctx, cancel := context.WithTimeout(t.Context(), onemember.Patience/2)
-	defer cancel()
+	ctx := labtest.Within(t, labtest.Patience/2)
 	_, err := call(ctx, conn)
 	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
 	require.Regexp(t, `etcd: service "down": `+away, err.Error())
@@ -92,13 +91,13 @@ func TestIdleChannel(t *testing.T) {
 	callUntilOnly(t, conn, a)
 	waitIdle(t, conn)
 
-	require.NoError(t, first.Withdraw(onemember.Context(t)))
+	require.NoError(t, first.Withdraw(labtest.Context(t)))
 	register(t, client, etcd.Registration{Service: name, Address: b})
 	callUntilOnly(t, conn, b)
 	waitIdle(t, conn)
 
 	heal := cut(t)
-	server, err := call(onemember.Context(t), conn)
+	server, err := call(labtest.Context(t), conn)
 	require.NoError(t, err, "etcd is away, but what it said last is known")
 	require.Equal(t, b, server)
 	heal()
@@ -108,7 +107,7 @@ func TestIdleChannel(t *testing.T) {
 func waitIdle(t *testing.T, conn *grpc.ClientConn) {
 	t.Helper()
 	for s := conn.GetState(); s != connectivity.Idle; s = conn.GetState() {
-		require.True(t, conn.WaitForStateChange(onemember.Context(t), s))
+		require.True(t, conn.WaitForStateChange(labtest.Context(t), s))
 	}
 }
 
@@ -116,14 +115,14 @@ func TestNobodyIsRegistered(t *testing.T) {
 	const name = "nobody"
 	client := connect(t)
 	conn := dial(t, client, name)
-	_, err := call(onemember.Context(t), conn)
+	_, err := call(labtest.Context(t), conn)
 	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
 	callUntilError(t, conn, `etcd: service "nobody": no endpoint is registered`)
 
 	_, addr := serve(t)
 	r := register(t, client, etcd.Registration{Service: name, Address: addr})
 	callUntilOnly(t, conn, addr)
-	require.NoError(t, r.Withdraw(onemember.Context(t)))
+	require.NoError(t, r.Withdraw(labtest.Context(t)))
 	callUntilError(t, conn, `etcd: service "nobody": no endpoint is registered`)
 
 	heal := cut(t)
@@ -136,19 +135,17 @@ func TestNobodyIsRegistered(t *testing.T) {
 func callUntilError(t *testing.T, conn *grpc.ClientConn, text string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		_, err := call(onemember.Context(t), conn)
+		_, err := call(labtest.Context(t), conn)
 		return strings.HasPrefix(status.Convert(err).Message(), text)
-	}, onemember.Patience, pollInterval, text)
+	}, labtest.Patience, pollInterval, text)
 }
 
 // Two of three members are gone: what is left serves reads, and has no leader. A channel that is
 // new gets the list all the same.
 func TestQuorumIsLost(t *testing.T) {
 	const name = "quorum"
-	three, err := lab.Start(onemember.Context(t), lab.Config{Dir: t.TempDir()})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, three.Close()) })
-	client := onemember.Client(t, three.Members()[0].Endpoint())
+	three := labtest.Start(t, lab.Config{})
+	client := labtest.Client(t, clientv3.Config{Endpoints: []string{three.Members()[0].Endpoint()}})
 	_, addr := serve(t)
 	reg, events := observed(name, addr)
 	reg.TTL = time.Minute // it outlives the outage
@@ -161,7 +158,7 @@ func TestQuorumIsLost(t *testing.T) {
 	conn := dial(t, client, name)
 	callUntilOnly(t, conn, addr)
 	for _, m := range three.Members()[1:] {
-		require.NoError(t, m.Restart(onemember.Context(t)))
+		require.NoError(t, m.Restart(labtest.Context(t)))
 	}
 	_, other := serve(t)
 	register(t, client, etcd.Registration{Service: name, Address: other})

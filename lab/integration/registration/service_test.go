@@ -20,7 +20,7 @@ import (
 	"github.com/quorate/quorate/balancer"
 	_ "github.com/quorate/quorate/balancer/policies"
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/lab/internal/onemember"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
@@ -114,7 +114,7 @@ func call(ctx context.Context, conn *grpc.ClientConn, opts ...grpc.CallOption) (
 // these servers, each of them, and no others.
 func callUntilOnly(t *testing.T, conn *grpc.ClientConn, servers ...string) {
 	t.Helper()
-	ctx := onemember.Context(t)
+	ctx := labtest.Context(t)
 	for {
 		answered := map[string]bool{}
 		for range 10 * len(servers) {
@@ -173,5 +173,5 @@ func (l *load) end() {
 func (l *load) more(t *testing.T, n int64) {
 	t.Helper()
 	until := l.done.Load() + n
-	require.Eventually(t, func() bool { return l.done.Load() >= until }, onemember.Patience, pollInterval)
+	require.Eventually(t, func() bool { return l.done.Load() >= until }, labtest.Patience, pollInterval)
 }

@@ -2,7 +2,6 @@ package snapshot_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"github.com/quorate/quorate/clientv3/snapshot"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/etcd34"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -27,26 +27,17 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience is far above what a test takes; one that hangs is ended by it.
-const patience = time.Minute
-
 // start returns a cluster of one member that holds 4 MiB, and the configuration of a client of it.
 func start(t *testing.T, binary string) (*lab.Cluster, clientv3.Config) {
 	t.Helper()
-	cluster, err := lab.Start(t.Context(), lab.Config{
+	cluster := labtest.Start(t, lab.Config{
 		Members: 1,
 		Binary:  binary,
 		Args:    []string{"--snapshot-count=1"}, // of raft, after which the storage version is known
 	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
 	cfg := clientv3.Config{Endpoints: cluster.Endpoints(), Logger: zap.NewNop()}
-	client, err := clientv3.New(cfg)
-	require.NoError(t, err)
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	_, err = client.Put(ctx, "key-of-the-snapshot", "v")
+	ctx, client := labtest.Context(t), labtest.Client(t, cfg)
+	_, err := client.Put(ctx, "key-of-the-snapshot", "v")
 	require.NoError(t, err)
 	filling := strings.Repeat("v", 1<<20)
 	for _, key := range []string{"1", "2", "3", "4"} {
@@ -69,13 +60,12 @@ func TestSave(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cluster, cfg := start(t, tt.binary(t))
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
+			ctx := labtest.Context(t)
 			// A member notes its storage version some seconds after its first start.
 			require.Eventually(t, func() bool {
 				status, err := cluster.Members()[0].Status(ctx)
 				return err == nil && status.StorageVersion == tt.version
-			}, patience, 50*time.Millisecond)
+			}, labtest.Patience, 50*time.Millisecond)
 			path := filepath.Join(t.TempDir(), "etcd.db")
 			version, err := snapshot.SaveWithVersion(ctx, zap.NewNop(), cfg, path)
 			require.NoError(t, err)
@@ -106,14 +96,13 @@ func TestLinkFails(t *testing.T) {
 			l.Heal()
 			l.Throttle(link.Reverse, 64<<10) // a minute for the whole
 			dir := t.TempDir()
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
+			ctx := labtest.Context(t)
 			result := make(chan error, 1)
 			go func() {
 				_, err := snapshot.SaveWithVersion(ctx, zap.NewNop(), cfg, filepath.Join(dir, "etcd.db"))
 				result <- err
 			}()
-			require.Eventually(t, func() bool { return downloaded(t, dir) > 0 }, patience, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return downloaded(t, dir) > 0 }, labtest.Patience, 10*time.Millisecond)
 			l.Set(link.Both, link.Condition{State: state})
 			require.ErrorContains(t, <-result, "the download ended after")
 			require.NoError(t, ctx.Err())

@@ -1,7 +1,6 @@
 package yaml_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/yaml"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 func TestMain(m *testing.M) {
@@ -22,17 +22,12 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience is far above what a call takes; one that hangs is ended by it.
-const patience = time.Minute
-
 // refused is how long a call is made that cannot succeed.
 const refused = 2 * time.Second
 
 // TestServer reads what a member that demands certificates accepts, and what it does not.
 func TestServer(t *testing.T) {
-	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1, TLS: true, ClientCertAuth: true})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
+	cluster := labtest.Start(t, lab.Config{Members: 1, TLS: true, ClientCertAuth: true})
 	files := cluster.TLSFiles()
 	pair := fmt.Sprintf("cert-file: %s\nkey-file: %s\n", files.ClientCert, files.ClientKey)
 	authority := fmt.Sprintf("trusted-ca-file: %s\n", files.CA)
@@ -60,10 +55,9 @@ func TestServer(t *testing.T) {
 			defer client.Close()
 			limit := refused
 			if tt.accepts {
-				limit = patience
+				limit = labtest.Patience
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
-			defer cancel()
+			ctx := labtest.Within(t, limit)
 			_, err = client.Put(ctx, "k", "v")
 			if tt.accepts {
 				require.NoError(t, err)

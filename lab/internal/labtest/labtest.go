@@ -1,6 +1,5 @@
-// Package onemember runs the tests of a package over one cluster of one member, which they
-// share. Each keeps to keys of its own.
-package onemember
+// Package labtest has what tests on real clusters share.
+package labtest
 
 import (
 	"context"
@@ -12,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
@@ -21,8 +19,9 @@ import (
 // Patience is far above what any test takes; one that hangs is ended by it.
 const Patience = time.Minute
 
-// Main is what TestMain does: it starts the cluster and hands it to use, runs the tests,
-// and fails if they leave a goroutine behind.
+// Main is what TestMain does where all tests of a package share a cluster of one member, each
+// with keys of its own: it starts the cluster and hands it to use, runs the tests, and fails
+// if they leave a goroutine behind.
 func Main(m *testing.M, use func(*lab.Cluster)) {
 	lab.Main()
 	goleak.VerifyTestMain(suite{m, use})
@@ -50,11 +49,23 @@ func (s suite) Run() int {
 	return code
 }
 
-// Client returns a client of an endpoint, which is closed at the end of the test, if the
-// test has not done so.
-func Client(t *testing.T, endpoint string, opts ...grpc.DialOption) *clientv3.Client {
+// Start starts a cluster, which is closed at the end of the test. Its files are in a directory
+// of the test's.
+func Start(t *testing.T, cfg lab.Config) *lab.Cluster {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialOptions: opts, Logger: zap.NewNop()})
+	cfg.Dir = t.TempDir()
+	c, err := lab.Start(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+// Client returns a client that logs nothing, and is closed at the end of the test if the test
+// has not done so.
+func Client(t *testing.T, cfg clientv3.Config) *clientv3.Client {
+	t.Helper()
+	cfg.Logger = zap.NewNop()
+	c, err := clientv3.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -63,7 +74,13 @@ func Client(t *testing.T, endpoint string, opts ...grpc.DialOption) *clientv3.Cl
 // Context returns a context that ends long after the test should have.
 func Context(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	return Within(t, Patience)
+}
+
+// Within returns a context that ends after d, and with the test.
+func Within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
 }
