@@ -30,7 +30,7 @@ func create(ctx context.Context, site Site) (Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	watches := make([]clientv3.WatchChan, site.Size)
 	callers := assemble(site.Size)
 	defer callers.dismiss()

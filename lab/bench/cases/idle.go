@@ -37,7 +37,7 @@ func idleWatches(ctx context.Context, site Site) (Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	targets := make([]target, site.Size)
 	for i := range targets {
 		ctx, cancel := context.WithCancel(ctx)

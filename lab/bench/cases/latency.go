@@ -23,7 +23,7 @@ func putToEvent(ctx context.Context, site Site) (Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	w := c.Watch(ctx, key(0))
 	times := make([]float64, site.Size) // in seconds
 	for i := range times {

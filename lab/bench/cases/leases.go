@@ -65,7 +65,7 @@ func keepLeases(ctx context.Context, site Site) (Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	kept, err := grantAll(ctx, c, site.Size, ttl)
 	if err != nil {
 		return nil, err

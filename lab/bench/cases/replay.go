@@ -36,7 +36,7 @@ func replayBacklog(ctx context.Context, site Site) (Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	before, start := allocations(), time.Now()
 	w := c.Watch(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithRev(site.Revision))
 	if err := readPuts(w, site.Size, site.Revision); err != nil {
@@ -68,7 +68,7 @@ func liveEvents(ctx context.Context, site Site) (Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	w := c.Watch(ctx, Prefix, clientv3.WithPrefix())
 	written := make(chan error, 1)
 	before := allocations()

@@ -49,7 +49,7 @@ func resumeWatches(ctx context.Context, site Site) (Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	watches := watchShared(ctx, c, site.Size)
 	c.SetEndpoints(all...)
 	if err := seen.AwaitConnected(ctx, len(all)); err != nil {
