@@ -88,10 +88,14 @@ func severalMembers(ctx context.Context, site contract.Site, log *transcript.Log
 		log.Step("get")(c.Get(ctx, "several"))
 		log.Step("get, leader required")(c.Get(clientv3.WithRequireLeader(ctx), "several"))
 	}
+	const written = 2 // the revision of the put
 	for i, endpoint := range site.Endpoints {
-		log.Step(fmt.Sprintf("hash of m%d", i+1))(c.HashKV(ctx, endpoint, 2))
 		resp, err := c.Status(ctx, endpoint)
+		for ; err == nil && resp.Header.Revision < written; resp, err = c.Status(ctx, endpoint) { // a follower may lag behind
+			time.Sleep(10 * time.Millisecond)
+		}
 		log.Must(err)
+		log.Step(fmt.Sprintf("hash of m%d", i+1))(c.HashKV(ctx, endpoint, written))
 		log.Value(fmt.Sprintf("version of m%d", i+1), resp.Version)
 		log.Value(fmt.Sprintf("errors of m%d", i+1), resp.Errors)
 	}
