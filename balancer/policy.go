@@ -86,6 +86,7 @@ func (p *policy) UpdateClientConnState(s balancer.ClientConnState) error {
 		p.drain(ep)
 	}
 	p.publish()
+	p.joinConnected()
 	for _, ep := range p.all() {
 		if ep.Ready() {
 			p.readmitUnprobed(ep, time.Now(), "there are no probes any more")

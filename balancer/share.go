@@ -2,9 +2,9 @@ package balancer
 
 import "github.com/quorate/quorate/health"
 
-// join moves a newly connected endpoint to the shared table, if allowed, and returns the
-// resulting change of its state. A client that does not probe finds nothing out, and shares
-// nothing. It needs the policy's lock.
+// join moves a connected endpoint to the shared table, if allowed, and returns the resulting
+// change of its state. A client that does not probe finds nothing out, and shares nothing. It
+// needs the policy's lock.
 func (p *policy) join(s *subConn) health.Change {
 	o, ep := p.options(), s.ep
 	if ep.joined.Load() || o.Shared == nil || o.ShareKey == nil || !s.conn.known() || !p.canProbe() {
@@ -20,9 +20,29 @@ func (p *policy) join(s *subConn) health.Change {
 	ep.unsubscribe()
 	ep.entry.Store(shared)
 	p.subscribe(ep)
+	if s.ready.Load() { // it has been counted
+		own.AddConnections(-1)
+		shared.AddConnections(1)
+	}
 	own.Release()
 	was, is := own.Load(), shared.Load()
 	return health.Change{Endpoint: ep.address, From: was.State, To: is.State, Evidence: is.Evidence}
+}
+
+// joinConnected moves the endpoints that connected while there was no other one, and so no
+// probe.
+func (p *policy) joinConnected() {
+	for _, ep := range p.all() {
+		p.mu.Lock()
+		var joined health.Change
+		if s := ep.conns[Calls]; !p.closed && s != nil && s.ready.Load() {
+			joined = p.join(s)
+		}
+		p.mu.Unlock()
+		if joined.From != joined.To {
+			p.changed(ep, joined)
+		}
+	}
 }
 
 // subscribe subscribes the policy to changes of the endpoint's state. It needs the

@@ -202,3 +202,28 @@ func TestVerdictOutlastsAClientThatCannotProbe(t *testing.T) {
 		})
 	}
 }
+
+// The first endpoint is known before the others, as that of a client that asks it for the members.
+func TestEndpointJoinsWhenThereAreOthers(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		share := sharing()
+		s, c := servers[0], connect(t, roundRobin, servers, share)
+		c.resolver.InitialState(c.state(s))
+		c.warm()
+		assert.Empty(t, c.options.Shared.All())
+		c.resolver.UpdateState(c.state(servers...))
+		c.warm()
+		assert.Len(t, c.options.Shared.All(), 3)
+		assert.Empty(t, c.options.Table.All())
+
+		busy := warm(t, roundRobin, servers, share)
+		busy.load(6, 20*time.Millisecond, time.Hour, false)
+		s.frozen.Shut()
+		within(t, time.Second, "dead", func() bool { return c.is(s) == health.Dead })
+		require.NoError(t, busy.Close())
+		s.frozen.Open()
+		within(t, 31*time.Second, "readmitted", func() bool { return c.is(s) == health.Serving })
+		require.NoError(t, c.Close())
+		assert.Empty(t, c.options.Shared.All())
+	})
+}
