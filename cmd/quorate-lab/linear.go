@@ -34,7 +34,6 @@ belongs to no write. A violation is also shown as a page for browsers.`,
   quorate-lab soak linear --duration 10m --seed 7`,
 	}
 	addSoak(cmd, &cfg.Config, []count{{&cfg.Callers, "callers", linear.DefaultCallers, "operations that are under way at a time"}}, func(ctx context.Context) (linear.Result, error) { return run(ctx, cfg) })
-	cmd.Flags().BoolVar(&cfg.Unshared, "unshared", false, "leave out that half of the gets, puts and deletes share RPCs (clientv3/batch)")
 	cmd.Flags().StringVar(&cfg.PageDir, "pages", ".", "directory for the pages that show violations")
 	return cmd
 }

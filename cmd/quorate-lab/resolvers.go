@@ -36,6 +36,5 @@ all is closed. Times in which this process does not run do not count.`,
 	}
 	addSoak(cmd, &cfg.Config, []count{{&cfg.Channels, "channels", names.DefaultChannels, "channels over each resolver"}}, func(ctx context.Context) (names.Result, error) { return run(ctx, cfg) })
 	cmd.Flags().StringSliceVar(&cfg.Resolvers, "resolver", names.Resolvers(), "resolvers under test, "+strings.Join(names.Resolvers(), ", "))
-	cmd.Flags().BoolVar(&cfg.Alone, "alone", false, "give each channel a builder of its own, as if each were in another process")
 	return cmd
 }

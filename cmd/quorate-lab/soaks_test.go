@@ -165,7 +165,7 @@ func TestSoaks(t *testing.T) {
 		},
 		checked: names.Result{Trials: []names.Trial{{Resolver: "dns"}}},
 		change:  func(r *names.Result, change func(*soak.Outcome)) { change(&r.Outcome) },
-		flags:   []string{"--channels", "9", "--resolver", "dns,etcd", "--alone"}, config: names.Config{Channels: 9, Resolvers: []string{"dns", "etcd"}, Alone: true},
+		flags:   []string{"--channels", "9", "--resolver", "dns,etcd"}, config: names.Config{Channels: 9, Resolvers: []string{"dns", "etcd"}},
 		base: func(c *names.Config) *soak.Config { return &c.Config },
 		zero: "--channels", refused: "--duration, --members and --channels",
 		wrong:   []string{"--channels", "-1", "--resolver", "dns,consul,dns"},

@@ -19,7 +19,7 @@ const callPause = 40 * time.Millisecond
 type caller struct {
 	number int
 	client Client
-	shared Client // for the operations that share RPCs, nil if none does
+	shared Client // for the operations that share RPCs
 	pool   *pool
 	rng    *rand.Rand
 	now    func() time.Duration
@@ -39,7 +39,7 @@ func (c *caller) call() {
 	draw := planner{c.rng, c.value}
 	request := draw.request(knows)
 	client := c.client
-	if c.shared != nil && draw.shares(request) {
+	if draw.shares(request) {
 		request.Shared, client = true, c.shared
 	}
 	request.Cached = !request.Shared && draw.cached(request)

@@ -26,9 +26,6 @@ type Config struct {
 	// Callers is how many operations are under way at a time, at most 64. Three
 	// callers share a client. Default 12.
 	Callers int
-	// Unshared leaves out that half of the gets, puts and deletes share RPCs, through
-	// package batch.
-	Unshared bool
 	// CheckTimeout bounds the check of one history. One that is not decided by then
 	// counts as a violation. A few milliseconds are usual. Default 30 s.
 	CheckTimeout time.Duration

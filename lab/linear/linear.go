@@ -69,19 +69,11 @@ func (w *workload) Start(ctx context.Context, env *soak.Env) error {
 	w.abandon = abandon
 	w.checked = soak.Go(checkers, func(int) { w.checker.run(checking, w.pool.retired) })
 	w.called = soak.Go(w.cfg.Callers, func(i int) {
-		c := caller{number: i, client: w.clients[i/callersOfClient], shared: w.shared(), pool: w.pool, rng: env.Rand(uint64(i)), now: env.Now}
+		c := caller{number: i, client: w.clients[i/callersOfClient], shared: w.clients[0], pool: w.pool, rng: env.Rand(uint64(i)), now: env.Now}
 		c.run(ctx)
 	})
 	w.reported = soak.Go(1, func(int) { w.report(ctx) })
 	return nil
-}
-
-// shared returns the client of all operations that share RPCs, nil if there are none.
-func (w *workload) shared() Client {
-	if w.cfg.Unshared {
-		return nil
-	}
-	return w.clients[0]
 }
 
 // connect connects the clients of the callers, and that of the checker as the last.

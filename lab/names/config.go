@@ -28,11 +28,8 @@ type Config struct {
 	soak.Config
 	// Resolvers are those under test, by name, at the same time. Default all, see [Resolvers].
 	Resolvers []string
-	// Channels over each resolver, at most 1,000. Default 100.
+	// Channels over each resolver, at most 1,000, which share a builder. Default 100.
 	Channels int
-	// Alone gives each channel a builder of its own, as if each were in another process.
-	// Default: all channels of a resolver share one.
-	Alone bool
 	// Bound is how long after its source is back, or has changed, a channel may take to have
 	// the current list. A resolver that has to wait for longer by its configuration, as DNS for its
 	// next lookup, may take that much more. Times in which this process does not run do not count.

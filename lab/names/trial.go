@@ -114,7 +114,7 @@ func (t *trial) start() error {
 	return nil
 }
 
-// openAll makes a builder, or as many as there are channels, and opens the channels.
+// openAll makes a builder and opens the channels.
 func (t *trial) openAll() error {
 	removal := removalDelay
 	if t.cfg.believing {
@@ -122,11 +122,6 @@ func (t *trial) openAll() error {
 	}
 	builder, targets, err := t.source.builder(removal)
 	for i := 0; i < t.cfg.Channels && err == nil; i++ {
-		if t.cfg.Alone && i > 0 {
-			if builder, targets, err = t.source.builder(removal); err != nil {
-				break
-			}
-		}
 		wrapped := t.cfg.wrap(builder, func() (resolver.Builder, error) {
 			another, _, err := t.source.builder(removal)
 			return another, err
