@@ -308,31 +308,38 @@ func TestDeltaResyncWithDeletions(t *testing.T) {
 	requireEqualToServer(t, c, client)
 }
 
-// TestWatchesThatAreCompactedAtOnce has every watch end with a compaction. The cluster is not asked without a pause.
-func TestWatchesThatAreCompactedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
-		rev := put(t, cluster, "a/1", "v")
-		cluster.On("Watch", func(call *fakeetcd.Call) {
-			for {
-				req, err := call.Recv()
-				if err != nil {
-					return
+// TestCompactedWatches has every watch end with a compaction, for a minute. The cluster is not asked without a pause by a
+// client whose watches do not last.
+func TestCompactedWatches(t *testing.T) {
+	lists := func(t *testing.T, lasts time.Duration) (n int) {
+		synctest.Test(t, func(t *testing.T) {
+			cluster, client := startFake(t, 1)
+			rev := put(t, cluster, "a/1", "v")
+			cluster.On("Watch", func(call *fakeetcd.Call) {
+				for {
+					req, err := call.Recv()
+					if err != nil {
+						return
+					}
+					if r := req.(*pb.WatchRequest).GetCreateRequest(); r != nil {
+						header := &pb.ResponseHeader{Revision: rev}
+						_ = call.Send(&pb.WatchResponse{Header: header, WatchId: r.WatchId, Created: true})
+						time.Sleep(lasts)
+						_ = call.Send(&pb.WatchResponse{Header: header, WatchId: r.WatchId, Canceled: true, CompactRevision: rev + 2})
+					}
 				}
-				if r := req.(*pb.WatchRequest).GetCreateRequest(); r != nil {
-					header := &pb.ResponseHeader{Revision: rev}
-					_ = call.Send(&pb.WatchResponse{Header: header, WatchId: r.WatchId, Created: true})
-					_ = call.Send(&pb.WatchResponse{Header: header, WatchId: r.WatchId, Canceled: true, CompactRevision: rev + 2})
-				}
-			}
+			})
+			c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+			time.Sleep(time.Minute)
+			n = cluster.Count("Range")
+			resp, err := c.Get(t.Context(), "a/1", clientv3.WithSerializable())
+			require.NoError(t, err)
+			require.EqualValues(t, 1, resp.Count)
 		})
-		c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-		time.Sleep(time.Minute)
-		require.Less(t, cluster.Count("Range"), 60)
-		resp, err := c.Get(t.Context(), "a/1", clientv3.WithSerializable())
-		require.NoError(t, err)
-		require.EqualValues(t, 1, resp.Count)
-	})
+		return n
+	}
+	require.Less(t, lists(t, 0), 60)
+	require.Greater(t, lists(t, 2*time.Second), 28, "each is made again at once")
 }
 
 // TestAServerThatContradictsItself has a server say that more keys follow, and return none.

@@ -37,6 +37,9 @@ const (
 	// prefix does not fit; twice as long at most.
 	changedSpread = time.Second
 	overflowPause = 5 * time.Minute
+
+	// lastingWatch is how long a watch lasts that is made again at once when it ends.
+	lastingWatch = time.Second
 )
 
 // errNoProgress is the error of a server that contradicts itself.
@@ -53,7 +56,7 @@ func (v *view) run() {
 		if v.c.ctx.Err() != nil {
 			return
 		}
-		if lasted >= pauses.MaxBackoff {
+		if lasted >= lastingWatch {
 			failures = 0
 		}
 		failures++
