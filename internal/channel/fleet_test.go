@@ -23,7 +23,7 @@ const (
 	fleetPopulation = 10_000
 )
 
-// startFleet starts clients that share nothing, and makes a call with each.
+// startFleet starts clients that share nothing, and makes a call with each. It returns when all have their connections.
 func startFleet(t *testing.T, cluster *fakeetcd.Cluster) (fleet []*Channel) {
 	t.Helper()
 	for range fleetClients {
@@ -36,6 +36,7 @@ func startFleet(t *testing.T, cluster *fakeetcd.Cluster) (fleet []*Channel) {
 		require.NoError(t, readK(t, c))
 		fleet = append(fleet, c)
 	}
+	synctest.Wait()
 	return fleet
 }
 
