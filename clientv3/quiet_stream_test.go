@@ -15,7 +15,6 @@ import (
 
 // breakQuiet breaks all connections after a quiet time, as a rolling restart or a proxy's maximum
 // connection age does.
-// proxy's maximum connection age does.
 func breakQuiet(cluster *fakeetcd.Cluster) {
 	time.Sleep(12 * time.Second)
 	for _, m := range cluster.Members() {
