@@ -30,16 +30,20 @@ func (p *policy) join(s *subConn) health.Change {
 }
 
 // joinConnected moves the endpoints that connected while there was no other one, and so no
-// probe.
+// probe. What the client has found out is the first evidence if no other client has any.
 func (p *policy) joinConnected() {
 	for _, ep := range p.all() {
 		p.mu.Lock()
+		own := ep.known().Load()
 		var joined health.Change
 		if s := ep.conns[Calls]; !p.closed && s != nil && s.ready.Load() {
 			joined = p.join(s)
 		}
 		p.mu.Unlock()
-		if joined.From != joined.To {
+		switch {
+		case joined.From == health.Serving && joined.To == health.Unknown:
+			p.note(ep, own.Evidence)
+		case joined.From != joined.To:
 			p.changed(ep, joined)
 		}
 	}

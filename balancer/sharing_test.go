@@ -212,6 +212,7 @@ func TestEndpointJoinsWhenThereAreOthers(t *testing.T) {
 		c.warm()
 		assert.Empty(t, c.options.Shared.All())
 		c.resolver.UpdateState(c.state(servers...))
+		assert.Equal(t, health.Serving, c.is(s))
 		c.warm()
 		assert.Len(t, c.options.Shared.All(), 3)
 		assert.Empty(t, c.options.Table.All())
