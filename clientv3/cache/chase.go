@@ -42,25 +42,25 @@ func (c *Cache) chase(v *view, rev int64) {
 	}
 	if s.rev >= v.target {
 		v.moved = time.Now()
-		c.chaser.notify() // it may be slow by then, for what is hoped for
+		c.chaser.notify() // it may be slow by then, for a revision that the store may not have
 	}
 	v.target = max(v.target, rev)
 	v.mu.Unlock()
 	c.chaser.start()
 }
 
-// hope has a view reach a revision soon if the store has it, until stop is called.
-func (c *Cache) hope(v *view, rev int64) (stop func()) {
+// chaseFuture has a view reach a revision soon if the store has it, until stop is called.
+func (c *Cache) chaseFuture(v *view, rev int64) (stop func()) {
 	v.mu.Lock()
-	v.hoped = max(v.hoped, rev)
-	v.hoping++
+	v.future = max(v.future, rev)
+	v.waiters++
 	v.mu.Unlock()
 	c.chaser.start()
 	return func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		if v.hoping--; v.hoping == 0 {
-			v.hoped = 0
+		if v.waiters--; v.waiters == 0 {
+			v.future = 0
 		}
 	}
 }
@@ -122,14 +122,14 @@ func latest(a, b time.Time) time.Time {
 }
 
 // waiting returns since when the view that has waited longest has not moved, before it is asked for
-// all that wait, and ends the chaser if none does. A stream is not stuck because the store does not reach what is hoped for.
+// all that wait, and ends the chaser if none does. A stream is not stuck because the store does not reach a future revision.
 func (ch *chaser) waiting() (since time.Time, ok bool) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	now := time.Now()
 	for _, v := range ch.c.views {
 		v.mu.Lock()
-		wanted := max(v.target, v.hoped)
+		wanted := max(v.target, v.future)
 		if s := v.snap.Load(); s != nil && s.rev < wanted && v.proven.Load() {
 			moved := now
 			if v.asked = wanted; s.rev < v.target {

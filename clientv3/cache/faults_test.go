@@ -38,6 +38,21 @@ func unresponsive(cluster *fakeetcd.Cluster, muted func(*fakeetcd.Member) bool) 
 	})
 }
 
+// onCreate has respond answer each request to create a watch; the streams do nothing else.
+func onCreate(cluster *fakeetcd.Cluster, respond func(*fakeetcd.Call, *pb.WatchCreateRequest)) {
+	cluster.On("Watch", func(call *fakeetcd.Call) {
+		for {
+			req, err := call.Recv()
+			if err != nil {
+				return
+			}
+			if r := req.(*pb.WatchRequest).GetCreateRequest(); r != nil {
+				respond(call, r)
+			}
+		}
+	})
+}
+
 // TestAWatchThatLags has a watch say nothing for a while. A read waits for MaxWait, further ones do not; when the watch
 // is there again, they are answered from memory.
 func TestAWatchThatLags(t *testing.T) {
@@ -160,18 +175,10 @@ func TestAPermissionIsWithdrawn(t *testing.T) {
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, OnDrop: func(_ string, err error) { dropped <- err }})
 	awaitServing(t, c, "a/1")
 	cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
-	cluster.On("Watch", func(call *fakeetcd.Call) {
-		for {
-			req, err := call.Recv()
-			if err != nil {
-				return
-			}
-			if r := req.(*pb.WatchRequest).GetCreateRequest(); r != nil {
-				_ = call.Send(&pb.WatchResponse{
-					Header: &pb.ResponseHeader{}, WatchId: -1, Created: true, Canceled: true, CancelReason: errDenied.Error(),
-				})
-			}
-		}
+	onCreate(cluster, func(call *fakeetcd.Call, _ *pb.WatchCreateRequest) {
+		_ = call.Send(&pb.WatchResponse{
+			Header: &pb.ResponseHeader{}, WatchId: -1, Created: true, Canceled: true, CancelReason: errDenied.Error(),
+		})
 	})
 	cluster.Member(0).BreakConnections()
 	require.Equal(t, denied, <-dropped)
@@ -315,19 +322,11 @@ func TestCompactedWatches(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			cluster, client := startFake(t, 1)
 			rev := put(t, cluster, "a/1", "v")
-			cluster.On("Watch", func(call *fakeetcd.Call) {
-				for {
-					req, err := call.Recv()
-					if err != nil {
-						return
-					}
-					if r := req.(*pb.WatchRequest).GetCreateRequest(); r != nil {
-						header := &pb.ResponseHeader{Revision: rev}
-						_ = call.Send(&pb.WatchResponse{Header: header, WatchId: r.WatchId, Created: true})
-						time.Sleep(lasts)
-						_ = call.Send(&pb.WatchResponse{Header: header, WatchId: r.WatchId, Canceled: true, CompactRevision: rev + 2})
-					}
-				}
+			onCreate(cluster, func(call *fakeetcd.Call, r *pb.WatchCreateRequest) {
+				header := &pb.ResponseHeader{Revision: rev}
+				_ = call.Send(&pb.WatchResponse{Header: header, WatchId: r.WatchId, Created: true})
+				time.Sleep(lasts)
+				_ = call.Send(&pb.WatchResponse{Header: header, WatchId: r.WatchId, Canceled: true, CompactRevision: rev + 2})
 			})
 			c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 			time.Sleep(time.Minute)
@@ -422,16 +421,8 @@ func become(cluster *fakeetcd.Cluster, now *pb.ResponseHeader) {
 		}
 		call.Answer(resp, nil)
 	})
-	cluster.On("Watch", func(call *fakeetcd.Call) {
-		for {
-			req, err := call.Recv()
-			if err != nil {
-				return
-			}
-			if r := req.(*pb.WatchRequest).GetCreateRequest(); r != nil {
-				_ = call.Send(&pb.WatchResponse{Header: header(), WatchId: r.WatchId, Created: true})
-			}
-		}
+	onCreate(cluster, func(call *fakeetcd.Call, r *pb.WatchCreateRequest) {
+		_ = call.Send(&pb.WatchResponse{Header: header(), WatchId: r.WatchId, Created: true})
 	})
 }
 

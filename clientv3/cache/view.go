@@ -32,8 +32,8 @@ type view struct {
 	held     int64         // bytes that the versions before it alone hold
 	floors   []*round      // not reached yet, oldest first
 	target   int64         // the highest revision that somebody waits for and the store has
-	hoped    int64         // the highest that somebody waits for and the store may not have; 0 if nobody does
-	hoping   int           // who waits for such a revision
+	future   int64         // the highest revision that somebody waits for and the store may not have; 0 if nobody does
+	waiters  int           // how many wait for such a revision
 	asked    int64         // the revision that progress was last asked for
 	moved    time.Time     // when the snapshot last advanced, or the target was set
 	dropped  error         // why the snapshot was dropped, until the next load begins
@@ -81,7 +81,7 @@ func (v *view) snapshotFor(ctx context.Context, op clientv3.Op, b bound) (*snaps
 	case !v.serves():
 		return nil, errUnavailable
 	default:
-		return v.awaitHoped(ctx, b.rev)
+		return v.awaitFuture(ctx, b.rev)
 	}
 }
 
@@ -135,10 +135,10 @@ func (v *view) await(ctx context.Context, rev int64) (*snapshot, error) {
 	return s, err
 }
 
-// awaitHoped returns the snapshot when it has reached a revision that the store may not have, and never have. Past MaxWait
+// awaitFuture returns the snapshot when it has reached a revision that the store may not have, and may never have. Past MaxWait
 // a floor shows whether the view is behind.
-func (v *view) awaitHoped(ctx context.Context, rev int64) (*snapshot, error) {
-	stop := v.c.hope(v, rev)
+func (v *view) awaitFuture(ctx context.Context, rev int64) (*snapshot, error) {
+	stop := v.c.chaseFuture(v, rev)
 	s, err := v.awaitSnapshot(ctx, rev)
 	stop()
 	if !errors.Is(err, errLate) {
