@@ -36,13 +36,13 @@ func newClient(cfg Config) *client {
 	if observer == nil {
 		observer = observe.None{}
 	}
-	tokens := newTokenSource(cfg)
+	closed := make(chan struct{})
 	return &client{
 		config:   config,
 		hedges:   retry.NewBudget(config.HedgingThrottling),
-		tokens:   tokens,
+		tokens:   newTokenSource(cfg, closed),
 		log:      cfg.Logger,
-		closed:   tokens.closed,
+		closed:   closed,
 		observer: observer,
 		follower: newFollower(cfg.Observer),
 		name:     new(names).of,

@@ -58,7 +58,7 @@ type tokenSource struct {
 	authenticate func(ctx context.Context, name, password string) (string, error)
 	source       func(ctx context.Context) (string, error) // the user's; nil if there is none
 	sourceBusy   chan struct{}                             // full while source is called
-	closed       chan struct{}                             // closed with the client
+	closed       <-chan struct{}                           // closed with the client
 
 	// secured reports whether tokens and passwords must not be sent in plaintext; nil if they may.
 	// name returns the name of an endpoint.
@@ -72,8 +72,8 @@ type tokenSource struct {
 	pending *tokenFetch // the fetch in progress, if there is one
 }
 
-func newTokenSource(cfg Config) *tokenSource {
-	s := &tokenSource{login: cfg.Login, source: cfg.TokenSource, sourceBusy: make(chan struct{}, 1), closed: make(chan struct{})}
+func newTokenSource(cfg Config, closed <-chan struct{}) *tokenSource {
+	s := &tokenSource{login: cfg.Login, source: cfg.TokenSource, sourceBusy: make(chan struct{}, 1), closed: closed}
 	s.option = grpc.PerRPCCredentials(s)
 	return s
 }

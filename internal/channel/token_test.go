@@ -336,7 +336,7 @@ func (s *jwtSource) fetch(ctx context.Context) (string, error) {
 }
 
 func newSourceTokens(src *jwtSource) *tokenSource {
-	return newTokenSource(Config{Login: func() Login { return Login{FromSource: true} }, TokenSource: src.fetch})
+	return newTokenSource(Config{Login: func() Login { return Login{FromSource: true} }, TokenSource: src.fetch}, nil)
 }
 
 func TestTokenSourceIsCalledOnceForAll(t *testing.T) {
@@ -376,7 +376,7 @@ func TestTokenSourceIsNeverCalledConcurrently(t *testing.T) {
 				<-release
 				return src.fetch(context.Background())
 			},
-		})
+		}, nil)
 		for range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			require.ErrorIs(t, s.ensure(ctx), context.DeadlineExceeded)
