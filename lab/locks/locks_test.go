@@ -26,22 +26,22 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// telling sessions tell how guarded writes ended.
-type telling struct {
+// observedSession reports how guarded writes ended.
+type observedSession struct {
 	session
 	wrote func(accepted bool)
 }
 
-func (s telling) Handle(style lockcheck.Style, name string) Handle {
-	return telltale{s.session.Handle(style, name), s.wrote}
+func (s observedSession) Handle(style lockcheck.Style, name string) Handle {
+	return observedHandle{s.session.Handle(style, name), s.wrote}
 }
 
-type telltale struct {
+type observedHandle struct {
 	Handle
 	wrote func(accepted bool)
 }
 
-func (h telltale) Guard() Guard {
+func (h observedHandle) Guard() Guard {
 	g := h.Handle.Guard()
 	write := g.Write
 	g.Write = func(ctx context.Context, key, value string) (bool, int64, error) {
@@ -79,7 +79,7 @@ func TestLocks(t *testing.T) {
 				return nil, err
 			}
 			same := func(ctx context.Context, ttl int) (context.Context, int) { return ctx, ttl }
-			return faulty{sound.(quorate), func(s session) Session { return telling{s, wrote} }, same}, nil
+			return faulty{sound.(quorate), func(s session) Session { return observedSession{s, wrote} }, same}, nil
 		},
 	})
 	require.NoError(t, err)
