@@ -295,7 +295,7 @@ func (p *policy) changed(ep *Endpoint, c health.Change) {
 	}
 	o := p.options()
 	o.Events.Changed(ep, c)
-	if f, ok := p.strategy().(Forgiver); ok && !c.From.Usable() && c.To.Usable() {
+	if f, ok := p.strategy().(Forgiver); ok && c.To == health.Serving && c.From != health.Unknown {
 		f.Restored(ep)
 	}
 	p.publish()

@@ -119,6 +119,52 @@ func TestRestoredEndpointIsUsedAgain(t *testing.T) {
 	}
 }
 
+// The calls that waited for a paused endpoint end after it has answered a probe.
+func TestPausedEndpointGetsItsShareAgain(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := warm(t, `{"quorate_p2c":{}}`, servers)
+		c.load(6, 20*time.Millisecond, 10*time.Second, false)
+		time.Sleep(4 * time.Second)
+		servers[0].frozen.Shut()
+		time.Sleep(400 * time.Millisecond)
+		servers[0].frozen.Open()
+		time.Sleep(2 * time.Second)
+		shares := c.shares(4 * time.Second)
+		assert.GreaterOrEqual(t, shares[0], 0.25, "%v", shares)
+	})
+}
+
+func TestOneSequentialCallerUsesEqualEndpointsEvenly(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := warm(t, `{"quorate_p2c":{}}`, servers)
+		for i, s := range servers {
+			s.delay.Store(int64(200+50*i) * int64(time.Microsecond))
+		}
+		c.load(1, time.Millisecond, time.Second, false)
+		time.Sleep(time.Minute) // the latencies of the start are forgotten
+		for i, share := range c.shares(10 * time.Second) {
+			assert.InDelta(t, 1.0/3, share, 0.12, "server %d", i)
+		}
+	})
+}
+
+// shares returns the shares of the calls in that time that each server gets.
+func (c *client) shares(length time.Duration) []float64 {
+	shares, sum := make([]float64, len(c.servers)), 0.0
+	for i, s := range c.servers {
+		shares[i] = -float64(s.calls.Load())
+	}
+	time.Sleep(length)
+	for i, s := range c.servers {
+		shares[i] += float64(s.calls.Load())
+		sum += shares[i]
+	}
+	for i := range shares {
+		shares[i] /= sum
+	}
+	return shares
+}
+
 // roleAware is a strategy that needs the roles of endpoints.
 type roleAware struct{}
 

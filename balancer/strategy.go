@@ -46,7 +46,8 @@ type Learner interface {
 }
 
 // Forgiver is implemented by strategies that remember failures of endpoints. Restored is
-// called when an ejected endpoint is re-admitted: its earlier results no longer apply.
+// called when an endpoint that was suspected, slow or ejected serves again: the results of
+// calls that began before no longer apply.
 type Forgiver interface {
 	Restored(ep *Endpoint)
 }

@@ -8,15 +8,18 @@
 //
 // # Differences from other implementations
 //
-// Four differences, each for a case in which common implementations do badly:
+// Five differences, each for a case in which common implementations do badly:
 //   - With four endpoints or fewer all are compared. Best of two cannot do well when two
 //     of four are slow: a sixth of all pairs has no good one.
+//   - Costs within a tenth of the lowest count as equal, and so do latencies below a
+//     millisecond. Among equals the choice is random. Otherwise the calls of one caller would
+//     all go to the endpoint that is faster by a few microseconds.
 //   - The estimate of an endpoint survives reconnections, and the flapping of one endpoint
 //     does not reset the estimates of the others.
 //   - A failed call counts as one that took a second or more. Otherwise an endpoint that
 //     fails at once would be the fastest and get all calls.
 //   - A new or re-admitted endpoint starts at the mean of the others, so that it is neither
-//     avoided nor flooded.
+//     avoided nor flooded. Calls that began before the re-admission tell nothing of it.
 //
 // The package's test compares these with round robin in virtual time. It prints a table
 // with
@@ -33,7 +36,10 @@
 package p2c
 
 import (
+	"math"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/serviceconfig"
@@ -48,7 +54,7 @@ const (
 
 	// failure is the minimum latency recorded for a failed call: more than nearly any
 	// call takes, so that a failing endpoint is the last choice. It decays to 10 ms after
-	// 46 seconds; then a call tries the endpoint.
+	// 46 seconds; then a call tries the endpoint where others take as long.
 	failure = time.Second
 
 	// longest is the maximum latency recorded for a call. A call that waited on purpose
@@ -59,9 +65,18 @@ const (
 	// the minimum if the first call was given up, so that it gets no further calls.
 	unproven = 100 * time.Millisecond
 
-	// least is the minimum estimate. Where estimates are missing or fully decayed, the
-	// in-flight calls decide.
-	least = time.Microsecond
+	// least is the minimum estimate. Lower latencies differ by chance more than by endpoint.
+	// Where estimates are that low, missing, or fully decayed, the in-flight calls decide.
+	least = time.Millisecond
+
+	// band is how much higher than the lowest a cost may be to count as equal.
+	band = 1.1
+
+	// A slow endpoint is suspected, and re-admitted when it answers a probe, again and again:
+	// its estimate is discarded at most once in restoreAfter, twice as long each time, up to
+	// maxRestore.
+	restoreAfter = time.Second
+	maxRestore   = time.Minute
 )
 
 // Builder builds the strategy "p2c". It has no configuration of its own.
@@ -83,6 +98,10 @@ type strategy struct {
 type record struct {
 	latency estimate
 	turn    roundrobin.Turn
+
+	restored atomic.Int64  // when the estimate was discarded, in nanoseconds since the strategy was built
+	mu       sync.Mutex    // guards wait and writes of restored
+	wait     time.Duration // until it may be discarded again
 }
 
 var (
@@ -121,33 +140,33 @@ func (s *strategy) Pick(call balancer.Call, fit []*balancer.Endpoint) *balancer.
 	case call.Conn == balancer.Streams:
 		return s.rotation.Next(fit)
 	case n <= compareAll:
-		return s.cheapest(fit)
+		return s.cheapest(fit, fit)
 	}
 	a, b := s.random(n), s.random(n-1)
 	if b >= a {
 		b++
 	}
-	at := s.instant()
-	if s.cost(fit[b], fit, at) < s.cost(fit[a], fit, at) {
-		return fit[b]
-	}
-	return fit[a]
+	return s.cheapest([]*balancer.Endpoint{fit[a], fit[b]}, fit)
 }
 
-// cheapest compares all of fit. It starts at a random one, so that equals are equally
-// likely.
-func (s *strategy) cheapest(fit []*balancer.Endpoint) *balancer.Endpoint {
-	n, at := len(fit), s.instant()
-	begin := s.random(n)
-	best := fit[begin]
-	lowest := s.cost(best, fit, at)
-	for i := 1; i < n; i++ {
-		ep := fit[(begin+i)%n]
-		if c := s.cost(ep, fit, at); c < lowest {
-			best, lowest = ep, c
+// cheapest returns one of the candidates whose cost is the lowest or within the band above it.
+func (s *strategy) cheapest(candidates, fit []*balancer.Endpoint) *balancer.Endpoint {
+	var costs [compareAll]float64
+	at, lowest := s.instant(), math.Inf(1)
+	for i, ep := range candidates {
+		costs[i] = s.cost(ep, fit, at)
+		lowest = min(lowest, costs[i])
+	}
+	equal, chosen := 0, 0
+	for i := range candidates {
+		if costs[i] <= band*lowest {
+			equal++
+			if s.random(equal) == 0 {
+				chosen = i
+			}
 		}
 	}
-	return best
+	return candidates[chosen]
 }
 
 // cost is the estimated time of a call to ep, in nanoseconds: its latency times in-flight
@@ -197,7 +216,7 @@ func (s *strategy) mean(fit []*balancer.Endpoint, at instant) float64 {
 
 func (s *strategy) Done(ep *balancer.Endpoint, r balancer.Result) {
 	rec := s.record(ep)
-	if rec == nil {
+	if rec == nil || rec.isOld(s.age()-r.Took) {
 		return
 	}
 	took := min(max(r.Took, least), longest)
@@ -216,11 +235,37 @@ func (s *strategy) Done(ep *balancer.Endpoint, r balancer.Result) {
 	}
 }
 
-// Restored discards the endpoint's estimate from before its ejection.
+// Restored discards the endpoint's estimate from before its re-admission.
 func (s *strategy) Restored(ep *balancer.Endpoint) {
-	if rec := s.record(ep); rec != nil {
+	if rec := s.record(ep); rec != nil && rec.restore(s.age()) {
 		rec.latency.forget()
 	}
 }
 
-func (s *strategy) instant() instant { return instant(s.now().Sub(s.began).Milliseconds()) }
+// restore reports whether the estimate is to be discarded.
+func (r *record) restore(now time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since := now - time.Duration(r.restored.Load())
+	switch {
+	case since < r.wait:
+		return false
+	case since > 2*maxRestore:
+		r.wait = restoreAfter
+	default:
+		r.wait = min(max(2*r.wait, restoreAfter), maxRestore)
+	}
+	r.restored.Store(int64(now))
+	return true
+}
+
+// isOld reports whether a call that began at start began before the estimate was discarded.
+func (r *record) isOld(start time.Duration) bool {
+	restored := time.Duration(r.restored.Load())
+	return restored > 0 && start < restored
+}
+
+// age returns how long ago the strategy was built.
+func (s *strategy) age() time.Duration { return s.now().Sub(s.began) }
+
+func (s *strategy) instant() instant { return instant(s.age().Milliseconds()) }

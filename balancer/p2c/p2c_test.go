@@ -143,10 +143,10 @@ func TestFailingEndpointIsTriedAgain(t *testing.T) {
 	b := newBed(2)
 	b.answers(10 * time.Millisecond)
 	b.Done(b.eps[1], balancer.Result{Took: 1, Failed: true, Err: errors.New("unavailable")})
-	b.elapsed = 45 * time.Second
+	b.elapsed = 43 * time.Second
 	b.answers(10 * time.Millisecond)
 	assert.Equal(t, map[string]int{"0": 100}, b.picks(balancer.Call{}, 100))
-	b.elapsed = 47 * time.Second
+	b.elapsed = 50 * time.Second
 	b.answers(10 * time.Millisecond)
 	assert.Equal(t, map[string]int{"1": 100}, b.picks(balancer.Call{}, 100))
 }
@@ -157,8 +157,38 @@ func TestRestoredEndpointStartsAgain(t *testing.T) {
 	b.Done(b.eps[1], balancer.Result{Took: 5 * time.Second, Failed: true, Err: errors.New("given up")})
 	b.eps[0].AddInFlight(1)
 	assert.Equal(t, map[string]int{"0": 100}, b.picks(balancer.Call{}, 100))
+	b.elapsed = time.Second
+	b.answers(10 * time.Millisecond)
 	b.Restored(b.eps[1])
+	b.Done(b.eps[1], balancer.Result{Took: time.Second, Answered: true}) // it began before
 	assert.Equal(t, map[string]int{"1": 100}, b.picks(balancer.Call{}, 100))
+}
+
+// A slow endpoint answers probes. It is suspected and re-admitted again and again.
+func TestRestoringDiscardsTheEstimateLessAndLessOften(t *testing.T) {
+	b, discarded := newBed(1), 0
+	for range 600 {
+		b.elapsed += time.Second
+		b.answers(time.Second)
+		b.Restored(b.eps[0])
+		if b.records[b.eps[0]].latency.at(b.instant()) == 0 {
+			discarded++
+		}
+	}
+	assert.InDelta(t, 15, discarded, 3, "after 1, 2, 4, 8, 16, 32, 60, 60… s")
+}
+
+func TestNearlyEqualEndpointsAreEquallyLikely(t *testing.T) {
+	for name, took := range map[string][]time.Duration{
+		"within the band":     {10 * time.Millisecond, 10.5e6, 11 * time.Millisecond},
+		"below a millisecond": {50 * time.Microsecond, 100 * time.Microsecond, time.Millisecond},
+	} {
+		b := newBed(3)
+		b.answers(took...)
+		for _, count := range b.picks(balancer.Call{}, 3000) {
+			assert.InDelta(t, 1000, count, 150, name)
+		}
+	}
 }
 
 func TestNewEndpoint(t *testing.T) {
