@@ -29,7 +29,7 @@ type Channel struct {
 	Policy string
 	// HealthService is the name of the service that backends are asked for by
 	// grpc.health.v1, when they are suspected. Default: "", the server as a whole. A backend
-	// without that health service only has to answer.
+	// without that health service, or one that demands authentication, only has to answer.
 	HealthService string
 
 	// Calls names the methods that may be executed twice, and those that may not; see [keepalive.Calls]. Its Base must

@@ -35,6 +35,8 @@ var _ health.Prober = Prober{}
 //	error NOT_FOUND             Refusing: the server does not know the Service
 //	error UNIMPLEMENTED         Served: there is no health service, and gRPC takes such a
 //	                            server for healthy (gRFC A17)
+//	error UNAUTHENTICATED,      Served: the server does its work, and tells probes nothing
+//	PERMISSION_DENIED           of its health
 //	any other error of a server Answered
 //
 // It reports nothing if there is no response from the server, see [health.FromServer].
@@ -43,7 +45,7 @@ func (p Prober) Probe(ctx context.Context, conn grpc.ClientConnInterface, report
 	switch status.Code(err) {
 	case codes.OK:
 		report(p.reportOf(resp.GetStatus()))
-	case codes.Unimplemented:
+	case codes.Unimplemented, codes.Unauthenticated, codes.PermissionDenied:
 		report(health.Report{Kind: health.Served})
 	case codes.NotFound:
 		report(health.Report{Kind: health.Refusing, Err: fmt.Errorf("the server has no service %q: %w", p.Service, err)})

@@ -94,6 +94,13 @@ func TestServersWithoutAHealthServiceServe(t *testing.T) {
 	assert.Equal(t, []health.Report{{Kind: health.Served}}, probe(t.Context(), grpcprobe.Prober{}, serve(t, nil)))
 }
 
+func TestServersThatAuthenticateTheirHealthServiceServe(t *testing.T) {
+	for _, code := range []codes.Code{codes.PermissionDenied, codes.Unauthenticated} {
+		server := scripted{err: status.Error(code, "no token")}
+		assert.Equal(t, []health.Report{{Kind: health.Served}}, probe(t.Context(), grpcprobe.Prober{}, serve(t, server)), "%v", code)
+	}
+}
+
 // scripted is a health service that answers with an error, or not at all.
 type scripted struct {
 	healthpb.UnimplementedHealthServer
@@ -111,7 +118,7 @@ func (s scripted) Check(ctx context.Context, _ *healthpb.HealthCheckRequest) (*h
 }
 
 func TestErrorsOfAServerAreAnswers(t *testing.T) {
-	for _, code := range []codes.Code{codes.PermissionDenied, codes.Unauthenticated, codes.ResourceExhausted, codes.Unknown} {
+	for _, code := range []codes.Code{codes.ResourceExhausted, codes.Unknown} {
 		t.Run(code.String(), func(t *testing.T) {
 			reports := probe(t.Context(), grpcprobe.Prober{}, serve(t, scripted{err: status.Error(code, "no")}))
 			require.Len(t, reports, 1)
