@@ -17,7 +17,7 @@ type Endpoint struct {
 	addresses []resolver.Address
 	memory    any
 	policy    *policy // nil if detached
-	conns     [classes]*subConn
+	conns     [classes]atomic.Pointer[subConn]
 
 	// entry is the health of the endpoint. It is replaced once, when the endpoint joins
 	// the shared table. unsubscribe belongs to it and is guarded by the policy's lock.
@@ -78,6 +78,17 @@ func (e *Endpoint) State() health.State {
 
 func (e *Endpoint) known() *health.Entry { return e.entry.Load() }
 
+// conn returns the connection of a class, nil if the endpoint is detached.
+func (e *Endpoint) conn(class ConnClass) *subConn { return e.conns[class].Load() }
+
+// connections returns the connections by class.
+func (e *Endpoint) connections() (all [classes]*subConn) {
+	for class := range e.conns {
+		all[class] = e.conns[class].Load()
+	}
+	return all
+}
+
 // InFlight returns how many calls to the endpoint are in flight, streams not included.
 func (e *Endpoint) InFlight() int { return int(e.running.Load()) }
 
@@ -89,10 +100,10 @@ func (e *Endpoint) AddInFlight(n int) { e.running.Add(int64(n)) }
 func (e *Endpoint) Memory() any { return e.memory }
 
 // Ready reports whether there is a connection for calls. A detached endpoint is ready.
-func (e *Endpoint) Ready() bool { return e.policy == nil || e.conns[Calls].ready.Load() }
+func (e *Endpoint) Ready() bool { return e.policy == nil || e.conn(Calls).ready.Load() }
 
 // Unreachable reports whether the last attempt to connect failed.
-func (e *Endpoint) Unreachable() bool { return e.policy != nil && e.conns[Calls].failing.Load() }
+func (e *Endpoint) Unreachable() bool { return e.policy != nil && e.conn(Calls).failing.Load() }
 
 // Siblings returns all endpoints of the ClientConn, including this one, or none after the
 // ClientConn was closed. The caller must not modify the slice.

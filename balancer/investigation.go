@@ -100,7 +100,7 @@ func (i *investigation) round(start time.Time) {
 	before := i.backlogs()
 	i.await(probeRound, func() bool {
 		now := time.Now()
-		for _, s := range i.ep.conns {
+		for _, s := range i.ep.connections() {
 			if s.ready.Load() && s.isBusy(now, before) {
 				s.restart(now) // responses queue behind a large message
 			}
@@ -130,7 +130,7 @@ func (i *investigation) callsSuffice() bool {
 // connections in use. It repeats no unanswered probe, but adds a liveness check to an
 // unanswered service probe.
 func (i *investigation) ask() {
-	for _, s := range i.ep.conns {
+	for _, s := range i.ep.connections() {
 		if !s.ready.Load() {
 			continue
 		}
@@ -190,7 +190,7 @@ func (i *investigation) askWitness(now time.Time) {
 	i.next++
 	other := others[i.next%len(others)]
 	if other.stalledFor(now) == 0 {
-		i.send(other.conns[Calls], forService)
+		i.send(other.conn(Calls), forService)
 	}
 }
 
@@ -198,7 +198,7 @@ func (i *investigation) askWitness(now time.Time) {
 // endpoint has completed its service probe.
 func (i *investigation) isAnswered() bool {
 	now := time.Now()
-	for _, s := range i.ep.conns {
+	for _, s := range i.ep.connections() {
 		if s.ready.Load() && s.unanswered(&s.asked, now) > 0 {
 			return false
 		}
@@ -208,7 +208,7 @@ func (i *investigation) isAnswered() bool {
 
 // restart restarts the clocks of all unanswered probes.
 func (i *investigation) restart(now time.Time) {
-	for _, s := range i.ep.conns {
+	for _, s := range i.ep.connections() {
 		s.restart(now)
 	}
 }
@@ -277,7 +277,7 @@ func (i *investigation) maxBackoff() time.Duration {
 
 // backlogs returns what waits to be sent on each connection.
 func (i *investigation) backlogs() (b [classes]backlog) {
-	for class, s := range i.ep.conns {
+	for class, s := range i.ep.connections() {
 		b[class] = s.conn.backlog()
 	}
 	return b
@@ -313,7 +313,7 @@ func (i *investigation) observe(now time.Time, before [classes]backlog) observat
 	ep := i.ep
 	o := observation{stalled: ep.stalledFor(now), own: ep.usualLatency()}
 	alive := false // over another connection
-	for _, s := range ep.conns {
+	for _, s := range ep.connections() {
 		switch {
 		case !s.ready.Load():
 		case s.isBusy(now, before):
@@ -350,7 +350,7 @@ func sinceOf(t, now time.Time) time.Duration {
 // to recover.
 func (i *investigation) watchOthers(now time.Time) {
 	silent, stalled := time.Duration(0), i.ep.stalledFor(now)
-	for _, s := range i.ep.conns {
+	for _, s := range i.ep.connections() {
 		unanswered := s.unanswered(&s.asked, now)
 		s.alive = first(s.alive, unanswered > 0 && i.ep.known().AliveSince(now.Add(-unanswered)), now)
 		silent = max(silent, unanswered)
@@ -384,7 +384,7 @@ func first(since time.Time, isTrue bool, now time.Time) time.Time {
 // of life.
 func (i *investigation) closeSilent(now time.Time, silence time.Duration, before [classes]backlog) {
 	closed := false
-	for _, s := range i.ep.conns {
+	for _, s := range i.ep.connections() {
 		silent := s.silentFor(now)
 		alive := max(sinceOf(i.othersAlive, now), sinceOf(s.alive, now))
 		if s.ready.Load() && silent >= silence && alive >= recovery(silent) && !s.isBusy(now, before) {

@@ -23,8 +23,8 @@ func BenchmarkPick(b *testing.B) {
 	p.chosen.Store(&strategy)
 	ep := newEndpoint("a", health.NewTable().Acquire("", "a"))
 	ep.policy = p
-	ep.conns[Calls] = &subConn{ep: ep}
-	k := &picker{p: p, connected: []*Endpoint{ep}, ready: map[*Endpoint]*[classes]balancer.SubConn{ep: {}}}
+	ep.conns[Calls].Store(&subConn{ep: ep})
+	k := &picker{p: p, connected: []*Endpoint{ep}, ready: map[*Endpoint]*[classes]usable{ep: {Calls: {subConn: ep.conn(Calls)}}}}
 	for n := range k.fit {
 		k.fit[n] = k.connected
 	}

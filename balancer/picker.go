@@ -81,7 +81,7 @@ type picker struct {
 	// connected are all connected endpoints.
 	connected []*Endpoint
 	// ready are those connections of the connected endpoints that can be used.
-	ready map[*Endpoint]*[classes]balancer.SubConn
+	ready map[*Endpoint]*[classes]usable
 	// unproven is set while no endpoint has completed work yet, and writes wait for that.
 	unproven bool
 	// err is why there is no connection.
@@ -96,11 +96,11 @@ func (p *policy) publish() {
 		return
 	}
 	p.connectWanted()
-	k := &picker{p: p, ready: make(map[*Endpoint]*[classes]balancer.SubConn)}
+	k := &picker{p: p, ready: make(map[*Endpoint]*[classes]usable)}
 	state, err := p.connectivity()
 	p.noteOutage(state)
 	for _, ep := range p.endpoints {
-		if ep.conns[Calls].ready.Load() {
+		if ep.conn(Calls).ready.Load() {
 			k.connected = append(k.connected, ep)
 			k.ready[ep] = ep.usable()
 		}
@@ -165,7 +165,7 @@ func (p *policy) prove() {
 	}
 	for _, ep := range p.all() {
 		if rank(ep.State(), needWrite) == 0 && !ep.proven() {
-			p.ask(ep.conns[Calls], forService, nil)
+			p.ask(ep.conn(Calls), forService, nil)
 		}
 	}
 }
@@ -183,13 +183,13 @@ func (p *policy) connectWanted() {
 		ep := p.endpoints[n]
 		if !isSelective || slices.Contains(wanted, ep) {
 			ep.unwanted.Store(false)
-			p.open(ep.conns[Calls])
+			p.open(ep.conn(Calls))
 			continue
 		}
 		if ep.unwanted.Store(true); ep.busy() {
 			continue // until nothing is in flight: a suspect must be found dead, and its calls freed
 		}
-		for _, s := range ep.conns {
+		for _, s := range ep.connections() {
 			s.shut()
 		}
 	}
@@ -204,7 +204,7 @@ func (p *policy) connectivity() (connectivity.State, error) {
 	var err error
 	failing, wanted := 0, 0
 	for _, ep := range p.endpoints {
-		s := ep.conns[Calls]
+		s := ep.conn(Calls)
 		switch {
 		case s.ready.Load():
 			return connectivity.Ready, nil
@@ -228,15 +228,21 @@ func (p *policy) connectivity() (connectivity.State, error) {
 // errNoConnection is used where gRPC reports no error of a failed connection.
 var errNoConnection = errors.New("no connection could be made")
 
+// usable is a connection that calls can use; its sc is nil for none.
+type usable struct {
+	*subConn
+	sc balancer.SubConn
+}
+
 // usable returns the endpoint's connections that can be used. It needs the policy's lock.
-func (e *Endpoint) usable() *[classes]balancer.SubConn {
-	scs := new([classes]balancer.SubConn)
-	for class, s := range e.conns {
+func (e *Endpoint) usable() *[classes]usable {
+	all := new([classes]usable)
+	for class, s := range e.connections() {
 		if s.ready.Load() {
-			scs[class] = s.sc
+			all[class] = usable{s, s.sc}
 		}
 	}
-	return scs
+	return all
 }
 
 // best returns the endpoints of the best rank, and of these the ones of the best priority.
@@ -321,13 +327,14 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 	}
 	if class == Calls {
 		ep := k.p.strategy().Pick(*call, fit)
-		return ep.conns[Calls], k.ready[ep][Calls], nil
+		s := k.ready[ep][Calls]
+		return s.subConn, s.sc, nil
 	}
 	// For classes other than Calls, prefer an endpoint that already has a connection of
 	// the class: fewer connections are needed.
 	var open []*Endpoint
 	for _, ep := range fit {
-		if k.ready[ep][class] != nil {
+		if k.ready[ep][class].sc != nil {
 			open = append(open, ep)
 		}
 	}
@@ -335,7 +342,8 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 		return nil, nil, k.p.openClass(*call, fit)
 	}
 	ep := k.p.strategy().Pick(*call, open)
-	return ep.conns[class], k.ready[ep][class], nil
+	s := k.ready[ep][class]
+	return s.subConn, s.sc, nil
 }
 
 // openClass connects one of the endpoints for the call's class, and returns the pick error
@@ -349,7 +357,7 @@ func (p *policy) openClass(call Call, fit []*Endpoint) error {
 	var err error
 	candidates := make([]*Endpoint, 0, len(fit))
 	for _, ep := range fit {
-		s := ep.conns[call.Conn]
+		s := ep.conn(call.Conn)
 		switch {
 		case ep.removed():
 			// It was removed after the picker was made.
@@ -369,7 +377,7 @@ func (p *policy) openClass(call Call, fit []*Endpoint) error {
 		}
 		return err
 	}
-	s := p.strategy().Pick(call, candidates).conns[call.Conn]
+	s := p.strategy().Pick(call, candidates).conn(call.Conn)
 	if s.sc != nil {
 		s.sc.Connect()
 	}

@@ -170,7 +170,7 @@ func (p *policy) newEndpoint(r resolver.Endpoint) *Endpoint {
 	ep.addresses, ep.policy = slices.Clone(r.Addresses), p
 	ep.ctx, ep.remove = context.WithCancel(p.ctx)
 	for class := range ep.conns {
-		ep.conns[class] = &subConn{ep: ep, class: ConnClass(class)}
+		ep.conns[class].Store(&subConn{ep: ep, class: ConnClass(class)})
 	}
 	p.subscribe(ep)
 	if a, ok := p.strategy().(Attacher); ok {
@@ -198,7 +198,7 @@ func (p *policy) ExitIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, ep := range p.endpoints {
-		if s := ep.conns[Calls]; s.sc != nil && s.state == connectivity.Idle {
+		if s := ep.conn(Calls); s.sc != nil && s.state == connectivity.Idle {
 			s.sc.Connect()
 		}
 	}
@@ -212,7 +212,7 @@ func (p *policy) Close() {
 	p.options().Monitor.forget(p)
 	p.stop()
 	for _, ep := range endpoints {
-		for _, s := range ep.conns {
+		for _, s := range ep.connections() {
 			s.disconnected()
 		}
 		ep.unsubscribe()
@@ -244,7 +244,7 @@ func (p *policy) drain(ep *Endpoint) {
 	p.mu.Lock()
 	ep.remove()
 	ep.unsubscribe()
-	for _, s := range ep.conns {
+	for _, s := range ep.connections() {
 		s.shut()
 	}
 	end := func() {
@@ -261,8 +261,8 @@ func (p *policy) drain(ep *Endpoint) {
 		p.mu.Lock() // which also waits until timer is set
 		delete(p.draining, timer)
 		p.mu.Unlock()
-		p.close(ep.conns[Calls], errDrained)
-		p.close(ep.conns[Streams], errDrained)
+		p.close(ep.conn(Calls), errDrained)
+		p.close(ep.conn(Streams), errDrained)
 		p.options().Events.Closed(ep, errDrained)
 		end()
 	})
@@ -328,7 +328,7 @@ func (p *policy) askRoles() {
 	}
 	for _, ep := range p.all() {
 		if ep.State().Usable() {
-			p.ask(ep.conns[Calls], forStatus, nil)
+			p.ask(ep.conn(Calls), forStatus, nil)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func (p *policy) reconnect(s *subConn) {
 // another one is. It needs the lock.
 func (p *policy) wakeWaiting(within time.Duration) {
 	for _, ep := range p.endpoints {
-		if s := ep.conns[Calls]; s.isWaiting() {
+		if s := ep.conn(Calls); s.isWaiting() {
 			time.AfterFunc(rand.N(within), s.sc.Connect)
 		}
 	}
@@ -65,7 +65,7 @@ func (s *subConn) isWaiting() bool {
 // anyReady reports whether there is a connection for calls. It needs the policy's lock.
 func (p *policy) anyReady() bool {
 	for _, ep := range p.endpoints {
-		if ep.conns[Calls].ready.Load() {
+		if ep.conn(Calls).ready.Load() {
 			return true
 		}
 	}
@@ -95,7 +95,7 @@ func (p *policy) noteOutage(state connectivity.State) {
 	p.outageSince = time.Now()
 	p.wakeWaiting(outageBackoff)
 	for _, ep := range p.endpoints {
-		p.reconnectSoon(ep.conns[Calls])
+		p.reconnectSoon(ep.conn(Calls))
 	}
 }
 
@@ -127,7 +127,7 @@ func (p *policy) reconnectSoon(s *subConn) {
 func (p *policy) reconnectOthers(s *subConn) {
 	p.wakeWaiting(reconnectSpread)
 	for _, ep := range p.endpoints {
-		for _, other := range ep.conns {
+		for _, other := range ep.connections() {
 			if other != s && other.state == connectivity.TransientFailure && !other.renewed {
 				other.renewed = true
 				p.reopen(other)

@@ -36,7 +36,7 @@ func (p *policy) joinConnected() {
 		p.mu.Lock()
 		own := ep.known().Load()
 		var joined health.Change
-		if s := ep.conns[Calls]; !p.closed && s != nil && s.ready.Load() {
+		if s := ep.conn(Calls); !p.closed && s != nil && s.ready.Load() {
 			joined = p.join(s)
 		}
 		p.mu.Unlock()

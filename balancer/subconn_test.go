@@ -52,9 +52,9 @@ func TestLateRoundStartsAnew(t *testing.T) {
 	now := time.Now()
 	ep := in("a")
 	for class := range ep.conns {
-		ep.conns[class] = &subConn{ep: ep, class: ConnClass(class)}
+		ep.conns[class].Store(&subConn{ep: ep, class: ConnClass(class)})
 	}
-	s, answered := ep.conns[Calls], ep.conns[Bulk]
+	s, answered := ep.conn(Calls), ep.conn(Bulk)
 	s.ask(forLiveness, now)
 	answered.ask(forLiveness, now)
 	answered.heardAt(now)
