@@ -48,6 +48,8 @@ type Attempt struct {
 	// Write says that the call may change something, and must not be ended early while its
 	// endpoint is alive: see [Options.WriteStallTimeout].
 	Write bool
+	// Prompt says that a write takes about as long as a commit: see [Endpoint.ServedInTerm].
+	Prompt bool
 	// AvoidStrictly makes the pick fail with codes.Canceled if Avoid lists every endpoint
 	// that can serve the call.
 	AvoidStrictly bool

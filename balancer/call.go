@@ -21,6 +21,8 @@ type call struct {
 	attempt *Attempt
 	stat    *stat
 	start   health.Moment
+	// patience is the silence that was unusual for its shape when it began.
+	patience time.Duration
 
 	shard *shard // nil for a stream
 	// Guarded by its lock:

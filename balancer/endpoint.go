@@ -41,7 +41,8 @@ type Endpoint struct {
 	wake    chan struct{} // buffered, one signal: new evidence has arrived
 	// serviceAsked is when the oldest unanswered service probe was sent.
 	serviceAsked atomic.Pointer[time.Time]
-	late         atomic.Bool // the latest service probe was answered late
+	late         atomic.Bool   // the latest service probe was answered late
+	term         atomic.Uint64 // the latest in which it completed work, see ServedInTerm
 }
 
 func newEndpoint(address string, entry *health.Entry) *Endpoint {

@@ -40,7 +40,8 @@ type inflight struct {
 
 // add appends a call that begins now.
 func (e *Endpoint) add(c *call, now time.Time) {
-	c.suspectAt = health.MomentOf(now.Add(c.stat.SuspectAfter()))
+	c.patience = c.stat.SuspectAfter()
+	c.suspectAt = health.MomentOf(now.Add(c.patience))
 	c.shard = &e.inflight.calls[rand.N(shards)]
 	c.shard.add(c)
 	at := now.Add(c.stat.HedgeAfter())

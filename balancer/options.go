@@ -47,7 +47,8 @@ type Options struct {
 	Fault func(err error) bool
 
 	// WriteStallTimeout is how long an endpoint that is alive must have completed nothing,
-	// while others did, before its in-flight writes are cut ([Attempt.Write]). Default:
+	// while others did, before its in-flight writes are cut ([Attempt.Write]). It also sets when
+	// writes are cut that were lost with their leader ([Endpoint.ServedInTerm]). Default:
 	// DefaultWriteStallTimeout; negative: never.
 	WriteStallTimeout time.Duration
 

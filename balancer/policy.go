@@ -28,6 +28,7 @@ type policy struct {
 	builder Builder
 	shapes  shapes
 	budget  budget
+	terms   terms
 	opts    atomic.Pointer[Options]
 	chosen  atomic.Pointer[Strategy] // nil before the first update
 

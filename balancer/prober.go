@@ -207,6 +207,7 @@ func (p *policy) take(s *subConn, r health.Report, sent time.Time) {
 	}
 	if r.Kind == health.Served {
 		p.completed(ep, sent, now)
+		ep.ServedInTerm(r.Term, sent)
 		ep.serviceAsked.Store(nil)
 		late := s.class == Calls && now.Sub(sent) > p.late(ep, sent)
 		again := ep.late.Swap(late) || ep.State() == health.Slow

@@ -48,6 +48,7 @@ func classify(err error) (health.Kind, bool) {
 type prober struct {
 	service bool
 	sent    *atomic.Int64
+	term    *atomic.Uint64 // that servers name, nil for none
 }
 
 func (p prober) Probe(ctx context.Context, cc grpc.ClientConnInterface, report func(health.Report)) {
@@ -62,7 +63,11 @@ func (p prober) Probe(ctx context.Context, cc grpc.ClientConnInterface, report f
 	kind, classified := classify(err)
 	switch {
 	case err == nil:
-		report(health.Report{Kind: health.Served})
+		r := health.Report{Kind: health.Served}
+		if p.term != nil {
+			r.Term = p.term.Load()
+		}
+		report(r)
 	case classified && kind == health.Degrading:
 		report(health.Report{Kind: kind, Err: err})
 	case health.FromServer(err):
@@ -80,6 +85,7 @@ type client struct {
 	options  balancer.Options
 	monitor  *balancer.Monitor
 	probes   atomic.Int64
+	term     atomic.Uint64 // that service probes show
 }
 
 // connect connects to the servers by a policy. change may change its options.
@@ -91,7 +97,7 @@ func connect(t *testing.T, config string, servers []*server, change ...func(*bal
 	}
 	c.options = balancer.Options{
 		Table: health.NewTable(), Monitor: c.monitor, Events: c.events, Classify: classify,
-		Service: prober{true, &c.probes}, Liveness: prober{false, &c.probes},
+		Service: prober{true, &c.probes, &c.term}, Liveness: prober{sent: &c.probes},
 	}
 	for _, f := range change {
 		f(&c.options)
@@ -177,6 +183,8 @@ type attempt struct {
 	// takes is its duration, and answer its result; 0 and nil for a usual call.
 	takes  time.Duration
 	answer error
+	// prompt is Attempt.Prompt.
+	prompt bool
 }
 
 // send sends the request and waits for the answer.
@@ -233,7 +241,7 @@ func (c *client) call(ctx context.Context, a attempt) outcome {
 		defer stop()
 	}
 	w := &watcher{cancel: cancel}
-	b := &balancer.Attempt{Need: a.need, Write: a.write, Shape: a.shape}
+	b := &balancer.Attempt{Need: a.need, Write: a.write, Prompt: a.prompt, Shape: a.shape}
 	if !a.deaf {
 		b.Watcher = w
 	}

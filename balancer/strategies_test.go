@@ -182,7 +182,7 @@ func init() {
 func TestRolesAreRequestedForRoleAwareStrategies(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		var asked atomic.Int64
-		c := warm(t, `{"quorate_role_aware":{}}`, servers, func(o *balancer.Options) { o.Status = prober{false, &asked} })
+		c := warm(t, `{"quorate_role_aware":{}}`, servers, func(o *balancer.Options) { o.Status = prober{sent: &asked} })
 		assert.GreaterOrEqual(t, asked.Load(), int64(3), "each connected endpoint")
 		assert.LessOrEqual(t, asked.Load(), int64(10))
 		time.Sleep(time.Minute)

@@ -194,8 +194,8 @@ type Config struct {
 	DisableHealthSharing bool `json:"disable-health-sharing"`
 
 	// WriteStallTimeout is how long a write may wait on a member that is alive but completes
-	// nothing while other members do, or after a change of leader that overtook the write.
-	// The write then ends with a *retry.UnknownOutcomeError. A shorter timeout returns
+	// nothing while other members do. An eighth of it is how long a write may wait that the
+	// former leader may have lost, once its member serves under the next one. The write then ends with a *retry.UnknownOutcomeError. A shorter timeout returns
 	// sooner but makes more outcomes unknown: a short disk stall ends with all writes
 	// answered. The default is 2 s. With a negative value only the deadline ends a write. A
 	// write on a dead member, or on a member that reports no leader while others have one,

@@ -29,6 +29,8 @@ type Report struct {
 	Detail string
 	// Info is the server's report about itself, nil if there is none. See [Status.Info].
 	Info any
+	// Term is the leader's term that the server named with Served, 0 if there is none.
+	Term uint64
 }
 
 // FromServer reports whether a call's result comes from a server, even if it is an error.

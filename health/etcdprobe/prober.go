@@ -25,22 +25,16 @@ const (
 // Service probes whether a member does its work. It reports Served, Degrading for a member
 // without a leader, Restricting for a learner, Refusing for one that is stopping, and
 // Answered for any other response.
-type Service struct {
-	// Header, if set, is called with the header of each response.
-	Header func(*pb.ResponseHeader)
-}
+type Service struct{}
 
 var _ health.Prober = Service{}
 
 // Probe counts one key, linearizably.
-func (s Service) Probe(ctx context.Context, conn grpc.ClientConnInterface, report func(health.Report)) {
+func (Service) Probe(ctx context.Context, conn grpc.ClientConnInterface, report func(health.Report)) {
 	ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
 	resp, err := pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{Key: []byte(probeKey), CountOnly: true})
-	if err == nil && s.Header != nil {
-		s.Header(resp.GetHeader())
-	}
 	if err == nil || refusedAfterRead(rpctypes.Error(err)) {
-		report(health.Report{Kind: health.Served})
+		report(health.Report{Kind: health.Served, Term: resp.GetHeader().GetRaftTerm()})
 		return
 	}
 	reportError(err, report)

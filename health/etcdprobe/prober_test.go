@@ -122,7 +122,9 @@ func TestServiceReportsWhetherTheMemberWorks(t *testing.T) {
 // A member answers a read without "hasleader" only when there is a leader again.
 func TestServiceRequiresALeaderAndCountsLinearizably(t *testing.T) {
 	cluster, conn := start(t)
-	assert.Equal(t, []health.Report{{Kind: health.Served}}, probe(t.Context(), etcdprobe.Service{}, conn))
+	reports := probe(t.Context(), etcdprobe.Service{}, conn)
+	require.Len(t, reports, 1)
+	assert.Equal(t, health.Served, reports[0].Kind)
 	require.Len(t, cluster.Calls(), 1)
 	call := cluster.Calls("Range")[0]
 	assert.Equal(t, []string{rpctypes.MetadataHasLeader}, call.Metadata.Get(rpctypes.MetadataRequireLeaderKey))
@@ -132,23 +134,17 @@ func TestServiceRequiresALeaderAndCountsLinearizably(t *testing.T) {
 	assert.Empty(t, read.RangeEnd, "one key")
 
 	cluster.SetLeader(nil)
-	reports := probe(t.Context(), etcdprobe.Service{}, conn)
+	reports = probe(t.Context(), etcdprobe.Service{}, conn)
 	require.Len(t, reports, 1)
 	assert.Equal(t, health.Degrading, reports[0].Kind)
 }
 
-func TestServiceReportsResponseHeaders(t *testing.T) {
+func TestServiceReportsTheTerm(t *testing.T) {
 	cluster, conn := start(t)
-	var headers []*pb.ResponseHeader
-	service := etcdprobe.Service{Header: func(h *pb.ResponseHeader) { headers = append(headers, h) }}
-	probe(t.Context(), service, conn)
-	require.Len(t, headers, 1)
-	assert.Equal(t, cluster.Member(0).ID(), headers[0].GetMemberId())
-	assert.NotZero(t, headers[0].GetRevision())
-
-	cluster.SetLeader(nil)
-	probe(t.Context(), service, conn)
-	assert.Len(t, headers, 1, "an error has no header")
+	cluster.SetLeader(cluster.Member(1))
+	reports := probe(t.Context(), etcdprobe.Service{}, conn)
+	require.Len(t, reports, 1)
+	assert.EqualValues(t, 3, reports[0].Term)
 }
 
 func TestLivenessReportsAnySignOfLife(t *testing.T) {

@@ -35,8 +35,6 @@ type attempt struct {
 	quiet atomic.Bool
 	token atomic.Pointer[token]
 
-	queued queued // among the writes in flight
-
 	trace observe.AttemptTrace // nil if there is no Tracer
 }
 
@@ -45,7 +43,7 @@ var _ balancer.Watcher = (*attempt)(nil)
 // start starts the attempt with the given context. The caller must call release when the
 // attempt has ended.
 func (a *attempt) start(ctx context.Context, p properties) {
-	a.Need, a.Conn, a.Shape, a.Write, a.Watcher = p.need, p.conn, p.shape, p.write, a
+	a.Need, a.Conn, a.Shape, a.Write, a.Prompt, a.Watcher = p.need, p.conn, p.shape, p.write, p.prompt, a
 	if a.caller == nil {
 		a.caller = ctx
 	}

@@ -96,27 +96,28 @@ func (c *call) attempts() error {
 	}
 }
 
-// begin starts an attempt, and its hedging or write tracking.
+// begin starts an attempt, and its hedging.
 func (c *call) begin(a *attempt) {
 	c.startAttempt(a, false)
 	c.current = a
-	switch {
-	case c.properties.hedged:
+	if c.properties.hedged {
 		c.hedging.begin(c, a)
-	case c.properties.prompt && c.properties.write:
-		c.caller.writes.add(a)
 	}
 }
 
 // result returns the result of an ended attempt, or of its hedge.
 func (c *call) result(a *attempt, err error) error {
+	answered := a
 	if c.properties.hedged {
 		if s := c.hedging.end(); s != nil {
+			if err != nil {
+				answered = &s.attempt
+			}
 			err = c.conclude(a, err, s)
 		}
 	}
-	if err == nil && c.properties.need == balancer.Full && c.caller.writes.learn(c.reply) && !c.caller.knowsLeader() {
-		a.endpoint().RolesChanged()
+	if err == nil && c.properties.need == balancer.Full {
+		c.caller.learnTerm(answered, c.reply)
 	}
 	return err
 }
@@ -128,9 +129,6 @@ func (c *call) end() {
 		return
 	}
 	c.current = nil
-	if c.properties.prompt && c.properties.write {
-		c.caller.writes.remove(a)
-	}
 	a.release()
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"sync/atomic"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health/etcdprobe"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
@@ -68,7 +70,6 @@ type Caller struct {
 	budget *retry.Budget // for retries
 	// monitor has the endpoints of conn; it is empty if they are unknown.
 	monitor *balancer.Monitor
-	writes  *writes // nil if writes are not tracked
 	// width is how many endpoints a call can choose from.
 	width func() int
 	// class is the default class of calls and streams.
@@ -108,8 +109,29 @@ func (c *Caller) authenticate(ctx context.Context, method string, req, reply any
 	return call.run()
 }
 
-// knowsLeader reports whether a member has named the leader of the latest term.
-func (c *Caller) knowsLeader() bool { return ledTerm(c.monitor) >= c.writes.term.Load() }
+// learnTerm records the term in the reply of an attempt that needed a leader. Roles are asked for if
+// it is a new one and no member has named its leader.
+func (c *Caller) learnTerm(a *attempt, reply any) {
+	r, ok := reply.(interface{ GetHeader() *pb.ResponseHeader })
+	if !ok {
+		return
+	}
+	term := r.GetHeader().GetRaftTerm()
+	if a.endpoint().ServedInTerm(term, a.Began()) && ledTerm(c.monitor) < term {
+		a.endpoint().RolesChanged()
+	}
+}
+
+// ledTerm returns the highest term in which a member knows a leader.
+func ledTerm(m *balancer.Monitor) uint64 {
+	var term uint64
+	for _, ep := range m.Endpoints() {
+		if role := etcdprobe.RoleOf(ep.Health()); role.Leader != 0 {
+			term = max(term, role.Term)
+		}
+	}
+	return term
+}
 
 // propertiesOf returns the properties of a call over this caller.
 func (c *Caller) propertiesOf(method string, req any) properties {

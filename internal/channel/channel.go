@@ -67,8 +67,7 @@ type Config struct {
 	// DisableProbes disables probes, and with them ejecting endpoints and cutting work
 	// because of silence.
 	DisableProbes bool
-	// WriteStallTimeout is balancer.Options.WriteStallTimeout, and also applies to writes
-	// that were lost with their leader.
+	// WriteStallTimeout is balancer.Options.WriteStallTimeout.
 	WriteStallTimeout time.Duration
 
 	// Observer, if set, receives the channel's events.
@@ -119,7 +118,6 @@ func New(cfg Config) (*Channel, error) {
 	client := newClient(cfg)
 	client.name = c.names.of
 	c.Caller = client.newCaller(nil, func() int { return c.resolver.width() })
-	c.writes = &writes{monitor: c.monitor, timeout: cmp.Or(cfg.WriteStallTimeout, balancer.DefaultWriteStallTimeout)}
 	c.resolver = newResolver(parsed, c.security.tls, serviceConfig, c.policyOptions(cfg))
 	c.options = dialOptions(cfg, client, c.sharing, parsed)
 	conn, err := grpc.NewClient(target(parsed), c.dialWith(c.resolver)...)
@@ -147,7 +145,7 @@ func (c *Channel) policyOptions(cfg Config) *balancer.Options {
 		Events:            observed.Events(cfg.Observer, c.names.of),
 	}
 	if !cfg.DisableProbes {
-		o.Service = tokenProber{etcdprobe.Service{Header: func(h *pb.ResponseHeader) { c.writes.learnHeader(h) }}, c.tokens}
+		o.Service = tokenProber{etcdprobe.Service{}, c.tokens}
 		o.Liveness = tokenProber{etcdprobe.Liveness{}, c.tokens}
 		o.Status = tokenProber{etcdprobe.Status{}, c.tokens}
 	}

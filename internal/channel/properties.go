@@ -17,7 +17,7 @@ type properties struct {
 	write  bool // it is in flight to one endpoint, and may change something
 	// hedged calls may be sent to a second endpoint, see hedging.
 	hedged bool
-	// prompt writes take about as long as a commit: see writes.
+	// prompt writes take about as long as a commit.
 	prompt bool
 }
 

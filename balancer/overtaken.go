@@ -1,0 +1,122 @@
+package balancer
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// A leader of a Raft cluster that loses its term loses what it has not committed. Nobody answers such
+// a write; etcd fails it after 7 s. An endpoint answers in the order of the log, and passes on in
+// that order what waited for a leader. So once it has completed work that began when the new term
+// was known, the answers to earlier writes are on their way, or do not come.
+
+// overtakenShare is the part of [Options.WriteStallTimeout] for which a write that is overtaken is
+// waited for: 0.25 s with the default. That covers the commit of a write that waited for the
+// leader, and one that members passed on twice.
+const overtakenShare = 8
+
+// errOvertaken is the reason of a cut write.
+var errOvertaken = errors.New("write abandoned: the leader changed, its endpoint serves again, and the older write is not answered")
+
+// terms holds the latest term that an endpoint has shown.
+type terms struct {
+	mu     sync.Mutex
+	latest uint64    // 0 if none is known
+	since  time.Time // when it became known; zero for the first, which ends no other
+}
+
+// learn returns whether the term is a new one, and since when it is known. latest is false for an
+// earlier one.
+func (t *terms) learn(term uint64) (isNew, latest bool, since time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if term > t.latest {
+		if isNew = true; t.latest != 0 {
+			t.since = time.Now()
+		}
+		t.latest = term
+	}
+	return isNew, term == t.latest, t.since
+}
+
+// ServedInTerm records that the endpoint completed work that began at that time, and the term of
+// the leader that it named; 0 if it names none. It reports whether the term is later than all
+// that endpoints of the ClientConn have named.
+//
+// Prompt writes ([Attempt.Prompt]) that were picked before the latest term was known are cut if the
+// endpoint has completed work begun since, and does not answer them within an eighth of
+// [Options.WriteStallTimeout], or within the time after which silence is unusual for their
+// shape. A nil or detached endpoint is valid.
+func (e *Endpoint) ServedInTerm(term uint64, began time.Time) (isNew bool) {
+	if e == nil || e.policy == nil {
+		return false
+	}
+	shown := e.term.Load()
+	if term <= shown {
+		return false
+	}
+	isNew, latest, since := e.policy.terms.learn(term)
+	wait := e.policy.options().WriteStallTimeout / overtakenShare
+	cuts := wait > 0 && !since.IsZero()
+	if cuts && isNew {
+		e.policy.askOvertaken(term, since, wait/4+rand.N(wait/2))
+	}
+	if latest && !began.Before(since) && e.term.CompareAndSwap(shown, term) && cuts {
+		e.cutOvertaken(since, time.Now(), wait)
+	}
+	return isNew
+}
+
+// overtaken returns the prompt writes in flight that were picked before then.
+func (e *Endpoint) overtaken(before time.Time) (writes []*call) {
+	for _, c := range e.inflight.callsOn(nil) {
+		if a := c.attempt; a.Write && a.Prompt && c.start.Time().Before(before) {
+			writes = append(writes, c)
+		}
+	}
+	return writes
+}
+
+// askOvertaken asks for service, after a pause that doubles, endpoints on which writes wait that were
+// picked before a term was known, and which have completed nothing since: no call may come
+// that shows whether they do.
+func (p *policy) askOvertaken(term uint64, since time.Time, pause time.Duration) {
+	time.AfterFunc(pause, func() {
+		wanted := false
+		for _, ep := range p.all() {
+			if ep.term.Load() < term && len(ep.overtaken(since)) > 0 {
+				wanted = true
+				p.ask(ep.conn(Calls), forService, nil)
+			}
+		}
+		if wanted {
+			p.askOvertaken(term, since, 2*pause)
+		}
+	})
+}
+
+// cutOvertaken cuts the writes that were picked before then, and are still unanswered when the pause is
+// over and their patience, since the endpoint served in a later term.
+func (e *Endpoint) cutOvertaken(before, served time.Time, pause time.Duration) {
+	due := time.Now().Add(pause)
+	time.AfterFunc(pause, func() {
+		now := time.Now()
+		if now.Sub(due) > starved {
+			e.cutOvertaken(before, served, starved) // answers may have arrived unread
+			return
+		}
+		var next time.Duration
+		for _, c := range e.overtaken(before) {
+			if more := c.patience - now.Sub(served); more <= 0 {
+				c.attempt.cut(errOvertaken)
+			} else if next == 0 || more < next {
+				next = more
+			}
+		}
+		if next > 0 {
+			e.cutOvertaken(before, served, next)
+		}
+	})
+}

@@ -1,0 +1,143 @@
+package channel
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// loseCall makes the cluster lose the next call of a method.
+func loseCall(cluster *fakeetcd.Cluster, method string) {
+	cluster.Once(method, func(call *fakeetcd.Call) { _ = call.Hold(nil) })
+}
+
+// goCompact starts a compaction.
+func goCompact(ctx context.Context, c *Caller) *underWay {
+	return goCall(ctx, c, pb.KV_Compact_FullMethodName, &pb.CompactionRequest{}, &pb.CompactionResponse{})
+}
+
+// A write that is lost with its leader ends as soon as its member serves under the next one.
+func TestWriteLostWithItsLeaderEndsUnderTheNextOne(t *testing.T) {
+	for name, tt := range map[string]struct {
+		method string
+		lost   func(context.Context, *Caller) *underWay
+		work   func(*testing.T, *Channel)
+		ends   bool
+	}{
+		"reads show the new term": {"Put", goPut, func(t *testing.T, c *Channel) { require.NoError(t, readK(t, c)) }, true},
+		"writes show it":          {"Put", goPut, func(t *testing.T, c *Channel) { require.NoError(t, putK(t, c, time.Second)) }, true},
+		"local reads do not":      {"Put", goPut, func(t *testing.T, c *Channel) { readLocally(t, c) }, false},
+		"compactions may be long": {"Compact", goCompact, func(t *testing.T, c *Channel) { require.NoError(t, readK(t, c)) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
+				loseCall(cluster, tt.method)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				write := tt.lost(ctx, c.Caller)
+				time.Sleep(3 * time.Second)
+				require.False(t, write.ended(), "it is late, and not overtaken")
+				cluster.SetLeader(cluster.Member(1))
+				for begin := time.Now(); time.Since(begin) < 300*time.Millisecond; time.Sleep(5 * time.Millisecond) {
+					tt.work(t, c)
+				}
+				assert.Equal(t, tt.ends, write.ended())
+				if !tt.ends {
+					cancel()
+					require.True(t, write.ended())
+					return
+				}
+				isUnknown(codes.Unavailable)(t, write.err)
+				assert.ErrorContains(t, write.err, "the leader changed")
+				assert.Len(t, w.unknown, 1)
+			})
+		})
+	}
+}
+
+func readLocally(t *testing.T, c *Channel) {
+	t.Helper()
+	_, err := pb.NewKVClient(c).Range(t.Context(), &pb.RangeRequest{Key: []byte("k"), Serializable: true})
+	require.NoError(t, err)
+}
+
+// Where nothing else is under way, probes show that the member serves.
+func TestOnlyWriteOfAClientEndsUnderTheNextLeader(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+		loseCall(cluster, "Put")
+		write := goPut(t.Context(), c.Caller)
+		time.Sleep(time.Second)
+		require.False(t, write.ended())
+		cluster.SetLeader(cluster.Member(1))
+		require.NoError(t, readK(t, c)) // at another member
+		time.Sleep(time.Second)
+		require.True(t, write.ended())
+		isUnknown(codes.Unavailable)(t, write.err)
+	})
+}
+
+// A write that an interceptor holds back is as old as its pick.
+func TestWriteSentInTheNewTermIsNotOvertaken(t *testing.T) {
+	const commit = 400 * time.Millisecond
+	var limits atomic.Bool
+	limiter := func(cfg *Config) {
+		cfg.DialOptions = append(cfg.DialOptions, grpc.WithChainUnaryInterceptor(
+			func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				if method == pb.KV_Put_FullMethodName && limits.Load() {
+					time.Sleep(4 * time.Second)
+				}
+				return invoke(ctx, method, req, reply, cc, opts...)
+			}))
+	}
+	inBubble(t, limiter, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+		limits.Store(true)
+		cluster.On("Put", func(call *fakeetcd.Call) {
+			time.Sleep(commit)
+			_, _ = call.Execute()
+		})
+		write := goPut(t.Context(), c.Caller)
+		time.Sleep(500 * time.Millisecond)
+		cluster.SetLeader(cluster.Member(1))
+		for !write.ended() {
+			require.NoError(t, readK(t, c))
+			time.Sleep(5 * time.Millisecond)
+		}
+		assert.NoError(t, write.err)
+	})
+}
+
+// Calls to a named member may take long.
+func TestWriteToANamedMemberIsNotOvertaken(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+		named, err := c.At(cluster.Endpoints()[0])
+		require.NoError(t, err)
+		loseCall(cluster, "Put")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := make(chan error, 1)
+		go func() {
+			_, err := pb.NewKVClient(named).Put(ctx, &pb.PutRequest{Key: []byte("k")})
+			done <- err
+		}()
+		time.Sleep(time.Second)
+		cluster.SetLeader(cluster.Member(1))
+		for range 100 {
+			_, err := pb.NewKVClient(named).Range(t.Context(), &pb.RangeRequest{Key: []byte("k")})
+			require.NoError(t, err)
+			require.NoError(t, readK(t, c))
+			time.Sleep(10 * time.Millisecond)
+		}
+		synctest.Wait()
+		assert.Empty(t, done)
+	})
+}
