@@ -219,7 +219,9 @@ func (c *Client) SetToken(token string) { c.setLogin(channel.Login{Token: token}
 
 // SetCredentials makes the client authenticate with a user name and a password, and
 // replaces the same things as [Client.SetToken]. It does not check them: the next call
-// fetches a token with them and fails with rpctypes.ErrAuthFailed if they are wrong.
+// fetches a token with them and fails with rpctypes.ErrAuthFailed if they are wrong. Calls after
+// it get that error at once: the client tries them again after 1 s, and then less and less often,
+// up to once a minute. SetCredentials, also with the same values, ends that wait.
 func (c *Client) SetCredentials(username, password string) {
 	c.setLogin(channel.Login{Username: username, Password: password})
 }

@@ -85,9 +85,13 @@ func (c *client) newCaller(conn grpc.ClientConnInterface, width func() int) *Cal
 	}
 }
 
-// Invoke executes a unary call, in as many attempts as are safe and useful. User
-// interceptors see each attempt once; a hedge runs concurrently with its primary attempt.
+// Invoke executes a unary call, in as many attempts as are safe and useful. It first fetches a
+// token if one is required and missing. User interceptors see each attempt once; a hedge runs
+// concurrently with its primary attempt.
 func (c *Caller) Invoke(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
+	if err := c.tokens.ensure(ctx); err != nil {
+		return err
+	}
 	return c.newCall(ctx, method, req, reply, opts).run()
 }
 
@@ -153,6 +157,7 @@ func (c *client) lastUnary(ctx context.Context, method string, req, reply any, c
 	}
 	for refreshes := 0; ; refreshes++ {
 		a := new(attempt)
+		c.tokens.avoid(a)
 		a.start(ctx, propertiesOf(method, req))
 		err := invoke(a.ctx, method, req, reply, cc, c.tokens.attach(opts, method, a)...)
 		a.release()
@@ -163,11 +168,11 @@ func (c *client) lastUnary(ctx context.Context, method string, req, reply any, c
 		if refreshes == maxTokenRefreshes || retry.Classify(err, ev) != retry.Token {
 			return err
 		}
-		again, failure := c.tokens.replace(ctx, a.token.Load(), err)
+		next, failure := c.tokens.replace(ctx, a, err)
 		if failure != nil {
 			return failure
 		}
-		if !again {
+		if next == notRenewed {
 			return err
 		}
 	}

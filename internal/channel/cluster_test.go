@@ -21,13 +21,16 @@ import (
 )
 
 // inBubble runs a test with a scripted cluster of three members and a channel that is connected to
-// all of them and has measured their latencies.
-func inBubble(t *testing.T, change func(*Config), test func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness)) {
+// all of them and has measured their latencies. Hooks are set before it connects.
+func inBubble(t *testing.T, change func(*Config), test func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness), hooks ...func(*fakeetcd.Cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cluster, err := fakeetcd.Start(3)
 		require.NoError(t, err)
 		defer cluster.Close()
+		for _, set := range hooks {
+			set(cluster)
+		}
 		w := new(witness)
 		cfg := Config{
 			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(),

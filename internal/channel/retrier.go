@@ -53,7 +53,8 @@ type Retrier struct {
 
 	// Since the work last made progress:
 	failures   int
-	refreshes  int
+	refreshes  int                  // new tokens
+	moves      int                  // to another member with the latest token
 	progressed bool                 // there was no failure since
 	lost       bool                 // a connection was lost under an attempt
 	since      time.Time            // of the first failure
@@ -153,7 +154,7 @@ func (r *Retrier) Progress() {
 	case <-r.wake:
 	default:
 	}
-	r.failures, r.refreshes, r.progressed, r.lost, r.failed, r.latest = 0, 0, true, false, nil, nil
+	r.failures, r.refreshes, r.moves, r.progressed, r.lost, r.failed, r.latest = 0, 0, 0, true, false, nil, nil
 	r.refused, r.unled, r.leaderless = refusals{}, refusals{}, false
 }
 
@@ -178,14 +179,15 @@ func (r *Retrier) Endpoint() string { return r.c.name(r.opened.endpoint()) }
 
 // InvalidateToken is called when the server refused a request in a message on the latest
 // stream. If the stream's token is or may be the reason, it discards the token and
-// reports whether the next stream would carry another one. A denied permission may be
+// reports whether the next stream would carry another one, or, while the token is new, the same
+// to another member. A denied permission may be
 // such a case: before 3.5.6, etcd reports a bad token in a message only like that.
 func (r *Retrier) InvalidateToken(refusal error) bool {
 	class := retry.Classify(refusal, retry.Evidence{Sent: true, Method: r.method})
 	if class != retry.Token && !errors.Is(rpctypes.Error(refusal), rpctypes.ErrPermissionDenied) {
 		return false
 	}
-	return r.c.tokens.invalidate(r.opened.usedToken(), refusal)
+	return r.c.tokens.invalidate(r.opened, refusal) != notRenewed
 }
 
 // Next handles the error that ended a stream. It returns nil when it is time to reopen the
@@ -227,19 +229,24 @@ func (r *Retrier) correct(class retry.Class, a *attempt) retry.Class {
 }
 
 // refresh replaces the refused token, and otherwise acts like again. The first time there
-// is no pause.
+// is no pause, nor before another member is asked with the same token.
 func (r *Retrier) refresh(ctx context.Context, a *attempt, refusal error) error {
 	if r.refreshes >= maxTokenRefreshes {
 		return refusal
 	}
-	replaced, err := r.c.tokens.replace(ctx, a.usedToken(), refusal)
-	if err != nil {
+	next, err := r.c.tokens.replace(ctx, a, refusal)
+	switch {
+	case err != nil:
 		return r.unrenewed(ctx, a, err)
-	}
-	if !replaced {
+	case next == notRenewed:
 		return refusal
+	case next == elsewhere && r.moves < r.c.width():
+		r.moves++
+	default:
+		r.moves = 0
+		r.refreshes++
 	}
-	if r.refreshes++; r.refreshes == 1 {
+	if r.moves > 0 || r.refreshes == 1 {
 		r.retried(retry.Token, a, refusal)
 		return nil
 	}

@@ -106,7 +106,7 @@ func TestEndlessWorkSurvivesAnOutageOfAuthentication(t *testing.T) {
 		assert.Equal(t, "token-3", tokenOf(t, retrier.c.tokens))
 
 		srv.err = rpctypes.ErrGRPCAuthFailed
-		retrier.c.tokens.drop(retrier.c.tokens.current.Load())
+		retrier.c.tokens.current.Store(nil)
 		assert.Equal(t, srv.err, retrier.Next(t.Context(), rpctypes.ErrGRPCInvalidAuthToken))
 	})
 }

@@ -31,6 +31,7 @@ func (c *client) openStream(ctx context.Context, a *attempt, method string, p pr
 	if err := c.tokens.ensure(ctx); err != nil {
 		return nil, err
 	}
+	c.tokens.avoid(a)
 	a.start(ctx, p)
 	cs, err := newStream(a)
 	a.Pin()
@@ -67,7 +68,7 @@ func (s *stream) RecvMsg(m any) error {
 	}
 	ev, err := s.attempt.outcome(s.method, err)
 	if retry.Classify(err, ev) == retry.Token {
-		s.tokens.drop(s.attempt.token.Load())
+		s.tokens.drop(s.attempt)
 	}
 	s.end()
 	s.attempt.release()

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
@@ -33,11 +35,24 @@ func (l Login) password() bool { return l.Username != "" && l.Password != "" }
 // fetches reports whether new tokens can be fetched.
 func (l Login) fetches() bool { return l.FromSource || l.password() }
 
+// tokenSettles is how long a member may apply a new token after the one that issued it. A
+// refusal of a younger token may only show that the member lags.
+const tokenSettles = 10 * time.Second
+
 // token is a credential together with the request metadata that carries it.
 type token struct {
 	value    string
 	login    Login // used to fetch it
 	metadata map[string]string
+	fetched  time.Time // zero if the user gave it
+	// refused holds the members that refused it within tokenSettles; nil for none.
+	refused atomic.Pointer[tokenRefusals]
+}
+
+// tokenRefusals are the refusals of one token, oldest first. They do not change.
+type tokenRefusals struct {
+	by refusals
+	at []time.Time
 }
 
 func newToken(value string, login Login) *token {
@@ -70,6 +85,33 @@ type tokenSource struct {
 
 	mu      sync.Mutex
 	pending *tokenFetch // the fetch in progress, if there is one
+	wrong   wrongLogin
+}
+
+// Backoff after a wrong password: members spend a bcrypt hash on each.
+const (
+	wrongLoginBackoff    = time.Second
+	maxWrongLoginBackoff = time.Minute
+)
+
+// wrongLogin is a login whose user name or password the cluster refused.
+type wrongLogin struct {
+	login    Login
+	err      error
+	failures int
+	until    time.Time // no request is made before
+}
+
+// again returns w after another refusal: the backoff doubles, with jitter of half of it.
+func (w wrongLogin) again(login Login, err error) wrongLogin {
+	if w.login != login {
+		w = wrongLogin{login: login}
+	}
+	w.err = err
+	backoff := min(wrongLoginBackoff<<min(w.failures, 6), maxWrongLoginBackoff)
+	w.failures++
+	w.until = time.Now().Add(backoff/2 + rand.N(backoff/2))
+	return w
 }
 
 func newTokenSource(cfg Config, closed <-chan struct{}) *tokenSource {
@@ -109,34 +151,50 @@ func (s *tokenSource) ensure(ctx context.Context) error {
 	}
 }
 
-// replace is called when the server refused the token used. It reports whether the call
-// may be repeated: with another token, or because the refusal does not depend on the
-// token.
-func (s *tokenSource) replace(ctx context.Context, used *token, refusal error) (bool, error) {
-	if !s.invalidate(used, refusal) {
-		return false, nil
+// renewal is what a call may do after the server refused its token.
+type renewal uint8
+
+const (
+	// notRenewed: a repetition would be refused too.
+	notRenewed renewal = iota
+	// renewed: repeat it with another token, or because the refusal does not depend on the
+	// token.
+	renewed
+	// elsewhere: repeat it with the same token, at another member.
+	elsewhere
+)
+
+// replace is called when the server refused the token of an attempt. It fetches another
+// one if that is required.
+func (s *tokenSource) replace(ctx context.Context, a *attempt, refusal error) (renewal, error) {
+	r := s.invalidate(a, refusal)
+	if r == notRenewed {
+		return r, nil
 	}
-	return true, s.ensure(ctx)
+	return r, s.ensure(ctx)
 }
 
 // invalidate is replace without waiting for the other token: the next ensure
 // fetches it.
-func (s *tokenSource) invalidate(used *token, refusal error) bool {
-	login := s.login()
+func (s *tokenSource) invalidate(a *attempt, refusal error) renewal {
+	login, used := s.login(), a.usedToken()
+	again := false
 	switch {
 	case used != nil && used.value != "" && errors.Is(rpctypes.Error(refusal), rpctypes.ErrUserEmpty):
 		// The request lacks a user name; the token was sent.
-		return false
 	case login.Token != "":
-		return used == nil || used.value != login.Token
+		again = used == nil || used.value != login.Token
 	case !login.fetches():
 		// A client authenticated by certificate has no token, but it too can get this
 		// error while users are being changed.
-		return errors.Is(rpctypes.Error(refusal), rpctypes.ErrAuthOldRevision)
+		again = errors.Is(rpctypes.Error(refusal), rpctypes.ErrAuthOldRevision)
 	default:
-		s.drop(used)
-		return true
+		return s.drop(a)
 	}
+	if again {
+		return renewed
+	}
+	return notRenewed
 }
 
 // adopt makes the user's own token the current one.
@@ -153,7 +211,7 @@ func (s *tokenSource) adopt() {
 func (s *tokenSource) loginChanged() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pending = nil
+	s.pending, s.wrong = nil, wrongLogin{}
 	login := s.login()
 	if login.Token == "" {
 		s.current.Store(nil)
@@ -162,10 +220,52 @@ func (s *tokenSource) loginChanged() {
 	s.current.Store(newToken(login.Token, login))
 }
 
-// drop discards a refused token, unless it was replaced already.
-func (s *tokenSource) drop(used *token) {
-	if used != nil {
-		s.current.CompareAndSwap(used, nil)
+// drop discards the token of a refused attempt, unless it was replaced already, or is new and
+// another member may accept it.
+func (s *tokenSource) drop(a *attempt) renewal {
+	used := a.usedToken()
+	if used == nil || used != s.current.Load() {
+		return renewed
+	}
+	if s.refusedBy(used, a) {
+		return elsewhere
+	}
+	s.current.CompareAndSwap(used, nil)
+	return renewed
+}
+
+// refusedBy records that the member of an attempt refused a token, and reports whether another
+// member should be asked with it: not if the token is old, if all others refused it or
+// cannot be reached, or if the attempt went to a member that had refused it already, because the
+// others serve nothing.
+func (s *tokenSource) refusedBy(t *token, a *attempt) bool {
+	ep, now := a.endpoint(), time.Now()
+	if ep == nil || now.Sub(t.fetched) >= tokenSettles {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var next tokenRefusals
+	if known := t.refused.Load(); known != nil {
+		if i := slices.Index(known.by.endpoints, ep); i >= 0 {
+			return !a.Began().After(known.at[i])
+		}
+		next.by.endpoints, next.at = slices.Clone(known.by.endpoints), slices.Clone(known.at)
+	}
+	next.by.endpoints, next.at = append(next.by.endpoints, ep), append(next.at, now)
+	t.refused.Store(&next)
+	return !next.by.byAllReachable(ep, 1)
+}
+
+// avoid adds the members that refuse the current token, because they lag, to the endpoints
+// that an attempt avoids.
+func (s *tokenSource) avoid(a *attempt) {
+	t := s.current.Load()
+	if t == nil || a.anonymous {
+		return
+	}
+	if refused := t.refused.Load(); refused != nil && time.Since(t.fetched) < tokenSettles {
+		a.Avoid = append(slices.Clip(a.Avoid), refused.by.endpoints...)
 	}
 }
 
@@ -181,6 +281,10 @@ func (s *tokenSource) fetch(ctx context.Context, login Login) (superseded bool, 
 	if isClosed(s.closed) {
 		s.mu.Unlock()
 		return false, ErrClosed
+	}
+	if w := s.wrong; w.login == login && time.Now().Before(w.until) {
+		s.mu.Unlock()
+		return false, w.err
 	}
 	if s.pending == nil || s.pending.login != login {
 		s.pending = s.start(login)
@@ -213,13 +317,24 @@ func (s *tokenSource) start(login Login) *tokenFetch {
 		f.err = err
 		if f.superseded = s.pending != f; !f.superseded {
 			s.pending = nil
-			if err == nil {
-				s.current.Store(newToken(value, login))
-			}
+			s.take(login, value, err)
 		}
 		close(f.done)
 	}()
 	return f
+}
+
+// take handles the result of a fetch. It needs the lock.
+func (s *tokenSource) take(login Login, value string, err error) {
+	switch {
+	case err == nil:
+		t := newToken(value, login)
+		t.fetched = time.Now()
+		s.current.Store(t)
+		s.wrong = wrongLogin{}
+	case !login.FromSource && errors.Is(rpctypes.Error(err), rpctypes.ErrAuthFailed):
+		s.wrong = s.wrong.again(login, err)
+	}
 }
 
 // obtain requests a token, which is empty if the cluster needs none.
@@ -283,15 +398,6 @@ func (s *tokenSource) abandon(f *tokenFetch) {
 // LoginChanged makes calls that begin from now on use the login that [Config.Login]
 // returns now.
 func (c *Channel) LoginChanged() { c.tokens.loginChanged() }
-
-// Invoke executes a unary call. It first fetches a token if one is required and missing.
-// Package [retry] determines the retries.
-func (c *Channel) Invoke(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
-	if err := c.tokens.ensure(ctx); err != nil {
-		return err
-	}
-	return c.newCall(ctx, method, req, reply, opts).run()
-}
 
 var _ credentials.PerRPCCredentials = (*tokenSource)(nil)
 

@@ -63,6 +63,14 @@ func tokenOf(t *testing.T, s *tokenSource) string {
 	return md[rpctypes.TokenFieldNameGRPC]
 }
 
+// carrying returns an attempt with the given token that reached an unknown member.
+func carrying(t *testing.T, used *token) *attempt {
+	t.Helper()
+	a := newAttempt(t)
+	a.token.Store(used)
+	return a
+}
+
 func TestTokenIsFetchedOnceForManyStreams(t *testing.T) {
 	srv := &authServer{}
 	s := newTestTokens(srv, alice)
@@ -83,8 +91,8 @@ func TestConcurrentRefusalsFetchOneToken(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() {
-				again, err := s.replace(t.Context(), stale, rpctypes.ErrGRPCInvalidAuthToken)
-				assert.True(t, again)
+				next, err := s.replace(t.Context(), carrying(t, stale), rpctypes.ErrGRPCInvalidAuthToken)
+				assert.Equal(t, renewed, next)
 				assert.NoError(t, err)
 			})
 		}
@@ -95,9 +103,9 @@ func TestConcurrentRefusalsFetchOneToken(t *testing.T) {
 		assert.Equal(t, "token-2", tokenOf(t, s))
 
 		// A late refusal of the first token finds the second.
-		again, err := s.replace(t.Context(), stale, rpctypes.ErrGRPCInvalidAuthToken)
+		next, err := s.replace(t.Context(), carrying(t, stale), rpctypes.ErrGRPCInvalidAuthToken)
 		require.NoError(t, err)
-		assert.True(t, again)
+		assert.Equal(t, renewed, next)
 		assert.Equal(t, 2, srv.calls)
 	})
 }
@@ -147,9 +155,9 @@ func TestTokenOfAClusterWithoutAuth(t *testing.T) {
 
 	// Auth is enabled meanwhile: the server misses the token.
 	srv.err = nil
-	again, err := s.replace(t.Context(), s.current.Load(), rpctypes.ErrGRPCUserEmpty)
+	next, err := s.replace(t.Context(), carrying(t, s.current.Load()), rpctypes.ErrGRPCUserEmpty)
 	require.NoError(t, err)
-	assert.True(t, again)
+	assert.Equal(t, renewed, next)
 	assert.Equal(t, "token-2", tokenOf(t, s))
 }
 
@@ -168,26 +176,26 @@ func TestUsersOwnToken(t *testing.T) {
 	used := s.current.Load()
 	assert.Equal(t, "jwt-1", tokenOf(t, s))
 
-	again, err := s.replace(t.Context(), used, rpctypes.ErrGRPCInvalidAuthToken)
+	next, err := s.replace(t.Context(), carrying(t, used), rpctypes.ErrGRPCInvalidAuthToken)
 	require.NoError(t, err)
-	assert.False(t, again)
+	assert.Equal(t, notRenewed, next)
 
 	login.Token = "jwt-2"
-	again, err = s.replace(t.Context(), used, rpctypes.ErrGRPCInvalidAuthToken)
+	next, err = s.replace(t.Context(), carrying(t, used), rpctypes.ErrGRPCInvalidAuthToken)
 	require.NoError(t, err)
-	assert.True(t, again)
+	assert.Equal(t, renewed, next)
 	assert.Equal(t, "jwt-2", tokenOf(t, s))
 	assert.Zero(t, srv.calls)
 }
 
 func TestCertificateClientRepeatsWhileUsersChange(t *testing.T) {
 	s := newTestTokens(&authServer{}, Login{})
-	again, err := s.replace(t.Context(), noToken, rpctypes.ErrGRPCAuthOldRevision)
+	next, err := s.replace(t.Context(), carrying(t, noToken), rpctypes.ErrGRPCAuthOldRevision)
 	require.NoError(t, err)
-	assert.True(t, again)
-	again, err = s.replace(t.Context(), noToken, rpctypes.ErrGRPCInvalidAuthToken)
+	assert.Equal(t, renewed, next)
+	next, err = s.replace(t.Context(), carrying(t, noToken), rpctypes.ErrGRPCInvalidAuthToken)
 	require.NoError(t, err)
-	assert.False(t, again)
+	assert.Equal(t, notRenewed, next)
 }
 
 func TestAuthenticateCarriesNoToken(t *testing.T) {
@@ -351,8 +359,8 @@ func TestTokenSourceIsCalledOnceForAll(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() {
-				again, err := s.replace(t.Context(), stale, rpctypes.ErrGRPCInvalidAuthToken)
-				assert.True(t, again)
+				next, err := s.replace(t.Context(), carrying(t, stale), rpctypes.ErrGRPCInvalidAuthToken)
+				assert.Equal(t, renewed, next)
 				assert.NoError(t, err)
 			})
 		}
