@@ -79,6 +79,9 @@ func (op Op) MinCreateRev() int64 { return op.minCreateRev }
 // MaxCreateRev returns the largest creation revision to return, 0 if none is set.
 func (op Op) MaxCreateRev() int64 { return op.maxCreateRev }
 
+// LeaseID returns the lease that a put attaches its key to, [NoLease] for none.
+func (op Op) LeaseID() LeaseID { return op.leaseID }
+
 // IsOptsWithPrefix reports whether [WithPrefix] is set.
 func (op Op) IsOptsWithPrefix() bool { return op.isOptsWithPrefix }
 

@@ -32,7 +32,7 @@ type Evidence struct {
 // Classify returns the class of an attempt that ended with err.
 //
 // err may be nil, a gRPC status, a [rpctypes.EtcdError], a context error, an
-// [*UnknownOutcomeError], bare or wrapped. An error that is none of these counts as a
+// [*UnknownOutcomeError], a [*NotSentError], bare or wrapped. An error that is none of these counts as a
 // status with code Unknown. The tables are consulted from the most specific to the least:
 // [ServerErrors], [LocalErrors], [Codes].
 //
@@ -57,6 +57,10 @@ func Classify(err error, ev Evidence) Class {
 func classify(err error, ev Evidence) Class {
 	if isUnknownOutcome(err) {
 		return Ambiguous
+	}
+	var unsent *NotSentError
+	if errors.As(err, &unsent) {
+		return NotSent
 	}
 	code, msg := codeAndMessage(err)
 	if r, ok := lookupServerError(code, msg, ev.Method); ok {

@@ -35,7 +35,7 @@ func (o Outcome) String() string {
 //   - nil: [OutcomeExecuted].
 //   - an error with which etcd refuses a request before executing it, such as
 //     rpctypes.ErrCompacted, bare, as a gRPC status or wrapped:
-//     [OutcomeNotExecuted].
+//     [OutcomeNotExecuted]. So is a [*NotSentError].
 //   - everything else is [OutcomeUnknown]: an [*UnknownOutcomeError], a timeout
 //     of the server, a broken connection, an error that this package does not
 //     know. That includes a bare context.Canceled or

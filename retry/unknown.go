@@ -56,3 +56,19 @@ func (e *UnknownOutcomeError) GRPCStatus() *status.Status {
 	}
 	return status.New(codeAndMessage(e.Err))
 }
+
+// NotSentError is returned for a write whose context ended while it waited to be sent with others
+// (clientv3/batch): it was not executed and will not be. errors.Is matches the context's error.
+type NotSentError struct {
+	// Err is the error of the context.
+	Err error
+}
+
+// Error returns a text with the cause.
+func (e *NotSentError) Error() string { return "not sent: " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *NotSentError) Unwrap() error { return e.Err }
+
+// GRPCStatus returns the code of the context's error, Canceled or DeadlineExceeded.
+func (e *NotSentError) GRPCStatus() *status.Status { return status.New(codeAndMessage(e.Err)) }

@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"errors"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -37,6 +38,12 @@ const (
 	// that it has what the callers of this one ask for next. With 4 of them 64 callers of one key
 	// get 10 times as much as without the package, with 1 of them 8 times.
 	yields = 4
+	// parts is into how many a refused group is divided. With 4 of them a group of 128 with one bad write costs 15 more
+	// RPCs and four more round trips; with 2 of them it would be 15 and seven, and for a group of bad writes twice as many RPCs.
+	parts = 4
+	// refusedFor is how long a write is sent alone whose key or lease was refused. At most maxRefused of them are known.
+	refusedFor = time.Second
+	maxRefused = 1024
 	// maxResponseBytes bounds the response that is expected to a batch, by what earlier
 	// ones had.
 	maxResponseBytes = 4 << 20
@@ -69,7 +76,8 @@ type dispatcher struct {
 	maxOps   int
 	maxBytes int
 	counted  counters
-	perRead  int // bytes in the response to a get: the latest average, or the decaying highest
+	refused  map[subject]time.Time // until when what was refused travels alone
+	perRead  int                   // bytes in the response to a get: the latest average, or the decaying highest
 }
 
 // id tells operations apart: equal gets have equal ids, and so have writes of one key.
@@ -79,6 +87,12 @@ type id struct {
 	keysOnly, countOnly bool
 }
 
+// subject is what a server refuses a write for: its lease, or else its key.
+type subject struct {
+	lease clientv3.LeaseID
+	key   string
+}
+
 // call is an operation that waits or is in flight, for one caller or, if it is a
 // get, for several.
 type call struct {
@@ -86,6 +100,7 @@ type call struct {
 	op    clientv3.Op
 	bytes int
 	done  chan struct{} // closed when there is an end
+	until time.Time     // a write's deadline, zero for none
 
 	// Guarded by dispatcher.mu.
 	callers int
@@ -117,7 +132,8 @@ type batch struct {
 
 func newDispatcher(kv clientv3.KV, cfg Config, kind kind) *dispatcher {
 	d := &dispatcher{
-		kv: kv, kind: kind, maxAlone: cfg.MaxAlone, waiting: map[id]*call{}, maxOps: cfg.MaxOps, maxBytes: cfg.MaxBytes,
+		kv: kv, kind: kind, maxAlone: cfg.MaxAlone, waiting: map[id]*call{}, refused: map[subject]time.Time{},
+		maxOps: cfg.MaxOps, maxBytes: cfg.MaxBytes,
 	}
 	d.overdue = time.AfterFunc(longestWait, d.sendOverdue)
 	d.overdue.Stop()
@@ -137,10 +153,10 @@ func (d *dispatcher) do(ctx context.Context, op clientv3.Op) (clientv3.OpRespons
 	d.counted.calls++
 	c := d.waiting[id]
 	switch {
-	case c != nil && d.kind == grouped: // a Txn writes a key once
+	case d.kind == grouped && (c != nil || d.wasRefusedLocked(op)): // a Txn writes a key once
 		d.counted.sent(1)
 		d.mu.Unlock()
-		return d.kv.Do(ctx, op)
+		return d.sendAlone(ctx, op)
 	case c != nil:
 		c.callers++
 	case len(d.queue) == 0 && float64(d.inFlight) < d.aloneLocked():
@@ -149,7 +165,7 @@ func (d *dispatcher) do(ctx context.Context, op clientv3.Op) (clientv3.OpRespons
 		d.mu.Unlock()
 		return d.send(ctx, op)
 	default:
-		c = d.enqueueLocked(id, op)
+		c = d.enqueueLocked(ctx, id, op)
 	}
 	d.mu.Unlock()
 	return d.await(ctx, c)
@@ -163,14 +179,60 @@ func (d *dispatcher) send(ctx context.Context, op clientv3.Op) (clientv3.OpRespo
 		defer d.mu.Unlock()
 		d.endedLocked(1, time.Since(began))
 	}()
-	return d.kv.Do(ctx, op)
+	return d.sendAlone(ctx, op)
+}
+
+// sendAlone sends the operation of one caller, and remembers a write that is refused for certain.
+func (d *dispatcher) sendAlone(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	resp, err := d.kv.Do(ctx, op)
+	if d.kind == grouped && isDefinite(err) {
+		d.noteRefusal(op, err)
+	}
+	return resp, err
+}
+
+// isDefinite reports whether a refusal is for what the request says: the same would be refused again.
+func isDefinite(err error) bool {
+	return retry.Classify(err, retry.Evidence{Sent: true}) == retry.Definite
+}
+
+func (d *dispatcher) noteRefusal(op clientv3.Op, err error) {
+	s := subject{key: string(op.KeyBytes())}
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		s = subject{lease: op.LeaseID()}
+	}
+	now := time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.refused) >= maxRefused {
+		maps.DeleteFunc(d.refused, func(_ subject, until time.Time) bool { return now.After(until) })
+	}
+	if len(d.refused) < maxRefused {
+		d.refused[s] = now.Add(refusedFor)
+	}
+}
+
+// wasRefusedLocked reports whether the lease or the key of a write was refused of late.
+func (d *dispatcher) wasRefusedLocked(op clientv3.Op) bool {
+	for _, s := range []subject{{lease: op.LeaseID()}, {key: string(op.KeyBytes())}} {
+		if until, ok := d.refused[s]; ok {
+			if time.Now().Before(until) {
+				return true
+			}
+			delete(d.refused, s)
+		}
+	}
+	return false
 }
 
 // enqueueLocked queues a call. What is a full batch then is sent.
-func (d *dispatcher) enqueueLocked(id id, op clientv3.Op) *call {
+func (d *dispatcher) enqueueLocked(ctx context.Context, id id, op clientv3.Op) *call {
 	c := &call{
 		id: id, op: op, bytes: len(op.KeyBytes()) + len(op.RangeBytes()) + len(op.ValueBytes()) + opOverhead,
 		done: make(chan struct{}), callers: 1,
+	}
+	if d.kind == grouped {
+		c.until, _ = ctx.Deadline()
 	}
 	if len(d.queue) == 0 {
 		d.overdue.Reset(d.waitLocked())
@@ -206,11 +268,13 @@ func (d *dispatcher) await(ctx context.Context, c *call) (clientv3.OpResponse, e
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-		d.leave(c)
-		return clientv3.OpResponse{}, ctx.Err()
+		return clientv3.OpResponse{}, d.leave(ctx, c)
 	}
 	switch c.end {
 	case ownTurn:
+		if ctx.Err() != nil {
+			return clientv3.OpResponse{}, d.leave(ctx, c)
+		}
 		return d.send(ctx, c.op)
 	case alone:
 		return d.kv.Do(ctx, c.op)
@@ -222,7 +286,8 @@ func (d *dispatcher) await(ctx context.Context, c *call) (clientv3.OpResponse, e
 	}
 }
 
-func (d *dispatcher) leave(c *call) {
+// leave ends the wait of a caller whose context has ended, and returns its error.
+func (d *dispatcher) leave(ctx context.Context, c *call) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c.callers--
@@ -234,9 +299,14 @@ func (d *dispatcher) leave(c *call) {
 		if c.batch.callers == 0 {
 			c.batch.cancel()
 		}
+		return ctx.Err()
 	case c.callers == 0:
 		delete(d.waiting, c.id) // the queue drops it when its turn comes
 	}
+	if d.kind == grouped {
+		return &retry.NotSentError{Err: ctx.Err()}
+	}
+	return ctx.Err()
 }
 
 // endedLocked accounts for the end of an RPC that callers shared, and how long it took. After the
@@ -260,8 +330,7 @@ func (d *dispatcher) sendOverdue() {
 	d.sendNextLocked()
 }
 
-// sendNextLocked sends the next batch, if anybody waits. A call with one caller is left to
-// this caller, who has a context for it and a goroutine.
+// sendNextLocked sends the next batch, if anybody waits.
 func (d *dispatcher) sendNextLocked() {
 	b := d.takeLocked()
 	if len(d.queue) > 0 {
@@ -269,6 +338,12 @@ func (d *dispatcher) sendNextLocked() {
 	} else {
 		d.overdue.Stop()
 	}
+	d.startLocked(b)
+}
+
+// startLocked sends a batch, if it has callers. A call with one caller is left to this caller, who has a
+// context for it and a goroutine.
+func (d *dispatcher) startLocked(b *batch) {
 	if b.callers == 0 {
 		return
 	}
@@ -279,12 +354,27 @@ func (d *dispatcher) sendNextLocked() {
 		b.calls[0].end = ownTurn
 		close(b.calls[0].done)
 	default:
-		b.ctx, b.cancel = context.WithCancel(context.Background())
+		b.ctx, b.cancel = b.open()
 		for _, c := range b.calls {
 			c.batch = b
 		}
 		go d.run(b, b.callers)
 	}
+}
+
+// open returns the context of a batch. It ends with the last deadline of its callers, if all have one: until then
+// a group is tried again while the cluster refuses it, as each of its writes would be.
+func (b *batch) open() (context.Context, context.CancelFunc) {
+	var last time.Time
+	for _, c := range b.calls {
+		if c.until.IsZero() {
+			return context.WithCancel(context.Background())
+		}
+		if c.until.After(last) {
+			last = c.until
+		}
+	}
+	return context.WithDeadline(context.Background(), last)
 }
 
 // takeLocked takes the next batch out of the queue. Nobody can join its calls from here on,
@@ -318,22 +408,17 @@ func (d *dispatcher) run(b *batch, callers int) {
 	took := time.Since(began)
 	b.cancel()
 	d.mu.Lock()
-	refused := err != nil && (d.kind == joined || retry.OutcomeOf(err) == retry.OutcomeNotExecuted)
-	if refused {
-		d.counted.refused++
-	}
-	for i, c := range b.calls {
-		switch {
-		case err == nil:
-			c.end, c.resp, c.shared = answered, responses[i], c.callers > 1
-		case refused:
-			c.end = alone
-		default:
-			c.end, c.err = answered, err
-		}
-		close(c.done)
-	}
 	d.learnLocked(b, responses, err)
+	switch {
+	case d.kind == grouped && isDefinite(err):
+		d.counted.refused++
+		d.divideLocked(b)
+	case d.kind == joined && err != nil:
+		d.counted.refused++
+		b.end(alone, nil, nil)
+	default:
+		b.end(answered, responses, err)
+	}
 	d.mu.Unlock()
 
 	for range yields {
@@ -342,6 +427,25 @@ func (d *dispatcher) run(b *batch, callers int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.endedLocked(callers, took)
+}
+
+// end ends the calls of a batch.
+func (b *batch) end(end end, responses []clientv3.OpResponse, err error) {
+	for i, c := range b.calls {
+		c.end, c.err = end, err
+		if responses != nil {
+			c.resp, c.shared = responses[i], c.callers > 1
+		}
+		close(c.done)
+	}
+}
+
+// divideLocked sends the writes of a refused group again, in parts.
+func (d *dispatcher) divideLocked(b *batch) {
+	left := slices.DeleteFunc(b.calls, func(c *call) bool { return c.callers == 0 })
+	for part := range slices.Chunk(left, max((len(left)+parts-1)/parts, 1)) {
+		d.startLocked(&batch{calls: part, callers: len(part)})
+	}
 }
 
 // learnLocked adapts the bounds to the result of a batch.

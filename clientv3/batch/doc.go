@@ -28,7 +28,7 @@
 //
 // Puts of up to 64 KiB become the operations of one Txn, and deletes of one key those of
 // another, which a store that is full still accepts. Each write takes effect once at most,
-// between its call and its return, as if sent alone. Four things differ, which is why grouping
+// between its call and its return, as if sent alone. Five things differ, which is why grouping
 // has to be asked for:
 //
 //   - The writes of a group have one revision. Keys that it creates have the same
@@ -37,9 +37,12 @@
 //     elections and queues of this module do.
 //   - When the outcome of the RPC is unknown, that of all its writes is. Each caller gets
 //     the *retry.UnknownOutcomeError, and nothing is sent again.
-//   - When the server refuses the RPC, nothing of it was executed, and each write is
-//     sent again, alone. So a write with a lease that has ended costs the others of its
-//     group a round trip.
+//   - When the server refuses the RPC for what it says, such as a lease that has ended or a
+//     key that the user may not write, nothing of it was executed. It is sent again in four parts, and so on
+//     until the refused write is alone: 15 RPCs and four round trips more for a group of 128. What was
+//     refused is sent alone for a second, by its lease or its key, so that it costs groups no more than that.
+//   - When the cluster refuses the RPC, because it is overloaded or has no leader, the group is tried again as a whole:
+//     until the last deadline of its callers, or, if one has none, until it has failed for 15 s. Then each gets the refusal.
 //   - Interceptors and proxies see a Txn instead of Put and DeleteRange.
 //
 // Sent as they are: a Txn of the program, a delete of a range, and a write to a key for which
@@ -50,7 +53,8 @@
 //
 // An RPC that calls share has a context of its own, without the values and deadlines of
 // the callers'. It ends when no caller waits any more. A caller whose context ends returns
-// at once with the context's error; a write that was not sent by then is never sent.
+// at once with the context's error. A write that was not sent by then is never sent: its error is a
+// *retry.NotSentError, and retry.OutcomeOf says that it was not executed.
 // Calls with outgoing gRPC metadata, such as that of [clientv3.WithRequireLeader], are sent
 // as they are.
 //

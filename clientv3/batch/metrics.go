@@ -44,7 +44,7 @@ func (d *dispatcher) metrics(kind string) []observe.Metric {
 	all := make([]observe.Metric, 0, 3+len(sizeClasses))
 	all = append(all,
 		observe.Counter("quorate.batch.calls", "{call}", "Calls that may share an RPC.", float64(counted.calls)),
-		observe.Counter("quorate.batch.refused", "{rpc}", "Shared RPCs that failed and whose calls were sent again, alone.", float64(counted.refused)),
+		observe.Counter("quorate.batch.refused", "{rpc}", "Shared RPCs that failed and whose calls were sent again, gets alone and writes in parts.", float64(counted.refused)),
 		observe.Gauge("quorate.batch.waiting", "{call}", "Calls that wait to be sent.", float64(waiting)),
 	)
 	for i, n := range counted.rpcs {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -141,6 +142,129 @@ func TestRefusedWritesAreSentAlone(t *testing.T) {
 	}
 }
 
+// refuseDead answers all RPCs but those with a put under a lease that is dead, and returns how many there were, and of how
+// many operations.
+func refuseDead(t *testing.T, s *stub, dead clientv3.LeaseID) (sizes []int) {
+	t.Helper()
+	for synctest.Wait(); len(s.sent) > 0; synctest.Wait() {
+		r := s.next(t)
+		sizes = append(sizes, len(r.keys()))
+		_, ops, _ := r.op.Txn()
+		if slices.ContainsFunc(append(ops, r.op), func(op clientv3.Op) bool { return op.LeaseID() == dead }) {
+			r.fail(rpctypes.ErrLeaseNotFound)
+		} else {
+			r.answer()
+		}
+	}
+	return sizes
+}
+
+// TestABadWriteCostsItsGroupLittle has one write of many refused. The others stay together.
+func TestABadWriteCostsItsGroupLittle(t *testing.T) {
+	whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
+		var good []*future[*clientv3.PutResponse]
+		var bad *future[*clientv3.PutResponse]
+		for i := range 64 {
+			if i == 41 {
+				bad = put(t.Context(), kv, "bad", "", clientv3.WithLease(7))
+			}
+			good = append(good, put(t.Context(), kv, fmt.Sprint("k", i), ""))
+		}
+		blocker.answer()
+		sizes := refuseDead(t, s, 7)
+		require.Equal(t, 65, sizes[0])
+		require.LessOrEqual(t, len(sizes), 1+4*4, "%v", sizes)
+		_, err := bad.returned(t)
+		require.Equal(t, rpctypes.ErrLeaseNotFound, err)
+		for _, f := range good {
+			_, err := f.returned(t)
+			require.NoError(t, err)
+		}
+		require.Len(t, s.keys, 65, "each was written, and the blocker")
+	})
+}
+
+// TestWhatWasRefusedTravelsAlone writes with a lease that was refused, and to a key that was, within a second and later.
+func TestWhatWasRefusedTravelsAlone(t *testing.T) {
+	whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
+		bad := func(key string) *future[*clientv3.PutResponse] {
+			return put(t.Context(), kv, key, "", clientv3.WithLease(7))
+		}
+		denied := func() *future[*clientv3.PutResponse] { return put(t.Context(), kv, "denied", "") }
+		hold := func() (release func()) {
+			put(t.Context(), kv, "blocker", "")
+			return s.next(t).answer
+		}
+		blocker.answer()
+		bad("first") // alone: nothing is in flight
+		s.next(t).fail(rpctypes.ErrLeaseNotFound)
+		denied()
+		s.next(t).fail(rpctypes.ErrPermissionDenied)
+
+		time.Sleep(refusedFor / 2)
+		release := hold()
+		put(t.Context(), kv, "a", "")
+		put(t.Context(), kv, "b", "")
+		s.idle(t)
+		bad("second")
+		require.Equal(t, []string{"second"}, s.next(t).keys())
+		denied()
+		require.Equal(t, []string{"denied"}, s.next(t).keys())
+		release()
+		group := s.next(t)
+		require.Equal(t, []string{"a", "b"}, group.keys())
+		group.answer()
+
+		time.Sleep(refusedFor)
+		release = hold()
+		bad("third")
+		denied()
+		s.idle(t)
+		release()
+		require.Equal(t, []string{"third", "denied"}, s.next(t).keys())
+	})
+}
+
+// TestAnOverloadedServerGetsGroups has a group refused for a reason that is not in it. Nothing is sent again: the client below
+// has tried as long as a write is tried.
+func TestAnOverloadedServerGetsGroups(t *testing.T) {
+	for _, refusal := range []error{rpctypes.ErrTooManyRequests, rpctypes.ErrNoLeader} {
+		whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
+			calls := []*future[*clientv3.PutResponse]{put(t.Context(), kv, "a", ""), put(t.Context(), kv, "b", "")}
+			blocker.answer()
+			s.next(t).fail(refusal)
+			for _, f := range calls {
+				_, err := f.returned(t)
+				require.Equal(t, refusal, err)
+				require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
+			}
+		})
+	}
+}
+
+// TestAGroupIsTriedAsLongAsItsWrites has a group end with the last deadline, and only if all have one.
+func TestAGroupIsTriedAsLongAsItsWrites(t *testing.T) {
+	whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		long, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		last, _ := long.Deadline()
+		put(short, kv, "a", "")
+		put(long, kv, "b", "")
+		blocker.answer()
+		group := s.next(t)
+		until, ok := group.ctx.Deadline()
+		require.True(t, ok)
+		require.Equal(t, last, until)
+		put(long, kv, "c", "")
+		put(t.Context(), kv, "d", "")
+		group.answer()
+		_, ok = s.next(t).ctx.Deadline()
+		require.False(t, ok)
+	})
+}
+
 func TestUnknownOutcomeIsEverybodys(t *testing.T) {
 	for _, unknown := range []error{
 		&retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: status.Error(codes.Unavailable, "the connection broke")},
@@ -183,7 +307,8 @@ func TestCancelledWriteIsNotSent(t *testing.T) {
 		others := []*future[*clientv3.PutResponse]{put(t.Context(), kv, "a", ""), put(t.Context(), kv, "b", "")}
 		cancel()
 		_, err := cancelled.returned(t)
-		require.Equal(t, context.Canceled, err)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
 		again := put(t.Context(), kv, "k", "2")
 		blocker.answer()
 		batch := s.next(t)
@@ -203,12 +328,15 @@ func TestTurnOfACallerThatLeft(t *testing.T) {
 	d := New(newStub(), shareAll).puts
 	op := clientv3.OpPut("k", "v")
 	d.mu.Lock()
-	c := d.enqueueLocked(d.kind.idOf(op), op)
+	c := d.enqueueLocked(t.Context(), d.kind.idOf(op), op)
 	d.sendNextLocked()
 	require.Equal(t, 1, d.inFlight)
 	d.mu.Unlock()
 	<-c.done
-	d.leave(c)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := d.await(ctx, c)
+	require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
 	require.Zero(t, d.inFlight)
 }
 
