@@ -81,7 +81,8 @@ type Client struct {
 //
 // An error names the invalid field of cfg, or is the server's
 // (rpctypes.ErrAuthFailed for a wrong password), or wraps the TokenSource's, or is
-// context.DeadlineExceeded after DialTimeout.
+// context.DeadlineExceeded after DialTimeout, or is that of the connection if
+// RejectOldCluster finds no member that answers.
 func New(cfg Config) (*Client, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err

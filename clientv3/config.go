@@ -59,8 +59,8 @@ type Config struct {
 	AutoSyncInterval time.Duration `json:"auto-sync-interval"`
 
 	// DialTimeout bounds the network work of New: fetching a token and, with
-	// RejectOldCluster, reading versions. With 0, the default, only Context bounds
-	// it. DialTimeout does not bound connection attempts, which run in the
+	// RejectOldCluster, reading versions. With 0, the default, only Context bounds the
+	// former; the latter fails after 15 s if no member can be reached. DialTimeout does not bound connection attempts, which run in the
 	// background.
 	DialTimeout time.Duration `json:"dial-timeout"`
 
@@ -101,8 +101,9 @@ type Config struct {
 	// The client cannot renew it; [Client.SetToken] replaces it.
 	Token string `json:"token"`
 
-	// RejectOldCluster makes New fail with ErrOldCluster if a member is more than
-	// one minor release older than this client.
+	// RejectOldCluster makes New fail with ErrOldCluster if a member that answers is more
+	// than one minor release older than this client. New waits 2 s at most for the others
+	// after the first answer, and fails with the first error if none answers.
 	RejectOldCluster bool `json:"reject-old-cluster"`
 
 	// DialOptions are passed to gRPC after the client's own. Interceptors see every

@@ -46,8 +46,9 @@ const (
 
 // Maintenance inspects and maintains the members of the cluster. Methods that take
 // an endpoint go only to that member, whether or not it is one of the client's
-// endpoints; the connection is kept for the next such call. For the other methods
-// the client chooses the member.
+// endpoints; the connection is kept for the next such call. While no connection to it
+// can be made they try again, until ctx ends or, if it has no deadline, for 15 s; they then
+// return the error of the connection. For the other methods the client chooses the member.
 type Maintenance interface {
 	// AlarmList lists the alarms that are raised.
 	AlarmList(ctx context.Context) (*AlarmResponse, error)

@@ -63,8 +63,10 @@ const insecureAdvice = "have the members advertise https URLs (--advertise-clien
 //
 // Sync fails with the error of its linearizable MemberList, with ctx's error, or with
 // an error that says why the client can use none of the advertised URLs. The
-// endpoints are then unchanged.
+// endpoints are then unchanged, as they are if SetEndpoints is called meanwhile: Sync then
+// returns nil.
 func (c *Client) Sync(ctx context.Context) error {
+	named := c.namedEndpoints()
 	resp, err := c.MemberList(ctx)
 	if err != nil {
 		return err
@@ -82,8 +84,9 @@ func (c *Client) Sync(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err // ctx ended the probes early, so silence proves nothing
 	}
-	c.setFoundEndpoints(eps)
-	c.GetLogger().Debug("set the endpoints from the membership", zap.Strings("endpoints", channel.Redact(eps)))
+	if c.channel != nil && c.channel.SetFoundEndpoints(eps, named) {
+		c.GetLogger().Debug("set the endpoints from the membership", zap.Strings("endpoints", channel.Redact(eps)))
+	}
 	return nil
 }
 
@@ -112,11 +115,12 @@ func (c *Client) advertised(members []*pb.Member) advertisement {
 	return a
 }
 
-// setFoundEndpoints replaces the endpoints with discovered ones.
-func (c *Client) setFoundEndpoints(eps []string) {
-	if c.channel != nil {
-		c.channel.SetFoundEndpoints(eps)
+// namedEndpoints returns how often the program has set the endpoints.
+func (c *Client) namedEndpoints() uint64 {
+	if c.channel == nil {
+		return 0
 	}
+	return c.channel.Named()
 }
 
 // warnOfPlaintext logs the skipped endpoints, once until they change.

@@ -19,6 +19,7 @@ type membership struct {
 	clusterID uint64
 	members   []*pb.Member
 	asked     chan struct{}
+	onList    func() // nil for none
 }
 
 func (m *membership) MemberList(context.Context, ...OpOption) (*MemberListResponse, error) {
@@ -27,6 +28,9 @@ func (m *membership) MemberList(context.Context, ...OpOption) (*MemberListRespon
 		case m.asked <- struct{}{}:
 		default:
 		}
+	}
+	if m.onList != nil {
+		m.onList()
 	}
 	return &MemberListResponse{Header: &pb.ResponseHeader{ClusterId: m.clusterID}, Members: m.members}, nil
 }
@@ -130,4 +134,18 @@ func TestAutoSyncRunsAtTheStart(t *testing.T) {
 		t.Fatal("no update within 20 s; the interval is an hour")
 	}
 	assert.ErrorIs(t, c.Close(), context.Canceled)
+}
+
+// Endpoints that the program sets while Sync runs stay.
+func TestSyncLeavesEndpointsThatAreSetMeanwhile(t *testing.T) {
+	const id = 7
+	a, b := startStatusServer(t, id), startStatusServer(t, id)
+	m := &membership{clusterID: id, members: []*pb.Member{voter(a)}}
+	c := newSyncClient(t, m, a)
+	m.onList = func() { c.SetEndpoints(b) }
+	require.NoError(t, c.Sync(t.Context()))
+	assert.Equal(t, []string{b}, c.Endpoints())
+	m.onList = nil
+	require.NoError(t, c.Sync(t.Context()))
+	assert.Equal(t, []string{a}, c.Endpoints())
 }

@@ -1,36 +1,59 @@
 package clientv3
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"sync"
+	"time"
 
 	"github.com/coreos/go-semver/semver"
 	"go.etcd.io/etcd/api/v3/version"
 )
 
-// checkVersion returns ErrOldCluster if a member is too old, and the member's error
-// if its status cannot be read.
+// checkVersion returns ErrOldCluster if a member that answers is too old. After the first
+// answer it waits for the others for probeTimeout at most. If none answers, it returns the
+// first error.
 func (c *Client) checkVersion(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	for _, ep := range c.Endpoints() {
-		wg.Go(func() {
-			if err := c.checkMember(ctx, ep); err != nil {
-				cancel(err)
-			}
-		})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		*StatusResponse
+		err error
 	}
-	wg.Wait()
-	return context.Cause(ctx)
+	eps := c.Endpoints()
+	answers := make(chan answer, len(eps))
+	for _, ep := range eps {
+		go func() {
+			resp, err := c.Status(ctx, ep)
+			answers <- answer{resp, err}
+		}()
+	}
+	var first error
+	var enough <-chan time.Time // nil before the first answer
+	for range eps {
+		select {
+		case a := <-answers:
+			if a.err != nil {
+				first = cmp.Or(first, a.err)
+				continue
+			}
+			if err := checkMember(a.StatusResponse); err != nil {
+				return err
+			}
+			if enough == nil {
+				enough = time.After(probeTimeout)
+			}
+		case <-enough:
+			return nil
+		}
+	}
+	if enough != nil {
+		return nil
+	}
+	return ContextError(ctx, first)
 }
 
-func (c *Client) checkMember(ctx context.Context, ep string) error {
-	resp, err := c.Status(ctx, ep)
-	if err != nil {
-		return err
-	}
+func checkMember(resp *StatusResponse) error {
 	v, err := semver.NewVersion(resp.Version)
 	if err != nil {
 		return fmt.Errorf("member %x reports the version %q: %w", resp.Header.GetMemberId(), resp.Version, err)

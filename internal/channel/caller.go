@@ -2,7 +2,9 @@ package channel
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/zap"
@@ -74,6 +76,8 @@ type Caller struct {
 	width func() int
 	// class is the default class of calls and streams.
 	class balancer.ConnClass
+	// single is set if conn leads to one endpoint.
+	single bool
 }
 
 var _ grpc.ClientConnInterface = (*Caller)(nil)
@@ -89,10 +93,31 @@ func (c *client) newCaller(conn grpc.ClientConnInterface, width func() int) *Cal
 // token if one is required and missing. User interceptors see each attempt once; a hedge runs
 // concurrently with its primary attempt.
 func (c *Caller) Invoke(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
-	if err := c.tokens.ensure(ctx); err != nil {
+	if err := c.ensureToken(ctx); err != nil {
 		return err
 	}
+	if c.single {
+		opts = append(slices.Clip(opts), grpc.WaitForReady(false))
+	}
 	return c.newCall(ctx, method, req, reply, opts).run()
+}
+
+// singleTokenWait bounds how long a call to one endpoint waits for a token, which the other
+// members may be unable to issue. The endpoint may answer without one.
+const singleTokenWait = 2 * time.Second
+
+// ensureToken fetches a token if one is required and missing.
+func (c *Caller) ensureToken(ctx context.Context) error {
+	if !c.single {
+		return c.tokens.ensure(ctx)
+	}
+	bounded, cancel := context.WithTimeout(ctx, singleTokenWait)
+	defer cancel()
+	err := c.tokens.ensure(bounded)
+	if bounded.Err() != nil && ctx.Err() == nil {
+		return nil
+	}
+	return err
 }
 
 // NewStream opens a stream with the token of the client. It is not retried: only the

@@ -98,6 +98,7 @@ type Channel struct {
 
 	mu        sync.RWMutex
 	endpoints []string
+	named     uint64 // calls of SetEndpoints
 
 	closing sync.Once
 }
@@ -185,9 +186,13 @@ func (c *Channel) Conn() *grpc.ClientConn { return c.conn }
 
 // Over executes calls over a connection to one endpoint, which the caller made and closes.
 // They have a separate retry budget, so that calls to a failing member do not slow down
-// other calls. They are never cut: a caller that names a member waits for it.
+// other calls. They are never cut: a caller that names a member waits for its answer. While
+// there is no connection, their attempts fail, so that without a deadline they end after
+// patience.
 func (c *Channel) Over(conn grpc.ClientConnInterface) grpc.ClientConnInterface {
-	return c.newCaller(conn, func() int { return 1 })
+	caller := c.newCaller(conn, func() int { return 1 })
+	caller.single = true
+	return caller
 }
 
 // Redact returns endpoints for logging, without the passwords that URLs can hold.
@@ -213,6 +218,7 @@ func (c *Channel) Endpoints() []string {
 func (c *Channel) SetEndpoints(endpoints []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.named++
 	c.security.name(endpoints)
 	c.setEndpoints(endpoints)
 }

@@ -91,13 +91,25 @@ func (c *Channel) SplitFound(endpoints []string) (usable, inClear []string) {
 	return c.security.split(endpoints)
 }
 
+// Named returns how often the program has named endpoints, see [Channel.SetEndpoints].
+func (c *Channel) Named() uint64 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.named
+}
+
 // SetFoundEndpoints is [Channel.SetEndpoints] for endpoints that the program did not name
-// itself. It skips the unusable ones, see [Channel.SplitFound].
-func (c *Channel) SetFoundEndpoints(endpoints []string) {
+// itself. It skips the unusable ones, see [Channel.SplitFound]. It reports false and changes
+// nothing if the program has named endpoints since [Channel.Named] returned named.
+func (c *Channel) SetFoundEndpoints(endpoints []string, named uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.named != named {
+		return false
+	}
 	usable, _ := c.security.split(endpoints) // again: the program may have named others since
 	c.setEndpoints(usable)
+	return true
 }
 
 // hasPassword reports whether the requests of a method carry a password.

@@ -111,9 +111,14 @@ func TestPermittedEndpoints(t *testing.T) {
 
 			usable, inClear := c.SplitFound(found)
 			assert.Equal(t, tc.inClear, inClear)
-			c.SetFoundEndpoints(found)
+			assert.True(t, c.SetFoundEndpoints(found, c.Named()))
 			assert.Equal(t, usable, c.Endpoints())
 			assert.Equal(t, secured, c.Secured(), "found endpoints change no rule")
+
+			before := c.Named()
+			c.SetEndpoints([]string{"a:1"})
+			assert.False(t, c.SetFoundEndpoints(found, before))
+			assert.Equal(t, []string{"a:1"}, c.Endpoints())
 		})
 	}
 }
