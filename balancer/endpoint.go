@@ -19,6 +19,11 @@ type Endpoint struct {
 	policy    *policy // nil if detached
 	conns     [classes]atomic.Pointer[subConn]
 
+	// usable are the connections that pickers use, nil for none. place is the endpoint's place
+	// among the connected ones. Both are those of the latest picker.
+	usable [classes]atomic.Pointer[usable]
+	place  atomic.Int64
+
 	// entry is the health of the endpoint. It is replaced once, when the endpoint joins
 	// the shared table. unsubscribe belongs to it and is guarded by the policy's lock.
 	entry       atomic.Pointer[health.Entry]
@@ -142,12 +147,25 @@ func (e *Endpoint) RolesChanged() {
 	}
 }
 
-// others returns the other endpoints of the ClientConn that are connected.
+// maxOthers is with how many others an endpoint is compared. All endpoints together then cost
+// no more than their number times that.
+const maxOthers = 100
+
+// others returns other endpoints of the ClientConn that are connected: all, or the maxOthers
+// that follow in the resolver's order.
 func (e *Endpoint) others() []*Endpoint {
-	var others []*Endpoint
-	for _, other := range e.policy.all() {
+	k := e.policy.latest.Load()
+	if k == nil {
+		return nil
+	}
+	others := make([]*Endpoint, 0, min(len(k.connected), maxOthers))
+	for i := range k.connected {
+		other := k.connected[(int(e.place.Load())+i)%len(k.connected)]
 		if other != e && other.Ready() {
 			others = append(others, other)
+		}
+		if len(others) == maxOthers {
+			break
 		}
 	}
 	return others
@@ -157,13 +175,23 @@ func (e *Endpoint) others() []*Endpoint {
 // better rank, or one that is not suspected. Where all are suspected, as in an overload, none
 // is likely to be faster.
 func (e *Endpoint) hasAlternative() bool {
-	mine := rank(e.State(), needFull)
-	for _, other := range e.others() {
-		if r := rank(other.State(), needFull); other.State().Usable() && (r < mine || r < rank(health.Suspected, needFull)) {
-			return true
-		}
+	k := e.policy.latest.Load()
+	if k == nil || len(k.fit[needFull]) == 0 {
+		return false
 	}
-	return false
+	other := k.fit[needFull][0]
+	switch {
+	case other != e:
+	case len(k.fit[needFull]) > 1:
+		other = k.fit[needFull][1]
+	default:
+		other = k.spare[needFull]
+	}
+	if other == nil || !other.Ready() || !other.State().Usable() {
+		return false
+	}
+	r := rank(other.State(), needFull)
+	return r < rank(e.State(), needFull) || r < rank(health.Suspected, needFull)
 }
 
 // isWitness reports whether the endpoint has completed work since then and is not ejected

@@ -45,10 +45,16 @@ func TestSecurityIsPartOfTheIdentityOfAnEndpoint(t *testing.T) {
 func TestEndpointsAreUnique(t *testing.T) {
 	endpoint := func(addresses ...resolver.Address) resolver.Endpoint { return resolver.Endpoint{Addresses: addresses} }
 	a, b, tls := address("a", "", ""), address("b", "", ""), address("a", "", "tls")
-	assert.Equal(t,
-		[]resolver.Endpoint{endpoint(a), endpoint(b), endpoint(tls), endpoint(a, b)},
-		unique([]resolver.Endpoint{endpoint(a), endpoint(), endpoint(b), endpoint(a), endpoint(tls), endpoint(a, b), endpoint(b)}))
-	assert.Empty(t, unique(nil))
+	p := newPolicy(nil, Builder{})
+	defer p.stop()
+	assert.Empty(t, p.replace([]resolver.Endpoint{endpoint(a), endpoint(), endpoint(b), endpoint(a), endpoint(tls), endpoint(a, b), endpoint(b)}))
+	var kept [][]resolver.Address
+	for _, ep := range p.endpoints {
+		kept = append(kept, ep.addresses)
+	}
+	assert.Equal(t, [][]resolver.Address{{a}, {b}, {tls}, {a, b}}, kept)
+	assert.Len(t, p.replace(nil), len(kept))
+	assert.Empty(t, p.endpoints)
 }
 
 // gRPC's warnings print the attributes of an address.

@@ -102,7 +102,7 @@ func (e *Endpoint) checkAt(at, now time.Time) {
 
 // check finds overdue calls and silent streams.
 func (e *Endpoint) check() {
-	now, alternative := time.Now(), e.hasAlternative()
+	now := time.Now()
 	f := &e.inflight
 	f.mu.Lock()
 	due := f.due.Load()
@@ -118,7 +118,7 @@ func (e *Endpoint) check() {
 	f.due.Store(nil)
 	var found findings
 	for i := range f.calls {
-		e.checkCalls(&f.calls[i], now, alternative, &found)
+		e.checkCalls(&f.calls[i], now, &found)
 	}
 	e.checkUnanswered(now, &found)
 	e.checkStreams(now, &found)
@@ -154,7 +154,7 @@ func (f *findings) checkBy(at time.Time) {
 
 // checkCalls checks the calls of a shard. A call is overdue only if another endpoint could
 // serve it.
-func (e *Endpoint) checkCalls(s *shard, now time.Time, alternative bool, found *findings) {
+func (e *Endpoint) checkCalls(s *shard, now time.Time, found *findings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := s.first; c != nil; c = c.next {
@@ -164,7 +164,7 @@ func (e *Endpoint) checkCalls(s *shard, now time.Time, alternative bool, found *
 			switch {
 			case now.Before(at):
 				found.checkBy(at)
-			case alternative:
+			case e.hasAlternative():
 				c.overdue = true
 				found.overdue = append(found.overdue, c)
 			default:

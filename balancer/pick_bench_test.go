@@ -24,7 +24,9 @@ func BenchmarkPick(b *testing.B) {
 	ep := newEndpoint("a", health.NewTable().Acquire("", "a"))
 	ep.policy = p
 	ep.conns[Calls].Store(&subConn{ep: ep})
-	k := &picker{p: p, connected: []*Endpoint{ep}, ready: map[*Endpoint]*[classes]usable{ep: {Calls: {subConn: ep.conn(Calls)}}}}
+	k := &picker{p: p, connected: []*Endpoint{ep}}
+	ep.usable[Calls].Store(&usable{subConn: ep.conn(Calls)})
+	p.latest.Store(k)
 	for n := range k.fit {
 		k.fit[n] = k.connected
 	}

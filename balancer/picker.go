@@ -78,42 +78,78 @@ type picker struct {
 	p *policy
 	// fit are the connected endpoints that serve a need best, by need.
 	fit [needs][]*Endpoint
+	// spare is the best endpoint after fit, by need; only where fit is a single one.
+	spare [needs]*Endpoint
 	// connected are all connected endpoints.
 	connected []*Endpoint
-	// ready are those connections of the connected endpoints that can be used.
-	ready map[*Endpoint]*[classes]usable
 	// unproven is set while no endpoint has completed work yet, and writes wait for that.
 	unproven bool
 	// err is why there is no connection.
 	err error
 }
 
-// publish gives gRPC a new picker.
+// publishPause is the pause between two pickers for each hundred endpoints: what a picker costs
+// grows with their number, and so do the events that call for one.
+const publishPause = time.Millisecond
+
+// publish gives gRPC a new picker: at once, or at the end of the pause after the latest one.
 func (p *policy) publish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.closed || p.publishing {
 		return
 	}
+	now := time.Now()
+	if wait := p.nextPublish.Sub(now); wait > 0 {
+		p.publishing = true
+		time.AfterFunc(wait, func() {
+			p.mu.Lock()
+			p.publishing, p.nextPublish = false, time.Time{}
+			p.mu.Unlock()
+			p.publish()
+		})
+		return
+	}
+	p.nextPublish = now.Add(time.Duration(len(p.endpoints)/100) * publishPause)
+	improved, ejected := p.improved.Swap(false), p.ejected.Swap(false) // before the states are read
 	p.connectWanted()
-	k := &picker{p: p, ready: make(map[*Endpoint]*[classes]usable)}
+	k := &picker{p: p, connected: make([]*Endpoint, 0, len(p.endpoints))}
 	state, err := p.connectivity()
 	p.noteOutage(state)
 	for _, ep := range p.endpoints {
 		if ep.conn(Calls).ready.Load() {
+			ep.place.Store(int64(len(k.connected)))
 			k.connected = append(k.connected, ep)
-			k.ready[ep] = ep.usable()
+			ep.refresh()
 		}
 	}
-	for n := range k.fit {
-		k.fit[n] = best(k.connected, need(n))
-	}
+	k.rank()
 	k.unproven = p.awaitsProof(k.fit[needWrite])
 	k.err = balancer.ErrNoSubConnAvailable
 	if state == connectivity.TransientFailure {
 		k.err = err
 	}
+	p.latest.Store(k)
 	p.cc.UpdateState(balancer.State{ConnectivityState: state, Picker: k})
+	if ejected {
+		p.wakeWaiting(outageBackoff)
+	}
+	if improved {
+		p.options().Monitor.NotifyImproved()
+		for _, ep := range p.endpoints {
+			ep.signal()
+		}
+	}
+}
+
+// rank ranks the connected endpoints.
+func (k *picker) rank() {
+	for n := range k.fit {
+		k.fit[n] = best(k.connected, need(n))
+		if len(k.fit[n]) == 1 && len(k.connected) > 1 {
+			k.spare[n] = best(without(k.connected, k.fit[n]), need(n))[0]
+		}
+	}
 }
 
 // proofPatience is how long the first write of a client waits for an endpoint that has
@@ -174,16 +210,25 @@ func (p *policy) prove() {
 // fixed order the streams of most clients would gather on the first endpoint, since
 // streams go to the first connection. It needs the lock.
 func (p *policy) connectWanted() {
-	var wanted []*Endpoint
+	wanted := make(map[*Endpoint]bool)
 	selective, isSelective := p.strategy().(Selective)
 	if isSelective {
-		wanted = selective.Wanted(p.endpoints)
+		for _, ep := range selective.Wanted(p.endpoints) {
+			wanted[ep] = true
+		}
 	}
-	for _, n := range rand.Perm(len(p.endpoints)) {
-		ep := p.endpoints[n]
-		if !isSelective || slices.Contains(wanted, ep) {
+	var missing []*subConn
+	defer func() {
+		for _, n := range rand.Perm(len(missing)) {
+			p.open(missing[n])
+		}
+	}()
+	for _, ep := range p.endpoints {
+		if !isSelective || wanted[ep] {
 			ep.unwanted.Store(false)
-			p.open(ep.conn(Calls))
+			if s := ep.conn(Calls); s.sc == nil {
+				missing = append(missing, s)
+			}
 			continue
 		}
 		if ep.unwanted.Store(true); ep.busy() {
@@ -228,21 +273,23 @@ func (p *policy) connectivity() (connectivity.State, error) {
 // errNoConnection is used where gRPC reports no error of a failed connection.
 var errNoConnection = errors.New("no connection could be made")
 
-// usable is a connection that calls can use; its sc is nil for none.
+// usable is a connection that calls can use.
 type usable struct {
 	*subConn
 	sc balancer.SubConn
 }
 
-// usable returns the endpoint's connections that can be used. It needs the policy's lock.
-func (e *Endpoint) usable() *[classes]usable {
-	all := new([classes]usable)
+// refresh shows pickers which connections can be used. It needs the policy's lock.
+func (e *Endpoint) refresh() {
 	for class, s := range e.connections() {
-		if s.ready.Load() {
-			all[class] = usable{s, s.sc}
+		now, old := usable{s, s.sc}, e.usable[class].Load()
+		switch {
+		case !s.ready.Load():
+			e.usable[class].Store(nil)
+		case old == nil || *old != now:
+			e.usable[class].Store(&now)
 		}
 	}
-	return all
 }
 
 // best returns the endpoints of the best rank, and of these the ones of the best priority.
@@ -263,22 +310,32 @@ func best(eps []*Endpoint, n need) []*Endpoint {
 	return kept
 }
 
+// some returns n endpoints, in their order from a random one; all if there are no more.
+func some(eps []*Endpoint, n int) []*Endpoint {
+	if len(eps) <= n {
+		return eps
+	}
+	begin := rand.N(len(eps) - n + 1)
+	return eps[begin : begin+n]
+}
+
 // without returns eps without avoid.
 func without(eps, avoid []*Endpoint) []*Endpoint {
 	return slices.DeleteFunc(slices.Clone(eps), func(ep *Endpoint) bool { return slices.Contains(avoid, ep) })
 }
 
 // choice returns the candidates for the strategy: the best endpoints that are not to be
-// avoided, even of a lower rank; if all are to be avoided, the best ones.
+// avoided, even of a lower rank; if all are to be avoided, the best ones. Where some are to be
+// avoided, it looks at no more than maxOthers besides these.
 func (k *picker) choice(a *Attempt) []*Endpoint {
 	fit := k.fit[a.need()]
 	if len(a.Avoid) == 0 {
 		return fit
 	}
-	if others := without(fit, a.Avoid); len(others) > 0 {
+	if others := without(some(fit, maxOthers+len(a.Avoid)), a.Avoid); len(others) > 0 {
 		return others
 	}
-	others := best(without(k.connected, a.Avoid), a.need())
+	others := best(without(some(k.connected, maxOthers+len(a.Avoid)), a.Avoid), a.need())
 	if len(others) > 0 || a.AvoidStrictly {
 		return others
 	}
@@ -327,22 +384,29 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 	}
 	if class == Calls {
 		ep := k.p.strategy().Pick(*call, fit)
-		s := k.ready[ep][Calls]
-		return s.subConn, s.sc, nil
+		return ep.picked(Calls)
 	}
 	// For classes other than Calls, prefer an endpoint that already has a connection of
 	// the class: fewer connections are needed.
 	var open []*Endpoint
 	for _, ep := range fit {
-		if k.ready[ep][class].sc != nil {
+		if ep.usable[class].Load() != nil {
 			open = append(open, ep)
 		}
 	}
 	if len(open) == 0 {
 		return nil, nil, k.p.openClass(*call, fit)
 	}
-	ep := k.p.strategy().Pick(*call, open)
-	s := k.ready[ep][class]
+	return k.p.strategy().Pick(*call, open).picked(class)
+}
+
+// picked returns the connection of the class. gRPC waits for the next picker if it was lost
+// since the present one.
+func (e *Endpoint) picked(class ConnClass) (*subConn, balancer.SubConn, error) {
+	s := e.usable[class].Load()
+	if s == nil {
+		return nil, nil, balancer.ErrNoSubConnAvailable
+	}
 	return s.subConn, s.sc, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,10 @@ type policy struct {
 	terms   terms
 	opts    atomic.Pointer[Options]
 	chosen  atomic.Pointer[Strategy] // nil before the first update
+	latest  atomic.Pointer[picker]   // nil before the first
+	// improved is set when an endpoint can serve more than before, and ejected when one no longer
+	// serves calls of every kind, until it is published.
+	improved, ejected atomic.Bool
 
 	mu          sync.Mutex
 	config      config
@@ -40,6 +45,8 @@ type policy struct {
 	outageSince time.Time   // since when there is no connection for calls, zero if there is one
 	proofDue    time.Time   // until when writes wait for proof, zero before the first
 	proven      bool        // an endpoint has shown that it serves
+	nextPublish time.Time   // when the pause after the latest picker ends
+	publishing  bool        // a picker follows at the end of the pause
 	closed      bool
 	draining    map[*time.Timer]func()
 	tasks       sync.WaitGroup
@@ -73,12 +80,11 @@ func (p *policy) strategy() Strategy {
 // connections.
 func (p *policy) UpdateClientConnState(s balancer.ClientConnState) error {
 	p.configure(s)
-	endpoints := unique(s.ResolverState.Endpoints)
 	p.mu.Lock()
-	removed := p.replace(endpoints)
+	removed := p.replace(s.ResolverState.Endpoints)
 	p.resolving = nil
 	var err error
-	if len(endpoints) == 0 {
+	if len(p.endpoints) == 0 {
 		p.resolving = errors.New("the resolver found no endpoints")
 		err = balancer.ErrBadResolverState
 	}
@@ -126,18 +132,6 @@ func (p *policy) all() []*Endpoint {
 	return p.endpoints
 }
 
-// unique returns the endpoints that have an address, each once.
-func unique(eps []resolver.Endpoint) []resolver.Endpoint {
-	var kept []resolver.Endpoint
-	for _, ep := range eps {
-		isSame := func(k resolver.Endpoint) bool { return same(k.Addresses, ep.Addresses) }
-		if len(ep.Addresses) > 0 && !slices.ContainsFunc(kept, isSame) {
-			kept = append(kept, ep)
-		}
-	}
-	return kept
-}
-
 // same reports whether two endpoints are the same one: they have the same addresses, server
 // names and attributes, which hold the security of an address.
 func same(a, b []resolver.Address) bool {
@@ -146,22 +140,48 @@ func same(a, b []resolver.Address) bool {
 	})
 }
 
-// replace sets the endpoints, keeps known ones, and returns the removed ones. It needs
-// the lock.
+// keyOf returns a key that is equal for addresses that are the same, and different for most others.
+func keyOf(addresses []resolver.Address) string {
+	var key strings.Builder
+	for _, a := range addresses {
+		key.WriteString(a.Addr)
+		key.WriteByte(0)
+		key.WriteString(a.ServerName)
+		key.WriteByte(0)
+	}
+	return key.String()
+}
+
+// replace sets the endpoints that have an address, each once, keeps known ones, and returns
+// the removed ones. It needs the lock.
 func (p *policy) replace(eps []resolver.Endpoint) (removed []*Endpoint) {
-	now := make([]*Endpoint, 0, len(eps))
+	known := make(map[string][]*Endpoint, len(p.endpoints)) // by addresses and server names
+	for _, ep := range p.endpoints {
+		key := keyOf(ep.addresses)
+		known[key] = append(known[key], ep)
+	}
+	listed := make(map[*Endpoint]bool, len(eps))
+	now, kept := make([]*Endpoint, 0, len(eps)), make([]resolver.Endpoint, 0, len(eps))
 	for _, r := range eps {
-		i := slices.IndexFunc(p.endpoints, func(ep *Endpoint) bool { return same(ep.addresses, r.Addresses) })
-		if i >= 0 {
-			now = append(now, p.endpoints[i])
+		if len(r.Addresses) == 0 {
+			continue
+		}
+		var ep *Endpoint
+		key := keyOf(r.Addresses)
+		if i := slices.IndexFunc(known[key], func(ep *Endpoint) bool { return same(ep.addresses, r.Addresses) }); i >= 0 {
+			ep = known[key][i]
 		} else {
-			now = append(now, p.newEndpoint(r))
+			ep = p.newEndpoint(r)
+			known[key] = append(known[key], ep)
+		}
+		if !listed[ep] {
+			listed[ep], now, kept = true, append(now, ep), append(kept, r)
 		}
 	}
-	removed = slices.DeleteFunc(slices.Clone(p.endpoints), func(ep *Endpoint) bool { return slices.Contains(now, ep) })
+	removed = slices.DeleteFunc(slices.Clone(p.endpoints), func(ep *Endpoint) bool { return listed[ep] })
 	p.endpoints = now
 	p.options().Monitor.SetEndpoints(now)
-	p.weigh(eps)
+	p.weigh(kept)
 	return removed
 }
 
@@ -299,18 +319,13 @@ func (p *policy) changed(ep *Endpoint, c health.Change) {
 	if f, ok := p.strategy().(Forgiver); ok && c.To == health.Serving && c.From != health.Unknown {
 		f.Restored(ep)
 	}
-	p.publish()
-	if c.From.Usable() && !c.To.Usable() {
-		p.mu.Lock()
-		p.wakeWaiting(outageBackoff)
-		p.mu.Unlock()
-	}
 	if c.Improves() {
-		o.Monitor.NotifyImproved()
-		for _, other := range p.all() {
-			other.signal()
-		}
+		p.improved.Store(true)
 	}
+	if c.From.Usable() && !c.To.Usable() {
+		p.ejected.Store(true)
+	}
+	p.publish()
 	ep.signal()
 	p.investigate(ep)
 }

@@ -44,7 +44,8 @@ func TestPickThatWasNotSentIsNoSuccess(t *testing.T) {
 	ep := in("a", health.Served)
 	ep.policy = p
 	ep.conns[Calls].Store(&subConn{ep: ep})
-	k := &picker{p: p, connected: []*Endpoint{ep}, ready: map[*Endpoint]*[classes]usable{ep: {Calls: {subConn: ep.conn(Calls)}}}}
+	k := &picker{p: p, connected: []*Endpoint{ep}}
+	ep.usable[Calls].Store(&usable{subConn: ep.conn(Calls)})
 	k.fit[needFull] = k.connected
 	pick, err := k.Pick(balancer.PickInfo{FullMethodName: "/s/m", Ctx: t.Context()})
 	require.NoError(t, err)

@@ -228,8 +228,8 @@ func (p *policy) take(s *subConn, r health.Report, sent time.Time) {
 func (p *policy) late(ep *Endpoint, sent time.Time) time.Duration {
 	var sum time.Duration
 	n := 0
-	for _, other := range ep.Siblings() {
-		if k := other.known(); other != ep && k.CompletedSince(sent) && rank(other.State(), needFull) == 0 {
+	for _, other := range ep.others() {
+		if k := other.known(); k.CompletedSince(sent) && rank(other.State(), needFull) == 0 {
 			sum += max(k.Latency(), k.Latest())
 			n++
 		}

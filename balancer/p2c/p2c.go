@@ -52,6 +52,10 @@ const (
 	// compareAll is the largest number of endpoints that are all compared.
 	compareAll = 4
 
+	// meanOf is the largest number of endpoints whose mean is taken: a pick costs the same with
+	// more.
+	meanOf = 16
+
 	// failure is the minimum latency recorded for a failed call: more than nearly any
 	// call takes, so that a failing endpoint is the last choice. It decays to 10 ms after
 	// 46 seconds; then a call tries the endpoint where others take as long.
@@ -193,10 +197,14 @@ func (s *strategy) unknownCost(fit []*balancer.Endpoint, inFlight int, at instan
 	return float64(unproven)
 }
 
-// mean returns the mean of the known latencies of fit, 0 if there are none. It is the
-// harmonic mean, so that one failing endpoint does not dominate the estimate of a new
+// mean returns the mean of the known latencies of fit, or of some of many, 0 if there are none.
+// It is the harmonic mean, so that one failing endpoint does not dominate the estimate of a new
 // one.
 func (s *strategy) mean(fit []*balancer.Endpoint, at instant) float64 {
+	if n := len(fit); n > meanOf {
+		begin := s.random(n - meanOf + 1)
+		fit = fit[begin : begin+meanOf]
+	}
 	var known, speeds float64
 	for _, ep := range fit {
 		rec := s.record(ep)

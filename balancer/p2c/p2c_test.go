@@ -313,3 +313,18 @@ func BenchmarkPick(b *testing.B) {
 		})
 	}
 }
+
+// A pick looks at as many endpoints of a thousand as of two thousand.
+func TestPickLooksAtFewOfMany(t *testing.T) {
+	for _, n := range []int{1000, 2000} {
+		b := newBed(n)
+		b.answers(5 * time.Millisecond)
+		looks, recordOf := 0, b.record
+		b.record = func(ep *balancer.Endpoint) *record {
+			looks++
+			return recordOf(ep)
+		}
+		b.picks(balancer.Call{}, 100)
+		assert.LessOrEqual(t, looks, 100*2*(meanOf+1), "%d endpoints", n)
+	}
+}

@@ -1,0 +1,181 @@
+package balancer
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/attributes"
+	"google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/serviceconfig"
+
+	"github.com/quorate/quorate/health"
+)
+
+// manyConn is gRPC's side of a policy with many endpoints. It counts pickers.
+type manyConn struct {
+	balancer.ClientConn
+	pickers   int
+	listeners []func(balancer.SubConnState)
+}
+
+func (c *manyConn) UpdateState(balancer.State) { c.pickers++ }
+
+func (c *manyConn) NewSubConn(_ []resolver.Address, o balancer.NewSubConnOptions) (balancer.SubConn, error) {
+	c.listeners = append(c.listeners, o.StateListener)
+	return new(manySubConn), nil
+}
+
+type manySubConn struct {
+	balancer.SubConn
+	_ byte // so that each has an address of its own
+}
+
+func (*manySubConn) Connect()  {}
+func (*manySubConn) Shutdown() {}
+
+// manyEndpoints returns n endpoints with the attributes.
+func manyEndpoints(n int, attrs *attributes.Attributes) resolver.State {
+	var s resolver.State
+	for i := range n {
+		s.Endpoints = append(s.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{
+			{Addr: "gateway", Attributes: attrs}, {Addr: fmt.Sprint(i), Attributes: attrs},
+		}})
+	}
+	return s
+}
+
+// newManyPolicy returns a policy with n endpoints, none connected.
+func newManyPolicy(tb testing.TB, n int) (*policy, *manyConn) {
+	tb.Helper()
+	cc := new(manyConn)
+	p := newPolicy(cc, Builder{Build: func(serviceconfig.LoadBalancingConfig) Strategy { return firstFit{} }})
+	tb.Cleanup(p.Close)
+	require.NoError(tb, p.UpdateClientConnState(balancer.ClientConnState{ResolverState: manyEndpoints(n, nil)}))
+	return p, cc
+}
+
+// connectAll connects every endpoint, and lets it answer.
+func (c *manyConn) connectAll(p *policy) {
+	for _, listen := range c.listeners {
+		listen(balancer.SubConnState{ConnectivityState: connectivity.Connecting})
+		listen(balancer.SubConnState{ConnectivityState: connectivity.Ready})
+	}
+	for _, ep := range p.all() {
+		p.completed(ep, time.Now(), time.Now().Add(time.Millisecond))
+		p.note(ep, health.Evidence{Kind: health.Served, At: time.Now()})
+	}
+	for _, ep := range p.all() {
+		p.note(ep, health.Evidence{Kind: health.Degrading, At: time.Now()})
+		p.note(ep, health.Evidence{Kind: health.Served, At: time.Now()})
+	}
+}
+
+// twice are numbers of endpoints.
+var twice = []int{500, 1000}
+
+func TestManyEndpointsThatConnectAtOnceNeedFewPickers(t *testing.T) {
+	for _, n := range twice {
+		synctest.Test(t, func(t *testing.T) {
+			p, cc := newManyPolicy(t, n)
+			improved := p.options().Monitor.Improved()
+			cc.connectAll(p)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			assert.LessOrEqual(t, cc.pickers, 3, "%d endpoints", n)
+			k := p.latest.Load()
+			assert.Len(t, k.connected, n)
+			assert.Len(t, k.fit[needWrite], n, "the last picker knows the last state")
+			select {
+			case <-improved:
+			default:
+				assert.Fail(t, "retries that wait are not told")
+			}
+		})
+	}
+}
+
+func TestFewEndpointsGetEachPickerAtOnce(t *testing.T) {
+	p, cc := newManyPolicy(t, 20)
+	before := cc.pickers
+	cc.connectAll(p)
+	assert.GreaterOrEqual(t, cc.pickers-before, 4*20)
+	assert.Len(t, p.latest.Load().fit[needWrite], 20)
+}
+
+// counted is an attribute that counts comparisons.
+type counted struct{ comparisons *int }
+
+func (c counted) Equal(any) bool {
+	*c.comparisons++
+	return true
+}
+
+func TestEachUpdateComparesAnEndpointOnce(t *testing.T) {
+	for _, n := range twice {
+		p, _ := newManyPolicy(t, 1)
+		compared := 0
+		attrs := attributes.New("counted", counted{&compared})
+		for range 2 {
+			compared = 0
+			require.NoError(t, p.UpdateClientConnState(balancer.ClientConnState{ResolverState: manyEndpoints(n, attrs)}))
+		}
+		assert.Len(t, p.all(), n)
+		assert.LessOrEqual(t, compared, 2*n, "an address is compared once")
+	}
+}
+
+// Calls, their checks and their repetitions cost the same, however many endpoints there are.
+func TestCallsCostTheSameWithManyEndpoints(t *testing.T) {
+	for _, n := range twice {
+		synctest.Test(t, func(t *testing.T) {
+			p, cc := newManyPolicy(t, n)
+			cc.connectAll(p)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			eps, k := p.all(), p.latest.Load()
+			assert.Zero(t, testing.AllocsPerRun(100, func() { assert.True(t, eps[0].hasAlternative()) }))
+			assert.Equal(t, maxOthers, len(eps[n-1].others())) //nolint:testifylint // an endpoint is long in print
+			assert.GreaterOrEqual(t, maxOthers+1, len(k.choice(&Attempt{Avoid: eps[:1]})), "a repetition looks at some")
+			assert.Len(t, k.choice(&Attempt{Avoid: eps[:n-1]}), 1, "even if it avoids all but one")
+		})
+	}
+}
+
+func BenchmarkCheck(b *testing.B) {
+	for _, n := range []int{3, 1000, 3000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			p, cc := newManyPolicy(b, n)
+			cc.connectAll(p)
+			ep := p.all()[n/2]
+			b.ReportAllocs()
+			for b.Loop() {
+				now := time.Now()
+				ep.inflight.due.Store(&now)
+				ep.check()
+			}
+			ep.inflight.stop()
+		})
+	}
+}
+
+func BenchmarkUpdate(b *testing.B) {
+	for _, n := range []int{3, 1000, 3000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			p, cc := newManyPolicy(b, n)
+			cc.connectAll(p)
+			state := balancer.ClientConnState{ResolverState: manyEndpoints(n, nil)}
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := p.UpdateClientConnState(state); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
