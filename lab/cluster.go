@@ -247,6 +247,14 @@ func (c *Cluster) ClientTLS() *tls.Config {
 	return c.tls.client.Clone()
 }
 
+// ExpiredClientTLS is ClientTLS with a client certificate that has expired.
+func (c *Cluster) ExpiredClientTLS() *tls.Config {
+	if c.tls == nil {
+		return nil
+	}
+	return c.tls.expired.Clone()
+}
+
 func (c *Cluster) scheme() string {
 	if c.cfg.TLS {
 		return "https"

@@ -41,6 +41,8 @@ type TLSFiles struct {
 type certificates struct {
 	files  TLSFiles
 	client *tls.Config
+	// expired is client with a certificate that is no longer valid.
+	expired *tls.Config
 }
 
 // authority signs certificates.
@@ -57,13 +59,13 @@ func newCertificates(dir *dataDir) (*certificates, error) {
 		ServerCert: dir.join("server.crt"), ServerKey: dir.join("server.key"),
 		ClientCert: dir.join("client.crt"), ClientKey: dir.join("client.key"),
 	}}
-	if err := c.make(); err != nil {
+	if err := c.make(dir); err != nil {
 		return nil, fmt.Errorf("lab: certificates: %w", err)
 	}
 	return c, nil
 }
 
-func (c *certificates) make() error {
+func (c *certificates) make(dir *dataDir) error {
 	ca, err := newAuthority(c.files.CA)
 	if err != nil {
 		return err
@@ -98,7 +100,24 @@ func (c *certificates) make() error {
 		Certificates: []tls.Certificate{pair},
 		ServerName:   serverName,
 	}
-	return nil
+	return c.expire(ca, dir)
+}
+
+// expire makes the configuration of a client whose certificate has expired.
+func (c *certificates) expire(ca *authority, dir *dataDir) error {
+	cert, key := dir.join("expired.crt"), dir.join("expired.key")
+	err := ca.issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: "root"},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		NotAfter:    time.Now().Add(-time.Minute),
+	}, cert, key)
+	if err != nil {
+		return err
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	c.expired = c.client.Clone()
+	c.expired.Certificates = []tls.Certificate{pair}
+	return err
 }
 
 func newAuthority(certFile string) (*authority, error) {
@@ -158,7 +177,9 @@ func prepare(template *x509.Certificate) error {
 	}
 	template.SerialNumber = serial
 	template.NotBefore = time.Now().Add(-time.Hour) // clocks of containers differ
-	template.NotAfter = time.Now().Add(certificateLife)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = time.Now().Add(certificateLife)
+	}
 	return nil
 }
 

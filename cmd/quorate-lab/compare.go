@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -16,8 +17,12 @@ import (
 // Quorate's own violations make it fail.
 func (f faultsFlags) runComparison(cmd *cobra.Command, cfg scenario.Config, run scenarioRunner) error {
 	stderr := cmd.ErrOrStderr()
+	clients := compare.Clients()
+	if len(f.clients) > 0 {
+		clients = slices.DeleteFunc(clients, func(c compare.Client) bool { return !slices.Contains(f.clients, c.ID) })
+	}
 	result, err := compare.Run(cmd.Context(), compare.Config{
-		Scenario: cfg, Run: run,
+		Scenario: cfg, Run: run, Clients: clients, Rounds: f.rounds,
 		Begin: func(c compare.Client, number, of int) func(report.Snapshot) {
 			_, _ = fmt.Fprintf(stderr, "%s (%d of %d): %s\n", c.Name, number, of, c.Description) // progress is not the result
 			return report.NewLines(stderr).Show

@@ -1,17 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/quorate/quorate/cmd/internal/cli"
+	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/compare"
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/report"
@@ -24,14 +27,19 @@ type runner[C, R any] func(context.Context, C) (R, error)
 type scenarioRunner = runner[scenario.Config, report.Report]
 
 type faultsFlags struct {
-	faults  []string
-	hold    time.Duration
-	members int
-	callers int
-	timeout time.Duration
-	seed    uint64
-	json    bool
-	compare bool
+	faults   []string
+	hold     time.Duration
+	members  int
+	callers  int
+	timeout  time.Duration
+	pause    time.Duration
+	ttl      time.Duration
+	election time.Duration
+	seed     uint64
+	json     bool
+	compare  bool
+	clients  []string
+	rounds   int
 }
 
 func newFaultsCommand(run scenarioRunner) *cobra.Command {
@@ -50,19 +58,27 @@ func newFaultsCommand(run scenarioRunner) *cobra.Command {
   quorate-lab faults --json > result.json
 
   # The official client and Quorate under the same faults:
-  quorate-lab faults --compare`,
+  quorate-lab faults --compare
+
+  # One fault, medians of five rounds:
+  quorate-lab faults --fault nat --compare --client official,quorate --rounds 5`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&flags.faults, "fault", nil, "inject only this `name`d fault; repeat it or separate names by commas, in the order wanted")
-	f.DurationVar(&flags.hold, "duration", scenario.DefaultHold, "how long each fault is held")
+	f.DurationVar(&flags.hold, "duration", scenario.DefaultHold, "how long each fault is held (a fault that is named alone may have a default of its own)")
 	f.IntVar(&flags.members, "members", scenario.DefaultMembers, "members of the cluster, 3 to 9")
 	f.IntVar(&flags.callers, "callers", scenario.DefaultCallers, "callers of each of the four kinds of call, and number of watches and of leases")
 	f.DurationVar(&flags.timeout, "timeout", scenario.DefaultCallTimeout, "deadline of each call")
+	f.DurationVar(&flags.pause, "pause", scenario.DefaultPause, "time between two calls of a caller")
+	f.DurationVar(&flags.ttl, "ttl", scenario.DefaultLeaseTTL, "time to live of each lease, in whole seconds")
+	f.DurationVar(&flags.election, "election", lab.DefaultElection, "election timeout of the members")
 	f.Uint64Var(&flags.seed, "seed", 0, "seed of the choice of members and keys (default a new one; it is printed)")
 	f.BoolVar(&flags.json, "json", false, "print the result as JSON, progress on standard error")
 	f.BoolVar(&flags.compare, "compare", false, "run the official client, the same tuned, and Quorate, one after the other, and compare")
+	f.StringSliceVar(&flags.clients, "client", nil, "compare only these `clients`: "+strings.Join(idsOf(compare.Clients()), ", "))
+	f.IntVar(&flags.rounds, "rounds", 1, "how often each client of a comparison is run; the table shows medians")
 	return cmd
 }
 
@@ -127,11 +143,17 @@ func (f faultsFlags) run(cmd *cobra.Command, run scenarioRunner) error {
 	if !cmd.Flags().Changed("seed") {
 		f.seed = rand.Uint64()
 	}
-	if f.compare && !cmd.Flags().Changed("duration") {
-		f.hold = compare.DefaultHold
+	if !cmd.Flags().Changed("duration") {
+		if f.compare {
+			f.hold = compare.DefaultHold
+		}
+		if len(faults) == 1 {
+			f.hold = cmp.Or(faults[0].Held, f.hold)
+		}
 	}
 	cfg := scenario.Config{
 		Members: f.members, Faults: faults, Hold: f.hold, Callers: f.callers, CallTimeout: f.timeout, Seed: f.seed,
+		Pause: f.pause, LeaseTTL: f.ttl, Election: f.election,
 	}
 	if f.compare {
 		return f.runComparison(cmd, cfg, run)
@@ -158,8 +180,13 @@ func (f faultsFlags) runQuorate(cmd *cobra.Command, cfg scenario.Config, run sce
 // check returns the faults that were asked for, or what is wrong with the flags.
 // Zeros are refused here because to the scenario they mean the default.
 func (f faultsFlags) check(cmd *cobra.Command) ([]fault.Fault, error) {
-	if f.members == 0 || f.callers == 0 || f.hold == 0 || f.timeout == 0 {
-		return nil, errors.New("--members, --callers, --duration and --timeout must be more than 0")
+	if f.members == 0 || f.callers == 0 || f.hold == 0 || f.timeout == 0 || f.pause == 0 || f.ttl == 0 || f.election == 0 || f.rounds <= 0 {
+		return nil, errors.New("--members, --callers, --duration, --timeout, --pause, --ttl, --election and --rounds must be more than 0")
+	}
+	for _, id := range f.clients {
+		if !slices.Contains(idsOf(compare.Clients()), id) {
+			return nil, fmt.Errorf("unknown client %q: the clients are %s", id, strings.Join(idsOf(compare.Clients()), ", "))
+		}
 	}
 	if cmd.Flags().Changed("fault") && len(f.faults) == 0 {
 		return nil, fmt.Errorf("--fault needs at least one name of %s", strings.Join(fault.Names(), ", "))
@@ -168,6 +195,14 @@ func (f faultsFlags) check(cmd *cobra.Command) ([]fault.Fault, error) {
 		return compare.DefaultFaults(), nil
 	}
 	return fault.Parse(f.faults)
+}
+
+func idsOf(clients []compare.Client) []string {
+	out := make([]string, len(clients))
+	for i, c := range clients {
+		out[i] = c.ID
+	}
+	return out
 }
 
 func namesOf(faults []fault.Fault) []string {

@@ -70,7 +70,7 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"faults", "--fault", "kill,"}, `unknown fault "": the faults are kill`},
 		{[]string{"faults", "--fault="}, "--fault needs at least one name"},
 		{[]string{"faults", "--duration", "soon"}, `invalid argument "soon" for "--duration" flag`},
-		{[]string{"faults", "--duration", "0"}, "--duration and --timeout must be more than 0"},
+		{[]string{"faults", "--duration", "0"}, "--election and --rounds must be more than 0"},
 		{[]string{"faults", "--duration", "-1s"}, "the time for which a fault is held must be 100ms to 1h0m0s; it is -1s"},
 		{[]string{"faults", "--members", "2"}, "the number of members must be 3 to 9, so that a majority outlives the loss of one; it is 2"},
 		{[]string{"faults", "--callers", "-1"}, "the number of callers of each kind must be 1 to 1000; it is -1"},

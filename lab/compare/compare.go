@@ -11,9 +11,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/quorate/quorate/lab/compare/official"
 	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/load"
 	"github.com/quorate/quorate/lab/report"
 	"github.com/quorate/quorate/lab/scenario"
 )
@@ -39,7 +41,7 @@ func DefaultFaults() []fault.Fault {
 type Client struct {
 	report.Client
 	// Connect connects the load to a cluster.
-	Connect func(endpoints []string) (scenario.Connection, error)
+	Connect func(to load.Target) (scenario.Connection, error)
 }
 
 // Clients returns those that are compared by default: the official client as it comes and
@@ -69,6 +71,8 @@ type Config struct {
 	Scenario scenario.Config
 	// Clients in the order in which they are run. Default [Clients].
 	Clients []Client
+	// Rounds is how often each client is run, one round after the other. Default 1.
+	Rounds int
 	// Begin, if set, is called before each client's run, and what it returns is told how
 	// the run stands.
 	Begin func(c Client, number, of int) (progress func(report.Snapshot))
@@ -96,9 +100,11 @@ func Run(ctx context.Context, cfg Config) (report.Comparison, error) {
 	}
 	var result report.Comparison
 	var errs []error
-	for i, c := range cfg.Clients {
+	runs := slices.Repeat(cfg.Clients, max(cfg.Rounds, 1))
+	for i, c := range runs {
 		s := cfg.Scenario
-		s.Connect, s.Progress = c.Connect, cfg.Begin(c, i+1, len(cfg.Clients))
+		s.Seed += uint64(i / len(cfg.Clients))
+		s.Connect, s.Progress = c.Connect, cfg.Begin(c, i+1, len(runs))
 		rep, err := cfg.Run(ctx, s)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", c.Name, err))

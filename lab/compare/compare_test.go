@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/lab/compare"
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/load"
 	"github.com/quorate/quorate/lab/measure"
 	"github.com/quorate/quorate/lab/report"
 	"github.com/quorate/quorate/lab/scenario"
@@ -84,7 +85,7 @@ func TestEveryClientMeetsTheFault(t *testing.T) {
 
 // scripted is an experiment of one healthy row.
 func scripted(_ context.Context, cfg scenario.Config) (report.Report, error) {
-	if _, err := cfg.Connect([]string{"http://a", "http://b"}); err != nil {
+	if _, err := cfg.Connect(load.Target{Endpoints: []string{"http://a", "http://b"}}); err != nil {
 		return report.Report{Failure: err.Error()}, err
 	}
 	return report.Report{Rows: []measure.Row{{Name: "healthy", End: time.Second}}}, nil
@@ -94,7 +95,7 @@ func scripted(_ context.Context, cfg scenario.Config) (report.Report, error) {
 func clients(ids ...string) []compare.Client {
 	var out []compare.Client
 	for _, id := range ids {
-		out = append(out, compare.Client{Client: report.Client{ID: id, Name: id}, Connect: func([]string) (scenario.Connection, error) {
+		out = append(out, compare.Client{Client: report.Client{ID: id, Name: id}, Connect: func(load.Target) (scenario.Connection, error) {
 			return scenario.Connection{}, nil
 		}})
 	}
@@ -104,7 +105,7 @@ func clients(ids ...string) []compare.Client {
 func TestAFailedRunDoesNotEndTheComparison(t *testing.T) {
 	boom := errors.New("boom")
 	all := clients("a", "b")
-	all[0].Connect = func([]string) (scenario.Connection, error) { return scenario.Connection{}, boom }
+	all[0].Connect = func(load.Target) (scenario.Connection, error) { return scenario.Connection{}, boom }
 	result, err := compare.Run(t.Context(), compare.Config{Clients: all, Run: scripted})
 	require.ErrorIs(t, err, boom)
 	require.EqualError(t, err, "a: boom")

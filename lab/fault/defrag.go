@@ -10,20 +10,13 @@ import (
 	"github.com/quorate/quorate/lab"
 )
 
-// defaultDefrag is how long a follower is defragmented unless the scene says how long.
-const defaultDefrag = 5 * time.Second
-
 // defrag defragments a follower for as long as the scene says, one time after the
 // other. The member answers nothing that needs its store while it is at it; a store
 // of the lab's size takes it a fraction of a second, one of gigabytes many seconds,
 // so that repeating it comes near to what operators see.
 func defrag(ctx context.Context, s Scene) error {
-	hold := s.Hold
-	if hold == 0 {
-		hold = defaultDefrag
-	}
 	return onFollower(ctx, s, "is defragmented, over and over", func(m *lab.Member) error {
-		end := time.Now().Add(hold)
+		end := time.Now().Add(s.hold())
 		times := 0
 		for time.Now().Before(end) {
 			if _, err := pb.NewMaintenanceClient(m.Conn()).Defragment(ctx, &pb.DefragmentRequest{}); err != nil {

@@ -21,18 +21,18 @@ const (
 // is asked to; the fault terminate does it to one member instead.
 func Disturbances() []Fault {
 	return append(
-		slices.DeleteFunc(All(), func(f Fault) bool { return f.Name == "rolling-restart" }),
-		Fault{"terminate", "a member is terminated gracefully and restarted at the end", terminateOne},
-		Fault{"no-quorum", "every member is cut off from the others", noQuorum},
-		Fault{"all-killed", "all members are killed (SIGKILL) and restarted at the end", allKilled},
-		Fault{"clients-cut", "the clients' links to all members are cut", onClientLinks("are cut", (*link.Link).Cut)},
+		slices.DeleteFunc(slices.Concat(Default(), named()), func(f Fault) bool { return f.Name == "rolling-restart" }),
+		Fault{Name: "terminate", Summary: "a member is terminated gracefully and restarted at the end", inject: terminateOne},
+		Fault{Name: "no-quorum", Summary: "every member is cut off from the others", inject: noQuorum},
+		Fault{Name: "all-killed", Summary: "all members are killed (SIGKILL) and restarted at the end", inject: allKilled},
+		Fault{Name: "clients-cut", Summary: "the clients' links to all members are cut", inject: onClientLinks("are cut", (*link.Link).Cut)},
 		Fault{
-			"clients-delayed", "the clients' links to all members add 100 ms each way",
-			onClientLinks("are delayed", func(l *link.Link) { l.Delay(link.Both, clientDelay) }),
+			Name: "clients-delayed", Summary: "the clients' links to all members add 100 ms each way",
+			inject: onClientLinks("are delayed", func(l *link.Link) { l.Delay(link.Both, clientDelay) }),
 		},
 		Fault{
-			"clients-deaf", "the clients' links carry nothing to clients",
-			onClientLinks("carry nothing to clients", func(l *link.Link) { l.Blackhole(link.Reverse) }),
+			Name: "clients-deaf", Summary: "the clients' links carry nothing to clients",
+			inject: onClientLinks("carry nothing to clients", func(l *link.Link) { l.Blackhole(link.Reverse) }),
 		},
 	)
 }

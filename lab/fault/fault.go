@@ -5,7 +5,9 @@
 package fault
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -13,7 +15,11 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/load"
 )
+
+// defaultHold is how long a fault goes on that is a thing being done, unless the scene says how long.
+const defaultHold = 5 * time.Second
 
 // MinMembers is the smallest cluster that the faults are for: of all faults but one
 // the largest loss is one member, and a majority must remain.
@@ -42,7 +48,23 @@ type Scene struct {
 	// Hold is how long a fault goes on that is a thing being done rather than a state,
 	// such as defragmentation. Default 5 s. The others are held by whoever injects them.
 	Hold time.Duration
+	// Front is how clients reach the cluster, nil if by the members' endpoints.
+	Front *Front
+	// Store is that of the client whose calls are measured. Only the faults that also load it need one.
+	Store load.Store
+	// Join connects another client of the process, with a TLS configuration or with that of
+	// the others. Nil for a scene that has other clients already.
+	Join func(*tls.Config) (Client, error)
 }
+
+// Client is one that works beside those that are measured.
+type Client struct {
+	Store load.Store
+	Close func() error
+}
+
+// hold returns how long a fault goes on that is a thing being done.
+func (s Scene) hold() time.Duration { return cmp.Or(s.Hold, defaultHold) }
 
 // Fault is something that goes wrong.
 type Fault struct {
@@ -50,6 +72,10 @@ type Fault struct {
 	Name string
 	// Summary says in half a sentence what happens.
 	Summary string
+	// Held is how long it is held by default, 0 if the run decides.
+	Held time.Duration
+	// Site is the cluster that it happens to.
+	Site Site
 
 	inject func(context.Context, Scene) error
 }
@@ -68,27 +94,32 @@ func (f Fault) Inject(ctx context.Context, s Scene) error {
 // injects them.
 func Default() []Fault {
 	return []Fault{
-		{"kill", "a follower is killed (SIGKILL) and restarted at the end", kill},
-		{"stop", "a follower is stopped (SIGSTOP): its connections stay, it answers nothing", stop},
-		{"blackhole", "the clients' link to a follower takes bytes and delivers none", blackhole},
-		{"partition", "a follower is cut off from the other members, clients still reach it", partition},
-		{"slow", "everything a follower sends, to clients and members, arrives 200 ms later", slow},
-		{"leader-kill", "the leader is killed (SIGKILL) and restarted at the end", leaderKill},
-		{"rolling-restart", "each member in turn is terminated gracefully and restarted", rollingRestart},
+		{Name: "kill", Summary: "a follower is killed (SIGKILL) and restarted at the end", inject: kill},
+		{Name: "stop", Summary: "a follower is stopped (SIGSTOP): its connections stay, it answers nothing", inject: stop},
+		{Name: "blackhole", Summary: "the clients' link to a follower takes bytes and delivers none", inject: blackhole},
+		{Name: "partition", Summary: "a follower is cut off from the other members, clients still reach it", inject: partition},
+		{Name: "slow", Summary: "everything a follower sends, to clients and members, arrives 200 ms later", inject: slow},
+		{Name: "leader-kill", Summary: "the leader is killed (SIGKILL) and restarted at the end", inject: leaderKill},
+		{Name: "rolling-restart", Summary: "each member in turn is terminated gracefully and restarted", inject: rollingRestart},
 	}
 }
 
 // All returns every fault: the default ones, and those that happen only when they are
 // named.
 func All() []Fault {
-	return append(Default(),
-		Fault{"defrag", "a follower is defragmented, over and over", defrag},
-		Fault{"leader-stop", "the leader is stopped (SIGSTOP): its connections stay, it answers nothing", leaderStop},
-		Fault{"leader-blackhole", "the clients' link to the leader takes bytes and delivers none", leaderBlackhole},
-		Fault{"leader-partition", "the leader is cut off from the other members, clients still reach it", leaderPartition},
-		Fault{"leader-move", "leadership moves to a follower", leaderMove},
-		Fault{"majority-lost", "a majority is killed; one of them comes back after 3 s, the others at the end", majorityLost},
-	)
+	return slices.Concat(Default(), named(), networks(), experiments())
+}
+
+// named returns faults that happen only when they are named, for any cluster.
+func named() []Fault {
+	return []Fault{
+		{Name: "defrag", Summary: "a follower is defragmented, over and over", inject: defrag},
+		{Name: "leader-stop", Summary: "the leader is stopped (SIGSTOP): its connections stay, it answers nothing", inject: leaderStop},
+		{Name: "leader-blackhole", Summary: "the clients' link to the leader takes bytes and delivers none", inject: leaderBlackhole},
+		{Name: "leader-partition", Summary: "the leader is cut off from the other members, clients still reach it", inject: leaderPartition},
+		{Name: "leader-move", Summary: "leadership moves to a follower", inject: leaderMove},
+		{Name: "majority-lost", Summary: "a majority is killed; one of them comes back after 3 s, the others at the end", inject: majorityLost},
+	}
 }
 
 // Names returns the names of all faults.

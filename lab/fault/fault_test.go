@@ -2,6 +2,7 @@ package fault_test
 
 import (
 	"context"
+	"crypto/tls"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -11,11 +12,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 
+	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/lab/link"
+	"github.com/quorate/quorate/lab/load"
 )
 
 func TestMain(m *testing.M) {
@@ -33,7 +37,8 @@ func TestParse(t *testing.T) {
 	assert.Equal(t, []string{"stop", "kill", "stop"}, names(some))
 	_, err = fault.Parse([]string{"kill", "flood"})
 	require.EqualError(t, err, `unknown fault "flood": the faults are kill, stop, blackhole, partition, slow, leader-kill, `+
-		`rolling-restart, defrag, leader-stop, leader-blackhole, leader-partition, leader-move, majority-lost`)
+		`rolling-restart, defrag, leader-stop, leader-blackhole, leader-partition, leader-move, majority-lost, `+
+		`nat, nat-one, loss, swallow, move, vip, two-frozen, flap, pause, transfer, throttle, second-frozen, expired`)
 	for _, f := range fault.All() {
 		assert.Equal(t, strings.ToLower(f.Name), f.Name)
 		assert.NotEmpty(t, f.Summary)
@@ -88,6 +93,9 @@ func look(c *lab.Cluster, leader *lab.Member) []string {
 		if cut == others {
 			say(m, "isolated")
 		}
+		if c.ClientLink(m).Condition(link.Both).Loss > 0 {
+			say(m, "loses")
+		}
 		if late == others {
 			say(m, "late to members")
 		}
@@ -112,6 +120,13 @@ func TestInjectAndHeal(t *testing.T) {
 		"leader-blackhole": {"leader unreachable"},
 		"leader-partition": {"leader isolated"},
 		"leader-move":      nil,
+		"nat":              nil,
+		"nat-one":          nil,
+		"loss":             {"follower loses"},
+		"flap":             nil,
+		"pause":            nil,
+		"transfer":         nil,
+		"throttle":         nil,
 	}
 	// further says what else there is to see of a fault.
 	further := map[string]func(t *testing.T, leader *lab.Member, before []int){
@@ -135,15 +150,24 @@ func TestInjectAndHeal(t *testing.T) {
 			}
 			assert.Equal(t, 1, same, "one survived, and the other one that lives was restarted")
 		},
+		"two-frozen": func(t *testing.T, _ *lab.Member, _ []int) { assert.Len(t, look(c, nil), 2) },
+		"swallow":    func(t *testing.T, _ *lab.Member, _ []int) { assert.Len(t, look(c, nil), 3) },
 	}
+	store := connect(t, c, c.Endpoints(), nil).Store
 	for _, f := range fault.All() {
+		if f.Site != fault.Direct || f.Name == "second-frozen" {
+			continue // they have tests of their own
+		}
 		t.Run(f.Name, func(t *testing.T) {
 			leader, err := c.Leader(ctx)
 			require.NoError(t, err)
 			before := pids(c)
+			gets(t, store) // a client is connected
 			var notes []string
 			s := fault.Scene{
 				Cluster: c, Rand: rand.New(rand.NewPCG(1, 1)), Note: func(s string) { notes = append(notes, s) }, Hold: time.Second,
+				Store: store,
+				Join:  func(*tls.Config) (fault.Client, error) { return connect(t, c, c.Endpoints(), nil), nil },
 			}
 			began := time.Now()
 			require.NoError(t, f.Inject(ctx, s))
@@ -165,6 +189,76 @@ func TestInjectAndHeal(t *testing.T) {
 			assert.NoError(t, c.WaitReady(ctx))
 		})
 	}
+}
+
+// connect returns a client that has called every endpoint.
+func connect(t *testing.T, c *lab.Cluster, endpoints []string, security *tls.Config) fault.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, TLS: security, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return fault.Client{Store: load.NewStore(client), Close: client.Close}
+}
+
+// gets reads through a store until it is answered.
+func gets(t *testing.T, store load.Store) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := store.Get(ctx, "key", false)
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+}
+
+// TestSites injects the faults that need a cluster or a way to it of their own. A client that
+// connects while the fault is held is served, and so is the one from before when it is healed.
+func TestSites(t *testing.T) {
+	for _, name := range []string{"vip", "move", "expired"} {
+		t.Run(name, func(t *testing.T) {
+			ctx := labtest.Within(t, 2*time.Minute)
+			faults, err := fault.Parse([]string{name})
+			require.NoError(t, err)
+			site, err := fault.SiteOf(faults)
+			require.NoError(t, err)
+			c := labtest.Start(t, site.Config(lab.Config{}))
+			front, err := site.Open(c)
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, front.Close()) })
+			before := connect(t, c, front.Endpoints, c.ClientTLS()).Store
+			gets(t, before)
+			refused := 0
+			s := fault.Scene{
+				Cluster: c, Rand: rand.New(rand.NewPCG(1, 1)), Note: func(string) {}, Hold: time.Millisecond, Front: front,
+				Join: func(security *tls.Config) (fault.Client, error) {
+					expired := connect(t, c, front.Endpoints, security)
+					calling, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+					defer cancel()
+					if _, err := expired.Store.Get(calling, "key", false); err != nil {
+						refused++
+					}
+					return expired, nil
+				},
+			}
+			require.NoError(t, faults[0].Inject(ctx, s))
+			gets(t, connect(t, c, front.Endpoints, c.ClientTLS()).Store)
+			if name == "expired" {
+				assert.Equal(t, 20, refused)
+			}
+			require.NoError(t, fault.Heal(ctx, s))
+			gets(t, before)
+		})
+	}
+}
+
+func TestSiteOf(t *testing.T) {
+	some, err := fault.Parse([]string{"vip", "kill"})
+	require.NoError(t, err)
+	_, err = fault.SiteOf(some)
+	require.EqualError(t, err, "the faults vip and kill need different clusters: name them in different runs")
+	site, err := fault.SiteOf(nil)
+	require.NoError(t, err)
+	assert.Equal(t, fault.Direct, site)
 }
 
 func pids(c *lab.Cluster) (out []int) {

@@ -14,6 +14,7 @@ import (
 // is so, or with an error when ctx ends first.
 func Heal(ctx context.Context, s Scene) error {
 	s.Cluster.Heal()
+	s.Front.heal()
 	members := s.Cluster.Members()
 	errs := make([]error, len(members))
 	var wg sync.WaitGroup

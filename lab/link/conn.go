@@ -7,17 +7,22 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // readSize is how much is read from a socket at once: two full TLS records.
 const readSize = 32 << 10
 
-// conn is one connection through a link.
-type conn struct {
+// Conn is one connection through a link.
+type Conn struct {
 	ctx      context.Context // ends when both sockets are closed or about to be
 	cancel   context.CancelFunc
 	forward  *queue // bytes from the client to the target
 	backward *queue // bytes from the target to the client
+	// returned counts the bytes that were delivered to the client.
+	returned  atomic.Uint64
+	forgotten atomic.Bool
 
 	mu     sync.Mutex
 	client net.Conn
@@ -25,14 +30,22 @@ type conn struct {
 	closed bool
 }
 
-func newConn(parent context.Context, client net.Conn) *conn {
+func newConn(parent context.Context, client net.Conn) *Conn {
 	ctx, cancel := context.WithCancel(parent)
-	return &conn{ctx: ctx, cancel: cancel, forward: newQueue(), backward: newQueue(), client: client}
+	return &Conn{ctx: ctx, cancel: cancel, forward: newQueue(), backward: newQueue(), client: client}
 }
+
+// Forget makes the connection take bytes and deliver none, its ends included, as a NAT does
+// that has lost its entry. The target is not told. New connections are not affected;
+// [Link.Heal] resets the connection.
+func (c *Conn) Forget() { c.forgotten.Store(true) }
+
+// Returned is the number of bytes that were delivered to the side that dialled.
+func (c *Conn) Returned() uint64 { return c.returned.Load() }
 
 // attach adds the target's side. It returns false, and closes target, when the
 // connection is over already.
-func (c *conn) attach(target net.Conn) bool {
+func (c *Conn) attach(target net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -45,7 +58,7 @@ func (c *conn) attach(target net.Conn) bool {
 
 // shut ends the connection on both sides, with RST when abort is true and with FIN
 // otherwise.
-func (c *conn) shut(abort bool) {
+func (c *Conn) shut(abort bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -66,7 +79,7 @@ func (c *conn) shut(abort bool) {
 
 // carry runs the connection from the time when target is attached until it is over.
 // The reader of the client's side runs already.
-func (c *conn) carry(forward, reverse *path) {
+func (c *Conn) carry(forward, reverse *path) {
 	var all sync.WaitGroup
 	all.Go(func() { c.drain(c.forward, forward, c.target, c.backward) })
 	all.Go(func() { c.drain(c.backward, reverse, c.client, c.forward) })
@@ -78,7 +91,7 @@ func (c *conn) carry(forward, reverse *path) {
 }
 
 // fill reads from src into q until the connection ends.
-func (c *conn) fill(q *queue, src net.Conn) {
+func (c *Conn) fill(q *queue, src net.Conn) {
 	buf := make([]byte, readSize)
 	for {
 		n, err := src.Read(buf)
@@ -99,10 +112,11 @@ func (c *conn) fill(q *queue, src net.Conn) {
 // drain delivers what is in q to dst as the path allows. When dst is found to be
 // gone, the other side is told through the queue back to it, so that the news, too,
 // is subject to the condition of its direction.
-func (c *conn) drain(q *queue, p *path, dst net.Conn, back *queue) {
+func (c *Conn) drain(q *queue, p *path, dst net.Conn, back *queue) {
+	var recovered time.Time
 	for {
 		next, ok := q.pop(c.ctx.Done())
-		if !ok {
+		if !ok || !p.transmit(c.ctx.Done(), next.arrived, &recovered) {
 			return
 		}
 		if next.end != lasting {
@@ -114,8 +128,14 @@ func (c *conn) drain(q *queue, p *path, dst net.Conn, back *queue) {
 			if !ok {
 				return
 			}
+			if c.forgotten.Load() {
+				break
+			}
 			written, err := dst.Write(rest[:n])
 			p.delivered.Add(uint64(written))
+			if q == c.backward {
+				c.returned.Add(uint64(written))
+			}
 			if err != nil {
 				back.finish(broken)
 				return
@@ -126,8 +146,11 @@ func (c *conn) drain(q *queue, p *path, dst net.Conn, back *queue) {
 }
 
 // end delivers the end of the connection to dst.
-func (c *conn) end(last chunk, p *path, dst net.Conn) {
+func (c *Conn) end(last chunk, p *path, dst net.Conn) {
 	if _, ok := p.grant(c.ctx.Done(), last.arrived, 0); !ok {
+		return
+	}
+	if c.forgotten.Load() {
 		return
 	}
 	half, ok := dst.(interface{ CloseWrite() error })

@@ -4,14 +4,16 @@
 // A [Link] takes connections of one dialling side and carries them to one target.
 // Each byte direction has a [Condition], which may change at any time and then
 // applies to connections that exist as well as to new ones: open, cut, blackholed,
-// delayed, throttled. No privileges are needed.
+// delayed, throttled, losing segments. No privileges are needed.
 package link
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,7 +38,7 @@ type Link struct {
 
 	mu     sync.Mutex
 	target string
-	conns  map[*conn]struct{}
+	conns  map[*Conn]struct{}
 	closed bool
 }
 
@@ -50,15 +52,18 @@ func New(target string) *Link {
 		ctx:     ctx,
 		cancel:  cancel,
 		target:  target,
-		conns:   make(map[*conn]struct{}),
+		conns:   make(map[*Conn]struct{}),
 	}
 }
 
 // Listen returns a link to the TCP address target that takes connections on a free
 // port of 127.0.0.1, see Addr. The port is held until Close, whatever the condition
 // of the link. It fails when no port can be had.
-func Listen(target string) (*Link, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func Listen(target string) (*Link, error) { return ListenAt("127.0.0.1:0", target) }
+
+// ListenAt is Listen on an address of the caller's choice.
+func ListenAt(address, target string) (*Link, error) {
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("link: no port to listen on: %w", err)
 	}
@@ -133,10 +138,28 @@ func (l *Link) Throttle(d Direction, bytesPerSecond int) {
 	l.update(d, func(c *Condition) { c.Rate = max(bytesPerSecond, 0) })
 }
 
+// Lose makes each direction of d lose a share of the segments, and keeps its other
+// settings. See Condition.Loss.
+func (l *Link) Lose(d Direction, share float64) {
+	l.update(d, func(c *Condition) { c.Loss = share })
+}
+
 // Heal puts both directions in good order. What a blackhole withheld is delivered
-// now.
+// now, and connections that were forgotten are reset.
 func (l *Link) Heal() {
 	l.Set(Both, Condition{})
+	for _, c := range l.Conns() {
+		if c.forgotten.Load() {
+			c.shut(true)
+		}
+	}
+}
+
+// Conns returns the connections that exist now.
+func (l *Link) Conns() []*Conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.conns))
 }
 
 func (l *Link) update(d Direction, change func(*Condition)) {
@@ -236,7 +259,7 @@ func (l *Link) Go(client net.Conn) {
 
 // admit registers a connection, and counts it among the work that Close waits for,
 // unless the link takes none.
-func (l *Link) admit(client net.Conn) (*conn, bool) {
+func (l *Link) admit(client net.Conn) (*Conn, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || l.cut() {
@@ -249,13 +272,13 @@ func (l *Link) admit(client net.Conn) (*conn, bool) {
 	return c, true
 }
 
-func (l *Link) release(c *conn) {
+func (l *Link) release(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, c)
 }
 
-func (l *Link) serve(c *conn) {
+func (l *Link) serve(c *Conn) {
 	var reader sync.WaitGroup
 	reader.Go(func() { c.fill(c.forward, c.client) })
 	defer reader.Wait()
@@ -276,7 +299,7 @@ var errNoTarget = errors.New("link: nothing listens at the target")
 
 // dial connects to the target once a handshake could pass, that is with neither
 // direction blackholed.
-func (l *Link) dial(c *conn) (net.Conn, error) {
+func (l *Link) dial(c *Conn) (net.Conn, error) {
 	if !l.forward.awaitOpen(c.ctx.Done()) || !l.reverse.awaitOpen(c.ctx.Done()) {
 		return nil, net.ErrClosed
 	}

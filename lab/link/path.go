@@ -1,6 +1,7 @@
 package link
 
 import (
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,6 +10,9 @@ import (
 // slice is how long a throttled direction transmits at a time; it bounds how much
 // is delivered in one burst.
 const slice = 50 * time.Millisecond
+
+// retransmitAfter is TCP's least retransmission timeout on Linux.
+const retransmitAfter = 200 * time.Millisecond
 
 // path is one direction of a link, shared by its connections.
 type path struct {
@@ -56,6 +60,33 @@ func (p *path) awaitOpen(done <-chan struct{}) bool {
 			return false
 		}
 	}
+}
+
+// transmit blocks until TCP has carried a segment that was sent at the given time, and
+// returns false when done closes first. recovered is when the connection's last
+// retransmission arrived: what was sent before goes with it.
+func (p *path) transmit(done <-chan struct{}, sent time.Time, recovered *time.Time) bool {
+	if !sent.After(*recovered) {
+		return true
+	}
+	for timeout := retransmitAfter; p.loses(); timeout *= 2 {
+		sent = sent.Add(timeout)
+		timer := time.NewTimer(time.Until(sent))
+		select {
+		case <-timer.C:
+		case <-done:
+			timer.Stop()
+			return false
+		}
+		*recovered = sent
+	}
+	return true
+}
+
+// loses reports whether a segment is lost now.
+func (p *path) loses() bool {
+	c, _ := p.get()
+	return c.Loss > 0 && rand.Float64() < c.Loss
 }
 
 // grant blocks until bytes that arrived at the given time may be delivered, and

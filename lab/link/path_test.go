@@ -152,3 +152,54 @@ func TestQueueKeepsOrderAndFirstEnd(t *testing.T) {
 	_, ok := q.pop(done)
 	assert.False(t, ok)
 }
+
+// TestTransmit loses everything for a time: what was sent first goes on with its next
+// retransmission, and what was sent behind it goes with it.
+func TestTransmit(t *testing.T) {
+	const ms = time.Millisecond
+	for outage, want := range map[time.Duration]time.Duration{
+		0: 0, 100 * ms: 200 * ms, 500 * ms: 600 * ms, 10 * time.Second: 12600 * ms,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPath()
+			start := time.Now()
+			if outage > 0 {
+				p.set(Condition{Loss: 1})
+				time.AfterFunc(outage, func() { p.set(Condition{}) })
+			}
+			var recovered time.Time
+			for _, sent := range []time.Time{start, start.Add(want / 2)} {
+				require.True(t, p.transmit(t.Context().Done(), sent, &recovered))
+				assert.Equal(t, want, time.Since(start), outage)
+			}
+		})
+	}
+}
+
+// TestTransmitLosesAShare counts what arrives at once.
+func TestTransmitLosesAShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPath()
+		p.set(Condition{Loss: 0.2})
+		atOnce := 0
+		for range 1000 {
+			time.Sleep(time.Minute)
+			sent := time.Now()
+			require.True(t, p.transmit(t.Context().Done(), sent, new(time.Time)))
+			if time.Since(sent) == 0 {
+				atOnce++
+			}
+		}
+		assert.InDelta(t, 800, atOnce, 100)
+	})
+}
+
+func TestTransmitEndsWithItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPath()
+		p.set(Condition{Loss: 1})
+		done := make(chan struct{})
+		time.AfterFunc(time.Hour, func() { close(done) })
+		assert.False(t, p.transmit(done, time.Now(), new(time.Time)))
+	})
+}

@@ -2,11 +2,19 @@ package load
 
 import (
 	"context"
+	"crypto/tls"
 	"iter"
 	"time"
 
 	"github.com/quorate/quorate/lab/history"
 )
+
+// Target is what a client connects to.
+type Target struct {
+	Endpoints []string
+	// TLS is nil for members that serve without.
+	TLS *tls.Config
+}
 
 // Services are what the load uses of a client. Without a Watcher it watches
 // nothing, without a Lessor it keeps no leases.

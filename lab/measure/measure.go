@@ -60,6 +60,8 @@ type Row struct {
 	Fault Span
 	// Moments are the reports of a new leader, in order.
 	Moments []Moment
+	// HealedGets and HealedPuts tell when gets and puts were completed after the healing of the fault began.
+	HealedGets, HealedPuts Resumption
 	// Start and End bound the row, as offsets from the beginning of the run.
 	Start, End time.Duration
 	// Open reports whether the row has not ended; End is then the present.
@@ -94,6 +96,7 @@ type row struct {
 	notes      []Note
 	span       Span
 	moments    []*moment
+	healed     *moment
 	start, end time.Duration // end counts once open is false
 	open       bool
 	kinds      [history.NumKinds]tally
@@ -215,6 +218,9 @@ func (r *row) complete(call history.Call) {
 	for _, m := range r.moments {
 		m.completed(call)
 	}
+	if r.healed != nil {
+		r.healed.completed(call)
+	}
 }
 
 // completed notes that a call was completed, or that the row ends. Two calls
@@ -294,6 +300,9 @@ func (r *row) snapshot(now time.Duration) Row {
 	out.Fault = r.span
 	for _, m := range r.moments {
 		out.Moments = append(out.Moments, m.snapshot())
+	}
+	if r.healed != nil {
+		out.HealedGets, out.HealedPuts = r.healed.gets.Resumption, r.healed.puts.Resumption
 	}
 	return out
 }

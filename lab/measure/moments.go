@@ -98,6 +98,7 @@ func (m *Meter) Heal(at time.Duration) {
 	defer m.mu.Unlock()
 	if r := m.current(); r != nil {
 		r.span.To = at
+		r.healed = &moment{Moment: Moment{At: at}}
 	}
 }
 

@@ -169,6 +169,7 @@ func compared() report.Comparison {
 		return row
 	}
 	led := fault("leader-kill")
+	led.HealedGets, led.HealedPuts = measure.Resumption{Callers: 6, Last: 20 * ms}, measure.Resumption{Callers: 6, Last: 15 * ms}
 	after := func(callers int, last time.Duration) measure.Resumption {
 		return measure.Resumption{Callers: callers, Last: last * ms}
 	}
@@ -195,6 +196,17 @@ func TestComparison(t *testing.T) {
 	for line := range strings.Lines(b.String()) {
 		assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 100, line)
 	}
+	rounds := compared()
+	for _, gap := range []time.Duration{7 * ms, 3 * ms} {
+		again := compared()
+		for _, run := range again.Runs {
+			run.Report.Rows[1].Kinds[history.Put].LongestGap = gap
+		}
+		rounds.Runs = append(rounds.Runs, again.Runs...)
+	}
+	b.Reset()
+	require.NoError(t, report.ComparisonTable(&b, rounds))
+	assert.Contains(t, b.String(), "stop              official   6.00 s   9.00 s  7.00 ms   15.5 s   10.0 s", "the median of the gaps of puts")
 	require.NoError(t, report.ComparisonTable(io.Discard, report.Comparison{Runs: make([]report.ClientRun, 2)}), "runs that never began")
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/internal/limits"
+	"github.com/quorate/quorate/lab/load"
 	"github.com/quorate/quorate/lab/report"
 )
 
@@ -17,10 +18,12 @@ const (
 	DefaultRecovery    = 3 * time.Second
 	DefaultCallers     = 6
 	DefaultCallTimeout = 10 * time.Second
+	DefaultPause       = 5 * time.Millisecond
+	// DefaultLeaseTTL is three times what a cluster of the lab needs to replace its leader, so
+	// that such a loss can be survived, and less than half of DefaultHold, so that staying with
+	// a member which does not answer cannot.
+	DefaultLeaseTTL = 3 * time.Second
 )
-
-// callerPause is how long a caller waits between two calls.
-const callerPause = 5 * time.Millisecond
 
 // Limits of a Config.
 const (
@@ -34,7 +37,10 @@ const (
 type Config struct {
 	// Members of the cluster, 3 to 9. Default 3.
 	Members int
-	// Faults to inject, in order. Default none: see [fault.Default] and [fault.All].
+	// Election is the election timeout of the members, of which a heartbeat is the tenth. Default that of
+	// the lab, 500 ms.
+	Election time.Duration
+	// Faults to inject, in order, all of one site. Default none: see [fault.Default] and [fault.All].
 	Faults []fault.Fault
 	// Healthy is how long the load runs before the first fault. Default 8 s.
 	Healthy time.Duration
@@ -47,14 +53,18 @@ type Config struct {
 	// Callers of each of the four kinds of call, 1 to 1000, and with them the number
 	// of watches and of leases. Default 6.
 	Callers int
+	// Pause of a caller between two calls. Default 5 ms.
+	Pause time.Duration
 	// CallTimeout is the deadline of each call, at most ten minutes. Default 10 s.
 	CallTimeout time.Duration
+	// LeaseTTL is the time to live of each lease, in whole seconds. Default 3 s.
+	LeaseTTL time.Duration
 	// Seed of the choice of members and keys.
 	Seed uint64
 	// Dir is where the cluster keeps its files while it runs. Default os.TempDir().
 	Dir string
 	// Connect connects the load to the cluster. Default [Quorate].
-	Connect func(endpoints []string) (Connection, error)
+	Connect func(to load.Target) (Connection, error)
 	// Progress, if set, is told twice a second how the run stands. It is never
 	// called concurrently.
 	Progress func(report.Snapshot)
@@ -68,6 +78,8 @@ func (c Config) complete() (Config, error) {
 	c.Hold = cmp.Or(c.Hold, DefaultHold)
 	c.Recovery = cmp.Or(c.Recovery, DefaultRecovery)
 	c.Callers = cmp.Or(c.Callers, DefaultCallers)
+	c.LeaseTTL = cmp.Or(c.LeaseTTL, DefaultLeaseTTL)
+	c.Pause = cmp.Or(c.Pause, DefaultPause)
 	c.CallTimeout = cmp.Or(c.CallTimeout, DefaultCallTimeout)
 	if c.Connect == nil {
 		c.Connect = Quorate
@@ -82,7 +94,9 @@ func (c Config) complete() (Config, error) {
 	check.Number("callers of each kind", c.Callers, maxCallers)
 	check.That(c.CallTimeout > 0 && c.CallTimeout <= maxTimeout,
 		"the timeout of a call must be more than 0 and at most %v; it is %v", maxTimeout, c.CallTimeout)
-	check.That(c.Healthy > 0 && c.Recovery > 0, "negative time: healthy %v, recovery %v", c.Healthy, c.Recovery)
+	check.That(c.Healthy > 0 && c.Recovery > 0 && c.Pause > 0, "negative time: healthy %v, recovery %v, pause %v", c.Healthy, c.Recovery, c.Pause)
+	_, err := fault.SiteOf(c.Faults)
+	check.That(err == nil, "%v", err)
 	return c, check.Err()
 }
 
@@ -94,7 +108,7 @@ func (c Config) Validate() error {
 
 func (c Config) setup() report.Setup {
 	return report.Setup{
-		Members: c.Members, Callers: c.Callers, Pause: callerPause, CallTimeout: c.CallTimeout, Hold: c.Hold,
-		LeaseTTL: leaseTTL, Seed: c.Seed,
+		Members: c.Members, Callers: c.Callers, Pause: c.Pause, CallTimeout: c.CallTimeout, Hold: c.Hold,
+		LeaseTTL: c.LeaseTTL, Seed: c.Seed,
 	}
 }

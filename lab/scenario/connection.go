@@ -23,9 +23,9 @@ type Connection struct {
 
 // Quorate connects through Quorate's client, with its default policies: the
 // numbers of a run are what a program gets that sets nothing but endpoints.
-func Quorate(endpoints []string) (Connection, error) {
+func Quorate(to load.Target) (Connection, error) {
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: endpoints, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
+		Endpoints: to.Endpoints, TLS: to.TLS, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
 	})
 	if err != nil {
 		return Connection{}, err

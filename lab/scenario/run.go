@@ -22,7 +22,9 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -42,17 +44,12 @@ const (
 	// readyTimeout bounds how long the cluster may take to be ready after a
 	// fault was healed. It takes about a second.
 	readyTimeout = 30 * time.Second
-	// injectTimeout bounds how long a fault may take to happen; a rolling
-	// restart takes one to three seconds for each member.
+	// injectTimeout bounds how long a fault may take to happen, beside the time for which it
+	// is held; a rolling restart takes one to three seconds for each member.
 	injectTimeout = time.Minute
 	// drainTimeout bounds the wait for the last calls of a run that was ended
 	// early.
 	drainTimeout = 2 * time.Second
-	// leaseTTL is the time to live of each lease: three times what a cluster of the
-	// lab needs to replace its leader, so that such a loss can be survived, and less
-	// than half of what a fault is held by default, so that staying with a member
-	// which does not answer cannot.
-	leaseTTL = 3 * time.Second
 )
 
 // run is one run of the experiment.
@@ -86,18 +83,32 @@ func Run(ctx context.Context, cfg Config) (rep report.Report, err error) {
 	defer r.display.close()
 
 	r.display.phase(fmt.Sprintf("starting %d members", cfg.Members))
-	cluster, err := lab.Start(ctx, lab.Config{Members: cfg.Members, Dir: cfg.Dir})
+	site, _ := fault.SiteOf(cfg.Faults) // the configuration has been checked
+	cluster, err := lab.Start(ctx, site.Config(lab.Config{
+		Members: cfg.Members, Dir: cfg.Dir, Election: cfg.Election, Heartbeat: cfg.Election / 10,
+	}))
 	if err != nil {
 		return r.neverBegan(ctx, fmt.Errorf("start the cluster: %w", err))
 	}
 	defer func() { err = errors.Join(err, cluster.Close()) }()
-	r.scene = fault.Scene{Cluster: cluster, Rand: rand.New(rand.NewPCG(cfg.Seed, 0)), Note: r.note, Hold: cfg.Hold}
+	front, err := site.Open(cluster)
+	if err != nil {
+		return r.neverBegan(ctx, err)
+	}
+	defer func() { err = errors.Join(err, front.Close()) }()
 
-	conn, err := cfg.Connect(cluster.Endpoints())
+	conn, err := cfg.Connect(load.Target{Endpoints: front.Endpoints, TLS: cluster.ClientTLS()})
 	if err != nil {
 		return r.neverBegan(ctx, fmt.Errorf("connect to the cluster: %w", err))
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
+	r.scene = fault.Scene{
+		Cluster: cluster, Rand: rand.New(rand.NewPCG(cfg.Seed, 0)), Note: r.note, Hold: cfg.Hold, Front: front, Store: conn.Store,
+		Join: func(security *tls.Config) (fault.Client, error) {
+			other, err := cfg.Connect(load.Target{Endpoints: front.Endpoints, TLS: cmp.Or(security, cluster.ClientTLS())})
+			return fault.Client{Store: other.Store, Close: other.Close}, err
+		},
+	}
 	revision, err := r.firstContact(ctx, conn.Store)
 	if err != nil {
 		return r.neverBegan(ctx, err)
@@ -145,8 +156,8 @@ func (r *run) measure(ctx context.Context, conn Connection, revision int64) (rep
 	starting, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	r.load = load.Start(starting, services, r, load.Config{
-		Callers: r.cfg.Callers, Pause: callerPause, Timeout: r.cfg.CallTimeout,
-		Prefix: r.prefix(), Revision: revision + 1, LeasePrefix: r.leasePrefix(), LeaseTTL: leaseTTL,
+		Callers: r.cfg.Callers, Pause: r.cfg.Pause, Timeout: r.cfg.CallTimeout,
+		Prefix: r.prefix(), Revision: revision + 1, LeasePrefix: r.leasePrefix(), LeaseTTL: r.cfg.LeaseTTL,
 		Seed: r.cfg.Seed, Now: r.now,
 	})
 	err := r.spells(ctx)

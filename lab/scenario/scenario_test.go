@@ -60,9 +60,9 @@ func quick(t *testing.T, faults ...string) scenario.Config {
 	return scenario.Config{
 		Faults: chosen, Healthy: time.Second, Hold: 1500 * time.Millisecond, Recovery: 500 * time.Millisecond,
 		Seed: 1, Dir: dir,
-		Connect: func(e []string) (scenario.Connection, error) {
-			endpoints = e
-			return scenario.Quorate(e)
+		Connect: func(to load.Target) (scenario.Connection, error) {
+			endpoints = to.Endpoints
+			return scenario.Quorate(to)
 		},
 	}
 }
@@ -70,8 +70,8 @@ func quick(t *testing.T, faults ...string) scenario.Config {
 // through puts a store between the load and the client.
 func through(cfg scenario.Config, wrap func(load.Store) load.Store) scenario.Config {
 	connect := cfg.Connect
-	cfg.Connect = func(endpoints []string) (scenario.Connection, error) {
-		conn, err := connect(endpoints)
+	cfg.Connect = func(to load.Target) (scenario.Connection, error) {
+		conn, err := connect(to)
 		conn.Store = wrap(conn.Store)
 		return conn, err
 	}
@@ -250,8 +250,8 @@ func (boaster) KeepAlive(ctx context.Context, _ int64) iter.Seq2[time.Time, erro
 func TestRunFindsWhatWatchesAndLeasesDoWrong(t *testing.T) {
 	cfg := quick(t)
 	connect := cfg.Connect
-	cfg.Connect = func(endpoints []string) (scenario.Connection, error) {
-		conn, err := connect(endpoints)
+	cfg.Connect = func(to load.Target) (scenario.Connection, error) {
+		conn, err := connect(to)
 		conn.Watcher, conn.Lessor = meddler{conn.Watcher}, boaster{conn.Lessor}
 		return conn, err
 	}
@@ -306,8 +306,8 @@ func TestRunFindsWhatCallsDoWrong(t *testing.T) {
 func TestRunWithoutWatchesAndLeases(t *testing.T) {
 	cfg := quick(t)
 	connect := cfg.Connect
-	cfg.Connect = func(endpoints []string) (scenario.Connection, error) {
-		conn, err := connect(endpoints)
+	cfg.Connect = func(to load.Target) (scenario.Connection, error) {
+		conn, err := connect(to)
 		conn.Watcher, conn.Lessor = nil, nil
 		return conn, err
 	}
@@ -383,7 +383,7 @@ func TestRunFails(t *testing.T) {
 			return cfg
 		}, "start the cluster: ", 0},
 		{"no connection", func(t *testing.T, cfg scenario.Config) scenario.Config {
-			cfg.Connect = func([]string) (scenario.Connection, error) { return scenario.Connection{}, boom }
+			cfg.Connect = func(load.Target) (scenario.Connection, error) { return scenario.Connection{}, boom }
 			return cfg
 		}, "connect to the cluster: boom", 0},
 		{"no first answer", func(t *testing.T, cfg scenario.Config) scenario.Config {

@@ -64,7 +64,7 @@ func (r *run) face(ctx context.Context, f fault.Fault) error {
 }
 
 func (r *run) inject(ctx context.Context, f fault.Fault) error {
-	ctx, cancel := context.WithTimeout(ctx, injectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, injectTimeout+r.cfg.Hold)
 	defer cancel()
 	return f.Inject(ctx, r.scene)
 }

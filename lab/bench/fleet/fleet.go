@@ -17,7 +17,7 @@ const (
 	asksAtOnce = 32
 )
 
-// fleet is all clients of one kind, each a process.
+// fleet is all clients of one kind.
 type fleet struct {
 	processes []*process
 	deadline  time.Duration // of the gets, 0 for none
@@ -25,14 +25,15 @@ type fleet struct {
 
 // startFleet starts the clients and returns when they are ready. The fleet must be
 // closed.
-func startFleet(ctx context.Context, opts options, kind string, endpoints []string) (*fleet, error) {
+func startFleet(ctx context.Context, opts options, kind string, job crowd.Job) (*fleet, error) {
 	f := &fleet{}
 	var mu sync.Mutex
 	var work errgroup.Group
 	work.SetLimit(startsAtOnce)
-	for range opts.clients {
+	for i := range opts.processes {
+		job.Clients = (opts.clients + i) / opts.processes
 		work.Go(func() error {
-			p, err := startProcess(ctx, opts.programs[kind], crowd.Job{Endpoints: endpoints})
+			p, err := startProcess(ctx, opts.programs[kind], job)
 			if err != nil {
 				return err
 			}

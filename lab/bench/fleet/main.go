@@ -4,10 +4,14 @@
 //	go run ./lab/bench/fleet                               all phases, six minutes
 //	go run ./lab/bench/fleet --phase 'idle|no-quorum'      two phases
 //	go run ./lab/bench/fleet --client Quorate              one kind of client
+//	go run ./lab/bench/fleet --phase storm --clients 1000 --processes 10
+//	go run ./lab/bench/fleet --phase badcert --clients 19
 //
-// Each client is a process. It has one watch, keeps one lease alive and, except in the
+// Each client is a process, unless --processes says otherwise. It has one watch, keeps one lease alive and, except in the
 // idle phase, makes one linearizable get a second. The counts come from the members'
-// own /metrics. Connections are counted where the lab's links accept them.
+// own /metrics. Connections are counted where the lab's links accept them; in the phase
+// storm, where clients are refused by the kernel, connects that failed are counted by the
+// kernel, all those of the network namespace: give it one of its own ("unshare -n").
 //
 // Exit status: 0 when all phases were measured, whatever they showed; 1 when one could
 // not be; 2 for bad usage.

@@ -11,7 +11,7 @@ import (
 
 // measure runs the phases with each kind of client.
 func measure(ctx context.Context, opts options, progress func(string)) (res result, err error) {
-	res = result{clients: opts.clients}
+	res = result{clients: opts.clients, processes: opts.processes}
 	defer res.complete()
 	for _, kind := range opts.kinds {
 		if err := measureKind(ctx, opts, kind, &res, progress); err != nil {
@@ -33,17 +33,25 @@ func measureKind(ctx context.Context, opts options, kind string, res *result, pr
 			return fmt.Errorf("before %s: %w", p.name, err)
 		}
 		progress(fmt.Sprintf("%s: %s, %v", kind, p.name, p.length))
-		s, err := r.measurePhase(ctx, p)
+		rows, err := r.measurePhase(ctx, p)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		res.add(p, kind, s.rows())
+		res.add(p, kind, rows)
 	}
 	return nil
 }
 
 // measurePhase runs a phase and returns what was counted meanwhile.
-func (r *rig) measurePhase(ctx context.Context, p phase) (sample, error) {
+func (r *rig) measurePhase(ctx context.Context, p phase) ([]row, error) {
+	if p.measure != nil {
+		return p.measure(ctx, r, p)
+	}
+	s, err := r.sample(ctx, p)
+	return s.rows(), err
+}
+
+func (r *rig) sample(ctx context.Context, p phase) (sample, error) {
 	s := sample{clients: float64(r.opts.clients), gets: p.deadline > 0}
 	opened := reached(r.links())
 	if err := r.readAround(ctx, p, &s); err != nil {

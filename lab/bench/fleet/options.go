@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,10 +17,11 @@ import (
 
 // options are those of the command line.
 type options struct {
-	clients  int
-	kinds    []string
-	programs programs.Set // by kind
-	phases   []phase
+	clients   int
+	processes int
+	kinds     []string
+	programs  programs.Set // by kind
+	phases    []phase
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -30,8 +32,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("fleet", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.IntVar(&o.clients, "clients", 100, "clients of each kind")
+	flags.IntVar(&o.processes, "processes", 0, "processes that they are spread over (default one for each client)")
 	flags.StringVar(&kind, "client", "", "run only this `kind` of client: "+strings.Join(kinds, ", "))
-	flags.StringVar(&pattern, "phase", "", "run only the phases whose name matches the `regexp`: "+strings.Join(phaseNames(), ", "))
+	flags.StringVar(&pattern, "phase", "", "run only the phases whose name matches the `regexp`: "+strings.Join(phaseNames(), ", ")+" (default all but the last two)")
 	flags.DurationVar(&length, "length", 30*time.Second, "length of a phase")
 	for _, p := range allPhases() {
 		lengths[p.name] = flags.Duration(p.name+"-length", 0, "length of the phase "+p.name+" (default --length)")
@@ -42,11 +45,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
+	if o.processes == 0 {
+		o.processes = o.clients
+	}
 	err := errors.Join(o.selectKinds(kind), o.selectPhases(pattern), o.check(length))
 	for i, p := range o.phases {
-		if o.phases[i].length = *lengths[p.name]; o.phases[i].length <= 0 {
-			o.phases[i].length = length
-		}
+		o.phases[i].length = cmp.Or(*lengths[p.name], p.length, length)
 	}
 	return o, err
 }
@@ -77,12 +81,15 @@ func (o *options) selectPhases(pattern string) error {
 		return fmt.Errorf("--phase: %w", err)
 	}
 	for _, p := range allPhases() {
-		if matches.MatchString(p.name) {
+		if pattern == "" && !p.alone || pattern != "" && matches.MatchString(p.name) {
 			o.phases = append(o.phases, p)
 		}
 	}
 	if len(o.phases) == 0 {
 		return fmt.Errorf("no phase matches --phase %q; there are %s", pattern, strings.Join(phaseNames(), ", "))
+	}
+	if len(o.phases) > 1 && slices.ContainsFunc(o.phases, func(p phase) bool { return p.alone }) {
+		return errors.New("storm and badcert run alone: give --phase a name")
 	}
 	return nil
 }
@@ -90,6 +97,9 @@ func (o *options) selectPhases(pattern string) error {
 func (o *options) check(length time.Duration) error {
 	if o.clients < 1 {
 		return fmt.Errorf("--clients must be at least 1; it is %d", o.clients)
+	}
+	if o.processes < 1 || o.processes > o.clients {
+		return fmt.Errorf("--processes must be 1 to the number of clients, %d; it is %d", o.clients, o.processes)
 	}
 	if length <= 0 {
 		return fmt.Errorf("--length must be positive; it is %v", length)

@@ -1,6 +1,9 @@
 package main
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // phase is a time in which one thing is done to the cluster and the clients are
 // measured.
@@ -13,6 +16,12 @@ type phase struct {
 	// checked says that the counts of the members must agree with those of the
 	// clients.
 	checked bool
+	// alone says that the phase runs only when it is named, on a cluster of its own, and
+	// measure takes the place of the usual measurement.
+	alone   bool
+	measure func(context.Context, *rig, phase) ([]row, error)
+	// direct leads clients to the members past the links, and tls makes members serve with TLS.
+	direct, tls bool
 }
 
 const (
@@ -22,6 +31,8 @@ const (
 	// overloadDelay what is then added to each answer.
 	overloadDeadline = 200 * time.Millisecond
 	overloadDelay    = time.Second
+	// outage is the length of a phase that runs alone.
+	outage = 12 * time.Second
 )
 
 // allPhases returns the phases in the order in which they run.
@@ -32,6 +43,14 @@ func allPhases() []phase {
 		{name: "frozen", about: "one follower is frozen (SIGSTOP)", deadline: usualDeadline, begin: freeze},
 		{name: "overload", about: "each member answers later than the deadline", deadline: overloadDeadline, begin: slow},
 		{name: "no-quorum", about: "the leader and a follower are killed", deadline: usualDeadline, begin: killMajority},
+		{
+			name: "storm", about: "all members are killed, and restarted at the end", length: outage, deadline: usualDeadline,
+			alone: true, measure: storm, direct: true,
+		},
+		{
+			name: "badcert", about: "all connections end, and members show certificates that nobody trusts", length: outage, deadline: usualDeadline,
+			alone: true, measure: badCertificates, tls: true,
+		},
 	}
 }
 

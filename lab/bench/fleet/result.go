@@ -16,9 +16,9 @@ type row struct {
 
 // result is what the program prints.
 type result struct {
-	clients int
-	phases  []phaseResult
-	notes   []string
+	clients, processes int
+	phases             []phaseResult
+	notes              []string
 }
 
 // phaseResult is what was measured of one phase.

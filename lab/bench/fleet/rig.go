@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/bench/fleet/crowd"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -38,12 +39,22 @@ type rig struct {
 
 // newRig starts a cluster and a fleet. The rig must be closed.
 func newRig(ctx context.Context, opts options, kind string, note func(string)) (*rig, error) {
-	cluster, err := lab.Start(ctx, lab.Config{Members: members})
+	first := opts.phases[0]
+	cluster, err := lab.Start(ctx, lab.Config{Members: members, TLS: first.tls})
 	if err != nil {
 		return nil, err
 	}
 	r := &rig{opts: opts, kind: kind, note: note, cluster: cluster}
-	if r.fleet, err = startFleet(ctx, opts, kind, cluster.Endpoints()); err != nil {
+	job := crowd.Job{Endpoints: cluster.Endpoints()}
+	if files := cluster.TLSFiles(); first.tls {
+		job.CA, job.Cert, job.Key = files.CA, files.ClientCert, files.ClientKey
+	}
+	if first.direct {
+		for i, m := range cluster.Members() {
+			job.Endpoints[i] = m.DirectEndpoint()
+		}
+	}
+	if r.fleet, err = startFleet(ctx, opts, kind, job); err != nil {
 		_ = cluster.Close() // the first error says more
 		return nil, err
 	}

@@ -28,8 +28,8 @@ func writeTable(w io.Writer, r result) error {
 	for _, note := range r.notes {
 		b.WriteString(note + ".\n")
 	}
-	_, _ = fmt.Fprintf(&b, "%d clients of each kind, each a process. Official client %s, %s on %s/%s with %d CPUs, which clients and members share.\n",
-		r.clients, officialVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	_, _ = fmt.Fprintf(&b, "%d clients of each kind, in %d processes. Official client %s, %s on %s/%s with %d CPUs, which clients and members share.\n",
+		r.clients, r.processes, officialVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	for line := range strings.Lines(b.String()) {
 		if _, err := io.WriteString(w, strings.TrimRight(line, " \n")+"\n"); err != nil {
 			return err

@@ -28,16 +28,16 @@ const (
 
 // AsItComes connects through the official client with nothing set but endpoints and a
 // dial timeout.
-func AsItComes(endpoints []string) (scenario.Connection, error) {
-	return connect(clientv3.Config{Endpoints: endpoints}, false)
+func AsItComes(to load.Target) (scenario.Connection, error) {
+	return connect(clientv3.Config{Endpoints: to.Endpoints, TLS: to.TLS}, false)
 }
 
 // Tuned connects through the official client as its users tune it who have met these
 // faults before: gRPC keepalive, with [KeepAliveTime] and [KeepAliveTimeout], and every
 // watch with WithRequireLeader.
-func Tuned(endpoints []string) (scenario.Connection, error) {
+func Tuned(to load.Target) (scenario.Connection, error) {
 	return connect(clientv3.Config{
-		Endpoints: endpoints, DialKeepAliveTime: KeepAliveTime, DialKeepAliveTimeout: KeepAliveTimeout,
+		Endpoints: to.Endpoints, TLS: to.TLS, DialKeepAliveTime: KeepAliveTime, DialKeepAliveTimeout: KeepAliveTimeout,
 	}, true)
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/internal/pause"
 )
@@ -43,8 +42,8 @@ type caller struct {
 
 // open makes the client, opens its watch and its lease, and uses it until the caller is
 // closed.
-func open(endpoints []string) (*caller, error) {
-	opened, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})
+func open(cfg clientv3.Config) (*caller, error) {
+	opened, err := clientv3.New(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -2,10 +2,14 @@ package crowd
 
 import "time"
 
-// Job is what the process of a client is told first, on its standard input. A state
-// answers it when the client is ready.
+// Job is what a process of clients is told first, on its standard input. A state
+// answers it when the clients are ready.
 type Job struct {
 	Endpoints []string
+	// Clients of the process. Default 1.
+	Clients int
+	// CA, Cert and Key are PEM files; all are empty for members that serve without TLS.
+	CA, Cert, Key string
 }
 
 // Order is what the process is told later, any number of times. A state answers each.
@@ -16,17 +20,19 @@ type Order struct {
 	Mark bool
 }
 
-// State is what one client, or several, have done since they started.
+// State is what clients have done since they started.
 type State struct {
 	Started, Answered, Failed int64 // gets
 	LeasesLost, WatchesLost   int64
 	// HaveAnswers is the number of clients that a get was answered to since the last Mark.
 	HaveAnswers int
+	// CPU is the CPU time of the processes.
+	CPU time.Duration
 	// Error says why an order could not be carried out.
 	Error string
 }
 
-// Add adds the state of another process.
+// Add adds the state of others.
 func (s *State) Add(other State) {
 	s.Started += other.Started
 	s.Answered += other.Answered
@@ -34,4 +40,5 @@ func (s *State) Add(other State) {
 	s.LeasesLost += other.LeasesLost
 	s.WatchesLost += other.WatchesLost
 	s.HaveAnswers += other.HaveAnswers
+	s.CPU += other.CPU
 }

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/bench/fleet/crowd"
+)
+
+const (
+	// countEvery is the time between two counts of connects, and of RPCs.
+	countEvery = 100 * time.Millisecond
+	// lookEvery is the time between two looks for a leader, and for clients without an answer.
+	lookEvery = 20 * time.Millisecond
+	// returnTimeout bounds the time until all clients are served again.
+	returnTimeout = 2 * time.Minute
+	// afterReturn is how long RPCs are counted after all clients have been served.
+	afterReturn = 5 * time.Second
+)
+
+// seconds is the unit of a row.
+const seconds = "s"
+
+// storm kills all members, so that the kernel refuses connections, and restarts them.
+func storm(ctx context.Context, r *rig, p phase) ([]row, error) {
+	before, err := r.fleet.state(ctx)
+	if err != nil {
+		return nil, err
+	}
+	connects, err := follow(ctx, failedConnects)
+	if err != nil {
+		return nil, err
+	}
+	defer connects.stop()
+	if err := r.everyMember(func(m *lab.Member) error { return m.Kill() }); err != nil {
+		return nil, err
+	}
+	if err := pause.For(ctx, p.length); err != nil {
+		return nil, err
+	}
+	connects.stop()
+	down, err := r.fleet.order(ctx, crowd.Order{Mark: true})
+	if err != nil {
+		return nil, err
+	}
+	rpcs, err := follow(ctx, r.receivedRPCs())
+	if err != nil {
+		return nil, err
+	}
+	defer rpcs.stop()
+	restarted := time.Now()
+	var leader, served time.Duration
+	running := ctx
+	work, ctx := errgroup.WithContext(running)
+	work.Go(func() error { return r.everyMember(func(m *lab.Member) error { return m.Restart(ctx) }) })
+	work.Go(func() (err error) {
+		leader, err = after(ctx, restarted, func() (bool, error) { return r.hasLeader(ctx), nil })
+		return err
+	})
+	work.Go(func() (err error) {
+		served, err = after(ctx, restarted, func() (bool, error) {
+			s, err := r.fleet.state(ctx)
+			return s.HaveAnswers == r.opts.clients, err
+		})
+		return err
+	})
+	if err := work.Wait(); err != nil {
+		return nil, err
+	}
+	if err := pause.For(running, afterReturn); err != nil {
+		return nil, err
+	}
+	rpcs.stop()
+	return []row{
+		count("connects that failed", connects.total()),
+		count("  in the busiest second", connects.busiest()),
+		{"CPU of the clients while the members are down, of one core", percent, 100 * (down.CPU - before.CPU).Seconds() / p.length.Seconds()},
+		{"leader after the start of the members", seconds, leader.Seconds()},
+		{"all clients served after the start of the members", seconds, served.Seconds()},
+		count("RPCs received in the busiest second of the return", rpcs.busiest()),
+	}, nil
+}
+
+// badCertificates ends all connections, and leads new ones to a server whose certificate
+// nobody trusts.
+func badCertificates(ctx context.Context, r *rig, p phase) ([]row, error) {
+	var handshakes atomic.Int64
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.EnableHTTP2 = true
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			handshakes.Add(1)
+		}
+	}
+	server.StartTLS()
+	defer server.Close()
+	targets := make([]string, 0, members)
+	for _, l := range r.links() {
+		targets = append(targets, l.Target())
+		l.SetTarget(server.Listener.Addr().String())
+		l.Cut()
+		l.Heal()
+	}
+	err := pause.For(ctx, p.length)
+	total := handshakes.Load()
+	for i, l := range r.links() {
+		l.SetTarget(targets[i])
+	}
+	return []row{count("TLS handshakes", float64(total))}, err
+}
+
+// everyMember does something to all members at once.
+func (r *rig) everyMember(do func(*lab.Member) error) error {
+	var work errgroup.Group
+	for _, m := range r.cluster.Members() {
+		work.Go(func() error { return do(m) })
+	}
+	return work.Wait()
+}
+
+// hasLeader reports whether a member knows a leader.
+func (r *rig) hasLeader(ctx context.Context) bool {
+	asking, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	found := make(chan bool, members)
+	for _, m := range r.cluster.Members() {
+		go func() {
+			status, err := m.Status(asking)
+			found <- err == nil && status.GetLeader() != 0
+		}()
+	}
+	for range members {
+		if <-found {
+			return true
+		}
+	}
+	return false
+}
+
+// after returns how long after a time something becomes true.
+func after(ctx context.Context, since time.Time, is func() (bool, error)) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, returnTimeout)
+	defer cancel()
+	for {
+		if ok, err := is(); ok || err != nil {
+			return time.Since(since), err
+		}
+		if err := pause.For(ctx, lookEvery); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// receivedRPCs returns a count of the RPCs that the members have received since they
+// started. A member that does not answer has the count of before.
+func (r *rig) receivedRPCs() func(context.Context) (float64, error) {
+	totals := make(map[*lab.Member]float64)
+	return func(ctx context.Context) (sum float64, err error) {
+		for _, m := range r.cluster.Members() {
+			if of, err := read(ctx, m); err == nil {
+				totals[m] = of.total()
+			}
+			sum += totals[m]
+		}
+		return sum, nil
+	}
+}
+
+// failedConnects returns how many connects have failed in the network namespace.
+func failedConnects(context.Context) (float64, error) {
+	const counters = "/proc/net/snmp"
+	text, err := os.ReadFile(counters)
+	if err != nil {
+		return 0, err
+	}
+	var names []string
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		switch {
+		case fields[0] != "Tcp:":
+		case names == nil:
+			names = fields
+		default:
+			if i := slices.Index(names, "AttemptFails"); i >= 0 && i < len(fields) {
+				return strconv.ParseFloat(fields[i], 64)
+			}
+		}
+	}
+	return 0, errors.New(counters + ": no AttemptFails")
+}
+
+// series is a count that is read all the time.
+type series struct {
+	at     []time.Time
+	values []float64
+	end    context.CancelFunc
+	done   chan struct{}
+}
+
+// follow reads a count until it is stopped.
+func follow(ctx context.Context, read func(context.Context) (float64, error)) (*series, error) {
+	ctx, end := context.WithCancel(ctx)
+	s := &series{end: end, done: make(chan struct{})}
+	if err := s.add(ctx, read); err != nil {
+		end()
+		return nil, err
+	}
+	go func() {
+		defer close(s.done)
+		for pause.For(ctx, countEvery) == nil {
+			_ = s.add(ctx, read) // the next one counts what this one missed
+		}
+	}()
+	return s, nil
+}
+
+func (s *series) add(ctx context.Context, read func(context.Context) (float64, error)) error {
+	v, err := read(ctx)
+	if err == nil {
+		s.at, s.values = append(s.at, time.Now()), append(s.values, v)
+	}
+	return err
+}
+
+// stop ends the reading. Stopping twice does no harm.
+func (s *series) stop() {
+	s.end()
+	<-s.done
+}
+
+// total returns by how much the count has grown.
+func (s *series) total() float64 { return s.values[len(s.values)-1] - s.values[0] }
+
+// busiest returns by how much it has grown in a second at most.
+func (s *series) busiest() (most float64) {
+	for i, from := range s.at {
+		for j := i + 1; j < len(s.at); j++ {
+			if took := s.at[j].Sub(from); took >= time.Second {
+				most = max(most, (s.values[j]-s.values[i])/took.Seconds())
+				break
+			}
+		}
+	}
+	return most
+}

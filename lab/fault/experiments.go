@@ -1,0 +1,184 @@
+package fault
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/link"
+	"github.com/quorate/quorate/lab/load"
+)
+
+const (
+	// flapHalf is how long a follower that flaps is frozen, and then well.
+	flapHalf = 2 * time.Second
+	// pauseLength and pauseEvery are those of the pauses of a member.
+	pauseLength, pauseEvery = 700 * time.Millisecond, 3 * time.Second
+	// transferEvery is the time between two transfers of leadership.
+	transferEvery = time.Second
+	// largePrefix begins the keys of the large ranges; they have largeKeys values of largeValue bytes.
+	largePrefix = "/quorate-lab-large/"
+	largeKeys   = 10
+	largeValue  = 1 << 20
+	// largeTimeout is the deadline of a large range.
+	largeTimeout = time.Minute
+	// throttledRate is in bytes per second, for each member.
+	throttledRate = 1 << 20
+	// secondFreeze is how long the second member is frozen.
+	secondFreeze = 10 * time.Second
+	// expiredClients is how many clients have an expired certificate.
+	expiredClients = 20
+	// expiredWarmUp is how long they try before a member is frozen.
+	expiredWarmUp = 10 * time.Second
+)
+
+// experiments returns the faults of members that happen only when they are named, and each
+// on a cluster of its own.
+func experiments() []Fault {
+	return []Fault{
+		{Name: "two-frozen", Summary: "a majority of the members is stopped (SIGSTOP), the others answer serializable gets", Held: 10 * time.Second, inject: freezeMajority},
+		{Name: "flap", Summary: "a follower is stopped for 2 s and runs for 2 s, over and over", Held: 18 * time.Second, inject: flap},
+		{Name: "pause", Summary: "a follower pauses for 0.7 s every 3 s", Held: 13 * time.Second, inject: pauses},
+		{Name: "transfer", Summary: "leadership is transferred once a second", Held: 12 * time.Second, inject: transfer},
+		{Name: "throttle", Summary: "each member sends clients 1 MB/s at most, and a client reads ranges of 10 MB beside its calls", Held: 30 * time.Second, inject: throttle},
+		{
+			Name: "second-frozen", Summary: "a follower is stopped, and a second one at the end (5 members)",
+			Held: 2 * time.Minute, inject: freezeSecond,
+		},
+		{
+			Name: "expired", Summary: "20 clients of the process have an expired certificate, and a follower is stopped",
+			Held: 15 * time.Second, Site: ClientCertificates, inject: freezeBesideExpired,
+		},
+	}
+}
+
+func freezeMajority(_ context.Context, s Scene) error {
+	members := s.Cluster.Members()
+	for _, i := range s.Rand.Perm(len(members))[:len(members)/2+1] {
+		s.Note(members[i].Name() + " is stopped")
+		if err := members[i].Stop(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func flap(ctx context.Context, s Scene) error {
+	return pauseRepeatedly(ctx, s, flapHalf, 2*flapHalf)
+}
+
+func pauses(ctx context.Context, s Scene) error {
+	return pauseRepeatedly(ctx, s, pauseLength, pauseEvery)
+}
+
+// pauseRepeatedly stops a follower for a time in each interval.
+func pauseRepeatedly(ctx context.Context, s Scene, length, interval time.Duration) error {
+	return onFollower(ctx, s, fmt.Sprintf("is stopped for %v every %v", length, interval), func(m *lab.Member) error {
+		for end := time.Now().Add(s.hold()); time.Now().Before(end); {
+			if err := m.Stop(); err != nil {
+				return err
+			}
+			if err := pause.For(ctx, length); err != nil {
+				return err
+			}
+			if err := m.Continue(); err != nil {
+				return err
+			}
+			if err := pause.For(ctx, interval-length); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func transfer(ctx context.Context, s Scene) error {
+	for end := time.Now().Add(s.hold()); time.Now().Before(end); {
+		if err := leaderMove(ctx, s); err != nil {
+			s.Note(err.Error()) // the next one may succeed
+		}
+		if err := pause.For(ctx, transferEvery); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// throttle makes the measured client read a large range, one time after the other.
+func throttle(ctx context.Context, s Scene) error {
+	kv := pb.NewKVClient(s.Cluster.Members()[0].Conn())
+	for i := range largeKeys {
+		key := fmt.Appendf(nil, "%s%d", largePrefix, i)
+		if _, err := kv.Put(ctx, &pb.PutRequest{Key: key, Value: []byte(strings.Repeat("x", largeValue))}); err != nil {
+			return err
+		}
+	}
+	s.Note("the links to clients are throttled, and large ranges begin")
+	for _, m := range s.Cluster.Members() {
+		s.Cluster.ClientLink(m).Throttle(link.Reverse, throttledRate)
+	}
+	page := load.Page{From: largePrefix, End: largePrefix[:len(largePrefix)-1] + "0"}
+	read, failed := 0, 0
+	for end := time.Now().Add(s.hold()); time.Now().Before(end); {
+		reading, cancel := context.WithTimeout(ctx, largeTimeout)
+		if _, err := s.Store.List(reading, page); err != nil {
+			failed++
+		} else {
+			read++
+		}
+		cancel()
+	}
+	s.Note(fmt.Sprintf("%d large ranges were read, %d failed", read, failed))
+	return nil
+}
+
+// freezeSecond leaves the first follower frozen.
+func freezeSecond(ctx context.Context, s Scene) error {
+	if len(s.Cluster.Members()) < 5 {
+		return fmt.Errorf("a majority must outlive two members: the cluster needs at least 5, and has %d", len(s.Cluster.Members()))
+	}
+	var first *lab.Member
+	if err := onFollower(ctx, s, "is stopped", func(m *lab.Member) error {
+		first = m
+		return m.Stop()
+	}); err != nil {
+		return err
+	}
+	if err := pause.For(ctx, s.hold()); err != nil {
+		return err
+	}
+	leader, err := s.Cluster.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range s.Cluster.Members() {
+		if m != leader && m != first {
+			s.Note(m.Name() + ", another follower, is stopped")
+			if err := m.Stop(); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	return pause.For(ctx, secondFreeze)
+}
+
+func freezeBesideExpired(ctx context.Context, s Scene) error {
+	leave, err := s.join(ctx, expiredClients, s.Cluster.ExpiredClientTLS())
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := pause.For(ctx, expiredWarmUp); err != nil {
+		return err
+	}
+	if err := stop(ctx, s); err != nil {
+		return err
+	}
+	return pause.For(ctx, s.hold())
+}

@@ -1,0 +1,172 @@
+package fault
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/link"
+)
+
+const (
+	// siblings is how many clients work beside the one that loses a flow.
+	siblings = 2
+	// siblingPause is the time between two calls of a sibling.
+	siblingPause = 20 * time.Millisecond
+	// siblingTimeout is the deadline of its calls.
+	siblingTimeout = 2 * time.Second
+	// warmUp is how long siblings work before a fault.
+	warmUp = time.Second
+	// lossShare is the share of packets that the fault loss loses.
+	lossShare = 0.2
+)
+
+// networks returns the faults of the network between clients and members that happen only
+// when they are named.
+func networks() []Fault {
+	return []Fault{
+		{Name: "nat", Summary: "the flows of all clients are forgotten: they carry nothing more, new ones work", Held: 25 * time.Second, inject: forgetAll},
+		{
+			Name: "nat-one", Summary: "the flows of one client to one member are forgotten, other clients of the process work with it",
+			Held: 25 * time.Second, inject: forgetOne,
+		},
+		{Name: "loss", Summary: "a fifth of the packets of a follower is lost", Held: 15 * time.Second, inject: loss},
+		{Name: "swallow", Summary: "all links lose everything, those of the members too", Held: 10 * time.Second, inject: swallow},
+		{Name: "move", Summary: "the names of all members lead to new addresses, the old ones are silent", Held: 25 * time.Second, Site: Named, inject: move},
+		{
+			Name: "vip", Summary: "one endpoint, a TCP proxy; the member behind it is stopped, new connections reach another",
+			Held: 25 * time.Second, Site: OneEndpoint, inject: freezeBehind,
+		},
+	}
+}
+
+func forgetAll(_ context.Context, s Scene) error {
+	s.Note("the flows of all clients are forgotten")
+	for _, m := range s.Cluster.Members() {
+		for _, c := range s.Cluster.ClientLink(m).Conns() {
+			c.Forget()
+		}
+	}
+	return nil
+}
+
+// forgetOne forgets the flows of one client to the member that sends it most, which has
+// its watches, and goes on while the siblings work. Where the links do not tell clients
+// apart, because others work already, it forgets one flow.
+func forgetOne(ctx context.Context, s Scene) error {
+	own := make(map[*lab.Member][]*link.Conn)
+	before := make(map[*lab.Member]uint64)
+	for _, m := range s.Cluster.Members() {
+		if own[m] = s.Cluster.ClientLink(m).Conns(); len(own[m]) == 0 {
+			delete(own, m)
+		}
+		before[m] = returned(own[m])
+	}
+	if len(own) == 0 {
+		return errors.New("no client is connected")
+	}
+	if s.Join == nil {
+		for m, conns := range own {
+			s.Note("a flow to " + m.Name() + " is forgotten")
+			conns[s.Rand.IntN(len(conns))].Forget()
+			break
+		}
+		return nil
+	}
+	leave, err := s.join(ctx, siblings, nil)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := pause.For(ctx, warmUp); err != nil {
+		return err
+	}
+	busiest := slices.MaxFunc(slices.Collect(maps.Keys(own)), func(a, b *lab.Member) int {
+		return int(returned(own[a])-before[a]) - int(returned(own[b])-before[b])
+	})
+	s.Note(fmt.Sprintf("the flows of a client to %s are forgotten", busiest.Name()))
+	for _, c := range own[busiest] {
+		c.Forget()
+	}
+	return pause.For(ctx, s.hold())
+}
+
+func returned(conns []*link.Conn) (n uint64) {
+	for _, c := range conns {
+		n += c.Returned()
+	}
+	return n
+}
+
+// join connects n clients that get and put all the time, until leave is called.
+func (s Scene) join(ctx context.Context, n int, security *tls.Config) (leave func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	leave = func() {
+		cancel()
+		work.Wait()
+	}
+	for i := range n {
+		c, err := s.Join(security)
+		if err != nil {
+			leave()
+			return nil, err
+		}
+		work.Go(func() {
+			key := fmt.Sprintf("/quorate-lab-siblings/%d", i)
+			for pause.For(ctx, siblingPause) == nil {
+				calling, cancel := context.WithTimeout(ctx, siblingTimeout)
+				_, _ = c.Store.Put(calling, key, key) // that it is tried is what matters
+				_, _ = c.Store.Get(calling, key, false)
+				cancel()
+			}
+			_ = c.Close()
+		})
+	}
+	return leave, nil
+}
+
+// loss makes a follower lose packets to and from clients and members.
+func loss(ctx context.Context, s Scene) error {
+	return onFollower(ctx, s, fmt.Sprintf("loses %.0f %% of its packets", 100*lossShare), func(m *lab.Member) error {
+		s.Cluster.ClientLink(m).Lose(link.Both, lossShare)
+		for _, other := range s.Cluster.Members() {
+			if other != m {
+				s.Cluster.PeerLink(m, other).Lose(link.Both, lossShare)
+				s.Cluster.PeerLink(other, m).Lose(link.Both, lossShare)
+			}
+		}
+		return nil
+	})
+}
+
+func swallow(_ context.Context, s Scene) error {
+	s.Note("all links lose everything")
+	for _, m := range s.Cluster.Members() {
+		s.Cluster.ClientLink(m).Lose(link.Both, 1)
+		for _, other := range s.Cluster.Members() {
+			if other != m {
+				s.Cluster.PeerLink(m, other).Lose(link.Both, 1)
+			}
+		}
+	}
+	return nil
+}
+
+func move(_ context.Context, s Scene) error {
+	s.Note("the names lead to new addresses")
+	return s.Front.move()
+}
+
+func freezeBehind(_ context.Context, s Scene) error {
+	m := s.Front.pass()
+	s.Note(m.Name() + ", behind the endpoint, is stopped")
+	return m.Stop()
+}
