@@ -56,10 +56,11 @@ func (*flagValue) String() string { return "" }
 // IsBoolFlag reports whether the flag means true without a value.
 func (v *flagValue) IsBoolFlag() bool { return v.setting.bool }
 
-// Set keeps a value that is well-formed.
+// Set keeps a value that is well-formed. An empty one is as if the flag were not given, but for the
+// endpoints: without any the default would be used, which the program did not ask for.
 func (v *flagValue) Set(value string) error {
 	scratch := clientv3.ConfigSpec{Secure: &clientv3.SecureConfig{}, Auth: &clientv3.AuthConfig{}}
-	if value != "" {
+	if value != "" || v.setting.name == "endpoints" {
 		if err := v.setting.set(&scratch, value); err != nil {
 			return err
 		}

@@ -77,7 +77,7 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"faults", "--timeout", "1h"}, "the timeout of a call must be more than 0 and at most 10m0s; it is 1h0m0s"},
 		{[]string{"faults", "extra"}, `unknown command "extra" for "quorate-lab faults"`},
 		{[]string{"faults", "--nosuch"}, "unknown flag: --nosuch\nSee \"quorate-lab faults --help\""},
-		{[]string{"nosuch"}, `unknown command "nosuch" for "quorate-lab"`},
+		{[]string{"nosuch"}, `unknown command "nosuch"`},
 	}
 	for _, tt := range tests {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {

@@ -1,19 +1,22 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/client/pkg/v3/srv"
 
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/quorate/internal/doctor"
 )
 
 func newDoctorCommand() *cobra.Command {
-	var client connectionFlags
-	var timeout commandTimeout
-	var asJSON bool
+	var f doctorFlags
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine an etcd cluster from here, and say what is wrong and what to run",
@@ -21,10 +24,11 @@ func newDoctorCommand() *cobra.Command {
 the TCP connection, TLS (authority, validity, names, whether the server wants a
 certificate), authentication, and calls. Then it compares the members: leader and term,
 entries that are not applied yet, alarms, the size of the database and its quota,
-versions, clocks, how fast linearizable reads are, and whether what the members
-advertise to clients can be reached from here.
+versions, clocks, and how fast linearizable reads are. Members that no endpoint names are
+examined at the URLs that they advertise to clients; what is wrong with them is a
+warning, or with --cluster an error as for endpoints.
 
-It asks each endpoint a dozen questions at most, and changes nothing. What an election
+It asks each member a dozen questions at most, and changes nothing. What an election
 explains, too, is looked at a second time, 2 s later. The clock of a server is taken
 from the header Date of its HTTP answers, which is in whole seconds; a finding means that
 it is off by a second for certain.
@@ -38,25 +42,93 @@ The exit status is 0 if there are neither errors nor warnings, 1 if there are, a
 The flags are etcdctl's, and so are the environment variables: ETCDCTL_ENDPOINTS,
 ETCDCTL_CACERT, ETCDCTL_USER, ETCDCTL_PASSWORD, … A flag outranks its variable.`,
 		Example: `  quorate doctor --endpoints https://10.0.0.1:2379,https://10.0.0.2:2379 --cacert ca.pem
-  ETCDCTL_ENDPOINTS=10.0.0.1:2379 quorate doctor --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, limit, err := settings(&client, &timeout)
-			if err != nil {
-				return cli.Usage(cmd, err)
-			}
-			report, err := doctor.Examine(cmd.Context(), doctor.Config{Client: cfg, Timeout: limit})
-			if err != nil {
-				return err
-			}
-			return showReport(cmd, report, asJSON)
-		},
+  ETCDCTL_ENDPOINTS=10.0.0.1:2379 quorate doctor --json
+  quorate doctor --endpoints 10.0.0.1:2379 --cluster --hash --bundle ticket.tar.gz`,
+		Args: noEndpoints,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	cmd.Flags().SortFlags = false
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one object, for programs")
-	timeout.register(cmd.Flags())
-	client.register(cmd.Flags())
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.BoolVar(&f.cluster, "cluster", false, "examine all members as if they were endpoints")
+	fs.BoolVar(&f.hash, "hash", false, "compare the data of the members at one revision; each reads its whole database for it")
+	fs.DurationVar(&f.watch, "watch", 0, "examine again after this time, until Ctrl-C, and print what changes")
+	fs.StringVar(&f.bundle, "bundle", "", "write report, statuses and metrics to this `file`, a tar.gz for a ticket")
+	fs.StringVarP(&f.format, "write-out", "w", "table", "table or json")
+	fs.BoolVar(&f.json, "json", false, "the same as --write-out json")
+	fs.StringVar(&f.srv, "discovery-srv", "", "`domain` whose SRV records name the endpoints")
+	fs.StringVar(&f.srvName, "discovery-srv-name", "", "suffix of the service in SRV records")
+	f.timeout.register(fs)
+	f.client.register(fs)
 	return cmd
+}
+
+type doctorFlags struct {
+	client              connectionFlags
+	timeout             commandTimeout
+	cluster, hash, json bool
+	watch               time.Duration
+	bundle, format      string
+	srv, srvName        string
+}
+
+// noEndpoints refuses arguments: endpoints are given by a flag.
+func noEndpoints(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return cli.Usage(cmd, fmt.Errorf("%q is no flag; endpoints are given with --endpoints %s", args[0], strings.Join(args, ",")))
+	}
+	return nil
+}
+
+func (f *doctorFlags) run(cmd *cobra.Command) error {
+	cfg, limit, err := settings(&f.client, &f.timeout)
+	if err != nil {
+		return cli.Usage(cmd, err)
+	}
+	if f.format != "table" && f.format != "json" {
+		return cli.Usage(cmd, fmt.Errorf("--write-out is %q; it must be table or json", f.format))
+	}
+	if f.srv != "" {
+		if cmd.Flags().Changed("endpoints") {
+			return cli.Usage(cmd, errors.New("--discovery-srv and --endpoints name endpoints: give one of them"))
+		}
+		found, err := srv.GetClient("etcd-client", f.srv, f.srvName)
+		if err != nil {
+			return fmt.Errorf("SRV records of %s: %w", f.srv, err)
+		}
+		cfg.Endpoints = found.Endpoints
+	}
+	config := doctor.Config{Client: cfg, Timeout: limit, Cluster: f.cluster, Hash: f.hash, Progress: func(waiting []string) {
+		cmd.PrintErrln("waiting for " + strings.Join(waiting, ", "))
+	}}
+	last := ""
+	for {
+		var files []doctor.File
+		if f.bundle != "" {
+			config.Collect = func(f doctor.File) { files = append(files, f) }
+		}
+		report, err := doctor.Examine(cmd.Context(), config)
+		if err != nil {
+			return err
+		}
+		if f.bundle != "" {
+			if err := doctor.WriteBundle(f.bundle, report, files); err != nil {
+				return fmt.Errorf("--bundle: %w", err)
+			}
+		}
+		if f.watch <= 0 {
+			return showReport(cmd, report, f.json || f.format == "json")
+		}
+		if now := fmt.Sprint(report.Findings); now != last {
+			last = now
+			_, _ = fmt.Fprintln(cmd.OutOrStdout(), time.Now().Format(time.DateTime)) // the report tells if it fails
+			_ = showReport(cmd, report, f.json || f.format == "json")                // it goes on
+		}
+		select {
+		case <-time.After(f.watch):
+		case <-cmd.Context().Done():
+			return context.Cause(cmd.Context())
+		}
+	}
 }
 
 // showReport prints a report; the error says whether the cluster is healthy.

@@ -1,7 +1,14 @@
 package main
 
 import (
+	"archive/tar"
+	"compress/gzip"
 	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -39,9 +46,37 @@ func TestDoctor(t *testing.T) {
 	assert.Contains(t, report.Findings[0].Run, "systemctl status etcd")
 }
 
+func TestDoctorWritesABundle(t *testing.T) {
+	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1, Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, cluster.Close()) })
+	bundle := filepath.Join(t.TempDir(), "ticket.tar.gz")
+	status, _, stderr := clitest.Exec(t.Context(), newRootCommand(), "doctor", "--hash", "--bundle", bundle, "--endpoints", cluster.Endpoints()[0])
+	assert.Equal(t, cli.OK, status, stderr)
+	file, err := os.Open(bundle)
+	require.NoError(t, err)
+	defer file.Close()
+	zip, err := gzip.NewReader(file)
+	require.NoError(t, err)
+	names := map[string]int64{}
+	for archive := tar.NewReader(zip); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		names[path.Base(header.Name)] = header.Size
+	}
+	for _, name := range []string{"report.txt", "report.json", "metrics.txt", "version.txt", "status.json", "members.json", "hash.json"} {
+		assert.Positive(t, names[name], name)
+	}
+}
+
 func TestDoctorCannotExamine(t *testing.T) {
 	for args, want := range map[string]string{
-		"doctor extra":                     `unknown command "extra"`,
+		"doctor a:1 b:1":                   "endpoints are given with --endpoints a:1,b:1",
+		"doctor --endpoints=":              "it names no endpoint",
+		"doctor -w yaml":                   "it must be table or json",
 		"doctor --cacert nosuch.pem":       "--cacert: open nosuch.pem",
 		"doctor --command-timeout 0s":      "--command-timeout must be positive",
 		"doctor --endpoints http://[::1":   "http://[::1",

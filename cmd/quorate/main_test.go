@@ -49,7 +49,8 @@ func TestVersion(t *testing.T) {
 
 func TestBadUsage(t *testing.T) {
 	for args, want := range map[string]string{
-		"nosuch":             `unknown command "nosuch" for "quorate"`,
+		"nosuch":             `unknown command "nosuch"`,
+		"docter":             `unknown command "docter"; did you mean doctor?`,
 		"resolve --nosuch a": "unknown flag: --nosuch\nSee \"quorate resolve --help\"",
 	} {
 		status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), strings.Fields(args)...)

@@ -139,6 +139,7 @@ func (f *resolveFlags) run(cmd *cobra.Command, target string) error {
 	if err != nil {
 		return fmt.Errorf("--health-cacert: %w", err)
 	}
+	target = withScheme(target)
 	b, release, err := f.source.builder(target)
 	if err != nil {
 		return cli.Usage(cmd, err)

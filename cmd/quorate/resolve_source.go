@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,12 +45,18 @@ func (f *sourceFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.interval, "interval", dns.DefaultInterval, "dns: longest time between two lookups")
 }
 
+// withScheme returns a target with a scheme. Like gRPC, it takes one without for a name in DNS.
+func withScheme(target string) string {
+	scheme, _, _ := strings.Cut(target, ":")
+	if slices.Contains([]string{"etcd", "kubernetes", "dns", "static", "unix", "unix-abstract"}, scheme) || strings.Contains(target, "://") {
+		return target
+	}
+	return "dns:///" + target
+}
+
 // builder returns the resolver for the scheme of a target, and what ends it.
 func (f *sourceFlags) builder(target string) (b resolver.Builder, release func(), err error) {
-	scheme, _, ok := strings.Cut(target, ":")
-	if !ok {
-		return nil, nil, fmt.Errorf("target %q has no scheme; begin with etcd:///, kubernetes:///, dns:/// or static:///", target)
-	}
+	scheme, _, _ := strings.Cut(target, ":")
 	release = func() {}
 	switch scheme {
 	case "etcd":
@@ -60,8 +67,10 @@ func (f *sourceFlags) builder(target string) (b resolver.Builder, release func()
 		b, err = dns.NewBuilder(dns.Config{Server: f.server, Interval: f.interval})
 	case "static":
 		b, err = static.NewBuilder(static.Config{})
+	case "unix", "unix-abstract":
+		b = resolver.Get(scheme) // gRPC's own
 	default:
-		err = fmt.Errorf("scheme %q of target %q is not known; use etcd, kubernetes, dns or static", scheme, target)
+		err = fmt.Errorf("scheme %q of target %q is not known; use etcd, kubernetes, dns, static or unix", scheme, target)
 	}
 	return b, release, err
 }

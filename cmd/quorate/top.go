@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
+	"sync"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -16,7 +18,9 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/term"
 
+	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/cmd/internal/cli"
+	"github.com/quorate/quorate/cmd/quorate/internal/doctor"
 	"github.com/quorate/quorate/cmd/quorate/internal/top"
 )
 
@@ -47,7 +51,8 @@ which they serve the handler of package observe/introspect. It shows for each cl
 endpoints with their state and the evidence for it, and for all together the calls by rate,
 those in flight by age, watches with their lag, and leases with the time that is left.
 
-"q" ends it. With --once, or if standard output is no terminal, it prints one table (with
+The arrow keys, PgUp and PgDn scroll; "s" sorts the members by state, by latency, or as they
+were given. "q" ends it. With --once, or if standard output is no terminal, it prints one table (with
 --url after two reports, for rates); with --json one object.
 
 The exit status is 0, and 2 if nothing could be shown.
@@ -88,10 +93,13 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	_, err = tea.NewProgram(top.NewScreen(ctx, source, f.interval),
+	last, err := tea.NewProgram(top.NewScreen(ctx, source, f.interval),
 		tea.WithContext(ctx), tea.WithInput(cmd.InOrStdin()), tea.WithOutput(out), tea.WithoutSignalHandler()).Run()
-	if err != nil && cmd.Context().Err() != nil {
+	switch {
+	case err != nil && cmd.Context().Err() != nil:
 		return context.Cause(cmd.Context())
+	case err == nil && top.Interrupted(last):
+		return cli.SignalError{Signal: os.Interrupt}
 	}
 	return err
 }
@@ -116,7 +124,29 @@ func (f *topFlags) source() (top.Source, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return top.Members{Client: client, Timeout: f.interval}, func() { _ = client.Close() }, nil
+	return top.Members{Client: client, Timeout: f.interval, Why: causes(cfg, f.interval)}, func() { _ = client.Close() }, nil
+}
+
+// causeAge is how long the cause why an endpoint does not answer is shown before it is looked for again.
+const causeAge = 10 * time.Second
+
+// causes returns a function that finds out why an endpoint does not answer.
+func causes(cfg clientv3.Config, timeout time.Duration) func(context.Context, string) string {
+	type cause struct {
+		text string
+		at   time.Time
+	}
+	var known sync.Map // by endpoint
+	return func(ctx context.Context, endpoint string) string {
+		if c, ok := known.Load(endpoint); ok && time.Since(c.(cause).at) < causeAge {
+			return c.(cause).text
+		}
+		cfg := cfg
+		cfg.Endpoints = []string{endpoint}
+		text := doctor.Why(ctx, doctor.Config{Client: cfg, Timeout: timeout})
+		known.Store(endpoint, cause{text, time.Now()})
+		return text
+	}
 }
 
 func (f *topFlags) print(ctx context.Context, out io.Writer, source top.Source) error {
@@ -131,7 +161,7 @@ func (f *topFlags) print(ctx context.Context, out io.Writer, source top.Source) 
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	text := top.Render(s, 0)
+	text := top.Render(s)
 	if f.json {
 		object, err := json.MarshalIndent(s, "", "  ")
 		if err != nil {
@@ -142,8 +172,11 @@ func (f *topFlags) print(ctx context.Context, out io.Writer, source top.Source) 
 	if _, err := io.WriteString(out, text); err != nil {
 		return fmt.Errorf("print the table: %w", err)
 	}
-	if len(s.Members) == 0 {
+	switch {
+	case len(s.Members) == 0:
 		return errors.New("no process answered")
+	case len(s.Clients) == 0 && !slices.ContainsFunc(s.Members, func(m top.Member) bool { return m.Version != "" }):
+		return errors.New("no endpoint answered")
 	}
 	return nil
 }

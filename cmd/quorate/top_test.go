@@ -30,11 +30,17 @@ func TestTop(t *testing.T) {
 	assert.Equal(t, "leader", s.Members[0].Role)
 }
 
+func TestTopSaysWhyAnEndpointDoesNotAnswer(t *testing.T) {
+	_, stdout, _ := clitest.Exec(t.Context(), newRootCommand(), "top", "--once", "--interval", "10s", "--endpoints", "127.0.0.1:1")
+	assert.Contains(t, stdout, "nothing listens at 127.0.0.1:1")
+}
+
 func TestTopRefuses(t *testing.T) {
 	for args, want := range map[string]string{
 		"--interval 1ms":                      "--interval must be at least 500ms",
 		"--url ftp://a/":                      "--url must be like http://host:port/path",
 		"--url http://127.0.0.1:1/":           "no process answered",
+		"--once --endpoints 127.0.0.1:1":      "no endpoint answered",
 		"--endpoints a:1 --cacert nosuch.pem": "--cacert: open nosuch.pem",
 		"--url http://a/ --endpoints b:1":     "give one of them",
 	} {

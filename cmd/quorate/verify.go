@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,8 +10,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
+	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/cmd/internal/cli"
+	"github.com/quorate/quorate/cmd/quorate/internal/doctor"
 	"github.com/quorate/quorate/cmd/quorate/internal/verify"
 )
 
@@ -92,21 +96,30 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 		}
 		defer func() { _ = page.Close() }() // again, where it was closed
 	}
+	cfg.Logger = zap.NewNop() // errors are returned
 	client, err := connect(cfg)
 	if err != nil {
-		return err
+		return because(cmd.Context(), err, cfg, limit)
 	}
 	defer func() { _ = client.Close() }() // nothing is under way
 	result, err := verify.Run(cmd.Context(), verify.Config{
 		Client: client, Prefix: f.prefix, Duration: f.duration, Rate: f.rate, Timeout: limit,
 	})
 	if result.Operations == 0 && err != nil {
-		return err
+		return because(cmd.Context(), err, cfg, limit)
 	}
 	if page != nil {
 		err = errors.Join(err, result.Page(page), page.Close())
 	}
 	return errors.Join(f.show(cmd.OutOrStdout(), result), err)
+}
+
+// because adds to an error what is wrong with the cluster.
+func because(ctx context.Context, err error, cfg clientv3.Config, limit time.Duration) error {
+	if why := doctor.Why(ctx, doctor.Config{Client: cfg, Timeout: limit}); why != "" {
+		return fmt.Errorf("%w: %s (see \"quorate doctor\")", err, why)
+	}
+	return err
 }
 
 // show prints the result; the error says whether every promise was kept.

@@ -1,12 +1,9 @@
 package doctor
 
 import (
-	"context"
-	"net"
+	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
@@ -17,111 +14,171 @@ import (
 type advertisedURL struct {
 	member *pb.Member
 	url    string
-	clear  bool  // without TLS
-	known  bool  // it is one of the endpoints
-	err    error // of connecting to it
+	clear  bool   // without TLS, where the client has it
+	err    error  // it is malformed
+	visit  *visit // nil if it is one of the endpoints, or nothing may be sent to it
 }
 
-// examineAdvertised connects to the advertised URLs that are no endpoints: a client that syncs its endpoints uses them.
-func examineAdvertised(ctx context.Context, cfg Config, visits []*visit) []advertisedURL {
+// advertisedURLs returns the URLs that the members advertise. Those that are no endpoints get a visit: a client that
+// syncs its endpoints uses them.
+func advertisedURLs(cfg Config, visits []*visit) []advertisedURL {
 	var out []advertisedURL
-	var seen []string
+	seen := map[string]bool{}
 	for _, v := range visits {
 		for _, m := range v.members.GetMembers() {
 			for _, url := range m.ClientURLs {
-				if key := m.Name + url; len(out) < maxAdvertised && !slices.Contains(seen, key) {
-					seen = append(seen, key)
-					out = append(out, advertisedURL{member: m, url: url})
+				if key := m.Name + url; len(out) < maxAdvertised && !seen[key] {
+					seen[key] = true
+					out = append(out, newAdvertisedURL(cfg, visits, m, url))
 				}
 			}
 		}
 	}
-	var wg sync.WaitGroup
-	for i := range out {
-		wg.Go(func() { out[i].examine(ctx, cfg.Timeout, visits) })
-	}
-	wg.Wait()
 	return out
 }
 
-func (a *advertisedURL) examine(ctx context.Context, timeout time.Duration, visits []*visit) {
-	ep, err := endpoint.Parse(a.url)
+func newAdvertisedURL(cfg Config, visits []*visit, m *pb.Member, url string) advertisedURL {
+	a := advertisedURL{member: m, url: url}
+	ep, err := endpoint.Parse(url)
 	if err != nil {
 		a.err = err
-		return
+		return a
 	}
-	a.clear = ep.Security == endpoint.Plaintext
-	a.known = slices.ContainsFunc(visits, func(v *visit) bool {
-		return v.endpoint.Address == ep.Address
-	})
-	if a.known {
-		return
+	a.clear = ep.Security == endpoint.Plaintext && slices.ContainsFunc(visits, func(v *visit) bool { return v.tls != nil })
+	if !a.clear && !slices.ContainsFunc(visits, func(v *visit) bool { return v.endpoint.Address == ep.Address }) {
+		a.visit = newVisit(cfg, ep)
+		a.visit.member = m
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	network, address := endpoint.DialTarget(ep.Address)
-	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-	if a.err = err; err == nil {
-		_ = conn.Close() // it was to be made only
-	}
+	return a
 }
 
 // advertised reports problems of advertised URLs, and members that are no endpoints.
 func (d *diagnosis) advertised(urls []advertisedURL) {
-	seen := map[uint64]bool{}
-	for _, v := range d.visits {
-		for _, m := range v.members.GetMembers() {
-			if seen[m.ID] || v.web.proxy {
-				continue
-			}
-			seen[m.ID] = true
-			if m.Name == "" {
-				d.memberFinding(m, Warning, NotStarted, "etcdctl member list; start it, or etcdctl member remove", "the member was added, and has never started: it counts for the majority, and helps nobody")
-			}
-		}
-	}
+	d.notStarted()
 	for _, a := range urls {
 		switch {
 		case a.err != nil:
-			d.memberFinding(a.member, Warning, AdvertisedUnreachable, "on the member: set --advertise-client-urls to what clients can reach",
-				"it advertises "+a.url+", which cannot be connected to from here: "+a.err.Error()+hint(a.url))
-		case a.clear && d.secured():
+			d.memberFinding(a.member, Warning, AdvertisedUnreachable, setAdvertised, "it advertises "+a.url+", which is no URL of an endpoint: "+a.err.Error())
+		case a.clear:
 			d.memberFinding(a.member, Warning, AdvertisedClear, "on the member: set --advertise-client-urls to an https URL",
 				"it advertises "+a.url+", without TLS: a client with TLS does not use it, and others take it")
+		case a.visit == nil:
+		case a.visit.status != nil && a.visit.failed == stepNone:
+			if id := a.visit.status.Header.GetMemberId(); id != 0 && id != a.member.ID {
+				d.memberFinding(a.member, Note, AdvertisedOther, "", fmt.Sprintf("it advertises %s, where member %s answers", a.url, d.nameOf(id)))
+			}
+		case d.reached(a.member.ID) || isLocal(a.url) && !d.allLocal():
+			d.memberFinding(a.member, Warning, AdvertisedUnreachable, setAdvertised,
+				"it advertises "+a.url+", which does not work from here: "+message(a.visit.err)+hint(a.url))
+		default:
+			d.failure(a.visit)
 		}
 	}
 	d.missing(urls)
+	d.redundancy()
 }
 
-// hint explains loopback and wildcard addresses, which mean another machine to each client.
-func hint(url string) string {
-	for _, local := range []string{"//127.", "//localhost", "//[::1]", "//0.0.0.0"} {
-		if strings.Contains(url, local) {
-			return "; that address is this machine"
+const setAdvertised = "on the member: set --advertise-client-urls to what clients can reach"
+
+// list returns the members that a member names, nil if none did.
+func (d *diagnosis) list() []*pb.Member {
+	for _, v := range d.visits {
+		if list := v.members.GetMembers(); len(list) > 0 && !v.web.proxy {
+			return list
 		}
+	}
+	return nil
+}
+
+func (d *diagnosis) notStarted() {
+	for _, m := range d.list() {
+		if m.Name == "" {
+			d.memberFinding(m, Warning, NotStarted, "etcdctl member list; start it, or etcdctl member remove",
+				"the member was added and has never started: it counts for the majority, and serves nothing")
+		}
+	}
+}
+
+// reached reports whether an endpoint leads to the member, and the member answers there.
+func (d *diagnosis) reached(id uint64) bool {
+	return slices.ContainsFunc(d.members(), func(v *visit) bool { return v.member == nil && v.status.Header.MemberId == id })
+}
+
+func (d *diagnosis) nameOf(id uint64) string {
+	if name := d.names[id]; name != "" {
+		return name
+	}
+	return fmt.Sprintf("%x", id)
+}
+
+// isLocal reports whether a URL has a loopback or wildcard address, which means another machine to each client.
+func isLocal(url string) bool {
+	return slices.ContainsFunc([]string{"//127.", "//localhost", "//[::1]", "//0.0.0.0", "//[::]"}, func(local string) bool { return strings.Contains(url, local) })
+}
+
+// allLocal reports whether the endpoints are on this machine.
+func (d *diagnosis) allLocal() bool {
+	return !slices.ContainsFunc(d.visits, func(v *visit) bool { return v.member == nil && !isLocal("//"+v.endpoint.Address) })
+}
+
+func hint(url string) string {
+	if isLocal(url) {
+		return "; that address is this machine"
 	}
 	return ""
 }
 
-// missing notes voting members that no endpoint reaches although the client could.
+// missing notes voting members that answer, and that no endpoint names.
 func (d *diagnosis) missing(urls []advertisedURL) {
-	reached := map[uint64]bool{}
-	for _, v := range d.visits {
-		if v.failed != stepNone || v.web.proxy {
-			return // it may be the one
-		}
-		reached[v.status.Header.GetMemberId()] = true
+	if d.cfg.Cluster || slices.ContainsFunc(d.visits, func(v *visit) bool { return v.member == nil && (v.failed != stepNone || v.web.proxy) }) {
+		return // an endpoint that failed may be the one
 	}
+	seen := map[uint64]bool{}
 	for _, a := range urls {
-		if !reached[a.member.ID] && !a.known && !a.member.IsLearner {
-			reached[a.member.ID] = true
-			d.memberFinding(a.member, Note, NotAnEndpoint, "", "it is a member, and none of --endpoints: a client does not use it, unless it syncs its endpoints")
+		works := a.clear || a.visit != nil && a.visit.failed == stepNone
+		if works && !seen[a.member.ID] && !d.reached(a.member.ID) && !a.member.IsLearner {
+			seen[a.member.ID] = true
+			d.memberFinding(a.member, Note, NotAnEndpoint, "", "no endpoint names this member: a client does not use it, unless it syncs its endpoints")
 		}
 	}
 }
 
-func (d *diagnosis) secured() bool {
-	return slices.ContainsFunc(d.visits, func(v *visit) bool { return v.tls != nil })
+// redundancy warns if the loss of one more member stops writes.
+func (d *diagnosis) redundancy() {
+	voters, lost := 0, 0
+	for _, m := range d.list() {
+		if m.IsLearner {
+			continue
+		}
+		voters++
+		if d.isLost(m) {
+			lost++
+		}
+	}
+	if quorum := voters/2 + 1; lost > 0 && voters-lost == quorum {
+		d.clusterFinding(Warning, Redundancy, "bring back what the other findings name", "%d of %d voting members serve: one more loss stops all writes", quorum, voters)
+	}
+}
+
+// isLost reports whether a member was asked, and does not serve.
+func (d *diagnosis) isLost(m *pb.Member) bool {
+	asked := m.Name == ""
+	for _, v := range d.visits {
+		switch {
+		case v.status != nil && v.failed == stepNone:
+			if v.status.Header.GetMemberId() == m.ID {
+				return v.status.Leader == 0
+			}
+		case v.member != nil:
+			asked = asked || v.member.ID == m.ID
+		default:
+			asked = asked || slices.ContainsFunc(m.ClientURLs, func(url string) bool {
+				ep, err := endpoint.Parse(url)
+				return err == nil && ep.Address == v.endpoint.Address
+			})
+		}
+	}
+	return asked
 }
 
 func (d *diagnosis) memberFinding(m *pb.Member, s Severity, code Code, run, cause string) {

@@ -47,7 +47,7 @@ func diagnose(cfg Config, visits []*visit, advertised []advertisedURL) []Finding
 		}
 	}
 	for _, v := range visits {
-		if v.failed != stepNone {
+		if v.failed != stepNone && v.member == nil { // of others: see advertised
 			d.failure(v)
 		}
 		d.expiry(v)
@@ -63,6 +63,7 @@ func diagnose(cfg Config, visits []*visit, advertised []advertisedURL) []Finding
 	d.kinds()
 	d.clocks()
 	d.slowness()
+	d.hashes()
 	d.advertised(advertised)
 	d.keepalive()
 	slices.SortStableFunc(d.findings, func(a, b Finding) int {
@@ -75,7 +76,10 @@ var severities = []Severity{Error, Warning, Note}
 
 // memberOf returns the name of the member behind an endpoint, if it is known.
 func (d *diagnosis) memberOf(v *visit) string {
-	if v.status == nil {
+	switch {
+	case v.status == nil && v.member != nil:
+		return nameOf(v.member)
+	case v.status == nil:
 		return ""
 	}
 	return d.names[v.status.Header.GetMemberId()]
@@ -103,13 +107,19 @@ func (d *diagnosis) members() []*visit {
 	return out
 }
 
-// cluster finds endpoints of different clusters.
-func (d *diagnosis) cluster() {
+// clusters returns the endpoints by cluster.
+func (d *diagnosis) clusters() map[uint64][]string {
 	of := map[uint64][]string{}
 	for _, v := range d.members() {
 		id := v.status.Header.ClusterId
 		of[id] = append(of[id], v.endpoint.String())
 	}
+	return of
+}
+
+// cluster finds endpoints of different clusters.
+func (d *diagnosis) cluster() {
+	of := d.clusters()
 	if len(of) < 2 {
 		return
 	}
@@ -230,7 +240,7 @@ func (d *diagnosis) versions() {
 			d.finding(v, Warning, BadVersion, "upgrade the member to the latest release of 3.5", "etcd %s can lose consistency after a crash (fixed in 3.5.3)", v.status.Version)
 		}
 	}
-	if len(of) > 1 {
+	if len(of) > 1 && len(d.clusters()) < 2 {
 		all := slices.Sorted(maps.Keys(of))
 		d.clusterFinding(Warning, MixedVersion, "etcdctl endpoint status --cluster --write-out=table", "the members run different versions: %s; finish the upgrade", strings.Join(all, ", "))
 	}
@@ -253,7 +263,7 @@ func (d *diagnosis) kinds() {
 func (d *diagnosis) clocks() {
 	var told, wrong []*visit
 	for _, v := range d.visits {
-		if !v.web.clock {
+		if !v.web.clock || v.member != nil {
 			continue
 		}
 		told = append(told, v)

@@ -19,6 +19,14 @@ type Config struct {
 	Client clientv3.Config
 	// Timeout bounds each step on an endpoint.
 	Timeout time.Duration
+	// Cluster also reports the members that no endpoint names, as if they were endpoints.
+	Cluster bool
+	// Hash compares the data of the members at one revision: each reads its whole database.
+	Hash bool
+	// Progress, if set, is called each second with the steps that have not ended.
+	Progress func(waiting []string)
+	// Collect, if set, is called with what each member answered, one file at a time.
+	Collect func(File)
 	// Settle is the pause before what may pass, such as an election, is looked at again.
 	// Default [DefaultSettle].
 	Settle time.Duration
@@ -27,39 +35,95 @@ type Config struct {
 // DefaultSettle is longer than an election takes with etcd's defaults.
 const DefaultSettle = 2 * time.Second
 
-// Examine examines the endpoints. It fails if one is malformed, or when ctx ends.
+// Examine examines the endpoints, and the members that they name. It fails if an endpoint is malformed, or when ctx ends.
 func Examine(ctx context.Context, cfg Config) (Report, error) {
 	if cfg.Settle == 0 {
 		cfg.Settle = DefaultSettle
 	}
-	visits := make([]*visit, len(cfg.Client.Endpoints))
-	for i, raw := range cfg.Client.Endpoints {
+	var all []*visit
+	defer func() { each(all, (*visit).close) }()
+	for _, raw := range cfg.Client.Endpoints {
 		ep, err := endpoint.Parse(raw)
 		if err != nil {
 			return Report{}, err
 		}
-		visits[i] = newVisit(cfg, ep)
-		defer visits[i].close()
+		all = append(all, newVisit(cfg, ep))
 	}
-	each(visits, func(v *visit) { v.examine(ctx) })
-	if unsettled(visits) {
+	begin := len(all)
+	examineAll(ctx, cfg, all)
+	advertised := advertisedURLs(cfg, all)
+	for _, a := range advertised {
+		if a.visit != nil {
+			all = append(all, a.visit)
+		}
+	}
+	examineAll(ctx, cfg, all[begin:])
+	if unsettled(all) {
 		select {
 		case <-time.After(cfg.Settle):
 		case <-ctx.Done():
 		}
-		each(visits, func(v *visit) { v.again(ctx) })
+		each(all, func(v *visit) { v.again(ctx) })
 	}
-	advertised := examineAdvertised(ctx, cfg, visits)
+	if cfg.Hash {
+		hash(ctx, all)
+	}
+	for _, v := range all {
+		if cfg.Collect != nil {
+			v.collect(ctx, cfg.Collect)
+		}
+	}
 	if ctx.Err() != nil {
 		return Report{}, context.Cause(ctx)
 	}
-	return newReport(visits, diagnose(cfg, visits, advertised)), nil
+	shown := all
+	if !cfg.Cluster {
+		shown = all[:begin]
+	}
+	return newReport(shown, diagnose(cfg, all, advertised)), nil
 }
 
-func each(visits []*visit, examine func(*visit)) {
+// examineAll examines endpoints at the same time, and reports progress.
+func examineAll(ctx context.Context, cfg Config, visits []*visit) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		each(visits, func(v *visit) { v.examine(ctx) })
+	}()
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-ticker.C:
+		}
+		var waiting []string
+		for _, v := range visits {
+			if s := v.doing.Load(); s != nil {
+				waiting = append(waiting, v.endpoint.String()+": "+string(*s))
+			}
+		}
+		if cfg.Progress != nil && len(waiting) > 0 {
+			cfg.Progress(waiting)
+		}
+	}
+}
+
+func each(visits []*visit, do func(*visit)) {
 	var wg sync.WaitGroup
 	for _, v := range visits {
-		wg.Go(func() { examine(v) })
+		wg.Go(func() { do(v) })
 	}
 	wg.Wait()
+}
+
+// Why returns the cause of the first error or warning that an examination finds, "" if there is none.
+func Why(ctx context.Context, cfg Config) string {
+	cfg.Settle = time.Millisecond // what a moment explains is a cause, too
+	report, err := Examine(ctx, cfg)
+	if err != nil || report.Healthy {
+		return ""
+	}
+	return report.Findings[0].Cause
 }

@@ -177,7 +177,7 @@ func TestFaultsOfMembers(t *testing.T) {
 		require.NoError(t, m.Kill())
 		defer recover(t)
 		report := examine(t, patience, everything)
-		requireCodes(t, report, "error closed") // the lab has a link before each member
+		requireCodes(t, report, "error closed", "warning redundancy") // the lab has a link before each member
 		assert.Equal(t, []string{m.Endpoint()}, at(report, Closed))
 		direct := examine(t, patience, clientv3.Config{Endpoints: []string{m.DirectEndpoint()}})
 		requireCodes(t, direct, "error refused")
@@ -187,8 +187,15 @@ func TestFaultsOfMembers(t *testing.T) {
 		require.NoError(t, m.Stop())
 		defer recover(t)
 		report := examine(t, brief, everything)
-		requireCodes(t, report, "error silent")
+		requireCodes(t, report, "error silent", "warning redundancy")
 		assert.Equal(t, []string{m.Endpoint()}, at(report, Silent))
+		alone := clientv3.Config{Endpoints: []string{cluster.Members()[(m.Index()+1)%3].Endpoint()}}
+		other := cluster.Members()[(m.Index()+2)%3].Name()
+		requireCodes(t, examine(t, brief, alone), "warning silent "+m.Name(), "warning redundancy", "note not-an-endpoint "+other)
+		whole, err := Examine(t.Context(), Config{Client: alone, Timeout: brief, Cluster: true})
+		require.NoError(t, err)
+		requireCodes(t, whole, "error silent "+m.Name(), "warning redundancy")
+		assert.Len(t, whole.Endpoints, 3)
 	})
 	t.Run("partitioned", func(t *testing.T) {
 		m := follower(t)
@@ -198,7 +205,7 @@ func TestFaultsOfMembers(t *testing.T) {
 			s, err := m.Status(t.Context())
 			return err == nil && s.Leader == 0
 		}, patience, 50*time.Millisecond)
-		requireCodes(t, examine(t, patience, everything), "error cut-off "+m.Name())
+		requireCodes(t, examine(t, patience, everything), "error cut-off "+m.Name(), "warning redundancy")
 	})
 	t.Run("no leader", func(t *testing.T) {
 		m := follower(t)

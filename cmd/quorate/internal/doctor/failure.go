@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -100,12 +101,18 @@ func (d *diagnosis) expired(v *visit, cert *x509.Certificate, show string) {
 		"the certificate %q expired on %s", cert.Subject.String(), cert.NotAfter.Format(time.RFC3339))
 }
 
+const renew = "renew it: etcd reads the new file for the next connection"
+
 // expiry warns of certificates that expire soon: within two weeks, and a fifth of their life.
 func (d *diagnosis) expiry(v *visit) {
 	for _, cert := range v.certificates {
 		left, life := time.Until(cert.NotAfter), cert.NotAfter.Sub(cert.NotBefore)
-		if left > 0 && left < min(14*24*time.Hour, life/5) {
-			d.finding(v, Warning, TLSExpires, "renew it: etcd reads the new file for the next connection",
+		switch {
+		case left <= 0 && v.failed == stepNone:
+			d.finding(v, Warning, TLSExpired, renew, "the certificate %q expired on %s, which only --insecure-skip-tls-verify accepts",
+				cert.Subject.String(), cert.NotAfter.Format(time.RFC3339))
+		case left > 0 && left < min(14*24*time.Hour, life/5):
+			d.finding(v, Warning, TLSExpires, renew,
 				"the certificate %q expires on %s", cert.Subject.String(), cert.NotAfter.Format(time.RFC3339))
 		}
 	}
@@ -123,11 +130,39 @@ func namesOf(cert *x509.Certificate) []string {
 }
 
 func (d *diagnosis) clientCertificate(v *visit) {
-	cause := "the server demands a certificate of the client, and none is given"
-	if v.cfg.Client.TLS != nil && (len(v.cfg.Client.TLS.Certificates) > 0 || v.cfg.Client.TLS.GetClientCertificate != nil) {
-		cause = "the server refuses the certificate of the client: " + message(v.err)
+	cert, given := clientCertificate(v.cfg.Client.TLS)
+	switch {
+	case !given:
+		d.finding(v, Error, TLSClient, "give --cert and --key, of the authority that the server has as --trusted-ca-file",
+			"the server demands a certificate of the client, and none is given")
+	case cert != nil && time.Now().After(cert.NotAfter):
+		d.finding(v, Error, TLSClient, "renew the certificate that --cert names",
+			"the server refuses the certificate of the client, %q, which expired on %s", cert.Subject.String(), cert.NotAfter.Format(time.RFC3339))
+	default:
+		d.finding(v, Error, TLSClient, "give --cert and --key, of the authority that the server has as --trusted-ca-file",
+			"the server refuses the certificate of the client: %s", message(v.err))
 	}
-	d.finding(v, Error, TLSClient, "give --cert and --key, of the authority that the server has as --trusted-ca-file", "%s", cause)
+}
+
+// clientCertificate returns the certificate of the client, nil if it cannot be read, and whether there is one.
+func clientCertificate(cfg *tls.Config) (cert *x509.Certificate, given bool) {
+	if cfg == nil || len(cfg.Certificates) == 0 && cfg.GetClientCertificate == nil {
+		return nil, false
+	}
+	chosen := &tls.Certificate{}
+	if len(cfg.Certificates) > 0 {
+		chosen = &cfg.Certificates[0]
+	} else if c, err := cfg.GetClientCertificate(&tls.CertificateRequestInfo{}); err == nil {
+		chosen = c
+	}
+	if len(chosen.Certificate) == 0 {
+		return nil, true
+	}
+	cert, err := x509.ParseCertificate(chosen.Certificate[0])
+	if err != nil {
+		return nil, true
+	}
+	return cert, true
 }
 
 // rpcFailure says why a member gives no status, although it can be connected to.
@@ -151,6 +186,15 @@ func (d *diagnosis) silent(v *visit, address string) {
 }
 
 func (d *diagnosis) closed(v *visit, address string) {
+	switch {
+	case v.web.err == nil && v.web.server != "":
+		d.finding(v, Error, Closed, "use the port of --listen-client-urls, usually 2379",
+			"%s is etcd's, and speaks no gRPC: it is the port for peers or metrics (--listen-peer-urls, --listen-metrics-urls)", address)
+		return
+	case v.web.answered:
+		d.finding(v, Error, Closed, "curl "+address, "%s speaks HTTP, and no gRPC: it is no etcd, or a proxy that does not pass gRPC on", address)
+		return
+	}
 	d.finding(v, Error, Closed, "on the member: systemctl status etcd; journalctl -u etcd",
 		"%s accepts connections and closes them: it is no etcd, or a proxy in front of one that is down (%s)", address, message(v.err))
 }

@@ -68,9 +68,12 @@ const (
 	BadVersion   Code = "bad-version"
 	OtherCluster Code = "other-cluster"
 	NotStarted   Code = "not-started"
+	Redundancy   Code = "redundancy" // one more loss stops writes
+	HashDiffers  Code = "hash-differs"
 
 	AdvertisedUnreachable Code = "advertised-unreachable"
 	AdvertisedClear       Code = "advertised-clear"
+	AdvertisedOther       Code = "advertised-other" // another member answers there
 	NotAnEndpoint         Code = "not-an-endpoint"
 
 	Clock     Code = "clock"
@@ -79,8 +82,11 @@ const (
 	NotEtcd   Code = "not-etcd"
 )
 
-// finding makes one of an endpoint.
+// finding makes one of an endpoint. What is wrong with a member that no endpoint names fails no call.
 func (d *diagnosis) finding(v *visit, s Severity, code Code, run, cause string, args ...any) {
+	if s == Error && v.member != nil && !d.cfg.Cluster {
+		s = Warning
+	}
 	d.findings = append(d.findings, Finding{
 		Severity: s, Code: code, Member: d.memberOf(v), Endpoint: v.endpoint.String(), Cause: fmt.Sprintf(cause, args...), Run: run,
 	})

@@ -25,6 +25,11 @@ type scripted struct {
 	read    error
 	delay   time.Duration
 	members []*pb.Member
+	hash    uint32
+}
+
+func (s *scripted) HashKV(context.Context, *pb.HashKVRequest) (*pb.HashKVResponse, error) {
+	return &pb.HashKVResponse{Header: s.status.Header, Hash: s.hash}, nil
 }
 
 func (s *scripted) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
@@ -84,6 +89,19 @@ func TestWhatServersSay(t *testing.T) {
 		{"unreachable advertised URL", []*scripted{member(1, func(s *scripted) {
 			s.members = []*pb.Member{{ID: 1, Name: "one", ClientURLs: []string{"http://" + dead.Address()}}}
 		})}, []string{"warning advertised-unreachable one"}},
+		{"a dead member that no endpoint names", []*scripted{member(1, func(s *scripted) {
+			s.members = []*pb.Member{{ID: 1, Name: "one"}, {ID: 2, Name: "two", ClientURLs: []string{"http://" + dead.Address()}}, {ID: 3, Name: "three"}}
+		})}, []string{"warning refused two", "warning redundancy"}},
+		{"a member answers at the URL of another one", []*scripted{member(1, func(s *scripted) {
+			other := member(3, same).start(t)
+			s.members = []*pb.Member{{ID: 1, Name: "one"}, {ID: 2, Name: "two", ClientURLs: []string{"http://" + other}}}
+		})}, []string{"note advertised-other two", "note not-an-endpoint two"}},
+		{"different data", []*scripted{member(1, same), member(2, func(s *scripted) { s.hash = 7 })}, []string{"error hash-differs"}},
+		{
+			"two clusters of different versions",
+			[]*scripted{member(1, same), member(2, func(s *scripted) { s.status.Header.ClusterId, s.status.Version = 8, "3.5.30" })},
+			[]string{"error other-cluster"},
+		},
 		{"kine", []*scripted{member(0, func(s *scripted) { s.status.Leader = 0 })}, []string{"note not-etcd"}},
 		{"two clusters", []*scripted{member(1, same), member(2, func(s *scripted) { s.status.Header.ClusterId = 8 })}, []string{"error other-cluster"}},
 		{
@@ -106,7 +124,7 @@ func TestWhatServersSay(t *testing.T) {
 			for _, s := range tt.servers {
 				endpoints = append(endpoints, s.start(t))
 			}
-			report, err := Examine(t.Context(), Config{Client: clientv3.Config{Endpoints: endpoints}, Timeout: patience, Settle: time.Millisecond})
+			report, err := Examine(t.Context(), Config{Client: clientv3.Config{Endpoints: endpoints}, Timeout: patience, Settle: time.Millisecond, Hash: true})
 			require.NoError(t, err)
 			requireCodes(t, report, tt.want...)
 		})

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -22,8 +23,11 @@ const (
 	stepName      step = "name"
 	stepTCP       step = "tcp"
 	stepTLS       step = "tls"
+	stepHTTP      step = "http"
 	stepAuth      step = "auth"
 	stepStatus    step = "status"
+	stepReads     step = "reads"
+	stepHash      step = "hash"
 	samples            = 3 // reads, of which the fastest counts
 	readKey            = "health"
 	maxAdvertised      = 32
@@ -34,6 +38,10 @@ type visit struct {
 	cfg      Config
 	endpoint endpoint.Endpoint
 	tls      *tls.Config // nil for plaintext
+
+	// member is the one that advertises the URL; nil for an endpoint.
+	member *pb.Member
+	doing  atomic.Pointer[step] // nil when all are done
 
 	failed step // the first step that failed, and why
 	err    error
@@ -52,6 +60,7 @@ type visit struct {
 	read    time.Duration      // the fastest linearizable read
 	readErr error
 	members *pb.MemberListResponse
+	hash    *pb.HashKVResponse
 }
 
 func newVisit(cfg Config, ep endpoint.Endpoint) *visit {
@@ -86,9 +95,17 @@ func (v *visit) fail(s step, err error) { v.failed, v.err = s, err }
 
 // examine does one step after the other.
 func (v *visit) examine(ctx context.Context) {
-	for _, do := range []func(context.Context){v.findName, v.findServer, v.shakeHands, v.askWeb, v.authenticate, v.askStatus, v.readAll} {
+	defer v.doing.Store(nil)
+	for _, s := range []struct {
+		step
+		do func(context.Context)
+	}{
+		{stepName, v.findName}, {stepTCP, v.findServer}, {stepTLS, v.shakeHands}, {stepHTTP, v.askWeb},
+		{stepAuth, v.authenticate}, {stepStatus, v.askStatus}, {stepReads, v.readAll},
+	} {
+		v.doing.Store(&s.step)
 		limited, cancel := context.WithTimeout(ctx, v.cfg.Timeout)
-		do(limited)
+		s.do(limited)
 		cancel()
 		if v.failed != stepNone {
 			break

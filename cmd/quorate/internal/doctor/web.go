@@ -1,22 +1,23 @@
 package doctor
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"time"
 )
 
 // web is what an endpoint answers over HTTP.
 type web struct {
-	server string // version of the server, empty if it is not known
-	proxy  bool   // it is etcd's grpc-proxy
-	err    error  // HTTP is not spoken
+	server   string // version of the server, empty if it is not known
+	answered bool   // a request over HTTP got an answer
+	proxy    bool   // it is etcd's grpc-proxy
+	err      error  // HTTP is not spoken
 	// skew is how far the clock of the server is ahead of this machine's at least; negative if
 	// it is behind; 0 if they may agree.
 	skew  time.Duration
@@ -33,6 +34,9 @@ type answer struct {
 	err            error
 }
 
+// maxBody is enough for the metrics of a member.
+const maxBody = 4 << 20
+
 // tlsWanted is the answer of Go's HTTPS servers to a plaintext request.
 const tlsWanted = "Client sent an HTTP request to an HTTPS server"
 
@@ -42,6 +46,7 @@ func (v *visit) askWeb(ctx context.Context) {
 	if v.web.err = a.err; a.err != nil {
 		return
 	}
+	v.web.answered = true
 	var version struct{ Etcdserver string }
 	if json.Unmarshal(a.body, &version) == nil {
 		v.web.server = version.Etcdserver
@@ -49,7 +54,8 @@ func (v *visit) askWeb(ctx context.Context) {
 	if !a.date.IsZero() {
 		v.web.clock, v.web.skew = true, skew(a.date, a.sent, a.received)
 	}
-	v.web.proxy = v.request(ctx, v.tls, "/proxy/health").status == http.StatusOK
+	proxy := v.request(ctx, v.tls, "/proxy/health").status
+	v.web.proxy = proxy == http.StatusOK || proxy == http.StatusServiceUnavailable // a proxy without members
 }
 
 // skew returns by how much a clock that showed date, in whole seconds, at some moment between sent and
@@ -67,28 +73,21 @@ func skew(date, sent, received time.Time) time.Duration {
 
 // request asks once, over a connection of its own.
 func (v *visit) request(ctx context.Context, secure *tls.Config, path string) (a answer) {
-	conn, err := v.dial(ctx)
-	if err != nil {
-		return answer{err: err}
+	scheme := "http"
+	transport := &http.Transport{
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return v.dial(ctx) },
+		DisableKeepAlives: true,
 	}
-	defer func() { _ = conn.Close() }()
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) }) // ends what is under way
-	defer stop()
 	if secure != nil {
-		secure = secure.Clone()
-		secure.NextProtos = []string{"http/1.1"}
-		conn = tls.Client(conn, secure)
+		scheme, transport.TLSClientConfig = "https", secure.Clone()
+		transport.TLSClientConfig.NextProtos = []string{"http/1.1"}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+cmp.Or(v.endpoint.ServerName, "etcd")+path, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+cmp.Or(v.endpoint.ServerName, "etcd")+path, http.NoBody)
 	if err != nil {
 		return answer{err: err}
 	}
-	req.Close = true
 	a.sent = time.Now().Round(0)
-	if err := req.Write(conn); err != nil {
-		return answer{err: err}
-	}
-	resp, err := http.ReadResponse(bufio.NewReader(conn), req)
+	resp, err := transport.RoundTrip(req)
 	a.received = time.Now().Round(0)
 	if err != nil {
 		a.err = err
@@ -96,7 +95,7 @@ func (v *visit) request(ctx context.Context, secure *tls.Config, path string) (a
 	}
 	defer func() { _ = resp.Body.Close() }()
 	a.status = resp.StatusCode
-	a.body, _ = io.ReadAll(io.LimitReader(resp.Body, 4<<10)) // what there is will do
+	a.body, _ = io.ReadAll(io.LimitReader(resp.Body, maxBody)) // what there is will do
 	a.wantsTLS = a.status == http.StatusBadRequest && bytes.Contains(a.body, []byte(tlsWanted))
 	a.date, _ = http.ParseTime(resp.Header.Get("Date")) // zero without one
 	return a

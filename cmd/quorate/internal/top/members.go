@@ -19,6 +19,8 @@ type Members struct {
 	Client *clientv3.Client
 	// Timeout is when a member counts as silent.
 	Timeout time.Duration
+	// Why, if set, finds the cause why an endpoint does not answer, "" if there is none.
+	Why func(ctx context.Context, endpoint string) string
 }
 
 // Rates is false.
@@ -36,8 +38,8 @@ func (m Members) Snapshot(ctx context.Context) Snapshot {
 	return s
 }
 
-func (m Members) ask(ctx context.Context, endpoint string) Member {
-	ctx, cancel := context.WithTimeout(ctx, m.Timeout)
+func (m Members) ask(asker context.Context, endpoint string) Member {
+	ctx, cancel := context.WithTimeout(asker, m.Timeout)
 	defer cancel()
 	out := Member{Endpoint: endpoint}
 	begin := time.Now()
@@ -46,6 +48,9 @@ func (m Members) ask(ctx context.Context, endpoint string) Member {
 		out.State, out.Why = "failing", message(err)
 		if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Unavailable || ctx.Err() != nil {
 			out.State = "no answer"
+			if m.Why != nil {
+				out.Why = cmp.Or(m.Why(asker, endpoint), out.Why)
+			}
 		}
 		return out
 	}

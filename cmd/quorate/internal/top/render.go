@@ -10,8 +10,8 @@ import (
 // rows bounds the tables of methods and calls.
 const rows = 10
 
-// Render returns a snapshot as tables, in lines of at most width columns; 0 for no bound.
-func Render(s Snapshot, width int) string {
+// Render returns a snapshot as tables.
+func Render(s Snapshot) string {
 	var b strings.Builder
 	members := [][]string{{"ENDPOINT", "STATE", "ROLE", "LATENCY", "TERM", "APPLIED", "VERSION", "IN FLIGHT", "CALLS/S", "WHY"}}
 	if len(s.Clients) == 0 {
@@ -36,7 +36,7 @@ func Render(s Snapshot, width int) string {
 	for _, e := range s.Errors {
 		b.WriteString("\nerror: " + e + "\n")
 	}
-	return cut(b.String(), width)
+	return cut(b.String(), 0)
 }
 
 func renderMethods(b *strings.Builder, s Snapshot) {
@@ -108,7 +108,7 @@ func printable(r rune) rune {
 	return ' '
 }
 
-// cut cuts lines off, and spaces at their ends.
+// cut cuts lines off after width columns, 0 for no bound, and spaces at their ends.
 func cut(text string, width int) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

@@ -1,8 +1,10 @@
 package top
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +23,60 @@ type screen struct {
 	interval      time.Duration
 	width, height int
 	latest        *Snapshot
+
+	down, right int   // by how many lines and columns the view is scrolled
+	order       order // of the members
+	interrupted bool
+}
+
+// Interrupted reports whether Ctrl-C ended a screen.
+func Interrupted(m tea.Model) bool {
+	s, ok := m.(screen)
+	return ok && s.interrupted
+}
+
+// order is how members are sorted.
+type order uint8
+
+const (
+	asGiven order = iota
+	byState       // those that do not serve first
+	byLatency
+	orders
+)
+
+func (o order) String() string {
+	return [orders]string{"as given", "by state", "by latency"}[o]
+}
+
+// sorted returns the members of a snapshot in an order; those of a client stay together.
+func (o order) sorted(members []Member) []Member {
+	members = slices.Clone(members)
+	client := map[string]int{}
+	for _, m := range members {
+		if _, ok := client[m.Client]; !ok {
+			client[m.Client] = len(client)
+		}
+	}
+	slices.SortStableFunc(members, func(a, b Member) int {
+		within := 0
+		switch o {
+		case byState:
+			within = cmp.Compare(serves(a), serves(b))
+		case byLatency:
+			within = cmp.Compare(b.LatencyMS, a.LatencyMS)
+		case asGiven, orders:
+		}
+		return cmp.Or(cmp.Compare(client[a.Client], client[b.Client]), within)
+	})
+	return members
+}
+
+func serves(m Member) int {
+	if m.State == "serving" {
+		return 1
+	}
+	return 0
 }
 
 // due says that the next snapshot is.
@@ -43,21 +99,69 @@ func (s screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		s.width, s.height = msg.Width, msg.Height
 	case tea.KeyPressMsg:
 		switch msg.String() {
-		case "q", "esc", "ctrl+c":
+		case "q", "esc":
 			return s, tea.Quit
+		case "ctrl+c":
+			s.interrupted = true
+			return s, tea.Quit
+		case "s":
+			s.order = (s.order + 1) % orders
+		case "down", "j":
+			s.down++
+		case "up", "k":
+			s.down--
+		case "pgdown", "space":
+			s.down += s.page()
+		case "pgup":
+			s.down -= s.page()
+		case "right", "l":
+			s.right += sideways
+		case "left", "h":
+			s.right -= sideways
+		case "home", "g":
+			s.down, s.right = 0, 0
 		}
+		lines := strings.Split(s.text(), "\n")
+		longest := 0
+		for _, line := range lines {
+			longest = max(longest, len([]rune(line)))
+		}
+		s.down = max(min(s.down, len(lines)-s.page()), 0)
+		s.right = max(min(s.right, longest-s.width), 0)
 	}
 	return s, nil
 }
 
-// View shows the latest snapshot.
-func (s screen) View() tea.View {
-	text := "asking…"
-	if s.latest != nil {
-		text = fmt.Sprintf("%s, every %v; q ends\n\n%s", s.latest.At.Format("15:04:05"), s.interval, Render(*s.latest, s.width))
+// sideways is by how many columns a key scrolls.
+const sideways = 20
+
+// page is how many lines of the tables fit: all but the title and the empty line after it.
+func (s screen) page() int { return max(s.height-2, 1) }
+
+// text returns the tables of the latest snapshot.
+func (s screen) text() string {
+	if s.latest == nil {
+		return "asking…"
 	}
-	if lines := strings.Split(text, "\n"); s.height > 0 && len(lines) > s.height {
-		text = strings.Join(lines[:s.height], "\n")
+	shown := *s.latest
+	shown.Members = s.order.sorted(shown.Members)
+	return strings.TrimRight(Render(shown), "\n")
+}
+
+// View shows the part of the latest snapshot that fits.
+func (s screen) View() tea.View {
+	lines := strings.Split(s.text(), "\n")
+	if s.height > 0 {
+		lines = lines[min(s.down, len(lines)):]
+		lines = lines[:min(s.page(), len(lines))]
+	}
+	for i, line := range lines {
+		letters := []rune(line)
+		lines[i] = string(letters[min(s.right, len(letters)):])
+	}
+	text := cut(strings.Join(lines, "\n"), s.width)
+	if s.latest != nil {
+		text = cut(fmt.Sprintf("%s, every %v, %v; q ends, s sorts, arrows scroll", s.latest.At.Format("15:04:05"), s.interval, s.order), s.width) + "\n\n" + text
 	}
 	view := tea.NewView(text)
 	view.AltScreen = true

@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -55,7 +56,7 @@ func TestMembers(t *testing.T) {
 	require.NoError(t, err)
 	follower := cluster.Members()[(leader.Index()+1)%3]
 
-	s := Members{client, patience}.Snapshot(t.Context())
+	s := Members{Client: client, Timeout: patience}.Snapshot(t.Context())
 	for _, m := range cluster.Members() {
 		got := member(s, m.Endpoint())
 		assert.Equal(t, "serving", got.State)
@@ -63,13 +64,13 @@ func TestMembers(t *testing.T) {
 		assert.Equal(t, m == leader, got.Role == "leader", got.Role)
 	}
 	require.NoError(t, follower.Stop())
-	s = Members{client, time.Second}.Snapshot(t.Context())
+	s = Members{Client: client, Timeout: time.Second}.Snapshot(t.Context())
 	assert.Equal(t, "no answer", member(s, follower.Endpoint()).State)
 	require.NoError(t, follower.Continue())
 
 	cluster.Isolate(follower)
 	require.Eventually(t, func() bool {
-		m := member(Members{client, patience}.Snapshot(t.Context()), follower.Endpoint())
+		m := member(Members{Client: client, Timeout: patience}.Snapshot(t.Context()), follower.Endpoint())
 		return m.State == "degraded" && m.Role == "no leader" && m.Why != ""
 	}, patience, 100*time.Millisecond)
 	cluster.Heal()
@@ -110,7 +111,7 @@ func TestProcesses(t *testing.T) {
 	assert.InDelta(t, 10, second.Methods[0].Rate*second.At.Sub(first.At).Seconds(), 2, "calls")
 	assert.Positive(t, second.Methods[0].MeanMS)
 	assert.Equal(t, []string{dead.URL + ": the answer is 404 Not Found"}, second.Errors)
-	text := Render(second, 100)
+	text := cut(Render(second), 100)
 	for _, want := range []string{"ENDPOINT", "CALLS/S", "get", "WATCHES", "error: " + dead.URL} {
 		assert.Contains(t, text, want)
 	}
@@ -139,7 +140,7 @@ func TestScreenShowsAFrozenMember(t *testing.T) {
 	defer calls.Wait()
 	defer cancel()
 	for name, source := range map[string]Source{
-		"members": Members{client, time.Second}, "processes": &Processes{URLs: []string{srv.URL}, HTTP: srv.Client(), Timeout: time.Second},
+		"members": Members{Client: client, Timeout: time.Second}, "processes": &Processes{URLs: []string{srv.URL}, HTTP: srv.Client(), Timeout: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shown := NewScreen(ctx, source, time.Second)
@@ -170,7 +171,7 @@ func TestScreenShowsAFrozenMember(t *testing.T) {
 
 // What a server or a process says cannot control the terminal.
 func TestRenderCleans(t *testing.T) {
-	text := Render(Snapshot{Members: []Member{{Endpoint: "a:1", State: "failing", Why: "\x1b[2Jgone\nand more"}}}, 0)
+	text := Render(Snapshot{Members: []Member{{Endpoint: "a:1", State: "failing", Why: "\x1b[2Jgone\nand more"}}})
 	assert.NotContains(t, text, "\x1b")
 	assert.Equal(t, 2, strings.Count(text, "\n"))
 }
@@ -230,4 +231,43 @@ func TestScreen(t *testing.T) {
 	_, err := keyboard.Write([]byte("q"))
 	require.NoError(t, err)
 	require.NoError(t, <-ended)
+}
+
+func press(m tea.Model, keys ...string) tea.Model {
+	for _, k := range keys {
+		key := tea.Key{Text: k}
+		switch k {
+		case "pgdown":
+			key = tea.Key{Code: tea.KeyPgDown}
+		case "right":
+			key = tea.Key{Code: tea.KeyRight}
+		case "ctrl+c":
+			key = tea.Key{Code: 'c', Mod: tea.ModCtrl}
+		}
+		m, _ = m.Update(tea.KeyPressMsg(key))
+	}
+	return m
+}
+
+func TestScreenScrollsAndSorts(t *testing.T) {
+	var s Snapshot
+	for i := range 40 {
+		s.Members = append(s.Members, Member{Endpoint: fmt.Sprintf("m%02d:2379", i), State: "serving", LatencyMS: float64(i + 1), Why: strings.Repeat("why ", 30)})
+	}
+	s.Members[30].State = "no answer"
+	screen, _ := NewScreen(t.Context(), nil, time.Second).Update(s)
+	screen, _ = screen.Update(tea.WindowSizeMsg{Width: 60, Height: 12})
+	shows := func(m tea.Model, text string) bool { return strings.Contains(m.View().Content, text) }
+	assert.True(t, shows(screen, "m00"))
+	assert.False(t, shows(screen, "m30"))
+	assert.LessOrEqual(t, strings.Count(screen.View().Content, "\n"), 11)
+	assert.True(t, shows(press(screen, "s"), "m30"), "what does not serve comes first")
+	assert.True(t, shows(press(screen, "s", "s"), "m39"), "the slowest comes first")
+	below := press(screen, "pgdown", "pgdown", "pgdown", "pgdown", "pgdown", "pgdown")
+	assert.True(t, shows(below, "m39"), "the end")
+	assert.True(t, shows(press(below, "g"), "m00"))
+	assert.False(t, shows(press(screen, "right"), "m00"))
+	assert.True(t, shows(press(screen, "right", "right", "right", "right"), "why"))
+	assert.False(t, Interrupted(press(screen, "q")))
+	assert.True(t, Interrupted(press(screen, "ctrl+c")))
 }

@@ -74,11 +74,14 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	name := make([]byte, 8)
 	_, _ = rand.Read(name) // it does not fail
 	r := &run{cfg: cfg, begin: time.Now(), prefix: cfg.Prefix + hex.EncodeToString(name) + "/"}
-	// What has begun is finished and removed, whenever ctx ends.
-	lasting := context.WithoutCancel(ctx)
-	if err := r.grant(lasting); err != nil {
+	if err := r.grant(ctx); err != nil {
+		if ctx.Err() != nil {
+			return Result{}, context.Cause(ctx)
+		}
 		return Result{}, fmt.Errorf("grant a lease: %w", err)
 	}
+	// What has begun is finished and removed, whenever ctx ends.
+	lasting := context.WithoutCancel(ctx)
 	defer func() { err = errors.Join(err, r.remove(lasting)) }()
 	r.openWatches(lasting)
 	defer r.endWatches()

@@ -76,10 +76,21 @@ func TestVerify(t *testing.T) {
 	})
 	t.Run("interrupted", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
+		watch := client.Watch(t.Context(), DefaultPrefix, clientv3.WithPrefix())
+		go func() {
+			<-watch // the load has begun
+			cancel()
+		}()
 		result, err := Run(ctx, cfg)
 		require.NoError(t, err)
 		assert.True(t, result.OK(), result.Text())
+		requireNothingLeft(t, client)
+	})
+	t.Run("interrupted before it begins", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := Run(ctx, cfg)
+		require.ErrorIs(t, err, context.Canceled)
 		requireNothingLeft(t, client)
 	})
 }
