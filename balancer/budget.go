@@ -16,7 +16,10 @@ const (
 	probeBurst = 10
 	// probeReserve is kept for rounds in which a verdict is possible. Rounds that first
 	// search for a witness use the rest.
-	probeReserve = 6
+	probeReserve = 4
+	// faultReserve is kept for the next fault, its search for a witness included, by the rounds
+	// of a fault that has lasted.
+	faultReserve = probeReserve + 2
 )
 
 // budget bounds the probes of a client: a constant rate, and a share of its calls.

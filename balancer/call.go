@@ -153,7 +153,7 @@ func (c *call) answered(start, now time.Time, err error) {
 	}
 	switch {
 	case err == nil && a.Need == Full && a.Conn == Calls:
-		p.completed(ep, start, now)
+		p.completed(c.conn, start, now)
 		if inTime {
 			p.served(ep, start, now)
 		}

@@ -13,3 +13,9 @@ func (e *Endpoint) CheckLate(late time.Duration) {
 
 // HoldTimer stops the timer of the endpoint.
 func (e *Endpoint) HoldTimer() { e.inflight.timer.Stop() }
+
+// SpendProbes spends the probes of the endpoint's client.
+func (e *Endpoint) SpendProbes() {
+	for e.policy.budget.take(time.Now(), 0) {
+	}
+}

@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -127,8 +128,11 @@ func (e *Endpoint) check() {
 	}
 	f.mu.Unlock()
 
-	if found.suspicion != "" {
+	switch {
+	case found.suspicion != "":
 		e.policy.suspect(e, now, found.suspicion)
+	case found.silent:
+		e.policy.check(e.conn(Calls))
 	}
 	for _, s := range found.quiet {
 		e.policy.checkStream(s, now)
@@ -142,7 +146,8 @@ func (e *Endpoint) check() {
 type findings struct {
 	next      time.Time // when to check again
 	overdue   []*call   // calls whose Watchers are to be notified
-	suspicion string    // "" for none
+	suspicion string    // of the endpoint, "" for none
+	silent    bool      // the connection for calls is, and the endpoint serves others
 	quiet     []*Stream // streams that are silent for long enough to be checked
 }
 
@@ -174,8 +179,8 @@ func (e *Endpoint) checkCalls(s *shard, now time.Time, found *findings) {
 		if !now.Before(c.suspectAt.Time()) {
 			age := now.Sub(start)
 			c.suspectAt = health.MomentOf(now.Add(age)) // the next time, it must be twice as old
-			if found.suspicion == "" && e.isSilent(c.stat, start) {
-				found.suspicion = fmt.Sprintf("no answer to %s for %v", c.method, age.Round(time.Millisecond))
+			if e.isSilent(c.stat, start) {
+				found.silence(e, start, now, "no answer to "+c.method)
 			}
 		}
 		found.checkBy(c.suspectAt.Time())
@@ -193,15 +198,26 @@ func (e *Endpoint) checkUnanswered(now time.Time, found *findings) {
 			found.checkBy(at)
 		default:
 			delete(e.inflight.unanswered, stat)
-			found.suspicion = fmt.Sprintf("no answer to a call that has ended for %v", now.Sub(start).Round(time.Millisecond))
+			found.silence(e, start, now, "no answer to a call that has ended")
 		}
 	}
 }
 
-// isSilent reports whether the endpoint has answered no call of the shape, and completed
-// no work, that began since start.
+// isSilent reports whether the connection for calls has answered no call of the shape, and
+// completed no work, that began since start.
 func (e *Endpoint) isSilent(s *stat, start time.Time) bool {
-	return !s.answered.After(start) && !e.known().CompletedSince(start)
+	return !s.answered.After(start) && !e.conn(Calls).completedSince(start)
+}
+
+// silence records that nothing that began since start was completed over the connection for calls.
+func (f *findings) silence(e *Endpoint, start, now time.Time, what string) {
+	age := now.Sub(start)
+	switch {
+	case !e.known().CompletedSince(start):
+		f.suspicion = cmp.Or(f.suspicion, fmt.Sprintf("%s for %v", what, age.Round(time.Millisecond)))
+	case !e.conn(Calls).heard.After(now.Add(-age / 2)):
+		f.silent = true
+	}
 }
 
 // checkStreams needs the lock.

@@ -33,7 +33,7 @@ func (p *policy) investigate(ep *Endpoint) {
 	}
 	go func() {
 		defer p.tasks.Done()
-		i := &investigation{p: p, ep: ep, began: time.Now(), next: rand.N(maxWitnesses)}
+		i := &investigation{p: p, ep: ep, next: rand.N(maxWitnesses)}
 		i.run()
 		ep.probing.Store(false)
 		if i.isNeeded() {
@@ -52,13 +52,15 @@ type investigation struct {
 	p  *policy
 	ep *Endpoint
 
-	began  time.Time
+	began  time.Time // since the connection was made
+	made   int32     // the number of the connection for calls
 	rounds int
 	next   int // the witness to probe next
 	// othersAlive and othersServe are since when others have given a sign of life, or have
 	// served, after this endpoint was probed; zero if they have not.
 	othersAlive, othersServe time.Time
 	elect                    bool // this client probes the endpoint for all clients of the process
+	poor                     bool // the budget refused a probe of the present round
 
 	// witnessed is set once another endpoint has completed timely work; found is set if that
 	// happened in the present round. An outage or overload of all endpoints may just have
@@ -75,18 +77,36 @@ func (i *investigation) isNeeded() bool {
 }
 
 func (i *investigation) run() {
-	defer func() {
-		if i.elect {
-			i.ep.known().StopProbing()
-		}
-	}()
 	for i.isNeeded() {
-		if !i.elect {
-			i.elect = i.ep.known().StartProbing()
-		}
+		i.elect = i.elect || i.ep.known().StartProbing()
 		start := time.Now()
+		if i.isRenewed() {
+			i.made, i.began, i.rounds = i.ep.conn(Calls).made.Load(), start, 0
+			i.pending.Clear()
+		}
+		i.poor = false
 		i.round(start)
+		if i.poor {
+			i.resign() // another client may have the budget
+		}
 		i.pause(start)
+	}
+	i.resign()
+	for _, s := range i.ep.connections() {
+		if s.ready.Load() && s.unanswered(&s.asked, time.Now()) > 0 {
+			i.p.check(s) // what others were answered is no sign of life of this connection
+		}
+	}
+}
+
+// isRenewed reports whether the connection for calls was made again: what it serves may differ.
+func (i *investigation) isRenewed() bool { return i.ep.conn(Calls).made.Load() != i.made }
+
+// resign lets another client of the process probe the endpoint.
+func (i *investigation) resign() {
+	if i.elect {
+		i.elect = false
+		i.ep.known().StopProbing()
 	}
 }
 
@@ -101,7 +121,7 @@ func (i *investigation) round(start time.Time) {
 	i.await(probeRound, func() bool {
 		now := time.Now()
 		for _, s := range i.ep.connections() {
-			if s.ready.Load() && s.isBusy(now, before) {
+			if s.ready.Load() && s.isBusy(now, before[s.class]) {
 				s.restart(now) // responses queue behind a large message
 			}
 		}
@@ -152,11 +172,23 @@ func (i *investigation) send(s *subConn, q question) bool {
 	if _, pending := i.pending.LoadOrStore(key, true); pending {
 		return false
 	}
-	if !i.p.ask(s, q, func() { i.pending.Delete(key) }) {
+	reserve := i.p.reserve(s, q)
+	if i.hasLasted() {
+		reserve = faultReserve
+	}
+	if !i.p.askWithin(s, q, reserve, func() { i.pending.Delete(key) }) {
 		i.pending.Delete(key)
+		i.poor = true
 		return false
 	}
 	return true
+}
+
+// hasLasted reports whether the fast rounds are over, or have reached a verdict: what is left of
+// the budget then is for the next fault.
+func (i *investigation) hasLasted() bool {
+	st, now := i.ep.Health(), time.Now()
+	return i.rounds > fastRounds || st.State != health.Suspected && min(now.Sub(st.Since), now.Sub(i.began)) > fastRounds*probeRound
 }
 
 // sent is a probe that has not ended.
@@ -249,7 +281,7 @@ func (i *investigation) pause(start time.Time) {
 		pause = rand.N(min(probeRound<<min(i.rounds-fastRounds+1, 10), i.maxBackoff())) + probeRound/2
 	}
 	state := i.ep.State()
-	i.await(time.Until(start.Add(pause)), func() bool { return !i.isNeeded() || i.ep.State() != state || i.found })
+	i.await(time.Until(start.Add(pause)), func() bool { return !i.isNeeded() || i.ep.State() != state || i.found || i.isRenewed() })
 	if i.ep.State() != state || i.found {
 		i.rounds = min(i.rounds, fastRounds-2)
 		i.pending.Clear() // the next probe may be answered before older ones
@@ -304,8 +336,8 @@ func (i *investigation) evaluate(now time.Time, before [classes]backlog) {
 
 // isBusy reports whether a large message is in transit on the connection. before is the
 // backlog at the start of the round.
-func (s *subConn) isBusy(now time.Time, before [classes]backlog) bool {
-	return s.conn.receiving(now) || s.conn.backlog().movedSince(before[s.class])
+func (s *subConn) isBusy(now time.Time, before backlog) bool {
+	return s.conn.receiving(now) || s.conn.backlog().movedSince(before)
 }
 
 // observe builds the observation of the round.
@@ -316,7 +348,7 @@ func (i *investigation) observe(now time.Time, before [classes]backlog) observat
 	for _, s := range ep.connections() {
 		switch {
 		case !s.ready.Load():
-		case s.isBusy(now, before):
+		case s.isBusy(now, before[s.class]):
 			alive = true
 			o.busy = o.busy || s.class == Calls // the service probe queues there
 		default:
@@ -383,16 +415,15 @@ func first(since time.Time, isTrue bool, now time.Time) time.Time {
 // not busy, once they have had time to recover since the endpoint or another one gave a sign
 // of life.
 func (i *investigation) closeSilent(now time.Time, silence time.Duration, before [classes]backlog) {
-	closed := false
+	var dead []*subConn
 	for _, s := range i.ep.connections() {
 		silent := s.silentFor(now)
 		alive := max(sinceOf(i.othersAlive, now), sinceOf(s.alive, now))
-		if s.ready.Load() && silent >= silence && alive >= recovery(silent) && !s.isBusy(now, before) {
-			i.p.close(s, unusable(i.ep, "its connection gives no sign of life"))
-			closed = true
+		if s.ready.Load() && silent >= silence && alive >= recovery(silent) && !s.isBusy(now, before[s.class]) {
+			dead = append(dead, s)
 		}
 	}
-	if closed {
-		i.p.options().Events.Closed(i.ep, unusable(i.ep, "its connection gives no sign of life"))
+	if len(dead) > 0 {
+		i.p.closeSilent(dead...)
 	}
 }

@@ -177,10 +177,11 @@ func (p *policy) proofWanted(ep *Endpoint) bool {
 	return !p.proofDue.IsZero() && !ep.proven()
 }
 
-// completed records that the endpoint has completed work. Writes may wait for the first.
-func (p *policy) completed(ep *Endpoint, start, end time.Time) {
-	first := !ep.proven()
-	ep.known().Completed(start, end)
+// completed records that the endpoint has completed work over the connection. Writes may wait for the first.
+func (p *policy) completed(s *subConn, start, end time.Time) {
+	first := !s.ep.proven()
+	s.completed.Set(start)
+	s.ep.known().Completed(start, end)
 	if first {
 		p.publish()
 	}

@@ -100,9 +100,9 @@ func (p *policy) connected(s *subConn) {
 
 // checkStream probes the connection of a silent stream: with a service probe if the
 // stream was active, because a member that is partitioned from its peers is alive but
-// sends no events.
+// sends no events. If the endpoint works over other connections, this one is checked.
 func (p *policy) checkStream(s *Stream, now time.Time) {
-	o, ep, since := p.options(), s.ep, now.Add(-s.pace.Silence(now))
+	o, ep, conn, since := p.options(), s.ep, s.conn, now.Add(-s.pace.Silence(now))
 	quiet := s.pace.Silence(now) >= health.MaxPace
 	switch {
 	case len(p.all()) < 2:
@@ -112,10 +112,11 @@ func (p *policy) checkStream(s *Stream, now time.Time) {
 			p.suspect(ep, now, "a stream is silent for longer than usual")
 		}
 		return
-	case quiet && ep.known().Silence(now) < health.MaxPace*3/4:
-		return // the server is alive; gRPC's keepalive checks the connection
-	case !quiet && s.conn.class == Calls && ep.known().CompletedSince(since):
+	case quiet && conn.heard.Since(now) < quietFor, !quiet && conn.completedSince(since):
 		return // it works, over the same connection
+	case quiet && ep.known().Silence(now) < quietFor, !quiet && ep.known().CompletedSince(since):
+		p.check(conn)
+		return
 	case !p.startTask():
 		return
 	}
@@ -125,13 +126,17 @@ func (p *policy) checkStream(s *Stream, now time.Time) {
 		if quiet {
 			q, detail = forStatus, "no answer on a quiet connection"
 		}
-		if !p.ask(s.conn, q, nil) {
+		if !p.ask(conn, q, nil) {
 			return
 		}
 		sent := time.Now()
 		wait := probeRound + ep.tolerance()
-		answered := p.await(ep, wait, func() bool { return s.conn.heard.After(sent) && (quiet || ep.servedSince(sent)) })
-		if now := time.Now(); !answered && now.Sub(sent) < wait+starved {
+		answered := p.await(ep, wait, func() bool { return conn.heard.After(sent) && (quiet || ep.servedSince(sent)) })
+		switch now := time.Now(); {
+		case answered || now.Sub(sent) >= wait+starved:
+		case ep.known().CompletedSince(sent), quiet && ep.known().AliveSince(sent):
+			p.check(conn)
+		default:
 			p.suspect(ep, now, detail)
 		}
 	}()
@@ -157,14 +162,23 @@ func (p *policy) startTask() bool {
 // ask sends a probe over a connection, if it is ready and the budget allows it. done, if not
 // nil, is called when the probe ends.
 func (p *policy) ask(s *subConn, q question, done func()) bool {
+	return p.askWithin(s, q, p.reserve(s, q), done)
+}
+
+// reserve returns how many probes a probe leaves in the budget.
+func (p *policy) reserve(s *subConn, q question) float64 {
+	if q == forStatus || p.proofWanted(s.ep) || s.ep.hasQuickWitness(s.ep.stuckSince(s.ep.Health())) {
+		return 0
+	}
+	return probeReserve
+}
+
+// askWithin is ask with the given reserve.
+func (p *policy) askWithin(s *subConn, q question, reserve float64, done func()) bool {
 	p.mu.Lock()
 	sc, ready := s.sc, s.ready.Load()
 	p.mu.Unlock()
 	now, prober := time.Now(), p.options().prober(q)
-	reserve := float64(probeReserve)
-	if q == forStatus || p.proofWanted(s.ep) || s.ep.hasQuickWitness(s.ep.stuckSince(s.ep.Health())) {
-		reserve = 0
-	}
 	if !ready || prober == nil || !p.budget.take(now, reserve) || !p.startTask() {
 		return false
 	}
@@ -206,7 +220,7 @@ func (p *policy) take(s *subConn, r health.Report, sent time.Time) {
 		ev.Detail = "probe"
 	}
 	if r.Kind == health.Served {
-		p.completed(ep, sent, now)
+		p.completed(s, sent, now)
 		ep.ServedInTerm(r.Term, sent)
 		ep.serviceAsked.Store(nil)
 		late := s.class == Calls && now.Sub(sent) > p.late(ep, sent)

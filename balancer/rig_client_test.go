@@ -91,6 +91,12 @@ type client struct {
 // connect connects to the servers by a policy. change may change its options.
 func connect(t *testing.T, config string, servers []*server, change ...func(*balancer.Options)) *client {
 	t.Helper()
+	return connectBy(t, config, servers, nil, change...)
+}
+
+// connectBy is connect with more dial options.
+func connectBy(t *testing.T, config string, servers []*server, dial []grpc.DialOption, change ...func(*balancer.Options)) *client {
+	t.Helper()
 	c := &client{
 		t: t, resolver: manual.NewBuilderWithScheme("test"), servers: servers,
 		events: &events{}, monitor: new(balancer.Monitor),
@@ -104,13 +110,13 @@ func connect(t *testing.T, config string, servers []*server, change ...func(*bal
 	}
 	c.resolver.InitialState(c.state(servers...))
 	var err error
-	c.ClientConn, err = grpc.NewClient("test:///", grpc.WithResolvers(c.resolver), grpc.WithContextDialer(dialer(servers)),
+	c.ClientConn, err = grpc.NewClient("test:///", append([]grpc.DialOption{grpc.WithResolvers(c.resolver), grpc.WithContextDialer(dialer(servers)),
 		grpc.WithTransportCredentials(balancer.Credentials(insecure.NewCredentials())), grpc.WithDisableRetry(),
-		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[`+config+`]}`),
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[` + config + `]}`),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Minute},
 			MinConnectTimeout: 5 * time.Second,
-		}))
+		})}, dial...)...)
 	require.NoError(t, err)
 	began := time.Now()
 	t.Cleanup(func() {

@@ -35,12 +35,17 @@ type subConn struct {
 
 	conn netConn
 	// heard is when the latest message arrived on the connection. asked is when the first
-	// probe was sent since then, askedLife when the first liveness check was.
-	heard            health.Stamp
+	// probe was sent since then, askedLife when the first liveness check was. completed is the
+	// start of the work that was completed over it last.
+	heard, completed health.Stamp
 	asked, askedLife atomic.Pointer[time.Time]
 	// alive is since when other connections show that the endpoint is alive, while this
 	// one is silent; zero if none does. Only the investigation uses it.
 	alive time.Time
+	// checking is set while a check of the connection runs.
+	checking atomic.Bool
+	// made counts the connections that were made.
+	made atomic.Int32
 }
 
 // heardAt records a complete message of the server.
@@ -184,9 +189,6 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		}
 		p.reconnectSoon(s)
 		t.evidence = health.Evidence{Kind: health.ConnectFailed, Err: st.ConnectionError, Detail: "connect"}
-		if s.ep.known().Connections() > 0 {
-			t.evidence.Kind = health.Suspicious // another client of this process is still connected
-		}
 	case connectivity.Idle:
 		s.disconnected()
 		if was == connectivity.Ready {
@@ -197,8 +199,8 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		}
 	default:
 	}
-	if s.class != Calls {
-		t.evidence = health.Evidence{}
+	if s.class != Calls || s.state != connectivity.Ready && s.ep.known().Connections() > 0 {
+		t.evidence = health.Evidence{} // another client of the process is connected: the fault is this one's
 	}
 	t.evidence.At = time.Now()
 	return t, true
@@ -211,6 +213,7 @@ func (p *policy) takeReady(s *subConn) (joined health.Change) {
 		s.ep.known().AddConnections(1)
 	}
 	s.ready.Store(true)
+	s.made.Add(1)
 	if s.failing.Swap(false) {
 		p.reconnectOthers(s)
 	}

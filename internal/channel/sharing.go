@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -19,8 +20,8 @@ import (
 var sharedHealth = health.NewTable()
 
 // sharing returns the key under which a client shares an endpoint's health: address,
-// server name, and how the server is authenticated. A client with a custom dialer in its
-// DialOptions shares nothing, because its connections may lead anywhere.
+// server name, and how the server and the client are authenticated. A client with a custom
+// dialer in its DialOptions shares nothing, because its connections may lead anywhere.
 type sharing struct {
 	disabled bool
 	identity *tlsIdentity // nil if the configuration cannot be compared, or for none
@@ -64,8 +65,8 @@ func (s *sharing) key(a resolver.Address) string {
 	}
 }
 
-// tlsIdentity is a way to authenticate servers. Clients with TLS configurations that
-// authenticate servers alike have the same one.
+// tlsIdentity is a way to authenticate servers and the client. Clients with TLS configurations
+// that do both alike have the same one.
 type tlsIdentity struct {
 	config *tls.Config
 	roots  *x509.CertPool
@@ -115,10 +116,19 @@ func (t *tlsIdentities) release(id *tlsIdentity) {
 	}
 }
 
-// same reports whether two configurations authenticate servers alike.
+// same reports whether two configurations authenticate servers alike, and the client by the
+// same certificates. Functions that return the client's certificate are not compared, so clients
+// that have one share: their certificates may change, and decide only whether a connection is made,
+// which is no evidence while another client is connected.
 func (id *tlsIdentity) same(o *tlsIdentity) bool {
 	a, b := id.config, o.config
-	return a.ServerName == b.ServerName && a.InsecureSkipVerify == b.InsecureSkipVerify &&
+	return slices.EqualFunc(a.Certificates, b.Certificates, sameLeaf) &&
+		(a.GetClientCertificate == nil) == (b.GetClientCertificate == nil) &&
+		a.ServerName == b.ServerName && a.InsecureSkipVerify == b.InsecureSkipVerify &&
 		a.MinVersion == b.MinVersion && a.MaxVersion == b.MaxVersion &&
 		slices.Equal(a.CipherSuites, b.CipherSuites) && id.roots.Equal(o.roots)
+}
+
+func sameLeaf(a, b tls.Certificate) bool {
+	return len(a.Certificate) > 0 && len(b.Certificate) > 0 && bytes.Equal(a.Certificate[0], b.Certificate[0])
 }

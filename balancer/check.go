@@ -1,0 +1,81 @@
+package balancer
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/health"
+)
+
+// check finds out whether a connection is alive. Only its own bytes acquit it: that its endpoint
+// works over others, of this client or of other clients of the process, makes its silence a
+// verdict. The endpoint keeps its state.
+func (p *policy) check(s *subConn) {
+	if p.options().DisableSuspicion || !s.checking.CompareAndSwap(false, true) {
+		return
+	}
+	if !p.startTask() {
+		s.checking.Store(false)
+		return
+	}
+	go func() {
+		defer p.tasks.Done()
+		defer s.checking.Store(false)
+		if s.unanswered(&s.askedLife, time.Now()) > 0 || p.askWithin(s, forLiveness, 0, nil) {
+			(&check{p: p, s: s}).run()
+		}
+	}()
+}
+
+// check is the check of a connection that has been asked.
+type check struct {
+	p *policy
+	s *subConn
+	// alive is since when the endpoint gives signs of life over other connections, while this one
+	// is silent; zero if it does not.
+	alive time.Time
+}
+
+// run waits until the connection is heard, lost, or found dead.
+func (c *check) run() {
+	for wait := c.untilDead(time.Now()); ; wait = c.untilDead(time.Now()) {
+		start, before := time.Now(), c.s.conn.backlog()
+		ended := c.p.await(c.s.ep, wait, func() bool {
+			now := time.Now()
+			silent := c.s.unanswered(&c.s.asked, now)
+			c.alive = first(c.alive, silent > 0 && c.s.ep.known().AliveSince(now.Add(-silent)), now)
+			return silent == 0 || !c.s.ready.Load()
+		})
+		now := time.Now()
+		switch {
+		case ended || c.s.ep.removed():
+			return
+		case now.Sub(start) > wait+starved || c.s.isBusy(now, before):
+			c.s.restart(now)
+		case c.untilDead(now) == minCheck && sinceOf(c.alive, now) >= recovery(c.s.silentFor(now)):
+			c.p.closeSilent(c.s)
+			return
+		}
+	}
+}
+
+// untilDead returns for how long the connection must go on to be silent until it is dead if there
+// is a witness: a round at most, minCheck at least.
+func (c *check) untilDead(now time.Time) time.Duration {
+	left := max(deadAfter+c.s.ep.tolerance()-c.s.unanswered(&c.s.asked, now), lifePatience-c.s.unanswered(&c.s.askedLife, now))
+	return min(max(left, minCheck), probeRound)
+}
+
+// closeSilent closes connections of an endpoint that are found dead, and tells the observer.
+func (p *policy) closeSilent(dead ...*subConn) {
+	reason := unusable(dead[0].ep, "its connection gives no sign of life")
+	for _, s := range dead {
+		p.close(s, reason)
+	}
+	p.options().Events.Closed(dead[0].ep, reason)
+}
+
+// completedSince reports whether the connection has completed work that began at t or later.
+func (s *subConn) completedSince(t time.Time) bool { return s.completed.After(t) }
+
+// quietFor is how long a connection with quiet streams may be silent.
+const quietFor = health.MaxPace * 3 / 4

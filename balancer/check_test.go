@@ -1,0 +1,195 @@
+package balancer_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
+)
+
+// lose makes the latest connection to a server silent.
+func lose(s *server) {
+	conns := s.connections()
+	conns[len(conns)-1].frozen.Shut()
+}
+
+// A NAT forgets one connection of a client. Another client of the process works at the same endpoint.
+func TestConnectionIsNotAcquittedByAnotherClient(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		share := sharing()
+		other, c := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers, share)
+		other.load(3, 20*time.Millisecond, time.Hour, false)
+		time.Sleep(2 * time.Second)
+		lose(servers[0])
+		calls := [2]<-chan outcome{c.starting(3, servers[0], aRead), c.starting(3, servers[0], aWrite)}
+		for _, ended := range calls {
+			for range 3 {
+				o := <-ended
+				assert.ErrorContains(t, o.cut, "its connection gives no sign of life")
+				assert.GreaterOrEqual(t, o.took, 600*time.Millisecond, "two lost packets were repeated by then")
+				assert.LessOrEqual(t, o.took, 700*time.Millisecond)
+			}
+		}
+		synctest.Wait()
+		assert.Equal(t, []string{"a"}, c.events.closedAddresses())
+		within(t, 300*time.Millisecond, "connected again", c.endpoint(servers[0]).Ready)
+		assert.NoError(t, (<-c.starting(1, servers[0], aWrite)).err)
+		assert.EqualValues(t, 1, c.probes.Load())
+		assert.Empty(t, other.events.closedAddresses())
+		assert.False(t, other.events.ever(health.Suspected, health.Lagging, health.Dead), "the endpoint works")
+	})
+}
+
+// The same for a stream, over each class of connection.
+func TestStreamIsNotAcquittedByAnotherClient(t *testing.T) {
+	for name, class := range map[string]balancer.ConnClass{"light": balancer.Streams, "bulk": balancer.Bulk} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, servers []*server) {
+				share := sharing()
+				other, c := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers, share)
+				other.load(3, 20*time.Millisecond, time.Hour, false)
+				st := c.open(class, c.endpoint(servers[0]))
+				time.Sleep(5 * time.Second)
+				lose(servers[0])
+				assert.ErrorContains(t, st.endsWithin(t, time.Second), "its connection gives no sign of life")
+				synctest.Wait()
+				assert.Equal(t, []string{"a"}, c.events.closedAddresses())
+				assert.False(t, other.events.ever(health.Suspected, health.Lagging, health.Dead))
+			})
+		})
+	}
+}
+
+// A call that takes long, and a stream that pauses, cost a check of a connection that answers.
+func TestConnectionThatAnswersIsKept(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		share := sharing()
+		other, c := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers, share)
+		other.load(3, 20*time.Millisecond, time.Hour, false)
+		st := c.open(balancer.Streams, c.endpoint(servers[0]))
+		time.Sleep(5 * time.Second)
+		servers[0].quiet.Shut()
+		call := c.starting(1, servers[0], attempt{write: true, takes: 5 * time.Second})
+		require.NoError(t, (<-call).err)
+		assert.True(t, st.isOpen())
+		assert.Empty(t, c.events.closedAddresses())
+		assert.LessOrEqual(t, c.probes.Load(), int64(8), "one for each doubling of the silence")
+		assert.False(t, c.events.ever(health.Suspected))
+	})
+}
+
+// dialWith replaces the dialer of a client.
+func dialWith(dial func(context.Context, string) (net.Conn, error)) grpc.DialOption {
+	return grpc.WithContextDialer(dial)
+}
+
+// Clients that cannot connect any more, with an expired certificate for example, tell another
+// client nothing about endpoints that it is connected to.
+func TestFailedConnectIsNoEvidenceWhileAnotherClientIsConnected(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		share := sharing()
+		good := warm(t, roundRobin, servers, share)
+		var refuse atomic.Bool
+		dial := dialer(servers)
+		expired := dialWith(func(ctx context.Context, address string) (net.Conn, error) {
+			if refuse.Load() {
+				return nil, errors.New("certificate expired")
+			}
+			return dial(ctx, address)
+		})
+		eager := grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{
+			BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 1, MaxDelay: 5 * time.Second,
+		}})
+		for range 20 {
+			connectBy(t, roundRobin, servers, []grpc.DialOption{expired, eager}, share).warm()
+		}
+		refuse.Store(true)
+		for _, s := range servers {
+			for _, conn := range s.connections()[1:] {
+				_ = conn.Close()
+			}
+		}
+		good.load(2, 100*time.Millisecond, time.Hour, false)
+		time.Sleep(time.Minute)
+		assert.False(t, good.events.ever(health.Suspected, health.Dead))
+		assert.Zero(t, good.probes.Load())
+		servers[0].frozen.Shut()
+		within(t, 800*time.Millisecond, "dead", func() bool { return good.is(servers[0]) == health.Dead })
+	})
+}
+
+// Once nobody is connected, a failed connect shows that the endpoint is gone.
+func TestFailedConnectIsEvidenceWhileNobodyIsConnected(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, servers []*server) {
+		share := sharing()
+		first, second := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers, share)
+		servers[0].kill()
+		time.Sleep(time.Second)
+		assert.Equal(t, health.Dead, first.is(servers[0]))
+		assert.Equal(t, health.Dead, second.is(servers[0]))
+	})
+}
+
+// Of two clients, the one that is elected to probe has spent its budget on another fault.
+func TestElectionGoesBackWhenTheBudgetIsSpent(t *testing.T) {
+	for range 6 {
+		inBubble(t, 3, func(t *testing.T, servers []*server) {
+			share := sharing()
+			poor := warm(t, roundRobin, servers, share)
+			servers[2].stalled.Shut()
+			<-poor.starting(1, servers[2], aRead)
+			time.Sleep(5 * time.Minute)
+			busy := connect(t, roundRobin, servers, share)
+			busy.Connect()
+			time.Sleep(10 * time.Millisecond)
+			for _, s := range servers[:2] {
+				for range 25 {
+					require.NoError(t, busy.call(t.Context(), attempt{only: busy.endpoint(s)}).err)
+				}
+			}
+			busy.load(6, 20*time.Millisecond, 500*time.Millisecond, false)
+			time.Sleep(20 * time.Second)
+			poor.endpoint(servers[0]).SpendProbes()
+			servers[0].stalled.Shut()
+			within(t, time.Second, "lagging", func() bool { return busy.is(servers[0]) == health.Lagging })
+		})
+	}
+}
+
+// A client that makes a call or two finds a fault while another one has lasted for minutes.
+func TestSecondFaultIsFoundByAnIdleClient(t *testing.T) {
+	for first, shut := range map[string]func(*server){
+		"stalled": func(s *server) { s.stalled.Shut() },
+		"frozen":  func(s *server) { s.frozen.Shut() },
+	} {
+		t.Run(first, func(t *testing.T) {
+			var took []time.Duration
+			for range 20 {
+				inBubble(t, 3, func(t *testing.T, servers []*server) {
+					c := warm(t, roundRobin, servers)
+					shut(servers[2])
+					<-c.starting(1, servers[2], aRead)
+					time.Sleep(5 * time.Minute)
+					servers[0].frozen.Shut()
+					calls := c.starting(2, servers[0], aRead)
+					took = append(took, within(t, time.Second, "dead", func() bool { return c.is(servers[0]) == health.Dead }))
+					<-calls
+					<-calls
+				})
+			}
+			t.Log(slices.Max(took))
+		})
+	}
+}
