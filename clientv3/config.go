@@ -144,21 +144,24 @@ type Config struct {
 	// MaxWatchBufferBytes bounds the memory, in bytes, that one watch holds for a
 	// slow reader. Past it the watch pauses; it resumes where it stopped when the
 	// reader has read half of the buffer, see [Watcher]. A watch that is catching
-	// up may hold twice as much. The default is 16 MiB.
+	// up may hold twice as much. It may be exceeded by two responses, each of at most
+	// the server's --max-request-bytes and 512 KiB (2 MiB by default) or one revision;
+	// behind etcd's grpc-proxy and kine, which send no fragments, of any size. What gRPC
+	// has received and the watch has not comes on top. The default is 16 MiB.
 	MaxWatchBufferBytes int `json:"max-watch-buffer-bytes"`
 
 	// MaxTotalWatchBufferBytes bounds the memory, in bytes, that all watches of the
 	// client hold for slow readers. A watch may hold a quarter of the remaining budget:
 	// with many slow readers each pauses sooner, which leaves room for watches whose
 	// readers keep up. With no budget left, a watch may still hold 1/1024 of
-	// MaxWatchBufferBytes, plus the response with which it pauses. The default is eight
-	// times MaxWatchBufferBytes: 128 MiB.
+	// MaxWatchBufferBytes, plus the response in its channel and the one with which it
+	// pauses. The default is eight times MaxWatchBufferBytes: 128 MiB.
 	MaxTotalWatchBufferBytes int `json:"max-total-watch-buffer-bytes"`
 
 	// DisableSplitReplay makes a watch that is thousands of revisions behind catch up as
 	// one watcher, at the server's pace: etcd sends 1,000 revisions every 100 ms. By
 	// default the client splits the missing history into up to 64 parts and reads them
-	// concurrently, with several watchers on up to four separate streams, which is several
+	// concurrently, with several watchers on a separate stream, which is several
 	// times faster; the caller gets the events in the same order either way. The client
 	// splits only on servers that behave like etcd 3.4.25, 3.5.8 and later, not on other
 	// versions, the grpc-proxy or kine.

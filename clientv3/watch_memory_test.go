@@ -17,6 +17,7 @@ import (
 
 	. "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/observe/introspect"
 )
 
 // maxPinned is how much more memory an event may hold than the part of it that a program keeps.
@@ -89,6 +90,34 @@ func liveBytes() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// TestUnreadBacklogIsNotInMemory: a watch that is not read holds little of a large backlog, however
+// large its values are, and delivers it when it is read.
+func TestUnreadBacklogIsNotInMemory(t *testing.T) {
+	const size, count, bound = 200 << 10, 200, 1 << 20
+	cluster, err := fakeetcd.Start(1)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	c, err := New(Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), MaxWatchBufferBytes: bound})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	value := strings.Repeat("v", size)
+	var last int64
+	for range count {
+		last, err = cluster.Put("k", value)
+		require.NoError(t, err)
+	}
+	other := c.Watch(within(t), "other")
+	before := liveBytes()
+	slow := c.Watch(within(t), "k", WithRev(2))
+	require.Eventually(t, func() bool {
+		return c.Introspect(introspect.Options{}).Watches.ByState[introspect.WatchPaused] == 1
+	}, watchPatience, time.Millisecond)
+	require.Eventually(t, func() bool { return liveBytes()-before < count*size/4 }, watchPatience, time.Millisecond,
+		"bytes held of %d", count*size)
+	requireRevs(t, other, last+1, put(t, cluster, "other", 1))
+	requireRevs(t, slow, 2, last)
 }
 
 // countingCodec is protobuf's, and counts the watch responses that it decodes.

@@ -14,7 +14,8 @@ const (
 )
 
 // Budget bounds what several watches hold together, in bytes. Each exceeds its
-// allowance by at most one response, the one with which it pauses.
+// allowance by at most two responses: the one in the caller's channel, and the one with
+// which it pauses.
 type Budget struct {
 	max  int64
 	used atomic.Int64

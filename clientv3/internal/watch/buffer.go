@@ -25,7 +25,9 @@ type buffer struct {
 
 	mu      sync.Mutex
 	waiting []waiting
-	bytes   int
+	queued  int   // bytes that wait, without the channel's
+	slot    int   // bytes of the response last put into the caller's channel
+	bytes   int   // the sum of both, 0 if nothing is queued
 	room    int   // the level of bytes that is awaited, if any
 	offered int64 // when the next response was offered to the reader, in Unix nanoseconds; 0 if none waits
 	awaited bool
@@ -44,22 +46,31 @@ type waiting struct {
 func (b *buffer) push(r Response, start func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.last || !b.pumping && b.sink.Offer(r) {
+	if b.last {
 		return
 	}
 	size := r.size()
+	if !b.pumping && b.sink.Offer(r) {
+		b.slot = size
+		return
+	}
 	b.waiting = append(b.waiting, waiting{r, size})
-	b.account(size)
+	b.account(b.queued+size, b.slot)
 	if !b.pumping {
 		b.pumping = true
 		start()
 	}
 }
 
-// account changes the number of waiting bytes. It needs the lock.
-func (b *buffer) account(size int) {
-	b.bytes += size
-	b.budget.use(size)
+// account records how many bytes wait. The response in the channel counts while others wait
+// behind it: only then is it certain that the caller has not taken it. It needs the lock.
+func (b *buffer) account(queued, slot int) {
+	before := b.bytes
+	b.queued, b.slot, b.bytes = queued, slot, 0
+	if queued > 0 {
+		b.bytes = queued + slot
+	}
+	b.budget.use(b.bytes - before)
 }
 
 // held returns how many bytes wait for the caller.
@@ -102,7 +113,7 @@ func (b *buffer) drop() {
 func (b *buffer) discard() {
 	b.last = true
 	b.waiting = nil
-	b.account(-b.bytes)
+	b.account(0, 0)
 	b.closeIdle()
 }
 
@@ -152,12 +163,12 @@ func (b *buffer) pop() (waiting, bool) {
 	return r, true
 }
 
-// delivered subtracts a delivered response from the account. It reports whether the
-// awaited level is now reached.
+// delivered records that a response is in the caller's channel, in place of the one before.
+// It reports whether the awaited level is now reached.
 func (b *buffer) delivered(size int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.account(-min(size, b.bytes)) // already subtracted if the caller has cancelled
+	b.account(max(b.queued-size, 0), size) // nothing is queued if the caller has cancelled
 	if !b.awaited || b.bytes > b.room {
 		return false
 	}

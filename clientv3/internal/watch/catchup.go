@@ -33,32 +33,18 @@ type plan struct {
 	budget int // bytes that parts other than the current one may hold
 }
 
-// planCatchup plans from a batch of events and the store's revision at that time. A
-// full batch means that more events follow; the density of its events gives an
-// estimate of how many.
-func planCatchup(head int64, events []*mvccpb.Event, budget int) (plan, bool) {
-	from, last := events[0].GetKv().GetModRevision(), events[len(events)-1].GetKv().GetModRevision()
-	span := last - from + 1
-	if span <= 0 || head-last < minSplitBacklog {
+// planCatchup plans from the extent of a batch and the store's revision at that time. A
+// full batch means that more events follow.
+func planCatchup(head int64, x extent, budget int) (plan, bool) {
+	full := x.revisions >= fullBatch*9/10 // etcd applies filters after it has filled a batch
+	if !full || x.ahead(head) < minSplitBacklog {
 		return plan{}, false
 	}
-	distinct, bytes := int64(0), 0
-	for i, ev := range events {
-		bytes += eventSize(ev)
-		if i == 0 || ev.GetKv().GetModRevision() != events[i-1].GetKv().GetModRevision() {
-			distinct++
-		}
+	p := plan{head: head, step: x.span(), budget: budget}
+	if x.revisions < x.span() {
+		p.step = x.span() * 19 / 20 // the next part may be denser by chance
 	}
-	ahead := distinct * (head - last) / span
-	full := distinct >= fullBatch*9/10 // etcd applies filters after it has filled a batch
-	if !full || ahead < minSplitBacklog {
-		return plan{}, false
-	}
-	p := plan{head: head, step: span, budget: budget}
-	if distinct < span {
-		p.step = span * 19 / 20 // the next part may be denser by chance
-	}
-	p.parts = min(maxParts, budget/bytes, int((head-last)/p.step)+1)
+	p.parts = min(maxParts, budget/x.bytes, int((head-x.last)/p.step)+1)
 	return p, p.parts > 1
 }
 

@@ -21,19 +21,20 @@ import (
 
 // cluster is a Connector to an in-memory model of etcd, which all shards of an engine share. Tests set its faults.
 type cluster struct {
-	mu      sync.Mutex
-	hist    *history
-	streams []*stream // open
-	opened  int       // in total
-	gone    chan struct{}
-	denies  string        // the refusal of every create, "" if none
-	spares  []byte        // key that is exempt from denies
-	token   int           // the accepted token
-	curt    bool          // another token is answered with "permission denied", as before etcd 3.5.6
-	late    int           // further streams that carry the previous token
-	asked   int           // progress requests
-	creates int           // requests, of ranges that are not empty
-	become  func(*server) // changes the server of each new stream
+	mu       sync.Mutex
+	hist     *history
+	streams  []*stream // open
+	opened   int       // in total
+	gone     chan struct{}
+	denies   string        // the refusal of every create, "" if none
+	spares   []byte        // key that is exempt from denies
+	token    int           // the accepted token
+	curt     bool          // another token is answered with "permission denied", as before etcd 3.5.6
+	late     int           // further streams that carry the previous token
+	asked    int           // progress requests
+	creates  int           // requests, of ranges that are not empty
+	received int           // bytes of events
+	become   func(*server) // changes the server of each new stream
 
 	open        func(ctx context.Context) error // called before each stream
 	next        func(cause error) error         // called at the end of one
@@ -83,6 +84,7 @@ func (c *cluster) Open(ctx context.Context, leader bool) (pb.Watch_WatchClient, 
 		return nil, rpctypes.ErrGRPCNoLeader
 	}
 	st := &stream{ctx: ctx, c: c, strict: strict, srv: newServer(c.hist), down: make(chan delivery, 1<<16)}
+	st.srv.fragment = 1000
 	c.mu.Lock()
 	st.token = c.token
 	if c.late > 0 {
@@ -193,6 +195,13 @@ func (c *cluster) compact(rev int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hist.compacted = rev
+}
+
+// count adds to the bytes of events that were received.
+func (c *cluster) count(resp *pb.WatchResponse) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.received += extentOf(resp.GetEvents()).bytes
 }
 
 func (c *cluster) live() []*stream {
@@ -318,6 +327,7 @@ func (st *stream) sync() {
 func (st *stream) Recv() (*pb.WatchResponse, error) {
 	select {
 	case d := <-st.down:
+		st.c.count(d.resp)
 		return d.resp, d.err
 	case <-st.ctx.Done():
 		return nil, status.FromContextError(st.ctx.Err()).Err()

@@ -19,10 +19,11 @@ const maxWatchers = 1000
 
 // maxSplits bounds the parts of all watches that catch up at the same time, each
 // of which makes etcd read history.
-const maxSplits = maxBulk * maxParts
+const maxSplits = 4 * maxParts
 
-// maxBulk bounds the streams of a group for watches that catch up.
-const maxBulk = 4
+// maxBulk bounds the streams of a group for watches that catch up, each on its own. The
+// default budget has room for as many full buffers.
+const maxBulk = 8
 
 // ErrClosed is the error of calls to a closed engine.
 var ErrClosed = errors.New("etcdclient: the watcher is closed: no stream found for context")
@@ -76,6 +77,7 @@ func New(cfg Config) *Engine {
 // Watch starts a watch and returns when a server has created it, or it or ctx has
 // ended. The watch lives until ctx ends.
 func (e *Engine) Watch(ctx context.Context, req Request, sink Sink) {
+	req.Fragment = req.Fragment || !e.cfg.Plain
 	w := newWatcher(req, sink, e.cfg.Budget)
 	if history := e.cfg.History.History(); req.Rev > 0 && req.Rev <= history.Revision()+1 {
 		w.history = history // the watch starts in the present history
@@ -134,30 +136,12 @@ func (e *Engine) newShard(base context.Context, key string, bulk bool) *shard {
 // present. It is called with the engine's lock.
 type target func(e *Engine, from *shard) *shard
 
-// ordinary is the target of a watch that has caught up.
+// ordinary is the target of a watch that leaves its own stream.
 func ordinary(e *Engine, from *shard) *shard {
 	if to := e.pick(from.key); to != nil {
 		return to
 	}
 	return e.newShard(from.base, from.key, false)
-}
-
-// apart is the target of a watch that will be split. There are few such shards in a
-// group: proxies and balancers limit the streams of a connection.
-func apart(e *Engine, from *shard) *shard {
-	count := 0
-	for _, sh := range e.groups[from.key] {
-		if !sh.bulk {
-			continue
-		}
-		if count++; sh.accepts() && !sh.splitting() {
-			return sh
-		}
-	}
-	if count >= maxBulk {
-		return nil
-	}
-	return e.newShard(from.base, from.key, true)
 }
 
 // move moves a watch from its shard to another of the same group, unless it has

@@ -49,7 +49,7 @@ func TestStreamWithALateFirstCreate(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, size := unread()
 			c.become = func(s *server) { s.deaf = c.opened == 1 }
-			w := watches(t, c.engineWith(t, 8*size, zap.NewNop()), 1)[0]
+			w := watches(t, c.engineWith(t, 9*size, zap.NewNop()), 1)[0]
 			c.write(10, "b")
 			synctest.Wait()
 			require.Equal(t, []int{0}, c.watchers(), "the watch is paused")

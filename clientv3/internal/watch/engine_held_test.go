@@ -39,7 +39,7 @@ func TestPausedWatchResumesAfterARefusedToken(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, size := unread()
 				c.invalidates = true
-				e := c.engineWith(t, 2*size, zap.NewNop())
+				e := c.engineWith(t, 3*size, zap.NewNop())
 				slow, other := watches(t, e, 1)[0], watches(t, e, 1)[0]
 				for rev := range int64(5) {
 					c.write(1, "b")

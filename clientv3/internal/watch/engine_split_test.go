@@ -172,13 +172,15 @@ func TestContextsDoNotGrowWithCatchingUp(t *testing.T) {
 		}
 		c.write(20_000, "b")
 		e := c.engine(t)
+		other := watch(t.Context(), e, Request{Key: []byte("y")})
+		<-other.returned
 		for range 5 {
 			w := watch(t.Context(), e, all(2))
 			assertRevisions(t, 2, 20_001, w.read(20_000))
 			w.cancel()
 			synctest.Wait()
 		}
-		require.GreaterOrEqual(t, len(opened), 10)
+		require.GreaterOrEqual(t, len(opened), 6)
 		for _, made := range opened {
 			require.Equal(t, opened[0], made)
 		}

@@ -43,7 +43,7 @@ func TestPlanCatchup(t *testing.T) {
 		{"no header", 0, spaced(1, 1000, 1, 1, 0), 16 * mib, plan{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, ok := planCatchup(tc.head, tc.events, tc.budget)
+			got, ok := planCatchup(tc.head, extentOf(tc.events), tc.budget)
 			require.Equal(t, tc.want.parts > 0, ok)
 			if ok {
 				assert.Equal(t, tc.want, got)
@@ -58,7 +58,7 @@ func TestPlansFitTheBudget(t *testing.T) {
 		for _, bytes := range []int{0, 100, 5000} {
 			events := spaced(10, 1000, apart, 1, bytes)
 			for _, budget := range []int{1, 1 << 20, 64 << 20} {
-				p, ok := planCatchup(10_000_000, events, budget)
+				p, ok := planCatchup(10_000_000, extentOf(events), budget)
 				if !ok {
 					continue
 				}

@@ -124,7 +124,7 @@ func (ss *session) progressForAll(resp *pb.WatchResponse) {
 	}
 	doubted := false
 	for _, s := range ss.live {
-		if s.partial != nil {
+		if s.assembly != nil {
 			continue // in the middle of a fragmented batch, so this is not for it
 		}
 		if rev > s.created {

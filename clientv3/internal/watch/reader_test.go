@@ -82,3 +82,5 @@ func (r *reader) canceled(s *subscription, resp *pb.WatchResponse) {
 	require.Greater(r.t, resp.CompactRevision, r.next, "wanted revisions were compacted")
 	r.wanted, r.over = false, true
 }
+
+func (r *reader) assembles(int) {}

@@ -138,7 +138,7 @@ func (ss *session) deliver(resp *pb.WatchResponse) error {
 		return nil // it was in flight when the watcher was cancelled
 	}
 	ss.confirm(s)
-	if len(resp.Events) == 0 && !resp.Fragment && s.partial == nil {
+	if len(resp.Events) == 0 && !resp.Fragment && s.assembly == nil {
 		if rev := resp.GetHeader().GetRevision(); rev > 0 && s.advance(rev) {
 			s.owner.progress(s, resp.GetHeader(), true)
 		}
@@ -146,6 +146,9 @@ func (ss *session) deliver(resp *pb.WatchResponse) error {
 	}
 	if events := s.accept(resp); len(events) > 0 {
 		s.owner.events(s, resp.GetHeader(), events)
+	}
+	if !resp.Fragment {
+		s.endAssembly()
 	}
 	return nil
 }

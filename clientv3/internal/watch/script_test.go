@@ -98,7 +98,9 @@ func (sc *script) connect() {
 type follower struct {
 	sub  *subscription
 	told []string
-	then func() // called for each response
+
+	assembled int    // bytes held of an incomplete revision
+	then      func() // called for each response
 }
 
 func (f *follower) note(format string, args ...any) {
@@ -185,3 +187,5 @@ func revisions(events []*mvccpb.Event) []int64 {
 	}
 	return revs
 }
+
+func (f *follower) assembles(bytes int) { f.assembled += bytes }

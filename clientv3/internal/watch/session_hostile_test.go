@@ -164,3 +164,4 @@ func (ignorant) refused(*subscription, *pb.WatchResponse)                  {}
 func (ignorant) events(*subscription, *pb.ResponseHeader, []*mvccpb.Event) {}
 func (ignorant) progress(*subscription, *pb.ResponseHeader, bool)          {}
 func (ignorant) canceled(*subscription, *pb.WatchResponse)                 {}
+func (ignorant) assembles(int)                                             {}

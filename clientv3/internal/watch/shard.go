@@ -18,9 +18,13 @@ import (
 type shard struct {
 	engine *Engine
 	key    string
-	bulk   bool // for watches that catch up
+	// bulk keeps the stream for a watch that catches up. The locks of the engine and the shard
+	// guard changes.
+	bulk bool
 	// superseded signals the writer that there is a stream with a newer token.
 	superseded chan struct{}
+	// proceed ends the wait for a slow reader.
+	proceed chan struct{}
 	// base has the values and the metadata of the first caller and never ends; ctx
 	// derives from it and ends with the shard.
 	base   context.Context
@@ -31,7 +35,8 @@ type shard struct {
 	conn     Connector // of the latest stream; only run changes it
 	session  *session
 	watchers map[*watcher]struct{}
-	splits   int // watches that are catching up
+	splits   int           // watches that are catching up
+	patience time.Duration // how long the stream may still wait for its reader
 	traffic  traffic
 	opened   time.Time // when the stream was opened, zero without one
 	accepted bool      // the server has created a watch on the stream
@@ -51,8 +56,8 @@ type shard struct {
 func newShard(base context.Context, e *Engine, key string, bulk bool) *shard {
 	sh := &shard{
 		engine: e, key: key, bulk: bulk, conn: e.cfg.Connect(), base: base,
-		superseded: make(chan struct{}, 1),
-		session:    newSession(), watchers: make(map[*watcher]struct{}),
+		superseded: make(chan struct{}, 1), proceed: make(chan struct{}, 1), patience: readerPatience,
+		session: newSession(), watchers: make(map[*watcher]struct{}),
 	}
 	sh.session.plain = e.cfg.Plain
 	sh.ctx, sh.cancel = context.WithCancel(base)
@@ -88,10 +93,12 @@ func (sh *shard) accepts() bool {
 	return sh.stale.IsZero() && len(sh.watchers) < maxWatchers && !sh.traffic.busy(time.Now())
 }
 
-func (sh *shard) splitting() bool {
+// catchingUp reports whether watches are split, and whether the stream is kept for one that
+// catches up.
+func (sh *shard) catchingUp() (splits, bulk bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return sh.splits > 0
+	return sh.splits > 0, sh.bulk
 }
 
 // adopt adds a watch. It needs the lock.
@@ -101,6 +108,7 @@ func (sh *shard) adopt(w *watcher) {
 	if w.phase != paused {
 		sh.session.add(w.current)
 	}
+	sh.readOn()
 	sh.fastReopen()
 	sh.signal()
 }
@@ -114,17 +122,20 @@ func (sh *shard) fastReopen() {
 
 // signal wakes the writer if there is something to send. It needs the lock.
 func (sh *shard) signal() {
-	if len(sh.session.out) == 0 {
-		return
+	if len(sh.session.out) > 0 {
+		sh.wakeWriter()
 	}
+}
+
+// wakeWriter makes the writer, if there is one, look at the session. It needs the lock.
+func (sh *shard) wakeWriter() {
 	select {
 	case sh.wake <- struct{}{}:
 	default:
 	}
 }
 
-// receive processes a response, and then runs the functions that need the shard
-// unlocked.
+// receive processes a response.
 func (sh *shard) receive(resp *pb.WatchResponse) error {
 	if !sh.engine.cfg.History.Note(sh.history, resp.GetHeader(), 0) {
 		return disorder("the cluster has changed since it was opened")
@@ -134,6 +145,12 @@ func (sh *shard) receive(resp *pb.WatchResponse) error {
 		sh.traffic.add(len(resp.Events), time.Now())
 	}
 	err := sh.session.receive(resp)
+	sh.unlock()
+	return err
+}
+
+// unlock releases the lock, and runs the functions that need the shard unlocked.
+func (sh *shard) unlock() {
 	later := sh.later
 	sh.later = nil
 	empty := len(sh.watchers) == 0
@@ -145,7 +162,6 @@ func (sh *shard) receive(resp *pb.WatchResponse) error {
 	if empty {
 		sh.engine.retire(sh)
 	}
-	return err
 }
 
 // fail ends all watches with the final error of their stream.

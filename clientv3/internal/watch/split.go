@@ -40,12 +40,12 @@ func (ss *session) splittable() bool {
 
 // considerCatchup decides whether to split the watch. The split runs after the
 // shard's lock is released, because the watch moves to another shard.
-func (w *watcher) considerCatchup(h *pb.ResponseHeader, events []*mvccpb.Event) {
+func (w *watcher) considerCatchup(h *pb.ResponseHeader, x extent) {
 	sh := w.shard.Load()
 	if w.unsplit || sh.engine.cfg.DisableSplit || !sh.session.splittable() {
 		return
 	}
-	p, behind := planCatchup(h.GetRevision(), events, sh.engine.allowance())
+	p, behind := planCatchup(h.GetRevision(), x, sh.engine.allowance())
 	slow := behind && w.buffer.held() > sh.engine.cfg.MaxBuffer/8 // the caller is the bottleneck
 	if behind && !slow {
 		sh.later = append(sh.later, func() { sh.engine.catchUp(w, sh, p) })
@@ -60,8 +60,7 @@ func (w *watcher) afterCatchup() {
 		w.canceled(w.current, failure)
 	case w.catchup.finished():
 		w.endCatchup()
-		sh := w.shard.Load()
-		sh.later = append(sh.later, func() { sh.engine.move(w, sh, ordinary) })
+		w.caughtUp()
 	}
 	w.considerPause()
 }

@@ -1,6 +1,8 @@
 package watch
 
 import (
+	"slices"
+
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
@@ -78,7 +80,17 @@ type subscription struct {
 	id      int64 // on the stream: chosen by the session or the server
 	next    int64 // the first revision not accepted yet; 0 if unknown
 	created int64 // the store's revision when the server created it, or later
-	partial []*mvccpb.Event
+	// assembly is the response that is arriving in fragments, nil if none is. It stays set
+	// while the owner receives the last of its events.
+	assembly *assembly
+}
+
+// assembly is a response that arrives in fragments.
+type assembly struct {
+	rest     []*mvccpb.Event // of the latest revision, which the next fragment may continue
+	held     int             // the size of rest, in bytes
+	complete bool            // the last fragment has arrived
+	extent   extent          // of what has arrived
 }
 
 // owner receives the events of a subscription. The session calls it; its methods
@@ -88,13 +100,17 @@ type owner interface {
 	created(*subscription, *pb.ResponseHeader)
 	// refused: the server did not create it. It is parked.
 	refused(*subscription, *pb.WatchResponse)
-	// events: the next events, complete revisions, without duplicates.
+	// events: the next events, complete revisions, without duplicates. A response in
+	// fragments gives several calls.
 	events(*subscription, *pb.ResponseHeader, []*mvccpb.Event)
 	// progress: everything up to the header's revision has been accepted. With
 	// notify, callers receive it.
 	progress(s *subscription, h *pb.ResponseHeader, notify bool)
 	// canceled: the server ended it. It is parked.
 	canceled(*subscription, *pb.WatchResponse)
+	// assembles: that many bytes more, or fewer, are held of a revision that has not arrived
+	// whole.
+	assembles(bytes int)
 }
 
 func newSubscription(req *Request, o owner, next int64) *subscription {
@@ -109,21 +125,17 @@ func (s *subscription) step(t trigger) error {
 		return disorder("%v of a subscription that is %v", t, s.state)
 	}
 	if to != live {
-		s.partial = nil
+		s.endAssembly()
 	}
 	s.state = to
 	return nil
 }
 
-// accept processes a batch of events and returns those that are new.
+// accept processes a batch of events and returns those that are new, in whole revisions.
 func (s *subscription) accept(resp *pb.WatchResponse) []*mvccpb.Event {
 	events := resp.Events
-	if resp.Fragment || s.partial != nil {
-		s.partial = append(s.partial, events...)
-		if resp.Fragment {
-			return nil
-		}
-		events, s.partial = s.partial, nil
+	if resp.Fragment || s.assembly != nil {
+		events = s.assemble(resp)
 	}
 	for len(events) > 0 && events[0].GetKv().GetModRevision() < s.next {
 		events = events[1:]
@@ -142,4 +154,45 @@ func (s *subscription) advance(rev int64) bool {
 	}
 	s.next = rev + 1
 	return true
+}
+
+// assemble adds a fragment, and returns the events of the revisions that are complete.
+func (s *subscription) assemble(resp *pb.WatchResponse) []*mvccpb.Event {
+	if s.assembly == nil {
+		s.assembly = new(assembly)
+	}
+	a := s.assembly
+	a.extent.add(resp.Events)
+	a.complete = !resp.Fragment
+	events := append(a.rest, resp.Events...)
+	if a.complete {
+		s.hold(nil)
+		return events
+	}
+	end := len(events)
+	for end > 0 && events[end-1].GetKv().GetModRevision() == a.extent.last {
+		end--
+	}
+	s.hold(slices.Clone(events[end:]))
+	return slices.Clone(events[:end]) // without the rest in memory behind it
+}
+
+// hold replaces the events of the incomplete revision.
+func (s *subscription) hold(rest []*mvccpb.Event) {
+	a, size := s.assembly, 0
+	for _, ev := range rest {
+		size += eventSize(ev)
+	}
+	if size != a.held {
+		s.owner.assembles(size - a.held)
+	}
+	a.rest, a.held = rest, size
+}
+
+// endAssembly forgets the response that was arriving.
+func (s *subscription) endAssembly() {
+	if s.assembly != nil {
+		s.hold(nil)
+		s.assembly = nil
+	}
 }

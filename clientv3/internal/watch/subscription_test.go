@@ -40,11 +40,13 @@ func TestTransitions(t *testing.T) {
 
 func TestStepForgetsFragments(t *testing.T) {
 	for _, tr := range []trigger{remove, end, lose} {
-		s := &subscription{state: live}
+		f := &follower{}
+		s := &subscription{state: live, owner: f}
 		s.accept(&pb.WatchResponse{Fragment: true, Events: eventsAt(5)})
-		require.NotEmpty(t, s.partial)
+		require.Positive(t, f.assembled)
 		require.NoError(t, s.step(tr))
-		assert.Nil(t, s.partial, "%v", tr)
+		assert.Nil(t, s.assembly, "%v", tr)
+		assert.Zero(t, f.assembled, "%v", tr)
 	}
 }
 
@@ -72,17 +74,35 @@ func TestAccept(t *testing.T) {
 }
 
 func TestAcceptFragments(t *testing.T) {
-	s := &subscription{next: 4}
+	f := &follower{}
+	s := &subscription{next: 4, owner: f}
 	fragment := func(more bool, revs ...int64) []int64 {
 		return revisions(s.accept(&pb.WatchResponse{Fragment: more, Events: eventsAt(revs...)}))
 	}
+	size := eventSize(eventsAt(4)[0])
 	assert.Nil(t, fragment(true, 3, 4))
 	assert.Nil(t, fragment(true, 4))
 	assert.Nil(t, fragment(true))
+	assert.Equal(t, 2*size, f.assembled)
 	assert.EqualValues(t, 4, s.next, "a fragment may end within a revision")
-	assert.Equal(t, []int64{4, 4, 4, 6}, fragment(false, 4, 6))
-	assert.EqualValues(t, 7, s.next)
-	assert.Equal(t, []int64{7}, fragment(false, 7))
+	assert.Equal(t, []int64{4, 4, 4, 5}, fragment(true, 4, 5, 6), "revision 6 may go on")
+	assert.Equal(t, size, f.assembled)
+	assert.EqualValues(t, 6, s.next)
+	assert.Equal(t, []int64{6, 6, 8}, fragment(false, 6, 8))
+	assert.Zero(t, f.assembled)
+	assert.Equal(t, extent{first: 3, last: 8, revisions: 5, bytes: 8 * size}, s.assembly.extent)
+	assert.EqualValues(t, 9, s.next)
+	s.endAssembly()
+	assert.Equal(t, []int64{9}, fragment(false, 9))
+}
+
+// What is held of an incomplete revision keeps no other event in memory, and the other way
+// round.
+func TestFragmentsShareNoMemory(t *testing.T) {
+	s := &subscription{owner: &follower{}}
+	got := s.accept(&pb.WatchResponse{Fragment: true, Events: eventsAt(1, 2, 3)})
+	assert.Equal(t, 2, cap(got))
+	assert.Equal(t, 1, cap(s.assembly.rest))
 }
 
 func TestAdvance(t *testing.T) {

@@ -61,6 +61,9 @@ func (w *watcher) created(s *subscription, h *pb.ResponseHeader) {
 	if w.catchup != nil && !w.session().splittable() {
 		w.rejoin()
 	}
+	if h.GetRevision() < s.next {
+		w.caughtUp() // the server reports no progress before the revision at which a watch starts
+	}
 	if w.phase != opening {
 		return
 	}
@@ -87,11 +90,22 @@ func (w *watcher) events(s *subscription, h *pb.ResponseHeader, events []*mvccpb
 		return
 	}
 	w.push(Response{Header: h, Events: events})
-	w.considerPause()
-	if w.phase == following {
-		w.considerCatchup(h, events)
+	if w.considerPause(); w.phase != following {
+		return
+	}
+	switch a := s.assembly; {
+	case a != nil && !a.complete:
+		w.considerApart(h, a.extent)
+	case a != nil:
+		w.considerCatchup(h, a.extent)
+	case h.GetRevision()-events[len(events)-1].GetKv().GetModRevision() >= minSplitBacklog:
+		w.considerCatchup(h, extentOf(events))
+	case h.GetRevision() <= events[len(events)-1].GetKv().GetModRevision():
+		w.caughtUp()
 	}
 }
+
+func (w *watcher) assembles(bytes int) { w.buffer.budget.use(bytes) }
 
 func (w *watcher) progress(s *subscription, h *pb.ResponseHeader, notify bool) {
 	w.resumed = false
@@ -104,6 +118,7 @@ func (w *watcher) progress(s *subscription, h *pb.ResponseHeader, notify bool) {
 		w.push(Response{Header: h, Proven: w.session().splittable()})
 		w.considerPause()
 	}
+	w.caughtUp()
 }
 
 func (w *watcher) refused(s *subscription, resp *pb.WatchResponse) {
@@ -158,14 +173,23 @@ func (w *watcher) push(r Response) {
 	w.buffer.push(r, w.startDelivery)
 }
 
-// considerPause takes the watch off the stream if too much waits for the caller. The
-// server then has no watcher for it.
+// considerPause acts if too much waits for the caller: a stream without other watches is not
+// read for a while, otherwise the watch pauses.
 func (w *watcher) considerPause() {
 	sh := w.shard.Load()
 	limit := sh.engine.allowance()
-	if w.phase != following || w.buffer.held() <= limit {
-		return
+	switch {
+	case w.phase != following || w.buffer.held() <= limit:
+	case sh.mayWait(w):
+		sh.later = append(sh.later, func() { sh.awaitReader(w, limit) })
+	default:
+		w.pause(limit)
 	}
+}
+
+// pause takes the watch off the stream. The server then has no watcher for it.
+func (w *watcher) pause(limit int) {
+	sh := w.shard.Load()
 	next := w.stop()
 	w.phase, w.limit = paused, limit
 	w.current = newSubscription(&w.req, w, next)
@@ -174,7 +198,7 @@ func (w *watcher) considerPause() {
 		sh.later = append(sh.later, func() { sh.engine.move(w, sh, ordinary) })
 	}
 	if !w.buffer.awaitRoom(limit / 2) {
-		w.resume()
+		sh.later = append(sh.later, func() { sh.engine.resume(w) })
 	}
 }
 
@@ -224,12 +248,7 @@ func (w *watcher) detach() {
 func (w *watcher) startDelivery() {
 	engine := w.shard.Load().engine
 	engine.running.Go(func() {
-		w.buffer.deliver(engine.closed, engine.slowness(&w.req), func() {
-			w.locked(func(sh *shard) {
-				w.resume()
-				sh.signal()
-			})
-		})
+		w.buffer.deliver(engine.closed, engine.slowness(&w.req), func() { engine.hasRoom(w) })
 	})
 }
 

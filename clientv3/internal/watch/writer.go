@@ -73,10 +73,14 @@ func (wr *writer) run() {
 
 // interval varies by 10 %, which spreads the requests of many clients.
 func (wr *writer) interval() time.Duration {
-	if wr.sh.splitting() {
+	switch splits, bulk := wr.sh.catchingUp(); {
+	case splits:
 		return splitTick
+	case bulk:
+		return returnInterval
+	default:
+		return freshness*9/10 + rand.N(freshness/5)
 	}
-	return freshness*9/10 + rand.N(freshness/5)
 }
 
 // take returns the requests to send on the stream whose writer waits on wake.

@@ -1,0 +1,176 @@
+package watch
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// A watch with a large backlog has a stream of its own: etcd sends up to 1,000 revisions in one
+// response, whatever their size, and nothing else meanwhile. So it delays no other watch, and
+// can stop reading while its caller is slow, instead of pausing and being sent the rest again.
+
+const (
+	// minApart is the number of bytes, still to come in a response, from which a watch is
+	// moved apart. The other watches on the stream are created again for it, so there must be
+	// otherShare bytes for each of them.
+	minApart   = 4 << 20
+	otherShare = 64 << 10
+
+	// readerPatience is how long, in all, a stream waits for its reader. Meanwhile the
+	// server holds what it has read of history.
+	readerPatience = time.Second
+
+	// returnInterval is how often a stream with a watch apart requests progress, which shows
+	// that it has caught up.
+	returnInterval = time.Second
+)
+
+// apart is the target of a watch with a large backlog. There are few such shards in a group:
+// proxies and balancers limit the streams of a connection.
+func apart(e *Engine, from *shard) *shard {
+	bulk := e.bulkOf(from.key)
+	switch {
+	case (from.bulk || len(bulk) < maxBulk) && from.reserve():
+		return from
+	case len(bulk) < maxBulk:
+		return e.newShard(from.base, from.key, true)
+	default:
+		return nil
+	}
+}
+
+// apartOrShared is the target of a watch that resumes. If there are too many streams, it shares
+// one with other watches whose readers are slow.
+func apartOrShared(e *Engine, from *shard) *shard {
+	if to := apart(e, from); to != nil {
+		return to
+	}
+	return slices.MinFunc(e.bulkOf(from.key), func(a, b *shard) int { return cmp.Compare(a.load(), b.load()) })
+}
+
+// returned is the target of a watch that has caught up.
+func returned(e *Engine, from *shard) *shard {
+	if to := e.pick(from.key); to != nil {
+		return to
+	}
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	if len(from.watchers) != 1 {
+		return e.newShard(from.base, from.key, false)
+	}
+	from.bulk = false
+	return from
+}
+
+// bulkOf returns the shards of a group whose watches are apart. It needs the engine's lock.
+func (e *Engine) bulkOf(key string) []*shard {
+	return slices.DeleteFunc(slices.Clone(e.groups[key]), func(sh *shard) bool { return !sh.bulk })
+}
+
+// reserve keeps other watches off the shard if it has one only. It needs the engine's lock.
+func (sh *shard) reserve() bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if len(sh.watchers) != 1 {
+		return false
+	}
+	sh.bulk, sh.patience = true, readerPatience
+	sh.wakeWriter()
+	return true
+}
+
+// load returns the number of watches.
+func (sh *shard) load() int {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return len(sh.watchers)
+}
+
+// considerApart gives the watch a stream of its own if much is still to come in the response
+// that is arriving.
+func (w *watcher) considerApart(h *pb.ResponseHeader, x extent) {
+	sh := w.shard.Load()
+	if sh.bulk || x.bytesAhead(h.GetRevision()) < max(minApart, otherShare*(len(sh.watchers)-1)) {
+		return
+	}
+	sh.later = append(sh.later, func() {
+		sh.engine.moveAnd(w, sh, apart, func(to *shard) {
+			if to != sh && sh.reset != nil {
+				sh.reset() // otherwise the other watches wait for the rest of the response
+			}
+		})
+	})
+}
+
+// caughtUp gives up the watch's own stream.
+func (w *watcher) caughtUp() {
+	if sh := w.shard.Load(); sh.bulk && w.phase == following && w.catchup == nil {
+		sh.later = append(sh.later, func() { sh.engine.move(w, sh, returned) })
+	}
+}
+
+// mayWait reports whether the stream may go unread until the watch's caller has read more. It
+// needs the lock.
+func (sh *shard) mayWait(w *watcher) bool {
+	return sh.bulk && len(sh.watchers) == 1 && w.catchup == nil && sh.patience > 0
+}
+
+// awaitReader waits until half of the watch's allowance is read. If that takes too long, the
+// watch pauses. The reader of the stream calls it.
+func (sh *shard) awaitReader(w *watcher, limit int) {
+	select {
+	case <-sh.proceed:
+	default:
+	}
+	if !w.buffer.awaitRoom(limit / 2) {
+		return
+	}
+	begun := time.Now()
+	timer := time.NewTimer(sh.patience)
+	defer timer.Stop()
+	select {
+	case <-sh.proceed:
+	case <-timer.C:
+	case <-sh.ctx.Done():
+	}
+	sh.mu.Lock()
+	sh.patience -= time.Since(begun)
+	if sh.patience <= 0 && w.shard.Load() == sh && w.phase == following && w.buffer.held() > limit/2 {
+		w.pause(limit)
+	}
+	sh.unlock()
+}
+
+// hasRoom continues a watch whose caller has read enough.
+func (e *Engine) hasRoom(w *watcher) {
+	isPaused := false
+	w.locked(func(sh *shard) {
+		isPaused = w.phase == paused
+		sh.readOn()
+	})
+	if isPaused {
+		e.resume(w)
+	}
+}
+
+// readOn ends the wait of awaitReader.
+func (sh *shard) readOn() {
+	select {
+	case sh.proceed <- struct{}{}:
+	default:
+	}
+}
+
+// resume puts a paused watch back on a stream.
+func (e *Engine) resume(w *watcher) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.groups == nil {
+		return
+	}
+	from := w.shard.Load() // which changes only with the engine's lock
+	e.transfer(w, from, apartOrShared(e, from), func(*shard) { w.resume() })
+}
