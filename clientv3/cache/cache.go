@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,8 +97,9 @@ func (c *Cache) spawn(f func()) bool {
 	return true
 }
 
-// Close ends the cache and its watches, and returns when none of its goroutines is left. Informers
-// over it end. Reads that wait, and those that follow, go to the server.
+// Close ends the cache and its watches, and returns when none of its goroutines is left but those of handlers: each ends when
+// the call that is under way returns, so that a handler may call Close. Informers over it end. Reads that wait, and
+// those that follow, go to the server. The functions of a Config, and Decode, must not call it.
 func (c *Cache) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -105,7 +107,7 @@ func (c *Cache) Close() {
 	c.cancel(ErrClosed)
 	c.background.Wait()
 	for _, v := range c.views {
-		v.drop()
+		v.drop(ErrClosed)
 	}
 }
 
@@ -239,20 +241,26 @@ type Freshness struct {
 	// Age bounds how old the cache is: it has every write that was acknowledged this long ago or
 	// earlier, by the monotonic clock. It is negative while nothing is proven.
 	Age time.Duration
+	// Err says why linearizable gets of a prefix go to the server at the moment; nil if memory answers
+	// those of all: the prefix is not loaded, its watch is behind or not open, the version of the server is not known yet or
+	// one that loses events, or the server's progress proves nothing.
+	Err error
 }
 
 // Freshness returns that of the prefix that is the furthest behind. It asks nothing of the cluster: an age
 // grows until a linearizable or bounded read, or the probe of [Config.ProbeInterval], proves a
 // younger one. An age of more than two intervals means that the cluster, or the watch, does not
-// answer, or that the server's progress proves nothing (clientv3.WatchResponse.IsProven) and other
-// keys are written.
+// answer, or that memory answers no linearizable reads (Err) and other keys are written.
 func (c *Cache) Freshness() Freshness {
 	now := time.Now()
 	var f Freshness
+	for _, v := range c.views {
+		f.Err = cmp.Or(f.Err, v.missing())
+	}
 	for i, v := range c.views {
 		s, asOf := v.snap.Load(), v.asOf.Load()
 		if s == nil || asOf == nil {
-			return Freshness{Age: -1}
+			return Freshness{Age: -1, Err: f.Err}
 		}
 		if age := now.Sub(*asOf); i == 0 || age > f.Age {
 			f.Age = age

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -164,7 +165,7 @@ func pauseAfter(tries int) time.Duration {
 	return d*9/10 + rand.N(d/5)
 }
 
-// probe proves freshness now and then if reads do not.
+// probe proves freshness now and then if reads do not, and that all prefixes may be read.
 func (c *Cache) probe() {
 	for {
 		interval := c.cfg.ProbeInterval*9/10 + rand.N(c.cfg.ProbeInterval/5)
@@ -174,6 +175,10 @@ func (c *Cache) probe() {
 			timer.Stop()
 			return
 		case <-timer.C:
+		}
+		loaded := slices.DeleteFunc(slices.Clone(c.views), func(v *view) bool { return v.snap.Load() == nil })
+		for part := range slices.Chunk(loaded, maxTxnOps) {
+			c.checkPermissions(part)
 		}
 		if f := c.Freshness(); f.Age >= 0 && f.Age < interval/2 {
 			continue

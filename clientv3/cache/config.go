@@ -36,10 +36,11 @@ type Config struct {
 	// The default is 500 ms.
 	MaxWait time.Duration
 
-	// ProbeInterval is how often the cache proves its freshness when no read does, by a
+	// ProbeInterval is how often the cache asks whether its prefixes may still be read, by a read-only transaction
+	// for each 128 of them, and proves its freshness when no read does, by a
 	// linearizable count of one key and a progress request; it varies by 10 %. A watch that is
-	// stuck is found, and opened again on another member, within an interval and 5 s. The default
-	// is 1 min; the least is 1 s.
+	// stuck is found, and opened again on another member, within an interval and 5 s; a permission that was withdrawn,
+	// of a part of a prefix too, within an interval. The default is 1 min; the least is 1 s.
 	ProbeInterval time.Duration
 
 	// MaxVersions bounds how many earlier versions of each prefix are kept for reads at a revision

@@ -38,9 +38,11 @@
 // stream of their own. The request follows the floor at once, and is repeated
 // after 5 ms ten times, and then ever more slowly, up to once a second.
 //
-// That holds for etcd from 3.4.31 and 3.5.13 on, all members of the cluster. The cache detects older
-// ones, kine and the grpc-proxy (clientv3.WatchResponse.IsProven, and the version that one member reports), and
-// sends linearizable reads to them; serializable reads and informers work with them.
+// That holds for etcd from 3.4.36, 3.5.18 and 3.6.0 on, all members of the cluster. Watches of older ones lose events at compactions, for
+// instance the deletion of a key at the very revision that is compacted, if the watch resumes there. The cache asks one member for its
+// version, every 10 minutes, and with backoff after an error; while it is not known, or an older one, all reads go to the server but serializable
+// ones without a revision. These, and informers, may then miss what the watch misses. With kine and the grpc-proxy, whose
+// progress proves nothing (clientv3.WatchResponse.IsProven), linearizable reads go to the server. [Cache.Freshness] says why reads do.
 //
 // # Faults
 //
@@ -48,9 +50,13 @@
 // cache reads the keys with their revisions, and only the values that have changed ([Resynced]). When the cluster is
 // another one, or was restored (clientv3.ClusterChangedError), the cache drops its keys and loads them anew, within a
 // second or two. Unanswered progress requests reveal a watch that is stuck; it resumes on another member
-// ([Config.ProbeInterval], [Cache.Freshness]). etcd checks permissions for a floor and when a watch is created: if
-// one was withdrawn by then, the cache drops the keys. Meanwhile reads go to the server. A floor that fails fails the reads that wait for it,
-// with the server's error.
+// ([Config.ProbeInterval], [Cache.Freshness]). A floor that fails fails the reads that wait for it, with the server's error.
+//
+// etcd goes on sending events to a watch whose permission was withdrawn. So the cache asks once in a ProbeInterval whether all of its prefixes may be
+// read, and drops the keys of those that may not: within an interval and 10 %, also if a role is narrowed to a part of a prefix. Until
+// then they may be answered from memory, with keys that were written after the withdrawal. Each floor reads the first key of
+// another prefix, so the end of all access shows after as many floors as there are prefixes, whichever of them are read. Reads of a dropped prefix
+// go to the server.
 //
 // # Informers
 //

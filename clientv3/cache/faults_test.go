@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -214,6 +215,79 @@ func TestAPermissionOfOnePrefixIsWithdrawn(t *testing.T) {
 	awaitServing(t, c, "a/1")
 }
 
+// withdraw has the server deny reads below a prefix, and transactions that may read there.
+func withdraw(cluster *fakeetcd.Cluster, prefix string) {
+	refuse := func(call *fakeetcd.Call, ranges ...*pb.RangeRequest) {
+		for _, r := range ranges {
+			if string(r.Key) <= prefix && (prefix < string(r.RangeEnd) || string(r.Key) == prefix) {
+				call.Answer(nil, errDenied)
+			}
+		}
+	}
+	cluster.On("Range", func(call *fakeetcd.Call) { refuse(call, call.Request.(*pb.RangeRequest)) })
+	cluster.On("Txn", func(call *fakeetcd.Call) {
+		r := call.Request.(*pb.TxnRequest)
+		for _, op := range append(r.Success, r.Failure...) {
+			refuse(call, op.GetRequestRange())
+		}
+	})
+}
+
+// TestFloorsReadThePrefixesInTurn has the permission for the last of three prefixes withdrawn while another one is read.
+func TestFloorsReadThePrefixesInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		put(t, cluster, "c/1", "secret")
+		c := newCache(t, client, cache.Config{Prefixes: []string{"a/", "b/", "c/"}})
+		synctest.Wait()
+		withdraw(cluster, "c/")
+		for range 3 {
+			_, err := c.Get(t.Context(), "a/1")
+			require.NoError(t, err)
+		}
+		_, err := c.Get(t.Context(), "c/", clientv3.WithPrefix(), clientv3.WithSerializable())
+		require.Equal(t, denied, err)
+		before := c.Stats().Hits
+		_, err = c.Get(t.Context(), "a/1")
+		require.NoError(t, err)
+		require.Equal(t, before+1, c.Stats().Hits)
+	})
+}
+
+// TestARoleIsNarrowed has the permission for a part of one of many prefixes withdrawn, which no floor reads. The prefix is dropped
+// within an interval, whether others are read or not.
+func TestARoleIsNarrowed(t *testing.T) {
+	for _, busy := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			cluster, client := startFake(t, 1)
+			put(t, cluster, "p100/z", "secret")
+			var prefixes []string
+			for i := range 140 {
+				prefixes = append(prefixes, fmt.Sprintf("p%03d/", i))
+			}
+			var dropped []string
+			c := newCache(t, client, cache.Config{Prefixes: prefixes, OnDrop: func(prefix string, err error) {
+				assert.Equal(t, denied, err)
+				dropped = append(dropped, prefix)
+			}})
+			synctest.Wait()
+			withdraw(cluster, "p100/y")
+			for range 66 {
+				time.Sleep(time.Second)
+				if busy {
+					_, err := c.Get(t.Context(), "p000/1")
+					require.NoError(t, err)
+				}
+			}
+			synctest.Wait()
+			require.Equal(t, []string{"p100/"}, dropped)
+			_, err := c.Get(t.Context(), "p100/z", clientv3.WithSerializable())
+			require.NoError(t, err, "the server's answer")
+			require.ErrorIs(t, c.Freshness().Err, denied)
+		})
+	}
+}
+
 // TestAnIdleCacheCostsLittle counts what a cache sends in an hour in which nobody uses it.
 func TestAnIdleCacheCostsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -222,6 +296,8 @@ func TestAnIdleCacheCostsLittle(t *testing.T) {
 		ranges := cluster.Count("Range")
 		time.Sleep(time.Hour)
 		require.InDelta(t, 60, cluster.Count("Range")-ranges, 8)
+		require.InDelta(t, 60, cluster.Count("Txn"), 8, "permissions")
+		require.LessOrEqual(t, cluster.Count("Status"), 8)
 		require.LessOrEqual(t, c.Stats().ProgressRequests, int64(60))
 		require.Less(t, c.Freshness().Age, 70*time.Second)
 	})
@@ -378,6 +454,46 @@ func TestOverflow(t *testing.T) {
 		time.Sleep(11 * time.Minute)
 		synctest.Wait()
 		require.EqualValues(t, 1, c.Stats().Keys)
+	})
+}
+
+// TestPrefixesThatLoadTogether has prefixes each of which fits, loaded at the same time. Together they stay within MaxBytes.
+func TestPrefixesThatLoadTogether(t *testing.T) {
+	const prefixes, limit = 6, 250_000
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		var all []string
+		for p := range prefixes {
+			all = append(all, fmt.Sprintf("p%d/", p))
+			for i := range 10 {
+				put(t, cluster, fmt.Sprintf("p%d/%d", p, i), strings.Repeat("x", 20_000))
+			}
+		}
+		var reading sync.WaitGroup
+		reading.Add(prefixes)
+		cluster.On("Range", func(call *fakeetcd.Call) {
+			resp, err := call.Execute()
+			if !call.Request.(*pb.RangeRequest).CountOnly {
+				reading.Done()
+				reading.Wait()
+			}
+			call.Answer(resp, err)
+		})
+		var overflows atomic.Int64
+		c, err := cache.New(client, cache.Config{Prefixes: all, MaxBytes: limit, OnDrop: func(_ string, err error) {
+			var overflow *cache.OverflowError
+			assert.ErrorAs(t, err, &overflow)
+			overflows.Add(1)
+		}})
+		require.NoError(t, err)
+		defer c.Close()
+		synctest.Wait()
+		require.EqualValues(t, 10, c.Stats().Keys, "one fits")
+		require.EqualValues(t, prefixes-1, overflows.Load())
+		require.Greater(t, c.Stats().Bytes, int64(200_000))
+		require.LessOrEqual(t, c.Stats().Bytes, int64(limit))
+		c.Close()
+		require.Zero(t, c.Stats().Bytes)
 	})
 }
 

@@ -32,6 +32,8 @@ type floors struct {
 	next    *round // not sent yet
 	running bool
 	latest  *round // the last that succeeded
+
+	turn int // whose prefix was read last; of run alone
 }
 
 // join returns a round that is sent after the call, nil when the cache is closed.
@@ -100,7 +102,7 @@ func (c *Cache) readFloor(r *round) {
 	seen := c.seen()
 	r.sent = time.Now()
 	c.stats.floors.Add(1)
-	v := c.readable()
+	v := c.floors.inTurn()
 	// A range of one key: package leasing serves single keys from memory, with an earlier revision.
 	resp, err := c.kv.Get(c.ctx, v.keys.key, clientv3.WithRange(v.keys.key+"\x00"), clientv3.WithCountOnly())
 	if errors.Is(err, rpctypes.ErrPermissionDenied) && v.abandon(err) {
@@ -122,14 +124,37 @@ func (c *Cache) readFloor(r *round) {
 	}
 }
 
-// readable is a view that was loaded: who may read the prefix may read its first key.
-func (c *Cache) readable() *view {
-	for _, v := range c.views {
-		if v.snap.Load() != nil {
-			return v
+// inTurn returns the view whose first key is read, in turn, so that each shows soon that it may not be read any more. It is one that was
+// loaded if there is one: others may be denied.
+func (f *floors) inTurn() *view {
+	views := f.c.views
+	for range views {
+		if f.turn++; views[f.turn%len(views)].snap.Load() != nil {
+			break
 		}
 	}
-	return c.views[0]
+	return views[f.turn%len(views)]
+}
+
+// checkPermissions drops the views that may not be read any more, in whole or in part. The comparison holds, so a server
+// executes one read of one key; it checks the permissions of all. A server without transactions denies nothing.
+func (c *Cache) checkPermissions(views []*view) {
+	first := views[0].keys.key
+	whole := make([]clientv3.Op, 0, len(views))
+	for _, v := range views {
+		whole = append(whole, clientv3.OpGet(v.keys.key, clientv3.WithRange(v.keys.end), clientv3.WithCountOnly()))
+	}
+	_, err := c.kv.Txn(c.ctx).If(clientv3.Compare(clientv3.Version(first), ">", -1)).
+		Then(clientv3.OpGet(first, clientv3.WithCountOnly())).Else(whole...).Commit()
+	switch {
+	case !errors.Is(err, rpctypes.ErrPermissionDenied):
+	case len(views) == 1:
+		views[0].abandon(err)
+	default: // which of them?
+		for i := range views {
+			c.checkPermissions(views[i : i+1])
+		}
+	}
 }
 
 // seen is how far the snapshots are.

@@ -252,25 +252,6 @@ func TestOtherServers(t *testing.T) {
 	}
 }
 
-// TestOldVersions has a server that says that it is older than what linearizable reads need.
-func TestOldVersions(t *testing.T) {
-	cluster, client := startFake(t, 1)
-	cluster.On("Status", func(call *fakeetcd.Call) {
-		resp, err := call.Execute()
-		if err == nil {
-			resp.(*pb.StatusResponse).Version = "3.5.12"
-		}
-		call.Answer(resp, err)
-	})
-	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-	require.NoError(t, cluster.Wait(within(t), "Watch", 1))
-	for range 10 {
-		_, err := c.Get(within(t), "a/1")
-		require.NoError(t, err)
-	}
-	require.Zero(t, c.Stats().Hits)
-}
-
 // TestAFailedFloorFailsItsReads has the server refuse floors, in the words that a plain get would bring.
 func TestAFailedFloorFailsItsReads(t *testing.T) {
 	cluster, client := startFake(t, 1)

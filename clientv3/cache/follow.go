@@ -5,16 +5,13 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"strings"
+	"sync"
 	"time"
 
-	"github.com/coreos/go-semver/semver"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/lineage"
@@ -74,6 +71,7 @@ func (v *view) loadAndFollow(compacted bool) (lasted time.Duration, err error) {
 	v.mu.Unlock()
 	switch s := v.snap.Load(); {
 	case s == nil:
+		v.setVersionDoubt(errNotAsked)
 		err = v.load(ctx, s)
 	case compacted:
 		err = v.delta(ctx, s)
@@ -83,7 +81,7 @@ func (v *view) loadAndFollow(compacted bool) (lasted time.Duration, err error) {
 		err = v.follow(ctx)
 		lasted = time.Since(began)
 	}
-	v.setProven(false)
+	v.setWatchDoubt(errNotWatched)
 	if cause := context.Cause(ctx); cause != nil && v.c.ctx.Err() == nil {
 		err = cause
 	}
@@ -118,23 +116,12 @@ func (v *view) after(err error, failures int) time.Duration {
 }
 
 func (v *view) discard(cause error) {
-	v.drop()
+	v.drop(cause)
 	v.c.client.GetLogger().Warn("a cached prefix was dropped; it is read from the server until it is loaded again",
 		zap.String("prefix", v.prefix), zap.Error(cause))
 	if v.c.cfg.OnDrop != nil {
 		v.c.cfg.OnDrop(v.prefix, cause)
 	}
-}
-
-func (v *view) setProven(proven bool) {
-	if v.proven.Load() == proven {
-		return
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.proven.Store(proven)
-	v.notifyLocked()
-	v.c.chaser.notify()
 }
 
 // list reads the prefix at one revision, and returns the header with that revision.
@@ -179,30 +166,59 @@ func (v *view) list(ctx context.Context, first int64, each func(*mvccpb.KeyValue
 func (v *view) load(ctx context.Context, before *snapshot) error {
 	began := time.Now()
 	next := &snapshot{tree: newTree()}
+	if before != nil {
+		v.c.bytes.Add(-before.bytes) // until it is replaced, or the load has failed
+	}
 	header, err := v.list(ctx, firstKeys, func(kv *mvccpb.KeyValue) error {
 		it := item{string(kv.Key), kv}
+		if err := v.reserve(it.bytes()); err != nil {
+			return err
+		}
 		next.tree.ReplaceOrInsert(it)
 		next.bytes += it.bytes()
-		return v.checkSize(before, next.bytes)
+		return nil
 	})
 	if err != nil {
+		v.release(before, next)
 		return err
 	}
 	next.rev, next.header = header.GetRevision(), header
+	next.history = v.historyOf(before, header)
 	v.c.stats.loads.Add(1)
 	resync := &Resynced{Prefix: v.prefix, Revision: next.rev, Full: true, Changed: next.tree.Len()}
 	return v.replace(ctx, before, next, began, resync)
 }
 
-// checkSize fails if the prefix has outgrown the cache.
-func (v *view) checkSize(before *snapshot, bytes int64) error {
+// historyOf returns the number of the history that a list belongs to: that of the last snapshot only if the header proves it.
+func (v *view) historyOf(before *snapshot, h *pb.ResponseHeader) int64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	last := v.last
 	if before != nil {
-		bytes -= before.bytes
+		last = pointOf(before)
 	}
-	if v.c.bytes.Load()+bytes > v.c.cfg.MaxBytes {
+	if last.Cluster == 0 || h.GetClusterId() == 0 || lineage.Compare(last, h, true) != nil {
+		v.history++
+	}
+	return v.history
+}
+
+// reserve counts what the prefix grows by, and fails if it has outgrown the cache. So prefixes that load at the same time
+// are within MaxBytes together.
+func (v *view) reserve(bytes int64) error {
+	if total := v.c.bytes.Add(bytes); bytes > 0 && total > v.c.cfg.MaxBytes {
+		v.c.bytes.Add(-bytes)
 		return &OverflowError{Prefix: v.prefix, MaxBytes: v.c.cfg.MaxBytes}
 	}
 	return nil
+}
+
+// release takes back what was reserved for a snapshot that is not published.
+func (v *view) release(before, next *snapshot) {
+	v.c.bytes.Add(-next.bytes)
+	if before != nil {
+		v.c.bytes.Add(before.bytes)
+	}
 }
 
 // replace publishes what was read since a time.
@@ -212,6 +228,7 @@ func (v *view) replace(ctx context.Context, before, next *snapshot, began time.T
 		ch.first, ch.replaced = before.rev+1, before.bytes
 	}
 	if !v.publish(ch) {
+		v.release(before, next)
 		return context.Cause(ctx)
 	}
 	v.prove(&round{sent: began, header: next.header})
@@ -231,7 +248,7 @@ func (v *view) replace(ctx context.Context, before, next *snapshot, began time.T
 // means an equal value, in one history.
 func (v *view) delta(ctx context.Context, before *snapshot) error {
 	began := time.Now()
-	next := &snapshot{tree: before.tree.Clone(), bytes: before.bytes}
+	next := &snapshot{tree: before.tree.Clone(), bytes: before.bytes, history: before.history}
 	var names []item
 	header, err := v.list(ctx, firstNames, func(kv *mvccpb.KeyValue) error {
 		names = append(names, item{string(kv.Key), kv})
@@ -258,7 +275,7 @@ func (v *view) delta(ctx context.Context, before *snapshot) error {
 	case err != nil:
 		return err
 	}
-	if err := v.checkSize(before, next.bytes); err != nil {
+	if err := v.reserve(next.bytes - before.bytes); err != nil {
 		return err
 	}
 	v.c.stats.resyncs.Add(1)
@@ -323,24 +340,27 @@ func set(t *tree, kv *mvccpb.KeyValue) int64 {
 
 // follow applies the events of a watch that starts behind the snapshot.
 func (v *view) follow(ctx context.Context) error {
-	trusted, err := v.c.trustsVersion(ctx)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(v.c.streamContext(ctx))
+	ctx, cancel := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	defer asking.Wait()
 	defer cancel()
+	asking.Go(func() { v.followVersion(ctx) })
 	s := v.snap.Load()
 	if s == nil {
 		return errUnavailable
 	}
-	responses := v.c.watcher.Watch(ctx, v.prefix, clientv3.WithPrefix(), clientv3.WithRev(s.rev+1), clientv3.WithCreatedNotify())
+	responses := v.c.watcher.Watch(v.c.streamContext(ctx), v.prefix, clientv3.WithPrefix(), clientv3.WithRev(s.rev+1), clientv3.WithCreatedNotify())
 	for resp := range responses {
 		if err := resp.Err(); err != nil {
 			return err
 		}
 		progress := resp.IsProgressNotify()
 		if progress || resp.Created {
-			v.setProven(trusted && resp.IsProven())
+			var doubt error
+			if !resp.IsProven() {
+				doubt = errUnproven
+			}
+			v.setWatchDoubt(doubt)
 		}
 		switch {
 		case len(resp.Events) > 0:
@@ -360,7 +380,7 @@ func (v *view) apply(resp *clientv3.WatchResponse) error {
 		return errUnavailable
 	}
 	v.c.stats.events.Add(int64(len(resp.Events)))
-	next := &snapshot{tree: s.tree.Clone(), rev: s.rev, bytes: s.bytes, header: resp.Header}
+	next := &snapshot{tree: s.tree.Clone(), rev: s.rev, bytes: s.bytes, header: resp.Header, history: s.history}
 	ch := change{next: next, first: resp.Events[0].Kv.ModRevision, keys: make([]string, 0, len(resp.Events))}
 	for _, ev := range resp.Events {
 		it := item{string(ev.Kv.Key), ev.Kv}
@@ -379,37 +399,12 @@ func (v *view) apply(resp *clientv3.WatchResponse) error {
 		ch.keys = append(ch.keys, it.key)
 		next.rev = max(next.rev, ev.Kv.ModRevision)
 	}
-	if err := v.checkSize(s, next.bytes); err != nil && next.bytes > s.bytes {
+	if err := v.reserve(next.bytes - s.bytes); err != nil {
 		return err
 	}
 	if !v.publish(ch) {
+		v.release(s, next)
 		return errUnavailable
 	}
 	return nil
-}
-
-// trustsVersion reports whether linearizable reads may rely on the watches of the server: etcd before
-// 3.4.31 and 3.5.13 may lose events when a watcher that is behind meets a compaction. One member
-// answers for all. A server that is none of etcd's is found out by WatchResponse.IsProven. The
-// error is one that passes.
-func (c *Cache) trustsVersion(ctx context.Context) (bool, error) {
-	conn := c.client.ActiveConnection()
-	if conn == nil {
-		return false, nil
-	}
-	resp, err := pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{}, grpc.WaitForReady(true))
-	if code := retry.CodeOf(err); code == codes.Unavailable || ctx.Err() != nil {
-		return false, err
-	}
-	return err == nil && keepsEvents(resp.Version), nil
-}
-
-// keepsEvents reports whether a version of etcd is 3.4.31, 3.5.13 or later.
-func keepsEvents(version string) bool {
-	v, err := semver.NewVersion(strings.TrimPrefix(version, "v"))
-	if err != nil {
-		return false
-	}
-	least := map[int64]int64{4: 31, 5: 13}[v.Minor]
-	return v.Major > 3 || v.Major == 3 && v.Minor >= 4 && v.Patch >= least
 }

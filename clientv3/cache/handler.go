@@ -1,6 +1,9 @@
 package cache
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // handler holds the changes that one function has yet to receive. Its goroutine calls the function.
 type handler[T any] struct {
@@ -31,16 +34,17 @@ func (in *Informer[T]) AddHandler(f func(Change[T])) (remove func()) {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if !in.cache.spawn(h.run) {
+	if in.ctx.Err() != nil {
 		return func() {}
 	}
+	go h.run() // Cache.Close does not wait for it
 	in.handlers[h] = struct{}{}
 	in.objects.Ascend(func(o *Object[T]) bool {
 		h.note(o.Key, nil)
 		return true
 	})
 	if in.HasSynced() {
-		h.announce(Synced)
+		h.announceSynced()
 	}
 	return sync.OnceFunc(func() {
 		in.mu.Lock()
@@ -63,10 +67,20 @@ func (h *handler[T]) note(key string, was *Object[T]) {
 	h.signal()
 }
 
-func (h *handler[T]) announce(t ChangeType) {
+func (h *handler[T]) announceSynced() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.order = append(h.order, entry{announce: t})
+	h.order = append(h.order, entry{announce: Synced})
+	h.signal()
+}
+
+// announceRelisted puts the announcement before all that waits: what a relist brings may become part of that.
+func (h *handler[T]) announceRelisted() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.order) == 0 || h.order[0].announce != Relisted {
+		h.order = slices.Insert(h.order, 0, entry{announce: Relisted})
+	}
 	h.signal()
 }
 

@@ -40,7 +40,8 @@ type Object[T any] struct {
 	// CreateRevision, ModRevision, Version and Lease are those of the key.
 	CreateRevision, ModRevision, Version, Lease int64
 
-	kv *mvccpb.KeyValue // that it was made of
+	history int64 // of the snapshot that it was made of
+	gone    bool  // the key was deleted
 }
 
 // ChangeType is the kind of a [Change].
@@ -56,7 +57,8 @@ const (
 	// Synced ends the objects that there were when the handler was added, or when the informer
 	// was first loaded. It comes once.
 	Synced
-	// Relisted precedes the changes that a [Resynced] brought: those in between were not seen.
+	// Relisted precedes the changes that a [Resynced] brought: those in between were not seen. It overtakes changes that wait
+	// for the handler, Synced among them, and several of them are merged.
 	Relisted
 )
 
@@ -252,7 +254,7 @@ func (in *Informer[T]) run() {
 
 // update makes the objects those of a snapshot.
 func (in *Informer[T]) update(s *snapshot, ch changes) {
-	var changed []*Object[T] // without a kv if it is gone
+	var changed []*Object[T]
 	if ch.all {
 		changed = in.compare(s)
 	}
@@ -262,7 +264,7 @@ func (in *Informer[T]) update(s *snapshot, ch changes) {
 		}
 		old, _ := in.Get(key)
 		it, _ := s.tree.Get(item{key: key})
-		if o := in.decode(key, it.kv, old); o != nil {
+		if o := in.decode(key, it.kv, s.history, old); o != nil {
 			changed = append(changed, o)
 		}
 	}
@@ -271,7 +273,7 @@ func (in *Informer[T]) update(s *snapshot, ch changes) {
 	in.rev = s.rev
 	if ch.resync != nil && in.HasSynced() {
 		for h := range in.handlers {
-			h.announce(Relisted)
+			h.announceRelisted()
 		}
 	}
 	for _, o := range changed {
@@ -280,7 +282,7 @@ func (in *Informer[T]) update(s *snapshot, ch changes) {
 	if !in.HasSynced() {
 		close(in.synced)
 		for h := range in.handlers {
-			h.announce(Synced)
+			h.announceSynced()
 		}
 	}
 }
@@ -292,27 +294,27 @@ func (in *Informer[T]) compare(s *snapshot) (changed []*Object[T]) {
 			return false
 		}
 		old, _ := in.Get(it.key)
-		if o := in.decode(it.key, it.kv, old); o != nil {
+		if o := in.decode(it.key, it.kv, s.history, old); o != nil {
 			changed = append(changed, o)
 		}
 		return true
 	})
 	for _, old := range in.List() {
 		if _, ok := s.tree.Get(item{key: old.Key}); !ok {
-			changed = append(changed, &Object[T]{Key: old.Key})
+			changed = append(changed, &Object[T]{Key: old.Key, gone: true})
 		}
 	}
 	return changed
 }
 
-// decode returns the object of a key, without a kv if it is gone, and nil if there is nothing new.
-func (in *Informer[T]) decode(key string, kv *mvccpb.KeyValue, old *Object[T]) *Object[T] {
+// decode returns the object of a key, and nil if there is nothing new.
+func (in *Informer[T]) decode(key string, kv *mvccpb.KeyValue, history int64, old *Object[T]) *Object[T] {
 	switch {
 	case kv == nil && old == nil:
 		return nil
 	case kv == nil:
-		return &Object[T]{Key: key}
-	case old != nil && old.kv == kv:
+		return &Object[T]{Key: key, gone: true}
+	case old != nil && old.history == history && old.CreateRevision == kv.CreateRevision && old.ModRevision == kv.ModRevision:
 		return nil
 	}
 	value, err := in.cfg.Decode(kv.Key, kv.Value)
@@ -324,7 +326,7 @@ func (in *Informer[T]) decode(key string, kv *mvccpb.KeyValue, old *Object[T]) *
 		return nil
 	}
 	return &Object[T]{
-		Key: key, Value: value, kv: kv,
+		Key: key, Value: value, history: history,
 		CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Version: kv.Version, Lease: kv.Lease,
 	}
 }
@@ -332,7 +334,7 @@ func (in *Informer[T]) decode(key string, kv *mvccpb.KeyValue, old *Object[T]) *
 // replaceLocked replaces an object, and tells the handlers.
 func (in *Informer[T]) replaceLocked(o *Object[T]) {
 	var old *Object[T]
-	if o.kv == nil {
+	if o.gone {
 		old, _ = in.objects.Delete(o)
 	} else {
 		old, _ = in.objects.ReplaceOrInsert(o)
@@ -346,7 +348,7 @@ func (in *Informer[T]) replaceLocked(o *Object[T]) {
 				}
 			}
 		}
-		if o.kv == nil {
+		if o.gone {
 			continue
 		}
 		for _, value := range values(o.Key, o.Value) {

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 var errBad = errors.New("bad value")
@@ -218,4 +221,117 @@ func TestAnInformerBeforeItsCache(t *testing.T) {
 	_, err = client.Put(within(t), "a/1", "w", clientv3.WithPrevKV())
 	require.NoError(t, err)
 	requireChanges(t, changes, "updated a/1 v→w")
+}
+
+// TestARelistOvertakesWhatWaits has a handler that is busy while a relist changes an object that has a change waiting.
+func TestARelistOvertakesWhatWaits(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	for i := range 10 {
+		put(t, cluster, fmt.Sprintf("a/%d", i), "v")
+	}
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	in := newInformer(t, c, cache.InformerConfig[string]{})
+	quick := changesOf(t, in)
+	busy, release, changes := make(chan struct{}), make(chan struct{}), make(chan string, 100)
+	t.Cleanup(in.AddHandler(func(ch cache.Change[string]) {
+		if ch.Key == "a/0" && ch.Type == cache.Updated {
+			close(busy)
+			<-release
+			return
+		}
+		changes <- spell(ch)
+	}))
+	for range 10 {
+		<-changes
+	}
+	requireChanges(t, changes, "synced")
+	put(t, cluster, "a/0", "w")
+	<-busy
+	put(t, cluster, "a/5", "w")
+	for range 2 {
+		missRevisions(t, cluster, func() { put(t, cluster, "a/5", "x") })
+		for got := ""; got != "relisted"; {
+			got = <-quick
+		}
+	}
+	put(t, cluster, "a/6", "last")
+	for got := ""; got != "updated a/6 v→last"; {
+		got = <-quick
+	}
+	close(release)
+	requireChanges(t, changes, "relisted", "updated a/5 v→x", "updated a/6 v→last")
+	require.Empty(t, changes)
+}
+
+// TestWhatIsLoadedAnewAndUnchanged has a prefix dropped and loaded again. Handlers hear of what has changed.
+func TestWhatIsLoadedAnewAndUnchanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		for i := range 10 {
+			put(t, cluster, fmt.Sprintf("a/%d", i), "v")
+		}
+		decoded := 0
+		c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+		in, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: func(_, value []byte) (string, error) {
+			decoded++
+			return string(value), nil
+		}})
+		require.NoError(t, err)
+		changes := changesOf(t, in)
+		synctest.Wait()
+		for range 10 {
+			<-changes
+		}
+		requireChanges(t, changes, "synced")
+		refusal := cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
+		_, err = c.Get(t.Context(), "a/1")
+		require.Equal(t, denied, err)
+		put(t, cluster, "a/3", "w")
+		_, err = client.Delete(t.Context(), "a/4")
+		require.NoError(t, err)
+		refusal.Remove()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		requireChanges(t, changes, "relisted", "updated a/3 v→w", "deleted a/4 v→-")
+		require.Empty(t, changes)
+		require.Equal(t, 11, decoded)
+		c.Close()
+	})
+}
+
+// TestEqualRevisionsOfAnotherCluster has the cluster become another one, with equal revisions of a key and another value.
+func TestEqualRevisionsOfAnotherCluster(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	require.EqualValues(t, 2, put(t, cluster, "a/1", "old"))
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	changes := changesOf(t, newInformer(t, c, cache.InformerConfig[string]{}))
+	requireChanges(t, changes, "added a/1 -→old", "synced")
+	awaitServing(t, c, "a/1")
+	become(cluster, &pb.ResponseHeader{ClusterId: 7, MemberId: 1, RaftTerm: 1, Revision: 5000})
+	_, err := c.Get(within(t), "a/1")
+	require.NoError(t, err)
+	requireChanges(t, changes, "relisted", "updated a/1 old→new")
+}
+
+// TestCloseInAHandler closes the cache by what it calls.
+func TestCloseInAHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		put(t, cluster, "a/1", "v")
+		c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
+		require.NoError(t, err)
+		in, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString})
+		require.NoError(t, err)
+		closed := false
+		in.AddHandler(func(ch cache.Change[string]) {
+			if ch.Type == cache.Synced {
+				c.Close()
+				closed = true
+			}
+		})
+		synctest.Wait()
+		require.True(t, closed)
+		in.Close()
+		c.Close()
+	})
 }

@@ -40,6 +40,8 @@ type snapshot struct {
 	// rev is the revision up to which every change is in the tree.
 	rev   int64
 	bytes int64
+	// history tells the histories of the cluster apart: within one, equal revisions of a key mean an equal value.
+	history int64
 	// header names the cluster and the member that rev was heard from.
 	header *pb.ResponseHeader
 }

@@ -19,7 +19,7 @@ type Stats struct {
 	// Loads are complete reads of a prefix and Resyncs those of what had changed. Reopened counts
 	// the watch streams that were given up because they did not answer.
 	Loads, Resyncs, Reopened int64
-	// Keys and Bytes are what the cache holds at the moment, see [Config.MaxBytes].
+	// Keys and Bytes are what the cache holds at the moment, see [Config.MaxBytes]; Bytes has what is being loaded.
 	Keys, Bytes int64
 }
 

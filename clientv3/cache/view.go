@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
 
 // view is what the cache has of one prefix. One goroutine ([view.run]) loads and follows it.
@@ -23,7 +24,8 @@ type view struct {
 
 	snap   atomic.Pointer[snapshot]  // nil while there is none
 	asOf   atomic.Pointer[time.Time] // the snapshot has what was acknowledged until then; nil if unknown
-	proven atomic.Bool               // the watch is on a server whose progress holds
+	proven atomic.Bool               // there is no doubt below
+	keeps  atomic.Bool               // watches of the server lose no events
 	behind atomic.Bool               // a read has waited in vain for the target
 
 	mu       sync.Mutex
@@ -36,10 +38,14 @@ type view struct {
 	waiters  int           // how many wait for such a revision
 	asked    int64         // the revision that progress was last asked for
 	moved    time.Time     // when the snapshot last advanced, or the target was set
+	history  int64         // counts the histories that snapshots were of
+	last     lineage.Point // of the last snapshot that was dropped, zero if its history is over
 	dropped  error         // why the snapshot was dropped, until the next load begins
 	err      error         // why it was last not loaded, or the watch ended
 	stop     context.CancelCauseFunc
 	feeds    map[*feed]struct{}
+
+	versionDoubt, watchDoubt error // why linearizable reads cannot rely on the watch
 }
 
 // maxFloors bounds the floors of a view that are kept until they are reached.
@@ -48,7 +54,7 @@ const maxFloors = 8
 func newView(c *Cache, prefix string) *view {
 	return &view{
 		c: c, prefix: prefix, keys: rangeOf(clientv3.OpGet(prefix, clientv3.WithPrefix())),
-		loaded: make(chan struct{}), feeds: make(map[*feed]struct{}),
+		loaded: make(chan struct{}), feeds: make(map[*feed]struct{}), versionDoubt: errNotAsked, watchDoubt: errNotWatched,
 	}
 }
 
@@ -65,10 +71,12 @@ func (v *view) snapshotFor(ctx context.Context, op clientv3.Op, b bound) (*snaps
 	switch {
 	case s == nil:
 		return nil, errUnavailable
+	case op.IsSerializable() && op.Rev() == 0:
+		return s, nil
+	case !v.keeps.Load():
+		return nil, errUnavailable
 	case op.Rev() != 0:
 		return v.version(op.Rev())
-	case op.IsSerializable():
-		return s, nil
 	case b == (bound{}):
 		return v.linearizable(ctx, 0)
 	case s.rev >= b.rev && v.isFresh(b.stale):
@@ -262,7 +270,7 @@ type change struct {
 	resync   *Resynced
 }
 
-// publish makes a snapshot the present one, unless what it stands on was dropped meanwhile.
+// publish makes a snapshot, whose bytes are reserved, the present one, unless what it stands on was dropped meanwhile.
 func (v *view) publish(ch change) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -270,10 +278,6 @@ func (v *view) publish(ch change) bool {
 		return false
 	}
 	before := v.snap.Load()
-	if before != nil {
-		v.c.bytes.Add(-before.bytes)
-	}
-	v.c.bytes.Add(ch.next.bytes)
 	v.snap.Store(ch.next)
 	v.keepLocked(ch)
 	v.advancedLocked(before, ch.next.rev)
@@ -311,7 +315,7 @@ func (v *view) advance(h *pb.ResponseHeader) {
 	if v.dropped != nil || s == nil || h.GetRevision() <= s.rev {
 		return
 	}
-	v.snap.Store(&snapshot{tree: s.tree, rev: h.GetRevision(), bytes: s.bytes, header: h})
+	v.snap.Store(&snapshot{tree: s.tree, rev: h.GetRevision(), bytes: s.bytes, header: h, history: s.history})
 	v.advancedLocked(s, h.GetRevision())
 }
 
@@ -335,24 +339,30 @@ func (v *view) abandon(cause error) bool {
 		return false
 	}
 	v.dropped = cause
-	v.dropLocked()
+	v.dropLocked(cause)
 	if v.stop != nil {
 		v.stop(cause)
 	}
 	return true
 }
 
-func (v *view) drop() {
+func (v *view) drop(cause error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.dropLocked()
+	v.dropLocked(cause)
 }
 
-func (v *view) dropLocked() {
+func (v *view) dropLocked(cause error) {
 	if s := v.snap.Swap(nil); s != nil {
 		v.c.bytes.Add(-s.bytes)
+		v.last = pointOf(s)
+	}
+	var changed *clientv3.ClusterChangedError
+	if errors.As(cause, &changed) {
+		v.last = lineage.Point{}
 	}
 	v.asOf.Store(nil)
+	v.watchDoubt = errNotWatched
 	v.proven.Store(false)
 	v.behind.Store(false)
 	v.versions, v.held, v.floors, v.target, v.asked = nil, 0, nil, 0, 0

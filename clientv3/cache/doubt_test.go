@@ -1,0 +1,187 @@
+package cache_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// saysVersion has the members say that they are of a version.
+func saysVersion(cluster *fakeetcd.Cluster, version func() string) *fakeetcd.Hook {
+	return cluster.On("Status", func(call *fakeetcd.Call) {
+		resp, err := call.Execute()
+		if err == nil {
+			resp.(*pb.StatusResponse).Version = version()
+		}
+		call.Answer(resp, err)
+	})
+}
+
+// hits returns how many of the gets that rely on the watch memory answers.
+func hits(t *testing.T, c *cache.Cache, rev int64) int64 {
+	t.Helper()
+	before := c.Stats().Hits
+	for _, get := range []struct {
+		ctx  context.Context
+		opts []clientv3.OpOption
+	}{
+		{t.Context(), nil},
+		{cache.WithMaxStaleness(t.Context(), time.Hour), nil},
+		{cache.NotOlderThan(t.Context(), rev), nil},
+		{t.Context(), []clientv3.OpOption{clientv3.WithRev(rev)}},
+	} {
+		_, err := c.Get(get.ctx, "a/1", get.opts...)
+		require.NoError(t, err)
+	}
+	return c.Stats().Hits - before
+}
+
+// TestVersionsThatLoseEvents has servers of the versions around the first that lose no event of a watch. What those before
+// answer from memory is what claims nothing: serializable gets.
+func TestVersionsThatLoseEvents(t *testing.T) {
+	for version, keeps := range map[string]bool{
+		"3.3.27": false, "3.4.30": false, "3.4.31": false, "3.4.35": false, "3.4.36": true, "3.5.0": false, "3.5.12": false,
+		"3.5.13": false, "3.5.15": false, "3.5.17": false, "3.5.18": true, "3.5.35": true, "3.6.0-rc.0": false, "3.6.0": true, "3.7.3": true,
+		"3.8.0-alpha.0": true, "4.0.0": true, "unknown": false, "": false,
+	} {
+		t.Run(version, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster, client := startFake(t, 1)
+				rev := put(t, cluster, "a/1", "v")
+				saysVersion(cluster, func() string { return version })
+				c := serve(t, client, cache.Config{})
+				want := map[bool]int64{true: 4}[keeps]
+				require.Equal(t, want, hits(t, c, rev))
+				require.Equal(t, keeps, c.Freshness().Err == nil)
+				if !keeps {
+					require.ErrorContains(t, c.Freshness().Err, version)
+				}
+				before := c.Stats().Hits
+				_, err := c.Get(t.Context(), "a/1", clientv3.WithSerializable())
+				require.NoError(t, err)
+				require.Equal(t, before+1, c.Stats().Hits)
+			})
+		})
+	}
+}
+
+// TestAnErrorOfStatusPasses has the version asked for in vain, once and for an hour. Linearizable gets are answered from
+// memory soon afterwards, and the cluster is not asked without a pause.
+func TestAnErrorOfStatusPasses(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"rate limited":      status.Error(codes.ResourceExhausted, "envoy: rate limited"),
+		"too many requests": rpctypes.ErrGRPCRequestTooManyRequests,
+		"token":             rpctypes.ErrGRPCInvalidAuthToken,
+		"denied":            errDenied,
+		"deadline":          status.Error(codes.DeadlineExceeded, "upstream request timeout"),
+		"internal":          status.Error(codes.Internal, "stream terminated by RST_STREAM with error code: INTERNAL_ERROR"),
+		"unavailable":       status.Error(codes.Unavailable, "no healthy upstream"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster, client := startFake(t, 1)
+				rev := put(t, cluster, "a/1", "v")
+				cluster.Once("Status", func(call *fakeetcd.Call) { call.Answer(nil, refusal) })
+				c := serve(t, client, cache.Config{})
+				require.ErrorContains(t, c.Freshness().Err, "version")
+				time.Sleep(time.Second)
+				synctest.Wait()
+				require.NoError(t, c.Freshness().Err)
+				require.EqualValues(t, 4, hits(t, c, rev))
+
+				refused := cluster.On("Status", func(call *fakeetcd.Call) { call.Answer(nil, refusal) })
+				time.Sleep(time.Hour)
+				require.EqualValues(t, 4, hits(t, c, rev), "it was trusted before")
+				c.Close()
+				before := cluster.Count("Status")
+				c = serve(t, client, cache.Config{})
+				time.Sleep(time.Hour)
+				require.Less(t, cluster.Count("Status")-before, 240)
+				require.Zero(t, hits(t, c, rev))
+				refused.Remove()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				require.EqualValues(t, 4, hits(t, c, rev))
+			})
+		})
+	}
+}
+
+// TestAServerWithoutStatus has a server that is not etcd's.
+func TestAServerWithoutStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		rev := put(t, cluster, "a/1", "v")
+		h := cluster.On("Status", func(call *fakeetcd.Call) {
+			call.Answer(nil, status.Error(codes.Unimplemented, "unknown method Status"))
+		})
+		c := serve(t, client, cache.Config{})
+		time.Sleep(time.Hour)
+		require.Zero(t, hits(t, c, rev))
+		require.LessOrEqual(t, h.Ran(), 8)
+	})
+}
+
+// TestMembersAreUpgraded has the version change under a watch, and back.
+func TestMembersAreUpgraded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		rev := put(t, cluster, "a/1", "v")
+		var version atomic.Value
+		saysVersion(cluster, func() string { return version.Load().(string) })
+		version.Store("3.5.15")
+		c := serve(t, client, cache.Config{})
+		for newer, want := range map[string]int64{"3.5.18": 4, "3.5.17": 0} {
+			version.Store(newer)
+			time.Sleep(11 * time.Minute)
+			synctest.Wait()
+			require.Equal(t, want, hits(t, c, rev), newer)
+		}
+		require.Len(t, cluster.Calls("Watch"), 1)
+	})
+}
+
+// TestFreshnessSaysWhy has the other reasons for which the server answers.
+func TestFreshnessSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		var muted atomic.Bool
+		unresponsive(cluster, func(*fakeetcd.Member) bool { return muted.Load() })
+		refusal := cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
+		c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
+		require.NoError(t, err)
+		defer c.Close()
+		require.ErrorContains(t, c.Freshness().Err, `"a/"`)
+		synctest.Wait()
+		require.ErrorIs(t, c.Freshness().Err, denied)
+		refusal.Remove()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.NoError(t, c.Freshness().Err)
+		muted.Store(true)
+		put(t, cluster, "b", "v")
+		_, err = c.Get(t.Context(), "a/1")
+		require.NoError(t, err)
+		require.ErrorContains(t, c.Freshness().Err, "behind")
+	})
+	cluster, client := startFake(t, 1)
+	require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{Kine: true}))
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	put(t, cluster, "a/1", "v")
+	require.EventuallyWithT(t, func(t *assert.CollectT) {
+		require.ErrorContains(t, c.Freshness().Err, "kine")
+	}, patience, time.Millisecond)
+}
