@@ -70,6 +70,7 @@ func (c Channel) DialOptions() ([]grpc.DialOption, error) {
 	if err != nil {
 		return nil, fmt.Errorf("quorate: Channel.Keepalive: %w", err)
 	}
+	options = append(options, grpc.WithConnectParams(balancer.ConnectParams()))
 	if c.TransportCredentials != nil {
 		options = append(options, grpc.WithTransportCredentials(balancer.Credentials(c.TransportCredentials)))
 	}

@@ -30,7 +30,7 @@ var avoidedWords = map[string]string{
 	"glance":   "probe",
 	"greeting": "first response",
 	"hasty":    "early",
-	"hurry":    "fast reconnect",
+	"hurry":    "reconnect soon",
 	"inquiry":  "probe",
 	"judge":    "evaluate",
 	"maroon":   "isolate",

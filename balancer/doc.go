@@ -36,11 +36,12 @@
 // arrives on it within a second, streams get a connection of their own. Bulk transfers
 // always have one. See [ConnClass].
 //
-// A lost connection is reestablished at once, or within 200 ms while other endpoints serve. Failed
-// attempts use gRPC's backoff (grpc.WithConnectParams). After a minute of failures, while other
-// endpoints serve, the backoff grows by up to 50 s until the endpoint is needed. A successful
-// connection ends the backoff of the other endpoints, once. While nothing is connected, failed
-// attempts are repeated within 3 s, for half a minute.
+// A lost connection is reestablished at once, or within 200 ms while other endpoints serve. A failed
+// attempt is repeated after about a second; the pauses grow to a minute while other endpoints
+// serve, and end when the endpoint is needed. While nothing is connected, the endpoints are tried
+// one at a time: the pauses are shorter the more there are, and grow to 15 s. A successful
+// connection ends the pauses of all. gRPC's backoff (grpc.WithConnectParams) is a lower bound of
+// the pauses; give grpc.NewClient [ConnectParams].
 //
 // # Sharing
 //

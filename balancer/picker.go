@@ -115,7 +115,7 @@ func (p *policy) publish() {
 	p.connectWanted()
 	k := &picker{p: p, connected: make([]*Endpoint, 0, len(p.endpoints))}
 	state, err := p.connectivity()
-	p.noteOutage(state)
+	p.noteOutage()
 	for _, ep := range p.endpoints {
 		if ep.conn(Calls).ready.Load() {
 			ep.place.Store(int64(len(k.connected)))
@@ -131,8 +131,8 @@ func (p *policy) publish() {
 	}
 	p.latest.Store(k)
 	p.cc.UpdateState(balancer.State{ConnectivityState: state, Picker: k})
-	if ejected {
-		p.wakeWaiting(outageBackoff)
+	if ejected && !p.turns.outage {
+		p.reconnectSoon(needSpread)
 	}
 	if improved {
 		p.options().Monitor.NotifyImproved()
@@ -420,6 +420,7 @@ func (p *policy) openClass(call Call, fit []*Endpoint) error {
 		return balancer.ErrNoSubConnAvailable
 	}
 	var err error
+	now := time.Now()
 	candidates := make([]*Endpoint, 0, len(fit))
 	for _, ep := range fit {
 		s := ep.conn(call.Conn)
@@ -430,8 +431,8 @@ func (p *policy) openClass(call Call, fit []*Endpoint) error {
 			err = balancer.ErrNoSubConnAvailable // it may still connect, but another may be faster
 		case s.ready.Load(), s.state == connectivity.Connecting:
 			return balancer.ErrNoSubConnAvailable // it is about to connect
-		case s.failing.Load() && s.state == connectivity.TransientFailure:
-			err = s.err // it waits for its backoff
+		case s.failing.Load() && (s.state == connectivity.TransientFailure || s.waits(now)):
+			err = s.err
 		default:
 			candidates = append(candidates, ep)
 		}
@@ -444,7 +445,7 @@ func (p *policy) openClass(call Call, fit []*Endpoint) error {
 	}
 	s := p.strategy().Pick(call, candidates).conn(call.Conn)
 	if s.sc != nil {
-		s.sc.Connect()
+		p.connect(s)
 	}
 	p.open(s)
 	if s.sc != nil {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/balancer"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/health"
@@ -42,7 +41,7 @@ type policy struct {
 	given       *Options    // the resolver's, without the probe of a service config; nil before the first update
 	endpoints   []*Endpoint // replaced, never changed
 	resolving   error       // the resolver's error, while there are no endpoints
-	outageSince time.Time   // since when there is no connection for calls, zero if there is one
+	turns       turns       // of endpoints to be tried, while there is no connection for calls
 	proofDue    time.Time   // until when writes wait for proof, zero before the first
 	proven      bool        // an endpoint has shown that it serves
 	nextPublish time.Time   // when the pause after the latest picker ends
@@ -214,15 +213,11 @@ func (p *policy) ResolverError(err error) {
 // UpdateSubConnState is never called: every connection has a listener.
 func (*policy) UpdateSubConnState(balancer.SubConn, balancer.SubConnState) {}
 
-// ExitIdle connects the wanted endpoints.
+// ExitIdle connects the endpoints: the program asks for it.
 func (p *policy) ExitIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, ep := range p.endpoints {
-		if s := ep.conn(Calls); s.sc != nil && s.state == connectivity.Idle {
-			s.sc.Connect()
-		}
-	}
+	p.reconnectSoon(1)
 }
 
 // Close stops the policy. gRPC closes the connections.

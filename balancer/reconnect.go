@@ -2,64 +2,112 @@ package balancer
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
 )
 
-// gRPC retries failed connections with its backoff (grpc.WithConnectParams). The policy
-// adds four rules.
 const (
 	// reconnectSpread is the time over which lost connections are reestablished while
 	// other endpoints serve, so that the clients of a member do not reconnect all at
-	// once.
+	// once. After an outage, the other endpoints are tried within it.
 	reconnectSpread = 200 * time.Millisecond
-	// An endpoint that has failed for longer than reconnectEagerly, while others serve, is
-	// tried less often: after gRPC's backoff it waits for up to half of the time for which it
-	// has failed, and up to maxReconnectWait. The wait ends when the endpoint is needed: see
-	// wakeWaiting.
-	reconnectEagerly = time.Minute
-	maxReconnectWait = 50 * time.Second
-	// While nothing is connected, a failed attempt is repeated within outageBackoff, with
-	// full jitter, regardless of gRPC's backoff. This ends after outageLength, which is
-	// longer than the restart of a member or a host.
-	outageBackoff = 3 * time.Second
-	outageLength  = 30 * time.Second
+	// needSpread is the time over which an endpoint that has failed for long is tried when
+	// another one is lost.
+	needSpread = 3 * time.Second
+
+	// After the n-th failed attempt an endpoint is tried again after firstPause ×
+	// pauseGrowth^(n-1), and up to pauseGrowth times as long: the pauses of gRPC's defaults,
+	// with more jitter.
+	firstPause  = 800 * time.Millisecond
+	pauseGrowth = 1.6
+	// maxPause is the longest pause while other endpoints serve, maxOutagePause while none does.
+	maxPause       = time.Minute
+	maxOutagePause = 15 * time.Second
+
+	// subConnBackoff is the backoff of gRPC with [ConnectParams].
+	subConnBackoff = 100 * time.Millisecond
+	// minConnectTimeout is how long an attempt may take, TLS and HTTP/2 settings
+	// included; gRPC's default. A member that restarts with thousands of TLS clients
+	// queues their handshakes: a client that gives up early loses its place in the queue.
+	minConnectTimeout = 20 * time.Second
+
 	// connectPatience is how long streams wait for a connection before they use another
 	// endpoint.
 	connectPatience = 500 * time.Millisecond
 )
 
-// reconnect reestablishes a lost connection for calls. It needs the policy's lock.
-func (p *policy) reconnect(s *subConn) {
-	sc := s.sc
-	if !p.anyReady() {
-		sc.Connect()
-		return
+// ConnectParams returns the parameters for grpc.WithConnectParams that leave the pauses between
+// attempts to connect to the policy. gRPC's backoff is a lower bound of these pauses: with
+// gRPC's defaults, an endpoint that returns after a long outage is seen up to two minutes later.
+// An attempt may take 20 s.
+func ConnectParams() grpc.ConnectParams {
+	return grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: subConnBackoff, Multiplier: 1, MaxDelay: subConnBackoff},
+		MinConnectTimeout: minConnectTimeout,
 	}
-	spread := reconnectSpread
-	if failing := sinceOf(s.failingSince, time.Now()); failing > reconnectEagerly && p.anyUsable() {
-		spread = min(failing/2, maxReconnectWait)
-	}
-	time.AfterFunc(rand.N(spread), sc.Connect)
 }
 
-// wakeWaiting ends, at a random time within the given one, the waits of endpoints that have
-// failed for long. They are needed because another endpoint is lost, or may be back because
-// another one is. It needs the lock.
-func (p *policy) wakeWaiting(within time.Duration) {
-	for _, ep := range p.endpoints {
-		if s := ep.conn(Calls); s.isWaiting() {
-			time.AfterFunc(rand.N(within), s.sc.Connect)
+// turns spreads the attempts to connect while nothing is connected: one endpoint is tried at a
+// time, in turn, so n endpoints give n points in time at which the end of an outage is seen, for
+// as many attempts as n endpoints with a backoff each would make. The policy's lock guards it.
+type turns struct {
+	outage bool // nothing is connected
+	taken  int  // in this outage
+	next   time.Time
+}
+
+// take returns when the next of n endpoints is tried.
+func (t *turns) take(n int, now time.Time) time.Time {
+	at := now
+	if t.next.After(now) {
+		at = t.next
+	}
+	t.next = at.Add(pauseAfter(t.taken/n, n, min(maxOutagePause, maxPause/time.Duration(n))))
+	t.taken++
+	return at
+}
+
+// pauseAfter returns the pause after so many earlier pauses of each of n endpoints, which share
+// their attempts.
+func pauseAfter(earlier, n int, limit time.Duration) time.Duration {
+	least := float64(firstPause) * 2 / float64(n+1) * math.Pow(pauseGrowth, float64(earlier))
+	least = min(least, float64(limit)/pauseGrowth)
+	return time.Duration(least * (1 + (pauseGrowth-1)*rand.Float64()))
+}
+
+// noteOutage records whether there is a connection for calls. When the last one is lost, it is
+// tried again at once, and the other endpoints take their turns. It needs the lock.
+func (p *policy) noteOutage() {
+	if p.anyReady() || len(p.endpoints) == 0 {
+		p.turns = turns{}
+		return
+	}
+	if p.turns.outage {
+		return
+	}
+	now, n := time.Now(), p.tried()
+	p.turns = turns{outage: true}
+	p.turns.take(n, now)
+	for _, i := range rand.Perm(len(p.endpoints)) {
+		if s := p.endpoints[i].conn(Calls); s.waits(now) {
+			p.tryAt(s, p.turns.take(n, now))
 		}
 	}
 }
 
-// isWaiting reports whether the next attempt to connect waits for reconnect. It needs the
-// policy's lock.
-func (s *subConn) isWaiting() bool {
-	return s.sc != nil && s.state == connectivity.Idle && !s.failingSince.IsZero()
+// tried returns the number of endpoints that are connected or tried, at least 1. It needs the lock.
+func (p *policy) tried() (n int) {
+	for _, ep := range p.endpoints {
+		if ep.conn(Calls).sc != nil {
+			n++
+		}
+	}
+	return max(n, 1)
 }
 
 // anyReady reports whether there is a connection for calls. It needs the policy's lock.
@@ -83,67 +131,83 @@ func (p *policy) anyUsable() bool {
 	return false
 }
 
-// noteOutage records since when there is no connection for calls. It needs the lock.
-func (p *policy) noteOutage(state connectivity.State) {
-	if state == connectivity.Ready || len(p.endpoints) == 0 {
-		p.outageSince = time.Time{}
+// waits reports whether the next attempt to connect is in the future. It needs the policy's lock.
+func (s *subConn) waits(now time.Time) bool {
+	return s.sc != nil && !s.ready.Load() && s.state != connectivity.Connecting && s.due.After(now)
+}
+
+// attemptFailed sets when the next attempt is due. It needs the lock.
+func (p *policy) attemptFailed(s *subConn) {
+	now := time.Now()
+	s.failures++
+	switch {
+	case s.class == Calls && p.turns.outage:
+		s.due = p.turns.take(p.tried(), now)
+	case p.anyUsable():
+		s.due = now.Add(pauseAfter(s.failures-1, 1, maxPause))
+	default:
+		s.due = now.Add(pauseAfter(s.failures-1, 1, maxOutagePause))
+	}
+}
+
+// reconnect reestablishes a connection that was lost, or that gRPC's backoff allows to be tried
+// again. Connections of classes other than Calls are made on demand. It needs the lock.
+func (p *policy) reconnect(s *subConn) {
+	switch {
+	case s.failures > 0:
+		p.tryAt(s, s.due)
+	case s.class != Calls:
+	case p.anyReady():
+		p.tryAt(s, time.Now().Add(rand.N(reconnectSpread)))
+	default:
+		p.connect(s)
+	}
+}
+
+// tryAt sets when the next attempt is due. It needs the lock.
+func (p *policy) tryAt(s *subConn, due time.Time) {
+	s.due = due
+	if s.timer == nil {
+		s.timer = time.AfterFunc(time.Until(due), func() { p.tryDue(s) })
 		return
 	}
-	if !p.outageSince.IsZero() {
-		return
+	s.timer.Reset(time.Until(due))
+}
+
+// tryDue connects if an attempt is due and gRPC's backoff allows it.
+func (p *policy) tryDue(s *subConn) {
+	p.mu.Lock()
+	due := !p.closed && s.sc != nil && s.state == connectivity.Idle && !s.due.After(time.Now())
+	if due && s.class == Calls {
+		p.connect(s)
 	}
-	p.outageSince = time.Now()
-	p.wakeWaiting(outageBackoff)
+	p.mu.Unlock()
+	if due && s.class != Calls {
+		p.publish() // for the calls that wait for the connection
+	}
+}
+
+// connect begins an attempt to connect. It needs the lock.
+func (*policy) connect(s *subConn) {
+	s.attempted = time.Now()
+	s.sc.Connect()
+}
+
+// reconnectSoon brings forward the attempts to connect that wait: each is made at a random time within
+// the given one, firstPause after the attempt before at the earliest. It needs the lock.
+func (p *policy) reconnectSoon(within time.Duration) {
+	now := time.Now()
 	for _, ep := range p.endpoints {
-		p.reconnectSoon(ep.conn(Calls))
-	}
-}
-
-// inOutage reports whether there has been no connection, for less than outageLength. It
-// needs the lock.
-func (p *policy) inOutage() bool {
-	return !p.outageSince.IsZero() && time.Since(p.outageSince) < outageLength
-}
-
-// reconnectSoon repeats a failed attempt to connect for calls soon, in an outage. It needs
-// the lock.
-func (p *policy) reconnectSoon(s *subConn) {
-	if s.class != Calls || s.state != connectivity.TransientFailure || !p.inOutage() {
-		return
-	}
-	sc := s.sc
-	time.AfterFunc(rand.N(outageBackoff), func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if !p.closed && s.sc == sc && p.inOutage() {
-			p.reopen(s)
-		}
-	})
-}
-
-// reconnectOthers ends the backoff of other endpoints when s connects: the fault that
-// affected s, and perhaps them, is over. It does so once for each failing connection. It
-// needs the lock.
-func (p *policy) reconnectOthers(s *subConn) {
-	p.wakeWaiting(reconnectSpread)
-	for _, ep := range p.endpoints {
-		for _, other := range ep.connections() {
-			if other != s && other.state == connectivity.TransientFailure && !other.renewed {
-				other.renewed = true
-				p.reopen(other)
+		for _, s := range ep.connections() {
+			due := now.Add(rand.N(within))
+			if earliest := s.attempted.Add(firstPause); earliest.After(due) {
+				due = earliest
+			}
+			if s.waits(now) && due.Before(s.due) {
+				p.tryAt(s, due)
 			}
 		}
 	}
-}
-
-// reopen ends the backoff of a connection. It needs the lock.
-func (p *policy) reopen(s *subConn) {
-	if s.state != connectivity.TransientFailure {
-		return
-	}
-	s.sc.Shutdown()
-	s.sc, s.state = nil, connectivity.Idle
-	p.open(s)
 }
 
 // expect limits how long streams wait for a connection: after connectPatience they use

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -113,10 +112,7 @@ func connectBy(t *testing.T, config string, servers []*server, dial []grpc.DialO
 	c.ClientConn, err = grpc.NewClient("test:///", append([]grpc.DialOption{grpc.WithResolvers(c.resolver), grpc.WithContextDialer(dialer(servers)),
 		grpc.WithTransportCredentials(balancer.Credentials(insecure.NewCredentials())), grpc.WithDisableRetry(),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[` + config + `]}`),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Minute},
-			MinConnectTimeout: 5 * time.Second,
-		})}, dial...)...)
+		grpc.WithConnectParams(balancer.ConnectParams())}, dial...)...)
 	require.NoError(t, err)
 	began := time.Now()
 	t.Cleanup(func() {

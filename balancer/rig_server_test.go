@@ -80,6 +80,9 @@ type server struct {
 	payload atomic.Int64          // of each message of a stream
 	every   atomic.Int64          // the pause between two messages of a stream
 
+	// hangsUp is set while connections are closed before the server's preface, as after a failed handshake.
+	hangsUp atomic.Bool
+
 	calls, conns, dials atomic.Int64
 
 	mu   sync.Mutex
@@ -235,10 +238,15 @@ func dialer(servers []*server) func(context.Context, string) (net.Conn, error) {
 		s.mu.Lock()
 		lis := s.lis
 		s.mu.Unlock()
-		if lis == nil {
+		switch {
+		case lis == nil:
 			return nil, syscall.ECONNREFUSED
+		case s.hangsUp.Load():
+			client, server := net.Pipe()
+			return client, server.Close()
+		default:
+			return lis.dial(ctx)
 		}
-		return lis.dial(ctx)
 	}
 }
 

@@ -21,10 +21,11 @@ type subConn struct {
 
 	sc    balancer.SubConn // nil while no connection is wanted
 	state connectivity.State
-	// renewed is set while failing, once the backoff was cut short.
-	renewed bool
-	// failingSince is since when attempts to connect have failed, zero if the latest did not.
-	failingSince time.Time
+	// failures counts the attempts to connect that have failed since the latest connection.
+	failures int
+	// attempted is when the latest attempt began, due when the next one may; the timer fires then.
+	attempted, due time.Time
+	timer          *time.Timer // nil before the first
 	// slow is set while connecting takes longer than connectPatience.
 	slow bool
 	err  error // of the latest failed attempt
@@ -108,7 +109,7 @@ func (p *policy) open(s *subConn) {
 		return
 	}
 	s.sc, s.state = sc, connectivity.Idle
-	sc.Connect()
+	p.connect(s)
 }
 
 // shut ends the connection gracefully: streams on it may go on. It needs the policy's lock.
@@ -118,9 +119,12 @@ func (s *subConn) shut() {
 	}
 	s.sc.Shutdown()
 	s.disconnected()
-	s.sc, s.state, s.renewed, s.slow, s.err = nil, connectivity.Idle, false, false, nil
-	s.failingSince = time.Time{}
+	s.sc, s.state, s.slow, s.err = nil, connectivity.Idle, false, nil
+	s.failures, s.due = 0, time.Time{}
 	s.failing.Store(false)
+	if s.timer != nil {
+		s.timer.Stop()
+	}
 }
 
 // disconnected records the loss of the connection. It needs the policy's lock.
@@ -184,19 +188,14 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		s.disconnected()
 		s.err = st.ConnectionError
 		s.failing.Store(true)
-		if s.failingSince.IsZero() {
-			s.failingSince = time.Now()
-		}
-		p.reconnectSoon(s)
+		p.attemptFailed(s)
 		t.evidence = health.Evidence{Kind: health.ConnectFailed, Err: st.ConnectionError, Detail: "connect"}
 	case connectivity.Idle:
 		s.disconnected()
 		if was == connectivity.Ready {
 			t.evidence = health.Evidence{Kind: health.Disconnected, Detail: "connection lost"}
 		}
-		if s.class == Calls {
-			p.reconnect(s)
-		}
+		p.reconnect(s)
 	default:
 	}
 	if s.class != Calls || s.state != connectivity.Ready && s.ep.known().Connections() > 0 {
@@ -214,10 +213,11 @@ func (p *policy) takeReady(s *subConn) (joined health.Change) {
 	}
 	s.ready.Store(true)
 	s.made.Add(1)
-	if s.failing.Swap(false) {
-		p.reconnectOthers(s)
+	if s.failing.Swap(false) || p.turns.outage {
+		p.noteOutage()
+		p.reconnectSoon(reconnectSpread) // the fault that affected s, and perhaps others, is over
 	}
-	s.renewed, s.failingSince, s.err = false, time.Time{}, nil
+	s.failures, s.due, s.err = 0, time.Time{}, nil
 	s.forget()
 	return joined
 }

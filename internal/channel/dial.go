@@ -7,28 +7,11 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/internal/endpoint"
-)
-
-// Reconnect backoff: first reconnectDelay, then full jitter, uniform between 0 and a cap that
-// grows by 1.6 up to maxReconnectDelay. gRPC adds ±Jitter to a delay and takes a fraction of
-// at most the whole, so full jitter is Jitter 1 around half of the cap; its first delay has
-// no jitter. The balancer adds to it where others serve: 10,000 clients make 2,000 connection
-// attempts a second at a dead member in its first minute, and then 340.
-const (
-	reconnectDelay    = 100 * time.Millisecond
-	maxReconnectDelay = 10 * time.Second
-
-	// minConnectTimeout is how long an attempt may take, TLS and HTTP/2 settings
-	// included; gRPC's default. A member that restarts with thousands of TLS clients
-	// queues their handshakes: a client that gives up early loses its place in the queue.
-	// connectTimeout bounds the part before TLS.
-	minConnectTimeout = 20 * time.Second
 )
 
 // dialOptions returns the options of every connection of the client. The user's come last
@@ -43,25 +26,13 @@ func dialOptions(cfg Config, c *client, s *sharing, eps []endpoint.Endpoint) []g
 		// An idle channel would close connections with open streams, and the first call
 		// after an idle period would wait for a new connection.
 		grpc.WithIdleTimeout(0),
-		reconnecting(maxReconnectDelay),
+		grpc.WithConnectParams(balancer.ConnectParams()),
 	}
 	if cfg.KeepAlive.Time > 0 {
 		opts = append(opts, grpc.WithKeepaliveParams(cfg.KeepAlive))
 	}
 	opts = append(opts, cfg.DialOptions...)
 	return append(opts, grpc.WithChainUnaryInterceptor(c.lastUnary), grpc.WithChainStreamInterceptor(c.lastStream))
-}
-
-func reconnecting(maxDelay time.Duration) grpc.DialOption {
-	return grpc.WithConnectParams(connectParams(maxDelay))
-}
-
-// connectParams returns a backoff with full jitter and a maximum of maxDelay.
-func connectParams(maxDelay time.Duration) grpc.ConnectParams {
-	return grpc.ConnectParams{
-		Backoff:           backoff.Config{BaseDelay: reconnectDelay, Multiplier: 1.6, Jitter: 1, MaxDelay: maxDelay / 2},
-		MinConnectTimeout: minConnectTimeout,
-	}
 }
 
 func (c *Channel) dialWith(r resolver.Builder, more ...grpc.DialOption) []grpc.DialOption {
@@ -98,10 +69,6 @@ const (
 	// Programs that request one member's status tend to repeat it every few seconds.
 	singleIdle = 30 * time.Second
 
-	// maxSingleReconnectDelay is short: a caller that names an endpoint expects an
-	// attempt now, despite earlier failures.
-	maxSingleReconnectDelay = 500 * time.Millisecond
-
 	// singleForgotten is when an unused connection is removed. It is far longer than a
 	// call can wait before it is sent.
 	singleForgotten = 10 * time.Minute
@@ -122,10 +89,11 @@ type single struct {
 
 // At returns a connection for calls to one endpoint, which need not be one of the
 // channel's. The connection is kept for the next call and closes itself when it has not
-// been used for half a minute.
+// been used for half a minute. While it cannot be made, each At begins an attempt, once a
+// second at most.
 func (c *Channel) At(ep string) (grpc.ClientConnInterface, error) {
 	return c.single.get(ep, func() (*single, error) {
-		conn, err := c.dial(ep, grpc.WithIdleTimeout(singleIdle), reconnecting(maxSingleReconnectDelay))
+		conn, err := c.dial(ep, grpc.WithIdleTimeout(singleIdle))
 		if err != nil {
 			return nil, err
 		}
@@ -142,6 +110,7 @@ func (s *singles) get(ep string, dial func() (*single, error)) (grpc.ClientConnI
 	now := time.Now()
 	if conn, ok := s.conns[ep]; ok {
 		conn.asked = now
+		conn.Connect()
 		return conn.calls, nil
 	}
 	s.sweep(now)

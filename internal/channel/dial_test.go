@@ -13,13 +13,6 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-func TestReconnectsWithFullJitter(t *testing.T) {
-	p := connectParams(maxReconnectDelay)
-	assert.InDelta(t, 1, p.Backoff.Jitter, 0)
-	assert.Equal(t, maxReconnectDelay, 2*p.Backoff.MaxDelay, "jitter doubles the maximum delay")
-	assert.GreaterOrEqual(t, p.Backoff.BaseDelay, 100*time.Millisecond)
-}
-
 // A member with thousands of clients takes long for each handshake.
 func TestSlowHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

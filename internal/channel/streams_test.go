@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/balancer"
 )
 
 // watch opens a stream and receives its first response.
@@ -220,7 +222,7 @@ func TestStreamDoesNotWaitForAConnectingEndpoint(t *testing.T) {
 		require.NoError(t, retrier.Next(ctx, rpctypes.ErrGRPCNoLeader))
 		require.False(t, retrier.Leaderless(), "the other may have a leader")
 	}
-	assert.Less(t, time.Since(start), minConnectTimeout)
+	assert.Less(t, time.Since(start), balancer.ConnectParams().MinConnectTimeout)
 }
 
 func TestCloseEndsStreams(t *testing.T) {

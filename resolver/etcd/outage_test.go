@@ -50,7 +50,7 @@ func TestOutageIsReported(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Empty(t, c.errs, "reported once")
 		cluster.Member(0).Start()
-		time.Sleep(11 * time.Second) // the client reconnects within 10 s
+		time.Sleep(16 * time.Second) // the client reconnects within 15 s
 		require.Len(t, grpcLog.lines(service), 2)
 		require.Contains(t, grpcLog.lines(service)[0], "etcd cannot be reached")
 		require.Contains(t, grpcLog.lines(service)[1], "contact with etcd is restored")
