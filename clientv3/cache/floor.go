@@ -144,7 +144,8 @@ func (c *Cache) checkPermissions(views []*view) {
 	for _, v := range views {
 		whole = append(whole, clientv3.OpGet(v.keys.key, clientv3.WithRange(v.keys.end), clientv3.WithCountOnly()))
 	}
-	_, err := c.kv.Txn(c.ctx).If(clientv3.Compare(clientv3.Version(first), ">", -1)).
+	// A range of one key, as in a floor: package leasing decides comparisons of single keys.
+	_, err := c.kv.Txn(c.ctx).If(clientv3.Compare(clientv3.Version(first).WithRange(first+"\x00"), ">", -1)).
 		Then(clientv3.OpGet(first, clientv3.WithCountOnly())).Else(whole...).Commit()
 	switch {
 	case !errors.Is(err, rpctypes.ErrPermissionDenied):
