@@ -1,7 +1,7 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
 .PHONY: build test versions versions-short tidy release-check snapshot binaries lint generate lab compare soak soak-locks soak-linear soak-resolvers \
 	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents etcdctl shim-tests shim-tests-short \
-	servers servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-watches bench-fleet bench-pools bench-calls bench-minimal bench-batch bench-routing bench-observed bench-leases \
+	servers servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-watches bench-start bench-fleet bench-pools bench-calls bench-minimal bench-batch bench-routing bench-observed bench-leases \
 	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target
 
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
@@ -144,6 +144,9 @@ bench-pools: ## connection pools beside one connection, blind rotation and puddl
 
 bench-watches: ## the creation, the memory and the replay of watches, beside the official client; three minutes
 	go test ./lab/bench -run '^$$' -bench '/^(create|idle|replay)$$' -benchtime 5x -timeout 1h
+
+bench-start: ## clients that start at once, beside the official client; two minutes
+	go test ./lab/bench -run '^$$' -bench '/^start$$' -benchtime 31x -timeout 1h
 
 # Tables of docs/performance.md come last on the standard output; RESULTS is a file for a line of JSON for each case and client.
 ROUNDS ?= 61

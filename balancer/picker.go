@@ -202,8 +202,17 @@ func (p *policy) prove() {
 	}
 	for _, ep := range p.all() {
 		if rank(ep.State(), needWrite) == 0 && !ep.proven() {
-			p.ask(ep.conn(Calls), forService, nil)
+			p.askForProof(ep.conn(Calls))
 		}
+	}
+}
+
+// askForProof sends a service probe, unless another client of the process sent one within
+// proofPatience: the answer counts for all.
+func (p *policy) askForProof(s *subConn) {
+	now := time.Now()
+	if !s.ep.known().AskedForProofSince(now.Add(-proofPatience)) && p.ask(s, forService, nil) {
+		s.ep.known().AskedForProof(now)
 	}
 }
 

@@ -91,7 +91,7 @@ func (p *policy) connected(s *subConn) {
 		p.readmitUnprobed(s.ep, time.Now(), "connected")
 		p.investigate(s.ep)
 	} else if p.proofWanted(s.ep) {
-		p.ask(s, forService, nil)
+		p.askForProof(s)
 	}
 	if p.wantsRoles() {
 		p.ask(s, forStatus, nil)

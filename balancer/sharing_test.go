@@ -226,3 +226,24 @@ func TestEndpointJoinsWhenThereAreOthers(t *testing.T) {
 		assert.Empty(t, c.options.Shared.All())
 	})
 }
+
+// Clients of a process that start at once ask each server once whether it serves.
+func TestFirstWritesOfManyClientsCostFewProbes(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		share := sharing()
+		var clients []*client
+		var wrote []<-chan outcome
+		for range 20 {
+			c := connect(t, roundRobin, servers, share)
+			done := make(chan outcome, 1)
+			go func() { done <- c.write() }()
+			clients, wrote = append(clients, c), append(wrote, done)
+		}
+		for _, done := range wrote {
+			o := <-done
+			require.NoError(t, o.err)
+			assert.LessOrEqual(t, o.took, 3*usual)
+		}
+		assert.LessOrEqual(t, probesOf(clients), int64(2*len(servers)))
+	})
+}

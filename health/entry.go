@@ -24,6 +24,7 @@ type Entry struct {
 	latest      atomic.Int64 // of what was served last
 	connections atomic.Int64
 	probing     atomic.Bool
+	proof       Stamp
 }
 
 // moment is an Entry's content. It is replaced as a whole and never modified.
@@ -164,6 +165,12 @@ func (e *Entry) Connections() int { return int(e.connections.Load()) }
 // StartProbing elects the caller to probe the endpoint for all users. It returns true for
 // one user at a time, until that user calls StopProbing.
 func (e *Entry) StartProbing() bool { return e.probing.CompareAndSwap(false, true) }
+
+// AskedForProof records that a user has asked the endpoint to serve, for all users.
+func (e *Entry) AskedForProof(at time.Time) { e.proof.Set(at) }
+
+// AskedForProofSince reports whether a user asked at t or later.
+func (e *Entry) AskedForProofSince(t time.Time) bool { return e.proof.After(t) }
 
 // StopProbing lets another user of the table probe the endpoint.
 func (e *Entry) StopProbing() { e.probing.Store(false) }

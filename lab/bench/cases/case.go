@@ -98,5 +98,5 @@ const Prefix = "bench/"
 
 // All returns all cases in the order in which they are run.
 func All() []Case {
-	return []Case{creation(), idle(), resume(), replay(), live(), latency(), leases()}
+	return []Case{start(), creation(), idle(), resume(), replay(), live(), latency(), leases()}
 }
