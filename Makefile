@@ -142,8 +142,8 @@ bench-fleet: ## what a hundred clients cost a cluster, in health and under fault
 bench-pools: ## connection pools beside one connection, blind rotation and puddle; five minutes
 	go test ./lab/bench/pools -run '^$$' -bench . -benchtime 5x
 
-bench-watches: ## the creation, the memory and the replay of watches, beside the official client; three minutes
-	go test ./lab/bench -run '^$$' -bench '/^(create|idle|replay)$$' -benchtime 5x -timeout 1h
+bench-watches: ## the creation, the memory and the replay of watches, and slow readers, beside the official client; five minutes
+	go test ./lab/bench -run '^$$' -bench '/^(create|idle|replay|stalled)$$' -benchtime 5x -timeout 1h
 
 bench-start: ## clients that start at once, beside the official client; two minutes
 	go test ./lab/bench -run '^$$' -bench '/^start$$' -benchtime 31x -timeout 1h

@@ -1,10 +1,11 @@
 package bench
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -20,7 +21,7 @@ const (
 	writers = 16
 	// keys is how many keys the puts are made to.
 	keys = 1_000
-	// valueSize is the size in bytes of the values that are put.
+	// valueSize is the size in bytes of the values that are put, unless the case says another.
 	valueSize = 100
 )
 
@@ -29,6 +30,7 @@ type rig struct {
 	cluster   *lab.Cluster
 	endpoints []string
 	revision  int64 // of the first put of the backlog
+	value     []byte
 }
 
 // newRig starts a cluster for c. It must be closed.
@@ -37,7 +39,7 @@ func newRig(ctx context.Context, c cases.Case, size int) (*rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &rig{cluster: cluster}
+	r := &rig{cluster: cluster, value: bytes.Repeat([]byte("v"), cmp.Or(c.ValueSize, valueSize))}
 	for _, m := range cluster.Members() {
 		if c.Latency == 0 {
 			r.endpoints = append(r.endpoints, m.DirectEndpoint())
@@ -71,14 +73,13 @@ func (r *rig) Put(ctx context.Context, n int) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	kv := pb.NewKVClient(r.cluster.Members()[0].Conn())
-	value := []byte(strings.Repeat("v", valueSize))
 	var next atomic.Int64
 	var work sync.WaitGroup
 	for range writers {
 		work.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				key := fmt.Appendf(nil, "%s%05d", cases.Prefix, i%keys)
-				if _, err := kv.Put(ctx, &pb.PutRequest{Key: key, Value: value}); err != nil {
+				if _, err := kv.Put(ctx, &pb.PutRequest{Key: key, Value: r.value}); err != nil {
 					fail(err)
 				}
 			}

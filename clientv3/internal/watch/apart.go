@@ -29,10 +29,12 @@ const (
 )
 
 // apart is the target of a watch with a large backlog. There are few such shards in a group:
-// proxies and balancers limit the streams of a connection.
+// proxies and balancers limit the streams of a connection. A client of the program gets none.
 func apart(e *Engine, from *shard) *shard {
 	bulk := e.bulkOf(from.key)
 	switch {
+	case e.cfg.Plain:
+		return nil
 	case (from.bulk || len(bulk) < maxBulk) && from.reserve():
 		return from
 	case len(bulk) < maxBulk:
@@ -47,6 +49,9 @@ func apart(e *Engine, from *shard) *shard {
 func apartOrShared(e *Engine, from *shard) *shard {
 	if to := apart(e, from); to != nil {
 		return to
+	}
+	if e.cfg.Plain {
+		return from
 	}
 	return slices.MinFunc(e.bulkOf(from.key), func(a, b *shard) int { return cmp.Compare(a.load(), b.load()) })
 }

@@ -176,3 +176,26 @@ func TestAPausedWatchResumesApart(t *testing.T) {
 		assert.Equal(t, []int{2}, c.watchers())
 	})
 }
+
+// Over a client of the program there is one stream, whatever happens.
+func TestNoStreamApartOverAProgramsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		c.become = func(sv *server) { sv.proxy, sv.fragment = true, 3 }
+		cfg := c.config(heavyBuffer, zap.NewNop())
+		cfg.Plain = true
+		e := New(cfg)
+		t.Cleanup(e.Close)
+		other := watch(t.Context(), e, Request{Key: []byte("y")})
+		<-other.returned
+		slow := watch(t.Context(), e, Request{Key: []byte("b"), Fragment: true})
+		<-slow.returned
+		c.writeHeavy(900, "b")
+		synctest.Wait()
+		assert.Equal(t, []int{1}, c.watchers(), "the watch is paused")
+		assertRevisions(t, 2, 901, slow.readTo(901))
+		c.write(1, "y")
+		assert.Equal(t, []int64{902}, other.read(1))
+		assert.Equal(t, 1, c.opened)
+	})
+}

@@ -28,6 +28,8 @@ type Case struct {
 	Alone bool
 	// Backlog says that Size puts are made to the cluster before.
 	Backlog bool
+	// ValueSize is the size in bytes of the values that are put, 100 if it is 0.
+	ValueSize int
 	// MaxRepeat bounds the repetitions of a case that takes long. 0 is no bound.
 	MaxRepeat int
 	// Metrics are what the samples of the case hold.
@@ -98,5 +100,5 @@ const Prefix = "bench/"
 
 // All returns all cases in the order in which they are run.
 func All() []Case {
-	return []Case{start(), creation(), idle(), resume(), replay(), live(), latency(), leases()}
+	return []Case{start(), creation(), idle(), resume(), replay(), live(), stalled(), latency(), leases()}
 }

@@ -1,0 +1,163 @@
+package cases
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/metrics"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func stalled() Case {
+	return Case{
+		Name: "stalled",
+		About: "The reader of a watch stalls while another process makes puts of 500 kB, and then reads all. Then a watch from " +
+			"the first of them is not read for a second, and is read. Meanwhile another watch of the same client gets an " +
+			"event every 20 ms.",
+		Size: 900, ShortSize: 30,
+		Members: 1, Alone: true, ValueSize: 500_000,
+		Metrics: []Metric{
+			{
+				Name: "memory", About: "most of the heap, garbage included, with {n} puts unread", Unit: Kilobytes,
+				Target: &Target{AtMost: 1.1 * 128 * 1024},
+			},
+			{
+				Name: "delay", About: "longest delay of the other watch while the reader stalls", Unit: Seconds,
+				Target: &Target{AtMost: 0.1},
+			},
+			{
+				Name: "delay-read", About: "longest delay of the other watch while the reader reads", Unit: Seconds,
+				Target: &Target{AtMost: 0.1},
+			},
+			{
+				Name: "delay-backlog", About: "longest delay of the other watch while a watch has {n} puts of backlog", Unit: Seconds,
+				Target: &Target{AtMost: 0.1},
+			},
+		},
+		Run: stalledReader,
+	}
+}
+
+func stalledReader(ctx context.Context, site Site) (Sample, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c, err := openConnected(ctx, site)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }()
+	slow := c.Watch(ctx, Prefix, clientv3.WithPrefix())
+	other, err := followOther(ctx, site, c)
+	if err != nil {
+		return nil, err
+	}
+	heap := watchHeap(ctx)
+	if err := site.Control.Put(ctx, site.Size); err != nil {
+		return nil, err
+	}
+	sample := Sample{"delay": other.worst()}
+	first, err := readIncreasing(slow, site.Size)
+	if err != nil {
+		return nil, err
+	}
+	sample["delay-read"] = other.worst()
+	behind := c.Watch(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithRev(first))
+	time.Sleep(time.Second)
+	_, err = readIncreasing(behind, site.Size)
+	sample["delay-backlog"] = other.worst()
+	sample["memory"] = float64(heap.Load()) / 1024
+	cancel()
+	return sample, errors.Join(err, <-other.ended)
+}
+
+// readIncreasing reads n puts, each of a higher revision than the one before, and returns the
+// first revision.
+func readIncreasing(w clientv3.WatchChan, n int) (first int64, err error) {
+	for last := int64(0); n > 0; {
+		events, err := next(w)
+		if err != nil {
+			return 0, fmt.Errorf("%d events before the last: %w", n, err)
+		}
+		for _, ev := range events {
+			if ev.Kv.ModRevision <= last {
+				return 0, fmt.Errorf("revision %d after %d", ev.Kv.ModRevision, last)
+			}
+			last = ev.Kv.ModRevision
+			first = cmp.Or(first, last)
+			n--
+		}
+	}
+	return first, nil
+}
+
+// watchHeap returns the most bytes that the heap has had. It looks until ctx ends.
+func watchHeap(ctx context.Context) *atomic.Uint64 {
+	most := new(atomic.Uint64)
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	go func() {
+		for ctx.Err() == nil {
+			metrics.Read(sample)
+			most.Store(max(most.Load(), sample[0].Value.Uint64()))
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	return most
+}
+
+// otherWatch is a watch whose events are timed.
+type otherWatch struct {
+	longest atomic.Int64
+	waiting atomic.Int64 // since when an event has been due, in Unix nanoseconds; 0 if none is
+	ended   chan error
+}
+
+// followOther watches a key with c, and writes it with a client of its own.
+func followOther(ctx context.Context, site Site, c *clientv3.Client) (*otherWatch, error) {
+	writer, err := openConnected(ctx, site)
+	if err != nil {
+		return nil, err
+	}
+	const key = "other"
+	w := c.Watch(ctx, key)
+	o := &otherWatch{ended: make(chan error, 1)}
+	go func() {
+		err := o.follow(ctx, w, func() error { _, err := writer.Put(ctx, key, ""); return err })
+		_ = writer.Close()
+		if ctx.Err() != nil {
+			err = nil
+		}
+		o.ended <- err
+	}()
+	return o, nil
+}
+
+// follow times from the end of a put to its event.
+func (o *otherWatch) follow(ctx context.Context, w clientv3.WatchChan, put func() error) error {
+	for ctx.Err() == nil {
+		if err := put(); err != nil {
+			return err
+		}
+		begun := time.Now()
+		o.waiting.Store(begun.UnixNano())
+		if _, err := next(w); err != nil {
+			return err
+		}
+		o.longest.Store(max(o.longest.Load(), int64(time.Since(begun))))
+		o.waiting.Store(0)
+		time.Sleep(20 * time.Millisecond)
+	}
+	return nil
+}
+
+// worst returns the longest delay since the last call, in seconds.
+func (o *otherWatch) worst() float64 {
+	worst := time.Duration(o.longest.Swap(0))
+	if since := o.waiting.Load(); since != 0 {
+		worst = max(worst, time.Since(time.Unix(0, since)))
+	}
+	return worst.Seconds()
+}
