@@ -153,7 +153,7 @@ func (d *dispatcher) do(ctx context.Context, op clientv3.Op) (clientv3.OpRespons
 	d.counted.calls++
 	c := d.waiting[id]
 	switch {
-	case d.kind == grouped && (c != nil || d.wasRefusedLocked(op)): // a Txn writes a key once
+	case d.kind == grouped && (c != nil || d.wasRefusedLocked(id.key, op.LeaseID())): // a Txn writes a key once
 		d.counted.sent(1)
 		d.mu.Unlock()
 		return d.sendAlone(ctx, op)
@@ -198,8 +198,8 @@ func isDefinite(err error) bool {
 
 func (d *dispatcher) noteRefusal(op clientv3.Op, err error) {
 	s := subject{key: string(op.KeyBytes())}
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		s = subject{lease: op.LeaseID()}
+	if lease := op.LeaseID(); lease != clientv3.NoLease && errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		s = subject{lease: lease}
 	}
 	now := time.Now()
 	d.mu.Lock()
@@ -213,8 +213,8 @@ func (d *dispatcher) noteRefusal(op clientv3.Op, err error) {
 }
 
 // wasRefusedLocked reports whether the lease or the key of a write was refused of late.
-func (d *dispatcher) wasRefusedLocked(op clientv3.Op) bool {
-	for _, s := range []subject{{lease: op.LeaseID()}, {key: string(op.KeyBytes())}} {
+func (d *dispatcher) wasRefusedLocked(key string, lease clientv3.LeaseID) bool {
+	for _, s := range [...]subject{{key: key}, {lease: lease}} {
 		if until, ok := d.refused[s]; ok {
 			if time.Now().Before(until) {
 				return true
