@@ -49,6 +49,8 @@ func (c *call) info() Call {
 	return Call{Method: c.method, Need: a.Need, Conn: a.Conn, Shape: cmp.Or(a.Shape, c.method)}
 }
 
+func (c *call) isWrite() bool { return c.attempt.Write }
+
 // deadline returns when the call's context ends, the zero time if it has no deadline.
 func (c *call) deadline() time.Time {
 	t, _ := c.ctx.Deadline()

@@ -61,6 +61,7 @@ type investigation struct {
 	othersAlive, othersServe time.Time
 	elect                    bool // this client probes the endpoint for all clients of the process
 	poor                     bool // the budget refused a probe of the present round
+	statusAsked              time.Time
 
 	// witnessed is set once another endpoint has completed timely work; found is set if that
 	// happened in the present round. An outage or overload of all endpoints may just have
@@ -117,7 +118,7 @@ func (i *investigation) round(start time.Time) {
 		i.ask()
 		i.askWitness(start)
 	}
-	before := i.backlogs()
+	before, state := i.backlogs(), i.ep.State()
 	i.await(probeRound, func() bool {
 		now := time.Now()
 		for _, s := range i.ep.connections() {
@@ -132,6 +133,7 @@ func (i *investigation) round(start time.Time) {
 		i.restart(now) // the process was starved
 		return
 	}
+	i.found = i.found || state != health.Degraded && i.ep.State() == health.Degraded // a witness is wanted
 	i.evaluate(now, before)
 }
 
@@ -155,7 +157,8 @@ func (i *investigation) ask() {
 			continue
 		}
 		asked := s.class == Calls && i.elect && i.send(s, forService)
-		if !asked && i.carries(s) {
+		lives := time.Since(i.statusAsked) < 2*statusPace && s.heard.After(i.statusAsked) // as its status shows
+		if !asked && !lives && i.carries(s) {
 			i.send(s, forLiveness)
 		}
 	}
@@ -208,7 +211,9 @@ func (i *investigation) askWitness(now time.Time) {
 	if i.rounds > 1 {
 		since = now.Add(-probeRound) // an endpoint that served then is likely to serve now
 	}
-	if asked := i.ep.serviceAsked.Load(); asked != nil && asked.Before(since) {
+	if st := i.ep.Health(); st.State == health.Degraded && i.ep.mayBeCut() {
+		since = st.Since
+	} else if asked := i.ep.serviceAsked.Load(); asked != nil && asked.Before(since) {
 		since = *asked
 	}
 	for _, other := range others {
@@ -263,6 +268,7 @@ func (i *investigation) await(wait time.Duration, ready func() bool) {
 	i.p.await(i.ep, wait, func() bool {
 		now := time.Now()
 		i.p.cutStuck(i.ep, now)
+		i.askStatus(now)
 		i.watchOthers(now)
 		if !i.witnessed && i.ep.hasQuickWitness(i.ep.Health().Since) {
 			i.witnessed, i.found = true, true
@@ -272,6 +278,36 @@ func (i *investigation) await(wait time.Duration, ready func() bool) {
 		}
 		return ready()
 	})
+}
+
+const (
+	// statusPace is how often, and statusLimit for how long, a Lagging endpoint on which writes wait is
+	// asked for its status: longer than an election timeout of etcd's, after which a member that
+	// is cut off from its peers says that it has no leader.
+	statusPace  = 250 * time.Millisecond
+	statusLimit = DefaultWriteStallTimeout
+)
+
+// askStatus asks an endpoint for its status while writes wait that would end if it said that it
+// cannot serve. Its service probe may hang meanwhile.
+func (i *investigation) askStatus(now time.Time) {
+	st := i.ep.Health()
+	asked := st.Since
+	if i.statusAsked.After(asked) {
+		asked = i.statusAsked
+	}
+	if st.State != health.Lagging || !i.elect || now.Sub(st.Since) > statusLimit || now.Sub(asked) < statusPace {
+		return
+	}
+	key := sent{i.ep.conn(Calls), forStatus}
+	if _, pending := i.pending.Load(key); pending || !slices.ContainsFunc(i.ep.inflight.callsOn(nil), (*call).isWrite) {
+		return
+	}
+	i.statusAsked = now
+	i.pending.Store(key, true)
+	if !i.p.ask(key.conn, forStatus, func() { i.pending.Delete(key) }) {
+		i.pending.Delete(key)
+	}
 }
 
 // pause waits until it is time for another round.

@@ -2,11 +2,13 @@ package balancer_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/health"
@@ -51,6 +53,62 @@ func TestReadsAreCutBeforeWritesOnAStalledEndpoint(t *testing.T) {
 		within(t, 11*time.Second, "serves", func() bool { return c.is(servers[0]) == health.Serving })
 		assert.Empty(t, c.events.closedAddresses(), "it was alive")
 		assert.EqualValues(t, 1, servers[0].conns.Load())
+	})
+}
+
+// leaderless reports that a server has no leader, once it has noticed.
+type leaderless struct {
+	from time.Time
+	sent atomic.Int64
+}
+
+func (p *leaderless) Probe(ctx context.Context, cc grpc.ClientConnInterface, report func(health.Report)) {
+	p.sent.Add(1)
+	if time.Now().Before(p.from) {
+		report(health.Report{Kind: health.Answered})
+		return
+	}
+	report(health.Report{Kind: health.Degrading})
+}
+
+// A member that is cut off from its peers notices after the election timeout that it has no leader.
+// Its earlier probes for service hang.
+func TestWritesEndSoonAfterTheirEndpointLosesItsLeader(t *testing.T) {
+	for _, after := range []time.Duration{700 * time.Millisecond, time.Second, 1500 * time.Millisecond} {
+		for _, load := range []time.Duration{20 * time.Millisecond, 2 * time.Second} {
+			inBubble(t, 3, func(t *testing.T, servers []*server) {
+				status := new(leaderless)
+				c := warm(t, roundRobin, servers, func(o *balancer.Options) { o.Status = status })
+				c.load(3, load, 20*time.Second, false)
+				servers[0].stalled.Shut()
+				status.from = time.Now().Add(after)
+				writes := c.starting(20, servers[0], aWrite)
+				for range 20 {
+					o := <-writes
+					assert.ErrorContains(t, o.cut, "is degraded")
+					assert.LessOrEqual(t, o.took, after+500*time.Millisecond)
+				}
+				assert.LessOrEqual(t, status.sent.Load(), int64(8))
+				servers[0].stalled.Open()
+			})
+		}
+	}
+}
+
+// An endpoint that answers liveness checks alone, as one that defragments, is not found dead.
+func TestUnansweredStatusIsNoSilence(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers, func(o *balancer.Options) { o.Status = o.Service })
+		c.load(3, 20*time.Millisecond, 20*time.Second, false)
+		servers[0].stalled.Shut()
+		writes := c.starting(20, servers[0], aWrite)
+		for range 20 {
+			assert.GreaterOrEqual(t, (<-writes).took, balancer.DefaultWriteStallTimeout)
+		}
+		time.Sleep(10 * time.Second)
+		servers[0].stalled.Open()
+		assert.Empty(t, c.events.closedAddresses())
+		assert.False(t, c.events.ever(health.Dead))
 	})
 }
 

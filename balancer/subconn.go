@@ -61,7 +61,7 @@ func (s *subConn) ask(q question, now time.Time) {
 	if s.unanswered(&s.asked, now) == 0 {
 		s.asked.Store(&now)
 	}
-	if q != forService && s.unanswered(&s.askedLife, now) == 0 {
+	if q == forLiveness && s.unanswered(&s.askedLife, now) == 0 {
 		s.askedLife.Store(&now)
 	}
 }
