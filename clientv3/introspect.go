@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 	"weak"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -23,14 +25,17 @@ import (
 type NotReadyError struct {
 	// Endpoints holds the state of each endpoint.
 	Endpoints []health.Status
-	// Err is why no state is known, or the error of Ready's read; nil if Ready made
-	// no read.
+	// Err is why no state is known, or the error of Ready's read, together with that of the
+	// latest call if all fail; nil if Ready made no read.
 	Err error
 }
 
 // Error names each endpoint with its state and the evidence for it.
 func (e *NotReadyError) Error() string {
 	text := "etcdclient: no endpoint serves"
+	if serves(e.Endpoints) {
+		text = "etcdclient: calls fail"
+	}
 	for i, s := range e.Endpoints {
 		text += separators[min(i, 1)] + s.Endpoint + " is " + s.State.String()
 		if s.Evidence.At.IsZero() {
@@ -55,9 +60,11 @@ const readyKey = "\x00"
 
 // Ready returns nil if, to the client's knowledge, at least one endpoint serves all kinds of
 // calls, and otherwise a *[NotReadyError]. It is meant for readiness probes: if the state of
-// any endpoint is known, it returns at once and sends nothing. A client that is unused, or
-// idle for so long that its connections were closed, makes one linearizable read, bounded by
-// ctx. An endpoint that answers "permission denied" counts as serving.
+// any endpoint is known and calls succeed, it returns at once and sends nothing. A client that
+// is unused, or idle for so long that its connections were closed, makes one linearizable read,
+// bounded by ctx. So does one whose latest call failed, for whatever reason, with none that
+// succeeded since, or has had no answer for 5 s; that read is bounded by 2 s too, and its
+// success means ready. An endpoint that answers "permission denied" counts as serving.
 //
 // The state is as old as the latest call, stream or fault, see [Client.EndpointStatus]: an
 // idle client does not probe its servers.
@@ -67,13 +74,34 @@ func (c *Client) Ready(ctx context.Context) error {
 	case err != nil:
 		return &NotReadyError{Endpoints: known, Err: err}
 	case serves(known):
-		return nil
+		failed := c.channel.Failing()
+		if failed == nil && c.channel.Unanswered() < unansweredLong {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(ctx, readyPatience)
+		defer cancel()
+		return c.tryRead(ctx, failed)
 	case !undecided(known):
 		return &NotReadyError{Endpoints: known}
 	}
+	return c.tryRead(ctx, nil)
+}
+
+const (
+	// readyPatience bounds the read of Ready where endpoints seem to serve.
+	readyPatience = 2 * time.Second
+	// unansweredLong is how old a call without an answer is when Ready makes a read.
+	unansweredLong = 5 * time.Second
+)
+
+// tryRead makes the read of Ready. failed is the error of the latest call, nil if it succeeded.
+func (c *Client) tryRead(ctx context.Context, failed error) error {
 	_, err := NewKV(c).Get(ctx, readyKey, WithCountOnly())
-	if err == nil || errors.Is(err, rpctypes.ErrPermissionDenied) {
+	switch {
+	case err == nil, errors.Is(err, rpctypes.ErrPermissionDenied):
 		return nil
+	case failed != nil && failed.Error() != err.Error():
+		err = fmt.Errorf("%w; the latest call before: %w", err, failed)
 	}
 	return &NotReadyError{Endpoints: c.EndpointStatus(), Err: err}
 }
@@ -113,8 +141,10 @@ func (c *Client) Introspect(o introspect.Options) introspect.Client {
 	switch err := c.ctx.Err(); {
 	case err != nil:
 		shown.NotReady = (&NotReadyError{Err: err}).Error()
-	case serves(known):
+	case serves(known) && c.channel.Failing() == nil:
 		shown.Ready = true
+	case serves(known):
+		shown.NotReady = (&NotReadyError{Endpoints: known, Err: c.channel.Failing()}).Error()
 	default:
 		shown.NotReady = (&NotReadyError{Endpoints: known}).Error()
 	}

@@ -3,6 +3,9 @@ package clientv3_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -144,6 +147,84 @@ func TestReady(t *testing.T) {
 		require.ErrorIs(t, c.Ready(t.Context()), context.Canceled)
 		require.Contains(t, c.Introspect(introspect.Options{}).NotReady, "canceled")
 	})
+}
+
+// A client whose calls fail although its endpoints serve is not ready, with the reason, until one
+// succeeds.
+func TestReadyWhileCallsFail(t *testing.T) {
+	var failing atomic.Bool
+	sealed := errors.New("vault is sealed")
+	for name, tt := range map[string]struct {
+		want string
+		set  func(cluster *fakeetcd.Cluster, c *Client)
+	}{
+		"no user name": {"user name is empty", func(cluster *fakeetcd.Cluster, _ *Client) {
+			cluster.On("Range", func(call *fakeetcd.Call) {
+				if failing.Load() {
+					call.Answer(nil, rpctypes.ErrGRPCUserEmpty)
+				}
+			})
+		}},
+		"a token source": {"vault is sealed", func(*fakeetcd.Cluster, *Client) {}},
+		"frozen": {"deadline exceeded", func(cluster *fakeetcd.Cluster, _ *Client) {
+			cluster.On("*", func(call *fakeetcd.Call) {
+				for failing.Load() && call.Context().Err() == nil {
+					time.Sleep(10 * time.Millisecond)
+				}
+			})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				failing.Store(false)
+				cluster, err := fakeetcd.Start(1)
+				require.NoError(t, err)
+				defer cluster.Close()
+				tokens := 0
+				c, err := New(Config{
+					Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
+					TokenSource: func(context.Context) (string, error) {
+						if tokens++; failing.Load() {
+							return "", sealed
+						}
+						return fmt.Sprint("t", tokens), nil
+					},
+				})
+				require.NoError(t, err)
+				defer c.Close()
+				tt.set(cluster, c)
+				get := func() error {
+					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+					defer cancel()
+					_, err := c.Get(ctx, "k")
+					return err
+				}
+				require.NoError(t, get())
+				require.NoError(t, c.Ready(t.Context()))
+
+				failing.Store(true)
+				if name == "a token source" {
+					cluster.Once("Range", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCInvalidAuthToken) })
+				}
+				done := make(chan error, 1)
+				go func() { done <- get() }()
+				time.Sleep(6 * time.Second)
+				start := time.Now()
+				require.ErrorContains(t, c.Ready(t.Context()), tt.want)
+				require.LessOrEqual(t, time.Since(start), 2*time.Second)
+				require.Error(t, <-done)
+				err = c.Ready(t.Context())
+				require.ErrorContains(t, err, tt.want)
+				in := c.Introspect(introspect.Options{})
+				require.False(t, in.Ready)
+				require.Contains(t, in.NotReady, tt.want)
+
+				failing.Store(false)
+				require.NoError(t, c.Ready(t.Context()), "Ready asks, although the program may not")
+				require.True(t, c.Introspect(introspect.Options{}).Ready)
+			})
+		})
+	}
 }
 
 func TestReadyOfAClientThatMayNotRead(t *testing.T) {

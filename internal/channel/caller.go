@@ -29,6 +29,7 @@ type client struct {
 	name func(*balancer.Endpoint) string
 	// running counts the calls that have not returned.
 	running atomic.Int64
+	failing atomic.Pointer[lastFailure] // nil unless every call fails
 }
 
 func newClient(cfg Config) *client {
@@ -93,13 +94,17 @@ func (c *client) newCaller(conn grpc.ClientConnInterface, width func() int) *Cal
 // token if one is required and missing. User interceptors see each attempt once; a hedge runs
 // concurrently with its primary attempt.
 func (c *Caller) Invoke(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
-	if err := c.ensureToken(ctx); err != nil {
-		return err
-	}
+	err := c.ensureToken(ctx)
 	if c.single {
 		opts = append(slices.Clip(opts), grpc.WaitForReady(false))
 	}
-	return c.newCall(ctx, method, req, reply, opts).run()
+	if err == nil {
+		err = c.newCall(ctx, method, req, reply, opts).run()
+	}
+	if !c.single {
+		c.note(err)
+	}
+	return err
 }
 
 // singleTokenWait bounds how long a call to one endpoint waits for a token, which the other

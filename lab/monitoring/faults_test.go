@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
@@ -132,7 +133,7 @@ func onAll(f func(*fakeetcd.Member)) func(p *program) {
 }
 
 func faults() []fault {
-	var slow *fakeetcd.Hook
+	var slow, slowPuts *fakeetcd.Hook
 	return []fault{
 		{name: "nothing", begin: func(*program) {}, lasts: time.Minute},
 		{
@@ -144,7 +145,7 @@ func faults() []fault {
 			name: "the cluster is gone", lasts: 5 * time.Minute,
 			begin: onAll((*fakeetcd.Member).Stop), end: onAll((*fakeetcd.Member).Start),
 			want: []string{
-				"EtcdClientWithoutEndpoint", "EtcdClientEndpointOut", "EtcdClientCallsFail", "EtcdClientCallsSlow",
+				"EtcdClientWithoutEndpoint", "EtcdClientNotReady", "EtcdClientEndpointOut", "EtcdClientCallsFail", "EtcdClientCallsSlow",
 				"EtcdClientLeaseShort", "EtcdClientLeaseLost",
 			},
 			may: []string{"EtcdClientOutcomesUnknown"},
@@ -189,6 +190,15 @@ func faults() []fault {
 			end:  func(*program) { slow.Remove() },
 			want: []string{"EtcdClientRetriesThrottled", "EtcdClientCallsFail"},
 			may:  []string{"EtcdClientCallsSlow", "EtcdClientEndpointOut", "EtcdClientEndpointFlaps"},
+		},
+		{
+			name: "the user name is gone", lasts: 5 * time.Minute,
+			begin: func(p *program) {
+				refuse := func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCUserEmpty) }
+				slow, slowPuts = p.cluster.On("Range", refuse), p.cluster.On("Put", refuse)
+			},
+			end:  func(*program) { slow.Remove(); slowPuts.Remove() },
+			want: []string{"EtcdClientNotReady"},
 		},
 		{
 			name: "a lease is revoked by somebody", lasts: time.Minute,

@@ -10,7 +10,7 @@ func Metrics(c Client) []observe.Metric {
 		ready = 1
 	}
 	all := []observe.Metric{
-		gauge("ready", "1", "1 while at least one endpoint serves, and 0 otherwise.", ready),
+		gauge("ready", "1", "1 while at least one endpoint serves and not every call fails, and 0 otherwise.", ready),
 		gauge("calls_in_flight", "{call}", "Calls that have not returned, those that wait for an endpoint or a retry included.", float64(c.Calls.InFlight)),
 		gauge("watch.streams", "{stream}", "Streams that carry the watches.", float64(c.Watches.Streams)),
 		gauge("watch.lag", "{revision}", "Revisions that the watch is behind which is furthest behind, of those that have not caught up.", float64(c.Watches.LagRevisions)),

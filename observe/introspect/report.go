@@ -19,8 +19,8 @@ type Process struct {
 // Client is what one client knows and does.
 type Client struct {
 	Name string `json:"name"`
-	// Ready says that at least one endpoint serves, as far as is known without asking, and
-	// NotReady why none does.
+	// Ready says that at least one endpoint serves, as far as is known without asking, and that
+	// a call has succeeded since the latest failure; NotReady says what is wrong.
 	Ready     bool       `json:"ready"`
 	NotReady  string     `json:"not_ready,omitempty"`
 	Endpoints []Endpoint `json:"endpoints"` // by name
