@@ -83,6 +83,19 @@ func TestComparePrintsTheTable(t *testing.T) {
 	assert.Equal(t, 4*time.Second, seen[0].CallTimeout)
 }
 
+func TestCompareRounds(t *testing.T) {
+	var seeds []uint64
+	run := func(ctx context.Context, cfg scenario.Config) (report.Report, error) {
+		seeds = append(seeds, cfg.Seed)
+		return pretend(asItIs)(ctx, cfg)
+	}
+	status, stdout, stderr := compareWith(t, run, "--client", "quorate,official", "--rounds", "2", "--seed", "9")
+	require.Equal(t, cli.OK, status, stderr)
+	assert.Equal(t, []uint64{9, 9, 10, 10}, seeds, "the clients of a round have the same")
+	assert.Contains(t, stderr, "Official client (1 of 4)")
+	assert.NotContains(t, stdout, "tuned")
+}
+
 func TestComparePrintsJSON(t *testing.T) {
 	status, stdout, stderr := compareWith(t, pretend(asItIs), "--json", "--fault", "stop")
 	require.Equal(t, cli.OK, status, stderr)
@@ -154,6 +167,8 @@ func TestCompareBadUsage(t *testing.T) {
 		want string
 	}{
 		{[]string{"--compare", "--fault", "flood"}, `unknown fault "flood"`},
+		{[]string{"--compare", "--client", "nobody"}, `unknown client "nobody": the clients are official, official-tuned, quorate`},
+		{[]string{"--compare", "--rounds", "0"}, "--rounds must be more than 0"},
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			status, stdout, stderr := execRoot(t.Context(), never, append([]string{"faults"}, tt.args...)...)

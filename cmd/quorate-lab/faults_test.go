@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/cmd/internal/cli"
+	"github.com/quorate/quorate/lab/compare"
 	"github.com/quorate/quorate/lab/measure"
 	"github.com/quorate/quorate/lab/report"
 	"github.com/quorate/quorate/lab/scenario"
@@ -178,4 +179,29 @@ func TestFaultsEndsOnCtrlC(t *testing.T) {
 		assert.Contains(t, table.String(), want)
 	}
 	assertNothingLeft(t, dir)
+}
+
+func TestAFaultThatIsNamedAloneHasItsOwnLength(t *testing.T) {
+	var seen scenario.Config
+	run := func(ctx context.Context, cfg scenario.Config) (report.Report, error) {
+		seen = cfg
+		return pretend(asItIs)(ctx, cfg)
+	}
+	for _, tt := range []struct {
+		args []string
+		want time.Duration
+	}{
+		{[]string{"--fault", "flap"}, 18 * time.Second},
+		{[]string{"--fault", "flap", "--compare"}, 18 * time.Second},
+		{[]string{"--fault", "flap,stop"}, scenario.DefaultHold},
+		{[]string{"--fault", "stop", "--compare"}, compare.DefaultHold},
+		{[]string{"--fault", "flap", "--duration", "3s"}, 3 * time.Second},
+	} {
+		status, _, stderr := execRoot(t.Context(), run, append([]string{"faults"}, tt.args...)...)
+		require.Equal(t, cli.OK, status, stderr)
+		assert.Equal(t, tt.want, seen.Hold, tt.args)
+	}
+	status, _, stderr := execRoot(t.Context(), run, "faults", "--pause", "1s", "--ttl", "5s", "--election", "1s")
+	require.Equal(t, cli.OK, status, stderr)
+	assert.Equal(t, []time.Duration{time.Second, 5 * time.Second, time.Second}, []time.Duration{seen.Pause, seen.LeaseTTL, seen.Election})
 }

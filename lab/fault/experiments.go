@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -25,8 +27,10 @@ const (
 	largePrefix = "/quorate-lab-large/"
 	largeKeys   = 10
 	largeValue  = 1 << 20
+	// largeReaders read at a time.
+	largeReaders = 6
 	// largeTimeout is the deadline of a large range.
-	largeTimeout = time.Minute
+	largeTimeout = 2 * time.Minute
 	// throttledRate is in bytes per second, for each member.
 	throttledRate = 1 << 20
 	// secondFreeze is how long the second member is frozen.
@@ -109,7 +113,7 @@ func transfer(ctx context.Context, s Scene) error {
 	return nil
 }
 
-// throttle makes the measured client read a large range, one time after the other.
+// throttle makes the measured client read large ranges.
 func throttle(ctx context.Context, s Scene) error {
 	kv := pb.NewKVClient(s.Cluster.Members()[0].Conn())
 	for i := range largeKeys {
@@ -123,17 +127,24 @@ func throttle(ctx context.Context, s Scene) error {
 		s.Cluster.ClientLink(m).Throttle(link.Reverse, throttledRate)
 	}
 	page := load.Page{From: largePrefix, End: largePrefix[:len(largePrefix)-1] + "0"}
-	read, failed := 0, 0
-	for end := time.Now().Add(s.hold()); time.Now().Before(end); {
-		reading, cancel := context.WithTimeout(ctx, largeTimeout)
-		if _, err := s.Store.List(reading, page); err != nil {
-			failed++
-		} else {
-			read++
-		}
-		cancel()
+	var read, failed atomic.Int64
+	var work sync.WaitGroup
+	end := time.Now().Add(s.hold())
+	for range largeReaders {
+		work.Go(func() {
+			for time.Now().Before(end) {
+				reading, cancel := context.WithTimeout(ctx, largeTimeout)
+				if _, err := s.Store.List(reading, page); err != nil {
+					failed.Add(1)
+				} else {
+					read.Add(1)
+				}
+				cancel()
+			}
+		})
 	}
-	s.Note(fmt.Sprintf("%d large ranges were read, %d failed", read, failed))
+	work.Wait()
+	s.Note(fmt.Sprintf("%d large ranges were read, %d failed", read.Load(), failed.Load()))
 	return nil
 }
 

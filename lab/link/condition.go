@@ -63,9 +63,9 @@ type Condition struct {
 	// together. Zero or less is no limit.
 	Rate int
 	// Loss is the share of segments that are lost, 0 to 1. The receiver waits for a lost
-	// one, and for all behind it on its connection, until a retransmission arrives:
-	// they leave after 200 ms and twice as long each time, and are lost with the same
-	// share. 1 loses everything while it lasts, so that a connection goes on when its next
+	// one, and for all behind it on its connection, until a retransmission arrives. The first
+	// leaves when a segment behind it has arrived, or after 200 ms; the others follow after twice
+	// as long each time, and are lost with the same share. 1 loses everything while it lasts, so that a connection goes on when its next
 	// retransmission is due. What is read from a socket at once counts as one segment.
 	Loss float64
 }

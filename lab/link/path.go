@@ -14,6 +14,9 @@ const slice = 50 * time.Millisecond
 // retransmitAfter is TCP's least retransmission timeout on Linux.
 const retransmitAfter = 200 * time.Millisecond
 
+// reactEvery is the time between two looks at what was sent behind a lost segment.
+const reactEvery = 2 * time.Millisecond
+
 // path is one direction of a link, shared by its connections.
 type path struct {
 	delivered atomic.Uint64
@@ -64,21 +67,32 @@ func (p *path) awaitOpen(done <-chan struct{}) bool {
 
 // transmit blocks until TCP has carried a segment that was sent at the given time, and
 // returns false when done closes first. recovered is when the connection's last
-// retransmission arrived: what was sent before goes with it.
-func (p *path) transmit(done <-chan struct{}, sent time.Time, recovered *time.Time) bool {
+// retransmission arrived: what was sent before goes with it. behind counts the segments that
+// were sent later; the first one of them that arrives shows the loss, as long as the sender has not
+// timed out (RFC 8985).
+func (p *path) transmit(done <-chan struct{}, sent time.Time, recovered *time.Time, behind func() int) bool {
 	if !sent.After(*recovered) {
 		return true
 	}
-	for timeout := retransmitAfter; p.loses(); timeout *= 2 {
-		sent = sent.Add(timeout)
-		timer := time.NewTimer(time.Until(sent))
-		select {
-		case <-timer.C:
-		case <-done:
-			timer.Stop()
-			return false
+	seen := behind()
+	timeout := retransmitAfter
+	for due := sent.Add(timeout); p.loses(); due = due.Add(timeout) {
+		for time.Now().Before(due) {
+			timer := time.NewTimer(min(time.Until(due), reactEvery))
+			select {
+			case <-timer.C:
+			case <-done:
+				timer.Stop()
+				return false
+			}
+			for ; timeout == retransmitAfter && seen < behind(); seen++ {
+				if !p.loses() {
+					due = time.Now()
+				}
+			}
 		}
-		*recovered = sent
+		*recovered = due
+		timeout *= 2
 	}
 	return true
 }

@@ -169,7 +169,7 @@ func TestTransmit(t *testing.T) {
 			}
 			var recovered time.Time
 			for _, sent := range []time.Time{start, start.Add(want / 2)} {
-				require.True(t, p.transmit(t.Context().Done(), sent, &recovered))
+				require.True(t, p.transmit(t.Context().Done(), sent, &recovered, nothing))
 				assert.Equal(t, want, time.Since(start), outage)
 			}
 		})
@@ -185,7 +185,7 @@ func TestTransmitLosesAShare(t *testing.T) {
 		for range 1000 {
 			time.Sleep(time.Minute)
 			sent := time.Now()
-			require.True(t, p.transmit(t.Context().Done(), sent, new(time.Time)))
+			require.True(t, p.transmit(t.Context().Done(), sent, new(time.Time), nothing))
 			if time.Since(sent) == 0 {
 				atOnce++
 			}
@@ -200,6 +200,26 @@ func TestTransmitEndsWithItsConnection(t *testing.T) {
 		p.set(Condition{Loss: 1})
 		done := make(chan struct{})
 		time.AfterFunc(time.Hour, func() { close(done) })
-		assert.False(t, p.transmit(done, time.Now(), new(time.Time)))
+		assert.False(t, p.transmit(done, time.Now(), new(time.Time), nothing))
+	})
+}
+
+func nothing() int { return 0 }
+
+// TestTransmitSeesWhatIsBehind sends a second segment, which arrives, before the first times out.
+func TestTransmitSeesWhatIsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPath()
+		p.set(Condition{Loss: 1})
+		start := time.Now()
+		time.AfterFunc(50*time.Millisecond, func() { p.set(Condition{}) })
+		behind := func() int {
+			if time.Since(start) < 100*time.Millisecond {
+				return 0
+			}
+			return 1
+		}
+		require.True(t, p.transmit(t.Context().Done(), start, new(time.Time), behind))
+		assert.Equal(t, 100*time.Millisecond, time.Since(start))
 	})
 }

@@ -76,6 +76,13 @@ func (q *queue) tryPush(c chunk) bool {
 	return true
 }
 
+// length returns how many chunks wait.
+func (q *queue) length() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.chunks)
+}
+
 // finish adds the end of the connection. Only the first end counts.
 func (q *queue) finish(end ending) {
 	q.mu.Lock()

@@ -62,6 +62,9 @@ type Row struct {
 	Moments []Moment
 	// HealedGets and HealedPuts tell when gets and puts were completed after the healing of the fault began.
 	HealedGets, HealedPuts Resumption
+	// OutsideDelay is the longest time from the acknowledgement of a write that was made past
+	// the links to the delivery of its event.
+	OutsideDelay time.Duration
 	// Start and End bound the row, as offsets from the beginning of the run.
 	Start, End time.Duration
 	// Open reports whether the row has not ended; End is then the present.
@@ -89,6 +92,7 @@ type Meter struct {
 	samples map[string]string
 	watches watches
 	leases  int64 // held at present
+	outside outside
 }
 
 type row struct {
@@ -97,6 +101,7 @@ type row struct {
 	span       Span
 	moments    []*moment
 	healed     *moment
+	outside    time.Duration // OutsideDelay
 	start, end time.Duration // end counts once open is false
 	open       bool
 	kinds      [history.NumKinds]tally
@@ -259,6 +264,7 @@ func increment(counts *map[string]int64, code string) {
 func (m *Meter) Rows(now time.Duration) []Row {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.outside.note(m.outside.owed, now)
 	rows := make([]Row, 0, len(m.rows))
 	for _, r := range m.rows {
 		rows = append(rows, r.snapshot(now))
@@ -297,7 +303,7 @@ func (r *row) snapshot(now time.Duration) Row {
 		out.Kinds[i] = s
 	}
 	out.Watches, out.Leases = r.watches.snapshot(), r.leases.snapshot()
-	out.Fault = r.span
+	out.Fault, out.OutsideDelay = r.span, r.outside
 	for _, m := range r.moments {
 		out.Moments = append(out.Moments, m.snapshot())
 	}

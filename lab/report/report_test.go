@@ -169,6 +169,7 @@ func compared() report.Comparison {
 		return row
 	}
 	led := fault("leader-kill")
+	led.OutsideDelay = 1200 * ms
 	led.HealedGets, led.HealedPuts = measure.Resumption{Callers: 6, Last: 20 * ms}, measure.Resumption{Callers: 6, Last: 15 * ms}
 	after := func(callers int, last time.Duration) measure.Resumption {
 		return measure.Resumption{Callers: callers, Last: last * ms}

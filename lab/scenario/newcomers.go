@@ -8,7 +8,10 @@ import (
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/load"
 	"github.com/quorate/quorate/lab/measure"
@@ -18,10 +21,19 @@ import (
 // what newcomers put before it is opened again.
 const newcomerPause = 5 * time.Millisecond
 
+const (
+	// outsideKey follows the prefix in the key that is written past the links.
+	outsideKey = "outside"
+	// outsideEvery is the time between two such writes, and outsideTimeout the deadline of one.
+	outsideEvery   = 100 * time.Millisecond
+	outsideTimeout = time.Second
+)
+
 // newcomers are callers who begin when a new leader is reported. The callers of the load
 // may be waiting then for the end of calls that went to the old one, which says nothing
 // about the calls that a program makes from now on. What newcomers put lies apart from
-// what the load writes, and no check judges it.
+// what the load writes, and no check judges it. One key is written past the links all the
+// time, so that their watch owes events even if no client can write.
 type newcomers struct {
 	services load.Services
 	meter    *measure.Meter
@@ -99,12 +111,31 @@ func (n *newcomers) read(req *history.WatchRequest) {
 	for resp := range n.services.Watcher.Watch(ctx, *req) {
 		at := n.now()
 		for _, e := range resp.Events {
+			if seq, err := strconv.ParseInt(e.Value, 10, 64); err == nil && e.Key == n.prefix+outsideKey {
+				n.meter.OutsideEvent(seq, at)
+			}
 			if since, caller, ok := n.parse(e.Key); ok {
 				n.meter.NewEvent(since, caller, at)
 			}
 			req.StartRevision = max(req.StartRevision, e.ModRevision+1)
 		}
 		req.StartRevision = max(req.StartRevision, resp.CompactRevision)
+	}
+}
+
+// writeOutside writes by the members' own connections, and leaves a member that does not answer.
+func (n *newcomers) writeOutside(members []*lab.Member) {
+	for seq, at := int64(1), 0; pause.For(n.ctx, outsideEvery) == nil; seq++ {
+		ctx, cancel := context.WithTimeout(n.ctx, outsideTimeout)
+		_, err := pb.NewKVClient(members[at].Conn()).Put(ctx, &pb.PutRequest{
+			Key: []byte(n.prefix + outsideKey), Value: strconv.AppendInt(nil, seq, 10),
+		})
+		cancel()
+		if err != nil {
+			at = (at + 1) % len(members)
+			continue
+		}
+		n.meter.OutsideWrite(seq, n.now())
 	}
 }
 

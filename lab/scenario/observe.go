@@ -20,6 +20,9 @@ const askEvery = 20 * time.Millisecond
 // until the function that it returns is called. The end of ctx ends it too.
 func (r *run) observe(ctx context.Context, services load.Services, revision int64) (end func()) {
 	newcomers := r.welcome(ctx, services, revision)
+	if services.Watcher != nil {
+		newcomers.group.Go(func() { newcomers.writeOutside(r.scene.Cluster.Members()) })
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	var observers sync.WaitGroup
 	var known leadership

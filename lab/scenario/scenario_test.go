@@ -98,6 +98,7 @@ func TestRunMeasuresEveryRow(t *testing.T) {
 		assert.Zero(t, row.Watches.Undelivered, name)
 		assert.LessOrEqual(t, row.Watches.DelayP50, row.Watches.DelayP99, name)
 		assert.LessOrEqual(t, row.Watches.DelayP99, row.Watches.DelayMax, name)
+		assert.Positive(t, row.OutsideDelay, name)
 		assert.Positive(t, row.Leases.Renewals, name)
 		for _, k := range history.Kinds() {
 			assert.Positive(t, row.Kinds[k].Completed, "%s, %s", name, k)

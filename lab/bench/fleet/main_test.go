@@ -25,6 +25,8 @@ func TestBadUsage(t *testing.T) {
 		args []string
 		want string
 	}{
+		{[]string{"--clients", "2", "--processes", "3"}, "--processes must be 1 to the number of clients, 2; it is 3"},
+		{[]string{"--phase", "idle|storm"}, "storm and badcert run alone"},
 		{[]string{"--clients", "0"}, "--clients must be at least 1; it is 0"},
 		{[]string{"--phase", "("}, "--phase: error parsing regexp"},
 		{[]string{"--phase", "nosuch"}, `no phase matches --phase "nosuch"; there are idle, light, `},
@@ -43,9 +45,36 @@ func TestPhaseLengths(t *testing.T) {
 	opts, err := parse([]string{"--phase", "idle|light|frozen", "--length", "5s", "--light-length", "7s"}, &bytes.Buffer{})
 	require.NoError(t, err)
 	require.Len(t, opts.phases, 3)
+	all, err := parse(nil, &bytes.Buffer{})
+	require.NoError(t, err)
+	assert.Len(t, all.phases, 5, "the others run alone")
+	assert.Equal(t, 100, all.processes)
 	assert.Equal(t, 5*time.Second, opts.phases[0].length)
 	assert.Equal(t, 7*time.Second, opts.phases[1].length)
 	assert.Equal(t, 5*time.Second, opts.phases[2].length)
+}
+
+// TestOutages runs the phases that run alone.
+func TestOutages(t *testing.T) {
+	opts := build(t, "--clients", "3", "--processes", "2", "--phase", "storm", "--storm-length", "2s")
+	r, err := measure(t.Context(), opts, func(string) {})
+	require.NoError(t, err)
+	require.Len(t, r.phases, 1)
+	for _, kind := range kinds {
+		for _, metric := range []string{
+			"connects that failed", "leader after the start of the members", "all clients served after the start of the members",
+			"RPCs received in the busiest second of the return",
+		} {
+			assert.Positive(t, r.phases[0].value(t, metric, kind), "%s, %s", metric, kind)
+		}
+	}
+	opts.phases = []phase{allPhases()[6]}
+	opts.phases[0].length = 2 * time.Second
+	r, err = measure(t.Context(), opts, func(string) {})
+	require.NoError(t, err)
+	for _, kind := range kinds {
+		assert.Positive(t, r.phases[0].value(t, "TLS handshakes", kind), kind)
+	}
 }
 
 // TestFleetIsCounted compares what the members count with what the clients do. It

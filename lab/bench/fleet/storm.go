@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -69,14 +70,19 @@ func storm(ctx context.Context, r *rig, p phase) ([]row, error) {
 	work, ctx := errgroup.WithContext(running)
 	work.Go(func() error { return r.everyMember(func(m *lab.Member) error { return m.Restart(ctx) }) })
 	work.Go(func() (err error) {
-		leader, err = after(ctx, restarted, func() (bool, error) { return r.hasLeader(ctx), nil })
+		if leader, err = after(ctx, restarted, func() (bool, error) { return r.hasLeader(ctx), nil }); err != nil {
+			err = fmt.Errorf("no leader: %w", err)
+		}
 		return err
 	})
 	work.Go(func() (err error) {
-		served, err = after(ctx, restarted, func() (bool, error) {
-			s, err := r.fleet.state(ctx)
+		var s crowd.State
+		if served, err = after(ctx, restarted, func() (bool, error) {
+			s, err = r.fleet.state(ctx)
 			return s.HaveAnswers == r.opts.clients, err
-		})
+		}); err != nil {
+			err = fmt.Errorf("%d of %d clients are served: %w", s.HaveAnswers, r.opts.clients, err)
+		}
 		return err
 	})
 	if err := work.Wait(); err != nil {

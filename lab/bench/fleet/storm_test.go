@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSeries(t *testing.T) {
+	start := time.Now()
+	var s series
+	for i, v := range []float64{5, 5, 6, 30, 31, 32} {
+		s.at, s.values = append(s.at, start.Add(time.Duration(i)*500*time.Millisecond)), append(s.values, v)
+	}
+	assert.InDelta(t, 27, s.total(), 0)
+	assert.InDelta(t, 25, s.busiest(), 0)
+}
+
+func TestFollow(t *testing.T) {
+	n := 0.0
+	s, err := follow(t.Context(), func(context.Context) (float64, error) {
+		n++
+		return n, nil
+	})
+	require.NoError(t, err)
+	s.stop()
+	s.stop()
+	assert.InDelta(t, n-1, s.total(), 0)
+}
