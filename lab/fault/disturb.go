@@ -15,13 +15,13 @@ const (
 	clientDelay = 100 * time.Millisecond
 )
 
-// Disturbances returns the faults of a storm: all, and others that are harder or that
-// leave nothing to measure. A rolling restart takes too much of a
+// Disturbances returns the faults of a storm: those that all clusters can have and that keep little
+// of a storm busy, and others that are harder or that leave nothing to measure. A rolling restart takes too much of a
 // storm, because a member that has watches open takes seven seconds to end when it
 // is asked to; the fault terminate does it to one member instead.
 func Disturbances() []Fault {
 	return append(
-		slices.DeleteFunc(slices.Concat(Default(), named()), func(f Fault) bool { return f.Name == "rolling-restart" }),
+		slices.DeleteFunc(slices.Concat(Default(), named(), lostFlows(), flaps()), func(f Fault) bool { return f.Name == "rolling-restart" }),
 		Fault{Name: "terminate", Summary: "a member is terminated gracefully and restarted at the end", inject: terminateOne},
 		Fault{Name: "no-quorum", Summary: "every member is cut off from the others", inject: noQuorum},
 		Fault{Name: "all-killed", Summary: "all members are killed (SIGKILL) and restarted at the end", inject: allKilled},

@@ -38,7 +38,7 @@ func TestParse(t *testing.T) {
 	_, err = fault.Parse([]string{"kill", "flood"})
 	require.EqualError(t, err, `unknown fault "flood": the faults are kill, stop, blackhole, partition, slow, leader-kill, `+
 		`rolling-restart, defrag, leader-stop, leader-blackhole, leader-partition, leader-move, majority-lost, `+
-		`nat, nat-one, loss, swallow, move, vip, two-frozen, flap, pause, transfer, throttle, second-frozen, expired`)
+		`nat, nat-one, loss, swallow, move, vip, flap, two-frozen, pause, transfer, throttle, second-frozen, expired`)
 	for _, f := range fault.All() {
 		assert.Equal(t, strings.ToLower(f.Name), f.Name)
 		assert.NotEmpty(t, f.Summary)
@@ -248,6 +248,25 @@ func TestSites(t *testing.T) {
 			require.NoError(t, fault.Heal(ctx, s))
 			gets(t, before)
 		})
+	}
+}
+
+// TestDisturbances are those of soaks, which have several clients of one process.
+func TestDisturbances(t *testing.T) {
+	ctx := labtest.Within(t, time.Minute)
+	c := labtest.Start(t, lab.Config{})
+	store := connect(t, c, c.Endpoints(), nil).Store
+	all := fault.Disturbances()
+	assert.Subset(t, names(all), []string{"nat", "nat-one", "flap"})
+	assert.NotContains(t, names(all), "vip")
+	for _, f := range all {
+		if f.Name != "nat" && f.Name != "nat-one" {
+			continue
+		}
+		gets(t, store)
+		s := fault.Scene{Cluster: c, Rand: rand.New(rand.NewPCG(1, 1)), Note: func(string) {}}
+		require.NoError(t, f.Inject(ctx, s))
+		require.NoError(t, fault.Heal(ctx, s))
 	}
 }
 

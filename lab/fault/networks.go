@@ -28,15 +28,21 @@ const (
 	lossShare = 0.2
 )
 
-// networks returns the faults of the network between clients and members that happen only
-// when they are named.
-func networks() []Fault {
+// lostFlows returns the faults of connections.
+func lostFlows() []Fault {
 	return []Fault{
 		{Name: "nat", Summary: "the flows of all clients are forgotten: they carry nothing more, new ones work", Held: 25 * time.Second, inject: forgetAll},
 		{
 			Name: "nat-one", Summary: "the flows of one client to one member are forgotten, other clients of the process work with it",
 			Held: 25 * time.Second, inject: forgetOne,
 		},
+	}
+}
+
+// networks returns the faults of the network between clients and members that happen only
+// when they are named.
+func networks() []Fault {
+	return append(lostFlows(), []Fault{
 		{Name: "loss", Summary: "a fifth of the packets of a follower is lost", Held: 15 * time.Second, inject: loss},
 		{Name: "swallow", Summary: "all links lose everything, those of the members too", Held: 10 * time.Second, inject: swallow},
 		{Name: "move", Summary: "the names of all members lead to new addresses, the old ones are silent", Held: 25 * time.Second, Site: Named, inject: move},
@@ -44,7 +50,7 @@ func networks() []Fault {
 			Name: "vip", Summary: "one endpoint, a TCP proxy; the member behind it is stopped, new connections reach another",
 			Held: 25 * time.Second, Site: OneEndpoint, inject: freezeBehind,
 		},
-	}
+	}...)
 }
 
 func forgetAll(_ context.Context, s Scene) error {
@@ -73,11 +79,9 @@ func forgetOne(ctx context.Context, s Scene) error {
 		return errors.New("no client is connected")
 	}
 	if s.Join == nil {
-		for m, conns := range own {
-			s.Note("a flow to " + m.Name() + " is forgotten")
-			conns[s.Rand.IntN(len(conns))].Forget()
-			break
-		}
+		all := slices.Concat(slices.Collect(maps.Values(own))...)
+		s.Note("a flow is forgotten")
+		all[s.Rand.IntN(len(all))].Forget()
 		return nil
 	}
 	leave, err := s.join(ctx, siblings, nil)

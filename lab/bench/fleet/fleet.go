@@ -31,9 +31,10 @@ func startFleet(ctx context.Context, opts options, kind string, job crowd.Job) (
 	var work errgroup.Group
 	work.SetLimit(startsAtOnce)
 	for i := range opts.processes {
-		job.Clients = (opts.clients + i) / opts.processes
+		part := job
+		part.Clients = (opts.clients + i) / opts.processes
 		work.Go(func() error {
-			p, err := startProcess(ctx, opts.programs[kind], job)
+			p, err := startProcess(ctx, opts.programs[kind], part)
 			if err != nil {
 				return err
 			}
