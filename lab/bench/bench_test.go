@@ -173,7 +173,7 @@ func TestEveryCase(t *testing.T) {
 	for _, c := range cases.All() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			c.ShortSize = tiny
+			c.ShortSize, c.ValueSize = tiny, min(c.ValueSize, valueSize)
 			s := newStage(c, true)
 			defer func() { require.NoError(t, s.clear()) }()
 			for _, client := range []string{official, quorate} {

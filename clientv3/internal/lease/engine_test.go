@@ -159,6 +159,29 @@ func TestKeeperEndsAtTheDeadline(t *testing.T) {
 	})
 }
 
+// The process is stopped between a keepalive and its answer, and no member answers as it goes on. The lease is valid from
+// the moment of sending, and no longer.
+func TestStoppedProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const stop = maxSilence - time.Millisecond
+		f := &fakeStreams{}
+		e, _ := startEngine(t, f)
+		f.onSend = func(s *fakeStream, id int64) error {
+			if len(s.requests()) == 1 && s.number == 1 {
+				time.AfterFunc(stop, func() { s.answer(id, ttl) })
+			}
+			return nil
+		}
+		p := subscribe(t, e, t.Context(), 1, Subscriber{})
+		start := time.Now()
+		time.Sleep(stop + time.Millisecond)
+		require.Equal(t, 1, p.delivered())
+		require.Equal(t, start.Add(ttl), p.valid())
+		<-p.closed
+		require.Equal(t, ttl, time.Since(start))
+	})
+}
+
 func TestRefusalPausesAndGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeStreams{
