@@ -77,11 +77,17 @@ func storm(ctx context.Context, r *rig, p phase) ([]row, error) {
 	})
 	work.Go(func() (err error) {
 		var s crowd.State
-		if served, err = after(ctx, restarted, func() (bool, error) {
-			s, err = r.fleet.state(ctx)
-			return s.HaveAnswers == r.opts.clients, err
-		}); err != nil {
-			err = fmt.Errorf("%d of %d clients are served: %w", s.HaveAnswers, r.opts.clients, err)
+		served, err = after(ctx, restarted, func() (bool, error) {
+			now, err := r.fleet.state(ctx)
+			if err == nil {
+				s = now
+			}
+			return now.HaveAnswers == r.opts.clients, err
+		})
+		if s.HaveAnswers < r.opts.clients && errors.Is(err, context.DeadlineExceeded) {
+			r.note(fmt.Sprintf("%s: %d of %d clients are not served %v after the start of the members",
+				r.kind, r.opts.clients-s.HaveAnswers, r.opts.clients, returnTimeout))
+			served, err = returnTimeout, nil
 		}
 		return err
 	})
