@@ -58,7 +58,7 @@ type observedBuilder struct {
 func (b observedBuilder) Build(target resolver.Target, cc resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
 	conn := &observedConn{
 		ClientConn: cc, observer: b.owner.observer, target: target.URL.Redacted(),
-		options: &balancer.Options{Events: observed.Events(b.owner.observer, (*balancer.Endpoint).Address)},
+		options: &balancer.Options{Events: observed.Events(b.owner.observer, (*balancer.Endpoint).Address, nil)},
 	}
 	r, err := b.Builder.Build(target, conn, opts)
 	if err != nil {

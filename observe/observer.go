@@ -6,7 +6,10 @@ import "github.com/quorate/quorate/health"
 // calls, streams and probes, so they must be safe for concurrent use. They must return at
 // once, because they block that work, and must not call the client.
 //
-// Events about one endpoint's state are in order; other events may be reordered.
+// StateChanged, Ejected and Readmitted are called one at a time and in order, by a goroutine of
+// their own, and so perhaps a little after the event, also after the client is closed. If they
+// block until 1,000 wait, further ones are dropped; a client of etcd logs how many. Other events
+// may be reordered.
 //
 // Implementations must embed [None] for methods that they do not implement. New versions
 // may add methods; types that embed None still compile.

@@ -143,7 +143,9 @@ func (c *Channel) policyOptions(cfg Config) *balancer.Options {
 		Monitor:           c.monitor,
 		WriteStallTimeout: cfg.WriteStallTimeout,
 		DisableSuspicion:  cfg.DisableProbes,
-		Events:            observed.Events(cfg.Observer, c.names.of),
+		Events: observed.Events(cfg.Observer, c.names.of, func(n int) {
+			c.log().Warn("the observer is too slow: it was not told of changes of endpoints", zap.Int("dropped", n))
+		}),
 	}
 	if !cfg.DisableProbes {
 		o.Service = tokenProber{etcdprobe.Service{}, c.tokens}

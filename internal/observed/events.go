@@ -16,16 +16,66 @@ type events struct {
 	calls    observe.CallObserver // nil if the observer is not one
 	name     func(*balancer.Endpoint) string
 
-	mu      sync.Mutex // held while the observer receives states, which keeps them in order
+	// overflowed is called with the number of states that the observer did not receive in time.
+	overflowed func(n int)
+
+	mu      sync.Mutex
 	ejected map[*balancer.Endpoint]time.Time
+	// waiting are states for the observer, in order. One goroutine delivers them while there are
+	// any: whoever notes evidence, perhaps for other clients too, does not wait for an observer.
+	waiting    []func()
+	delivering bool
+	dropped    int
 }
 
+// maxWaiting bounds the states that wait for an observer.
+const maxWaiting = 1000
+
 // Events returns nil for no observer. name returns the name of an endpoint for the observer.
-func Events(o observe.Observer, name func(*balancer.Endpoint) string) balancer.Events {
+// States reach the observer one at a time and in order. If it blocks until maxWaiting wait, further
+// ones are dropped, and overflowed, if not nil, is called with their number once it goes on.
+func Events(o observe.Observer, name func(*balancer.Endpoint) string, overflowed func(n int)) balancer.Events {
 	if o == nil {
 		return nil
 	}
-	return &events{observer: o, calls: observe.Calls(o), name: name, ejected: make(map[*balancer.Endpoint]time.Time)}
+	return &events{
+		observer: o, calls: observe.Calls(o), name: name, overflowed: overflowed,
+		ejected: make(map[*balancer.Endpoint]time.Time),
+	}
+}
+
+// add lets the observer receive a state. It needs the lock.
+func (e *events) add(tell func()) {
+	if len(e.waiting) >= maxWaiting {
+		e.dropped++
+		return
+	}
+	e.waiting = append(e.waiting, tell)
+	if !e.delivering {
+		e.delivering = true
+		go e.deliver()
+	}
+}
+
+// deliver passes the states on until none waits.
+func (e *events) deliver() {
+	for {
+		e.mu.Lock()
+		if len(e.waiting) == 0 {
+			e.delivering = false
+			dropped := e.dropped
+			e.dropped = 0
+			e.mu.Unlock()
+			if dropped > 0 && e.overflowed != nil {
+				e.overflowed(dropped)
+			}
+			return
+		}
+		tell := e.waiting[0]
+		e.waiting = e.waiting[1:]
+		e.mu.Unlock()
+		tell()
+	}
 }
 
 var lanes = [...]observe.Lane{
@@ -54,7 +104,7 @@ func (e *events) Changed(ep *balancer.Endpoint, change health.Change) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	change.Endpoint = e.name(ep)
-	e.observer.StateChanged(change)
+	e.add(func() { e.observer.StateChanged(change) })
 	siblings := ep.Siblings()
 	anyFit := false
 	for _, s := range siblings {
@@ -79,9 +129,11 @@ func (e *events) update(ep *balancer.Endpoint, anyFit bool) {
 	switch {
 	case out && !was:
 		e.ejected[ep] = now
-		e.observer.Ejected(observe.Ejection{Endpoint: e.name(ep), State: status.State, Evidence: status.Evidence})
+		ejection := observe.Ejection{Endpoint: e.name(ep), State: status.State, Evidence: status.Evidence}
+		e.add(func() { e.observer.Ejected(ejection) })
 	case was && !out:
 		delete(e.ejected, ep)
-		e.observer.Readmitted(observe.Readmission{Endpoint: e.name(ep), After: now.Sub(since)})
+		readmission := observe.Readmission{Endpoint: e.name(ep), After: now.Sub(since)}
+		e.add(func() { e.observer.Readmitted(readmission) })
 	}
 }
