@@ -36,7 +36,9 @@ func TestStatusOfAMemberThatIsDown(t *testing.T) {
 
 		restarted := make(chan error, 1)
 		go func() {
-			_, err := c.Status(context.Background(), down.Endpoint())
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			_, err := c.Status(ctx, down.Endpoint())
 			restarted <- err
 		}()
 		time.Sleep(5 * time.Second)
