@@ -33,8 +33,8 @@ func TestFrozenEndpointIsDeadWithinASecond(t *testing.T) {
 		for range 3 {
 			o := <-writes
 			assert.ErrorContains(t, o.cut, "endpoint a is dead")
-			assert.GreaterOrEqual(t, o.took, 600*time.Millisecond, "two lost packets were repeated by then")
-			assert.LessOrEqual(t, o.took, 700*time.Millisecond)
+			assert.GreaterOrEqual(t, o.took, 850*time.Millisecond, "a pause of 0.8 s is over by then")
+			assert.LessOrEqual(t, o.took, 950*time.Millisecond)
 		}
 		synctest.Wait()
 		assert.Equal(t, health.Dead, c.is(frozen))
@@ -54,6 +54,32 @@ func TestFrozenEndpointIsDeadWithinASecond(t *testing.T) {
 			assert.Less(t, o.took, time.Second)
 		}
 	})
+}
+
+// A process pauses for a moment: its reads and streams go elsewhere, its writes are answered.
+func TestWritesOutlastAPause(t *testing.T) {
+	for _, pause := range []time.Duration{650, 700, 800} {
+		inBubble(t, 3, func(t *testing.T, servers []*server) {
+			c := warm(t, roundRobin, servers)
+			c.load(3, 20*time.Millisecond, 10*time.Second, false)
+			for range 4 {
+				stream := c.open(balancer.Streams, c.endpoint(servers[0]))
+				time.Sleep(100 * time.Millisecond)
+				servers[0].frozen.Shut()
+				reads, writes := c.starting(12, servers[0], aRead), c.starting(12, servers[0], aWrite)
+				time.AfterFunc(pause*time.Millisecond, servers[0].frozen.Open)
+				for range 12 {
+					assert.Error(t, (<-reads).cut)
+					require.NoError(t, (<-writes).err)
+				}
+				<-stream.ended
+				time.Sleep(2 * time.Second)
+				require.Equal(t, health.Serving, c.is(servers[0]))
+			}
+			assert.Empty(t, c.events.closedAddresses())
+			assert.EqualValues(t, 1, servers[0].conns.Load())
+		})
+	}
 }
 
 func TestSingleEndpointIsNeitherProbedNorEjected(t *testing.T) {

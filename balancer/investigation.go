@@ -358,7 +358,7 @@ func (i *investigation) evaluate(now time.Time, before [classes]backlog) {
 	switch evaluate(o) {
 	case dead:
 		i.p.note(i.ep, health.Evidence{Kind: health.Unresponsive, At: now, Detail: "no sign of life for " + o.silent.Round(time.Millisecond).String()})
-		i.closeSilent(now, deadAfter, before)
+		i.closeSilent(now, deadAfter, before, i.p.closeLater)
 		return
 	case stalled:
 		i.p.note(i.ep, health.Evidence{Kind: health.Stalled, At: now, Detail: "alive, and nothing completed for " + o.stalled.Round(time.Millisecond).String()})
@@ -366,7 +366,7 @@ func (i *investigation) evaluate(now time.Time, before [classes]backlog) {
 	}
 	if o.silent == 0 || o.busy {
 		// The server is alive. Only unresponsive connections are closed.
-		i.closeSilent(now, deadAfter+i.ep.tolerance(), before)
+		i.closeSilent(now, deadAfter+i.ep.tolerance(), before, i.p.closeSilent)
 	}
 }
 
@@ -450,7 +450,7 @@ func first(since time.Time, isTrue bool, now time.Time) time.Time {
 // closeSilent closes the endpoint's connections that have been silent for that long and are
 // not busy, once they have had time to recover since the endpoint or another one gave a sign
 // of life.
-func (i *investigation) closeSilent(now time.Time, silence time.Duration, before [classes]backlog) {
+func (i *investigation) closeSilent(now time.Time, silence time.Duration, before [classes]backlog, end func(...*subConn)) {
 	var dead []*subConn
 	for _, s := range i.ep.connections() {
 		silent := s.silentFor(now)
@@ -460,6 +460,6 @@ func (i *investigation) closeSilent(now time.Time, silence time.Duration, before
 		}
 	}
 	if len(dead) > 0 {
-		i.p.closeSilent(dead...)
+		end(dead...)
 	}
 }

@@ -45,6 +45,8 @@ type subConn struct {
 	alive time.Time
 	// checking is set while a check of the connection runs.
 	checking atomic.Bool
+	// closing is set while the connection is about to be closed: see closeLater.
+	closing atomic.Bool
 	// made counts the connections that were made.
 	made atomic.Int32
 }
