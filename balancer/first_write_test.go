@@ -77,7 +77,29 @@ func TestFirstReadDoesNotWait(t *testing.T) {
 		o = c.write()
 		require.NoError(t, o.err)
 		assert.Equal(t, usual, o.took, "the read showed that an endpoint serves")
-		assert.Zero(t, c.probes.Load())
+	})
+}
+
+// The first call, as one that fetches a token, shows that one endpoint serves; the writes after it are
+// spread over all.
+func TestWritesAreSpreadAfterAFirstRead(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := connect(t, roundRobin, servers)
+		require.NoError(t, c.read().err)
+		o := c.write()
+		require.NoError(t, o.err)
+		assert.Equal(t, usual, o.took, "it does not wait")
+		before := map[*server]int64{}
+		for _, s := range servers {
+			before[s] = s.calls.Load()
+		}
+		for range 30 {
+			require.NoError(t, c.write().err)
+		}
+		for _, s := range servers {
+			assert.EqualValues(t, 10, s.calls.Load()-before[s], s.addr)
+		}
+		assert.LessOrEqual(t, c.probes.Load(), int64(2), "one for each of the others")
 	})
 }
 

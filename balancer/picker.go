@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/balancer"
@@ -61,13 +62,21 @@ func rank(s health.State, n need) int {
 }
 
 // rank returns how well the endpoint serves a need. For writes, endpoints that have
-// completed work rank better: a response proves only that the server is alive.
+// completed work rank better: a response proves only that the server is alive. So do those that
+// have not relapsed lately.
 func (e *Endpoint) rank(n need) int {
 	r := rank(e.State(), n)
-	if n == needWrite && r == 0 && !e.proven() {
+	if n == needWrite && r == 0 && (!e.proven() || e.relapsed()) {
 		return 1
 	}
 	return r
+}
+
+// relapsed reports whether the endpoint has served for too short a time since the latest of several
+// verdicts.
+func (e *Endpoint) relapsed() bool {
+	from := e.known().Load().WritesFrom
+	return !from.IsZero() && time.Now().Before(from)
 }
 
 // proven reports whether the endpoint has completed work.
@@ -82,8 +91,10 @@ type picker struct {
 	spare [needs]*Endpoint
 	// connected are all connected endpoints.
 	connected []*Endpoint
-	// unproven is set while no endpoint has completed work yet, and writes wait for that.
-	unproven bool
+	// unproven is set while no endpoint has completed work yet, and writes wait for that. unseen is
+	// set until the first write, which asks all endpoints that have completed none.
+	unproven, unseen bool
+	asked            atomic.Bool // for unseen
 	// err is why there is no connection.
 	err error
 }
@@ -125,6 +136,7 @@ func (p *policy) publish() {
 	}
 	k.rank()
 	k.unproven = p.awaitsProof(k.fit[needWrite])
+	k.unseen = p.proofDue.IsZero() && p.canProbe()
 	k.err = balancer.ErrNoSubConnAvailable
 	if state == connectivity.TransientFailure {
 		k.err = err
@@ -162,7 +174,7 @@ func (p *policy) awaitsProof(fit []*Endpoint) bool {
 	if len(fit) == 0 || p.proven || !p.canProbe() {
 		return false
 	}
-	if fit[0].rank(needWrite) != 1 {
+	if rank(fit[0].State(), needWrite) != 0 || slices.ContainsFunc(fit, (*Endpoint).proven) {
 		p.proven = true
 		return false
 	}
@@ -387,6 +399,8 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 	case k.unproven && a.Write:
 		k.p.prove()
 		return nil, nil, balancer.ErrNoSubConnAvailable
+	case k.unseen && a.Write && k.asked.CompareAndSwap(false, true):
+		k.p.prove()
 	}
 	class := call.Conn
 	if class == Streams && !k.p.heavy.Load() {

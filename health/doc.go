@@ -17,7 +17,8 @@
 // every state.
 //
 // A fault ends with evidence of the opposite, not after a time. A new connection is no
-// such evidence.
+// such evidence. Only writes, which nobody can repeat, keep away for a time from an endpoint
+// that relapses: see [Status].WritesFrom.
 //
 // The full table, where a dot means no change:
 //

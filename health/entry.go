@@ -78,7 +78,7 @@ func (e *Entry) apply(ev Evidence) Change {
 	}
 	m := *old
 	m.record = next
-	m.status.State, m.status.Since, m.status.Evidence = next.State, next.Since, next.Evidence
+	m.status.State, m.status.Since, m.status.Evidence, m.status.WritesFrom = next.State, next.Since, next.Evidence, next.WritesFrom
 	if ev.Err != nil {
 		m.status.LastErr, m.status.LastErrAt = ev.Err, ev.At
 	}

@@ -7,6 +7,15 @@ import "time"
 // probe.
 const GoodToServing = 3
 
+// An endpoint that relapses gets writes again later each time: relapseWait after the second verdict, twice
+// as long after each further one, maxRelapseWait at most. A verdict is forgotten when the endpoint
+// has been trusted for relapseMemory.
+const (
+	relapseWait    = 4 * time.Second
+	maxRelapseWait = 30 * time.Second
+	relapseMemory  = time.Minute
+)
+
 // Record is the state of one endpoint, with the evidence that led to it. The zero value
 // is an endpoint without evidence.
 type Record struct {
@@ -17,6 +26,12 @@ type Record struct {
 	Evidence Evidence
 	// Good counts the consecutive probes that a Slow endpoint answered in time.
 	Good int
+	// Verdicts counts the recent verdicts, Stalled or Unresponsive. Condemned is set from a
+	// verdict until the endpoint is Serving again; WritesFrom is when writes prefer it to others
+	// again, the zero time if there was no verdict.
+	Verdicts   int
+	Condemned  bool
+	WritesFrom time.Time
 }
 
 // Next returns the record after a piece of evidence. It is a pure function; the package
@@ -37,7 +52,24 @@ func (r Record) Next(e Evidence) Record {
 		return next
 	}
 	next.State, next.Since, next.Evidence, next.Good = to, e.At, e, 0
+	switch isVerdict := e.Kind == Stalled || e.Kind == Unresponsive; {
+	case isVerdict && !r.Condemned:
+		if next.Condemned = true; e.At.Sub(r.WritesFrom) > relapseMemory {
+			next.Verdicts = 0
+		}
+		next.Verdicts++
+	case to == Serving && r.Condemned:
+		next.Condemned, next.WritesFrom = false, e.At.Add(relapse(next.Verdicts))
+	}
 	return next
+}
+
+// relapse returns how long writes keep away after the latest of recent verdicts.
+func relapse(verdicts int) time.Duration {
+	if verdicts < 2 {
+		return 0
+	}
+	return min(relapseWait<<min(verdicts-2, 8), maxRelapseWait)
 }
 
 // same reports whether two records differ only in their evidence.

@@ -11,6 +11,9 @@ type Status struct {
 	Since time.Time
 	// Evidence is what led to the state.
 	Evidence Evidence
+	// WritesFrom is when writes prefer the endpoint to others again after the latest verdict on it:
+	// later after each recent one. The zero time if there was none.
+	WritesFrom time.Time
 	// LastErr is the latest error returned or caused by the endpoint, nil if there was
 	// none, and LastErrAt its time. It is kept when the endpoint recovers.
 	LastErr   error

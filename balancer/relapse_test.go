@@ -1,0 +1,65 @@
+package balancer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/health"
+)
+
+// An endpoint freezes again and again. Reads come back at once, writes later each time.
+func TestFlappingEndpointLosesFewWrites(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		reads, writes := c.load(10, 20*time.Millisecond, time.Minute, false), c.load(10, 20*time.Millisecond, time.Minute, true)
+		for range 9 {
+			servers[0].frozen.Shut()
+			time.Sleep(2 * time.Second)
+			servers[0].frozen.Open()
+			within(t, time.Second, "readmitted", func() bool { return c.is(servers[0]) == health.Serving })
+			before := servers[0].calls.Load()
+			time.Sleep(time.Second)
+			assert.Greater(t, servers[0].calls.Load(), before+50, "it serves reads")
+		}
+		time.Sleep(35 * time.Second)
+		before := servers[0].calls.Load()
+		write := c.load(1, time.Millisecond, time.Minute, true)
+		time.Sleep(time.Second)
+		assert.Greater(t, servers[0].calls.Load(), before+300, "it serves writes")
+		assert.Zero(t, failed(write.end()))
+		lost := 0
+		for _, o := range writes.end() {
+			if o.err != nil {
+				lost++
+			}
+		}
+		assert.LessOrEqual(t, lost, 30, "of the first freezes")
+		_ = reads.end()
+	})
+}
+
+// Where all others are worse, an endpoint that has relapsed gets writes.
+func TestRelapsedEndpointGetsWritesWhereNoOtherServes(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		load := c.load(6, 20*time.Millisecond, time.Minute, false)
+		for range 3 {
+			servers[0].frozen.Shut()
+			time.Sleep(time.Second)
+			servers[0].frozen.Open()
+			within(t, time.Second, "readmitted", func() bool { return c.is(servers[0]) == health.Serving })
+		}
+		for range 10 {
+			assert.Equal(t, servers[1].addr, c.write().at.Address())
+		}
+		servers[1].kill()
+		within(t, time.Second, "gone", func() bool { return c.is(servers[1]) == health.Dead })
+		o := c.write()
+		require.NoError(t, o.err)
+		assert.Equal(t, servers[0].addr, o.at.Address())
+		load.end()
+	})
+}
