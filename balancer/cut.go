@@ -57,7 +57,8 @@ func (e *Endpoint) stuckSince(st *health.Status) time.Time {
 // work.
 func (e *Endpoint) mayBeCut() bool {
 	st := e.State()
-	return (st == health.Lagging || st == health.Degraded) && e.hasAlternative() && e.busy()
+	return (st == health.Lagging || st == health.Degraded) && e.hasAlternative(Full) && e.busy() ||
+		e.hasAlternative(Local) && e.waitsLocally()
 }
 
 // mayCutWrite reports whether a write has waited for so long that it may be cut.

@@ -171,27 +171,30 @@ func (e *Endpoint) others() []*Endpoint {
 	return others
 }
 
-// hasAlternative reports whether another endpoint can take calls that would go to e: one of a
-// better rank, or one that is not suspected. Where all are suspected, as in an overload, none
-// is likely to be faster.
-func (e *Endpoint) hasAlternative() bool {
-	k := e.policy.latest.Load()
-	if k == nil || len(k.fit[needFull]) == 0 {
+// hasAlternative reports whether another endpoint can take calls of the need that would go to e:
+// one of a better rank, or one that is not suspected. Where all are suspected, as in an overload,
+// none is likely to be faster.
+func (e *Endpoint) hasAlternative(n Need) bool {
+	k, as := e.policy.latest.Load(), needFull
+	if n == Local {
+		as = needLocal
+	}
+	if k == nil || len(k.fit[as]) == 0 {
 		return false
 	}
-	other := k.fit[needFull][0]
+	other := k.fit[as][0]
 	switch {
 	case other != e:
-	case len(k.fit[needFull]) > 1:
-		other = k.fit[needFull][1]
+	case len(k.fit[as]) > 1:
+		other = k.fit[as][1]
 	default:
-		other = k.spare[needFull]
+		other = k.spare[as]
 	}
-	if other == nil || !other.Ready() || !other.State().Usable() {
+	if other == nil || !other.Ready() {
 		return false
 	}
-	r := rank(other.State(), needFull)
-	return r < rank(e.State(), needFull) || r < rank(health.Suspected, needFull)
+	r, suspected := other.rank(as), rank(health.Suspected, as)
+	return r < suspected || r == suspected && r < e.rank(as)
 }
 
 // isWitness reports whether the endpoint has completed work since then and is not ejected

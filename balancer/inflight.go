@@ -169,7 +169,7 @@ func (e *Endpoint) checkCalls(s *shard, now time.Time, found *findings) {
 			switch {
 			case now.Before(at):
 				found.checkBy(at)
-			case e.hasAlternative():
+			case e.hasAlternative(c.attempt.Need):
 				c.overdue = true
 				found.overdue = append(found.overdue, c)
 			default:

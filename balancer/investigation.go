@@ -59,8 +59,9 @@ type investigation struct {
 	// othersAlive and othersServe are since when others have given a sign of life, or have
 	// served, after this endpoint was probed; zero if they have not.
 	othersAlive, othersServe time.Time
-	elect                    bool // this client probes the endpoint for all clients of the process
-	poor                     bool // the budget refused a probe of the present round
+	localWitness             time.Time // since when another serves the local reads that wait here, alike
+	elect                    bool      // this client probes the endpoint for all clients of the process
+	poor                     bool      // the budget refused a probe of the present round
 	statusAsked              time.Time
 
 	// witnessed is set once another endpoint has completed timely work; found is set if that
@@ -141,7 +142,7 @@ func (i *investigation) round(start time.Time) {
 // there is no better one, and no verdict is possible.
 func (i *investigation) callsSuffice() bool {
 	for _, other := range i.ep.others() {
-		if other.State().Usable() {
+		if other.State().Usable() || other.rank(needLocal) < i.ep.rank(needLocal) {
 			return false
 		}
 	}
@@ -150,7 +151,7 @@ func (i *investigation) callsSuffice() bool {
 
 // ask sends a service probe over one connection and liveness checks over the other
 // connections in use. It repeats no unanswered probe, but adds a liveness check to an
-// unanswered service probe.
+// unanswered service probe; at once if local reads wait.
 func (i *investigation) ask() {
 	for _, s := range i.ep.connections() {
 		if !s.ready.Load() {
@@ -158,8 +159,8 @@ func (i *investigation) ask() {
 		}
 		asked := s.class == Calls && i.elect && i.send(s, forService)
 		lives := time.Since(i.statusAsked) < 2*statusPace && s.heard.After(i.statusAsked) // as its status shows
-		if !asked && !lives && i.carries(s) {
-			i.send(s, forLiveness)
+		if q := i.life(); !lives && i.carries(s) && (!asked || q == forLocal) {
+			i.send(s, q)
 		}
 	}
 }
@@ -229,6 +230,9 @@ func (i *investigation) askWitness(now time.Time) {
 	if other.stalledFor(now) == 0 {
 		i.send(other.conn(Calls), forService)
 	}
+	if q := i.life(); q == forLocal && !i.ep.hasLocalWitness(since) {
+		i.send(other.conn(Calls), q)
+	}
 }
 
 // isAnswered reports whether the round is over: every connection has answered, and the
@@ -269,6 +273,7 @@ func (i *investigation) await(wait time.Duration, ready func() bool) {
 		now := time.Now()
 		i.p.cutStuck(i.ep, now)
 		i.askStatus(now)
+		i.cutLocal(now)
 		i.watchOthers(now)
 		if !i.witnessed && i.ep.hasQuickWitness(i.ep.Health().Since) {
 			i.witnessed, i.found = true, true

@@ -65,6 +65,9 @@ func rank(s health.State, n need) int {
 // completed work rank better: a response proves only that the server is alive. So do those that
 // have not relapsed lately.
 func (e *Endpoint) rank(n need) int {
+	if n == needLocal {
+		return e.localRank(e.Health())
+	}
 	r := rank(e.State(), n)
 	if n == needWrite && r == 0 && (!e.proven() || e.relapsed()) {
 		return 1

@@ -34,13 +34,14 @@ const (
 	forService  question = iota // service probe: does the endpoint do its work?
 	forLiveness                 // liveness check: is it alive?
 	forStatus                   // status: what is its role?
+	forLocal                    // liveness check, for local reads that wait
 )
 
 func (o *Options) prober(q question) health.Prober {
 	switch q {
 	case forService:
 		return o.Service
-	case forLiveness:
+	case forLiveness, forLocal:
 		return o.Liveness
 	default:
 		return o.Status
@@ -167,6 +168,9 @@ func (p *policy) ask(s *subConn, q question, done func()) bool {
 
 // reserve returns how many probes a probe leaves in the budget.
 func (p *policy) reserve(s *subConn, q question) float64 {
+	if q == forLocal {
+		return -localOverdraft
+	}
 	if q == forStatus || p.proofWanted(s.ep) || s.ep.hasQuickWitness(s.ep.stuckSince(s.ep.Health())) {
 		return 0
 	}
@@ -234,6 +238,9 @@ func (p *policy) take(s *subConn, r health.Report, sent time.Time) {
 		}
 	}
 	p.note(ep, ev)
+	if ep.State() == health.Suspected {
+		p.publish() // it may serve local calls
+	}
 	ep.signal()
 }
 

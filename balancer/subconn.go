@@ -63,7 +63,7 @@ func (s *subConn) ask(q question, now time.Time) {
 	if s.unanswered(&s.asked, now) == 0 {
 		s.asked.Store(&now)
 	}
-	if q == forLiveness && s.unanswered(&s.askedLife, now) == 0 {
+	if (q == forLiveness || q == forLocal) && s.unanswered(&s.askedLife, now) == 0 {
 		s.askedLife.Store(&now)
 	}
 }
