@@ -109,10 +109,12 @@ func connectBy(t *testing.T, config string, servers []*server, dial []grpc.DialO
 	}
 	c.resolver.InitialState(c.state(servers...))
 	var err error
-	c.ClientConn, err = grpc.NewClient("test:///", append([]grpc.DialOption{grpc.WithResolvers(c.resolver), grpc.WithContextDialer(dialer(servers)),
+	c.ClientConn, err = grpc.NewClient("test:///", append([]grpc.DialOption{
+		grpc.WithResolvers(c.resolver), grpc.WithContextDialer(dialer(servers)),
 		grpc.WithTransportCredentials(balancer.Credentials(insecure.NewCredentials())), grpc.WithDisableRetry(),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[` + config + `]}`),
-		grpc.WithConnectParams(balancer.ConnectParams())}, dial...)...)
+		grpc.WithConnectParams(balancer.ConnectParams()),
+	}, dial...)...)
 	require.NoError(t, err)
 	began := time.Now()
 	t.Cleanup(func() {

@@ -51,7 +51,7 @@ var keepsEvents = map[int64]semver.Version{
 // found out by WatchResponse.IsProven. After an error that may pass it is asked again, and trusted meanwhile if it was before.
 func (v *view) followVersion(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; {
-		doubt, passing := v.c.doubtOfVersion(ctx)
+		passing, doubt := v.c.doubtOfVersion(ctx)
 		wait := versionInterval*9/10 + rand.N(versionInterval/5)
 		if passing {
 			failures++
@@ -59,7 +59,7 @@ func (v *view) followVersion(ctx context.Context) {
 		} else {
 			failures = 0
 		}
-		if ctx.Err() == nil && !(passing && v.keeps.Load()) {
+		if ctx.Err() == nil && (!passing || !v.keeps.Load()) {
 			v.setVersionDoubt(doubt)
 		}
 		_ = pause.For(ctx, wait) // the loop sees that it has ended
@@ -67,26 +67,26 @@ func (v *view) followVersion(ctx context.Context) {
 }
 
 // doubtOfVersion returns why nothing but serializable reads may rely on watches of the server, nil if all may.
-func (c *Cache) doubtOfVersion(ctx context.Context) (doubt error, passing bool) {
+func (c *Cache) doubtOfVersion(ctx context.Context) (passing bool, doubt error) {
 	conn := c.client.ActiveConnection()
 	if conn == nil {
-		return errNoConn, false
+		return false, errNoConn
 	}
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	resp, err := pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{}, grpc.WaitForReady(true))
 	if err != nil {
-		return fmt.Errorf("the version of the server is not known: %w", err), retry.CodeOf(err) != codes.Unimplemented
+		return retry.CodeOf(err) != codes.Unimplemented, fmt.Errorf("the version of the server is not known: %w", err)
 	}
 	version, err := semver.NewVersion(strings.TrimPrefix(resp.Version, "v"))
 	if err != nil {
-		return fmt.Errorf("the version of the server is not known: %w", err), false
+		return false, fmt.Errorf("the version of the server is not known: %w", err)
 	}
 	first, ok := keepsEvents[version.Minor]
 	if version.Major < 3 || version.Major == 3 && (version.Minor < 4 || ok && version.LessThan(first)) {
-		return fmt.Errorf("etcd %s loses events of watches at compactions; 3.4.36, 3.5.18 and later do not", version), false
+		return false, fmt.Errorf("etcd %s loses events of watches at compactions; 3.4.36, 3.5.18 and later do not", version)
 	}
-	return nil, false
+	return false, nil
 }
 
 // setVersionDoubt records what the version of the server says.

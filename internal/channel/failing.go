@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"errors"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -30,7 +31,7 @@ func isServed(err error) bool {
 	switch retry.CodeOf(err) {
 	case codes.InvalidArgument:
 		served := rpctypes.Error(err)
-		return served != rpctypes.ErrUserEmpty && served != rpctypes.ErrAuthFailed
+		return !errors.Is(served, rpctypes.ErrUserEmpty) && !errors.Is(served, rpctypes.ErrAuthFailed)
 	case codes.NotFound, codes.AlreadyExists, codes.PermissionDenied, codes.FailedPrecondition, codes.OutOfRange:
 		return true
 	default:

@@ -189,7 +189,8 @@ func writeGaps(b *strings.Builder, c Comparison) {
 	writeLine(b, fmt.Sprintf(gapLine, "", "", "GAP OF", "LOCAL", "GAP OF", "GAP OF", "SLOWEST", "SLOWEST", "OUTSIDE", "SERVED"))
 	writeLine(b, fmt.Sprintf(gapLine, "FAULT", "CLIENT", "GETS", "GETS", "PUTS", "TXNS", "GET", "WRITE", "EVENT", "AGAIN"))
 	c.eachFault(func(fault string, client Client, rounds []met) {
-		line := []any{fault, words.Clip(client.Label, 8)}
+		line := make([]any, 0, 6+len(history.Kinds()))
+		line = append(line, fault, words.Clip(client.Label, 8))
 		for _, k := range history.Kinds() {
 			line = append(line, words.Duration(median(rounds, gap(k))))
 		}

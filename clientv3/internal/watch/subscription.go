@@ -164,7 +164,7 @@ func (s *subscription) assemble(resp *pb.WatchResponse) []*mvccpb.Event {
 	a := s.assembly
 	a.extent.add(resp.Events)
 	a.complete = !resp.Fragment
-	events := append(a.rest, resp.Events...)
+	events := slices.Concat(a.rest, resp.Events)
 	if a.complete {
 		s.hold(nil)
 		return events

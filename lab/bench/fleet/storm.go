@@ -76,19 +76,7 @@ func storm(ctx context.Context, r *rig, p phase) ([]row, error) {
 		return err
 	})
 	work.Go(func() (err error) {
-		var s crowd.State
-		served, err = after(ctx, restarted, func() (bool, error) {
-			now, err := r.fleet.state(ctx)
-			if err == nil {
-				s = now
-			}
-			return now.HaveAnswers == r.opts.clients, err
-		})
-		if s.HaveAnswers < r.opts.clients && errors.Is(err, context.DeadlineExceeded) {
-			r.note(fmt.Sprintf("%s: %d of %d clients are not served %v after the start of the members",
-				r.kind, r.opts.clients-s.HaveAnswers, r.opts.clients, returnTimeout))
-			served, err = returnTimeout, nil
-		}
+		served, err = r.allServed(ctx, restarted)
 		return err
 	})
 	if err := work.Wait(); err != nil {
@@ -106,6 +94,24 @@ func storm(ctx context.Context, r *rig, p phase) ([]row, error) {
 		{"all clients served after the start of the members", seconds, served.Seconds()},
 		count("RPCs received in the busiest second of the return", rpcs.busiest()),
 	}, nil
+}
+
+// allServed returns how long after the restart of the members all clients are served.
+func (r *rig) allServed(ctx context.Context, restarted time.Time) (time.Duration, error) {
+	var s crowd.State
+	served, err := after(ctx, restarted, func() (bool, error) {
+		now, err := r.fleet.state(ctx)
+		if err == nil {
+			s = now
+		}
+		return now.HaveAnswers == r.opts.clients, err
+	})
+	if s.HaveAnswers < r.opts.clients && errors.Is(err, context.DeadlineExceeded) {
+		r.note(fmt.Sprintf("%s: %d of %d clients are not served %v after the start of the members",
+			r.kind, r.opts.clients-s.HaveAnswers, r.opts.clients, returnTimeout))
+		return returnTimeout, nil
+	}
+	return served, err
 }
 
 // badCertificates ends all connections, and leads new ones to a server whose certificate

@@ -46,7 +46,7 @@ func (d *diagnosis) failure(v *visit) {
 		}
 		d.finding(v, Error, AuthRefused, "check --user and --password; as root: etcdctl user get "+v.cfg.Client.Username,
 			"the user %q is refused: %s", v.cfg.Client.Username, message(v.err))
-	case stepStatus, stepNone:
+	case stepStatus, stepNone, stepHTTP, stepReads, stepHash:
 		d.rpcFailure(v, address)
 	}
 }

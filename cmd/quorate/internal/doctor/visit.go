@@ -100,8 +100,13 @@ func (v *visit) examine(ctx context.Context) {
 		step
 		do func(context.Context)
 	}{
-		{stepName, v.findName}, {stepTCP, v.findServer}, {stepTLS, v.shakeHands}, {stepHTTP, v.askWeb},
-		{stepAuth, v.authenticate}, {stepStatus, v.askStatus}, {stepReads, v.readAll},
+		{stepName, v.findName},
+		{stepTCP, v.findServer},
+		{stepTLS, v.shakeHands},
+		{stepHTTP, v.askWeb},
+		{stepAuth, v.authenticate},
+		{stepStatus, v.askStatus},
+		{stepReads, v.readAll},
 	} {
 		v.doing.Store(&s.step)
 		limited, cancel := context.WithTimeout(ctx, v.cfg.Timeout)
