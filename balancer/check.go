@@ -52,11 +52,23 @@ func (c *check) run() {
 			return
 		case now.Sub(start) > wait+starved || c.s.isBusy(now, before):
 			c.s.restart(now)
-		case c.untilDead(now) == minCheck && sinceOf(c.alive, now) >= recovery(c.s.silentFor(now)):
+		case c.untilDead(now) > minCheck:
+		case sinceOf(c.alive, now) >= recovery(c.s.silentFor(now)):
 			c.p.closeSilent(c.s)
+			return
+		case !c.lacksWitness(now):
+		case c.s.class != Calls:
+			c.p.check(c.s.ep.conn(Calls)) // it may be the witness
+		case c.p.trySecond(c.s, now):
 			return
 		}
 	}
+}
+
+// lacksWitness reports whether nothing shows whether the connection is at fault.
+func (c *check) lacksWitness(now time.Time) bool {
+	since := now.Add(-c.s.silentFor(now))
+	return c.alive.IsZero() && !c.s.ep.hasWitness(since)
 }
 
 // untilDead returns for how long the connection must go on to be silent until it is dead if there
@@ -92,14 +104,7 @@ func (p *policy) closeLater(dead ...*subConn) {
 			now = append(now, s)
 			continue
 		}
-		for _, c := range calls {
-			if !c.isWrite() {
-				c.attempt.cut(reason)
-			}
-		}
-		for _, st := range s.ep.inflight.streamsOn(s) {
-			st.cut(reason)
-		}
+		s.cutAllButWrites(reason)
 		if s.closing.CompareAndSwap(false, true) {
 			later = append(later, s)
 		}
@@ -109,6 +114,18 @@ func (p *policy) closeLater(dead ...*subConn) {
 	}
 	if len(later) > 0 {
 		p.closeUnheard(time.Now(), wait, later)
+	}
+}
+
+// cutAllButWrites ends the reads and streams on the connection.
+func (s *subConn) cutAllButWrites(reason error) {
+	for _, c := range s.ep.inflight.callsOn(s) {
+		if !c.isWrite() {
+			c.attempt.cut(reason)
+		}
+	}
+	for _, st := range s.ep.inflight.streamsOn(s) {
+		st.cut(reason)
 	}
 }
 
@@ -122,7 +139,8 @@ func (p *policy) closeUnheard(since time.Time, wait time.Duration, conns []*subC
 		}
 		var dead []*subConn
 		for _, s := range conns {
-			if s.closing.Store(false); s.ready.Load() && !s.heard.After(since) {
+			replaced := s.ep.conn(s.class) != s
+			if s.closing.Store(false); (s.ready.Load() || replaced) && !s.heard.After(since) {
 				dead = append(dead, s)
 			}
 		}

@@ -82,7 +82,7 @@ func TestWritesOutlastAPause(t *testing.T) {
 	}
 }
 
-func TestSingleEndpointIsNeitherProbedNorEjected(t *testing.T) {
+func TestSingleEndpointIsNeverEjected(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, servers []*server) {
 		s := servers[0]
 		c := warm(t, roundRobin, servers)
@@ -98,9 +98,10 @@ func TestSingleEndpointIsNeitherProbedNorEjected(t *testing.T) {
 		}
 		require.NoError(t, c.read().err)
 		assert.Equal(t, health.Serving, c.is(s))
-		assert.Zero(t, c.probes.Load())
+		assert.LessOrEqual(t, c.probes.Load(), int64(4))
 		assert.Empty(t, c.events.closedAddresses())
-		assert.EqualValues(t, 1, s.conns.Load())
+		assert.LessOrEqual(t, s.conns.Load(), int64(1+60/20), "a second connection, while its handshake may succeed")
+		within(t, time.Second, "the second connection is closed", func() bool { return len(s.connections()) == 1 })
 	})
 }
 
@@ -119,12 +120,15 @@ func TestNothingIsEjectedWhenAllAreFrozen(t *testing.T) {
 			assert.Equal(t, health.Suspected, c.is(s))
 			s.frozen.Open()
 		}
-		for i, s := range servers {
+		for i := range servers {
 			for range 3 {
 				require.NoError(t, (<-calls[i]).err)
 			}
-			assert.EqualValues(t, 1, s.conns.Load())
 		}
+		for _, s := range servers {
+			within(t, time.Second, "the second connection is closed", func() bool { return len(s.connections()) == 1 })
+		}
+		assert.LessOrEqual(t, dials(servers), int64(3+60/20), "one second connection at a time")
 		assert.Empty(t, c.events.closedAddresses())
 	})
 }

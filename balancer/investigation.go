@@ -159,15 +159,15 @@ func (i *investigation) ask() {
 		}
 		asked := s.class == Calls && i.elect && i.send(s, forService)
 		lives := time.Since(i.statusAsked) < 2*statusPace && s.heard.After(i.statusAsked) // as its status shows
-		if q := i.life(); !lives && i.carries(s) && (!asked || q == forLocal) {
+		if q := i.life(); !lives && s.carries() && (!asked || q == forLocal) {
 			i.send(s, q)
 		}
 	}
 }
 
 // carries reports whether the connection is in use, so that its silence matters.
-func (i *investigation) carries(s *subConn) bool {
-	return s.class == Calls || len(i.ep.inflight.streamsOn(s)) > 0
+func (s *subConn) carries() bool {
+	return s.class == Calls || len(s.ep.inflight.streamsOn(s)) > 0
 }
 
 // send sends a probe, unless one of the same kind is unanswered.
@@ -367,11 +367,27 @@ func (i *investigation) evaluate(now time.Time, before [classes]backlog) {
 		return
 	case stalled:
 		i.p.note(i.ep, health.Evidence{Kind: health.Stalled, At: now, Detail: "alive, and nothing completed for " + o.stalled.Round(time.Millisecond).String()})
+	case silent:
+		i.leaveSilent(now)
 	case undecided:
+		for _, s := range i.ep.connections() {
+			if s.ready.Load() && s.silentFor(now) >= deadAfter {
+				i.p.check(s)
+			}
+		}
 	}
 	if o.silent == 0 || o.busy {
 		// The server is alive. Only unresponsive connections are closed.
 		i.closeSilent(now, deadAfter+i.ep.tolerance(), before, i.p.closeSilent)
+	}
+}
+
+// leaveSilent ends reads and streams on the endpoint's silent connections. They go on elsewhere.
+func (i *investigation) leaveSilent(now time.Time) {
+	for _, s := range i.ep.connections() {
+		if s.ready.Load() && s.silentFor(now) >= deadAfter {
+			s.cutAllButWrites(unusable(i.ep, "others serve"))
+		}
 	}
 }
 

@@ -61,6 +61,9 @@ const (
 	undecided verdict = iota
 	// stalled: the endpoint completes nothing, others do.
 	stalled
+	// silent: the endpoint gives no sign of life, others do, but TCP may not have repeated what
+	// was lost in an outage.
+	silent
 	// dead: the endpoint gives no sign of life, others do.
 	dead
 )
@@ -71,7 +74,8 @@ const (
 //	silent       stalled       othersAlive     othersServe     busy  verdict
 //	any          any           any             any             yes   undecided
 //	≥ deadAfter  any           ≥ recovery      any             no    dead
-//	less         ≥ stallAfter  any             ≥ witnessAfter  no    stalled
+//	any          ≥ stallAfter  any             ≥ witnessAfter  no    stalled
+//	≥ deadAfter  less          ≥ witnessAfter  any             no    silent
 //	otherwise                                                        undecided
 //
 // The tolerance is added to deadAfter and stallAfter; recovery is half of the silence.
@@ -84,6 +88,8 @@ func evaluate(o observation) verdict {
 		return dead
 	case o.stalled >= stallAfter+more && o.othersServe >= witnessAfter:
 		return stalled
+	case o.silent >= deadAfter+more && o.othersAlive >= witnessAfter:
+		return silent
 	default:
 		return undecided
 	}

@@ -23,7 +23,7 @@ func TestEvaluate(t *testing.T) {
 		"silent":                                 {witnessed(observation{silent: deadAfter}), dead},
 		"silent and stalled":                     {witnessed(observation{silent: deadAfter, stalled: long}), dead},
 		"silent, others are alive":               {observation{silent: deadAfter, othersAlive: deadAfter / 2}, dead},
-		"silent, others were so until lately":    {observation{silent: 10 * time.Second, othersAlive: 5*time.Second - 1}, undecided},
+		"silent, others were so until lately":    {observation{silent: 10 * time.Second, othersAlive: 5*time.Second - 1}, silent},
 		"silent for longer than the others took": {observation{silent: 10 * time.Second, othersAlive: 5 * time.Second}, dead},
 		"silent for a day":                       {observation{silent: 24 * time.Hour, othersAlive: maxRecovery}, dead},
 		"silent, nobody else is alive":           {observation{silent: long, stalled: long}, undecided},

@@ -41,6 +41,7 @@ type policy struct {
 	given       *Options    // the resolver's, without the probe of a service config; nil before the first update
 	endpoints   []*Endpoint // replaced, never changed
 	resolving   error       // the resolver's error, while there are no endpoints
+	seconds     seconds     // connections beside silent ones
 	turns       turns       // of endpoints to be tried, while there is no connection for calls
 	proofDue    time.Time   // until when writes wait for proof, zero before the first
 	proven      bool        // an endpoint has shown that it serves

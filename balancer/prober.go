@@ -79,6 +79,9 @@ func (p *policy) suspect(ep *Endpoint, now time.Time, why string) {
 		return
 	}
 	p.note(ep, health.Evidence{Kind: health.Suspicious, At: now, Detail: why})
+	if !p.canProbe() {
+		p.check(ep.conn(Calls))
+	}
 	p.investigate(ep)
 }
 
@@ -106,15 +109,16 @@ func (p *policy) checkStream(s *Stream, now time.Time) {
 	o, ep, conn, since := p.options(), s.ep, s.conn, now.Add(-s.pace.Silence(now))
 	quiet := s.pace.Silence(now) >= health.MaxPace
 	switch {
-	case len(p.all()) < 2:
-		return // the result would change nothing
-	case o.Service == nil:
+	case o.Service == nil && len(p.all()) > 1:
 		if !quiet {
 			p.suspect(ep, now, "a stream is silent for longer than usual")
 		}
 		return
 	case quiet && conn.heard.Since(now) < quietFor, !quiet && conn.completedSince(since):
 		return // it works, over the same connection
+	case len(p.all()) < 2:
+		p.check(conn)
+		return
 	case quiet && ep.known().Silence(now) < quietFor, !quiet && ep.known().CompletedSince(since):
 		p.check(conn)
 		return

@@ -119,7 +119,7 @@ func TestQuietStreamIsCutOnAFrozenEndpoint(t *testing.T) {
 	})
 }
 
-func TestStreamOfASingleEndpointIsNotProbed(t *testing.T) {
+func TestStreamOfASingleEndpointIsNotCut(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, servers []*server) {
 		c, s := watching(t, servers)
 		servers[0].frozen.Shut()
@@ -129,7 +129,7 @@ func TestStreamOfASingleEndpointIsNotProbed(t *testing.T) {
 		servers[0].quiet.Shut()
 		time.Sleep(time.Minute)
 		assert.True(t, s.isOpen())
-		assert.Zero(t, c.probes.Load())
+		assert.LessOrEqual(t, c.probes.Load(), int64(4+60/7), "one in 7.5 s while it is quiet")
 	})
 }
 

@@ -47,6 +47,8 @@ type subConn struct {
 	checking atomic.Bool
 	// closing is set while the connection is about to be closed: see closeLater.
 	closing atomic.Bool
+	// onTrial is set for a second connection, while it is not in use.
+	onTrial bool
 	// made counts the connections that were made.
 	made atomic.Int32
 }
@@ -146,18 +148,23 @@ func (p *policy) connChanged(s *subConn, sc balancer.SubConn, st balancer.SubCon
 	if taken.state == connectivity.Ready {
 		s.heardAt(now)
 	}
-	if taken.joined.From != taken.joined.To {
-		p.changed(s.ep, taken.joined)
-	}
-	if taken.evidence.Detail != "" {
-		p.note(s.ep, taken.evidence)
-	}
-	p.publish()
+	p.changedBy(s.ep, taken)
 	if taken.state == connectivity.Ready {
 		p.connected(s)
 	} else if s.class != Bulk {
 		s.moveStreams()
 	}
+}
+
+// changedBy handles what a connection's new state shows of its endpoint.
+func (p *policy) changedBy(ep *Endpoint, taken takenState) {
+	if taken.joined.From != taken.joined.To {
+		p.changed(ep, taken.joined)
+	}
+	if taken.evidence.Detail != "" {
+		p.note(ep, taken.evidence)
+	}
+	p.publish()
 }
 
 // takenState is the result of takeState.
@@ -175,17 +182,19 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 	if s.sc == nil || s.sc != sc || p.closed {
 		return t, false
 	}
+	if s.onTrial {
+		s.state = st.ConnectivityState
+		s.ready.Store(s.state == connectivity.Ready)
+		s.failing.Store(s.state != connectivity.Ready && s.state != connectivity.Connecting)
+		s.ep.signal()
+		return t, false
+	}
 	was := s.state
 	s.state, t.state = st.ConnectivityState, st.ConnectivityState
 	s.slow = s.slow && s.state == connectivity.Connecting
 	switch s.state {
 	case connectivity.Ready:
-		before := s.ep.known().Load()
-		t.joined = p.takeReady(s)
-		t.evidence = health.Evidence{Kind: health.Connected, Detail: "connected"}
-		if before.State == health.Dead && t.joined.To == health.Unknown && s.class == Calls {
-			t.evidence = before.Evidence // it has not served since
-		}
+		t = p.takeReady(s)
 	case connectivity.TransientFailure:
 		s.disconnected()
 		s.err = st.ConnectionError
@@ -208,9 +217,14 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 }
 
 // takeReady needs the policy's lock.
-func (p *policy) takeReady(s *subConn) (joined health.Change) {
+func (p *policy) takeReady(s *subConn) takenState {
+	t := takenState{state: connectivity.Ready, evidence: health.Evidence{Kind: health.Connected, At: time.Now(), Detail: "connected"}}
 	if s.class == Calls {
-		joined = p.join(s)
+		before := s.ep.known().Load()
+		t.joined = p.join(s)
+		if before.State == health.Dead && t.joined.To == health.Unknown {
+			t.evidence = before.Evidence // it has not served since
+		}
 		s.ep.known().AddConnections(1)
 	}
 	s.ready.Store(true)
@@ -221,7 +235,7 @@ func (p *policy) takeReady(s *subConn) (joined health.Change) {
 	}
 	s.failures, s.due, s.err = 0, time.Time{}, nil
 	s.forget()
-	return joined
+	return t
 }
 
 // errMoving ends a stream whose connection takes no new streams.

@@ -1,0 +1,180 @@
+package balancer
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// A second connection to an endpoint is the witness where nothing else can be one: the endpoint
+// is the only one, or all of them are silent. A NAT or a firewall may have forgotten the
+// connection, the server behind a virtual address may be frozen, or a name may have moved. Where
+// the second connection serves, the first one is dead, and the second takes its place. A member
+// that is frozen, and a cluster that is overloaded, let the second one wait as well.
+
+const (
+	// dialPatience is how long the network may take to make a second connection: two
+	// retransmissions of its first packet. Only then is another one tried.
+	dialPatience = 2200 * time.Millisecond
+	// secondAnswers is how many questions a second connection must answer while the first one
+	// is silent.
+	secondAnswers = 2
+	// secondPause is the part of the silence after which another second connection is
+	// tried at the earliest, on average half as long again.
+	secondPause = 10
+)
+
+// seconds schedules the second connections of a client, one at a time. The policy's lock
+// guards it.
+type seconds struct {
+	running bool
+	due     time.Time // when the next one may be made
+	latest  *Endpoint // to which the latest one was made
+}
+
+// trial is a second connection beside a silent one.
+type trial struct {
+	p           *policy
+	old, second *subConn
+	before      backlog // of the old one
+}
+
+// trySecond makes a second connection beside one that is silent, unless it is too early for one,
+// and reports whether that took the place of the silent one.
+func (p *policy) trySecond(old *subConn, now time.Time) bool {
+	t := &trial{p: p, old: old, second: &subConn{ep: old.ep, class: old.class, onTrial: true}, before: old.conn.backlog()}
+	if !t.begin(now) {
+		return false
+	}
+	replaced := t.connects() && t.answers() && t.replace()
+	t.end(replaced)
+	return replaced
+}
+
+// begin opens the second connection.
+func (t *trial) begin(now time.Time) bool {
+	p := t.p
+	if left, _ := p.budget.level(now); left < 1+secondAnswers || !t.old.ep.busy() {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	due := p.seconds.due
+	if p.seconds.latest == t.old.ep && len(p.endpoints) > 1 {
+		due = due.Add(2 * probeRound) // the turn of another one
+	}
+	if p.closed || p.seconds.running || now.Before(due) || t.old.ep.conn(t.old.class) != t.old {
+		return false
+	}
+	p.seconds.running, p.seconds.latest = true, t.old.ep
+	p.open(t.second)
+	return true
+}
+
+// end sets when the next one may be made: the longer the outage, the later; one that works may be
+// the witness for others. A second connection that has not taken its place is closed.
+func (t *trial) end(replaced bool) {
+	now := time.Now()
+	pause := min(t.old.unanswered(&t.old.asked, now)/secondPause, maxPause/2)
+	if replaced {
+		pause = firstPause
+	}
+	t.p.mu.Lock()
+	t.p.seconds.running, t.p.seconds.due = false, now.Add(pause+rand.N(pause+1))
+	if !replaced {
+		t.second.shut()
+	}
+	t.p.mu.Unlock()
+	if !replaced {
+		t.second.conn.close()
+	}
+}
+
+// over reports whether the old connection has been heard or lost.
+func (t *trial) over() bool {
+	return t.old.unanswered(&t.old.asked, time.Now()) == 0 || !t.old.ready.Load()
+}
+
+// connects waits for the second connection. A frozen server accepts one and says nothing, so what
+// was accepted is waited for; what the network loses is not.
+func (t *trial) connects() bool {
+	ended := func() bool { return t.over() || t.second.ready.Load() || t.second.failing.Load() }
+	accepted := t.await(dialPatience, func() bool { return ended() || t.second.conn.known() })
+	return accepted && t.await(minConnectTimeout, ended) && !t.over() && t.second.ready.Load()
+}
+
+// await is policy.await that looks often.
+func (t *trial) await(wait time.Duration, ready func() bool) bool {
+	for due := time.Now().Add(wait); !t.p.await(t.old.ep, min(time.Until(due), probeRound), ready); {
+		if t.old.ep.removed() || !time.Now().Before(due) {
+			return false
+		}
+	}
+	return true
+}
+
+// answers asks the old connection, and after it the second one, which must answer while the old one
+// is silent, and again after twice the time that took.
+func (t *trial) answers() bool {
+	if !t.p.askWithin(t.old, forLiveness, 0, nil) || t.await(watchInterval, t.over) {
+		return false // a question that was not asked, because earlier ones may have ended unread, or answered at once
+	}
+	for range secondAnswers {
+		asked := time.Now()
+		heard := func() bool { return t.over() || t.second.heard.After(asked) }
+		if !t.p.askWithin(t.second, forLiveness, 0, nil) || !t.await(probeTimeout, heard) {
+			return false
+		}
+		if t.await(max(probeRound, 2*time.Since(asked)), t.over) {
+			return false
+		}
+	}
+	return !t.old.ep.removed() && !t.old.isBusy(time.Now(), t.before)
+}
+
+// replace gives the second connection the place of the old one. Reads and streams on the old one end,
+// and go on over the second. Writes on the old one get as long as TCP may need to repeat them.
+func (t *trial) replace() bool {
+	p, old, ep := t.p, t.old, t.old.ep
+	silent := old.unanswered(&old.asked, time.Now())
+	reason := unusable(ep, "its connection gives no sign of life, a new one does")
+	p.mu.Lock()
+	if p.closed || ep.removed() || ep.conn(old.class) != old || !t.second.ready.Load() {
+		p.mu.Unlock()
+		return false
+	}
+	old.shut()
+	t.second.onTrial = false
+	t.second.made.Store(old.made.Load())
+	ep.conns[old.class].Store(t.second)
+	taken := p.takeReady(t.second)
+	p.mu.Unlock()
+	p.changedBy(ep, taken)
+	p.connected(t.second)
+	if old.cutAllButWrites(reason); len(ep.inflight.callsOn(old)) > 0 {
+		p.closeUnheard(time.Now(), recovery(silent), []*subConn{old})
+	} else {
+		old.conn.close()
+	}
+	p.options().Events.Closed(ep, reason)
+	p.leaveSilent(silent)
+	return true
+}
+
+// leaveSilent ends reads and streams on connections that have left a question unanswered, and checks
+// others that were not heard for as long: what has made one connection fail may have made others fail.
+func (p *policy) leaveSilent(silent time.Duration) {
+	now := time.Now()
+	for _, ep := range p.all() {
+		for _, s := range ep.connections() {
+			if !s.ready.Load() || s.heard.Since(now) < silent {
+				continue
+			}
+			if s.unanswered(&s.asked, now) >= deadAfter {
+				s.cutAllButWrites(unusable(ep, "another connection serves"))
+			}
+			if s.carries() {
+				p.check(s)
+			}
+		}
+	}
+}
