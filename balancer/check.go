@@ -52,7 +52,7 @@ func (c *check) run() {
 			return
 		case now.Sub(start) > wait+starved || c.s.isBusy(now, before):
 			c.s.restart(now)
-		case c.untilDead(now) > minCheck:
+		case c.untilDead(now) > watchInterval:
 		case sinceOf(c.alive, now) >= recovery(c.s.silentFor(now)):
 			c.p.closeSilent(c.s)
 			return
@@ -72,10 +72,10 @@ func (c *check) lacksWitness(now time.Time) bool {
 }
 
 // untilDead returns for how long the connection must go on to be silent until it is dead if there
-// is a witness: a round at most, minCheck at least.
+// is a witness: a round at most, watchInterval at least.
 func (c *check) untilDead(now time.Time) time.Duration {
 	left := max(deadAfter+c.s.ep.tolerance()-c.s.unanswered(&c.s.asked, now), lifePatience-c.s.unanswered(&c.s.askedLife, now))
-	return min(max(left, minCheck), probeRound)
+	return min(max(left, watchInterval), probeRound)
 }
 
 // closeSilent closes connections of an endpoint that are found dead, and tells the observer.

@@ -183,11 +183,16 @@ func (p *policy) reserve(s *subConn, q question) float64 {
 
 // askWithin is ask with the given reserve.
 func (p *policy) askWithin(s *subConn, q question, reserve float64, done func()) bool {
+	return p.send(s, q, func(now time.Time) bool { return p.budget.take(now, reserve) }, done)
+}
+
+// send is ask with another budget.
+func (p *policy) send(s *subConn, q question, take func(now time.Time) bool, done func()) bool {
 	p.mu.Lock()
 	sc, ready := s.sc, s.ready.Load()
 	p.mu.Unlock()
 	now, prober := time.Now(), p.options().prober(q)
-	if !ready || prober == nil || !p.budget.take(now, reserve) || !p.startTask() {
+	if !ready || prober == nil || !take(now) || !p.startTask() {
 		return false
 	}
 	s.ask(q, now)

@@ -53,7 +53,7 @@ func (p *policy) trySecond(old *subConn, now time.Time) bool {
 // begin opens the second connection.
 func (t *trial) begin(now time.Time) bool {
 	p := t.p
-	if left, _ := p.budget.level(now); left < 1+secondAnswers || !t.old.ep.busy() {
+	if !t.old.ep.busy() {
 		return false
 	}
 	p.mu.Lock()
@@ -112,16 +112,22 @@ func (t *trial) await(wait time.Duration, ready func() bool) bool {
 	return true
 }
 
+// ask asks a connection for a sign of life. The budget of such questions is that of second connections: there
+// are three for each that a server accepts.
+func (t *trial) ask(s *subConn) bool {
+	return t.p.send(s, forLiveness, func(time.Time) bool { return true }, nil)
+}
+
 // answers asks the old connection, and after it the second one, which must answer while the old one
 // is silent, and again after twice the time that took.
 func (t *trial) answers() bool {
-	if !t.p.askWithin(t.old, forLiveness, 0, nil) || t.await(watchInterval, t.over) {
-		return false // a question that was not asked, because earlier ones may have ended unread, or answered at once
+	if !t.ask(t.old) || t.await(watchInterval, t.over) {
+		return false // earlier questions may have ended unread
 	}
 	for range secondAnswers {
 		asked := time.Now()
 		heard := func() bool { return t.over() || t.second.heard.After(asked) }
-		if !t.p.askWithin(t.second, forLiveness, 0, nil) || !t.await(probeTimeout, heard) {
+		if !t.ask(t.second) || !t.await(probeTimeout, heard) {
 			return false
 		}
 		if t.await(max(probeRound, 2*time.Since(asked)), t.over) {
