@@ -65,10 +65,12 @@ func (c *check) run() {
 	}
 }
 
-// lacksWitness reports whether nothing shows whether the connection is at fault.
+// lacksWitness reports whether no endpoint gives a sign of life: nothing shows whether the connection
+// is at fault.
 func (c *check) lacksWitness(now time.Time) bool {
 	since := now.Add(-c.s.silentFor(now))
-	return c.alive.IsZero() && !c.s.ep.hasWitness(since)
+	alive := func(ep *Endpoint) bool { return ep.known().AliveSince(since) }
+	return c.alive.IsZero() && !slices.ContainsFunc(c.s.ep.others(), alive)
 }
 
 // untilDead returns for how long the connection must go on to be silent until it is dead if there

@@ -141,6 +141,8 @@ func (c *netConn) receiving(now time.Time) bool {
 type backlog struct {
 	acked  uint64 // bytes that have arrived at the peer
 	unsent uint32 // bytes that the network does not take yet
+	// repeated is set while the kernel repeats bytes that the peer does not acknowledge.
+	repeated bool
 }
 
 // movedSince reports whether a backlog shrinks. Acknowledgements alone are no sign of

@@ -15,6 +15,9 @@ const (
 	// dialPatience is how long the network may take to make a second connection: two
 	// retransmissions of its first packet. Only then is another one tried.
 	dialPatience = 2200 * time.Millisecond
+	// acceptedPatience is the silence after which a second connection is made to an endpoint whose
+	// kernel takes what is sent: its server may be overloaded. One that acknowledges nothing is not waited for.
+	acceptedPatience = 1500 * time.Millisecond
 	// secondAnswers is how many questions a second connection must answer while the first one
 	// is silent.
 	secondAnswers = 2
@@ -53,7 +56,7 @@ func (p *policy) trySecond(old *subConn, now time.Time) bool {
 // begin opens the second connection.
 func (t *trial) begin(now time.Time) bool {
 	p := t.p
-	if !t.old.ep.busy() {
+	if !t.old.ep.busy() || !t.before.repeated && t.old.silentFor(now) < acceptedPatience {
 		return false
 	}
 	p.mu.Lock()
