@@ -33,7 +33,7 @@ func TestElection(t *testing.T) {
 		require.Equal(t, ErrElectionNotLeader, e.Proclaim(t.Context(), "x"))
 		require.NoError(t, e.Resign(t.Context()))
 
-		synctest.Wait()
+		f.settle(t)
 		before := f.Count("*")
 		require.NoError(t, e.Campaign(t.Context(), "ann"))
 		require.Equal(t, before+1, f.Count("*"), "an election without candidates takes one request")

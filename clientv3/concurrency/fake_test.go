@@ -54,6 +54,14 @@ func (f fake) session(t *testing.T, opts ...SessionOption) *Session {
 	return s
 }
 
+// settle makes the first write of the client, which asks all members whether they serve.
+func (f fake) settle(t *testing.T) {
+	t.Helper()
+	_, err := f.client.Delete(t.Context(), "no key")
+	require.NoError(t, err)
+	synctest.Wait()
+}
+
 // stop makes the cluster unreachable until start.
 func (f fake) stop() {
 	for _, m := range f.Members() {

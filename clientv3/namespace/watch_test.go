@@ -69,9 +69,9 @@ func TestWatchRequest(t *testing.T) {
 		opts        []clientv3.OpOption
 		want        *pb.WatchCreateRequest
 	}{
-		"0xff":                                   {"\xff", "a", []clientv3.OpOption{clientv3.WithFromKey()}, &pb.WatchCreateRequest{Key: []byte("\xffa"), RangeEnd: []byte{0}}},
-		"no prefix":                              {"", "", []clientv3.OpOption{clientv3.WithPrefix()}, &pb.WatchCreateRequest{Key: []byte{0}, RangeEnd: []byte{0}}},
-		"the server's stand-in for an empty key": {"ns/", "", nil, &pb.WatchCreateRequest{Key: []byte("ns/\x00")}},
+		"0xff":                                   {"\xff", "a", []clientv3.OpOption{clientv3.WithFromKey()}, &pb.WatchCreateRequest{Key: []byte("\xffa"), RangeEnd: []byte{0}, Fragment: true}},
+		"no prefix":                              {"", "", []clientv3.OpOption{clientv3.WithPrefix()}, &pb.WatchCreateRequest{Key: []byte{0}, RangeEnd: []byte{0}, Fragment: true}},
+		"the server's stand-in for an empty key": {"ns/", "", nil, &pb.WatchCreateRequest{Key: []byte("ns/\x00"), Fragment: true}},
 		"options": {"ns/", "k", []clientv3.OpOption{
 			clientv3.WithPrevKV(), clientv3.WithFragment(), clientv3.WithProgressNotify(), clientv3.WithFilterDelete(), clientv3.WithRev(5),
 		}, &pb.WatchCreateRequest{

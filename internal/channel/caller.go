@@ -95,7 +95,7 @@ func (c *client) newCaller(conn grpc.ClientConnInterface, width func() int) *Cal
 // concurrently with its primary attempt.
 func (c *Caller) Invoke(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
 	err := c.ensureToken(ctx)
-	if c.single {
+	if _, bounded := ctx.Deadline(); c.single && !bounded {
 		opts = append(slices.Clip(opts), grpc.WaitForReady(false))
 	}
 	if err == nil {

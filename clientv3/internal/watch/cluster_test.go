@@ -253,6 +253,13 @@ type delivery struct {
 // breakDown ends the stream after the responses already sent.
 func (st *stream) breakDown() { st.down <- delivery{err: errBroken} }
 
+// created returns how many watches were requested.
+func (c *cluster) created() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.creates
+}
+
 func (st *stream) Send(req *pb.WatchRequest) error {
 	if st.c.send != nil {
 		st.c.send(st.ctx)

@@ -110,14 +110,14 @@ func TestAReaderIsWaitedFor(t *testing.T) {
 		watches(t, e, 1)
 		slow := watch(t.Context(), e, all(2))
 		<-slow.returned
-		creates := c.creates
+		before := c.created()
 		var got []int64
 		for len(got) < 900 {
 			got = append(got, slow.read(1)...)
 			time.Sleep(readerPatience / 400)
 		}
 		assertRevisions(t, 2, 901, got)
-		assert.LessOrEqual(t, c.creates, creates+2, "both watches are created again when one moves apart")
+		assert.LessOrEqual(t, c.created(), before+2, "both watches are created again when one moves apart")
 	})
 }
 
