@@ -48,6 +48,9 @@ type Attempt struct {
 	// Write says that the call may change something, and must not be ended early while its
 	// endpoint is alive: see [Options.WriteStallTimeout].
 	Write bool
+	// Large says that a call of class Calls has a large response: it uses the connection of class
+	// Bulk, so that no other response queues behind it.
+	Large bool
 	// Prompt says that a write takes about as long as a commit: see [Endpoint.ServedInTerm].
 	Prompt bool
 	// AvoidStrictly makes the pick fail with codes.Canceled if Avoid lists every endpoint

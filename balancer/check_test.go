@@ -72,6 +72,24 @@ func TestStreamIsNotAcquittedByAnotherClient(t *testing.T) {
 	}
 }
 
+// The connection of large calls is lost, and the one for other calls works.
+func TestLargeCallLeavesASilentConnection(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		large := attempt{large: true, shape: "large"}
+		require.NoError(t, (<-c.starting(1, servers[0], large)).err)
+		assert.Len(t, servers[0].connections(), 2)
+		c.load(3, 20*time.Millisecond, time.Hour, false)
+		time.Sleep(time.Second)
+		lose(servers[0])
+		o := <-c.starting(1, servers[0], large)
+		assert.ErrorContains(t, o.cut, "its connection gives no sign of life")
+		assert.LessOrEqual(t, o.took, 2*time.Second)
+		assert.NoError(t, c.call(t.Context(), large).err)
+		assert.False(t, c.events.ever(health.Suspected, health.Lagging, health.Dead), "the endpoint works")
+	})
+}
+
 // A call that takes long, and a stream that pauses, cost a check of a connection that answers.
 func TestConnectionThatAnswersIsKept(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {

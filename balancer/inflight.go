@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -131,8 +132,10 @@ func (e *Endpoint) check() {
 	switch {
 	case found.suspicion != "":
 		e.policy.suspect(e, now, found.suspicion)
-	case found.silent:
-		e.policy.check(e.conn(Calls))
+	default:
+		for _, s := range found.silent {
+			e.policy.check(s)
+		}
 	}
 	for _, s := range found.quiet {
 		e.policy.checkStream(s, now)
@@ -144,11 +147,11 @@ func (e *Endpoint) check() {
 
 // findings are what a check finds.
 type findings struct {
-	next      time.Time // when to check again
-	overdue   []*call   // calls whose Watchers are to be notified
-	suspicion string    // of the endpoint, "" for none
-	silent    bool      // the connection for calls is, and the endpoint serves others
-	quiet     []*Stream // streams that are silent for long enough to be checked
+	next      time.Time  // when to check again
+	overdue   []*call    // calls whose Watchers are to be notified
+	suspicion string     // of the endpoint, "" for none
+	silent    []*subConn // connections that are silent, while the endpoint serves over others
+	quiet     []*Stream  // streams that are silent for long enough to be checked
 }
 
 func (f *findings) checkBy(at time.Time) {
@@ -179,8 +182,8 @@ func (e *Endpoint) checkCalls(s *shard, now time.Time, found *findings) {
 		if !now.Before(c.suspectAt.Time()) {
 			age := now.Sub(start)
 			c.suspectAt = health.MomentOf(now.Add(age)) // the next time, it must be twice as old
-			if e.isSilent(c.stat, start) {
-				found.silence(e, start, now, "no answer to "+c.method)
+			if c.conn.isSilent(c.stat, start) {
+				found.silence(c.conn, start, now, "no answer to "+c.method)
 			}
 		}
 		found.checkBy(c.suspectAt.Time())
@@ -192,31 +195,31 @@ func (e *Endpoint) checkUnanswered(now time.Time, found *findings) {
 	for stat, start := range e.inflight.unanswered {
 		at := start.Add(stat.SuspectAfter())
 		switch {
-		case !e.isSilent(stat, start):
+		case !e.conn(Calls).isSilent(stat, start):
 			delete(e.inflight.unanswered, stat)
 		case now.Before(at):
 			found.checkBy(at)
 		default:
 			delete(e.inflight.unanswered, stat)
-			found.silence(e, start, now, "no answer to a call that has ended")
+			found.silence(e.conn(Calls), start, now, "no answer to a call that has ended")
 		}
 	}
 }
 
-// isSilent reports whether the connection for calls has answered no call of the shape, and
-// completed no work, that began since start.
-func (e *Endpoint) isSilent(s *stat, start time.Time) bool {
-	return !s.answered.After(start) && !e.conn(Calls).completedSince(start)
+// isSilent reports whether no call of the shape was answered, and no work completed over the
+// connection, that began since start.
+func (s *subConn) isSilent(of *stat, start time.Time) bool {
+	return !of.answered.After(start) && !s.completedSince(start)
 }
 
-// silence records that nothing that began since start was completed over the connection for calls.
-func (f *findings) silence(e *Endpoint, start, now time.Time, what string) {
+// silence records that nothing that began since start was completed over the connection.
+func (f *findings) silence(s *subConn, start, now time.Time, what string) {
 	age := now.Sub(start)
 	switch {
-	case !e.known().CompletedSince(start):
+	case !s.ep.known().CompletedSince(start):
 		f.suspicion = cmp.Or(f.suspicion, fmt.Sprintf("%s for %v", what, age.Round(time.Millisecond)))
-	case !e.conn(Calls).heard.After(now.Add(-age / 2)):
-		f.silent = true
+	case !s.heard.After(now.Add(-age/2)) && !slices.Contains(f.silent, s):
+		f.silent = append(f.silent, s)
 	}
 }
 

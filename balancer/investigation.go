@@ -167,7 +167,7 @@ func (i *investigation) ask() {
 
 // carries reports whether the connection is in use, so that its silence matters.
 func (s *subConn) carries() bool {
-	return s.class == Calls || len(s.ep.inflight.streamsOn(s)) > 0
+	return s.class == Calls || len(s.ep.inflight.streamsOn(s)) > 0 || len(s.ep.inflight.callsOn(s)) > 0
 }
 
 // send sends a probe, unless one of the same kind is unanswered.

@@ -406,8 +406,11 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 		k.p.prove()
 	}
 	class := call.Conn
-	if class == Streams && !k.p.heavy.Load() {
+	switch {
+	case class == Streams && !k.p.heavy.Load():
 		class = Calls
+	case class == Calls && a.Large:
+		class = Bulk
 	}
 	if class == Calls {
 		ep := k.p.strategy().Pick(*call, fit)
@@ -422,7 +425,11 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 		}
 	}
 	if len(open) == 0 {
-		return nil, nil, k.p.openClass(*call, fit)
+		err := k.p.openClass(*call, class, fit)
+		if call.Conn == Calls && !errors.Is(err, balancer.ErrNoSubConnAvailable) {
+			return k.p.strategy().Pick(*call, fit).picked(Calls)
+		}
+		return nil, nil, err
 	}
 	return k.p.strategy().Pick(*call, open).picked(class)
 }
@@ -437,9 +444,9 @@ func (e *Endpoint) picked(class ConnClass) (*subConn, balancer.SubConn, error) {
 	return s.subConn, s.sc, nil
 }
 
-// openClass connects one of the endpoints for the call's class, and returns the pick error
-// until it is ready.
-func (p *policy) openClass(call Call, fit []*Endpoint) error {
+// openClass connects one of the endpoints for the class, and returns the pick error until it is
+// ready.
+func (p *policy) openClass(call Call, class ConnClass, fit []*Endpoint) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -449,7 +456,7 @@ func (p *policy) openClass(call Call, fit []*Endpoint) error {
 	now := time.Now()
 	candidates := make([]*Endpoint, 0, len(fit))
 	for _, ep := range fit {
-		s := ep.conn(call.Conn)
+		s := ep.conn(class)
 		switch {
 		case ep.removed():
 			// It was removed after the picker was made.
@@ -469,7 +476,7 @@ func (p *policy) openClass(call Call, fit []*Endpoint) error {
 		}
 		return err
 	}
-	s := p.strategy().Pick(call, candidates).conn(call.Conn)
+	s := p.strategy().Pick(call, candidates).conn(class)
 	if s.sc != nil {
 		p.connect(s)
 	}

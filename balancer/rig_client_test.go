@@ -187,8 +187,8 @@ type attempt struct {
 	// takes is its duration, and answer its result; 0 and nil for a usual call.
 	takes  time.Duration
 	answer error
-	// prompt is Attempt.Prompt.
-	prompt bool
+	// prompt and large are those of the Attempt.
+	prompt, large bool
 }
 
 // send sends the request and waits for the answer.
@@ -245,7 +245,7 @@ func (c *client) call(ctx context.Context, a attempt) outcome {
 		defer stop()
 	}
 	w := &watcher{cancel: cancel}
-	b := &balancer.Attempt{Need: a.need, Write: a.write, Prompt: a.prompt, Shape: a.shape}
+	b := &balancer.Attempt{Need: a.need, Write: a.write, Prompt: a.prompt, Large: a.large, Shape: a.shape}
 	if !a.deaf {
 		b.Watcher = w
 	}

@@ -43,7 +43,7 @@ var _ balancer.Watcher = (*attempt)(nil)
 // start starts the attempt with the given context. The caller must call release when the
 // attempt has ended.
 func (a *attempt) start(ctx context.Context, p properties) {
-	a.Need, a.Conn, a.Shape, a.Write, a.Prompt, a.Watcher = p.need, p.conn, p.shape, p.write, p.prompt, a
+	a.Need, a.Conn, a.Shape, a.Write, a.Prompt, a.Large, a.Watcher = p.need, p.conn, p.shape, p.write, p.prompt, p.large, a
 	if a.caller == nil {
 		a.caller = ctx
 	}

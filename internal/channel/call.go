@@ -116,10 +116,14 @@ func (c *call) result(a *attempt, err error) error {
 			err = c.conclude(a, err, s)
 		}
 	}
-	if err == nil && c.properties.need == balancer.Full {
+	if err != nil {
+		return err
+	}
+	c.caller.large.learn(c.req, c.reply)
+	if c.properties.need == balancer.Full {
 		c.caller.learnTerm(answered, c.reply)
 	}
-	return err
+	return nil
 }
 
 // end ends the current attempt, if there is one.

@@ -30,6 +30,7 @@ type client struct {
 	// running counts the calls that have not returned.
 	running atomic.Int64
 	failing atomic.Pointer[lastFailure] // nil unless every call fails
+	large   largeRanges
 }
 
 func newClient(cfg Config) *client {
@@ -173,6 +174,7 @@ func (c *Caller) propertiesOf(method string, req any) properties {
 	if p.conn == balancer.Calls {
 		p.conn = c.class
 	}
+	p.large = c.large.has(req)
 	return p
 }
 

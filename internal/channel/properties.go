@@ -17,6 +17,8 @@ type properties struct {
 	write  bool // it is in flight to one endpoint, and may change something
 	// hedged calls may be sent to a second endpoint, see hedging.
 	hedged bool
+	// large calls have large responses, see sizes.
+	large bool
 	// prompt writes take about as long as a commit.
 	prompt bool
 }
