@@ -2,6 +2,7 @@ package balancer_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -89,6 +90,7 @@ func TestWritesAreSpreadAfterAFirstRead(t *testing.T) {
 		o := c.write()
 		require.NoError(t, o.err)
 		assert.Equal(t, usual, o.took, "it does not wait")
+		synctest.Wait() // the others answer at the moment that the write ends
 		before := map[*server]int64{}
 		for _, s := range servers {
 			before[s] = s.calls.Load()
