@@ -152,6 +152,9 @@ func (c *call) answered(start, now time.Time, err error) {
 	inTime := took < c.stat.SuspectAfter()
 	if a.Conn == Calls {
 		c.stat.observe(start, took)
+		if !a.Large {
+			p.compare(c, start, now)
+		}
 	}
 	switch {
 	case err == nil && a.Need == Full && a.Conn == Calls:

@@ -43,12 +43,22 @@ type stat struct {
 	*health.Latency
 	// answered is the start of the call that was answered last.
 	answered health.Stamp
+	// smoothed is the latency at this endpoint, in nanoseconds.
+	smoothed atomic.Int64
 	ended    ended
 }
+
+// smoothing is how many calls the smoothed latency remembers.
+const smoothing = 16
 
 func (s *stat) observe(start time.Time, took time.Duration) {
 	s.answered.Set(start)
 	s.Observe(took)
+	old := s.smoothed.Load()
+	if old == 0 {
+		old = int64(took)
+	}
+	s.smoothed.Store(old + (int64(took)-old)/smoothing)
 }
 
 // latencies holds the stats of one endpoint, by shape. The map is copied on write: it is

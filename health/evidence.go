@@ -63,6 +63,8 @@ func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 type Evidence struct {
 	Kind Kind
 	At   time.Time
+	// Often says of Late that it is so of many calls, and not of probes alone.
+	Often bool
 	// Err is the error behind the evidence, nil if there is none.
 	Err error
 	// Detail is a description for humans, such as which call was silent for how long. It

@@ -4,8 +4,10 @@ import "time"
 
 // GoodToServing is how many consecutive probes a Slow endpoint must answer in time to
 // become Serving. With fewer, an endpoint near the limit would change its state at every
-// probe.
+// probe. If many of its calls were late within a minute before, it is twice as many each time, 24 at most.
 const GoodToServing = 3
+
+const maxRelapseShift = 3
 
 // An endpoint that relapses gets writes again later each time: relapseWait after the second verdict, twice
 // as long after each further one, maxRelapseWait at most. A verdict is forgotten when the endpoint
@@ -26,6 +28,10 @@ type Record struct {
 	Evidence Evidence
 	// Good counts the consecutive probes that a Slow endpoint answered in time.
 	Good int
+	// Lates counts how often it was Slow lately because of many late calls, and TimelyFrom is when it
+	// was last Serving again after that.
+	Lates      int
+	TimelyFrom time.Time
 	// Verdicts counts the recent verdicts, Stalled or Unresponsive. Condemned is set from a
 	// verdict until the endpoint is Serving again; WritesFrom is when writes prefer it to others
 	// again, the zero time if there was no verdict.
@@ -61,6 +67,14 @@ func (r Record) Next(e Evidence) Record {
 	case to == Serving && r.Condemned:
 		next.Condemned, next.WritesFrom = false, e.At.Add(relapse(next.Verdicts))
 	}
+	switch {
+	case e.Often && e.At.Sub(r.TimelyFrom) > relapseMemory:
+		next.Lates = 1
+	case e.Often:
+		next.Lates++
+	case to == Serving && r.State == Slow:
+		next.TimelyFrom = e.At
+	}
 	return next
 }
 
@@ -86,7 +100,7 @@ func (r Record) after(k Kind) State {
 	case Answered:
 		return r.when(Serving, Unknown)
 	case Served:
-		if r.State == Slow && r.Good < GoodToServing {
+		if r.State == Slow && r.Good < GoodToServing<<min(max(r.Lates-1, 0), maxRelapseShift) {
 			return Slow
 		}
 		return Serving
