@@ -145,7 +145,7 @@ type Config struct {
 	// slow reader. Past it the watch pauses; it resumes where it stopped when the
 	// reader has read half of the buffer, see [Watcher]. A watch that is catching
 	// up may hold twice as much. It may be exceeded by two responses, each of at most
-	// the server's --max-request-bytes and 512 KiB (2 MiB by default) or one revision;
+	// three quarters of it and the server's --max-request-bytes and 512 KiB (2 MiB by default), or one revision;
 	// behind etcd's grpc-proxy and kine, which send no fragments, of any size. What gRPC
 	// has received and the watch has not comes on top. The default is 16 MiB.
 	MaxWatchBufferBytes int `json:"max-watch-buffer-bytes"`

@@ -17,8 +17,10 @@ func WithFilterDelete() OpOption { return func(op *Op) { op.filterDelete = true 
 
 // WithFragment lets the server split a watch response that is larger than its
 // request limit (--max-request-bytes, 1.5 MiB by default, plus 512 KiB) into
-// several. Watches of this client always ask for that, and deliver whole revisions; only a
-// watch over a WatchClient of the program needs the option.
+// several. Watches of this client ask for that, merge what fits in three quarters of
+// Config.MaxWatchBufferBytes, and deliver whole revisions. The option is needed over a WatchClient of
+// the program, and by a client with a Config.MaxCallRecvMsgSize: without it, a larger response ends
+// the watch with ResourceExhausted.
 func WithFragment() OpOption { return func(op *Op) { op.fragment = true } }
 
 // WithWatchBufLog makes a watch log when its responses wait long for a slow

@@ -46,6 +46,7 @@ func newWatcher(remote pb.WatchClient, c *Client, h *lineage.Tracker) Watcher {
 		MaxBuffer:    configOf(c).maxWatchBuffer(),
 		Budget:       watchBudgetOf(c),
 		Plain:        !isOwn(remote),
+		Whole:        configOf(c).MaxCallRecvMsgSize > 0,
 		DisableSplit: configOf(c).DisableSplitReplay,
 		History:      h,
 		Read:         func(ctx context.Context, key string) error { return readKey(ctx, c, key) },

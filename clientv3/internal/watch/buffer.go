@@ -80,6 +80,13 @@ func (b *buffer) held() int {
 	return b.bytes
 }
 
+// atMost returns how many bytes the caller has not taken at most.
+func (b *buffer) atMost() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.queued + b.slot
+}
+
 // awaitRoom makes deliver report when at most the given number of bytes wait. It
 // returns false if that is already so.
 func (b *buffer) awaitRoom(room int) bool {

@@ -41,6 +41,9 @@ type Config struct {
 	// Plain sends only what callers request: creates carry no id and go one at a
 	// time, and only callers request progress.
 	Plain bool
+	// Whole asks for fragments only where callers do: without, a response that exceeds the limit
+	// of the client fails the watch, as it does with the official client.
+	Whole bool
 	// History checks headers and reports when the history of watches is over. It may be
 	// nil.
 	History *lineage.Tracker
@@ -77,7 +80,7 @@ func New(cfg Config) *Engine {
 // Watch starts a watch and returns when a server has created it, or it or ctx has
 // ended. The watch lives until ctx ends.
 func (e *Engine) Watch(ctx context.Context, req Request, sink Sink) {
-	req.Fragment = req.Fragment || !e.cfg.Plain
+	req.Fragment = req.Fragment || !e.cfg.Plain && !e.cfg.Whole
 	w := newWatcher(req, sink, e.cfg.Budget)
 	if history := e.cfg.History.History(); req.Rev > 0 && req.Rev <= history.Revision()+1 {
 		w.history = history // the watch starts in the present history

@@ -83,4 +83,5 @@ func (r *reader) canceled(s *subscription, resp *pb.WatchResponse) {
 	r.wanted, r.over = false, true
 }
 
-func (r *reader) assembles(int) {}
+func (r *reader) assembles(int)  {}
+func (r *reader) mergeable() int { return 0 }

@@ -99,7 +99,8 @@ type follower struct {
 	sub  *subscription
 	told []string
 
-	assembled int    // bytes held of an incomplete revision
+	assembled int    // bytes held of an incomplete response
+	merges    int    // bytes that may be held
 	then      func() // called for each response
 }
 
@@ -189,3 +190,4 @@ func revisions(events []*mvccpb.Event) []int64 {
 }
 
 func (f *follower) assembles(bytes int) { f.assembled += bytes }
+func (f *follower) mergeable() int      { return f.merges }

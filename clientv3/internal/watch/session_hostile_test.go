@@ -165,3 +165,4 @@ func (ignorant) events(*subscription, *pb.ResponseHeader, []*mvccpb.Event) {}
 func (ignorant) progress(*subscription, *pb.ResponseHeader, bool)          {}
 func (ignorant) canceled(*subscription, *pb.WatchResponse)                 {}
 func (ignorant) assembles(int)                                             {}
+func (ignorant) mergeable() int                                            { return 0 }

@@ -87,8 +87,9 @@ type subscription struct {
 
 // assembly is a response that arrives in fragments.
 type assembly struct {
-	rest     []*mvccpb.Event // of the latest revision, which the next fragment may continue
+	rest     []*mvccpb.Event // not passed on: they are merged, or the next fragment may continue their revision
 	held     int             // the size of rest, in bytes
+	passed   bool            // a part was passed on: the rest is not merged
 	complete bool            // the last fragment has arrived
 	extent   extent          // of what has arrived
 }
@@ -108,9 +109,10 @@ type owner interface {
 	progress(s *subscription, h *pb.ResponseHeader, notify bool)
 	// canceled: the server ended it. It is parked.
 	canceled(*subscription, *pb.WatchResponse)
-	// assembles: that many bytes more, or fewer, are held of a revision that has not arrived
-	// whole.
+	// assembles: that many bytes more, or fewer, are held of a response that has not arrived
+	// whole. mergeable returns how many may be.
 	assembles(bytes int)
+	mergeable() int
 }
 
 func newSubscription(req *Request, o owner, next int64) *subscription {
@@ -156,7 +158,8 @@ func (s *subscription) advance(rev int64) bool {
 	return true
 }
 
-// assemble adds a fragment, and returns the events of the revisions that are complete.
+// assemble adds a fragment. Fragments are merged, as the official client does, while they fit in
+// what the owner may hold; otherwise it returns the events of the revisions that are complete.
 func (s *subscription) assemble(resp *pb.WatchResponse) []*mvccpb.Event {
 	if s.assembly == nil {
 		s.assembly = new(assembly)
@@ -169,6 +172,11 @@ func (s *subscription) assemble(resp *pb.WatchResponse) []*mvccpb.Event {
 		s.hold(nil)
 		return events
 	}
+	if !a.passed && a.held+extentOf(resp.Events).bytes <= s.owner.mergeable() {
+		s.hold(events)
+		return nil
+	}
+	a.passed = true
 	end := len(events)
 	for end > 0 && events[end-1].GetKv().GetModRevision() == a.extent.last {
 		end--
@@ -177,7 +185,7 @@ func (s *subscription) assemble(resp *pb.WatchResponse) []*mvccpb.Event {
 	return slices.Clone(events[:end]) // without the rest in memory behind it
 }
 
-// hold replaces the events of the incomplete revision.
+// hold replaces the events that are not passed on.
 func (s *subscription) hold(rest []*mvccpb.Event) {
 	a, size := s.assembly, 0
 	for _, ev := range rest {

@@ -96,6 +96,22 @@ func TestAcceptFragments(t *testing.T) {
 	assert.Equal(t, []int64{9}, fragment(false, 9))
 }
 
+// Fragments are merged while they fit.
+func TestFragmentsAreMerged(t *testing.T) {
+	f := &follower{}
+	s := &subscription{next: 3, owner: f}
+	fragment := func(more bool, revs ...int64) []int64 {
+		return revisions(s.accept(&pb.WatchResponse{Fragment: more, Events: eventsAt(revs...)}))
+	}
+	f.merges = 4 * eventSize(eventsAt(4)[0])
+	assert.Nil(t, fragment(true, 3, 4))
+	assert.Nil(t, fragment(true, 5, 6))
+	assert.Equal(t, []int64{3, 4, 5, 6}, fragment(true, 7), "too much is passed on, but for the latest revision")
+	assert.Equal(t, []int64{7, 7}, fragment(true, 7, 8), "so is the rest")
+	assert.Equal(t, []int64{8, 9}, fragment(false, 9))
+	assert.Zero(t, f.assembled)
+}
+
 // What is held of an incomplete revision keeps no other event in memory, and the other way
 // round.
 func TestFragmentsShareNoMemory(t *testing.T) {

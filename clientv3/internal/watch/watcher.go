@@ -107,6 +107,11 @@ func (w *watcher) events(s *subscription, h *pb.ResponseHeader, events []*mvccpb
 
 func (w *watcher) assembles(bytes int) { w.buffer.budget.use(bytes) }
 
+// mergeable leaves room for the last fragment, and for what waits for the caller.
+func (w *watcher) mergeable() int {
+	return w.shard.Load().engine.allowance()*3/4 - w.buffer.atMost()
+}
+
 func (w *watcher) progress(s *subscription, h *pb.ResponseHeader, notify bool) {
 	w.resumed = false
 	if w.catchup != nil {
