@@ -38,7 +38,7 @@ type check struct {
 
 // run waits until the connection is heard, lost, or found dead.
 func (c *check) run() {
-	for wait := c.untilDead(time.Now()); ; wait = c.untilDead(time.Now()) {
+	for wait := c.pause(time.Now()); ; wait = c.pause(time.Now()) {
 		start, before := time.Now(), c.s.conn.backlog()
 		ended := c.p.await(c.s.ep, wait, func() bool {
 			now := time.Now()
@@ -52,7 +52,7 @@ func (c *check) run() {
 			return
 		case now.Sub(start) > wait+starved || c.s.isBusy(now, before):
 			c.s.restart(now)
-		case c.untilDead(now) > watchInterval:
+		case c.untilDead(now) > 0:
 		case sinceOf(c.alive, now) >= recovery(c.s.silentFor(now)):
 			c.p.closeSilent(c.s)
 			return
@@ -74,9 +74,17 @@ func (c *check) lacksWitness(now time.Time) bool {
 }
 
 // untilDead returns for how long the connection must go on to be silent until it is dead if there
-// is a witness: a round at most, watchInterval at least.
+// is a witness.
 func (c *check) untilDead(now time.Time) time.Duration {
-	left := max(deadAfter+c.s.ep.tolerance()-c.s.unanswered(&c.s.asked, now), lifePatience-c.s.unanswered(&c.s.askedLife, now))
+	return max(deadAfter+c.s.ep.tolerance()-c.s.unanswered(&c.s.asked, now), lifePatience-c.s.unanswered(&c.s.askedLife, now))
+}
+
+// pause returns when to look again: within a round, or less often in a long outage.
+func (c *check) pause(now time.Time) time.Duration {
+	left := c.untilDead(now)
+	if c.alive.IsZero() && left < -2*acceptedPatience {
+		return 2 * probeRound
+	}
 	return min(max(left, watchInterval), probeRound)
 }
 
