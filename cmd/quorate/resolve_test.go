@@ -92,7 +92,7 @@ func TestResolveShowsHowEndpointsAre(t *testing.T) {
 	service.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	requireLine(t, lines, a+" is not serving (refusing)")
 	srv.Stop()
-	requireLine(t, lines, b+" is dead (connect failed", "connection refused")
+	requireLine(t, lines, b+" is dead (") // its connection failed, or under load it did not answer in time
 }
 
 func TestResolveFollowsEtcd(t *testing.T) {

@@ -92,7 +92,7 @@ func (ss *session) endWatch(s *subscription, resp *pb.WatchResponse, refused boo
 	if err := s.step(confirm); err != nil {
 		return err
 	}
-	s.id = resp.WatchId
+	s.id, s.first = resp.WatchId, true
 	s.created = resp.GetHeader().GetRevision()
 	ss.named = isNamed(resp.GetHeader())
 	if s.next == 0 && s.created > 0 {
@@ -136,6 +136,9 @@ func (ss *session) deliver(resp *pb.WatchResponse) error {
 			return disorder("response for watch %d, which is not created yet", resp.WatchId)
 		}
 		return nil // it was in flight when the watcher was cancelled
+	}
+	if ss.repeat(s, resp) {
+		return nil
 	}
 	ss.confirm(s)
 	if len(resp.Events) == 0 && !resp.Fragment && s.assembly == nil {

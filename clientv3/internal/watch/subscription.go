@@ -75,6 +75,8 @@ type subscription struct {
 	// its caller requested one of them.
 	unconfirmed     uint8
 	progressPending bool
+	first           bool  // no events have arrived since the server created it
+	repeated        bool  // it was created again for its first events, see session.repeat
 	asked           int32 // progress requests on the stream before the create
 
 	id      int64 // on the stream: chosen by the session or the server
