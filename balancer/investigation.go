@@ -294,25 +294,23 @@ const (
 )
 
 // askStatus asks an endpoint for its status while writes wait that would end if it said that it
-// cannot serve. Its service probe may hang meanwhile.
+// cannot serve. Its service probe may hang meanwhile. The answer counts for all clients of the process.
 func (i *investigation) askStatus(now time.Time) {
-	st := i.ep.Health()
-	asked := st.Since
-	if i.statusAsked.After(asked) {
-		asked = i.statusAsked
-	}
-	if st.State != health.Lagging || !i.elect || now.Sub(st.Since) > statusLimit || now.Sub(asked) < statusPace {
+	lagging, due := now.Sub(i.ep.Health().Since), now.Add(-statusPace)
+	if i.ep.State() != health.Lagging || lagging < statusPace || lagging > statusLimit || i.ep.known().AskedSince(health.ForLeader, due) {
 		return
 	}
 	key := sent{i.ep.conn(Calls), forStatus}
 	if _, pending := i.pending.Load(key); pending || !slices.ContainsFunc(i.ep.inflight.callsOn(nil), (*call).isWrite) {
 		return
 	}
-	i.statusAsked = now
 	i.pending.Store(key, true)
 	if !i.p.ask(key.conn, forStatus, func() { i.pending.Delete(key) }) {
 		i.pending.Delete(key)
+		return
 	}
+	i.statusAsked = now
+	i.ep.known().Asked(health.ForLeader, now)
 }
 
 // pause waits until it is time for another round.

@@ -62,22 +62,21 @@ func rank(s health.State, n need) int {
 }
 
 // rank returns how well the endpoint serves a need. For writes, endpoints that have
-// completed work rank better: a response proves only that the server is alive. So do those that
-// have not relapsed lately.
+// completed work rank better: a response proves only that the server is alive. So do those
+// without a recent verdict.
 func (e *Endpoint) rank(n need) int {
 	if n == needLocal {
 		return e.localRank(e.Health())
 	}
 	r := rank(e.State(), n)
-	if n == needWrite && r == 0 && (!e.proven() || e.relapsed()) {
+	if n == needWrite && r == 0 && (!e.proven() || e.readmitted()) {
 		return 1
 	}
 	return r
 }
 
-// relapsed reports whether the endpoint has served for too short a time since the latest of several
-// verdicts.
-func (e *Endpoint) relapsed() bool {
+// readmitted reports whether the endpoint has served for too short a time since the latest verdict.
+func (e *Endpoint) readmitted() bool {
 	from := e.known().Load().WritesFrom
 	return !from.IsZero() && time.Now().Before(from)
 }
@@ -226,8 +225,8 @@ func (p *policy) prove() {
 // proofPatience: the answer counts for all.
 func (p *policy) askForProof(s *subConn) {
 	now := time.Now()
-	if !s.ep.known().AskedForProofSince(now.Add(-proofPatience)) && p.ask(s, forService, nil) {
-		s.ep.known().AskedForProof(now)
+	if !s.ep.known().AskedSince(health.ForProof, now.Add(-proofPatience)) && p.ask(s, forService, nil) {
+		s.ep.known().Asked(health.ForProof, now)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestFlappingEndpointLosesFewWrites(t *testing.T) {
 				lost++
 			}
 		}
-		assert.LessOrEqual(t, lost, 30, "of the first freezes")
+		assert.LessOrEqual(t, lost, 10, "one of each writer, when it first freezes")
 		_ = reads.end()
 	})
 }

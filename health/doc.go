@@ -17,8 +17,8 @@
 // every state.
 //
 // A fault ends with evidence of the opposite, not after a time. A new connection is no
-// such evidence. Only writes, which nobody can repeat, keep away for a time from an endpoint
-// that relapses: see [Status].WritesFrom.
+// such evidence. Only writes, which cannot be repeated, prefer other endpoints for a time after
+// a verdict: see [Status].WritesFrom.
 //
 // The full table, where a dot means no change:
 //

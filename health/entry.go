@@ -24,7 +24,7 @@ type Entry struct {
 	latest      atomic.Int64 // of what was served last
 	connections atomic.Int64
 	probing     atomic.Bool
-	proof       Stamp
+	asked       [purposes]Stamp
 }
 
 // moment is an Entry's content. It is replaced as a whole and never modified.
@@ -166,11 +166,23 @@ func (e *Entry) Connections() int { return int(e.connections.Load()) }
 // one user at a time, until that user calls StopProbing.
 func (e *Entry) StartProbing() bool { return e.probing.CompareAndSwap(false, true) }
 
-// AskedForProof records that a user has asked the endpoint to serve, for all users.
-func (e *Entry) AskedForProof(at time.Time) { e.proof.Set(at) }
+// Purpose is why a user of a table asks an endpoint something whose answer counts for all users.
+type Purpose uint8
 
-// AskedForProofSince reports whether a user asked at t or later.
-func (e *Entry) AskedForProofSince(t time.Time) bool { return e.proof.After(t) }
+const (
+	// ForProof is to learn whether an endpoint without evidence serves.
+	ForProof Purpose = iota
+	// ForLeader is to learn whether an endpoint that completes nothing knows a leader.
+	ForLeader
+
+	purposes = int(ForLeader) + 1
+)
+
+// Asked records that a user has asked the endpoint, for all users.
+func (e *Entry) Asked(why Purpose, at time.Time) { e.asked[why].Set(at) }
+
+// AskedSince reports whether a user asked for that purpose at t or later.
+func (e *Entry) AskedSince(why Purpose, t time.Time) bool { return e.asked[why].After(t) }
 
 // StopProbing lets another user of the table probe the endpoint.
 func (e *Entry) StopProbing() { e.probing.Store(false) }

@@ -9,13 +9,13 @@ const GoodToServing = 3
 
 const maxRelapseShift = 3
 
-// An endpoint that relapses gets writes again later each time: relapseWait after the second verdict, twice
-// as long after each further one, maxRelapseWait at most. A verdict is forgotten when the endpoint
-// has been trusted for relapseMemory.
+// After a verdict an endpoint that serves again gets writes readmissionWait later, after each further verdict
+// twice as much later, maxReadmissionWait at most. A verdict is forgotten when the endpoint has been trusted for
+// verdictMemory.
 const (
-	relapseWait    = 4 * time.Second
-	maxRelapseWait = 30 * time.Second
-	relapseMemory  = time.Minute
+	readmissionWait    = 4 * time.Second
+	maxReadmissionWait = 30 * time.Second
+	verdictMemory      = time.Minute
 )
 
 // Record is the state of one endpoint, with the evidence that led to it. The zero value
@@ -60,15 +60,15 @@ func (r Record) Next(e Evidence) Record {
 	next.State, next.Since, next.Evidence, next.Good = to, e.At, e, 0
 	switch isVerdict := e.Kind == Stalled || e.Kind == Unresponsive; {
 	case isVerdict && !r.Condemned:
-		if next.Condemned = true; e.At.Sub(r.WritesFrom) > relapseMemory {
+		if next.Condemned = true; e.At.Sub(r.WritesFrom) > verdictMemory {
 			next.Verdicts = 0
 		}
 		next.Verdicts++
 	case to == Serving && r.Condemned:
-		next.Condemned, next.WritesFrom = false, e.At.Add(relapse(next.Verdicts))
+		next.Condemned, next.WritesFrom = false, e.At.Add(writesAfter(next.Verdicts))
 	}
 	switch {
-	case e.Often && e.At.Sub(r.TimelyFrom) > relapseMemory:
+	case e.Often && e.At.Sub(r.TimelyFrom) > verdictMemory:
 		next.Lates = 1
 	case e.Often:
 		next.Lates++
@@ -78,12 +78,9 @@ func (r Record) Next(e Evidence) Record {
 	return next
 }
 
-// relapse returns how long writes keep away after the latest of recent verdicts.
-func relapse(verdicts int) time.Duration {
-	if verdicts < 2 {
-		return 0
-	}
-	return min(relapseWait<<min(verdicts-2, 8), maxRelapseWait)
+// writesAfter returns how long writes prefer other endpoints after the latest of recent verdicts, 1 or more.
+func writesAfter(verdicts int) time.Duration {
+	return min(readmissionWait<<min(verdicts-1, 8), maxReadmissionWait)
 }
 
 // same reports whether two records differ only in their evidence.
