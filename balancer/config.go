@@ -14,7 +14,8 @@ import (
 )
 
 // DefaultDrainTimeout is how long calls and streams on a removed endpoint may continue
-// before its connections are closed. Bulk transfers are not interrupted.
+// before its connections are closed. Bulk transfers are not interrupted. If the resolver lists the endpoint
+// again until then, nothing ends.
 const DefaultDrainTimeout = 30 * time.Second
 
 // config is the policy's part of a service config, and the strategy's.

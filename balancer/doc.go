@@ -30,6 +30,12 @@
 // Each client has a probe budget: 0.25 probes per second plus 2 % of its calls, with a
 // burst of 10.
 //
+// # Health checks of gRPC
+//
+// A service config with "healthCheckConfig" counts as below gRPC's round_robin, if the program
+// imports google.golang.org/grpc/health: an endpoint gets calls while it says SERVING, or if it has
+// no health service. What is under way on one that says NOT_SERVING goes on.
+//
 // # Connections
 //
 // Calls and streams share one connection to each endpoint. When more than a mebibyte

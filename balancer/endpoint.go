@@ -30,8 +30,10 @@ type Endpoint struct {
 	unsubscribe func()
 	joined      atomic.Bool
 
-	ctx    context.Context // ends when the endpoint is removed
-	remove context.CancelFunc
+	// life ends when the endpoint is removed. One that returns while it drains gets another.
+	life atomic.Pointer[life]
+	// refuses is set while the endpoint says by gRPC's health check that it does not serve.
+	refuses atomic.Bool
 
 	// unwanted is set if the strategy wants no connection to the endpoint.
 	unwanted atomic.Bool
@@ -52,9 +54,22 @@ type Endpoint struct {
 }
 
 func newEndpoint(address string, entry *health.Entry) *Endpoint {
-	ep := &Endpoint{address: address, ctx: context.Background(), remove: func() {}, wake: make(chan struct{}, 1)}
+	ep := &Endpoint{address: address, wake: make(chan struct{}, 1)}
+	ep.life.Store(&life{context.Background(), func() {}})
 	ep.entry.Store(entry)
 	return ep
+}
+
+// life is the time for which the resolver lists an endpoint.
+type life struct {
+	context.Context
+	end context.CancelFunc
+}
+
+// list begins a time for which the resolver lists the endpoint.
+func (e *Endpoint) list(parent context.Context) {
+	ctx, end := context.WithCancel(parent)
+	e.life.Store(&life{ctx, end})
 }
 
 // Detached returns an endpoint that belongs to no ClientConn, for tests of strategies.
@@ -123,8 +138,8 @@ func (e *Endpoint) Siblings() []*Endpoint {
 
 // Removed returns a channel that is closed when the resolver no longer lists the
 // endpoint. In-flight calls and streams may continue until the drain timeout; long
-// streams should move.
-func (e *Endpoint) Removed() <-chan struct{} { return e.ctx.Done() }
+// streams should move. An endpoint that is listed again until then has a new channel.
+func (e *Endpoint) Removed() <-chan struct{} { return e.life.Load().Done() }
 
 // usualLatency is the endpoint's usual latency, 0 if it has completed nothing yet.
 func (e *Endpoint) usualLatency() time.Duration {
@@ -134,7 +149,7 @@ func (e *Endpoint) usualLatency() time.Duration {
 // tolerance is how much longer than those of other endpoints its responses may take.
 func (e *Endpoint) tolerance() time.Duration { return tolerance(e.usualLatency(), 0) }
 
-func (e *Endpoint) removed() bool { return e.ctx.Err() != nil }
+func (e *Endpoint) removed() bool { return e.life.Load().Err() != nil }
 
 // CompletedSince reports whether the endpoint has completed work that began at t or later.
 func (e *Endpoint) CompletedSince(t time.Time) bool { return e.known().CompletedSince(t) }

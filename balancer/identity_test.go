@@ -32,7 +32,8 @@ func TestSecurityIsPartOfTheIdentityOfAnEndpoint(t *testing.T) {
 		"server name":             {[]resolver.Address{plain}, []resolver.Address{address("h:1", "i", "plain")}, false},
 		"address":                 {[]resolver.Address{plain}, []resolver.Address{address("h:2", "h", "plain")}, false},
 		"another address":         {[]resolver.Address{plain}, []resolver.Address{plain, tls}, false},
-		"the order of addresses":  {[]resolver.Address{plain, tls}, []resolver.Address{tls, plain}, false},
+		"the order of addresses":  {[]resolver.Address{plain, address("h:2", "h", "")}, []resolver.Address{address("h:2", "h", ""), plain}, true},
+		"the order of securities": {[]resolver.Address{plain, tls}, []resolver.Address{tls, plain}, false},
 		"security of the second":  {[]resolver.Address{plain, plain}, []resolver.Address{plain, tls}, false},
 		"several equal addresses": {[]resolver.Address{plain, tls}, []resolver.Address{plain, tls}, true},
 	}
@@ -46,7 +47,8 @@ func TestEndpointsAreUnique(t *testing.T) {
 	endpoint := func(addresses ...resolver.Address) resolver.Endpoint { return resolver.Endpoint{Addresses: addresses} }
 	a, b, tls := address("a", "", ""), address("b", "", ""), address("a", "", "tls")
 	p := newPolicy(nil, Builder{})
-	defer p.stop()
+	p.config = defaultConfig
+	defer p.Close()
 	assert.Empty(t, p.replace([]resolver.Endpoint{endpoint(a), endpoint(), endpoint(b), endpoint(a), endpoint(tls), endpoint(a, b), endpoint(b)}))
 	var kept [][]resolver.Address
 	for _, ep := range p.endpoints {

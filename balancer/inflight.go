@@ -247,9 +247,13 @@ func (e *Endpoint) busy() bool {
 	return len(e.inflight.streams) > 0
 }
 
-// retire closes the connections of an endpoint that is unwanted once nothing is in flight.
+// retire closes the connections of an endpoint that is unwanted or removed, once nothing is in flight.
 func (e *Endpoint) retire() {
-	if e.unwanted.Load() && !e.busy() {
+	switch removed := e.removed(); {
+	case !removed && !e.unwanted.Load() || e.busy():
+	case removed:
+		e.policy.drains.retire(e)
+	default:
 		e.policy.publish()
 	}
 }

@@ -73,9 +73,10 @@ type investigation struct {
 }
 
 // isNeeded reports whether probing can change anything. Without a connection there is
-// nothing to probe; without another endpoint no verdict is possible.
+// nothing to probe; without another endpoint no verdict is possible. One that says by gRPC's
+// health check that it does not serve may only be found dead under what is in flight on it.
 func (i *investigation) isNeeded() bool {
-	return needsProbes(i.ep.State()) && i.ep.Ready() && !i.ep.removed() && i.p.canProbe()
+	return needsProbes(i.ep.State()) && i.ep.Ready() && !i.ep.removed() && i.p.canProbe() && (!i.ep.refuses.Load() || i.ep.busy())
 }
 
 func (i *investigation) run() {

@@ -130,7 +130,7 @@ func (p *policy) publish() {
 	state, err := p.connectivity()
 	p.noteOutage()
 	for _, ep := range p.endpoints {
-		if ep.conn(Calls).ready.Load() {
+		if ep.conn(Calls).takesCalls() {
 			ep.place.Store(int64(len(k.connected)))
 			k.connected = append(k.connected, ep)
 			ep.refresh()
@@ -258,9 +258,7 @@ func (p *policy) connectWanted() {
 		if ep.unwanted.Store(true); ep.busy() {
 			continue // until nothing is in flight: a suspect must be found dead, and its calls freed
 		}
-		for _, s := range ep.connections() {
-			s.shut()
-		}
+		shutAll(ep)
 	}
 }
 
@@ -275,8 +273,12 @@ func (p *policy) connectivity() (connectivity.State, error) {
 	for _, ep := range p.endpoints {
 		s := ep.conn(Calls)
 		switch {
-		case s.ready.Load():
+		case s.takesCalls():
 			return connectivity.Ready, nil
+		case s.ready.Load() && s.unhealthy != nil:
+			failing++
+			wanted++
+			err = s.unhealthy
 		case s.failing.Load():
 			failing++
 			wanted++

@@ -1,9 +1,11 @@
 package balancer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -48,7 +50,7 @@ type policy struct {
 	nextPublish time.Time   // when the pause after the latest picker ends
 	publishing  bool        // a picker follows at the end of the pause
 	closed      bool
-	draining    map[*time.Timer]func()
+	drains      drains
 	tasks       sync.WaitGroup
 	weighted    atomic.Bool // endpoints differ in weight
 	heavy       atomic.Bool // streams have connections of their own
@@ -60,7 +62,8 @@ type policy struct {
 var _ balancer.Balancer = (*policy)(nil)
 
 func newPolicy(cc balancer.ClientConn, b Builder) *policy {
-	p := &policy{cc: cc, builder: b, draining: make(map[*time.Timer]func())}
+	p := &policy{cc: cc, builder: b}
+	p.drains = drains{p: p, timers: make(map[*Endpoint]*time.Timer)}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.opts.Store(Options{}.withDefaults())
 	return p
@@ -81,7 +84,7 @@ func (p *policy) strategy() Strategy {
 func (p *policy) UpdateClientConnState(s balancer.ClientConnState) error {
 	p.configure(s)
 	p.mu.Lock()
-	removed := p.replace(s.ResolverState.Endpoints)
+	changes := p.replace(s.ResolverState.Endpoints)
 	p.resolving = nil
 	var err error
 	if len(p.endpoints) == 0 {
@@ -89,14 +92,15 @@ func (p *policy) UpdateClientConnState(s balancer.ClientConnState) error {
 		err = balancer.ErrBadResolverState
 	}
 	p.mu.Unlock()
-	for _, ep := range removed {
-		p.drain(ep)
+	for _, c := range changes {
+		p.options().Events.Changed(c.ep, c.Change)
 	}
 	p.publish()
 	p.joinConnected()
 	for _, ep := range p.all() {
 		if ep.Ready() {
 			p.readmitUnprobed(ep, time.Now(), "there are no probes any more")
+			p.investigate(ep)
 		}
 	}
 	return err
@@ -133,9 +137,9 @@ func (p *policy) all() []*Endpoint {
 }
 
 // same reports whether two endpoints are the same one: they have the same addresses, server
-// names and attributes, which hold the security of an address.
+// names and attributes, which hold the security of an address. The order of the addresses does not matter.
 func same(a, b []resolver.Address) bool {
-	return slices.EqualFunc(a, b, func(x, y resolver.Address) bool {
+	return slices.EqualFunc(inOrder(a), inOrder(b), func(x, y resolver.Address) bool {
 		return x.Addr == y.Addr && x.ServerName == y.ServerName && x.Attributes.Equal(y.Attributes)
 	})
 }
@@ -143,7 +147,7 @@ func same(a, b []resolver.Address) bool {
 // keyOf returns a key that is equal for addresses that are the same, and different for most others.
 func keyOf(addresses []resolver.Address) string {
 	var key strings.Builder
-	for _, a := range addresses {
+	for _, a := range inOrder(addresses) {
 		key.WriteString(a.Addr)
 		key.WriteByte(0)
 		key.WriteString(a.ServerName)
@@ -152,11 +156,27 @@ func keyOf(addresses []resolver.Address) string {
 	return key.String()
 }
 
-// replace sets the endpoints that have an address, each once, keeps known ones, and returns
-// the removed ones. It needs the lock.
-func (p *policy) replace(eps []resolver.Endpoint) (removed []*Endpoint) {
+// inOrder returns the addresses, sorted.
+func inOrder(addresses []resolver.Address) []resolver.Address {
+	if len(addresses) < 2 {
+		return addresses
+	}
+	return slices.SortedStableFunc(slices.Values(addresses), func(x, y resolver.Address) int {
+		return cmp.Or(strings.Compare(x.Addr, y.Addr), strings.Compare(x.ServerName, y.ServerName))
+	})
+}
+
+// listing is the removal of an endpoint from the resolver's list, or its return.
+type listing struct {
+	ep *Endpoint
+	health.Change
+}
+
+// replace sets the endpoints that have an address, each once. It keeps known ones and those that
+// drain, and drains the removed ones. It needs the lock.
+func (p *policy) replace(eps []resolver.Endpoint) (changes []listing) {
 	known := make(map[string][]*Endpoint, len(p.endpoints)) // by addresses and server names
-	for _, ep := range p.endpoints {
+	for _, ep := range slices.AppendSeq(slices.Clone(p.endpoints), maps.Keys(p.drains.timers)) {
 		key := keyOf(ep.addresses)
 		known[key] = append(known[key], ep)
 	}
@@ -178,18 +198,27 @@ func (p *policy) replace(eps []resolver.Endpoint) (removed []*Endpoint) {
 			listed[ep], now, kept = true, append(now, ep), append(kept, r)
 		}
 	}
-	removed = slices.DeleteFunc(slices.Clone(p.endpoints), func(ep *Endpoint) bool { return listed[ep] })
+	for _, ep := range p.endpoints {
+		if !listed[ep] {
+			changes = append(changes, p.drains.begin(ep))
+		}
+	}
+	for _, ep := range now {
+		if ep.removed() {
+			changes = append(changes, p.drains.revive(ep))
+		}
+	}
 	p.endpoints = now
 	p.options().Monitor.SetEndpoints(now)
 	p.weigh(kept)
-	return removed
+	return changes
 }
 
 func (p *policy) newEndpoint(r resolver.Endpoint) *Endpoint {
 	address := r.Addresses[0].Addr
 	ep := newEndpoint(address, p.options().Table.Acquire("", address))
 	ep.addresses, ep.policy = slices.Clone(r.Addresses), p
-	ep.ctx, ep.remove = context.WithCancel(p.ctx)
+	ep.list(p.ctx)
 	for class := range ep.conns {
 		ep.conns[class].Store(&subConn{ep: ep, class: ConnClass(class)})
 	}
@@ -224,8 +253,8 @@ func (p *policy) ExitIdle() {
 // Close stops the policy. gRPC closes the connections.
 func (p *policy) Close() {
 	p.mu.Lock()
-	endpoints, draining := p.endpoints, p.draining
-	p.endpoints, p.draining, p.closed = nil, nil, true
+	endpoints := slices.Concat(p.endpoints, p.drains.stop())
+	p.endpoints, p.closed = nil, true
 	p.options().Monitor.forget(p)
 	p.stop()
 	for _, ep := range endpoints {
@@ -235,61 +264,22 @@ func (p *policy) Close() {
 		ep.unsubscribe()
 	}
 	p.mu.Unlock()
-	for timer, end := range draining {
-		if timer.Stop() {
-			end()
-		}
-	}
 	p.tasks.Wait()
 	for _, ep := range endpoints {
 		ep.inflight.stop()
-		ep.remove()
+		ep.life.Load().end()
 		ep.known().Release()
 	}
 }
 
-// errDrained ends the remaining work on a removed endpoint.
-var errDrained = errors.New("the endpoint was removed, and its drain timeout is over")
-
-// drain lets in-flight work on a removed endpoint finish within the drain timeout. Bulk
-// transfers are not interrupted.
-func (p *policy) drain(ep *Endpoint) {
-	removal := health.Change{
-		Endpoint: ep.address, From: ep.State(), To: health.Draining,
-		Evidence: health.Evidence{Kind: health.Removed, At: time.Now()},
-	}
-	p.mu.Lock()
-	ep.remove()
-	ep.unsubscribe()
-	for _, s := range ep.connections() {
-		s.shut()
-	}
-	end := func() {
-		ep.inflight.stop()
-		ep.known().Release()
-	}
-	if p.closed {
-		p.mu.Unlock()
-		end()
+// note records evidence about an endpoint. What it says of itself by gRPC's health check stands until
+// it says otherwise.
+func (p *policy) note(ep *Endpoint, ev health.Evidence) {
+	if ep.refuses.Load() && acquits(ev.Kind) {
 		return
 	}
-	var timer *time.Timer
-	timer = time.AfterFunc(p.config.drainTimeout, func() {
-		p.mu.Lock() // which also waits until timer is set
-		delete(p.draining, timer)
-		p.mu.Unlock()
-		p.close(ep.conn(Calls), errDrained)
-		p.close(ep.conn(Streams), errDrained)
-		p.options().Events.Closed(ep, errDrained)
-		end()
-	})
-	p.draining[timer] = end
-	p.mu.Unlock()
-	p.options().Events.Changed(ep, removal)
+	ep.known().Note(ev)
 }
-
-// note records evidence about an endpoint.
-func (p *policy) note(ep *Endpoint, ev health.Evidence) { ep.known().Note(ev) }
 
 // served clears an endpoint that completed work begun after its latest change of state.
 // Slow endpoints are cleared by probes, which are timed.

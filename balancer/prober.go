@@ -207,7 +207,7 @@ func (p *policy) send(s *subConn, q question, take func(now time.Time) bool, don
 		if q == forService {
 			defer s.ep.serviceEnded(now)
 		}
-		ctx, cancel := context.WithTimeout(s.ep.ctx, probeTimeout)
+		ctx, cancel := context.WithTimeout(s.ep.life.Load(), probeTimeout)
 		defer cancel()
 		p.probe(ctx, s, sc, prober, now)
 	}()
@@ -321,7 +321,7 @@ func (p *policy) await(ep *Endpoint, wait time.Duration, ready func() bool) bool
 		case <-time.After(interval):
 		case <-timer.C:
 			return ready()
-		case <-ep.ctx.Done():
+		case <-ep.Removed():
 			return false
 		}
 	}

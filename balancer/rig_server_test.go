@@ -80,6 +80,7 @@ type server struct {
 	payload atomic.Int64          // of each message of a stream
 	every   atomic.Int64          // the pause between two messages of a stream
 
+	unwatched atomic.Bool // the health of the server cannot be watched
 	// hangsUp is set while connections are closed before the server's preface, as after a failed handshake.
 	hangsUp atomic.Bool
 
@@ -199,6 +200,27 @@ func (s *server) Check(context.Context, *healthpb.HealthCheckRequest) (*healthpb
 		st = healthpb.HealthCheckResponse_SERVING
 	}
 	return &healthpb.HealthCheckResponse{Status: st}, nil
+}
+
+// Watch follows the status.
+func (s *server) Watch(r *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
+	if s.unwatched.Load() {
+		return s.UnimplementedHealthServer.Watch(r, stream)
+	}
+	for latest := int32(-1); ; {
+		if now := s.status.Load(); now != latest {
+			latest = now
+			status, _ := s.Check(stream.Context(), r)
+			if err := stream.Send(status); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
 }
 
 // StreamingOutputCall sends messages, while the server is not stalled.

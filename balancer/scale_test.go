@@ -39,6 +39,10 @@ type manySubConn struct {
 func (*manySubConn) Connect()  {}
 func (*manySubConn) Shutdown() {}
 
+func (*manySubConn) RegisterHealthListener(listen func(balancer.SubConnState)) {
+	listen(balancer.SubConnState{ConnectivityState: connectivity.Ready})
+}
+
 // manyEndpoints returns n endpoints with the attributes.
 func manyEndpoints(n int, attrs *attributes.Attributes) resolver.State {
 	var s resolver.State

@@ -155,9 +155,9 @@ func (t *trial) replace() bool {
 	t.second.onTrial = false
 	t.second.made.Store(old.made.Load())
 	ep.conns[old.class].Store(t.second)
-	taken := p.takeReady(t.second)
+	taken, sc := p.takeReady(t.second), t.second.sc
 	p.mu.Unlock()
-	p.changedBy(ep, taken)
+	p.changedBy(t.second, sc, taken)
 	p.connected(t.second)
 	if old.cutAllButWrites(reason); len(ep.inflight.callsOn(old)) > 0 {
 		p.closeUnheard(time.Now(), recovery(silent), []*subConn{old})

@@ -33,6 +33,10 @@ type subConn struct {
 	// ready and failing may be read without the lock: whether there is a connection, and
 	// whether the latest attempt to connect failed.
 	ready, failing atomic.Bool
+	// withheld is set from each new connection for calls on, until gRPC's health check says that its server
+	// serves, and while it says that it does not, for the reason unhealthy.
+	withheld  atomic.Bool
+	unhealthy error
 
 	conn netConn
 	// heard is when the latest message arrived on the connection. asked is when the first
@@ -148,7 +152,7 @@ func (p *policy) connChanged(s *subConn, sc balancer.SubConn, st balancer.SubCon
 	if taken.state == connectivity.Ready {
 		s.heardAt(now)
 	}
-	p.changedBy(s.ep, taken)
+	p.changedBy(s, sc, taken)
 	if taken.state == connectivity.Ready {
 		p.connected(s)
 	} else if s.class != Bulk {
@@ -157,14 +161,18 @@ func (p *policy) connChanged(s *subConn, sc balancer.SubConn, st balancer.SubCon
 }
 
 // changedBy handles what a connection's new state shows of its endpoint.
-func (p *policy) changedBy(ep *Endpoint, taken takenState) {
+func (p *policy) changedBy(s *subConn, sc balancer.SubConn, taken takenState) {
 	if taken.joined.From != taken.joined.To {
-		p.changed(ep, taken.joined)
+		p.changed(s.ep, taken.joined)
 	}
 	if taken.evidence.Detail != "" {
-		p.note(ep, taken.evidence)
+		p.note(s.ep, taken.evidence)
 	}
-	p.publish()
+	if taken.state == connectivity.Ready && s.class == Calls {
+		p.watchHealth(s, sc) // its first report publishes
+	} else {
+		p.publish()
+	}
 }
 
 // takenState is the result of takeState.
@@ -187,6 +195,10 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		s.ready.Store(s.state == connectivity.Ready)
 		s.failing.Store(s.state != connectivity.Ready && s.state != connectivity.Connecting)
 		s.ep.signal()
+		return t, false
+	}
+	if s.ep.removed() {
+		p.drains.changed(s, st.ConnectivityState)
 		return t, false
 	}
 	was := s.state
@@ -227,6 +239,8 @@ func (p *policy) takeReady(s *subConn) takenState {
 		}
 		s.ep.known().AddConnections(1)
 	}
+	s.withheld.Store(s.class == Calls)
+	s.unhealthy = nil
 	s.ready.Store(true)
 	s.made.Add(1)
 	if s.failing.Swap(false) || p.turns.outage {

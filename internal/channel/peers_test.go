@@ -122,3 +122,7 @@ type fakeSubConn struct {
 
 func (*fakeSubConn) Connect()  {}
 func (*fakeSubConn) Shutdown() {}
+
+func (*fakeSubConn) RegisterHealthListener(listen func(gbalancer.SubConnState)) {
+	listen(gbalancer.SubConnState{ConnectivityState: connectivity.Ready})
+}

@@ -1,0 +1,105 @@
+package balancer
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/connectivity"
+
+	"github.com/quorate/quorate/health"
+)
+
+// errDrained ends the remaining work on a removed endpoint.
+var errDrained = errors.New("the endpoint was removed, and its drain timeout is over")
+
+// drains lets in-flight work on removed endpoints finish within the drain timeout. An endpoint that
+// the resolver lists again meanwhile goes on with its connections, what is in flight on them, and
+// its health: a list that flaps ends nothing.
+type drains struct {
+	p *policy
+	// timers end the drains; nil after Close. The policy's lock guards it.
+	timers map[*Endpoint]*time.Timer
+}
+
+// begin removes an endpoint. A connection that carries something goes on, in case the endpoint
+// returns, and the others are closed. Bulk transfers are not interrupted, so theirs ends with
+// them. It needs the policy's lock.
+func (d *drains) begin(ep *Endpoint) listing {
+	removal := health.Evidence{Kind: health.Removed, At: time.Now()}
+	c := health.Change{Endpoint: ep.address, From: ep.State(), To: health.Draining, Evidence: removal}
+	ep.life.Load().end()
+	ep.unsubscribe()
+	ep.withdraw()
+	for _, s := range ep.connections() {
+		if s.class == Bulk || !s.ready.Load() || !ep.busy() {
+			s.shut()
+		}
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(d.p.config.drainTimeout, func() { d.end(ep, &timer) })
+	d.timers[ep] = timer
+	return listing{ep, c}
+}
+
+// revive takes an endpoint back that the resolver lists again. It needs the policy's lock.
+func (d *drains) revive(ep *Endpoint) listing {
+	d.timers[ep].Stop()
+	delete(d.timers, ep)
+	ep.list(d.p.ctx)
+	d.p.subscribe(ep)
+	now := ep.Health()
+	return listing{ep, health.Change{Endpoint: ep.address, From: health.Draining, To: now.State, Evidence: now.Evidence}}
+}
+
+// retire closes the connections of an endpoint on which nothing is in flight any more.
+func (d *drains) retire(ep *Endpoint) {
+	d.p.mu.Lock()
+	defer d.p.mu.Unlock()
+	if d.timers[ep] != nil && !ep.busy() {
+		shutAll(ep)
+	}
+}
+
+// changed handles a new state of a connection to a removed endpoint: one that is lost is not made again. It
+// needs the policy's lock.
+func (*drains) changed(s *subConn, state connectivity.State) {
+	if state != connectivity.Ready {
+		s.shut()
+	}
+}
+
+// end ends what is in flight at the end of the drain timeout, unless the endpoint has returned.
+func (d *drains) end(ep *Endpoint, timer **time.Timer) {
+	p := d.p
+	p.mu.Lock() // which also waits until timer is set
+	if d.timers[ep] != *timer {
+		p.mu.Unlock()
+		return
+	}
+	delete(d.timers, ep)
+	shutAll(ep)
+	p.mu.Unlock()
+	p.close(ep.conn(Calls), errDrained)
+	p.close(ep.conn(Streams), errDrained)
+	p.options().Events.Closed(ep, errDrained)
+	ep.inflight.stop()
+	ep.known().Release()
+}
+
+// stop ends all drains and returns their endpoints. It needs the policy's lock.
+func (d *drains) stop() []*Endpoint {
+	for _, timer := range d.timers {
+		timer.Stop()
+	}
+	draining := slices.Collect(maps.Keys(d.timers))
+	d.timers = nil
+	return draining
+}
+
+func shutAll(ep *Endpoint) {
+	for _, s := range ep.connections() {
+		s.shut()
+	}
+}

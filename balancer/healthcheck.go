@@ -1,0 +1,75 @@
+package balancer
+
+import (
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/connectivity"
+
+	"github.com/quorate/quorate/health"
+)
+
+// gRPC's client-side health check (gRFC A17, "healthCheckConfig" in a service config) watches
+// grpc.health.v1 over each connection for calls. A connection gets calls while its server says SERVING,
+// as below gRPC's round_robin. Without that config gRPC says READY at once. A policy above this
+// one may use the same channel: outlier_detection_experimental ejects by it.
+
+var errUnhealthy = errors.New("the health check says that the backend does not serve")
+
+// watchHealth lets gRPC report the health of a connection that was just made.
+func (p *policy) watchHealth(s *subConn, sc balancer.SubConn) {
+	sc.RegisterHealthListener(func(st balancer.SubConnState) { p.healthChanged(s, sc, st) })
+}
+
+// healthChanged handles a report of gRPC's health check.
+func (p *policy) healthChanged(s *subConn, sc balancer.SubConn, st balancer.SubConnState) {
+	p.mu.Lock()
+	if p.closed || s.sc != sc || !s.ready.Load() {
+		p.mu.Unlock()
+		return
+	}
+	ep, healthy := s.ep, st.ConnectivityState == connectivity.Ready
+	s.withheld.Store(!healthy)
+	s.unhealthy = nil
+	if st.ConnectivityState == connectivity.TransientFailure {
+		if s.unhealthy = st.ConnectionError; s.unhealthy == nil {
+			s.unhealthy = errUnhealthy
+		}
+	}
+	err := s.unhealthy
+	if !healthy {
+		ep.withdraw()
+	}
+	p.mu.Unlock()
+	ev := health.Evidence{Kind: health.Refusing, At: time.Now(), Err: err, Detail: "health check"}
+	switch {
+	case err != nil:
+		ep.refuses.Store(true)
+		p.note(ep, ev)
+	case healthy && ep.refuses.Swap(false):
+		ev.Kind = health.Served
+		p.note(ep, ev)
+	}
+	p.publish()
+}
+
+// takesCalls reports whether there is a connection, and its server serves.
+func (s *subConn) takesCalls() bool { return s.ready.Load() && !s.withheld.Load() }
+
+// withdraw takes the connections from pickers. It needs the policy's lock.
+func (e *Endpoint) withdraw() {
+	for class := range e.usable {
+		e.usable[class].Store(nil)
+	}
+}
+
+// acquits reports whether the evidence would end an endpoint's own statement that it does not serve.
+func acquits(k health.Kind) bool {
+	switch k {
+	case health.Answered, health.Served, health.Late, health.Degrading, health.Restricting:
+		return true
+	default:
+		return false
+	}
+}
