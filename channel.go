@@ -2,12 +2,13 @@ package quorate
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	_ "google.golang.org/grpc/health" // the health check of clients, which healthCheckConfig asks for
 	"google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/balancer"
@@ -35,8 +36,14 @@ type Channel struct {
 	// Calls names the methods that may be executed twice, and those that may not; see [keepalive.Calls]. Its Base must
 	// not choose a policy. A Repeatable call that is answered unusually late is also sent to a second backend (a hedge),
 	// and the first answer counts. Hedges are at most 5 % of these calls. Default: no method is named, so gRPC sends
-	// again only what no server has processed.
+	// again only what no server has processed. Everything else in Base counts as with gRPC's policies: with
+	// "healthCheckConfig", for example, a backend that says NOT_SERVING gets no calls. A key that gRPC-Go does not
+	// honour, such as "hedgingPolicy", is an error, and so is a limit of all methods that would not count for named ones.
 	Calls keepalive.Calls
+
+	// DrainTimeout is how long calls and streams on a backend that leaves the resolver's list may continue before its
+	// connections are closed. If it returns until then, nothing ends. Default: 30 s.
+	DrainTimeout time.Duration
 
 	// Resolvers resolve targets of their schemes, as those of grpc.WithResolvers do. Default:
 	// those that are registered with gRPC.
@@ -70,15 +77,15 @@ func (c Channel) DialOptions() ([]grpc.DialOption, error) {
 	if err != nil {
 		return nil, fmt.Errorf("quorate: Channel.Keepalive: %w", err)
 	}
-	options = append(options, grpc.WithConnectParams(balancer.ConnectParams()))
 	if c.TransportCredentials != nil {
 		options = append(options, grpc.WithTransportCredentials(balancer.Credentials(c.TransportCredentials)))
 	}
 	if resolvers := c.resolvers(); len(resolvers) > 0 {
 		options = append(options, grpc.WithResolvers(resolvers...))
 	}
+	connect := grpc.WithConnectParams(balancer.ConnectParams()) // in place of those of Calls
 	if len(c.Calls.Repeatable)+len(c.Calls.Once) == 0 {
-		return append(options, grpc.WithDefaultServiceConfig(config)), nil
+		return append(options, connect, grpc.WithDefaultServiceConfig(config)), nil
 	}
 	c.Calls.Base = config
 	calls, err := c.Calls.DialOptions()
@@ -86,7 +93,7 @@ func (c Channel) DialOptions() ([]grpc.DialOption, error) {
 		return nil, fmt.Errorf("quorate: Channel.Calls: %w", err)
 	}
 	hedger := newHedger(c.Calls, c.Observer)
-	return append(append(options, calls...), grpc.WithChainUnaryInterceptor(hedger.intercept)), nil
+	return append(append(options, calls...), connect, grpc.WithChainUnaryInterceptor(hedger.intercept)), nil
 }
 
 func (c Channel) serviceConfig() (string, error) {
@@ -101,12 +108,18 @@ func (c Channel) serviceConfig() (string, error) {
 		if err := json.Unmarshal([]byte(c.Calls.Base), &config); err != nil || config == nil {
 			return "", fmt.Errorf("quorate: Channel.Calls.Base is no service config: %s", c.Calls.Base)
 		}
-		if config["loadBalancingConfig"] != nil || config["loadBalancingPolicy"] != nil {
-			return "", errors.New("quorate: Channel.Calls.Base chooses a policy: use Channel.Policy")
+		if err := checkBase(config, c.Calls); err != nil {
+			return "", err
 		}
 	}
-	probe := map[string]any{"serviceName": c.HealthService}
-	config["loadBalancingConfig"] = []any{map[string]any{c.Policy: map[string]any{"healthProbe": probe}}}
+	policy := map[string]any{"healthProbe": map[string]any{"serviceName": c.HealthService}}
+	switch {
+	case c.DrainTimeout < 0:
+		return "", fmt.Errorf("quorate: Channel.DrainTimeout: %v; it must be positive, or 0 for %v", c.DrainTimeout, balancer.DefaultDrainTimeout)
+	case c.DrainTimeout > 0:
+		policy["drainTimeout"] = fmt.Sprintf("%d.%09ds", c.DrainTimeout/time.Second, c.DrainTimeout%time.Second)
+	}
+	config["loadBalancingConfig"] = []any{map[string]any{c.Policy: policy}}
 	text, err := json.Marshal(config)
 	return string(text), err
 }

@@ -47,7 +47,14 @@ type backend struct {
 	frozen atomic.Pointer[chan struct{}] // what it waits for, nil if it is not frozen
 	pause  atomic.Int64                  // of each call, in nanoseconds
 	calls  atomic.Int64
+	code   atomic.Int32 // of calls that fail
+	health *grpchealth.Server
+	// awayUntil is until when dials are refused, nil for none.
+	awayUntil atomic.Pointer[time.Time]
 }
+
+// back ends what pauses calls.
+func (b *backend) back() { b.pause.Store(0) }
 
 func (b *backend) freeze() { b.frozen.Store(new(make(chan struct{}))) }
 
@@ -86,12 +93,24 @@ func (b *backend) EmptyCall(ctx context.Context, _ *testgrpc.Empty) (*testgrpc.E
 	case <-time.After(5*time.Millisecond + time.Duration(b.pause.Load())):
 	case <-ctx.Done():
 	}
+	if code := codes.Code(b.code.Load()); code != codes.OK { //nolint:gosec // it is a code
+		return nil, status.Error(code, "it fails")
+	}
 	return &testgrpc.Empty{}, ctx.Err()
 }
 
-func (b *backend) UnaryCall(ctx context.Context, _ *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
+// FullDuplexCall sends nothing.
+func (*backend) FullDuplexCall(stream testgrpc.TestService_FullDuplexCallServer) error {
+	if err := stream.SendHeader(nil); err != nil {
+		return err
+	}
+	<-stream.Context().Done()
+	return stream.Context().Err()
+}
+
+func (b *backend) UnaryCall(ctx context.Context, r *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
 	_, err := b.EmptyCall(ctx, nil)
-	return &testgrpc.SimpleResponse{}, err
+	return &testgrpc.SimpleResponse{Payload: &testgrpc.Payload{Body: make([]byte, r.GetResponseSize())}}, err
 }
 
 type frozenConn struct {
@@ -118,17 +137,20 @@ func serve(t *testing.T, connect func(target string, names resolver.Builder, dia
 	var servers []*grpc.Server
 	var serving sync.WaitGroup
 	for i := range backends {
-		b := &backend{dialed: make(chan net.Conn), closed: make(chan struct{})}
+		b := &backend{dialed: make(chan net.Conn), closed: make(chan struct{}), health: grpchealth.NewServer()}
 		backends[i], byName["10.0.0."+strconv.Itoa(i+1)+":80"] = b, b
 		s := grpc.NewServer()
 		testgrpc.RegisterTestServiceServer(s, b)
-		healthpb.RegisterHealthServer(s, grpchealth.NewServer())
+		healthpb.RegisterHealthServer(s, b.health)
 		servers = append(servers, s)
 		serving.Go(func() { _ = s.Serve(b) })
 	}
 	names, err := static.NewBuilder(static.Config{})
 	require.NoError(t, err)
 	dial := func(ctx context.Context, address string) (net.Conn, error) {
+		if until := byName[address].awayUntil.Load(); until != nil && time.Now().Before(*until) {
+			return nil, errors.New("refused")
+		}
 		client, server := net.Pipe()
 		select {
 		case byName[address].dialed <- server:
@@ -379,11 +401,24 @@ func TestALateAnswerIsHedged(t *testing.T) {
 
 func TestChannelsThatAreRefused(t *testing.T) {
 	for want, c := range map[string]quorate.Channel{
-		`Channel.Policy: "round_robin"`:              {Policy: "round_robin"},
-		"Channel.Calls.Base chooses a policy":        {Calls: keepalive.Calls{Base: `{"loadBalancingConfig": [{"pick_first": {}}]}`}},
-		"Channel.Calls.Base is no service config":    {Calls: keepalive.Calls{Base: "no"}},
-		`Calls.Once[0]: "Get"`:                       {Calls: keepalive.Calls{Once: []string{"Get"}}},
-		"Channel.Keepalive: keepalive: Client.Time:": {Keepalive: keepalive.Pair{Client: keepalive.Client{Time: time.Second}}},
+		`Channel.Policy: "round_robin"`:           {Policy: "round_robin"},
+		"Channel.Calls.Base chooses a policy":     {Calls: keepalive.Calls{Base: `{"loadBalancingConfig": [{"pick_first": {}}]}`}},
+		"Channel.Calls.Base is no service config": {Calls: keepalive.Calls{Base: "no"}},
+		`Calls.Once[0]: "Get"`:                    {Calls: keepalive.Calls{Once: []string{"Get"}}},
+		`methodConfig[1]: gRPC-Go has no "hedgingPolicy"`: {Calls: keepalive.Calls{
+			Base: `{"methodConfig": [{"name": [{}]}, {"name": [{"service": "a.B"}], "hedgingPolicy": {"maxAttempts": 3}}]}`,
+		}},
+		`methodConfig[0]: unknown key "maxRequestBytes"`: {Calls: keepalive.Calls{Base: `{"methodConfig": [{"name": [{}], "maxRequestBytes": 3}]}`}},
+		`Channel.Calls.Base: unknown key "MethodConfig"`: {Calls: keepalive.Calls{Base: `{"MethodConfig": []}`}},
+		`Calls.Base: unknown key "LoadBalancingConfig"`:  {Calls: keepalive.Calls{Base: `{"LoadBalancingConfig": []}`}},
+		`"maxRequestMessageBytes" would not count for /a.B/Get`: {Calls: keepalive.Calls{
+			Repeatable: []string{"a.B/Get"}, Base: `{"methodConfig": [{"name": [{}], "maxRequestMessageBytes": 3}]}`,
+		}},
+		`"timeout" would not count for /a.B/Put`: {Calls: keepalive.Calls{
+			Once: []string{"/a.B/Put"}, Base: `{"methodConfig": [{"name": [{"service": "a.B"}], "timeout": "1s"}]}`,
+		}},
+		"Channel.DrainTimeout: -1s; it must be positive": {DrainTimeout: -time.Second},
+		"Channel.Keepalive: keepalive: Client.Time:":     {Keepalive: keepalive.Pair{Client: keepalive.Client{Time: time.Second}}},
 	} {
 		_, err := c.DialOptions()
 		require.ErrorContains(t, err, want)

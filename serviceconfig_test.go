@@ -1,0 +1,185 @@
+package quorate_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate"
+	"github.com/quorate/quorate/keepalive"
+)
+
+// emptyConfig is a method config of EmptyCall with the fields, and those of the service config.
+func emptyConfig(method, fields string) string {
+	return `{"methodConfig": [{"name": [{"service": "grpc.testing.TestService", "method": "EmptyCall"}], ` + method + `}]` + fields + `}`
+}
+
+const retries = `"retryPolicy": {"maxAttempts": 4, "initialBackoff": "0.01s", "maxBackoff": "0.01s", "backoffMultiplier": 1, "retryableStatusCodes": ["ABORTED"]}`
+
+// TestServiceConfigsOfGRPC shows each setting of a service config at work in a Channel, and, of a round_robin,
+// that gRPC does the same.
+func TestServiceConfigsOfGRPC(t *testing.T) {
+	large := &testgrpc.SimpleRequest{Payload: &testgrpc.Payload{Body: make([]byte, 100)}, ResponseSize: 100}
+	twenty := func(ctx context.Context, c testgrpc.TestServiceClient) (err error) {
+		for range 20 {
+			_, err = c.EmptyCall(ctx, &testgrpc.Empty{})
+		}
+		return err
+	}
+	once := func(ctx context.Context, c testgrpc.TestServiceClient) error {
+		_, err := c.EmptyCall(ctx, &testgrpc.Empty{})
+		return err
+	}
+	unary := func(ctx context.Context, c testgrpc.TestServiceClient) error {
+		_, err := c.UnaryCall(ctx, large)
+		return err
+	}
+	for name, tc := range map[string]struct {
+		base  string
+		fault func(*backend) // of all backends
+		call  func(context.Context, testgrpc.TestServiceClient) error
+		want  codes.Code
+		calls int64         // that the backends receive
+		took  time.Duration // at least
+	}{
+		"nothing":                 {base: `{}`, fault: fails, call: once, want: codes.Aborted, calls: 1},
+		"retryPolicy":             {base: emptyConfig(retries, ""), fault: fails, call: once, want: codes.Aborted, calls: 4},
+		"retryThrottling":         {base: emptyConfig(retries, `, "retryThrottling": {"maxTokens": 4, "tokenRatio": 0.1}`), fault: fails, call: twenty, want: codes.Aborted, calls: 21},
+		"timeout":                 {base: emptyConfig(`"timeout": "0.5s"`, ""), fault: pauses, call: once, want: codes.DeadlineExceeded, calls: 1, took: 500 * time.Millisecond},
+		"waitForReady":            {base: emptyConfig(`"waitForReady": true`, ""), fault: away, call: once, want: codes.OK, calls: 1, took: 3 * time.Second},
+		"not waitForReady":        {base: `{}`, fault: away, call: once, want: codes.Unavailable},
+		"maxRequestMessageBytes":  {base: `{"methodConfig": [{"name": [{}], "maxRequestMessageBytes": 50}]}`, call: unary, want: codes.ResourceExhausted},
+		"maxResponseMessageBytes": {base: `{"methodConfig": [{"name": [{}], "maxResponseMessageBytes": 50}]}`, call: unary, want: codes.ResourceExhausted, calls: 1},
+		"healthCheckConfig":       {base: `{"healthCheckConfig": {"serviceName": "shop"}}`, fault: leaves, call: once, want: codes.Unavailable},
+	} {
+		for _, policy := range []string{"round_robin", "quorate"} {
+			t.Run(name+" "+policy, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					backends, client, stop := serve(t, dialWith(t, policy, keepalive.Calls{Base: tc.base}))
+					defer stop()
+					for _, b := range backends {
+						if tc.fault != nil {
+							tc.fault(b)
+						}
+					}
+					began := time.Now()
+					assert.Equal(t, tc.want, status.Code(tc.call(t.Context(), client)))
+					var calls int64
+					for _, b := range backends {
+						calls += b.calls.Load()
+						b.back()
+					}
+					assert.Equal(t, tc.calls, calls)
+					assert.GreaterOrEqual(t, time.Since(began), tc.took)
+				})
+			})
+		}
+	}
+}
+
+// dialWith returns a function that makes a channel with gRPC's round_robin or ours.
+func dialWith(t *testing.T, policy string, calls keepalive.Calls) func(string, resolver.Builder, grpc.DialOption) (closer, error) {
+	return func(target string, names resolver.Builder, dialer grpc.DialOption) (closer, error) {
+		options := []grpc.DialOption{
+			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithResolvers(names),
+			grpc.WithDefaultServiceConfig(strings.Replace(calls.Base, "{", `{"loadBalancingConfig": [{"round_robin": {}}], `, 1)),
+		}
+		if calls.Base == "{}" {
+			options[2] = grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"round_robin": {}}]}`)
+		}
+		if policy != "round_robin" {
+			var err error
+			options, err = quorate.Channel{
+				TransportCredentials: insecure.NewCredentials(), Resolvers: []resolver.Builder{names}, Calls: calls,
+			}.DialOptions()
+			require.NoError(t, err)
+		}
+		return grpc.NewClient(target, append(options, dialer)...)
+	}
+}
+
+func fails(b *backend)  { b.code.Store(int32(codes.Aborted)) }
+func pauses(b *backend) { b.pause.Store(int64(time.Minute)) }
+func leaves(b *backend) { b.health.SetServingStatus("shop", healthpb.HealthCheckResponse_NOT_SERVING) }
+func away(b *backend)   { b.awayUntil.Store(new(time.Now().Add(3 * time.Second))) }
+
+// A call of a long stream goes on while the list flaps, for as long as DrainTimeout says without a return.
+func TestLongStreamsOfAListThatFlaps(t *testing.T) {
+	for name, tc := range map[string]struct {
+		timeout, absent, ends time.Duration
+	}{
+		"it returns":                   {absent: time.Second},
+		"it does not":                  {absent: time.Hour, ends: 30 * time.Second},
+		"it does not, with a timeout":  {timeout: 90 * time.Second, absent: time.Hour, ends: 90 * time.Second},
+		"it returns within the longer": {timeout: 90 * time.Second, absent: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				list := manual.NewBuilderWithScheme("static")
+				backends, client, stop := serve(t, func(target string, _ resolver.Builder, dialer grpc.DialOption) (closer, error) {
+					var all resolver.State
+					for _, a := range strings.Split(strings.TrimPrefix(target, "static:///"), ",") {
+						all.Endpoints = append(all.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: a}}})
+					}
+					list.InitialState(all)
+					options, err := quorate.Channel{
+						TransportCredentials: insecure.NewCredentials(), Resolvers: []resolver.Builder{list},
+						Policy: "quorate_round_robin", DrainTimeout: tc.timeout,
+					}.DialOptions()
+					require.NoError(t, err)
+					return grpc.NewClient(target, append(options, dialer)...)
+				})
+				defer stop()
+				for range 10 {
+					_, err := client.EmptyCall(t.Context(), &testgrpc.Empty{})
+					require.NoError(t, err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				began, ended := time.Now(), make(chan time.Duration, 12)
+				for range 12 {
+					stream, err := client.FullDuplexCall(ctx)
+					require.NoError(t, err)
+					go func() {
+						_, err := stream.Recv()
+						assert.Error(t, err)
+						ended <- time.Since(began)
+					}()
+				}
+				synctest.Wait()
+				all := resolver.State{}
+				for i := range backends {
+					all.Endpoints = append(all.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: "10.0.0." + string(rune('1'+i)) + ":80"}}})
+				}
+				list.UpdateState(resolver.State{Endpoints: slices.Clone(all.Endpoints[:1])})
+				time.Sleep(tc.absent)
+				list.UpdateState(all)
+				time.Sleep(10 * time.Minute)
+				if tc.ends == 0 {
+					assert.Empty(t, ended)
+				} else {
+					assert.Len(t, ended, 8)
+				}
+				for range len(ended) {
+					assert.InDelta(t, tc.ends, <-ended, float64(10*time.Millisecond))
+				}
+				cancel()
+				synctest.Wait()
+			})
+		})
+	}
+}
