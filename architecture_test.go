@@ -17,7 +17,7 @@ const module = "github.com/quorate/quorate"
 // layers lists every layer of the library with the layers that it may import:
 // those below it. A package belongs to the layer with the longest matching path.
 var layers = map[string][]string{
-	"":                          {"balancer", "keepalive", "retry", "observe", "internal/double", "internal/observed"},
+	"":                          {"balancer", "keepalive", "retry", "observe", "observe/introspect", "internal/double", "internal/observed"},
 	"internal/double":           {},
 	"internal/endpoint":         {},
 	"retry":                     {},
@@ -31,7 +31,7 @@ var layers = map[string][]string{
 	"observe/introspect":        {"observe"},
 	"observe/outage":            {"observe", "health"},
 	"observe/pools":             {"observe", "pool", "pool/grpcpool"},
-	"internal/observed":         {"balancer", "health", "observe"},
+	"internal/observed":         {"balancer", "health", "observe", "observe/introspect"},
 	"internal/channel":          {"internal/endpoint", "retry", "health", "balancer", "observe", "observe/introspect", "internal/leader", "internal/observed", "internal/pause", "internal/double"},
 	"keepalive":                 {},
 	"pool":                      {"balancer"},

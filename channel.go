@@ -1,6 +1,7 @@
 package quorate
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	_ "github.com/quorate/quorate/balancer/policies" // registers the policies that service configs name
 	"github.com/quorate/quorate/keepalive"
 	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/observe/introspect"
 )
 
 // Channel says how a gRPC channel treats the backends of its target. Only
@@ -48,9 +50,14 @@ type Channel struct {
 	// Resolvers resolve targets of their schemes, as those of grpc.WithResolvers do. Default:
 	// those that are registered with gRPC.
 	Resolvers []resolver.Builder
-	// Observer receives events about backends, picks, ejections and hedges, and about lists and errors of Resolvers, or
-	// of gRPC's "dns", "passthrough" and "unix" without Resolvers. It is for channels of one target. Default: none.
+	// Observer receives events about backends, picks, ejections and hedges, and about lists and errors of Resolvers, or,
+	// without Resolvers, of those that are registered for "dns", "passthrough", "unix", "static", "etcd" and "kubernetes".
+	// Resolvers of a grpc.WithResolvers that follows are not used for these schemes. It is for channels of one target.
+	// Default: none.
 	Observer observe.Observer
+	// Report lists the channels while they are open, for introspect.Handler: backends with state, evidence and share,
+	// calls in flight. It is for channels whose resolvers Observer hears. Default: none.
+	Report *introspect.Channels
 
 	// Keepalive is the client's and the server's keepalive, of which the client's is used.
 	// Default: that of [keepalive.Stock], which every server accepts.
@@ -66,6 +73,7 @@ type Channel struct {
 // A service config of the resolver, or of xDS, replaces the policy and what Calls says of
 // retries.
 func (c Channel) DialOptions() ([]grpc.DialOption, error) {
+	c.Policy = cmp.Or(c.Policy, balancer.Prefix+"p2c")
 	config, err := c.serviceConfig()
 	if err != nil {
 		return nil, err
@@ -97,10 +105,7 @@ func (c Channel) DialOptions() ([]grpc.DialOption, error) {
 }
 
 func (c Channel) serviceConfig() (string, error) {
-	switch {
-	case c.Policy == "":
-		c.Policy = balancer.Prefix + "p2c"
-	case !strings.HasPrefix(c.Policy, balancer.Prefix):
+	if !strings.HasPrefix(c.Policy, balancer.Prefix) {
 		return "", fmt.Errorf("quorate: Channel.Policy: %q; it must be quorate_p2c, quorate_round_robin, quorate_nearest or quorate_pinned", c.Policy)
 	}
 	config := make(map[string]any)

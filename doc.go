@@ -46,7 +46,7 @@
 //   - health/grpcprobe: asks gRPC servers, by grpc.health.v1
 //   - keepalive: the keepalive settings of both ends of a connection
 //   - observe: hooks
-//   - observe/introspect: a report on the clients of a process, as JSON and as a page
+//   - observe/introspect: a report on the clients and channels of a process, as JSON and as a page
 //   - observe/otel: metrics for OpenTelemetry
 //   - observe/outage: two log lines for an outage
 //   - observe/pools: statistics of pools as metrics

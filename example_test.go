@@ -2,9 +2,12 @@ package quorate_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -14,6 +17,7 @@ import (
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/keepalive"
 	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/observe/introspect"
 	"github.com/quorate/quorate/pool/grpcpool"
 	"github.com/quorate/quorate/resolver/dns"
 	"github.com/quorate/quorate/resolver/static"
@@ -104,6 +108,46 @@ func ExampleChannel_observer() {
 }
 
 func refuse(context.Context, string) (net.Conn, error) { return nil, errors.New("refused") }
+
+// Operators see the backends of a channel with state, evidence and share of the calls.
+func ExampleChannel_report() {
+	creds, billing := insecure.NewCredentials(), new(introspect.Channels)
+	mux := http.NewServeMux()
+	mux.Handle("/debug/clients", introspect.Handler(introspect.Options{}, map[string]introspect.Source{"billing": billing}))
+	names, err := static.NewBuilder(static.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	options, err := quorate.Channel{
+		TransportCredentials: creds,
+		Resolvers:            []resolver.Builder{names},
+		Report:               billing,
+	}.DialOptions()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	conn, err := grpc.NewClient("static:///10.0.0.1:80,10.0.0.2:80", append(options, grpc.WithContextDialer(refuse))...)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer conn.Close()
+	conn.Connect() // as a call does
+
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/clients", nil))
+	var report introspect.Report
+	if err := json.Unmarshal(w.Body.Bytes(), &report); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, c := range report.Clients {
+		fmt.Println(c.Name, c.Target, c.Ready)
+	}
+	// Output: billing static:///10.0.0.1:80,10.0.0.2:80 false
+}
 
 // Frameworks that call grpc.NewClient themselves find a resolver that is registered for its
 // scheme, in place of gRPC's own.

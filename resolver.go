@@ -12,16 +12,19 @@ import (
 
 // resolvers returns what the channel needs besides the resolvers that are registered.
 func (c Channel) resolvers() []resolver.Builder {
-	if c.Observer == nil {
+	if c.Observer == nil && c.Report == nil {
 		return c.Resolvers
 	}
 	all := c.Resolvers
-	for _, scheme := range []string{"dns", "passthrough", "unix"} {
+	for _, scheme := range []string{"dns", "passthrough", "unix", "static", "etcd", "kubernetes"} {
 		if b := resolver.Get(scheme); b != nil && len(c.Resolvers) == 0 {
 			all = append(all, b)
 		}
 	}
-	o := &resolverObserver{observer: c.Observer}
+	o := &resolverObserver{channel: c, observer: c.Observer}
+	if o.observer == nil {
+		o.observer = observe.None{}
+	}
 	wrapped := make([]resolver.Builder, len(all))
 	for i, b := range all {
 		wrapped[i] = o.builder(b)
@@ -29,10 +32,11 @@ func (c Channel) resolvers() []resolver.Builder {
 	return wrapped
 }
 
-// resolverObserver tells an observer what resolvers tell channels, and has the channels' policies
-// tell it what they do.
+// resolverObserver tells an observer what resolvers tell channels, has the channels' policies
+// tell it what they do, and adds the channels to the report.
 type resolverObserver struct {
-	observer observe.Observer
+	channel  Channel
+	observer observe.Observer // None without one
 
 	mu   sync.Mutex
 	open int // resolvers
@@ -56,30 +60,38 @@ type observedBuilder struct {
 }
 
 func (b observedBuilder) Build(target resolver.Target, cc resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
+	o := b.owner
 	conn := &observedConn{
-		ClientConn: cc, observer: b.owner.observer, target: target.URL.Redacted(),
-		options: &balancer.Options{Events: observed.Events(b.owner.observer, (*balancer.Endpoint).Address, nil)},
+		ClientConn: cc, observer: o.observer, target: target.URL.Redacted(), channel: &o.channel,
+		events:    observed.Events(o.channel.Observer, (*balancer.Endpoint).Address, nil),
+		inspector: observed.Inspector{Name: (*balancer.Endpoint).Address}, monitor: new(balancer.Monitor),
 	}
 	r, err := b.Builder.Build(target, conn, opts)
 	if err != nil {
 		return nil, err
 	}
-	b.owner.mu.Lock()
-	defer b.owner.mu.Unlock()
-	b.owner.open++
-	return &observedResolver{Resolver: r, owner: b.owner}, nil
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.open++
+	built := &observedResolver{Resolver: r, owner: o, unlist: func() {}}
+	if o.channel.Report != nil {
+		built.unlist = o.channel.Report.Add(conn)
+	}
+	return built, nil
 }
 
 type observedResolver struct {
 	resolver.Resolver
-	owner *resolverObserver
-	once  sync.Once
+	owner  *resolverObserver
+	unlist func() // from the report
+	once   sync.Once
 }
 
 // Close tells the observer that there are no endpoints any more, if no other channel has some.
 func (r *observedResolver) Close() {
 	r.Resolver.Close()
 	r.once.Do(func() {
+		r.unlist()
 		r.owner.mu.Lock()
 		defer r.owner.mu.Unlock()
 		if r.owner.open--; r.owner.open == 0 {
@@ -92,24 +104,38 @@ type observedConn struct {
 	resolver.ClientConn
 	observer observe.Observer
 	target   string
-	options  *balancer.Options
+	channel  *Channel
+	events   balancer.Events // nil without an observer
+
+	inspector observed.Inspector
 
 	mu        sync.Mutex
+	monitor   *balancer.Monitor
 	endpoints int
+	err       error // the latest of the resolver, nil after an update
 }
 
 func (c *observedConn) UpdateState(s resolver.State) error {
 	names := addresses(s)
 	c.mu.Lock()
-	c.endpoints = len(names)
+	c.endpoints, c.err = len(names), nil
 	c.observer.EndpointsSet(names)
 	c.observer.Resolved(observe.Resolution{Target: c.target, Endpoints: len(names)})
+	options := balancer.OptionsOf(s)
+	if options.Monitor == nil {
+		options.Monitor = c.monitor
+	}
+	c.monitor = options.Monitor
+	if c.events != nil {
+		options.Events = c.events
+	}
 	c.mu.Unlock()
-	return c.ClientConn.UpdateState(balancer.WithOptions(s, c.options))
+	return c.ClientConn.UpdateState(balancer.WithOptions(s, &options))
 }
 
 func (c *observedConn) ReportError(err error) {
 	c.mu.Lock()
+	c.err = err
 	c.observer.Resolved(observe.Resolution{Target: c.target, Endpoints: c.endpoints, Err: err})
 	c.mu.Unlock()
 	c.ClientConn.ReportError(err)

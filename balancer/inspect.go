@@ -17,6 +17,8 @@ type Inspection struct {
 	Calls    []InFlight
 	ByMethod map[string]int
 	Streams  int
+	// Connections counts those of all classes.
+	Connections int
 	// Work counts the attempts that have ended, by shape.
 	Work []Work
 	// Latency is the endpoint's smoothed latency; 0 if it has completed no work.
@@ -44,6 +46,11 @@ func (e *Endpoint) Inspect(limit int) Inspection {
 	e.inflight.mu.Lock()
 	in.Streams = len(e.inflight.streams)
 	e.inflight.mu.Unlock()
+	for _, s := range e.connections() {
+		if s != nil && s.ready.Load() {
+			in.Connections++
+		}
+	}
 	calls := e.inflight.callsOn(nil)
 	slices.SortFunc(calls, func(a, b *call) int { return cmp.Compare(a.start, b.start) })
 	for i, c := range calls[:min(len(calls), maxInspected)] {
@@ -86,6 +93,14 @@ func (g *latencies) work() []Work {
 	}
 	slices.SortFunc(all, func(a, b Work) int { return cmp.Compare(a.Shape, b.Shape) })
 	return all
+}
+
+// Policy returns the name of the policy, as service configs have it; "" while there are no endpoints.
+func (m *Monitor) Policy() string {
+	if eps := m.Endpoints(); len(eps) > 0 && eps[0].policy != nil {
+		return Prefix + eps[0].policy.builder.Name
+	}
+	return ""
 }
 
 // ProbeBudget returns how many probes the client may send now, how many it may save up, and

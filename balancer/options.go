@@ -92,7 +92,8 @@ func WithOptions(state resolver.State, o *Options) resolver.State {
 	return state
 }
 
-func optionsOf(state resolver.State) Options {
+// OptionsOf returns the options that a state has, the zero Options if it has none.
+func OptionsOf(state resolver.State) Options {
 	if o, ok := state.Attributes.Value(optionsKey{}).(*Options); ok && o != nil {
 		return *o
 	}

@@ -116,7 +116,7 @@ func (p *policy) configure(s balancer.ClientConnState) {
 		p.config = c
 	}
 	if p.given == nil {
-		p.given = optionsOf(s.ResolverState).withDefaults()
+		p.given = OptionsOf(s.ResolverState).withDefaults()
 	}
 	o := *p.given
 	if o.Service == nil {

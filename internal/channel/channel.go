@@ -86,15 +86,16 @@ type Config struct {
 // Channel carries the calls of one client to its current endpoints.
 type Channel struct {
 	*Caller
-	conn     *grpc.ClientConn
-	resolver *endpointResolver
-	streams  *Caller
-	options  []grpc.DialOption
-	single   singles
-	names    *names
-	security *security
-	sharing  *sharing
-	strategy string
+	conn      *grpc.ClientConn
+	resolver  *endpointResolver
+	streams   *Caller
+	options   []grpc.DialOption
+	single    singles
+	names     *names
+	security  *security
+	sharing   *sharing
+	strategy  string
+	inspector observed.Inspector
 
 	mu        sync.RWMutex
 	endpoints []string
@@ -127,6 +128,7 @@ func New(cfg Config) (*Channel, error) {
 		return nil, err
 	}
 	c.conn, c.Caller.conn = conn, conn
+	c.inspector.Name = c.names.of
 	c.streams = newStreams(c.Caller)
 	client.tokens.authenticate, client.tokens.secured, client.tokens.name = c.authenticate, c.Secured, c.names.of
 	client.observer.EndpointsSet(shown(parsed))

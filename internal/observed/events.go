@@ -1,4 +1,5 @@
-// Package observed passes the events of a balancer policy to an observe.Observer.
+// Package observed passes the events of a balancer policy to an observe.Observer, and its state to a
+// report.
 package observed
 
 import (
@@ -106,10 +107,7 @@ func (e *events) Changed(ep *balancer.Endpoint, change health.Change) {
 	change.Endpoint = e.name(ep)
 	e.add(func() { e.observer.StateChanged(change) })
 	siblings := ep.Siblings()
-	anyFit := false
-	for _, s := range siblings {
-		anyFit = anyFit || s.State().Usable()
-	}
+	anyFit := anyUsable(siblings)
 	for _, s := range siblings {
 		e.update(s, anyFit)
 	}

@@ -1,8 +1,10 @@
-// Package introspect reports the present state of the clients of a process: endpoints
-// with state and evidence, in-flight calls, watches with their lag, leases with their
-// remaining time, budgets, and the configuration.
+// Package introspect reports the present state of the etcd clients and gRPC channels of a process:
+// endpoints with state, evidence and share of the calls, in-flight calls, watches with their lag, leases
+// with their remaining time, budgets, and the configuration.
 //
 //	mux.Handle("/debug/etcd", introspect.Handler(introspect.Options{}, map[string]introspect.Source{"orders": client}))
+//
+// [Channels] are the gRPC channels of any service, which quorate.Channel adds to its Report.
 //
 // A browser gets a self-contained page, other clients get a [Report] as JSON. Restrict
 // access to operators: the report has endpoints, methods and server errors.

@@ -39,7 +39,7 @@ func (o Options) WithDefaults() Options {
 	return o
 }
 
-// Source is a client; *clientv3.Client is one. Introspect asks no server.
+// Source is a client; *clientv3.Client is one, and *[Channels] are some. Introspect asks no server.
 type Source interface {
 	Introspect(o Options) Client
 }
@@ -114,6 +114,10 @@ func wantsPage(r *http.Request) bool {
 func (h *handler) report(o Options) Report {
 	report := Report{At: time.Now().UTC(), Process: thisProcess(), Clients: make([]Client, 0, len(h.names))}
 	for _, name := range h.names {
+		if channels, ok := h.clients[name].(*Channels); ok {
+			report.Clients = append(report.Clients, channels.each(name, o)...)
+			continue
+		}
 		c := h.clients[name].Introspect(o)
 		c.Name = name
 		report.Clients = append(report.Clients, c)

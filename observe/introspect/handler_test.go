@@ -61,6 +61,32 @@ func (s *shown) Introspect(o introspect.Options) introspect.Client {
 	}
 }
 
+// channel is a gRPC channel of which one backend stays suspected.
+type channel struct{}
+
+func (channel) Introspect(introspect.Options) introspect.Client {
+	return introspect.Client{
+		Target: "dns:///billing:80", Policy: "quorate_p2c", Ready: true,
+		Endpoints: []introspect.Endpoint{
+			{Name: "c:80", State: "serving", StateSeconds: 90, Connected: true, Connections: 2, InFlight: 3, Share: 1, LatencySeconds: 0.004, Work: []introspect.Work{}},
+			{
+				Name: "d:80", State: "suspected", StateSeconds: 3600, Evidence: "suspicious", Detail: "a call is overdue", Connected: true, Connections: 1,
+				Ejected: true, Work: []introspect.Work{},
+			},
+		},
+		Calls:   introspect.Calls{InFlight: 3, Attempts: 3, ByMethod: map[string]int{"/billing.Invoices/Get": 3}, Oldest: []introspect.Call{}},
+		Budgets: []introspect.Budget{{Name: "probe", Left: 9, Max: 10, Used: 1}},
+		Config:  map[string]any{"Policy": "quorate_p2c"},
+	}
+}
+
+// sources are a client and a channel.
+func sources() map[string]introspect.Source {
+	channels := new(introspect.Channels)
+	channels.Add(channel{})
+	return map[string]introspect.Source{"orders": new(shown), "billing": channels}
+}
+
 func get(t *testing.T, h http.Handler, target, accept string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, target, nil)
@@ -72,7 +98,7 @@ func get(t *testing.T, h http.Handler, target, accept string) *httptest.Response
 
 // The names and units of the fields are what programs rely on.
 func TestJSON(t *testing.T) {
-	w := get(t, introspect.Handler(introspect.Options{}, map[string]introspect.Source{"orders": new(shown)}), "/", "*/*")
+	w := get(t, introspect.Handler(introspect.Options{}, sources()), "/", "*/*")
 	require.Equal(t, http.StatusOK, w.Code)
 	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
 	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
@@ -102,6 +128,46 @@ func TestSeveralClients(t *testing.T) {
 	for i, name := range []string{"a", "b", "c"} {
 		require.Equal(t, name, report.Clients[i].Name)
 	}
+}
+
+// Each channel has a name, which is free again when it is closed. Metrics are those of all together.
+func TestSeveralChannels(t *testing.T) {
+	channels := new(introspect.Channels)
+	names := func() (all []string) {
+		var report introspect.Report
+		h := introspect.Handler(introspect.Options{}, map[string]introspect.Source{"billing": channels})
+		require.NoError(t, json.Unmarshal(get(t, h, "/", "").Body.Bytes(), &report))
+		for _, c := range report.Clients {
+			all = append(all, c.Name)
+		}
+		return all
+	}
+	closeFirst := channels.Add(channel{})
+	closeSecond := channels.Add(channel{})
+	require.Equal(t, []string{"billing", "billing#2"}, names())
+	values := map[string]float64{}
+	for _, m := range introspect.Metrics(channels.Introspect(introspect.Options{})) {
+		key := m.Name
+		for _, l := range m.Labels {
+			key += " " + l.Value
+		}
+		require.NotContains(t, values, key, "no metric may be there twice")
+		values[key] = m.Value
+	}
+	require.Equal(t, map[string]float64{
+		"quorate.client.ready": 1, "quorate.client.calls_in_flight": 6,
+		"quorate.client.attempts_in_flight c:80": 6, "quorate.client.streams_open c:80": 0, "quorate.client.endpoint.latency c:80": 0.004,
+		"quorate.client.attempts_in_flight d:80": 0, "quorate.client.streams_open d:80": 0, "quorate.client.endpoint.latency d:80": 0,
+		"quorate.client.probes": 2, "quorate.client.budget.left probe": 18, "quorate.client.budget.limit probe": 20,
+	}, values)
+	closeFirst()
+	require.Equal(t, []string{"billing#2"}, names())
+	closeFirst = channels.Add(channel{})
+	require.Equal(t, []string{"billing", "billing#2"}, names())
+	closeFirst()
+	closeSecond()
+	require.Empty(t, names())
+	require.True(t, channels.Introspect(introspect.Options{}).Ready, "channels that are idle are no fault")
 }
 
 func TestLimit(t *testing.T) {

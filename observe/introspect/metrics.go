@@ -3,7 +3,8 @@ package introspect
 import "github.com/quorate/quorate/observe"
 
 // Metrics returns the numbers of a client: what is in flight, watches and their lag, leases and
-// the time left, what is buffered, probes and budgets.
+// the time left, what is buffered, probes and budgets. A channel has neither watches nor leases. Endpoints, and
+// budgets, of one name are summed up.
 func Metrics(c Client) []observe.Metric {
 	ready := 0.
 	if c.Ready {
@@ -12,6 +13,32 @@ func Metrics(c Client) []observe.Metric {
 	all := []observe.Metric{
 		gauge("ready", "1", "1 while at least one endpoint serves and not every call fails, and 0 otherwise.", ready),
 		gauge("calls_in_flight", "{call}", "Calls that have not returned, those that wait for an endpoint or a retry included.", float64(c.Calls.InFlight)),
+	}
+	if c.Watches.ByState != nil {
+		all = append(all, ofWatchesAndLeases(c)...)
+	}
+	byName := make(map[string]Endpoint, len(c.Endpoints)) // with and without TLS, or of several channels
+	for _, e := range c.Endpoints {
+		sum := byName[e.Name]
+		sum.InFlight += e.InFlight
+		sum.Streams += e.Streams
+		sum.LatencySeconds = max(sum.LatencySeconds, e.LatencySeconds)
+		byName[e.Name] = sum
+	}
+	for name, e := range byName {
+		for _, m := range []observe.Metric{
+			gauge("attempts_in_flight", "{attempt}", "Attempts of calls at the endpoint.", float64(e.InFlight)),
+			gauge("streams_open", "{stream}", "Streams at the endpoint.", float64(e.Streams)),
+			gauge("endpoint.latency", "s", "How long the endpoint takes to complete work, smoothed.", e.LatencySeconds),
+		} {
+			all = append(all, m.By("endpoint", name))
+		}
+	}
+	return append(all, budgets(c.Budgets)...)
+}
+
+func ofWatchesAndLeases(c Client) []observe.Metric {
+	all := []observe.Metric{
 		gauge("watch.streams", "{stream}", "Streams that carry the watches.", float64(c.Watches.Streams)),
 		gauge("watch.lag", "{revision}", "Revisions that the watch is behind which is furthest behind, of those that have not caught up.", float64(c.Watches.LagRevisions)),
 		gauge("watch.blocked", "s", "For how long a reader has not taken the next response; the longest of all watches.", c.Watches.BlockedSeconds),
@@ -29,26 +56,17 @@ func Metrics(c Client) []observe.Metric {
 	for state, n := range c.Watches.ByState {
 		all = append(all, gauge("watches", "{watch}", "Watches, by state.", float64(n)).By("state", state))
 	}
-	named := make(map[string]bool, len(c.Endpoints))
-	for _, e := range c.Endpoints {
-		if named[e.Name] {
-			continue // the same address with and without TLS: no metric may be there twice
-		}
-		named[e.Name] = true
-		for _, m := range []observe.Metric{
-			gauge("attempts_in_flight", "{attempt}", "Attempts of calls at the endpoint.", float64(e.InFlight)),
-			gauge("streams_open", "{stream}", "Streams at the endpoint.", float64(e.Streams)),
-			gauge("endpoint.latency", "s", "How long the endpoint takes to complete work, smoothed.", e.LatencySeconds),
-		} {
-			all = append(all, m.By("endpoint", e.Name))
-		}
-	}
-	return append(all, budgets(c.Budgets)...)
+	return all
 }
 
 func budgets(all []Budget) []observe.Metric {
-	var metrics []observe.Metric
+	byName := make(map[string]Budget, len(all))
 	for _, b := range all {
+		sum := byName[b.Name]
+		byName[b.Name] = Budget{Name: b.Name, Left: sum.Left + b.Left, Max: sum.Max + b.Max, Used: sum.Used + b.Used}
+	}
+	var metrics []observe.Metric
+	for _, b := range byName {
 		if b.Name == "probe" {
 			metrics = append(metrics, observe.Counter("quorate.client.probes", "{probe}", "Health probes that were sent.", float64(b.Used)))
 		}

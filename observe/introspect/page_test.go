@@ -20,7 +20,7 @@ func TestPageInABrowser(t *testing.T) {
 	if browser == "" {
 		t.Skip("no browser found: install chromium, or set BROWSER")
 	}
-	h := introspect.Handler(introspect.Options{Keys: true}, map[string]introspect.Source{"orders": new(shown)})
+	h := introspect.Handler(introspect.Options{Keys: true}, sources())
 	server := httptest.NewServer(h)
 	defer server.Close()
 	args := []string{
@@ -40,10 +40,11 @@ func TestPageInABrowser(t *testing.T) {
 	require.NoError(t, err)
 	dom := string(out)
 	for _, want := range []string{
-		`data-loaded="yes"`, "<title>etcd clients</title>", // the error of a server is text, and not HTML
+		`data-loaded="yes"`, "<title>clients</title>", // the error of a server is text, and not HTML
 		fmt.Sprintf("(%d) on", os.Getpid()), `>not ready</span>`, "a:2379 is dead",
 		`<td class="bad">degraded</td>`, "unresponsive: no sign of life for 752ms", "alarms: NOSPACE",
 		"&lt;img src=x onerror", "Calls in flight: 3, at an endpoint: 1", "500.0 ms", "orders/ …", "68.4 KiB", "694d", "DialTimeout",
+		"dns:///billing:80 by quorate_p2c", "suspected, ejected", "100 %",
 	} {
 		require.True(t, strings.Contains(dom, want), want) //nolint:testifylint // the page is long
 	}

@@ -16,20 +16,25 @@ type Process struct {
 	PID     int    `json:"pid"`
 }
 
-// Client is what one client knows and does.
+// Client is what one etcd client knows and does, or one gRPC channel of any service.
 type Client struct {
 	Name string `json:"name"`
+	// Target is the target of a channel, without a password, and Policy its load-balancing policy: "" if it
+	// is unknown, or none of this library. Both are "" for an etcd client.
+	Target string `json:"target,omitempty"`
+	Policy string `json:"policy,omitempty"`
 	// Ready says that at least one endpoint serves, as far as is known without asking, and that
-	// a call has succeeded since the latest failure; NotReady says what is wrong.
+	// a call has succeeded since the latest failure; of a channel, that a usable one is
+	// connected. NotReady says what is wrong.
 	Ready     bool       `json:"ready"`
 	NotReady  string     `json:"not_ready,omitempty"`
 	Endpoints []Endpoint `json:"endpoints"` // by name
 	Calls     Calls      `json:"calls"`
-	Watches   Watches    `json:"watches"`
-	Leases    Leases     `json:"leases"`
+	Watches   Watches    `json:"watches,omitzero"` // not of a channel
+	Leases    Leases     `json:"leases,omitzero"`  // not of a channel
 	Budgets   []Budget   `json:"budgets"`
 	// Config is the configuration in force, defaults included, by the names of the fields of
-	// clientv3.Config. It holds no secret: of tokens, passwords, keys and certificates it
+	// clientv3.Config or quorate.Channel. It holds no secret: of tokens, passwords, keys and certificates it
 	// says only whether there are any.
 	Config map[string]any `json:"config"`
 }
@@ -41,6 +46,8 @@ type Endpoint struct {
 	// for an endpoint of which nothing is known.
 	State        string  `json:"state"`
 	StateSeconds float64 `json:"state_seconds"`
+	// Ejected says that it is not used because another one serves.
+	Ejected bool `json:"ejected,omitempty"`
 	// Evidence is the kind of what led to the state, and Detail says more.
 	Evidence string `json:"evidence,omitempty"`
 	Detail   string `json:"detail,omitempty"`
@@ -51,9 +58,13 @@ type Endpoint struct {
 	// Member is what the endpoint last said of itself; nil if it was not asked.
 	Member *Member `json:"member,omitempty"`
 	// Connected says that there is a connection for calls.
-	Connected bool `json:"connected"`
-	InFlight  int  `json:"in_flight"` // attempts of calls
-	Streams   int  `json:"streams"`
+	Connected   bool `json:"connected"`
+	Connections int  `json:"connections"` // open ones, of all classes
+	InFlight    int  `json:"in_flight"`   // attempts of calls
+	Streams     int  `json:"streams"`
+	// Share is the endpoint's share of the attempts at all endpoints that have ended, from 0 to 1. The first report
+	// counts from the beginning, others from the first, and later ones from a report of a minute before or more.
+	Share float64 `json:"share"`
 	// LatencySeconds is how long the endpoint takes to complete work, smoothed; 0 if it
 	// has completed none.
 	LatencySeconds float64 `json:"latency_seconds"`
@@ -90,7 +101,7 @@ type Work struct {
 // Calls are unary calls in flight.
 type Calls struct {
 	// InFlight are the calls that have not returned to their callers: those that wait for
-	// an endpoint, a token or a retry included.
+	// an endpoint, a token or a retry included. Of a channel they are the attempts.
 	InFlight int `json:"in_flight"`
 	// Attempts are those at an endpoint now, hedges included.
 	Attempts int            `json:"attempts"`

@@ -1,0 +1,77 @@
+package introspect
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+)
+
+// Channels are the gRPC channels that were made with the options of a quorate.Channel that has
+// them as its Report. A channel is one of them from its first call or Connect until it is closed
+// or idle; gRPC connects an idle one again at the next call. The zero value has none.
+//
+// Give a [Handler] one Channels for each quorate.Channel. It shows each channel as a [Client]: the first
+// has the name of the Channels, and further ones "name#2", "name#3" and so on. A name is free again when its
+// channel closes.
+type Channels struct {
+	mu   sync.Mutex
+	open []Source // nil for a name that is free
+}
+
+// Add adds a channel until remove is called. quorate.Channel calls it.
+func (c *Channels) Add(channel Source) (remove func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := 0
+	for i < len(c.open) && c.open[i] != nil {
+		i++
+	}
+	if i == len(c.open) {
+		c.open = append(c.open, nil)
+	}
+	c.open[i] = channel
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.open[i] = nil
+	})
+}
+
+// each returns the state of each channel, with its name.
+func (c *Channels) each(name string, o Options) []Client {
+	c.mu.Lock()
+	open := slices.Clone(c.open)
+	c.mu.Unlock()
+	var all []Client
+	for i, channel := range open {
+		if channel == nil {
+			continue
+		}
+		shown := channel.Introspect(o)
+		shown.Name = name
+		if i > 0 {
+			shown.Name += "#" + strconv.Itoa(i+1)
+		}
+		all = append(all, shown)
+	}
+	return all
+}
+
+// Introspect returns all channels as one, for metrics: each of their endpoints, all calls, all budgets.
+// It is ready if each channel is, and if there is none.
+func (c *Channels) Introspect(o Options) Client {
+	sum := Client{Ready: true, Calls: Calls{ByMethod: map[string]int{}, Oldest: []Call{}}, Endpoints: []Endpoint{}, Budgets: []Budget{}}
+	for _, one := range c.each("", o) {
+		if !one.Ready {
+			sum.Ready, sum.NotReady = false, one.NotReady
+		}
+		sum.Endpoints, sum.Budgets = append(sum.Endpoints, one.Endpoints...), append(sum.Budgets, one.Budgets...)
+		sum.Calls.InFlight += one.Calls.InFlight
+		sum.Calls.Attempts += one.Calls.Attempts
+		sum.Calls.Oldest = append(sum.Calls.Oldest, one.Calls.Oldest...)
+		for method, n := range one.Calls.ByMethod {
+			sum.Calls.ByMethod[method] += n
+		}
+	}
+	return sum
+}
