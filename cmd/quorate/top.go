@@ -47,8 +47,8 @@ func newTopCommand() *cobra.Command {
 --endpoints for its status once each --interval.
 
 With --url it shows what processes that use Quorate know, in place of asking members: URLs at
-which they serve the handler of package observe/introspect. It shows for each client the
-endpoints with their state and the evidence for it, and for all together the calls by rate,
+which they serve the handler of package observe/introspect. It shows for each client and each gRPC
+channel the endpoints with their state and the evidence for it, and for all together the calls by rate,
 those in flight by age, watches with their lag, and leases with the time that is left.
 
 The arrow keys, PgUp and PgDn scroll; "s" sorts the members by state, by latency, or as they
@@ -173,8 +173,8 @@ func (f *topFlags) print(ctx context.Context, out io.Writer, source top.Source) 
 		return fmt.Errorf("print the table: %w", err)
 	}
 	switch {
-	case len(s.Members) == 0:
-		return errors.New("no process answered")
+	case len(s.Members)+len(s.Clients) == 0:
+		return errors.New("no process answered that has a client or an open channel")
 	case len(s.Clients) == 0 && !slices.ContainsFunc(s.Members, func(m top.Member) bool { return m.Version != "" }):
 		return errors.New("no endpoint answered")
 	}

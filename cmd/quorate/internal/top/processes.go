@@ -132,7 +132,7 @@ func (s *Snapshot) add(now, before introspect.Report, shapes map[string]*tally) 
 
 func (s *Snapshot) addClient(name string, c introspect.Client) {
 	s.Clients = append(s.Clients, Client{
-		Name: name, Ready: c.Ready, InFlight: c.Calls.InFlight, Watches: c.Watches.Open, Lag: c.Watches.LagRevisions,
+		Name: name, Target: c.Target, Policy: c.Policy, Ready: c.Ready, NotReady: c.NotReady, InFlight: c.Calls.InFlight, Watches: c.Watches.Open, Lag: c.Watches.LagRevisions,
 		Unread: c.Watches.BufferedBytes, Leases: c.Leases.KeptAlive, Unanswered: c.Leases.Unanswered, LeaseLeft: c.Leases.LeftSeconds,
 	})
 	for _, call := range c.Calls.Oldest {
@@ -144,6 +144,7 @@ func memberOf(client string, ep introspect.Endpoint) Member {
 	m := Member{
 		Client: client, Endpoint: ep.Name, State: ep.State, LatencyMS: milliseconds(ep.LatencySeconds), InFlight: ep.InFlight,
 		Why: strings.Join(nonEmpty(ep.Evidence, ep.Detail), ": "),
+		For: ep.StateSeconds, Ejected: ep.Ejected, Share: ep.Share, Streams: ep.Streams,
 	}
 	if ep.Member == nil {
 		return m

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
+	"time"
 	"unicode"
 )
 
@@ -17,8 +18,15 @@ func Render(s Snapshot) string {
 	if len(s.Clients) == 0 {
 		members[0] = []string{"ENDPOINT", "STATE", "ROLE", "LATENCY", "TERM", "APPLIED", "VERSION", "WHY"}
 	}
+	channels := make(map[string]bool)
+	for _, c := range s.Clients {
+		channels[c.Name] = c.Target != ""
+	}
 	client := ""
 	for _, m := range s.Members {
+		if channels[m.Client] {
+			continue
+		}
 		if m.Client != client {
 			client = m.Client
 			members = append(members, []string{client + ":"})
@@ -29,7 +37,10 @@ func Render(s Snapshot) string {
 		}
 		members = append(members, append(row, m.Why))
 	}
-	table(&b, members)
+	if len(members) > 1 || len(s.Clients) == 0 {
+		table(&b, members)
+	}
+	renderChannels(&b, s)
 	renderMethods(&b, s)
 	renderCalls(&b, s)
 	renderClients(&b, s)
@@ -37,6 +48,43 @@ func Render(s Snapshot) string {
 		b.WriteString("\nerror: " + e + "\n")
 	}
 	return cut(b.String(), 0)
+}
+
+// renderChannels shows the endpoints of gRPC channels, with the cause before what a narrow terminal cuts off.
+func renderChannels(b *strings.Builder, s Snapshot) {
+	for _, c := range s.Clients {
+		if c.Target == "" {
+			continue
+		}
+		title := c.Name + ", " + c.Target
+		if c.Policy != "" {
+			title += " by " + c.Policy
+		}
+		if !c.Ready {
+			title += " is not ready: " + c.NotReady
+		}
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		table(b, [][]string{{title}})
+		lines := [][]string{{"BACKEND", "STATE", "FOR", "WHY", "SHARE", "CALLS/S", "IN FLIGHT", "STREAMS", "LATENCY"}}
+		for _, m := range s.Members {
+			if m.Client != c.Name {
+				continue
+			}
+			state := m.State
+			if m.Ejected {
+				state += ", ejected"
+			}
+			lines = append(lines, []string{
+				m.Endpoint, state, (time.Duration(m.For) * time.Second).String(), m.Why, fmt.Sprintf("%.0f %%", m.Share*100), fmt.Sprintf("%.1f", m.Rate),
+				fmt.Sprint(m.InFlight), fmt.Sprint(m.Streams), ms(m.LatencyMS),
+			})
+		}
+		if len(lines) > 1 {
+			table(b, lines)
+		}
+	}
 }
 
 func renderMethods(b *strings.Builder, s Snapshot) {
@@ -64,11 +112,11 @@ func renderCalls(b *strings.Builder, s Snapshot) {
 }
 
 func renderClients(b *strings.Builder, s Snapshot) {
-	if len(s.Clients) == 0 {
-		return
-	}
 	lines := [][]string{{"CLIENT", "READY", "CALLS", "WATCHES", "LAG", "UNREAD", "LEASES", "UNANSWERED", "LEAST LEFT"}}
 	for _, c := range s.Clients {
+		if c.Target != "" {
+			continue
+		}
 		ready, left := "yes", ""
 		if !c.Ready {
 			ready = "no"
@@ -80,6 +128,9 @@ func renderClients(b *strings.Builder, s Snapshot) {
 			c.Name, ready, fmt.Sprint(c.InFlight), fmt.Sprint(c.Watches), fmt.Sprint(c.Lag), fmt.Sprintf("%d B", c.Unread),
 			fmt.Sprint(c.Leases), fmt.Sprint(c.Unanswered), left,
 		})
+	}
+	if len(lines) == 1 {
+		return
 	}
 	b.WriteByte('\n')
 	table(b, lines)

@@ -18,7 +18,7 @@ type Snapshot struct {
 	Errors  []string `json:"errors,omitempty"` // of processes that did not answer
 }
 
-// Member is an endpoint, as it was asked, or as a client sees it.
+// Member is an endpoint, as it was asked, or as a client or a gRPC channel sees it.
 type Member struct {
 	Client    string  `json:"client,omitempty"` // whose view it is; empty if it was asked
 	Endpoint  string  `json:"endpoint"`
@@ -32,6 +32,12 @@ type Member struct {
 	InFlight  int     `json:"in_flight"`
 	Rate      float64 `json:"calls_per_second"`
 	Why       string  `json:"why,omitempty"` // evidence, an alarm or an error
+	// For is how long the state has lasted, Ejected says that others are used instead, and Share is the share of the
+	// calls, from 0 to 1: as a client or a channel says.
+	For     float64 `json:"state_seconds,omitempty"`
+	Ejected bool    `json:"ejected,omitempty"`
+	Share   float64 `json:"share,omitempty"`
+	Streams int     `json:"streams,omitempty"`
 }
 
 // Method is what calls of one shape do, in all processes together.
@@ -51,10 +57,13 @@ type Call struct {
 	AgeMS    float64 `json:"age_ms"`
 }
 
-// Client sums up what one client does.
+// Client sums up what one client does, or one gRPC channel.
 type Client struct {
-	Name       string   `json:"name"` // with its process
+	Name       string   `json:"name"`             // with its process
+	Target     string   `json:"target,omitempty"` // of a channel
+	Policy     string   `json:"policy,omitempty"` // of a channel, if it is known
 	Ready      bool     `json:"ready"`
+	NotReady   string   `json:"not_ready,omitempty"`
 	InFlight   int      `json:"in_flight"`
 	Watches    int      `json:"watches"`
 	Lag        int64    `json:"lag_revisions"`

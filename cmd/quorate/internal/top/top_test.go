@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -174,6 +175,62 @@ func TestRenderCleans(t *testing.T) {
 	text := Render(Snapshot{Members: []Member{{Endpoint: "a:1", State: "failing", Why: "\x1b[2Jgone\nand more"}}})
 	assert.NotContains(t, text, "\x1b")
 	assert.Equal(t, 2, strings.Count(text, "\n"))
+}
+
+// channel is a gRPC channel.
+type channel introspect.Client
+
+func (c channel) Introspect(introspect.Options) introspect.Client { return introspect.Client(c) }
+
+func TestRenderChannels(t *testing.T) {
+	frozen := []introspect.Endpoint{
+		{Name: "10.0.3.17:8080", State: "serving", StateSeconds: 90, Evidence: "served", Share: 1, InFlight: 3, Streams: 2, LatencySeconds: 0.004},
+		{Name: "10.0.4.9:8080", State: "dead", StateSeconds: 3725.5, Ejected: true, Evidence: "unresponsive", Detail: "no sign of life for 752ms"},
+	}
+	for _, tt := range []struct {
+		name     string
+		channels []introspect.Client
+		width    int
+		want     string
+	}{
+		{
+			"wide", []introspect.Client{{Target: "dns:///billing:80", Policy: "quorate_p2c", Ready: true, Endpoints: frozen}}, 200,
+			"web/billing@h:1, dns:///billing:80 by quorate_p2c\n" +
+				"BACKEND         STATE          FOR     WHY                                      SHARE  CALLS/S  IN FLIGHT  STREAMS  LATENCY\n" +
+				"10.0.3.17:8080  serving        1m30s   served                                   100 %  0.0      3          2        4.0 ms\n" +
+				"10.0.4.9:8080   dead, ejected  1h2m5s  unresponsive: no sign of life for 752ms  0 %    0.0      0          0\n",
+		},
+		{
+			"narrow: the cause stays", []introspect.Client{{Target: "dns:///billing:80", Policy: "quorate_p2c", Ready: true, Endpoints: frozen[1:]}}, 60,
+			"web/billing@h:1, dns:///billing:80 by quorate_p2c\n" +
+				"BACKEND        STATE          FOR     WHY                  …\n" +
+				"10.0.4.9:8080  dead, ejected  1h2m5s  unresponsive: no sign…\n",
+		},
+		{
+			"two, without endpoints", []introspect.Client{
+				{Target: "dns:///billing:80", NotReady: "the resolver has given no endpoints; its latest error: no such host"},
+				{Target: "dns:///stock:80", NotReady: "the resolver has given no endpoints"},
+			}, 200,
+			"web/billing@h:1, dns:///billing:80 is not ready: the resolver has given no endpoints; its latest error: no such host\n\n" +
+				"web/billing#2@h:1, dns:///stock:80 is not ready: the resolver has given no endpoints\n",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			channels := new(introspect.Channels)
+			for _, c := range tt.channels {
+				channels.Add(channel(c))
+			}
+			answer := httptest.NewRecorder()
+			introspect.Handler(introspect.Options{}, map[string]introspect.Source{"billing": channels}).
+				ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+			var report introspect.Report
+			require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &report))
+			report.Process = introspect.Process{Program: "web", Host: "h", PID: 1}
+			var s Snapshot
+			s.add(report, introspect.Report{}, map[string]*tally{})
+			assert.Equal(t, tt.want, cut(Render(s), tt.width))
+		})
+	}
 }
 
 // fixed is a source that says what it is told.
