@@ -56,7 +56,7 @@ func (c *check) run() {
 		case sinceOf(c.alive, now) >= recovery(c.s.silentFor(now)):
 			c.p.closeSilent(c.s)
 			return
-		case !c.lacksWitness(now):
+		case !c.isCutOff(now):
 		case c.s.class != Calls:
 			c.p.check(c.s.ep.conn(Calls)) // it may be the witness
 		case c.p.trySecond(c.s, now):
@@ -65,12 +65,18 @@ func (c *check) run() {
 	}
 }
 
-// lacksWitness reports whether no endpoint gives a sign of life: nothing shows whether the connection
-// is at fault.
-func (c *check) lacksWitness(now time.Time) bool {
+// isCutOff reports whether nothing has arrived on any connection of the client for as long as this one is
+// silent: its calls can go nowhere else. What others of the process are answered is no help to it.
+func (c *check) isCutOff(now time.Time) bool {
 	since := now.Add(-c.s.silentFor(now))
-	alive := func(ep *Endpoint) bool { return ep.known().AliveSince(since) }
-	return c.alive.IsZero() && !slices.ContainsFunc(c.s.ep.others(), alive)
+	for _, ep := range c.p.all() {
+		for _, s := range ep.connections() {
+			if s.ready.Load() && s.heard.After(since) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // untilDead returns for how long the connection must go on to be silent until it is dead if there
@@ -83,7 +89,7 @@ func (c *check) untilDead(now time.Time) time.Duration {
 func (c *check) pause(now time.Time) time.Duration {
 	left := c.untilDead(now)
 	if c.alive.IsZero() && left < -2*acceptedPatience {
-		return 2 * probeRound
+		return min(max(c.p.untilSecond(now), watchInterval), 2*probeRound)
 	}
 	return min(max(left, watchInterval), probeRound)
 }

@@ -415,6 +415,12 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 	}
 	if class == Calls {
 		ep := k.p.strategy().Pick(*call, fit)
+		if ep.isSilent() {
+			if fit = k.p.heard(fit, a.Write); len(fit) == 0 {
+				return nil, nil, balancer.ErrNoSubConnAvailable
+			}
+			ep = k.p.strategy().Pick(*call, fit)
+		}
 		return ep.picked(Calls)
 	}
 	// For classes other than Calls, prefer an endpoint that already has a connection of

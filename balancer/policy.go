@@ -37,6 +37,8 @@ type policy struct {
 	// improved is set when an endpoint can serve more than before, and ejected when one no longer
 	// serves calls of every kind, until it is published.
 	improved, ejected atomic.Bool
+	// holding is set while writes wait for a sign of life: see heard.
+	holding atomic.Bool
 
 	mu          sync.Mutex
 	config      config

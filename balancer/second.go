@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"time"
 )
 
@@ -12,8 +13,8 @@ import (
 // that is frozen, and a cluster that is overloaded, let the second one wait as well.
 
 const (
-	// dialPatience is how long the network may take to make a second connection: two
-	// retransmissions of its first packet. Only then is another one tried.
+	// dialPatience is how long the network may take to make a second connection where a name is to be
+	// resolved first, or the latency is not known: two retransmissions of its first packet.
 	dialPatience = 2200 * time.Millisecond
 	// acceptedPatience is the silence after which a second connection is made to an endpoint whose
 	// kernel takes what is sent: its server may be overloaded. One that acknowledges nothing is not waited for.
@@ -21,9 +22,12 @@ const (
 	// secondAnswers is how many questions a second connection must answer while the first one
 	// is silent.
 	secondAnswers = 2
-	// secondPause is the part of the silence after which another second connection is
-	// tried at the earliest, on average half as long again.
+	// secondPause is the part of the silence after which another second connection is tried at the
+	// earliest, on average half as long again; lostPause after one whose first packets were lost: these
+	// cost servers nothing, and show the end of the outage, where TCP repeats what was sent on the first
+	// connection up to as long after it as the outage lasted.
 	secondPause = 10
+	lostPause   = 50
 )
 
 // seconds schedules the second connections of a client, one at a time. The policy's lock
@@ -39,6 +43,7 @@ type trial struct {
 	p           *policy
 	old, second *subConn
 	before      backlog // of the old one
+	lost        bool    // the network has not made the connection in time
 }
 
 // trySecond makes a second connection beside one that is silent, unless it is too early for one,
@@ -56,7 +61,7 @@ func (p *policy) trySecond(old *subConn, now time.Time) bool {
 // begin opens the second connection.
 func (t *trial) begin(now time.Time) bool {
 	p := t.p
-	if !t.old.ep.busy() || !t.before.repeated && t.old.silentFor(now) < acceptedPatience {
+	if !t.before.repeated && t.old.silentFor(now) < acceptedPatience || !t.old.ep.busy() && !p.release() {
 		return false
 	}
 	p.mu.Lock()
@@ -77,12 +82,18 @@ func (t *trial) begin(now time.Time) bool {
 // the witness for others. A second connection that has not taken its place is closed.
 func (t *trial) end(replaced bool) {
 	now := time.Now()
-	pause := min(t.old.unanswered(&t.old.asked, now)/secondPause, maxPause/2)
-	if replaced {
-		pause = firstPause
+	silent := t.old.unanswered(&t.old.asked, now)
+	pause := min(silent/secondPause, maxPause/2)
+	pause += rand.N(pause + 1)
+	switch {
+	case replaced:
+		pause = firstPause + rand.N(firstPause)
+	case t.lost:
+		pause = min(max(silent/lostPause, probeRound), maxPause/2)
+		pause += rand.N(pause/2 + 1)
 	}
 	t.p.mu.Lock()
-	t.p.seconds.running, t.p.seconds.due = false, now.Add(pause+rand.N(pause+1))
+	t.p.seconds.running, t.p.seconds.due = false, now.Add(pause)
 	if !replaced {
 		t.second.shut()
 	}
@@ -101,8 +112,30 @@ func (t *trial) over() bool {
 // was accepted is waited for; what the network loses is not.
 func (t *trial) connects() bool {
 	ended := func() bool { return t.over() || t.second.ready.Load() || t.second.failing.Load() }
-	accepted := t.await(dialPatience, func() bool { return ended() || t.second.conn.known() })
-	return accepted && t.await(minConnectTimeout, ended) && !t.over() && t.second.ready.Load()
+	if !t.await(t.patience(), func() bool { return ended() || t.second.conn.known() }) {
+		t.lost = true
+		return false
+	}
+	return t.await(minConnectTimeout, ended) && !t.over() && t.second.ready.Load()
+}
+
+// patience returns how long the network may take to make the connection.
+func (t *trial) patience() time.Duration {
+	ep := t.old.ep
+	if _, err := netip.ParseAddrPort(ep.address); err != nil || ep.usualLatency() == 0 {
+		return dialPatience
+	}
+	return probeRound + ep.tolerance()
+}
+
+// untilSecond returns when to try another second connection.
+func (p *policy) untilSecond(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.seconds.running {
+		return 2 * probeRound
+	}
+	return p.seconds.due.Sub(now)
 }
 
 // await is policy.await that looks often.

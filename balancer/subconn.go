@@ -62,6 +62,9 @@ func (s *subConn) heardAt(now time.Time) {
 	s.heard.Set(now)
 	s.conn.messageComplete()
 	s.ep.known().Alive(now)
+	if p := s.ep.policy; p != nil { // nil in tests
+		p.release()
+	}
 }
 
 // ask records a probe.

@@ -1,0 +1,47 @@
+package balancer
+
+import (
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/health"
+)
+
+// A write that is sent over a connection that gives no sign of life may be delivered much later, and is
+// left alone until then. So where the connections of all endpoints that could take it are silent, a new write
+// waits unsent: it goes out with the first sign of life, and if its context ends meanwhile it was
+// certainly not executed.
+
+// heard returns the endpoints among these whose connection is not silent. If all are, it returns them all for a
+// read; a write waits for the next picker.
+func (p *policy) heard(fit []*Endpoint, write bool) []*Endpoint {
+	if write {
+		p.holding.Store(true) // before the connections are looked at, as what arrives now releases the write
+	}
+	for _, ep := range fit {
+		if write && ep.State() == health.Suspected {
+			p.check(ep.conn(Calls)) // it may not have been asked yet
+		}
+	}
+	heard := slices.DeleteFunc(slices.Clone(fit), (*Endpoint).isSilent)
+	if len(heard) == 0 && !write {
+		return fit
+	}
+	return heard
+}
+
+// isSilent reports whether the connection for calls has left a question unanswered for as long as a dead one.
+func (e *Endpoint) isSilent() bool {
+	s := e.conn(Calls)
+	asked := s.asked.Load()
+	return asked != nil && !s.heard.After(*asked) && s.silentFor(time.Now()) >= deadAfter
+}
+
+// release lets writes that wait be picked again, and reports whether there may be some.
+func (p *policy) release() bool {
+	if !p.holding.Load() || !p.holding.CompareAndSwap(true, false) {
+		return false
+	}
+	p.publish()
+	return true
+}
