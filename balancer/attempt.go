@@ -48,6 +48,12 @@ type Attempt struct {
 	// Write says that the call may change something, and must not be ended early while its
 	// endpoint is alive: see [Options.WriteStallTimeout].
 	Write bool
+	// Stream says that the attempt opens a stream. It is checked for silence: its owner calls
+	// [Attempt.Heard] for each message, and its Watcher is told to cut it when the endpoint or the
+	// connection can no longer serve it. Its duration does not count as the latency of a call, nor does
+	// it count among the calls in flight. A stream of class Calls stays on the connection of calls
+	// however much it moves.
+	Stream bool
 	// Large says that a call of class Calls has a large response: it uses the connection of class
 	// Bulk, so that no other response queues behind it.
 	Large bool
@@ -64,11 +70,13 @@ type Attempt struct {
 	// Watcher, if set, receives events during the attempt.
 	Watcher Watcher
 
+	of      *Attempt // see StandFor
 	context attemptContext
 	first   call // the record of the first pick
 
 	endpoint atomic.Pointer[Endpoint] // of the latest pick
 	conn     atomic.Pointer[subConn]  // nil for a detached endpoint
+	stream   atomic.Pointer[stream]   // of the latest pick, nil if it is none
 	// maySent counts the picks that may have sent something. A pick whose end gRPC does
 	// not report counts.
 	maySent atomic.Int32
@@ -128,6 +136,18 @@ func WithAttempt(ctx context.Context, a *Attempt) context.Context {
 	return c
 }
 
+// StandFor makes a new attempt stand for that of a caller, as an interceptor that makes attempts of its
+// own does: it takes over what the other says of the call, the other records what happens to it, and
+// both Watchers are called. It has no effect if other is nil.
+func (a *Attempt) StandFor(other *Attempt) {
+	if other == nil {
+		return
+	}
+	a.of = other
+	a.Need, a.Conn, a.Write, a.Stream, a.Large, a.Prompt = other.Need, other.Conn, other.Write, other.Stream, other.Large, other.Prompt
+	a.Shape, a.Avoid, a.AvoidStrictly = other.Shape, other.Avoid, other.AvoidStrictly
+}
+
 // record returns the record of the next pick. Every pick after the first gets a new one, for
 // example when gRPC moves a call to another connection: the first may still be in use.
 func (a *Attempt) record() *call {
@@ -184,6 +204,11 @@ func (a *Attempt) Picked(ep *Endpoint) error {
 		a.first.start = health.MomentOf(health.Now())
 	}
 	a.endpoint.Store(ep)
+	if a.of != nil {
+		if err := a.of.Picked(ep); err != nil {
+			return err
+		}
+	}
 	switch {
 	case a.flags.has(flagOver):
 		return errOver
@@ -201,6 +226,9 @@ func (a *Attempt) NotPicked() {
 	if a.flags.has(flagPinned) && a.Watcher != nil {
 		a.Watcher.Cut(errPinned)
 	}
+	if a.of != nil {
+		a.of.NotPicked()
+	}
 }
 
 // Ended records the end of a pick: sent is false if it is certain that nothing was sent.
@@ -209,11 +237,40 @@ func (a *Attempt) Ended(sent bool) {
 	if !sent {
 		a.maySent.Add(-1)
 	}
+	if a.of != nil {
+		a.of.Ended(sent)
+	}
 }
 
-// cut calls the attempt's Watcher, if there is one.
+// answered records that a server has sent a part of a response.
+func (a *Attempt) answered() {
+	for ; a != nil; a = a.of {
+		a.flags.add(flagAnswered)
+	}
+}
+
+// class returns how the attempt counts: a stream on the connection of calls is none of them.
+func (a *Attempt) class() ConnClass {
+	if a.Stream && a.Conn == Calls {
+		return Streams
+	}
+	return a.Conn
+}
+
+// cut calls the Watchers of the attempt, and of the one that it stands for.
 func (a *Attempt) cut(reason error) {
-	if a.Watcher != nil {
-		a.Watcher.Cut(reason)
+	for ; a != nil; a = a.of {
+		if a.Watcher != nil {
+			a.Watcher.Cut(reason)
+		}
+	}
+}
+
+// overdue calls the Watchers like cut.
+func (a *Attempt) overdue() {
+	for ; a != nil; a = a.of {
+		if a.Watcher != nil {
+			a.Watcher.Overdue()
+		}
 	}
 }

@@ -158,16 +158,11 @@ func TestOverdueIsCalledWhenAnotherCanServe(t *testing.T) {
 	})
 }
 
-func TestOpenStreamOfAnAttemptWithoutEndpoint(t *testing.T) {
-	a := new(balancer.Attempt)
-	assert.Nil(t, a.OpenStream(nil))
-	ep := balancer.Detached("a", health.NewTable().Acquire("", "a"))
-	require.NoError(t, a.Picked(ep))
-	s := a.OpenStream(nil)
-	s.Heard()
-	assert.False(t, s.Quiet())
-	assert.Same(t, ep, s.Endpoint())
-	s.Close()
+func TestStreamThatNoPolicyPicked(t *testing.T) {
+	a := &balancer.Attempt{Stream: true}
+	require.NoError(t, a.Picked(balancer.Detached("a", health.NewTable().Acquire("", "a"))))
+	a.Heard()
+	assert.False(t, a.Quiet())
 }
 
 func TestMonitorNotifiesImprovements(t *testing.T) {

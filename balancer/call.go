@@ -40,13 +40,16 @@ func (p *policy) begin(ctx context.Context, s *subConn, info Call, a *Attempt) *
 		ep.running.Add(1)
 		ep.add(c, now)
 	}
+	if a.Stream {
+		ep.addStream(c, now)
+	}
 	return c
 }
 
 // info returns the call as strategies and observers see it.
 func (c *call) info() Call {
 	a := c.attempt
-	return Call{Method: c.method, Need: a.Need, Conn: a.Conn, Shape: cmp.Or(a.Shape, c.method)}
+	return Call{Method: c.method, Need: a.Need, Conn: a.class(), Shape: cmp.Or(a.Shape, c.method)}
 }
 
 func (c *call) isWrite() bool { return c.attempt.Write }
@@ -95,14 +98,17 @@ func (c *call) end(info balancer.DoneInfo) {
 	ep, a := c.conn.ep, c.attempt
 	p := ep.policy
 	answered := info.BytesSent && (info.Err == nil || (info.BytesReceived && !endedHere(info.Err)))
-	if a.Conn == Calls {
+	if a.class() == Calls {
 		ep.running.Add(-1)
 		ep.delete(c, answered)
 		p.budget.earn()
 	}
+	if a.Stream {
+		ep.deleteStream(c)
+	}
 	a.Ended(info.BytesSent)
 	if info.BytesReceived {
-		a.flags.add(flagAnswered)
+		a.answered()
 	}
 	start, now := c.start.Time(), health.Now()
 	took := now.Sub(start)
@@ -111,7 +117,7 @@ func (c *call) end(info balancer.DoneInfo) {
 		err = errNotSent
 	}
 	p.options().Events.Ended(ep, c.info(), took, err)
-	if a.Conn == Calls {
+	if a.class() == Calls {
 		c.stat.ended.note(took, err)
 	}
 	if answered {
@@ -150,14 +156,14 @@ func (c *call) answered(start, now time.Time, err error) {
 	}
 	took := now.Sub(start)
 	inTime := took < c.stat.SuspectAfter()
-	if a.Conn == Calls {
+	if a.class() == Calls {
 		c.stat.observe(start, took)
 		if !a.Large {
 			p.compare(c, start, now)
 		}
 	}
 	switch {
-	case err == nil && a.Need == Full && a.Conn == Calls:
+	case err == nil && a.Need == Full && a.class() == Calls:
 		p.completed(c.conn, start, now)
 		if inTime {
 			p.served(ep, start, now)

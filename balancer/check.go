@@ -141,7 +141,7 @@ func (s *subConn) cutAllButWrites(reason error) {
 		}
 	}
 	for _, st := range s.ep.inflight.streamsOn(s) {
-		st.cut(reason)
+		st.attempt.cut(reason)
 	}
 }
 

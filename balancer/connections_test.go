@@ -59,6 +59,24 @@ func TestHeavyStreamsMoveToAConnectionOfTheirOwn(t *testing.T) {
 	})
 }
 
+// Streams of a program that cannot open them again at will.
+func TestStreamsOfClassCallsStayThere(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers)
+		at := c.endpoint(servers[0])
+		heavy := c.open(balancer.Calls, at)
+		assert.Zero(t, at.InFlight(), "it is no call")
+		servers[0].payload.Store(128 << 10)
+		time.Sleep(5 * time.Second)
+		assert.True(t, heavy.isOpen())
+		c.open(balancer.Calls, at)
+		assert.Equal(t, 3, connections(servers))
+		assert.False(t, c.events.ever(health.Suspected, health.Slow))
+		servers[0].frozen.Shut()
+		assert.ErrorContains(t, heavy.endsWithin(t, 1200*time.Millisecond), "others serve")
+	})
+}
+
 func TestStreamsAreHeavyFromAMebibyteASecond(t *testing.T) {
 	for size, want := range map[int64]int{20 << 10: 1, 24 << 10: 2} { // 50 a second
 		inBubble(t, 1, func(t *testing.T, servers []*server) {

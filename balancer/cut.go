@@ -32,7 +32,7 @@ func (p *policy) cutStuck(ep *Endpoint, now time.Time) {
 	}
 	for _, s := range ep.inflight.streamsOn(nil) {
 		if s.conn.class != Bulk {
-			s.cut(unusable(ep, "others serve"))
+			s.attempt.cut(unusable(ep, "others serve"))
 		}
 	}
 	for _, c := range ep.inflight.callsOn(nil) {

@@ -32,7 +32,7 @@ type inflight struct {
 	// A hedged call ends when the hedge is answered; its own missing response still counts
 	// as silence.
 	unanswered map[*stat]time.Time
-	streams    map[*Stream]struct{}
+	streams    map[*stream]struct{}
 	timer      *time.Timer
 	// due is when the timer fires, nil while it is not set. Writers hold the lock. A check
 	// first sets it to nil, so that a call that is added during the check sets the timer
@@ -141,7 +141,7 @@ func (e *Endpoint) check() {
 		e.policy.checkStream(s, now)
 	}
 	for _, c := range found.overdue {
-		c.attempt.Watcher.Overdue()
+		c.attempt.overdue()
 	}
 }
 
@@ -151,7 +151,7 @@ type findings struct {
 	overdue   []*call    // calls whose Watchers are to be notified
 	suspicion string     // of the endpoint, "" for none
 	silent    []*subConn // connections that are silent, while the endpoint serves over others
-	quiet     []*Stream  // streams that are silent for long enough to be checked
+	quiet     []*stream  // streams that are silent for long enough to be checked
 }
 
 func (f *findings) checkBy(at time.Time) {
@@ -268,10 +268,10 @@ func (f *inflight) callsOn(s *subConn) []*call {
 }
 
 // streamsOn returns the streams on a connection; on any for nil.
-func (f *inflight) streamsOn(s *subConn) []*Stream {
+func (f *inflight) streamsOn(s *subConn) []*stream {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var streams []*Stream
+	var streams []*stream
 	for st := range f.streams {
 		if s == nil || st.conn == s {
 			streams = append(streams, st)

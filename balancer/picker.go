@@ -374,7 +374,7 @@ func (k *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	if a == nil {
 		a = new(Attempt)
 	}
-	call := Call{Method: info.FullMethodName, Need: a.Need, Conn: a.Conn, Shape: cmp.Or(a.Shape, info.FullMethodName)}
+	call := Call{Method: info.FullMethodName, Need: a.Need, Conn: a.class(), Shape: cmp.Or(a.Shape, info.FullMethodName)}
 	s, sc, err := k.choose(&call, a)
 	if err != nil {
 		a.NotPicked()
@@ -408,7 +408,7 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 	}
 	class := call.Conn
 	switch {
-	case class == Streams && !k.p.heavy.Load():
+	case class == Streams && (a.Conn == Calls || !k.p.heavy.Load()):
 		class = Calls
 	case class == Calls && a.Large:
 		class = Bulk

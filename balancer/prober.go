@@ -105,8 +105,8 @@ func (p *policy) connected(s *subConn) {
 // checkStream probes the connection of a silent stream: with a service probe if the
 // stream was active, because a member that is partitioned from its peers is alive but
 // sends no events. If the endpoint works over other connections, this one is checked.
-func (p *policy) checkStream(s *Stream, now time.Time) {
-	o, ep, conn, since := p.options(), s.ep, s.conn, now.Add(-s.pace.Silence(now))
+func (p *policy) checkStream(s *stream, now time.Time) {
+	o, ep, conn, since := p.options(), s.conn.ep, s.conn, now.Add(-s.pace.Silence(now))
 	quiet := s.pace.Silence(now) >= health.MaxPace
 	switch {
 	case o.Service == nil && len(p.all()) > 1:
@@ -130,6 +130,9 @@ func (p *policy) checkStream(s *Stream, now time.Time) {
 		q, detail := forService, "a stream is silent for longer than usual"
 		if quiet {
 			q, detail = forStatus, "no answer on a quiet connection"
+			if o.Status == nil {
+				q = forLiveness
+			}
 		}
 		if !p.ask(conn, q, nil) {
 			return

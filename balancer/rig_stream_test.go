@@ -15,10 +15,9 @@ import (
 
 // stream is an open stream of a client.
 type stream struct {
-	*balancer.Stream
-	attempt *balancer.Attempt
-	cancel  context.CancelFunc
-	heard   atomic.Int64
+	*balancer.Attempt
+	cancel context.CancelFunc
+	heard  atomic.Int64
 
 	// ended is closed at the end of the stream, after these are set:
 	ended   chan struct{}
@@ -38,12 +37,12 @@ func (c *client) open(class balancer.ConnClass, only *balancer.Endpoint) *stream
 func (c *client) tryOpen(ctx context.Context, class balancer.ConnClass, only *balancer.Endpoint) (*stream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	w := &watcher{cancel: cancel}
-	s := &stream{attempt: &balancer.Attempt{Conn: class, Watcher: w}, cancel: func() { cancel(nil) }, ended: make(chan struct{})}
+	s := &stream{Attempt: &balancer.Attempt{Conn: class, Stream: true, Watcher: w}, cancel: func() { cancel(nil) }, ended: make(chan struct{})}
 	if only != nil {
-		s.attempt.Avoid, s.attempt.AvoidStrictly = c.others(only), true
+		s.Avoid, s.AvoidStrictly = c.others(only), true
 	}
 	rpc, err := pb.NewTestServiceClient(c.ClientConn).StreamingOutputCall(
-		balancer.WithAttempt(ctx, s.attempt), &pb.StreamingOutputCallRequest{}, grpc.WaitForReady(true))
+		balancer.WithAttempt(ctx, s.Attempt), &pb.StreamingOutputCallRequest{}, grpc.WaitForReady(true))
 	if err == nil {
 		_, err = rpc.Header()
 	}
@@ -51,10 +50,8 @@ func (c *client) tryOpen(ctx context.Context, class balancer.ConnClass, only *ba
 		cancel(err)
 		return nil, err
 	}
-	s.Stream = s.attempt.OpenStream(w.Cut)
 	go func() {
 		defer close(s.ended)
-		defer s.Close()
 		defer cancel(nil)
 		for s.err == nil {
 			if _, s.err = rpc.Recv(); s.err == nil {

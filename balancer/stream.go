@@ -20,12 +20,9 @@ const (
 // errHeavy ends streams that move to a connection of their own.
 var errHeavy = status.Error(codes.Unavailable, "the stream moves to a connection apart from that of calls")
 
-// Stream tracks a stream on an endpoint. The policy checks it for silence.
-type Stream struct {
-	ep     *Endpoint
-	conn   *subConn // nil if the endpoint is detached
-	cutter func(reason error)
-	opened time.Time
+// stream is a stream on an endpoint, from its pick to its end. The policy checks it for silence.
+type stream struct {
+	*call
 	pace   health.Pace
 	jitter time.Duration
 
@@ -35,51 +32,67 @@ type Stream struct {
 	received int64
 }
 
-// OpenStream records that the attempt opened a stream. It returns nil if the attempt has
-// no endpoint. cut, if not nil, is called when the endpoint can no longer serve the
-// stream, before its connection is closed; it must not block.
-func (a *Attempt) OpenStream(cut func(reason error)) *Stream {
-	e, now := a.Endpoint(), time.Now()
-	if e == nil {
-		return nil
-	}
-	s := &Stream{ep: e, conn: a.conn.Load(), cutter: cut, opened: now, jitter: rand.N(health.MaxPace)}
-	if s.conn == nil {
-		return s
-	}
+// addStream records a stream that is opened now.
+func (e *Endpoint) addStream(c *call, now time.Time) {
+	s := &stream{call: c, jitter: rand.N(health.MaxPace)}
+	c.attempt.stream.Store(s)
 	e.inflight.mu.Lock()
 	defer e.inflight.mu.Unlock()
 	if e.inflight.streams == nil {
-		e.inflight.streams = make(map[*Stream]struct{})
+		e.inflight.streams = make(map[*stream]struct{})
 	}
 	e.inflight.streams[s] = struct{}{}
 	e.checkBy(s.dueAt(), now)
-	return s
 }
 
-// Heard records that a message arrived on the stream. It must be called by one goroutine at
-// a time.
-func (s *Stream) Heard() {
-	now := time.Now()
-	s.pace.Observe(now)
-	if s.conn == nil {
+// deleteStream records that the stream of a pick has ended.
+func (e *Endpoint) deleteStream(c *call) {
+	s := c.attempt.stream.Load()
+	if s == nil || s.call != c {
+		return // gRPC has moved it
+	}
+	e.inflight.mu.Lock()
+	defer e.inflight.mu.Unlock()
+	delete(e.inflight.streams, s)
+}
+
+// Heard records that a message arrived on the attempt's stream ([Attempt.Stream]). It must be called
+// by one goroutine at a time. An attempt that no policy of this package picked is ignored.
+func (a *Attempt) Heard() {
+	s := a.stream.Load()
+	if s == nil {
 		return
 	}
+	now, ep := time.Now(), s.conn.ep
+	s.pace.Observe(now)
 	s.conn.heardAt(now)
-	s.ep.policy.readmitUnprobed(s.ep, now, "a stream goes on")
-	if s.conn.class == Calls {
+	ep.policy.readmitUnprobed(ep, now, "a stream goes on")
+	if s.moves() && s.conn.class == Calls {
 		s.weigh(now)
 	}
 	// A timer that is due this soon checks all streams and is then set again.
-	if due := s.ep.inflight.due.Load(); due == nil || due.Sub(now) > maxCheck {
-		s.ep.checkStreamBy(s, now)
+	if due := ep.inflight.due.Load(); due == nil || due.Sub(now) > maxCheck {
+		ep.checkStreamBy(s, now)
 	}
 }
 
+// quietAfter is the silence after which a stream is quiet: a short extra delay then does not
+// matter.
+const quietAfter = time.Second
+
+// Quiet reports whether no message has arrived on the attempt's stream for a second.
+func (a *Attempt) Quiet() bool {
+	s, now := a.stream.Load(), time.Now()
+	return s != nil && now.Sub(s.start.Time()) >= quietAfter && s.pace.Silence(now) >= quietAfter
+}
+
+// moves reports whether the stream leaves the connection of calls when it is heavy.
+func (s *stream) moves() bool { return s.attempt.Conn == Streams }
+
 // dueAt returns when to check the stream for silence. Quiet streams are checked at random
 // times, so that the first check of an endpoint makes the others unnecessary.
-func (s *Stream) dueAt() time.Time {
-	due := s.pace.DueAt(s.opened)
+func (s *stream) dueAt() time.Time {
+	due := s.pace.DueAt(s.start.Time())
 	if s.pace.Silence(due) >= health.MaxPace {
 		return due.Add(s.jitter)
 	}
@@ -87,7 +100,7 @@ func (s *Stream) dueAt() time.Time {
 }
 
 // checkStreamBy sets the timer for a stream that has become active.
-func (e *Endpoint) checkStreamBy(s *Stream, now time.Time) {
+func (e *Endpoint) checkStreamBy(s *stream, now time.Time) {
 	at := s.dueAt()
 	e.inflight.mu.Lock()
 	defer e.inflight.mu.Unlock()
@@ -96,48 +109,20 @@ func (e *Endpoint) checkStreamBy(s *Stream, now time.Time) {
 	}
 }
 
-// weigh checks whether the stream is heavy. Streams then get a connection of their own,
+// weigh checks whether the stream is heavy. Streams of class Streams then get a connection of their own,
 // and those on the connection of class Calls move there.
-func (s *Stream) weigh(now time.Time) {
+func (s *stream) weigh(now time.Time) {
 	total := s.conn.conn.received.Load()
 	if now.Sub(s.window) >= heavyWindow {
 		s.window, s.received = now, total
 		return
 	}
-	if total-s.received < heavyBytes || !s.ep.policy.heavy.CompareAndSwap(false, true) {
+	if total-s.received < heavyBytes || !s.conn.ep.policy.heavy.CompareAndSwap(false, true) {
 		return
 	}
-	for _, other := range s.ep.inflight.streamsOn(s.conn) {
-		other.cut(errHeavy)
-	}
-}
-
-// cut calls the cut function of the stream's owner.
-func (s *Stream) cut(reason error) {
-	if s.cutter != nil {
-		s.cutter(reason)
-	}
-}
-
-// quietAfter is the silence after which a stream is quiet: a short extra delay then does
-// not matter.
-const quietAfter = time.Second
-
-// Quiet reports whether no message has arrived on the stream for a second.
-func (s *Stream) Quiet() bool {
-	now := time.Now()
-	return now.Sub(s.opened) >= quietAfter && s.pace.Silence(now) >= quietAfter
-}
-
-// Endpoint returns the stream's endpoint.
-func (s *Stream) Endpoint() *Endpoint { return s.ep }
-
-// Close records that the stream has ended.
-func (s *Stream) Close() {
-	s.ep.inflight.mu.Lock()
-	delete(s.ep.inflight.streams, s)
-	s.ep.inflight.mu.Unlock()
-	if s.ep.policy != nil {
-		s.ep.retire()
+	for _, other := range s.conn.ep.inflight.streamsOn(s.conn) {
+		if other.moves() {
+			other.attempt.cut(errHeavy)
+		}
 	}
 }

@@ -263,7 +263,7 @@ var errMoving = status.Error(codes.Unavailable, "the connection is lost, or the 
 // them until it stops. Bulk transfers are not moved: they may complete before that.
 func (s *subConn) moveStreams() {
 	for _, st := range s.ep.inflight.streamsOn(s) {
-		st.cut(errMoving)
+		st.attempt.cut(errMoving)
 	}
 }
 
@@ -285,7 +285,7 @@ func (p *policy) close(s *subConn, reason error) {
 		f.attempt.cut(reason)
 	}
 	for _, st := range s.ep.inflight.streamsOn(s) {
-		st.cut(reason)
+		st.attempt.cut(reason)
 	}
 	s.forget()
 	if s.conn.close() {

@@ -2,7 +2,6 @@ package channel
 
 import (
 	"context"
-	"sync"
 
 	"google.golang.org/grpc"
 
@@ -32,6 +31,7 @@ func (c *client) openStream(ctx context.Context, a *attempt, method string, p pr
 		return nil, err
 	}
 	c.tokens.avoid(a)
+	a.Stream = true
 	a.start(ctx, p)
 	cs, err := newStream(a)
 	a.Pin()
@@ -40,74 +40,29 @@ func (c *client) openStream(ctx context.Context, a *attempt, method string, p pr
 		a.release()
 		return nil, err
 	}
-	opened := &stream{ClientStream: cs, method: method, attempt: a, tokens: c.tokens}
-	opened.track()
-	context.AfterFunc(a.ctx, opened.end)
-	return opened, nil
+	return &stream{ClientStream: cs, method: method, attempt: a, tokens: c.tokens}, nil
 }
 
-// stream reports its messages to the balancer, which checks it for silence, and invalidates
-// a token that the server refuses, so that the next stream gets a new one.
+// stream reports its messages to the balancer, and invalidates a token that the server refuses,
+// so that the next stream gets a new one.
 type stream struct {
 	grpc.ClientStream
 	method  string
 	attempt *attempt
 	tokens  *tokenSource
-	settled bool // a message has arrived: gRPC no longer moves the stream
-
-	mu      sync.Mutex
-	ended   bool
-	tracked *balancer.Stream // nil if the endpoint of the stream is unknown
 }
 
 func (s *stream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	if err == nil {
-		s.heard()
+		s.attempt.Heard()
 		return nil
 	}
+	s.attempt.quiet.Store(s.attempt.Quiet())
 	ev, err := s.attempt.outcome(s.method, err)
 	if retry.Classify(err, ev) == retry.Token {
 		s.tokens.drop(s.attempt)
 	}
-	s.end()
 	s.attempt.release()
 	return err
-}
-
-// heard is called for each message, by the receiving goroutine.
-func (s *stream) heard() {
-	if !s.settled {
-		s.settled = true
-		s.track()
-	}
-	if s.tracked != nil {
-		s.tracked.Heard()
-	}
-}
-
-// track registers the stream with the balancer. A user's own stream can move to another
-// endpoint until its first message arrives.
-func (s *stream) track() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ep := s.attempt.endpoint()
-	if s.ended || ep == nil || s.tracked != nil && s.tracked.Endpoint() == ep {
-		return
-	}
-	if s.tracked != nil {
-		s.tracked.Close()
-	}
-	s.tracked = s.attempt.OpenStream(s.attempt.Cut)
-}
-
-// end is called when the stream or its context has ended.
-func (s *stream) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.tracked != nil && !s.ended {
-		s.attempt.quiet.Store(s.tracked.Quiet())
-		s.tracked.Close()
-	}
-	s.ended = true
 }
