@@ -17,8 +17,8 @@ const module = "github.com/quorate/quorate"
 // layers lists every layer of the library with the layers that it may import:
 // those below it. A package belongs to the layer with the longest matching path.
 var layers = map[string][]string{
-	"":                          {"balancer", "keepalive", "retry", "observe", "observe/introspect", "internal/double", "internal/observed"},
-	"internal/double":           {},
+	"":                          {"balancer", "keepalive", "retry", "observe", "observe/introspect", "internal/hedge", "internal/observed"},
+	"internal/hedge":            {"balancer", "observe", "retry"},
 	"internal/endpoint":         {},
 	"retry":                     {},
 	"internal/pause":            {},
@@ -32,7 +32,7 @@ var layers = map[string][]string{
 	"observe/outage":            {"observe", "health"},
 	"observe/pools":             {"observe", "pool", "pool/grpcpool"},
 	"internal/observed":         {"balancer", "health", "observe", "observe/introspect"},
-	"internal/channel":          {"internal/endpoint", "retry", "health", "balancer", "observe", "observe/introspect", "internal/leader", "internal/observed", "internal/pause", "internal/double"},
+	"internal/channel":          {"internal/endpoint", "retry", "health", "balancer", "observe", "observe/introspect", "internal/leader", "internal/observed", "internal/pause", "internal/hedge"},
 	"keepalive":                 {},
 	"pool":                      {"balancer"},
 	"clientv3/internal/lineage": {},

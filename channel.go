@@ -36,11 +36,15 @@ type Channel struct {
 	HealthService string
 
 	// Calls names the methods that may be executed twice, and those that may not; see [keepalive.Calls]. Its Base must
-	// not choose a policy. A Repeatable call that is answered unusually late is also sent to a second backend (a hedge),
-	// and the first answer counts. Hedges are at most 5 % of these calls. Default: no method is named, so gRPC sends
-	// again only what no server has processed. Everything else in Base counts as with gRPC's policies: with
-	// "healthCheckConfig", for example, a backend that says NOT_SERVING gets no calls. A key that gRPC-Go does not
-	// honour, such as "hedgingPolicy", is an error, and so is a limit of all methods that would not count for named ones.
+	// not choose a policy. Named calls wait for a connection while there is none (gRPC's waitForReady), until their
+	// deadline. A Repeatable call that is answered unusually late is also sent to a second backend (a hedge),
+	// and the first answer counts. Hedges are 5 at a time, and then 5 % of these calls; a hedge that wins makes room for
+	// another. A Repeatable call on a backend that is found frozen is ended and made again elsewhere, within its deadline
+	// and Calls.Timeout; a second time, only if the budget of hedges allows it. Default: no method is named, so gRPC
+	// sends again only what no server has processed, and calls fail at once without a connection. Everything else in
+	// Base counts as with gRPC's policies: with "healthCheckConfig", for example, a backend that says NOT_SERVING gets no
+	// calls. A key that gRPC-Go does not honour, such as "hedgingPolicy", is an error, and so is a limit of all methods
+	// that would not count for named ones.
 	Calls keepalive.Calls
 
 	// DrainTimeout is how long calls and streams on a backend that leaves the resolver's list may continue before its
@@ -70,6 +74,15 @@ type Channel struct {
 // With them a backend that freezes, stops or vanishes while others serve is noticed within
 // a second: its connections are closed, calls on them fail with Unavailable or go elsewhere
 // if they are Repeatable, and it gets no calls until it serves again. See package balancer.
+//
+// Streams are checked for silence, each by its own pace, without Calls too: one on a backend that freezes ends with
+// Unavailable, about 0.4 s and four times its usual pause later, and its owner opens it elsewhere. A stream
+// that has been silent for long, or has received nothing yet, is checked within 10 to 20 s. A stream on a healthy backend may
+// be silent for ever.
+//
+// A [balancer.Attempt] in the context of a call or a stream is honoured: its class, shape and need count, its Watcher is
+// called, and it records the latest endpoint.
+//
 // A service config of the resolver, or of xDS, replaces the policy and what Calls says of
 // retries.
 func (c Channel) DialOptions() ([]grpc.DialOption, error) {
@@ -85,6 +98,7 @@ func (c Channel) DialOptions() ([]grpc.DialOption, error) {
 	if err != nil {
 		return nil, fmt.Errorf("quorate: Channel.Keepalive: %w", err)
 	}
+	options = append(options, grpc.WithChainStreamInterceptor(openStream))
 	if c.TransportCredentials != nil {
 		options = append(options, grpc.WithTransportCredentials(balancer.Credentials(c.TransportCredentials)))
 	}

@@ -3,6 +3,7 @@ package quorate_test
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"net"
 	"slices"
@@ -51,6 +52,8 @@ type backend struct {
 	health *grpchealth.Server
 	// awayUntil is until when dials are refused, nil for none.
 	awayUntil atomic.Pointer[time.Time]
+
+	accepted, checks atomic.Int64 // connections and health checks
 }
 
 // back ends what pauses calls.
@@ -74,6 +77,7 @@ func (b *backend) wait() {
 func (b *backend) Accept() (net.Conn, error) {
 	select {
 	case c := <-b.dialed:
+		b.accepted.Add(1)
 		return frozenConn{c, b}, nil
 	case <-b.closed:
 		return nil, net.ErrClosed
@@ -99,18 +103,43 @@ func (b *backend) EmptyCall(ctx context.Context, _ *testgrpc.Empty) (*testgrpc.E
 	return &testgrpc.Empty{}, ctx.Err()
 }
 
-// FullDuplexCall sends nothing.
-func (*backend) FullDuplexCall(stream testgrpc.TestService_FullDuplexCallServer) error {
-	if err := stream.SendHeader(nil); err != nil {
-		return err
-	}
-	<-stream.Context().Done()
-	return stream.Context().Err()
-}
-
 func (b *backend) UnaryCall(ctx context.Context, r *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
 	_, err := b.EmptyCall(ctx, nil)
 	return &testgrpc.SimpleResponse{Payload: &testgrpc.Payload{Body: make([]byte, r.GetResponseSize())}}, err
+}
+
+// StreamingOutputCall sends a message each 100 ms.
+func (b *backend) StreamingOutputCall(_ *testgrpc.StreamingOutputCallRequest, s testgrpc.TestService_StreamingOutputCallServer) error {
+	for s.Context().Err() == nil {
+		b.calls.Add(1)
+		if err := s.Send(&testgrpc.StreamingOutputCallResponse{}); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-s.Context().Done():
+		}
+	}
+	return nil
+}
+
+// FullDuplexCall answers each message.
+func (b *backend) FullDuplexCall(s testgrpc.TestService_FullDuplexCallServer) error {
+	if err := s.SendHeader(nil); err != nil {
+		return err
+	}
+	for {
+		switch _, err := s.Recv(); err {
+		case nil:
+		case io.EOF:
+			return nil
+		default:
+			return err
+		}
+		if err := s.Send(&testgrpc.StreamingOutputCallResponse{}); err != nil {
+			return err
+		}
+	}
 }
 
 type frozenConn struct {
@@ -139,7 +168,12 @@ func serve(t *testing.T, connect func(target string, names resolver.Builder, dia
 	for i := range backends {
 		b := &backend{dialed: make(chan net.Conn), closed: make(chan struct{}), health: grpchealth.NewServer()}
 		backends[i], byName["10.0.0."+strconv.Itoa(i+1)+":80"] = b, b
-		s := grpc.NewServer()
+		s := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+			if info.FullMethod == healthpb.Health_Check_FullMethodName {
+				b.checks.Add(1)
+			}
+			return handle(ctx, req)
+		}))
 		testgrpc.RegisterTestServiceServer(s, b)
 		healthpb.RegisterHealthServer(s, b.health)
 		servers = append(servers, s)

@@ -1,20 +1,17 @@
 package quorate
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"reflect"
 	"slices"
 	"strings"
-	"sync"
+	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/balancer"
-	"github.com/quorate/quorate/internal/double"
+	"github.com/quorate/quorate/internal/hedge"
 	"github.com/quorate/quorate/keepalive"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
@@ -23,11 +20,13 @@ import (
 // hedgeBudget bounds hedges: a burst of 5, then 5 % of the calls that may be hedged.
 var hedgeBudget = retry.Throttling{MaxTokens: 5, TokenRatio: 0.05}
 
-// hedger sends a second attempt of calls that are overdue, if they may be executed twice.
+// hedger sends a second attempt of calls that are overdue, and makes those again elsewhere that the
+// policy cuts, if they may be executed twice.
 type hedger struct {
+	hedge.Hedger
 	repeatable map[string]bool // "/pkg.Service/Method", or "/pkg.Service/" for all methods
 	once       map[string]bool
-	budget     *retry.Budget
+	timeout    time.Duration // of a call with all of its attempts, that of keepalive.Calls
 	observer   observe.Observer
 }
 
@@ -35,7 +34,10 @@ func newHedger(calls keepalive.Calls, o observe.Observer) *hedger {
 	if o == nil {
 		o = observe.None{}
 	}
-	return &hedger{repeatable: set(calls.Repeatable), once: set(calls.Once), budget: retry.NewBudget(hedgeBudget), observer: o}
+	return &hedger{
+		Hedger:     hedge.Hedger{Budget: retry.NewBudget(hedgeBudget)},
+		repeatable: set(calls.Repeatable), once: set(calls.Once), timeout: cmp.Or(calls.Timeout, 30*time.Second), observer: o,
+	}
 }
 
 func set(methods []string) map[string]bool {
@@ -56,128 +58,79 @@ func (h *hedger) allowed(method string) bool {
 }
 
 func (h *hedger) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	request, ok := req.(proto.Message)
-	answer, ok2 := reply.(proto.Message)
-	if !ok || !ok2 || !h.allowed(method) || !double.Allowed(opts) {
+	if !h.allowed(method) || !hedge.Allowed(opts) {
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}
-	h.budget.Deposit()
 	opts = slices.Clip(opts) // an interceptor may append to it, in both attempts
 	call := &hedgedCall{
-		hedger: h, method: method, ctx: ctx, req: request, replyType: reflect.TypeOf(answer).Elem(),
-		invoke: func(ctx context.Context, req, reply proto.Message) error {
+		hedger: h, ctx: ctx, method: method, req: req, reply: reply,
+		invoke: func(ctx context.Context, req, reply any) error {
 			return invoke(ctx, method, req, reply, cc, opts...)
 		},
 	}
-	return call.run(answer)
+	return call.run()
 }
 
-var (
-	errOutrun    = errors.New("another backend answered first")
-	errNotNeeded = errors.New("the backend that was asked first answered")
-)
-
-// hedgedCall is a call that may have a second attempt. The first runs on the caller's
-// goroutine; the second has a request and a reply of its own.
+// hedgedCall is a call that may be executed twice.
 type hedgedCall struct {
 	*hedger
-	method    string
-	ctx       context.Context
-	req       proto.Message
-	replyType reflect.Type
-	invoke    func(ctx context.Context, req, reply proto.Message) error
+	ctx        context.Context
+	method     string
+	req, reply any
+	invoke     func(ctx context.Context, req, reply any) error
 
-	first  balancer.Attempt
-	cancel context.CancelCauseFunc // ends the first attempt
-
-	mu     sync.Mutex
-	over   bool // the first attempt has ended
-	second *second
+	hedging hedge.Call
+	failed  []*balancer.Endpoint // on which it was cut
 }
 
-// second is the second attempt of a call.
-type second struct {
-	balancer.Attempt
-	reply  proto.Message
-	cancel context.CancelCauseFunc
-	done   chan struct{}
-	err    error // the result, once done is closed
-}
-
-var _ balancer.Watcher = (*hedgedCall)(nil)
-
-// run makes the call and returns the result that counts.
-func (c *hedgedCall) run(reply proto.Message) error {
-	var ctx context.Context
-	ctx, c.cancel = context.WithCancelCause(c.ctx)
-	defer c.cancel(nil)
-	c.first.Watcher = c
-	err := c.invoke(balancer.WithAttempt(ctx, &c.first), c.req, reply)
-
-	c.mu.Lock()
-	c.over = true
-	s := c.second
-	c.mu.Unlock()
-	reason := context.Cause(ctx)
-	if err != nil && reason != nil && c.ctx.Err() == nil && !errors.Is(reason, errOutrun) {
-		err = status.Error(codes.Unavailable, reason.Error())
+// run makes attempts until one is not cut. One that is cut adds no load when it is made again, so the
+// first is free; others take from the budget of hedges.
+func (c *hedgedCall) run() error {
+	for {
+		a, err := c.attempt()
+		reason := a.cutReason(err)
+		if reason == nil {
+			return err
+		}
+		if len(c.failed) > 0 && !c.Budget.Take() {
+			return reason
+		}
+		c.failed = append(c.failed, a.Endpoint())
+		if len(c.failed) == 1 {
+			var cancel context.CancelFunc
+			c.ctx, cancel = context.WithDeadline(c.ctx, a.Began().Add(c.timeout))
+			defer cancel()
+		}
 	}
+}
+
+// attempt makes an attempt, and its hedge if it is overdue. It returns the result that counts.
+func (c *hedgedCall) attempt() (*attempt, error) {
+	a := &attempt{overdue: c.hedge}
+	a.start(c.ctx)
+	defer a.cancel(nil)
+	a.Avoid = append(slices.Clip(a.Avoid), c.failed...)
+	c.Begin(&c.hedging, &a.Attempt)
+	err := c.invoke(balancer.WithAttempt(a.ctx, &a.Attempt), c.req, c.reply)
+	s := c.End(&c.hedging)
 	if s == nil {
-		return err
+		return a, err
 	}
-	if err == nil || reason == nil && status.Code(err) != codes.Unavailable {
-		s.cancel(errNotNeeded)
-		c.budget.Halve()
-		return err
-	}
-	<-s.done // at the latest when c.ctx ends
-	s.cancel(nil)
-	if s.err != nil {
-		c.budget.Halve()
-		return err
-	}
-	c.budget.Refund()
-	c.observer.HedgeWon(c.event(s))
-	double.Move(reply, s.reply)
-	return nil
+	return a, c.Conclude(c.ctx, s, c.reply, err, err != nil && !a.isLost(err), nil, nil)
 }
 
-// Overdue implements balancer.Watcher.
-func (c *hedgedCall) Overdue() { c.hedge() }
-
-// Cut implements balancer.Watcher: the first attempt ends, and the second goes elsewhere.
-func (c *hedgedCall) Cut(reason error) {
-	c.hedge()
-	c.cancel(reason)
-}
-
-// hedge sends the second attempt, if there was none and the budget allows it.
-func (c *hedgedCall) hedge() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	// While the lock is held and the first attempt goes on, the caller cannot change the request.
-	if c.over || c.second != nil || !c.budget.Take() {
-		return
-	}
-	reply, _ := reflect.New(c.replyType).Interface().(proto.Message)
-	s := &second{reply: reply, done: make(chan struct{})}
-	s.Avoid, s.AvoidStrictly = []*balancer.Endpoint{c.first.Endpoint()}, true
-	var ctx context.Context
-	ctx, s.cancel = context.WithCancelCause(c.ctx)
-	c.second = s
-	req := proto.Clone(c.req)
-	go func() {
-		defer close(s.done)
-		s.err = c.invoke(balancer.WithAttempt(ctx, &s.Attempt), req, s.reply)
-		if s.Endpoint() != nil {
-			c.observer.HedgeSent(c.event(s))
+// hedge sends the second attempt of an overdue one.
+func (c *hedgedCall) hedge(first *attempt) {
+	c.Overdue(&c.hedging, &first.Attempt, c.req, c.reply, 0, func(req, reply proto.Message) *hedge.Second {
+		s, from := new(attempt), first.Endpoint()
+		s.start(c.ctx)
+		s.Avoid, s.AvoidStrictly = append(slices.Clip(first.Avoid), from), true
+		return &hedge.Second{
+			Attempt: &s.Attempt, Cancel: s.cancel, Outrun: first.cancel, Observer: c.observer,
+			Send: func() error { return c.invoke(balancer.WithAttempt(s.ctx, &s.Attempt), req, reply) },
+			Event: func() observe.Hedge {
+				return observe.Hedge{Method: c.method, First: from.Address(), Second: s.Endpoint().Address()}
+			},
 		}
-		if s.err == nil {
-			c.cancel(errOutrun)
-		}
-	}()
-}
-
-func (c *hedgedCall) event(s *second) observe.Hedge {
-	return observe.Hedge{Method: c.method, First: c.first.Endpoint().Address(), Second: s.Endpoint().Address()}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/internal/hedge"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
@@ -21,7 +22,7 @@ type call struct {
 	properties properties
 	first      attempt  // its caller is the context of the call
 	current    *attempt // nil between two
-	hedging    hedging
+	hedging    hedge.Call
 	failures   *Retrier // nil before the first, see retrier
 
 	trace observe.CallTrace // nil if there is no CallObserver or Tracer
@@ -101,19 +102,17 @@ func (c *call) begin(a *attempt) {
 	c.startAttempt(a, false)
 	c.current = a
 	if c.properties.hedged {
-		c.hedging.begin(c, a)
+		a.call = c
+		c.caller.hedges.Begin(&c.hedging, &a.Attempt)
 	}
 }
 
 // result returns the result of an ended attempt, or of its hedge.
 func (c *call) result(a *attempt, err error) error {
-	answered := a
+	answered := &a.Attempt
 	if c.properties.hedged {
-		if s := c.hedging.end(); s != nil {
-			if err != nil {
-				answered = &s.attempt
-			}
-			err = c.conclude(a, err, s)
+		if s := c.caller.hedges.End(&c.hedging); s != nil {
+			answered, err = c.conclude(a, err, s)
 		}
 	}
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/health/etcdprobe"
+	"github.com/quorate/quorate/internal/hedge"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
@@ -19,7 +20,7 @@ import (
 // client is the state shared by all callers of one client.
 type client struct {
 	config   *retry.Config
-	hedges   *retry.Budget
+	hedges   hedge.Hedger
 	tokens   *tokenSource
 	log      func() *zap.Logger
 	closed   chan struct{}
@@ -45,7 +46,7 @@ func newClient(cfg Config) *client {
 	closed := make(chan struct{})
 	return &client{
 		config:   config,
-		hedges:   retry.NewBudget(config.HedgingThrottling),
+		hedges:   hedge.Hedger{Budget: retry.NewBudget(config.HedgingThrottling)},
 		tokens:   newTokenSource(cfg, closed),
 		log:      cfg.Logger,
 		closed:   closed,
@@ -146,14 +147,14 @@ func (c *Caller) authenticate(ctx context.Context, method string, req, reply any
 
 // learnTerm records the term in the reply of an attempt that needed a leader. Roles are asked for if
 // it is a new one and no member has named its leader.
-func (c *Caller) learnTerm(a *attempt, reply any) {
+func (c *Caller) learnTerm(a *balancer.Attempt, reply any) {
 	r, ok := reply.(interface{ GetHeader() *pb.ResponseHeader })
 	if !ok {
 		return
 	}
 	term := r.GetHeader().GetRaftTerm()
-	if a.endpoint().ServedInTerm(term, a.Began()) && ledTerm(c.monitor) < term {
-		a.endpoint().RolesChanged()
+	if a.Endpoint().ServedInTerm(term, a.Began()) && ledTerm(c.monitor) < term {
+		a.Endpoint().RolesChanged()
 	}
 }
 

@@ -30,7 +30,7 @@ func (f *follower) run(c *call) error {
 	begun := time.Now()
 	err := c.attempts()
 	end := observe.Call{
-		Method: c.method, Err: err, Took: time.Since(begun), Hedged: c.hedging.wasSent(),
+		Method: c.method, Err: err, Took: time.Since(begun), Hedged: c.hedging.Sent(),
 	}
 	if r := c.failures; r != nil {
 		end.Retries, end.Paused = r.retries, r.paused
@@ -66,13 +66,6 @@ func (c *call) traceEnd(a *attempt, err error) {
 	if a.trace != nil {
 		a.trace.End(c.caller.name(a.endpoint()), err)
 	}
-}
-
-// wasSent reports whether the hedge was sent.
-func (h *hedging) wasSent() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.spent
 }
 
 // pauseAfter calls settle and records how long it took.

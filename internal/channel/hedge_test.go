@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/hedge"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
@@ -46,7 +47,7 @@ func TestHedgeWins(t *testing.T) {
 		require.True(t, call.ended())
 		require.NoError(t, call.err)
 		assert.EqualValues(t, 7, call.reply.Count)
-		assert.Equal(t, errOutrun, context.Cause(first.ctx))
+		assert.Equal(t, hedge.ErrOutrun, context.Cause(first.ctx))
 		event := observe.Hedge{Method: pb.KV_Range_FullMethodName, First: "a", Second: "b"}
 		assert.Equal(t, []observe.Hedge{event}, w.sent)
 		assert.Equal(t, []observe.Hedge{event}, w.won)
@@ -66,7 +67,7 @@ func TestPrimaryWins(t *testing.T) {
 		require.True(t, call.ended())
 		require.NoError(t, call.err)
 		assert.EqualValues(t, 3, call.reply.Count)
-		assert.Equal(t, errNotNeeded, context.Cause(second.ctx))
+		assert.Equal(t, hedge.ErrNotNeeded, context.Cause(second.ctx))
 		assert.Empty(t, w.won)
 	})
 }
@@ -328,7 +329,7 @@ func TestLosersAreNoFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newHeldConn("a", "b")
 		c := newTestCaller(conn, nil)
-		c.hedges = nil // no bound
+		c.hedges.Budget = nil // no bound
 		for i := range 200 {
 			call := goRange(t.Context(), c)
 			conn.latest(t, 2*i+1).Overdue()

@@ -14,6 +14,6 @@ func (c *Channel) Inspect(o introspect.Options, into *introspect.Client) {
 		return introspect.Budget{Name: name, Left: left, Max: limit}
 	}
 	into.Budgets = append([]introspect.Budget{
-		of("retry", c.budget), of("stream retry", c.streams.budget), of("hedge", c.hedges),
+		of("retry", c.budget), of("stream retry", c.streams.budget), of("hedge", c.hedges.Budget),
 	}, into.Budgets...)
 }

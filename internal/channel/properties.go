@@ -15,7 +15,7 @@ type properties struct {
 	need   balancer.Need
 	conn   balancer.ConnClass
 	write  bool // it is in flight to one endpoint, and may change something
-	// hedged calls may be sent to a second endpoint, see hedging.
+	// hedged calls may be sent to a second endpoint, see package hedge.
 	hedged bool
 	// large calls have large responses, see sizes.
 	large bool

@@ -1,4 +1,4 @@
-package double_test
+package hedge
 
 import (
 	"testing"
@@ -9,15 +9,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/quorate/quorate/internal/double"
 )
 
 func TestAllowed(t *testing.T) {
-	assert.True(t, double.Allowed(nil))
-	assert.True(t, double.Allowed([]grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(1 << 20)}))
+	assert.True(t, Allowed(nil))
+	assert.True(t, Allowed([]grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(1 << 20)}))
 	var header metadata.MD
-	assert.False(t, double.Allowed([]grpc.CallOption{grpc.Header(&header)}), "two calls would write to it")
+	assert.False(t, Allowed([]grpc.CallOption{grpc.Header(&header)}), "two calls would write to it")
 }
 
 func TestMove(t *testing.T) {
@@ -28,6 +26,6 @@ func TestMove(t *testing.T) {
 	from.ProtoReflect().SetUnknown([]byte{0xf8, 0x07, 0x01})
 	want := proto.Clone(from)
 	into := &pb.RangeResponse{Count: 9, Kvs: []*mvccpb.KeyValue{{Key: []byte("partial")}}}
-	double.Move(into, from)
+	move(into, from)
 	assert.True(t, proto.Equal(want, into), "%v", into)
 }

@@ -1,5 +1,4 @@
-// Package double supports sending a call twice at the same time.
-package double
+package hedge
 
 import (
 	"google.golang.org/grpc"
@@ -23,8 +22,8 @@ func Allowed(opts []grpc.CallOption) bool {
 	return true
 }
 
-// Move moves the contents of from to into; from must not be used afterwards.
-func Move(into, from proto.Message) {
+// move moves the contents of from to into; from must not be used afterwards.
+func move(into, from proto.Message) {
 	proto.Reset(into)
 	to, of := into.ProtoReflect(), from.ProtoReflect()
 	of.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {

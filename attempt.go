@@ -1,0 +1,108 @@
+package quorate
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/balancer"
+)
+
+// attempt is an attempt of a call, or a stream, that the policy can cut. It stands for the attempt that
+// the caller may have put into the context.
+type attempt struct {
+	balancer.Attempt
+	caller  context.Context
+	ctx     context.Context // ends with the caller's, and when the attempt is cut
+	cancel  context.CancelCauseFunc
+	overdue func(*attempt) // nil for none
+}
+
+var _ balancer.Watcher = (*attempt)(nil)
+
+func (a *attempt) start(ctx context.Context) {
+	a.StandFor(balancer.AttemptFrom(ctx))
+	a.Watcher, a.caller = a, ctx
+	a.ctx, a.cancel = context.WithCancelCause(ctx)
+}
+
+// Overdue implements balancer.Watcher.
+func (a *attempt) Overdue() {
+	if a.overdue != nil {
+		a.overdue(a)
+	}
+}
+
+// Cut implements balancer.Watcher.
+func (a *attempt) Cut(reason error) { a.cancel(reason) }
+
+// cutReason returns why an attempt that ended with err was cut, as its caller sees it: gRPC's own error looks
+// as if the caller had canceled it. It is nil for an attempt that was not cut, or that ended before.
+func (a *attempt) cutReason(err error) error {
+	reason := context.Cause(a.ctx)
+	if status.Code(err) != codes.Canceled || a.caller.Err() != nil || status.Code(reason) == codes.Unknown {
+		return nil
+	}
+	return reason
+}
+
+// isLost reports whether another endpoint may answer what this one did not.
+func (a *attempt) isLost(err error) bool {
+	return context.Cause(a.ctx) != nil || status.Code(err) == codes.Unavailable
+}
+
+// stream is an open stream that the policy checks for silence. Its owner opens it again when it was cut.
+type stream struct {
+	grpc.ClientStream
+	attempt
+	heard atomic.Bool
+}
+
+// openStream opens a stream that ends with codes.Unavailable when its backend can no longer serve it.
+func openStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	s := new(stream)
+	s.start(ctx)
+	s.Stream, s.Watcher = true, s
+	opts = append(slices.Clip(opts), grpc.OnFinish(func(error) { s.cancel(nil) }))
+	opened, err := open(balancer.WithAttempt(s.ctx, &s.Attempt), desc, cc, method, opts...)
+	if err != nil {
+		s.cancel(nil)
+		return nil, cmp.Or(s.cutReason(err), err)
+	}
+	s.ClientStream = opened
+	return s, nil
+}
+
+func (s *stream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	if err == nil {
+		s.heard.Store(true)
+		s.Heard()
+		return nil
+	}
+	return cmp.Or(s.cutReason(err), err)
+}
+
+// retryPatience is how long a stream that has received nothing is left to gRPC, which may open it again by a
+// retryPolicy when its connection is closed.
+const retryPatience = 500 * time.Millisecond
+
+// Cut implements balancer.Watcher.
+func (s *stream) Cut(reason error) {
+	if s.heard.Load() {
+		s.cancel(reason)
+		return
+	}
+	ep := s.Endpoint()
+	time.AfterFunc(retryPatience, func() {
+		if s.Endpoint() == ep {
+			s.cancel(reason)
+		}
+	})
+}

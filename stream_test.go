@@ -1,0 +1,123 @@
+package quorate_test
+
+import (
+	"context"
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate"
+)
+
+// pausesOf keeps n streams open for a while, and returns the longest pause between two messages of one, and the
+// errors with which streams ended.
+func pausesOf(t *testing.T, n int, length time.Duration, open func(context.Context) (receive func() error, err error)) (longest time.Duration, ended []error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(length, cancel)
+	var mu sync.Mutex
+	var work sync.WaitGroup
+	for range n {
+		work.Go(func() {
+			latest := time.Now()
+			for ctx.Err() == nil {
+				receive, err := open(ctx)
+				for err == nil {
+					if err = receive(); err == nil {
+						mu.Lock()
+						longest = max(longest, time.Since(latest))
+						mu.Unlock()
+						latest = time.Now()
+					}
+				}
+				if ctx.Err() == nil {
+					mu.Lock()
+					ended = append(ended, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	work.Wait()
+	return longest, ended
+}
+
+func TestStreamsLeaveAFrozenBackend(t *testing.T) {
+	for name, kind := range map[string]func(testgrpc.TestServiceClient) func(context.Context) (func() error, error){
+		"server streams": func(client testgrpc.TestServiceClient) func(context.Context) (func() error, error) {
+			return func(ctx context.Context) (func() error, error) {
+				s, err := client.StreamingOutputCall(ctx, &testgrpc.StreamingOutputCallRequest{})
+				return func() error { _, err := s.Recv(); return err }, err
+			}
+		},
+		"bidirectional streams": func(client testgrpc.TestServiceClient) func(context.Context) (func() error, error) {
+			return func(ctx context.Context) (func() error, error) {
+				s, err := client.FullDuplexCall(ctx)
+				return func() error {
+					time.Sleep(100 * time.Millisecond)
+					if err := s.Send(&testgrpc.StreamingOutputCallRequest{}); err != nil && err != io.EOF { //nolint:errorlint // gRPC's
+						return err
+					}
+					_, err := s.Recv()
+					return err
+				}, err
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				backends, client, stop := serve(t, over(t, quorate.Channel{}))
+				defer stop()
+				load(t, 3, time.Second, func(ctx context.Context) error { _, err := client.EmptyCall(ctx, &testgrpc.Empty{}); return err })
+				time.AfterFunc(10*time.Second, backends[0].freeze)
+				longest, ended := pausesOf(t, 9, 20*time.Second, kind(client))
+				t.Logf("longest pause %v, %d ended: %v", longest, len(ended), ended)
+				assert.LessOrEqual(t, longest, 1200*time.Millisecond)
+				assert.Len(t, ended, 3, "those of the frozen backend")
+				for _, err := range ended {
+					assert.Equal(t, codes.Unavailable, status.Code(err))
+					assert.ErrorContains(t, err, "endpoint 10.0.0.1:80 is")
+				}
+			})
+		})
+	}
+}
+
+// A stream that is silent on a healthy backend is left alone, and costs few probes.
+func TestAnIdleStreamIsNotCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backends, client, stop := serve(t, over(t, quorate.Channel{}))
+		defer stop()
+		s, err := client.FullDuplexCall(t.Context())
+		require.NoError(t, err)
+		for range 3 {
+			require.NoError(t, s.Send(&testgrpc.StreamingOutputCallRequest{}))
+			_, err = s.Recv()
+			require.NoError(t, err)
+		}
+		before := checks(backends)
+		time.Sleep(10 * time.Minute)
+		assert.LessOrEqual(t, checks(backends)-before, int64(600/10+2))
+		require.NoError(t, s.Send(&testgrpc.StreamingOutputCallRequest{}))
+		_, err = s.Recv()
+		require.NoError(t, err)
+		require.NoError(t, s.CloseSend())
+		_, err = s.Recv()
+		assert.Equal(t, io.EOF, err)
+	})
+}
+
+func checks(backends []*backend) (sum int64) {
+	for _, b := range backends {
+		sum += b.checks.Load()
+	}
+	return sum
+}
