@@ -46,10 +46,10 @@ func (a *attempt) Cut(reason error) { a.cancel(reason) }
 // as if the caller had canceled it. It is nil for an attempt that was not cut, or that ended before.
 func (a *attempt) cutReason(err error) error {
 	reason := context.Cause(a.ctx)
-	if status.Code(err) != codes.Canceled || a.caller.Err() != nil || status.Code(reason) == codes.Unknown {
-		return nil
+	if status.Code(err) == codes.Canceled && a.caller.Err() == nil && status.Code(reason) != codes.Unknown {
+		return reason
 	}
-	return reason
+	return nil
 }
 
 // isLost reports whether another endpoint may answer what this one did not.
@@ -87,6 +87,12 @@ func (s *stream) RecvMsg(m any) error {
 		return nil
 	}
 	return cmp.Or(s.cutReason(err), err)
+}
+
+func (s *stream) SendMsg(m any) error {
+	s.Sending()
+	defer s.Sent()
+	return s.ClientStream.SendMsg(m)
 }
 
 // retryPatience is how long a stream that has received nothing is left to gRPC, which may open it again by a

@@ -76,9 +76,9 @@ type Channel struct {
 // if they are Repeatable, and it gets no calls until it serves again. See package balancer.
 //
 // Streams are checked for silence, each by its own pace, without Calls too: one on a backend that freezes ends with
-// Unavailable, about 0.4 s and four times its usual pause later, and its owner opens it elsewhere. A stream
-// that has been silent for long, or has received nothing yet, is checked within 10 to 20 s. A stream on a healthy backend may
-// be silent for ever.
+// Unavailable, about 0.5 s after four times its usual pause, or 0.25 s if that is longer, and its owner opens it elsewhere. One
+// that only sends ends about a second after the backend stops to take its messages. A stream without a pace, because it was
+// silent for long or is new, is checked every 10 to 20 s. A stream on a healthy backend may be silent for ever.
 //
 // A [balancer.Attempt] in the context of a call or a stream is honoured: its class, shape and need count, its Watcher is
 // called, and it records the latest endpoint.

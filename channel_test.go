@@ -142,6 +142,19 @@ func (b *backend) FullDuplexCall(s testgrpc.TestService_FullDuplexCallServer) er
 	}
 }
 
+// StreamingInputCall takes all messages.
+func (b *backend) StreamingInputCall(s testgrpc.TestService_StreamingInputCallServer) error {
+	for {
+		switch _, err := s.Recv(); err {
+		case nil:
+		case io.EOF:
+			return s.SendAndClose(&testgrpc.StreamingInputCallResponse{})
+		default:
+			return err
+		}
+	}
+}
+
 type frozenConn struct {
 	net.Conn
 	backend *backend

@@ -86,8 +86,8 @@ type hedgedCall struct {
 // run makes attempts until one is not cut. One that is cut adds no load when it is made again, so the
 // first is free; others take from the budget of hedges.
 func (c *hedgedCall) run() error {
-	for {
-		a, err := c.attempt()
+	for ctx := c.ctx; ; {
+		a, err := c.attempt(ctx)
 		reason := a.cutReason(err)
 		if reason == nil {
 			return err
@@ -97,17 +97,17 @@ func (c *hedgedCall) run() error {
 		}
 		c.failed = append(c.failed, a.Endpoint())
 		if len(c.failed) == 1 {
-			var cancel context.CancelFunc
-			c.ctx, cancel = context.WithDeadline(c.ctx, a.Began().Add(c.timeout))
+			bounded, cancel := context.WithDeadline(c.ctx, a.Began().Add(c.timeout))
 			defer cancel()
+			ctx = bounded
 		}
 	}
 }
 
 // attempt makes an attempt, and its hedge if it is overdue. It returns the result that counts.
-func (c *hedgedCall) attempt() (*attempt, error) {
+func (c *hedgedCall) attempt(ctx context.Context) (*attempt, error) {
 	a := &attempt{overdue: c.hedge}
-	a.start(c.ctx)
+	a.start(ctx)
 	defer a.cancel(nil)
 	a.Avoid = append(slices.Clip(a.Avoid), c.failed...)
 	c.Begin(&c.hedging, &a.Attempt)
@@ -116,14 +116,14 @@ func (c *hedgedCall) attempt() (*attempt, error) {
 	if s == nil {
 		return a, err
 	}
-	return a, c.Conclude(c.ctx, s, c.reply, err, err != nil && !a.isLost(err), nil, nil)
+	return a, c.Conclude(ctx, s, c.reply, err, err != nil && !a.isLost(err), nil, nil)
 }
 
 // hedge sends the second attempt of an overdue one.
 func (c *hedgedCall) hedge(first *attempt) {
 	c.Overdue(&c.hedging, &first.Attempt, c.req, c.reply, 0, func(req, reply proto.Message) *hedge.Second {
 		s, from := new(attempt), first.Endpoint()
-		s.start(c.ctx)
+		s.start(first.caller)
 		s.Avoid, s.AvoidStrictly = append(slices.Clip(first.Avoid), from), true
 		return &hedge.Second{
 			Attempt: &s.Attempt, Cancel: s.cancel, Outrun: first.cancel, Observer: c.observer,

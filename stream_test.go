@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,7 +64,7 @@ func TestStreamsLeaveAFrozenBackend(t *testing.T) {
 				s, err := client.FullDuplexCall(ctx)
 				return func() error {
 					time.Sleep(100 * time.Millisecond)
-					if err := s.Send(&testgrpc.StreamingOutputCallRequest{}); err != nil && err != io.EOF { //nolint:errorlint // gRPC's
+					if err := s.Send(&testgrpc.StreamingOutputCallRequest{}); err != nil && err != io.EOF {
 						return err
 					}
 					_, err := s.Recv()
@@ -89,6 +90,42 @@ func TestStreamsLeaveAFrozenBackend(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A stream that only sends has no pace. It is checked when the backend stops to take messages.
+func TestAnUploadLeavesAFrozenBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backends, client, stop := serve(t, over(t, quorate.Channel{}))
+		defer stop()
+		load(t, 3, time.Second, func(ctx context.Context) error { _, err := client.EmptyCall(ctx, &testgrpc.Empty{}); return err })
+		var work sync.WaitGroup
+		var ended, slow atomic.Int64
+		for range 3 {
+			s, err := client.StreamingInputCall(t.Context())
+			require.NoError(t, err)
+			work.Go(func() {
+				message := &testgrpc.StreamingInputCallRequest{Payload: &testgrpc.Payload{Body: make([]byte, 32<<10)}}
+				for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+					began := time.Now()
+					if err := s.Send(message); err != nil {
+						_, err := s.CloseAndRecv()
+						assert.Equal(t, codes.Unavailable, status.Code(err), err)
+						assert.LessOrEqual(t, time.Since(began), 1200*time.Millisecond)
+						ended.Add(1)
+						return
+					}
+					slow.Add(int64(time.Since(began) / time.Second))
+				}
+				_, err := s.CloseAndRecv()
+				assert.NoError(t, err)
+			})
+		}
+		time.Sleep(5 * time.Second)
+		backends[0].freeze()
+		work.Wait()
+		assert.EqualValues(t, 1, ended.Load(), "that of the frozen backend")
+		assert.Zero(t, slow.Load())
+	})
 }
 
 // A stream that is silent on a healthy backend is left alone, and costs few probes.

@@ -49,7 +49,7 @@ type Attempt struct {
 	// endpoint is alive: see [Options.WriteStallTimeout].
 	Write bool
 	// Stream says that the attempt opens a stream. It is checked for silence: its owner calls
-	// [Attempt.Heard] for each message, and its Watcher is told to cut it when the endpoint or the
+	// [Attempt.Heard] for each message, perhaps [Attempt.Sending], and the Watcher's Cut is called when the endpoint or the
 	// connection can no longer serve it. Its duration does not count as the latency of a call, nor does
 	// it count among the calls in flight. A stream of class Calls stays on the connection of calls
 	// however much it moves.

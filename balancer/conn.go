@@ -80,6 +80,9 @@ const (
 	// largeMessage is larger than probe responses, PINGs and other control frames.
 	// Responses queue behind such a message.
 	largeMessage = 1 << 10
+	// controlFrames is more than what a server sends while it only receives: window updates and
+	// answers to PINGs, a few at a time.
+	controlFrames = 128
 	// transferPause is how long a transfer may pause: rate limiters release data in
 	// intervals of up to a second.
 	transferPause = 1500 * time.Millisecond
@@ -126,6 +129,9 @@ func (c *netConn) messageComplete() { c.complete.Store(c.received.Load()) }
 
 // arrivedNow records that n bytes arrived. It records the time for large messages only.
 func (c *netConn) arrivedNow(n int) {
+	if n < controlFrames && c.received.Load()-c.complete.Load()+int64(n) < largeMessage {
+		c.complete.Add(int64(n)) // no large message begins like that
+	}
 	if c.received.Add(int64(n))-c.complete.Load() >= largeMessage {
 		c.arrived.Set(health.Now())
 	}

@@ -69,3 +69,14 @@ func TestCountingConnectionsExposeTheirSocket(t *testing.T) {
 	require.Error(t, err)
 	require.NoError(t, piped.Close())
 }
+
+// A server that receives a large message sends window updates and answers to PINGs.
+func TestControlFramesAreNoMessage(t *testing.T) {
+	c := &netConn{}
+	for range 1000 {
+		c.arrivedNow(controlFrames - 1)
+	}
+	assert.False(t, c.receiving(time.Now()))
+	c.arrivedNow(largeMessage)
+	assert.True(t, c.receiving(time.Now()))
+}

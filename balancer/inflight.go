@@ -231,7 +231,7 @@ func (e *Endpoint) checkStreams(now time.Time, found *findings) {
 			found.checkBy(due)
 			continue
 		}
-		s.pace.Checked(now)
+		s.checked(now)
 		found.quiet = append(found.quiet, s)
 		found.checkBy(s.dueAt())
 	}

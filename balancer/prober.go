@@ -106,8 +106,8 @@ func (p *policy) connected(s *subConn) {
 // stream was active, because a member that is partitioned from its peers is alive but
 // sends no events. If the endpoint works over other connections, this one is checked.
 func (p *policy) checkStream(s *stream, now time.Time) {
-	o, ep, conn, since := p.options(), s.conn.ep, s.conn, now.Add(-s.pace.Silence(now))
-	quiet := s.pace.Silence(now) >= health.MaxPace
+	o, ep, conn, since := p.options(), s.conn.ep, s.conn, now.Add(-s.silence(now))
+	quiet := s.silence(now) >= health.MaxPace
 	switch {
 	case o.Service == nil && len(p.all()) > 1:
 		if !quiet {

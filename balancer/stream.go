@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -25,6 +26,9 @@ type stream struct {
 	*call
 	pace   health.Pace
 	jitter time.Duration
+
+	sending atomic.Int64 // the health.Moment since when a message waits to be sent, 0 if none does
+	blocked atomic.Int32 // checks while it waits
 
 	// The start of the present heavyWindow, and the bytes received until then. Only the
 	// reader uses them.
@@ -76,6 +80,47 @@ func (a *Attempt) Heard() {
 	}
 }
 
+// sendPatience is how long flow control may hold a message back until the stream is checked: the time to the next
+// check then doubles, like that of a silence.
+const sendPatience = 250 * time.Millisecond
+
+// Sending records that a message is about to be sent on the attempt's stream, by one goroutine at a time; [Attempt.Sent]
+// that it was. A server that is frozen stops to take messages; so does one that is slow, which a probe tells apart.
+func (a *Attempt) Sending() {
+	s := a.stream.Load()
+	if s == nil {
+		return
+	}
+	now := health.Now()
+	s.blocked.Store(0)
+	s.sending.Store(int64(health.MomentOf(now)))
+	if due := s.conn.ep.inflight.due.Load(); due == nil || due.Sub(now) > sendPatience {
+		s.conn.ep.checkStreamBy(s, now)
+	}
+}
+
+// Sent records the end of what [Attempt.Sending] records.
+func (a *Attempt) Sent() {
+	if s := a.stream.Load(); s != nil {
+		s.sending.Store(0)
+	}
+}
+
+// silence returns for how long the server has neither sent a message nor taken the one that waits.
+func (s *stream) silence(now time.Time) time.Duration {
+	silence := s.pace.Silence(now)
+	if since := s.sending.Load(); since != 0 {
+		return min(silence, now.Sub(health.Moment(since).Time()))
+	}
+	return silence
+}
+
+// checked records a check.
+func (s *stream) checked(now time.Time) {
+	s.pace.Checked(now)
+	s.blocked.Add(1)
+}
+
 // quietAfter is the silence after which a stream is quiet: a short extra delay then does not
 // matter.
 const quietAfter = time.Second
@@ -94,7 +139,12 @@ func (s *stream) moves() bool { return s.attempt.Conn == Streams }
 func (s *stream) dueAt() time.Time {
 	due := s.pace.DueAt(s.start.Time())
 	if s.pace.Silence(due) >= health.MaxPace {
-		return due.Add(s.jitter)
+		due = due.Add(s.jitter)
+	}
+	if since := s.sending.Load(); since != 0 {
+		if at := health.Moment(since).Time().Add(sendPatience << min(s.blocked.Load(), 16)); at.Before(due) {
+			return at
+		}
 	}
 	return due
 }

@@ -199,6 +199,31 @@ func TestHedgingBudget(t *testing.T) {
 	})
 }
 
+// A call that is overdue while the budget is empty waits for the token of a hedge that wins.
+func TestOverdueCallsWaitForTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := retry.DefaultConfig()
+		config.HedgingThrottling = retry.Throttling{MaxTokens: 1, TokenRatio: 0.001}
+		conn := newHeldConn("a", "b")
+		c := newTestCaller(conn, config)
+		one, two, three := goRange(t.Context(), c), goRange(t.Context(), c), goRange(t.Context(), c)
+		conn.latest(t, 3)
+		first := conn.attempts()
+		for _, a := range first {
+			a.Overdue()
+		}
+		hedge := conn.latest(t, 4)
+		first[1].count(1) // no hedge is sent for a call that has ended
+		hedge.count(1)
+		conn.latest(t, 5).count(1)
+		for _, call := range []*underWay{one, two, three} {
+			require.True(t, call.ended())
+			require.NoError(t, call.err)
+		}
+		assert.Len(t, conn.attempts(), 5)
+	})
+}
+
 func TestCallsThatAreNotHedged(t *testing.T) {
 	off, err := retry.ParseServiceConfig(`{"methodConfig": [{"name": [{}], "hedgingPolicy": {"maxAttempts": 1}}]}`)
 	require.NoError(t, err)
