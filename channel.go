@@ -35,6 +35,11 @@ type Channel struct {
 	// without that health service, or one that demands authentication, only has to answer.
 	HealthService string
 
+	// MaxEjectionPercent is how many of the backends may be ejected at a time because their calls fail or
+	// are late, one in any case; negative: none. Default: 10, as in gRFC A50. Those that are silent while
+	// others serve are ejected without that bound.
+	MaxEjectionPercent int
+
 	// Calls names the methods that may be executed twice, and those that may not; see [keepalive.Calls]. Its Base must
 	// not choose a policy. Named calls wait for a connection while there is none (gRPC's waitForReady), until their
 	// deadline. A Repeatable call that is answered unusually late is also sent to a second backend (a hedge),
@@ -73,7 +78,8 @@ type Channel struct {
 //
 // With them a backend that freezes, stops or vanishes while others serve is noticed within
 // a second: its connections are closed, calls on them fail with Unavailable or go elsewhere
-// if they are Repeatable, and it gets no calls until it serves again. See package balancer.
+// if they are Repeatable, and it gets no calls until it serves again. One whose calls fail or are
+// late, while others do well, gets single calls until these succeed. See package balancer.
 //
 // Streams are checked for silence, each by its own pace, without Calls too: one on a backend that freezes ends with
 // Unavailable, about 0.5 s after four times its usual pause, or 0.25 s if that is longer, and its owner opens it elsewhere. One
@@ -132,6 +138,12 @@ func (c Channel) serviceConfig() (string, error) {
 		}
 	}
 	policy := map[string]any{"healthProbe": map[string]any{"serviceName": c.HealthService}}
+	switch {
+	case c.MaxEjectionPercent > 100:
+		return "", fmt.Errorf("quorate: Channel.MaxEjectionPercent: %d; it must be at most 100", c.MaxEjectionPercent)
+	case c.MaxEjectionPercent != 0:
+		policy["outlierDetection"] = map[string]any{"maxEjectionPercent": max(c.MaxEjectionPercent, 0)}
+	}
 	switch {
 	case c.DrainTimeout < 0:
 		return "", fmt.Errorf("quorate: Channel.DrainTimeout: %v; it must be positive, or 0 for %v", c.DrainTimeout, balancer.DefaultDrainTimeout)

@@ -466,6 +466,7 @@ func TestChannelsThatAreRefused(t *testing.T) {
 		}},
 		"Channel.DrainTimeout: -1s; it must be positive": {DrainTimeout: -time.Second},
 		"Channel.Keepalive: keepalive: Client.Time:":     {Keepalive: keepalive.Pair{Client: keepalive.Client{Time: time.Second}}},
+		"Channel.MaxEjectionPercent: 101":                {MaxEjectionPercent: 101},
 	} {
 		_, err := c.DialOptions()
 		require.ErrorContains(t, err, want)

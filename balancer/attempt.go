@@ -92,6 +92,7 @@ const (
 	flagAnswered             // a server has sent a part of a response
 	flagOver                 // nothing may be picked any more
 	flagPinned               // it must not move to another connection
+	flagTests                // it tests an endpoint that others are preferred to
 )
 
 func (f *flags) has(flag uint32) bool { return f.set.Load()&flag != 0 }

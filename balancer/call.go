@@ -120,8 +120,8 @@ func (c *call) end(info balancer.DoneInfo) {
 	if a.class() == Calls {
 		c.stat.ended.note(took, err)
 	}
-	if answered {
-		c.answered(start, now, info.Err)
+	if classified := answered && c.answered(start, now, info.Err); !classified && a.class() == Calls && info.BytesSent {
+		p.evaluateCall(c, start, now, answered, info.Err)
 	}
 	if answered || !ep.busy() {
 		p.readmitUnprobed(ep, now, "nothing is in flight")
@@ -142,15 +142,17 @@ func endedHere(err error) bool {
 	return code == codes.Canceled || code == codes.DeadlineExceeded
 }
 
-// answered records the evidence from the end of a call.
-func (c *call) answered(start, now time.Time, err error) {
+// answered records the evidence from the end of a call. It reports whether that was the error.
+func (c *call) answered(start, now time.Time, err error) (classified bool) {
 	ep, a := c.conn.ep, c.attempt
 	p := ep.policy
 	c.conn.heardAt(now)
 	if err != nil {
-		if kind, ok := p.options().Classify(err); ok && c.isCurrent(kind, now) {
-			p.note(ep, health.Evidence{Kind: kind, At: now, Err: err, Detail: c.method})
-			return
+		if classify := p.options().Classify; classify != nil {
+			if kind, ok := classify(err); ok && c.isCurrent(kind, now) {
+				p.note(ep, health.Evidence{Kind: kind, At: now, Err: err, Detail: c.method})
+				return true
+			}
 		}
 		ep.known().Failed(err, now)
 	}
@@ -158,9 +160,6 @@ func (c *call) answered(start, now time.Time, err error) {
 	inTime := took < c.stat.SuspectAfter()
 	if a.class() == Calls {
 		c.stat.observe(start, took)
-		if !a.Large {
-			p.compare(c, start, now)
-		}
 	}
 	switch {
 	case err == nil && a.Need == Full && a.class() == Calls:
@@ -171,6 +170,7 @@ func (c *call) answered(start, now time.Time, err error) {
 	case ep.State() == health.Unknown:
 		p.note(ep, health.Evidence{Kind: health.Answered, At: now})
 	}
+	return false
 }
 
 // isCurrent reports whether an error is evidence about the endpoint's present state. It is

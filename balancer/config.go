@@ -22,9 +22,10 @@ const DefaultDrainTimeout = 30 * time.Second
 type config struct {
 	serviceconfig.LoadBalancingConfig
 
-	drainTimeout time.Duration
-	prober       health.Prober
-	strategy     serviceconfig.LoadBalancingConfig
+	drainTimeout       time.Duration
+	maxEjectionPercent int
+	prober             health.Prober
+	strategy           serviceconfig.LoadBalancingConfig
 
 	// source is the JSON object. It is a string because configs are compared.
 	source string
@@ -34,23 +35,28 @@ type config struct {
 // of xDS, pass the config on as JSON.
 func (c config) MarshalJSON() ([]byte, error) { return []byte(c.source), nil }
 
-var defaultConfig = config{drainTimeout: DefaultDrainTimeout, source: "{}"}
+var defaultConfig = config{drainTimeout: DefaultDrainTimeout, maxEjectionPercent: maxEjectionPercent, source: "{}"}
 
 // parse reads a service config's object for a policy:
 //
 //	{
 //	  "drainTimeout": "30s",
-//	  "healthProbe": {"serviceName": "helloworld.Greeter"}
+//	  "healthProbe": {"serviceName": "helloworld.Greeter"},
+//	  "outlierDetection": {"maxEjectionPercent": 10}
 //	}
 //
 // The strategy's own fields are in the same object. "healthProbe" enables probes with
-// grpc.health.v1.
+// grpc.health.v1. "maxEjectionPercent" is how many of the endpoints may be ejected because their calls
+// fail or are late, one in any case; 0 ejects none.
 func parse(b Builder, js json.RawMessage) (serviceconfig.LoadBalancingConfig, error) {
 	var fields struct {
 		DrainTimeout json.RawMessage `json:"drainTimeout"`
 		HealthProbe  *struct {
 			ServiceName string `json:"serviceName"`
 		} `json:"healthProbe"`
+		OutlierDetection struct {
+			MaxEjectionPercent *uint32 `json:"maxEjectionPercent"`
+		} `json:"outlierDetection"`
 	}
 	if err := json.Unmarshal(js, &fields); err != nil {
 		return nil, fmt.Errorf("%s%s: %w", Prefix, b.Name, err)
@@ -66,6 +72,12 @@ func parse(b Builder, js json.RawMessage) (serviceconfig.LoadBalancingConfig, er
 	}
 	if fields.HealthProbe != nil {
 		c.prober = grpcprobe.Prober{Service: fields.HealthProbe.ServiceName}
+	}
+	if percent := fields.OutlierDetection.MaxEjectionPercent; percent != nil {
+		if *percent > 100 {
+			return nil, fmt.Errorf("%s%s: outlierDetection.maxEjectionPercent must be at most 100; it is %d", Prefix, b.Name, *percent)
+		}
+		c.maxEjectionPercent = int(*percent)
 	}
 	if b.Parse != nil {
 		var err error

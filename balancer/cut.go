@@ -36,7 +36,7 @@ func (p *policy) cutStuck(ep *Endpoint, now time.Time) {
 		}
 	}
 	for _, c := range ep.inflight.callsOn(nil) {
-		if c.attempt.Need == Full && (!c.attempt.Write || p.mayCutWrite(c, st, now)) {
+		if c.attempt.Need == Full && !c.isTesting(now) && (!c.attempt.Write || p.mayCutWrite(c, st, now)) {
 			c.attempt.cut(unusable(ep, "others serve"))
 		}
 	}

@@ -14,7 +14,7 @@
 // # Outlier detection
 //
 // An endpoint becomes Suspected when a call takes longer than usual for its shape, when a
-// stream is silent for longer than usual, or when an error suggests a fault. No error ejects
+// stream is silent for longer than usual, or when an error suggests a fault. No single error ejects
 // an endpoint. The policy then prefers other endpoints and probes the suspect over the
 // affected connections, in rounds of 190 ms. An endpoint that gives no sign of life for
 // three rounds is Dead: its connections are closed, so that all calls and streams on them
@@ -26,6 +26,10 @@
 // closing connections would only lose responses. For the same reason timers that fire late
 // are ignored, and a large message in transit counts as a sign of life. A single endpoint
 // is not probed.
+//
+// Unless [Options.Classify] is given, an endpoint is also ejected when many of its calls fail or are
+// late, and few do elsewhere: it is Suspected or Slow, and calls test it from time to time until several
+// in a row succeed. "maxEjectionPercent" bounds how many. docs/toolkit.md has the figures.
 //
 // Each client has a probe budget: 0.25 probes per second plus 2 % of its calls, with a
 // burst of 10.

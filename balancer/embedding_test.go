@@ -16,7 +16,7 @@ import (
 // Policies above this one parse its config, and pass it on as JSON or parsed.
 func TestConfigsSurviveJSON(t *testing.T) {
 	for name, object := range map[string]string{
-		"quorate_round_robin": `{"drainTimeout":"7s","healthProbe":{"serviceName":"greeter"}}`,
+		"quorate_round_robin": `{"drainTimeout":"7s","healthProbe":{"serviceName":"greeter"},"outlierDetection":{"maxEjectionPercent":20}}`,
 		"quorate_pinned":      `{"form":"first_of_all"}`,
 		"quorate_nearest":     `{}`,
 		"quorate_p2c":         `{"healthProbe":{}}`,

@@ -40,10 +40,12 @@ type Endpoint struct {
 	weight   atomic.Uint32 // 0 for the default
 	priority atomic.Uint32
 
-	running   atomic.Int64 // calls in flight
-	latency   latencies
-	lateCalls lateCalls
-	inflight  inflight
+	running  atomic.Int64 // calls in flight
+	latency  latencies
+	inflight inflight
+
+	lateCalls, failedCalls tally
+	retest                 retest
 
 	probing atomic.Bool   // an investigation runs; there is one at a time
 	wake    chan struct{} // buffered, one signal: new evidence has arrived

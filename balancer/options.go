@@ -40,7 +40,8 @@ type Options struct {
 	Status health.Prober
 
 	// Classify maps a server's error to evidence: Degrading, Restricting, Refusing, or
-	// Suspicious; ok is false if the error is no evidence. Default: no error is evidence.
+	// Suspicious; ok is false if the error is no evidence. Default: no single error is evidence, and
+	// endpoints are ejected by the share of their calls that fail or are late: see the package.
 	Classify func(err error) (kind health.Kind, ok bool)
 	// Fault reports whether an error is the server's or the network's fault. Default: true
 	// for Unavailable, Internal, Unknown, DataLoss, ResourceExhausted and DeadlineExceeded.
@@ -54,6 +55,9 @@ type Options struct {
 
 	// DisableSuspicion ignores silence, with or without probes.
 	DisableSuspicion bool
+
+	// maxEjectionPercent is that of the service config, or maxLatePercent.
+	maxEjectionPercent int
 
 	// Monitor, if set, shows the endpoints to the owner of the ClientConn.
 	Monitor *Monitor
@@ -111,8 +115,8 @@ func (o Options) withDefaults() *Options {
 	if o.Status == nil {
 		o.Status = o.Liveness
 	}
-	if o.Classify == nil {
-		o.Classify = func(error) (health.Kind, bool) { return 0, false }
+	if !o.errorsEject() {
+		o.maxEjectionPercent = maxLatePercent
 	}
 	if o.Fault == nil {
 		o.Fault = isFault

@@ -91,8 +91,8 @@ type picker struct {
 	fit [needs][]*Endpoint
 	// spare is the best endpoint after fit, by need; only where fit is a single one.
 	spare [needs]*Endpoint
-	// connected are all connected endpoints.
-	connected []*Endpoint
+	// connected are all connected endpoints, and doubted those of them that calls test.
+	connected, doubted []*Endpoint
 	// unproven is set while no endpoint has completed work yet, and writes wait for that. unseen is
 	// set until the first write, which asks all endpoints that have completed none.
 	unproven, unseen bool
@@ -137,6 +137,7 @@ func (p *policy) publish() {
 		}
 	}
 	k.rank()
+	k.findDoubted()
 	k.unproven = p.awaitsProof(k.fit[needWrite])
 	k.unseen = p.proofDue.IsZero() && p.canProbe()
 	k.err = balancer.ErrNoSubConnAvailable
@@ -414,7 +415,10 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 		class = Bulk
 	}
 	if class == Calls {
-		ep := k.p.strategy().Pick(*call, fit)
+		ep := k.toTest(a)
+		if ep == nil {
+			ep = k.p.strategy().Pick(*call, fit)
+		}
 		if ep.isSilent() {
 			if fit = k.p.heard(fit, a.Write); len(fit) == 0 {
 				return nil, nil, balancer.ErrNoSubConnAvailable

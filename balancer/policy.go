@@ -121,6 +121,7 @@ func (p *policy) configure(s balancer.ClientConnState) {
 		p.given = OptionsOf(s.ResolverState).withDefaults()
 	}
 	o := *p.given
+	o.maxEjectionPercent = p.config.maxEjectionPercent
 	if o.Service == nil {
 		o.Service = p.config.prober
 	}
@@ -290,7 +291,7 @@ func (p *policy) served(ep *Endpoint, start, now time.Time) {
 	switch st.State {
 	case health.Serving, health.Slow, health.Draining:
 	default:
-		if !start.Before(st.Since) {
+		if !p.onlyCallsAcquit(ep) && !start.Before(st.Since) {
 			p.note(ep, health.Evidence{Kind: health.Served, At: now, Detail: "completed a call"})
 		}
 	}
@@ -303,6 +304,7 @@ func (p *policy) changed(ep *Endpoint, c health.Change) {
 		return
 	}
 	o := p.options()
+	ep.expectTest(c)
 	o.Events.Changed(ep, c)
 	if f, ok := p.strategy().(Forgiver); ok && c.To == health.Serving && c.From != health.Unknown {
 		f.Restored(ep)

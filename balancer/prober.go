@@ -68,7 +68,7 @@ func (p *policy) canProbe() bool {
 // readmitUnprobed ends a suspicion where no probe would: the detail is the only evidence. In the
 // shared table, other clients probe the endpoint.
 func (p *policy) readmitUnprobed(ep *Endpoint, now time.Time, detail string) {
-	if needsProbes(ep.State()) && !p.canProbe() && !ep.joined.Load() {
+	if needsProbes(ep.State()) && !p.canProbe() && !ep.joined.Load() && !p.onlyCallsAcquit(ep) {
 		p.note(ep, health.Evidence{Kind: health.Served, At: now, Detail: detail})
 	}
 }
@@ -249,6 +249,9 @@ func (p *policy) take(s *subConn, r health.Report, sent time.Time) {
 			}
 		}
 	}
+	if ev.Kind == health.Served && p.onlyCallsAcquit(ep) {
+		ev.Kind = health.Answered
+	}
 	p.note(ep, ev)
 	if ep.State() == health.Suspected {
 		p.publish() // it may serve local calls
@@ -298,7 +301,9 @@ func (e *Endpoint) stalledFor(now time.Time) time.Duration {
 
 // needsAnother reports whether another probe should follow soon: a Slow endpoint was
 // timely, or any other one was late.
-func (e *Endpoint) needsAnother() bool { return (e.State() == health.Slow) != e.late.Load() }
+func (e *Endpoint) needsAnother() bool {
+	return (e.State() == health.Slow) != e.late.Load() && !e.policy.onlyCallsAcquit(e)
+}
 
 // signal wakes the goroutine that waits for evidence about the endpoint.
 func (e *Endpoint) signal() {

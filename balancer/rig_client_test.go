@@ -129,6 +129,9 @@ func connectBy(t *testing.T, config string, servers []*server, dial []grpc.DialO
 // unprobed removes the probers.
 func unprobed(o *balancer.Options) { o.Service, o.Liveness = nil, nil }
 
+// toolkit leaves probes to the service config, as gRPC services do.
+func toolkit(o *balancer.Options) { o.Service, o.Liveness, o.Classify = nil, nil, nil }
+
 // warm connects to the servers, and measures their latency.
 func warm(t *testing.T, config string, servers []*server, change ...func(*balancer.Options)) *client {
 	t.Helper()

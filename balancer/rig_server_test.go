@@ -3,6 +3,7 @@ package balancer_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -67,14 +68,17 @@ type server struct {
 	healthpb.UnimplementedHealthServer
 	addr string
 
-	frozen  gate // like a stopped process: nothing is read or written
-	stalled gate // alive, and completes nothing
-	quiet   gate // streams send nothing
-	dark    gate // attempts to connect hang
+	frozen       gate // like a stopped process: nothing is read or written
+	stalled      gate // alive, and completes nothing
+	quiet        gate // streams send nothing
+	dark         gate // attempts to connect hang
+	unresponsive gate // the health service answers nothing
 
 	delay   atomic.Int64          // of calls and of probes for service
 	long    atomic.Int64          // additional delay of calls
 	fail    atomic.Pointer[error] // the error of calls and probes for service
+	passes  atomic.Int64          // that many of a hundred calls do not fail
+	refuse  atomic.Pointer[error] // the error of the health service
 	status  atomic.Int32          // a ServingStatus, 0 for SERVING
 	rate    atomic.Int64          // bytes a second on each connection, 0: unlimited
 	payload atomic.Int64          // of each message of a stream
@@ -103,6 +107,7 @@ func startServers(t *testing.T, n int) (servers []*server) {
 		t.Cleanup(func() {
 			s.frozen.Open()
 			s.dark.Open()
+			s.unresponsive.Open()
 			for _, c := range s.connections() {
 				c.frozen.Open()
 			}
@@ -164,7 +169,7 @@ func (s *server) work(ctx context.Context, long time.Duration) error {
 	if !s.stalled.wait(ctx.Done()) {
 		return ctx.Err()
 	}
-	if err := s.fail.Load(); err != nil {
+	if err := s.fail.Load(); err != nil && rand.Int64N(100) >= s.passes.Load() {
 		return *err
 	}
 	return nil
@@ -194,7 +199,13 @@ func (s *server) UnaryCall(ctx context.Context, r *pb.SimpleRequest) (*pb.Simple
 }
 
 // Check is the probe for life.
-func (s *server) Check(context.Context, *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+func (s *server) Check(ctx context.Context, _ *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	if !s.unresponsive.wait(ctx.Done()) {
+		return nil, ctx.Err()
+	}
+	if err := s.refuse.Load(); err != nil {
+		return nil, *err
+	}
 	st := healthpb.HealthCheckResponse_ServingStatus(s.status.Load())
 	if st == 0 {
 		st = healthpb.HealthCheckResponse_SERVING

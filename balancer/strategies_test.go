@@ -135,17 +135,19 @@ func TestPausedEndpointGetsItsShareAgain(t *testing.T) {
 }
 
 func TestOneSequentialCallerUsesEqualEndpointsEvenly(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, `{"quorate_p2c":{}}`, servers)
-		for i, s := range servers {
-			s.delay.Store(int64(200+50*i) * int64(time.Microsecond))
-		}
-		c.load(1, time.Millisecond, time.Second, false)
-		time.Sleep(time.Minute) // the latencies of the start are forgotten
-		for i, share := range c.shares(10 * time.Second) {
-			assert.InDelta(t, 1.0/3, share, 0.12, "server %d", i)
-		}
-	})
+	for _, config := range []string{`{"quorate_p2c":{}}`, roundRobin} {
+		inBubble(t, 3, func(t *testing.T, servers []*server) {
+			c := warm(t, config, servers)
+			for i, s := range servers {
+				s.delay.Store(int64(200+50*i) * int64(time.Microsecond))
+			}
+			c.load(1, time.Millisecond, time.Second, false)
+			time.Sleep(20 * time.Second) // the latencies of the start are forgotten
+			for i, share := range c.shares(10 * time.Second) {
+				assert.InDelta(t, 1.0/3, share, 0.12, "server %d", i)
+			}
+		})
+	}
 }
 
 // shares returns the shares of the calls in that time that each server gets.

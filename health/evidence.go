@@ -63,7 +63,7 @@ func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 type Evidence struct {
 	Kind Kind
 	At   time.Time
-	// Often says of Late that it is so of many calls, and not of probes alone.
+	// Often says that many calls were Late, and not probes alone, or that many failed, if it is Suspicious.
 	Often bool
 	// Err is the error behind the evidence, nil if there is none.
 	Err error

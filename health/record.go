@@ -2,9 +2,9 @@ package health
 
 import "time"
 
-// GoodToServing is how many consecutive probes a Slow endpoint must answer in time to
-// become Serving. With fewer, an endpoint near the limit would change its state at every
-// probe. If many of its calls were late within a minute before, it is twice as many each time, 24 at most.
+// GoodToServing is how many consecutive probes or calls a Slow endpoint, or one many of whose calls
+// failed, must answer in time to become Serving. With fewer, an endpoint near the limit would change its
+// state at every probe. If that was so within a minute before, it is twice as many each time, 24 at most.
 const GoodToServing = 3
 
 const maxRelapseShift = 3
@@ -26,12 +26,13 @@ type Record struct {
 	// Record.
 	Since    time.Time
 	Evidence Evidence
-	// Good counts the consecutive probes that a Slow endpoint answered in time.
+	// Good counts the consecutive probes and calls that an endpoint answered in time while it was Slow, or
+	// Suspected because many of its calls failed.
 	Good int
-	// Lates counts how often it was Slow lately because of many late calls, and TimelyFrom is when it
+	// Ejections counts how often it was either lately because of many calls, and GoodFrom is when it
 	// was last Serving again after that.
-	Lates      int
-	TimelyFrom time.Time
+	Ejections int
+	GoodFrom  time.Time
 	// Verdicts counts the recent verdicts, Stalled or Unresponsive. Condemned is set from a
 	// verdict until the endpoint is Serving again; WritesFrom is when writes prefer it to others
 	// again, the zero time if there was no verdict.
@@ -48,9 +49,9 @@ func (r Record) Next(e Evidence) Record {
 	}
 	next := r
 	switch {
-	case e.Kind == Late:
+	case e.Kind == Late, e.Often:
 		next.Good = 0
-	case e.Kind == Served && r.State == Slow:
+	case e.Kind == Served && r.counts():
 		next.Good++
 	}
 	to := next.after(e.Kind)
@@ -68,12 +69,12 @@ func (r Record) Next(e Evidence) Record {
 		next.Condemned, next.WritesFrom = false, e.At.Add(writesAfter(next.Verdicts))
 	}
 	switch {
-	case e.Often && e.At.Sub(r.TimelyFrom) > verdictMemory:
-		next.Lates = 1
+	case e.Often && e.At.Sub(r.GoodFrom) > verdictMemory:
+		next.Ejections = 1
 	case e.Often:
-		next.Lates++
-	case to == Serving && r.State == Slow:
-		next.TimelyFrom = e.At
+		next.Ejections++
+	case to == Serving && r.counts():
+		next.GoodFrom = e.At
 	}
 	return next
 }
@@ -82,6 +83,9 @@ func (r Record) Next(e Evidence) Record {
 func writesAfter(verdicts int) time.Duration {
 	return min(readmissionWait<<min(verdicts-1, 8), maxReadmissionWait)
 }
+
+// counts reports whether it takes several pieces of evidence to end the state.
+func (r Record) counts() bool { return r.State == Slow || r.State == Suspected && r.Evidence.Often }
 
 // same reports whether two records differ only in their evidence.
 func (r Record) same(o Record) bool { return r.State == o.State && r.Good == o.Good }
@@ -97,8 +101,8 @@ func (r Record) after(k Kind) State {
 	case Answered:
 		return r.when(Serving, Unknown)
 	case Served:
-		if r.State == Slow && r.Good < GoodToServing<<min(max(r.Lates-1, 0), maxRelapseShift) {
-			return Slow
+		if r.counts() && r.Good < GoodToServing<<min(max(r.Ejections-1, 0), maxRelapseShift) {
+			return r.State
 		}
 		return Serving
 	case Suspicious:

@@ -39,3 +39,19 @@ func TestOnlyVerdictsAreRelapses(t *testing.T) {
 		assert.Zero(t, r.WritesFrom)
 	}
 }
+
+// An endpoint that is suspected because many of its calls failed needs several that do not, and more after a relapse.
+func TestEndpointWhoseCallsFailServesAfterSeveralThatDoNot(t *testing.T) {
+	var r health.Record
+	for _, want := range []int{3, 6, 12, 24, 24} {
+		r = r.Next(health.Evidence{Kind: health.Suspicious, At: t0, Often: true})
+		r = r.Next(health.Evidence{Kind: health.Served, At: t0})
+		r = r.Next(health.Evidence{Kind: health.Suspicious, At: t0, Often: true}) // begins anew
+		good := 0
+		for ; r.State == health.Suspected; good++ {
+			r = r.Next(health.Evidence{Kind: health.Served, At: t0})
+		}
+		assert.Equal(t, want, good)
+		assert.Equal(t, health.Serving, r.State)
+	}
+}

@@ -4,8 +4,8 @@
 //
 // The policy connects to every endpoint.
 //
-// Do not use it where endpoints differ in speed, or where one may slow down without
-// failing: every endpoint gets the same share, so that the slowest one sets the tail of
+// The policy ejects an endpoint whose calls fail or become late. Do not use it where endpoints
+// differ in speed: every endpoint gets the same share, so that the slowest one sets the tail of
 // the latency. Package p2c measures what that costs. Where each client should keep few
 // connections, see package pinned.
 package roundrobin

@@ -16,6 +16,7 @@ type events struct {
 	observer observe.Observer
 	calls    observe.CallObserver // nil if the observer is not one
 	name     func(*balancer.Endpoint) string
+	siblings func(*balancer.Endpoint) []*balancer.Endpoint
 
 	// overflowed is called with the number of states that the observer did not receive in time.
 	overflowed func(n int)
@@ -40,7 +41,7 @@ func Events(o observe.Observer, name func(*balancer.Endpoint) string, overflowed
 		return nil
 	}
 	return &events{
-		observer: o, calls: observe.Calls(o), name: name, overflowed: overflowed,
+		observer: o, calls: observe.Calls(o), name: name, siblings: (*balancer.Endpoint).Siblings, overflowed: overflowed,
 		ejected: make(map[*balancer.Endpoint]time.Time),
 	}
 }
@@ -106,10 +107,27 @@ func (e *events) Changed(ep *balancer.Endpoint, change health.Change) {
 	defer e.mu.Unlock()
 	change.Endpoint = e.name(ep)
 	e.add(func() { e.observer.StateChanged(change) })
+	if isDoubted(change.To) && !change.Evidence.Often {
+		time.AfterFunc(longDoubt, func() {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.updateAll(ep)
+		})
+	}
+	e.updateAll(ep)
+}
+
+// updateAll updates whether the endpoints of a client are used.
+func (e *events) updateAll(ep *balancer.Endpoint) {
 	siblings := ep.Siblings()
-	anyFit := anyUsable(siblings)
+	anyFit, anyGood := false, false
 	for _, s := range siblings {
-		e.update(s, anyFit)
+		state := s.State()
+		anyFit = anyFit || state.Usable()
+		anyGood = anyGood || state.Usable() && !isDoubted(state)
+	}
+	for _, s := range siblings {
+		e.update(s, anyFit, anyGood)
 	}
 	select {
 	case <-ep.Removed():
@@ -118,11 +136,19 @@ func (e *events) Changed(ep *balancer.Endpoint, change health.Change) {
 	}
 }
 
-// update updates whether an endpoint is used: an unfit one is not while another one is fit.
-func (e *events) update(ep *balancer.Endpoint, anyFit bool) {
+// longDoubt is after which time an endpoint counts as ejected that others are only preferred to.
+const longDoubt = 30 * time.Second
+
+// isDoubted reports whether other endpoints are preferred to one in the state.
+func isDoubted(s health.State) bool { return s == health.Suspected || s == health.Slow }
+
+// update updates whether an endpoint is used: an unfit one is not while another one is fit, and one
+// that has been doubted for long is not while another one is not doubted.
+func (e *events) update(ep *balancer.Endpoint, anyFit, anyGood bool) {
 	now := time.Now()
 	status := ep.Health()
-	out := anyFit && !status.State.Usable()
+	doubted := isDoubted(status.State) && (status.Evidence.Often || now.Sub(status.Since) >= longDoubt)
+	out := anyFit && !status.State.Usable() || anyGood && doubted
 	since, was := e.ejected[ep]
 	switch {
 	case out && !was:

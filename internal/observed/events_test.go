@@ -3,9 +3,51 @@ package observed
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/observe"
 )
+
+// recorder records when an endpoint is ejected and re-admitted.
+type recorder struct {
+	observe.None
+	began               time.Time
+	ejected, readmitted []time.Duration
+}
+
+func (r *recorder) Ejected(observe.Ejection) { r.ejected = append(r.ejected, time.Since(r.began)) }
+func (r *recorder) Readmitted(observe.Readmission) {
+	r.readmitted = append(r.readmitted, time.Since(r.began))
+}
+
+// A suspicion that lasts is an event, and one because of many calls at once.
+func TestLongSuspicionIsAnEjection(t *testing.T) {
+	for often, want := range map[bool][]time.Duration{false: {30 * time.Second}, true: {0}} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &recorder{began: time.Now()}
+			e := Events(r, (*balancer.Endpoint).Address, nil).(*events)
+			table := health.NewTable()
+			doubted, other := table.Acquire("", "a"), table.Acquire("", "b")
+			ep, all := balancer.Detached("a", doubted), []*balancer.Endpoint{balancer.Detached("a", doubted), balancer.Detached("b", other)}
+			e.siblings = func(*balancer.Endpoint) []*balancer.Endpoint { return all }
+			other.Note(health.Evidence{Kind: health.Served, At: time.Now()})
+			e.Changed(ep, doubted.Note(health.Evidence{Kind: health.Suspicious, Often: often, At: time.Now()}))
+			time.Sleep(time.Minute)
+			for range health.GoodToServing {
+				if c := doubted.Note(health.Evidence{Kind: health.Served, At: time.Now()}); c.From != c.To {
+					e.Changed(ep, c)
+				}
+			}
+			synctest.Wait()
+			assert.Equal(t, want, r.ejected)
+			assert.Equal(t, []time.Duration{time.Minute}, r.readmitted)
+		})
+	}
+}
 
 // While an observer blocks, a bounded number of events waits, in order, and the others are
 // counted.

@@ -1,0 +1,230 @@
+package balancer
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/health"
+)
+
+// An endpoint is ejected when many of its latest calls were late, and calls of the same shape are not
+// elsewhere; or when many of them failed, and few do elsewhere. An endpoint that loses packets answers
+// some calls as others do, and some after TCP has repeated them.
+
+const (
+	// callWindow is half of the time over which calls are counted.
+	callWindow = 2500 * time.Millisecond
+	// One call in lateShare must be late, and one in timelyShare must not: an endpoint that is far away is
+	// never as fast as the others.
+	lateShare, timelyShare = 4, 8
+	// One call in failedShare must have failed, of leastCalls at least, and at most one in failedElsewhere
+	// at the other endpoints.
+	failedShare, failedElsewhere = 4, 16
+	leastCalls                   = 20
+	// badTimes is at how many times calls must have been late, or have failed: one pause makes many
+	// calls late, and the loss of a connection fails many.
+	badTimes = 4
+	// badRun is how many calls in a row are enough, whatever the share.
+	badRun = 8
+	// minLateCall is the least time that is late for a call, where failures eject as well.
+	minLateCall = 20 * time.Millisecond
+	// maxEjectionPercent is how many of the endpoints may be ejected at a time, the default of gRFC A50;
+	// maxLatePercent where errors do not eject. One may be in any case.
+	maxEjectionPercent, maxLatePercent = 10, 50
+)
+
+// tally counts the calls of an endpoint, and those that were bad in one way.
+type tally struct {
+	window        atomic.Pointer[count]
+	latest        health.Stamp // when the latest of times was
+	run, runTimes atomic.Int64 // since the latest call that was not bad
+}
+
+// count is the count of one window, after another one.
+type count struct {
+	began           health.Moment
+	before          *count
+	all, bad, times atomic.Int64
+}
+
+// sums are the counts of the present window and the one before, and of the present run.
+type sums struct{ all, bad, times, run, runTimes int64 }
+
+// note records a call that was picked at start.
+func (t *tally) note(bad bool, start, now time.Time) {
+	w := t.window.Load()
+	if w == nil || now.Sub(w.began.Time()) >= callWindow {
+		next := &count{began: health.MomentOf(now)}
+		if w != nil && now.Sub(w.began.Time()) < 2*callWindow {
+			next.before = &count{}
+			next.before.all.Store(w.all.Load())
+			next.before.bad.Store(w.bad.Load())
+			next.before.times.Store(w.times.Load())
+		}
+		if !t.window.CompareAndSwap(w, next) {
+			next = t.window.Load()
+		}
+		w = next
+	}
+	w.all.Add(1)
+	if !bad {
+		if t.run.Load() != 0 {
+			t.run.Store(0)
+			t.runTimes.Store(0)
+		}
+		return
+	}
+	w.bad.Add(1)
+	t.run.Add(1)
+	if !t.latest.After(start) { // it is bad for a reason of its own
+		t.latest.Set(now)
+		w.times.Add(1)
+		t.runTimes.Add(1)
+	}
+}
+
+// sums returns the counts. Those of a time long ago are 0.
+func (t *tally) sums(now time.Time) sums {
+	s := sums{run: t.run.Load(), runTimes: t.runTimes.Load()}
+	w := t.window.Load()
+	if w == nil || now.Sub(w.began.Time()) >= 2*callWindow {
+		return s
+	}
+	for ; w != nil; w = w.before {
+		s.all += w.all.Load()
+		s.bad += w.bad.Load()
+		s.times += w.times.Load()
+	}
+	return s
+}
+
+// forget begins a new window.
+func (t *tally) forget(now time.Time) {
+	t.window.Store(&count{began: health.MomentOf(now)})
+	t.run.Store(0)
+	t.runTimes.Store(0)
+}
+
+// inARow reports whether the latest calls were all bad.
+func (s sums) inARow() bool { return s.run >= badRun && s.runTimes >= badTimes }
+
+// late reports whether many calls were late, and some were not.
+func (s sums) late(rows bool) bool {
+	many := s.bad*lateShare >= s.all && s.times >= badTimes || rows && s.inARow()
+	return many && (s.all-s.bad)*timelyShare >= s.all
+}
+
+// failing reports whether many calls failed.
+func (s sums) failing() bool {
+	return s.all >= leastCalls && s.bad*failedShare >= s.all && s.times >= badTimes || s.inARow()
+}
+
+// evaluateCall counts a call that has ended. It ejects the endpoint if too many are bad, and re-admits it once
+// calls that test it are not.
+func (p *policy) evaluateCall(c *call, start, now time.Time, answered bool, err error) {
+	ev, ok := p.evidenceOf(c, start, now, answered, err)
+	if !ok {
+		return
+	}
+	ep, errors := c.conn.ep, p.options().errorsEject()
+	failed, late := ev.Kind == health.Suspicious, ev.Kind == health.Late
+	if !failed {
+		ep.lateCalls.note(late, start, now)
+	}
+	if errors {
+		ep.failedCalls.note(failed, start, now)
+	}
+	switch st := ep.Health(); {
+	case errors && isTested(st):
+		if !start.Before(st.Since) {
+			p.note(ep, ev)
+			ep.tested(ev.Kind == health.Served, now)
+		}
+	case failed && ep.failedCalls.sums(now).failing() && ep.othersSucceed(now), late && ep.lateCalls.sums(now).late(errors):
+		p.eject(ep, ev)
+	}
+}
+
+// evidenceOf returns what a call shows of its endpoint; ok is false if that is nothing.
+func (p *policy) evidenceOf(c *call, start, now time.Time, answered bool, err error) (ev health.Evidence, ok bool) {
+	o, took := p.options(), now.Sub(start)
+	switch least := o.minLate(); {
+	case c.attempt.Large:
+		return ev, false
+	case o.errorsEject() && err != nil && o.Fault(err):
+		return health.Evidence{Kind: health.Suspicious, At: now, Often: true, Err: err, Detail: c.method + ", as many calls"}, true
+	case !answered:
+		return ev, false
+	case took > least:
+		usual := c.conn.ep.usualElsewhere(c)
+		if usual == 0 {
+			return ev, false
+		}
+		if took > lateFactor*usual {
+			return health.Evidence{Kind: health.Late, At: now, Often: true, Detail: fmt.Sprintf("%s answered after %v, as many calls", c.method, took.Round(time.Millisecond))}, true
+		}
+	}
+	return health.Evidence{Kind: health.Served, At: now, Detail: "completed a call"}, true
+}
+
+// eject notes the evidence, if the endpoint may be ejected.
+func (p *policy) eject(ep *Endpoint, ev health.Evidence) {
+	if !p.options().errorsEject() && !p.canProbe() || !rankedFirst(ep) || !p.mayEject(ep) {
+		return
+	}
+	ep.lateCalls.forget(ev.At)
+	ep.failedCalls.forget(ev.At)
+	p.note(ep, ev)
+}
+
+// errorsEject reports whether errors of calls eject endpoints: not where they are classified, for a
+// server that says by its errors how it is.
+func (o *Options) errorsEject() bool { return o.Classify == nil }
+
+// minLate is the least time that is late for a call.
+func (o *Options) minLate() time.Duration {
+	if o.errorsEject() {
+		return minLateCall
+	}
+	return minLate
+}
+
+// usualElsewhere returns what calls of the shape take at other endpoints that are well, 0 if that is
+// not known.
+func (e *Endpoint) usualElsewhere(c *call) (usual time.Duration) {
+	shape, n := c.info().Shape, 0
+	for _, other := range e.others() {
+		if s := other.latency.known(shape); s != nil && s.ended.all.Load() >= leastCalls && rankedFirst(other) {
+			usual += time.Duration(s.smoothed.Load())
+			n++
+		}
+	}
+	return usual / time.Duration(max(n, 1))
+}
+
+// othersSucceed reports whether calls at other endpoints that are well seldom fail.
+func (e *Endpoint) othersSucceed(now time.Time) bool {
+	var all, bad int64
+	for _, other := range e.others() {
+		if rankedFirst(other) {
+			s := other.failedCalls.sums(now)
+			all, bad = all+s.all, bad+s.bad
+		}
+	}
+	return all >= leastCalls && bad*failedElsewhere <= all
+}
+
+func rankedFirst(ep *Endpoint) bool { return rank(ep.State(), needFull) == 0 }
+
+// mayEject reports whether no more endpoints are out of use with this one than may be, one in any case.
+func (p *policy) mayEject(ep *Endpoint) bool {
+	left, all := 0, p.all()
+	for _, other := range all {
+		if other != ep && other.Ready() && rankedFirst(other) {
+			left++
+		}
+	}
+	out, percent := len(all)-left, p.options().maxEjectionPercent
+	return left > 0 && percent > 0 && (out == 1 || 100*out <= percent*len(all))
+}

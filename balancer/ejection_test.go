@@ -1,0 +1,231 @@
+package balancer_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
+)
+
+// lossy makes the server answer a share of its calls 200 ms later, as after a lost packet, until stop is called.
+func lossy(s *server, share float64) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		for {
+			s.delay.Store(int64(usual))
+			if rand.Float64() < share {
+				s.delay.Store(int64(200*time.Millisecond + usual))
+			}
+			select {
+			case <-done:
+				s.delay.Store(int64(usual))
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}()
+	return func() { close(done) }
+}
+
+func TestEndpointThatLosesPacketsIsSlow(t *testing.T) {
+	for _, callers := range []int{1, 6, 30} {
+		inBubble(t, 3, func(t *testing.T, servers []*server) {
+			c := warm(t, roundRobin, servers)
+			load := c.load(callers, 5*time.Millisecond, time.Hour, false)
+			time.Sleep(2 * time.Second)
+			stop := lossy(servers[0], 0.36)
+			within(t, 20*time.Second, "slow", func() bool { return c.is(servers[0]) == health.Slow })
+			before := servers[0].calls.Load()
+			time.Sleep(10 * time.Second)
+			during := servers[0].calls.Load() - before
+			assert.Less(t, during, (servers[1].calls.Load()+servers[2].calls.Load())/4, "few calls meet it")
+			stop()
+			within(t, time.Minute, "serving", func() bool { return c.is(servers[0]) == health.Serving })
+			load.end()
+			assert.False(t, c.events.ever(health.Lagging, health.Dead))
+		})
+	}
+}
+
+// A member that is far away, one that pauses, and one whose neighbours are as slow are no outliers.
+func TestEndpointThatIsAlwaysOrSeldomLateServes(t *testing.T) {
+	far := map[string]int64{"far": int64(150 * time.Millisecond)}
+	for name, test := range map[string]func(servers []*server) (stop func()){
+		"far": func([]*server) func() { return func() {} },
+		"all lose packets": func(servers []*server) func() {
+			var stops []func()
+			for _, s := range servers {
+				stops = append(stops, lossy(s, 0.36))
+			}
+			return func() {
+				for _, stop := range stops {
+					stop()
+				}
+			}
+		},
+		"some calls are long": func(servers []*server) func() { return lossy(servers[0], 0.05) },
+		"it pauses": func(servers []*server) func() {
+			var ended atomic.Bool
+			go func() {
+				for !ended.Load() {
+					servers[0].frozen.Shut()
+					time.Sleep(250 * time.Millisecond)
+					servers[0].frozen.Open()
+					time.Sleep(3 * time.Second)
+				}
+			}()
+			return func() { ended.Store(true); time.Sleep(4 * time.Second) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, servers []*server) {
+				servers[0].delay.Store(max(far[name], int64(usual)))
+				c := warm(t, roundRobin, servers)
+				load := c.load(9, 5*time.Millisecond, time.Hour, false)
+				time.Sleep(2 * time.Second)
+				stop := test(servers)
+				time.Sleep(30 * time.Second)
+				load.end()
+				stop()
+				assert.False(t, c.events.ever(health.Slow), "%v", c.is(servers[0]))
+			})
+		})
+	}
+}
+
+const probedRoundRobin = `{"quorate_round_robin":{"healthProbe":{}}}`
+
+var errUnavailable = status.Error(codes.Unavailable, "no database")
+
+// One of five endpoints fails each call, or takes twenty times as long. Its health service says that it serves.
+func TestEndpointThatFailsOrIsSlowGetsFewCalls(t *testing.T) {
+	for name, test := range map[string]struct {
+		config string
+		worsen func(s *server)
+		failed float64 // of all calls
+	}{
+		"fails":               {probedRoundRobin, func(s *server) { s.fail.Store(&errUnavailable) }, 0.02},
+		"fails, not probed":   {roundRobin, func(s *server) { s.fail.Store(&errUnavailable) }, 0.02},
+		"fails half":          {probedRoundRobin, func(s *server) { s.fail.Store(&errUnavailable); s.passes.Store(50) }, 0.04},
+		"hangs":               {probedRoundRobin, func(s *server) { s.long.Store(int64(time.Hour)) }, 0.02},
+		"is slow":             {probedRoundRobin, func(s *server) { s.long.Store(int64(95 * time.Millisecond)) }, 0},
+		"is slow, not probed": {roundRobin, func(s *server) { s.long.Store(int64(38 * time.Millisecond)) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 5, func(t *testing.T, servers []*server) {
+				c := warm(t, test.config, servers, toolkit)
+				warmup := c.load(4, 5*time.Millisecond, 2*time.Second, false)
+				time.Sleep(2 * time.Second)
+				assert.Zero(t, failed(warmup.end()))
+				s := servers[0]
+				test.worsen(s)
+				l := c.load(20, 20*time.Millisecond, 200*time.Millisecond, false)
+				time.Sleep(10 * time.Second)
+				outcomes := l.end()
+				t.Logf("%d calls, %d failed, p99 %v", len(outcomes), failed(outcomes), p99(outcomes))
+				assert.LessOrEqual(t, float64(failed(outcomes))/float64(len(outcomes)), test.failed)
+				assert.LessOrEqual(t, p99(outcomes), 25*time.Millisecond)
+
+				s.fail.Store(nil)
+				s.long.Store(0)
+				c.load(5, 20*time.Millisecond, time.Second, false)
+				within(t, time.Minute, "serving", func() bool { return c.is(s) == health.Serving })
+				assert.InDelta(t, 0.2, c.shares(2 * time.Second)[0], 0.02, "it has its share again")
+			})
+		})
+	}
+}
+
+// p99 returns the 99th percentile of the durations of calls that succeeded.
+func p99(outcomes []outcome) time.Duration {
+	var took []time.Duration
+	for _, o := range outcomes {
+		if o.err == nil {
+			took = append(took, o.took)
+		}
+	}
+	slices.Sort(took)
+	return took[len(took)*99/100]
+}
+
+// Where no endpoint is worse than others, or calls are at fault, or errors say how a server is, none is ejected.
+func TestErrorsThatEjectNoEndpoint(t *testing.T) {
+	missing, canceled := status.Error(codes.NotFound, "no such thing"), status.Error(codes.Canceled, "never mind")
+	for name, test := range map[string]struct {
+		failing int // servers
+		err     error
+		passes  int64
+		options func(*balancer.Options)
+		config  string
+	}{
+		"all fail":                 {5, errUnavailable, 0, toolkit, probedRoundRobin},
+		"all fail at times":        {5, errUnavailable, 70, toolkit, probedRoundRobin},
+		"the caller is wrong":      {1, missing, 0, toolkit, probedRoundRobin},
+		"the server cancels":       {1, canceled, 0, toolkit, probedRoundRobin},
+		"some fail, as they may":   {1, errUnavailable, 90, toolkit, probedRoundRobin},
+		"errors are classified":    {1, errUnavailable, 0, func(*balancer.Options) {}, roundRobin},
+		"it is switched off":       {1, errUnavailable, 0, toolkit, `{"quorate_round_robin":{"outlierDetection":{"maxEjectionPercent":0}}}`},
+		"no other endpoint serves": {4, errUnavailable, 0, toolkit, probedRoundRobin},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 5, func(t *testing.T, servers []*server) {
+				c := warm(t, test.config, servers, test.options)
+				for _, s := range servers[:test.failing] {
+					s.passes.Store(test.passes)
+					s.fail.Store(&test.err)
+				}
+				l := c.load(10, 10*time.Millisecond, time.Second, false)
+				time.Sleep(10 * time.Second)
+				l.end()
+				assert.False(t, c.events.ever(health.Suspected, health.Slow))
+			})
+		})
+	}
+}
+
+// A tenth of the endpoints are ejected at a time, or as many as the service config says.
+func TestFewEndpointsAreEjected(t *testing.T) {
+	for config, most := range map[string]int{
+		probedRoundRobin: 2,
+		`{"quorate_round_robin":{"outlierDetection":{"maxEjectionPercent":25}}}`: 5,
+		`{"quorate_round_robin":{"outlierDetection":{"maxEjectionPercent":1}}}`:  1,
+	} {
+		inBubble(t, 20, func(t *testing.T, servers []*server) {
+			c := warm(t, config, servers, toolkit)
+			for i, s := range servers[:6] {
+				time.AfterFunc(time.Duration(i)*5*time.Second, func() { s.fail.Store(&errUnavailable) })
+			}
+			c.load(20, 20*time.Millisecond, time.Second, false)
+			time.Sleep(35 * time.Second)
+			ejected := 0
+			for _, s := range servers {
+				if c.is(s) == health.Suspected {
+					ejected++
+				}
+			}
+			assert.Equal(t, most, ejected)
+		})
+	}
+}
+
+// The loss of a connection fails many calls at once.
+func TestLostConnectionsEjectNoEndpoint(t *testing.T) {
+	inBubble(t, 5, func(t *testing.T, servers []*server) {
+		c := warm(t, probedRoundRobin, servers, toolkit)
+		c.load(100, 5*time.Millisecond, time.Second, false)
+		for range 3 {
+			time.Sleep(2 * time.Second)
+			servers[0].disconnect()
+		}
+		time.Sleep(time.Second)
+		assert.False(t, c.events.ever(health.Suspected, health.Slow))
+	})
+}

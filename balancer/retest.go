@@ -1,0 +1,112 @@
+package balancer
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/health"
+)
+
+// An endpoint that others are preferred to gets a call from time to time: probes may find that it
+// answers, and not that calls fail or are late; or they cannot acquit it, as where its health service
+// hangs. A call that succeeds in time is followed by the next one at once.
+
+const (
+	// A call tests an endpoint that was ejected by calls after testPause, any other one after
+	// testPauseOfProbed, and then after pauses that double up to maxTestPause.
+	testPause         = time.Second
+	testPauseOfProbed = 2 * time.Second
+	maxTestPause      = 30 * time.Second
+)
+
+// retest says when a call may test the endpoint.
+type retest struct {
+	due   atomic.Pointer[time.Time]
+	pause atomic.Int64 // the next one
+}
+
+// isTested reports whether it takes several calls to re-admit the endpoint.
+func isTested(st *health.Status) bool { return st.State == health.Slow || isEjectedByCalls(st) }
+
+// isEjectedByCalls reports whether probes cannot re-admit the endpoint, unless errors do not eject.
+func isEjectedByCalls(st *health.Status) bool {
+	return st.Evidence.Often && (st.State == health.Slow || st.State == health.Suspected)
+}
+
+// onlyCallsAcquit reports whether an answered probe proves nothing.
+func (p *policy) onlyCallsAcquit(ep *Endpoint) bool {
+	return p.options().errorsEject() && isEjectedByCalls(ep.Health())
+}
+
+// isRetested reports whether calls test endpoints in a state. A server that says that it does not
+// serve gets none.
+func isRetested(s health.State) bool {
+	switch s {
+	case health.Slow, health.Suspected, health.Lagging, health.Dead:
+		return true
+	default:
+		return false
+	}
+}
+
+// expectTest sets when the first call tests an endpoint whose state has changed. One whose health
+// service hangs goes from one verdict to another.
+func (e *Endpoint) expectTest(c health.Change) {
+	if !isRetested(c.To) || isRetested(c.From) && !c.Evidence.Often {
+		return
+	}
+	pause := testPauseOfProbed
+	if c.Evidence.Often {
+		pause = testPause
+	}
+	e.retest.pause.Store(int64(2 * pause))
+	e.retest.due.Store(new(time.Now().Add(jittered(pause))))
+}
+
+// jittered returns a random time, on average d.
+func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d) }
+
+// tested lets the next call follow a good one at once.
+func (e *Endpoint) tested(good bool, now time.Time) {
+	if good {
+		e.retest.due.Store(&now)
+	}
+}
+
+// toTest returns an endpoint that the call tests, nil for none.
+func (k *picker) toTest(a *Attempt) *Endpoint {
+	if len(k.doubted) == 0 || a.Write || a.Large || a.Conn != Calls || a.Need != Full || len(a.Avoid) > 0 {
+		return nil
+	}
+	ep := k.doubted[rand.N(len(k.doubted))]
+	due, now := ep.retest.due.Load(), time.Now()
+	if due == nil || now.Before(*due) || !isRetested(ep.State()) || ep.usable[Calls].Load() == nil {
+		return nil
+	}
+	pause := time.Duration(ep.retest.pause.Load())
+	if !ep.retest.due.CompareAndSwap(due, new(now.Add(jittered(pause)))) {
+		return nil // by another call
+	}
+	ep.retest.pause.Store(int64(min(2*pause, maxTestPause)))
+	a.flags.add(flagTests)
+	return ep
+}
+
+// isTesting reports whether the call tests its endpoint, and may be answered in time yet.
+func (c *call) isTesting(now time.Time) bool {
+	return c.attempt.flags.has(flagTests) && now.Sub(c.start.Time()) < c.patience
+}
+
+// findDoubted finds the endpoints that calls test.
+func (k *picker) findDoubted() {
+	if !k.p.options().errorsEject() {
+		return
+	}
+	for _, ep := range k.connected {
+		if isRetested(ep.State()) && !slices.Contains(k.fit[needFull], ep) {
+			k.doubted = append(k.doubted, ep)
+		}
+	}
+}
