@@ -13,7 +13,7 @@
 // A setting has one name: --dial-timeout is the flag, ETCDCTL_DIAL_TIMEOUT the variable, and
 // ?dial-timeout= the parameter of a URL.
 //
-//	endpoints                 addresses, separated by commas (default 127.0.0.1:2379)
+//	endpoints                 addresses, separated by commas (default 127.0.0.1:2379), or a URL
 //	cacert                    file with the certificate authorities of the servers
 //	cert, key                 files with the certificate of the client and its key
 //	insecure-transport        false: TLS although none of these files is given (default true)
@@ -56,7 +56,13 @@ func FromEnv() (clientv3.Config, error) { return Load(Env()) }
 // Load makes a configuration. A setting is taken from the first source that has it. A user in one
 // source outranks a token in a later one, and a token a user; in the same source they are an error. A
 // password from a source that names another user is not used.
+//
+// The endpoints of a source may be one URL, as [URL] takes it. What the URL sets ranks below what its source sets itself.
 func Load(sources ...Source) (clientv3.Config, error) {
+	sources, err := withURLs(sources)
+	if err != nil {
+		return clientv3.Config{}, err
+	}
 	l := loader{origins: map[string]string{}, ranks: map[string]int{}}
 	l.spec.Endpoints = []string{DefaultEndpoint}
 	l.spec.Secure = &clientv3.SecureConfig{InsecureTransport: true}
@@ -76,6 +82,25 @@ func Load(sources ...Source) (clientv3.Config, error) {
 	return *cfg, nil
 }
 
+// withURLs adds behind each source the URL that it has for its endpoints.
+func withURLs(sources []Source) ([]Source, error) {
+	var out []Source
+	for _, s := range sources {
+		out = append(out, s)
+		if s.lookup == nil {
+			continue
+		}
+		if value, origin := s.lookup("endpoints"); isURL(value) {
+			url, err := URL(value)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", origin, err)
+			}
+			out = append(out, url)
+		}
+	}
+	return out, nil
+}
+
 // loader is a configuration that is being made.
 type loader struct {
 	spec    clientv3.ConfigSpec
@@ -89,7 +114,7 @@ func (l *loader) load(s setting, sources []Source) error {
 			continue
 		}
 		value, origin := source.lookup(s.name)
-		if value == "" {
+		if value == "" || s.name == "endpoints" && isURL(value) {
 			continue
 		}
 		if err := s.set(&l.spec, value); err != nil {

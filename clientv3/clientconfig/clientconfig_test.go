@@ -67,6 +67,14 @@ func TestPrecedence(t *testing.T) {
 			clientv3.Config{Endpoints: []string{"b:1"}, Username: "carol", Password: "pc", DialTimeout: time.Second},
 		},
 		{
+			"endpoints that are a URL", []string{"--endpoints", "etcd://dave:pd@d?dial-timeout=4s"}, variables, url,
+			clientv3.Config{Endpoints: []string{"d:2379"}, Username: "dave", Password: "pd", DialTimeout: 4 * time.Second},
+		},
+		{
+			"flags outrank the URL of a flag", []string{"--endpoints", "etcd://dave:pd@d?dial-timeout=4s", "--user", "alice:pa", "--dial-timeout=1s"}, nil, "",
+			clientv3.Config{Endpoints: []string{"d:2379"}, Username: "alice", Password: "pa", DialTimeout: time.Second},
+		},
+		{
 			"a user here, a password there",
 			[]string{"--user", "alice"},
 			map[string]string{"PASSWORD": "pa"},
@@ -117,6 +125,7 @@ func TestTLS(t *testing.T) {
 	}{
 		{"plaintext", nil, "etcd://h", nil},
 		{"etcds", nil, "etcds://h", &tls.Config{}},
+		{"etcds in a flag", []string{"--endpoints", "etcds://h"}, "", &tls.Config{}},
 		{"etcds, and the endpoints of a flag", []string{"--endpoints", "a:1"}, "etcds://h", &tls.Config{}},
 		{"no check", []string{"--insecure-skip-tls-verify"}, "", &tls.Config{InsecureSkipVerify: true}},
 		{"asked for", []string{"--insecure-transport=false"}, "", &tls.Config{}},
@@ -154,6 +163,8 @@ func TestErrors(t *testing.T) {
 		{[]string{"--user", "alice"}, map[string]string{"USER": "bob", "PASSWORD": "secret"}, "", "--user needs a name and a password"},
 		{[]string{"--user", "alice"}, nil, "etcd://bob:secret@h", "--user needs a name and a password"},
 		{nil, map[string]string{"USER": "root:secret", "AUTH_JWT_TOKEN": "secret"}, "", "ETCDCTL_USER and ETCDCTL_AUTH_JWT_TOKEN: a client has a user or a token"},
+		{[]string{"--endpoints", "etcds://root:secret@h:x:y"}, nil, "", "--endpoints: URL of etcd: it has a host"},
+		{nil, map[string]string{"ENDPOINTS": "etcd://root:secret@h#"}, "", "ETCDCTL_ENDPOINTS: URL of etcd: it can have"},
 		{nil, nil, "http://h", "begins with neither etcd:// nor etcds://"},
 		{nil, nil, "etcd://root:secret@", "it names no host"},
 		{nil, nil, "etcd://root:secret@a,,b", "it names no host, or an empty one"},

@@ -60,6 +60,10 @@ func (v *flagValue) IsBoolFlag() bool { return v.setting.bool }
 // endpoints: without any the default would be used, which the program did not ask for.
 func (v *flagValue) Set(value string) error {
 	scratch := clientv3.ConfigSpec{Secure: &clientv3.SecureConfig{}, Auth: &clientv3.AuthConfig{}}
+	if isURL(value) { // Load checks it: package flag quotes what is refused here, and a URL may have a password
+		v.value = value
+		return nil
+	}
 	if value != "" || v.setting.name == "endpoints" {
 		if err := v.setting.set(&scratch, value); err != nil {
 			return err
@@ -93,6 +97,10 @@ func URL(raw string) (Source, error) {
 		}
 		return values[setting], "parameter " + setting + " of the URL"
 	}}, nil
+}
+
+func isURL(value string) bool {
+	return strings.HasPrefix(value, "etcd://") || strings.HasPrefix(value, "etcds://")
 }
 
 func parseURL(raw string) (map[string]string, error) {

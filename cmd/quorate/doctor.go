@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -53,8 +52,7 @@ ETCDCTL_CACERT, ETCDCTL_USER, ETCDCTL_PASSWORD, … A flag outranks its variable
 	fs.BoolVar(&f.hash, "hash", false, "compare the data of the members at one revision; each reads its whole database for it")
 	fs.DurationVar(&f.watch, "watch", 0, "examine again after this time, until Ctrl-C, and print what changes")
 	fs.StringVar(&f.bundle, "bundle", "", "write report, statuses and metrics to this `file`, a tar.gz for a ticket")
-	fs.StringVarP(&f.format, "write-out", "w", "table", "table or json")
-	fs.BoolVar(&f.json, "json", false, "the same as --write-out json")
+	f.output.register(fs)
 	fs.StringVar(&f.srv, "discovery-srv", "", "`domain` whose SRV records name the endpoints")
 	fs.StringVar(&f.srvName, "discovery-srv-name", "", "suffix of the service in SRV records")
 	f.timeout.register(fs)
@@ -63,12 +61,13 @@ ETCDCTL_CACERT, ETCDCTL_USER, ETCDCTL_PASSWORD, … A flag outranks its variable
 }
 
 type doctorFlags struct {
-	client              connectionFlags
-	timeout             commandTimeout
-	cluster, hash, json bool
-	watch               time.Duration
-	bundle, format      string
-	srv, srvName        string
+	client        connectionFlags
+	timeout       commandTimeout
+	output        output
+	cluster, hash bool
+	watch         time.Duration
+	bundle        string
+	srv, srvName  string
 }
 
 // noEndpoints refuses arguments: endpoints are given by a flag.
@@ -83,9 +82,6 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 	cfg, limit, err := settings(&f.client, &f.timeout)
 	if err != nil {
 		return cli.Usage(cmd, err)
-	}
-	if f.format != "table" && f.format != "json" {
-		return cli.Usage(cmd, fmt.Errorf("--write-out is %q; it must be table or json", f.format))
 	}
 	if f.srv != "" {
 		if cmd.Flags().Changed("endpoints") {
@@ -116,12 +112,12 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 			}
 		}
 		if f.watch <= 0 {
-			return showReport(cmd, report, f.json || f.format == "json")
+			return f.show(cmd, report)
 		}
-		if now := fmt.Sprint(report.Findings); now != last {
+		if now := report.Codes(); now != last {
 			last = now
-			_, _ = fmt.Fprintln(cmd.OutOrStdout(), time.Now().Format(time.DateTime)) // the report tells if it fails
-			_ = showReport(cmd, report, f.json || f.format == "json")                // it goes on
+			_, _ = fmt.Fprintln(cmd.OutOrStdout(), time.Now().Format(time.DateTime)) // the report shows if it fails
+			_ = f.show(cmd, report)                                                  // it goes on
 		}
 		select {
 		case <-time.After(f.watch):
@@ -131,21 +127,10 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 	}
 }
 
-// showReport prints a report; the error says whether the cluster is healthy.
-func showReport(cmd *cobra.Command, report doctor.Report, asJSON bool) error {
-	var err error
-	if asJSON {
-		encoder := json.NewEncoder(cmd.OutOrStdout())
-		encoder.SetIndent("", "  ")
-		err = encoder.Encode(report)
-	} else {
-		err = report.Text(cmd.OutOrStdout())
-	}
-	if err != nil {
-		return fmt.Errorf("print the report: %w", err)
-	}
-	if report.Healthy {
-		return nil
+// show prints a report; the error says whether the cluster is healthy.
+func (f *doctorFlags) show(cmd *cobra.Command, report doctor.Report) error {
+	if err := f.output.print(cmd.OutOrStdout(), report); err != nil || report.Healthy {
+		return err
 	}
 	serious := 0
 	for _, f := range report.Findings {

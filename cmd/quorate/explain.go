@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,14 +37,24 @@ if neither an argument nor standard input was given.`,
   quorate explain --json 'rpc error: code = Unavailable desc = error reading from server: EOF'
   journalctl -u shop | grep error | quorate explain`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			lines := []string{strings.Join(args, " ")}
-			if len(args) == 0 {
-				var err error
-				if lines, err = readLines(cmd.InOrStdin()); err != nil {
-					return cli.Usage(cmd, err)
+			ended := make(chan error, 1)
+			go func() { // reading does not end by a signal
+				lines, err := []string{strings.Join(args, " ")}, error(nil)
+				if len(args) == 0 {
+					lines, err = readLines(cmd.InOrStdin())
 				}
+				if err != nil {
+					ended <- cli.Usage(cmd, err)
+					return
+				}
+				ended <- showExplanations(cmd.OutOrStdout(), lines, asJSON)
+			}()
+			select {
+			case err := <-ended:
+				return err
+			case <-cmd.Context().Done():
+				return context.Cause(cmd.Context())
 			}
-			return showExplanations(cmd.OutOrStdout(), lines, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an object a line, for programs")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -35,7 +34,7 @@ type topFlags struct {
 	urls     []string
 	interval time.Duration
 	once     bool
-	json     bool
+	output   output
 }
 
 func newTopCommand() *cobra.Command {
@@ -52,16 +51,17 @@ channel the endpoints with their state and the evidence for it, and for all toge
 those in flight by age, watches with their lag, and leases with the time that is left.
 
 The arrow keys, PgUp and PgDn scroll; "s" sorts the members by state, by latency, or as they
-were given. "q" ends it. With --once, or if standard output is no terminal, it prints one table (with
---url after two reports, for rates); with --json one object.
+were given; "f" shows only those that do not serve; "q" ends it. With --once, or if standard
+output is no terminal, it prints one table (with --url after two reports, for rates); with
+--json one object.
 
-The exit status is 0, and 2 if nothing could be shown.
+The exit status is 0, 2 if nothing could be shown, and 130 after Ctrl-C.
 
 The flags are etcdctl's, and so are the environment variables.`,
 		Example: `  quorate top --endpoints 10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379
   quorate top --url http://10.0.1.1:8080/debug/etcd --url http://10.0.1.2:8080/debug/etcd
   quorate top --once --json`,
-		Args: cobra.NoArgs,
+		Args: noEndpoints,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd) },
 	}
 	fs := cmd.Flags()
@@ -69,7 +69,7 @@ The flags are etcdctl's, and so are the environment variables.`,
 	fs.StringArrayVar(&flags.urls, "url", nil, "`URL` of the introspection handler of a process; may be repeated")
 	fs.DurationVar(&flags.interval, "interval", defaultInterval, "time between two questions")
 	fs.BoolVar(&flags.once, "once", false, "print one table")
-	fs.BoolVar(&flags.json, "json", false, "print one object, for programs")
+	flags.output.register(fs)
 	flags.client.register(fs)
 	return cmd
 }
@@ -88,7 +88,7 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 	defer release()
 	out := cmd.OutOrStdout()
 	terminal, ok := out.(*os.File)
-	if f.once || f.json || !ok || !term.IsTerminal(int(terminal.Fd())) {
+	if f.once || f.output.json || !ok || !term.IsTerminal(int(terminal.Fd())) {
 		return f.print(cmd.Context(), out, source)
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
@@ -161,16 +161,8 @@ func (f *topFlags) print(ctx context.Context, out io.Writer, source top.Source) 
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	text := top.Render(s)
-	if f.json {
-		object, err := json.MarshalIndent(s, "", "  ")
-		if err != nil {
-			return err
-		}
-		text = string(object) + "\n"
-	}
-	if _, err := io.WriteString(out, text); err != nil {
-		return fmt.Errorf("print the table: %w", err)
+	if err := f.output.print(out, s); err != nil {
+		return err
 	}
 	switch {
 	case len(s.Members)+len(s.Clients) == 0:

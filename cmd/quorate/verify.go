@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +24,7 @@ type verifyFlags struct {
 	duration time.Duration
 	rate     int
 	html     string
-	json     bool
+	output   output
 }
 
 func newVerifyCommand() *cobra.Command {
@@ -47,14 +46,14 @@ The load is bounded: --rate operations a second, by default %d and at most %d, v
 few bytes, for --duration, at most %v. All keys belong to one lease, which is revoked at the end,
 also after Ctrl-C; should the program be killed, they expire with it.
 
-The exit status is 0 if every promise was kept, 1 if one was broken, and 2 if that could
-not be found out, or if something could not be removed.
+The exit status is 0 if every promise was kept, 1 if one was broken, 2 if that could
+not be found out, or if something could not be removed, and 130 after Ctrl-C.
 
 The flags are etcdctl's, and so are the environment variables. The user must be allowed to
 read and write below --prefix.`, verify.DefaultRate, verify.MaxRate, verify.MaxDuration),
 		Example: `  quorate verify --endpoints 10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379
   quorate verify --duration 5m --rate 200 --html verify.html`,
-		Args: cobra.NoArgs,
+		Args: noEndpoints,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd) },
 	}
 	fs := cmd.Flags()
@@ -63,7 +62,7 @@ read and write below --prefix.`, verify.DefaultRate, verify.MaxRate, verify.MaxD
 	fs.IntVar(&flags.rate, "rate", verify.DefaultRate, "operations a second")
 	fs.StringVar(&flags.prefix, "prefix", verify.DefaultPrefix, "`prefix` of the keys; a random name follows it")
 	fs.StringVar(&flags.html, "html", "", "write a page for browsers with a history of keys to this `file`")
-	fs.BoolVar(&flags.json, "json", false, "print one object, for programs")
+	flags.output.register(fs)
 	flags.timeout.register(fs)
 	flags.client.register(fs)
 	return cmd
@@ -105,6 +104,9 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 	result, err := verify.Run(cmd.Context(), verify.Config{
 		Client: client, Prefix: f.prefix, Duration: f.duration, Rate: f.rate, Timeout: limit,
 	})
+	if ended := context.Cause(cmd.Context()); !errors.Is(err, ended) {
+		err = errors.Join(err, ended)
+	}
 	if result.Operations == 0 && err != nil {
 		return because(cmd.Context(), err, cfg, limit)
 	}
@@ -114,30 +116,20 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 	return errors.Join(f.show(cmd.OutOrStdout(), result), err)
 }
 
-// because adds to an error what is wrong with the cluster.
+// because returns an error that says what is wrong with the cluster, if that can be found out.
 func because(ctx context.Context, err error, cfg clientv3.Config, limit time.Duration) error {
 	if why := doctor.Why(ctx, doctor.Config{Client: cfg, Timeout: limit}); why != "" {
-		return fmt.Errorf("%w: %s (see \"quorate doctor\")", err, why)
+		return fmt.Errorf("%s (see \"quorate doctor\"; %w)", why, err)
 	}
 	return err
 }
 
 // show prints the result; the error says whether every promise was kept.
 func (f *verifyFlags) show(out io.Writer, result verify.Result) error {
-	text := result.Text()
-	if f.json {
-		object, err := json.MarshalIndent(result, "", "  ")
-		if err != nil {
-			return err
-		}
-		text = string(object) + "\n"
-	}
-	if _, err := io.WriteString(out, text); err != nil {
-		return fmt.Errorf("print the result: %w", err)
-	}
+	err := f.output.print(out, result)
 	switch {
-	case result.OK():
-		return nil
+	case err != nil || result.OK():
+		return err
 	case result.Linear == "undecided":
 		return errors.New("it could not be decided in time whether the answers are linearizable")
 	}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,7 +62,7 @@ func (d *diagnosis) advertised(urls []advertisedURL) {
 			d.memberFinding(a.member, Warning, AdvertisedUnreachable, setAdvertised, "it advertises "+a.url+", which is no URL of an endpoint: "+a.err.Error())
 		case a.clear:
 			d.memberFinding(a.member, Warning, AdvertisedClear, "on the member: set --advertise-client-urls to an https URL",
-				"it advertises "+a.url+", without TLS: a client with TLS does not use it, and others take it")
+				"it advertises "+a.url+", without TLS: a client of Quorate that has TLS does not use it, and other clients send to it in plaintext")
 		case a.visit == nil:
 		case a.visit.status != nil && a.visit.failed == stepNone:
 			if id := a.visit.status.Header.GetMemberId(); id != 0 && id != a.member.ID {
@@ -69,13 +70,13 @@ func (d *diagnosis) advertised(urls []advertisedURL) {
 			}
 		case d.reached(a.member.ID) || isLocal(a.url) && !d.allLocal():
 			d.memberFinding(a.member, Warning, AdvertisedUnreachable, setAdvertised,
-				"it advertises "+a.url+", which does not work from here: "+message(a.visit.err)+hint(a.url))
+				"it advertises "+a.url+", and cannot be reached there from here: "+message(a.visit.err)+hint(a.url))
 		default:
 			d.failure(a.visit)
 		}
 	}
 	d.missing(urls)
-	d.redundancy()
+	d.lossesLeft()
 }
 
 const setAdvertised = "on the member: set --advertise-client-urls to what clients can reach"
@@ -105,10 +106,7 @@ func (d *diagnosis) reached(id uint64) bool {
 }
 
 func (d *diagnosis) nameOf(id uint64) string {
-	if name := d.names[id]; name != "" {
-		return name
-	}
-	return fmt.Sprintf("%x", id)
+	return cmp.Or(d.names[id], fmt.Sprintf("%x", id))
 }
 
 // isLocal reports whether a URL has a loopback or wildcard address, which means another machine to each client.
@@ -138,25 +136,29 @@ func (d *diagnosis) missing(urls []advertisedURL) {
 		works := a.clear || a.visit != nil && a.visit.failed == stepNone
 		if works && !seen[a.member.ID] && !d.reached(a.member.ID) && !a.member.IsLearner {
 			seen[a.member.ID] = true
-			d.memberFinding(a.member, Note, NotAnEndpoint, "", "no endpoint names this member: a client does not use it, unless it syncs its endpoints")
+			d.memberFinding(a.member, Note, NotAnEndpoint, "", "--endpoints does not name this member: a client uses it only after Sync")
 		}
 	}
 }
 
-// redundancy warns if the loss of one more member stops writes.
-func (d *diagnosis) redundancy() {
-	voters, lost := 0, 0
+// lossesLeft counts the members that serve, and warns if the loss of one more stops writes.
+func (d *diagnosis) lossesLeft() {
+	voters, serving := 0, 0
 	for _, m := range d.list() {
-		if m.IsLearner {
-			continue
-		}
-		voters++
-		if d.isLost(m) {
-			lost++
+		if !m.IsLearner {
+			voters++
+			if !d.isLost(m) {
+				serving++
+			}
 		}
 	}
-	if quorum := voters/2 + 1; lost > 0 && voters-lost == quorum {
-		d.clusterFinding(Warning, Redundancy, "bring back what the other findings name", "%d of %d voting members serve: one more loss stops all writes", quorum, voters)
+	quorum := voters/2 + 1
+	switch left := serving - quorum; {
+	case voters == 0 || left < 0:
+	case left == 0 && serving < voters:
+		d.clusterFinding(Warning, Redundancy, "repair what the other findings name", "%d of %d voting members serve: one more loss stops all writes", serving, voters)
+	default:
+		d.redundancy = fmt.Sprintf("%d of %d voting members serve; %d more can be lost", serving, voters, left)
 	}
 }
 
@@ -172,10 +174,7 @@ func (d *diagnosis) isLost(m *pb.Member) bool {
 		case v.member != nil:
 			asked = asked || v.member.ID == m.ID
 		default:
-			asked = asked || slices.ContainsFunc(m.ClientURLs, func(url string) bool {
-				ep, err := endpoint.Parse(url)
-				return err == nil && ep.Address == v.endpoint.Address
-			})
+			asked = asked || v.isAdvertisedBy(m)
 		}
 	}
 	return asked

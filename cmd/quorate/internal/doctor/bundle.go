@@ -41,12 +41,11 @@ func (v *visit) collect(ctx context.Context, add func(File)) {
 
 // WriteBundle writes a report and files to a tar.gz.
 func WriteBundle(path string, report Report, files []File) (err error) {
-	var text strings.Builder
 	object, err := json.MarshalIndent(report, "", "  ")
-	if err = errors.Join(err, report.Text(&text)); err != nil {
+	if err != nil {
 		return err
 	}
-	files = append([]File{{"report.txt", []byte(text.String())}, {"report.json", object}}, files...)
+	files = append([]File{{"report.txt", []byte(report.Text())}, {"report.json", object}}, files...)
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600) // it shows how the cluster is built
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/quorate/quorate/internal/endpoint"
 	"github.com/quorate/quorate/keepalive"
 )
 
@@ -36,14 +37,16 @@ type diagnosis struct {
 	visits   []*visit
 	names    map[uint64]string // of members
 	findings []Finding
+	// redundancy says how many members can be lost; empty if it is not known.
+	redundancy string
 }
 
 // diagnose returns the findings of what the endpoints showed. It has no I/O.
-func diagnose(cfg Config, visits []*visit, advertised []advertisedURL) []Finding {
-	d := &diagnosis{cfg: cfg, visits: visits, names: map[uint64]string{}}
+func diagnose(cfg Config, visits []*visit, advertised []advertisedURL) *diagnosis {
+	d := &diagnosis{cfg: cfg, visits: visits, names: map[uint64]string{}, findings: []Finding{}}
 	for _, v := range visits {
 		for _, m := range v.members.GetMembers() {
-			d.names[m.ID] = m.Name
+			d.names[m.ID] = nameOf(m)
 		}
 	}
 	for _, v := range visits {
@@ -66,23 +69,36 @@ func diagnose(cfg Config, visits []*visit, advertised []advertisedURL) []Finding
 	d.hashes()
 	d.advertised(advertised)
 	d.keepalive()
-	slices.SortStableFunc(d.findings, func(a, b Finding) int {
-		return cmp.Compare(slices.Index(severities, a.Severity), slices.Index(severities, b.Severity))
+	slices.SortStableFunc(d.findings, func(a, b Finding) int { // those of the cluster, which explain others, first
+		return cmp.Or(cmp.Compare(slices.Index(severities, a.Severity), slices.Index(severities, b.Severity)), strings.Compare(about(a), about(b)))
 	})
-	return d.findings
+	return d
 }
 
 var severities = []Severity{Error, Warning, Note}
 
-// memberOf returns the name of the member behind an endpoint, if it is known.
+// memberOf returns the name of the member behind an endpoint, if it is known: by what it answers, or by the URLs that members advertise.
 func (d *diagnosis) memberOf(v *visit) string {
-	switch {
-	case v.status == nil && v.member != nil:
-		return nameOf(v.member)
-	case v.status == nil:
-		return ""
+	if v.status != nil {
+		return d.names[v.status.Header.GetMemberId()]
 	}
-	return d.names[v.status.Header.GetMemberId()]
+	if v.member != nil {
+		return nameOf(v.member)
+	}
+	for _, m := range d.list() {
+		if v.isAdvertisedBy(m) {
+			return nameOf(m)
+		}
+	}
+	return ""
+}
+
+// isAdvertisedBy reports whether a member advertises the URL of a visit.
+func (v *visit) isAdvertisedBy(m *pb.Member) bool {
+	return slices.ContainsFunc(m.ClientURLs, func(url string) bool {
+		ep, err := endpoint.Parse(url)
+		return err == nil && ep.Address == v.endpoint.Address
+	})
 }
 
 // served returns those visits that have a status.
@@ -273,7 +289,8 @@ func (d *diagnosis) clocks() {
 	}
 	const why = "certificates and tokens are checked with it (measured by the HTTP header Date, to the second)"
 	if len(wrong) > 1 && len(wrong) == len(told) {
-		d.clusterFinding(Warning, Clock, "timedatectl", "the clock of this machine differs from those of all endpoints, by %v or more: %s", least(wrong), why)
+		least := slices.MinFunc(wrong, func(a, b *visit) int { return cmp.Compare(a.web.skew.Abs(), b.web.skew.Abs()) })
+		d.clusterFinding(Warning, Clock, "timedatectl", "the clock of this machine differs from those of all endpoints, by %v or more: %s", least.web.skew.Abs().Truncate(time.Second), why)
 		return
 	}
 	for _, v := range wrong {
@@ -284,14 +301,6 @@ func (d *diagnosis) clocks() {
 		d.finding(v, Warning, Clock, "on the member, and on this machine: timedatectl",
 			"the clock of the server is %v or more %s this machine's: %s", v.web.skew.Abs().Truncate(time.Second), direction, why)
 	}
-}
-
-func least(visits []*visit) time.Duration {
-	out := visits[0].web.skew.Abs()
-	for _, v := range visits {
-		out = min(out, v.web.skew.Abs())
-	}
-	return out.Truncate(time.Second)
 }
 
 // slowness compares the fastest reads of the endpoints.

@@ -6,6 +6,7 @@ package doctor
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,7 +24,7 @@ type Config struct {
 	Cluster bool
 	// Hash compares the data of the members at one revision: each reads its whole database.
 	Hash bool
-	// Progress, if set, is called each second with the steps that have not ended.
+	// Progress, if set, is called with the steps that have not ended: after a second, and each second in which they have changed.
 	Progress func(waiting []string)
 	// Collect, if set, is called with what each member answered, one file at a time.
 	Collect func(File)
@@ -50,23 +51,24 @@ func Examine(ctx context.Context, cfg Config) (Report, error) {
 		all = append(all, newVisit(cfg, ep))
 	}
 	begin := len(all)
-	examineAll(ctx, cfg, all)
+	withProgress(cfg, all, func(v *visit) { v.examine(ctx) })
 	advertised := advertisedURLs(cfg, all)
 	for _, a := range advertised {
 		if a.visit != nil {
 			all = append(all, a.visit)
 		}
 	}
-	examineAll(ctx, cfg, all[begin:])
+	withProgress(cfg, all[begin:], func(v *visit) { v.examine(ctx) })
 	if unsettled(all) {
 		select {
 		case <-time.After(cfg.Settle):
 		case <-ctx.Done():
 		}
-		each(all, func(v *visit) { v.again(ctx) })
+		withProgress(cfg, all, func(v *visit) { v.again(ctx) })
 	}
 	if cfg.Hash {
-		hash(ctx, all)
+		revision := commonRevision(all)
+		withProgress(cfg, all, func(v *visit) { v.askHash(ctx, revision) })
 	}
 	for _, v := range all {
 		if cfg.Collect != nil {
@@ -83,16 +85,16 @@ func Examine(ctx context.Context, cfg Config) (Report, error) {
 	return newReport(shown, diagnose(cfg, all, advertised)), nil
 }
 
-// examineAll examines endpoints at the same time, and reports progress.
-func examineAll(ctx context.Context, cfg Config, visits []*visit) {
+// withProgress does something for all visits at the same time, and reports what it waits for when that changes.
+func withProgress(cfg Config, visits []*visit, do func(*visit)) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		each(visits, func(v *visit) { v.examine(ctx) })
+		each(visits, do)
 	}()
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
-	for {
+	for last := []string(nil); ; {
 		select {
 		case <-ended:
 			return
@@ -104,9 +106,10 @@ func examineAll(ctx context.Context, cfg Config, visits []*visit) {
 				waiting = append(waiting, v.endpoint.String()+": "+string(*s))
 			}
 		}
-		if cfg.Progress != nil && len(waiting) > 0 {
+		if cfg.Progress != nil && len(waiting) > 0 && !slices.Equal(waiting, last) {
 			cfg.Progress(waiting)
 		}
+		last = waiting
 	}
 }
 

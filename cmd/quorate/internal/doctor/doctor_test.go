@@ -35,9 +35,7 @@ func examine(t *testing.T, timeout time.Duration, cfg clientv3.Config) Report {
 	t.Helper()
 	report, err := Examine(t.Context(), Config{Client: cfg, Timeout: timeout})
 	require.NoError(t, err)
-	var text strings.Builder
-	require.NoError(t, report.Text(&text))
-	t.Log("\n" + text.String())
+	t.Log("\n" + report.Text())
 	return report
 }
 
@@ -177,7 +175,7 @@ func TestFaultsOfMembers(t *testing.T) {
 		require.NoError(t, m.Kill())
 		defer recover(t)
 		report := examine(t, patience, everything)
-		requireCodes(t, report, "error closed", "warning redundancy") // the lab has a link before each member
+		requireCodes(t, report, "error closed "+m.Name(), "warning redundancy") // the lab has a link before each member
 		assert.Equal(t, []string{m.Endpoint()}, at(report, Closed))
 		direct := examine(t, patience, clientv3.Config{Endpoints: []string{m.DirectEndpoint()}})
 		requireCodes(t, direct, "error refused")
@@ -187,7 +185,7 @@ func TestFaultsOfMembers(t *testing.T) {
 		require.NoError(t, m.Stop())
 		defer recover(t)
 		report := examine(t, brief, everything)
-		requireCodes(t, report, "error silent", "warning redundancy")
+		requireCodes(t, report, "error silent "+m.Name(), "warning redundancy")
 		assert.Equal(t, []string{m.Endpoint()}, at(report, Silent))
 		alone := clientv3.Config{Endpoints: []string{cluster.Members()[(m.Index()+1)%3].Endpoint()}}
 		other := cluster.Members()[(m.Index()+2)%3].Name()
@@ -209,9 +207,11 @@ func TestFaultsOfMembers(t *testing.T) {
 	})
 	t.Run("no leader", func(t *testing.T) {
 		m := follower(t)
+		want := []string{"error no-leader"}
 		for _, other := range cluster.Members() {
 			if other != m {
 				require.NoError(t, other.Kill())
+				want = append(want, "error closed "+other.Name())
 			}
 		}
 		defer recover(t)
@@ -219,7 +219,7 @@ func TestFaultsOfMembers(t *testing.T) {
 			s, err := m.Status(t.Context())
 			return err == nil && s.Leader == 0
 		}, patience, 50*time.Millisecond)
-		requireCodes(t, examine(t, patience, everything), "error closed", "error closed", "error no-leader")
+		requireCodes(t, examine(t, patience, everything), want...)
 	})
 	t.Run("healthy again", func(t *testing.T) { requireCodes(t, examine(t, patience, everything)) })
 }

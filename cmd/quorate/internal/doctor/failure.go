@@ -40,7 +40,7 @@ func (d *diagnosis) failure(v *visit) {
 	case stepTLS:
 		d.tlsFailure(v, address)
 	case stepAuth:
-		if code := status.Code(v.err); code == codes.Unavailable || code == codes.DeadlineExceeded {
+		if status.Code(v.err) == codes.Unavailable || timedOut(v.err) {
 			d.rpcFailure(v, address)
 			return
 		}
@@ -52,10 +52,10 @@ func (d *diagnosis) failure(v *visit) {
 }
 
 func (d *diagnosis) tcpFailure(v *visit, address string) {
-	const onMember = "on the member: systemctl status etcd; ss -ltn"
 	switch {
 	case errors.Is(v.err, syscall.ECONNREFUSED):
-		d.finding(v, Error, Refused, onMember, "nothing listens at %s: etcd is not running, or listens elsewhere", address)
+		d.finding(v, Error, Refused, "on the member: systemctl status etcd; journalctl -u etcd -n 50; df -h; ss -ltn",
+			"nothing listens at %s: etcd is not running (a full disk, too, ends it), or listens elsewhere", address)
 	case closed(v.err): // so soon that the connection was not even seen
 		d.closed(v, address)
 	case timedOut(v.err):
@@ -79,11 +79,14 @@ func (d *diagnosis) tlsFailure(v *visit, address string) {
 	case errors.As(v.err, &invalid) && invalid.Reason == x509.Expired:
 		d.expired(v, invalid.Cert, show)
 	case errors.As(v.err, &authority):
-		d.finding(v, Error, TLSAuthority, show+"; compare the issuer with --cacert",
-			"the certificate was issued by %q, which --cacert does not have", v.certificates[0].Issuer.String())
+		known := "--cacert does not have"
+		if v.tls.RootCAs == nil {
+			known = "this machine does not know, and no --cacert is given"
+		}
+		d.finding(v, Error, TLSAuthority, show+"; compare the issuer with --cacert", "the certificate was issued by %q, which %s", v.certificates[0].Issuer.String(), known)
 	case timedOut(v.err):
-		d.silent(v, address)
-	case closed(v.err):
+		d.silent(v)
+	case closed(v.err), errors.As(v.err, new(tls.RecordHeaderError)):
 		d.closed(v, address)
 	case wantsCertificate(v.err):
 		d.clientCertificate(v)
@@ -171,8 +174,10 @@ func (d *diagnosis) rpcFailure(v *visit, address string) {
 	case refusedLogin(v.err): // see login
 	case wantsCertificate(v.err) || v.web.err != nil && wantsCertificate(v.web.err):
 		d.clientCertificate(v)
-	case status.Code(v.err) == codes.DeadlineExceeded || timedOut(v.err):
-		d.silent(v, address)
+	case v.web.proxy:
+		d.finding(v, Error, Silent, "etcdctl endpoint status, with the endpoints of its members", "this is etcd's grpc-proxy, and no member behind it answers: %s", message(v.err))
+	case timedOut(v.err):
+		d.silent(v)
 	case status.Code(v.err) == codes.Unavailable:
 		d.closed(v, address)
 	default:
@@ -180,23 +185,35 @@ func (d *diagnosis) rpcFailure(v *visit, address string) {
 	}
 }
 
-func (d *diagnosis) silent(v *visit, address string) {
-	d.finding(v, Error, Silent, "on the member: systemctl status etcd; ps -o stat,wchan -C etcd",
-		"%s accepts connections, and nothing answers within %v: the process is frozen or starved, its disk hangs, or the network drops what is sent to it", address, v.cfg.Timeout)
+func (d *diagnosis) silent(v *visit) {
+	run := "on the member: systemctl status etcd; ps -o stat,wchan -C etcd"
+	switch {
+	case v.web.answered && v.failed == stepAuth:
+		d.finding(v, Error, Silent, run, "the user %q is not authenticated within %v: the cluster has no leader, or the member is overloaded", v.cfg.Client.Username, v.cfg.Timeout)
+	case v.web.answered:
+		d.finding(v, Error, Silent, run, "HTTP is answered, and no call within %v: the member is starved, or its disk hangs", v.cfg.Timeout)
+	default:
+		d.finding(v, Error, Silent, run,
+			"connections are accepted, and nothing is answered within %v: the process is frozen or starved, its disk hangs, or the network drops what is sent to it", v.cfg.Timeout)
+	}
 }
 
 func (d *diagnosis) closed(v *visit, address string) {
-	switch {
-	case v.web.err == nil && v.web.server != "":
-		d.finding(v, Error, Closed, "use the port of --listen-client-urls, usually 2379",
-			"%s is etcd's, and speaks no gRPC: it is the port for peers or metrics (--listen-peer-urls, --listen-metrics-urls)", address)
-		return
+	run, cause := "curl "+address, ""
+	var record tls.RecordHeaderError
+	switch _, banner, _ := strings.Cut(message(v.web.err), "malformed HTTP response "); {
+	case v.web.server != "":
+		run, cause = "use the port of --listen-client-urls, usually 2379", "this is etcd, and speaks no gRPC here: the port is for peers or metrics (--listen-peer-urls, --listen-metrics-urls)"
 	case v.web.answered:
-		d.finding(v, Error, Closed, "curl "+address, "%s speaks HTTP, and no gRPC: it is no etcd, or a proxy that does not pass gRPC on", address)
-		return
+		cause = "the server speaks HTTP, and no gRPC: it is no etcd, or a proxy that does not pass gRPC on"
+	case errors.As(v.err, &record):
+		cause = fmt.Sprintf("the server speaks neither TLS nor HTTP: it is no etcd (it answers %q)", record.RecordHeader)
+	case banner != "":
+		cause = "the server speaks neither gRPC nor HTTP: it is no etcd (it answers " + banner + ")"
+	default:
+		run, cause = "on the member: systemctl status etcd; journalctl -u etcd", "connections are accepted and closed at once: a proxy whose member is down, or no etcd ("+message(v.err)+")"
 	}
-	d.finding(v, Error, Closed, "on the member: systemctl status etcd; journalctl -u etcd",
-		"%s accepts connections and closes them: it is no etcd, or a proxy in front of one that is down (%s)", address, message(v.err))
+	d.finding(v, Error, Closed, run, "%s", cause)
 }
 
 // login says once that the cluster wants a user, or has none.
@@ -213,7 +230,7 @@ func (d *diagnosis) login() {
 	}
 	for _, v := range d.visits {
 		if v.authErr != nil {
-			d.clusterFinding(Note, AuthOff, "etcdctl auth status", "a user is given, and authentication is off: everybody may do everything")
+			d.clusterFinding(Note, AuthOff, "etcdctl auth status", "a user is given, and authentication is off: the cluster checks no user and no permission")
 			return
 		}
 	}
@@ -236,7 +253,7 @@ func refusedLogin(err error) bool {
 
 func timedOut(err error) bool {
 	var network net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &network) && network.Timeout()
+	return status.Code(err) == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &network) && network.Timeout()
 }
 
 func closed(err error) bool {
@@ -250,10 +267,17 @@ func wantsCertificate(err error) bool {
 	return strings.Contains(text, "remote error: tls:") && strings.Contains(text, "certificate")
 }
 
-// message returns the text of an error, without gRPC's prefix.
+// message returns the text of an error, without what gRPC adds.
 func message(err error) string {
-	if s, ok := status.FromError(err); ok {
-		return s.Message()
+	if err == nil {
+		return ""
 	}
-	return err.Error()
+	text := err.Error()
+	if s, ok := status.FromError(err); ok {
+		text = s.Message()
+	}
+	if _, desc, ok := strings.Cut(text, "connection error: desc = "); ok {
+		text = strings.Trim(desc, `"`)
+	}
+	return text
 }

@@ -10,23 +10,23 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// hash asks all members for the hash of their data at the lowest of their revisions.
-func hash(ctx context.Context, visits []*visit) {
+// commonRevision returns the lowest of the revisions of the members.
+func commonRevision(visits []*visit) int64 {
 	revision := int64(math.MaxInt64)
 	for _, v := range visits {
 		if v.status != nil && v.failed == stepNone {
 			revision = min(revision, v.status.Header.GetRevision())
 		}
 	}
-	each(visits, func(v *visit) {
-		if v.status == nil || v.failed != stepNone {
-			return
-		}
-		s := stepHash
-		v.doing.Store(&s)
-		defer v.doing.Store(nil)
-		ctx, cancel := context.WithTimeout(ctx, v.cfg.Timeout)
-		defer cancel()
+	return revision
+}
+
+// askHash asks a member for the hash of its data at a revision.
+func (v *visit) askHash(ctx context.Context, revision int64) {
+	if v.status == nil || v.failed != stepNone {
+		return
+	}
+	v.do(ctx, stepHash, func(ctx context.Context) {
 		if reply, err := pb.NewMaintenanceClient(v.conn).HashKV(v.signed(ctx), &pb.HashKVRequest{Revision: revision}); err == nil {
 			v.hash = reply
 		}

@@ -1,25 +1,28 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/cmd/internal/cli"
 )
 
 // Report is what was found.
 type Report struct {
-	// Healthy tells that there are neither errors nor warnings.
+	// Healthy says that there are neither errors nor warnings.
 	Healthy   bool       `json:"healthy"`
 	Endpoints []Endpoint `json:"endpoints"`
 	Findings  []Finding  `json:"findings"` // [] for none
+	// Redundancy says how many voting members can be lost before writes stop; empty if a finding does, or it is not known.
+	Redundancy string `json:"redundancy,omitempty"`
 }
 
 // Endpoint is what an endpoint showed. Times are in milliseconds; 0 if it did not come to that.
@@ -36,6 +39,9 @@ type Endpoint struct {
 	ConnectMS    float64  `json:"connect_ms"`
 	HandshakeMS  float64  `json:"handshake_ms"`
 	ReadMS       float64  `json:"read_ms"`
+	FsyncMS      float64  `json:"wal_fsync_p99_ms,omitempty"` // of its metrics: bounds of 99 %, since it started
+	CommitMS     float64  `json:"backend_commit_p99_ms,omitempty"`
+	PeerMS       float64  `json:"peer_round_trip_p99_ms,omitempty"`
 	CertExpiry   string   `json:"certificate_expires,omitempty"`
 	Lag          uint64   `json:"entries_to_apply"`
 	DBSize       int64    `json:"db_size"`
@@ -64,7 +70,7 @@ func (v *visit) kind() string {
 
 func (v *visit) role() string {
 	switch s := v.status; {
-	case s.Header.GetMemberId() == 0: // it is no member
+	case v.kind() != kindEtcd: // it is no member
 		return ""
 	case s.IsLearner:
 		return "learner"
@@ -99,29 +105,20 @@ func nameOf(m *pb.Member) string {
 	return fmt.Sprintf("%x", m.ID)
 }
 
-func newReport(visits []*visit, findings []Finding) Report {
-	r := Report{Healthy: true, Findings: findings}
-	if findings == nil {
-		r.Findings = []Finding{}
-	}
-	for _, f := range findings {
+func newReport(visits []*visit, d *diagnosis) Report {
+	r := Report{Healthy: true, Findings: d.findings, Redundancy: d.redundancy}
+	for _, f := range d.findings {
 		r.Healthy = r.Healthy && f.Severity == Note
 	}
-	names := map[uint64]string{}
 	for _, v := range visits {
-		for _, m := range v.members.GetMembers() {
-			names[m.ID] = nameOf(m)
-		}
-	}
-	for _, v := range visits {
-		r.Endpoints = append(r.Endpoints, v.report(names))
+		r.Endpoints = append(r.Endpoints, v.report(d.memberOf(v)))
 	}
 	return r
 }
 
-func (v *visit) report(names map[uint64]string) Endpoint {
+func (v *visit) report(member string) Endpoint {
 	e := Endpoint{
-		Endpoint: v.endpoint.String(), NameMS: ms(v.resolve), ConnectMS: ms(v.connect), HandshakeMS: ms(v.handshake),
+		Endpoint: v.endpoint.String(), Member: member, NameMS: ms(v.resolve), ConnectMS: ms(v.connect), HandshakeMS: ms(v.handshake),
 		FailedAtStep: string(v.failed),
 	}
 	if len(v.certificates) > 0 {
@@ -135,9 +132,14 @@ func (v *visit) report(names map[uint64]string) Endpoint {
 		return e
 	}
 	s := v.status
-	e.Member, e.Kind, e.Version, e.Role = names[s.Header.GetMemberId()], v.kind(), s.Version, v.role()
+	e.Kind, e.Version, e.Role = v.kind(), s.Version, v.role()
 	e.MemberID, e.ClusterID = fmt.Sprintf("%x", s.Header.GetMemberId()), fmt.Sprintf("%x", s.Header.GetClusterId())
 	e.Term, e.Lag = s.RaftTerm, s.RaftIndex-s.RaftAppliedIndex
+	if e.Kind == kindEtcd { // a proxy passes those of a member on
+		e.FsyncMS = p99(v.web.metrics, "etcd_disk_wal_fsync_duration_seconds")
+		e.CommitMS = p99(v.web.metrics, "etcd_disk_backend_commit_duration_seconds")
+		e.PeerMS = p99(v.web.metrics, "etcd_network_peer_round_trip_time_seconds")
+	}
 	e.DBSize, e.DBInUse, e.DBQuota = s.DbSize, s.DbSizeInUse, s.DbSizeQuota
 	if v.readErr == nil {
 		e.ReadMS = ms(v.read)
@@ -147,15 +149,23 @@ func (v *visit) report(names map[uint64]string) Endpoint {
 
 func ms(d time.Duration) float64 { return float64(d.Round(time.Microsecond)) / 1e6 }
 
-// Text writes the report for people.
-func (r Report) Text(w io.Writer) error {
+// Codes returns what was found, and where, without figures, which change each time.
+func (r Report) Codes() string {
 	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "ENDPOINT\tMEMBER\tKIND\tVERSION\tROLE\tTERM\tCONNECT\tTLS\tREAD\tTO APPLY\tDB / QUOTA\tCLOCK") // b takes everything
-	for _, e := range r.Endpoints {
-		_, _ = fmt.Fprintln(table, strings.Join(e.cells(), "\t"))
+	for _, f := range r.Findings {
+		fmt.Fprintln(&b, f.Severity, f.Code, about(f))
 	}
-	_ = table.Flush() // to b
+	return b.String()
+}
+
+// Text returns the report for people.
+func (r Report) Text() string {
+	var b strings.Builder
+	lines := [][]string{{"ENDPOINT", "MEMBER", "KIND", "VERSION", "ROLE", "TERM", "CONNECT", "TLS", "READ", "FSYNC", "COMMIT", "PEERS", "TO APPLY", "DB / QUOTA", "CLOCK"}}
+	for _, e := range r.Endpoints {
+		lines = append(lines, e.cells())
+	}
+	cli.Table(&b, lines)
 	b.WriteByte('\n')
 	for _, f := range r.Findings {
 		b.WriteString(f.text())
@@ -163,25 +173,26 @@ func (r Report) Text(w io.Writer) error {
 	if len(r.Findings) == 0 {
 		b.WriteString("Nothing is wrong.\n")
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	if r.Redundancy != "" {
+		b.WriteString(r.Redundancy + ".\n")
+	}
+	return b.String()
 }
 
-// cells returns a row of the table; "-" is what is not known.
+// cells returns a row of the table.
 func (e Endpoint) cells() []string {
-	cells := []string{e.Endpoint, e.Member, e.Kind, e.Version, e.Role, "", took(e.ConnectMS), took(e.HandshakeMS), took(e.ReadMS), "", "", e.clock()}
+	cells := []string{e.Endpoint, e.Member, e.Kind, e.Version, e.Role, "", cli.Milliseconds(e.ConnectMS), cli.Milliseconds(e.HandshakeMS), cli.Milliseconds(e.ReadMS)}
+	for _, p99 := range []float64{e.FsyncMS, e.CommitMS, e.PeerMS} {
+		cells = append(cells, strings.TrimSuffix("≤ "+cli.Milliseconds(p99), "≤ "))
+	}
+	cells = append(cells, "", "", cmp.Or(e.clock(), "-"))
 	if e.Kind != "" {
-		cells[9], cells[10] = fmt.Sprint(e.Lag), sizeOf(e.DBSize)
+		cells[12], cells[13] = fmt.Sprint(e.Lag), sizeOf(e.DBSize)
 		if e.Term > 0 {
 			cells[5] = fmt.Sprint(e.Term)
 		}
 		if e.DBQuota > 0 {
-			cells[10] += " / " + sizeOf(e.DBQuota)
-		}
-	}
-	for i, c := range cells {
-		if c == "" {
-			cells[i] = "-"
+			cells[13] += " / " + sizeOf(e.DBQuota)
 		}
 	}
 	return cells
@@ -198,25 +209,16 @@ func (e Endpoint) clock() string {
 	return fmt.Sprintf("%+.1f…%.1f s", *e.ClockSkewS, math.Abs(*e.ClockSkewS)+1)
 }
 
-func took(ms float64) string {
-	switch {
-	case ms == 0:
-		return ""
-	case ms < 10:
-		return fmt.Sprintf("%.1f ms", ms)
+// about returns what a finding is about, "" for the cluster.
+func about(f Finding) string {
+	if f.Member != "" && f.Endpoint != "" {
+		return f.Member + " (" + f.Endpoint + ")"
 	}
-	return fmt.Sprintf("%.0f ms", ms)
+	return f.Member + f.Endpoint
 }
 
 func (f Finding) text() string {
-	about := "cluster"
-	switch {
-	case f.Member != "" && f.Endpoint != "":
-		about = f.Member + " (" + f.Endpoint + ")"
-	case f.Member != "" || f.Endpoint != "":
-		about = f.Member + f.Endpoint
-	}
-	out := fmt.Sprintf("%-8s %s: %s\n", f.Severity, about, f.Cause)
+	out := fmt.Sprintf("%-8s %s: %s\n", f.Severity, cmp.Or(about(f), "cluster"), f.Cause)
 	if f.Run != "" {
 		out += "         → " + f.Run + "\n"
 	}

@@ -74,11 +74,9 @@ func (v *visit) again(ctx context.Context) {
 	if v.status == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, v.cfg.Timeout)
-	defer cancel()
 	v.behind = v.status
-	if v.askStatus(ctx); v.failed == stepNone && v.readErr != nil {
-		v.readAll(ctx)
+	if v.do(ctx, stepStatus, v.askStatus); v.failed == stepNone && v.readErr != nil {
+		v.do(ctx, stepReads, v.readAll)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -93,9 +94,9 @@ func (v *visit) close() {
 // fail notes the step that failed; later ones are not done.
 func (v *visit) fail(s step, err error) { v.failed, v.err = s, err }
 
-// examine does one step after the other.
+// examine does one step after the other. HTTP is asked beside the calls: what answers neither is known in one timeout.
 func (v *visit) examine(ctx context.Context) {
-	defer v.doing.Store(nil)
+	var http sync.WaitGroup
 	for _, s := range []struct {
 		step
 		do func(context.Context)
@@ -103,24 +104,34 @@ func (v *visit) examine(ctx context.Context) {
 		{stepName, v.findName},
 		{stepTCP, v.findServer},
 		{stepTLS, v.shakeHands},
-		{stepHTTP, v.askWeb},
 		{stepAuth, v.authenticate},
 		{stepStatus, v.askStatus},
 		{stepReads, v.readAll},
 	} {
-		v.doing.Store(&s.step)
-		limited, cancel := context.WithTimeout(ctx, v.cfg.Timeout)
-		s.do(limited)
-		cancel()
-		if v.failed != stepNone {
+		if s.step == stepAuth {
+			http.Go(func() {
+				ctx, cancel := context.WithTimeout(ctx, v.cfg.Timeout)
+				defer cancel()
+				v.askWeb(ctx)
+			})
+		}
+		if v.do(ctx, s.step, s.do); v.failed != stepNone {
 			break
 		}
 	}
-	if v.failed == stepTLS || v.failed == stepStatus || v.failed == stepAuth {
-		limited, cancel := context.WithTimeout(ctx, v.cfg.Timeout)
-		defer cancel()
-		v.findLanguage(limited)
+	v.do(ctx, stepHTTP, func(context.Context) { http.Wait() })
+	if v.failed == stepTLS || (v.failed == stepStatus || v.failed == stepAuth) && !timedOut(v.err) {
+		v.do(ctx, v.failed, v.findLanguage)
 	}
+}
+
+// do does a step within its time.
+func (v *visit) do(ctx context.Context, s step, do func(context.Context)) {
+	v.doing.Store(&s)
+	defer v.doing.Store(nil)
+	ctx, cancel := context.WithTimeout(ctx, v.cfg.Timeout)
+	defer cancel()
+	do(ctx)
 }
 
 func (v *visit) findName(ctx context.Context) {

@@ -7,8 +7,13 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"io"
+	"maps"
+	"math"
 	"net"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -18,6 +23,7 @@ type web struct {
 	answered bool   // a request over HTTP got an answer
 	proxy    bool   // it is etcd's grpc-proxy
 	err      error  // HTTP is not spoken
+	metrics  []byte // of a member
 	// skew is how far the clock of the server is ahead of this machine's at least; negative if
 	// it is behind; 0 if they may agree.
 	skew  time.Duration
@@ -54,8 +60,9 @@ func (v *visit) askWeb(ctx context.Context) {
 	if !a.date.IsZero() {
 		v.web.clock, v.web.skew = true, skew(a.date, a.sent, a.received)
 	}
-	proxy := v.request(ctx, v.tls, "/proxy/health").status
-	v.web.proxy = proxy == http.StatusOK || proxy == http.StatusServiceUnavailable // a proxy without members
+	// Its /proxy/health takes long where no member answers.
+	v.web.proxy = bytes.Contains(v.request(ctx, v.tls, "/proxy/metrics").body, []byte("etcd_grpc_proxy_"))
+	v.web.metrics = v.request(ctx, v.tls, "/metrics").body
 }
 
 // skew returns by how much a clock that showed date, in whole seconds, at some moment between sent and
@@ -99,4 +106,24 @@ func (v *visit) request(ctx context.Context, secure *tls.Config, path string) (a
 	a.wantsTLS = a.status == http.StatusBadRequest && bytes.Contains(a.body, []byte(tlsWanted))
 	a.date, _ = http.ParseTime(resp.Header.Get("Date")) // zero without one
 	return a
+}
+
+// p99 returns a bound of 99 % of what a histogram of Prometheus counts, in milliseconds; 0 without one.
+func p99(metrics []byte, histogram string) float64 {
+	buckets := map[float64]float64{} // counts by bound, of all series
+	for line := range strings.Lines(string(metrics)) {
+		labels, ours := strings.CutPrefix(line, histogram+"_bucket{")
+		_, le, _ := strings.Cut(labels, `le="`)
+		bound, count, _ := strings.Cut(le, `"} `)
+		if le, err := strconv.ParseFloat(bound, 64); ours && err == nil {
+			n, _ := strconv.ParseFloat(strings.TrimSpace(count), 64) // 0 counts for nothing
+			buckets[le] += n
+		}
+	}
+	for _, le := range slices.Sorted(maps.Keys(buckets)) {
+		if all := buckets[math.Inf(1)]; all > 0 && buckets[le] >= 0.99*all && !math.IsInf(le, 1) {
+			return 1000 * le
+		}
+	}
+	return 0
 }

@@ -57,11 +57,13 @@ var byText = []struct{ text, do string }{
 	{"x509: certificate is valid for", "Reach the server by a name that its certificate has, or add the name to the certificate."},
 	{"cannot validate certificate for", "Reach the server by a name that its certificate has, or add the address to the certificate."},
 	{"certificate required", "The server demands a certificate of the client: give --cert and --key."},
+	{"expired certificate", "The server refuses the certificate of the client, which has expired: renew the file of --cert. quorate doctor names the date."},
 	{"bad certificate", "The server refuses the certificate of the client: it must be of the authority in --trusted-ca-file, and for client authentication."},
 	{"first record does not look like a TLS handshake", "The server speaks plaintext: write http:// before the endpoint."},
 	{"error reading server preface", "The server closed the connection: it speaks TLS and the endpoint says plaintext, or it is no gRPC server. quorate doctor tells."},
 	{"connection refused", "Nothing listens there: is etcd running, and is the endpoint right? quorate doctor."},
 	{"no such host", "The name does not resolve: correct the endpoint, or DNS."},
+	{noSpaceLeft, "Free space on the disk of the member's data directory (df -h), then start the member again; on a disk of its own it cannot be filled by others."},
 	{"i/o timeout", "The host is down, or a firewall drops what is sent to it. quorate doctor."},
 	{"received message larger than max", "The response is larger than the client takes: ask for less at a time, with a limit, or raise MaxCallRecvMsgSize."},
 	{"trying to send message larger than max", "The request is larger than the client sends: make it smaller, or raise MaxCallSendMsgSize."},
@@ -81,14 +83,23 @@ var byClass = map[retry.Class]string{
 	retry.Closed:     "The client was closed before. Make another one.",
 }
 
+const noSpaceLeft = "no space left on device"
+
+func adviceOn(text string) (do string, ok bool) {
+	for _, rule := range byText {
+		if strings.Contains(text, rule.text) {
+			return rule.do, true
+		}
+	}
+	return "", false
+}
+
 func advice(text, name string, class retry.Class) string {
 	if do, ok := byName[name]; ok {
 		return do
 	}
-	for _, rule := range byText {
-		if strings.Contains(text, rule.text) {
-			return rule.do
-		}
+	if do, ok := adviceOn(text); ok {
+		return do
 	}
 	return byClass[class]
 }

@@ -46,12 +46,15 @@ func Explain(text string) (e Explanation, ok bool) {
 	if !ok {
 		return Explanation{}, false
 	}
-	evidence := retry.Evidence{Sent: true, ContextErr: err.ended}
+	evidence := retry.Evidence{Sent: !neverSent(text), ContextErr: err.ended}
 	class := retry.Classify(err.err, evidence)
 	decision := decisionFor(class)
+	if class == retry.NotSent {
+		err.reason = "No connection was made, so nothing was sent."
+	}
 	e = Explanation{
 		Error: err.text, Name: err.rule.Name, By: err.by, Class: class.String(), Why: cmp.Or(err.rule.Reason, err.reason, decision.Reason),
-		Write: writes[retry.OutcomeOf(err.err)], MutatingCall: actions[decision.Mutating], RepeatableCall: actions[decision.Repeatable],
+		Write: writes[retry.OutcomeOfAttempt(err.err, evidence)], MutatingCall: actions[decision.Mutating], RepeatableCall: actions[decision.Repeatable],
 		Do: advice(text, err.rule.Name, class),
 	}
 	if err.ended == nil {
@@ -114,10 +117,23 @@ func recognise(text string) (recognised, bool) {
 			return recognised{err: ended, text: ended.Error(), by: "the context of the caller", ended: ended}, true
 		}
 	}
-	if strings.Contains(text, "connection error:") || strings.Contains(text, "error reading server preface") {
+	switch _, known := adviceOn(text); {
+	case strings.Contains(text, noSpaceLeft):
+		return recognised{
+			err: status.Error(codes.Unavailable, text), text: text, by: "the operating system of a member", reason: "The disk is full: the member ends.",
+		}, true
+	case known || strings.Contains(text, "connection error:"):
 		return recognised{err: status.Error(codes.Unavailable, text), text: text, by: "gRPC, in the client", reason: reasonOf(codes.Unavailable)}, true
 	}
 	return recognised{}, false
+}
+
+// noConnection are texts of an attempt to connect: gRPC has them in errors of calls that found no connection.
+var noConnection = regexp.MustCompile(`Error while dialing|\bdial (tcp|unix)|authentication handshake failed|error reading server preface|x509: |tls: `)
+
+// neverSent reports whether a text shows that the call found no connection. An outcome that it calls unknown is that of an earlier attempt.
+func neverSent(text string) bool {
+	return noConnection.MatchString(text) && !strings.Contains(text, "it may or may not have been executed") && !strings.Contains(text, "error reading from server")
 }
 
 // plain returns the text without the escapes of a log in JSON.

@@ -25,14 +25,25 @@ func TestExplain(t *testing.T) {
 		{"Unavailable", "Ambiguous", "unknown", "read back"},
 		{"UNAVAILABLE", "Ambiguous", "unknown", "read back"},
 		{"14", "Ambiguous", "unknown", "read back"},
-		{`connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`, "Ambiguous", "unknown", "Nothing listens there"},
+		{`connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`, "NotSent", "not executed", "Nothing listens there"},
+		{"dial tcp 127.0.0.1:1: connect: connection refused", "NotSent", "not executed", "Nothing listens there"},
+		{
+			`rpc error: code = DeadlineExceeded desc = latest balancer error: connection error: desc = "transport: Error while dialing: dial tcp 10.0.0.1:2379: i/o timeout"`,
+			"NotSent", "not executed", "a firewall drops",
+		},
+		{"remote error: tls: expired certificate", "NotSent", "not executed", "renew the file of --cert"},
+		{
+			(&retry.UnknownOutcomeError{Method: "/etcdserverpb.KV/Put", Err: status.Error(codes.Unavailable, "dial tcp 127.0.0.1:1: connect: connection refused")}).Error(),
+			"Ambiguous", "unknown", "Nothing listens there",
+		},
+		{"wal: failed to write: no space left on device", "Ambiguous", "unknown", "df -h"},
 		{
 			`rpc error: code = Unavailable desc = closing transport due to: connection error: desc = "error reading from server: EOF", received prior goaway: code: ENHANCE_YOUR_CALM, debug data: "too_many_pings"`,
 			"Ambiguous", "unknown", "pings more often",
 		},
 		{
 			`rpc error: code = Unavailable desc = connection error: desc = "transport: authentication handshake failed: tls: failed to verify certificate: x509: certificate signed by unknown authority"`,
-			"Ambiguous", "unknown", "--cacert",
+			"NotSent", "not executed", "--cacert",
 		},
 	} {
 		t.Run(tt.text, func(t *testing.T) {

@@ -3,25 +3,26 @@ package top
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode"
+
+	"github.com/quorate/quorate/cmd/internal/cli"
 )
 
 // rows bounds the tables of methods and calls.
 const rows = 10
 
-// Render returns a snapshot as tables.
-func Render(s Snapshot) string {
+// Text returns a snapshot as tables.
+func (s Snapshot) Text() string {
 	var b strings.Builder
 	members := [][]string{{"ENDPOINT", "STATE", "ROLE", "LATENCY", "TERM", "APPLIED", "VERSION", "IN FLIGHT", "CALLS/S", "WHY"}}
 	if len(s.Clients) == 0 {
-		members[0] = []string{"ENDPOINT", "STATE", "ROLE", "LATENCY", "TERM", "APPLIED", "VERSION", "WHY"}
+		members[0] = members[0][:7]
 	}
 	channels := make(map[string]bool)
 	for _, c := range s.Clients {
 		channels[c.Name] = c.Target != ""
 	}
+	var causes [][]string // below the table: a narrow terminal cuts its last columns off
 	client := ""
 	for _, m := range s.Members {
 		if channels[m.Client] {
@@ -33,12 +34,18 @@ func Render(s Snapshot) string {
 		}
 		row := []string{m.Endpoint, m.State, m.Role, ms(m.LatencyMS), number(m.Term), number(m.Applied), m.Version}
 		if len(s.Clients) > 0 {
-			row = append(row, fmt.Sprint(m.InFlight), fmt.Sprintf("%.1f", m.Rate))
+			row = append(row, fmt.Sprint(m.InFlight), fmt.Sprintf("%.1f", m.Rate), m.Why)
+		} else if m.Why != "" {
+			causes = append(causes, []string{m.Endpoint + ":", m.Why})
 		}
-		members = append(members, append(row, m.Why))
+		members = append(members, row)
 	}
 	if len(members) > 1 || len(s.Clients) == 0 {
 		table(&b, members)
+	}
+	if len(causes) > 0 {
+		b.WriteByte('\n')
+		table(&b, causes)
 	}
 	renderChannels(&b, s)
 	renderMethods(&b, s)
@@ -136,28 +143,8 @@ func renderClients(b *strings.Builder, s Snapshot) {
 	table(b, lines)
 }
 
-// table writes lines in columns; "-" stands for what is not known. What comes from elsewhere is
-// cleaned of what a terminal would obey.
-func table(b *strings.Builder, lines [][]string) {
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	for _, cells := range lines {
-		for i, c := range cells {
-			if c == "" && i < len(cells)-1 {
-				c = "-"
-			}
-			cells[i] = strings.Map(printable, c)
-		}
-		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) // b takes everything
-	}
-	_ = w.Flush() // to b
-}
-
-func printable(r rune) rune {
-	if unicode.IsPrint(r) {
-		return r
-	}
-	return ' '
-}
+// The tables of this package.
+var table, ms = cli.Table, cli.Milliseconds
 
 // cut cuts lines off after width columns, 0 for no bound, and spaces at their ends.
 func cut(text string, width int) string {
@@ -169,18 +156,6 @@ func cut(text string, width int) string {
 		lines[i] = strings.TrimRight(line, " ")
 	}
 	return strings.Join(lines, "\n")
-}
-
-func ms(v float64) string {
-	switch {
-	case v == 0:
-		return ""
-	case v < 10:
-		return fmt.Sprintf("%.1f ms", v)
-	case v < 10_000:
-		return fmt.Sprintf("%.0f ms", v)
-	}
-	return fmt.Sprintf("%.1f s", v/1000)
 }
 
 func number(n uint64) string {

@@ -26,6 +26,7 @@ type screen struct {
 
 	down, right int   // by how many lines and columns the view is scrolled
 	order       order // of the members
+	failing     bool  // only those that do not serve are shown
 	interrupted bool
 }
 
@@ -106,6 +107,8 @@ func (s screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			return s, tea.Quit
 		case "s":
 			s.order = (s.order + 1) % orders
+		case "f":
+			s.failing = !s.failing
 		case "down", "j":
 			s.down++
 		case "up", "k":
@@ -145,7 +148,10 @@ func (s screen) text() string {
 	}
 	shown := *s.latest
 	shown.Members = s.order.sorted(shown.Members)
-	return strings.TrimRight(Render(shown), "\n")
+	if s.failing {
+		shown.Members = slices.DeleteFunc(shown.Members, func(m Member) bool { return serves(m) == 1 })
+	}
+	return strings.TrimRight(shown.Text(), "\n")
 }
 
 // View shows the part of the latest snapshot that fits.
@@ -161,7 +167,7 @@ func (s screen) View() tea.View {
 	}
 	text := cut(strings.Join(lines, "\n"), s.width)
 	if s.latest != nil {
-		text = cut(fmt.Sprintf("%s, every %v, %v; q ends, s sorts, arrows scroll", s.latest.At.Format("15:04:05"), s.interval, s.order), s.width) + "\n\n" + text
+		text = cut(fmt.Sprintf("%s, every %v, %v; q ends, s sorts, f filters, arrows scroll", s.latest.At.Format("15:04:05"), s.interval, s.order), s.width) + "\n\n" + text
 	}
 	view := tea.NewView(text)
 	view.AltScreen = true

@@ -112,7 +112,7 @@ func TestProcesses(t *testing.T) {
 	assert.InDelta(t, 10, second.Methods[0].Rate*second.At.Sub(first.At).Seconds(), 2, "calls")
 	assert.Positive(t, second.Methods[0].MeanMS)
 	assert.Equal(t, []string{dead.URL + ": the answer is 404 Not Found"}, second.Errors)
-	text := cut(Render(second), 100)
+	text := cut(second.Text(), 100)
 	for _, want := range []string{"ENDPOINT", "CALLS/S", "get", "WATCHES", "error: " + dead.URL} {
 		assert.Contains(t, text, want)
 	}
@@ -172,9 +172,9 @@ func TestScreenShowsAFrozenMember(t *testing.T) {
 
 // What a server or a process says cannot control the terminal.
 func TestRenderCleans(t *testing.T) {
-	text := Render(Snapshot{Members: []Member{{Endpoint: "a:1", State: "failing", Why: "\x1b[2Jgone\nand more"}}})
+	text := Snapshot{Members: []Member{{Endpoint: "a:1", State: "failing", Why: "\x1b[2Jgone\nand more"}}}.Text()
 	assert.NotContains(t, text, "\x1b")
-	assert.Equal(t, 2, strings.Count(text, "\n"))
+	assert.Equal(t, 4, strings.Count(text, "\n"), "the table, and the cause below it")
 }
 
 // channel is a gRPC channel.
@@ -307,7 +307,7 @@ func press(m tea.Model, keys ...string) tea.Model {
 }
 
 func TestScreenScrollsAndSorts(t *testing.T) {
-	var s Snapshot
+	s := Snapshot{Clients: []Client{{Name: "shop"}}}
 	for i := range 40 {
 		s.Members = append(s.Members, Member{Endpoint: fmt.Sprintf("m%02d:2379", i), State: "serving", LatencyMS: float64(i + 1), Why: strings.Repeat("why ", 30)})
 	}
@@ -320,6 +320,8 @@ func TestScreenScrollsAndSorts(t *testing.T) {
 	assert.LessOrEqual(t, strings.Count(screen.View().Content, "\n"), 11)
 	assert.True(t, shows(press(screen, "s"), "m30"), "what does not serve comes first")
 	assert.True(t, shows(press(screen, "s", "s"), "m39"), "the slowest comes first")
+	assert.True(t, shows(press(screen, "f"), "m30"), "only what does not serve")
+	assert.False(t, shows(press(screen, "f"), "m00"))
 	below := press(screen, "pgdown", "pgdown", "pgdown", "pgdown", "pgdown", "pgdown")
 	assert.True(t, shows(below, "m39"), "the end")
 	assert.True(t, shows(press(below, "g"), "m00"))

@@ -70,7 +70,7 @@ func (r Result) Text() string {
 		r.Operations, r.Seconds, r.Prefix, r.Answered, r.Failed, r.Unknown)
 	fmt.Fprintf(&b, "The answers are %s (porcupine).\n", r.Linear)
 	if len(r.watched.Violations) == 0 {
-		fmt.Fprintf(&b, "%d watches were told %d events: none was lost, repeated, out of order or untrue.\n", r.Watches, r.Events)
+		fmt.Fprintf(&b, "%d watches delivered %d events: none was lost, repeated, out of order or untrue.\n", r.Watches, r.Events)
 	}
 	for _, v := range r.Violations {
 		fmt.Fprintf(&b, "VIOLATION: %s\n", v)

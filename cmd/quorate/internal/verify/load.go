@@ -15,15 +15,16 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// load makes operations at the rate until the duration is over or ctx ends, and waits for the last.
-func (r *run) load(ctx context.Context) {
+// load makes operations at the rate until the duration is over or ctx ends, and waits for the last,
+// which end with lasting.
+func (r *run) load(ctx, lasting context.Context) {
 	end := r.begin.Add(r.cfg.Duration)
 	turns := make(chan struct{})
 	var wg sync.WaitGroup
 	for client := range groups * clients {
 		wg.Go(func() {
 			for range turns {
-				r.operate(client)
+				r.operate(lasting, client)
 			}
 		})
 	}
@@ -44,10 +45,10 @@ func (r *run) load(ctx context.Context) {
 }
 
 // operate makes one operation on the keys of the client's group, and notes it.
-func (r *run) operate(client int) {
+func (r *run) operate(ctx context.Context, client int) {
 	group := client % groups
 	op := model.Operation{Client: client, Request: r.request()}
-	ctx, cancel := r.limited(context.Background())
+	ctx, cancel := r.limited(ctx)
 	defer cancel()
 	op.Call = time.Since(r.begin)
 	response, err := r.do(ctx, group, op.Request)

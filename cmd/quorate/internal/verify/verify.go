@@ -4,6 +4,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -25,6 +26,7 @@ const (
 	DefaultRate     = 50
 	MaxRate         = 1000
 	MaxDuration     = 10 * time.Minute
+	DefaultGrace    = 2 * time.Second
 	groups          = 4 // of keys
 	clients         = 2 // a group
 	watches         = 2
@@ -43,6 +45,8 @@ type Config struct {
 	Rate     int
 	// Timeout bounds each operation.
 	Timeout time.Duration
+	// Grace bounds what is done after ctx has ended. What is not removed then expires. Default [DefaultGrace].
+	Grace time.Duration
 }
 
 // Result is what was found.
@@ -80,12 +84,14 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 		}
 		return Result{}, fmt.Errorf("grant a lease: %w", err)
 	}
-	// What has begun is finished and removed, whenever ctx ends.
-	lasting := context.WithoutCancel(ctx)
+	// What has begun is finished and removed after ctx has ended, too, but not for long.
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(cmp.Or(cfg.Grace, DefaultGrace), cancel) })()
 	defer func() { err = errors.Join(err, r.remove(lasting)) }()
 	r.openWatches(lasting)
 	defer r.endWatches()
-	r.load(ctx)
+	r.load(ctx, lasting)
 	return r.conclude(lasting)
 }
 

@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+)
+
+// Table writes lines in columns; "-" stands for what is not known. Characters that control a
+// terminal become spaces: cells may come from elsewhere.
+func Table(b *strings.Builder, lines [][]string) {
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	for _, cells := range lines {
+		for i, c := range cells {
+			if c == "" && i < len(cells)-1 {
+				c = "-"
+			}
+			cells[i] = strings.Map(printable, c)
+		}
+		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) // b takes everything
+	}
+	_ = w.Flush() // to b
+}
+
+func printable(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return ' '
+}
+
+// Milliseconds formats a time, "" for 0.
+func Milliseconds(v float64) string {
+	switch {
+	case v == 0:
+		return ""
+	case v < 10:
+		return fmt.Sprintf("%.1f ms", v)
+	case v < 10_000:
+		return fmt.Sprintf("%.0f ms", v)
+	}
+	return fmt.Sprintf("%.1f s", v/1000)
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/cmd/internal/cli"
+	"github.com/quorate/quorate/cmd/internal/cli/clitest"
+	"github.com/quorate/quorate/lab"
+)
+
+// Each case of an operator's audit that is not doctor's own ends with what is wrong, and the exit status that the help has for it.
+func TestSentences(t *testing.T) {
+	plain, err := lab.Start(t.Context(), lab.Config{Members: 2, Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, plain.Close()) })
+	secure, err := lab.Start(t.Context(), lab.Config{Members: 1, TLS: true, Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, secure.Close()) })
+	require.NoError(t, plain.Members()[1].Kill()) // no quorum
+	noQuorum, https := plain.Members()[0].Endpoint(), secure.Endpoints()[0]
+	_, address, _ := strings.Cut(https, "://")
+	interrupted, interrupt := context.WithCancelCause(t.Context())
+	interrupt(cli.SignalError{Signal: syscall.SIGINT})
+	for _, tt := range []struct {
+		name      string
+		ctx       context.Context
+		args      []string
+		status    int
+		want, not string
+	}{
+		{"P4: nobody listens", nil, []string{"top", "--once", "--endpoints", "127.0.0.1:1"}, cli.Failure, "\n127.0.0.1:1:  nothing listens at 127.0.0.1:1", "deadline"},
+		{"P4: an unknown authority", nil, []string{"top", "--once", "--endpoints", https}, cli.Failure, "the certificate was issued by", "deadline"},
+		{"P4: plaintext", nil, []string{"top", "--once", "--endpoints", "http://" + address}, cli.Failure, "the server speaks TLS, and the endpoint says plaintext", "deadline"},
+		{"P4: one of two", nil, []string{"top", "--once", "--endpoints", "127.0.0.1:1," + noQuorum}, cli.OK, "degraded", "deadline"},
+		{
+			"P5: no quorum", nil,
+			[]string{"verify", "--command-timeout", "2s", "--endpoints", noQuorum},
+			cli.Failure, `quorate: the cluster has no leader: nothing is written`, `{"level"`,
+		},
+		{
+			"P5: an unknown authority", nil,
+			[]string{"verify", "--command-timeout", "2s", "--endpoints", https},
+			cli.Failure, `quorate: the certificate was issued by "CN=quorate-lab CA", which this machine does not know`, `{"level"`,
+		},
+		{"P5: Ctrl-C", interrupted, []string{"verify", "--endpoints", noQuorum}, 130, "quorate: interrupt", "deadline"},
+		{"P6: Ctrl-C", interrupted, []string{"top", "--once", "--endpoints", noQuorum}, 130, "quorate: interrupt", ""},
+		{"P6: Ctrl-C", interrupted, []string{"doctor", "--endpoints", noQuorum}, 130, "quorate: interrupt", ""},
+		{
+			"P6: a refused dial", nil,
+			[]string{"explain", `rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`},
+			cli.OK, "why              No connection was made, so nothing was sent.\na write is       not executed", "unknown",
+		},
+		{"P6: a full disk", nil, []string{"explain", "wal: write: no space left on device"}, cli.OK, "Free space on the disk of the member's data directory (df -h)", ""},
+		{"P6: endpoints as an argument", nil, []string{"doctor", "a:1", "b:1"}, cli.Failure, "endpoints are given with --endpoints a:1,b:1", "unknown command"},
+		{"P6: endpoints as an argument", nil, []string{"verify", "a:1"}, cli.Failure, "endpoints are given with --endpoints a:1", "unknown command"},
+		{"P6: a mistyped command", nil, []string{"docter"}, cli.Failure, `unknown command "docter"; did you mean doctor?`, ""},
+		{"P6: no endpoint", nil, []string{"doctor", "--endpoints="}, cli.Failure, "it names no endpoint", "127.0.0.1"},
+		{"P6: a URL", nil, []string{"doctor", "--endpoints", "etcds://" + address}, cli.Negative, "the certificate was issued by", "unknown scheme"},
+		{"P6: a bare name", nil, []string{"resolve", "--once", "127.0.0.1:80"}, cli.OK, "+ 127.0.0.1:80", "scheme"},
+		{"missing: unix", nil, []string{"resolve", "--once", "unix:/run/shop.sock"}, cli.OK, "+ /run/shop.sock", "scheme"},
+		{"missing: unix", nil, []string{"doctor", "--endpoints", "unix:/nosuch.sock"}, cli.Negative, "no connection to /nosuch.sock", "scheme"},
+		{"missing: --write-out", nil, []string{"top", "-w", "json", "--endpoints", noQuorum}, cli.OK, `"role": "no leader"`, ""},
+		{"missing: --write-out", nil, []string{"verify", "-w", "yaml"}, cli.Failure, "it must be table or json", ""},
+		{"missing: SRV", nil, []string{"doctor", "--discovery-srv", "nosuch.invalid"}, cli.Failure, "SRV records of nosuch.invalid: ", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx := tt.ctx
+			if ctx == nil {
+				ctx = t.Context()
+			}
+			status, stdout, stderr := clitest.Exec(ctx, newRootCommand(), tt.args...)
+			assert.Equal(t, tt.status, status)
+			assert.Contains(t, stdout+stderr, tt.want)
+			if tt.not != "" {
+				assert.NotContains(t, stdout+stderr, tt.not)
+			}
+		})
+	}
+}

@@ -1,0 +1,244 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/port"
+	"github.com/quorate/quorate/lab"
+)
+
+// banner returns the address of a server that writes a text to each connection and reads what comes.
+func banner(t *testing.T, text string) string {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = lis.Close() })
+	go func() {
+		for {
+			conn, err := lis.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.WriteString(conn, text)
+				_, _ = io.Copy(io.Discard, conn)
+				_ = conn.Close()
+			}()
+		}
+	}()
+	return lis.Addr().String()
+}
+
+// serveWeb returns the address of a server that answers HTTP on one path, and speaks no gRPC.
+func serveWeb(t *testing.T, path, body string) string {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != path {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(srv.Close)
+	return bare(srv.URL)
+}
+
+func requireSentences(t *testing.T, cfg Config, want, not []string) {
+	t.Helper()
+	cfg.Settle = time.Millisecond
+	report, err := Examine(t.Context(), cfg)
+	require.NoError(t, err)
+	text := report.Text()
+	for _, w := range want {
+		assert.Contains(t, text, w)
+	}
+	for _, n := range not {
+		assert.NotContains(t, text, n)
+	}
+}
+
+// Each case of an operator's audit prints what is wrong and what to run.
+func TestSentences(t *testing.T) {
+	same := func(*scripted) {}
+	dead, err := port.Reserve()
+	require.NoError(t, err)
+	defer dead.Release()
+	ca := newAuthority(t, "right")
+	expired := front{target: member(1, same).start(t), certificate: ca.issue(t, "127.0.0.1", -2*time.Hour, -time.Hour)}.start(t)
+	valid := front{target: member(1, same).start(t), certificate: ca.issue(t, "127.0.0.1", -time.Hour, time.Hour)}.start(t)
+	of := func(servers ...*scripted) (endpoints []string) {
+		for _, s := range servers {
+			endpoints = append(endpoints, s.start(t))
+		}
+		return endpoints
+	}
+	members := func(urls ...string) func(*scripted) {
+		return func(s *scripted) {
+			for i, url := range urls {
+				m := &pb.Member{ID: uint64(i + 1), Name: []string{"m1", "m2", "m3"}[i]}
+				if url != "" {
+					m.ClientURLs = []string{"http://" + url}
+				}
+				s.members = append(s.members, m)
+			}
+		}
+	}
+	silent := banner(t, "")
+	for _, tt := range []struct {
+		name      string
+		cfg       clientv3.Config
+		want, not []string
+	}{
+		{
+			"P1: a member is dead, and no endpoint names it",
+			clientv3.Config{Endpoints: of(member(1, members("", dead.Address(), dead.Address())))},
+			[]string{"warning  m2 (http://" + dead.Address() + "): nothing listens at " + dead.Address() + ": etcd is not running"},
+			[]string{"advertise-client-urls", "misadvertised"},
+		},
+		{
+			"P2: a member is frozen, and no endpoint names it",
+			clientv3.Config{Endpoints: of(member(1, members("", silent)))},
+			[]string{"warning  m2 (http://" + silent + "): connections are accepted, and nothing is answered within "},
+			nil,
+		},
+		{
+			"P3: a grpc-proxy without members",
+			clientv3.Config{Endpoints: []string{serveWeb(t, "/proxy/metrics", "etcd_grpc_proxy_cache_hits_total 0")}},
+			[]string{"this is etcd's grpc-proxy, and no member behind it answers"},
+			[]string{"frozen", "it is no etcd"},
+		},
+		{
+			"P6: an expired certificate, accepted",
+			clientv3.Config{Endpoints: []string{"https://" + expired}, TLS: &tls.Config{InsecureSkipVerify: true}},
+			[]string{`warning  https://` + expired + `: the certificate "CN=member" expired on `, "which only --insecure-skip-tls-verify accepts", "→ renew it"},
+			[]string{"Nothing is wrong"},
+		},
+		{
+			"P6: an authority that is not given",
+			clientv3.Config{Endpoints: []string{"https://" + valid}},
+			[]string{`the certificate was issued by "CN=right", which this machine does not know, and no --cacert is given`},
+			nil,
+		},
+		{
+			"P6: a frozen process", clientv3.Config{Endpoints: []string{silent}},
+			[]string{"error    " + silent + ": connections are accepted, and nothing is answered within ", "frozen or starved", "→ on the member: systemctl status etcd; ps"},
+			nil,
+		},
+		{
+			"P6: a banner", clientv3.Config{Endpoints: []string{banner(t, "SSH-2.0-OpenSSH_9.2\r\n")}},
+			[]string{`the server speaks neither gRPC nor HTTP: it is no etcd (it answers "SSH-2.0-OpenSSH_9.2`},
+			nil,
+		},
+		{
+			"P6: a banner for TLS", clientv3.Config{Endpoints: []string{"https://" + banner(t, "SSH-2.0-OpenSSH_9.2\r\n")}},
+			[]string{`the server speaks neither TLS nor HTTP: it is no etcd (it answers "SSH-2"`},
+			nil,
+		},
+		{
+			"P6: a web server", clientv3.Config{Endpoints: []string{serveWeb(t, "/", "")}},
+			[]string{"the server speaks HTTP, and no gRPC: it is no etcd, or a proxy that does not pass gRPC on"},
+			nil,
+		},
+		{
+			"P6: a port for peers", clientv3.Config{Endpoints: []string{serveWeb(t, "/version", `{"etcdserver":"3.6.4"}`)}},
+			[]string{"this is etcd, and speaks no gRPC here: the port is for peers or metrics", "→ use the port of --listen-client-urls, usually 2379"},
+			[]string{"it is no etcd"},
+		},
+		{
+			"P6: two clusters",
+			clientv3.Config{Endpoints: of(member(1, same), member(2, func(s *scripted) { s.status.Header.ClusterId, s.status.Version = 8, "3.5.30" }))},
+			[]string{"error    cluster: the endpoints belong to different clusters: 7 ("},
+			[]string{"finish the upgrade"},
+		},
+		{
+			"P6: a full disk", clientv3.Config{Endpoints: []string{dead.Address()}},
+			[]string{"etcd is not running (a full disk, too, ends it), or listens elsewhere", "df -h"},
+			nil,
+		},
+		{
+			"P6: a member that no endpoint names",
+			clientv3.Config{Endpoints: of(member(1, members("", of(member(2, same))[0])))},
+			[]string{"note     m2: --endpoints does not name this member: a client uses it only after Sync"},
+			nil,
+		},
+		{
+			"missing: one more loss stops writes",
+			clientv3.Config{Endpoints: of(member(1, members("", dead.Address(), of(member(3, same))[0])))},
+			[]string{"warning  cluster: 2 of 3 voting members serve: one more loss stops all writes"},
+			nil,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			requireSentences(t, Config{Client: tt.cfg, Timeout: brief}, tt.want, tt.not)
+		})
+	}
+}
+
+// A healthy cluster of etcd has no finding, over TLS.
+func TestSentencesOfRealClusters(t *testing.T) {
+	cluster := start(t, lab.Config{TLS: true, ClientCertAuth: true})
+	cfg := Config{Client: clientv3.Config{Endpoints: cluster.Endpoints(), TLS: cluster.ClientTLS()}, Timeout: patience, Hash: true}
+	report, err := Examine(t.Context(), cfg)
+	require.NoError(t, err)
+	requireCodes(t, report)
+	assert.Contains(t, report.Text(), "3 of 3 voting members serve; 1 more can be lost.")
+	for _, e := range report.Endpoints {
+		assert.Positive(t, e.CommitMS, e.Endpoint)
+	}
+	t.Run("P6: an expired certificate of the client", func(t *testing.T) {
+		expired := cfg
+		expired.Client.TLS = cluster.ExpiredClientTLS()
+		requireSentences(t, expired, []string{"the server refuses the certificate of the client, ", "which expired on ", "→ renew the certificate that --cert names"}, []string{"trusted-ca-file"})
+	})
+	t.Run("P6: progress, and the name of a frozen member", func(t *testing.T) {
+		m := cluster.Members()[2]
+		require.NoError(t, m.Stop())
+		defer func() { require.NoError(t, m.Continue()) }()
+		var waited []string
+		frozen := cfg
+		frozen.Timeout, frozen.Progress = brief, func(waiting []string) { waited = append(waited, waiting...) }
+		requireSentences(t, frozen, []string{"error    " + m.Name() + " (" + m.Endpoint() + "): connections are accepted, and nothing is answered within 5s"}, nil)
+		assert.Contains(t, strings.Join(waited, "\n"), m.Endpoint()+": tls")
+	})
+}
+
+// What is the cause of all is the first thing that is said.
+func TestWhy(t *testing.T) {
+	lost := func(s *scripted) { s.status.Leader = 0 }
+	endpoints := []string{member(1, lost).start(t), member(2, lost).start(t), serveWeb(t, "/", "")}
+	why := Why(t.Context(), Config{Client: clientv3.Config{Endpoints: endpoints}, Timeout: patience})
+	assert.Contains(t, why, "the cluster has no leader")
+	ended, end := context.WithCancel(t.Context())
+	end()
+	assert.Empty(t, Why(ended, Config{Client: clientv3.Config{Endpoints: endpoints}, Timeout: patience}))
+}
+
+func TestP99(t *testing.T) {
+	const metrics = `# TYPE h histogram
+h_bucket{To="a",le="0.001"} 90
+h_bucket{To="a",le="0.002"} 99
+h_bucket{To="a",le="+Inf"} 100
+h_sum{To="a"} 1
+h_bucket{To="b",le="0.001"} 100
+h_bucket{To="b",le="0.002"} 100
+h_bucket{To="b",le="+Inf"} 100
+slow_bucket{le="1"} 1
+slow_bucket{le="+Inf"} 100
+`
+	assert.InDelta(t, 2, p99([]byte(metrics), "h"), 1e-9)
+	assert.Zero(t, p99([]byte(metrics), "slow"), "it is above all bounds")
+	assert.Zero(t, p99([]byte(metrics), "nosuch"))
+}
