@@ -67,11 +67,17 @@ func TestPrecedence(t *testing.T) {
 			clientv3.Config{Endpoints: []string{"b:1"}, Username: "carol", Password: "pc", DialTimeout: time.Second},
 		},
 		{
-			"endpoints that are a URL", []string{"--endpoints", "etcd://dave:pd@d?dial-timeout=4s"}, variables, url,
+			"endpoints that are a URL",
+			[]string{"--endpoints", "etcd://dave:pd@d?dial-timeout=4s"},
+			variables,
+			url,
 			clientv3.Config{Endpoints: []string{"d:2379"}, Username: "dave", Password: "pd", DialTimeout: 4 * time.Second},
 		},
 		{
-			"flags outrank the URL of a flag", []string{"--endpoints", "etcd://dave:pd@d?dial-timeout=4s", "--user", "alice:pa", "--dial-timeout=1s"}, nil, "",
+			"flags outrank the URL of a flag",
+			[]string{"--endpoints", "etcd://dave:pd@d?dial-timeout=4s", "--user", "alice:pa", "--dial-timeout=1s"},
+			nil,
+			"",
 			clientv3.Config{Endpoints: []string{"d:2379"}, Username: "alice", Password: "pa", DialTimeout: time.Second},
 		},
 		{

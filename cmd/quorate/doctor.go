@@ -28,9 +28,7 @@ examined at the URLs that they advertise to clients; what is wrong with them is 
 warning, or with --cluster an error as for endpoints.
 
 It asks each member a dozen questions at most, and changes nothing. What an election
-explains, too, is looked at a second time, 2 s later. The clock of a server is taken
-from the header Date of its HTTP answers, which is in whole seconds; a finding means that
-it is off by a second for certain.
+explains, too, is looked at a second time, 2 s later.
 
 A finding has a severity: an "error" fails calls, a "warning" does soon or at times, and
 a "note" is only worth knowing. With --json a finding also has a stable "code".

@@ -38,17 +38,7 @@ if neither an argument nor standard input was given.`,
   journalctl -u shop | grep error | quorate explain`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ended := make(chan error, 1)
-			go func() { // reading does not end by a signal
-				lines, err := []string{strings.Join(args, " ")}, error(nil)
-				if len(args) == 0 {
-					lines, err = readLines(cmd.InOrStdin())
-				}
-				if err != nil {
-					ended <- cli.Usage(cmd, err)
-					return
-				}
-				ended <- showExplanations(cmd.OutOrStdout(), lines, asJSON)
-			}()
+			go func() { ended <- explainAll(cmd, args, asJSON) }() // a signal does not end reading
 			select {
 			case err := <-ended:
 				return err
@@ -77,8 +67,15 @@ func readLines(in io.Reader) ([]string, error) {
 	return lines, scanner.Err()
 }
 
-// showExplanations prints what the lines mean, each error once.
-func showExplanations(out io.Writer, lines []string, asJSON bool) error {
+// explainAll prints what the errors in the arguments, or else on standard input, mean, each once.
+func explainAll(cmd *cobra.Command, args []string, asJSON bool) error {
+	lines := []string{strings.Join(args, " ")}
+	if len(args) == 0 {
+		var err error
+		if lines, err = readLines(cmd.InOrStdin()); err != nil {
+			return cli.Usage(cmd, err)
+		}
+	}
 	seen := map[string]bool{}
 	for _, line := range lines {
 		e, ok := explain.Explain(line)
@@ -96,7 +93,7 @@ func showExplanations(out io.Writer, lines []string, asJSON bool) error {
 			text = "\n" + text
 		}
 		seen[e.Error] = true
-		if _, err := io.WriteString(out, text); err != nil {
+		if _, err := io.WriteString(cmd.OutOrStdout(), text); err != nil {
 			return fmt.Errorf("print the explanation: %w", err)
 		}
 	}

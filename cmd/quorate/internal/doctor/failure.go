@@ -269,13 +269,7 @@ func wantsCertificate(err error) bool {
 
 // message returns the text of an error, without what gRPC adds.
 func message(err error) string {
-	if err == nil {
-		return ""
-	}
-	text := err.Error()
-	if s, ok := status.FromError(err); ok {
-		text = s.Message()
-	}
+	text := status.Convert(err).Message()
 	if _, desc, ok := strings.Cut(text, "connection error: desc = "); ok {
 		text = strings.Trim(desc, `"`)
 	}

@@ -161,9 +161,10 @@ func (r Report) Codes() string {
 // Text returns the report for people.
 func (r Report) Text() string {
 	var b strings.Builder
-	lines := [][]string{{"ENDPOINT", "MEMBER", "KIND", "VERSION", "ROLE", "TERM", "CONNECT", "TLS", "READ", "FSYNC", "COMMIT", "PEERS", "TO APPLY", "DB / QUOTA", "CLOCK"}}
-	for _, e := range r.Endpoints {
-		lines = append(lines, e.cells())
+	lines := make([][]string, 1+len(r.Endpoints))
+	lines[0] = []string{"ENDPOINT", "MEMBER", "KIND", "VERSION", "ROLE", "TERM", "CONNECT", "TLS", "READ", "FSYNC", "COMMIT", "PEERS", "TO APPLY", "DB / QUOTA", "CLOCK"}
+	for i, e := range r.Endpoints {
+		lines[i+1] = e.cells()
 	}
 	cli.Table(&b, lines)
 	b.WriteByte('\n')
@@ -181,11 +182,12 @@ func (r Report) Text() string {
 
 // cells returns a row of the table.
 func (e Endpoint) cells() []string {
-	cells := []string{e.Endpoint, e.Member, e.Kind, e.Version, e.Role, "", cli.Milliseconds(e.ConnectMS), cli.Milliseconds(e.HandshakeMS), cli.Milliseconds(e.ReadMS)}
-	for _, p99 := range []float64{e.FsyncMS, e.CommitMS, e.PeerMS} {
-		cells = append(cells, strings.TrimSuffix("≤ "+cli.Milliseconds(p99), "≤ "))
+	took := cli.Milliseconds
+	atMost := func(ms float64) string { return strings.TrimSuffix("≤ "+took(ms), "≤ ") }
+	cells := []string{
+		e.Endpoint, e.Member, e.Kind, e.Version, e.Role, "", took(e.ConnectMS), took(e.HandshakeMS), took(e.ReadMS),
+		atMost(e.FsyncMS), atMost(e.CommitMS), atMost(e.PeerMS), "", "", cmp.Or(e.clock(), "-"),
 	}
-	cells = append(cells, "", "", cmp.Or(e.clock(), "-"))
 	if e.Kind != "" {
 		cells[12], cells[13] = fmt.Sprint(e.Lag), sizeOf(e.DBSize)
 		if e.Term > 0 {

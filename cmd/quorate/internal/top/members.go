@@ -72,10 +72,8 @@ func (m Members) ask(asker context.Context, endpoint string) Member {
 }
 
 func message(err error) string {
-	if s, ok := status.FromError(err); ok {
-		return cmp.Or(s.Message(), s.Code().String())
-	}
-	return err.Error()
+	s := status.Convert(err)
+	return cmp.Or(s.Message(), s.Code().String())
 }
 
 func milliseconds(seconds float64) float64 { return float64(int64(seconds*1e6+0.5)) / 1e3 }
