@@ -228,7 +228,7 @@ func TestRenderChannels(t *testing.T) {
 			report.Process = introspect.Process{Program: "web", Host: "h", PID: 1}
 			var s Snapshot
 			s.add(report, introspect.Report{}, map[string]*tally{})
-			assert.Equal(t, tt.want, cut(Render(s), tt.width))
+			assert.Equal(t, tt.want, cut(s.Text(), tt.width))
 		})
 	}
 }
