@@ -1,7 +1,7 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
 .PHONY: build test versions versions-short tidy release-check snapshot binaries lint generate lab compare soak soak-locks soak-linear soak-resolvers \
 	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents etcdctl shim-tests shim-tests-short \
-	servers servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-watches bench-start bench-fleet bench-pools bench-calls bench-minimal bench-batch bench-routing bench-observed bench-leases \
+	servers servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-watches bench-start bench-fleet bench-pools bench-toolkit bench-calls bench-minimal bench-batch bench-routing bench-observed bench-leases \
 	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target
 
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
@@ -141,6 +141,9 @@ bench-fleet: ## what a hundred clients cost a cluster, in health and under fault
 
 bench-pools: ## connection pools beside one connection, blind rotation and puddle; five minutes
 	go test ./lab/bench/pools -run '^$$' -bench . -benchtime 5x
+
+bench-toolkit: ## channels beside those with gRPC's policies, under faults and load: medians of three rounds; a quarter of an hour
+	go run ./lab/bench/toolkit -rounds 3
 
 bench-watches: ## the creation, the memory and the replay of watches, and slow readers, beside the official client; five minutes
 	go test ./lab/bench -run '^$$' -bench '/^(create|idle|replay|stalled)$$' -benchtime 5x -timeout 1h

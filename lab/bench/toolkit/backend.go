@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/lab/link"
+)
+
+// pace is the time between two messages of a stream.
+const pace = 100 * time.Millisecond
+
+// backend is a server that a scenario slows down, lets fail or freezes.
+type backend struct {
+	pb.UnimplementedTestServiceServer
+	server *grpc.Server
+	health *health.Server
+	link   *link.Link // nil unless a backend freezes
+	addr   string
+
+	takes atomic.Int64 // nanoseconds of a call
+	fails atomic.Bool
+	calls atomic.Int64 // and streams that have begun
+}
+
+// start starts a backend for a scenario.
+func start(s scenario) (*backend, error) {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	b := &backend{addr: lis.Addr().String(), health: health.NewServer()}
+	b.takes.Store(int64(s.takes))
+	b.server = grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, in any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		if s.denies && strings.HasPrefix(info.FullMethod, "/grpc.health.v1.") {
+			return nil, status.Error(codes.Unauthenticated, "no token")
+		}
+		return handle(ctx, in)
+	}))
+	pb.RegisterTestServiceServer(b.server, b)
+	grpc_health_v1.RegisterHealthServer(b.server, b.health)
+	if s.freezes {
+		if b.link, err = link.Listen(b.addr); err != nil {
+			return nil, err
+		}
+		b.addr = b.link.Addr()
+	}
+	go func() { _ = b.server.Serve(lis) }() // until stop
+	return b, nil
+}
+
+func (b *backend) stop() {
+	b.health.Shutdown()
+	if b.link != nil {
+		_ = b.link.Close() // only a second one fails
+	}
+	b.server.Stop()
+}
+
+// EmptyCall takes as long as the scenario says.
+func (b *backend) EmptyCall(context.Context, *pb.Empty) (*pb.Empty, error) {
+	b.calls.Add(1)
+	if b.fails.Load() {
+		return nil, status.Error(codes.Unavailable, "this backend fails")
+	}
+	if takes := time.Duration(b.takes.Load()); takes > 0 {
+		time.Sleep(takes)
+	}
+	return &pb.Empty{}, nil
+}
+
+// StreamingOutputCall sends the address of the backend until the stream ends.
+func (b *backend) StreamingOutputCall(_ *pb.StreamingOutputCallRequest, stream pb.TestService_StreamingOutputCallServer) error {
+	b.calls.Add(1)
+	message := &pb.StreamingOutputCallResponse{Payload: &pb.Payload{Body: []byte(b.addr)}}
+	for stream.Context().Err() == nil {
+		if err := stream.Send(message); err != nil {
+			return err
+		}
+		time.Sleep(pace)
+	}
+	return stream.Context().Err()
+}
+
+func stateOf(backends []*backend) (s resolver.State) {
+	for _, b := range backends {
+		s.Endpoints = append(s.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: b.addr}}})
+	}
+	return s
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/quorate/quorate/lab/bench/internal/cputime"
+	"github.com/quorate/quorate/lab/link"
+)
+
+// scenario is what happens to backends, and what is measured.
+type scenario struct {
+	name  string
+	size  int           // backends at the start
+	takes time.Duration // a call
+	slots int64         // of allSlots: what takes few runs beside others
+
+	repeatable    bool // calls may be executed twice
+	healthChecked bool // by healthCheckConfig
+	denies        bool // health services answer Unauthenticated
+	freezes       bool // a backend
+
+	run func(*rig) ([]figure, error)
+}
+
+// figure is something that was measured.
+type figure struct {
+	What  string
+	Value float64
+}
+
+var scenarios = []scenario{
+	{name: "flap", size: 3, slots: 1, run: flap},
+	{name: "frozen-streams", size: 3, slots: 1, freezes: true, run: frozenStreams},
+	{name: "hiccup", size: 3, takes: usual, slots: 2, run: hiccup},
+	{name: "hiccup-unauthenticated", size: 3, takes: usual, slots: 2, denies: true, run: hiccup},
+	{name: "not-serving", size: 3, takes: usual, slots: 2, healthChecked: true, run: notServing},
+	{name: "equal", size: 3, slots: 4, run: equal},
+	{name: "frozen-8", size: 3, takes: usual, slots: 4, repeatable: true, freezes: true, run: frozen(8)},
+	{name: "failing", size: 5, takes: usual, slots: 6, run: oneOf(15*time.Second, func(b *backend) { b.fails.Store(true) })},
+	{name: "slow", size: 5, takes: usual, slots: 6, run: oneOf(10*time.Second, func(b *backend) { b.takes.Store(20 * int64(usual)) })},
+	{name: "rolling", size: 5, takes: usual, slots: 6, run: rolling},
+	{name: "frozen-300", size: 3, takes: usual, slots: allSlots, repeatable: true, freezes: true, run: frozen(300)},
+	{name: "200-backends", size: 200, slots: allSlots, run: many},
+	{name: "2000-backends", size: 2000, slots: allSlots, run: many},
+}
+
+// flap leaves a backend with streams out of the list for a second.
+func flap(r *rig) ([]figure, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var cut atomic.Int64
+	for range 12 {
+		go func() {
+			r.follow(ctx, func(string) {})
+			cut.Add(1)
+		}()
+	}
+	time.Sleep(time.Second)
+	i := r.busiest()
+	r.list.UpdateState(stateOf(slices.Delete(slices.Clone(r.backends), i, i+1)))
+	time.Sleep(time.Second)
+	r.list.UpdateState(stateOf(r.backends))
+	time.Sleep(35 * time.Second) // a policy may let the streams of what left the list end late
+	return []figure{{"streams cut, of 12", float64(cut.Load())}}, nil
+}
+
+// frozenStreams freezes a backend of callers that only have streams, and open them again when they end.
+func frozenStreams(r *rig) ([]figure, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var at sync.Map // the backend of each stream
+	for i := range 9 {
+		go func() {
+			for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+				r.follow(ctx, func(from string) { at.Store(i, from) })
+			}
+		}()
+	}
+	time.Sleep(5 * time.Second)
+	b := r.backends[r.busiest()]
+	b.link.Blackhole(link.Both)
+	began := time.Now()
+	for left := true; left && time.Since(began) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
+		left = false
+		at.Range(func(_, from any) bool { left = from == b.addr; return !left })
+	}
+	return []figure{{"all elsewhere after, s (10: never)", min(10, time.Since(began).Seconds())}}, nil
+}
+
+// frozen freezes a backend while callers are at work.
+func frozen(callers int) func(*rig) ([]figure, error) {
+	return func(r *rig) ([]figure, error) {
+		r.warmUp()
+		time.AfterFunc(time.Second, func() { r.backends[r.busiest()].link.Blackhole(link.Both) })
+		o := r.load(callers, 20*time.Millisecond, 4*time.Second)
+		return []figure{{"failed calls", o.failed}, {"longest call, ms", o.quantile(1)}}, nil
+	}
+}
+
+// hiccup slows a backend down once, for a second.
+func hiccup(r *rig) ([]figure, error) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	work.Go(func() { r.load(6, 20*time.Millisecond, 18*time.Second) })
+	time.Sleep(3 * time.Second)
+	i := r.busiest()
+	r.backends[i].takes.Store(int64(time.Second))
+	time.Sleep(time.Second)
+	r.backends[i].takes.Store(int64(usual))
+	share := func(wait, length time.Duration) float64 {
+		time.Sleep(wait)
+		before := r.counts()
+		time.Sleep(length)
+		return r.shares(before)[i]
+	}
+	return []figure{{"its share after 2 to 4 s, %", share(2*time.Second, 2*time.Second)}, {"after 10 to 14 s", share(6*time.Second, 4*time.Second)}}, nil
+}
+
+// notServing lets a backend say that it does not serve, which answers calls none the less.
+func notServing(r *rig) ([]figure, error) {
+	r.warmUp()
+	i := r.busiest()
+	r.backends[i].health.SetServingStatus("", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	time.Sleep(100 * time.Millisecond)
+	before := r.counts()
+	o := r.load(10, 10*time.Millisecond, 2*time.Second)
+	return []figure{{"calls to it", float64(r.counts()[i] - before[i])}, {"failed calls", o.failed}}, nil
+}
+
+// equal has one caller, and nothing wrong.
+func equal(r *rig) ([]figure, error) {
+	before := r.counts()
+	o := r.load(1, 0, time.Second)
+	shares := r.shares(before)
+	return []figure{{"least share, %", slices.Min(shares)}, {"greatest share, %", slices.Max(shares)}, {"failed calls", o.failed}}, nil
+}
+
+// oneOf does something to one backend of several.
+func oneOf(length time.Duration, do func(*backend)) func(*rig) ([]figure, error) {
+	return func(r *rig) ([]figure, error) {
+		r.warmUp()
+		do(r.backends[r.busiest()])
+		o := r.load(20, 20*time.Millisecond, length)
+		return []figure{{"failed calls, %", 100 * o.failed / float64(len(o.took))}, {"p99, ms", o.quantile(0.99)}}, nil
+	}
+}
+
+// rolling replaces all backends: a new one is listed, an old one shuts down gracefully, and leaves the list later.
+func rolling(r *rig) ([]figure, error) {
+	r.warmUp()
+	done := make(chan *outcome, 1)
+	go func() { done <- r.load(50, 20*time.Millisecond, 6*time.Second) }()
+	for range r.size {
+		b, err := start(r.scenario)
+		if err != nil {
+			return nil, err
+		}
+		r.backends = append(r.backends, b)
+		live := r.backends[len(r.backends)-r.size:]
+		old := r.backends[len(r.backends)-r.size-1]
+		r.list.UpdateState(stateOf(append(slices.Clone(live), old)))
+		time.Sleep(200 * time.Millisecond)
+		go old.server.GracefulStop()
+		time.Sleep(300 * time.Millisecond)
+		r.list.UpdateState(stateOf(live))
+		time.Sleep(500 * time.Millisecond)
+	}
+	o := <-done
+	return []figure{{"failed calls", o.failed}, {"longest call, ms", o.quantile(1)}}, nil
+}
+
+// many has callers that do not pause, as soon as the channel is connected, and then a list that changes.
+func many(r *rig) ([]figure, error) {
+	first := r.load(16, 0, 4*time.Second)
+	began := cputime.Used()
+	next := r.load(16, 0, 4*time.Second)
+	called := cputime.Used()
+	for i := range 20 {
+		r.list.UpdateState(stateOf(slices.Delete(slices.Clone(r.backends), i, i+1)))
+	}
+	time.Sleep(time.Second)
+	return []figure{
+		{"calls a second in the first 4 s", float64(len(first.took)) / 4},
+		{"CPU a call in the next 4 s, µs", (called - began).Seconds() * 1e6 / float64(len(next.took))},
+		{"failed calls", first.failed + next.failed},
+		{"CPU a list update, ms", (cputime.Used() - called).Seconds() * 1e3 / 20},
+	}, nil
+}
