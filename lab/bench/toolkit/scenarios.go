@@ -119,7 +119,10 @@ func hiccup(r *rig) ([]figure, error) {
 		time.Sleep(length)
 		return r.shares(before)[i]
 	}
-	return []figure{{"its share after 2 to 4 s, %", share(2*time.Second, 2*time.Second)}, {"after 10 to 14 s", share(6*time.Second, 4*time.Second)}}, nil
+	return []figure{
+		{"its share after 2 to 4 s, %", share(2*time.Second, 2*time.Second)},
+		{"its share after 10 to 14 s, %", share(6*time.Second, 4*time.Second)},
+	}, nil
 }
 
 // notServing lets a backend say that it does not serve, which answers calls none the less.
