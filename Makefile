@@ -142,7 +142,7 @@ bench-fleet: ## what a hundred clients cost a cluster, in health and under fault
 bench-pools: ## connection pools beside one connection, blind rotation and puddle; five minutes
 	go test ./lab/bench/pools -run '^$$' -bench . -benchtime 5x
 
-bench-toolkit: ## channels beside those with gRPC's policies, under faults and load: medians of three rounds; a quarter of an hour
+bench-toolkit: ## channels beside those with gRPC's policies, under faults and load: medians of three rounds; twenty minutes
 	go run ./lab/bench/toolkit -rounds 3
 
 bench-watches: ## the creation, the memory and the replay of watches, and slow readers, beside the official client; five minutes
