@@ -80,6 +80,7 @@ func (i *investigation) isNeeded() bool {
 }
 
 func (i *investigation) run() {
+	i.await(time.Until(i.p.probesFrom()), func() bool { return !i.isNeeded() })
 	for i.isNeeded() {
 		i.elect = i.elect || i.ep.known().StartProbing()
 		start := time.Now()

@@ -96,7 +96,9 @@ type picker struct {
 	// unproven is set while no endpoint has completed work yet, and writes wait for that. unseen is
 	// set until the first write, which asks all endpoints that have completed none.
 	unproven, unseen bool
-	asked            atomic.Bool // for unseen
+	// holdsStreams is set while streams wait after an outage.
+	holdsStreams bool
+	asked        atomic.Bool // for unseen
 	// err is why there is no connection.
 	err error
 }
@@ -139,6 +141,7 @@ func (p *policy) publish() {
 	k.rank()
 	k.findDoubted()
 	k.unproven = p.awaitsProof(k.fit[needWrite])
+	k.holdsStreams = p.afterOutage.holdsStreams(len(k.fit[needFull]) > 0 && k.fit[needFull][0].State().Usable(), now)
 	k.unseen = p.proofDue.IsZero() && p.canProbe()
 	k.err = balancer.ErrNoSubConnAvailable
 	if state == connectivity.TransientFailure {
@@ -401,6 +404,8 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 		return nil, nil, errNoOther
 	case len(fit) == 0:
 		return nil, nil, k.err
+	case k.holdsStreams && call.Conn == Streams && call.Need == Full:
+		return nil, nil, balancer.ErrNoSubConnAvailable
 	case k.unproven && a.Write:
 		k.p.prove()
 		return nil, nil, balancer.ErrNoSubConnAvailable

@@ -47,6 +47,7 @@ type policy struct {
 	resolving   error       // the resolver's error, while there are no endpoints
 	seconds     seconds     // connections beside silent ones
 	turns       turns       // of endpoints to be tried, while there is no connection for calls
+	afterOutage afterOutage // when streams and probes begin
 	proofDue    time.Time   // until when writes wait for proof, zero before the first
 	proven      bool        // an endpoint has shown that it serves
 	nextPublish time.Time   // when the pause after the latest picker ends

@@ -36,6 +36,12 @@ const (
 	// queues their handshakes: a client that gives up early loses its place in the queue.
 	minConnectTimeout = 20 * time.Second
 
+	// When a connection ends an outage, probes and streams begin after a random part of a tenth
+	// (outageShare) of its length, maxAfterOutage at most. While no endpoint serves then, streams wait
+	// for as long again.
+	outageShare    = 10
+	maxAfterOutage = time.Second
+
 	// connectPatience is how long streams wait for a connection before they use another
 	// endpoint.
 	connectPatience = 500 * time.Millisecond
@@ -57,7 +63,8 @@ func ConnectParams() grpc.ConnectParams {
 // as many attempts as n endpoints with a backoff each would make. The policy's lock guards it.
 type turns struct {
 	outage bool // nothing is connected
-	taken  int  // in this outage
+	since  time.Time
+	taken  int // in this outage
 	next   time.Time
 }
 
@@ -83,21 +90,54 @@ func pauseAfter(earlier, n int, limit time.Duration) time.Duration {
 // noteOutage records whether there is a connection for calls. When the last one is lost, it is
 // tried again at once, and the other endpoints take their turns. It needs the lock.
 func (p *policy) noteOutage() {
+	now := time.Now()
 	if p.anyReady() || len(p.endpoints) == 0 {
+		if p.turns.outage {
+			p.afterOutage.begin(now.Sub(p.turns.since), now)
+			time.AfterFunc(p.afterOutage.from.Sub(now), p.publish)
+			time.AfterFunc(p.afterOutage.end.Sub(now), p.publish)
+		}
 		p.turns = turns{}
 		return
 	}
 	if p.turns.outage {
 		return
 	}
-	now, n := time.Now(), p.tried()
-	p.turns = turns{outage: true}
+	n := p.tried()
+	p.turns = turns{outage: true, since: now}
 	p.turns.take(n, now)
 	for _, i := range rand.Perm(len(p.endpoints)) {
 		if s := p.endpoints[i].conn(Calls); s.waits(now) {
 			p.tryAt(s, p.turns.take(n, now))
 		}
 	}
+}
+
+// afterOutage spreads the streams and the probes of many clients when an outage ends: they do not
+// come at once, and members that have no leader yet do not refuse them. Calls do not wait: their
+// answers show who serves. The policy's lock guards it.
+type afterOutage struct {
+	from time.Time // when probes begin, and streams if an endpoint serves
+	end  time.Time // when streams begin if none does
+}
+
+// begin is called when an outage of the given length ends.
+func (a *afterOutage) begin(outage time.Duration, now time.Time) {
+	over := min(outage/outageShare, maxAfterOutage)
+	a.from = now.Add(rand.N(over + 1))
+	a.end = a.from.Add(over)
+}
+
+// holdsStreams reports whether streams that need full service wait.
+func (a *afterOutage) holdsStreams(serves bool, now time.Time) bool {
+	return now.Before(a.from) || !serves && now.Before(a.end)
+}
+
+// probesFrom returns when probes may be sent.
+func (p *policy) probesFrom() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.afterOutage.from
 }
 
 // tried returns the number of endpoints that are connected or tried, at least 1. It needs the lock.
