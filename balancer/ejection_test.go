@@ -182,7 +182,7 @@ func TestErrorsThatEjectNoEndpoint(t *testing.T) {
 					s.passes.Store(test.passes)
 					s.fail.Store(&test.err)
 				}
-				l := c.load(10, 10*time.Millisecond, time.Second, false)
+				l := c.load(10, 40*time.Millisecond, time.Second, false)
 				time.Sleep(10 * time.Second)
 				l.end()
 				assert.False(t, c.events.ever(health.Suspected, health.Slow))
@@ -203,7 +203,7 @@ func TestFewEndpointsAreEjected(t *testing.T) {
 			for i, s := range servers[:6] {
 				time.AfterFunc(time.Duration(i)*5*time.Second, func() { s.fail.Store(&errUnavailable) })
 			}
-			c.load(20, 20*time.Millisecond, time.Second, false)
+			c.load(20, 100*time.Millisecond, time.Second, false)
 			time.Sleep(35 * time.Second)
 			ejected := 0
 			for _, s := range servers {
@@ -220,7 +220,7 @@ func TestFewEndpointsAreEjected(t *testing.T) {
 func TestLostConnectionsEjectNoEndpoint(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, servers []*server) {
 		c := warm(t, probedRoundRobin, servers, toolkit)
-		c.load(100, 5*time.Millisecond, time.Second, false)
+		c.load(100, 50*time.Millisecond, time.Second, false)
 		for range 3 {
 			time.Sleep(2 * time.Second)
 			servers[0].disconnect()

@@ -33,8 +33,8 @@ func TestEndpointThatPausedOnceGetsItsShareAgain(t *testing.T) {
 							test.prepare(s)
 						}
 						c := warm(t, config, servers, toolkit)
-						c.load(6, 20*time.Millisecond, 3*time.Second, false)
-						time.Sleep(4 * time.Second)
+						c.load(6, 50*time.Millisecond, 3*time.Second, false)
+						time.Sleep(2 * time.Second)
 						if pause == "frozen" {
 							servers[0].frozen.Shut()
 							time.AfterFunc(time.Second, servers[0].frozen.Open)
@@ -43,7 +43,7 @@ func TestEndpointThatPausedOnceGetsItsShareAgain(t *testing.T) {
 							time.AfterFunc(time.Second, func() { servers[0].long.Store(0) })
 						}
 						time.Sleep(time.Second + test.within)
-						shares := c.shares(5 * time.Second)
+						shares := c.shares(4 * time.Second)
 						assert.GreaterOrEqual(t, shares[0], 0.25, "%v", shares)
 					})
 				})
@@ -82,7 +82,7 @@ func TestEndpointThatStaysBadIsTestedSeldom(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, servers []*server) {
 		c := warm(t, probedRoundRobin, servers, toolkit)
 		servers[0].fail.Store(&errUnavailable)
-		c.load(5, 50*time.Millisecond, time.Second, false)
+		c.load(4, 100*time.Millisecond, time.Second, false)
 		within(t, 5*time.Second, "suspected", func() bool { return c.is(servers[0]) == health.Suspected })
 		before := servers[0].calls.Load()
 		time.Sleep(5 * time.Minute)
