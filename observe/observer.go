@@ -28,7 +28,7 @@ type Observer interface {
 	// StateChanged is called for each change of an endpoint's state.
 	StateChanged(health.Change)
 	// Ejected is called when an endpoint is no longer used because of its state, at once or, if it is
-	// suspected or slow, after 30 s; at once, if many of its calls failed or were late. If no
+	// suspected or slow, after 30 s in which others serve; at once, if many of its calls failed or were late. If no
 	// better endpoint is left, endpoints are used in any state, and none is ejected.
 	Ejected(Ejection)
 	// Readmitted is called when an ejected endpoint is used again.

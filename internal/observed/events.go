@@ -107,27 +107,38 @@ func (e *events) Changed(ep *balancer.Endpoint, change health.Change) {
 	defer e.mu.Unlock()
 	change.Endpoint = e.name(ep)
 	e.add(func() { e.observer.StateChanged(change) })
-	if isDoubted(change.To) && !change.Evidence.Often {
-		time.AfterFunc(longDoubt, func() {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			e.updateAll(ep)
-		})
+	if isDoubted(change.To) {
+		e.updateLater(ep, change.Evidence.At)
 	}
 	e.updateAll(ep)
+}
+
+// updateLater updates whether the endpoint is used when it may have been doubted for long, as long as
+// it is in the state that it has been in since then.
+func (e *events) updateLater(ep *balancer.Endpoint, since time.Time) {
+	time.AfterFunc(longDoubt, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if st := ep.Health(); isDoubted(st.State) && st.Since.Equal(since) {
+			e.updateAll(ep)
+			e.updateLater(ep, since)
+		}
+	})
 }
 
 // updateAll updates whether the endpoints of a client are used.
 func (e *events) updateAll(ep *balancer.Endpoint) {
 	siblings := ep.Siblings()
-	anyFit, anyGood := false, false
+	var others fitness
 	for _, s := range siblings {
-		state := s.State()
-		anyFit = anyFit || state.Usable()
-		anyGood = anyGood || state.Usable() && !isDoubted(state)
+		st := s.Health()
+		good := st.State.Usable() && !isDoubted(st.State)
+		others.fit = others.fit || st.State.Usable()
+		others.good = others.good || good
+		others.steady = others.steady || good && time.Since(st.Since) >= longDoubt
 	}
 	for _, s := range siblings {
-		e.update(s, anyFit, anyGood)
+		e.update(s, others)
 	}
 	select {
 	case <-ep.Removed():
@@ -142,14 +153,19 @@ const longDoubt = 30 * time.Second
 // isDoubted reports whether other endpoints are preferred to one in the state.
 func isDoubted(s health.State) bool { return s == health.Suspected || s == health.Slow }
 
+// fitness says whether any endpoint is fit, is not doubted, and has not been for long: in an overload
+// they are doubted in turn.
+type fitness struct{ fit, good, steady bool }
+
 // update updates whether an endpoint is used: an unfit one is not while another one is fit, and one
-// that has been doubted for long is not while another one is not doubted.
-func (e *events) update(ep *balancer.Endpoint, anyFit, anyGood bool) {
+// that has been doubted for long, or by many calls, is not while another one is not doubted.
+func (e *events) update(ep *balancer.Endpoint, others fitness) {
 	now := time.Now()
 	status := ep.Health()
-	doubted := isDoubted(status.State) && (status.Evidence.Often || now.Sub(status.Since) >= longDoubt)
-	out := anyFit && !status.State.Usable() || anyGood && doubted
 	since, was := e.ejected[ep]
+	long := others.steady && now.Sub(status.Since) >= longDoubt
+	doubted := isDoubted(status.State) && (was || status.Evidence.Often || long)
+	out := others.fit && !status.State.Usable() || others.good && doubted
 	switch {
 	case out && !was:
 		e.ejected[ep] = now
