@@ -26,7 +26,7 @@ func (c *observedConn) Introspect(o introspect.Options) introspect.Client {
 		shown.NotReady = "the resolver has given no endpoints"
 	}
 	if !shown.Ready && err != nil {
-		shown.NotReady += "; its latest error: " + err.Error()
+		shown.NotReady += "; the resolver's latest error: " + err.Error()
 	}
 	return shown
 }
@@ -44,8 +44,5 @@ func (c *Channel) shown() map[string]any {
 		"Calls.Repeatable":     c.Calls.Repeatable,
 		"Calls.Once":           c.Calls.Once,
 		"Keepalive.Time":       c.Keepalive.Client.Time.String(),
-		"Keepalive.Timeout":    c.Keepalive.Client.Timeout.String(),
-		"Resolvers":            len(c.Resolvers),
-		"Observer":             c.Observer != nil,
 	}
 }

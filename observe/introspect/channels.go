@@ -57,10 +57,10 @@ func (c *Channels) each(name string, o Options) []Client {
 	return all
 }
 
-// Introspect returns all channels as one, for metrics: each of their endpoints, all calls, all budgets.
-// It is ready if each channel is, and if there is none.
+// Introspect returns all channels as one, for [Metrics]: each of their endpoints, the numbers of calls, all budgets. It is
+// ready if each channel is, and if there is none.
 func (c *Channels) Introspect(o Options) Client {
-	sum := Client{Ready: true, Calls: Calls{ByMethod: map[string]int{}, Oldest: []Call{}}, Endpoints: []Endpoint{}, Budgets: []Budget{}}
+	sum := Client{Ready: true}
 	for _, one := range c.each("", o) {
 		if !one.Ready {
 			sum.Ready, sum.NotReady = false, one.NotReady
@@ -68,10 +68,6 @@ func (c *Channels) Introspect(o Options) Client {
 		sum.Endpoints, sum.Budgets = append(sum.Endpoints, one.Endpoints...), append(sum.Budgets, one.Budgets...)
 		sum.Calls.InFlight += one.Calls.InFlight
 		sum.Calls.Attempts += one.Calls.Attempts
-		sum.Calls.Oldest = append(sum.Calls.Oldest, one.Calls.Oldest...)
-		for method, n := range one.Calls.ByMethod {
-			sum.Calls.ByMethod[method] += n
-		}
 	}
 	return sum
 }

@@ -63,10 +63,7 @@ func renderChannels(b *strings.Builder, s Snapshot) {
 		if c.Target == "" {
 			continue
 		}
-		title := c.Name + ", " + c.Target
-		if c.Policy != "" {
-			title += " by " + c.Policy
-		}
+		title := c.Name + ", " + strings.Join(nonEmpty(c.Target, c.Policy), " by ")
 		if !c.Ready {
 			title += " is not ready: " + c.NotReady
 		}

@@ -194,24 +194,30 @@ func TestRenderChannels(t *testing.T) {
 		want     string
 	}{
 		{
-			"wide", []introspect.Client{{Target: "dns:///billing:80", Policy: "quorate_p2c", Ready: true, Endpoints: frozen}}, 200,
+			"wide",
+			[]introspect.Client{{Target: "dns:///billing:80", Policy: "quorate_p2c", Ready: true, Endpoints: frozen}},
+			200,
 			"web/billing@h:1, dns:///billing:80 by quorate_p2c\n" +
 				"BACKEND         STATE          FOR     WHY                                      SHARE  CALLS/S  IN FLIGHT  STREAMS  LATENCY\n" +
 				"10.0.3.17:8080  serving        1m30s   served                                   100 %  0.0      3          2        4.0 ms\n" +
 				"10.0.4.9:8080   dead, ejected  1h2m5s  unresponsive: no sign of life for 752ms  0 %    0.0      0          0\n",
 		},
 		{
-			"narrow: the cause stays", []introspect.Client{{Target: "dns:///billing:80", Policy: "quorate_p2c", Ready: true, Endpoints: frozen[1:]}}, 60,
+			"narrow: the cause stays",
+			[]introspect.Client{{Target: "dns:///billing:80", Policy: "quorate_p2c", Ready: true, Endpoints: frozen[1:]}},
+			60,
 			"web/billing@h:1, dns:///billing:80 by quorate_p2c\n" +
 				"BACKEND        STATE          FOR     WHY                  …\n" +
 				"10.0.4.9:8080  dead, ejected  1h2m5s  unresponsive: no sign…\n",
 		},
 		{
-			"two, without endpoints", []introspect.Client{
-				{Target: "dns:///billing:80", NotReady: "the resolver has given no endpoints; its latest error: no such host"},
+			"two, without endpoints",
+			[]introspect.Client{
+				{Target: "dns:///billing:80", NotReady: "the resolver has given no endpoints; the resolver's latest error: no such host"},
 				{Target: "dns:///stock:80", NotReady: "the resolver has given no endpoints"},
-			}, 200,
-			"web/billing@h:1, dns:///billing:80 is not ready: the resolver has given no endpoints; its latest error: no such host\n\n" +
+			},
+			200,
+			"web/billing@h:1, dns:///billing:80 is not ready: the resolver has given no endpoints; the resolver's latest error: no such host\n\n" +
 				"web/billing#2@h:1, dns:///stock:80 is not ready: the resolver has given no endpoints\n",
 		},
 	} {
