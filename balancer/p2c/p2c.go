@@ -8,12 +8,14 @@
 //
 // # Differences from other implementations
 //
-// Five differences, each for a case in which common implementations do badly:
+// Six differences, each for a case in which common implementations do badly:
 //   - With four endpoints or fewer all are compared. Best of two cannot do well when two
 //     of four are slow: a sixth of all pairs has no good one.
 //   - Costs within a tenth of the lowest count as equal, and so do latencies below a
 //     millisecond. Among equals the choice is random. Otherwise the calls of one caller would
 //     all go to the endpoint that is faster by a few microseconds.
+//   - A single latency of up to 4 ms does not count, only the second in a row: otherwise one call that
+//     was late by chance would keep its endpoint unused for seconds.
 //   - The estimate of an endpoint survives reconnections, and the flapping of one endpoint
 //     does not reset the estimates of the others.
 //   - A failed call counts as one that took a second or more. Otherwise an endpoint that
@@ -76,6 +78,9 @@ const (
 	// band is how much higher than the lowest a cost may be to count as equal.
 	band = 1.1
 
+	// byChance is what a single call may take without effect, as when the machine is busy for a moment.
+	byChance = 4 * least
+
 	// A slow endpoint is suspected, and re-admitted when it answers a probe, again and again:
 	// its estimate is discarded at most once in restoreAfter, twice as long each time, up to
 	// maxRestore.
@@ -101,6 +106,7 @@ type strategy struct {
 // record is the state of one endpoint.
 type record struct {
 	latency estimate
+	higher  atomic.Bool // the latest call took longer than the estimate, by chance perhaps
 	turn    roundrobin.Turn
 
 	restored atomic.Int64  // when the estimate was discarded, in nanoseconds since the strategy was built
@@ -236,11 +242,22 @@ func (s *strategy) Done(ep *balancer.Endpoint, r balancer.Result) {
 	case r.Conn != balancer.Calls:
 		// The duration depends on the request, not on the endpoint.
 	case r.Answered:
-		rec.latency.observe(float64(took), s.instant())
+		rec.observe(float64(took), s.instant())
 	default: // given up: the response takes at least this long
 		rec.latency.begin(float64(max(took, unproven)), s.instant())
 		rec.latency.raise(float64(took), s.instant())
 	}
+}
+
+// observe records the latency of a call. A single one of a few milliseconds is often chance, and would keep
+// its endpoint unused for seconds: it counts if the one before was higher than the estimate, too.
+func (r *record) observe(nanos float64, at instant) {
+	known := r.latency.at(at)
+	higher := known > 0 && nanos < float64(byChance) && nanos > band*max(known, float64(least))
+	if r.higher.Load() != higher && r.higher.CompareAndSwap(!higher, higher) && higher {
+		return
+	}
+	r.latency.observe(nanos, at)
 }
 
 // Restored discards the endpoint's estimate from before its re-admission.

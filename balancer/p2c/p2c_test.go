@@ -108,6 +108,20 @@ func TestEqualEndpointsAreEquallyLikely(t *testing.T) {
 	}
 }
 
+// One call that takes a few milliseconds is chance, the second is not.
+func TestASingleLateCallIsChance(t *testing.T) {
+	b := newBed(3)
+	b.answers(time.Millisecond, time.Millisecond, time.Millisecond)
+	late := balancer.Result{Took: 3 * time.Millisecond, Answered: true}
+	b.Done(b.eps[0], late)
+	assert.InDelta(t, 1000, b.picks(balancer.Call{}, 3000)["0"], 200)
+	b.Done(b.eps[0], balancer.Result{Took: time.Millisecond, Answered: true})
+	b.Done(b.eps[0], late)
+	assert.InDelta(t, 1000, b.picks(balancer.Call{}, 3000)["0"], 200)
+	b.Done(b.eps[0], late)
+	assert.Zero(t, b.picks(balancer.Call{}, 3000)["0"])
+}
+
 func TestResultsUpdateEstimates(t *testing.T) {
 	const took = 5 * time.Millisecond // the estimate so far
 	unavailable := errors.New("unavailable")
