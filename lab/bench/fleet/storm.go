@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -186,15 +187,22 @@ func after(ctx context.Context, since time.Time, is func() (bool, error)) (time.
 }
 
 // receivedRPCs returns a count of the RPCs that the members have received since they
-// started. A member that does not answer has the count of before.
+// started. They are read at the same time; one that does not answer has the count of before.
 func (r *rig) receivedRPCs() func(context.Context) (float64, error) {
-	totals := make(map[*lab.Member]float64)
+	members := r.cluster.Members()
+	totals := make([]float64, len(members))
 	return func(ctx context.Context) (sum float64, err error) {
-		for _, m := range r.cluster.Members() {
-			if of, err := read(ctx, m); err == nil {
-				totals[m] = of.total()
-			}
-			sum += totals[m]
+		var reads sync.WaitGroup
+		for i, m := range members {
+			reads.Go(func() {
+				if of, err := read(ctx, m); err == nil {
+					totals[i] = of.total()
+				}
+			})
+		}
+		reads.Wait()
+		for _, total := range totals {
+			sum += total
 		}
 		return sum, nil
 	}
