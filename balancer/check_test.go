@@ -177,7 +177,7 @@ func TestElectionGoesBackWhenTheBudgetIsSpent(t *testing.T) {
 					require.NoError(t, busy.call(t.Context(), attempt{only: busy.endpoint(s)}).err)
 				}
 			}
-			busy.load(6, 20*time.Millisecond, 500*time.Millisecond, false)
+			busy.load(6, 60*time.Millisecond, 500*time.Millisecond, false)
 			time.Sleep(20 * time.Second)
 			poor.endpoint(servers[0]).SpendProbes()
 			servers[0].stalled.Shut()

@@ -28,7 +28,7 @@ func lossy(s *server, share float64) (stop func()) {
 			case <-done:
 				s.delay.Store(int64(usual))
 				return
-			case <-time.After(time.Millisecond):
+			case <-time.After(5 * time.Millisecond):
 			}
 		}
 	}()
@@ -39,7 +39,7 @@ func TestEndpointThatLosesPacketsIsSlow(t *testing.T) {
 	for _, callers := range []int{1, 6, 30} {
 		inBubble(t, 3, func(t *testing.T, servers []*server) {
 			c := warm(t, roundRobin, servers)
-			load := c.load(callers, 5*time.Millisecond, time.Hour, false)
+			load := c.load(callers, time.Duration(callers)*8*time.Millisecond, time.Hour, false)
 			time.Sleep(2 * time.Second)
 			stop := lossy(servers[0], 0.36)
 			within(t, 20*time.Second, "slow", func() bool { return c.is(servers[0]) == health.Slow })
@@ -89,7 +89,7 @@ func TestEndpointThatIsAlwaysOrSeldomLateServes(t *testing.T) {
 			inBubble(t, 3, func(t *testing.T, servers []*server) {
 				servers[0].delay.Store(max(far[name], int64(usual)))
 				c := warm(t, roundRobin, servers)
-				load := c.load(9, 5*time.Millisecond, time.Hour, false)
+				load := c.load(9, 50*time.Millisecond, time.Hour, false)
 				time.Sleep(2 * time.Second)
 				stop := test(servers)
 				time.Sleep(30 * time.Second)
@@ -122,13 +122,13 @@ func TestEndpointThatFailsOrIsSlowGetsFewCalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 5, func(t *testing.T, servers []*server) {
 				c := warm(t, test.config, servers, toolkit)
-				warmup := c.load(4, 5*time.Millisecond, 2*time.Second, false)
+				warmup := c.load(4, 10*time.Millisecond, 2*time.Second, false)
 				time.Sleep(2 * time.Second)
 				assert.Zero(t, failed(warmup.end()))
 				s := servers[0]
 				test.worsen(s)
-				l := c.load(20, 20*time.Millisecond, 200*time.Millisecond, false)
-				time.Sleep(10 * time.Second)
+				l := c.load(20, 30*time.Millisecond, 200*time.Millisecond, false)
+				time.Sleep(8 * time.Second)
 				outcomes := l.end()
 				t.Logf("%d calls, %d failed, p99 %v", len(outcomes), failed(outcomes), p99(outcomes))
 				assert.LessOrEqual(t, float64(failed(outcomes))/float64(len(outcomes)), test.failed)
@@ -136,7 +136,7 @@ func TestEndpointThatFailsOrIsSlowGetsFewCalls(t *testing.T) {
 
 				s.fail.Store(nil)
 				s.long.Store(0)
-				c.load(5, 20*time.Millisecond, time.Second, false)
+				c.load(5, 40*time.Millisecond, time.Second, false)
 				within(t, time.Minute, "serving", func() bool { return c.is(s) == health.Serving })
 				assert.InDelta(t, 0.2, c.shares(2 * time.Second)[0], 0.02, "it has its share again")
 			})
