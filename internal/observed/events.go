@@ -128,7 +128,7 @@ func (e *events) updateLater(ep *balancer.Endpoint, since time.Time) {
 
 // updateAll updates whether the endpoints of a client are used.
 func (e *events) updateAll(ep *balancer.Endpoint) {
-	siblings := ep.Siblings()
+	siblings := e.siblings(ep)
 	var others fitness
 	for _, s := range siblings {
 		st := s.Health()
