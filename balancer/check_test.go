@@ -162,7 +162,7 @@ func TestFailedConnectIsEvidenceWhileNobodyIsConnected(t *testing.T) {
 
 // Of two clients, the one that is elected to probe has spent its budget on another fault.
 func TestElectionGoesBackWhenTheBudgetIsSpent(t *testing.T) {
-	for range 6 {
+	for range 3 {
 		inBubble(t, 3, func(t *testing.T, servers []*server) {
 			share := sharing()
 			poor := warm(t, roundRobin, servers, share)
@@ -177,7 +177,7 @@ func TestElectionGoesBackWhenTheBudgetIsSpent(t *testing.T) {
 					require.NoError(t, busy.call(t.Context(), attempt{only: busy.endpoint(s)}).err)
 				}
 			}
-			busy.load(6, 60*time.Millisecond, 500*time.Millisecond, false)
+			busy.load(6, 100*time.Millisecond, 500*time.Millisecond, false)
 			time.Sleep(20 * time.Second)
 			poor.endpoint(servers[0]).SpendProbes()
 			servers[0].stalled.Shut()
@@ -194,7 +194,7 @@ func TestSecondFaultIsFoundByAnIdleClient(t *testing.T) {
 	} {
 		t.Run(first, func(t *testing.T) {
 			var took []time.Duration
-			for range 20 {
+			for range 8 {
 				inBubble(t, 3, func(t *testing.T, servers []*server) {
 					c := warm(t, roundRobin, servers)
 					shut(servers[2])

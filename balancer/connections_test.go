@@ -72,6 +72,8 @@ func TestStreamsOfClassCallsStayThere(t *testing.T) {
 		c.open(balancer.Calls, at)
 		assert.Equal(t, 3, connections(servers))
 		assert.False(t, c.events.ever(health.Suspected, health.Slow))
+		servers[0].payload.Store(1) // a large message that stops halfway is waited for
+		time.Sleep(time.Second)
 		servers[0].frozen.Shut()
 		assert.ErrorContains(t, heavy.endsWithin(t, 1200*time.Millisecond), "others serve")
 	})

@@ -73,7 +73,7 @@ func TestServerThatSaysNotServingGetsNoCalls(t *testing.T) {
 func TestServerLeavesInOrder(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := checked(t, servers)
-		l := c.load(8, 2*time.Millisecond, time.Second, true)
+		l := c.load(8, 10*time.Millisecond, time.Second, true)
 		for _, s := range servers {
 			time.Sleep(time.Second)
 			s.says(notServing)
@@ -84,7 +84,7 @@ func TestServerLeavesInOrder(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		all := l.end()
-		assert.Greater(t, len(all), 5000)
+		assert.Greater(t, len(all), 2000)
 		assert.Zero(t, failed(all))
 	})
 }
@@ -93,8 +93,8 @@ func TestServerLeavesInOrder(t *testing.T) {
 func TestLostConnectionIsNotNotServing(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		c := checked(t, servers)
-		c.load(4, 5*time.Millisecond, time.Second, false)
-		for range 20 {
+		c.load(4, 50*time.Millisecond, time.Second, false)
+		for range 10 {
 			time.Sleep(time.Second)
 			servers[0].disconnect()
 		}
@@ -148,7 +148,7 @@ func TestFrozenServerThatDoesNotServe(t *testing.T) {
 		c := checked(t, servers)
 		c.Connect()
 		time.Sleep(10 * time.Millisecond)
-		c.load(6, 5*time.Millisecond, time.Second, false)
+		c.load(6, 30*time.Millisecond, time.Second, false)
 		time.Sleep(time.Second)
 		read := c.starting(1, servers[0], attempt{takes: time.Hour})
 		time.Sleep(time.Millisecond)
@@ -166,7 +166,7 @@ func TestFrozenServerThatDoesNotServe(t *testing.T) {
 func TestProbeThatIsNotServedEjects(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := connect(t, `{"quorate_round_robin":{"healthProbe":{}}}`, servers, unprobed)
-		c.load(6, 5*time.Millisecond, time.Second, false)
+		c.load(6, 30*time.Millisecond, time.Second, false)
 		time.Sleep(time.Second)
 		servers[0].fail.Store(&errTimedOut)
 		servers[0].says(notServing)

@@ -15,7 +15,7 @@ func TestFlappingEndpointLosesFewWrites(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)
 		reads, writes := c.load(10, 40*time.Millisecond, time.Minute, false), c.load(10, 40*time.Millisecond, time.Minute, true)
-		for range 9 {
+		for range 6 {
 			servers[0].frozen.Shut()
 			time.Sleep(2 * time.Second)
 			servers[0].frozen.Open()

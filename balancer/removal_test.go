@@ -96,7 +96,7 @@ func TestListThatFlapsEndsNothing(t *testing.T) {
 		assert.Len(t, c.events.reached(at, health.Draining), 2)
 		assert.GreaterOrEqual(t, len(c.events.reached(at, health.Serving)), 3, "first, and after each return")
 		before := at.calls.Load()
-		c.load(2, 20*time.Millisecond, time.Second, false)
+		c.load(2, 100*time.Millisecond, time.Second, false)
 		assert.NoError(t, (<-write).err)
 		assert.True(t, s.isOpen())
 		assert.True(t, bulk.isOpen())

@@ -33,7 +33,7 @@ func TestEndpointThatPausedOnceGetsItsShareAgain(t *testing.T) {
 							test.prepare(s)
 						}
 						c := warm(t, config, servers, toolkit)
-						c.load(6, 50*time.Millisecond, 3*time.Second, false)
+						c.load(6, 100*time.Millisecond, 3*time.Second, false)
 						time.Sleep(2 * time.Second)
 						if pause == "frozen" {
 							servers[0].frozen.Shut()
@@ -66,7 +66,7 @@ func TestCallsThatTestNothing(t *testing.T) {
 				c := warm(t, probedRoundRobin, servers, test.options)
 				servers[0].unresponsive.Shut()
 				servers[0].stalled.Shut()
-				c.load(3, 20*time.Millisecond, 10*time.Second, test.write)
+				c.load(3, 60*time.Millisecond, 10*time.Second, test.write)
 				within(t, time.Second, "ejected", func() bool { return !c.is(servers[0]).Usable() })
 				time.Sleep(3 * time.Second)
 				before := servers[0].calls.Load()
@@ -82,7 +82,7 @@ func TestEndpointThatStaysBadIsTestedSeldom(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, servers []*server) {
 		c := warm(t, probedRoundRobin, servers, toolkit)
 		servers[0].fail.Store(&errUnavailable)
-		c.load(4, 100*time.Millisecond, time.Second, false)
+		c.load(4, 200*time.Millisecond, time.Second, false)
 		within(t, 5*time.Second, "suspected", func() bool { return c.is(servers[0]) == health.Suspected })
 		before := servers[0].calls.Load()
 		time.Sleep(5 * time.Minute)

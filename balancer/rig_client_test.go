@@ -296,7 +296,7 @@ func within(t *testing.T, limit time.Duration, what string, is func() bool) time
 		if time.Since(start) > limit {
 			require.Fail(t, what, "not within %v", limit)
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(max(time.Millisecond, limit/2000))
 	}
 	return time.Since(start)
 }

@@ -81,7 +81,7 @@ func (c *manyConn) connectAll(p *policy) {
 }
 
 // twice are numbers of endpoints.
-var twice = []int{500, 1000}
+var twice = []int{300, 600}
 
 func TestManyEndpointsThatConnectAtOnceNeedFewPickers(t *testing.T) {
 	for _, n := range twice {
