@@ -214,6 +214,7 @@ func TestOverdueCallsWaitForTheBudget(t *testing.T) {
 		}
 		hedge := conn.latest(t, 4)
 		first[1].count(1) // no hedge is sent for a call that has ended
+		synctest.Wait()
 		hedge.count(1)
 		conn.latest(t, 5).count(1)
 		for _, call := range []*underWay{one, two, three} {
