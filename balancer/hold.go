@@ -17,10 +17,10 @@ import (
 func (p *policy) heard(fit []*Endpoint, write bool) []*Endpoint {
 	if write {
 		p.holding.Store(true) // before the connections are looked at, as what arrives now releases the write
-	}
-	for _, ep := range fit {
-		if write && ep.State() == health.Suspected {
-			p.check(ep.conn(Calls)) // it may not have been asked yet
+		for _, ep := range fit {
+			if ep.State() == health.Suspected {
+				p.check(ep.conn(Calls)) // it may not have been asked yet
+			}
 		}
 	}
 	heard := slices.DeleteFunc(slices.Clone(fit), (*Endpoint).isSilent)

@@ -59,25 +59,20 @@ func TestWritesOfAnOutageOfTheNetworkGoOutAtItsEnd(t *testing.T) {
 			_ = writes.end()
 			expired, end := context.WithTimeout(t.Context(), time.Second)
 			defer end()
-			late := make(chan error, 1)
-			go func() {
-				a := &balancer.Attempt{Write: true}
-				_ = aWrite.send(balancer.WithAttempt(expired, a), c)
-				late <- nil
-				assert.False(t, a.MaySent(), "a write that ends in the outage was not sent")
-			}()
-			<-late
+			a := &balancer.Attempt{Write: true}
+			require.Error(t, aWrite.send(balancer.WithAttempt(expired, a), c))
+			assert.False(t, a.MaySent(), "a write that ends in the outage was not sent")
 			time.Sleep(7 * time.Second)
-			ended := make(chan outcome, 20)
-			for range cap(ended) {
-				go func() { ended <- c.write() }()
+			outcomes := make(chan outcome, 20)
+			for range cap(outcomes) {
+				go func() { outcomes <- c.write() }()
 			}
 			time.Sleep(time.Second)
 			assert.LessOrEqual(t, dials(servers)-before, int64(30), "in 11 s")
 			heal()
 			healed := time.Now()
-			for range cap(ended) {
-				require.NoError(t, (<-ended).err)
+			for range cap(outcomes) {
+				require.NoError(t, (<-outcomes).err)
 			}
 			assert.LessOrEqual(t, time.Since(healed), time.Second)
 			assert.LessOrEqual(t, dials(servers)-before, int64(30+n))

@@ -128,7 +128,7 @@ func (t *trial) patience() time.Duration {
 	return probeRound + ep.tolerance()
 }
 
-// untilSecond returns when to try another second connection.
+// untilSecond returns how long it is until another second connection may be tried.
 func (p *policy) untilSecond(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
