@@ -62,9 +62,7 @@ func (s *subConn) heardAt(now time.Time) {
 	s.heard.Set(now)
 	s.conn.messageComplete()
 	s.ep.known().Alive(now)
-	if p := s.ep.policy; p != nil { // nil in tests
-		p.release()
-	}
+	s.ep.policy.release()
 }
 
 // ask records a probe.

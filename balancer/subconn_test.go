@@ -14,7 +14,11 @@ import (
 )
 
 // newSubConn returns a subConn of a detached endpoint.
-func newSubConn() *subConn { return &subConn{ep: in("a"), class: Calls} }
+func newSubConn() *subConn {
+	ep := in("a")
+	ep.policy = new(policy)
+	return &subConn{ep: ep, class: Calls}
+}
 
 func TestSilenceNeedsALivenessCheck(t *testing.T) {
 	now := time.Now()
@@ -51,6 +55,7 @@ func TestQuestionIsUnansweredAtOnce(t *testing.T) {
 func TestLateRoundStartsAnew(t *testing.T) {
 	now := time.Now()
 	ep := in("a")
+	ep.policy = new(policy)
 	for class := range ep.conns {
 		ep.conns[class].Store(&subConn{ep: ep, class: ConnClass(class)})
 	}
