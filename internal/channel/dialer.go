@@ -30,6 +30,12 @@ const (
 	// retransmits after 6.2 and 12.6 s, so data that an outage of 10 s held up arrives
 	// in time.
 	userTimeout = 20 * time.Second
+
+	// maxRetransmission is TCP_RTO_MAX_MS of Linux 6.15, with the least value that it takes: a
+	// connection that the network carries again goes on within a second. Otherwise the kernel
+	// waits up to as long again as the outage has lasted. Until userTimeout that is a packet
+	// a second.
+	maxRetransmission = time.Second
 )
 
 const (
@@ -59,7 +65,7 @@ var systemDialer = dialer{
 			Interval: keepAliveInterval,
 			Count:    keepAliveCount,
 		},
-		Control: setUserTimeout,
+		Control: setTCPOptions,
 	}).DialContext,
 }
 

@@ -18,11 +18,13 @@ func TestKernelKeepAliveIsOn(t *testing.T) {
 	defer conn.Close()
 	raw, err := conn.(*net.TCPConn).SyscallConn()
 	require.NoError(t, err)
-	option := func(level, name int) (v int) {
-		require.NoError(t, raw.Control(func(fd uintptr) {
-			v, err = syscall.GetsockoptInt(int(fd), level, name)
-			require.NoError(t, err)
-		}))
+	read := func(level, name int) (v int, err error) {
+		require.NoError(t, raw.Control(func(fd uintptr) { v, err = syscall.GetsockoptInt(int(fd), level, name) }))
+		return v, err
+	}
+	option := func(level, name int) int {
+		v, err := read(level, name)
+		require.NoError(t, err)
 		return v
 	}
 	assert.Equal(t, 1, option(syscall.SOL_SOCKET, syscall.SO_KEEPALIVE))
@@ -30,4 +32,7 @@ func TestKernelKeepAliveIsOn(t *testing.T) {
 	assert.Equal(t, int(keepAliveInterval.Seconds()), option(syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL))
 	assert.Equal(t, keepAliveCount, option(syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT))
 	assert.Equal(t, int(userTimeout.Milliseconds()), option(syscall.IPPROTO_TCP, tcpUserTimeout))
+	if retransmission, err := read(syscall.IPPROTO_TCP, tcpRTOMax); err == nil { // Linux 6.15
+		assert.Equal(t, int(maxRetransmission.Milliseconds()), retransmission)
+	}
 }

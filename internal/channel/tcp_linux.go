@@ -5,16 +5,20 @@ import (
 	"syscall"
 )
 
-// tcpUserTimeout is TCP_USER_TIMEOUT of linux/tcp.h; package syscall lacks it.
-const tcpUserTimeout = 18
+// Options of linux/tcp.h; package syscall lacks them.
+const (
+	tcpUserTimeout = 18
+	tcpRTOMax      = 44 // since Linux 6.15
+)
 
-func setUserTimeout(network, _ string, conn syscall.RawConn) error {
+func setTCPOptions(network, _ string, conn syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil
 	}
 	var err error
 	if ctlErr := conn.Control(func(fd uintptr) {
 		err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(userTimeout.Milliseconds()))
+		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpRTOMax, int(maxRetransmission.Milliseconds())) // older kernels lack it
 	}); ctlErr != nil {
 		return ctlErr
 	}
