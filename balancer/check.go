@@ -32,8 +32,8 @@ type check struct {
 	p *policy
 	s *subConn
 	// alive is since when the endpoint gives signs of life over other connections, while this one
-	// is silent; zero if it does not.
-	alive time.Time
+	// is silent, and others since when other endpoints give them to this client; zero if they do not.
+	alive, others time.Time
 }
 
 // run waits until the connection is heard, lost, or found dead.
@@ -47,6 +47,8 @@ func (c *check) run() {
 			return silent == 0 || !c.s.ready.Load()
 		})
 		now := time.Now()
+		cutOff := c.isCutOff(now)
+		c.others = first(c.others, !cutOff, now)
 		switch {
 		case ended || c.s.ep.removed():
 			return
@@ -56,7 +58,9 @@ func (c *check) run() {
 		case sinceOf(c.alive, now) >= recovery(c.s.silentFor(now)):
 			c.p.closeSilent(c.s)
 			return
-		case !c.isCutOff(now):
+		case sinceOf(c.others, now) >= witnessAfter:
+			c.s.cutAllButWrites(unusable(c.s.ep, "other connections serve")) // they go on there
+		case !cutOff:
 		case c.s.class != Calls:
 			c.p.check(c.s.ep.conn(Calls)) // it may be the witness
 		case c.p.trySecond(c.s, now):

@@ -211,3 +211,41 @@ func TestSecondFaultIsFoundByAnIdleClient(t *testing.T) {
 		})
 	}
 }
+
+// After an outage, reads and streams leave a connection that is still silent while others of the client are not. That
+// its endpoint serves other clients changes nothing.
+func TestReadsLeaveASilentConnectionAfterAnOutage(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		share := sharing()
+		other, c := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers, share)
+		other.load(6, 50*time.Millisecond, time.Hour, false)
+		st := c.open(balancer.Streams, c.endpoint(servers[0]))
+		var silent []*serverConn
+		for _, s := range servers {
+			silent = append(silent, s.connections()...)
+			s.dark.Shut()
+			defer s.dark.Open()
+		}
+		late := silent[1] // c's to the first server
+		for _, conn := range silent {
+			conn.frozen.Shut()
+		}
+		reads, writes := c.starting(3, servers[0], aRead), c.starting(1, servers[0], aWrite)
+		time.Sleep(10 * time.Second)
+		assert.Empty(t, reads, "there is no other connection")
+		for _, conn := range silent {
+			if conn != late {
+				conn.frozen.Open()
+			}
+		}
+		time.Sleep(700 * time.Millisecond)
+		require.Len(t, reads, 3)
+		for range 3 {
+			assert.ErrorContains(t, (<-reads).cut, "other connections serve")
+		}
+		st.endsWithin(t, time.Nanosecond)
+		assert.Empty(t, writes, "they were sent")
+		late.frozen.Open()
+		assert.NoError(t, (<-writes).err)
+	})
+}
