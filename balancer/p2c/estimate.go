@@ -6,10 +6,13 @@ import (
 	"time"
 )
 
-// decay is how fast an estimate comes down: to 1/e in ten seconds, as in Finagle, where
-// peak EWMA comes from. It determines how long a slow endpoint is avoided: one that took
-// ten times as long as the others is tried again after 23 seconds.
-const decay = 10 * time.Second
+// An estimate comes down to 1/e in decayPerLatency times itself, and in decay, Finagle's constant, at
+// most: that is how long a slow endpoint is avoided. One that took 5 ms where others take 1 ms is
+// tried again after 1.5 s, one that took 100 ms where others take 10 ms after 23 s.
+const (
+	decay           = 10 * time.Second
+	decayPerLatency = 200
+)
 
 // instant is a time, in milliseconds since the strategy was built. It wraps after 49
 // days; an estimate not updated for 24 days or more may count as new until the next call
@@ -42,7 +45,7 @@ func (e *estimate) at(now instant) float64 {
 	if nanos == 0 {
 		return 0
 	}
-	return max(nanos*weight(now.since(then)), 1)
+	return max(nanos*weight(nanos, now.since(then)), 1)
 }
 
 // begin sets the latency if it is unknown.
@@ -57,7 +60,7 @@ func (e *estimate) observe(nanos float64, now instant) {
 	for {
 		word := e.word.Load()
 		old, then := unpack(word)
-		w := weight(now.since(then))
+		w := weight(old, now.since(then))
 		if e.word.CompareAndSwap(word, pack(max(nanos, old*w+nanos*(1-w)), latest(now, then, old))) {
 			return
 		}
@@ -69,7 +72,7 @@ func (e *estimate) raise(nanos float64, now instant) {
 	for {
 		word := e.word.Load()
 		old, then := unpack(word)
-		if old == 0 || old*weight(now.since(then)) >= nanos {
+		if old == 0 || old*weight(old, now.since(then)) >= nanos {
 			return
 		}
 		if e.word.CompareAndSwap(word, pack(nanos, latest(now, then, old))) {
@@ -87,9 +90,9 @@ func latest(now, then instant, known float64) instant {
 }
 
 // weight is the weight of an estimate by its age, from 1 for a fresh one down to 0.
-func weight(age time.Duration) float64 {
+func weight(nanos float64, age time.Duration) float64 {
 	if age == 0 {
 		return 1
 	}
-	return math.Exp(-float64(age) / float64(decay))
+	return math.Exp(-float64(age) / min(float64(decay), decayPerLatency*nanos))
 }

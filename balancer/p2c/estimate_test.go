@@ -20,7 +20,8 @@ func TestEstimate(t *testing.T) {
 	}{
 		{"unknown", func(*estimate) {}, 0},
 		{"the first latency", func(e *estimate) { e.observe(5*ms, 1000) }, 5 * ms},
-		{"it comes down with time", func(e *estimate) { e.observe(5*ms, 0) }, 5 * ms * tenth},
+		{"it comes down with time", func(e *estimate) { e.observe(50*ms, 0) }, 50 * ms * tenth},
+		{"a low one comes down faster", func(e *estimate) { e.observe(5*ms, 0) }, 5 * ms * math.Exp(-1)},
 		{"a higher one counts at once", func(e *estimate) { e.observe(5*ms, 1000); e.observe(50*ms, 1000) }, 50 * ms},
 		{"a lower one at the same time does not count", func(e *estimate) { e.observe(50*ms, 1000); e.observe(5*ms, 1000) }, 50 * ms},
 		{"a lower one counts as time passes", func(e *estimate) { e.observe(50*ms, 0); e.observe(5*ms, 1000) }, 50*ms*tenth + 5*ms*(1-tenth)},

@@ -14,8 +14,9 @@
 //   - Costs within a tenth of the lowest count as equal, and so do latencies below a
 //     millisecond. Among equals the choice is random. Otherwise the calls of one caller would
 //     all go to the endpoint that is faster by a few microseconds.
-//   - A single latency of up to 4 ms does not count, only the second in a row: otherwise one call that
-//     was late by chance would keep its endpoint unused for seconds.
+//   - A single latency of up to 4 ms does not count, only the second in a row, and estimates below
+//     50 ms decay faster than others: otherwise one call that was late by chance would keep its
+//     endpoint unused for seconds.
 //   - The estimate of an endpoint survives reconnections, and the flapping of one endpoint
 //     does not reset the estimates of the others.
 //   - A failed call counts as one that took a second or more. Otherwise an endpoint that

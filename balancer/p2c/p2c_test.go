@@ -122,6 +122,15 @@ func TestASingleLateCallIsChance(t *testing.T) {
 	assert.Zero(t, b.picks(balancer.Call{}, 3000)["0"])
 }
 
+func TestBrieflyLateEndpointHasItsShareSoon(t *testing.T) {
+	b := newBed(3)
+	b.answers(time.Millisecond, time.Millisecond, time.Millisecond)
+	b.Done(b.eps[0], balancer.Result{Took: 5 * time.Millisecond, Answered: true})
+	assert.Zero(t, b.picks(balancer.Call{}, 3000)["0"])
+	b.elapsed += 2 * time.Second
+	assert.InDelta(t, 1000, b.picks(balancer.Call{}, 3000)["0"], 200)
+}
+
 func TestResultsUpdateEstimates(t *testing.T) {
 	const took = 5 * time.Millisecond // the estimate so far
 	unavailable := errors.New("unavailable")
