@@ -147,8 +147,10 @@ func (p *policy) publish() {
 	if state == connectivity.TransientFailure {
 		k.err = err
 	}
-	p.latest.Store(k)
-	p.cc.UpdateState(balancer.State{ConnectivityState: state, Picker: k})
+	if was := p.latest.Load(); was == nil || !k.refusesLike(was) {
+		p.latest.Store(k)
+		p.cc.UpdateState(balancer.State{ConnectivityState: state, Picker: k})
+	}
 	if ejected && !p.turns.outage {
 		p.reconnectSoon(needSpread)
 	}
@@ -158,6 +160,12 @@ func (p *policy) publish() {
 			ep.signal()
 		}
 	}
+}
+
+// refusesLike reports whether both pickers refuse all calls for the same reason. In an outage, each that gRPC
+// gets wakes all calls that wait.
+func (k *picker) refusesLike(was *picker) bool {
+	return len(k.connected)+len(was.connected) == 0 && k.err == was.err //nolint:errorlint // the same failure
 }
 
 // rank ranks the connected endpoints.

@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -110,6 +111,24 @@ func TestFewEndpointsGetEachPickerAtOnce(t *testing.T) {
 	cc.connectAll(p)
 	assert.GreaterOrEqual(t, cc.pickers-before, 4*20)
 	assert.Len(t, p.latest.Load().fit[needWrite], 20)
+}
+
+// In an outage, the attempts of a client wake no calls that wait.
+func TestAnOutageNeedsFewPickers(t *testing.T) {
+	_, cc := newManyPolicy(t, 3)
+	refuse := func(err error) {
+		for _, listen := range cc.listeners {
+			listen(balancer.SubConnState{ConnectivityState: connectivity.Connecting})
+			listen(balancer.SubConnState{ConnectivityState: connectivity.TransientFailure, ConnectionError: err})
+			listen(balancer.SubConnState{ConnectivityState: connectivity.Idle})
+		}
+	}
+	refuse(errors.New("connection refused"))
+	before := cc.pickers
+	for range 10 {
+		refuse(errors.New("no route to host"))
+	}
+	assert.Equal(t, 10, cc.pickers-before, "each shows the latest error")
 }
 
 // counted is an attribute that counts comparisons.
