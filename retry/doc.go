@@ -22,3 +22,4 @@
 package retry
 
 //go:generate go run ./internal/errorspage ../docs/errors.md
+//go:generate go run ./internal/errorvectors ../docs/error-vectors.json
