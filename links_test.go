@@ -1,6 +1,7 @@
 package quorate_test
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,6 +19,9 @@ var (
 	mdLink    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	mdHeading = regexp.MustCompile(`(?m)^#{1,6} +(.+)$`)
 	noAnchor  = regexp.MustCompile(`[^\p{L}\p{N}\- _]`)
+
+	testOfDir      = regexp.MustCompile("(?:`([a-z0-9/]+)`\\s+)?\\b((?:Test|Fuzz)[A-Z]\\w*)")
+	generatedTable = regexp.MustCompile(`(?s)<!-- begin: make .*<!-- end: make`)
 )
 
 // TestLinksLeadSomewhere checks that every relative link of a page leads to a file or
@@ -44,6 +48,56 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		}
 	}
 	assert.NotZero(t, links)
+}
+
+// TestInvariantsNameTests checks that the tests of docs/invariants.md exist in their packages.
+func TestInvariantsNameTests(t *testing.T) {
+	text, err := os.ReadFile("docs/invariants.md")
+	require.NoError(t, err)
+	_, text, _ = bytes.Cut(text, []byte("\n## "))
+	dir, declared, tests := "", "", 0
+	for _, m := range testOfDir.FindAllStringSubmatch(string(text), -1) {
+		if m[1] != "" {
+			dir, declared = m[1], declarations(t, m[1])
+		}
+		tests++
+		assert.Contains(t, declared, "\nfunc "+m[2]+"(", "%s has no %s", dir, m[2])
+	}
+	assert.Greater(t, tests, 49)
+}
+
+// declarations returns the text of the tests of a package.
+func declarations(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files, dir)
+	var all strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		all.Write(text)
+	}
+	return all.String()
+}
+
+// TestPagesAreShort bounds what a reader has to read: README, DESIGN and docs, without generated tables.
+func TestPagesAreShort(t *testing.T) {
+	const maxMap, maxWords = 20 << 10, 28_000
+	design, err := os.Stat("DESIGN.md")
+	require.NoError(t, err)
+	assert.LessOrEqual(t, design.Size(), int64(maxMap), "DESIGN.md is a map: specification belongs to docs and to package documentation")
+	files, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	words := 0
+	for _, file := range append(files, "README.md", "DESIGN.md") {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		if !bytes.HasPrefix(text, []byte("<!-- Code generated")) {
+			words += len(bytes.Fields(generatedTable.ReplaceAll(text, nil)))
+		}
+	}
+	assert.LessOrEqual(t, words, maxWords)
 }
 
 // pages returns the text of all Markdown of the repository without its blocks of code.

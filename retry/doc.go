@@ -17,9 +17,9 @@
 // [UnknownOutcomeError].
 //
 // The tables were written against etcd 3.7.3 and grpc-go 1.85.0; tests check that they
-// cover everything in the released packages. The page docs/errors.md is generated from
-// them, for users of other languages.
+// cover everything in the released packages. The page docs/error-tables.md is generated from
+// them, for users of other languages; docs/errors.md explains it.
 package retry
 
-//go:generate go run ./internal/errorspage ../docs/errors.md
+//go:generate go run ./internal/errorspage ../docs/error-tables.md
 //go:generate go run ./internal/errorvectors ../docs/error-vectors.json

@@ -29,7 +29,7 @@ ERROR is any text that has an error of etcd or gRPC in it, such as a line of a l
 or number of a gRPC code. Without it, lines are read from standard input, and each error
 in them is explained once.
 
-The answers are those of the tables by which Quorate itself decides (docs/errors.md).
+The answers are those of the tables by which Quorate itself decides (docs/error-tables.md).
 
 The exit status is 0 if an error was recognised, 1 if there is none that is known, and 2
 if neither an argument nor standard input was given.`,

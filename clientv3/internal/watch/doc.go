@@ -35,5 +35,35 @@
 // create at a time, since its replies can be matched only by order. If the peer
 // refuses the first create because of its id (kine), the create is repeated without
 // an id, and all further creates carry none. Both apply to the stream: the next
-// stream may reach another peer.
+// stream may reach another peer. Over a protobuf client of the program, which may be
+// a mock, creates carry no id and are sent one at a time.
+//
+// # Slow readers and large responses
+//
+// A slow reader has a buffer, bounded in bytes for the watch and for all watches of a
+// client ([Budget]). The response in the caller's channel counts, and so does an
+// incomplete revision. At the bound the engine cancels the watch on the server, and
+// creates it again, from where it stopped, when half of the buffer is read. A paused
+// watch costs the server nothing: etcd 3.5 used 7 % of a CPU with 100 paused watches at
+// 130 puts a second, 7 % with no watch, 11 % with 100 that are read. A stream that is
+// not read would cost it as little, but delay every other watch on it.
+//
+// etcd sends a watch that is behind up to 1,000 revisions in one response, whatever
+// their size. So the engine asks for fragments of about --max-request-bytes (1.5 MiB)
+// and merges what fits in three quarters of what the watch may hold; of the rest it
+// delivers each revision when it is complete. A client with a MaxCallRecvMsgSize asks
+// for fragments only if its caller does. A watch with a large backlog has a stream
+// apart, and one that is thousands of revisions behind is split into parts of history.
+//
+// # Streams
+//
+// Callers with equal metadata share streams: 1,000 watches each at most, fewer above
+// 10,000 events a second. Every stream requires a leader, so a member that loses its
+// leader ends it. If no member has a leader, callers that do not require one are
+// served without, and a strict stream is tried meanwhile. The watches move when a
+// server accepts it; a watch of an empty range, which etcd refuses, shows that.
+//
+// A stream asks for progress once a minute, so that a quiet watch can be resumed after
+// a compaction. A stream on which nothing was ever answered is given up after 10 s: a
+// member behind a proxy may hang while another one answers probes.
 package watch

@@ -1,5 +1,5 @@
-// Command errorspage writes the page about the error handler: the prose of
-// page.md.tmpl, filled with the tables of package retry.
+// Command errorspage writes docs/error-tables.md: page.md.tmpl, filled with the tables of
+// package retry.
 //
 // Usage: errorspage file
 package main
