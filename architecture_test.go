@@ -71,8 +71,8 @@ var layers = map[string][]string{
 }
 
 // dependencies lists every module that is compiled into a program which uses
-// the library, with the reason for it. A new one is a decision: the promise is
-// that nobody downloads a server, or half of Kubernetes, for a client.
+// the library, with the reason for it. A new one is a decision: a
+// user of the client downloads neither a server nor half of Kubernetes.
 var dependencies = map[string]string{
 	"github.com/coreos/go-semver":               "etcd's api: versions",
 	"github.com/coreos/go-systemd/v22":          "etcd's client/pkg: the default logger can write to journald",

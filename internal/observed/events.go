@@ -24,7 +24,7 @@ type events struct {
 	mu      sync.Mutex
 	ejected map[*balancer.Endpoint]time.Time
 	// waiting are states for the observer, in order. One goroutine delivers them while there are
-	// any: whoever notes evidence, perhaps for other clients too, does not wait for an observer.
+	// any: a goroutine that notes evidence, perhaps for other clients too, does not wait for an observer.
 	waiting    []func()
 	delivering bool
 	dropped    int

@@ -136,7 +136,7 @@ func (t *recorder) asks(message []byte) query {
 	return q
 }
 
-// observe records the reply to a query. It returns false for any other message, which anybody may
+// observe records the reply to a query. It returns false for any other message, which any host may
 // have sent and package net ignores as well.
 func (t *recorder) observe(asked query, reply []byte) bool {
 	var p dnsmessage.Parser

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Anybody can send packets to a client; only the reply to its query counts.
+// Any host can send packets to a client; only the reply to its query counts.
 func TestTapIgnoresForeignMessages(t *testing.T) {
 	name := dnsmessage.MustNewName("svc.test.")
 	query := dnsmessage.Message{Header: dnsmessage.Header{ID: 7}, Questions: []dnsmessage.Question{{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}

@@ -175,7 +175,7 @@ func TestRefusedStream(t *testing.T) {
 	require.Equal(t, []int64{1}, r.take())
 }
 
-// The refused request belonged to an abandoned lease, so no other lease is blamed.
+// The refused request belonged to an abandoned lease, so no other lease ends.
 func TestRefusedAbandoned(t *testing.T) {
 	r := newRig(t)
 	p := r.keep(1)

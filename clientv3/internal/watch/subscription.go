@@ -71,8 +71,8 @@ type subscription struct {
 	state  state
 	listed bool // it is in the session's queue, perhaps already removed
 	// unconfirmed counts the progress responses for all watchers that may have been in
-	// flight before the server created this one, see progressForAll. owed says that
-	// its caller requested one of them.
+	// flight before the server created this one, see progressForAll. progressPending
+	// reports that its caller requested one of them.
 	unconfirmed     uint8
 	progressPending bool
 	first           bool  // no events have arrived since the server created it

@@ -94,7 +94,7 @@ func (t Tree) quorate(patterns []string) (map[string]*Package, error) {
 	return byPath, nil
 }
 
-// LoadShim compiles the shim and our packages that it forwards to. Both share one type checker's world, so that a type
+// LoadShim compiles the shim and our packages that it forwards to. Both come from one type check, so that a type
 // of the shim is identical to ours if and only if it is an alias of it.
 func (t Tree) LoadShim(pairs []Pair) (shim, ours map[string]*types.Package, err error) {
 	patterns := []string{"./..."}
