@@ -37,7 +37,7 @@ var codeBudgets = map[string]codeLines{
 	"pool":        {2250, 3750},
 	"resolver":    {5600, 7200},
 	"retry":       {1300, 1450},
-	"root":        {550, 1800},
+	"root":        {550, 1850},
 }
 
 // slack is how far below its budget a room may be.

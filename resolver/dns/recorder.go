@@ -157,7 +157,7 @@ func (t *recorder) observe(asked query, reply []byte) bool {
 		if t.records(&p, q.Question) {
 			t.found = q.Name.String()
 		} else if !h.Authoritative && !h.RecursionAvailable {
-			t.failed(q.Question, "referral") // package net continues with the next server
+			t.failedLocked(q.Question, "referral") // package net continues with the next server
 			return true
 		}
 		t.unanswered[q.Question] = ""
@@ -166,13 +166,13 @@ func (t *recorder) observe(asked query, reply []byte) bool {
 		t.soa(&p)
 		t.unanswered[q.Question] = ""
 	default:
-		t.failed(q.Question, rcode(h.RCode))
+		t.failedLocked(q.Question, rcode(h.RCode))
 	}
 	return true
 }
 
-// failed records a reply that is no answer. It needs the lock.
-func (t *recorder) failed(q dnsmessage.Question, reason string) {
+// failedLocked records a reply that is no answer.
+func (t *recorder) failedLocked(q dnsmessage.Question, reason string) {
 	if t.unanswered[q] != "" {
 		t.unanswered[q] = reason
 	}

@@ -182,7 +182,7 @@ func (sh *shard) connect(l *link) chan struct{} {
 	sh.wake = make(chan struct{}, 1)
 	sh.opened, sh.stale, sh.accepted, sh.doubted = l.opened, time.Time{}, false, false
 	sh.session.connect()
-	sh.signal()
+	sh.signalLocked()
 	return sh.wake
 }
 
@@ -195,13 +195,13 @@ func (sh *shard) disconnect() {
 	sh.wake = nil
 	sh.opened = time.Time{}
 	sh.session.disconnect()
-	if sh.isAwaited() {
+	if sh.isAwaitedLocked() {
 		sh.conn.Wake()
 	}
 }
 
-// isAwaited reports whether a caller waits for an answer. It needs the lock.
-func (sh *shard) isAwaited() bool {
+// isAwaitedLocked reports whether a caller waits for an answer.
+func (sh *shard) isAwaitedLocked() bool {
 	if sh.session.progress.wanted {
 		return true
 	}
