@@ -353,14 +353,14 @@ func TestHalfAnAnswer(t *testing.T) {
 	a, err := s.ask(t, question{name: "svc.test."})
 	require.NoError(t, err)
 	require.Equal(t, "10.0.0.1:80", listed(a))
-	require.Equal(t, FamilyIPv6, a.lacks)
+	require.Equal(t, FamilyIPv6, a.missing)
 	mu.Lock()
 	broken = dnsmessage.TypeA
 	mu.Unlock()
 	a, err = s.ask(t, question{name: "svc.test."})
 	require.NoError(t, err)
 	require.Equal(t, "[2001:db8::1]:80", listed(a))
-	require.Equal(t, FamilyIPv4, a.lacks)
+	require.Equal(t, FamilyIPv4, a.missing)
 }
 
 // REFUSED is a failure, although package net returns "no such host".

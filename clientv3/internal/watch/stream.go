@@ -129,7 +129,7 @@ func (sh *shard) serve(l *link) error {
 	defer l.cancel(nil)
 	wake := sh.connect(l)
 	defer sh.disconnect()
-	first := sh.awaitFirstCreate(wake, func() { l.cancel(errUngreeted) })
+	first := sh.awaitFirstCreate(wake, func() { l.cancel(errNoResponse) })
 	defer first.stop()
 	wr := &writer{
 		sh: sh, ctx: l.ctx, stream: l.stream, wake: wake, move: func() { l.cancel(errMove) },
@@ -153,8 +153,8 @@ func (sh *shard) read(l *link, settled chan<- (<-chan struct{})) error {
 			worked = worked || len(resp.Events) > 0
 		case errors.Is(context.Cause(l.ctx), errMove):
 			return errMove
-		case errors.Is(context.Cause(l.ctx), errUngreeted):
-			return errUngreeted
+		case errors.Is(context.Cause(l.ctx), errNoResponse):
+			return errNoResponse
 		case errors.Is(context.Cause(l.ctx), errStuck):
 			return errStuck
 		default:

@@ -52,14 +52,14 @@ var triggerNames = [numTriggers]string{
 
 func (t trigger) String() string { return triggerNames[t] }
 
-// neverConfirmed marks impossible pairs of state and trigger.
-const neverConfirmed = 255
+// impossible marks pairs of state and trigger that no server causes.
+const impossible = 255
 
 var transitions = [numStates][numTriggers]state{
-	parked: {add: queued, remove: parked, ask: neverConfirmed, confirm: neverConfirmed, end: neverConfirmed, lose: parked},
-	queued: {add: queued, remove: parked, ask: asked, confirm: neverConfirmed, end: neverConfirmed, lose: queued},
-	asked:  {add: asked, remove: parked, ask: neverConfirmed, confirm: live, end: parked, lose: queued},
-	live:   {add: live, remove: parked, ask: neverConfirmed, confirm: neverConfirmed, end: parked, lose: queued},
+	parked: {add: queued, remove: parked, ask: impossible, confirm: impossible, end: impossible, lose: parked},
+	queued: {add: queued, remove: parked, ask: asked, confirm: impossible, end: impossible, lose: queued},
+	asked:  {add: asked, remove: parked, ask: impossible, confirm: live, end: parked, lose: queued},
+	live:   {add: live, remove: parked, ask: impossible, confirm: impossible, end: parked, lose: queued},
 }
 
 // subscription is one watcher on a server, existing or wanted. It outlives streams:
@@ -125,7 +125,7 @@ func newSubscription(req *Request, o owner, next int64) *subscription {
 // session restarts from a known state.
 func (s *subscription) step(t trigger) error {
 	to := transitions[s.state][t]
-	if to == neverConfirmed {
+	if to == impossible {
 		return disorder("%v of a subscription that is %v", t, s.state)
 	}
 	if to != live {
