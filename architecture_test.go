@@ -70,9 +70,19 @@ var layers = map[string][]string{
 	"resolver/etcd":                 {"clientv3", "retry", "balancer", "internal/registry", "internal/pause", "resolver/internal/feed", "resolver/internal/lastgood"},
 }
 
+// upward are imports that the table of layers must not allow: what many packages share knows nothing of the
+// client, and the client nothing of the resolvers.
+var upward = []struct{ from, to string }{{"internal", "clientv3"}, {"clientv3", "resolver"}}
+
+// upwardExceptions are rows of the table that allow one all the same. No further one is allowed.
+var upwardExceptions = map[string]string{
+	"internal/registry":        "clientv3",      // keys of services: for clientv3/naming/endpoints and resolver/etcd
+	"clientv3/naming/resolver": "resolver/etcd", // the official client's name for that resolver
+}
+
 // dependencies lists every module that is compiled into a program which uses
-// the library, with the reason for it. A new one is a decision: the promise is
-// that nobody downloads a server, or half of Kubernetes, for a client.
+// the library, with the reason for it. A new one is a decision: a
+// user of the client downloads neither a server nor half of Kubernetes.
 var dependencies = map[string]string{
 	"github.com/coreos/go-semver":               "etcd's api: versions",
 	"github.com/coreos/go-systemd/v22":          "etcd's client/pkg: the default logger can write to journald",
@@ -112,6 +122,24 @@ func TestImportsGoDown(t *testing.T) {
 	}
 	require.NotZero(t, seen, "no import between packages of the module was found: the check looks at nothing")
 }
+
+// TestLayersAllowNoUpwardImport checks the table of layers.
+func TestLayersAllowNoUpwardImport(t *testing.T) {
+	found := make(map[string]string)
+	for from, allowed := range layers {
+		for _, to := range allowed {
+			for _, ban := range upward {
+				if below(from, ban.from) && below(to, ban.to) {
+					found[from] = to
+				}
+			}
+		}
+	}
+	require.Equal(t, upwardExceptions, found)
+}
+
+// below reports whether a package is the one in the folder, or one below it.
+func below(path, folder string) bool { return strings.HasPrefix(path+"/", folder+"/") }
 
 // TestDependenciesGrowOnPurpose compares what is compiled into a user's program
 // with the list above, in both directions.

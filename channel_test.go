@@ -253,7 +253,7 @@ func load(t *testing.T, callers int, length time.Duration, call func(context.Con
 	return slowest, failed
 }
 
-// TestAFrozenBackendHoldsNoCall is what README and docs/toolkit.md promise.
+// TestAFrozenBackendHoldsNoCall shows what README and docs/toolkit.md say.
 func TestAFrozenBackendHoldsNoCall(t *testing.T) {
 	channel := quorate.Channel{Calls: keepalive.Calls{Repeatable: []string{emptyCall}, Once: []string{unaryCall}}}
 	for name, connect := range map[string]func(string, resolver.Builder, grpc.DialOption) (closer, error){
@@ -378,7 +378,7 @@ func TestAChannelIsObserved(t *testing.T) {
 	})
 }
 
-// A resolver's error is told with what the channel still has; an observer without resolvers
+// A resolver's error is reported with what the channel still has; an observer without resolvers
 // of the user's hears of those of gRPC.
 func TestAnErrorOfAResolverIsObserved(t *testing.T) {
 	o := &observer{picks: make(map[string]int)}

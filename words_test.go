@@ -1,18 +1,16 @@
 package quorate_test
 
 import (
+	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
-	"path/filepath"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"unicode"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // avoidedWords are words that names do not contain, and the terms that are used instead: the
@@ -46,9 +44,9 @@ var avoidedWords = map[string]string{
 	"traits":   "properties",
 }
 
-// TestNamesUseTermsOfTheField checks what is declared, and the names of files, in all modules.
+// TestNamesUseTermsOfTheField checks what is declared, and the names of packages, folders and files,
+// in all modules.
 func TestNamesUseTermsOfTheField(t *testing.T) {
-	files := 0
 	check := func(name, where string) {
 		for _, word := range wordsOf(name) {
 			if term, avoided := avoidedWords[word]; avoided {
@@ -56,28 +54,92 @@ func TestNamesUseTermsOfTheField(t *testing.T) {
 			}
 		}
 	}
-	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && path != "." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata"):
-			return filepath.SkipDir
-		case filepath.Ext(path) != ".go":
-			return nil
+	folders := make(map[string]bool)
+	for _, file := range goFiles(t) {
+		if folder := path.Dir(file.path); !folders[folder] {
+			folders[folder] = true
+			check(path.Base(folder), folder)
+			check(file.syntax.Name.Name, folder)
 		}
-		files++
-		check(strings.TrimSuffix(entry.Name(), ".go"), path)
-		fset := token.NewFileSet()
-		file, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
+		check(strings.TrimSuffix(path.Base(file.path), ".go"), file.path)
+		for _, name := range declaredNames(file.syntax) {
+			check(name.Name, file.position(name.Pos()))
 		}
-		for _, name := range declaredNames(file) {
-			check(name.Name, fset.Position(name.Pos()).String())
+	}
+}
+
+// oddWords are words that comments do without: a plain verb with a subject says the same. Each is a
+// pattern for a whole word.
+var oddWords = []string{
+	"anybody", "befalls?", "befell", "beliefs?", "believ(e|es|ed|ing)", "blam(e|es|ed)", "crowds?", "debtors?", "debts?", "decks?",
+	"doom(s|ed)?", "everybody", "fate", "greet(s|ed|ing)?", "hoard(s|ing)?", "hopeless", "insists?", "judge?ments?", "judg(e|es|ed|ing)",
+	"leash", "ledgers?", "lie", "lies", "lying", "moods?", "newcomers?", "news", "nobody", "obeys?", "owe[sd]?", "owing", "pretends?",
+	"rag(es|ing)", "sightings?", "somebody", "story", "stories", "suffer(s|ed|ing)?", "swears?", "told", "truthful",
+	"vain", "whoever", "wish(es)?", "worlds?",
+}
+
+// oddCommentLines are the most lines of comment with an odd word in each room; 0 in all others.
+// They only go down.
+var oddCommentLines = map[string]int{
+	"balancer": 5,
+	"lab":      269,
+}
+
+// TestCommentsUsePlainWords checks the comments of all modules.
+func TestCommentsUsePlainWords(t *testing.T) {
+	odd := regexp.MustCompile(`(?i)\b(` + strings.Join(oddWords, "|") + `)\b`)
+	found := commentLines(t, odd)
+	for room, lines := range found {
+		assert.LessOrEqual(t, len(lines), oddCommentLines[room], "%s: write these comments in plain words:\n%s", room, strings.Join(lines, "\n"))
+	}
+	for room, most := range oddCommentLines {
+		assert.GreaterOrEqual(t, len(found[room]), most-most/10, "%s has fewer odd words than it may: lower the number to %d", room, len(found[room]))
+	}
+}
+
+// needsLock is how comments say what the suffix Locked of a name says.
+var needsLock = regexp.MustCompile(`(?i)needs? (the|its) ([a-z]+'s )?locks?\b|called with the lock held`)
+
+// lockComments are the rooms where comments may still say it: functions of balancer are renamed
+// when it is not under reconstruction.
+var lockComments = map[string]bool{"balancer": true}
+
+// TestNamesSayWhatNeedsALock checks that a function which needs its caller to hold a lock says so by
+// the suffix Locked of its name, and not in its comment.
+func TestNamesSayWhatNeedsALock(t *testing.T) {
+	for _, file := range goFiles(t) {
+		if lockComments[file.room()] {
+			continue
 		}
-		return nil
-	}))
-	assert.Greater(t, files, 500)
+		for _, group := range file.syntax.Comments {
+			if text := strings.Join(strings.Fields(group.Text()), " "); needsLock.MatchString(text) {
+				t.Errorf("%s: %q: name the function with the suffix Locked instead", file.position(group.Pos()), needsLock.FindString(text))
+			}
+		}
+	}
+}
+
+// commentLines returns by room the lines of comments that match, with their places. This file has the
+// words in its comments.
+func commentLines(t *testing.T, pattern *regexp.Regexp) map[string][]string {
+	t.Helper()
+	found := make(map[string][]string)
+	for _, file := range goFiles(t) {
+		if file.generated || file.path == "words_test.go" {
+			continue
+		}
+		for _, group := range file.syntax.Comments {
+			for _, comment := range group.List {
+				first := file.fset.Position(comment.Pos()).Line
+				for i, line := range strings.Split(comment.Text, "\n") {
+					if pattern.MatchString(line) {
+						found[file.room()] = append(found[file.room()], fmt.Sprintf("%s:%d: %s", file.path, first+i, strings.TrimSpace(line)))
+					}
+				}
+			}
+		}
+	}
+	return found
 }
 
 // declaredNames returns the names of functions, methods, types, fields, constants and variables that

@@ -122,7 +122,7 @@ func New(cfg Config) (*Client, error) {
 	c.Watcher = NewWatcher(c)
 	c.Auth = NewAuth(c)
 	c.Maintenance = NewMaintenance(c)
-	if err := c.greet(); err != nil {
+	if err := c.connect(); err != nil {
 		_ = c.Close() // the caller gets the first error
 		return nil, err
 	}
@@ -194,8 +194,8 @@ func (c *Client) writeStallTimeout() time.Duration {
 	return c.cfg.WriteStallTimeout
 }
 
-// greet does the part of New that uses the network.
-func (c *Client) greet() error {
+// connect does the part of New that uses the network.
+func (c *Client) connect() error {
 	ctx := c.ctx
 	if c.cfg.DialTimeout > 0 {
 		var cancel context.CancelFunc

@@ -117,7 +117,7 @@ func (s series) busiest() (most float64) {
 func (s series) total() float64 { return float64(s[len(s)-1]-s[0]) / stormClients }
 
 // When all members are back after an outage, a fleet does not send everything at once, nor opens
-// streams in vain: members that have just started have no leader.
+// streams that must fail: members that have just started have no leader.
 func TestFleetReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, err := fakeetcd.Start(3)

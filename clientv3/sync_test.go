@@ -63,7 +63,7 @@ func startStatusServer(t *testing.T, clusterID uint64) (endpoint string) {
 }
 
 // Endpoints that refuse connections. A port that was free a moment ago may be another server's now; these are given to
-// nobody who asks for any port.
+// no socket that asks for any port.
 const closedPort, otherClosedPort = "http://127.0.0.1:1", "http://127.0.0.1:2"
 
 func newSyncClient(t *testing.T, cluster Cluster, eps ...string) *Client {

@@ -235,5 +235,5 @@ func TestWatchFromWatchClient(t *testing.T) {
 	require.NoError(t, watcher.RequestProgress(within(t)))
 	resp, ok := next(t, w)
 	require.True(t, ok)
-	require.Equal(t, "progress 5", told(&resp))
+	require.Equal(t, "progress 5", describe(&resp))
 }

@@ -114,7 +114,7 @@ func TestWatchCreatedNotifyComesOnce(t *testing.T) {
 	w := c.Watch(within(t), "k", WithCreatedNotify())
 	resp, ok := next(t, w)
 	require.True(t, ok)
-	require.Equal(t, "created", told(&resp))
+	require.Equal(t, "created", describe(&resp))
 	require.NotZero(t, resp.Header.Revision)
 	for range 4 {
 		streams := cluster.Count("Watch")

@@ -300,7 +300,7 @@ func TestWatchProgressOfOthers(t *testing.T) {
 			w := started(t, starting)
 			resp, ok := next(t, two.b)
 			require.True(t, ok)
-			require.Equal(t, "progress 6", told(&resp), "the others are told")
+			require.Equal(t, "progress 6", describe(&resp), "the others receive it")
 			two.end()
 			requireRevs(t, w, 2, put(t, cluster, "past", 2))
 		})

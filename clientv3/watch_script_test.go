@@ -185,8 +185,8 @@ func next(t *testing.T, w WatchChan) (resp WatchResponse, ok bool) {
 	}
 }
 
-// told is a response in a comparable form.
-func told(resp *WatchResponse) string {
+// describe returns a response in a comparable form.
+func describe(resp *WatchResponse) string {
 	switch {
 	case resp.Err() != nil:
 		return fmt.Sprint("error ", resp.Err())
@@ -210,7 +210,7 @@ func readTo(t *testing.T, w WatchChan, last int64) (revs []int64, others []strin
 		require.True(t, ok, "the watch ended after revision %d", reached)
 		require.NotNil(t, resp.Header)
 		if len(resp.Events) == 0 {
-			others = append(others, told(&resp))
+			others = append(others, describe(&resp))
 			require.NoError(t, resp.Err())
 			continue
 		}
@@ -259,7 +259,7 @@ func requireEnd(t *testing.T, w WatchChan, want error) WatchResponse {
 func requireClosed(t *testing.T, w WatchChan) {
 	t.Helper()
 	resp, ok := next(t, w)
-	require.False(t, ok, "the channel is closed: %s", told(&resp))
+	require.False(t, ok, "the channel is closed: %s", describe(&resp))
 }
 
 // put writes a key n times, and returns the revision of the last.

@@ -122,7 +122,7 @@ func TestRelease(t *testing.T) {
 	assert.Contains(t, refused("v1.0.0"), "the checkout has changes")
 }
 
-// gitEnviron is the environment of git in a repository of its own: nobody's settings, and nothing of a git hook that may run
+// gitEnviron is the environment of git in a repository of its own: no user's settings, and nothing of a git hook that may run
 // the tests.
 func gitEnviron(t *testing.T) []string {
 	t.Helper()

@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	switch {
 	case err != nil:
-		_, _ = fmt.Fprintln(stderr, "conformance:", err) // nobody is left to hear that it failed
+		_, _ = fmt.Fprintln(stderr, "conformance:", err) // nothing reads the error any more
 		return exitUsage
 	case !ok:
 		return exitFailed

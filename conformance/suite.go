@@ -144,7 +144,7 @@ func (s selection) omitted(p suitePackage) []string {
 }
 
 // audit returns what is wrong with the numbers of a package's tests: an empty run
-// must not pass for a good one. With --run the number is anybody's.
+// must not pass for a good one. With --run the number is unknown.
 func (s selection) audit(p suitePackage, r result) error {
 	want := p.tests
 	for _, name := range s.omitted(p) {

@@ -34,7 +34,7 @@ func TestStampOnlyMovesForward(t *testing.T) {
 	}
 }
 
-// Programs that replay what was recorded, and the bubbles of synctest, have times that lie
+// Programs that replay what was recorded, and the bubbles of synctest, have times from
 // before the start of the process and no monotonic reading.
 func TestStampOfTimesBeforeTheProcess(t *testing.T) {
 	then := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -46,7 +46,7 @@ func TestStampOfTimesBeforeTheProcess(t *testing.T) {
 	assert.True(t, s.Time().Equal(then))
 }
 
-// stepped returns the time that a clock shows at t after somebody has set it, by a whole
+// stepped returns the time that a clock shows at t after it was set, by a whole
 // number of seconds: the wall clock's reading is another, the monotonic one is the same.
 func stepped(t *testing.T, at time.Time, by time.Duration) time.Time {
 	t.Helper()

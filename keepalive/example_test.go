@@ -55,7 +55,7 @@ func must(err error) {
 	}
 }
 
-// What many write into a client does not go with a server that nobody configured.
+// What many write into a client does not go with a server without configuration.
 func ExampleCheck() {
 	client := keepalive.Client{Time: 10 * time.Second, Timeout: 3 * time.Second, PermitWithoutStream: true}
 	err := keepalive.Check(client, keepalive.Server{})

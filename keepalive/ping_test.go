@@ -17,7 +17,7 @@ import (
 )
 
 // founding holds the values of the founding documents: a client that pings every
-// 10 s without a stream, and a server that nobody configured.
+// 10 s without a stream, and a server without configuration.
 var founding = keepalive.Pair{
 	Client: keepalive.Client{Time: 10 * time.Second, Timeout: 3 * time.Second, PermitWithoutStream: true},
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/observe"
 )
 
-// recorder remembers what it was told.
+// recorder records its calls.
 type recorder struct {
 	observe.None
 	events []any

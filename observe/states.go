@@ -41,7 +41,7 @@ func (s *States) Change(c health.Change) bool {
 	_, known := s.states[c.Endpoint]
 	switch {
 	case s.set && (!known || c.To == health.Draining):
-		return known // what was removed is told by Set
+		return known // Set reports what was removed
 	case c.To == health.Draining:
 		delete(s.states, c.Endpoint)
 		return false

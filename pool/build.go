@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// build creates a resource, for which there is capacity, in a separate goroutine. It is called
-// with the lock held. Create gets the values of ctx. The resource goes to the first waiter; done,
-// called with the lock held, receives the error or nil.
-func (p *Pool[T]) build(ctx context.Context, done func(error)) {
+// buildLocked creates a resource, for which there is capacity, in a separate goroutine.
+// Create gets the values of ctx. The resource goes to the first waiter; done, which receives the error
+// or nil, runs under the lock.
+func (p *Pool[T]) buildLocked(ctx context.Context, done func(error)) {
 	p.building++
 	resets := p.resets
 	go func() {
@@ -31,13 +31,13 @@ func (p *Pool[T]) built(it *item[T], err error, done func(error)) {
 		p.size--
 		p.counters.createErrors++
 		done(err)
-		p.refill()
+		p.refillLocked()
 		p.mu.Unlock()
 		return
 	}
 	p.counters.created++
 	p.maintenance.succeeded()
-	why := p.offer(it)
+	why := p.offerLocked(it)
 	if why != sound {
 		p.dying++
 	}
@@ -54,7 +54,7 @@ func (p *Pool[T]) built(it *item[T], err error, done func(error)) {
 // buildFor creates a resource for a waiter. The waiter gets the error, unless it was served
 // before.
 func (p *Pool[T]) buildFor(w *waiter[T]) {
-	p.build(w.ctx, func(err error) {
+	p.buildLocked(w.ctx, func(err error) {
 		if err != nil && w.place != nil {
 			p.served(w)
 			w.given <- result[T]{err: err}
@@ -65,7 +65,7 @@ func (p *Pool[T]) buildFor(w *waiter[T]) {
 // buildAhead creates a resource without a waiter. After a failure the next attempt is delayed.
 func (p *Pool[T]) buildAhead(ctx context.Context) {
 	p.size++
-	p.build(ctx, func(err error) {
+	p.buildLocked(ctx, func(err error) {
 		if err != nil {
 			p.maintenance.failed()
 		}
@@ -102,9 +102,9 @@ func (p *Pool[T]) detached(ctx context.Context, timeout time.Duration) (context.
 	return ctx, func() { stop(); cancel() }
 }
 
-// refill creates resources while there is capacity: for waiters without a resource being created,
-// and up to MinSize. It is called with the lock held whenever there may be capacity.
-func (p *Pool[T]) refill() {
+// refillLocked creates resources while there is capacity: for waiters without a resource being created,
+// and up to MinSize. It is called whenever there may be capacity.
+func (p *Pool[T]) refillLocked() {
 	if p.closed {
 		return
 	}
@@ -143,7 +143,7 @@ func (p *Pool[T]) replace(ctx context.Context, it *item[T], why fault) (*item[T]
 	}
 	if other != nil || err != nil {
 		p.size--
-		p.refill()
+		p.refillLocked()
 		p.mu.Unlock()
 		return other, err
 	}
@@ -196,5 +196,5 @@ func (p *Pool[T]) gone(why fault) {
 	p.dying--
 	p.size--
 	p.counters.destroyed[why]++
-	p.refill()
+	p.refillLocked()
 }

@@ -70,7 +70,7 @@ func (p *Pool[T]) renew(ctx context.Context, r Resource[T]) (Resource[T], error)
 	p.mu.Lock()
 	if p.closed || ctx.Err() != nil {
 		p.size--
-		p.refill()
+		p.refillLocked()
 		p.mu.Unlock()
 		if ctx.Err() != nil {
 			return Resource[T]{}, ended(ctx)
@@ -109,7 +109,7 @@ func (p *Pool[T]) handOver(ctx context.Context, got result[T], caller chan<- res
 	if got.err != nil {
 		p.size--
 		p.counters.createErrors++
-		p.refill()
+		p.refillLocked()
 	} else {
 		p.counters.created++
 		p.maintenance.succeeded()

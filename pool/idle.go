@@ -65,7 +65,7 @@ func (p *Pool[T]) CreateResource(ctx context.Context) error {
 	}
 	made := make(chan error, 1)
 	p.size++
-	p.build(ctx, func(err error) { made <- err })
+	p.buildLocked(ctx, func(err error) { made <- err })
 	p.mu.Unlock()
 	select {
 	case err := <-made:

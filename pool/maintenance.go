@@ -120,7 +120,7 @@ func (p *Pool[T]) maintain() {
 	for _, it := range p.idle {
 		p.watch(it)
 	}
-	p.refill()
+	p.refillLocked()
 	p.mu.Unlock()
 	for _, d := range gone {
 		p.destroy(d.item, d.why)
@@ -151,12 +151,12 @@ func (p *Pool[T]) checkIdle() {
 		it := p.idle[due]
 		p.idle = slices.Delete(p.idle, due, due+1)
 		p.lend(it)
-		p.checkNow(it)
+		p.checkNowLocked(it)
 	}
 }
 
-// checkNow checks an idle resource. It is called with the lock held, and releases it meanwhile.
-func (p *Pool[T]) checkNow(it *item[T]) {
+// checkNowLocked checks an idle resource. It releases the lock meanwhile.
+func (p *Pool[T]) checkNowLocked(it *item[T]) {
 	why, lease := checkFailed, it.lease
 	p.checking++
 	p.mu.Unlock()

@@ -80,7 +80,7 @@ func New[T any](config Config[T]) (*Pool[T], error) {
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.refill()
+	p.refillLocked()
 	return p, nil
 }
 
@@ -189,9 +189,9 @@ func (p *Pool[T]) served(w *waiter[T]) {
 	p.counters.waitTime += time.Since(w.since)
 }
 
-// offer passes a resource to the first waiter, or keeps it idle. It returns why the resource must
-// be destroyed instead, or sound. It is called with the lock held.
-func (p *Pool[T]) offer(it *item[T]) fault {
+// offerLocked passes a resource to the first waiter, or keeps it idle. It returns why the resource must
+// be destroyed instead, or sound.
+func (p *Pool[T]) offerLocked(it *item[T]) fault {
 	it.lease = 0
 	switch {
 	case p.closed:
@@ -260,7 +260,7 @@ func (p *Pool[T]) giveBack(it *item[T], lease uint64, why fault, how usage) bool
 		why = p.expiry(it, now)
 	}
 	if why == sound {
-		why = p.offer(it)
+		why = p.offerLocked(it)
 	}
 	if why != sound {
 		it.lease = 0

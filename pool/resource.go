@@ -48,7 +48,7 @@ func (r Resource[T]) Hijack() (value T, ok bool) {
 	r.item.lease = 0
 	p.size--
 	p.counters.hijacked++
-	p.refill()
+	p.refillLocked()
 	return r.item.value, true
 }
 

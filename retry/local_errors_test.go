@@ -62,7 +62,7 @@ func serve(t *testing.T, s *authServer, serverOpts ...grpc.ServerOption) *grpc.C
 	return cc
 }
 
-// brokenCodec is a codec whose output nobody can decode.
+// brokenCodec is a codec whose output cannot be decoded.
 type brokenCodec struct{ encoding.Codec }
 
 func (brokenCodec) Marshal(any) ([]byte, error) { return []byte{0xff}, nil }
@@ -190,7 +190,7 @@ func TestLocalErrorsOfTheOtherSide(t *testing.T) {
 }
 
 // A call that is under way when its channel is closed may have been executed,
-// and is told the same as one that never started.
+// and gets the same error as one that never started.
 func TestClosingTheChannelUnderACall(t *testing.T) {
 	auth := &authServer{entered: make(chan struct{})}
 	cc := serve(t, auth)

@@ -111,8 +111,8 @@ func TestServerErrorsAreWellFormed(t *testing.T) {
 }
 
 // The classes that another attempt of a write may follow, and the one that
-// proves that a write did not happen, are promises: whoever changes one has to
-// change it here as well.
+// proves that a write did not happen, are part of the API: a change of one has to
+// be made here as well.
 func TestClassesOfServerErrors(t *testing.T) {
 	want := map[error]Class{
 		rpctypes.ErrGRPCRequestTooManyRequests:     Overloaded,

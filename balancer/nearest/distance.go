@@ -47,7 +47,7 @@ func (d *distance) forget() {
 func (d *distance) measured(took time.Duration, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.update(took, now)
+	d.updateLocked(took, now)
 }
 
 // givenUp records an unanswered call that its caller gave up. It counts only if the call
@@ -58,14 +58,13 @@ func (d *distance) givenUp(took time.Duration, now time.Time) {
 	defer d.mu.Unlock()
 	switch known := d.smoothed(); {
 	case known == 0:
-		d.update(slow, now)
+		d.updateLocked(slow, now)
 	case took > known:
-		d.update(took, now)
+		d.updateLocked(took, now)
 	}
 }
 
-// update needs the lock.
-func (d *distance) update(took time.Duration, now time.Time) {
+func (d *distance) updateLocked(took time.Duration, now time.Time) {
 	took = max(took, 1)
 	if known := d.smoothed(); known != 0 {
 		weight := max(gain, 1-math.Exp(-float64(now.Sub(d.at))/float64(memory)))

@@ -330,7 +330,7 @@ func (d *dispatcher) sendOverdue() {
 	d.sendNextLocked()
 }
 
-// sendNextLocked sends the next batch, if anybody waits.
+// sendNextLocked sends the next batch, if a call waits.
 func (d *dispatcher) sendNextLocked() {
 	b := d.takeLocked()
 	if len(d.queue) > 0 {
@@ -377,7 +377,7 @@ func (b *batch) open() (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.Background(), last)
 }
 
-// takeLocked takes the next batch out of the queue. Nobody can join its calls from here on,
+// takeLocked takes the next batch out of the queue. No call can join it from here on,
 // and it is sent from here on.
 func (d *dispatcher) takeLocked() *batch {
 	ops := d.opsLocked()

@@ -227,7 +227,7 @@ func TestReadsShareAnRPC(t *testing.T) {
 				require.True(t, proto.Equal(&pb.ResponseHeader{ClusterId: 1, MemberId: 2, RaftTerm: 3, Revision: 4}, f.resp.Header))
 				require.False(t, seen[&f.resp.Kvs[0].Value[0]], "two callers have the same bytes")
 				seen[&f.resp.Kvs[0].Value[0]] = true
-				f.resp.Kvs[0].Value[0], f.resp.Header.Revision = 'X', 0 // nobody else's
+				f.resp.Kvs[0].Value[0], f.resp.Header.Revision = 'X', 0 // of no other caller
 			}
 		}
 	})

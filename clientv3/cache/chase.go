@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// firstPause is the time between progress requests while somebody waits: a member that is a
+	// firstPause is the time between progress requests while a read waits: a member that is a
 	// little behind the floor has applied it by then.
 	firstPause = 5 * time.Millisecond
 	firstTries = 10

@@ -78,7 +78,7 @@ func TestVersionsThatLoseEvents(t *testing.T) {
 	}
 }
 
-// TestAnErrorOfStatusPasses has the version asked for in vain, once and for an hour. Linearizable gets are answered from
+// TestAnErrorOfStatusPasses lets requests for the version fail, once and for an hour. Linearizable gets are answered from
 // memory soon afterwards, and the cluster is not asked without a pause.
 func TestAnErrorOfStatusPasses(t *testing.T) {
 	for name, refusal := range map[string]error{

@@ -133,7 +133,7 @@ func TestAMemberThatCatchesUpIsNotHurried(t *testing.T) {
 	})
 }
 
-// TestAStuckIdleWatch has the watch of an idle cache stuck on its member. The cache finds that out although nobody reads, and goes on
+// TestAStuckIdleWatch has the watch of an idle cache stuck on its member. The cache finds that out although no call reads, and goes on
 // over another member.
 func TestAStuckIdleWatch(t *testing.T) {
 	t.Run("client", func(t *testing.T) {
@@ -290,7 +290,7 @@ func TestARoleIsNarrowed(t *testing.T) {
 	}
 }
 
-// TestAnIdleCacheCostsLittle counts what a cache sends in an hour in which nobody uses it.
+// TestAnIdleCacheCostsLittle counts what a cache sends in an hour without use.
 func TestAnIdleCacheCostsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client := startFake(t, 1)

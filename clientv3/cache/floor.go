@@ -53,7 +53,7 @@ func (f *floors) join() *round {
 	return f.next
 }
 
-// run sends rounds until nobody waits for one.
+// run sends rounds until no read waits for one.
 func (f *floors) run() {
 	for {
 		runtime.Gosched() // who is about to read joins this one
@@ -179,7 +179,7 @@ func pointOf(s *snapshot) lineage.Point {
 }
 
 // elsewhere reads from the server what the cache cannot answer. With a bound it tries any member
-// first, and believes one whose revision shows that it has come far enough.
+// first, and accepts one whose revision shows that it has come far enough.
 func (c *Cache) elsewhere(ctx context.Context, op clientv3.Op, b bound) (*clientv3.GetResponse, error) {
 	c.stats.misses.Add(1)
 	if b == (bound{}) || op.IsSerializable() || op.Rev() != 0 {

@@ -159,7 +159,7 @@ func TestReadsShareAFloor(t *testing.T) {
 	require.LessOrEqual(t, c.Stats().Floors-before, int64(2), "one, and one more for a read that came late")
 }
 
-// noted notes when somebody begins to wait for it, which is when a read has joined a floor.
+// noted notes when a caller begins to wait for it, which is when a read has joined a floor.
 type noted struct {
 	context.Context
 	note func()
@@ -170,8 +170,8 @@ func (n *noted) Done() <-chan struct{} {
 	return n.Context.Done()
 }
 
-// earlyServer serves watches as an old etcd does: it answers progress requests at once, though it has not sent the events. It
-// lies from the beginning, or only when a watch has been created, which no client can find out.
+// earlyServer serves watches as an old etcd does: it answers progress requests at once, though it has not sent the events. It does
+// so from the beginning, or only when a watch has been created, which no client can find out.
 func earlyServer(cluster *fakeetcd.Cluster, fromTheStart bool) {
 	cluster.On("Watch", func(call *fakeetcd.Call) {
 		created := false
@@ -195,8 +195,8 @@ func earlyServer(cluster *fakeetcd.Cluster, fromTheStart bool) {
 	})
 }
 
-// TestProgressThatComesTooEarly has a write that the server keeps from the watch. Its progress is not believed, so the read goes to
-// the server; a cache that believes it answers what was before.
+// TestProgressThatComesTooEarly has a write that the server keeps from the watch. The cache ignores this progress, so the read goes to
+// the server; a cache that uses it answers what was before.
 func TestProgressThatComesTooEarly(t *testing.T) {
 	run := func(t *testing.T, fromTheStart bool) string {
 		cluster, client := startFake(t, 1)

@@ -26,15 +26,15 @@ type view struct {
 	asOf   atomic.Pointer[time.Time] // the snapshot has what was acknowledged until then; nil if unknown
 	proven atomic.Bool               // there is no doubt below
 	keeps  atomic.Bool               // watches of the server lose no events
-	behind atomic.Bool               // a read has waited in vain for the target
+	behind atomic.Bool               // a read has waited for the target until its timeout
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed when any of this changes; nil if nobody waits
+	changed  chan struct{} // closed when any of this changes; nil if none waits
 	versions []version     // the last one is that of snap
 	held     int64         // bytes that the versions before it alone hold
 	floors   []*round      // not reached yet, oldest first
-	target   int64         // the highest revision that somebody waits for and the store has
-	future   int64         // the highest revision that somebody waits for and the store may not have; 0 if nobody does
+	target   int64         // the highest revision that a read waits for and the store has
+	future   int64         // the highest revision that a read waits for and the store may not have; 0 if none does
 	waiters  int           // how many wait for such a revision
 	asked    int64         // the revision that progress was last asked for
 	moved    time.Time     // when the snapshot last advanced, or the target was set

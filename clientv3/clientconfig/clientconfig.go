@@ -148,7 +148,7 @@ func (l *loader) settleLogin(sources []Source) error {
 	} else if rank, ok := l.ranks["password"]; ok {
 		other, _ := sources[rank].lookup("user")
 		if other, _, _ = strings.Cut(other, ":"); other != "" && other != auth.Username {
-			auth.Password = "" // that of somebody else
+			auth.Password = "" // that of another user
 		}
 	}
 	if auth.Username == "" || auth.Password == "" {

@@ -31,7 +31,7 @@ func newExampleClient() (*clientv3.Client, func()) {
 	}
 }
 
-// A key is created, unless somebody else was faster.
+// A key is created, unless another client was faster.
 func ExampleKeyMissing() {
 	client, stop := newExampleClient()
 	defer stop()

@@ -193,7 +193,7 @@ func TestSyncBaseOfAServerThatLies(t *testing.T) {
 	require.Empty(t, keys)
 }
 
-// TestAbandonedSyncBase ends the context of a base that nobody reads, when it can go
+// TestAbandonedSyncBase ends the context of a base without a reader, when it can go
 // no further.
 func TestAbandonedSyncBase(t *testing.T) {
 	cluster, c := startFake(t, 1)
@@ -247,7 +247,7 @@ func TestSyncBaseOfAClosedClient(t *testing.T) {
 	require.True(t, clientv3.IsConnCanceled(err), "%v", err)
 }
 
-// limited is a KV that fails after some reads, with an error that is nobody's status.
+// limited is a KV that fails after some reads, with an error that has no status.
 type limited struct {
 	clientv3.KV
 	left *int

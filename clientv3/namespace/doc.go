@@ -7,7 +7,7 @@
 //	client.Lease = namespace.NewLease(client.Lease, "app/")
 //
 // From then on client.Put(ctx, "color", "red") writes the key "app/color", and a
-// Get of all keys returns those below "app/". Whoever uses the client cannot tell
+// Get of all keys returns those below "app/". Its user cannot tell
 // the namespace from a store of its own, except that revisions, compaction and
 // leases are those of the whole store.
 //

@@ -153,7 +153,7 @@ func TestTxnKeepsItsOrder(t *testing.T) {
 	})
 }
 
-// sharing is a KV that gives the same response to everybody, as a cache may.
+// sharing is a KV that gives the same response to all callers, as a cache may.
 type sharing struct {
 	clientv3.KV
 	resp clientv3.OpResponse

@@ -55,7 +55,7 @@ func TestTimeToLive(t *testing.T) {
 	require.EqualValues(t, -1, resp.TTL)
 }
 
-// sharingLease is a Lease that gives the same response to everybody.
+// sharingLease is a Lease that gives the same response to all callers.
 type sharingLease struct {
 	clientv3.Lease
 	resp *clientv3.LeaseTimeToLiveResponse

@@ -126,7 +126,7 @@ func failedChunk(t *testing.T, c *clientv3.Client) clientv3.RangeStreamResponse 
 }
 
 // TestGetStreamThatEndsUnread ends the context of a stream of which nothing has been
-// read yet. Whoever reads it then must find all of it or an error, never a part.
+// read yet. A later reader must find all of it or an error, never a part.
 func TestGetStreamThatEndsUnread(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	cluster.On("RangeStream", func(call *fakeetcd.Call) { _ = call.Hold(nil) })

@@ -159,7 +159,7 @@ func TestWatchSurvivesKeysFromElsewhere(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestAbandonedWatch ends the context of a watch that nobody reads.
+// TestAbandonedWatch ends the context of a watch without a reader.
 func TestAbandonedWatch(t *testing.T) {
 	for name, responses := range map[string]int{"idle": 0, "full": 5} {
 		t.Run(name, func(t *testing.T) {

@@ -81,7 +81,7 @@ func (s *scripted) sent() int {
 	return len(s.ops)
 }
 
-// violation is what an OrderViolationFunc was told.
+// violation has the arguments of an OrderViolationFunc.
 type violation struct{ got, prevRev int64 }
 
 // recorder is an OrderViolationFunc that allows as many retries as asked for.
@@ -92,7 +92,7 @@ type recorder struct {
 
 var errTooOld = errors.New("too old")
 
-func (r *recorder) tell(_ clientv3.Op, resp clientv3.OpResponse, prevRev int64) error {
+func (r *recorder) record(_ clientv3.Op, resp clientv3.OpResponse, prevRev int64) error {
 	r.violations = append(r.violations, violation{revision(resp), prevRev})
 	if len(r.violations) > r.retries {
 		return errTooOld
@@ -176,7 +176,7 @@ func TestReadsAreRepeated(t *testing.T) {
 		for _, read := range reads {
 			t.Run(before.name+" before "+read.name, func(t *testing.T) {
 				inner, r := script(5, 4, 1, 6, 6), &recorder{retries: 2}
-				kv := ordering.NewKV(inner, r.tell)
+				kv := ordering.NewKV(inner, r.record)
 				rev, err := before.do(t.Context(), kv)
 				require.NoError(t, err)
 				require.EqualValues(t, 5, rev)
@@ -197,7 +197,7 @@ func TestViolationsAreReported(t *testing.T) {
 	for _, c := range reads {
 		t.Run(c.name, func(t *testing.T) {
 			inner, r := script(5, 4), &recorder{}
-			kv := ordering.NewKV(inner, r.tell)
+			kv := ordering.NewKV(inner, r.record)
 			_, err := kv.Get(t.Context(), "k")
 			require.NoError(t, err)
 			rev, err := c.do(t.Context(), kv)
@@ -213,7 +213,7 @@ func TestWritesPassThrough(t *testing.T) {
 	for _, write := range writes {
 		t.Run(write.name, func(t *testing.T) {
 			inner, r := script(5, 3), &recorder{}
-			kv := ordering.NewKV(inner, r.tell)
+			kv := ordering.NewKV(inner, r.record)
 			_, err := kv.Get(t.Context(), "k")
 			require.NoError(t, err)
 			rev, err := write.do(t.Context(), kv)
@@ -235,7 +235,7 @@ func TestTheClusterChanges(t *testing.T) {
 			t.Run(name+", "+c.name, func(t *testing.T) {
 				inner, r := script(5), &recorder{retries: 100}
 				inner.headers = []*pb.ResponseHeader{seen, now}
-				kv := ordering.NewKV(inner, r.tell)
+				kv := ordering.NewKV(inner, r.record)
 				_, err := kv.Get(t.Context(), "k")
 				require.NoError(t, err)
 				rev, err := c.do(t.Context(), kv)
@@ -252,7 +252,7 @@ func TestTheClusterChanges(t *testing.T) {
 				_, err = kv.Put(t.Context(), "k", "v")
 				require.NoError(t, err)
 				require.Empty(t, r.violations)
-				_, err = ordering.NewKV(inner, r.tell).Get(t.Context(), "k")
+				_, err = ordering.NewKV(inner, r.record).Get(t.Context(), "k")
 				require.NoError(t, err, "another KV begins with what is there")
 			})
 		}
@@ -272,7 +272,7 @@ func requireChanged(t *testing.T, err error, now *pb.ResponseHeader) {
 func TestCompactCounts(t *testing.T) {
 	r := &recorder{}
 	inner := script(5)
-	kv := ordering.NewKV(inner, r.tell)
+	kv := ordering.NewKV(inner, r.record)
 	_, err := kv.Compact(t.Context(), 3)
 	require.NoError(t, err)
 	inner.revisions = []int64{4}
@@ -282,7 +282,7 @@ func TestCompactCounts(t *testing.T) {
 
 func TestResponsesWithoutHeader(t *testing.T) {
 	r := &recorder{}
-	kv := ordering.NewKV(headless{script(5)}, r.tell)
+	kv := ordering.NewKV(headless{script(5)}, r.record)
 	_, err := kv.Get(t.Context(), "k")
 	require.NoError(t, err, "nothing was seen before")
 	_, err = kv.Put(t.Context(), "k", "v")
@@ -336,7 +336,7 @@ func TestOverlap(t *testing.T) {
 		assert.NoError(t, call.Hold(release))
 	})
 	r := &recorder{}
-	kv := ordering.NewKV(c, r.tell)
+	kv := ordering.NewKV(c, r.record)
 	held := make(chan error)
 	go func() {
 		_, err := kv.Get(t.Context(), "k")
@@ -389,7 +389,7 @@ func TestConcurrentReaders(t *testing.T) {
 
 func TestTxn(t *testing.T) {
 	inner := script(5)
-	kv := ordering.NewKV(inner, new(recorder).tell)
+	kv := ordering.NewKV(inner, new(recorder).record)
 	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.Version("a"), "=", 0)}
 	thenOps, elseOps := []clientv3.Op{clientv3.OpGet("b")}, []clientv3.Op{clientv3.OpPut("c", "v")}
 	txn := kv.Txn(t.Context()).If(cmps...).Then(thenOps...).Else(elseOps...)
@@ -408,7 +408,7 @@ func TestTxn(t *testing.T) {
 
 func TestErrorsPass(t *testing.T) {
 	_, c := startFake(t, 1)
-	kv := ordering.NewKV(c, new(recorder).tell)
+	kv := ordering.NewKV(c, new(recorder).record)
 	get, err := kv.Get(t.Context(), "")
 	require.Nil(t, get)
 	require.Equal(t, rpctypes.ErrEmptyKey, err)

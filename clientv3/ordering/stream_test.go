@@ -51,7 +51,7 @@ func TestGetStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &recorder{}
-			kv := ordering.NewKV(c, r.tell)
+			kv := ordering.NewKV(c, r.record)
 			want, err := kv.Get(t.Context(), "k", append(tt.opts, clientv3.WithPrefix())...)
 			require.NoError(t, err)
 			got, err := stream(t.Context(), kv, tt.opts...)
@@ -70,7 +70,7 @@ func TestGetStreamReturnsItsRevision(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	putKeys(t, cluster, 100)
 	cluster.On("RangeStream", func(*fakeetcd.Call) { putKeys(t, cluster, 101) })
-	got, err := stream(t.Context(), ordering.NewKV(c, new(recorder).tell))
+	got, err := stream(t.Context(), ordering.NewKV(c, new(recorder).record))
 	require.NoError(t, err)
 	require.Len(t, got.Kvs, 100)
 	require.EqualValues(t, 101, got.Header.Revision, "watches from 102 on miss nothing")
@@ -81,7 +81,7 @@ func TestGetStreamOfAStaleMember(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	putKeys(t, cluster, 20)
 	r := &recorder{retries: 2}
-	kv := ordering.NewKV(c, r.tell)
+	kv := ordering.NewKV(c, r.record)
 	_, err := kv.Get(t.Context(), "k")
 	require.NoError(t, err)
 	for range 2 {
@@ -134,7 +134,7 @@ func TestGetStreamOfALaggingMember(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	putKeys(t, cluster, 20)
 	r := &recorder{retries: 3}
-	kv := ordering.NewKV(c, r.tell)
+	kv := ordering.NewKV(c, r.record)
 
 	for name, opts := range map[string][]clientv3.OpOption{
 		"latest": nil, "revision": {clientv3.WithRev(21)},
@@ -180,7 +180,7 @@ func TestAbandonedGetStream(t *testing.T) {
 	require.NoError(t, err)
 	leaks := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithCancel(t.Context())
-	chunks, err := ordering.NewKV(c, new(recorder).tell).GetStream(ctx, "k", clientv3.WithPrefix())
+	chunks, err := ordering.NewKV(c, new(recorder).record).GetStream(ctx, "k", clientv3.WithPrefix())
 	require.NoError(t, err)
 	<-chunks
 	cancel()
@@ -190,7 +190,7 @@ func TestAbandonedGetStream(t *testing.T) {
 func TestGetStreamErrors(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	putKeys(t, cluster, 20)
-	kv := ordering.NewKV(c, new(recorder).tell)
+	kv := ordering.NewKV(c, new(recorder).record)
 	_, err := kv.GetStream(t.Context(), "")
 	require.Equal(t, rpctypes.ErrEmptyKey, err)
 	_, err = stream(t.Context(), kv, clientv3.WithSort(clientv3.SortByValue, clientv3.SortDescend))
@@ -210,7 +210,7 @@ func (paged) GetStream(context.Context, string, ...clientv3.OpOption) (clientv3.
 func TestGetStreamInPages(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	putKeys(t, cluster, 250)
-	kv := ordering.NewKV(paged{c}, new(recorder).tell)
+	kv := ordering.NewKV(paged{c}, new(recorder).record)
 	_, err := stream(t.Context(), kv)
 	require.Equal(t, codes.Unimplemented, status.Code(err))
 	got, err := stream(t.Context(), kv, clientv3.WithPageFallback())

@@ -86,7 +86,7 @@ func syncDir(path string) error {
 
 // discard removes the file unless it was committed.
 func (p *part) discard(lg *zap.Logger) {
-	_ = p.file.Close() // nobody will read it, or commit has closed it
+	_ = p.file.Close() // it will not be read, or commit has closed it
 	if err := os.Remove(p.file.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		lg.Warn("could not remove the part of a snapshot", zap.Error(err))
 	}

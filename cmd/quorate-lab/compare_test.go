@@ -21,9 +21,9 @@ import (
 	"github.com/quorate/quorate/lab/scenario"
 )
 
-// pretend is an experiment that never happened; change is given its report and the
+// fakeExperiment returns an experiment without a cluster; change gets its report and the
 // number of the client, from 0.
-func pretend(change func(client int, rep *report.Report) error) scenarioRunner {
+func fakeExperiment(change func(client int, rep *report.Report) error) scenarioRunner {
 	client := -1
 	return func(_ context.Context, cfg scenario.Config) (report.Report, error) {
 		client++
@@ -42,7 +42,7 @@ func pretend(change func(client int, rep *report.Report) error) scenarioRunner {
 
 func asItIs(int, *report.Report) error { return nil }
 
-// violate breaks a promise.
+// violate breaks a guarantee.
 func violate(rep *report.Report) {
 	rep.Verdict.Add(check.LostWrite, "put/0/1 is missing")
 }
@@ -57,7 +57,7 @@ func TestComparePrintsTheTable(t *testing.T) {
 	var seen []scenario.Config
 	run := func(ctx context.Context, cfg scenario.Config) (report.Report, error) {
 		seen = append(seen, cfg)
-		return pretend(asItIs)(ctx, cfg)
+		return fakeExperiment(asItIs)(ctx, cfg)
 	}
 	status, stdout, stderr := compareWith(t, run, "--seed", "9")
 	require.Equal(t, cli.OK, status, stderr)
@@ -87,7 +87,7 @@ func TestCompareRounds(t *testing.T) {
 	var seeds []uint64
 	run := func(ctx context.Context, cfg scenario.Config) (report.Report, error) {
 		seeds = append(seeds, cfg.Seed)
-		return pretend(asItIs)(ctx, cfg)
+		return fakeExperiment(asItIs)(ctx, cfg)
 	}
 	status, stdout, stderr := compareWith(t, run, "--client", "quorate,official", "--rounds", "2", "--seed", "9")
 	require.Equal(t, cli.OK, status, stderr)
@@ -97,7 +97,7 @@ func TestCompareRounds(t *testing.T) {
 }
 
 func TestComparePrintsJSON(t *testing.T) {
-	status, stdout, stderr := compareWith(t, pretend(asItIs), "--json", "--fault", "stop")
+	status, stdout, stderr := compareWith(t, fakeExperiment(asItIs), "--json", "--fault", "stop")
 	require.Equal(t, cli.OK, status, stderr)
 	var d struct {
 		Clients []struct {
@@ -112,7 +112,7 @@ func TestComparePrintsJSON(t *testing.T) {
 }
 
 func TestCompareJudgesQuorateOnly(t *testing.T) {
-	status, stdout, stderr := compareWith(t, pretend(func(client int, rep *report.Report) error {
+	status, stdout, stderr := compareWith(t, fakeExperiment(func(client int, rep *report.Report) error {
 		if client == 0 {
 			violate(rep)
 		}
@@ -121,7 +121,7 @@ func TestCompareJudgesQuorateOnly(t *testing.T) {
 	assert.Equal(t, cli.OK, status, stderr)
 	assert.Contains(t, stdout, "put/0/1 is missing")
 
-	status, _, stderr = compareWith(t, pretend(func(client int, rep *report.Report) error {
+	status, _, stderr = compareWith(t, fakeExperiment(func(client int, rep *report.Report) error {
 		if client == 2 {
 			violate(rep)
 		}
@@ -132,7 +132,7 @@ func TestCompareJudgesQuorateOnly(t *testing.T) {
 }
 
 func TestCompareReportsFailure(t *testing.T) {
-	status, stdout, stderr := compareWith(t, pretend(func(client int, rep *report.Report) error {
+	status, stdout, stderr := compareWith(t, fakeExperiment(func(client int, rep *report.Report) error {
 		if client == 1 {
 			rep.Failure = "no disk"
 			return errors.New("start the cluster: no disk")
@@ -146,7 +146,7 @@ func TestCompareReportsFailure(t *testing.T) {
 
 func TestCompareEndsEarly(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	run := pretend(func(_ int, rep *report.Report) error {
+	run := fakeExperiment(func(_ int, rep *report.Report) error {
 		cancel(cli.SignalError{Signal: syscall.SIGINT})
 		rep.Interrupted = true
 		return nil

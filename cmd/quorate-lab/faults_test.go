@@ -90,7 +90,7 @@ func TestFaultsPrintsJSON(t *testing.T) {
 	var asked scenario.Config
 	run := func(ctx context.Context, cfg scenario.Config) (report.Report, error) {
 		asked = cfg
-		return pretend(asItIs)(ctx, cfg)
+		return fakeExperiment(asItIs)(ctx, cfg)
 	}
 	status, stdout, stderr := execRoot(t.Context(), run, "faults", "--fault=slow", "--duration=500ms", "--callers=2", "--timeout=5s", "--json")
 	require.Equal(t, cli.OK, status, stderr)
@@ -107,7 +107,7 @@ func TestFaultsPrintsJSON(t *testing.T) {
 }
 
 func TestFaultsFailsWhenAWriteIsLost(t *testing.T) {
-	run := pretend(func(_ int, rep *report.Report) error {
+	run := fakeExperiment(func(_ int, rep *report.Report) error {
 		violate(rep)
 		violate(rep)
 		return nil
@@ -185,7 +185,7 @@ func TestAFaultThatIsNamedAloneHasItsOwnLength(t *testing.T) {
 	var seen scenario.Config
 	run := func(ctx context.Context, cfg scenario.Config) (report.Report, error) {
 		seen = cfg
-		return pretend(asItIs)(ctx, cfg)
+		return fakeExperiment(asItIs)(ctx, cfg)
 	}
 	for _, tt := range []struct {
 		args []string

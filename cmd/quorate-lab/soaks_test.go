@@ -36,7 +36,7 @@ type soakTest[C, R any] struct {
 	flags  []string
 	config C
 	base   func(*C) *soak.Config
-	// zero must not be 0; refused is the beginning of what the user is told.
+	// zero must not be 0; refused is the beginning of the error.
 	zero, refused string
 	// wrong are flags that the soak itself refuses, and why.
 	wrong, because []string

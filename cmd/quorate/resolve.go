@@ -226,7 +226,7 @@ func (s *shower) updated(u resolve.Update) {
 		case len(u.Endpoints) == 0:
 			s.first(cli.NegativeError("the target resolves to no endpoint"))
 		default:
-			s.finish()
+			s.finishLocked()
 		}
 	}
 	s.mu.Unlock()
@@ -241,13 +241,12 @@ func (s *shower) changed(c health.Change) {
 	s.view.Change(time.Now(), c)
 	s.states[c.Endpoint] = c.To
 	if s.first != nil {
-		s.finish()
+		s.finishLocked()
 	}
 }
 
-// finish ends the command if the first answer is whole: a suspected endpoint is asked again.
-// It needs the lock.
-func (s *shower) finish() {
+// finishLocked ends the command if the first answer is whole: a suspected endpoint is asked again.
+func (s *shower) finishLocked() {
 	if s.probes == nil {
 		s.first(errShown)
 		return

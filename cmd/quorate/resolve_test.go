@@ -203,7 +203,7 @@ func TestResolveOnceTellsHowEndpointsAre(t *testing.T) {
 	serving, _, _ := backend(t)
 	refusing, service, _ := backend(t)
 	service.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
-	const dead = "127.0.0.1:1" // given to nobody who asks for any port
+	const dead = "127.0.0.1:1" // given to no socket that asks for any port
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = mute.Close() })
@@ -316,7 +316,7 @@ func TestResolveOnceWithoutAnAnswer(t *testing.T) {
 	assert.Contains(t, stderr, "no answer within 1ms (--duration)")
 }
 
-// It ends when nobody reads any more.
+// It ends when its output is closed.
 func TestResolveWithoutAReader(t *testing.T) {
 	r, w := io.Pipe()
 	require.NoError(t, r.Close())

@@ -124,7 +124,7 @@ func because(ctx context.Context, err error, cfg clientv3.Config, limit time.Dur
 	return err
 }
 
-// show prints the result; the error says whether every promise was kept.
+// show prints the result; the error says whether every guarantee was kept.
 func (f *verifyFlags) show(out io.Writer, result verify.Result) error {
 	err := f.output.print(out, result)
 	switch {

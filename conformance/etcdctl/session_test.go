@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// session is a command that goes on until it is told to end.
+// session is a command that runs until it is interrupted.
 type session struct {
 	t      *testing.T
 	name   string

@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/lab"
 )
 
-// TestSessions runs the commands that go on until they are told to end.
+// TestSessions runs the commands that run until they are interrupted.
 func TestSessions(t *testing.T) {
 	c := start(t, lab.Config{Members: 1})
 	for name, test := range map[string]func(*testing.T, etcdctl){

@@ -224,11 +224,10 @@ func (c *Channel) SetEndpoints(endpoints []string) {
 	defer c.mu.Unlock()
 	c.named++
 	c.security.name(endpoints)
-	c.setEndpoints(endpoints)
+	c.setEndpointsLocked(endpoints)
 }
 
-// setEndpoints needs the lock.
-func (c *Channel) setEndpoints(endpoints []string) {
+func (c *Channel) setEndpointsLocked(endpoints []string) {
 	c.endpoints = slices.Clone(endpoints)
 	var parsed []endpoint.Endpoint
 	for _, s := range endpoints {

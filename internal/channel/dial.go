@@ -113,7 +113,7 @@ func (s *singles) get(ep string, dial func() (*single, error)) (grpc.ClientConnI
 		conn.Connect()
 		return conn.calls, nil
 	}
-	s.sweep(now)
+	s.sweepLocked(now)
 	conn, err := dial()
 	if err != nil {
 		return nil, err
@@ -126,9 +126,9 @@ func (s *singles) get(ep string, dial func() (*single, error)) (grpc.ClientConnI
 	return conn.calls, nil
 }
 
-// sweep removes unused connections, so that they do not accumulate in a client whose
-// endpoints change often. It needs the lock.
-func (s *singles) sweep(now time.Time) {
+// sweepLocked removes unused connections, so that they do not accumulate in a client whose
+// endpoints change often.
+func (s *singles) sweepLocked(now time.Time) {
 	for ep, conn := range s.conns {
 		if now.Sub(conn.asked) > singleForgotten && conn.GetState() == connectivity.Idle {
 			conn.Close()

@@ -17,8 +17,8 @@ import (
 	"github.com/quorate/quorate/observe"
 )
 
-// story records the events of calls.
-type story struct {
+// callRecorder records the events of calls.
+type callRecorder struct {
 	observe.None
 	mu    sync.Mutex
 	calls []observe.Call
@@ -27,69 +27,71 @@ type story struct {
 	open  int // attempts
 }
 
-func (s *story) Called(e observe.Call) {
+func (s *callRecorder) Called(e observe.Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, e)
 }
 
-func (s *story) Attempted(e observe.Attempt) {
+func (s *callRecorder) Attempted(e observe.Attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tries = append(s.tries, e)
 }
 
-type storyKey struct{}
+type recordKey struct{}
 
-func (s *story) StartCall(ctx context.Context, method string) (context.Context, observe.CallTrace) {
+func (s *callRecorder) StartCall(ctx context.Context, method string) (context.Context, observe.CallTrace) {
 	s.note("call %s", method)
-	return context.WithValue(ctx, storyKey{}, "call"), (*storyCall)(s)
+	return context.WithValue(ctx, recordKey{}, "call"), (*recordedCall)(s)
 }
 
-func (s *story) note(format string, args ...any) {
+func (s *callRecorder) note(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lines = append(s.lines, fmt.Sprintf(format, args...))
 }
 
-func (s *story) reset() {
+func (s *callRecorder) reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls, s.tries, s.lines = nil, nil, nil
 }
 
 // hedges returns how many attempts were hedges.
-func (s *story) hedges() int {
+func (s *callRecorder) hedges() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return countOf(s.lines, "attempt, hedge true, of a call")
 }
 
-type storyCall story
+type recordedCall callRecorder
 
-func (s *storyCall) StartAttempt(ctx context.Context, hedge bool) (context.Context, observe.AttemptTrace) {
-	(*story)(s).note("attempt, hedge %v, of a %v", hedge, ctx.Value(storyKey{}))
+func (s *recordedCall) StartAttempt(ctx context.Context, hedge bool) (context.Context, observe.AttemptTrace) {
+	(*callRecorder)(s).note("attempt, hedge %v, of a %v", hedge, ctx.Value(recordKey{}))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open++
-	return context.WithValue(ctx, storyKey{}, "attempt"), (*storyAttempt)(s)
+	return context.WithValue(ctx, recordKey{}, "attempt"), (*recordedAttempt)(s)
 }
 
-func (s *storyCall) End(e observe.Call) { (*story)(s).note("end of the call: %v", status.Code(e.Err)) }
+func (s *recordedCall) End(e observe.Call) {
+	(*callRecorder)(s).note("end of the call: %v", status.Code(e.Err))
+}
 
-type storyAttempt story
+type recordedAttempt callRecorder
 
-func (s *storyAttempt) End(endpoint string, err error) {
-	(*story)(s).note("end of an attempt at %s: %v", endpoint, status.Code(err))
+func (s *recordedAttempt) End(endpoint string, err error) {
+	(*callRecorder)(s).note("end of an attempt at %s: %v", endpoint, status.Code(err))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--
 }
 
 // followed runs a test with a channel that has an observer of calls.
-func followed(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *story)) {
+func followed(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *callRecorder)) {
 	t.Helper()
-	s := new(story)
+	s := new(callRecorder)
 	inBubble(t, func(cfg *Config) { cfg.Observer = observe.Multi(cfg.Observer, s) },
 		func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
 			s.reset()
@@ -98,7 +100,7 @@ func followed(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, c
 }
 
 func TestFollowedRetry(t *testing.T) {
-	followed(t, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *story) {
+	followed(t, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *callRecorder) {
 		var failed string
 		cluster.Once("Put", func(call *fakeetcd.Call) {
 			failed = call.Member.Endpoint()
@@ -124,7 +126,7 @@ func TestFollowedRetry(t *testing.T) {
 }
 
 func TestFollowedPause(t *testing.T) {
-	followed(t, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *story) {
+	followed(t, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *callRecorder) {
 		cluster.Once("Range", func(call *fakeetcd.Call) {
 			call.Answer(nil, status.Error(codes.Unavailable, "etcdserver: request timed out"))
 		})
@@ -142,7 +144,7 @@ func TestFollowedPause(t *testing.T) {
 }
 
 func TestFollowedHedge(t *testing.T) {
-	followed(t, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *story) {
+	followed(t, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *callRecorder) {
 		holdOn(cluster, cluster.Member(0), "Range")
 		for n := 0; s.hedges() == 0; n++ { // until a hedge goes to the silent member
 			require.Less(t, n, 100)
@@ -172,5 +174,5 @@ func TestNoFollower(t *testing.T) {
 	require.Nil(t, newFollower(nil))
 	require.Nil(t, newFollower(observe.None{}))
 	require.Nil(t, newFollower(observe.Multi(new(witness), new(witness))))
-	require.NotNil(t, newFollower(observe.Multi(new(witness), new(story))))
+	require.NotNil(t, newFollower(observe.Multi(new(witness), new(callRecorder))))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/observe"
 )
 
-// blockingObserver blocks while it is told of states, until released.
+// blockingObserver blocks on a state, until released.
 type blockingObserver struct {
 	observe.None
 	release chan struct{}

@@ -51,7 +51,7 @@ func (r *endpointResolver) Build(_ resolver.Target, cc resolver.ClientConn, _ re
 	defer r.mu.Unlock()
 	r.conn = cc
 	r.config = cc.ParseServiceConfig(r.serviceConfig)
-	r.publish()
+	r.publishLocked()
 	return &builtResolver{r, cc}, nil
 }
 
@@ -62,7 +62,7 @@ func (r *endpointResolver) set(eps []endpoint.Endpoint) {
 	defer r.mu.Unlock()
 	r.endpoints = slices.Clone(eps)
 	if r.conn != nil {
-		r.publish()
+		r.publishLocked()
 	}
 }
 
@@ -73,8 +73,8 @@ func (r *endpointResolver) width() int {
 	return len(r.endpoints)
 }
 
-// publish needs the lock, which keeps updates in order.
-func (r *endpointResolver) publish() {
+// publishLocked passes the state to the channel. The lock keeps updates in order.
+func (r *endpointResolver) publishLocked() {
 	state := resolver.State{ServiceConfig: r.config}
 	for _, ep := range r.endpoints {
 		state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{

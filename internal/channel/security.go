@@ -108,7 +108,7 @@ func (c *Channel) SetFoundEndpoints(endpoints []string, named uint64) bool {
 		return false
 	}
 	usable, _ := c.security.split(endpoints) // again: the program may have named others since
-	c.setEndpoints(usable)
+	c.setEndpointsLocked(usable)
 	return true
 }
 

@@ -123,7 +123,7 @@ func TestPermittedEndpoints(t *testing.T) {
 	}
 }
 
-// A client with TLS sends no secret in plaintext, whoever named the endpoint, and fails the call
+// A client with TLS sends no secret in plaintext, wherever the endpoint comes from, and fails the call
 // at once. Without a secret, the endpoint is used.
 func TestSecretsAreNotSentInClear(t *testing.T) {
 	var login Login

@@ -287,7 +287,7 @@ func (s *tokenSource) fetch(ctx context.Context, login Login) (superseded bool, 
 		return false, w.err
 	}
 	if s.pending == nil || s.pending.login != login {
-		s.pending = s.start(login)
+		s.pending = s.startLocked(login)
 	}
 	f := s.pending
 	f.waiters++
@@ -305,8 +305,7 @@ func (s *tokenSource) fetch(ctx context.Context, login Login) (superseded bool, 
 	}
 }
 
-// start needs the lock.
-func (s *tokenSource) start(login Login) *tokenFetch {
+func (s *tokenSource) startLocked(login Login) *tokenFetch {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &tokenFetch{login: login, cancel: cancel, done: make(chan struct{})}
 	go func() {
@@ -317,15 +316,15 @@ func (s *tokenSource) start(login Login) *tokenFetch {
 		f.err = err
 		if f.superseded = s.pending != f; !f.superseded {
 			s.pending = nil
-			s.take(login, value, err)
+			s.takeLocked(login, value, err)
 		}
 		close(f.done)
 	}()
 	return f
 }
 
-// take handles the result of a fetch. It needs the lock.
-func (s *tokenSource) take(login Login, value string, err error) {
+// takeLocked handles the result of a fetch.
+func (s *tokenSource) takeLocked(login Login, value string, err error) {
 	switch {
 	case err == nil:
 		t := newToken(value, login)

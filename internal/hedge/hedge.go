@@ -140,11 +140,11 @@ func (h *Hedger) Overdue(c *Call, first *balancer.Attempt, req, reply any, pause
 	}
 	c.mu.Lock()
 	switch {
-	case !d.isOpen() || c.delayed != nil || c.place != nil:
+	case !d.isOpenLocked() || c.delayed != nil || c.place != nil:
 	case pause > 0:
 		c.delayed = time.AfterFunc(pause, func() {
 			c.mu.Lock()
-			if d.isOpen() {
+			if d.isOpenLocked() {
 				c.place = h.add(d)
 			}
 			c.mu.Unlock()
@@ -195,8 +195,8 @@ func (h *Hedger) next() *candidate {
 	return d
 }
 
-// isOpen reports whether the attempt goes on without a hedge. It needs the call's lock.
-func (d *candidate) isOpen() bool { return d.call.primary.Load() == d.first && !d.call.spent }
+// isOpenLocked reports whether the attempt goes on without a hedge.
+func (d *candidate) isOpenLocked() bool { return d.call.primary.Load() == d.first && !d.call.spent }
 
 // hedge sends the second attempt, unless the first has ended. The lock keeps the call from returning,
 // after which the caller may change the request.
@@ -205,7 +205,7 @@ func (d *candidate) hedge() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.place = nil
-	if !d.isOpen() {
+	if !d.isOpenLocked() {
 		return false
 	}
 	// The first attempt may be writing its reply: only the type of the reply is read.

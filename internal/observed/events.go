@@ -24,7 +24,7 @@ type events struct {
 	mu      sync.Mutex
 	ejected map[*balancer.Endpoint]time.Time
 	// waiting are states for the observer, in order. One goroutine delivers them while there are
-	// any: whoever notes evidence, perhaps for other clients too, does not wait for an observer.
+	// any: a goroutine that notes evidence, perhaps for other clients too, does not wait for an observer.
 	waiting    []func()
 	delivering bool
 	dropped    int
@@ -46,8 +46,8 @@ func Events(o observe.Observer, name func(*balancer.Endpoint) string, overflowed
 	}
 }
 
-// add lets the observer receive a state. It needs the lock.
-func (e *events) add(tell func()) {
+// addLocked lets the observer receive a state.
+func (e *events) addLocked(tell func()) {
 	if len(e.waiting) >= maxWaiting {
 		e.dropped++
 		return
@@ -106,7 +106,7 @@ func (e *events) Changed(ep *balancer.Endpoint, change health.Change) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	change.Endpoint = e.name(ep)
-	e.add(func() { e.observer.StateChanged(change) })
+	e.addLocked(func() { e.observer.StateChanged(change) })
 	if isDoubted(change.To) {
 		e.updateLater(ep, change.Evidence.At)
 	}
@@ -170,10 +170,10 @@ func (e *events) update(ep *balancer.Endpoint, others fitness) {
 	case out && !was:
 		e.ejected[ep] = now
 		ejection := observe.Ejection{Endpoint: e.name(ep), State: status.State, Evidence: status.Evidence}
-		e.add(func() { e.observer.Ejected(ejection) })
+		e.addLocked(func() { e.observer.Ejected(ejection) })
 	case was && !out:
 		delete(e.ejected, ep)
 		readmission := observe.Readmission{Endpoint: e.name(ep), After: now.Sub(since)}
-		e.add(func() { e.observer.Readmitted(readmission) })
+		e.addLocked(func() { e.observer.Readmitted(readmission) })
 	}
 }

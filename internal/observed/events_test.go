@@ -60,7 +60,7 @@ func TestWaitingEventsAreBounded(t *testing.T) {
 		add := func(tell func()) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			e.add(tell)
+			e.addLocked(tell)
 		}
 		add(func() { <-release })
 		synctest.Wait()

@@ -20,7 +20,7 @@ type Port struct {
 	release func() error
 }
 
-// Reserve returns a port that nobody uses.
+// Reserve returns a port that no socket uses.
 func Reserve() (*Port, error) {
 	number, release, err := reserve()
 	if err != nil {

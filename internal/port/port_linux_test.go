@@ -38,7 +38,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// No port that is reserved is given to anybody who asks for any port.
+// No port that is reserved is given to a socket that asks for any port.
 func TestReservedPortsAreNotGivenAway(t *testing.T) {
 	reserved := map[string]bool{}
 	for range 200 {

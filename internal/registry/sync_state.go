@@ -36,7 +36,7 @@ type syncState struct {
 
 	since    time.Time // when it became stale, zero while synced
 	watching bool      // a watch is established, which the client resumes by itself
-	told     string    // the reason last reported to the observer, "" for none
+	reported string    // the reason last reported to the observer, "" for none
 }
 
 // markStale marks the state stale until a watch is established.
@@ -54,8 +54,8 @@ func (s *syncState) begin() {
 // markSynced is called when a watch is established.
 func (s *syncState) markSynced() {
 	s.watching, s.since = true, time.Time{}
-	if s.told != "" {
-		s.told = ""
+	if s.reported != "" {
+		s.reported = ""
 		s.observer.Regained()
 	}
 }
@@ -70,7 +70,7 @@ func (s *syncState) refused(err error) {
 // lasts.
 func (s *syncState) unanswered(err error) {
 	s.markStale()
-	if s.told == "" && time.Since(s.since) >= s.tolerance {
+	if s.reported == "" && time.Since(s.since) >= s.tolerance {
 		s.notify(err.Error(), err)
 	}
 }
@@ -109,17 +109,17 @@ func (s *syncState) check() {
 	if view == out {
 		s.notify(worst.State.String(), fmt.Errorf("etcd cannot be reached: no endpoint serves; %s is %v (%v)",
 			worst.Endpoint, worst.State, worst.Evidence))
-	} else if s.told == "" {
+	} else if s.reported == "" {
 		s.notify(errUnanswered.Error(), errUnanswered)
 	}
 }
 
 // notify reports a new reason to the observer.
 func (s *syncState) notify(reason string, err error) {
-	if s.told == reason {
+	if s.reported == reason {
 		return
 	}
-	s.told = reason
+	s.reported = reason
 	s.observer.Lost(err)
 }
 

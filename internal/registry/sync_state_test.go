@@ -47,8 +47,8 @@ func TestEvaluate(t *testing.T) {
 // scene is a syncState with endpoint states that a test sets.
 type scene struct {
 	syncState
-	state health.Status
-	told  []string
+	state    health.Status
+	reported []string
 }
 
 func newScene() *scene {
@@ -58,8 +58,8 @@ func newScene() *scene {
 }
 
 func (s *scene) Changed([]Change) {}
-func (s *scene) Lost(err error)   { s.told = append(s.told, err.Error()) }
-func (s *scene) Regained()        { s.told = append(s.told, "regained") }
+func (s *scene) Lost(err error)   { s.reported = append(s.reported, err.Error()) }
+func (s *scene) Regained()        { s.reported = append(s.reported, "regained") }
 
 // pass lets time pass, with checks.
 func (s *scene) pass(d time.Duration) {
@@ -71,9 +71,9 @@ func (s *scene) pass(d time.Duration) {
 
 // take returns what was reported since the last take.
 func (s *scene) take() []string {
-	told := s.told
-	s.told = nil
-	return told
+	reported := s.reported
+	s.reported = nil
+	return reported
 }
 
 func TestSyncStateIsSilentWhileSynced(t *testing.T) {

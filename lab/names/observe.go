@@ -105,7 +105,7 @@ func (r observedResolver) Close() {
 func (o *observer) forget(v *view) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.waits(v)
+	o.waitsLocked(v)
 	delete(o.views, v)
 }
 
@@ -122,22 +122,22 @@ func (o *observer) update(v *view, endpoints []resolver.Endpoint) {
 		o.verdict.Add(Serving, "%s: a channel was told that there is no backend; there are %d", o.resolver, len(o.truth))
 	}
 	if v.listed.IsZero() {
-		o.waits(v)
+		o.waitsLocked(v)
 		v.listed = now
 		if o.known {
 			o.opened.add(o.excuse(v.built, now))
 		}
 	}
 	v.list = list
-	o.compare(v, now)
+	o.compareLocked(v, now)
 	if missing := o.missing(v); o.strict && missing > 0 && now.Sub(o.lied) < removalDelay {
 		o.verdict.Add(Doubt, "%s: a channel gave up %d of %d backends %v after the source had left them out",
 			o.resolver, missing, len(o.truth), now.Sub(o.lied).Round(time.Millisecond))
 	}
 }
 
-// waits finds a channel that waits for its first list for too long. It needs the lock.
-func (o *observer) waits(v *view) {
+// waitsLocked finds a channel that waits for its first list for too long.
+func (o *observer) waitsLocked(v *view) {
 	if !o.known || !v.listed.IsZero() || v.accused {
 		return
 	}
@@ -159,8 +159,8 @@ func (o *observer) missing(v *view) int {
 	return n
 }
 
-// compare holds a list against the truth. It needs the lock.
-func (o *observer) compare(v *view, now time.Time) {
+// compareLocked holds a list against the truth.
+func (o *observer) compareLocked(v *view, now time.Time) {
 	all := !v.listed.IsZero() && o.missing(v) == 0
 	same := all && len(v.list) == len(o.truth)
 	note := func(at *time.Time, is bool) {
@@ -187,7 +187,7 @@ func (o *observer) set(addresses []string) {
 	now := time.Now()
 	for v := range o.views {
 		v.all, v.same = time.Time{}, time.Time{}
-		o.compare(v, now)
+		o.compareLocked(v, now)
 	}
 }
 
@@ -212,7 +212,7 @@ func (o *observer) behind() int {
 	defer o.mu.Unlock()
 	n := 0
 	for v := range o.views {
-		o.waits(v)
+		o.waitsLocked(v)
 		if v.same.IsZero() {
 			n++
 		}

@@ -17,7 +17,7 @@ import (
 	quorateotel "github.com/quorate/quorate/observe/otel"
 )
 
-// points returns how much a histogram was told, by attributes.
+// points returns the number of values of a histogram, by attributes.
 func points[N int64 | float64](t *testing.T, m metricdata.Metrics, unit string, buckets int) map[string]metricdata.HistogramDataPoint[N] {
 	t.Helper()
 	require.Equal(t, unit, m.Unit)

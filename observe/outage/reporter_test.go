@@ -93,19 +93,19 @@ func TestLinesOfTheCluster(t *testing.T) {
 			"warn: no endpoint can serve", "info: the cluster serves again",
 			"info: an endpoint that was out has been removed", "info: an endpoint that was out has been removed",
 		}, messages(logs))
-		var told []map[string]any
+		var logged []map[string]any
 		for _, entry := range logs.All() {
-			told = append(told, entry.ContextMap())
+			logged = append(logged, entry.ContextMap())
 		}
 		require.Equal(t, []any{
 			"a: degraded (unresponsive: no answer: connection reset)",
 			"b: degraded (unresponsive: no answer: connection reset)",
 			"c: degraded (unresponsive: no answer: connection reset)",
-		}, told[0]["endpoints"])
-		require.Equal(t, time.Minute, told[1]["out-for"])
-		require.Len(t, told[1]["still-out"], 2)
-		require.Equal(t, "c", told[2]["endpoint"])
-		require.Equal(t, "b", told[3]["endpoint"])
+		}, logged[0]["endpoints"])
+		require.Equal(t, time.Minute, logged[1]["out-for"])
+		require.Len(t, logged[1]["still-out"], 2)
+		require.Equal(t, "c", logged[2]["endpoint"])
+		require.Equal(t, "b", logged[3]["endpoint"])
 	})
 }
 

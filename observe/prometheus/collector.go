@@ -87,19 +87,19 @@ func (c *collector) remove(o *Observer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.observers, o)
-	c.forgetResolver(o.client)
+	c.forgetResolverLocked(o.client)
 }
 
 // closed drops the gauges of the resolver when a client has closed.
 func (c *collector) closed(client string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.forgetResolver(client)
+	c.forgetResolverLocked(client)
 }
 
-// forgetResolver drops the gauges of the resolver unless other clients of the name have
-// endpoints. It needs the lock.
-func (c *collector) forgetResolver(client string) {
+// forgetResolverLocked drops the gauges of the resolver unless other clients of the name have
+// endpoints.
+func (c *collector) forgetResolverLocked(client string) {
 	for o := range c.observers {
 		if o.client == client && len(o.current()) > 0 {
 			return
@@ -115,7 +115,7 @@ func (c *collector) forget(client string, endpoints []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, ep := range endpoints {
-		if c.has(client, ep) {
+		if c.hasLocked(client, ep) {
 			continue
 		}
 		for _, vec := range c.byEndpoint() {
@@ -124,8 +124,8 @@ func (c *collector) forget(client string, endpoints []string) {
 	}
 }
 
-// has reports whether a client of the name has an endpoint. It needs the lock.
-func (c *collector) has(client, endpoint string) bool {
+// hasLocked reports whether a client of the name has an endpoint.
+func (c *collector) hasLocked(client, endpoint string) bool {
 	for o := range c.observers {
 		if o.client != client {
 			continue

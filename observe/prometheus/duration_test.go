@@ -103,7 +103,7 @@ func TestMeasuringAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// client shows what it is told to.
+// client shows given connections.
 type client struct{ introspect.Client }
 
 func (c *client) Introspect(introspect.Options) introspect.Client { return c.Client }

@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
-// The client is told of its observer once, and reports to it while it lives.
+// The client gets its observer once, and reports to it while it lives.
 func Example() {
 	endpoints := []string{"10.0.0.1:2379"}
 	serve := func() error {

@@ -18,17 +18,17 @@ type candidates struct {
 	guessed bool // the limit of a connected one is unknown
 }
 
-// choose returns the connection for the next call: the one with the least in flight among those
+// chooseLocked returns the connection for the next call: the one with the least in flight among those
 // that are connected and have a free stream. It returns nil if the call must wait, after it has
-// opened or reused a connection if that helps. It is called with the lock held.
+// opened or reused a connection if that helps.
 //
 // While none is connected, one call goes to each connecting one, so that the load balancing policy
 // has a call to pick for; not more, because the server's stream limit is not known yet. If none
 // can connect, all calls go there, to fail or to wait as gRPC decides.
-func (g *group) choose() (*conn, error) {
+func (g *group) chooseLocked() (*conn, error) {
 	s := g.candidates()
 	for s.active < g.bounds.Min {
-		if err := g.open(s.active > 0); err != nil && s.active == 0 {
+		if err := g.openLocked(s.active > 0); err != nil && s.active == 0 {
 			return nil, unavailable(err)
 		} else if err != nil {
 			break
@@ -60,7 +60,7 @@ func (g *group) candidates() candidates {
 			continue
 		}
 		s.active++
-		switch c.state() {
+		switch c.stateLocked() {
 		case connectivity.Ready:
 			s.ready = lighter(s.ready, c)
 			capacity, known := g.capacity(c)
@@ -81,13 +81,12 @@ func (g *group) candidates() candidates {
 	return s
 }
 
-// state returns gRPC's state of a connection, but Connecting as soon as its network connection is
-// lost or draining: gRPC reports that a moment later. A connected one has reported its limit. It
-// is called with the lock held.
+// stateLocked returns gRPC's state of a connection, but Connecting as soon as its network connection is
+// lost or draining: gRPC reports that a moment later. A connected one has reported its limit.
 //
 // An idle channel closes its network connections itself and reports Idle first, so they no longer
 // count. The report may also be late; so retired connections count again if there are no others.
-func (c *conn) state() connectivity.State {
+func (c *conn) stateLocked() connectivity.State {
 	latest := c.limits.last.Load()
 	state := c.cc.GetState()
 	_, known := c.limits.total()

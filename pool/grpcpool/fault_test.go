@@ -28,7 +28,7 @@ func quickReconnect() grpc.DialOption {
 
 // All calls get gRPC's error, and their number opens no connections.
 func TestUnreachable(t *testing.T) {
-	const closed = "127.0.0.1:1" // given to nobody who asks for any port
+	const closed = "127.0.0.1:1" // given to no socket that asks for any port
 	conn, err := grpcpool.NewClient("passthrough:///"+closed, grpcpool.Config{TransportCredentials: insecure.NewCredentials()})
 	require.NoError(t, err)
 	defer conn.Close()

@@ -16,22 +16,22 @@ import (
 func TestOnFinish(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(1))
 	conn, client := open(t, s, grpcpool.Config{Unary: grpcpool.Bounds{Max: 1}, Streams: grpcpool.Bounds{Max: 1}})
-	var told []error
-	finished := grpc.OnFinish(func(err error) { told = append(told, err) })
+	var ended []error
+	finished := grpc.OnFinish(func(err error) { ended = append(ended, err) })
 
 	require.NoError(t, emptyCall(t, client, finished)())
-	assert.Equal(t, []error{nil}, told)
+	assert.Equal(t, []error{nil}, ended)
 
 	openEcho(t, t.Context(), client)
-	told = nil
+	ended = nil
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := client.FullDuplexCall(ctx, finished)
-	assert.Equal(t, []error{err}, told, "of a stream that has waited in vain")
+	assert.Equal(t, []error{err}, ended, "of a stream that gave up waiting")
 
 	require.NoError(t, conn.Close())
-	told = nil
+	ended = nil
 	_, err = client.EmptyCall(t.Context(), &pb.Empty{}, finished)
-	assert.Equal(t, []error{err}, told)
+	assert.Equal(t, []error{err}, ended)
 	assert.Equal(t, grpcpool.ErrClosed, err)
 }

@@ -99,8 +99,8 @@ func (g *group) acquire(ctx context.Context) (place, error) {
 	}
 	g.counters.calls++
 	if g.waiters.Len() == 0 {
-		if c, err := g.choose(); c != nil || err != nil {
-			got := g.take(c)
+		if c, err := g.chooseLocked(); c != nil || err != nil {
+			got := g.takeLocked(c)
 			g.notePeak()
 			g.mu.Unlock()
 			return got, err
@@ -110,7 +110,7 @@ func (g *group) acquire(ctx context.Context) (place, error) {
 	queued := g.waiters.PushBack(w)
 	g.notePeak()
 	g.counters.waited++
-	g.dispatch()
+	g.dispatchLocked()
 	g.mu.Unlock()
 
 	select {
@@ -134,11 +134,11 @@ func (g *group) leave(ctx context.Context, w *waiter, queued *list.Element) erro
 		if got.err != nil {
 			return got.err
 		}
-		g.put(got.place)
+		g.putLocked(got.place)
 	default:
 		g.waiters.Remove(queued)
 		g.counters.waitTime += time.Since(w.since)
-		g.resize()
+		g.resizeLocked()
 	}
 	return status.Errorf(status.FromContextError(ctx.Err()).Code(),
 		"grpcpool: %v while waiting for a free stream: the %s class has %d calls in flight on %d connections, of at most %d",
@@ -149,11 +149,11 @@ func (g *group) leave(ctx context.Context, w *waiter, queued *list.Element) erro
 func (g *group) release(p place) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.put(p)
+	g.putLocked(p)
 }
 
-// take counts a call on a connection, if there is one. It is called with the lock held.
-func (g *group) take(c *conn) place {
+// takeLocked counts a call on a connection, if there is one.
+func (g *group) takeLocked(c *conn) place {
 	if c == nil {
 		return place{}
 	}
@@ -162,8 +162,8 @@ func (g *group) take(c *conn) place {
 	return place{c, c.age}
 }
 
-// put removes a call from a connection, and serves waiters. It is called with the lock held.
-func (g *group) put(p place) {
+// putLocked removes a call from a connection, and serves waiters.
+func (g *group) putLocked(p place) {
 	c := p.conn
 	c.inFlight--
 	g.inFlight--
@@ -176,20 +176,20 @@ func (g *group) put(p place) {
 	if c.draining && c.inFlight == 0 {
 		g.remove(c)
 	}
-	g.dispatch()
+	g.dispatchLocked()
 }
 
-// dispatch serves waiters in FIFO order, and opens connections if that helps. It is called with
-// the lock held whenever a waiter may be served.
-func (g *group) dispatch() {
+// dispatchLocked serves waiters in FIFO order, and opens connections if that helps. It is called
+// whenever a waiter may be served.
+func (g *group) dispatchLocked() {
 	for g.waiters.Len() > 0 && !g.closed {
-		c, err := g.choose()
+		c, err := g.chooseLocked()
 		if c == nil && err == nil {
 			break
 		}
-		g.give(g.waiters.Front(), grant{g.take(c), err})
+		g.give(g.waiters.Front(), grant{g.takeLocked(c), err})
 	}
-	g.resize()
+	g.resizeLocked()
 }
 
 func (g *group) give(queued *list.Element, what grant) {
@@ -203,7 +203,7 @@ func (g *group) limitChanged(limit int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.limit, g.heardLimit = limit, true
-	g.dispatch()
+	g.dispatchLocked()
 }
 
 // leaves is called when the network connection of c is lost or drains after a GOAWAY.
@@ -211,13 +211,13 @@ func (g *group) leaves(c *conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c.catchUp()
-	g.dispatch()
+	g.dispatchLocked()
 }
 
 // connect connects a channel that is idle.
 func (g *group) connect(c *conn) {
 	g.mu.Lock()
-	idle := c.state() == connectivity.Idle
+	idle := c.stateLocked() == connectivity.Idle
 	g.mu.Unlock()
 	if idle {
 		c.cc.Connect()
@@ -233,7 +233,7 @@ func (g *group) close() {
 	for g.waiters.Len() > 0 {
 		g.give(g.waiters.Front(), grant{err: ErrClosed})
 	}
-	g.resize()
+	g.resizeLocked()
 	if g.shrinker != nil {
 		g.shrinker.Stop()
 	}

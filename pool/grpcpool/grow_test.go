@@ -176,7 +176,7 @@ func TestSeveralBackends(t *testing.T) {
 	defer conn.Close()
 	client := testClient(conn)
 	require.NoError(t, conn.Ready(t.Context()))
-	eventually(t, "both backends have told their limits", func() bool { return conn.Stats().Unary.Connections[0].StreamLimit == 20 })
+	eventually(t, "both backends have announced their limits", func() bool { return conn.Stats().Unary.Connections[0].StreamLimit == 20 })
 	eventually(t, "both backends are used", func() bool {
 		require.NoError(t, emptyCall(t, client)())
 		return a.connections() == 1 && b.connections() == 1

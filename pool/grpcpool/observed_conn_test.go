@@ -38,9 +38,9 @@ func receive(t *testing.T, conn, server net.Conn, bytes []byte) {
 }
 
 func TestTapAddsUpLimits(t *testing.T) {
-	var told []int
+	var limitsSeen []int
 	left := 0
-	limits := newStreamLimits(func(limit int) { told = append(told, limit) }, func() { left++ })
+	limits := newStreamLimits(func(limit int) { limitsSeen = append(limitsSeen, limit) }, func() { left++ })
 	creds := observing{insecure.NewCredentials(), limits}
 	_, known := limits.total()
 	assert.False(t, known)
@@ -58,12 +58,12 @@ func TestTapAddsUpLimits(t *testing.T) {
 	receive(t, first, firstServer, slices.Concat(frame(0x6, 0, make([]byte, 8)...), settings(limit(20))))
 	total, _ = limits.total()
 	assert.Equal(t, 25, total, "a limit was changed")
-	assert.Equal(t, []int{10, 5, 20}, told)
+	assert.Equal(t, []int{10, 5, 20}, limitsSeen)
 
 	goAway := frame(0x7, 0, make([]byte, 8)...)
 	receive(t, first, firstServer, goAway)
 	total, _ = limits.total()
-	assert.Equal(t, 25, total, "its streams cannot be told from those of the other")
+	assert.Equal(t, 25, total, "its streams cannot be distinguished from those of the other")
 	require.NoError(t, first.Close())
 	total, _ = limits.total()
 	assert.Equal(t, 5, total)
@@ -86,7 +86,7 @@ func TestTapAddsUpLimits(t *testing.T) {
 	limits.set(first.(*observedConn), 7)
 	_, known = limits.total()
 	assert.False(t, known, "late frames are ignored")
-	assert.Len(t, told, 4)
+	assert.Len(t, limitsSeen, 4)
 }
 
 func TestTapOfUnlimited(t *testing.T) {

@@ -29,15 +29,15 @@ type settingsReader struct {
 	// leaving is called with each GOAWAY.
 	leaving func()
 
-	buf    [frameHeaderLen]byte // of a frame header, or of a setting
-	filled int                  // bytes in buf
-	left   int                  // remaining bytes of the payload
-	inside bool                 // the payload is that of a SETTINGS frame
-	first  bool                 // it is the first frame
-	limit  uint32               // the last one in this frame
-	told   bool                 // this frame has a limit
-	frames bool                 // there was a frame before
-	off    bool                 // the peer does not speak HTTP/2
+	buf      [frameHeaderLen]byte // of a frame header, or of a setting
+	filled   int                  // bytes in buf
+	left     int                  // remaining bytes of the payload
+	inside   bool                 // the payload is that of a SETTINGS frame
+	first    bool                 // it is the first frame
+	limit    uint32               // the last one in this frame
+	hasLimit bool                 // this frame has a limit
+	frames   bool                 // there was a frame before
+	off      bool                 // the peer does not speak HTTP/2
 }
 
 // read processes the next bytes.
@@ -76,7 +76,7 @@ func (r *settingsReader) header() {
 	r.left = int(r.buf[0])<<16 | int(r.buf[1])<<8 | int(r.buf[2])
 	settings := r.buf[positionType] == frameSettings && r.buf[positionFlags]&flagAck == 0
 	r.first, r.frames = !r.frames, true
-	r.inside, r.told = settings, false
+	r.inside, r.hasLimit = settings, false
 	if (r.first && !settings) || (settings && r.left%settingLen != 0) {
 		r.off = true
 		return
@@ -91,7 +91,7 @@ func (r *settingsReader) header() {
 
 func (r *settingsReader) setting() {
 	if binary.BigEndian.Uint16(r.buf[:]) == settingMaxConcurrent {
-		r.limit, r.told = binary.BigEndian.Uint32(r.buf[positionSettingValues:]), true
+		r.limit, r.hasLimit = binary.BigEndian.Uint32(r.buf[positionSettingValues:]), true
 	}
 	if r.left == 0 {
 		r.markDone()
@@ -101,7 +101,7 @@ func (r *settingsReader) setting() {
 // markDone is called at the end of a SETTINGS frame.
 func (r *settingsReader) markDone() {
 	switch {
-	case r.told:
+	case r.hasLimit:
 		r.found(r.limit)
 	case r.first:
 		r.found(unlimited)

@@ -93,13 +93,13 @@ func wholeLimits(stream []byte) []uint32 {
 			return found
 		}
 		if isSettings {
-			told, last := first, uint32(unlimited)
+			announced, last := first, uint32(unlimited)
 			for s := stream[:length]; len(s) > 0; s = s[6:] {
 				if binary.BigEndian.Uint16(s) == 0x3 {
-					told, last = true, binary.BigEndian.Uint32(s[2:])
+					announced, last = true, binary.BigEndian.Uint32(s[2:])
 				}
 			}
-			if told {
+			if announced {
 				found = append(found, last)
 			}
 		}

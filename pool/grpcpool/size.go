@@ -12,9 +12,9 @@ import (
 // error of that instead of the context's.
 const closeDelay = time.Second
 
-// open adds a connection, which gRPC establishes in the background if connect is true, and with
-// the first call otherwise. It is called with the lock held, and does no I/O.
-func (g *group) open(connect bool) error {
+// openLocked adds a connection, which gRPC establishes in the background if connect is true, and with
+// the first call otherwise. It does no I/O.
+func (g *group) openLocked(connect bool) error {
 	c := new(conn)
 	c.limits = newStreamLimits(g.limitChanged, func() { g.leaves(c) })
 	cc, err := g.dial(c.limits)
@@ -24,7 +24,7 @@ func (g *group) open(connect bool) error {
 	c.cc = cc
 	g.conns = append(g.conns, c)
 	g.counters.opened++
-	g.armShrinker()
+	g.armShrinkerLocked()
 	if connect {
 		g.background.Go(cc.Connect)
 	}
@@ -40,7 +40,7 @@ func (g *group) grow(s *candidates) bool {
 	}
 	grown := false
 	for need := max(g.waiters.Len(), 1) - s.coming; need > 0 && len(g.conns) < g.bounds.Max; need -= s.each {
-		if g.open(true) != nil {
+		if g.openLocked(true) != nil {
 			break
 		}
 		grown = true
@@ -61,13 +61,12 @@ func (g *group) reclaim() bool {
 		return false
 	}
 	best.draining = false
-	g.armShrinker()
+	g.armShrinkerLocked()
 	return true
 }
 
-// armShrinker schedules shrink while there are surplus connections. It is called with the lock
-// held.
-func (g *group) armShrinker() {
+// armShrinkerLocked schedules shrink while there are surplus connections.
+func (g *group) armShrinkerLocked() {
 	if g.shrinker == nil && g.idle > 0 && g.active() > g.bounds.Min {
 		g.peak = g.inFlight + g.waiters.Len()
 		g.shrinker = time.AfterFunc(g.idle, g.shrink)
@@ -87,7 +86,7 @@ func (g *group) shrink() {
 	for n := g.active() - needed; n > 0; n-- {
 		g.drain()
 	}
-	g.armShrinker()
+	g.armShrinkerLocked()
 }
 
 func (g *group) active() int {
@@ -140,7 +139,7 @@ func (g *group) remove(c *conn) {
 func (g *group) openFirst() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.open(false)
+	return g.openLocked(false)
 }
 
 // openKept opens the minimum connections, and returns them.
@@ -151,7 +150,7 @@ func (g *group) openKept() ([]*conn, error) {
 		return nil, ErrClosed
 	}
 	for g.active() < g.bounds.Min {
-		if err := g.open(true); err != nil {
+		if err := g.openLocked(true); err != nil {
 			return nil, unavailable(err)
 		}
 	}

@@ -6,14 +6,14 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// resize connects and watches the connections that are not connected while there are waiters, and
-// only then. It is called with the lock held, after each change of the waiters or of the
+// resizeLocked connects and watches the connections that are not connected while there are waiters, and
+// only then. It is called after each change of the waiters or of the
 // connections.
 //
 // A connection with calls need not be watched: it is full, or there would be no waiters; when it
 // is lost its calls end, and each end of a call leads here. A connected one without calls has a
 // server that allows none, and is watched until it is lost.
-func (g *group) resize() {
+func (g *group) resizeLocked() {
 	if g.waiters.Len() == 0 {
 		if g.unwatch != nil {
 			g.unwatch()
@@ -23,19 +23,19 @@ func (g *group) resize() {
 	}
 	for _, c := range g.conns {
 		if !c.watched && !c.carries() {
-			g.watch(c)
+			g.watchLocked(c)
 		}
 	}
 }
 
 // carries reports whether a connection is connected and has calls.
 func (c *conn) carries() bool {
-	return c.current() > 0 && c.state() == connectivity.Ready
+	return c.current() > 0 && c.stateLocked() == connectivity.Ready
 }
 
-// watch serves waiters when the state of a connection changes, until the connection carries calls
-// or there are no waiters. It is called with the lock held.
-func (g *group) watch(c *conn) {
+// watchLocked serves waiters when the state of a connection changes, until the connection carries calls
+// or there are no waiters.
+func (g *group) watchLocked(c *conn) {
 	if g.unwatch == nil {
 		g.waiting, g.unwatch = context.WithCancel(context.Background())
 	}
@@ -47,7 +47,7 @@ func (g *group) watch(c *conn) {
 				g.connect(c)
 			}
 			g.mu.Lock()
-			g.dispatch()
+			g.dispatchLocked()
 			carries := c.carries()
 			g.mu.Unlock()
 			if carries || state == connectivity.Shutdown || !c.cc.WaitForStateChange(ctx, state) {
@@ -58,7 +58,7 @@ func (g *group) watch(c *conn) {
 		defer g.mu.Unlock()
 		c.watched = false
 		if !g.closed {
-			g.resize()
+			g.resizeLocked()
 		}
 	})
 }

@@ -34,17 +34,17 @@ func (b backend) compare(o backend) int {
 type answer struct {
 	backends []backend
 	ttl      time.Duration // of an empty answer if there are no backends; unknownTTL if unknown
-	// lacks is the family whose addresses could not be looked up, FamilyAuto if none.
-	lacks Family
-	name  string // as in known
-	moved bool   // the name that was known before has no records now
+	// missing is the family whose addresses could not be looked up, FamilyAuto if none.
+	missing Family
+	name    string // as in known
+	moved   bool   // the name that was known before has no records now
 }
 
 // addresses holds the addresses of one host.
 type addresses struct {
-	all   []netip.Addr // those of the preferred family first
-	lacks Family
-	ttl   time.Duration
+	all     []netip.Addr // those of the preferred family first
+	missing Family
+	ttl     time.Duration
 }
 
 // newAddresses sorts the addresses. The system's preference between the families stays. Its order

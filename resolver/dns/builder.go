@@ -57,7 +57,7 @@ func (b *builder) Build(t resolver.Target, cc resolver.ClientConn, _ resolver.Bu
 	}
 	if parsed.literal.IsValid() {
 		one := []backend{{addrs: []netip.Addr{parsed.literal}}}
-		return startChannel(cc, parsed.port, feed.New(knowledge{backends: one}), nil, func() {}), nil
+		return startChannel(cc, parsed.port, feed.New(update{backends: one}), nil, func() {}), nil
 	}
 	p := b.registry.Acquire(parsed.question)
 	return startChannel(cc, parsed.port, p.Feed, p.resolveNow, func() { b.registry.Release(parsed.question) }), nil

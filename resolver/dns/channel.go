@@ -16,12 +16,12 @@ type channel struct {
 	done    chan struct{}
 }
 
-func startChannel(cc resolver.ClientConn, port uint16, f *feed.Feed[knowledge], now, release func()) *channel {
+func startChannel(cc resolver.ClientConn, port uint16, f *feed.Feed[update], now, release func()) *channel {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &channel{now: now, release: release, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
-		f.Serve(ctx, cc, func(k knowledge) feed.State { return k.state(port) })
+		f.Serve(ctx, cc, func(k update) feed.State { return k.state(port) })
 	}()
 	return c
 }

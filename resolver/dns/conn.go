@@ -107,7 +107,7 @@ func (c *recordedConn) Write(b []byte) (int, error) {
 	if !c.packets && len(b) >= 2 {
 		message = b[2:]
 	}
-	c.query = c.recorder.asks(message)
+	c.query = c.recorder.sending(message)
 	return c.Conn.Write(b)
 }
 

@@ -292,7 +292,7 @@ func TestPartialGlue(t *testing.T) {
 		defer mu.Unlock()
 		return replies >= 20
 	}, patience, time.Millisecond)
-	lists, _ := cc.told()
+	lists, _ := cc.updates()
 	require.Equal(t, "10.0.0.1:1,[2001:db8::1]:1 10.0.0.2:2,[2001:db8::2]:2", lists[len(lists)-1])
 	require.LessOrEqual(t, len(lists), 3, "an address that was sent for the first time is new: %v", lists)
 }
@@ -320,13 +320,13 @@ func TestNegativeTTL(t *testing.T) {
 	b := newBuilder(t, Config{Server: s.addr, Interval: 20 * time.Millisecond, MassRemovalDelay: 100 * time.Millisecond})
 	r, cc := open(t, b, "dns:///plain.test.:80")
 	defer r.Close()
-	require.Eventually(t, func() bool { l, _ := cc.told(); return len(l) == 1 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { l, _ := cc.updates(); return len(l) == 1 }, patience, time.Millisecond)
 	mu.Lock()
 	gone = time.Now()
 	mu.Unlock()
-	require.Eventually(t, func() bool { l, _ := cc.told(); return len(l) == 2 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { l, _ := cc.updates(); return len(l) == 2 }, patience, time.Millisecond)
 	require.GreaterOrEqual(t, time.Since(gone), ttl*time.Second)
-	lists, _ := cc.told()
+	lists, _ := cc.updates()
 	require.Equal(t, []string{"10.0.0.1:80", ""}, lists)
 
 	a, err := s.ask(t, question{name: "plain.test."})
@@ -353,14 +353,14 @@ func TestHalfAnAnswer(t *testing.T) {
 	a, err := s.ask(t, question{name: "svc.test."})
 	require.NoError(t, err)
 	require.Equal(t, "10.0.0.1:80", listed(a))
-	require.Equal(t, FamilyIPv6, a.lacks)
+	require.Equal(t, FamilyIPv6, a.missing)
 	mu.Lock()
 	broken = dnsmessage.TypeA
 	mu.Unlock()
 	a, err = s.ask(t, question{name: "svc.test."})
 	require.NoError(t, err)
 	require.Equal(t, "[2001:db8::1]:80", listed(a))
-	require.Equal(t, FamilyIPv4, a.lacks)
+	require.Equal(t, FamilyIPv4, a.missing)
 }
 
 // REFUSED is a failure, although package net returns "no such host".
@@ -410,7 +410,7 @@ func TestSilentServer(t *testing.T) {
 		require.FailNow(t, "no query came")
 	}
 	r.Close()
-	lists, errs := cc.told()
+	lists, errs := cc.updates()
 	require.Empty(t, lists)
 	require.Empty(t, errs)
 

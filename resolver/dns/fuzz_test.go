@@ -50,10 +50,10 @@ func FuzzRecorder(f *testing.F) {
 	f.Add(reply)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		recorder := newRecorder()
-		recorder.observe(recorder.asks(asked), b)
+		recorder.observe(recorder.sending(asked), b)
 		require.GreaterOrEqual(t, int64(recorder.validity()), int64(0))
-		_ = recorder.open("")
-		recorder.denies("_a._tcp.test.")
-		recorder.lacks()
+		_ = recorder.incomplete("")
+		recorder.hasNoRecords("_a._tcp.test.")
+		recorder.failedFamily()
 	})
 }

@@ -73,9 +73,9 @@ func (c *client) ask(ctx context.Context, q question, before known) (answer, err
 	} else {
 		var found addresses
 		found, err = l.host(ctx, q.name, before.name)
-		a = answer{backends: found.backends(c.Family), ttl: found.ttl, lacks: found.lacks}
+		a = answer{backends: found.backends(c.Family), ttl: found.ttl, missing: found.missing}
 	}
-	a.name, a.moved = l.seen.found, l.seen.denies(before.name)
+	a.name, a.moved = l.seen.found, l.seen.hasNoRecords(before.name)
 	return a, err
 }
 
@@ -104,7 +104,7 @@ func (l *lookup) host(ctx context.Context, name, before string) (addresses, erro
 		return addresses{ttl: l.seen.validity()}, err
 	}
 	a := newAddresses(found)
-	a.lacks, a.ttl = l.seen.lacks(), l.seen.validity()
+	a.missing, a.ttl = l.seen.failedFamily(), l.seen.validity()
 	return a, nil
 }
 
@@ -131,15 +131,15 @@ func (l *lookup) records(ctx context.Context, service, proto, name, before strin
 // another, the lookup has failed.
 func (l *lookup) verify(err error, before string) error {
 	l.seen = l.recorder.end()
-	var open error
+	var incomplete error
 	switch {
 	case isNone(err):
-		open = l.seen.open("")
+		incomplete = l.seen.incomplete("")
 	case err == nil && before != "" && before != l.seen.found:
-		open = l.seen.open(before)
+		incomplete = l.seen.incomplete(before)
 	}
-	if open != nil {
-		err = open
+	if incomplete != nil {
+		err = incomplete
 	}
 	if err != nil && !isNone(err) {
 		l.servers.forget()

@@ -196,8 +196,8 @@ func (c *clientConn) takes(err error) {
 	c.refuse = err
 }
 
-// told returns all lists and errors so far.
-func (c *clientConn) told() (lists, errs []string) {
+// updates returns all lists and errors so far.
+func (c *clientConn) updates() (lists, errs []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]string(nil), c.lists...), append([]string(nil), c.errs...)

@@ -15,14 +15,14 @@ import (
 // receive the last list of the name.
 const staleAfter = 300 * time.Millisecond
 
-// knowledge is what a poller publishes; channels add the port of backends.
-type knowledge struct {
+// update is what a poller publishes; channels add the port of backends.
+type update struct {
 	backends []backend
 	problem  *feed.Problem
 }
 
 // state returns the state of a channel whose target has a port.
-func (k knowledge) state(port uint16) feed.State {
+func (k update) state(port uint16) feed.State {
 	return feed.State{Endpoints: endpoints(k.backends, port), Problem: k.problem}
 }
 
@@ -47,7 +47,7 @@ type state struct {
 
 // poller repeats the lookup of one question for all channels that need it.
 type poller struct {
-	*feed.Feed[knowledge]
+	*feed.Feed[update]
 	client *client
 	q      question
 	cancel context.CancelFunc
@@ -63,11 +63,11 @@ type poller struct {
 // used only if the first lookup takes long or fails.
 func startPoller(c *client, q question, last state) *poller {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &poller{client: c, q: q, cancel: cancel, asked: make(chan struct{}, 1), state: last, Feed: feed.New(knowledge{})}
+	p := &poller{client: c, q: q, cancel: cancel, asked: make(chan struct{}, 1), state: last, Feed: feed.New(update{})}
 	wait := time.Until(last.due)
 	switch {
 	case wait > 0:
-		p.Publish(p.knowledge())
+		p.Publish(p.latest())
 	case len(last.backends) > 0:
 		p.state.stale, p.state.problem = true, nil
 		wait = time.Until(last.ended.Add(c.MinInterval))
@@ -87,11 +87,11 @@ func (p *poller) useStale() {
 	before := p.state.record
 	p.state.addProblem(fmt.Sprintf("no answer yet about the %s of %q", p.q.what(), p.q.name))
 	p.log(before)
-	p.Publish(p.knowledge())
+	p.Publish(p.latest())
 }
 
-func (p *poller) knowledge() knowledge {
-	return knowledge{p.state.backends, p.state.problem}
+func (p *poller) latest() update {
+	return update{p.state.backends, p.state.problem}
 }
 
 // resolveNow requests a lookup as soon as MinInterval allows one.
@@ -167,7 +167,7 @@ func (p *poller) poll(ctx context.Context) time.Duration {
 		p.state.due = now.Add(wait)
 	}
 	p.log(before)
-	p.Publish(p.knowledge())
+	p.Publish(p.latest())
 	return wait
 }
 

@@ -43,8 +43,8 @@ func (b backend) key() string {
 
 func (r *record) answered(now time.Time, q question, a answer) {
 	r.failed, r.confirm = 0, time.Time{}
-	if r.half = r.since(now, a.lacks); !r.half.IsZero() && now.Sub(r.half) < r.guard.Delay {
-		r.addProblem(fmt.Sprintf("looking up the %v addresses of %q failed", a.lacks, q.name))
+	if r.half = r.since(now, a.missing); !r.half.IsZero() && now.Sub(r.half) < r.guard.Delay {
+		r.addProblem(fmt.Sprintf("looking up the %v addresses of %q failed", a.missing, q.name))
 		return
 	}
 	if a.moved && len(r.backends) > 0 {

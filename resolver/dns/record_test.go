@@ -29,7 +29,7 @@ func TestRecord(t *testing.T) {
 		"4":     answered(answer{backends: []backend{v4}}),
 		"6":     answered(answer{backends: []backend{v6}}),
 		"46":    answered(answer{backends: []backend{v4, v6}}),
-		"4?":    answered(answer{backends: []backend{v4}, lacks: FamilyIPv6}),
+		"4?":    answered(answer{backends: []backend{v4}, missing: FamilyIPv6}),
 		"7":     answered(answer{backends: seven}),
 		"other": answered(answer{backends: []backend{v6}, name: "svc.b.", moved: true}),
 		"-":     func(r *record, now time.Time) { r.empty(now, "nothing", unknownTTL) },

@@ -39,10 +39,10 @@ func (s *seen) validity() time.Duration {
 	return s.ttl
 }
 
-// open returns the reason if a query was not answered: one for name, or any if name is empty.
+// incomplete returns the reason if a query was not answered: one for name, or any if name is empty.
 // Package net continues with the next search domain then, and may return that the name does not
 // exist, or the records of another name.
-func (s *seen) open(name string) error {
+func (s *seen) incomplete(name string) error {
 	var first dnsmessage.Question
 	for q, reason := range s.unanswered {
 		if reason == "" || name != "" && name != q.Name.String() {
@@ -58,8 +58,8 @@ func (s *seen) open(name string) error {
 	return &net.DNSError{Err: s.unanswered[first], Name: first.Name.String(), IsTemporary: true}
 }
 
-// denies reports whether a name was queried and has no records.
-func (s *seen) denies(name string) bool {
+// hasNoRecords reports whether a name was queried and has no records.
+func (s *seen) hasNoRecords(name string) bool {
 	for q, reason := range s.unanswered {
 		if q.Name.String() == name && reason == "" {
 			return s.found != name
@@ -68,8 +68,8 @@ func (s *seen) denies(name string) bool {
 	return false
 }
 
-// lacks returns the family whose lookup failed while the other one has addresses.
-func (s *seen) lacks() Family {
+// failedFamily returns the family whose lookup failed while the other one has addresses.
+func (s *seen) failedFamily() Family {
 	for q, reason := range s.unanswered {
 		switch {
 		case reason == "" || q.Name.String() != s.found:
@@ -96,11 +96,11 @@ func newRecorder() *recorder {
 	}}
 }
 
-func (t *recorder) end() *seen {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.ended = true
-	return &t.seen
+func (r *recorder) end() *seen {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	return &r.seen
 }
 
 type query struct {
@@ -121,24 +121,24 @@ func parseQuery(p *dnsmessage.Parser, message []byte) (query, dnsmessage.Header,
 	return query{q, h.ID}, h, err
 }
 
-// asks records a query that is about to be sent.
-func (t *recorder) asks(message []byte) query {
+// sending records a query that is sent next.
+func (r *recorder) sending(message []byte) query {
 	var p dnsmessage.Parser
 	q, _, err := parseQuery(&p, message)
 	if err != nil {
 		return query{}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if _, ok := t.unanswered[q.Question]; !ok && !t.ended {
-		t.unanswered[q.Question] = "no answer"
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.unanswered[q.Question]; !ok && !r.ended {
+		r.unanswered[q.Question] = "no answer"
 	}
 	return q
 }
 
-// observe records the reply to a query. It returns false for any other message, which anybody may
+// observe records the reply to a query. It returns false for any other message, which any host may
 // have sent and package net ignores as well.
-func (t *recorder) observe(asked query, reply []byte) bool {
+func (r *recorder) observe(asked query, reply []byte) bool {
 	var p dnsmessage.Parser
 	q, h, err := parseQuery(&p, reply)
 	if err != nil || !h.Response || q != asked || p.SkipAllQuestions() != nil {
@@ -147,34 +147,34 @@ func (t *recorder) observe(asked query, reply []byte) bool {
 	if h.Truncated {
 		return true // package net repeats the query over TCP
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.ended {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
 		return true
 	}
 	switch h.RCode {
 	case dnsmessage.RCodeSuccess:
-		if t.records(&p, q.Question) {
-			t.found = q.Name.String()
+		if r.records(&p, q.Question) {
+			r.found = q.Name.String()
 		} else if !h.Authoritative && !h.RecursionAvailable {
-			t.failed(q.Question, "referral") // package net continues with the next server
+			r.failedLocked(q.Question, "referral") // package net continues with the next server
 			return true
 		}
-		t.unanswered[q.Question] = ""
+		r.unanswered[q.Question] = ""
 	case dnsmessage.RCodeNameError:
 		_ = p.SkipAllAnswers()
-		t.soa(&p)
-		t.unanswered[q.Question] = ""
+		r.soa(&p)
+		r.unanswered[q.Question] = ""
 	default:
-		t.failed(q.Question, rcode(h.RCode))
+		r.failedLocked(q.Question, rcode(h.RCode))
 	}
 	return true
 }
 
-// failed records a reply that is no answer. It needs the lock.
-func (t *recorder) failed(q dnsmessage.Question, reason string) {
-	if t.unanswered[q] != "" {
-		t.unanswered[q] = reason
+// failedLocked records a reply that is no answer.
+func (r *recorder) failedLocked(q dnsmessage.Question, reason string) {
+	if r.unanswered[q] != "" {
+		r.unanswered[q] = reason
 	}
 }
 
@@ -192,7 +192,7 @@ func rcode(c dnsmessage.RCode) string {
 
 // records reads the answers and the additional addresses. It returns false if there are no
 // records, or only an alias without any.
-func (t *recorder) records(p *dnsmessage.Parser, q dnsmessage.Question) bool {
+func (r *recorder) records(p *dnsmessage.Parser, q dnsmessage.Question) bool {
 	ttl, found := unknownTTL, false
 	for {
 		h, err := p.AnswerHeader()
@@ -206,18 +206,18 @@ func (t *recorder) records(p *dnsmessage.Parser, q dnsmessage.Question) bool {
 		}
 	}
 	if !found {
-		t.soa(p)
+		r.soa(p)
 		return false
 	}
-	t.ttl = min(t.ttl, ttl)
+	r.ttl = min(r.ttl, ttl)
 	if q.Type == dnsmessage.TypeSRV && p.SkipAllAuthorities() == nil {
-		t.additionals(p)
+		r.additionals(p)
 	}
 	return true
 }
 
 // soa reads how long an empty answer is valid (RFC 2308).
-func (t *recorder) soa(p *dnsmessage.Parser) {
+func (r *recorder) soa(p *dnsmessage.Parser) {
 	for {
 		h, err := p.AuthorityHeader()
 		if err != nil {
@@ -229,15 +229,15 @@ func (t *recorder) soa(p *dnsmessage.Parser) {
 			}
 			continue
 		}
-		r, err := p.SOAResource()
+		soa, err := p.SOAResource()
 		if err != nil {
 			return
 		}
-		t.negative = min(t.negative, time.Duration(min(h.TTL, r.MinTTL))*time.Second)
+		r.negative = min(r.negative, time.Duration(min(h.TTL, soa.MinTTL))*time.Second)
 	}
 }
 
-func (t *recorder) additionals(p *dnsmessage.Parser) {
+func (r *recorder) additionals(p *dnsmessage.Parser) {
 	for {
 		h, err := p.AdditionalHeader()
 		if err != nil {
@@ -246,23 +246,23 @@ func (t *recorder) additionals(p *dnsmessage.Parser) {
 		name := strings.ToLower(h.Name.String())
 		switch h.Type {
 		case dnsmessage.TypeA:
-			r, err := p.AResource()
+			address, err := p.AResource()
 			if err != nil {
 				return
 			}
-			t.glue[name] = append(t.glue[name], netip.AddrFrom4(r.A))
+			r.glue[name] = append(r.glue[name], netip.AddrFrom4(address.A))
 		case dnsmessage.TypeAAAA:
-			r, err := p.AAAAResource()
+			address, err := p.AAAAResource()
 			if err != nil {
 				return
 			}
-			t.glue[name] = append(t.glue[name], netip.AddrFrom16(r.AAAA))
+			r.glue[name] = append(r.glue[name], netip.AddrFrom16(address.AAAA))
 		default:
 			if p.SkipAdditional() != nil {
 				return
 			}
 			continue
 		}
-		t.ttl = min(t.ttl, time.Duration(h.TTL)*time.Second)
+		r.ttl = min(r.ttl, time.Duration(h.TTL)*time.Second)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Anybody can send packets to a client; only the reply to its query counts.
-func TestTapIgnoresForeignMessages(t *testing.T) {
+// Any host can send packets to a client; only the reply to its query counts.
+func TestRecorderIgnoresForeignMessages(t *testing.T) {
 	name := dnsmessage.MustNewName("svc.test.")
 	query := dnsmessage.Message{Header: dnsmessage.Header{ID: 7}, Questions: []dnsmessage.Question{{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
 	reply := func(change func(m *dnsmessage.Message)) []byte {
@@ -35,15 +35,15 @@ func TestTapIgnoresForeignMessages(t *testing.T) {
 		reply(func(m *dnsmessage.Message) { m.Questions = nil }),
 		reply(func(m *dnsmessage.Message) { m.Truncated = true }),
 	} {
-		recorder.observe(recorder.asks(asked), b)
+		recorder.observe(recorder.sending(asked), b)
 	}
-	recorder.observe(recorder.asks(nil), good)
+	recorder.observe(recorder.sending(nil), good)
 	require.Equal(t, unknownTTL, recorder.validity())
-	recorder.observe(recorder.asks(asked), good)
+	recorder.observe(recorder.sending(asked), good)
 	require.Equal(t, 5*time.Second, recorder.validity())
 	// Truncated messages do not panic.
 	for i := range good {
 		recorder := newRecorder()
-		recorder.observe(recorder.asks(asked), good[:i])
+		recorder.observe(recorder.sending(asked), good[:i])
 	}
 }

@@ -117,7 +117,7 @@ func (l *lookup) hosts(ctx context.Context, server string, hosts []string, known
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if len(known[host]) > 0 && (err != nil && !isNone(err) || a.lacks != FamilyAuto) {
+			if len(known[host]) > 0 && (err != nil && !isNone(err) || a.missing != FamilyAuto) {
 				a, err = addresses{all: known[host], ttl: unknownTTL}, nil
 			}
 			found[host] = a

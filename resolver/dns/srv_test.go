@@ -34,7 +34,7 @@ func TestSRV(t *testing.T) {
 		all, everything := open(t, newBuilder(t, Config{Resolver: s, Backups: true, Family: FamilyIPv4}), "dns:///"+srvName)
 		defer all.Close()
 		synctest.Wait()
-		lists, errs := cc.told()
+		lists, errs := cc.updates()
 		require.Equal(t, []string{"10.0.0.1:1,[2001:db8::1]:1 10.0.0.2:2,10.0.0.3:2"}, lists)
 		require.Empty(t, errs)
 		weight, ok := SRVOf(cc.last.Endpoints[0])
@@ -46,7 +46,7 @@ func TestSRV(t *testing.T) {
 		require.False(t, ok)
 		require.Len(t, s.times("a.svc."), 2, "once per builder")
 
-		lists, _ = everything.told()
+		lists, _ = everything.updates()
 		require.Equal(t, []string{"10.0.0.1:1 10.0.0.2:2,10.0.0.3:2 10.0.0.9:9"}, lists)
 
 		// The addresses of a target whose lookup fails stay; those of one that does not exist are
@@ -55,7 +55,7 @@ func TestSRV(t *testing.T) {
 		s.fails("b.svc.", errNoSuchHost)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		lists, _ = cc.told()
+		lists, _ = cc.updates()
 		require.Equal(t, "10.0.0.1:1,[2001:db8::1]:1", lists[len(lists)-1])
 
 		// A changed weight is published.
@@ -63,7 +63,7 @@ func TestSRV(t *testing.T) {
 		n := len(lists)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		lists, _ = cc.told()
+		lists, _ = cc.updates()
 		require.Len(t, lists, n+1)
 
 		// No backend of the best priority is left.
@@ -71,7 +71,7 @@ func TestSRV(t *testing.T) {
 		s.hasSRV(srvName, srvRecord("b.svc.", 2, 10, 30), srvRecord("backup.svc.", 9, 20, 0))
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		lists, errs = cc.told()
+		lists, errs = cc.updates()
 		require.Equal(t, "10.0.0.9:9", lists[len(lists)-1])
 		require.Empty(t, errs)
 	})
@@ -103,7 +103,7 @@ func TestSRVFaults(t *testing.T) {
 				r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///"+srvName)
 				defer r.Close()
 				synctest.Wait()
-				lists, errs := cc.told()
+				lists, errs := cc.updates()
 				require.Equal(t, []string{c.want}, errs)
 				require.Empty(t, lists)
 			})
@@ -126,11 +126,11 @@ func TestManyTargets(t *testing.T) {
 		r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///"+srvName)
 		defer r.Close()
 		time.Sleep(1099 * time.Millisecond)
-		lists, _ := cc.told()
+		lists, _ := cc.updates()
 		require.Empty(t, lists)
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		lists, _ = cc.told()
+		lists, _ = cc.updates()
 		require.Len(t, lists, 1, "100 ms for the records, and ten times for their targets")
 		require.Len(t, cc.last.Endpoints, 80)
 	})

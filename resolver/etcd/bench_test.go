@@ -88,25 +88,25 @@ func BenchmarkOneChange(b *testing.B) {
 				all = append(all, change(i, 1))
 			}
 			s.Changed(all)
-			var told sync.WaitGroup
-			told.Add(channels)
+			var waiting sync.WaitGroup
+			waiting.Add(channels)
 			for range channels {
 				seen := 0.0
 				go s.Serve(b.Context(), &tap{update: func(s gresolver.State) {
 					md, _ := Metadata(s.Endpoints[0]).(map[string]any)
 					if weight, _ := md["weight"].(float64); weight > seen {
 						seen = weight
-						told.Done()
+						waiting.Done()
 					}
 				}}, feed.AsIs)
 			}
-			told.Wait()
+			waiting.Wait()
 			for weight := 2; b.Loop(); weight++ {
-				told.Add(channels)
+				waiting.Add(channels)
 				c := change(0, weight)
 				c.Endpoint.Metadata = map[string]any{"weight": float64(weight), "zone": "a"}
 				s.Changed([]registry.Change{c})
-				told.Wait()
+				waiting.Wait()
 			}
 		})
 	}

@@ -176,7 +176,7 @@ func (c *channel) failure(t *testing.T) error {
 	case err := <-c.errs:
 		return err
 	case <-time.After(patience):
-		require.Fail(t, "the channel is told of no error")
+		require.Fail(t, "the channel gets no error")
 		return nil
 	}
 }

@@ -200,7 +200,7 @@ func (r *Registrar) notify(e Event) {
 		e.Again = e.State == Registered && r.before
 		r.before = r.before || e.State != Registered // the first state is Registered
 		r.event = e
-		r.announce()
+		r.announceLocked()
 	}
 	r.mu.Unlock()
 	if !known && r.reg.Notify != nil {
@@ -208,8 +208,8 @@ func (r *Registrar) notify(e Event) {
 	}
 }
 
-// announce wakes the callers that wait for an update. It needs the lock.
-func (r *Registrar) announce() {
+// announceLocked wakes the callers that wait for an update.
+func (r *Registrar) announceLocked() {
 	close(r.news)
 	r.news = make(chan struct{})
 }
@@ -307,7 +307,7 @@ func (r *Registrar) wrote(version int) {
 	defer r.mu.Unlock()
 	if version > r.written {
 		r.written = version
-		r.announce()
+		r.announceLocked()
 	}
 }
 

@@ -157,7 +157,7 @@ func TestLeaseExpires(t *testing.T) {
 	require.EqualValues(t, again.Lease, cluster.Get(key).Lease)
 }
 
-// Somebody deletes the key; the lease lives.
+// Another client deletes the key; the lease lives.
 func TestKeyIsDeleted(t *testing.T) {
 	cluster, client, other := start(t)
 	r := enrol(t, cluster, client)

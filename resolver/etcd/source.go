@@ -150,7 +150,7 @@ func (s *source) list(now time.Time) (again time.Time) {
 	defer s.mu.Unlock()
 	if !s.listed {
 		s.stale = len(s.last) > 0
-		s.publish()
+		s.publishLocked()
 		return time.Time{}
 	}
 	endpoints := s.listing.endpoints()
@@ -162,12 +162,11 @@ func (s *source) list(now time.Time) (again time.Time) {
 	if s.kept > 0 {
 		s.last = sorted(append(slices.Clone(endpoints), kept.Endpoints...))
 	}
-	s.publish()
+	s.publishLocked()
 	return kept.Due
 }
 
-// publish needs the lock.
-func (s *source) publish() {
+func (s *source) publishLocked() {
 	if s.stopped {
 		return
 	}
@@ -214,7 +213,7 @@ func (s *source) Lost(err error) {
 	s.guard.Suspend(now)
 	s.lost = err
 	s.stale = !s.listed && len(s.last) > 0
-	s.publish()
+	s.publishLocked()
 	if s.lostAt.IsZero() {
 		s.lostAt = now
 	}
@@ -226,5 +225,5 @@ func (s *source) Regained() {
 	defer s.mu.Unlock()
 	logger.Infof("service %q: contact with etcd is restored after %v", s.service, time.Since(s.lostAt).Round(time.Millisecond))
 	s.lost, s.lostAt = nil, time.Time{}
-	s.publish()
+	s.publishLocked()
 }

@@ -75,10 +75,10 @@ func TestConcurrentWithdrawals(t *testing.T) {
 func TestWithdrawalDuringNotify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client, other := start(t)
-		told, release := make(chan struct{}), make(chan struct{})
+		called, release := make(chan struct{}), make(chan struct{})
 		reg := etcd.Registration{Service: "svc", Address: "10.0.0.1:1", Notify: func(e etcd.Event) {
 			if e.State == etcd.Lost {
-				close(told)
+				close(called)
 				<-release
 			}
 		}}
@@ -86,7 +86,7 @@ func TestWithdrawalDuringNotify(t *testing.T) {
 		require.NoError(t, err)
 		_, err = other.Delete(within(t), key)
 		require.NoError(t, err)
-		<-told
+		<-called
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()

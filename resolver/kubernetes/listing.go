@@ -44,7 +44,7 @@ func (s *source) listing(b *builder, d serviceTarget) *listing {
 	l := s.listings[d]
 	if l == nil {
 		l = &listing{source: s, builder: b, service: d}
-		l.reset()
+		l.resetLocked()
 		if used := s.last.used[d]; len(used) > 0 {
 			l.stale = true
 			l.guard.Update(time.Now(), used, 0)
@@ -73,8 +73,8 @@ func (s *source) used() map[serviceTarget][]resolver.Endpoint {
 	return used
 }
 
-// reset discards the state of the guard. It needs the lock.
-func (l *listing) reset() {
+// resetLocked discards the state of the guard.
+func (l *listing) resetLocked() {
 	l.guard, l.stale = lastgood.Guard[resolver.Endpoint]{Key: firstAddress, Delay: l.builder.removal}, false
 }
 
@@ -90,18 +90,18 @@ func (l *listing) look() list {
 	l.latest = list{view: v, changed: changed}
 	if v.listed {
 		began := time.Now()
-		l.latest.resolution, l.latest.again = l.resolve(v)
+		l.latest.resolution, l.latest.again = l.resolveLocked(v)
 		l.latest.took = time.Since(began)
-		l.log(l.latest.resolution)
+		l.logLocked(l.latest.resolution)
 	}
 	return l.latest
 }
 
-// resolve returns the resolution of a view, with the endpoints that the guard keeps, and when the
-// first of these are due for removal. It needs the lock.
-func (l *listing) resolve(v view) (now resolution, again time.Time) {
+// resolveLocked returns the resolution of a view, with the endpoints that the guard keeps, and when the
+// first of these are due for removal.
+func (l *listing) resolveLocked(v view) (now resolution, again time.Time) {
 	now = resolve(v.slices, l.service, l.builder.here)
-	kept := l.keep(v, now.endpoints)
+	kept := l.keepLocked(v, now.endpoints)
 	if len(kept.Endpoints) > 0 {
 		now.endpoints = append(now.endpoints, kept.Endpoints...)
 		now.empty = nil
@@ -110,14 +110,14 @@ func (l *listing) resolve(v view) (now resolution, again time.Time) {
 	return now, kept.Due
 }
 
-// keep returns the endpoints that the guard keeps. It needs the lock.
-func (l *listing) keep(v view, endpoints []resolver.Endpoint) lastgood.Kept[resolver.Endpoint] {
+// keepLocked returns the endpoints that the guard keeps.
+func (l *listing) keepLocked(v view, endpoints []resolver.Endpoint) lastgood.Kept[resolver.Endpoint] {
 	now := time.Now()
 	if v.err != nil {
 		l.guard.Suspend(now)
 	}
 	if l.stale && !v.stale && len(endpoints) > 0 { // the list may have changed completely
-		l.reset()
+		l.resetLocked()
 	}
 	kept := l.guard.Update(now, endpoints, 0)
 	slices.SortFunc(kept.Endpoints, func(a, b resolver.Endpoint) int { return cmp.Compare(firstAddress(a), firstAddress(b)) })
@@ -126,10 +126,10 @@ func (l *listing) keep(v view, endpoints []resolver.Endpoint) lastgood.Kept[reso
 
 func firstAddress(e resolver.Endpoint) string { return e.Addresses[0].Addr }
 
-// log writes a line when the last endpoint disappears, and one when there are endpoints again,
+// logLocked writes a line when the last endpoint disappears, and one when there are endpoints again,
 // because gRPC's own round_robin does not return the reason to calls; and one about a target that
-// is probably wrong. It needs the lock.
-func (l *listing) log(now resolution) {
+// is probably wrong.
+func (l *listing) logLocked(now resolution) {
 	switch {
 	case now.empty != nil && l.logged.empty == nil:
 		logger.Warning(now.empty)

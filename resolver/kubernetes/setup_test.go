@@ -86,20 +86,20 @@ type channel struct {
 	mu      sync.Mutex
 	states  []resolver.State
 	errs    []error
-	told    chan struct{} // closed and replaced with each
+	updated chan struct{} // closed and replaced with each
 	refuse  func(resolver.State) error
 	entered chan struct{} // if not nil, UpdateState waits between entered and leave
 	leave   chan struct{}
 }
 
-func newChannel() *channel { return &channel{told: make(chan struct{})} }
+func newChannel() *channel { return &channel{updated: make(chan struct{})} }
 
 func (c *channel) note(add func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	add()
-	close(c.told)
-	c.told = make(chan struct{})
+	close(c.updated)
+	c.updated = make(chan struct{})
 }
 
 func (c *channel) UpdateState(s resolver.State) error {
@@ -120,10 +120,10 @@ func (c *channel) NewAddress([]resolver.Address) {}
 
 func (c *channel) ParseServiceConfig(string) *serviceconfig.ParseResult { return nil }
 
-func (c *channel) look() (states []resolver.State, errs []error, told <-chan struct{}) {
+func (c *channel) look() (states []resolver.State, errs []error, updated <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Clone(c.states), slices.Clone(c.errs), c.told
+	return slices.Clone(c.states), slices.Clone(c.errs), c.updated
 }
 
 // await waits until ok accepts what the channel received.
@@ -131,12 +131,12 @@ func (c *channel) await(t *testing.T, what string, ok func(states []resolver.Sta
 	t.Helper()
 	deadline := time.After(patience)
 	for {
-		states, errs, told := c.look()
+		states, errs, updated := c.look()
 		if ok(states, errs) {
 			return
 		}
 		select {
-		case <-told:
+		case <-updated:
 		case <-deadline:
 			require.Failf(t, "waited in vain", "for %s; %d states, the last %v; errors %v", what, len(states), addressesOf(states), errs)
 		}

@@ -285,7 +285,7 @@ func TestDoubleBarrierReuse(t *testing.T) {
 	require.Len(t, keys(t, client, "b"), 1)
 }
 
-// The news that its key was deleted comes later than that the barrier is open, for others.
+// The delete of its key is reported later than that the barrier is open, for others.
 func TestDoubleBarrierOpensWithoutALostParticipant(t *testing.T) {
 	cluster, client := start(t)
 	b1, _ := newDoubleBarrier(t, cluster, 2)

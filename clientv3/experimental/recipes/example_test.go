@@ -27,7 +27,7 @@ func newExampleClient() (*clientv3.Client, func()) {
 	}
 }
 
-// Whoever dequeues waits until there is something.
+// Dequeue waits until there is an element.
 func ExampleQueue() {
 	client, stop := newExampleClient()
 	defer stop()

@@ -100,7 +100,7 @@ func TestRWMutexNeighbours(t *testing.T) {
 	require.NoError(t, call(m.RLock).result(t))
 }
 
-// Whoever waits must hear that its key is gone: those who come later do not wait for it.
+// A waiting client must learn that its key is gone: those who come later do not wait for it.
 func TestRWMutexWaiterIsLost(t *testing.T) {
 	cluster, client := start(t)
 	for name, lock := range map[string]func(*recipe.RWMutex) error{
@@ -174,7 +174,7 @@ func TestRWMutexSessionHasEnded(t *testing.T) {
 	require.Empty(t, keys(t, client, "m"))
 }
 
-// etcd is away for longer than the lease of the session lasts. Whoever waits learns of it
+// etcd is away for longer than the lease of the session lasts. A waiting client learns of it
 // at once: it is not held up by a key that goes by itself, and cannot be deleted.
 func TestRWMutexSessionIsLostInAnOutage(t *testing.T) {
 	t.Parallel()
@@ -216,7 +216,7 @@ func TestFailedRWMutexLeavesNoKey(t *testing.T) {
 		cluster, client := start(t)
 		m, _ := newRWMutex(t, cluster)
 		for range 3 {
-			cluster.Once("Txn", executedUnheard)
+			cluster.Once("Txn", executedUnacknowledged)
 		}
 		requireUnknown(t, m.Lock())
 		require.Empty(t, keys(t, client, "m"))

@@ -11,15 +11,15 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// executedUnheard has the member carry out a request, and nobody told.
-func executedUnheard(c *fakeetcd.Call) {
+// executedUnacknowledged has the member carry out a request, and breaks the connection before its answer.
+func executedUnacknowledged(c *fakeetcd.Call) {
 	if _, err := c.Execute(); err == nil {
 		c.BreakConn()
 	}
 }
 
 // lost has the request lost with its connection. The client cannot tell it from
-// executedUnheard.
+// executedUnacknowledged.
 func lost(c *fakeetcd.Call) { c.BreakConn() }
 
 func requireUnknown(t *testing.T, err error) {
@@ -49,7 +49,7 @@ func TestDequeueOutcomeUnknown(t *testing.T) {
 		q := newQueue(client, "q")
 		require.NoError(t, q.Enqueue("v"))
 		require.NoError(t, q.Enqueue("next"))
-		cluster.Once("Txn", executedUnheard)
+		cluster.Once("Txn", executedUnacknowledged)
 		got, err := q.Dequeue()
 		requireUnknown(t, err)
 		require.Empty(t, got)
@@ -57,7 +57,7 @@ func TestDequeueOutcomeUnknown(t *testing.T) {
 	})
 }
 
-// An answer that is lost is no reason to put an element twice, not even after somebody has
+// An answer that is lost is no reason to put an element twice, not even after another client has
 // taken it.
 func TestEnqueueOutcomeUnknown(t *testing.T) {
 	forQueues(t, func(t *testing.T, newQueue func(*clientv3.Client, string) queue) {
@@ -87,7 +87,7 @@ func TestEnqueueWithPriorityIsLost(t *testing.T) {
 
 // A member dies with the request to lock, or with its answer.
 func TestLockSurvivesALostAnswer(t *testing.T) {
-	for name, fault := range map[string]func(*fakeetcd.Call){"request lost": lost, "answer lost": executedUnheard} {
+	for name, fault := range map[string]func(*fakeetcd.Call){"request lost": lost, "answer lost": executedUnacknowledged} {
 		t.Run(name, func(t *testing.T) {
 			cluster, client := start(t)
 			m, _ := newRWMutex(t, cluster)
@@ -104,7 +104,7 @@ func TestLockSurvivesALostAnswer(t *testing.T) {
 
 // Likewise with the request that opens the barrier, the second of who completes the number.
 func TestEnterSurvivesALostAnswer(t *testing.T) {
-	for name, fault := range map[string]func(*fakeetcd.Call){"request lost": lost, "answer lost": executedUnheard} {
+	for name, fault := range map[string]func(*fakeetcd.Call){"request lost": lost, "answer lost": executedUnacknowledged} {
 		t.Run(name, func(t *testing.T) {
 			cluster, client := start(t)
 			b1, _ := newDoubleBarrier(t, cluster, 2)

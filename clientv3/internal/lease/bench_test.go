@@ -40,7 +40,7 @@ func BenchmarkMachine(b *testing.B) {
 					renewed++
 				}
 				if !m.Sendable() {
-					now, _ = m.Wake()
+					now, _ = m.WakeAt()
 					m.Advance(now)
 				}
 			}

@@ -25,6 +25,6 @@
 // At most one request per lease is in flight on a stream: answers arrive in the
 // order of requests, so a second one would only wait behind the first. When the
 // stream is lost, all unanswered requests are sent again on the next one, the lease
-// that expires first in front. The engine also closes a stream that owes answers
+// that expires first in front. The engine also closes a stream that has unanswered requests
 // and stays silent, see [Machine.Silent], unless members are known to be slow.
 package lease

@@ -161,7 +161,7 @@ func (e *Engine) arrangeLocked(now time.Time) {
 	if e.machine.Waits() {
 		e.config.Streams.Wake()
 	}
-	if wake, ok := e.machine.Wake(); ok && (e.armed.IsZero() || wake.Before(e.armed)) {
+	if wake, ok := e.machine.WakeAt(); ok && (e.armed.IsZero() || wake.Before(e.armed)) {
 		e.armLocked(wake, wake.Sub(now))
 	}
 }

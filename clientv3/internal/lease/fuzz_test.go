@@ -21,9 +21,9 @@ type request struct {
 	sent time.Time
 }
 
-// world is a machine with a simulated server and subscribers, and what is known of each lease independently of the
+// fuzzed is a machine with a simulated server and subscribers, and what is known of each lease independently of the
 // machine.
-type world struct {
+type fuzzed struct {
 	*rig
 	probes   []*probe
 	stream   []request           // unanswered on the open stream
@@ -31,11 +31,11 @@ type world struct {
 	earliest map[int64]time.Time // when each may be renewed again
 }
 
-// FuzzMachine holds the machine to its promises, whatever happens in which order:
+// FuzzMachine checks what the machine guarantees in every order of events:
 //
-//   - nobody is told that a lease lives longer than TTL after the sending of a
+//   - no subscriber is notified of a lease that lives longer than TTL after the sending of a
 //     request that was answered,
-//   - every subscriber is closed once, and hears nothing after that,
+//   - every subscriber is closed once, and gets nothing after that,
 //   - on one stream, no request is sent while another one of the same lease is
 //     unanswered, nor before it is due,
 //   - the queues are in order, and every lease is in the one of its state.
@@ -46,7 +46,7 @@ func FuzzMachine(f *testing.F) {
 	f.Add([]byte{0, 1, 1, 1, 3, 0, 4, 0, 2, 0, 5, 9, 4, 0, 5, 9, 10, 1})
 	f.Add([]byte{9, 1, 0, 1, 3, 0, 4, 0, 6, 0, 8, 0, 7, 255, 7, 255})
 	f.Fuzz(func(t *testing.T, steps []byte) {
-		w := &world{rig: newRig(t), proven: map[int64]time.Time{}, earliest: map[int64]time.Time{}}
+		w := &fuzzed{rig: newRig(t), proven: map[int64]time.Time{}, earliest: map[int64]time.Time{}}
 		steps = steps[:min(len(steps), 2*maxSteps)]
 		for len(steps) > 1 {
 			w.step(steps[0], steps[1])
@@ -61,7 +61,7 @@ func FuzzMachine(f *testing.F) {
 	})
 }
 
-func (w *world) step(what, n byte) {
+func (w *fuzzed) step(what, n byte) {
 	id := int64(n % fuzzLeases)
 	w.drawn = float64(n) / 255
 	switch what % 13 {
@@ -101,7 +101,7 @@ func (w *world) step(what, n byte) {
 	}
 }
 
-func (w *world) join(id int64, s Subscriber) {
+func (w *fuzzed) join(id int64, s Subscriber) {
 	known := w.state(id) != Gone && w.state(id) != Abandoned
 	w.probes = append(w.probes, w.subscribe(id, s))
 	if s.Once || !known {
@@ -109,7 +109,7 @@ func (w *world) join(id int64, s Subscriber) {
 	}
 }
 
-func (w *world) send(n int) {
+func (w *fuzzed) send(n int) {
 	for _, id := range w.m.Take(w.now, make([]int64, 0, n)) {
 		for _, r := range w.stream {
 			require.NotEqual(w.t, r.id, id, "another request of the lease is unanswered")
@@ -123,7 +123,7 @@ func (w *world) send(n int) {
 }
 
 // answerNext usually answers the oldest request; proxies may reorder answers.
-func (w *world) answerNext(n int) {
+func (w *fuzzed) answerNext(n int) {
 	if len(w.stream) == 0 {
 		w.answer(int64(n%fuzzLeases), time.Duration(n)*time.Second) // unsolicited
 		return
@@ -142,20 +142,20 @@ func (w *world) answerNext(n int) {
 	}
 }
 
-func (w *world) lose(err error) {
+func (w *fuzzed) lose(err error) {
 	w.stream = nil
 	clear(w.earliest)
 	w.m.Lost(w.now, err)
 }
 
-func (w *world) later(a, b time.Time) time.Time {
+func (w *fuzzed) later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
 	return b
 }
 
-func (w *world) checkProbes() {
+func (w *fuzzed) checkProbes() {
 	for _, p := range w.probes {
 		if p.closed > 1 || (p.closed == 1) != (p.lease == nil) {
 			w.t.Fatalf("closed %d times", p.closed)

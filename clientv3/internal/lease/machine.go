@@ -27,9 +27,9 @@ type Machine struct {
 	lost     []Loss // not taken yet, see TakeLost
 	phase    phase
 	lastErr  error         // of the latest stream
-	owed     bool          // the lost stream owed answers
+	owed     bool          // the lost stream had unanswered requests
 	oldest   *entry        // the oldest unanswered lease on it; nil if Gone
-	quiet    instant       // since when the stream, or its opening, owes an answer
+	quiet    instant       // when the silence of the stream, or of its opening, began
 	shortest time.Duration // the shortest TTL since no request was due or unanswered
 	moveAt   instant       // when the stream moves off a removed endpoint
 

@@ -160,9 +160,9 @@ func (m *Machine) Pause(now time.Time) time.Duration {
 	return least + time.Duration(m.random()*float64(least)/2)
 }
 
-// Wake returns when to call Advance, Silent and Moving next. It returns false if no
+// WakeAt returns when to call Advance, Silent and Moving next. It returns false if no
 // time is set.
-func (m *Machine) Wake() (time.Time, bool) {
+func (m *Machine) WakeAt() (time.Time, bool) {
 	_, wake := m.waiting.next()
 	for _, q := range []*queue{&m.due, &m.sent} {
 		_, when := q.next()

@@ -25,7 +25,7 @@ func TestSilence(t *testing.T) {
 	r.take()
 	r.pass(maxSilence - 1)
 	require.NoError(t, r.m.Silent(r.now))
-	wake, ok := r.m.Wake()
+	wake, ok := r.m.WakeAt()
 	require.True(t, ok)
 	require.Equal(t, r.now.Add(1), wake)
 	r.pass(1)
@@ -105,7 +105,7 @@ func TestRenewalsSpread(t *testing.T) {
 	}
 	start := r.now
 	for r.now.Before(start.Add(5 * ttl)) {
-		wake, ok := r.m.Wake()
+		wake, ok := r.m.WakeAt()
 		require.True(t, ok)
 		r.pass(wake.Sub(r.now))
 		require.Less(t, len(r.m.due), n/8, "the batches stay apart")
@@ -175,7 +175,7 @@ func TestRefusedStream(t *testing.T) {
 	require.Equal(t, []int64{1}, r.take())
 }
 
-// The refused request belonged to an abandoned lease, so no other lease is blamed.
+// The refused request belonged to an abandoned lease, so no other lease ends.
 func TestRefusedAbandoned(t *testing.T) {
 	r := newRig(t)
 	p := r.keep(1)
@@ -212,7 +212,7 @@ func TestMove(t *testing.T) {
 	r.m.Removed(r.now)
 	r.drawn = 0
 	r.m.Removed(r.now)
-	wake, ok := r.m.Wake()
+	wake, ok := r.m.WakeAt()
 	require.True(t, ok)
 	require.Equal(t, r.now.Add(maxMove/2), wake)
 	r.pass(maxMove/2 - 1)

@@ -184,7 +184,7 @@ func TestRenewalIsDueAfterAThirdOfTheTTL(t *testing.T) {
 			sent := r.now
 			r.pass(time.Second)
 			r.answer(1, ttl)
-			wake, ok := r.m.Wake()
+			wake, ok := r.m.WakeAt()
 			require.True(t, ok)
 			require.Equal(t, tt.after, wake.Sub(sent))
 		})
@@ -198,7 +198,7 @@ func TestLeasesDueTogetherGoTogether(t *testing.T) {
 		r.pass(window(ttl) * 3 / 4)
 	}
 	first := r.epoch.Add(ttl / 3)
-	wake, ok := r.m.Wake()
+	wake, ok := r.m.WakeAt()
 	require.True(t, ok)
 	require.Equal(t, first, wake)
 	r.now = first.Add(-time.Nanosecond)
@@ -318,7 +318,7 @@ func TestOnceLeavesNoState(t *testing.T) {
 	r.answer(1, ttl)
 	require.Equal(t, 1, o.closed)
 	require.False(t, r.m.Wanted())
-	_, ok := r.m.Wake()
+	_, ok := r.m.WakeAt()
 	require.False(t, ok)
 
 	o = r.once(1)

@@ -16,7 +16,7 @@ import (
 // and that tolerance is kept while it is needed. etcd's grpc-proxy is always slow in
 // this sense: it answers a keepalive when it next renews the lease by itself.
 
-// demands reports whether the stream owes an answer, or is being opened for a due
+// demands reports whether the stream has an unanswered request, or is being opened for a due
 // request.
 func (m *Machine) demands() bool {
 	switch m.phase {
@@ -29,7 +29,7 @@ func (m *Machine) demands() bool {
 	}
 }
 
-// silenceLimit returns how long the stream may owe answers and stay silent: a quarter
+// silenceLimit returns how long the stream may be silent with requests unanswered: a quarter
 // of the shortest TTL concerned, at most 2 s, or longer if members were slow before.
 // If the lease that expires first has too little time left to give the next stream
 // more than this one, this stream gets three quarters of it.
@@ -50,7 +50,7 @@ func (m *Machine) silent() bool {
 	return m.demands() && m.now >= m.quiet.add(m.silenceLimit())
 }
 
-// Silent returns an error if the stream, or its opening, owes answers and has been
+// Silent returns an error if the stream, or its opening, has unanswered requests and has been
 // silent for too long. Silence counts, not the age of a request: a server works
 // through a long queue one by one.
 func (m *Machine) Silent(now time.Time) error {

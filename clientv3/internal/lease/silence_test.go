@@ -151,7 +151,7 @@ func TestLeaseThatAloneWasUnanswered(t *testing.T) {
 			for id := range tt.leases {
 				r.answer(id, ttl)
 			}
-			wake, ok := r.m.Wake()
+			wake, ok := r.m.WakeAt()
 			require.True(t, ok)
 			require.Equal(t, tt.after, wake.Sub(r.now))
 		})

@@ -37,7 +37,7 @@ func (s State) String() string {
 	return "State(" + strconv.Itoa(int(s)) + ")"
 }
 
-// unanswered reports whether the stream owes an answer.
+// unanswered reports whether a request awaits its answer.
 func (s State) unanswered() bool { return s == Awaiting || s == Repeating || s == Abandoned }
 
 type phase uint8

@@ -123,12 +123,12 @@ func (t *Tracker) end(e *History, c *Change) {
 	c.OldRevision = e.revision.Load()
 	e.err = t.errorOf(c)
 	t.current.Store(next)
-	told := make([]func(), 0, len(t.subscribers))
+	notified := make([]func(), 0, len(t.subscribers))
 	for f := range t.subscribers {
-		told = append(told, *f)
+		notified = append(notified, *f)
 	}
 	t.mu.Unlock()
-	for _, f := range told {
+	for _, f := range notified {
 		f()
 	}
 }

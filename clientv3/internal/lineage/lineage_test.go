@@ -37,8 +37,8 @@ func TestHistoryEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := newTracker()
-			told := 0
-			tr.Subscribe(func() { told++ })
+			notified := 0
+			tr.Subscribe(func() { notified++ })
 			e := tr.History()
 			require.True(t, tr.Note(e, at(1, 10), 0))
 			require.Equal(t, tc.want == "", tr.Note(e, tc.header, tc.least))
@@ -48,12 +48,12 @@ func TestHistoryEnds(t *testing.T) {
 				return
 			}
 			require.EqualError(t, tr.Over(e), tc.want)
-			require.Equal(t, 1, told)
+			require.Equal(t, 1, notified)
 			assert.NotSame(t, e, tr.History())
 			assert.Equal(t, tc.header.Revision, tr.History().Revision())
 			// What answers a request of the history before says nothing of this one.
 			require.False(t, tr.Note(e, at(1, 10), 10))
-			require.Equal(t, 1, told)
+			require.Equal(t, 1, notified)
 			require.NoError(t, tr.Over(tr.History()))
 		})
 	}
@@ -70,10 +70,10 @@ func TestWithoutATracker(t *testing.T) {
 
 func TestUnsubscribe(t *testing.T) {
 	tr := newTracker()
-	told := 0
-	leave := tr.Subscribe(func() { told++ })
+	notified := 0
+	leave := tr.Subscribe(func() { notified++ })
 	tr.Note(tr.History(), at(1, 1), 0)
 	leave()
 	tr.Note(tr.History(), at(2, 1), 0)
-	assert.Zero(t, told)
+	assert.Zero(t, notified)
 }

@@ -16,7 +16,7 @@ const maxTries = 3
 // carried out, so that it may be repeated while its outcome is unknown. txn makes it.
 //
 // unsure is the error of the last request, if there was one, that may have been carried
-// out, or may yet be, without anybody having been told; that can be said of every
+// out, or may yet be, unacknowledged; that can be said of every
 // request during which ctx ended. With err nil, such a request may be what has made the
 // condition fail. With a ctx that has ended nothing is sent.
 func Commit(ctx context.Context, txn func() clientv3.Txn) (resp *clientv3.TxnResponse, unsure, err error) {

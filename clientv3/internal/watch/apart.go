@@ -31,14 +31,14 @@ const (
 // apart is the target of a watch with a large backlog. There are few such shards in a group:
 // proxies and balancers limit the streams of a connection. A client of the program gets none.
 func apart(e *Engine, from *shard) *shard {
-	bulk := e.bulkOf(from.key)
+	bulk := e.bulkOfLocked(from.key)
 	switch {
 	case e.cfg.Plain:
 		return nil
-	case (from.bulk || len(bulk) < maxBulk) && from.reserve():
+	case (from.bulk || len(bulk) < maxBulk) && from.reserveLocked():
 		return from
 	case len(bulk) < maxBulk:
-		return e.newShard(from.base, from.key, true)
+		return e.newShardLocked(from.base, from.key, true)
 	default:
 		return nil
 	}
@@ -53,37 +53,37 @@ func apartOrShared(e *Engine, from *shard) *shard {
 	if e.cfg.Plain {
 		return from
 	}
-	return slices.MinFunc(e.bulkOf(from.key), func(a, b *shard) int { return cmp.Compare(a.load(), b.load()) })
+	return slices.MinFunc(e.bulkOfLocked(from.key), func(a, b *shard) int { return cmp.Compare(a.load(), b.load()) })
 }
 
 // returned is the target of a watch that has caught up.
 func returned(e *Engine, from *shard) *shard {
-	if to := e.pick(from.key); to != nil {
+	if to := e.pickLocked(from.key); to != nil {
 		return to
 	}
 	from.mu.Lock()
 	defer from.mu.Unlock()
 	if len(from.watchers) != 1 {
-		return e.newShard(from.base, from.key, false)
+		return e.newShardLocked(from.base, from.key, false)
 	}
 	from.bulk = false
 	return from
 }
 
-// bulkOf returns the shards of a group whose watches are apart. It needs the engine's lock.
-func (e *Engine) bulkOf(key string) []*shard {
+// bulkOfLocked returns the shards of a group whose watches are apart.
+func (e *Engine) bulkOfLocked(key string) []*shard {
 	return slices.DeleteFunc(slices.Clone(e.groups[key]), func(sh *shard) bool { return !sh.bulk })
 }
 
-// reserve keeps other watches off the shard if it has one only. It needs the engine's lock.
-func (sh *shard) reserve() bool {
+// reserveLocked keeps other watches off the shard if it has one only.
+func (sh *shard) reserveLocked() bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if len(sh.watchers) != 1 {
 		return false
 	}
 	sh.bulk, sh.patience = true, readerPatience
-	sh.wakeWriter()
+	sh.wakeWriterLocked()
 	return true
 }
 
@@ -117,9 +117,8 @@ func (w *watcher) caughtUp() {
 	}
 }
 
-// mayWait reports whether the stream may go unread until the watch's caller has read more. It
-// needs the lock.
-func (sh *shard) mayWait(w *watcher) bool {
+// mayWaitLocked reports whether the stream may go unread until the watch's caller has read more.
+func (sh *shard) mayWaitLocked(w *watcher) bool {
 	return sh.bulk && len(sh.watchers) == 1 && w.catchup == nil && sh.patience > 0
 }
 
@@ -177,5 +176,5 @@ func (e *Engine) resume(w *watcher) {
 		return
 	}
 	from := w.shard.Load() // which changes only with the engine's lock
-	e.transfer(w, from, apartOrShared(e, from), func(*shard) { w.resume() })
+	e.transferLocked(w, from, apartOrShared(e, from), func(*shard) { w.resume() })
 }

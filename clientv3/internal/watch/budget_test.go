@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Many watches that nobody reads run beside one whose reader keeps up. Each may hold 16 responses, all together 40.
+// Many watches without a reader run beside one whose reader keeps up. Each may hold 16 responses, all together 40.
 func TestSlowReadersShareABudget(t *testing.T) {
 	const slow, each, total, puts = 50, 16, 40, 200
 	synctest.Test(t, func(t *testing.T) {

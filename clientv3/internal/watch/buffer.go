@@ -55,16 +55,16 @@ func (b *buffer) push(r Response, start func()) {
 		return
 	}
 	b.waiting = append(b.waiting, waiting{r, size})
-	b.account(b.queued+size, b.slot)
+	b.accountLocked(b.queued+size, b.slot)
 	if !b.pumping {
 		b.pumping = true
 		start()
 	}
 }
 
-// account records how many bytes wait. The response in the channel counts while others wait
-// behind it: only then is it certain that the caller has not taken it. It needs the lock.
-func (b *buffer) account(queued, slot int) {
+// accountLocked records how many bytes wait. The response in the channel counts while others wait
+// behind it: only then is it certain that the caller has not taken it.
+func (b *buffer) accountLocked(queued, slot int) {
 	before := b.bytes
 	b.queued, b.slot, b.bytes = queued, slot, 0
 	if queued > 0 {
@@ -105,7 +105,7 @@ func (b *buffer) finish(r Response, start func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last = true
-	b.closeIdle()
+	b.closeIdleLocked()
 }
 
 // drop ends the buffer and discards the waiting responses: the caller has
@@ -113,19 +113,18 @@ func (b *buffer) finish(r Response, start func()) {
 func (b *buffer) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.discard()
+	b.discardLocked()
 }
 
-// discard needs the lock.
-func (b *buffer) discard() {
+func (b *buffer) discardLocked() {
 	b.last = true
 	b.waiting = nil
-	b.account(0, 0)
-	b.closeIdle()
+	b.accountLocked(0, 0)
+	b.closeIdleLocked()
 }
 
-// closeIdle closes the sink, unless the goroutine does it. It needs the lock.
-func (b *buffer) closeIdle() {
+// closeIdleLocked closes the sink, unless the goroutine does it.
+func (b *buffer) closeIdleLocked() {
 	if b.last && !b.pumping && !b.closed {
 		b.closed = true
 		b.sink.Close()
@@ -160,7 +159,7 @@ func (b *buffer) pop() (waiting, bool) {
 	if len(b.waiting) == 0 {
 		b.waiting = nil
 		b.pumping, b.offered = false, 0
-		b.closeIdle()
+		b.closeIdleLocked()
 		return waiting{}, false
 	}
 	b.offered = time.Now().UnixNano()
@@ -175,7 +174,7 @@ func (b *buffer) pop() (waiting, bool) {
 func (b *buffer) delivered(size int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.account(max(b.queued-size, 0), size) // nothing is queued if the caller has cancelled
+	b.accountLocked(max(b.queued-size, 0), size) // nothing is queued if the caller has cancelled
 	if !b.awaited || b.bytes > b.room {
 		return false
 	}
@@ -188,5 +187,5 @@ func (b *buffer) abandon() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pumping, b.offered = false, 0
-	b.discard()
+	b.discardLocked()
 }

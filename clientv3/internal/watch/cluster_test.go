@@ -186,7 +186,7 @@ func (c *cluster) write(revisions int, keys ...string) {
 		c.hist.write(keys...)
 		for _, st := range c.streams {
 			st.srv.notify()
-			st.flush()
+			st.flushLocked()
 		}
 	}
 }
@@ -275,17 +275,17 @@ func (st *stream) Send(req *pb.WatchRequest) error {
 	if r := req.GetCreateRequest(); r != nil && !bytes.Equal(r.Key, r.RangeEnd) {
 		st.c.creates++
 	}
-	if reason := st.refusal(req.GetCreateRequest()); reason != "" {
+	if reason := st.refusalLocked(req.GetCreateRequest()); reason != "" {
 		st.srv.control = append(st.srv.control, refused(reason))
 	} else if err := st.srv.handle(req, nil); err != nil {
 		return err
 	}
-	st.flush()
+	st.flushLocked()
 	return nil
 }
 
-// refusal returns why a create is refused, or "". It needs the lock.
-func (st *stream) refusal(req *pb.WatchCreateRequest) string {
+// refusalLocked returns why a create is refused, or "".
+func (st *stream) refusalLocked(req *pb.WatchCreateRequest) string {
 	switch {
 	case req == nil:
 		return ""
@@ -300,8 +300,8 @@ func (st *stream) refusal(req *pb.WatchCreateRequest) string {
 	}
 }
 
-// flush sends everything that is ready. It needs the lock.
-func (st *stream) flush() {
+// flushLocked sends everything that is ready.
+func (st *stream) flushLocked() {
 	for len(st.srv.control)+len(st.srv.events) > 0 {
 		st.srv.sendControl()
 		st.srv.sendEvents()
@@ -318,7 +318,7 @@ func (st *stream) sync() {
 	for {
 		st.c.mu.Lock()
 		st.srv.sync()
-		st.flush()
+		st.flushLocked()
 		st.c.mu.Unlock()
 		select {
 		case <-ticker.C:

@@ -105,20 +105,19 @@ func (e *Engine) enter(ctx context.Context, w *watcher) bool {
 	if e.groups == nil {
 		return false
 	}
-	sh := e.pick(key)
+	sh := e.pickLocked(key)
 	if sh == nil {
-		sh = e.newShard(context.WithoutCancel(ctx), key, false)
+		sh = e.newShardLocked(context.WithoutCancel(ctx), key, false)
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.adopt(w)
+	sh.adoptLocked(w)
 	w.unlisten = context.AfterFunc(ctx, w.cancel)
 	return true
 }
 
-// pick returns a shard for another ordinary watch, nil if there is none. It
-// needs the engine's lock.
-func (e *Engine) pick(key string) *shard {
+// pickLocked returns a shard for another ordinary watch, nil if there is none.
+func (e *Engine) pickLocked(key string) *shard {
 	for _, sh := range e.groups[key] {
 		if !sh.bulk && sh.accepts() {
 			return sh
@@ -127,8 +126,7 @@ func (e *Engine) pick(key string) *shard {
 	return nil
 }
 
-// newShard needs the engine's lock.
-func (e *Engine) newShard(base context.Context, key string, bulk bool) *shard {
+func (e *Engine) newShardLocked(base context.Context, key string, bulk bool) *shard {
 	sh := newShard(base, e, key, bulk)
 	e.groups[key] = append(e.groups[key], sh)
 	e.running.Go(sh.run)
@@ -141,10 +139,10 @@ type target func(e *Engine, from *shard) *shard
 
 // ordinary is the target of a watch that leaves its own stream.
 func ordinary(e *Engine, from *shard) *shard {
-	if to := e.pick(from.key); to != nil {
+	if to := e.pickLocked(from.key); to != nil {
 		return to
 	}
-	return e.newShard(from.base, from.key, false)
+	return e.newShardLocked(from.base, from.key, false)
 }
 
 // move moves a watch from its shard to another of the same group, unless it has
@@ -161,12 +159,11 @@ func (e *Engine) moveAnd(w *watcher, from *shard, to target, then func(*shard)) 
 		return
 	}
 	if sh := to(e, from); sh != nil {
-		e.transfer(w, from, sh, then)
+		e.transferLocked(w, from, sh, then)
 	}
 }
 
-// transfer needs the engine's lock.
-func (e *Engine) transfer(w *watcher, from, to *shard, then func(*shard)) {
+func (e *Engine) transferLocked(w *watcher, from, to *shard, then func(*shard)) {
 	from.mu.Lock()
 	defer from.mu.Unlock()
 	if to != from {
@@ -178,11 +175,11 @@ func (e *Engine) transfer(w *watcher, from, to *shard, then func(*shard)) {
 			next := w.stop()
 			delete(from.watchers, w)
 			w.current = newSubscription(&w.req, w, next)
-			to.adopt(w)
+			to.adoptLocked(w)
 		}
 		then(to)
-		from.signal()
-		to.signal()
+		from.signalLocked()
+		to.signalLocked()
 	}
 	e.retireLocked(from)
 	e.retireLocked(to)
@@ -221,17 +218,16 @@ func (e *Engine) retire(sh *shard) {
 	e.retireLocked(sh)
 }
 
-// retireLocked needs the locks of the engine and the shard.
 func (e *Engine) retireLocked(sh *shard) {
 	if len(sh.watchers) > 0 {
 		return
 	}
-	e.remove(sh)
+	e.removeLocked(sh)
 	sh.cancel()
 }
 
-// remove takes a shard out of its group. It needs the engine's lock.
-func (e *Engine) remove(sh *shard) {
+// removeLocked takes a shard out of its group.
+func (e *Engine) removeLocked(sh *shard) {
 	if e.groups == nil {
 		return
 	}
@@ -257,8 +253,8 @@ func (e *Engine) RequestProgress(ctx context.Context) error {
 	for _, sh := range e.groups[metadataKey(ctx)] {
 		sh.mu.Lock()
 		sh.session.requestProgress(true)
-		sh.fastReopen()
-		sh.signal()
+		sh.fastReopenLocked()
+		sh.signalLocked()
 		sh.mu.Unlock()
 	}
 	return nil

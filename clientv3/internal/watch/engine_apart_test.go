@@ -26,7 +26,7 @@ func (c *cluster) writeHeavy(revisions int, keys ...string) {
 		}
 		for _, st := range c.streams {
 			st.srv.notify()
-			st.flush()
+			st.flushLocked()
 		}
 		c.mu.Unlock()
 	}

@@ -130,7 +130,7 @@ func TestASlowReadersWatchIsNotSplit(t *testing.T) {
 		c.write(60_000, "b")
 		e := c.engine(t)
 		w := watch(t.Context(), e, all(2))
-		time.Sleep(time.Minute) // nobody reads, so the watch pauses
+		time.Sleep(time.Minute) // without a reader the watch pauses
 		require.Zero(t, e.parts.Load())
 		var got []int64
 		for len(got) < 60_000 {

@@ -77,7 +77,7 @@ func TestTheLastWatchClosesTheStream(t *testing.T) {
 		assert.Equal(t, []int{2}, c.watchers())
 		a.cancel()
 		synctest.Wait()
-		assert.Equal(t, []int{1}, c.watchers(), "the server is told at once")
+		assert.Equal(t, []int{1}, c.watchers(), "the server knows at once")
 		b.cancel()
 		synctest.Wait()
 		assert.Empty(t, c.live())

@@ -7,8 +7,8 @@ import "time"
 // a proxy that answers probes through other members.
 const firstCreateTimeout = 10 * time.Second
 
-// errUngreeted ends a stream that has never delivered a response.
-var errUngreeted = disorder("nothing was answered on it for %v", firstCreateTimeout)
+// errNoResponse ends a stream that has never delivered a response.
+var errNoResponse = disorder("nothing was answered on it for %v", firstCreateTimeout)
 
 // firstCreate waits for the first response on a stream. It checks every firstCreateTimeout,
 // and closes the stream if a create was in flight at two checks in a row. So a create that

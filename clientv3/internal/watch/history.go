@@ -10,10 +10,10 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 )
 
-// continueHistory checks whether a created watch continues in its own history. A member
+// continueHistoryLocked checks whether a created watch continues in its own history. A member
 // with a lower revision than seen before may lag, or the store may have gone back: a
-// linearizable read decides. It needs the lock, and is called by the reader.
-func (sh *shard) continueHistory(w *watcher, s *subscription, h *pb.ResponseHeader) {
+// linearizable read decides. It is called by the reader.
+func (sh *shard) continueHistoryLocked(w *watcher, s *subscription, h *pb.ResponseHeader) {
 	if w.history == nil {
 		w.history = sh.history
 	}
@@ -66,14 +66,14 @@ func (e *Engine) endEras() {
 	}
 	for _, sh := range shards {
 		sh.mu.Lock()
-		sh.endHistory()
+		sh.endHistoryLocked()
 		e.retireLocked(sh)
 		sh.mu.Unlock()
 	}
 }
 
-// endHistory ends the watches of the shard whose history is over. It needs the lock.
-func (sh *shard) endHistory() {
+// endHistoryLocked ends the watches of the shard whose history is over.
+func (sh *shard) endHistoryLocked() {
 	h := sh.engine.cfg.History
 	for w := range sh.watchers {
 		if err := h.Over(w.history); err != nil {
@@ -83,5 +83,5 @@ func (sh *shard) endHistory() {
 	if sh.wake != nil && h.Over(sh.history) != nil {
 		sh.reset()
 	}
-	sh.signal()
+	sh.signalLocked()
 }

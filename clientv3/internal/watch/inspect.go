@@ -76,7 +76,7 @@ func (sh *shard) inspect(now time.Time, in *Inspection) []Standing {
 	}
 	all := make([]Standing, 0, len(sh.watchers))
 	for w := range sh.watchers {
-		s := w.standing(sh, now)
+		s := w.standingLocked(sh, now)
 		in.Open++
 		in.ByPhase[s.Phase]++
 		in.Blocked = max(in.Blocked, s.Blocked)
@@ -88,8 +88,7 @@ func (sh *shard) inspect(now time.Time, in *Inspection) []Standing {
 	return all
 }
 
-// standing needs the shard's lock.
-func (w *watcher) standing(sh *shard, now time.Time) Standing {
+func (w *watcher) standingLocked(sh *shard, now time.Time) Standing {
 	s := Standing{Key: w.req.Key, Range: len(w.req.End) > 0, Phase: w.shownPhase(sh), Next: w.current.next}
 	if w.catchup != nil {
 		s.Next = w.catchup.current().next

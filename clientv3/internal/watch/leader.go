@@ -60,7 +60,7 @@ func (ls *leaderSearch) find(ctx context.Context) *link {
 func (ls *leaderSearch) try(ctx context.Context, conn Connector) *link {
 	l := ls.sh.newLink(conn)
 	abandon := context.AfterFunc(ctx, func() { l.cancel(nil) })
-	timer := time.AfterFunc(firstCreateTimeout, func() { l.cancel(errUngreeted) })
+	timer := time.AfterFunc(firstCreateTimeout, func() { l.cancel(errNoResponse) })
 	accepted := l.open(true, ls.sh.engine.cfg.History) == nil && l.isAccepted(ls.sh.nextID())
 	inTime, wanted := timer.Stop(), abandon()
 	if accepted && inTime && wanted {

@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// askedFor counts the answers to progress requests in told.
-func askedFor(told []string) int {
+// requested counts the answers to progress requests in received.
+func requested(received []string) int {
 	n := 0
-	for _, s := range told {
+	for _, s := range received {
 		if strings.HasSuffix(s, "asked for") {
 			n++
 		}
@@ -19,8 +19,8 @@ func askedFor(told []string) int {
 	return n
 }
 
-// asksInVain requests progress without an answer: a watch on the stream is behind, or starts in the future.
-func (sc *script) asksInVain(times int) {
+// asksUnanswered requests progress without an answer: a watch on the stream is behind, or starts in the future.
+func (sc *script) asksUnanswered(times int) {
 	for range times {
 		sc.ss.requestProgress(false)
 		sc.sends("progress?")
@@ -32,7 +32,7 @@ func TestUnansweredRequestsAreNotRepeated(t *testing.T) {
 	f := sc.follow(0)
 	sc.hears(created(1, 1))
 	sc.sends("create 1 from 0")
-	sc.asksInVain(100)
+	sc.asksUnanswered(100)
 	f.was()
 	sc.ss.requestProgress(true)
 	sc.sends("progress?")
@@ -41,9 +41,9 @@ func TestUnansweredRequestsAreNotRepeated(t *testing.T) {
 	for rev := range int64(90) {
 		sc.learns(6 + rev)
 	}
-	told := f.was()
-	assert.Len(t, told, 90)
-	assert.LessOrEqual(t, askedFor(told), 1, "at most one earlier answer may arrive first")
+	received := f.was()
+	assert.Len(t, received, 90)
+	assert.LessOrEqual(t, requested(received), 1, "at most one earlier answer may arrive first")
 }
 
 // A watch is created while many answers may be in flight. The session asks until it is sure; the other watches received
@@ -53,7 +53,7 @@ func TestDoubtIsSettledQuietly(t *testing.T) {
 	first := sc.follow(0)
 	sc.hears(created(1, 1))
 	sc.sends("create 1 from 0")
-	sc.asksInVain(200)
+	sc.asksUnanswered(200)
 	second, third := sc.follow(3), sc.follow(3)
 	sc.sends("create 2 from 3", "create 3 from 3")
 	sc.hears(created(2, 9), created(3, 9))
@@ -67,7 +67,7 @@ func TestDoubtIsSettledQuietly(t *testing.T) {
 		sc.hears(progressed(invalidID, 9))
 	}
 	assert.LessOrEqual(t, rounds, maxInFlight+1)
-	assert.LessOrEqual(t, askedFor(first.was()), 2)
+	assert.LessOrEqual(t, requested(first.was()), 2)
 	for _, f := range []*follower{second, third} {
 		assert.Equal(t, []string{"progress 9, asked for"}, f.was(), "the watch gets one answer that certainly holds for it")
 		assert.EqualValues(t, 10, f.sub.next)
@@ -84,7 +84,7 @@ func TestDoubtThatConcernsNoCaller(t *testing.T) {
 	first := sc.follow(0)
 	sc.hears(created(1, 1))
 	sc.sends("create 1 from 0")
-	sc.asksInVain(3)
+	sc.asksUnanswered(3)
 	second := sc.follow(3)
 	sc.sends("create 2 from 3")
 	sc.hears(created(2, 9))
@@ -94,7 +94,7 @@ func TestDoubtThatConcernsNoCaller(t *testing.T) {
 	for len(sc.ss.take()) > 0 {
 		sc.hears(progressed(invalidID, 9))
 	}
-	assert.Zero(t, askedFor(first.was()))
+	assert.Zero(t, requested(first.was()))
 	assert.Equal(t, []string{"progress 9"}, second.was())
 }
 
@@ -111,7 +111,7 @@ func TestIgnoredRequestsAreSettled(t *testing.T) {
 			sc.follow(0)
 			sc.hears(created(1, 1))
 			sc.sends("create 1 from 0")
-			sc.asksInVain(200)
+			sc.asksUnanswered(200)
 			second := sc.follow(3)
 			sc.sends("create 2 from 3")
 			sc.hears(happened(1, 9), created(2, 9))
@@ -137,11 +137,11 @@ func TestLaterRequestsAreNotSettled(t *testing.T) {
 	sc.follow(0)
 	sc.hears(created(1, 1))
 	sc.sends("create 1 from 0")
-	sc.asksInVain(50)
+	sc.asksUnanswered(50)
 	sc.follow(3)
 	sc.sends("create 2 from 3")
 	sc.hears(created(2, 9))
-	sc.asksInVain(3)
+	sc.asksUnanswered(3)
 	sc.hears(happened(2, 9))
 	assert.EqualValues(t, 3, sc.ss.progress.inFlight())
 	third := sc.follow(3)

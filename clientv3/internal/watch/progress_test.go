@@ -20,10 +20,10 @@ func TestProgressForAllIsForRequestingCallers(t *testing.T) {
 	sc.hears(created(1, 10), created(2, 10))
 	sc.sends("create 1 from 0", "create 2 from 0")
 	for _, tc := range []struct {
-		asks  []bool // for callers or not
-		sends []string
-		hears []int64
-		told  []string
+		asks     []bool // for callers or not
+		sends    []string
+		hears    []int64
+		received []string
 	}{
 		{[]bool{false}, []string{"progress?"}, []int64{11}, []string{"progress 11"}},
 		{[]bool{true}, []string{"progress?"}, []int64{12}, []string{"progress 12, asked for"}},
@@ -41,8 +41,8 @@ func TestProgressForAllIsForRequestingCallers(t *testing.T) {
 		for _, rev := range tc.hears {
 			sc.hears(progressed(invalidID, rev))
 		}
-		assert.Equal(t, tc.told, fs[0].was(), "%+v", tc)
-		assert.Equal(t, tc.told, fs[1].was(), "%+v", tc)
+		assert.Equal(t, tc.received, fs[0].was(), "%+v", tc)
+		assert.Equal(t, tc.received, fs[1].was(), "%+v", tc)
 	}
 }
 
@@ -83,13 +83,13 @@ func TestProgressRequestsWait(t *testing.T) {
 // The server computed the answer before it created the watcher, and sent it after the confirmation.
 func TestProgressFromBeforeTheWatch(t *testing.T) {
 	for _, tc := range []struct {
-		name  string
-		asked int // requests sent before the create
-		later int // requests sent after its confirmation
-		hears []int64
-		sends []string
-		told  []string
-		next  int64
+		name     string
+		asked    int // requests sent before the create
+		later    int // requests sent after its confirmation
+		hears    []int64
+		sends    []string
+		received []string
+		next     int64
 	}{
 		{"asked for afterwards", 0, 1, []int64{10}, nil, []string{"progress 10"}, 11},
 		{"perhaps from before", 1, 0, []int64{10}, []string{"progress?"}, nil, 5},
@@ -122,7 +122,7 @@ func TestProgressFromBeforeTheWatch(t *testing.T) {
 				sc.hears(progressed(invalidID, rev))
 			}
 			sc.sends(tc.sends...)
-			assert.Equal(t, tc.told, f.was())
+			assert.Equal(t, tc.received, f.was())
 			assert.Equal(t, tc.next, f.sub.next)
 			assert.Len(t, first.was(), 1+len(tc.hears), "the first watch receives all answers")
 		})
@@ -165,10 +165,10 @@ func TestDoubtEndsWithTheStream(t *testing.T) {
 // Whether an answer holds for a watch is decided by counting requests, so an unsolicited answer holds for none.
 func TestUnsolicitedAnswerIsIgnored(t *testing.T) {
 	for _, tc := range []struct {
-		name  string
-		heard func(*script)
-		told  []string
-		next  int64
+		name     string
+		heard    func(*script)
+		received []string
+		next     int64
 	}{
 		{"never asked", func(sc *script) { sc.hears(progressed(invalidID, 20)) }, nil, 5},
 		{"duplicated", func(sc *script) { sc.learns(20); sc.hears(progressed(invalidID, 30)) }, []string{"progress 20"}, 21},
@@ -189,7 +189,7 @@ func TestUnsolicitedAnswerIsIgnored(t *testing.T) {
 			sc.hears(created(1, 10))
 			f.was()
 			tc.heard(sc)
-			assert.Equal(t, tc.told, f.was())
+			assert.Equal(t, tc.received, f.was())
 			assert.Equal(t, tc.next, f.sub.next)
 			f.was()
 			sc.learns(40)

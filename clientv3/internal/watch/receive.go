@@ -47,7 +47,7 @@ func (ss *session) created(resp *pb.WatchResponse) error {
 	if len(ss.pending) == 0 {
 		ss.pending = nil
 	}
-	err := ss.endWatch(head.sub, resp, refused)
+	err := ss.endCreate(head.sub, resp, refused)
 	ss.flush()
 	return err
 }
@@ -71,8 +71,9 @@ func (ss *session) chooseMode(want, got int64) error {
 	return nil
 }
 
-// endWatch ends a create request. Its subscription may have been removed.
-func (ss *session) endWatch(s *subscription, resp *pb.WatchResponse, refused bool) error {
+// endCreate handles the answer to a create request: the watch exists, or is refused. Its subscription
+// may have been removed.
+func (ss *session) endCreate(s *subscription, resp *pb.WatchResponse, refused bool) error {
 	if !refused {
 		ss.highest = max(ss.highest, resp.WatchId)
 	}

@@ -9,19 +9,19 @@ import (
 // maxRefusals bounds the number of tokens tried for one watch.
 const maxRefusals = 3
 
-// renew moves a watch to a new stream if the server refused the stream's token and
-// another token is available. It needs the lock, and is called by the reader.
+// renewLocked moves a watch to a new stream if the server refused the stream's token and
+// another token is available. It is called by the reader.
 //
 // Before 3.5.6, 3.4 included, etcd reports an unknown token as "permission denied".
 // So the first denial on a stream is not trusted: it is final if a new stream, with
 // a new token, gets it too. Then the first stream's token is valid, and further
 // denials on it are final at once.
-func (sh *shard) renew(w *watcher, resp *pb.WatchResponse) bool {
+func (sh *shard) renewLocked(w *watcher, resp *pb.WatchResponse) bool {
 	if resp.CancelReason == "" || w.refusals >= maxRefusals {
 		return false
 	}
 	err := refusal(resp.CancelReason)
-	if isDenial(err) && sh.trusts(w) {
+	if isDenial(err) && sh.trustsLocked(w) {
 		return false
 	}
 	if !sh.conn.InvalidateToken(err) {
@@ -43,8 +43,8 @@ func (sh *shard) renew(w *watcher, resp *pb.WatchResponse) bool {
 	return true
 }
 
-// trusts reports whether a denial of a watch is final. It needs the lock.
-func (sh *shard) trusts(w *watcher) bool {
+// trustsLocked reports whether a denial of a watch is final.
+func (sh *shard) trustsLocked(w *watcher) bool {
 	if by := w.deniedBy; by != nil {
 		sh.later = append(sh.later, by.confirmDenial)
 		return true
@@ -69,7 +69,7 @@ func (sh *shard) moveQueued() {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.session.release() // creates that are added late are refused and then move
-	sh.signal()
+	sh.signalLocked()
 }
 
 // watchersWith returns the watches of the shard that satisfy have.
@@ -95,7 +95,7 @@ func newer(e *Engine, from *shard) *shard {
 			return sh
 		}
 	}
-	return e.newShard(from.base, from.key, false)
+	return e.newShardLocked(from.base, from.key, false)
 }
 
 // newerThan reports whether the shard accepts another watch and its stream is
@@ -106,19 +106,18 @@ func (sh *shard) newerThan(t time.Time) bool {
 	return sh.stale.IsZero() && len(sh.watchers) < maxWatchers && (sh.opened.IsZero() || sh.opened.After(t))
 }
 
-// accept records that the server has created a watch on the stream, and so accepts
-// its token. It needs the lock, and is called by the reader.
-func (sh *shard) accept() {
+// acceptLocked records that the server has created a watch on the stream, and so accepts
+// its token. It is called by the reader.
+func (sh *shard) acceptLocked() {
 	if !sh.accepted {
 		sh.accepted = true
 		sh.later = append(sh.later, func() { sh.engine.supersede(sh) })
-		sh.goOn()
+		sh.goOnLocked()
 	}
 }
 
-// goOn reports that the watches of an ended stream have resumed. It needs the lock,
-// and is called by the reader.
-func (sh *shard) goOn() {
+// goOnLocked reports that the watches of an ended stream have resumed. It is called by the reader.
+func (sh *shard) goOnLocked() {
 	if sh.interrupted.IsZero() {
 		return
 	}

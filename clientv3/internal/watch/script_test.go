@@ -96,8 +96,8 @@ func (sc *script) connect() {
 
 // follower owns a subscription, and records what it receives.
 type follower struct {
-	sub  *subscription
-	told []string
+	sub      *subscription
+	received []string
 
 	assembled int    // bytes held of an incomplete response
 	merges    int    // bytes that may be held
@@ -105,7 +105,7 @@ type follower struct {
 }
 
 func (f *follower) note(format string, args ...any) {
-	f.told = append(f.told, fmt.Sprintf(format, args...))
+	f.received = append(f.received, fmt.Sprintf(format, args...))
 	if f.then != nil {
 		f.then()
 	}
@@ -113,9 +113,9 @@ func (f *follower) note(format string, args ...any) {
 
 // was returns what the follower received since the last call.
 func (f *follower) was() []string {
-	told := f.told
-	f.told = nil
-	return told
+	received := f.received
+	f.received = nil
+	return received
 }
 
 func (f *follower) created(*subscription, *pb.ResponseHeader) { f.note("created") }

@@ -101,34 +101,34 @@ func (sh *shard) catchingUp() (splits, bulk bool) {
 	return sh.splits > 0, sh.bulk
 }
 
-// adopt adds a watch. It needs the lock.
-func (sh *shard) adopt(w *watcher) {
+// adoptLocked adds a watch.
+func (sh *shard) adoptLocked(w *watcher) {
 	w.shard.Store(sh)
 	sh.watchers[w] = struct{}{}
 	if w.phase != paused {
 		sh.session.add(w.current)
 	}
 	sh.readOn()
-	sh.fastReopen()
-	sh.signal()
+	sh.fastReopenLocked()
+	sh.signalLocked()
 }
 
-// fastReopen makes the next stream open soon if there is none. It needs the lock.
-func (sh *shard) fastReopen() {
+// fastReopenLocked makes the next stream open soon if there is none.
+func (sh *shard) fastReopenLocked() {
 	if sh.wake == nil {
 		sh.conn.Wake()
 	}
 }
 
-// signal wakes the writer if there is something to send. It needs the lock.
-func (sh *shard) signal() {
+// signalLocked wakes the writer if there is something to send.
+func (sh *shard) signalLocked() {
 	if len(sh.session.out) > 0 {
-		sh.wakeWriter()
+		sh.wakeWriterLocked()
 	}
 }
 
-// wakeWriter makes the writer, if there is one, look at the session. It needs the lock.
-func (sh *shard) wakeWriter() {
+// wakeWriterLocked makes the writer, if there is one, look at the session.
+func (sh *shard) wakeWriterLocked() {
 	select {
 	case sh.wake <- struct{}{}:
 	default:
@@ -154,7 +154,7 @@ func (sh *shard) unlock() {
 	later := sh.later
 	sh.later = nil
 	empty := len(sh.watchers) == 0
-	sh.signal()
+	sh.signalLocked()
 	sh.mu.Unlock()
 	for _, f := range later {
 		f()
@@ -167,7 +167,7 @@ func (sh *shard) unlock() {
 // fail ends all watches with the final error of their stream.
 func (sh *shard) fail(err error) {
 	sh.engine.mu.Lock()
-	sh.engine.remove(sh)
+	sh.engine.removeLocked(sh)
 	sh.engine.mu.Unlock()
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

@@ -13,11 +13,11 @@ var _ stage = (*splitting)(nil)
 func (sp *splitting) open(from int64) *subscription {
 	w := (*watcher)(sp)
 	s := newSubscription(&w.req, w, from)
-	w.session().add(s)
+	w.sessionLocked().add(s)
 	return s
 }
 
-func (sp *splitting) close(s *subscription) { (*watcher)(sp).session().remove(s) }
+func (sp *splitting) close(s *subscription) { (*watcher)(sp).sessionLocked().remove(s) }
 
 func (sp *splitting) emit(h *pb.ResponseHeader, events []*mvccpb.Event) {
 	(*watcher)(sp).push(Response{Header: h, Events: events})
@@ -71,7 +71,7 @@ func (w *watcher) rejoin() {
 	next := w.stop()
 	w.unsplit = true
 	w.current = newSubscription(&w.req, w, next)
-	w.session().add(w.current)
+	w.sessionLocked().add(w.current)
 }
 
 func (w *watcher) endCatchup() {

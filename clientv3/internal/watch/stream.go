@@ -129,7 +129,7 @@ func (sh *shard) serve(l *link) error {
 	defer l.cancel(nil)
 	wake := sh.connect(l)
 	defer sh.disconnect()
-	first := sh.awaitFirstCreate(wake, func() { l.cancel(errUngreeted) })
+	first := sh.awaitFirstCreate(wake, func() { l.cancel(errNoResponse) })
 	defer first.stop()
 	wr := &writer{
 		sh: sh, ctx: l.ctx, stream: l.stream, wake: wake, move: func() { l.cancel(errMove) },
@@ -153,8 +153,8 @@ func (sh *shard) read(l *link, settled chan<- (<-chan struct{})) error {
 			worked = worked || len(resp.Events) > 0
 		case errors.Is(context.Cause(l.ctx), errMove):
 			return errMove
-		case errors.Is(context.Cause(l.ctx), errUngreeted):
-			return errUngreeted
+		case errors.Is(context.Cause(l.ctx), errNoResponse):
+			return errNoResponse
 		case errors.Is(context.Cause(l.ctx), errStuck):
 			return errStuck
 		default:
@@ -182,7 +182,7 @@ func (sh *shard) connect(l *link) chan struct{} {
 	sh.wake = make(chan struct{}, 1)
 	sh.opened, sh.stale, sh.accepted, sh.doubted = l.opened, time.Time{}, false, false
 	sh.session.connect()
-	sh.signal()
+	sh.signalLocked()
 	return sh.wake
 }
 
@@ -195,13 +195,13 @@ func (sh *shard) disconnect() {
 	sh.wake = nil
 	sh.opened = time.Time{}
 	sh.session.disconnect()
-	if sh.isAwaited() {
+	if sh.isAwaitedLocked() {
 		sh.conn.Wake()
 	}
 }
 
-// isAwaited reports whether a caller waits for an answer. It needs the lock.
-func (sh *shard) isAwaited() bool {
+// isAwaitedLocked reports whether a caller waits for an answer.
+func (sh *shard) isAwaitedLocked() bool {
 	if sh.session.progress.wanted {
 		return true
 	}

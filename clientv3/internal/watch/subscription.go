@@ -52,14 +52,14 @@ var triggerNames = [numTriggers]string{
 
 func (t trigger) String() string { return triggerNames[t] }
 
-// neverConfirmed marks impossible pairs of state and trigger.
-const neverConfirmed = 255
+// impossible marks pairs of state and trigger that no server causes.
+const impossible = 255
 
 var transitions = [numStates][numTriggers]state{
-	parked: {add: queued, remove: parked, ask: neverConfirmed, confirm: neverConfirmed, end: neverConfirmed, lose: parked},
-	queued: {add: queued, remove: parked, ask: asked, confirm: neverConfirmed, end: neverConfirmed, lose: queued},
-	asked:  {add: asked, remove: parked, ask: neverConfirmed, confirm: live, end: parked, lose: queued},
-	live:   {add: live, remove: parked, ask: neverConfirmed, confirm: neverConfirmed, end: parked, lose: queued},
+	parked: {add: queued, remove: parked, ask: impossible, confirm: impossible, end: impossible, lose: parked},
+	queued: {add: queued, remove: parked, ask: asked, confirm: impossible, end: impossible, lose: queued},
+	asked:  {add: asked, remove: parked, ask: impossible, confirm: live, end: parked, lose: queued},
+	live:   {add: live, remove: parked, ask: impossible, confirm: impossible, end: parked, lose: queued},
 }
 
 // subscription is one watcher on a server, existing or wanted. It outlives streams:
@@ -71,8 +71,8 @@ type subscription struct {
 	state  state
 	listed bool // it is in the session's queue, perhaps already removed
 	// unconfirmed counts the progress responses for all watchers that may have been in
-	// flight before the server created this one, see progressForAll. owed says that
-	// its caller requested one of them.
+	// flight before the server created this one, see progressForAll. progressPending
+	// reports that its caller requested one of them.
 	unconfirmed     uint8
 	progressPending bool
 	first           bool  // no events have arrived since the server created it
@@ -125,7 +125,7 @@ func newSubscription(req *Request, o owner, next int64) *subscription {
 // session restarts from a known state.
 func (s *subscription) step(t trigger) error {
 	to := transitions[s.state][t]
-	if to == neverConfirmed {
+	if to == impossible {
 		return disorder("%v of a subscription that is %v", t, s.state)
 	}
 	if to != live {

@@ -51,14 +51,14 @@ func newWatcher(req Request, sink Sink, budget *Budget) *watcher {
 	return w
 }
 
-// session returns the session of the watcher's shard. It needs the lock.
-func (w *watcher) session() *session { return w.shard.Load().session }
+// sessionLocked returns the session of the watcher's shard.
+func (w *watcher) sessionLocked() *session { return w.shard.Load().session }
 
 func (w *watcher) created(s *subscription, h *pb.ResponseHeader) {
 	w.refusals, w.deniedBy = 0, nil
-	w.shard.Load().continueHistory(w, s, h)
-	w.shard.Load().accept()
-	if w.catchup != nil && !w.session().splittable() {
+	w.shard.Load().continueHistoryLocked(w, s, h)
+	w.shard.Load().acceptLocked()
+	if w.catchup != nil && !w.sessionLocked().splittable() {
 		w.rejoin()
 	}
 	if h.GetRevision() < s.next {
@@ -69,7 +69,7 @@ func (w *watcher) created(s *subscription, h *pb.ResponseHeader) {
 	}
 	w.phase = following
 	if w.req.CreatedNotify {
-		w.push(Response{Header: header(h), Created: true, Proven: w.session().splittable()})
+		w.push(Response{Header: header(h), Created: true, Proven: w.sessionLocked().splittable()})
 	}
 	w.release()
 }
@@ -120,14 +120,14 @@ func (w *watcher) progress(s *subscription, h *pb.ResponseHeader, notify bool) {
 		return
 	}
 	if notify {
-		w.push(Response{Header: h, Proven: w.session().splittable()})
+		w.push(Response{Header: h, Proven: w.sessionLocked().splittable()})
 		w.considerPause()
 	}
 	w.caughtUp()
 }
 
 func (w *watcher) refused(s *subscription, resp *pb.WatchResponse) {
-	if !w.shard.Load().renew(w, resp) {
+	if !w.shard.Load().renewLocked(w, resp) {
 		w.canceled(s, resp)
 	}
 }
@@ -185,7 +185,7 @@ func (w *watcher) considerPause() {
 	limit := sh.engine.allowance()
 	switch {
 	case w.phase != following || w.buffer.held() <= limit:
-	case sh.mayWait(w):
+	case sh.mayWaitLocked(w):
 		sh.later = append(sh.later, func() { sh.awaitReader(w, limit) })
 	default:
 		w.pause(limit)
@@ -215,7 +215,7 @@ func (w *watcher) stop() int64 {
 		w.endCatchup()
 		return next
 	}
-	w.session().remove(w.current)
+	w.sessionLocked().remove(w.current)
 	return w.current.next
 }
 
@@ -226,7 +226,7 @@ func (w *watcher) resume() {
 	}
 	w.phase = following
 	w.resumed = true
-	w.session().add(w.current)
+	w.sessionLocked().add(w.current)
 }
 
 // end delivers the last response to the caller.
@@ -278,7 +278,7 @@ func (w *watcher) cancel() {
 		}
 		w.buffer.drop()
 		w.release()
-		sh.signal()
+		sh.signalLocked()
 	})
 	sh := w.shard.Load()
 	sh.engine.retire(sh)

@@ -111,7 +111,7 @@ func StartMockServersOnNetwork(count int, network string) (*MockServers, error) 
 	return ms, nil
 }
 
-// freeAddress returns an address that nobody listens on.
+// freeAddress returns an address without a listener.
 func freeAddress(network string) (string, error) {
 	switch network {
 	case "tcp":

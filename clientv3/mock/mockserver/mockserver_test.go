@@ -48,7 +48,7 @@ func dial(t *testing.T, server *mockserver.MockServer) *grpc.ClientConn {
 	return conn
 }
 
-// accepts reports whether somebody listens at the address.
+// accepts reports whether a server listens at the address.
 func accepts(server *mockserver.MockServer) bool {
 	conn, err := net.Dial(server.Network, server.Address)
 	if err != nil {

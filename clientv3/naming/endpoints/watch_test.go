@@ -231,7 +231,7 @@ func TestWatchOfARestoredCluster(t *testing.T) {
 	require.Equal(t, []bool{true, true, false}, serializable, "a lower revision is confirmed by a linearizable read")
 }
 
-// Nobody reads the channel, neither before its context ends nor after. goleak finds the goroutine
+// The channel is not read, neither before its context ends nor after. goleak finds the goroutine
 // if it is left.
 func TestWatchWithoutReader(t *testing.T) {
 	cluster, client, _ := start(t)

@@ -6,7 +6,9 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -77,8 +79,12 @@ func (t Tree) official() ([]*types.Package, error) {
 	if len(public) == 0 {
 		return nil, fmt.Errorf("no packages match %s/... in %s", Official, t.Compat())
 	}
-	slices.SortFunc(public, func(a, b *types.Package) int { return strings.Compare(a.Path(), b.Path()) })
-	return public, nil
+	return sorted(public), nil
+}
+
+func sorted(pkgs []*types.Package) []*types.Package {
+	slices.SortFunc(pkgs, func(a, b *types.Package) int { return strings.Compare(a.Path(), b.Path()) })
+	return pkgs
 }
 
 // quorate loads packages of ours with their source, by relative path.
@@ -94,7 +100,7 @@ func (t Tree) quorate(patterns []string) (map[string]*Package, error) {
 	return byPath, nil
 }
 
-// LoadShim compiles the shim and our packages that it forwards to. Both share one type checker's world, so that a type
+// LoadShim compiles the shim and our packages that it forwards to. Both come from one type check, so that a type
 // of the shim is identical to ours if and only if it is an alias of it.
 func (t Tree) LoadShim(pairs []Pair) (shim, ours map[string]*types.Package, err error) {
 	patterns := []string{"./..."}
@@ -118,8 +124,28 @@ func (t Tree) LoadShim(pairs []Pair) (shim, ours map[string]*types.Package, err 
 	return shim, ours, nil
 }
 
+// Public loads the packages of a module of the workspace, in its folder, that a program can import, in the order of their
+// import paths.
+func (t Tree) Public(folder string) ([]*types.Package, error) {
+	loaded, err := loadIn(os.Environ(), filepath.Join(t.Root, folder), packages.LoadTypes, "./...")
+	if err != nil {
+		return nil, err
+	}
+	var public []*types.Package
+	for _, pkg := range loaded {
+		if !internal(pkg.PkgPath) && pkg.Name != "main" {
+			public = append(public, pkg.Types)
+		}
+	}
+	return sorted(public), nil
+}
+
 func load(dir string, mode packages.LoadMode, patterns ...string) ([]*packages.Package, error) {
-	pkgs, err := packages.Load(&packages.Config{Mode: mode, Dir: dir, Env: Environ()}, patterns...)
+	return loadIn(Environ(), dir, mode, patterns...)
+}
+
+func loadIn(environ []string, dir string, mode packages.LoadMode, patterns ...string) ([]*packages.Package, error) {
+	pkgs, err := packages.Load(&packages.Config{Mode: mode, Dir: dir, Env: environ}, patterns...)
 	if err != nil {
 		return nil, fmt.Errorf("loading %s in %s: %w", strings.Join(patterns, " "), dir, err)
 	}

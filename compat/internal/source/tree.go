@@ -18,9 +18,11 @@ const (
 	Official = "go.etcd.io/etcd/client/v3"
 	// Quorate is the import path of our client. Each package of the official client has its counterpart below it, at
 	// the same relative path.
-	Quorate = "github.com/quorate/quorate/clientv3"
+	Quorate = Module + "/clientv3"
+	// Module is the path of the root module.
+	Module = "github.com/quorate/quorate"
 
-	compat = "github.com/quorate/quorate/compat"
+	compat = Module + "/compat"
 )
 
 // Tree is a checkout of the repository.

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/quorate/quorate/lab/bench/fleet/crowd"
+	"github.com/quorate/quorate/lab/bench/fleet/clients"
 )
 
 const (
@@ -25,7 +25,7 @@ type fleet struct {
 
 // startFleet starts the clients and returns when they are ready. The fleet must be
 // closed.
-func startFleet(ctx context.Context, opts options, kind string, job crowd.Job) (*fleet, error) {
+func startFleet(ctx context.Context, opts options, kind string, job clients.Job) (*fleet, error) {
 	f := &fleet{}
 	var mu sync.Mutex
 	var work errgroup.Group
@@ -63,30 +63,30 @@ func (f *fleet) close() {
 // setLoad makes the clients do gets with a deadline, or none with 0.
 func (f *fleet) setLoad(ctx context.Context, deadline time.Duration) error {
 	f.deadline = deadline
-	_, err := f.order(ctx, crowd.Order{})
+	_, err := f.command(ctx, clients.Command{})
 	return err
 }
 
-// mark makes the clients forget when their gets were answered.
+// mark resets which clients have had an answer.
 func (f *fleet) mark(ctx context.Context) error {
-	_, err := f.order(ctx, crowd.Order{Mark: true})
+	_, err := f.command(ctx, clients.Command{Mark: true})
 	return err
 }
 
 // state returns what the clients have done.
-func (f *fleet) state(ctx context.Context) (crowd.State, error) {
-	return f.order(ctx, crowd.Order{})
+func (f *fleet) state(ctx context.Context) (clients.State, error) {
+	return f.command(ctx, clients.Command{})
 }
 
-func (f *fleet) order(ctx context.Context, o crowd.Order) (crowd.State, error) {
-	o.Deadline = f.deadline
+func (f *fleet) command(ctx context.Context, cmd clients.Command) (clients.State, error) {
+	cmd.Deadline = f.deadline
 	var mu sync.Mutex
-	var sum crowd.State
+	var sum clients.State
 	var work errgroup.Group
 	work.SetLimit(asksAtOnce)
 	for _, p := range f.processes {
 		work.Go(func() error {
-			s, err := p.ask(ctx, o, answerTimeout)
+			s, err := p.ask(ctx, cmd, answerTimeout)
 			if err != nil {
 				return err
 			}

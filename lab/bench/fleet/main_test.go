@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/bench/fleet/crowd"
+	"github.com/quorate/quorate/lab/bench/fleet/clients"
 	"github.com/quorate/quorate/lab/bench/internal/programs"
 )
 
@@ -118,7 +118,7 @@ func (p *phaseResult) value(t *testing.T, metric, kind string) float64 {
 func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	opts := build(t, "--clients", "2", "--client", quorate, "--phase", "idle", "--length", "1h")
-	_, err := startProcess(ctx, opts.programs[quorate], crowd.Job{})
+	_, err := startProcess(ctx, opts.programs[quorate], clients.Job{})
 	require.ErrorContains(t, err, "no available endpoints", "a process that cannot start says why")
 	_, err = measure(ctx, opts, func(what string) {
 		if what == "Quorate: idle, 1h0m0s" {

@@ -12,12 +12,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorate/quorate/lab/bench/fleet/crowd"
+	"github.com/quorate/quorate/lab/bench/fleet/clients"
 	"github.com/quorate/quorate/lab/bench/internal/programs"
 )
 
 const (
-	// answerTimeout bounds an order.
+	// answerTimeout bounds a command.
 	answerTimeout = 30 * time.Second
 	// startTimeout bounds the start of a process and the first calls of its clients.
 	startTimeout = time.Minute
@@ -36,7 +36,7 @@ type process struct {
 
 // startProcess starts a process with one OS thread for Go code, and returns when its
 // clients are ready. The process ends with ctx.
-func startProcess(ctx context.Context, program string, j crowd.Job) (*process, error) {
+func startProcess(ctx context.Context, program string, j clients.Job) (*process, error) {
 	ctx, kill := context.WithCancel(ctx)
 	cmd := exec.CommandContext(ctx, program, "fleet")
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
@@ -63,13 +63,13 @@ func startProcess(ctx context.Context, program string, j crowd.Job) (*process, e
 	return p, nil
 }
 
-// ask sends a job or an order and returns the state that answers it. After an error
+// ask sends a job or a command and returns the state that answers it. After an error
 // the process is gone.
-func (p *process) ask(ctx context.Context, what any, timeout time.Duration) (crowd.State, error) {
+func (p *process) ask(ctx context.Context, what any, timeout time.Duration) (clients.State, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer after %v", timeout))
 	defer cancel()
 	defer context.AfterFunc(ctx, p.kill)()
-	var s crowd.State
+	var s clients.State
 	err := p.encoder.Encode(what)
 	if err == nil {
 		err = p.decoder.Decode(&s)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/bench/fleet/crowd"
+	"github.com/quorate/quorate/lab/bench/fleet/clients"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -45,7 +45,7 @@ func newRig(ctx context.Context, opts options, kind string, note func(string)) (
 		return nil, err
 	}
 	r := &rig{opts: opts, kind: kind, note: note, cluster: cluster}
-	job := crowd.Job{Endpoints: cluster.Endpoints()}
+	job := clients.Job{Endpoints: cluster.Endpoints()}
 	if files := cluster.TLSFiles(); first.tls {
 		job.CA, job.Cert, job.Key = files.CA, files.ClientCert, files.ClientKey
 	}

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/quorate/quorate/lab/bench/fleet/crowd"
+	"github.com/quorate/quorate/lab/bench/fleet/clients"
 )
 
 // sample is what was measured of one phase with one kind of client.
@@ -18,7 +18,7 @@ type sample struct {
 }
 
 // take adds what the clients did between two states.
-func (s *sample) take(before, after crowd.State) {
+func (s *sample) take(before, after clients.State) {
 	s.answered = float64(after.Answered - before.Answered)
 	s.failed = float64(after.Failed - before.Failed)
 	s.started = float64(after.Started - before.Started)

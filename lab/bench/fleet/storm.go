@@ -21,7 +21,7 @@ import (
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/bench/fleet/crowd"
+	"github.com/quorate/quorate/lab/bench/fleet/clients"
 )
 
 const (
@@ -56,7 +56,7 @@ func storm(ctx context.Context, r *rig, p phase) ([]row, error) {
 		return nil, err
 	}
 	connects.stop()
-	down, err := r.fleet.order(ctx, crowd.Order{Mark: true})
+	down, err := r.fleet.command(ctx, clients.Command{Mark: true})
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func storm(ctx context.Context, r *rig, p phase) ([]row, error) {
 
 // allServed returns how long after the restart of the members all clients are served.
 func (r *rig) allServed(ctx context.Context, restarted time.Time) (time.Duration, error) {
-	var s crowd.State
+	var s clients.State
 	served, err := after(ctx, restarted, func() (bool, error) {
 		now, err := r.fleet.state(ctx)
 		if err == nil {

@@ -8,7 +8,7 @@ import (
 	"os/signal"
 
 	"github.com/quorate/quorate/lab/bench/cases"
-	"github.com/quorate/quorate/lab/bench/fleet/crowd"
+	"github.com/quorate/quorate/lab/bench/fleet/clients"
 )
 
 func main() {
@@ -24,7 +24,7 @@ func run(args []string) error {
 	case len(args) == 1 && args[0] == "case":
 		return cases.Serve(os.Stdin, os.Stdout, cases.All())
 	case len(args) == 1 && args[0] == "fleet":
-		return crowd.Serve(os.Stdin, os.Stdout)
+		return clients.Serve(os.Stdin, os.Stdout)
 	default:
 		return fmt.Errorf("usage: program case | program fleet")
 	}

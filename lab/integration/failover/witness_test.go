@@ -57,15 +57,14 @@ func newWitness(t *testing.T, c *lab.Cluster) *witness {
 	return w
 }
 
-// note needs the lock.
-func (w *witness) note(format string, args ...any) {
+func (w *witness) noteLocked(format string, args ...any) {
 	w.log = append(w.log, fmt.Sprintf("%7.3f ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
 func (w *witness) say(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.note(format, args...)
+	w.noteLocked(format, args...)
 }
 
 func (w *witness) Picked(p observe.Pick) {
@@ -79,7 +78,7 @@ func (w *witness) StateChanged(c health.Change) {
 	defer w.mu.Unlock()
 	w.visited[c.To]++
 	w.moved[w.names[c.Endpoint]] = c.From != health.Unknown || w.moved[w.names[c.Endpoint]]
-	w.note("%s: %v → %v (%v)", w.names[c.Endpoint], c.From, c.To, c.Evidence)
+	w.noteLocked("%s: %v → %v (%v)", w.names[c.Endpoint], c.From, c.To, c.Evidence)
 }
 
 // HedgeSent takes a hedge back from the picks, which are counted for calls.
@@ -98,7 +97,7 @@ func (w *witness) OutcomeUnknown(u observe.UnknownOutcome) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.unknown[w.names[u.Endpoint]]++
-	w.note("%s: %s: outcome unknown: %v", w.names[u.Endpoint], u.Method, u.Err)
+	w.noteLocked("%s: %s: outcome unknown: %v", w.names[u.Endpoint], u.Method, u.Err)
 }
 
 func (w *witness) WatchResumed(r observe.WatchResumption) {

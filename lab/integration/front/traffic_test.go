@@ -152,7 +152,7 @@ func (tr *traffic) flows(t *testing.T, more int64) {
 func (tr *traffic) delivers(t *testing.T) {
 	t.Helper()
 	tr.mu.Lock()
-	revision := tr.acknowledged()
+	revision := tr.acknowledgedLocked()
 	tr.mu.Unlock()
 	require.Eventually(t, func() bool {
 		tr.mu.Lock()
@@ -161,8 +161,8 @@ func (tr *traffic) delivers(t *testing.T) {
 	}, patience, pollInterval, "the watch does not deliver")
 }
 
-// acknowledged returns the revision of the latest put. It needs the lock.
-func (tr *traffic) acknowledged() int64 {
+// acknowledgedLocked returns the revision of the latest put.
+func (tr *traffic) acknowledgedLocked() int64 {
 	var latest int64
 	for _, p := range tr.puts {
 		latest = max(latest, p.revision)

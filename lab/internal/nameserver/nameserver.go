@@ -163,7 +163,7 @@ func (ns *Server) ServeDNS(w miekg.ResponseWriter, query *miekg.Msg) {
 	}
 	reply.Answer = ns.records[key]
 	if ns.along {
-		reply.Extra = ns.targets(reply.Answer)
+		reply.Extra = ns.targetsLocked(reply.Answer)
 	}
 	ns.mu.Unlock()
 	_, overTCP := w.RemoteAddr().(*net.TCPAddr)
@@ -197,8 +197,8 @@ func (ns *Server) ServeDNS(w miekg.ResponseWriter, query *miekg.Msg) {
 	_ = w.WriteMsg(reply) // the client may be gone
 }
 
-// targets returns the addresses of the targets of SRV records. It needs the lock.
-func (ns *Server) targets(records []miekg.RR) (addresses []miekg.RR) {
+// targetsLocked returns the addresses of the targets of SRV records.
+func (ns *Server) targetsLocked(records []miekg.RR) (addresses []miekg.RR) {
 	for _, r := range records {
 		if srv, ok := r.(*miekg.SRV); ok {
 			addresses = append(addresses, ns.records[strings.ToLower(srv.Target)+" A"]...)

@@ -49,7 +49,7 @@ func NewRegistry[K comparable, S Source[L], L any](maxAge time.Duration, start f
 func (r *Registry[K, S, L]) Acquire(key K) S {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.removeExpired()
+	r.removeExpiredLocked()
 	s := r.running[key]
 	if s == nil {
 		known, ok := r.idle[key]
@@ -73,7 +73,7 @@ func (r *Registry[K, S, L]) Release(key K) {
 	if last, ok := s.source.Stop(); ok && r.maxAge > 0 {
 		r.idle[key] = stopped[L]{last, time.Now()}
 	}
-	r.removeExpired()
+	r.removeExpiredLocked()
 }
 
 // Running returns the keys that have a running source.
@@ -83,8 +83,8 @@ func (r *Registry[K, S, L]) Running() []K {
 	return slices.Collect(maps.Keys(r.running))
 }
 
-// removeExpired forgets expired states, and the oldest beyond MaxIdle. It needs the lock.
-func (r *Registry[K, S, L]) removeExpired() {
+// removeExpiredLocked forgets expired states, and the oldest beyond MaxIdle.
+func (r *Registry[K, S, L]) removeExpiredLocked() {
 	var oldest K
 	first := time.Now()
 	for key, s := range r.idle {

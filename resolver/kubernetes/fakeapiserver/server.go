@@ -60,7 +60,7 @@ func Start() (*Server, error) {
 }
 
 // Restart begins to listen again after Stop, on the same port, which stays the server's between
-// them on Linux; elsewhere it fails if somebody else has taken the port. It does nothing if the
+// them on Linux; elsewhere it fails if another process has taken the port. It does nothing if the
 // server runs, and fails if it is closed.
 func (s *Server) Restart() error {
 	s.mu.Lock()

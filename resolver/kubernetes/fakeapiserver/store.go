@@ -37,7 +37,7 @@ type store struct {
 	open      int // watches
 }
 
-// epoch ends when all watches are told to end.
+// epoch ends when all watches must end.
 type epoch struct {
 	over    chan struct{}
 	expired bool // how they end; read after over is closed

@@ -163,7 +163,7 @@ func (w *watcher) run(r *http.Request) error {
 	}
 }
 
-// ended reports whether all watches were told to end, and ends this one in that way.
+// ended reports whether all watches must end, and ends this one in that way.
 func (w *watcher) ended() (bool, error) {
 	select {
 	case <-w.epoch.over:

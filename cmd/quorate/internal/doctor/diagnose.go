@@ -277,18 +277,18 @@ func (d *diagnosis) kinds() {
 
 // clocks compares the clocks of the endpoints with that of this machine.
 func (d *diagnosis) clocks() {
-	var told, wrong []*visit
+	var answered, wrong []*visit
 	for _, v := range d.visits {
 		if !v.web.clock || v.member != nil {
 			continue
 		}
-		told = append(told, v)
+		answered = append(answered, v)
 		if v.web.skew.Abs() >= skewBound {
 			wrong = append(wrong, v)
 		}
 	}
 	const why = "certificates and tokens are checked with it (measured by the HTTP header Date, to the second)"
-	if len(wrong) > 1 && len(wrong) == len(told) {
+	if len(wrong) > 1 && len(wrong) == len(answered) {
 		least := slices.MinFunc(wrong, func(a, b *visit) int { return cmp.Compare(a.web.skew.Abs(), b.web.skew.Abs()) })
 		d.clusterFinding(Warning, Clock, "timedatectl", "the clock of this machine differs from those of all endpoints, by %v or more: %s", least.web.skew.Abs().Truncate(time.Second), why)
 		return

@@ -239,7 +239,7 @@ func TestRenderChannels(t *testing.T) {
 	}
 }
 
-// fixed is a source that says what it is told.
+// fixed is a source with a given snapshot.
 type fixed chan Snapshot
 
 func (f fixed) Snapshot(ctx context.Context) Snapshot {

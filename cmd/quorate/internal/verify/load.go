@@ -33,7 +33,7 @@ func (r *run) load(ctx, lasting context.Context) {
 	for time.Now().Before(end) && ctx.Err() == nil {
 		select {
 		case <-tick.C:
-			select { // a turn that nobody takes is left out
+			select { // without a reader a turn is left out
 			case turns <- struct{}{}:
 			default:
 			}

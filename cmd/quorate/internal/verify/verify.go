@@ -65,7 +65,7 @@ type Result struct {
 	watched    watchcheck.Verdict // of the watches
 }
 
-// OK reports whether every promise was kept.
+// OK reports whether every guarantee was kept.
 func (r Result) OK() bool { return len(r.Violations) == 0 && r.Linear == model.Linearizable.String() }
 
 // Page writes a page for browsers with the history of a group of keys: the one that is not

@@ -95,10 +95,10 @@ func TestVerify(t *testing.T) {
 	})
 }
 
-// liar answers reads with what nobody wrote.
-type liar struct{ clientv3.KV }
+// fabricating answers reads with what was never written.
+type fabricating struct{ clientv3.KV }
 
-func (l liar) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+func (l fabricating) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	resp, err := l.KV.Get(ctx, key, opts...)
 	if err == nil && len(resp.Kvs) > 0 {
 		resp.Kvs[0].Value = []byte("a lie")
@@ -108,7 +108,7 @@ func (l liar) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*
 
 func TestLiesAreFound(t *testing.T) {
 	_, client := start(t)
-	client.KV = liar{client.KV}
+	client.KV = fabricating{client.KV}
 	result, err := Run(t.Context(), Config{Client: client, Prefix: DefaultPrefix, Duration: 2 * time.Second, Rate: 200, Timeout: patience})
 	require.NoError(t, err)
 	assert.False(t, result.OK())

@@ -33,7 +33,7 @@ func (s *Store) Compact(r *pb.CompactionRequest) (*pb.CompactionResponse, error)
 	return &pb.CompactionResponse{Header: &pb.ResponseHeader{Revision: s.rev}}, nil
 }
 
-// compactHistory drops what nobody can read any more: everything before the
+// compactHistory drops what cannot be read any more: everything before the
 // change that is visible at rev, and that one too if it is a deletion.
 func compactHistory(history []change, rev int64) []change {
 	first := 0

@@ -79,7 +79,7 @@ func (s *Store) PutCount(key string) int {
 	return s.puts[key]
 }
 
-// notifyLocked wakes whoever waits for a change.
+// notifyLocked wakes those that wait for a change.
 func (s *Store) notifyLocked() {
 	close(s.changed)
 	s.changed = make(chan struct{})

@@ -1,4 +1,4 @@
-package crowd
+package clients
 
 import (
 	"context"
@@ -68,10 +68,10 @@ func (c *caller) close() {
 	_ = c.client.Close() // it has no more to say
 }
 
-// obey carries out an order and returns the state after it.
-func (c *caller) obey(o Order) State {
-	c.load.set(o.Deadline)
-	if o.Mark {
+// execute carries out a command and returns the state after it.
+func (c *caller) execute(cmd Command) State {
+	c.load.set(cmd.Deadline)
+	if cmd.Mark {
 		c.hasAnswer.Store(false)
 	}
 	s := State{

@@ -1,5 +1,5 @@
-// Package crowd is a process of a fleet: one client, or several.
-package crowd
+// Package clients is a process of a fleet: one client, or several.
+package clients
 
 import (
 	"encoding/json"
@@ -19,7 +19,7 @@ import (
 // opensAtOnce bounds how many clients open at a time.
 const opensAtOnce = 20
 
-// Serve opens the clients of the job that it reads, and obeys orders until the input
+// Serve opens the clients of the job that it reads, and executes commands until the input
 // ends. The input ends with the parent, however that ends.
 func Serve(in io.Reader, out io.Writer) error {
 	decoder, encoder := json.NewDecoder(in), json.NewEncoder(out)
@@ -32,18 +32,18 @@ func Serve(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return encoder.Encode(State{Error: err.Error()})
 	}
-	if err := encoder.Encode(all.obey(Order{})); err != nil {
+	if err := encoder.Encode(all.execute(Command{})); err != nil {
 		return err
 	}
 	for {
-		var o Order
-		switch err := decoder.Decode(&o); {
+		var cmd Command
+		switch err := decoder.Decode(&cmd); {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("read an order: %w", err)
+			return fmt.Errorf("read a command: %w", err)
 		}
-		if err := encoder.Encode(all.obey(o)); err != nil {
+		if err := encoder.Encode(all.execute(cmd)); err != nil {
 			return err
 		}
 	}
@@ -81,11 +81,11 @@ func openAll(j Job) (callers, error) {
 	return all, err
 }
 
-// obey carries out an order and returns the state of the process after it.
-func (all callers) obey(o Order) State {
+// execute carries out a command and returns the state of the process after it.
+func (all callers) execute(cmd Command) State {
 	s := State{CPU: cputime.Used()}
 	for _, c := range all {
-		s.Add(c.obey(o))
+		s.Add(c.execute(cmd))
 	}
 	return s
 }

@@ -1,8 +1,8 @@
-package crowd
+package clients
 
 import "time"
 
-// Job is what a process of clients is told first, on its standard input. A state
+// Job is what a process of clients reads first, from its standard input. A state
 // answers it when the clients are ready.
 type Job struct {
 	Endpoints []string
@@ -12,8 +12,8 @@ type Job struct {
 	CA, Cert, Key string
 }
 
-// Order is what the process is told later, any number of times. A state answers each.
-type Order struct {
+// Command is what the process reads later, any number of times. A state answers each.
+type Command struct {
 	// Deadline is that of the gets from now on. 0 stops the gets.
 	Deadline time.Duration
 	// Mark forgets that there was an answer.
@@ -28,7 +28,7 @@ type State struct {
 	HaveAnswers int
 	// CPU is the CPU time of the processes.
 	CPU time.Duration
-	// Error says why an order could not be carried out.
+	// Error says why a command could not be carried out.
 	Error string
 }
 

@@ -1,4 +1,4 @@
-package crowd
+package clients
 
 import (
 	"encoding/json"
@@ -45,9 +45,9 @@ func TestServe(t *testing.T) {
 	require.Empty(t, s.Error)
 	assert.Zero(t, s.Started, "no gets are wanted yet")
 	require.Eventually(t, func() bool {
-		return ask(Order{Deadline: 10 * time.Second}).HaveAnswers == 1
+		return ask(Command{Deadline: 10 * time.Second}).HaveAnswers == 1
 	}, 30*time.Second, 50*time.Millisecond)
-	s = ask(Order{Mark: true})
+	s = ask(Command{Mark: true})
 	assert.Zero(t, s.HaveAnswers)
 	assert.Positive(t, s.Answered)
 	assert.Zero(t, s.LeasesLost+s.WatchesLost)
