@@ -23,7 +23,7 @@ import (
 // codeBudgets are the most lines of code that each room, a folder of the repository with all below
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
-	"balancer":    {5250, 6950},
+	"balancer":    {5300, 7100},
 	"clientv3":    {19050, 32600},
 	"cmd":         {5100, 2950},
 	"compat":      {1150, 1350},
@@ -36,8 +36,8 @@ var codeBudgets = map[string]codeLines{
 	"observe":     {2400, 2550},
 	"pool":        {2250, 3750},
 	"resolver":    {5600, 7200},
-	"retry":       {1300, 1450},
-	"root":        {550, 1850},
+	"retry":       {1450, 1500},
+	"root":        {550, 1900},
 }
 
 // slack is how far below its budget a room may be.
