@@ -39,7 +39,7 @@ func newClient(cfg Config) *client {
 	if config == nil {
 		config = retry.DefaultConfig()
 	}
-	observer := cfg.Observer
+	observer := observe.Multi(cfg.Observer, cfg.Outages)
 	if observer == nil {
 		observer = observe.None{}
 	}
