@@ -63,7 +63,7 @@ func (b observedBuilder) Build(target resolver.Target, cc resolver.ClientConn, o
 	o := b.owner
 	conn := &observedConn{
 		ClientConn: cc, observer: o.observer, target: target.URL.Redacted(), channel: &o.channel,
-		events:    observed.Events(o.channel.Observer, (*balancer.Endpoint).Address, nil),
+		events:    observed.Events(o.channel.Observer, o.channel.Observer, (*balancer.Endpoint).Address, nil),
 		inspector: observed.Inspector{Name: (*balancer.Endpoint).Address}, monitor: new(balancer.Monitor),
 	}
 	r, err := b.Builder.Build(target, conn, opts)

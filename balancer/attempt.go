@@ -149,15 +149,6 @@ func (a *Attempt) StandFor(other *Attempt) {
 	a.Shape, a.Avoid, a.AvoidStrictly = other.Shape, other.Avoid, other.AvoidStrictly
 }
 
-// record returns the record of the next pick. Every pick after the first gets a new one, for
-// example when gRPC moves a call to another connection: the first may still be in use.
-func (a *Attempt) record() *call {
-	if a.flags.add(flagBegun) {
-		return &a.first
-	}
-	return new(call)
-}
-
 // AttemptFrom returns the Attempt in a context, nil if there is none.
 func AttemptFrom(ctx context.Context) *Attempt {
 	if c, ok := ctx.(*attemptContext); ok {

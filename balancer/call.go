@@ -33,9 +33,15 @@ type call struct {
 
 // begin records a picked attempt.
 func (p *policy) begin(ctx context.Context, s *subConn, info Call, a *Attempt) *call {
-	ep, c, now := s.ep, a.record(), health.Now()
+	ep, c, now := s.ep, &a.first, health.Now()
+	if !a.flags.add(flagBegun) {
+		c = new(call) // for example when gRPC moves a call to another connection: the first may still be in use
+	}
 	c.ctx, c.method, c.conn, c.attempt = ctx, info.Method, s, a
-	c.stat, c.start = ep.latency.get(info.Shape, &p.shapes), health.MomentOf(now)
+	c.stat, c.start = ep.latency.known(info.Shape), health.MomentOf(now)
+	if c.stat == nil {
+		c.stat = ep.latency.get(info.Shape, &p.shapes)
+	}
 	if info.Conn == Calls {
 		ep.running.Add(1)
 		ep.add(c, now)
@@ -96,11 +102,13 @@ var errNotSent = status.Error(codes.Unavailable, "the connection was lost before
 // lost before anything was sent.
 func (c *call) end(info balancer.DoneInfo) {
 	ep, a := c.conn.ep, c.attempt
-	p := ep.policy
+	p, isCall := ep.policy, a.class() == Calls
 	answered := info.BytesSent && (info.Err == nil || (info.BytesReceived && !endedHere(info.Err)))
-	if a.class() == Calls {
+	if isCall {
 		ep.running.Add(-1)
-		ep.delete(c, answered)
+		if overdue := c.shard.delete(c); overdue && !answered {
+			ep.remember(c)
+		}
 		p.budget.earn()
 	}
 	if a.Stream {
@@ -117,16 +125,19 @@ func (c *call) end(info balancer.DoneInfo) {
 		err = errNotSent
 	}
 	p.options().Events.Ended(ep, c.info(), took, err)
-	if a.class() == Calls {
+	if isCall {
 		c.stat.ended.note(took, err)
 	}
-	if classified := answered && c.answered(start, now, info.Err); !classified && a.class() == Calls && info.BytesSent {
+	if classified := answered && c.answered(start, now, info.Err); !classified && isCall && info.BytesSent {
 		p.evaluateCall(c, start, now, answered, info.Err)
 	}
-	if answered || !ep.busy() {
+	st := ep.State()
+	if st != health.Serving && (answered || !ep.busy()) {
 		p.readmitUnprobed(ep, now, "nothing is in flight")
 	}
-	ep.retire()
+	if st == health.Draining || ep.unwanted.Load() {
+		ep.retire()
+	}
 	if learner, ok := p.strategy().(Learner); ok && (info.BytesSent || info.Err != nil) {
 		learner.Done(ep, Result{
 			Call: c.info(), Took: took, Err: info.Err, Answered: answered,
@@ -156,15 +167,15 @@ func (c *call) answered(start, now time.Time, err error) (classified bool) {
 		}
 		ep.known().Failed(err, now)
 	}
-	took := now.Sub(start)
+	took, isCall := now.Sub(start), a.class() == Calls
 	inTime := took < c.stat.SuspectAfter()
-	if a.class() == Calls {
+	if isCall {
 		c.stat.observe(start, took)
 	}
 	switch {
-	case err == nil && a.Need == Full && a.class() == Calls:
+	case err == nil && a.Need == Full && isCall:
 		p.completed(c.conn, start, now)
-		if inTime {
+		if inTime && ep.known().Load().State != health.Serving {
 			p.served(ep, start, now)
 		}
 	case ep.State() == health.Unknown:

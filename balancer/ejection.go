@@ -123,17 +123,37 @@ func (s sums) failing() bool {
 // evaluateCall counts a call that has ended. It ejects the endpoint if too many are bad, and re-admits it once
 // calls that test it are not.
 func (p *policy) evaluateCall(c *call, start, now time.Time, answered bool, err error) {
-	ev, ok := p.evidenceOf(c, start, now, answered, err)
-	if !ok {
+	ep, o, took := c.conn.ep, p.options(), now.Sub(start)
+	errors, least := o.Classify == nil, minLate
+	if errors {
+		least = minLateCall
+	}
+	failed := errors && err != nil && o.Fault(err)
+	late := !failed && took > least
+	if c.attempt.Large || !failed && !answered {
 		return
 	}
-	ep, errors := c.conn.ep, p.options().errorsEject()
-	failed, late := ev.Kind == health.Suspicious, ev.Kind == health.Late
+	if late {
+		usual := ep.usualElsewhere(c)
+		if usual == 0 {
+			return
+		}
+		late = took > lateFactor*usual
+	}
 	if !failed {
 		ep.lateCalls.note(late, start, now)
 	}
 	if errors {
 		ep.failedCalls.note(failed, start, now)
+	} else if !late {
+		return
+	}
+	ev := health.Evidence{Kind: health.Served, At: now, Detail: "completed a call"}
+	switch {
+	case failed:
+		ev = health.Evidence{Kind: health.Suspicious, At: now, Often: true, Err: err, Detail: c.method + ", as many calls"}
+	case late:
+		ev = health.Evidence{Kind: health.Late, At: now, Often: true, Detail: fmt.Sprintf("%s answered after %v, as many calls", c.method, took.Round(time.Millisecond))}
 	}
 	switch st := ep.Health(); {
 	case errors && isTested(st):
@@ -144,28 +164,6 @@ func (p *policy) evaluateCall(c *call, start, now time.Time, answered bool, err 
 	case failed && ep.failedCalls.sums(now).failing() && ep.othersSucceed(now), late && ep.lateCalls.sums(now).late(errors):
 		p.eject(ep, ev)
 	}
-}
-
-// evidenceOf returns what a call shows of its endpoint; ok is false if that is nothing.
-func (p *policy) evidenceOf(c *call, start, now time.Time, answered bool, err error) (ev health.Evidence, ok bool) {
-	o, took := p.options(), now.Sub(start)
-	switch least := o.minLate(); {
-	case c.attempt.Large:
-		return ev, false
-	case o.errorsEject() && err != nil && o.Fault(err):
-		return health.Evidence{Kind: health.Suspicious, At: now, Often: true, Err: err, Detail: c.method + ", as many calls"}, true
-	case !answered:
-		return ev, false
-	case took > least:
-		usual := c.conn.ep.usualElsewhere(c)
-		if usual == 0 {
-			return ev, false
-		}
-		if took > lateFactor*usual {
-			return health.Evidence{Kind: health.Late, At: now, Often: true, Detail: fmt.Sprintf("%s answered after %v, as many calls", c.method, took.Round(time.Millisecond))}, true
-		}
-	}
-	return health.Evidence{Kind: health.Served, At: now, Detail: "completed a call"}, true
 }
 
 // eject notes the evidence, if the endpoint may be ejected.
@@ -181,14 +179,6 @@ func (p *policy) eject(ep *Endpoint, ev health.Evidence) {
 // errorsEject reports whether errors of calls eject endpoints: not where they are classified, for a
 // server that says by its errors how it is.
 func (o *Options) errorsEject() bool { return o.Classify == nil }
-
-// minLate is the least time that is late for a call.
-func (o *Options) minLate() time.Duration {
-	if o.errorsEject() {
-		return minLateCall
-	}
-	return minLate
-}
 
 // usualElsewhere returns what calls of the shape take at other endpoints that are well, 0 if that is
 // not known.

@@ -54,13 +54,6 @@ func (e *Endpoint) add(c *call, now time.Time) {
 	}
 }
 
-// delete removes a call.
-func (e *Endpoint) delete(c *call, answered bool) {
-	if overdue := c.shard.delete(c); overdue && !answered {
-		e.remember(c)
-	}
-}
-
 // remember records an overdue call that ended without a response.
 func (e *Endpoint) remember(c *call) {
 	f, start := &e.inflight, c.start.Time()

@@ -75,9 +75,6 @@ func (g *latencies) known(shape string) *stat {
 }
 
 func (g *latencies) get(shape string, all *shapes) *stat {
-	if known := g.known(shape); known != nil {
-		return known
-	}
 	shape = all.bounded(shape)
 	for {
 		old := g.byShape.Load()

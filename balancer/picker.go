@@ -428,11 +428,14 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 		class = Bulk
 	}
 	if class == Calls {
-		ep := k.toTest(a)
+		var ep *Endpoint
+		if len(k.doubted) > 0 {
+			ep = k.toTest(a)
+		}
 		if ep == nil {
 			ep = k.p.strategy().Pick(*call, fit)
 		}
-		if ep.isSilent() {
+		if ep.conn(Calls).asked.Load() != nil && ep.isSilent() {
 			if fit = k.p.heard(fit, a.Write); len(fit) == 0 {
 				return nil, nil, balancer.ErrNoSubConnAvailable
 			}

@@ -77,7 +77,7 @@ func (e *Endpoint) tested(good bool, now time.Time) {
 
 // toTest returns an endpoint that the call tests, nil for none.
 func (k *picker) toTest(a *Attempt) *Endpoint {
-	if len(k.doubted) == 0 || a.Write || a.Large || a.class() != Calls || a.Need != Full || len(a.Avoid) > 0 {
+	if a.Write || a.Large || a.class() != Calls || a.Need != Full || len(a.Avoid) > 0 {
 		return nil
 	}
 	ep := k.doubted[rand.N(len(k.doubted))]

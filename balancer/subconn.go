@@ -62,7 +62,9 @@ func (s *subConn) heardAt(now time.Time) {
 	s.heard.Set(now)
 	s.conn.messageComplete()
 	s.ep.known().Alive(now)
-	s.ep.policy.release()
+	if s.ep.policy.holding.Load() {
+		s.ep.policy.release()
+	}
 }
 
 // ask records a probe.

@@ -16,7 +16,6 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/watch"
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/internal/channel"
-	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/observe/outage"
 	"github.com/quorate/quorate/retry"
 )
@@ -151,7 +150,8 @@ func (c *Client) channelConfig(retryConfig *retry.Config) channel.Config {
 		KeepAlive:     c.cfg.keepAlive(),
 		DialOptions:   c.cfg.DialOptions,
 		Logger:        c.GetLogger,
-		Observer:      observe.Multi(c.cfg.Observer, c.outages),
+		Observer:      c.cfg.Observer,
+		Outages:       c.outages,
 	}
 }
 

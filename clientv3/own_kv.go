@@ -9,59 +9,39 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
 
-// ownKV is the KV service over the client's own connection. It compares the headers of responses with
-// the history of the cluster.
+// ownKV is the KV service over the client's own connection. It compares the header of each
+// response with the history of the cluster.
 type ownKV struct {
-	pb.KVClient // RangeStream
+	pb.KVClient // for what is not of this client's own making
 
 	conn    grpc.ClientConnInterface
 	history *lineage.Tracker
 }
 
-// before returns the history to check the call's response against, and the least revision of that
-// response. A linearizable response is not below any revision seen before the call.
-func (r *ownKV) before(linearizable bool) (history *lineage.History, least int64) {
-	if history = r.history.History(); linearizable {
-		least = history.Revision()
-	}
-	return history, least
-}
-
 func (r *ownKV) Range(ctx context.Context, req *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
-	history, least := r.before(!req.GetSerializable())
-	resp := new(pb.RangeResponse)
-	if err := r.conn.Invoke(ctx, pb.KV_Range_FullMethodName, req, resp, static(opts)...); err != nil {
-		return nil, err
-	}
-	r.history.Note(history, resp.GetHeader(), least)
-	return resp, nil
+	return call(ctx, r, pb.KV_Range_FullMethodName, !req.GetSerializable(), req, new(pb.RangeResponse), opts)
 }
 
 func (r *ownKV) Put(ctx context.Context, req *pb.PutRequest, opts ...grpc.CallOption) (*pb.PutResponse, error) {
-	history, least := r.before(true)
-	resp := new(pb.PutResponse)
-	if err := r.conn.Invoke(ctx, pb.KV_Put_FullMethodName, req, resp, static(opts)...); err != nil {
-		return nil, err
-	}
-	r.history.Note(history, resp.GetHeader(), least)
-	return resp, nil
+	return call(ctx, r, pb.KV_Put_FullMethodName, true, req, new(pb.PutResponse), opts)
 }
 
 func (r *ownKV) DeleteRange(ctx context.Context, req *pb.DeleteRangeRequest, opts ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
-	history, least := r.before(true)
-	resp := new(pb.DeleteRangeResponse)
-	if err := r.conn.Invoke(ctx, pb.KV_DeleteRange_FullMethodName, req, resp, static(opts)...); err != nil {
-		return nil, err
-	}
-	r.history.Note(history, resp.GetHeader(), least)
-	return resp, nil
+	return call(ctx, r, pb.KV_DeleteRange_FullMethodName, true, req, new(pb.DeleteRangeResponse), opts)
 }
 
 func (r *ownKV) Txn(ctx context.Context, req *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
-	history, least := r.before(isLinearizable(req))
-	resp := new(pb.TxnResponse)
-	if err := r.conn.Invoke(ctx, pb.KV_Txn_FullMethodName, req, resp, static(opts)...); err != nil {
-		return nil, err
+	return call(ctx, r, pb.KV_Txn_FullMethodName, isLinearizable(req), req, new(pb.TxnResponse), opts)
+}
+
+// withHeader is a pointer to a response.
+type withHeader interface{ GetHeader() *pb.ResponseHeader }
+
+// call makes a call. A linearizable response is not below any revision seen before the call.
+func call[Resp withHeader](ctx context.Context, r *ownKV, method string, linearizable bool, req any, resp Resp, opts []grpc.CallOption) (none Resp, err error) {
+	history, least := r.history.Begin(linearizable)
+	if err := r.conn.Invoke(ctx, method, req, resp, static(opts)...); err != nil {
+		return none, err
 	}
 	r.history.Note(history, resp.GetHeader(), least)
 	return resp, nil

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,6 +64,8 @@ type Latency struct {
 	p99     atomic.Int64 // the estimate, in nanoseconds
 	mean    atomic.Int64 // of the kept samples, in nanoseconds; up to a block behind
 	samples atomic.Int64
+	// hedge and suspect follow from these; they are 0 until the class is learnt.
+	hedge, suspect atomic.Int64
 
 	// Of the block in progress, in nanoseconds:
 	second atomic.Int64 // the second longest
@@ -97,8 +100,8 @@ func (b block) join(o block) block {
 func (l *Latency) Observe(d time.Duration) {
 	d = max(d, 0)
 	n := l.samples.Add(1)
-	if d <= time.Duration(l.second.Load()) && d < longCall && n%latencyBlock > 1 {
-		l.sum.Add(int64(d)) // neither of the longest two, nor the first or last of its block
+	if d <= time.Duration(l.second.Load()) && d < longCall && n%latencyBlock > 1 && n > learnt {
+		l.sum.Add(int64(d)) // neither of the longest two, nor the first or last of its block, nor one of the first
 		return
 	}
 	l.mu.Lock()
@@ -125,6 +128,10 @@ func (l *Latency) Observe(d time.Duration) {
 	}
 	l.p99.Store(int64(estimate))
 	l.mean.Store((int64(all.sum) + sum) / remembered(n))
+	if n >= learnt {
+		l.hedge.Store(l.between(minHedge, estimate*hedgeNum/hedgeDen, maxHedge))
+		l.suspect.Store(l.between(minSuspect, estimate*suspectFactor, maxSuspect))
+	}
 }
 
 // remembered returns how many of n samples are kept.
@@ -149,23 +156,17 @@ func (l *Latency) P99() time.Duration { return time.Duration(l.p99.Load()) }
 // The maximum is never below five times the mean, so that calls that always take long are
 // not all hedged.
 func (l *Latency) HedgeAfter() time.Duration {
-	if !l.Learnt() {
-		return unlearntHedge
-	}
-	return l.between(minHedge, l.P99()*hedgeNum/hedgeDen, maxHedge)
+	return cmp.Or(time.Duration(l.hedge.Load()), unlearntHedge)
 }
 
 // SuspectAfter returns after how long the silence of a call makes its endpoint
 // suspicious: 3 times P99, at least 100 ms and at most 1.5 s; 400 ms for a class that is
 // not learnt. The maximum is raised as in HedgeAfter.
 func (l *Latency) SuspectAfter() time.Duration {
-	if !l.Learnt() {
-		return unlearntSuspect
-	}
-	return l.between(minSuspect, l.P99()*suspectFactor, maxSuspect)
+	return cmp.Or(time.Duration(l.suspect.Load()), unlearntSuspect)
 }
 
-func (l *Latency) between(floor, d, ceiling time.Duration) time.Duration {
+func (l *Latency) between(floor, d, ceiling time.Duration) int64 {
 	ceiling = max(ceiling, time.Duration(l.mean.Load())*usualFactor)
-	return min(max(d, floor), ceiling)
+	return int64(min(max(d, floor), ceiling))
 }

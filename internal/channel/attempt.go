@@ -40,9 +40,12 @@ type attempt struct {
 
 var _ balancer.Watcher = (*attempt)(nil)
 
-// start starts the attempt with the given context. The caller must call release when the
+// start starts an attempt with the given context. The caller must call release when the
 // attempt has ended.
-func (a *attempt) start(ctx context.Context, p properties) {
+func (c *client) start(ctx context.Context, a *attempt, p properties) {
+	if t := c.tokens.current.Load(); t != nil && !a.anonymous {
+		c.tokens.avoid(a, t)
+	}
 	a.Need, a.Conn, a.Shape, a.Write, a.Prompt, a.Large, a.Watcher = p.need, p.conn, p.shape, p.write, p.prompt, p.large, a
 	if a.caller == nil {
 		a.caller = ctx

@@ -77,13 +77,10 @@ func (c *call) attempts() error {
 	c.caller.budget.Deposit() // another call
 	defer c.end()             // also if an interceptor panics
 	for a := &c.first; ; a = c.next() {
-		if c.caller.isClosed() {
-			return ErrClosed
+		if err := c.begin(a); err != nil {
+			return err
 		}
-		c.begin(a)
-		err := c.caller.conn.Invoke(a.ctx, c.method, c.req, c.reply, c.opts...)
-		c.traceEnd(a, err)
-		err = c.result(a, err)
+		err := c.result(a, c.caller.conn.Invoke(a.ctx, c.method, c.req, c.reply, c.opts...))
 		c.end()
 		if c.failures != nil {
 			c.failures.failedOver(a)
@@ -97,18 +94,30 @@ func (c *call) attempts() error {
 	}
 }
 
-// begin starts an attempt, and its hedging.
-func (c *call) begin(a *attempt) {
+// begin starts an attempt, and its hedging. It first fetches a token if one is required and missing.
+func (c *call) begin(a *attempt) error {
+	if isClosed(c.caller.closed) {
+		return ErrClosed
+	}
+	if !a.anonymous {
+		if err := c.caller.ensureToken(c.ctx()); err != nil {
+			return err
+		}
+	}
 	c.startAttempt(a, false)
 	c.current = a
 	if c.properties.hedged {
 		a.call = c
 		c.caller.hedges.Begin(&c.hedging, &a.Attempt)
 	}
+	return nil
 }
 
 // result returns the result of an ended attempt, or of its hedge.
 func (c *call) result(a *attempt, err error) error {
+	if a.trace != nil {
+		c.traceEnd(a, err)
+	}
 	answered := &a.Attempt
 	if c.properties.hedged {
 		if s := c.caller.hedges.End(&c.hedging); s != nil {
@@ -118,7 +127,9 @@ func (c *call) result(a *attempt, err error) error {
 	if err != nil {
 		return err
 	}
-	c.caller.large.learn(c.req, c.reply)
+	if !c.properties.hedged {
+		c.caller.large.learn(c.req, c.reply)
+	}
 	if c.properties.need == balancer.Full {
 		c.caller.learnTerm(answered, c.reply)
 	}

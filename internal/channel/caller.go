@@ -39,7 +39,7 @@ func newClient(cfg Config) *client {
 	if config == nil {
 		config = retry.DefaultConfig()
 	}
-	observer := cfg.Observer
+	observer := observe.Multi(cfg.Observer, cfg.Outages)
 	if observer == nil {
 		observer = observe.None{}
 	}
@@ -55,8 +55,6 @@ func newClient(cfg Config) *client {
 		name:     new(names).of,
 	}
 }
-
-func (c *client) isClosed() bool { return isClosed(c.closed) }
 
 func isClosed(ch <-chan struct{}) bool {
 	select {
@@ -92,18 +90,18 @@ func (c *client) newCaller(conn grpc.ClientConnInterface, width func() int) *Cal
 	}
 }
 
-// Invoke executes a unary call, in as many attempts as are safe and useful. It first fetches a
-// token if one is required and missing. User interceptors see each attempt once; a hedge runs
-// concurrently with its primary attempt.
+// Invoke executes a unary call, in as many attempts as are safe and useful. Each attempt first
+// fetches a token if one is required and missing. User interceptors see each attempt once; a hedge
+// runs concurrently with its primary attempt.
 func (c *Caller) Invoke(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
-	err := c.ensureToken(ctx)
-	if _, bounded := ctx.Deadline(); c.single && !bounded {
-		opts = append(slices.Clip(opts), grpc.WaitForReady(false))
+	if c.single {
+		if _, bounded := ctx.Deadline(); !bounded {
+			opts = append(slices.Clip(opts), grpc.WaitForReady(false))
+		}
+		return c.newCall(ctx, method, req, reply, opts).run()
 	}
-	if err == nil {
-		err = c.newCall(ctx, method, req, reply, opts).run()
-	}
-	if !c.single {
+	err := c.newCall(ctx, method, req, reply, opts).run()
+	if err != nil || c.failing.Load() != nil {
 		c.note(err)
 	}
 	return err
@@ -175,7 +173,9 @@ func (c *Caller) propertiesOf(method string, req any) properties {
 	if p.conn == balancer.Calls {
 		p.conn = c.class
 	}
-	p.large = c.large.has(req)
+	if !p.hedged {
+		p.large = c.large.has(req)
+	}
 	return p
 }
 
@@ -190,8 +190,7 @@ func (c *client) lastUnary(ctx context.Context, method string, req, reply any, c
 	}
 	for refreshes := 0; ; refreshes++ {
 		a := new(attempt)
-		c.tokens.avoid(a)
-		a.start(ctx, propertiesOf(method, req))
+		c.start(ctx, a, propertiesOf(method, req))
 		err := invoke(a.ctx, method, req, reply, cc, c.tokens.attach(opts, method, a)...)
 		a.release()
 		if err == nil {

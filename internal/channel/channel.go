@@ -70,8 +70,9 @@ type Config struct {
 	// WriteStallTimeout is balancer.Options.WriteStallTimeout.
 	WriteStallTimeout time.Duration
 
-	// Observer, if set, receives the channel's events.
-	Observer observe.Observer
+	// Observer, if set, receives the channel's events. Outages, if set, receives them too, except
+	// what happens to each call.
+	Observer, Outages observe.Observer
 
 	// KeepAlive configures gRPC's pings; a Time of 0 switches them off.
 	KeepAlive keepalive.ClientParameters
@@ -145,7 +146,7 @@ func (c *Channel) policyOptions(cfg Config) *balancer.Options {
 		Monitor:           c.monitor,
 		WriteStallTimeout: cfg.WriteStallTimeout,
 		DisableSuspicion:  cfg.DisableProbes,
-		Events: observed.Events(cfg.Observer, c.names.of, func(n int) {
+		Events: observed.Events(observe.Multi(cfg.Observer, cfg.Outages), cfg.Observer, c.names.of, func(n int) {
 			c.log().Warn("the observer is too slow: it was not told of changes of endpoints", zap.Int("dropped", n))
 		}),
 	}

@@ -13,13 +13,11 @@ import (
 // lastFailure is the error of the latest call of a client, while every call fails.
 type lastFailure struct{ err error }
 
-// note records the end of a call. While calls succeed it only reads.
+// note records the end of a call.
 func (c *client) note(err error) {
 	switch {
 	case err == nil || isServed(err):
-		if c.failing.Load() != nil {
-			c.failing.Store(nil)
-		}
+		c.failing.Store(nil)
 	case retry.CodeOf(err) != codes.Canceled: // the caller's, or Close
 		c.failing.Store(&lastFailure{err})
 	}

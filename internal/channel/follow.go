@@ -57,8 +57,7 @@ func (c *call) startAttempt(a *attempt, hedge bool) {
 	if c.trace != nil {
 		ctx, a.trace = c.trace.StartAttempt(ctx, hedge)
 	}
-	c.caller.tokens.avoid(a)
-	a.start(ctx, c.properties)
+	c.caller.start(ctx, a, c.properties)
 }
 
 // traceEnd reports the end of the attempt.

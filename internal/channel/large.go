@@ -28,26 +28,27 @@ type rangeID struct {
 }
 
 func idOf(r *pb.RangeRequest) rangeID {
-	return rangeID{shape: shapeOfRange(r), end: string(r.GetRangeEnd()), keysOnly: r.GetKeysOnly()}
+	shape, _ := shapeOfRange(r)
+	return rangeID{shape: shape, end: string(r.GetRangeEnd()), keysOnly: r.GetKeysOnly()}
 }
 
-// has reports whether the response to a request is likely to be large.
+// has reports whether the response to a request that is not hedged is likely to be large.
 func (l *largeRanges) has(req any) bool {
 	if l.count.Load() == 0 {
 		return false
 	}
 	r, ok := req.(*pb.RangeRequest)
-	if !ok || isBounded(r) {
+	if !ok {
 		return false
 	}
 	_, large := l.known.Load(idOf(r))
 	return large
 }
 
-// learn records the size of a response.
+// learn records the size of a response to a request that is not hedged: that of others is bounded.
 func (l *largeRanges) learn(req, reply any) {
 	r, ok := req.(*pb.RangeRequest)
-	if !ok || isBounded(r) {
+	if !ok {
 		return
 	}
 	resp, ok := reply.(*pb.RangeResponse)

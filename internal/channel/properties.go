@@ -41,15 +41,23 @@ const (
 // propertiesOf returns the properties of a call. req is nil for a stream.
 func propertiesOf(method string, req any) properties {
 	safety := retry.SafetyOf(method, req)
-	p := ofMethod(method, req, safety)
+	var p properties
+	if r, ok := req.(*pb.RangeRequest); ok && method == pb.KV_Range_FullMethodName {
+		p.shape, p.hedged = shapeOfRange(r)
+		if r.GetSerializable() {
+			p.need, p.shape = balancer.Local, serializable+p.shape
+		}
+	} else {
+		p = ofMethod(method, req, safety)
+	}
 	p.safety, p.write = safety, safety == retry.Mutating && p.conn == balancer.Calls
 	return p
 }
 
 func ofMethod(method string, req any, safety retry.Safety) properties {
 	switch method {
-	case pb.KV_Range_FullMethodName:
-		return ofRange(req)
+	case pb.KV_Range_FullMethodName: // no request of etcd's
+		return properties{}
 	case pb.KV_Txn_FullMethodName:
 		return ofTxn(req, safety)
 	case pb.Cluster_MemberList_FullMethodName:
@@ -78,40 +86,23 @@ func ofMethod(method string, req any, safety retry.Safety) properties {
 	}
 }
 
-func ofRange(req any) properties {
-	r, ok := req.(*pb.RangeRequest)
-	if !ok {
-		return properties{}
-	}
-	p := properties{hedged: isBounded(r), shape: shapeOfRange(r)}
-	if r.GetSerializable() {
-		p.need, p.shape = balancer.Local, serializable+p.shape
-	}
-	return p
-}
-
-func shapeOfRange(r *pb.RangeRequest) string {
+// shapeOfRange also reports whether the response is bounded: small enough for hedging.
+func shapeOfRange(r *pb.RangeRequest) (shape string, bounded bool) {
 	limit := r.GetLimit()
 	switch {
 	case len(r.GetRangeEnd()) == 0:
-		return shapeGet
+		return shapeGet, true
 	case r.GetCountOnly():
-		return shapeCount
+		return shapeCount, true
 	case limit <= 0 || limit > 1000:
-		return shapeRange
+		return shapeRange, false
 	case limit <= 10:
-		return shapeFew
-	case limit <= 100:
-		return shapeSome
+		return shapeFew, true
+	case limit <= maxHedgedLimit:
+		return shapeSome, true
 	default:
-		return shapeMany
+		return shapeMany, false
 	}
-}
-
-// isBounded reports whether the response is small enough for hedging.
-func isBounded(r *pb.RangeRequest) bool {
-	limit := r.GetLimit()
-	return len(r.GetRangeEnd()) == 0 || r.GetCountOnly() || limit > 0 && limit <= maxHedgedLimit
 }
 
 func ofTxn(req any, safety retry.Safety) properties {
@@ -139,7 +130,8 @@ func inspectTxn(txn *pb.TxnRequest) (local, bounded bool) {
 		for _, op := range branch {
 			r := op.GetRequestRange()
 			local = local && r != nil && r.GetSerializable()
-			bounded = bounded && r != nil && isBounded(r)
+			_, small := shapeOfRange(r)
+			bounded = bounded && r != nil && small
 		}
 	}
 	return local, bounded

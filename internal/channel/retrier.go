@@ -222,7 +222,7 @@ func (r *Retrier) classify(ctx context.Context, cause error) retry.Class {
 // correct adjusts a class with the channel's knowledge: a proxy that shuts down forwards
 // its own "closing" error.
 func (r *Retrier) correct(class retry.Class, a *attempt) retry.Class {
-	if class == retry.Closed && !r.c.isClosed() && a.endpoint() != nil {
+	if class == retry.Closed && !isClosed(r.c.closed) && a.endpoint() != nil {
 		return retry.Ambiguous
 	}
 	return class

@@ -30,9 +30,8 @@ func (c *client) openStream(ctx context.Context, a *attempt, method string, p pr
 	if err := c.tokens.ensure(ctx); err != nil {
 		return nil, err
 	}
-	c.tokens.avoid(a)
 	a.Stream = true
-	a.start(ctx, p)
+	c.start(ctx, a, p)
 	cs, err := newStream(a)
 	a.Pin()
 	if err != nil {

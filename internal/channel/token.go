@@ -137,6 +137,9 @@ type tokenFetch struct {
 func (s *tokenSource) ensure(ctx context.Context) error {
 	for {
 		login := s.login()
+		if login == (Login{}) {
+			return nil
+		}
 		t := s.current.Load()
 		switch {
 		case t != nil && t.login == login, login.Token == "" && !login.fetches():
@@ -257,13 +260,9 @@ func (s *tokenSource) refusedBy(t *token, a *attempt) bool {
 	return !next.by.byAllReachable(ep, 1)
 }
 
-// avoid adds the members that refuse the current token, because they lag, to the endpoints
-// that an attempt avoids.
-func (s *tokenSource) avoid(a *attempt) {
-	t := s.current.Load()
-	if t == nil || a.anonymous {
-		return
-	}
+// avoid adds the members that refuse a token, because they lag, to the endpoints that an
+// attempt avoids.
+func (s *tokenSource) avoid(a *attempt, t *token) {
 	if refused := t.refused.Load(); refused != nil && time.Since(t.fetched) < tokenSettles {
 		a.Avoid = append(slices.Clip(a.Avoid), refused.by.endpoints...)
 	}

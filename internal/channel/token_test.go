@@ -462,6 +462,23 @@ func TestLoginChangedWhileATokenIsFetched(t *testing.T) {
 }
 
 // A call without a deadline that waits for a token ends with the client.
+func TestEachAttemptFetchesAMissingToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := &authServer{}
+		conn := &scriptedConn{script: []outcome{unsent, success}}
+		c := newTestCaller(conn, nil)
+		c.tokens.login, c.tokens.authenticate = func() Login { return alice }, srv.authenticate
+		conn.during = func(context.Context) {
+			require.NotNil(t, c.tokens.current.Load(), "attempt %d", conn.calls)
+			if conn.calls == 1 {
+				c.tokens.current.Store(nil) // another call's was refused
+			}
+		}
+		require.NoError(t, rangeOn(t.Context(), c))
+		assert.Equal(t, 2, conn.calls)
+	})
+}
+
 func TestCloseEndsCallsThatWaitForAToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0

@@ -14,7 +14,8 @@ import (
 // events passes the events of a policy to an observer.
 type events struct {
 	observer observe.Observer
-	calls    observe.CallObserver // nil if the observer is not one
+	picks    observe.Observer     // of picks; nil if there is none
+	calls    observe.CallObserver // nil if picks is not one
 	name     func(*balancer.Endpoint) string
 	siblings func(*balancer.Endpoint) []*balancer.Endpoint
 
@@ -33,15 +34,16 @@ type events struct {
 // maxWaiting bounds the states that wait for an observer.
 const maxWaiting = 1000
 
-// Events returns nil for no observer. name returns the name of an endpoint for the observer.
+// Events returns nil for no observer. Picks and the ends of attempts go to picks. name returns the name of an endpoint for the observer.
 // States reach the observer one at a time and in order. If it blocks until maxWaiting wait, further
 // ones are dropped, and overflowed, if not nil, is called with their number once it goes on.
-func Events(o observe.Observer, name func(*balancer.Endpoint) string, overflowed func(n int)) balancer.Events {
+func Events(o, picks observe.Observer, name func(*balancer.Endpoint) string, overflowed func(n int)) balancer.Events {
 	if o == nil {
 		return nil
 	}
+	picks = observe.Multi(picks) // nil for one that does nothing
 	return &events{
-		observer: o, calls: observe.Calls(o), name: name, siblings: (*balancer.Endpoint).Siblings, overflowed: overflowed,
+		observer: o, picks: picks, calls: observe.Calls(picks), name: name, siblings: (*balancer.Endpoint).Siblings, overflowed: overflowed,
 		ejected: make(map[*balancer.Endpoint]time.Time),
 	}
 }
@@ -86,7 +88,9 @@ var lanes = [...]observe.Lane{
 
 // Picked implements balancer.Events.
 func (e *events) Picked(ep *balancer.Endpoint, call balancer.Call) {
-	e.observer.Picked(observe.Pick{Endpoint: e.name(ep), Method: call.Method, Lane: lanes[call.Conn]})
+	if e.picks != nil {
+		e.picks.Picked(observe.Pick{Endpoint: e.name(ep), Method: call.Method, Lane: lanes[call.Conn]})
+	}
 }
 
 // Ended implements balancer.Events.

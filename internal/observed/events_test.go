@@ -29,7 +29,7 @@ func TestLongSuspicionIsAnEjection(t *testing.T) {
 	for often, want := range map[bool][]time.Duration{false: {30 * time.Second}, true: {0}} {
 		synctest.Test(t, func(t *testing.T) {
 			r := &recorder{began: time.Now()}
-			e := Events(r, (*balancer.Endpoint).Address, nil).(*events)
+			e := Events(r, r, (*balancer.Endpoint).Address, nil).(*events)
 			table := health.NewTable()
 			doubted, other := table.Acquire("", "a"), table.Acquire("", "b")
 			ep, all := balancer.Detached("a", doubted), []*balancer.Endpoint{balancer.Detached("a", doubted), balancer.Detached("b", other)}

@@ -73,6 +73,18 @@ func (t *Tracker) Over(e *History) error {
 	return e.err
 }
 
+// Begin returns what Note needs of the time before a request: the current history, and the least
+// revision of a linearizable response.
+func (t *Tracker) Begin(linearizable bool) (e *History, least int64) {
+	if t == nil {
+		return nil, 0
+	}
+	if e = t.current.Load(); linearizable {
+		least = e.revision.Load()
+	}
+	return e, least
+}
+
 // Note processes the header of a response to a request made in the history, and reports
 // whether the history is still current. A revision below least means that the store has
 // gone back: pass for a linearizable response the highest revision seen before its request,
@@ -93,11 +105,16 @@ func (t *Tracker) Note(e *History, h *pb.ResponseHeader, least int64) bool {
 	if e.cluster.Load() == 0 {
 		e.cluster.CompareAndSwap(0, cluster)
 	}
-	if c := Compare(Point{e.cluster.Load(), least}, h, least > 0); c != nil {
-		t.end(e, c)
-		return false
+	rev := h.GetRevision()
+	if cluster != e.cluster.Load() || rev < least {
+		if c := Compare(Point{e.cluster.Load(), least}, h, least > 0); c != nil {
+			t.end(e, c)
+			return false
+		}
 	}
-	e.Reach(h.GetRevision())
+	if rev > e.revision.Load() {
+		e.Reach(rev)
+	}
 	return true
 }
 
