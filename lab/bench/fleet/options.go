@@ -34,7 +34,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.clients, "clients", 100, "clients of each kind")
 	flags.IntVar(&o.processes, "processes", 0, "processes that they are spread over (default one for each client)")
 	flags.StringVar(&kind, "client", "", "run only this `kind` of client: "+strings.Join(kinds, ", "))
-	flags.StringVar(&pattern, "phase", "", "run only the phases whose name matches the `regexp`: "+strings.Join(phaseNames(), ", ")+" (default all but the last two)")
+	flags.StringVar(&pattern, "phase", "", "run only the phases whose name matches the `regexp`: "+strings.Join(phaseNames(), ", ")+" (default all but the last three)")
 	flags.DurationVar(&length, "length", 30*time.Second, "length of a phase")
 	for _, p := range allPhases() {
 		lengths[p.name] = flags.Duration(p.name+"-length", 0, "length of the phase "+p.name+" (default --length)")
@@ -89,7 +89,7 @@ func (o *options) selectPhases(pattern string) error {
 		return fmt.Errorf("no phase matches --phase %q; there are %s", pattern, strings.Join(phaseNames(), ", "))
 	}
 	if len(o.phases) > 1 && slices.ContainsFunc(o.phases, func(p phase) bool { return p.alone }) {
-		return errors.New("storm and badcert run alone: give --phase a name")
+		return errors.New("storm, badcert and swallow run alone: give --phase a name")
 	}
 	return nil
 }

@@ -51,6 +51,10 @@ func allPhases() []phase {
 			name: "badcert", about: "all connections end, and members show certificates that nobody trusts", length: outage, deadline: usualDeadline,
 			alone: true, measure: badCertificates, tls: true,
 		},
+		{
+			name: "swallow", about: "the network loses all that clients and members send each other", length: 10 * time.Second, deadline: usualDeadline,
+			alone: true, measure: swallowed, direct: true,
+		},
 	}
 }
 
