@@ -79,7 +79,7 @@ func (c *Cluster) command(m *Member, p ports) *exec.Cmd {
 	}
 	cmd := exec.Command(c.program.path, flags(m, p)...)
 	cmd.Args[0] = c.program.argv0
-	cmd.Env = environment(os.Environ(), m.dialler.url())
+	cmd.Env = environment(os.Environ(), m.peerProxy.url())
 	cmd.Dir = c.dir.path
 	return cmd
 }

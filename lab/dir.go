@@ -87,7 +87,7 @@ var errLocked = errors.New("locked by another process")
 
 // lockFile opens a file with the given flags, for reading and writing, and locks it
 // for as long as the descriptor or a copy of it is open. It returns errLocked when
-// somebody holds it, and os.ErrNotExist when it was removed meanwhile.
+// another process holds it, and os.ErrNotExist when it was removed meanwhile.
 func lockFile(path string, flags int) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|flags, 0o600)
 	if err != nil {

@@ -7,8 +7,8 @@
 // The keys live in groups, each for a few seconds, so that the history of a group is
 // short enough to be checked: by [model.Check], while the run goes on. Before that, the
 // keys are read once more. Every revision of the store must have been taken by a write
-// that somebody made, so at the end those are counted too: a write that was executed
-// twice shows there even if nobody saw it.
+// that was made, so at the end those are counted too: a write that was executed
+// twice shows there even if it was never seen.
 package linear
 
 import (
@@ -29,7 +29,7 @@ const (
 	returnTimeout = callTimeout + 20*time.Second
 	// settleTimeout bounds the time from the end of the calls to that of all checks.
 	settleTimeout = 2 * time.Minute
-	// progressInterval is how often the log is told how the run stands.
+	// progressInterval is how often the log gets a line on how the run stands.
 	progressInterval = 10 * time.Second
 )
 

@@ -13,7 +13,7 @@ type Result struct {
 	soak.Outcome
 	// Contenders as configured.
 	Contenders int
-	// Counts says what befell the contenders.
+	// Counts counts what happened to the contenders.
 	Counts
 	// Attempts by how they were made and what was answered.
 	Attempts map[lockcheck.Style]Answers

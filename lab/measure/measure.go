@@ -13,10 +13,10 @@
 // event from the channel; 0 if the event was there first. A write whose outcome is
 // unknown was never acknowledged; there the delay counts from its invocation. A
 // silence belongs to the row in which it happened: it is the longest time in which
-// a watch delivered nothing although it owed something, a change whose write had
+// a watch delivered nothing although a change was undelivered whose write had
 // been acknowledged.
 //
-// What happens to a lease belongs to the row in which its keeper was told.
+// What happens to a lease belongs to the row in which its keeper received it.
 package measure
 
 import (
@@ -189,7 +189,7 @@ func (m *Meter) Observe(call history.Call) {
 	}
 }
 
-// rowAt returns the row that a moment lies in, or nil.
+// rowAt returns the row that holds a moment, or nil.
 func (m *Meter) rowAt(at time.Duration) *row {
 	for _, r := range slices.Backward(m.rows) {
 		if at >= r.start {
@@ -264,7 +264,7 @@ func increment(counts *map[string]int64, code string) {
 func (m *Meter) Rows(now time.Duration) []Row {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.outside.note(m.outside.owed, now)
+	m.outside.note(m.outside.undelivered, now)
 	rows := make([]Row, 0, len(m.rows))
 	for _, r := range m.rows {
 		rows = append(rows, r.snapshot(now))

@@ -14,7 +14,7 @@ import (
 const (
 	// Serving means that no channel is without backends once its builder had some.
 	Serving soak.Promise = "serving"
-	// Doubt means that the disappearance of most backends is not believed at once.
+	// Doubt means that the disappearance of most backends is not taken over at once.
 	Doubt soak.Promise = "doubt"
 	// Current means that a channel has the current list soon after a change, and after the
 	// source is back.
@@ -75,7 +75,7 @@ type Result struct {
 	Channels int
 	// Trials has one for each resolver.
 	Trials []Trial
-	// Stalled is how long this process did not run, which is not held against anybody.
+	// Stalled is how long this process did not run, which counts for no resolver.
 	Stalled time.Duration
 }
 

@@ -2,7 +2,7 @@ package scenario
 
 import "sync"
 
-// leadership tells a new leader from old news. Members learn of a leader one after the
+// leadership distinguishes a new leader from an earlier one. Members learn of a leader one after the
 // other, one that is cut off goes on to name the leader that it knew, and the term in
 // their answers is that of the last entry they applied, which a new leader's followers
 // report after its name. The zero value knows of no leader.
@@ -17,7 +17,7 @@ type leadership struct {
 }
 
 // report takes in what a member answers, 0 for no leader, and returns whether that is
-// the first report of a leader. The very first leader is no news.
+// the first report of a leader. The first leader of all does not count.
 func (l *leadership) report(member int, leader, term uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -182,15 +182,15 @@ func puts(n int64) func(report.Snapshot) bool {
 	}
 }
 
-// liar is a store whose linearizable gets see a state that is seconds old. The
+// staleStore is a store whose linearizable gets see a state that is seconds old. The
 // first ten tell the truth.
-type liar struct {
+type staleStore struct {
 	load.Store
 	gets atomic.Int64
 	old  atomic.Pointer[load.Answer]
 }
 
-func (l *liar) Get(ctx context.Context, key string, serializable bool) (load.Answer, error) {
+func (l *staleStore) Get(ctx context.Context, key string, serializable bool) (load.Answer, error) {
 	a, err := l.Store.Get(ctx, key, serializable)
 	if err != nil || serializable {
 		return a, err
@@ -288,7 +288,7 @@ func (r *repeater) Put(ctx context.Context, key, value string) (int64, error) {
 }
 
 func TestRunFindsWhatCallsDoWrong(t *testing.T) {
-	cfg := through(quick(t), func(s load.Store) load.Store { return &liar{Store: eraser{&repeater{Store: s}}} })
+	cfg := through(quick(t), func(s load.Store) load.Store { return &staleStore{Store: eraser{&repeater{Store: s}}} })
 	rep := runUntil(t, cfg, func(s report.Snapshot) bool { return s.Violations > 0 && puts(200)(s) })
 	counts := rep.Verdict.Counts
 	assert.Positive(t, counts[check.WentBackwards], "a stale read")

@@ -19,7 +19,7 @@ func (r *run) spells(ctx context.Context) error {
 		return err
 	}
 	for _, f := range r.cfg.Faults {
-		if err := r.face(ctx, f); err != nil {
+		if err := r.runFault(ctx, f); err != nil {
 			return err
 		}
 	}
@@ -31,10 +31,10 @@ func (r *run) begin(row string) {
 	r.display.phase(row)
 }
 
-// face injects a fault, holds and heals it, and waits until it is over for the
+// runFault injects a fault, holds and heals it, and waits until it is over for the
 // callers too. The calls that were invoked in the row before end before the
 // fault is injected, so that none of them meets it.
-func (r *run) face(ctx context.Context, f fault.Fault) error {
+func (r *run) runFault(ctx context.Context, f fault.Fault) error {
 	r.begin(f.Name)
 	if err := r.load.Settle(ctx); err != nil {
 		return err

@@ -1,4 +1,4 @@
-// Package watchcheck judges what readers of watches saw against what the store
+// Package watchcheck checks what readers of watches saw against what the store
 // went through.
 //
 // The yardstick is a [Reference]: every event of the keys in question, from
@@ -7,10 +7,10 @@
 // watch (ordered, unique, atomic, reliable, resumable, bookmarkable, prev_kv,
 // is_create, filter), and those that a client adds for its own part of the way:
 // events are genuine, a watch ends once and for a reason, and nothing is delivered
-// that nobody asked for.
+// that was not requested.
 //
-// A fault is charged to one promise where it breaks only one: a repeated event is
-// not also out of order, a lost one is not also a bookmark that lied. What a
+// A fault counts for one promise where it breaks only one: a repeated event is
+// not also out of order, a lost one is not also a wrong bookmark. What a
 // violation says can therefore be read literally.
 package watchcheck
 
@@ -34,8 +34,8 @@ type Reference struct {
 	Compactions []int64
 }
 
-// Check judges watches. The error says that the reference contradicts itself, so
-// that nothing can be judged: an event is missing in it, or stands twice, or in
+// Check checks watches. The error says that the reference contradicts itself, so
+// that nothing can be checked: an event is missing in it, or stands twice, or in
 // the wrong place.
 func Check(reference Reference, watches []history.Watch) (Verdict, error) {
 	ref, err := index(reference)

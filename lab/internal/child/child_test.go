@@ -88,7 +88,7 @@ func awaitExit(t *testing.T, p *child.Process) {
 	}
 }
 
-// echo is a process that says again what it is told.
+// echo is a process that writes what it reads.
 type echo struct {
 	*child.Process
 	in, out *os.File

@@ -1,4 +1,4 @@
-// Package limits gathers what is wrong with a configuration, so that its user is told
+// Package limits gathers what is wrong with a configuration, so that its user learns
 // of everything at once.
 package limits
 

@@ -33,12 +33,12 @@ func simulate(seed uint64, n int) []Operation {
 			Client: tick % 8, Request: s.request(), Call: s.moment(tick) - s.spread(), Return: s.moment(tick) + s.spread(),
 		}
 		op.Call = max(op.Call, 0)
-		switch fate := s.rng.IntN(40); {
-		case fate > 6 || !op.Request.Kind.Writes():
+		switch effect := s.rng.IntN(40); {
+		case effect > 6 || !op.Request.Kind.Writes():
 			op.Response = s.execute(op.Request)
-		case fate > 4:
+		case effect > 4:
 			op.Outcome = Failed
-		case fate > 2:
+		case effect > 2:
 			op.Outcome = Unknown // and never takes effect
 		default:
 			op.Outcome = Unknown
@@ -142,7 +142,7 @@ func TestSimulatedHistories(t *testing.T) {
 }
 
 // spoil changes one answer of a history, so that it cannot be true, or makes a failure
-// of a write that somebody saw.
+// of a write that was seen.
 func spoil(history []Operation, rng *rand.Rand) bool {
 	written := map[string]*Operation{}
 	for i := range history {

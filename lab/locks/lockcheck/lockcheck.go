@@ -1,4 +1,4 @@
-// Package lockcheck judges what clients were told of their locks against what the
+// Package lockcheck checks what clients learned of their locks against what the
 // store went through.
 //
 // A lock is etcd's: every client that wants it creates a key under the lock's
@@ -20,8 +20,8 @@ import (
 	"github.com/quorate/quorate/lab/watchcheck"
 )
 
-// Check judges a history. The error says that the history contradicts itself, so
-// that nothing can be judged.
+// Check checks a history. The error says that the history contradicts itself, so
+// that nothing can be checked.
 func Check(h History) (Verdict, error) {
 	if err := h.valid(); err != nil {
 		return Verdict{}, err
@@ -62,7 +62,7 @@ type checker struct {
 // registered is an event of a register with the write that it comes from.
 type registered struct {
 	*history.Event
-	write *Write // nil if nobody sent it
+	write *Write // nil if it was never sent
 }
 
 // readRegisters finds what became of each write.
@@ -91,7 +91,7 @@ func (c *checker) readRegisters() {
 	}
 }
 
-// valid reports what makes a history impossible to judge.
+// valid reports what makes a history impossible to check.
 func (h History) valid() error {
 	if _, err := watchcheck.Check(watchcheck.Reference{Events: h.Events, Through: h.Through}, nil); err != nil {
 		return err
