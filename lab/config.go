@@ -18,7 +18,7 @@ const (
 	DefaultElection  = 500 * time.Millisecond
 
 	// maxMembers is above the seven that etcd advises as the largest cluster, and
-	// what one machine runs with ease.
+	// what one machine can run.
 	maxMembers = 9
 	// maxElection and electionPerHeartbeat are what etcd itself requires.
 	maxElection          = 50 * time.Second

@@ -19,7 +19,7 @@ const (
 	// memberLockSuffix ends the name of the file that a member keeps locked, and
 	// that holds its process id.
 	memberLockSuffix = ".pid"
-	// dirAttempts bounds how often a new directory may fall victim to a sweep
+	// dirAttempts bounds how often a new directory may be removed by a sweep
 	// before it is locked.
 	dirAttempts = 10
 	// killWait is how long the kernel may take to end a process that was sent

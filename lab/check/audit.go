@@ -55,7 +55,7 @@ func (c *Checker) Verdict() Verdict {
 	return v
 }
 
-// See takes in one key that was read back.
+// See records one key that was read back.
 func (a *Audit) See(s Stored) {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()

@@ -3,7 +3,7 @@
 // linearizable answer ever go back behind an older one?
 //
 // A [Checker] gets each call when it is invoked and again when it has
-// returned; what it knew at the invocation is what the answer is held against,
+// returned; the answer is compared with what it knew at the invocation,
 // so only calls that really followed each other are compared. When the load has
 // ended, an [Audit] compares the store, read back key by key, with what the
 // callers were answered.

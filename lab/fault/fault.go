@@ -1,7 +1,7 @@
 // Package fault has the faults that the lab injects into a cluster, by name.
 //
 // A fault is injected with [Fault.Inject]. Whatever it was and however far it
-// got, [Heal] puts the cluster in good order again.
+// got, [Heal] repairs the cluster.
 package fault
 
 import (

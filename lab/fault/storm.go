@@ -70,7 +70,7 @@ func NewStorm(scene Scene, cuts *rand.Rand) *Storm {
 // Tally returns the counts so far. It must not be called while Run runs.
 func (s *Storm) Tally() Tally { return s.tally }
 
-// Run injects faults until ctx ends and returns when the cluster is in good order again. A
+// Run injects faults until ctx ends and returns when the cluster is healed. A
 // fault that cannot be injected is noted and counted and no reason to end; a
 // cluster that cannot be healed within a minute is.
 func (s *Storm) Run(ctx context.Context) error {

@@ -62,7 +62,7 @@ type LeaseEvent struct {
 
 // LeaseClaim is what a client claims of a lease.
 type LeaseClaim struct {
-	// At is when the keeper heard it: an answer to a keepalive arrived, or the grant.
+	// At is when the keeper received it: an answer to a keepalive arrived, or the grant.
 	At time.Duration
 	// Until is until when the lease is claimed to live. After the grant that is a TTL
 	// from its sending.

@@ -1,7 +1,7 @@
 // Package linear is the workload of package soak that checks that what clients were answered is linearizable.
 //
 // It has callers that read, write, delete and compare a few keys through the client under
-// test, some of it in RPCs that they share. Some callers have little patience, so that calls
+// test, some of it in RPCs that they share. Some callers have short deadlines, so that calls
 // also end on their way.
 //
 // The keys live in groups, each for a few seconds, so that the history of a group is
@@ -46,7 +46,7 @@ type workload struct {
 	result                    Result
 }
 
-// Run uses a cluster and checks what comes of it, see [soak.Run].
+// Run uses a cluster and checks the history, see [soak.Run].
 func Run(ctx context.Context, cfg Config) (Result, error) {
 	cfg, err := cfg.complete()
 	if err != nil {

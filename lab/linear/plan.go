@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/lab/linear/model"
 )
 
-// known is what callers have heard of the keys of a group, so that comparisons
+// known is what callers know of the keys of a group, so that comparisons
 // have a fair chance to hold.
 type known [model.Keys]struct {
 	// latest is the key at revision, so far as it is known: the version is 0 where a
@@ -19,7 +19,7 @@ type known [model.Keys]struct {
 	doubted string
 }
 
-// learn takes in what an operation tells.
+// learn records what an operation shows.
 func (k *known) learn(op model.Operation) {
 	if op.Outcome == model.Unknown {
 		for _, act := range op.Request.Then {

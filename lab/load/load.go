@@ -63,7 +63,7 @@ type Recorder interface {
 	Watch(reader int, req history.WatchRequest, asked time.Duration) WatchLog
 	// Lease is called when something has happened to a lease.
 	Lease(history.LeaseEvent)
-	// Look is called when the keeper of a lease has looked at its key.
+	// Look is called when the keeper of a lease has read its key.
 	Look(history.LeaseLook)
 }
 

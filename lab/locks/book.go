@@ -36,7 +36,7 @@ type Counts struct {
 	Overdue time.Duration
 }
 
-// attempt takes in an attempt and returns its number.
+// attempt records an attempt and returns its number.
 func (b *book) attempt(a lockcheck.Attempt) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

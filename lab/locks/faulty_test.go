@@ -64,13 +64,13 @@ func (q *queued) Give(ctx context.Context) error {
 	return err
 }
 
-// trusting sessions have locks whose holders write without a guard.
-type trusting struct {
+// unguardedSession is a session of locks whose holders write without a guard.
+type unguardedSession struct {
 	session
 	broke func()
 }
 
-func (s trusting) Handle(style lockcheck.Style, name string) Handle {
+func (s unguardedSession) Handle(style lockcheck.Style, name string) Handle {
 	return unguarded{s.session.Handle(style, name), s.Client(), s.broke}
 }
 
@@ -159,7 +159,7 @@ func (k kept) Give(context.Context) error {
 	return nil
 }
 
-// TestFaultyLocksAreFound puts locks that break promises in the place of sound ones. A run lasts until promises
+// TestFaultyLocksAreFound puts locks that break promises in place of correct ones. A run lasts until promises
 // were broken often enough, however long that takes where the machine is busy. What the runs take is mostly waiting, so
 // they go side by side.
 func TestFaultyLocksAreFound(t *testing.T) {
@@ -178,8 +178,8 @@ func TestFaultyLocksAreFound(t *testing.T) {
 		{"early and lying", DefaultLocks, 20, func(sound quorate, broke func()) Client {
 			return faulty{sound, func(s session) Session { return denyingSession{early{s}, &writes, broke} }, same}
 		}, []lockcheck.Promise{lockcheck.Acquired, lockcheck.Guarded, lockcheck.Truthful}},
-		{"trusting", DefaultContenders, 5, func(sound quorate, broke func()) Client {
-			return faulty{sound, func(s session) Session { return trusting{s, broke} }, same}
+		{"unguarded", DefaultContenders, 5, func(sound quorate, broke func()) Client {
+			return faulty{sound, func(s session) Session { return unguardedSession{s, broke} }, same}
 		}, []lockcheck.Promise{lockcheck.Guarded}},
 		{"hoarding", DefaultLocks, 3, func(sound quorate, broke func()) Client {
 			return faulty{

@@ -21,7 +21,7 @@ type holding struct {
 	claim   lockcheck.Claim
 }
 
-// take asks for the lock until ctx ends or the plan's patience does, and reports
+// take asks for the lock until ctx ends or the plan's patience is over, and reports
 // whether it was given.
 func (h *holding) take(ctx context.Context) bool {
 	h.handle = h.session.Handle(h.plan.style, h.names[h.plan.lock])

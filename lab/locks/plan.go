@@ -59,7 +59,7 @@ var incidents = []incident{
 	pausedWaiting, pausedWaiting, pausedHolding, pausedHolding, pausedHolding, delayed, orphaned, closed, crashed,
 }
 
-// plan is what a contender means to do in a round, and what happens to it.
+// plan is what a contender is going to do in a round, and what happens to it.
 type plan struct {
 	lock     int
 	style    lockcheck.Style

@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/lab/soak"
 )
 
-// Result is what came of a run.
+// Result is the result of a run.
 type Result struct {
 	soak.Outcome
 	// Contenders as configured.

@@ -2,7 +2,7 @@
 // stretch of time, in it one [Stats] for each kind of call, and the [WatchStats]
 // and [LeaseStats] of all watches and leases.
 //
-// A call belongs to the row in which it was invoked, wherever it ended, so that
+// A call belongs to the row in which it was invoked, whenever it ended, so that
 // a fault answers for the calls that met it. A gap belongs to the row in which
 // it happened: it is the longest time between the row's beginning and its end
 // in which no call of the kind was completed, whenever those calls were invoked.
@@ -84,7 +84,7 @@ type Note struct {
 	Text string
 }
 
-// Meter takes in what happens and keeps the rows. Its methods may be called
+// Meter records what happens in rows. Its methods may be called
 // concurrently; the zero value is ready to use.
 type Meter struct {
 	mu      sync.Mutex
@@ -109,7 +109,7 @@ type row struct {
 	leases     leaseTally
 }
 
-// tally gathers the figures of one kind of call in one row.
+// tally has the figures of one kind of call in one row.
 type tally struct {
 	stats     Stats
 	durations histogram
@@ -170,7 +170,7 @@ func (m *Meter) Note(at time.Duration, text string) {
 	}
 }
 
-// Observe takes in a call that has ended. Abandoned calls, and those invoked
+// Observe records a call that has ended. Abandoned calls, and those invoked
 // outside every row, are not counted.
 func (m *Meter) Observe(call history.Call) {
 	m.mu.Lock()
@@ -213,7 +213,7 @@ func (m *Meter) sample(code string, err error) {
 	m.samples[code] = err.Error()
 }
 
-// complete takes in a call that was completed in the row.
+// complete records a call that was completed in the row.
 func (r *row) complete(call history.Call) {
 	t := &r.kinds[call.Kind]
 	t.completed(call.End)

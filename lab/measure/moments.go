@@ -52,7 +52,7 @@ type moment struct {
 	newGets, newPuts, newEvents resuming
 }
 
-// resuming gathers who has gone on.
+// resuming has the callers that have resumed.
 type resuming struct {
 	seen []int
 	Resumption

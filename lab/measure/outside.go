@@ -17,7 +17,7 @@ type outsideWrite struct {
 	row *row
 }
 
-// note takes in how late writes are at a time.
+// note records how late writes are at a time.
 func (*outside) note(writes []outsideWrite, at time.Duration) {
 	for _, w := range writes {
 		w.row.outside = max(w.row.outside, at-w.at)

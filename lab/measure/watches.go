@@ -28,7 +28,7 @@ type WatchStats struct {
 	Codes map[string]int64
 }
 
-// watchTally gathers the figures of the watches in one row.
+// watchTally has the figures of the watches in one row.
 type watchTally struct {
 	stats  WatchStats
 	delays histogram
@@ -65,7 +65,7 @@ func (m *Meter) Invoke(call history.Call) {
 	}
 }
 
-// Deliver takes in the keys of the events that a watch delivered at one time, named
+// Deliver records the keys of the events that a watch delivered at one time, named
 // by [history.Written].
 func (m *Meter) Deliver(watch int, keys []history.Key, at time.Duration) {
 	m.mu.Lock()
@@ -81,7 +81,7 @@ func (m *Meter) Deliver(watch int, keys []history.Key, at time.Duration) {
 	}
 }
 
-// EndWatch takes in that a watch ended by itself, with the code of its error.
+// EndWatch records that a watch ended by itself, with the code of its error.
 func (m *Meter) EndWatch(code string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -50,7 +50,7 @@ func (t Times) String() string {
 	return fmt.Sprintf("%d times, median %v, p99 %v, longest %v", t.Count, ms(t.Median), ms(t.P99), ms(t.Longest))
 }
 
-// Trial is what came of one resolver.
+// Trial is the result of one resolver.
 type Trial struct {
 	Resolver string
 	// Faults by name, and Changes of the backends.
@@ -68,7 +68,7 @@ type Trial struct {
 	Peak, Tenth int
 }
 
-// Result is what came of a run.
+// Result is the result of a run.
 type Result struct {
 	soak.Outcome
 	// Channels as configured.

@@ -26,11 +26,11 @@ const (
 	shortestHold, longestHold, longOutage = 300 * time.Millisecond, 2500 * time.Millisecond, 20 * time.Second
 	// minPause and maxPause bound the time between two channels that are opened or woken.
 	minPause, maxPause = 5 * time.Millisecond, 50 * time.Millisecond
-	// asleep is how long all channels are closed, now and then, in a fault.
-	asleep = 100 * time.Millisecond
+	// sleepTime is how long all channels are closed, now and then, in a fault.
+	sleepTime = 100 * time.Millisecond
 	// awaitTick is the time between two looks at channels that are waited for.
 	awaitTick = 5 * time.Millisecond
-	// fewArrivals is how many requests of all channels in a second are no burden, for each: with
+	// fewArrivals is how many requests of all channels in a second are few, for each: with
 	// one builder, three tenths.
 	fewArrivals = 0.3
 	// peakToMean bounds the requests in the busiest time by the mean.
@@ -62,7 +62,7 @@ type size struct {
 	n     int
 }
 
-// run runs the trial until ctx ends, closes all that it opened, and returns what came of it.
+// run runs the trial until ctx ends, closes all that it opened, and returns its result.
 func (t *trial) run(ctx context.Context) (result Trial, err error) {
 	began := time.Now()
 	defer func() {
@@ -162,7 +162,7 @@ func (t *trial) sleep() error {
 	for _, c := range t.channels {
 		err = errors.Join(err, c.close())
 	}
-	time.Sleep(asleep)
+	time.Sleep(sleepTime)
 	for _, c := range t.channels {
 		err = errors.Join(err, c.open())
 	}

@@ -16,7 +16,7 @@ type leadership struct {
 	said map[int]uint64
 }
 
-// report takes in what a member answers, 0 for no leader, and returns whether that is
+// report records what a member answers, 0 for no leader, and returns whether that is
 // the first report of a leader. The first leader of all does not count.
 func (l *leadership) report(member int, leader, term uint64) bool {
 	l.mu.Lock()
@@ -31,7 +31,7 @@ func (l *leadership) report(member int, leader, term uint64) bool {
 		return false
 	case leader != l.leader:
 		if !changed {
-			return false // it has not heard of the one that is known
+			return false // it does not know the latest one
 		}
 		first := l.leader == 0
 		l.leader, l.term, l.early = leader, term, !first

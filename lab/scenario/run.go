@@ -4,12 +4,12 @@
 //
 // # What belongs to which row
 //
-// The first row is a healthy spell, the yardstick for the others. Each fault has
+// The first row is a healthy phase, with which the others are compared. Each fault has
 // a row of its own, and a call belongs to the row in which it was invoked. A row
 // begins a few milliseconds before its fault, as soon as the calls of the row
 // before have ended, so that they do not meet it. Then the fault is held and
 // healed, the cluster gets ready, every call that was invoked until then ends,
-// and a recovery spell follows; all of it is the fault's row. A caller that the
+// and a recovery phase follows; all of it is the fault's row. A caller that the
 // fault keeps busy therefore never thins out the load of the next row, and what
 // a fault does to the time after it counts for that fault.
 //
@@ -160,7 +160,7 @@ func (r *run) measure(ctx context.Context, conn Connection, revision int64) (rep
 		Prefix: r.prefix(), Revision: revision + 1, LeasePrefix: r.leasePrefix(), LeaseTTL: r.cfg.LeaseTTL,
 		Seed: r.cfg.Seed, Now: r.now,
 	})
-	err := r.spells(ctx)
+	err := r.runRows(ctx)
 	interrupted := ended(ctx)
 	if interrupted {
 		err = nil

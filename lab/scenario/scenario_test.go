@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// quick is a configuration with short spells. When the test ends, nothing of
+// quick is a configuration with short phases. When the test ends, nothing of
 // its clusters may be left: no file, no process, no listening port.
 func quick(t *testing.T, faults ...string) scenario.Config {
 	t.Helper()
@@ -234,10 +234,10 @@ func (m meddler) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[h
 	}
 }
 
-// boaster is a lessor that keeps no lease alive, and claims that it does.
-type boaster struct{ load.Lessor }
+// wrongLessor is a lessor that keeps no lease alive, and claims that it does.
+type wrongLessor struct{ load.Lessor }
 
-func (boaster) KeepAlive(ctx context.Context, _ int64) iter.Seq2[time.Time, error] {
+func (wrongLessor) KeepAlive(ctx context.Context, _ int64) iter.Seq2[time.Time, error] {
 	return func(yield func(time.Time, error) bool) {
 		for ctx.Err() == nil && yield(time.Now().Add(time.Minute), nil) {
 			select {
@@ -253,7 +253,7 @@ func TestRunFindsWhatWatchesAndLeasesDoWrong(t *testing.T) {
 	connect := cfg.Connect
 	cfg.Connect = func(to load.Target) (scenario.Connection, error) {
 		conn, err := connect(to)
-		conn.Watcher, conn.Lessor = meddler{conn.Watcher}, boaster{conn.Lessor}
+		conn.Watcher, conn.Lessor = meddler{conn.Watcher}, wrongLessor{conn.Lessor}
 		return conn, err
 	}
 	rep := runUntil(t, cfg, func(s report.Snapshot) bool {

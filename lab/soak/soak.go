@@ -2,7 +2,7 @@
 // received.
 //
 // [Run] starts a cluster and the workload's traffic. Meanwhile members are killed, stopped and cut off, leaders moved, links
-// cut, delayed and blackholed, in an order that the seed gives. Where a workload wants it, a recorder takes the whole
+// cut, delayed and blackholed, in an order that the seed gives. If a workload requires it, a recorder takes the whole
 // history from the members themselves, past the links and the clients under test. When the faults are over the clients
 // settle, and the workload checks them.
 //

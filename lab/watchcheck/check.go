@@ -1,7 +1,7 @@
 // Package watchcheck checks what readers of watches saw against what the store
 // went through.
 //
-// The yardstick is a [Reference]: every event of the keys in question, from
+// It compares with a [Reference]: every event of the keys in question, from
 // revision 1 on. [Check] replays each [history.Watch] beside it and asks one small
 // function for each [Promise]: the nine that etcd's robustness tests make of a
 // watch (ordered, unique, atomic, reliable, resumable, bookmarkable, prev_kv,
@@ -20,7 +20,7 @@ import "github.com/quorate/quorate/lab/history"
 type Reference struct {
 	// Events of all keys that are watched, complete from revision 1 to Through, in
 	// the order of the store: by revision, and within a revision as the txn made
-	// them. Prev is not looked at.
+	// them. Prev is ignored.
 	Events []history.Event
 	// Through is the revision up to which Events is complete. No watch can have
 	// seen more.

@@ -43,7 +43,7 @@ func (g group) context(ctx context.Context) context.Context {
 	return ctx
 }
 
-// plan is what a reader means to do with a watch.
+// plan is what a reader does with a watch.
 type plan struct {
 	request history.WatchRequest
 	group   group

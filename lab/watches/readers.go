@@ -96,7 +96,7 @@ func (r *readers) leave(x *reading) bool {
 	return true
 }
 
-// close takes in a watch that is over.
+// close records a watch that is over.
 func (r *readers) close(x *reading) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

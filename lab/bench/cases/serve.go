@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Serve runs the job that it reads, and writes what came of it. The case ends with
+// Serve runs the job that it reads, and writes its result. The case ends with
 // the input, which ends with the parent.
 func Serve(in io.Reader, out io.Writer, all []Case) error {
 	decoder := json.NewDecoder(in)

@@ -264,7 +264,7 @@ func (s *series) add(ctx context.Context, read func(context.Context) (float64, e
 	return err
 }
 
-// stop ends the reading. Stopping twice does no harm.
+// stop ends the reading. A second stop has no effect.
 func (s *series) stop() {
 	s.end()
 	<-s.done

@@ -26,7 +26,7 @@ type recorder struct {
 	mu      sync.Mutex
 	log     []string
 	visited map[health.State]int
-	moved   map[string]bool // members of which the client has changed its mind
+	moved   map[string]bool // members whose state has changed for the client
 	picks   map[pick]int
 	hedges  int
 	unknown map[string]int // by member
@@ -143,7 +143,7 @@ func (w *recorder) visits() map[health.State]int {
 	return maps.Clone(w.visited)
 }
 
-// calm reports whether the client has not changed its mind of any of the members since the
+// calm reports whether the state of none of the members has changed for the client since the
 // last reset.
 func (w *recorder) calm(members []*lab.Member) bool {
 	w.mu.Lock()

@@ -50,7 +50,7 @@ func inject(t *testing.T, c *lab.Cluster, w *recorder, name string) *strike {
 	return s
 }
 
-// heal ends the fault, and returns when the cluster is in good order.
+// heal ends the fault, and returns when the cluster is healed.
 func (s *strike) heal(t *testing.T, w *recorder) {
 	t.Helper()
 	s.to = time.Now()

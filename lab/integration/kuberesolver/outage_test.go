@@ -140,7 +140,7 @@ func closedWhileStopped(t *testing.T, s *scene) {
 	}
 }
 
-// The channel falls asleep, which ends its resolver, and wakes with what is true then.
+// The channel goes idle, which ends its resolver, and leaves idle mode with the current list.
 func channelSleeps(t *testing.T, s *scene) {
 	addresses := pods(9, 2)
 	f := newFleet(t, addresses...)

@@ -77,7 +77,7 @@ func TestProcessIsKilled(t *testing.T) {
 	t.Logf("off the list %v after it was killed, with a TTL of %v", time.Since(killed).Round(time.Millisecond), shortTTL)
 }
 
-// watched is a server that looks whether callers have let go of it when it must stop.
+// watched is a server that checks that callers have left it when it must stop.
 type watched struct {
 	*grpc.Server
 	client *clientv3.Client

@@ -129,7 +129,7 @@ func TestSimulatedHistories(t *testing.T) {
 		unseen += finding.Unseen
 
 		rng := rand.New(rand.NewPCG(seed, 2))
-		if !spoil(history, rng) {
+		if !falsify(history, rng) {
 			continue
 		}
 		changed++
@@ -141,9 +141,9 @@ func TestSimulatedHistories(t *testing.T) {
 	assert.Greater(t, unseen, histories, "hardly any unknown outcome remained one")
 }
 
-// spoil changes one answer of a history, so that it cannot be true, or makes a failure
+// falsify changes one answer of a history, so that it cannot be true, or makes a failure
 // of a write that was seen.
-func spoil(history []Operation, rng *rand.Rand) bool {
+func falsify(history []Operation, rng *rand.Rand) bool {
 	written := map[string]*Operation{}
 	for i := range history {
 		op := &history[i]

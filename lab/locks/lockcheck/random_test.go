@@ -11,7 +11,7 @@ import (
 )
 
 // program is a contender in a random history: what a lock does with its calls is
-// sound, but for the faults that are set.
+// correct, but for the faults that are set.
 type program struct {
 	*simulation
 	index   int

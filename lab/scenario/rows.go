@@ -12,8 +12,8 @@ import (
 // healthyRow is the name of the first row.
 const healthyRow = "healthy"
 
-// spells goes through the rows: a healthy spell, then each fault.
-func (r *run) spells(ctx context.Context) error {
+// runRows runs all rows: the healthy one, then each fault.
+func (r *run) runRows(ctx context.Context) error {
 	r.begin(healthyRow)
 	if err := pause.For(ctx, r.cfg.Healthy); err != nil {
 		return err
