@@ -22,7 +22,7 @@ func TestProgressForAllIsForRequestingCallers(t *testing.T) {
 	for _, tc := range []struct {
 		asks     []bool // for callers or not
 		sends    []string
-		receives    []int64
+		receives []int64
 		received []string
 	}{
 		{[]bool{false}, []string{"progress?"}, []int64{11}, []string{"progress 11"}},
@@ -86,7 +86,7 @@ func TestProgressFromBeforeTheWatch(t *testing.T) {
 		name     string
 		asked    int // requests sent before the create
 		later    int // requests sent after its confirmation
-		receives    []int64
+		receives []int64
 		sends    []string
 		received []string
 		next     int64
