@@ -4,7 +4,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 
-	"github.com/quorate/quorate/clientv3/internal/lineage"
 	"github.com/quorate/quorate/internal/channel"
 )
 
@@ -34,15 +33,9 @@ func RetryMaintenanceClient(c *Client, conn *grpc.ClientConn) pb.MaintenanceClie
 	return pb.NewMaintenanceClient(c.over(conn))
 }
 
-// The remotes over the client's own connection. Their streams can be opened over a
+// The remotes over the client's own connection, and ownKV. Their streams can be opened over a
 // Retrier; those of a program's own remote cannot.
 type (
-	ownKV struct {
-		pb.KVClient // for what is not of this client's own making
-
-		conn    grpc.ClientConnInterface
-		history *lineage.Tracker
-	}
 	ownLease       struct{ pb.LeaseClient }
 	ownWatch       struct{ pb.WatchClient }
 	ownMaintenance struct{ pb.MaintenanceClient }
