@@ -124,7 +124,7 @@ func TestCommentsUsePlainWords(t *testing.T) {
 }
 
 // needsLock is how comments say what the suffix Locked of a name says.
-var needsLock = regexp.MustCompile(`(?i)needs? (the|its) ([a-z]+'s )?locks?\b|called with the lock held`)
+var needsLock = regexp.MustCompile(`(?i)needs? (the|its) ([a-z]+'s )?locks?\b|called with the lock held|caller holds ([a-z]+\.)?mu\b`)
 
 // lockComments are the rooms where comments may still say it: functions of balancer are renamed
 // when it is not under reconstruction.

@@ -236,7 +236,7 @@ func (m *Member) spawn() (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := startProcess(c.spawner, c.command(m, m.ports), log, c.parentPipe.read, c.dir.join(m.name+memberLockSuffix))
+	p, err := startProcess(c.spawner, c.commandLocked(m, m.ports), log, c.parentPipe.read, c.dir.join(m.name+memberLockSuffix))
 	if err != nil {
 		return nil, errors.Join(err, log.close())
 	}
