@@ -65,7 +65,7 @@ type Channel struct {
 	// Default: none.
 	Observer observe.Observer
 	// Report lists the channels while they are open, for introspect.Handler: backends with state, evidence and share,
-	// calls in flight. It is for channels whose resolvers Observer hears. Default: none.
+	// calls in flight. It is for channels whose resolvers report to Observer. Default: none.
 	Report *introspect.Channels
 
 	// Keepalive is the client's and the server's keepalive, of which the client's is used.

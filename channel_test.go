@@ -379,7 +379,7 @@ func TestAChannelIsObserved(t *testing.T) {
 }
 
 // A resolver's error is reported with what the channel still has; an observer without resolvers
-// of the user's hears of those of gRPC.
+// of the user's gets those of gRPC.
 func TestAnErrorOfAResolverIsObserved(t *testing.T) {
 	o := &observer{picks: make(map[string]int)}
 	scripted := manual.NewBuilderWithScheme("scripted")

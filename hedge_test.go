@@ -62,7 +62,7 @@ func TestNoRepeatableCallFailsUnderLoad(t *testing.T) {
 	}
 }
 
-// listener counts what the Watcher of a caller hears.
+// listener counts the calls of the Watcher of a caller.
 type listener struct{ overdue, cut atomic.Int64 }
 
 func (l *listener) Overdue()  { l.overdue.Add(1) }

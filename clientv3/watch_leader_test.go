@@ -13,16 +13,16 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// leaderWishes are the contexts of callers with and without WithRequireLeader.
-var leaderWishes = map[string]func(context.Context) context.Context{
+// leaderContexts are the contexts of callers with and without WithRequireLeader.
+var leaderContexts = map[string]func(context.Context) context.Context{
 	"leader not required": func(ctx context.Context) context.Context { return ctx },
 	"leader required":     WithRequireLeader,
 }
 
 // TestWatchAvoidsMembersWithoutLeader: one of three members knows a leader.
 func TestWatchAvoidsMembersWithoutLeader(t *testing.T) {
-	for wish, with := range leaderWishes {
-		t.Run(wish, func(t *testing.T) {
+	for name, with := range leaderContexts {
+		t.Run(name, func(t *testing.T) {
 			cluster, c := startFake(t, 3)
 			cluster.On("Watch", func(call *fakeetcd.Call) {
 				if call.Member != cluster.Member(1) {
@@ -37,8 +37,8 @@ func TestWatchAvoidsMembersWithoutLeader(t *testing.T) {
 
 // TestWatchMovesWhenTheLeaderIsLost: the member that serves a watch loses its leader.
 func TestWatchMovesWhenTheLeaderIsLost(t *testing.T) {
-	for wish, with := range leaderWishes {
-		t.Run(wish, func(t *testing.T) {
+	for name, with := range leaderContexts {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cluster, c := startFake(t, 3)
 				streams := scriptWatches(t, cluster, 1)

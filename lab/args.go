@@ -71,22 +71,22 @@ func helpText(ctx context.Context, path string) ([]byte, error) {
 	return text, nil
 }
 
-// command returns the command that runs member m on its present ports. The caller holds m.mu.
-func (c *Cluster) command(m *Member, p ports) *exec.Cmd {
-	flags := c.flags
+// commandLocked returns the command that runs member m on its present ports. The lock is m.mu.
+func (c *Cluster) commandLocked(m *Member, p ports) *exec.Cmd {
+	flags := c.flagsLocked
 	if c.cfg.Command != nil {
 		flags = c.launch
 	}
 	cmd := exec.Command(c.program.path, flags(m, p)...)
 	cmd.Args[0] = c.program.argv0
-	cmd.Env = environment(os.Environ(), m.dialler.url())
+	cmd.Env = environment(os.Environ(), m.peerProxy.url())
 	cmd.Dir = c.dir.path
 	return cmd
 }
 
-// flags returns the command line of member m. Each of them is known to etcd 3.4 and
-// to etcd 3.7. The caller holds m.mu.
-func (c *Cluster) flags(m *Member, p ports) []string {
+// flagsLocked returns the command line of member m. Each of them is known to etcd 3.4 and
+// to etcd 3.7. The lock is m.mu.
+func (c *Cluster) flagsLocked(m *Member, p ports) []string {
 	members := make([]string, 0, len(c.members))
 	for _, other := range c.members {
 		members = append(members, other.name+"=https://"+peerAddress(other.index))

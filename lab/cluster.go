@@ -22,22 +22,22 @@ const startTimeout = time.Minute
 
 // Cluster is a running cluster. Its methods may be called from several goroutines.
 type Cluster struct {
-	cfg     Config
-	program executable
-	dir     *dataDir
-	tls     *certificates // nil without Config.TLS
-	output  *output       // nil without Config.Log
-	spawner *child.Spawner
-	leash   leash
-	members []*Member
-	links   [][]*link.Link // from member to member, by index; nil from one to itself
+	cfg        Config
+	program    executable
+	dir        *dataDir
+	tls        *certificates // nil without Config.TLS
+	output     *output       // nil without Config.Log
+	spawner    *child.Spawner
+	parentPipe parentPipe
+	members    []*Member
+	links      [][]*link.Link // from member to member, by index; nil from one to itself
 
 	closing sync.Once
 	closed  error
 }
 
-// leash is the pipe by which members notice the end of this process.
-type leash struct {
+// parentPipe is a pipe by which members notice the end of this process.
+type parentPipe struct {
 	read, write *os.File
 }
 
@@ -103,7 +103,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if c.cfg.Log != nil {
 		c.output = &output{to: c.cfg.Log}
 	}
-	if c.leash.read, c.leash.write, err = os.Pipe(); err != nil {
+	if c.parentPipe.read, c.parentPipe.write, err = os.Pipe(); err != nil {
 		return fmt.Errorf("lab: %w", err)
 	}
 	c.spawner = child.NewSpawner()
@@ -150,7 +150,7 @@ func (m *Member) prepare() error {
 			peers[peerAddress(to)] = l
 		}
 	}
-	if m.dialler, err = newDialler(peers); err != nil {
+	if m.peerProxy, err = newPeerProxy(peers); err != nil {
 		return err
 	}
 	if m.control, err = m.newControl(); err != nil {
@@ -185,8 +185,8 @@ func (c *Cluster) close() error {
 	if c.spawner != nil {
 		c.spawner.Close()
 	}
-	if c.leash.read != nil {
-		errs = append(errs, c.leash.read.Close(), c.leash.write.Close())
+	if c.parentPipe.read != nil {
+		errs = append(errs, c.parentPipe.read.Close(), c.parentPipe.write.Close())
 	}
 	if c.dir != nil {
 		errs = append(errs, c.dir.remove())
@@ -202,8 +202,8 @@ func (m *Member) release() error {
 	if m.control != nil {
 		errs = append(errs, m.control.Close())
 	}
-	if m.dialler != nil {
-		errs = append(errs, m.dialler.close())
+	if m.peerProxy != nil {
+		errs = append(errs, m.peerProxy.close())
 	}
 	if m.client != nil {
 		errs = append(errs, m.client.Close())

@@ -72,7 +72,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		assert.Contains(t, log.String(), m.Name()+": {", "no log of the member was written")
 	}
 	for _, address := range addresses {
-		requireNobodyListens(t, address)
+		requireNoListener(t, address)
 	}
 	requireEmpty(t, dir)
 	goleak.VerifyNone(t, leaks)

@@ -18,9 +18,9 @@ const (
 	DefaultElection  = 500 * time.Millisecond
 
 	// maxMembers is above the seven that etcd advises as the largest cluster, and
-	// what one machine runs with ease.
+	// what one machine can run.
 	maxMembers = 9
-	// maxElection and electionPerHeartbeat are what etcd itself insists on.
+	// maxElection and electionPerHeartbeat are what etcd itself requires.
 	maxElection          = 50 * time.Second
 	electionPerHeartbeat = 5
 )
@@ -64,7 +64,7 @@ type Config struct {
 	Log io.Writer
 }
 
-// Launch is what Config.Command is told about the process to start.
+// Launch describes to Config.Command the process to start.
 type Launch struct {
 	// Address is the host:port on which it shall listen for clients.
 	Address string

@@ -63,7 +63,7 @@ func TestCrashedParent(t *testing.T) {
 	for i, endpoint := range left[1:] {
 		pidFile := filepath.Join(left[0], fmt.Sprintf("m%d.pid", i+1))
 		require.Eventually(t, func() bool { return unlocked(pidFile) }, soon, 10*time.Millisecond, "member %d lives on", i+1)
-		requireNobodyListens(t, hostPort(t, endpoint))
+		requireNoListener(t, hostPort(t, endpoint))
 	}
 
 	require.DirExists(t, left[0])

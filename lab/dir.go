@@ -19,7 +19,7 @@ const (
 	// memberLockSuffix ends the name of the file that a member keeps locked, and
 	// that holds its process id.
 	memberLockSuffix = ".pid"
-	// dirAttempts bounds how often a new directory may fall victim to a sweep
+	// dirAttempts bounds how often a new directory may be removed by a sweep
 	// before it is locked.
 	dirAttempts = 10
 	// killWait is how long the kernel may take to end a process that was sent
@@ -87,7 +87,7 @@ var errLocked = errors.New("locked by another process")
 
 // lockFile opens a file with the given flags, for reading and writing, and locks it
 // for as long as the descriptor or a copy of it is open. It returns errLocked when
-// somebody holds it, and os.ErrNotExist when it was removed meanwhile.
+// another process holds it, and os.ErrNotExist when it was removed meanwhile.
 func lockFile(path string, flags int) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|flags, 0o600)
 	if err != nil {

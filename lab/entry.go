@@ -13,10 +13,10 @@ import (
 // its turn.
 const memberProgram = "quorate-lab-member"
 
-// leashFD is the first descriptor that a member inherits after standard input,
+// parentPipeFD is the first descriptor that a member inherits after standard input,
 // output and error: the read end of a pipe whose other end only the parent holds,
 // so that it ends with the parent.
-const leashFD = 3
+const parentPipeFD = 3
 
 // mainCalled records that Main ran, without which a member would run the whole
 // program again.
@@ -35,8 +35,8 @@ func Main() {
 	os.Exit(0)
 }
 
-// exitWithParent ends the process when the parent's end of the leash closes.
+// exitWithParent ends the process when the parent's end of the pipe closes.
 func exitWithParent() {
-	_, _ = io.Copy(io.Discard, os.NewFile(leashFD, "leash"))
+	_, _ = io.Copy(io.Discard, os.NewFile(parentPipeFD, "parentPipe"))
 	os.Exit(1)
 }

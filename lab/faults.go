@@ -25,7 +25,7 @@ func (c *Cluster) Isolate(m *Member) {
 	}
 }
 
-// Heal puts all links in good order, those of clients and those of peers. It does
+// Heal ends all conditions of links, those of clients and those of peers. It does
 // not continue or restart members.
 func (c *Cluster) Heal() {
 	for _, m := range c.members {

@@ -122,7 +122,7 @@ func testLostMajority(t *testing.T, c *lab.Cluster) {
 	put(t, dial(t, c), "k", "kept")
 	require.NoError(t, members[0].Kill())
 	require.NoError(t, members[1].Kill())
-	requireLeaderless(t, members[2]) // if it led, it goes on to believe so for an election timeout
+	requireLeaderless(t, members[2]) // if it led, it takes itself for the leader for an election timeout
 	_, err := c.Leader(within(t, hang))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "no leader")
@@ -200,7 +200,7 @@ func requireLeaderless(t *testing.T, m *lab.Member) {
 	}, soon, 10*time.Millisecond)
 }
 
-// A leader that hears everybody but is heard by nobody is replaced, which needs
+// A leader that receives from all and reaches none is replaced, which needs
 // directions apart: the leader's words travel forward on what it dials and backward
 // on what its peers dial.
 func testOneWayCut(t *testing.T, c *lab.Cluster) {

@@ -146,7 +146,7 @@ func TestSweepSparesOtherUsers(t *testing.T) {
 }
 
 // A member ends with its parent even where the kernel does not see to it.
-func TestMemberFollowsLeash(t *testing.T) {
+func TestMemberEndsWithItsParent(t *testing.T) {
 	program, err := os.Executable()
 	require.NoError(t, err)
 	read, write, err := os.Pipe()
@@ -177,20 +177,20 @@ func TestMemberFollowsLeash(t *testing.T) {
 	case err := <-ended:
 		assert.EqualError(t, err, "exit status 1")
 	case <-time.After(soon):
-		t.Error("the member runs without a leash")
+		t.Error("the member outlives its parent")
 		_ = cmd.Process.Kill()
 		<-ended
 	}
 }
 
-func TestDialler(t *testing.T) {
+func TestPeerProxy(t *testing.T) {
 	const known = "192.0.2.1:2380"
 	peer, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { _ = peer.Close() }()
 	l := link.New(peer.Addr().String())
 	defer func() { assert.NoError(t, l.Close()) }()
-	d, err := newDialler(map[string]*link.Link{known: l})
+	d, err := newPeerProxy(map[string]*link.Link{known: l})
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, d.close()) }()
 
@@ -202,7 +202,7 @@ func TestDialler(t *testing.T) {
 		{"not HTTP", "\x16\x03\x01\r\n\r\n", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			nc := dialDialler(t, d, test.request)
+			nc := dialPeerProxy(t, d, test.request)
 			answer, err := io.ReadAll(nc)
 			require.NoError(t, err)
 			assert.Equal(t, test.answer, string(answer[:min(len(answer), len(test.answer))]))
@@ -210,7 +210,7 @@ func TestDialler(t *testing.T) {
 		})
 	}
 	t.Run("peer", func(t *testing.T) {
-		nc := dialDialler(t, d, "CONNECT "+known+" HTTP/1.1\r\nHost: "+known+"\r\n\r\n")
+		nc := dialPeerProxy(t, d, "CONNECT "+known+" HTTP/1.1\r\nHost: "+known+"\r\n\r\n")
 		far, err := peer.Accept()
 		require.NoError(t, err)
 		_, err = io.WriteString(far, "hello")
@@ -221,7 +221,7 @@ func TestDialler(t *testing.T) {
 		assert.Equal(t, "HTTP/1.1 200 OK\r\n\r\nhello", string(all))
 	})
 	t.Run("close does not wait for the silent", func(t *testing.T) {
-		silent := dialDialler(t, d, http.MethodConnect)
+		silent := dialPeerProxy(t, d, http.MethodConnect)
 		began := time.Now()
 		require.NoError(t, d.close())
 		assert.Less(t, time.Since(began), connectTimeout)
@@ -230,7 +230,7 @@ func TestDialler(t *testing.T) {
 	})
 }
 
-func dialDialler(t *testing.T, d *dialler, request string) net.Conn {
+func dialPeerProxy(t *testing.T, d *peerProxy, request string) net.Conn {
 	t.Helper()
 	nc, err := net.Dial("tcp", d.listener.Addr().String())
 	require.NoError(t, err)

@@ -118,7 +118,7 @@ func hostPort(t *testing.T, endpoint string) string {
 	return u.Host
 }
 
-func requireNobodyListens(t *testing.T, address string) {
+func requireNoListener(t *testing.T, address string) {
 	t.Helper()
 	nc, err := net.DialTimeout("tcp", address, soon)
 	if err == nil {

@@ -36,13 +36,13 @@ var (
 // Member is one member of a cluster. Its methods may be called from several
 // goroutines.
 type Member struct {
-	cluster *Cluster
-	index   int
-	name    string
-	client  *link.Link       // from clients to this member
-	dialler *dialler         // hands what this member dials to peers
-	control *grpc.ClientConn // straight to the member
-	login   login
+	cluster   *Cluster
+	index     int
+	name      string
+	client    *link.Link       // from clients to this member
+	peerProxy *peerProxy       // hands what this member dials to peers
+	control   *grpc.ClientConn // straight to the member
+	login     login
 
 	starting sync.Mutex // held while the process is being started
 
@@ -236,7 +236,7 @@ func (m *Member) spawn() (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := startProcess(c.spawner, c.command(m, m.ports), log, c.leash.read, c.dir.join(m.name+memberLockSuffix))
+	p, err := startProcess(c.spawner, c.commandLocked(m, m.ports), log, c.parentPipe.read, c.dir.join(m.name+memberLockSuffix))
 	if err != nil {
 		return nil, errors.Join(err, log.close())
 	}

@@ -22,16 +22,16 @@ type process struct {
 	released chan struct{} // closed when, after its end, its links lead nowhere
 }
 
-// startProcess starts cmd with its output going to log, on the leash, and with the
+// startProcess starts cmd with its output going to log, with the read end of the parent's pipe, and with the
 // member's file locked by it.
-func startProcess(s *child.Spawner, cmd *exec.Cmd, log *memberLog, leash *os.File, pidFile string) (*process, error) {
+func startProcess(s *child.Spawner, cmd *exec.Cmd, log *memberLog, parentPipe *os.File, pidFile string) (*process, error) {
 	lock, err := lockFile(pidFile, os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return nil, fmt.Errorf("lab: %s: %w", pidFile, err)
 	}
 	defer func() { _ = lock.Close() }() // the process holds its copy, and with it the lock, until it ends
 	cmd.Stdout, cmd.Stderr = log.writer, log.writer
-	cmd.ExtraFiles = []*os.File{leash, lock} // leash becomes leashFD
+	cmd.ExtraFiles = []*os.File{parentPipe, lock} // parentPipe becomes parentPipeFD
 	cmd.WaitDelay = outputDelay
 	run, err := s.Start(cmd)
 	if err != nil {

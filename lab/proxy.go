@@ -41,7 +41,7 @@ type Proxy struct {
 // that the members run) in front of all members of the cluster, and returns when it
 // passes calls on. It reaches the members through their links. StartProxy gives up
 // when ctx ends, or after a minute, and refuses a cluster with Config.TLS: the proxy
-// insists on a client certificate without a common name there, and the lab's has one.
+// requires a client certificate without a common name there, and the lab's has one.
 //
 // The proxy must be closed, before the cluster is. One of the built-in etcd ends with
 // its cluster, and with this program, in any case.
@@ -163,7 +163,7 @@ func (p *Proxy) spawn() (*process, error) {
 	if err != nil {
 		return nil, errors.Join(err, at.release())
 	}
-	run, err := startProcess(p.spawner, p.command(at.client), log, c.leash.read, c.dir.join(p.name+memberLockSuffix))
+	run, err := startProcess(p.spawner, p.command(at.client), log, c.parentPipe.read, c.dir.join(p.name+memberLockSuffix))
 	if err != nil {
 		return nil, errors.Join(err, log.close(), at.release())
 	}
@@ -195,7 +195,7 @@ func (p *Proxy) awaitServing(run *process, address string) bool {
 		grpc.WithDisableServiceConfig(),
 	)
 	if err != nil {
-		_ = run.Kill() // without a connection nobody would notice that it serves
+		_ = run.Kill() // without a connection it would not be seen to serve
 		return false
 	}
 	defer func() { _ = conn.Close() }()

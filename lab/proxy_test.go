@@ -55,7 +55,7 @@ func TestProxyCloseLeavesNothing(t *testing.T) {
 	require.NoError(t, p.Close())
 	require.NoError(t, p.Close(), "second close")
 	requireNoProcess(t, pid)
-	requireNobodyListens(t, address)
+	requireNoListener(t, address)
 	assert.ErrorContains(t, p.Restart(within(t, soon)), "the proxy is closed")
 
 	orphan := startProxy(t, c)

@@ -66,7 +66,7 @@ func relay[R any](from <-chan R, open func(R) delivery) <-chan delivery {
 //
 // Backlogs stay below a thousand revisions. The server delivers longer ones in parts, each with the revision of its store
 // in the header; the proxy takes that for what it has delivered when it makes one watch of two, and then leaves out what
-// lies between. With a backlog of four thousand the official client missed up to half of it in one of five attempts.
+// is between. With a backlog of four thousand the official client missed up to half of it in one of five attempts.
 func TestWatchThroughProxy(t *testing.T) {
 	const watches, history = 200, 4
 	for _, test := range []struct {

@@ -44,7 +44,7 @@ func TestARestoredClusterIsNoticed(t *testing.T) {
 	watch := c.Watch(ctx, "k")
 	syncer := mirror.NewSyncer(c, "k", 0)
 	pages, errs := syncer.SyncBase(ctx)
-	for range pages { // they are not looked at
+	for range pages { // they are not checked
 	}
 	require.NoError(t, <-errs)
 	updates := syncer.SyncUpdates(ctx)

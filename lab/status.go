@@ -114,7 +114,7 @@ func answered(err error) bool {
 // Leader returns the member that leads, asking the running members past the links
 // until one is known, ctx ends or a minute has passed. Where several claim to lead,
 // the one of the highest term does. A leader that was killed or stopped is not
-// returned, whatever its followers still believe; one that was isolated or has lost
+// returned, whatever its followers still report; one that was isolated or has lost
 // its majority may be, until it or they have noticed, which takes up to twice the
 // election timeout.
 func (c *Cluster) Leader(ctx context.Context) (*Member, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/observe"
 )
 
-// follower hears of calls, and traces those whose method it knows.
+// follower records calls, and traces those whose method it knows.
 type follower struct {
 	recorder
 	method string

@@ -44,7 +44,7 @@ func TestStatesFollowTheEndpoints(t *testing.T) {
 	requireStates(t, map[string]health.State{}, &s)
 }
 
-// An endpoint that is removed and comes back at once hears what becomes of its
+// An endpoint that is removed and comes back at once learns what becomes of its
 // predecessor.
 func TestStatesOfAnEndpointThatCameBack(t *testing.T) {
 	var s observe.States

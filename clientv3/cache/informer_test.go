@@ -263,7 +263,7 @@ func TestARelistOvertakesWhatWaits(t *testing.T) {
 	require.Empty(t, changes)
 }
 
-// TestWhatIsLoadedAnewAndUnchanged has a prefix dropped and loaded again. Handlers hear of what has changed.
+// TestWhatIsLoadedAnewAndUnchanged has a prefix dropped and loaded again. Handlers get what has changed.
 func TestWhatIsLoadedAnewAndUnchanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client := startFake(t, 1)

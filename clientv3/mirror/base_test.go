@@ -181,8 +181,8 @@ func TestSyncBaseOfACompactedRevision(t *testing.T) {
 	require.Equal(t, rpctypes.ErrCompacted, err)
 }
 
-// TestSyncBaseOfAServerThatLies would otherwise go on for ever, or panic.
-func TestSyncBaseOfAServerThatLies(t *testing.T) {
+// TestSyncBaseOfEmptyPages would otherwise go on for ever, or panic.
+func TestSyncBaseOfEmptyPages(t *testing.T) {
 	cluster, c := startFake(t, 1)
 	cluster.Nth("Range", 2, func(call *fakeetcd.Call) {
 		call.Answer(&pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 1}, More: true}, nil)

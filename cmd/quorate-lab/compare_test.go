@@ -111,7 +111,7 @@ func TestComparePrintsJSON(t *testing.T) {
 	assert.Equal(t, "stop", d.Clients[2].Report.Rows[1].Name)
 }
 
-func TestCompareJudgesQuorateOnly(t *testing.T) {
+func TestCompareChecksQuorateOnly(t *testing.T) {
 	status, stdout, stderr := compareWith(t, fakeExperiment(func(client int, rep *report.Report) error {
 		if client == 0 {
 			violate(rep)

@@ -18,7 +18,7 @@ import (
 // client, takes about a minute.
 const sampleTimeout = 5 * time.Minute
 
-// measure runs a job in a process of its own, with control to fulfil its wishes.
+// measure runs a job in a process of its own, with control for its requests.
 func measure(ctx context.Context, program string, j cases.Job, control cases.Control) (cases.Sample, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, sampleTimeout, fmt.Errorf("no result after %v", sampleTimeout))
 	defer cancel()
@@ -66,11 +66,11 @@ func converse(ctx context.Context, j cases.Job, in io.Writer, out io.Reader, con
 		switch {
 		case m.Error != "":
 			return nil, errors.New(m.Error)
-		case m.Wish == nil:
+		case m.Request == nil:
 			return m.Sample, nil
 		}
 		var a cases.Answer
-		if err := fulfil(ctx, *m.Wish, control); err != nil {
+		if err := fulfil(ctx, *m.Request, control); err != nil {
 			a.Error = err.Error()
 		}
 		if err := encoder.Encode(a); err != nil {
@@ -79,7 +79,7 @@ func converse(ctx context.Context, j cases.Job, in io.Writer, out io.Reader, con
 	}
 }
 
-func fulfil(ctx context.Context, w cases.Wish, control cases.Control) error {
+func fulfil(ctx context.Context, w cases.Request, control cases.Control) error {
 	if w.Kill != "" {
 		return control.Kill(ctx, w.Kill)
 	}

@@ -22,12 +22,12 @@ type Stored struct {
 	Version int64
 }
 
-// Audit compares the store with what the callers had been told. It belongs to
+// Audit compares the store with the answers that callers got. It belongs to
 // one goroutine; no call may be in flight while it lasts.
 type Audit struct {
 	c *Checker
 	// found marks the written-once keys that were read back, by sequence number.
-	found map[ledgerID][]bool
+	found map[outcomesID][]bool
 	// counters holds the counters that were read back, by caller.
 	counters map[int]counterRead
 	// increments counts, by caller, the keys found beside its counter.
@@ -42,7 +42,7 @@ type counterRead struct {
 // Audit begins the comparison. Every key of the run must be passed to
 // [Audit.See], all read at one revision, before [Audit.Finish].
 func (c *Checker) Audit() *Audit {
-	return &Audit{c: c, found: map[ledgerID][]bool{}, counters: map[int]counterRead{}, increments: map[int]int64{}}
+	return &Audit{c: c, found: map[outcomesID][]bool{}, counters: map[int]counterRead{}, increments: map[int]int64{}}
 }
 
 // Verdict returns what has been found so far.
@@ -55,7 +55,7 @@ func (c *Checker) Verdict() Verdict {
 	return v
 }
 
-// See takes in one key that was read back.
+// See records one key that was read back.
 func (a *Audit) See(s Stored) {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
@@ -98,8 +98,8 @@ func (a *Audit) seeCounter(s Stored) {
 	a.counters[s.Key.Caller] = counterRead{value, s.ModRevision}
 }
 
-func (a *Audit) mark(k history.Key, l *ledger) {
-	id := ledgerID{k.Space, k.Caller}
+func (a *Audit) mark(k history.Key, l *outcomes) {
+	id := outcomesID{k.Space, k.Caller}
 	if a.found[id] == nil {
 		a.found[id] = make([]bool, len(l.writes))
 	}
@@ -121,18 +121,18 @@ func (a *Audit) Finish(revision int64) {
 			"the writes were read back at revision %d although revision %d had been answered before",
 			revision, newest.Revision), *newest)
 	}
-	ids := slices.SortedFunc(maps.Keys(a.c.ledgers), func(x, y ledgerID) int {
+	ids := slices.SortedFunc(maps.Keys(a.c.ledgers), func(x, y outcomesID) int {
 		return cmp.Or(cmp.Compare(x.space, y.space), cmp.Compare(x.caller, y.caller))
 	})
 	for _, id := range ids {
-		a.finishLedger(id, a.c.ledgers[id], revision)
+		a.finishOutcomes(id, a.c.ledgers[id], revision)
 	}
 	for _, caller := range slices.Sorted(maps.Keys(a.c.counters)) {
 		a.finishCounter(caller, a.c.counters[caller], revision)
 	}
 }
 
-func (a *Audit) finishLedger(id ledgerID, l *ledger, revision int64) {
+func (a *Audit) finishOutcomes(id outcomesID, l *outcomes, revision int64) {
 	v := &a.c.verdict
 	found := a.found[id]
 	for seq, state := range l.writes {

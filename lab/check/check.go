@@ -1,12 +1,12 @@
-// Package check judges what the load saw: was a write lost that had been
+// Package check checks what the load saw: was a write lost that had been
 // acknowledged, was one applied that had been refused, or twice, and did a
 // linearizable answer ever go back behind an older one?
 //
-// A [Checker] is told of each call when it is invoked and again when it has
-// returned; what it knew at the invocation is what the answer is held against,
+// A [Checker] gets each call when it is invoked and again when it has
+// returned; the answer is compared with what it knew at the invocation,
 // so only calls that really followed each other are compared. When the load has
 // ended, an [Audit] compares the store, read back key by key, with what the
-// callers had been told.
+// callers were answered.
 //
 // It costs eight bytes for each write, a byte more during the audit, and nothing
 // for a read: ten minutes of a thousand writes a second take about 5 MB.
@@ -19,7 +19,7 @@ import (
 	"github.com/quorate/quorate/lab/history"
 )
 
-// Checker judges the calls of one run. Its methods may be called concurrently.
+// Checker checks the calls of one run. Its methods may be called concurrently.
 // Make one with [New].
 type Checker struct {
 	mu sync.Mutex
@@ -28,14 +28,14 @@ type Checker struct {
 	// counters holds, for each caller's counter, the linearizable answer that
 	// saw its latest write, and what became of the increments.
 	counters map[int]*counter
-	ledgers  map[ledgerID]*ledger
+	ledgers  map[outcomesID]*outcomes
 	verdict  Verdict
 }
 
 // counter is what is known of one counter.
 type counter struct {
 	newest *history.Call
-	// acknowledged and unknown count increments by what their caller was told;
+	// acknowledged and unknown count increments by their outcome for the caller;
 	// one that has not returned counts as unknown.
 	acknowledged, unknown int64
 }
@@ -49,7 +49,7 @@ type Ticket struct {
 
 // New returns a checker that has seen nothing.
 func New() *Checker {
-	return &Checker{counters: map[int]*counter{}, ledgers: map[ledgerID]*ledger{}}
+	return &Checker{counters: map[int]*counter{}, ledgers: map[outcomesID]*outcomes{}}
 }
 
 // Invoke notes that a call is about to be sent and returns the ticket that its
@@ -75,7 +75,7 @@ func (c *Checker) Invoke(call history.Call) Ticket {
 	return t
 }
 
-// Return notes how a call ended and judges its answer. For a serializable get
+// Return records how a call ended and checks its answer. For a serializable get
 // it returns how many revisions the answer was behind the newest that was known
 // at the invocation, which is allowed; otherwise 0.
 func (c *Checker) Return(t Ticket, call history.Call) (behind int64) {
@@ -141,7 +141,7 @@ func (c *Checker) evaluate(t Ticket, call history.Call) {
 	}
 }
 
-// evaluateSerializable judges an answer that may be old, but must be what the store
+// evaluateSerializable checks an answer that may be old, but must be what the store
 // was at the revision that it names. It returns how many revisions it is behind.
 func (c *Checker) evaluateSerializable(t Ticket, call history.Call) (behind int64) {
 	c.verdict.SerializableReads++
@@ -155,7 +155,7 @@ func (c *Checker) evaluateSerializable(t Ticket, call history.Call) (behind int6
 	return behind
 }
 
-// evaluateUnique judges a read, no older than the given revision, of a key whose
+// evaluateUnique checks a read, no older than the given revision, of a key whose
 // only write was acknowledged at that revision before the read was sent.
 func (c *Checker) evaluateUnique(acknowledged int64, call history.Call) {
 	switch {
@@ -202,11 +202,11 @@ func (c *Checker) counter(caller int) *counter {
 	return n
 }
 
-func (c *Checker) ledger(k history.Key) *ledger {
-	id := ledgerID{k.Space, k.Caller}
+func (c *Checker) ledger(k history.Key) *outcomes {
+	id := outcomesID{k.Space, k.Caller}
 	l := c.ledgers[id]
 	if l == nil {
-		l = &ledger{}
+		l = &outcomes{}
 		c.ledgers[id] = l
 	}
 	return l

@@ -20,7 +20,7 @@ const (
 	// AppliedTwice means that a write reached the store more than once.
 	AppliedTwice Problem = "applied_twice"
 	// RefusedApplied means that a write took effect although its caller was
-	// told that it had none.
+	// knows that it had none.
 	RefusedApplied Problem = "refused_applied"
 	// TornTxn means that a txn's counter and the keys written beside it disagree.
 	TornTxn Problem = "torn_txn"
@@ -31,7 +31,7 @@ const (
 // Violation is one broken promise, with the calls that prove it.
 type Violation = tally.Violation
 
-// Verdict is what a checker found. Reads are judged while the load runs; writes
+// Verdict is what a checker found. Reads are checked while the load runs; writes
 // when they are read back, which Audited tells.
 type Verdict struct {
 	// Audited reports whether the writes were read back to the end.
@@ -39,12 +39,12 @@ type Verdict struct {
 	// AuditRevision is the revision at which they were read back.
 	AuditRevision int64
 	// AcknowledgedWrites, UnknownWrites and RefusedWrites count the writes by
-	// what their caller was told; a txn whose comparison did not hold counts as
+	// their outcome for the caller; a txn whose comparison did not hold counts as
 	// refused. Counted by the audit.
 	AcknowledgedWrites, UnknownWrites, RefusedWrites int64
 	// UnknownApplied counts the unknown writes that turned out to be applied.
 	UnknownApplied int64
-	// LinearizableAnswers counts the answers of linearizable gets, puts and txns that were judged.
+	// LinearizableAnswers counts the answers of linearizable gets, puts and txns that were checked.
 	LinearizableAnswers int64
 	// SerializableReads counts the answers of serializable gets.
 	SerializableReads int64

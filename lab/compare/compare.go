@@ -73,7 +73,7 @@ type Config struct {
 	Clients []Client
 	// Rounds is how often each client is run, one round after the other. Default 1.
 	Rounds int
-	// Begin, if set, is called before each client's run, and what it returns is told how
+	// Begin, if set, is called before each client's run, and what it returns is called with how
 	// the run stands.
 	Begin func(c Client, number, of int) (progress func(report.Snapshot))
 	// Run runs the experiment. Default [scenario.Run].

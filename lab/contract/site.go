@@ -27,7 +27,7 @@ const (
 // Patience is far above what any scenario takes; one that hangs is ended by it.
 const Patience = 2 * time.Minute
 
-// Site is what the program is told about the cluster that it runs against.
+// Site describes to the program the cluster that it runs against.
 type Site struct {
 	// Site holds the certificates, and the URL at which acts are posted.
 	site.Site

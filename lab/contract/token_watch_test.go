@@ -100,7 +100,7 @@ func TestLastResponseWaits(t *testing.T) {
 		assert.False(t, open, name)
 	}
 	leave()
-	for range left { // a caller who leaves ends the wait, having been told or not
+	for range left { // a caller who leaves ends the wait, with a response or without
 	}
 }
 

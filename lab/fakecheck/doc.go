@@ -13,8 +13,8 @@
 // comparison. The calls that are known to be answered differently stand in another, divergences, and a test shows that
 // each still is; all other programs stay away from them. They also stay away from
 //
-//   - what the fake leaves out on purpose: time that passes, the contents of a database file, progress that nobody
-//     asked for;
+//   - what the fake leaves out on purpose: time that passes, the contents of a database file, progress without
+//     a request;
 //   - what etcd decides by chance: how events are divided among the responses of a watch that catches up with writes
 //     under way, and the order of equal keys in a sort of more than twelve;
 //   - crashes of etcd 3.7.3: a transaction must not put a key that it also deletes, but the check for that overlooks

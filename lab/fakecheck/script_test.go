@@ -19,7 +19,7 @@ const (
 	mallory2 = "mallory with a token that is none"
 )
 
-// TestScript makes the calls of every service as nobody before authentication is enabled, as every kind of user while it
+// TestScript makes the calls of every service without a user before authentication is enabled, as every kind of user while it
 // is, and while the rights of a user are taken away one by one.
 func TestScript(t *testing.T) {
 	t.Parallel()

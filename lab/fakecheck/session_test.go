@@ -79,7 +79,7 @@ type session struct {
 	transcript []entry
 }
 
-// as makes the calls that follow those of a user, of whom tokens has a token, or of nobody if user is empty.
+// as makes the calls that follow those of a user, of whom tokens has a token, or without one if user is empty.
 func (s *session) as(user string) { s.user = user }
 
 // call calls the method that takes req.

@@ -68,7 +68,7 @@ func TestLeaseKeepAlive(t *testing.T) {
 			return
 		}
 		renew := func(id int64) {
-			// What goes wrong is told by Recv.
+			// Recv returns what goes wrong.
 			_ = stream.Send(&pb.LeaseKeepAliveRequest{ID: id})
 			response, err := stream.Recv()
 			s.received(method, response, err)

@@ -1,7 +1,7 @@
 // Package fault has the faults that the lab injects into a cluster, by name.
 //
 // A fault is injected with [Fault.Inject]. Whatever it was and however far it
-// got, [Heal] puts the cluster in good order again.
+// got, [Heal] repairs the cluster.
 package fault
 
 import (
@@ -43,10 +43,10 @@ type Scene struct {
 	Cluster *lab.Cluster
 	// Rand chooses the member that it happens to.
 	Rand *rand.Rand
-	// Note is told, in a few words, what is being done.
+	// Note is called with a few words for what is being done.
 	Note func(text string)
 	// Hold is how long a fault goes on that is a thing being done rather than a state,
-	// such as defragmentation. Default 5 s. The others are held by whoever injects them.
+	// such as defragmentation. Default 5 s. The caller holds the others.
 	Hold time.Duration
 	// Front is how clients reach the cluster, nil if by the members' endpoints.
 	Front *Front

@@ -330,10 +330,10 @@ func TestStormLeavesTheClusterWell(t *testing.T) {
 	ctx := labtest.Within(t, time.Minute)
 	c := labtest.Start(t, lab.Config{})
 	for seed := range uint64(3) {
-		raging, end := context.WithCancel(ctx)
+		running, end := context.WithCancel(ctx)
 		s := fault.Scene{Cluster: c, Rand: rand.New(rand.NewPCG(seed, 1)), Note: func(string) { end() }}
 		storm := fault.NewStorm(s, rand.New(rand.NewPCG(seed, 2)))
-		require.NoError(t, storm.Run(raging))
+		require.NoError(t, storm.Run(running))
 		assert.Len(t, storm.Tally().Faults, 1)
 		assert.Zero(t, storm.Tally().NotInjected)
 		assert.Empty(t, look(c, nil))

@@ -32,7 +32,7 @@ const (
 type Storm struct {
 	scene Scene
 	cuts  *rand.Rand
-	// links is held by whoever changes the state of links, so that a short cut does
+	// links is locked while the state of links is changed, so that a short cut does
 	// not undo what a fault did, or do again what was healed.
 	links sync.Mutex
 	tally Tally
@@ -70,7 +70,7 @@ func NewStorm(scene Scene, cuts *rand.Rand) *Storm {
 // Tally returns the counts so far. It must not be called while Run runs.
 func (s *Storm) Tally() Tally { return s.tally }
 
-// Run rages until ctx ends and returns when the cluster is in good order again. A
+// Run injects faults until ctx ends and returns when the cluster is healed. A
 // fault that cannot be injected is noted and counted and no reason to end; a
 // cluster that cannot be healed within a minute is.
 func (s *Storm) Run(ctx context.Context) error {
@@ -85,23 +85,23 @@ func (s *Storm) Run(ctx context.Context) error {
 // faults injects faults until ctx ends, each once before any comes again, and heals
 // the cluster from the last.
 func (s *Storm) faults(ctx context.Context) error {
-	var deck []Fault
+	var upcoming []Fault
 	for pause.For(ctx, pace.Between(s.scene.Rand, shortestCalm, longestCalm)) == nil {
-		if len(deck) == 0 {
-			deck = Disturbances()
-			s.scene.Rand.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+		if len(upcoming) == 0 {
+			upcoming = Disturbances()
+			s.scene.Rand.Shuffle(len(upcoming), func(i, j int) { upcoming[i], upcoming[j] = upcoming[j], upcoming[i] })
 		}
-		if err := s.face(ctx, deck[0]); err != nil {
+		if err := s.disturb(ctx, upcoming[0]); err != nil {
 			return err
 		}
-		deck = deck[1:]
+		upcoming = upcoming[1:]
 	}
 	return nil
 }
 
-// face injects one fault, holds it, and heals the cluster. A fault that cannot be
+// disturb injects one fault, holds it, and heals the cluster. A fault that cannot be
 // injected is no reason to end, since what it did can be healed.
-func (s *Storm) face(ctx context.Context, f Fault) error {
+func (s *Storm) disturb(ctx context.Context, f Fault) error {
 	s.tally.Faults[f.Name]++
 	if err := s.inject(f); err != nil {
 		s.tally.NotInjected++

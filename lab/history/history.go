@@ -1,6 +1,6 @@
 // Package history says what the lab saw: of one call its kind, the key that it
 // touched, when it ran and what came back ([Call]); of one watch what its reader
-// took from the channel ([Watch]); of a lease what its keeper was told
+// took from the channel ([Watch]); of a lease what its keeper received
 // ([LeaseEvent]) and what it found ([LeaseLook]).
 //
 // These are the only things that those who make a load, those who check it and
@@ -21,7 +21,7 @@ const (
 	LinearizableGet Kind = iota
 	// SerializableGet reads one key from whatever state the asked member has.
 	SerializableGet
-	// Put writes a key that nobody ever writes again.
+	// Put writes a key that is never written again.
 	Put
 	// Txn increments the caller's counter if it still has the value that the
 	// caller last knew, and writes a key of its own beside it.

@@ -47,7 +47,7 @@ const (
 type LeaseEvent struct {
 	// Kind of event.
 	Kind LeaseEventKind
-	// At is when the keeper was told.
+	// At is when the keeper received it.
 	At time.Duration
 	// Margin is how much was left, when a LeaseRenewed arrived, of the time for which
 	// the client had claimed the lease to live before. It is negative when none was
@@ -62,7 +62,7 @@ type LeaseEvent struct {
 
 // LeaseClaim is what a client claims of a lease.
 type LeaseClaim struct {
-	// At is when the keeper heard it: an answer to a keepalive arrived, or the grant.
+	// At is when the keeper received it: an answer to a keepalive arrived, or the grant.
 	At time.Duration
 	// Until is until when the lease is claimed to live. After the grant that is a TTL
 	// from its sending.
@@ -71,7 +71,7 @@ type LeaseClaim struct {
 
 // LeaseLook is one linearizable read of the key that is attached to a lease.
 type LeaseLook struct {
-	// Lease is the id of the lease, and Key its key, which nobody ever deletes.
+	// Lease is the id of the lease, and Key its key, which is never deleted.
 	Lease int64
 	Key   string
 	// Asked is when the read was sent, Answered when it returned.

@@ -69,7 +69,7 @@ type WatchRequest struct {
 	PrevKV, ProgressNotify, CreatedNotify, Fragment bool
 	// NoPut and NoDelete filter out the events of a type.
 	NoPut, NoDelete bool
-	// RequireLeader tells that the reader would rather be told than wait when its
+	// RequireLeader tells that the watch must end, and not wait, when its
 	// member has no leader.
 	RequireLeader bool
 }
@@ -86,7 +86,7 @@ func (r WatchRequest) Covers(key string) bool {
 	}
 }
 
-// Matches reports whether an event is among those wanted, wherever it lies in
+// Matches reports whether an event is among those wanted, at any
 // time.
 func (r WatchRequest) Matches(e Event) bool {
 	if e.Type == PutEvent && r.NoPut || e.Type == DeleteEvent && r.NoDelete {
@@ -198,10 +198,10 @@ type Watch struct {
 	// Asked is when the reader called Watch, Returned when the call returned.
 	Asked, Returned time.Duration
 	// StartedBy is a revision that was certainly written after Watch had returned,
-	// 0 if none is known. A watch without a StartRevision owes every event from it
+	// 0 if none is known. A watch without a StartRevision must deliver every event from it
 	// on; without it, it is only held to what follows its own first response.
 	StartedBy int64
-	// ProgressRequested tells that somebody may have called RequestProgress for the
+	// ProgressRequested tells that RequestProgress may have been called for the
 	// stream of this watch, so that bookmarks come although it did not ask for them.
 	ProgressRequested bool
 	// Responses in the order in which the reader took them.

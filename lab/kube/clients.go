@@ -38,7 +38,7 @@ func (c *ControlPlane) ConfigForFile(path string) *rest.Config {
 }
 
 // newAdmin returns a client and the transport below it. client-go would share one
-// transport among all clients of a server, whose connections nobody may close.
+// transport among all clients of a server, whose connections cannot be closed.
 func (c *ControlPlane) newAdmin() (dynamic.Interface, *http.Transport, error) {
 	config := c.Admin()
 	transport, err := c.newTransport()

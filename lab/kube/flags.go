@@ -78,7 +78,7 @@ func (c *ControlPlane) flags(address string, args []string) ([]string, error) {
 		"--service-account-signing-key-file=" + c.files.key,
 		"--token-auth-file=" + c.files.tokens,
 		"--authorization-mode=RBAC",
-		// It would post the API server's own address, which nobody needs here.
+		// It would post the API server's own address, which is not needed here.
 		"--endpoint-reconciler-type=none",
 	}
 	flags = append(flags, c.cfg.Args...)

@@ -57,7 +57,7 @@ func (c *caller) call() {
 	c.pool.leave(g, op)
 }
 
-// value returns a value that nobody else writes.
+// value returns a value that no other caller writes.
 func (c *caller) value() string {
 	c.values++
 	return fmt.Sprintf("%d.%d", c.number, c.values)

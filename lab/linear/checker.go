@@ -42,7 +42,7 @@ type Checks struct {
 	Longest int
 	// Slowest is the longest time that the check of a history took.
 	Slowest time.Duration
-	// Unseen writes ended in an unknown outcome and left nothing that anybody saw.
+	// Unseen writes ended in an unknown outcome and left nothing that was seen.
 	Unseen int
 }
 

@@ -9,7 +9,7 @@ import (
 const firstWrite = 2
 
 // claims has the revisions of the store that are known to be those of a write, a bit
-// for each: a write was answered with it, or somebody saw what was written at it.
+// for each: a write was answered with it, or what was written at it was seen.
 type claims struct {
 	mu      sync.RWMutex
 	bits    []uint64

@@ -223,7 +223,7 @@ func (a alarm) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestFaultyClientsAreFound puts clients that break promises in the place of the sound
+// TestFaultyClientsAreFound puts clients that break promises in place of the correct
 // one. Each is found out within some thousand operations, which take seconds, and minutes
 // on a machine that is short of CPU.
 func TestFaultyClientsAreFound(t *testing.T) {

@@ -37,7 +37,7 @@ type group struct {
 	unknown    int
 	underWay   int
 	retired    bool
-	knowledge  knowledge
+	known      known
 }
 
 // due reports whether the group has lived long enough.
@@ -82,7 +82,7 @@ func (p *pool) newGroup() *group {
 
 // enter returns a group for one operation, and what is known of its keys. The
 // operation must be handed to leave.
-func (p *pool) enter(rng *rand.Rand) (*group, knowledge) {
+func (p *pool) enter(rng *rand.Rand) (*group, known) {
 	p.mu.Lock()
 	slot := rng.IntN(len(p.living))
 	var idle *group
@@ -95,7 +95,7 @@ func (p *pool) enter(rng *rand.Rand) (*group, knowledge) {
 	}
 	g := p.living[slot]
 	g.underWay++
-	knows := g.knowledge
+	knows := g.known
 	p.mu.Unlock()
 	if idle != nil {
 		p.retired <- idle
@@ -125,7 +125,7 @@ func (p *pool) record(g *group, op model.Operation) {
 	if op.Outcome == model.Answered && !op.Response.Succeeded {
 		p.refused++
 	}
-	g.knowledge.learn(op)
+	g.known.learn(op)
 	g.operations = append(g.operations, op)
 	p.claim(op)
 }

@@ -1,14 +1,14 @@
 // Package linear is the workload of package soak that checks that what clients were answered is linearizable.
 //
 // It has callers that read, write, delete and compare a few keys through the client under
-// test, some of it in RPCs that they share. Some callers have little patience, so that calls
+// test, some of it in RPCs that they share. Some callers have short deadlines, so that calls
 // also end on their way.
 //
 // The keys live in groups, each for a few seconds, so that the history of a group is
 // short enough to be checked: by [model.Check], while the run goes on. Before that, the
 // keys are read once more. Every revision of the store must have been taken by a write
-// that somebody made, so at the end those are counted too: a write that was executed
-// twice shows there even if nobody saw it.
+// that was made, so at the end those are counted too: a write that was executed
+// twice shows there even if it was never seen.
 package linear
 
 import (
@@ -29,7 +29,7 @@ const (
 	returnTimeout = callTimeout + 20*time.Second
 	// settleTimeout bounds the time from the end of the calls to that of all checks.
 	settleTimeout = 2 * time.Minute
-	// progressInterval is how often the log is told how the run stands.
+	// progressInterval is how often the log gets a line on how the run stands.
 	progressInterval = 10 * time.Second
 )
 
@@ -46,7 +46,7 @@ type workload struct {
 	result                    Result
 }
 
-// Run uses a cluster and checks what comes of it, see [soak.Run].
+// Run uses a cluster and checks the history, see [soak.Run].
 func Run(ctx context.Context, cfg Config) (Result, error) {
 	cfg, err := cfg.complete()
 	if err != nil {

@@ -115,7 +115,7 @@ func TestKeysThatCannotBeReadEndTheRun(t *testing.T) {
 	assert.Zero(t, k.counts.Groups)
 }
 
-// TestViolationsAreKept has a value that nobody wrote, and no place for its page.
+// TestViolationsAreKept has a value that was never written, and no place for its page.
 func TestViolationsAreKept(t *testing.T) {
 	k, p := newTestChecker(t, nil)
 	file := filepath.Join(k.cfg.PageDir, "file")
@@ -198,7 +198,7 @@ func TestGroupsAreDue(t *testing.T) {
 }
 
 func TestKnowledge(t *testing.T) {
-	var k knowledge
+	var k known
 	kv := model.KV{Value: "x", CreateRevision: 5, ModRevision: 5, Version: 1}
 	answer := func(revision int64, act model.Act, result model.Result) {
 		k.learn(model.Operation{
@@ -229,7 +229,7 @@ func TestPlansCoverEverything(t *testing.T) {
 		values[value] = true
 		return value
 	}}
-	var knows knowledge
+	var knows known
 	knows[1].latest = model.KV{Value: "x", ModRevision: 5, Version: 1}
 	knows[1].doubted = "y"
 	seen := map[string]bool{}

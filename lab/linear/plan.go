@@ -8,9 +8,9 @@ import (
 	"github.com/quorate/quorate/lab/linear/model"
 )
 
-// knowledge is what callers have heard of the keys of a group, so that comparisons
+// known is what callers know of the keys of a group, so that comparisons
 // have a fair chance to hold.
-type knowledge [model.Keys]struct {
+type known [model.Keys]struct {
 	// latest is the key at revision, so far as it is known: the version is 0 where a
 	// put did not tell it.
 	latest   model.KV
@@ -19,8 +19,8 @@ type knowledge [model.Keys]struct {
 	doubted string
 }
 
-// learn takes in what an operation tells.
-func (k *knowledge) learn(op model.Operation) {
+// learn records what an operation shows.
+func (k *known) learn(op model.Operation) {
 	if op.Outcome == model.Unknown {
 		for _, act := range op.Request.Then {
 			if act.Verb == model.Write {
@@ -63,7 +63,7 @@ type planner struct {
 }
 
 // request draws an operation.
-func (p planner) request(knows knowledge) model.Request {
+func (p planner) request(knows known) model.Request {
 	key := p.rng.IntN(model.Keys)
 	switch n := p.rng.IntN(100); {
 	case n < 22:
@@ -105,7 +105,7 @@ func (p planner) remove(key int) model.Act {
 }
 
 // txn draws a transaction over a key and sometimes another.
-func (p planner) txn(key int, knows knowledge) model.Request {
+func (p planner) txn(key int, knows known) model.Request {
 	other := (key + 1 + p.rng.IntN(model.Keys-1)) % model.Keys
 	request := model.Request{
 		Kind: model.Txn,
@@ -133,7 +133,7 @@ func (p planner) txn(key int, knows knowledge) model.Request {
 
 // compare draws a comparison with what is known of a key, or with what may have
 // become of it.
-func (p planner) compare(key int, knows knowledge) model.Compare {
+func (p planner) compare(key int, knows known) model.Compare {
 	known := knows[key]
 	c := model.Compare{Key: key, Target: model.CreateRevision, NotEqual: p.rng.IntN(12) == 0}
 	switch n := p.rng.IntN(4); {

@@ -20,7 +20,7 @@ const (
 	Accounted soak.Promise = "accounted"
 )
 
-// Result is what came of a run.
+// Result is the result of a run.
 type Result struct {
 	soak.Outcome
 	// Callers as configured.

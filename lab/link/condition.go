@@ -51,7 +51,7 @@ func (s State) String() string {
 }
 
 // Condition is what a link does to the bytes of one direction. The zero value is a
-// link in good order.
+// link without faults.
 type Condition struct {
 	// State is Open, Blackholed or Cut.
 	State State

@@ -36,7 +36,7 @@ func newConn(parent context.Context, client net.Conn) *Conn {
 }
 
 // Forget makes the connection take bytes and deliver none, its ends included, as a NAT does
-// that has lost its entry. The target is not told. New connections are not affected;
+// that has lost its entry. The target does not notice. New connections are not affected;
 // [Link.Heal] resets the connection.
 func (c *Conn) Forget() { c.forgotten.Store(true) }
 
@@ -110,7 +110,7 @@ func (c *Conn) fill(q *queue, src net.Conn) {
 }
 
 // drain delivers what is in q to dst as the path allows. When dst is found to be
-// gone, the other side is told through the queue back to it, so that the news, too,
+// gone, the other side learns that through the queue back to it, so that this, too,
 // is subject to the condition of its direction.
 func (c *Conn) drain(q *queue, p *path, dst net.Conn, back *queue) {
 	var recovered time.Time

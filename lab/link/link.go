@@ -144,7 +144,7 @@ func (l *Link) Lose(d Direction, share float64) {
 	l.update(d, func(c *Condition) { c.Loss = share })
 }
 
-// Heal puts both directions in good order. What a blackhole withheld is delivered
+// Heal ends the conditions of both directions. What a blackhole withheld is delivered
 // now, and connections that were forgotten are reset.
 func (l *Link) Heal() {
 	l.Set(Both, Condition{})
@@ -203,7 +203,7 @@ func (l *Link) Stats() Stats {
 }
 
 // Close gives up the port, resets every connection and returns when all goroutines
-// of the link have ended. Closing twice does no harm. It returns the error of
+// of the link have ended. A second Close has no effect. It returns the error of
 // closing the listener, if any.
 func (l *Link) Close() error {
 	l.mu.Lock()

@@ -350,7 +350,7 @@ func TestSettingsAreKeptApart(t *testing.T) {
 	assert.Equal(t, "127.0.0.1:1", l.Target())
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestNothingListens(t *testing.T) {
 	l, s := newLink(t)
 	require.NoError(t, s.Close())
 	expectRefused(t, l)

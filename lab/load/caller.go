@@ -14,7 +14,7 @@ type caller interface {
 	next() history.Call
 	// send makes the call and fills in what came back.
 	send(ctx context.Context, call *history.Call) error
-	// learn is told how the call ended.
+	// learn records how the call ended.
 	learn(call history.Call)
 }
 

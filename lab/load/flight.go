@@ -9,13 +9,13 @@ import (
 // waits for the end of those before it.
 type flight struct {
 	mu    sync.Mutex
-	waves []*wave // the last one takes in new calls
+	waves []*wave // new calls are added to the last one
 }
 
 // wave is a set of calls.
 type wave struct {
 	calls  int
-	closed bool          // takes in no more calls
+	closed bool          // gets no more calls
 	done   chan struct{} // closed when closed and calls is 0
 }
 

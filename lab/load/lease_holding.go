@@ -62,7 +62,7 @@ func (h *holding) keep(ctx context.Context) {
 	}
 }
 
-// renew takes in each renewal and returns why there are no more.
+// renew records each renewal and returns why there are no more.
 func (h *holding) renew(renewals iter.Seq2[time.Time, error]) (reason error) {
 	for until, err := range renewals {
 		if err != nil {
@@ -74,7 +74,7 @@ func (h *holding) renew(renewals iter.Seq2[time.Time, error]) (reason error) {
 	return nil
 }
 
-// claimed takes in until when the client now claims the lease to live, and returns
+// claimed records until when the client now claims the lease to live, and returns
 // how much was left of its claim before.
 func (h *holding) claimed(until time.Time) (margin time.Duration) {
 	now := h.keeper.load.cfg.Now()

@@ -252,7 +252,7 @@ func TestKeepersWhoseLooksFailGoOn(t *testing.T) {
 	})
 }
 
-// A look that nobody answers is given up, and the next one is made.
+// A read without an answer is given up, and the next one is made.
 func TestKeepersAreNotBlindedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, store := &book{}, newMemory()

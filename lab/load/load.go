@@ -41,7 +41,7 @@ type Config struct {
 	// Prefix before.
 	Revision int64
 	// LeasePrefix of every key that is attached to a lease, ending in a slash. It
-	// must not lie under Prefix, whose keys are written once and never deleted.
+	// must not be under Prefix, whose keys are written once and never deleted.
 	LeasePrefix string
 	// LeaseTTL is the time to live of each lease, in whole seconds. etcd grants no
 	// less than one and a half times its election timeout, rounded up.
@@ -52,7 +52,7 @@ type Config struct {
 	Now func() time.Duration
 }
 
-// Recorder is told of everything that the load sees. It may be called
+// Recorder receives everything that the load sees. It may be called
 // concurrently.
 type Recorder interface {
 	// Invoke is called just before a call is sent, and the function that it
@@ -63,7 +63,7 @@ type Recorder interface {
 	Watch(reader int, req history.WatchRequest, asked time.Duration) WatchLog
 	// Lease is called when something has happened to a lease.
 	Lease(history.LeaseEvent)
-	// Look is called when the keeper of a lease has looked at its key.
+	// Look is called when the keeper of a lease has read its key.
 	Look(history.LeaseLook)
 }
 

@@ -185,7 +185,7 @@ func TestStopWaitsForCallsUnderWay(t *testing.T) {
 	})
 }
 
-func TestStopCutsShortWhenTold(t *testing.T) {
+func TestStopCutsShortOnRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, b := newMemory(), &book{}
 		store.before = func(ctx context.Context, _ history.Kind) error { <-ctx.Done(); return ctx.Err() }

@@ -29,7 +29,7 @@ type Services struct {
 type Watcher interface {
 	// Watch begins a watch and returns what its reader takes from the channel,
 	// response by response, until the channel is closed. The time of arrival is left
-	// for the reader to fill in. The end of ctx ends the watch; whoever stops reading
+	// for the reader to fill in. The end of ctx ends the watch; a reader that stops
 	// before the last response must end it.
 	Watch(ctx context.Context, req history.WatchRequest) iter.Seq[history.WatchResponse]
 }
@@ -47,6 +47,6 @@ type Lessor interface {
 	// KeepAlive keeps a lease alive and returns, with each answer, until when the
 	// client then claims the lease to live. When the client ends the keepalive, an
 	// error says why, if the client does, and is the last to come. The end of ctx ends
-	// it too; whoever stops reading before must end ctx.
+	// it too; a reader that stops before must end ctx.
 	KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Time, error]
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Store is what the lab asks of a client. [NewStore] makes one of a Quorate
-// client; tests put a store that lies in its place.
+// client; tests put a store with wrong answers in its place.
 //
 // Errors are passed on as the client returned them, so that their class is not
 // lost.

@@ -14,7 +14,7 @@ import (
 // asked in a tight loop.
 const rewatchPause = 100 * time.Millisecond
 
-// WatchLog is told of one watch. Its methods are not called concurrently.
+// WatchLog records one watch. Its methods are not called concurrently.
 type WatchLog interface {
 	// Returned is called when the watch stands.
 	Returned(at time.Duration)

@@ -37,7 +37,7 @@ func (p *page) Returned(at time.Duration)            { p.returned = at }
 func (p *page) Delivered(resp history.WatchResponse) { p.responses = append(p.responses, resp) }
 func (p *page) Ended(end WatchEnd)                   { p.ends = append(p.ends, end) }
 
-// script is a Watcher of which each watch plays the next scene; when there is none
+// script is a Watcher of which each watch plays the next part; when there is none
 // left, and for readers other than the first, the watch stays silent. Creating a
 // watch takes 10 ms.
 type script struct {

@@ -7,7 +7,7 @@ import (
 	"github.com/quorate/quorate/lab/locks/lockcheck"
 )
 
-// book is what contenders write down of what they do and are told.
+// book is the record of what contenders do and receive.
 type book struct {
 	mu       sync.Mutex
 	attempts []lockcheck.Attempt
@@ -16,7 +16,7 @@ type book struct {
 	counts   Counts
 }
 
-// Counts says how often something befell contenders.
+// Counts counts what happened to contenders.
 type Counts struct {
 	// Sessions that were granted, and SessionsFailed those that could not be had.
 	Sessions, SessionsFailed int
@@ -36,7 +36,7 @@ type Counts struct {
 	Overdue time.Duration
 }
 
-// attempt takes in an attempt and returns its number.
+// attempt records an attempt and returns its number.
 func (b *book) attempt(a lockcheck.Attempt) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -64,13 +64,13 @@ func (q *queued) Give(ctx context.Context) error {
 	return err
 }
 
-// trusting sessions have locks whose holders write without a guard.
-type trusting struct {
+// unguardedSession is a session of locks whose holders write without a guard.
+type unguardedSession struct {
 	session
 	broke func()
 }
 
-func (s trusting) Handle(style lockcheck.Style, name string) Handle {
+func (s unguardedSession) Handle(style lockcheck.Style, name string) Handle {
 	return unguarded{s.session.Handle(style, name), s.Client(), s.broke}
 }
 
@@ -97,14 +97,14 @@ func (u unguarded) Guard() Guard {
 	return g
 }
 
-// lying sessions have guards that deny every fourth write which they made.
-type lying struct {
+// denyingSession is a session with guards that deny every fourth write which they made.
+type denyingSession struct {
 	Session
 	writes *atomic.Int64
 	broke  func()
 }
 
-func (s lying) Handle(style lockcheck.Style, name string) Handle {
+func (s denyingSession) Handle(style lockcheck.Style, name string) Handle {
 	return denying{s.Session.Handle(style, name), s.writes, s.broke}
 }
 
@@ -128,24 +128,24 @@ func (d denying) Guard() Guard {
 	return g
 }
 
-// hoardingTTL is the time to live of a hoarding session in seconds: longer than a busy machine can keep a client from
+// neverReleasingTTL is the time to live of a neverReleasing session in seconds: longer than a busy machine can keep a client from
 // renewing it.
-const hoardingTTL = 60
+const neverReleasingTTL = 60
 
-// hoarding sessions never let go of a lock, and live until the end of their client.
-type hoarding struct {
+// neverReleasing sessions never release a lock, and live until the end of their client.
+type neverReleasing struct {
 	session
 	done  <-chan struct{}
 	broke func()
 }
 
-func (s hoarding) Done() <-chan struct{} { return s.done }
+func (s neverReleasing) Done() <-chan struct{} { return s.done }
 
-func (s hoarding) Orphan() {}
+func (s neverReleasing) Orphan() {}
 
-func (s hoarding) Close() error { return nil }
+func (s neverReleasing) Close() error { return nil }
 
-func (s hoarding) Handle(style lockcheck.Style, name string) Handle {
+func (s neverReleasing) Handle(style lockcheck.Style, name string) Handle {
 	return kept{s.session.Handle(style, name), s.broke}
 }
 
@@ -159,7 +159,7 @@ func (k kept) Give(context.Context) error {
 	return nil
 }
 
-// TestFaultyLocksAreFound puts locks that break promises in the place of sound ones. A run lasts until promises
+// TestFaultyLocksAreFound puts locks that break promises in place of correct ones. A run lasts until promises
 // were broken often enough, however long that takes where the machine is busy. What the runs take is mostly waiting, so
 // they go side by side.
 func TestFaultyLocksAreFound(t *testing.T) {
@@ -176,15 +176,15 @@ func TestFaultyLocksAreFound(t *testing.T) {
 		want   []lockcheck.Promise
 	}{
 		{"early and lying", DefaultLocks, 20, func(sound quorate, broke func()) Client {
-			return faulty{sound, func(s session) Session { return lying{early{s}, &writes, broke} }, same}
+			return faulty{sound, func(s session) Session { return denyingSession{early{s}, &writes, broke} }, same}
 		}, []lockcheck.Promise{lockcheck.Acquired, lockcheck.Guarded, lockcheck.Truthful}},
-		{"trusting", DefaultContenders, 5, func(sound quorate, broke func()) Client {
-			return faulty{sound, func(s session) Session { return trusting{s, broke} }, same}
+		{"unguarded", DefaultContenders, 5, func(sound quorate, broke func()) Client {
+			return faulty{sound, func(s session) Session { return unguardedSession{s, broke} }, same}
 		}, []lockcheck.Promise{lockcheck.Guarded}},
 		{"hoarding", DefaultLocks, 3, func(sound quorate, broke func()) Client {
 			return faulty{
-				sound, func(s session) Session { return hoarding{s, over, broke} },
-				func(context.Context, int) (context.Context, int) { return sound.Ctx(), hoardingTTL },
+				sound, func(s session) Session { return neverReleasing{s, over, broke} },
+				func(context.Context, int) (context.Context, int) { return sound.Ctx(), neverReleasingTTL },
 			}
 		}, []lockcheck.Promise{lockcheck.Released, lockcheck.Live}},
 	}

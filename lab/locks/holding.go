@@ -21,7 +21,7 @@ type holding struct {
 	claim   lockcheck.Claim
 }
 
-// take asks for the lock until ctx ends or the plan's patience does, and reports
+// take asks for the lock until ctx ends or the plan's patience is over, and reports
 // whether it was given.
 func (h *holding) take(ctx context.Context) bool {
 	h.handle = h.session.Handle(h.plan.style, h.names[h.plan.lock])
@@ -138,7 +138,7 @@ func (h *holding) write(guard Guard, timeout time.Duration) {
 
 // give gives the lock up, by the call for it or with the session. A lock whose
 // session was given up already is left alone. Then the session goes, as the plan says
-// or because the call failed: nobody must be kept waiting by a key that was to go.
+// or because the call failed: a key that was to go must let no contender wait.
 func (h *holding) give() {
 	parting := h.plan.parting
 	if h.plan.incident != orphaned && h.plan.incident != closed {

@@ -10,7 +10,7 @@
 // whose host sleeps: while they wait, while they hold the lock, or with a guarded
 // write on its way; then they go on as if nothing had happened.
 //
-// When the faults are over every contender takes a lock once more; then [lockcheck.Check] compares what they were told with the
+// When the faults are over every contender takes a lock once more; then [lockcheck.Check] compares what they learned with the
 // record.
 package locks
 
@@ -105,7 +105,7 @@ func (w *workload) Close() error {
 	return errors.Join(errs...)
 }
 
-// Check compares what the contenders were told with the record.
+// Check compares what the contenders learned with the record.
 func (w *workload) Check(out *soak.Outcome) error {
 	through, err := w.env.Recorded()
 	if err != nil {

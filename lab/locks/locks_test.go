@@ -55,7 +55,7 @@ func (h observedHandle) Guard() Guard {
 }
 
 // TestLocks is the short form of "quorate-lab soak locks". On a machine that is short of CPU it may take longer until
-// somebody writes who has lost the lock.
+// a contender writes that has lost the lock.
 func TestLocks(t *testing.T) {
 	ctx, enough := context.WithCancel(t.Context())
 	defer enough()

@@ -33,7 +33,7 @@ const (
 	longestGap = 60 * time.Millisecond
 )
 
-// incident is what befalls a contender.
+// incident is what happens to a contender.
 type incident uint8
 
 const (
@@ -59,7 +59,7 @@ var incidents = []incident{
 	pausedWaiting, pausedWaiting, pausedHolding, pausedHolding, pausedHolding, delayed, orphaned, closed, crashed,
 }
 
-// plan is what a contender means to do in a round, and what befalls it.
+// plan is what a contender is going to do in a round, and what happens to it.
 type plan struct {
 	lock     int
 	style    lockcheck.Style

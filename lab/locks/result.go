@@ -8,12 +8,12 @@ import (
 	"github.com/quorate/quorate/lab/soak"
 )
 
-// Result is what came of a run.
+// Result is the result of a run.
 type Result struct {
 	soak.Outcome
 	// Contenders as configured.
 	Contenders int
-	// Counts says what befell the contenders.
+	// Counts counts what happened to the contenders.
 	Counts
 	// Attempts by how they were made and what was answered.
 	Attempts map[lockcheck.Style]Answers

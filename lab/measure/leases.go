@@ -25,13 +25,13 @@ type LeaseStats struct {
 	Codes map[string]int64
 }
 
-// leaseTally gathers the figures of the leases in one row.
+// leaseTally has the figures of the leases in one row.
 type leaseTally struct {
 	stats LeaseStats
 	held  int64 // leases that were held at some time in the row
 }
 
-// Lease takes in what happened to a lease. What happened outside every row is
+// Lease records what happened to a lease. What happened outside every row is
 // ignored, but for the number of leases that are held.
 func (m *Meter) Lease(e history.LeaseEvent) {
 	m.mu.Lock()

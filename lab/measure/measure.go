@@ -2,7 +2,7 @@
 // stretch of time, in it one [Stats] for each kind of call, and the [WatchStats]
 // and [LeaseStats] of all watches and leases.
 //
-// A call belongs to the row in which it was invoked, wherever it ended, so that
+// A call belongs to the row in which it was invoked, whenever it ended, so that
 // a fault answers for the calls that met it. A gap belongs to the row in which
 // it happened: it is the longest time between the row's beginning and its end
 // in which no call of the kind was completed, whenever those calls were invoked.
@@ -13,10 +13,10 @@
 // event from the channel; 0 if the event was there first. A write whose outcome is
 // unknown was never acknowledged; there the delay counts from its invocation. A
 // silence belongs to the row in which it happened: it is the longest time in which
-// a watch delivered nothing although it owed something, a change whose write had
+// a watch delivered nothing although a change was undelivered whose write had
 // been acknowledged.
 //
-// What happens to a lease belongs to the row in which its keeper was told.
+// What happens to a lease belongs to the row in which its keeper received it.
 package measure
 
 import (
@@ -84,7 +84,7 @@ type Note struct {
 	Text string
 }
 
-// Meter takes in what happens and keeps the rows. Its methods may be called
+// Meter records what happens in rows. Its methods may be called
 // concurrently; the zero value is ready to use.
 type Meter struct {
 	mu      sync.Mutex
@@ -109,7 +109,7 @@ type row struct {
 	leases     leaseTally
 }
 
-// tally gathers the figures of one kind of call in one row.
+// tally has the figures of one kind of call in one row.
 type tally struct {
 	stats     Stats
 	durations histogram
@@ -170,7 +170,7 @@ func (m *Meter) Note(at time.Duration, text string) {
 	}
 }
 
-// Observe takes in a call that has ended. Abandoned calls, and those invoked
+// Observe records a call that has ended. Abandoned calls, and those invoked
 // outside every row, are not counted.
 func (m *Meter) Observe(call history.Call) {
 	m.mu.Lock()
@@ -189,7 +189,7 @@ func (m *Meter) Observe(call history.Call) {
 	}
 }
 
-// rowAt returns the row that a moment lies in, or nil.
+// rowAt returns the row that holds a moment, or nil.
 func (m *Meter) rowAt(at time.Duration) *row {
 	for _, r := range slices.Backward(m.rows) {
 		if at >= r.start {
@@ -213,7 +213,7 @@ func (m *Meter) sample(code string, err error) {
 	m.samples[code] = err.Error()
 }
 
-// complete takes in a call that was completed in the row.
+// complete records a call that was completed in the row.
 func (r *row) complete(call history.Call) {
 	t := &r.kinds[call.Kind]
 	t.completed(call.End)
@@ -264,7 +264,7 @@ func increment(counts *map[string]int64, code string) {
 func (m *Meter) Rows(now time.Duration) []Row {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.outside.note(m.outside.owed, now)
+	m.outside.note(m.outside.undelivered, now)
 	rows := make([]Row, 0, len(m.rows))
 	for _, r := range m.rows {
 		rows = append(rows, r.snapshot(now))

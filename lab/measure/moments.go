@@ -13,7 +13,7 @@ type Span struct {
 	From, To time.Duration
 }
 
-// contains reports whether a moment lies in a span, which has not ended while To is 0.
+// contains reports whether a moment is in a span, which has not ended while To is 0.
 func (s Span) contains(at time.Duration) bool {
 	return s.From > 0 && at >= s.From && (s.To == 0 || at < s.To)
 }
@@ -52,7 +52,7 @@ type moment struct {
 	newGets, newPuts, newEvents resuming
 }
 
-// resuming gathers who has gone on.
+// resuming has the callers that have resumed.
 type resuming struct {
 	seen []int
 	Resumption

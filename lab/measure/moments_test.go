@@ -24,7 +24,7 @@ func TestMomentsTellWhenCallersGoOn(t *testing.T) {
 	done(history.LinearizableGet, 0, 25, 1)
 	done(history.LinearizableGet, 0, 95, 1)
 	m.Lead(100*ms, "m2", "m3")
-	done(history.LinearizableGet, 0, 99, 1) // ended before, told later
+	done(history.LinearizableGet, 0, 99, 1) // ended before, reported later
 	done(history.LinearizableGet, 1, 130, 90)
 	done(history.LinearizableGet, 1, 135, 5)
 	done(history.LinearizableGet, 0, 180, 5)
@@ -55,10 +55,10 @@ func TestHeldCountsWhatWasCompletedUnderTheFault(t *testing.T) {
 	m.Inject(20 * ms)
 	m.Observe(call(18*ms, 22*ms, history.OK))
 	m.Observe(call(18*ms, 23*ms, history.Failed))
-	m.Observe(call(18*ms, 19*ms, history.OK)) // ended before, told later
+	m.Observe(call(18*ms, 19*ms, history.OK)) // ended before, reported later
 	m.Heal(40 * ms)
 	m.Observe(call(25*ms, 45*ms, history.OK))
-	m.Observe(call(25*ms, 35*ms, history.OK)) // ended before, told later
+	m.Observe(call(25*ms, 35*ms, history.OK)) // ended before, reported later
 	assert.EqualValues(t, 2, m.Rows(50 * ms)[0].Kinds[history.Put].Held)
 }
 

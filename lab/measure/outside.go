@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// outside are the events that a watch owes for writes that were made past the links, in order.
+// outside are the events that a watch must deliver for writes that were made past the links, in order.
 type outside struct {
-	owed []outsideWrite
-	seen int64 // the latest that was delivered
+	undelivered []outsideWrite
+	seen        int64 // the latest that was delivered
 }
 
 type outsideWrite struct {
@@ -17,7 +17,7 @@ type outsideWrite struct {
 	row *row
 }
 
-// note takes in how late writes are at a time.
+// note records how late writes are at a time.
 func (*outside) note(writes []outsideWrite, at time.Duration) {
 	for _, w := range writes {
 		w.row.outside = max(w.row.outside, at-w.at)
@@ -29,7 +29,7 @@ func (m *Meter) OutsideWrite(seq int64, at time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.current(); r != nil && seq > m.outside.seen {
-		m.outside.owed = append(m.outside.owed, outsideWrite{seq, at, r})
+		m.outside.undelivered = append(m.outside.undelivered, outsideWrite{seq, at, r})
 	}
 }
 
@@ -39,10 +39,10 @@ func (m *Meter) OutsideEvent(seq int64, at time.Duration) {
 	defer m.mu.Unlock()
 	o := &m.outside
 	o.seen = max(o.seen, seq)
-	n := slices.IndexFunc(o.owed, func(w outsideWrite) bool { return w.seq > seq })
+	n := slices.IndexFunc(o.undelivered, func(w outsideWrite) bool { return w.seq > seq })
 	if n < 0 {
-		n = len(o.owed)
+		n = len(o.undelivered)
 	}
-	o.note(o.owed[:n], at)
-	o.owed = o.owed[n:]
+	o.note(o.undelivered[:n], at)
+	o.undelivered = o.undelivered[n:]
 }

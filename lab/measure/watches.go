@@ -16,10 +16,10 @@ type WatchStats struct {
 	// first two are at most 0.8 % too high, never too low.
 	DelayP50, DelayP99, DelayMax time.Duration
 	// LongestSilence is the longest time in which a watch delivered nothing although
-	// it owed something.
+	// an event was undelivered.
 	LongestSilence time.Duration
-	// Undelivered counts the events that are owed and have not been delivered, once
-	// for each watch that owes them. When the watches have been ended they are lost.
+	// Undelivered counts the events that have not been delivered, once
+	// for each watch. When the watches have been ended they are lost.
 	Undelivered int64
 	// Repeated counts the events that a watch delivered again, or behind later ones.
 	Repeated int64
@@ -28,7 +28,7 @@ type WatchStats struct {
 	Codes map[string]int64
 }
 
-// watchTally gathers the figures of the watches in one row.
+// watchTally has the figures of the watches in one row.
 type watchTally struct {
 	stats  WatchStats
 	delays histogram
@@ -50,10 +50,10 @@ func (t *watchTally) snapshot() WatchStats {
 func (m *Meter) Watch(scopes []history.Scope) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.watches = owing(scopes)
+	m.watches = newWatches(scopes)
 }
 
-// Invoke notes that a call is about to be sent. Whoever calls it calls Observe too,
+// Invoke notes that a call is about to be sent. Its caller calls Observe, too,
 // when the call has ended.
 func (m *Meter) Invoke(call history.Call) {
 	m.mu.Lock()
@@ -65,7 +65,7 @@ func (m *Meter) Invoke(call history.Call) {
 	}
 }
 
-// Deliver takes in the keys of the events that a watch delivered at one time, named
+// Deliver records the keys of the events that a watch delivered at one time, named
 // by [history.Written].
 func (m *Meter) Deliver(watch int, keys []history.Key, at time.Duration) {
 	m.mu.Lock()
@@ -81,7 +81,7 @@ func (m *Meter) Deliver(watch int, keys []history.Key, at time.Duration) {
 	}
 }
 
-// EndWatch takes in that a watch ended by itself, with the code of its error.
+// EndWatch records that a watch ended by itself, with the code of its error.
 func (m *Meter) EndWatch(code string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

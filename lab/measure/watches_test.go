@@ -124,7 +124,7 @@ func TestEventsBelongToTheRowOfTheirWrite(t *testing.T) {
 	assert.Zero(t, rows[2].Watches.Undelivered)
 }
 
-func TestWhatIsNotOwedIsNotLost(t *testing.T) {
+func TestUnexpectedEventsAreNotLost(t *testing.T) {
 	for _, o := range []history.Outcome{history.Failed, history.Unknown, history.Abandoned} {
 		m := watching()
 		m.put(0, 10*ms, 20*ms, o)
@@ -198,7 +198,7 @@ func (m *watched) txn(seq, want int64, start, end time.Duration, o history.Outco
 
 func counterAt(value int64) history.Key { return history.Key{Space: history.Counters, Seq: value} }
 
-func TestTxnsOweTheirCounterToo(t *testing.T) {
+func TestTxnsWriteTheirCounterToo(t *testing.T) {
 	m := watching()
 	m.txn(0, 0, 10*ms, 20*ms, history.OK, true)
 	m.txn(1, 5, 20*ms, 30*ms, history.OK, false)

@@ -132,7 +132,7 @@ func (c *channel) close() error {
 	return conn.Close()
 }
 
-// wake wakes the channel up if it naps.
+// wake makes the channel leave idle mode.
 func (c *channel) wake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

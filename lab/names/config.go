@@ -17,8 +17,8 @@ const (
 	DefaultBound    = time.Second
 )
 
-// defaultHopeless is that of hopeless.
-const defaultHopeless = 30 * time.Second
+// defaultGiveUpAfter is that of Config.giveUpAfter.
+const defaultGiveUpAfter = 30 * time.Second
 
 // maxChannels bounds Config.Channels.
 const maxChannels = 1000
@@ -36,13 +36,13 @@ type Config struct {
 	// Default one second.
 	Bound time.Duration
 
-	// wrap and believing make resolvers break promises, in tests. another returns a new builder.
-	wrap      func(b resolver.Builder, another func() (resolver.Builder, error)) resolver.Builder
-	believing bool // without MassRemovalDelay
+	// wrap and noRemovalDelay make resolvers break promises, in tests. another returns a new builder.
+	wrap           func(b resolver.Builder, another func() (resolver.Builder, error)) resolver.Builder
+	noRemovalDelay bool // without MassRemovalDelay
 	// only is the name of the faults that are injected. Default all.
 	only string
-	// hopeless is how long after a change channels are waited for. Default 30 s.
-	hopeless time.Duration
+	// giveUpAfter is how long after a change channels are waited for. Default 30 s.
+	giveUpAfter time.Duration
 }
 
 // Resolvers returns the names of all resolvers.
@@ -53,7 +53,7 @@ func Resolvers() []string { return []string{"dns", "etcd", "kubernetes", "static
 func (c Config) complete() (Config, error) {
 	c.Channels = cmp.Or(c.Channels, DefaultChannels)
 	c.Bound = cmp.Or(c.Bound, DefaultBound)
-	c.hopeless = cmp.Or(c.hopeless, defaultHopeless)
+	c.giveUpAfter = cmp.Or(c.giveUpAfter, defaultGiveUpAfter)
 	if len(c.Resolvers) == 0 {
 		c.Resolvers = Resolvers()
 	}

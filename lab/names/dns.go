@@ -45,7 +45,7 @@ func (s *dnsSource) builder(removalDelay time.Duration) (resolver.Builder, []str
 	return b, []string{fmt.Sprintf("dns:///%s:%d", domain, port), "dns:///_grpc._tcp." + domain}, err
 }
 
-func (s *dnsSource) tell(addresses []string) error {
+func (s *dnsSource) list(addresses []string) error {
 	var all, services []string
 	for _, address := range addresses {
 		ip, _, err := net.SplitHostPort(address)
@@ -73,7 +73,7 @@ func (s *dnsSource) faults() []disturbance {
 			end:   func() error { s.server.Be(nameserver.WellBehaved); return nil },
 		}
 	}
-	return append(lies(),
+	return append(falseLists(),
 		behaviour("silent", nameserver.Silent), behaviour("servfail", nameserver.Failing), behaviour("refused", nameserver.Refusing),
 		behaviour("foreign-answers", nameserver.Foreign), behaviour("slow", nameserver.Slow), behaviour("truncated", nameserver.Truncated),
 		disturbance{name: "restarted", open: true, begin: s.server.Stop, end: s.server.Restart},

@@ -63,8 +63,8 @@ func (s *etcdSource) builder(removalDelay time.Duration) (resolver.Builder, []st
 	return b, []string{"etcd:///" + service}, err
 }
 
-// tell writes the registrations, past the links.
-func (s *etcdSource) tell(addresses []string) error {
+// list writes the registrations, past the links.
+func (s *etcdSource) list(addresses []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
 	var last error
@@ -109,7 +109,7 @@ func write(ctx context.Context, kv pb.KVClient, addresses []string) error {
 }
 
 func (s *etcdSource) faults() []disturbance {
-	all := lies()
+	all := falseLists()
 	for _, f := range fault.Disturbances() {
 		all = append(all, disturbance{
 			name:  f.Name,

@@ -93,12 +93,12 @@ func TestMistakesAreFound(t *testing.T) {
 		cfg     Config
 		promise soak.Promise
 	}{
-		"errors empty the list":           {Config{Resolvers: dns, only: "servfail", wrap: spoil(newEmptying)}, Serving},
-		"a lie is believed, DNS":          {Config{Resolvers: dns, only: "names-a-part", believing: true}, Doubt},
-		"a lie is believed, Kubernetes":   {Config{Resolvers: kubernetes, only: "names-nothing", believing: true}, Doubt},
-		"changes are not told":            {Config{Resolvers: kubernetes, only: "stopped", wrap: spoil(newDeaf)}, Current},
-		"lists are forgotten, DNS":        {Config{Resolvers: dns, only: "silent", wrap: forget}, Serving},
-		"lists are forgotten, Kubernetes": {Config{Resolvers: kubernetes, only: "stopped", wrap: forget}, Serving},
+		"errors empty the list":                  {Config{Resolvers: dns, only: "servfail", wrap: spoil(newEmptying)}, Serving},
+		"a false list is taken over, DNS":        {Config{Resolvers: dns, only: "names-a-part", noRemovalDelay: true}, Doubt},
+		"a false list is taken over, Kubernetes": {Config{Resolvers: kubernetes, only: "names-nothing", noRemovalDelay: true}, Doubt},
+		"changes are not told":                   {Config{Resolvers: kubernetes, only: "stopped", wrap: spoil(newDeaf)}, Current},
+		"lists are forgotten, DNS":               {Config{Resolvers: dns, only: "silent", wrap: forget}, Serving},
+		"lists are forgotten, Kubernetes":        {Config{Resolvers: kubernetes, only: "stopped", wrap: forget}, Serving},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestMistakesAreFound(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			cfg := tt.cfg
-			cfg.Duration, cfg.Seed, cfg.Channels, cfg.hopeless = 3*time.Minute, *seed, 20, 2*time.Second
+			cfg.Duration, cfg.Seed, cfg.Channels, cfg.giveUpAfter = 3*time.Minute, *seed, 20, 2*time.Second
 			var r *run
 			cfg.Log = alarm{cancel, func() bool { return r.violations(tt.promise) > 0 }}
 			cfg, err := cfg.complete()

@@ -54,7 +54,7 @@ func (s *kubernetesSource) builder(removalDelay time.Duration) (resolver.Builder
 	return b, []string{"kubernetes:///" + service, "kubernetes:///" + service + ":" + strconv.Itoa(port)}, err
 }
 
-func (s *kubernetesSource) tell(addresses []string) error {
+func (s *kubernetesSource) list(addresses []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := s.slice.DeepCopy()
@@ -89,7 +89,7 @@ func (s *kubernetesSource) faults() []disturbance {
 	}
 	deny := func() { s.server.Deny() }
 	allow := func() { s.server.Allow() }
-	return append(lies(),
+	return append(falseLists(),
 		disturbance{name: "hangs", open: true, begin: do(s.server.Hang), end: do(s.server.Resume)},
 		disturbance{name: "stopped", open: true, begin: do(s.server.Stop), end: s.server.Restart},
 		disturbance{name: "restarted-compacted", open: true, begin: do(s.server.Stop, s.server.Compact), end: s.server.Restart},

@@ -1,5 +1,5 @@
 // Package names has many channels resolve names while the sources of the names fail, for as long as
-// one likes, and checks that all keep their backends.
+// the configuration says, and checks that all keep their backends.
 //
 // [Run] has one trial for each resolver: a source, real backends that come and go, and channels. The
 // sources are a DNS server, an etcd cluster of real processes, and an API server in memory; they are
@@ -8,7 +8,7 @@
 // opened again, and now and then all are; in the middle of faults too.
 //
 // The checks: no channel is without backends once its builder knew some, the disappearance of most
-// is not believed at once, after a fault each channel has the current list in time, calls do not
+// is not taken over at once, after a fault each channel has the current list in time, calls do not
 // fail, a source that is back is not overrun, and nothing is left at the end.
 package names
 
@@ -91,13 +91,13 @@ func (r *run) all(ctx context.Context) error {
 		}
 		r.trials = append(r.trials, t)
 	}
-	raging, cancel := context.WithTimeout(ctx, r.cfg.Duration)
+	limited, cancel := context.WithTimeout(ctx, r.cfg.Duration)
 	defer cancel()
 	results, errs := make([]Trial, len(r.trials)), make([]error, len(r.trials))
 	var running sync.WaitGroup
 	for i, t := range r.trials {
 		running.Go(func() {
-			results[i], errs[i] = t.run(raging)
+			results[i], errs[i] = t.run(limited)
 			if errs[i] != nil {
 				errs[i] = fmt.Errorf("%s: %w", t.resolver, errs[i])
 				cancel()

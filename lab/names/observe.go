@@ -15,19 +15,19 @@ type observer struct {
 	bound    time.Duration
 	stalls   *stalls
 
-	mu      sync.Mutex
-	verdict soak.Verdict
-	known   bool            // a builder has had a list
-	truth   map[string]bool // the backends
-	good    time.Time       // since when the source tells the truth, zero while it does not
-	extra   time.Duration   // how much longer than bound a change takes
-	removal time.Duration   // how much longer what was removed may stay
-	lied    time.Time       // since when the source lies about most backends, zero if it does not
-	strict  bool            // nobody may believe any of it
-	views   map[*view]bool  // of open channels
-	opened  timesOf         // from the beginning of a channel to its list
-	seen    timesOf         // from the truth to a channel that has all of it
-	calls   calls
+	mu         sync.Mutex
+	verdict    soak.Verdict
+	known      bool            // a builder has had a list
+	truth      map[string]bool // the backends
+	good       time.Time       // since when the source tells the truth, zero while it does not
+	extra      time.Duration   // how much longer than bound a change takes
+	removal    time.Duration   // how much longer what was removed may stay
+	falseSince time.Time       // since when the source leaves out most backends, zero if it does not
+	strict     bool            // no channel may take over any of it
+	views      map[*view]bool  // of open channels
+	opened     timesOf         // from the beginning of a channel to its list
+	seen       timesOf         // from the truth to a channel that has all of it
+	calls      calls
 }
 
 // view is what a channel knows between Build and Close.
@@ -130,9 +130,9 @@ func (o *observer) update(v *view, endpoints []resolver.Endpoint) {
 	}
 	v.list = list
 	o.compareLocked(v, now)
-	if missing := o.missing(v); o.strict && missing > 0 && now.Sub(o.lied) < removalDelay {
+	if missing := o.missing(v); o.strict && missing > 0 && now.Sub(o.falseSince) < removalDelay {
 		o.verdict.Add(Doubt, "%s: a channel gave up %d of %d backends %v after the source had left them out",
-			o.resolver, missing, len(o.truth), now.Sub(o.lied).Round(time.Millisecond))
+			o.resolver, missing, len(o.truth), now.Sub(o.falseSince).Round(time.Millisecond))
 	}
 }
 
@@ -182,8 +182,8 @@ func (o *observer) set(addresses []string) {
 	for _, address := range addresses {
 		o.truth[address] = true
 	}
-	// Until the source tells, nobody can have what is new.
-	o.good, o.lied, o.strict = time.Time{}, time.Time{}, false
+	// Until the source lists them, no channel can have the new ones.
+	o.good, o.falseSince, o.strict = time.Time{}, time.Time{}, false
 	now := time.Now()
 	for v := range o.views {
 		v.all, v.same = time.Time{}, time.Time{}
@@ -191,19 +191,19 @@ func (o *observer) set(addresses []string) {
 	}
 }
 
-// told notes that the source tells the truth from now on. Changes take extra longer than the
+// listedTruly records that the source lists all backends from now on. Changes take extra longer than the
 // bound, and removals that are many removal beyond that.
-func (o *observer) told(extra, removal time.Duration) {
+func (o *observer) listedTruly(extra, removal time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.good, o.extra, o.removal = time.Now(), extra, removal
 }
 
-// lies notes that the source lies from now on.
-func (o *observer) lies(strict bool) {
+// listedFalsely records that the source leaves out backends from now on.
+func (o *observer) listedFalsely(strict bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.lied, o.strict = time.Now(), strict
+	o.falseSince, o.strict = time.Now(), strict
 }
 
 // behind returns how many channels do not have the truth yet, and nothing else.

@@ -98,8 +98,8 @@ func TestResultInWords(t *testing.T) {
 	assert.Contains(t, r.String(), "verdict    1 violations\n  serving       1\n\nserving: dns: a channel without backends\n")
 }
 
-// What is new cannot be told before the source knows it, and what a lie leaves out must be.
-func TestOnlyWhatWasKnownIsHeldAgainstBelievers(t *testing.T) {
+// A new backend cannot be listed before the source knows it; one that a false list leaves out must be.
+func TestOnlyKnownRemovalsCountAsAccepted(t *testing.T) {
 	o := &observer{resolver: "dns", bound: time.Minute, stalls: &stalls{}, views: map[*view]bool{}}
 	list := func(addresses ...string) (endpoints []resolver.Endpoint) {
 		for _, address := range addresses {
@@ -110,18 +110,18 @@ func TestOnlyWhatWasKnownIsHeldAgainstBelievers(t *testing.T) {
 	v := &view{built: time.Now()}
 	o.views[v] = true
 	o.set([]string{"a", "b"})
-	o.told(0, 0)
+	o.listedTruly(0, 0)
 	o.update(v, list("a", "b"))
-	o.lies(true)
+	o.listedFalsely(true)
 	o.update(v, list("b", "a"))
 	o.set([]string{"a", "b", "c"})
 	o.update(v, list("a", "b"))
 	assert.True(t, o.verdict.OK(), "%v", o.verdict)
-	o.told(0, 0)
+	o.listedTruly(0, 0)
 	assert.Equal(t, 1, o.behind())
 	o.update(v, list("a", "b", "c"))
 	assert.Zero(t, o.behind())
-	o.lies(true)
+	o.listedFalsely(true)
 	o.update(v, list("a", "b"))
 	assert.Equal(t, map[soak.Promise]int{Doubt: 1}, o.verdict.Counts)
 	o.update(v, nil)

@@ -14,7 +14,7 @@ import (
 const (
 	// Serving means that no channel is without backends once its builder had some.
 	Serving soak.Promise = "serving"
-	// Doubt means that the disappearance of most backends is not believed at once.
+	// Doubt means that the disappearance of most backends is not taken over at once.
 	Doubt soak.Promise = "doubt"
 	// Current means that a channel has the current list soon after a change, and after the
 	// source is back.
@@ -50,7 +50,7 @@ func (t Times) String() string {
 	return fmt.Sprintf("%d times, median %v, p99 %v, longest %v", t.Count, ms(t.Median), ms(t.P99), ms(t.Longest))
 }
 
-// Trial is what came of one resolver.
+// Trial is the result of one resolver.
 type Trial struct {
 	Resolver string
 	// Faults by name, and Changes of the backends.
@@ -68,14 +68,14 @@ type Trial struct {
 	Peak, Tenth int
 }
 
-// Result is what came of a run.
+// Result is the result of a run.
 type Result struct {
 	soak.Outcome
 	// Channels as configured.
 	Channels int
 	// Trials has one for each resolver.
 	Trials []Trial
-	// Stalled is how long this process did not run, which is not held against anybody.
+	// Stalled is how long this process did not run, which counts for no resolver.
 	Stalled time.Duration
 }
 

@@ -14,8 +14,8 @@ const removalDelay = 4 * time.Second
 type source interface {
 	// builder returns a builder as a process has one, and targets for its channels.
 	builder(removalDelay time.Duration) (builder resolver.Builder, targets []string, err error)
-	// tell has the source name these backends. It fails if the source is away.
-	tell(addresses []string) error
+	// list has the source name these backends. It fails if the source is away.
+	list(addresses []string) error
 	// faults are those that the source can have.
 	faults() []disturbance
 	// patience is how much longer than Config.Bound a change takes by the resolver's
@@ -36,17 +36,17 @@ type disturbance struct {
 	// patience is how much longer a change may take after this fault by the resolver's
 	// configuration.
 	patience time.Duration
-	// lie, if set, returns what the source names of the backends meanwhile.
-	lie func(all []string) []string
+	// falseList, if set, returns the backends that the source lists meanwhile.
+	falseList func(all []string) []string
 }
 
 func nothing() error { return nil }
 
-// lies are the untruths of every source. Each names fewer than half of the backends.
-func lies() []disturbance {
+// falseLists are disturbances of every source. Each lists fewer than half of the backends.
+func falseLists() []disturbance {
 	return []disturbance{
-		{name: "names-nothing", begin: nothing, end: nothing, lie: func([]string) []string { return nil }},
-		{name: "names-a-part", begin: nothing, end: nothing, lie: func(all []string) []string { return all[:len(all)/3] }},
+		{name: "names-nothing", begin: nothing, end: nothing, falseList: func([]string) []string { return nil }},
+		{name: "names-a-part", begin: nothing, end: nothing, falseList: func(all []string) []string { return all[:len(all)/3] }},
 	}
 }
 

@@ -18,7 +18,7 @@ func (s *staticSource) builder(time.Duration) (resolver.Builder, []string, error
 	return b, []string{"static:///" + strings.Join(s.addresses, ",")}, err
 }
 
-func (s *staticSource) tell(addresses []string) error {
+func (s *staticSource) list(addresses []string) error {
 	s.addresses = addresses
 	return nil
 }

@@ -26,11 +26,11 @@ const (
 	shortestHold, longestHold, longOutage = 300 * time.Millisecond, 2500 * time.Millisecond, 20 * time.Second
 	// minPause and maxPause bound the time between two channels that are opened or woken.
 	minPause, maxPause = 5 * time.Millisecond, 50 * time.Millisecond
-	// asleep is how long all channels are closed, now and then, in a fault.
-	asleep = 100 * time.Millisecond
+	// sleepTime is how long all channels are closed, now and then, in a fault.
+	sleepTime = 100 * time.Millisecond
 	// awaitTick is the time between two looks at channels that are waited for.
 	awaitTick = 5 * time.Millisecond
-	// fewArrivals is how many requests of all channels in a second are no burden, for each: with
+	// fewArrivals is how many requests of all channels in a second are few, for each: with
 	// one builder, three tenths.
 	fewArrivals = 0.3
 	// peakToMean bounds the requests in the busiest time by the mean.
@@ -49,11 +49,11 @@ type trial struct {
 	live     []string // backends that the source is to name
 	sizes    []size   // of live, lately
 	channels []*channel
-	awake    sync.Mutex // held by whoever opens and closes channels
+	awake    sync.Mutex // held while channels are opened and closed
 	faults   map[string]int
 	changes  int
 	returns  []time.Time // of the source
-	deck     []disturbance
+	upcoming []disturbance
 }
 
 // size is the number of backends until a moment.
@@ -62,7 +62,7 @@ type size struct {
 	n     int
 }
 
-// run runs the trial until ctx ends, closes all that it opened, and returns what came of it.
+// run runs the trial until ctx ends, closes all that it opened, and returns its result.
 func (t *trial) run(ctx context.Context) (result Trial, err error) {
 	began := time.Now()
 	defer func() {
@@ -102,13 +102,13 @@ func (t *trial) start() error {
 	}
 	t.live = addresses
 	t.set(t.live)
-	if err := t.source.tell(t.live); err != nil {
+	if err := t.source.list(t.live); err != nil {
 		return err
 	}
 	if err := t.openAll(); err != nil {
 		return err
 	}
-	t.told(t.cfg.hopeless, 0)
+	t.listedTruly(t.cfg.giveUpAfter, 0)
 	t.await("the start")
 	t.seen = timesOf{}
 	return nil
@@ -117,7 +117,7 @@ func (t *trial) start() error {
 // openAll makes a builder and opens the channels.
 func (t *trial) openAll() error {
 	removal := removalDelay
-	if t.cfg.believing {
+	if t.cfg.noRemovalDelay {
 		removal = -1
 	}
 	builder, targets, err := t.source.builder(removal)
@@ -162,7 +162,7 @@ func (t *trial) sleep() error {
 	for _, c := range t.channels {
 		err = errors.Join(err, c.close())
 	}
-	time.Sleep(asleep)
+	time.Sleep(sleepTime)
 	for _, c := range t.channels {
 		err = errors.Join(err, c.open())
 	}
@@ -178,74 +178,74 @@ func (t *trial) disturb(ctx context.Context) error {
 	}
 	for ctx.Err() == nil {
 		_ = pause.For(ctx, pace.Between(t.rng, shortestCalm, longestCalm))
-		if err := t.tellChange(0, "a change"); err != nil {
+		if err := t.listChange(0, "a change"); err != nil {
 			return err
 		}
-		if len(t.deck) == 0 {
-			t.deck = slices.Clone(all)
-			t.rng.Shuffle(len(t.deck), func(i, j int) { t.deck[i], t.deck[j] = t.deck[j], t.deck[i] })
+		if len(t.upcoming) == 0 {
+			t.upcoming = slices.Clone(all)
+			t.rng.Shuffle(len(t.upcoming), func(i, j int) { t.upcoming[i], t.upcoming[j] = t.upcoming[j], t.upcoming[i] })
 		}
-		if err := t.face(ctx, t.deck[0]); err != nil {
+		if err := t.inject(ctx, t.upcoming[0]); err != nil {
 			return err
 		}
-		t.deck = t.deck[1:]
+		t.upcoming = t.upcoming[1:]
 	}
 	return nil
 }
 
-// tellChange changes the backends, tells the source, and waits until all channels have them.
-func (t *trial) tellChange(extra time.Duration, after string) error {
+// listChange changes the backends, tells the source, and waits until all channels have them.
+func (t *trial) listChange(extra time.Duration, after string) error {
 	removal, err := t.change()
 	if err != nil {
 		return err
 	}
 	t.set(t.live)
-	if err := t.source.tell(t.live); err != nil {
+	if err := t.source.list(t.live); err != nil {
 		return fmt.Errorf("change the backends: %w", err)
 	}
-	t.told(t.source.patience()+extra, removal)
+	t.listedTruly(t.source.patience()+extra, removal)
 	t.await(after)
 	t.backends.stop(t.live)
 	return nil
 }
 
-// await waits until all channels have the list, and judges those that take too long.
+// await waits until all channels have the list, and reports those that take too long.
 func (t *trial) await(after string) {
-	for deadline := time.Now().Add(t.cfg.hopeless); t.behind() > 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(t.cfg.giveUpAfter); t.behind() > 0 && time.Now().Before(deadline); {
 		time.Sleep(awaitTick)
 	}
 	t.evaluate(after)
 }
 
-// face lets the source have a fault for a while. Then the backends change, so that who has the
-// list has heard of the source again.
-func (t *trial) face(ctx context.Context, d disturbance) error {
+// inject injects a fault into the source for a while. Then the backends change, so that a channel with the
+// new list has an answer of the source after the fault.
+func (t *trial) inject(ctx context.Context, d disturbance) error {
 	t.faults[d.name]++
 	hold := pace.Between(t.rng, shortestHold, longestHold)
-	if d.lie == nil && t.rng.IntN(8) == 0 {
+	if d.falseList == nil && t.rng.IntN(8) == 0 {
 		hold += pace.Between(t.rng, 0, longOutage)
 	}
 	asleep := t.rng.IntN(4) == 0
 	t.note(fmt.Sprintf("%s: %s, for %v", t.resolver, d.name, hold.Round(time.Millisecond)))
-	if err := t.suffer(ctx, d, hold, asleep); err != nil {
+	if err := t.hold(ctx, d, hold, asleep); err != nil {
 		return err
 	}
 	if err := d.end(); err != nil {
 		return fmt.Errorf("end %s: %w", d.name, err)
 	}
 	t.returns = append(t.returns, time.Now())
-	return t.tellChange(d.patience, fmt.Sprintf("%s for %v", d.name, hold.Round(time.Millisecond)))
+	return t.listChange(d.patience, fmt.Sprintf("%s for %v", d.name, hold.Round(time.Millisecond)))
 }
 
-// suffer begins a fault and returns when it has been held.
-func (t *trial) suffer(ctx context.Context, d disturbance, hold time.Duration, asleep bool) error {
+// hold begins a fault, holds it, and returns.
+func (t *trial) hold(ctx context.Context, d disturbance, hold time.Duration, asleep bool) error {
 	if err := d.begin(); err != nil {
 		t.note(err.Error())
 	}
-	if d.lie != nil {
-		t.lies(!asleep)
-		if err := t.source.tell(d.lie(t.live)); err != nil {
-			return fmt.Errorf("lie: %w", err)
+	if d.falseList != nil {
+		t.listedFalsely(!asleep)
+		if err := t.source.list(d.falseList(t.live)); err != nil {
+			return fmt.Errorf("change the backends: %w", err)
 		}
 	}
 	_ = pause.For(ctx, hold/2)
@@ -259,7 +259,7 @@ func (t *trial) suffer(ctx context.Context, d disturbance, hold time.Duration, a
 			return err
 		}
 		t.set(t.live)
-		if err := t.source.tell(t.live); err != nil {
+		if err := t.source.list(t.live); err != nil {
 			return fmt.Errorf("change the backends: %w", err)
 		}
 	}
@@ -268,7 +268,7 @@ func (t *trial) suffer(ctx context.Context, d disturbance, hold time.Duration, a
 }
 
 // change changes the backends, of which at least one is new: some are added, removed, or
-// replaced. Those that are removed serve on until nobody uses them. It returns how much longer
+// replaced. Those that are removed serve until no channel uses them. It returns how much longer
 // the resolvers may keep these.
 func (t *trial) change() (removal time.Duration, err error) {
 	t.changes++
@@ -309,7 +309,7 @@ func (t *trial) change() (removal time.Duration, err error) {
 	return 0, nil
 }
 
-// result sums the trial up, and judges what arrived at the source. All is closed.
+// result sums up the trial, and checks what arrived at the source. All is closed.
 func (t *trial) result(took time.Duration) Trial {
 	t.mu.Lock()
 	defer t.mu.Unlock()

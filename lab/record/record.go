@@ -31,7 +31,7 @@ var everything = []byte{0}
 // from the member that tells it first, and compares what the others tell.
 //
 // It is certain to be complete: revisions have no gaps in etcd, so it takes only
-// the one that follows the last. Whoever compacts the history must not go beyond
+// the one that follows the last. A compaction must not go beyond
 // [Recorder.Revision]. Its methods may be called from several goroutines.
 type Recorder struct {
 	cluster *lab.Cluster

@@ -37,7 +37,7 @@ func TestRecorderTakesEachRevisionOnce(t *testing.T) {
 	assert.EqualValues(t, 4, r.Revision())
 }
 
-func TestRecorderTrustsNobody(t *testing.T) {
+func TestRecorderChecksItsInput(t *testing.T) {
 	tests := []struct {
 		name string
 		next int64

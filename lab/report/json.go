@@ -169,8 +169,8 @@ type jsonViolation struct {
 //	                              first delivery to any watch if the outcome was unknown;
 //	                              0 without events
 //	    longest_silence_ms        longest time in which a watch delivered nothing although
-//	                              it owed an event
-//	    lost                      events that were owed and never delivered
+//	                              an event was undelivered
+//	    lost                      events that were never delivered
 //	    ended                     watches that ended by themselves
 //	    error_codes               code → number, of ended
 //	  leases                      all leases together:
@@ -187,9 +187,9 @@ type jsonViolation struct {
 //	  ok                          no violation among what was checked
 //	  writes_audited              whether the writes were read back, at audit_revision
 //	  acknowledged_writes, refused_writes, unknown_writes
-//	                              writes by what their caller was told
+//	                              writes by their outcome for the caller
 //	  unknown_applied             unknown writes that turned out to be applied
-//	  linearizable_answers        answers that were judged
+//	  linearizable_answers        answers that were checked
 //	  lease_looks                 reads of the keys of leases, which must be there as long as
 //	                              the client claims that the lease lives
 //	  serializable_reads          answers that may be old, max_revisions_behind at most

@@ -71,7 +71,7 @@ func (r Report) OK() bool { return r.Verdict.OK() && r.Watches.Verdict.OK() }
 // Violations returns the number of violations, of calls, leases and watches.
 func (r Report) Violations() int { return r.Verdict.Total() + r.Watches.Verdict.Total() }
 
-// WatchCheck is what came of the check of the watches. Its zero value is that of a
+// WatchCheck is the result of the check of the watches. Its zero value is that of a
 // run without watches, or of one that failed before they could be checked.
 type WatchCheck struct {
 	// Verdict on what the readers saw.

@@ -141,7 +141,7 @@ func writeViolation(b *strings.Builder, what, message string, evidence []string)
 	}
 }
 
-// verdictSentences says what was checked, what was not, and what came of it.
+// verdictSentences says what was checked, what was not, and the result.
 func verdictSentences(r Report) []string {
 	v := r.Verdict
 	var out []string

@@ -48,7 +48,7 @@ func writeWatchRow(b *strings.Builder, row measure.Row) {
 		words.Count(w.Undelivered), words.Count(w.Ended), words.Count(l.Kept), words.Count(l.Expired), margin))
 }
 
-// watchSentences says what was checked of the watches, and what came of it.
+// watchSentences says what was checked of the watches, and the result.
 func watchSentences(r Report) []string {
 	c, v := r.Watches, r.Watches.Verdict
 	if c.Skipped != "" {
@@ -68,7 +68,7 @@ func watchSentences(r Report) []string {
 	return []string{fmt.Sprintf("%s: promises were broken (%s).", what, strings.Join(broken, ", "))}
 }
 
-// leaseSentences says what was checked of the leases, and what came of it.
+// leaseSentences says what was checked of the leases, and the result.
 func leaseSentences(r Report) []string {
 	if r.LeaseLooks == 0 {
 		return nil

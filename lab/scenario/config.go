@@ -65,7 +65,7 @@ type Config struct {
 	Dir string
 	// Connect connects the load to the cluster. Default [Quorate].
 	Connect func(to load.Target) (Connection, error)
-	// Progress, if set, is told twice a second how the run stands. It is never
+	// Progress, if set, is called twice a second with how the run stands. It is never
 	// called concurrently.
 	Progress func(report.Snapshot)
 }

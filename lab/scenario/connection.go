@@ -14,8 +14,8 @@ type Connection struct {
 	// Services that the load uses. Without a Watcher or a Lessor there are no
 	// watches or leases.
 	load.Services
-	// RequireLeader says that every watch asks to be told when its member has no leader,
-	// so that it may end for that.
+	// RequireLeader says that every watch ends when its member has no leader,
+	// which the checks then allow.
 	RequireLeader bool
 	// Close ends the connection.
 	Close func() error

@@ -2,7 +2,7 @@ package scenario
 
 import "sync"
 
-// leadership tells a new leader from old news. Members learn of a leader one after the
+// leadership distinguishes a new leader from an earlier one. Members learn of a leader one after the
 // other, one that is cut off goes on to name the leader that it knew, and the term in
 // their answers is that of the last entry they applied, which a new leader's followers
 // report after its name. The zero value knows of no leader.
@@ -16,8 +16,8 @@ type leadership struct {
 	said map[int]uint64
 }
 
-// report takes in what a member answers, 0 for no leader, and returns whether that is
-// the first report of a leader. The very first leader is no news.
+// report records what a member answers, 0 for no leader, and returns whether that is
+// the first report of a leader. The first leader of all does not count.
 func (l *leadership) report(member int, leader, term uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -31,7 +31,7 @@ func (l *leadership) report(member int, leader, term uint64) bool {
 		return false
 	case leader != l.leader:
 		if !changed {
-			return false // it has not heard of the one that is known
+			return false // it does not know the latest one
 		}
 		first := l.leader == 0
 		l.leader, l.term, l.early = leader, term, !first

@@ -6,11 +6,11 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// answer is what a member says of the leader, and whether that is news.
+// answer is what a member says of the leader, and whether it is a new one.
 type answer struct {
 	member       int
 	leader, term uint64
-	news         bool
+	isNew        bool
 }
 
 func TestLeadership(t *testing.T) {
@@ -40,7 +40,7 @@ func TestLeadership(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var l leadership
 			for i, s := range append(standing[:len(standing):len(standing)], then...) {
-				assert.Equal(t, s.news, l.report(s.member, s.leader, s.term), "answer %d: %+v", i, s)
+				assert.Equal(t, s.isNew, l.report(s.member, s.leader, s.term), "answer %d: %+v", i, s)
 			}
 		})
 	}

@@ -16,7 +16,7 @@ import (
 // are only counted.
 const maxRefuted = 10
 
-// claims judges what the client claims of its leases by what their keepers find. The
+// claims compares what the client claims of its leases with what their keepers find. The
 // zero value is ready to use.
 type claims struct {
 	mu         sync.Mutex
@@ -48,8 +48,8 @@ func (c *claims) evaluate(look history.LeaseLook) {
 	})
 }
 
-// judged returns how many looks there were.
-func (c *claims) judged() int64 {
+// checked returns how many looks there were.
+func (c *claims) checked() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.looks

@@ -18,7 +18,7 @@ func look(found bool, answered, until time.Duration) history.LeaseLook {
 	}
 }
 
-func TestClaimsAreJudged(t *testing.T) {
+func TestClaimsAreChecked(t *testing.T) {
 	tests := []struct {
 		name string
 		look history.LeaseLook
@@ -35,7 +35,7 @@ func TestClaimsAreJudged(t *testing.T) {
 			var c claims
 			c.evaluate(tt.look)
 			got := c.addTo(check.Verdict{})
-			assert.EqualValues(t, 1, c.judged())
+			assert.EqualValues(t, 1, c.checked())
 			assert.Equal(t, tt.want, got.Total())
 			assert.Equal(t, tt.want == 0, got.OK())
 		})

@@ -16,33 +16,33 @@ import (
 // time, so that it costs the healthy row what it costs the others.
 const askEvery = 20 * time.Millisecond
 
-// observe watches the members, and makes newcomers begin when a new leader is reported,
+// observe watches the members, and makes new callers begin when a new leader is reported,
 // until the function that it returns is called. The end of ctx ends it too.
 func (r *run) observe(ctx context.Context, services load.Services, revision int64) (end func()) {
-	newcomers := r.welcome(ctx, services, revision)
+	callers := r.openNewCallers(ctx, services, revision)
 	if services.Watcher != nil {
-		newcomers.group.Go(func() { newcomers.writeOutside(r.scene.Cluster.Members()) })
+		callers.group.Go(func() { callers.writeOutside(r.scene.Cluster.Members()) })
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var observers sync.WaitGroup
 	var known leadership
 	for _, m := range r.scene.Cluster.Members() {
-		observers.Go(func() { r.askForLeader(ctx, m, &known, newcomers) })
+		observers.Go(func() { r.askForLeader(ctx, m, &known, callers) })
 	}
 	return func() {
 		cancel()
 		observers.Wait()
-		newcomers.finish()
+		callers.finish()
 	}
 }
 
 // askForLeader asks a member all the time who leads, past the links. A member that
 // does not answer is asked again.
-func (r *run) askForLeader(ctx context.Context, m *lab.Member, known *leadership, newcomers *newcomers) {
+func (r *run) askForLeader(ctx context.Context, m *lab.Member, known *leadership, callers *newCallers) {
 	for ctx.Err() == nil {
 		status, err := m.Status(ctx)
 		if err == nil && known.report(m.Index(), status.GetLeader(), status.GetRaftTerm()) {
-			newcomers.begin(r.newLeader(m, status.GetLeader()))
+			callers.begin(r.newLeader(m, status.GetLeader()))
 		}
 		_ = pause.For(ctx, askEvery)
 	}

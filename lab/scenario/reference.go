@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/lab/history"
 )
 
-// reference gathers what the watches are held against: every change of the run,
+// reference has what the watches are compared with: every change of the run,
 // deduced from the keys that are there at its end. That is possible because a key is
 // written once or is a counter, of which each change stands beside a key that was
 // written once, in the same revision.
@@ -30,7 +30,7 @@ func newReference(prefix string, bound int64) *reference {
 	return &reference{prefix: prefix, bound: bound, newest: map[history.Scope]int64{}, increments: map[int][]int64{}}
 }
 
-// see takes in a key.
+// see records a key.
 func (r *reference) see(s check.Stored) {
 	for _, scope := range []history.Scope{{All: true}, {Space: s.Key.Space, Caller: s.Key.Caller}} {
 		r.newest[scope] = max(r.newest[scope], s.ModRevision)

@@ -4,20 +4,20 @@
 //
 // # What belongs to which row
 //
-// The first row is a healthy spell, the yardstick for the others. Each fault has
+// The first row is a healthy phase, with which the others are compared. Each fault has
 // a row of its own, and a call belongs to the row in which it was invoked. A row
 // begins a few milliseconds before its fault, as soon as the calls of the row
 // before have ended, so that they do not meet it. Then the fault is held and
 // healed, the cluster gets ready, every call that was invoked until then ends,
-// and a recovery spell follows; all of it is the fault's row. A caller that the
+// and a recovery phase follows; all of it is the fault's row. A caller that the
 // fault keeps busy therefore never thins out the load of the next row, and what
-// a fault does to the time after it is charged to that fault.
+// a fault does to the time after it counts for that fault.
 //
 // # How it ends
 //
 // When the last row has ended the callers stop, and every write is read back. What
 // is read is also what the watches are held against, as soon as they have delivered
-// everything that they owe, or failed to in 20 seconds. A run whose context ends
+// everything, or failed to in 20 seconds. A run whose context ends
 // first heals the cluster, does the same, and reports the rows so far.
 package scenario
 
@@ -131,7 +131,7 @@ func (r *run) neverBegan(ctx context.Context, err error) (report.Report, error) 
 func ended(ctx context.Context) bool { return ctx.Err() != nil }
 
 // firstContact makes sure that the client works, so that connecting is not
-// charged to the healthy row, and returns the revision that the store is at.
+// part of the healthy row, and returns the revision that the store is at.
 func (r *run) firstContact(ctx context.Context, store load.Store) (revision int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -160,7 +160,7 @@ func (r *run) measure(ctx context.Context, conn Connection, revision int64) (rep
 		Prefix: r.prefix(), Revision: revision + 1, LeasePrefix: r.leasePrefix(), LeaseTTL: r.cfg.LeaseTTL,
 		Seed: r.cfg.Seed, Now: r.now,
 	})
-	err := r.spells(ctx)
+	err := r.runRows(ctx)
 	interrupted := ended(ctx)
 	if interrupted {
 		err = nil
@@ -171,7 +171,7 @@ func (r *run) measure(ctx context.Context, conn Connection, revision int64) (rep
 	err = errors.Join(err, windUpErr)
 	rep := report.Report{
 		Setup: r.cfg.setup(), Started: began, Duration: end, Interrupted: interrupted,
-		Rows: r.meter.Rows(end), ErrorSamples: r.meter.ErrorSamples(), Verdict: r.verdict(), LeaseLooks: r.claims.judged(), Watches: watches,
+		Rows: r.meter.Rows(end), ErrorSamples: r.meter.ErrorSamples(), Verdict: r.verdict(), LeaseLooks: r.claims.checked(), Watches: watches,
 	}
 	if err != nil {
 		rep.Failure = err.Error()
@@ -204,7 +204,7 @@ func (r *run) windUp(ctx context.Context, services load.Services, complete bool)
 	return r.evaluateWatches(ctx, ref)
 }
 
-// Invoke implements [load.Recorder]: the checker judges the call, the meter
+// Invoke implements [load.Recorder]: the checker checks the call, the meter
 // counts it.
 func (r *run) Invoke(call history.Call) (returned func(history.Call)) {
 	ticket := r.checker.Invoke(call)

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// quick is a configuration with short spells. When the test ends, nothing of
+// quick is a configuration with short phases. When the test ends, nothing of
 // its clusters may be left: no file, no process, no listening port.
 func quick(t *testing.T, faults ...string) scenario.Config {
 	t.Helper()
@@ -182,15 +182,15 @@ func puts(n int64) func(report.Snapshot) bool {
 	}
 }
 
-// liar is a store whose linearizable gets see a state that is seconds old. The
+// staleStore is a store whose linearizable gets see a state that is seconds old. The
 // first ten tell the truth.
-type liar struct {
+type staleStore struct {
 	load.Store
 	gets atomic.Int64
 	old  atomic.Pointer[load.Answer]
 }
 
-func (l *liar) Get(ctx context.Context, key string, serializable bool) (load.Answer, error) {
+func (l *staleStore) Get(ctx context.Context, key string, serializable bool) (load.Answer, error) {
 	a, err := l.Store.Get(ctx, key, serializable)
 	if err != nil || serializable {
 		return a, err
@@ -234,10 +234,10 @@ func (m meddler) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[h
 	}
 }
 
-// boaster is a lessor that keeps no lease alive, and claims that it does.
-type boaster struct{ load.Lessor }
+// wrongLessor is a lessor that keeps no lease alive, and claims that it does.
+type wrongLessor struct{ load.Lessor }
 
-func (boaster) KeepAlive(ctx context.Context, _ int64) iter.Seq2[time.Time, error] {
+func (wrongLessor) KeepAlive(ctx context.Context, _ int64) iter.Seq2[time.Time, error] {
 	return func(yield func(time.Time, error) bool) {
 		for ctx.Err() == nil && yield(time.Now().Add(time.Minute), nil) {
 			select {
@@ -253,7 +253,7 @@ func TestRunFindsWhatWatchesAndLeasesDoWrong(t *testing.T) {
 	connect := cfg.Connect
 	cfg.Connect = func(to load.Target) (scenario.Connection, error) {
 		conn, err := connect(to)
-		conn.Watcher, conn.Lessor = meddler{conn.Watcher}, boaster{conn.Lessor}
+		conn.Watcher, conn.Lessor = meddler{conn.Watcher}, wrongLessor{conn.Lessor}
 		return conn, err
 	}
 	rep := runUntil(t, cfg, func(s report.Snapshot) bool {
@@ -288,7 +288,7 @@ func (r *repeater) Put(ctx context.Context, key, value string) (int64, error) {
 }
 
 func TestRunFindsWhatCallsDoWrong(t *testing.T) {
-	cfg := through(quick(t), func(s load.Store) load.Store { return &liar{Store: eraser{&repeater{Store: s}}} })
+	cfg := through(quick(t), func(s load.Store) load.Store { return &staleStore{Store: eraser{&repeater{Store: s}}} })
 	rep := runUntil(t, cfg, func(s report.Snapshot) bool { return s.Violations > 0 && puts(200)(s) })
 	counts := rep.Verdict.Counts
 	assert.Positive(t, counts[check.WentBackwards], "a stale read")

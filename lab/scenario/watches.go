@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// maxSeen bounds the events that are kept to be judged at the end: some 200 MB.
+	// maxSeen bounds the events that are kept for the check at the end: some 200 MB.
 	// A run of all faults sees a quarter of it.
 	maxSeen = 1_000_000
-	// settleTimeout bounds the wait for what the watches still owe when the cluster
+	// settleTimeout bounds the wait for what the watches have not delivered when the cluster
 	// has been healed and nothing is written any more. It is longer than a client
 	// may take to notice that a connection is dead.
 	settleTimeout = 20 * time.Second
-	// settlePoll is the time between two looks at whether they still owe something.
+	// settlePoll is the time between two looks at whether something is undelivered.
 	settlePoll = 10 * time.Millisecond
-	// settleGrace is how long the watches are read on when they owe nothing more, so
+	// settleGrace is how long the watches are read on when nothing is undelivered, so
 	// that what is delivered twice is seen.
 	settleGrace = 300 * time.Millisecond
 )
@@ -78,8 +78,8 @@ func (s *seen) response(reader int, w *history.Watch, resp history.WatchResponse
 	return repeated
 }
 
-// ended notes how a watch ended, which may be nil. If it was cut before, nobody has
-// looked at what led to its end: it counts as open then.
+// ended notes how a watch ended, which may be nil. If it was cut before, it is not known
+// what led to its end: it counts as open then.
 func (s *seen) ended(w *history.Watch, end load.WatchEnd) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +157,7 @@ func (l *watchLog) Ended(end load.WatchEnd) {
 	l.run.seen.ended(l.watch, end)
 }
 
-// evaluateWatches waits until the watches have delivered what they owe, ends them and
+// evaluateWatches waits until the watches have delivered all events, ends them and
 // holds what they delivered against the reference.
 func (r *run) evaluateWatches(ctx context.Context, ref *reference) (report.WatchCheck, error) {
 	r.display.phase("waiting for the watches")
@@ -170,7 +170,7 @@ func (r *run) evaluateWatches(ctx context.Context, ref *reference) (report.Watch
 	return r.seen.evaluate(ref, r.lost())
 }
 
-// lost returns how many events the watches owe.
+// lost returns how many events the watches have not delivered.
 func (r *run) lost() int64 {
 	var n int64
 	for _, row := range r.meter.Rows(r.now()) {
@@ -194,7 +194,7 @@ func (r *run) settleWatches(ctx context.Context, ref *reference) {
 }
 
 // evaluate holds the watches, which must have ended, against the reference. lost is how
-// many events they owe, whether their responses were kept or not.
+// many events they have not delivered, whether their responses were kept or not.
 func (s *seen) evaluate(ref *reference, lost int64) (report.WatchCheck, error) {
 	out := report.WatchCheck{Through: min(ref.revision, s.cutAt())}
 	against := watchcheck.Reference{Events: ref.complete(), Through: out.Through}

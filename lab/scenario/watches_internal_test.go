@@ -87,7 +87,7 @@ func refOf(s *seen) *reference {
 	return ref
 }
 
-func TestSeenIsJudged(t *testing.T) {
+func TestSeenIsChecked(t *testing.T) {
 	everything := history.WatchRequest{Key: "/p/", RangeEnd: "/p0", StartRevision: 2}
 	tests := []struct {
 		name    string
@@ -137,7 +137,7 @@ func TestSeenIsBounded(t *testing.T) {
 }
 
 // A watch that ended before the cut ended, as it always did.
-func TestEndsBeforeTheCutAreJudged(t *testing.T) {
+func TestEndsBeforeTheCutAreChecked(t *testing.T) {
 	s := newSeen(2)
 	s.room = 4
 	everything := history.WatchRequest{Key: "/p/", RangeEnd: "/p0", StartRevision: 2}

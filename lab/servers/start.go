@@ -117,7 +117,7 @@ func (r *Running) proxyFlags(l lab.Launch) []string {
 	return flags
 }
 
-// Site returns what a behaviour is told, with the URL at which r is served.
+// Site returns the description for a behaviour, with the URL at which r is served.
 func (r *Running) Site(control string) site.Site {
 	m := r.server.Members()[0]
 	files := r.server.TLSFiles()

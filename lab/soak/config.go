@@ -28,7 +28,7 @@ type Config struct {
 	Seed uint64
 	// Dir is where the cluster keeps its files while it runs. Default os.TempDir().
 	Dir string
-	// Log, if set, is told in lines what is being done to the cluster.
+	// Log, if set, gets lines on what is being done to the cluster.
 	Log io.Writer
 }
 

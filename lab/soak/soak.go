@@ -1,8 +1,8 @@
-// Package soak runs a workload on a cluster under random faults, for as long as one likes, and checks what its clients were
-// told.
+// Package soak runs a workload on a cluster under random faults, for a configured time, and checks what its clients
+// received.
 //
 // [Run] starts a cluster and the workload's traffic. Meanwhile members are killed, stopped and cut off, leaders moved, links
-// cut, delayed and blackholed, in an order that the seed gives. Where a workload wants it, a recorder takes the whole
+// cut, delayed and blackholed, in an order that the seed gives. If a workload requires it, a recorder takes the whole
 // history from the members themselves, past the links and the clients under test. When the faults are over the clients
 // settle, and the workload checks them.
 //
@@ -31,17 +31,17 @@ const recordTimeout = 30 * time.Second
 // leakTimeout is how long goroutines may take to end after everything is closed.
 const leakTimeout = 20 * time.Second
 
-// Workload is traffic on a cluster, and the check of what its clients were told.
+// Workload is traffic on a cluster, and the check of what its clients received.
 type Workload interface {
 	// Start connects clients and starts the traffic, which goes on until ctx ends. After an error only Close is called.
 	Start(ctx context.Context, env *Env) error
 	// Stop waits for the end of the traffic. The faults are over, and the context of Start has ended.
 	Stop() error
-	// Settle waits for what the clients owe on a healthy cluster. It is not called after an error.
+	// Settle waits for the clients to finish on a healthy cluster. It is not called after an error.
 	Settle() error
 	// Close closes all that Start opened.
 	Close() error
-	// Check checks what the clients were told, and counts it. It is not called after an error.
+	// Check checks what the clients received, and counts it. It is not called after an error.
 	Check(*Outcome) error
 }
 

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// calls is a workload that notes what is called, and fails where it is told to.
+// calls is a workload that notes what is called, and fails where it must.
 type calls struct {
 	fail   string
 	called []string

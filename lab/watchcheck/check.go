@@ -1,16 +1,16 @@
-// Package watchcheck judges what readers of watches saw against what the store
+// Package watchcheck checks what readers of watches saw against what the store
 // went through.
 //
-// The yardstick is a [Reference]: every event of the keys in question, from
+// It compares with a [Reference]: every event of the keys in question, from
 // revision 1 on. [Check] replays each [history.Watch] beside it and asks one small
 // function for each [Promise]: the nine that etcd's robustness tests make of a
 // watch (ordered, unique, atomic, reliable, resumable, bookmarkable, prev_kv,
 // is_create, filter), and those that a client adds for its own part of the way:
 // events are genuine, a watch ends once and for a reason, and nothing is delivered
-// that nobody asked for.
+// that was not requested.
 //
-// A fault is charged to one promise where it breaks only one: a repeated event is
-// not also out of order, a lost one is not also a bookmark that lied. What a
+// A fault counts for one promise where it breaks only one: a repeated event is
+// not also out of order, a lost one is not also a wrong bookmark. What a
 // violation says can therefore be read literally.
 package watchcheck
 
@@ -20,7 +20,7 @@ import "github.com/quorate/quorate/lab/history"
 type Reference struct {
 	// Events of all keys that are watched, complete from revision 1 to Through, in
 	// the order of the store: by revision, and within a revision as the txn made
-	// them. Prev is not looked at.
+	// them. Prev is ignored.
 	Events []history.Event
 	// Through is the revision up to which Events is complete. No watch can have
 	// seen more.
@@ -34,8 +34,8 @@ type Reference struct {
 	Compactions []int64
 }
 
-// Check judges watches. The error says that the reference contradicts itself, so
-// that nothing can be judged: an event is missing in it, or stands twice, or in
+// Check checks watches. The error says that the reference contradicts itself, so
+// that nothing can be checked: an event is missing in it, or stands twice, or in
 // the wrong place.
 func Check(reference Reference, watches []history.Watch) (Verdict, error) {
 	ref, err := index(reference)

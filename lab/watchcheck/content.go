@@ -38,7 +38,7 @@ func genuine(t *trace) {
 	}
 }
 
-// alike reports whether an event came as it was, but for what [IsCreate] judges.
+// alike reports whether an event came as it was, but for what [IsCreate] checks.
 func alike(got, want *history.Event) bool {
 	a, b := got.KeyValue, want.KeyValue
 	if got.IsCreate() != want.IsCreate() {
@@ -50,16 +50,16 @@ func alike(got, want *history.Event) bool {
 // isCreate holds a watch to [IsCreate].
 func isCreate(t *trace) {
 	for d := range t.proper {
-		previous := t.ref.previous(d.at)
-		if d.event.Type != history.PutEvent || d.event.IsCreate() == (previous == nil) {
+		prevKV := t.ref.previous(d.at)
+		if d.event.Type != history.PutEvent || d.event.IsCreate() == (prevKV == nil) {
 			continue
 		}
-		if previous == nil {
+		if prevKV == nil {
 			t.report(IsCreate, []int{d.response}, "%v does not say that it created the key", d.event)
 			continue
 		}
 		t.report(IsCreate, []int{d.response}, "%v says that it created the key, which existed as of revision %d",
-			d.event, previous.ModRevision)
+			d.event, prevKV.ModRevision)
 	}
 }
 

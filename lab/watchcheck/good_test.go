@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/lab/watchcheck"
 )
 
-// story is the history that the tests plant their faults in.
-func story() *store {
+// sampleHistory is the history that the tests plant their faults in.
+func sampleHistory() *store {
 	s := newStore()
 	s.commit("a")           // 2
 	s.commit("b")           // 3
@@ -27,7 +27,7 @@ func story() *store {
 	return s
 }
 
-// both asks for the keys a and b of the story, from the beginning.
+// both asks for the keys a and b of the history, from the beginning.
 var both = history.WatchRequest{Key: "a", RangeEnd: "c", StartRevision: 2, PrevKV: true, ProgressNotify: true}
 
 func compaction(revision int64) history.WatchResponse {
@@ -38,11 +38,11 @@ func compaction(revision int64) history.WatchResponse {
 
 func bookmark(revision int64) history.WatchResponse { return history.WatchResponse{Revision: revision} }
 
-// evaluate checks one watch of the story, whose history was compacted to revisions 3
+// evaluate checks one watch of the history, which was compacted to revisions 3
 // and 5.
 func evaluate(t *testing.T, w history.Watch) watchcheck.Verdict {
 	t.Helper()
-	ref := story().reference()
+	ref := sampleHistory().reference()
 	ref.Compactions = []int64{3, 5}
 	v, err := watchcheck.Check(ref, []history.Watch{w})
 	require.NoError(t, err)
@@ -147,7 +147,7 @@ func TestGoodHistories(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			w := story().watch(tt.request, tt.start)
+			w := sampleHistory().watch(tt.request, tt.start)
 			if tt.change != nil {
 				tt.change(&w)
 			}
@@ -204,7 +204,7 @@ func TestReferenceThatContradictsItself(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			ref := story().reference()
+			ref := sampleHistory().reference()
 			tt.change(&ref)
 			_, err := watchcheck.Check(ref, nil)
 			require.ErrorContains(t, err, tt.want)

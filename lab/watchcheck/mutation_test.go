@@ -29,8 +29,8 @@ func anEvent(rng *rand.Rand, w *history.Watch) (response, event int) {
 	return response, rng.IntN(len(w.Responses[response].Events))
 }
 
-// mutations are ways to spoil a good watch. They report false where the watch has
-// no place for them; what they spoil is one of the promises.
+// mutations break a correct watch. They report false where the watch has
+// no place for them; each breaks one of the promises.
 var mutations = []struct {
 	name   string
 	change func(*rand.Rand, *history.Watch) bool

@@ -171,7 +171,7 @@ var planted = []struct {
 		"another key",
 		history.WatchRequest{Key: "a", StartRevision: 6},
 		6, func(w *history.Watch) {
-			insert(w, 1, story().watch(history.WatchRequest{Key: "z", StartRevision: 7}, 7).Responses[0])
+			insert(w, 1, sampleHistory().watch(history.WatchRequest{Key: "z", StartRevision: 7}, 7).Responses[0])
 		},
 		watchcheck.Filter, "put z at revision 7 does not match the request",
 	},
@@ -275,7 +275,7 @@ func TestPlantedViolations(t *testing.T) {
 	broken := map[watchcheck.Promise]bool{}
 	for _, tt := range planted {
 		t.Run(tt.name, func(t *testing.T) {
-			w := story().watch(tt.request, tt.start)
+			w := sampleHistory().watch(tt.request, tt.start)
 			if tt.change != nil {
 				tt.change(&w)
 			}
@@ -291,7 +291,7 @@ func TestPlantedViolations(t *testing.T) {
 }
 
 func TestEvidence(t *testing.T) {
-	w := story().watch(both, 2)
+	w := sampleHistory().watch(both, 2)
 	insert(&w, 4, w.Responses[3])
 	v := evaluate(t, w)
 	require.Len(t, v.Violations, 1)
@@ -308,10 +308,10 @@ func TestEvidence(t *testing.T) {
 func TestViolationsAreBoundedAndCounted(t *testing.T) {
 	watches := make([]history.Watch, 100)
 	for i := range watches {
-		watches[i] = story().watch(both, 4)
+		watches[i] = sampleHistory().watch(both, 4)
 		watches[i].ID = i
 	}
-	v, err := watchcheck.Check(story().reference(), watches)
+	v, err := watchcheck.Check(sampleHistory().reference(), watches)
 	require.NoError(t, err)
 	assert.Len(t, v.Violations, 10)
 	assert.Equal(t, map[watchcheck.Promise]int{watchcheck.Resumable: 100}, v.Counts)

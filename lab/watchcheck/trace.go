@@ -20,7 +20,7 @@ type delivery struct {
 }
 
 // proper reports whether it is the first delivery of an event that happened and
-// matches the request. Order and completeness are judged by these; the others are
+// matches the request. Order and completeness are checked by these; the others are
 // violations already.
 func (d *delivery) proper() bool { return d.wanted && !d.repeated && d.at != none }
 
@@ -32,7 +32,7 @@ type trace struct {
 	deliveries []delivery
 	// has marks the events of the reference that were delivered.
 	has map[int]bool
-	// start is the first revision that the watch owes, 0 if not known. It is exact
+	// start is the first revision that the watch must deliver, 0 if not known. It is exact
 	// if the request tells it; else it is only certain that the watch began at it or
 	// before.
 	start int64
@@ -63,7 +63,7 @@ func follow(ref *indexed, w *history.Watch, verdict *Verdict) *trace {
 	return t
 }
 
-// begin returns the first revision that the watch owes.
+// begin returns the first revision that the watch must deliver.
 //
 // The response that tells of the creation has a header which etcd reads after it
 // has registered the watch: the watch begins at the revision after that one or

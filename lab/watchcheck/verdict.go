@@ -55,7 +55,7 @@ const (
 	// Created means that the response which tells of the creation comes first and
 	// once, if and only if it was asked for.
 	Created Promise = "created"
-	// Asked means that no progress notification comes that nobody asked for.
+	// Asked means that no progress notification comes without a request.
 	Asked Promise = "asked"
 )
 

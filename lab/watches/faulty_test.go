@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/lab/watchcheck"
 )
 
-// faulty is a client that spoils some of what a sound one delivers. It may keep a
+// faulty is a client that changes some of what a correct one delivers. It may keep a
 // response back, and give more than one for one.
 type faulty struct {
 	Client
@@ -50,7 +50,7 @@ func (f *faulty) Watch(ctx context.Context, r history.WatchRequest) Next {
 	}
 }
 
-// nowAndThen spoils one response in a hundred, in three ways by turns.
+// nowAndThen changes one response in a hundred, in three ways in turn.
 func nowAndThen(n int64, r history.WatchResponse) []history.WatchResponse {
 	switch n % 300 {
 	case 100:
@@ -73,7 +73,7 @@ func silent(n int64, r history.WatchResponse) []history.WatchResponse {
 }
 
 // TestFaultyClientsAreFound puts something that breaks promises between the readers
-// and a sound client.
+// and a correct client.
 func TestFaultyClientsAreFound(t *testing.T) {
 	tests := []struct {
 		name  string

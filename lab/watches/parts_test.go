@@ -30,14 +30,14 @@ func TestWrittenAfter(t *testing.T) {
 	assert.Zero(t, (&writers{}).writtenAfter()(0))
 }
 
-func TestLastOwed(t *testing.T) {
+func TestLastExpected(t *testing.T) {
 	events := []history.Event{event("a", 2), event("b", 3), event("a", 4), event("a", 6)}
 	a := history.WatchRequest{Key: "a"}
-	assert.EqualValues(t, 4, lastOwed(events, a, 2, 5), "the last before the end")
-	assert.EqualValues(t, 6, lastOwed(events, a, 6, 6))
-	assert.Zero(t, lastOwed(events, a, 5, 5), "none in between")
-	assert.Zero(t, lastOwed(events, a, 0, 6), "nothing is known of the start")
-	assert.Zero(t, lastOwed(events, history.WatchRequest{Key: "c"}, 2, 6))
+	assert.EqualValues(t, 4, lastExpected(events, a, 2, 5), "the last before the end")
+	assert.EqualValues(t, 6, lastExpected(events, a, 6, 6))
+	assert.Zero(t, lastExpected(events, a, 5, 5), "none in between")
+	assert.Zero(t, lastExpected(events, a, 0, 6), "nothing is known of the start")
+	assert.Zero(t, lastExpected(events, history.WatchRequest{Key: "c"}, 2, 6))
 }
 
 func TestReadingKnowsWhereToGoOn(t *testing.T) {
@@ -65,7 +65,7 @@ func TestEnding(t *testing.T) {
 
 func TestPlansCoverTheAPI(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	known := news{revision: 1000, compacted: 900}
+	known := storeState{revision: 1000, compacted: 900}
 	seen := map[string]int{}
 	for range 2000 {
 		p := newPlan(rng, known)
@@ -86,7 +86,7 @@ func TestPlansCoverTheAPI(t *testing.T) {
 		assert.EqualValues(t, 7, p.again(rng, 7).request.StartRevision)
 	}
 	assert.Len(t, seen, 19, "%v", seen)
-	assert.GreaterOrEqual(t, newPlan(rng, news{revision: 1}).request.StartRevision, int64(0), "at the beginning there is no past")
+	assert.GreaterOrEqual(t, newPlan(rng, storeState{revision: 1}).request.StartRevision, int64(0), "at the beginning there is no past")
 }
 
 func TestGroupsHaveMetadataOfTheirOwn(t *testing.T) {

@@ -19,7 +19,7 @@ type group struct {
 	name string
 	// requireLeader makes the contexts those of clientv3.WithRequireLeader.
 	requireLeader bool
-	// progress tells that somebody calls RequestProgress for the group.
+	// progress tells that RequestProgress is called for the group.
 	progress bool
 }
 
@@ -43,7 +43,7 @@ func (g group) context(ctx context.Context) context.Context {
 	return ctx
 }
 
-// plan is what a reader means to do with a watch.
+// plan is what a reader does with a watch.
 type plan struct {
 	request history.WatchRequest
 	group   group
@@ -64,8 +64,8 @@ const (
 	farthestBack, farthestAhead = 400, 60
 )
 
-// news is what a reader knows of the store when it makes a plan.
-type news struct {
+// storeState is what a reader knows of the store when it makes a plan.
+type storeState struct {
 	// revision is about the current one.
 	revision int64
 	// compacted is the last revision that history was compacted to.
@@ -73,7 +73,7 @@ type news struct {
 }
 
 // newPlan makes a plan for a watch.
-func newPlan(rng *rand.Rand, known news) plan {
+func newPlan(rng *rand.Rand, known storeState) plan {
 	p := plan{group: groups[rng.IntN(len(groups))]}
 	p.request = history.WatchRequest{
 		StartRevision:  startRevision(rng, known),
@@ -129,7 +129,7 @@ func keys(rng *rand.Rand) (key, rangeEnd string) {
 
 // startRevision chooses where to start: anywhere from what has been compacted to
 // the future.
-func startRevision(rng *rand.Rand, known news) int64 {
+func startRevision(rng *rand.Rand, known storeState) int64 {
 	revision := int64(0)
 	switch n := rng.IntN(20); {
 	case n < 7:

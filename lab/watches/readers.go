@@ -30,7 +30,7 @@ const (
 type readers struct {
 	client Client
 	now    func() time.Duration
-	known  func() news
+	known  func() storeState
 
 	ctx    context.Context // of all watches
 	cancel context.CancelFunc
@@ -45,7 +45,7 @@ type readers struct {
 }
 
 // watch starts n readers. They must be ended.
-func watch(client Client, n int, env *soak.Env, known func() news) *readers {
+func watch(client Client, n int, env *soak.Env, known func() storeState) *readers {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &readers{client: client, now: env.Now, known: known, ctx: ctx, cancel: cancel, reading: map[*reading]struct{}{}}
 	for i := range n {
@@ -96,7 +96,7 @@ func (r *readers) leave(x *reading) bool {
 	return true
 }
 
-// close takes in a watch that is over.
+// close records a watch that is over.
 func (r *readers) close(x *reading) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,10 +117,10 @@ func (r *readers) fail(err error) {
 	r.failures = append(r.failures, err)
 }
 
-// settle waits until every open watch has delivered the last event that it owes,
-// which owed returns, or has ended, or until the timeout has passed. No watch is
+// settle waits until every open watch has delivered the last event that it must deliver,
+// which last returns, or has ended, or until the timeout has passed. No watch is
 // opened or left from now on.
-func (r *readers) settle(timeout time.Duration, owed func(r history.WatchRequest, returned time.Duration) int64) {
+func (r *readers) settle(timeout time.Duration, last func(r history.WatchRequest, returned time.Duration) int64) {
 	r.mu.Lock()
 	r.settled = true
 	open := slices.Collect(maps.Keys(r.reading))
@@ -128,16 +128,16 @@ func (r *readers) settle(timeout time.Duration, owed func(r history.WatchRequest
 	ctx, cancel := context.WithTimeout(r.ctx, timeout)
 	defer cancel()
 	for _, x := range open {
-		if x.settle(ctx, owed) != nil && x.returned.Load() == 0 {
+		if x.settle(ctx, last) != nil && x.returned.Load() == 0 {
 			r.fail(fmt.Errorf("%v: Watch did not return within %v of a healthy cluster", x.plan.request, timeout))
 		}
 	}
 }
 
 // settle waits for one watch.
-func (x *reading) settle(ctx context.Context, owed func(history.WatchRequest, time.Duration) int64) error {
+func (x *reading) settle(ctx context.Context, last func(history.WatchRequest, time.Duration) int64) error {
 	for {
-		if returned := x.returned.Load(); returned != 0 && x.reached.Load() >= owed(x.plan.request, time.Duration(returned)) {
+		if returned := x.returned.Load(); returned != 0 && x.reached.Load() >= last(x.plan.request, time.Duration(returned)) {
 			return nil
 		}
 		select {

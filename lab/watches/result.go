@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/lab/watchcheck"
 )
 
-// Result is what came of a run.
+// Result is the result of a run.
 type Result struct {
 	soak.Outcome
 	// Compactions that were attempted, and Events that the store went through.

@@ -3,7 +3,7 @@
 // It has writers that put and delete few keys again and
 // again, alone, many in one txn, by the end of leases and in bursts; readers that watch keys
 // and ranges in every way the API has, some slowly, some leaving and taking over
-// from their own last revision; somebody who asks for bookmarks; and a compactor.
+// from their own last revision; a caller that requests bookmarks; and a compactor.
 //
 // When the faults are over the writers stop, and every watch that is open must come to the last revision; then
 // [watchcheck.Check] compares all of them with the record.
@@ -100,7 +100,7 @@ func (w *workload) Settle() (err error) {
 		if start == 0 {
 			start = after(returned)
 		}
-		return lastOwed(events, request, start, w.settled)
+		return lastExpected(events, request, start, w.settled)
 	})
 	return nil
 }
@@ -119,9 +119,9 @@ func (w *workload) Close() (err error) {
 	return err
 }
 
-// lastOwed returns the revision of the last event from start to end that matches a
+// lastExpected returns the revision of the last event from start to end that matches a
 // request, 0 if there is none or start is 0.
-func lastOwed(events []history.Event, request history.WatchRequest, start, end int64) int64 {
+func lastExpected(events []history.Event, request history.WatchRequest, start, end int64) int64 {
 	for i := len(events) - 1; i >= 0 && start > 0 && events[i].ModRevision >= start; i-- {
 		if events[i].ModRevision <= end && request.Matches(events[i]) {
 			return events[i].ModRevision
@@ -155,6 +155,6 @@ func (w *workload) Check(out *soak.Outcome) error {
 	return nil
 }
 
-func (w *workload) known() news {
-	return news{revision: w.env.Record.Revision(), compacted: w.compactor.last()}
+func (w *workload) known() storeState {
+	return storeState{revision: w.env.Record.Revision(), compacted: w.compactor.last()}
 }

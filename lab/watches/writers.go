@@ -141,7 +141,7 @@ func value(rng *rand.Rand, index, n int) string {
 }
 
 // one makes a write and returns its revision, 0 if it changed nothing. Whether one
-// that failed was carried out is nobody's concern: the recorder sees it if so.
+// that failed was carried out does not matter: the recorder sees it if so.
 func (w *writers) one(ctx context.Context, rng *rand.Rand, value string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()

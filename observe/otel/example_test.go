@@ -20,7 +20,7 @@ func ExampleNew() {
 		return
 	}
 
-	// Given to a client as Config.Observer, this is what it hears:
+	// Given to a client as Config.Observer, these are its events:
 	observer.EndpointsSet([]string{"10.0.0.1:2379"})
 	observer.StateChanged(health.Change{Endpoint: "10.0.0.1:2379", To: health.Serving})
 	observer.Retried(observe.Retry{Method: "/etcdserverpb.KV/Range", Class: "NotSent"})

@@ -68,7 +68,7 @@ type Registrar struct {
 	written int           // the latest version seen in etcd
 	event   Event         // the latest
 	before  bool          // it was lost or superseded
-	news    chan struct{} // closed and replaced when written or event changes
+	changed chan struct{} // closed and replaced when written or event changes
 }
 
 // Register puts an endpoint into etcd and keeps it there until [Registrar.Withdraw], or until the
@@ -100,7 +100,7 @@ func Register(ctx context.Context, client *clientv3.Client, registration Registr
 	}
 	r := &Registrar{
 		client: client, reg: reg, key: reg.key(), updated: reg, value: value,
-		owned: make(chan struct{}, 1), updates: make(chan struct{}, 1), news: make(chan struct{}),
+		owned: make(chan struct{}, 1), updates: make(chan struct{}, 1), changed: make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancel(client.Ctx())
 	r.owned <- struct{}{}
@@ -210,8 +210,8 @@ func (r *Registrar) notify(e Event) {
 
 // announceLocked wakes the callers that wait for an update.
 func (r *Registrar) announceLocked() {
-	close(r.news)
-	r.news = make(chan struct{})
+	close(r.changed)
+	r.changed = make(chan struct{})
 }
 
 // SetWeight changes the weight, see [Registration.Weight], and returns when it is written to
@@ -242,7 +242,7 @@ func (r *Registrar) update(ctx context.Context, change func(*Registration)) erro
 	for {
 		ended := ctx.Err() // checked first, so that the state is no older
 		r.mu.Lock()
-		written, event, news := r.written, r.event, r.news
+		written, event, changed := r.written, r.event, r.changed
 		r.mu.Unlock()
 		var err error
 		switch {
@@ -261,7 +261,7 @@ func (r *Registrar) update(ctx context.Context, change func(*Registration)) erro
 			return fmt.Errorf("etcd: %q is not updated: %w", r.key, err)
 		}
 		select {
-		case <-news:
+		case <-changed:
 		case <-r.ctx.Done():
 		case <-ctx.Done():
 		}

@@ -23,15 +23,15 @@ type Machine struct {
 	abandoned queue // Abandoned, in no order
 	grants    grants
 
-	requests uint64 // the number of requests sent
-	lost     []Loss // not taken yet, see TakeLost
-	phase    phase
-	lastErr  error         // of the latest stream
-	owed     bool          // the lost stream had unanswered requests
-	oldest   *entry        // the oldest unanswered lease on it; nil if Gone
-	quiet    instant       // when the silence of the stream, or of its opening, began
-	shortest time.Duration // the shortest TTL since no request was due or unanswered
-	moveAt   instant       // when the stream moves off a removed endpoint
+	requests         uint64 // the number of requests sent
+	lost             []Loss // not taken yet, see TakeLost
+	phase            phase
+	lastErr          error         // of the latest stream
+	unansweredAtLoss bool          // the lost stream had unanswered requests
+	oldest           *entry        // the oldest unanswered lease on it; nil if Gone
+	quiet            instant       // when the silence of the stream, or of its opening, began
+	shortest         time.Duration // the shortest TTL since no request was due or unanswered
+	moveAt           instant       // when the stream moves off a removed endpoint
 
 	// tolerance is how long a stream may be silent because earlier ones were slow.
 	// slow is when an answer last needed it.

@@ -15,7 +15,7 @@ import (
 func (m *Machine) Opening(now time.Time) {
 	m.at(now)
 	m.phase, m.quiet, m.moveAt = opening, m.now, never
-	m.owed, m.oldest = false, nil
+	m.unansweredAtLoss, m.oldest = false, nil
 }
 
 // Opened records that requests can be sent.
@@ -49,11 +49,11 @@ func (m *Machine) Lost(now time.Time, err error) {
 
 // suspectOldest records the oldest unanswered lease of the stream.
 func (m *Machine) suspectOldest() {
-	m.owed, m.oldest = len(m.sent)+len(m.abandoned) > 0, nil
+	m.unansweredAtLoss, m.oldest = len(m.sent)+len(m.abandoned) > 0, nil
 	for _, q := range []queue{m.sent, m.abandoned} {
-		for _, owed := range q {
-			if m.oldest == nil || owed.lease.request < m.oldest.request {
-				m.oldest = owed.lease
+		for _, e := range q {
+			if m.oldest == nil || e.lease.request < m.oldest.request {
+				m.oldest = e.lease
 			}
 		}
 	}
@@ -70,9 +70,9 @@ func (m *Machine) suspectOldest() {
 // others.
 func (m *Machine) Refused(now time.Time, err error) {
 	m.at(now)
-	owed, l := m.owed, m.oldest
-	m.owed, m.oldest = false, nil
-	if !owed || status.Code(err) != codes.PermissionDenied {
+	unanswered, l := m.unansweredAtLoss, m.oldest
+	m.unansweredAtLoss, m.oldest = false, nil
+	if !unanswered || status.Code(err) != codes.PermissionDenied {
 		for _, q := range append(queue(nil), m.due...) {
 			m.refuse(q.lease, err)
 		}

@@ -131,7 +131,7 @@ func TestQueueBoundsRemovedSubscriptions(t *testing.T) {
 		}
 		sc := &script{t, ss}
 		sc.connect()
-		sc.hears(created(1, 1))
+		sc.receives(created(1, 1))
 		require.Len(t, ss.take(), len(wanted), "seed %d", seed)
 	}
 }

@@ -49,9 +49,9 @@ func TestFirstEventsWithoutPreviousKeyValues(t *testing.T) {
 			f := &follower{}
 			f.sub = newSubscription(&Request{Key: []byte("k"), PrevKV: true}, f, 0)
 			sc.ss.add(f.sub)
-			sc.hears(created(1, 10))
+			sc.receives(created(1, 10))
 			sc.ss.take()
-			sc.hears(tt.heard...)
+			sc.receives(tt.heard...)
 			sc.sends(tt.sent...)
 			assert.Equal(t, tt.was, f.was())
 		})
@@ -64,12 +64,12 @@ func TestFirstEventsWithoutPreviousKeyValuesAfterReconnects(t *testing.T) {
 	f := &follower{}
 	f.sub = newSubscription(&Request{Key: []byte("k"), PrevKV: true}, f, 0)
 	sc.ss.add(f.sub)
-	sc.hears(created(1, 10), happened(1, 11), created(2, 12))
+	sc.receives(created(1, 10), happened(1, 11), created(2, 12))
 	full := happened(2, 11)
 	full.Events[0].PrevKv = &mvccpb.KeyValue{ModRevision: 1}
-	sc.hears(full)
+	sc.receives(full)
 	sc.reconnect()
 	sc.sends("create 3 from 12")
-	sc.hears(created(3, 12), happened(3, 12))
+	sc.receives(created(3, 12), happened(3, 12))
 	sc.sends("cancel 3", "create 4 from 12")
 }

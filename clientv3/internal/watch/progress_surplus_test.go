@@ -30,13 +30,13 @@ func (sc *script) asksUnanswered(times int) {
 func TestUnansweredRequestsAreNotRepeated(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(0)
-	sc.hears(created(1, 1))
+	sc.receives(created(1, 1))
 	sc.sends("create 1 from 0")
 	sc.asksUnanswered(100)
 	f.was()
 	sc.ss.requestProgress(true)
 	sc.sends("progress?")
-	sc.hears(progressed(invalidID, 5))
+	sc.receives(progressed(invalidID, 5))
 	assert.Equal(t, []string{"progress 5, asked for"}, f.was())
 	for rev := range int64(90) {
 		sc.learns(6 + rev)
@@ -51,12 +51,12 @@ func TestUnansweredRequestsAreNotRepeated(t *testing.T) {
 func TestDoubtIsSettledQuietly(t *testing.T) {
 	sc := connected(t)
 	first := sc.follow(0)
-	sc.hears(created(1, 1))
+	sc.receives(created(1, 1))
 	sc.sends("create 1 from 0")
 	sc.asksUnanswered(200)
 	second, third := sc.follow(3), sc.follow(3)
 	sc.sends("create 2 from 3", "create 3 from 3")
-	sc.hears(created(2, 9), created(3, 9))
+	sc.receives(created(2, 9), created(3, 9))
 	for _, f := range []*follower{first, second, third} {
 		f.was()
 	}
@@ -64,7 +64,7 @@ func TestDoubtIsSettledQuietly(t *testing.T) {
 	rounds := 0
 	for len(sc.ss.take()) > 0 {
 		rounds++
-		sc.hears(progressed(invalidID, 9))
+		sc.receives(progressed(invalidID, 9))
 	}
 	assert.LessOrEqual(t, rounds, maxInFlight+1)
 	assert.LessOrEqual(t, requested(first.was()), 2)
@@ -82,17 +82,17 @@ func TestDoubtIsSettledQuietly(t *testing.T) {
 func TestDoubtThatConcernsNoCaller(t *testing.T) {
 	sc := connected(t)
 	first := sc.follow(0)
-	sc.hears(created(1, 1))
+	sc.receives(created(1, 1))
 	sc.sends("create 1 from 0")
 	sc.asksUnanswered(3)
 	second := sc.follow(3)
 	sc.sends("create 2 from 3")
-	sc.hears(created(2, 9))
+	sc.receives(created(2, 9))
 	first.was()
 	second.was()
-	sc.hears(progressed(invalidID, 9))
+	sc.receives(progressed(invalidID, 9))
 	for len(sc.ss.take()) > 0 {
-		sc.hears(progressed(invalidID, 9))
+		sc.receives(progressed(invalidID, 9))
 	}
 	assert.Zero(t, requested(first.was()))
 	assert.Equal(t, []string{"progress 9"}, second.was())
@@ -102,19 +102,19 @@ func TestDoubtThatConcernsNoCaller(t *testing.T) {
 // come, so the next watch waits for none of them.
 func TestIgnoredRequestsAreSettled(t *testing.T) {
 	for name, shows := range map[string]func(sc *script){
-		"an event":                       func(sc *script) { sc.hears(happened(2, 9)) },
-		"progress":                       func(sc *script) { sc.hears(progressed(2, 9)) },
+		"an event":                       func(sc *script) { sc.receives(happened(2, 9)) },
+		"progress":                       func(sc *script) { sc.receives(progressed(2, 9)) },
 		"progress for all, which is new": func(sc *script) { sc.learns(10) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			sc := connected(t)
 			sc.follow(0)
-			sc.hears(created(1, 1))
+			sc.receives(created(1, 1))
 			sc.sends("create 1 from 0")
 			sc.asksUnanswered(200)
 			second := sc.follow(3)
 			sc.sends("create 2 from 3")
-			sc.hears(happened(1, 9), created(2, 9))
+			sc.receives(happened(1, 9), created(2, 9))
 			require.EqualValues(t, maxInFlight, second.sub.unconfirmed, "they may still be answered")
 			shows(sc)
 			assert.Zero(t, second.sub.unconfirmed)
@@ -122,7 +122,7 @@ func TestIgnoredRequestsAreSettled(t *testing.T) {
 
 			third := sc.follow(3)
 			sc.sends("create 3 from 3")
-			sc.hears(created(3, 10))
+			sc.receives(created(3, 10))
 			third.was()
 			sc.learns(10)
 			assert.Equal(t, []string{"progress 10"}, third.was(), "the first answer is accepted")
@@ -135,23 +135,23 @@ func TestIgnoredRequestsAreSettled(t *testing.T) {
 func TestLaterRequestsAreNotSettled(t *testing.T) {
 	sc := connected(t)
 	sc.follow(0)
-	sc.hears(created(1, 1))
+	sc.receives(created(1, 1))
 	sc.sends("create 1 from 0")
 	sc.asksUnanswered(50)
 	sc.follow(3)
 	sc.sends("create 2 from 3")
-	sc.hears(created(2, 9))
+	sc.receives(created(2, 9))
 	sc.asksUnanswered(3)
-	sc.hears(happened(2, 9))
+	sc.receives(happened(2, 9))
 	assert.EqualValues(t, 3, sc.ss.progress.inFlight())
 	third := sc.follow(3)
 	sc.sends("create 3 from 3")
-	sc.hears(created(3, 9))
+	sc.receives(created(3, 9))
 	third.was()
 	for range 3 {
-		sc.hears(progressed(invalidID, 9))
+		sc.receives(progressed(invalidID, 9))
 		assert.Empty(t, third.was(), "the answer may precede the watch")
 	}
-	sc.hears(progressed(invalidID, 9))
+	sc.receives(progressed(invalidID, 9))
 	assert.Equal(t, []string{"progress 9"}, third.was())
 }

@@ -9,7 +9,7 @@ import (
 func TestProgressForOne(t *testing.T) {
 	sc := connected(t)
 	fs := sc.follows(2)
-	sc.hears(created(1, 10), created(2, 10), progressed(2, 12), progressed(2, 11), happened(2, 12, 13))
+	sc.receives(created(1, 10), created(2, 10), progressed(2, 12), progressed(2, 11), happened(2, 12, 13))
 	assert.Equal(t, []string{"created"}, fs[0].was())
 	assert.Equal(t, []string{"created", "progress 12, asked for", "events [13]"}, fs[1].was())
 }
@@ -17,12 +17,12 @@ func TestProgressForOne(t *testing.T) {
 func TestProgressForAllIsForRequestingCallers(t *testing.T) {
 	sc := connected(t)
 	fs := sc.follows(2)
-	sc.hears(created(1, 10), created(2, 10))
+	sc.receives(created(1, 10), created(2, 10))
 	sc.sends("create 1 from 0", "create 2 from 0")
 	for _, tc := range []struct {
 		asks     []bool // for callers or not
 		sends    []string
-		hears    []int64
+		receives []int64
 		received []string
 	}{
 		{[]bool{false}, []string{"progress?"}, []int64{11}, []string{"progress 11"}},
@@ -38,8 +38,8 @@ func TestProgressForAllIsForRequestingCallers(t *testing.T) {
 			sc.ss.requestProgress(notify)
 		}
 		sc.sends(tc.sends...)
-		for _, rev := range tc.hears {
-			sc.hears(progressed(invalidID, rev))
+		for _, rev := range tc.receives {
+			sc.receives(progressed(invalidID, rev))
 		}
 		assert.Equal(t, tc.received, fs[0].was(), "%+v", tc)
 		assert.Equal(t, tc.received, fs[1].was(), "%+v", tc)
@@ -50,13 +50,13 @@ func TestProgressForAllIsForRequestingCallers(t *testing.T) {
 func TestProgressAskedForWhileAnotherAnswerIsDue(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(0)
-	sc.hears(created(1, 10))
+	sc.receives(created(1, 10))
 	sc.sends("create 1 from 0")
 	sc.ss.requestProgress(false)
 	sc.sends("progress?")
 	sc.ss.requestProgress(true)
 	sc.sends("progress?")
-	sc.hears(progressed(invalidID, 10), progressed(invalidID, 10))
+	sc.receives(progressed(invalidID, 10), progressed(invalidID, 10))
 	sc.learns(10)
 	assert.Equal(t, []string{"created", "progress 10, asked for", "progress 10, asked for", "progress 10"}, f.was())
 }
@@ -67,16 +67,16 @@ func TestProgressRequestsWait(t *testing.T) {
 	sc.ss.requestProgress(false) // not sent while one is in flight
 	sc.ss.requestProgress(true)
 	sc.sends("create 1 from 0")
-	sc.hears(created(1, 10))
+	sc.receives(created(1, 10))
 	sc.sends("create 2 from 0", "create 3 from 0", "progress?")
 	sc.reconnect() // the answer is still outstanding
 	sc.sends("create 4 from 11")
-	sc.hears(created(4, 12))
+	sc.receives(created(4, 12))
 	sc.sends("create 5 from 0", "create 6 from 0", "progress?")
-	sc.hears(progressed(invalidID, 13))
+	sc.receives(progressed(invalidID, 13))
 	sc.reconnect()
 	sc.sends("create 7 from 14")
-	sc.hears(created(7, 14))
+	sc.receives(created(7, 14))
 	sc.sends("create 8 from 0", "create 9 from 0")
 }
 
@@ -86,7 +86,7 @@ func TestProgressFromBeforeTheWatch(t *testing.T) {
 		name     string
 		asked    int // requests sent before the create
 		later    int // requests sent after its confirmation
-		hears    []int64
+		receives []int64
 		sends    []string
 		received []string
 		next     int64
@@ -104,7 +104,7 @@ func TestProgressFromBeforeTheWatch(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			sc := connected(t)
 			first := sc.follow(0)
-			sc.hears(created(1, 2))
+			sc.receives(created(1, 2))
 			sc.sends("create 1 from 0")
 			ask := func(times int) {
 				for range times {
@@ -115,16 +115,16 @@ func TestProgressFromBeforeTheWatch(t *testing.T) {
 			ask(tc.asked)
 			f := sc.follow(5)
 			sc.sends("create 2 from 5")
-			sc.hears(created(2, 10))
+			sc.receives(created(2, 10))
 			ask(tc.later)
 			f.was()
-			for _, rev := range tc.hears {
-				sc.hears(progressed(invalidID, rev))
+			for _, rev := range tc.receives {
+				sc.receives(progressed(invalidID, rev))
 			}
 			sc.sends(tc.sends...)
 			assert.Equal(t, tc.received, f.was())
 			assert.Equal(t, tc.next, f.sub.next)
-			assert.Len(t, first.was(), 1+len(tc.hears), "the first watch receives all answers")
+			assert.Len(t, first.was(), 1+len(tc.receives), "the first watch receives all answers")
 		})
 	}
 }
@@ -133,16 +133,16 @@ func TestProgressFromBeforeTheWatch(t *testing.T) {
 func TestUnconfirmedAnswerOfACallerIsRepeated(t *testing.T) {
 	sc := connected(t)
 	first := sc.follow(0)
-	sc.hears(created(1, 2))
+	sc.receives(created(1, 2))
 	sc.ss.take()
 	sc.ss.requestProgress(true)
 	sc.sends("progress?")
 	f := sc.follow(5)
 	sc.sends("create 2 from 5")
-	sc.hears(created(2, 10), progressed(invalidID, 10))
+	sc.receives(created(2, 10), progressed(invalidID, 10))
 	sc.sends("progress?")
 	assert.Equal(t, []string{"created"}, f.was())
-	sc.hears(progressed(invalidID, 10))
+	sc.receives(progressed(invalidID, 10))
 	assert.Equal(t, []string{"progress 10, asked for"}, f.was())
 	sc.learns(11)
 	assert.Equal(t, []string{"progress 11"}, f.was(), "once")
@@ -152,12 +152,12 @@ func TestUnconfirmedAnswerOfACallerIsRepeated(t *testing.T) {
 func TestDoubtEndsWithTheStream(t *testing.T) {
 	sc := connected(t)
 	sc.follow(0)
-	sc.hears(created(1, 2))
+	sc.receives(created(1, 2))
 	sc.ss.requestProgress(false)
 	f := sc.follow(5)
-	sc.hears(created(2, 10))
+	sc.receives(created(2, 10))
 	sc.reconnect()
-	sc.hears(created(3, 10), created(4, 10))
+	sc.receives(created(3, 10), created(4, 10))
 	sc.learns(10)
 	assert.EqualValues(t, 11, f.sub.next)
 }
@@ -170,23 +170,23 @@ func TestUnsolicitedAnswerIsIgnored(t *testing.T) {
 		received []string
 		next     int64
 	}{
-		{"never asked", func(sc *script) { sc.hears(progressed(invalidID, 20)) }, nil, 5},
-		{"duplicated", func(sc *script) { sc.learns(20); sc.hears(progressed(invalidID, 30)) }, []string{"progress 20"}, 21},
+		{"never asked", func(sc *script) { sc.receives(progressed(invalidID, 20)) }, nil, 5},
+		{"duplicated", func(sc *script) { sc.learns(20); sc.receives(progressed(invalidID, 30)) }, []string{"progress 20"}, 21},
 		{"asked for and duplicated", func(sc *script) {
 			sc.ss.requestProgress(true)
 			sc.ss.take()
-			sc.hears(progressed(invalidID, 20), progressed(invalidID, 30))
+			sc.receives(progressed(invalidID, 20), progressed(invalidID, 30))
 		}, []string{"progress 20, asked for"}, 21},
 		{"asked on another stream", func(sc *script) {
 			sc.ss.requestProgress(false)
 			sc.reconnect()
-			sc.hears(created(2, 10), progressed(invalidID, 20))
+			sc.receives(created(2, 10), progressed(invalidID, 20))
 		}, []string{"created"}, 5},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			sc := connected(t)
 			f := sc.follow(5)
-			sc.hears(created(1, 10))
+			sc.receives(created(1, 10))
 			f.was()
 			tc.heard(sc)
 			assert.Equal(t, tc.received, f.was())
@@ -203,12 +203,12 @@ func TestSerialRequestsProgressOnlyForCallers(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(5)
 	sc.sends("create 1 from 5")
-	sc.hears(created(0, 10))
+	sc.receives(created(0, 10))
 	sc.ss.requestProgress(false)
 	sc.sends()
 	sc.ss.requestProgress(true)
 	sc.sends("progress?")
-	sc.hears(progressed(invalidID, 20))
+	sc.receives(progressed(invalidID, 20))
 	assert.Equal(t, []string{"created", "progress 20, asked for"}, f.was())
 	assert.EqualValues(t, 21, f.sub.next)
 }
@@ -218,20 +218,20 @@ func TestSerialRequestsProgressOnlyForCallers(t *testing.T) {
 func TestServerThatAnswersTooEarly(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(5)
-	sc.hears(progressed(invalidID, 9), created(1, 10))
+	sc.receives(progressed(invalidID, 9), created(1, 10))
 	sc.sends("create 1 from 5")
 	assert.False(t, sc.ss.splittable())
 	sc.ss.requestProgress(false)
 	sc.sends("progress?")
-	sc.hears(progressed(invalidID, 11))
+	sc.receives(progressed(invalidID, 11))
 	sc.ss.requestProgress(true)
 	sc.sends("progress?")
-	sc.hears(progressed(invalidID, 12), happened(1, 7))
+	sc.receives(progressed(invalidID, 12), happened(1, 7))
 	assert.Equal(t, []string{"created", "progress 12, asked for", "events [7]"}, f.was())
-	sc.hears(progressed(1, 15))
+	sc.receives(progressed(1, 15))
 	assert.EqualValues(t, 16, f.sub.next, "progress for one watch follows its events")
 	sc.reconnect()
-	sc.hears(created(2, 20))
+	sc.receives(created(2, 20))
 	sc.learns(20)
 	assert.EqualValues(t, 21, f.sub.next, "progress of another server counts")
 	assert.True(t, sc.ss.splittable())
@@ -250,9 +250,9 @@ func TestNoProgressRequestBeforeTheFirstReply(t *testing.T) {
 			sc.ss.requestProgress(true)
 		}
 		sc.sends("create 1 from 5")
-		sc.hears(created(1, 10))
+		sc.receives(created(1, 10))
 		sc.sends("progress?")
-		sc.hears(progressed(invalidID, 10))
+		sc.receives(progressed(invalidID, 10))
 		assert.Equal(t, []string{"created", "progress 10, asked for"}, f.was())
 	}
 }

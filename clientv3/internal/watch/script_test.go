@@ -57,8 +57,8 @@ func (sc *script) sends(want ...string) {
 	assert.Equal(sc.t, want, got)
 }
 
-// hears passes responses to the session.
-func (sc *script) hears(resps ...*pb.WatchResponse) {
+// receives passes responses to the session.
+func (sc *script) receives(resps ...*pb.WatchResponse) {
 	sc.t.Helper()
 	for _, resp := range resps {
 		require.NoError(sc.t, sc.ss.receive(resp), "%v", resp)
@@ -72,7 +72,7 @@ func (sc *script) learns(rev int64) {
 	out := sc.ss.take()
 	require.NotEmpty(sc.t, out, "no progress was requested")
 	require.NotNil(sc.t, out[len(out)-1].GetProgressRequest())
-	sc.hears(progressed(invalidID, rev))
+	sc.receives(progressed(invalidID, rev))
 }
 
 // breaks passes a response that violates the protocol, and opens another stream.

@@ -12,33 +12,33 @@ func TestCreatesCarryNoIDWhereIDsAreRefused(t *testing.T) {
 	sc := connected(t)
 	fs := sc.follows(3)
 	sc.sends("create 1 from 0")
-	sc.hears(refused(refusedID))
+	sc.receives(refused(refusedID))
 	sc.sends("create 0 from 0")
-	sc.hears(created(901, 5))
+	sc.receives(created(901, 5))
 	sc.sends("create 0 from 0")
-	sc.hears(happened(901, 6), created(902, 6))
+	sc.receives(happened(901, 6), created(902, 6))
 	sc.sends("create 0 from 0")
-	sc.hears(created(904, 6), happened(902, 7), happened(904, 7))
+	sc.receives(created(904, 6), happened(902, 7), happened(904, 7))
 	assert.Equal(t, []string{"created", "events [6]"}, fs[0].was())
 	assert.Equal(t, []string{"created", "events [7]"}, fs[1].was())
 	assert.Equal(t, []string{"created", "events [7]"}, fs[2].was())
 	sc.ss.remove(fs[1].sub)
 	sc.sends("cancel 902")
-	sc.hears(canceled(902))
+	sc.receives(canceled(902))
 
 	// The next stream may lead to etcd.
 	sc.reconnect()
 	sc.sends("create 4 from 7")
-	sc.hears(created(4, 7))
+	sc.receives(created(4, 7))
 	sc.sends("create 5 from 8")
 }
 
 func TestRefusedIDsAreDroppedOnce(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(0)
-	sc.hears(refused(refusedID))
+	sc.receives(refused(refusedID))
 	sc.sends("create 1 from 0", "create 0 from 0")
-	sc.hears(refused(refusedID))
+	sc.receives(refused(refusedID))
 	assert.Equal(t, []string{"refused: " + refusedID}, f.was(), "the id was not the reason")
 	sc.sends()
 }
@@ -48,9 +48,9 @@ func TestRefusedIDOfACancelledWatch(t *testing.T) {
 	f, g := sc.follow(0), sc.follow(0)
 	sc.sends("create 1 from 0")
 	sc.ss.remove(f.sub)
-	sc.hears(refused(refusedID))
+	sc.receives(refused(refusedID))
 	sc.sends("create 0 from 0")
-	sc.hears(created(7, 1))
+	sc.receives(created(7, 1))
 	assert.Empty(t, f.was())
 	assert.Equal(t, []string{"created"}, g.was())
 }
@@ -59,14 +59,14 @@ func TestRefusedIDOfACancelledWatch(t *testing.T) {
 func TestTheFirstAnswerIsDoubtedWhereIDsAreRefused(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(3)
-	sc.hears(refused(refusedID), created(7, 9))
+	sc.receives(refused(refusedID), created(7, 9))
 	sc.sends("create 1 from 3", "create 0 from 3")
 	sc.ss.requestProgress(true)
 	sc.sends("progress?")
-	sc.hears(progressed(invalidID, 9))
+	sc.receives(progressed(invalidID, 9))
 	assert.Equal(t, []string{"created"}, f.was())
 	sc.sends("progress?")
-	sc.hears(happened(7, 3, 4), progressed(invalidID, 9))
+	sc.receives(happened(7, 3, 4), progressed(invalidID, 9))
 	assert.Equal(t, []string{"events [3 4]", "progress 9, asked for"}, f.was())
 	sc.reconnect()
 	sc.sends("create 2 from 5") // the doubtful answer moved nothing
@@ -75,9 +75,9 @@ func TestTheFirstAnswerIsDoubtedWhereIDsAreRefused(t *testing.T) {
 func TestTheFirstAnswerIsNotDoubtedTwice(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(3)
-	sc.hears(progressed(invalidID, 9), refused(refusedID), created(7, 9))
+	sc.receives(progressed(invalidID, 9), refused(refusedID), created(7, 9))
 	sc.ss.requestProgress(true)
-	sc.hears(progressed(invalidID, 9))
+	sc.receives(progressed(invalidID, 9))
 	assert.Equal(t, []string{"created", "progress 9, asked for"}, f.was())
 }
 
@@ -91,7 +91,7 @@ func TestOtherRefusalsAreNotForTheID(t *testing.T) {
 	} {
 		sc := connected(t)
 		f := sc.follow(0)
-		sc.hears(refused(reason))
+		sc.receives(refused(reason))
 		sc.sends("create 1 from 0")
 		assert.Equal(t, []string{"refused: " + reason}, f.was())
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // UntilSignal returns a context that ends with the first Ctrl-C, SIGTERM or end of
-// the terminal, as a [SignalError], so that what runs can end in good order. A
+// the terminal, as a [SignalError], so that what runs can end properly. A
 // Ctrl-C or SIGTERM after that ends the program at once.
 func UntilSignal() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())

@@ -1,6 +1,6 @@
 package cases
 
-// Job is what the process of a client is told first, on its standard input.
+// Job is what the process of a client reads first, from its standard input.
 type Job struct {
 	Case      string
 	Endpoints []string
@@ -9,21 +9,21 @@ type Job struct {
 	Revision  int64
 }
 
-// Message is what the process of a client says, on its standard output: any number
-// of wishes, then a sample or an error.
+// Message is what the process of a client writes to its standard output: any number
+// of requests, then a sample or an error.
 type Message struct {
-	Wish   *Wish  `json:",omitempty"`
-	Sample Sample `json:",omitempty"`
-	Error  string `json:",omitempty"`
+	Request *Request `json:",omitempty"`
+	Sample  Sample   `json:",omitempty"`
+	Error   string   `json:",omitempty"`
 }
 
-// Wish is a call of Control. An answer follows it.
-type Wish struct {
+// Request is a call of Control. An answer follows it.
+type Request struct {
 	Kill string `json:",omitempty"`
 	Put  int    `json:",omitempty"`
 }
 
-// Answer is the result of a wish.
+// Answer is the result of a request.
 type Answer struct {
 	Error string `json:",omitempty"`
 }

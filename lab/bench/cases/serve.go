@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Serve runs the job that it reads, and writes what came of it. When nobody is left
-// to read that, which the end of the input shows, the case is ended.
+// Serve runs the job that it reads, and writes its result. The case ends with
+// the input, which ends with the parent.
 func Serve(in io.Reader, out io.Writer, all []Case) error {
 	decoder := json.NewDecoder(in)
 	var j Job
@@ -19,7 +19,7 @@ func Serve(in io.Reader, out io.Writer, all []Case) error {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	w := &wishes{encoder: json.NewEncoder(out), answers: make(chan Answer)}
+	w := &requests{encoder: json.NewEncoder(out), answers: make(chan Answer)}
 	go func() { cancel(w.receive(ctx, decoder)) }()
 	sample, err := j.run(ctx, all, w)
 	if err != nil {
@@ -39,26 +39,26 @@ func (j Job) run(ctx context.Context, all []Case, control Control) (Sample, erro
 	return nil, fmt.Errorf("unknown case %q", j.Case)
 }
 
-// wishes is the Control of a case. It passes everything on.
-type wishes struct {
+// requests is the Control of a case. It passes everything on.
+type requests struct {
 	encoder *json.Encoder
 	answers chan Answer
 
-	mu sync.Mutex // one wish at a time
+	mu sync.Mutex // one request at a time
 }
 
-func (w *wishes) Kill(ctx context.Context, address string) error {
-	return w.ask(ctx, Wish{Kill: address})
+func (w *requests) Kill(ctx context.Context, address string) error {
+	return w.ask(ctx, Request{Kill: address})
 }
 
-func (w *wishes) Put(ctx context.Context, n int) error {
-	return w.ask(ctx, Wish{Put: n})
+func (w *requests) Put(ctx context.Context, n int) error {
+	return w.ask(ctx, Request{Put: n})
 }
 
-func (w *wishes) ask(ctx context.Context, what Wish) error {
+func (w *requests) ask(ctx context.Context, what Request) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.send(Message{Wish: &what}); err != nil {
+	if err := w.send(Message{Request: &what}); err != nil {
 		return err
 	}
 	select {
@@ -72,10 +72,10 @@ func (w *wishes) ask(ctx context.Context, what Wish) error {
 	}
 }
 
-func (w *wishes) send(m Message) error { return w.encoder.Encode(m) }
+func (w *requests) send(m Message) error { return w.encoder.Encode(m) }
 
 // receive passes answers on until there are no more, and returns why.
-func (w *wishes) receive(ctx context.Context, decoder *json.Decoder) error {
+func (w *requests) receive(ctx context.Context, decoder *json.Decoder) error {
 	for {
 		var a Answer
 		if err := decoder.Decode(&a); err != nil {

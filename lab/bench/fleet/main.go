@@ -48,7 +48,7 @@ func main() {
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	say := func(what ...any) {
-		_, _ = fmt.Fprintln(stderr, fmt.Sprint(what...)) // there is nobody to report a failed write to
+		_, _ = fmt.Fprintln(stderr, fmt.Sprint(what...)) // a failed write cannot be reported
 	}
 	opts, err := parse(args, stderr)
 	switch {

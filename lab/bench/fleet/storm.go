@@ -115,8 +115,8 @@ func (r *rig) allServed(ctx context.Context, restarted time.Time) (time.Duration
 	return served, err
 }
 
-// badCertificates ends all connections, and leads new ones to a server whose certificate
-// nobody trusts.
+// badCertificates ends all connections, and leads new ones to a server with an
+// untrusted certificate.
 func badCertificates(ctx context.Context, r *rig, p phase) ([]row, error) {
 	var handshakes atomic.Int64
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -264,7 +264,7 @@ func (s *series) add(ctx context.Context, read func(context.Context) (float64, e
 	return err
 }
 
-// stop ends the reading. Stopping twice does no harm.
+// stop ends the reading. A second stop has no effect.
 func (s *series) stop() {
 	s.end()
 	<-s.done

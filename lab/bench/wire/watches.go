@@ -197,7 +197,7 @@ func (w *Watches) HandleRPC(ctx context.Context, s stats.RPCStats) {
 }
 
 // noteLost notes that a connection has ended. gRPC tells its streams before it tells
-// the stats handler, so that the first to hear of it may be either.
+// the stats handler, so that either may be the first.
 func (w *Watches) noteLost(address string) { w.lost[address] = append(w.lost[address], time.Now()) }
 
 type connKey struct{}

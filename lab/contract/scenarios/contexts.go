@@ -59,7 +59,7 @@ func endedContexts(ctx context.Context, c *clientv3.Client, log *transcript.Log)
 	log.Value("bare context.DeadlineExceeded", err == context.DeadlineExceeded) //nolint:errorlint // programs compare with ==
 }
 
-// frozen makes calls that are sent and not answered. What the server does with them once it goes on is not looked at.
+// frozen makes calls that are sent and not answered. What the server does with them once it goes on is not checked.
 func frozen(ctx context.Context, site contract.Site, log *transcript.Log) {
 	const patience = 150 * time.Millisecond
 	c := open(site, log)

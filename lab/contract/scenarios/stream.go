@@ -72,7 +72,7 @@ func longStreams(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("clean up")(c.Delete(ctx, "long/", clientv3.WithPrefix()))
 }
 
-// chunks reads a stream as a program does that does not want it whole.
+// chunks reads a stream as a program does that keeps only a part.
 func chunks(stream clientv3.GetStreamChan, err error) ([]*mvccpb.KeyValue, error) {
 	if err != nil {
 		return nil, err

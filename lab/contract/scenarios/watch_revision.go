@@ -39,7 +39,7 @@ func watchRevisions(ctx context.Context, c *clientv3.Client, log *transcript.Log
 	future(ctx, c, log)
 }
 
-// created asks to be told when a watch was created.
+// created requests the response that a watch was created.
 func created(ctx context.Context, c *clientv3.Client, log *transcript.Log, first int64) {
 	notify := clientv3.WithCreatedNotify()
 	for _, w := range []struct {

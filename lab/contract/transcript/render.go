@@ -12,7 +12,7 @@ import (
 const maxText = 100
 
 // render writes a value by its exported fields, one to a line. Fields with their zero value are left out; an empty
-// slice is told from a nil one.
+// slice differs from a nil one.
 func (l *Log) render(value any) string {
 	if value == nil {
 		return "nil"

@@ -84,7 +84,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 	}
 }
 
-// Calls that have no backends are told why, and what the DNS server said.
+// Calls that have no backends get an error with the reason, and what the DNS server said.
 func TestReasonsReachTheCaller(t *testing.T) {
 	ns := nameserver.Start(t, "")
 	for _, c := range []struct{ policy, target, name, what string }{
@@ -223,7 +223,7 @@ func TestTTL(t *testing.T) {
 func TestLostConnection(t *testing.T) {
 	ns := nameserver.Start(t, "")
 	port, all := startBackends(t, "127.0.0.11", "127.0.0.12")
-	ns.Set(t, "svc.test. A", "3600 127.0.0.13", "3600 "+all[0].ip) // nobody listens on the first
+	ns.Set(t, "svc.test. A", "3600 127.0.0.13", "3600 "+all[0].ip) // no server listens on the first
 	conn := dial(t, newBuilder(t, dns.Config{Server: ns.Addr, Interval: time.Hour}), "dns:///svc.test.:"+port, "round_robin")
 	until(t, conn, all, 1)
 	ns.Set(t, "svc.test. A", addresses(all, 3600, 2)...)

@@ -17,8 +17,8 @@ import (
 
 var busyFor = flag.Duration("busy", 10*time.Second, "for how long TestABusyMachineEjectsNobody keeps all cores busy")
 
-// A process that is short of CPU hears answers late. That is nobody's fault but its own.
-func TestABusyMachineEjectsNobody(t *testing.T) {
+// A process that is short of CPU gets answers late. No member is at fault.
+func TestABusyMachineEjectsNoMember(t *testing.T) {
 	c := start(t)
 	w := connect(t, c, "")
 	tr := begin(t, c, w, longTTL) // no client keeps a lease whose keepalives are answered after its TTL

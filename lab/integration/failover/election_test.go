@@ -22,10 +22,10 @@ type election struct {
 	once   sync.Once
 	begun  chan struct{}
 
-	reported  time.Time // once begun
-	newcomers sync.WaitGroup
-	mu        sync.Mutex
-	resumed   time.Time // when the last of the newcomers had succeeded
+	reported   time.Time // once begun
+	newCallers sync.WaitGroup
+	mu         sync.Mutex
+	resumed    time.Time // when the last of the new callers had succeeded
 }
 
 // awaitElection asks the members, but for the old leader, all the time who leads. With no
@@ -65,8 +65,8 @@ func (e *election) ask(ctx context.Context, m, old *lab.Member) {
 func (e *election) begin() {
 	e.reported = time.Now()
 	for i := range callers {
-		e.newcomers.Go(func() { e.tr.repeat(func(int) bool { return !e.note(e.tr.get()) }) })
-		e.newcomers.Go(func() {
+		e.newCallers.Go(func() { e.tr.repeat(func(int) bool { return !e.note(e.tr.get()) }) })
+		e.newCallers.Go(func() {
 			e.tr.repeat(func(n int) bool {
 				return !e.note(e.tr.put(fmt.Sprintf("%s%d/%d/%d", e.tr.prefix, e.reported.UnixNano(), i, n)))
 			})
@@ -75,7 +75,7 @@ func (e *election) begin() {
 	close(e.begun)
 }
 
-// note takes in how a newcomer's call ended, and returns it.
+// note records how a new caller's call ended, and returns it.
 func (e *election) note(ok bool) bool {
 	if ok {
 		e.mu.Lock()
@@ -85,7 +85,7 @@ func (e *election) note(ok bool) bool {
 	return ok
 }
 
-// result returns when the new leader was reported, and when all newcomers had succeeded.
+// result returns when the new leader was reported, and when all new callers had succeeded.
 func (e *election) result(t *testing.T) (reported, resumed time.Time) {
 	t.Helper()
 	select {
@@ -93,7 +93,7 @@ func (e *election) result(t *testing.T) (reported, resumed time.Time) {
 	case <-time.After(patience):
 		require.Fail(t, "no new leader was reported")
 	}
-	e.newcomers.Wait()
+	e.newCallers.Wait()
 	e.end()
 	return e.reported, e.resumed
 }

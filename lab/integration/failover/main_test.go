@@ -1,6 +1,6 @@
 // Package failover_test has programs use clusters of three real members while these are
-// killed, frozen, cut off, slowed down and restarted, and judges what the programs saw of
-// it. Budgets are three to seven times what is promised of an idle machine, because these
+// killed, frozen, cut off, slowed down and restarted, and checks what the programs saw of
+// it. Budgets are three to seven times what an idle machine needs, because these
 // tests run on busy ones.
 package failover_test
 
@@ -35,9 +35,9 @@ func start(t *testing.T) *lab.Cluster {
 }
 
 // connect returns who observes a client of all members. The service config may be empty.
-func connect(t *testing.T, c *lab.Cluster, serviceConfig string) *witness {
+func connect(t *testing.T, c *lab.Cluster, serviceConfig string) *recorder {
 	t.Helper()
-	w := newWitness(t, c)
+	w := newRecorder(t, c)
 	w.client = labtest.Client(t, clientv3.Config{Endpoints: c.Endpoints(), Observer: w, ServiceConfig: serviceConfig})
 	return w
 }

@@ -28,7 +28,7 @@ const (
 	hedgeDelay = 20 * time.Millisecond
 )
 
-// Traffic proves life: while there is some nobody is probed, and reads are hardly doubled.
+// Traffic proves life: while there is some no member is probed, and reads are hardly doubled.
 // Who makes a member wait for its disk, as other tests may, makes it a suspect.
 func TestTrafficNeedsNoProbes(t *testing.T) {
 	c := start(t)

@@ -16,8 +16,8 @@ import (
 //
 // Of the puts only those are lost that are under way when leadership is handed over. A
 // leader that is about to end drops what followers forward to it from the moment at which
-// it begins to hand over, and tells nobody: the follower waits for the put to be applied,
-// in vain, and no client can know that it never will be.
+// it begins to hand over, without an error: the follower waits for the put to be applied,
+// and no client can know that it never will be.
 func TestARollingRestartFailsNothing(t *testing.T) {
 	c := start(t)
 	w := connect(t, c, "")

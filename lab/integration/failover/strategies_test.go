@@ -17,7 +17,7 @@ const (
 	get = pb.KV_Range_FullMethodName
 	put = pb.KV_Put_FullMethodName
 
-	// sample is how many picks are judged at least.
+	// sample is how many picks are compared at least.
 	sample = 300
 	// settling bounds the wait for a sample that nothing disturbed, which on a machine that
 	// is short of CPU takes several attempts.
@@ -40,7 +40,7 @@ func TestStrategies(t *testing.T) {
 }
 
 // use has callers make calls, and a watch, with the policy of a service config.
-func use(t *testing.T, c *lab.Cluster, policy string) *witness {
+func use(t *testing.T, c *lab.Cluster, policy string) *recorder {
 	t.Helper()
 	t.Cleanup(func() { // after the client is closed
 		require.Eventually(t, func() bool { return connections(c) == 0 }, patience, pollInterval)
@@ -63,7 +63,7 @@ func connections(c *lab.Cluster) int {
 
 // requireConnections waits for the connections that calls have, which the watch shares, as
 // it is light; there may be another one if a suspect had to be left.
-func requireConnections(t *testing.T, c *lab.Cluster, w *witness, calls int) {
+func requireConnections(t *testing.T, c *lab.Cluster, w *recorder, calls int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		n := connections(c)
@@ -72,23 +72,23 @@ func requireConnections(t *testing.T, c *lab.Cluster, w *witness, calls int) {
 }
 
 // shares returns what part of the calls of a method each member is given from now on, by
-// its name, in a sample during which the client changed its mind of none of the members that
-// are judged: on a busy machine any member is a suspect now and then, and left for a
+// its name, in a sample during which the client changed the state of none of the members that
+// are compared: on a busy machine any member is a suspect now and then, and left for a
 // moment, by every strategy.
-func shares(t *testing.T, w *witness, method string, judged ...*lab.Member) map[string]float64 {
+func shares(t *testing.T, w *recorder, method string, compared ...*lab.Member) map[string]float64 {
 	t.Helper()
 	w.reset()
 	var counts map[string]int
 	total := 0
 	require.Eventually(t, func() bool {
-		if !w.calm(judged) {
+		if !w.calm(compared) {
 			w.reset()
 		}
 		counts, total = w.picked(method), 0
 		for _, n := range counts {
 			total += n
 		}
-		return total >= sample && w.calm(judged)
+		return total >= sample && w.calm(compared)
 	}, settling, pollInterval)
 	parts := map[string]float64{}
 	for name, n := range counts {

@@ -25,7 +25,7 @@ type strike struct {
 
 // inject makes a fault happen and returns when it has been in force for its time. It still
 // is, until heal.
-func inject(t *testing.T, c *lab.Cluster, w *witness, name string) *strike {
+func inject(t *testing.T, c *lab.Cluster, w *recorder, name string) *strike {
 	t.Helper()
 	faults, err := fault.Parse([]string{name})
 	require.NoError(t, err)
@@ -50,8 +50,8 @@ func inject(t *testing.T, c *lab.Cluster, w *witness, name string) *strike {
 	return s
 }
 
-// heal ends the fault, and returns when the cluster is in good order.
-func (s *strike) heal(t *testing.T, w *witness) {
+// heal ends the fault, and returns when the cluster is healed.
+func (s *strike) heal(t *testing.T, w *recorder) {
 	t.Helper()
 	s.to = time.Now()
 	w.say("healing")

@@ -57,7 +57,7 @@ func (c call) String() string { return fmt.Sprintf("%s after %v: %v", c.key, c.t
 
 // begin starts the traffic, with a watch and a lease that stand, and returns when the
 // client uses all members.
-func begin(t *testing.T, c *lab.Cluster, w *witness, ttl int64) *traffic {
+func begin(t *testing.T, c *lab.Cluster, w *recorder, ttl int64) *traffic {
 	t.Helper()
 	tr := newTraffic(w.client)
 	tr.watch = openWatch(t, w.client, tr.prefix)
@@ -224,7 +224,7 @@ func longestGap(calls []call, from, to time.Time) time.Duration {
 	return longest
 }
 
-// enough calls to judge are a few, where others keep the machine busy.
+// a few calls are enough, where others keep the machine busy.
 const enough = 5 * callers
 
 // awaitCalls waits until there were enough calls that began after a moment.

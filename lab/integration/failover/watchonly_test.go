@@ -95,7 +95,7 @@ func alone(t *testing.T, members []*lab.Member, opts ...func(*clientv3.Config)) 
 func watchOnFollower(t *testing.T, c *lab.Cluster) (*lab.Member, *watch) {
 	t.Helper()
 	for {
-		obs := newWitness(t, c)
+		obs := newRecorder(t, c)
 		client := alone(t, c.Members(), func(cfg *clientv3.Config) { cfg.Observer = obs })
 		w := openWatch(t, client, "watched/")
 		member := obs.memberOfWatch(t, c)
@@ -144,7 +144,7 @@ func (w *watch) lateness(t *testing.T, acknowledged []acknowledgement) (latest t
 }
 
 // memberOfWatch returns the member that a client's only watch went to.
-func (w *witness) memberOfWatch(t *testing.T, c *lab.Cluster) *lab.Member {
+func (w *recorder) memberOfWatch(t *testing.T, c *lab.Cluster) *lab.Member {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -62,9 +62,9 @@ func (p *proxied) term(t *testing.T) uint64 {
 }
 
 // connect returns a client, and who observes it.
-func connect(t *testing.T, strategy string, endpoints ...string) (*clientv3.Client, *witness) {
+func connect(t *testing.T, strategy string, endpoints ...string) (*clientv3.Client, *recorder) {
 	t.Helper()
-	w := &witness{began: time.Now()}
+	w := &recorder{began: time.Now()}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(strings.Join(w.log, "\n"))
@@ -76,8 +76,8 @@ func connect(t *testing.T, strategy string, endpoints ...string) (*clientv3.Clie
 	return client, w
 }
 
-// witness observes a client. Its log is printed if the test fails.
-type witness struct {
+// recorder observes a client. Its log is printed if the test fails.
+type recorder struct {
 	observe.None
 	began time.Time
 
@@ -87,39 +87,39 @@ type witness struct {
 	resumed int            // how often watches were
 }
 
-func (w *witness) say(format string, args ...any) {
+func (w *recorder) say(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.log = append(w.log, fmt.Sprintf("%7.3f ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
-func (w *witness) StateChanged(c health.Change) {
+func (w *recorder) StateChanged(c health.Change) {
 	w.say("%s: %v → %v (%v)", c.Endpoint, c.From, c.To, c.Evidence)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.states = append(w.states, c.To)
 }
 
-func (w *witness) Retried(r observe.Retry) { w.say("%s again (%s): %v", r.Method, r.Class, r.Err) }
+func (w *recorder) Retried(r observe.Retry) { w.say("%s again (%s): %v", r.Method, r.Class, r.Err) }
 
-func (w *witness) OutcomeUnknown(u observe.UnknownOutcome) {
+func (w *recorder) OutcomeUnknown(u observe.UnknownOutcome) {
 	w.say("%s: outcome unknown: %v", u.Method, u.Err)
 }
 
-func (w *witness) WatchResumed(r observe.WatchResumption) {
+func (w *recorder) WatchResumed(r observe.WatchResumption) {
 	w.say("watch resumed after %v", r.Gap)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.resumed++
 }
 
-func (w *witness) resumptions() int {
+func (w *recorder) resumptions() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.resumed
 }
 
-func (w *witness) saw(s health.State) bool {
+func (w *recorder) saw(s health.State) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Contains(w.states, s)

@@ -34,7 +34,7 @@ type finding struct {
 }
 
 // TestBesideKuberesolver runs the same steps with kuberesolver v6.0.1, on the same API
-// server, and logs what both made of them. Only ours is judged.
+// server, and logs what both made of them. Only ours is checked.
 func TestBesideKuberesolver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a comparison, with waits for what does not come")
@@ -83,7 +83,7 @@ func find(t *testing.T, s *scene, newBuilder func(*scene) resolver.Builder) find
 
 // settle returns the number of endpoints when it is the wanted one, or has had enough
 // time to be.
-func settle(w *witness, want int) int {
+func settle(w *recorder, want int) int {
 	w.wait(settled, func() bool { latest := w.latest(); return latest != nil && len(latest) == want })
 	return len(w.latest())
 }
@@ -113,7 +113,7 @@ func (s *scene) findFamilies(t *testing.T, b resolver.Builder) []string {
 
 // findRestart returns how long after the restart of a server that was away for ten seconds
 // a change is seen.
-func (s *scene) findRestart(t *testing.T, w *witness) time.Duration {
+func (s *scene) findRestart(t *testing.T, w *recorder) time.Duration {
 	t.Helper()
 	require.NoError(t, s.kill())
 	time.Sleep(away)

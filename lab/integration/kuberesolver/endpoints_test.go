@@ -46,7 +46,7 @@ func deleteOneSlice(t *testing.T, s *scene) {
 	w.requireSizes(t, 250, 200)
 }
 
-// soon shortens the time after which it is believed that all endpoints have disappeared.
+// soon shortens the time after which an empty list counts.
 func soon(c *kubernetes.Config) { c.MassRemovalDelay = time.Second }
 
 // Zero endpoints are published, and reported as such, in all of their forms: a slice

@@ -141,7 +141,7 @@ func (c *calls) end() error {
 	return <-c.done
 }
 
-// awaitIdle waits until a channel sleeps.
+// awaitIdle waits until a channel is idle.
 func awaitIdle(t *testing.T, conn *grpc.ClientConn) {
 	t.Helper()
 	ctx := within(t, patience)

@@ -36,7 +36,7 @@ func (d delays) String() string {
 
 // measure makes n changes, one after the other, and returns how long each took from the
 // time when the request was sent to the time when the resolver published it.
-func measure(t *testing.T, s *scene, w *witness, n int) delays {
+func measure(t *testing.T, s *scene, w *recorder, n int) delays {
 	t.Helper()
 	s.set(t, s.slice("a", pods(7, 1)...))
 	w.awaitList(t, at(pods(7, 1)...)...)

@@ -1,6 +1,6 @@
 // Package kuberesolver_test runs the resolver of Kubernetes services against a real
 // kube-apiserver, if there is one, and always against the fake of package
-// fakeapiserver: the same cases, which judge what a gRPC channel sees.
+// fakeapiserver: the same cases, which check what a gRPC channel receives.
 //
 // The variable QUORATE_KUBE_APISERVER names the real one; without it those tests are
 // skipped. `make kube-test` builds it and runs everything, with an API server that stands

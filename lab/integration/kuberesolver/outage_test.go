@@ -58,7 +58,7 @@ func historyGone(t *testing.T, s *scene) {
 	require.Equal(t, []string{"watch"}, s.wire.seen())
 }
 
-// While the API server is gone, calls go on with what is known, and the channel is told.
+// While the API server is gone, calls go on with what is known, and the channel gets an error.
 // What changes afterwards is seen.
 func serverKilled(t *testing.T, s *scene) {
 	addresses := pods(9, 3)
@@ -83,7 +83,7 @@ func serverKilled(t *testing.T, s *scene) {
 }
 
 // An API server that stands still keeps its connections and answers nothing. Calls go
-// on, and what changes afterwards is seen. If it lasts, the channel is told, and a new
+// on, and what changes afterwards is seen. If it lasts, the channel gets an error, and a new
 // one gets an error that says why it cannot begin.
 func serverStopped(t *testing.T, s *scene) {
 	addresses := pods(9, 3)
@@ -140,7 +140,7 @@ func closedWhileStopped(t *testing.T, s *scene) {
 	}
 }
 
-// The channel falls asleep, which ends its resolver, and wakes with what is true then.
+// The channel goes idle, which ends its resolver, and leaves idle mode with the current list.
 func channelSleeps(t *testing.T, s *scene) {
 	addresses := pods(9, 2)
 	f := newFleet(t, addresses...)

@@ -62,7 +62,7 @@ func (s *scene) builder(t *testing.T, change ...func(*kubernetes.Config)) resolv
 }
 
 // watch resolves the service for a witness.
-func (s *scene) watch(t *testing.T, change ...func(*kubernetes.Config)) *witness {
+func (s *scene) watch(t *testing.T, change ...func(*kubernetes.Config)) *recorder {
 	t.Helper()
 	return watch(t, s.builder(t, change...), s.target())
 }

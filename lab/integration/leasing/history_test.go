@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
-// history is what the callers of one run were told, and what had been told before.
+// history is the answers that the callers of one run got, and those before.
 type history struct {
 	mu sync.Mutex
 	// newest is the highest revision of any answer so far.

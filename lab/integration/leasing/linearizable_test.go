@@ -197,7 +197,7 @@ func (s *site) read(ctx context.Context, f func(ctx context.Context)) {
 
 // Two sites read and write the same keys through leasing, a third reads them plainly,
 // and now and then one of the sites is cut off for longer than its lease lasts, or
-// its connections are reset: nobody is ever told what was no longer so.
+// its connections are reset: no answer is stale.
 func TestLinearizable(t *testing.T) {
 	plain := labtest.Client(t, clientv3.Config{Endpoints: []string{endpoint}})
 	prefix := newPrefix(t)

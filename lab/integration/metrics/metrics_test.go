@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// picks counts what an observer is told.
+// picks counts the events of an observer.
 type picks struct {
 	observe.None
 	n atomic.Int64

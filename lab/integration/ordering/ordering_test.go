@@ -72,7 +72,7 @@ func TestPartition(t *testing.T) {
 	require.NotZero(t, stale, "without the order, the member that is behind does answer")
 	require.ElementsMatch(t, cluster.Endpoints(), c.Endpoints())
 
-	// Nobody else to ask.
+	// There is no other member.
 	c.SetEndpoints(behind.Endpoint())
 	require.Eventually(t, func() bool {
 		_, err := kv.Get(ctx, "k000", clientv3.WithSerializable())

@@ -106,7 +106,7 @@ type locker interface {
 	RUnlock() error
 }
 
-// Writers of either client exclude everybody else of both.
+// Writers of either client exclude all others of both.
 func TestRWMutexSharedWithTheOfficialClient(t *testing.T) {
 	lockers := make([]locker, 0, 6)
 	ours, theirs := connect(t), connectOfficial(t)

@@ -77,13 +77,13 @@ func TestProcessIsKilled(t *testing.T) {
 	t.Logf("off the list %v after it was killed, with a TTL of %v", time.Since(killed).Round(time.Millisecond), shortTTL)
 }
 
-// watched is a server that looks whether callers have let go of it when it is told to stop.
+// watched is a server that checks that callers have left it when it must stop.
 type watched struct {
 	*grpc.Server
 	client *clientv3.Client
 	t      *testing.T
 	name   string
-	listed []string // when it was told
+	listed []string // when it was stopped
 }
 
 func (w *watched) GracefulStop() {
@@ -128,7 +128,7 @@ func TestRollingRestartUnderLoad(t *testing.T) {
 	t.Logf("%d calls, none failed", l.done.Load())
 }
 
-// A lease that somebody revokes takes the endpoint with it. It comes back.
+// A lease that is revoked takes the endpoint with it. It comes back.
 func TestLeaseIsRevoked(t *testing.T) {
 	const name = "revoked"
 	client := connect(t)

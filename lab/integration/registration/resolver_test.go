@@ -21,7 +21,7 @@ const (
 	// pollInterval is the pause between two looks at what is waited for.
 	pollInterval = 10 * time.Millisecond
 
-	// away is what calls are told in an outage. Which of the two it is depends on whether an
+	// away is the error of calls in an outage. Which of the two it is depends on whether an
 	// attempt to connect has failed in the first second.
 	away = "etcd (cannot be reached|does not answer)"
 )
@@ -111,7 +111,7 @@ func waitIdle(t *testing.T, conn *grpc.ClientConn) {
 	}
 }
 
-func TestNobodyIsRegistered(t *testing.T) {
+func TestNothingIsRegistered(t *testing.T) {
 	const name = "nobody"
 	client := connect(t)
 	conn := dial(t, client, name)

@@ -27,7 +27,7 @@ const orphanEnv = "QUORATE_CHILD_TEST_ORPHAN"
 const (
 	// soon bounds every wait for what must happen.
 	soon = 30 * time.Second
-	// silence is how long nothing must be heard from a frozen process.
+	// silence is how long a frozen process must write nothing.
 	silence = 200 * time.Millisecond
 )
 
@@ -88,7 +88,7 @@ func awaitExit(t *testing.T, p *child.Process) {
 	}
 }
 
-// echo is a process that says again what it is told.
+// echo is a process that writes what it reads.
 type echo struct {
 	*child.Process
 	in, out *os.File
@@ -112,8 +112,8 @@ func (e *echo) tell(t *testing.T, line string) {
 	require.NoError(t, err)
 }
 
-// hear returns the next line, or [os.ErrDeadlineExceeded] when none comes within d.
-func (e *echo) hear(t *testing.T, d time.Duration) (string, error) {
+// readLine returns the next line, or [os.ErrDeadlineExceeded] when none comes within d.
+func (e *echo) readLine(t *testing.T, d time.Duration) (string, error) {
 	t.Helper()
 	require.NoError(t, e.out.SetReadDeadline(time.Now().Add(d)))
 	return e.lines.ReadString('\n')
@@ -121,7 +121,7 @@ func (e *echo) hear(t *testing.T, d time.Duration) (string, error) {
 
 func (e *echo) requireAnswer(t *testing.T, line string) {
 	t.Helper()
-	got, err := e.hear(t, soon)
+	got, err := e.readLine(t, soon)
 	require.NoError(t, err)
 	require.Equal(t, line, got)
 }

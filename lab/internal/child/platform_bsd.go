@@ -10,5 +10,5 @@ func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 
-// awaitStop trusts the signal: there is no cheap way to see a process stand still.
+// awaitStop relies on the signal: there is no cheap way to see that a process is stopped.
 func awaitStop(int) error { return nil }

@@ -22,7 +22,7 @@ func TestFreezeAndContinue(t *testing.T) {
 	require.NoError(t, e.Freeze())
 	require.NoError(t, e.Freeze(), "again")
 	e.tell(t, "meanwhile\n")
-	_, err := e.hear(t, silence)
+	_, err := e.readLine(t, silence)
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	assert.True(t, e.Alive())
 

@@ -1,4 +1,4 @@
-// Package limits gathers what is wrong with a configuration, so that its user is told
+// Package limits collects what is wrong with a configuration, so that its user learns
 // of everything at once.
 package limits
 
@@ -13,7 +13,7 @@ import (
 // MaxDuration is for how long faults may be injected.
 const MaxDuration = time.Hour
 
-// Check gathers what is wrong. The zero value has found nothing.
+// Check collects what is wrong. The zero value has found nothing.
 type Check struct{ wrong []error }
 
 // That notes what is wrong, unless ok.

@@ -133,7 +133,7 @@ func (ns *Server) Close() error {
 // udpTimeout is how long listenUDP waits for a port that is taken.
 const udpTimeout = 10 * time.Second
 
-// listenUDP waits for the port, which the system may give to a DNS query of anybody for as long as
+// listenUDP waits for the port, which the system may give to a DNS query of another process for as long as
 // that takes: a reservation holds for TCP only.
 func listenUDP(addr string) (net.PacketConn, error) {
 	for deadline := time.Now().Add(udpTimeout); ; time.Sleep(10 * time.Millisecond) {

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 func TestMeter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &meter{pending: make(map[int]*owed)}
+		m := &meter{pending: make(map[int]*pendingWrite)}
 		m.written(1, 2)
 		time.Sleep(time.Second)
 		m.delivered(1)

@@ -55,7 +55,7 @@ func startLoad(ctx context.Context, c *kube.ControlPlane) (*load, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &load{meter: &meter{pending: make(map[int]*owed)}, http: client, ready: c.URL() + "/readyz"}
+	l := &load{meter: &meter{pending: make(map[int]*pendingWrite)}, http: client, ready: c.URL() + "/readyz"}
 	if l.core, err = core.NewForConfigAndClient(config, client); err != nil {
 		return nil, err
 	}

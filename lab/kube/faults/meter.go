@@ -15,12 +15,12 @@ type seen struct {
 type meter struct {
 	mu      sync.Mutex
 	seen    seen
-	pending map[int]*owed // events that watches have not delivered, by number
-	down    time.Time     // since when the API server is not ready, zero if it is
+	pending map[int]*pendingWrite // events that watches have not delivered, by number
+	down    time.Time             // since when the API server is not ready, zero if it is
 }
 
-// owed is a write that was answered, and how many watches have not shown it.
-type owed struct {
+// pendingWrite is a write that was answered, and how many watches have not shown it.
+type pendingWrite struct {
 	at    time.Time
 	count int
 }
@@ -36,7 +36,7 @@ func (m *meter) reset() {
 	m.note(func(s *seen) { *s = seen{} })
 }
 
-// read ends a phase. What is still owed counts as late as it is by now.
+// read ends a phase. A write that is still pending counts as late as it is by now.
 func (m *meter) read() seen {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,7 +59,7 @@ func (m *meter) written(n, watches int) {
 	defer m.mu.Unlock()
 	o := m.pending[n]
 	if o == nil {
-		o = &owed{}
+		o = &pendingWrite{}
 		m.pending[n] = o
 	}
 	o.at = time.Now()
@@ -73,7 +73,7 @@ func (m *meter) delivered(n int) {
 	defer m.mu.Unlock()
 	o := m.pending[n]
 	if o == nil {
-		o = &owed{}
+		o = &pendingWrite{}
 		m.pending[n] = o
 	}
 	o.count--
@@ -83,7 +83,7 @@ func (m *meter) delivered(n int) {
 	m.settle(n, o)
 }
 
-func (m *meter) settle(n int, o *owed) {
+func (m *meter) settle(n int, o *pendingWrite) {
 	if o.count == 0 {
 		delete(m.pending, n)
 	}

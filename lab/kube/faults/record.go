@@ -71,7 +71,7 @@ func (s settings) save(r record) error {
 	var errs []error
 	write := func(path string, text []byte) {
 		if path != "" {
-			errs = append(errs, os.WriteFile(path, text, 0o644)) //nolint:gosec // pages of the repository, for everybody
+			errs = append(errs, os.WriteFile(path, text, 0o644)) //nolint:gosec // pages of the repository, readable by all
 		}
 	}
 	text, err := json.MarshalIndent(r, "", "  ")

@@ -107,9 +107,9 @@ func (s *step) String() string {
 	switch {
 	case s.Outcome == Answered:
 		return s.Request.String() + " → " + s.response.describe(s.Request)
-	case s.fate == placed:
+	case s.effect == placed:
 		return fmt.Sprintf("%s → unknown (%s), but its value was seen at revision %d", s.Request, s.Err, s.response.Revision)
-	case s.fate == loose:
+	case s.effect == loose:
 		return fmt.Sprintf("%s → unknown (%s)", s.Request, s.Err)
 	default:
 		return fmt.Sprintf("%s → failed without effect (%s)", s.Request, s.Err)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Outcome is what a client was told about an operation in the end.
+// Outcome is what a client knows about an operation in the end.
 type Outcome uint8
 
 // The outcomes.

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// fate is what is known of the effect of an operation.
-type fate uint8
+// effect is what is known of the effect of an operation.
+type effect uint8
 
 const (
 	// placed operations took effect at a revision that is known.
-	placed fate = iota
+	placed effect = iota
 	// loose operations took effect at an unknown revision, or never.
 	loose
 	// void operations took no effect.
@@ -22,7 +22,7 @@ const (
 // step is an operation of the plan.
 type step struct {
 	*Operation
-	fate fate
+	effect effect
 	// rank of a placed operation, from 0.
 	rank int
 	// response of a placed operation. That of an unknown write whose value was seen
@@ -58,7 +58,7 @@ func newPlan(h History) *plan {
 			p.placed = append(p.placed, answered(op))
 		case !op.Request.Kind.Writes():
 		case op.Outcome == Failed:
-			p.void = append(p.void, &step{Operation: op, fate: void, begin: op.Return, end: op.Return})
+			p.void = append(p.void, &step{Operation: op, effect: void, begin: op.Return, end: op.Return})
 		default:
 			p.addUnknown(op, seen)
 		}
@@ -102,7 +102,7 @@ func compareBool(a, b bool) int {
 
 func answered(op *Operation) *step {
 	s := &step{
-		Operation: op, fate: placed, response: op.Response, wrote: op.Request.Wrote(op.Response),
+		Operation: op, effect: placed, response: op.Response, wrote: op.Request.Wrote(op.Response),
 		begin: op.Call, end: op.Return,
 	}
 	if s.response.Results == nil {
@@ -112,8 +112,8 @@ func answered(op *Operation) *step {
 }
 
 // addUnknown adds a write of unknown outcome. Once a value of it has been seen, it is
-// known to have taken effect, at which revision, and before whoever saw it returned.
-func (p *plan) addUnknown(op *Operation, seen map[string]sighting) {
+// known to have taken effect, at which revision, and before the call that saw it returned.
+func (p *plan) addUnknown(op *Operation, seen map[string]observation) {
 	for _, succeeded := range []bool{true, false} {
 		for _, act := range op.Request.branch(succeeded) {
 			sight, ok := seen[act.Value]
@@ -121,25 +121,25 @@ func (p *plan) addUnknown(op *Operation, seen map[string]sighting) {
 				continue
 			}
 			p.placed = append(p.placed, &step{
-				Operation: op, fate: placed, wrote: true,
+				Operation: op, effect: placed, wrote: true,
 				response: Response{Revision: sight.revision, Succeeded: succeeded},
 				begin:    op.Call, end: max(op.Call, sight.by),
 			})
 			return
 		}
 	}
-	p.loose = append(p.loose, &step{Operation: op, fate: loose, begin: op.Call})
+	p.loose = append(p.loose, &step{Operation: op, effect: loose, begin: op.Call})
 }
 
-// sighting is that a value was seen.
-type sighting struct {
+// observation is that a value was seen.
+type observation struct {
 	revision int64         // at which it was written
 	by       time.Duration // when the first who saw it had returned
 }
 
-// observe returns the sightings of all values.
-func observe(operations []Operation) map[string]sighting {
-	seen := map[string]sighting{}
+// observe returns where all values were seen.
+func observe(operations []Operation) map[string]observation {
+	seen := map[string]observation{}
 	for i := range operations {
 		op := &operations[i]
 		if op.Outcome != Answered {
@@ -151,7 +151,7 @@ func observe(operations []Operation) map[string]sighting {
 			}
 			earlier, again := seen[result.KV.Value]
 			if !again || op.Return < earlier.by {
-				seen[result.KV.Value] = sighting{result.KV.ModRevision, op.Return}
+				seen[result.KV.Value] = observation{result.KV.ModRevision, op.Return}
 			}
 		}
 	}

@@ -137,7 +137,7 @@ type KV struct {
 	CreateRevision, ModRevision, Version int64
 }
 
-// Result is what came of an act.
+// Result is the result of an act.
 type Result struct {
 	// KV is what was read, or for an act with Prev what was there before.
 	KV KV

@@ -29,7 +29,7 @@ func (p *plan) model() porcupine.Model {
 // step returns the state after an operation, and whether the operation can take
 // effect in the state with the response that it has.
 func (p *plan) step(from state, s *step) (state, bool) {
-	switch s.fate {
+	switch s.effect {
 	case placed:
 		return p.place(from, s)
 	case loose:

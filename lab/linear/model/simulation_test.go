@@ -33,12 +33,12 @@ func simulate(seed uint64, n int) []Operation {
 			Client: tick % 8, Request: s.request(), Call: s.moment(tick) - s.spread(), Return: s.moment(tick) + s.spread(),
 		}
 		op.Call = max(op.Call, 0)
-		switch fate := s.rng.IntN(40); {
-		case fate > 6 || !op.Request.Kind.Writes():
+		switch effect := s.rng.IntN(40); {
+		case effect > 6 || !op.Request.Kind.Writes():
 			op.Response = s.execute(op.Request)
-		case fate > 4:
+		case effect > 4:
 			op.Outcome = Failed
-		case fate > 2:
+		case effect > 2:
 			op.Outcome = Unknown // and never takes effect
 		default:
 			op.Outcome = Unknown
@@ -129,7 +129,7 @@ func TestSimulatedHistories(t *testing.T) {
 		unseen += finding.Unseen
 
 		rng := rand.New(rand.NewPCG(seed, 2))
-		if !spoil(history, rng) {
+		if !falsify(history, rng) {
 			continue
 		}
 		changed++
@@ -141,9 +141,9 @@ func TestSimulatedHistories(t *testing.T) {
 	assert.Greater(t, unseen, histories, "hardly any unknown outcome remained one")
 }
 
-// spoil changes one answer of a history, so that it cannot be true, or makes a failure
-// of a write that somebody saw.
-func spoil(history []Operation, rng *rand.Rand) bool {
+// falsify changes one answer of a history, so that it cannot be true, or makes a failure
+// of a write that was seen.
+func falsify(history []Operation, rng *rand.Rand) bool {
 	written := map[string]*Operation{}
 	for i := range history {
 		op := &history[i]

@@ -1,6 +1,6 @@
 package model
 
-// span is a revision of which it may only be known that it lies from first to last. Two
+// span is a revision of which it may only be known that it is from first to last. Two
 // keys that one write created have a span each, and what is seen of one of them says
 // nothing of the other: here the model allows a little more than a store does.
 type span struct {
@@ -16,7 +16,7 @@ func (s span) narrow(revision int64) (span, bool) {
 }
 
 // is reports whether it is known to be a revision. A client compares with revisions
-// that it has seen, and a revision that somebody has seen is narrowed: any other is
+// that it has seen, and a revision that was seen is narrowed: any other is
 // not the one that is compared with.
 func (s span) is(revision int64) bool { return s == exactly(revision) }
 

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// sighting is a revision that the store had at some moment between two others.
-type sighting struct {
+// observation is a revision that the store had at some moment between two others.
+type observation struct {
 	from, until time.Duration
 	revision    int64
 }
@@ -16,28 +16,28 @@ type sighting struct {
 // the answer to a guarded write, whichever it was, tells the one at which the store
 // stood between call and return.
 type clock struct {
-	// sent has the sightings in the order in which they began, each with the lowest
+	// sent has the observations in the order in which they began, each with the lowest
 	// revision of those that began with it or later; answered has them in the order
 	// in which they ended, each with the highest of those that ended with it or
 	// before.
-	sent, answered []sighting
+	sent, answered []observation
 	through        int64
 }
 
-// newClock takes the sightings from writes. No revision is beyond through.
+// newClock takes the observations from writes. No revision is beyond through.
 func newClock(writes []Write, through int64) *clock {
 	c := &clock{through: through}
 	for _, w := range writes {
 		if w.Outcome != Unknown {
-			c.sent = append(c.sent, sighting{w.Sent, w.Answered, w.Revision})
+			c.sent = append(c.sent, observation{w.Sent, w.Answered, w.Revision})
 		}
 	}
 	c.answered = slices.Clone(c.sent)
-	slices.SortFunc(c.sent, func(a, b sighting) int { return cmp.Compare(a.from, b.from) })
+	slices.SortFunc(c.sent, func(a, b observation) int { return cmp.Compare(a.from, b.from) })
 	for i := len(c.sent) - 2; i >= 0; i-- {
 		c.sent[i].revision = min(c.sent[i].revision, c.sent[i+1].revision)
 	}
-	slices.SortFunc(c.answered, func(a, b sighting) int { return cmp.Compare(a.until, b.until) })
+	slices.SortFunc(c.answered, func(a, b observation) int { return cmp.Compare(a.until, b.until) })
 	for i := 1; i < len(c.answered); i++ {
 		c.answered[i].revision = max(c.answered[i].revision, c.answered[i-1].revision)
 	}
@@ -46,7 +46,7 @@ func newClock(writes []Write, through int64) *clock {
 
 // atLeast returns a revision that the store had reached at a moment.
 func (c *clock) atLeast(t time.Duration) int64 {
-	i, _ := slices.BinarySearchFunc(c.answered, t, func(s sighting, t time.Duration) int {
+	i, _ := slices.BinarySearchFunc(c.answered, t, func(s observation, t time.Duration) int {
 		if s.until <= t {
 			return -1
 		}
@@ -60,7 +60,7 @@ func (c *clock) atLeast(t time.Duration) int64 {
 
 // atMost returns a revision that the store had not gone beyond at a moment.
 func (c *clock) atMost(t time.Duration) int64 {
-	i, _ := slices.BinarySearchFunc(c.sent, t, func(s sighting, t time.Duration) int { return cmp.Compare(s.from, t) })
+	i, _ := slices.BinarySearchFunc(c.sent, t, func(s observation, t time.Duration) int { return cmp.Compare(s.from, t) })
 	if i == len(c.sent) {
 		return c.through
 	}

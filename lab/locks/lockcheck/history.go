@@ -119,7 +119,7 @@ type Write struct {
 	Sent, Answered time.Duration
 	// Outcome of the call.
 	Outcome Outcome
-	// Revision of the store when the guard was looked at, that of the write itself
+	// Revision of the store when the guard was evaluated, that of the write itself
 	// if it was accepted; 0 if the outcome is unknown.
 	Revision int64
 }
@@ -171,7 +171,7 @@ type History struct {
 	// Locks that there are.
 	Locks []LockKeys
 	// Events of the store, complete from revision 1 to Through, in the order of
-	// their revisions. Keys that belong to no lock are not looked at.
+	// their revisions. Keys that belong to no lock are ignored.
 	Events []history.Event
 	// Through is the revision up to which Events is complete: that of the store when
 	// everything was over.

@@ -36,7 +36,7 @@ func acquired(c *checker) {
 	}
 }
 
-// contested checks every call that was told that the lock is held by another.
+// contested checks every call that reports the lock as held by another.
 func contested(c *checker) {
 	for i := range c.Attempts {
 		a := &c.Attempts[i]

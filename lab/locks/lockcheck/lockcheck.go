@@ -1,10 +1,10 @@
-// Package lockcheck judges what clients were told of their locks against what the
+// Package lockcheck checks what clients learned of their locks against what the
 // store went through.
 //
 // A lock is etcd's: every client that wants it creates a key under the lock's
 // prefix, and the oldest key, that with the lowest create revision, holds it. Every
 // lock has a register, a key that only the holder may write, by a txn whose guard
-// compares the holder's [Claim]. The yardstick is the complete history of these
+// compares the holder's [Claim]. It compares with the complete history of these
 // keys; nothing is taken from clocks except the order of calls and returns.
 //
 // [Check] asks one small function for each [Promise]. Every one can be read
@@ -20,8 +20,8 @@ import (
 	"github.com/quorate/quorate/lab/watchcheck"
 )
 
-// Check judges a history. The error says that the history contradicts itself, so
-// that nothing can be judged.
+// Check checks a history. The error says that the history contradicts itself, so
+// that nothing can be checked.
 func Check(h History) (Verdict, error) {
 	if err := h.valid(); err != nil {
 		return Verdict{}, err
@@ -62,7 +62,7 @@ type checker struct {
 // registered is an event of a register with the write that it comes from.
 type registered struct {
 	*history.Event
-	write *Write // nil if nobody sent it
+	write *Write // nil if it was never sent
 }
 
 // readRegisters finds what became of each write.
@@ -91,7 +91,7 @@ func (c *checker) readRegisters() {
 	}
 }
 
-// valid reports what makes a history impossible to judge.
+// valid reports what makes a history impossible to check.
 func (h History) valid() error {
 	if _, err := watchcheck.Check(watchcheck.Reference{Events: h.Events, Through: h.Through}, nil); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/lab/locks/lockcheck"
 )
 
-// story is the history that the tests plant their faults in. Contender 0 has the lock
+// sampleHistory is the history that the tests plant their faults in. Contender 0 has the lock
 // and loses it with its lease (session a), then contender 1 takes it, which had waited
 // (session b), and gives it up:
 //
@@ -22,8 +22,8 @@ import (
 //	4 b queues                     7 b unlocks
 //
 // a's write "3" is refused between 6 and 7.
-func story() *world {
-	w := newWorld(2)
+func sampleHistory() *simulation {
+	w := newSimulation(2)
 	a := w.lock(0, 0xa)
 	w.write(a, false)
 	called := w.tick()
@@ -46,41 +46,41 @@ func check(t *testing.T, h lockcheck.History) lockcheck.Verdict {
 func TestGoodStories(t *testing.T) {
 	tests := []struct {
 		name   string
-		change func(*world)
+		change func(*simulation)
 	}{
-		{"as it is", func(*world) {}},
-		{"nobody did anything", func(w *world) { *w = *newWorld(0) }},
-		{"an unknown write was made", func(w *world) { unknown(&w.history.Writes[1]) }},
-		{"an unknown write was not made", func(w *world) { unknown(&w.history.Writes[2]) }},
-		{"a failed call left a key", func(w *world) {
+		{"as it is", func(*simulation) {}},
+		{"nobody did anything", func(w *simulation) { *w = *newSimulation(0) }},
+		{"an unknown write was made", func(w *simulation) { unknown(&w.history.Writes[1]) }},
+		{"an unknown write was not made", func(w *simulation) { unknown(&w.history.Writes[2]) }},
+		{"a failed call left a key", func(w *simulation) {
 			called := w.tick()
 			w.queue(0xc)
 			w.attempt(1, 0xc, called, lockcheck.Failed, lockcheck.Claim{})
 		}},
-		{"found locked", func(w *world) { w.attempt(0, 0xa, 0, lockcheck.Locked, lockcheck.Claim{}) }},
-		{"a session asks again for what it has", func(w *world) {
+		{"found locked", func(w *simulation) { w.attempt(0, 0xa, 0, lockcheck.Locked, lockcheck.Claim{}) }},
+		{"a session asks again for what it has", func(w *simulation) {
 			first := w.lock(0, 0xc)
 			w.attempt(0, 0xc, w.tick(), lockcheck.Taken, w.history.Attempts[first].Claim)
 		}},
-		{"locked again after it was unlocked", func(w *world) {
+		{"locked again after it was unlocked", func(w *simulation) {
 			w.write(w.lock(1, 0xb), false)
 		}},
-		{"closed with all its keys", func(w *world) {
+		{"closed with all its keys", func(w *simulation) {
 			c := w.lock(0, 0xc)
 			w.remove(keyOf(0xc))
 			w.release(c, lockcheck.Closed)
 			w.write(c, false)
 		}},
-		{"everybody took a lock in the end", func(w *world) {
+		{"everybody took a lock in the end", func(w *simulation) {
 			w.history.Calm = w.now
 			w.unlock(w.lock(0, 0xc))
 			w.lock(1, 0xd)
 		}},
-		{"keys of others", func(w *world) { w.put("/else", "", 0) }},
+		{"keys of others", func(w *simulation) { w.put("/else", "", 0) }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			w := story()
+			w := sampleHistory()
 			tt.change(w)
 			v := check(t, w.over())
 			assert.True(t, v.OK(), "%v", v)
@@ -95,12 +95,12 @@ func unknown(w *lockcheck.Write) { w.Outcome, w.Revision = lockcheck.Unknown, 0 
 func TestPlantedFaultsAreFound(t *testing.T) {
 	tests := []struct {
 		name   string
-		change func(*world)
+		change func(*simulation)
 		want   lockcheck.Promise
 		says   string
 	}{
 		{
-			"success with a key that ended while it waited", func(w *world) {
+			"success with a key that ended while it waited", func(w *simulation) {
 				a := w.lock(0, 0xa)
 				called := w.tick()
 				claim := w.queue(0xb)
@@ -111,7 +111,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			lockcheck.Acquired, "which never held the lock: it was deleted at revision 10, while /lock/a of revision 8 was there from before, until revision 11",
 		},
 		{
-			"success before its turn", func(w *world) {
+			"success before its turn", func(w *simulation) {
 				a := w.lock(0, 0xa)
 				b := w.attempt(1, 0xb, w.tick(), lockcheck.Taken, w.queue(0xb))
 				w.write(a, false)
@@ -121,33 +121,33 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			lockcheck.Acquired, "held the lock only from revision 11 on, and when the call returned the store was at revision 10 at most",
 		},
 		{
-			"success with a key of before", func(w *world) {
+			"success with a key of before", func(w *simulation) {
 				w.write(1, false) // which tells how far the store has come
 				w.attempt(1, 0xb, w.tick(), lockcheck.Taken, w.history.Attempts[1].Claim)
 			},
 			lockcheck.Acquired, "deleted at revision 7, and when the call was made the store was at revision 7 at least",
 		},
 		{
-			"a revision that created no key", func(w *world) { w.history.Attempts[0].Claim.Revision = 3 },
+			"a revision that created no key", func(w *simulation) { w.history.Attempts[0].Claim.Revision = 3 },
 			lockcheck.Acquired, "Lock of /lock/ by contender 0 at 0.001s succeeded with /lock/a of revision 3, which never existed",
 		},
 		{
-			"a key of another lock", func(w *world) { w.history.Attempts[0].Claim.Key = "/clock/a" },
+			"a key of another lock", func(w *simulation) { w.history.Attempts[0].Claim.Key = "/clock/a" },
 			lockcheck.Acquired, "which is not a key of the lock",
 		},
 		{
-			"a key of another session", func(w *world) { w.history.Attempts[0].Session = 0xc },
+			"a key of another session", func(w *simulation) { w.history.Attempts[0].Session = 0xc },
 			lockcheck.Acquired, "which belongs to session a; its own is c",
 		},
 		{
-			"locked by nobody", func(w *world) {
+			"locked by nobody", func(w *simulation) {
 				w.write(1, false) // which tells how far the store has come
 				w.attempt(0, 0xa, w.tick(), lockcheck.Locked, lockcheck.Claim{})
 			},
 			lockcheck.Contested, "no other session had a key of it from revision 7 to 7",
 		},
 		{
-			"locked by its own session", func(w *world) {
+			"locked by its own session", func(w *simulation) {
 				w.lock(0, 0xc)
 				w.write(1, false)
 				w.attempt(0, 0xc, w.tick(), lockcheck.Locked, lockcheck.Claim{})
@@ -155,11 +155,11 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			lockcheck.Contested, "no other session had a key of it",
 		},
 		{
-			"a write of a former holder", func(w *world) { w.write(0, true) },
-			lockcheck.Guarded, `"4" was written to /register at revision 8 for Lock of /lock/ by contender 0 at 0.001s, whose claim is /lock/a of revision 2; nobody held the lock then`,
+			"a write of a former holder", func(w *simulation) { w.write(0, true) },
+			lockcheck.Guarded, `"4" was written to /register at revision 8 for Lock of /lock/ by contender 0 at 0.001s, whose claim is /lock/a of revision 2; no contender held the lock then`,
 		},
 		{
-			"a write of one who waits", func(w *world) {
+			"a write of one who waits", func(w *simulation) {
 				a := w.lock(0, 0xa)
 				b := w.attempt(1, 0xb, w.tick(), lockcheck.Taken, w.queue(0xb))
 				w.write(b, false)
@@ -168,48 +168,48 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			lockcheck.Guarded, "the holder then was /lock/a of revision 8",
 		},
 		{
-			"a write that was on its way for too long", func(w *world) {
+			"a write that was on its way for too long", func(w *simulation) {
 				unknown(w.write(0, true))
 			},
-			lockcheck.Guarded, "nobody held the lock then",
+			lockcheck.Guarded, "no contender held the lock then",
 		},
 		{
-			"a former holder after a later one", func(w *world) { w.write(0, true) },
+			"a former holder after a later one", func(w *simulation) { w.write(0, true) },
 			lockcheck.Fenced, `"4" was written to /register at revision 8 for /lock/a of revision 2, after a write for /lock/b of revision 4`,
 		},
 		{
-			"accepted and not there", func(w *world) { w.history.Writes[2].Outcome = lockcheck.Accepted },
+			"accepted and not there", func(w *simulation) { w.history.Writes[2].Outcome = lockcheck.Accepted },
 			lockcheck.Truthful, `the write of "3" to /register is reported as accepted, at revision 6, and it is not in the history`,
 		},
 		{
-			"accepted at another revision", func(w *world) { w.history.Writes[0].Revision++ },
+			"accepted at another revision", func(w *simulation) { w.history.Writes[0].Revision++ },
 			lockcheck.Truthful, "at revision 4, and it was made at revision 3",
 		},
 		{
-			"refused and there", func(w *world) { w.history.Writes[1].Outcome = lockcheck.Refused },
+			"refused and there", func(w *simulation) { w.history.Writes[1].Outcome = lockcheck.Refused },
 			lockcheck.Truthful, "is reported as refused, and it was made at revision 6",
 		},
 		{
-			"made twice", func(w *world) { w.put("/register", "2", 0) },
+			"made twice", func(w *simulation) { w.put("/register", "2", 0) },
 			lockcheck.Truthful, "and it was made 2 times, at revisions [6 8]",
 		},
 		{
-			"made twice and unknown", func(w *world) {
+			"made twice and unknown", func(w *simulation) {
 				unknown(&w.history.Writes[1])
 				w.put("/register", "2", 0)
 			},
 			lockcheck.Truthful, "is reported as unknown, and it was made 2 times",
 		},
 		{
-			"a value of nobody", func(w *world) { w.put("/register", "42", 0) },
+			"a value of nobody", func(w *simulation) { w.put("/register", "42", 0) },
 			lockcheck.Truthful, `put /register at revision 8: nobody sent that, value "42"`,
 		},
 		{
-			"a register that is deleted", func(w *world) { w.remove("/register") },
+			"a register that is deleted", func(w *simulation) { w.remove("/register") },
 			lockcheck.Truthful, "delete /register at revision 8: nobody sent that",
 		},
 		{
-			"unlocked and still there", func(w *world) {
+			"unlocked and still there", func(w *simulation) {
 				a := w.lock(0, 0xa)
 				w.release(a, lockcheck.Unlocked)
 				w.write(1, false) // which tells how far the store has come
@@ -218,18 +218,18 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			lockcheck.Released, "was unlocked at 0.007s, and /lock/a of revision 8 was still there at revision 8, later than that",
 		},
 		{
-			"closed and still there", func(w *world) {
+			"closed and still there", func(w *simulation) {
 				w.queue(0xa) // for a call that failed
 				w.release(0, lockcheck.Closed)
 			},
 			lockcheck.Released, "was closed at 0.006s, and /lock/a of revision 8 was still there",
 		},
 		{
-			"a write after it was unlocked", func(w *world) { w.write(1, true) },
+			"a write after it was unlocked", func(w *simulation) { w.write(1, true) },
 			lockcheck.Released, `was unlocked at 0.005s, and its write of "4", sent at 0.006s, was made at revision 8`,
 		},
 		{
-			"somebody is stuck", func(w *world) {
+			"somebody is stuck", func(w *simulation) {
 				w.history.Calm = w.now
 				w.lock(0, 0xc)
 				w.attempt(1, 0xd, w.tick(), lockcheck.Failed, lockcheck.Claim{})
@@ -238,13 +238,13 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			lockcheck.Live, "contender 1 took no lock although all was well from 0.005s on; its last attempt, Lock of /lock/ by contender 1 at 0.007s, failed: too late",
 		},
 		{
-			"nobody even tried", func(w *world) { w.history.Calm = w.now + time.Second },
+			"nobody even tried", func(w *simulation) { w.history.Calm = w.now + time.Second },
 			lockcheck.Live, "contender 0 took no lock",
 		},
 	}
 	for _, tt := range tests {
 		t.Run(string(tt.want)+"/"+tt.name, func(t *testing.T) {
-			w := story()
+			w := sampleHistory()
 			tt.change(w)
 			v := check(t, w.over())
 			require.Positive(t, v.Counts[tt.want], "%v", v)
@@ -262,7 +262,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 }
 
 func TestOnlyTheFirstViolationsAreKept(t *testing.T) {
-	w := story()
+	w := sampleHistory()
 	for range 25 {
 		w.put("/register", "42", 0)
 	}
@@ -291,7 +291,7 @@ func TestHistoriesThatContradictThemselves(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h := story().over()
+			h := sampleHistory().over()
 			tt.change(&h)
 			_, err := lockcheck.Check(h)
 			require.ErrorContains(t, err, tt.want)
@@ -341,5 +341,5 @@ func ExampleCheck() {
 	// 1 violations
 	//   guarded       1
 	//
-	// guarded: "two" was written to /register at revision 5 for Lock of /lock/ by contender 0 at 0.000s, whose claim is /lock/a of revision 2; nobody held the lock then
+	// guarded: "two" was written to /register at revision 5 for Lock of /lock/ by contender 0 at 0.000s, whose claim is /lock/a of revision 2; no contender held the lock then
 }

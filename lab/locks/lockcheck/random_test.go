@@ -11,9 +11,9 @@ import (
 )
 
 // program is a contender in a random history: what a lock does with its calls is
-// sound, but for the faults that are set.
+// correct, but for the faults that are set.
 type program struct {
-	*world
+	*simulation
 	index   int
 	session int64
 	state   state
@@ -32,13 +32,13 @@ const (
 	former // goes on writing
 )
 
-// flaws are the ways in which a lock can be faulty.
+// flaws are the defects that a lock can have.
 type flaws struct {
-	// unchecked: whoever waits does not look whether its own key is still there.
+	// unchecked: a waiting contender does not check that its own key is still there.
 	unchecked bool
-	// impatient: whoever waits is told that it has the lock.
+	// impatient: a waiting contender gets the lock.
 	impatient bool
-	// unguarded: writes are made whoever holds the lock.
+	// unguarded: writes are made without the lock, too.
 	unguarded bool
 	// forgetful: the key stays when the lock is given up.
 	forgetful bool
@@ -73,7 +73,7 @@ func (p *program) step(rng *rand.Rand, f flaws) {
 	}
 }
 
-// tryLock asks without waiting, now and then, and reports whether that was in vain.
+// tryLock asks without waiting, now and then, and reports whether that failed.
 func (p *program) tryLock(rng *rand.Rand, f flaws) bool {
 	taken := false
 	for key := range p.alive {
@@ -82,7 +82,7 @@ func (p *program) tryLock(rng *rand.Rand, f flaws) bool {
 	if rng.IntN(4) != 0 || !taken && (!f.pessimist || !p.took) {
 		return false
 	}
-	p.world.attempt(p.index, p.session, p.called, lockcheck.Locked, lockcheck.Claim{})
+	p.simulation.attempt(p.index, p.session, p.called, lockcheck.Locked, lockcheck.Claim{})
 	if p.took { // tell how far the store has come
 		p.write(p.attempt, false)
 	}
@@ -96,10 +96,10 @@ func (p *program) wait(rng *rand.Rand, f flaws) {
 	}
 	switch {
 	case p.first(p.claim), f.unchecked && !older, f.impatient && rng.IntN(3) == 0:
-		p.attempt = p.world.attempt(p.index, p.session, p.called, lockcheck.Taken, p.claim)
+		p.attempt = p.simulation.attempt(p.index, p.session, p.called, lockcheck.Taken, p.claim)
 		p.state, p.took = holding, true
 	case !p.holds(p.claim) && !f.unchecked:
-		p.world.attempt(p.index, p.session, p.called, lockcheck.Failed, lockcheck.Claim{})
+		p.simulation.attempt(p.index, p.session, p.called, lockcheck.Failed, lockcheck.Claim{})
 		p.state = idle
 	case rng.IntN(6) == 0: // the lease ends
 		p.remove(p.claim.Key)
@@ -143,10 +143,10 @@ func (p *program) guardedWrite(rng *rand.Rand, f flaws) {
 func randomHistory(seed uint64, f flaws) lockcheck.History {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	contenders := 2 + int(seed%4)
-	w := newWorld(contenders)
+	w := newSimulation(contenders)
 	programs := make([]*program, contenders)
 	for i := range programs {
-		programs[i] = &program{world: w, index: i, session: int64(i+1) << 32}
+		programs[i] = &program{simulation: w, index: i, session: int64(i+1) << 32}
 	}
 	for range 400 {
 		programs[rng.IntN(contenders)].step(rng, f)
@@ -165,7 +165,7 @@ func TestRandomHistoriesAreGood(t *testing.T) {
 }
 
 // TestFaultyLocksAreFound runs many histories with a lock that has one flaw. Not every
-// history shows it: that a free lock is said to be held is only seen when nobody comes
+// history shows it: that a free lock is said to be held is only seen when no call comes
 // in between.
 func TestFaultyLocksAreFound(t *testing.T) {
 	tests := []struct {

@@ -20,7 +20,7 @@ const (
 	// later holder: along the history of the register, claims do not go back.
 	Fenced Promise = "fenced"
 	// Truthful means that an accepted write is in the register exactly once, at the
-	// revision that was told, a refused one never, one of unknown outcome once at
+	// revision of the answer, a refused one never, one of unknown outcome once at
 	// most, and nothing else.
 	Truthful Promise = "truthful"
 	// Released means that when Unlock, Resign or Close has returned success the key

@@ -1,6 +1,6 @@
 package lockcheck
 
-// guarded checks every write that was made, whatever its writer was told.
+// guarded checks every write that was made, whatever its outcome.
 func guarded(c *checker) {
 	for lock := range c.Locks {
 		for _, r := range c.registers[lock] {
@@ -24,7 +24,7 @@ func (c *checker) whoHeld(lock int, revision int64) string {
 			return "the holder then was " + e.String()
 		}
 	}
-	return "nobody held the lock then"
+	return "no contender held the lock then"
 }
 
 // fenced checks the order of the writes that were made.
@@ -46,7 +46,7 @@ func fenced(c *checker) {
 	}
 }
 
-// truthful holds what writers were told against what was written.
+// truthful compares the outcomes of writes with what was written.
 func truthful(c *checker) {
 	for i := range c.Writes {
 		w := &c.Writes[i]

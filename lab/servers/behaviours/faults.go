@@ -167,7 +167,7 @@ func killUnderLock(ctx context.Context, s *place) {
 	lockAcross(ctx, s.client(), s.client(), func() { s.do(ctx, site.Kill, site.Restart) })
 }
 
-// lockAcross holds a lock across an event while somebody waits for it.
+// lockAcross holds a lock across an event while a caller waits for it.
 func lockAcross(ctx context.Context, first, second *clientv3.Client, event func()) {
 	holder := concurrency.NewMutex(session(first, 10), "/across/")
 	waiter := concurrency.NewMutex(session(second, 10), "/across/")

@@ -40,7 +40,7 @@ type Behaviour struct {
 	Limit time.Duration
 }
 
-// Site is what a behaviour is told about its server.
+// Site describes its server to a behaviour.
 type Site struct {
 	// Endpoint is the server's URL, through a proxy that the server advertises as its own.
 	Endpoint string

@@ -106,7 +106,7 @@ func (l fabricating) Get(ctx context.Context, key string, opts ...clientv3.OpOpt
 	return resp, err
 }
 
-func TestLiesAreFound(t *testing.T) {
+func TestWrongAnswersAreFound(t *testing.T) {
 	_, client := start(t)
 	client.KV = fabricating{client.KV}
 	result, err := Run(t.Context(), Config{Client: client, Prefix: DefaultPrefix, Duration: 2 * time.Second, Rate: 200, Timeout: patience})

@@ -23,7 +23,7 @@ const (
 	billing   = "billing.shop.svc.cluster.test"
 )
 
-// channel is what a gRPC channel is told.
+// channel is what a gRPC channel receives.
 type channel struct {
 	resolver.ClientConn
 	mu    sync.Mutex
@@ -48,7 +48,7 @@ func (c *channel) ReportError(err error) {
 	c.errs = append(c.errs, err.Error())
 }
 
-func (c *channel) told() (lists, errs []string) {
+func (c *channel) updates() (lists, errs []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]string(nil), c.lists...), append([]string(nil), c.errs...)
@@ -58,7 +58,7 @@ func (c *channel) told() (lists, errs []string) {
 func (c *channel) shows(t *testing.T, list string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		lists, _ := c.told()
+		lists, _ := c.updates()
 		return len(lists) > 0 && lists[len(lists)-1] == list
 	}, patience, 5*time.Millisecond, "%q is not shown, but %v", list, c)
 }
@@ -67,13 +67,13 @@ func (c *channel) shows(t *testing.T, list string) {
 func (c *channel) reports(t *testing.T, text string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		_, errs := c.told()
+		_, errs := c.updates()
 		return len(errs) > 0 && strings.Contains(errs[len(errs)-1], text)
 	}, patience, 5*time.Millisecond, "%q is not reported, but %v", text, c)
 }
 
 func (c *channel) String() string {
-	lists, errs := c.told()
+	lists, errs := c.updates()
 	return strings.Join(lists, "; ") + " / " + strings.Join(errs, "; ")
 }
 
@@ -128,7 +128,7 @@ func TestFirstServersDoNotWork(t *testing.T) {
 			c.shows(t, "10.0.0.1:80")
 			t.Logf("first list after %v", time.Since(began))
 			require.Less(t, time.Since(began), 15*time.Second)
-			_, errs := c.told()
+			_, errs := c.updates()
 			require.Empty(t, errs)
 
 			last := all[len(all)-1]
@@ -174,7 +174,7 @@ func TestSearchDomainsFail(t *testing.T) {
 			c.shows(t, "10.0.0.1:80")
 			ns.Be(m, "cluster.test.")
 			c.reports(t, `"`+billing+`.": `)
-			lists, _ := c.told()
+			lists, _ := c.updates()
 			require.Equal(t, []string{"10.0.0.1:80"}, lists)
 			// It is no more in the first one.
 			ns.Be(nameserver.WellBehaved, "cluster.test.")

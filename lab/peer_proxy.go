@@ -17,10 +17,10 @@ import (
 // end of its CONNECT request.
 const connectTimeout = 5 * time.Second
 
-// dialler is the HTTP proxy through which one member dials its peers. It knows who
-// dials, since nobody else uses it, and learns the peer from the CONNECT request;
+// peerProxy is the HTTP proxy through which one member dials its peers. It knows who
+// dials, since no other member uses it, and learns the peer from the CONNECT request;
 // the connection then belongs to the link between the two.
-type dialler struct {
+type peerProxy struct {
 	listener net.Listener
 	links    map[string]*link.Link // by peer address
 	work     sync.WaitGroup
@@ -30,23 +30,23 @@ type dialler struct {
 	closed  bool
 }
 
-// newDialler starts a proxy that hands connections to the links, by the peer
+// newPeerProxy starts a proxy that hands connections to the links, by the peer
 // address that is asked for.
-func newDialler(links map[string]*link.Link) (*dialler, error) {
+func newPeerProxy(links map[string]*link.Link) (*peerProxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("lab: no port for the peer proxy: %w", err)
 	}
-	d := &dialler{listener: listener, links: links, pending: make(map[net.Conn]struct{})}
+	d := &peerProxy{listener: listener, links: links, pending: make(map[net.Conn]struct{})}
 	d.work.Go(d.accept)
 	return d, nil
 }
 
-func (d *dialler) url() string {
+func (d *peerProxy) url() string {
 	return "http://" + d.listener.Addr().String()
 }
 
-func (d *dialler) accept() {
+func (d *peerProxy) accept() {
 	for {
 		nc, err := d.listener.Accept()
 		switch {
@@ -63,7 +63,7 @@ func (d *dialler) accept() {
 // connect answers one CONNECT request and gives the connection to its link. On a
 // link that is cut the connection is reset, after the answer, as if the peer had
 // done it.
-func (d *dialler) connect(nc net.Conn) {
+func (d *peerProxy) connect(nc net.Conn) {
 	if !d.track(nc) {
 		_ = nc.Close()
 		return
@@ -77,7 +77,7 @@ func (d *dialler) connect(nc net.Conn) {
 	target.Go(nc)
 }
 
-func (d *dialler) negotiate(nc net.Conn) (*link.Link, error) {
+func (d *peerProxy) negotiate(nc net.Conn) (*link.Link, error) {
 	if err := nc.SetDeadline(time.Now().Add(connectTimeout)); err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (d *dialler) negotiate(nc net.Conn) (*link.Link, error) {
 	return target, nc.SetDeadline(time.Time{})
 }
 
-func (d *dialler) track(nc net.Conn) bool {
+func (d *peerProxy) track(nc net.Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -107,7 +107,7 @@ func (d *dialler) track(nc net.Conn) bool {
 	return true
 }
 
-func (d *dialler) untrack(nc net.Conn) {
+func (d *peerProxy) untrack(nc net.Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.pending, nc)
@@ -115,7 +115,7 @@ func (d *dialler) untrack(nc net.Conn) {
 
 // close gives up the port and returns when no request is being read any more. The
 // links are closed by their owner.
-func (d *dialler) close() error {
+func (d *peerProxy) close() error {
 	d.mu.Lock()
 	first := !d.closed
 	d.closed = true

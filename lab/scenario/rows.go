@@ -12,14 +12,14 @@ import (
 // healthyRow is the name of the first row.
 const healthyRow = "healthy"
 
-// spells goes through the rows: a healthy spell, then each fault.
-func (r *run) spells(ctx context.Context) error {
+// runRows runs all rows: the healthy one, then each fault.
+func (r *run) runRows(ctx context.Context) error {
 	r.begin(healthyRow)
 	if err := pause.For(ctx, r.cfg.Healthy); err != nil {
 		return err
 	}
 	for _, f := range r.cfg.Faults {
-		if err := r.face(ctx, f); err != nil {
+		if err := r.runFault(ctx, f); err != nil {
 			return err
 		}
 	}
@@ -31,10 +31,10 @@ func (r *run) begin(row string) {
 	r.display.phase(row)
 }
 
-// face injects a fault, holds and heals it, and waits until it is over for the
+// runFault injects a fault, holds and heals it, and waits until it is over for the
 // callers too. The calls that were invoked in the row before end before the
 // fault is injected, so that none of them meets it.
-func (r *run) face(ctx context.Context, f fault.Fault) error {
+func (r *run) runFault(ctx context.Context, f fault.Fault) error {
 	r.begin(f.Name)
 	if err := r.load.Settle(ctx); err != nil {
 		return err

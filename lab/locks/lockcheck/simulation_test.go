@@ -8,9 +8,9 @@ import (
 	"github.com/quorate/quorate/lab/locks/lockcheck"
 )
 
-// world is a store with a lock and those who contend for it. Every step takes a
+// simulation is a store with a lock and those who contend for it. Every step takes a
 // millisecond, in the middle of which the store does what it is asked to.
-type world struct {
+type simulation struct {
 	history  lockcheck.History
 	revision int64
 	now      time.Duration
@@ -18,11 +18,11 @@ type world struct {
 	values   int
 }
 
-// prefix is that of the lock in a world.
+// prefix is that of the lock in a simulation.
 const prefix = "/lock/"
 
-func newWorld(contenders int) *world {
-	return &world{
+func newSimulation(contenders int) *simulation {
+	return &simulation{
 		history: lockcheck.History{
 			Locks:      []lockcheck.LockKeys{{Prefix: prefix, Register: "/register"}},
 			Contenders: contenders,
@@ -32,13 +32,13 @@ func newWorld(contenders int) *world {
 }
 
 // tick lets half a millisecond pass.
-func (w *world) tick() time.Duration {
+func (w *simulation) tick() time.Duration {
 	w.now += time.Millisecond / 2
 	return w.now
 }
 
 // put writes a key and returns the revision.
-func (w *world) put(key, value string, lease int64) int64 {
+func (w *simulation) put(key, value string, lease int64) int64 {
 	w.revision++
 	kv, ok := w.alive[key]
 	if !ok {
@@ -52,7 +52,7 @@ func (w *world) put(key, value string, lease int64) int64 {
 }
 
 // remove deletes a key if it is there.
-func (w *world) remove(key string) {
+func (w *simulation) remove(key string) {
 	if _, ok := w.alive[key]; ok {
 		w.revision++
 		delete(w.alive, key)
@@ -65,15 +65,17 @@ func (w *world) remove(key string) {
 func keyOf(session int64) string { return fmt.Sprintf("%s%x", prefix, session) }
 
 // queue creates the key of a session.
-func (w *world) queue(session int64) lockcheck.Claim {
+func (w *simulation) queue(session int64) lockcheck.Claim {
 	return lockcheck.Claim{Key: keyOf(session), Revision: w.put(keyOf(session), "", session)}
 }
 
 // holds reports whether a claim is true.
-func (w *world) holds(c lockcheck.Claim) bool { return w.alive[c.Key].CreateRevision == c.Revision }
+func (w *simulation) holds(c lockcheck.Claim) bool {
+	return w.alive[c.Key].CreateRevision == c.Revision
+}
 
 // first reports whether the key of a claim is there and the oldest.
-func (w *world) first(c lockcheck.Claim) bool {
+func (w *simulation) first(c lockcheck.Claim) bool {
 	for key, kv := range w.alive {
 		if key != "/register" && kv.CreateRevision < c.Revision {
 			return false
@@ -83,7 +85,7 @@ func (w *world) first(c lockcheck.Claim) bool {
 }
 
 // attempt writes down a call that was made at some moment and returns now.
-func (w *world) attempt(contender int, session int64, called time.Duration, answer lockcheck.Answer, c lockcheck.Claim) int {
+func (w *simulation) attempt(contender int, session int64, called time.Duration, answer lockcheck.Answer, c lockcheck.Claim) int {
 	w.history.Attempts = append(w.history.Attempts, lockcheck.Attempt{
 		Contender: contender, Session: session, Called: called, Returned: w.tick(), Answer: answer, Claim: c,
 	})
@@ -91,13 +93,13 @@ func (w *world) attempt(contender int, session int64, called time.Duration, answ
 }
 
 // lock takes the lock, which must be free.
-func (w *world) lock(contender int, session int64) int {
+func (w *simulation) lock(contender int, session int64) int {
 	called := w.tick()
 	return w.attempt(contender, session, called, lockcheck.Taken, w.queue(session))
 }
 
 // write makes a write under the claim of an attempt, if it is true or force says so.
-func (w *world) write(attempt int, force bool) *lockcheck.Write {
+func (w *simulation) write(attempt int, force bool) *lockcheck.Write {
 	w.values++
 	out := lockcheck.Write{Attempt: attempt, Value: fmt.Sprint(w.values), Sent: w.tick(), Outcome: lockcheck.Refused}
 	if force || w.holds(w.history.Attempts[attempt].Claim) {
@@ -110,18 +112,18 @@ func (w *world) write(attempt int, force bool) *lockcheck.Write {
 }
 
 // release writes down that a lock was given up.
-func (w *world) release(attempt int, ending lockcheck.Ending) {
+func (w *simulation) release(attempt int, ending lockcheck.Ending) {
 	w.history.Releases = append(w.history.Releases, lockcheck.Release{Attempt: attempt, Ending: ending, Returned: w.tick()})
 }
 
 // unlock gives a lock up.
-func (w *world) unlock(attempt int) {
+func (w *simulation) unlock(attempt int) {
 	w.remove(w.history.Attempts[attempt].Claim.Key)
 	w.release(attempt, lockcheck.Unlocked)
 }
 
 // over returns the history.
-func (w *world) over() lockcheck.History {
+func (w *simulation) over() lockcheck.History {
 	w.history.Through = w.revision
 	return w.history
 }

@@ -47,7 +47,7 @@ func (r *recorder) Put(_ context.Context, n int) error {
 	return r.err
 }
 
-func TestWishes(t *testing.T) {
+func TestRequests(t *testing.T) {
 	var control recorder
 	sample, err := scene(t, &control, func(ctx context.Context, site cases.Site) (cases.Sample, error) {
 		assert.Equal(t, 7, site.Size)
@@ -59,15 +59,15 @@ func TestWishes(t *testing.T) {
 	assert.Equal(t, recorder{killed: "member", puts: 12}, control)
 }
 
-func TestWishThatFails(t *testing.T) {
+func TestRequestThatFails(t *testing.T) {
 	_, err := scene(t, &recorder{err: errors.New("it lives")}, func(ctx context.Context, site cases.Site) (cases.Sample, error) {
 		return nil, site.Control.Kill(ctx, "member")
 	})
 	require.EqualError(t, err, "it lives")
 }
 
-// TestNobodyWaits ends the input while the case runs.
-func TestNobodyWaits(t *testing.T) {
+// TestNoCallerWaits ends the input while the case runs.
+func TestNoCallerWaits(t *testing.T) {
 	in, toChild := io.Pipe()
 	go func() {
 		_ = json.NewEncoder(toChild).Encode(cases.Job{Case: "case"})

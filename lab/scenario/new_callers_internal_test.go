@@ -73,13 +73,13 @@ func (s *slow) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[his
 	}
 }
 
-func TestNewcomersTellWhenTheySucceed(t *testing.T) {
+func TestNewCallersReportTheirSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{events: make(chan string, 10)}
 		r := &run{cfg: Config{Callers: 2, CallTimeout: time.Second, Seed: 5}}
 		began := time.Now()
 		r.began.Store(&began)
-		n := r.welcome(t.Context(), load.Services{Store: s, Watcher: s}, 7)
+		n := r.openNewCallers(t.Context(), load.Services{Store: s, Watcher: s}, 7)
 		r.meter.Begin("leader-kill", 0)
 		time.Sleep(100 * time.Millisecond)
 		since := r.now()
@@ -101,13 +101,13 @@ func TestNewcomersTellWhenTheySucceed(t *testing.T) {
 	})
 }
 
-func TestNewcomersEndWithTheRun(t *testing.T) {
+func TestNewCallersEndWithTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hung := &hung{}
 		r := &run{cfg: Config{Callers: 3, CallTimeout: time.Minute}}
 		began := time.Now()
 		r.began.Store(&began)
-		n := r.welcome(t.Context(), load.Services{Store: hung}, 1)
+		n := r.openNewCallers(t.Context(), load.Services{Store: hung}, 1)
 		r.meter.Begin("leader-kill", 0)
 		r.meter.Lead(0, "m1", "m2")
 		n.begin(0)

@@ -16,8 +16,8 @@ import (
 	"github.com/quorate/quorate/observe"
 )
 
-// witness observes a client. Its log is printed if the test fails.
-type witness struct {
+// recorder observes a client. Its log is printed if the test fails.
+type recorder struct {
 	observe.None
 	client *clientv3.Client
 	began  time.Time
@@ -26,7 +26,7 @@ type witness struct {
 	mu      sync.Mutex
 	log     []string
 	visited map[health.State]int
-	moved   map[string]bool // members of which the client has changed its mind
+	moved   map[string]bool // members whose state has changed for the client
 	picks   map[pick]int
 	hedges  int
 	unknown map[string]int // by member
@@ -38,8 +38,8 @@ type pick struct {
 	method string
 }
 
-func newWitness(t *testing.T, c *lab.Cluster) *witness {
-	w := &witness{
+func newRecorder(t *testing.T, c *lab.Cluster) *recorder {
+	w := &recorder{
 		began: time.Now(), names: map[string]string{}, visited: map[health.State]int{}, moved: map[string]bool{}, picks: map[pick]int{}, unknown: map[string]int{},
 	}
 	for _, m := range c.Members() {
@@ -57,23 +57,23 @@ func newWitness(t *testing.T, c *lab.Cluster) *witness {
 	return w
 }
 
-func (w *witness) noteLocked(format string, args ...any) {
+func (w *recorder) noteLocked(format string, args ...any) {
 	w.log = append(w.log, fmt.Sprintf("%7.3f ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
-func (w *witness) say(format string, args ...any) {
+func (w *recorder) say(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.noteLocked(format, args...)
 }
 
-func (w *witness) Picked(p observe.Pick) {
+func (w *recorder) Picked(p observe.Pick) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.picks[pick{w.names[p.Endpoint], p.Method}]++
 }
 
-func (w *witness) StateChanged(c health.Change) {
+func (w *recorder) StateChanged(c health.Change) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.visited[c.To]++
@@ -82,32 +82,32 @@ func (w *witness) StateChanged(c health.Change) {
 }
 
 // HedgeSent takes a hedge back from the picks, which are counted for calls.
-func (w *witness) HedgeSent(h observe.Hedge) {
+func (w *recorder) HedgeSent(h observe.Hedge) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hedges++
 	w.picks[pick{w.names[h.Second], h.Method}]--
 }
 
-func (w *witness) Retried(r observe.Retry) {
+func (w *recorder) Retried(r observe.Retry) {
 	w.say("%s: %s again (%s): %v", w.names[r.Endpoint], r.Method, r.Class, r.Err)
 }
 
-func (w *witness) OutcomeUnknown(u observe.UnknownOutcome) {
+func (w *recorder) OutcomeUnknown(u observe.UnknownOutcome) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.unknown[w.names[u.Endpoint]]++
 	w.noteLocked("%s: %s: outcome unknown: %v", w.names[u.Endpoint], u.Method, u.Err)
 }
 
-func (w *witness) WatchResumed(r observe.WatchResumption) {
+func (w *recorder) WatchResumed(r observe.WatchResumption) {
 	w.say("%s: %d watches resumed after %v", w.names[r.Endpoint], r.Watches, r.Gap)
 }
 
-func (w *witness) LeaseLost(l observe.LeaseLoss) { w.say("lease lost: %v", l.Err) }
+func (w *recorder) LeaseLost(l observe.LeaseLoss) { w.say("lease lost: %v", l.Err) }
 
 // picked returns how often each member was picked for a method since the last reset.
-func (w *witness) picked(method string) map[string]int {
+func (w *recorder) picked(method string) map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	counts := map[string]int{}
@@ -120,7 +120,7 @@ func (w *witness) picked(method string) map[string]int {
 }
 
 // reset forgets what was picked, hedged and visited.
-func (w *witness) reset() {
+func (w *recorder) reset() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.picks)
@@ -130,36 +130,36 @@ func (w *witness) reset() {
 }
 
 // hedged returns how many hedges were sent since the last reset.
-func (w *witness) hedged() int {
+func (w *recorder) hedged() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.hedges
 }
 
 // visits returns how often any endpoint came into each state since the last reset.
-func (w *witness) visits() map[health.State]int {
+func (w *recorder) visits() map[health.State]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.visited)
 }
 
-// calm reports whether the client has not changed its mind of any of the members since the
+// calm reports whether the state of none of the members has changed for the client since the
 // last reset.
-func (w *witness) calm(members []*lab.Member) bool {
+func (w *recorder) calm(members []*lab.Member) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !slices.ContainsFunc(members, func(m *lab.Member) bool { return w.moved[m.Name()] })
 }
 
 // unknownAt returns how many outcomes are unknown, by member.
-func (w *witness) unknownAt() map[string]int {
+func (w *recorder) unknownAt() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.unknown)
 }
 
 // status returns what the client says of a member.
-func (w *witness) status(m *lab.Member) health.Status {
+func (w *recorder) status(m *lab.Member) health.Status {
 	for _, s := range w.client.EndpointStatus() {
 		if s.Endpoint == m.Endpoint() {
 			return s
@@ -170,7 +170,7 @@ func (w *witness) status(m *lab.Member) health.Status {
 
 // awaitUse waits until the client holds that the members serve, and sends gets to each. A member that is slow is asked every
 // 30 s at least, and on a busy machine may answer late again.
-func (w *witness) awaitUse(t *testing.T, members ...*lab.Member) {
+func (w *recorder) awaitUse(t *testing.T, members ...*lab.Member) {
 	t.Helper()
 	for _, m := range members {
 		require.Eventually(t, func() bool { return w.status(m).State == health.Serving }, settling, pollInterval, "%s is not used as one that serves", m.Name())

@@ -27,8 +27,8 @@ type update struct {
 	at        time.Time
 }
 
-// witness is a channel that keeps what a resolver tells it.
-type witness struct {
+// recorder is a channel that keeps what a resolver tells it.
+type recorder struct {
 	resolver.ClientConn
 
 	mu      sync.Mutex
@@ -37,14 +37,14 @@ type witness struct {
 	changed chan struct{} // closed and replaced at each change
 }
 
-func newWitness() *witness { return &witness{changed: make(chan struct{})} }
+func newRecorder() *recorder { return &recorder{changed: make(chan struct{})} }
 
 // watch builds a resolver for a target that tells a new witness.
-func watch(t *testing.T, b resolver.Builder, target string) *witness {
+func watch(t *testing.T, b resolver.Builder, target string) *recorder {
 	t.Helper()
 	u, err := url.Parse(target)
 	require.NoError(t, err)
-	w := newWitness()
+	w := newRecorder()
 	r, err := b.Build(resolver.Target{URL: *u}, w, resolver.BuildOptions{})
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
@@ -52,7 +52,7 @@ func watch(t *testing.T, b resolver.Builder, target string) *witness {
 }
 
 // UpdateState refuses empty lists, as the policies of grpc do.
-func (w *witness) UpdateState(s resolver.State) error {
+func (w *recorder) UpdateState(s resolver.State) error {
 	u := update{at: time.Now(), endpoints: endpointsOf(s)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -64,22 +64,22 @@ func (w *witness) UpdateState(s resolver.State) error {
 	return nil
 }
 
-func (w *witness) ReportError(err error) {
+func (w *recorder) ReportError(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.errors = append(w.errors, err)
 	w.announce()
 }
 
-func (w *witness) NewAddress(addresses []resolver.Address) {
+func (w *recorder) NewAddress(addresses []resolver.Address) {
 	_ = w.UpdateState(resolver.State{Addresses: addresses})
 }
 
-func (w *witness) ParseServiceConfig(string) *serviceconfig.ParseResult {
+func (w *recorder) ParseServiceConfig(string) *serviceconfig.ParseResult {
 	return &serviceconfig.ParseResult{Err: fmt.Errorf("a witness has no service config")}
 }
 
-func (w *witness) announce() {
+func (w *recorder) announce() {
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
@@ -103,21 +103,21 @@ func endpointsOf(s resolver.State) []string {
 }
 
 // all returns every list so far.
-func (w *witness) all() []update {
+func (w *recorder) all() []update {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.updates)
 }
 
 // reported returns every error so far.
-func (w *witness) reported() []error {
+func (w *recorder) reported() []error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.errors)
 }
 
 // latest returns the last list, nil before the first.
-func (w *witness) latest() []string {
+func (w *recorder) latest() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.updates) == 0 {
@@ -128,7 +128,7 @@ func (w *witness) latest() []string {
 
 // wait waits until ok is true of the witness, at most for d, and reports whether that
 // came to be.
-func (w *witness) wait(d time.Duration, ok func() bool) bool {
+func (w *recorder) wait(d time.Duration, ok func() bool) bool {
 	timeout := time.NewTimer(d)
 	defer timeout.Stop()
 	for {
@@ -147,7 +147,7 @@ func (w *witness) wait(d time.Duration, ok func() bool) bool {
 }
 
 // await waits until the last list satisfies ok.
-func (w *witness) await(t *testing.T, what string, ok func([]string) bool) {
+func (w *recorder) await(t *testing.T, what string, ok func([]string) bool) {
 	t.Helper()
 	if !w.wait(patience, func() bool { latest := w.latest(); return latest != nil && ok(latest) }) {
 		require.FailNowf(t, "not seen", "%s: the last list is %.200q, the errors are %.500v", what, w.latest(), w.reported())
@@ -155,13 +155,13 @@ func (w *witness) await(t *testing.T, what string, ok func([]string) bool) {
 }
 
 // awaitSize waits until the last list has n endpoints.
-func (w *witness) awaitSize(t *testing.T, n int) {
+func (w *recorder) awaitSize(t *testing.T, n int) {
 	t.Helper()
 	w.await(t, fmt.Sprintf("%d endpoints", n), func(list []string) bool { return len(list) == n })
 }
 
 // awaitList waits until the last list is this, in any order.
-func (w *witness) awaitList(t *testing.T, want ...string) {
+func (w *recorder) awaitList(t *testing.T, want ...string) {
 	t.Helper()
 	slices.Sort(want)
 	w.await(t, fmt.Sprintf("the endpoints %q", want), func(list []string) bool {
@@ -170,7 +170,7 @@ func (w *witness) awaitList(t *testing.T, want ...string) {
 }
 
 // awaitError waits for an error that was reported after the first n and holds all texts.
-func (w *witness) awaitError(t *testing.T, n int, texts ...string) {
+func (w *recorder) awaitError(t *testing.T, n int, texts ...string) {
 	t.Helper()
 	found := w.wait(patience, func() bool {
 		return slices.ContainsFunc(w.reported()[n:], func(err error) bool {
@@ -186,7 +186,7 @@ func (w *witness) awaitError(t *testing.T, n int, texts ...string) {
 }
 
 // requireSizes fails if a list had another number of endpoints than these.
-func (w *witness) requireSizes(t *testing.T, sizes ...int) {
+func (w *recorder) requireSizes(t *testing.T, sizes ...int) {
 	t.Helper()
 	for i, u := range w.all() {
 		require.Containsf(t, sizes, len(u.endpoints), "size of list %d", i)

@@ -24,27 +24,27 @@ func written(call history.Call) []history.Key {
 
 // watches matches writes with their deliveries.
 type watches struct {
-	debtors []debtor
+	subscribers []subscriber
 	// writes holds those that have not been delivered by every watch that is to
-	// deliver them. One that was never told to its caller, and not executed, stays.
+	// deliver them. One that never returned to its caller, and was not executed, stays.
 	writes map[history.Key]*write
 }
 
-// debtor is a watch that may owe events.
-type debtor struct {
+// subscriber is a watch that delivers the events of a scope.
+type subscriber struct {
 	scope history.Scope
-	// owed counts the acknowledged changes that it has yet to deliver, and since is
-	// when it began to owe one or delivered something last, whichever was later.
-	owed  int64
-	since time.Duration
+	// undelivered counts the acknowledged changes that it has not delivered, and since is
+	// when one became undelivered or something was delivered last, whichever was later.
+	undelivered int64
+	since       time.Duration
 }
 
 // write is a change of one key.
 type write struct {
 	row        *row
 	start, end time.Duration // end counts once it is acknowledged
-	returned   bool          // the caller has been told something
-	confirmed  bool          // the caller has been told that it was executed
+	returned   bool          // the call has returned
+	confirmed  bool          // the caller knows that it was executed
 	doubtful   bool          // an invocation of it ended with an unknown outcome
 	deliveries []delivery
 	counted    int // deliveries that were counted
@@ -56,11 +56,11 @@ type delivery struct {
 	at    time.Duration
 }
 
-// owing returns watches of the given scopes that owe nothing.
-func owing(scopes []history.Scope) watches {
-	w := watches{debtors: make([]debtor, len(scopes)), writes: map[history.Key]*write{}}
+// newWatches returns watches of the given scopes without undelivered changes.
+func newWatches(scopes []history.Scope) watches {
+	w := watches{subscribers: make([]subscriber, len(scopes)), writes: map[history.Key]*write{}}
 	for i, s := range scopes {
-		w.debtors[i].scope = s
+		w.subscribers[i].scope = s
 	}
 	return w
 }
@@ -72,12 +72,12 @@ func (w *watches) invoke(key history.Key, r *row, at time.Duration) {
 		again.returned = false
 		return
 	}
-	if len(w.debtors) > 0 {
+	if len(w.subscribers) > 0 {
 		w.writes[key] = &write{row: r, start: at}
 	}
 }
 
-// settle notes what the caller of a write was told.
+// settle records how a write returned.
 func (w *watches) settle(call history.Call, r *row) {
 	for _, key := range written(call) {
 		wr := w.writes[key]
@@ -88,7 +88,7 @@ func (w *watches) settle(call history.Call, r *row) {
 		switch {
 		case call.Outcome == history.OK && (call.Kind == history.Put || call.Applied):
 			wr.row, wr.confirmed, wr.start, wr.end = r, true, call.Start, call.End
-			w.charge(key, wr)
+			w.expect(key, wr)
 		case call.Outcome == history.Unknown || call.Outcome == history.Abandoned:
 			wr.doubtful = true
 		}
@@ -101,25 +101,25 @@ func (w *watches) settle(call history.Call, r *row) {
 	}
 }
 
-// charge makes every watch that has not delivered an acknowledged write owe it.
-func (w *watches) charge(key history.Key, wr *write) {
-	for i := range w.debtors {
-		d := &w.debtors[i]
+// expect makes every watch that has not delivered an acknowledged write have it to deliver.
+func (w *watches) expect(key history.Key, wr *write) {
+	for i := range w.subscribers {
+		d := &w.subscribers[i]
 		if !d.scope.Includes(key) || wr.deliveredBy(i) {
 			continue
 		}
-		if d.owed == 0 {
+		if d.undelivered == 0 {
 			d.since = max(d.since, wr.end)
 		}
-		d.owed++
+		d.undelivered++
 	}
 }
 
 // deliver notes that a watch delivered something, and returns how long it had been
-// silent while it owed something.
+// silent with something undelivered.
 func (w *watches) deliver(watch int, keys []history.Key, at time.Duration) (silence time.Duration) {
-	d := &w.debtors[watch]
-	if d.owed > 0 {
+	d := &w.subscribers[watch]
+	if d.undelivered > 0 {
 		silence = at - d.since
 	}
 	d.since = at
@@ -131,20 +131,20 @@ func (w *watches) deliver(watch int, keys []history.Key, at time.Duration) (sile
 		wr.deliveries = append(wr.deliveries, delivery{watch, at})
 		wr.count()
 		if wr.confirmed {
-			d.owed--
+			d.undelivered--
 		}
 		w.forget(key, wr)
 	}
 	return silence
 }
 
-// forget drops a write that has been delivered by all, once its caller was told.
+// forget drops a write that has been delivered by all, once it has returned.
 func (w *watches) forget(key history.Key, wr *write) {
 	if !wr.returned {
 		return
 	}
-	for i := range w.debtors {
-		if w.debtors[i].scope.Includes(key) && !wr.deliveredBy(i) {
+	for i := range w.subscribers {
+		if w.subscribers[i].scope.Includes(key) && !wr.deliveredBy(i) {
 			return
 		}
 	}
@@ -153,36 +153,36 @@ func (w *watches) forget(key history.Key, wr *write) {
 
 // begin makes silences begin anew, with a row.
 func (w *watches) begin(at time.Duration) {
-	for i := range w.debtors {
-		w.debtors[i].since = max(w.debtors[i].since, at)
+	for i := range w.subscribers {
+		w.subscribers[i].since = max(w.subscribers[i].since, at)
 	}
 }
 
-// silence returns for how long the most silent watch has owed something.
+// silence returns the longest silence of a watch with something undelivered.
 func (w *watches) silence(now time.Duration) time.Duration {
 	var longest time.Duration
-	for _, d := range w.debtors {
-		if d.owed > 0 {
+	for _, d := range w.subscribers {
+		if d.undelivered > 0 {
 			longest = max(longest, now-d.since)
 		}
 	}
 	return longest
 }
 
-// undelivered counts what is owed by the row that it belongs to.
+// undelivered counts what was not delivered by the row that it belongs to.
 func (w *watches) undelivered() map[*row]int64 {
-	owed := map[*row]int64{}
+	undelivered := map[*row]int64{}
 	for key, wr := range w.writes {
 		if !wr.confirmed {
 			continue
 		}
-		for i, d := range w.debtors {
+		for i, d := range w.subscribers {
 			if d.scope.Includes(key) && !wr.deliveredBy(i) {
-				owed[wr.row]++
+				undelivered[wr.row]++
 			}
 		}
 	}
-	return owed
+	return undelivered
 }
 
 func (wr *write) deliveredBy(watch int) bool {
@@ -190,8 +190,8 @@ func (wr *write) deliveredBy(watch int) bool {
 }
 
 // count counts the deliveries that have not been counted, as soon as it is known
-// what their delay counts from. When a write with an unknown outcome was executed, if
-// it was, nobody knows: it may have waited in a stopped member for all of the fault.
+// what their delay counts from. When a write with an unknown outcome was executed
+// is not known: it may have waited in a stopped member for all of the fault.
 // The first watch that delivers it shows that it was.
 func (wr *write) count() {
 	if !wr.returned || len(wr.deliveries) == 0 {

@@ -17,9 +17,9 @@ import (
 	"github.com/quorate/quorate/lab/measure"
 )
 
-// newcomerPause is how long a newcomer waits before it tries again, and the watch of
-// what newcomers put before it is opened again.
-const newcomerPause = 5 * time.Millisecond
+// newCallerPause is how long a new caller waits before it tries again, and the watch of
+// what new callers put before it is opened again.
+const newCallerPause = 5 * time.Millisecond
 
 const (
 	// outsideKey follows the prefix in the key that is written past the links.
@@ -29,12 +29,12 @@ const (
 	outsideTimeout = time.Second
 )
 
-// newcomers are callers who begin when a new leader is reported. The callers of the load
+// newCallers are callers that begin when a new leader is reported. The callers of the load
 // may be waiting then for the end of calls that went to the old one, which says nothing
-// about the calls that a program makes from now on. What newcomers put lies apart from
-// what the load writes, and no check judges it. One key is written past the links all the
-// time, so that their watch owes events even if no client can write.
-type newcomers struct {
+// about the calls that a program makes from now on. What new callers put is apart from
+// what the load writes, and is not checked. One key is written past the links all the
+// time, so that their watch has events to deliver even if no client can write.
+type newCallers struct {
 	services load.Services
 	meter    *measure.Meter
 	now      func() time.Duration
@@ -47,10 +47,10 @@ type newcomers struct {
 	group sync.WaitGroup
 }
 
-// welcome returns newcomers who begin when they are told to, and opens a watch of what
+// openNewCallers returns new callers that begin with begin, and opens a watch of what
 // they put, from a revision on. finish ends it all.
-func (r *run) welcome(ctx context.Context, services load.Services, revision int64) *newcomers {
-	n := &newcomers{
+func (r *run) openNewCallers(ctx context.Context, services load.Services, revision int64) *newCallers {
+	n := &newCallers{
 		services: services, meter: &r.meter, now: r.now, prefix: fmt.Sprintf("/quorate-lab-new/%016x/", r.cfg.Seed),
 		callers: r.cfg.Callers, timeout: r.cfg.CallTimeout,
 	}
@@ -62,7 +62,7 @@ func (r *run) welcome(ctx context.Context, services load.Services, revision int6
 }
 
 // begin makes callers get and put, each until it has succeeded.
-func (n *newcomers) begin(since time.Duration) {
+func (n *newCallers) begin(since time.Duration) {
 	for i := range n.callers {
 		key := fmt.Sprintf("%s%d/%d", n.prefix, since.Nanoseconds(), i)
 		n.group.Go(func() {
@@ -81,7 +81,7 @@ func (n *newcomers) begin(since time.Duration) {
 }
 
 // try makes a call until it succeeds, and tells when it has.
-func (n *newcomers) try(call func(context.Context) error, done func(at time.Duration)) {
+func (n *newCallers) try(call func(context.Context) error, done func(at time.Duration)) {
 	for n.ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(n.ctx, n.timeout)
 		err := call(ctx)
@@ -91,21 +91,21 @@ func (n *newcomers) try(call func(context.Context) error, done func(at time.Dura
 			done(at)
 			return
 		}
-		_ = pause.For(n.ctx, newcomerPause)
+		_ = pause.For(n.ctx, newCallerPause)
 	}
 }
 
-// watch tells when what newcomers put is delivered.
-func (n *newcomers) watch(revision int64) {
+// watch reports when what new callers put is delivered.
+func (n *newCallers) watch(revision int64) {
 	req := history.WatchRequest{Key: n.prefix, RangeEnd: n.prefix[:len(n.prefix)-1] + "0", StartRevision: revision}
 	for n.ctx.Err() == nil {
 		n.read(&req)
-		_ = pause.For(n.ctx, newcomerPause)
+		_ = pause.For(n.ctx, newCallerPause)
 	}
 }
 
 // read reads one watch to its end, and moves the request to where the next is to begin.
-func (n *newcomers) read(req *history.WatchRequest) {
+func (n *newCallers) read(req *history.WatchRequest) {
 	ctx, cancel := context.WithCancel(n.ctx)
 	defer cancel()
 	for resp := range n.services.Watcher.Watch(ctx, *req) {
@@ -124,7 +124,7 @@ func (n *newcomers) read(req *history.WatchRequest) {
 }
 
 // writeOutside writes by the members' own connections, and leaves a member that does not answer.
-func (n *newcomers) writeOutside(members []*lab.Member) {
+func (n *newCallers) writeOutside(members []*lab.Member) {
 	for seq, at := int64(1), 0; pause.For(n.ctx, outsideEvery) == nil; seq++ {
 		ctx, cancel := context.WithTimeout(n.ctx, outsideTimeout)
 		_, err := pb.NewKVClient(members[at].Conn()).Put(ctx, &pb.PutRequest{
@@ -139,8 +139,8 @@ func (n *newcomers) writeOutside(members []*lab.Member) {
 	}
 }
 
-// parse returns which newcomer puts a key, and since when.
-func (n *newcomers) parse(key string) (since time.Duration, caller int, ok bool) {
+// parse returns which new caller puts a key, and since when.
+func (n *newCallers) parse(key string) (since time.Duration, caller int, ok bool) {
 	moment, number, _ := strings.Cut(strings.TrimPrefix(key, n.prefix), "/")
 	ns, err := strconv.ParseInt(moment, 10, 64)
 	if err != nil {
@@ -150,8 +150,8 @@ func (n *newcomers) parse(key string) (since time.Duration, caller int, ok bool)
 	return time.Duration(ns), caller, err == nil
 }
 
-// finish ends the newcomers that have not succeeded, and the watch.
-func (n *newcomers) finish() {
+// finish ends the new callers that have not succeeded, and the watch.
+func (n *newCallers) finish() {
 	n.end()
 	n.group.Wait()
 }

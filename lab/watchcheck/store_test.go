@@ -53,7 +53,7 @@ func (s *store) watch(r history.WatchRequest, start int64) history.Watch {
 	before := map[string]*history.KeyValue{}
 	for i := range s.events {
 		e := s.events[i]
-		previous := before[e.Key]
+		prevKV := before[e.Key]
 		before[e.Key] = nil
 		if e.Type == history.PutEvent {
 			kv := e.KeyValue
@@ -62,8 +62,8 @@ func (s *store) watch(r history.WatchRequest, start int64) history.Watch {
 		if e.ModRevision < start || !r.Matches(e) {
 			continue
 		}
-		if r.PrevKV && previous != nil {
-			kv := *previous
+		if r.PrevKV && prevKV != nil {
+			kv := *prevKV
 			e.Prev = &kv
 		}
 		last := len(w.Responses) - 1
