@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,15 +56,19 @@ func TestFleetIsCounted(t *testing.T) {
 	}
 }
 
+// built are the programs, which TestMain removes.
+var built = sync.OnceValues(func() (set programs.Set, err error) {
+	set, remove, err = programs.Build(context.Background())
+	return set, err
+})
+
 // build returns options, with the programs.
 func build(t *testing.T, args ...string) options {
 	t.Helper()
 	opts, err := parse(args, &bytes.Buffer{})
 	require.NoError(t, err)
-	set, remove, err := programs.Build(t.Context())
+	opts.programs, err = built()
 	require.NoError(t, err)
-	t.Cleanup(remove)
-	opts.programs = set
 	return opts
 }
 

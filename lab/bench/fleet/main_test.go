@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"testing"
 	"time"
 
@@ -12,9 +13,15 @@ import (
 	"github.com/quorate/quorate/lab"
 )
 
+// remove removes what experiments have built.
+var remove = func() {}
+
 func TestMain(m *testing.M) {
 	lab.Main()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		remove()
+		os.Exit(status)
+	}))
 }
 
 func TestBadUsage(t *testing.T) {
