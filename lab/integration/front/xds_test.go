@@ -70,7 +70,7 @@ func reach(t *testing.T, conn *grpc.ClientConn, policy string, servers ...*serve
 	}
 }
 
-// background calls all the time, until it ends.
+// background calls again after a pause, until it ends.
 type background struct {
 	storm   storm
 	stop    context.CancelFunc
@@ -88,6 +88,7 @@ func call(t *testing.T, conn *grpc.ClientConn) *background {
 			for ctx.Err() == nil {
 				b.storm.call(client, "")
 				b.calls.Add(1)
+				time.Sleep(pause)
 			}
 		})
 	}
