@@ -15,8 +15,8 @@ build: ## compile everything
 # Members of clusters are this program, which is built without the race detector.
 test experiments-short stress: export QUORATE_LAB = $(CURDIR)/.cache/quorate-lab
 
-test: quorate-lab ## the whole test suite: real etcd servers, race detector
-	go test -race work
+test: quorate-lab ## the whole test suite: real etcd servers, race detector; packages wait, so there are more at a time than cores
+	go test -race -vet=off -p 4 work
 
 test-kubernetes: ## quorate resolve, built with client-go
 	go test -race -tags kubernetes ./cmd/quorate -run 'Kubernetes|Hints'
@@ -28,7 +28,7 @@ quorate-lab:
 EXPERIMENTS = $(shell grep -rl --include='*_test.go' '^//go:build experiment$$' lab | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
 experiments-short: quorate-lab ## faults, soaks and benchmarks on real clusters, each for seconds
-	go test -tags experiment -count=1 -timeout 20m $(EXPERIMENTS)
+	go test -vet=off -tags experiment -count=1 -timeout 20m -p 4 $(EXPERIMENTS)
 
 published: ## a program over the shim, and all that a user gets of a release, of this checkout; four minutes when nothing is cached
 	go test -tags experiment -count=1 -run '^(TestConsumer|TestPublished)$$' ./compat
