@@ -57,7 +57,7 @@ func reach(t *testing.T, conn *grpc.ClientConn, policy string, servers ...*serve
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), readmission)
 	defer cancel()
-	for ok := false; !ok; {
+	for ok := false; !ok; time.Sleep(5 * pollInterval) {
 		seen := map[string]bool{}
 		for range 100 {
 			resp, err := pb.NewTestServiceClient(conn).UnaryCall(ctx, &pb.SimpleRequest{})
