@@ -1,7 +1,7 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
-.PHONY: build test versions versions-short tidy release-check snapshot binaries lint generate lab compare soak soak-locks soak-linear soak-resolvers \
+.PHONY: build test test-kubernetes quorate-lab experiments-short published stress versions versions-short tidy tidy-check release-check snapshot binaries lint generate lab compare soak soak-locks soak-linear soak-resolvers \
 	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents etcdctl shim-tests shim-tests-short \
-	servers servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-watches bench-start bench-fleet bench-pools bench-toolkit bench-calls bench-minimal bench-batch bench-routing bench-observed bench-leases \
+	servers servers-build servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-watches bench-start bench-fleet bench-pools bench-toolkit bench-calls bench-minimal bench-batch bench-routing bench-observed bench-leases \
 	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target
 
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
@@ -12,8 +12,31 @@ KUBE_APISERVER := $(CURDIR)/lab/kube/apiserver/bin/kube-apiserver
 build: ## compile everything
 	go build work
 
-test: ## the whole test suite: real etcd servers, race detector
-	go test -race work
+# Members of clusters are this program, which is built without the race detector.
+test experiments-short stress: export QUORATE_LAB = $(CURDIR)/.cache/quorate-lab
+
+test: quorate-lab ## the whole test suite: real etcd servers, race detector; packages wait, so there are more at a time than cores
+	go test -race -vet=off -p 4 work
+
+test-kubernetes: ## quorate resolve, built with client-go
+	go test -race -tags kubernetes ./cmd/quorate -run 'Kubernetes|Hints'
+
+quorate-lab:
+	go build -o .cache/quorate-lab ./cmd/quorate-lab
+
+# An experiment is a test with real clusters and faults, or with figures, for as long as that takes.
+EXPERIMENTS = $(shell grep -rl --include='*_test.go' '^//go:build experiment$$' lab | xargs -n1 dirname | sort -u | sed 's|^|./|')
+
+experiments-short: quorate-lab ## faults, soaks and benchmarks on real clusters, each for seconds
+	go test -vet=off -tags experiment -count=1 -timeout 20m -p 4 $(EXPERIMENTS)
+
+published: ## a program over the shim, and all that a user gets of a release, of this checkout; four minutes when nothing is cached
+	go test -tags experiment -count=1 -run '^(TestConsumer|TestPublished)$$' ./compat
+
+N ?= 20
+PKG ?= work
+stress: quorate-lab ## the test suite, or PKG=./balancer/..., N times beside 16 busy loops
+	.ci/stress $(N) $(PKG)
 
 versions: ## the library's tests with the oldest and with the newest modules that it works with; `make test` has those between
 	GOWORK=off go test ./...
@@ -26,6 +49,9 @@ versions-short: ## what CI runs of it: what is closest to gRPC, with the oldest
 
 tidy: ## go mod tidy in every module
 	./release.sh tidy
+
+tidy-check: ## is every module tidy?
+	./release.sh tidy -diff
 
 release-check: ## the configuration of binaries and images, by goreleaser; its first build takes a few minutes
 	go run $(GORELEASER) check
@@ -100,13 +126,16 @@ kube-test-short: kube-apiserver ## what CI runs of it; a minute and a half
 servers: ## what both clients do on every server, from etcd 3.4 to 3.8 and kine, and the table of docs/servers.md; a quarter of an hour
 	go run ./lab/servers/matrix -page docs/servers.md
 
+servers-build: ## the servers and programs of servers-short
+	go run ./lab/servers/matrix -short -run '^$$'
+
 servers-short: ## the same on the servers that CI runs, and quorate doctor on kine; three minutes, and as long again to build them
 	go run ./lab/servers/matrix -short
 	QUORATE_KINE=1 go test -count=1 -run '^TestKine$$' ./cmd/quorate/internal/doctor
 
 keepalive-test: ## accepted pairs draw no GOAWAY in three idle minutes, over real TCP and on a real etcd; six minutes
 	go test ./keepalive -count=1 -v -run '^TestIdleOverTCP$$' -idle 3m
-	go test ./lab/integration/keepalive -count=1 -v -run '^TestIdleOnEtcd$$' -idle 3m
+	go test -tags experiment ./lab/integration/keepalive -count=1 -v -run '^TestIdleOnEtcd$$' -idle 3m
 
 fuzz-endpoint: ## one fuzz target for half a minute
 	go test ./internal/endpoint -run '^$$' -fuzz FuzzParse -fuzztime 30s

@@ -49,7 +49,7 @@ func TestKeepAliveOnSlowMembers(t *testing.T) {
 // increase the rate of openings.
 func TestOutageOfManyLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const n = 2000
+		const n = 1000
 		cluster, c := startFake(t, 3)
 		channels := make([]<-chan *LeaseKeepAliveResponse, n)
 		for i := range channels {
@@ -60,7 +60,7 @@ func TestOutageOfManyLeases(t *testing.T) {
 		for _, m := range cluster.Members() {
 			m.BreakConnections()
 		}
-		// One opening per lease would be hundreds; the pauses between openings are random, and
+		// One opening per lease would be more than a hundred; the pauses between openings are random, and
 		// short at first.
 		const window, openings = 10 * time.Second, 60
 		for passed := time.Duration(0); passed < leaseTTL*time.Second; passed += window {

@@ -22,7 +22,7 @@ var idle = flag.Duration("idle", 0, "how long TestIdleOverTCP leaves real connec
 
 // TestIdleOverTCP is the same as TestPresetsLiveInPeace in real time, over real TCP. What
 // virtual time shows is more by far, and TestIdleOnEtcd (lab/integration/keepalive) leaves
-// real connections alone in every run; make keepalive-test runs this for three minutes.
+// real connections alone in CI; make keepalive-test runs this for three minutes.
 func TestIdleOverTCP(t *testing.T) {
 	if *idle == 0 {
 		t.Skip("it waits for a minute at least: make keepalive-test")

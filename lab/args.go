@@ -35,9 +35,12 @@ type executable struct {
 // findExecutable returns the program that cfg asks for.
 func findExecutable(ctx context.Context, cfg Config) (executable, error) {
 	if cfg.Binary == "" {
-		path, err := os.Executable()
-		if err != nil {
-			return executable{}, fmt.Errorf("lab: the path of this program is not known: %w", err)
+		path := os.Getenv(programEnv)
+		if path == "" {
+			var err error
+			if path, err = os.Executable(); err != nil {
+				return executable{}, fmt.Errorf("lab: the path of this program is not known: %w", err)
+			}
 		}
 		return executable{path: path, argv0: memberProgram, fsyncOff: true}, nil
 	}

@@ -228,7 +228,6 @@ func testClientLink(t *testing.T, c *lab.Cluster) {
 	began := time.Now()
 	requireValue(t, client, "k", "v")
 	assert.GreaterOrEqual(t, time.Since(began), latency)
-	assert.Less(t, time.Since(began), 10*latency)
 
 	l.Heal()
 	l.Blackhole(link.Both)

@@ -116,7 +116,7 @@ func TestTimedOutRequestClosesNothing(t *testing.T) {
 				time.AfterFunc(500*time.Millisecond, func() {
 					_, _ = pb.NewLeaseClient(c).LeaseGrant(t.Context(), &pb.LeaseGrantRequest{ID: 7, TTL: 10}, grpc.WaitForReady(true))
 				})
-				_, failed := during(2*time.Second, 30, func() error { return putK(t, c, 10*time.Second) })
+				_, failed := during(2*time.Second, 12, func() error { return putK(t, c, 10*time.Second) })
 				assert.Zero(t, failed)
 				assert.Equal(t, before, dials(cluster))
 				assert.Empty(t, w.unknown)

@@ -66,7 +66,7 @@ func TestLocalReadsGoOnWithoutQuorum(t *testing.T) {
 							call, end := context.WithTimeout(ctx, 10*time.Second)
 							_, _ = kv.Put(call, &pb.PutRequest{Key: []byte("k")}, grpc.WaitForReady(true))
 							end()
-							time.Sleep(10 * time.Millisecond)
+							time.Sleep(20 * time.Millisecond)
 						}
 					})
 				}
@@ -85,7 +85,7 @@ func TestLocalReadsGoOnWithoutQuorum(t *testing.T) {
 								latest = time.Now()
 							}
 							mu.Unlock()
-							time.Sleep(5 * time.Millisecond)
+							time.Sleep(20 * time.Millisecond)
 						}
 					})
 				}
@@ -96,7 +96,7 @@ func TestLocalReadsGoOnWithoutQuorum(t *testing.T) {
 				wg.Wait()
 				t.Logf("%d reads, and none for %v", done, gap)
 				assert.LessOrEqual(t, gap, tt.gap)
-				assert.Greater(t, done, 2000*len(tt.reads))
+				assert.Greater(t, done, 500*len(tt.reads))
 			})
 		})
 	}

@@ -3,12 +3,11 @@ package bench
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"math"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -28,17 +27,17 @@ const (
 	quorate  = string(servers.Quorate)
 )
 
-// built are the programs that are measured.
-var built programs.Set
+var (
+	// built compiles the programs that are measured, once; remove removes them.
+	built = sync.OnceValues(func() (set programs.Set, err error) {
+		set, remove, err = programs.Build(context.Background())
+		return set, err
+	})
+	remove = func() {}
+)
 
 func TestMain(m *testing.M) {
 	lab.Main()
-	set, remove, err := programs.Build(context.Background())
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	built = set
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
 		remove()
 		os.Exit(status)
@@ -145,7 +144,11 @@ func (s *stage) sample(ctx context.Context, name string) (cases.Sample, error) {
 			return nil, err
 		}
 	}
-	sample, err := measure(ctx, built[name], cases.Job{
+	set, err := built()
+	if err != nil {
+		return nil, err
+	}
+	sample, err := measure(ctx, set[name], cases.Job{
 		Case: s.Name, Endpoints: s.rig.endpoints, Size: s.size, Short: !s.full, Revision: s.rig.revision,
 	}, s.rig)
 	if s.Alone {
@@ -161,46 +164,6 @@ func (s *stage) clear() error {
 	err := s.rig.close()
 	s.rig = nil
 	return err
-}
-
-// tiny is the size of every case here, above the bound of the checks of single
-// watches.
-const tiny = 120
-
-// TestEveryCase runs every case with both clients, too small to mean anything, on
-// real servers.
-func TestEveryCase(t *testing.T) {
-	for _, c := range cases.All() {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			c.ShortSize, c.ValueSize = tiny, min(c.ValueSize, valueSize)
-			s := newStage(c, true)
-			defer func() { require.NoError(t, s.clear()) }()
-			for _, client := range []string{official, quorate} {
-				sample, err := s.sample(t.Context(), client)
-				require.NoError(t, err, client)
-				assert.ElementsMatch(t, metricNames(c), slices.Collect(maps.Keys(sample)), client)
-				if seconds, ok := sample["time"]; ok {
-					assert.Positive(t, seconds, client)
-				}
-			}
-		})
-	}
-}
-
-func metricNames(c cases.Case) []string {
-	var names []string
-	for _, m := range c.Metrics {
-		names = append(names, m.Name)
-	}
-	return names
-}
-
-func caseNamed(t *testing.T, name string) cases.Case {
-	t.Helper()
-	i := slices.IndexFunc(cases.All(), func(c cases.Case) bool { return c.Name == name })
-	require.GreaterOrEqual(t, i, 0)
-	return cases.All()[i]
 }
 
 func TestTurns(t *testing.T) {
@@ -229,58 +192,4 @@ func TestTarget(t *testing.T) {
 	} {
 		assert.Equal(t, tt.want, met(cases.Metric{Unit: tt.unit, Target: &tt.target}, tt.official, tt.quorate), tt.name)
 	}
-}
-
-// TestMeasureFails runs what cannot succeed, in processes of their own.
-func TestMeasureFails(t *testing.T) {
-	r, err := newRig(t.Context(), caseNamed(t, "replay"), tiny)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, r.close()) })
-	good := cases.Job{Case: "replay", Endpoints: r.endpoints, Size: tiny, Revision: r.revision}
-	_, err = measure(t.Context(), built[official], good, r)
-	require.NoError(t, err)
-
-	change := func(f func(*cases.Job)) cases.Job {
-		j := good
-		f(&j)
-		return j
-	}
-	for _, tt := range []struct {
-		want string
-		job  cases.Job
-	}{
-		{"in place of the put at revision", change(func(j *cases.Job) { j.Revision-- })},
-		{`unknown case "nosuch"`, change(func(j *cases.Job) { j.Case = "nosuch" })},
-		{"no available endpoints", change(func(j *cases.Job) { j.Endpoints = nil })},
-	} {
-		_, err := measure(t.Context(), built[official], tt.job, r)
-		require.ErrorContains(t, err, tt.want)
-	}
-
-	// One event more than there is: the case waits for ever.
-	ctx, cancel := context.WithCancelCause(t.Context())
-	enough := errors.New("enough")
-	endless := change(func(j *cases.Job) { j.Case, j.Size = "live", 1 })
-	_, err = measure(ctx, built[official], endless, stopper(func() { cancel(enough) }))
-	require.ErrorIs(t, err, enough)
-}
-
-// stopper is a Control that ends the test instead.
-type stopper func()
-
-func (s stopper) Kill(context.Context, string) error { return nil }
-
-func (s stopper) Put(context.Context, int) error {
-	s()
-	return nil
-}
-
-func TestKillNeedsAMemberToSpare(t *testing.T) {
-	r, err := newRig(t.Context(), cases.Case{Members: 1}, 0)
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, r.close()) }()
-	require.Error(t, r.Kill(t.Context(), "192.0.2.1:2379"))
-	member := r.cluster.Members()[0]
-	require.Error(t, r.Kill(t.Context(), r.cluster.ClientLink(member).Addr()))
-	assert.True(t, member.Alive())
 }

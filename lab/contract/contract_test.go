@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -33,6 +34,7 @@ var program string
 
 func TestMain(m *testing.M) {
 	lab.Main()
+	_ = flag.Set("test.parallel", "4") // they wait more than they compute
 	dir, err := os.MkdirTemp("", "quorate-contract-")
 	if err == nil {
 		program, err = servers.Quorate.Build(context.Background(), dir, "./contract/program", raceFlag()...)

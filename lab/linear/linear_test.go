@@ -1,3 +1,5 @@
+//go:build experiment
+
 package linear
 
 import (
@@ -10,9 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
-	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/linear/model"
 	"github.com/quorate/quorate/lab/soak"
 )
@@ -21,11 +21,6 @@ var (
 	seed     = flag.Uint64("seed", 1, "seed of the runs")
 	duration = flag.Duration("linear", 15*time.Second, "how long TestLinear injects faults")
 )
-
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
 
 // enoughOperations have some of every kind and outcome among them.
 const enoughOperations = 1500

@@ -296,11 +296,12 @@ func TestDelayIsPerDirection(t *testing.T) {
 }
 
 func TestDelayDoesNotLimitThroughput(t *testing.T) {
-	const latency = 100 * time.Millisecond
+	const latency = 300 * time.Millisecond
 	l, s := newLink(t)
 	client, target := pair(t, l, s)
 	l.Delay(link.Both, latency)
-	payload := make([]byte, 12<<20) // 384 reads of the link: one after the other they would take 38 s
+	require.NoError(t, target.SetDeadline(time.Now().Add(3*soon)))
+	payload := make([]byte, 12<<20) // 384 reads of the link: one after the other they would take 115 s
 	start := time.Now()
 	var writing sync.WaitGroup
 	writing.Go(func() {
@@ -311,7 +312,6 @@ func TestDelayDoesNotLimitThroughput(t *testing.T) {
 	require.NoError(t, err)
 	writing.Wait()
 	assert.GreaterOrEqual(t, time.Since(start), latency)
-	assert.Less(t, time.Since(start), 10*time.Second)
 }
 
 func TestThrottle(t *testing.T) {
@@ -324,14 +324,12 @@ func TestThrottle(t *testing.T) {
 	_, err := io.ReadFull(client, make([]byte, rate/2))
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, time.Since(start), 450*time.Millisecond)
-	assert.Less(t, time.Since(start), 10*time.Second)
 
-	send(t, target, string(make([]byte, 10*rate))) // ten seconds at this rate
+	l.Throttle(link.Reverse, 1)
+	send(t, target, string(make([]byte, rate))) // three days at this rate
 	l.Throttle(link.Reverse, 0)
-	start = time.Now()
-	_, err = io.ReadFull(client, make([]byte, 10*rate))
+	_, err = io.ReadFull(client, make([]byte, rate))
 	require.NoError(t, err)
-	assert.Less(t, time.Since(start), 5*time.Second)
 }
 
 func TestSettingsAreKeptApart(t *testing.T) {

@@ -199,7 +199,7 @@ func TestTransmitEndsWithItsConnection(t *testing.T) {
 		p := newPath()
 		p.set(Condition{Loss: 1})
 		done := make(chan struct{})
-		time.AfterFunc(time.Hour, func() { close(done) })
+		time.AfterFunc(time.Minute, func() { close(done) })
 		assert.False(t, p.transmit(done, time.Now(), new(time.Time), nothing))
 	})
 }

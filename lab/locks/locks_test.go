@@ -1,3 +1,5 @@
+//go:build experiment
+
 package locks
 
 import (
@@ -9,9 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
-	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/locks/lockcheck"
 	"github.com/quorate/quorate/lab/soak"
 )
@@ -20,11 +20,6 @@ var (
 	seed     = flag.Uint64("seed", 1, "seed of the runs")
 	duration = flag.Duration("locks", 12*time.Second, "how long TestLocks injects faults at least")
 )
-
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
 
 // observedSession reports how guarded writes ended.
 type observedSession struct {

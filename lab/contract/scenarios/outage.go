@@ -31,7 +31,7 @@ func outage(ctx context.Context, site contract.Site, log *transcript.Log) {
 				writes(ctx, writer, log)
 				log.Must(site.Do(ctx, contract.Restart))
 				putAll(ctx, writer, log, "after", "outage/after")
-				log.Value("quiet: events", gatherEvents(log, quiet, 12))
+				log.Value("quiet: events", gatherUntil(log, quiet, "outage/after"))
 				log.Value("past: events", gatherEvents(log, past, 12))
 				log.Value("future: events", gatherEvents(log, future, 8))
 			})

@@ -39,18 +39,29 @@ func record(log *transcript.Log, step string, resp clientv3.WatchResponse) {
 }
 
 // gatherEvents returns the next n events of a watch, whichever responses they come in.
-func gatherEvents(log *transcript.Log, watch clientv3.WatchChan, n int) (events []*clientv3.Event) {
+func gatherEvents(log *transcript.Log, watch clientv3.WatchChan, n int) []*clientv3.Event {
+	return awaitEvents(log, watch, func(events []*clientv3.Event) bool { return len(events) >= n })
+}
+
+// gatherUntil returns the next events of a watch, up to the first of a key.
+func gatherUntil(log *transcript.Log, watch clientv3.WatchChan, key string) []*clientv3.Event {
+	return awaitEvents(log, watch, func(events []*clientv3.Event) bool {
+		return len(events) > 0 && string(events[len(events)-1].Kv.Key) == key
+	})
+}
+
+func awaitEvents(log *transcript.Log, watch clientv3.WatchChan, enough func([]*clientv3.Event) bool) (events []*clientv3.Event) {
 	expired := time.After(delivery)
-	for len(events) < n {
+	for !enough(events) {
 		select {
 		case resp, open := <-watch:
 			log.Must(resp.Err())
 			if !open {
-				log.Must(fmt.Errorf("the watch ended after %d of %d events", len(events), n))
+				log.Must(fmt.Errorf("the watch ended after %d events", len(events)))
 			}
 			events = append(events, resp.Events...)
 		case <-expired:
-			log.Must(fmt.Errorf("%d of %d events were delivered within %v", len(events), n, delivery))
+			log.Must(fmt.Errorf("no more than %d events were delivered within %v", len(events), delivery))
 		}
 	}
 	return events

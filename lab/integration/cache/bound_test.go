@@ -1,4 +1,5 @@
-// Package cache_test reads through a cache of a real cluster whose members are stopped and cut off.
+//go:build experiment
+
 package cache_test
 
 import (
@@ -12,18 +13,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
-
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
 
 // acknowledged knows when which revision was acknowledged.
 type acknowledged struct {
@@ -133,11 +128,6 @@ func allAnswered(answers map[string]*atomic.Int64, c *cache.Cache) bool {
 		}
 	}
 	return c.Stats().Hits > 0
-}
-
-func connect(t *testing.T, cluster *lab.Cluster) *clientv3.Client {
-	t.Helper()
-	return labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
 }
 
 // write writes keys of both kinds.

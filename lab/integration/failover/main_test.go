@@ -1,3 +1,5 @@
+//go:build experiment
+
 // Package failover_test has programs use clusters of three real members while these are
 // killed, frozen, cut off, slowed down and restarted, and checks what the programs saw of
 // it. Budgets are three to seven times what an idle machine needs, because these

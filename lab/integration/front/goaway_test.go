@@ -59,7 +59,7 @@ func dial(t *testing.T, target, policy, methodConfig string, opts ...grpc.DialOp
 // Calls of a service whose clients make fewer at a time than a connection takes in all do
 // not notice that it is replaced all the time.
 func TestCallsDoNotNoticeGOAWAYs(t *testing.T) {
-	const callers, calls = 16, 30 * perConnection
+	const callers, calls = 16, 12 * perConnection
 	for _, policy := range []string{"quorate_round_robin", "pick_first"} {
 		t.Run(policy, func(t *testing.T) {
 			servers, way := behindNginx(t)
@@ -76,7 +76,7 @@ func TestCallsDoNotNoticeGOAWAYs(t *testing.T) {
 // When more calls are under way than a connection takes, some are refused by one connection
 // and then by the next. grpc repeats a call by itself once.
 func TestACallIsRefusedByTwoConnections(t *testing.T) {
-	const callers, calls = 4 * perConnection, 30 * perConnection
+	const callers, calls = 4 * perConnection, 16 * perConnection
 	servers, way := behindNginx(t)
 	var s storm
 	s.run(dial(t, "passthrough:///"+way.Addr(), "quorate_round_robin", ""), callers, calls)

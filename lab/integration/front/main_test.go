@@ -15,10 +15,10 @@ import (
 const (
 	// patience bounds every wait for what must happen; a passing test waits a small part
 	// of it.
-	patience = 30 * time.Second
+	patience = time.Minute
 	// readmission bounds the wait for servers to be in use, all of them. One that is slow is asked every 30 s at least, and
 	// on a busy machine may answer late again.
-	readmission = 4 * patience
+	readmission = 2 * patience
 	// pollInterval is the pause between two looks at what is waited for.
 	pollInterval = 10 * time.Millisecond
 )

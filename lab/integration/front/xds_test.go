@@ -57,7 +57,7 @@ func reach(t *testing.T, conn *grpc.ClientConn, policy string, servers ...*serve
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), readmission)
 	defer cancel()
-	for ok := false; !ok; {
+	for ok := false; !ok; time.Sleep(5 * pollInterval) {
 		seen := map[string]bool{}
 		for range 100 {
 			resp, err := pb.NewTestServiceClient(conn).UnaryCall(ctx, &pb.SimpleRequest{})
@@ -70,7 +70,7 @@ func reach(t *testing.T, conn *grpc.ClientConn, policy string, servers ...*serve
 	}
 }
 
-// background calls all the time, until it ends.
+// background calls again after a pause, until it ends.
 type background struct {
 	storm   storm
 	stop    context.CancelFunc
@@ -88,6 +88,7 @@ func call(t *testing.T, conn *grpc.ClientConn) *background {
 			for ctx.Err() == nil {
 				b.storm.call(client, "")
 				b.calls.Add(1)
+				time.Sleep(pause)
 			}
 		})
 	}

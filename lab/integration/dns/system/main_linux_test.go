@@ -1,3 +1,5 @@
+//go:build experiment
+
 // Package system_test uses resolver/dns with the system's configuration: several DNS servers, search
 // domains, and a resolv.conf(5) that changes. The tests run in network and mount namespaces of their
 // own, where they have port 53 and /etc/resolv.conf for themselves.

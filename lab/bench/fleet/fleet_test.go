@@ -1,0 +1,95 @@
+//go:build experiment
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/lab/bench/fleet/clients"
+	"github.com/quorate/quorate/lab/bench/internal/programs"
+)
+
+// TestOutages runs the phases that run alone.
+func TestOutages(t *testing.T) {
+	opts := build(t, "--clients", "3", "--processes", "2", "--phase", "storm", "--storm-length", "2s")
+	r, err := measure(t.Context(), opts, func(string) {})
+	require.NoError(t, err)
+	require.Len(t, r.phases, 1)
+	for _, kind := range kinds {
+		for _, metric := range []string{
+			"connects that failed", "leader after the start of the members", "all clients served after the start of the members",
+			"RPCs received in the busiest second of the return",
+		} {
+			assert.Positive(t, r.phases[0].value(t, metric, kind), "%s, %s", metric, kind)
+		}
+	}
+	opts.phases = []phase{allPhases()[6]}
+	opts.phases[0].length = 2 * time.Second
+	r, err = measure(t.Context(), opts, func(string) {})
+	require.NoError(t, err)
+	for _, kind := range kinds {
+		assert.Positive(t, r.phases[0].value(t, "TLS handshakes", kind), kind)
+	}
+}
+
+// TestFleetIsCounted compares what the members count with what the clients do. It
+// compares counts with counts, so that a busy machine changes both.
+func TestFleetIsCounted(t *testing.T) {
+	opts := build(t, "--clients", "3", "--phase", "light|no-quorum", "--length", "5s")
+	r, err := measure(t.Context(), opts, func(string) {})
+	require.NoError(t, err)
+	require.Len(t, r.phases, 2)
+	light, outage := r.phases[0], r.phases[1]
+	for _, kind := range kinds {
+		assert.InDelta(t, 1, light.value(t, "  KV/Range", kind), 0.7, kind)
+		assert.Greater(t, light.value(t, "gets answered", kind), 50.0, kind)
+		assert.Greater(t, light.value(t, "RPCs per get", kind), 0.7, kind)
+		assert.Less(t, outage.value(t, "gets answered", kind), 50.0, kind)
+		assert.Positive(t, outage.value(t, "CPU of the live members, of one core", kind), kind)
+	}
+}
+
+// built are the programs, which TestMain removes.
+var built = sync.OnceValues(func() (set programs.Set, err error) {
+	set, remove, err = programs.Build(context.Background())
+	return set, err
+})
+
+// build returns options, with the programs.
+func build(t *testing.T, args ...string) options {
+	t.Helper()
+	opts, err := parse(args, &bytes.Buffer{})
+	require.NoError(t, err)
+	opts.programs, err = built()
+	require.NoError(t, err)
+	return opts
+}
+
+func (p *phaseResult) value(t *testing.T, metric, kind string) float64 {
+	t.Helper()
+	i := p.index(metric)
+	require.GreaterOrEqual(t, i, 0, "no %q in %s", metric, p.name)
+	require.Contains(t, p.lines[i].values, kind)
+	return p.lines[i].values[kind]
+}
+
+// TestInterrupt ends a run while it measures. The leak check looks at what is left.
+func TestInterrupt(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	opts := build(t, "--clients", "2", "--client", quorate, "--phase", "idle", "--length", "1h")
+	_, err := startProcess(ctx, opts.programs[quorate], clients.Job{})
+	require.ErrorContains(t, err, "no available endpoints", "a process that cannot start says why")
+	_, err = measure(ctx, opts, func(what string) {
+		if what == "Quorate: idle, 1h0m0s" {
+			cancel()
+		}
+	})
+	require.ErrorIs(t, err, context.Canceled)
+}

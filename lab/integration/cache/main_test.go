@@ -1,0 +1,22 @@
+// Package cache_test reads through a cache of a real cluster, also while members are stopped and cut off.
+package cache_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
+)
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	goleak.VerifyTestMain(m)
+}
+
+func connect(t *testing.T, cluster *lab.Cluster) *clientv3.Client {
+	t.Helper()
+	return labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
+}
