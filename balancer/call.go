@@ -109,7 +109,7 @@ func (c *call) end(info balancer.DoneInfo) {
 		if overdue := c.shard.delete(c); overdue && !answered {
 			ep.remember(c)
 		}
-		p.budget.earn()
+		p.budget.calls.Add(1)
 	}
 	if a.Stream {
 		ep.deleteStream(c)

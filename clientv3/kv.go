@@ -137,13 +137,19 @@ func (kv *kv) get(ctx context.Context, op *Op) (*GetResponse, error) {
 	if op.sort != nil && !op.IsSortOptionValid() {
 		return nil, rpctypes.ErrInvalidSortOption
 	}
-	resp, err := invoke(ctx, kv.remote.Range, op.toRangeRequest(), kv.callOpts)
-	return (*GetResponse)(resp), err
+	resp, err := kv.remote.Range(ctx, op.toRangeRequest(), kv.callOpts...)
+	if err != nil {
+		return nil, ContextError(ctx, err)
+	}
+	return (*GetResponse)(resp), nil
 }
 
 func (kv *kv) put(ctx context.Context, op *Op) (*PutResponse, error) {
-	resp, err := invoke(ctx, kv.remote.Put, op.toPutRequest(), kv.callOpts)
-	return (*PutResponse)(resp), err
+	resp, err := kv.remote.Put(ctx, op.toPutRequest(), kv.callOpts...)
+	if err != nil {
+		return nil, ContextError(ctx, err)
+	}
+	return (*PutResponse)(resp), nil
 }
 
 func (kv *kv) delete(ctx context.Context, op *Op) (*DeleteResponse, error) {

@@ -1,7 +1,6 @@
 package channel
 
 import (
-	"context"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
@@ -28,16 +27,6 @@ type call struct {
 	trace observe.CallTrace // nil if there is no CallObserver or Tracer
 }
 
-func (c *Caller) newCall(ctx context.Context, method string, req, reply any, opts []grpc.CallOption) *call {
-	return &call{
-		caller: c, method: method, req: req, reply: reply, opts: opts,
-		properties: c.propertiesOf(method, req), first: attempt{caller: ctx},
-	}
-}
-
-// ctx returns the context of the call.
-func (c *call) ctx() context.Context { return c.first.caller }
-
 // retrier returns the call's Retrier.
 func (c *call) retrier() *Retrier {
 	if c.failures == nil {
@@ -62,18 +51,10 @@ type reportAmbiguous struct {
 // connection fails because the lease is gone.
 func ReportAmbiguous(to *atomic.Bool) grpc.CallOption { return reportAmbiguous{to: to} }
 
-// run executes the call.
+// run makes attempts until the call is complete.
 func (c *call) run() error {
 	c.caller.running.Add(1)
 	defer c.caller.running.Add(-1)
-	if f := c.caller.follower; f != nil {
-		return f.run(c)
-	}
-	return c.attempts()
-}
-
-// attempts makes attempts until the call is complete.
-func (c *call) attempts() error {
 	c.caller.budget.Deposit() // another call
 	defer c.end()             // also if an interceptor panics
 	for a := &c.first; ; a = c.next() {
@@ -99,12 +80,16 @@ func (c *call) begin(a *attempt) error {
 	if isClosed(c.caller.closed) {
 		return ErrClosed
 	}
-	if !a.anonymous {
-		if err := c.caller.ensureToken(c.ctx()); err != nil {
+	ctx := c.first.caller
+	if !a.anonymous && c.caller.tokens.isMissing() {
+		if err := c.caller.fetchToken(ctx); err != nil {
 			return err
 		}
 	}
-	c.startAttempt(a, false)
+	if c.trace != nil {
+		ctx = c.traceStart(a, false)
+	}
+	c.caller.start(ctx, a, c.properties)
 	c.current = a
 	if c.properties.hedged {
 		a.call = c
@@ -167,9 +152,9 @@ func (c *call) settle(a *attempt, err error) error {
 		if a.anonymous {
 			return err
 		}
-		return r.refresh(c.ctx(), a, err)
+		return r.refresh(c.first.caller, a, err)
 	case retry.Again:
-		return r.again(c.ctx(), class, a, err)
+		return r.again(c.first.caller, class, a, err)
 	case retry.Return:
 		if class == retry.Closed && c.properties.safety == retry.Mutating && ev.Sent {
 			return c.unknown(a, err)

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"context"
 	"time"
 
 	"github.com/quorate/quorate/observe"
@@ -28,7 +29,7 @@ func (f *follower) run(c *call) error {
 		trace = c.startTrace(f.trace)
 	}
 	begun := time.Now()
-	err := c.attempts()
+	err := c.run()
 	end := observe.Call{
 		Method: c.method, Err: err, Took: time.Since(begun), Hedged: c.hedging.Sent(),
 	}
@@ -51,13 +52,10 @@ func (c *call) startTrace(t observe.Tracer) observe.CallTrace {
 	return c.trace
 }
 
-// startAttempt starts an attempt of the call.
-func (c *call) startAttempt(a *attempt, hedge bool) {
-	ctx := c.ctx()
-	if c.trace != nil {
-		ctx, a.trace = c.trace.StartAttempt(ctx, hedge)
-	}
-	c.caller.start(ctx, a, c.properties)
+// traceStart reports the start of an attempt. It returns the attempt's context.
+func (c *call) traceStart(a *attempt, hedge bool) (ctx context.Context) {
+	ctx, a.trace = c.trace.StartAttempt(c.first.caller, hedge)
+	return ctx
 }
 
 // traceEnd reports the end of the attempt.

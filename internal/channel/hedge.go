@@ -26,7 +26,11 @@ func (c *call) hedge(a *attempt) {
 func (c *call) second(a *attempt, req, reply proto.Message) *hedge.Second {
 	s, first := new(attempt), a.endpoint()
 	s.Avoid, s.AvoidStrictly = append(slices.Clone(a.Avoid), first), true
-	c.startAttempt(s, true)
+	ctx := c.first.caller
+	if c.trace != nil {
+		ctx = c.traceStart(s, true)
+	}
+	c.caller.start(ctx, s, c.properties)
 	opts := slices.Clone(c.opts)
 	return &hedge.Second{
 		Attempt: &s.Attempt, Cancel: s.cancel, Outrun: a.cancel, Observer: c.caller.observer,
@@ -45,7 +49,7 @@ func (c *call) second(a *attempt, req, reply proto.Message) *hedge.Second {
 // the second may still run.
 func (c *call) conclude(a *attempt, err error, s *hedge.Second) (*balancer.Attempt, error) {
 	final := err != nil && c.isFinal(a, err)
-	result := c.caller.hedges.Conclude(c.ctx(), s, c.reply, err, final, c.caller.closed, ErrClosed)
+	result := c.caller.hedges.Conclude(c.first.caller, s, c.reply, err, final, c.caller.closed, ErrClosed)
 	switch {
 	case err == nil:
 		return &a.Attempt, nil

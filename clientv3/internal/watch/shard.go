@@ -154,7 +154,9 @@ func (sh *shard) unlock() {
 	later := sh.later
 	sh.later = nil
 	empty := len(sh.watchers) == 0
-	sh.signal()
+	if len(sh.session.out) > 0 {
+		sh.wakeWriter()
+	}
 	sh.mu.Unlock()
 	for _, f := range later {
 		f()
