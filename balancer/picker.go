@@ -374,7 +374,7 @@ func (k *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	if a == nil {
 		a = new(Attempt)
 	}
-	call := Call{Method: info.FullMethodName, Need: a.Need, Conn: a.class(), Shape: cmp.Or(a.Shape, info.FullMethodName)}
+	call := a.info(info.FullMethodName)
 	s, sc, err := k.choose(&call, a)
 	if err != nil {
 		a.NotPicked()

@@ -142,11 +142,8 @@ func (kv *kv) get(ctx context.Context, op Op) (*GetResponse, error) {
 }
 
 func (kv *kv) put(ctx context.Context, op Op) (*PutResponse, error) {
-	resp, err := kv.remote.Put(ctx, op.toPutRequest(), kv.callOpts...)
-	if err != nil {
-		return nil, ContextError(ctx, err)
-	}
-	return (*PutResponse)(resp), nil
+	resp, err := invoke(ctx, kv.remote.Put, op.toPutRequest(), kv.callOpts)
+	return (*PutResponse)(resp), err
 }
 
 func (kv *kv) delete(ctx context.Context, op Op) (*DeleteResponse, error) {

@@ -19,8 +19,7 @@ type call struct {
 	req, reply any
 	opts       []grpc.CallOption
 	properties properties
-	first      attempt  // its caller is the context of the call
-	current    *attempt // nil between two
+	first      attempt // its caller is the context of the call
 	hedging    hedge.Call
 	failures   *Retrier // nil before the first, see retrier
 
@@ -56,13 +55,11 @@ func (c *call) run() error {
 	c.caller.running.Add(1)
 	defer c.caller.running.Add(-1)
 	c.caller.budget.Deposit() // another call
-	defer c.end()             // also if an interceptor panics
 	for a := &c.first; ; a = c.next() {
 		if err := c.begin(a); err != nil {
 			return err
 		}
-		err := c.result(a, c.caller.conn.Invoke(a.ctx, c.method, c.req, c.reply, c.opts...))
-		c.end()
+		err := c.invoke(a)
 		if c.failures != nil {
 			c.failures.failedOver(a)
 		}
@@ -90,12 +87,17 @@ func (c *call) begin(a *attempt) error {
 		ctx = c.traceStart(a, false)
 	}
 	c.caller.start(ctx, a, c.properties)
-	c.current = a
 	if c.properties.hedged {
 		a.call = c
 		c.caller.hedges.Begin(&c.hedging, &a.Attempt)
 	}
 	return nil
+}
+
+// invoke makes an attempt that has begun.
+func (c *call) invoke(a *attempt) error {
+	defer a.release() // also if an interceptor panics
+	return c.result(a, c.caller.conn.Invoke(a.ctx, c.method, c.req, c.reply, c.opts...))
 }
 
 // result returns the result of an ended attempt, or of its hedge.
@@ -119,16 +121,6 @@ func (c *call) result(a *attempt, err error) error {
 		c.caller.learnTerm(answered, c.reply)
 	}
 	return nil
-}
-
-// end ends the current attempt, if there is one.
-func (c *call) end() {
-	a := c.current
-	if a == nil {
-		return
-	}
-	c.current = nil
-	a.release()
 }
 
 // next returns another attempt. The previous one keeps its record: gRPC may still use it

@@ -154,9 +154,7 @@ func (sh *shard) unlock() {
 	later := sh.later
 	sh.later = nil
 	empty := len(sh.watchers) == 0
-	if len(sh.session.out) > 0 {
-		sh.wakeWriter()
-	}
+	sh.signal()
 	sh.mu.Unlock()
 	for _, f := range later {
 		f()
