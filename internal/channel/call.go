@@ -77,16 +77,12 @@ func (c *call) begin(a *attempt) error {
 	if isClosed(c.caller.closed) {
 		return ErrClosed
 	}
-	ctx := c.first.caller
 	if !a.anonymous && c.caller.tokens.isMissing() {
-		if err := c.caller.fetchToken(ctx); err != nil {
+		if err := c.caller.fetchToken(c.first.caller); err != nil {
 			return err
 		}
 	}
-	if c.trace != nil {
-		ctx = c.traceStart(a, false)
-	}
-	c.caller.start(ctx, a, c.properties)
+	c.start(a, false)
 	if c.properties.hedged {
 		a.call = c
 		c.caller.hedges.Begin(&c.hedging, &a.Attempt)
@@ -94,14 +90,10 @@ func (c *call) begin(a *attempt) error {
 	return nil
 }
 
-// invoke makes an attempt that has begun.
+// invoke makes an attempt that has begun, and returns its result, or that of its hedge.
 func (c *call) invoke(a *attempt) error {
 	defer a.release() // also if an interceptor panics
-	return c.result(a, c.caller.conn.Invoke(a.ctx, c.method, c.req, c.reply, c.opts...))
-}
-
-// result returns the result of an ended attempt, or of its hedge.
-func (c *call) result(a *attempt, err error) error {
+	err := c.caller.conn.Invoke(a.ctx, c.method, c.req, c.reply, c.opts...)
 	if a.trace != nil {
 		c.traceEnd(a, err)
 	}

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync/atomic"
@@ -40,10 +41,6 @@ func newClient(cfg Config) *client {
 	if config == nil {
 		config = retry.DefaultConfig()
 	}
-	observer := observe.Multi(cfg.Observer, cfg.Outages)
-	if observer == nil {
-		observer = observe.None{}
-	}
 	execute := (*call).run
 	if f := newFollower(cfg.Observer); f != nil {
 		execute = f.run
@@ -55,7 +52,7 @@ func newClient(cfg Config) *client {
 		tokens:   newTokenSource(cfg, closed),
 		log:      cfg.Logger,
 		closed:   closed,
-		observer: observer,
+		observer: cmp.Or[observe.Observer](observe.Multi(cfg.Observer, cfg.Outages), observe.None{}),
 		execute:  execute,
 		name:     new(names).of,
 	}

@@ -1,7 +1,6 @@
 package channel
 
 import (
-	"context"
 	"time"
 
 	"github.com/quorate/quorate/observe"
@@ -52,10 +51,13 @@ func (c *call) startTrace(t observe.Tracer) observe.CallTrace {
 	return c.trace
 }
 
-// traceStart reports the start of an attempt. It returns the attempt's context.
-func (c *call) traceStart(a *attempt, hedge bool) (ctx context.Context) {
-	ctx, a.trace = c.trace.StartAttempt(c.first.caller, hedge)
-	return ctx
+// start starts an attempt of the call, and reports it.
+func (c *call) start(a *attempt, hedge bool) {
+	ctx := c.first.caller
+	if c.trace != nil {
+		ctx, a.trace = c.trace.StartAttempt(ctx, hedge)
+	}
+	c.caller.start(ctx, a, c.properties)
 }
 
 // traceEnd reports the end of the attempt.

@@ -26,11 +26,7 @@ func (c *call) hedge(a *attempt) {
 func (c *call) second(a *attempt, req, reply proto.Message) *hedge.Second {
 	s, first := new(attempt), a.endpoint()
 	s.Avoid, s.AvoidStrictly = append(slices.Clone(a.Avoid), first), true
-	ctx := c.first.caller
-	if c.trace != nil {
-		ctx = c.traceStart(s, true)
-	}
-	c.caller.start(ctx, s, c.properties)
+	c.start(s, true)
 	opts := slices.Clone(c.opts)
 	return &hedge.Second{
 		Attempt: &s.Attempt, Cancel: s.cancel, Outrun: a.cancel, Observer: c.caller.observer,
