@@ -192,7 +192,7 @@ var (
 // in for one may.
 func (a *Attempt) Picked(ep *Endpoint) error {
 	a.maySent.Add(1)
-	if !a.flags.has(flagBegun) && a.flags.add(flagBegun) { // no policy made a record
+	if a.flags.set.Load()&flagBegun == 0 && a.flags.add(flagBegun) { // no policy made a record
 		a.first.start = health.MomentOf(health.Now())
 	}
 	a.endpoint.Store(ep)
@@ -201,10 +201,10 @@ func (a *Attempt) Picked(ep *Endpoint) error {
 			return err
 		}
 	}
-	switch {
-	case a.flags.has(flagOver):
+	switch set := a.flags.set.Load(); {
+	case set&flagOver != 0:
 		return errOver
-	case a.flags.has(flagPinned):
+	case set&flagPinned != 0:
 		return errPinned
 	default:
 		return nil

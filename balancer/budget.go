@@ -27,16 +27,13 @@ const (
 
 // budget bounds the probes of a client: a constant rate, and a share of its calls.
 type budget struct {
-	calls atomic.Int64 // since tokens was computed
+	calls atomic.Int64 // that have ended since tokens was computed
 
 	mu     sync.Mutex
 	tokens float64
 	sent   uint64
 	at     time.Time // when tokens was computed; zero before the first probe
 }
-
-// earn records a call.
-func (b *budget) earn() { b.calls.Add(1) }
 
 // take takes a probe from the budget. It returns false, and takes none, if less than the
 // reserve would remain.

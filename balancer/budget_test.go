@@ -25,13 +25,13 @@ func TestBudget(t *testing.T) {
 	assert.Equal(t, 5, b.spend(now.Add(20*time.Second), 0))
 	now = now.Add(20 * time.Second)
 	for range 149 {
-		b.earn()
+		b.calls.Add(1)
 	}
 	assert.Equal(t, 2, b.spend(now, 0), "2 % of the calls")
-	b.earn()
+	b.calls.Add(1)
 	assert.Equal(t, 1, b.spend(now, 0), "shares add up")
 	for range 100_000 {
-		b.earn()
+		b.calls.Add(1)
 	}
 	assert.Equal(t, probeBurst, b.spend(now.Add(time.Hour), 0), "the burst bounds the tokens")
 	assert.Zero(t, b.spend(now, 0), "an earlier time adds nothing")

@@ -52,10 +52,9 @@ func (p *policy) begin(ctx context.Context, s *subConn, info Call, a *Attempt) *
 	return c
 }
 
-// info returns the call as strategies and observers see it.
-func (c *call) info() Call {
-	a := c.attempt
-	return Call{Method: c.method, Need: a.Need, Conn: a.class(), Shape: cmp.Or(a.Shape, c.method)}
+// info returns a call of the method as strategies and observers see it.
+func (a *Attempt) info(method string) Call {
+	return Call{Method: method, Need: a.Need, Conn: a.class(), Shape: cmp.Or(a.Shape, method)}
 }
 
 func (c *call) isWrite() bool { return c.attempt.Write }
@@ -109,7 +108,7 @@ func (c *call) end(info balancer.DoneInfo) {
 		if overdue := c.shard.delete(c); overdue && !answered {
 			ep.remember(c)
 		}
-		p.budget.earn()
+		p.budget.calls.Add(1)
 	}
 	if a.Stream {
 		ep.deleteStream(c)
@@ -124,7 +123,7 @@ func (c *call) end(info balancer.DoneInfo) {
 	if err == nil && !info.BytesSent {
 		err = errNotSent
 	}
-	p.options().Events.Ended(ep, c.info(), took, err)
+	p.options().Events.Ended(ep, a.info(c.method), took, err)
 	if isCall {
 		c.stat.ended.note(took, err)
 	}
@@ -140,7 +139,7 @@ func (c *call) end(info balancer.DoneInfo) {
 	}
 	if learner, ok := p.strategy().(Learner); ok && (info.BytesSent || info.Err != nil) {
 		learner.Done(ep, Result{
-			Call: c.info(), Took: took, Err: info.Err, Answered: answered,
+			Call: a.info(c.method), Took: took, Err: info.Err, Answered: answered,
 			Failed: info.Err != nil && p.options().Fault(info.Err),
 		})
 	}

@@ -124,9 +124,6 @@ func (c *netConn) close() bool {
 	return true
 }
 
-// messageComplete records that a whole message arrived.
-func (c *netConn) messageComplete() { c.complete.Store(c.received.Load()) }
-
 // arrivedNow records that n bytes arrived. It records the time for large messages only.
 func (c *netConn) arrivedNow(n int) {
 	if n < controlFrames && c.received.Load()-c.complete.Load()+int64(n) < largeMessage {

@@ -23,7 +23,7 @@ func TestReceiving(t *testing.T) {
 			_, err := io.ReadFull(countingConn{conn, c}, make([]byte, n))
 			require.NoError(t, err)
 		}
-		c.messageComplete()
+		c.complete.Store(c.received.Load())
 		arrive(largeMessage - 1)
 		assert.False(t, c.receiving(time.Now()), "the answer to a probe is as large")
 		arrive(1)
@@ -34,7 +34,7 @@ func TestReceiving(t *testing.T) {
 		assert.False(t, c.receiving(time.Now()), "a long pause")
 		arrive(1)
 		assert.True(t, c.receiving(time.Now()))
-		c.messageComplete()
+		c.complete.Store(c.received.Load())
 		assert.False(t, c.receiving(time.Now()), "the message is complete")
 	})
 }

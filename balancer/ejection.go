@@ -183,7 +183,7 @@ func (o *Options) errorsEject() bool { return o.Classify == nil }
 // usualElsewhere returns what calls of the shape take at other endpoints that are well, 0 if that is
 // not known.
 func (e *Endpoint) usualElsewhere(c *call) (usual time.Duration) {
-	shape, n := c.info().Shape, 0
+	shape, n := c.attempt.info(c.method).Shape, 0
 	for _, other := range e.others() {
 		if s := other.latency.known(shape); s != nil && s.ended.all.Load() >= leastCalls && rankedFirst(other) {
 			usual += time.Duration(s.smoothed.Load())

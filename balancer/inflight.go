@@ -43,11 +43,11 @@ type inflight struct {
 // add appends a call that begins now.
 func (e *Endpoint) add(c *call, now time.Time) {
 	c.patience = c.stat.SuspectAfter()
-	c.suspectAt = health.MomentOf(now.Add(c.patience))
+	c.suspectAt = c.start + health.Moment(c.patience)
 	c.shard = &e.inflight.calls[rand.N(shards)]
 	c.shard.add(c)
 	at := now.Add(c.stat.HedgeAfter())
-	if !e.isDueBy(at) {
+	if due := e.inflight.due.Load(); due == nil || at.Before(*due) {
 		e.inflight.mu.Lock()
 		defer e.inflight.mu.Unlock()
 		e.checkBy(at, now)

@@ -205,7 +205,7 @@ func (p *policy) proofWanted(ep *Endpoint) bool {
 
 // completed records that the endpoint has completed work over the connection. Writes may wait for the first.
 func (p *policy) completed(s *subConn, start, end time.Time) {
-	first := !s.ep.proven()
+	first := s.ep.known().Latest() == 0
 	s.completed.Set(start)
 	s.ep.known().Completed(start, end)
 	if first {
@@ -362,14 +362,10 @@ func without(eps, avoid []*Endpoint) []*Endpoint {
 	return slices.DeleteFunc(slices.Clone(eps), func(ep *Endpoint) bool { return slices.Contains(avoid, ep) })
 }
 
-// choice returns the candidates for the strategy: the best endpoints that are not to be
-// avoided, even of a lower rank; if all are to be avoided, the best ones. Where some are to be
-// avoided, it looks at no more than maxOthers besides these.
-func (k *picker) choice(a *Attempt) []*Endpoint {
-	fit := k.fit[a.need()]
-	if len(a.Avoid) == 0 {
-		return fit
-	}
+// others returns the candidates for the strategy where endpoints are to be avoided: the best
+// others, even of a lower rank; if all are to be avoided, the fit ones. It looks at no more than
+// maxOthers besides these.
+func (k *picker) others(a *Attempt, fit []*Endpoint) []*Endpoint {
 	if others := without(some(fit, maxOthers+len(a.Avoid)), a.Avoid); len(others) > 0 {
 		return others
 	}
@@ -386,7 +382,7 @@ func (k *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	if a == nil {
 		a = new(Attempt)
 	}
-	call := Call{Method: info.FullMethodName, Need: a.Need, Conn: a.class(), Shape: cmp.Or(a.Shape, info.FullMethodName)}
+	call := a.info(info.FullMethodName)
 	s, sc, err := k.choose(&call, a)
 	if err != nil {
 		a.NotPicked()
@@ -406,7 +402,10 @@ func (k *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 }
 
 func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, error) {
-	fit := k.choice(a)
+	fit := k.fit[a.need()]
+	if len(a.Avoid) > 0 {
+		fit = k.others(a, fit)
+	}
 	switch {
 	case len(fit) == 0 && a.AvoidStrictly && len(k.connected) > 0:
 		return nil, nil, errNoOther
@@ -435,7 +434,10 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 		if ep == nil {
 			ep = k.p.strategy().Pick(*call, fit)
 		}
-		if ep.conn(Calls).asked.Load() != nil && ep.isSilent() {
+		if s := ep.usable[Calls].Load(); s != nil && s.asked.Load() == nil {
+			return s.subConn, s.sc, nil // the usual case
+		}
+		if ep.isSilent() {
 			if fit = k.p.heard(fit, a.Write); len(fit) == 0 {
 				return nil, nil, balancer.ErrNoSubConnAvailable
 			}

@@ -66,10 +66,10 @@ func TestChoiceAvoidsEndpoints(t *testing.T) {
 	for n := range k.fit {
 		k.fit[n] = best(k.connected, need(n))
 	}
-	assert.Equal(t, []*Endpoint{serving, also}, k.choice(&Attempt{}))
-	assert.Equal(t, []*Endpoint{also}, k.choice(&Attempt{Avoid: []*Endpoint{serving}}))
-	assert.Equal(t, []*Endpoint{suspect}, k.choice(&Attempt{Avoid: []*Endpoint{serving, also}}), "one that is less fit")
+	assert.Equal(t, []*Endpoint{serving, also}, k.others(&Attempt{}, k.fit[needFull]))
+	assert.Equal(t, []*Endpoint{also}, k.others(&Attempt{Avoid: []*Endpoint{serving}}, k.fit[needFull]))
+	assert.Equal(t, []*Endpoint{suspect}, k.others(&Attempt{Avoid: []*Endpoint{serving, also}}, k.fit[needFull]), "one that is less fit")
 	all := k.connected
-	assert.Equal(t, []*Endpoint{serving, also}, k.choice(&Attempt{Avoid: all}), "nobody else is left")
-	assert.Empty(t, k.choice(&Attempt{Avoid: all, AvoidStrictly: true}))
+	assert.Equal(t, []*Endpoint{serving, also}, k.others(&Attempt{Avoid: all}, k.fit[needFull]), "nobody else is left")
+	assert.Empty(t, k.others(&Attempt{Avoid: all, AvoidStrictly: true}, k.fit[needFull]))
 }

@@ -164,8 +164,8 @@ func TestCallsCostTheSameWithManyEndpoints(t *testing.T) {
 			eps, k := p.all(), p.latest.Load()
 			assert.Zero(t, testing.AllocsPerRun(100, func() { assert.True(t, eps[0].hasAlternative(Full)) }))
 			assert.Equal(t, maxOthers, len(eps[n-1].others())) //nolint:testifylint // an endpoint is long in print
-			assert.GreaterOrEqual(t, maxOthers+1, len(k.choice(&Attempt{Avoid: eps[:1]})), "a repetition looks at some")
-			assert.Len(t, k.choice(&Attempt{Avoid: eps[:n-1]}), 1, "even if it avoids all but one")
+			assert.GreaterOrEqual(t, maxOthers+1, len(k.others(&Attempt{Avoid: eps[:1]}, k.fit[needFull])), "a repetition looks at some")
+			assert.Len(t, k.others(&Attempt{Avoid: eps[:n-1]}, k.fit[needFull]), 1, "even if it avoids all but one")
 		})
 	}
 }

@@ -70,7 +70,9 @@ func (a *Attempt) Heard() {
 	now, ep := time.Now(), s.conn.ep
 	s.pace.Observe(now)
 	s.conn.heardAt(now)
-	ep.policy.readmitUnprobed(ep, now, "a stream goes on")
+	if ep.State() != health.Serving {
+		ep.policy.readmitUnprobed(ep, now, "a stream goes on")
+	}
 	if s.moves() && s.conn.class == Calls {
 		s.weigh(now)
 	}

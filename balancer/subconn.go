@@ -60,7 +60,7 @@ type subConn struct {
 // heardAt records a complete message of the server.
 func (s *subConn) heardAt(now time.Time) {
 	s.heard.Set(now)
-	s.conn.messageComplete()
+	s.conn.complete.Store(s.conn.received.Load()) // a whole message has arrived
 	s.ep.known().Alive(now)
 	if s.ep.policy.holding.Load() {
 		s.ep.policy.release()

@@ -34,11 +34,10 @@ func (r *ownKV) Txn(ctx context.Context, req *pb.TxnRequest, opts ...grpc.CallOp
 	return call(ctx, r, pb.KV_Txn_FullMethodName, isLinearizable(req), req, new(pb.TxnResponse), opts)
 }
 
-// withHeader is a pointer to a response.
-type withHeader interface{ GetHeader() *pb.ResponseHeader }
-
 // call makes a call. A linearizable response is not below any revision seen before the call.
-func call[Resp withHeader](ctx context.Context, r *ownKV, method string, linearizable bool, req any, resp Resp, opts []grpc.CallOption) (none Resp, err error) {
+func call[Resp interface{ GetHeader() *pb.ResponseHeader }](
+	ctx context.Context, r *ownKV, method string, linearizable bool, req any, resp Resp, opts []grpc.CallOption,
+) (none Resp, err error) {
 	history, least := r.history.Begin(linearizable)
 	if err := r.conn.Invoke(ctx, method, req, resp, static(opts)...); err != nil {
 		return none, err

@@ -54,7 +54,7 @@ func NewBudget(t Throttling) *Budget {
 
 // Deposit adds the TokenRatio tokens of one call, up to a full budget.
 func (b *Budget) Deposit() {
-	if b != nil {
+	if b != nil && b.tokens.Load() < b.full {
 		b.add(b.gain)
 	}
 }

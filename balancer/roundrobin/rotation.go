@@ -43,15 +43,17 @@ type Turn struct {
 // counter.
 func NewRotation(turnOf func(*balancer.Endpoint) *Turn) *Rotation {
 	if turnOf == nil {
-		turnOf = func(ep *balancer.Endpoint) *Turn {
-			turn, _ := ep.Memory().(*Turn)
-			return turn
-		}
+		turnOf = remembered
 	}
 	r := &Rotation{turnOf: turnOf}
 	r.tickets.Store(uint64(rand.Uint32()))
 	r.clock.now.Store(quantum) // 0 is the end of no turn
 	return r
+}
+
+func remembered(ep *balancer.Endpoint) *Turn {
+	turn, _ := ep.Memory().(*Turn)
+	return turn
 }
 
 // Next returns the endpoint of fit whose turn it is. fit must not be empty.

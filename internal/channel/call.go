@@ -1,7 +1,6 @@
 package channel
 
 import (
-	"context"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
@@ -20,23 +19,12 @@ type call struct {
 	req, reply any
 	opts       []grpc.CallOption
 	properties properties
-	first      attempt  // its caller is the context of the call
-	current    *attempt // nil between two
+	first      attempt // its caller is the context of the call
 	hedging    hedge.Call
 	failures   *Retrier // nil before the first, see retrier
 
 	trace observe.CallTrace // nil if there is no CallObserver or Tracer
 }
-
-func (c *Caller) newCall(ctx context.Context, method string, req, reply any, opts []grpc.CallOption) *call {
-	return &call{
-		caller: c, method: method, req: req, reply: reply, opts: opts,
-		properties: c.propertiesOf(method, req), first: attempt{caller: ctx},
-	}
-}
-
-// ctx returns the context of the call.
-func (c *call) ctx() context.Context { return c.first.caller }
 
 // retrier returns the call's Retrier.
 func (c *call) retrier() *Retrier {
@@ -62,26 +50,16 @@ type reportAmbiguous struct {
 // connection fails because the lease is gone.
 func ReportAmbiguous(to *atomic.Bool) grpc.CallOption { return reportAmbiguous{to: to} }
 
-// run executes the call.
+// run makes attempts until the call is complete.
 func (c *call) run() error {
 	c.caller.running.Add(1)
 	defer c.caller.running.Add(-1)
-	if f := c.caller.follower; f != nil {
-		return f.run(c)
-	}
-	return c.attempts()
-}
-
-// attempts makes attempts until the call is complete.
-func (c *call) attempts() error {
 	c.caller.budget.Deposit() // another call
-	defer c.end()             // also if an interceptor panics
 	for a := &c.first; ; a = c.next() {
 		if err := c.begin(a); err != nil {
 			return err
 		}
-		err := c.result(a, c.caller.conn.Invoke(a.ctx, c.method, c.req, c.reply, c.opts...))
-		c.end()
+		err := c.invoke(a)
 		if c.failures != nil {
 			c.failures.failedOver(a)
 		}
@@ -99,13 +77,12 @@ func (c *call) begin(a *attempt) error {
 	if isClosed(c.caller.closed) {
 		return ErrClosed
 	}
-	if !a.anonymous {
-		if err := c.caller.ensureToken(c.ctx()); err != nil {
+	if !a.anonymous && c.caller.tokens.isMissing() {
+		if err := c.caller.fetchToken(c.first.caller); err != nil {
 			return err
 		}
 	}
-	c.startAttempt(a, false)
-	c.current = a
+	c.start(a, false)
 	if c.properties.hedged {
 		a.call = c
 		c.caller.hedges.Begin(&c.hedging, &a.Attempt)
@@ -113,8 +90,10 @@ func (c *call) begin(a *attempt) error {
 	return nil
 }
 
-// result returns the result of an ended attempt, or of its hedge.
-func (c *call) result(a *attempt, err error) error {
+// invoke makes an attempt that has begun, and returns its result, or that of its hedge.
+func (c *call) invoke(a *attempt) error {
+	defer a.release() // also if an interceptor panics
+	err := c.caller.conn.Invoke(a.ctx, c.method, c.req, c.reply, c.opts...)
 	if a.trace != nil {
 		c.traceEnd(a, err)
 	}
@@ -134,16 +113,6 @@ func (c *call) result(a *attempt, err error) error {
 		c.caller.learnTerm(answered, c.reply)
 	}
 	return nil
-}
-
-// end ends the current attempt, if there is one.
-func (c *call) end() {
-	a := c.current
-	if a == nil {
-		return
-	}
-	c.current = nil
-	a.release()
 }
 
 // next returns another attempt. The previous one keeps its record: gRPC may still use it
@@ -167,9 +136,9 @@ func (c *call) settle(a *attempt, err error) error {
 		if a.anonymous {
 			return err
 		}
-		return r.refresh(c.ctx(), a, err)
+		return r.refresh(c.first.caller, a, err)
 	case retry.Again:
-		return r.again(c.ctx(), class, a, err)
+		return r.again(c.first.caller, class, a, err)
 	case retry.Return:
 		if class == retry.Closed && c.properties.safety == retry.Mutating && ev.Sent {
 			return c.unknown(a, err)

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync/atomic"
@@ -25,7 +26,8 @@ type client struct {
 	log      func() *zap.Logger
 	closed   chan struct{}
 	observer observe.Observer
-	follower *follower
+	// execute executes a call, and reports it if anything observes calls.
+	execute func(*call) error
 	// name returns an endpoint's name as configured.
 	name func(*balancer.Endpoint) string
 	// running counts the calls that have not returned.
@@ -39,9 +41,9 @@ func newClient(cfg Config) *client {
 	if config == nil {
 		config = retry.DefaultConfig()
 	}
-	observer := observe.Multi(cfg.Observer, cfg.Outages)
-	if observer == nil {
-		observer = observe.None{}
+	execute := (*call).run
+	if f := newFollower(cfg.Observer); f != nil {
+		execute = f.run
 	}
 	closed := make(chan struct{})
 	return &client{
@@ -50,8 +52,8 @@ func newClient(cfg Config) *client {
 		tokens:   newTokenSource(cfg, closed),
 		log:      cfg.Logger,
 		closed:   closed,
-		observer: observer,
-		follower: newFollower(cfg.Observer),
+		observer: cmp.Or[observe.Observer](observe.Multi(cfg.Observer, cfg.Outages), observe.None{}),
+		execute:  execute,
 		name:     new(names).of,
 	}
 }
@@ -98,10 +100,12 @@ func (c *Caller) Invoke(ctx context.Context, method string, req, reply any, opts
 		if _, bounded := ctx.Deadline(); !bounded {
 			opts = append(slices.Clip(opts), grpc.WaitForReady(false))
 		}
-		return c.newCall(ctx, method, req, reply, opts).run()
 	}
-	err := c.newCall(ctx, method, req, reply, opts).run()
-	if err != nil || c.failing.Load() != nil {
+	err := c.execute(&call{
+		caller: c, method: method, req: req, reply: reply, opts: opts,
+		properties: c.propertiesOf(method, req), first: attempt{caller: ctx},
+	})
+	if !c.single && (err != nil || c.failing.Load() != nil) {
 		c.note(err)
 	}
 	return err
@@ -111,8 +115,8 @@ func (c *Caller) Invoke(ctx context.Context, method string, req, reply any, opts
 // members may be unable to issue. The endpoint may answer without one.
 const singleTokenWait = 2 * time.Second
 
-// ensureToken fetches a token if one is required and missing.
-func (c *Caller) ensureToken(ctx context.Context) error {
+// fetchToken fetches a token.
+func (c *Caller) fetchToken(ctx context.Context) error {
 	if !c.single {
 		return c.tokens.ensure(ctx)
 	}
@@ -138,9 +142,10 @@ func (c *Caller) NewStream(ctx context.Context, desc *grpc.StreamDesc, method st
 // authenticate exchanges a name and a password for a token. It needs no token and may be
 // repeated: an extra token on the server is harmless.
 func (c *Caller) authenticate(ctx context.Context, method string, req, reply any) error {
-	call := c.newCall(ctx, method, req, reply, []grpc.CallOption{grpc.WaitForReady(true)})
-	call.first.anonymous = true
-	return call.run()
+	return c.execute(&call{
+		caller: c, method: method, req: req, reply: reply, opts: []grpc.CallOption{grpc.WaitForReady(true)},
+		properties: c.propertiesOf(method, req), first: attempt{caller: ctx, anonymous: true},
+	})
 }
 
 // learnTerm records the term in the reply of an attempt that needed a leader. Roles are asked for if

@@ -28,7 +28,7 @@ func (f *follower) run(c *call) error {
 		trace = c.startTrace(f.trace)
 	}
 	begun := time.Now()
-	err := c.attempts()
+	err := c.run()
 	end := observe.Call{
 		Method: c.method, Err: err, Took: time.Since(begun), Hedged: c.hedging.Sent(),
 	}
@@ -51,9 +51,9 @@ func (c *call) startTrace(t observe.Tracer) observe.CallTrace {
 	return c.trace
 }
 
-// startAttempt starts an attempt of the call.
-func (c *call) startAttempt(a *attempt, hedge bool) {
-	ctx := c.ctx()
+// start starts an attempt of the call, and reports it.
+func (c *call) start(a *attempt, hedge bool) {
+	ctx := c.first.caller
 	if c.trace != nil {
 		ctx, a.trace = c.trace.StartAttempt(ctx, hedge)
 	}

@@ -26,7 +26,7 @@ func (c *call) hedge(a *attempt) {
 func (c *call) second(a *attempt, req, reply proto.Message) *hedge.Second {
 	s, first := new(attempt), a.endpoint()
 	s.Avoid, s.AvoidStrictly = append(slices.Clone(a.Avoid), first), true
-	c.startAttempt(s, true)
+	c.start(s, true)
 	opts := slices.Clone(c.opts)
 	return &hedge.Second{
 		Attempt: &s.Attempt, Cancel: s.cancel, Outrun: a.cancel, Observer: c.caller.observer,
@@ -45,7 +45,7 @@ func (c *call) second(a *attempt, req, reply proto.Message) *hedge.Second {
 // the second may still run.
 func (c *call) conclude(a *attempt, err error, s *hedge.Second) (*balancer.Attempt, error) {
 	final := err != nil && c.isFinal(a, err)
-	result := c.caller.hedges.Conclude(c.ctx(), s, c.reply, err, final, c.caller.closed, ErrClosed)
+	result := c.caller.hedges.Conclude(c.first.caller, s, c.reply, err, final, c.caller.closed, ErrClosed)
 	switch {
 	case err == nil:
 		return &a.Attempt, nil

@@ -133,18 +133,21 @@ type tokenFetch struct {
 	superseded bool // the login changed meanwhile, and the token was dropped
 }
 
+// isMissing reports whether a token is required and missing.
+func (s *tokenSource) isMissing() bool {
+	login := s.login()
+	if login == (Login{}) {
+		return false
+	}
+	t := s.current.Load()
+	return (t == nil || t.login != login) && (login.Token != "" || login.fetches())
+}
+
 // ensure fetches a token if one is required and missing.
 func (s *tokenSource) ensure(ctx context.Context) error {
-	for {
+	for s.isMissing() {
 		login := s.login()
-		if login == (Login{}) {
-			return nil
-		}
-		t := s.current.Load()
-		switch {
-		case t != nil && t.login == login, login.Token == "" && !login.fetches():
-			return nil
-		case login.Token != "":
+		if login.Token != "" {
 			s.adopt()
 			return nil
 		}
@@ -152,6 +155,7 @@ func (s *tokenSource) ensure(ctx context.Context) error {
 			return err
 		}
 	}
+	return nil
 }
 
 // renewal is what a call may do after the server refused its token.

@@ -41,18 +41,18 @@ type waiting struct {
 	size int
 }
 
-// push adds a response. If it is the first that has to wait for the caller, push
-// calls start, which must run deliver.
-func (b *buffer) push(r Response, start func()) {
+// push adds a response, and returns how many bytes wait for the caller. If it is the first that
+// has to wait, push calls start, which must run deliver.
+func (b *buffer) push(r Response, start func()) (held int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.last {
-		return
+		return b.bytes
 	}
 	size := r.size()
 	if !b.pumping && b.sink.Offer(r) {
 		b.slot = size
-		return
+		return b.bytes
 	}
 	b.waiting = append(b.waiting, waiting{r, size})
 	b.accountLocked(b.queued+size, b.slot)
@@ -60,6 +60,7 @@ func (b *buffer) push(r Response, start func()) {
 		b.pumping = true
 		start()
 	}
+	return b.bytes
 }
 
 // accountLocked records how many bytes wait. The response in the channel counts while others wait

@@ -10,7 +10,7 @@ import (
 // them only after it has created it (serverWatchStream.recvLoop), and a response that is
 // sent in between has none. Once in a row: they may be compacted.
 func (ss *session) repeat(s *subscription, resp *pb.WatchResponse) bool {
-	if len(resp.Events) == 0 || !s.req.PrevKV {
+	if len(resp.Events) == 0 {
 		return false
 	}
 	first := s.first

@@ -61,9 +61,6 @@ func (ss *session) requestProgress(notify bool) {
 // ignored the other requests.
 func (ss *session) confirm(s *subscription) {
 	p := &ss.progress
-	if int(s.asked) <= p.past || ss.mode != pipelined {
-		return // in other modes the peer is not etcd, which may have no such queue
-	}
 	p.past = int(s.asked)
 	p.sent = min(p.sent, p.made-p.past)
 	for _, other := range ss.live {

@@ -138,10 +138,12 @@ func (ss *session) deliver(resp *pb.WatchResponse) error {
 		}
 		return nil // it was in flight when the watcher was cancelled
 	}
-	if ss.repeat(s, resp) {
+	if s.req.PrevKV && ss.repeat(s, resp) {
 		return nil
 	}
-	ss.confirm(s)
+	if int(s.asked) > ss.progress.past && ss.mode == pipelined {
+		ss.confirm(s) // in other modes the peer is not etcd, which may have no such queue
+	}
 	if len(resp.Events) == 0 && !resp.Fragment && s.assembly == nil {
 		if rev := resp.GetHeader().GetRevision(); rev > 0 && s.advance(rev) {
 			s.owner.progress(s, resp.GetHeader(), true)
@@ -151,7 +153,7 @@ func (ss *session) deliver(resp *pb.WatchResponse) error {
 	if events := s.accept(resp); len(events) > 0 {
 		s.owner.events(s, resp.GetHeader(), events)
 	}
-	if !resp.Fragment {
+	if !resp.Fragment && s.assembly != nil {
 		s.endAssembly()
 	}
 	return nil

@@ -62,7 +62,7 @@ func (w *watcher) afterCatchup() {
 		w.endCatchup()
 		w.caughtUp()
 	}
-	w.considerPause()
+	w.considerPause(w.buffer.held())
 }
 
 // rejoin continues without parts: the server, or a proxy, does not report progress,

@@ -14,8 +14,11 @@ type traffic struct {
 	count, last int
 }
 
+// add adds events of the second of now.
 func (t *traffic) add(events int, now time.Time) {
-	t.roll(now)
+	if now.Sub(t.second) >= time.Second {
+		t.roll(now)
+	}
 	t.count += events
 }
 

@@ -89,8 +89,10 @@ func (w *watcher) events(s *subscription, h *pb.ResponseHeader, events []*mvccpb
 		w.afterCatchup()
 		return
 	}
-	w.push(Response{Header: h, Events: events})
-	if w.considerPause(); w.phase != following {
+	if held := w.push(Response{Header: h, Events: events}); held > 0 {
+		w.considerPause(held)
+	}
+	if w.phase != following {
 		return
 	}
 	switch a := s.assembly; {
@@ -120,8 +122,7 @@ func (w *watcher) progress(s *subscription, h *pb.ResponseHeader, notify bool) {
 		return
 	}
 	if notify {
-		w.push(Response{Header: h, Proven: w.sessionLocked().splittable()})
-		w.considerPause()
+		w.considerPause(w.push(Response{Header: h, Proven: w.sessionLocked().splittable()}))
 	}
 	w.caughtUp()
 }
@@ -173,18 +174,21 @@ func header(h *pb.ResponseHeader) *pb.ResponseHeader {
 	return h
 }
 
-func (w *watcher) push(r Response) {
-	r.Header = header(r.Header)
-	w.buffer.push(r, w.startDelivery)
+// push returns how many bytes wait for the caller.
+func (w *watcher) push(r Response) (held int) {
+	if r.Header == nil {
+		r.Header = &pb.ResponseHeader{}
+	}
+	return w.buffer.push(r, w.startDelivery)
 }
 
-// considerPause acts if too much waits for the caller: a stream without other watches is not
+// considerPause acts if too many bytes wait for the caller: a stream without other watches is not
 // read for a while, otherwise the watch pauses.
-func (w *watcher) considerPause() {
+func (w *watcher) considerPause(held int) {
 	sh := w.shard.Load()
 	limit := sh.engine.allowance()
 	switch {
-	case w.phase != following || w.buffer.held() <= limit:
+	case w.phase != following || held <= limit:
 	case sh.mayWaitLocked(w):
 		sh.later = append(sh.later, func() { sh.awaitReader(w, limit) })
 	default:
