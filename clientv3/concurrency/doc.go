@@ -19,7 +19,8 @@
 // [Election.IsOwner], other systems with a fencing token that only grows, such as the
 // revision in [Mutex.Header].
 //
-// A [Semaphore] has the same keys, and the first n hold it.
+// A [Semaphore] has the same keys, and the first n hold it. Package leaderelection runs a
+// function while it holds a key of either kind, and fences its writes.
 //
 // # Cleanup after a failed call
 //
