@@ -66,8 +66,11 @@ func (p *waiter) reason(ctx context.Context, err error) error {
 }
 
 // await returns when one read, at one revision, shows that the waiter's key is the
-// first of the queue.
+// first of the queue, or one of the first of a semaphore.
 func (p *waiter) await(ctx context.Context, v view) (view, error) {
+	if p.holders > 1 && v.ahead != nil {
+		return p.awaitPlace(ctx)
+	}
 	for v.ahead != nil {
 		if err := p.change(ctx, v); err != nil {
 			return view{}, err

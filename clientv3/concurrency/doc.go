@@ -15,9 +15,12 @@
 //
 // No lock service can stop a process that was paused for longer than its lease, or
 // whose writes are slow, from acting on a lock that it has lost. The guarded resource
-// must detect that: etcd with a transaction that compares [Mutex.IsOwner], other
-// systems with a fencing token that only grows, such as the revision in
-// [Mutex.Header].
+// must detect that: etcd with a transaction that compares [Mutex.IsOwner] or
+// [Election.IsOwner], other systems with a fencing token that only grows, such as the
+// revision in [Mutex.Header].
+//
+// A [Semaphore] has the same keys, and the first n hold it. Package leaderelection runs a
+// function while it holds a key of either kind, and fences its writes.
 //
 // # Cleanup after a failed call
 //

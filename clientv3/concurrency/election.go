@@ -130,6 +130,15 @@ func (e *Election) Resign(ctx context.Context) error {
 	return nil
 }
 
+// IsOwner returns a comparison that holds in a transaction if the caller is the leader. It
+// never holds if the election is not won.
+func (e *Election) IsOwner() clientv3.Cmp {
+	if e.key == "" {
+		return clientv3.Compare(clientv3.CreateRevision(releasedKey), "=", -1)
+	}
+	return clientv3.Compare(clientv3.CreateRevision(e.key), "=", e.rev)
+}
+
 // Leader returns the leader: a response with one key, whose value is the leader's. The
 // error is [ErrElectionNoLeader] if there is none.
 func (e *Election) Leader(ctx context.Context) (*clientv3.GetResponse, error) {

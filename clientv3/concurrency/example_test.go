@@ -229,3 +229,26 @@ func ExampleNewSTM() {
 	// accounts/ann 50
 	// accounts/bob 50
 }
+
+// Two of any number of processes hold the semaphore at a time.
+func ExampleSemaphore() {
+	client, stop := connect()
+	defer stop()
+	ctx := context.Background()
+
+	for range 3 {
+		session, err := concurrency.NewSession(client, concurrency.WithTTL(10))
+		if err != nil {
+			panic(err)
+		}
+		defer session.Close()
+		semaphore := concurrency.NewSemaphore(session, "semaphores/backup", 2)
+		waiting, cancel := context.WithTimeout(ctx, time.Second)
+		fmt.Println(semaphore.Acquire(waiting, "10.0.0.1"))
+		cancel()
+	}
+	// Output:
+	// <nil>
+	// <nil>
+	// context deadline exceeded
+}

@@ -3,6 +3,7 @@ package concurrency
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/quorate/quorate/clientv3"
 )
@@ -95,6 +96,11 @@ func (s *Session) Ctx() context.Context { return s.ctx }
 // time adds to that. [clientv3.LeaseMonitor.Deadline] names the servers on which a
 // lease may end earlier.
 func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Deadline returns until when the session's lease lives unless it is revoked: see
+// [clientv3.LeaseMonitor.Deadline]. It is zero before the first renewal of a lease that the
+// client did not grant.
+func (s *Session) Deadline() time.Time { return s.monitor.Deadline() }
 
 // Err returns nil until the session ends, and then a [*SessionEndedError] whose Cause is
 //

@@ -22,6 +22,8 @@ type waiter struct {
 	rev int64
 	// uncertain says that a request to put the key may have been executed, or may still be.
 	uncertain bool
+	// holders is how many of the oldest keys hold; 0 counts as 1.
+	holders int
 }
 
 func newWaiter(s *Session, prefix string) waiter {
@@ -39,8 +41,8 @@ type view struct {
 }
 
 // lastAhead returns the options that get the last-created key of a prefix.
-func lastAhead(more ...clientv3.OpOption) []clientv3.OpOption {
-	return append(append(clientv3.WithLastCreate(), clientv3.WithKeysOnly()), more...)
+func lastAhead() []clientv3.OpOption {
+	return append(clientv3.WithLastCreate(), clientv3.WithKeysOnly())
 }
 
 // enqueue puts the waiter's key at the end of the queue, unless it is already in
@@ -100,19 +102,28 @@ func (p *waiter) putOnce(ctx context.Context, cond clientv3.Cmp, value string) (
 // readQueue reads the waiter's key and the one before it, at one revision. The
 // error is ErrSessionExpired if the waiter's key is gone.
 func (p *waiter) readQueue(ctx context.Context) (view, error) {
-	resp, err := p.session.client.Txn(ctx).Then(
-		clientv3.OpGet(p.prefix, lastAhead(clientv3.WithMaxCreateRev(p.rev-1))...),
-		clientv3.OpGet(p.key, clientv3.WithKeysOnly()),
-	).Commit()
+	resp, err := p.readAhead(ctx, lastAhead()...)
 	if err != nil {
 		return view{}, err
 	}
-	v := view{header: resp.Header, ahead: firstKey(resp, 0), own: firstKey(resp, 1)}
-	if v.own == nil || v.own.CreateRevision != p.rev {
-		p.rev = 0
-		return view{}, ErrSessionExpired
+	return view{header: resp.Header, ahead: firstKey(resp, 0), own: firstKey(resp, 1)}, nil
+}
+
+// readAhead reads those keys ahead of the waiter's that the options ask for, and then the
+// waiter's key. The error is ErrSessionExpired if that is gone.
+func (p *waiter) readAhead(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.TxnResponse, error) {
+	resp, err := p.session.client.Txn(ctx).Then(
+		clientv3.OpGet(p.prefix, append(opts, clientv3.WithMaxCreateRev(p.rev-1))...),
+		clientv3.OpGet(p.key, clientv3.WithKeysOnly()),
+	).Commit()
+	if err != nil {
+		return nil, err
 	}
-	return v, nil
+	if own := firstKey(resp, 1); own == nil || own.CreateRevision != p.rev {
+		p.rev = 0
+		return nil, ErrSessionExpired
+	}
+	return resp, nil
 }
 
 // firstKey returns the first key of the i-th response, a get's.

@@ -1,27 +1,33 @@
-// Election leads when it is elected, until it is interrupted or loses its lease, and then lets another one lead.
+// Election leads when it is elected, until it is interrupted, and then lets another one lead.
 //
 //	go run ./examples/election --endpoints 127.0.0.1:2379
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/clientconfig"
-	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/leaderelection"
+)
+
+var (
+	name     = flag.String("name", "one", "who is elected")
+	ttl      = flag.Duration("ttl", leaderelection.DefaultTTL, "how long the leadership of a process that died stays")
+	duration = flag.Duration("term", time.Minute, "how long to lead at most")
 )
 
 func main() {
 	settings := clientconfig.Flags(flag.CommandLine)
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := connect(ctx, settings)
 	stop()
 	if err != nil {
@@ -40,63 +46,25 @@ func connect(ctx context.Context, settings clientconfig.Source) error {
 		return err
 	}
 	defer client.Close()
-	return run(ctx, client)
+	return leaderelection.Run(ctx, client, leaderelection.Config{
+		Name: "examples/election", Value: *name, TTL: *ttl,
+	}, lead)
 }
 
-const resignTimeout = 3 * time.Second
-
-var (
-	name = flag.String("name", "one", "who is elected")
-	term = flag.Duration("term", time.Minute, "how long to lead at most")
-)
-
-func run(ctx context.Context, client *clientv3.Client) error {
-	session, err := concurrency.NewSession(client, concurrency.WithTTL(15), concurrency.WithContext(ctx))
-	if err != nil {
-		return err
-	}
-	defer session.Close()
-	election := concurrency.NewElection(session, "examples/election")
-	if err := election.Campaign(ctx, *name); err != nil {
-		return err
-	}
+// lead works until ctx ends. etcd executes its writes only while this process leads.
+func lead(ctx context.Context, term *leaderelection.Term) error {
 	fmt.Println(*name, "leads")
-	leading, cancel := context.WithTimeout(ctx, *term)
+	ctx, cancel := context.WithTimeout(ctx, *duration)
 	defer cancel()
-	go func() {
-		select {
-		case <-session.Done():
-			cancel() // the lease is lost, and another one may lead
-		case <-leading.Done():
-		}
-	}()
-	err = lead(leading, client, election)
-
-	// Give the leadership back, also after an interrupt: the next one need not wait for the TTL.
-	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), resignTimeout)
-	defer end()
-	return errors.Join(err, election.Resign(ctx))
-}
-
-// lead works until ctx ends. Each write compares the key of the election, so that none of a
-// former leader is executed.
-func lead(ctx context.Context, client *clientv3.Client, election *concurrency.Election) error {
-	isLeader := clientv3.Compare(clientv3.CreateRevision(election.Key()), "=", election.Rev())
 	for tick := time.NewTicker(time.Second); ; {
-		resp, err := client.Txn(ctx).If(isLeader).Then(clientv3.OpPut("examples/plan", *name)).Commit()
-		switch {
-		case ctx.Err() != nil:
-			fmt.Println(*name, "resigns")
-			return nil
-		case err != nil:
+		if _, err := term.KV().Put(ctx, "examples/plan", *name); err != nil && ctx.Err() == nil {
 			return err
-		case !resp.Succeeded:
-			return errors.New("another one leads")
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			tick.Stop()
+			fmt.Println(*name, "resigns")
+			return nil
 		}
 	}
 }

@@ -79,9 +79,7 @@ func (e candidate) Take(ctx context.Context) error { return e.Campaign(ctx, "") 
 
 func (e candidate) Give(ctx context.Context) error { return e.Resign(ctx) }
 
-func (e candidate) Guard() Guard {
-	return guard(e.client, clientv3.Compare(clientv3.CreateRevision(e.Key()), "=", e.Rev()))
-}
+func (e candidate) Guard() Guard { return guard(e.client, e.IsOwner()) }
 
 // guard makes a guard of what an owner compares.
 func guard(client *clientv3.Client, owner clientv3.Cmp) Guard {

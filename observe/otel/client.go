@@ -20,7 +20,7 @@ func ObserveClient(provider metric.MeterProvider, name string, client introspect
 	})
 }
 
-// ObserveKV reports the metrics of a *batch.KV, a *cache.Cache or a *cache.Informer, which are
+// ObserveKV reports the metrics of a *batch.KV, a *cache.Cache, a *cache.Informer or a *leaderelection.Metrics, which are
 // "quorate.batch.rpcs", "quorate.cache.gets" and others (docs/observing.md), until the
 // registration is ended. The attribute "quorate.client.name" is name. The error is the provider's.
 func ObserveKV(provider metric.MeterProvider, name string, kv observe.MetricSource) (metric.Registration, error) {

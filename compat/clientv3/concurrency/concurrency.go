@@ -50,6 +50,8 @@ type (
 	STM = quorate.STM
 	// STMOption configures [NewSTM].
 	STMOption = quorate.STMOption
+	// Semaphore is held by up to n sessions at a time.
+	Semaphore = quorate.Semaphore
 	// Session is a lease that is kept alive until the session ends.
 	Session = quorate.Session
 	// SessionEndedError reports why a session ended, see [Session.Err].
@@ -97,6 +99,11 @@ func NewSTMRepeatable(ctx context.Context, c *clientv3.Client, apply func(STM) e
 // Deprecated: use [NewSTM] with [WithAbortContext] and [WithIsolation].
 func NewSTMSerializable(ctx context.Context, c *clientv3.Client, apply func(STM) error) (*clientv3.TxnResponse, error) {
 	return quorate.NewSTMSerializable(ctx, c, apply)
+}
+
+// NewSemaphore returns the semaphore named pfx, with places for n holders; less than 1 counts as 1.
+func NewSemaphore(s *Session, pfx string, n int) *Semaphore {
+	return quorate.NewSemaphore(s, pfx, n)
 }
 
 // NewSession grants a lease, or uses that of [WithLease], and keeps it alive.

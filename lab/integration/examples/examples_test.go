@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ import (
 )
 
 // patience is far above what the test takes; one that hangs is ended by it.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 func TestMain(m *testing.M) {
 	lab.Main()
@@ -45,8 +46,11 @@ func TestExamples(t *testing.T) {
 	run := func(name, want string, args ...string) {
 		t.Helper()
 		ran[name] = true
-		out, err := program(name, args...).CombinedOutput()
-		require.NoError(t, err, "%s: %s", name, out)
+		cmd := program(name, args...)
+		var logs bytes.Buffer
+		cmd.Stderr = &logs
+		out, err := cmd.Output()
+		require.NoError(t, err, "%s: %s%s", name, out, &logs)
 		assert.Equal(t, want, string(out), name)
 	}
 	run("lock", "holds the lock, and has written: true\nholds the lock, and has written: false\n")
@@ -61,6 +65,9 @@ func TestExamples(t *testing.T) {
 	ran["quickstart"] = true
 	watches(ctx, t, cluster, program("watch", "--until", "examples/watched/end"))
 	ran["watch"] = true
+	leaders(ctx, t, cluster, func(name string) *exec.Cmd {
+		return program("election", "--name", name, "--term", "1h", "--ttl", "3s")
+	})
 	for name := range ran {
 		interrupted(ctx, t, filepath.Join(bin, name))
 	}
@@ -87,6 +94,70 @@ func interrupted(ctx context.Context, t *testing.T, path string) {
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	_ = cmd.Wait()
 	assert.True(t, cmd.ProcessState.Exited(), "%s does not end after an interrupt: %v", path, cmd.ProcessState)
+}
+
+// leaders freezes, interrupts and kills the process that leads. The one that was frozen writes nothing any more.
+func leaders(ctx context.Context, t *testing.T, cluster *lab.Cluster, candidate func(name string) *exec.Cmd) {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints()})
+	require.NoError(t, err)
+	defer client.Close()
+	said := make(chan string)
+	start := func(name string) *exec.Cmd {
+		cmd := candidate(name)
+		pipe, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		go func() {
+			for lines := bufio.NewScanner(pipe); lines.Scan(); {
+				select {
+				case said <- lines.Text():
+				case <-ctx.Done():
+				}
+			}
+		}()
+		return cmd
+	}
+	hear := func(want string) {
+		t.Helper()
+		select {
+		case line := <-said:
+			require.Equal(t, want, line)
+		case <-ctx.Done():
+			require.FailNow(t, "it was not said", want)
+		}
+	}
+	plans := func(want string) {
+		t.Helper()
+		for got := ""; got != want; {
+			resp, err := client.Get(ctx, "examples/plan")
+			require.NoError(t, err)
+			got = string(resp.Kvs[0].Value)
+		}
+	}
+	ann := start("ann")
+	hear("ann leads")
+	bob := start("bob")
+	require.NoError(t, ann.Process.Signal(syscall.SIGSTOP))
+	hear("bob leads")
+	plans("bob")
+	require.NoError(t, ann.Process.Signal(syscall.SIGCONT))
+	hear("ann resigns")
+	resp, err := client.Get(ctx, "examples/plan")
+	require.NoError(t, err)
+	assert.Equal(t, "bob", string(resp.Kvs[0].Value))
+
+	require.NoError(t, bob.Process.Signal(syscall.SIGTERM))
+	hear("bob resigns")
+	require.NoError(t, bob.Wait())
+	hear("ann leads")
+	carol := start("carol")
+	require.NoError(t, ann.Process.Kill())
+	require.Error(t, ann.Wait())
+	hear("carol leads")
+	require.NoError(t, carol.Process.Signal(os.Interrupt))
+	hear("carol resigns")
+	require.NoError(t, carol.Wait())
 }
 
 // watches writes while the example follows.

@@ -1,0 +1,228 @@
+package leaderelection_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3"
+	. "github.com/quorate/quorate/clientv3/leaderelection"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// rig is a fake cluster in virtual time, whose leases expire when their TTL has passed since they were last renewed.
+type rig struct {
+	*fakeetcd.Cluster
+
+	mu     sync.Mutex
+	leases map[int64]*time.Timer
+}
+
+func withRig(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, err := fakeetcd.Start(3)
+		require.NoError(t, err)
+		t.Cleanup(cluster.Close)
+		r := &rig{Cluster: cluster, leases: make(map[int64]*time.Timer)}
+		r.On("LeaseGrant", func(call *fakeetcd.Call) {
+			if resp, err := call.Execute(); err == nil {
+				granted := resp.(*pb.LeaseGrantResponse)
+				r.renewed(granted.ID, granted.TTL)
+			}
+		})
+		r.On("LeaseKeepAlive", func(call *fakeetcd.Call) {
+			call.OnSend(func(m proto.Message) bool {
+				resp := m.(*pb.LeaseKeepAliveResponse)
+				r.renewed(resp.ID, resp.TTL)
+				return true
+			})
+			_, _ = call.Execute()
+		})
+		test(t, r)
+	})
+}
+
+func (r *rig) renewed(id, ttl int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if timer := r.leases[id]; timer != nil {
+		timer.Stop()
+	}
+	if ttl > 0 {
+		r.leases[id] = time.AfterFunc(time.Duration(ttl)*time.Second, func() { _ = r.ExpireLease(id) })
+	}
+}
+
+// process is a client of its own, over connections that can be cut.
+type process struct {
+	*clientv3.Client
+	logs *observer.ObservedLogs
+
+	cluster *fakeetcd.Cluster
+	mu      sync.Mutex
+	down    bool
+	conns   []net.Conn
+}
+
+func (r *rig) process(t *testing.T) *process {
+	t.Helper()
+	core, logs := observer.New(zap.InfoLevel)
+	p := &process{cluster: r.Cluster, logs: logs}
+	var err error
+	p.Client, err = clientv3.New(clientv3.Config{
+		Endpoints: r.Endpoints(), Logger: zap.New(core), DisableHealthSharing: true,
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(p.dial)},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+func (p *process) dial(ctx context.Context, address string) (net.Conn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.down {
+		return nil, syscall.ECONNREFUSED
+	}
+	conn, err := p.cluster.DialContext(ctx, address)
+	if err == nil {
+		p.conns = append(p.conns, conn)
+	}
+	return conn, err
+}
+
+// cut breaks the connections of the process, and refuses new ones until heal.
+func (p *process) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = true
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+	p.conns = nil
+}
+
+func (p *process) heal() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = false
+}
+
+// lead is the function of a Run, as a test sees it.
+type lead struct {
+	term *Term
+	ctx  context.Context
+	// began and ended are when the function was called and when its context ended.
+	began, ended time.Time
+	leave        chan error // the function returns what it receives
+}
+
+// running is a Run in a goroutine.
+type running struct {
+	cancel context.CancelFunc
+	// terms has each call of the function.
+	terms  chan *lead
+	result chan error
+}
+
+// run begins a Run whose function returns what lead.leave receives, whether or not its context has ended.
+func (p *process) run(t *testing.T, cfg Config) *running {
+	t.Helper()
+	if cfg.Name == "" {
+		cfg.Name = "office"
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &running{cancel: cancel, terms: make(chan *lead, 100), result: make(chan error, 1)}
+	go func() {
+		r.result <- Run(ctx, p.Client, cfg, func(ctx context.Context, term *Term) error {
+			l := &lead{term: term, ctx: ctx, began: time.Now(), leave: make(chan error)}
+			defer context.AfterFunc(ctx, func() { l.ended = time.Now() })()
+			r.terms <- l
+			select {
+			case err := <-l.leave:
+				return err
+			case <-t.Context().Done(): // the test has failed
+				return nil
+			}
+		})
+	}()
+	return r
+}
+
+// leads waits for the next term.
+func (r *running) leads(t *testing.T) *lead {
+	t.Helper()
+	return next(t, r.terms)
+}
+
+// ends waits for the end of the Run.
+func (r *running) ends(t *testing.T) error {
+	t.Helper()
+	return next(t, r.result)
+}
+
+// next returns the next value, and fails after a virtual day: while a lease is renewed, a wait is no deadlock.
+func next[T any](t *testing.T, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(24 * time.Hour):
+		require.FailNow(t, "nothing happens")
+		panic("unreachable")
+	}
+}
+
+func (r *running) requireWaiting(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	require.Empty(t, r.terms)
+	require.Empty(t, r.result)
+}
+
+// lost waits for the end of the term, and returns its cause.
+func (l *lead) lost(t *testing.T) *TermEndedError {
+	t.Helper()
+	next(t, l.ctx.Done())
+	synctest.Wait()
+	var ended *TermEndedError
+	require.ErrorAs(t, context.Cause(l.ctx), &ended)
+	require.Equal(t, error(ended), l.term.Err())
+	require.Equal(t, l.term.Key(), ended.Key)
+	require.Equal(t, l.term.Revision(), ended.Revision)
+	return ended
+}
+
+// candidates returns the keys below the prefix in the order of their creation.
+func (r *rig) candidates(t *testing.T, p *process, prefix string) []string {
+	t.Helper()
+	resp, err := p.Get(t.Context(), prefix+"/", clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	require.NoError(t, err)
+	keys := make([]string, len(resp.Kvs))
+	for i, kv := range resp.Kvs {
+		keys[i] = string(kv.Key)
+	}
+	return keys
+}
+
+// requireNothingLeft checks that there are neither candidates nor leases.
+func (r *rig) requireNothingLeft(t *testing.T, p *process) {
+	t.Helper()
+	require.Empty(t, r.candidates(t, p, "office"))
+	leases, err := p.Leases(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, leases.Leases)
+}

@@ -1,0 +1,618 @@
+package leaderelection_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/concurrency"
+	. "github.com/quorate/quorate/clientv3/leaderelection"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// soon is within what a successor may take.
+const soon = 100 * time.Millisecond
+
+func TestSuccessorLeadsAtOnce(t *testing.T) {
+	done := errors.New("done")
+	for name, tt := range map[string]struct {
+		end  func(r *running, l *lead)
+		want error
+	}{
+		"after a return":   {func(_ *running, l *lead) { l.leave <- nil }, nil},
+		"after an error":   {func(_ *running, l *lead) { l.leave <- done }, done},
+		"after the cancel": {func(r *running, l *lead) { r.cancel(); <-l.ctx.Done(); l.leave <- l.ctx.Err() }, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withRig(t, func(t *testing.T, r *rig) {
+				first := r.process(t).run(t, Config{Value: "ann"})
+				l := first.leads(t)
+				require.Equal(t, "ann", string(r.Get(l.term.Key()).Value))
+				p := r.process(t)
+				second := p.run(t, Config{})
+				time.Sleep(time.Hour)
+				second.requireWaiting(t)
+				require.NoError(t, l.ctx.Err(), "the lease is renewed")
+				require.Equal(t, l.began, l.term.Since())
+
+				end := time.Now()
+				tt.end(first, l)
+				successor := second.leads(t)
+				require.WithinDuration(t, end, successor.began, soon)
+				require.Equal(t, tt.want, first.ends(t))
+				require.Greater(t, successor.term.Revision(), l.term.Revision())
+				require.ErrorIs(t, l.term.Err(), ErrReturned)
+				successor.leave <- nil
+				require.NoError(t, second.ends(t))
+				r.requireNothingLeft(t, p)
+			})
+		})
+	}
+}
+
+// A process whose connections are cut ends its term before another one leads.
+func TestTermEndsBeforeAnotherCanLead(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cfg    Config
+		margin time.Duration
+	}{
+		"default": {Config{}, 3 * time.Second},
+		"chosen":  {Config{TTL: 30 * time.Second, Margin: 12 * time.Second}, 12 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withRig(t, func(t *testing.T, r *rig) {
+				p := r.process(t)
+				first := p.run(t, tt.cfg)
+				l := first.leads(t)
+				second := r.process(t).run(t, tt.cfg)
+				time.Sleep(time.Minute)
+				second.requireWaiting(t)
+				deadline := l.term.Deadline()
+				require.Greater(t, time.Until(deadline), time.Duration(0))
+				p.cut()
+
+				require.ErrorIs(t, l.lost(t), ErrNotRenewed)
+				require.Equal(t, deadline, l.ended)
+				sent := r.Count("Txn")
+				_, err := l.term.KV().Put(t.Context(), "plan", "late")
+				require.Equal(t, l.term.Err(), err)
+				require.Equal(t, sent, r.Count("Txn"), "nothing is sent")
+
+				successor := second.leads(t)
+				require.Equal(t, tt.margin, successor.began.Sub(l.ended))
+				p.heal()
+				l.leave <- nil
+				first.requireWaiting(t)
+				time.Sleep(time.Minute)
+				require.Len(t, r.candidates(t, p, "office"), 2, "it campaigns again")
+				successor.leave <- nil
+				again := first.leads(t)
+				require.Greater(t, again.term.Revision(), successor.term.Revision())
+				again.leave <- nil
+			})
+		})
+	}
+}
+
+// A holder that does not run until its successor leads: what it has sent arrives late, and what it sends is refused.
+func TestFrozenHolderWritesNothing(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t)
+		first := p.run(t, Config{})
+		l := first.leads(t)
+		second := r.process(t).run(t, Config{})
+		synctest.Wait()
+		_, err := l.term.KV().Put(t.Context(), "plan", "first")
+		require.NoError(t, err)
+
+		resume := make(chan struct{})
+		r.Once("Txn", func(call *fakeetcd.Call) {
+			<-resume
+			_, err := call.Execute()
+			assert.NoError(t, err)
+		})
+		sent := make(chan error, 1)
+		go func() {
+			_, err := l.term.KV().Put(context.WithoutCancel(l.ctx), "plan", "sent before")
+			sent <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, r.ExpireLease(leaseOf(r, l))) // its renewals have not arrived
+		successor := second.leads(t)
+		_, err = successor.term.KV().Put(t.Context(), "plan", "second")
+		require.NoError(t, err)
+		close(resume)
+
+		var ended *TermEndedError
+		require.ErrorAs(t, <-sent, &ended)
+		_, err = l.term.KV().Put(t.Context(), "plan", "sent after")
+		require.ErrorAs(t, err, &ended)
+		resp, err := p.Txn(t.Context()).If(l.term.Fence()).Then(clientv3.OpPut("plan", "by hand")).Commit()
+		require.NoError(t, err)
+		require.False(t, resp.Succeeded)
+		require.Equal(t, "second", string(r.Get("plan").Value))
+		first.cancel()
+		l.leave <- nil
+		successor.leave <- nil
+		first.ends(t)
+		second.ends(t)
+	})
+}
+
+func leaseOf(r *rig, l *lead) int64 { return r.Get(l.term.Key()).Lease }
+
+func TestLoss(t *testing.T) {
+	failed := errors.New("failed")
+	for name, tt := range map[string]struct {
+		lose func(t *testing.T, r *rig, p *process, l *lead)
+		want error
+	}{
+		"its lease is revoked": {func(t *testing.T, r *rig, _ *process, l *lead) {
+			require.NoError(t, r.ExpireLease(leaseOf(r, l)))
+		}, ErrKeyDeleted},
+		"its key is deleted": {func(t *testing.T, _ *rig, p *process, l *lead) {
+			_, err := p.Delete(t.Context(), l.term.Key())
+			require.NoError(t, err)
+		}, ErrKeyDeleted},
+		"its key is deleted and put again": {func(t *testing.T, r *rig, p *process, l *lead) {
+			id := clientv3.LeaseID(leaseOf(r, l))
+			_, err := p.Delete(t.Context(), l.term.Key())
+			require.NoError(t, err)
+			_, err = p.Put(t.Context(), l.term.Key(), "", clientv3.WithLease(id))
+			require.NoError(t, err)
+		}, ErrKeyDeleted},
+		"its Lease is closed": {func(t *testing.T, _ *rig, p *process, _ *lead) {
+			require.NoError(t, p.Lease.Close())
+			p.Lease = clientv3.NewLease(p.Client)
+		}, clientv3.ErrKeepAliveHalted{Reason: context.Canceled}},
+	} {
+		for _, again := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				withRig(t, func(t *testing.T, r *rig) {
+					p := r.process(t)
+					running := p.run(t, Config{ReturnOnLoss: !again})
+					l := running.leads(t)
+					time.Sleep(time.Second) // no renewal is due
+					tt.lose(t, r, p, l)
+					lost := l.lost(t)
+					require.ErrorIs(t, lost, tt.want)
+					require.ErrorContains(t, lost, l.term.Key())
+					l.leave <- failed
+					end := time.Now()
+					if !again {
+						err := running.ends(t)
+						require.ErrorIs(t, err, lost)
+						require.ErrorIs(t, err, failed)
+						r.requireNothingLeft(t, p)
+						return
+					}
+					next := running.leads(t)
+					require.WithinRange(t, next.began, end, end.Add(DefaultRetryPeriod))
+					require.Greater(t, next.term.Revision(), l.term.Revision())
+					next.leave <- nil
+					require.NoError(t, running.ends(t))
+				})
+			})
+		}
+	}
+}
+
+// After an outage that has ended all leases, the candidates do not return at one moment.
+func TestCandidatesReturnSpreadOverThePeriod(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		const candidates = 20
+		all := make([]*running, candidates)
+		for i := range all {
+			all[i] = r.process(t).run(t, Config{Holders: candidates, RetryPeriod: 8 * time.Second})
+		}
+		for _, run := range all {
+			l := run.leads(t)
+			require.NoError(t, r.ExpireLease(leaseOf(r, l)))
+			l.lost(t)
+			l.leave <- nil
+		}
+		end := time.Now()
+		var pauses []time.Duration
+		for _, run := range all {
+			l := run.leads(t)
+			pauses = append(pauses, l.began.Sub(end))
+			defer func() { l.leave <- nil }()
+		}
+		slices.Sort(pauses)
+		assert.Less(t, pauses[candidates-1], 8*time.Second)
+		assert.Less(t, pauses[0], 3*time.Second)
+		assert.Greater(t, pauses[candidates-1]-pauses[0], 3*time.Second)
+	})
+}
+
+func TestPausesGrowWithFailures(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		var at []time.Time
+		r.On("LeaseGrant", func(call *fakeetcd.Call) {
+			at = append(at, time.Now())
+			call.Answer(nil, rpctypes.ErrGRPCNoSpace)
+		})
+		running := r.process(t).run(t, Config{})
+		time.Sleep(time.Hour)
+		running.cancel()
+		require.ErrorIs(t, running.ends(t), context.Canceled)
+		require.Greater(t, len(at), 200)
+		require.Less(t, len(at), 800, "8 s on average")
+	})
+}
+
+func TestCancelWhileWaitingLeavesNoKey(t *testing.T) {
+	for name, holders := range map[string]int{"election": 1, "semaphore": 2} {
+		t.Run(name, func(t *testing.T) {
+			withRig(t, func(t *testing.T, r *rig) {
+				p := r.process(t)
+				var held []*lead
+				for range holders {
+					held = append(held, r.process(t).run(t, Config{Holders: holders}).leads(t))
+				}
+				waiting := p.run(t, Config{Holders: holders})
+				time.Sleep(time.Minute)
+				waiting.requireWaiting(t)
+				require.Len(t, r.candidates(t, p, "office"), holders+1)
+				start := time.Now()
+				waiting.cancel()
+				require.Equal(t, context.Canceled, waiting.ends(t))
+				require.WithinDuration(t, start, time.Now(), soon)
+				require.Len(t, r.candidates(t, p, "office"), holders)
+				for _, l := range held {
+					l.leave <- nil
+				}
+				synctest.Wait()
+				r.requireNothingLeft(t, p)
+			})
+		})
+	}
+}
+
+// The request that puts the key is executed after the cancel.
+func TestCancelBeforeTheKeyIsPut(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t)
+		resume, executed := make(chan struct{}), make(chan error, 1)
+		r.Once("Txn", func(call *fakeetcd.Call) {
+			<-resume
+			_, err := call.Execute()
+			executed <- err
+		})
+		waiting := p.run(t, Config{})
+		synctest.Wait()
+		waiting.cancel()
+		require.Equal(t, context.Canceled, waiting.ends(t))
+		close(resume)
+		require.ErrorIs(t, <-executed, rpctypes.ErrGRPCLeaseNotFound)
+		r.requireNothingLeft(t, p)
+	})
+}
+
+// The function ends its work after the cancel, however long that takes, and still holds the key.
+func TestLeaseIsRenewedUntilTheFunctionReturns(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t)
+		first := p.run(t, Config{})
+		l := first.leads(t)
+		second := r.process(t).run(t, Config{})
+		synctest.Wait()
+		first.cancel()
+		<-l.ctx.Done()
+		require.Equal(t, context.Canceled, context.Cause(l.ctx))
+		time.Sleep(time.Minute)
+		second.requireWaiting(t)
+		require.NoError(t, l.term.Err())
+		_, err := l.term.KV().Put(t.Context(), "plan", "the last")
+		require.NoError(t, err)
+		l.leave <- nil
+		require.NoError(t, first.ends(t))
+		second.leads(t).leave <- nil
+	})
+}
+
+func TestResignIsBounded(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t)
+		running := p.run(t, Config{ResignTimeout: 2 * time.Second})
+		l := running.leads(t)
+		p.cut()
+		start := time.Now()
+		l.leave <- nil
+		require.NoError(t, running.ends(t))
+		require.Equal(t, 2*time.Second, time.Since(start))
+		require.Len(t, p.logs.FilterMessageSnippet("cannot resign").All(), 1)
+	})
+}
+
+func TestPanicResigns(t *testing.T) {
+	for name, tt := range map[string]struct {
+		end  func()
+		want any
+	}{
+		"panic":  {func() { panic("broken") }, "broken"},
+		"Goexit": {runtime.Goexit, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withRig(t, func(t *testing.T, r *rig) {
+				p := r.process(t)
+				panicked := make(chan any)
+				stopped := 0
+				cfg := Config{Name: "office", Hooks: Hooks{StoppedLeading: func(_ *Term, loss error) {
+					assert.NoError(t, loss)
+					stopped++
+				}}}
+				go func() {
+					defer func() { panicked <- recover() }()
+					_ = Run(t.Context(), p.Client, cfg, func(context.Context, *Term) error {
+						tt.end()
+						return nil
+					})
+				}()
+				require.Equal(t, tt.want, <-panicked)
+				require.Equal(t, 1, stopped)
+				r.requireNothingLeft(t, p)
+			})
+		})
+	}
+}
+
+// Processes come and go, politely and by being cut off. There are never more that may believe that they hold a place
+// than there are places.
+func TestNeverMoreHoldersThanPlaces(t *testing.T) {
+	for _, places := range []int{1, 2} {
+		for seed := range uint64(3) {
+			withRig(t, func(t *testing.T, r *rig) {
+				h := &holders{random: rand.New(rand.NewPCG(seed, 0)), holding: make(map[*Term]bool)}
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				defer cancel()
+				var all sync.WaitGroup
+				for range 5 {
+					p := r.process(t)
+					all.Go(func() {
+						for ctx.Err() == nil {
+							_ = Run(ctx, p.Client, Config{Name: "office", Holders: places}, h.lead)
+							time.Sleep(h.upTo(time.Second))
+						}
+					})
+					all.Go(func() {
+						for ctx.Err() == nil {
+							time.Sleep(h.upTo(time.Minute))
+							p.cut()
+							time.Sleep(h.upTo(time.Minute))
+							p.heal()
+						}
+					})
+				}
+				all.Wait()
+				assert.Equal(t, places, h.most)
+				assert.Greater(t, h.terms, 10)
+			})
+		}
+	}
+}
+
+// holders counts the terms that last at the same time.
+type holders struct {
+	mu          sync.Mutex
+	random      *rand.Rand
+	holding     map[*Term]bool
+	terms, most int
+}
+
+func (h *holders) upTo(d time.Duration) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return time.Duration(h.random.Int64N(int64(d)))
+}
+
+// lead works for up to a minute, and does not return at once.
+func (h *holders) lead(ctx context.Context, term *Term) error {
+	h.begin(term)
+	work, end := context.WithTimeout(ctx, h.upTo(time.Minute))
+	defer end()
+	<-work.Done()
+	time.Sleep(h.upTo(time.Second))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.holding, term)
+	return nil
+}
+
+func (h *holders) begin(term *Term) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.terms++
+	h.holding[term] = true
+	now := 0
+	for other := range h.holding {
+		if other.Err() == nil {
+			now++
+		}
+	}
+	h.most = max(h.most, now)
+}
+
+func TestKeysAreThoseOfLocksAndElections(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t)
+		s, err := concurrency.NewSession(p.Client)
+		require.NoError(t, err)
+		defer s.Close()
+		m := concurrency.NewMutex(s, "office")
+		require.NoError(t, m.Lock(t.Context()))
+		running := r.process(t).run(t, Config{})
+		time.Sleep(time.Minute)
+		running.requireWaiting(t)
+		require.NoError(t, m.Unlock(t.Context()))
+		l := running.leads(t)
+		require.Equal(t, concurrency.ErrLocked, m.TryLock(t.Context()))
+		resp, err := concurrency.NewElection(s, "office").Leader(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, l.term.Key(), string(resp.Kvs[0].Key))
+		l.leave <- nil
+	})
+}
+
+func TestHooks(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t)
+		var events []string
+		var losses []error
+		var leaders []Leader
+		cfg := Config{Value: "ann", Hooks: Hooks{
+			StartedLeading: func(*Term) { events = append(events, "started") },
+			StoppedLeading: func(term *Term, loss error) {
+				assert.NotNil(t, r.Get(term.Key()), "it has not resigned yet")
+				events, losses = append(events, "stopped"), append(losses, loss)
+			},
+			NewLeader: func(l Leader) { leaders = append(leaders, l) },
+		}}
+		running := p.run(t, cfg)
+		l := running.leads(t)
+		l.leave <- nil
+		require.NoError(t, running.ends(t))
+
+		bob := r.process(t).run(t, Config{Value: "bob"})
+		b := bob.leads(t)
+		running = p.run(t, cfg)
+		time.Sleep(time.Minute)
+		b.leave <- nil
+		next := running.leads(t)
+		synctest.Wait()
+		next.leave <- nil
+		require.NoError(t, running.ends(t))
+		require.Equal(t, []string{"started", "stopped", "started", "stopped"}, events)
+		require.Equal(t, []error{nil, nil}, losses)
+		require.Equal(t, Leader{"bob", b.term.Key(), b.term.Revision(), leaders[len(leaders)-2].Since}, leaders[len(leaders)-2])
+		require.Equal(t, Leader{"ann", next.term.Key(), next.term.Revision(), next.began}, leaders[len(leaders)-1])
+		require.Len(t, p.logs.FilterMessage("leads").All(), 2)
+		require.Len(t, p.logs.FilterMessage("leads no more").All(), 2)
+	})
+}
+
+func TestMetrics(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		var m Metrics
+		requireValues := func(want ...float64) {
+			t.Helper()
+			synctest.Wait()
+			var values []float64
+			for _, metric := range m.Metrics() {
+				values = append(values, metric.Value)
+			}
+			require.Equal(t, want, values, "leading, age, terms, losses")
+		}
+		requireValues(0, 0, 0, 0)
+		running := r.process(t).run(t, Config{Metrics: &m})
+		l := running.leads(t)
+		time.Sleep(7 * time.Second)
+		requireValues(1, 7, 1, 0)
+		require.NoError(t, r.ExpireLease(leaseOf(r, l)))
+		l.lost(t)
+		requireValues(0, 0, 1, 1)
+		l.leave <- nil
+		l = running.leads(t)
+		requireValues(1, 0, 2, 1)
+		l.leave <- nil
+		require.NoError(t, running.ends(t))
+		requireValues(0, 0, 2, 1)
+	})
+}
+
+func TestOverrunIsLogged(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t)
+		running := p.run(t, Config{})
+		overrun := func() int {
+			synctest.Wait()
+			return p.logs.FilterMessageSnippet("has not returned").Len()
+		}
+		l := running.leads(t)
+		p.cut()
+		l.lost(t)
+		time.Sleep(3*time.Second - time.Nanosecond)
+		require.Zero(t, overrun())
+		time.Sleep(time.Nanosecond)
+		require.Equal(t, 1, overrun())
+		running.cancel()
+		l.leave <- nil
+		running.ends(t)
+	})
+}
+
+func TestUselessCampaignsEnd(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t)
+		r.Once("Txn", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+		running := p.run(t, Config{})
+		require.ErrorIs(t, running.ends(t), rpctypes.ErrPermissionDenied)
+		r.requireNothingLeft(t, p)
+
+		running = p.run(t, Config{})
+		l := running.leads(t)
+		require.NoError(t, p.Close())
+		l.lost(t)
+		l.leave <- nil
+		require.ErrorContains(t, running.ends(t), "closing")
+	})
+}
+
+// foreign is a Lease of a program that knows nothing of monitors.
+type foreign struct{ clientv3.Lease }
+
+func (f foreign) KeepAlive(ctx context.Context, id clientv3.LeaseID) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
+	return f.Lease.KeepAlive(clientv3.WithLeaseMonitor(ctx, nil), id)
+}
+
+func TestLeaseWithoutDeadline(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t)
+		p.Lease = foreign{p.Lease}
+		require.ErrorContains(t, p.run(t, Config{}).ends(t), "LeaseMonitor")
+		r.requireNothingLeft(t, p)
+	})
+}
+
+func TestConfig(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cfg  Config
+		want string
+	}{
+		"no name":               {Config{}, "Config.Name is empty"},
+		"negative TTL":          {Config{Name: "n", TTL: -1}, "Config.TTL is -1ns: leave it out"},
+		"short TTL":             {Config{Name: "n", TTL: time.Millisecond}, "Config.TTL is 1ms: set at least 1 s"},
+		"negative margin":       {Config{Name: "n", Margin: -1}, "Config.Margin is -1ns"},
+		"long margin":           {Config{Name: "n", Margin: 10 * time.Second}, "set a margin below 10s, or a longer TTL"},
+		"negative timeout":      {Config{Name: "n", ResignTimeout: -1}, "Config.ResignTimeout is -1ns"},
+		"negative period":       {Config{Name: "n", RetryPeriod: -1}, "Config.RetryPeriod is -1ns"},
+		"negative holders":      {Config{Name: "n", Holders: -1}, "Config.Holders is -1"},
+		"leader of a semaphore": {Config{Name: "n", Holders: 2, Hooks: Hooks{NewLeader: func(Leader) {}}}, "Hooks.NewLeader needs Config.Holders of 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := Run(t.Context(), nil, tt.cfg, nil)
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}
+
+func TestTTLIsRoundedUp(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		running := r.process(t).run(t, Config{TTL: 2500 * time.Millisecond})
+		running.leads(t).leave <- nil
+		require.NoError(t, running.ends(t))
+		require.Equal(t, int64(3), r.Calls("LeaseGrant")[0].Request().(*pb.LeaseGrantRequest).TTL)
+	})
+}

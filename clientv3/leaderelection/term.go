@@ -1,0 +1,154 @@
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/internal/pause"
+)
+
+var (
+	// ErrNotRenewed is the cause of a term's end if no renewal of its lease was answered for
+	// Config.TTL - Config.Margin.
+	ErrNotRenewed = errors.New("the lease was not renewed in time")
+
+	// ErrKeyDeleted is the cause of a term's end if its key was deleted, and its lease was not.
+	ErrKeyDeleted = errors.New("the key was deleted")
+
+	// ErrReturned is the cause of a term's end if its function has returned.
+	ErrReturned = errors.New("the function has returned")
+)
+
+// TermEndedError reports that a term is over. It is the cause of the context of a term that was
+// lost ([context.Cause]), and the error of fenced calls: those were not executed.
+type TermEndedError struct {
+	// Key is the key that was held, and Revision the revision that created it.
+	Key      string
+	Revision int64
+	// Cause is [ErrNotRenewed], [ErrKeyDeleted], [ErrReturned], or the error of the session.
+	Cause error
+}
+
+// Error returns the cause, with the key and its revision.
+func (e *TermEndedError) Error() string {
+	return fmt.Sprintf("leaderelection: the term of key %q, created at revision %d, is over: %v", e.Key, e.Revision, e.Cause)
+}
+
+// GRPCStatus has the code FailedPrecondition, for which retry.OutcomeOf says that a write was not
+// executed.
+func (e *TermEndedError) GRPCStatus() *status.Status {
+	return status.New(codes.FailedPrecondition, e.Error())
+}
+
+// Unwrap returns the cause.
+func (e *TermEndedError) Unwrap() error { return e.Cause }
+
+// Term is the time in which Run holds the key. It is safe for concurrent use.
+type Term struct {
+	client  *clientv3.Client
+	session *concurrency.Session
+	margin  time.Duration
+	key     string
+	rev     int64
+	since   time.Time
+
+	// ctx is the function's. over lasts longer if Run's context ends: until the function has
+	// returned. Its cause is a *TermEndedError.
+	ctx, over       context.Context
+	cancel, endTerm context.CancelCauseFunc
+	returned        chan struct{} // closed when the function has returned
+}
+
+func newTerm(ctx context.Context, session *concurrency.Session, held *concurrency.Semaphore, margin time.Duration) *Term {
+	t := &Term{
+		client: session.Client(), session: session, margin: margin,
+		key: held.Key(), rev: held.Rev(), since: time.Now(), returned: make(chan struct{}),
+	}
+	t.ctx, t.cancel = context.WithCancelCause(ctx)
+	t.over, t.endTerm = context.WithCancelCause(context.WithoutCancel(ctx))
+	return t
+}
+
+// Key returns the key that is held.
+func (t *Term) Key() string { return t.key }
+
+// Revision returns the revision that created the key: the fencing token. In an election or a
+// lock it is greater than those of all earlier terms, so a system other than etcd that is given
+// it with each request can refuse those with a smaller one than it has seen. The terms of a
+// semaphore with several holders overlap, and only [Term.Fence] tells which are over.
+func (t *Term) Revision() int64 { return t.rev }
+
+// Fence returns the comparison that holds in a transaction while the term lasts, and never again.
+func (t *Term) Fence() clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(t.key), "=", t.rev)
+}
+
+// Since returns when this process learnt that it holds the key.
+func (t *Term) Since() time.Time { return t.since }
+
+// Deadline returns when the term ends unless its lease is renewed: Config.Margin before the
+// lease may expire. Each answered renewal moves it.
+func (t *Term) Deadline() time.Time { return t.session.Deadline().Add(-t.margin) }
+
+// Err returns nil while the term lasts, and then a [*TermEndedError]. The end of Run's context
+// does not end a term: that lasts until the function has returned.
+func (t *Term) Err() error {
+	if t.over.Err() == nil && time.Until(t.Deadline()) <= 0 {
+		t.end(ErrNotRenewed) // the process did not run when the timer was due
+	}
+	return context.Cause(t.over)
+}
+
+// end ends the term, and the function's context with it. The first cause counts.
+func (t *Term) end(cause error) {
+	t.endTerm(&TermEndedError{Key: t.key, Revision: t.rev, Cause: cause})
+	t.cancel(context.Cause(t.over))
+}
+
+// followLease ends the term when its lease is lost or may soon be.
+func (t *Term) followLease() {
+	timer := time.NewTimer(time.Until(t.Deadline()))
+	defer timer.Stop()
+	for t.Err() == nil {
+		select {
+		case <-timer.C:
+			timer.Reset(time.Until(t.Deadline()))
+		case <-t.session.Done():
+			t.end(t.session.Err())
+		case <-t.over.Done():
+		}
+	}
+}
+
+// watchAgain is the pause after a watch or a read that failed; the client has retried before.
+const watchAgain = time.Second
+
+// followKey ends the term when its key is deleted.
+func (t *Term) followKey() {
+	for from := t.rev + 1; ; {
+		for resp := range t.client.Watch(t.over, t.key, clientv3.WithRev(from), clientv3.WithFilterPut()) {
+			if len(resp.Events) > 0 {
+				t.end(ErrKeyDeleted)
+			}
+		}
+		// The watch has ended: with the term, by a compaction, or because the cluster was restored.
+		if pause.For(t.over, watchAgain) != nil {
+			return
+		}
+		resp, err := t.client.Get(t.over, t.key, clientv3.WithKeysOnly())
+		switch {
+		case err != nil:
+		case len(resp.Kvs) == 0 || resp.Kvs[0].CreateRevision != t.rev:
+			t.end(ErrKeyDeleted)
+		default:
+			from = resp.Header.Revision + 1
+		}
+	}
+}
