@@ -2,8 +2,10 @@ package channel
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/balancer"
@@ -20,19 +22,25 @@ type call struct {
 	req, reply any
 	opts       []grpc.CallOption
 	properties properties
-	first      attempt  // its caller is the context of the call
-	current    *attempt // nil between two
-	hedging    hedge.Call
-	failures   *Retrier // nil before the first, see retrier
+	// unsure, if not nil, is set when an attempt may have been executed whose success is not returned.
+	unsure   *atomic.Bool
+	first    attempt  // its caller is the context of the call
+	current  *attempt // nil between two
+	hedging  hedge.Call
+	failures *Retrier // nil before the first, see retrier
 
 	trace observe.CallTrace // nil if there is no CallObserver or Tracer
 }
 
 func (c *Caller) newCall(ctx context.Context, method string, req, reply any, opts []grpc.CallOption) *call {
-	return &call{
+	call := &call{
 		caller: c, method: method, req: req, reply: reply, opts: opts,
 		properties: c.propertiesOf(method, req), first: attempt{caller: ctx},
 	}
+	if method == pb.KV_Txn_FullMethodName {
+		call.allowRepeats()
+	}
+	return call
 }
 
 // ctx returns the context of the call.
@@ -61,6 +69,29 @@ type reportAmbiguous struct {
 // The last result alone does not show that: a LeaseRevoke that is repeated after a broken
 // connection fails because the lease is gone.
 func ReportAmbiguous(to *atomic.Bool) grpc.CallOption { return reportAmbiguous{to: to} }
+
+// repeatable is the call option of Repeatable.
+type repeatable struct {
+	grpc.EmptyCallOption
+	unsure *atomic.Bool
+}
+
+// Repeatable says that a Txn may be sent any number of times, since its comparisons let one execution at most
+// write: the Txn is hedged, cut and repeated like a read. It sets unsure if an attempt may have been executed, or
+// may yet be, other than the one whose response is returned.
+func Repeatable(unsure *atomic.Bool) grpc.CallOption { return repeatable{unsure: unsure} }
+
+// allowRepeats applies the option of Repeatable, if the call has it.
+func (c *call) allowRepeats() {
+	for i, opt := range c.opts {
+		if r, ok := opt.(repeatable); ok {
+			c.unsure, c.opts = r.unsure, slices.Delete(slices.Clone(c.opts), i, i+1)
+			c.properties.safety, c.properties.write = retry.Repeatable, false
+			c.properties.shape, c.properties.hedged, c.properties.prompt = shapeRepeatableTxn, true, true
+			return
+		}
+	}
+}
 
 // run executes the call.
 func (c *call) run() error {
@@ -149,6 +180,7 @@ func (c *call) settle(a *attempt, err error) error {
 	ev, err := a.outcome(c.method, err)
 	r := c.retrier()
 	class := r.correct(retry.Classify(err, ev), a)
+	c.noteUnsure(class, ev)
 	switch retry.Decide(class, c.properties.safety) {
 	case retry.ReturnUnknown:
 		return c.unknown(a, err)
@@ -165,6 +197,18 @@ func (c *call) settle(a *attempt, err error) error {
 		}
 	}
 	return err
+}
+
+// noteUnsure notes a failed attempt that may have been executed.
+func (c *call) noteUnsure(class retry.Class, ev retry.Evidence) {
+	if c.unsure == nil || !ev.Sent {
+		return
+	}
+	switch class {
+	case retry.Ambiguous, retry.Executed, retry.Ended, retry.Closed:
+		c.unsure.Store(true)
+	default:
+	}
 }
 
 // unknown returns the error of a call that may have been executed. A server error that

@@ -1,0 +1,2 @@
+// Package idempotent makes writes whose outcome is known.
+package idempotent
