@@ -15,29 +15,21 @@ import (
 // errForm is the error of a response that has not the form of its request.
 var errForm = errors.New("idempotent: the response of a write has not the form of its request")
 
-// response returns the caller's part of the answer that ended the write.
+// response returns the caller's part of the answer that ended the write. The first operation is that of the lane.
 func (a *attempts) response() (clientv3.OpResponse, error) {
-	lost := &retry.ResponseLostError{Revision: a.header.GetRevision(), Err: errForm}
-	if !a.op.IsTxn() {
-		if len(a.responses) != 2 {
-			return clientv3.OpResponse{}, lost
-		}
-		return withHeader(a.responses[1], a.header), nil
+	parts, succeeded := a.responses, true
+	if cmps, _, _ := a.op.Txn(); len(cmps) > 0 && len(parts) == 1 {
+		txn := parts[0].GetResponseTxn()
+		parts, succeeded = txn.GetResponses(), txn.GetSucceeded()
 	}
-	branch, succeeded := a.responses, true
-	if cmps, _, _ := a.op.Txn(); len(cmps) > 0 {
-		if len(a.responses) != 1 {
-			return clientv3.OpResponse{}, lost
-		}
-		txn := a.responses[0].GetResponseTxn()
-		branch, succeeded = txn.GetResponses(), txn.GetSucceeded()
+	switch {
+	case len(parts) > 0 && a.op.IsTxn():
+		return (&clientv3.TxnResponse{Header: a.header, Succeeded: succeeded, Responses: parts[1:]}).OpResponse(), nil
+	case len(parts) == 2:
+		return withHeader(parts[1], a.header), nil
+	default:
+		return clientv3.OpResponse{}, &retry.ResponseLostError{Revision: a.header.GetRevision(), Err: errForm}
 	}
-	if len(branch) != 2 || branch[1].GetResponseTxn() == nil {
-		return clientv3.OpResponse{}, lost
-	}
-	return (&clientv3.TxnResponse{
-		Header: a.header, Succeeded: succeeded, Responses: branch[1].GetResponseTxn().Responses,
-	}).OpResponse(), nil
 }
 
 // withHeader returns the response to a put or a delete as one that was sent alone has it.

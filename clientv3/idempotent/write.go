@@ -129,15 +129,12 @@ func (a *attempts) operations() []clientv3.Op {
 	case !a.op.IsTxn():
 		return []clientv3.Op{put(true), a.op}
 	}
-	// The caller's operations are a transaction of their own, so that there may be as many as without the record.
 	cmps, then, otherwise := a.op.Txn()
-	branch := func(taken bool, ops []clientv3.Op) []clientv3.Op {
-		return []clientv3.Op{put(taken), clientv3.OpTxn(nil, ops, nil)}
-	}
+	then = append([]clientv3.Op{put(true)}, then...)
 	if len(cmps) == 0 {
-		return branch(true, then)
+		return then
 	}
-	return []clientv3.Op{clientv3.OpTxn(cmps, branch(true, then), branch(false, otherwise))}
+	return []clientv3.Op{clientv3.OpTxn(cmps, then, append([]clientv3.Op{put(false)}, otherwise...))}
 }
 
 // answered handles the answer to a request, beside which another one may have been executed if unsure is set. An

@@ -22,12 +22,10 @@ type call struct {
 	req, reply any
 	opts       []grpc.CallOption
 	properties properties
-	// unsure, if not nil, is set when an attempt may have been executed whose success is not returned.
-	unsure   *atomic.Bool
-	first    attempt  // its caller is the context of the call
-	current  *attempt // nil between two
-	hedging  hedge.Call
-	failures *Retrier // nil before the first, see retrier
+	first      attempt  // its caller is the context of the call
+	current    *attempt // nil between two
+	hedging    hedge.Call
+	failures   *Retrier // nil before the first, see retrier
 
 	trace observe.CallTrace // nil if there is no CallObserver or Tracer
 }
@@ -85,12 +83,21 @@ func Repeatable(unsure *atomic.Bool) grpc.CallOption { return repeatable{unsure:
 func (c *call) allowRepeats() {
 	for i, opt := range c.opts {
 		if r, ok := opt.(repeatable); ok {
-			c.unsure, c.opts = r.unsure, slices.Delete(slices.Clone(c.opts), i, i+1)
+			c.opts = slices.Delete(slices.Clone(c.opts), i, i+1)
+			c.retrier().ambiguous = r.unsure
 			c.properties.safety, c.properties.write = retry.Repeatable, false
 			c.properties.shape, c.properties.hedged, c.properties.prompt = shapeRepeatableTxn, true, true
 			return
 		}
 	}
+}
+
+// unsure returns the flag of Repeatable, nil for other calls.
+func (c *call) unsure() *atomic.Bool {
+	if c.properties.shape != shapeRepeatableTxn {
+		return nil
+	}
+	return c.failures.ambiguous
 }
 
 // run executes the call.
@@ -201,12 +208,13 @@ func (c *call) settle(a *attempt, err error) error {
 
 // noteUnsure notes a failed attempt that may have been executed.
 func (c *call) noteUnsure(class retry.Class, ev retry.Evidence) {
-	if c.unsure == nil || !ev.Sent {
+	unsure := c.unsure()
+	if unsure == nil || !ev.Sent {
 		return
 	}
 	switch class {
 	case retry.Ambiguous, retry.Executed, retry.Ended, retry.Closed:
-		c.unsure.Store(true)
+		unsure.Store(true)
 	default:
 	}
 }

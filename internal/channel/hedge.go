@@ -27,8 +27,8 @@ func (c *call) second(a *attempt, req, reply proto.Message) *hedge.Second {
 	s, first := new(attempt), a.endpoint()
 	s.Avoid, s.AvoidStrictly = append(slices.Clone(a.Avoid), first), true
 	c.startAttempt(s, true)
-	if c.unsure != nil {
-		c.unsure.Store(true)
+	if unsure := c.unsure(); unsure != nil {
+		unsure.Store(true)
 	}
 	opts := slices.Clone(c.opts)
 	return &hedge.Second{
