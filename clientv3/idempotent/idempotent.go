@@ -93,7 +93,7 @@ func New(ctx context.Context, client *clientv3.Client, cfg Config) (*KV, error) 
 	k.lanes = clientv3.NewKVFromKVClient(laneClient{clientv3.RetryKVClient(client)}, client)
 	k.history = k.tracker.History()
 	if err := k.try(ctx); err != nil {
-		_ = k.Close() // the caller gets the first error
+		_ = k.pool.close(ctx.Err() == nil) // the caller gets the first error
 		return nil, fmt.Errorf("idempotent: no lane can be used below %q: %w", cfg.Prefix, err)
 	}
 	return k, nil
@@ -150,7 +150,7 @@ func (k *KV) Txn(ctx context.Context) clientv3.Txn {
 // Close waits for the writes under way, and ends the lease, which deletes the lanes. Writes after it fail with a
 // *retry.NotSentError. If no member answers, Close waits until the TTL has passed. Without Close, the lease
 // ends a TTL after the client or the program.
-func (k *KV) Close() error { return k.pool.close() }
+func (k *KV) Close() error { return k.pool.close(true) }
 
 // txn collects what the transaction of the client, which checks the order of the calls, does not reveal.
 type txn struct {

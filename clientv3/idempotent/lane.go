@@ -105,10 +105,10 @@ func (l *lane) held(revision int64) result {
 		return result{}
 	case stepWrite:
 		return result{verdict: executed, revision: revision}
-	case stepDrop:
-		l.ended = true
+	default:
+		l.ended = l.step == stepDrop
+		return result{verdict: notExecuted}
 	}
-	return result{verdict: notExecuted}
 }
 
 // failedGuard handles the answer that the guard did not hold, with the record of the lane, nil if its key does not exist.

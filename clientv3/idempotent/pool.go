@@ -152,9 +152,8 @@ func (p *pool) release(s *session, l *lane) {
 	<-p.slots
 }
 
-// close waits until no lane is in use, and ends the session.
-func (p *pool) close() error {
-	err := error(nil)
+// close waits until no lane is in use, and ends the session. Without revoke its lease is left to expire.
+func (p *pool) close(revoke bool) (err error) {
 	p.closes.Do(func() {
 		close(p.closed)
 		for range cap(p.slots) {
@@ -164,8 +163,12 @@ func (p *pool) close() error {
 		s := p.session
 		p.session = nil
 		p.mu.Unlock()
-		if s != nil {
+		switch {
+		case s == nil:
+		case revoke:
 			err = s.Close()
+		default:
+			s.Orphan()
 		}
 	})
 	return err

@@ -30,9 +30,7 @@ func (k *KV) write(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, er
 			return clientv3.OpResponse{}, notSent(err)
 		}
 		a := &attempts{kv: k, session: s, lane: l, op: op}
-		r, err := a.run(ctx)
-		k.pool.release(s, l)
-		if r.verdict != elsewhere {
+		if r, err := a.run(ctx); r.verdict != elsewhere {
 			return a.conclude(ctx, r, err)
 		}
 		if lanes >= otherLanes && !k.pause(ctx, lanes) {
@@ -67,6 +65,7 @@ type attempts struct {
 // run sends requests until there is a verdict. The error is the last one, or that for which the write is withdrawn.
 func (a *attempts) run(ctx context.Context) (result, error) {
 	l := a.lane
+	defer a.kv.pool.release(a.session, l) // also if an interceptor panics
 	l.begin(newIDs())
 	var cause error
 	for failures := 0; ; {
@@ -174,14 +173,20 @@ func (a *attempts) conclude(ctx context.Context, r result, err error) (clientv3.
 		changed := &clientv3.ClusterChangedError{OldClusterID: id, OldRevision: a.lane.guard, NewClusterID: id, NewRevision: r.revision}
 		a.kv.goneBack.CompareAndSwap(nil, changed)
 		return clientv3.OpResponse{}, changed
+	default:
+		return clientv3.OpResponse{}, unknownOutcome(ctx, err)
+	}
+}
+
+// unknownOutcome returns the error of a write whose outcome is unknown: that of the context if it has ended.
+func unknownOutcome(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	if err == nil {
 		err = errLaneLost
 	}
-	if ctx.Err() != nil {
-		return clientv3.OpResponse{}, ctx.Err()
-	}
-	return clientv3.OpResponse{}, &retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: err}
+	return &retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: err}
 }
 
 // over returns why the history is over to which the lanes belong, nil if it is not.
