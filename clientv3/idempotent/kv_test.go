@@ -304,7 +304,9 @@ func TestLeaseExpired(t *testing.T) {
 // TestPanic has an operation that no builder made.
 func TestPanic(t *testing.T) {
 	inBubble(t, Config{Lanes: 1}, func(t *testing.T, _ *fakeetcd.Cluster, kv *KV) {
-		require.Panics(t, func() { _, _ = kv.Do(t.Context(), clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("k", ""), {}}, nil)) })
+		require.Panics(t, func() {
+			_, _ = kv.Do(t.Context(), clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("k", ""), {}}, nil))
+		})
 		_, err := kv.Put(t.Context(), "k", "v")
 		require.NoError(t, err, "the lane is free")
 	})
