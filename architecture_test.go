@@ -52,6 +52,7 @@ var layers = map[string][]string{
 	"clientv3/concurrency":          {"clientv3", "clientv3/internal/settle", "internal/pause", "retry"},
 	"clientv3/credentials":          {},
 	"clientv3/experimental/recipes": {"clientv3", "clientv3/concurrency", "clientv3/internal/settle"},
+	"clientv3/idempotent":           {"clientv3", "clientv3/concurrency", "clientv3/internal/lineage", "internal/channel", "retry"},
 	"clientv3/kubernetes":           {"clientv3"},
 	"clientv3/leaderelection":       {"clientv3", "clientv3/concurrency", "internal/pause", "observe", "retry"},
 	"clientv3/leasing":              {"clientv3", "clientv3/internal/lineage", "clientv3/concurrency", "internal/pause", "retry"},

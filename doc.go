@@ -27,6 +27,7 @@
 // and beside it:
 //
 //   - clientv3/batch: gets of many goroutines share RPCs
+//   - clientv3/idempotent: writes that are executed once and whose outcome is known
 //   - clientv3/cache: watched prefixes served from memory, linearizable
 //   - clientv3/clientconfig: the configuration from flags, etcdctl's variables and a URL
 //   - clientv3/leaderelection: a function that runs while it leads or holds a lock, with fenced writes

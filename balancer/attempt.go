@@ -57,7 +57,8 @@ type Attempt struct {
 	// Large says that a call of class Calls has a large response: it uses the connection of class
 	// Bulk, so that no other response queues behind it.
 	Large bool
-	// Prompt says that a write takes about as long as a commit: see [Endpoint.ServedInTerm].
+	// Prompt says that the call writes and takes about as long as a commit, see [Endpoint.ServedInTerm]. It
+	// may be set without Write, for what may be sent twice.
 	Prompt bool
 	// AvoidStrictly makes the pick fail with codes.Canceled if Avoid lists every endpoint
 	// that can serve the call.

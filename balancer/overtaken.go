@@ -69,10 +69,10 @@ func (e *Endpoint) ServedInTerm(term uint64, began time.Time) (isNew bool) {
 	return isNew
 }
 
-// overtaken returns the prompt writes in flight that were picked before then.
+// overtaken returns the prompt calls in flight that were picked before then.
 func (e *Endpoint) overtaken(before time.Time) (writes []*call) {
 	for _, c := range e.inflight.callsOn(nil) {
-		if a := c.attempt; a.Write && a.Prompt && c.start.Time().Before(before) {
+		if c.attempt.Prompt && c.start.Time().Before(before) {
 			writes = append(writes, c)
 		}
 	}

@@ -32,7 +32,7 @@ type Evidence struct {
 // Classify returns the class of an attempt that ended with err.
 //
 // err may be nil, a gRPC status, a [rpctypes.EtcdError], a context error, an
-// [*UnknownOutcomeError], a [*NotSentError], bare or wrapped. An error that is none of these counts as a
+// [*UnknownOutcomeError], a [*NotSentError], a [*ResponseLostError], bare or wrapped. An error that is none of these counts as a
 // status with code Unknown. The tables are consulted from the most specific to the least:
 // [ServerErrors], [LocalErrors], [Codes].
 //
@@ -61,6 +61,9 @@ func classify(err error, ev Evidence) Class {
 	var unsent *NotSentError
 	if errors.As(err, &unsent) {
 		return NotSent
+	}
+	if isResponseLost(err) {
+		return Executed
 	}
 	code, msg := codeAndMessage(err)
 	if r, ok := lookupServerError(code, msg, ev.Method); ok {
@@ -108,6 +111,11 @@ func classOfUnsent(code codes.Code) Class {
 func isUnknownOutcome(err error) bool {
 	var unknown *UnknownOutcomeError
 	return errors.As(err, &unknown)
+}
+
+func isResponseLost(err error) bool {
+	var lost *ResponseLostError
+	return errors.As(err, &lost)
 }
 
 type grpcStatus interface{ GRPCStatus() *status.Status }

@@ -124,6 +124,8 @@ func TestClassifyOtherErrors(t *testing.T) {
 		{"status OK", statusOKError{}, Ambiguous, Definite},
 		{"unknown outcome", unknown, Ambiguous, Ambiguous},
 		{"unknown outcome, wrapped", fmt.Errorf("put: %w", unknown), Ambiguous, Ambiguous},
+		{"response lost", &ResponseLostError{Revision: 7, Err: rpctypes.ErrCompacted}, Executed, Executed},
+		{"not executed", &NotSentError{Err: rpctypes.ErrNoSpace}, NotSent, NotSent},
 		{"unknown outcome, nil", (*UnknownOutcomeError)(nil), Ambiguous, Ambiguous},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -32,7 +32,7 @@ func (o Outcome) String() string {
 // OutcomeOf returns what an error proves about the write that returned it (Put, Delete, a
 // Txn that writes: any [Mutating] call):
 //
-//   - nil: [OutcomeExecuted].
+//   - nil, and a [*ResponseLostError]: [OutcomeExecuted].
 //   - an error with which etcd refuses a request before executing it, such as
 //     rpctypes.ErrCompacted, bare, as a gRPC status or wrapped:
 //     [OutcomeNotExecuted]. So is a [*NotSentError].
@@ -57,7 +57,7 @@ func OutcomeOf(err error) Outcome {
 // and the error is not an [*UnknownOutcomeError] about an earlier attempt, the outcome is
 // [OutcomeNotExecuted] whatever the error is.
 func OutcomeOfAttempt(err error, ev Evidence) Outcome {
-	if err == nil {
+	if err == nil || isResponseLost(err) {
 		return OutcomeExecuted
 	}
 	if isUnknownOutcome(err) {

@@ -1,6 +1,8 @@
 package retry
 
 import (
+	"fmt"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -57,18 +59,37 @@ func (e *UnknownOutcomeError) GRPCStatus() *status.Status {
 	return status.New(codeAndMessage(e.Err))
 }
 
-// NotSentError is returned for a write whose context ended while it waited to be sent with others
-// (clientv3/batch): it was not executed and will not be. errors.Is matches the context's error.
+// NotSentError is returned for a write that was not executed and will not be, where the cause alone does not
+// show that: its context ended while it waited to be sent (clientv3/batch), or it was withdrawn before a
+// server executed it (clientv3/idempotent). errors.Is matches the cause.
 type NotSentError struct {
-	// Err is the error of the context.
+	// Err is the cause, such as the error of the context.
 	Err error
 }
 
 // Error returns a text with the cause.
-func (e *NotSentError) Error() string { return "not sent: " + e.Err.Error() }
+func (e *NotSentError) Error() string { return "not executed: " + e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *NotSentError) Unwrap() error { return e.Err }
 
-// GRPCStatus returns the code of the context's error, Canceled or DeadlineExceeded.
+// GRPCStatus returns the status of the cause, as that of an [UnknownOutcomeError] does.
 func (e *NotSentError) GRPCStatus() *status.Status { return status.New(codeAndMessage(e.Err)) }
+
+// ResponseLostError is returned by clientv3/idempotent for a write that was executed, once, and whose response
+// is not available: the answer was lost, and what it said cannot be read any more. errors.Is matches the cause,
+// such as rpctypes.ErrCompacted.
+type ResponseLostError struct {
+	// Revision is that of the write.
+	Revision int64
+	// Err is why the response cannot be read.
+	Err error
+}
+
+// Error returns a text with the revision and the cause.
+func (e *ResponseLostError) Error() string {
+	return fmt.Sprintf("executed at revision %d, response lost: %v", e.Revision, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *ResponseLostError) Unwrap() error { return e.Err }

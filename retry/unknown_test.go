@@ -86,6 +86,8 @@ func TestOutcomeOf(t *testing.T) {
 		{"plain", io.EOF, OutcomeUnknown, OutcomeNotExecuted},
 		{"typed", &UnknownOutcomeError{Err: unavailable}, OutcomeUnknown, OutcomeUnknown},
 		{"typed with a definite cause", fmt.Errorf("put: %w", &UnknownOutcomeError{Err: rpctypes.ErrCompacted}), OutcomeUnknown, OutcomeUnknown},
+		{"not executed", &NotSentError{Err: rpctypes.ErrNoSpace}, OutcomeNotExecuted, OutcomeNotExecuted},
+		{"response lost", fmt.Errorf("put: %w", &ResponseLostError{Revision: 7, Err: rpctypes.ErrCompacted}), OutcomeExecuted, OutcomeExecuted},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			assert.Equal(t, tc.sent, OutcomeOf(tc.err))

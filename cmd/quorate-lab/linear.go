@@ -34,6 +34,7 @@ belongs to no write. A violation is also shown as a page for browsers.`,
   quorate-lab soak linear --duration 10m --seed 7`,
 	}
 	addSoak(cmd, &cfg.Config, []count{{&cfg.Callers, "callers", linear.DefaultCallers, "operations that are under way at a time"}}, func(ctx context.Context) (linear.Result, error) { return run(ctx, cfg) })
+	cmd.Flags().BoolVar(&cfg.Idempotent, "idempotent", false, "make writes idempotent (clientv3/idempotent); revisions are then not accounted for")
 	cmd.Flags().StringVar(&cfg.PageDir, "pages", ".", "directory for the pages that show violations")
 	return cmd
 }

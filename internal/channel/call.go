@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
@@ -49,6 +50,38 @@ type reportAmbiguous struct {
 // The last result alone does not show that: a LeaseRevoke that is repeated after a broken
 // connection fails because the lease is gone.
 func ReportAmbiguous(to *atomic.Bool) grpc.CallOption { return reportAmbiguous{to: to} }
+
+// repeatable is the call option of Repeatable.
+type repeatable struct {
+	grpc.EmptyCallOption
+	unsure *atomic.Bool
+}
+
+// Repeatable says that a Txn may be sent any number of times, since its comparisons let one execution at most
+// write: the Txn is hedged, cut and repeated like a read. It sets unsure if an attempt may have been executed, or
+// may yet be, other than the one whose response is returned.
+func Repeatable(unsure *atomic.Bool) grpc.CallOption { return repeatable{unsure: unsure} }
+
+// allowRepeats applies the option of Repeatable, if the call has it.
+func (c *call) allowRepeats() {
+	for i, opt := range c.opts {
+		if r, ok := opt.(repeatable); ok {
+			c.opts = slices.Delete(slices.Clone(c.opts), i, i+1)
+			c.retrier().ambiguous = r.unsure
+			c.properties.safety, c.properties.write = retry.Repeatable, false
+			c.properties.shape, c.properties.hedged, c.properties.prompt = shapeRepeatableTxn, true, true
+			return
+		}
+	}
+}
+
+// unsure returns the flag of Repeatable, nil for other calls.
+func (c *call) unsure() *atomic.Bool {
+	if c.properties.shape != shapeRepeatableTxn {
+		return nil
+	}
+	return c.failures.ambiguous
+}
 
 // run makes attempts until the call is complete.
 func (c *call) run() error {
@@ -129,6 +162,7 @@ func (c *call) settle(a *attempt, err error) error {
 	ev, err := a.outcome(c.method, err)
 	r := c.retrier()
 	class := r.correct(retry.Classify(err, ev), a)
+	c.noteUnsure(class, ev)
 	switch retry.Decide(class, c.properties.safety) {
 	case retry.ReturnUnknown:
 		return c.unknown(a, err)
@@ -145,6 +179,19 @@ func (c *call) settle(a *attempt, err error) error {
 		}
 	}
 	return err
+}
+
+// noteUnsure notes a failed attempt that may have been executed.
+func (c *call) noteUnsure(class retry.Class, ev retry.Evidence) {
+	unsure := c.unsure()
+	if unsure == nil || !ev.Sent {
+		return
+	}
+	switch class {
+	case retry.Ambiguous, retry.Executed, retry.Ended, retry.Closed:
+		unsure.Store(true)
+	default:
+	}
 }
 
 // unknown returns the error of a call that may have been executed. A server error that

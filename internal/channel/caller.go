@@ -101,10 +101,14 @@ func (c *Caller) Invoke(ctx context.Context, method string, req, reply any, opts
 			opts = append(slices.Clip(opts), grpc.WaitForReady(false))
 		}
 	}
-	err := c.execute(&call{
+	started := &call{
 		caller: c, method: method, req: req, reply: reply, opts: opts,
 		properties: c.propertiesOf(method, req), first: attempt{caller: ctx},
-	})
+	}
+	if method == pb.KV_Txn_FullMethodName {
+		started.allowRepeats()
+	}
+	err := c.execute(started)
 	if !c.single && (err != nil || c.failing.Load() != nil) {
 		c.note(err)
 	}

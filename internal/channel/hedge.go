@@ -27,6 +27,9 @@ func (c *call) second(a *attempt, req, reply proto.Message) *hedge.Second {
 	s, first := new(attempt), a.endpoint()
 	s.Avoid, s.AvoidStrictly = append(slices.Clone(a.Avoid), first), true
 	c.start(s, true)
+	if unsure := c.unsure(); unsure != nil {
+		unsure.Store(true)
+	}
 	opts := slices.Clone(c.opts)
 	return &hedge.Second{
 		Attempt: &s.Attempt, Cancel: s.cancel, Outrun: a.cancel, Observer: c.caller.observer,

@@ -19,20 +19,23 @@ type properties struct {
 	hedged bool
 	// large calls have large responses, see sizes.
 	large bool
-	// prompt writes take about as long as a commit.
+	// prompt writes take about as long as a commit. What loses its leader is cut early.
 	prompt bool
 }
 
 // Shapes of calls with similar latency. The shape of other calls is their method.
 const (
-	shapeGet        = "get"
-	shapeCount      = "count"
-	shapeFew        = "range of up to 10"
-	shapeSome       = "range of up to 100"
-	shapeMany       = "range of up to 1000"
-	shapeRange      = "range"
-	shapeReadTxn    = "read-only txn"
-	shapeGetTxn     = "read-only txn of gets"
+	shapeGet     = "get"
+	shapeCount   = "count"
+	shapeFew     = "range of up to 10"
+	shapeSome    = "range of up to 100"
+	shapeMany    = "range of up to 1000"
+	shapeRange   = "range"
+	shapeReadTxn = "read-only txn"
+	shapeGetTxn  = "read-only txn of gets"
+
+	shapeRepeatableTxn = "repeatable txn"
+
 	serializable    = "serializable "
 	maxHedgedLimit  = 100
 	maxHedgedRanges = 10
@@ -51,6 +54,7 @@ func propertiesOf(method string, req any) properties {
 		p = ofMethod(method, req, safety)
 	}
 	p.safety, p.write = safety, safety == retry.Mutating && p.conn == balancer.Calls
+	p.prompt = p.prompt && p.write
 	return p
 }
 

@@ -146,7 +146,7 @@ func (k *checker) conclude() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	highest, missing := k.pool.claims.unclaimed()
-	if k.err == nil && missing > int64(k.counts.Unseen) {
+	if k.err == nil && !k.cfg.Idempotent && missing > int64(k.counts.Unseen) {
 		k.verdict.Add(Accounted, "%d of %d revisions belong to no write that was answered or seen, but only %d writes ended in an "+
 			"unknown outcome unseen: some writes were executed more than once", missing, highest, k.counts.Unseen)
 	}

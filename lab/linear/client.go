@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/batch"
 	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/idempotent"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/linear/model"
 )
@@ -34,6 +35,24 @@ func Quorate(endpoints []string) (Client, error) {
 	q, err := cached(quorate{Client: c, sharing: sharing(c.KV)})
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
+	}
+	return q, nil
+}
+
+// Idempotent connects through a client of Quorate whose writes are idempotent.
+func Idempotent(endpoints []string) (Client, error) {
+	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})
+	if err != nil {
+		return nil, err
+	}
+	writer, err := idempotent.New(context.Background(), c, idempotent.Config{})
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	c.KV = writer
+	q, err := cached(quorate{Client: c, sharing: sharing(writer), writer: writer})
+	if err != nil {
+		return nil, errors.Join(err, writer.Close(), c.Close())
 	}
 	return q, nil
 }
@@ -68,6 +87,7 @@ type quorate struct {
 
 	sharing clientv3.KV
 	cache   *cache.Cache
+	writer  *idempotent.KV // nil if writes are plain
 }
 
 // FromMemory returns how many gets the cache has answered.
@@ -75,6 +95,9 @@ func (c quorate) FromMemory() int64 { return c.cache.Stats().Hits }
 
 func (c quorate) Close() error {
 	c.cache.Close()
+	if c.writer != nil {
+		return errors.Join(c.writer.Close(), c.Client.Close())
+	}
 	return c.Client.Close()
 }
 

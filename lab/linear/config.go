@@ -32,6 +32,9 @@ type Config struct {
 	// PageDir is where a page is left for each violation, at most ten. It is made if
 	// it is needed. Default the current directory.
 	PageDir string
+	// Idempotent makes the writes of clients idempotent, by clientv3/idempotent. Their lanes take revisions, so revisions
+	// are not accounted for.
+	Idempotent bool
 	// Connect connects one client. Default [Quorate].
 	Connect func(endpoints []string) (Client, error)
 }
@@ -41,7 +44,11 @@ type Config struct {
 func (c Config) complete() (Config, error) {
 	c.Callers = cmp.Or(c.Callers, DefaultCallers)
 	c.CheckTimeout = cmp.Or(c.CheckTimeout, DefaultCheckTimeout)
-	if c.Connect == nil {
+	switch {
+	case c.Connect != nil:
+	case c.Idempotent:
+		c.Connect = Idempotent
+	default:
 		c.Connect = Quorate
 	}
 	var check limits.Check

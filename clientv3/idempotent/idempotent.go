@@ -1,0 +1,252 @@
+package idempotent
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/lineage"
+	"github.com/quorate/quorate/internal/channel"
+	"github.com/quorate/quorate/retry"
+)
+
+// Defaults of a Config.
+const (
+	DefaultPrefix = "_lanes/"
+	DefaultLanes  = 64
+	DefaultTTL    = 60
+)
+
+// Config says where the lanes are. A zero field has its default.
+type Config struct {
+	// Prefix is what the keys of lanes begin with; the user needs permission to read and to write all of it. It is
+	// reserved for lanes: a write of the program that includes such keys is refused. Default "_lanes/".
+	Prefix string
+	// Lanes is how many writes can be under way at the same time; further ones wait. A lane is made when it is
+	// needed first. Default 64.
+	Lanes int
+	// TTL is that of the lease of the lanes, in seconds: so long the lanes of a program that died stay, and a lost
+	// answer can be made up for. Default 60.
+	TTL int64
+}
+
+func (c Config) complete() (Config, error) {
+	if c.Prefix == "" {
+		c.Prefix = DefaultPrefix
+	}
+	if c.Lanes == 0 {
+		c.Lanes = DefaultLanes
+	}
+	if c.TTL == 0 {
+		c.TTL = DefaultTTL
+	}
+	switch {
+	case c.Lanes < 0:
+		return c, fmt.Errorf("idempotent: Config.Lanes is %d: set the number of writes that may be under way, or 0 for %d", c.Lanes, DefaultLanes)
+	case c.TTL < 0 || c.TTL > clientv3.MaxLeaseTTL:
+		return c, fmt.Errorf("idempotent: Config.TTL is %d: set seconds, at most %d, or 0 for %d", c.TTL, int64(clientv3.MaxLeaseTTL), DefaultTTL)
+	}
+	return c, nil
+}
+
+type plain = clientv3.KV
+
+// KV is a clientv3.KV whose writes are sent until their outcome is known, and executed once at most. It is made by
+// [New], and safe for concurrent use. Gets, read-only transactions, GetStream and Compact are those of the client.
+type KV struct {
+	plain
+
+	// lanes sends what may be repeated.
+	lanes  clientv3.KV
+	cfg    Config
+	end    string // of the range of lanes
+	pool   *pool
+	pacing retry.Policy
+
+	tracker *lineage.Tracker
+	history *lineage.History // that the lanes belong to
+	// goneBack is set when a lane shows that the store has gone back, where headers do not.
+	goneBack atomic.Pointer[clientv3.ClusterChangedError]
+}
+
+// New returns a KV that writes through lanes; see the package documentation. Assign it to client.KV to use it for
+// all writes of the client, and call [KV.Close] before Close of the client. It uses the connection of the client
+// and not client.KV: packages namespace and batch are layered over it.
+//
+// New makes a lease and a lane, and tries the lane once, so it returns an error if the server cannot execute such
+// transactions, as kine, or the user may not. ctx bounds that only. An error may also be one of cfg.
+func New(ctx context.Context, client *clientv3.Client, cfg Config) (*KV, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	k := &KV{
+		plain: clientv3.NewKV(client), cfg: cfg, end: clientv3.GetPrefixRangeEnd(cfg.Prefix), pool: newPool(client, cfg),
+		tracker: lineage.New(func(c *lineage.Change) error { return (*clientv3.ClusterChangedError)(c) }),
+	}
+	k.lanes = clientv3.NewKVFromKVClient(laneClient{clientv3.RetryKVClient(client)}, client)
+	k.history = k.tracker.History()
+	if err := k.try(ctx); err != nil {
+		_ = k.pool.close(ctx.Err() == nil) // the caller gets the first error
+		return nil, fmt.Errorf("idempotent: no lane can be used below %q: %w", cfg.Prefix, err)
+	}
+	return k, nil
+}
+
+// try makes a lane and a write of nothing, of the most general form.
+func (k *KV) try(ctx context.Context) error {
+	none := clientv3.Compare(clientv3.CreateRevision(k.cfg.Prefix), "=", 0)
+	get := []clientv3.Op{clientv3.OpGet(k.cfg.Prefix, clientv3.WithCountOnly())}
+	_, err := k.write(ctx, clientv3.OpTxn([]clientv3.Cmp{none}, get, get))
+	return err
+}
+
+// laneClient sends a Txn as one that may be repeated. Its context has the flag of channel.Repeatable.
+type laneClient struct{ pb.KVClient }
+
+type unsureKey struct{}
+
+func (c laneClient) Txn(ctx context.Context, req *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
+	if unsure, ok := ctx.Value(unsureKey{}).(*atomic.Bool); ok {
+		opts = append(append([]grpc.CallOption(nil), opts...), channel.Repeatable(unsure))
+	}
+	return c.KVClient.Txn(ctx, req, opts...)
+}
+
+// Put puts a key as [clientv3.KV] does, once.
+func (k *KV) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+	resp, err := k.Do(ctx, clientv3.OpPut(key, val, opts...))
+	return resp.Put(), err
+}
+
+// Delete deletes keys as [clientv3.KV] does, once.
+func (k *KV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+	resp, err := k.Do(ctx, clientv3.OpDelete(key, opts...))
+	return resp.Del(), err
+}
+
+// Do executes an operation: a write once, see [New], and a read as [clientv3.KV] does.
+func (k *KV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	if !writes(op) {
+		return k.plain.Do(ctx, op)
+	}
+	if err := k.admit(op); err != nil {
+		return clientv3.OpResponse{}, err
+	}
+	return k.write(ctx, op)
+}
+
+// Txn begins a transaction, which is executed once if it writes.
+func (k *KV) Txn(ctx context.Context) clientv3.Txn {
+	return &txn{Txn: k.plain.Txn(ctx), kv: k, ctx: ctx}
+}
+
+// Close waits for the writes under way, and ends the lease, which deletes the lanes. Writes after it fail with a
+// *retry.NotSentError. If no member answers, Close waits until the TTL has passed. Without Close, the lease
+// ends a TTL after the client or the program.
+func (k *KV) Close() error { return k.pool.close(true) }
+
+// txn collects what the transaction of the client, which checks the order of the calls, does not reveal.
+type txn struct {
+	clientv3.Txn
+	kv       *KV
+	ctx      context.Context
+	cmps     []clientv3.Cmp
+	ops, els []clientv3.Op
+}
+
+func (t *txn) If(cs ...clientv3.Cmp) clientv3.Txn {
+	t.Txn, t.cmps = t.Txn.If(cs...), cs
+	return t
+}
+
+func (t *txn) Then(ops ...clientv3.Op) clientv3.Txn {
+	t.Txn, t.ops = t.Txn.Then(ops...), ops
+	return t
+}
+
+func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn {
+	t.Txn, t.els = t.Txn.Else(ops...), ops
+	return t
+}
+
+func (t *txn) Commit() (*clientv3.TxnResponse, error) {
+	op := clientv3.OpTxn(t.cmps, t.ops, t.els)
+	if !writes(op) {
+		return t.Txn.Commit()
+	}
+	resp, err := t.kv.Do(t.ctx, op)
+	return resp.Txn(), err
+}
+
+// writes reports whether an operation can write.
+func writes(op clientv3.Op) bool {
+	found := false
+	eachWrite(op, func(clientv3.Op) { found = true })
+	return found
+}
+
+// eachWrite calls f for each put and delete of an operation, in whatever branch.
+func eachWrite(op clientv3.Op, f func(clientv3.Op)) {
+	if op.IsPut() || op.IsDelete() {
+		f(op)
+	}
+	if op.IsTxn() {
+		_, then, otherwise := op.Txn()
+		for _, ops := range [][]clientv3.Op{then, otherwise} {
+			for _, op := range ops {
+				eachWrite(op, f)
+			}
+		}
+	}
+}
+
+// admit refuses an operation that writes keys of lanes.
+func (k *KV) admit(op clientv3.Op) (err error) {
+	eachWrite(op, func(op clientv3.Op) {
+		if overlap(string(op.KeyBytes()), string(op.RangeBytes()), k.cfg.Prefix, k.end) {
+			err = &retry.NotSentError{Err: fmt.Errorf(
+				"idempotent: the write of %q includes keys below %q, which are lanes: use another key or range, or set Config.Prefix", op.KeyBytes(), k.cfg.Prefix)}
+		}
+	})
+	return err
+}
+
+// overlap reports whether two ranges have keys in common. As in etcd, end is "" for one key and "\x00" for no end.
+func overlap(key, end, key2, end2 string) bool {
+	before := func(key, end string) bool { return end == "\x00" || key < end }
+	single := func(key, end string) string {
+		if end == "" {
+			return key + "\x00"
+		}
+		return end
+	}
+	return before(key, single(key2, end2)) && before(key2, single(key, end))
+}
+
+var errClosed = errors.New("idempotent: the KV is closed")
+
+// recordSize is the size of a record: an id, and the branch.
+const recordSize = 9
+
+func newRecord(id id, branch bool) string {
+	value := binary.BigEndian.AppendUint64(make([]byte, 0, recordSize), uint64(id))
+	if branch {
+		return string(append(value, 1))
+	}
+	return string(append(value, 0))
+}
+
+// parseRecord reads a record. A value that is none has id 0, which no request has.
+func parseRecord(value []byte) (id, bool) {
+	if len(value) != recordSize {
+		return 0, false
+	}
+	return id(binary.BigEndian.Uint64(value)), value[recordSize-1] == 1
+}

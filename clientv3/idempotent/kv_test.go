@@ -1,0 +1,633 @@
+package idempotent
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/batch"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/retry"
+)
+
+// inBubble runs a test with a KV over a client of an etcd in memory.
+func inBubble(t *testing.T, cfg Config, test func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := newClient(t)
+		kv, err := New(t.Context(), client, cfg)
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, kv.Close()) }()
+		test(t, cluster, kv)
+	})
+}
+
+// newClient returns a client of an etcd in memory. Both end with the test.
+func newClient(t *testing.T) (*fakeetcd.Cluster, *clientv3.Client) {
+	t.Helper()
+	cluster, err := fakeetcd.Start(3)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return cluster, client
+}
+
+// What can happen to a request.
+var (
+	answerLost = func(c *fakeetcd.Call) {
+		_, _ = c.Execute()
+		c.BreakConn()
+	}
+	requestLost   = func(c *fakeetcd.Call) { c.BreakConn() }
+	errorAfterAll = func(c *fakeetcd.Call) {
+		_, _ = c.Execute()
+		c.Answer(nil, rpctypes.ErrGRPCTimeout)
+	}
+	noSpaceAfterAll = func(c *fakeetcd.Call) {
+		_, _ = c.Execute()
+		c.Answer(nil, rpctypes.ErrGRPCNoSpace)
+	}
+	withTooManyAnswers = func(c *fakeetcd.Call) {
+		resp, _ := c.Execute()
+		_ = c.AnswerTwice(resp)
+	}
+)
+
+// TestResponsesAreThoseOfPlainCalls compares responses with those of a plain client to the same operation on the same keys: with
+// the answer as it comes, and after faults.
+func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
+	is := func(key, value string) []clientv3.Cmp {
+		return []clientv3.Cmp{clientv3.Compare(clientv3.Value(key), "=", value)}
+	}
+	prefix, prev := clientv3.WithPrefix(), clientv3.WithPrevKV()
+	ops := map[string]clientv3.Op{
+		"put":                       clientv3.OpPut("a1", "new"),
+		"put, previous":             clientv3.OpPut("a1", "new", prev),
+		"put of a new key":          clientv3.OpPut("b", "new", prev),
+		"delete":                    clientv3.OpDelete("a1"),
+		"delete of nothing":         clientv3.OpDelete("b"),
+		"delete of a prefix":        clientv3.OpDelete("a", prefix),
+		"delete, previous":          clientv3.OpDelete("a", prefix, prev),
+		"txn":                       clientv3.OpTxn(is("a1", "1"), []clientv3.Op{clientv3.OpPut("a1", "new", prev), clientv3.OpDelete("a2")}, nil),
+		"txn, otherwise":            clientv3.OpTxn(is("a1", "2"), []clientv3.Op{clientv3.OpDelete("a1")}, []clientv3.Op{clientv3.OpPut("a1", "x"), clientv3.OpGet("a2")}),
+		"txn, nothing to do":        clientv3.OpTxn(is("a1", "2"), []clientv3.Op{clientv3.OpDelete("a1")}, nil),
+		"txn without comparisons":   clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("a1", "x", prev), clientv3.OpPut("c", "x")}, nil),
+		"txn that reads before":     clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpGet("a", prefix), clientv3.OpPut("a1", "x")}, nil),
+		"txn that reads after":      clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("a1", "x"), clientv3.OpGet("a", prefix, clientv3.WithLimit(1))}, nil),
+		"txn that reads serially":   clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("a1", "x"), clientv3.OpGet("a", prefix, clientv3.WithSerializable())}, nil),
+		"txn that sorts":            clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("a1", "x"), clientv3.OpGet("a", prefix, clientv3.WithSort(clientv3.SortByValue, clientv3.SortDescend))}, nil),
+		"txn at a revision":         clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("a1", "x"), clientv3.OpGet("a", prefix, clientv3.WithRev(2))}, nil),
+		"nested without comparison": clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpGet("a1"), clientv3.OpPut("a2", "x")}, nil), clientv3.OpPut("a1", "y")}, nil),
+	}
+	faults := map[string]func(*fakeetcd.Call){
+		"none": func(*fakeetcd.Call) {}, "answer lost": answerLost, "request lost": requestLost, "error": errorAfterAll,
+		"no space": noSpaceAfterAll, "answered twice": withTooManyAnswers,
+	}
+	for name, op := range ops {
+		for what, fault := range faults {
+			t.Run(name+", "+what, func(t *testing.T) {
+				inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
+					plainCluster, plain := newClient(t)
+					for i := range 3 {
+						key, value := fmt.Sprint("a", i), strconv.Itoa(i)
+						_, err := cluster.Put(key, value)
+						require.NoError(t, err)
+						for plainCluster.Revision() < cluster.Revision()-1 {
+							_, err := plainCluster.Put("filler", "")
+							require.NoError(t, err)
+						}
+						_, err = plainCluster.Put(key, value)
+						require.NoError(t, err)
+					}
+					want, err := plain.Do(t.Context(), op)
+					require.NoError(t, err)
+					cluster.Once("Txn", fault)
+					got, err := kv.Do(t.Context(), op)
+					require.NoError(t, err)
+					requireSame(t, want, got)
+					for _, key := range []string{"a0", "a1", "a2", "b", "c"} {
+						require.Equal(t, plainCluster.PutCount(key), cluster.PutCount(key), key)
+						require.Equal(t, plainCluster.Get(key).GetValue(), cluster.Get(key).GetValue(), key)
+					}
+				})
+			})
+		}
+	}
+}
+
+// requireSame compares responses, without headers: what writes nothing has no revision of its own without a lane.
+func requireSame(t *testing.T, want, got clientv3.OpResponse) {
+	t.Helper()
+	message := func(r clientv3.OpResponse) proto.Message {
+		switch {
+		case r.Put() != nil:
+			return (*pb.PutResponse)(r.Put())
+		case r.Del() != nil:
+			return (*pb.DeleteRangeResponse)(r.Del())
+		default:
+			return (*pb.TxnResponse)(r.Txn())
+		}
+	}
+	w, g := message(want), message(got)
+	require.NotZero(t, g.(interface{ GetHeader() *pb.ResponseHeader }).GetHeader().GetRevision())
+	require.NotZero(t, g.(interface{ GetHeader() *pb.ResponseHeader }).GetHeader().GetClusterId())
+	dropHeaders(w)
+	dropHeaders(g)
+	require.True(t, proto.Equal(w, g), "want %v\ngot  %v", w, g)
+}
+
+func dropHeaders(m proto.Message) {
+	switch r := m.(type) {
+	case *pb.PutResponse:
+		r.Header = nil
+	case *pb.DeleteRangeResponse:
+		r.Header = nil
+	case *pb.RangeResponse:
+		r.Header = nil
+	case *pb.TxnResponse:
+		r.Header = nil
+		for _, op := range r.Responses {
+			for _, part := range []proto.Message{op.GetResponsePut(), op.GetResponseDeleteRange(), op.GetResponseRange(), op.GetResponseTxn()} {
+				if part.ProtoReflect().IsValid() {
+					dropHeaders(part)
+				}
+			}
+		}
+	}
+}
+
+// TestResponseLost has responses that cannot be read any more.
+func TestResponseLost(t *testing.T) {
+	for name, tt := range map[string]struct {
+		op      clientv3.Op
+		compact bool
+		cause   string
+	}{
+		"compacted": {clientv3.OpDelete("k", clientv3.WithPrevKV()), true, "compacted"},
+		"nested": {
+			clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Version("k"), ">", 0)}, []clientv3.Op{clientv3.OpDelete("k")}, nil)}, nil),
+			false, "nested",
+		},
+		"read in between": {
+			clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("k", ""), clientv3.OpGet("k", clientv3.WithPrefix()), clientv3.OpPut("k2", "")}, nil),
+			false, "between",
+		},
+		"deleted twice": {
+			clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpDelete("k"), clientv3.OpDelete("k", clientv3.WithPrefix())}, nil),
+			false, "delete the same keys",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
+				_, err := cluster.Put("k", "v")
+				require.NoError(t, err)
+				cluster.Once("Txn", func(c *fakeetcd.Call) {
+					_, _ = c.Execute()
+					if tt.compact {
+						assert.NoError(t, cluster.Compact(cluster.Revision()))
+					}
+					c.BreakConn()
+				})
+				_, err = kv.Do(t.Context(), tt.op)
+				var lost *retry.ResponseLostError
+				require.ErrorAs(t, err, &lost)
+				require.ErrorContains(t, err, tt.cause)
+				require.Equal(t, cluster.Revision(), lost.Revision)
+				require.Equal(t, retry.OutcomeExecuted, retry.OutcomeOf(err))
+			})
+		})
+	}
+}
+
+// TestLateRequest executes a request after its repetition.
+func TestLateRequest(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
+		late, done := make(chan struct{}), make(chan struct{})
+		cluster.Once("Txn", func(c *fakeetcd.Call) {
+			defer close(done)
+			c.BreakConn()
+			<-late
+			_, err := c.Execute()
+			assert.NoError(t, err)
+		})
+		_, err := kv.Put(t.Context(), "k", "v")
+		require.NoError(t, err)
+		_, err = kv.Put(t.Context(), "k", "w")
+		require.NoError(t, err)
+		close(late)
+		<-done
+		require.Equal(t, 2, cluster.PutCount("k"))
+		require.Equal(t, "w", string(cluster.Get("k").Value))
+	})
+}
+
+// TestFrozenMember has a request that is never answered. It is sent to another member long before
+// Config.WriteStallTimeout, which ends plain writes.
+func TestFrozenMember(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
+		for i := range 50 {
+			_, err := kv.Put(t.Context(), "warm", strconv.Itoa(i))
+			require.NoError(t, err)
+		}
+		cluster.Once("Txn", func(c *fakeetcd.Call) { _ = c.Hold(nil) })
+		begun := time.Now()
+		_, err := kv.Put(t.Context(), "k", "v")
+		require.NoError(t, err)
+		require.Less(t, time.Since(begun), 400*time.Millisecond)
+		require.Equal(t, 1, cluster.PutCount("k"))
+	})
+}
+
+func leaseOf(kv *KV) int64 {
+	kv.pool.mu.Lock()
+	defer kv.pool.mu.Unlock()
+	return int64(kv.pool.session.Lease())
+}
+
+func TestLeaseExpired(t *testing.T) {
+	for name, tt := range map[string]struct {
+		executed, answered bool
+		known              bool
+	}{
+		"before the write":         {false, true, true},
+		"with the answer":          {true, false, false},
+		"with a lost request":      {false, false, false},
+		"after an answer was sent": {true, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
+				lease := leaseOf(kv)
+				cluster.Once("Txn", func(c *fakeetcd.Call) {
+					if tt.executed {
+						_, _ = c.Execute()
+					}
+					assert.NoError(t, cluster.ExpireLease(lease))
+					if !tt.answered {
+						c.BreakConn()
+					}
+				})
+				_, err := kv.Put(t.Context(), "k", "v")
+				if tt.known {
+					require.NoError(t, err)
+					require.Equal(t, 1, cluster.PutCount("k"))
+				} else {
+					var unknown *retry.UnknownOutcomeError
+					require.ErrorAs(t, err, &unknown)
+					require.ErrorIs(t, err, errLaneLost)
+				}
+				_, err = kv.Put(t.Context(), "k", "w")
+				require.NoError(t, err)
+				require.Equal(t, "w", string(cluster.Get("k").Value))
+				require.NotEqual(t, lease, leaseOf(kv))
+			})
+		})
+	}
+}
+
+// TestPanic has an operation that no builder made.
+func TestPanic(t *testing.T) {
+	inBubble(t, Config{Lanes: 1}, func(t *testing.T, _ *fakeetcd.Cluster, kv *KV) {
+		require.Panics(t, func() {
+			_, _ = kv.Do(t.Context(), clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("k", ""), {}}, nil))
+		})
+		_, err := kv.Put(t.Context(), "k", "v")
+		require.NoError(t, err, "the lane is free")
+	})
+}
+
+// TestLaneDeleted deletes the lanes.
+func TestLaneDeleted(t *testing.T) {
+	inBubble(t, Config{Lanes: 1}, func(t *testing.T, _ *fakeetcd.Cluster, kv *KV) {
+		_, err := kv.plain.Delete(t.Context(), DefaultPrefix, clientv3.WithPrefix())
+		require.NoError(t, err)
+		_, err = kv.Put(t.Context(), "k", "v")
+		require.NoError(t, err)
+	})
+}
+
+// TestContextEnds ends the context of a write, whose request arrives before or after that of the next write.
+func TestContextEnds(t *testing.T) {
+	for name, before := range map[string]bool{"the late request arrives before": true, "the late request arrives after": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{Lanes: 1}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
+				late, done := make(chan struct{}), make(chan struct{})
+				hold := cluster.On("Txn", func(c *fakeetcd.Call) {
+					if c.Number > 3 { // only the first is late
+						_ = c.Hold(nil)
+						c.Answer(nil, rpctypes.ErrGRPCTimeout)
+						return
+					}
+					defer close(done)
+					<-late
+					_, err := c.Execute()
+					assert.NoError(t, err)
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := kv.Put(ctx, "k", "first")
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
+				hold.Remove()
+				if before {
+					close(late)
+					<-done
+				}
+				_, err = kv.Put(t.Context(), "k", "second")
+				require.NoError(t, err)
+				if !before {
+					close(late)
+					<-done
+					require.Equal(t, 1, cluster.PutCount("k"))
+				} else {
+					require.Equal(t, 2, cluster.PutCount("k"))
+				}
+				require.Equal(t, "second", string(cluster.Get("k").Value))
+			})
+		})
+	}
+}
+
+// TestNoLaneFree has a write whose context ends before there is a lane.
+func TestNoLaneFree(t *testing.T) {
+	inBubble(t, Config{Lanes: 1}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
+		release := make(chan struct{})
+		cluster.On("Txn", func(c *fakeetcd.Call) { _ = c.Hold(release) })
+		var all sync.WaitGroup
+		all.Go(func() { _, err := kv.Put(t.Context(), "k", "v"); assert.NoError(t, err) })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := kv.Put(ctx, "k", "w")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
+		close(release)
+		all.Wait()
+		require.Equal(t, 1, cluster.PutCount("k"))
+	})
+}
+
+// TestRefused has refusals, of the first request or after one of which nobody knows whether it was executed.
+func TestRefused(t *testing.T) {
+	refused := func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) }
+	noSpace := func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCNoSpace) }
+	for name, tt := range map[string]struct {
+		faults   []func(*fakeetcd.Call)
+		executed bool
+		want     error
+	}{
+		"at once":                          {[]func(*fakeetcd.Call){refused}, false, rpctypes.ErrPermissionDenied},
+		"after a lost request":             {[]func(*fakeetcd.Call){requestLost, refused}, false, rpctypes.ErrPermissionDenied},
+		"after a lost answer":              {[]func(*fakeetcd.Call){answerLost, refused}, true, nil},
+		"and the withdrawal is lost":       {[]func(*fakeetcd.Call){requestLost, refused, requestLost}, false, rpctypes.ErrPermissionDenied},
+		"and that of the withdrawal":       {[]func(*fakeetcd.Call){requestLost, refused, answerLost}, false, rpctypes.ErrPermissionDenied},
+		"no space":                         {[]func(*fakeetcd.Call){noSpace}, false, rpctypes.ErrNoSpace},
+		"no space for the withdrawal":      {[]func(*fakeetcd.Call){requestLost, refused, noSpace}, false, rpctypes.ErrPermissionDenied},
+		"executed, then there is no space": {[]func(*fakeetcd.Call){answerLost, noSpace}, true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{Lanes: 1}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
+				for _, fault := range tt.faults {
+					cluster.Once("Txn", fault)
+				}
+				_, err := kv.Put(t.Context(), "k", "v")
+				require.ErrorIs(t, err, tt.want)
+				if tt.executed {
+					require.NoError(t, err)
+					require.Equal(t, 1, cluster.PutCount("k"))
+				} else {
+					require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
+					require.Zero(t, cluster.PutCount("k"))
+				}
+				_, err = kv.Put(t.Context(), "k", "w")
+				require.NoError(t, err)
+				require.Equal(t, "w", string(cluster.Get("k").Value))
+			})
+		})
+	}
+}
+
+// TestLeaseOfTheCaller has a put with a lease that does not exist.
+func TestLeaseOfTheCaller(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, _ *fakeetcd.Cluster, kv *KV) {
+		_, err := kv.Put(t.Context(), "k", "v", clientv3.WithLease(7))
+		require.ErrorIs(t, err, rpctypes.ErrLeaseNotFound)
+		require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
+	})
+}
+
+// TestClusterChanged has an answer of another cluster, and of one that was restored.
+func TestClusterChanged(t *testing.T) {
+	for name, change := range map[string]func(*pb.TxnResponse){
+		"another cluster": func(r *pb.TxnResponse) { r.Header.ClusterId++ },
+		"restored":        func(r *pb.TxnResponse) { r.Header.Revision -= 2 },
+		"restored, and has passed the revision": func(r *pb.TxnResponse) {
+			r.Succeeded = false
+			r.Responses = []*pb.ResponseOp{{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{
+				Kvs: mustKvs(newRecord(1, true), 2, 2),
+			}}}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
+				cluster.Once("Txn", func(c *fakeetcd.Call) {
+					resp, err := c.Execute()
+					if assert.NoError(t, err) {
+						change(resp.(*pb.TxnResponse))
+						c.Answer(resp, nil)
+					}
+				})
+				for range 2 {
+					_, err := kv.Put(t.Context(), "k", "v")
+					var changed *clientv3.ClusterChangedError
+					require.ErrorAs(t, err, &changed)
+				}
+				require.Equal(t, 1, cluster.PutCount("k"))
+			})
+		})
+	}
+}
+
+// TestUnusable has servers and configurations with which no lane works.
+func TestUnusable(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cfg     Config
+		prepare func(*fakeetcd.Cluster)
+		want    string
+	}{
+		"negative lanes": {cfg: Config{Lanes: -1}, want: "Config.Lanes is -1"},
+		"negative TTL":   {cfg: Config{TTL: -1}, want: "Config.TTL is -1"},
+		"no such Txn": {prepare: func(c *fakeetcd.Cluster) {
+			c.On("Txn", func(c *fakeetcd.Call) { c.Answer(nil, status.Error(codes.Unimplemented, "unsupported transaction")) })
+		}, want: "unsupported transaction"},
+		"no leases": {prepare: func(c *fakeetcd.Cluster) {
+			c.On("LeaseGrant", func(c *fakeetcd.Call) { c.Answer(nil, status.Error(codes.Unimplemented, "no leases")) })
+		}, want: "no leases"},
+		"no permission": {prepare: func(c *fakeetcd.Cluster) {
+			c.On("Txn", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+		}, want: `below "_lanes/"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster, client := newClient(t)
+				if tt.prepare != nil {
+					tt.prepare(cluster)
+				}
+				_, err := New(t.Context(), client, tt.cfg)
+				require.ErrorContains(t, err, tt.want)
+			})
+		})
+	}
+}
+
+func TestPrefixIsReserved(t *testing.T) {
+	inBubble(t, Config{Prefix: "m/"}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
+		for _, op := range []clientv3.Op{
+			clientv3.OpPut("m/1", ""), clientv3.OpDelete("m", clientv3.WithPrefix()), clientv3.OpDelete("", clientv3.WithFromKey()),
+			clientv3.OpTxn(nil, nil, []clientv3.Op{clientv3.OpDelete("a", clientv3.WithRange("z"))}),
+		} {
+			_, err := kv.Do(t.Context(), op)
+			require.ErrorContains(t, err, `below "m/"`)
+			require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
+		}
+		for _, op := range []clientv3.Op{clientv3.OpPut("m", ""), clientv3.OpPut("m0", ""), clientv3.OpDelete("n", clientv3.WithFromKey())} {
+			_, err := kv.Do(t.Context(), op)
+			require.NoError(t, err)
+		}
+	})
+}
+
+func TestReadsArePlain(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
+		txns := cluster.Count("Txn")
+		_, err := kv.Get(t.Context(), "k")
+		require.NoError(t, err)
+		_, err = kv.Txn(t.Context()).Then(clientv3.OpGet("k")).Commit()
+		require.NoError(t, err)
+		require.Equal(t, txns+1, cluster.Count("Txn"))
+		require.Len(t, cluster.Calls("Txn")[txns].Requests[0].(*pb.TxnRequest).Success, 1, "no lane")
+		resp, err := kv.Txn(t.Context()).If(clientv3.Compare(clientv3.Version("k"), ">", 0)).Then(clientv3.OpDelete("k")).Else(clientv3.OpPut("k", "v")).Commit()
+		require.NoError(t, err)
+		require.False(t, resp.Succeeded)
+		require.Panics(t, func() { kv.Txn(t.Context()).Then().If() })
+	})
+}
+
+func TestClose(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
+		release := make(chan struct{})
+		cluster.Once("Txn", func(c *fakeetcd.Call) { _ = c.Hold(release) })
+		var all sync.WaitGroup
+		all.Go(func() { _, err := kv.Put(t.Context(), "k", "v"); assert.NoError(t, err) })
+		synctest.Wait()
+		all.Go(func() { assert.NoError(t, kv.Close()) })
+		synctest.Wait()
+		close(release)
+		all.Wait()
+		_, err := kv.Put(t.Context(), "k", "w")
+		require.ErrorIs(t, err, errClosed)
+		require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
+		lanes, err := kv.Get(t.Context(), DefaultPrefix, clientv3.WithPrefix())
+		require.NoError(t, err)
+		require.Zero(t, lanes.Count)
+		require.Equal(t, 1, cluster.Count("LeaseRevoke"))
+	})
+}
+
+// TestGroup lets writes of many callers be one write of a lane, through package batch.
+func TestGroup(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
+		grouped := batch.New(kv, batch.Config{GroupWrites: true, MaxAlone: 1})
+		release := make(chan struct{})
+		cluster.Once("Txn", func(c *fakeetcd.Call) { _ = c.Hold(release) })
+		cluster.Once("Txn", answerLost)
+		var all sync.WaitGroup
+		all.Go(func() { _, err := grouped.Put(t.Context(), "blocker", ""); assert.NoError(t, err) })
+		synctest.Wait()
+		before := cluster.Count("Txn")
+		for i := range 100 {
+			all.Go(func() {
+				resp, err := grouped.Put(t.Context(), fmt.Sprint("k", i), "v", clientv3.WithPrevKV())
+				if assert.NoError(t, err) {
+					assert.NotZero(t, resp.Header.Revision)
+				}
+			})
+		}
+		synctest.Wait()
+		close(release)
+		all.Wait()
+		for i := range 100 {
+			require.Equal(t, 1, cluster.PutCount(fmt.Sprint("k", i)))
+		}
+		require.LessOrEqual(t, cluster.Count("Txn")-before, 5)
+	})
+}
+
+// TestManyWritersUnderFaults counts in a key, with comparisons, while requests and answers are lost: each success is one
+// increment, and no failure is.
+func TestManyWritersUnderFaults(t *testing.T) {
+	inBubble(t, Config{Lanes: 4}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
+		cluster.On("Txn", func(c *fakeetcd.Call) {
+			switch c.Number % 7 {
+			case 2:
+				answerLost(c)
+			case 3:
+				requestLost(c)
+			case 5:
+				errorAfterAll(c)
+			}
+		})
+		_, err := kv.Put(t.Context(), "counter", "0")
+		require.NoError(t, err)
+		const callers, each = 8, 25
+		var all sync.WaitGroup
+		for i := range callers {
+			all.Go(func() {
+				for n := 0; n < each; {
+					now, err := kv.Get(t.Context(), "counter")
+					if !assert.NoError(t, err) {
+						return
+					}
+					count, _ := strconv.Atoi(string(now.Kvs[0].Value))
+					resp, err := kv.Txn(t.Context()).
+						If(clientv3.Compare(clientv3.ModRevision("counter"), "=", now.Kvs[0].ModRevision)).
+						Then(clientv3.OpPut("counter", strconv.Itoa(count+1)), clientv3.OpPut(fmt.Sprintf("done/%d/%d", i, n), "")).Commit()
+					if !assert.NoError(t, err) {
+						return
+					}
+					if resp.Succeeded {
+						n++
+					}
+				}
+			})
+		}
+		all.Wait()
+		require.Equal(t, strconv.Itoa(callers*each), string(cluster.Get("counter").Value))
+		require.Equal(t, callers*each+1, cluster.PutCount("counter"))
+		done, err := kv.Get(t.Context(), "done/", clientv3.WithPrefix())
+		require.NoError(t, err)
+		for _, k := range done.Kvs {
+			require.EqualValues(t, 1, k.Version, strings.TrimPrefix(string(k.Key), "done/"))
+		}
+	})
+}
+
+func mustKvs(value string, created, mod int64) []*mvccpb.KeyValue {
+	return []*mvccpb.KeyValue{{Value: []byte(value), CreateRevision: created, ModRevision: mod}}
+}

@@ -1,0 +1,205 @@
+package idempotent
+
+import (
+	"slices"
+
+	"github.com/quorate/quorate/retry"
+)
+
+// This file is the protocol of a lane: what to send next, and what an answer proves. It has no I/O and no clock.
+//
+// A lane is a key that one writer writes. Each request compares the key's mod revision with the one that the writer
+// last saw, the guard, and writes the key: of all requests with one guard a server executes one at most, whenever they
+// arrive. A request whose guard does not hold reads the lane's record, which names the one that was executed.
+
+// id names a request. Ids are random: two writers that take a lane for theirs do not have the same.
+type id uint64
+
+// record is the value of a lane's key, with the revisions at which the key was created and last written.
+type record struct {
+	id id
+	// branch says which branch of a caller's Txn was taken.
+	branch  bool
+	created int64
+	at      int64
+}
+
+// step is the kind of request that is to be sent.
+type step uint8
+
+const (
+	stepCreate   step = iota + 1 // the lane's key, if there is none
+	stepWrite                    // the caller's operations, with their record
+	stepWithdraw                 // a record alone, so that the caller's operations can no longer be executed
+	stepDrop                     // the same by deleting the lane's key, which a store that is full accepts
+)
+
+// verdict is what is known of a write at its end.
+type verdict uint8
+
+const (
+	undecided   verdict = iota // the step is to be sent
+	executed                   // at a revision
+	notExecuted                // and it will not be
+	elsewhere                  // the same; it can be sent in another lane
+	unknown
+	restored // the store has gone back to an earlier state
+)
+
+// result is what follows from an answer.
+type result struct {
+	verdict  verdict
+	revision int64 // of the write, or of the earlier state
+	// record is that of the write if its own response was lost, and otherwise nil.
+	record *record
+}
+
+// maxOpen bounds the ids of open writes that a lane knows. A lane that turns out to have an older one is not used again.
+const maxOpen = 32
+
+// lane is the state of a lane. One write at a time uses it, from begin to a verdict.
+type lane struct {
+	key     string
+	guard   int64 // the mod revision of the key, 0 before it is created
+	created int64 // the key's create revision
+	birth   id    // of the requests that create the key
+	open    []id  // earlier requests with this guard whose outcome is unknown
+	ended   bool  // the lane is not to be used again
+
+	// Of the current write:
+	step    step
+	write   id
+	removal id // of the requests that withdraw the write
+	unsure  bool
+}
+
+// begin starts a write. The ids are new ones.
+func (l *lane) begin(birth, write, removal id) {
+	l.write, l.removal, l.unsure, l.step = write, removal, false, stepWrite
+	if l.guard == 0 {
+		l.step = stepCreate
+		if l.birth == 0 {
+			l.birth = birth
+		}
+	}
+}
+
+// id returns the id for the record of the current step.
+func (l *lane) id() id {
+	switch l.step {
+	case stepCreate:
+		return l.birth
+	case stepWrite:
+		return l.write
+	default:
+		return l.removal
+	}
+}
+
+// held handles the answer that the guard held: the request was executed at this revision.
+func (l *lane) held(revision int64) result {
+	l.guard, l.open = revision, nil
+	switch l.step {
+	case stepCreate:
+		l.created, l.step = revision, stepWrite
+		return result{}
+	case stepWrite:
+		return result{verdict: executed, revision: revision}
+	default:
+		l.ended = l.step == stepDrop
+		return result{verdict: notExecuted}
+	}
+}
+
+// failedGuard handles the answer that the guard did not hold, with the record of the lane, nil if its key does not exist.
+// No request with this guard can be executed any more. unsure says that another one may have been.
+func (l *lane) failedGuard(r *record, unsure bool) result {
+	l.unsure = l.unsure || unsure && l.step == stepWrite
+	switch {
+	case r == nil || r.created > l.created && l.step != stepCreate:
+		return l.missing()
+	case r.at <= l.guard:
+		l.ended = true
+		return result{verdict: restored, revision: r.at}
+	case r.id == l.write && l.step != stepCreate:
+		l.guard, l.open = r.at, nil
+		return result{verdict: executed, revision: r.at, record: r}
+	case l.isOwn(r.id):
+		// The write was not executed, and no request with the guard so far will be.
+		l.guard, l.created, l.open, l.unsure = r.at, r.created, nil, false
+	default:
+		// Another writer uses the lane, and has made this guard useless.
+		l.ended = true
+	}
+	switch {
+	case l.step == stepWithdraw || l.step == stepDrop:
+		return result{verdict: notExecuted}
+	case l.ended:
+		return result{verdict: elsewhere}
+	default:
+		l.step = stepWrite
+		return result{}
+	}
+}
+
+// isOwn reports whether a record is of this writer, beside that of the current write.
+func (l *lane) isOwn(of id) bool {
+	return of == l.birth && l.guard == 0 || of == l.removal && l.step != stepCreate || slices.Contains(l.open, of)
+}
+
+// missing handles the answer that the lane's key does not exist, or was created anew by a late request: its lease has
+// ended, or somebody deleted it. What its record would say is lost.
+func (l *lane) missing() result {
+	l.ended = true
+	if l.unsure {
+		return result{verdict: unknown}
+	}
+	return result{verdict: elsewhere}
+}
+
+// failed handles the end of a request without an answer that was executed. unsure says that it may have been, or may
+// yet be. If the result is undecided the step is to be sent, after a pause.
+func (l *lane) failed(class retry.Class, unsure bool) result {
+	if l.step == stepWrite && unsure {
+		l.unsure = true
+	}
+	switch class {
+	case retry.Ended, retry.Closed:
+		return l.leave()
+	case retry.Executed:
+		if l.step == stepCreate || l.step == stepDrop {
+			return l.leave()
+		}
+		l.unsure, l.step = true, stepDrop
+		return result{}
+	case retry.Definite, retry.Token:
+		if l.step != stepWrite || !l.unsure {
+			return l.leave()
+		}
+		l.step = stepWithdraw
+		return result{}
+	case retry.Ambiguous:
+		return result{}
+	default: // a refusal that others may not repeat
+		if l.unsure {
+			return result{}
+		}
+		return l.leave()
+	}
+}
+
+// leave ends the current write as it stands. Its requests may still arrive: the next write of the lane finds out.
+func (l *lane) leave() result {
+	if !l.unsure {
+		return result{verdict: notExecuted}
+	}
+	l.open = append(l.open, l.write)
+	if l.step == stepWithdraw || l.step == stepDrop {
+		l.open = append(l.open, l.removal)
+	}
+	l.ended = l.ended || l.step == stepDrop
+	if n := len(l.open); n > maxOpen {
+		l.open = slices.Delete(l.open, 0, n-maxOpen)
+	}
+	return result{verdict: unknown}
+}

@@ -1,0 +1,221 @@
+package idempotent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/retry"
+)
+
+// errForm is the error of a response that has not the form of its request.
+var errForm = errors.New("idempotent: the response of a write has not the form of its request")
+
+// response returns the caller's part of the answer that ended the write. The first operation is that of the lane.
+func (a *attempts) response() (clientv3.OpResponse, error) {
+	parts, succeeded := a.responses, true
+	if cmps, _, _ := a.op.Txn(); len(cmps) > 0 && len(parts) == 1 {
+		txn := parts[0].GetResponseTxn()
+		parts, succeeded = txn.GetResponses(), txn.GetSucceeded()
+	}
+	switch {
+	case len(parts) > 0 && a.op.IsTxn():
+		return (&clientv3.TxnResponse{Header: a.header, Succeeded: succeeded, Responses: parts[1:]}).OpResponse(), nil
+	case len(parts) == 2:
+		return withHeader(parts[1], a.header), nil
+	default:
+		return clientv3.OpResponse{}, &retry.ResponseLostError{Revision: a.header.GetRevision(), Err: errForm}
+	}
+}
+
+// withHeader returns the response to a put or a delete as one that was sent alone has it.
+func withHeader(r *pb.ResponseOp, header *pb.ResponseHeader) clientv3.OpResponse {
+	if put := r.GetResponsePut(); put != nil {
+		put.Header = header
+		return (*clientv3.PutResponse)(put).OpResponse()
+	}
+	del := r.GetResponseDeleteRange()
+	if del == nil {
+		del = &pb.DeleteRangeResponse{}
+	}
+	del.Header = header
+	return (*clientv3.DeleteResponse)(del).OpResponse()
+}
+
+// maxReads is how many ranges are read in one Txn, half of etcd's default limit.
+const maxReads = 64
+
+// rebuild makes the response to a write whose own response was lost: it reads the keys at the revision of the write
+// and the one before.
+func (a *attempts) rebuild(ctx context.Context, rec *record) (clientv3.OpResponse, error) {
+	b := &rebuilding{at: rec.at, header: &pb.ResponseHeader{
+		ClusterId: a.header.GetClusterId(), MemberId: a.header.GetMemberId(), RaftTerm: a.header.GetRaftTerm(), Revision: rec.at,
+	}}
+	b.wrote(clientv3.OpPut(a.lane.key, ""))
+	var resp clientv3.OpResponse
+	err := error(nil)
+	if a.op.IsTxn() {
+		_, ops, otherwise := a.op.Txn()
+		if !rec.branch {
+			ops = otherwise
+		}
+		txn := &clientv3.TxnResponse{Header: b.header, Succeeded: rec.branch}
+		txn.Responses, err = b.all(ops, nil)
+		resp = txn.OpResponse()
+	} else {
+		var one *pb.ResponseOp
+		if one, err = b.one(a.op, nil); err == nil {
+			resp = withHeader(one, b.header)
+		}
+	}
+	if err == nil {
+		err = b.read(ctx, a.kv.plain, a.lane.key)
+	}
+	if err != nil {
+		return clientv3.OpResponse{}, &retry.ResponseLostError{Revision: rec.at, Err: err}
+	}
+	return resp, nil
+}
+
+// rebuilding collects what is to be read for the response to a write.
+type rebuilding struct {
+	at     int64 // the revision of the write
+	header *pb.ResponseHeader
+	reads  []clientv3.Op
+	fill   []func(*pb.RangeResponse) // with what was read, in the same order
+	writes []clientv3.Op             // what the operations so far have changed
+}
+
+func (b *rebuilding) wrote(op clientv3.Op) { b.writes = append(b.writes, op) }
+
+func (b *rebuilding) readAt(revision int64, op clientv3.Op, fill func(*pb.RangeResponse)) {
+	clientv3.WithRev(revision)(&op)
+	b.reads, b.fill = append(b.reads, op), append(b.fill, fill)
+}
+
+// all returns the responses to operations that others follow, to be filled by read.
+func (b *rebuilding) all(ops, followed []clientv3.Op) ([]*pb.ResponseOp, error) {
+	responses := make([]*pb.ResponseOp, len(ops))
+	for i, op := range ops {
+		var err error
+		later := slices.Concat(ops[i+1:], followed)
+		if op.IsGet() {
+			responses[i], err = b.get(op, later)
+		} else {
+			responses[i], err = b.one(op, later)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return responses, nil
+}
+
+// one returns the response to a put, a delete or a nested transaction.
+func (b *rebuilding) one(op clientv3.Op, later []clientv3.Op) (*pb.ResponseOp, error) {
+	switch {
+	case op.IsPut():
+		resp := &pb.PutResponse{Header: b.innerHeader()}
+		if op.IsPrevKV() {
+			b.readAt(b.at-1, clientv3.OpGet(string(op.KeyBytes())), func(r *pb.RangeResponse) {
+				if len(r.Kvs) > 0 {
+					resp.PrevKv = r.Kvs[0]
+				}
+			})
+		}
+		b.wrote(op)
+		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponsePut{ResponsePut: resp}}, nil
+	case op.IsDelete():
+		if b.changed(op, b.writes) {
+			return nil, errors.New("idempotent: two operations of the Txn delete the same keys")
+		}
+		resp := &pb.DeleteRangeResponse{Header: b.innerHeader()}
+		b.readAt(b.at-1, b.deleted(op), func(r *pb.RangeResponse) {
+			resp.Deleted = r.Count
+			if op.IsPrevKV() {
+				resp.PrevKvs = r.Kvs
+			}
+		})
+		b.wrote(op)
+		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: resp}}, nil
+	default:
+		cmps, then, _ := op.Txn()
+		if len(cmps) > 0 {
+			return nil, errors.New("idempotent: the branch of a nested Txn is not recorded")
+		}
+		responses, err := b.all(then, later)
+		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseTxn{ResponseTxn: &pb.TxnResponse{
+			Header: &pb.ResponseHeader{}, Succeeded: true, Responses: responses,
+		}}}, err
+	}
+}
+
+func (b *rebuilding) innerHeader() *pb.ResponseHeader { return &pb.ResponseHeader{Revision: b.at} }
+
+// deleted returns the get of what a delete deletes.
+func (b *rebuilding) deleted(op clientv3.Op) clientv3.Op {
+	get := clientv3.OpGet(string(op.KeyBytes()))
+	get.WithRangeBytes(op.RangeBytes())
+	if !op.IsPrevKV() {
+		clientv3.WithCountOnly()(&get)
+	}
+	return get
+}
+
+// get returns the response to a get within a Txn. It saw the writes before it and not those after it, so it can be
+// read at one revision if the writes of its range are all on one side.
+func (b *rebuilding) get(op clientv3.Op, later []clientv3.Op) (*pb.ResponseOp, error) {
+	revision := op.Rev()
+	if revision == 0 {
+		revision = b.at
+		if !b.changed(op, b.writes) {
+			revision--
+		} else if b.changed(op, later) {
+			return nil, errors.New("idempotent: the Txn reads keys between two writes of them")
+		}
+	}
+	resp := &pb.ResponseOp_ResponseRange{}
+	b.readAt(revision, op, func(r *pb.RangeResponse) {
+		r.Header = b.innerHeader()
+		resp.ResponseRange = r
+	})
+	return &pb.ResponseOp{Response: resp}, nil
+}
+
+// changed reports whether one of the operations writes keys of op.
+func (b *rebuilding) changed(op clientv3.Op, ops []clientv3.Op) (found bool) {
+	for _, other := range ops {
+		eachWrite(other, func(w clientv3.Op) {
+			found = found || overlap(string(op.KeyBytes()), string(op.RangeBytes()), string(w.KeyBytes()), string(w.RangeBytes()))
+		})
+	}
+	return found
+}
+
+// read reads what is to be read. Each Txn has a linearizable get too, which makes all of it linearizable: a member
+// that lags does not have the revisions yet.
+func (b *rebuilding) read(ctx context.Context, kv clientv3.KV, key string) error {
+	for reads := range slices.Chunk(b.reads, maxReads) {
+		txn := append(slices.Clone(reads), clientv3.OpGet(key, clientv3.WithCountOnly()))
+		resp, err := kv.Do(ctx, clientv3.OpTxn(nil, txn, nil))
+		if err != nil {
+			return err
+		}
+		if len(resp.Txn().Responses) != len(txn) {
+			return errForm
+		}
+		for i := range reads {
+			r := resp.Txn().Responses[i].GetResponseRange()
+			if r == nil {
+				return fmt.Errorf("%w: %v", errForm, resp.Txn().Responses[i])
+			}
+			b.fill[0](r)
+			b.fill = b.fill[1:]
+		}
+	}
+	return nil
+}
