@@ -38,7 +38,7 @@
 //     on until its outcome is known. The lane of a write that was given up stays usable: the next write in it finds out
 //     whether the earlier one was executed, and prevents that it still is;
 //   - the lane's key is deleted together with the answer: the lease ends, because no member could be reached for
-//     [Config.TTL], or somebody deletes keys below the prefix. The error is a *retry.UnknownOutcomeError;
+//     [Config.TTL], or keys below the prefix are deleted. The error is a *retry.UnknownOutcomeError;
 //   - the permission for the prefix is withdrawn while a refused write is being withdrawn.
 //
 // # Costs

@@ -383,7 +383,7 @@ func TestNoLaneFree(t *testing.T) {
 	})
 }
 
-// TestRefused has refusals, of the first request or after one of which nobody knows whether it was executed.
+// TestRefused has refusals, of the first request or after one with an unknown outcome.
 func TestRefused(t *testing.T) {
 	refused := func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) }
 	noSpace := func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCNoSpace) }

@@ -148,7 +148,7 @@ func (l *lane) isOwn(of id) bool {
 }
 
 // missing handles the answer that the lane's key does not exist, or was created anew by a late request: its lease has
-// ended, or somebody deleted it. What its record would say is lost.
+// ended, or it was deleted. What its record would say is lost.
 func (l *lane) missing() result {
 	l.ended = true
 	if l.unsure {

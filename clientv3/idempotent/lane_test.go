@@ -53,8 +53,8 @@ const (
 	lostIsNotExecuted     mistake = "without a record the write counts as not executed"
 )
 
-// world is the state of everything.
-type world struct {
+// setting is the state of the server, the network and the writers.
+type setting struct {
 	mistake mistake
 	bounds  bounds
 
@@ -99,8 +99,8 @@ type modelWrite struct {
 	never    bool // its writer knows that it is not and will not be executed
 }
 
-func newWorld(m mistake, b bounds) world {
-	w := world{mistake: m, bounds: b, revision: 1, lease: true}
+func newWorld(m mistake, b bounds) setting {
+	w := setting{mistake: m, bounds: b, revision: 1, lease: true}
 	w.writers[0] = writer{ready: true, waits: -1}
 	w.writers[1] = writer{waits: -1, next: 1}
 	if b.created {
@@ -115,14 +115,14 @@ func newWorld(m mistake, b bounds) world {
 	return w
 }
 
-func (w *world) requestsAllowed() int {
+func (w *setting) requestsAllowed() int {
 	if w.bounds.created {
 		return w.bounds.requests + 1
 	}
 	return w.bounds.requests
 }
 
-func (w *world) clone() *world {
+func (w *setting) clone() *setting {
 	c := *w
 	for i := range c.writers {
 		c.writers[i].lane.open = slices.Clone(c.writers[i].lane.open)
@@ -131,7 +131,7 @@ func (w *world) clone() *world {
 }
 
 // encode returns a key for the state.
-func (w *world) encode() string {
+func (w *setting) encode() string {
 	b := make([]byte, 0, 256)
 	num := func(ns ...int64) {
 		for _, n := range ns {
@@ -170,10 +170,10 @@ func (w *world) encode() string {
 // wrong ends the exploration.
 type wrong string
 
-func (w *world) fail(format string, args ...any) { panic(wrong(fmt.Sprintf(format, args...))) }
+func (w *setting) fail(format string, args ...any) { panic(wrong(fmt.Sprintf(format, args...))) }
 
 // execute executes a request on the server. ok says that the guard held, and refused that the lease does not exist.
-func (w *world) execute(r request) (ok, refused bool) {
+func (w *setting) execute(r request) (ok, refused bool) {
 	if w.exists {
 		ok = r.guard == w.lane.at
 		if w.mistake == guardOnValue {
@@ -215,7 +215,7 @@ func (w *world) execute(r request) (ok, refused bool) {
 }
 
 // conclude checks a result. excuse says that the outcome may be unknown.
-func (w *world) conclude(i int, r result, excuse bool) {
+func (w *setting) conclude(i int, r result, excuse bool) {
 	x := &w.writers[i]
 	truth := &w.writes[x.write]
 	switch r.verdict {
@@ -249,8 +249,8 @@ func (w *world) conclude(i int, r result, excuse bool) {
 }
 
 // next calls visit for each state that can follow.
-func (w *world) next(visit func(what string, w *world)) {
-	try := func(what string, do func(w *world)) {
+func (w *setting) next(visit func(what string, w *setting)) {
+	try := func(what string, do func(w *setting)) {
 		c := w.clone()
 		do(c)
 		visit(what, c)
@@ -260,81 +260,81 @@ func (w *world) next(visit func(what string, w *world)) {
 	}
 	for i := range w.requests[:w.sent] {
 		if w.requests[i].copies > 0 {
-			try(fmt.Sprint("execute ", i), func(w *world) { w.arrive(i, true) })
+			try(fmt.Sprint("execute ", i), func(w *setting) { w.arrive(i, true) })
 		}
 	}
 	switch {
 	case w.bounds.calm:
 	case w.lease:
-		try("the lease ends", func(w *world) {
+		try("the lease ends", func(w *setting) {
 			w.lease, w.losses = false, w.losses+1
 			if w.exists {
 				w.exists, w.revision = false, w.revision+1
 			}
 		})
 	case w.grants == 0:
-		try("the lease comes back", func(w *world) { w.lease, w.grants = true, 1 })
+		try("the lease comes back", func(w *setting) { w.lease, w.grants = true, 1 })
 	}
 }
 
-func (w *world) nextOfWriter(i int, try func(string, func(*world))) {
+func (w *setting) nextOfWriter(i int, try func(string, func(*setting))) {
 	x := &w.writers[i]
 	switch {
 	case !x.ready:
 		if first := &w.writers[0]; w.bounds.writers > 1 && !first.busy && first.lane.guard != 0 {
-			try("copy the writer", func(w *world) {
+			try("copy the writer", func(w *setting) {
 				w.writers[1].lane, w.writers[1].seen, w.writers[1].ready = w.writers[0].lane, w.writers[0].seen, true
 				w.writers[1].lane.open = slices.Clone(w.writers[0].lane.open)
 			})
 		}
 	case !x.busy:
 		if x.next < w.bounds.writes && !x.lane.ended {
-			try(fmt.Sprint("begin ", x.next), func(w *world) { w.begin(i) })
+			try(fmt.Sprint("begin ", x.next), func(w *setting) { w.begin(i) })
 		}
 	case x.waits < 0:
 		if w.sent < w.requestsAllowed() {
-			try("send", func(w *world) { w.send(i) })
+			try("send", func(w *setting) { w.send(i) })
 		}
-		try("the context ends", func(w *world) { w.conclude(i, w.writers[i].lane.failed(retry.Ended, false), true) })
+		try("the context ends", func(w *setting) { w.conclude(i, w.writers[i].lane.failed(retry.Ended, false), true) })
 	default:
 		w.nextOfAnswer(i, try)
 	}
 }
 
 // nextOfAnswer has the ends of a request that a writer waits for, beside its execution.
-func (w *world) nextOfAnswer(i int, try func(string, func(*world))) {
+func (w *setting) nextOfAnswer(i int, try func(string, func(*setting))) {
 	slot := w.writers[i].waits
 	if w.requests[slot].copies > 0 {
-		try("answered", func(w *world) { w.arrive(slot, false) })
+		try("answered", func(w *setting) { w.arrive(slot, false) })
 	}
-	try("an error", func(w *world) { w.failed(i, retry.Ambiguous, true) })
-	try("the context ends", func(w *world) { w.conclude(i, w.writers[i].lane.failed(retry.Ended, true), true) })
+	try("an error", func(w *setting) { w.failed(i, retry.Ambiguous, true) })
+	try("the context ends", func(w *setting) { w.conclude(i, w.writers[i].lane.failed(retry.Ended, true), true) })
 	if w.bounds.calm {
 		return
 	}
-	try("refused, with a hedge", func(w *world) { w.failed(i, retry.Definite, true) })
+	try("refused, with a hedge", func(w *setting) { w.failed(i, retry.Definite, true) })
 	if w.requests[slot].copies > 0 {
-		try("refused", func(w *world) {
+		try("refused", func(w *setting) {
 			w.requests[slot].copies = 0 // whether earlier copies were executed or not
 			w.failed(i, retry.Definite, w.wasExecuted(slot))
 		})
 	}
 	if w.bounds.full && w.requests[slot].copies > 0 {
-		try("executed, with an error", func(w *world) {
+		try("executed, with an error", func(w *setting) {
 			w.requests[slot].copies--
 			w.execute(w.requests[slot])
 			w.failed(i, retry.Executed, true)
 		})
 	}
 	if w.bounds.full {
-		try("no space", func(w *world) { w.failed(i, retry.Executed, true) })
+		try("no space", func(w *setting) { w.failed(i, retry.Executed, true) })
 	}
 }
 
 // wasExecuted reports whether copies of a request may have been executed.
-func (w *world) wasExecuted(slot int) bool { return w.requests[slot].copies < modelCopies }
+func (w *setting) wasExecuted(slot int) bool { return w.requests[slot].copies < modelCopies }
 
-func (w *world) begin(i int) {
+func (w *setting) begin(i int) {
 	x := &w.writers[i]
 	n := id(10 + 10*x.next)
 	x.write, x.busy, x.next = x.next, true, x.next+w.bounds.writers
@@ -348,7 +348,7 @@ func (w *world) begin(i int) {
 	}
 }
 
-func (w *world) send(i int) {
+func (w *setting) send(i int) {
 	x := &w.writers[i]
 	w.requests[w.sent] = request{x.lane.step, x.lane.guard, x.seen, x.lane.id(), x.write, modelCopies}
 	x.waits = w.sent
@@ -356,7 +356,7 @@ func (w *world) send(i int) {
 }
 
 // arrive executes a request. Its answer reaches the writer that waits for it, or is lost.
-func (w *world) arrive(slot int, lost bool) {
+func (w *setting) arrive(slot int, lost bool) {
 	r := &w.requests[slot]
 	r.copies--
 	ok, refused := w.execute(*r)
@@ -385,7 +385,7 @@ func (w *world) arrive(slot int, lost bool) {
 	w.failedGuard(i, rec, r.copies < modelCopies-1)
 }
 
-func (w *world) failedGuard(i int, rec *record, unsure bool) {
+func (w *setting) failedGuard(i int, rec *record, unsure bool) {
 	x := &w.writers[i]
 	withdrawn := x.lane.step == stepWithdraw || x.lane.step == stepDrop
 	if rec != nil && w.mistake == creationIgnored {
@@ -405,7 +405,7 @@ func (w *world) failedGuard(i int, rec *record, unsure bool) {
 	w.conclude(i, res, withdrawn)
 }
 
-func (w *world) failed(i int, class retry.Class, unsure bool) {
+func (w *setting) failed(i int, class retry.Class, unsure bool) {
 	x := &w.writers[i]
 	withdrawing := x.lane.step == stepWithdraw || x.lane.step == stepDrop
 	res := x.lane.failed(class, unsure)
@@ -429,14 +429,14 @@ func explore(m mistake, b bounds) (states int, bad string) {
 		}
 	}()
 	seen := map[string]struct{}{}
-	var visit func(w *world)
-	visit = func(w *world) {
+	var visit func(w *setting)
+	visit = func(w *setting) {
 		key := w.encode()
 		if _, ok := seen[key]; ok {
 			return
 		}
 		seen[key] = struct{}{}
-		w.next(func(what string, next *world) {
+		w.next(func(what string, next *setting) {
 			path = append(path, what)
 			visit(next)
 			path = path[:len(path)-1]

@@ -19,7 +19,7 @@ type pool struct {
 	closed chan struct{}
 	closes sync.Once
 
-	opening chan struct{} // holds one while somebody makes a session
+	opening chan struct{} // holds one while a session is made
 
 	mu      sync.Mutex
 	session *session // nil if there is none

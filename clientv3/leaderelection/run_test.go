@@ -369,7 +369,7 @@ func TestPanicResigns(t *testing.T) {
 	}
 }
 
-// Processes come and go, politely and by being cut off. There are never more that may believe that they hold a place
+// Processes come and go, politely and by being cut off. There are never more that may hold a place
 // than there are places.
 func TestNeverMoreHoldersThanPlaces(t *testing.T) {
 	for _, places := range []int{1, 2} {
