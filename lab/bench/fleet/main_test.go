@@ -30,7 +30,7 @@ func TestBadUsage(t *testing.T) {
 		want string
 	}{
 		{[]string{"--clients", "2", "--processes", "3"}, "--processes must be 1 to the number of clients, 2; it is 3"},
-		{[]string{"--phase", "idle|storm"}, "storm and badcert run alone"},
+		{[]string{"--phase", "idle|storm"}, "storm, badcert and swallow run alone"},
 		{[]string{"--clients", "0"}, "--clients must be at least 1; it is 0"},
 		{[]string{"--phase", "("}, "--phase: error parsing regexp"},
 		{[]string{"--phase", "nosuch"}, `no phase matches --phase "nosuch"; there are idle, light, `},
