@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/lineage"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/internal/channel"
 	"github.com/quorate/quorate/retry"
 )
@@ -144,46 +145,13 @@ func (k *KV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error
 
 // Txn begins a transaction, which is executed once if it writes.
 func (k *KV) Txn(ctx context.Context) clientv3.Txn {
-	return &txn{Txn: k.plain.Txn(ctx), kv: k, ctx: ctx}
+	return optxn.New(k.plain.Txn(ctx), func(op clientv3.Op) (clientv3.OpResponse, error) { return k.Do(ctx, op) })
 }
 
 // Close waits for the writes under way, and ends the lease, which deletes the lanes. Writes after it fail with a
 // *retry.NotSentError. If no member answers, Close waits until the TTL has passed. Without Close, the lease
 // ends a TTL after the client or the program.
 func (k *KV) Close() error { return k.pool.close(true) }
-
-// txn collects what the transaction of the client, which checks the order of the calls, does not reveal.
-type txn struct {
-	clientv3.Txn
-	kv       *KV
-	ctx      context.Context
-	cmps     []clientv3.Cmp
-	ops, els []clientv3.Op
-}
-
-func (t *txn) If(cs ...clientv3.Cmp) clientv3.Txn {
-	t.Txn, t.cmps = t.Txn.If(cs...), cs
-	return t
-}
-
-func (t *txn) Then(ops ...clientv3.Op) clientv3.Txn {
-	t.Txn, t.ops = t.Txn.Then(ops...), ops
-	return t
-}
-
-func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn {
-	t.Txn, t.els = t.Txn.Else(ops...), ops
-	return t
-}
-
-func (t *txn) Commit() (*clientv3.TxnResponse, error) {
-	op := clientv3.OpTxn(t.cmps, t.ops, t.els)
-	if !writes(op) {
-		return t.Txn.Commit()
-	}
-	resp, err := t.kv.Do(t.ctx, op)
-	return resp.Txn(), err
-}
 
 // writes reports whether an operation can write.
 func writes(op clientv3.Op) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 )
 
 // errCompact is the error of a Compact of [Term.KV].
@@ -83,35 +84,5 @@ func plain(resp *clientv3.TxnResponse) clientv3.OpResponse {
 }
 
 func (kv *fencedKV) Txn(ctx context.Context) clientv3.Txn {
-	return &fencedTxn{Txn: kv.KV.Txn(ctx), kv: kv, ctx: ctx}
-}
-
-// fencedTxn is a transaction. The embedded one only checks the order of calls.
-type fencedTxn struct {
-	clientv3.Txn
-	kv  *fencedKV
-	ctx context.Context
-
-	cmps             []clientv3.Cmp
-	thenOps, elseOps []clientv3.Op
-}
-
-func (t *fencedTxn) If(cs ...clientv3.Cmp) clientv3.Txn {
-	t.Txn, t.cmps = t.Txn.If(cs...), cs
-	return t
-}
-
-func (t *fencedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
-	t.Txn, t.thenOps = t.Txn.Then(ops...), ops
-	return t
-}
-
-func (t *fencedTxn) Else(ops ...clientv3.Op) clientv3.Txn {
-	t.Txn, t.elseOps = t.Txn.Else(ops...), ops
-	return t
-}
-
-func (t *fencedTxn) Commit() (*clientv3.TxnResponse, error) {
-	resp, err := t.kv.Do(t.ctx, clientv3.OpTxn(t.cmps, t.thenOps, t.elseOps))
-	return resp.Txn(), err
+	return optxn.New(kv.KV.Txn(ctx), func(op clientv3.Op) (clientv3.OpResponse, error) { return kv.Do(ctx, op) })
 }

@@ -1,0 +1,39 @@
+// Package optxn has transactions that are executed as one [clientv3.Op].
+package optxn
+
+import "github.com/quorate/quorate/clientv3"
+
+// txn collects the parts of a transaction. The embedded one only checks the order of calls.
+type txn struct {
+	clientv3.Txn
+	do func(clientv3.Op) (clientv3.OpResponse, error)
+
+	cmps             []clientv3.Cmp
+	thenOps, elseOps []clientv3.Op
+}
+
+// New returns a transaction whose Commit calls do. checks is a new transaction, which checks the order of
+// calls as the client's do.
+func New(checks clientv3.Txn, do func(clientv3.Op) (clientv3.OpResponse, error)) clientv3.Txn {
+	return &txn{Txn: checks, do: do}
+}
+
+func (t *txn) If(cs ...clientv3.Cmp) clientv3.Txn {
+	t.Txn, t.cmps = t.Txn.If(cs...), cs
+	return t
+}
+
+func (t *txn) Then(ops ...clientv3.Op) clientv3.Txn {
+	t.Txn, t.thenOps = t.Txn.Then(ops...), ops
+	return t
+}
+
+func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn {
+	t.Txn, t.elseOps = t.Txn.Else(ops...), ops
+	return t
+}
+
+func (t *txn) Commit() (*clientv3.TxnResponse, error) {
+	resp, err := t.do(clientv3.OpTxn(t.cmps, t.thenOps, t.elseOps))
+	return resp.Txn(), err
+}
