@@ -40,14 +40,18 @@ type check struct {
 func (c *check) run() {
 	for wait := c.pause(time.Now()); ; wait = c.pause(time.Now()) {
 		start, before := time.Now(), c.s.conn.backlog()
+		wasAlive := !c.alive.IsZero()
 		ended := c.p.await(c.s.ep, wait, func() bool {
 			now := time.Now()
 			silent := c.s.unanswered(&c.s.asked, now)
 			c.alive = first(c.alive, silent > 0 && c.s.ep.known().AliveSince(now.Add(-silent)), now)
 			return silent == 0 || !c.s.ready.Load()
 		})
+		if !ended && !wasAlive && !c.alive.IsZero() && c.s.unanswered(&c.s.askedLife, time.Now()) > probeTimeout {
+			c.p.ask(c.s, forLiveness, nil) // those before have ended, unread perhaps
+		}
 		now := time.Now()
-		cutOff := c.isCutOff(now)
+		cutOff := c.p.isCutOff(c.s, now)
 		c.others = first(c.others, !cutOff, now)
 		switch {
 		case ended || c.s.ep.removed():
@@ -71,9 +75,9 @@ func (c *check) run() {
 
 // isCutOff reports whether nothing has arrived on any connection of the client for as long as this one is
 // silent: its calls can go nowhere else. What others of the process are answered is no help to it.
-func (c *check) isCutOff(now time.Time) bool {
-	since := now.Add(-c.s.silentFor(now))
-	for _, ep := range c.p.all() {
+func (p *policy) isCutOff(silent *subConn, now time.Time) bool {
+	since := now.Add(-silent.silentFor(now))
+	for _, ep := range p.all() {
 		for _, s := range ep.connections() {
 			if s.ready.Load() && s.heard.After(since) {
 				return false

@@ -103,9 +103,10 @@ func (t *trial) end(replaced bool) {
 	}
 }
 
-// over reports whether the old connection has been heard or lost.
+// over reports whether the old connection has been heard or lost, or another one of the client has been heard.
 func (t *trial) over() bool {
-	return t.old.unanswered(&t.old.asked, time.Now()) == 0 || !t.old.ready.Load()
+	now := time.Now()
+	return t.old.unanswered(&t.old.asked, now) == 0 || !t.old.ready.Load() || !t.p.isCutOff(t.old, now)
 }
 
 // connects waits for the second connection. A frozen server accepts one and says nothing, so what
