@@ -40,7 +40,7 @@ var scenarios = []scenario{
 	{name: "hiccup", size: 3, takes: usual, slots: 2, run: hiccup},
 	{name: "hiccup-unauthenticated", size: 3, takes: usual, slots: 2, denies: true, run: hiccup},
 	{name: "not-serving", size: 3, takes: usual, slots: 2, healthChecked: true, run: notServing},
-	{name: "equal", size: 3, slots: 4, run: equal},
+	{name: "equal", size: 3, slots: allSlots, run: equal},
 	{name: "frozen-8", size: 3, takes: usual, slots: 4, repeatable: true, freezes: true, run: frozen(8)},
 	{name: "failing", size: 5, takes: usual, slots: 6, run: oneOf(15*time.Second, func(b *backend) { b.fails.Store(true) })},
 	{name: "slow", size: 5, takes: usual, slots: 6, run: oneOf(10*time.Second, func(b *backend) { b.takes.Store(20 * int64(usual)) })},
