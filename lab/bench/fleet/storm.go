@@ -25,10 +25,12 @@ import (
 )
 
 const (
-	// countEvery is the time between two counts of connects, and of RPCs.
+	// countEvery is the time between two counts of connects, and readEvery that between two of RPCs: a member
+	// computes for some 10 ms to show its metrics.
 	countEvery = 100 * time.Millisecond
+	readEvery  = 500 * time.Millisecond
 	// lookEvery is the time between two looks for a leader, and for clients without an answer.
-	lookEvery = 20 * time.Millisecond
+	lookEvery = 100 * time.Millisecond
 	// returnTimeout bounds the time until all clients are served again.
 	returnTimeout = 2 * time.Minute
 	// afterReturn is how long RPCs are counted after all clients have been served.
@@ -44,7 +46,7 @@ func storm(ctx context.Context, r *rig, p phase) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	connects, err := follow(ctx, failedConnects)
+	connects, err := follow(ctx, countEvery, failedConnects)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +62,7 @@ func storm(ctx context.Context, r *rig, p phase) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	rpcs, err := follow(ctx, r.receivedRPCs())
+	rpcs, err := follow(ctx, readEvery, r.receivedRPCs())
 	if err != nil {
 		return nil, err
 	}
@@ -239,8 +241,8 @@ type series struct {
 	done   chan struct{}
 }
 
-// follow reads a count until it is stopped.
-func follow(ctx context.Context, read func(context.Context) (float64, error)) (*series, error) {
+// follow reads a count every so often until it is stopped.
+func follow(ctx context.Context, every time.Duration, read func(context.Context) (float64, error)) (*series, error) {
 	ctx, end := context.WithCancel(ctx)
 	s := &series{end: end, done: make(chan struct{})}
 	if err := s.add(ctx, read); err != nil {
@@ -249,7 +251,7 @@ func follow(ctx context.Context, read func(context.Context) (float64, error)) (*
 	}
 	go func() {
 		defer close(s.done)
-		for pause.For(ctx, countEvery) == nil {
+		for pause.For(ctx, every) == nil {
 			_ = s.add(ctx, read) // the next one counts what this one missed
 		}
 	}()

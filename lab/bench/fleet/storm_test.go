@@ -21,7 +21,7 @@ func TestSeries(t *testing.T) {
 
 func TestFollow(t *testing.T) {
 	n := 0.0
-	s, err := follow(t.Context(), func(context.Context) (float64, error) {
+	s, err := follow(t.Context(), countEvery, func(context.Context) (float64, error) {
 		n++
 		return n, nil
 	})
