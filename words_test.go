@@ -126,17 +126,10 @@ func TestCommentsUsePlainWords(t *testing.T) {
 // needsLock is how comments say what the suffix Locked of a name says.
 var needsLock = regexp.MustCompile(`(?i)needs? (the|its) ([a-z]+'s )?locks?\b|called with the lock held|caller holds ([a-z]+\.)?mu\b`)
 
-// lockComments are the rooms where comments may still say it: functions of balancer are renamed
-// when it is not under reconstruction.
-var lockComments = map[string]bool{"balancer": true}
-
 // TestNamesSayWhatNeedsALock checks that a function which needs its caller to hold a lock says so by
 // the suffix Locked of its name, and not in its comment.
 func TestNamesSayWhatNeedsALock(t *testing.T) {
 	for _, file := range goFiles(t) {
-		if lockComments[file.room()] {
-			continue
-		}
 		for _, group := range file.syntax.Comments {
 			if text := strings.Join(strings.Fields(group.Text()), " "); needsLock.MatchString(text) {
 				t.Errorf("%s: %q: name the function with the suffix Locked instead", file.position(group.Pos()), needsLock.FindString(text))

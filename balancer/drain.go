@@ -23,18 +23,18 @@ type drains struct {
 	timers map[*Endpoint]*time.Timer
 }
 
-// begin removes an endpoint. A connection that carries something goes on, in case the endpoint
+// beginLocked removes an endpoint. A connection that carries something goes on, in case the endpoint
 // returns, and the others are closed. Bulk transfers are not interrupted, so theirs ends with
-// them. It needs the policy's lock.
-func (d *drains) begin(ep *Endpoint) listing {
+// them.
+func (d *drains) beginLocked(ep *Endpoint) listing {
 	removal := health.Evidence{Kind: health.Removed, At: time.Now()}
 	c := health.Change{Endpoint: ep.address, From: ep.State(), To: health.Draining, Evidence: removal}
 	ep.life.Load().end()
 	ep.unsubscribe()
-	ep.withdraw()
+	ep.withdrawLocked()
 	for _, s := range ep.connections() {
 		if s.class == Bulk || !s.ready.Load() || !ep.busy() {
-			s.shut()
+			s.shutLocked()
 		}
 	}
 	var timer *time.Timer
@@ -43,8 +43,8 @@ func (d *drains) begin(ep *Endpoint) listing {
 	return listing{ep, c}
 }
 
-// revive takes an endpoint back that the resolver lists again. It needs the policy's lock.
-func (d *drains) revive(ep *Endpoint) listing {
+// reviveLocked takes an endpoint back that the resolver lists again.
+func (d *drains) reviveLocked(ep *Endpoint) listing {
 	d.timers[ep].Stop()
 	delete(d.timers, ep)
 	ep.list(d.p.ctx)
@@ -62,11 +62,10 @@ func (d *drains) retire(ep *Endpoint) {
 	}
 }
 
-// changed handles a new state of a connection to a removed endpoint: one that is lost is not made again. It
-// needs the policy's lock.
-func (*drains) changed(s *subConn, state connectivity.State) {
+// changedLocked handles a new state of a connection to a removed endpoint: one that is lost is not made again.
+func (*drains) changedLocked(s *subConn, state connectivity.State) {
 	if state != connectivity.Ready {
-		s.shut()
+		s.shutLocked()
 	}
 }
 
@@ -88,8 +87,8 @@ func (d *drains) end(ep *Endpoint, timer **time.Timer) {
 	ep.known().Release()
 }
 
-// stop ends all drains and returns their endpoints. It needs the policy's lock.
-func (d *drains) stop() []*Endpoint {
+// stopLocked ends all drains and returns their endpoints.
+func (d *drains) stopLocked() []*Endpoint {
 	for _, timer := range d.timers {
 		timer.Stop()
 	}
@@ -100,6 +99,6 @@ func (d *drains) stop() []*Endpoint {
 
 func shutAll(ep *Endpoint) {
 	for _, s := range ep.connections() {
-		s.shut()
+		s.shutLocked()
 	}
 }

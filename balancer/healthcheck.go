@@ -39,7 +39,7 @@ func (p *policy) healthChanged(s *subConn, sc balancer.SubConn, st balancer.SubC
 	}
 	err := s.unhealthy
 	if !healthy {
-		ep.withdraw()
+		ep.withdrawLocked()
 	}
 	p.mu.Unlock()
 	ev := health.Evidence{Kind: health.Refusing, At: time.Now(), Err: err, Detail: "health check"}
@@ -57,8 +57,8 @@ func (p *policy) healthChanged(s *subConn, sc balancer.SubConn, st balancer.SubC
 // takesCalls reports whether there is a connection, and its server serves.
 func (s *subConn) takesCalls() bool { return s.ready.Load() && !s.withheld.Load() }
 
-// withdraw takes the connections from pickers. It needs the policy's lock.
-func (e *Endpoint) withdraw() {
+// withdrawLocked takes the connections from pickers.
+func (e *Endpoint) withdrawLocked() {
 	for class := range e.usable {
 		e.usable[class].Store(nil)
 	}

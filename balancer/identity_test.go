@@ -49,13 +49,13 @@ func TestEndpointsAreUnique(t *testing.T) {
 	p := newPolicy(nil, Builder{})
 	p.config = defaultConfig
 	defer p.Close()
-	assert.Empty(t, p.replace([]resolver.Endpoint{endpoint(a), endpoint(), endpoint(b), endpoint(a), endpoint(tls), endpoint(a, b), endpoint(b)}))
+	assert.Empty(t, p.replaceLocked([]resolver.Endpoint{endpoint(a), endpoint(), endpoint(b), endpoint(a), endpoint(tls), endpoint(a, b), endpoint(b)}))
 	var kept [][]resolver.Address
 	for _, ep := range p.endpoints {
 		kept = append(kept, ep.addresses)
 	}
 	assert.Equal(t, [][]resolver.Address{{a}, {b}, {tls}, {a, b}}, kept)
-	assert.Len(t, p.replace(nil), len(kept))
+	assert.Len(t, p.replaceLocked(nil), len(kept))
 	assert.Empty(t, p.endpoints)
 }
 

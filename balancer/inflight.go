@@ -50,7 +50,7 @@ func (e *Endpoint) add(c *call, now time.Time) {
 	if due := e.inflight.due.Load(); due == nil || at.Before(*due) {
 		e.inflight.mu.Lock()
 		defer e.inflight.mu.Unlock()
-		e.checkBy(at, now)
+		e.checkByLocked(at, now)
 	}
 }
 
@@ -66,7 +66,7 @@ func (e *Endpoint) remember(c *call) {
 		f.unanswered = make(map[*stat]time.Time)
 	}
 	f.unanswered[c.stat] = start
-	e.checkBy(c.suspectAt.Time(), time.Now())
+	e.checkByLocked(c.suspectAt.Time(), time.Now())
 }
 
 // isDueBy reports whether the timer fires at that time or earlier.
@@ -75,15 +75,15 @@ func (e *Endpoint) isDueBy(at time.Time) bool {
 	return due != nil && !at.Before(*due)
 }
 
-// checkBy sets the timer if it is not set to an earlier time. It needs the lock.
-func (e *Endpoint) checkBy(at, now time.Time) {
+// checkByLocked sets the timer if it is not set to an earlier time.
+func (e *Endpoint) checkByLocked(at, now time.Time) {
 	if !e.isDueBy(at) {
-		e.checkAt(at, now)
+		e.checkAtLocked(at, now)
 	}
 }
 
-// checkAt sets the timer. It needs the lock.
-func (e *Endpoint) checkAt(at, now time.Time) {
+// checkAtLocked sets the timer.
+func (e *Endpoint) checkAtLocked(at, now time.Time) {
 	f := &e.inflight
 	wait := max(at.Sub(now), minCheck)
 	due := now.Add(wait)
@@ -106,7 +106,7 @@ func (e *Endpoint) check() {
 		return // stopped
 	}
 	if now.Sub(*due) > starved {
-		e.checkAt(now.Add(minCheck), now)
+		e.checkAtLocked(now.Add(minCheck), now)
 		f.mu.Unlock()
 		return
 	}
@@ -115,10 +115,10 @@ func (e *Endpoint) check() {
 	for i := range f.calls {
 		e.checkCalls(&f.calls[i], now, &found)
 	}
-	e.checkUnanswered(now, &found)
-	e.checkStreams(now, &found)
+	e.checkUnansweredLocked(now, &found)
+	e.checkStreamsLocked(now, &found)
 	if !found.next.IsZero() {
-		e.checkBy(found.next, now)
+		e.checkByLocked(found.next, now)
 	}
 	f.mu.Unlock()
 
@@ -183,8 +183,7 @@ func (e *Endpoint) checkCalls(s *shard, now time.Time, found *findings) {
 	}
 }
 
-// checkUnanswered needs the lock.
-func (e *Endpoint) checkUnanswered(now time.Time, found *findings) {
+func (e *Endpoint) checkUnansweredLocked(now time.Time, found *findings) {
 	for stat, start := range e.inflight.unanswered {
 		at := start.Add(stat.SuspectAfter())
 		switch {
@@ -216,8 +215,7 @@ func (f *findings) silence(s *subConn, start, now time.Time, what string) {
 	}
 }
 
-// checkStreams needs the lock.
-func (e *Endpoint) checkStreams(now time.Time, found *findings) {
+func (e *Endpoint) checkStreamsLocked(now time.Time, found *findings) {
 	for s := range e.inflight.streams {
 		due := s.dueAt()
 		if now.Before(due) {

@@ -87,7 +87,7 @@ func (p *policy) strategy() Strategy {
 func (p *policy) UpdateClientConnState(s balancer.ClientConnState) error {
 	p.configure(s)
 	p.mu.Lock()
-	changes := p.replace(s.ResolverState.Endpoints)
+	changes := p.replaceLocked(s.ResolverState.Endpoints)
 	p.resolving = nil
 	var err error
 	if len(p.endpoints) == 0 {
@@ -176,9 +176,9 @@ type listing struct {
 	health.Change
 }
 
-// replace sets the endpoints that have an address, each once. It keeps known ones and those that
-// drain, and drains the removed ones. It needs the lock.
-func (p *policy) replace(eps []resolver.Endpoint) (changes []listing) {
+// replaceLocked sets the endpoints that have an address, each once. It keeps known ones and those that
+// drain, and drains the removed ones.
+func (p *policy) replaceLocked(eps []resolver.Endpoint) (changes []listing) {
 	known := make(map[string][]*Endpoint, len(p.endpoints)) // by addresses and server names
 	for _, ep := range slices.AppendSeq(slices.Clone(p.endpoints), maps.Keys(p.drains.timers)) {
 		key := keyOf(ep.addresses)
@@ -204,17 +204,17 @@ func (p *policy) replace(eps []resolver.Endpoint) (changes []listing) {
 	}
 	for _, ep := range p.endpoints {
 		if !listed[ep] {
-			changes = append(changes, p.drains.begin(ep))
+			changes = append(changes, p.drains.beginLocked(ep))
 		}
 	}
 	for _, ep := range now {
 		if ep.removed() {
-			changes = append(changes, p.drains.revive(ep))
+			changes = append(changes, p.drains.reviveLocked(ep))
 		}
 	}
 	p.endpoints = now
 	p.options().Monitor.SetEndpoints(now)
-	p.weigh(kept)
+	p.weighLocked(kept)
 	return changes
 }
 
@@ -251,19 +251,19 @@ func (*policy) UpdateSubConnState(balancer.SubConn, balancer.SubConnState) {}
 func (p *policy) ExitIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reconnectSoon(1)
+	p.reconnectSoonLocked(1)
 }
 
 // Close stops the policy. gRPC closes the connections.
 func (p *policy) Close() {
 	p.mu.Lock()
-	endpoints := slices.Concat(p.endpoints, p.drains.stop())
+	endpoints := slices.Concat(p.endpoints, p.drains.stopLocked())
 	p.endpoints, p.closed = nil, true
 	p.options().Monitor.forget(p)
 	p.stop()
 	for _, ep := range endpoints {
 		for _, s := range ep.connections() {
-			s.disconnected()
+			s.disconnectedLocked()
 		}
 		ep.unsubscribe()
 	}

@@ -87,11 +87,11 @@ func pauseAfter(earlier, n int, limit time.Duration) time.Duration {
 	return time.Duration(least * (1 + (pauseGrowth-1)*rand.Float64()))
 }
 
-// noteOutage records whether there is a connection for calls. When the last one is lost, it is
-// tried again at once, and the other endpoints take their turns. It needs the lock.
-func (p *policy) noteOutage() {
+// noteOutageLocked records whether there is a connection for calls. When the last one is lost, it is
+// tried again at once, and the other endpoints take their turns.
+func (p *policy) noteOutageLocked() {
 	now := time.Now()
-	if p.anyReady() || len(p.endpoints) == 0 {
+	if p.anyReadyLocked() || len(p.endpoints) == 0 {
 		if p.turns.outage {
 			p.afterOutage.begin(now.Sub(p.turns.since), now)
 			time.AfterFunc(p.afterOutage.from.Sub(now), p.publish)
@@ -103,12 +103,12 @@ func (p *policy) noteOutage() {
 	if p.turns.outage {
 		return
 	}
-	n := p.tried()
+	n := p.triedLocked()
 	p.turns = turns{outage: true, since: now}
 	p.turns.take(n, now)
 	for _, i := range rand.Perm(len(p.endpoints)) {
-		if s := p.endpoints[i].conn(Calls); s.waits(now) {
-			p.tryAt(s, p.turns.take(n, now))
+		if s := p.endpoints[i].conn(Calls); s.waitsLocked(now) {
+			p.tryAtLocked(s, p.turns.take(n, now))
 		}
 	}
 }
@@ -140,8 +140,8 @@ func (p *policy) probesFrom() time.Time {
 	return p.afterOutage.from
 }
 
-// tried returns the number of endpoints that are connected or tried, at least 1. It needs the lock.
-func (p *policy) tried() (n int) {
+// triedLocked returns the number of endpoints that are connected or tried, at least 1.
+func (p *policy) triedLocked() (n int) {
 	for _, ep := range p.endpoints {
 		if ep.conn(Calls).sc != nil {
 			n++
@@ -150,8 +150,8 @@ func (p *policy) tried() (n int) {
 	return max(n, 1)
 }
 
-// anyReady reports whether there is a connection for calls. It needs the policy's lock.
-func (p *policy) anyReady() bool {
+// anyReadyLocked reports whether there is a connection for calls.
+func (p *policy) anyReadyLocked() bool {
 	for _, ep := range p.endpoints {
 		if ep.conn(Calls).ready.Load() {
 			return true
@@ -160,9 +160,8 @@ func (p *policy) anyReady() bool {
 	return false
 }
 
-// anyUsable reports whether an endpoint that is connected serves calls of every kind. It needs
-// the policy's lock.
-func (p *policy) anyUsable() bool {
+// anyUsableLocked reports whether an endpoint that is connected serves calls of every kind.
+func (p *policy) anyUsableLocked() bool {
 	for _, ep := range p.endpoints {
 		if ep.Ready() && ep.State().Usable() {
 			return true
@@ -171,41 +170,41 @@ func (p *policy) anyUsable() bool {
 	return false
 }
 
-// waits reports whether the next attempt to connect is in the future. It needs the policy's lock.
-func (s *subConn) waits(now time.Time) bool {
+// waitsLocked reports whether the next attempt to connect is in the future.
+func (s *subConn) waitsLocked(now time.Time) bool {
 	return s.sc != nil && !s.ready.Load() && s.state != connectivity.Connecting && s.due.After(now)
 }
 
-// attemptFailed sets when the next attempt is due. It needs the lock.
-func (p *policy) attemptFailed(s *subConn) {
+// attemptFailedLocked sets when the next attempt is due.
+func (p *policy) attemptFailedLocked(s *subConn) {
 	now := time.Now()
 	s.failures++
 	switch {
 	case s.class == Calls && p.turns.outage:
-		s.due = p.turns.take(p.tried(), now)
-	case p.anyUsable():
+		s.due = p.turns.take(p.triedLocked(), now)
+	case p.anyUsableLocked():
 		s.due = now.Add(pauseAfter(s.failures-1, 1, maxPause))
 	default:
 		s.due = now.Add(pauseAfter(s.failures-1, 1, maxOutagePause))
 	}
 }
 
-// reconnect reestablishes a connection that was lost, or that gRPC's backoff allows to be tried
-// again. Connections of classes other than Calls are made on demand. It needs the lock.
-func (p *policy) reconnect(s *subConn) {
+// reconnectLocked reestablishes a connection that was lost, or that gRPC's backoff allows to be tried
+// again. Connections of classes other than Calls are made on demand.
+func (p *policy) reconnectLocked(s *subConn) {
 	switch {
 	case s.failures > 0:
-		p.tryAt(s, s.due)
+		p.tryAtLocked(s, s.due)
 	case s.class != Calls:
-	case p.anyReady():
-		p.tryAt(s, time.Now().Add(rand.N(reconnectSpread)))
+	case p.anyReadyLocked():
+		p.tryAtLocked(s, time.Now().Add(rand.N(reconnectSpread)))
 	default:
-		p.connect(s)
+		p.connectLocked(s)
 	}
 }
 
-// tryAt sets when the next attempt is due. It needs the lock.
-func (p *policy) tryAt(s *subConn, due time.Time) {
+// tryAtLocked sets when the next attempt is due.
+func (p *policy) tryAtLocked(s *subConn, due time.Time) {
 	s.due = due
 	if s.timer == nil {
 		s.timer = time.AfterFunc(time.Until(due), func() { p.tryDue(s) })
@@ -219,7 +218,7 @@ func (p *policy) tryDue(s *subConn) {
 	p.mu.Lock()
 	due := !p.closed && s.sc != nil && s.state == connectivity.Idle && !s.due.After(time.Now())
 	if due && s.class == Calls {
-		p.connect(s)
+		p.connectLocked(s)
 	}
 	p.mu.Unlock()
 	if due && s.class != Calls {
@@ -227,15 +226,15 @@ func (p *policy) tryDue(s *subConn) {
 	}
 }
 
-// connect begins an attempt to connect. It needs the lock.
-func (*policy) connect(s *subConn) {
+// connectLocked begins an attempt to connect.
+func (*policy) connectLocked(s *subConn) {
 	s.attempted = time.Now()
 	s.sc.Connect()
 }
 
-// reconnectSoon brings forward the attempts to connect that wait: each is made at a random time within
-// the given one, firstPause after the attempt before at the earliest. It needs the lock.
-func (p *policy) reconnectSoon(within time.Duration) {
+// reconnectSoonLocked brings forward the attempts to connect that wait: each is made at a random time within
+// the given one, firstPause after the attempt before at the earliest.
+func (p *policy) reconnectSoonLocked(within time.Duration) {
 	now := time.Now()
 	for _, ep := range p.endpoints {
 		for _, s := range ep.connections() {
@@ -243,16 +242,16 @@ func (p *policy) reconnectSoon(within time.Duration) {
 			if earliest := s.attempted.Add(firstPause); earliest.After(due) {
 				due = earliest
 			}
-			if s.waits(now) && due.Before(s.due) {
-				p.tryAt(s, due)
+			if s.waitsLocked(now) && due.Before(s.due) {
+				p.tryAtLocked(s, due)
 			}
 		}
 	}
 }
 
-// expect limits how long streams wait for a connection: after connectPatience they use
-// other endpoints, and the endpoint is suspected. It needs the policy's lock.
-func (p *policy) expect(s *subConn) {
+// expectLocked limits how long streams wait for a connection: after connectPatience they use
+// other endpoints, and the endpoint is suspected.
+func (p *policy) expectLocked(s *subConn) {
 	sc, due := s.sc, time.Now().Add(connectPatience)
 	time.AfterFunc(connectPatience, func() {
 		now := time.Now()
@@ -271,7 +270,7 @@ func (p *policy) markSlow(s *subConn, sc any, late time.Duration) bool {
 		return false
 	}
 	if late > starved {
-		p.expect(s) // the connection may be ready, but unread
+		p.expectLocked(s) // the connection may be ready, but unread
 		return false
 	}
 	s.slow = true

@@ -74,7 +74,7 @@ func (t *trial) begin(now time.Time) bool {
 		return false
 	}
 	p.seconds.running, p.seconds.latest = true, t.old.ep
-	p.open(t.second)
+	p.openLocked(t.second)
 	return true
 }
 
@@ -95,7 +95,7 @@ func (t *trial) end(replaced bool) {
 	t.p.mu.Lock()
 	t.p.seconds.running, t.p.seconds.due = false, now.Add(pause)
 	if !replaced {
-		t.second.shut()
+		t.second.shutLocked()
 	}
 	t.p.mu.Unlock()
 	if !replaced {
@@ -189,11 +189,11 @@ func (t *trial) replace() bool {
 		p.mu.Unlock()
 		return false
 	}
-	old.shut()
+	old.shutLocked()
 	t.second.onTrial = false
 	t.second.made.Store(old.made.Load())
 	ep.conns[old.class].Store(t.second)
-	taken, sc := p.takeReady(t.second), t.second.sc
+	taken, sc := p.takeReadyLocked(t.second), t.second.sc
 	p.mu.Unlock()
 	p.changedBy(t.second, sc, taken)
 	p.connected(t.second)

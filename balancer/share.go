@@ -2,10 +2,9 @@ package balancer
 
 import "github.com/quorate/quorate/health"
 
-// join moves a connected endpoint to the shared table, if allowed, and returns the resulting
-// change of its state. A client that does not probe finds nothing out, and shares nothing. It
-// needs the policy's lock.
-func (p *policy) join(s *subConn) health.Change {
+// joinLocked moves a connected endpoint to the shared table, if allowed, and returns the resulting
+// change of its state. A client that does not probe finds nothing out, and shares nothing.
+func (p *policy) joinLocked(s *subConn) health.Change {
 	o, ep := p.options(), s.ep
 	if ep.joined.Load() || o.Shared == nil || o.ShareKey == nil || !s.conn.known() || !p.canProbe() {
 		return health.Change{}
@@ -37,7 +36,7 @@ func (p *policy) joinConnected() {
 		own := ep.known().Load()
 		var joined health.Change
 		if s := ep.conn(Calls); !p.closed && s != nil && s.ready.Load() {
-			joined = p.join(s)
+			joined = p.joinLocked(s)
 		}
 		p.mu.Unlock()
 		switch {
@@ -49,8 +48,8 @@ func (p *policy) joinConnected() {
 	}
 }
 
-// subscribe subscribes the policy to changes of the endpoint's state. It needs the
-// policy's lock, or an endpoint that is not published yet.
+// subscribe subscribes the policy to changes of the endpoint's state. The policy is locked,
+// or the endpoint is not published yet.
 func (p *policy) subscribe(ep *Endpoint) {
 	entry := ep.known()
 	ep.unsubscribe = entry.Subscribe(func(c health.Change) {

@@ -46,7 +46,7 @@ func (e *Endpoint) addStream(c *call, now time.Time) {
 		e.inflight.streams = make(map[*stream]struct{})
 	}
 	e.inflight.streams[s] = struct{}{}
-	e.checkBy(s.dueAt(), now)
+	e.checkByLocked(s.dueAt(), now)
 }
 
 // deleteStream records that the stream of a pick has ended.
@@ -157,7 +157,7 @@ func (e *Endpoint) checkStreamBy(s *stream, now time.Time) {
 	e.inflight.mu.Lock()
 	defer e.inflight.mu.Unlock()
 	if _, open := e.inflight.streams[s]; open {
-		e.checkBy(at, now)
+		e.checkByLocked(at, now)
 	}
 }
 

@@ -105,8 +105,8 @@ func (s *subConn) forget() {
 	s.askedLife.Store(nil)
 }
 
-// open connects the subConn. It needs the policy's lock.
-func (p *policy) open(s *subConn) {
+// openLocked connects the subConn.
+func (p *policy) openLocked(s *subConn) {
 	if s.sc != nil {
 		return
 	}
@@ -120,16 +120,16 @@ func (p *policy) open(s *subConn) {
 		return
 	}
 	s.sc, s.state = sc, connectivity.Idle
-	p.connect(s)
+	p.connectLocked(s)
 }
 
-// shut ends the connection gracefully: streams on it may go on. It needs the policy's lock.
-func (s *subConn) shut() {
+// shutLocked ends the connection gracefully: streams on it may go on.
+func (s *subConn) shutLocked() {
 	if s.sc == nil {
 		return
 	}
 	s.sc.Shutdown()
-	s.disconnected()
+	s.disconnectedLocked()
 	s.sc, s.state, s.slow, s.err = nil, connectivity.Idle, false, nil
 	s.failures, s.due = 0, time.Time{}
 	s.failing.Store(false)
@@ -138,8 +138,8 @@ func (s *subConn) shut() {
 	}
 }
 
-// disconnected records the loss of the connection. It needs the policy's lock.
-func (s *subConn) disconnected() {
+// disconnectedLocked records the loss of the connection.
+func (s *subConn) disconnectedLocked() {
 	if s.ready.Swap(false) && s.class == Calls {
 		s.ep.known().AddConnections(-1)
 	}
@@ -201,7 +201,7 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		return t, false
 	}
 	if s.ep.removed() {
-		p.drains.changed(s, st.ConnectivityState)
+		p.drains.changedLocked(s, st.ConnectivityState)
 		return t, false
 	}
 	was := s.state
@@ -209,19 +209,19 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 	s.slow = s.slow && s.state == connectivity.Connecting
 	switch s.state {
 	case connectivity.Ready:
-		t = p.takeReady(s)
+		t = p.takeReadyLocked(s)
 	case connectivity.TransientFailure:
-		s.disconnected()
+		s.disconnectedLocked()
 		s.err = st.ConnectionError
 		s.failing.Store(true)
-		p.attemptFailed(s)
+		p.attemptFailedLocked(s)
 		t.evidence = health.Evidence{Kind: health.ConnectFailed, Err: st.ConnectionError, Detail: "connect"}
 	case connectivity.Idle:
-		s.disconnected()
+		s.disconnectedLocked()
 		if was == connectivity.Ready {
 			t.evidence = health.Evidence{Kind: health.Disconnected, Detail: "connection lost"}
 		}
-		p.reconnect(s)
+		p.reconnectLocked(s)
 	default:
 	}
 	if s.class != Calls || s.state != connectivity.Ready && s.ep.known().Connections() > 0 {
@@ -231,12 +231,12 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 	return t, true
 }
 
-// takeReady needs the policy's lock.
-func (p *policy) takeReady(s *subConn) takenState {
+// takeReadyLocked records that the connection is ready, and returns what changes the state of its endpoint.
+func (p *policy) takeReadyLocked(s *subConn) takenState {
 	t := takenState{state: connectivity.Ready, evidence: health.Evidence{Kind: health.Connected, At: time.Now(), Detail: "connected"}}
 	if s.class == Calls {
 		before := s.ep.known().Load()
-		t.joined = p.join(s)
+		t.joined = p.joinLocked(s)
 		if before.State == health.Dead && t.joined.To == health.Unknown {
 			t.evidence = before.Evidence // it has not served since
 		}
@@ -247,8 +247,8 @@ func (p *policy) takeReady(s *subConn) takenState {
 	s.ready.Store(true)
 	s.made.Add(1)
 	if s.failing.Swap(false) || p.turns.outage {
-		p.noteOutage()
-		p.reconnectSoon(reconnectSpread) // the fault that affected s, and perhaps others, is over
+		p.noteOutageLocked()
+		p.reconnectSoonLocked(reconnectSpread) // the fault that affected s, and perhaps others, is over
 	}
 	s.failures, s.due, s.err = 0, time.Time{}, nil
 	s.forget()
@@ -293,9 +293,9 @@ func (p *policy) close(s *subConn, reason error) {
 	}
 	p.mu.Lock()
 	if s.sc != nil {
-		s.shut()
+		s.shutLocked()
 		if s.class == Calls && !s.ep.removed() {
-			p.open(s)
+			p.openLocked(s)
 		}
 	}
 	p.mu.Unlock()

@@ -75,9 +75,9 @@ func (e *Endpoint) Weighted() bool {
 	return e.policy.weighted.Load()
 }
 
-// weigh applies the resolver's weights and priorities. It needs the lock, and the endpoints in the
+// weighLocked applies the resolver's weights and priorities. It needs the endpoints in the
 // order of eps.
-func (p *policy) weigh(eps []resolver.Endpoint) {
+func (p *policy) weighLocked(eps []resolver.Endpoint) {
 	weighted := false
 	for i, ep := range p.endpoints {
 		weight := WeightOf(eps[i])
