@@ -23,6 +23,7 @@ import (
 // codeBudgets are the most lines of code that each room, a folder of the repository with all below
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
+	"adapters":    {300, 350},
 	"balancer":    {5300, 7100},
 	"clientv3":    {20500, 34900},
 	"cmd":         {5100, 2950},

@@ -62,6 +62,11 @@
 //   - resolver/static: one for a list
 //   - retry: what an error proves, what may be repeated, and when
 //
+// and for frameworks, as modules of their own:
+//
+//   - adapters/gozero: registers and resolves the services of go-zero
+//   - adapters/kratos: the registry of go-kratos
+//
 // # Evidence
 //
 // What shows that it works: lab (real clusters under faults), conformance (etcd's own tests),

@@ -12,7 +12,7 @@ cd "$(dirname "$0")"
 
 root=github.com/quorate/quorate
 # The modules that others require and install, by folder. Tags are FOLDER/VERSION.
-modules=(. resolver/kubernetes observe/prometheus observe/otel lab cmd)
+modules=(. resolver/kubernetes observe/prometheus observe/otel adapters/kratos adapters/gozero lab cmd)
 # The shim is named as the official client; its version begins with that of the API that it has.
 shim=compat/clientv3 api=v3.7.3
 # go.mod files that count in a checkout only.

@@ -54,7 +54,7 @@ func TestRelease(t *testing.T) {
 	for line := range strings.Lines(runIn(t, repository, environ, "git", "grep", "-hE", "^[[:space:]]+"+project+"[^ ]* v", "--", "*.mod", "go.work")) {
 		assert.Contains(t, line, " "+version)
 	}
-	for _, published := range []string{"go.mod", "cmd/go.mod", "lab/go.mod", "observe/otel/go.mod", "observe/prometheus/go.mod", "resolver/kubernetes/go.mod"} {
+	for _, published := range []string{"go.mod", "cmd/go.mod", "lab/go.mod", "observe/otel/go.mod", "observe/prometheus/go.mod", "resolver/kubernetes/go.mod", "adapters/kratos/go.mod", "adapters/gozero/go.mod"} {
 		content, err := os.ReadFile(filepath.Join(repository, published))
 		require.NoError(t, err)
 		assert.NotContains(t, string(content), "=>", "%s replaces a module: it cannot be installed", published)
