@@ -49,7 +49,7 @@
 //   - keepalive: the keepalive settings of both ends of a connection
 //   - observe: hooks
 //   - observe/introspect: a report on the clients and channels of a process, as JSON and as a page
-//   - observe/otel: metrics for OpenTelemetry
+//   - observe/otel: metrics and spans for OpenTelemetry
 //   - observe/outage: two log lines for an outage
 //   - observe/pools: statistics of pools as metrics
 //   - observe/prometheus: metrics for Prometheus

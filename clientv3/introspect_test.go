@@ -17,6 +17,7 @@ import (
 
 	. "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/observe/introspect"
 )
 
@@ -270,4 +271,37 @@ func TestIntrospectWithoutAConnection(t *testing.T) {
 	require.False(t, in.Ready)
 	require.Empty(t, in.Endpoints)
 	require.Error(t, c.Ready(t.Context()))
+}
+
+// attacher is an observer that keeps the clients that are attached.
+type attacher struct {
+	observe.None
+	introspect.Channels
+}
+
+func (a *attacher) Attach(client introspect.Source) (detach func()) { return a.Add(client) }
+
+// A client is attached to its observer from New to Close, also to one of several, and not if New fails.
+func TestAClientIsAttachedToItsObserver(t *testing.T) {
+	cluster, err := fakeetcd.Start(2)
+	require.NoError(t, err)
+	defer cluster.Close()
+	a := new(attacher)
+	cfg := Config{
+		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
+		Observer: observe.Multi(new(struct{ observe.None }), a),
+	}
+	c, err := New(cfg)
+	require.NoError(t, err)
+	_, err = c.Get(t.Context(), "k")
+	require.NoError(t, err)
+	require.Len(t, a.Introspect(introspect.Options{}).Endpoints, 2)
+	require.NotEmpty(t, a.Metrics())
+	require.NoError(t, c.Close())
+	require.Empty(t, a.Metrics())
+
+	cfg.TokenSource = func(context.Context) (string, error) { return "", errors.New("no token") }
+	_, err = New(cfg)
+	require.ErrorContains(t, err, "no token")
+	require.Empty(t, a.Metrics())
 }
