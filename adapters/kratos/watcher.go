@@ -64,10 +64,14 @@ func (w *watcher) signal() {
 func (w *watcher) Next() ([]*registry.ServiceInstance, error) {
 	select {
 	case <-w.ctx.Done():
-		return nil, w.ctx.Err()
 	case <-w.client.Done():
-		return nil, errClientClosed
 	case <-w.changed:
+	}
+	switch { // also when it has changed as well
+	case w.ctx.Err() != nil:
+		return nil, w.ctx.Err()
+	case w.client.Err() != nil:
+		return nil, errClientClosed
 	}
 	var all []*registry.ServiceInstance
 	for _, object := range w.informer.List() {

@@ -18,8 +18,9 @@ type Attacher interface {
 
 // Attach passes a client to each [Attacher] among its observers. detach ends that for all of them.
 func Attach(o observe.Observer, client Source) (detach func()) {
-	var all []func()
-	for _, a := range observe.Find[Attacher](o) {
+	attachers := observe.Find[Attacher](o)
+	all := make([]func(), 0, len(attachers))
+	for _, a := range attachers {
 		all = append(all, a.Attach(client))
 	}
 	return func() {

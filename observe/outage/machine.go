@@ -17,7 +17,9 @@ type machine struct {
 	lines     []line // not written yet
 }
 
-func newMachine(looks bool) *machine { return &machine{looks: looks, endpoints: make(map[string]*episode)} }
+func newMachine(looks bool) *machine {
+	return &machine{looks: looks, endpoints: make(map[string]*episode)}
+}
 
 // set replaces the endpoints. Outages of removed ones end.
 func (m *machine) set(now time.Time, endpoints []string) {

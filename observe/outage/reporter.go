@@ -16,7 +16,7 @@ type Reporter struct {
 	observe.None
 	log     func() *zap.Logger
 	known   func() []health.Status // nil if nothing is
-	running sync.WaitGroup // the armed timer, or its function
+	running sync.WaitGroup         // the armed timer, or its function
 
 	mu      sync.Mutex // guards the fields below
 	machine *machine

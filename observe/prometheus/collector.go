@@ -18,7 +18,7 @@ type collector struct {
 	metrics
 
 	mu        sync.Mutex
-	observers map[*Observer]struct{} // that are open
+	observers map[*Observer]struct{}          // that are open
 	attached  map[string]*introspect.Channels // clients and channels, by the label "client"
 }
 

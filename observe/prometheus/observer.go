@@ -69,7 +69,9 @@ func New(reg prometheus.Registerer, opts Options) (*Observer, error) {
 func (o *Observer) Close() { o.shared.remove(o) }
 
 // Attach is called by the client.
-func (o *Observer) Attach(client introspect.Source) (detach func()) { return o.shared.attach(o.client, client) }
+func (o *Observer) Attach(client introspect.Source) (detach func()) {
+	return o.shared.attach(o.client, client)
+}
 
 // lanes are the pick counters of an endpoint, and how long attempts there took.
 type lanes struct {
