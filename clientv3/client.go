@@ -106,8 +106,15 @@ func New(cfg Config) (*Client, error) {
 	c.callOpts = cfg.callOptions()
 	c.watches = watch.NewBudget(cfg.maxTotalWatchBuffer())
 	c.lg.Store(lg)
-	c.outages = outage.New(c.GetLogger, c.EndpointStatus)
+	var made atomic.Pointer[channel.Channel] // lines may be logged before the field is set
+	c.outages = outage.New(c.GetLogger, func() []health.Status {
+		if ch := made.Load(); ch != nil {
+			return ch.Statuses()
+		}
+		return nil
+	})
 	c.channel, err = channel.New(c.channelConfig(retryConfig))
+	made.Store(c.channel)
 	if err == nil && cfg.AllowInsecureSync && cfg.authenticates() && c.channel.Secured() {
 		_ = c.channel.Close() // no call has used it yet
 		err = errInsecureSync
