@@ -73,6 +73,7 @@ generate: ## renew generated pages
 
 site: ## the pages as a site below .cache/site, to be read without a network; hugo takes a few minutes to build once
 	CGO_ENABLED=0 go run $(HUGO) --config docs/site/hugo.toml --destination .cache/site --cleanDestinationDir --noBuildLock --panicOnWarning
+	QUORATE_SITE=$(CURDIR)/.cache/site go test -count=1 . -run TestSiteNeedsNoNetwork
 
 lab: ## faults on a real cluster, used through Quorate; a minute and a half
 	go run ./cmd/quorate-lab faults

@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 350},
 	"balancer":    {5300, 7100},
-	"clientv3":    {20500, 34900},
+	"clientv3":    {20500, 34950},
 	"cmd":         {5100, 2950},
 	"compat":      {1150, 1350},
 	"conformance": {1100, 1500},
@@ -38,7 +38,7 @@ var codeBudgets = map[string]codeLines{
 	"pool":        {2250, 3750},
 	"resolver":    {5600, 7200},
 	"retry":       {1450, 1500},
-	"root":        {550, 1900},
+	"root":        {550, 1950},
 }
 
 // slack is how far below its budget a room may be.
